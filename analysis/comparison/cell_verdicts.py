@@ -1,16 +1,16 @@
-"""One cell in two sweeps: the facts that differ, its test and its verdict."""
+"""One cell in two sweeps: the facts that differ, and its verdict."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
-from enum import StrEnum
 
 import numpy as np
 import polars as pl
 
-from fleetrank.analysis.arrays.bootstrap import adjust_p
+from fleetrank.analysis.arrays.equivalence import Limits
 from fleetrank.analysis.arrays.ranking import Floats
-from fleetrank.analysis.arrays.significance import MIN_PROCESSES, cliffs_delta, mann_whitney
-from fleetrank.analysis.stored.columns import NS_PER_MS
+from fleetrank.analysis.comparison.changes import Change, Verdict, judge_changes
+from fleetrank.analysis.stored.latency_statistic import STATISTIC
+from fleetrank.foundation.units import NS_PER_MS
 from fleetrank.foundation.wording import count_of
 
 MUST_BE_EQUAL = ("sample_kind", "origin")
@@ -22,23 +22,11 @@ MAY_DIFFER = (
     "confinement",
 )  # fmt: skip
 """Facts that most often explain a slower cell; threads and precision are in the key."""
-FACTS = (*MUST_BE_EQUAL, *MAY_DIFFER)
+FACTS = (*MUST_BE_EQUAL, STATISTIC, *MAY_DIFFER)
+"""A statistic that one side does not state is not a difference."""
+_JOIN = " | "
 _SHOWN = 60
 """Maximum letters of a value in a sentence; the rows have the full value."""
-
-
-class Verdict(StrEnum):
-    """The result of the comparison for one cell."""
-
-    SLOWER = "slower"
-    FASTER = "faster"
-    UNDECIDED = "undecided"
-    """Above the threshold and unlikely alone, but one such cell among many may be chance."""
-    SAME = "same"
-    REFUSED = "refused"
-    """Measured in both sweeps, but not comparable or with too few processes for a test."""
-    ONE_SIDED = "one_sided"
-    """Measured in one of the two sweeps only."""
 
 
 _ORDER = {verdict: number for number, verdict in enumerate(Verdict)}
@@ -50,19 +38,24 @@ class MeasuredCell:
 
     Attributes:
         medians_ns: latency of each process, (n_processes,), above 0.
+        compared_ns: the same without the effects of the rounds in which models took turns.
+        took_turns: it was measured in rounds.
         facts: each of `MUST_BE_EQUAL` and `MAY_DIFFER` as text, different values joined; empty if
             it is not known.
     """
 
     model: str
     platform_key: str
+    workload: str
     medians_ns: Floats
+    compared_ns: Floats
+    took_turns: bool
     facts: Mapping[str, str]
 
     @property
-    def place(self) -> tuple[str, str]:
-        """Model and platform: the same in both sweeps, even if card or weights differ."""
-        return self.model, self.platform_key
+    def place(self) -> tuple[str, str, str]:
+        """Model, platform, workload: the same in both sweeps, even if card or weights differ."""
+        return self.model, self.platform_key, self.workload
 
 
 Cells = Mapping[str, MeasuredCell]
@@ -70,28 +63,19 @@ Cells = Mapping[str, MeasuredCell]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ComparedCell:
+class ComparedCell(Change):
     """The result for one cell; what cannot be compared has no figures, and a reason.
 
     Attributes:
-        n_a, n_b: processes of each sweep.
-        ratio: median of b over median of a.
-        cliffs_delta: P(b slower) - P(b faster), -1 to 1.
-        p_value: of the test of this cell alone; `p_adjusted` is over all tested cells.
+        statistic: what the latencies are, different ones joined; `None` if not stated.
     """
 
-    verdict: Verdict
     model: str
     platform_key: str
-    n_a: int | None = None
-    n_b: int | None = None
+    workload: str
+    statistic: str | None = None
     median_a_ms: float | None = None
     median_b_ms: float | None = None
-    ratio: float | None = None
-    cliffs_delta: float | None = None
-    p_value: float | None = None
-    p_adjusted: float | None = None
-    reason: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,7 +102,7 @@ class Difference:
 def facts_of() -> list[pl.Expr]:
     """Expressions that give each fact of a group of rows as text, different values joined."""
     return [
-        pl.col(name).cast(pl.String).drop_nulls().unique().sort().str.join(" | ").alias(name)
+        pl.col(name).cast(pl.String).drop_nulls().unique().sort().str.join(_JOIN).alias(name)
         for name in FACTS
     ]
 
@@ -135,87 +119,117 @@ def differing_facts(a: Cells, b: Cells) -> tuple[Difference, ...]:
     return tuple(found)
 
 
-def compare_cells(a: Cells, b: Cells, threshold: float, alpha: float) -> tuple[ComparedCell, ...]:
+def under_same_keys(a: Cells, b: Cells) -> Cells:
+    """The cells of `b`, under the keys of `a` where both measured the same file on a platform.
+
+    A key may come from an older version, which made it of other core numbers.
+    """
+    keys = {_file_on_platform(cell): key for key, cell in a.items() if key not in b}
+    return {
+        key if key in a else keys.get(_file_on_platform(cell), key): cell for key, cell in b.items()
+    }
+
+
+def _file_on_platform(cell: MeasuredCell) -> tuple[str, ...]:
+    """What identifies a cell without its key; a cell without a file is only itself."""
+    file = cell.facts["artifact_sha256"]
+    return (*cell.place, file) if file else (str(id(cell)),)
+
+
+def compare_cells(a: Cells, b: Cells, limits: Limits) -> tuple[ComparedCell, ...]:
     """The verdict on each cell of both sweeps, the most important first.
 
     Args:
         a: cells of the baseline.
         b: cells of the sweep that may be slower.
-        threshold: a smaller relative difference of medians is not a difference, above 0.
-        alpha: false discovery rate over all tested cells.
+        limits: margin, and false discovery rate over all tested cells.
     """
-    both = [_tested(a[key], b[key]) for key in sorted(a.keys() & b.keys())]
-    adjusted = adjust_p([cell.p_value for cell in both])
-    judged = [_judged(cell, p, threshold, alpha) for cell, p in zip(both, adjusted, strict=True)]
-    return tuple(sorted([*judged, *_alone(a, b)], key=_by_weight))
+    common = [(a[key], b[key]) for key in sorted(a.keys() & b.keys())]
+    alike = [pair for pair in common if not _unlike(*pair)]
+    changes = judge_changes(((one.compared_ns, other.compared_ns) for one, other in alike), limits)
+    judged = [
+        replace(_compared(*pair), **asdict(change))
+        for pair, change in zip(alike, changes, strict=True)
+    ]
+    refused = [
+        replace(_compared(*pair), reason=reason) for pair in common if (reason := _unlike(*pair))
+    ]
+    return tuple(sorted([*judged, *refused, *_alone(a, b)], key=_by_weight))
 
 
-def _tested(a: MeasuredCell, b: MeasuredCell) -> ComparedCell:
-    """The figures of a cell; its verdict is preliminary until p is adjusted over all cells."""
-    middle = [float(np.median(cell.medians_ns)) for cell in (a, b)]
-    n_a, n_b = a.medians_ns.size, b.medians_ns.size
-    cell = ComparedCell(
-        verdict=Verdict.REFUSED,
-        model=a.model,
-        platform_key=a.platform_key,
-        n_a=n_a,
-        n_b=n_b,
-        median_a_ms=middle[0] / NS_PER_MS,
-        median_b_ms=middle[1] / NS_PER_MS,
-        ratio=middle[1] / middle[0],
-    )
+def _unlike(a: MeasuredCell, b: MeasuredCell) -> str:
+    """The facts that differ but must be equal."""
     differing = [
         f"{name}: {a.facts[name]} | {b.facts[name]}"
         for name in MUST_BE_EQUAL
         if a.facts[name] != b.facts[name]
     ]
-    if differing:
-        return replace(cell, reason="; ".join(differing))
-    if min(n_a, n_b) < MIN_PROCESSES:
-        few = count_of(min(n_a, n_b), "process", "processes")
-        return replace(cell, reason=f"{few}, at least {MIN_PROCESSES} a side needed")
-    _u, p_value = mann_whitney(a.medians_ns, b.medians_ns)
-    delta = cliffs_delta(a.medians_ns, b.medians_ns)
-    return replace(cell, verdict=Verdict.SAME, p_value=p_value, cliffs_delta=delta)
+    statistics = _statistics(a, b)
+    if len(statistics) > 1:
+        differing.append(f"{STATISTIC}: {_JOIN.join(statistics)}")
+    return "; ".join(differing)
+
+
+def _compared(a: MeasuredCell, b: MeasuredCell) -> ComparedCell:
+    """The figures that need no test."""
+    median_a, median_b = (_median_ms(cell) for cell in (a, b))
+    statistics = _statistics(a, b)
+    return ComparedCell(
+        verdict=Verdict.REFUSED,
+        model=a.model,
+        platform_key=a.platform_key,
+        workload=a.workload,
+        n_a=a.medians_ns.size,
+        n_b=b.medians_ns.size,
+        statistic=_JOIN.join(statistics) or None,
+        median_a_ms=median_a,
+        median_b_ms=median_b,
+        ratio=_ratio(median_a, median_b) if len(statistics) < 2 else None,
+    )
+
+
+def _statistics(*cells: MeasuredCell) -> list[str]:
+    """What the latencies of the cells are, each word once; empty if not stated."""
+    words = {word for cell in cells for word in cell.facts[STATISTIC].split(_JOIN) if word}
+    return sorted(words)
+
+
+def _median_ms(cell: MeasuredCell) -> float | None:
+    """The median of the processes; `None` if these are different statistics."""
+    if len(_statistics(cell)) > 1:
+        return None
+    return float(np.median(cell.medians_ns)) / NS_PER_MS
+
+
+def _ratio(a: float | None, b: float | None) -> float | None:
+    return None if a is None or b is None else b / a
 
 
 def _alone(a: Cells, b: Cells) -> list[ComparedCell]:
-    """Models on platforms without a cell of the same key in both sweeps."""
+    """Models on platforms, by workload, without a cell of the same key in both sweeps."""
     of_a, of_b = ({cell.place for cell in side.values()} for side in (a, b))
     compared = {a[key].place for key in a.keys() & b.keys()}
     found = []
-    for model, platform in sorted((of_a | of_b) - compared):
+    for place in sorted((of_a | of_b) - compared):
         verdict, reason = Verdict.ONE_SIDED, "measured in one of the sweeps only"
-        if (model, platform) in of_a & of_b:
+        if place in of_a & of_b:
             verdict, reason = Verdict.REFUSED, "model card, weights or exporter options differ"
+        model, platform, workload = place
         found.append(
-            ComparedCell(verdict=verdict, model=model, platform_key=platform, reason=reason)
+            ComparedCell(
+                verdict=verdict,
+                model=model,
+                platform_key=platform,
+                workload=workload,
+                reason=reason,
+            )
         )
     return found
 
 
-def _judged(
-    cell: ComparedCell, p_adjusted: float | None, threshold: float, alpha: float
-) -> ComparedCell:
-    ratio, p_value = cell.ratio, cell.p_value
-    if ratio is None or p_value is None or p_adjusted is None:
-        return cell
-    cell = replace(cell, p_adjusted=p_adjusted)
-    is_large = ratio >= 1 + threshold or ratio <= 1 / (1 + threshold)
-    if is_large and p_adjusted <= alpha:
-        return replace(cell, verdict=Verdict.SLOWER if ratio > 1 else Verdict.FASTER)
-    if is_large and p_value <= alpha:
-        reason = (
-            "unlikely alone, but possible by chance among so many cells: measure with more repeats"
-        )
-        return replace(cell, verdict=Verdict.UNDECIDED, reason=reason)
-    is_small = p_adjusted <= alpha
-    return replace(cell, reason="a difference below the threshold" if is_small else None)
-
-
-def _by_weight(cell: ComparedCell) -> tuple[int, float, str, str]:
+def _by_weight(cell: ComparedCell) -> tuple[int, float, str, str, str]:
     distance = 0.0 if cell.ratio is None else -abs(float(np.log(cell.ratio)))
-    return _ORDER[cell.verdict], distance, cell.model, cell.platform_key
+    return _ORDER[cell.verdict], distance, cell.model, cell.platform_key, cell.workload
 
 
 def _shown(value: str | None) -> str:

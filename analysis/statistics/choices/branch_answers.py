@@ -7,6 +7,7 @@ import numpy as np
 import polars as pl
 
 from fleetrank.analysis.arrays.pareto import Mask
+from fleetrank.analysis.arrays.ranking import MIN_MODELS
 from fleetrank.analysis.errors import NoDataError
 from fleetrank.analysis.panel.pair_groups import PairGroup, tier_groups
 from fleetrank.analysis.panel.pair_means import MeanFigures, mean_figures
@@ -248,16 +249,20 @@ def _tail(data: Known) -> Answer:
 
 
 def _frontier(data: Known) -> Answer:
-    unknown = Answer(scope="all pairs", text="Frontiers are not known here")
     try:
         found = compare_frontiers(data.session, parse_objectives(DEFAULT_OBJECTIVES))
     except NoDataError as error:
-        return replace(unknown, reason=error.message)
+        return _no_frontier(error.message)
     if not found.is_listed:
-        return replace(unknown, reason=f"more than {MAX_LISTED_PAIRS} pairs of platforms")
-    known = np.isfinite(found.figures["precision"])
+        return _no_frontier(f"more than {MAX_LISTED_PAIRS} pairs of platforms")
+    is_known = np.isfinite(found.figures["precision"])
+    if not is_known.any():
+        return _no_frontier("no common model with an accuracy")
+    # With few models, nearly all of them are on the frontier of every platform.
+    known = is_known & (found.n_models >= MIN_MODELS)
     if not known.any():
-        return replace(unknown, reason="no common model with an accuracy")
+        most = int(found.n_models[is_known].max())
+        return _no_frontier(f"n = {most}: no precision below {MIN_MODELS} common models", most)
     pairs = pl.DataFrame(dict(found.figures)).filter(pl.Series(known)).fill_nan(None)
     means = pairs.mean().row(0, named=True)
     flops = means["flops_precision"]
@@ -273,6 +278,11 @@ def _frontier(data: Known) -> Answer:
         n_pairs=n_pairs,
         reason="no interval: a mean over pairs",
     )
+
+
+def _no_frontier(reason: str, n_models: int | None = None) -> Answer:
+    text = f"Unknown here, {reason}"
+    return Answer(scope="all pairs", text=text, n_models=n_models, reason=reason)
 
 
 def _in_families(panel: Panel, families: Sequence[str]) -> Mask:

@@ -14,7 +14,11 @@ import polars as pl
 from fleetrank.analysis.arrays.ranking import Floats
 from fleetrank.analysis.panel.device_models import DRAWS
 from fleetrank.analysis.panel.session import Session
-from fleetrank.analysis.statistics.choices.proxies import AGREEMENT_NOTES, Fleet, make_fleet
+from fleetrank.analysis.statistics.choices.reference_fleet import (
+    AGREEMENT_NOTES,
+    Fleet,
+    make_fleet,
+)
 from fleetrank.analysis.stored.selection import setting
 from fleetrank.analysis.tables.table import Table
 from fleetrank.foundation.wording import count_of
@@ -99,7 +103,7 @@ def cover_fleet(session: Session, threshold: float) -> CoverageResult:
     )
 
 
-def coverage_table(session: Session) -> Table:
+def coverage_as_table(session: Session) -> Table:
     """The fewest device models whose best member predicts every other one.
 
     Settings: `threshold`, the rho from which a device counts as predicted.

@@ -190,7 +190,7 @@ def choose_next_models(session: Session) -> NextModelsResult:
     )
 
 
-def next_models_table(session: Session) -> Table:
+def next_models_as_table(session: Session) -> Table:
     """Models to measure on an unmeasured device, best first, with the remaining error.
 
     Settings: `k`, how many.

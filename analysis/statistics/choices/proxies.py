@@ -12,23 +12,19 @@ import numpy.typing as npt
 import polars as pl
 
 from fleetrank.analysis.arrays.bootstrap import percentile_interval
-from fleetrank.analysis.arrays.known_means import known_median
+from fleetrank.analysis.arrays.known_means import known_median, medians_without
 from fleetrank.analysis.arrays.ranking import Floats
-from fleetrank.analysis.errors import NoDataError
-from fleetrank.analysis.panel.device_models import DRAWS, Agreement, agreement, device_members
-from fleetrank.analysis.panel.panel import Panel
+from fleetrank.analysis.panel.device_models import DRAWS
 from fleetrank.analysis.panel.session import Session
-from fleetrank.analysis.stored.selection import fits_platform
-from fleetrank.analysis.tables.table import Table
-from fleetrank.foundation.wording import count_of
-
-AGREEMENT_NOTES = (
-    "Agreement: Spearman's rho of latency over common models, mean over pairs of platforms of "
-    "two device models at equal batch. FRM is not used, because FLOPs and memory agree between "
-    "devices without any latency (table `transfer` shows how much).",
-    "With few models rho is uncertain: ten models cannot separate 0.85 from 0.97; to decide "
-    "whether a rho near 0.92 is above 0.9 takes about 100.",
+from fleetrank.analysis.statistics.choices.coverage import coverage_as_table
+from fleetrank.analysis.statistics.choices.reference_fleet import (
+    AGREEMENT_NOTES,
+    Fleet,
+    make_fleet,
 )
+from fleetrank.analysis.tables.table import Table
+from fleetrank.analysis.tables.table_settings import OWN
+from fleetrank.foundation.wording import count_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,19 +34,6 @@ class Fold:
     left_out: int
     chosen: int
     rho: float | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Fleet:
-    """Agreement between device models that may be owned and device models to predict.
-
-    Attributes:
-        sources, targets: positions in `found.devices`, sorted.
-    """
-
-    found: Agreement
-    sources: npt.NDArray[np.int64]
-    targets: npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,6 +103,13 @@ def compare_proxies(session: Session) -> ProxiesResult:
 
 
 def proxies_table(session: Session) -> Table:
+    """Devices to own instead of all others: the best single one, or the fewest that are enough."""
+    if OWN.chosen(session.selection) == "fewest":
+        return coverage_as_table(session)
+    return _candidates_as_table(session)
+
+
+def _candidates_as_table(session: Session) -> Table:
     """Each device model as the only one to own: how well it ranks models for the others."""
     found = compare_proxies(session)
     drawn = (
@@ -151,30 +141,6 @@ _PROXIES = {
 }
 
 
-def make_fleet(session: Session) -> Fleet:
-    """The agreement of the selected device models, each with the others.
-
-    Raises:
-        NoDataError: no two of them can be compared.
-    """
-    panel, selection = session.panel, session.selection
-    found = agreement(panel, selection.seed)
-    sources = _fitting(panel, selection.source, selection.source_tier)
-    targets = _fitting(panel, selection.target, selection.target_tier)
-    if not sources.size or not np.setdiff1d(targets, sources[:1]).size:
-        raise NoDataError(
-            "no two device models in the selection can be compared",
-            f"measured device models: {', '.join(found.devices[:20])}",
-        )
-    return Fleet(found=found, sources=sources, targets=targets)
-
-
-def _fitting(panel: Panel, pattern: str | None, tier: str | None) -> npt.NDArray[np.int64]:
-    fits = panel.platforms.select(fits_platform(pattern, tier).alias("fits"))["fits"]
-    _, member = device_members(panel)
-    return np.unique(member[np.broadcast_to(fits.to_numpy(), member.shape)])
-
-
 def _between(fleet: Fleet, rho: Floats) -> Floats:
     """Sources by targets of (..., n_devices, n_devices); a device is not its own target."""
     others = np.where(np.eye(rho.shape[-1], dtype=np.bool_), np.nan, rho)
@@ -203,13 +169,15 @@ def leave_one_out(rho: Floats, sources: npt.NDArray[np.int64]) -> list[Fold]:
     target of the choice; a fold without any source is left out.
     """
     folds = []
+    typical = medians_without(rho[sources])
     for left_out in range(rho.shape[0]):
-        rows = sources[sources != left_out]
-        chosen = best_source(np.delete(rho[rows], left_out, axis=1)) if rows.size else None
-        if chosen is not None:
-            value = float(rho[rows[chosen], left_out])
-            known = None if math.isnan(value) else value
-            folds.append(Fold(left_out=left_out, chosen=int(rows[chosen]), rho=known))
+        mine = np.where(sources == left_out, np.nan, typical[:, left_out])
+        if np.isnan(mine).all():
+            continue
+        chosen = int(sources[np.nanargmax(mine)])
+        value = float(rho[chosen, left_out])
+        known = None if math.isnan(value) else value
+        folds.append(Fold(left_out=left_out, chosen=chosen, rho=known))
     return folds
 
 

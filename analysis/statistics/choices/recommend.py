@@ -4,7 +4,8 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from fleetrank.analysis.errors import AnalysisError
+from fleetrank.analysis.errors import AnalysisError, NoDataError
+from fleetrank.analysis.panel.selected_pairs import directed_pairs, sampled
 from fleetrank.analysis.panel.session import Session
 from fleetrank.analysis.statistics.choices.branch_answers import Answer, answers_of, make_known
 from fleetrank.analysis.statistics.choices.decision_tree import TREE, Branch, Goal, advice
@@ -29,7 +30,7 @@ _SCHEMA = {
 _MEANING = (
     "The decision tree is the study's Figure 5; the figures come from this selection. Decisions "
     "use latency, not FRM, because FRM can correlate even if latency does not transfer (table "
-    "`decomposition`).",
+    "`transfer` with `detail=full`).",
     "Intervals: 95 % percentile bootstrap over models, from 9 models on. 'Permuted' is the mean "
     "rho of the same latencies in random order; the ceiling is the rho that the noise of "
     "repeats allows, an upper bound if all repeats come from one session (table `ceiling`). It "
@@ -49,6 +50,17 @@ class Recommendation:
     advice: str
 
 
+def branches_of(goal: str) -> list[Branch]:
+    """The branches of a goal by the beginning of its name; all for an empty one.
+
+    Raises:
+        AnalysisError: no goal has this name.
+    """
+    if branches := [branch for branch in TREE if branch.goal.startswith(goal)]:
+        return branches
+    raise AnalysisError(f"no goal '{goal}'", f"there are {', '.join(Goal)}")
+
+
 def recommend(session: Session, goal: str = "") -> tuple[Recommendation, ...]:
     """The branches of a goal, or of all goals, answered with the figures of the selected rows.
 
@@ -60,9 +72,7 @@ def recommend(session: Session, goal: str = "") -> tuple[Recommendation, ...]:
         NoDataError: no row matches the selection.
         AnalysisError: no goal has this name.
     """
-    branches = [branch for branch in TREE if branch.goal.startswith(goal)]
-    if not branches:
-        raise AnalysisError(f"no goal '{goal}'", f"there are {', '.join(Goal)}")
+    branches = branches_of(goal)
     data = make_known(session)
     return tuple(
         Recommendation(
@@ -85,9 +95,16 @@ def recommend_table(session: Session) -> Table:
     return Table(
         title="Recommendations",
         frame=pl.DataFrame([_row(one) for one in found], schema=_SCHEMA),
-        notes=session.panel.notes,
+        notes=(*session.panel.notes, *_sampled(session)),
         explanation=(*_MEANING, seed),
     )
+
+
+def _sampled(session: Session) -> tuple[str, ...]:
+    try:
+        return sampled(session, len(directed_pairs(session.panel, session.selection)))
+    except NoDataError:
+        return ()  # with one platform
 
 
 def _row(one: Recommendation) -> dict[str, object]:

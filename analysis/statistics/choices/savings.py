@@ -140,7 +140,7 @@ def runs_saved(session: Session) -> SavingsResult:
     )
 
 
-def savings_table(session: Session) -> Table:
+def savings_as_table(session: Session) -> Table:
     """Share of runs saved by measuring some device models only, against the error accepted."""
     found = runs_saved(session)
     counts = {"n_targets": found.n_targets, "n_models": found.n_models}

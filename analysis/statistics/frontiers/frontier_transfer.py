@@ -15,9 +15,12 @@ from fleetrank.analysis.panel.pairs import Pair
 from fleetrank.analysis.panel.panel import Panel
 from fleetrank.analysis.panel.selected_pairs import MAX_LISTED_PAIRS, directed_pairs, unlisted
 from fleetrank.analysis.panel.session import Session
+from fleetrank.analysis.statistics.frontiers.measured_quality import measured_quality
 from fleetrank.analysis.statistics.frontiers.pair_frontiers import (
     DEFAULT_OBJECTIVES,
     FIGURES,
+    LANGUAGE_OBJECTIVES,
+    MODEL_OBJECTIVES,
     SHAPES,
     Figures,
     Objective,
@@ -28,6 +31,7 @@ from fleetrank.analysis.statistics.frontiers.pair_frontiers import (
 from fleetrank.analysis.stored.cells_table import MIN_REPEATS
 from fleetrank.analysis.stored.selection import setting
 from fleetrank.analysis.tables.table import Table
+from fleetrank.foundation.inputs.workload import IMAGE
 
 _SCHEMA: dict[str, pl.DataType] = {
     "level": pl.String(),
@@ -97,6 +101,7 @@ class ParetoResult:
         n_measured: measured latencies.
         lacking: values that are missing although a latency was measured, per objective,
             (n_models, n_platforms).
+        quality_note: the metric of the objective `quality` and its data; `None` without it.
     """
 
     objectives: tuple[Objective, ...]
@@ -107,6 +112,7 @@ class ParetoResult:
     is_listed: bool
     n_measured: int
     lacking: tuple[npt.NDArray[np.bool_], ...]
+    quality_note: str | None
 
 
 def compare_frontiers(session: Session, names: tuple[Objective, ...]) -> ParetoResult:
@@ -116,7 +122,10 @@ def compare_frontiers(session: Session, names: tuple[Objective, ...]) -> ParetoR
         NoDataError: fewer than two platforms match the selection.
     """
     panel = session.panel
-    objectives = make_objectives(panel, session.repeats, names)
+    quality = measured_quality(session) if Objective.QUALITY in names else None
+    unknown = np.full(len(panel.models), np.nan)
+    costs = unknown if quality is None else quality.costs
+    objectives = make_objectives(panel, session.repeats, names, costs)
     pairs = directed_pairs(panel, session.selection)
     is_listed = len(pairs) <= MAX_LISTED_PAIRS
     n_models, figures = pair_frontiers(objectives, pairs, with_shapes=is_listed)
@@ -131,6 +140,7 @@ def compare_frontiers(session: Session, names: tuple[Objective, ...]) -> ParetoR
         is_listed=is_listed,
         n_measured=int(is_measured.sum()),
         lacking=tuple(lacks[:, :, at] for at in range(len(names))),
+        quality_note=None if quality is None else quality.note,
     )
 
 
@@ -156,7 +166,8 @@ def _tiers(
 def pareto(session: Session) -> ParetoResult:
     """How well each source's frontier predicts each target's; made once a session.
 
-    Setting `objectives`: names separated by commas, accuracy,latency by default.
+    Setting `objectives`: names separated by commas; accuracy,latency by default, of language
+    models quality,latency.
 
     Raises:
         NoDataError: fewer than two platforms match the selection.
@@ -165,7 +176,9 @@ def pareto(session: Session) -> ParetoResult:
 
 
 def _pareto(session: Session) -> ParetoResult:
-    names = parse_objectives(setting(session.selection, "objectives", DEFAULT_OBJECTIVES))
+    is_language = session.workload != IMAGE
+    usual = LANGUAGE_OBJECTIVES if is_language else DEFAULT_OBJECTIVES
+    names = parse_objectives(setting(session.selection, "objectives", usual))
     return compare_frontiers(session, names)
 
 
@@ -178,7 +191,8 @@ def pareto_table(session: Session) -> Table:
     notes = (
         *session.panel.notes,
         f"Objectives: {', '.join(found.objectives)}.",
-        *(() if found.is_listed else (unlisted(found.pairs),)),
+        *(() if found.quality_note is None else (found.quality_note,)),
+        *(() if found.is_listed else (unlisted(found.pairs, session),)),
         *_incomplete(session.panel, found),
     )
     return Table(
@@ -247,7 +261,7 @@ def _incomplete(panel: Panel, found: ParetoResult) -> tuple[str, ...]:
     """Notes on models and values that are left out, and on what they lack."""
     notes = []
     for name, lacks in zip(found.objectives, found.lacking, strict=True):
-        if name in {Objective.ACCURACY, Objective.FLOPS} and lacks.any():
+        if name in MODEL_OBJECTIVES and lacks.any():
             models = (panel.models[row] for row in np.flatnonzero(lacks.any(axis=1)))
             notes.append(f"Dropped, no {name}: {', '.join(models)}.")
         elif lacks.any():

@@ -17,15 +17,17 @@ from fleetrank.analysis.arrays.pareto import (
 from fleetrank.analysis.arrays.ranking import Floats
 from fleetrank.analysis.errors import AnalysisError
 from fleetrank.analysis.panel.pairs import Block, Pair, blocks
-from fleetrank.analysis.panel.panel import Panel, Repeats
+from fleetrank.analysis.panel.panel import Panel
+from fleetrank.analysis.panel.repeats import Repeats
 from fleetrank.analysis.stored.cells_table import MIN_REPEATS, interval_depth
 from fleetrank.foundation.wording import nearest
 
 
 class Objective(StrEnum):
-    """Accuracy is better when larger, all others when smaller."""
+    """Accuracy is better when larger, quality as its metric says, all others when smaller."""
 
     ACCURACY = "accuracy"
+    QUALITY = "quality"
     LATENCY = "latency"
     MEMORY = "memory"
     ENERGY = "energy"
@@ -33,9 +35,11 @@ class Objective(StrEnum):
 
 
 DEFAULT_OBJECTIVES = "accuracy,latency"
+LANGUAGE_OBJECTIVES = "quality,latency"
+"""The default of language models, which have no accuracy on images."""
 _PROCESSES = (Objective.LATENCY, Objective.MEMORY)
 """In the order of `Repeats.processes`."""
-_EXACT = (Objective.ACCURACY, Objective.FLOPS)
+MODEL_OBJECTIVES = (Objective.ACCURACY, Objective.QUALITY, Objective.FLOPS)
 """These have no noise on a platform: they are properties of the model."""
 SHAPES = ("hypervolume_ratio", "epsilon_share", "epsilon_factor")
 _OVERLAPS = ("n_source", "n_target", "precision", "recall", "f1", "jaccard", "chance_precision")
@@ -81,12 +85,18 @@ def parse_objectives(text: str) -> tuple[Objective, ...]:
     return tuple(Objective(name) for name in names)
 
 
-def make_objectives(panel: Panel, repeats: Repeats, names: tuple[Objective, ...]) -> Objectives:
-    """The values of the named objectives with their noise, and of those that need no device."""
+def make_objectives(
+    panel: Panel, repeats: Repeats, names: tuple[Objective, ...], quality: Floats
+) -> Objectives:
+    """The values of the named objectives with their noise, and of those that need no device.
+
+    `quality` is (n_models,), smaller is better, NaN is not measured.
+    """
+    points = _points(panel, names, quality)
     return Objectives(
-        values=_points(panel, names),
-        bounds=_noise_bounds(panel, repeats, names),
-        flops=_points(panel, by_flops(names))[:, 0],
+        values=points,
+        bounds=_noise_bounds(points, repeats, names),
+        flops=_points(panel, by_flops(names), quality)[:, 0],
     )
 
 
@@ -170,23 +180,23 @@ def _logs(values: Floats) -> Floats | None:
     return logs
 
 
-def _points(panel: Panel, objectives: tuple[Objective, ...]) -> Floats:
+def _points(panel: Panel, objectives: tuple[Objective, ...], quality: Floats) -> Floats:
     """Values where smaller is better, (n_models, n_platforms, n_objectives); NaN is missing.
 
     Accuracy is negated. A cost of 0 or less is not a measurement and missing.
     """
-    return np.stack([_values(panel, one) for one in objectives], axis=2)
+    return np.stack([_values(panel, one, quality) for one in objectives], axis=2)
 
 
 def _noise_bounds(
-    panel: Panel, repeats: Repeats, objectives: tuple[Objective, ...]
+    points: Floats, repeats: Repeats, objectives: tuple[Objective, ...]
 ) -> tuple[Floats, Floats]:
     """Lower and upper bounds of the values within their noise; NaN where it is not known.
 
-    Latency and memory have their intervals over processes, which need 5 repeats; accuracy and
-    FLOPs are exact. The noise of energy is never known.
+    Latency and memory have their intervals over processes, which need 5 repeats; accuracy, quality
+    and FLOPs are exact. The noise of energy is never known.
     """
-    low, high = _points(panel, objectives), _points(panel, objectives)
+    low, high = points.copy(), points.copy()
     for at, objective in enumerate(objectives):
         if objective in _PROCESSES:
             values = repeats.processes[_PROCESSES.index(objective)]
@@ -214,13 +224,17 @@ def process_interval(values: Floats) -> tuple[Floats, Floats]:
 
 def by_flops(objectives: tuple[Objective, ...]) -> tuple[Objective, ...]:
     """The objectives that need no device: FLOPs replace all measured ones."""
-    return tuple(dict.fromkeys(one if one in _EXACT else Objective.FLOPS for one in objectives))
+    return tuple(
+        dict.fromkeys(one if one in MODEL_OBJECTIVES else Objective.FLOPS for one in objectives)
+    )
 
 
-def _values(panel: Panel, objective: Objective) -> Floats:
+def _values(panel: Panel, objective: Objective, quality: Floats) -> Floats:
     shape = panel.latency.shape
     if objective is Objective.ACCURACY:
         return np.broadcast_to(-panel.accuracy[:, None], shape)
+    if objective is Objective.QUALITY:
+        return np.broadcast_to(quality[:, None], shape)
     costs = {
         Objective.LATENCY: panel.latency,
         Objective.MEMORY: panel.memory,

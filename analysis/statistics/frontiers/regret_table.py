@@ -7,20 +7,20 @@ import numpy as np
 import polars as pl
 
 from fleetrank.analysis.errors import AnalysisError
-from fleetrank.analysis.panel.panel import Panel
+from fleetrank.analysis.panel.panel import Panel, components
 from fleetrank.analysis.panel.selected_pairs import unlisted
 from fleetrank.analysis.panel.session import Session
+from fleetrank.analysis.statistics.frontiers.pair_regrets import Budgets
 from fleetrank.analysis.statistics.frontiers.regret import (
-    Budgets,
     Form,
     Quantiles,
     RegretCases,
     RegretResult,
     choice_regrets,
 )
-from fleetrank.analysis.stored.columns import NS_PER_MS
 from fleetrank.analysis.stored.selection import Selection, setting
 from fleetrank.analysis.tables.table import Table
+from fleetrank.foundation.units import BYTES_PER_MIB, NS_PER_MS
 
 LOST, EXTRA = Form.LOST.value, Form.EXTRA.value
 EVERY_TARGET = "every target"
@@ -60,6 +60,15 @@ _MEANING = (
     "Accuracy is as published for the model's card; weights measured here may be others.",
 )
 
+_MEMORY = "budgets_mib"
+_OF_MEMORY = (
+    "Memory budget: only models with a known peak memory up to it qualify, on the source by the "
+    "source's figure, on the target by the target's; each budget is combined with each latency "
+    "budget and each accuracy floor. over_budget_share then also counts choices that exceed the "
+    "memory budget on the target, and is given at floors too; such a choice has no extra latency. "
+    "The choice by FLOPs knows no memory."
+)
+
 Row = dict[str, object]
 
 
@@ -67,7 +76,8 @@ def regrets(session: Session) -> RegretResult:
     """The cost of choosing on another device; made once a session.
 
     Settings `budgets_ms` and `floors_percent`: numbers separated by commas; quartiles of the
-    target's latencies and of the accuracies by default.
+    target's latencies and of the accuracies by default. `budgets_mib`: also limits the memory of
+    every choice; there is none by default.
 
     Raises:
         NoDataError: fewer than two platforms match the selection.
@@ -80,6 +90,7 @@ def _regrets(session: Session) -> RegretResult:
     budgets = Budgets(
         latency=tuple(one * NS_PER_MS for one in latencies) or None,
         accuracy=_numbers(session.selection, "floors_percent") or None,
+        memory=tuple(one * BYTES_PER_MIB for one in _numbers(session.selection, _MEMORY)) or None,
     )
     return choice_regrets(session, budgets)
 
@@ -91,15 +102,18 @@ def regret_table(session: Session) -> Table:
     """
     selection = session.selection
     latencies, floors = _numbers(selection, "budgets_ms"), _numbers(selection, "floors_percent")
+    limits = _numbers(selection, _MEMORY)
     found = regrets(session)
     notes = (
         *session.panel.notes,
-        *(() if found.is_listed else (unlisted(found.pairs),)),
+        *(() if found.is_listed else (unlisted(found.pairs, session),)),
         *_without_accuracy(session.panel),
+        *_without_memory(session.panel, limits),
     )
     explanation = (
         _stated("Latency budgets", latencies, "ms", "the common models' latencies on the target"),
         _stated("Accuracy floors", floors, "%", "the common models' accuracies"),
+        *((_stated("Memory budgets", limits, "MiB", ""), _OF_MEMORY) if limits else ()),
         *_MEANING,
     )
     return Table(
@@ -153,7 +167,7 @@ def _numbers(selection: Selection, name: str) -> tuple[float, ...]:
     if all(math.isfinite(one) and one > 0 for one in numbers):
         return numbers
     raise AnalysisError(
-        f"{name}={text} must be numbers above 0", f"such as --set {name}=10 or --set {name}=10,50"
+        f"{name}={text} must be numbers above 0", f"such as `set {name}=10` or `set {name}=10,50`"
     )
 
 
@@ -166,3 +180,15 @@ def _stated(what: str, given: Sequence[float], unit: str, whose: str) -> str:
 def _without_accuracy(panel: Panel) -> tuple[str, ...]:
     lacking = [panel.models[row] for row in np.flatnonzero(np.isnan(panel.accuracy))]
     return (f"Dropped, no accuracy: {', '.join(lacking)}.",) if lacking else ()
+
+
+def _without_memory(panel: Panel, limits: Sequence[float]) -> tuple[str, ...]:
+    """How many values are without a memory, where a budget needs it."""
+    is_measured = np.isfinite(panel.latency)
+    n = int((is_measured & np.isnan(components(panel)["memory"])).sum())
+    if not n or not limits:
+        return ()
+    return (
+        f"{n} of {int(is_measured.sum())} values have no peak memory and do not qualify within a "
+        "memory budget.",
+    )

@@ -18,7 +18,7 @@ from fleetrank.analysis.statistics.measured.audit import (
     outliers,
     tied_share,
 )
-from fleetrank.analysis.statistics.measured.finding import Finding, Problem, exclude_command
+from fleetrank.analysis.statistics.measured.finding import Finding
 from fleetrank.analysis.statistics.measured.units import (
     MIB_PER_MB,
     mib_slips,
@@ -26,7 +26,8 @@ from fleetrank.analysis.statistics.measured.units import (
     platform_slips,
     unit_slips,
 )
-from fleetrank.analysis.stored.columns import NS_PER_MS
+from fleetrank.foundation.units import NS_PER_MS
+from fleetrank.foundation.vocabulary import Problem
 from fleetrank.foundation.wording import count_of
 
 _TOOLS = ("runtime", "precision")
@@ -82,7 +83,7 @@ def _off_the_line(panel: Panel, logs: Floats, sources: _Sources) -> Iterator[Fin
             factor = float(np.exp(residuals[row]))
             slip = int(powers[row])
             what = Problem.UNIT_SLIP if slip else Problem.AGAINST_THE_FIT
-            sweep_id, model = sources[panel.models[row], key]
+            wrong_cell = sources[panel.models[row], key]
             yield Finding(
                 what=what,
                 platform_key=key,
@@ -99,7 +100,7 @@ def _off_the_line(panel: Panel, logs: Floats, sources: _Sources) -> Iterator[Fin
                     else "measure it again; possible causes: a slow state, a fallback or another "
                     "network"
                 ),
-                command=exclude_command(what, sweep_id, model, key),
+                wrong_cell=wrong_cell,
             )
 
 
@@ -162,7 +163,7 @@ def _slipped_memory(panel: Panel, sources: _Sources) -> Iterator[Finding]:
         far = outliers(residuals, scale) & (unit_slips(residuals) != 0)
         for row in np.flatnonzero(far):
             factor = float(np.exp(residuals[row]))
-            sweep_id, model = sources[panel.models[row], key]
+            wrong_cell = sources[panel.models[row], key]
             yield Finding(
                 what=Problem.SLIPPED_MEMORY,
                 platform_key=key,
@@ -173,7 +174,7 @@ def _slipped_memory(panel: Panel, sources: _Sources) -> Iterator[Finding]:
                     f"other models, near 10^{unit_slips(residuals)[row]} (or 1024)"
                 ),
                 what_to_do="check the unit of that row in the source",
-                command=exclude_command(Problem.SLIPPED_MEMORY, sweep_id, model, key),
+                wrong_cell=wrong_cell,
             )
 
 

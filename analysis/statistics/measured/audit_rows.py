@@ -7,11 +7,13 @@ import polars as pl
 
 from fleetrank.analysis.panel.session import Session
 from fleetrank.analysis.statistics.measured.audit import OUTLIER_FACTOR
-from fleetrank.analysis.statistics.measured.finding import Finding, Problem, exclude_command
+from fleetrank.analysis.statistics.measured.finding import Finding
 from fleetrank.analysis.statistics.measured.units import common_slip, sentinels
-from fleetrank.analysis.stored.columns import NS_PER_MS
+from fleetrank.analysis.stored.latency_statistic import STATISTIC
 from fleetrank.analysis.stored.load import last_attempts, release_order
 from fleetrank.analysis.stored.scope import differences
+from fleetrank.foundation.units import NS_PER_MS
+from fleetrank.foundation.vocabulary import Problem
 from fleetrank.foundation.wording import count_of
 
 _TIME_UNITS_NS = (1.0, 1e3, 1e6, 1e9)
@@ -60,15 +62,13 @@ def _sentinels(cells: pl.DataFrame) -> Iterator[Finding]:
                 figure=float(row[column]),
                 detail=f"{column} is a code for 'missing' in some unit",
                 what_to_do="import it as missing: list it under [missing] in the mapping",
-                command=exclude_command(
-                    Problem.SENTINEL, row["sweep_id"], row["model"], row["platform_key"]
-                ),
+                wrong_cell=(row["sweep_id"], row["model"]),
             )
 
 
 def _against_itself(session: Session) -> Iterator[Finding]:
     """The newest sweep of a model on a platform against the median of its older ones."""
-    key = ("platform_key", "model", "input_size")
+    key = ("platform_key", "model", "input_size", STATISTIC)
     sweeps = (
         session.attempts.filter((pl.col("status") == "ok") & (pl.col("latency_p50_ns") > 0))
         .group_by(*key, "sweep_id")
@@ -100,12 +100,7 @@ def _against_itself(session: Session) -> Iterator[Finding]:
                     "measure it again, or exclude the wrong one; do not average the two; "
                     "the command excludes the newest"
                 ),
-                command=exclude_command(
-                    Problem.AGAINST_ITSELF,
-                    row["newest_sweep"],
-                    row["model"],
-                    row["platform_key"],
-                ),
+                wrong_cell=(row["newest_sweep"], row["model"]),
             )
 
 
@@ -173,7 +168,6 @@ def _replaced(session: Session) -> Iterator[Finding]:
         .collect()
     )  # fmt: skip
     for row in releases.iter_rows(named=True):
-        place = (row["model"], row["platform_key"])
         yield Finding(
             what=Problem.PLACEMENT,
             platform_key=row["platform_key"],
@@ -181,7 +175,7 @@ def _replaced(session: Session) -> Iterator[Finding]:
             figure=None,
             detail=f"ran on {row['placement']}; in the release before on {row['before']}",
             what_to_do="the figures of the two releases are of different units: compare neither",
-            command=exclude_command(Problem.PLACEMENT, row["sweep_id"], *place),
+            wrong_cell=(row["sweep_id"], row["model"]),
         )
 
 
@@ -218,5 +212,5 @@ def _repeated(session: Session) -> Iterator[Finding]:
             ),
             what_to_do="count each measurement once: remove the copies at the source, or "
             "exclude the later sweep",
-            command=model and exclude_command(Problem.REPEATED_ROWS, sweeps[-1], model, platform),
+            wrong_cell=model and (sweeps[-1], model),
         )

@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass
 
 import polars as pl
 
-from fleetrank.analysis.errors import AnalysisError, NotComparableError
+from fleetrank.analysis.errors import NotComparableError
 from fleetrank.analysis.panel.session import Session
 from fleetrank.analysis.statistics.measured.audit import (
     MIN_RHO,
@@ -15,10 +15,11 @@ from fleetrank.analysis.statistics.measured.audit import (
 )
 from fleetrank.analysis.statistics.measured.audit_panel import of_panel
 from fleetrank.analysis.statistics.measured.audit_rows import of_rows
-from fleetrank.analysis.statistics.measured.finding import Finding, Problem
-from fleetrank.analysis.stored.selection import setting
+from fleetrank.analysis.statistics.measured.finding import Finding
 from fleetrank.analysis.tables.table import Table
-from fleetrank.foundation.wording import count_of, nearest
+from fleetrank.analysis.tables.table_settings import WHAT
+from fleetrank.foundation.vocabulary import Problem
+from fleetrank.foundation.wording import count_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,41 +58,34 @@ def _by_harm(one: Finding) -> tuple[int, str, str, str]:
     return _RANKS[one.what], one.platform_key or "", one.model or "", one.detail
 
 
-def audit_table(session: Session) -> Table:
+def findings_table(session: Session) -> Table:
     """Every finding, the most harmful kind first, and how many there are of each kind."""
     found = audit(session)
-    shown = _chosen(found.findings, setting(session.selection, "what", ""))
+    shown = _chosen(found.findings, WHAT.chosen(session.selection))
     # The findings are sorted by kind, and a counter keeps the order of its first finds.
     counts = Counter(finding.what for finding in found.findings).items()
     listed = ", ".join(f"{what} {count}" for what, count in counts)
     summary = f"{count_of(len(found.findings), 'finding')}: {listed or 'none'}."
     if len(shown) < len(found.findings):
         summary += f" {len(shown)} of them are shown."
-    dropped = "Rows left out at import are in table `dropped`."
+    dropped = "Rows left out at import are in the table `quality` with `list=dropped`."
     method = _METHOD if found.is_complete else (_NO_METHOD,)
     return Table(
         title="Audit",
-        frame=pl.DataFrame(
-            [{**asdict(one), "what": one.what.value} for one in shown], schema=_SCHEMA
-        ),
+        frame=pl.DataFrame([_row(one, str(session.workload)) for one in shown], schema=_SCHEMA),
         notes=(summary, *found.notes),
         explanation=(dropped, *method),
     )
 
 
-def _chosen(findings: tuple[Finding, ...], kinds: str) -> tuple[Finding, ...]:
-    """Findings of some kinds, separated by commas; a hyphen may stand for a space. Empty: all.
+def _row(one: Finding, workload: str) -> dict[str, object]:
+    fields = asdict(one) | {"what": one.what.value, "command": one.command(workload)}
+    return {name: fields[name] for name in _SCHEMA}
 
-    Raises:
-        AnalysisError: no such kind exists; the remedy names the nearest.
-    """
+
+def _chosen(findings: tuple[Finding, ...], kinds: str) -> tuple[Finding, ...]:
+    """Findings of some kinds, separated by commas, with a hyphen for a space. Empty: all."""
     wanted = {part.strip().replace("-", " ") for part in kinds.split(",") if part.strip()}
-    for kind in sorted(wanted - set(Problem)):
-        near = nearest(kind, list(Problem))
-        raise AnalysisError(
-            f"the audit has no kind of finding '{kind}'",
-            (f"did you mean '{near}'? " if near else "") + f"there are {', '.join(Problem)}",
-        )
     return tuple(one for one in findings if not wanted or one.what in wanted)
 
 

@@ -1,4 +1,5 @@
 """Predicted latencies on a target, and their errors.
 
-Open `predictability` first.
+Open `predictions` first: it predicts a device. `predictability` says how well one platform predicts
+another.
 """

@@ -19,7 +19,7 @@ from fleetrank.analysis.arrays.ranking import (
     few_models_warning,
 )
 from fleetrank.analysis.panel.pair_groups import (
-    TIER_NOTE,
+    PREDICTION_NOTES,
     Level,
     PairGroup,
     tier_groups,
@@ -38,7 +38,9 @@ from fleetrank.analysis.statistics.prediction.family_errors import (
     group_errors,
     pair_errors,
 )
+from fleetrank.analysis.statistics.prediction.ratio_transfer import ratio_transfer_as_table
 from fleetrank.analysis.tables.table import Table
+from fleetrank.analysis.tables.table_settings import METHOD
 from fleetrank.foundation.wording import count_of
 
 _SCHEMA = {
@@ -165,17 +167,24 @@ def _predictability(session: Session) -> PredictabilityResult:
 
 
 def predictability_table(session: Session) -> Table:
+    """Error of latency predicted from another platform, by a fitted line or by a ratio."""
+    if METHOD.chosen(session.selection) == "ratio":
+        return ratio_transfer_as_table(session)
+    return _errors_as_table(session)
+
+
+def _errors_as_table(session: Session) -> Table:
     """Leave-one-out error by family, from tier to tier and for every directed pair."""
     found = predictability(session)
     is_listed = len(found.selected) <= MAX_LISTED_PAIRS
     n_models = len(session.panel.models)
     notes = (
         *session.panel.notes,
-        *(() if is_listed else (unlisted(found.selected),)),
+        *(() if is_listed else (unlisted(found.selected, session),)),
         *few_models_warning(n_models),
     )
     explanation = (
-        TIER_NOTE,
+        *PREDICTION_NOTES,
         *_MEANING,
         f"Seed {session.selection.seed}: {draws_for(found.selected).bootstrap} resamples.",
         *few_models_note(n_models),

@@ -15,7 +15,7 @@ from fleetrank.analysis.arrays.bootstrap import (
 from fleetrank.analysis.arrays.known_means import cluster_means, known_mean, known_median
 from fleetrank.analysis.arrays.ranking import MIN_MODELS, Floats
 from fleetrank.analysis.panel.pair_groups import (
-    TIER_NOTE,
+    PREDICTION_NOTES,
     Level,
     PairGroup,
     tier_groups,
@@ -35,6 +35,7 @@ from fleetrank.analysis.tables.table import Table
 from fleetrank.foundation.wording import count_of
 
 MEDIAN = "median over references"
+_BETTER = "To predict a device, use `fleetrank predict`: smaller errors, and an interval for each."
 _UNDEFINED = f"fewer than {MIN_MODELS} models in common, or all equal on the target"
 _MAX_RESAMPLED = 100_000
 """Medians are resampled for up to this many models x pairs: 1,000 draws then take seconds."""
@@ -142,16 +143,16 @@ def ratio_transfer(session: Session) -> RatioTransferResult:
     )
 
 
-def ratio_transfer_table(session: Session) -> Table:
+def ratio_transfer_as_table(session: Session) -> Table:
     """r2 by reference model and their median, from tier to tier and for every directed pair."""
     found = ratio_transfer(session)
     hidden: tuple[str, ...] = ()
     if len(found.selected) > MAX_LISTED_PAIRS:
-        hidden = (unlisted(found.selected),)
+        hidden = (unlisted(found.selected, session),)
     elif not found.has_references:
         hidden = (
-            "Pairs: single references are not listed; choose fewer pairs with --source or "
-            "--target.",
+            "Pairs: single references are not listed; choose fewer pairs with `source=` or "
+            "`target=`.",
         )
     drawn = f"Seed {session.selection.seed}: {draws_for(found.selected).bootstrap} resamples."
     every = (*found.groups, *found.pairs)
@@ -159,8 +160,8 @@ def ratio_transfer_table(session: Session) -> Table:
     return Table(
         title="Kernel ratio transfer",
         frame=pl.DataFrame(rows, schema=_SCHEMA),
-        notes=(*session.panel.notes, *hidden),
-        explanation=(TIER_NOTE, *_MEANING, drawn),
+        notes=(*session.panel.notes, *hidden, _BETTER),
+        explanation=(*PREDICTION_NOTES, *_MEANING, drawn),
     )
 
 
@@ -239,7 +240,7 @@ def _with_interval(one: ReferenceR2, draws: Floats | None, at: int) -> Reference
         few = count_of(one.n_models, "model")
         return replace(one, reason=f"no interval: {few}, at least {MIN_MODELS_FOR_INTERVAL} needed")
     if draws is None:
-        many = "too many pairs to resample, choose fewer with --source or --target"
+        many = "too many pairs to resample, choose fewer with `source=` or `target=`"
         return replace(one, reason=f"no interval: {many}")
     low, high = percentile_interval(draws[:, at])
     return replace(one, low=float(low), high=float(high))

@@ -93,7 +93,7 @@ def _require_positive(*parts: Floats) -> None:
             raise ValueError("a value is not above 0: remove models without a value")
 
 
-_WEIGHT_BYTES = {"fp32": 4.0, "fp16": 2.0, "bf16": 2.0, "int8": 1.0}
+_WEIGHT_BYTES = {"fp64": 8.0, "fp32": 4.0, "fp16": 2.0, "bf16": 2.0, "int8": 1.0, "int4": 0.5}
 _FLOPS_PER_MAC = 2.0
 _BOUNDS = {
     "bound": pl.String,
@@ -156,8 +156,8 @@ def composites(session: Session) -> tuple[PlatformComposites, ...]:
     return tuple(map(_of_platform, cells.partition_by("platform_key", maintain_order=True)))
 
 
-def composites_table(session: Session) -> Table:
-    """One row per model and platform; `--source` and `--source-tier` choose platforms."""
+def composites_as_table(session: Session) -> Table:
+    """One row per model and platform; `source` and `source_tier` choose platforms."""
     shown = pl.concat(map(_rows, composites(session)))
     reason = pl.concat_str(
         *(pl.when(pl.col(name).is_null()).then(pl.lit(text)) for name, text in _REASONS.items()),

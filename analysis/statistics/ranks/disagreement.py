@@ -1,7 +1,8 @@
 """Models whose measured rank differs from their rank by FLOPs."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
+from types import MappingProxyType
 
 import numpy as np
 import numpy.typing as npt
@@ -12,6 +13,7 @@ from fleetrank.analysis.errors import NoDataError
 from fleetrank.analysis.panel.panel import Panel, incomplete_notes, measures
 from fleetrank.analysis.panel.session import Session
 from fleetrank.analysis.tables.table import Table
+from fleetrank.analysis.tables.table_settings import BY_ROW
 
 MIN_SHIFT = 2.0
 """Rank difference that counts as a disagreement. Source: the study's Table 1."""
@@ -106,6 +108,11 @@ def disagreements(session: Session) -> tuple[Disagreement, ...]:
 
 
 def disagreement_table(session: Session) -> Table:
+    """Models whose measured rank differs from their rank by FLOPs, by measure or by model."""
+    return _BY_ROW[BY_ROW.chosen(session.selection)](session)
+
+
+def _by_measure(session: Session) -> Table:
     """Cases of disagreement by measure, with the figures of a random ranking."""
     frame = pl.DataFrame([asdict(one) for one in disagreements(session)])
     chance = (
@@ -116,7 +123,7 @@ def disagreement_table(session: Session) -> Table:
     return _table("FLOPs disagreement", frame, session.panel, chance)
 
 
-def shifts_table(session: Session) -> Table:
+def _by_model(session: Session) -> Table:
     """How far each model's rank shifts from its rank by FLOPs, over platforms."""
     panel = session.panel
     long = pl.concat(
@@ -152,6 +159,11 @@ def shifts_table(session: Session) -> Table:
 def _table(title: str, shown: pl.DataFrame, panel: Panel, note: str) -> Table:
     notes = (*panel.notes, *incomplete_notes(panel))
     return Table(title=title, frame=shown, notes=notes, explanation=(*_MEANING, note))
+
+
+_BY_ROW: Mapping[str, Callable[[Session], Table]] = MappingProxyType(
+    {"measure": _by_measure, "model": _by_model}
+)
 
 
 def _shifts(session: Session) -> tuple[PlatformShifts, ...]:

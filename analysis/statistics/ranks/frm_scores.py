@@ -12,9 +12,10 @@ from fleetrank.analysis.arrays.ranking import Floats, average_ranks
 from fleetrank.analysis.errors import AnalysisError, NoDataError
 from fleetrank.analysis.panel.panel import Panel, components, incomplete_notes
 from fleetrank.analysis.panel.session import Session
+from fleetrank.analysis.statistics.ranks.composites import composites_as_table
 from fleetrank.analysis.stored.selection import Selection, setting
 from fleetrank.analysis.tables.table import Table
-from fleetrank.analysis.tables.tables import FRM_WEIGHTS
+from fleetrank.analysis.tables.table_settings import FRM_WEIGHTS, SCORE
 
 _SCHEMA = {
     "memory_metric": pl.String, "n_models": pl.Int64, "ratio_flops": pl.Float64,
@@ -65,13 +66,15 @@ def frm_scores(session: Session) -> tuple[PlatformFrm, ...]:
         raise NoDataError(
             f"no model has {', '.join(weights.used)} above 0 on any platform: "
             + " ".join(incomplete_notes(panel, weights.used)),
-            "see `fleetrank report show memory` for the measured values",
+            "see the table `cells` with `quantity=memory` for the measured values",
         )
     return tuple(_of_platform(panel, present[:, column], column, weights) for column in columns)
 
 
 def frm_table(session: Session) -> Table:
-    """One row per model and platform with all three components, ranked inside the platform."""
+    """FRM of each model on each platform, or the composite scores of other authors."""
+    if SCORE.chosen(session.selection) == "composites":
+        return composites_as_table(session)
     weights = frm_weights(session.selection)
     shown = pl.concat(map(_rows, frm_scores(session))).sort("platform_key", "rank_frm", "model")
     lacking = incomplete_notes(session.panel, weights.used)
@@ -89,7 +92,7 @@ def frm_weights(selection: Selection) -> Weights:
     try:
         return Weights(flops=flops, latency=latency, memory=memory)
     except ValueError as error:
-        raise AnalysisError(str(error), "such as --set weight_memory=0") from error
+        raise AnalysisError(str(error), "such as `set weight_memory=0`") from error
 
 
 def weights_note(weights: Weights) -> tuple[str, ...]:

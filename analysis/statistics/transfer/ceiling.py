@@ -16,6 +16,7 @@ from fleetrank.analysis.statistics.transfer.frontier_ceiling import (
     frontier_ceilings,
 )
 from fleetrank.analysis.statistics.transfer.noise import (
+    UNLIKE_STATISTICS,
     Method,
     Noise,
     noises,
@@ -58,16 +59,19 @@ _NO_CEILING = "no ceiling: a side has no reliability over the common models (row
 _MEANING = (
     "figure: rho of a pair or of a tier (as in table `transfer`), precision and recall of "
     "frontiers (as in `pareto`); in rows `platform` the reliability of the platform's own ranking.",
-    "reliability: rho between the rankings of random halves of each model's repeats, mean over "
-    "splits, extended to all repeats by Spearman-Brown. With too few repeats it is the mean rho "
-    "of pairs of sweeps of the platform; differences between versions and days then count as "
-    "noise.",
+    "reliability: `pairs of sessions` is the mean rho between the medians of two sessions with 2 "
+    "repeats or more and one version of the runtime. It is used where two exist, and is the "
+    "generalisability coefficient of one session (Brennan 2001). Otherwise `split repeats`: rho "
+    "between the rankings of random halves of each model's repeats, mean over splits, extended to "
+    "all repeats by Spearman-Brown. With too few repeats it is the mean rho of `pairs of sweeps`; "
+    "differences between versions and days then count as noise.",
     "ceiling = sqrt(reliability_source x reliability_target), over the models of the pair: the "
     "rho of two platforms with the same true ranking. share_of_ceiling = figure / ceiling; a "
-    "share above 1 is sampling error.",
+    "share above 1 is sampling error. There is none between a mean and a minimum, for example: "
+    "even one device could rank models differently by the two.",
     "Repeats of one session share its temperature, versions and memory layout, so they agree "
-    "better than repeats from different days: their ceiling is an upper bound, and the share is "
-    "a lower bound.",
+    "better than repeats from different days: a ceiling from split repeats is an upper bound, and "
+    "the share is a lower bound. Table `variance` shows what another session would buy.",
     "Frontiers: the process medians of every cell are resampled twice with replacement, and one "
     "frontier is compared with the other; a pair's ceiling is the geometric mean of both "
     "platforms' own, by analogy. With 2 or 3 repeats resampling understates the noise.",
@@ -82,7 +86,7 @@ class Reliability:
 
     Attributes:
         n_models: with 2 repeats or more, or those that pairs of sweeps have in common.
-        low, high: 95 % percentile bootstrap over models; `None` for pairs of sweeps.
+        low, high: 95 % percentile bootstrap over models; `None` for pairs of sweeps or sessions.
     """
 
     measure: str
@@ -218,13 +222,15 @@ def _group_row(one: GroupTransfer) -> Row:
 
 def _pair_row(one: PairTransfer) -> Row:
     rho, reason = one.agreement.figures.rho, one.agreement.figures.reason
+    has_both = None not in (one.reliability_source, one.reliability_target)
+    why = UNLIKE_STATISTICS if has_both else _NO_CEILING
     return (
         agreement_row(one.agreement)
         | {
             "reliability_source": one.reliability_source,
             "reliability_target": one.reliability_target,
         }
-        | _ceiling(one.ceiling, rho, (reason, _NO_CEILING))
+        | _ceiling(one.ceiling, rho, (reason, why))
     )
 
 

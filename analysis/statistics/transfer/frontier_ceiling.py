@@ -1,22 +1,33 @@
 """How well a platform's accuracy-latency frontier predicts itself under measured noise."""
 
+import functools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
+from fleetrank.analysis.arrays.bootstrap import resampled_medians
 from fleetrank.analysis.arrays.pareto import Mask, frontier, overlap
 from fleetrank.analysis.arrays.ranking import MIN_MODELS, Floats, require_finite
 from fleetrank.analysis.arrays.reliability import MIN_REPEATS_TO_SPLIT
 from fleetrank.analysis.panel.pair_groups import Level, unlike_facts
 from fleetrank.analysis.panel.pairs import Block, Pair, blocks
-from fleetrank.analysis.panel.panel import Panel, Repeats
+from fleetrank.analysis.panel.panel import Panel
+from fleetrank.analysis.panel.repeats import Repeats
 from fleetrank.analysis.panel.session import Session
-from fleetrank.analysis.statistics.transfer.noise import FEW_PLATFORMS, Rows, platform_rng
+from fleetrank.analysis.statistics.transfer.noise import (
+    FEW_PLATFORMS,
+    UNLIKE_STATISTICS,
+    Rows,
+    platform_rng,
+)
+from fleetrank.analysis.stored.latency_statistic import STATISTIC, are_unlike
 from fleetrank.foundation.wording import count_of
 
 _MEASURES = ("frontier_precision", "frontier_recall")
+OwnOverlap = Callable[[bytes, int], tuple[float, float]]
+"""`frontier_overlap` of row numbers of models as bytes, and a column."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,23 +80,6 @@ def frontiers(latency: Floats, accuracy: Floats) -> Mask:
     masks = np.empty(times.shape, dtype=np.bool_)
     np.put_along_axis(masks, order, np.take_along_axis(is_better, first, axis=1), axis=1)
     return masks
-
-
-def resampled_medians(repeats: Floats, draws: int, rng: np.random.Generator) -> Floats:
-    """Medians of resampled repeats, (n_models, n_repeats) with NaN missing to (draws, n_models).
-
-    Each draw takes as many of a model's repeats as it has, with replacement.
-    Source: Efron and Tibshirani 1993, chapter 6. NaN where a model has no repeat.
-    """
-    counts = np.isfinite(repeats).sum(axis=1)
-    medians = np.full((draws, repeats.shape[0]), np.nan)
-    for count in np.unique(counts[counts > 0]).tolist():
-        rows = np.flatnonzero(counts == count)
-        known = np.isfinite(repeats[rows])
-        kept = repeats[rows][known].reshape(1, rows.size, count)
-        picked = rng.integers(count, size=(draws, rows.size, count))
-        medians[:, rows] = np.median(np.take_along_axis(kept, picked, axis=2), axis=2)
-    return medians
 
 
 def self_overlap(first: Mask, second: Mask) -> tuple[float, float]:
@@ -150,19 +144,26 @@ def frontier_ceilings(
     panel = session.panel
     noise = frontier_noise(panel, session.repeats, session.selection.seed)
     of_pairs: list[list[FrontierCeiling]] = [[] for _ in pairs]
+
+    @functools.cache
+    def own(models: bytes, column: int) -> tuple[float, float]:
+        # A platform's own models are those of its pairs where nothing is missing.
+        return frontier_overlap(noise, np.frombuffer(models, dtype=np.int64), column)
+
     for block in blocks(noise.present, pairs):
-        for where, mine in zip(block.where, _of_block(panel, noise, block), strict=True):
+        for where, mine in zip(block.where, _of_block(panel, own, block), strict=True):
             of_pairs[where] = mine
-    found = (*_of_platforms(panel, noise, columns), *(one for mine in of_pairs for one in mine))
+    of_platforms = _of_platforms(panel, noise, own, columns)
+    found = (*of_platforms, *(one for mine in of_pairs for one in mine))
     return found, noise.latency.shape[2]
 
 
 def _of_platforms(
-    panel: Panel, noise: FrontierNoise, columns: Sequence[int]
+    panel: Panel, noise: FrontierNoise, own: OwnOverlap, columns: Sequence[int]
 ) -> Iterator[FrontierCeiling]:
     for column in columns:
         models = np.flatnonzero(noise.present[:, column])
-        for name, value in zip(_MEASURES, frontier_overlap(noise, models, column), strict=True):
+        for name, value in zip(_MEASURES, own(models.tobytes(), column), strict=True):
             yield FrontierCeiling(
                 measure=name,
                 source=panel.keys[column],
@@ -172,9 +173,11 @@ def _of_platforms(
             )
 
 
-def _of_block(panel: Panel, noise: FrontierNoise, block: Block) -> Iterator[list[FrontierCeiling]]:
+def _of_block(
+    panel: Panel, own_overlap: OwnOverlap, block: Block
+) -> Iterator[list[FrontierCeiling]]:
     models = block.models
-    own = [frontier_overlap(noise, models, column) for column in block.columns.tolist()]
+    own = [own_overlap(models.tobytes(), column) for column in block.columns.tolist()]
     masks = [
         frontier(np.column_stack([panel.latency[models, column], -panel.accuracy[models]]))
         for column in block.columns
@@ -183,7 +186,10 @@ def _of_block(panel: Panel, noise: FrontierNoise, block: Block) -> Iterator[list
     for i, j in zip(block.source, block.target, strict=True):
         both = overlap(masks[i], masks[j]) if models.size >= MIN_MODELS else None
         figures = (None, None) if both is None else (both.precision, both.recall)
-        ceilings = [_known(math.sqrt(a * b)) for a, b in zip(own[i], own[j], strict=True)]
+        is_unlike = are_unlike(facts[i][STATISTIC], facts[j][STATISTIC])
+        bounds = [math.sqrt(a * b) for a, b in zip(own[i], own[j], strict=True)]
+        ceilings = [None if is_unlike else _known(bound) for bound in bounds]
+        why = UNLIKE_STATISTICS if is_unlike else None
         yield [
             FrontierCeiling(
                 measure=name,
@@ -196,7 +202,7 @@ def _of_block(panel: Panel, noise: FrontierNoise, block: Block) -> Iterator[list
                 ceiling=ceilings[at],
                 share=_share(figures[at], ceilings[at]),
                 unlike=unlike_facts(facts[i], facts[j]),
-                reason=None if both else _few(models.size),
+                reason=why if both else _few(models.size),
             )
             for at, name in enumerate(_MEASURES)
         ]

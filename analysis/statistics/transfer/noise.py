@@ -2,7 +2,7 @@
 
 import zlib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 import numpy as np
@@ -18,13 +18,18 @@ from fleetrank.analysis.arrays.reliability import (
     split_halves,
     split_reliability,
 )
+from fleetrank.analysis.panel.pair_groups import PairGroup, positions_of
 from fleetrank.analysis.panel.pairs import Pair, blocks
-from fleetrank.analysis.panel.panel import Measure, Repeats, measures
+from fleetrank.analysis.panel.panel import Measure, Panel, measures
+from fleetrank.analysis.panel.repeats import Repeats
 from fleetrank.analysis.panel.session import Session
+from fleetrank.analysis.stored.latency_statistic import STATISTIC, are_unlike
 from fleetrank.foundation.wording import count_of
 
 _FEW_REPEATS, _LEAST_SPLITS = 60, 10
 """With more repeats fewer splits are enough: at 310, ten and fifty differ by less than 0.01."""
+UNLIKE_STATISTICS = "no ceiling between unlike statistics"
+"""Reason of a pair of platforms, such as a mean and a minimum."""
 FEW_PLATFORMS = 50
 """Up to this many platforms splits and resamples are cheap, so many are made."""
 
@@ -32,6 +37,7 @@ FEW_PLATFORMS = 50
 class Method(StrEnum):
     """How a reliability was found."""
 
+    SESSIONS = "pairs of sessions"
     SPLIT = "split repeats"
     RETEST = "pairs of sweeps"
     RESAMPLED = "resampled repeats"
@@ -39,6 +45,10 @@ class Method(StrEnum):
 
 
 Rows = npt.NDArray[np.int64]
+
+
+Found = tuple[float, Method | None, int]
+"""A reliability, how it was found, and from how many models."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,12 +59,18 @@ class Noise:
         halves: (2, n_models, n_platforms, n_splits), NaN where a model has fewer than 2 repeats.
         lengthening: (n_models, n_platforms), see `reliability.split_halves`.
         sweeps: (n_models, n_platforms, n_sweeps).
+        sessions: (n_models, n_platforms, n_sessions), where a model has 2 repeats or more.
+        statistics: what the latencies of each platform are; `None` where not stated.
+        known: what `reliability_of` found, by models and column.
     """
 
     measure: Measure
     halves: Floats
     lengthening: Floats
     sweeps: Floats
+    sessions: Floats
+    statistics: tuple[str | None, ...]
+    known: dict[tuple[bytes, int], Found] = field(default_factory=dict, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,6 +89,16 @@ class PairCeilings:
     has_models: Mask
     methods: tuple[str | None, ...]
 
+    def chosen(self, at: Rows) -> "PairCeilings":
+        """Those of the pairs at these positions."""
+        return PairCeilings(
+            source=self.source[at],
+            target=self.target[at],
+            ceiling=self.ceiling[at],
+            has_models=self.has_models[at],
+            methods=tuple(self.methods[number] for number in at.tolist()),
+        )
+
 
 def noises(session: Session) -> tuple[Noise, Noise]:
     """Noise of latency alone and of FRM, in the order of `panel.measures`; made once a session."""
@@ -84,20 +110,21 @@ def _noises(session: Session) -> tuple[Noise, Noise]:
     latency, frm = measures(panel)
     flops = np.where(panel.flops > 0, panel.flops, np.nan)
     return (
-        _noise(latency, panel.keys, repeats, (slice(0, 1), np.ones_like(flops)), seed),
-        _noise(frm, panel.keys, repeats, (slice(0, 2), flops), seed),
+        _noise(latency, panel, repeats, (slice(0, 1), np.ones_like(flops)), seed),
+        _noise(frm, panel, repeats, (slice(0, 2), flops), seed),
     )
 
 
 def _noise(
     measure: Measure,
-    keys: Sequence[str],
+    panel: Panel,
     repeats: Repeats,
     made_of: tuple[slice, Floats],
     seed: int,
 ) -> Noise:
     """The noise from the parts measured in each repeat, and the constant part."""
     measured, constant = made_of
+    keys = panel.keys
     log_constant = np.log(constant)
     n_splits = splits_for(len(keys), repeats.processes.shape[-1])
     halves = np.empty((2, *measure.latency.shape, n_splits))
@@ -107,8 +134,18 @@ def _noise(
         mine, longer = split_halves(parts, n_splits, platform_rng(seed, key, measure.name))
         halves[:, :, column] = mine + log_constant[:, None]
         lengthening[:, column] = np.where(np.isfinite(log_constant), longer, np.nan)
-    sweeps = np.log(repeats.sweeps[measured]).sum(axis=0) + log_constant[:, None, None]
-    return Noise(measure=measure, halves=halves, lengthening=lengthening, sweeps=sweeps)
+    sweeps, sessions = (
+        np.log(medians[measured]).sum(axis=0) + log_constant[:, None, None]
+        for medians in (repeats.sweeps, repeats.sessions)
+    )
+    return Noise(
+        measure=measure,
+        halves=halves,
+        lengthening=lengthening,
+        sweeps=sweeps,
+        sessions=sessions,
+        statistics=tuple(panel.platforms[STATISTIC]),
+    )
 
 
 def splits_for(n_platforms: int, n_repeats: int) -> int:
@@ -122,20 +159,39 @@ def platform_rng(seed: int, key: str, purpose: str) -> np.random.Generator:
     return np.random.default_rng([seed, zlib.crc32(f"{key} {purpose}".encode())])
 
 
-def reliability_of(noise: Noise, models: Rows, column: int) -> tuple[float, Method | None, int]:
+def reliability_of(noise: Noise, models: Rows, column: int) -> Found:
     """Reliability of one platform over `models`, how it was found, and from how many of them.
 
-    Halves of repeats where 5 models have two of them, else pairs of sweeps; NaN and `None` where
-    neither gives any; the number is then that of models with 2 repeats or more.
+    It is computed once: pairs with the same common models share a platform's figure.
+
+    Pairs of sessions in which 5 models have two repeats: the mean rho is the generalisability
+    coefficient of one session. Else halves of the newest sweep's repeats, else pairs of sweeps. NaN
+    and `None` where no two rankings agree at all; the number is then that of models with 2 repeats
+    or more.
+
+    Source: Brennan 2001, 4.1: the coefficient is the expected correlation of two random sessions.
     """
+    key = (models.tobytes(), column)
+    if key not in noise.known:
+        noise.known[key] = _reliability(noise, models, column)
+    return noise.known[key]
+
+
+def _reliability(noise: Noise, models: Rows, column: int) -> Found:
+    between, n_between = retest_reliability(noise.sessions[models, column])
+    if between > 0:
+        return between, Method.SESSIONS, n_between
     n_split = int(np.isfinite(noise.lengthening[models, column]).sum())
-    split = split_reliability(noise.halves[:, models, column], noise.lengthening[models, column])
-    if np.isfinite(split):
-        return split, Method.SPLIT, n_split
-    retest, n_compared = retest_reliability(noise.sweeps[models, column])
-    if np.isfinite(retest):
-        return retest, Method.RETEST, n_compared
-    return retest, None, n_split
+    if n_between == 0:
+        split = split_reliability(
+            noise.halves[:, models, column], noise.lengthening[models, column]
+        )
+        if np.isfinite(split):
+            return split, Method.SPLIT, n_split
+        retest, n_compared = retest_reliability(noise.sweeps[models, column])
+        if retest > 0:
+            return retest, Method.RETEST, n_compared
+    return float("nan"), None, n_split
 
 
 def why_unreliable(noise: Noise, column: int) -> str:
@@ -146,7 +202,9 @@ def why_unreliable(noise: Noise, column: int) -> str:
             f"{count_of(n_models, 'model')} with {MIN_REPEATS_TO_SPLIT} repeats or more, at least "
             f"{MIN_MODELS} needed, and no two sweeps of as many"
         )
-    return "halves of its repeats do not agree at all"
+    sessions = np.isfinite(noise.sessions[:, column]).sum(axis=0)
+    repeated = "sessions" if (sessions >= MIN_MODELS).sum() > 1 else "halves of its repeats"
+    return f"{repeated} do not agree at all"
 
 
 def platform_interval(noise: Noise, column: int, key: str, seed: int) -> tuple[float, float] | None:
@@ -157,6 +215,9 @@ def platform_interval(noise: Noise, column: int, key: str, seed: int) -> tuple[f
 
 def pair_ceilings(noise: Noise, pairs: Sequence[Pair]) -> PairCeilings:
     """sqrt(reliability of source x reliability of target), over each pair's common models.
+
+    None between a mean and a minimum: the same device could rank models differently by the two
+    without any noise, so the bound would not separate the devices from the statistics.
 
     Source: Spearman 1904, correction for attenuation.
     """
@@ -172,6 +233,9 @@ def pair_ceilings(noise: Noise, pairs: Sequence[Pair]) -> PairCeilings:
             methods[where] = _both(found[i][1], found[j][1])
     source, target = sides
     ceiling = np.sqrt(np.maximum(source * target, 0.0))
+    for where, (i, j) in enumerate(pairs):
+        if are_unlike(noise.statistics[i], noise.statistics[j]):
+            ceiling[where], methods[where] = np.nan, None
     return PairCeilings(
         source=source,
         target=target,
@@ -179,6 +243,15 @@ def pair_ceilings(noise: Noise, pairs: Sequence[Pair]) -> PairCeilings:
         has_models=has_models,
         methods=tuple(methods),
     )
+
+
+def group_ceilings(
+    noise: Noise, groups: Sequence[PairGroup], pairs: Sequence[Pair], ceilings: PairCeilings
+) -> list[PairCeilings]:
+    """Those of each group's pairs: of all `pairs` from `ceilings`, computed if there are none."""
+    if not pairs:
+        return [pair_ceilings(noise, group.pairs) for group in groups]
+    return [ceilings.chosen(at) for at in positions_of(groups, pairs)]
 
 
 def mean_ceiling(ceilings: PairCeilings, clusters: npt.ArrayLike) -> float:

@@ -29,7 +29,7 @@ from fleetrank.analysis.panel.pair_groups import group_agreement, tier_groups
 from fleetrank.analysis.panel.panel import FRM, Measure, Panel, incomplete_notes, measures
 from fleetrank.analysis.panel.selected_pairs import chosen_platforms
 from fleetrank.analysis.panel.session import Session
-from fleetrank.analysis.statistics.transfer.components import component_measures
+from fleetrank.analysis.statistics.transfer.frm_measures import component_measures
 from fleetrank.analysis.stored.columns import TIERS
 from fleetrank.analysis.tables.table import Table
 from fleetrank.foundation.wording import count_of

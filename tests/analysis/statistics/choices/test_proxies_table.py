@@ -68,7 +68,7 @@ def test_sources_and_targets_are_chosen_by_tier(make_grid) -> None:
 
 def test_coverage_by_hand(make_grid) -> None:
     frame = make_grid({"a": UP, "b": SWAPPED, "c": DOWN})
-    table = make_table("coverage", frame, Selection())
+    table = make_table("proxies", frame, Selection(settings=(("own", "fewest"),)))
     rows = rows_by_device(table)
     assert {name for name, row in rows.items() if row["is_owned"]} == {"a", "c"}
     assert (rows["b"]["predicted_by"], rows["b"]["n_models"]) == ("model of a", 5)
@@ -79,13 +79,19 @@ def test_coverage_by_hand(make_grid) -> None:
 
 def test_threshold_is_a_setting(make_grid) -> None:
     frame = make_grid({"a": UP, "b": SWAPPED, "c": DOWN})
-    strict = make_table("coverage", frame, Selection(settings=(("threshold", "0.95"),)))
+    strict = make_table(
+        "proxies", frame, Selection(settings=(("own", "fewest"), ("threshold", "0.95")))
+    )
     assert strict.frame["is_owned"].to_list() == [True] * 3
 
 
 def test_what_no_device_predicts_is_named(make_grid) -> None:
     frame = make_grid({"g": UP, "e1": UP, "e2": DOWN}, e1={"tier": "edge"}, e2={"tier": "edge"})
-    table = make_table("coverage", frame, Selection(source_tier="cpu", target_tier="edge"))
+    table = make_table(
+        "proxies",
+        frame,
+        Selection(settings=(("own", "fewest"),), source_tier="cpu", target_tier="edge"),
+    )
     rows = rows_by_device(table)
     assert "below 0.9" in str(rows["e2"]["reason"])
     assert rows["e1"]["reason"] is None

@@ -95,6 +95,17 @@ def test_search_gives_the_frontier_beside_chance(fleet) -> None:
     assert row["n_pairs"] == 6
 
 
+def test_a_frontier_of_few_models_is_no_answer(make_grid) -> None:
+    rng = np.random.default_rng(0)
+    for n_models, is_known in ((1, False), (4, False), (5, True)):
+        grid = {f"d{n}": rng.uniform(1e6, 2e6, n_models).tolist() for n in range(3)}
+        frame = make_grid(grid, accuracy=rng.uniform(60, 80, n_models).tolist())
+        (found,) = answers(frame, "architecture search").values()
+        assert (found["value"] is not None) is is_known
+        if not is_known:
+            assert has(str(found["answer"]), "Unknown here", f"n = {n_models}", "below 5")
+
+
 def test_one_platform_gets_answers_that_say_what_is_missing(make_grid) -> None:
     rows = answers(make_grid({"d": [1.0, 2, 3, 4, 5]}), "")
     assert len(rows) == 7

@@ -21,6 +21,8 @@ from fleetrank.analysis.stored.exclusions import cell_pattern
 from fleetrank.analysis.stored.selection import Selection
 from fleetrank.analysis.tables.tables import make_table
 
+FINDINGS = Selection(settings=(("list", "findings"),))
+
 pytestmark = pytest.mark.slow
 
 MODELS = 12
@@ -182,7 +184,7 @@ def test_ties_are_a_share_of_the_known(values: list[float], share: float) -> Non
 
 
 def _findings(frame, what: str) -> list[dict[str, object]]:
-    table = make_table("audit", frame, Selection())
+    table = make_table("quality", frame, FINDINGS)
     return table.frame.filter(table.frame["what"].str.starts_with(what)).to_dicts()
 
 
@@ -223,7 +225,7 @@ def test_the_command_of_a_finding_names_the_sweep_and_the_cell(make_grid, make_a
     (found,) = _findings(frame, "outlier")
     words = shlex.split(str(found["command"]))
     assert words[:5] == ["fleetrank", "results", "exclude", "late one", "--only"]
-    assert words[5] == cell_pattern("m4", "d3/onnx/b1/t1")
+    assert words[5] == cell_pattern("m4", "d3/onnx/b1/t1", "image")
     assert words[6:] == ["--reason", "outlier against the fit"]
     assert _findings(make_grid({"d1": [1e6, 2e6]}), "too few")[0]["command"] is None
     frame = make_attempts([{"latency_p50_ns": 2.0**64 - 1, "sweep_id": "s9"}])
@@ -274,6 +276,6 @@ def test_a_clean_data_set_has_no_finding(make_grid) -> None:
         {f"d{n}": np.array(FAST) ** (0.9 + n / 20) * np.exp(rng.normal(0, 0.1, 10))
          for n in range(4)}
     )  # fmt: skip
-    table = make_table("audit", frame, Selection())
+    table = make_table("quality", frame, FINDINGS)
     assert table.frame.is_empty()
     assert table.notes[0] == "0 findings: none."

@@ -13,7 +13,7 @@ EARLY = "import-hub-v0.9.0-20260201T000000-b"
 
 
 def _findings(frame, what: str) -> list[dict[str, object]]:
-    table = make_table("audit", frame, Selection(settings=(("what", what),)))
+    table = make_table("quality", frame, Selection(settings=(("list", "findings"), ("what", what))))
     return table.frame.to_dicts()
 
 
@@ -79,12 +79,23 @@ def test_memory_in_another_unit_than_in_older_sweeps_is_found(make_attempts, fac
 
 def test_kinds_can_be_chosen_and_all_are_counted(make_grid) -> None:
     frame = make_grid({"d1": [1e6, 2e6, 2e6, 2.0**64 - 1]})
-    table = make_table("audit", frame, Selection())
+    table = make_table("quality", frame, Selection(settings=(("list", "findings"),)))
     assert table.frame["what"].to_list() == ["sentinel", "tied latency", "too few models"]
     assert [row["what"] for row in _findings(frame, "too-few-models, sentinel")] == [
         "sentinel",
         "too few models",
     ]
-    with pytest.raises(AnalysisError, match="kind") as caught:
+    with pytest.raises(AnalysisError, match="what") as caught:
         _findings(frame, "sentinels")
     assert "'sentinel'" in caught.value.remedy
+
+
+@pytest.mark.parametrize(("newest", "n_found"), [("mean", 1), ("minimum", 0)])
+def test_a_sweep_is_held_against_older_ones_of_the_same_statistic(
+    make_attempts, newest: str, n_found: int
+) -> None:
+    rows = [
+        {"sweep_id": sweep, "started_utc": hour, "latency_p50_ns": value, "statistic": word}
+        for sweep, hour, value, word in (("s1", 0, 1e6, "mean"), ("s2", 1, 9e6, newest))
+    ]
+    assert len(_findings(make_attempts(rows), "outlier-against-itself")) == n_found

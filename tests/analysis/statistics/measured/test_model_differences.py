@@ -4,6 +4,7 @@ import polars as pl
 import pytest
 from wording import has
 
+from fleetrank.analysis.errors import AnalysisError
 from fleetrank.analysis.stored.selection import Selection
 from fleetrank.analysis.tables.table import Table
 from fleetrank.analysis.tables.tables import make_table
@@ -105,3 +106,37 @@ def test_source_chooses_the_platforms(make_grid) -> None:
     frame = make_grid({"d1": [1.0, 1.1], "d2": [1.0, 1.1]})
     rows = make_table("significance", frame, Selection(source="d2")).frame
     assert rows["platform_key"].to_list() == ["d2/onnx/b1/t1"]
+
+
+def test_two_models_without_a_significant_difference_are_not_called_the_same(
+    make_processes,
+) -> None:
+    noisy = (100, 108, 93, 104, 96)
+    frame = make_processes({"a": noisy, "b": noisy[::-1]})
+    (row,) = table_of(frame).frame.to_dicts()
+    assert (row["p_value"], row["verdict"]) == (1, "undecided")
+    assert row["more_repeats"] > 5
+    (row,) = table_of(frame, margin=0.2).frame.to_dicts()
+    assert row["verdict"] == "same within 20 %"
+    assert max(row["p_not_slower"], row["p_not_faster"]) == row["p_same_adjusted"] < 0.05
+
+
+def test_the_slower_model_is_named_by_the_verdict(make_processes) -> None:
+    frame = make_processes({"a": range(100, 106), "b": range(110, 116)})
+    assert table_of(frame, model_a="a", model_b="b").frame["verdict"].to_list() == ["slower"]
+    assert table_of(frame, model_a="b", model_b="a").frame["verdict"].to_list() == ["faster"]
+
+
+def test_models_of_two_sessions_say_that_the_sessions_differ_too(make_processes) -> None:
+    first = make_processes({"a": range(100, 106)})
+    both = pl.concat([first, make_processes({"b": range(100, 106)}, sweep_id="s2")])
+    assert has(table_of(both).frame["reason"].item(), "different", "sessions")
+    one = make_processes({"a": range(100, 106), "b": range(100, 106)})
+    assert not has(table_of(one).frame["reason"].item(), "sessions")
+
+
+@pytest.mark.parametrize("margin", [0, -0.1, 10])
+def test_a_margin_out_of_range_is_refused(make_processes, margin: float) -> None:
+    frame = make_processes({"a": range(100, 106), "b": range(100, 106)})
+    with pytest.raises(AnalysisError, match="margin"):
+        table_of(frame, margin=margin)

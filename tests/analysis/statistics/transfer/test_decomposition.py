@@ -27,7 +27,7 @@ from fleetrank.analysis.panel.pair_means import mean_figures
 from fleetrank.analysis.panel.pairs import Block, block_resamples, block_rhos, blocks
 from fleetrank.analysis.panel.panel import Measure, Panel
 from fleetrank.analysis.panel.session import Session
-from fleetrank.analysis.statistics.transfer.components import (
+from fleetrank.analysis.statistics.transfer.frm_measures import (
     component_measures,
     mean_shares,
     variance_shares,
@@ -35,6 +35,8 @@ from fleetrank.analysis.statistics.transfer.components import (
 from fleetrank.analysis.stored.selection import Selection
 from fleetrank.analysis.tables.table import Table
 from fleetrank.analysis.tables.tables import make_table
+
+FULL = Selection(settings=(("detail", "full"),))
 
 tied = hnp.arrays(
     np.float64, st.tuples(st.integers(5, 9), st.just(3)), elements=st.integers(1, 5).map(float)
@@ -159,7 +161,7 @@ MIXED = [UP[n] for n in (5, 2, 9, 0, 7, 4, 1, 8, 3, 6)]
 
 def decompose(make_grid, source: list[float], target: list[float]) -> Table:
     frame = make_grid({"d1": source, "d2": target}, flops=FLOPS, memory=MEMORY)
-    return make_table("decomposition", frame, Selection())
+    return make_table("transfer", frame, FULL)
 
 
 def pair_row(table: Table, measure: str) -> dict[str, object]:
@@ -214,13 +216,13 @@ def test_shares_of_a_pair_are_the_mean_of_its_platforms(make_grid) -> None:
 
 def test_models_without_memory_enter_no_measure(make_grid) -> None:
     frame = make_grid({"d1": UP, "d2": MIXED}, flops=FLOPS, memory=[0, *MEMORY[1:]])
-    table = make_table("decomposition", frame, Selection())
+    table = make_table("transfer", frame, FULL)
     assert table.frame["n_models"].unique().to_list() == [9]
 
 
 def test_four_models_give_reasons_and_no_figures(make_grid) -> None:
     frame = make_grid({"d1": UP[:4], "d2": UP[:4]}, flops=FLOPS[:4], memory=MEMORY[:4])
-    shown = make_table("decomposition", frame, Selection()).frame
+    shown = make_table("transfer", frame, FULL).frame
     assert shown["rho"].null_count() == shown.height
     assert shown["variance_share"].null_count() == shown.height
     assert shown["reason"].null_count() == 0
@@ -229,7 +231,8 @@ def test_four_models_give_reasons_and_no_figures(make_grid) -> None:
 def test_weight_of_zero_takes_a_component_out_of_both_tables(make_grid) -> None:
     frame = make_grid({"d1": UP, "d2": MIXED}, flops=FLOPS)
     chosen = Selection(settings=(("weight_memory", "0"), ("weight_latency", "2")))
-    table = make_table("decomposition", frame, chosen)
+    full = replace(chosen, settings=(*FULL.settings, *chosen.settings))
+    table = make_table("transfer", frame, full)
     assert set(table.frame["measure"]) == {
         "latency", "latency_given_flops", "frm", "frm_without_flops", "frm_without_latency", "flops"
     }  # fmt: skip
@@ -253,7 +256,7 @@ def test_frm_without_latency_is_refused_with_a_remedy(make_grid) -> None:
 def test_figures_do_not_depend_on_the_order_of_rows(make_grid) -> None:
     frame = make_grid({"d1": UP, "d2": MIXED}, flops=FLOPS, memory=MEMORY)
     shuffled = frame.collect().sample(fraction=1.0, shuffle=True, seed=1).lazy()
-    one, other = (make_table("decomposition", rows, Selection()) for rows in (frame, shuffled))
+    one, other = (make_table("transfer", rows, FULL) for rows in (frame, shuffled))
     assert one.frame.equals(other.frame)
 
 
@@ -313,3 +316,17 @@ def test_public_files_give_the_figures_recomputed_by_hand(make_grid) -> None:
     partial = [slow_partial(panel.latency[:, i], panel.latency[:, j], panel.flops)
                for i, j in pairs]  # fmt: skip
     np.testing.assert_allclose(found["latency_given_flops"], partial, atol=5e-4)
+
+
+def test_the_residual_p_of_pairs_is_adjusted_over_the_pairs_of_a_measure(make_grid) -> None:
+    rng = np.random.default_rng(2)
+    flops = [int(10 ** (6 + i / 4)) for i in range(10)]
+    devices = {f"d{d}": [f * float(np.exp(rng.normal())) for f in flops] for d in range(4)}
+    frame = make_grid(devices, flops=flops, memory=range(1, 11))
+    rows = make_table("transfer", frame, Selection()).frame.filter(pl.col("level") == "pair")
+    for measure in ("latency", "frm"):
+        mine = rows.filter(pl.col("measure") == measure)
+        assert mine.height == 6
+        expected = stats.false_discovery_control(mine["residual_p"].to_list(), method="bh")
+        assert mine["residual_p_adjusted"].to_list() == pytest.approx(expected.tolist())
+        assert mine["residual_p_adjusted"].sum() > mine["residual_p"].sum()

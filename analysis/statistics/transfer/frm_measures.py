@@ -57,8 +57,8 @@ def _complete(panel: Panel, weights: Weights) -> dict[str, Floats]:
 def component_measures(panel: Panel, weights: Weights = EQUAL_WEIGHTS) -> tuple[Measure, ...]:
     """FRM and its parts, all over the models that have every component used on a platform.
 
-    Latency first, then latency given FLOPs, FRM, FRM without each component, and the other
-    components alone.
+    Latency first, then latency given FLOPs and, of language models, given the bytes of the weights;
+    FRM, FRM without each component, and the other components alone.
     """
     values = _complete(panel, weights)
     latency = values.pop("latency")
@@ -69,6 +69,8 @@ def component_measures(panel: Panel, weights: Weights = EQUAL_WEIGHTS) -> tuple[
     if "flops" in values:
         # No model without FLOPs is in any block; a finite number keeps the ranking code plain.
         found.append(replace(alone, name="latency_given_flops", given=flops))
+    if np.isfinite(panel.weight_bytes).any():
+        found.append(_given_weights(panel, alone))
     found.append(_weighted("frm", values, latency, weights, known))
     for left_out in values:
         rest = {name: part for name, part in values.items() if name != left_out}
@@ -81,6 +83,21 @@ def component_measures(panel: Panel, weights: Weights = EQUAL_WEIGHTS) -> tuple[
         if parts
     ]
     return tuple(found)
+
+
+def _given_weights(panel: Panel, alone: Measure) -> Measure:
+    """Latency beyond the bytes of the weights, which a step reads once; over models that have them.
+
+    A model without a known size, such as one of the user, is left out.
+    """
+    known = panel.weight_bytes > 0
+    lacking = np.where(known, 1.0, np.nan)[:, None]
+    return replace(
+        alone,
+        name="latency_given_weights",
+        latency=alone.latency * lacking,
+        given=np.where(known, panel.weight_bytes, 1.0),
+    )
 
 
 def _weighted(

@@ -1,0 +1,1 @@
+"""What `fleetrank eval` stored. Open `evaluations_table`."""

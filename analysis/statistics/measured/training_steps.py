@@ -1,0 +1,102 @@
+"""Table `training`: what one step of training takes, beside an inference of the same batch."""
+
+import polars as pl
+
+from fleetrank.analysis.errors import NoDataError
+from fleetrank.analysis.panel.session import Session
+from fleetrank.analysis.tables.table import Table
+from fleetrank.foundation.inputs.workload import Workload, WorkloadKind
+from fleetrank.foundation.units import BYTES_PER_MIB, NS_PER_MS, NS_PER_S
+from fleetrank.foundation.wording import count_of
+
+_VALUE_BYTES = 4
+"""A step of training is exported in fp32."""
+_KEY = ("model", "platform_key")
+_COLUMNS = (
+    *_KEY, "workload", "optimizer", "step_p50_ms", "step_low_ms", "step_high_ms", "samples_per_s",
+    "over_inference", "peak_memory_mib", "weights_mib", "gradients_mib", "optimizer_mib",
+    "rest_mib", "steps_per_s", "gflops_per_s", "n_repeats", "flags",
+)  # fmt: skip
+_STEP = (
+    "A step is forward pass, cross entropy, backward pass and update of the weights, on one batch "
+    "that is in memory; layers that drop values at random are off. steps_per_s and samples_per_s "
+    "are of the median step; no data is loaded."
+)
+_RATIO = (
+    "over_inference: the step over one inference of the same batch on the same platform, image or "
+    "prefill of as many tokens; empty where that was not measured. By products alone it "
+    "is about 3: the backward pass has two for each one of the forward pass."
+)
+_MEMORY = (
+    "weights, gradients and optimizer: 4 bytes for each parameter, times 1 for weights and for "
+    "gradients, times 1 for the momentum of SGD or 2 for the moments of AdamW. rest: peak memory "
+    "less these, which is activations kept for the backward pass, workspace and the runtime."
+)
+
+
+def training_table(session: Session) -> Table:
+    """One row for each model, platform and workload of training.
+
+    Raises:
+        NoDataError: no selected row is a step of training.
+    """
+    workloads = [
+        one for one in map(Workload.parse, session.workloads) if one.kind is WorkloadKind.TRAIN
+    ]
+    if not workloads:
+        raise NoDataError(
+            "the selected rows have no step of training",
+            "measure one: `workloads: [image, train@8]` with runtime torch in a sweep",
+        )
+    shown = pl.concat([_steps(session, one) for one in workloads])
+    count = f"{count_of(shown.height, 'cell')}, {count_of(len(workloads), 'workload')}."
+    return Table(
+        title="Steps of training",
+        frame=shown.select(_COLUMNS).sort(*_KEY, maintain_order=True),
+        notes=(count,),
+        explanation=(_STEP, _RATIO, _MEMORY),
+    )
+
+
+def _steps(session: Session, workload: Workload) -> pl.DataFrame:
+    cells = session.of_workload(str(workload)).cells.cells
+    inference = _inference(session, workload)
+    over = pl.col("step_p50_ms") / pl.col("inference_ms")
+    steps = _figures(cells, workload).join(inference, on=_KEY, how="left")
+    return steps.with_columns(over_inference=over)
+
+
+def _figures(cells: pl.DataFrame, workload: Workload) -> pl.DataFrame:
+    latency_s = pl.col("latency_ns") / NS_PER_S
+    weights = pl.col("parameters") * _VALUE_BYTES / BYTES_PER_MIB
+    n_states = 0 if workload.optimizer is None else workload.optimizer.states
+    peak = pl.col("peak_memory_bytes") / BYTES_PER_MIB
+    return cells.select(
+        *_KEY,
+        pl.lit(str(workload)).alias("workload"),
+        pl.lit(workload.optimizer, pl.String).alias("optimizer"),
+        (pl.col("latency_ns") / NS_PER_MS).alias("step_p50_ms"),
+        (pl.col("latency_low_ns") / NS_PER_MS).alias("step_low_ms"),
+        (pl.col("latency_high_ns") / NS_PER_MS).alias("step_high_ms"),
+        (1.0 / latency_s).alias("steps_per_s"),
+        (pl.col("batch") / latency_s).alias("samples_per_s"),
+        (pl.col("flops") * pl.col("batch") / latency_s / 1e9).alias("gflops_per_s"),
+        weights.alias("weights_mib"),
+        weights.alias("gradients_mib"),
+        (n_states * weights).alias("optimizer_mib"),
+        peak.alias("peak_memory_mib"),
+        (peak - (2 + n_states) * weights).alias("rest_mib"),
+        "n_repeats", "flags",
+    )  # fmt: skip
+
+
+def _inference(session: Session, workload: Workload) -> pl.DataFrame:
+    """Median milliseconds of one inference of as much, by model and platform."""
+    kind = WorkloadKind.IMAGE if workload.length is None else WorkloadKind.PREFILL
+    inference = str(Workload(kind=kind, length=workload.length))
+    if inference not in session.workloads:
+        return pl.DataFrame(
+            schema={"model": pl.String, "platform_key": pl.String, "inference_ms": pl.Float64}
+        )
+    cells = session.of_workload(inference).cells.cells
+    return cells.select(*_KEY, (pl.col("latency_ns") / NS_PER_MS).alias("inference_ms"))

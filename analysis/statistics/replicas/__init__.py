@@ -1,0 +1,1 @@
+"""Several processes of one cell at the same time. Open `replicas_table`."""

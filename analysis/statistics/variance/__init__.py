@@ -1,0 +1,4 @@
+"""Where the variance of latency lies, and what more measuring would buy.
+
+Open `variance` first.
+"""

@@ -1,0 +1,112 @@
+"""Models that took turns are compared inside their rounds."""
+
+import math
+
+import numpy as np
+import polars as pl
+import pytest
+from scipy import stats
+
+from fleetrank.analysis.arrays.equivalence import Limits
+from fleetrank.analysis.comparison.changes import Verdict
+from fleetrank.analysis.comparison.rounds_comparison import (
+    RoundsComparison,
+    compare_rounds,
+    rounds_sentences,
+)
+from fleetrank.analysis.errors import NoDataError
+
+LIMITS = Limits(margin=0.05, alpha=0.05)
+BLOCKS, SAMPLES = 5, 4
+
+
+def compared(
+    make_attempts, ratio: float, *, rounds: int = 10, noise: float = 0.01, seed: int = 0
+) -> RoundsComparison:
+    """Simulated rounds on a host whose speed changes by 20 % between blocks."""
+    random = np.random.default_rng(seed)
+    rows = []
+    for number in range(rounds):
+        weather = random.normal(0.0, 0.2, (BLOCKS, 1))
+        for model, level in (("a", 1e6), ("b", 1e6 * ratio)):
+            logs = weather + random.normal(0.0, noise) + random.normal(0, 0.001, (BLOCKS, SAMPLES))
+            samples = (level * np.exp(logs)).astype(int).ravel().tolist()
+            rows.append({
+                "model": model, "repeat": number, "round_id": f"r{number}",
+                "samples_ns": samples, "block_sample_counts": [SAMPLES] * BLOCKS,
+                "latency_p50_ns": float(np.median(samples)), "design": "rounds",
+            })  # fmt: skip
+    return compare_rounds(make_attempts(rows), ("a", "b"), LIMITS)
+
+
+def test_the_ratio_is_taken_inside_each_round(make_attempts) -> None:
+    found = compared(make_attempts, 1.10, noise=0.0)
+    assert found.ratio == pytest.approx(1.10, rel=0.001)
+    assert found.rounds == 10
+    # The medians of whole processes meet different states of the host.
+    assert found.round_spread is not None
+    assert found.round_spread < 0.001
+
+
+def test_the_figures_are_those_of_a_paired_t_test(make_attempts) -> None:
+    random = np.random.default_rng(3)
+    differences = random.normal(0.02, 0.03, 8)
+    rows = [
+        {"model": model, "repeat": number, "round_id": f"r{number}", "samples_ns": [value],
+         "block_sample_counts": [1], "latency_p50_ns": float(value)}
+        for number, difference in enumerate(differences)
+        for model, value in (("a", 10**9), ("b", round(1e9 * math.exp(difference))))
+    ]  # fmt: skip
+    found = compare_rounds(make_attempts(rows), ("a", "b"), LIMITS)
+    test = stats.ttest_1samp(differences, 0.0)
+    assert found.p_value == pytest.approx(test.pvalue, rel=1e-5)
+    interval = test.confidence_interval(0.90)
+    assert found.ratio_low == pytest.approx(math.exp(interval.low), rel=1e-6)
+    assert found.ratio_high == pytest.approx(math.exp(interval.high), rel=1e-6)
+    bound = math.log1p(LIMITS.margin)
+    below = stats.ttest_1samp(differences, bound, alternative="less").pvalue
+    above = stats.ttest_1samp(differences, -bound, alternative="greater").pvalue
+    assert found.p_same == pytest.approx(max(below, above), rel=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("ratio", "verdict"),
+    [(1.2, Verdict.SLOWER), (0.8, Verdict.FASTER), (1.0, Verdict.SAME)],
+)
+def test_a_clear_ratio_has_its_verdict(make_attempts, ratio: float, verdict: Verdict) -> None:
+    found = compared(make_attempts, ratio)
+    assert found.verdict is verdict
+    assert found.more_rounds is None
+
+
+def test_a_noisy_ratio_is_undecided_and_says_how_many_rounds_decide_it(make_attempts) -> None:
+    found = compared(make_attempts, 1.0, noise=0.08, rounds=5)
+    assert found.verdict is Verdict.UNDECIDED
+    assert found.more_rounds is not None
+    assert any(str(found.more_rounds) in sentence for sentence in rounds_sentences(found))
+
+
+def test_one_file_under_two_names_is_rarely_called_different(make_attempts) -> None:
+    verdicts = [
+        compared(make_attempts, 1.0, noise=0.05, rounds=6, seed=seed).verdict for seed in range(200)
+    ]
+    different = sum(verdict in {Verdict.SLOWER, Verdict.FASTER} for verdict in verdicts)
+    assert different <= 10  # 5 % of 200
+
+
+def test_two_rounds_have_a_ratio_and_no_interval(make_attempts) -> None:
+    found = compared(make_attempts, 1.3, rounds=2)
+    assert (found.verdict, found.ratio_low, found.p_value) == (Verdict.UNDECIDED, None, None)
+    assert "no interval" in " ".join(rounds_sentences(found))
+
+
+def test_a_round_in_which_one_failed_is_left_out(make_attempts) -> None:
+    rows = [
+        {"model": model, "repeat": number, "round_id": f"r{number}", "samples_ns": [100],
+         "block_sample_counts": [1], "latency_p50_ns": 100.0,
+         "status": "failed" if (model, number) == ("b", 2) else "ok"}
+        for number in range(4) for model in ("a", "b")
+    ]  # fmt: skip
+    assert compare_rounds(make_attempts(rows), ("a", "b"), LIMITS).rounds == 3
+    with pytest.raises(NoDataError):
+        compare_rounds(make_attempts(rows).filter(pl.col("model") == "a"), ("a", "b"), LIMITS)

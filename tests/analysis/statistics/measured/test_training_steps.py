@@ -1,0 +1,50 @@
+"""Steps of training beside inferences of the same batch, and the memory that they hold."""
+
+import pytest
+
+from fleetrank.analysis.errors import NoDataError
+from fleetrank.analysis.stored.selection import Selection
+from fleetrank.analysis.tables.tables import make_table
+
+MIB = 2**20
+STEP = {
+    "model": "net", "workload": "train@4", "batch": 4, "latency_p50_ns": 80e6,
+    "flops": 3_000_000, "parameters": MIB, "peak_memory_bytes": 20 * MIB,
+}  # fmt: skip
+
+
+def test_rates_and_memory_of_a_step(make_attempts) -> None:
+    (row,) = make_table("training", make_attempts([STEP]), Selection()).frame.to_dicts()
+    assert (row["optimizer"], row["step_p50_ms"]) == ("sgd", 80)
+    assert row["steps_per_s"] == pytest.approx(12.5)
+    assert row["samples_per_s"] == pytest.approx(50)
+    assert row["gflops_per_s"] == pytest.approx(3e6 * 4 / 0.080 / 1e9)
+    assert (row["weights_mib"], row["gradients_mib"], row["optimizer_mib"]) == (4, 4, 4)
+    assert row["rest_mib"] == pytest.approx(20 - 12)
+    assert row["over_inference"] is None
+
+
+def test_adamw_keeps_two_moments(make_attempts) -> None:
+    attempts = make_attempts([STEP | {"workload": "train@4+adamw"}])
+    (row,) = make_table("training", attempts, Selection()).frame.to_dicts()
+    assert (row["optimizer"], row["optimizer_mib"], row["rest_mib"]) == ("adamw", 8, 4)
+
+
+def test_a_step_is_compared_with_an_inference_of_its_batch_only(make_attempts) -> None:
+    image = STEP | {"workload": None, "latency_p50_ns": 20e6}
+    other = image | {"batch": 1, "platform_key": "elsewhere", "latency_p50_ns": 7e6}
+    table = make_table("training", make_attempts([STEP, image, other]), Selection())
+    (row,) = table.frame.to_dicts()
+    assert row["over_inference"] == pytest.approx(4)
+
+
+def test_unknown_memory_and_parameters_are_null(make_attempts) -> None:
+    attempts = make_attempts([STEP | {"parameters": None, "peak_memory_bytes": None}])
+    (row,) = make_table("training", attempts, Selection()).frame.to_dicts()
+    assert (row["weights_mib"], row["peak_memory_mib"], row["rest_mib"]) == (None, None, None)
+
+
+def test_without_steps_the_remedy_is_a_sweep(make_attempts) -> None:
+    with pytest.raises(NoDataError) as found:
+        make_table("training", make_attempts([STEP | {"workload": None}]), Selection())
+    assert "train@8" in found.value.remedy

@@ -1,0 +1,83 @@
+"""Sets of ranks, against a published example and by drawing many data sets."""
+
+import csv
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from fleetrank.analysis.statistics.ranks.rank_sets import rank_sets, share_interval
+
+PISA = Path(__file__).parents[3] / "data/rank_sets/pisa2018_math.csv"
+
+
+def test_the_published_example_has_the_published_sets() -> None:
+    with PISA.open() as file:
+        rows = list(csv.DictReader(line for line in file if not line.startswith("#")))
+    scores, errors, rank, low, high = (
+        np.array([float(row[name]) for row in rows])
+        for name in ("score", "error", "rank", "low", "high")
+    )
+    found = rank_sets(-scores, errors, np.full(scores.size, np.inf), np.random.default_rng(0))
+    assert found.rank.tolist() == rank.tolist()
+    # Critical values are drawn, there as here: a pair at the limit moves an end by one.
+    assert np.abs(found.low - low).max() <= 1
+    assert np.abs(found.high - high).max() <= 1
+    assert (found.low == low).mean() > 0.9
+    assert (found.high == high).mean() > 0.9
+
+
+def drawn(truth: np.ndarray, spread: float, repeats: int, rng: np.random.Generator):
+    data = truth[:, None] + spread * rng.standard_normal((truth.size, repeats))
+    errors = data.std(axis=1, ddof=1) / np.sqrt(repeats)
+    return rank_sets(data.mean(axis=1), errors, np.full(truth.size, repeats - 1.0), rng)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("gap", [0.001, 0.05, 0.2])
+def test_all_true_ranks_are_in_their_sets_in_95_of_100_cases(gap: float) -> None:
+    rng = np.random.default_rng(3)
+    truth = gap * np.arange(8)
+    held = 0
+    for _ in range(300):
+        found = drawn(truth, 0.05, 5, rng)
+        held += bool(((found.low <= np.arange(1, 9)) & (np.arange(1, 9) <= found.high)).all())
+    # 300 draws of a share of 0.95 lie above 0.915 with a probability of 0.995.
+    assert held / 300 > 0.915
+
+
+def test_models_far_apart_have_one_rank_each_and_equal_ones_have_all() -> None:
+    rng = np.random.default_rng(1)
+    apart = drawn(np.arange(6.0), 0.01, 5, rng)
+    assert apart.low.tolist() == apart.high.tolist() == [1, 2, 3, 4, 5, 6]
+    alike = drawn(np.zeros(6), 0.01, 5, np.random.default_rng(4))
+    assert (alike.low.tolist(), alike.high.tolist()) == ([1] * 6, [6] * 6)
+
+
+def test_few_repeats_give_wider_sets_than_a_known_error() -> None:
+    means, errors = 0.03 * np.arange(8), np.full(8, 0.01)
+    wide, narrow = (
+        rank_sets(means, errors, np.full(8, degrees), np.random.default_rng(0))
+        for degrees in (2.0, np.inf)
+    )
+    assert (wide.high - wide.low).sum() > (narrow.high - narrow.low).sum()
+
+
+def test_steps_down_add_pairs_that_one_step_does_not_find() -> None:
+    """Many clear differences; what is left is judged against fewer pairs."""
+    means = np.concatenate([np.arange(0.0, 100.0, 10.0), [95.0, 95.0 + 4.45]])
+    errors = np.ones(12)
+    found = rank_sets(means, errors, np.full(12, np.inf), np.random.default_rng(0))
+    # Of 12 equal models the largest difference exceeds 3.27 errors in 5 of 100 cases (the
+    # studentised range, 4.62 / sqrt(2)). The last pair differs by 4.45 / sqrt(2) = 3.15 errors:
+    # enough once the clear differences are left out.
+    assert stats.studentized_range.ppf(0.95, 12, np.inf) / np.sqrt(2) > 4.45 / np.sqrt(2)
+    assert found.high[10] == 11
+    assert found.low[11] == 12
+
+
+@pytest.mark.parametrize(("hits", "n"), [(0, 4), (4, 4), (2, 4), (17, 40)])
+def test_the_interval_of_a_share_is_scipys_exact_one(hits: int, n: int) -> None:
+    expected = stats.binomtest(hits, n).proportion_ci(method="exact")
+    assert share_interval(hits, n) == pytest.approx((expected.low, expected.high))
