@@ -1,5 +1,6 @@
 """Writes a table as text, JSON, CSV, Markdown or LaTeX."""
 
+import textwrap
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from types import MappingProxyType
@@ -7,6 +8,8 @@ from types import MappingProxyType
 import polars as pl
 
 from fleetrank.analysis.errors import AnalysisError
+from fleetrank.analysis.tables.brief_notes import with_brief_notes
+from fleetrank.analysis.tables.fitted_text import fitted
 from fleetrank.analysis.tables.table import Table
 from fleetrank.analysis.tables.values import value_text
 from fleetrank.foundation.strict_json import json_text
@@ -34,16 +37,31 @@ _MARKDOWN = str.maketrans({c: f"\\{c}" for c in "\\`*_[]<>|#~"} | {"&": "&amp;"}
 """Characters escaped in names: a name must not end a cell or become markup or HTML."""
 
 
-EXPLAIN_HINT = "The option --explain adds what the columns mean and how they are computed."
+EXPLAIN_HINT = (
+    "The option --explain adds all notes, what the columns mean and how they are computed."
+)
 
 
-def render(table: Table, form: str, *, is_explained: bool = False) -> str:
+FITTING = "Choose columns with --columns, or print everything with --format csv."
+
+
+def render(
+    table: Table,
+    form: str,
+    *,
+    is_explained: bool = False,
+    width: int | None = None,
+    full: str = FITTING,
+) -> str:
     """The table as text that ends with a newline.
 
     Args:
         table: what to write.
         form: one of `FORMATS`.
         is_explained: adds the explanation to the notes; JSON always has it, CSV has neither.
+            Without it, text has notes of at most three sentences; other formats have all notes.
+        width: the most letters of a line of text; `None` sets no limit.
+        full: says how to get what does not fit the width.
 
     Raises:
         AnalysisError: no such format.
@@ -53,20 +71,35 @@ def render(table: Table, form: str, *, is_explained: bool = False) -> str:
     if is_explained and form not in _OF_PROGRAMS:
         notes = (*table.notes, *table.explanation)
         table = replace(table, notes=notes, explanation=())
+    elif form == "table":
+        table = with_brief_notes(table)
+    if form == "table" and width is not None:
+        return _to_text(table, width=width, full=full)
     return FORMATS[form](table)
 
 
-def _to_text(table: Table) -> str:
+def _to_text(table: Table, *, width: int | None = None, full: str = "") -> str:
     names, rows = table.frame.columns, _texts(table)
+    given = table.notes
+    if width is not None:
+        cells = zip(*rows, strict=True) if rows else ([] for _ in names)
+        fits = fitted(dict(zip(names, map(list, cells), strict=True)), width)
+        names, rows = (
+            list(fits.columns),
+            [list(row) for row in zip(*fits.columns.values(), strict=True)],
+        )
+        given = (*given, *fits.notes(full))
     widths = [max(map(len, column)) for column in zip(names, *rows, strict=True)]
-    align = [str.rjust if _is_number(dtype) else str.ljust for dtype in table.frame.dtypes]
+    align = [str.rjust if _is_number(table.frame.schema[name]) else str.ljust for name in names]
     lines = [
         "  ".join(side(text, width) for side, text, width in zip(align, row, widths, strict=True))
         for row in (names, ["-" * width for width in widths], *rows)
     ]
-    notes = [f"Note: {visible_line(note)}" for note in table.notes]
+    notes = [f"Note: {visible_line(note)}" for note in given]
     if table.explanation:
         notes.append(EXPLAIN_HINT)
+    if width is not None:
+        notes = [line for note in notes for line in textwrap.wrap(note, width)]
     return "\n".join([table.title, "", *(line.rstrip() for line in lines), "", *notes]) + "\n"
 
 

@@ -5,7 +5,8 @@ from types import MappingProxyType
 
 TERMS: Mapping[str, str] = MappingProxyType(
     {
-        "family": "`standard_cnn`, `mobile_cnn`, `efficient_cnn`, `transformer` or `hybrid`",
+        "family": "`standard_cnn`, `mobile_cnn`, `efficient_cnn`, `transformer`, `hybrid` or "
+        "`other`",
         "MACs": "multiply-accumulate operations of one inference at batch 1",
         "FLOPs": "2 x MACs, counted on the traced graph",
         "device": "one unit: this CPU, that phone",
@@ -32,6 +33,11 @@ TERMS: Mapping[str, str] = MappingProxyType(
         "process median": (
             "the median of the samples of one repeat; every interval and test uses these"
         ),
+        "statistic": (
+            "what one latency is: `median`, `mean` or `minimum` of the times of one process; an "
+            "imported source or a tool may give no median"
+        ),
+        "placement": "the nodes of a graph that ran on the backend, of all its nodes",
         "cold start": "loading and first inference, before the warm-up",
         "peak memory": "the growth over the baseline during the timed runs",
         "flag": "a quality warning about one row; a flagged row still counts",
@@ -65,6 +71,7 @@ _TERM_OF_COLUMN: Mapping[str, str] = MappingProxyType(
         "rho": "Spearman's rho, Kendall's tau-b", "tau": "Spearman's rho, Kendall's tau-b",
         "null_mean": "null model", "null_p95": "null model", "share_of_ceiling": "ceiling",
         "residual_null_mean": "residual null", "residual_p": "residual null",
+        "residual_p_adjusted": "residual null",
         "recall": "frontier precision, recall", "sweep_id": "sweep", "attempts": "attempt",
         "device_model": "device model",
     }

@@ -14,6 +14,7 @@ from fleetrank.analysis.errors import AnalysisError
 from fleetrank.analysis.panel.session import Session
 from fleetrank.analysis.stored.selection import Selection
 from fleetrank.analysis.tables.formats import render
+from fleetrank.analysis.tables.former_names import FORMER, request_of
 from fleetrank.analysis.tables.tables import TABLES, session_table
 from fleetrank.foundation.errors import BadFileError
 from fleetrank.foundation.files import make_folder, replace_file
@@ -34,9 +35,14 @@ def index_name(form: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableFile:
-    """One table of the index; without a file it has the reason."""
+    """One table of the index; without a file it has the reason.
+
+    Attributes:
+        request: the table and its options, as `report show` takes them.
+    """
 
     table: str
+    request: str
     file: str | None
     sha256: str | None
     title: str | None
@@ -58,8 +64,11 @@ def export_tables(
     *,
     form: str,
     may_overwrite: bool = False,
+    results: Path | None = None,
 ) -> list[TableFile]:
     """Writes all tables of a scan into a folder; after an error about files none is written.
+
+    Each table is written with its default settings, and each former one under its former name.
 
     An existing file is replaced only if an earlier export wrote it and it did not change since.
     Files are written under a temporary name and renamed: a link is replaced, never followed.
@@ -70,6 +79,7 @@ def export_tables(
         folder: created if it is missing.
         form: one of `SUFFIXES`.
         may_overwrite: also replace files that no export wrote.
+        results: the folder that was scanned; tables of side tables are empty without it.
 
     Raises:
         AnalysisError: the format does not exist, or a foreign file would be replaced.
@@ -78,9 +88,9 @@ def export_tables(
     """
     if form not in SUFFIXES:
         raise AnalysisError(f"no format '{form}'", f"there are {', '.join(SUFFIXES)}")
-    session = Session(frame, selection)
-    session_table("latency", session)  # a selection without data is an error: no folder is created
-    contents = [_content(name, session, form) for name in TABLES]
+    session = Session(frame, selection, results=results)
+    session_table("cells", session)  # a selection without data is an error: no folder is created
+    contents = [_content(name, session, form) for name in (*TABLES, *FORMER)]
     written = [content for content in contents if content.entry.file]
     if not may_overwrite:
         _refuse_others(folder, index_name(form), [str(one.entry.file) for one in written])
@@ -97,12 +107,19 @@ def _content(name: str, session: Session, form: str) -> _Content:
     except AnalysisError as error:
         # With one device the table of proxies is not possible; the other tables are still written.
         entry = TableFile(
-            table=name, file=None, sha256=None, title=None, notes=(), missing_because=str(error)
+            table=name,
+            request=request_of(name).words,
+            file=None,
+            sha256=None,
+            title=None,
+            notes=(),
+            missing_because=str(error),
         )
         return _Content(entry=entry, data=b"")
     data = render(table, form).encode()
     entry = TableFile(
         table=name,
+        request=request_of(name).words,
         file=f"{name}.{SUFFIXES[form]}",
         sha256=hashlib.sha256(data).hexdigest(),
         title=table.title,
@@ -122,7 +139,7 @@ def _refuse_others(folder: Path, index: str, names: Sequence[str]) -> None:
         raise AnalysisError(
             f"{folder} contains files that no export wrote or that changed since: "
             f"{', '.join(in_the_way)}",
-            "choose another folder, or replace the files with --force",
+            "choose another folder, or replace the files with `force=true`",
         )
 
 

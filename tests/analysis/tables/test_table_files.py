@@ -12,6 +12,7 @@ from fleetrank.analysis.errors import AnalysisError, NoDataError
 from fleetrank.analysis.stored.columns import ORIGINS
 from fleetrank.analysis.stored.load import load_measurements
 from fleetrank.analysis.stored.selection import Selection
+from fleetrank.analysis.tables.former_names import FORMER
 from fleetrank.analysis.tables.table_files import export_tables, index_name
 from fleetrank.analysis.tables.tables import TABLES
 from fleetrank.foundation.files import StorageError
@@ -28,7 +29,7 @@ def frame(tmp_path_factory: pytest.TempPathFactory) -> pl.LazyFrame:
 
 def test_every_table_is_a_file_or_has_a_reason(frame: pl.LazyFrame, tmp_path: Path) -> None:
     entries = export_tables(frame, Selection(), tmp_path / "new" / "folder", form="csv")
-    assert [entry.table for entry in entries] == list(TABLES)
+    assert [entry.table for entry in entries] == [*TABLES, *FORMER]
     files = {path.name for path in (tmp_path / "new" / "folder").iterdir()}
     assert files == {entry.file for entry in entries if entry.file} | {index_name("csv")}
     for entry in entries:

@@ -4,6 +4,8 @@ import time
 
 import polars as pl
 import pytest
+from growth_rows import OF_SIDE_ROWS, rows_for
+from language_rows import OF_TOKENS
 from wording import has
 
 from fleetrank.analysis.errors import AnalysisError, NoDataError, NotComparableError
@@ -35,17 +37,15 @@ def test_latency_by_hand_in_milliseconds(make_attempts) -> None:
 
 def test_notes_state_what_stands_behind_the_figures(make_grid) -> None:
     notes = make_table("latency", make_grid({"d1": UP, "d2": UP}), Selection()).notes
-    assert notes[0].startswith(
-        "5 models, 2 platforms, 2 device models; seeds of the sweeps: 7; repeats per cell: 1."
-    )
-    assert has(notes[0], "10", "10", "5", "repeats")
+    counted = ("5 models", "2 platforms", "2 device models", "seeds", "7", "repeats per cell", "1")
+    assert has(notes[0], *counted, "10", "10", "5", "repeats")
 
 
 def test_memory_by_hand_names_its_metric(make_attempts) -> None:
     frame = make_attempts(
         [{"peak_memory_bytes": 3 * 2**20, "load_peak_memory_bytes": 2**20}, {"model": "b"}]
     )
-    known, missing = rows_of("memory", frame)
+    known, missing = rows_of("cells", frame, settings=(("quantity", "memory"),))
     assert (known["peak_memory_mib"], known["load_peak_memory_mib"]) == (3, 1)
     assert known["memory_metric"] == "vmhwm_growth"
     assert (missing["peak_memory_mib"], missing["reason"]) == (
@@ -58,7 +58,7 @@ def test_coldstart_by_hand(make_attempts) -> None:
     frame = make_attempts(
         [{"load_ns": 5_000_000, "first_inference_ns": 6_000_000, "latency_p50_ns": 2e6}]
     )
-    (row,) = rows_of("coldstart", frame)
+    (row,) = rows_of("cells", frame, settings=(("quantity", "coldstart"),))
     assert (row["load_ms"], row["first_inference_ms"], row["first_to_steady"]) == (5, 6, 3)
 
 
@@ -244,7 +244,7 @@ def test_disagreement_by_hand(make_grid) -> None:
     # 1 - (3 x 5 - 2) / 25 and 1 - 8 / 120.
     assert row["chance_share"] == pytest.approx(0.48, abs=0.03)
     assert row["chance_platforms_with_any"] == pytest.approx(1 - 8 / 120, abs=0.03)
-    worst = rows_of("shifts", frame)[0]
+    worst = rows_of("disagreement", frame, settings=(("by", "model"),))[0]
     assert (worst["model"], worst["mean_shift"], worst["max_shift"]) == ("m0", 2, 4)
 
 
@@ -256,7 +256,7 @@ def test_frameworks_compare_the_same_device_and_threads_only(make_attempts) -> N
             ("onnx", 1, 1.0 + i), ("torch", 1, 9.0 - i), ("torch", 2, 1.0 + i)
         )
     )  # fmt: skip
-    rows = rows_of("frameworks", frame)
+    rows = rows_of("transfer", frame, settings=(("by", "runtime"),))
     pairs = [row for row in rows if row["level"] == "pair" and row["measure"] == "latency"]
     assert [(row["source"], row["target"]) for row in pairs] == [
         ("d1/onnx/b1/t1", "d1/torch/b1/t1")
@@ -266,7 +266,7 @@ def test_frameworks_compare_the_same_device_and_threads_only(make_attempts) -> N
 
 def test_frameworks_need_two_runtimes(make_grid) -> None:
     with pytest.raises(NoDataError, match="two runtimes"):
-        rows_of("frameworks", make_grid({"d1": UP, "d2": UP}))
+        rows_of("transfer", make_grid({"d1": UP, "d2": UP}), settings=(("by", "runtime"),))
 
 
 def test_quality_counts_flags_and_puts_the_worst_first(make_attempts) -> None:
@@ -291,7 +291,7 @@ def test_dropped_lists_failures_with_their_reason(make_attempts) -> None:
             {"model": "c", "origin": "simulated"},
         ]
     )
-    table = make_table("dropped", frame, Selection())
+    table = make_table("quality", frame, Selection(settings=(("list", "dropped"),)))
     (row,) = table.frame.to_dicts()
     assert (row["model"], row["reason"], row["detail"]) == ("b", "failed", "30 s")
     assert has(table.notes[0], "1", "2", "attempts", "1")
@@ -302,7 +302,7 @@ def test_only_failures_are_no_data_but_can_be_listed(make_attempts) -> None:
     frame = make_attempts([{"status": "failed"}])
     with pytest.raises(NoDataError, match="no successful measurement"):
         rows_of("latency", frame)
-    assert len(rows_of("dropped", frame)) == 1
+    assert len(rows_of("quality", frame, settings=(("list", "dropped"),))) == 1
 
 
 def test_rankings_refuse_a_fleet_of_mixed_platforms(make_attempts) -> None:
@@ -329,12 +329,24 @@ def fleet(make_grid) -> pl.LazyFrame:
     )
 
 
+def of_two_workloads(frame: pl.LazyFrame) -> pl.LazyFrame:
+    return pl.concat(
+        frame.with_columns(
+            workload=pl.lit(name), cell_key=pl.format("{} {}", "cell_key", pl.lit(name))
+        )
+        for name in ("prefill@128", "decode@256")
+    )
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("name", sorted(TABLES))
+@pytest.mark.parametrize("name", sorted(TABLES.keys() - set(OF_SIDE_ROWS)))
 def test_every_table_has_notes_every_format_and_no_row_order(make_grid, name: str) -> None:
-    frame = fleet(make_grid)
-    table = make_table(name, frame, Selection())
-    again = make_table(name, frame.reverse(), Selection())
+    frame, chosen = fleet(make_grid), Selection()
+    if name in OF_TOKENS:
+        frame, chosen = of_two_workloads(frame), Selection(workload="decode@256")
+    frame = rows_for(name, frame)
+    table = make_table(name, frame, chosen)
+    again = make_table(name, frame.reverse(), chosen)
     assert table.notes
     assert table.frame.equals(again.frame)
     assert all(render(table, form) for form in FORMATS)
