@@ -1,20 +1,38 @@
 """All data of the page, read once."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import polars as pl
 
+from fleetrank.analysis.errors import NoDataError
 from fleetrank.analysis.figures.labels import chosen_platforms
 from fleetrank.analysis.figures.points import process_medians, sample_quantiles, sampled_processes
 from fleetrank.analysis.panel.session import Session
 from fleetrank.analysis.report.shown import Shown, choose_shown
+from fleetrank.analysis.rounds.round_values import MeasuredRound, round_values
+from fleetrank.analysis.statistics.scaling.sustained import sustained_rows
+from fleetrank.analysis.stored.cells_table import cell_values
+from fleetrank.analysis.stored.chosen_workload import refuse_absent_workload, workloads_of
 from fleetrank.analysis.stored.columns import ORIGINS, ROW_KEY
-from fleetrank.analysis.stored.load import load_measurements, valid_attempts
-from fleetrank.analysis.stored.scope import Scope, select_attempts, select_cells
+from fleetrank.analysis.stored.load import IS_SUSTAINED, load_measurements, valid_attempts
+from fleetrank.analysis.stored.scope import (
+    Scope,
+    of_every_workload,
+    select_attempts,
+    select_cells,
+)
 from fleetrank.analysis.stored.selection import Selection
-from fleetrank.analysis.stored.sweep_record import SweepRecord, read_record
+from fleetrank.analysis.stored.side.component_times import COMPONENT_TIMES
+from fleetrank.analysis.stored.side.side_table import read_side
+from fleetrank.analysis.stored.sweep_record import (
+    SweepRecord,
+    SweepTags,
+    read_record,
+    shown_tags,
+)
+from fleetrank.foundation.inputs.workload import IMAGE, Workload, WorkloadKind
 
 _SAMPLES = ("samples_ns", "device_samples_ns")
 """Samples are most of the bytes. Tables need only the stored summaries, strips some samples."""
@@ -40,11 +58,21 @@ class Evidence:
         selected: the attempts that the page covers.
         scope: the selected cells and their notes, which are about the whole page and are not
             repeated under each table.
+        ranked: the cells with the latency that ranks them; see `Session.comparable`.
+        rounds: of the selected sweeps and devices.
         processes: as `figures.points.process_medians` gives them.
         quantiles: as `figures.points.sample_quantiles` gives them, of the cells shown.
         shown: what is on the page.
         limits: notes on platforms that are not compared, and where to see them.
         records: of the sweeps in `attempts`, newest first; only its id where one cannot be read.
+        tags: of the same sweeps, by id.
+        selection: of the page, with its workload.
+        workloads: of all selected rows; the page is about one of them.
+        token_cells: cells of every workload with tokens; `None` on a page about images.
+        sustained: repeats of sustained runs of all workloads, with samples; `None` without any.
+        results: the results folder.
+        origins: platform, device and origin of the selected rows of every workload, each once.
+        has_profiles: some of the cells were profiled.
     """
 
     attempts: pl.LazyFrame
@@ -53,12 +81,40 @@ class Evidence:
     paired_keys: tuple[str, ...]
     selected: pl.LazyFrame
     scope: Scope
+    ranked: pl.DataFrame
+    rounds: tuple[MeasuredRound, ...]
     processes: pl.DataFrame
     quantiles: pl.DataFrame
     shown: Shown
     limits: tuple[str, ...]
     records: tuple[SweepRecord, ...]
+    tags: Mapping[str, SweepTags]
     selection: Selection
+    workloads: tuple[str, ...] = (str(IMAGE),)
+    token_cells: pl.DataFrame | None = None
+    sustained: pl.DataFrame | None = None
+    results: Path | None = None
+    origins: pl.DataFrame = field(default_factory=pl.DataFrame)
+    has_profiles: bool = False
+
+    @property
+    def workload(self) -> str:
+        """The workload that the page is about."""
+        return str(self.selection.workload)
+
+    @property
+    def token_workloads(self) -> tuple[str, ...]:
+        """The workloads of `token_cells`."""
+        if self.token_cells is None:
+            return ()
+        have = set(self.token_cells["workload"])
+        return tuple(one for one in self.workloads if one in have)
+
+    @property
+    def has_segments(self) -> bool:
+        """Whether some of the workloads of `token_cells` read a segment of a longer text."""
+        kinds = {Workload.parse(one).kind for one in self.token_workloads}
+        return WorkloadKind.SEGMENT in kinds
 
     @property
     def cells(self) -> pl.DataFrame:
@@ -72,18 +128,22 @@ class Evidence:
 
     def session(self) -> Session:
         """A session of all platforms; its arrays are kept as long as the caller keeps it."""
-        return Session(self.attempts, self.selection, cells=self.scope)
+        return Session(self.attempts, self.selection, cells=self.scope, results=self.results)
 
 
 def gather(results: Path, selection: Selection) -> Evidence:
     """Reads only the data that the page needs.
 
     Raises:
-        NoDataError: there are no measurements, or no successful ones.
+        NoDataError: there are no measurements, or no successful ones, or no row has the workload.
     """
     scan = load_measurements(results, sweep=selection.sweep, origins=ORIGINS)
     blank = (pl.lit(None, dtype=pl.List(pl.Int64)).alias(name) for name in _SAMPLES)
     attempts = scan.with_columns(blank).collect().lazy()
+    refuse_absent_workload(attempts, selection.workload)
+    rows = of_every_workload(attempts, selection)
+    workloads = workloads_of(rows)
+    selection = _of_page(selection, workloads)
     scope = select_cells(attempts, selection)
     selected = select_attempts(attempts, selection)
     shown = choose_shown(scope.cells)
@@ -98,6 +158,8 @@ def gather(results: Path, selection: Selection) -> Evidence:
         .lazy()
     )
     averaged, compared, paired = _chosen(scope.cells)
+    values = round_values(attempts, selected)
+    records = tuple(_records(results, scope.cells))
     return Evidence(
         attempts=attempts,
         averaged_keys=averaged,
@@ -105,13 +167,56 @@ def gather(results: Path, selection: Selection) -> Evidence:
         paired_keys=paired,
         selected=selected,
         scope=scope,
+        ranked=values.of_cells(scope).cells,
+        rounds=values.rounds,
         processes=process_medians(of_shown),
         quantiles=sample_quantiles(scan, sampled_processes(of_shown)),
         shown=shown,
         limits=tuple(_limits(len(averaged), len(compared), len(paired), len(shown.names))),
-        records=tuple(_records(results, scope.cells)),
+        records=records,
+        tags={one.sweep_id: shown_tags(results, one.sweep_id) for one in records},
         selection=selection,
+        workloads=workloads,
+        token_cells=_token_cells(attempts, selection, workloads),
+        sustained=_sustained(scan, selection),
+        results=results,
+        origins=rows.select("platform_key", "device", "origin").unique().collect(),
+        has_profiles=_has_profiles(results, scope.cells),
     )
+
+
+def _sustained(scan: pl.LazyFrame, selection: Selection) -> pl.DataFrame | None:
+    every = Session(scan.filter(IS_SUSTAINED), replace(selection, workload=None))
+    try:
+        return sustained_rows(every)
+    except NoDataError:
+        return None
+
+
+def _has_profiles(results: Path, cells: pl.DataFrame) -> bool:
+    found = read_side(results, COMPONENT_TIMES).select("sweep_id", "cell_key").unique()
+    return not found.join(cells, on="cell_key", how="semi").is_empty()
+
+
+def _of_page(selection: Selection, workloads: Sequence[str]) -> Selection:
+    """With the workload of the page: of several without images the first one."""
+    if selection.workload is not None:
+        return selection
+    is_of_images = str(IMAGE) in workloads or not workloads
+    return replace(selection, workload=str(IMAGE) if is_of_images else workloads[0])
+
+
+def _token_cells(
+    attempts: pl.LazyFrame, selection: Selection, workloads: Sequence[str]
+) -> pl.DataFrame | None:
+    if selection.workload == str(IMAGE):
+        return None
+    found = []
+    for workload in workloads:
+        if workload != str(IMAGE):
+            chosen = replace(selection, workload=workload)
+            found.append(cell_values(select_attempts(attempts, chosen)))
+    return pl.concat(found)
 
 
 def _chosen(cells: pl.DataFrame) -> list[tuple[str, ...]]:

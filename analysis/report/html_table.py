@@ -5,10 +5,11 @@ from dataclasses import dataclass
 
 import polars as pl
 
+from fleetrank.analysis.report.page_requests import REQUESTS
 from fleetrank.analysis.report.shown import SUBJECTS, Shown
+from fleetrank.analysis.tables.brief_notes import split_notes
 from fleetrank.analysis.tables.glossary import meaning_of_column
 from fleetrank.analysis.tables.table import Table
-from fleetrank.analysis.tables.tables import TABLES
 from fleetrank.analysis.tables.values import heading, value_text
 
 MAX_STATIC_ROWS = 40
@@ -20,20 +21,27 @@ Json = dict[str, object]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HtmlHead:
-    """A column's heading; `hint` is the meaning of its word, if the glossary has it."""
+    """A column's heading.
+
+    Attributes:
+        hint: the meaning of its word, if the glossary has it.
+        platform: number of the platform that the column is about; a filter hides the column.
+    """
 
     text: str
     is_number: bool
     hint: str | None = None
+    platform: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HtmlCell:
-    """A cell; `hint` is shown on hover."""
+    """A cell; `hint` is shown on hover, `shade` is a number of the style sheet's shades."""
 
     text: str
     is_number: bool = False
     hint: str | None = None
+    shade: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,6 +61,7 @@ class HtmlTable:
         rows: the first of them, at most `MAX_STATIC_ROWS`.
         packed: all rows for the page's script, if there are more; see `_packed`.
         is_statistic: its figures use all models, platforms or both; a filter does not change them.
+        is_matrix: every column but the first is about a platform and holds numbers.
     """
 
     id: str
@@ -64,6 +73,7 @@ class HtmlTable:
     explanation: tuple[str, ...] = ()
     is_open: bool = False
     is_statistic: bool = False
+    is_matrix: bool = False
     count: str = ""
 
 
@@ -88,11 +98,13 @@ def html_table(
     """
     frame = _worth_showing(table.frame)
     already = set(said)
-    notes = [note for note in table.notes if note not in already]
+    brief, others = split_notes([note for note in table.notes if note not in already])
+    notes = [*brief]
     subjects = [shown.subjects(row) for row in frame.iter_rows(named=True)]
     kept = [number for number, about in enumerate(subjects) if about is not None][:MAX_ROWS]
     if len(kept) < frame.height:
-        remedy = f"; `fleetrank report show {name}` prints all" if name in TABLES else ""
+        request = REQUESTS.get(name)
+        remedy = f"; `fleetrank report show {request.words}` prints all" if request else ""
         notes.append(f"{len(kept):,} of {frame.height:,} rows are on this page{remedy}.")
     frame, about = frame[kept], [subjects[number] or {} for number in kept]
     columns = [_column(column, shown.names) for column in frame.iter_columns()]
@@ -112,7 +124,7 @@ def html_table(
         ),
         packed=_packed(columns, about) if frame.height > MAX_STATIC_ROWS else None,
         notes=tuple(notes),
-        explanation=table.explanation,
+        explanation=(*others, *table.explanation),
         is_open=is_open,
         is_statistic=is_statistic,
         count=f"{frame.height} row" if frame.height == 1 else f"{frame.height:,} rows",

@@ -3,7 +3,7 @@
 import base64
 import hashlib
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache
@@ -15,12 +15,24 @@ import polars as pl
 from markupsafe import Markup
 
 from fleetrank.analysis.errors import AnalysisError
-from fleetrank.analysis.figures.labels import FAMILY_MARKS
+from fleetrank.analysis.report import page_head
 from fleetrank.analysis.report.evidence import Evidence, gather
 from fleetrank.analysis.report.page_data import page_data
 from fleetrank.analysis.report.page_tables import PageTables, page_tables
+from fleetrank.analysis.report.sections.all_latencies import matrix_section
+from fleetrank.analysis.report.sections.component_bars import component_sections
+from fleetrank.analysis.report.sections.growth import growth_sections
 from fleetrank.analysis.report.sections.headline import READING, family_lines, headlines
+from fleetrank.analysis.report.sections.host_section import host_sections
+from fleetrank.analysis.report.sections.one_pair import pair_section
+from fleetrank.analysis.report.sections.prompts_and_steps import (
+    other_workloads,
+    phase_headlines,
+    reading_sections,
+    token_sections,
+)
 from fleetrank.analysis.report.sections.provenance import provenance_section
+from fleetrank.analysis.report.sections.ranks_in_rounds import rank_series, ranks_in_rounds_sections
 from fleetrank.analysis.report.sections.sections import (
     Section,
     dropped_section,
@@ -32,14 +44,10 @@ from fleetrank.analysis.report.sections.sections import (
     transfer_section,
 )
 from fleetrank.analysis.report.sections.study import study_tables
-from fleetrank.analysis.stored.columns import DEFAULT_ORIGINS, NO_FAMILY
-from fleetrank.analysis.stored.scope import devices_of
 from fleetrank.analysis.stored.selection import Selection
 from fleetrank.analysis.tables.glossary import TERMS
-from fleetrank.analysis.tables.values import time_text
 from fleetrank.foundation.files import make_folder, replace_file
 from fleetrank.foundation.visible_text import visible
-from fleetrank.foundation.wording import count_of
 
 _SNIPPET = "window.vegaEmbed = vegaEmbed;"
 
@@ -128,16 +136,24 @@ def script_hash(text: str) -> str:
 _TEMPLATES = "report/templates"
 _SCRIPTS = (
     "state.js", "chart.js", "look.js", "latency.js", "memory.js", "ranks.js", "matrix.js",
-    "frontiers.js", "panels.js", "tables.js", "copying.js", "filters.js", "start.js",
+    "frontiers.js", "pair.js", "host.js", "tokens.js", "components.js", "growth.js", "reading.js",
+    "panels.js",
+    "tables.js", "copying.js", "table_tools.js", "filters.js", "start.js",
 )  # fmt: skip
 """The files are joined to one script. A file may use names from the files before it."""
 _SECTIONS: tuple[Callable[[Evidence, PageTables], Section], ...] = (
-    transfer_section, frontier_section, flops_section, latency_section, memory_section,
-    quality_section, dropped_section,
+    transfer_section, pair_section, frontier_section, flops_section, matrix_section,
+    latency_section, memory_section, quality_section, dropped_section,
 )  # fmt: skip
 """The order follows a reader's questions; provenance is last."""
-_NAMED_FLAGS = 4
-"""A sentence names at most this many kinds of flags."""
+_CHARTS = (
+    "latency", "memory", "ranks", "matrix", "frontier", "pair", "host", "turns", "rates",
+    "contexts", "components", "scaling", "sustained", "reading",
+)  # fmt: skip
+_OF_RANKS = ("transfer", "frameworks")
+
+
+_EVERY_ROW = Selection()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -155,19 +171,22 @@ def build_report(
     results: Path,
     out: Path,
     *,
-    sweep: str | None = None,
-    origins: Sequence[str] = DEFAULT_ORIGINS,
-    seed: int = 0,
+    selection: Selection = _EVERY_ROW,
+    is_predicted: bool = False,
 ) -> ReportFacts:
     """Writes the page about a results folder to `out`; an older page is replaced at the end.
+
+    A page is about one workload: that of the selection, or `image`, or else the first one.
+
+    With `is_predicted` it also shows predicted latencies where a platform lacks a model.
 
     Raises:
         NoDataError: no data to report exists.
         AnalysisError: the folder is from a newer version, the drawing library is missing, or
             `out` cannot be written.
     """
-    evidence = gather(results, Selection(sweep=sweep, origins=tuple(origins), seed=seed))
-    html = render_page(evidence, datetime.now(UTC))
+    evidence = gather(results, selection)
+    html = render_page(evidence, datetime.now(UTC), is_predicted=is_predicted)
     _write(out, html)
     return ReportFacts(
         path=out,
@@ -178,16 +197,24 @@ def build_report(
     )
 
 
-def render_page(evidence: Evidence, now: datetime) -> str:
+def render_page(evidence: Evidence, now: datetime, *, is_predicted: bool = False) -> str:
     """The page as text; the template escapes every value."""
-    tables = page_tables(evidence)
-    sections = [*(make(evidence, tables) for make in _SECTIONS), provenance_section(evidence)]
-    data = page_data(evidence, tables)
-    why_none = [
-        tables.reasons[name] for name in ("transfer", "frameworks") if name in tables.reasons
+    tables = page_tables(evidence, is_predicted=is_predicted)
+    turns = rank_series(evidence)
+    sections = [
+        *(make(evidence, tables) for make in _SECTIONS),
+        *host_sections(evidence, tables),
+        *ranks_in_rounds_sections(turns),
+        *token_sections(evidence, tables),
+        *reading_sections(evidence, tables),
+        *component_sections(evidence, tables),
+        *growth_sections(evidence, tables),
+        provenance_section(evidence),
     ]
+    data = page_data(evidence, tables) | {"turns": turns}
+    why_none = [text for name, text in tables.reasons.items() if name in _OF_RANKS]
     every = [table for section in sections for table in section.tables]
-    data["specs"] = chart_specs("latency", "memory", "ranks", "matrix", "frontier")
+    data["specs"] = chart_specs(*_CHARTS)
     data["tables"] = {table.id: table.packed for table in every if table.packed is not None}
     folder = resources.files("fleetrank.analysis").joinpath(_TEMPLATES)
     own = "\n".join(folder.joinpath(name).read_text(encoding="utf-8") for name in _SCRIPTS)
@@ -203,15 +230,16 @@ def render_page(evidence: Evidence, now: datetime) -> str:
     return template.render(
         title="fleetrank transfer report",
         question="Can I trust my reference device?",
-        facts=_facts(evidence.cells, now),
-        banner=_banner(evidence.cells),
-        doubts=_doubts(evidence.cells),
-        headlines=headlines(tables.ranks, " ".join(why_none)),
+        facts=page_head.facts(evidence.cells, now),
+        banner=page_head.banner(evidence.cells, sections),
+        doubts=page_head.doubts(evidence.cells),
+        headlines=[*headlines(tables.ranks, " ".join(why_none)), *phase_headlines(tables)],
+        workloads=other_workloads(evidence),
         reading=READING,
         family_lines=family_lines(tables.predictability),
         sections=sections,
         studies=study_tables(evidence, tables),
-        families=_legend(evidence.shown.cells),
+        families=page_head.legend(evidence.shown.cells),
         words={word: meaning.replace("`", "") for word, meaning in TERMS.items()},
         footer=" ".join(evidence.said),
         css=Markup(folder.joinpath("page.css").read_text(encoding="utf-8")),  # noqa: S704 - our own
@@ -220,50 +248,6 @@ def render_page(evidence: Evidence, now: datetime) -> str:
         bundle=own_script(bundle),
         page_js=own_script(page_js),
     )
-
-
-def _legend(cells: pl.DataFrame) -> list[dict[str, str]]:
-    present = set(cells["family"].fill_null(NO_FAMILY))
-    return [
-        {"name": name.replace("_", " "), "colour": mark.colour, "path": mark.path}
-        for name, mark in FAMILY_MARKS.items()
-        if name in present
-    ]
-
-
-def _facts(cells: pl.DataFrame, now: datetime) -> list[str]:
-    first = cells["started_utc"].drop_nulls().min()
-    measured = f"measured {first:%Y-%m-%d}" if isinstance(first, datetime) else "time not recorded"
-    return [
-        count_of(cells["model"].n_unique(), "model"),
-        count_of(cells["platform_key"].n_unique(), "platform"),
-        count_of(cells["device"].n_unique(), "device"),
-        measured,
-        f"page built {time_text(now)}",
-    ]
-
-
-def _banner(cells: pl.DataFrame) -> str | None:
-    unreal = cells.filter(pl.col("origin").str.contains("simulated|virtual"))
-    if unreal.is_empty():
-        return None
-    kinds = " and ".join(sorted(set(" | ".join(unreal["origin"]).split(" | "))))
-    return (
-        f"{unreal.height} of {cells.height} values are {kinds}, those of {devices_of(unreal)}: "
-        "they show how this page works. They are not evidence about hardware."
-    )
-
-
-def _doubts(cells: pl.DataFrame) -> str | None:
-    """How many of the values carry a quality flag; the most frequent flags come first."""
-    flagged = cells.filter(pl.col("flags").list.len() > 0)
-    if flagged.is_empty():
-        return None
-    counts = (
-        flagged["flags"].explode().value_counts().sort("count", "flags", descending=[True, False])
-    )
-    named = ", ".join(f"{flag} {count}" for flag, count in counts.head(_NAMED_FLAGS).iter_rows())
-    return f"{flagged.height} of {cells.height} values carry a flag ({named}) and are kept."
 
 
 def _write(out: Path, html: str) -> None:

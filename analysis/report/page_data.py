@@ -10,13 +10,24 @@ from fleetrank.analysis.figures.points import QUANTILES, frontier_pairs
 from fleetrank.analysis.panel.pair_groups import Level
 from fleetrank.analysis.panel.panel import FRM, LATENCY
 from fleetrank.analysis.report.evidence import Evidence
+from fleetrank.analysis.report.origin_words import titled
+from fleetrank.analysis.report.page_predictions import predicted_points
 from fleetrank.analysis.report.page_tables import PageTables
+from fleetrank.analysis.report.sections.component_bars import component_points
+from fleetrank.analysis.report.sections.growth import curve_groups, sustained_series
+from fleetrank.analysis.report.sections.host_section import host_series
+from fleetrank.analysis.report.sections.prompts_and_steps import reading_groups, token_points
 from fleetrank.analysis.report.shown import Shown
 from fleetrank.analysis.statistics.frontiers.regret import Form, RegretResult
 from fleetrank.analysis.statistics.transfer.transfer import TransferResult
 from fleetrank.analysis.stored.columns import NO_FAMILY
+from fleetrank.analysis.stored.latency_statistic import STATISTIC
+from fleetrank.analysis.tables.values import MISSING
 
-_PAIR_FIGURES = ("rho", "low", "high", "null_mean", "null_p95")
+_PAIR_FIGURES = (
+    "rho", "low", "high", "null_mean", "null_p95", "residual_null_mean", "residual_p_adjusted",
+    "ceiling",
+)  # fmt: skip
 _PAIR_DIGITS = 3
 
 
@@ -89,6 +100,7 @@ _FORMS = {Form.LOST: "lost", Form.EXTRA: "extra"}
 _AGREEMENT = {
     "source": pl.String, "target": pl.String, "n_models": pl.Int64, "rho": pl.Float64,
     "low": pl.Float64, "high": pl.Float64, "null_mean": pl.Float64, "null_p95": pl.Float64,
+    "residual_null_mean": pl.Float64, "residual_p_adjusted": pl.Float64, "ceiling": pl.Float64,
     "reason": pl.String,
 }  # fmt: skip
 
@@ -97,6 +109,7 @@ def page_data(evidence: Evidence, tables: PageTables) -> Json:
     """The object that `templates/state.js` reads; a missing value is null."""
     shown = evidence.shown
     return {
+        "missing": MISSING,
         "platforms": _platforms(shown),
         "models": _models(shown),
         "memory_order": [
@@ -104,10 +117,17 @@ def page_data(evidence: Evidence, tables: PageTables) -> Json:
         ],
         "quantiles": list(QUANTILES),
         "cells": _cells(evidence),
+        "predicted": predicted_points(tables.predictions, shown),
         "pairs": {
             name: heat_columns(_agreements(tables.transfer, name), shown.platform_at)
             for name in _MEASURES
         },
+        "host": host_series(evidence.rounds, evidence.origins),
+        "tokens": token_points(evidence),
+        "components": component_points(evidence, tables),
+        "scaling": curve_groups(evidence, tables),
+        "reading": reading_groups(evidence, tables),
+        "sustained": sustained_series(evidence),
         "frontiers": _frontiers(evidence, tables.regret),
         "families": {
             name: {"colour": mark.colour, "shape": mark.shape}
@@ -121,26 +141,33 @@ def page_data(evidence: Evidence, tables: PageTables) -> Json:
 
 def _agreements(transfer: TransferResult | None, measure: str) -> pl.DataFrame:
     """The pairs of one measure: names of their platforms and their figures."""
-    found = [one.agreement for one in transfer.pairs] if transfer is not None else []
     rows = [
-        {"source": one.source, "target": one.target} | asdict(one.figures)
-        for one in found
-        if one.measure == measure
+        {
+            "source": one.agreement.source,
+            "target": one.agreement.target,
+            "residual_p_adjusted": one.agreement.residual_p_adjusted,
+            "ceiling": one.ceiling.value,
+        }
+        | asdict(one.agreement.figures)
+        for one in (transfer.pairs if transfer is not None else ())
+        if one.agreement.measure == measure
     ]
     return pl.DataFrame(rows, schema=_AGREEMENT)
 
 
 def _platforms(shown: Shown) -> list[Json]:
-    names = ("tier", "device", "runtime", "precision", "memory_metric")
+    names = ("tier", "device", "runtime", "precision", "memory_metric", STATISTIC)
     several = (
-        pl.col(name).drop_nulls().unique().sort().cast(pl.String).str.join(" | ") for name in names
+        pl.col(name).drop_nulls().unique().sort().cast(pl.String).str.join(" | ")
+        for name in (*names, "origin")
     )
     facts = {
         str(row["platform_key"]): row
         for row in shown.cells.group_by("platform_key").agg(several).iter_rows(named=True)
     }
     return [
-        {"key": key, "label": label} | {name: facts[key][name] or None for name in names}
+        {"key": key, "label": label, "title": titled(label, [facts[key]["origin"]])}
+        | {name: facts[key][name] or None for name in names}
         for key, label in shown.platforms.items()
     ]
 
@@ -156,7 +183,7 @@ def _cells(evidence: Evidence) -> Json:
     key = ["model", "platform_key"]
     frame = (
         shown.cells.unique(key, keep="first", maintain_order=True)
-        .join(flops_ranks(evidence.cells), on=key, how="left", maintain_order="left")
+        .join(flops_ranks(evidence.ranked), on=key, how="left", maintain_order="left")
         .join(evidence.processes, on=key, how="left", maintain_order="left")
         .join(evidence.quantiles, on=key, how="left", maintain_order="left")
     )
@@ -195,7 +222,7 @@ def _frontiers(evidence: Evidence, regret: RegretResult | None) -> list[Json]:
             **costs.get((pair.source, pair.target), {}),
             **_fates(shown, pair.models, [fate.value for fate in pair.fates]),
         }
-        for pair in frontier_pairs(evidence.cells, keys)
+        for pair in frontier_pairs(evidence.ranked, keys)
     ]
 
 

@@ -31,17 +31,19 @@ class Shown:
         platforms: key to short name, in the order to show.
         names: key to short name of every platform in the results.
         models: from the fastest to the slowest.
-        devices: in the order of their platforms.
         cells: rows of `cells_table.cell_values` of these models and platforms.
         notes: which data is not shown, and where to see it.
+        left_out: what the page leaves out because there is too much, by the name of a column. A
+            model that was not measured in the page's workload is not left out: sections on other
+            workloads show it.
     """
 
     platforms: Mapping[str, str]
     names: Mapping[str, str]
     models: tuple[str, ...]
-    devices: tuple[str, ...]
     cells: pl.DataFrame
     notes: tuple[str, ...]
+    left_out: Mapping[str, frozenset[str]]
 
     @cached_property
     def platform_at(self) -> dict[str, int]:
@@ -53,10 +55,11 @@ class Shown:
         """Number of each model."""
         return {name: number for number, name in enumerate(self.models)}
 
-    @cached_property
-    def device_at(self) -> dict[str, int]:
-        """Number of each device."""
-        return {name: number for number, name in enumerate(self.devices)}
+    def on_page(self, rows: pl.DataFrame) -> pl.DataFrame:
+        """The rows that are not about a model, platform or device that the page leaves out."""
+        known = [name for name in self.left_out if name in rows.columns]
+        is_out = [pl.col(name).is_in(list(self.left_out[name])) for name in known]
+        return rows.filter(~pl.any_horizontal(is_out).fill_null(value=False)) if is_out else rows
 
     def subjects(self, row: Mapping[str, object]) -> Mapping[str, str] | None:
         """What a table's row is about, by kind; a filter hides it when one of these is hidden.
@@ -65,14 +68,14 @@ class Shown:
         runtimes (source and target) are separated by a space.
 
         Returns:
-            `None` if the row is about a model, platform or device that is not on the page.
+            `None` if the row is about a model, platform or device that the page leaves out.
         """
         texts = {name: str(value) for name, value in row.items() if value is not None}
-        if self._is_elsewhere(texts):
+        if self._is_left_out(texts):
             return None
         found: dict[str, list[str]] = {}
-        if (key := texts.get("platform_key")) is not None:
-            found["platform"] = [str(self.platform_at[key])]
+        if (key := texts.get("platform_key")) in self.platform_at:
+            found["platform"] = [str(self.platform_at[str(key)])]
         for side in _SIDES:
             kind, word = self._side(texts.get(side, ""))
             if kind and word not in found.setdefault(kind, []):
@@ -83,15 +86,11 @@ class Shown:
                 found.setdefault(name, []).append(str(text))
         return {kind: " ".join(found[kind]) for kind in SUBJECTS if kind in found}
 
-    def _is_elsewhere(self, texts: Mapping[str, str]) -> bool:
-        for name, known in (
-            ("platform_key", self.platform_at), ("model", self.model_at),
-            ("device", self.device_at),
-        ):  # fmt: skip
-            if texts.get(name) not in (None, *known):
-                return True
-        sides = (texts.get(side) for side in _SIDES)
-        return any(side in self.names and side not in self.platform_at for side in sides)
+    def _is_left_out(self, texts: Mapping[str, str]) -> bool:
+        platforms = self.left_out.get("platform_key", frozenset())
+        return any(texts.get(name) in out for name, out in self.left_out.items()) or any(
+            texts.get(side) in platforms for side in _SIDES
+        )
 
     def _side(self, text: str) -> tuple[str, str]:
         """Kind and name of a source or target; the kind of any other text is empty."""
@@ -111,15 +110,15 @@ def choose_shown(cells: pl.DataFrame) -> Shown:
     platforms = chosen_platforms(of_models, MAX_CELLS // len(models))
     shown = of_models.filter(pl.col("platform_key").is_in(list(platforms)))
     speed = {name: number for number, name in enumerate(models_by_latency(shown))}
-    device_of = dict(shown.select("platform_key", "device").iter_rows())
+    kept = {"platform_key": set(platforms), "model": models, "device": set(shown["device"])}
     return Shown(
         # The name still distinguishes it from every other platform in the results.
         platforms={key: names[key] for key in platforms},
         names=names,
         models=tuple(sorted(models, key=lambda name: (speed.get(name, len(models)), name))),
-        devices=tuple(dict.fromkeys(str(device_of[key]) for key in platforms)),
         cells=shown,
         notes=tuple(_left_out(len(models), len(ordered), len(platforms), len(names))),
+        left_out={name: frozenset(set(cells[name]) - some) for name, some in kept.items()},
     )
 
 
@@ -128,12 +127,12 @@ def _left_out(n_models: int, of_models: int, n_platforms: int, of_platforms: int
     if n_models < of_models:
         notes.append(
             f"This page shows {n_models:,} of {of_models:,} models: those measured on the most "
-            "platforms. Ranks, correlations and frontiers use all; `fleetrank report show "
-            "latency --model NAME` prints the others."
+            "platforms. Ranks, correlations and frontiers use all; the table `cells` with "
+            "`model=NAME` lists the others."
         )
     if n_platforms < of_platforms:
         notes.append(
             f"This page shows {n_platforms:,} of {of_platforms:,} platforms, an equal share of "
-            "each tier; `fleetrank report show latency` prints all."
+            "each tier; `fleetrank report show cells` prints all."
         )
     return notes

@@ -45,6 +45,17 @@ def test_a_device_has_its_newest_facts_and_its_conditions_over_time(frame) -> No
     assert "Battery" not in by_title
 
 
+def test_the_facts_of_a_model_are_those_without_a_memory(make_attempts) -> None:
+    rows = [
+        {"model": "writer", "workload": workload, "parameters": parameters, "started_utc": at}
+        for at, (workload, parameters) in enumerate(
+            (("decode@64", 1000), ("segment@64+k8+n16", 1300))
+        )
+    ]
+    assert facts(model_dossier(make_attempts(rows), "writer"))["parameters"] == "1000"
+    assert facts(model_dossier(make_attempts(rows[1:]), "writer"))["parameters"] == "1300"
+
+
 def test_a_device_s_worst_repeating_cells_come_first(frame) -> None:
     rows = table(device_dossier(frame, "phone"), "Repeatability").frame
     assert rows["model"].to_list() == ["a", "b"]
@@ -125,3 +136,14 @@ def test_an_excluded_sweep_keeps_its_page_which_says_so(frame) -> None:
     found = sweep_dossier(frame.with_columns(pl.lit("broken").alias("excluded")), "s1")
     assert table(found, "Devices").frame["n_ok"].sum() == 4
     assert "excluded by hand: broken." in table(found, "Devices").notes[0]
+
+
+def test_every_latency_of_a_dossier_names_its_statistic_and_placement(make_attempts) -> None:
+    facts = {"statistic": "minimum", "backend_nodes": 54, "graph_nodes": 65}
+    frame = make_attempts([{"latency_p50_ns": 1e6, **facts}, {"device": "d2"}])
+    (row, other) = table(model_dossier(frame, "a"), "Latency and memory").frame.to_dicts()
+    assert (row["statistic"], row["placement"]) == ("minimum", "54/65")
+    assert (other["statistic"], other["placement"]) == (None, None)
+    found = device_dossier(frame, "d1")
+    assert table(found, "Repeatability").frame["statistic"].to_list() == ["minimum"]
+    assert table(found, "Platforms").frame["statistic"].to_list() == [["minimum"]]

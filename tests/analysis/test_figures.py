@@ -20,6 +20,8 @@ from fleetrank.analysis.figures.points import (
 from fleetrank.analysis.report.page_data import flops_ranks, heat_columns, models_by_memory
 from fleetrank.analysis.stored.cells_table import cell_values
 from fleetrank.analysis.stored.load import load_measurements, valid_attempts
+from fleetrank.analysis.stored.scope import select_cells
+from fleetrank.analysis.stored.selection import Selection
 
 BY_TIER = {"rtx-4090": "gpu", "cpu-3fa2c1": "cpu", "pixel-7": "edge"}
 
@@ -225,10 +227,35 @@ def test_four_models_in_common_make_no_frontier(cells: pl.DataFrame) -> None:
 def test_the_matrix_keeps_why_a_value_is_missing_and_only_known_platforms() -> None:
     row = {
         "source": "a", "target": "b", "rho": None, "low": None, "high": None, "null_mean": None,
-        "null_p95": None, "n_models": 4, "reason": "4 models in common, at least 5 needed",
+        "null_p95": None, "residual_null_mean": None, "residual_p_adjusted": None, "n_models": 4,
+        "ceiling": None, "reason": "4 models in common, at least 5 needed",
     }  # fmt: skip
-    types = dict.fromkeys(("rho", "low", "high", "null_mean", "null_p95"), pl.Float64)
+    types = dict.fromkeys((name for name, value in row.items() if value is None), pl.Float64)
     pairs = pl.DataFrame([row, {**row, "target": "elsewhere"}], schema_overrides=types)
     columns = heat_columns(pairs, {"a": 0, "b": 1})
     assert (columns["source"], columns["target"], columns["rho"]) == ([0], [1], [None])
     assert columns["reason"] == ["4 models in common, at least 5 needed"]
+
+
+def test_a_model_has_one_accuracy_on_all_platforms(attempts: pl.LazyFrame) -> None:
+    rows = attempts.collect()
+    first = rows["platform_key"][0]
+    other = pl.when(pl.col("platform_key") == first).then(pl.col("accuracy_top1") + 7)
+    mixed = rows.with_columns(other.otherwise("accuracy_top1").alias("accuracy_top1"))
+    usual, lowest = (select_cells(one.lazy(), Selection()) for one in (rows, mixed))
+    assert lowest.cells["accuracy_top1"].to_list() == usual.cells["accuracy_top1"].to_list()
+    assert any("different accuracies" in note for note in lowest.notes)
+    assert not any("different accuracies" in note for note in usual.notes)
+
+
+def test_other_weights_keep_their_own_accuracy(attempts: pl.LazyFrame) -> None:
+    rows = attempts.collect()
+    is_first = pl.col("platform_key") == rows["platform_key"][0]
+    retrained = rows.with_columns(
+        pl.when(is_first).then(pl.lit("other")).otherwise("weights_id").alias("weights_id"),
+        (pl.col("accuracy_top1") + pl.when(is_first).then(7).otherwise(0)).alias("accuracy_top1"),
+    )
+    usual, own = (select_cells(one.lazy(), Selection()) for one in (rows, retrained))
+    both = usual.cells.join(own.cells, on=["cell_key", "platform_key", "model"], suffix="_own")
+    gained = both.filter(is_first).select(pl.col("accuracy_top1_own") - pl.col("accuracy_top1"))
+    assert gained.drop_nulls().to_series().round(6).unique().to_list() == [7.0]

@@ -70,6 +70,29 @@ def test_the_sentence_follows_the_interval_and_not_the_point(
     assert words in line.sentence
 
 
+@pytest.mark.parametrize(
+    ("low", "p", "verdict", "word"),
+    [
+        (0.92, 0.01, Verdict.GOOD, "carry over"),
+        (0.92, 0.3, Verdict.FAIR, "agree"),
+        (0.92, None, Verdict.GOOD, "carry over"),
+        (0.70, 0.3, Verdict.FAIR, "partly carry over"),
+    ],
+)
+def test_an_order_that_flops_explain_is_not_green(
+    low: float, p: float | None, verdict: Verdict, word: str
+) -> None:
+    (line,) = headlines([_result({"rho": 0.97, "low": low, "high": 0.99, "residual_p": p})], "")
+    assert line.verdict is verdict
+    assert f"ranks {word} between" in line.sentence
+    assert ("FLOPs alone" in line.sentence) is (p == 0.3)
+
+
+def test_an_order_that_does_not_carry_over_stays_red_whatever_flops_explain() -> None:
+    (line,) = headlines([_result({"rho": 0.3, "low": 0.0, "high": 0.5, "residual_p": 0.9})], "")
+    assert line.verdict is Verdict.POOR
+
+
 def test_a_reason_stands_where_there_is_no_value() -> None:
     row = {"rho": None, "low": None, "high": None, "reason": "4 models in common"}
     (line,) = headlines([_result(row)], "")

@@ -1,5 +1,7 @@
 """Tables of the page: short names, missing values, what a row is about, and what is left out."""
 
+from dataclasses import replace
+
 import polars as pl
 import pytest
 from fleet_rows import NETS, PLACES, write_results
@@ -20,8 +22,12 @@ def shown(tmp_path_factory: pytest.TempPathFactory) -> Shown:
     return choose_shown(cell_values(load_measurements(results)))
 
 
+def _without(shown: Shown, name: str) -> Shown:
+    return replace(shown, left_out=dict.fromkeys(shown.left_out, frozenset({name})))
+
+
 def _html(frame: pl.DataFrame, shown: Shown) -> HtmlTable:
-    return html_table("latency", Table(title="t", frame=frame), shown)
+    return html_table("memory", Table(title="t", frame=frame), shown)
 
 
 def test_missing_is_a_dash_and_a_key_has_its_short_name(shown: Shown) -> None:
@@ -49,10 +55,23 @@ def test_a_pair_is_about_both_sides_and_equal_sides_count_once(shown: Shown) -> 
     assert shown.subjects({"source": "cpu", "target": "edge"}) == {"tier": "cpu edge"}
 
 
-def test_a_row_about_something_else_is_not_of_the_page(shown: Shown) -> None:
-    assert shown.subjects({"model": "elsewhere"}) is None
-    assert shown.subjects({"device": "elsewhere"}) is None
-    assert shown.subjects({"platform_key": "elsewhere"}) is None
+def test_a_row_about_what_the_page_has_no_room_for_is_not_on_it(shown: Shown) -> None:
+    small = _without(shown, "elsewhere")
+    assert small.subjects({"model": "elsewhere"}) is None
+    assert small.subjects({"device": "elsewhere"}) is None
+    assert small.subjects({"platform_key": "elsewhere"}) is None
+    assert small.subjects({"source": KEY, "target": "elsewhere"}) is None
+
+
+def test_a_row_about_what_another_workload_measured_is_on_the_page(shown: Shown) -> None:
+    row = {"model": "elsewhere", "device": "elsewhere", "platform_key": "elsewhere"}
+    assert shown.subjects(row) == {"model": "elsewhere", "device": "elsewhere"}
+
+
+def test_rows_of_charts_are_left_out_as_those_of_tables(shown: Shown) -> None:
+    rows = pl.DataFrame({"model": ["resnet18", "elsewhere", None], "x": [1, 2, 3]})
+    assert _without(shown, "elsewhere").on_page(rows)["x"].to_list() == [1, 3]
+    assert shown.on_page(rows).height == 3
 
 
 def test_a_word_that_is_no_name_of_the_page_is_about_nothing(shown: Shown) -> None:
@@ -60,10 +79,11 @@ def test_a_word_that_is_no_name_of_the_page_is_about_nothing(shown: Shown) -> No
 
 
 def test_rows_beyond_the_page_are_counted_and_left_out(shown: Shown) -> None:
-    table = _html(pl.DataFrame({"model": ["resnet18", "elsewhere"], "x": [1, 2]}), shown)
+    frame = pl.DataFrame({"model": ["resnet18", "elsewhere"], "x": [1, 2]})
+    table = _html(frame, _without(shown, "elsewhere"))
     assert len(table.rows) == 1
     assert table.notes == (
-        "1 of 2 rows are on this page; `fleetrank report show latency` prints all.",
+        "1 of 2 rows are on this page; `fleetrank report show memory` prints all.",
     )
 
 
@@ -90,7 +110,7 @@ def _many(n_models: int, n_platforms: int) -> pl.DataFrame:
         for platform in range(n_platforms)
         for model in range(n_models if platform < 2 else n_models - 1)
     ]  # fmt: skip
-    parts = ("backend", "mode", "precision", "batch", "threads", "affinity", "options")
+    parts = ("backend", "mode", "precision", "batch", "threads", "affinity", "options", "axes")
     return pl.DataFrame(rows).with_columns(pl.lit("same").alias(name) for name in parts)
 
 

@@ -10,6 +10,7 @@ from fleetrank.analysis.stored.selection import Selection
 from fleetrank.analysis.tables.tables import TABLES, make_table
 
 pytestmark = pytest.mark.slow
+OF_MEASUREMENTS = sorted(name for name, spec in TABLES.items() if not spec.is_apart)
 
 
 @pytest.fixture(scope="module")
@@ -43,7 +44,7 @@ def test_a_target_is_refused_where_there_is_none(
         make_table(name, frame, selection)
 
 
-@pytest.mark.parametrize("name", sorted(TABLES))
+@pytest.mark.parametrize("name", OF_MEASUREMENTS)
 @pytest.mark.parametrize(
     "selection",
     [Selection(source="nosuch"), Selection(target="pixel-8*"), Selection(source_tier="fpga")],
@@ -53,3 +54,25 @@ def test_a_selector_that_fits_nothing_is_an_error_in_every_table(
 ) -> None:
     with pytest.raises(NoDataError, match=r"no platform fits the (source|target)"):
         make_table(name, frame, selection)
+
+
+@pytest.mark.parametrize("name", OF_MEASUREMENTS)
+def test_a_model_that_no_row_has_is_an_error_in_every_table(name: str, frame: pl.LazyFrame) -> None:
+    selection = Selection(model=("resnet50", "mobilenet_v*", "resnt18", "vgg*"))
+    with pytest.raises(NoDataError, match="'resnt18', nor 1 other") as caught:
+        make_table(name, frame, selection)
+    assert "did you mean 'resnet18'" in caught.value.remedy
+
+
+def test_the_nearest_device_is_named(frame: pl.LazyFrame) -> None:
+    with pytest.raises(NoDataError) as caught:
+        make_table("latency", frame, Selection(source="pixl-7*"))
+    assert "did you mean 'pixel-7'" in caught.value.remedy
+
+
+def test_several_models_are_those_that_fit_any_pattern(frame: pl.LazyFrame) -> None:
+    selection = Selection(model=["resnet18", "*mobile*"])
+    models = set(make_table("latency", frame, selection).frame["model"])
+    assert models == {
+        "resnet18", "mobilenet_v2", "mobilenet_v3_large", "mobilevit_xxs",
+    }  # fmt: skip

@@ -18,10 +18,10 @@ def test_a_setting_has_the_kind_of_its_default_and_the_last_one_counts() -> None
 def test_what_is_no_number_is_refused_with_an_example(value: str) -> None:
     with pytest.raises(AnalysisError) as caught:
         setting(Selection(settings=(("k", value),)), "k", 2.0)
-    assert caught.value.remedy == "such as --set k=2"
+    assert caught.value.remedy == "such as `set k=2`"
 
 
 def test_a_setting_that_the_table_does_not_take_is_refused(make_grid) -> None:
     with pytest.raises(AnalysisError) as caught:
-        make_table("latency", make_grid({"d": [1.0]}), Selection(settings=(("k", 2),)))
+        make_table("stability", make_grid({"d": [1.0]}), Selection(settings=(("k", 2),)))
     assert caught.value.remedy == "it takes none"

@@ -15,6 +15,7 @@ from fleetrank.analysis.statistics.prediction.predictability import (
     PredictabilityResult,
 )
 from fleetrank.analysis.statistics.transfer.transfer import TransferResult
+from fleetrank.analysis.statistics.transfer.within import GroupWithin
 from fleetrank.analysis.tables.values import MISSING
 from fleetrank.foundation.wording import count_of
 
@@ -76,7 +77,8 @@ def headlines(found: Sequence[TransferResult], why_none: str) -> list[Headline]:
         if latency:
             first = sorted(latency, key=lambda one: interest(one.source, one.target))
             return [
-                _headline(one, frm.get((one.source, one.target))) for one in first[:_MAX_HEADLINES]
+                _headline(one, frm.get((one.source, one.target)), _inside(result, one))
+                for one in first[:_MAX_HEADLINES]
             ]
     return [
         Headline(
@@ -98,7 +100,21 @@ def interest(source: str, target: str) -> tuple[bool, bool, bool]:
     return source == target, "edge" not in (source, target), target != "edge"
 
 
-def _headline(latency: GroupAgreement, frm: GroupAgreement | None) -> Headline:
+def _inside(result: TransferResult, group: GroupAgreement) -> list[GroupWithin]:
+    """Where rho over all models says too much: alike models whose order may not carry over."""
+    between = group.source, group.target
+    return [
+        one
+        for one in result.within
+        if (one.source, one.target) == between
+        and one.is_below
+        and (one.low is None or one.low < _CARRIES)
+    ]
+
+
+def _headline(
+    latency: GroupAgreement, frm: GroupAgreement | None, inside: Sequence[GroupWithin]
+) -> Headline:
     is_tier = latency.level is Level.TIER
     source, target = (
         TIER_NAMES.get(name, name) if is_tier else name for name in (latency.source, latency.target)
@@ -108,22 +124,38 @@ def _headline(latency: GroupAgreement, frm: GroupAgreement | None) -> Headline:
         between = f"among {source}"
     figures = latency.figures
     models = f"{count_of(figures.n_models, 'model')}, {count_of(figures.n_pairs, 'pair')}"
-    is_unknown = frm is not None and frm.figures.rho is None
+    notes = [_inside_sentence(one) for one in inside]
+    if frm is not None and frm.figures.rho is None:
+        notes.append(f"FRM: {frm.figures.reason}.")
     return Headline(
         verdict=_verdict(figures),
         kicker=f"{between}, {models} of platforms" + ("" if is_tier else " on one device"),
         sentence=_sentence(figures, between),
         figures=_key_figures(figures, None if frm is None else frm.figures),
-        note=f"FRM: {frm.figures.reason}." if frm is not None and is_unknown else None,
+        note=" ".join(notes) or None,
+    )
+
+
+def _inside_sentence(one: GroupWithin) -> str:
+    return (
+        f"Among models of one {one.inside.one} rho is {_rho(one.rho)} ({_rho(one.low)} to "
+        f"{_rho(one.high)}), lower than over all {one.inside}: do not choose among them by this "
+        "order."
     )
 
 
 def _verdict(one: MeanFigures) -> Verdict:
+    """Follows the interval; an order that FLOPs explain shows nothing beyond FLOPs."""
     if one.rho is None or one.low is None or one.high is None:
         return Verdict.OPEN
     if one.low >= _CARRIES:
-        return Verdict.GOOD
+        return Verdict.FAIR if _may_be_flops(one) else Verdict.GOOD
     return Verdict.POOR if one.high < _MISLEADS else Verdict.FAIR
+
+
+def _may_be_flops(one: MeanFigures) -> bool:
+    """Whether rho does not exceed its residual null; false where that null is unknown."""
+    return one.residual_p is not None and one.residual_p > _P_LEVEL
 
 
 def _sentence(one: MeanFigures, between: str) -> str:
@@ -138,17 +170,22 @@ def _sentence(one: MeanFigures, between: str) -> str:
     interval = f"{_rho(one.low)} to {_rho(one.high)}"
     # Rounding must not make the claim stronger than the bound.
     least, most = math.floor(100 * one.low) / 100, math.ceil(100 * one.high) / 100
-    texts = {
-        Verdict.GOOD: f"Latency ranks carry over {between}: {rho}, at least {_rho(least)}.",
-        Verdict.POOR: f"Latency ranks do not carry over {between}: {rho}, at most {_rho(most)}.",
-    }
-    if (verdict := _verdict(one)) in texts:
-        return texts[verdict]
-    if one.low >= _MISLEADS:
-        return f"Latency ranks partly carry over {between}: {rho}, interval {interval}."
+    if one.high < _MISLEADS:
+        return f"Latency ranks do not carry over {between}: {rho}, at most {_rho(most)}."
+    return _agreement(one, between, f"{rho}, at least {_rho(least)}", f"{rho}, interval {interval}")
+
+
+def _agreement(one: MeanFigures, between: str, least: str, interval: str) -> str:
+    """What an order shows that may carry over; `least` and `interval` are rho in words."""
+    explained = " FLOPs alone can explain this." if _may_be_flops(one) else ""
+    if one.low is not None and one.low >= _CARRIES:
+        agree = "agree" if explained else "carry over"
+        return f"Latency ranks {agree} {between}: {least}.{explained}"
+    if one.low is not None and one.low >= _MISLEADS:
+        return f"Latency ranks partly carry over {between}: {interval}.{explained}"
     return (
-        f"Whether latency ranks carry over {between} is undecided: {rho}, interval {interval} "
-        f"over {count_of(one.n_models, 'model')}."
+        f"Whether latency ranks carry over {between} is undecided: {interval} over "
+        f"{count_of(one.n_models, 'model')}."
     )
 
 

@@ -5,7 +5,8 @@ import polars as pl
 from fleetrank.analysis.report.evidence import Evidence
 from fleetrank.analysis.report.html_table import html_table
 from fleetrank.analysis.report.sections.sections import Section
-from fleetrank.analysis.stored.sweep_record import SweepRecord
+from fleetrank.analysis.stored.latency_statistic import STATISTIC
+from fleetrank.analysis.stored.sweep_record import SweepRecord, SweepTags
 from fleetrank.analysis.tables.table import Table
 
 _DEVICE_FACTS = (
@@ -13,8 +14,8 @@ _DEVICE_FACTS = (
     "os", "arch", "is_virtual_machine", "governor", "host",
 )  # fmt: skip
 _PLATFORM_FACTS = (
-    "platform_key", "backend", "mode", "precision", "batch", "threads", "affinity",
-    "runtime_version", "python_version",
+    "platform_key", "backend", "mode", "precision", "batch", "threads", "cpu_choice", "affinity",
+    "runtime_version", "python_version", STATISTIC,
 )  # fmt: skip
 _COMMIT = r"\b([0-9a-f]{12})[0-9a-f]{28}\b"
 """Twelve digits identify a commit in every repository in use."""
@@ -62,9 +63,16 @@ def _sweeps(evidence: Evidence) -> pl.DataFrame:
     )
     by_id = {record.sweep_id: record for record in evidence.records}
     known = [by_id.get(sweep, SweepRecord(sweep_id=sweep)) for sweep in spans["sweep_id"]]
-    extra = [{"command_line": one.command_line, "state": one.state} for one in known]
+    extra: list[dict[str, object]] = [
+        {"command_line": one.command_line, "state": one.state} for one in known
+    ]
     short = pl.col("git_commit").str.replace_all(_COMMIT, "$1").alias("git_commit")
     columns = {"command_line": pl.String(), "state": pl.String()}
+    if any(one != SweepTags() for one in evidence.tags.values()):
+        columns |= {"tags": pl.String(), "note": pl.String()}
+        for row, record in zip(extra, known, strict=True):
+            given = evidence.tags.get(record.sweep_id, SweepTags())
+            row |= {"tags": ", ".join(given.tags) or None, "note": given.note}
     return spans.with_columns(short).hstack(pl.DataFrame(extra, schema=columns))
 
 

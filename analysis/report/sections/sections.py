@@ -11,8 +11,8 @@ from fleetrank.analysis.report.evidence import Evidence
 from fleetrank.analysis.report.html_table import HtmlTable, html_table
 from fleetrank.analysis.report.page_tables import PageTables
 from fleetrank.analysis.statistics.ranks.disagreement import MIN_SHIFT
-from fleetrank.analysis.statistics.transfer.transfer import (
-    TransferResult,
+from fleetrank.analysis.statistics.transfer.transfer import TransferResult
+from fleetrank.analysis.statistics.transfer.transfer_table import (
     frameworks_as_table,
     transfer_as_table,
 )
@@ -21,6 +21,7 @@ from fleetrank.analysis.tables.table import Table
 
 _SMALL_MATRIX = 12
 """Up to this many platforms two matrices are drawn side by side."""
+_REPEATABLE = ("rank-sets", "variance", "plans", "stability")
 _LEGEND = (
     "Blue: same order. Sand: partly different. Orange: unrelated. Compare FRM with its null. "
     "Interval and null are shown on hover and in the table. Rho has no direction, so both "
@@ -38,6 +39,7 @@ class Section:
         charts: kind of its charts, a key in `templates/panels.js`; empty without charts.
         overall: which figures a filter does not change; shown while a filter is set.
         is_by_family: whether a legend of the families is above the charts.
+        drawn: what it shows beside the cells of the page, with `device` and `origin`.
     """
 
     id: str
@@ -50,6 +52,7 @@ class Section:
     tables: tuple[HtmlTable, ...] = ()
     notes: tuple[str, ...] = ()
     is_by_family: bool = False
+    drawn: pl.DataFrame | None = None
 
 
 def transfer_section(evidence: Evidence, tables: PageTables) -> Section:
@@ -105,12 +108,13 @@ def latency_section(evidence: Evidence, tables: PageTables) -> Section:
         lead=(
             "A strip shows all timed runs: the thin part is the middle 98 %, the thick part the "
             "middle 90 %, the dark part the middle half. Each process has the same weight. A "
-            "short line marks the median of each process; the symbol is the median of these "
-            "medians. " + _interval_text(evidence.cells),
+            "short line marks each process: its median, or the statistic named above the chart. "
+            "The symbol is the median of these lines. " + _interval_text(evidence.cells),
+            *tables.predicted_lead,
         ),
         charts="latency",
         notes=_samples_note(evidence),
-        tables=listed(evidence, tables, "latency", "coldstart"),
+        tables=listed(evidence, tables, "latency", "coldstart", *tables.predicted_names),
         is_by_family=True,
     )
 
@@ -171,10 +175,7 @@ def flops_section(evidence: Evidence, tables: PageTables) -> Section:
             f"one. A change of {MIN_SHIFT:g} places or more is coloured and named on both sides.",
         ),
         charts="flops",
-        overall=(
-            "Ranks use all models of a platform. Filtering only hides lines; ranks are not "
-            "recalculated."
-        ),
+        overall="Ranks use all models of a platform. A filter hides lines; it changes no rank.",
         tables=listed(evidence, tables, "disagreement", "shifts", is_statistic=True),
         is_by_family=True,
     )
@@ -215,13 +216,14 @@ def quality_section(evidence: Evidence, tables: PageTables) -> Section:
         title="How repeatable are the results, and which carry a flag?",
         lead=(
             "Spread is the range of the process medians divided by their median. A flag marks a "
-            "doubtful row; flagged rows are kept.",
+            "doubtful row; flagged rows are kept. Sets of ranks say which models may be in either "
+            "order; the variance says what to measure more of.",
         ),
         tables=(
             html_table(
                 "doubts", _doubts(evidence), evidence.shown, is_open=True, is_statistic=True
             ),
-            *listed(evidence, tables, "stability", is_statistic=True),
+            *listed(evidence, tables, *_REPEATABLE, is_statistic=True),
             *listed(evidence, tables, "quality"),
         ),
     )

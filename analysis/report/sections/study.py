@@ -13,7 +13,8 @@ from fleetrank.analysis.statistics.prediction.predictability import (
     predictions_frame,
 )
 from fleetrank.analysis.statistics.ranks.disagreement import MIN_SHIFT
-from fleetrank.analysis.statistics.transfer.transfer import transfer_as_table
+from fleetrank.analysis.statistics.transfer.transfer_table import transfer_as_table
+from fleetrank.analysis.stored.latency_statistic import STATISTIC
 from fleetrank.analysis.tables.formats import render
 from fleetrank.analysis.tables.table import Table
 from fleetrank.analysis.tables.values import heading
@@ -112,6 +113,7 @@ def _setup(evidence: Evidence) -> Table:
         pl.col("model").n_unique().alias("n_models"),
         pl.col("n_repeats").min().alias("fewest_repeats"),
         pl.col("sample_count").sum().alias("n_samples"),
+        _listed(STATISTIC),
         _listed("memory_metric"),
     )
     return Table(

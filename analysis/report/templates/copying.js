@@ -1,12 +1,10 @@
-// Copies a table's text. If the browser does not allow it, the text is opened and selected.
-async function copyText(button) {
-  const area = document.getElementById(button.dataset.copy);
-  const status = button.parentElement.querySelector("[role=status]");
+// Copies text. If the browser does not allow it, `open` shows the text in an area, which is selected.
+async function copyText(text, status, open) {
   try {
-    await navigator.clipboard.writeText(area.value);
+    await navigator.clipboard.writeText(text);
     status.textContent = "Copied.";
   } catch {
-    area.closest("details").open = true;
+    const area = open();
     area.focus();
     area.select();
     status.textContent = document.execCommand("copy") ? "Copied." : "Selected: press Ctrl+C to copy.";
@@ -15,7 +13,40 @@ async function copyText(button) {
 
 function offerCopies() {
   for (const button of document.querySelectorAll("[data-copy]")) {
+    const area = document.getElementById(button.dataset.copy);
+    const status = button.parentElement.querySelector("[role=status]");
     button.hidden = false;
-    button.addEventListener("click", () => copyText(button));
+    button.addEventListener("click", () => copyText(area.value, status, () => {
+      area.closest("details").open = true;
+      return area;
+    }));
   }
+}
+
+// A spreadsheet reads a text that starts in this way as a formula, and names come from data.
+const FORMULA = /^[=+@\t\r-]/;
+
+// The rows of a table as they are sorted, filtered and searched, all parts of a long one; figures
+// as on the page, without commas between thousands.
+function tableText(table, form) {
+  const view = viewOf(table), heads = [...table.tHead.rows[0].cells];
+  const on = heads.map((head, at) => at).filter((at) => !heads[at].hidden);
+  const lines = [on.map((at) => safe(heads[at].textContent)),
+    ...orderOf(view).map((row) => on.map((at) => plainText(view.columns[at], row)))];
+  const write = form === "CSV" ? csvField : (text) => text.replace(/[\t\r\n]+/g, " ");
+  return lines.map((line) => line.map(write).join(form === "CSV" ? "," : "\t") + "\r\n").join("");
+}
+
+function plainText(column, at) {
+  const text = column.texts[at];
+  if (MISSING.has(text)) return "";
+  return column.number ? text.replaceAll(",", "") : safe(text);
+}
+
+function safe(text) {
+  return FORMULA.test(text) ? `'${text}` : text;
+}
+
+function csvField(text) {
+  return /[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
 }

@@ -44,26 +44,29 @@ function frontierRows(pair) {
 // Possible places of a name beside its point, as `frontier.vl.json` has them: align, dx, dy. A name
 // without room is shown on hover.
 const PLACES = [["left", 8, 9], ["left", 8, -9], ["right", -8, -9], ["right", -8, 9]];
-const PLOT = { width: 430, height: 210, letter: 5.6, line: 12 };
+// `room` is free to the right of the axis.
+const PLOT = { width: 430, height: 210, letter: 5.6, line: 12, room: 20 };
 
-function placeNames(points, [low, high], [bottom, top]) {
-  const at = (row) => [
-    (Math.log(row.ms / low) / Math.log(high / low)) * PLOT.width,
-    ((top - row.accuracy) / (top - bottom)) * PLOT.height,
-  ];
+// `at` gives the pixel of a row; only the `named` rows get a name.
+function placeNames(points, named, at, plot = PLOT) {
   const taken = points.map((row) => { const [x, y] = at(row); return [x - 5, y - 5, x + 5, y + 5]; });
-  for (const row of points.filter((one) => one.fate !== FATES.n[0])) {
-    const [x, y] = at(row), width = Math.min(110, row.model.length * PLOT.letter);
+  for (const row of named) {
+    const [x, y] = at(row), width = Math.min(110, row.model.length * plot.letter);
     const boxes = PLACES.map(([align, dx, dy]) => {
       const left = align === "left" ? x + dx : x + dx - width;
-      return [left, y + dy - PLOT.line / 2, left + width, y + dy + PLOT.line / 2];
+      return [left, y + dy - plot.line / 2, left + width, y + dy + plot.line / 2];
     });
-    const place = boxes.findIndex((box) => box[0] > 0
+    const place = boxes.findIndex((box) => box[0] > 0 && box[2] < plot.width + plot.room
       && !taken.some((other) => box[0] < other[2] && other[0] < box[2] && box[1] < other[3] && other[1] < box[3]));
     if (place < 0) continue;
     row.place = place;
     taken.push(boxes[place]);
   }
+}
+
+// The share of a logarithmic axis from `low` to `high` at which a value is.
+function shareOf(value, [low, high]) {
+  return Math.log(value / low) / Math.log(high / low);
 }
 
 function frontierChart(rows) {
@@ -74,7 +77,10 @@ function frontierChart(rows) {
   const percents = rows.map((row) => row.accuracy);
   const [worst, best] = [Math.min(...percents), Math.max(...percents)];
   const room = Math.max(1, (best - worst) * 0.08);
-  placeNames(points, domain, [worst - room, best + room]);
+  placeNames(points, points.filter((row) => row.fate !== FATES.n[0]), (row) => [
+    shareOf(row.ms, domain) * PLOT.width,
+    ((best + room - row.accuracy) / (best - worst + 2 * room)) * PLOT.height,
+  ]);
   const [fates, fateColours, fateShapes] = [0, 1, 2].map((at) => (
     Object.values(FATES).map((one) => one[at])));
   const about = tooltip(["model"], ["fate"], ["ms", "ms on target"], ["source", "ms on source"],
@@ -100,10 +106,12 @@ function regretText(pair) {
 function frontierPanels(pairs) {
   return pairs.map((pair) => {
     const rows = frontierRows(pair);
-    const [source, target] = [data.platforms[pair.s].label, data.platforms[pair.t].label];
+    const [source, target] = [data.platforms[pair.s].title, data.platforms[pair.t].title];
     const cut = rows.length < pair.n ? `; ${rows.length} of them drawn` : "";
+    const words = statisticsOf(pair.s, pair.t);
+    const unlike = words.includes("/") ? `; latencies are ${words}` : "";
     const caption = `precision ${pair.precision.toFixed(2)} (by chance ${pair.chance.toFixed(2)}), `
-      + `recall ${pair.recall.toFixed(2)} over ${plural(pair.n, "model")}${cut}; ${regretText(pair)}`;
+      + `recall ${pair.recall.toFixed(2)} over ${plural(pair.n, "model")}${cut}; ${regretText(pair)}${unlike}`;
     return {
       title: `${source} \u2192 ${target}`, caption,
       description: `Accuracy against latency on ${target}, predicted by ${source}: ${caption}.`,

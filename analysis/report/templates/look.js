@@ -33,6 +33,6 @@ function span(values, unit) {
   return `from ${Number(low.toPrecision(4))} to ${Number(high.toPrecision(4))} ${unit}`;
 }
 
-function plural(count, noun) {
-  return `${count.toLocaleString("en")} ${noun}${count === 1 ? "" : "s"}`;
+function plural(count, noun, several = `${noun}s`) {
+  return `${count.toLocaleString("en")} ${count === 1 ? noun : several}`;
 }

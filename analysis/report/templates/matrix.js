@@ -1,5 +1,6 @@
 // How far ranks carry over between platforms.
-const MAX_SIDE = 24;
+const IS_NARROW = innerWidth < 640;
+const MAX_SIDE = IS_NARROW ? 6 : 24;
 const MEASURES = [
   ["latency", "Latency", "Spearman's rho of the models' ranks"],
   ["frm", "FRM", "compare with its null: hover, or see the table below"],
@@ -44,9 +45,21 @@ function shortNames(names, most) {
     ? `${name} (${at + 1})` : name));
 }
 
+// Its p-value decides; that of shuffled latencies is exceeded if FLOPs alone transfer.
+function residualText({ residual_null_mean: mean, residual_p_adjusted: p }) {
+  if (mean === null) return "none without FLOPs";
+  return `mean ${mean.toFixed(2)}, ${p <= 0.05 ? "exceeded" : "not exceeded"}, adjusted p = ${p.toFixed(3)}`;
+}
+
+// The names on the axes: a narrow screen has their numbers, 1 for the first, across the bottom.
+function axisNames(labels) {
+  if (!IS_NARROW) return shortNames(labels, innerWidth > 900 ? 42 : 20);
+  return labels.map((label, at) => `${at + 1} ${shortName(label, 20)}`);
+}
+
 function matrixRows(measure, sides, names) {
   const on = new Set(sides), pairs = data.pairs[measure], rows = [];
-  const fixed = (value) => (value === null ? "-" : value.toFixed(2));
+  const fixed = (value) => (value === null ? data.missing : value.toFixed(2));
   pairs.source.forEach((source, at) => {
     const target = pairs.target[at];
     if (!on.has(source) || !on.has(target)) return;
@@ -55,7 +68,9 @@ function matrixRows(measure, sides, names) {
       rho, shown: fixed(rho), models: pairs.n_models[at],
       interval: rho === null ? pairs.reason[at] || "undefined"
         : low === null ? "none below 9 models" : `${fixed(low)} to ${fixed(pairs.high[at])}`,
+      statistics: statisticsOf(source, target),
       null: mean === null ? "none" : `mean ${fixed(mean)}, 95th percentile ${fixed(pairs.null_p95[at])}`,
+      residual: residualText({ residual_null_mean: pairs.residual_null_mean[at], residual_p_adjusted: pairs.residual_p_adjusted[at] }),
     };
     const [a, b] = [source, target].map((number) => (
       { name: names[sides.indexOf(number)], label: data.platforms[number].label }));
@@ -66,12 +81,13 @@ function matrixRows(measure, sides, names) {
 }
 
 function matrixChart(rows, labels) {
-  const isNarrow = (Math.min(innerWidth, 1240) - 190) / labels.length < 26;
+  const isDense = (Math.min(innerWidth, 1240) - (IS_NARROW ? 222 : 190)) / labels.length < 26;
   const about = tooltip(["from"], ["to"], ["shown", "rho"], ["interval", "95 % interval"],
-    ["null", "with shuffled latencies"], ["models"]);
+    ["null", "with shuffled latencies"], ["residual", "if only FLOPs transfer"], ["models"], ["statistics"]);
   // Figures that would overlap are shown on hover and in the table.
-  return chart("matrix", 34 * labels.length + 80, { rows, figures: isNarrow ? [] : rows },
-    { labels, about, angle: isNarrow ? -90 : -40 });
+  return chart("matrix", 34 * labels.length + 80, { rows, figures: isDense ? [] : rows },
+    { labels, about, across: IS_NARROW ? "split(datum.label, ' ')[0]" : "datum.label",
+      angle: IS_NARROW ? 0 : isDense ? -90 : -40 });
 }
 
 function matrixPanels(sides) {
@@ -79,7 +95,7 @@ function matrixPanels(sides) {
     const compared = new Set(comparedPlatforms(measure));
     const these = sides.filter((number) => compared.has(number));
     if (these.length < 2) return [];
-    const names = shortNames(these.map((number) => data.platforms[number].label), innerWidth > 900 ? 42 : 20);
+    const names = axisNames(these.map((number) => data.platforms[number].label));
     const rows = matrixRows(measure, these, names);
     return [{
       title, caption,

@@ -21,12 +21,12 @@ function memoryPanels(numbers) {
   const models = data.memory_order.map((number) => data.models[number].name).filter((name) => all.has(name));
   const largest = Math.max(1, ...found.flatMap(({ rows }) => rows.flatMap((row) => [row.run, row.load || 0])));
   return found.map(({ platform, rows }) => {
-    const { label, memory_metric: metric } = data.platforms[platform];
+    const { title, memory_metric: metric } = data.platforms[platform];
     const counted = metric ? `counted as ${metric}` : "metric not recorded";
     return {
-      title: label,
+      title,
       caption: counted,
-      description: `Peak memory on ${label}, ${counted}: ${plural(rows.length, "model")} `
+      description: `Peak memory on ${title}, ${counted}: ${plural(rows.length, "model")} `
         + span(rows.map((row) => row.run), "MB") + " while running.",
       spec: () => memoryChart(rows, models, largest),
     };

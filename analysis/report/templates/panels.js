@@ -1,5 +1,7 @@
 // Builds the panels of each kind and draws the visible ones first.
 const KINDS = {
+  pair: { step: 1, noun: "pair", of: pairNow, panels: pairPanels, offer: offerPair,
+    none: "No pair of the selected platforms is on this page." },
   transfer: { step: MAX_SIDE, noun: "platform", of: comparedPlatforms, panels: matrixPanels,
     pick: spread, none: "This page compares no pair of the selected platforms over at least five models: "
       + "`fleetrank report show transfer` compares all pairs." },
@@ -10,6 +12,24 @@ const KINDS = {
   latency: { step: 6, noun: "platform", panels: latencyPanels,
     of: () => shown.platforms.filter((number) => shown.models.some((model) => cell(number, model, "ms") !== null)),
     choices: [["absolute", "ms, one scale for all"], ["relative", "relative to each median"]] },
+  host: { step: 4, noun: "sweep", panels: hostPanels, of: () => data.host.map((_, number) => number) },
+  scaling: { step: 6, noun: "group of curves", nouns: "groups of curves", panels: growthPanels,
+    of: () => data.scaling.map((_, number) => number).filter((number) => growthRows(number, "ms").length > 0),
+    choices: Object.entries({ ms: "latency", per_s: "rate", mb: "peak memory" }) },
+  sustained: { step: 4, noun: "platform", panels: sustainedPanels,
+    of: () => data.sustained.map((_, number) => number).filter((number) => sustainedRows(number).length > 0) },
+  reading: { step: 6, noun: "model on a platform", nouns: "models on platforms", panels: readingPanels,
+    of: () => data.reading.map((_, number) => number).filter((number) => readingRows(number).length > 0) },
+  turns: { step: 4, noun: "platform", panels: turnsPanels, of: () => data.turns.map((_, number) => number) },
+  phases: { step: 6, noun: "platform", panels: phasePanels, offer: offerPhases,
+    of: () => shown.platforms.filter((number) => bothMeasured(number).length > 0),
+    none: "No selected platform has both workloads." },
+  rates: { step: 6, noun: "platform", panels: ratePanels, offer: offerPhases,
+    of: () => shown.platforms.filter((number) => phaseRows(number, "per_s").length > 0) },
+  components: { step: 4, noun: "model", panels: componentPanels, of: profiledModels,
+    choices: [["components", "by module"], ["operators", "by operator"]] },
+  contexts: { step: 6, noun: "platform", panels: contextPanels,
+    of: () => shown.platforms.filter((number) => contextRows(number).length > 0) },
   memory: { step: 6, noun: "platform", panels: memoryPanels,
     of: () => shown.platforms.filter((number) => memoryRows(number).length > 0) },
 };
@@ -36,11 +56,12 @@ function layOut(name) {
 }
 
 function figureOf(name, panel, at) {
+  const caption = element("figcaption", {}, element("strong", {}, panel.title));
+  if (panel.caption) caption.append(" ", element("span", {}, panel.caption));
+  if (panel.body) return element("figure", {}, caption, panel.body());
   const spec = panel.spec(), id = `${name}-${at + 1}`;
   const box = element("div", { class: "chart", id, role: "img", "aria-label": panel.description,
     style: `min-height:${spec.height}px` });
-  const caption = element("figcaption", {}, element("strong", {}, panel.title));
-  if (panel.caption) caption.append(" ", element("span", {}, panel.caption));
   queue.push({ box, spec: { ...spec, description: panel.description } });
   return element("figure", {}, caption, box);
 }
@@ -51,7 +72,7 @@ function tellMore(name, count, drawnPanels) {
   line.replaceChildren();
   if (drawnPanels === 0) line.append(element("span", { role: "status" }, kind.none || "Nothing to draw."));
   else if (n < count) {
-    line.append(element("span", {}, `${n} of ${plural(count, kind.noun)} are drawn, evenly spread. `));
+    line.append(element("span", {}, `${n} of ${plural(count, kind.noun, kind.nouns)} are drawn, evenly spread. `));
     const button = element("button", { type: "button" }, `Draw ${Math.min(kind.step, count - n)} more`);
     button.addEventListener("click", () => { kind.limit += kind.step; layOut(name); draw(); });
     line.append(button);

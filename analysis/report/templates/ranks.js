@@ -46,10 +46,10 @@ function ranksPanels(numbers) {
     const off = rows.filter((row) => row.off).length;
     const caption = `${off} of ${plural(rows.length, "model")} ${off === 1 ? "is" : "are"} ${MIN_SHIFT} or more places off`
       + (rows.length < count ? `; ranks are among ${count}` : "");
-    const { label } = data.platforms[platform];
+    const { title } = data.platforms[platform];
     return {
-      title: label, caption,
-      description: `Rank by FLOPs against measured rank on ${label}: ${caption}.`,
+      title, caption,
+      description: `Rank by FLOPs against measured rank on ${title}: ${caption}.`,
       spec: () => ranksChart(rows, count),
     };
   });

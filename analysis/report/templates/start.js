@@ -21,8 +21,10 @@ function followAddress() {
 
 offerFilters();
 offerCopies();
-Object.keys(KINDS).forEach(offerChoices);
+offerTools();
 const start = readAddress();
+lookAgain();
+Object.keys(KINDS).forEach(offerChoices);
 apply(start.unknown);
 if (start.at) goTo(start.at);
 addEventListener("hashchange", followAddress);

@@ -66,6 +66,16 @@ function isShown(about) {
 const cellsOf = data.platforms.map(() => new Map());
 data.cells.p.forEach((platform, number) => cellsOf[platform].set(data.cells.m[number], number));
 
+function statisticOf(platform) {
+  return data.platforms[platform].statistic || "statistic not stated";
+}
+
+// What the latencies of two platforms are: "median", or both words if they differ.
+function statisticsOf(source, target) {
+  const words = [source, target].map(statisticOf);
+  return words[0] === words[1] ? words[0] : words.join(" / ");
+}
+
 function cell(platform, model, name) {
   const number = cellsOf[platform].get(model);
   return number === undefined ? null : data.cells[name][number];

@@ -1,0 +1,121 @@
+"""The page's sections on growth and on sustained runs: only where such rows exist."""
+
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+from fleet_rows import write_results
+from growth_rows import with_growth
+from headless_browser import headless_chromium
+
+from fleetrank.analysis.report.evidence import gather
+from fleetrank.analysis.report.page import build_report
+from fleetrank.analysis.report.page_tables import page_tables
+from fleetrank.analysis.report.sections.growth import (
+    curve_groups,
+    growth_sections,
+    sustained_series,
+)
+from fleetrank.analysis.stored.selection import Selection
+
+pytestmark = pytest.mark.slow
+
+
+def _growing(results: Path) -> Path:
+    """Every model at several batches and sizes; the largest batch ran out of memory."""
+    part = next((results / "measurements").rglob("*.parquet"))
+    frame = with_growth(pl.read_parquet(part).lazy()).collect()
+    is_large = pl.col("batch") == 4
+    failed = {"status": "failed", "error_kind": "out_of_memory", "latency_p50_ns": None}
+    frame.with_columns(
+        pl.when(is_large).then(pl.lit(value, dtype=frame.schema[name])).otherwise(name).alias(name)
+        for name, value in failed.items()
+    ).write_parquet(part)
+    return results
+
+
+@pytest.fixture(scope="module")
+def growing(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return _growing(write_results(tmp_path_factory.mktemp("growth") / "results", repeats=1))
+
+
+def test_a_group_has_a_row_for_each_measured_point_and_names_the_ends(growing: Path) -> None:
+    evidence = gather(growing, Selection())
+    groups = curve_groups(evidence, page_tables(evidence))
+    over = {one["over"] for one in groups}
+    assert {"batch", "input_size"} <= over
+    (first, *_) = [one for one in groups if one["over"] == "batch"]
+    rows = first["rows"]
+    assert isinstance(rows, list)
+    assert {value for _, value, *_ in rows} == {1, 2}
+    assert len(rows) == 2 * len(evidence.shown.models)
+    assert "out of memory at 4: " in str(first["ends"])
+
+
+def test_a_series_covers_the_whole_run(growing: Path) -> None:
+    evidence = gather(growing, Selection())
+    (series, *_) = [one for one in sustained_series(evidence) if one["title"].endswith("image")]
+    points = series["points"]
+    assert isinstance(points, list)
+    assert points[0][2] == 0
+    assert all(np.isfinite(rate) and rate > 0 for *_, rate in points)
+
+
+def test_a_model_without_the_workload_of_the_page_is_drawn_too(tmp_path: Path) -> None:
+    results = _growing(write_results(tmp_path / "results", repeats=1))
+    part = next((results / "measurements").rglob("*.parquet"))
+    frame = pl.read_parquet(part)
+    text = frame["model"][0]
+    is_image = pl.col("workload").fill_null("image") == "image"
+    frame.filter(~(is_image & (pl.col("model") == text))).write_parquet(part)
+    evidence = gather(results, Selection())
+    assert text not in evidence.shown.models
+    lengths = [g for g in curve_groups(evidence, page_tables(evidence)) if g["over"] == "length"]
+    assert lengths
+    assert all(text in {row[0] for row in _listed(group["rows"])} for group in lengths)
+    assert any(
+        text in {point[0] for point in _listed(one["points"])} for one in sustained_series(evidence)
+    )
+    (section, *_) = growth_sections(evidence, page_tables(evidence))
+    assert text in str(section.tables[0].packed)
+    page = tmp_path / "page.html"
+    build_report(results, page)
+    with headless_chromium() as browser:
+        view = browser.new_page(viewport={"width": 1280, "height": 900})
+        view.goto(page.as_uri())
+        view.wait_for_selector("html[data-charts]", timeout=120_000)
+        names = view.locator("#scaling .chart svg text").all_text_contents()
+        assert text in names
+
+
+def _listed(value: object) -> list[list[object]]:
+    assert isinstance(value, list)
+    return value
+
+
+def test_without_such_rows_the_page_has_no_section(tmp_path: Path) -> None:
+    evidence = gather(write_results(tmp_path / "results", repeats=1), Selection())
+    assert growth_sections(evidence, page_tables(evidence)) == []
+
+
+def test_the_charts_are_drawn_and_their_choices_work(growing: Path, tmp_path: Path) -> None:
+    page = tmp_path / "page.html"
+    build_report(growing, page)
+    with headless_chromium() as browser:
+        view = browser.new_page(viewport={"width": 1280, "height": 900})
+        errors: list[str] = []
+        view.on("pageerror", lambda error: errors.append(str(error)))
+        view.goto(page.as_uri())
+        view.wait_for_selector("html[data-charts]", timeout=120_000)
+        assert view.locator("#scaling .chart svg").count() > 0
+        assert " groups of curves " in view.locator("[data-more=scaling]").inner_text()
+        assert view.locator("#sustained .chart svg").count() > 0
+        captions = view.locator("#scaling figcaption").all_inner_texts()
+        assert any("out of memory at 4: " in one for one in captions)
+        assert any("over input size" in one for one in captions)
+        view.locator("#scaling button", has_text="rate").click()
+        view.wait_for_selector("html[data-charts]", timeout=120_000)
+        label = view.locator("#scaling .chart").first.get_attribute("aria-label")
+        assert "samples per second" in str(label)
+        assert errors == []

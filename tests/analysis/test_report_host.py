@@ -1,0 +1,160 @@
+"""The page's section about the host: only where models took turns."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+from fleet_rows import SWEEP, write_results
+from headless_browser import headless_chromium
+
+from fleetrank.analysis.report.evidence import gather
+from fleetrank.analysis.report.page import build_report
+from fleetrank.analysis.report.page_data import page_data
+from fleetrank.analysis.report.page_tables import page_tables
+from fleetrank.analysis.report.sections.host_section import host_sections, host_series
+from fleetrank.analysis.report.sections.ranks_in_rounds import rank_series
+from fleetrank.analysis.stored.selection import Selection
+
+
+def with_rounds(results: Path) -> Path:
+    """Every repeat of a platform is a round of all its models, with four equal blocks."""
+    part = next((results / "measurements").rglob("*.parquet"))
+    frame = pl.read_parquet(part)
+    median = pl.col("latency_p50_ns").round().cast(pl.Int64)
+    is_cpu = pl.col("tier") == "cpu"
+    blocks = {
+        "round_id": pl.format("{}/{}", "platform_key", "repeat"),
+        "design": pl.lit("rounds"),
+        "block_medians_ns": pl.concat_list([median] * 4),
+        "block_starts_ns": pl.lit([0, 10**9, 2 * 10**9, 3 * 10**9]),
+    }
+    known = {name: frame.schema[name] for name in blocks}
+    frame.with_columns(
+        pl.when(is_cpu).then(value.cast(known[name])).otherwise(None).alias(name)
+        for name, value in blocks.items()
+    ).write_parquet(part)
+    return results
+
+
+@pytest.fixture(scope="module")
+def rounds(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return with_rounds(write_results(tmp_path_factory.mktemp("host") / "results"))
+
+
+def test_a_series_has_a_point_for_each_block_with_its_verdict(rounds: Path) -> None:
+    evidence = gather(rounds, Selection())
+    device = evidence.rounds[0].device
+    mine = [one for one in evidence.rounds if one.device == device]
+    (series,) = host_series(mine)
+    assert series["title"] == f"{device}, {SWEEP}"
+    points = series["points"]
+    assert isinstance(points, list)
+    assert len(points) == 4 * len(mine)
+    assert {verdict for *_, verdict in points} == {"valid"}
+    assert points[1][0] > points[0][0]
+
+
+def test_a_long_sweep_has_a_point_for_each_round(rounds: Path) -> None:
+    (one, *_) = gather(rounds, Selection()).rounds
+    many = [replace(one, round_id=str(number)) for number in range(600)]
+    (series,) = host_series(many)
+    assert isinstance(series["points"], list)
+    assert len(series["points"]) == 600
+
+
+def test_the_section_is_on_the_page_only_with_rounds(rounds: Path, tmp_path: Path) -> None:
+    for results, n_sections in ((rounds, 1), (write_results(tmp_path / "alone"), 0)):
+        evidence = gather(results, Selection())
+        tables = page_tables(evidence)
+        assert len(host_sections(evidence, tables)) == n_sections
+        assert (page_data(evidence, tables)["host"] == []) == (n_sections == 0)
+
+
+def with_waits(results: Path) -> Path:
+    """One attempt waited a minute; the others did not, or do not say it."""
+    part = next((results / "measurements").rglob("*.parquet"))
+    frame = pl.read_parquet(part)
+    waits = [60.0, 0.2, None] + [0.0] * (frame.height - 3)
+    frame.with_columns(pl.Series("waited_s", waits, pl.Float64)).write_parquet(part)
+    return results
+
+
+def test_waits_are_on_the_page_if_there_were_any(tmp_path: Path) -> None:
+    evidence = gather(with_waits(write_results(tmp_path / "waits")), Selection())
+    tables = page_tables(evidence)
+    (section,) = host_sections(evidence, tables)
+    assert section.id == "waits"
+    shown = tables["waits"].frame
+    assert (shown["waited_s"].sum(), shown["n_waited"].sum()) == (60.0, 1)
+    assert shown["longest_s"][0] == 60.0
+    everything = pl.read_parquet(tmp_path / "waits" / "measurements")
+    assert shown["n_attempts"].sum() == everything["waited_s"].is_not_null().sum()
+
+
+def test_charts_of_ranks_use_the_latency_without_the_host(rounds: Path) -> None:
+    evidence = gather(rounds, Selection())
+    both = evidence.cells.join(evidence.ranked, on=("model", "platform_key"), suffix="_ranked")
+    differs = pl.col("latency_ns") != pl.col("latency_ns_ranked")
+    assert set(both.filter(differs)["tier"]) == {"cpu"}
+
+
+@pytest.mark.browser
+def test_the_chart_is_drawn(rounds: Path, tmp_path: Path) -> None:
+    page_file = build_report(rounds, tmp_path / "report.html").path
+    messages: list[str] = []
+    with headless_chromium() as browser:
+        page = browser.new_page()
+        page.on("console", lambda message: messages.append(message.text))
+        page.goto(page_file.as_uri())
+        page.locator("html[data-charts]").wait_for(state="attached")
+        assert page.locator("#host .chart svg path").count() > 10
+        page.locator("#host").screenshot(path=str(tmp_path / "host.png"))
+    assert messages == []
+
+
+def test_both_sets_of_ranks_are_of_the_same_processes(restless: Path) -> None:
+    (series,) = rank_series(gather(restless, Selection()))
+    rows = series["rows"]
+    assert isinstance(rows, list)
+    widths = np.array([[high - low for _, low, high in sets] for _, *sets in rows])
+    assert len(rows) == 13
+    assert widths[:, 1].mean() < 0.7 * widths[:, 0].mean()
+
+
+def test_without_rounds_there_are_no_sets_to_compare(tmp_path: Path) -> None:
+    assert rank_series(gather(write_results(tmp_path / "alone"), Selection())) == []
+
+
+@pytest.fixture(scope="module")
+def restless(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Rounds of all models of one platform; the host is up to 30 % slower in some of them."""
+    results = with_rounds(write_results(tmp_path_factory.mktemp("restless") / "results"))
+    part = next((results / "measurements").rglob("*.parquet"))
+    frame = pl.read_parquet(part)
+    first = frame.filter(pl.col("tier") == "cpu")["platform_key"].min()
+    took_turns = pl.col("platform_key") == first
+    slower = 1 + 0.06 * pl.col("repeat")
+    latency = pl.col("latency_p50_ns") * slower
+    medians = pl.concat_list([latency.round().cast(pl.Int64)] * 4)
+    frame.with_columns(
+        pl.when(took_turns).then(latency).otherwise("latency_p50_ns").alias("latency_p50_ns"),
+        pl.when(took_turns).then(medians).alias("block_medians_ns"),
+        *(pl.when(took_turns).then(name).alias(name) for name in ("round_id", "block_starts_ns")),
+    ).write_parquet(part)
+    return results
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize("width", [1280, 400])
+def test_the_chart_of_ranks_is_drawn(restless: Path, tmp_path: Path, width: int) -> None:
+    page_file = build_report(restless, tmp_path / "report.html").path
+    with headless_chromium() as browser:
+        page = browser.new_page(viewport={"width": width, "height": 900})
+        page.goto(page_file.as_uri())
+        page.locator("html[data-charts]").wait_for(state="attached")
+        assert page.locator("#turns .chart svg path").count() > 10
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+        for name in ("turns", "host"):
+            page.locator(f"#{name}").screenshot(path=str(tmp_path / f"{name}-{width}.png"))

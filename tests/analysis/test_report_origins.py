@@ -1,0 +1,147 @@
+"""The page says that figures are simulated or virtual, also in sections on other workloads."""
+
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+import polars as pl
+import pytest
+from fleet_rows import Place, write_results
+from language_rows import DECODERS, MACHINES, Machine, write_language_results
+from wording import has
+
+from fleetrank.analysis.report.evidence import Evidence, gather
+from fleetrank.analysis.report.page import render_page
+from fleetrank.analysis.report.page_head import banner
+from fleetrank.analysis.report.page_tables import page_tables
+from fleetrank.analysis.report.sections.growth import curve_groups
+from fleetrank.analysis.report.sections.prompts_and_steps import (
+    other_workloads,
+    reading_groups,
+    reading_sections,
+)
+from fleetrank.analysis.report.sections.sections import Section, listed
+from fleetrank.analysis.stored.columns import ORIGINS
+from fleetrank.analysis.stored.selection import Selection
+
+pytestmark = pytest.mark.slow
+
+NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
+PAGE = "prefill@128"
+PROMPTS = (PAGE, "prefill@512", "prefill@2048")
+SEGMENTS = ("segment@128+k8+n16", "segment@128+k8+n0")
+SIMULATED = Machine(device="sim-reader", tier="cpu", gflops=30.0, gbytes_s=9.0, origin="simulated")
+CHOSEN = Selection(workload=PAGE, origins=ORIGINS)
+
+
+def _results(folder: Path, machines: Sequence[Machine]) -> Path:
+    """The simulated device has no row of the page's workload."""
+    results = write_language_results(
+        folder, decoders=DECODERS[:2], machines=machines, workloads=[*PROMPTS, *SEGMENTS]
+    )
+    part = next((results / "measurements").rglob("*.parquet"))
+    of_page = (pl.col("device") == SIMULATED.device) & (pl.col("workload") == PAGE)
+    pl.read_parquet(part).filter(~of_page).write_parquet(part)
+    return results
+
+
+@pytest.fixture(scope="module")
+def mixed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return _results(tmp_path_factory.mktemp("mixed"), [*MACHINES[:2], SIMULATED])
+
+
+def _banner(results: Path, selection: Selection) -> str | None:
+    text = render_page(gather(results, selection), NOW)
+    found = re.search(r'class="banner".*?</strong>(.*?)</div>', text, re.DOTALL)
+    return None if found is None else found[1].strip()
+
+
+def test_a_banner_names_the_sections_with_simulated_rows_of_other_workloads(mixed: Path) -> None:
+    said = _banner(mixed, CHOSEN)
+    assert said is not None
+    assert "Long texts" in said
+    assert "Scaling" in said
+    assert "simulated, those of sim-reader:" in said
+    assert "Tokens per second" not in said
+
+
+def test_a_page_of_real_devices_has_no_banner(mixed: Path, tmp_path: Path) -> None:
+    assert _banner(mixed, replace(CHOSEN, origins=("measured",))) is None
+    assert _banner(_results(tmp_path, MACHINES[:2]), CHOSEN) is None
+
+
+def test_one_sentence_has_the_values_of_the_page_and_those_of_sections() -> None:
+    cells = pl.DataFrame({"device": ["a", "b"], "origin": ["measured", "virtual"]})
+    drawn = pl.DataFrame({"device": ["b", "c"], "origin": ["virtual", "simulated"]})
+    sections = [
+        Section(id="x", short="Scaling", title="", drawn=drawn),
+        Section(id="y", short="Sustained", title="", drawn=cells),
+    ]
+    said = str(banner(cells, sections))
+    assert has(said, "1", "of", "2", "virtual", "b;", "section", "Scaling", "simulated", "c:")
+
+
+def test_titles_of_panels_say_that_a_device_is_simulated(mixed: Path) -> None:
+    evidence = gather(mixed, CHOSEN)
+    tables = page_tables(evidence)
+    titles = [str(one["title"]) for one in reading_groups(evidence, tables)]
+    titles += [str(one["title"]) for one in curve_groups(evidence, tables)]
+    marked = {"(simulated)" in title for title in titles if "sim-reader onnx" in title}
+    assert marked == {True}
+    assert not [title for title in titles if "xeon" in title and "simulated" in title]
+
+
+def test_titles_of_platforms_of_the_page_say_it_too(tmp_path: Path) -> None:
+    places = [
+        Place(device=name, tier="edge", runtime="onnx", gflops=9, origin=origin)
+        for name, origin in (("board", "measured"), ("phone", "virtual"))
+    ]
+    results = write_results(tmp_path / "r", places=places, repeats=1)
+    text = render_page(gather(results, Selection(origins=ORIGINS)), NOW)
+    found = re.search(r'id="data">(.*?)</script>', text, re.DOTALL)
+    assert found is not None
+    titles = [one["title"] for one in json.loads(found[1])["platforms"]]
+    assert sorted(titles) == ["board · onnx", "phone · onnx (virtual)"]
+
+
+def _texts(evidence: Evidence, name: str) -> set[str]:
+    (table,) = listed(evidence, page_tables(evidence), name)
+    return {cell.text for row in table.rows for cell in row.cells} | set(table.notes)
+
+
+@pytest.mark.parametrize("name", ["crossover", "segment-sizes", "scaling"])
+def test_a_table_has_the_rows_that_its_chart_draws(mixed: Path, name: str) -> None:
+    texts = _texts(gather(mixed, CHOSEN), name)
+    assert any("sim-reader" in text for text in texts if "SIMULATED" not in text)
+    assert not any(" rows are on " in text for text in texts)
+
+
+def test_what_the_page_has_no_room_for_is_in_neither(
+    mixed: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fleetrank.analysis.report.shown.MAX_MODELS", 1)
+    evidence = gather(mixed, CHOSEN)
+    (kept,), tables = evidence.shown.models, page_tables(evidence)
+    (left_out,) = {one.name for one in DECODERS[:2]} - {kept}
+    titles = [str(one["title"]) for one in reading_groups(evidence, tables)]
+    assert titles
+    assert not [title for title in titles if left_out in title]
+    (section,) = reading_sections(evidence, tables)
+    models = {
+        row.about["model"] for one in section.tables for row in one.rows if "model" in row.about
+    }
+    assert models == {kept}
+    rows = [row for group in curve_groups(evidence, tables) for row in list(group["rows"])]  # type: ignore[call-overload]
+    assert {row[0] for row in rows} == {0}
+    assert left_out not in _texts(evidence, "scaling")
+
+
+def test_the_head_says_how_to_build_the_page_of_another_workload(mixed: Path) -> None:
+    said = other_workloads(gather(mixed, CHOSEN))
+    assert "--workload prefill@512 --include-simulated`" in said
+    assert all(name in said for name in (*PROMPTS, *SEGMENTS))
+    of_real = other_workloads(gather(mixed, replace(CHOSEN, origins=("measured",))))
+    assert "--workload prefill@512`" in of_real

@@ -1,0 +1,72 @@
+"""Predicted latencies on the page: marked, only on request, and nowhere else."""
+
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+
+import polars as pl
+import pytest
+from fleet_rows import PLACES, write_results
+
+from fleetrank.analysis.panel.session import Session
+from fleetrank.analysis.report.evidence import gather
+from fleetrank.analysis.report.page import render_page
+from fleetrank.analysis.report.page_data import page_data
+from fleetrank.analysis.report.page_predictions import PREDICTED_LEAD
+from fleetrank.analysis.report.page_tables import page_tables
+from fleetrank.analysis.stored.load import load_measurements
+from fleetrank.analysis.stored.selection import Selection
+from fleetrank.analysis.tables.tables import session_table
+
+pytestmark = pytest.mark.slow
+HIDDEN = ("resnet50", "vgg16", "deit_tiny", "mobilevit_xxs", "squeezenet1_1")
+DEVICE = "pixel-7"
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The phone lacks some models."""
+    folder = write_results(tmp_path_factory.mktemp("predicted") / "results")
+    part = next((folder / "measurements").rglob("*.parquet"))
+    is_hidden = (pl.col("device") == DEVICE) & pl.col("model").is_in(HIDDEN)
+    pl.read_parquet(part).filter(~is_hidden).write_parquet(part)
+    return folder
+
+
+def test_a_page_has_predictions_only_if_it_was_asked_for_them(results: Path) -> None:
+    evidence = gather(results, Selection())
+    now = datetime(2026, 11, 22, tzinfo=UTC)
+    plain, predicted = (render_page(evidence, now, is_predicted=asked) for asked in (False, True))
+    assert PREDICTED_LEAD not in plain
+    assert PREDICTED_LEAD in predicted
+    assert "PREDICTED:" in predicted
+
+
+def test_the_charts_have_a_point_for_each_model_that_a_platform_lacks(results: Path) -> None:
+    evidence = gather(results, Selection())
+    data = page_data(evidence, page_tables(evidence, is_predicted=True))
+    points = json.loads(json.dumps(data["predicted"]))
+    platforms = [row["key"] for row in data["platforms"]]  # type: ignore[attr-defined]
+    models = [row["name"] for row in data["models"]]  # type: ignore[attr-defined]
+    seen = {(platforms[p], models[m]) for p, m in zip(points["p"], points["m"], strict=True)}
+    lacking = set(HIDDEN) & set(models)
+    keys = [key for key in platforms if key.startswith(DEVICE)]
+    assert seen == {(key, model) for key in keys for model in lacking}
+    assert all(
+        low is None or low < ms < high
+        for low, ms, high in zip(points["low_ms"], points["ms"], points["high_ms"], strict=True)
+    )
+    measured = data["cells"]
+    assert not seen & {
+        (platforms[p], models[m])
+        for p, m in zip(measured["p"], measured["m"], strict=True)  # type: ignore[index]
+    }
+
+
+@pytest.mark.parametrize("name", ["cells", "frm", "transfer", "pareto"])
+def test_a_prediction_enters_no_other_table(results: Path, name: str) -> None:
+    session = Session(load_measurements(results), Selection())
+    before = session_table(name, Session(load_measurements(results), Selection())).frame
+    session_table("predictions", session)
+    assert session_table(name, session).frame.equals(before)
+    assert len(PLACES) == session.panel.platforms.height

@@ -1,0 +1,125 @@
+"""The page's section on ways to read a long text: only where segments were measured."""
+
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import polars as pl
+import pytest
+from headless_browser import headless_chromium
+from language_rows import DECODERS, MACHINES, write_language_results
+
+from fleetrank.analysis.report.evidence import Evidence, gather
+from fleetrank.analysis.report.page import build_report
+from fleetrank.analysis.report.page_tables import PageTables, page_tables
+from fleetrank.analysis.report.sections.prompts_and_steps import reading_groups, reading_sections
+from fleetrank.analysis.stored.selection import Selection
+
+if TYPE_CHECKING:
+    from playwright import sync_api as playwright
+
+pytestmark = pytest.mark.slow
+
+PROMPTS = ("prefill@128", "prefill@512", "prefill@2048")
+SEGMENTS = ("segment@128+k8+n16", "segment@128+k8+n0")
+CHOSEN = Selection(workload="prefill@128")
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("reading")
+    return write_language_results(
+        folder, decoders=DECODERS[:3], machines=MACHINES[:2], workloads=[*PROMPTS, *SEGMENTS]
+    )
+
+
+@pytest.fixture(scope="module")
+def made(results: Path) -> tuple[Evidence, PageTables]:
+    evidence = gather(results, CHOSEN)
+    return evidence, page_tables(evidence)
+
+
+def test_a_group_has_every_way_of_one_model_on_one_platform(
+    made: tuple[Evidence, PageTables],
+) -> None:
+    evidence, tables = made
+    groups = reading_groups(evidence, tables)
+    assert len(groups) == 3 * 2
+    for group in groups:
+        rows = group["rows"]
+        assert isinstance(rows, list)
+        ways = {way for way, *_ in rows}
+        assert {"vanilla", "window 128, stride 64", *SEGMENTS} <= ways
+        assert {tokens for _, tokens, _ in rows} == {128, 512, 2048}
+
+
+def test_a_model_without_the_workload_of_the_page_is_drawn_too(tmp_path: Path) -> None:
+    results = write_language_results(
+        tmp_path, decoders=DECODERS[:2], machines=MACHINES[:1], workloads=[*PROMPTS, *SEGMENTS]
+    )
+    part = next((results / "measurements").rglob("*.parquet"))
+    frame = pl.read_parquet(part)
+    without = frame["model"][0]
+    is_left_out = (pl.col("model") == without) & (pl.col("workload") == "prefill@128")
+    frame.filter(~is_left_out).write_parquet(part)
+    evidence = gather(results, CHOSEN)
+    groups = reading_groups(evidence, page_tables(evidence))
+    assert sorted(str(one["model"]) for one in groups) == ["0", "None"]
+
+
+def test_a_crossover_of_the_table_is_in_its_group(made: tuple[Evidence, PageTables]) -> None:
+    evidence, tables = made
+    crossings = [one["crossings"] for one in reading_groups(evidence, tables)]
+    known = tables["crossover"].frame.drop_nulls("crossover_tokens")
+    assert sum(map(len, crossings)) == known.height > 0
+
+
+def test_the_section_has_the_tables_that_could_be_made(made: tuple[Evidence, PageTables]) -> None:
+    (section,) = reading_sections(*made)
+    assert [table.id for table in section.tables] == [
+        "strategies", "crossover", "crossover-transfer", "segment-sizes",
+    ]  # fmt: skip
+
+
+def test_without_segments_the_page_has_no_section(tmp_path: Path) -> None:
+    results = write_language_results(tmp_path, decoders=DECODERS[:2], workloads=PROMPTS)
+    evidence = gather(results, CHOSEN)
+    assert reading_sections(evidence, page_tables(evidence)) == []
+
+
+def _colours(view: "playwright.Page") -> dict[str, set[str]]:
+    """The colours of each way in the legends of all panels."""
+    legends = view.locator("#reading .chart svg .role-legend")
+    ways = legends.locator(".role-legend-label text").all_text_contents()
+    symbols = legends.locator(".role-legend-symbol path").all()
+    found: dict[str, set[str]] = {}
+    for way, symbol in zip(ways, symbols, strict=True):
+        found.setdefault(way, set()).add(str(symbol.get_attribute("stroke")))
+    return found
+
+
+def test_the_chart_is_drawn_with_its_crossovers(results: Path, tmp_path: Path) -> None:
+    copied = shutil.copytree(results, tmp_path / "results")
+    part = next((copied / "measurements").rglob("*.parquet"))
+    frame = pl.read_parquet(part)
+    # One model lacks the first way of the others: its panel starts with another one.
+    lacks = (pl.col("model") == DECODERS[0].name) & (pl.col("workload") == PROMPTS[0])
+    frame.filter(~lacks).write_parquet(part)
+    page = tmp_path / "page.html"
+    build_report(copied, page, selection=CHOSEN)
+    with headless_chromium() as browser:
+        view = browser.new_page(viewport={"width": 1280, "height": 900})
+        errors: list[str] = []
+        view.on("pageerror", lambda error: errors.append(str(error)))
+        view.goto(page.as_uri())
+        view.wait_for_selector("html[data-charts]", timeout=120_000)
+        assert view.locator("#reading .chart svg").count() == 6
+        labels = [
+            str(chart.get_attribute("aria-label"))
+            for chart in view.locator("#reading .chart").all()
+        ]
+        assert any("segment@128+k8+n16 from" in label for label in labels)
+        assert view.locator("#reading .chart svg .mark-rule line").count() > 0
+        assert len(_colours(view)) > 3
+        assert {len(colours) for colours in _colours(view).values()} == {1}
+        assert errors == []

@@ -1,0 +1,182 @@
+"""A table is about one workload; the others are named, never mixed in."""
+
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+from fleet_rows import write_results
+from growth_rows import rows_for
+from language_rows import DECODERS, MACHINES, WORKLOADS, write_language_results
+from scipy.stats import rankdata
+
+from fleetrank.analysis.comparison.comparison import compare_sweeps
+from fleetrank.analysis.errors import AnalysisError, NoDataError
+from fleetrank.analysis.panel.session import Session
+from fleetrank.analysis.sql.query import run_query
+from fleetrank.analysis.stored.columns import ORIGINS
+from fleetrank.analysis.stored.exclusions import cell_pattern, fits
+from fleetrank.analysis.stored.load import load_measurements, valid_attempts
+from fleetrank.analysis.stored.selection import Selection
+from fleetrank.analysis.tables.tables import TABLES, make_table
+
+
+@pytest.fixture(scope="module")
+def text(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_language_results(tmp_path_factory.mktemp("text"))
+
+
+@pytest.fixture(scope="module")
+def both(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("both")
+    write_results(folder)
+    return write_language_results(folder)
+
+
+def make_session(results: Path, **chosen: object) -> Session:
+    return Session(load_measurements(results, origins=ORIGINS), Selection(**chosen))
+
+
+def test_every_row_of_a_cell_is_of_the_chosen_workload(text: Path) -> None:
+    session = make_session(text, workload="decode@512")
+    assert session.cells.cells["workload"].unique().to_list() == ["decode@512"]
+    assert session.cells.cells.height == len(DECODERS) * len(MACHINES)
+    assert session.panel.latency.shape == (len(DECODERS), len(MACHINES))
+
+
+def test_several_workloads_without_a_choice_are_an_error_that_names_them(text: Path) -> None:
+    with pytest.raises(AnalysisError) as raised:
+        _ = make_session(text).cells
+    assert all(name in raised.value.message for name in WORKLOADS)
+    assert "workload=" in raised.value.remedy
+
+
+def test_the_only_workload_of_the_selected_rows_needs_no_choice(tmp_path: Path) -> None:
+    results = write_language_results(tmp_path, workloads=["decode@128"])
+    assert str(make_session(results).workload) == "decode@128"
+
+
+def test_images_come_first_and_the_other_workloads_are_named(both: Path) -> None:
+    session = make_session(both)
+    assert str(session.workload) == "image"
+    assert not set(session.cells.cells["model"]) & {one.name for one in DECODERS}
+    assert any(
+        "Not shown: prefill@128, prefill@512, decode@128" in one for one in session.cells.notes
+    )
+
+
+def test_an_absent_workload_names_those_that_exist(both: Path) -> None:
+    with pytest.raises(NoDataError) as raised:
+        make_table("cells", load_measurements(both), Selection(workload="decode@256"))
+    assert "decode@512" in raised.value.remedy
+    assert "image" in raised.value.remedy
+
+
+@pytest.mark.parametrize("wrong", ["decode", "decode@0", "prefill@1e3", "", "decode@512 "])
+def test_a_text_that_is_not_a_workload_is_refused(wrong: str) -> None:
+    with pytest.raises(AnalysisError, match="not a workload"):
+        Selection(workload=wrong)
+
+
+def test_rows_of_images_give_the_figures_that_they_give_alone(both: Path, tmp_path: Path) -> None:
+    alone = write_results(tmp_path)
+    for name in ("cells", "transfer", "frm", "stability"):
+        mixed = make_table(name, load_measurements(both), Selection())
+        assert mixed.frame.equals(make_table(name, load_measurements(alone), Selection()).frame)
+
+
+OF_ACCURACY = {"pareto": "no quality", "regret": "no accuracy"}
+"""No accuracy is published for decoders, and none was evaluated, so nothing has a frontier."""
+
+
+OF_OTHER_RESULTS = {"evaluations", "components", "component-ratios", "training", "scaling",
+                    "replicas"}  # fmt: skip
+"""No evaluation, profile, set of processes, step of training or second size is measured here."""
+
+
+@pytest.mark.parametrize("name", sorted(TABLES.keys() - OF_ACCURACY.keys() - OF_OTHER_RESULTS))
+def test_every_table_can_be_made_of_a_workload_with_tokens(text: Path, name: str) -> None:
+    rows = rows_for(name, load_measurements(text))
+    table = make_table(name, rows, Selection(workload="decode@512"))
+    assert table.frame.height > 0
+
+
+@pytest.mark.parametrize("name", sorted(OF_OTHER_RESULTS & TABLES.keys()))
+def test_a_table_of_other_results_says_what_to_measure(text: Path, name: str) -> None:
+    with pytest.raises(NoDataError) as raised:
+        make_table(name, load_measurements(text), Selection(workload="decode@512"))
+    assert "`" in raised.value.remedy
+
+
+@pytest.mark.parametrize("name", sorted(OF_ACCURACY))
+def test_a_table_of_accuracy_says_that_none_is_known(text: Path, name: str) -> None:
+    table = make_table(name, load_measurements(text), Selection(workload="decode@512"))
+    assert table.frame["reason"].null_count() == 0
+    assert any(OF_ACCURACY[name] in note for note in table.notes)
+
+
+def test_a_newer_sweep_of_one_workload_replaces_only_its_rows(tmp_path: Path) -> None:
+    write_language_results(tmp_path)
+    write_language_results(tmp_path, workloads=["decode@128"], sweep="text-20261123T080000-ef56")
+    kept = valid_attempts(load_measurements(tmp_path)).collect()
+    by_workload = dict(kept.group_by("workload").agg(pl.col("sweep_id").unique()).iter_rows())
+    n_rows = dict(kept["workload"].value_counts().iter_rows())
+    assert len(set(n_rows.values())) == 1
+    assert len(by_workload) == len(WORKLOADS)
+
+
+def test_sql_and_tables_read_the_same_workloads(both: Path) -> None:
+    counted = run_query(both, "SELECT workload, count(*) AS n FROM measurements GROUP BY workload")
+    scanned = load_measurements(both).group_by("workload").len().collect()
+    assert dict(counted.iter_rows()) == dict(scanned.iter_rows())
+    assert "image" in counted["workload"].to_list()
+
+
+@pytest.mark.parametrize(
+    ("pattern", "n_workloads", "n_models"),
+    [
+        ("stories15m", 4, 1),
+        ("decode@512", 1, 12),
+        ("stories15m decode@*", 2, 1),
+        ("* prefill@128 on xeon/*", 1, 12),
+        (cell_pattern("gpt2", "xeon/onnx/cpu/eager/fp32/b1/t1/afree/{}", "decode@512"), 1, 1),
+    ],
+)
+def test_an_exclusion_can_name_a_workload(
+    text: Path, pattern: str, n_workloads: int, n_models: int
+) -> None:
+    covered = load_measurements(text).filter(fits(pattern)).collect()
+    assert covered["workload"].n_unique() == n_workloads
+    assert covered["model"].n_unique() == n_models
+
+
+def test_sweeps_are_compared_workload_by_workload(tmp_path: Path) -> None:
+    write_language_results(tmp_path, workloads=["prefill@128", "decode@128"])
+    other = "text-20261123T080000-ef56"
+    write_language_results(tmp_path, workloads=["decode@128"], sweep=other)
+    (first,) = {one.name for one in (tmp_path / "sweeps").iterdir()} - {f"{other}.json"}
+    found = compare_sweeps(tmp_path, first.removesuffix(".json"), other)
+    alone = {cell.workload for cell in found.cells if cell.verdict == "one_sided"}
+    tested = {cell.workload for cell in found.cells if cell.p_value is not None}
+    assert (alone, tested) == ({"prefill@128"}, {"decode@128"})
+
+
+def test_the_bytes_of_the_weights_are_a_baseline_of_steps(text: Path) -> None:
+    """Held against the formula of a partial rank correlation over SciPy's ranks."""
+    chosen = Selection(workload="decode@512", settings=(("detail", "full"),))
+    table = make_table("transfer", load_measurements(text), chosen).frame
+    row = table.filter(
+        (pl.col("measure") == "latency_given_weights") & (pl.col("level") == "pair")
+    ).to_dicts()[0]
+    cells = make_session(text, workload="decode@512").cells.cells
+    wide = cells.pivot("platform_key", index=["model", "weight_bytes"], values="latency_ns")
+    a, b, given = (rankdata(wide[name]) for name in (row["source"], row["target"], "weight_bytes"))
+    ab, ag, bg = (np.corrcoef(*two)[0, 1] for two in ((a, b), (a, given), (b, given)))
+    expected = (ab - ag * bg) / np.sqrt((1 - ag**2) * (1 - bg**2))
+    assert row["rho"] == pytest.approx(expected)
+
+
+def test_images_have_no_such_baseline(both: Path) -> None:
+    chosen = Selection(settings=(("detail", "full"),))
+    table = make_table("transfer", load_measurements(both), chosen).frame
+    assert "latency_given_weights" not in table["measure"].to_list()
