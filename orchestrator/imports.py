@@ -2,11 +2,13 @@
 
 import hashlib
 from collections import Counter
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
+from fleetrank.analysis.importers.facts_file import ModelFacts
+from fleetrank.analysis.importers.model_facts import fill, refuse_unknown_models
 from fleetrank.analysis.importers.release import Release, drop_reason
 from fleetrank.analysis.stored.columns import SCHEMA, SCHEMA_VERSION
 from fleetrank.analysis.stored.sweep_record import IMPORTED, SweepRecord, SweepState
@@ -37,6 +39,7 @@ class Imported:
     Attributes:
         is_new: whether rows were added; the same content is stored only once.
         dropped: number of rows that no figure uses, by reason.
+        earlier: stored sweeps of the same release with other content, such as other facts.
     """
 
     sweep_id: str
@@ -44,30 +47,57 @@ class Imported:
     is_new: bool
     n_rows: int
     dropped: Mapping[str, int]
+    earlier: tuple[str, ...]
+
+
+def refuse_unknown_facts(
+    releases: Iterable[Release], cards: Mapping[str, ModelCard], facts: ModelFacts
+) -> None:
+    """Compares a file of facts with all releases, before one of them is stored.
+
+    Raises:
+        AnalysisError: a line names no model of them.
+        CardError: as `import_release`.
+    """
+    every = (
+        (release.source, str(row["model"]))
+        for release in releases
+        for row in _rows_with_cards(release, cards)
+    )
+    refuse_unknown_models(facts, every)
 
 
 def import_release(
-    store: ResultStore, release: Release, cards: Mapping[str, ModelCard], folder: Path
+    store: ResultStore,
+    release: Release,
+    cards: Mapping[str, ModelCard],
+    folder: Path,
+    facts: ModelFacts | None = None,
 ) -> Imported:
     """Stores one release unless it is already stored; completes an import that a crash interrupted.
 
-    `folder` is the workspace; it is needed for the provenance.
+    Args:
+        store: of the workspace.
+        release: of one source.
+        cards: the models of the workspace.
+        folder: the workspace; it is needed for the provenance.
+        facts: fill what neither the release nor a card states.
 
     Raises:
         StoreError: the disk is full; run the import again.
         CardError: a mapping names a card that does not exist.
     """
-    for name in {str(row["model"]) for row in release.rows}:
-        if not name.startswith(f"{release.source}:"):
-            find_card(cards, name)
-    has_accuracy = _has_accuracy(release)
-    rows = [_with_card(row, cards, has_accuracy=has_accuracy) for row in release.rows]
+    rows: Sequence[Row] = _rows_with_cards(release, cards)
+    if facts is not None:
+        rows, notes = fill(facts, release.source, rows)
+        release = replace(release, notes=(*release.notes, *notes))
     dropped = Counter(reason for row in rows if (reason := drop_reason(row)) is not None)
     content = hashlib.sha256(canonical_json([rows, release.aliases]).encode()).hexdigest()
+    earlier = _earlier(store, release, content)
     sweep_id, state = _stored(store, content)
     if sweep_id is None:
         sweep_id = new_sweep_id(f"import-{release.source}-{release.version}", store.sweep_ids())
-        store.create_sweep(_record(sweep_id, release, content, dropped, folder))
+        store.create_sweep(_record(sweep_id, release, rows, content, dropped, folder))
     if state is not SweepState.FINISHED:
         _write(store, sweep_id, rows, folder)
     return Imported(
@@ -76,7 +106,16 @@ def import_release(
         is_new=state is not SweepState.FINISHED,
         n_rows=len(rows),
         dropped=dict(dropped),
+        earlier=earlier,
     )
+
+
+def _rows_with_cards(release: Release, cards: Mapping[str, ModelCard]) -> list[Row]:
+    for name in {str(row["model"]) for row in release.rows}:
+        if not name.startswith(f"{release.source}:"):
+            find_card(cards, name)
+    has_accuracy = _has_accuracy(release)
+    return [_with_card(row, cards, has_accuracy=has_accuracy) for row in release.rows]
 
 
 def _has_accuracy(release: Release) -> bool:
@@ -92,8 +131,23 @@ def _stored(store: ResultStore, content: str) -> tuple[str | None, SweepState | 
     return None, None
 
 
+def _earlier(store: ResultStore, release: Release, content: str) -> tuple[str, ...]:
+    records = map(store.sweep_record, store.sweep_ids())
+    mine = (release.source, release.version)
+    return tuple(
+        record.sweep_id
+        for record in records
+        if (record.source, record.release) == mine and record.content_sha256 != content
+    )
+
+
 def _record(
-    sweep_id: str, release: Release, content: str, dropped: Mapping[str, int], folder: Path
+    sweep_id: str,
+    release: Release,
+    rows: Sequence[Row],
+    content: str,
+    dropped: Mapping[str, int],
+    folder: Path,
 ) -> SweepRecord:
     return SweepRecord(
         sweep_id=sweep_id,
@@ -103,8 +157,8 @@ def _record(
         release=release.version,
         licence=release.licence,
         content_sha256=content,
-        files=sorted({str(row["source_ref"]) for row in release.rows}),
-        n_rows=len(release.rows),
+        files=sorted({str(row["source_ref"]) for row in rows}),
+        n_rows=len(rows),
         dropped=dict(dropped),
         aliases=dict(release.aliases),
         notes=[*release.notes, _ACCURACY_NOTE[_has_accuracy(release)]],
@@ -141,7 +195,8 @@ def _keyed(rows: Iterable[Row], facts: SweepFacts) -> Iterable[Row]:
     now = datetime.now(UTC).isoformat()
     for row in rows:
         platform = row_platform_key(row)
-        text = canonical_json([row["model"], row.get("input_size"), platform])
+        of_text = [row["workload"]] if row.get("workload") else []
+        text = canonical_json([row["model"], row.get("input_size"), platform, *of_text])
         cell = hashlib.sha256(text.encode()).hexdigest()[:CELL_KEY_DIGITS]
         yield (
             dict.fromkeys(SCHEMA)

@@ -58,26 +58,12 @@ def set_current(context: CliContext) -> None:
     _current = context
 
 
-def host_turn(command: str) -> AbstractContextManager[bool]:
-    """Holds the host's lease while a command works; explains a long wait; Ctrl-C ends the wait."""
-    return host_lease(
-        f"`fleetrank {command}`", on_wait=lambda message: print(message, file=sys.stderr)
-    )
+def host_turn(command: str, *, may_skip: bool = False) -> AbstractContextManager[bool]:
+    """Holds the host's lease while a command works; explains a long wait; Ctrl-C ends the wait.
 
-
-def reading_turn(command: str, results: Path, *sweeps: str | None) -> AbstractContextManager[bool]:
-    """As `host_turn`, for commands that read results; fails at once if there are no results.
-
-    Args:
-        command: the user's command.
-        results: the results folder.
-        sweeps: sweeps that must have rows; `None` or empty means any sweep.
-
-    Raises:
-        NoDataError: there are no measurements, or the sweep does not exist.
+    `may_skip` says that the command has the option `--now`, which the explanation then names.
     """
-    from fleetrank.analysis.stored.load import stored_parts
-
-    for sweep in sweeps or (None,):
-        stored_parts(results, sweep=sweep)
-    return host_turn(command)
+    end = "; add --now to start at once" if may_skip else ""
+    return host_lease(
+        f"`fleetrank {command}`", on_wait=lambda message: print(message + end, file=sys.stderr)
+    )

@@ -15,21 +15,25 @@ import typer
 
 from fleetrank.analysis.errors import AnalysisError, DamagedPartError, NoDataError
 from fleetrank.device_agents.errors import AgentError, MissingLibraryError, PermanentError
+from fleetrank.foundation.arguments.argument_checks import ArgumentError
 from fleetrank.foundation.errors import BadFileError, FleetError, is_rust_panic
-from fleetrank.foundation.files import StorageError, is_about_storage, storage_error
+from fleetrank.foundation.files import StorageError
 from fleetrank.foundation.lease import LeaseError
 from fleetrank.foundation.registry import UnknownNameError
-from fleetrank.foundation.small_file import IrregularFileError
 from fleetrank.foundation.visible_text import shortened, visible
+from fleetrank.foundation.wording import with_flags
 from fleetrank.models.errors import ModelError
+from fleetrank.orchestrator.cli.completion import Shell, script, words_of
 from fleetrank.orchestrator.cli.context import CliContext, current, set_current
-from fleetrank.orchestrator.cli.output.listing import make_streams_visible
+from fleetrank.orchestrator.cli.output.visible_streams import make_streams_visible
 from fleetrank.orchestrator.errors import (
     NewerSchemaError,
     NothingToDoError,
     OrchestratorError,
     UsageError,
 )
+from fleetrank.orchestrator.extras import missing_library
+from fleetrank.orchestrator.reading_errors import damage_of, file_error
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,15 +61,36 @@ COMMANDS: Mapping[str, Command] = {
     "sweep": Command(
         "fleetrank.orchestrator.cli.sweep_command:app", "Plan, run and resume sweeps."
     ),
+    "run": Command(
+        "fleetrank.orchestrator.cli.run_command:run", "Measure one model file or named model."
+    ),
+    "ab": Command(
+        "fleetrank.orchestrator.cli.ab_command:ab", "Compare two models that take turns."
+    ),
+    "profile": Command(
+        "fleetrank.orchestrator.cli.side_commands:profile",
+        "Find out which part of a model takes the time.",
+    ),
+    "replicas": Command(
+        "fleetrank.orchestrator.cli.side_commands:replicas",
+        "Run a model in several processes at once.",
+    ),
     "results": Command(
         "fleetrank.orchestrator.cli.results.results_command:app", "Stored measurements."
     ),
     "report": Command(
         "fleetrank.orchestrator.cli.report.report_command:app", "Tables and the report page."
     ),
+    "eval": Command(
+        "fleetrank.orchestrator.cli.eval_command:app", "How good a model is on your data."
+    ),
     "recommend": Command(
         "fleetrank.orchestrator.cli.report.report_command:recommend",
         "Show what to measure for a goal.",
+    ),
+    "predict": Command(
+        "fleetrank.orchestrator.cli.report.predict_command:predict",
+        "Predict the models of a device that has few measurements.",
     ),
     "query": Command(
         "fleetrank.orchestrator.cli.report.query_command:query", "Query the measurements with SQL."
@@ -76,6 +101,7 @@ EXIT_UNEXPECTED, EXIT_USAGE, EXIT_NOTHING, EXIT_INTERRUPTED = 1, 2, 4, 130
 _EXIT_CODES: tuple[tuple[type[Exception], int], ...] = (
     (UsageError, EXIT_USAGE),
     (BadFileError, EXIT_USAGE),
+    (ArgumentError, EXIT_USAGE),
     (UnknownNameError, EXIT_USAGE),
     (NewerSchemaError, EXIT_USAGE),
     (NothingToDoError, EXIT_NOTHING),
@@ -94,8 +120,6 @@ _EXIT_CODES: tuple[tuple[type[Exception], int], ...] = (
 """Error class to exit code; the first class that matches decides."""
 _LONGEST_MESSAGE, _LONGEST_REMEDY = 1400, 550
 """Characters; both limits together stay below 2,000, whatever text a file contains."""
-_READERS = {"polars", "pyarrow", "duckdb"}
-"""Libraries that read stored parts and report a damaged part with their own error classes."""
 _VERBOSITY = {"-v": 1, "--verbose": 1, "-vv": 2}
 _LOG_LEVELS = (logging.WARNING, logging.INFO, logging.DEBUG)
 
@@ -187,6 +211,18 @@ def _version(is_asked: bool) -> None:
         raise typer.Exit
 
 
+def _completion(shell: Shell | None) -> None:
+    if shell is None:
+        return
+    from fleetrank.models.cards.zoo import load_cards
+
+    groups = {name: typer.main.get_command(build_app([name])) for name in COMMANDS}
+    commands = {name: getattr(group, "commands", {})[name] for name, group in groups.items()}
+    models = sorted(load_cards(None).good)
+    print(script(shell, words_of(commands), models), end="")
+    raise typer.Exit
+
+
 def _shared_options(
     workspace: Annotated[
         Path | None, typer.Option(help="Workspace folder (default: the current folder).")
@@ -200,6 +236,14 @@ def _shared_options(
         bool,
         typer.Option("--version", help="Print the version.", callback=_version, is_eager=True),
     ] = False,
+    show_completion: Annotated[
+        Shell | None,
+        typer.Option(
+            help="Print a script that completes commands, options and names in this shell.",
+            callback=_completion,
+            is_eager=True,
+        ),
+    ] = None,
 ) -> None:
     """Measure neural networks on different kinds of devices and learn which conclusions transfer.
 
@@ -213,25 +257,16 @@ def _never_called() -> None:
 
 
 def _explained(error: BaseException) -> BaseException:
-    """Translates a system or library error into one with a remedy, if a remedy is known.
-
-    Files are read lazily and in many places, so a damaged file may only be noticed here.
-    """
-    if isinstance(error, IrregularFileError):
-        return UsageError(
-            f"{error.filename} cannot be read: {error.strerror}", "give the path of a regular file"
-        )
-    if isinstance(error, OSError) and is_about_storage(error):
-        with contextlib.suppress(OrchestratorError):
-            folder = current().folder
-            return storage_error(folder if error.filename is None else Path(error.filename), error)
-    is_of_reading = type(error).__module__.partition(".")[0] in _READERS or is_rust_panic(error)
-    if is_of_reading or (isinstance(error, OSError) and error.errno is None):
-        with contextlib.suppress(OrchestratorError):
-            from fleetrank.analysis.stored.part_files import damage_error, damaged_part_of
-
-            if (damaged := damaged_part_of(current().workspace.results)) is not None:
-                return damage_error(damaged)
+    """Translates a system or library error into one with a remedy, if a remedy is known."""
+    if isinstance(error, ModuleNotFoundError):
+        return missing_library(error) or error
+    folder = Path.cwd()
+    with contextlib.suppress(OrchestratorError):
+        folder = current().folder
+    if (found := file_error(error, folder)) is not None:
+        return found
+    with contextlib.suppress(OrchestratorError):
+        return damage_of(error, current().workspace.results) or error
     return error
 
 
@@ -244,8 +279,8 @@ def _report(error: BaseException) -> int:
         remedy = "this is a bug in fleetrank; --debug shows the traceback"
         if isinstance(error, ModuleNotFoundError):
             remedy = "a library is missing: pip install 'fleetrank[all]'"
-    print(f"fleetrank: {_bounded(message, _LONGEST_MESSAGE)}", file=sys.stderr)
-    print(f"  -> {_bounded(remedy, _LONGEST_REMEDY)}", file=sys.stderr)
+    print(f"fleetrank: {_bounded(with_flags(message), _LONGEST_MESSAGE)}", file=sys.stderr)
+    print(f"  -> {_bounded(with_flags(remedy), _LONGEST_REMEDY)}", file=sys.stderr)
     codes = (code for kind, code in _EXIT_CODES if isinstance(error, kind))
     return next(codes, EXIT_UNEXPECTED)
 

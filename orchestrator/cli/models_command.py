@@ -1,6 +1,5 @@
 """`fleetrank models`: networks and their exported files."""
 
-import json
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict
@@ -11,10 +10,18 @@ import typer
 from pydantic import ByteSize, Field, TypeAdapter, ValidationError
 
 from fleetrank.device_agents.registry import HOST_CPU, create_agent
+from fleetrank.foundation.errors import FleetError
+from fleetrank.foundation.inputs.workload import Workload
 from fleetrank.foundation.strict_json import json_text
 from fleetrank.foundation.visible_text import shortened
-from fleetrank.foundation.vocabulary import RUNTIME_OF_FORMAT, Format, Runtime, WeightsKind
-from fleetrank.foundation.wording import count_of
+from fleetrank.foundation.vocabulary import (
+    RUNTIME_OF_FORMAT,
+    Format,
+    Precision,
+    Runtime,
+    WeightsKind,
+)
+from fleetrank.foundation.wording import count_of, with_flags
 from fleetrank.models.cache import ArtifactCache
 from fleetrank.models.cards.card import (
     Artifact,
@@ -25,14 +32,19 @@ from fleetrank.models.cards.card import (
     Weights,
     formats_of,
 )
+from fleetrank.models.cards.card_text import card_text
 from fleetrank.models.cards.identity import resolve
-from fleetrank.models.cards.zoo import find_card, load_cards
+from fleetrank.models.cards.zoo import Cards, load_cards
 from fleetrank.models.errors import CardError
 from fleetrank.orchestrator.cli.context import current, host_turn
 from fleetrank.orchestrator.cli.output.listing import AsJson, print_table
+from fleetrank.orchestrator.cli.output.table_view import TableView, with_view
+from fleetrank.orchestrator.cli.workload_option import WorkloadsOption
 from fleetrank.orchestrator.dispatch.drive.stop_switch import StopSwitch, listening
 from fleetrank.orchestrator.errors import NothingToDoError, UsageError
-from fleetrank.orchestrator.export.export_stage import ExportTools, build_artifacts
+from fleetrank.orchestrator.export.export_stage import build_artifacts
+from fleetrank.orchestrator.export.one_export import ExportTools
+from fleetrank.orchestrator.plan.executions import USUAL_WORKLOADS, workloads_of
 from fleetrank.orchestrator.workspace.sweep_spec import DEFAULT_RUNTIMES
 
 _EXIT_FAILED, _EXIT_INTERRUPTED = 3, 130
@@ -56,9 +68,11 @@ WeightsOption = Annotated[WeightsChoice, typer.Option("--weights")]
 
 
 @app.command("list")
-def list_models(as_json: AsJson = False) -> None:
+@with_view
+def list_models(*, as_json: AsJson = False, view: TableView) -> None:
     """List the 13 built-in models and those in cards/*.toml."""
-    rows = [
+    cards = _cards()
+    rows: list[dict[str, object]] = [
         {
             "name": card.name,
             "family": card.family.value,
@@ -68,18 +82,31 @@ def list_models(as_json: AsJson = False) -> None:
             "accuracy_top1": card.accuracy_top1,
             "runtimes": _runtimes(card),
         }
-        for card in _cards().values()
+        for card in cards.good.values()
     ]
-    print_table(rows, as_json)
+    if as_json:
+        bad = [
+            {**dict.fromkeys(rows[0]), "name": name, "error": f"{error.message}: {error.remedy}"}
+            for name, error in cards.bad.items()
+        ]
+        print_table([*({**row, "error": None} for row in rows), *bad], as_json=True, view=view)
+        return
+    print_table(rows, as_json=False, view=view)
+    for error in cards.bad.values():
+        print(f"not usable: {error.message}\n  -> {with_flags(error.remedy)}")
 
 
 @app.command()
 def show(name: Name, as_json: AsJson = False) -> None:
     """Print a model's card in the format of cards/NAME.toml."""
-    card = find_card(_cards(), name)
+    card = _cards().find(name)
     model = resolve(card)
     if as_json:
-        identity = {"runtimes": _runtimes(card), "card_sha256": model.sha256}
+        identity = {
+            "runtimes": _runtimes(card),
+            "card_sha256": model.sha256,
+            "precision": model.precision,
+        }
         print(json_text(asdict(card) | identity, indent=2))
         return
     print(card_text(card))
@@ -99,6 +126,7 @@ def export(
         ),
     ] = None,
     weights: WeightsOption = WeightsChoice.SEEDED,
+    workload: WorkloadsOption = None,
     trust: Annotated[
         bool, typer.Option("--trust", help="Allow model-supplied code to run. Review it first.")
     ] = False,
@@ -108,14 +136,17 @@ def export(
     from fleetrank.orchestrator.progress.displays import PlainLines
 
     workspace, switch = current().workspace, StopSwitch()
-    models, unreadable = _resolved(
-        card
-        for card in _chosen(names)
-        if any(_is_wanted(card, f, runtime) for f in formats_of(card))
-    )
+    cards = _cards()
+    chosen = _chosen(cards, names)
+    wanted = [c for c in chosen if any(_is_wanted(c, f, runtime) for f in formats_of(c))]
+    errors = _elsewhere(chosen, wanted) if names else [*cards.bad.values()]
+    if names and not wanted:
+        raise errors[0]
+    models, unreadable = _resolved(wanted)
+    errors += unreadable
     requests = [
         request
-        for request in _requests(models, weights)
+        for request in _requests(models, weights, workload)
         if _is_wanted(request.card, request.format, runtime)
     ]
     tools = ExportTools(
@@ -127,26 +158,27 @@ def export(
     )
     with host_turn("models export"), listening(switch):
         exports = build_artifacts(requests, (), tools)
-    for error in unreadable:
-        print(f"{error.message}\n  -> {error.remedy}", file=sys.stderr)
-    for request, failure in exports.failures.items():
-        # The reason was already printed during the export.
-        print(f"  {request.card.name} as {request.format} -> {failure.remedy}", file=sys.stderr)
-    print_table([_artifact_row(*found) for found in exports.artifacts.items()], as_json)
+    for error in errors:
+        print(f"{error.message}\n  -> {with_flags(error.remedy)}", file=sys.stderr)
+    print_table(_artifact_rows(exports.artifacts.get, list(dict.fromkeys(requests))), as_json)
     if not exports.is_complete:
         raise typer.Exit(_EXIT_INTERRUPTED)
-    if exports.failures or unreadable:
+    if exports.failures or errors:
         raise typer.Exit(_EXIT_FAILED)
 
 
 @app.command()
 def verify(
-    names: Names = None, weights: WeightsOption = WeightsChoice.SEEDED, as_json: AsJson = False
+    names: Names = None,
+    weights: WeightsOption = WeightsChoice.SEEDED,
+    workload: WorkloadsOption = None,
+    as_json: AsJson = False,
 ) -> None:
     """Compare the outputs of exported files with those of PyTorch."""
     cache = ArtifactCache(current().workspace.artifacts)
     before = {artifact.path for artifact in cache.entries()}
-    rows = _artifact_rows(cache.find, _requests(map(resolve, _chosen(names)), weights))
+    models = map(resolve, _chosen(_cards(), names))
+    rows = _artifact_rows(cache.find, _requests(models, weights, workload))
     if not before:
         raise NothingToDoError("no model has been exported", "run `fleetrank models export`")
     print_table(rows, as_json)
@@ -177,20 +209,6 @@ def prune(
     print_table([{"removed": path.name} for path in removed], as_json)
 
 
-def card_text(card: ModelCard) -> str:
-    """The card as TOML; `models.cards.user_cards` can read it."""
-    fields = asdict(card)
-    # The folder is the location of the card, not part of its content.
-    del fields["import_folder"]
-    # TOML writes text and numbers as JSON does.
-    lines = (
-        f"{key} = {json.dumps(value, ensure_ascii=False)}"
-        for key, value in fields.items()
-        if value is not None
-    )
-    return "\n".join(lines)
-
-
 def _artifact_rows(
     look: Callable[[ExportRequest], Artifact | None], requests: Sequence[ExportRequest]
 ) -> list[dict[str, object]]:
@@ -203,6 +221,7 @@ def _artifact_row(request: ExportRequest, artifact: Artifact) -> dict[str, objec
     return {
         "model": request.card.name,
         "format": request.format.value,
+        "workload": str(request.workload),
         "size_bytes": artifact.size_bytes,
         "max_relative_error": artifact.max_relative_error,
         "macs": artifact.cost.macs,
@@ -210,28 +229,56 @@ def _artifact_row(request: ExportRequest, artifact: Artifact) -> dict[str, objec
     }
 
 
-def _chosen(names: list[str] | None) -> list[ModelCard]:
-    """The named cards, or all cards."""
-    cards = _cards()
-    return [find_card(cards, name) for name in names] if names else list(cards.values())
+def _chosen(cards: Cards, names: list[str] | None) -> list[ModelCard]:
+    """The named cards, or all valid cards of models that do not take tokens."""
+    cards.check(names or ())
+    if names:
+        return [cards.find(name) for name in names]
+    return [card for card in cards.good.values() if not card.workloads]
+
+
+def _elsewhere(chosen: list[ModelCard], wanted: list[ModelCard]) -> list[FleetError]:
+    """The errors of chosen models that run in no given runtime."""
+    cards = [card for card in chosen if card not in wanted]
+    return [
+        NothingToDoError(
+            f"{card.name} is a file that runs in {', '.join(_runtimes(card))} only",
+            f"--runtime {_runtimes(card)[0]} exports it; for other runtimes convert the file "
+            "yourself, or give the network as an entry point",
+        )
+        for card in cards
+    ]
 
 
 def _resolved(cards: Iterable[ModelCard]) -> tuple[list[ResolvedCard], list[CardError]]:
-    """The models, and the errors of cards whose file cannot be read."""
+    """The models, and the errors of cards whose file cannot be read, or an axis has no size."""
     models, errors = list[ResolvedCard](), list[CardError]()
     for card in cards:
         try:
-            models.append(resolve(card))
+            model = resolve(card)
+            model.sized_inputs(card.axes, 1, USUAL_WORKLOADS[0])
+            models.append(model)
         except CardError as error:
             errors.append(error)
     return models, errors
 
 
-def _requests(models: Iterable[ResolvedCard], weights: WeightsChoice) -> list[ExportRequest]:
-    """Every format of the models."""
+def _requests(
+    models: Iterable[ResolvedCard], weights: WeightsChoice, workloads: list[Workload] | None = None
+) -> list[ExportRequest]:
+    """Every format and workload of the models."""
+    kinds = {Source.FILE: WeightsKind.EMBEDDED}
     return [
-        ExportRequest(model=model, weights=_weights(model.card, weights), format=format_)
+        ExportRequest(
+            model=model,
+            weights=Weights(kind=kinds.get(model.card.source, WeightsKind(weights))),
+            format=format_,
+            precision=model.precision or Precision.FP32,
+            axes=model.card.axes,
+            workload=workload,
+        )
         for model in models
+        for workload in workloads_of(model.card, workloads)
         for format_ in formats_of(model.card)
     ]
 
@@ -244,12 +291,7 @@ def _is_wanted(card: ModelCard, format_: Format, runtimes: list[Runtime] | None)
     return runtime in runtimes
 
 
-def _weights(card: ModelCard, weights: WeightsChoice) -> Weights:
-    is_file = card.source is Source.FILE
-    return Weights(kind=WeightsKind.EMBEDDED if is_file else WeightsKind(weights))
-
-
-def _cards() -> dict[str, ModelCard]:
+def _cards() -> Cards:
     """All model cards; only the user's own cards need a workspace."""
     return load_cards(current().folder / "cards")
 

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from fleetrank.foundation.strict_json import json_text
+from fleetrank.foundation.wording import with_flags
 from fleetrank.orchestrator.cli.context import current
 from fleetrank.orchestrator.cli.output.listing import AsJson, print_table
 from fleetrank.orchestrator.doctor.finding import Finding, Level
@@ -21,9 +22,13 @@ cluster = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 
 def init(
     folder: Annotated[Path, typer.Argument(help="The folder to create; may exist.")],
+    as_json: AsJson = False,
 ) -> None:
     """Create a workspace: an example sweep, a cluster file, and folders for devices and cards."""
     workspace = Workspace.init(folder)
+    if as_json:
+        print(json_text({"workspace": str(workspace.root)}, indent=2))
+        return
     print(f"{workspace.root} is a workspace. Next steps:")
     print(f"  cd {workspace.root}")
     print("  fleetrank doctor")
@@ -51,7 +56,7 @@ def _print_lines(findings: list[Finding]) -> None:
     for finding in findings:
         print(f"{_MARK[finding.level]}  {finding.check:<{width}}  {finding.message}")
         if finding.remedy is not None:
-            print(f"{'':9}{'':{width}}  -> {finding.remedy}")
+            print(f"{'':9}{'':{width}}  -> {with_flags(finding.remedy)}")
 
 
 @cluster.callback()

@@ -1,38 +1,37 @@
 """`fleetrank sweep`: plan, run, watch and resume sweeps."""
 
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
-from enum import StrEnum
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
+from fleetrank.analysis.stored.sweep_record import SweepState
+from fleetrank.foundation.inputs.workload import IMAGE
 from fleetrank.foundation.strict_json import json_text
-from fleetrank.foundation.wording import count_of
+from fleetrank.foundation.vocabulary import ErrorKind
+from fleetrank.foundation.wording import count_of, with_flags
 from fleetrank.orchestrator.cli.context import current
 from fleetrank.orchestrator.cli.output.listing import AsJson, print_table
-from fleetrank.orchestrator.progress.events import Subscriber
-from fleetrank.orchestrator.progress.wording import duration
+from fleetrank.orchestrator.cli.output.sweep_display import (
+    Cluster,
+    Display,
+    Inline,
+    Note,
+    Progress,
+    Tags,
+    Trust,
+    conclude,
+    fleetrank_command,
+    shown_progress,
+)
+from fleetrank.orchestrator.extras import is_installed
+from fleetrank.orchestrator.progress.progress_file import waits_of
+from fleetrank.orchestrator.progress.wording import counted_from_one, duration
 from fleetrank.orchestrator.workspace.sweep_spec import SweepSpec
 
-if TYPE_CHECKING:
-    from fleetrank.orchestrator.sweep.sweep_session import SweepOutcome
-
 app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
-
-EXIT_FAILED_CELLS, EXIT_INTERRUPTED = 3, 130
-
-
-class Progress(StrEnum):
-    """How a running sweep shows its progress."""
-
-    AUTO = "auto"
-    PLAIN = "plain"
-    JSONL = "jsonl"
-    NONE = "none"
-
 
 SpecPath = Annotated[
     Path, typer.Argument(metavar="SPEC", help="A file, or the name of one in sweeps/.")
@@ -44,18 +43,9 @@ Only = Annotated[
         metavar="PATTERN", help="Only cells of this model or platform; * matches anything."
     ),
 ]
-Inline = Annotated[
-    bool, typer.Option("--inline", help="Run in this process without Ray; for debugging.")
-]
-Cluster = Annotated[
-    str | None,
-    typer.Option(metavar="ADDRESS", help="Run on this Ray cluster: IP:PORT of its head, or auto."),
-]
-Trust = Annotated[
-    bool, typer.Option("--trust", help="Allow model-supplied code to run. Review it first.")
-]
-Display = Annotated[
-    Progress, typer.Option(help="auto: live table on a terminal, plain lines in a pipe.")
+RetryFailed = Annotated[
+    bool,
+    typer.Option("--retry-failed", help="Try failed repeats again too; their rows are kept."),
 ]
 
 
@@ -80,33 +70,46 @@ def plan(
     tell = PlainLines(sys.stderr)
     with open_dispatch_backend(workspace, cluster=cluster, is_inline=False, emit=tell) as backend:
         setup = plan_sweep(workspace, specification, only, backend.fleet, backend.ask_host)
-    print_plan(workspace, setup, as_json=as_json)
+    starts_ray = cluster is None and is_installed("ray")
+    print_plan(workspace, setup, as_json=as_json, starts_ray=starts_ray)
 
 
 @app.command()
 def run(
     spec: SpecPath,
+    *,
     only: Only = None,
     inline: Inline = False,
     cluster: Cluster = None,
     trust: Trust = False,
+    tag: Tags = None,
+    note: Note = None,
     progress: Display = Progress.AUTO,
 ) -> None:
     """Export, verify, measure and store everything that the file names."""
+    from fleetrank.orchestrator.store.tagging import new_tags
     from fleetrank.orchestrator.sweep.sweep_run import run_sweep
     from fleetrank.orchestrator.sweep.sweep_session import RunOptions
 
-    with _display(progress) as subscribers:
+    tags = new_tags(tag, note)
+    with shown_progress(progress) as subscribers:
         options = RunOptions(
-            is_inline=inline, cluster=cluster, is_trusted=trust, subscribers=subscribers
+            is_inline=inline,
+            cluster=cluster,
+            is_trusted=trust,
+            subscribers=subscribers,
+            tags=tags,
         )
         outcome = run_sweep(current().workspace, spec, options, only=only)
-    _conclude(outcome, progress)
+    conclude(outcome, progress, options)
 
 
 @app.command()
 def resume(
     sweep_id: SweepId = None,
+    *,
+    retry_failed: RetryFailed = False,
+    only: Only = None,
     inline: Inline = False,
     cluster: Cluster = None,
     trust: Trust = False,
@@ -116,12 +119,17 @@ def resume(
     from fleetrank.orchestrator.sweep.sweep_run import resume_sweep
     from fleetrank.orchestrator.sweep.sweep_session import RunOptions
 
-    with _display(progress) as subscribers:
+    with shown_progress(progress) as subscribers:
         options = RunOptions(
-            is_inline=inline, cluster=cluster, is_trusted=trust, subscribers=subscribers
+            is_inline=inline,
+            cluster=cluster,
+            is_trusted=trust,
+            subscribers=subscribers,
+            retries_failed=retry_failed,
+            restricted_to=only,
         )
         outcome = resume_sweep(current().workspace, sweep_id, options)
-    _conclude(outcome, progress)
+    conclude(outcome, progress, options)
 
 
 @app.command()
@@ -143,11 +151,15 @@ def status(sweep_id: SweepId = None, as_json: AsJson = False) -> None:
         f"repeats   {found.n_ok} measured, {found.n_failed} failed, {found.n_left} left "
         f"of {found.n_repeats}"
     )
+    if found.tags:
+        print(f"tags      {', '.join(found.tags)}")
+    if found.note:
+        print(f"note      {found.note}")
     if found.seconds_left is not None:
         print(f"left      about {duration(found.seconds_left)}")
     if found.devices:
         print()
-        print_table(found.devices, as_json=False)
+        print_table([_doing(device) for device in found.devices], as_json=False)
     if found.n_overcome:
         print(
             f"earlier   {count_of(found.n_overcome, 'failed try', 'failed tries')} retried "
@@ -155,48 +167,30 @@ def status(sweep_id: SweepId = None, as_json: AsJson = False) -> None:
         )
     if found.failures:
         print()
-        print_table(found.failures, as_json=False)
+        print_table(folded(found.failures), as_json=False)
+    resume_words = ["sweep", "resume", found.sweep_id]
     if found.state in {"interrupted", "stopped", "failed"}:
-        print(f"\nresume with: fleetrank sweep resume {found.sweep_id}")
+        print(f"\nresume with: {fleetrank_command(*resume_words)}")
+    if found.n_failed and found.state != SweepState.RUNNING:
+        print(f"\nretry what failed with: {fleetrank_command(*resume_words, '--retry-failed')}")
 
 
-@contextmanager
-def _display(progress: Progress) -> Iterator[list[Subscriber]]:
-    """The event subscribers of a progress style; restores the terminal at the end."""
-    from fleetrank.orchestrator.cli.output.terminal import VisibleConsole
-    from fleetrank.orchestrator.progress.displays import JsonLines, LiveConsole, PlainLines
-
-    if progress is Progress.NONE:
-        yield []
-    elif progress is Progress.JSONL:
-        yield [JsonLines(sys.stdout)]
-    elif progress is Progress.AUTO and sys.stdout.isatty():
-        live = LiveConsole(VisibleConsole())
-        try:
-            yield [live]
-        finally:
-            live.close()
-    else:
-        yield [PlainLines(sys.stdout)]
+def _doing(device: Mapping[str, object]) -> Mapping[str, object]:
+    """A device for a person: what it waits for takes the place of what it runs."""
+    shown = {name: value for name, value in device.items() if name not in {"waits", "waited_s"}}
+    return shown | {"running": waits_of(device) or device.get("running")}
 
 
-def _conclude(outcome: "SweepOutcome", progress: Progress) -> None:
-    """Prints the results folder and the next command, and exits with the exit code."""
-    sweep_id, n_missing = outcome.sweep_id, outcome.n_failed + outcome.n_left
-    # With JSON progress, standard output holds only the JSON lines.
-    stream = sys.stderr if progress is Progress.JSONL else sys.stdout
-    if progress is not Progress.NONE:
-        store_folder = current().workspace.results / "measurements" / f"sweep_id={sweep_id}"
-        print(f"results: {store_folder}", file=stream)
-        if n_missing:
-            print(f"details: fleetrank sweep status {sweep_id}", file=stream)
-        if outcome.is_interrupted:
-            print(f"go on:   fleetrank sweep resume {sweep_id}", file=stream)
-        else:
-            # Without this option the report excludes simulated rows.
-            option = " --include-simulated" if outcome.is_unreal else ""
-            print(f"next:    fleetrank report build{option}", file=stream)
-    if outcome.is_interrupted:
-        raise typer.Exit(EXIT_INTERRUPTED)
-    if n_missing:
-        raise typer.Exit(EXIT_FAILED_CELLS)
+def folded(failures: Sequence[Mapping[str, object]]) -> list[Mapping[str, object]]:
+    """The failures for a person, with one row for all repeats that a failed export ended."""
+    rows: dict[object, Mapping[str, object]] = {}
+    for number, stored in enumerate(failures):
+        row = counted_from_one(stored)
+        row["remedy"] = row["remedy"] and with_flags(str(row["remedy"]))
+        is_export = row["error"] in {ErrorKind.EXPORT_FAILED, ErrorKind.VERIFICATION_FAILED}
+        key = (row["model"], row["workload"], row["message"]) if is_export else number
+        rows[key] = {**row, "platform": "all", "repeat": None} if is_export else row
+    found = list(rows.values())
+    if all(row["workload"] in {None, str(IMAGE)} for row in found):
+        return [{name: row[name] for name in row if name != "workload"} for row in found]
+    return found

@@ -1,45 +1,65 @@
 """The public API of `import fleetrank`; everything below it may change.
 
-Every error is a `FleetError` with `message` and `remedy`. Libraries are imported when a function
-needs them, so that importing the package costs nothing.
+A path is a `str` or a `pathlib.Path`. Every error is a `FleetError` with `message` and `remedy`,
+also for an argument of the wrong type. Messages name a choice as Python does: `` `source=` ``.
+Libraries are imported when a function needs them, so that importing the package costs nothing.
 """
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from fleetrank.foundation.arguments.argument_checks import (
+    count_given,
+    instance_of,
+    number_of,
+    path_of,
+    text_of,
+)
 from fleetrank.foundation.errors import FleetError
 
 if TYPE_CHECKING:
     import polars as pl
 
     from fleetrank.analysis.report.page import ReportFacts
-    from fleetrank.analysis.stored.selection import Selection
+    from fleetrank.analysis.stored.selection import Named, Selection
     from fleetrank.analysis.tables.table import Table
 
-__all__ = ["FleetError", "load", "query", "report", "table", "tables"]
+__all__ = ["FleetError", "load", "predict", "query", "report", "table", "tables"]
+
+_LONGEST_QUERY_S = 86_400.0
+"""A day; Python's timers cannot wait for much longer than a hundred years."""
+_MOST_ROWS = 2**63 - 1
+"""The largest limit that SQL knows."""
 
 
-def load(results: str | Path, *, sweep: str | None = None) -> pl.LazyFrame:
+def load(results: str | Path, *, sweep: Named = None) -> pl.LazyFrame:
     """Scans every stored attempt, failures included; one row per attempt.
 
     Args:
         results: the folder `results/` of a workspace.
-        sweep: id of one sweep; `None` reads all sweeps.
+        sweep: id of one sweep, or several; `tag:NAME` means the sweeps with this tag, `None` all.
 
     Returns:
         The columns of the reference page "Columns". The unit is the last part of a name; null
         means missing. Samples stay on disk until a query needs them.
 
     Raises:
-        FleetError: no measurement or sweep was found, or a newer fleetrank wrote the folder.
+        FleetError: no measurement, sweep or tag was found, or a newer fleetrank wrote the folder.
     """
     from fleetrank.analysis.stored.columns import DEFAULT_ORIGINS
     from fleetrank.analysis.stored.load import load_measurements
+    from fleetrank.analysis.stored.selection import names_of
+    from fleetrank.analysis.stored.sweep_record import tagged_sweeps
+    from fleetrank.orchestrator.reading_errors import explained_errors
 
     origins = (*DEFAULT_ORIGINS, "virtual", "simulated")
-    return load_measurements(Path(results), sweep=sweep, origins=origins)
+    folder = path_of("results", results)
+    with explained_errors(folder):
+        ids = tagged_sweeps(folder, names_of(sweep)) or None
+        return load_measurements(folder, sweep=ids, origins=origins)
 
 
 def tables() -> tuple[str, ...]:
@@ -53,20 +73,78 @@ def table(name: str, results: str | Path, selection: Selection | None = None) ->
     """Returns one table of `report show`: its title, its figures as a frame, and its notes.
 
     Args:
-        name: one of `tables()`.
+        name: one of `tables()`. A former name gives a `FutureWarning` with the present form.
         results: the folder `results/` of a workspace.
-        selection: the rows to use; `None` selects all measured and imported rows.
+        selection: the rows to use; `None` selects all measured and imported rows. Its `sweep` may
+            be `tag:NAME`.
 
     Raises:
         FleetError: the table is unknown or has no rows; the message has a remedy.
     """
+    from dataclasses import replace
+
     from fleetrank.analysis.stored.load import load_measurements
     from fleetrank.analysis.stored.selection import Selection
+    from fleetrank.analysis.stored.sweep_record import tagged_sweeps
+    from fleetrank.analysis.tables.former_names import renaming_of
+    from fleetrank.orchestrator.extras import require_libraries
+    from fleetrank.orchestrator.reading_errors import explained_errors
+
+    require_libraries("a table", "analysis", "scipy")
     from fleetrank.analysis.tables.tables import make_table
 
-    chosen = selection or Selection()
-    frame = load_measurements(Path(results), sweep=chosen.sweep, origins=chosen.origins)
-    return make_table(name, frame, chosen)
+    if (renaming := renaming_of(text_of("name", name))) is not None:
+        warnings.warn(renaming, FutureWarning, stacklevel=2)
+    folder = path_of("results", results)
+    chosen = Selection() if selection is None else instance_of("selection", selection, Selection)
+    with explained_errors(folder):
+        chosen = replace(chosen, sweep=tagged_sweeps(folder, chosen.sweeps) or None)
+        frame = load_measurements(folder, sweep=chosen.sweep, origins=chosen.origins)
+        return make_table(name, frame, chosen, results=folder)
+
+
+def predict(
+    results: str | Path,
+    device: str,
+    *,
+    quantity: str = "latency",
+    coverage: float = 0.9,
+    like: str | None = None,
+    selection: Selection | None = None,
+) -> Table:
+    """Predicts every model on a device from its few measurements and all known devices.
+
+    Args:
+        results: the folder `results/` of a workspace.
+        device: its name, or a platform key in which `*` matches any text.
+        quantity: `latency`, `memory` or `energy`.
+        coverage: share of intervals that hold the value of a measurement, from 0.5 to below 1.
+        like: key of the platform whose configuration a device without measurements has.
+        selection: further choices, as for `table`; `None` uses all measured and imported rows.
+
+    Raises:
+        FleetError: the device is unknown, or nothing predicts it; the message has a remedy.
+    """
+    from dataclasses import replace
+
+    from fleetrank.analysis.stored.selection import Selection
+
+    text_of("device", device)
+    chosen = Selection() if selection is None else instance_of("selection", selection, Selection)
+    settings = (
+        ("quantity", text_of("quantity", quantity)),
+        ("coverage", number_of("coverage", coverage, above=0, most=1)),
+        ("like", "" if like is None else text_of("like", like)),
+    )
+    return table(
+        "predictions",
+        results,
+        replace(
+            chosen,
+            target=None if like else device,
+            settings=(*chosen.settings, *settings),
+        ),
+    )
 
 
 def query(
@@ -74,20 +152,51 @@ def query(
 ) -> pl.DataFrame:
     """Answers one SELECT over `measurements`, `devices`, `models` and `sweeps`.
 
+    `measurements` has the rows that tables use; `all_measurements` also those of simulated and
+    virtual devices, and those excluded by hand.
+
+    Args:
+        results: the folder `results/` of a workspace.
+        sql: one statement.
+        timeout_s: seconds until the query is interrupted, at most a day.
+        max_rows: rows beyond it are left out.
+
     Raises:
         FleetError: not one SELECT, wrong SQL, or over a limit; the message names the problem.
     """
+    from fleetrank.orchestrator.extras import require_libraries
+    from fleetrank.orchestrator.reading_errors import explained_errors
+
+    require_libraries("SQL", "analysis", "duckdb")
     from fleetrank.analysis.sql.query import run_query
 
-    return run_query(Path(results), sql, timeout_s=timeout_s, max_rows=max_rows)
+    folder = path_of("results", results)
+    text_of("sql", sql)
+    limit_s = number_of("timeout_s", timeout_s, above=0, most=_LONGEST_QUERY_S)
+    most = count_given("max_rows", max_rows, least=1, most=_MOST_ROWS)
+    with explained_errors(folder):
+        return run_query(folder, sql, timeout_s=limit_s, max_rows=most)
 
 
-def report(results: str | Path, out: str | Path) -> ReportFacts:
+def report(results: str | Path, out: str | Path, selection: Selection | None = None) -> ReportFacts:
     """Writes the report page of a results folder to the file `out`.
+
+    Args:
+        results: the folder `results/` of a workspace.
+        out: the file to write; an older one is replaced.
+        selection: sweeps, workload, origins and seed of the page; `None` as for `table`.
 
     Raises:
         FleetError: there are no results, or `out` cannot be written.
     """
-    from fleetrank.analysis.report.page import build_report
+    from fleetrank.orchestrator.extras import require_libraries
+    from fleetrank.orchestrator.reading_errors import explained_errors
 
-    return build_report(Path(results), Path(out))
+    folder, page = path_of("results", results), path_of("out", out)
+    require_libraries("the page", "report", "jinja2", "vl_convert", "scipy")
+    from fleetrank.analysis.report.page import build_report
+    from fleetrank.analysis.stored.selection import Selection
+
+    chosen = Selection() if selection is None else instance_of("selection", selection, Selection)
+    with explained_errors(folder):
+        return build_report(folder, page, selection=chosen)

@@ -127,7 +127,7 @@ _REFUSED: Mapping[Verdict, tuple[int, str, str]] = MappingProxyType(
         Verdict.WRONG_HOST: (
             421,
             "the name in the address is not a name of this server",
-            "use the address that `fleetrank report serve` printed, or start it with --name NAME",
+            "use the address that `fleetrank report serve` printed, or start it with `name=NAME`",
         ),
         Verdict.FOREIGN_PAGE: (
             403,

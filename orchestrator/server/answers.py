@@ -68,7 +68,8 @@ _REMEMBERED_BYTES = 128 << 20
 _MAX_WAITING = 24
 """Each holds one of the server's 40 threads; further requests get an error and try again."""
 _LOOKED_AT = (
-    f"measurements/*/{PARTS}", "sweeps/*.json", "sweeps/*.pending", "schema.json", EXCLUSIONS,
+    f"measurements/*/{PARTS}", "sweeps/*.json", "sweeps/*.tags", "sweeps/*.pending", "schema.json",
+    EXCLUSIONS,
 )  # fmt: skip
 _FRESH_S = 0.5
 """How long a fingerprint is reused: a hundred sweeps need 200 system calls."""
@@ -92,7 +93,7 @@ class Answer:
 
 
 class Fingerprint:
-    """Fingerprint of one folder's Parquet parts, records and exclusions; reads no file."""
+    """Fingerprint of one folder's Parquet parts, records, tags and exclusions; reads no file."""
 
     def __init__(self, results: Path) -> None:
         self._results = results

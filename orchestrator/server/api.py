@@ -7,6 +7,7 @@ from fastapi import APIRouter, Path, Query, Request, Response
 from starlette.concurrency import run_in_threadpool
 
 from fleetrank.analysis.sql.sql_views import described_views
+from fleetrank.analysis.tables.former_names import FORMER
 from fleetrank.analysis.tables.tables import TABLES
 from fleetrank.foundation.strict_json import json_text
 from fleetrank.orchestrator.compute.jobs import JSON_TYPE, Job, JobKind
@@ -49,9 +50,15 @@ async def pareto(asked: Asked, context: Context, request: Request) -> Response:
     return await table_response("pareto", asked, TableFormat.JSON, context, request)
 
 
+@router.get("/predictions", responses=_AS_TABLE, summary="Models of a device with few values")
+async def predictions(asked: Asked, context: Context, request: Request) -> Response:
+    """Predicted latency, memory or energy on the target, with an interval for each model."""
+    return await table_response("predictions", asked, TableFormat.JSON, context, request)
+
+
 @router.get("/tables", response_model=list[TableName], summary="List of tables")
 async def tables() -> list[TableName]:
-    """Every table by name, with its own settings for `set`."""
+    """Every table by name, with its own settings for `set` and their words."""
     return table_names()
 
 
@@ -149,7 +156,7 @@ def table_job(name: str, selectors: Selectors, form: TableFormat = TableFormat.J
         NotFoundError: the table does not exist.
         UsageError: a selector is wrong.
     """
-    if name not in TABLES:
+    if name not in TABLES and name not in FORMER:
         raise NotFoundError(f"unknown table '{name}'", f"use one of: {', '.join(TABLES)}")
     selectors.selection()
     text = selectors.model_dump_json(by_alias=True)

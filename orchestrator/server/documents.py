@@ -54,6 +54,10 @@ class RowsAnswer(BaseModel):
 
     rows: list[dict[str, JsonValue]]
     is_cut: bool = Field(description="Whether there are more rows than max_rows.")
+    left_out: str | None = Field(
+        description="How many stored rows are not in the view measurements that the SQL names, and "
+        "why; null if there are none."
+    )
 
 
 class TableName(BaseModel):
@@ -61,6 +65,9 @@ class TableName(BaseModel):
 
     name: str
     settings: list[str] = Field(description="Its settings, for `set`.")
+    words: dict[str, list[str]] = Field(
+        description="The only values of a setting, the default first; others take free text."
+    )
 
 
 class ColumnAnswer(BaseModel):
@@ -100,6 +107,8 @@ class SweepProgressAnswer(BaseModel):
     failures: list[dict[str, JsonValue]] = Field(
         description="Failures of repeats without a valid measurement, the newest last."
     )
+    tags: list[str] = Field(description="Tags that a person gave it.")
+    note: str | None = Field(description="Note that a person wrote about it.")
     devices: list[DeviceProgressAnswer]
     latest: list[dict[str, JsonValue]] = Field(description="Its last attempts, newest first.")
 
@@ -167,4 +176,11 @@ def view_responses(view: str) -> _RESPONSES:
 
 def table_names() -> list[TableName]:
     """Returns all tables with their settings."""
-    return [TableName(name=name, settings=list(spec.settings)) for name, spec in TABLES.items()]
+    return [
+        TableName(
+            name=name,
+            settings=[one.name for one in spec.settings],
+            words={one.name: list(one.words) for one in spec.settings if one.words},
+        )
+        for name, spec in TABLES.items()
+    ]

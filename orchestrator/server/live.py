@@ -4,23 +4,22 @@ Cheap enough to be called every second during a measurement: each line of a jour
 and only while its sweep runs.
 """
 
-import contextlib
 import threading
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from time import monotonic
 
-from fleetrank.analysis.stored.columns import ROW_KEY
 from fleetrank.analysis.stored.sweep_record import IMPORTED, SweepRecord, SweepState
+from fleetrank.foundation.inputs.workload import IMAGE
+from fleetrank.foundation.units import NS_PER_MS
 from fleetrank.orchestrator.dispatch.decide.tally import Tally
-from fleetrank.orchestrator.errors import NewerSchemaError, StoreError, UsageError
-from fleetrank.orchestrator.progress.progress_file import read_progress
-from fleetrank.orchestrator.store.journals.journal import Journal
-from fleetrank.orchestrator.store.journals.journal_line import BadLineError, parse_line
+from fleetrank.orchestrator.errors import StoreError, UsageError
+from fleetrank.orchestrator.progress.progress_file import read_progress, text_of, waits_of
+from fleetrank.orchestrator.store.journals.journal_tail import JournalTail
 from fleetrank.orchestrator.store.results import ResultStore
-from fleetrank.orchestrator.sweep.sweep_status import SweepCount, SweepStatus, is_running
+from fleetrank.orchestrator.sweep.sweep_status import SweepCount, SweepStatus, is_running, with_tags
 
 _FRESH_S = 0.5
 """Several open pages share one reading."""
@@ -28,8 +27,6 @@ _LATEST = 30
 """Number of newest attempts that are shown."""
 _LISTED = 1000
 """Number of sweeps in a list, the newest first."""
-_NS_PER_MS = 1e6
-_BLOCK_BYTES = 8 << 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,12 +34,13 @@ class DeviceProgress:
     """One device in one sweep; `n_repeats` is `None` if the sweep's record does not contain it.
 
     Attributes:
-        running: text of what it measures now; `None` if nothing or unknown.
+        running: what it measures now; `None` if nothing or unknown. `waits`: why it cannot now.
         last: its last stored attempt.
     """
 
     device: str
     running: str | None
+    waits: str | None
     n_repeats: int | None
     n_ok: int
     n_failed: int
@@ -61,73 +59,6 @@ class SweepProgress:
         """The same as JSON values."""
         devices = [asdict(device) for device in self.devices]
         return {**self.status.as_json(), "devices": devices, "latest": list(self.latest)}
-
-
-class JournalTail:
-    """Reads each whole line of a growing file once; a half-written one is left for later.
-
-    When the journal is packed, its lines are removed, and new lines can start in a new file. The
-    packed rows are read once; a row that was already seen is skipped.
-    """
-
-    def __init__(self, path: Path) -> None:
-        self._journal = Journal(path)
-        self._offset = 0
-        self._packed: tuple[int, int, int] | None = None
-        self._seen: set[int] = set()
-
-    def new_rows(self) -> Iterator[Mapping[str, object]]:
-        """Returns the rows since the last call, in order; lines that are not rows are skipped.
-
-        `results verify` lists lines that are not rows, and reports a damaged packed journal.
-        """
-        for row in self._new_packed():
-            yield from self._unseen(row)
-        for row in self._new_lines():
-            yield from self._unseen(row)
-
-    def _unseen(self, row: Mapping[str, object]) -> Iterator[Mapping[str, object]]:
-        key = hash(tuple(row[name] for name in ROW_KEY))
-        if key not in self._seen:
-            self._seen.add(key)
-            yield row
-
-    def _new_packed(self) -> Iterator[Mapping[str, object]]:
-        try:
-            found = self._journal.packed_path.stat()
-        except FileNotFoundError:
-            return
-        state = found.st_ino, found.st_size, found.st_mtime_ns
-        if state == self._packed:
-            return
-        from fleetrank.orchestrator.store.parquet.part_reader import read_packed
-
-        # The lines that were read are removed now or soon; a new file can have their inode.
-        self._packed, self._offset = state, 0
-        with contextlib.suppress(StoreError):
-            yield from read_packed(self._journal.packed_path)
-
-    def _new_lines(self) -> Iterator[Mapping[str, object]]:
-        try:
-            file = self._journal.path.open("rb")
-        except FileNotFoundError:
-            return
-        with file:
-            file.seek(self._offset)
-            rest = b""
-            while block := file.read(_BLOCK_BYTES):
-                *lines, rest = (rest + block).split(b"\n")
-                for line in lines:
-                    self._offset += len(line) + 1
-                    if (row := _parse(line)) is not None:
-                        yield row
-
-
-def _parse(line: bytes) -> Mapping[str, object] | None:
-    try:
-        return parse_line(line + b"\n").row
-    except (BadLineError, NewerSchemaError):
-        return None
 
 
 class _Watched:
@@ -153,11 +84,11 @@ class _Watched:
     ) -> tuple[DeviceProgress, ...]:
         totals = _totals(record)
         tallies = {device: Tally() for device in totals} | self._devices
-        doing = {device: now.get(device, {}).get("running") for device in tallies}
         return tuple(
             DeviceProgress(
                 device=device,
-                running=None if doing[device] is None else str(doing[device]),
+                running=text_of(now.get(device, {}).get("running")),
+                waits=waits_of(now.get(device, {})),
                 n_repeats=totals.get(device),
                 n_ok=tally.n_ok,
                 n_failed=tally.n_failed,
@@ -223,6 +154,10 @@ class Live:
         ]
 
     def _progress_of(self, store: ResultStore, record: SweepRecord) -> SweepProgress:
+        found = self._counted(store, record)
+        return replace(found, status=with_tags(found.status, store))
+
+    def _counted(self, store: ResultStore, record: SweepRecord) -> SweepProgress:
         sweep_id = record.sweep_id
         runs = is_running(store, sweep_id)
         # The record of an ended sweep has its counts, so its journal is not read.
@@ -280,10 +215,11 @@ def _shown(row: Mapping[str, object]) -> dict[str, object]:
         "sweep_id": row.get("sweep_id"),
         "device": row.get("device"),
         "model": row.get("model"),
+        "workload": row.get("workload") or str(IMAGE),
         "platform_key": row.get("platform_key"),
         "repeat": row.get("repeat"),
         "attempt": row.get("attempt"),
-        "latency_ms": p50 / _NS_PER_MS if isinstance(p50, int | float) else None,
+        "latency_ms": p50 / NS_PER_MS if isinstance(p50, int | float) else None,
         "error_kind": row.get("error_kind"),
         "flags": row.get("flags") or [],
     }

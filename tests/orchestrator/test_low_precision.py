@@ -11,7 +11,8 @@ from fleetrank.foundation.vocabulary import Format
 from fleetrank.models.cache import ArtifactCache
 from fleetrank.models.networks.primer import primer_request
 from fleetrank.orchestrator.dispatch.drive.stop_switch import StopSwitch
-from fleetrank.orchestrator.export.export_stage import ExportTools, build_artifacts
+from fleetrank.orchestrator.export.export_stage import build_artifacts
+from fleetrank.orchestrator.export.one_export import ExportTools
 
 
 def tools_in(folder: Path) -> ExportTools:

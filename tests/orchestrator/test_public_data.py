@@ -1,8 +1,10 @@
 """Figures on what others published, recomputed here from the raw files by plain arithmetic."""
 
 import csv
+import itertools
 import json
 import os
+import re
 from pathlib import Path
 
 import pytest
@@ -58,6 +60,36 @@ def _mebibytes(model: str, device: str, path: str) -> int:
     (component,) = document["precisions"]["float"]["components"].values()
     metrics = component["performance_metrics"][device][path]
     return metrics["estimated_peak_memory_range_mb"]["max"]
+
+
+def test_gpus_and_cpus_of_timm_are_compared_on_request_as_scipy_does(workspace, capsys) -> None:
+    """GPUs were measured at batch 1024, CPUs at batch 1; device models count once."""
+    show = ("report", "show", "transfer", "--source-tier", "gpu", "--target-tier", "cpu",
+            "--model", "timm:resnet*")  # fmt: skip
+    assert {row["level"] for row in _table(workspace, capsys, *show)} == {"pair"}
+    (row,) = [
+        row
+        for row in _table(workspace, capsys, *show, "--allow-unlike-batch")
+        if (row["level"], row["measure"]) == ("tier", "latency")
+    ]
+    by_cluster: dict[tuple[str, str], list[float]] = {}
+    files = [path.name for path in (ROOT / "timm").glob("benchmark-infer-*.csv")]
+    for gpu, cpu in itertools.product(
+        [name for name in files if "-cu1" in name], [name for name in files if "-cpu-" in name]
+    ):
+        here, there = _speeds(gpu), _speeds(cpu)
+        # resnet*@224 of our cards have other names.
+        names = [
+            key for key in set(here) & set(there)
+            if key[0].startswith("resnet") and key not in {("resnet18", "224"), ("resnet50", "224")}
+        ]  # fmt: skip
+        rho = stats.spearmanr([here[n] for n in names], [there[n] for n in names]).statistic
+        device = gpu.removesuffix(".csv").removesuffix("-dynamo").rpartition("-")[2]
+        by_cluster.setdefault((device, cpu), []).append(rho)
+    expected = [sum(rhos) / len(rhos) for rhos in by_cluster.values()]
+    assert (row["n_pairs"], row["n_clusters"]) == (8, len(expected)) == (8, 6)
+    assert row["rho"] == pytest.approx(sum(expected) / len(expected), abs=1e-12)
+    assert (row["batch"], row["target_batch"]) == ("1024", "1")
 
 
 def test_rho_of_two_timm_devices_is_scipys_over_the_raw_files(workspace, capsys) -> None:
@@ -124,7 +156,7 @@ def _query(workspace: Path, capsys, sql: str) -> list[dict[str, object]]:
 
 
 def test_the_board_under_two_names_counts_once_and_nothing_is_lost(workspace, capsys) -> None:
-    rows = _table(workspace, capsys, "report", "show", "dropped")
+    rows = _table(workspace, capsys, "report", "show", "quality", "--list", "dropped")
     mirrors = [row for row in rows if str(row["detail"]).startswith("mirror")]
     assert len(mirrors) == 62
     assert {row["reason"] for row in rows if row not in mirrors} == {"superseded"}
@@ -160,3 +192,37 @@ def test_jobs_in_the_slow_state_of_a_board_come_out_as_outliers(workspace, capsy
               and "sa8775p" in str(row["platform_key"])}  # fmt: skip
     # Release 0.28.0 has 1.208 ms for MobileNetV2, release 0.46.1 has 5.179 ms.
     assert itself["mobilenet_v2"] == pytest.approx(5.179 / 1.208, rel=1e-3)
+
+
+def test_every_row_states_its_statistic_and_ai_hubs_rows_their_placement(workspace, capsys) -> None:
+    rows = _query(
+        workspace, capsys, "SELECT source, statistic, count(*) AS n, count(graph_nodes) AS placed "
+        "FROM measurements GROUP BY ALL ORDER BY ALL",
+    )  # fmt: skip
+    assert rows == [
+        {"source": "qai-hub", "statistic": "minimum", "n": 888, "placed": 888},
+        {"source": "timm", "statistic": "mean", "n": 9197, "placed": 0},
+    ]
+    # Counted in the files: jobs on the NPU with layers on another unit.
+    partly = sum(
+        "npu:" in counts and "cpu:" in counts
+        for path in (ROOT / "qai_hub").glob("*/*/perf.yaml")
+        for counts in re.findall(r"layer_counts:\n((?: +\w+: \d+\n)+)", path.read_text())
+    )
+    (found,) = _query(
+        workspace, capsys,
+        "SELECT count(*) AS n FROM measurements WHERE backend_nodes < graph_nodes",
+    )  # fmt: skip
+    assert found["n"] == partly == 22
+
+
+def test_means_of_a_gpu_against_minima_of_a_phone_are_ranked_and_marked(workspace, capsys) -> None:
+    pair = (
+        "--source", "timm-nvidia-geforce-rtx-3090", "--target", S24_TFLITE,
+    )  # fmt: skip
+    for table in ("transfer", "ceiling"):
+        rows = _table(workspace, capsys, "report", "show", table, *pair)
+        (row,) = [row for row in rows if (row["level"], row["measure"]) == ("pair", "latency")]
+        assert "statistic: mean / minimum" in str(row["unlike"])
+    assert row["figure"] == pytest.approx(0.7143, abs=5e-5)
+    assert row["ceiling"] is None

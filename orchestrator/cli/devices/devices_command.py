@@ -12,10 +12,15 @@ from fleetrank.device_agents.contract.registration import CanaryFile, Registrati
 from fleetrank.device_agents.contract.task import OptionValue
 from fleetrank.device_agents.registry import KINDS, create_agent
 from fleetrank.foundation.errors import FleetError
+from fleetrank.foundation.strict_json import json_text
 from fleetrank.foundation.visible_text import shortened
+from fleetrank.foundation.wording import with_flags
 from fleetrank.orchestrator.cli.context import current
+from fleetrank.orchestrator.cli.devices.device_peaks import peaks
 from fleetrank.orchestrator.cli.devices.devices_phones import discover, virtual
 from fleetrank.orchestrator.cli.output.listing import AsJson, print_table
+from fleetrank.orchestrator.cli.output.table_view import TableView, with_view
+from fleetrank.orchestrator.cli.reading_turn import Work, reading_turn
 from fleetrank.orchestrator.errors import UsageError
 from fleetrank.orchestrator.workspace.device_registry import (
     DeviceFile,
@@ -38,10 +43,12 @@ Name = Annotated[str, typer.Argument(help="Name of the device.")]
 
 app.command()(discover)
 app.command()(virtual)
+app.command()(peaks)
 
 
 @app.command("list")
-def list_devices(as_json: AsJson = False) -> None:
+@with_view
+def list_devices(*, as_json: AsJson = False, view: TableView) -> None:
     """List registered devices and their aliases."""
     devices = load_devices(current().workspace)
     unique = {device.name: device for device in devices.values()}
@@ -58,7 +65,7 @@ def list_devices(as_json: AsJson = False) -> None:
         }
         for device in unique.values()
     ]
-    print_table(rows, as_json)
+    print_table(rows, as_json, view)
 
 
 @app.command()
@@ -77,14 +84,26 @@ def show(name: Name, as_json: AsJson = False) -> None:
 @app.command()
 def add(
     name: Annotated[
-        str | None, typer.Argument(help="Name of the device (default for a phone: from its model).")
+        str | None,
+        typer.Argument(help="Name of the device (default for a phone or a board: from its model)."),
     ] = None,
     *,
     kind: Annotated[
-        str | None, typer.Option(help=f"{', '.join(KINDS)}; for phones use --adb.")
+        str | None,
+        typer.Option(help=f"{', '.join(KINDS)}; for phones use --adb, for boards --ssh."),
     ] = None,
     adb: Annotated[
         str | None, typer.Option(help="Serial number of a phone, from `devices discover`.")
+    ] = None,
+    ssh: Annotated[
+        str | None, typer.Option(help="Linux board or machine: HOST, USER@HOST or an ssh alias.")
+    ] = None,
+    python: Annotated[
+        str | None, typer.Option(help="Python 3.9 or newer on the board (default: python3).")
+    ] = None,
+    setup: Annotated[
+        str | None,
+        typer.Option(help="Runtimes to install on the board first, such as onnx,tflite."),
     ] = None,
     named: Annotated[str | None, typer.Option("--name", help="Same as NAME.")] = None,
     host: Annotated[
@@ -98,41 +117,56 @@ def add(
     ] = None,
     tool: Annotated[
         list[str] | None,
-        typer.Option(help="NAME=PATH of a program to run on the phone; may be repeated."),
+        typer.Option(
+            help="NAME=PATH of a program for the phone, or of a folder with its libraries; may be "
+            "repeated."
+        ),
     ] = None,
+    like: Annotated[
+        str | None,
+        typer.Option(help="Measured device that a simulated one imitates: name or model."),
+    ] = None,
+    as_json: AsJson = False,
 ) -> None:
-    """Register a device or re-register a phone."""
+    """Register a device or re-register a phone or a board."""
     workspace, name = current().workspace, name or named
     labels = dict(_split(label, "--label"))
     options = {key: _value(key, text) for key, text in _split(option, "--option")}
-    if adb is not None:
+    addressed = _address(adb, ssh)
+    _refuse_misplaced(addressed, tool=tool, python=python, setup=setup)
+    if addressed is not None:
         new = NewDevice(
-            kind=_kind_with_address("adb", kind),
+            kind=_kind_with_address(addressed[0], kind),
             request=RegistrationRequest(
-                address=adb,
+                address=addressed[1],
                 programs={key: Path(path).expanduser() for key, path in _split(tool, "--tool")},
-                options=options,
+                options=options if python is None else {**options, "python": python},
+                setup=tuple(filter(None, (setup or "").replace(" ", "").split(","))),
             ),
             name=name,
             labels=labels,
             host=host,
         )
-        print(workspace.devices / f"{_desk().add(workspace, new).name}.yaml")
+        _print_file(workspace.devices / f"{_desk().add(workspace, new).name}.yaml", as_json)
         return
-    if tool:
-        raise UsageError("--tool is only for phones", "give the phone with --adb SERIAL")
     if name is None or kind is None:
         raise UsageError(
-            "NAME and --kind are required; for a phone, --adb SERIAL is required",
+            "NAME and --kind are required; for a phone, --adb SERIAL, for a board, --ssh HOST",
             "`fleetrank devices discover` lists the phones",
         )
+    if like is not None:
+        options = _options_of_twin(kind, like) | options
     content = {"name": name, "kind": kind, "host": host, "options": options, "labels": labels}
     device = parse_content(f"device '{name}'", DeviceFile, content)
     # The agent rejects an unknown kind or option before the file is written.
     agent = create_agent(device.kind, device.options)
     if device.kind_of.is_probed_when_added and device.host is None:
         agent.probe()  # detects a missing driver now instead of during a sweep
-    print(save_device(workspace, device))
+    _print_file(save_device(workspace, device), as_json)
+
+
+def _print_file(path: Path, as_json: bool) -> None:
+    print(json_text({"name": path.stem, "file": str(path)}, indent=2) if as_json else path)
 
 
 @app.command()
@@ -151,8 +185,8 @@ def check(name: Name, as_json: AsJson = False) -> None:
 
 
 @app.command()
-def remove(name: Name) -> None:
-    """Delete a device's file and, on a phone, fleetrank's folder.
+def remove(name: Name, as_json: AsJson = False) -> None:
+    """Delete a device's file, and fleetrank's folder on the device.
 
     Its measurements are kept. A file that cannot be read is deleted too.
     """
@@ -163,7 +197,33 @@ def remove(name: Name) -> None:
         try:
             clean_device(device)
         except FleetError as error:
-            print(f"{error.message}\n  -> {error.remedy}", file=sys.stderr)
+            print(f"{error.message}\n  -> {with_flags(error.remedy)}", file=sys.stderr)
+    if as_json:
+        print(json_text({"name": name, "is_removed": True}, indent=2))
+
+
+_NOUNS = {"adb": "phones", "ssh": "boards"}
+_Address = tuple[str, str] | None
+"""The option that a device is registered by, and its address."""
+
+
+def _address(adb: str | None, ssh: str | None) -> _Address:
+    if adb is not None and ssh is not None:
+        raise UsageError("--adb and --ssh are both given", "register one device at a time")
+    given = zip(_NOUNS, (adb, ssh), strict=True)
+    return next(((name, one) for name, one in given if one is not None), None)
+
+
+def _refuse_misplaced(
+    addressed: _Address, *, tool: list[str] | None, python: str | None, setup: str | None
+) -> None:
+    """Rejects options of a device that is registered in another way."""
+    way = None if addressed is None else addressed[0]
+    if tool and way != "adb":
+        raise UsageError("--tool is only for phones", "give the phone with --adb SERIAL")
+    for option, value in (("--python", python), ("--setup", setup)):
+        if value is not None and way != "ssh":
+            raise UsageError(f"{option} is only for boards", "give the board with --ssh HOST")
 
 
 def _kind_with_address(option: str, kind: str | None) -> str:
@@ -171,7 +231,8 @@ def _kind_with_address(option: str, kind: str | None) -> str:
     known = kind_with_address(option)
     if kind not in (None, known):
         raise UsageError(
-            f"--{option} is for phones, but --kind is {kind}", "remove one of the two options"
+            f"--{option} is for {_NOUNS[option]}, but --kind is {kind}",
+            "remove one of the two options",
         )
     return known
 
@@ -186,6 +247,22 @@ def _desk() -> RegistrationDesk:
         return CanaryFile(path=artifact.path, sha256=artifact.sha256)
 
     return RegistrationDesk(canary=canary, say=lambda line: print(line, file=sys.stderr))
+
+
+def _options_of_twin(kind: str, like: str) -> dict[str, OptionValue]:
+    from fleetrank.orchestrator.cli.devices.simulated_twin import SIMULATED, fit_twin
+
+    if kind != SIMULATED:
+        raise UsageError(
+            f"--like is for simulated devices, but --kind is {kind}",
+            f"give --kind {SIMULATED}, or remove --like",
+        )
+    workspace = current().workspace
+    own = load_devices(workspace).get(like)
+    with reading_turn("devices add", workspace.results, work=Work.ROWS, now=False):
+        twin = fit_twin(workspace.results, like if own is None else own.name)
+    print(twin.sentence, file=sys.stderr)
+    return dict(twin.options)
 
 
 def _split(pairs: Sequence[str] | None, option: str) -> list[tuple[str, str]]:

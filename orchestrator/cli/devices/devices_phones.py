@@ -15,6 +15,7 @@ from fleetrank.device_agents.contract.registration import (
     VirtualRequest,
 )
 from fleetrank.device_agents.registry import load_kinds
+from fleetrank.foundation.wording import with_flags
 from fleetrank.orchestrator.cli.context import current
 from fleetrank.orchestrator.cli.output.listing import AsJson, print_table
 from fleetrank.orchestrator.errors import UsageError
@@ -66,7 +67,7 @@ def rows_of(
 
 def _what_to_do(kind: Kind, seen: SeenDevice, name: str | None) -> str:
     if seen.remedy is not None:
-        return seen.remedy
+        return with_flags(seen.remedy)
     if name is not None:
         return f"nothing; registered as {name}"
     return f"fleetrank devices add --{kind.address_option} {shlex.quote(seen.address)}"

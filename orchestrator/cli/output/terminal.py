@@ -1,7 +1,9 @@
 """What a terminal shows: a console that escapes text from files, and tables of statistics."""
 
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from datetime import datetime
 from typing import TYPE_CHECKING
 
 from rich.console import Console, ConsoleOptions, RenderableType
@@ -9,17 +11,20 @@ from rich.segment import Segment
 from rich.table import Table as Grid
 from rich.text import Text
 
+from fleetrank.analysis.tables.brief_notes import with_brief_notes
+from fleetrank.analysis.tables.fitted_text import REASON, SENTENCE, reasons_of
 from fleetrank.analysis.tables.formats import EXPLAIN_HINT
-from fleetrank.analysis.tables.values import MISSING, heading, value_text
+from fleetrank.analysis.tables.values import MISSING, heading, time_text, value_text
 from fleetrank.foundation.visible_text import visible
-from fleetrank.orchestrator.cli.output.listing import VisibleStream
+from fleetrank.orchestrator.cli.output.pager import show
+from fleetrank.orchestrator.cli.output.visible_streams import VisibleStream
 
 if TYPE_CHECKING:
     from fleetrank.analysis.tables.table import Table
 
 _GAP = 2
 _LEAST_TEXT = 16
-"""Minimum width of a text column, below which it is hard to read; the first is never wrapped."""
+"""Least width of a text column; narrower is hard to read. A name in the first is never wrapped."""
 _PART = "/"
 """Columns of platform keys, whose parts are mostly equal within one table."""
 
@@ -43,27 +48,73 @@ class VisibleConsole(Console):
             yield Segment(text, segment.style, segment.control)
 
 
-def print_on_terminal(table: "Table", console: Console, *, is_explained: bool = False) -> None:
+def print_on_terminal(
+    table: "Table",
+    console: Console,
+    *,
+    is_explained: bool = False,
+    full: str = "--format csv",
+    note: str | None = None,
+) -> None:
     """Prints a table within the console's width; columns that do not fit are listed below it.
 
-    A value common to all rows is printed once, above the table.
+    A value common to all rows is printed once, above the table. `full` is the option that prints
+    all columns; `note` says which rows are left out.
     """
     columns = {
         name: [value_text(value) for value in table.frame[name].to_list()]
         for name in table.frame.columns
     }
-    shown, shared = _without_shared(columns)
     numbers = {name for name, dtype in table.frame.schema.items() if dtype.is_numeric()}
+    console.print(Text(table.title, style="bold"))
+    _print_grid(columns, numbers, console, full)
+    if note:
+        console.print(Text(f"{note}."))
+    brief = with_brief_notes(table)
+    for one in (*table.notes, *table.explanation) if is_explained else brief.notes:
+        console.print(Text(f"Note: {value_text(one)}"))
+    if brief.explanation and not is_explained:
+        console.print(Text(EXPLAIN_HINT, style="dim"))
+
+
+def print_rows(rows: Sequence[Mapping[str, object]], note: str | None, *, has_pager: bool) -> None:
+    """Prints rows with equal keys on a terminal, within its width."""
+    console = VisibleConsole()
+    columns = {name: [_cell_text(name, row.get(name)) for row in rows] for name in rows[0]}
+    is_number = (int, float)
+    numbers = {
+        name
+        for name in columns
+        if all(row.get(name) is None or type(row.get(name)) in is_number for row in rows)
+    }
+    with console.capture() as captured:
+        _print_grid(columns, numbers, console, "--json")
+        if note:
+            console.print(Text(f"{note}."))
+    show(captured.get(), console, has_pager=has_pager)
+
+
+def _cell_text(name: str, value: object) -> str:
+    """As in tables; a stored moment to the second, because its heading names the zone."""
+    if name.endswith("_utc") and isinstance(value, str):
+        with suppress(ValueError):
+            return time_text(datetime.fromisoformat(value)).removesuffix(" UTC")
+    return value_text(value)
+
+
+def _print_grid(columns: Columns, numbers: set[str], console: Console, full: str) -> None:
+    shown, shared = _without_shared(columns)
     hidden: list[str] = []
     while (widths := _widths(shown, numbers, console.width)) is None and len(shown) > 1:
-        hidden.insert(0, shown.popitem()[0])
+        name = _least_wanted(shown)
+        del shown[name]
+        hidden.append(name)
     grid = Grid(box=None, pad_edge=False, padding=(0, _GAP, 0, 0), header_style="bold")
     for name, width in (widths or dict.fromkeys(shown, console.width)).items():
         title = Text(heading(name))
         grid.add_column(title, justify="right" if name in numbers else "left", width=width)
     for row in zip(*shown.values(), strict=True):
         grid.add_row(*(Text(cell, overflow="fold") for cell in row))
-    console.print(Text(table.title, style="bold"))
     empty = [name for name, text in shared.items() if text == MISSING]
     for name, text in shared.items():
         if name not in empty:
@@ -71,13 +122,19 @@ def print_on_terminal(table: "Table", console: Console, *, is_explained: bool = 
     if empty:
         console.print(Text(f"empty in all rows: {', '.join(empty)}", style="dim"))
     console.print("", grid, "", sep="\n")
+    if REASON in hidden:
+        for line in reasons_of(columns[REASON]):
+            console.print(Text(line))
     if hidden:
-        names = ", ".join(hidden)
-        console.print(Text(f"Hidden columns: {names}. Use a wider terminal or --format csv."))
-    for note in (*table.notes, *(table.explanation if is_explained else ())):
-        console.print(Text(f"Note: {value_text(note)}"))
-    if table.explanation and not is_explained:
-        console.print(Text(EXPLAIN_HINT, style="dim"))
+        names = ", ".join(name for name in columns if name in hidden)
+        console.print(Text(f"Hidden columns: {names}. Use a wider terminal or {full}."))
+
+
+def _least_wanted(columns: Columns) -> str:
+    """The column to hide first: the last one with sentences, so that figures stay, or the last."""
+    _, *others = columns
+    sentences = [name for name in others if max(map(len, columns[name]), default=0) > SENTENCE]
+    return (sentences or others)[-1]
 
 
 def _without_shared(columns: Columns) -> tuple[Columns, dict[str, str]]:
@@ -110,7 +167,9 @@ def _widths(columns: Columns, numbers: set[str], width: int) -> Mapping[str, int
         name: max(*map(len, heading(name).split()), *map(len, cells), 1)
         for name, cells in columns.items()
     }
-    is_whole = {*numbers, next(iter(columns), "")}
+    first = next(iter(columns), "")
+    is_name = not any(" " in cell for cell in columns.get(first, ()))
+    is_whole = {*numbers, first} if is_name else numbers
     found = {
         name: most if name in is_whole else min(most, _LEAST_TEXT) for name, most in wanted.items()
     }

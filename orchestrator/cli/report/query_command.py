@@ -5,7 +5,7 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Iterator
-from contextlib import closing, contextmanager, nullcontext
+from contextlib import closing, contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
@@ -14,11 +14,13 @@ import typer
 
 from fleetrank.foundation.files import make_folder, written_aside
 from fleetrank.foundation.wording import count_of
-from fleetrank.orchestrator.cli.context import current, host_turn
+from fleetrank.orchestrator.cli.context import current
 from fleetrank.orchestrator.cli.output.listing import print_table, write_data
+from fleetrank.orchestrator.cli.reading_turn import Now, Work, turn_for
 from fleetrank.orchestrator.compute.child import QUERY_GRACE_S, QUERY_MEMORY_BYTES, Child
 from fleetrank.orchestrator.compute.jobs import Job, JobKind, RefusedError, RowForm, error_of_child
 from fleetrank.orchestrator.errors import UsageError
+from fleetrank.orchestrator.extras import require_libraries
 
 _TIMEOUT_S = 30.0
 _MAX_ROWS = 1000
@@ -44,11 +46,14 @@ def query(
         _TIMEOUT_S
     ),
     max_rows: Annotated[int, typer.Option(min=1, help="Maximum number of rows.")] = _MAX_ROWS,
+    now: Now = False,
 ) -> None:
     """Query measurements, devices, models and sweeps with one SELECT.
 
+    The view measurements has the rows that tables use; all_measurements has every stored row.
     The query cannot access files or settings, or contain a second statement.
     """
+    require_libraries("SQL", "analysis", "duckdb")
     form = RowForm.JSON if as_json else format_
     if out is not None and form is RowForm.TABLE:
         raise UsageError(
@@ -62,7 +67,7 @@ def query(
         if tables or sql is None:
             _write_columns(path, form)
         else:
-            _ask(sql, path, form, timeout_s, max_rows)
+            _ask(sql, path, form, timeout_s, max_rows, now=now)
         if out is None:
             _print(path, form)
 
@@ -89,7 +94,9 @@ def _write_columns(path: Path, form: RowForm) -> None:
     write_rows([frame], path, form, frame.height)
 
 
-def _ask(sql: str, path: Path, form: RowForm, timeout_s: float, max_rows: int) -> None:
+def _ask(
+    sql: str, path: Path, form: RowForm, timeout_s: float, max_rows: int, *, now: bool
+) -> None:
     """Writes the rows in a child process, so that one huge value can end only the child.
 
     Raises:
@@ -110,9 +117,8 @@ def _ask(sql: str, path: Path, form: RowForm, timeout_s: float, max_rows: int) -
         threads=_THREADS,
         is_quiet=not current().debug,
     )
-    # Missing results are reported without waiting for a running measurement.
-    has_rows = any(results.glob("measurements/sweep_id=*/*.parquet"))
-    turn = host_turn("query") if has_rows else nullcontext()
+    parts = list(results.glob("measurements/sweep_id=*/*.parquet"))
+    turn = turn_for("query", parts, work=Work.ROWS, now=now)
     try:
         with turn, closing(child):
             answer = child.ask(job, "", timeout_s=timeout_s + QUERY_GRACE_S)
@@ -121,6 +127,8 @@ def _ask(sql: str, path: Path, form: RowForm, timeout_s: float, max_rows: int) -
     written = json.loads(answer.body)
     if written["is_cut"]:
         _note(f"only the first {count_of(max_rows, 'row')} shown; raise --max-rows for more")
+    if written["left_out"]:
+        _note(written["left_out"])
     if n := written["n_not_finite"]:
         _note(f"{count_of(n, 'value')} written as null: JSON has no NaN or Infinity")
 

@@ -1,17 +1,16 @@
 """`fleetrank report serve`: serves the report as a local web application."""
 
-import importlib.util
 import socket
 import sys
 from typing import Annotated
 
 import typer
 
-from fleetrank.device_agents.errors import MissingLibraryError
 from fleetrank.orchestrator.cli.context import current
 from fleetrank.orchestrator.errors import UsageError
+from fleetrank.orchestrator.extras import require_libraries
 
-_LIBRARIES = ("fastapi", "uvicorn", "jinja2", "vl_convert")
+_LIBRARIES = ("fastapi", "uvicorn", "jinja2", "vl_convert", "scipy", "duckdb")
 _MAX_CONNECTIONS = 512
 """Maximum open connections: a browser opens six, a team's server needs fewer than 512."""
 
@@ -36,12 +35,7 @@ def serve(
     It only reads the results, so it can run during a sweep. If FLEETRANK_TOKEN is set, every
     address requires that token.
     """
-    missing = [library for library in _LIBRARIES if importlib.util.find_spec(library) is None]
-    if missing:
-        raise MissingLibraryError(
-            f"the server needs {', '.join(missing)}, not installed",
-            "pip install 'fleetrank[server]'",
-        )
+    require_libraries("the server", "server", *_LIBRARIES)
     import uvicorn
 
     from fleetrank.orchestrator.server.access import access_for

@@ -6,9 +6,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from fleetrank.analysis.stored.part_files import part_files
+from fleetrank.foundation.inputs.workload import IMAGE
 from fleetrank.foundation.wording import nearest
-from fleetrank.orchestrator.cli.context import current, host_turn
+from fleetrank.orchestrator.cli.context import current
 from fleetrank.orchestrator.cli.output.listing import AsJson, print_table
+from fleetrank.orchestrator.cli.reading_turn import Now, Work, turn_for
 from fleetrank.orchestrator.errors import UsageError
 from fleetrank.orchestrator.store.results import ResultStore
 
@@ -17,7 +20,7 @@ if TYPE_CHECKING:
 
     from fleetrank.analysis.stored.exclusions import Exclusion
 
-_NAMES = ("model", "platform_key")
+_NAMES = ("model", "platform_key", "workload")
 _NAMED = 6
 """Models that a remedy lists; a longer list would be unreadable."""
 
@@ -34,12 +37,14 @@ def exclude(
         str | None,
         typer.Option(
             metavar="PATTERN",
-            help="Only this model, this platform, or 'MODEL on PLATFORM'; * matches anything.",
+            help="Only this model, workload, platform, 'MODEL on PLATFORM' or 'MODEL WORKLOAD on "
+            "PLATFORM'; * matches anything.",
         ),
     ] = None,
     undo: Annotated[
         int | None, typer.Option(metavar="NUMBER", help="Remove this exclusion.")
     ] = None,
+    now: Now = False,
     as_json: AsJson = False,
 ) -> None:
     """Exclude a sweep, or part of it, from all figures.
@@ -53,10 +58,10 @@ def exclude(
         _refuse_beside("--undo", {"a sweep": sweep, "--reason": reason, "--only": only})
         _take_back(store, undo, as_json)
     elif sweep is not None:
-        _exclude(store, sweep, only, reason, as_json)
+        _exclude(store, sweep, only, reason, as_json, now=now)
     else:
         _refuse_beside("the list", {"--reason": reason, "--only": only})
-        _list(store, as_json)
+        _list(store, as_json, now=now)
 
 
 def _refuse_beside(what: str, others: dict[str, str | None]) -> None:
@@ -68,13 +73,20 @@ def _refuse_beside(what: str, others: dict[str, str | None]) -> None:
 
 
 def _exclude(
-    store: ResultStore, sweep: str, pattern: str | None, reason: str | None, as_json: bool
+    store: ResultStore,
+    sweep: str,
+    pattern: str | None,
+    reason: str | None,
+    as_json: bool,
+    *,
+    now: bool,
 ) -> None:
     from fleetrank.orchestrator.store.exclusions import exclude as store_exclusion
 
     store.sweep_record(sweep)  # raises for an unknown sweep
     if pattern is not None:
-        with host_turn("results exclude"):
+        parts = part_files(store.parts_folder(sweep))
+        with turn_for("results exclude", parts, work=Work.ROWS, now=now):
             _refuse_strange(store, sweep, pattern)
     made = store_exclusion(store.root, sweep, pattern, reason or "")
     if as_json:
@@ -94,11 +106,13 @@ def _take_back(store: ResultStore, number: int, as_json: bool) -> None:
     print(f"exclusion {taken.number} removed: {_what(taken)} is included again")
 
 
-def _list(store: ResultStore, as_json: bool) -> None:
+def _list(store: ResultStore, as_json: bool, *, now: bool) -> None:
     from fleetrank.analysis.stored.exclusions import read_exclusions
 
     entries = read_exclusions(store.root).entries
-    with host_turn("results exclude"):
+    folders = map(store.parts_folder, store.sweep_ids())
+    parts = [path for folder in folders for path in part_files(folder)]
+    with turn_for("results exclude", parts, work=Work.ROWS, now=now):
         counts = _count(store, entries)
     rows = [asdict(one) | {"n_rows": n} for one, n in zip(entries, counts, strict=True)]
     print_table(rows, as_json)
@@ -132,7 +146,7 @@ def _refuse_strange(store: ResultStore, sweep: str, pattern: str) -> None:
         known = sorted(seen["model"].drop_nulls().unique())
         guess = nearest(pattern, [*known, *seen["platform_key"].drop_nulls()])
         raise UsageError(
-            f"no stored row of {sweep} has the model, platform or cell '{pattern}'",
+            f"no stored row of {sweep} has the model, workload, platform or cell '{pattern}'",
             (f"did you mean '{guess}'? " if guess else "")
             + f"its models are {', '.join(known[:_NAMED]) or 'not stored yet'}; "
             "one cell is 'MODEL on PLATFORM'; * in a name matches anything",
@@ -157,7 +171,7 @@ def _journal_names(store: ResultStore, sweep: str) -> "pl.DataFrame":
     import polars as pl
 
     rows = store.open_journal(sweep).rows()
-    names = {tuple(str(row.get(name)) for name in _NAMES) for row in rows}
+    names = {tuple(str(row.get(name) or IMAGE) for name in _NAMES) for row in rows}
     return pl.DataFrame(sorted(names), schema=dict.fromkeys(_NAMES, pl.String), orient="row")
 
 

@@ -21,6 +21,7 @@ from fleetrank.orchestrator.housekeeping.delete_and_merge import (
     plan_merge,
 )
 from fleetrank.orchestrator.store.results import ResultStore
+from fleetrank.orchestrator.store.side_records import copy_side_rows, missing_side_files
 from fleetrank.orchestrator.workspace.workspace import Workspace
 
 Yes = Annotated[
@@ -73,7 +74,8 @@ def merge(
 ) -> None:
     """Copy the sweeps of another workspace into this one.
 
-    Shows first what it would copy. Device files, model cards and exported files are not copied.
+    Shows first what it would copy. Rows of side tables are copied too. Device files, model cards
+    and exported files are not copied.
     """
     store = ResultStore(current().workspace.results)
     other = ResultStore(Workspace.at(other_workspace).results)
@@ -83,16 +85,21 @@ def merge(
         print_table([asdict(one) for one in plan], as_json)
     _refuse_any(plan)
     copied = [one for one in plan if one.step is Step.COPY]
-    question = f"Copy {count_of(len(copied), 'sweep')}?"
-    is_done = bool(copied) and is_confirmed(question, is_sure, as_json)
+    n_files = len(missing_side_files(store.root, other.root))
+    side = count_of(n_files, "file of side tables", "files of side tables")
+    what = " and ".join(
+        [count_of(len(copied), "sweep")] * bool(copied or not n_files) + [side] * bool(n_files)
+    )
+    is_done = bool(copied or n_files) and is_confirmed(f"Copy {what}?", is_sure, as_json)
     if is_done:
         with host_turn("results merge"):
             for one in copied:
                 copy_sweep(store, other, one.sweep_id)
+            copy_side_rows(store.root, other.root)
     if as_json:
         print_table([asdict(one) | {"is_done": is_done} for one in plan], as_json)
     else:
-        print(f"{count_of(len(copied), 'sweep')} copied" if is_done else "nothing copied")
+        print(f"{what} copied" if is_done else "nothing copied")
         if is_done:
             print("device files, model cards and exported files were not copied")
 

@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from fleetrank.analysis.importers.facts_file import read_facts
 from fleetrank.analysis.importers.importer import IMPORTERS, read_releases
 from fleetrank.foundation.strict_json import json_text
 from fleetrank.foundation.visible_text import visible_line
@@ -12,7 +13,7 @@ from fleetrank.foundation.wording import count_of
 from fleetrank.models.cards.zoo import load_cards
 from fleetrank.orchestrator.cli.context import current, host_turn
 from fleetrank.orchestrator.cli.output.listing import AsJson
-from fleetrank.orchestrator.imports import Imported, import_release
+from fleetrank.orchestrator.imports import Imported, import_release, refuse_unknown_facts
 from fleetrank.orchestrator.store.results import ResultStore
 
 
@@ -28,14 +29,29 @@ def import_results(
     mapping: Annotated[
         Path | None, typer.Option("--map", help="For csv: TOML file that maps columns.")
     ] = None,
+    facts_file: Annotated[
+        Path | None,
+        typer.Option(
+            "--facts",
+            help="CSV file of what the source lacks: model, flops, params, accuracy, family.",
+        ),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Import published measurements; each is stored once."""
     workspace = current().workspace
+    facts = None if facts_file is None else read_facts(facts_file)
     releases = read_releases(source, path, mapping)
     store, cards = ResultStore(workspace.results), load_cards(workspace.cards)
+    named = {str(row["model"]) for release in releases for row in release.rows}
+    cards.check(sorted(named))
+    if facts is not None:
+        refuse_unknown_facts(releases, cards.good, facts)
     with host_turn("results import"):
-        done = [import_release(store, release, cards, workspace.root) for release in releases]
+        done = [
+            import_release(store, release, cards.good, workspace.root, facts)
+            for release in releases
+        ]
     if as_json:
         print(json_text([_as_json(one) for one in done], indent=2))
         return
@@ -54,6 +70,7 @@ def _as_json(one: Imported) -> dict[str, object]:
         "dropped": dict(one.dropped),
         "aliases": dict(one.release.aliases),
         "notes": list(one.release.notes),
+        "earlier": list(one.earlier),
     }
 
 
@@ -67,6 +84,13 @@ def _lines(one: Imported) -> list[str]:
     lines += [f"  dropped: {count} x {reason}" for reason, count in sorted(one.dropped.items())]
     lines += [f"  alias: {name} is {kept}" for name, kept in one.release.aliases]
     lines += [f"  note: {note}" for note in one.release.notes]
+    lines += [
+        f"  the same release is also stored as {name}, with other content; the newer import "
+        f"counts. Remove the older: fleetrank results delete {name}"
+        for name in one.earlier
+    ]
     if one.dropped:
-        lines.append(f"  list them: fleetrank report show dropped --sweep {one.sweep_id}")
+        lines.append(
+            f"  list them: fleetrank report show quality --list dropped --sweep {one.sweep_id}"
+        )
     return lines

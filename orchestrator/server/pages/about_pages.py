@@ -14,6 +14,7 @@ from fleetrank.analysis.report.page import chart_specs, json_block
 from fleetrank.analysis.stored.sweep_record import SweepRecord
 from fleetrank.orchestrator.compute.jobs import Job, JobKind
 from fleetrank.orchestrator.errors import OrchestratorError
+from fleetrank.orchestrator.progress.wording import counted_from_one
 from fleetrank.orchestrator.server.pages.page_parts import GridTable, facts_grid, grid, render
 from fleetrank.orchestrator.server.server_context import Context, ServerContext
 
@@ -75,6 +76,8 @@ async def sweep(name: Name, context: Context) -> Response:
         "python_version": record.python_version,
         "only": record.only,
         "spec_path": record.spec_path,
+        "tags": ", ".join(progress.status.tags) or None,
+        "note": progress.status.note,
     }
     provenance |= {f"{library} version": version for library, version in record.versions.items()}
     tables, note = await _dossier_or_note(context, Job(kind=JobKind.SWEEP, name=name))
@@ -118,7 +121,7 @@ async def _about(context: ServerContext, job: Job, here: str, kind: str) -> HTML
             "basis": basis,
             "charts": [_chart(series) for series in content["series"]],
             "data": json_block({"specs": chart_specs("time"), "charts": content["series"]}),
-            "tables": [grid(one["title"], one["rows"], one["notes"]) for one in content["tables"]],
+            "tables": [_people_grid(one) for one in content["tables"]],
         },
     )
 
@@ -129,7 +132,12 @@ async def _dossier_or_note(context: ServerContext, job: Job) -> tuple[list[GridT
         content = json.loads((await context.ask(job)).body)
     except OrchestratorError as error:
         return [], f"This sweep has published no rows yet: {error.message}."
-    return [grid(one["title"], one["rows"], one["notes"]) for one in content["tables"]], None
+    return [_people_grid(one) for one in content["tables"]], None
+
+
+def _people_grid(table: Mapping[str, Any]) -> GridTable:
+    """The grid of a dossier's table; repeats and attempts count from 1."""
+    return grid(table["title"], [*map(counted_from_one, table["rows"])], table["notes"])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

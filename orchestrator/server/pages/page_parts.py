@@ -12,6 +12,7 @@ import jinja2
 from starlette.responses import HTMLResponse
 
 from fleetrank.analysis.report.page import script_bundle, shown
+from fleetrank.analysis.tables.brief_notes import split_notes
 from fleetrank.analysis.tables.values import heading, value_text
 from fleetrank.orchestrator.progress.wording import duration
 
@@ -61,14 +62,15 @@ def grid(
     Args:
         title: the caption.
         rows: JSON values.
-        notes: shown below.
-        explanation: folded below the notes.
+        notes: shown below, in at most three sentences.
+        explanation: folded below the notes, after the other notes.
         links: column to the path of the page about its value and the name of its parameter.
     """
     shown = rows[:MAX_ROWS]
     names = [name for name in (rows[0] if rows else {}) if _is_filled(name, rows)]
     numbers = {name for name in names if _is_number(name, rows)}
-    shown_notes = list(notes)
+    brief, others = split_notes(tuple(notes))
+    shown_notes = [*brief]
     if len(rows) > MAX_ROWS:
         shown_notes.append(f"The first {MAX_ROWS} of {len(rows)} rows; the API returns all rows.")
     return GridTable(
@@ -79,7 +81,7 @@ def grid(
             for row in shown
         ),
         notes=tuple(shown_notes),
-        explanation=tuple(explanation),
+        explanation=(*others, *explanation),
         n_rows=len(rows),
     )
 

@@ -10,6 +10,8 @@ from pydantic import model_validator
 from starlette.concurrency import run_in_threadpool
 
 from fleetrank.analysis.sql.sql_views import described_views
+from fleetrank.analysis.stored.selection import Selection
+from fleetrank.analysis.tables.former_names import request_of
 from fleetrank.analysis.tables.tables import TABLES
 from fleetrank.orchestrator.compute.jobs import Job, JobKind
 from fleetrank.orchestrator.errors import OrchestratorError
@@ -19,6 +21,7 @@ from fleetrank.orchestrator.server.pages.page_parts import GridTable, grid, rend
 from fleetrank.orchestrator.server.server_context import Context, ServerContext, sent
 from fleetrank.orchestrator.workspace.selectors import (
     PAGE_SELECTORS,
+    SelectorField,
     SelectorKind,
     Selectors,
     TableFormat,
@@ -49,7 +52,7 @@ class PageQuery(Selectors):
     def suffix(self) -> str:
         """The selection as the query part of an address."""
         given = self.model_dump(exclude_defaults=True)
-        return f"?{urlencode(given)}" if given else ""
+        return f"?{urlencode(given, doseq=True)}" if given else ""
 
 
 @router.get("/", name="home")
@@ -85,7 +88,7 @@ async def report(
 @router.get("/tables")
 async def tables() -> Response:
     """All tables by name."""
-    named = [(name, spec.settings) for name, spec in TABLES.items()]
+    named = [(name, [one.name for one in spec.settings]) for name, spec in TABLES.items()]
     return render("tables.html.j2", {"title": "Tables", "here": "/tables", "named": named})
 
 
@@ -96,6 +99,8 @@ async def table(
     """One table, its selectors, and its other forms."""
     basis = await context.ask(table_job(name, asked))
     found = json.loads(basis.body)
+    request_now = request_of(name)
+    shown, selection = request_now.table, request_now.selection(asked.selection())
     given = [(k, v) for k, v in request.query_params.multi_items() if v]
     forms = [
         (form.value, f"/api/tables/{name}?{urlencode([*given, ('format', form.value)])}")
@@ -106,14 +111,14 @@ async def table(
         {
             "title": found["title"],
             "here": "/tables",
-            "name": name,
+            "name": shown,
             "table": grid(
                 found["title"], found["rows"], found["notes"], explanation=found["explanation"]
             ),
             "forms": forms,
             "fields": _fields(asked),
-            "settings": TABLES[name].settings,
-            "given_setting": next(iter(asked.settings), ""),
+            "choices": _choices(shown, selection),
+            **_free_settings(shown, selection),
             "basis": basis,
         },
     )
@@ -127,8 +132,10 @@ async def query(context: Context, sql: Annotated[str, Query(max_length=20_000)] 
     if sql.strip():
         try:
             found = json.loads((await context.ask(query_job(QueryQuery(sql=sql)))).body)
-            notes = ["The first 1,000 rows; /api/query?max_rows= returns more."]
-            answer = grid("Answer", found["rows"], notes if found["is_cut"] else ())
+            notes = [f"{found['left_out']}."] if found["left_out"] else []
+            if found["is_cut"]:
+                notes.append("The first 1,000 rows; /api/query?max_rows= returns more.")
+            answer = grid("Answer", found["rows"], notes)
         except OrchestratorError as refused:
             error = refused
     return render(
@@ -162,15 +169,43 @@ async def _live(context: ServerContext) -> dict[str, object]:
     }
 
 
-def _fields(asked: Selectors) -> list[dict[str, object]]:
-    """One form field for each selector but `set`, whose names the table gives."""
-    given = asked.model_dump(by_alias=True)
+def _choices(table: str, selection: Selection) -> list[dict[str, object]]:
+    """One form field for each setting with words; a word of a setting is sent as `set`."""
     return [
         {
-            "field": field,
-            "label": field.name.replace("_", " "),
-            "value": "" if given[field.name] == field.default else given[field.name],
+            "label": one.name,
+            "meaning": one.meaning,
+            "words": one.words,
+            "default": one.default,
+            "value": one.chosen(selection),
         }
-        for field in selector_fields()
-        if field.kind is not SelectorKind.ARRAY
+        for one in TABLES[table].settings
+        if one.words
     ]
+
+
+def _free_settings(table: str, selection: Selection) -> dict[str, object]:
+    """The names of numbers and texts, and those that were given, as `set` takes them."""
+    names = [one.name for one in TABLES[table].settings if not one.words]
+    given = [f"{name}={value}" for name, value in selection.settings if name in names]
+    return {"free": names, "given": given or [""]}
+
+
+def _fields(asked: Selectors) -> list[dict[str, object]]:
+    """One form field for each selector but `set`, whose names the table gives.
+
+    A selector that can be repeated has a field for each given value, and an empty one.
+    """
+    given = asked.model_dump(by_alias=True)
+    return [
+        {"field": field, "label": field.name.replace("_", " "), "value": value}
+        for field in selector_fields()
+        if field.name != "set"
+        for value in _form_values(field, given[field.name])
+    ]
+
+
+def _form_values(field: SelectorField, given: object) -> tuple[object, ...]:
+    if field.kind is SelectorKind.ARRAY and isinstance(given, list | tuple):
+        return (*given, "")
+    return ("" if given == field.default else given,)

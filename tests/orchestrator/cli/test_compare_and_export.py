@@ -12,7 +12,7 @@ import pytest
 from fleet_rows import NETS, PLACES, Place, write_results
 from wording import has
 
-from fleetrank.analysis.comparison.comparison import DEFAULT_ALPHA, DEFAULT_THRESHOLD
+from fleetrank.analysis.comparison.changes import DEFAULT_ALPHA, DEFAULT_MARGIN
 from fleetrank.orchestrator.cli.main import run
 from fleetrank.orchestrator.cli.report import report_compare
 
@@ -64,6 +64,52 @@ def test_too_few_repeats_are_exit_code_4_with_the_table(
     assert "no cell" in answer.err
 
 
+def test_a_margin_is_a_percentage_or_a_fraction(
+    workspace: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    answers = []
+    for words in (("--margin", "30%"), ("--margin", "0.3"), ("--threshold", "0.3")):
+        assert _run(workspace, "report", "compare", BASE, SLOW, *words, "--json") == 5
+        answers.append(json.loads(capsys.readouterr().out))
+    assert answers[0] == answers[1] == answers[2]
+    assert answers[0]["margin"] == answers[0]["threshold"] == 0.3
+    assert answers[0]["detectable_ratio"] > 1
+    assert _run(workspace, "report", "compare", BASE, SLOW, "--margin", "wide") == 2
+    assert "wide" in capsys.readouterr().err
+
+
+def test_what_an_option_requires_and_is_not_shown_is_exit_code_4(
+    workspace: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ("report", "compare", SLOW, BASE, "--margin", "20%")
+    assert _run(workspace, *words) == 0
+    assert _run(workspace, *words, "--require-not-slower", "--require-power") == 0
+    capsys.readouterr()
+    assert _run(workspace, *words, "--require-same") == 4
+    assert has(capsys.readouterr().err, "4", "cells", "same", "20")
+    # A slower cell comes first.
+    assert _run(workspace, "report", "compare", BASE, SLOW, "--require-power") == 5
+    narrow = ("report", "compare", SLOW, BASE, "--margin", "0.1%", "--require-power")
+    assert _run(workspace, *narrow) == 4
+    assert has(capsys.readouterr().err, "4", "cells", "0.1")
+
+
+def test_every_difference_is_printed_once(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "cluster.yaml").touch()
+    for sweep in (BASE, SLOW):
+        options = {"repeats": 5, "n_samples": 3, "sweep": sweep}
+        write_results(tmp_path / "results", nets=NETS[:1], places=PLACES[:1], **options)
+    (part,) = (tmp_path / f"results/measurements/sweep_id={SLOW}").iterdir()
+    names = ("runtime_version", "os", "governor", "python_version", "cpu_model")
+    pl.read_parquet(part).with_columns(pl.lit("new").alias(n) for n in names).write_parquet(part)
+    _run(tmp_path, "report", "compare", BASE, SLOW)
+    text = capsys.readouterr().out
+    assert [text.count(f": {name} was") for name in names] == [1] * len(names)
+    assert has(text, "session")
+
+
 def test_an_unknown_sweep_is_exit_code_4(
     workspace: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -73,7 +119,7 @@ def test_an_unknown_sweep_is_exit_code_4(
 
 def test_the_defaults_are_those_of_the_analysis() -> None:
     defaults = inspect.signature(report_compare.compare).parameters
-    assert defaults["threshold"].default == DEFAULT_THRESHOLD
+    assert defaults["margin"].default == DEFAULT_MARGIN
     assert defaults["alpha"].default == DEFAULT_ALPHA
 
 

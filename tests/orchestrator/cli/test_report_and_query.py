@@ -8,6 +8,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 from fleet_rows import PLACES, Place, write_results
+from wording import has
 
 from fleetrank.orchestrator.cli.main import run
 
@@ -60,6 +61,38 @@ def test_show_prints_json_for_programs(workspace: Path, capsys: pytest.CaptureFi
     assert {row["model"] for row in rows} == {"resnet18", "resnet50"}
 
 
+def test_models_come_from_options_and_from_a_file(
+    workspace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "models.txt"
+    path.write_text("# the study's\nvit*\nresnet50\n")
+    show = ("report", "show", "latency", "--runtime", "onnx", "--json")
+    assert _run(workspace, *show, "--model", "res*", "--models-file", str(path)) == 4
+    assert "no model fits 'vit*'" in capsys.readouterr().err
+    path.write_text("# the study's\ndeit*\nresnet50 # twice\n")
+    assert _run(workspace, *show, "--model", "res*", "--models-file", str(path)) == 0
+    models = {row["model"] for row in json.loads(capsys.readouterr().out)["rows"]}
+    assert models == {"resnet18", "resnet50", "deit_tiny"}
+    path.write_text("resnet18\n\x1b[2J\n")
+    assert _run(workspace, *show, "--models-file", str(path)) == 2
+    assert "line 2" in capsys.readouterr().err
+
+
+def test_several_sweeps_are_read_together_and_each_must_exist(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "cluster.yaml").touch()
+    names = ("a-20261120T080000-aa11", "b-20261121T080000-bb22", "c-20261122T080000-cc33")
+    for name, place in zip(names, PLACES[::2], strict=True):
+        write_results(tmp_path / "results", places=[place], repeats=1, n_samples=2, sweep=name)
+    show = ("report", "show", "latency", "--json", "--sweep", names[0], "--sweep")
+    assert _run(tmp_path, *show, names[2]) == 0
+    keys = {row["platform_key"] for row in json.loads(capsys.readouterr().out)["rows"]}
+    assert {key.partition("/")[0] for key in keys} == {"cpu-3fa2c1", "rtx-4090"}
+    assert _run(tmp_path, *show, "c-20261122") == 4
+    assert f"did you mean '{names[2]}'" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("form", "mark"),
     [("table", "-----"), ("csv", "model,platform_key"), ("markdown", "| ---"), ("latex", "\\")],
@@ -69,6 +102,40 @@ def test_show_prints_every_format(
 ) -> None:
     assert _run(workspace, "report", "show", "latency", "--format", form) == 0
     assert mark in capsys.readouterr().out
+
+
+def test_a_former_name_prints_its_table_and_says_the_new_way(
+    workspace: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert _run(workspace, "report", "show", "coldstart") == 0
+    former = capsys.readouterr()
+    assert has(former.err, "coldstart", "cells", "quantity")
+    assert _run(workspace, "report", "show", "cells", "--quantity", "coldstart") == 0
+    now = capsys.readouterr()
+    assert (now.out, now.err) == (former.out, "")
+    assert _run(workspace, "report", "show", "cells", "--set", "quantity=coldstart") == 0
+    assert capsys.readouterr() == now
+    assert _run(workspace, "report", "show", "latency") == 0
+    assert capsys.readouterr().err == ""
+
+
+def test_an_option_of_another_table_is_refused_with_the_remedy(
+    workspace: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert _run(workspace, "report", "show", "ceiling", "--by", "runtime") == 2
+    assert "no setting 'by'" in capsys.readouterr().err
+    assert _run(workspace, "report", "show", "cells", "--quantity", "memroy") == 2
+    assert "did you mean 'memory'" in capsys.readouterr().err
+
+
+def test_an_option_with_many_words_may_be_repeated(
+    workspace: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    kinds = ("--what", "tied-latency", "--what", "too-few-models")
+    words = ("report", "show", "quality", "--list", "findings", "--include-simulated")
+    assert _run(workspace, *words, *kinds, "--json") == 0
+    rows = json.loads(capsys.readouterr().out)["rows"]
+    assert {row["what"] for row in rows} <= {"tied latency", "too few models"}
 
 
 def test_selectors_narrow_pairs(workspace: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -120,6 +187,18 @@ def test_query_prints_rows_and_says_when_there_are_more(
     assert json.loads(capsys.readouterr().out) == [
         {"model": "convnext_tiny"}, {"model": "deit_tiny"},
     ]  # fmt: skip
+
+
+def test_query_says_which_rows_it_leaves_out_and_how_to_get_them(
+    workspace: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    for view, devices in (("measurements", []), ("all_measurements", [{"device": "sim"}])):
+        sql = f"SELECT DISTINCT device FROM {view} WHERE device = 'sim'"
+        assert _run(workspace, "query", sql, "--json") == 0
+        answer = capfd.readouterr()
+        assert json.loads(answer.out) == devices
+        assert ("simulated" in answer.err) == (view == "measurements")
+        assert ("all_measurements has every row" in answer.err) == (view == "measurements")
 
 
 def test_query_prints_lists_as_json_in_csv(

@@ -113,7 +113,7 @@ def test_a_program_shows_its_token_in_a_header(closed: Served) -> None:
 def test_a_rebound_name_is_refused_by_the_running_server(served: Served) -> None:
     answer = httpx.get(f"{served.base}/api/devices", headers={"host": "evil.example"})
     assert answer.status_code == 421
-    assert "--name" in answer.json()["remedy"]
+    assert "name=NAME" in answer.json()["remedy"]
 
 
 def test_every_response_carries_the_policy(served: Served) -> None:

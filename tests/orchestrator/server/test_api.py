@@ -12,6 +12,8 @@ from serving import Served
 from waiting import wait_until
 
 from fleetrank.foundation.lease import host_lease
+from fleetrank.orchestrator.store.results import ResultStore
+from fleetrank.orchestrator.store.tagging import change_tags
 
 SLOW = "SELECT count(*) FROM range(100000000000) a, range(100000) b"
 
@@ -30,8 +32,49 @@ def test_selectors_and_settings_narrow_as_on_the_command_line(client: httpx.Clie
     selectors = {"model": "res*", "source_tier": "cpu"}
     rows = client.get("/api/tables/latency", params=selectors).json()["rows"]
     assert {row["model"] for row in rows} == {"resnet18", "resnet50"}
+    several = {"model": ["resnet18", "*mobile*"], "sweep": [SWEEP, ""]}
+    rows = client.get("/api/tables/latency", params=several).json()["rows"]
+    assert {row["model"] for row in rows} >= {"resnet18", "mobilenet_v2"}
+    assert all(row["model"] == "resnet18" or "mobile" in row["model"] for row in rows)
     answer = client.get("/api/tables/coverage", params={"set": "threshold=-1"})
     assert sum(row["is_owned"] for row in answer.json()["rows"]) == 1
+
+
+def test_a_tag_names_its_sweeps_as_on_the_command_line(
+    client: httpx.Client, hostile_workspace: Path
+) -> None:
+    store = ResultStore(hostile_workspace / "results")
+    all_rows = client.get("/api/tables/latency").json()["rows"]
+    try:
+        change_tags(store, SWEEP, added=["base"])
+        tagged = client.get("/api/tables/latency", params={"sweep": "tag:base"})
+        assert tagged.json()["rows"] == all_rows
+        assert client.get("/tables/latency", params={"sweep": "tag:base"}).status_code == 200
+    finally:
+        change_tags(store, SWEEP, removed=["base"])
+    # The server notices that the tag is gone, although no row has changed.
+    wait_until(
+        lambda: client.get("/api/tables/latency", params={"sweep": "tag:base"}).status_code == 404,
+        "an answer that knows no such tag",
+    )
+
+
+def test_a_former_name_is_answered_and_only_tables_are_listed(client: httpx.Client) -> None:
+    former = client.get("/api/tables/coldstart").json()
+    assert former == client.get("/api/tables/cells", params={"set": "quantity=coldstart"}).json()
+    listed = {one["name"]: one for one in client.get("/api/tables").json()}
+    assert "coldstart" not in listed
+    assert listed["transfer"]["words"]["by"] == ["tier", "runtime"]
+    assert "threshold" in listed["proxies"]["settings"]
+
+
+def test_a_page_of_a_table_has_a_field_for_each_setting_with_words(client: httpx.Client) -> None:
+    page = client.get("/tables/coldstart").text
+    assert '<form class="selectors" method="get" action="/tables/cells">' in page
+    assert '<option value="quantity=coldstart" selected>coldstart</option>' in page
+    page = client.get("/tables/proxies", params={"set": ["own=fewest", "threshold=0.5"]}).text
+    assert '<option value="own=fewest" selected>fewest</option>' in page
+    assert 'name="set" value="threshold=0.5"' in page
 
 
 @pytest.mark.parametrize(
@@ -77,6 +120,8 @@ def test_sql_is_answered_and_cut(client: httpx.Client) -> None:
         ("/api/transfer?colour=red", 422, "colour"),
         ("/api/transfer?seed=-1", 422, "seed"),
         ("/api/transfer?sweep=none", 404, "none"),
+        ("/api/predictions?target=pixel-77", 404, "pixel-7"),
+        ("/api/predictions?set=coverage=2", 400, "coverage"),
         ("/api/tables/coverage?set=threshold=x", 400, "threshold"),
         ("/api/tables/frm?set=weight_flops=1e308", 400, "no finite figures"),
         ("/api/tables/nope", 404, "nope"),

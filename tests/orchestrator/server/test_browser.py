@@ -145,12 +145,12 @@ def test_selectors_of_a_table_narrow_it(visit: Visit, served: Served) -> None:
     visit.page.goto(served.base + "/tables/latency")
     rows = visit.page.locator("tbody tr")
     n_all = rows.count()
-    visit.page.get_by_label("model", exact=True).fill("res*")
+    visit.page.get_by_label("model", exact=True).first.fill("res*")
     visit.page.get_by_label("runtime").select_option("onnx")
     visit.page.get_by_role("button", name="Show").click()
     visit.page.wait_for_url("**model=res*")
     assert 0 < rows.count() < n_all
-    assert visit.page.get_by_label("model", exact=True).input_value() == "res*"
+    assert visit.page.get_by_label("model", exact=True).first.input_value() == "res*"
 
 
 def test_an_error_is_a_page_with_a_way_back(visit: Visit, served: Served) -> None:
@@ -181,8 +181,9 @@ def live_workspace(tmp_path: Path, onnx_file: Path) -> Path:
     (root / "cluster.yaml").write_text("cluster_name: t\n")
     for number in range(2):
         (root / "cards" / f"m{number}.toml").write_text(CARD.format(file=onnx_file))
+    # The page asks every 2 s: 2 models and 2 repeats of 2 s each last for several such looks.
     for name in ("sim-a", "sim-b"):
-        text = f"name: {name}\nkind: simulated\noptions: {{duration_s: 0.15}}\n"
+        text = f"name: {name}\nkind: simulated\noptions: {{duration_s: 2.0}}\n"
         (root / "devices" / f"{name}.yaml").write_text(text)
     (root / "sweeps" / "live.yaml").write_text(SPEC)
     return root

@@ -7,7 +7,9 @@ import pytest
 
 from fleetrank.analysis.stored.sweep_record import IMPORTED, SweepRecord, SweepState
 from fleetrank.orchestrator.errors import UsageError
-from fleetrank.orchestrator.server.live import JournalTail, Live
+from fleetrank.orchestrator.progress.wording import duration
+from fleetrank.orchestrator.server.live import Live
+from fleetrank.orchestrator.store.journals.journal_tail import JournalTail
 from fleetrank.orchestrator.store.results import ResultStore
 
 SWEEP = "s-20260101T000000-aa"
@@ -59,6 +61,18 @@ def test_a_running_sweep_is_counted_per_device(store: ResultStore) -> None:
     assert [attempt["device"] for attempt in again.latest] == ["b", "a"]
     assert [attempt["latency_ms"] for attempt in again.latest] == [None, 2.0]
     assert again.status.failures[0]["error"] == "crashed"
+
+
+def test_a_device_that_waits_says_why_and_for_how_long(store: ResultStore) -> None:
+    now = {"a": {"running": None, "waits": "it is hot", "waited_s": 70.0}, "b": {"running": "m #1"}}
+    store.progress_path(SWEEP).parent.mkdir(parents=True, exist_ok=True)
+    store.progress_path(SWEEP).write_text(json.dumps({"devices": now}))
+    with store.lease(SWEEP):
+        a, b = Live(store.root).of_sweep(SWEEP).devices
+    assert (a.running, b.running, b.waits) == (None, "m #1", None)
+    assert a.waits is not None
+    assert "it is hot" in a.waits
+    assert duration(70.0) in a.waits
 
 
 def test_a_sweep_whose_driver_died_is_counted_from_its_journal(store: ResultStore) -> None:

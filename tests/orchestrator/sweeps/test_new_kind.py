@@ -28,7 +28,7 @@ def test_a_kind_is_one_folder_and_one_line(folder, copy_with_abacus: dict[str, s
         env=copy_with_abacus,
     ).stderr  # fmt: skip
     folder.write_spec(["m0"], ["beads"])
-    (planned,) = json.loads(run("sweep", "plan", "t", "--json").stdout)
+    (planned,) = json.loads(run("sweep", "plan", "t", "--json").stdout)["cells"]
     assert "beads-onnx" in planned["platform"]
     run("sweep", "run", "t", "--inline")
     rows = folder.rows()

@@ -46,7 +46,15 @@ def test_a_plan_is_shown_and_nothing_is_done(folder) -> None:
     assert not (folder.root / "results").exists()
     assert not (folder.root / "artifacts").exists()
     listed = json.loads(folder.run("sweep", "plan", "t", "--json").stdout)
-    assert len(listed) == 8
+    assert len(listed["cells"]) == 8
+    assert listed["skipped"] == []
+    assert listed["totals"] == {
+        "cells": 8, "repeats": 2, "processes": 16, "skipped": 0, "files_ready": 0,
+        "files_to_build": 4, "disk_bytes": 0,
+    }  # fmt: skip
+    assert listed["time"]["exporting_s"] > 0
+    assert listed["time"]["measuring_s"] > 0
+    assert (listed["time"]["n_from_history"], listed["time"]["n_simulated"]) == (0, 8)
 
 
 def test_only_narrows_and_a_resume_remembers_it(folder) -> None:
@@ -129,7 +137,10 @@ def test_status_lists_failures_with_their_remedy(folder) -> None:
     folder.add_model("broken", text)
     folder.write_spec(["broken"], ["sim-a"], repeats=1)
     ran = folder.run("sweep", "run", "t", "--inline")
-    assert "next:    fleetrank report build --include-simulated" in ran.stdout
+    sweep_id = folder.store.newest_sweep()
+    retry = f"fleetrank sweep resume {sweep_id} --retry-failed --inline"
+    assert f"next:    {retry}" in ran.stdout
+    assert "report build" not in ran.stdout, "there is nothing to report"
     found = json.loads(folder.run("sweep", "status", "--json").stdout)
     assert (found["state"], found["n_failed"], found["n_left"]) == ("finished", 1, 0)
     assert found["failures"][0]["error"] == "export_failed"

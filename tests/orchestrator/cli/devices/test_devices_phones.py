@@ -1,6 +1,7 @@
 """`devices add --adb`, `check`, `remove`, `discover` as a user types them, on virtual phones."""
 
 import json
+import shutil
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -12,7 +13,6 @@ from phone_agent import TINY_TFLITE
 
 from fleetrank.device_agents.android.adb.adb_server import AdbServer, find_adb
 from fleetrank.device_agents.android.state.identity import phone_lease
-from fleetrank.device_agents.android.state.probe_text import hash_serial
 from fleetrank.device_agents.android.state.settings import FOLDER
 from fleetrank.device_agents.errors import MissingLibraryError
 from fleetrank.device_agents.virtual_phone.daemon.farm import FarmedPhone, FarmSpec, VirtualFarm
@@ -130,6 +130,92 @@ def test_the_same_phone_again_updates_its_file_and_keeps_what_a_person_wrote(
     assert [file.name for file in workspace.devices.glob("*.yaml")] == ["yours.yaml"]
 
 
+def files_of(workspace: Workspace) -> set[str]:
+    return {file.stem for file in workspace.devices.glob("*.yaml")}
+
+
+def test_phones_of_two_models_with_one_serial_number_are_two_devices(
+    server: AdbServer, workspace: Workspace, tmp_path: Path
+) -> None:
+    with open_phones(server, tmp_path / "phones", "pixel-8", "galaxy-s21") as phones:
+        for phone in phones:
+            set_property(phone, "ro.serialno", "0123456789ABCDEF")
+        assert add(phones[0], "--name", "first") == 0
+        assert add(phones[1], "--name", "second") == 0
+        assert files_of(workspace) == {"first", "second"}
+        assert add(phones[1]) == 0
+        assert files_of(workspace) == {"first", "second"}
+        identities = {
+            read_file(workspace, name)["options"]["identity_hash"] for name in ("first", "second")
+        }
+        assert len(identities) == 2
+
+
+def android_id(phone: FarmedPhone) -> Path:
+    return phone.folder / ".phone/settings/secure/android_id"
+
+
+def test_two_equal_tablets_are_two_devices(
+    server: AdbServer, workspace: Workspace, tmp_path: Path
+) -> None:
+    with open_phones(server, tmp_path / "phones", "pixel-8", "pixel-8") as phones:
+        for phone in phones:
+            set_property(phone, "ro.serialno", "0123456789ABCDEF")
+        assert add(phones[0], "--name", "first") == 0
+        assert add(phones[1], "--name", "second") == 0
+        assert add(phones[0]) == 0
+        assert add(phones[1]) == 0
+        assert files_of(workspace) == {"first", "second"}
+        options = [read_file(workspace, name)["options"] for name in ("first", "second")]
+        assert options[0]["identity_hash"] == options[1]["identity_hash"]
+        assert options[0]["unit_hash"] != options[1]["unit_hash"]
+
+
+def test_a_tablet_that_an_older_version_registered_is_told_from_its_twin_from_then_on(
+    server: AdbServer, workspace: Workspace, tmp_path: Path, capsys
+) -> None:
+    with open_phones(server, tmp_path / "phones", "pixel-8", "pixel-8") as phones:
+        for phone in phones:
+            set_property(phone, "ro.serialno", "0123456789ABCDEF")
+        assert add(phones[0], "--name", "first") == 0
+        path = workspace.devices / "first.yaml"
+        lines = path.read_text().splitlines(keepends=True)[1:]
+        path.write_text("".join(line for line in lines if "unit_hash" not in line))
+        capsys.readouterr()
+        assert add(phones[1], "--name", "second") == 2  # it can be the twin or the phone itself
+        assert "remove first" in capsys.readouterr().err
+        assert add(phones[0]) == 0
+        assert add(phones[1], "--name", "second") == 0
+        assert files_of(workspace) == {"first", "second"}
+
+
+def test_the_file_of_a_twin_is_not_removed_for_another_name(
+    server: AdbServer, workspace: Workspace, tmp_path: Path, capsys
+) -> None:
+    with open_phones(server, tmp_path / "phones", "pixel-8", "pixel-8") as phones:
+        for phone in phones:
+            set_property(phone, "ro.serialno", "0123456789ABCDEF")
+            android_id(phone).unlink()  # nothing tells them apart
+        assert add(phones[0], "--name", "first") == 0
+        capsys.readouterr()
+        assert add(phones[1], "--name", "second") == 2
+        assert "remove first" in capsys.readouterr().err
+        assert files_of(workspace) == {"first"}
+
+
+def test_a_phone_that_an_older_version_registered_is_the_same_phone(
+    phone: FarmedPhone, workspace: Workspace
+) -> None:
+    assert add(phone, "--name", "mine") == 0
+    path = workspace.devices / "mine.yaml"
+    lines = path.read_text().splitlines(keepends=True)[1:]
+    path.write_text("".join(line for line in lines if "identity_hash" not in line))
+    assert "identity_hash" not in read_file(workspace, "mine")["options"]
+    assert add(phone) == 0
+    assert files_of(workspace) == {"mine"}
+    assert "identity_hash" in read_file(workspace, "mine")["options"]
+
+
 def test_two_phones_of_one_model_have_names_of_their_own(
     server: AdbServer, workspace: Workspace, tmp_path: Path, capsys
 ) -> None:
@@ -194,6 +280,30 @@ def test_check_tells_nothing_of_a_phone_that_is_the_same(
     assert (workspace.devices / "pixel-8.yaml").read_bytes() == before
 
 
+def test_a_program_in_a_folder_is_registered_with_what_its_delegates_take(
+    phone: FarmedPhone, workspace: Workspace, tmp_path: Path, capsys
+) -> None:
+    folder = tmp_path / "qnn"
+    folder.mkdir()
+    shutil.copy(stand_in_of("benchmark_model"), folder / "benchmark_model")
+    for name in ("libQnnHtp.so", "libQnnTFLiteDelegate.so"):
+        (folder / name).write_bytes(name.encode())
+    assert add(phone, "--tool", f"benchmark_model={folder}") == 0
+    content = read_file(workspace)
+    delegates = content["registration"]["facts"]["delegates"]
+    assert delegates == "gpu 100%, nnapi 83%, external:QnnTFLiteDelegate 80%"
+    assert changes(capsys) == {}
+    # Another library is another program; it is the same phone.
+    (folder / "libQnnHtp.so").write_bytes(b"newer")
+    assert add(phone, "--tool", f"benchmark_model={folder}") == 0
+    newer = read_file(workspace)
+    assert newer["options"]["benchmark_model"] != content["options"]["benchmark_model"]
+    (folder / "libevil.so").symlink_to("/etc/passwd")
+    assert add(phone, "--tool", f"benchmark_model={folder}") == 4
+    assert "libevil.so" in capsys.readouterr().err
+    assert read_file(workspace) == newer
+
+
 def test_check_tells_another_system_another_speed_and_another_program(
     phone: FarmedPhone, workspace: Workspace, tmp_path: Path, capsys
 ) -> None:
@@ -248,7 +358,7 @@ def test_a_phone_that_is_measured_on_is_not_cleaned_under_it(
     phone: FarmedPhone, workspace: Workspace, capsys
 ) -> None:
     assert add(phone) == 0
-    with phone_lease(hash_serial(phone.serial)):
+    with phone_lease(read_file(workspace, "pixel-8")["options"]["unit_hash"]):
         assert run(["devices", "remove", "pixel-8"]) == 0
     assert "in use" in capsys.readouterr().err
     assert (phone.folder / FOLDER[1:]).exists()

@@ -7,7 +7,7 @@ import pytest
 from rich.console import Console
 
 from fleetrank.analysis.tables.table import Table
-from fleetrank.orchestrator.cli.output.terminal import print_on_terminal
+from fleetrank.orchestrator.cli.output.terminal import print_on_terminal, print_rows
 
 FRAME = pl.DataFrame(
     {
@@ -53,6 +53,22 @@ def test_a_column_without_room_is_named() -> None:
     assert "flags" in text.partition("Hidden columns:")[2]
 
 
+def test_reasons_of_a_hidden_column_are_printed_once_each() -> None:
+    why = "no interval: 3 repeats of prefill@512, and 5 are needed"
+    frame = pl.concat([FRAME, FRAME]).with_columns(reason=pl.Series([why, why, None, "no pair"]))
+    lines = " ".join(" ".join(shown(70, frame)).split())
+    assert f"reason of 2 rows: {why}." in lines
+    assert "1 row: no pair." in lines
+    assert "reason of" not in " ".join(shown(300, frame))
+
+
+def test_hidden_columns_name_the_option_that_prints_them() -> None:
+    console = Console(file=io.StringIO(), width=30, force_terminal=True, color_system=None)
+    print_on_terminal(Table(title="Latency", frame=FRAME), console, full="--json")
+    assert isinstance(console.file, io.StringIO)
+    assert "--json" in console.file.getvalue().partition("Hidden columns:")[2]
+
+
 def test_one_row_is_shown_whole() -> None:
     assert any(
         "cpu-6b103d/onnx/cpu/eager/fp32/b1/t1/a0/{}" in line for line in shown(200, FRAME[:1])
@@ -71,3 +87,18 @@ def test_an_empty_table_says_its_title_and_notes() -> None:
     lines = shown(60, FRAME.clear(), ("nothing was measured",))
     assert lines[0] == "Latency"
     assert lines[-1] == "Note: nothing was measured"
+
+
+def test_a_moment_in_a_list_fits_its_column(monkeypatch: pytest.MonkeyPatch, capsys) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    rows = [
+        {"sweep_id": f"study-20261122T16000{n}-b523", "started_utc": f"2026-11-22T16:00:0{n}+00:00",
+         "finished_utc": "2026-11-22T18:30:00.123+02:00", "tags": ["nightly"], "bad_utc": f"x{n}"}
+        for n in (1, 2)
+    ]  # fmt: skip
+    print_rows(rows, None, has_pager=False)
+    lines = capsys.readouterr().out.splitlines()
+    (line,) = [line for line in lines if line.startswith("study-20261122T160001")]
+    assert "2026-11-22 16:00:01" in line
+    assert "+00:00" not in line
+    assert any("2026-11-22 16:30:00" in line for line in lines), "in UTC, of all rows"

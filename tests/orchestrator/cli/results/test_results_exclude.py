@@ -63,7 +63,7 @@ def test_a_sweep_goes_is_listed_and_comes_back(workspace, capsys) -> None:
 def test_a_part_of_a_sweep_goes_alone(workspace, capsys) -> None:
     assert exclude(NEW, "--only", "resnet18", "--reason", "x", "--json") == 0
     assert json.loads(capsys.readouterr().out)[0]["pattern"] == "resnet18"
-    assert run(["report", "show", "dropped", "--json"]) == 0
+    assert run(["report", "show", "quality", "--list", "dropped", "--json"]) == 0
     rows = json.loads(capsys.readouterr().out)["rows"]
     excluded = [row for row in rows if row["reason"] == "excluded"]
     assert {(row["sweep_id"], row["model"]) for row in excluded} == {(NEW, "resnet18")}

@@ -1,5 +1,6 @@
 """What others published, imported as a user does it."""
 
+import hashlib
 import json
 import shlex
 import shutil
@@ -107,6 +108,40 @@ def test_a_vendors_jobs_are_imported_release_by_release(workspace, capsys) -> No
     assert "qai-hub:inception_v3" in {row["model"] for row in used}
 
 
+def test_facts_fill_what_a_vendor_does_not_state(workspace, capsys) -> None:
+    vendor = ("--from", "qai-hub", str(DATA / "qai_hub"))
+    _, first = _import(capsys, *vendor)
+    before = {row["model"]: row for row in _rows(workspace)}
+    assert before["qai-hub:inception_v3"]["flops"] is None
+    table = Path("models.csv")
+    table.write_text("model,flops,accuracy\ninception_v3,11.4G,77.294\nresnet18,1.8G,50\n")
+    old, again = _import(capsys, *vendor, "--facts", "models.csv")
+    assert not old["is_new"]  # no row of it lacks what the file states
+    assert again["earlier"] == [first["sweep_id"]]
+    after = [row for row in _rows(workspace) if row["sweep_id"] == again["sweep_id"]]
+    assert {row["flops"] for row in after if row["model"] == "qai-hub:inception_v3"} == {
+        11_400_000_000
+    }
+    # The card that is declared equal states both already.
+    ours = {(row["flops"], row["accuracy_top1"]) for row in after if row["model"] == "resnet18"}
+    assert ours == {(before["resnet18"]["flops"], before["resnet18"]["accuracy_top1"])}
+    record = ResultStore(workspace.results).sweep_record(str(again["sweep_id"]))
+    digest = hashlib.sha256(table.read_bytes()).hexdigest()
+    assert any(f"facts models.csv sha256:{digest}" in name for name in record.files)
+    assert any("differs" in note and "2 models" in note for note in record.notes)
+
+
+def test_facts_about_an_unknown_model_store_nothing(workspace, capsys) -> None:
+    Path("models.csv").write_text("model,flops\nresnet18,1\ninception_v33,11.4G\n")
+    vendor = ("--from", "qai-hub", str(DATA / "qai_hub"))
+    assert run(["results", "import", *vendor, "--facts", "models.csv"]) == 2
+    error = capsys.readouterr().err
+    assert "line 3" in error
+    assert "no model 'inception_v33'" in error
+    assert "did you mean 'inception_v3'" in error
+    assert ResultStore(workspace.results).sweep_ids() == []
+
+
 def test_the_folder_of_one_release_is_that_release(workspace, capsys) -> None:
     _import(capsys, "--from", "qai-hub", str(DATA / "qai_hub"))
     (again,) = _import(capsys, "--from", "qai-hub", str(DATA / "qai_hub" / "v0.46.1"))
@@ -149,7 +184,7 @@ def test_an_import_without_room_is_to_be_run_again(workspace, capsys) -> None:
 def test_what_is_dropped_is_listed_with_its_reason(workspace, capsys) -> None:
     assert run(["results", "import", "--from", "timm", str(DATA / "timm")]) == 0
     assert "dropped: 1 x no throughput" in capsys.readouterr().out
-    assert run(["report", "show", "dropped", "--json"]) == 0
+    assert run(["report", "show", "quality", "--list", "dropped", "--json"]) == 0
     (row,) = json.loads(capsys.readouterr().out)["rows"]
     assert row["model"] == "timm:stuck@224"
     assert row["detail"] == "no throughput: '0'"
@@ -218,7 +253,7 @@ def test_an_audit_speaks_of_chosen_sweeps_or_all(workspace, capsys) -> None:
     assert run(["results", "audit", str(first["sweep_id"])]) == 0
     assert "too few models" in capsys.readouterr().out
     assert run(["results", "audit", "nothing"]) == 2
-    assert run(["report", "show", "audit", "--format", "csv"]) == 0
+    assert run(["report", "show", "quality", "--list", "findings", "--format", "csv"]) == 0
 
 
 def test_the_command_of_a_finding_excludes_its_cell(workspace, capsys) -> None:
@@ -236,7 +271,7 @@ def test_the_command_of_a_finding_excludes_its_cell(workspace, capsys) -> None:
     assert run(ask) == 0
     assert json.loads(capsys.readouterr().out)["rows"] == []
     assert run(["results", "audit", "--what", "unit-slips"]) == 2
-    assert "'unit slip'" in capsys.readouterr().err
+    assert "'unit-slip'" in capsys.readouterr().err
 
 
 def test_names_from_a_hostile_file_neither_drive_the_terminal_nor_break_the_store(

@@ -1,0 +1,290 @@
+"""`fleetrank eval`: how good a model is on data that the user has."""
+
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from fleetrank.device_agents.registry import HOST_CPU, create_agent
+from fleetrank.foundation.inputs.workload import Workload
+from fleetrank.foundation.vocabulary import Precision, Runtime
+from fleetrank.models.cache import ArtifactCache
+from fleetrank.orchestrator.cli.context import current, host_turn
+from fleetrank.orchestrator.cli.output.listing import AsJson, print_table
+from fleetrank.orchestrator.dispatch.drive.stop_switch import StopSwitch
+from fleetrank.orchestrator.errors import UsageError
+from fleetrank.orchestrator.evaluation.choice_tasks import CHOICE_TASKS, HARNESS, PROMPT_SETS
+from fleetrank.orchestrator.evaluation.text_windows import STRATEGIES
+from fleetrank.orchestrator.export.one_export import ExportTools
+
+if TYPE_CHECKING:
+    from fleetrank.orchestrator.evaluation.evaluation_rows import EvalRun, Row
+
+app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
+
+_SHOWN = (
+    "task", "data", "quality_metric", "quality", "unit", "quality_low", "quality_high", "baseline",
+    "n_items", "published", "flags",
+)  # fmt: skip
+
+Model = Annotated[str, typer.Option("--model", help="Name of a model, or a model file.")]
+Checkpoint = Annotated[
+    Path | None,
+    typer.Option(help="Its weights: a state dict, or the folder of a published model."),
+]
+Seeded = Annotated[
+    bool,
+    typer.Option("--seeded", help="Evaluate random weights. The result says so and means nothing."),
+]
+OfRuntime = Annotated[
+    Runtime | None, typer.Option("--runtime", help="Runtime of the exported file (default: onnx).")
+]
+OfPrecision = Annotated[
+    Precision | None, typer.Option("--precision", help="Number format (default: fp32).")
+]
+Device = Annotated[str, typer.Option(help="Device that runs it: local-cpu, a GPU or a board.")]
+Threads = Annotated[int, typer.Option(min=1, help="Threads inside one operator.")]
+Limit = Annotated[
+    int | None, typer.Option(min=1, help="Only the first N documents, examples or images.")
+]
+TrustCode = Annotated[
+    bool, typer.Option("--trust", help="Allow model-supplied code to run. Review it first.")
+]
+TokenizerOption = Annotated[
+    str,
+    typer.Option(
+        "--tokenizer", help="bytes, a tokenizer.json, a tokenizer.model, or a folder with one."
+    ),
+]
+Window = Annotated[
+    int | None, typer.Option(min=1, help="Tokens read at once (default: context, at most 1024).")
+]
+
+
+@contextmanager
+def _run(
+    *,
+    model: str,
+    checkpoint: Path | None,
+    seeded: bool,
+    runtime: Runtime | None,
+    precision: Precision | None,
+    device: str,
+    threads: int,
+    limit: int | None,
+    trust: bool,
+) -> "Iterator[EvalRun]":
+    from fleetrank.orchestrator.evaluation.evaluation_rows import EvalRun
+    from fleetrank.orchestrator.evaluation.subject import Where, find_subject
+    from fleetrank.orchestrator.progress.displays import PlainLines
+
+    workspace = current().workspace
+    where = Where(
+        model=model,
+        checkpoint=checkpoint,
+        allows_seeded=seeded,
+        runtime=runtime,
+        precision=precision,
+        device=device,
+        threads=threads,
+        is_trusted=trust,
+    )
+    subject = find_subject(workspace, where)
+    tools = ExportTools(
+        cache=ArtifactCache(workspace.artifacts),
+        infer=create_agent(HOST_CPU, {}).infer,
+        emit=PlainLines(sys.stderr),
+        switch=StopSwitch(),
+        is_trusted=trust,
+    )
+    with host_turn("eval"):
+        yield EvalRun(
+            workspace=workspace, subject=subject, tools=tools, limit=limit, done=_show_progress
+        )
+
+
+def _show_progress(task: str, done: int, before: int, total: int) -> None:
+    if done == before:
+        if before:
+            print(f"{task}: {before} of {total} were scored by an earlier run", file=sys.stderr)
+        return
+    print(f"{task}: {done} of {total} scored", file=sys.stderr)
+
+
+def _print(rows: "Sequence[Row]", as_json: bool) -> None:
+    print_table(rows if as_json else [_shown(row) for row in rows], as_json)
+    if not as_json:
+        print("stored; `fleetrank report show evaluations` lists all evaluations", file=sys.stderr)
+
+
+def _shown(row: "Row") -> "Row":
+    from fleetrank.analysis.stored.side.evaluations import unit_of_metric
+
+    known = {**row, "unit": unit_of_metric(str(row["quality_metric"]))}
+    return {name: known.get(name) for name in _SHOWN}
+
+
+def _segment(text: str) -> Workload:
+    try:
+        return Workload.parse(f"segment@{text}")
+    except ValueError as error:
+        raise UsageError(
+            f"'{text}' does not describe a segment", "give its tokens, such as 64, or 64+k8+n16"
+        ) from error
+
+
+@app.command()
+def ppl(
+    *,
+    model: Model,
+    text: Annotated[Path, typer.Option(help="A .txt, .jsonl or .parquet file, or a folder.")],
+    tokenizer: TokenizerOption,
+    strategy: Annotated[
+        str, typer.Option(help=f"How a long text is read: {', '.join(STRATEGIES)}.")
+    ] = "vanilla",
+    window: Window = None,
+    stride: Annotated[
+        int | None, typer.Option(min=1, help="New tokens in each window (default: the strategy's).")
+    ] = None,
+    segment: Annotated[
+        str | None,
+        typer.Option(help="Of hmt: tokens of a segment, and K and N of its memory, as 64+k8+n16."),
+    ] = None,
+    field: Annotated[str, typer.Option(help="Key of the text in .jsonl and .parquet.")] = "text",
+    checkpoint: Checkpoint = None,
+    seeded: Seeded = False,
+    runtime: OfRuntime = None,
+    precision: OfPrecision = None,
+    device: Device = "local-cpu",
+    threads: Threads = 1,
+    limit: Limit = None,
+    trust: TrustCode = False,
+    as_json: AsJson = False,
+) -> None:
+    """Perplexity, bits per byte and next-token accuracy on a text.
+
+    If it is interrupted, the same command goes on where it ended.
+    """
+    from fleetrank.orchestrator.evaluation.evaluate import evaluate_text
+    from fleetrank.orchestrator.evaluation.text_data import read_text_data
+    from fleetrank.orchestrator.evaluation.text_reading import Reading
+    from fleetrank.orchestrator.evaluation.text_tokens import open_tokenizer
+
+    if strategy not in STRATEGIES:
+        raise UsageError(f"no strategy '{strategy}'", f"there are {', '.join(STRATEGIES)}")
+    data = read_text_data(text, field)
+    reading = Reading(
+        tokenizer=open_tokenizer(tokenizer), strategy=strategy, window=window, stride=stride,
+        segment=None if segment is None else _segment(segment),
+    )  # fmt: skip
+    with _run(
+        model=model, checkpoint=checkpoint, seeded=seeded, runtime=runtime, precision=precision,
+        device=device, threads=threads, limit=limit, trust=trust,
+    ) as run:  # fmt: skip
+        rows = evaluate_text(run, data, reading)
+    _print(rows, as_json)
+
+
+@app.command()
+def smallbench(
+    *,
+    model: Model,
+    tokenizer: TokenizerOption,
+    sst2: Annotated[Path | None, typer.Option(help="SST-2: .tsv, .jsonl or .parquet.")] = None,
+    rte: Annotated[Path | None, typer.Option(help="RTE.")] = None,
+    boolq: Annotated[Path | None, typer.Option(help="BoolQ.")] = None,
+    mrpc: Annotated[Path | None, typer.Option(help="MRPC.")] = None,
+    prompts: Annotated[str, typer.Option(help=f"Prompts: {' or '.join(PROMPT_SETS)}.")] = HARNESS,
+    window: Window = None,
+    checkpoint: Checkpoint = None,
+    seeded: Seeded = False,
+    runtime: OfRuntime = None,
+    precision: OfPrecision = None,
+    device: Device = "local-cpu",
+    threads: Threads = 1,
+    limit: Limit = None,
+    trust: TrustCode = False,
+    as_json: AsJson = False,
+) -> None:
+    """Accuracy on SST-2, RTE, BoolQ and MRPC.
+
+    The answer is the more probable one. Give one file or more. If it is interrupted, the same
+    command goes on where it ended.
+    """
+    from fleetrank.orchestrator.evaluation.evaluate import evaluate_choices
+    from fleetrank.orchestrator.evaluation.text_reading import Reading
+    from fleetrank.orchestrator.evaluation.text_tokens import open_tokenizer
+
+    given = dict(zip(CHOICE_TASKS, (sst2, rte, boolq, mrpc), strict=True))
+    files = {task: path for task, path in given.items() if path is not None}
+    if not files:
+        raise UsageError("no data set is given", "add --sst2 FILE, or another one")
+    if prompts not in PROMPT_SETS:
+        raise UsageError(f"no prompts '{prompts}'", f"there are {', '.join(PROMPT_SETS)}")
+    reading = Reading(tokenizer=open_tokenizer(tokenizer), window=window)
+    with _run(
+        model=model, checkpoint=checkpoint, seeded=seeded, runtime=runtime, precision=precision,
+        device=device, threads=threads, limit=limit, trust=trust,
+    ) as run:  # fmt: skip
+        rows = evaluate_choices(run, files, prompts, reading)
+    _print(rows, as_json)
+
+
+@app.command()
+def images(
+    *,
+    model: Model,
+    data: Annotated[Path, typer.Option(help="A folder with a folder of each class, or .parquet.")],
+    classes: Annotated[
+        Path | None, typer.Option(help="Names of the model's outputs, one on each line.")
+    ] = None,
+    crop: Annotated[
+        float, typer.Option(min=0.01, max=1, help="Central share of each image that is used.")
+    ] = 0.875,
+    mean: Annotated[
+        list[float] | None, typer.Option(help="Mean of each channel; once or for each.")
+    ] = None,
+    std: Annotated[
+        list[float] | None, typer.Option(help="Standard deviation of each channel.")
+    ] = None,
+    published: Annotated[
+        float | None, typer.Option(help="Published top-1 in per cent (default: the card's).")
+    ] = None,
+    source: Annotated[str | None, typer.Option(help="Where it is published.")] = None,
+    tolerance: Annotated[
+        float, typer.Option(min=0, help="Points beyond which accuracy_differs is set.")
+    ] = 0.5,
+    checkpoint: Checkpoint = None,
+    seeded: Seeded = False,
+    runtime: OfRuntime = None,
+    precision: OfPrecision = None,
+    device: Device = "local-cpu",
+    threads: Threads = 1,
+    limit: Limit = None,
+    trust: TrustCode = False,
+    as_json: AsJson = False,
+) -> None:
+    """Top-1 and top-5 accuracy on labelled images.
+
+    Images are scaled as for ImageNet unless --mean and --std are given. If it is interrupted, the
+    same command goes on where it ended.
+    """
+    from fleetrank.orchestrator.evaluation.evaluate import evaluate_pictures
+    from fleetrank.orchestrator.evaluation.evaluation_rows import Published
+    from fleetrank.orchestrator.evaluation.picture_data import Preprocessing, read_picture_data
+
+    usual = Preprocessing()
+    preprocessing = Preprocessing(
+        crop=crop, mean=tuple(mean or usual.mean), std=tuple(std or usual.std)
+    )
+    found = read_picture_data(data, classes)
+    with _run(
+        model=model, checkpoint=checkpoint, seeded=seeded, runtime=runtime, precision=precision,
+        device=device, threads=threads, limit=limit, trust=trust,
+    ) as run:  # fmt: skip
+        known = Published(value=published, source=source, tolerance=tolerance)
+        rows = evaluate_pictures(run, found, preprocessing, known)
+    _print(rows, as_json)

@@ -1,0 +1,146 @@
+"""`--columns`, `--sort`, `--descending`, `--limit` and the pager, as they are typed."""
+
+import csv
+import io
+import json
+import os
+import pty
+import subprocess
+from pathlib import Path
+
+import pytest
+from command_line import COMMAND, run_on_terminal
+from fleet_rows import NETS, PLACES, write_results
+
+from fleetrank.models.cards.zoo import load_language_zoo, load_zoo
+from fleetrank.orchestrator.cli.main import run
+from fleetrank.orchestrator.cli.output.table_view import TableView
+from fleetrank.orchestrator.errors import UsageError
+
+
+@pytest.fixture(scope="module")
+def workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("viewed")
+    (root / "cluster.yaml").touch()
+    write_results(root / "results", places=PLACES, n_samples=5)
+    return root
+
+
+N_CELLS = len(NETS) * len(PLACES)
+CELLS = ("report", "show", "cells")
+
+
+def test_missing_values_come_last_in_both_directions() -> None:
+    values = [2.0, None, 1.0, 3.0]
+    assert TableView(sort="x").order(values) == [2, 0, 3, 1]
+    assert TableView(sort="x", is_descending=True).order(values) == [3, 0, 2, 1]
+    assert TableView(sort="x").order([[1], "a", None]) == [0, 1, 2]
+
+
+def test_an_unknown_column_is_an_error_that_names_the_nearest() -> None:
+    for view in (TableView(columns=("modle",)), TableView(sort="modle")):
+        with pytest.raises(UsageError, match="modle") as raised:
+            view.names(["model", "n"])
+        assert "'model'" in raised.value.remedy
+
+
+def test_rows_are_limited_on_a_terminal_only() -> None:
+    assert TableView().most(80, is_on_terminal=True) == 50
+    assert TableView().most(80, is_on_terminal=False) == 80
+    assert TableView(limit=0).most(80, is_on_terminal=True) == 80
+    assert TableView(limit=7).most(80, is_on_terminal=False) == 7
+
+
+@pytest.mark.parametrize("form", ["csv", "json"])
+def test_the_slowest_cells_are_those_of_the_whole_table(
+    workspace: Path, capsys: pytest.CaptureFixture[str], form: str
+) -> None:
+    def rows(*words: str) -> list[dict[str, str]]:
+        assert run([*CELLS, "--format", form, *words, "--workspace", str(workspace)]) == 0
+        text = capsys.readouterr().out
+        return (
+            list(csv.DictReader(io.StringIO(text))) if form == "csv" else json.loads(text)["rows"]
+        )
+
+    slowest = sorted(rows(), key=lambda row: float(row["latency_p50_ms"]), reverse=True)[:4]
+    names = ["latency_p50_ms", "model"]
+    chosen = ("--columns", ",".join(names), "--sort", "latency_p50_ms", "--descending")
+    found = rows(*chosen, "--top", "4")
+    assert found == [{name: row[name] for name in names} for row in slowest]
+    assert list(found[0]) == names
+    assert rows(*chosen, "--limit", "4") == found
+
+
+def test_a_listing_has_the_same_options(
+    workspace: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ("models", "list", "--sort", "accuracy_top1", "--top", "2", "--columns", "name")
+    assert run([*words, "--workspace", str(workspace)]) == 0
+    answer = capsys.readouterr()
+    assert answer.out.split() == ["name", "squeezenet1_1", "mobilevit_xxs"]
+    assert f"2 of {len(load_zoo() | load_language_zoo())} rows shown" in answer.err
+    assert run([*words, "--json", "--workspace", str(workspace)]) == 0
+    assert json.loads(capsys.readouterr().out) == [
+        {"name": "squeezenet1_1"}, {"name": "mobilevit_xxs"},
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("words", [["--columns", ","], ["--descending"], ["--sort", "nothing"]])
+def test_wrong_options_are_bad_usage(workspace: Path, words: list[str]) -> None:
+    assert run(["models", "list", *words, "--workspace", str(workspace)]) == 2
+
+
+def test_no_line_in_a_pipe_is_wider_than_200(
+    workspace: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("cells", "recommend", "transfer", "quality"):
+        assert run(["report", "show", name, "--workspace", str(workspace)]) == 0
+        assert max(map(len, capsys.readouterr().out.splitlines())) <= 200
+
+
+def test_a_terminal_shows_50_rows_and_the_number_left_out(workspace: Path) -> None:
+    text = run_on_terminal(workspace, *CELLS, "--no-pager").decode()
+    assert f"50 of {N_CELLS} rows shown" in text
+    assert (
+        "rows shown"
+        not in run_on_terminal(workspace, *CELLS, "--no-pager", "--limit", "0").decode()
+    )
+
+
+def _at_80_columns(workspace: Path, pager: str, *words: str) -> str:
+    """What arrives on a terminal of 80 x 24 with this pager."""
+    ours, theirs = pty.openpty()
+    environment = {**os.environ, "COLUMNS": "80", "LINES": "24", "PAGER": pager, "TERM": "xterm"}
+    with subprocess.Popen(
+        [COMMAND, *words], cwd=workspace, stdin=theirs, stdout=theirs, stderr=theirs,
+        env=environment,
+    ) as process:  # fmt: skip
+        os.close(theirs)
+        received = b""
+        try:
+            while chunk := os.read(ours, 65536):
+                received += chunk
+        except OSError:  # the other side is closed
+            pass
+        assert process.wait(timeout=60) == 0
+    os.close(ours)
+    return received.decode()
+
+
+def test_long_output_goes_through_the_pager_of_the_user(workspace: Path) -> None:
+    marked = _at_80_columns(workspace, "sed s/^/PAGED:/", *CELLS)
+    assert marked.count("PAGED:") > 50
+    for words in ((*CELLS, "--no-pager"), (*CELLS, "--limit", "2", "--columns", "model")):
+        assert "PAGED:" not in _at_80_columns(workspace, "sed s/^/PAGED:/", *words)
+    for missing in ("", "no-such-pager"):
+        assert "convnext_tiny" in _at_80_columns(workspace, missing, *CELLS)
+
+
+def test_recommend_keeps_its_figures_at_80_columns(workspace: Path) -> None:
+    text = _at_80_columns(workspace, "", "report", "show", "recommend")
+    for name in ("value", "low", "high"):
+        assert name in text.partition("Hidden columns:")[0]
+    assert "0.9341" in text
+    sentences = _at_80_columns(workspace, "", "recommend").splitlines()
+    assert max(map(len, sentences)) <= 80
+    assert "rho 0.93 [0.76, 0.98]" in " ".join(line.strip() for line in sentences)

@@ -1,0 +1,137 @@
+"""Commands that read results wait for a measurement only if their work is long."""
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from threading import Thread
+
+import pytest
+from fleet_rows import NETS, PLACES, SWEEP, write_results
+from waiting import wait_until
+from wording import has
+
+from fleetrank.orchestrator.cli.main import run
+from fleetrank.orchestrator.cli.reading_turn import SHORT_S, Work, work_s
+
+HOLDER = """
+import sys
+from fleetrank.foundation.lease import host_lease
+with host_lease("sweep s-1, which measures here"):
+    print("held", flush=True)
+    sys.stdin.read()
+"""
+LONG = 1
+"""Index of the workspace whose pairs take more than a second."""
+SHORT_WORK = [
+    ["report", "show", "transfer"],
+    ["report", "show", "quality"],
+    ["recommend"],
+    ["query", "SELECT count(*) FROM measurements"],
+    ["results", "audit"],
+    ["results", "export"],
+    ["results", "exclude"],
+]
+
+
+@pytest.fixture(scope="module")
+def workspaces(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    small, large = (tmp_path_factory.mktemp(name) for name in ("small", "large"))
+    for root in (small, large):
+        (root / "cluster.yaml").write_text("cluster_name: test\n")
+    write_results(small / "results", n_samples=3)
+    nets = [replace(net, name=f"{net.name}-{at}") for net in NETS for at in range(14)]
+    write_results(large / "results", nets=nets, places=PLACES, repeats=1, n_samples=3)
+    return small, large
+
+
+@pytest.fixture
+def measuring() -> Iterator[subprocess.Popen[str]]:
+    """Another process that measures on this host, in whatever workspace."""
+    command = [sys.executable, "-c", HOLDER]
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "held\n"
+        yield process
+        process.kill()
+
+
+def parts_of(root: Path) -> list[Path]:
+    return list((root / "results").glob("measurements/*/*.parquet"))
+
+
+def test_the_estimate_counts_rows_and_for_pairs_the_cells(workspaces: tuple[Path, Path]) -> None:
+    small, large = map(parts_of, workspaces)
+    assert work_s([], Work.PAIRS) == 0.0
+    assert 0 < work_s(small, Work.ROWS) < work_s(small, Work.PAIRS) < SHORT_S
+    assert work_s(large, Work.ROWS) < SHORT_S < work_s(large, Work.PAIRS)
+    assert work_s(large, Work.CHECKSUMS) == pytest.approx(10 * work_s(large, Work.ROWS))
+
+
+def test_a_damaged_file_is_no_work_to_wait_for(tmp_path: Path) -> None:
+    (tmp_path / "part.parquet").write_bytes(b"PAR1 nothing")
+    assert work_s([tmp_path / "part.parquet"], Work.PAIRS) == 0.0
+
+
+@pytest.mark.parametrize("words", SHORT_WORK, ids=lambda words: "-".join(words[:3])[:24])
+def test_short_work_starts_beside_a_measurement(words, workspaces, measuring, capsys) -> None:
+    assert run([*words, "--workspace", str(workspaces[0])]) == 0
+    assert "waiting" not in capsys.readouterr().err
+    assert measuring.poll() is None
+
+
+def test_long_work_waits_and_says_for_what_since_when_and_how_to_skip(
+    workspaces, measuring, capsys
+) -> None:
+    codes: list[int] = []
+    words = ["report", "show", "ceiling", "--workspace", str(workspaces[LONG])]
+    waiting = Thread(target=lambda: codes.append(run(words)))
+    waiting.start()
+    said: list[str] = []
+
+    def is_announced() -> bool:
+        said.append(capsys.readouterr().err)
+        return "waiting" in "".join(said)
+
+    wait_until(is_announced, "the notice")
+    text = "".join(said)
+    assert has(text, "s-1", str(measuring.pid), "since", "--now")
+    assert len(text.strip().splitlines()) == 1
+    assert codes == []
+    measuring.kill()
+    waiting.join(60)
+    assert codes == [0]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [["report", "show", "ceiling"], ["report", "export", "OUT", "--to", "csv"]],
+    ids=["show", "export"],
+)
+def test_now_starts_long_work_at_once(words, workspaces, measuring, tmp_path, capsys) -> None:
+    words = [str(tmp_path / "out") if word == "OUT" else word for word in words]
+    root = workspaces[LONG if "show" in words else 0]
+    assert run([*words, "--now", "--workspace", str(root)]) == 0
+    assert "waiting" not in capsys.readouterr().err
+    assert measuring.poll() is None
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["report", "show", "trnsfer"],
+        ["report", "show", "ceiling", "--set", "nonsense=1"],
+        ["report", "show", "ceiling", "--model", "no-such-model"],
+        ["report", "show", "transfer", "--source", "no-such-device"],
+        ["recommend", "--goal", "no-such-goal"],
+        ["report", "compare", SWEEP, SWEEP],
+    ],
+    ids=lambda words: "-".join(words[1:3]),
+)
+def test_a_wrong_argument_is_reported_before_any_wait(words, workspaces, measuring, capsys) -> None:
+    assert run([*words, "--workspace", str(workspaces[LONG])]) in (2, 4)
+    assert "waiting" not in capsys.readouterr().err
+    assert measuring.poll() is None

@@ -1,0 +1,203 @@
+"""Wrong arguments of the public API: its own errors, in words that fit Python and the terminal."""
+
+import ast
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from fleet_rows import write_results
+
+import fleetrank
+import fleetrank.analysis
+import fleetrank.foundation
+from fleetrank.analysis.stored.selection import Selection
+from fleetrank.analysis.tables.table import Table
+
+Call = Callable[[Path, Path], object]
+"""A call with a good results folder and a folder that can be written."""
+PATHS: tuple[object, ...] = (None, 5, b"results", ["results"], "", "a\0b", Path("a\0b"))
+SELECTIONS: tuple[object, ...] = ("latency", 5, {"runtime": "onnx"}, [Selection()])
+TEXTS: tuple[object, ...] = (None, 5, b"latency", ["latency"])
+
+
+def _selected(**fields: object) -> Call:
+    return lambda results, _: fleetrank.table("cells", results, Selection(**fields))  # type: ignore[arg-type]
+
+
+def _paths() -> dict[str, Call]:
+    """Every function with each wrong path, and with wrong sweeps."""
+    calls: dict[str, Call] = {}
+    of_paths: dict[str, Callable[[object], object]] = {
+        "load": fleetrank.load,
+        "table": lambda path: fleetrank.table("cells", path),
+        "predict": lambda path: fleetrank.predict(path, "cpu"),
+        "query": lambda path: fleetrank.query(path, "SELECT 1"),
+        "report": lambda path: fleetrank.report(path, "page.html"),
+    }
+    for name, function in of_paths.items():
+        for path in (*PATHS, "no/such/folder", __file__):
+            calls[f"{name} of {path!r}"] = lambda _r, _o, f=function, p=path: f(p)
+    for path in PATHS:
+        calls[f"report to {path!r}"] = lambda results, _, p=path: fleetrank.report(results, p)
+    calls["report to a folder"] = fleetrank.report
+    calls["report below a file"] = lambda results, _: fleetrank.report(results, f"{__file__}/page")
+    for sweep in (5, [5], [], "no-such-sweep", [None], {"a": 1}.values()):
+        calls[f"sweep {sweep!r}"] = lambda results, _, s=sweep: fleetrank.load(results, sweep=s)
+    return calls
+
+
+def _values() -> dict[str, Call]:
+    """Every argument that is not a path, with wrong values."""
+    calls: dict[str, Call] = {}
+    for text in TEXTS:
+        calls[f"table {text!r}"] = lambda results, _, t=text: fleetrank.table(t, results)
+        calls[f"device {text!r}"] = lambda results, _, t=text: fleetrank.predict(results, t)
+        calls[f"sql {text!r}"] = lambda results, _, t=text: fleetrank.query(results, t)
+        calls[f"quantity {text!r}"] = lambda results, _, t=text: fleetrank.predict(
+            results, "*", quantity=t
+        )
+    for like in (5, b"cpu", "no-such-platform"):
+        calls[f"like {like!r}"] = lambda results, _, t=like: fleetrank.predict(results, "*", like=t)
+    for share in ("much", None, 0, 1.5, float("nan"), [0.9], True):
+        calls[f"coverage {share!r}"] = lambda results, _, c=share: fleetrank.predict(
+            results, "*", coverage=c
+        )
+    for limit in ("soon", None, 0, -1, float("nan"), float("inf"), 1e300, [1], True):
+        calls[f"timeout_s {limit!r}"] = lambda results, _, t=limit: fleetrank.query(
+            results, "SELECT 1", timeout_s=t
+        )
+    for most in ("all", None, 0, -1, 1.5, True, 10**30):
+        calls[f"max_rows {most!r}"] = lambda results, _, n=most: fleetrank.query(
+            results, "SELECT 1", max_rows=n
+        )
+    return calls
+
+
+def _selections() -> dict[str, Call]:
+    """Wrong selections, and requests that no table or query can answer."""
+    calls: dict[str, Call] = {}
+    for selection in SELECTIONS:
+        calls[f"table with {selection!r}"] = lambda results, _, s=selection: fleetrank.table(
+            "cells", results, s
+        )
+        calls[f"predict with {selection!r}"] = lambda results, _, s=selection: fleetrank.predict(
+            results, "*", selection=s
+        )
+    for name in ("runtime", "source", "target", "family", "precision", "source_tier"):
+        calls[f"{name}=5"] = _selected(**{name: 5})
+    calls |= {
+        "model=5": _selected(model=5),
+        "model=[5]": _selected(model=[5]),
+        "origins": _selected(origins="measured"),
+        "origins=5": _selected(origins=5),
+        "where": _selected(where=("backend", "cpu")),
+        "where of no column": _selected(where=(("no_such_column", "x"),)),
+        "where=5": _selected(where=5),
+        "settings": _selected(settings=("quantity", "memory")),
+        "settings=5": _selected(settings=5),
+        "no such setting": _selected(settings=(("no_such", "x"),)),
+        "no such word": _selected(settings=(("quantity", "x"),)),
+        "a wrong number": lambda results, _: fleetrank.table(
+            "frm", results, Selection(settings=(("weight_memory", "x"),))
+        ),
+        "a number of None": lambda results, _: fleetrank.table(
+            "frm", results, Selection(settings=(("weight_memory", None),))  # type: ignore[arg-type]
+        ),
+        "max_memory_mib": _selected(max_memory_mib="much"),
+        "max_memory_mib=-1": _selected(max_memory_mib=-1),
+        "seed": _selected(seed="x"),
+        "seed=-1": _selected(seed=-1),
+        "seed=1.5": _selected(seed=1.5),
+        "allow_unlike_batch": _selected(allow_unlike_batch="yes"),
+        "no such runtime": _selected(runtime="no_such"),
+        "a former name": lambda results, _: fleetrank.table(
+            "frameworks", results, Selection(runtime="no_such")
+        ),
+        "a target of platforms": _selected(target="cpu"),
+        "two statements": lambda results, _: fleetrank.query(results, "SELECT 1; SELECT 2"),
+        "no statement": lambda results, _: fleetrank.query(results, ""),
+        "a file": lambda results, _: fleetrank.query(results, "SELECT * FROM 'a.csv'"),
+        "not SQL": lambda results, _: fleetrank.query(results, "SELEKT \0"),
+        "too slow": lambda results, _: fleetrank.query(
+            results, "SELECT count(*) FROM range(100000) a, range(10000000) b", timeout_s=0.05
+        ),
+    }  # fmt: skip
+    return calls
+
+
+_OF_TERMINALS = {"formats.py", "finding.py", "table_request.py", "wording.py"}
+"""They hold a hint of the text form, a shell command of the audit, and a line of the page."""
+CALLS = _paths() | _values() | _selections()
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_results(tmp_path_factory.mktemp("public"))
+
+
+@pytest.mark.filterwarnings("ignore::FutureWarning")
+@pytest.mark.parametrize("name", CALLS)
+def test_a_wrong_argument_is_an_error_of_fleetrank(
+    name: str, results: Path, tmp_path: Path
+) -> None:
+    with pytest.raises(fleetrank.FleetError) as caught:
+        CALLS[name](results, tmp_path)
+    assert caught.value.message
+    assert caught.value.remedy
+    assert "--" not in str(caught.value)
+
+
+@pytest.mark.parametrize("kind", [str, Path])
+def test_a_path_is_text_or_a_path(kind: type, results: Path, tmp_path: Path) -> None:
+    folder = kind(results)
+    assert fleetrank.load(folder).collect().height
+    assert fleetrank.table("cells", folder).frame.height
+    assert fleetrank.query(folder, "SELECT 1 AS one").item() == 1
+    assert fleetrank.predict(folder, "*").frame.height
+    assert fleetrank.report(folder, kind(tmp_path / "page.html")).size_bytes
+
+
+def test_a_damaged_part_is_named(results: Path, tmp_path: Path) -> None:
+    damaged = write_results(tmp_path)
+    for part in damaged.rglob("part-*.parquet"):
+        part.write_bytes(part.read_bytes()[:-1000] + bytes(1000))
+    with pytest.raises(fleetrank.FleetError, match="part-"):
+        fleetrank.query(damaged, "SELECT count(*) FROM measurements WHERE status = 'ok'")
+
+
+def test_no_note_of_a_table_names_an_option(results: Path) -> None:
+    made = [_table_or_error(name, results) for name in fleetrank.tables()]
+    tables = [one for one in made if isinstance(one, Table)]
+    assert len(tables) > len(made) / 2
+    texts = [str(one) for one in made if isinstance(one, fleetrank.FleetError)]
+    texts += [note for one in tables for note in (*one.notes, *one.explanation)]
+    assert [text for text in texts if "--" in text] == []
+
+
+def _table_or_error(name: str, results: Path) -> Table | fleetrank.FleetError:
+    try:
+        return fleetrank.table(name, results)
+    except fleetrank.FleetError as error:
+        return error
+
+
+def test_no_text_of_the_analysis_names_an_option() -> None:
+    """Also the messages that these calls do not reach."""
+    packages = Path(fleetrank.analysis.__path__[0]), Path(fleetrank.foundation.__path__[0])
+    found = [
+        (path.name, text)
+        for package in packages
+        for path in package.rglob("*.py")
+        for text in _texts(ast.parse(path.read_text(encoding="utf-8")))
+        if re.search(r"(?<![\w-])--[a-z]", text)
+    ]
+    assert [one for one in found if one[0] not in _OF_TERMINALS] == []
+
+
+def _texts(tree: ast.AST) -> Iterator[str]:
+    """Every text that is not a docstring."""
+    alone = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in alone:
+            yield node.value

@@ -1,0 +1,101 @@
+"""A sweep of a board and of this host's CPU; the line to the board is cut in the middle."""
+
+import json
+import sys
+import tempfile
+from collections.abc import Iterator
+
+import pytest
+from ssh_board import SshBoard, ssh_board, why_no_sshd
+from sweep_process import ended, ok_repeats, start, wait_for_repeats
+from waiting import wait_until
+
+pytestmark = pytest.mark.slow
+
+_DEVICE = """name: pi5
+kind: board
+options: {{ssh: board, ssh_config: {config}, python: {python}, max_wait_s: {wait_s}}}
+"""
+
+
+@pytest.fixture
+def board(monkeypatch: pytest.MonkeyPatch) -> Iterator[SshBoard]:
+    if (reason := why_no_sshd()) is not None:
+        pytest.skip(reason)
+    with tempfile.TemporaryDirectory(prefix="run-", ignore_cleanup_errors=True) as runtime:
+        monkeypatch.setenv("XDG_RUNTIME_DIR", runtime)
+        with ssh_board() as found:
+            yield found
+
+
+def add_board(folder, board: SshBoard, wait_s: float) -> None:
+    text = _DEVICE.format(config=board.config, python=sys.executable, wait_s=wait_s)
+    (folder.root / "devices" / "pi5.yaml").write_text(text)
+
+
+def test_a_board_and_the_cpu_in_one_page(folder, onnx_file, board: SshBoard) -> None:
+    folder.add_model("one", onnx_file)
+    folder.write_spec(["one"], ["local-cpu", "pi5"], repeats=3)
+    # The line of a sweep with a short patience is cut for good: its repeats on the board fail.
+    add_board(folder, board, wait_s=1.0)
+    process = start(folder, "--inline")
+    wait_for_repeats(process, 2)
+    board.stop()
+    code, error = ended(process, 180.0)
+    assert code == 3, error
+    n_before = sum(ok_repeats(folder).values())
+    assert n_before < 6
+
+    board.start()
+    resumed = folder.start("sweep", "resume", "--inline", "--retry-failed")
+    code, error = ended(resumed, 180.0)
+    assert code == 0, error
+    counts = ok_repeats(folder)
+    assert sorted(counts.values()) == [1] * 6, "each repeat is measured once"
+    devices = {(row["device"], row["origin"]) for row in folder.rows() if row["status"] == "ok"}
+    assert len(devices) == 2
+    assert {origin for _, origin in devices} == {"measured"}
+
+    built = folder.start("report", "build")
+    code, error = ended(built, 120.0)
+    assert code == 0, error
+    assert "pi5" in (folder.root / "report.html").read_text()
+
+
+def test_a_line_that_returns_costs_no_repeat(folder, onnx_file, board: SshBoard) -> None:
+    folder.add_model("one", onnx_file)
+    folder.write_spec(["one"], ["pi5"], repeats=3)
+    add_board(folder, board, wait_s=120.0)
+    process = start(folder, "--inline")
+    wait_for_repeats(process, 1)
+    board.stop()
+    wait_until(lambda: not board.processes("worker"), "the end of what ran there")
+    board.start()
+    code, error = ended(process, 180.0)
+    assert code == 0, error
+    assert sorted(ok_repeats(folder).values()) == [1] * 3
+
+
+def test_what_the_board_kept_is_adopted_after_the_conductor_died(
+    folder, onnx_file, board: SshBoard
+) -> None:
+    folder.add_model("one", onnx_file)
+    folder.write_spec(["one"], ["pi5"], repeats=2)
+    add_board(folder, board, wait_s=120.0)
+    process = start(folder, "--inline")
+    wait_until(lambda: bool(board.processes("worker")), "the worker", 120.0)
+    board.relay.cut()
+    process.kill()
+    process.communicate()
+    wait_until(lambda: len(board.kept) == 1, "the result on the board", 120.0)
+    (kept,) = json.loads(board.kept[0].read_text())["measurements"]
+    board.relay.restore()
+    board.relay.reset()
+
+    resumed = folder.start("sweep", "resume", "--inline")
+    code, error = ended(resumed, 240.0)
+    assert code == 0, error
+    assert sorted(ok_repeats(folder).values()) == [1] * 2, "each repeat is measured once"
+    samples = [list(row["samples_ns"]) for row in folder.rows()]
+    assert kept["samples_ns"] in samples, "the kept repeat was not measured again"
+    assert board.kept == [], "acknowledged"

@@ -1,0 +1,202 @@
+"""Profiles through the real command: stored apart, resumed, and refused with a reason."""
+
+import json
+import os
+import shutil
+import signal
+from dataclasses import replace
+from pathlib import Path
+
+import onnx
+import polars as pl
+import pytest
+
+from fleetrank.analysis.stored.side.component_times import COMPONENT_TIMES, OF_MEASUREMENTS
+from fleetrank.analysis.stored.side.module_macs import MODULE_MACS
+from fleetrank.analysis.stored.side.side_table import read_side, side_files
+from fleetrank.orchestrator.progress.events import Notice
+from fleetrank.orchestrator.store.side_records import append_side
+from fleetrank.orchestrator.sweep.sweep_run import resume_sweep, run_sweep
+from fleetrank.orchestrator.sweep.sweep_session import RunOptions
+from fleetrank.orchestrator.workspace.workspace import Workspace
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture
+def named(folder, onnx_file: Path) -> str:
+    """A model of the workspace whose nodes name a module."""
+    model = onnx.load(onnx_file)
+    for node in model.graph.node:
+        node.name = node.name or f"node_{node.output[0]}"
+        scopes = str(["", "body", f"body.{node.op_type.lower()}", node.name])
+        node.metadata_props.add(key="pkg.torch.onnx.name_scopes", value=scopes)
+    onnx.save(model, folder.root / "named.onnx")
+    folder.add_model("named", folder.root / "named.onnx")
+    return "named"
+
+
+def _profiles(folder) -> pl.DataFrame:
+    return read_side(folder.root / "results", COMPONENT_TIMES)
+
+
+def _run(folder, spec: Path) -> list[object]:
+    events: list[object] = []
+    run_sweep(Workspace.at(folder.root), spec, _options(events))
+    return events
+
+
+def _options(events: list[object]) -> RunOptions:
+    return RunOptions(is_inline=True, subscribers=[events.append])
+
+
+def test_shares_stand_beside_a_latency_that_no_profile_has_touched(folder, named: str) -> None:
+    words = ("profile", named, "--inline", "--repeats", "5", "--json")
+    done = folder.run(*words)
+    assert done.returncode == 0, done.stderr
+    rows = json.loads(done.stdout)["rows"]
+    assert sum(row["share"] for row in rows) == pytest.approx(1.0)
+    assert {row["component"].partition(".")[0] for row in rows} == {"body"}
+    for row in rows:
+        assert row["share_low"] <= row["share"] <= row["share_high"]
+        assert row["about_ms"] == pytest.approx(row["share"] * row["latency_ms"])
+        assert row["n_processes"] == 5
+    measured = folder.rows()
+    assert len(measured) == 5, "the journal has the latencies alone"
+    stored = _profiles(folder)
+    assert set(stored["cell_key"]) == {row["cell_key"] for row in measured}
+    assert set(stored["repeat"]) == {0, 1, 2, 3, 4}
+    by_operator = folder.run("report", "show", "components", "--split", "operator", "--json")
+    assert "Conv" in by_operator.stdout, by_operator.stderr
+    queried = folder.run("query", "SELECT DISTINCT module FROM component_times", "--format", "csv")
+    assert "body.conv" in queried.stdout, queried.stderr
+
+
+def test_shares_of_macs_stand_beside_shares_of_time(folder) -> None:
+    words = ("profile", "stories260k", "--runtime", "torch", "--workload", "prefill@8")
+    done = folder.run(*words, "--inline", "--repeats", "2", "--json")
+    assert done.returncode == 0, done.stderr
+    shares = {row["component"]: row["macs_share"] for row in json.loads(done.stdout)["rows"]}
+    assert sum(share for share in shares.values() if share) == pytest.approx(1.0)
+    assert shares["blocks.0"] == pytest.approx(shares["blocks.4"])
+    assert 0 < shares["(model) linear"] < shares["blocks.0"]
+    assert shares["norm"] is None, "it has no products"
+    results = folder.root / "results"
+    side_files(results, COMPONENT_TIMES.name)[0].unlink()
+    resume_sweep(Workspace.at(folder.root), None, _options([]))
+    (stored,) = side_files(results, MODULE_MACS.name)
+    assert stored.stat().st_size > 0, "stored once for each sweep"
+    by_operator = folder.run("report", "show", "components", "--split", "operator", "--json")
+    assert {row["macs_share"] for row in json.loads(by_operator.stdout)["rows"]} == {None}
+
+
+def test_a_users_file_is_shown_by_operator(folder, onnx_file: Path) -> None:
+    shutil.copy(onnx_file, folder.root / "net.onnx")
+    words = ("profile", "net.onnx", "--inline", "--repeats", "1")
+    done = folder.run(*words, "--split", "operator")
+    assert done.returncode == 0, done.stderr
+    assert "Conv" in done.stdout
+    modules = folder.run("report", "show", "components")
+    assert "(no module named)" in modules.stdout
+    assert "No module is known" in modules.stdout
+
+
+def test_nothing_is_measured_where_nothing_can_be_profiled(folder, named: str) -> None:
+    refused = folder.run("profile", named, "--device", "sim-a", "--inline")
+    assert refused.returncode == 4
+    assert "simulated cannot be profiled" in refused.stderr
+    alone = folder.run("profile", named, "--backend", "cpu")
+    assert alone.returncode == 2
+    assert "--runtime" in alone.stderr
+    assert folder.store.sweep_ids() == []
+
+
+def test_a_sweep_profiles_what_can_be_profiled_and_says_the_rest(folder, named: str) -> None:
+    spec = folder.write_spec([named], ["local-cpu", "sim-a"])
+    spec.write_text(spec.read_text() + "profile: true\n")
+    events = _run(folder, spec)
+    notices = [event.message for event in events if isinstance(event, Notice)]
+    assert any("no profile of named" in text and "sim-a" in text for text in notices)
+    assert set(_profiles(folder)["device"]) == {row["device"] for row in folder.rows()} - {"sim-a"}
+    assert len(folder.rows()) == 4
+
+
+def test_a_resume_makes_the_profiles_that_are_missing(folder, named: str) -> None:
+    spec = folder.write_spec([named], ["local-cpu"], repeats=3)
+    spec.write_text(spec.read_text() + "profile: true\n")
+    _run(folder, spec)
+    results = folder.root / "results"
+    files, measured = side_files(results, COMPONENT_TIMES.name), folder.rows()
+    assert len(files) == 3
+    files[1].unlink()
+    left = set(_profiles(folder)["repeat"])
+    assert len(left) == 2
+    resume_sweep(Workspace.at(folder.root), None, _options([]))
+    assert set(_profiles(folder)["repeat"]) == {0, 1, 2}
+    kept = side_files(results, COMPONENT_TIMES.name)
+    assert len(kept) == 3
+    assert {files[0], files[2]} < set(kept)
+    assert folder.rows() == measured
+
+
+def test_a_profile_that_fails_is_stored_with_its_reason(folder, foreign_onnx: Path) -> None:
+    folder.add_model("foreign", foreign_onnx)
+    spec = folder.write_spec(["foreign"], ["local-cpu"], repeats=1)
+    spec.write_text(spec.read_text() + "profile: true\n")
+    _run(folder, spec)
+    assert {row["status"] for row in folder.rows()} == {"failed"}
+    stored = _profiles(folder)
+    assert stored.select("status", "module", "kernel_ns").unique().rows() == [
+        ("failed", None, None)
+    ]
+    assert stored["error_message"].null_count() == 0
+
+
+def test_a_failed_profile_is_tried_again_when_asked(folder, named: str) -> None:
+    spec = folder.write_spec([named], ["local-cpu"], repeats=1)
+    spec.write_text(spec.read_text() + "profile: true\n")
+    _run(folder, spec)
+    results = folder.root / "results"
+    (stored,) = side_files(results, COMPONENT_TIMES.name)
+    row = {name: _profiles(folder)[name][0] for name in OF_MEASUREMENTS}
+    stored.unlink()
+    broken = {"status": "failed", "error_kind": "crashed", "error_is_transient": False}
+    (sweep_id,) = folder.store.sweep_ids()
+    append_side(results, COMPONENT_TIMES, [row | broken], sweep_id=sweep_id)
+    resume_sweep(Workspace.at(folder.root), None, _options([]))
+    assert set(_profiles(folder)["status"]) == {"failed"}
+    again = replace(_options([]), retries_failed=True)
+    resume_sweep(Workspace.at(folder.root), None, again)
+    assert set(_profiles(folder)["status"]) == {"failed", "ok"}
+    assert set(_profiles(folder)["attempt"]) == {0, 1}
+
+
+def test_a_stop_between_profiles_leaves_the_others_to_a_resume(folder, named: str) -> None:
+    spec = folder.write_spec([named], ["local-cpu"], repeats=3)
+    spec.write_text(spec.read_text() + "profile: true\n")
+    seen: list[object] = []
+
+    def stop(event: object) -> None:
+        seen.append(event)
+        if isinstance(event, Notice) and "[profile 1/3]" in event.message:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    outcome = run_sweep(
+        Workspace.at(folder.root), spec, RunOptions(is_inline=True, subscribers=[stop])
+    )
+    assert outcome.is_interrupted
+    assert (outcome.n_ok, outcome.n_missing) == (3, 0), "every latency is measured"
+    assert folder.record().state == "interrupted"
+    n_before = _profiles(folder)["repeat"].n_unique()
+    assert 1 <= n_before < 3
+    outcome = resume_sweep(Workspace.at(folder.root), None, _options([]))
+    assert not outcome.is_interrupted
+    assert set(_profiles(folder)["repeat"]) == {0, 1, 2}
+
+
+def test_without_a_profile_the_table_says_how_to_make_one(folder) -> None:
+    _run(folder, folder.write_spec(["m0"], ["local-cpu"], repeats=1))
+    done = folder.run("report", "show", "components")
+    assert done.returncode == 4
+    assert "fleetrank profile" in done.stderr
+    assert not (folder.root / "results" / "side").exists()

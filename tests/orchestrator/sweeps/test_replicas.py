@@ -1,0 +1,175 @@
+"""Sets of processes through the real command: stored apart, resumed, and refused with a reason."""
+
+import json
+import os
+import signal
+from pathlib import Path
+
+import polars as pl
+import psutil
+import pytest
+
+from fleetrank.analysis.stored.side.replica_runs import REPLICA_RUNS
+from fleetrank.analysis.stored.side.side_table import read_side, side_files
+from fleetrank.orchestrator.progress.events import Notice
+from fleetrank.orchestrator.sweep.sweep_run import resume_sweep, run_sweep
+from fleetrank.orchestrator.sweep.sweep_session import RunOptions
+from fleetrank.orchestrator.workspace.workspace import Workspace
+
+pytestmark = pytest.mark.slow
+
+SETS = "replicas: {processes: [1, 2], run_s: 0.5}\n"
+
+
+def _runs(folder) -> pl.DataFrame:
+    return read_side(folder.root / "results", REPLICA_RUNS)
+
+
+def _spec(folder, devices: list[str], repeats: int = 2, more: str = SETS) -> Path:
+    spec = folder.write_spec(["m0"], devices, repeats=repeats)
+    spec.write_text(spec.read_text() + more)
+    return spec
+
+
+def _options(events: list[object]) -> RunOptions:
+    return RunOptions(is_inline=True, subscribers=[events.append])
+
+
+def test_the_command_compares_sets_with_one_process(folder) -> None:
+    words = ("--replicas", "1,2", "--seconds", "0.5", "--repeats", "3", "--inline", "--json")
+    done = folder.run("replicas", "m0", *words)
+    assert done.returncode == 0, done.stderr
+    rows = json.loads(done.stdout)["rows"]
+    assert [row["n_replicas"] for row in rows] == [1, 2]
+    stored = _runs(folder)
+    assert len(folder.rows()) == 3, "the journal has the latencies alone"
+    assert set(stored["cell_key"]) == {row["cell_key"] for row in folder.rows()}
+    assert stored["set_id"].n_unique() == 6
+    assert stored.height == 9
+    held = [row for row in rows if row["n_sets"]]
+    for row in held:
+        sets = stored.filter(pl.col("n_replicas") == row["n_replicas"])
+        rates = [
+            sum(part["inferences"]) / (max(part["end_ns"]) - min(part["start_ns"])) * 1e9
+            for _, part in sets.group_by("set_id")
+        ]
+        assert min(rates) <= row["items_per_s"] <= max(rates)
+    asked = "SELECT count(*) FROM replica_runs"
+    assert "9" in folder.run("query", asked, "--format", "csv").stdout
+    assert folder.run("report", "show", "replicas", "--json").returncode == 0
+
+
+def test_a_sweep_runs_sets_where_it_can_and_says_the_rest(folder) -> None:
+    events: list[object] = []
+    run_sweep(Workspace.at(folder.root), _spec(folder, ["local-cpu", "sim-a"]), _options(events))
+    notices = [event.message for event in events if isinstance(event, Notice)]
+    refused = [text for text in notices if "one process" in text]
+    assert len(refused) == 2
+    assert all("sim-a" in text for text in refused)
+    assert any("m0 in 2 processes on" in text for text in notices)
+    stored = _runs(folder)
+    assert set(stored["device"]) == {row["device"] for row in folder.rows()} - {"sim-a"}
+    assert set(stored["status"]) == {"ok"}
+    n_cpus = len(os.sched_getaffinity(0))
+    two = stored.filter(pl.col("n_replicas") == 2)
+    assert set(two["core_use"]) <= ({"own", "siblings"} if n_cpus >= 2 else {"shared"})
+    assert two["given_cpus"].to_list() == two["cpus"].to_list()
+
+
+def test_the_time_limit_of_the_command_leaves_room_for_its_seconds(folder) -> None:
+    done = folder.run("replicas", "m0", "--seconds", "5000", "--device", "sim-a", "--inline")
+    assert "timeout_s" not in done.stderr
+    assert "kind simulated" in done.stderr
+
+
+def test_a_device_without_sets_is_refused_before_anything_is_measured(folder) -> None:
+    done = folder.run("replicas", "m0", "--device", "sim-a", "--inline")
+    assert done.returncode == 4
+    assert "one process" in done.stderr
+    assert not (folder.root / "results").exists()
+
+
+@pytest.mark.parametrize(
+    "numbers", ["", "0", "two", "1,,2", "1,1", "1,999", "99999999999999999999"]
+)
+def test_wrong_numbers_of_processes_are_refused(folder, numbers: str) -> None:
+    done = folder.run("replicas", "m0", "--replicas", numbers, "--inline")
+    assert done.returncode == 2, done.stdout
+    assert not (folder.root / "results").exists()
+
+
+def test_a_resume_runs_the_sets_that_are_missing(folder) -> None:
+    run_sweep(Workspace.at(folder.root), _spec(folder, ["local-cpu"]), _options([]))
+    results = folder.root / "results"
+    before = _runs(folder)
+    assert before["set_id"].n_unique() == 4
+    measured = folder.rows()
+    gone = side_files(results, REPLICA_RUNS.name)[0]
+    gone.unlink()
+    kept = set(_runs(folder)["set_id"])
+    assert len(kept) < 4
+    resume_sweep(Workspace.at(folder.root), None, _options([]))
+    after = _runs(folder)
+    assert after["set_id"].n_unique() == 4
+    assert kept < set(after["set_id"])
+    assert folder.rows() == measured
+
+
+def test_a_stop_leaves_the_other_sets_to_a_resume(folder) -> None:
+    def stop(event: object) -> None:
+        if isinstance(event, Notice) and "[set 1/4]" in event.message:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    options = RunOptions(is_inline=True, subscribers=[stop])
+    outcome = run_sweep(Workspace.at(folder.root), _spec(folder, ["local-cpu"]), options)
+    assert outcome.is_interrupted
+    assert (outcome.n_ok, outcome.n_missing) == (2, 0), "every latency is measured"
+    ok = _runs(folder).filter(pl.col("status") == "ok")
+    assert 1 <= ok["set_id"].n_unique() < 4
+    resume_sweep(Workspace.at(folder.root), None, _options([]))
+    ok = _runs(folder).filter(pl.col("status") == "ok")
+    assert ok.select("n_replicas", "repeat").n_unique() == 4
+
+
+def test_a_set_that_fails_is_stored_with_its_reason_and_the_rest_goes_on(
+    folder, foreign_onnx: Path
+) -> None:
+    folder.add_model("foreign", foreign_onnx)
+    spec = folder.write_spec(["foreign", "m0"], ["local-cpu"], repeats=1)
+    spec.write_text(spec.read_text() + SETS)
+    outcome = run_sweep(Workspace.at(folder.root), spec, _options([]))
+    assert outcome.n_sets_failed == 2
+    stored = _runs(folder)
+    failed = stored.filter(pl.col("model") == "foreign")
+    assert set(failed["status"]) == {"failed"}
+    assert failed["error_message"].null_count() == 0
+    assert set(stored.filter(pl.col("model") == "m0")["status"]) == {"ok"}
+
+
+def test_the_plan_says_how_many_sets_and_which_do_not_fit(folder) -> None:
+    _spec(folder, ["local-cpu", "sim-a"])
+    done = folder.run("sweep", "plan", "sweeps/t.yaml")
+    assert "4 sets of" in done.stdout, done.stderr
+    assert "one process" in done.stdout
+    plain = folder.write_spec(["m0"], ["local-cpu"])
+    assert "sets" not in folder.run("sweep", "plan", str(plain)).stdout
+
+
+def test_a_time_limit_below_the_time_of_a_set_is_refused(folder) -> None:
+    spec = _spec(folder, ["local-cpu"], more="replicas: {processes: [1, 2], run_s: 90}\n")
+    done = folder.run("sweep", "plan", str(spec))
+    assert done.returncode == 2
+    assert "raise timeout_s" in done.stderr
+
+
+@pytest.mark.skipif(psutil.virtual_memory().total > 100e9, reason="256 copies of GPT-2 may fit")
+def test_copies_that_need_more_memory_than_the_host_has_are_refused(folder) -> None:
+    spec = folder.root / "sweeps" / "large.yaml"
+    spec.write_text(
+        "name: large\nmodels: [gpt2]\nworkloads: [prefill@128]\nruntimes: [onnx]\n"
+        "devices: [local-cpu]\nreplicas: [1, 256]\n"
+    )
+    done = folder.run("sweep", "plan", str(spec))
+    assert done.returncode == 0, done.stderr
+    assert "256 copies" in done.stdout
+    assert "5 sets of" in done.stdout

@@ -1,0 +1,126 @@
+"""`fleetrank run` through the real command: files, names, free axes, and what cannot run."""
+
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper
+
+DATA = Path(__file__).parents[2] / "models/data"
+
+
+@pytest.fixture
+def encoder(folder) -> Path:
+    """Adds two rows of ids of free length."""
+    ends = [
+        helper.make_tensor_value_info(name, TensorProto.INT64, ["batch", "seq"]) for name in "xyz"
+    ]
+    graph = helper.make_graph([helper.make_node("Add", ["x", "y"], ["z"])], "g", ends[:2], ends[2:])
+    opsets = [helper.make_opsetid("", 17)]
+    path = folder.root / "encoder.onnx"
+    onnx.save(helper.make_model(graph, opset_imports=opsets, ir_version=8), str(path))
+    return path
+
+
+@pytest.mark.slow
+def test_a_file_is_measured_on_this_host_and_is_a_sweep_afterwards(folder, onnx_file) -> None:
+    shutil.copy(onnx_file, folder.root / "net.onnx")
+    done = folder.run("run", "net.onnx", "--inline")
+    assert done.returncode == 0, done.stderr
+    shown = dict(line.split(maxsplit=1) for line in done.stdout.splitlines() if "  " in line)
+    assert shown["model"].startswith("net-")
+    assert "interval" in shown["latency"]
+    assert "5 repeats" in shown["latency"]
+    assert "MiB" in shown["memory"]
+    assert {"placement", "flags", "platform"} <= shown.keys()
+    rows = folder.rows()
+    assert {(row["status"], row["runtime"], row["origin"]) for row in rows} == {
+        ("ok", "onnx", "measured")
+    }
+    assert folder.record().spec_path == "fleetrank run net.onnx --inline"
+    again = folder.run("sweep", "resume", "--inline")
+    assert again.returncode == 0, again.stderr
+    assert folder.rows() == rows
+
+
+@pytest.mark.slow
+def test_a_tflite_file_is_measured_in_its_runtime(folder) -> None:
+    shutil.copy(DATA / "uint8.tflite", folder.root)
+    done = folder.run("run", "uint8.tflite", "--repeats", "1", "--inline", "--json")
+    assert done.returncode == 0, done.stderr
+    (cell,) = json.loads(done.stdout)["cells"]
+    assert cell["platform_key"].split("/")[1] == "tflite"
+    assert cell["latency_ms"] > 0
+    assert cell["peak_memory_mib"] is not None
+    assert (cell["latency_low_ms"], cell["n_repeats"]) == (None, 1)
+    assert cell["interval_reason"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("path", "rule"),
+    [
+        ("models/data/uint8.tflite", "keras_tensor=constant:7"),
+        ("data/pt2/tiny.pt2", "x=range:0,1"),
+        ("device_agents/data/tiny.pte", "input_0=range:0,1"),
+    ],
+)
+def test_values_of_inputs_are_stated_for_every_format(folder, path: str, rule: str) -> None:
+    file = shutil.copy(DATA.parents[1] / path, folder.root)
+    words = ("run", Path(file).name, "--repeats", "1", "--inline")
+    done = folder.run(*words, "--input", rule)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert [row["status"] for row in folder.rows()] == ["ok"]
+    # The worker makes the stated values: it refuses those that do not fit.
+    np.save(folder.root / "values.npy", np.zeros(3))
+    wrong = folder.run(*words, "--input", f"{rule.partition('=')[0]}=file:values.npy")
+    assert wrong.returncode == 3, wrong.stdout + wrong.stderr
+    assert "(3,)" in wrong.stdout
+
+
+def test_free_axes_are_cells_and_ids_stay_below_their_limit(folder, encoder) -> None:
+    words = ("run", encoder.name, "--devices", "sim-a,sim-b", "--repeats", "1", "--inline")
+    missing = folder.run(*words)
+    assert (missing.returncode, "--axis seq=" in missing.stderr) == (2, True)
+    unknown = folder.run(*words, "--axis", "seq=8", "--axis", "sec=8")
+    assert (unknown.returncode, "batch, seq" in unknown.stderr) == (2, True)
+    axes = ("--axis", "seq=8,16", "--axis", "batch=2")
+    done = folder.run(*words, *axes, "--input", "x=ids:30522", "--json")
+    found = json.loads(done.stdout)
+    rows = folder.rows()
+    assert {(row["device"], row["axes"], row["batch"]) for row in rows} == {
+        (device, f"seq={size}", 2) for device in ("sim-a", "sim-b") for size in (8, 16)
+    }
+    card = (folder.root / "cards" / f"{found['model']}.toml").read_text()
+    assert "below = 30522" in card
+    assert found["sweep_id"] == folder.store.newest_sweep()
+
+
+def test_a_named_model_and_its_own_card_can_be_run(folder) -> None:
+    done = folder.run("run", "m0", "--devices", "sim-a", "--inline", "--progress", "jsonl")
+    assert done.returncode == 0, done.stderr
+    assert all(json.loads(line)["event"] for line in done.stdout.splitlines())
+    assert "5 repeats" in done.stderr
+    assert len(list((folder.root / "cards").iterdir())) == 4
+
+
+@pytest.mark.parametrize("name", ["text.onnx", "none.onnx", "net.pth", "m9"])
+def test_what_cannot_be_measured_is_an_error_with_a_remedy(folder, name: str) -> None:
+    if name.startswith(("text", "net")):
+        (folder.root / name).write_text("this is text")
+    done = folder.run("run", name, "--inline")
+    assert done.returncode == 2
+    assert "\n  -> " in done.stderr
+    assert not (folder.root / "results").exists()
+
+
+def test_a_damaged_file_of_another_format_ends_as_stored_failures(folder) -> None:
+    (folder.root / "bad.tflite").write_text("this is text")
+    done = folder.run("run", "bad.tflite", "--repeats", "2", "--inline")
+    assert done.returncode == 3, done.stderr
+    assert "export it again" in done.stdout
+    assert "--retry-failed" in done.stdout
+    assert [row["error_kind"] for row in folder.rows()] == ["export_failed"] * 2

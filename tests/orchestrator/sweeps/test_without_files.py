@@ -1,0 +1,96 @@
+"""Simulated devices open no file, so a sweep over them exports none where the cost is known."""
+
+import json
+
+import pytest
+from wording import has
+
+SPEC = """name: t
+models: [resnet18, stories260k]
+runtimes: [onnx, tflite]
+devices: [sim-a, sim-b]
+workloads: [prefill@128, decode@128, generate@64+64]
+repeats: 2
+measure: {min_warmup_s: 0.0, min_runs: 20, max_time_s: 0.5}
+"""
+
+
+@pytest.fixture
+def measured(folder) -> list[dict[str, object]]:
+    (folder.root / "sweeps" / "t.yaml").write_text(SPEC)
+    plan = folder.run("sweep", "plan", "t")
+    assert plan.returncode == 0, plan.stderr
+    assert has(plan.stdout, "not needed", "0 ready", "0 to build")
+    assert "exporting" not in plan.stdout
+    done = folder.run("sweep", "run", "t", "--inline")
+    assert done.returncode == 0, done.stderr
+    return folder.rows()
+
+
+def test_costs_come_from_the_cards_and_no_file_is_built(folder, measured) -> None:
+    assert not [path for path in (folder.root / "artifacts").rglob("*") if path.is_file()]
+    assert len(measured) == 2 * 2 * 2 * (1 + 3)
+    assert {row["status"] for row in measured} == {"ok"}
+    assert {row["artifact_sha256"] for row in measured} == {None}
+    assert {row["artifact_bytes"] for row in measured} == {None}
+    (vision,) = {
+        (row["macs"], row["parameters"], row["flops_method"])
+        for row in measured
+        if row["model"] == "resnet18"
+    }
+    assert vision == (1_814_073_344, 11_689_512, "counted")
+
+
+def test_workloads_of_a_decoder_differ_as_their_work_does(measured) -> None:
+    of = {
+        str(row["workload"]): row
+        for row in measured
+        if row["model"] == "stories260k" and row["runtime"] == "onnx"
+    }
+    assert of["decode@128"]["macs"] < of["prefill@128"]["macs"] / 50
+    assert of["decode@128"]["latency_p50_ns"] < of["prefill@128"]["latency_p50_ns"]
+    generated = of["generate@64+64"]
+    assert generated["sample_kind"] == "per_token"
+    # 63 steps follow each prompt, and a step costs what one of decode@128 does.
+    prompts = generated["ttft_samples_ns"]
+    assert len(generated["samples_ns"]) == 63 * len(prompts)
+    assert generated["latency_p50_ns"] == of["decode@128"]["latency_p50_ns"]
+    assert of["prefill@128"]["ttft_samples_ns"] is None
+
+
+def test_a_file_that_another_device_opens_is_built(folder) -> None:
+    spec = SPEC.replace("[sim-a, sim-b]", "[sim-a, local-cpu]").replace(
+        "workloads: [prefill@128, decode@128, generate@64+64]\n", ""
+    )
+    (folder.root / "sweeps" / "t.yaml").write_text(spec.replace(", stories260k", ""))
+    plan = folder.run("sweep", "plan", "t")
+    assert has(plan.stdout, "0 ready", "2 to build"), plan.stderr
+
+
+def test_one_model_can_be_run_in_two_workloads_and_its_tables_keep_them_apart(folder) -> None:
+    done = folder.run(
+        "run", "stories260k", "--devices", "sim-a", "--workload", "decode@64", "--workload",
+        "prefill@64", "--repeats", "5", "--inline", "--json",
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    cells = {row["workload"]: row for row in json.loads(done.stdout)["cells"]}
+    assert set(cells) == {"decode@64", "prefill@64"}
+    for row, tokens in ((cells["decode@64"], 1), (cells["prefill@64"], 64)):
+        assert row["tokens_per_s"] == pytest.approx(tokens / (row["latency_ms"] / 1e3))
+    unnamed = folder.run("report", "show", "latency", "--include-simulated")
+    assert unnamed.returncode == 2
+    assert "--workload prefill@64" in unnamed.stderr
+    table = folder.run(
+        "report", "show", "tokens", "--include-simulated", "--workload", "decode@64", "--json"
+    )
+    (shown,) = json.loads(table.stdout)["rows"]
+    assert shown["weights_mib"] > 0
+    assert shown["decode_tokens_per_s"] == pytest.approx(cells["decode@64"]["tokens_per_s"])
+
+
+def test_a_workload_of_a_model_that_takes_no_tokens_is_refused(folder) -> None:
+    done = folder.run(
+        "run", "resnet18", "--devices", "sim-a", "--workload", "decode@64", "--inline"
+    )
+    assert done.returncode == 2
+    assert "takes no tokens" in done.stderr
