@@ -51,7 +51,11 @@ HEAVY = {
 
 if importlib.util.find_spec("hypothesis") is not None:
     from hypothesis import settings
+    from hypothesis.internal.conjecture import providers
 
+    # Hypothesis mixes in constants of whatever modules are loaded by then: the examples of a test
+    # would follow from the tests that the same process ran before it.
+    providers._get_local_constants = providers.Constants
     # Shared machines stall for longer than any per-example deadline; chance is not a test result.
     settings.register_profile("fleetrank", deadline=None, derandomize=True)
     # Of a hundred examples, those that find a slip while one edits are mostly among the first.

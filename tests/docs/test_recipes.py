@@ -15,6 +15,7 @@ MOST_FILES = {
     "Add a runtime": 4,
     "Add a measured column": 2,
     "Add a model": 1,
+    "Add a language model": 1,
     "Add a statistic": 2,
     "Add a selector": 1,
     "Add an importer": 2,

@@ -15,7 +15,8 @@ from fleetrank.analysis.stored.columns import COLUMNS
 from fleetrank.analysis.tables.tables import TABLES
 from fleetrank.models.cards.user_cards import UserCard
 from fleetrank.orchestrator.cli.main import COMMANDS
-from fleetrank.orchestrator.workspace.sweep_spec import MeasureSpec, SweepSpec
+from fleetrank.orchestrator.workspace.measure_spec import MeasureSpec
+from fleetrank.orchestrator.workspace.sweep_spec import SweepSpec
 
 ROOT = Path(__file__).parents[2]
 
@@ -41,8 +42,8 @@ def test_every_table_is_listed_and_explained() -> None:
     for name in TABLES:
         assert f"| `{name}` | " in page
         assert name in explained
-    assert "| `next-models` |" in page
-    assert "| `k` |" in page
+    assert "| `next-models` | `effort --over models` |" in page
+    assert "`--over` models (default), devices; `k`: " in page
 
 
 def test_every_key_of_a_sweep_has_a_meaning() -> None:

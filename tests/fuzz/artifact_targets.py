@@ -3,6 +3,7 @@
 import ast
 import io
 import json
+import re
 import struct
 import zipfile
 import zlib
@@ -19,10 +20,14 @@ from fleetrank.device_agents.errors import AgentError
 from fleetrank.device_agents.runtimes import executorch_runner
 from fleetrank.device_agents.runtimes.torch.pt2_program import checked_program
 from fleetrank.device_agents.runtimes.torch.pt2_scan import copy_checked
-from fleetrank.foundation.vocabulary import Format
+from fleetrank.foundation.vocabulary import Family, Format
+from fleetrank.models.cards.card import ExportRequest, ModelCard, ResolvedCard, Source, Weights
+from fleetrank.models.cards.user_inputs import AXIS_NAME
 from fleetrank.models.errors import ModelError
 from fleetrank.models.export.exporters import EXPORTERS
+from fleetrank.models.files.file_inputs import inputs_of
 from fleetrank.models.files.onnx_file import stage_onnx
+from fleetrank.models.number_types.file_types import read_types
 
 TFLITE = tuple(
     (ROOT / path).read_bytes()
@@ -118,6 +123,14 @@ def onnx_file(data: bytes) -> object:
     return stage_onnx(path, scratch() / "artifacts/staged.onnx", 8)
 
 
+def onnx_inputs(data: bytes) -> object:
+    """Names of axes are such that a card accepts them."""
+    inputs = inputs_of(as_file(data, "artifacts/m.onnx"), Format.ONNX)
+    names = {size for one in inputs for size in one.shape if isinstance(size, str)}
+    assert all(re.fullmatch(AXIS_NAME, name) for name in names), names
+    return inputs
+
+
 def tflite_file(data: bytes) -> object:
     return _copied(Format.TFLITE, as_file(data, "artifacts/m.tflite"))
 
@@ -133,8 +146,18 @@ def users_pt2_file(data: bytes) -> object:
     return _copied(Format.PT2, as_file(data, "artifacts/mine.pt2"))
 
 
+def file_types(data: bytes) -> object:
+    """The plan reads the types of every file: whatever it holds, nothing is raised."""
+    found = [read_types(as_file(data, f"artifacts/types.{format_}"), format_) for format_ in Format]
+    return [types and types.precision for types in found]
+
+
 def _copied(format_: Format, path: Path) -> object:
-    return EXPORTERS[format_].copy(path, scratch() / f"artifacts/staged.{format_}", None)
+    card = ModelCard(name="mine", family=Family.OTHER, source=Source.FILE, entry=str(path))
+    request = ExportRequest(
+        model=ResolvedCard(card=card, sha256=""), weights=Weights(), format=format_
+    )
+    return EXPORTERS[format_].copy(path, scratch() / f"artifacts/staged.{format_}", request)
 
 
 @cache
@@ -217,12 +240,26 @@ TARGETS = (
     # The copy of an archive turns the ValueError into one of ours.
     Target(name="graph_json", inputs=_graph_inputs(), check=graph_json, may_raise=(ValueError,)),
     Target(
+        name="file_types",
+        inputs=st.deferred(
+            lambda: st.one_of(
+                mutated((*_onnx_samples(), *TFLITE, PTE), (b"\xff\xff", b"\0\0\0\0")), _zip_inputs()
+            )
+        ),
+        check=file_types,
+    ),
+    Target(
         name="onnx_file",
         inputs=st.deferred(
             lambda: mutated(_onnx_samples(), (b"\x0a\x04", b"/etc/passwd", b"\x12"))
         ),
         check=onnx_file,
         share=0.5,
+    ),
+    Target(
+        name="onnx_inputs",
+        inputs=st.deferred(lambda: mutated(_onnx_samples(), (b"\x12\x00", b"N", b"\xff"))),
+        check=onnx_inputs,
     ),
     Target(name="tflite_file", inputs=mutated(TFLITE), check=tflite_file),
     Target(name="pte_file", inputs=mutated((PTE,), (b"VulkanBackend\0", b"ET12")), check=pte_file),

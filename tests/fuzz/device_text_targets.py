@@ -12,7 +12,8 @@ from fleetrank.device_agents.android.adb.phone import split_sections
 from fleetrank.device_agents.android.adb.streams import ShellResult
 from fleetrank.device_agents.android.programs.benchmark_model import BenchmarkModel
 from fleetrank.device_agents.android.programs.benchmark_result import read_result
-from fleetrank.device_agents.android.programs.benchmark_text import read_delegation, read_text
+from fleetrank.device_agents.android.programs.benchmark_text import read_text
+from fleetrank.device_agents.android.programs.delegation_text import read_delegation
 from fleetrank.device_agents.android.programs.executor_runner import ExecutorRunner
 from fleetrank.device_agents.android.programs.perf_test import PerfTest
 from fleetrank.device_agents.android.programs.phone_program import (
@@ -21,7 +22,8 @@ from fleetrank.device_agents.android.programs.phone_program import (
     ProgramReading,
 )
 from fleetrank.device_agents.android.state import waits
-from fleetrank.device_agents.android.state.cores import clusters_of, lowest_cap_share, parse_cores
+from fleetrank.device_agents.android.state.clusters import clusters_of, parse_topology
+from fleetrank.device_agents.android.state.cores import parse_cores
 from fleetrank.device_agents.android.state.dumpsys import (
     parse_battery,
     parse_is_screen_on,
@@ -31,6 +33,7 @@ from fleetrank.device_agents.android.state.phone_conditions import (
     conditions_of_sections,
     to_conditions,
 )
+from fleetrank.device_agents.android.state.power_text import parse_look
 from fleetrank.device_agents.android.state.probe_text import (
     PROPERTIES,
     facts_of_sections,
@@ -38,6 +41,7 @@ from fleetrank.device_agents.android.state.probe_text import (
     to_device_facts,
     why_refused,
 )
+from fleetrank.device_agents.android.state.run_clocks import RunClocks
 from fleetrank.device_agents.errors import AgentError
 from fleetrank.device_agents.host.conditions import (
     parse_available_memory,
@@ -78,6 +82,7 @@ THERMAL = (
 )
 POWER = b"  mWakefulness=Awake\n"
 CORES = b"0 1800000 1800000 600000 schedutil\n4 2400000 2000000 800000 schedutil\n7 - - - -\n"
+TOPOLOGY = b"online 0,4\nrelated 4 4 7\nprocessor: 0\nCPU implementer: 0x41\nCPU part: 0xd03\n"
 MARK = "m4rk"
 PROBE = b"".join(
     f"\n{MARK} {name}\n".encode() + content
@@ -127,16 +132,28 @@ def battery(data: bytes) -> object:
     return found
 
 
+def electric(data: bytes) -> object:
+    found = parse_look({"supply": _text(data), "rails": _text(data), "battery": _text(data)})
+    assert found.voltage_mv is None or 2500 <= found.voltage_mv <= 10_000
+    assert found.current_ua is None or 0 <= found.current_ua <= 20_000_000
+    return found
+
+
 def thermal(data: bytes) -> object:
     return parse_thermal(_text(data)), parse_is_screen_on(_text(data))
 
 
 def cores(data: bytes) -> object:
-    found = parse_cores(_text(data))
-    share = lowest_cap_share(found)
+    text = _text(data)
+    found = parse_cores(text)
+    clocks = RunClocks(looks=(found, found), registered_cap_mhz=1000.0)
+    share = clocks.registered_share
     assert share is None or (math.isfinite(share) and share > 0)
+    assert clocks.lowest_fall in (None, 1.0), "nothing fell between two equal looks"
     assert all(one.max_khz is None or one.max_khz <= 20_000_000 for one in found), "above 20 GHz"
-    return found, clusters_of(found), share
+    numbers = [number for one in clusters_of(found, parse_topology(text)) for number in one.cores]
+    assert sorted(numbers) == [one.number for one in found], "a core in no cluster, or in two"
+    return found, numbers, share
 
 
 def probe(data: bytes) -> object:
@@ -176,8 +193,8 @@ def host_text(data: bytes) -> object:
 
 def benchmark_text(data: bytes) -> object:
     found = read_text(_text(data))
-    assert found.summary.p95_ns is None or found.summary.p95_ns >= found.summary.median_ns
-    assert found.summary.median_ns <= 1000 * found.summary.mean_ns
+    assert found.summary.p95_ns is None or found.summary.p95_ns >= found.summary.latency_ns
+    assert found.summary.latency_ns <= 1000 * found.summary.mean_ns
     return found
 
 
@@ -259,11 +276,13 @@ def _with_results(texts: tuple[bytes, ...], results: tuple[bytes, ...]) -> tuple
     return (*texts, *(text + SEPARATOR + result for text in texts for result in results))
 
 
+RAILS = b"current_now -412000\nt=1\nCH3(T=349894)[S2M_VDD_CPUCL2], 30203502\n"
 TARGETS = (
     _target("df", free_space, (DF,)),
     _target("dumpsys_battery", battery, (BATTERY,)),
+    _target("power", electric, (BATTERY, RAILS)),
     _target("dumpsys_thermal", thermal, (THERMAL, POWER)),
-    _target("cores", cores, (CORES,)),
+    _target("cores", cores, (CORES, CORES + TOPOLOGY)),
     _target("probe", probe, (PROBE,)),
     _target("boot", uptime, (b"1\n350735.47 234388.90\n", b"1\n3.5 1\n", b"0\n1 1\n"), 0.5),
     _target(

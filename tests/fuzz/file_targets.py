@@ -21,7 +21,7 @@ from fleetrank.orchestrator.cli.devices import devices_command
 from fleetrank.orchestrator.progress.progress_file import read_progress
 from fleetrank.orchestrator.store.results import ResultStore
 from fleetrank.orchestrator.sweep.fleet import this_host
-from fleetrank.orchestrator.sweep.sweep_run import new_record, setup_of_record
+from fleetrank.orchestrator.sweep.sweep_run import WrittenSpec, new_record, setup_of_record
 from fleetrank.orchestrator.sweep.sweep_setup import plan_sweep
 from fleetrank.orchestrator.workspace.device_registry import DeviceFile, _text
 from fleetrank.orchestrator.workspace.sweep_spec import SweepSpec, load_spec
@@ -123,7 +123,8 @@ def device_option(data: bytes) -> object:
 def exclusions(data: bytes) -> object:
     path = as_file(data, f"results/{EXCLUSIONS_FILE}")
     found = read_exclusions(path.parent)
-    rows = pl.LazyFrame({"sweep_id": ["s"], "model": ["resnet18"], "platform_key": ["p"]})
+    row = {"sweep_id": "s", "model": "resnet18", "platform_key": "p", "workload": None}
+    rows = pl.LazyFrame([row], schema=dict.fromkeys(row, pl.String()))
     marked = rows.with_columns(excluded_column(found))
     return found, exclusion_notes(marked)
 
@@ -156,7 +157,12 @@ def _recorded() -> tuple[Workspace, dict[str, object]]:
     path = folder / "sweeps" / "one.yaml"
     path.write_text("name: one\nmodels: [resnet18]\nruntimes: [onnx]\n")
     setup = plan_sweep(workspace, load_spec(path), None, fleet=this_host())
-    record = new_record("s", setup, path, Provenance())
+    record = new_record(
+        "s",
+        setup,
+        WrittenSpec(spec=setup.spec, origin=str(path), text=path.read_text()),
+        Provenance(),
+    )
     return workspace, record.as_json()
 
 

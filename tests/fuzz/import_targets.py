@@ -1,4 +1,4 @@
-"""Tables of others: timm's CSV files, AI Hub's YAML files, any CSV with a mapping."""
+"""Tables of others: timm's CSV files, AI Hub's YAML files, ExecuTorch's logs, any CSV."""
 
 import csv
 import io
@@ -10,16 +10,20 @@ from mutation import HOSTILE, NUMBERS, arbitrary, as_toml, as_yaml, documents, m
 from target import ROOT, Target
 
 from fleetrank.analysis.importers.csv_map import parse_csv
+from fleetrank.analysis.importers.facts_file import parse_facts
+from fleetrank.analysis.importers.llm_log import parse_log
+from fleetrank.analysis.importers.model_facts import fill
 from fleetrank.analysis.importers.qai_hub import parse_qai_hub
 from fleetrank.analysis.importers.release import (
     Release,
     drop_reason,
     load_equivalences,
     read_number,
+    require_complete,
 )
 from fleetrank.analysis.importers.timm import parse_timm
 from fleetrank.analysis.importers.timm_files import ACCURACY_FILE
-from fleetrank.analysis.stored.columns import COLUMNS, SCHEMA
+from fleetrank.analysis.stored.columns import COLUMNS
 from fleetrank.orchestrator.store.parquet.parts import to_frame
 
 DATA = ROOT / "tests" / "data"
@@ -30,7 +34,10 @@ HUB_INFO = tuple(path.read_bytes() for path in sorted((DATA / "qai_hub").rglob("
 TIMM_NAME = "benchmark-infer-amp-nchw-pt240-cu124-rtx3090.csv"
 SEPARATOR = b"\n=====\n"
 """Between the files of one case."""
-TABLE = b"net;phone;arithmetic;time;rss\nr18;Pixel 7;fp32;12.5;30\nOther;Pixel 7;fp32;1,014.45;\n"
+TABLE = (
+    b"net;phone;arithmetic;time;rss;kind;on;of\nr18;Pixel 7;fp32;12.5;30;mean;54;65\n"
+    b"Other;Pixel 7;fp32;1,014.45;;;;\n"
+)
 MAPPING = as_toml(
     {
         "source": {
@@ -39,7 +46,7 @@ MAPPING = as_toml(
         },
         "columns": {
             "model": "net", "device": "phone", "precision": "arithmetic", "latency": "time",
-            "memory": "rss",
+            "memory": "rss", "statistic": "kind", "backend_nodes": "on", "graph_nodes": "of",
         },
         "constants": {
             "tier": "edge", "runtime": "tflite", "batch": 1, "memory_metric": "maxrss_growth",
@@ -49,6 +56,16 @@ MAPPING = as_toml(
         "models": {"r18": "resnet18"},
     }
 )  # fmt: skip
+LOG = (
+    b'PyTorchObserver {"prompt_tokens":8,"generated_tokens":3,"inference_start_ms":0,'
+    b'"prompt_eval_end_ms":50,"first_token_ms":51,"inference_end_ms":150,'
+    b'"SCALING_FACTOR_UNITS_PER_SECOND":1000}\n'
+)
+LOG_MAPPING = (
+    b'model = "a"\ndevice = "b"\ntier = "edge"\nprecision = "fp32"\nlicence = "c"\nthreads = 2\n'
+)
+FACTS = b"model,flops,params,accuracy,family\nr18,3.6G,11.7M,69.76,standard_cnn\nOther,,1,2,\n"
+FACT_ROW = {"source_ref": "lab.csv"}
 CELLS = tuple(str(text) for text in (*HOSTILE, *NUMBERS, "12.5", "1,014.45", "224", "resnet18"))
 
 
@@ -72,6 +89,22 @@ def mapped_csv(data: bytes) -> object:
     return _fits_the_table(parse_csv("lab.csv", table, mapping or MAPPING))
 
 
+def llm_log(data: bytes) -> object:
+    log, _, mapping = data.partition(SEPARATOR)
+    return _fits_the_table(parse_log("run.log", log, mapping or LOG_MAPPING))
+
+
+def model_facts(data: bytes) -> object:
+    found = parse_facts("models.csv", data)
+    for row in found.columns.values():
+        for name, words in _WORDS:
+            assert row.get(name) in words, f"{name} has a word of its own"
+    rows, notes = fill(found, "lab", [{"model": f"lab:{name}"} | FACT_ROW for name in found.lines])
+    assert to_frame(rows).height == len(found.lines)
+    assert not notes
+    return [(row["model"], row.get("flops"), row.get("accuracy_top1")) for row in rows]
+
+
 def number(data: bytes) -> object:
     found = read_number(data.decode("utf-8", "replace"))
     assert found is None or found - found == 0.0, "a figure that is not finite"
@@ -82,8 +115,11 @@ def _fits_the_table(releases: Iterable[Release]) -> object:
     """What every importer owes the table: its columns, its words, its types."""
     answer = []
     for release in releases:
+        require_complete(release)
         for row in release.rows:
-            assert set(row) <= set(SCHEMA)
+            on, of = row.get("backend_nodes"), row.get("graph_nodes")
+            counts = [count for count in (0, on, of) if count is not None]
+            assert drop_reason(row) or counts == sorted(counts), "more nodes than the graph has"
             latency = row.get("latency_p50_ns")
             assert (latency is None) == (drop_reason(row) is not None), "counts without a latency"
             assert latency is None or latency > 0, "a latency of nothing"
@@ -152,6 +188,8 @@ TARGETS = (
     _target(
         "mapped_csv", _joined(_csv_inputs((TABLE,), ";"), mutated((MAPPING, b"", b""))), mapped_csv
     ),
+    _target("llm_log", _joined(mutated((LOG,)), mutated((LOG_MAPPING, b""))), llm_log),
+    _target("model_facts", _csv_inputs((FACTS,), ","), model_facts),
     _target(
         "number",
         st.one_of(one_of(CELLS).map(lambda s: s.encode()), mutated((b"1,014.45",)), arbitrary(30)),

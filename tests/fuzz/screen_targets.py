@@ -29,8 +29,8 @@ from fleetrank.analysis.tables.table import Table
 from fleetrank.foundation.errors import FleetError
 from fleetrank.foundation.visible_text import visible
 from fleetrank.orchestrator.cli.main import take_shared_options
-from fleetrank.orchestrator.cli.output.listing import VisibleStream
 from fleetrank.orchestrator.cli.output.terminal import print_on_terminal
+from fleetrank.orchestrator.cli.output.visible_streams import VisibleStream
 from fleetrank.orchestrator.workspace.selectors import Selectors
 
 SEPARATOR = "\x1f"
@@ -205,7 +205,7 @@ def _made(words: list[str]) -> Table:
 
 
 def _page(table: Table) -> str:
-    shown = Shown(platforms={}, names={}, models=(), devices=(), cells=pl.DataFrame(), notes=())
+    shown = Shown(platforms={}, names={}, models=(), cells=pl.DataFrame(), notes=(), left_out={})
     made = html_table("t", _plain(table), shown)
     return str(_macro()(made))
 

@@ -47,10 +47,15 @@ def private_server(adb: Path, home: Path) -> Iterator[AdbServer]:
 
 @contextmanager
 def open_bench(
-    server: AdbServer, folder: Path, home: Path, mode: VirtualMode = VirtualMode.CANNED
+    server: AdbServer,
+    folder: Path,
+    home: Path,
+    mode: VirtualMode = VirtualMode.CANNED,
+    profile: str = "pixel-8",
 ) -> Iterator[AdbBench]:
     """Starts one phone and connects to it."""
-    spec = FarmSpec(folder=folder, key_file=home / ".android/adbkey.pub", mode=mode)
+    key_file = home / ".android/adbkey.pub"
+    spec = FarmSpec(folder=folder, key_file=key_file, mode=mode, profiles=(profile,))
     with VirtualFarm(spec) as farm:
         farmed = farm.phones[0]
         server.connect(farmed.address)

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from fleetrank.device_agents.virtual_phone.imitation.imitated_benchmark_model import (
+from fleetrank.device_agents.virtual_phone.imitation.protobuf_fields import (
     encode_floats,
     encode_integers,
     encode_messages,

@@ -11,13 +11,23 @@ from fleetrank.device_agents.android.adb import adb_text
 from fleetrank.device_agents.android.adb.phone import split_sections
 from fleetrank.device_agents.android.adb.streams import split_marked
 from fleetrank.device_agents.android.execution.raw_log import decode_log, encode_log
+from fleetrank.device_agents.android.programs.benchmark_inputs import refuse_other_order
 from fleetrank.device_agents.android.programs.benchmark_model import BenchmarkModel
-from fleetrank.device_agents.android.programs.benchmark_text import read_delegation
+from fleetrank.device_agents.android.programs.delegate_flags import EXTERNAL
+from fleetrank.device_agents.android.programs.delegation_text import read_delegation
 from fleetrank.device_agents.android.programs.executor_runner import ExecutorRunner
+from fleetrank.device_agents.android.programs.operator_times import module_of, read_operators
 from fleetrank.device_agents.android.programs.perf_test import PerfTest
 from fleetrank.device_agents.android.programs.phone_program import ProgramCall, ProgramOutput
 from fleetrank.device_agents.android.programs.program_text import named_fields
-from fleetrank.device_agents.android.state import cores, dumpsys, probe_text, waits
+from fleetrank.device_agents.android.state import (
+    clusters,
+    cores,
+    dumpsys,
+    power_text,
+    probe_text,
+    waits,
+)
 from fleetrank.device_agents.android.state.phone_conditions import (
     conditions_of_sections,
     to_conditions,
@@ -28,12 +38,15 @@ from fleetrank.device_agents.android.state.probe_text import (
     to_device_facts,
     why_refused,
 )
+from fleetrank.device_agents.board.ssh.ssh_text import transport_error
+from fleetrank.device_agents.board.state import board_text
+from fleetrank.device_agents.board.state.throttle_text import parse_throttled
 from fleetrank.device_agents.contract import failures
 from fleetrank.device_agents.device_output import MAX_PROBE_BYTES
 from fleetrank.device_agents.host import conditions, topology, worker_client, worker_process
+from fleetrank.device_agents.virtual_phone.handset.battery import battery_dump
 from fleetrank.device_agents.virtual_phone.handset.folder import PhonePaths
 from fleetrank.device_agents.virtual_phone.handset.profile import (
-    battery_dump,
     power_dump,
     thermal_dump,
 )
@@ -51,6 +64,12 @@ my device $(id)        device usb:2-1 model:X
 """
 SERVICES = "adb-1A-xY\t_adb-tls-connect._tcp\t192.168.1.7:37123\nb _adb._tcp. 10.0.0.2:5555\n"
 CORES = "0 1803000 1803000 300000 schedutil\n1 2802000 2000000 500000 walt\n3 - - - -\n"
+TOPOLOGY = """online 0-1
+related 0 0 1
+processor\t: 0
+CPU implementer\t: 0x41
+CPU part\t: 0xd03
+"""
 DF = """Filesystem     1K-blocks     Used Available Use% Mounted on
 /dev/block/dm-5 113700000 13700000 100000000  13% /data
 """
@@ -60,7 +79,10 @@ STATUS = "Name:\tpython\nVmHWM:\t  20000 kB\nVmRSS:\t  10000 kB\n"
 CPUINFO = "model name\t: AMD EPYC 7B13\ncpu MHz\t\t: 2449.998\nflags\t\t: fpu hypervisor\n"
 WORDS = "std::bad_alloc\nFailed to allocate memory\nCUDA error: unknown error\n"
 BENCHMARK = (DATA / "benchmark_model" / "litert.txt").read_text(encoding="utf-8")
+LITERT_2 = (DATA / "benchmark_model" / "litert2.txt").read_text(encoding="utf-8")
 PROFILED = (DATA / "benchmark_model" / "tf1_profiling.txt").read_text(encoding="utf-8")
+OPERATORS = (DATA / "benchmark_model" / "litert_profiled.txt").read_text(encoding="utf-8")
+NODE = "[a.nn.Net/a.nn.Block_4/a.nn.Linear_up;;a.nn.Net/a.nn.Block_4;1, a.nn.Net;2]:12"
 EXECUTOR = (DATA / "executor_runner" / "logcat.txt").read_text(encoding="utf-8")
 PERF = (DATA / "perf_test" / "stdout.txt").read_text(encoding="utf-8")
 PERF_ROWS = (DATA / "perf_test" / "result.csv").read_text(encoding="utf-8")
@@ -91,7 +113,38 @@ def _shared(names: Sequence[str], text: str) -> dict[str, str]:
     return dict.fromkeys(names, text[: max(4096, MAX_PROBE_BYTES // len(names))])
 
 
+def _power(text: str) -> object:
+    return power_text.parse_look(_shared(("supply", "rails", "battery"), text))
+
+
+BOARD_PATHS = (
+    *(f"sys/devices/system/cpu/cpufreq/policy0/{name}" for name in
+      ("related_cpus", "cpuinfo_max_freq", "scaling_max_freq", "scaling_cur_freq")),
+    "sys/class/thermal/thermal_zone0/temp", "sys/class/hwmon/hwmon1/oc1_event_cnt",
+    "vcgencmd get_throttled", "vcgencmd measure_clock arm", "nvpmodel -q",
+    "proc/device-tree/model", "proc/device-tree/compatible", "etc/os-release", "proc/cpuinfo",
+)  # fmt: skip
+
+
+def _board(text: str) -> object:
+    found = _shared(BOARD_PATHS, text)
+    return (
+        board_text.parse_state(found),
+        board_text.parse_model(found),
+        board_text.parse_soc(found),
+        board_text.parse_os(found),
+        board_text.parse_clusters(found, (0, 1)),
+    )
+
+
+def _wrong_order(text: str) -> object:
+    return refuse_other_order(("--input_layer=ids,mask",), text)
+
+
 PROBES: dict[str, tuple[Parser, str]] = {
+    "board": (_board, "1500000\nfrequency(48)=1500345728\nNV Power Mode: MAXN\n" + CPUINFO),
+    "throttled": (parse_throttled, "throttled=0x50005\n"),
+    "ssh": (lambda text: transport_error("pi5", text), "pi5: Permission denied (publickey).\n"),
     "devices": (adb_text.parse_devices, LISTING),
     "services": (adb_text.parse_mdns_services, SERVICES),
     "connected": (adb_text.is_connected, "already connected to 127.0.0.1:5"),
@@ -100,7 +153,12 @@ PROBES: dict[str, tuple[Parser, str]] = {
     "battery": (dumpsys.parse_battery, battery_dump(())),
     "thermal": (dumpsys.parse_thermal, thermal_dump(())),
     "power": (dumpsys.parse_is_screen_on, power_dump()),
-    "cores": (lambda text: cores.lowest_cap_share(cores.parse_cores(text)), CORES),
+    "electric": (
+        _power,
+        battery_dump(()) + "charge_counter 2712\nt=1\nCH3(T=349894)[S2M_VDD_CPUCL2], 30203502\n",
+    ),
+    "cores": (cores.parse_cores, CORES),
+    "topology": (clusters.parse_topology, TOPOLOGY),
     "df": (probe_text.free_bytes, DF),
     "uptime": (waits.parse_uptime, "1\n8412.55 60123.11\n"),
     "facts": (_facts, MEMINFO + DF + CORES + "GLES: ARM, Mali-G78\n"),
@@ -123,12 +181,20 @@ PROBES: dict[str, tuple[Parser, str]] = {
 
 TOOLS: dict[str, tuple[Parser, str]] = {
     "benchmark text": (lambda text: BenchmarkModel().read(output(text)), BENCHMARK),
+    "LiteRT 2 text": (lambda text: BenchmarkModel().read(output(text)), LITERT_2),
     "profiled text": (lambda text: BenchmarkModel().read(output(text)), PROFILED),
+    "operators": (read_operators, OPERATORS),
+    "module of a node": (module_of, NODE),
     "benchmark file": (
         lambda text: BenchmarkModel().read(output(BENCHMARK, result=text.encode())),
         "\x0a\x01a\x12\x05\x0d\x00\x00\x10A",
     ),
+    "inputs": (_wrong_order, "Tensor # 0 is named serving_default_a:0 but flags call it ids\n"),
     "delegation": (lambda text: read_delegation(text, "gpu"), BENCHMARK),
+    "external": (
+        lambda text: read_delegation(text, EXTERNAL),
+        f"{BENCHMARK}INFO: QnnDelegate delegate: 29 nodes delegated out of 31 nodes with 2\n",
+    ),
     "fields": (named_fields, "first=8522 curr=8498 avg=8.56e+06"),
     "executor text": (lambda text: ExecutorRunner().read(output(text)), EXECUTOR),
     "perf text": (lambda text: PerfTest().read(output(text)), PERF),
@@ -142,19 +208,28 @@ TOOLS: dict[str, tuple[Parser, str]] = {
 """Parser and a text that it reads, of a program's size."""
 
 COVERED = {
+    "android.programs.benchmark_inputs",
+    "board.ssh.ssh_text",
+    "board.state.board_text",
+    "board.state.throttle_text",
     "android.adb.adb_text",
     "android.adb.streams",
     "android.execution.raw_log",
     "android.programs.benchmark_model",
     "android.programs.benchmark_result",
     "android.programs.benchmark_text",
+    "android.programs.delegation_text",
     "android.programs.executor_runner",
+    "android.programs.litert_text",
+    "android.programs.operator_times",
     "android.programs.perf_test",
     "android.programs.program_text",
     "android.state.waits",
+    "android.state.clusters",
     "android.state.cores",
     "android.state.probe_text",
     "android.state.dumpsys",
+    "android.state.power_text",
     "android.state.phone_conditions",
     "contract.failures",
     "host.topology",
@@ -171,7 +246,16 @@ OTHER_TEXT = {
     "android.adb.phone": "reads, and hands on",
     "android.execution.program_run": "reads, and hands on",
     "android.execution.catalogue": "the catalogue",
+    "android.execution.program_files": "names of the user's files, matched as a whole",
+    "android.programs.delegate_flags": "a backend of the user's sweep, matched as a whole",
+    "android.state.serials": "a number of 64 bits, matched as a whole",
+    "board.board_setup": "a version of libc, matched as a whole",
+    "board.ssh.ssh_connection": "the user's name of a host, matched as a whole",
+    "board.there.board_store": "names of files that this side sends, matched as a whole",
+    "board.there.older_python": "our own patterns",
     "cuda.nvml": "answers of the driver, as numbers and names",
+    "profiling.executorch_profiler": "names of operators in a trace of the worker's own process",
+    "profiling.onnx_graph": "model files",
     "runtimes.executorch_runner": "a runtime's errors in the worker's own process",
     "runtimes.torch.pt2_forms": "model files",
     "runtimes.torch.pt2_program": "model files",

@@ -20,7 +20,7 @@ class Sink:
         self.room: int | None = None
         self.pending: list[Row] = []
 
-    def append(self, row: Row) -> None:
+    def append(self, row: Row, _profile: object = None) -> None:
         self.pending.append(row)
         self.flush()
 

@@ -5,10 +5,10 @@ be asked for at that moment.
 """
 
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from fleetrank.device_agents.contract.agent import DeviceFacts
-from fleetrank.device_agents.contract.measurement import Failure, Measurement
+from fleetrank.device_agents.contract.measurement import Failure, Measurement, Wait
 from fleetrank.foundation.vocabulary import ErrorKind, Origin, Status, Tier
 from fleetrank.orchestrator.dispatch.decide import messages
 from fleetrank.orchestrator.dispatch.decide.lane import RepeatKey, key_of
@@ -29,6 +29,10 @@ def failure(kind: ErrorKind, *, is_transient: bool) -> Failure:
 
 
 HOST_LOST = failure(ErrorKind.HOST_LOST, is_transient=True)
+NOT_FIT = replace(
+    failure(ErrorKind.UNFIT_CONDITIONS, is_transient=True),
+    wait=Wait(ask_again_s=10.0, limit_s=600.0),
+)
 INTERRUPTED = failure(ErrorKind.INTERRUPTED, is_transient=True)
 
 
@@ -58,7 +62,8 @@ class World:
     """What lies outside of the driver, and what each driver has done.
 
     `working` are tasks that hosts run, also those that the driver believes lost; `owed` are those
-    that the driver waits for; `kept` are results that no driver has acknowledged.
+    that the driver waits for; `kept` are results that no driver has acknowledged. `not_fit` are
+    answers of devices that ask for time; a host has them until it gets the task again.
     """
 
     work: SweepWork
@@ -67,6 +72,7 @@ class World:
     down: set[str] = field(default_factory=set)
     working: dict[str, str] = field(default_factory=dict)
     kept: dict[str, Measurement] = field(default_factory=dict)
+    not_fit: dict[str, Measurement] = field(default_factory=dict)
     owed: dict[str, str] = field(default_factory=dict)
     delivered: set[str] = field(default_factory=set)
     decided: set[str] = field(default_factory=set)
@@ -137,14 +143,16 @@ class World:
         task_id, device = action.task.task_id, action.device
         key, lane = repeat_of(task_id), self.state.lanes[action.device]
         assert not self.state.is_stopping, "nothing starts after a stop"
-        assert device not in self.owed.values(), "two tasks on one device"
+        here = {t for t, on in self.owed.items() if on == device}
+        assert here <= set(action.task.members), "two tasks on one device that are no round"
         assert task_id not in self.submitted | self.delivered, "a task id is used twice"
         assert key not in {repeat_of(t) for t in self.owed}, "a repeat runs twice"
         assert not any(row.key == key and row.failure is None for row in self.rows), "measured"
-        beside = [self.state.lanes[d] for d in self.owed.values()]
+        beside = [self.state.lanes[d] for d in self.owed.values() if d != device]
         beside = [other for other in beside if other.host == lane.host]
         assert not beside or not any(one.needs_quiet for one in (lane, *beside)), "not quiet"
         self.submitted.add(task_id)
+        self.not_fit.pop(task_id, None)
         self.tries[key, device] += 1
         assert self.tries[key, device] <= self.work.plan.max_attempts, "tried too often"
         self.owed[task_id] = device
@@ -158,6 +166,8 @@ class World:
             self.ends[key] += 1
         if action.measurement.failure != HOST_LOST:
             self.decided.add(task_id)
+            # The time of a device that was not fit is over: this was an attempt after all.
+            self.tries[key, action.device] += task_id in self.not_fit
         self.write(Row(key, action.attempt.number, action.measurement.failure, task_id))
 
     def write(self, row: Row) -> None:
@@ -184,7 +194,8 @@ class World:
     def acknowledge(self, action: messages.Acknowledge) -> None:
         safe = self.written[: self.n_synced]
         for task_id in action.task_ids:
-            assert task_id in self.delivered, "acknowledged before it arrived"
+            is_over = self.not_fit.pop(task_id, None) is not None
+            assert task_id in self.delivered or is_over, "acknowledged before it arrived"
             found, key = self.kept.pop(task_id, None), repeat_of(task_id)
             if found is not None and found.status is Status.OK:
                 assert any(row.key == key and row.failure is None for row in safe), "result lost"
@@ -201,6 +212,23 @@ class World:
         """A host ends a task and keeps its result."""
         del self.working[task_id]
         self.kept[task_id] = result(task_id, why)
+
+    def ask_for_time(self, task_id: str, why: Failure = NOT_FIT) -> None:
+        """A device is not fit: its host ends the task, and tries nothing."""
+        del self.working[task_id]
+        self.not_fit[task_id] = result(task_id, why)
+
+    def answer_not_fit(self, task_ids: list[str]) -> None:
+        """Such answers of reachable hosts reach the driver; again, if a reply was lost."""
+        ready = [t for t in task_ids if self.is_up(self.device_of(t))]
+        for task_id in ready:
+            if (device := self.owed.pop(task_id, None)) is not None:
+                # It may be asked again with the same task, and no attempt is used up. If this was
+                # the last time, a row of the attempt follows.
+                self.submitted.discard(task_id)
+                self.tries[repeat_of(task_id), device] -= 1
+        found = [self.not_fit[task_id] for task_id in ready]
+        self.feed(messages.Arrived(now_s=self.now_s, measurements=found))
 
     def arrive(self, task_ids: list[str]) -> None:
         """Results of reachable hosts reach the driver; again, if a reply was lost."""

@@ -10,6 +10,7 @@ from fleetrank.analysis.errors import AnalysisError
 from fleetrank.analysis.panel.session import Session
 from fleetrank.analysis.stored.load import load_measurements
 from fleetrank.analysis.stored.selection import Selection
+from fleetrank.analysis.tables.former_names import FORMER
 from fleetrank.analysis.tables.tables import TABLES, session_table
 
 Figures = dict[str, list[object]]
@@ -22,7 +23,7 @@ def figures_of(results: Path) -> dict[str, Figures | str]:
     """
     session = Session(load_measurements(results), Selection())
     found: dict[str, Figures | str] = {}
-    for name in TABLES:
+    for name in (*TABLES, *FORMER):
         try:
             table = session_table(name, session).frame
         except AnalysisError as error:

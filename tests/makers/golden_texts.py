@@ -16,6 +16,7 @@ from fleetrank.analysis.errors import AnalysisError
 from fleetrank.analysis.panel.session import Session
 from fleetrank.analysis.stored.load import load_measurements
 from fleetrank.analysis.stored.selection import Selection
+from fleetrank.analysis.tables.former_names import FORMER
 from fleetrank.analysis.tables.tables import TABLES, session_table
 from fleetrank.orchestrator.cli.main import COMMANDS, build_app
 from fleetrank.orchestrator.doctor import host_checks
@@ -57,7 +58,7 @@ def notes_text() -> str:
     """Notes and explanation of every table of `write_results` with its defaults."""
     with tempfile.TemporaryDirectory() as folder:
         session = Session(load_measurements(write_results(Path(folder))), Selection())
-        return "\n".join("\n".join(_notes(name, session)) + "\n" for name in TABLES)
+        return "\n".join("\n".join(_notes(name, session)) + "\n" for name in (*TABLES, *FORMER))
 
 
 def _notes(name: str, session: Session) -> Iterator[str]:

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from fleetrank.device_agents.android.adb.adb_server import AdbServer
-from fleetrank.device_agents.android.execution.catalogue import ProgramFile, file_sha256
+from fleetrank.device_agents.android.execution.program_files import ProgramFile, file_sha256
 from fleetrank.device_agents.android.execution.storage import ProgramStore
 from fleetrank.device_agents.android.programs.phone_program import PROGRAMS
 from fleetrank.device_agents.android.state.settings import FOLDER
