@@ -15,12 +15,11 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TypeVar
 
 import numpy as np
-import polars as pl
+from made_up_rows import Shape, make_rows
 from scipy import stats
 
 from fleetrank.analysis.arrays.bootstrap import (
@@ -33,14 +32,13 @@ from fleetrank.analysis.arrays.pareto import frontier
 from fleetrank.analysis.arrays.ranking import products, spearman_matrix
 from fleetrank.analysis.errors import AnalysisError
 from fleetrank.analysis.panel.session import Session
-from fleetrank.analysis.stored.columns import SCHEMA
 from fleetrank.analysis.stored.load import load_measurements
 from fleetrank.analysis.stored.selection import Selection
 from fleetrank.analysis.tables.tables import TABLES, session_table
 
 MODELS, PLATFORMS, SAMPLED = 1000, 2000, 200
 DRAWS, FLEET = 1000, 100
-REPEATS, SAMPLES, PART = 5, 100, 100_000
+REPEATS = 5
 ROUNDS = 3
 T = TypeVar("T")
 
@@ -142,7 +140,7 @@ def stored_rows(n_rows: int, most_platforms: int) -> None:
     """Seconds and peak memory of all tables over so many stored rows, in a process of its own."""
     with tempfile.TemporaryDirectory() as folder:
         n_platforms = min(most_platforms, n_rows // 100 // REPEATS)
-        make_rows(Path(folder), n_rows, n_platforms)
+        make_rows(Path(folder), Shape(n_rows=n_rows, n_platforms=n_platforms))
         command = [sys.executable, __file__, "--tables", folder]
         done = subprocess.run(command, capture_output=True, text=True, check=True)
     found = json.loads(done.stdout)
@@ -154,56 +152,6 @@ def stored_rows(n_rows: int, most_platforms: int) -> None:
     )
     for name, reason in found["refused"].items():
         print(f"  {name}: {reason}")
-
-
-def make_rows(folder: Path, n_rows: int, n_platforms: int) -> None:
-    """Writes rows of 100 models on so many platforms, at least five repeats each."""
-    target = folder / "measurements" / "sweep_id=made-up"
-    target.mkdir(parents=True)
-    rng = np.random.default_rng(0)
-    for start in range(0, n_rows, PART):
-        index = pl.int_range(start, min(n_rows, start + PART), eager=True)
-        made_up(index, n_platforms, rng).write_parquet(target / f"part-{start:08}.parquet")
-
-
-def made_up(index: pl.Series, n_platforms: int, rng: np.random.Generator) -> pl.DataFrame:
-    """Rows number `index`; of ten platforms two are CPUs and one is a GPU."""
-    model, cell = index % 100, index // 100 % n_platforms
-    latency = 1e6 * (model.to_numpy() + 5) * np.exp(rng.normal(0, 0.3, len(index)))
-    samples = (latency[:, None] * np.exp(rng.normal(0, 0.01, (len(index), SAMPLES)))).astype(int)
-    device = "device-" + cell.cast(pl.String)
-    tier = (cell % 10).replace_strict({0: "gpu", 1: "cpu", 2: "cpu"}, default="edge")
-    families = ("standard_cnn", "mobile_cnn", "efficient_cnn", "transformer", "hybrid")
-    p50, p95, p99 = np.percentile(samples, [50, 95, 99], axis=1)
-    frame = pl.DataFrame(
-        {
-            "model": "model-" + model.cast(pl.String),
-            "family": pl.Series([families[i % 5] for i in model]),
-            "platform_key": device + "/onnx/cpu/eager/fp32/b1/t1/afree/{}",
-            "device": device, "device_model": "type-" + (cell // 2).cast(pl.String), "tier": tier,
-            "repeat": index // 100 // n_platforms, "latency_p50_ns": p50, "latency_p95_ns": p95,
-            "latency_p99_ns": p99, "flops": (model + 1) * 10**8, "parameters": (model + 1) * 10**6,
-            "accuracy_top1": 60 + model / 5, "peak_memory_bytes": (model + 2) * 2**20,
-            "load_ns": index + 10**7, "first_inference_ns": index + 10**7,
-            "samples_ns": samples.tolist(),
-        }
-    )  # fmt: skip
-    constants: dict[str, object] = {
-        "attempt": 0, "status": "ok", "origin": "measured", "batch": 1, "threads": 1,
-        "runtime": "onnx", "precision": "fp32", "backend": "cpu", "mode": "eager",
-        "sample_kind": "per_inference", "memory_metric": "vmhwm_growth", "runtime_version": "1",
-        "weights_id": "seed-0", "card_sha256": "c", "input_size": 224, "seed": 7,
-        "sample_count": SAMPLES, "options": "{}", "flags": [],
-        "started_utc": datetime(2026, 1, 1, tzinfo=UTC),
-    }  # fmt: skip
-    whole = frame.with_columns(
-        *(pl.lit(value, SCHEMA[name]).alias(name) for name, value in constants.items()),
-        pl.format("{}@{}", "model", "platform_key").alias("cell_key"),
-        has_attention=pl.col("family") == "transformer",
-    )
-    names = [name for name in SCHEMA if name != "sweep_id"]
-    absent = [pl.lit(None, SCHEMA[name]).alias(name) for name in names if name not in whole.columns]
-    return whole.with_columns(absent).select(pl.col(name).cast(SCHEMA[name]) for name in names)
 
 
 def all_tables(folder: Path) -> dict[str, object]:

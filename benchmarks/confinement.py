@@ -35,7 +35,8 @@ from fleetrank.device_agents.contract.task import Execution, MeasurePolicy, Meas
 from fleetrank.device_agents.host.scratch import SCRATCH
 from fleetrank.device_agents.host.topology import cpus_one_per_core
 from fleetrank.device_agents.host.worker_client import measure_in_worker
-from fleetrank.device_agents.runtimes.runner import LoadedModel, create_runner, make_inputs
+from fleetrank.device_agents.runtimes.declared_inputs import make_inputs
+from fleetrank.device_agents.runtimes.runner import LoadedModel, create_runner
 from fleetrank.foundation.vocabulary import Runtime
 
 MODEL, PRIMER = "mobilenet_v2", "squeezenet1_1"
@@ -82,7 +83,8 @@ def line(name: str, found: Sequence[float]) -> None:
     """One ratio, and how it compares with the tolerance."""
     low, high = interval(list(found))
     is_inside = low >= 1 - TOLERANCE and high <= 1 + TOLERANCE
-    verdict = "inside" if is_inside else "undecided" if low <= 1 <= high else "outside"
+    is_outside = low > 1 + TOLERANCE or high < 1 - TOLERANCE
+    verdict = "inside" if is_inside else "outside" if is_outside else "undecided"
     print(f"  {name:22} {shown(list(found))}  {verdict}", flush=True)
 
 

@@ -24,12 +24,12 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from fleetrank.device_agents.android.adb.adb_server import AdbServer
 from fleetrank.device_agents.android.adb.phone import Phone
-from fleetrank.device_agents.android.execution.catalogue import ProgramFile, file_sha256
+from fleetrank.device_agents.android.execution.program_files import ProgramFile, file_sha256
 from fleetrank.device_agents.android.execution.storage import ProgramStore
 from fleetrank.device_agents.android.programs.phone_program import PROGRAMS
 from fleetrank.device_agents.android.registration.registrar import registration_of
@@ -239,7 +239,12 @@ def make_workspace(folder: Path, n_models: int) -> Workspace:
 
 
 def register(
-    workspace: Workspace, server: AdbServer, phones: Sequence[FarmedPhone]
+    workspace: Workspace,
+    server: AdbServer,
+    phones: Sequence[FarmedPhone],
+    *,
+    boot_limit_s: float = 20.0,
+    max_wait_s: float = 10.0,
 ) -> tuple[str, ...]:
     """Writes the phones' device files as `devices add` does, without a canary."""
     tools = {name: file_sha256(stand_in_of(name)) for name in PROGRAMS}
@@ -256,13 +261,13 @@ def register(
             "virtual": farmed.mode.value,
             "adb_port": server.port,
             "settle_s": 0.0,
-            "boot_limit_s": 20.0,
-            "max_wait_s": 10.0,
+            "boot_limit_s": boot_limit_s,
+            "max_wait_s": max_wait_s,
             "poll_s": 0.2,
             **tools,
         }
         names.append(f"phone-{number:02d}")
-        registration = Registration(**asdict(registration_of(facts)))
+        registration = Registration.of(registration_of(facts))
         device = DeviceFile(
             name=names[-1], kind="android", options=options, registration=registration
         )
