@@ -2,12 +2,15 @@
 
 import inspect
 
-from fleetrank.analysis.sql.sql_views import ViewColumn, described_views
+from fleetrank.analysis.sql.sql_views import EVERY_ROW, ROWS_OF_TABLES, ViewColumn, described_views
 from fleetrank.analysis.stored.columns import SCHEMA_VERSION
+from fleetrank.analysis.tables.former_names import FORMER
+from fleetrank.analysis.tables.table_settings import Setting
 from fleetrank.analysis.tables.tables import TABLES, table_function
 
 _VIEWS = {
-    "measurements": "Every attempt at every repeat, failed ones included.",
+    "measurements": "Every attempt at every repeat, failed ones included, that the tables use: "
+    "those of simulated and virtual devices, and those excluded by hand, are not in it.",
     "devices": "The newest facts of each device.",
     "models": "The newest facts of each model.",
     "sweeps": "One row for each sweep.",
@@ -28,6 +31,8 @@ def columns_page() -> str:
         rows = [_column_row(column) for column in described if column.view == view]
         header = ["| column | type | unit | meaning |", "|---|---|---|---|"]
         parts += [f"## {view}", text, "\n".join([*header, *rows])]
+        if view == ROWS_OF_TABLES:
+            parts += [f"## {EVERY_ROW}", "Every stored row, with the same columns."]
     return "\n\n".join(parts) + "\n"
 
 
@@ -40,7 +45,7 @@ def tables_page() -> str:
     """Markdown: each table of `fleetrank report show`, and its settings."""
     rows = []
     for name, spec in TABLES.items():
-        settings = ", ".join(f"`{setting}`" for setting in spec.settings)
+        settings = "; ".join(map(_setting, spec.settings)).replace("|", "\\|")
         rows.append(f"| `{name}` | {_summary(name)} | {settings} |")
     return "\n".join(
         [
@@ -49,12 +54,27 @@ def tables_page() -> str:
             "`fleetrank report show NAME` prints one; "
             "[the statistics](../analysis.md) say what each figure is and when it misleads.",
             "",
-            "| table | what it shows | `--set` |",
+            "| table | what it shows | settings |",
             "|---|---|---|",
             *rows,
             "",
+            "A setting with words is an option (`--by runtime`); the others are given with `--set "
+            "NAME=VALUE`.",
+            "",
+            "| former name | now |",
+            "|---|---|",
+            *(f"| `{name}` | `{request.words}` |" for name, request in FORMER.items()),
+            "",
         ]
     )
+
+
+def _setting(one: Setting) -> str:
+    """Its name, with the words in place of `--set`."""
+    words = [f"{word} (default)" if word == one.default else word for word in one.words]
+    if words:
+        return f"`--{one.name}` {', '.join(words)}"
+    return f"`{one.name}`: {one.meaning}"
 
 
 def _summary(name: str) -> str:
