@@ -8,6 +8,7 @@ from typing import TypeVar, cast
 
 import polars as pl
 
+from fleetrank.analysis.errors import NoDataError
 from fleetrank.analysis.panel.panel import Panel, comparable_scope, panel_of
 from fleetrank.analysis.panel.repeats import Repeats, repeats_of
 from fleetrank.analysis.rounds.round_values import RoundValues, round_values
@@ -215,6 +216,13 @@ class Session:
         if workload not in self._of_workloads:
             self._of_workloads[workload] = self.asked(replace(self.selection, workload=workload))
         return self._of_workloads[workload]
+
+    def cells_of(self, workload: str) -> pl.DataFrame | None:
+        """The selected cells of one workload; `None` if every attempt failed or is left out."""
+        try:
+            return self.of_workload(workload).cells.cells
+        except NoDataError:
+            return None
 
     def asked(self, selection: Selection) -> "Session":
         """A session of the same frame with another selection; equal rows share their arrays."""

@@ -23,13 +23,18 @@ def notes_on_figures(cells: pl.DataFrame) -> tuple[str, ...]:
 
 
 def banners(cells: pl.DataFrame) -> tuple[str, ...]:
-    """A note for each origin that is not a real device."""
+    """A note for each origin that is not a real device; `cells` has `origin` and `device`."""
     parts = {name: cells.filter(pl.col("origin") == name) for name in _UNREAL}
     return tuple(
         f"{_UNREAL[name]}: {_rows_of(part, cells)} ({devices_of(part)})."
         for name, part in parts.items()
         if part.height
     )
+
+
+def origin_banners(attempts: pl.LazyFrame) -> tuple[str, ...]:
+    """The banners of stored attempts, in place of those of cells."""
+    return banners(attempts.select("origin", "device").collect())
 
 
 def _rows_of(part: pl.DataFrame, cells: pl.DataFrame) -> str:
@@ -95,8 +100,9 @@ def _counts(cells: pl.DataFrame) -> str:
 
 def notes_on_failures(attempts: pl.LazyFrame, cells: pl.DataFrame) -> tuple[str, ...]:
     """A note on cells without a valid attempt."""
-    tried = attempts.select("model", "platform_key").unique().collect()
-    missing = tried.height - cells.select("model", "platform_key").unique().height
+    place = ("model", "platform_key", pl.col("workload").fill_null(str(IMAGE)))
+    tried = attempts.select(place).unique().collect()
+    missing = tried.height - cells.select(place).unique().height
     if not missing:
         return ()
     noun = count_of(missing, "model on a platform", "models on platforms")

@@ -84,20 +84,21 @@ def _smallest(
 ) -> pl.DataFrame:
     """The cells of a kind; of each place the shortest workload with room for so many tokens."""
     fits = [one for one in known if one.kind is kind and (one.length or 0) >= least]
-    if not fits:
+    shortest_first = sorted(fits, key=lambda one: one.length or 0)
+    found = [cells for one in shortest_first if (cells := _cells(session, one)) is not None]
+    if not found:
         have = named([str(one) for one in known]) or "none"
         raise NoDataError(
             f"no measured {kind} has room for {least:,} tokens; the results have {have}",
             f"measure {kind}@{least}, or ask for fewer tokens with `set prompt={PROMPT}` and "
             f"`set generated={GENERATED}`",
         )
-    shortest_first = sorted(fits, key=lambda one: one.length or 0)
-    every = pl.concat([_cells(session, one) for one in shortest_first])
-    return every.unique(_PLACE, keep="first", maintain_order=True)
+    return pl.concat(found).unique(_PLACE, keep="first", maintain_order=True)
 
 
-def _cells(session: Session, workload: Workload) -> pl.DataFrame:
-    cells = session.of_workload(str(workload)).cells.cells
+def _cells(session: Session, workload: Workload) -> pl.DataFrame | None:
+    if (cells := session.cells_of(str(workload))) is None:
+        return None
     unique = cells.filter(pl.len().over(_PLACE) == 1)
     return unique.select(
         *_PLACE,
@@ -115,9 +116,10 @@ def _whole(session: Session, known: Iterable[Workload], wanted: Workload) -> pl.
     """`generate_ns` of cells that measured the whole answer; empty without any."""
     steps = (wanted.generated or 1) - 1
     total = (pl.col("ttft_ns") + steps * pl.col("latency_ns")).alias("generate_ns")
-    if wanted not in set(known):
+    cells = _cells(session, wanted) if wanted in set(known) else None
+    if cells is None:
         return pl.DataFrame(schema=dict.fromkeys(_PLACE, pl.String) | {"generate_ns": pl.Float64})
-    return _cells(session, wanted).select(*_PLACE, total)
+    return cells.select(*_PLACE, total)
 
 
 def _figures(generated: int) -> list[pl.Expr]:

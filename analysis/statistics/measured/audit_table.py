@@ -73,7 +73,7 @@ def findings_table(session: Session) -> Table:
     return Table(
         title="Audit",
         frame=pl.DataFrame([_row(one, str(session.workload)) for one in shown], schema=_SCHEMA),
-        notes=(summary, *found.notes),
+        notes=(*found.notes, summary),
         explanation=(dropped, *method),
     )
 

@@ -21,6 +21,7 @@ from fleetrank.analysis.rounds.weather import (
     verdict_of_rounds,
     weather_of,
 )
+from fleetrank.analysis.stored.cell_notes import origin_banners
 from fleetrank.analysis.stored.scope import select_stored
 from fleetrank.analysis.tables.table import Table
 from fleetrank.foundation.wording import count_of
@@ -73,7 +74,12 @@ def host_table(session: Session) -> Table:
     if not rounds:
         notes.append("No selected model took turns: `rounds: {}` in a sweep file lets them.")
     frame = pl.DataFrame(rows, schema=_SCHEMA)
-    return Table(title="Host", frame=frame, notes=tuple(notes[:3]), explanation=_MEANING)
+    return Table(
+        title="Host",
+        frame=frame,
+        notes=(*origin_banners(_attempts(session)), *notes[:3]),
+        explanation=_MEANING,
+    )
 
 
 def _place(one: MeasuredRound) -> tuple[str, str]:
@@ -141,11 +147,10 @@ _OF_WAITS = (
 
 def waits_table(session: Session) -> Table:
     """Waits of each sweep on a device, the longest first; only attempts that state theirs count."""
-    selection = replace(session.selection, workload=str(session.workload))
     waited = pl.col("waited_s")
+    attempts = _attempts(session)
     found = (
-        select_stored(session.frame, selection)
-        .filter(waited.is_not_null())
+        attempts.filter(waited.is_not_null())
         .group_by("sweep_id", "device")
         .agg(
             pl.len().cast(pl.Int64).alias("n_attempts"),
@@ -158,4 +163,10 @@ def waits_table(session: Session) -> Table:
     )
     n_waited, n_attempts = int(found["n_waited"].sum()), int(found["n_attempts"].sum())
     note = f"{n_waited} of {count_of(n_attempts, 'attempt')} waited for their device."
-    return Table(title="Waits", frame=found, notes=(note,), explanation=_OF_WAITS)
+    notes = (*origin_banners(attempts), note)
+    return Table(title="Waits", frame=found, notes=notes, explanation=_OF_WAITS)
+
+
+def _attempts(session: Session) -> pl.LazyFrame:
+    selection = replace(session.selection, workload=str(session.workload))
+    return select_stored(session.frame, selection)

@@ -10,6 +10,7 @@ from fleetrank.analysis.errors import NoDataError
 from fleetrank.analysis.panel.session import Session
 from fleetrank.analysis.statistics.measured.audit_table import findings_table
 from fleetrank.analysis.statistics.measured.host_table import host_table, waits_table
+from fleetrank.analysis.stored.cell_notes import origin_banners
 from fleetrank.analysis.stored.cells_table import DISAGREE_SHARE, dropped_attempts
 from fleetrank.analysis.stored.scope import differences, select_stored
 from fleetrank.analysis.tables.table import Table
@@ -69,9 +70,10 @@ def _dropped(session: Session) -> Table:
     others = origins.group_by("origin").len().sort("origin").collect()
     counts = dropped["reason"].value_counts().sort("reason").iter_rows()
     notes = [
+        *origin_banners(attempts),
         f"{dropped.height} of {count_of(total, 'attempt')} are not used in any figure: "
         + (", ".join(f"{reason} {count}" for reason, count in counts) or "none")
-        + "."
+        + ".",
     ]
     notes += [
         f"{count_of(count, 'attempt')} of origin {origin} not selected."

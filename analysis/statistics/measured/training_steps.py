@@ -4,6 +4,13 @@ import polars as pl
 
 from fleetrank.analysis.errors import NoDataError
 from fleetrank.analysis.panel.session import Session
+from fleetrank.analysis.stored.cell_notes import (
+    banners,
+    notes_on_failures,
+    notes_on_figures,
+    notes_on_flags,
+)
+from fleetrank.analysis.stored.chosen_workload import named
 from fleetrank.analysis.tables.table import Table
 from fleetrank.foundation.inputs.workload import Workload, WorkloadKind
 from fleetrank.foundation.units import BYTES_PER_MIB, NS_PER_MS, NS_PER_S
@@ -48,18 +55,31 @@ def training_table(session: Session) -> Table:
             "the selected rows have no step of training",
             "measure one: `workloads: [image, train@8]` with runtime torch in a sweep",
         )
-    shown = pl.concat([_steps(session, one) for one in workloads])
+    found = {one: of for one in workloads if (of := session.cells_of(str(one))) is not None}
+    if not found:
+        raise NoDataError(
+            f"every attempt of {named([str(one) for one in workloads])} failed or is left out",
+            "see the table `quality` with `list=dropped` and `workload`",
+        )
+    shown = pl.concat([_steps(session, of, one) for one, of in found.items()])
+    every = pl.concat(found.values(), how="diagonal")
+    attempts = pl.concat([session.of_workload(str(one)).attempts for one in workloads])
     count = f"{count_of(shown.height, 'cell')}, {count_of(len(workloads), 'workload')}."
     return Table(
         title="Steps of training",
         frame=shown.select(_COLUMNS).sort(*_KEY, maintain_order=True),
-        notes=(count,),
+        notes=(
+            *banners(every),
+            count,
+            *notes_on_figures(every),
+            *notes_on_failures(attempts, every),
+            *notes_on_flags(every),
+        ),
         explanation=(_STEP, _RATIO, _MEMORY),
     )
 
 
-def _steps(session: Session, workload: Workload) -> pl.DataFrame:
-    cells = session.of_workload(str(workload)).cells.cells
+def _steps(session: Session, cells: pl.DataFrame, workload: Workload) -> pl.DataFrame:
     inference = _inference(session, workload)
     over = pl.col("step_p50_ms") / pl.col("inference_ms")
     steps = _figures(cells, workload).join(inference, on=_KEY, how="left")
@@ -94,9 +114,9 @@ def _inference(session: Session, workload: Workload) -> pl.DataFrame:
     """Median milliseconds of one inference of as much, by model and platform."""
     kind = WorkloadKind.IMAGE if workload.length is None else WorkloadKind.PREFILL
     inference = str(Workload(kind=kind, length=workload.length))
+    none = pl.DataFrame(schema=dict.fromkeys(_KEY, pl.String) | {"inference_ms": pl.Float64})
     if inference not in session.workloads:
-        return pl.DataFrame(
-            schema={"model": pl.String, "platform_key": pl.String, "inference_ms": pl.Float64}
-        )
-    cells = session.of_workload(inference).cells.cells
+        return none
+    if (cells := session.cells_of(inference)) is None:
+        return none
     return cells.select(*_KEY, (pl.col("latency_ns") / NS_PER_MS).alias("inference_ms"))

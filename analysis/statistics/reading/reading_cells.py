@@ -224,13 +224,14 @@ def _refuse_none(cells: pl.DataFrame, dropped: tuple[str, ...]) -> None:
 
 
 def _cells(session: Session, workload: str) -> Iterator[pl.DataFrame]:
-    part = session.of_workload(workload)
-    try:
-        cells = part.cells.cells
-    except NoDataError:  # every attempt failed
+    if (cells := session.cells_of(workload)) is None:
         return
     kept = cells.filter(pl.col("batch") == 1, pl.col("latency_ns") > 0)
-    processes = valid_attempts(part.attempts).select("cell_key", "latency_p50_ns").drop_nulls()
+    processes = (
+        valid_attempts(session.of_workload(workload).attempts)
+        .select("cell_key", "latency_p50_ns")
+        .drop_nulls()
+    )
     medians = processes.group_by("cell_key").agg(pl.col("latency_p50_ns").sort()).collect()
     yield kept.select(_FACTS).join(medians, on="cell_key")
 

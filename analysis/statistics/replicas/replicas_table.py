@@ -1,7 +1,6 @@
 """Table `replicas`: what several processes of one model do together, against one process."""
 
 from collections.abc import Iterator
-from contextlib import suppress
 
 import numpy as np
 import polars as pl
@@ -91,20 +90,16 @@ def _selected(session: Session) -> tuple[pl.DataFrame, pl.DataFrame]:
     chosen = session.selection.workload
     wanted = session.workloads if chosen is None else (chosen,)
     known = [name for name in wanted if name in set(runs["workload"])]
-    parts = [part for name in known for part in _cells(session, name)]
+    found = [one for name in known if (one := session.cells_of(name)) is not None]
+    parts = [one.select(*PLACE, "origin", "device") for one in found]
     cells = pl.concat(parts) if parts else pl.DataFrame(schema=dict.fromkeys(PLACE, pl.String))
-    found = runs.join(cells.select(PLACE).unique(), on=PLACE, how="semi")
-    if found.is_empty():
+    chosen_runs = runs.join(cells.select(PLACE).unique(), on=PLACE, how="semi")
+    if chosen_runs.is_empty():
         raise NoDataError(
             "no selected model was run in several processes",
             "run it: `fleetrank replicas MODEL`, or `replicas: [1, 2, 4]` in a sweep",
         )
-    return found, cells
-
-
-def _cells(session: Session, workload: str) -> Iterator[pl.DataFrame]:
-    with suppress(NoDataError):  # every latency failed
-        yield session.of_workload(workload).cells.cells.select(*PLACE, "origin", "device")
+    return chosen_runs, cells
 
 
 def _rows(sets: pl.DataFrame) -> Iterator[dict[str, object]]:

@@ -109,10 +109,7 @@ def _of_workload(session: Session, name: str) -> Iterator[pl.DataFrame]:
         pl.lit(workload.batch, dtype=pl.Int64).alias("trained"),
         pl.lit("sample" if workload.length is None else "token").alias("item"),
     )
-    try:
-        measured = part.cells.cells
-    except NoDataError:  # every attempt failed: the ends below are all there is
-        measured = None
+    measured = session.cells_of(name)
     if measured is not None:
         # Two cards or weights of one name in one sweep are two curves, by `CURVE`.
         yield measured.select(

@@ -61,7 +61,7 @@ def summary_cells(session: Session) -> pl.DataFrame:
     """The cells of every selected workload, sorted by run; raises like `run_summaries`."""
     chosen = session.selection.workload
     names = session.workloads if chosen is None else (chosen,)
-    parts = [part for name in names for part in _of_workload(session.of_workload(name), name)]
+    parts = [part for name in names for part in _of_workload(session, name)]
     if not parts:
         raise NoDataError(
             "no successful measurement matches the selection.",
@@ -72,13 +72,11 @@ def summary_cells(session: Session) -> pl.DataFrame:
 
 
 def _of_workload(session: Session, name: str) -> Iterator[pl.DataFrame]:
-    try:
-        cells = session.cells.cells
-    except NoDataError:  # every attempt failed
+    if (cells := session.cells_of(name)) is None:
         return
     workload = Workload.parse(name)
     more = (
-        valid_attempts(session.attempts)
+        valid_attempts(session.of_workload(name).attempts)
         .sort("started_utc")
         .group_by(_CELL)
         .agg(pl.col(column).drop_nulls().last() for column in _OF_ROWS)

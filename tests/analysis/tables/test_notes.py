@@ -10,6 +10,7 @@ import pytest
 from fleet_rows import PLACES, write_results
 from growth_rows import OF_SIDE_ROWS, rows_for
 from language_rows import OF_TOKENS, write_language_results
+from wording import has
 
 from fleetrank.analysis.report.html_table import html_table
 from fleetrank.analysis.report.shown import choose_shown
@@ -103,6 +104,16 @@ def test_doubtful_rows_show_three_sentences_and_explain_prints_the_rest(
     assert json.loads(render(table, "json"))["notes"] == list(table.notes)
     if request_.table == "transfer":
         assert len(shown) < len(table.notes), "the rows give too few notes for this test"
+
+
+@pytest.mark.parametrize("request_", EVERY, ids=lambda one: one.words)
+def test_simulated_rows_come_first_in_the_notes_of_every_table(
+    request_: TableRequest, frame: pl.LazyFrame, text: pl.LazyFrame
+) -> None:
+    chosen, rows = (OF_STEPS, text) if request_.table in OF_TOKENS else (Selection(), frame)
+    rows = rows_for(request_.table, rows).with_columns(origin=pl.lit("simulated"))
+    table = make_table(request_.table, rows, request_.selection(replace(chosen, origins=ORIGINS)))
+    assert has(table.notes[0], "SIMULATED DATA: all")
 
 
 @pytest.mark.parametrize(

@@ -117,6 +117,20 @@ def test_an_answer_longer_than_every_measured_cache_is_refused(make_attempts) ->
     assert "decode@257" in raised.value.remedy
 
 
+def test_a_length_that_ran_out_of_memory_leaves_the_others(make_attempts) -> None:
+    failed = {"status": "failed"}
+    too_long = [STEP | {"workload": name} | failed for name in ("prefill@2048", "decode@4096")]
+    whole = STEP | {"workload": "generate@128+32"} | failed
+    (row,) = make_table(
+        "end-to-end", parts(make_attempts, *too_long, whole), Selection()
+    ).frame.to_dicts()
+    assert row["end_to_end_ms"] == pytest.approx((100 + 31 * 20) * 1.02)
+    assert row["generate_ms"] is None
+    asked = Selection(settings=(("prompt", 1024.0),))
+    with pytest.raises(NoDataError, match="1,024"):
+        make_table("end-to-end", parts(make_attempts, *too_long), asked)
+
+
 @pytest.mark.parametrize("wrong", [0, -1, 1.5, 1e7, "many"])
 def test_a_number_of_tokens_is_a_whole_number(make_attempts, wrong: object) -> None:
     with pytest.raises(AnalysisError):

@@ -278,4 +278,4 @@ def test_a_clean_data_set_has_no_finding(make_grid) -> None:
     )  # fmt: skip
     table = make_table("quality", frame, FINDINGS)
     assert table.frame.is_empty()
-    assert table.notes[0] == "0 findings: none."
+    assert table.notes[-1] == "0 findings: none."

@@ -1,8 +1,10 @@
 """Steps of training beside inferences of the same batch, and the memory that they hold."""
 
 import pytest
+from wording import has
 
 from fleetrank.analysis.errors import NoDataError
+from fleetrank.analysis.stored.columns import ORIGINS
 from fleetrank.analysis.stored.selection import Selection
 from fleetrank.analysis.tables.tables import make_table
 
@@ -42,6 +44,26 @@ def test_unknown_memory_and_parameters_are_null(make_attempts) -> None:
     attempts = make_attempts([STEP | {"parameters": None, "peak_memory_bytes": None}])
     (row,) = make_table("training", attempts, Selection()).frame.to_dicts()
     assert (row["weights_mib"], row["peak_memory_mib"], row["rest_mib"]) == (None, None, None)
+
+
+def test_a_batch_that_ran_out_of_memory_leaves_the_others(make_attempts) -> None:
+    too_large = STEP | {"workload": "train@64", "batch": 64, "status": "failed"}
+    doubtful = STEP | {"model": "other", "flags": ["busy_host"], "origin": "simulated"}
+    rows = make_attempts([STEP, too_large, doubtful])
+    table = make_table("training", rows, Selection(origins=ORIGINS))
+    assert table.frame["workload"].to_list() == ["train@4", "train@4"]
+    assert has(table.notes[0], "1 of 2 rows")
+    assert has(table.notes, "1 model on a platform")
+    assert has(table.notes, "1 of 2 rows carry a quality flag")
+    with pytest.raises(NoDataError) as found:
+        make_table("training", make_attempts([too_large]), Selection())
+    assert "train@64" in found.value.message
+
+
+def test_a_failed_inference_has_no_ratio(make_attempts) -> None:
+    image = STEP | {"workload": None, "status": "failed"}
+    (row,) = make_table("training", make_attempts([STEP, image]), Selection()).frame.to_dicts()
+    assert row["over_inference"] is None
 
 
 def test_without_steps_the_remedy_is_a_sweep(make_attempts) -> None:
