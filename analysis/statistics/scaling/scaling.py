@@ -13,7 +13,7 @@ from fleetrank.analysis.statistics.scaling.scaling_points import (
     Axis,
     scaling_points,
 )
-from fleetrank.analysis.stored.cell_notes import banners
+from fleetrank.analysis.stored.cell_notes import banners, notes_on_flags
 from fleetrank.analysis.tables.table import Table
 from fleetrank.analysis.tables.table_settings import AXIS, CURVES
 from fleetrank.foundation.units import BYTES_PER_MIB, NS_PER_MS
@@ -26,7 +26,7 @@ _CURVE_SCHEMA = {
     "slope": pl.Float64, "r2": pl.Float64, "knee": pl.Int64,
     "item": pl.String, "best_per_s": pl.Float64, "best_at": pl.Int64,
     "first_memory_mib": pl.Float64, "last_memory_mib": pl.Float64,
-    "other_ends": pl.String, "n_sweeps": pl.Int64, "reason": pl.String,
+    "other_ends": pl.String, "n_sweeps": pl.Int64, "flags": pl.List(pl.String), "reason": pl.String,
 }  # fmt: skip
 _AXES = (
     "over: what grows. batch: samples or sequences in one inference. length: tokens of a prompt, "
@@ -75,7 +75,8 @@ def scaling_table(session: Session) -> Table:
                 "leave out `over`, or measure several values in one sweep",
             )
     title = f"Scaling over {axis}" if axis else "Scaling"
-    notes = (*banners(points.filter(pl.col("end").is_null())), *_notes(points))
+    measured = points.filter(pl.col("end").is_null())
+    notes = (*banners(measured), *_notes(points), *notes_on_flags(measured))
     if CURVES.chosen(session.selection) == "points":
         return Table(
             title=f"{title}, every point",
@@ -114,7 +115,7 @@ def _shown(points: pl.DataFrame) -> pl.DataFrame:
         "item", "items_per_s", "rate_ratio", "efficiency", "gain",
         (pl.col("peak_memory_bytes") / BYTES_PER_MIB).alias("peak_memory_mib"),
         (pl.col("state_bytes") / BYTES_PER_MIB).alias("state_mib"),
-        "n_repeats", pl.col("end").alias("reason"),
+        "n_repeats", "flags", pl.col("end").alias("reason"),
     )  # fmt: skip
 
 
@@ -149,6 +150,7 @@ def _curve_row(frame: pl.DataFrame) -> dict[str, object]:
         "out_of_memory_at": fit.first_too_large,
         "other_ends": _other_ends(failed),
         "n_sweeps": frame["sweep_id"].n_unique(),
+        "flags": frame["flags"].explode().drop_nulls().unique().sort().to_list(),
         "reason": "; ".join(one for one in reasons if one) or None,
     }
 

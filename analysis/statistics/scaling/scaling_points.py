@@ -68,8 +68,8 @@ def scaling_points(session: Session) -> pl.DataFrame:
     Columns, beside those of `CURVE`:
         value: batch, tokens (slots of the cache for `decode`), or pixels of height and width.
         item: `sample`, or `token` of a workload with tokens.
-        latency_ns, latency_low_ns, latency_high_ns, peak_memory_bytes, state_bytes, n_repeats:
-            as in `cells_table.cell_values`; null for a cell without a valid attempt.
+        latency_ns, latency_low_ns, latency_high_ns, peak_memory_bytes, state_bytes, n_repeats,
+            flags: as in `cells_table.cell_values`; null for a cell without a valid attempt.
         items_per_s: items of one inference over its latency.
         rate_ratio: items_per_s over that of the smallest measured value of the curve.
         efficiency: only over batch, if batch 1 was measured: (rate(B) / rate(1)) / B, which is
@@ -114,7 +114,7 @@ def _of_workload(session: Session, name: str) -> Iterator[pl.DataFrame]:
         # Two cards or weights of one name in one sweep are two curves, by `CURVE`.
         yield measured.select(
             *_FACTS, *facts, "latency_ns", "latency_low_ns", "latency_high_ns",
-            "peak_memory_bytes", "state_bytes", "n_repeats",
+            "peak_memory_bytes", "state_bytes", "n_repeats", "flags",
             pl.coalesce("tokens_per_inference", pl.lit(workload.batch), "batch").alias("items"),
         )  # fmt: skip
     ends = _ends(part, measured)
@@ -180,5 +180,5 @@ def _with_rates(frame: pl.DataFrame, axis: Axis) -> pl.DataFrame:
         (pl.col("items_per_s") / first).alias("rate_ratio"),
         (efficiency if axis is Axis.BATCH else pl.lit(None, dtype=pl.Float64)).alias("efficiency"),
         (pl.col("double") / pl.col("items_per_s")).alias("gain"),
-        "peak_memory_bytes", "state_bytes", "n_repeats", "end",
+        "peak_memory_bytes", "state_bytes", "n_repeats", "flags", "end",
     )  # fmt: skip

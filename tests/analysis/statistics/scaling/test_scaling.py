@@ -52,6 +52,18 @@ def test_a_curve_has_range_slope_knee_and_best_rate(make_attempts: Make) -> None
     assert row["largest_that_fits"] is None
 
 
+def test_flags_of_points_are_flags_of_their_curve(make_attempts: Make) -> None:
+    rows = [
+        _batch(1, 10.0, flags=["spread"]), _batch(2, 12.0), _batch(4, 20.0, flags=["busy_host"]),
+        _batch(8, None, error_kind="timed_out"),
+    ]  # fmt: skip
+    table = make_table("scaling", make_attempts(rows), Selection())
+    assert table.frame["flags"].to_list() == [["busy_host", "spread"]]
+    assert has(table.notes, "2 of 3 rows carry a quality flag")
+    points = _table(make_attempts(rows), part="points")
+    assert [point["flags"] for point in points] == [["spread"], [], ["busy_host"], None]
+
+
 def test_out_of_memory_is_a_typed_end_of_the_curve(make_attempts: Make) -> None:
     rows = [_batch(1, 10.0), _batch(2, 12.0)]
     rows += [_batch(b, None, error_kind="out_of_memory", error_message="no") for b in (4, 8)]
