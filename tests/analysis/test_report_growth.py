@@ -1,5 +1,6 @@
 """The page's sections on growth and on sustained runs: only where such rows exist."""
 
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -7,7 +8,7 @@ import polars as pl
 import pytest
 from fleet_rows import write_results
 from growth_rows import with_growth
-from headless_browser import headless_chromium
+from headless_browser import headless_chromium, legend_colours
 
 from fleetrank.analysis.report.evidence import gather
 from fleetrank.analysis.report.page import build_report
@@ -100,8 +101,14 @@ def test_without_such_rows_the_page_has_no_section(tmp_path: Path) -> None:
 
 
 def test_the_charts_are_drawn_and_their_choices_work(growing: Path, tmp_path: Path) -> None:
+    results = shutil.copytree(growing, tmp_path / "results")
+    part = next((results / "measurements").rglob("*.parquet"))
+    frame = pl.read_parquet(part)
+    # The first model lacks the batches: its panels start with another one.
+    lacks = (pl.col("model") == frame["model"].min()) & (pl.col("batch") > 1)
+    frame.filter(~lacks).write_parquet(part)
     page = tmp_path / "page.html"
-    build_report(growing, page)
+    build_report(results, page)
     with headless_chromium() as browser:
         view = browser.new_page(viewport={"width": 1280, "height": 900})
         errors: list[str] = []
@@ -111,6 +118,9 @@ def test_the_charts_are_drawn_and_their_choices_work(growing: Path, tmp_path: Pa
         assert view.locator("#scaling .chart svg").count() > 0
         assert " groups of curves " in view.locator("[data-more=scaling]").inner_text()
         assert view.locator("#sustained .chart svg").count() > 0
+        colours = legend_colours(view, "#scaling", "#sustained")
+        assert len(colours) > 3
+        assert {len(of_model) for of_model in colours.values()} == {1}
         captions = view.locator("#scaling figcaption").all_inner_texts()
         assert any("out of memory at 4: " in one for one in captions)
         assert any("over input size" in one for one in captions)

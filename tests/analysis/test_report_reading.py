@@ -2,11 +2,10 @@
 
 import shutil
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import polars as pl
 import pytest
-from headless_browser import headless_chromium
+from headless_browser import headless_chromium, legend_colours
 from language_rows import DECODERS, MACHINES, write_language_results
 
 from fleetrank.analysis.report.evidence import Evidence, gather
@@ -14,9 +13,6 @@ from fleetrank.analysis.report.page import build_report
 from fleetrank.analysis.report.page_tables import PageTables, page_tables
 from fleetrank.analysis.report.sections.prompts_and_steps import reading_groups, reading_sections
 from fleetrank.analysis.stored.selection import Selection
-
-if TYPE_CHECKING:
-    from playwright import sync_api as playwright
 
 pytestmark = pytest.mark.slow
 
@@ -87,17 +83,6 @@ def test_without_segments_the_page_has_no_section(tmp_path: Path) -> None:
     assert reading_sections(evidence, page_tables(evidence)) == []
 
 
-def _colours(view: "playwright.Page") -> dict[str, set[str]]:
-    """The colours of each way in the legends of all panels."""
-    legends = view.locator("#reading .chart svg .role-legend")
-    ways = legends.locator(".role-legend-label text").all_text_contents()
-    symbols = legends.locator(".role-legend-symbol path").all()
-    found: dict[str, set[str]] = {}
-    for way, symbol in zip(ways, symbols, strict=True):
-        found.setdefault(way, set()).add(str(symbol.get_attribute("stroke")))
-    return found
-
-
 def test_the_chart_is_drawn_with_its_crossovers(results: Path, tmp_path: Path) -> None:
     copied = shutil.copytree(results, tmp_path / "results")
     part = next((copied / "measurements").rglob("*.parquet"))
@@ -120,6 +105,7 @@ def test_the_chart_is_drawn_with_its_crossovers(results: Path, tmp_path: Path) -
         ]
         assert any("segment@128+k8+n16 from" in label for label in labels)
         assert view.locator("#reading .chart svg .mark-rule line").count() > 0
-        assert len(_colours(view)) > 3
-        assert {len(colours) for colours in _colours(view).values()} == {1}
+        colours = legend_colours(view, "#reading")
+        assert len(colours) > 3
+        assert {len(of_way) for of_way in colours.values()} == {1}
         assert errors == []

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser
+    from playwright.sync_api import Browser, Page
 
 _CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("chrome")
 
@@ -26,3 +26,15 @@ def headless_chromium() -> "Iterator[Browser]":
         )
         yield browser
         browser.close()
+
+
+def legend_colours(view: "Page", *sections: str) -> dict[str, set[str]]:
+    """The colours of each name in the legends of all charts of some sections."""
+    found: dict[str, set[str]] = {}
+    for section in sections:
+        legends = view.locator(f"{section} .chart svg .role-legend")
+        names = legends.locator(".role-legend-label text").all_text_contents()
+        symbols = legends.locator(".role-legend-symbol path").all()
+        for name, symbol in zip(names, symbols, strict=True):
+            found.setdefault(name, set()).add(str(symbol.get_attribute("stroke")))
+    return found

@@ -5,6 +5,17 @@ const GROWTH = { ms: "ms", per_s: "per second", mb: "peak MB" };
 const isGrowing = (model) => typeof model === "string" || shown.models.includes(model);
 const growingName = (model) => typeof model === "string" ? model : data.models[model].name;
 
+// Every model of both sections: each has one colour and one shape in all panels.
+const GROWING = [...new Set([
+  ...data.scaling.flatMap(({ rows }) => rows), ...data.sustained.flatMap(({ points }) => points),
+].map(([model]) => growingName(model)))].sort();
+
+// The models of some rows, for the legend, beside the colours of all.
+function growingColours(rows) {
+  const models = GROWING.filter((name) => rows.some((row) => row.model === name));
+  return { models, growing: GROWING, scheme: schemeOf(GROWING) };
+}
+
 function growthRows(number, field) {
   return data.scaling[number].rows
     .filter(([model]) => isGrowing(model))
@@ -24,7 +35,7 @@ function growthPanels(numbers, field) {
     return {
       title, caption: ends || `over ${over.replace("_", " ")}`,
       description: `${unit} over ${axis} on ${title}: ${plural(rows.length, "point")}, ${span(figures, unit)}. ${ends}`,
-      spec: () => chart("scaling", 300, { rows }, { about, ticks, domain,
+      spec: () => chart("scaling", 300, { rows }, { ...growingColours(rows), about, ticks, domain,
         across: `${axis}, log scale`, unit: `${unit}, log scale`, upTicks: logTicks(...domain) }),
     };
   });
@@ -47,7 +58,7 @@ function sustainedPanels(numbers) {
       title, caption: plural(lines, "run"),
       description: `${item}s per second over time on ${title}: ${plural(lines, "run")}, `
         + `${span(rows.map((row) => row.rate), "per second")}.`,
-      spec: () => chart("sustained", 260, { rows }, { about, unit: `${item}s per second` }),
+      spec: () => chart("sustained", 260, { rows }, { ...growingColours(rows), about, unit: `${item}s per second` }),
     };
   });
 }

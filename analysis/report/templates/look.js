@@ -36,3 +36,8 @@ function span(values, unit) {
 function plural(count, noun, several = `${noun}s`) {
   return `${count.toLocaleString("en")} ${count === 1 ? noun : several}`;
 }
+
+// The colours of nominal values: the smallest scheme that has enough.
+function schemeOf(values) {
+  return values.length > 10 ? "tableau20" : "tableau10";
+}

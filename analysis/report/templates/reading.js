@@ -38,7 +38,7 @@ function readingPanels(numbers) {
       title, caption: faster,
       description: `Time to read a text on ${title}: ${plural(rows.length, "point")}, ${span(figures, "ms")}. ${faster}.`,
       spec: () => chart("reading", 240 + 16 * lines.length, { rows, marks, curves: readingCurves(rows) }, { ticks, domain, upTicks: logTicks(...domain),
-        lines, ways: READING_WAYS, scheme: READING_WAYS.length > 10 ? "tableau20" : "tableau10",
+        lines, ways: READING_WAYS, scheme: schemeOf(READING_WAYS),
         about: tooltip(["line", "way"], ["tokens"], ["ms"]),
         aboutMark: tooltip(["line", "way"], ["tokens", "faster from"], ["low", "interval from"], ["high", "to"]) }),
     };
