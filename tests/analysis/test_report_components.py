@@ -124,8 +124,24 @@ def test_a_depth_out_of_range_is_refused(results: Path, depth: str) -> None:
 
 def test_one_platform_has_no_ratios(results: Path) -> None:
     session = _session(results, source="pixel-7/onnx/*", target="pixel-7/onnx/*")
-    with pytest.raises(NoDataError):
+    with pytest.raises(NoDataError) as found:
         session_table("component-ratios", session)
+    assert "device" in found.value.remedy
+
+
+def test_platforms_whose_components_have_other_names_are_told_apart(tmp_path: Path) -> None:
+    folder = write_results(tmp_path / "results")
+    measured = valid_attempts(load_measurements(folder)).filter(pl.col("model") == MODELS[0])
+    times = {"operator": "Conv", "calls": 1, "kernel_ns": 10**6, "runs": 30, "run_ns": 10**7}
+    rows = [
+        {**row, **times, "node": "a", "module": f"of_{row['device']}"}
+        for row in measured.select(OF_MEASUREMENTS).collect().to_dicts()
+    ]
+    append_side(folder, COMPONENT_TIMES, rows, sweep_id=SWEEP)
+    pair = {"source": "cpu-3fa2c1/onnx/*", "target": "pixel-7/onnx/*"}
+    with pytest.raises(NoDataError, match=MODELS[0]) as found:
+        session_table("component-ratios", _session(folder, **pair))
+    assert "split=module" in found.value.remedy
 
 
 def test_profiles_change_no_latency(results: Path, tmp_path: Path) -> None:

@@ -58,10 +58,7 @@ def component_ratios_table(session: Session) -> Table:
     frames = [_of_pair(shares, source, target) for source, target in pairs]
     found = [frame for frame in frames if not frame.is_empty()]
     if not found:
-        raise NoDataError(
-            "no model was profiled on two of the selected platforms",
-            "profile it on a second device: `fleetrank profile MODEL` with another `device`",
-        )
+        raise _nothing_shared(shares, pairs)
     return Table(
         title=f"Components on two platforms, {session.workload}",
         frame=pl.concat(found).sort(
@@ -71,6 +68,25 @@ def component_ratios_table(session: Session) -> Table:
         notes=(*session.cells.notes, *_left_out_note(shares, pairs)),
         explanation=(_RATIO, _BOTH, SHARE, NAMES),
     )  # fmt: skip
+
+
+def _nothing_shared(shares: pl.DataFrame, pairs: Sequence[tuple[str, str]]) -> NoDataError:
+    models = {
+        platform: set(part["model"])
+        for (platform,), part in shares.group_by("platform_key", maintain_order=True)
+    }
+    both = sorted({name for source, target in pairs for name in models[source] & models[target]})
+    if not both:
+        return NoDataError(
+            "no model was profiled on two of the selected platforms",
+            "profile it on a second device: `fleetrank profile MODEL` with another `device`",
+        )
+    return NoDataError(
+        f"two platforms profiled {few_of(both, _NAMED)}, and no component of theirs has the same "
+        "name",
+        "compare `split=module` across runtimes, with a smaller `depth`; a runtime that gives "
+        "operators alone has no modules",
+    )
 
 
 def _platforms(shares: pl.DataFrame, fits: pl.Expr) -> list[str]:
