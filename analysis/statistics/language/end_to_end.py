@@ -88,8 +88,10 @@ def _smallest(
     found = [cells for one in shortest_first if (cells := _cells(session, one)) is not None]
     if not found:
         have = named([str(one) for one in known]) or "none"
+        failed = named([str(one) for one in shortest_first])
         raise NoDataError(
-            f"no measured {kind} has room for {least:,} tokens; the results have {have}",
+            f"no measured {kind} has room for {least:,} tokens; the results have {have}"
+            + (f", and no valid attempt of {failed}" if failed else ""),
             f"measure {kind}@{least}, or ask for fewer tokens with `set prompt={PROMPT}` and "
             f"`set generated={GENERATED}`",
         )

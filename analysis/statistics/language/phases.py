@@ -102,8 +102,9 @@ def _phases(session: Session) -> PhasesResult:
     panels, left_out = _panels(session)
     if len(panels) < 2:
         have = named(session.workloads) or "none"
+        said = f"two workloads with tokens are needed, and the results have {have}."
         raise NoDataError(
-            f"two workloads with tokens are needed, and the results have {have}",
+            " ".join((said, *left_out)).rstrip("."),
             "measure prompts and steps, such as `workloads: [prefill@128, decode@128]` in a sweep",
         )
     joint = _joint(panels)

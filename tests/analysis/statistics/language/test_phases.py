@@ -88,6 +88,13 @@ def test_one_workload_cannot_be_compared(tmp_path) -> None:
         make_table("phases", rows, Selection())
 
 
+def test_workloads_that_only_failed_are_named(frame) -> None:
+    is_kept = pl.col("workload") == "decode@128"
+    failed = frame.with_columns(status=pl.when(is_kept).then("status").otherwise(pl.lit("failed")))
+    with pytest.raises(NoDataError, match="Left out: prefill@128"):
+        make_table("phases", failed, Selection())
+
+
 def test_a_model_that_one_workload_lacks_is_left_out_of_its_pairs(frame) -> None:
     lacks = (pl.col("workload") == "prefill@512") & (pl.col("model") == "gpt2")
     found = phases(Session(frame.filter(~lacks), Selection()))
