@@ -27,7 +27,7 @@ class Fitted:
         columns: name to cells, in the given order.
         hidden: names of the columns that are left out.
         is_cut: whether a text was shortened.
-        reasons: what `reasons_of` gives for a column of reasons that is left out.
+        reasons: what `sentences_of_reasons` gives for a column of reasons that is left out.
     """
 
     columns: Mapping[str, list[str]]
@@ -63,11 +63,11 @@ def fitted(columns: Mapping[str, Sequence[str]], width: int) -> Fitted:
         else:
             break
     hidden.sort(key=list(columns).index)
-    reasons = tuple(reasons_of(columns[REASON])) if REASON in hidden else ()
+    reasons = tuple(sentences_of_reasons(columns[REASON])) if REASON in hidden else ()
     return Fitted(columns=kept, hidden=tuple(hidden), is_cut=is_cut, reasons=reasons)
 
 
-def reasons_of(cells: Sequence[str]) -> Iterator[str]:
+def sentences_of_reasons(cells: Sequence[str]) -> Iterator[str]:
     """A sentence for each of the most frequent reasons, in place of the column."""
     found = Counter(cell for cell in cells if cell != MISSING)
     for reason, n in found.most_common(_MAX_REASONS):

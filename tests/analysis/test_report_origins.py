@@ -10,11 +10,12 @@ from pathlib import Path
 import polars as pl
 import pytest
 from fleet_rows import Place, write_results
+from headless_browser import headless_chromium
 from language_rows import DECODERS, MACHINES, Machine, write_language_results
 from wording import has
 
 from fleetrank.analysis.report.evidence import Evidence, gather
-from fleetrank.analysis.report.page import render_page
+from fleetrank.analysis.report.page import build_report, render_page
 from fleetrank.analysis.report.page_head import banner
 from fleetrank.analysis.report.page_tables import page_tables
 from fleetrank.analysis.report.sections.growth import curve_groups
@@ -105,6 +106,25 @@ def test_titles_of_platforms_of_the_page_say_it_too(tmp_path: Path) -> None:
     assert found is not None
     titles = [one["title"] for one in json.loads(found[1])["platforms"]]
     assert sorted(titles) == ["board · onnx", "phone · onnx (virtual)"]
+
+
+def test_the_axes_of_the_matrix_mark_platforms_that_are_not_real(tmp_path: Path) -> None:
+    places = [
+        Place(device=name, tier="edge", runtime="onnx", gflops=9, origin=origin)
+        for name, origin in (("board", "measured"), ("other", "measured"), ("phone", "virtual"))
+    ]
+    results = write_results(tmp_path / "r", places=places, repeats=1)
+    for origins, marked in ((ORIGINS, {"phone"}), (("measured",), set[str]())):
+        page = tmp_path / f"{len(origins)}.html"
+        build_report(results, page, selection=Selection(origins=origins))
+        with headless_chromium() as browser:
+            view = browser.new_page(viewport={"width": 1280, "height": 900})
+            view.goto(page.as_uri())
+            view.wait_for_selector("html[data-charts]", timeout=120_000)
+            matrix = view.locator("[data-charts=transfer]")
+            names = set(matrix.locator("svg text").all_text_contents())
+            assert {name.split()[0] for name in names if name.endswith("*")} == marked
+            assert ("* is" in matrix.locator("figcaption").first.inner_text()) == bool(marked)
 
 
 def _texts(evidence: Evidence, name: str) -> set[str]:

@@ -51,10 +51,15 @@ function residualText({ residual_null_mean: mean, residual_p_adjusted: p }) {
   return `mean ${mean.toFixed(2)}, ${p <= 0.05 ? "exceeded" : "not exceeded"}, adjusted p = ${p.toFixed(3)}`;
 }
 
+// A title is longer than the label only if it says that the device is simulated or virtual.
+const isReal = ({ label, title }) => title === label;
+
 // The names on the axes: a narrow screen has their numbers, 1 for the first, across the bottom.
-function axisNames(labels) {
-  if (!IS_NARROW) return shortNames(labels, innerWidth > 900 ? 42 : 20);
-  return labels.map((label, at) => `${at + 1} ${shortName(label, 20)}`);
+function axisNames(platforms) {
+  const labels = platforms.map(({ label }) => label);
+  const short = IS_NARROW ? labels.map((label, at) => `${at + 1} ${shortName(label, 20)}`)
+    : shortNames(labels, innerWidth > 900 ? 42 : 20);
+  return short.map((name, at) => (isReal(platforms[at]) ? name : `${name}*`));
 }
 
 function matrixRows(measure, sides, names) {
@@ -73,7 +78,7 @@ function matrixRows(measure, sides, names) {
       residual: residualText({ residual_null_mean: pairs.residual_null_mean[at], residual_p_adjusted: pairs.residual_p_adjusted[at] }),
     };
     const [a, b] = [source, target].map((number) => (
-      { name: names[sides.indexOf(number)], label: data.platforms[number].label }));
+      { name: names[sides.indexOf(number)], label: data.platforms[number].title }));
     rows.push({ ...row, y: a.name, from: a.label, x: b.name, to: b.label },
       { ...row, y: b.name, from: b.label, x: a.name, to: a.label });
   });
@@ -95,10 +100,11 @@ function matrixPanels(sides) {
     const compared = new Set(comparedPlatforms(measure));
     const these = sides.filter((number) => compared.has(number));
     if (these.length < 2) return [];
-    const names = axisNames(these.map((number) => data.platforms[number].label));
+    const platforms = these.map((number) => data.platforms[number]), names = axisNames(platforms);
+    const mark = platforms.every(isReal) ? "" : "; * is simulated or virtual";
     const rows = matrixRows(measure, these, names);
     return [{
-      title, caption,
+      title, caption: caption + mark,
       description: `Rank correlation of ${title} between ${plural(these.length, "platform")}, `
         + span(rows.map((row) => row.rho), "").trim() + ".",
       spec: () => matrixChart(rows, names),

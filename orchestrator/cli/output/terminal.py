@@ -12,7 +12,7 @@ from rich.table import Table as Grid
 from rich.text import Text
 
 from fleetrank.analysis.tables.brief_notes import with_brief_notes
-from fleetrank.analysis.tables.fitted_text import REASON, SENTENCE, reasons_of
+from fleetrank.analysis.tables.fitted_text import REASON, SENTENCE, sentences_of_reasons
 from fleetrank.analysis.tables.formats import EXPLAIN_HINT
 from fleetrank.analysis.tables.values import MISSING, heading, time_text, value_text
 from fleetrank.foundation.visible_text import visible
@@ -123,7 +123,7 @@ def _print_grid(columns: Columns, numbers: set[str], console: Console, full: str
         console.print(Text(f"empty in all rows: {', '.join(empty)}", style="dim"))
     console.print("", grid, "", sep="\n")
     if REASON in hidden:
-        for line in reasons_of(columns[REASON]):
+        for line in sentences_of_reasons(columns[REASON]):
             console.print(Text(line))
     if hidden:
         names = ", ".join(name for name in columns if name in hidden)
