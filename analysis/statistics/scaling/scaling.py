@@ -19,7 +19,7 @@ from fleetrank.analysis.tables.table_settings import AXIS, CURVES
 from fleetrank.foundation.units import BYTES_PER_MIB, NS_PER_MS
 from fleetrank.foundation.wording import count_of
 
-_CURVE_SCHEMA = {
+_CURVE_SCHEMA: dict[str, pl.DataType | type[pl.DataType]] = {
     "over": pl.String, "model": pl.String, "platform": pl.String, "workload": pl.String,
     "n_points": pl.Int64, "smallest": pl.Int64, "largest": pl.Int64,
     "largest_that_fits": pl.Int64, "out_of_memory_at": pl.Int64,
