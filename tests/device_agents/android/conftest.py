@@ -5,8 +5,11 @@ from pathlib import Path
 
 import pytest
 from adb_bench import AdbBench, open_bench, private_server
+from phone_agent import phone_options
+from phone_repeats import NewAgent
 
 from fleetrank.device_agents.android.adb.adb_server import AdbServer, find_adb
+from fleetrank.device_agents.android.agent import AndroidAgent
 
 DEBIANS_ADB = Path("/usr/lib/android-sdk/platform-tools/adb")
 """Version 29, the oldest that is supported."""
@@ -29,3 +32,16 @@ def bench(adb_server: AdbServer, tmp_path: Path) -> Iterator[AdbBench]:
     """A phone of its own for each test, connected."""
     with open_bench(adb_server, tmp_path / "phones", Path.home()) as opened:
         yield opened
+
+
+@pytest.fixture
+def new_agent(bench: AdbBench, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> NewAgent:
+    """The agent of the phone; keyword arguments are further options."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    options = phone_options(bench.phone.server, bench.farmed.address)
+    return lambda **more: AndroidAgent({**options, **more})
+
+
+@pytest.fixture
+def agent(new_agent: NewAgent) -> AndroidAgent:
+    return new_agent()

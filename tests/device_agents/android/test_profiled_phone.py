@@ -2,7 +2,8 @@
 
 import pytest
 from adb_bench import AdbBench
-from phone_agent import leftovers, phone_options
+from phone_agent import leftovers
+from phone_repeats import make_task
 
 from fleetrank.device_agents.android.agent import AndroidAgent
 from fleetrank.device_agents.android.execution.raw_log import LOGS
@@ -11,16 +12,9 @@ from fleetrank.device_agents.contract.task import Execution
 from fleetrank.device_agents.registry import KINDS
 from fleetrank.device_agents.virtual_phone.handset.faults import Fault
 from fleetrank.foundation.vocabulary import ErrorKind, Origin, Runtime, Status
-from tests.device_agents.android.test_agent import make_task
 
-# The newer adb alone, as in test_agent.py.
+# The newer adb alone, as in test_lost_phone.py.
 pytestmark = [pytest.mark.adb, pytest.mark.parametrize("adb_server", ["wheel"], indirect=True)]
-
-
-@pytest.fixture
-def agent(bench: AdbBench, monkeypatch: pytest.MonkeyPatch, tmp_path) -> AndroidAgent:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    return AndroidAgent(phone_options(bench.phone.server, bench.farmed.address))
 
 
 def profiled(agent: AndroidAgent, backend: str) -> Measurement:

@@ -1,0 +1,158 @@
+"""Phones in no state to be measured, through the agent and the real adb."""
+
+import pytest
+from adb_bench import AdbBench
+from phone_agent import leftovers
+from phone_repeats import NewAgent, assert_good, failure_of, make_canary, make_task
+
+from fleetrank.device_agents.android.agent import AndroidAgent
+from fleetrank.device_agents.android.state.identity import probe_phone
+from fleetrank.device_agents.android.state.settings import FOLDER
+from fleetrank.device_agents.host.patience import measure_when_fit
+from fleetrank.device_agents.virtual_phone.handset.faults import Fault
+from fleetrank.foundation.vocabulary import ErrorKind
+
+# The newer adb alone: what differs between versions is in test_phone.py.
+pytestmark = [pytest.mark.adb, pytest.mark.parametrize("adb_server", ["wheel"], indirect=True)]
+
+
+def test_a_canary_that_is_off_before_ends_the_repeat(agent: AndroidAgent, bench: AdbBench) -> None:
+    failure = failure_of(agent.measure(make_task(canary=make_canary(100, runs_before=True))))
+    assert (failure.kind, failure.is_transient) == (ErrorKind.UNFIT_CONDITIONS, True)
+    assert failure.stage == "canary"
+    assert leftovers(bench.farmed.folder) == []
+
+
+@pytest.mark.parametrize("fault", [Fault.RUNNER_CRASH, Fault.GARBAGE_OUTPUT])
+def test_a_canary_that_fails_says_nothing_of_the_cell(
+    agent: AndroidAgent, bench: AdbBench, fault: Fault
+) -> None:
+    bench.inject(fault)
+    failure = failure_of(agent.measure(make_task(canary=make_canary(100, runs_before=True))))
+    assert (failure.kind, failure.is_transient) == (ErrorKind.UNFIT_CONDITIONS, True)
+    assert failure.stage == "canary"
+    assert leftovers(bench.farmed.folder) == []
+
+
+def test_a_canary_that_is_off_after_keeps_what_was_measured(
+    agent: AndroidAgent, bench: AdbBench
+) -> None:
+    seen = agent.measure(make_task(canary=make_canary(100, runs_after=True)))
+    failure = failure_of(seen)
+    assert (failure.kind, failure.is_transient) == (ErrorKind.UNFIT_CONDITIONS, True)
+    assert seen.summary is not None
+    assert seen.raw_log is not None
+    assert leftovers(bench.farmed.folder) == []
+
+
+def test_cores_that_go_offline_cost_one_attempt(agent: AndroidAgent, bench: AdbBench) -> None:
+    """Hot-plugging: the kernel switches the cores off that the repeat is pinned to."""
+    bench.inject(Fault.CORES_OFFLINE)
+    assert probe_phone(bench.phone).offline_cores == (4, 5, 6, 7, 8)
+    failure = failure_of(agent.measure(make_task()))
+    assert (failure.kind, failure.is_transient) == (ErrorKind.UNFIT_CONDITIONS, True)
+    bench.clear(Fault.CORES_OFFLINE)
+    assert probe_phone(bench.phone).offline_cores == ()
+    assert_good(agent.measure(make_task()), bench)
+
+
+@pytest.mark.parametrize(
+    ("fault", "reason"),
+    [
+        (Fault.HOT, "thermal status"),
+        (Fault.THROTTLED, "thermal status"),
+        (Fault.BATTERY_LOW, "battery"),
+        (Fault.BATTERY_SAVER, "battery saver"),
+        (Fault.DOZES, "dozes"),
+    ],
+)
+def test_an_unfit_phone_is_not_measured(
+    agent: AndroidAgent, bench: AdbBench, fault: Fault, reason: str
+) -> None:
+    bench.inject(fault)
+    seen = agent.measure(make_task())
+    failure = failure_of(seen)
+    assert (failure.kind, failure.is_transient) == (ErrorKind.UNFIT_CONDITIONS, True)
+    assert reason in failure.message
+    assert seen.summary is None
+    assert leftovers(bench.farmed.folder) == []
+
+
+def test_a_phone_whose_caps_are_low_at_rest_is_measured(
+    new_agent: NewAgent, bench: AdbBench
+) -> None:
+    bench.inject(Fault.LOW_CAPS_AT_REST)
+    bench.inject(Fault.SLOW_RUN)
+    seen = new_agent().measure(make_task())
+    assert_good(seen, bench)
+    rest, load = seen.conditions_before, seen.conditions_after
+    assert rest is not None
+    assert load is not None
+    assert rest.clock_cap_mhz < 0.85 * load.clock_cap_mhz
+    bench.inject(Fault.SLOW_RUN)
+    assert_good(new_agent(load_cap_mhz=load.clock_cap_mhz).measure(make_task()), bench)
+
+
+def test_a_phone_that_is_slower_under_load_than_at_registration_is_not_counted(
+    new_agent: NewAgent, bench: AdbBench
+) -> None:
+    bench.inject(Fault.SLOW_RUN)
+    seen = new_agent().measure(make_task())
+    assert_good(seen, bench)
+    assert seen.conditions_after is not None
+    cap_mhz = seen.conditions_after.clock_cap_mhz
+    bench.inject(Fault.FALLING_CAPS)
+    bench.inject(Fault.SLOW_RUN)
+    failure = failure_of(new_agent(load_cap_mhz=cap_mhz).measure(make_task()))
+    assert (failure.kind, failure.is_transient) == (ErrorKind.UNFIT_CONDITIONS, True)
+    assert "at registration" in failure.message
+
+
+def test_a_hot_phone_asks_for_time_before_anything_is_sent_to_it(
+    new_agent: NewAgent, bench: AdbBench
+) -> None:
+    bench.inject(Fault.HOT)
+    bench.inject(Fault.DROP_PUSH)
+    seen = new_agent(max_wait_s=20.0).measure(make_task())
+    wait = failure_of(seen).wait
+    assert wait is not None
+    assert (wait.ask_again_s, wait.limit_s) == (0.1, 20.0)
+    assert seen.conditions_before is not None
+    assert not (bench.farmed.folder / FOLDER[1:]).exists()
+
+
+def test_a_hot_phone_is_waited_for(new_agent: NewAgent, bench: AdbBench) -> None:
+    bench.farm.inject(0, Fault.HOT, duration_s=1.0)
+    assert_good(measure_when_fit(new_agent(max_wait_s=20.0), make_task(), print), bench)
+
+
+def test_readings_set_by_hand_are_refused_with_the_command_that_resets_them(
+    agent: AndroidAgent, bench: AdbBench
+) -> None:
+    bench.phone.shell("cmd thermalservice override-status 0", timeout_s=20)
+    failure = failure_of(agent.measure(make_task()))
+    assert failure.kind is ErrorKind.UNFIT_CONDITIONS
+    assert "thermalservice reset" in failure.remedy
+
+
+def test_a_phone_that_heats_up_keeps_what_it_measured_and_is_tried_again(
+    agent: AndroidAgent, bench: AdbBench
+) -> None:
+    from fleetrank.device_agents.android import visit
+
+    # The look before anything is sent, and the one before the run.
+    reads = iter(["fit", None])
+    real = visit.read_phone_conditions
+
+    def read_then_heat(*arguments: object) -> object:
+        seen = real(*arguments)
+        if next(reads, "again") is None:
+            bench.inject(Fault.THROTTLED)
+        return seen
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(visit, "read_phone_conditions", read_then_heat)
+        seen = agent.measure(make_task())
+    failure = failure_of(seen)
+    assert (failure.kind, failure.is_transient) == (ErrorKind.UNFIT_CONDITIONS, True)
+    assert seen.summary is not None
