@@ -26,6 +26,7 @@ from fleetrank.analysis.statistics.frontiers.pair_frontiers import (
     parse_objectives,
 )
 from fleetrank.analysis.statistics.prediction.family_errors import error_intervals, group_errors
+from fleetrank.analysis.statistics.transfer.compared import mean_of_listed
 from fleetrank.analysis.statistics.transfer.noise import (
     Noise,
     mean_ceiling,
@@ -143,11 +144,14 @@ def _flops(data: Known) -> Answer:
 
 def _rho(data: Known, group: PairGroup, *, is_cnn_only: bool) -> Answer:
     latency = measures(data.session.panel)[0]
-    kept = _in_families(data.session.panel, CNN_FAMILIES) if is_cnn_only else None
-    if kept is not None:
-        latency = replace(latency, latency=np.where(kept[:, None], latency.latency, np.nan))
     pairs, clusters = _unordered(group)
-    found = mean_figures(latency, pairs, clusters, data.session.selection.seed)
+    if is_cnn_only:
+        kept = _in_families(data.session.panel, CNN_FAMILIES)
+        latency = replace(latency, latency=np.where(kept[:, None], latency.latency, np.nan))
+    is_alone = is_cnn_only or data.noise is None
+    found = None if is_alone else mean_of_listed(data.session, pairs, clusters)
+    if found is None:
+        found = mean_figures(latency, pairs, clusters, data.session.selection.seed)
     name = "CNN rankings" if is_cnn_only else "Latency rankings"
     what = f"{name} ({count_of(found.n_models, 'model')}) transfer from {_arrow(group)}"
     where = f"over {count_of(found.n_clusters, 'pair')} of device models"

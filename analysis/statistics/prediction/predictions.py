@@ -159,8 +159,9 @@ def _platforms(cells: pl.DataFrame, selection: Selection) -> list[str]:
     if not found:
         raise NoDataError(
             "the target has no measurement that is comparable",
-            "choose another target, or name a configuration for a device without measurements "
-            "with `like=`",
+            "choose another target, widen the selection (`include_simulated=true` adds virtual and "
+            "simulated devices), or name a configuration for a device without measurements with "
+            "`like=`",
         )
     if len(found) > MAX_PLATFORMS:
         raise AnalysisError(

@@ -1,12 +1,17 @@
 """Which pairs of platforms are compared, and in which groups: by tier, or by runtime."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
+import numpy as np
+
 from fleetrank.analysis.errors import NoDataError
+from fleetrank.analysis.panel.pair_draws import PairDraws
 from fleetrank.analysis.panel.pair_groups import PairGroup, runtime_groups, tier_groups
+from fleetrank.analysis.panel.pair_means import MeanFigures, figures_of_mean
 from fleetrank.analysis.panel.pairs import Pair
+from fleetrank.analysis.panel.panel import measures
 from fleetrank.analysis.panel.selected_pairs import MAX_LISTED_PAIRS, select_pairs
 from fleetrank.analysis.panel.session import Session
 
@@ -37,6 +42,26 @@ def by_tier(session: Session) -> Compared:
     """
     pairs = select_pairs(session.panel, session.selection)
     return Compared(pairs=tuple(pairs), groups=tuple(tier_groups(session.panel, pairs)))
+
+
+def mean_of_listed(
+    session: Session, pairs: Sequence[Pair], clusters: Sequence[int]
+) -> MeanFigures | None:
+    """The mean rho of latency over some listed pairs, from the draws that table `transfer` uses.
+
+    A pair may have the other direction; each may occur once. `None` if no pair is listed.
+    """
+    listed = by_tier(session).listed
+    if not listed:
+        return None
+    position = {frozenset(pair): at for at, pair in enumerate(listed)}
+    chosen = np.array([position[frozenset(pair)] for pair in pairs])
+    return figures_of_mean(session.once(_latency_draws), chosen, clusters)
+
+
+def _latency_draws(session: Session) -> PairDraws:
+    latency = measures(session.panel)[0]
+    return PairDraws(latency, by_tier(session).listed, session.selection.seed)
 
 
 def by_runtime(session: Session) -> Compared:

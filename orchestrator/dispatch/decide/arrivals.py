@@ -126,7 +126,10 @@ def adopted(
     is_good = measurement.status is Status.OK and not tally.is_measured(key)
     if is_good or attempt.number >= number:
         use = replace(attempt, number=number)
-        yield _stored(state, use.device, use, measurement, will_retry=True)
+        # A good result ends its repeat, which counts unless it ended before with a failure.
+        is_counted = key in state.spent or tally.is_finished(key)
+        is_end = is_good and not is_counted
+        yield _stored(state, use.device, use, measurement, will_retry=not is_end)
         yield from _passed_over(state, use.repeat.cell)
         state.revise(lambda other: other == key)
         state.refill_all()

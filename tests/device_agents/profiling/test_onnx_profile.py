@@ -32,7 +32,9 @@ NODES = NamedNodes.of(
 )
 
 
-def _event(name: str, ts: int, dur: int, cat: str = "Node", **arguments: str) -> dict[str, object]:
+def _event(
+    name: str, ts: int, dur: int, cat: str = "Node", **arguments: object
+) -> dict[str, object]:
     return {"cat": cat, "name": name, "ts": ts, "dur": dur, "args": arguments}
 
 
@@ -111,6 +113,28 @@ def test_calls_are_sorted_into_their_runs() -> None:
     assert (first[0].output_bytes, first[0].weight_bytes) == (64, 8)
     assert (first[1].output_bytes, first[1].weight_bytes) == (None, None)
     assert [call.ns for call in second] == [6000]
+
+
+@pytest.mark.parametrize(
+    ("operator", "shapes", "size", "weight_bytes"),
+    [
+        ("Gemm", [[1, 24], [10, 24], [10]], "1000", 1000),
+        ("Gemm", [[1, 24], [10]], "40", None),
+        ("FusedGemm", [[1, 24]], "0", None),
+        ("MatMul", [[2, 3, 8]], "0", None),
+        ("FusedMatMul", [[2, 4], [2, 8]], "0", 0),
+    ],
+)
+def test_packed_weights_have_no_known_size(
+    operator: str, shapes: list[list[int]], size: str, weight_bytes: int | None
+) -> None:
+    stated = {"input_type_shape": [{"float": shape} for shape in shapes], "parameter_size": size}
+    events = [
+        _event("a_kernel_time", 101, 5, op_name=operator, **stated),
+        _event("model_run", 100, 20, "Session"),
+    ]
+    ((call,),) = runs_of(json.dumps(events))
+    assert call.weight_bytes == weight_bytes
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ from wording import has
 
 from fleetrank.analysis.errors import AnalysisError
 from fleetrank.analysis.panel.selected_pairs import MAX_LISTED_PAIRS
+from fleetrank.analysis.statistics.transfer import compared
 from fleetrank.analysis.stored.selection import Selection
 from fleetrank.analysis.tables.tables import make_table
 
@@ -75,6 +76,31 @@ def test_repeats_give_the_ceiling_that_stands_beside_rho(make_attempts) -> None:
 def test_inside_a_tier_a_pair_counts_once(fleet) -> None:
     rows = answers(fleet, "paper")
     assert rows["rho of latency inside a tier edge -> edge"]["n_pairs"] == 1
+
+
+@pytest.mark.parametrize("most_listed", [MAX_LISTED_PAIRS, 0])
+def test_a_rho_has_the_figures_of_table_transfer(make_attempts, monkeypatch, most_listed) -> None:
+    monkeypatch.setattr(compared, "MAX_LISTED_PAIRS", most_listed)
+    rng = np.random.default_rng(0)
+    frame = make_attempts(
+        {
+            "model": f"m{n:02}", "device": device, "device_model": device, "tier": tier,
+            "family": "mobile_cnn", "flops": n, "latency_p50_ns": 1000.0 * n * value,
+        }
+        for device, tier in (("g", "gpu"), ("c", "cpu"), ("e1", "edge"), ("e2", "edge"))
+        for n, value in enumerate(np.exp(rng.normal(size=10)), 1)
+    )  # fmt: skip
+    table = make_table("transfer", frame, Selection()).frame
+    between = {"level": "tier", "measure": "latency", "source": "gpu", "target": "edge"}
+    (shown,) = [row for row in table.to_dicts() if between.items() <= row.items()]
+    (row,) = [
+        row
+        for row in answers(frame, "paper").values()
+        if "gpu" in row["scope"] and "edge" in row["scope"]
+    ]
+    assert (row["low"], row["high"]) == (shown["low"], shown["high"])
+    assert f"explain {shown['residual_null_mean']:.2f}" in str(row["answer"])
+    assert f"p = {shown['residual_p']:.2g})" in str(row["answer"])
 
 
 def test_exploration_by_flops(fleet) -> None:

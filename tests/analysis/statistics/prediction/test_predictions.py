@@ -198,6 +198,14 @@ def test_a_wrong_name_or_number_is_refused_with_the_nearest(make_attempts, selec
     assert near in caught.value.remedy
 
 
+def test_a_simulated_target_that_is_left_out_is_named_with_the_option_to_include_it(make_attempts):
+    simulated = pl.when(device="new").then(pl.lit("simulated")).otherwise("origin")
+    frame = fleet(make_attempts).with_columns(origin=simulated)
+    with pytest.raises(NoDataError) as caught:
+        make_table("predictions", frame, Selection(target="new"))
+    assert "include_simulated=true" in caught.value.remedy
+
+
 def test_only_the_asked_models_are_listed_and_all_are_used(make_attempts):
     frame = fleet(make_attempts)
     whole, some = predicted(frame), predicted(frame, settings={"models": "m07, m1*"})

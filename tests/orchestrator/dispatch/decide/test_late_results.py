@@ -7,6 +7,15 @@ import pytest
 from dispatch_bench import Bench, always_well, late
 
 from fleetrank.foundation.vocabulary import ErrorKind
+from fleetrank.orchestrator.progress.events import RepeatFinished
+from fleetrank.orchestrator.progress.view import View, after_repeats
+
+
+def counted(bench: Bench) -> tuple[int, int]:
+    """Good and failed repeats that a display counts."""
+    finished = [one for one in bench.events if isinstance(one, RepeatFinished)]
+    view = after_repeats(View(), finished, 0.0)
+    return view.n_done, view.n_failed
 
 
 def test_what_a_dead_driver_left_finished_is_stored_and_not_measured_again(
@@ -22,6 +31,7 @@ def test_what_a_dead_driver_left_finished_is_stored_and_not_measured_again(
     assert len(executor.submitted) == 3
     # The stranger's is let go of too: whoever it belongs to asks for its own.
     assert len(set(executor.acknowledged)) == 5
+    assert counted(bench) == (4, 0)
 
 
 def test_what_a_dead_driver_left_running_is_waited_for(
@@ -86,6 +96,8 @@ def test_a_late_measurement_counts_when_the_try_that_runs_meanwhile_fails(
     bench = Bench(work, executor)
     bench.controller.run()
     assert bench.tally.n_ok == 1
+    # What failed for good was counted before the late measurement was used.
+    assert counted(bench) == ((1, 0) if is_second_good else (0, 1))
     good = [row["latency_p50_ns"] for row in bench.sink.rows if row["status"] == "ok"]
     assert good == ([2000.0] if is_second_good else [5000.0])
     # Its host may let go of it once it is decided on, not before.
