@@ -96,7 +96,7 @@ def html_table(
         is_statistic: see `HtmlTable`.
         said: notes that are already elsewhere on the page.
     """
-    frame = _worth_showing(table.frame)
+    frame = _worth_showing(table.counted_from_one().frame)
     already = set(said)
     brief, others = split_notes([note for note in table.notes if note not in already])
     notes = [*brief]

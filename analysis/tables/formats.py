@@ -68,6 +68,8 @@ def render(
     """
     if form not in FORMATS:
         raise AnalysisError(f"no format '{form}'", f"there are {', '.join(FORMATS)}")
+    if form not in _OF_PROGRAMS:
+        table = table.counted_from_one()
     if is_explained and form not in _OF_PROGRAMS:
         notes = (*table.notes, *table.explanation)
         table = replace(table, notes=notes, explanation=())

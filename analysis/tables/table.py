@@ -1,9 +1,12 @@
 """A titled frame with notes for its reader."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import polars as pl
+
+_FROM_ZERO = ("repeat", "attempt")
+"""Columns that count from 0 where they are stored, and in formats for programs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,3 +30,8 @@ class Table:
         for column in self.frame.iter_columns():
             if column.dtype.is_float() and not all(map(math.isfinite, column.drop_nulls())):
                 raise ValueError(f"column {column.name} of '{self.title}' holds NaN or infinity")
+
+    def counted_from_one(self) -> "Table":
+        """The table for people, who count repeats and attempts from 1."""
+        shown = [pl.col(name) + 1 for name in _FROM_ZERO if name in self.frame.columns]
+        return replace(self, frame=self.frame.with_columns(shown)) if shown else self

@@ -61,6 +61,7 @@ def print_on_terminal(
     A value common to all rows is printed once, above the table. `full` is the option that prints
     all columns; `note` says which rows are left out.
     """
+    table = table.counted_from_one()
     columns = {
         name: [value_text(value) for value in table.frame[name].to_list()]
         for name in table.frame.columns

@@ -14,8 +14,13 @@ from fleetrank.analysis.report.page import chart_specs, json_block
 from fleetrank.analysis.stored.sweep_record import SweepRecord
 from fleetrank.orchestrator.compute.jobs import Job, JobKind
 from fleetrank.orchestrator.errors import OrchestratorError
-from fleetrank.orchestrator.progress.wording import counted_from_one
-from fleetrank.orchestrator.server.pages.page_parts import GridTable, facts_grid, grid, render
+from fleetrank.orchestrator.server.pages.page_parts import (
+    GridTable,
+    facts_grid,
+    grid,
+    render,
+    table_grid,
+)
 from fleetrank.orchestrator.server.server_context import Context, ServerContext
 
 router = APIRouter(include_in_schema=False)
@@ -121,7 +126,7 @@ async def _about(context: ServerContext, job: Job, here: str, kind: str) -> HTML
             "basis": basis,
             "charts": [_chart(series) for series in content["series"]],
             "data": json_block({"specs": chart_specs("time"), "charts": content["series"]}),
-            "tables": [_people_grid(one) for one in content["tables"]],
+            "tables": [table_grid(one) for one in content["tables"]],
         },
     )
 
@@ -132,12 +137,7 @@ async def _dossier_or_note(context: ServerContext, job: Job) -> tuple[list[GridT
         content = json.loads((await context.ask(job)).body)
     except OrchestratorError as error:
         return [], f"This sweep has published no rows yet: {error.message}."
-    return [_people_grid(one) for one in content["tables"]], None
-
-
-def _people_grid(table: Mapping[str, Any]) -> GridTable:
-    """The grid of a dossier's table; repeats and attempts count from 1."""
-    return grid(table["title"], [*map(counted_from_one, table["rows"])], table["notes"])
+    return [table_grid(one) for one in content["tables"]], None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

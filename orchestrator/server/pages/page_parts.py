@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from functools import cache, partial
 from importlib import resources
+from typing import Any
 from urllib.parse import urlencode
 
 import jinja2
@@ -14,7 +15,7 @@ from starlette.responses import HTMLResponse
 from fleetrank.analysis.report.page import script_bundle, shown
 from fleetrank.analysis.tables.brief_notes import split_notes
 from fleetrank.analysis.tables.values import heading, value_text
-from fleetrank.orchestrator.progress.wording import duration
+from fleetrank.orchestrator.progress.wording import counted_from_one, duration
 
 MAX_ROWS = 1000
 """Maximum number of rows on a page; the API returns all rows."""
@@ -84,6 +85,12 @@ def grid(
         explanation=(*others, *explanation),
         n_rows=len(rows),
     )
+
+
+def table_grid(table: Mapping[str, Any]) -> GridTable:
+    """The grid of a table as JSON; repeats and attempts count from 1."""
+    rows = [*map(counted_from_one, table["rows"])]
+    return grid(table["title"], rows, table["notes"], explanation=table["explanation"])
 
 
 def facts_grid(title: str, facts: Mapping[str, object]) -> GridTable:

@@ -17,7 +17,7 @@ from fleetrank.orchestrator.compute.jobs import Job, JobKind
 from fleetrank.orchestrator.errors import OrchestratorError
 from fleetrank.orchestrator.server.api import query_job, table_job
 from fleetrank.orchestrator.server.documents import QueryQuery
-from fleetrank.orchestrator.server.pages.page_parts import GridTable, grid, render
+from fleetrank.orchestrator.server.pages.page_parts import GridTable, grid, render, table_grid
 from fleetrank.orchestrator.server.server_context import Context, ServerContext, sent
 from fleetrank.orchestrator.workspace.selectors import (
     PAGE_SELECTORS,
@@ -112,9 +112,7 @@ async def table(
             "title": found["title"],
             "here": "/tables",
             "name": shown,
-            "table": grid(
-                found["title"], found["rows"], found["notes"], explanation=found["explanation"]
-            ),
+            "table": table_grid(found),
             "forms": forms,
             "fields": _fields(asked),
             "choices": _choices(shown, selection),

@@ -1,7 +1,10 @@
 """One text for a value, wherever it is shown."""
 
 import io
+import json
+import re
 from datetime import UTC, datetime, timedelta, timezone
+from pathlib import Path
 
 import polars as pl
 import pytest
@@ -12,18 +15,24 @@ from fleetrank.analysis.report.html_table import html_table
 from fleetrank.analysis.report.shown import choose_shown
 from fleetrank.analysis.stored.cells_table import cell_values
 from fleetrank.analysis.stored.load import load_measurements
-from fleetrank.analysis.tables.formats import render
+from fleetrank.analysis.tables.formats import FORMATS, render
 from fleetrank.analysis.tables.table import Table
 from fleetrank.analysis.tables.values import heading, number_text, value_text
 from fleetrank.orchestrator.cli.output.listing import print_table
 from fleetrank.orchestrator.cli.output.terminal import print_on_terminal
-from fleetrank.orchestrator.server.pages.page_parts import grid
+from fleetrank.orchestrator.server.pages.page_parts import grid, table_grid
 
 ROW: dict[str, object] = {
     "model": "net", "ms": 12.5, "energy_mj": None, "count": 7, "is_real": True, "flags": ["a", "b"],
     "none": [],
 }  # fmt: skip
 TEXTS = ["net", "12.50", "-", "7", "yes", "a, b", "-"]
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("values") / "r"
+    return write_results(folder, nets=[NETS[0]], places=PLACES[:1], repeats=1)
 
 
 @pytest.mark.parametrize(
@@ -58,8 +67,27 @@ def test_headings_put_the_unit_last() -> None:
     assert heading("started_utc") == "started, UTC"
 
 
+@pytest.mark.parametrize("form", FORMATS)
+def test_people_count_repeats_and_attempts_from_1(form: str) -> None:
+    frame = pl.DataFrame({"model": ["net"], "repeat": [6], "attempt": [2], "n_repeats": [7]})
+    numbers = re.findall(r"\d+", render(Table(title="t", frame=frame), form))
+    assert numbers == (["6", "2", "7"] if form in {"json", "csv"} else ["7", "3", "7"])
+
+
+def test_pages_and_terminals_count_repeats_from_1(results: Path) -> None:
+    table = Table(title="t", frame=pl.DataFrame({"model": ["a", "b"], "repeat": [0, 6]}))
+    page = choose_shown(cell_values(load_measurements(results)))
+    assert [row.cells[1].text for row in html_table("t", table, page).rows] == ["1", "7"]
+    of_server = table_grid(json.loads(render(table, "json")))
+    assert [row[1].text for row in of_server.rows] == ["1", "7"]
+    console = Console(file=io.StringIO(), width=200)
+    print_on_terminal(table, console)
+    assert isinstance(console.file, io.StringIO)
+    assert re.findall(r"\d+", console.file.getvalue()) == ["1", "7"]
+
+
 def test_every_writer_writes_the_same_texts(
-    tmp_path_factory: pytest.TempPathFactory, capsys: pytest.CaptureFixture[str]
+    results: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     frame = pl.DataFrame([ROW], schema_overrides={"energy_mj": pl.Float64})
     table = Table(title="t", frame=pl.concat([frame, frame]))
@@ -76,9 +104,6 @@ def test_every_writer_writes_the_same_texts(
     ]
     shown_texts = [text for text in TEXTS if text != "-"]
     assert [cell.text for cell in grid("t", [ROW]).rows[0]] == shown_texts
-    results = write_results(
-        tmp_path_factory.mktemp("values") / "r", nets=[NETS[0]], places=PLACES[:1], repeats=1
-    )
     page = choose_shown(cell_values(load_measurements(results)))
     known = frame.drop("energy_mj", "none", "model")
     cells = html_table("t", Table(title="t", frame=known), page).rows[0].cells
