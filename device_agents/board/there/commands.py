@@ -192,9 +192,12 @@ def _take(store: BoardStore, request: Request, _stream: BinaryIO) -> None:
 
 
 def _reply_kept(store: BoardStore, task_id: str, reply: str, line: Line) -> None:
-    """Sends a reply; removes the kept result when the host has it."""
+    """Sends a reply; removes the kept result when the host has it.
+
+    The reply can be that the board is in use: then an earlier result stays.
+    """
     _answer(reply)
-    if line.wait_acknowledged(ACKNOWLEDGE_S):
+    if line.wait_acknowledged(ACKNOWLEDGE_S) and store.kept(task_id) == reply:
         store.forget(task_id)
 
 
