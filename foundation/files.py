@@ -6,6 +6,7 @@ This module decides which system errors concern storage, with their messages and
 import contextlib
 import errno
 import os
+import stat
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import BinaryIO
@@ -19,6 +20,7 @@ _FULL = {
     errno.EDQUOT: "the disk quota of its user is used up",
 }
 _TOO_LARGE = "it would exceed the file size limit of this process"
+_DEVICES = Path("/dev")
 _FORBIDDEN = {errno.EROFS, errno.EACCES, errno.EPERM}
 _LOST = {errno.ESTALE, errno.EIO, errno.ENODEV, errno.ENXIO, errno.ENOTCONN}
 """The medium, or the server of a mounted folder, has become unavailable."""
@@ -118,6 +120,7 @@ def written_aside(path: Path, *, is_synced: bool = False) -> Iterator[Path]:
 
     If the block does not finish, nothing changes. Raises the same errors as `replace_file`.
     """
+    _refuse_special(path)
     # The leading dot hides it from every glob that a reader uses. Threads share the process id.
     aside = path.with_name(f".{path.name}.{os.getpid()}-{os.urandom(4).hex()}.tmp")
     try:
@@ -132,6 +135,19 @@ def written_aside(path: Path, *, is_synced: bool = False) -> Iterator[Path]:
     finally:
         with contextlib.suppress(OSError):
             aside.unlink()
+
+
+def _refuse_special(path: Path) -> None:
+    """Refuses devices, pipes, sockets and the links in /dev: root's rename would replace them."""
+    try:
+        mode = path.lstat().st_mode
+    except OSError:
+        return  # it is new, or writing it fails
+    is_file = stat.S_ISREG(mode) or stat.S_ISDIR(mode) or stat.S_ISLNK(mode)
+    if not is_file or path.parent == _DEVICES:
+        raise StorageError(
+            f"{path} cannot be written: it is not a regular file", "give the path of a regular file"
+        )
 
 
 def move_file(source: Path, target: Path) -> None:

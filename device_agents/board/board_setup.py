@@ -7,7 +7,6 @@ import importlib.metadata
 import re
 import subprocess
 import sys
-import tempfile
 import zipfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -18,6 +17,7 @@ from fleetrank.device_agents.board.there.environment import INSTALL_LIMIT_S
 from fleetrank.device_agents.contract.registration import Say
 from fleetrank.device_agents.errors import PermanentError, TransientError, UnsupportedError
 from fleetrank.device_agents.runtimes.runner import RUNNERS
+from fleetrank.foundation.process.temporary import temporary_folder
 from fleetrank.foundation.small_file import file_sha256
 from fleetrank.foundation.visible_text import visible_line
 from fleetrank.foundation.vocabulary import Runtime
@@ -95,11 +95,11 @@ def set_up(link: BoardLink, runtimes: Sequence[str], say: Say) -> str:
     """
     requirements = requirements_of(runtimes)
     board = _python_of(link.ask("platform", {}))
-    with tempfile.TemporaryDirectory(prefix="fleetrank-wheels-") as folder:
-        wheels = Path(folder) / "wheels"
+    with temporary_folder("wheels") as folder:
+        wheels = folder / "wheels"
         wheels.mkdir()
         got = _fetch(requirements, board, wheels, say)
-        packed = _packed(wheels, Path(folder) / "wheels.zip")
+        packed = _packed(wheels, folder / "wheels.zip")
         say(f"sending {count_of(len(list(wheels.iterdir())), 'wheel')} to {link.host}")
         link.push(packed, (), wait_s=0.0)
         link.ask(

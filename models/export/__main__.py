@@ -9,6 +9,7 @@ import gc
 import os
 import queue
 import sys
+import tempfile
 from pathlib import Path
 
 from fleetrank.foundation.codec import from_json, to_json
@@ -103,6 +104,8 @@ class _Lines:
 def _answer(line: str) -> bytes:
     order = from_json(ExportOrder, line)
     limit_memory(order.memory_limit_bytes)
+    # This process is killed at its end, so TensorFlow does not remove its temporary files itself.
+    tempfile.tempdir = str(order.out_dir)
     try:
         staged = export_request(order.request, order.out_dir, is_trusted=order.is_trusted)
         found = ExportAnswer(staged=staged)

@@ -1,6 +1,7 @@
 """Checks that the runtimes, exporters and Ray are installed and can be imported."""
 
 import json
+import os
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -122,6 +123,8 @@ def import_failures(targets: list[str]) -> dict[str, str]:
             text=True,
             timeout=_IMPORT_TIMEOUT_S,
             check=True,
+            # ONNX Runtime reports its import otherwise, as `OnnxRunner` says.
+            env={"ORT_DISABLE_TELEMETRY": "1", **os.environ},
         )
     except (subprocess.CalledProcessError, subprocess.TimeoutExpired) as exception:
         return dict.fromkeys(targets, str(exception))

@@ -3,7 +3,6 @@
 import io
 import json
 import os
-import tempfile
 import zipfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ from fleetrank.device_agents.contract.agent import Agent
 from fleetrank.device_agents.contract.measurement import Failure
 from fleetrank.device_agents.contract.task import Execution, InferTask
 from fleetrank.foundation.files import replace_file
+from fleetrank.foundation.process.temporary import temporary_folder
 from fleetrank.models.cards.card import Artifact
 from fleetrank.orchestrator.durable import store_error
 from fleetrank.orchestrator.errors import OrchestratorError
@@ -112,8 +112,8 @@ class Scorer:
         Raises:
             EvaluationError: the worker failed.
         """
-        with tempfile.TemporaryDirectory(prefix="fleetrank-eval-") as folder:
-            inputs, outputs = Path(folder) / "inputs.npz", Path(folder) / "outputs.npz"
+        with temporary_folder("eval") as folder:
+            inputs, outputs = folder / "inputs.npz", folder / "outputs.npz"
             named = {
                 f"input_{number}": np.stack(arrays)
                 for number, arrays in enumerate(zip(*(one.inputs for one in cases), strict=True))

@@ -19,6 +19,7 @@ from types import MappingProxyType
 from fleetrank.analysis.stored.exclusions import FILE as EXCLUSIONS
 from fleetrank.analysis.stored.part_files import PARTS
 from fleetrank.device_agents.host.worker_process import default_limit_bytes
+from fleetrank.foundation.errors import FleetError
 from fleetrank.foundation.lease import host_lease
 from fleetrank.orchestrator.compute.child import QUERY_GRACE_S, QUERY_MEMORY_BYTES, Child
 from fleetrank.orchestrator.compute.jobs import Job, JobKind, RefusedError, Result
@@ -50,7 +51,7 @@ _STATUSES: Mapping[str, int] = MappingProxyType(
 )
 
 
-def status_of(error: OrchestratorError) -> int:
+def status_of(error: FleetError) -> int:
     """Returns the HTTP status of an error; 500 if the request did not cause it."""
     kind = error.kind if isinstance(error, RefusedError) else type(error).__name__
     return _STATUSES.get(kind, INTERNAL)

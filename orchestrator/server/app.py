@@ -11,7 +11,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse, Response
 
-from fleetrank.orchestrator.errors import OrchestratorError
+from fleetrank.foundation.errors import FleetError
 from fleetrank.orchestrator.server import api
 from fleetrank.orchestrator.server.access import Access, Gate
 from fleetrank.orchestrator.server.answers import RETRY_AFTER_S, Answers, status_of
@@ -59,7 +59,7 @@ def create_app(results: Path, access: Access) -> FastAPI:
     app.include_router(pages.router)
     app.include_router(about_pages.router)
     app.add_api_route("/assets/{name}", _asset, include_in_schema=False)
-    app.add_exception_handler(OrchestratorError, _on_error)
+    app.add_exception_handler(FleetError, _on_error)
     app.add_exception_handler(RequestValidationError, _on_wrong_parameter)
     app.add_exception_handler(HTTPException, _on_http_error)
     app.add_exception_handler(Exception, _on_defect)
@@ -74,7 +74,7 @@ async def _asset(name: str) -> Response:
 
 
 async def _on_error(request: Request, error: Exception) -> Response:
-    if not isinstance(error, OrchestratorError):
+    if not isinstance(error, FleetError):
         raise error
     status = status_of(error)
     response = _answer(request, status, error.message, error.remedy)

@@ -115,7 +115,7 @@ def _local(spools: Path) -> DispatchBackend:
                 )
                 raise OrchestratorError(
                     f"the host actor did not start: {why}",
-                    "see /tmp/ray/session_latest/logs, or use `inline=true`",
+                    "free memory on this host and try again, or use `inline=true`",
                 )
             with _ray_executor(sweep_id, setup, hosts) as opened:
                 yield opened

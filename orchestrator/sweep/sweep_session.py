@@ -123,11 +123,14 @@ class SweepSession:
                     journal.check_place()
                     self._store.publish(self._sweep_id)
             except BaseException as error:
-                # Ctrl-C while Ray starts or ends, when our handlers are not active.
-                is_interrupt = isinstance(error, KeyboardInterrupt)
+                # Ctrl-C while Ray starts or ends, when our handlers are not active. SIGTERM: Ray's
+                # handler raises `SystemExit(15)`.
+                is_interrupt = isinstance(error, KeyboardInterrupt | SystemExit)
                 self._close_record(
                     SweepState.INTERRUPTED if is_interrupt else SweepState.FAILED, tally
                 )
+                if isinstance(error, SystemExit):
+                    raise KeyboardInterrupt from error
                 raise
             outcome = self._outcome(tally)
             self._close_record(outcome.state, tally)

@@ -109,3 +109,23 @@ def test_a_file_that_cannot_be_moved_leaves_the_old_one(tmp_path: Path) -> None:
     with pytest.raises(StorageError, match="old cannot be written"):
         files.move_file(tmp_path / "missing", tmp_path / "old")
     assert [path.read_text() for path in tmp_path.iterdir()] == ["old"]
+
+
+def test_a_pipe_is_refused_and_stays(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    with pytest.raises(StorageError, match="not a regular file"):
+        replace_file(pipe, b"x")
+    assert pipe.is_fifo()
+    assert list(tmp_path.iterdir()) == [pipe]
+
+
+def test_a_link_among_the_devices_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(files, "_DEVICES", tmp_path)
+    link = tmp_path / "stdout"
+    link.symlink_to(tmp_path / "target")
+    with pytest.raises(StorageError, match="not a regular file"):
+        replace_file(link, b"x")
+    assert link.is_symlink()

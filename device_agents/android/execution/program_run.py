@@ -1,7 +1,6 @@
 """Places the program and the artifact of a task on a phone, runs the program and cleans up."""
 
 import secrets
-import tempfile
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
@@ -29,6 +28,7 @@ from fleetrank.device_agents.errors import (
     UnsupportedError,
 )
 from fleetrank.foundation.errors import FleetError
+from fleetrank.foundation.process.temporary import temporary_folder
 from fleetrank.foundation.vocabulary import Runtime
 
 RUN_FOLDER = f"{FOLDER}/run"
@@ -138,8 +138,8 @@ def library_paths(folder: str) -> tuple[str, str]:
 
 def _pull(phone: Phone, remote: str) -> bytes | None:
     """Reads the result file; a binary that does not know the flag writes none."""
-    with tempfile.TemporaryDirectory(prefix="fleetrank-") as folder:
-        local = Path(folder) / "result"
+    with temporary_folder("result") as folder:
+        local = folder / "result"
         try:
             phone.pull(remote, local, max_bytes=MAX_RESULT_BYTES, timeout_s=_ASK_TIMEOUT_S)
         except BadOutputError:

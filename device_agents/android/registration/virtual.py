@@ -1,11 +1,9 @@
 """Virtual phones for users without a real one, served in this process and connected to adb."""
 
 import signal
-import tempfile
 import threading
 from collections import Counter
 from collections.abc import Iterable
-from pathlib import Path
 
 from fleetrank.device_agents.android.adb.adb_server import AdbServer
 from fleetrank.device_agents.contract.registration import Say, VirtualRequest
@@ -13,6 +11,7 @@ from fleetrank.device_agents.errors import MissingLibraryError
 from fleetrank.device_agents.virtual_phone.daemon.farm import FarmedPhone, FarmSpec, VirtualFarm
 from fleetrank.device_agents.virtual_phone.handset.profile import DEFAULT_PROFILES, load_profiles
 from fleetrank.foundation.errors import FleetError
+from fleetrank.foundation.process.temporary import temporary_folder
 
 
 class VirtualPhones:
@@ -35,9 +34,9 @@ class VirtualPhones:
             server.start()  # creates the key that the phones require
         except MissingLibraryError:
             server = None
-        with tempfile.TemporaryDirectory(prefix="fleetrank-phones-") as temporary:
+        with temporary_folder("phones") as temporary:
             spec = FarmSpec(
-                folder=request.folder or Path(temporary),
+                folder=request.folder or temporary,
                 count=request.count,
                 mode=request.mode,
                 profiles=request.profiles or DEFAULT_PROFILES,

@@ -100,6 +100,8 @@ def _version(module: str, distribution: str) -> "dict[str, str]":
         done = subprocess.run(
             command, check=False, stdin=subprocess.DEVNULL, capture_output=True, text=True,
             errors="replace", timeout=_IMPORT_LIMIT_S,
+            # ONNX Runtime reports its import otherwise, as `OnnxRunner` says.
+            env={"ORT_DISABLE_TELEMETRY": "1", **os.environ},
         )  # fmt: skip
     except subprocess.TimeoutExpired:
         return {"problem": f"its import takes more than {_IMPORT_LIMIT_S:g} s"}
@@ -192,9 +194,12 @@ def _take(store: BoardStore, request: Request, _stream: BinaryIO) -> None:
 
 
 def _reply_kept(store: BoardStore, task_id: str, reply: str, line: Line) -> None:
-    """Sends a reply; removes the kept result when the host has it."""
+    """Sends a reply; removes the kept result when the host has it.
+
+    The reply can be that the board is in use: then an earlier result stays.
+    """
     _answer(reply)
-    if line.wait_acknowledged(ACKNOWLEDGE_S):
+    if line.wait_acknowledged(ACKNOWLEDGE_S) and store.kept(task_id) == reply:
         store.forget(task_id)
 
 

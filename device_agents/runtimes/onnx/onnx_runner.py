@@ -2,6 +2,7 @@
 
 import importlib
 import importlib.metadata
+import os
 from collections.abc import Sequence
 from types import ModuleType
 from typing import cast
@@ -89,6 +90,8 @@ class OnnxRunner:
 
     def load(self, path: str, execution: Execution) -> LoadedModel:
         """Loads an artifact."""
+        # Since 1.31 its thread reports models to its maker and writes into the user's cache folder.
+        os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
         try:
             ort = importlib.import_module("onnxruntime")
         except ImportError as error:

@@ -11,16 +11,15 @@ import resource
 import secrets
 import shutil
 import stat
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 from fleetrank.device_agents.errors import MissingLibraryError
+from fleetrank.foundation.process.temporary import LockedFolder, make_folder
 from fleetrank.orchestrator.dispatch.ray.ray_hosts import LABEL
 from fleetrank.orchestrator.errors import OrchestratorError
 
-_PREFIX = "fleetrank-ray-"
-_OWN_MODE = 0o700
+_PURPOSE = "ray"
 _MAX_BYTES = 40
 """Longest path given to Ray, so that its socket paths keep within the 107 bytes of Linux:
 `/session_2026-11-22_01-36-51_517459_4194304/sockets/plasma_store` has 64; three are spare."""
@@ -28,23 +27,20 @@ _INSIDE = "r"
 """Ray changes the mode of the folder it is given, so it gets a folder inside ours."""
 
 
-def make_ray_folder() -> Path:
+def make_ray_folder() -> LockedFolder:
     """Makes a folder of mode 0700 with a folder for Ray inside; the caller removes it.
 
     Raises:
         OrchestratorError: no folder for temporary files is safe and has a short enough path.
     """
     for place in _places():
-        folder = place / f"{_PREFIX}{'x' * 8}" / _INSIDE
+        folder = place / "fleetrank-ray-xxxxxxxx" / _INSIDE
         if len(os.fsencode(folder)) > _MAX_BYTES or not _is_safe(place):
             continue
         try:
-            # A new name, and an error if it exists, so that no other user can have made it.
-            made = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=place))
+            return make_folder(_PURPOSE, place)
         except OSError:
             continue
-        made.chmod(_OWN_MODE)
-        return made
     raise OrchestratorError(
         "no temporary folder keeps Ray's files safe from other users",
         "give /tmp to root with mode 1777, or set TMPDIR to a folder of yours with a path of at "
@@ -119,7 +115,8 @@ def local_ray() -> Iterator[None]:
     _refuse_size_limit()
     if ray.is_initialized():
         raise OrchestratorError("Ray runs in this process already", "call ray.shutdown() first")
-    folder = make_ray_folder()
+    made = make_ray_folder()
+    folder = made.path
     with _own_token(folder):
         try:
             with in_own_folder():
@@ -147,6 +144,7 @@ def local_ray() -> Iterator[None]:
         finally:
             ray.shutdown()
             shutil.rmtree(folder, ignore_errors=True)
+            os.close(made.lock)
 
 
 @contextlib.contextmanager

@@ -21,6 +21,7 @@ from fleetrank.device_agents.board.agent import BoardAgent
 from fleetrank.device_agents.board.ssh.ssh_connection import SshConnection
 from fleetrank.device_agents.contract.measurement import Failure, Measurement
 from fleetrank.device_agents.contract.task import MeasureTask, OptionValue
+from fleetrank.foundation.lease import give_up_at_once, open_lease, wait_for_lock
 from fleetrank.foundation.vocabulary import ErrorKind, Runtime, Status
 from tests.device_agents.conftest import QUICK, make_task, sha256
 
@@ -108,6 +109,24 @@ def test_what_was_measured_while_the_line_was_cut_is_fetched(board: SshBoard, be
     assert seen.status is Status.OK, seen.failure
     assert seen.stop_reason == "max_time"
     wait_until(lambda: board.kept == [], "the acknowledgement", 30.0)
+
+
+def test_a_busy_board_keeps_what_was_measured_while_the_line_was_cut(
+    board: SshBoard, onnx_file: Path, begin: Begin
+) -> None:
+    found = begin(3.0, reconnect_s=0.0)
+    board.relay.cut()
+    wait_until(lambda: len(board.kept) == 1, "the result on the board", 60.0)
+    assert failure_of(found.result(120.0)).is_transient
+    board.relay.restore()
+    task = long_task(onnx_file, 300.0)
+    with open_lease(board.cache / "board.lock") as lock:
+        assert wait_for_lock(lock, give_up_at_once)
+        assert failure_of(agent_of(board).measure(task)).wait is not None
+        wait_until(lambda: not board.processes("measure"), "the end of the command", 30.0)
+    assert len(board.kept) == 1
+    seen = agent_of(board).measure(task)
+    assert (seen.status, seen.stop_reason) == (Status.OK, "max_time")
 
 
 def test_a_repeat_ends_when_the_connection_does(board: SshBoard, begin: Begin) -> None:

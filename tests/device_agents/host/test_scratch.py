@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from fleetrank.device_agents.host.scratch import SCRATCH, remove_tree, worker_environment
+from fleetrank.device_agents.host.scratch import SCRATCH, worker_environment
 from fleetrank.device_agents.host.worker_client import measure_in_worker
 from fleetrank.foundation.vocabulary import Runtime
 from tests.device_agents.conftest import MakeTask
@@ -59,36 +59,3 @@ def test_a_trusted_task_has_neither_folder_nor_environment(task_of: MakeTask, te
     with worker_environment(task_of(Runtime.ONNX, is_trusted=True)) as environment:
         assert environment is None
         assert list(temp.iterdir()) == []
-
-
-def test_a_tree_that_a_hostile_file_left_is_removed_and_nothing_outside_is(tmp_path: Path) -> None:
-    outside = tmp_path / "outside"
-    outside.mkdir(mode=0o755)
-    (outside / "kept").write_text("x")
-    tree = tmp_path / "tree"
-    tree.mkdir()
-    (tree / "link").symlink_to(outside)
-    (tree / "dangling").symlink_to(tmp_path / "nothing")
-    (tree / ".0").mkdir()  # where the remover would put something
-    os.mkfifo(tree / "pipe")
-    (tree / "closed" / "inner").mkdir(parents=True)
-    (tree / "closed" / "inner" / "file").touch()
-    (tree / "closed" / "inner").chmod(0)
-    (tree / "closed").chmod(0)
-    deepen(tree, 3000)
-    tree.chmod(0)
-    remove_tree(tree)
-    assert not tree.exists()
-    assert (outside / "kept").read_text() == "x"
-    assert outside.stat().st_mode & 0o777 == 0o755
-
-
-def deepen(folder: Path, levels: int) -> None:
-    """Deeper than a path can be long, and than Python recurses."""
-    fd = os.open(folder, os.O_RDONLY)
-    for _ in range(levels):
-        os.mkdir("d", dir_fd=fd)
-        inner = os.open("d", os.O_RDONLY, dir_fd=fd)
-        os.close(fd)
-        fd = inner
-    os.close(fd)

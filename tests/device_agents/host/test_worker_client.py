@@ -213,6 +213,18 @@ def test_what_a_ray_worker_hands_down_is_dropped_and_recorded(
     assert ("intra_op_threads", 2) in seen.worker.settings
 
 
+def test_onnx_runtime_reports_nothing_and_leaves_no_files(
+    task_of: MakeTask, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.delenv("ORT_DISABLE_TELEMETRY", raising=False)
+    seen = measure_in_worker(replace(task_of(Runtime.ONNX), is_trusted=True))
+    assert seen.status is Status.OK, seen.failure
+    assert list(tmp_path.rglob("*")) == []
+
+
 def test_the_worker_runs_where_it_is_pinned(task_of: MakeTask) -> None:
     cpu = max(os.sched_getaffinity(0))
     execution = Execution(runtime=Runtime.ONNX, backend="cpu", affinity=(cpu,))

@@ -80,3 +80,14 @@ def test_the_doctor_says_which_walls_this_host_has(abi: int | None, said: str) -
 
 def test_every_library_of_this_installation_loads() -> None:
     assert [finding for finding in check_software() if finding.level is Level.ERROR] == []
+
+
+@pytest.mark.slow
+def test_the_import_of_onnx_runtime_leaves_no_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("HOME", "XDG_CACHE_HOME", "TMPDIR"):
+        monkeypatch.setenv(name, str(tmp_path))
+    monkeypatch.delenv("ORT_DISABLE_TELEMETRY", raising=False)
+    assert import_failures(["onnxruntime"]) == {}
+    assert list(tmp_path.iterdir()) == []

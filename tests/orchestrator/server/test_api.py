@@ -120,6 +120,7 @@ def test_sql_is_answered_and_cut(client: httpx.Client) -> None:
         ("/api/transfer?colour=red", 422, "colour"),
         ("/api/transfer?seed=-1", 422, "seed"),
         ("/api/transfer?sweep=none", 404, "none"),
+        ("/api/transfer?workload=prefill@9999999999", 400, "prefill@9999999999"),
         ("/api/predictions?target=pixel-77", 404, "pixel-7"),
         ("/api/predictions?set=coverage=2", 400, "coverage"),
         ("/api/tables/coverage?set=threshold=x", 400, "threshold"),

@@ -9,7 +9,9 @@ import psutil
 import pytest
 from sweep_process import MODES, ended, ok_repeats, start, wait_for_notice, wait_for_repeats
 
+from fleetrank.orchestrator.cli.main import run
 from fleetrank.orchestrator.progress.wording import STOPPING
+from fleetrank.orchestrator.sweep import dispatch_backend
 
 RAY_AGENTS = {"ray::DashboardAgent", "ray::RuntimeEnvAgent"}
 """Idle helpers of a raylet: when that is killed they tell a server which is gone, too, and end 60 s
@@ -150,3 +152,14 @@ def _is_worker(process: psutil.Process, root: Path) -> bool:
         return "fleetrank.device_agents.worker" in words and process.cwd().startswith(str(root))
     except psutil.Error:
         return False
+
+
+def test_sigterm_while_ray_starts_interrupts(folder, monkeypatch: pytest.MonkeyPatch) -> None:
+    def handler_of_ray() -> None:
+        raise SystemExit(signal.SIGTERM)
+
+    monkeypatch.setattr(dispatch_backend, "local_ray", handler_of_ray)
+    folder.add_device("sim-a")
+    folder.write_spec(["m0"], ["sim-a"], repeats=1)
+    assert run(["--workspace", str(folder.root), "sweep", "run", "t"]) == 130
+    assert folder.record().state == "interrupted"

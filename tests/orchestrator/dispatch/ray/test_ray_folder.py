@@ -120,7 +120,8 @@ def test_a_place_where_others_change_names_is_passed_over(
 
 
 def _check(place: Path, *, is_used: bool) -> None:
-    folder = make_ray_folder()
+    made = make_ray_folder()
+    folder = made.path
     try:
         assert (folder.parent == place) is is_used
         assert stat.S_IMODE(folder.stat().st_mode) == 0o700
@@ -128,6 +129,7 @@ def _check(place: Path, *, is_used: bool) -> None:
         assert len(os.fsencode(socket)) <= 107
     finally:
         folder.rmdir()
+        os.close(made.lock)
 
 
 def test_a_path_too_long_for_a_socket_is_passed_over(
@@ -136,9 +138,10 @@ def test_a_path_too_long_for_a_socket_is_passed_over(
     long = tmp_path / ("x" * 60)
     long.mkdir(mode=0o700)
     monkeypatch.setenv("RAY_TMPDIR", str(long))
-    folder = make_ray_folder()
-    folder.rmdir()
-    assert folder.parent != long
+    made = make_ray_folder()
+    made.path.rmdir()
+    os.close(made.lock)
+    assert made.path.parent != long
 
 
 def test_no_safe_place_is_an_error_with_a_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
