@@ -61,9 +61,14 @@ class _Rows:
         chosen = self._selection if self._whole is None else self.of_workload
         return self._cells or select_cells(self._frame, chosen)
 
+    @property
+    def every(self) -> pl.LazyFrame:
+        """Every stored attempt, also of a part of the rows."""
+        return self._frame if self._whole is None else self._whole.every
+
     @cached_property
     def rounds(self) -> RoundValues:
-        return round_values(self._frame, self.attempts)
+        return round_values(self.every, self.attempts)
 
     @cached_property
     def compared(self) -> pl.LazyFrame:

@@ -161,3 +161,10 @@ def test_a_page_folds_the_explanation(tmp_path: Path, table: Table) -> None:
     shown = choose_shown(cell_values(load_measurements(write_results(tmp_path / "r", repeats=1))))
     html = html_table("latency", table, shown)
     assert (html.notes, html.explanation) == (("A fact.",), ("A meaning.",))
+
+
+def test_only_selected_attempts_of_another_origin_are_counted(make_attempts) -> None:
+    real = [{"model": name, "latency_p50_ns": 1e6} for name in ("a", "b")]
+    rows = [*real, *(row | {"device": "sim", "origin": "simulated"} for row in real)]
+    selection = Selection(model="a", settings=(("list", "dropped"),))
+    assert has(make_table("quality", make_attempts(rows), selection).notes, "1", "simulated")
