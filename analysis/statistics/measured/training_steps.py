@@ -78,6 +78,7 @@ def training_table(session: Session) -> Table:
         notes=(
             *banners(every),
             count,
+            *session.dropped_notes(map(str, workloads)),
             *notes_on_figures(every),
             *notes_on_failures(attempts, measured),
             *notes_on_flags(every),

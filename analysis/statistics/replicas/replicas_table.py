@@ -87,9 +87,7 @@ def replicas_table(session: Session) -> Table:
 def _selected(session: Session) -> tuple[pl.DataFrame, pl.DataFrame, tuple[str, ...]]:
     """The processes of the selected cells, these cells of every workload, and what is left out."""
     runs = newest_runs(session.side(REPLICA_RUNS))
-    chosen = session.selection.workload
-    wanted = session.workloads if chosen is None else (chosen,)
-    known = [name for name in wanted if name in set(runs["workload"])]
+    known = [name for name in session.chosen_workloads if name in set(runs["workload"])]
     found = [one for name in known if (one := session.cells_of(name)) is not None]
     columns = (*PLACE, "origin", "device", "cell_key")
     parts = [one.select(columns) for one in found]

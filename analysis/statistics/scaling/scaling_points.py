@@ -94,9 +94,7 @@ def scaling_points(session: Session) -> pl.DataFrame:
 
 def _cells(session: Session) -> pl.DataFrame:
     """The cells of all workloads, or of the one that the user chose, measured or failed."""
-    chosen = session.selection.workload
-    names = session.workloads if chosen is None else (chosen,)
-    parts = [part for name in names for part in _of_workload(session, name)]
+    parts = [part for name in session.chosen_workloads for part in _of_workload(session, name)]
     return pl.concat(parts, how="diagonal") if parts else pl.DataFrame()
 
 
