@@ -95,7 +95,7 @@ def _steps(session: Session, cells: pl.DataFrame, workload: Workload) -> pl.Data
 
 
 def _figures(cells: pl.DataFrame, workload: Workload) -> pl.DataFrame:
-    latency_s = pl.col("latency_ns") / NS_PER_S
+    latency_s = pl.when(pl.col("latency_ns") > 0).then("latency_ns") / NS_PER_S
     weights = pl.col("parameters") * _VALUE_BYTES / BYTES_PER_MIB
     n_states = 0 if workload.optimizer is None else workload.optimizer.states
     peak = pl.col("peak_memory_bytes") / BYTES_PER_MIB

@@ -56,6 +56,12 @@ def test_a_step_above_a_limit_of_memory_has_not_failed(make_attempts) -> None:
     assert not has(table.notes, "failed")
 
 
+def test_a_step_of_no_time_has_no_rate(make_attempts) -> None:
+    attempts = make_attempts([STEP | {"latency_p50_ns": 0.0}])
+    (row,) = make_table("training", attempts, Selection()).frame.to_dicts()
+    assert (row["step_p50_ms"], row["steps_per_s"], row["gflops_per_s"]) == (0, None, None)
+
+
 def test_unknown_memory_and_parameters_are_null(make_attempts) -> None:
     attempts = make_attempts([STEP | {"parameters": None, "peak_memory_bytes": None}])
     (row,) = make_table("training", attempts, Selection()).frame.to_dicts()
