@@ -1,6 +1,6 @@
 """One selection of the stored attempts, and the arrays that several statistics share."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -12,14 +12,20 @@ from fleetrank.analysis.errors import NoDataError
 from fleetrank.analysis.panel.panel import Panel, comparable_scope, panel_of
 from fleetrank.analysis.panel.repeats import Repeats, repeats_of
 from fleetrank.analysis.rounds.round_values import RoundValues, round_values
-from fleetrank.analysis.stored.chosen_workload import workloads_of
-from fleetrank.analysis.stored.exclusions import excluded_column, not_excluded, read_exclusions
+from fleetrank.analysis.stored.chosen_workload import known_workload, workloads_of
+from fleetrank.analysis.stored.exclusions import (
+    excluded_column,
+    exclusion_notes,
+    not_excluded,
+    read_exclusions,
+)
 from fleetrank.analysis.stored.scope import (
     Scope,
     of_every_workload,
     select_attempts,
     select_cells,
     with_workload,
+    within_memory,
 )
 from fleetrank.analysis.stored.selection import Selection
 from fleetrank.analysis.stored.side.side_table import SideTable, read_side
@@ -61,9 +67,14 @@ class _Rows:
         chosen = self._selection if self._whole is None else self.of_workload
         return self._cells or select_cells(self._frame, chosen)
 
+    @property
+    def every(self) -> pl.LazyFrame:
+        """Every stored attempt, also of a part of the rows."""
+        return self._frame if self._whole is None else self._whole.every
+
     @cached_property
     def rounds(self) -> RoundValues:
-        return round_values(self._frame, self.attempts)
+        return round_values(self.every, self.attempts)
 
     @cached_property
     def compared(self) -> pl.LazyFrame:
@@ -223,6 +234,23 @@ class Session:
             return self.of_workload(workload).cells.cells
         except NoDataError:
             return None
+
+    @property
+    def chosen_workloads(self) -> tuple[str, ...]:
+        """The workload that the selection names, or every one of its rows."""
+        chosen = self.selection.workload
+        return self.workloads if chosen is None else (chosen,)
+
+    def dropped_notes(self, workloads: Iterable[str]) -> tuple[str, ...]:
+        """Notes on rows of some workloads that are excluded by hand, or above a limit of memory."""
+        wanted, limit = list(workloads), self.selection.max_memory_mib
+        rows = of_every_workload(self.frame, self.selection)
+        excluded = exclusion_notes(rows.filter(known_workload().is_in(wanted)))
+        if limit is None:
+            return excluded
+        unlimited = self.asked(replace(self.selection, max_memory_mib=None))
+        cells = pl.concat(cells for one in wanted if (cells := unlimited.cells_of(one)) is not None)
+        return (*within_memory(cells, limit)[1], *excluded)
 
     def asked(self, selection: Selection) -> "Session":
         """A session of the same frame with another selection; equal rows share their arrays."""

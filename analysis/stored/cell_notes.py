@@ -109,6 +109,23 @@ def notes_on_failures(attempts: pl.LazyFrame, cells: pl.DataFrame) -> tuple[str,
     return (f"Dropped: {noun} with failed attempts only (table `quality` with `list=dropped`).",)
 
 
+def with_one_cell(rows: pl.DataFrame) -> tuple[pl.DataFrame, tuple[str, ...]]:
+    """The rows of a side table whose model has one cell on its platform, and a note on the others.
+
+    Args:
+        rows: joined with the cells of their model, platform and workload; `cell_key` is of the
+            side table, `measured_cell` of the cells.
+    """
+    place = ("model", "platform_key", "workload")
+    is_one = pl.struct("cell_key", "measured_cell").n_unique().over(place) == 1
+    several = rows.filter(~is_one).select("model", "platform_key").unique().sort(pl.all())
+    if several.is_empty():
+        return rows, ()
+    names = few_of([f"{model} on {platform}" for model, platform in several.iter_rows()], _NAMED)
+    note = f"Dropped: {names}, measured there with different weights or exporter options."
+    return rows.filter(is_one), (note,)
+
+
 def notes_on_flags(cells: pl.DataFrame) -> tuple[str, ...]:
     """A note on cells with a quality flag."""
     doubted = int((cells["flags"].list.len() > 0).sum())

@@ -162,13 +162,15 @@ def with_repeats_disagree(cells: pl.LazyFrame) -> pl.LazyFrame:
     """Adds `repeats_spread` and its flag.
 
     Expects `medians`, the sorted process medians, `latency_ns`, their median, and `flags`. One
-    process has no spread: null.
+    process has no spread, nor has a median of 0: null.
     """
     medians = pl.col("medians")
     spread = (medians.list.last() - medians.list.first()) / pl.col("latency_ns")
     flags = pl.concat_list("flags", pl.lit(DISAGREE_FLAG)).list.sort()
     return cells.with_columns(
-        pl.when(medians.list.len() > 1).then(spread).alias("repeats_spread")
+        pl.when(medians.list.len() > 1, pl.col("latency_ns") > 0)
+        .then(spread)
+        .alias("repeats_spread")
     ).with_columns(
         pl.when(pl.col("repeats_spread") > DISAGREE_SHARE)
         .then(flags)

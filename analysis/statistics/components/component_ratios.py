@@ -41,7 +41,8 @@ def component_ratios_table(session: Session) -> Table:
         NoDataError: no model was profiled on two of the selected platforms.
         AnalysisError: the depth is not a whole number from 1.
     """
-    shares = shares_of(session, selected_kernels(session))
+    kernels, left_out = selected_kernels(session)
+    shares = shares_of(session, kernels)
     facts = session.cells.cells.select("platform_key", "device", "tier").unique("platform_key")
     shares = shares.join(facts, on="platform_key", how="left", maintain_order="left")
     chosen = session.selection
@@ -65,7 +66,7 @@ def component_ratios_table(session: Session) -> Table:
             "source", "target", "model", "relative",
             descending=[False, False, False, True], nulls_last=True,
         ),
-        notes=(*session.cells.notes, *_left_out_note(shares, pairs)),
+        notes=(*session.cells.notes, *left_out, *_left_out_note(shares, pairs)),
         explanation=(_RATIO, _BOTH, SHARE, NAMES),
     )  # fmt: skip
 

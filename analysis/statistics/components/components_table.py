@@ -14,6 +14,7 @@ from fleetrank.analysis.statistics.components.component_shares import (
     valid_profiles,
 )
 from fleetrank.analysis.statistics.components.module_names import with_whole_names
+from fleetrank.analysis.stored.cell_notes import with_one_cell
 from fleetrank.analysis.stored.chosen_workload import known_workload
 from fleetrank.analysis.stored.selection import setting
 from fleetrank.analysis.stored.side.component_times import COMPONENT_TIMES
@@ -62,7 +63,7 @@ def components_table(session: Session) -> Table:
         NoDataError: no selected model was profiled.
         AnalysisError: the depth is not a whole number from 1.
     """
-    kernels = selected_kernels(session)
+    kernels, left_out = selected_kernels(session)
     shares = shares_of(session, kernels)
     latency = pl.col("latency_ns") / NS_PER_MS
     shown = shares.select(
@@ -85,6 +86,7 @@ def components_table(session: Session) -> Table:
         frame=shown,
         notes=(
             *session.cells.notes,
+            *left_out,
             *_delegate_note(kernels),
             *_attributed_note(kernels, session),
         ),
@@ -92,23 +94,25 @@ def components_table(session: Session) -> Table:
     )
 
 
-def selected_kernels(session: Session) -> pl.DataFrame:
+def selected_kernels(session: Session) -> tuple[pl.DataFrame, tuple[str, ...]]:
     """The kernels of the newest profiles of the selected cells, with `latency_ns` of each cell.
+
+    Also a note on models that have several cells on a platform, which are left out.
 
     Raises:
         NoDataError: no model was profiled.
     """
     rows = session.side(COMPONENT_TIMES)
-    latencies = session.cells.cells.select("model", "platform_key", "workload", "latency_ns")
-    kernels = valid_profiles(rows).join(latencies, on=PLACE, how="inner")
+    cells = session.cells.cells.select(*PLACE, "latency_ns", measured_cell="cell_key")
+    kernels, left_out = with_one_cell(valid_profiles(rows).join(cells, on=PLACE, how="inner"))
     macs = session.side(MODULE_MACS).with_columns(known_workload())
     kernels = with_whole_names(kernels, macs)
     if kernels.is_empty():
         raise NoDataError(
-            "no selected model has a profile" + _failures(rows),
+            " ".join((f"no selected model has a profile{_failures(rows)}.", *left_out)).rstrip("."),
             "make one: `fleetrank profile MODEL`, or `profile: true` in a sweep",
         )
-    return kernels
+    return kernels, left_out
 
 
 def _failures(rows: pl.DataFrame) -> str:

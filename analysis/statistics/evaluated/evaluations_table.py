@@ -72,7 +72,12 @@ def _is_selected(selection: Selection) -> pl.Expr:
         is_meant = is_meant & matches("model", *selection.models)
     if selection.source is not None:
         is_meant = is_meant & matches("device", selection.source)
-    for name in ("runtime", "precision", "family"):
-        if (wanted := getattr(selection, name)) is not None:
-            is_meant = is_meant & (pl.col(name) == wanted)
+    for name, wanted in (
+        *((name, getattr(selection, name)) for name in ("runtime", "precision", "family")),
+        ("tier", selection.source_tier),
+        *selection.where,
+    ):
+        if wanted is not None:
+            is_known = name in EVALUATIONS.schema
+            is_meant = is_meant & (pl.col(name) == wanted if is_known else pl.lit(value=False))
     return is_meant

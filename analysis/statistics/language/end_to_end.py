@@ -16,6 +16,7 @@ from fleetrank.foundation.units import NS_PER_MS
 PROMPT, GENERATED = 128, 32
 """Tokens of the prompt and of the answer, unless the user gives others."""
 _PLACE = ("model", "platform_key")
+_PARTS = (WorkloadKind.PREFILL, WorkloadKind.DECODE, WorkloadKind.GENERATE)
 _MEANING = (
     "end_to_end_ms = ttft_ms + (generated - 1) x itl_ms: the prompt gives the first token, each "
     "step one more. ttft_ms is of the shortest measured prompt with room for the tokens, itl_ms of "
@@ -64,7 +65,11 @@ def end_to_end_table(session: Session) -> Table:
     return Table(
         title=f"End to end: {prompt} + {generated} tokens",
         frame=shown,
-        notes=(*banners(pl.concat([prefill, decode])), _counts(shown)),
+        notes=(
+            *banners(pl.concat([prefill, decode])),
+            _counts(shown),
+            *session.dropped_notes(str(one) for one in known if one.kind in _PARTS),
+        ),
         explanation=(_MEANING, _INTERVAL, _MEASURED),
     )
 

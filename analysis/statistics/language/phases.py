@@ -206,11 +206,12 @@ def _between_devices(joint: _Joint, workload: str) -> list[Pair]:
 def _rows(
     joint: _Joint, between: dict[tuple[str, str], list[Pair]], measure: Measure, seed: int
 ) -> list[PhaseAgreement]:
-    kinds, keys = (joint.columns[name].to_list() for name in ("device_model", "platform_key"))
+    keys = joint.columns["platform_key"].to_list()
+    kinds = joint.columns.select(pl.coalesce("device_model", "device")).to_series().to_list()
     means, singles = [], []
     for (source, target), pairs in between.items():
         drawn = PairDraws(measure, pairs, seed)
-        clusters = _numbered([str(kinds[i]) for i, _ in pairs])
+        clusters = _numbered([kinds[i] for i, _ in pairs])
         mean = figures_of_mean(drawn, np.arange(len(pairs)), clusters)
         means.append(_row(Level.WORKLOADS, measure, (source, target), mean))
         singles += [

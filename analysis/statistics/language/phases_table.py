@@ -12,7 +12,7 @@ from fleetrank.analysis.panel.panel import LATENCY
 from fleetrank.analysis.panel.session import Session
 from fleetrank.analysis.statistics.language.phases import PhaseAgreement, PhasesResult, phases
 from fleetrank.analysis.tables.table import Table
-from fleetrank.foundation.inputs.workload import Workload, WorkloadKind
+from fleetrank.foundation.inputs.workload import IMAGE, Workload, WorkloadKind
 from fleetrank.foundation.wording import count_of
 
 _SCHEMA: Mapping[str, type[pl.DataType]] = {
@@ -77,6 +77,7 @@ def phases_table(session: Session) -> Table:
             *found.banners,
             count,
             *found.left_out,
+            *session.dropped_notes(one for one in session.workloads if one != str(IMAGE)),
             *((answer.sentence,) if answer else few_models_warning(found.n_models)),
         ),
         explanation=(

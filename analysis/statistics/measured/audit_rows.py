@@ -73,7 +73,7 @@ def _against_itself(session: Session) -> Iterator[Finding]:
         session.attempts.filter((pl.col("status") == "ok") & (pl.col("latency_p50_ns") > 0))
         .group_by(*key, "sweep_id")
         .agg(pl.col("latency_p50_ns").median(), pl.col("started_utc").min())
-        .sort("started_utc", "sweep_id")
+        .sort(release_order(), "started_utc", "sweep_id")
         .group_by(key, maintain_order=True)
         .agg(
             pl.col("latency_p50_ns").last().alias("newest"),

@@ -12,6 +12,7 @@ from fleetrank.analysis.statistics.measured.audit_table import findings_table
 from fleetrank.analysis.statistics.measured.host_table import host_table, waits_table
 from fleetrank.analysis.stored.cell_notes import origin_banners
 from fleetrank.analysis.stored.cells_table import DISAGREE_SHARE, dropped_attempts
+from fleetrank.analysis.stored.columns import ORIGINS
 from fleetrank.analysis.stored.scope import differences, select_stored
 from fleetrank.analysis.tables.table import Table
 from fleetrank.analysis.tables.table_settings import LIST
@@ -66,8 +67,9 @@ def _dropped(session: Session) -> Table:
     dropped = dropped_attempts(attempts)
     # Without a usable attempt there are no cells, and no platform that could mix facts.
     unlike = differences(session.cells.cells) if dropped.height < total else {}
-    origins = session.frame.filter(~pl.col("origin").is_in(list(selection.origins)))
-    others = origins.group_by("origin").len().sort("origin").collect()
+    of_any_origin = select_stored(session.frame, replace(selection, origins=ORIGINS))
+    unselected = of_any_origin.filter(~pl.col("origin").is_in(list(selection.origins)))
+    others = unselected.group_by("origin").len().sort("origin").collect()
     counts = dropped["reason"].value_counts().sort("reason").iter_rows()
     notes = [
         *origin_banners(attempts),

@@ -1,5 +1,7 @@
 """Table `training`: what one step of training takes, beside an inference of the same batch."""
 
+from dataclasses import replace
+
 import polars as pl
 
 from fleetrank.analysis.errors import NoDataError
@@ -31,8 +33,9 @@ _STEP = (
 )
 _RATIO = (
     "over_inference: the step over one inference of the same batch on the same platform, image or "
-    "prefill of as many tokens; empty where that was not measured. By products alone it "
-    "is about 3: the backward pass has two for each one of the forward pass."
+    "prefill of as many tokens; empty where that was not measured, or with several weights or "
+    "options. By products alone it is about 3: the backward pass has two for each one of the "
+    "forward pass."
 )
 _MEMORY = (
     "weights, gradients and optimizer: 4 bytes for each parameter, times 1 for weights and for "
@@ -64,6 +67,10 @@ def training_table(session: Session) -> Table:
     shown = pl.concat([_steps(session, of, one) for one, of in found.items()])
     every = pl.concat(found.values(), how="diagonal")
     attempts = pl.concat([session.of_workload(str(one)).attempts for one in workloads])
+    # A limit of memory does not make a measured cell one that failed.
+    unlimited = session.asked(replace(session.selection, max_memory_mib=None))
+    known = [of for one in workloads if (of := unlimited.cells_of(str(one))) is not None]
+    measured = pl.concat(known, how="diagonal")
     count = f"{count_of(shown.height, 'cell')}, {count_of(len(workloads), 'workload')}."
     return Table(
         title="Steps of training",
@@ -71,8 +78,9 @@ def training_table(session: Session) -> Table:
         notes=(
             *banners(every),
             count,
+            *session.dropped_notes(map(str, workloads)),
             *notes_on_figures(every),
-            *notes_on_failures(attempts, every),
+            *notes_on_failures(attempts, measured),
             *notes_on_flags(every),
         ),
         explanation=(_STEP, _RATIO, _MEMORY),
@@ -87,7 +95,7 @@ def _steps(session: Session, cells: pl.DataFrame, workload: Workload) -> pl.Data
 
 
 def _figures(cells: pl.DataFrame, workload: Workload) -> pl.DataFrame:
-    latency_s = pl.col("latency_ns") / NS_PER_S
+    latency_s = pl.when(pl.col("latency_ns") > 0).then("latency_ns") / NS_PER_S
     weights = pl.col("parameters") * _VALUE_BYTES / BYTES_PER_MIB
     n_states = 0 if workload.optimizer is None else workload.optimizer.states
     peak = pl.col("peak_memory_bytes") / BYTES_PER_MIB
@@ -119,4 +127,7 @@ def _inference(session: Session, workload: Workload) -> pl.DataFrame:
         return none
     if (cells := session.cells_of(inference)) is None:
         return none
-    return cells.select(*_KEY, (pl.col("latency_ns") / NS_PER_MS).alias("inference_ms"))
+    # Of several weights or options it is not known which one the step is of.
+    return cells.filter(pl.len().over(_KEY) == 1).select(
+        *_KEY, (pl.col("latency_ns") / NS_PER_MS).alias("inference_ms")
+    )

@@ -19,7 +19,7 @@ from fleetrank.analysis.statistics.replicas.replica_sets import (
     over_one,
     set_figures,
 )
-from fleetrank.analysis.stored.cell_notes import banners
+from fleetrank.analysis.stored.cell_notes import banners, with_one_cell
 from fleetrank.analysis.stored.cells_table import MIN_REPEATS, interval_depth
 from fleetrank.analysis.stored.side.replica_runs import REPLICA_RUNS
 from fleetrank.analysis.tables.table import Table
@@ -72,34 +72,34 @@ def replicas_table(session: Session) -> Table:
     Raises:
         NoDataError: no selected cell was run in several processes.
     """
-    runs, cells = _selected(session)
+    runs, cells, left_out = _selected(session)
     sets = set_figures(runs)
     rows = [row for _, place in sets.group_by(PLACE, maintain_order=True) for row in _rows(place)]
     frame = pl.DataFrame(rows, infer_schema_length=None).cast(dict.fromkeys(_FLOATS, pl.Float64))
     return Table(
         title="Several processes on one device",
         frame=frame.select(_ORDER).sort(*PLACE, "n_replicas"),
-        notes=(*banners(cells), _counted(sets), *_sharing(sets), *_warning(sets)),
+        notes=(*banners(cells), _counted(sets), *left_out, *_sharing(sets), *_warning(sets)),
         explanation=(_RATE, _OVER_ONE, _HOLDS, _CORES, _MEMORY),
     )
 
 
-def _selected(session: Session) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """The processes of the selected cells, and these cells, of every workload."""
+def _selected(session: Session) -> tuple[pl.DataFrame, pl.DataFrame, tuple[str, ...]]:
+    """The processes of the selected cells, these cells of every workload, and what is left out."""
     runs = newest_runs(session.side(REPLICA_RUNS))
-    chosen = session.selection.workload
-    wanted = session.workloads if chosen is None else (chosen,)
-    known = [name for name in wanted if name in set(runs["workload"])]
+    known = [name for name in session.chosen_workloads if name in set(runs["workload"])]
     found = [one for name in known if (one := session.cells_of(name)) is not None]
-    parts = [one.select(*PLACE, "origin", "device") for one in found]
-    cells = pl.concat(parts) if parts else pl.DataFrame(schema=dict.fromkeys(PLACE, pl.String))
-    chosen_runs = runs.join(cells.select(PLACE).unique(), on=PLACE, how="semi")
+    columns = (*PLACE, "origin", "device", "cell_key")
+    parts = [one.select(columns) for one in found]
+    cells = pl.concat(parts) if parts else pl.DataFrame(schema=dict.fromkeys(columns, pl.String))
+    measured = cells.select(*PLACE, measured_cell="cell_key")
+    chosen_runs, left_out = with_one_cell(runs.join(measured, on=PLACE, maintain_order="left"))
     if chosen_runs.is_empty():
         raise NoDataError(
-            "no selected model was run in several processes",
+            " ".join(("no selected model was run in several processes.", *left_out)).rstrip("."),
             "run it: `fleetrank replicas MODEL`, or `replicas: [1, 2, 4]` in a sweep",
         )
-    return chosen_runs, cells
+    return chosen_runs, cells.join(chosen_runs, on=PLACE, how="semi"), left_out
 
 
 def _rows(sets: pl.DataFrame) -> Iterator[dict[str, object]]:

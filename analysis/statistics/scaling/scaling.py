@@ -76,7 +76,8 @@ def scaling_table(session: Session) -> Table:
             )
     title = f"Scaling over {axis}" if axis else "Scaling"
     measured = points.filter(pl.col("end").is_null())
-    notes = (*banners(measured), *_notes(points), *notes_on_flags(measured))
+    dropped = session.dropped_notes(session.chosen_workloads)
+    notes = (*banners(measured), *_notes(points), *dropped, *notes_on_flags(measured))
     if CURVES.chosen(session.selection) == "points":
         return Table(
             title=f"{title}, every point",

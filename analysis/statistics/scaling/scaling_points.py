@@ -1,7 +1,7 @@
 """The measured points of every curve: one model on one platform, at several values of one axis."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 import polars as pl
@@ -94,14 +94,12 @@ def scaling_points(session: Session) -> pl.DataFrame:
 
 def _cells(session: Session) -> pl.DataFrame:
     """The cells of all workloads, or of the one that the user chose, measured or failed."""
-    chosen = session.selection.workload
-    names = session.workloads if chosen is None else (chosen,)
-    parts = [part for name in names for part in _of_workload(session, name)]
+    parts = [part for name in session.chosen_workloads for part in _of_workload(session, name)]
     return pl.concat(parts, how="diagonal") if parts else pl.DataFrame()
 
 
 def _of_workload(session: Session, name: str) -> Iterator[pl.DataFrame]:
-    workload, part = Workload.parse(name), session.of_workload(name)
+    workload = Workload.parse(name)
     length = workload.context_tokens or workload.prompt_tokens
     facts = (
         pl.lit(name).alias(WORKLOAD),
@@ -117,7 +115,9 @@ def _of_workload(session: Session, name: str) -> Iterator[pl.DataFrame]:
             "peak_memory_bytes", "state_bytes", "n_repeats", "flags",
             pl.coalesce("tokens_per_inference", pl.lit(workload.batch), "batch").alias("items"),
         )  # fmt: skip
-    ends = _ends(part, measured)
+    # A limit of memory does not make a measured cell one that failed.
+    unlimited = session.asked(replace(session.selection, max_memory_mib=None))
+    ends = _ends(unlimited.of_workload(name), unlimited.cells_of(name))
     if not ends.is_empty():
         yield ends.with_columns(facts)
 

@@ -1,6 +1,6 @@
 """Table `sustained`: the throughput of back-to-back inferences over a given time."""
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 
 import numpy as np
 import polars as pl
@@ -10,7 +10,9 @@ from fleetrank.analysis.errors import NoDataError
 from fleetrank.analysis.panel.session import Session
 from fleetrank.analysis.stored.cell_notes import banners
 from fleetrank.analysis.stored.chosen_workload import known_workload
+from fleetrank.analysis.stored.exclusions import exclusion_notes
 from fleetrank.analysis.stored.load import IS_SUSTAINED, valid_attempts
+from fleetrank.analysis.stored.scope import of_every_workload
 from fleetrank.analysis.tables.table import Table
 from fleetrank.foundation.units import NS_PER_S
 
@@ -112,7 +114,7 @@ def sustained_rows(session: Session) -> pl.DataFrame:
         NoDataError: no selected row has runs for a given time.
     """
     # Every workload: a curve of one does not disturb that of another.
-    chosen = [session.of_workload(name) for name in _workloads(session)]
+    chosen = [session.of_workload(name) for name in session.chosen_workloads]
     parts = [
         valid_attempts(part.attempts.filter(IS_SUSTAINED))
         .select(
@@ -136,18 +138,17 @@ def sustained_rows(session: Session) -> pl.DataFrame:
     return rows.sort("model", "platform_key", "workload", "repeat")
 
 
-def _workloads(session: Session) -> tuple[str, ...]:
-    chosen = session.selection.workload
-    return session.workloads if chosen is None else (chosen,)
-
-
 def sustained_table(session: Session) -> Table:
     """One row for each repeat with runs for a given time.
 
     Raises:
         NoDataError: there is none.
     """
-    return sustained_as_table(session.once(sustained_rows))
+    table = sustained_as_table(session.once(sustained_rows))
+    rows = of_every_workload(session.frame, session.selection).filter(
+        known_workload().is_in(session.chosen_workloads), IS_SUSTAINED
+    )
+    return replace(table, notes=(*table.notes, *exclusion_notes(rows)))
 
 
 def sustained_as_table(rows: pl.DataFrame) -> Table:

@@ -40,7 +40,7 @@ def evaluated(evaluations: pl.DataFrame, run: Mapping[str, object]) -> Evaluated
         run: `model`, `card_sha256`, `runtime`, `precision` and `weights_id`.
     """
     same = ("model", "card_sha256", "runtime", "precision")
-    mine = evaluations.filter(pl.col(name).eq(run[name]) for name in same)
+    mine = evaluations.filter(pl.col(name) == pl.lit(run[name], pl.String) for name in same)
     trained = mine.filter(~pl.col("flags").list.contains(SEEDED).fill_null(value=False))
     if not trained.is_empty() or not str(run["weights_id"]).startswith(SEEDED):
         mine = trained

@@ -59,9 +59,7 @@ def run_summaries(session: Session, architectures: Architectures = _NO_CARDS) ->
 
 def summary_cells(session: Session) -> pl.DataFrame:
     """The cells of every selected workload, sorted by run; raises like `run_summaries`."""
-    chosen = session.selection.workload
-    names = session.workloads if chosen is None else (chosen,)
-    parts = [part for name in names for part in _of_workload(session, name)]
+    parts = [part for name in session.chosen_workloads for part in _of_workload(session, name)]
     if not parts:
         raise NoDataError(
             "no successful measurement matches the selection.",

@@ -9,9 +9,7 @@ from fleetrank.analysis.statistics.summary.evaluated import SEEDED
 from fleetrank.analysis.statistics.summary.run_summary import run_summaries, summary_cells
 from fleetrank.analysis.statistics.summary.summary_fields import ARCHITECTURE, FIELDS, MEANINGS
 from fleetrank.analysis.stored.cell_notes import banners
-from fleetrank.analysis.stored.exclusions import exclusion_notes
 from fleetrank.analysis.stored.schema.column import Column
-from fleetrank.analysis.stored.scope import of_every_workload
 from fleetrank.analysis.tables.table import Table
 from fleetrank.analysis.tables.table_settings import FIELDS_OF_RUN
 from fleetrank.analysis.tables.values import value_text
@@ -46,11 +44,11 @@ def summary_table(session: Session) -> Table:
     fields = [one for one in FIELDS if one not in ARCHITECTURE]
     shown = field_rows(runs, fields).drop("meaning") if is_long else _compared(runs)
     named = [one.name for one in fields] if is_long else shown.columns
-    excluded = exclusion_notes(of_every_workload(session.frame, session.selection))
+    dropped = session.dropped_notes(session.chosen_workloads)
     return Table(
         title="Summary of runs",
         frame=shown,
-        notes=(*banners(session.once(summary_cells)), _RUN, *_random(runs), *excluded),
+        notes=(*banners(session.once(summary_cells)), _RUN, *_random(runs), *dropped),
         explanation=(_MORE, *([] if is_long else [_LEFT_OUT]), *_meanings(named)),
     )
 

@@ -13,6 +13,7 @@ from fleetrank.analysis.statistics.measured.cell_tables import cells_table
 from fleetrank.analysis.statistics.measured.model_differences import significance
 from fleetrank.analysis.statistics.ranks.model_ranks import ranks_on_platforms
 from fleetrank.analysis.stored.selection import Selection
+from fleetrank.analysis.tables.tables import make_table
 
 LEVELS_NS = {"a": 1.00e6, "b": 1.03e6, "c": 1.06e6, "d": 1.5e6, "e": 1.6e6, "f": 2e6}
 BLOCKS = 5
@@ -109,6 +110,16 @@ def test_a_model_that_is_not_selected_still_shows_what_the_host_did(session_of) 
     every = session_of(rows).panel.latency[:2, 0]
     some = session_of(rows, model=("a", "b")).panel.latency[:, 0]
     assert some == pytest.approx(every, rel=1e-12)
+
+
+def test_platforms_chosen_by_source_have_the_values_of_those_chosen_by_runtime(
+    make_attempts: Callable[..., pl.LazyFrame],
+) -> None:
+    facts = {name: {"runtime": "onnx" if name < "d" else "torch"} for name in LEVELS_NS}
+    frame = make_attempts(row | facts[str(row["model"])] for row in rows_of())
+    by_runtime = make_table("rank-sets", frame, Selection(runtime="onnx")).frame
+    by_source = make_table("rank-sets", frame, Selection(source="*/onnx/*")).frame
+    assert_frame_equal(by_source, by_runtime)
 
 
 def test_a_block_that_is_missing_and_a_cell_that_failed_change_little(session_of) -> None:

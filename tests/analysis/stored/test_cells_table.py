@@ -118,3 +118,8 @@ def test_the_placement_of_a_cell_is_kept(make_attempts) -> None:
         "backend_nodes", "graph_nodes"
     ].to_dicts()
     assert cell == {"backend_nodes": 54, "graph_nodes": 65}
+
+
+def test_processes_of_no_time_have_no_spread(make_attempts) -> None:
+    rows = make_attempts({"repeat": n, "latency_p50_ns": 0.0} for n in range(5))
+    assert cell_values(rows)["repeats_spread"].to_list() == [None]

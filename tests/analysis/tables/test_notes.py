@@ -8,7 +8,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 from fleet_rows import PLACES, write_results
-from growth_rows import OF_SIDE_ROWS, rows_for
+from growth_rows import OF_GROWTH, OF_READING, OF_SIDE_ROWS, rows_for
 from language_rows import OF_TOKENS, write_language_results
 from wording import has
 
@@ -161,3 +161,30 @@ def test_a_page_folds_the_explanation(tmp_path: Path, table: Table) -> None:
     shown = choose_shown(cell_values(load_measurements(write_results(tmp_path / "r", repeats=1))))
     html = html_table("latency", table, shown)
     assert (html.notes, html.explanation) == (("A fact.",), ("A meaning.",))
+
+
+def test_only_selected_attempts_of_another_origin_are_counted(make_attempts) -> None:
+    real = [{"model": name, "latency_p50_ns": 1e6} for name in ("a", "b")]
+    rows = [*real, *(row | {"device": "sim", "origin": "simulated"} for row in real)]
+    selection = Selection(model="a", settings=(("list", "dropped"),))
+    assert has(make_table("quality", make_attempts(rows), selection).notes, "1", "simulated")
+
+
+@pytest.mark.parametrize(
+    "name", [*OF_GROWTH, *OF_READING, "summary", "tokens", "end-to-end", "phases"]
+)
+def test_tables_of_several_workloads_name_what_they_leave_out(
+    name: str, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    is_text = name in {*OF_READING, "tokens", "end-to-end", "phases"}
+    write = write_language_results if is_text else write_results
+    frame = load_measurements(write(tmp_path_factory.mktemp("rows") / "results"))
+    first, *_, last = frame.collect()["model"].unique().sort()
+    reason = pl.when(pl.col("model") == first).then(pl.lit("a fan failed"))
+    memory = pl.when(pl.col("model") == last).then(2**40).otherwise(2**20)
+    rows = rows_for(name, frame.with_columns(excluded=reason, peak_memory_bytes=memory))
+    chosen = Selection(workload="prefill@128" if name == "tokens" else None)
+    assert has(make_table(name, rows, chosen).notes, "excluded by hand", "a fan failed")
+    if name != "sustained":  # it lists attempts
+        limited = make_table(name, rows, replace(chosen, max_memory_mib=100))
+        assert has(limited.notes, "limit", "100 MiB")

@@ -63,6 +63,7 @@ def test_each_figure_has_its_unit(tmp_path: Path) -> None:
         ({"model": "ti*"}, [2.0, 3.0, 4.0]),
         ({"model": "other"}, [5.0]),
         ({"runtime": "torch"}, [3.0]),
+        ({"where": (("runtime", "torch"),)}, [3.0]),
         ({"source": "cpu-*", "family": "llama", "model": "tiny"}, [2.0, 3.0, 4.0]),
     ],
 )
@@ -74,7 +75,16 @@ def test_it_is_selected_without_a_measurement(
     assert ("random" in " ".join(table.notes)) is (wanted == [5.0])
 
 
-@pytest.mark.parametrize("selected", [{"model": "nothing"}, {"precision": "fp16"}])
+@pytest.mark.parametrize(
+    "selected",
+    [
+        {"model": "nothing"},
+        {"precision": "fp16"},
+        {"source_tier": "cpu"},
+        {"where": (("device", "nothing"),)},
+        {"where": (("os", "Linux"),)},
+    ],
+)
 def test_a_selection_without_an_evaluation_has_no_table(
     results: Path, selected: dict[str, object]
 ) -> None:

@@ -51,6 +51,15 @@ def test_the_mean_over_platforms_is_that_of_scipy(frame, measure: str, column: s
     assert sorted(singles) == pytest.approx(sorted(rhos))
 
 
+def test_a_device_of_no_known_model_is_a_model_of_its_own(frame) -> None:
+    unknown = frame.with_columns(device_model=pl.lit(None, dtype=pl.String))
+    expected, found = (phases(Session(rows, Selection())) for rows in (frame, unknown))
+    for level, source in ((Level.WORKLOADS, "prefill@512"), (Level.DEVICES, "decode@512")):
+        wanted = (level, LATENCY, source, "decode@512")
+        assert found.mean(*wanted).n_pairs == expected.mean(*wanted).n_pairs
+        assert found.mean(*wanted).rho == expected.mean(*wanted).rho
+
+
 def test_the_mean_over_devices_is_that_of_scipy(frame) -> None:
     steps = values(frame, "decode@512")
     rhos = [

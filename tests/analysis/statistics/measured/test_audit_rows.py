@@ -99,3 +99,15 @@ def test_a_sweep_is_held_against_older_ones_of_the_same_statistic(
         for sweep, hour, value, word in (("s1", 0, 1e6, "mean"), ("s2", 1, 9e6, newest))
     ]
     assert len(_findings(make_attempts(rows), "outlier-against-itself")) == n_found
+
+
+def test_the_newest_release_is_held_against_older_ones_that_were_imported_later(
+    make_attempts,
+) -> None:
+    rows = [
+        {"sweep_id": sweep, "origin": "imported", "latency_p50_ns": ms * 1e6, "started_utc": hour}
+        for sweep, ms, hour in ((LATE, 30.0, 0), (EARLY, 10.0, 1))
+    ]
+    (found,) = _findings(make_attempts(rows), "outlier-against-itself")
+    assert found["figure"] == pytest.approx(3)
+    assert f"exclude {LATE}" in str(found["command"])

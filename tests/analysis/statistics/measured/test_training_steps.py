@@ -40,6 +40,28 @@ def test_a_step_is_compared_with_an_inference_of_its_batch_only(make_attempts) -
     assert row["over_inference"] == pytest.approx(4)
 
 
+def test_an_inference_of_several_weights_is_not_compared(make_attempts) -> None:
+    images = [
+        STEP | {"workload": None, "weights_id": name, "cell_key": name, "latency_p50_ns": ns}
+        for name, ns in (("seeded:0", 20e6), ("seeded:1", 40e6))
+    ]
+    table = make_table("training", make_attempts([STEP, *images]), Selection())
+    assert table.frame["over_inference"].to_list() == [None]
+
+
+def test_a_step_above_a_limit_of_memory_has_not_failed(make_attempts) -> None:
+    large = STEP | {"model": "large", "peak_memory_bytes": 900 * MIB}
+    table = make_table("training", make_attempts([STEP, large]), Selection(max_memory_mib=100))
+    assert table.frame["model"].to_list() == ["net"]
+    assert not has(table.notes, "failed")
+
+
+def test_a_step_of_no_time_has_no_rate(make_attempts) -> None:
+    attempts = make_attempts([STEP | {"latency_p50_ns": 0.0}])
+    (row,) = make_table("training", attempts, Selection()).frame.to_dicts()
+    assert (row["step_p50_ms"], row["steps_per_s"], row["gflops_per_s"]) == (0, None, None)
+
+
 def test_unknown_memory_and_parameters_are_null(make_attempts) -> None:
     attempts = make_attempts([STEP | {"parameters": None, "peak_memory_bytes": None}])
     (row,) = make_table("training", attempts, Selection()).frame.to_dicts()

@@ -15,6 +15,7 @@ from wording import has
 from fleetrank.analysis.errors import NoDataError
 from fleetrank.analysis.panel.session import Session
 from fleetrank.analysis.statistics.replicas.replica_sets import newest_runs, over_one, set_figures
+from fleetrank.analysis.stored.columns import ORIGINS
 from fleetrank.analysis.stored.load import load_measurements, valid_attempts
 from fleetrank.analysis.stored.selection import Selection
 from fleetrank.analysis.stored.side.component_times import OF_MEASUREMENTS
@@ -222,6 +223,30 @@ def test_a_workload_whose_latencies_all_failed_hides_no_other_one(
     pl.concat([frame, failed]).write_parquet(part)
     _with_sets(both, NEWER, 9, workload="prefill@4096", status="failed")
     assert _rate_of_one(table(both)) == pytest.approx(100, rel=0.02)
+
+
+def test_sets_of_two_weights_of_a_model_are_not_one_series(results: Path, tmp_path: Path) -> None:
+    both = shutil.copytree(results, tmp_path / "results")
+    part = next((both / "measurements").rglob("*.parquet"))
+    frame, cell = pl.read_parquet(part), _cell(both)
+    twin = frame.filter(pl.col("cell_key") == cell["cell_key"]).with_columns(
+        cell_key=pl.lit("other"), weights_id=pl.lit("seed-1")
+    )
+    pl.concat([frame, twin]).write_parquet(part)
+    with pytest.raises(NoDataError) as caught:
+        table(both)
+    assert has(caught.value.message, str(cell["model"]), "weights")
+
+
+def test_only_models_with_sets_are_counted_as_simulated(results: Path, tmp_path: Path) -> None:
+    both = shutil.copytree(results, tmp_path / "results")
+    part = next((both / "measurements").rglob("*.parquet"))
+    frame, is_other = pl.read_parquet(part), pl.col("model") != _cell(both)["model"]
+    origin = pl.when(is_other).then(pl.lit("simulated")).otherwise("origin")
+    frame.with_columns(origin=origin).write_parquet(part)
+    rows = load_measurements(both, origins=ORIGINS)
+    found = session_table("replicas", Session(rows, Selection(origins=ORIGINS), results=both))
+    assert not has(found.notes, "SIMULATED DATA")
 
 
 def _identity(cell: Row) -> Row:

@@ -52,6 +52,14 @@ def test_a_curve_has_range_slope_knee_and_best_rate(make_attempts: Make) -> None
     assert row["largest_that_fits"] is None
 
 
+def test_a_measured_cell_above_a_limit_of_memory_has_not_failed(make_attempts: Make) -> None:
+    rows = [_batch(b, 10.0 * b, peak_memory_bytes=b << 20) for b in (1, 2, 4, 8)]
+    retried = rows[3] | FAILED | {"error_kind": "out_of_memory", "attempt": -1}
+    selection = Selection(max_memory_mib=4)
+    (row,) = make_table("scaling", make_attempts([*rows, retried]), selection).frame.to_dicts()
+    assert (row["largest"], row["out_of_memory_at"], row["other_ends"]) == (4, None, None)
+
+
 def test_flags_of_points_are_flags_of_their_curve(make_attempts: Make) -> None:
     rows = [
         _batch(1, 10.0, flags=["spread"]), _batch(2, 12.0), _batch(4, 20.0, flags=["busy_host"]),

@@ -176,6 +176,12 @@ READINGS = [  # the best one last
 ]
 
 
+def test_a_run_without_a_card_has_no_evaluation() -> None:
+    run = {"model": "writer", "card_sha256": None, "precision": "fp32", "runtime": "onnx"}
+    rows = pl.DataFrame([_evaluation("images", "top1", 70.0)], schema=EVALUATIONS.schema)
+    assert evaluated(rows, run | {"weights_id": None}).fields["top1"] is None
+
+
 @pytest.mark.parametrize("n_known", range(1, len(READINGS) + 1))
 @pytest.mark.parametrize("order", [1, -1])
 def test_of_several_readings_of_a_text_one_is_chosen_by_rule(n_known: int, order: int) -> None:
