@@ -3,7 +3,6 @@
 import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
 from operator import itemgetter
 
 import numpy as np
@@ -12,7 +11,7 @@ import polars as pl
 from fleetrank.analysis.arrays.ranking import Floats
 from fleetrank.analysis.panel.session import Session
 from fleetrank.analysis.stored.load import valid_attempts
-from fleetrank.analysis.stored.selection import Selection, setting
+from fleetrank.analysis.stored.selection import Selection, matches, setting
 
 NEAR = 0.2
 """Medians further apart than this are compared only if two models are named: repeats of one model
@@ -88,11 +87,14 @@ def _pairs(
         if wanted_a == wanted_b == "*":
             yield from _near(samples, within)
             continue
-        for a, b in itertools.combinations(samples, 2):
-            if _fit(a, b, wanted_a, wanted_b):
-                yield a, b
-            elif _fit(b, a, wanted_a, wanted_b):
-                yield b, a
+        names = pl.DataFrame({"model": [one.model for one in samples]})
+        fits = names.select(a=matches("model", wanted_a), b=matches("model", wanted_b))
+        is_a, is_b = fits["a"], fits["b"]
+        for (i, one), (j, other) in itertools.combinations(enumerate(samples), 2):
+            if is_a[i] and is_b[j]:
+                yield one, other
+            elif is_a[j] and is_b[i]:
+                yield other, one
 
 
 def _near(
@@ -103,7 +105,3 @@ def _near(
         low, high = sorted((medians[i], medians[j]))
         if high <= low * (1 + within):
             yield a, b
-
-
-def _fit(a: ModelSample, b: ModelSample, wanted_a: str, wanted_b: str) -> bool:
-    return fnmatchcase(a.model, wanted_a) and fnmatchcase(b.model, wanted_b)

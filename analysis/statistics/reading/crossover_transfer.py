@@ -38,15 +38,15 @@ def crossover_transfer_table(session: Session) -> Table:
     """One row for each way to read and pair of platforms; raises the errors of `crossovers`."""
     found = crossovers(session)
     keys = dict.fromkeys(one.way.key for one in found)
-    rows = list(itertools.islice(_rows(found, list(keys), session), MAX_LISTED_PAIRS))
+    rows = list(itertools.islice(_rows(found, list(keys), session), MAX_LISTED_PAIRS + 1))
     cut = (
         f"More than {count_of(MAX_LISTED_PAIRS, 'pair')} match and are not listed: choose fewer "
         "with `source=`.",
     )
     return Table(
         title="Does the crossover length transfer?",
-        frame=pl.DataFrame(rows, schema=_SCHEMA),
-        notes=(*readings(session).notes, *(cut if len(rows) == MAX_LISTED_PAIRS else ())),
+        frame=pl.DataFrame(rows[:MAX_LISTED_PAIRS], schema=_SCHEMA),
+        notes=(*readings(session).notes, *(cut if len(rows) > MAX_LISTED_PAIRS else ())),
         explanation=(_MEANING, _OPERATIONS, f"Seed {session.selection.seed}."),
     )
 

@@ -71,6 +71,9 @@ def test_far_medians_are_listed_only_when_named(make_processes) -> None:
     (row,) = table_of(frame, model_a="b", model_b="a").frame.to_dicts()
     assert (row["model_a"], row["model_b"], row["cliffs_delta"]) == ("b", "a", -1)
     assert table_of(frame, model_a="c").frame.height == 2
+    assert table_of(frame, model_a="*", model_b="c*").frame.height == 2
+    for of_a_shell in ("?", "[abc]"):
+        assert table_of(frame, model_a=of_a_shell).frame.is_empty()
 
 
 def test_p_is_adjusted_over_the_listed_pairs(make_processes) -> None:
