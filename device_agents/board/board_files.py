@@ -51,12 +51,14 @@ def prepare(
 
     Raises:
         UnusableDeviceError: another board answers.
-        FleetError: it does not answer.
+        FleetError: it does not answer, or its answer is not valid.
     """
     names = list(dict.fromkeys(file.name for file in files.values()))
     reply = link.ask("prepare", {"names": names}, stop_requested=stop)
     require_identity(link.host, board_hash, reply.get("identity"))
     paths, missing = texts(reply.get("paths")), reply.get("missing")
+    if not paths.keys() >= set(names):
+        raise no_result("it does not say where the files lie")
     known = missing if isinstance(missing, list) else names
     lacking = {file.name: file for file in files.values() if file.name in known}
     return Prepared(

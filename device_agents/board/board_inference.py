@@ -16,11 +16,13 @@ from fleetrank.device_agents.contract.agent import StopRequested
 from fleetrank.device_agents.contract.measurement import Failure
 from fleetrank.device_agents.contract.protocol import encode_request
 from fleetrank.device_agents.contract.task import InferTask
-from fleetrank.foundation.codec import from_plain
+from fleetrank.foundation.codec import CodecError, from_plain
 from fleetrank.foundation.files import written_aside
 
 _PIECE_S = 240.0
 """To fetch 8 MiB as text at 100 kB/s, slower than any link that would be used, takes 112 s."""
+_MAX_OUTPUT_BYTES = 8 << 30
+"""A board cannot fill this host's disk. An evaluation asks for less than a hundredth of it."""
 
 
 def infer_there(
@@ -47,10 +49,15 @@ def infer_there(
     limit_s = wait_s + task.timeout_s + SHORT_S
     reply = link.ask("infer", request, timeout_s=limit_s, stop_requested=stop)
     if "failure" in reply:
-        return from_plain(Failure, reply["failure"])
+        try:
+            return from_plain(Failure, reply["failure"])
+        except CodecError as error:
+            raise no_result(error.message) from error
     name, size = reply.get("name"), reply.get("size")
     if not isinstance(name, str) or not isinstance(size, int):
         raise no_result("it names no outputs")
+    if size > _MAX_OUTPUT_BYTES:
+        raise no_result(f"its outputs have {size:,} bytes, and at most {_MAX_OUTPUT_BYTES:,} may")
     _fetch(link, name, size, Path(task.outputs_path), stop)
     return None
 

@@ -15,7 +15,12 @@ from pathlib import Path
 from fleetrank.device_agents.board.board_link import FOLDER, BoardFile, BoardLink, Reply
 from fleetrank.device_agents.board.there.environment import INSTALL_LIMIT_S
 from fleetrank.device_agents.contract.registration import Say
-from fleetrank.device_agents.errors import PermanentError, TransientError, UnsupportedError
+from fleetrank.device_agents.errors import (
+    BadOutputError,
+    PermanentError,
+    TransientError,
+    UnsupportedError,
+)
 from fleetrank.device_agents.runtimes.runner import RUNNERS
 from fleetrank.foundation.process.temporary import temporary_folder
 from fleetrank.foundation.small_file import file_sha256
@@ -110,9 +115,12 @@ def set_up(link: BoardLink, runtimes: Sequence[str], say: Say) -> str:
 
 
 def _python_of(reply: Reply) -> BoardPython:
-    return BoardPython(
-        version=str(reply["python"]), platform=str(reply["platform"]), libc=str(reply["libc"])
-    )
+    try:
+        return BoardPython(
+            version=str(reply["python"]), platform=str(reply["platform"]), libc=str(reply["libc"])
+        )
+    except KeyError as error:
+        raise BadOutputError(f"the board does not state its {error}", "try again") from error
 
 
 def _fetch(

@@ -1,0 +1,81 @@
+"""Replies of a board that is broken or hostile: each is a typed error."""
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import pytest
+
+from fleetrank.device_agents.board.board_inference import infer_there
+from fleetrank.device_agents.board.board_link import BoardLink
+from fleetrank.device_agents.board.board_setup import set_up
+from fleetrank.device_agents.board.options import BoardOptions
+from fleetrank.device_agents.board.ssh.ssh_connection import SshConnection
+from fleetrank.device_agents.contract.agent import never_stop
+from fleetrank.device_agents.contract.task import Execution, InferTask
+from fleetrank.device_agents.errors import BadOutputError
+from fleetrank.foundation.small_file import file_sha256
+from fleetrank.foundation.vocabulary import Runtime
+
+Reply = Mapping[str, object]
+NOWHERE = BoardOptions(ssh="nowhere")
+FILES = ("model.onnx", "in.npz")
+
+
+def link_that_says(monkeypatch: pytest.MonkeyPatch, replies: Mapping[str, Reply]) -> BoardLink:
+    """A link to a board with these replies by command; it takes every file."""
+    monkeypatch.setattr(BoardLink, "ask", lambda _self, command, *_, **__: replies[command])
+    monkeypatch.setattr(BoardLink, "push", lambda *_, **__: None)
+    return BoardLink(SshConnection(NOWHERE.target), NOWHERE.python, "test")
+
+
+@pytest.fixture
+def infer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[Reply], object]:
+    """Asks a board for outputs; it lacks no file."""
+    for name in FILES:
+        (tmp_path / name).write_bytes(name.encode())
+    task = InferTask(
+        task_id="eval",
+        artifact_path=str(tmp_path / "model.onnx"),
+        artifact_sha256=file_sha256(tmp_path / "model.onnx"),
+        execution=Execution(runtime=Runtime.ONNX, backend="cpu"),
+        inputs_path=str(tmp_path / "in.npz"),
+        outputs_path=str(tmp_path / "out.npz"),
+    )
+
+    def ask(reply: Reply, *, is_placed: bool = True) -> object:
+        names = [f"{file_sha256(tmp_path / name)}{Path(name).suffix}" for name in FILES]
+        paths = {name: f"/there/{name}" for name in names} if is_placed else {}
+        prepared = {"paths": paths, "missing": [], "state": {}, "identity": None, "boot": None}
+        replies = {"prepare": prepared, "infer": reply, "take": {"content": "AAAA"}}
+        link = link_that_says(monkeypatch, replies)
+        return infer_there(link, NOWHERE, task, never_stop)
+
+    return ask
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        {}, {"failure": {"kind": "no such"}}, {"name": 3, "size": 1}, {"name": "x", "size": "1"},
+        {"name": "x", "size": 10**30}, {"name": "x", "size": 3},
+    ],
+)  # fmt: skip
+def test_outputs_that_are_none_are_refused(
+    infer: Callable[..., object], reply: Reply, tmp_path: Path
+) -> None:
+    with pytest.raises(BadOutputError):
+        infer(reply)
+    assert not (tmp_path / "out.npz").exists()
+
+
+def test_files_without_a_place_are_refused(infer: Callable[..., object]) -> None:
+    with pytest.raises(BadOutputError, match="files"):
+        infer({"name": "x", "size": 3}, is_placed=False)
+
+
+def test_a_board_that_does_not_state_its_python_is_not_set_up(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    link = link_that_says(monkeypatch, {"platform": {"python": "3.11.2"}})
+    with pytest.raises(BadOutputError, match="platform"):
+        set_up(link, ["onnx"], print)
