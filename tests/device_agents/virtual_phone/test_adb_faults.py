@@ -25,13 +25,19 @@ def state_of(phone: OnePhone) -> str:
     return next((line.split()[1] for line in lines if line.startswith(phone.address)), "absent")
 
 
-def wait_for_state(phone: OnePhone, state: str, limit_s: float = 10.0) -> None:
-    """The server looks for a lost phone every second or two; connecting anew is quicker."""
-    end_s = time.monotonic() + limit_s
+def wait_for_state(phone: OnePhone, state: str, limit_s: float = 60.0) -> None:
+    """The server looks for a lost phone every second or two; connecting again is quicker.
+
+    The phone is `offline` until the two have greeted each other, for longer on a busy machine.
+    """
+    end_s, patience_s = time.monotonic() + limit_s, 0.05
     while state_of(phone) != state and time.monotonic() < end_s:
         phone.adb.run("disconnect", phone.address)
         phone.adb.run("connect", phone.address)
-        time.sleep(0.05)
+        greeted_s = time.monotonic() + patience_s
+        while state_of(phone) != state and time.monotonic() < greeted_s:
+            time.sleep(0.02)
+        patience_s = min(2 * patience_s, 2.0)
     assert state_of(phone) == state
 
 
