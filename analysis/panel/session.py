@@ -236,6 +236,14 @@ class Session:
             return None
 
     @property
+    def unlimited(self) -> "Session":
+        """A session of the same selection without its limit of memory; made once a session.
+
+        What the limit drops was measured, and is not a cell that failed.
+        """
+        return self.once(_without_limit)
+
+    @property
     def chosen_workloads(self) -> tuple[str, ...]:
         """The workload that the selection names, or every one of its rows."""
         chosen = self.selection.workload
@@ -248,9 +256,8 @@ class Session:
         excluded = exclusion_notes(rows.filter(known_workload().is_in(wanted)))
         if limit is None:
             return excluded
-        unlimited = self.asked(replace(self.selection, max_memory_mib=None))
-        cells = pl.concat(cells for one in wanted if (cells := unlimited.cells_of(one)) is not None)
-        return (*within_memory(cells, limit)[1], *excluded)
+        known = [cells for one in wanted if (cells := self.unlimited.cells_of(one)) is not None]
+        return (*within_memory(pl.concat(known), limit)[1], *excluded)
 
     def asked(self, selection: Selection) -> "Session":
         """A session of the same frame with another selection; equal rows share their arrays."""
@@ -260,3 +267,7 @@ class Session:
         if selection.rows == self.selection.rows:
             session._rows = self._rows
         return session
+
+
+def _without_limit(session: Session) -> Session:
+    return session.asked(replace(session.selection, max_memory_mib=None))

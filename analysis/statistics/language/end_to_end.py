@@ -60,7 +60,7 @@ def end_to_end_table(session: Session) -> Table:
         decode.drop("origin", "device"), on=_PLACE, how="full", coalesce=True, suffix="_step"
     )
     whole = Workload(kind=WorkloadKind.GENERATE, length=prompt, generated=generated)
-    joined = parts.join(_whole(session, known, whole), on=_PLACE, how="left").sort(_PLACE)
+    joined = parts.join(_whole(session, whole), on=_PLACE, how="left").sort(_PLACE)
     shown = joined.select(*_PLACE, *_figures(generated), _REASON.alias("reason"))
     return Table(
         title=f"End to end: {prompt} + {generated} tokens",
@@ -119,12 +119,11 @@ def _cells(session: Session, workload: Workload) -> pl.DataFrame | None:
     )
 
 
-def _whole(session: Session, known: Iterable[Workload], wanted: Workload) -> pl.DataFrame:
+def _whole(session: Session, wanted: Workload) -> pl.DataFrame:
     """`generate_ns` of cells that measured the whole answer; empty without any."""
     steps = (wanted.generated or 1) - 1
     total = (pl.col("ttft_ns") + steps * pl.col("latency_ns")).alias("generate_ns")
-    cells = _cells(session, wanted) if wanted in set(known) else None
-    if cells is None:
+    if (cells := _cells(session, wanted)) is None:
         return pl.DataFrame(schema=dict.fromkeys(_PLACE, pl.String) | {"generate_ns": pl.Float64})
     return cells.select(*_PLACE, total)
 

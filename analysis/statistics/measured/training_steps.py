@@ -1,7 +1,5 @@
 """Table `training`: what one step of training takes, beside an inference of the same batch."""
 
-from dataclasses import replace
-
 import polars as pl
 
 from fleetrank.analysis.errors import NoDataError
@@ -67,9 +65,7 @@ def training_table(session: Session) -> Table:
     shown = pl.concat([_steps(session, of, one) for one, of in found.items()])
     every = pl.concat(found.values(), how="diagonal")
     attempts = pl.concat([session.of_workload(str(one)).attempts for one in workloads])
-    # A limit of memory does not make a measured cell one that failed.
-    unlimited = session.asked(replace(session.selection, max_memory_mib=None))
-    known = [of for one in workloads if (of := unlimited.cells_of(str(one))) is not None]
+    known = [of for one in workloads if (of := session.unlimited.cells_of(str(one))) is not None]
     measured = pl.concat(known, how="diagonal")
     count = f"{count_of(shown.height, 'cell')}, {count_of(len(workloads), 'workload')}."
     return Table(
@@ -122,11 +118,8 @@ def _inference(session: Session, workload: Workload) -> pl.DataFrame:
     """Median milliseconds of one inference of as much, by model and platform."""
     kind = WorkloadKind.IMAGE if workload.length is None else WorkloadKind.PREFILL
     inference = str(Workload(kind=kind, length=workload.length))
-    none = pl.DataFrame(schema=dict.fromkeys(_KEY, pl.String) | {"inference_ms": pl.Float64})
-    if inference not in session.workloads:
-        return none
     if (cells := session.cells_of(inference)) is None:
-        return none
+        return pl.DataFrame(schema=dict.fromkeys(_KEY, pl.String) | {"inference_ms": pl.Float64})
     # Of several weights or options it is not known which one the step is of.
     return cells.filter(pl.len().over(_KEY) == 1).select(
         *_KEY, (pl.col("latency_ns") / NS_PER_MS).alias("inference_ms")

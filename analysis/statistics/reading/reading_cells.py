@@ -2,7 +2,7 @@
 
 import zlib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import numpy as np
 import polars as pl
@@ -183,7 +183,7 @@ def readings(session: Session) -> Readings:
 def _readings(session: Session) -> Readings:
     limit = session.selection.max_memory_mib
     # Without the limit first: a reason names what it drops.
-    unlimited = session.asked(replace(session.selection, max_memory_mib=None))
+    unlimited = session.unlimited
     kinds = {WorkloadKind.PREFILL, WorkloadKind.SEGMENT}
     wanted = [one for one in session.workloads if Workload.parse(one).kind in kinds]
     parts = [part for one in wanted for part in _cells(unlimited, one)]

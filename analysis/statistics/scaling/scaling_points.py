@@ -1,7 +1,7 @@
 """The measured points of every curve: one model on one platform, at several values of one axis."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import StrEnum
 
 import polars as pl
@@ -115,9 +115,7 @@ def _of_workload(session: Session, name: str) -> Iterator[pl.DataFrame]:
             "peak_memory_bytes", "state_bytes", "n_repeats", "flags",
             pl.coalesce("tokens_per_inference", pl.lit(workload.batch), "batch").alias("items"),
         )  # fmt: skip
-    # A limit of memory does not make a measured cell one that failed.
-    unlimited = session.asked(replace(session.selection, max_memory_mib=None))
-    ends = _ends(unlimited.of_workload(name), unlimited.cells_of(name))
+    ends = _ends(session.unlimited.of_workload(name), session.unlimited.cells_of(name))
     if not ends.is_empty():
         yield ends.with_columns(facts)
 
