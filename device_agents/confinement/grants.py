@@ -1,4 +1,4 @@
-"""What a confined worker may still open: one list, which both barriers enforce."""
+"""What a confined worker may still open: the list of files, for Landlock and the hook."""
 
 import os
 import sys
@@ -100,3 +100,5 @@ def _outputs(task: MeasureTask | InferTask) -> Iterator[str]:
 def _gpu_nodes(task: MeasureTask | InferTask) -> Iterator[str]:
     if task.execution.backend in GPU_BACKENDS:
         yield from (str(node) for name in _GPU_NODES for node in Path("/dev").glob(name))
+        # Drivers from 570 on name their threads here, and end with error 304 if they may not.
+        yield "/proc/self/task"

@@ -11,6 +11,7 @@ import sys
 from collections.abc import Iterator
 
 from fleetrank.device_agents.confinement.grants import Grants
+from fleetrank.device_agents.confinement.system_call import call
 
 NETWORK_ABI = 4
 """Since this version (Linux 6.7) TCP is blocked too."""
@@ -19,7 +20,6 @@ _CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446
 """Numbers of the system calls, the same on x86-64 and Arm. Source: asm-generic/unistd.h."""
 _CREATE_RULESET_VERSION = 1
 _RULE_PATH_BENEATH = 1
-_PR_SET_NO_NEW_PRIVS = 38  # Source: linux/prctl.h
 
 _EXECUTE, _WRITE_FILE, _READ_FILE, _READ_DIR, _REMOVE_DIR, _REMOVE_FILE = (
     1 << bit for bit in range(6)
@@ -55,13 +55,15 @@ def abi() -> int | None:
     if sys.platform != "linux":
         return None
     try:
-        return _call(_CREATE_RULESET, None, 0, _CREATE_RULESET_VERSION)
+        return call(_CREATE_RULESET, None, 0, _CREATE_RULESET_VERSION)
     except OSError:
         return None
 
 
 def restrict(grants: Grants, version: int) -> None:
     """Confines the calling thread, and all threads and processes it starts later, permanently.
+
+    Privileges must be given up before.
 
     Raises:
         OSError: the kernel rejects the request; then nothing is confined.
@@ -73,9 +75,7 @@ def restrict(grants: Grants, version: int) -> None:
     try:
         for path, rights in _rules(grants):
             _grant(ruleset_fd, path, rights & handled)
-        if ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0:
-            raise _last_error()
-        _call(_RESTRICT_SELF, ruleset_fd, 0)
+        call(_RESTRICT_SELF, ruleset_fd, 0)
     finally:
         os.close(ruleset_fd)
 
@@ -87,7 +87,7 @@ def _create(handled: int, version: int) -> int:
         net=_NETWORK_RIGHTS if version >= NETWORK_ABI else 0,
         scoped=_SCOPES if version >= _SCOPE_ABI else 0,
     )
-    return _call(_CREATE_RULESET, ctypes.byref(ruleset), ctypes.sizeof(ruleset), 0)
+    return call(_CREATE_RULESET, ctypes.byref(ruleset), ctypes.sizeof(ruleset), 0)
 
 
 def _rules(grants: Grants) -> Iterator[tuple[str, int]]:
@@ -104,21 +104,6 @@ def _grant(ruleset_fd: int, path: str, rights: int) -> None:
         if not stat.S_ISDIR(os.fstat(path_fd).st_mode):
             rights &= _RIGHTS_OF_A_FILE
         rule = _PathBeneath(allowed=rights, parent_fd=path_fd)
-        _call(_ADD_RULE, ruleset_fd, _RULE_PATH_BENEATH, ctypes.byref(rule), 0)
+        call(_ADD_RULE, ruleset_fd, _RULE_PATH_BENEATH, ctypes.byref(rule), 0)
     finally:
         os.close(path_fd)
-
-
-def _call(number: int, *arguments: object) -> int:
-    """Makes a system call by number; integers are passed as the longs that the kernel reads."""
-    library = ctypes.CDLL(None, use_errno=True)
-    longs = (ctypes.c_long(item) if isinstance(item, int) else item for item in arguments)
-    result = int(library.syscall(ctypes.c_long(number), *longs))
-    if result < 0:
-        raise _last_error()
-    return result
-
-
-def _last_error() -> OSError:
-    number = ctypes.get_errno()
-    return OSError(number, os.strerror(number))

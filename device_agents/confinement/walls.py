@@ -10,10 +10,12 @@ import os
 import sys
 from collections.abc import Mapping, Sequence
 
-from fleetrank.device_agents.confinement import landlock
+from fleetrank.device_agents.confinement import landlock, seccomp
 from fleetrank.device_agents.confinement.grants import Grants, grants_of
+from fleetrank.device_agents.confinement.system_call import forbid_new_privileges
 from fleetrank.device_agents.contract.task import InferTask, MeasureTask
 from fleetrank.device_agents.errors import BadArtifactError, UnsupportedError
+from fleetrank.device_agents.runtimes.gpu_backends import GPU_BACKENDS
 from fleetrank.foundation.vocabulary import Mode
 
 _REFUSED: Mapping[str, str] = {
@@ -137,14 +139,14 @@ class Walls:
     """The barriers around this process.
 
     Attributes:
-        names: as stored in the row: `landlock7+audit`, with the kernel's ABI; `audit` if the kernel
-            has no Landlock; `landlock7` if `torch.compile` starts a compiler, which the hook
-                would block.
+        names: as stored in the row: `landlock7+seccomp+audit`, with the ABI of the kernel's
+            Landlock, and without the parts that this kernel or machine lacks; without `audit` if
+            `torch.compile` starts a compiler, which the hook would block.
     """
 
-    def __init__(self, version: int | None, audit: AuditWall | None) -> None:
+    def __init__(self, version: int | None, audit: AuditWall | None, *, has_filter: bool) -> None:
         self._audit = audit
-        self.names = _names(version, has_audit=audit is not None)
+        self.names = _names(version, has_filter=has_filter, has_audit=audit is not None)
 
     def arm(self) -> None:
         """Installs the hook: after the runtime is imported and before the file is opened."""
@@ -171,8 +173,17 @@ class Walls:
         return error
 
 
-def _names(version: int | None, *, has_audit: bool) -> str:
-    parts = (f"landlock{version}" if version else "", AUDIT if has_audit else "")
+def names_of(version: int | None, *, has_filter: bool) -> str:
+    """The barriers of the kernel, as rows name them; empty if it has none."""
+    return _names(version, has_filter=has_filter, has_audit=False)
+
+
+def _names(version: int | None, *, has_filter: bool, has_audit: bool) -> str:
+    parts = (
+        f"landlock{version}" if version else "",
+        "seccomp" if has_filter else "",
+        AUDIT if has_audit else "",
+    )
     return "+".join(part for part in parts if part)
 
 
@@ -183,7 +194,11 @@ def confinement_of(task: MeasureTask | InferTask) -> str | None:
     """
     if task.is_trusted:
         return None
-    return _names(landlock.abi(), has_audit=task.execution.mode is not Mode.COMPILE)
+    return _names(
+        landlock.abi(),
+        has_filter=seccomp.is_available(),
+        has_audit=task.execution.mode is not Mode.COMPILE,
+    )
 
 
 def confine(task: MeasureTask | InferTask, scratch: str) -> Walls:
@@ -195,7 +210,7 @@ def confine(task: MeasureTask | InferTask, scratch: str) -> Walls:
 
     Raises:
         UnsupportedError: the task starts a compiler, which this kernel cannot confine.
-        OSError: the kernel has Landlock but rejects its use.
+        OSError: the kernel has Landlock or seccomp but rejects its use.
     """
     grants = grants_of(task, scratch)
     version = landlock.abi()
@@ -205,6 +220,13 @@ def confine(task: MeasureTask | InferTask, scratch: str) -> Walls:
             "confine what it starts (Landlock of Linux 6.7 or later)",
             f"use mode eager; {TRUST_REMEDY}",
         )
+    has_filter = seccomp.is_available()
+    if version is not None or has_filter:
+        forbid_new_privileges()
     if version is not None:
         landlock.restrict(grants, version)
-    return Walls(version, None if grants.starts_programs else AuditWall(grants))
+    if has_filter:
+        uses_gpu = task.execution.backend in GPU_BACKENDS
+        seccomp.install(starts_programs=grants.starts_programs, uses_gpu=uses_gpu)
+    audit = None if grants.starts_programs else AuditWall(grants)
+    return Walls(version, audit, has_filter=has_filter)

@@ -104,7 +104,7 @@ class WorkerFacts:
             denormals, graph optimisation), sorted by name.
         affinity: CPUs the process could use while timing.
         involuntary_switches: context switches forced on the process during the timed runs.
-        confinement: barriers around it, as `landlock7+audit`; `None` for a trusted file.
+        confinement: barriers around it, as `landlock7+seccomp+audit`; `None` for a trusted file.
     """
 
     runtime_version: str | None = None

@@ -17,13 +17,25 @@ _VARIABLES = (
     SCRATCH, "TMPDIR", "TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR", "CUDA_CACHE_PATH",
 )  # fmt: skip
 """Includes caches of compiled code: a trusted file must not load code that a hostile file left."""
+_KEPT = frozenset({
+    "PATH", "HOME", "USER", "LOGNAME", "LANG", "LANGUAGE", "TZ", "VIRTUAL_ENV", "CC", "CXX",
+    "LD_LIBRARY_PATH", "LD_PRELOAD", "GLIBC_TUNABLES", "TF_CPP_MIN_LOG_LEVEL",
+})  # fmt: skip
+"""The variables that programs need to start; without HOME and USER, libraries read /etc/passwd."""
+_KEPT_PREFIXES = (
+    "LC_", "PYTHON", "MALLOC_", "OMP_", "KMP_", "GOMP_", "MKL_", "OPENBLAS_", "DNNL_", "ONEDNN_",
+    "ATEN_", "TORCH_", "TORCHINDUCTOR_", "PYTORCH_", "TRITON_", "ORT_", "CUDA_", "CUDNN_",
+    "CUBLAS_", "NVIDIA_",
+)  # fmt: skip
+"""The variables that change what a library computes or how fast; none is for a secret."""
 
 
 @contextmanager
 def worker_environment(task: MeasureTask | InferTask) -> Iterator[Mapping[str, str] | None]:
     """Environment of the task's worker; `None`, the parent's environment, for a trusted task.
 
-    A runtime writes its profile into the folder, also for a trusted task.
+    A file from outside gets no variable but the kept ones: others are often keys to something. A
+    runtime writes its profile into the folder, also for a trusted task.
 
     Raises:
         OSError: the folder cannot be created.
@@ -35,7 +47,17 @@ def worker_environment(task: MeasureTask | InferTask) -> Iterator[Mapping[str, s
     from fleetrank.foundation.process.temporary import temporary_folder
 
     with temporary_folder("scratch") as scratch:
-        yield {**os.environ, **dict.fromkeys(_VARIABLES, str(scratch))}
+        given = os.environ if task.is_trusted else kept(os.environ)
+        yield {**given, **dict.fromkeys(_VARIABLES, str(scratch))}
+
+
+def kept(environment: Mapping[str, str]) -> dict[str, str]:
+    """The variables that a file from outside may know."""
+    return {
+        name: value
+        for name, value in environment.items()
+        if name in _KEPT or name.startswith(_KEPT_PREFIXES)
+    }
 
 
 def scratch_of_this_worker() -> str:

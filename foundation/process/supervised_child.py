@@ -5,8 +5,10 @@ stays open until the end: a child that reads the end of its input knows that its
 """
 
 import contextlib
+import errno
 import os
 import selectors
+import shutil
 import signal
 import subprocess
 import threading
@@ -15,7 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from fleetrank.foundation.process.descendants import kill_marked, new_mark
+from fleetrank.foundation.process import reaper
 
 POLL_S = 0.1
 """Poll interval of the parent: long enough not to disturb, short enough for Ctrl-C."""
@@ -25,6 +27,9 @@ CHUNK_BYTES = 1024 * 1024
 """The largest content of a pipe, so one read takes all remaining output of an ended child."""
 MAX_STDERR_BYTES = 64 * 1024
 """Only the end of the text is kept; what is read has the bound of the result."""
+_REAP_NS = 10_000_000_000
+"""Killing all that a child left takes milliseconds; longer only if the processes multiply."""
+_REAP_POLL_S = 0.002
 
 
 class End(StrEnum):
@@ -66,8 +71,9 @@ def _is_never_complete(_received: bytearray) -> bool:
 class SupervisedChild:
     """A running child; its owner calls `end` in all cases. One thread uses it, any may `kill` it.
 
-    It leads a process group. Its process id is collected last, so the number of the group stays
-    reserved until the group is killed. `descendants` finds the processes that left the group.
+    A process of its own, the `reaper`, leads its process group and ends whatever it leaves behind.
+    The reaper's process id is collected last, so the number of the group stays reserved until the
+    group is killed.
 
     Attributes:
         stdout: standard output that `wait` has read; the owner may clear it.
@@ -91,15 +97,15 @@ class SupervisedChild:
         Raises:
             OSError: the process cannot be started.
         """
-        self._mark = new_mark()
-        inherited = os.environ if environment is None else environment
+        if shutil.which(command[0]) is None:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), command[0])
         self._process = subprocess.Popen(
-            list(command),
+            reaper.command_of(command),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=stderr,
             start_new_session=True,
-            env={**inherited, self._mark: "1"},
+            env=environment,
         )
         self.stdout, self.stderr = bytearray(), bytearray()
         self._stderr_bytes = 0
@@ -115,8 +121,8 @@ class SupervisedChild:
 
     @property
     def pid(self) -> int:
-        """The process id, which is also the number of its group."""
-        return self._process.pid
+        """The process id of the program; that of its reaper if the program has ended."""
+        return next(iter(reaper.children(self._process.pid)), self._process.pid)
 
     def send(self, data: bytes) -> None:
         """Writes to its standard input, which stays open; a child that has ended reads nothing."""
@@ -129,7 +135,8 @@ class SupervisedChild:
         """Whether it has ended; does not collect its process id."""
         if self._exit_code is not None:
             return True
-        return os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+        how = os.WEXITED | os.WNOHANG | os.WNOWAIT
+        return os.waitid(os.P_PID, self._process.pid, how) is not None
 
     def wait(
         self,
@@ -177,9 +184,12 @@ class SupervisedChild:
         return self._exit_code
 
     def _kill_all(self) -> None:
+        os.kill(self._process.pid, signal.SIGTERM)
+        end_ns = time.perf_counter_ns() + _REAP_NS
+        while not self.has_ended() and time.perf_counter_ns() < end_ns:
+            time.sleep(_REAP_POLL_S)
         with contextlib.suppress(ProcessLookupError):
-            os.killpg(self.pid, signal.SIGKILL)
-        kill_marked(self._mark, self.pid)
+            os.killpg(self._process.pid, signal.SIGKILL)
 
     def _close(self) -> None:
         self._selector.close()

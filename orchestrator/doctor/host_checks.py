@@ -6,8 +6,10 @@ from pathlib import Path
 
 import psutil
 
+from fleetrank.device_agents.confinement import seccomp
 from fleetrank.device_agents.confinement.landlock import NETWORK_ABI
 from fleetrank.device_agents.confinement.landlock import abi as landlock_abi
+from fleetrank.device_agents.confinement.walls import AUDIT, names_of
 from fleetrank.device_agents.host.conditions import read_governor
 from fleetrank.device_agents.registry import load_kinds
 from fleetrank.device_agents.timing.flags import MAX_BUSY_SHARE
@@ -88,17 +90,25 @@ def judge_memory(available_bytes: int) -> Finding:
     return warning("memory", message, "close other programs: large exports may be killed")
 
 
-def judge_confinement(abi: int | None) -> Finding:
-    """Checks the confinement of model files from outside; `abi` is as in `landlock.abi`."""
+def judge_confinement(abi: int | None, *, has_filter: bool) -> Finding:
+    """Checks the confinement of model files from outside.
+
+    Args:
+        abi: as in `landlock.abi`.
+        has_filter: as in `seccomp.is_available`.
+    """
+    names = "+".join(filter(None, (names_of(abi, has_filter=has_filter), AUDIT)))
     if abi is None:
         return warning(
             "confinement",
-            "audit: this kernel has no Landlock, so only Python restricts model files from outside",
+            f"{names}: this kernel has no Landlock, so only Python keeps model files from outside "
+            "from reading and writing your files",
             "use Linux 6.7 or later with `landlock` among the names in /sys/kernel/security/lsm; "
             "until then measure files from outside as another user or in a container",
         )
-    network = "" if abi >= NETWORK_ABI else ", which leaves TCP open (Linux 6.7 closes it)"
-    return ok("confinement", f"landlock{abi}+audit around model files from outside{network}")
+    is_tcp_open = abi < NETWORK_ABI and not has_filter
+    network = ", which leaves TCP open (Linux 6.7 closes it)" if is_tcp_open else ""
+    return ok("confinement", f"{names} around model files from outside{network}")
 
 
 def check_host(workspace: Path) -> list[Finding]:
@@ -110,7 +120,7 @@ def check_host(workspace: Path) -> list[Finding]:
         judge_governor(read_governor()),
         judge_load(psutil.cpu_percent(interval=_BUSY_WINDOW_S) / 100),
         judge_niceness(os.nice(0)),
-        judge_confinement(landlock_abi()),
+        judge_confinement(landlock_abi(), has_filter=seccomp.is_available()),
     ]
 
 

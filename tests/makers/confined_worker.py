@@ -16,7 +16,7 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from fleetrank.device_agents.confinement import landlock
+from fleetrank.device_agents.confinement import landlock, seccomp
 from fleetrank.device_agents.confinement.walls import AuditWall
 from fleetrank.device_agents.worker import __main__ as worker
 
@@ -89,6 +89,8 @@ def main() -> int:
     walls, folder, port = sys.argv[1:]
     if "landlock" not in walls:
         landlock.abi = lambda: None
+    if "seccomp" not in walls:
+        seccomp.is_available = lambda: False
     if "audit" not in walls:
         AuditWall.arm = lambda self: None
     pin = worker.pin

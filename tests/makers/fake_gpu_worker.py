@@ -36,16 +36,16 @@ class ProcessorAsGpu(torch_cuda.TorchGpu):
     device = "cpu"
 
     def open(self) -> None:
-        if os.environ.get("FAKE_GPU") == "old_driver":
+        if os.environ.get("CUDA_FAKE_FAULT") == "old_driver":
             super().open()
 
     def event(self) -> Event:
         return Event()
 
     def synchronize(self) -> None:
-        if os.environ.get("FAKE_GPU") == "lost":
+        if os.environ.get("CUDA_FAKE_FAULT") == "lost":
             raise RuntimeError("CUDA error: unknown error")
-        if os.environ.get("FAKE_GPU") == "full":
+        if os.environ.get("CUDA_FAKE_FAULT") == "full":
             raise RuntimeError("CUDA out of memory. Tried to allocate 20.00 GiB")
 
     def capture(self, run: Callable[[], object]) -> tuple[Callable[[], None], object]:

@@ -86,7 +86,8 @@ def _findings() -> Iterator[Finding]:
     yield from map(host_checks.judge_governor, (None, "performance", "powersave"))
     yield from map(host_checks.judge_load, (0.05, 0.5))
     yield from map(host_checks.judge_niceness, (0, 15))
-    yield from map(host_checks.judge_confinement, (7, 1, None))
+    for abi, has_filter in ((7, True), (1, False), (None, True)):
+        yield host_checks.judge_confinement(abi, has_filter=has_filter)
     for library in LIBRARIES:
         yield judge_library(library, None, None)
     yield judge_library(LIBRARIES[0], "1.0", None)

@@ -85,7 +85,7 @@ MEASUREMENT = Measurement(
         settings=(("threads", 2),),
         affinity=(0, 2),
         niceness=0,
-        confinement="landlock7+audit",
+        confinement="landlock7+seccomp+audit",
     ),
     flags=(Flag.DRIFT,),
     started_utc="2026-01-02T03:04:05.000006+00:00",

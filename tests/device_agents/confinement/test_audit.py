@@ -156,7 +156,8 @@ def test_only_a_task_for_a_gpu_is_granted_its_nodes(
     task_of: MakeTask, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("fleetrank.device_agents.confinement.grants._GPU_NODES", ("zero",))
-    for backend, nodes in (("cpu", ()), ("cuda", ("/dev/zero",))):
+    threads = f"/proc/{os.getpid()}/task"
+    for backend, nodes in (("cpu", ()), ("cuda", ("/dev/zero", threads))):
         execution = task_of(Runtime.ONNX).execution
         task = task_of(Runtime.ONNX, execution=type(execution)(
             runtime=Runtime.ONNX, backend=backend, mode=Mode.EAGER))  # fmt: skip

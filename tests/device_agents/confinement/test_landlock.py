@@ -17,11 +17,13 @@ import json, os, socket, sys
 from pathlib import Path
 from fleetrank.device_agents.confinement import landlock
 from fleetrank.device_agents.confinement.grants import Grants
+from fleetrank.device_agents.confinement.system_call import forbid_new_privileges
 
 version, folder, port = int(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3])
 grants = Grants(installation=("/usr", "/lib"), readable=(str(folder / "readable"),),
                 writable=(str(folder / "writable"),), scratch=str(folder / "scratch"),
                 starts_programs=False)
+forbid_new_privileges()
 landlock.restrict(grants, version)
 
 def may(action):
@@ -63,6 +65,42 @@ def test_an_older_kernel_s_ruleset_holds_what_it_knows(version: int, tmp_path: P
     later = {"truncate": 3, "connect": landlock.NETWORK_ABI}
     allowed |= {name for name, since in later.items() if version < since}
     assert {name for name, is_done in done_by_name.items() if is_done} == allowed
+
+
+NAMED = """
+import os, sys, threading
+from pathlib import Path
+from fleetrank.device_agents.confinement import landlock
+from fleetrank.device_agents.confinement.grants import Grants
+from fleetrank.device_agents.confinement.system_call import forbid_new_privileges
+
+forbid_new_privileges()
+task = os.path.realpath("/proc/self/task")
+grants = Grants(installation=("/usr",), readable=("/proc",), writable=(task,), scratch=sys.argv[1],
+                starts_programs=False)
+landlock.restrict(grants, landlock.abi())
+
+def name_myself():
+    path = Path("/proc/self/task") / str(threading.get_native_id()) / "comm"
+    path.write_text("driver")
+    print(path.read_text(), end="")
+
+thread = threading.Thread(target=name_myself)
+thread.start()
+thread.join()
+try:
+    Path("/proc/self/comm").write_text("other")
+except PermissionError:
+    print("refused")
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(ABI is None, reason="this kernel has no Landlock")
+def test_a_driver_names_its_threads_and_writes_nothing_else_in_proc(tmp_path: Path) -> None:
+    command = [sys.executable, "-P", "-c", NAMED, str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
+    assert done.stdout.split() == ["driver", "refused"]
 
 
 def test_a_system_without_landlock_says_so(monkeypatch: pytest.MonkeyPatch) -> None:

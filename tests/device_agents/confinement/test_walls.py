@@ -14,8 +14,8 @@ from confined_worker import MARK
 from daily import daily
 from hostile_pt2 import rewrite
 
-from fleetrank.device_agents.confinement import landlock
-from fleetrank.device_agents.confinement.walls import confine
+from fleetrank.device_agents.confinement import landlock, seccomp
+from fleetrank.device_agents.confinement.walls import confine, names_of
 from fleetrank.device_agents.contract.measurement import Measurement
 from fleetrank.device_agents.contract.protocol import encode_request
 from fleetrank.device_agents.contract.task import Execution, InferTask, MeasureTask
@@ -31,7 +31,8 @@ from fleetrank.foundation.vocabulary import ErrorKind, Mode, Runtime, Status
 from tests.device_agents.conftest import MakeTask, make_task
 
 ABI = landlock.abi()
-NAMES = f"landlock{ABI}+audit" if ABI else "audit"
+KERNEL = names_of(ABI, has_filter=seccomp.is_available())
+NAMES = f"{KERNEL}+audit" if KERNEL else "audit"
 needs_landlock = pytest.mark.skipif(
     ABI is None or ABI < 6, reason="this kernel has no Landlock of ABI 6"
 )
@@ -118,10 +119,10 @@ def test_the_hook_alone_holds_what_goes_through_python(
 
 @needs_landlock
 @pytest.mark.parametrize("runtime", list(Runtime))
-def test_both_walls_hold_and_the_row_says_what_the_file_tried(
+def test_all_walls_hold_and_the_row_says_what_the_file_tried(
     runtime: Runtime, task_of: MakeTask, target: Target
 ) -> None:
-    done, seen = attack(task_of(runtime), "landlock+audit", target)
+    done, seen = attack(task_of(runtime), "landlock+seccomp+audit", target)
     assert done == HARMLESS
     assert target.is_unharmed()
     assert_named(seen)
@@ -151,7 +152,7 @@ def pt2_that_runs(code: str, source: Path, target: Path) -> Path:
 
 WITHOUT_SCAN = """
 import sys
-from fleetrank.device_agents.confinement import landlock
+from fleetrank.device_agents.confinement import landlock, seccomp
 from fleetrank.device_agents.confinement.walls import AuditWall
 from fleetrank.device_agents.runtimes.torch.torch_runner import TorchRunner
 from fleetrank.device_agents.worker.__main__ import main
@@ -160,6 +161,7 @@ if sys.argv[1] == "landlock":
     AuditWall.arm = lambda self: None
 if sys.argv[1] == "audit":
     landlock.abi = lambda: None
+seccomp.is_available = lambda: sys.argv[1] == "seccomp"
 main()
 """
 
@@ -245,7 +247,7 @@ def test_compiling_a_file_from_outside_is_held_by_the_kernel_alone(
     seen = measure_in_worker(task_of(Runtime.TORCH, execution=COMPILED, timeout_s=300.0))
     assert seen.status is Status.OK, seen.failure
     assert seen.worker is not None
-    assert seen.worker.confinement == f"landlock{ABI}"
+    assert seen.worker.confinement == KERNEL
     assert list(tmp_path.iterdir()) == []
 
 

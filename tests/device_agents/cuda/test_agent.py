@@ -139,7 +139,7 @@ def test_onnx_runtime_has_no_device_time_without_a_stream(onnx_file: Path) -> No
 def test_faults_of_the_gpu_are_typed(
     fault: str, kind: ErrorKind, is_transient: bool, pt2_file: Path, monkeypatch
 ) -> None:
-    monkeypatch.setenv("FAKE_GPU", fault)
+    monkeypatch.setenv("CUDA_FAKE_FAULT", fault)
     failure = agent_on().measure(gpu_task(pt2_file, Runtime.TORCH)).failure
     assert failure is not None
     assert (failure.kind, failure.is_transient) == (kind, is_transient), failure

@@ -55,6 +55,21 @@ def test_a_worker_finds_its_scratch_folder_wherever_libraries_look(
         assert environment["PATH"] == os.environ["PATH"]
 
 
+def test_a_file_from_outside_learns_no_secret_from_the_environment(
+    task_of: MakeTask, temp: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    secrets = ("AWS_SECRET_ACCESS_KEY", "HF_TOKEN", "RAY_AUTH_TOKEN", "SSH_AUTH_SOCK",
+               "FLEETRANK_TOKEN", "TF_TOKEN_app_terraform_io", "https_proxy")  # fmt: skip
+    kept = ("MKL_NUM_THREADS", "LD_LIBRARY_PATH", "PYTHONPATH", "CUDA_VISIBLE_DEVICES")
+    for name in (*secrets, *kept):
+        monkeypatch.setenv(name, "value")
+    for is_trusted, expected in ((False, set(kept)), (True, {*secrets, *kept})):
+        task = task_of(Runtime.ONNX, is_trusted=is_trusted, is_profiled=True)
+        with worker_environment(task) as environment:
+            assert environment is not None
+            assert {*secrets, *kept} & set(environment) == expected
+
+
 def test_a_trusted_task_has_neither_folder_nor_environment(task_of: MakeTask, temp: Path) -> None:
     with worker_environment(task_of(Runtime.ONNX, is_trusted=True)) as environment:
         assert environment is None

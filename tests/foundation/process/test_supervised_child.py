@@ -2,6 +2,7 @@
 
 import os
 import signal
+import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -29,7 +30,7 @@ if os.fork() == 0:
     os.setsid()
     if os.fork() == 0:
         print(os.getpid(), flush=True)
-        os.execvp("sleep", ["sleep", "600"])
+        os.execve("/bin/sleep", ["sleep", "600"], {})
     os._exit(0)
 os.wait()
 """
@@ -94,12 +95,26 @@ def test_a_pipe_that_is_never_empty_is_read_once_a_round(monkeypatch: pytest.Mon
 
 
 @pytest.mark.parametrize("ending", ["", "os.abort()", "time.sleep(600)"])
-def test_a_daemon_that_left_the_group_is_killed_however_the_child_ends(ending: str) -> None:
+def test_a_daemon_without_group_and_environment_ends_however_the_child_ends(ending: str) -> None:
     end = run(SLEEPS_ELSEWHERE + ending, 3.0)
-    assert is_soon_gone(int(end.stdout))
+    assert not Path(f"/proc/{int(end.stdout)}").exists()
 
 
-def test_a_process_without_the_mark_is_left_alone() -> None:
+def test_a_daemon_ends_when_the_parent_of_its_child_is_killed() -> None:
+    script = (
+        "from fleetrank.foundation.process.supervised_child import SupervisedChild; "
+        f"import sys, time; child = SupervisedChild(('python3', '-c', {SLEEPS_ELSEWHERE!r} + "
+        "'time.sleep(600)')); child.wait(deadline_ns=2**63, is_complete=len); "
+        "print(child.stdout.decode(), flush=True); time.sleep(600)"
+    )
+    with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE) as parent:
+        assert parent.stdout is not None
+        daemon = int(parent.stdout.readline())
+        parent.kill()
+    assert is_soon_gone(daemon)
+
+
+def test_a_process_of_another_child_is_left_alone() -> None:
     other = SupervisedChild(("sleep", "600"))
     try:
         run("pass")
@@ -145,6 +160,17 @@ def test_a_child_that_reads_nothing_can_be_sent_to() -> None:
     child.send(b"x" * 1_000_000)
     assert child.end() == 0
     assert child.end() == 0
+
+
+def test_a_child_ends_as_its_program_did() -> None:
+    assert run("import sys; sys.exit(77)").exit_code == 77
+    assert run("import os; os.abort()").exit_code == -signal.SIGABRT
+    assert run("import os, signal; os.kill(os.getpid(), signal.SIGTERM)").exit_code == -15
+
+
+def test_a_program_that_does_not_exist_is_an_error() -> None:
+    with pytest.raises(FileNotFoundError, match="no-such-program"):
+        SupervisedChild(("no-such-program",))
 
 
 def test_a_signal_has_its_name() -> None:

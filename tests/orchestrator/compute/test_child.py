@@ -10,6 +10,7 @@ import pytest
 from fleet_rows import NETS, PLACES, write_results
 
 from fleetrank.analysis.errors import QueryError
+from fleetrank.foundation.process.supervised_child import End
 from fleetrank.orchestrator.compute.child import QUERY_GRACE_S, Child
 from fleetrank.orchestrator.compute.jobs import Job, JobKind, RefusedError, error_of_child
 from fleetrank.orchestrator.server.answers import status_of
@@ -36,7 +37,7 @@ def test_a_killed_child_costs_one_answer(child: Child) -> None:
     process = child._child
     assert process is not None
     os.kill(process.pid, 9)
-    os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+    assert process.wait(deadline_ns=time.perf_counter_ns() + 60 * 10**9) is End.ITSELF
     assert child.ask(query("SELECT 2 AS n"), "f", timeout_s=60).body == (
         b'{"rows": [{"n": 2}], "is_cut": false, "left_out": null}'
     )

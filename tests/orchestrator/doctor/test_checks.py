@@ -38,9 +38,9 @@ from fleetrank.orchestrator.doctor.software_checks import (
         (judge_load(0.5), Level.WARNING),
         (judge_niceness(0), Level.OK),
         (judge_niceness(15), Level.WARNING),
-        (judge_confinement(7), Level.OK),
-        (judge_confinement(1), Level.OK),
-        (judge_confinement(None), Level.WARNING),
+        (judge_confinement(7, has_filter=True), Level.OK),
+        (judge_confinement(1, has_filter=False), Level.OK),
+        (judge_confinement(None, has_filter=True), Level.WARNING),
         (judge_memory(8 * 1024**3), Level.OK),
         (judge_memory(1024**3), Level.WARNING),
         (judge_library(LIBRARIES[0], "1.0", None), Level.OK),
@@ -72,10 +72,21 @@ def test_this_host_can_be_read(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("abi", "said"), [(7, "landlock7+audit"), (3, "leaves TCP open"), (None, "no Landlock")]
+    ("abi", "has_filter", "said"),
+    [
+        (7, True, "landlock7+seccomp+audit"),
+        (7, False, "landlock7+audit"),
+        (3, False, "leaves TCP open"),
+        (None, True, "seccomp+audit: this kernel has no Landlock"),
+        (None, False, "audit: this kernel has no Landlock"),
+    ],
 )
-def test_the_doctor_says_which_walls_this_host_has(abi: int | None, said: str) -> None:
-    assert said in judge_confinement(abi).message
+def test_the_doctor_says_which_walls_this_host_has(
+    abi: int | None, has_filter: bool, said: str
+) -> None:
+    message = judge_confinement(abi, has_filter=has_filter).message
+    assert said in message
+    assert ("TCP open" in message) == (abi == 3)
 
 
 @pytest.mark.thorough

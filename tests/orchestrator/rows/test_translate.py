@@ -71,7 +71,7 @@ def test_what_was_seen_is_in_the_row(new_row) -> None:
         "governor": "performance",
         "clock_max_mhz": 3000.0,
         "runtime_settings": '{"threads":2}',
-        "confinement": "landlock7+audit",
+        "confinement": "landlock7+seccomp+audit",
         "flags": ["drift"],
     }
     assert {name: row[name] for name in expected} == expected
