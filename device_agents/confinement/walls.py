@@ -146,7 +146,7 @@ class Walls:
 
     def __init__(self, version: int | None, audit: AuditWall | None, *, has_filter: bool) -> None:
         self._audit = audit
-        self.names = _names(version, has_filter=has_filter, has_audit=audit is not None)
+        self.names = names_of(version, has_filter=has_filter, has_audit=audit is not None)
 
     def arm(self) -> None:
         """Installs the hook: after the runtime is imported and before the file is opened."""
@@ -173,18 +173,10 @@ class Walls:
         return error
 
 
-def names_of(version: int | None, *, has_filter: bool) -> str:
-    """The barriers of the kernel, as rows name them; empty if it has none."""
-    return _names(version, has_filter=has_filter, has_audit=False)
-
-
-def _names(version: int | None, *, has_filter: bool, has_audit: bool) -> str:
-    parts = (
-        f"landlock{version}" if version else "",
-        "seccomp" if has_filter else "",
-        AUDIT if has_audit else "",
-    )
-    return "+".join(part for part in parts if part)
+def names_of(version: int | None, *, has_filter: bool, has_audit: bool) -> str:
+    """The barriers as rows name them; `version` is that of the kernel's Landlock, if it has one."""
+    parts = (f"landlock{version}" if version else "", "seccomp" if has_filter else "")
+    return "+".join(part for part in (*parts, AUDIT if has_audit else "") if part)
 
 
 def confinement_of(task: MeasureTask | InferTask) -> str | None:
@@ -194,11 +186,8 @@ def confinement_of(task: MeasureTask | InferTask) -> str | None:
     """
     if task.is_trusted:
         return None
-    return _names(
-        landlock.abi(),
-        has_filter=seccomp.is_available(),
-        has_audit=task.execution.mode is not Mode.COMPILE,
-    )
+    has_audit = task.execution.mode is not Mode.COMPILE
+    return names_of(landlock.abi(), has_filter=seccomp.is_available(), has_audit=has_audit)
 
 
 def confine(task: MeasureTask | InferTask, scratch: str) -> Walls:

@@ -16,7 +16,7 @@ _PR_SET_PDEATHSIG = 1  # Source: linux/prctl.h
 
 
 def die_with_parent() -> None:
-    """Asks the kernel to kill this process when the thread that started it ends.
+    """Asks the kernel to kill this process when its parent, the `reaper`, ends.
 
     The request is lost if the parent has already ended; `exit_when_input_ends` covers that.
     """

@@ -9,6 +9,7 @@ library.
 """
 
 import ctypes
+import fcntl
 import os
 import resource
 import signal
@@ -17,13 +18,19 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
-_PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36  # Source: linux/prctl.h
+_PR_SET_CHILD_SUBREAPER = 36  # Source: linux/prctl.h
 _HEARD = (signal.SIGCHLD, signal.SIGTERM)
 
 
-def command_of(command: Sequence[str]) -> "list[str]":
-    """The command that starts this file before another command."""
-    return [sys.executable, "-I", "-S", __file__, *command]
+def command_of(command: Sequence[str], line: int) -> "list[str]":
+    """The command that starts this file before another command.
+
+    Args:
+        command: program and arguments.
+        line: the end for reading of a pipe that nobody writes to. When its other end closes, the
+            caller is gone.
+    """
+    return [sys.executable, "-I", "-S", __file__, str(line), *command]
 
 
 def children(parent: int) -> "list[int]":
@@ -44,13 +51,12 @@ def _main() -> None:
     # Blocked, so that none is lost between two waits.
     signal.pthread_sigmask(signal.SIG_BLOCK, _HEARD)
     if sys.platform == "linux":
-        prctl = ctypes.CDLL(None).prctl
-        prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-        prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
+        ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+        _end_with(int(sys.argv[1]))
     # Python ignores these two, and the program would inherit that.
     program = os.posix_spawnp(
-        sys.argv[1],
-        sys.argv[1:],
+        sys.argv[2],
+        sys.argv[2:],
         os.environ,
         setsigmask=(),
         setsigdef=(signal.SIGPIPE, signal.SIGXFSZ),
@@ -59,6 +65,20 @@ def _main() -> None:
     os.close(0)
     os.close(1)
     _end_as(_wait_for(program))
+
+
+def _end_with(line: int) -> None:
+    """Asks the kernel for SIGTERM when the caller is gone.
+
+    Not by PR_SET_PDEATHSIG, which is sent when the caller's thread ends.
+    """
+    os.set_inheritable(line, False)
+    fcntl.fcntl(line, fcntl.F_SETOWN, os.getpid())
+    fcntl.fcntl(line, fcntl.F_SETSIG, signal.SIGTERM)
+    fcntl.fcntl(line, fcntl.F_SETFL, os.O_ASYNC | os.O_NONBLOCK)
+    with suppress(BlockingIOError):
+        os.read(line, 1)  # it was gone before
+        os.kill(os.getpid(), signal.SIGTERM)
 
 
 def _wait_for(program: int) -> int:

@@ -71,7 +71,7 @@ def _is_never_complete(_received: bytearray) -> bool:
 class SupervisedChild:
     """A running child; its owner calls `end` in all cases. One thread uses it, any may `kill` it.
 
-    A process of its own, the `reaper`, leads its process group and ends whatever it leaves behind.
+    A separate process, the `reaper`, leads its process group and ends whatever it leaves behind.
     The reaper's process id is collected last, so the number of the group stays reserved until the
     group is killed.
 
@@ -99,14 +99,22 @@ class SupervisedChild:
         """
         if shutil.which(command[0]) is None:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), command[0])
-        self._process = subprocess.Popen(
-            reaper.command_of(command),
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=stderr,
-            start_new_session=True,
-            env=environment,
-        )
+        line, self._line = os.pipe()  # its end here is not inherited: it closes with this process
+        try:
+            self._process = subprocess.Popen(
+                reaper.command_of(command, line),
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=stderr,
+                start_new_session=True,
+                pass_fds=(line,),
+                env=environment,
+            )
+        except OSError:
+            os.close(self._line)
+            raise
+        finally:
+            os.close(line)
         self.stdout, self.stderr = bytearray(), bytearray()
         self._stderr_bytes = 0
         self._exit_code: int | None = None
@@ -193,6 +201,7 @@ class SupervisedChild:
 
     def _close(self) -> None:
         self._selector.close()
+        os.close(self._line)
         for stream in (self._process.stdin, self._process.stdout, self._process.stderr):
             if stream is not None:
                 with contextlib.suppress(BrokenPipeError):  # input that was never read has no use
@@ -225,8 +234,7 @@ def run_child(
 ) -> ChildEnd:
     """Starts a child, sends it one line, and waits until it and all that it started have ended.
 
-    Blocks. The calling thread must not end before this returns: a child may ask the kernel to be
-    killed when the thread that started it ends. Since the call blocks, the thread cannot end.
+    Blocks.
 
     Args:
         command: program and arguments.

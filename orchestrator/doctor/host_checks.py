@@ -9,7 +9,7 @@ import psutil
 from fleetrank.device_agents.confinement import seccomp
 from fleetrank.device_agents.confinement.landlock import NETWORK_ABI
 from fleetrank.device_agents.confinement.landlock import abi as landlock_abi
-from fleetrank.device_agents.confinement.walls import AUDIT, names_of
+from fleetrank.device_agents.confinement.walls import names_of
 from fleetrank.device_agents.host.conditions import read_governor
 from fleetrank.device_agents.registry import load_kinds
 from fleetrank.device_agents.timing.flags import MAX_BUSY_SHARE
@@ -97,7 +97,7 @@ def judge_confinement(abi: int | None, *, has_filter: bool) -> Finding:
         abi: as in `landlock.abi`.
         has_filter: as in `seccomp.is_available`.
     """
-    names = "+".join(filter(None, (names_of(abi, has_filter=has_filter), AUDIT)))
+    names = names_of(abi, has_filter=has_filter, has_audit=True)
     if abi is None:
         return warning(
             "confinement",

@@ -82,7 +82,6 @@ class HostService:
         self._not_fit: dict[str, Measurement] = {}
         self._arrived = threading.Condition()
         self._sessions: dict[str, tuple[str, set[str]]] = {}
-        # A worker ends with the thread that started it; the pool keeps its threads to the end.
         self._pool = ThreadPoolExecutor(max_workers=_MOST_TASKS)
 
     @property

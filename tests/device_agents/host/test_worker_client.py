@@ -252,7 +252,8 @@ def test_a_killed_parent_leaves_no_worker(looping_onnx: Path) -> None:
     request = to_json(make_task(looping_onnx, Runtime.ONNX))
     parent = subprocess.Popen([sys.executable, "-P", "-c", script, request])
     try:
-        worker = psutil.Process(wait_for_child(parent.pid))
+        reaper = wait_for_child(parent.pid)
+        worker = psutil.Process(wait_for_child(reaper))
         # To load the runtime takes half of that; the rest is the endless model.
         wait_until(lambda: worker.cpu_times().user > 1.0, "a worker inside the model", 60.0)
     finally:

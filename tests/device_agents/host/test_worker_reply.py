@@ -2,7 +2,7 @@
 
 import pytest
 
-from fleetrank.device_agents.confinement import landlock
+from fleetrank.device_agents.confinement import landlock, seccomp
 from fleetrank.device_agents.contract.measurement import Measurement, WorkerFacts
 from fleetrank.device_agents.contract.task import Execution, MeasureTask
 from fleetrank.device_agents.host.worker_client import WorkerEnd, read_measurement
@@ -47,14 +47,15 @@ def test_origin_and_times_are_those_of_the_parent() -> None:
     ("is_trusted", "mode", "names"),
     [
         (True, Mode.EAGER, None),
-        (False, Mode.EAGER, "landlock7+audit"),
-        (False, Mode.COMPILE, "landlock7"),
+        (False, Mode.EAGER, "landlock7+seccomp+audit"),
+        (False, Mode.COMPILE, "landlock7+seccomp"),
     ],
 )
 def test_the_parent_says_what_confined_its_worker(
     is_trusted: bool, mode: Mode, names: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(landlock, "abi", lambda: 7)
+    monkeypatch.setattr(seccomp, "is_available", lambda: True)
     found = read(to_json(FORGED), is_trusted=is_trusted, mode=mode)
     assert found.worker is not None
     assert found.worker.confinement == names

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from itertools import chain, islice, repeat
 from pathlib import Path
 
@@ -112,6 +113,15 @@ def test_a_daemon_ends_when_the_parent_of_its_child_is_killed() -> None:
         daemon = int(parent.stdout.readline())
         parent.kill()
     assert is_soon_gone(daemon)
+
+
+def test_a_child_outlives_the_thread_that_started_it() -> None:
+    with ThreadPoolExecutor(1) as pool:
+        child = pool.submit(SupervisedChild, ("sleep", "600")).result()
+    try:
+        assert child.wait(deadline_ns=later_ns(0.3)) is End.TIME_LIMIT
+    finally:
+        assert child.end() == -signal.SIGKILL
 
 
 def test_a_process_of_another_child_is_left_alone() -> None:
