@@ -27,8 +27,8 @@ def command_of(command: Sequence[str], line: int) -> "list[str]":
 
     Args:
         command: program and arguments.
-        line: the end for reading of a pipe that nobody writes to. When its other end closes, the
-            caller is gone.
+        line: the end for reading of a pipe that no process writes to. When its other end closes,
+            the caller is gone.
     """
     return [sys.executable, "-I", "-S", __file__, str(line), *command]
 
