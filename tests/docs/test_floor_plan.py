@@ -1,4 +1,4 @@
-"""The floor plan: short modules, small folders, and one name for one module."""
+"""The floor plan: no module without a joint, and one name for one module."""
 
 from collections import Counter
 from pathlib import Path
@@ -10,17 +10,13 @@ PACKAGES = ("analysis", "device_agents", "foundation", "models", "orchestrator")
 MODULES = [path for name in PACKAGES for path in sorted((ROOT / name).rglob("*.py"))]
 OF_EACH_KIND = {"__main__", "agent", "errors", "kind", "options"}
 """Modules that each kind of device, or each package, has under the same name."""
-MOST_LINES, MOST_MODULES = 300, 12
+MOST_LINES = 800
+"""Longer than this, a module is more than one topic."""
 
 
 def test_no_module_is_longer_than_one_can_read_at_once() -> None:
     lengths = {path: len(path.read_text(encoding="utf-8").splitlines()) for path in MODULES}
     assert {path: n for path, n in lengths.items() if n > MOST_LINES} == {}
-
-
-def test_no_folder_has_more_modules_than_one_can_remember() -> None:
-    counts = Counter(path.parent for path in MODULES if path.name != "__init__.py")
-    assert {folder: n for folder, n in counts.items() if n > MOST_MODULES} == {}
 
 
 @pytest.mark.parametrize("package", PACKAGES)
