@@ -42,7 +42,9 @@ class Selection:
         workload: what one inference does, such as `decode@512`; a table is about one. `None` is
             `image`, or the only workload of the selected rows.
         where: further columns of text, each with the value that its rows must have.
-        allow_unlike_batch: also compare tiers over pairs of platforms with different batches.
+        allow_unlike_batch: also compare tiers over pairs of platforms with different batches;
+            not by default, because a ranking can change with the batch, and published rows of
+            GPUs have batch 256 and more, those of CPUs 1.
         seed: of every random step: bootstrap, permutation, null.
         settings: further settings of a single table, see `TableSpec`; read by `setting`.
 

@@ -31,7 +31,8 @@ def _create_agent(options: DeviceOptions) -> Agent:
 
 def _traits_of(options: DeviceOptions) -> Traits:
     is_virtual = "virtual" in options
-    # A virtual phone in real mode takes the host's lease itself, while it computes.
+    # A virtual phone in real mode takes the host's lease itself, while it computes. If dispatch
+    # took it too, the program would wait for its caller.
     is_on_host = options.get("virtual") == VirtualMode.REAL
     return Traits(
         origin=Origin.VIRTUAL if is_virtual else Origin.MEASURED,

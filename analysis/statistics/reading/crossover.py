@@ -39,7 +39,9 @@ def time_at(lengths: Floats, times: Floats, tokens: Floats) -> Floats:
     """Time to read so many tokens at once, between measured lengths.
 
     The time per token is interpolated, linear in the length: exact for a T + b T^2, which is what
-    products of the weights and of attention cost. A line in logarithms lies above that curve.
+    products of the weights and of attention cost. A line in logarithms lies above that curve: it
+    put crossovers 3 to 10 % too low, and in simulations their intervals held a known crossover in
+    18 % of data sets or fewer, instead of 95 to 99 %.
 
     Args:
         lengths: (n,), rising.

@@ -9,6 +9,9 @@ A delegate is one node, unless it reports its own operators. XNNPACK of newer ve
 place of that node. In older versions, and in other delegates, its operators have the type
 `DelegateOpInvoke`, in the same table or in another one, and their time is in that node too.
 
+The program's CSV file is not used: the option for it has another name in other versions, and the
+profiler counts microseconds, so the file is hardly more precise.
+
 Source: tflite/profiling/profile_summarizer.cc and profile_summary_formatter.cc of LiteRT 2 and
 TensorFlow 2.4, stats_calculator.cc of TensorFlow, build_mlir_debuginfo in
 litert_torch/backend/debuginfo of 0.10.
