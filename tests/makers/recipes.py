@@ -5,7 +5,7 @@ import re
 import shutil
 import subprocess
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from doc_blocks import Block, blocks_of
@@ -13,6 +13,7 @@ from doc_blocks import Block, blocks_of
 ROOT = Path(__file__).parents[2]
 PACKAGES = ("analysis", "device_agents", "foundation", "models", "orchestrator")
 PAGE = ROOT / "CONTRIBUTING.md"
+_INCLUDED = re.compile(r'^--8<-- "(docs/recipes/[a-z_]+\.py)"\n', re.MULTILINE)
 OF_WORKSPACES = "cards/"
 """A file of this folder belongs to the user's workspace, not to the packages."""
 
@@ -36,12 +37,17 @@ def recipes() -> dict[str, Recipe]:
     found = {}
     for section in re.split(r"^## ", PAGE.read_text(encoding="utf-8"), flags=re.MULTILINE)[1:]:
         title = section.partition("\n")[0]
-        blocks = blocks_of(section)
+        blocks = [replace(block, text=whole(block.text)) for block in blocks_of(section)]
         files = tuple(block for block in blocks if block.title is not None)
         proof = "".join(block.text for block in blocks if block.language == "sh")
         if files:
             found[title] = Recipe(title=title, files=files, proof=proof)
     return found
+
+
+def whole(text: str) -> str:
+    """The text with the files that it includes, as MkDocs' `pymdownx.snippets` shows it."""
+    return _INCLUDED.sub(lambda found: (ROOT / found[1]).read_text(encoding="utf-8"), text)
 
 
 class Copy:

@@ -1,0 +1,41 @@
+"""Runs the imitation of `torch_stopwatch`, and reads its output."""
+
+import shutil
+import subprocess
+from pathlib import Path
+
+from fleetrank.device_agents.android.programs.phone_program import ProgramOutput, create_program
+from fleetrank.device_agents.contract.registration import VirtualMode
+from fleetrank.device_agents.contract.task import Execution, MeasureTask
+from fleetrank.device_agents.virtual_phone.handset.profile import find_profile
+from fleetrank.device_agents.virtual_phone.handset.virtual_phone import PhoneSpec, VirtualPhone
+from fleetrank.device_agents.virtual_phone.imitation.command import stand_in_of
+from fleetrank.foundation.vocabulary import Runtime
+
+here = Path.cwd()
+spec = PhoneSpec(
+    name="p",
+    profile=find_profile("pixel-8"),
+    mode=VirtualMode.CANNED,
+    seed=0,
+    key_file=here / "key",
+)
+phone = VirtualPhone(spec, here, lambda: None)
+program = create_program(Runtime.TORCH)
+installed = shutil.copy(stand_in_of(program.name), phone.paths.root / program.name)
+network = here / "net.pt2"
+network.write_bytes(b"a network")
+execution = Execution(runtime=Runtime.TORCH, backend="cpu", threads=2)
+task = MeasureTask(
+    task_id="t", artifact_path=str(network), artifact_sha256="0", execution=execution
+)
+call = program.plan_run(
+    program_path=str(installed), artifact_path=str(network), run_folder="/", task=task
+)
+done = subprocess.run(
+    call.argv, check=False, env=phone.environment(), capture_output=True, text=True
+)
+reading = program.read(
+    ProgramOutput(run=call, exit_code=done.returncode, stdout=done.stdout, stderr=done.stderr)
+)
+assert len(reading.samples_ns) == task.policy.min_runs
