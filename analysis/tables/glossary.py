@@ -5,8 +5,8 @@ from types import MappingProxyType
 
 TERMS: Mapping[str, str] = MappingProxyType(
     {
-        "family": "`standard_cnn`, `mobile_cnn`, `efficient_cnn`, `transformer`, `hybrid` or "
-        "`other`",
+        "family": "`standard_cnn`, `mobile_cnn`, `efficient_cnn`, `transformer`, `hybrid`, of text "
+        "`gpt`, `opt`, `neox`, `llama`, `encoder`; or `other`",
         "MACs": "multiply-accumulate operations of one inference at batch 1",
         "FLOPs": "2 x MACs, counted on the traced graph",
         "device": "one unit: this CPU, that phone",

@@ -51,8 +51,8 @@ def tables_page() -> str:
         [
             "# Tables",
             "",
-            "`fleetrank report show NAME` prints one; "
-            "[the statistics](../analysis.md) say what each figure is and when it misleads.",
+            "`fleetrank report show NAME` prints one; [read the tables](../analysis.md) says which "
+            "one answers a question and when it misleads.",
             "",
             "| table | what it shows | settings |",
             "|---|---|---|",

@@ -57,7 +57,10 @@ def coefficients(
 ) -> Floats:
     """Coefficients of a platform and of a tier, (2, draws), from variances (draws, 6).
 
-    The share of the true differences between models in the variance of their observed differences.
+    The share of the true differences between models in the variance of their observed differences:
+    (M + MD) / (M + MD + MS / s + R / (s r)) of a platform and
+    M / (M + MD / d + MS / (d s) + R / (d s r))
+    of a tier; M, MD, MS and R are the variances of model, model x device, model x session, repeat.
     Effects of device and session shift all models and do not change the order. A variance that is
     NaN counts as 0.
 

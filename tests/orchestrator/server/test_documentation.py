@@ -1,4 +1,4 @@
-"""What docs/server.md tells people to type."""
+"""What docs/cluster.md says about the server to type."""
 
 import re
 import shlex
@@ -9,7 +9,7 @@ import pytest
 
 from fleetrank.orchestrator.cli.report.report_serve import open_listener
 
-TEXT = (Path(__file__).parents[3] / "docs" / "server.md").read_text(encoding="utf-8")
+TEXT = (Path(__file__).parents[3] / "docs" / "cluster.md").read_text(encoding="utf-8")
 COMMANDS = [
     line for line in TEXT.replace("\\\n", " ").splitlines() if line.strip().startswith("curl ")
 ]
