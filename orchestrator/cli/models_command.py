@@ -70,7 +70,7 @@ WeightsOption = Annotated[WeightsChoice, typer.Option("--weights")]
 @app.command("list")
 @with_view
 def list_models(*, as_json: AsJson = False, view: TableView) -> None:
-    """List the 13 built-in models and those in cards/*.toml."""
+    """List the built-in models and those in cards/*.toml."""
     cards = _cards()
     rows: list[dict[str, object]] = [
         {
