@@ -1,17 +1,23 @@
 """One run of one sweep, new or resumed."""
 
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from time import perf_counter
 
 from fleetrank.analysis.stored.sweep_record import SweepState, SweepTags, stamp_now
+from fleetrank.device_agents.contract.kind import HostShare
+from fleetrank.device_agents.errors import MissingLibraryError
 from fleetrank.device_agents.registry import HOST_CPU, create_agent
+from fleetrank.device_agents.runtimes.runner import RUNNERS
+from fleetrank.foundation.errors import FleetError, raise_together
 from fleetrank.foundation.lease import host_lease
-from fleetrank.foundation.vocabulary import Origin
+from fleetrank.foundation.vocabulary import RUNTIME_OF_FORMAT, Origin, Runtime
 from fleetrank.foundation.wording import count_of
 from fleetrank.models.cache import ArtifactCache
+from fleetrank.models.cards.card import ExportRequest, Source
+from fleetrank.models.export.request import check_ready
 from fleetrank.models.networks.primer import canary_request
 from fleetrank.orchestrator.dispatch.decide.tally import Tally
 from fleetrank.orchestrator.dispatch.decide.work import SweepWork, attempts_left
@@ -21,6 +27,7 @@ from fleetrank.orchestrator.dispatch.drive.stop_switch import StopSwitch, listen
 from fleetrank.orchestrator.errors import NothingToDoError, OrchestratorError, StoreError
 from fleetrank.orchestrator.export.export_stage import Exports, build_artifacts
 from fleetrank.orchestrator.export.one_export import ExportTools
+from fleetrank.orchestrator.extras import is_installed
 from fleetrank.orchestrator.identity.cells import Cell, Plan
 from fleetrank.orchestrator.identity.token_costs import without_file
 from fleetrank.orchestrator.plan.estimate import measuring_s
@@ -70,6 +77,59 @@ class RunOptions:
     tags: SweepTags | None = None
 
 
+def check_host(
+    workspace: Workspace, setup: Setup, cells: Iterable[Cell], *, is_trusted: bool
+) -> None:
+    """Checks what this host needs in order to export and to measure cells; stores nothing.
+
+    A file in the cache needs no export. What another host lacks becomes failed rows of that host.
+
+    Args:
+        workspace: with the cache.
+        setup: of the cells.
+        cells: the pending ones.
+        is_trusted: the user allows model-supplied code to run.
+
+    Raises:
+        FleetError: trust, a size of a file or a library is missing; names all of them.
+    """
+    cells = tuple(cells)
+    cache, unopened = ArtifactCache(workspace.artifacts), setup.costs_without_file(cells)
+    requests = dict.fromkeys(cell.export for cell in cells if cell.export not in unopened)
+    needs = [(one, _why_not_exported(one, is_trusted=is_trusted)) for one in requests]
+    lacks = [why for one, why in needs if why is not None and cache.peek(one) is None]
+    here = {
+        name
+        for name, device in setup.devices.items()
+        if device.traits.share is HostShare.ALONE
+        and setup.places[name].is_here
+        and not setup.fleet.is_cluster
+    }
+    runtimes = {cell.execution.runtime for cell in cells if cell.device in here}
+    lacks += filter(None, map(_why_not_run, sorted(runtimes)))
+    raise_together(lacks)
+
+
+def _why_not_exported(request: ExportRequest, *, is_trusted: bool) -> FleetError | None:
+    """What this host lacks to write and verify a file; `None` if nothing is known to be missing."""
+    try:
+        check_ready(request, is_trusted=is_trusted)
+    except FleetError as error:
+        return error
+    is_verified = request.card.source is not Source.FILE
+    return _why_not_run(Runtime(RUNTIME_OF_FORMAT[request.format])) if is_verified else None
+
+
+def _why_not_run(runtime: Runtime) -> FleetError | None:
+    library = RUNNERS.load(runtime).library
+    if is_installed(library.module.partition(".")[0]):
+        return None
+    return MissingLibraryError(
+        f"runtime {runtime} needs {library.distribution}, not installed",
+        f"pip install 'fleetrank[{library.extra}]'",
+    )
+
+
 class SweepSession:
     """One run of one sweep."""
 
@@ -106,6 +166,10 @@ class SweepSession:
             self._store.open_journal(self._sweep_id) as journal,
         ):
             tally = Tally.of(journal.rows())
+            self._reopen(tally)
+            pending = self._pending(tally)
+            is_trusted = self._options.is_trusted
+            check_host(self._workspace, self._setup, pending, is_trusted=is_trusted)
             self._store.update_record(
                 self._sweep_id,
                 {
@@ -114,10 +178,9 @@ class SweepSession:
                     "finished_utc": None,
                 },
             )
-            self._reopen(tally)
             self._announce(tally)
             try:
-                if self._pending(tally):
+                if pending:
                     self._measure(journal, tally)
                 with self._host_turn(f"sweep {self._sweep_id}, which writes its results"):
                     journal.check_place()

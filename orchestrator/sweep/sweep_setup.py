@@ -9,11 +9,12 @@ from statistics import fmean
 from fleetrank.device_agents.contract.kind import EnergyMeter, Pinning
 from fleetrank.device_agents.contract.task import CanaryTask, Execution
 from fleetrank.device_agents.registry import create_agent
+from fleetrank.foundation.errors import raise_together
 from fleetrank.foundation.vocabulary import Format
 from fleetrank.foundation.wording import nearest
 from fleetrank.models.cards.card import Artifact, Cost, ExportRequest, ResolvedCard
 from fleetrank.models.cards.identity import resolve
-from fleetrank.models.cards.zoo import Cards, load_cards, raise_together
+from fleetrank.models.cards.zoo import Cards, load_cards
 from fleetrank.models.errors import CardError
 from fleetrank.orchestrator.dispatch.host.host_facts import HostFacts
 from fleetrank.orchestrator.errors import NothingToDoError, UsageError
