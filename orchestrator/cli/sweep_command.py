@@ -24,6 +24,7 @@ from fleetrank.orchestrator.cli.output.sweep_display import (
     Trust,
     conclude,
     fleetrank_command,
+    result_stream,
     shown_progress,
 )
 from fleetrank.orchestrator.extras import is_installed
@@ -111,7 +112,7 @@ def run(
             tags=tags,
         )
         outcome = run_sweep(current().workspace, spec, options, only=only)
-    conclude(outcome, progress, options)
+    conclude(outcome, options, result_stream(progress))
 
 
 @app.command()
@@ -142,7 +143,7 @@ def resume(
             restricted_to=only,
         )
         outcome = resume_sweep(workspace, sweep_id, options)
-    conclude(outcome, progress, options)
+    conclude(outcome, options, result_stream(progress))
 
 
 @app.command()
