@@ -153,9 +153,26 @@ def test_without_another_device_flops_predict_from_nine_models_on(make_attempts)
         pl.when(pl.col("device") == "d00").then(pl.lit("tflite")).otherwise("runtime")
         .alias("runtime")
     )  # fmt: skip
-    found = predicted(alone).frame.filter(pl.col("kind") == "predicted")
+    table = predicted(alone)
+    found = table.frame.filter(pl.col("kind") == "predicted")
     assert found["low_ms"].null_count() == 0
     assert set(found["calibration"]) == {"own"}
+    assert table.title == (
+        "Predicted latency from FLOPs and parameters alone: no known device serves"
+    )
+    assert set(found["basis"]) == {"no other device: its own 10 models"}
+
+
+def test_the_title_counts_the_platforms_that_no_known_device_serves(make_attempts):
+    frame = fleet(make_attempts, new=MODELS[:10])
+    alone = frame.filter(device="new").with_columns(
+        pl.lit("tflite").alias("runtime"), pl.lit("new/tflite/b1/t1").alias("platform_key")
+    )
+    assert predicted(frame).title == "Predicted latency"
+    assert predicted(pl.concat([frame, alone])).title == (
+        "Predicted latency, for 1 of 2 platforms from FLOPs and parameters alone: no known device "
+        "serves"
+    )
 
 
 def test_a_device_without_measurements_is_predicted_like_a_platform(make_attempts):
