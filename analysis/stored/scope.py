@@ -28,7 +28,7 @@ EQUAL_INSIDE_PLATFORM = (
 IDENTITY = ("card_sha256", "weights_id", "input_size", "axes", WORKLOAD)
 """A model is the same on two platforms if these are equal; an equal name is not enough."""
 _VERSION, _PATCH = "runtime_version", r"^(v?\d+\.\d+)[.\d_]*"
-"""Up to the second number versions are told apart; `2.13.0+cpu` is 2.13+cpu."""
+"""Versions are compared up to their second number; `2.13.0+cpu` is 2.13+cpu."""
 _AXES = pl.format(" ({})", "axes").fill_null("")
 
 

@@ -7,10 +7,8 @@ from dataclasses import dataclass, replace
 from time import perf_counter
 
 from fleetrank.analysis.stored.sweep_record import SweepState, SweepTags, stamp_now
-from fleetrank.device_agents.contract.kind import HostShare
-from fleetrank.device_agents.errors import MissingLibraryError
-from fleetrank.device_agents.registry import HOST_CPU, create_agent
-from fleetrank.device_agents.runtimes.runner import RUNNERS
+from fleetrank.device_agents.contract.kind import Kind
+from fleetrank.device_agents.registry import HOST_CPU, create_agent, load_kind
 from fleetrank.foundation.errors import FleetError, raise_together
 from fleetrank.foundation.lease import host_lease
 from fleetrank.foundation.vocabulary import RUNTIME_OF_FORMAT, Origin, Runtime
@@ -27,7 +25,6 @@ from fleetrank.orchestrator.dispatch.drive.stop_switch import StopSwitch, listen
 from fleetrank.orchestrator.errors import NothingToDoError, OrchestratorError, StoreError
 from fleetrank.orchestrator.export.export_stage import Exports, build_artifacts
 from fleetrank.orchestrator.export.one_export import ExportTools
-from fleetrank.orchestrator.extras import is_installed
 from fleetrank.orchestrator.identity.cells import Cell, Plan
 from fleetrank.orchestrator.identity.token_costs import without_file
 from fleetrank.orchestrator.plan.estimate import measuring_s
@@ -96,17 +93,12 @@ def check_host(
     cells = tuple(cells)
     cache, unopened = ArtifactCache(workspace.artifacts), setup.costs_without_file(cells)
     requests = dict.fromkeys(cell.export for cell in cells if cell.export not in unopened)
-    needs = [(one, _why_not_exported(one, is_trusted=is_trusted)) for one in requests]
-    lacks = [why for one, why in needs if why is not None and cache.peek(one) is None]
-    here = {
-        name
-        for name, device in setup.devices.items()
-        if device.traits.share is HostShare.ALONE
-        and setup.places[name].is_here
-        and not setup.fleet.is_cluster
-    }
-    runtimes = {cell.execution.runtime for cell in cells if cell.device in here}
-    lacks += filter(None, map(_why_not_run, sorted(runtimes)))
+    exports = [(one, _why_not_exported(one, is_trusted=is_trusted)) for one in requests]
+    lacks = [why for one, why in exports if why is not None and cache.peek(one) is None]
+    if not setup.fleet.is_cluster:
+        kinds = {name: device.kind_of for name, device in setup.devices.items()}
+        runs = dict.fromkeys((kinds[cell.device], cell.execution.runtime) for cell in cells)
+        lacks += filter(None, (_why_not_run(kind, runtime) for kind, runtime in runs))
     raise_together(lacks)
 
 
@@ -116,18 +108,20 @@ def _why_not_exported(request: ExportRequest, *, is_trusted: bool) -> FleetError
         check_ready(request, is_trusted=is_trusted)
     except FleetError as error:
         return error
-    is_verified = request.card.source is not Source.FILE
-    return _why_not_run(Runtime(RUNTIME_OF_FORMAT[request.format])) if is_verified else None
-
-
-def _why_not_run(runtime: Runtime) -> FleetError | None:
-    library = RUNNERS.load(runtime).library
-    if is_installed(library.module.partition(".")[0]):
+    if request.card.source is Source.FILE:
         return None
-    return MissingLibraryError(
-        f"runtime {runtime} needs {library.distribution}, not installed",
-        f"pip install 'fleetrank[{library.extra}]'",
-    )
+    return _why_not_run(load_kind(HOST_CPU), Runtime(RUNTIME_OF_FORMAT[request.format]))
+
+
+def _why_not_run(kind: Kind, runtime: Runtime) -> FleetError | None:
+    """What this host lacks to run a runtime on a device of this kind."""
+    if kind.check_library is None:
+        return None
+    try:
+        kind.check_library(runtime)
+    except FleetError as error:
+        return error
+    return None
 
 
 class SweepSession:

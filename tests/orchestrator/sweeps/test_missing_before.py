@@ -5,12 +5,13 @@ from pathlib import Path
 
 import pytest
 from tiny_onnx import save_tiny_onnx
+from wording import has
 
 from fleetrank.device_agents.errors import MissingLibraryError
+from fleetrank.device_agents.runtimes import runner
 from fleetrank.foundation.errors import FleetError
 from fleetrank.models.errors import ExportError, LibraryError, UntrustedError
 from fleetrank.models.export import exporters
-from fleetrank.orchestrator.sweep import sweep_session
 from fleetrank.orchestrator.sweep.sweep_run import resume_sweep, run_sweep
 from fleetrank.orchestrator.sweep.sweep_session import RunOptions
 from fleetrank.orchestrator.workspace.workspace import Workspace
@@ -47,14 +48,14 @@ def test_code_of_a_model_without_trust_stores_no_sweep(folder) -> None:
     error = _refused(folder, UntrustedError)
     assert "model mine" in error.message
     assert "model other" in error.message
-    assert error.remedy == "add `trust=true` if you trust it"
+    assert error.remedy.count("`trust=true`") == 1
 
 
 def test_a_size_that_neither_file_nor_card_gives_stores_no_sweep(folder, tmp_path: Path) -> None:
     folder.add_model("open", save_tiny_onnx(tmp_path / "open.onnx", height="height"))
     folder.write_spec(["m0", "open"], ["sim-a"])
     error = _refused(folder, ExportError)
-    assert "open.onnx: input 'x' has dynamic dimensions besides the batch: axis 2" in error.message
+    assert has(error.message, "open.onnx", "'x'", "dynamic", "axis 2")
     assert "[[inputs]]" in error.remedy
 
 
@@ -72,7 +73,9 @@ def test_a_missing_exporter_stores_no_sweep(folder, monkeypatch: pytest.MonkeyPa
 def test_a_missing_runtime_of_this_host_stores_no_sweep_that_needs_it(
     folder, device: str, monkeypatch: pytest.MonkeyPatch, ended_run: Callable[[], None]
 ) -> None:
-    monkeypatch.setattr(sweep_session, "is_installed", lambda module: module != "onnxruntime")
+    found = runner.find_spec
+    lacks = {"onnxruntime"}
+    monkeypatch.setattr(runner, "find_spec", lambda name: None if name in lacks else found(name))
     folder.write_spec(["m0"], [device])
     if device == "local-cpu":
         assert "onnxruntime" in _refused(folder, MissingLibraryError).message

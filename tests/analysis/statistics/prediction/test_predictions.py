@@ -3,6 +3,7 @@
 import numpy as np
 import polars as pl
 import pytest
+from wording import has
 
 from fleetrank.analysis.errors import AnalysisError, NoDataError
 from fleetrank.analysis.stored.selection import Selection
@@ -157,10 +158,8 @@ def test_without_another_device_flops_predict_from_nine_models_on(make_attempts)
     found = table.frame.filter(pl.col("kind") == "predicted")
     assert found["low_ms"].null_count() == 0
     assert set(found["calibration"]) == {"own"}
-    assert table.title == (
-        "Predicted latency from FLOPs and parameters alone: no known device serves"
-    )
-    assert set(found["basis"]) == {"no other device: its own 10 models"}
+    assert has(table.title, "FLOPs", "parameters", "no known device")
+    assert has(found["basis"], "10 models")
 
 
 def test_the_title_counts_the_platforms_that_no_known_device_serves(make_attempts):
@@ -169,10 +168,7 @@ def test_the_title_counts_the_platforms_that_no_known_device_serves(make_attempt
         pl.lit("tflite").alias("runtime"), pl.lit("new/tflite/b1/t1").alias("platform_key")
     )
     assert predicted(frame).title == "Predicted latency"
-    assert predicted(pl.concat([frame, alone])).title == (
-        "Predicted latency, for 1 of 2 platforms from FLOPs and parameters alone: no known device "
-        "serves"
-    )
+    assert has(predicted(pl.concat([frame, alone])).title, "1 of 2 platforms", "FLOPs")
 
 
 def test_a_device_without_measurements_is_predicted_like_a_platform(make_attempts):
