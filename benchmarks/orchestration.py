@@ -102,6 +102,8 @@ def cluster(folder: Path) -> Iterator[str]:
         "RAY_AUTH_MODE": "token",
         "RAY_AUTH_TOKEN": secrets.token_hex(32),
         "RAY_enable_worker_prestart": "0",
+        # Ray notes the newest cluster in its usual folder and does not make that folder.
+        "RAY_TMPDIR": str(folder),
         "XDG_CACHE_HOME": str(folder / "cache"),
     }
     set_ray_environment()
@@ -110,12 +112,11 @@ def cluster(folder: Path) -> Iterator[str]:
     with in_own_folder():
         started = Cluster()
         for number in range(HOSTS):
-            head = {"include_dashboard": False, "temp_dir": str(folder / "ray")}
             started.add_node(
                 num_cpus=1,
                 object_store_memory=100_000_000,
                 labels={LABEL: f"h{number}"},
-                **({} if number else head),
+                **({} if number else {"include_dashboard": False}),
             )
     try:
         yield started.address

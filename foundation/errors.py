@@ -1,6 +1,7 @@
 """The base of every error that a user reads, and signs by which libraries' errors are known."""
 
 import re
+from collections.abc import Iterable
 
 
 class FleetError(Exception):
@@ -27,6 +28,18 @@ class BadFileError(FleetError):
 
 class MissingFileError(BadFileError):
     """No file of that name exists."""
+
+
+def raise_together(errors: Iterable[FleetError]) -> None:
+    """Raises several errors as one of the first one's class; nothing if there is none."""
+    found = list(errors)
+    if len(found) == 1:
+        raise found[0]
+    if found:
+        raise type(found[0])(
+            "; ".join(dict.fromkeys(error.message for error in found)),
+            "; ".join(dict.fromkeys(error.remedy for error in found)),
+        )
 
 
 _PANIC = "PanicException"

@@ -15,5 +15,9 @@ class ExportError(ModelError):
     """A model could not be built or exported; the reason is stored and the sweep continues."""
 
 
+class LibraryError(ExportError):
+    """A library that the export uses is not installed; the remedy names the extra."""
+
+
 class UntrustedError(ModelError):
     """Using the file would execute model-supplied code; the user has to add `--trust`."""

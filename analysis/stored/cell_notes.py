@@ -99,14 +99,18 @@ def _counts(cells: pl.DataFrame) -> str:
 
 
 def notes_on_failures(attempts: pl.LazyFrame, cells: pl.DataFrame) -> tuple[str, ...]:
-    """A note on cells without a valid attempt."""
+    """A note on cells without a valid attempt, with the models that have no other cell."""
     place = ("model", "platform_key", pl.col("workload").fill_null(str(IMAGE)))
     tried = attempts.select(place).unique().collect()
     missing = tried.height - cells.select(place).unique().height
     if not missing:
         return ()
-    noun = count_of(missing, "model on a platform", "models on platforms")
-    return (f"Dropped: {noun} with failed attempts only (table `quality` with `list=dropped`).",)
+    gone = sorted({*tried["model"]} - {*cells["model"]})
+    models = f", all cells of {count_of(len(gone), 'model')}: {few_of(gone, _NAMED)}"
+    return (
+        f"Dropped: {count_of(missing, 'cell')} with failed attempts only{models if gone else ''} "
+        "(table `quality` with `list=dropped`).",
+    )
 
 
 def with_one_cell(rows: pl.DataFrame) -> tuple[pl.DataFrame, tuple[str, ...]]:

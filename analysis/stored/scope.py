@@ -27,13 +27,27 @@ EQUAL_INSIDE_PLATFORM = (
 """These must be equal inside a platform: otherwise a ranking would compare tools, not models."""
 IDENTITY = ("card_sha256", "weights_id", "input_size", "axes", WORKLOAD)
 """A model is the same on two platforms if these are equal; an equal name is not enough."""
+_VERSION, _PATCH = "runtime_version", r"^(v?\d+\.\d+)[.\d_]*"
+"""Versions are compared up to their second number; `2.13.0+cpu` is 2.13+cpu."""
 _AXES = pl.format(" ({})", "axes").fill_null("")
 
 
+def _without_patch(cells: pl.DataFrame) -> pl.DataFrame:
+    """The cells with versions as they are compared; a cell of several patches has one version."""
+    parts = pl.col(_VERSION).str.split(" | ")
+    release = parts.list.eval(pl.element().str.replace(_PATCH, "$1")).list.unique().list.sort()
+    return cells.with_columns(release.list.join(" | ").alias(_VERSION))
+
+
 def differences(cells: pl.DataFrame) -> dict[str, str]:
-    """Facts that must be equal but differ inside a platform: platform to text, sorted."""
+    """Facts that must be equal but differ inside a platform: platform to text, sorted.
+
+    Patches of one version of a runtime are equal: a release may hold several of them, since its
+    devices were updated while it was made.
+    """
     mixed = (
-        cells.unpivot(EQUAL_INSIDE_PLATFORM, index="platform_key", variable_name="fact")
+        _without_patch(cells)
+        .unpivot(EQUAL_INSIDE_PLATFORM, index="platform_key", variable_name="fact")
         .drop_nulls("value")
         .group_by("platform_key", "fact")
         .agg(pl.col("value").unique().sort())
@@ -75,6 +89,7 @@ def comparable_cells(cells: pl.DataFrame) -> tuple[pl.DataFrame, tuple[str, ...]
     twice = pl.len().over("platform_key", "identity") > 1
     notes = [f"Dropped: {platform}, which mixes {text}." for platform, text in mixed.items()]
     notes += _stale_note(stale, texts)
+    notes += _patch_note(kept)
     notes += [
         f"Dropped: {model} on {platform}, measured there with different exporter options."
         for model, platform in kept.filter(twice).select("identity", "platform_key").unique()
@@ -109,6 +124,7 @@ def _is_stale(cells: pl.DataFrame, platforms: Iterable[str]) -> pl.Series:
 
     A fact that one side does not state, or that the newest sweep mixes, makes no cell stale.
     """
+    cells = _without_patch(cells)
     newest = (
         cells.filter(pl.col("platform_key").is_in(list(platforms)))
         .with_columns(newest_sweep().over("platform_key").alias("newest"))
@@ -136,6 +152,26 @@ def _stale_note(stale: pl.DataFrame, texts: Mapping[str, str]) -> list[str]:
     return [
         f"Dropped: {count_of(stale.height, 'older value')} on {first}{more}: the values of the "
         "newest sweep of a platform count."
+    ]
+
+
+def _patch_note(cells: pl.DataFrame) -> list[str]:
+    """A note on platforms whose cells have several patches of one version."""
+    version = pl.col(_VERSION)
+    several = (
+        cells.drop_nulls(_VERSION)
+        .group_by("platform_key")
+        .agg(version.str.split(" | ").explode().unique().sort())
+        .filter(version.list.len() > 1)
+        .sort("platform_key")
+    )
+    if several.is_empty():
+        return []
+    platform, versions = several.row(0)
+    more = f" and {several.height - 1} more" if several.height > 1 else ""
+    return [
+        f"Compared as one version: {', '.join(versions)} on {platform}{more}, which differ in the "
+        "patch only."
     ]
 
 

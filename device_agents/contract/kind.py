@@ -135,6 +135,8 @@ class Kind:
         is_probed_when_added: `devices add` detects a missing driver at once.
         address_option: the option of `devices add` that takes the address of a device to register.
         registrar: (options of a device, or none) to the kind's registrar.
+        check_library: checks that this host has the library of a runtime, if the worker of such a
+            device loads it here; raises `MissingLibraryError`.
         why_not_profiled: says why the kind cannot find out where the time of this goes, or `None`
             if it can; without it the kind profiles nothing.
         why_not_replicated: says why this cannot run in several processes at once on the kind, or
@@ -145,6 +147,7 @@ class Kind:
     traits_of: Callable[[DeviceOptions], Traits]
     default_backend: Callable[[Runtime], str]
     is_host_cpu: bool = False
+    check_library: Callable[[Runtime], None] | None = None
     is_probed_when_added: bool = False
     presence: Presence | None = None
     check_host: Callable[[], Sequence[HostCheck]] | None = None

@@ -35,6 +35,12 @@ def _default_backend(runtime: Runtime) -> str:
     return default_backend(runtime)
 
 
+def _check_library(runtime: Runtime) -> None:
+    from fleetrank.device_agents.runtimes.runner import check_library
+
+    check_library(runtime)
+
+
 def _why_not_profiled(execution: Execution) -> str | None:
     from fleetrank.device_agents.profiling.profiler import why_not_profiled
 
@@ -51,6 +57,7 @@ CPU = Kind(
     create_agent=_create_agent,
     traits_of=lambda _options: _TRAITS,
     default_backend=_default_backend,
+    check_library=_check_library,
     is_host_cpu=True,
     why_not_profiled=_why_not_profiled,
     why_not_replicated=_why_not_replicated,

@@ -96,6 +96,12 @@ def _first_line(path: str | None) -> str | None:
     return next(iter(done.stdout.splitlines()), None)
 
 
+def _check_library(runtime: Runtime) -> None:
+    from fleetrank.device_agents.runtimes.runner import check_library
+
+    check_library(runtime)
+
+
 def _why_not_profiled(execution: Execution) -> str | None:
     from fleetrank.device_agents.profiling.profiler import why_not_profiled
 
@@ -112,6 +118,7 @@ CUDA = Kind(
     create_agent=_create_agent,
     traits_of=lambda _options: _TRAITS,
     default_backend=_default_backend,
+    check_library=_check_library,
     is_probed_when_added=True,
     presence=Presence(noun="gpus", seen_here=_seen_here, why_absent=_why_absent),
     check_host=_check_host,

@@ -5,6 +5,7 @@ A runtime and its library are imported only on request.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from typing import Protocol, runtime_checkable
 
 import numpy as np
@@ -12,6 +13,7 @@ from numpy.typing import NDArray
 
 from fleetrank.device_agents.contract.capability import Capability
 from fleetrank.device_agents.contract.task import Execution, Options
+from fleetrank.device_agents.errors import MissingLibraryError
 from fleetrank.foundation.inputs.model_input import Values
 from fleetrank.foundation.registry import Registry
 from fleetrank.foundation.vocabulary import Runtime
@@ -206,6 +208,20 @@ def default_backend(runtime: Runtime) -> str:
         UnknownNameError: the runtime is not registered.
     """
     return create_runner(runtime).capability.default_backend
+
+
+def check_library(runtime: Runtime) -> None:
+    """Checks that this host has the library of a runtime, which is not imported.
+
+    Raises:
+        MissingLibraryError: the library is not installed; the remedy names the extra.
+    """
+    library = RUNNERS.load(runtime).library
+    if find_spec(library.module.partition(".")[0]) is None:
+        raise MissingLibraryError(
+            f"runtime {runtime} needs {library.distribution}, not installed",
+            f"pip install 'fleetrank[{library.extra}]'",
+        )
 
 
 def why_unsupported(execution: Execution) -> str | None:

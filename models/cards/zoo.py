@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from fleetrank.foundation.errors import raise_together
 from fleetrank.foundation.vocabulary import Family
 from fleetrank.foundation.wording import nearest
 from fleetrank.models.cards.card import ModelCard, Source
@@ -53,18 +54,6 @@ class Cards:
             CardError: names every one of them.
         """
         raise_together([self.bad[name] for name in names if name in self.bad])
-
-
-def raise_together(errors: Iterable[CardError]) -> None:
-    """Raises several errors as one; nothing if there is none."""
-    found = list(errors)
-    if len(found) == 1:
-        raise found[0]
-    if found:
-        raise CardError(
-            "; ".join(error.message for error in found),
-            "; ".join(dict.fromkeys(error.remedy for error in found)),
-        )
 
 
 def load_zoo() -> dict[str, ModelCard]:

@@ -16,8 +16,8 @@ from pathlib import Path
 from fleetrank.foundation.inputs.workload import step_of
 from fleetrank.foundation.units import BYTES_PER_MIB
 from fleetrank.foundation.vocabulary import Format
-from fleetrank.models.cards.card import Cost, ExportRequest, Source
-from fleetrank.models.errors import ExportError
+from fleetrank.models.cards.card import Cost, ExportRequest, Source, own_format
+from fleetrank.models.errors import ExportError, LibraryError
 from fleetrank.models.export.program import Program
 from fleetrank.models.export.rewrite_search import direct_search
 from fleetrank.models.files.state_outputs import check_tflite_states
@@ -27,6 +27,7 @@ _TFLITE_IDENTIFIER = b"TFL3"
 _ONLY_SIGNATURE, _ONLY_METHOD = "serving_default", "forward"
 """Of a file with one graph; the names that LiteRT and ExecuTorch give it."""
 _PTE_IDENTIFIER = re.compile(rb"ET\d\d")
+_SOURCE_LIBRARY = {Source.TORCHVISION: ("torchvision",), Source.TIMM: ("timm",)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,16 +72,22 @@ def why_not_precision(request: ExportRequest) -> str | None:
     )
 
 
-def library_versions(libraries: tuple[str, ...], extra: str) -> tuple[tuple[str, str], ...]:
-    """(name, version) of installed distributions, sorted by name.
+def library_versions(request: ExportRequest) -> tuple[tuple[str, str], ...]:
+    """(name, version) of the distributions that an export uses, sorted by name.
 
     Raises:
-        ExportError: a distribution is not installed; the remedy names the extra.
+        LibraryError: a distribution is not installed; the remedy names the extra.
     """
+    exporter, card = EXPORTERS[request.format], request.card
+    libraries, extra = exporter.libraries + _SOURCE_LIBRARY.get(card.source, ()), exporter.extra
+    if card.source is Source.FILE:
+        libraries, extra = ("tensorflow-cpu",), "tensorflow"
+        if own_format(card) is not None:
+            libraries, extra = exporter.copy_libraries, exporter.copy_extra
     try:
         return tuple(sorted((name, metadata.version(name)) for name in libraries))
     except metadata.PackageNotFoundError as error:
-        raise ExportError(
+        raise LibraryError(
             f"{error.name} is not installed", f"pip install 'fleetrank[{extra}]'"
         ) from error
 

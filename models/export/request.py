@@ -26,7 +26,9 @@ from fleetrank.models.export.process import usable_cores
 from fleetrank.models.export.program import Program, with_names
 from fleetrank.models.export.reference import write_reference, write_sequence
 from fleetrank.models.export.user_file import stage_file
+from fleetrank.models.files.file_inputs import check_sizes
 from fleetrank.models.files.onnx_weights import weights_beside
+from fleetrank.models.networks.build import check_trust
 from fleetrank.models.networks.cost import count_cost, stated_cost
 from fleetrank.models.networks.examples import Arguments, Examples
 from fleetrank.models.networks.weights import network_with_weights
@@ -36,9 +38,21 @@ if TYPE_CHECKING:
 
 _LOG = logging.getLogger(__name__)
 _DTYPES = {"fp32": None, "fp16": "float16", "bf16": "bfloat16"}
-_SOURCE_LIBRARY = {Source.TORCHVISION: ("torchvision",), Source.TIMM: ("timm",)}
 _NO_ROOM_BYTES = 1024 * 1024
 """Smaller than any exported network; if a writer fails with less free space, the disk is full."""
+
+
+def check_ready(request: ExportRequest, *, is_trusted: bool) -> None:
+    """Checks what can be known before an export: trust, sizes of a file, libraries of this host.
+
+    Raises:
+        UntrustedError: as `export_request`.
+        ExportError: a user's file leaves a size open.
+        LibraryError: a library is not installed.
+    """
+    check_trust(request.card, is_trusted=is_trusted)
+    check_sizes(request.card)
+    library_versions(request)
 
 
 def export_request(request: ExportRequest, out_dir: Path, *, is_trusted: bool) -> StagedExport:
@@ -115,8 +129,7 @@ def export_network(request: ExportRequest, out_dir: Path, *, is_trusted: bool) -
     _check_workload(request)
     card = request.card
     exporter = EXPORTERS[request.format]
-    libraries = exporter.libraries + _SOURCE_LIBRARY.get(card.source, ())
-    versions = library_versions(libraries, exporter.extra)
+    versions = library_versions(request)
     network, examples = network_with_weights(
         card,
         request.weights,

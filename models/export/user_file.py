@@ -6,9 +6,11 @@ from pathlib import Path
 from fleetrank.foundation.small_file import check_regular
 from fleetrank.models.cards.card import ExportRequest, ModelCard, StagedExport, own_format
 from fleetrank.models.cards.identity import why_unknown
-from fleetrank.models.errors import ExportError, UntrustedError
+from fleetrank.models.errors import ExportError
 from fleetrank.models.export.exporters import EXPORTERS, library_versions
+from fleetrank.models.files.file_inputs import check_sizes
 from fleetrank.models.files.onnx_weights import weights_beside
+from fleetrank.models.networks.build import check_trust
 from fleetrank.models.networks.cost import stated_cost
 from fleetrank.models.number_types.file_types import read_types
 from fleetrank.models.number_types.stored_types import StoredTypes
@@ -27,13 +29,14 @@ def stage_file(request: ExportRequest, out_dir: Path, *, is_trusted: bool) -> St
         raise ExportError(f"{source} does not exist", f"correct 'entry' in the card of {card.name}")
     _check_regular(source, card)
     path = out_dir / f"model.{request.format}"
-    own = own_format(card)
+    own, cost = own_format(card), None
+    check_trust(card, is_trusted=is_trusted)
+    check_sizes(card)
+    versions = library_versions(request)
     if own is None:
-        cost, versions = None, _stage_tensorflow(card, source, path, is_trusted=is_trusted)
+        _stage_tensorflow(card, source, path)
     else:
-        exporter = EXPORTERS[own]
-        versions = library_versions(exporter.copy_libraries, exporter.copy_extra)
-        cost = exporter.copy(source, path, request)
+        cost = EXPORTERS[own].copy(source, path, request)
     types = read_types(path, request.format)
     _check_types(request, path, types)
     if cost is not None and types is not None:
@@ -82,19 +85,10 @@ def _check_regular(source: Path, card: ModelCard) -> None:
         ) from error
 
 
-def _stage_tensorflow(
-    card: ModelCard, source: Path, path: Path, *, is_trusted: bool
-) -> tuple[tuple[str, str], ...]:
-    if not is_trusted:
-        raise UntrustedError(
-            f"{source} is a Keras model or SavedModel: converting it can run code from it",
-            "add `trust=true` if you trust it",
-        )
-    versions = library_versions(("tensorflow-cpu",), "tensorflow")
+def _stage_tensorflow(card: ModelCard, source: Path, path: Path) -> None:
     if source.is_dir() and not (source / "saved_model.pb").is_file():
         raise ExportError(f"{source} is not a SavedModel", f"correct the card of {card.name}")
     _convert_to_tflite(source, path)
-    return versions
 
 
 def _convert_to_tflite(source: Path, path: Path) -> None:

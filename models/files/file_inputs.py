@@ -6,8 +6,9 @@ from pathlib import Path
 
 from fleetrank.foundation.inputs.model_input import Values
 from fleetrank.foundation.vocabulary import Format
+from fleetrank.models.cards.card import ModelCard, own_format
 from fleetrank.models.cards.inputs import BATCH, CardInput
-from fleetrank.models.errors import CardError
+from fleetrank.models.errors import CardError, ExportError
 from fleetrank.models.files.onnx_signature import onnx_inputs
 from fleetrank.models.number_types.file_types import UNREADABLE
 from fleetrank.models.number_types.pt2_types import pt2_inputs
@@ -58,6 +59,40 @@ def inputs_of(path: Path, format_: Format) -> tuple[CardInput, ...]:
         )
         for one in found
     )
+
+
+def check_sizes(card: ModelCard) -> None:
+    """Checks that a file whose inputs its card does not state leaves only the batch open.
+
+    ONNX files may also leave height and width open if the card gives `input_size`. A file that
+    cannot be read passes: its export reports what is wrong with it.
+
+    Raises:
+        ExportError: names file, input and axis.
+    """
+    format_ = own_format(card)
+    if format_ is None or card.inputs:
+        return
+    try:
+        found = _READERS[format_](Path(card.entry))
+    except UNREADABLE:
+        return
+    for one in found:
+        free = [axis for axis, size in enumerate(one.sizes) if axis and isinstance(size, str)]
+        is_image = format_ is Format.ONNX and len(one.sizes) == 4 and len(free) == 2
+        if not free or (is_image and card.input_size is not None):
+            continue
+        what = f"{card.entry}: input {one.name!r}"
+        if is_image:
+            raise ExportError(
+                f"{what} has dynamic height and width", "give input_size in the card, in pixels"
+            )
+        raise ExportError(
+            f"{what} has dynamic dimensions besides the batch: "
+            f"{', '.join(f'axis {axis}' for axis in free)}",
+            "state its sizes with [[inputs]] in the card, or export it with all sizes fixed except "
+            "the first, the batch",
+        )
 
 
 class _AxisNames:

@@ -156,8 +156,7 @@ def stage_onnx(
         step_inputs: the inputs of a later inference of the same file; empty if all are alike.
 
     Raises:
-        ExportError: damaged, uses files elsewhere, has dynamic sizes without a given value, or
-            contradicts the stated inputs.
+        ExportError: damaged, uses files elsewhere, or contradicts the stated inputs.
     """
     import onnx
 
@@ -188,7 +187,7 @@ def stage_onnx(
         fix_inputs(model, source, inputs, step_inputs or inputs)
         check_onnx_states(model, source, inputs)
     else:
-        _fix_sizes(model, source, input_size)
+        _fix_sizes(model, input_size)
     save_model(model, path)
     macs = _counted_macs(model, batch if inputs else None)
     return Cost(macs=macs, parameters=None, method=None if macs is None else FlopsMethod.COUNTED)
@@ -202,28 +201,16 @@ def _counted_macs(model: "onnx.ModelProto", batch: int | None) -> int | None:
         return None
 
 
-def _fix_sizes(model: "onnx.ModelProto", source: Path, input_size: int | None) -> None:
-    """Sets the image size of inputs with dynamic sizes; does not change the batch."""
+def _fix_sizes(model: "onnx.ModelProto", input_size: int | None) -> None:
+    """Sets the image size of inputs with dynamic sizes; does not change the batch.
+
+    `file_inputs.check_sizes` has refused all other dynamic sizes.
+    """
     weights = {tensor.name for tensor in model.graph.initializer}
     for value in model.graph.input:
-        dims = value.type.tensor_type.shape.dim
-        free = [dim for dim in dims[1:] if dim.dim_value < 1]
-        if value.name in weights or not free:
-            continue
-        if not (len(dims) == 4 and len(free) == 2):
-            raise ExportError(
-                f"{source}: input {value.name!r} has dynamic dimensions other than batch, height "
-                "and width",
-                "state its sizes with [[inputs]] in the card, or export it with all sizes fixed "
-                "except the first, the batch",
-            )
-        if input_size is None:
-            raise ExportError(
-                f"{source}: input {value.name!r} has dynamic height and width",
-                "give input_size in the card, in pixels",
-            )
-        for dim in free:
-            dim.dim_value = input_size
+        for dim in value.type.tensor_type.shape.dim[1:]:
+            if value.name not in weights and dim.dim_value < 1 and input_size is not None:
+                dim.dim_value = input_size
 
 
 def _check_external_data(model: "onnx.ModelProto", source: Path) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from fleetrank.foundation.errors import is_out_of_memory
 from fleetrank.foundation.inputs.workload import IMAGE, Workload
 from fleetrank.foundation.wording import nearest
-from fleetrank.models.cards.card import ModelCard, Source
+from fleetrank.models.cards.card import ModelCard, Source, own_format
 from fleetrank.models.cards.language import LanguageShape
 from fleetrank.models.errors import ExportError, UntrustedError
 
@@ -64,6 +64,27 @@ class Built:
 
     network: "torch.nn.Module"
     examples: tuple["torch.Tensor", ...] = ()
+
+
+def check_trust(card: ModelCard, *, is_trusted: bool) -> None:
+    """Checks that the user allowed the code that comes with a model, if any does.
+
+    Raises:
+        UntrustedError: names the model.
+    """
+    if is_trusted or card.entry.startswith(OWN_ENTRY_PREFIX):
+        return
+    remedy = "add `trust=true` if you trust it"
+    if card.source is Source.ENTRY_POINT:
+        raise UntrustedError(
+            f"model {card.name} is the entry point {card.entry}: exporting it runs that code",
+            remedy,
+        )
+    if card.source is Source.FILE and own_format(card) is None:
+        raise UntrustedError(
+            f"{card.entry} is a Keras model or SavedModel: converting it can run code from it",
+            remedy,
+        )
 
 
 def build_network(
@@ -131,8 +152,9 @@ def _from_entry_point(card: ModelCard, *, is_trusted: bool) -> Built:
     import torch
 
     module_name, _, function_name = card.entry.partition(":")
+    check_trust(card, is_trusted=is_trusted)
     if not card.entry.startswith(OWN_ENTRY_PREFIX):
-        _check_entry_point(card, module_name, is_trusted=is_trusted)
+        _check_entry_point(card, module_name)
         if card.import_folder is not None and card.import_folder not in sys.path:
             # Appended at the end, so that a user's folder cannot shadow a library.
             sys.path.append(card.import_folder)
@@ -185,12 +207,7 @@ def _in_order(
     return tensors
 
 
-def _check_entry_point(card: ModelCard, module_name: str, *, is_trusted: bool) -> None:
-    if not is_trusted:
-        raise UntrustedError(
-            f"model {card.name} is the entry point {card.entry}: exporting it runs that code",
-            "add `trust=true` if you trust it",
-        )
+def _check_entry_point(card: ModelCard, module_name: str) -> None:
     package = module_name.partition(".")[0]
     if package == OWN_PACKAGE:
         raise ExportError(

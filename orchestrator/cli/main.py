@@ -22,7 +22,7 @@ from fleetrank.foundation.lease import LeaseError
 from fleetrank.foundation.registry import UnknownNameError
 from fleetrank.foundation.visible_text import shortened, visible
 from fleetrank.foundation.wording import with_flags
-from fleetrank.models.errors import ModelError
+from fleetrank.models.errors import LibraryError, ModelError
 from fleetrank.orchestrator.cli.completion import Shell, script, words_of
 from fleetrank.orchestrator.cli.context import CliContext, current, set_current
 from fleetrank.orchestrator.cli.output.visible_streams import make_streams_visible
@@ -111,6 +111,7 @@ _EXIT_CODES: tuple[tuple[type[Exception], int], ...] = (
     (PermanentError, EXIT_USAGE),
     (LeaseError, EXIT_USAGE),
     (AgentError, EXIT_NOTHING),
+    (LibraryError, EXIT_NOTHING),
     (ModelError, EXIT_USAGE),
     (NoDataError, EXIT_NOTHING),
     (DamagedPartError, EXIT_UNEXPECTED),

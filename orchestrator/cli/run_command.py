@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, TextIO
 
 import typer
 
@@ -20,6 +20,7 @@ from fleetrank.orchestrator.cli.output.sweep_display import (
     Tags,
     Trust,
     conclude,
+    result_stream,
     shown_progress,
 )
 from fleetrank.orchestrator.errors import UsageError
@@ -122,8 +123,9 @@ def run(
             tags=tags,
         )
         outcome = start_sweep(workspace, made_spec(content, sys.argv[1:]), options)
-    _print_cells(workspace, outcome.sweep_id, name, progress, as_json=as_json)
-    conclude(outcome, progress, options)
+    stream = None if as_json else result_stream(progress)
+    _print_cells(workspace, outcome.sweep_id, name, stream)
+    conclude(outcome, options, stream)
 
 
 def _check_axes(workspace: "Workspace", name: str, sizes: Mapping[str, Sequence[int]]) -> None:
@@ -147,17 +149,12 @@ def _check_axes(workspace: "Workspace", name: str, sizes: Mapping[str, Sequence[
         )
 
 
-def _print_cells(
-    workspace: "Workspace", sweep_id: str, name: str, progress: Progress, *, as_json: bool
-) -> None:
+def _print_cells(workspace: "Workspace", sweep_id: str, name: str, stream: TextIO | None) -> None:
+    """Prints the figures as text; without a stream as JSON."""
     rows = cell_rows(workspace.results, sweep_id)
-    if as_json:
+    if stream is None:
         print(json_text({"sweep_id": sweep_id, "model": name, "cells": rows}, indent=2))
         return
-    if progress is Progress.NONE:
-        return
-    # With JSON progress, standard output holds only the JSON lines.
-    stream = sys.stderr if progress is Progress.JSONL else sys.stdout
     print(f"\nmodel      {name}", file=stream)
     for row in rows:
         print("\n".join(cell_lines(row)) + "\n", file=stream)

@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -24,6 +24,7 @@ from fleetrank.orchestrator.cli.output.sweep_display import (
     Trust,
     conclude,
     fleetrank_command,
+    result_stream,
     shown_progress,
 )
 from fleetrank.orchestrator.extras import is_installed
@@ -31,12 +32,22 @@ from fleetrank.orchestrator.progress.progress_file import waits_of
 from fleetrank.orchestrator.progress.wording import counted_from_one, duration
 from fleetrank.orchestrator.workspace.sweep_spec import SweepSpec
 
+if TYPE_CHECKING:
+    from fleetrank.orchestrator.store.results import ResultStore
+
 app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 
 SpecPath = Annotated[
     Path, typer.Argument(metavar="SPEC", help="A file, or the name of one in sweeps/.")
 ]
-SweepId = Annotated[str | None, typer.Argument(metavar="ID", help="Sweep (default: the newest).")]
+Stored = Annotated[
+    str | None,
+    typer.Argument(
+        metavar="SWEEP",
+        help="An id, or what `sweep plan` takes: the newest of that file or name (default: the "
+        "newest).",
+    ),
+]
 Only = Annotated[
     str | None,
     typer.Option(
@@ -101,12 +112,12 @@ def run(
             tags=tags,
         )
         outcome = run_sweep(current().workspace, spec, options, only=only)
-    conclude(outcome, progress, options)
+    conclude(outcome, options, result_stream(progress))
 
 
 @app.command()
 def resume(
-    sweep_id: SweepId = None,
+    sweep: Stored = None,
     *,
     retry_failed: RetryFailed = False,
     only: Only = None,
@@ -116,9 +127,12 @@ def resume(
     progress: Display = Progress.AUTO,
 ) -> None:
     """Measure the pending repeats of a sweep; finished ones are kept."""
+    from fleetrank.orchestrator.store.results import ResultStore
     from fleetrank.orchestrator.sweep.sweep_run import resume_sweep
     from fleetrank.orchestrator.sweep.sweep_session import RunOptions
 
+    workspace = current().workspace
+    sweep_id = _id_of(ResultStore(workspace.results), sweep)
     with shown_progress(progress) as subscribers:
         options = RunOptions(
             is_inline=inline,
@@ -128,18 +142,18 @@ def resume(
             retries_failed=retry_failed,
             restricted_to=only,
         )
-        outcome = resume_sweep(current().workspace, sweep_id, options)
-    conclude(outcome, progress, options)
+        outcome = resume_sweep(workspace, sweep_id, options)
+    conclude(outcome, options, result_stream(progress))
 
 
 @app.command()
-def status(sweep_id: SweepId = None, as_json: AsJson = False) -> None:
+def status(sweep: Stored = None, as_json: AsJson = False) -> None:
     """Show the progress of a sweep, during the run or later."""
     from fleetrank.orchestrator.store.results import ResultStore
     from fleetrank.orchestrator.sweep.sweep_status import read_status
 
     store = ResultStore(current().workspace.results)
-    found = read_status(store, sweep_id or store.newest_sweep())
+    found = read_status(store, _id_of(store, sweep))
     if as_json:
         print(json_text(found.as_json(), indent=2))
         return
@@ -173,6 +187,16 @@ def status(sweep_id: SweepId = None, as_json: AsJson = False) -> None:
         print(f"\nresume with: {fleetrank_command(*resume_words)}")
     if found.n_failed and found.state != SweepState.RUNNING:
         print(f"\nretry what failed with: {fleetrank_command(*resume_words, '--retry-failed')}")
+
+
+def _id_of(store: "ResultStore", given: str | None) -> str:
+    """The id of the sweep that is meant; says which one, if that is not what was typed."""
+    from fleetrank.orchestrator.sweep.sweep_setup import find_sweep
+
+    sweep_id = find_sweep(current().workspace, store, given)
+    if given not in {None, sweep_id}:
+        print(f"the newest sweep of {given}: {sweep_id}", file=sys.stderr)
+    return sweep_id
 
 
 def _doing(device: Mapping[str, object]) -> Mapping[str, object]:

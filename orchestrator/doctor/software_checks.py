@@ -22,7 +22,7 @@ class Library:
     extra: str
     distribution: str
     target: str
-    without: str = "cells that need it are skipped"
+    without: str = "sweeps that need it do not start"
 
 
 def _of_runtime(name: str) -> Library:

@@ -31,7 +31,7 @@ from fleetrank.orchestrator.store.tagging import write_tags
 from fleetrank.orchestrator.sweep.dispatch_backend import DispatchBackend, open_dispatch_backend
 from fleetrank.orchestrator.sweep.fleet import fleet_of_record, with_cores_of_today
 from fleetrank.orchestrator.sweep.sweep_outcome import SweepOutcome
-from fleetrank.orchestrator.sweep.sweep_session import RunOptions, SweepSession
+from fleetrank.orchestrator.sweep.sweep_session import RunOptions, SweepSession, check_host
 from fleetrank.orchestrator.sweep.sweep_setup import Setup, plan_sweep, read_spec
 from fleetrank.orchestrator.workspace.device_registry import (
     DeviceFile,
@@ -63,6 +63,7 @@ def run_sweep(
     Raises:
         UsageError: a file is wrong.
         NothingToDoError: no cell can be measured, or no device answers.
+        FleetError: this host lacks what `check_host` names.
         StoreError: the results cannot be written; what was stored before is kept.
     """
     spec, path = read_spec(workspace, spec_path)
@@ -76,6 +77,7 @@ def start_sweep(
     """Starts a sweep whose specification has been read or made; errors as `run_sweep`."""
     with _open_backend(workspace, options) as backend:
         setup = plan_sweep(workspace, written.spec, only, backend.fleet, backend.ask_host)
+        check_host(workspace, setup, setup.plan.cells, is_trusted=options.is_trusted)
         store = ResultStore(workspace.results)
         known = store.sweep_ids()
         if lag := clock_lag(known):

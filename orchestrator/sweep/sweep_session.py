@@ -1,17 +1,21 @@
 """One run of one sweep, new or resumed."""
 
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from time import perf_counter
 
 from fleetrank.analysis.stored.sweep_record import SweepState, SweepTags, stamp_now
-from fleetrank.device_agents.registry import HOST_CPU, create_agent
+from fleetrank.device_agents.contract.kind import Kind
+from fleetrank.device_agents.registry import HOST_CPU, create_agent, load_kind
+from fleetrank.foundation.errors import FleetError, raise_together
 from fleetrank.foundation.lease import host_lease
-from fleetrank.foundation.vocabulary import Origin
+from fleetrank.foundation.vocabulary import RUNTIME_OF_FORMAT, Origin, Runtime
 from fleetrank.foundation.wording import count_of
 from fleetrank.models.cache import ArtifactCache
+from fleetrank.models.cards.card import ExportRequest, Source
+from fleetrank.models.export.request import check_ready
 from fleetrank.models.networks.primer import canary_request
 from fleetrank.orchestrator.dispatch.decide.tally import Tally
 from fleetrank.orchestrator.dispatch.decide.work import SweepWork, attempts_left
@@ -70,6 +74,56 @@ class RunOptions:
     tags: SweepTags | None = None
 
 
+def check_host(
+    workspace: Workspace, setup: Setup, cells: Iterable[Cell], *, is_trusted: bool
+) -> None:
+    """Checks what this host needs in order to export and to measure cells; stores nothing.
+
+    A file in the cache needs no export. What another host lacks becomes failed rows of that host.
+
+    Args:
+        workspace: with the cache.
+        setup: of the cells.
+        cells: the pending ones.
+        is_trusted: the user allows model-supplied code to run.
+
+    Raises:
+        FleetError: trust, a size of a file or a library is missing; names all of them.
+    """
+    cells = tuple(cells)
+    cache, unopened = ArtifactCache(workspace.artifacts), setup.costs_without_file(cells)
+    requests = dict.fromkeys(cell.export for cell in cells if cell.export not in unopened)
+    exports = [(one, _why_not_exported(one, is_trusted=is_trusted)) for one in requests]
+    lacks = [why for one, why in exports if why is not None and cache.peek(one) is None]
+    if not setup.fleet.is_cluster:
+        kinds = {name: device.kind_of for name, device in setup.devices.items()}
+        runs = dict.fromkeys((kinds[cell.device], cell.execution.runtime) for cell in cells)
+        lacks += filter(None, (_why_not_run(kind, runtime) for kind, runtime in runs))
+    raise_together(lacks)
+
+
+def _why_not_exported(request: ExportRequest, *, is_trusted: bool) -> FleetError | None:
+    """What this host lacks to write and verify a file; `None` if nothing is known to be missing."""
+    try:
+        check_ready(request, is_trusted=is_trusted)
+    except FleetError as error:
+        return error
+    if request.card.source is Source.FILE:
+        return None
+    return _why_not_run(load_kind(HOST_CPU), Runtime(RUNTIME_OF_FORMAT[request.format]))
+
+
+def _why_not_run(kind: Kind, runtime: Runtime) -> FleetError | None:
+    """What this host lacks to run a runtime on a device of this kind."""
+    if kind.check_library is None:
+        return None
+    try:
+        kind.check_library(runtime)
+    except FleetError as error:
+        return error
+    return None
+
+
 class SweepSession:
     """One run of one sweep."""
 
@@ -106,6 +160,10 @@ class SweepSession:
             self._store.open_journal(self._sweep_id) as journal,
         ):
             tally = Tally.of(journal.rows())
+            self._reopen(tally)
+            pending = self._pending(tally)
+            is_trusted = self._options.is_trusted
+            check_host(self._workspace, self._setup, pending, is_trusted=is_trusted)
             self._store.update_record(
                 self._sweep_id,
                 {
@@ -114,10 +172,9 @@ class SweepSession:
                     "finished_utc": None,
                 },
             )
-            self._reopen(tally)
             self._announce(tally)
             try:
-                if self._pending(tally):
+                if pending:
                     self._measure(journal, tally)
                 with self._host_turn(f"sweep {self._sweep_id}, which writes its results"):
                     journal.check_place()

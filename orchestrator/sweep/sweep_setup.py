@@ -1,6 +1,7 @@
 """Builds a sweep's setup from its specification: the plan, the devices and their hosts."""
 
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -9,19 +10,21 @@ from statistics import fmean
 from fleetrank.device_agents.contract.kind import EnergyMeter, Pinning
 from fleetrank.device_agents.contract.task import CanaryTask, Execution
 from fleetrank.device_agents.registry import create_agent
+from fleetrank.foundation.errors import raise_together
 from fleetrank.foundation.vocabulary import Format
 from fleetrank.foundation.wording import nearest
 from fleetrank.models.cards.card import Artifact, Cost, ExportRequest, ResolvedCard
 from fleetrank.models.cards.identity import resolve
-from fleetrank.models.cards.zoo import Cards, load_cards, raise_together
+from fleetrank.models.cards.zoo import Cards, load_cards
 from fleetrank.models.errors import CardError
 from fleetrank.orchestrator.dispatch.host.host_facts import HostFacts
-from fleetrank.orchestrator.errors import NothingToDoError, UsageError
+from fleetrank.orchestrator.errors import NothingToDoError, OrchestratorError, UsageError
 from fleetrank.orchestrator.identity.cells import Cell, DevicePlace, Plan, SkippedCell
 from fleetrank.orchestrator.identity.keys import platform_key
 from fleetrank.orchestrator.identity.token_costs import cost_without_file
 from fleetrank.orchestrator.plan.pinning import DeviceCores
 from fleetrank.orchestrator.plan.plan import ALL, make_plan, narrow, select_models
+from fleetrank.orchestrator.store.results import ResultStore
 from fleetrank.orchestrator.sweep.fleet import Fleet, Refusals, this_host
 from fleetrank.orchestrator.workspace.device_registry import (
     DeviceFile,
@@ -30,6 +33,7 @@ from fleetrank.orchestrator.workspace.device_registry import (
     read_device_files,
     with_alias,
 )
+from fleetrank.orchestrator.workspace.provenance import sweep_name
 from fleetrank.orchestrator.workspace.sweep_spec import SweepSpec, load_spec
 from fleetrank.orchestrator.workspace.workspace import Workspace
 
@@ -253,6 +257,43 @@ def read_spec(workspace: Workspace, path: Path) -> tuple[SweepSpec, Path]:
                 f"file not found: {path}", f"did you mean {shown / known[guess].name}?"
             )
     return load_spec(found), found.resolve()
+
+
+def find_sweep(workspace: Workspace, store: ResultStore, given: str | None) -> str:
+    """The id of the stored sweep that a command's argument means.
+
+    Args:
+        workspace: with the files of sweeps.
+        store: with the stored sweeps.
+        given: an id, or what `read_spec` takes, which means the newest sweep of that file or name;
+            `None` means the newest of all.
+
+    Raises:
+        UsageError: there is none, or file and name mean different sweeps; the remedy names ids.
+        NothingToDoError: nothing is stored.
+    """
+    known = store.sweep_ids()
+    if given is None or given in known:
+        return given or store.newest_sweep()
+    path = Path(given)
+    wanted = {path.name.removesuffix(".yaml")}
+    # A sweep outlives its file, and a change that makes the file invalid.
+    with suppress(OrchestratorError):
+        wanted.add(read_spec(workspace, path)[0].name)
+    newest = {sweep_name(sweep_id): sweep_id for sweep_id in known}
+    found = [sweep_id for name, sweep_id in newest.items() if name in wanted]
+    if len(found) > 1:
+        raise UsageError(
+            f"'{given}' means {len(found)} sweeps: one by its name, one by the name in its file",
+            f"give the id: {' or '.join(found)}",
+        )
+    if not found:
+        guess = nearest(path.name, [*known, *newest])
+        raise UsageError(
+            f"sweep '{given}' does not exist",
+            f"did you mean '{guess}'?" if guess else "`fleetrank results list` lists them",
+        )
+    return found[0]
 
 
 def _counts_energy(meter: EnergyMeter | None, facts: HostFacts | None) -> bool:

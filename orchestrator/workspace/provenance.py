@@ -50,6 +50,11 @@ def _stamp_of(sweep_id: str) -> datetime | None:
         return None
 
 
+def sweep_name(sweep_id: str) -> str:
+    """The name in an id of `new_sweep_id`; another id is its own name."""
+    return sweep_id if _stamp_of(sweep_id) is None else sweep_id.rsplit("-", 2)[0]
+
+
 def sweep_facts(sweep_id: str, seed: int, folder: Path) -> SweepFacts:
     """The values that all rows of a sweep share, read from this host and the workspace."""
     return SweepFacts(

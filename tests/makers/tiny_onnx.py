@@ -5,8 +5,8 @@ from pathlib import Path
 import numpy as np
 
 
-def save_tiny_onnx(path: Path) -> Path:
-    """Writes a 3 x 3 convolution over 16 x 16 pixels and returns the path."""
+def save_tiny_onnx(path: Path, height: int | str = 16) -> Path:
+    """Writes a 3 x 3 convolution over 16 x 16 pixels; a name as height leaves it free."""
     import onnx
     from onnx import TensorProto, helper, numpy_helper
 
@@ -14,8 +14,8 @@ def save_tiny_onnx(path: Path) -> Path:
     graph = helper.make_graph(
         [helper.make_node("Conv", ["x", "w"], ["y"], pads=[1, 1, 1, 1])],
         "tiny",
-        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 3, 16, 16])],
-        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [1, 4, 16, 16])],
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 3, height, 16])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [1, 4, height, 16])],
         [numpy_helper.from_array(weights, "w")],
     )
     opsets = [helper.make_opsetid("", 17)]

@@ -67,7 +67,7 @@ class Prediction:
         calibration: `own`: errors on this device's measured models only; `fleet`: also errors on
             other devices that were treated as new; `None` for a measured value.
         k: measured models of the platform that the prediction uses.
-        basis: the known device models.
+        basis: the known device models, or that there is none.
     """
 
     model: str
@@ -185,6 +185,7 @@ def _rows(
 ) -> Iterator[Prediction]:
     n_devices = len(beside.devices)
     more = f" and {n_devices - _NAMED} more" if n_devices > _NAMED else ""
+    alone = f"no other device: its own {count_of(found.k, 'model')}"
     n_facts = beside.values.facts.shape[1]
     calibration = "fleet" if found.n_groups > 1 else "own"
     shared = {
@@ -192,7 +193,7 @@ def _rows(
         "method": f"ridge, {count_of(n_facts, 'model fact')}",
         "k": found.k,
         "n_devices": n_devices,
-        "basis": ", ".join(beside.devices[:_NAMED]) + more,
+        "basis": ", ".join(beside.devices[:_NAMED]) + more or alone,
     }
     for at, model in enumerate(beside.models):
         measured = _value(beside.values.own[at])

@@ -35,7 +35,7 @@ def predictions_as_table(found: PredictionsResult, session: Session) -> Table:
         pl.col(name) * quantity.factor for name in _VALUES
     )
     return Table(
-        title=f"Predicted {PREDICTED.chosen(session.selection)}",
+        title=f"Predicted {PREDICTED.chosen(session.selection)}{_stands_on(found)}",
         frame=frame.rename(in_unit),
         notes=(
             *session.comparable.notes,
@@ -72,6 +72,16 @@ _MEANING = (
     "for fits that choose their ridge again; docs/predict.md shows how often the intervals hold.",
     f"Of more than {MAX_DEVICES} comparable devices, this many drawn ones calibrate.",
 )
+
+
+def _stands_on(found: PredictionsResult) -> str:
+    """What follows in the title where no known device serves: such a guess is a weak one."""
+    platforms = {one.platform_key: one.n_devices for one in found.rows}
+    n_alone = sum(n_devices == 0 for n_devices in platforms.values())
+    if not n_alone:
+        return ""
+    share = f", for {n_alone} of {len(platforms)} platforms" if n_alone < len(platforms) else ""
+    return f"{share} from FLOPs and parameters alone: no known device serves"
 
 
 def _unpredicted(found: PredictionsResult) -> tuple[str, ...]:

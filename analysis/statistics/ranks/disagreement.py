@@ -1,5 +1,7 @@
 """Models whose measured rank differs from their rank by FLOPs."""
 
+import math
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from types import MappingProxyType
@@ -17,8 +19,6 @@ from fleetrank.analysis.tables.table_settings import BY_ROW
 
 MIN_SHIFT = 2.0
 """Rank difference that counts as a disagreement. Source: the study's Table 1."""
-CHANCE_DRAWS = 1000
-"""Random rankings for the figures by chance."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,17 +39,38 @@ def rank_shifts(flops: Floats, metric: Floats) -> Floats:
     return average_ranks(metric[:, None])[:, 0] - average_ranks(flops[:, None])[:, 0]
 
 
-def chance_of_shift(flops: Floats, metric: Floats, rng: np.random.Generator) -> Chance:
-    """Shifts of the metric's own ranks in random order; ties are kept.
-
-    The share is exact: a model has each of the ranks equally often. `any_share` is drawn.
-    """
+def chance_of_shift(flops: Floats, metric: Floats) -> Chance:
+    """Shifts of the metric's own ranks in random order; ties are kept. Both figures are exact."""
     by_flops = average_ranks(flops[:, None])[:, 0]
     by_metric = average_ranks(metric[:, None])[:, 0]
     share = (np.abs(by_metric[:, None] - by_flops) >= MIN_SHIFT).mean()
-    drawn = rng.permuted(np.broadcast_to(by_metric, (CHANCE_DRAWS, by_metric.size)), axis=1)
-    is_case = np.abs(drawn - by_flops) >= MIN_SHIFT
-    return Chance(share=float(share), any_share=float(is_case.any(axis=1).mean()))
+    n_orders = math.factorial(by_metric.size)
+    n_without = _orders_without_case(by_flops, by_metric)
+    return Chance(share=float(share), any_share=(n_orders - n_without) / n_orders)
+
+
+def _orders_without_case(by_flops: Floats, by_metric: Floats) -> int:
+    """In how many orders of the metric's ranks no model shifts by `MIN_SHIFT` or more.
+
+    The models get their ranks one by one, by FLOPs upwards. What remains is the number of ranks of
+    each height that are in reach and not given yet: one that falls out of reach must be given.
+    """
+    heights, sizes = np.unique(by_metric, return_counts=True)
+    ways: dict[tuple[int, ...], int] = {(): 1}
+    first = 0
+    for rank in np.sort(by_flops):
+        low = int(np.searchsorted(heights, rank - MIN_SHIFT, side="right"))
+        high = int(np.searchsorted(heights, rank + MIN_SHIFT, side="left"))
+        following: Counter[tuple[int, ...]] = Counter()
+        for known, n_ways in ways.items():
+            left = (*known, *map(int, sizes[first + len(known) : high]))
+            if any(left[: low - first]):
+                continue
+            left = left[low - first :]
+            for at, n_free in enumerate(left):
+                following[(*left[:at], n_free - 1, *left[at + 1 :])] += n_ways * n_free
+        ways, first = {left: n for left, n in following.items() if n}, low
+    return sum(ways.values())
 
 
 _MEANING = (
@@ -120,10 +141,8 @@ def _by_measure(session: Session) -> Table:
     """Cases of disagreement by measure, with the figures of a random ranking."""
     frame = pl.DataFrame([asdict(one) for one in disagreements(session)])
     chance = (
-        f"chance_*: the same ranks in random order; chance_share is exact, and "
-        f"chance_platforms_with_any is of {CHANCE_DRAWS} draws, seed {session.selection.seed}. "
-        "With several models, 'any case on a platform' is nearly "
-        "certain by chance alone."
+        "chance_*: the same ranks in random order, computed over all orders. With several models, "
+        "'any case on a platform' is nearly certain by chance alone."
     )
     return _table("FLOPs disagreement", frame, session.panel, chance)
 
@@ -172,7 +191,7 @@ _BY_ROW: Mapping[str, Callable[[Session], Table]] = MappingProxyType(
 
 
 def _shifts(session: Session) -> tuple[PlatformShifts, ...]:
-    found = tuple(_each(session.panel, session.selection.seed))
+    found = tuple(_each(session.panel))
     if not found:
         raise NoDataError(
             f"no platform has {MIN_MODELS} models with FLOPs", "measure more models on one platform"
@@ -180,8 +199,7 @@ def _shifts(session: Session) -> tuple[PlatformShifts, ...]:
     return found
 
 
-def _each(panel: Panel, seed: int) -> Iterator[PlatformShifts]:
-    rng = np.random.default_rng(seed)
+def _each(panel: Panel) -> Iterator[PlatformShifts]:
     for measure in measures(panel):
         values = measure.values
         has_both = np.isfinite(values) & (panel.flops > 0)[:, None]
@@ -194,7 +212,7 @@ def _each(panel: Panel, seed: int) -> Iterator[PlatformShifts]:
                 measure=measure.name,
                 rows=rows,
                 shifts=rank_shifts(flops, metric),
-                chance=chance_of_shift(flops, metric, rng),
+                chance=chance_of_shift(flops, metric),
             )
 
 

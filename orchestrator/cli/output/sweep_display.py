@@ -5,7 +5,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, TextIO
 
 import typer
 
@@ -39,7 +39,10 @@ Trust = Annotated[
     bool, typer.Option("--trust", help="Allow model-supplied code to run. Review it first.")
 ]
 Display = Annotated[
-    Progress, typer.Option(help="auto: live table on a terminal, plain lines in a pipe.")
+    Progress,
+    typer.Option(
+        help="auto: live table on a terminal, plain lines in a pipe. none: only the result."
+    ),
 ]
 
 
@@ -69,19 +72,21 @@ def shown_progress(progress: Progress) -> Iterator[list[Subscriber]]:
         yield [PlainLines(sys.stdout)]
 
 
-def conclude(outcome: "SweepOutcome", progress: Progress, options: "RunOptions") -> None:
+def result_stream(progress: Progress) -> TextIO:
+    """Where the result is printed: with JSON progress, standard output holds only JSON lines."""
+    return sys.stderr if progress is Progress.JSONL else sys.stdout
+
+
+def conclude(outcome: "SweepOutcome", options: "RunOptions", stream: TextIO | None) -> None:
     """Prints the results folder and the next commands, and exits with the exit code.
 
     Args:
         outcome: of the sweep.
-        progress: `none` prints nothing.
         options: of this run; the command that continues the sweep repeats them.
+        stream: `None` prints nothing, because the command has printed its result as JSON.
     """
-    sweep_id = outcome.sweep_id
-    # With JSON progress, standard output holds only the JSON lines.
-    stream = sys.stderr if progress is Progress.JSONL else sys.stdout
-    if progress is not Progress.NONE:
-        store_folder = current().workspace.results / "measurements" / f"sweep_id={sweep_id}"
+    if stream is not None:
+        store_folder = current().workspace.results / f"measurements/sweep_id={outcome.sweep_id}"
         print(f"results: {store_folder}", file=stream)
         for line in _next_steps(outcome, options):
             print(line, file=stream)

@@ -2,6 +2,7 @@ import polars as pl
 import pytest
 from wording import has
 
+from fleetrank.analysis.stored.cell_notes import notes_on_failures
 from fleetrank.analysis.stored.cells_table import cell_values
 
 
@@ -123,3 +124,18 @@ def test_the_placement_of_a_cell_is_kept(make_attempts) -> None:
 def test_processes_of_no_time_have_no_spread(make_attempts) -> None:
     rows = make_attempts({"repeat": n, "latency_p50_ns": 0.0} for n in range(5))
     assert cell_values(rows)["repeats_spread"].to_list() == [None]
+
+
+def test_only_a_model_without_any_cell_counts_as_dropped(make_attempts) -> None:
+    failed = {"status": "failed", "latency_p50_ns": None}
+    frame = make_attempts(
+        [
+            {"model": "a"}, {"model": "a", "device": "d2"} | failed,
+            {"model": "b"} | failed, {"model": "b", "device": "d2"} | failed,
+        ]
+    )  # fmt: skip
+    (note,) = notes_on_failures(frame, cell_values(frame))
+    assert has(note, "3 cells", "1 model: b")
+    (note,) = notes_on_failures(some := frame.filter(pl.col("model") == "a"), cell_values(some))
+    assert has(note, "1 cell")
+    assert "model" not in note

@@ -108,6 +108,37 @@ def test_a_second_release_keeps_the_platform_and_counts_what_is_stale(make_attem
     assert all(part in note for part in ("1 older value", "d1/onnx/b1/t1", "2.20 | 2.31"))
 
 
+def test_a_release_that_mixes_patch_versions_keeps_its_platform(make_attempts) -> None:
+    frame = _releases(
+        make_attempts,
+        (OLD, "2.30.4", 0, "abcde"),
+        (NEW, "2.31.0.2504", 1, "ab"),
+        (NEW, "2.31.1.2507", 1, "cd"),
+    )
+    kept, notes = comparable_cells(cell_values(frame))
+    assert kept["model"].to_list() == list("abcd")
+    assert set(kept["runtime_version"]) == {"2.31.0.2504", "2.31.1.2507"}
+    assert has(notes, "1 older value", "2.30 | 2.31")
+    assert has(notes, "one version: 2.31.0.2504, 2.31.1.2507 on d1/onnx/b1/t1", "patch only")
+
+
+@pytest.mark.parametrize("other", ["2.14.0+cpu", "2.13.0+cu128", "3.13.0+cpu", "2.13.0rc1+cpu"])
+def test_versions_that_differ_in_more_than_the_patch_are_unlike(make_attempts, other) -> None:
+    frame = make_attempts(
+        {"model": model, "runtime_version": version}
+        for model, version in (("a", "2.13.0+cpu"), ("b", "2.13.1+cpu"), ("c", other))
+    )
+    (text,) = differences(cell_values(frame)).values()
+    assert text.startswith("runtime_version: ")
+
+
+def test_repeats_of_a_cell_on_two_patches_are_one_version(make_attempts) -> None:
+    frame = make_attempts(
+        [{"repeat": 0, "runtime_version": "1.2.3"}, {"repeat": 1, "runtime_version": "1.2.4"}]
+    )
+    assert differences(cell_values(frame)) == {}
+
+
 def test_versions_decide_what_is_newest_whatever_was_imported_first(make_attempts) -> None:
     frame = _releases(make_attempts, (OLD, "2.20", 5, "abcde"), (NEW, "2.31", 1, "abcd"))
     kept, _ = comparable_cells(cell_values(frame))

@@ -4,12 +4,13 @@ from pathlib import Path
 
 import pytest
 
-from fleetrank.analysis.stored.sweep_record import Provenance
+from fleetrank.analysis.stored.sweep_record import Provenance, SweepRecord
 from fleetrank.orchestrator.errors import UsageError
+from fleetrank.orchestrator.store.results import ResultStore
 from fleetrank.orchestrator.sweep import sweep_setup
 from fleetrank.orchestrator.sweep.fleet import Fleet
 from fleetrank.orchestrator.sweep.sweep_run import WrittenSpec, new_record, setup_of_record
-from fleetrank.orchestrator.sweep.sweep_setup import Setup, plan_sweep
+from fleetrank.orchestrator.sweep.sweep_setup import Setup, find_sweep, plan_sweep
 from fleetrank.orchestrator.workspace.device_registry import (
     DeviceFile,
     Registration,
@@ -96,3 +97,50 @@ def test_a_phone_that_has_changed_ends_the_sweep(
 ) -> None:
     with pytest.raises(UsageError, match=f"changed.*: device {PHONE.name} "):
         resume_with(workspace, PHONE.model_copy(update=change))
+
+
+@pytest.fixture
+def stored(workspace: Workspace) -> ResultStore:
+    """Two sweeps of `nightly`, one of the file `weekly.yaml`, whose sweep is called `long-one`."""
+    store = ResultStore(workspace.results)
+    for sweep_id in (
+        "nightly-20260101T000000-ffff",
+        "long-one-20260102T000000-0002",
+        "nightly-20260103T000000-0001",
+    ):
+        store.create_sweep(SweepRecord.model_validate({"sweep_id": sweep_id}))
+    rest = "models: [resnet18], runtimes: [tflite], devices: [phone]}\n"
+    (workspace.sweeps / "nightly.yaml").write_text("{name: nightly, " + rest)
+    (workspace.sweeps / "weekly.yaml").write_text("{name: long-one, " + rest)
+    return store
+
+
+@pytest.mark.parametrize(
+    ("given", "found"),
+    [
+        (None, "nightly-20260103T000000-0001"),
+        ("nightly-20260101T000000-ffff", "nightly-20260101T000000-ffff"),
+        ("nightly", "nightly-20260103T000000-0001"),
+        ("sweeps/nightly.yaml", "nightly-20260103T000000-0001"),
+        ("gone/nightly.yaml", "nightly-20260103T000000-0001"),
+        ("weekly", "long-one-20260102T000000-0002"),
+        ("long-one", "long-one-20260102T000000-0002"),
+    ],
+)
+def test_a_sweep_is_found_by_id_file_and_name(
+    workspace: Workspace, stored: ResultStore, given: str | None, found: str
+) -> None:
+    assert find_sweep(workspace, stored, given) == found
+
+
+def test_a_name_that_means_two_sweeps_or_none_is_refused(
+    workspace: Workspace, stored: ResultStore
+) -> None:
+    with pytest.raises(UsageError, match="'nigthly' does not exist") as caught:
+        find_sweep(workspace, stored, "nigthly")
+    assert caught.value.remedy == "did you mean 'nightly'?"
+    (workspace.sweeps / "weekly.yaml").rename(workspace.sweeps / "nightly.yaml")
+    with pytest.raises(UsageError, match="'nightly' means 2 sweeps") as caught:
+        find_sweep(workspace, stored, "nightly")
+    assert "long-one-20260102T000000-0002" in caught.value.remedy
+    assert "nightly-20260103T000000-0001" in caught.value.remedy

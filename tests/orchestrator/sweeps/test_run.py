@@ -113,18 +113,23 @@ def test_a_broken_model_is_a_stored_failure_and_the_others_are_measured(folder) 
 
 @pytest.mark.export
 def test_what_could_not_be_exported_is_measured_when_a_resume_can(folder) -> None:
-    source = "import torch\n\n\ndef make():\n    return torch.nn.Conv2d(3, 4, 3)\n"
+    source = (
+        "import pathlib, torch\n\n\ndef make():\n"
+        f"    pathlib.Path({str(folder.home / 'ready')!r}).read_text()\n"
+        "    return torch.nn.Conv2d(3, 4, 3)\n"
+    )
     (folder.root / "my_nets.py").write_text(source)
     card = 'family = "mobile_cnn"\nsource = "entry_point"\nentry = "my_nets:make"\n'
     (folder.root / "cards/mine.toml").write_text(card + "input_size = 16\n")
     folder.write_spec(["m0", "mine"], ["sim-a"], repeats=1)
-    refused = folder.run("sweep", "run", "t", "--inline")
-    assert refused.returncode == 3, refused.stderr
+    failed = folder.run("sweep", "run", "t", "--inline", "--trust")
+    assert failed.returncode == 3, failed.stderr
     assert [row["error_kind"] for row in folder.rows() if row["model"] == "mine"] == [
         "export_failed"
     ]
-    trusted = folder.run("sweep", "resume", "--inline", "--trust")
-    assert trusted.returncode == 0, trusted.stdout + trusted.stderr
+    (folder.home / "ready").touch()
+    resumed = folder.run("sweep", "resume", "--inline", "--trust")
+    assert resumed.returncode == 0, resumed.stdout + resumed.stderr
     assert Counter(row["model"] for row in folder.rows() if row["status"] == "ok") == {
         "m0": 1,
         "mine": 1,

@@ -9,6 +9,8 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
+from fleetrank.orchestrator.cli import main
+
 DATA = Path(__file__).parents[2] / "models/data"
 
 
@@ -124,6 +126,24 @@ def test_a_named_model_and_its_own_card_can_be_run(folder) -> None:
     assert all(json.loads(line)["event"] for line in done.stdout.splitlines())
     assert "5 repeats" in done.stderr
     assert len(list((folder.root / "cards").iterdir())) == 4
+
+
+def test_without_progress_the_answer_is_still_printed(
+    folder, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(folder.root)
+    words = ["m0", "--devices", "sim-a", "--repeats", "1", "--inline", "--progress", "none"]
+    assert main.run(["run", *words]) == 0
+    out, error = capsys.readouterr()
+    assert out.startswith("\nmodel      m0\n")
+    assert "latency" in out
+    assert f"results: {folder.root}" in out
+    assert "exported" not in out + error
+    assert main.run(["run", *words, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["model"] == "m0"
+    folder.write_spec(["m0"], ["sim-a"])
+    assert main.run(["sweep", "run", "t", "--inline", "--progress", "none"]) == 0
+    assert capsys.readouterr().out.startswith(f"results: {folder.root}")
 
 
 @pytest.mark.parametrize("name", ["text.onnx", "none.onnx", "net.pth", "m9"])

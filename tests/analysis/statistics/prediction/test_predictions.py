@@ -3,6 +3,7 @@
 import numpy as np
 import polars as pl
 import pytest
+from wording import has
 
 from fleetrank.analysis.errors import AnalysisError, NoDataError
 from fleetrank.analysis.stored.selection import Selection
@@ -153,9 +154,21 @@ def test_without_another_device_flops_predict_from_nine_models_on(make_attempts)
         pl.when(pl.col("device") == "d00").then(pl.lit("tflite")).otherwise("runtime")
         .alias("runtime")
     )  # fmt: skip
-    found = predicted(alone).frame.filter(pl.col("kind") == "predicted")
+    table = predicted(alone)
+    found = table.frame.filter(pl.col("kind") == "predicted")
     assert found["low_ms"].null_count() == 0
     assert set(found["calibration"]) == {"own"}
+    assert has(table.title, "FLOPs", "parameters", "no known device")
+    assert has(found["basis"], "10 models")
+
+
+def test_the_title_counts_the_platforms_that_no_known_device_serves(make_attempts):
+    frame = fleet(make_attempts, new=MODELS[:10])
+    alone = frame.filter(device="new").with_columns(
+        pl.lit("tflite").alias("runtime"), pl.lit("new/tflite/b1/t1").alias("platform_key")
+    )
+    assert predicted(frame).title == "Predicted latency"
+    assert has(predicted(pl.concat([frame, alone])).title, "1 of 2 platforms", "FLOPs")
 
 
 def test_a_device_without_measurements_is_predicted_like_a_platform(make_attempts):
