@@ -103,6 +103,7 @@ def test_an_unknown_name_is_no_data(frame, tell) -> None:
         assert "'phone'" in raised.value.remedy
 
 
+@pytest.mark.slow
 def test_a_long_series_is_thinned_evenly(make_attempts) -> None:
     rows = [{"repeat": n, "latency_p50_ns": 1e6, "temp_c_before": float(n), "started_utc": n}
             for n in range(1000)]  # fmt: skip

@@ -46,12 +46,14 @@ def test_rho_of_a_family_needs_five_models(two_devices) -> None:
     assert has(few["reason"], "1", "5", "models")
 
 
+@pytest.mark.slow
 def test_prediction_has_a_direction(two_devices) -> None:
     there, back = (rows_of(two_devices, "pair", source=one)["all"] for one in ("d1", "d2"))
     assert (there["source"], there["target"]) == (back["target"], back["source"])
     assert there["mean_error_percent"] != pytest.approx(back["mean_error_percent"])
 
 
+@pytest.mark.slow
 def test_the_tier_of_one_pair_is_that_pair(two_devices) -> None:
     tier, pair = (rows_of(two_devices, level, source="d1") for level in ("tier", "pair"))
     for family, row in pair.items():

@@ -60,6 +60,7 @@ def test_shares_are_of_each_model_and_platform(results: Path) -> None:
     assert not any("module" in note for note in table.notes)
 
 
+@pytest.mark.slow
 def test_a_model_with_two_weights_on_a_platform_is_left_out_there(
     results: Path, tmp_path: Path
 ) -> None:
@@ -81,6 +82,7 @@ def test_a_model_with_two_weights_on_a_platform_is_left_out_there(
     assert has(caught.value.message, MODELS[0], "weights")
 
 
+@pytest.mark.slow
 def test_the_component_that_is_slow_on_a_device_is_found(results: Path) -> None:
     chosen = {"source": "cpu-3fa2c1/onnx/*", "target": "pixel-7/onnx/*"}
     frame = session_table("component-ratios", _session(results, **chosen)).frame
@@ -95,6 +97,7 @@ def test_the_component_that_is_slow_on_a_device_is_found(results: Path) -> None:
         )
 
 
+@pytest.mark.slow
 def test_components_of_one_platform_alone_are_named(results: Path, tmp_path: Path) -> None:
     pair = {"source": "cpu-3fa2c1/onnx/*", "target": "pixel-7/onnx/*"}
     whole = session_table("component-ratios", _session(results, **pair))
@@ -118,6 +121,7 @@ def test_components_of_one_platform_alone_are_named(results: Path, tmp_path: Pat
     assert "cpu-3fa2c1" not in note, "that platform has nothing alone"
 
 
+@pytest.mark.slow
 def test_a_delegate_that_reports_no_operators_is_named(results: Path, tmp_path: Path) -> None:
     folder = write_results(tmp_path / "results")
     measured = valid_attempts(load_measurements(folder)).filter(pl.col("model") == MODELS[0])
@@ -152,6 +156,7 @@ def test_one_platform_has_no_ratios(results: Path) -> None:
     assert "device" in found.value.remedy
 
 
+@pytest.mark.slow
 def test_platforms_whose_components_have_other_names_are_told_apart(tmp_path: Path) -> None:
     folder = write_results(tmp_path / "results")
     measured = valid_attempts(load_measurements(folder)).filter(pl.col("model") == MODELS[0])
@@ -167,6 +172,7 @@ def test_platforms_whose_components_have_other_names_are_told_apart(tmp_path: Pa
     assert "split=module" in found.value.remedy
 
 
+@pytest.mark.slow
 def test_profiles_change_no_latency(results: Path, tmp_path: Path) -> None:
     plain = write_results(tmp_path / "plain")
     for name in ("cells", "transfer"):
@@ -174,6 +180,7 @@ def test_profiles_change_no_latency(results: Path, tmp_path: Path) -> None:
         assert mine.frame.equals(session_table(name, _session(plain)).frame)
 
 
+@pytest.mark.slow
 def test_the_page_has_bars_for_the_profiled_models_alone(results: Path, tmp_path: Path) -> None:
     evidence = gather(results, Selection())
     tables = page_tables(evidence)
@@ -190,6 +197,7 @@ def test_the_page_has_bars_for_the_profiled_models_alone(results: Path, tmp_path
     assert page_data(plain, page_tables(plain))["components"] is None
 
 
+@pytest.mark.slow
 def test_small_components_are_summed(results: Path) -> None:
     from fleetrank.analysis.report.sections import component_bars
 

@@ -18,6 +18,8 @@ from fleetrank.analysis.report.sections.host_section import host_sections, host_
 from fleetrank.analysis.report.sections.ranks_in_rounds import rank_series
 from fleetrank.analysis.stored.selection import Selection
 
+pytestmark = pytest.mark.slow
+
 
 def with_rounds(results: Path) -> Path:
     """Every repeat of a platform is a round of all its models, with four equal blocks."""

@@ -26,6 +26,7 @@ TASK = MeasureTask(
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("cls", [MeasureTask, InferTask, Measurement, DeviceFacts, Failure])
 def test_every_type_comes_back_as_it_went(cls: type) -> None:
     @given(st.builds(cls))

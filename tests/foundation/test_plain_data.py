@@ -39,6 +39,7 @@ def test_what_is_over_a_limit_is_refused_with_its_place(content, said) -> None:
     assert said in caught.value.message
 
 
+@pytest.mark.slow
 def test_depth_needs_no_recursion() -> None:
     nested: list[object] = []
     for _ in range(100_000):

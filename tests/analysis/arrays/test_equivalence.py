@@ -101,6 +101,7 @@ def _exact_power(truth: float, variance: float, n: int) -> float:
     return float(np.maximum(high - low, 0).mean())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ratio", [1.0, 1.02, 1.05, 1.1])
 @pytest.mark.parametrize(("noise", "n"), [(0.01, 3), (0.01, 5), (0.03, 10), (0.03, 20)])
 def test_power_is_the_exact_integral_where_it_matters(ratio: float, noise: float, n: int) -> None:
@@ -165,6 +166,7 @@ def test_a_precise_estimate_is_planned_at_itself() -> None:
     assert powers[0] < 0.8 <= powers[1]
 
 
+@pytest.mark.slow
 def test_a_change_is_planned_with_the_rank_test_that_finds_it() -> None:
     rng = np.random.default_rng(4)
     variance, truth, n = 0.05**2, math.log(1.12), 9
@@ -181,6 +183,7 @@ def test_a_change_is_planned_with_the_rank_test_that_finds_it() -> None:
     assert change_power(math.log(1.051), found, MAX_PLANNED, LIMITS) < 0.7
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("n_a", "n_b", "alpha"),
     [(5, 5, 0.05), (5, 7, 0.01), pytest.param(40, 40, 0.05, marks=pytest.mark.slow)],

@@ -73,6 +73,7 @@ def slow_null(rest: np.ndarray, latency: np.ndarray) -> list[float]:
     ]
 
 
+@pytest.mark.slow
 def test_null_equals_all_independent_permutations_on_both_platforms() -> None:
     rest = np.array([[1.0, 1.1], [2, 2.3], [4, 4.2], [9, 8]])
     latency = np.array([[1.0, 5], [3, 2], [2, 3], [8, 1]])
@@ -141,6 +142,7 @@ def slow_residual_null(rest: np.ndarray, latency: np.ndarray, flops: np.ndarray)
     ]
 
 
+@pytest.mark.slow
 def test_residual_null_equals_all_independent_permutations_of_the_residuals() -> None:
     flops = np.array([1.0, 2.5, 4, 9])
     rest = np.array([[1.0, 1.1], [2, 2.3], [4, 3.2], [7, 8]])

@@ -44,6 +44,7 @@ def test_ties_and_missing_are_as_in_scipy(values: np.ndarray) -> None:
     assert (common == counts).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("block", [1, 500])
 def test_blocks_of_pairs_change_nothing(monkeypatch: pytest.MonkeyPatch, block: int) -> None:
     rng = np.random.default_rng(0)

@@ -35,6 +35,7 @@ def test_ranks_equal_counting_who_is_smaller(values: np.ndarray) -> None:
     np.testing.assert_array_equal(average_ranks(values), expected)
 
 
+@pytest.mark.slow
 @given(matrices)
 def test_matrices_equal_scipy_pair_by_pair(values: np.ndarray) -> None:
     rho, tau = spearman_matrix(values), kendall_matrix(values)

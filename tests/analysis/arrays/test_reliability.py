@@ -40,6 +40,7 @@ def noisy(n_models: int, n_repeats: int, noise: float, seed: int = 0) -> np.ndar
     return np.exp(true + noise * draw.normal(size=(n_models, n_repeats)))
 
 
+@pytest.mark.slow
 @given(series)
 def test_halves_are_medians_of_two_disjoint_parts_of_a_models_repeats(values: np.ndarray) -> None:
     halves, lengthening = split_halves(values[None], 5, rng())

@@ -32,6 +32,7 @@ def _fit(times: np.ndarray, numbers: np.ndarray):
 TRUE = {"peak_gflops": 40.0, "bandwidth_gbps": 1.5, "overhead_us": 900.0}
 
 
+@pytest.mark.slow
 def test_it_finds_what_the_simulator_was_given() -> None:
     found = _fit(*_measured(**TRUE, efficiency_tflite=1.3))
     assert found.peak_gflops == pytest.approx(40, rel=1e-3)
@@ -42,6 +43,7 @@ def test_it_finds_what_the_simulator_was_given() -> None:
     assert found.errors.max() < 1e-3
 
 
+@pytest.mark.slow
 def test_noise_and_one_slow_model_move_it_little() -> None:
     times, numbers = _measured(**TRUE, efficiency_tflite=1.3)
     noisy = times * np.random.default_rng(1).lognormal(0, 0.05, times.size)
@@ -53,6 +55,7 @@ def test_noise_and_one_slow_model_move_it_little() -> None:
     assert found.errors.max() > 0.7
 
 
+@pytest.mark.slow
 def test_of_a_bandwidth_that_limits_no_model_only_a_bound_is_known() -> None:
     found = _fit(*_measured(**TRUE | {"bandwidth_gbps": 1000.0}))
     assert not found.is_bandwidth_known

@@ -50,6 +50,7 @@ def test_complete_separation_of_five_gives_the_smallest_p() -> None:
     assert mann_whitney(low, low)[1] == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("alpha", [0.2, 0.05, 0.01])
 @pytest.mark.parametrize(("n_a", "n_b"), [(3, 4), (5, 5), (6, 4)])
 def test_the_smallest_significant_u_is_where_p_reaches_the_level(n_a, n_b, alpha) -> None:

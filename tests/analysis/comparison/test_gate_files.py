@@ -77,6 +77,7 @@ def test_cells_of_one_name_stay_apart(comparisons: list[Comparison]) -> None:
     assert len({line.rpartition(" ")[0] for line in samples}) == len(samples)
 
 
+@pytest.mark.slow
 @given(name=st.text(min_size=1))
 def test_any_name_gives_a_valid_file(comparisons: list[Comparison], name: str) -> None:
     found = comparisons[0]
@@ -88,6 +89,7 @@ def test_any_name_gives_a_valid_file(comparisons: list[Comparison], name: str) -
         )
 
 
+@pytest.mark.slow
 def test_files_are_written_before_the_exit_code(
     tmp_path: Path, comparisons: list[Comparison]
 ) -> None:

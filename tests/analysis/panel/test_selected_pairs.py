@@ -28,6 +28,7 @@ def few(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(selected_pairs, "MAX_DIRECTED_PAIRS", 200)
 
 
+@pytest.mark.slow
 def test_all_pairs_of_a_small_fleet_are_used_without_a_note(session: Session) -> None:
     pairs = directed_pairs(session.panel, session.selection)
     assert len(set(pairs)) == 30 * 29

@@ -11,6 +11,8 @@ from fleetrank.analysis.panel.session import Session
 from fleetrank.analysis.stored.selection import Selection
 from fleetrank.analysis.tables.tables import TABLES, make_table
 
+pytestmark = pytest.mark.slow
+
 GPU = [1.0, 2.0, 3.0, 4.0, 5.0, 6.0]
 CPU = [2.0, 1.0, 3.0, 5.0, 4.0, 6.0]
 OTHER = [1.0, 3.0, 2.0, 4.0, 6.0, 5.0]

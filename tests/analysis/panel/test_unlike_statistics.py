@@ -37,6 +37,7 @@ def _pairs(table, level: str = "pair") -> list[dict[str, object]]:
     ).to_dicts()
 
 
+@pytest.mark.slow
 def test_a_ranking_of_means_against_one_of_minima_is_made_and_marked(make_attempts) -> None:
     session = _session(make_attempts, cpu="mean", phone="minimum")
     table = session_table("transfer", session)
@@ -47,6 +48,7 @@ def test_a_ranking_of_means_against_one_of_minima_is_made_and_marked(make_attemp
     assert any(has(note, "mean on cpu", "minimum on phone") for note in table.notes)
 
 
+@pytest.mark.slow
 def test_a_ceiling_is_not_made_across_unlike_statistics(make_attempts) -> None:
     like = _session(make_attempts, cpu="mean", phone="mean")
     unlike = _session(make_attempts, cpu="mean", phone="minimum")
@@ -60,6 +62,7 @@ def test_a_ceiling_is_not_made_across_unlike_statistics(make_attempts) -> None:
     assert tier["ceiling"] is None
 
 
+@pytest.mark.slow
 def test_a_frontiers_ceiling_is_not_made_either(make_attempts) -> None:
     def precision(session: Session) -> dict[str, object]:
         frame = session_table("ceiling", session).frame
@@ -74,6 +77,7 @@ def test_a_frontiers_ceiling_is_not_made_either(make_attempts) -> None:
     assert has(unlike["reason"], "ceiling", "statistics")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "figures"),
     [
@@ -97,6 +101,7 @@ def test_a_constant_factor_between_statistics_does_not_change_a_prediction(
     assert set(pairs["unlike"]) == {"statistic: mean / minimum", "statistic: minimum / mean"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("other", ["mean", None])
 def test_equal_or_unstated_statistics_are_compared_in_full(make_attempts, other) -> None:
     session = _session(make_attempts, cpu="mean", phone=other)
@@ -105,11 +110,13 @@ def test_equal_or_unstated_statistics_are_compared_in_full(make_attempts, other)
     assert not any("minimum" in note for note in session.cells.notes)
 
 
+@pytest.mark.slow
 def test_a_statistic_that_one_side_does_not_state_is_named_so(make_attempts) -> None:
     (row,) = _pairs(session_table("transfer", _session(make_attempts, cpu="mean", phone=None)))
     assert row["unlike"] == "statistic: mean / not stated"
 
 
+@pytest.mark.slow
 def test_older_sweeps_of_another_statistic_are_not_repeats(make_attempts) -> None:
     rows = [
         {"sweep_id": sweep, "model": model, "started_utc": hour, "statistic": word,

@@ -107,6 +107,7 @@ def test_the_spread_of_adjusted_values_gives_the_interval_of_differences() -> No
     assert half == pytest.approx((high - low) / 2, rel=1e-3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rows", daily([2, 3], 2))
 @pytest.mark.parametrize("host", daily([0.0, 0.15], 0.15))
 def test_intervals_of_few_models_cover(rows: int, host: float) -> None:
@@ -126,6 +127,7 @@ def test_a_host_that_does_not_vary_leaves_means_of_rows() -> None:
     assert effects_of(table).rows == pytest.approx(np.nanmean(table, axis=1), abs=0.01)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("host", "gain"), [(0.15, 3.0), (0.05, 1.4), (0.0, 0.95)])
 def test_effects_are_unbiased_and_their_errors_are_known(host: float, gain: float) -> None:
     """Bias below 1 %, intervals of all pairs cover, and never worse than means of processes."""
@@ -144,6 +146,7 @@ def test_effects_are_unbiased_and_their_errors_are_known(host: float, gain: floa
     assert np.std(means) / np.std(errors) > gain
 
 
+@pytest.mark.slow
 def test_a_broken_process_counts_little() -> None:
     errors, squares = [], []
     for seed in range(40):
@@ -179,6 +182,7 @@ def test_values_without_noise_have_no_spread() -> None:
     assert np.ptp(found.adjusted, axis=1) == pytest.approx(0.0, abs=1e-3)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("no_outliers")
 @pytest.mark.parametrize("case", json.loads((DATA / "mixed_lm" / "reml.json").read_text()))
 def test_another_implementation_finds_the_same(case: dict[str, list[list[float]]]) -> None:

@@ -22,6 +22,7 @@ def test_a_text_fits_several_patterns_if_it_fits_one(texts: list[str], given: li
     assert found == [any(fnmatch.fnmatchcase(text, one) for one in given) for text in texts]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("pattern", ["*a{}*", "a*{}*" + 10 * "b*"])
 def test_ten_thousand_patterns_are_matched(pattern: str) -> None:
     given = [pattern.format(number) for number in range(10_000)]

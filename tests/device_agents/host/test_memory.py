@@ -29,6 +29,7 @@ def test_any_text_is_read_without_an_error(text: str) -> None:
     parse_status(text)
 
 
+@pytest.mark.slow
 def test_the_peak_sees_what_was_freed_and_forgets_it_when_reset() -> None:
     assert reset_peak()
     before = read_memory()

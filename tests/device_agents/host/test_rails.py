@@ -86,6 +86,7 @@ def test_the_bus_is_read_seldom() -> None:
     assert reads == [0, LOOK_NS, 2 * LOOK_NS, 3 * LOOK_NS]
 
 
+@pytest.mark.slow
 def test_energy_of_a_known_load(tmp_path: Path) -> None:
     """4.6 W beside 0.1 W that changes with each reading, for at least two seconds."""
     root = tree(tmp_path, "sys/class/hwmon/hwmon1", ORIN)

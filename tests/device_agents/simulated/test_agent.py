@@ -109,6 +109,7 @@ def test_drift_is_flagged() -> None:
     assert Flag.DRIFT in SimulatedAgent(options).measure(task()).flags
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("rate", "kind", "is_transient"),
     [
@@ -171,12 +172,14 @@ STEP = TokenCost(macs=1_000_000, moved_bytes=8_000_000, weight_bytes=7_000_000, 
 PROMPT = replace(STEP, macs=100_000_000)
 
 
+@pytest.mark.slow
 def test_a_token_costs_what_it_moves_or_what_it_computes() -> None:
     # 8 MB at 1000 GB/s; 0.2 GFLOP at 1000 GFLOP/s.
     assert latency_ns(FAST, task(token_costs=(STEP,))) == 8_000
     assert latency_ns(FAST, task(token_costs=(PROMPT,))) == 200_000
 
 
+@pytest.mark.slow
 def test_generate_draws_whole_sequences_of_steps_and_their_prompts_apart() -> None:
     execution = Execution(
         runtime=Runtime.ONNX, backend="cpu", workload=Workload.parse("generate@64+33")

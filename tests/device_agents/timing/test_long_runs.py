@@ -48,6 +48,7 @@ def test_work_between_runs_is_in_the_wall_time_and_in_no_sample() -> None:
     assert gc.isenabled()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n", [4095, 4096, 4097, 6145, 20_000])
 def test_no_run_is_lost_where_the_storage_grows(n: int) -> None:
     model = Model(*range(1000, 1000 + n))

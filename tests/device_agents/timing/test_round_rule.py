@@ -39,6 +39,7 @@ def test_a_state_of_the_host_that_all_cells_meet_does_not_widen_it() -> None:
     assert stormy == pytest.approx(still)
 
 
+@pytest.mark.slow
 def test_its_interval_covers_the_difference_in_19_of_20_rounds() -> None:
     random = np.random.default_rng(2)
     n, covered = 2_000, 0

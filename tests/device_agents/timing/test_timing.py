@@ -91,6 +91,7 @@ def test_an_exception_leaves_the_collector_on() -> None:
     assert gc.isenabled()
 
 
+@pytest.mark.slow
 def test_the_loop_costs_less_than_a_microsecond_per_run() -> None:
     def nothing() -> None:
         pass

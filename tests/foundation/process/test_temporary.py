@@ -61,6 +61,7 @@ def test_the_folder_of_a_killed_process_goes_with_the_next_one(
     assert list(temp.iterdir()) == [made.path]
 
 
+@pytest.mark.slow
 def test_a_tree_that_a_hostile_file_left_is_removed_and_nothing_outside_is(tmp_path: Path) -> None:
     outside = tmp_path / "outside"
     outside.mkdir(mode=0o755)

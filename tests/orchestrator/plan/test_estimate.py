@@ -159,6 +159,7 @@ def test_a_file_takes_its_weights_and_in_pte_its_head_twice(
     assert estimate.disk_bytes([primer_request(format_)]) == 0
 
 
+@pytest.mark.slow
 def test_a_language_model_takes_longer_by_size_and_by_the_graphs_of_its_file() -> None:
     for format_, graphs in zip(Format, (1, 1, 2, 2), strict=True):
         small = exporting_s([_language_request("stories15m", format_, "decode@64")], 1)

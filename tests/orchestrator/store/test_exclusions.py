@@ -36,6 +36,7 @@ def test_a_number_is_never_given_twice(tmp_path: Path) -> None:
     assert exclude(tmp_path, "s1", None, "x").number == 4
 
 
+@pytest.mark.slow
 def test_of_many_at_once_none_is_lost(tmp_path: Path) -> None:
     def one(number: int) -> int:
         made = exclude(tmp_path, f"s{number}", None, "x")

@@ -62,6 +62,7 @@ def rows_after_repair_and_compact(store: ResultStore) -> list[int]:
     return [frame.filter(sweep_id=sweep_id).height for sweep_id in (A, B)]
 
 
+@pytest.mark.slow
 def test_parts_that_changed_places_are_named_and_no_row_is_doubled(store) -> None:
     exchange(*parts_of(store))
     assert f"foreign rows, of sweep '{B}'" in texts(store)
@@ -70,6 +71,7 @@ def test_parts_that_changed_places_are_named_and_no_row_is_doubled(store) -> Non
     assert rows_after_repair_and_compact(store) == [N, N]
 
 
+@pytest.mark.slow
 def test_journals_that_changed_places_are_named_and_no_row_is_doubled(store) -> None:
     exchange(*journals_of(store))
     assert f"foreign row, of sweep '{B}'" in texts(store)
@@ -77,6 +79,7 @@ def test_journals_that_changed_places_are_named_and_no_row_is_doubled(store) -> 
     assert rows_after_repair_and_compact(store) == [N, N]
 
 
+@pytest.mark.slow
 def test_a_journal_that_was_appended_to_another_is_never_published(store) -> None:
     mine, other = journals_of(store)
     mine.write_bytes(mine.read_bytes() + other.read_bytes())
@@ -94,6 +97,7 @@ def misfit_line(row: dict[str, object], **values: object) -> bytes:
     return body[:-1] + f',"{KEY}":"{marked_checksum(body)}"}}\n'.encode()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("values", [{"load_ns": 2**63}, {"started_utc": "yesterday"}])
 def test_a_row_that_no_column_holds_is_put_aside_once(store, new_row, values, caplog) -> None:
     path = store.open_journal(A).path

@@ -25,6 +25,7 @@ def test_it_is_verified_and_counted_as_unchecked(root, capsys) -> None:
     assert has(said, "ok", "4", "checksum")
 
 
+@pytest.mark.slow
 def test_its_rows_record_and_exclusions_are_read(root, capsys) -> None:
     frame = load_measurements(root / "results", origins=["simulated"]).collect()
     assert frame["repeat"].to_list() == [0, 1]
@@ -48,6 +49,7 @@ def test_its_sweep_goes_on_and_new_rows_have_checksums(root, capsys) -> None:
     assert has(capsys.readouterr().out, "ok", "2", "checksum")
 
 
+@pytest.mark.slow
 def test_where_its_journal_and_part_differ_nothing_says_which_is_right(root, capsys) -> None:
     (path,) = (root / "results" / "journal").iterdir()
     content = path.read_bytes()

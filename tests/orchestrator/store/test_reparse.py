@@ -86,6 +86,7 @@ def test_a_log_outside_the_results_is_not_read(store, new_row) -> None:
     assert "logs lie in" in (item.refusal or "")
 
 
+@pytest.mark.slow
 def test_only_write_stores(workspace, store, new_row, capsys) -> None:
     keep(store, new_row, latency_p50_ns=1.0)
     assert run(["results", "reparse"]) == 0

@@ -20,6 +20,8 @@ from fleetrank.orchestrator.workspace.selectors import (
     selector_fields,
 )
 
+pytestmark = pytest.mark.slow
+
 _FORMS = {"name", "format_", "as_json", "explain", "now"}
 _OF_VIEW = {"columns", "sort", "descending", "limit", "no_pager"}
 _OF_COMMAND_LINE = {"models_file"}

@@ -76,6 +76,7 @@ def test_a_specification_survives_the_record_of_its_sweep(tmp_path) -> None:
         assert SweepSpec.model_validate(record) == spec
 
 
+@pytest.mark.slow
 def test_the_schema_accepts_what_the_loader_accepts(tmp_path) -> None:
     schema = SweepSpec.model_json_schema()
     for text in (FULL, "name: a\nmodels: all"):
@@ -84,6 +85,7 @@ def test_the_schema_accepts_what_the_loader_accepts(tmp_path) -> None:
         jsonschema.validate({"name": "a", "models": "all", "modles": 1}, schema)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("line", "message", "remedy"),
     [

@@ -23,6 +23,7 @@ def fleet(make_grid):
     return make_grid(devices, flops=range(1, 10), accuracy=range(60, 69))
 
 
+@pytest.mark.slow
 def test_the_odd_model_is_measured_and_the_rest_follows(fleet) -> None:
     rows = make_table("effort", fleet, Selection(settings=(("k", 2),))).frame.to_dicts()
     assert [row["step"] for row in rows] == [0, 1, 2]
@@ -34,6 +35,7 @@ def test_the_odd_model_is_measured_and_the_rest_follows(fleet) -> None:
     assert (rows[0]["n_devices"], rows[0]["n_models"]) == (5, 9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("k", ["0", "9", "2.5", "-1"])
 def test_k_is_a_number_of_models(fleet, k: str) -> None:
     with pytest.raises(AnalysisError) as caught:
@@ -72,6 +74,7 @@ def test_sparse_platforms_and_models_are_left_out_and_counted(make_grid) -> None
     assert any(has(note, "6", "3", "1", "platform") for note in table.notes)
 
 
+@pytest.mark.slow
 def test_two_device_models_cannot_judge(make_grid) -> None:
     frame = make_grid({"a": [1.0, 2, 3, 4, 5], "b": [1.0, 2, 3, 4, 5]})
     for name in ("next-models", "savings"):

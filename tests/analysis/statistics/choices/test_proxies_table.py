@@ -18,6 +18,7 @@ def rows_by_device(table: Table) -> dict[str, dict[str, object]]:
     return {row["device_model"].removeprefix("model of "): row for row in table.frame.to_dicts()}
 
 
+@pytest.mark.slow
 def test_proxies_by_hand(make_grid) -> None:
     frame = make_grid({"a": UP, "b": UP, "c": SWAPPED, "d": DOWN})
     table = make_table("proxies", frame, Selection())
@@ -57,6 +58,7 @@ def test_platforms_of_unequal_batch_are_not_compared(make_grid) -> None:
     assert "equal batch" in row["reason"]
 
 
+@pytest.mark.slow
 def test_sources_and_targets_are_chosen_by_tier(make_grid) -> None:
     frame = make_grid({"g": UP, "e1": UP, "e2": DOWN}, e1={"tier": "edge"}, e2={"tier": "edge"})
     selection = Selection(source_tier="cpu", target_tier="edge")
@@ -98,6 +100,7 @@ def test_what_no_device_predicts_is_named(make_grid) -> None:
     assert any("No choice of devices" in note for note in table.notes)
 
 
+@pytest.mark.slow
 def test_missing_models_are_ranked_inside_the_pair(make_grid) -> None:
     extra = make_grid({"a": [*UP, 6, 7]})
     frame = pl.concat([extra, make_grid({"b": UP, "c": DOWN})])

@@ -36,6 +36,7 @@ def answers(frame, goal: str, **selection: object) -> dict[str, dict[str, object
     return {f"{row['figure']} {row['scope']}": row for row in table.frame.to_dicts()}
 
 
+@pytest.mark.slow
 def test_deployment_tells_cnns_from_transformers(fleet) -> None:
     rows = answers(fleet, "multi", source_tier="gpu", target_tier="edge")
     cnn = rows["rho of latency, CNNs gpu -> edge"]
@@ -51,6 +52,7 @@ def test_deployment_tells_cnns_from_transformers(fleet) -> None:
     assert str(other["advice"]).startswith("measure them on the target")
 
 
+@pytest.mark.slow
 def test_rho_between_tiers_is_told_once_and_errors_in_both_directions(fleet) -> None:
     rows = answers(fleet, "")
     assert len([name for name in rows if name.startswith("rho of latency between")]) == 1
@@ -58,6 +60,7 @@ def test_rho_between_tiers_is_told_once_and_errors_in_both_directions(fleet) -> 
     assert len([name for name in rows if name.startswith("leave-one-out")]) == 3
 
 
+@pytest.mark.slow
 def test_repeats_give_the_ceiling_that_stands_beside_rho(make_attempts) -> None:
     frame = make_attempts(
         {
@@ -73,11 +76,13 @@ def test_repeats_give_the_ceiling_that_stands_beside_rho(make_attempts) -> None:
     assert ", ceiling 1.00: " in str(row["answer"])
 
 
+@pytest.mark.slow
 def test_inside_a_tier_a_pair_counts_once(fleet) -> None:
     rows = answers(fleet, "paper")
     assert rows["rho of latency inside a tier edge -> edge"]["n_pairs"] == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("most_listed", [MAX_LISTED_PAIRS, 0])
 def test_a_rho_has_the_figures_of_table_transfer(make_attempts, monkeypatch, most_listed) -> None:
     monkeypatch.setattr(compared, "MAX_LISTED_PAIRS", most_listed)
@@ -103,24 +108,28 @@ def test_a_rho_has_the_figures_of_table_transfer(make_attempts, monkeypatch, mos
     assert f"p = {shown['residual_p']:.2g})" in str(row["answer"])
 
 
+@pytest.mark.slow
 def test_exploration_by_flops(fleet) -> None:
     (row,) = answers(fleet, "early").values()
     assert (row["n_models"], row["n_pairs"]) == (13, 3)
     assert has(str(row["answer"]), "FLOPs", "13", "models")
 
 
+@pytest.mark.slow
 def test_production_names_the_worst_tail(fleet) -> None:
     (row,) = answers(fleet, "production").values()
     assert row["value"] == pytest.approx(1.5)
     assert has(str(row["answer"]), "measure", "target")
 
 
+@pytest.mark.slow
 def test_search_gives_the_frontier_beside_chance(fleet) -> None:
     (row,) = answers(fleet, "architecture").values()
     assert "(chance " in str(row["answer"])
     assert row["n_pairs"] == 6
 
 
+@pytest.mark.slow
 def test_a_frontier_of_few_models_is_no_answer(make_grid) -> None:
     rng = np.random.default_rng(0)
     for n_models, is_known in ((1, False), (4, False), (5, True)):
@@ -132,6 +141,7 @@ def test_a_frontier_of_few_models_is_no_answer(make_grid) -> None:
             assert has(str(found["answer"]), "Unknown here", f"n = {n_models}", "below 5")
 
 
+@pytest.mark.slow
 def test_one_platform_gets_answers_that_say_what_is_missing(make_grid) -> None:
     rows = answers(make_grid({"d": [1.0, 2, 3, 4, 5]}), "")
     assert len(rows) == 7
@@ -145,6 +155,7 @@ def test_an_unknown_goal_is_told_with_those_there_are(make_grid) -> None:
     assert "production" in caught.value.remedy
 
 
+@pytest.mark.slow
 def test_frontiers_of_too_many_pairs_are_not_given_for_that_reason(make_grid) -> None:
     rng = np.random.default_rng(0)
     grid = {f"d{n}": rng.uniform(1e6, 2e6, 2).tolist() for n in range(72)}

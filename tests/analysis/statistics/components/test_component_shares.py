@@ -60,6 +60,7 @@ def test_the_operator_can_be_the_component() -> None:
     assert found.item() == "Conv"
 
 
+@pytest.mark.slow
 @given(
     st.lists(
         st.lists(st.integers(1, 10**9), min_size=3, max_size=3), min_size=1, max_size=9

@@ -49,6 +49,7 @@ def test_the_newest_of_each_setting_is_shown(results: Path) -> None:
     assert "random weights" in " ".join(table.notes)
 
 
+@pytest.mark.slow
 def test_each_figure_has_its_unit(tmp_path: Path) -> None:
     for number, metric in enumerate(METRICS):
         _store(tmp_path, number, quality_metric=metric)
@@ -57,6 +58,7 @@ def test_each_figure_has_its_unit(tmp_path: Path) -> None:
     assert set(units.values()) == {"percent"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("selected", "wanted"),
     [
@@ -75,6 +77,7 @@ def test_it_is_selected_without_a_measurement(
     assert ("random" in " ".join(table.notes)) is (wanted == [5.0])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "selected",
     [

@@ -20,6 +20,7 @@ def rows_of(frame: pl.LazyFrame, level: str = "pair", **selection: object) -> li
     return [row for row in table.frame.to_dicts() if row["level"] == level]
 
 
+@pytest.mark.slow
 def test_shapes_by_hand(make_grid) -> None:
     # On d1 the frontier is m0 and m2; on d2 all three, m1 between them.
     frame = make_grid(
@@ -47,6 +48,7 @@ def repeated(make_attempts, spread: float, repeats: int = 5) -> pl.LazyFrame:
     )  # fmt: skip
 
 
+@pytest.mark.slow
 def test_what_lies_within_the_noise_is_not_dominated(make_attempts) -> None:
     (quiet,) = rows_of(repeated(make_attempts, 0.001), source="d1")
     assert (quiet["precision"], quiet["noisy_precision"]) == (0.5, 0.5)
@@ -55,6 +57,7 @@ def test_what_lies_within_the_noise_is_not_dominated(make_attempts) -> None:
     assert (noisy["noisy_n_source"], noisy["noisy_n_target"]) == (3, 3)
 
 
+@pytest.mark.slow
 def test_fewer_than_five_repeats_have_no_noise_and_say_so(make_attempts) -> None:
     for level in ("pair", "tier"):
         (row,) = rows_of(repeated(make_attempts, 0.04, repeats=4), level, source="d1")
@@ -62,6 +65,7 @@ def test_fewer_than_five_repeats_have_no_noise_and_say_so(make_attempts) -> None
         assert has(row["reason"], "noisy_*", "5", "repeats")
 
 
+@pytest.mark.slow
 def test_the_user_names_the_objectives(make_grid) -> None:
     # By latency m1 is dominated by m0; by memory it is the best.
     frame = make_grid({"d1": [1, 2], "d2": [1, 2]}, accuracy=[70, 70], memory=[5, 3], flops=[1, 1])
@@ -72,6 +76,7 @@ def test_the_user_names_the_objectives(make_grid) -> None:
     assert list(sizes.values()) == [1, 2, 1]
 
 
+@pytest.mark.slow
 def test_memory_has_noise_and_energy_none(make_attempts) -> None:
     # m1 takes less memory than m0, though not in every process; both cost equal energy.
     frame = make_attempts(
@@ -111,6 +116,7 @@ def test_missing_objectives_are_counted(make_grid) -> None:
     assert set(table.frame["n_models"]) == {1}
 
 
+@pytest.mark.slow
 def test_tiers_average_pairs_of_device_models(make_grid) -> None:
     # Two units of one edge model agree with the source, the single other one does not.
     facts = {"tier": "edge", "device_model": "phone"}

@@ -38,6 +38,7 @@ def frame(make_grid) -> pl.LazyFrame:
     return make_grid({"d1": [1, 2, 3], "d2": [2, 3, 1]}, flops=[10, 20, 30], **text)
 
 
+@pytest.mark.slow
 def test_the_frontier_of_text_weighs_quality_against_latency(
     tmp_path: Path, frame: pl.LazyFrame
 ) -> None:
@@ -56,6 +57,7 @@ def test_a_metric_where_more_is_better_turns_the_order(tmp_path: Path, frame: pl
     assert measured_quality(session_of(tmp_path, frame)).costs.tolist() == [-50, -51, -52]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "other",
     [
@@ -78,6 +80,7 @@ def test_figures_that_do_not_compare_are_never_mixed(
     assert str(measured_quality(session_of(tmp_path, frame)).costs.tolist()) == "[1.0, 2.0, nan]"
 
 
+@pytest.mark.slow
 def test_figures_per_token_need_one_tokenizer_and_bits_per_byte_do_not(
     tmp_path: Path, frame: pl.LazyFrame
 ) -> None:
@@ -96,6 +99,7 @@ def test_figures_per_token_need_one_tokenizer_and_bits_per_byte_do_not(
         assert str(measured_quality(session_of(folder, frame)).costs.tolist()) == expected
 
 
+@pytest.mark.slow
 def test_the_newest_evaluation_of_a_model_counts(tmp_path: Path, frame: pl.LazyFrame) -> None:
     evaluated(
         tmp_path,
@@ -105,6 +109,7 @@ def test_the_newest_evaluation_of_a_model_counts(tmp_path: Path, frame: pl.LazyF
     assert measured_quality(session_of(tmp_path, frame)).costs[0] == 9.0
 
 
+@pytest.mark.slow
 def test_without_an_evaluation_the_table_says_what_to_run(
     tmp_path: Path, frame: pl.LazyFrame
 ) -> None:

@@ -25,6 +25,7 @@ NAMES = ("precision", "recall", "f1", "jaccard", "chance_precision")
 cells = st.one_of(st.integers(1, 6).map(float), st.just(np.nan))
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=50)
 @given(hnp.arrays(np.float64, (7, 3, 3), elements=cells), st.integers(0, 2))
 def test_figures_of_a_pair_are_those_of_its_common_models(values: np.ndarray, noise: int) -> None:

@@ -65,6 +65,7 @@ HOLEY = hnp.arrays(np.float64, (7, 3), elements=st.one_of(small, st.just(np.nan)
 PAIRS = list(itertools.permutations(range(3), 2))
 
 
+@pytest.mark.slow
 @given(HOLEY, HOLEY.map(lambda values: values[:, 0]), st.booleans())
 def test_each_pair_is_judged_on_its_common_models(
     latency: np.ndarray, accuracy: np.ndarray, by_flops: bool
@@ -144,6 +145,7 @@ def test_a_memory_budget_is_kept_model_by_model(values: np.ndarray, memory: np.n
         )
 
 
+@pytest.mark.slow
 @given(hnp.arrays(np.float64, (6, 3), elements=small))
 def test_a_memory_budget_above_all_changes_nothing(values: np.ndarray) -> None:
     sides = Sides(accuracy=values[:, 0], latency=values[:, 1:], memory=values[:, 1:])
@@ -187,6 +189,7 @@ def swapped(make_grid) -> pl.LazyFrame:
     )
 
 
+@pytest.mark.slow
 def test_the_users_budgets_by_hand(swapped) -> None:
     settings = {"budgets_ms": "2, 3.5", "floors_percent": "65"}
     lost, extra = rows_of(swapped, "pair", **settings)
@@ -199,6 +202,7 @@ def test_the_users_budgets_by_hand(swapped) -> None:
     assert extra["worst"] == pytest.approx(100)
 
 
+@pytest.mark.slow
 def test_the_settings_are_stated(swapped) -> None:
     selection = Selection(settings=(("budgets_ms", "2,3.5"),))
     notes = make_table("regret", swapped, selection).explanation
@@ -206,6 +210,7 @@ def test_the_settings_are_stated(swapped) -> None:
     assert has(notes, "25", "50", "75", "models")
 
 
+@pytest.mark.slow
 def test_the_users_memory_budgets_by_hand(make_grid) -> None:
     """m2 fits on d1, but not on d2; the memory of m0 on d2 is not known."""
     mib, latency = 2**20, [1e6, 2e6, 3e6, 4e6]
@@ -238,6 +243,7 @@ def test_a_budget_nobody_keeps_is_undefined_with_its_reason(swapped) -> None:
     assert "within the budget" in lost["reason"]
 
 
+@pytest.mark.slow
 def test_a_source_is_summed_up_over_its_targets(make_grid) -> None:
     frame = make_grid({"d1": [1, 2], "d2": [1, 2], "d3": [2, 1]}, accuracy=[70, 70], flops=[1, 2])
     _, extra = rows_of(frame, "source")

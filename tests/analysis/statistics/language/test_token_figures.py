@@ -62,6 +62,7 @@ def test_a_figure_over_nothing_is_null(make_attempts, facts: dict[str, object]) 
     one_row(make_attempts, "tokens", **facts)
 
 
+@pytest.mark.slow
 def test_prompts_and_steps_have_rates_of_different_names(tmp_path) -> None:
     frame = load_measurements(write_language_results(tmp_path))
     of_prompt, of_step = (
@@ -118,6 +119,7 @@ def test_an_answer_longer_than_every_measured_cache_is_refused(make_attempts) ->
     assert "decode@257" in raised.value.remedy
 
 
+@pytest.mark.slow
 def test_a_length_that_ran_out_of_memory_leaves_the_others(make_attempts) -> None:
     failed = {"status": "failed"}
     too_long = [STEP | {"workload": name} | failed for name in ("prefill@2048", "decode@4096")]
@@ -139,6 +141,7 @@ def test_a_number_of_tokens_is_a_whole_number(make_attempts, wrong: object) -> N
         make_table("end-to-end", parts(make_attempts), Selection(settings=(("prompt", wrong),)))
 
 
+@pytest.mark.slow
 def test_a_source_limits_the_platforms_of_every_workload(tmp_path) -> None:
     frame = load_measurements(write_language_results(tmp_path))
     for name in ("end-to-end", "phases"):

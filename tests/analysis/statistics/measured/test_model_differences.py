@@ -28,6 +28,7 @@ def make_processes(make_attempts):
     return make
 
 
+@pytest.mark.slow
 def test_six_processes_by_hand(make_processes) -> None:
     frame = make_processes({"a": range(100, 106), "b": range(110, 116)})
     (row,) = table_of(frame).frame.to_dicts()
@@ -63,6 +64,7 @@ def test_repeats_of_unlike_sweeps_are_not_paired(make_processes) -> None:
     assert row["p_value"] == 1
 
 
+@pytest.mark.slow
 def test_far_medians_are_listed_only_when_named(make_processes) -> None:
     frame = make_processes({"a": range(100, 106), "b": range(200, 206), "c": range(203, 209)})
     assert table_of(frame).frame["model_a"].to_list() == ["b"]
@@ -111,6 +113,7 @@ def test_source_chooses_the_platforms(make_grid) -> None:
     assert rows["platform_key"].to_list() == ["d2/onnx/b1/t1"]
 
 
+@pytest.mark.slow
 def test_two_models_without_a_significant_difference_are_not_called_the_same(
     make_processes,
 ) -> None:
@@ -124,12 +127,14 @@ def test_two_models_without_a_significant_difference_are_not_called_the_same(
     assert max(row["p_not_slower"], row["p_not_faster"]) == row["p_same_adjusted"] < 0.05
 
 
+@pytest.mark.slow
 def test_the_slower_model_is_named_by_the_verdict(make_processes) -> None:
     frame = make_processes({"a": range(100, 106), "b": range(110, 116)})
     assert table_of(frame, model_a="a", model_b="b").frame["verdict"].to_list() == ["slower"]
     assert table_of(frame, model_a="b", model_b="a").frame["verdict"].to_list() == ["faster"]
 
 
+@pytest.mark.slow
 def test_models_of_two_sessions_say_that_the_sessions_differ_too(make_processes) -> None:
     first = make_processes({"a": range(100, 106)})
     both = pl.concat([first, make_processes({"b": range(100, 106)}, sweep_id="s2")])
@@ -138,6 +143,7 @@ def test_models_of_two_sessions_say_that_the_sessions_differ_too(make_processes)
     assert not has(table_of(one).frame["reason"].item(), "sessions")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("margin", [0, -0.1, 10])
 def test_a_margin_out_of_range_is_refused(make_processes, margin: float) -> None:
     frame = make_processes({"a": range(100, 106), "b": range(100, 106)})

@@ -68,6 +68,7 @@ def test_unknown_memory_and_parameters_are_null(make_attempts) -> None:
     assert (row["weights_mib"], row["peak_memory_mib"], row["rest_mib"]) == (None, None, None)
 
 
+@pytest.mark.slow
 def test_a_batch_that_ran_out_of_memory_leaves_the_others(make_attempts) -> None:
     too_large = STEP | {"workload": "train@64", "batch": 64, "status": "failed"}
     doubtful = STEP | {"model": "other", "flags": ["busy_host"], "origin": "simulated"}

@@ -113,6 +113,7 @@ def test_thinned_errors_are_at_least_as_large_at_every_share():
     assert np.array_equal(_thinned(scores[:MAX_SCORES]), scores[:MAX_SCORES])
 
 
+@pytest.mark.slow
 def test_more_coverage_is_a_wider_interval():
     rng = np.random.default_rng(0)
     given, _ = values(25, 12, 5, rng, heavy=True)

@@ -30,6 +30,7 @@ def test_families_are_sorted_and_a_missing_one_is_named() -> None:
     assert FAMILIES["vit"].tolist() == [False] * 5 + [True] * 2 + [False]
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @given(latencies, st.booleans())
 def test_a_group_averages_clusters_first(values: np.ndarray, one_cluster_at_a_time: bool) -> None:
@@ -80,6 +81,7 @@ def test_intervals_from_nine_models_on_hold_the_mean() -> None:
     assert both[0] < (errors[:9].mean() + errors[9:].mean()) / 2 < both[1]
 
 
+@pytest.mark.slow
 def test_an_interval_agrees_with_resampling_one_by_one() -> None:
     errors = np.random.default_rng(0).exponential(size=30)
     interval, _ = error_intervals(

@@ -45,6 +45,7 @@ def by_model(table, column):
     return dict(table.frame.select("model", column).iter_rows())
 
 
+@pytest.mark.slow
 def test_a_hardly_measured_device_has_a_row_for_every_model(make_attempts):
     table = predicted(fleet(make_attempts))
     frame = table.frame
@@ -63,11 +64,13 @@ def test_a_hardly_measured_device_has_a_row_for_every_model(make_attempts):
     assert table.notes[-1].startswith("PREDICTED: 11 of 16 rows")
 
 
+@pytest.mark.slow
 def test_a_prediction_is_repeated_to_the_last_digit(make_attempts):
     frame = fleet(make_attempts)
     assert predicted(frame).frame.equals(predicted(frame).frame)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "unlike",
     [
@@ -85,6 +88,7 @@ def test_a_device_with_an_unlike_fact_does_not_serve(make_attempts, unlike):
     assert not any("d00" in basis for basis in found["basis"])
 
 
+@pytest.mark.slow
 def test_an_unlike_metric_of_memory_matters_to_memory_only(make_attempts):
     frame = fleet(make_attempts, d00={"memory_metric": "vendor_estimate"})
     assert set(predicted(frame).frame["n_devices"]) == {14}
@@ -93,11 +97,13 @@ def test_an_unlike_metric_of_memory_matters_to_memory_only(make_attempts):
     assert {"predicted_mib", "low_mib", "high_mib", "measured_mib"} < set(memory.columns)
 
 
+@pytest.mark.slow
 def test_another_version_of_the_runtime_serves(make_attempts):
     found = predicted(fleet(make_attempts, d00={"runtime_version": "9.9"})).frame
     assert set(found["n_devices"]) == {14}
 
 
+@pytest.mark.slow
 def test_of_several_platforms_of_a_device_those_with_the_threads_of_the_target_serve(
     make_attempts,
 ):
@@ -114,6 +120,7 @@ def test_of_several_platforms_of_a_device_those_with_the_threads_of_the_target_s
     )
 
 
+@pytest.mark.slow
 def test_zero_and_missing_values_are_left_out(make_attempts):
     frame = fleet(make_attempts).with_columns(
         pl.when((pl.col("device") == "d03") & (pl.col("model") == "m07"))
@@ -124,6 +131,7 @@ def test_zero_and_missing_values_are_left_out(make_attempts):
     assert predicted(frame).frame["predicted_ms"].null_count() == 0
 
 
+@pytest.mark.slow
 def test_models_without_flops_and_parameters_are_predicted_from_devices(make_attempts):
     frame = fleet(make_attempts, facts={"flops": None, "parameters": None, "family": None})
     found = predicted(frame).frame
@@ -131,6 +139,7 @@ def test_models_without_flops_and_parameters_are_predicted_from_devices(make_att
     assert found["method"][0].endswith("0 model facts")
 
 
+@pytest.mark.slow
 def test_a_device_with_all_models_measured_shows_what_would_have_been_predicted(make_attempts):
     table = predicted(fleet(make_attempts, new=MODELS))
     assert set(table.frame["kind"]) == {"measured"}
@@ -171,6 +180,7 @@ def test_the_title_counts_the_platforms_that_no_known_device_serves(make_attempt
     assert has(predicted(pl.concat([frame, alone])).title, "1 of 2 platforms", "FLOPs")
 
 
+@pytest.mark.slow
 def test_a_device_without_measurements_is_predicted_like_a_platform(make_attempts):
     frame = fleet(make_attempts)
     table = make_table("predictions", frame, Selection(settings=(("like", "d01/onnx/b1/t1"),)))
@@ -180,6 +190,7 @@ def test_a_device_without_measurements_is_predicted_like_a_platform(make_attempt
     assert width > 10, "the speed of the device is unknown"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n", [1, 4])
 def test_few_models_without_another_device_predict_nothing(make_attempts, n):
     alone = fleet(make_attempts, new=MODELS[:n], **{one: {"batch": 8} for one in DEVICES})
@@ -193,6 +204,7 @@ def test_nothing_to_predict_from_is_an_error(make_attempts):
         predicted(frame, settings={"quantity": "energy"})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("selection", "error", "near"),
     [
@@ -219,6 +231,7 @@ def test_a_simulated_target_that_is_left_out_is_named_with_the_option_to_include
     assert "include_simulated=true" in caught.value.remedy
 
 
+@pytest.mark.slow
 def test_only_the_asked_models_are_listed_and_all_are_used(make_attempts):
     frame = fleet(make_attempts)
     whole, some = predicted(frame), predicted(frame, settings={"models": "m07, m1*"})
@@ -226,6 +239,7 @@ def test_only_the_asked_models_are_listed_and_all_are_used(make_attempts):
     assert by_model(some, "predicted_ms").items() <= by_model(whole, "predicted_ms").items()
 
 
+@pytest.mark.slow
 def test_the_source_narrows_the_known_devices(make_attempts):
     found = predicted(fleet(make_attempts), source="d0*").frame
     assert set(found["n_devices"]) == {10}

@@ -113,6 +113,7 @@ def table_rows(frame, **selection: str) -> list[dict[str, object]]:
     ).frame.to_dicts()  # type: ignore[arg-type]
 
 
+@pytest.mark.slow
 def test_the_table_by_hand(make_grid) -> None:
     frame = make_grid({"d1": [1, 2, 4, 8, 16], "d2": [2, 4, 8, 16, 80]})
     rows = table_rows(frame, source="d1")
@@ -129,6 +130,7 @@ def test_the_table_by_hand(make_grid) -> None:
     assert (tier["m0"]["n_pairs"], tier["m0"]["share_above_half"]) == (1, 1)
 
 
+@pytest.mark.slow
 def test_pairs_without_the_reference_are_not_counted_and_few_models_leave_the_tier(
     make_grid,
 ) -> None:
@@ -149,6 +151,7 @@ def test_too_few_models_are_undefined_with_their_reason(make_grid) -> None:
     assert all(row["r2"] is None and row["reason"] for row in rows)
 
 
+@pytest.mark.slow
 def test_nine_models_have_an_interval(make_grid) -> None:
     frame = make_grid({"d1": range(1, 12), "d2": [2, 1, 3, 5, 4, 9, 7, 8, 6, 11, 12]})
     for row in table_rows(frame, source="d1"):

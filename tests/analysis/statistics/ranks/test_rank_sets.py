@@ -12,6 +12,7 @@ from fleetrank.analysis.statistics.ranks.rank_sets import rank_sets, share_inter
 PISA = Path(__file__).parents[3] / "data/rank_sets/pisa2018_math.csv"
 
 
+@pytest.mark.slow
 def test_the_published_example_has_the_published_sets() -> None:
     with PISA.open() as file:
         rows = list(csv.DictReader(line for line in file if not line.startswith("#")))

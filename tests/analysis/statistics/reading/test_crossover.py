@@ -128,6 +128,7 @@ def test_the_crossing_by_operations_is_the_one_that_every_length_tried_gives(
     assert found == pytest.approx(slower[-1], abs=1.5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model", ["stories15m", "opt-125m", "smollm-135m"])
 @pytest.mark.parametrize("text", ["segment@128", "segment@512", "segment@256+k8+n16"])
 def test_the_crossing_by_the_operations_of_exported_networks_is_exact(

@@ -13,6 +13,8 @@ from fleetrank.analysis.stored.selection import Selection
 from fleetrank.analysis.tables.table import Table
 from fleetrank.analysis.tables.tables import make_table
 
+pytestmark = pytest.mark.slow
+
 Make = Callable[[Iterable[dict[str, object]]], pl.LazyFrame]
 FAILED = {"status": "failed", "error_kind": "out_of_memory", "latency_p50_ns": None}
 

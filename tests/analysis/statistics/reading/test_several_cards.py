@@ -11,6 +11,8 @@ from fleetrank.analysis.stored.selection import Selection
 from fleetrank.analysis.tables.table import Table
 from fleetrank.analysis.tables.tables import make_table
 
+pytestmark = pytest.mark.slow
+
 Make = Callable[[Iterable[dict[str, object]]], pl.LazyFrame]
 
 

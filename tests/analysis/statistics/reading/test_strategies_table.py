@@ -42,6 +42,7 @@ def _of(table: Table, strategy: str, tokens: int, sizes: str | None = None) -> d
     return frame.row(0, named=True)
 
 
+@pytest.mark.slow
 def test_times_rates_and_speed_ups_are_those_computed_by_hand(study: pl.LazyFrame) -> None:
     table = _table(study)
     vanilla = _of(table, "vanilla", 1024)
@@ -60,6 +61,7 @@ def test_times_rates_and_speed_ups_are_those_computed_by_hand(study: pl.LazyFram
     assert (hmt["speed_up_low"], hmt["speed_up_high"]) == (hmt["speed_up"], hmt["speed_up"])
 
 
+@pytest.mark.slow
 def test_a_longer_text_is_read_in_parts_and_vanilla_says_why_not(study: pl.LazyFrame) -> None:
     table = _table(study, tokens="768, 3000")
     assert has(_of(table, "vanilla", 3000)["reason"], "beyond the context", "1,024")
@@ -72,6 +74,7 @@ def test_a_longer_text_is_read_in_parts_and_vanilla_says_why_not(study: pl.LazyF
     assert _of(table, "window", 3000, "window 1024, stride 512")["inferences"] == 5
 
 
+@pytest.mark.slow
 def test_a_prompt_that_failed_is_named_with_its_error(make_attempts: Make) -> None:
     failed = {"status": "failed", "error_kind": "out_of_memory", "latency_p50_ns": None}
     rows = [
@@ -81,11 +84,13 @@ def test_a_prompt_that_failed_is_named_with_its_error(make_attempts: Make) -> No
                "out_of_memory")  # fmt: skip
 
 
+@pytest.mark.slow
 def test_a_stride_is_set_and_a_window_shorter_than_it_is_left_out(study: pl.LazyFrame) -> None:
     sizes = set(_table(study, stride="300").frame["sizes"].drop_nulls())
     assert sizes == {SEGMENT, "window 512, stride 300"}
 
 
+@pytest.mark.slow
 def test_an_interval_of_a_speed_up_is_that_of_resampled_medians(make_attempts: Make) -> None:
     rng = np.random.default_rng(3)
     noise = [np.exp(rng.normal(0, 0.1, 7)) for _ in range(2)]
@@ -111,6 +116,7 @@ def test_few_repeats_give_no_interval_and_say_so(make_attempts: Make) -> None:
     assert has(hmt["reason"], "3 repeats", SEGMENT)
 
 
+@pytest.mark.slow
 def test_the_crossover_is_between_the_lengths_beside_that_by_operations(
     study: pl.LazyFrame,
 ) -> None:
@@ -132,6 +138,7 @@ def test_the_crossover_is_between_the_lengths_beside_that_by_operations(
     assert has(window["reason"], "beyond the context of 1,024")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("ms", "said"),
     [(128 * 3.0, ("slower up to 1,024",)), (128 * 0.5, ("faster from 256",))],
@@ -173,6 +180,7 @@ def _crossover_row(make_attempts: Make, *few: str) -> dict[str, object]:
     return frame.filter(strategy="hmt").row(0, named=True)
 
 
+@pytest.mark.slow
 def test_a_prompt_outside_the_comparison_may_lack_repeats(make_attempts: Make) -> None:
     row = _crossover_row(make_attempts, "prefill@32")
     assert row["crossover_tokens"] == pytest.approx(400)
@@ -180,6 +188,7 @@ def test_a_prompt_outside_the_comparison_may_lack_repeats(make_attempts: Make) -
     assert not has(row["reason"], "no interval")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("used", ["prefill@64", "prefill@1024"])
 def test_a_prompt_of_the_comparison_that_lacks_repeats_is_named(
     make_attempts: Make, used: str
@@ -199,6 +208,7 @@ def _fleet() -> Iterator[dict[str, object]]:
             yield from crossing_rows(per_token + step * number, model=f"m{number}", device=device)
 
 
+@pytest.mark.slow
 def test_the_transfer_of_the_crossover_is_the_rank_correlation(make_attempts: Make) -> None:
     table = _table(make_attempts(_fleet()), part="transfer")
     rows = {
@@ -214,6 +224,7 @@ def test_the_transfer_of_the_crossover_is_the_rank_correlation(make_attempts: Ma
     assert has(rows["operations", "d1"]["reason"], "0 models")
 
 
+@pytest.mark.slow
 def test_sizes_are_relative_to_the_segment_with_most_memories(make_attempts: Make) -> None:
     rows = [
         *_rows("segment@128+k8+n16", 160.0, flops=1600),
@@ -235,6 +246,7 @@ def test_sizes_are_relative_to_the_segment_with_most_memories(make_attempts: Mak
     assert other.filter(workload="segment@128+k8+n16")["ratio"][0] == pytest.approx(2)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("settings", "word"),
     [({"stride": "0"}, "stride"), ({"stride": "2.5"}, "stride"), ({"tokens": "1e3"}, "tokens"),
@@ -258,6 +270,7 @@ def test_without_such_rows_a_part_says_what_to_measure(make_attempts: Make, part
     assert "workloads:" in raised.value.remedy
 
 
+@pytest.mark.slow
 def test_a_prompt_of_two_weights_is_left_out_and_counted(make_attempts: Make) -> None:
     other = {"weights_id": "file:x", "cell_key": "other"}
     rows = [

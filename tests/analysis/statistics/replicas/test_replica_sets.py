@@ -189,12 +189,14 @@ def _rate_of_one(found: Table) -> float:
     return {row["n_replicas"]: row for row in found.frame.to_dicts()}[1]["items_per_s"]
 
 
+@pytest.mark.slow
 def test_the_sets_of_the_selected_sweep_are_shown(results: Path, tmp_path: Path) -> None:
     both = _with_sets(shutil.copytree(results, tmp_path / "results"), NEWER, 900)
     assert _rate_of_one(table(both)) == pytest.approx(90)
     assert _rate_of_one(table(both, sweep=SWEEP)) == pytest.approx(100, rel=0.02)
 
 
+@pytest.mark.slow
 def test_excluded_sets_are_not_shown(results: Path, tmp_path: Path) -> None:
     both = _with_sets(shutil.copytree(results, tmp_path / "results"), NEWER, 900)
     record = {"next_number": 2, "exclusions": [
@@ -204,6 +206,7 @@ def test_excluded_sets_are_not_shown(results: Path, tmp_path: Path) -> None:
     assert _rate_of_one(table(both)) == pytest.approx(100, rel=0.02)
 
 
+@pytest.mark.slow
 def test_a_newer_sweep_whose_sets_all_failed_hides_no_older_one(
     results: Path, tmp_path: Path
 ) -> None:
@@ -211,6 +214,7 @@ def test_a_newer_sweep_whose_sets_all_failed_hides_no_older_one(
     assert _rate_of_one(table(both)) == pytest.approx(100, rel=0.02)
 
 
+@pytest.mark.slow
 def test_a_workload_whose_latencies_all_failed_hides_no_other_one(
     results: Path, tmp_path: Path
 ) -> None:
@@ -225,6 +229,7 @@ def test_a_workload_whose_latencies_all_failed_hides_no_other_one(
     assert _rate_of_one(table(both)) == pytest.approx(100, rel=0.02)
 
 
+@pytest.mark.slow
 def test_sets_of_two_weights_of_a_model_are_not_one_series(results: Path, tmp_path: Path) -> None:
     both = shutil.copytree(results, tmp_path / "results")
     part = next((both / "measurements").rglob("*.parquet"))
@@ -238,6 +243,7 @@ def test_sets_of_two_weights_of_a_model_are_not_one_series(results: Path, tmp_pa
     assert has(caught.value.message, str(cell["model"]), "weights")
 
 
+@pytest.mark.slow
 def test_only_models_with_sets_are_counted_as_simulated(results: Path, tmp_path: Path) -> None:
     both = shutil.copytree(results, tmp_path / "results")
     part = next((both / "measurements").rglob("*.parquet"))
@@ -262,6 +268,7 @@ def table(results: Path, **selection: object) -> Table:
     return session_table("replicas", Session(load_measurements(results), chosen, results=results))
 
 
+@pytest.mark.slow
 def test_the_table_compares_each_number_of_processes_with_one(results: Path) -> None:
     found = table(results)
     by_number = {row["n_replicas"]: row for row in found.frame.to_dicts()}
@@ -279,6 +286,7 @@ def test_the_table_compares_each_number_of_processes_with_one(results: Path) -> 
     assert has(found.notes, "WARNING", "not summed", "1 set")
 
 
+@pytest.mark.slow
 def test_a_model_without_sets_is_refused_with_the_command(results: Path) -> None:
     with pytest.raises(NoDataError) as raised:
         table(results, model=("squeezenet1_1",))

@@ -72,6 +72,7 @@ def test_flags_of_points_are_flags_of_their_curve(make_attempts: Make) -> None:
     assert [point["flags"] for point in points] == [["spread"], [], ["busy_host"], None]
 
 
+@pytest.mark.slow
 def test_out_of_memory_is_a_typed_end_of_the_curve(make_attempts: Make) -> None:
     rows = [_batch(1, 10.0), _batch(2, 12.0)]
     rows += [_batch(b, None, error_kind="out_of_memory", error_message="no") for b in (4, 8)]
@@ -107,6 +108,7 @@ def _length(workload: str, ms: float, tokens: int) -> dict[str, object]:
     }  # fmt: skip
 
 
+@pytest.mark.slow
 def test_prompts_and_steps_are_two_curves_over_length(make_attempts: Make) -> None:
     rows = [_length(f"prefill@{n}", n * 0.5, n) for n in (32, 64, 128)]
     rows += [_length(f"decode@{n}", 3.0, 1) for n in (32, 64, 128)]
@@ -136,6 +138,7 @@ def test_the_size_of_images_is_an_axis(make_attempts: Make) -> None:
     assert row["slope"] == pytest.approx(2)
 
 
+@pytest.mark.slow
 def test_the_models_own_size_joins_from_an_ordinary_cell(make_attempts: Make) -> None:
     rows = [_size(112, 1.0, "input_size=112"), _size(224, 4.0, None)]
     (row,) = _table(make_attempts(rows))
@@ -166,6 +169,7 @@ def test_a_size_given_as_an_axis_does_not_rename_the_model_elsewhere(make_attemp
     assert not has(comparable.notes, "different cards")
 
 
+@pytest.mark.slow
 def test_steps_of_training_are_a_curve_over_their_own_batch(make_attempts: Make) -> None:
     rows = [
         {"model": "net", "workload": f"train@{n}", "batch": 1, "cell_key": f"t{n}",

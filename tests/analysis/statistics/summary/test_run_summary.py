@@ -38,6 +38,7 @@ def _only(frame: pl.LazyFrame, **known: dict[str, int | float]) -> dict[str, obj
     return record
 
 
+@pytest.mark.slow
 def test_a_text_model_has_its_two_prompts_its_step_and_its_rate(make_attempts: Make) -> None:
     rows = [
         _text("prefill@128", 1, 5.0),
@@ -66,6 +67,7 @@ EXTENDED = {"parameters": 1300, "weight_bytes": 5200, "artifact_bytes": 5500}
 LAST = datetime(2026, 1, 9, tzinfo=UTC)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("at", [None, LAST])
 def test_sizes_are_of_the_model_without_a_memory(make_attempts: Make, at: datetime | None) -> None:
     when = {} if at is None else {"started_utc": at}
@@ -115,6 +117,7 @@ def test_unlike_weights_are_runs_of_their_own(make_attempts: Make) -> None:
     assert by_weights == {"seeded-0": 1.0, "file-1": 2.0}
 
 
+@pytest.mark.slow
 def test_the_architecture_is_of_the_card_with_the_rows_checksum(make_attempts: Make) -> None:
     frame = make_attempts([_text("prefill@128", 1, 5.0, card_sha256="one")])
     shape = {"layers": 6, "embedding_ratio": 0.6}
@@ -236,6 +239,7 @@ def test_figures_of_random_weights_are_flagged_and_noted(
     assert note.startswith("1 run ")
 
 
+@pytest.mark.slow
 def test_the_table_shows_runs_or_every_field(make_attempts: Make, tmp_path: Path) -> None:
     frame = make_attempts([_text("prefill@128", 1, 5.0), {"latency_p50_ns": 3e6}])
     runs = make_table("summary", frame, Selection()).frame

@@ -170,6 +170,7 @@ def pair_row(table: Table, measure: str) -> dict[str, object]:
     return row
 
 
+@pytest.mark.slow
 def test_frm_correlates_perfectly_while_latency_does_not_transfer(make_grid) -> None:
     table = decompose(make_grid, UP, MIXED)
     latency, frm = pair_row(table, "latency"), pair_row(table, "frm")
@@ -182,6 +183,7 @@ def test_frm_correlates_perfectly_while_latency_does_not_transfer(make_grid) -> 
     assert "does not show transfer" in found
 
 
+@pytest.mark.slow
 def test_every_measure_has_a_tier_row_and_a_pair_row(make_grid) -> None:
     names = ["latency", "latency_given_flops", "frm", "frm_without_flops", "frm_without_memory",
              "frm_without_latency", "flops", "memory"]  # fmt: skip
@@ -190,6 +192,7 @@ def test_every_measure_has_a_tier_row_and_a_pair_row(make_grid) -> None:
     assert frame["level"].to_list() == ["tier"] * 8 + ["pair"] * 8
 
 
+@pytest.mark.slow
 def test_measures_without_latency_have_no_null_and_say_why(make_grid) -> None:
     table = decompose(make_grid, UP, MIXED)
     for name in ("frm_without_latency", "flops", "memory"):
@@ -199,6 +202,7 @@ def test_measures_without_latency_have_no_null_and_say_why(make_grid) -> None:
         assert has(row["reason"], "measure", "latency")
 
 
+@pytest.mark.slow
 def test_shares_of_a_pair_are_the_mean_of_its_platforms(make_grid) -> None:
     table = decompose(make_grid, UP, MIXED)
     expected = np.mean(
@@ -214,6 +218,7 @@ def test_shares_of_a_pair_are_the_mean_of_its_platforms(make_grid) -> None:
     assert sum(found) == pytest.approx(1)
 
 
+@pytest.mark.slow
 def test_models_without_memory_enter_no_measure(make_grid) -> None:
     frame = make_grid({"d1": UP, "d2": MIXED}, flops=FLOPS, memory=[0, *MEMORY[1:]])
     table = make_table("transfer", frame, FULL)
@@ -228,6 +233,7 @@ def test_four_models_give_reasons_and_no_figures(make_grid) -> None:
     assert shown["reason"].null_count() == 0
 
 
+@pytest.mark.slow
 def test_weight_of_zero_takes_a_component_out_of_both_tables(make_grid) -> None:
     frame = make_grid({"d1": UP, "d2": MIXED}, flops=FLOPS)
     chosen = Selection(settings=(("weight_memory", "0"), ("weight_latency", "2")))
@@ -253,6 +259,7 @@ def test_frm_without_latency_is_refused_with_a_remedy(make_grid) -> None:
         make_table("frm", make_grid({"d1": UP}, flops=FLOPS, memory=MEMORY), chosen)
 
 
+@pytest.mark.slow
 def test_figures_do_not_depend_on_the_order_of_rows(make_grid) -> None:
     frame = make_grid({"d1": UP, "d2": MIXED}, flops=FLOPS, memory=MEMORY)
     shuffled = frame.collect().sample(fraction=1.0, shuffle=True, seed=1).lazy()
@@ -318,6 +325,7 @@ def test_public_files_give_the_figures_recomputed_by_hand(make_grid) -> None:
     np.testing.assert_allclose(found["latency_given_flops"], partial, atol=5e-4)
 
 
+@pytest.mark.slow
 def test_the_residual_p_of_pairs_is_adjusted_over_the_pairs_of_a_measure(make_grid) -> None:
     rng = np.random.default_rng(2)
     flops = [int(10 ** (6 + i / 4)) for i in range(10)]

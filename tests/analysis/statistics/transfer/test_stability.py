@@ -26,6 +26,7 @@ THIRD = [3.0 * value for value in UP]
 MEMORY = [100 + 7 * n for n in range(10)]
 
 
+@pytest.mark.slow
 @given(positive)
 def test_spreads_are_standard_deviation_and_variation_model_by_model(values: np.ndarray) -> None:
     ranks = np.column_stack([stats.rankdata(column) for column in values.T])
@@ -78,6 +79,7 @@ def value(table: Table, statistic: str, measure: str) -> dict[str, object]:
     return row
 
 
+@pytest.mark.slow
 def test_figures_are_means_over_models_of_the_slow_version(make_grid) -> None:
     table = shown(make_grid, d1=UP, d2=OTHER, d3=THIRD)
     latency = np.column_stack([UP, OTHER, THIRD])
@@ -154,6 +156,7 @@ def test_one_platform_is_no_tier_to_compare(make_grid) -> None:
         make_table("stability", make_grid({"d1": UP}), Selection())
 
 
+@pytest.mark.slow
 def test_order_of_rows_changes_nothing(make_grid) -> None:
     frame = make_grid({"d1": UP, "d2": OTHER}, flops=range(1, 11), memory=MEMORY)
     shuffled = frame.collect().sample(fraction=1.0, shuffle=True, seed=1).lazy()

@@ -34,6 +34,7 @@ def test_a_given_adb_wins_over_the_variable(
         find_adb()
 
 
+@pytest.mark.slow
 def test_the_wheel_is_preferred_to_path(make_adb: MakeAdb, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("adbutils")
     monkeypatch.delenv("FLEETRANK_ADB", raising=False)

@@ -270,6 +270,7 @@ COOL_S = 300.0
 BACK_S = 900.0
 
 
+@pytest.mark.slow
 def test_a_mixed_sweep_takes_about_as_long_as_its_slowest_lane(
     new_work: Callable[..., SweepWork],
 ) -> None:

@@ -93,6 +93,7 @@ def test_a_part_that_pyarrow_wrote_is_read(tmp_path) -> None:
     assert found.equals(expected)
 
 
+@pytest.mark.slow
 def test_a_part_has_the_types_that_pyarrow_wrote(tmp_path) -> None:
     import pyarrow.parquet as pq
 
