@@ -13,7 +13,7 @@ from fleetrank.analysis.stored.latency_statistic import with_statistic
 from fleetrank.analysis.stored.part_files import is_pending, part_files, published_rows
 from fleetrank.analysis.stored.selection import Named, names_of
 from fleetrank.analysis.stored.side.side_table import has_side_rows
-from fleetrank.analysis.stored.sweep_record import SweepRecord, SweepState, read_record
+from fleetrank.analysis.stored.sweep_record import SweepRecord, read_record
 from fleetrank.foundation.binary.checksum import read_checked_object
 from fleetrank.foundation.errors import BadFileError
 from fleetrank.foundation.wording import did_you_mean
@@ -128,11 +128,11 @@ def stored_parts(results: Path, *, sweep: Named = None) -> list[Path]:
 
 def _refuse_fewer(results: Path, record: SweepRecord) -> None:
     """Raises if a sweep has fewer rows than were published."""
-    if record.n_rows is None or record.state is SweepState.IMPORTING:
+    if not (n_rows := record.n_published):
         return
-    if (n_found := published_rows(results, record.sweep_id)) < record.n_rows:
+    if (n_found := published_rows(results, record.sweep_id)) < n_rows:
         raise DamagedPartError(
-            f"sweep {record.sweep_id} has {n_found:,} of its {record.n_rows:,} published rows: "
+            f"sweep {record.sweep_id} has {n_found:,} of its {n_rows:,} published rows: "
             "a Parquet part was deleted",
             "run `fleetrank results compact`: it writes the rows again that the journal has",
         )

@@ -153,6 +153,11 @@ class SweepRecord(Provenance):
         return self.origin == IMPORTED
 
     @property
+    def n_published(self) -> int:
+        """Rows that the Parquet parts must have; 0 if nobody has counted them."""
+        return 0 if self.n_rows is None or self.state is SweepState.IMPORTING else self.n_rows
+
+    @property
     def counts(self) -> tuple[int, int, int] | None:
         """Valid, failed and pending repeats at the end of a run; `None` if no run has ended."""
         if self.n_ok is None or self.n_failed is None or self.n_left is None:

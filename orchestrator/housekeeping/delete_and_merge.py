@@ -147,7 +147,7 @@ def plan_merge(store: ResultStore, other: ResultStore) -> list[Merging]:
 
     Raises:
         UsageError: both are the same folder.
-        StoreError: rows on either side cannot be read.
+        StoreError: rows or a record on either side cannot be read.
     """
     if store.root.resolve() == other.root.resolve():
         raise UsageError(f"{other.root} is this workspace", "name another workspace")
@@ -171,9 +171,12 @@ def copy_sweep(store: ResultStore, other: ResultStore, sweep_id: str) -> None:
         entries = read_exclusions(other.root).entries
         adopt(store.root, [one for one in entries if one.sweep_id == sweep_id])
         unmark(store, sweep_id)
+        # Its record counts the rows that are here, also where the other side lacked a part.
+        store.publish(sweep_id)
 
 
 def _merging(store: ResultStore, other: ResultStore, sweep_id: str) -> Merging:
+    theirs = other.sweep_record(sweep_id)
     found = content_of(other, sweep_id)
     extent = extent_of(other, sweep_id)
     step, reason = Step.COPY, None
@@ -183,11 +186,11 @@ def _merging(store: ResultStore, other: ResultStore, sweep_id: str) -> Merging:
         step, reason = Step.REFUSE, f"it is being deleted in {store.root}"
     elif found.n_wrong:
         step, reason = Step.REFUSE, _wrong_lines(other, sweep_id, found.n_wrong)
+    elif found.n_rows < theirs.n_published:
+        step, reason = Step.REFUSE, _lost_rows(other, theirs.n_published - found.n_rows)
     elif sweep_id in store.sweep_ids():
-        # The number of its rows that are published by now does not tell sweeps apart.
-        ours, theirs = (
-            one.sweep_record(sweep_id).model_copy(update={"n_rows": None}) for one in (store, other)
-        )
+        # How many of its rows are published by now does not tell sweeps apart.
+        ours = store.sweep_record(sweep_id).model_copy(update={"n_rows": theirs.n_rows})
         is_equal = content_of(store, sweep_id) == found and ours == theirs
         step = Step.SKIP if is_equal else Step.REFUSE
         there, here = other.record_path(sweep_id), store.record_path(sweep_id)
@@ -207,6 +210,13 @@ def _wrong_lines(other: ResultStore, sweep_id: str, n_wrong: int) -> str:
     return (
         f"{count_of(n_wrong, 'row')} in {other.open_journal(sweep_id).path} cannot be its own; "
         "`fleetrank results verify` there with `repair=true` removes them"
+    )
+
+
+def _lost_rows(other: ResultStore, n_lost: int) -> str:
+    return (
+        f"{count_of(n_lost, 'published row')} of it are in no file of {other.root} any more; "
+        "`fleetrank results compact` there accepts this"
     )
 
 

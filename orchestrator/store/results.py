@@ -206,7 +206,14 @@ class ResultStore:
         n_rows = published_rows(self.root, sweep_id)
         # A sweep without a valid record has another fault, which `results verify` names.
         with suppress(StoreError, UsageError):
-            if self.sweep_record(sweep_id).n_rows != n_rows:
+            record = self.sweep_record(sweep_id)
+            if n_rows < record.n_published:
+                n_lost = record.n_published - n_rows
+                _log.warning(
+                    "sweep %s: %d of %d published rows are in no file any more",
+                    sweep_id, n_lost, record.n_published,
+                )  # fmt: skip
+            if record.n_rows != n_rows:
                 self.update_record(sweep_id, {"n_rows": n_rows})
 
     def pack_journal(self, sweep_id: str) -> bool:

@@ -127,10 +127,10 @@ def _faults_of_record(store: ResultStore, sweep_id: str, parts: PartsIndex) -> I
         path = store.record_path(sweep_id)
         yield Fault(text=f"{path} is missing", remedy=RESTORE_RECORD)
         return
-    n_rows = parts.rows.height
-    if record.n_rows is not None and n_rows < record.n_rows and not parts.damaged:
-        n_lost = count_of(record.n_rows - n_rows, "row")
-        yield Fault(text=f"Parquet parts: {n_lost} of {record.n_rows:,} missing", remedy=_COMPACT)
+    n_lost = record.n_published - parts.rows.height
+    if n_lost > 0 and not parts.damaged:
+        text = f"Parquet parts: {count_of(n_lost, 'row')} of {record.n_published:,} missing"
+        yield Fault(text=text, remedy=_COMPACT)
     if record.spec is None:
         return
     try:
@@ -148,7 +148,10 @@ def _faults_of_journal(journal: JournalIndex, parts: PartsIndex, n_lost: int) ->
         yield from _more(unpublished, "rows in the journal only", _COMPACT)
     keep = KEEP_BOTH if parts.damaged else KEEP
     for problem in journal.problems[:_LISTED]:
-        yield Fault(text=f"journal, {problem}", remedy=keep if n_lost else _READ_PAST)
+        yield Fault(
+            text=f"journal, line {problem.line}: {problem.reason}",
+            remedy=keep if n_lost else _READ_PAST,
+        )
     yield from _more(journal.problems, "lines of the journal that are not rows", _READ_PAST)
     if journal.damaged is not None:
         yield Fault(text=what_is_wrong(journal.damaged), remedy=keep)

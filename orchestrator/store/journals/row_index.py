@@ -36,12 +36,12 @@ class JournalIndex:
 
     Attributes:
         rows: one entry per row, in order; a duplicate key counts once, as in the published rows.
-        problems: texts about lines that are not rows.
+        problems: lines that are not rows of this sweep.
         damaged: the packed file, if it cannot be read; its rows are missing here.
     """
 
     rows: pl.DataFrame
-    problems: tuple[str, ...]
+    problems: tuple[JournalProblem, ...]
     damaged: Path | None
 
 
@@ -68,15 +68,14 @@ def index_rows(frame: pl.DataFrame, *, is_checked: bool) -> pl.DataFrame:
 
 def index_journal(journal: Journal) -> JournalIndex:
     """Reads a whole journal once."""
-    found, problems, damaged = [], list[str](), None
+    found, problems, damaged = [], list[JournalProblem](), None
     if journal.packed_path.exists():
         try:
             found = [index_rows(f, is_checked=True) for f in packed_frames(journal.packed_path)]
         except StoreError:
             damaged = journal.packed_path
     for batch in _batches(journal.lines()):
-        lost = [one for one in batch if isinstance(one, JournalProblem)]
-        problems += [f"line {one.line}: {one.reason}" for one in lost]
+        problems += [one for one in batch if isinstance(one, JournalProblem)]
         entries = [one for one in batch if isinstance(one, Entry)]
         for is_checked in (True, False):
             frame = to_frame(one.row for one in entries if one.is_checked is is_checked)

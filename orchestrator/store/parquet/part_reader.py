@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
+from functools import cache
 from pathlib import Path
 
 import polars as pl
@@ -104,6 +105,12 @@ def journal_rows(frame: pl.DataFrame) -> Iterator[Row]:
         yield row
 
 
+@cache
+def empty_table(columns: tuple[str, ...] = tuple(SCHEMA)) -> pl.DataFrame:
+    """Returns a table of exactly these columns; to make one takes longer than to read a part."""
+    return pl.DataFrame(schema={name: SCHEMA[name] for name in columns})
+
+
 def repeat_seconds(folders: Sequence[Path]) -> dict[str, float]:
     """Returns by cell key the mean duration of a valid repeat.
 
@@ -155,8 +162,7 @@ def _parts_of(folders: Sequence[Path]) -> list[Path]:
 def _scan(paths: Sequence[Path]) -> pl.LazyFrame:
     scans = [pl.scan_parquet(path, hive_partitioning=False) for path in paths]
     # The empty table is first, so that a column that an older part lacks becomes null.
-    empty = pl.LazyFrame(schema=SCHEMA)
-    return pl.concat([empty, *scans], how="diagonal_relaxed").select(*SCHEMA)
+    return pl.concat([empty_table().lazy(), *scans], how="diagonal_relaxed").select(*SCHEMA)
 
 
 def _collect(frame: pl.LazyFrame, paths: Iterable[Path]) -> pl.DataFrame:
@@ -172,6 +178,6 @@ def _collect(frame: pl.LazyFrame, paths: Iterable[Path]) -> pl.DataFrame:
 
 
 def _frames(path: Path, columns: Sequence[str]) -> Iterator[pl.DataFrame]:
-    empty = pl.DataFrame(schema={name: SCHEMA[name] for name in columns})
+    empty = empty_table(tuple(columns))
     for frame in row_batches(path, columns):
         yield pl.concat([empty, frame], how="diagonal_relaxed")

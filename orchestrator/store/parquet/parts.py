@@ -25,6 +25,7 @@ from fleetrank.orchestrator.identity.keys import RowKey
 from fleetrank.orchestrator.rows.measured_columns import Row
 from fleetrank.orchestrator.store.parquet.part_reader import (
     STAMPS,
+    empty_table,
     part_frames,
     part_height,
     read_part,
@@ -118,6 +119,8 @@ def to_frame(rows: Iterable[Row]) -> pl.DataFrame:
         StoreError: a value does not fit its column.
     """
     records = list(rows)
+    if not records:
+        return empty_table()
     try:
         return pl.DataFrame([_typed(row) for row in records], schema=SCHEMA)
     except _DOES_NOT_FIT as error:

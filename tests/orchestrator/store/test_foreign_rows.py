@@ -10,7 +10,8 @@ from fleetrank.analysis.stored.exclusions import COPY, FILE, read_exclusions
 from fleetrank.analysis.stored.load import load_measurements
 from fleetrank.analysis.stored.sweep_record import SweepRecord
 from fleetrank.foundation.binary.checksum import KEY, marked_checksum
-from fleetrank.orchestrator.housekeeping.delete_and_merge import Step, plan_merge
+from fleetrank.orchestrator.errors import StoreError
+from fleetrank.orchestrator.housekeeping.delete_and_merge import Step, copy_sweep, plan_merge
 from fleetrank.orchestrator.store.exclusions import exclude
 from fleetrank.orchestrator.store.health.repair import repair_sweep
 from fleetrank.orchestrator.store.health.verify import examine
@@ -86,7 +87,7 @@ def test_a_journal_that_was_appended_to_another_is_never_published(store) -> Non
     assert texts(store).count("foreign row") == N
     assert store.publish(A) == 0
     assert load_measurements(store.root, sweep=A).collect().height == N
-    merging = plan_merge(ResultStore(store.root.parent / "new"), store)
+    merging = plan_merge(ResultStore(store.root / "new"), store)
     assert [one.step for one in merging] == [Step.REFUSE, Step.COPY]
     assert "repair=true" in str(merging[0].reason)
 
@@ -110,7 +111,7 @@ def test_a_row_that_no_column_holds_is_put_aside_once(store, new_row, values, ca
     assert "1 line left out, line 4" in caplog.text
     assert load_measurements(store.root, sweep=A).collect().height == N + 1
     assert "fit the table" in texts(store)
-    assert plan_merge(ResultStore(store.root.parent / "new"), store)[0].step is Step.REFUSE
+    assert plan_merge(ResultStore(store.root / "new"), store)[0].step is Step.REFUSE
     assert len(repair_sweep(store, A)) == 1
     assert repair_sweep(store, A) == []
     assert len(list(path.parent.glob("*.damaged*"))) == 1
@@ -135,3 +136,49 @@ def test_deleted_exclusions_are_missed_until_both_files_are_gone(store) -> None:
         read_exclusions(store.root)
     (store.root / COPY).unlink()
     assert read_exclusions(store.root).entries == ()
+
+
+def merged(store: ResultStore) -> ResultStore:
+    """A new workspace with what can be copied of this one."""
+    new = ResultStore(store.root / "new")
+    for one in plan_merge(new, store):
+        if one.step is Step.COPY:
+            copy_sweep(new, store, one.sweep_id)
+    return new
+
+
+def test_a_merged_record_counts_the_rows_that_were_merged(store, new_row) -> None:
+    parts_of(store)[0].unlink()
+    with store.open_journal(B) as journal:
+        journal.append(new_row(sweep_id=B, repeat=N))
+    new = merged(store)
+    assert [new.sweep_record(one).n_rows for one in (A, B)] == [N, N + 1]
+    assert load_measurements(new.root).collect().height == 2 * N + 1
+
+
+def test_a_sweep_whose_published_rows_are_in_no_file_is_not_merged(store, caplog) -> None:
+    for path in (parts_of(store)[0], journals_of(store)[0]):
+        path.unlink()
+    new = ResultStore(store.root / "new")
+    refused = plan_merge(new, store)[0]
+    assert (refused.step, "3 published rows" in str(refused.reason)) == (Step.REFUSE, True)
+    store.publish(A)
+    assert "3 of 3 published rows are in no file" in caplog.text
+    assert plan_merge(new, store)[0].step is Step.COPY
+
+
+def test_a_sweep_with_a_damaged_record_is_not_merged(store) -> None:
+    store.record_path(A).write_text("{half")
+    with pytest.raises(StoreError, match="is damaged"):
+        merged(store)
+    assert ResultStore(store.root / "new").sweep_ids() == []
+
+
+def test_a_journal_made_again_from_the_parts_is_the_same_sweep(store, new_row) -> None:
+    with store.open_journal(A) as journal:
+        journal.append(new_row(sweep_id=A, repeat=N, accuracy_top1=70))
+    store.publish(A)
+    new = merged(store)
+    journals_of(store)[0].write_bytes(b"{half\n")
+    assert repair_sweep(store, A)
+    assert [one.step for one in plan_merge(new, store)] == [Step.SKIP, Step.SKIP]
