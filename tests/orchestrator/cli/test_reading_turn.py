@@ -9,11 +9,12 @@ from threading import Thread
 
 import pytest
 from fleet_rows import NETS, PLACES, SWEEP, write_results
+from typer.main import get_command
 from waiting import wait_until
 from wording import has
 
-from fleetrank.orchestrator.cli.main import run
-from fleetrank.orchestrator.cli.reading_turn import SHORT_S, Work, work_s
+from fleetrank.orchestrator.cli.main import COMMANDS, build_app, run
+from fleetrank.orchestrator.cli.reading_turn import SHORT_S, Work, is_reading, work_s
 
 HOLDER = """
 import sys
@@ -69,6 +70,19 @@ def test_the_estimate_counts_rows_and_for_pairs_the_cells(workspaces: tuple[Path
     assert 0 < work_s(small, Work.ROWS) < work_s(small, Work.PAIRS) < SHORT_S
     assert work_s(large, Work.ROWS) < SHORT_S < work_s(large, Work.PAIRS)
     assert work_s(large, Work.CHECKSUMS) == pytest.approx(10 * work_s(large, Work.ROWS))
+
+
+def test_commands_that_need_not_wait_and_the_server_are_those_that_run_at_low_priority() -> None:
+    reading, can_skip = set(), set()
+    for name in COMMANDS:
+        command = get_command(build_app([name])).commands[name]
+        for inner, one in getattr(command, "commands", {"": command}).items():
+            words = (name, inner) if inner else (name,)
+            reading |= {words} if is_reading(words) else set()
+            can_skip |= {words} if any(option.name == "now" for option in one.params) else set()
+    assert reading == can_skip | {("report", "serve")}
+    assert not is_reading(["results", "verify", "--repair"])
+    assert not is_reading([])
 
 
 def test_a_damaged_file_is_no_work_to_wait_for(tmp_path: Path) -> None:
