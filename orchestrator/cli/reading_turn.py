@@ -47,8 +47,7 @@ def settle_for_reading(words: Sequence[str]) -> None:
     """Prepares this process for a command line that reads; before NumPy is imported."""
     if is_reading(words):
         lower_priority()
-        for name, value in ONE_BLAS_THREAD.items():
-            os.environ.setdefault(name, value)
+        os.environ |= ONE_BLAS_THREAD
 
 
 class Work(StrEnum):

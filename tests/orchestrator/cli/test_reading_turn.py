@@ -1,5 +1,7 @@
 """Commands that read results wait for a measurement only if their work is long."""
 
+import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -13,8 +15,19 @@ from typer.main import get_command
 from waiting import wait_until
 from wording import has
 
+from fleetrank.analysis.stored.load import load_measurements
+from fleetrank.orchestrator.cli import reading_turn
 from fleetrank.orchestrator.cli.main import COMMANDS, build_app, run
-from fleetrank.orchestrator.cli.reading_turn import SHORT_S, Work, is_reading, work_s
+from fleetrank.orchestrator.cli.reading_turn import (
+    SHORT_S,
+    Work,
+    is_reading,
+    settle_for_reading,
+    work_s,
+)
+from fleetrank.orchestrator.compute.child import ONE_BLAS_THREAD
+from fleetrank.orchestrator.errors import StoreError
+from fleetrank.orchestrator.reading_errors import explained_errors
 
 HOLDER = """
 import sys
@@ -83,6 +96,32 @@ def test_commands_that_need_not_wait_and_the_server_are_those_that_run_at_low_pr
     assert reading == can_skip | {("report", "serve")}
     assert not is_reading(["results", "verify", "--repair"])
     assert not is_reading([])
+
+
+def test_rows_that_vanish_while_they_are_read_are_named(
+    workspaces: tuple[Path, Path], tmp_path: Path
+) -> None:
+    copy = shutil.copytree(workspaces[0] / "results", tmp_path / "results")
+    frame = load_measurements(copy)
+    frame.collect_schema()
+    next(copy.glob("measurements/*/*.parquet")).unlink()
+    with (
+        pytest.raises(StoreError, match="merged or deleted while they were read"),
+        explained_errors(copy),
+    ):
+        frame.collect()
+
+
+def test_only_reading_takes_one_thread_and_low_priority(monkeypatch: pytest.MonkeyPatch) -> None:
+    lowered: list[bool] = []
+    monkeypatch.setattr(reading_turn, "lower_priority", lambda: lowered.append(True))
+    for name in ONE_BLAS_THREAD:
+        monkeypatch.setenv(name, "7")
+    settle_for_reading(["sweep", "run", "report"])
+    assert (lowered, os.environ["OMP_NUM_THREADS"]) == ([], "7")
+    settle_for_reading(["report", "build"])
+    assert lowered == [True]
+    assert {name: os.environ[name] for name in ONE_BLAS_THREAD} == ONE_BLAS_THREAD
 
 
 def test_a_damaged_file_is_no_work_to_wait_for(tmp_path: Path) -> None:
