@@ -1,6 +1,7 @@
 """Errors of the agents, grouped by what the caller does about them."""
 
 from fleetrank.foundation.errors import FleetError
+from fleetrank.foundation.lease import LONGEST_WAIT_S
 
 
 class AgentError(FleetError):
@@ -40,6 +41,23 @@ class NotFitError(UnfitConditionsError):
         self.args = (message, remedy, ask_again_s, limit_s)
         self.ask_again_s = ask_again_s
         self.limit_s = limit_s
+
+
+HOST_PATIENCE_S = 2.5
+"""A task that waits longer for its host says so, and is sent again: the user sees the wait.
+
+It queues for the lease most of the time, so two sweeps take turns. Below the time after which
+dispatch takes a task that was sent again as running."""
+
+
+def host_in_use(used_by: str) -> NotFitError:
+    """The error of a device whose host another process uses; the same task is sent again."""
+    return NotFitError(
+        f"the host is used by {used_by or 'another process'}; wait until it has ended, or stop it",
+        "wait until it has ended, or stop it",
+        ask_again_s=0.0,
+        limit_s=LONGEST_WAIT_S,
+    )
 
 
 class AwayError(NotFitError):

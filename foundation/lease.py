@@ -3,6 +3,8 @@
 Only one measurement, export or other heavy work runs at a time on a host: a measurement on a
 host's processor disturbs other computations on it, and they disturb it. Every fleetrank process of
 a user on a host takes `host_lease` around such work.
+
+`foundation.reading` has the work that does not take it, so that no measurement waits for it.
 """
 
 import contextlib
@@ -18,8 +20,9 @@ from time import monotonic, sleep
 from typing import IO
 
 from fleetrank.foundation.errors import FleetError
+from fleetrank.foundation.wording import duration
 
-_PAUSE_S = 0.1
+PAUSE_S = 0.1
 """Poll interval of a waiting process: long enough not to disturb a measurement on this host."""
 
 
@@ -44,7 +47,7 @@ def wait_for_lock(file: IO[str], give_up: Callable[[], bool], *, is_shared: bool
         except BlockingIOError:
             if give_up():
                 return False
-            sleep(_PAUSE_S)
+            sleep(PAUSE_S)
         else:
             return True
 
@@ -85,10 +88,17 @@ def holder(file: IO[str]) -> str:
 
 _NOTICE_S = 1.5
 """A longer wait without output looks like a hang; most waits are shorter."""
+LONGEST_WAIT_S = 4 * 3600.0
+"""Of one wait for the host: several turns, each with its own limit, of an hour at most (a part
+of an evaluation). It ends a wait for a process that was stopped."""
 
 
 class LeaseError(FleetError):
     """No folder on this host can safely hold the lease."""
+
+
+class HostBusyError(FleetError):
+    """The host was not free within the limit."""
 
 
 def say_nothing(_message: str) -> None:
@@ -115,7 +125,7 @@ def host_lease(
 ) -> Iterator[bool]:
     """Holds this host's lease for the block; yields whether it is held (false after giving up).
 
-    Do not nest it: a holder that takes it again waits forever. Waiting processes are served
+    Do not nest it: a holder that takes it again waits until the limit. Waiting processes are served
     before a process that releases it and takes it again at once, so two sweeps take turns.
 
     Args:
@@ -127,27 +137,66 @@ def host_lease(
 
     Raises:
         LeaseError: no safe folder for the lease exists.
+        HostBusyError: it was not free within `LONGEST_WAIT_S`.
     """
     folder = runtime_folder()
-    deadline_s = monotonic() + _NOTICE_S
-    is_announced = False
-    with open_lease(folder / "host.lease") as lease:
-
-        def is_over() -> bool:
-            nonlocal is_announced
-            if not is_announced and monotonic() >= deadline_s:
-                is_announced = True
-                on_wait(f"waiting for {holder(lease)}")
-            return give_up()
-
+    with open_lease(folder / HOST_LEASE) as lease:
+        is_over = patience(lease, LONGEST_WAIT_S, on_wait, give_up)
         # Only one process waits for the lease itself. A process that releases it queues behind.
-        with open_lease(folder / "host.next") as turn:
+        with open_lease(folder / _QUEUE) as turn:
             is_held = wait_for_lock(turn, is_over) and wait_for_lock(
                 lease, is_over, is_shared=is_shared
             )
         if is_held:
             sign(lease, purpose)
         yield is_held
+
+
+HOST_LEASE, _QUEUE = "host.lease", "host.next"
+
+
+def patience(
+    lease: IO[str], limit_s: float, on_wait: Callable[[str], None], give_up: Callable[[], bool]
+) -> Callable[[], bool]:
+    """Whether to give up, asked while waiting; announces a long wait, raises at its limit."""
+    since_s = monotonic()
+    is_announced = False
+
+    def is_over() -> bool:
+        nonlocal is_announced
+        waited_s = monotonic() - since_s
+        if not is_announced and waited_s >= _NOTICE_S:
+            is_announced = True
+            on_wait(f"waiting for {holder(lease)}, at most {duration(limit_s)}")
+        if give_up():
+            return True
+        if waited_s >= limit_s:
+            raise HostBusyError(
+                f"this host was not free for {duration(limit_s)}; it is used by {holder(lease)}",
+                "wait until it has ended, or end that process; then run the command again",
+            )
+        return False
+
+    return is_over
+
+
+def is_host_wanted() -> bool:
+    """Whether a process waits for the host's lease; the holder asks between two steps."""
+    return is_locked(runtime_folder() / _QUEUE)
+
+
+def is_host_measured() -> bool:
+    """Whether a process holds the host's lease alone."""
+    try:
+        return is_locked(runtime_folder() / HOST_LEASE)
+    except LeaseError:
+        return False  # no process can take it
+
+
+def host_holder() -> str:
+    """Describes the process that took the host's lease last, as a phrase."""
+    with open_lease(runtime_folder() / HOST_LEASE) as lease:
+        return holder(lease)
 
 
 def runtime_folder() -> Path:

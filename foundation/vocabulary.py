@@ -125,6 +125,8 @@ class Flag(StrEnum):
     TOO_FEW = "too_few"
     NICED = "niced"
     BUSY_HOST = "busy_host"
+    BESIDE_READING = "beside_reading"
+    """A fleetrank command that reads results worked on the same host, in any workspace."""
     UNSTABLE_WARMUP = "unstable_warmup"
     SHARED_DEVICE = "shared_device"
     HOST_OVERHEAD = "host_overhead"

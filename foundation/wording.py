@@ -1,4 +1,4 @@
-"""Words in messages: counts with their noun, the name that a user probably meant, and choices.
+"""Words in messages: counts, durations, the name that a user probably meant, and choices.
 
 A message names a choice as `` `source=` ``, `` `quantity=memory` `` or `` `set k=3` ``: it is an
 argument or a field in Python, and a field of a form. `with_flags` makes it an option of a command.
@@ -29,6 +29,16 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
 def count_of(n: int, noun: str, plural: str | None = None) -> str:
     """`1 model`, `2 models`."""
     return f"{n} {noun}" if n == 1 else f"{n} {plural or noun + 's'}"
+
+
+def duration(seconds: float) -> str:
+    """`42 s`, `3 min 05 s`, `2 h 10 min`; less than a second is `1 s`."""
+    whole = round(seconds) or int(seconds > 0)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60:02d} s"
+    return f"{whole // 3600} h {whole % 3600 // 60:02d} min"
 
 
 def few_of(names: Sequence[str], most: int) -> str:

@@ -10,7 +10,7 @@ from pathlib import Path
 from fleetrank.foundation.errors import BadFileError, FleetError, is_rust_panic
 from fleetrank.foundation.files import is_about_storage, storage_error
 from fleetrank.foundation.small_file import IrregularFileError
-from fleetrank.orchestrator.errors import UsageError
+from fleetrank.orchestrator.errors import StoreError, UsageError
 
 _READERS = {"polars", "pyarrow", "duckdb"}
 """Libraries that read stored parts and report a damaged part with their own error classes."""
@@ -33,7 +33,7 @@ def file_error(error: BaseException, folder: Path) -> FleetError | None:
 
 
 def damage_of(error: BaseException, results: Path) -> FleetError | None:
-    """The error that names a damaged part; `None` if the error is not about reading.
+    """The error that names a damaged or a vanished part; `None` if it is not about reading.
 
     Args:
         error: what was raised.
@@ -44,8 +44,13 @@ def damage_of(error: BaseException, results: Path) -> FleetError | None:
         return None
     from fleetrank.analysis.stored.part_files import damage_error, damaged_part_of
 
-    damaged = damaged_part_of(results)
-    return None if damaged is None else damage_error(damaged)
+    if (damaged := damaged_part_of(results)) is not None:
+        return damage_error(damaged)
+    if isinstance(error, FileNotFoundError):
+        return StoreError(
+            f"rows were merged or deleted while they were read: {error}", "run the command again"
+        )
+    return None
 
 
 @contextlib.contextmanager

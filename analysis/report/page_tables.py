@@ -33,6 +33,7 @@ from fleetrank.analysis.statistics.transfer.transfer_table import (
 )
 from fleetrank.analysis.tables.table import Table
 from fleetrank.analysis.tables.tables import session_table
+from fleetrank.foundation.reading import pause_between_steps
 
 _OF_ALL = (
     "latency", "coldstart", "memory", "quality", "dropped", "host", "waits", "frm",
@@ -129,6 +130,7 @@ def page_tables(evidence: Evidence, *, is_predicted: bool = False) -> PageTables
         if keys is not None and len(keys) < n:
             session, n = session.narrowed(pl.col("platform_key").is_in(list(keys))), len(keys)
         for name in names:
+            pause_between_steps()
             try:
                 made[name] = _table(name, session, evidence, found)
             except AnalysisError as error:

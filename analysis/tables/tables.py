@@ -64,6 +64,7 @@ from fleetrank.analysis.tables.table_settings import (
     frm_weights,
     refuse_wrong_settings,
 )
+from fleetrank.foundation.reading import pause_between_steps
 from fleetrank.foundation.wording import nearest
 
 if TYPE_CHECKING:
@@ -167,12 +168,15 @@ def make_table(
 def session_table(name: str, session: "Session") -> Table:
     """Makes one table, also by a former name; tables of one session share its arrays.
 
+    A table is a step: reading pauses before it while a measurement runs on this host.
+
     Raises:
         AnalysisError: no such table or setting exists; the remedy names the nearest. Or a setting
             is far out of range.
         NoDataError: no row remains.
         NotComparableError: rows differ in a fact that must be equal for the comparison.
     """
+    pause_between_steps()
     spec = check_request(name, session.frame, session.selection)
     request = request_of(name)
     name, selection = request.table, request.selection(session.selection)

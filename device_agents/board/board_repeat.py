@@ -24,9 +24,14 @@ from fleetrank.device_agents.contract.measurement import Measurement, failed
 from fleetrank.device_agents.contract.protocol import encode_request
 from fleetrank.device_agents.contract.reply import read_reply
 from fleetrank.device_agents.contract.task import MeasureTask
-from fleetrank.device_agents.errors import StoppedError, TransientError
+from fleetrank.device_agents.errors import (
+    HOST_PATIENCE_S,
+    StoppedError,
+    TransientError,
+    host_in_use,
+)
 from fleetrank.foundation.codec import CodecError, Json
-from fleetrank.foundation.lease import host_lease
+from fleetrank.foundation.lease import host_holder, host_lease
 from fleetrank.foundation.vocabulary import Origin
 
 BESIDE_S = 900.0
@@ -101,9 +106,16 @@ class BoardRepeat:
     def _push(self, ready: Prepared) -> None:
         # Encryption at full speed would disturb a measurement on this host's processor.
         purpose = f"{self._tasks[0].task_id}, which sends a file to {self._link.host}"
-        with host_lease(purpose, is_shared=True, give_up=self._wishes.stop) as is_held:
-            if not is_held:
+        until_s = time.monotonic() + HOST_PATIENCE_S
+
+        def is_over() -> bool:
+            return self._wishes.stop() or time.monotonic() >= until_s
+
+        with host_lease(purpose, is_shared=True, give_up=is_over) as is_held:
+            if not is_held and self._wishes.stop():
                 raise StoppedError("the measurement was stopped on request", "resume the sweep")
+            if not is_held:
+                raise host_in_use(host_holder())
             for file in ready.lacking:
                 self._link.push(file, ready.names, self._turn_s, self._wishes.stop)
 

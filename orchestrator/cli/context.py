@@ -58,12 +58,8 @@ def set_current(context: CliContext) -> None:
     _current = context
 
 
-def host_turn(command: str, *, may_skip: bool = False) -> AbstractContextManager[bool]:
-    """Holds the host's lease while a command works; explains a long wait; Ctrl-C ends the wait.
-
-    `may_skip` says that the command has the option `--now`, which the explanation then names.
-    """
-    end = "; add --now to start at once" if may_skip else ""
+def host_turn(command: str) -> AbstractContextManager[bool]:
+    """Holds the host's lease while a command works; explains a long wait; Ctrl-C ends the wait."""
     return host_lease(
-        f"`fleetrank {command}`", on_wait=lambda message: print(message + end, file=sys.stderr)
+        f"`fleetrank {command}`", on_wait=lambda message: print(message, file=sys.stderr)
     )

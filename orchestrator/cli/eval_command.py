@@ -1,8 +1,8 @@
 """`fleetrank eval`: how good a model is on data that the user has."""
 
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,7 +12,7 @@ from fleetrank.device_agents.registry import HOST_CPU, create_agent
 from fleetrank.foundation.inputs.workload import Workload
 from fleetrank.foundation.vocabulary import Precision, Runtime
 from fleetrank.models.cache import ArtifactCache
-from fleetrank.orchestrator.cli.context import current, host_turn
+from fleetrank.orchestrator.cli.context import current
 from fleetrank.orchestrator.cli.output.listing import AsJson, print_table
 from fleetrank.orchestrator.dispatch.drive.stop_switch import StopSwitch
 from fleetrank.orchestrator.errors import UsageError
@@ -64,7 +64,6 @@ Window = Annotated[
 ]
 
 
-@contextmanager
 def _run(
     *,
     model: str,
@@ -76,7 +75,7 @@ def _run(
     threads: int,
     limit: int | None,
     trust: bool,
-) -> "Iterator[EvalRun]":
+) -> "EvalRun":
     from fleetrank.orchestrator.evaluation.evaluation_rows import EvalRun
     from fleetrank.orchestrator.evaluation.subject import Where, find_subject
     from fleetrank.orchestrator.progress.displays import PlainLines
@@ -98,12 +97,12 @@ def _run(
         infer=create_agent(HOST_CPU, {}).infer,
         emit=PlainLines(sys.stderr),
         switch=StopSwitch(),
+        purpose="`fleetrank eval`",
         is_trusted=trust,
     )
-    with host_turn("eval"):
-        yield EvalRun(
-            workspace=workspace, subject=subject, tools=tools, limit=limit, done=_show_progress
-        )
+    return EvalRun(
+        workspace=workspace, subject=subject, tools=tools, limit=limit, done=_show_progress
+    )
 
 
 def _show_progress(task: str, done: int, before: int, total: int) -> None:
@@ -182,11 +181,11 @@ def ppl(
             tokenizer=open_tokenizer(tokenizer, child), strategy=strategy, window=window,
             stride=stride, segment=None if segment is None else _segment(segment),
         )  # fmt: skip
-        with _run(
+        run = _run(
             model=model, checkpoint=checkpoint, seeded=seeded, runtime=runtime,
             precision=precision, device=device, threads=threads, limit=limit, trust=trust,
-        ) as run:  # fmt: skip
-            rows = evaluate_text(run, data, reading)
+        )  # fmt: skip
+        rows = evaluate_text(run, data, reading)
     _print(rows, as_json)
 
 
@@ -229,11 +228,11 @@ def smallbench(
         raise UsageError(f"no prompts '{prompts}'", f"there are {', '.join(PROMPT_SETS)}")
     with closing(DataChild()) as child:
         reading = Reading(tokenizer=open_tokenizer(tokenizer, child), window=window)
-        with _run(
+        run = _run(
             model=model, checkpoint=checkpoint, seeded=seeded, runtime=runtime,
             precision=precision, device=device, threads=threads, limit=limit, trust=trust,
-        ) as run:  # fmt: skip
-            rows = evaluate_choices(run, files, prompts, reading)
+        )  # fmt: skip
+        rows = evaluate_choices(run, files, prompts, reading)
     _print(rows, as_json)
 
 
@@ -289,10 +288,11 @@ def images(
         crop=crop, mean=tuple(mean or usual.mean), std=tuple(std or usual.std)
     )
     found = read_picture_data(data, classes)
-    with closing(DataChild()) as child, _run(
+    run = _run(
         model=model, checkpoint=checkpoint, seeded=seeded, runtime=runtime, precision=precision,
         device=device, threads=threads, limit=limit, trust=trust,
-    ) as run:  # fmt: skip
+    )  # fmt: skip
+    with closing(DataChild()) as child:
         known = Published(value=published, source=source, tolerance=tolerance)
         rows = evaluate_pictures(run, found, preprocessing, known, child)
     _print(rows, as_json)

@@ -26,6 +26,7 @@ from fleetrank.models.errors import LibraryError, ModelError
 from fleetrank.orchestrator.cli.completion import Shell, script, words_of
 from fleetrank.orchestrator.cli.context import CliContext, current, set_current
 from fleetrank.orchestrator.cli.output.visible_streams import make_streams_visible
+from fleetrank.orchestrator.cli.reading_turn import settle_for_reading
 from fleetrank.orchestrator.errors import (
     NewerSchemaError,
     NothingToDoError,
@@ -128,6 +129,8 @@ _LOG_LEVELS = (logging.WARNING, logging.INFO, logging.DEBUG)
 def main() -> None:
     """Runs the command line and ends the process with the exit code."""
     make_streams_visible()
+    with contextlib.suppress(UsageError):  # `run` reports it
+        settle_for_reading(take_shared_options(sys.argv[1:])[1])
     sys.exit(run(sys.argv[1:]))
 
 

@@ -154,9 +154,10 @@ def export(
         infer=create_agent(HOST_CPU, {}).infer,
         emit=PlainLines(sys.stderr),
         switch=switch,
+        purpose="`fleetrank models export`",
         is_trusted=trust,
     )
-    with host_turn("models export"), listening(switch):
+    with listening(switch):
         exports = build_artifacts(requests, (), tools)
     for error in errors:
         print(f"{error.message}\n  -> {with_flags(error.remedy)}", file=sys.stderr)

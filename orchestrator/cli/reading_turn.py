@@ -1,28 +1,53 @@
-"""When a command that reads results takes its turn on this host, and when it starts at once.
+"""How a command that reads results disturbs measurements on this host as little as possible.
 
-Reading disturbs a measurement on this host as any work does, in every workspace. Most reading is
-over in a moment, so only work of more than about a second waits.
+No measurement waits for reading. It runs at the lowest priority with one thread for linear
+algebra. It is announced, so that rows measured beside it get a flag. It waits for the end of a
+repeat before it starts and between its steps. Most reading is over in a moment, so only work of
+more than about a second waits.
 """
 
+import os
+import sys
 from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from fleetrank.orchestrator.cli.context import host_turn
+from fleetrank.foundation.process.own_process import lower_priority
+from fleetrank.foundation.reading import LONGEST_READING_WAIT_S, reading_beside_measurements
+from fleetrank.orchestrator.compute.child import ONE_BLAS_THREAD
 
 Now = Annotated[
     bool, typer.Option("--now", help="Do not wait for a measurement; this may disturb it.")
 ]
+_READING = frozenset({"report", "recommend", "predict", "query"})
+_READING_RESULTS = frozenset({"audit", "exclude", "export", "import", "verify"})
+_WRITES = "--repair"
+"""With it `results verify` takes the host's lease: measurements wait for it, so it keeps its speed.
+"""
 
 SHORT_S = 1.0
 """Less work is done beside a measurement: it is about what loading the libraries takes."""
 _CELL_S = 1e-3
 """Seen for tables with random draws, transfer to recommend: 0.2 to 3 s for 78 to 3,300 cells
 (model x platform); at 36,000 cells half of it."""
+
+
+def is_reading(words: Sequence[str]) -> bool:
+    """Whether a command line, without the shared options, reads results and takes no lease."""
+    command, *rest = words or [""]
+    is_of_results = command == "results" and not _READING_RESULTS.isdisjoint(rest[:1])
+    return (command in _READING or is_of_results) and _WRITES not in rest
+
+
+def settle_for_reading(words: Sequence[str]) -> None:
+    """Prepares this process for a command line that reads; before NumPy is imported."""
+    if is_reading(words):
+        lower_priority()
+        os.environ |= ONE_BLAS_THREAD
 
 
 class Work(StrEnum):
@@ -43,16 +68,15 @@ _ROW_S = {Work.ROWS: 1e-5, Work.CHECKSUMS: 1e-4, Work.PAIRS: 1e-5}
 
 
 def reading_turn(
-    command: str, results: Path, sweeps: Sequence[str] = (), *, work: Work, now: bool
-) -> AbstractContextManager[bool]:
+    results: Path, sweeps: Sequence[str] = (), *, work: Work, now: bool | None
+) -> AbstractContextManager[None]:
     """The turn of a command that reads results; fails at once if there are none.
 
     Args:
-        command: the user's command.
         results: the results folder.
         sweeps: sweeps that must have rows; empty for all sweeps.
         work: what is done with the rows.
-        now: the user does not want to wait.
+        now: the user does not want to wait; `None` for a command without this option.
 
     Raises:
         NoDataError: there are no measurements, or a sweep has none.
@@ -60,15 +84,21 @@ def reading_turn(
     from fleetrank.analysis.stored.load import stored_parts
 
     parts = stored_parts(results, sweep=tuple(sweeps) or None)
-    return turn_for(command, parts, work=work, now=now)
+    return turn_for(parts, work=work, now=now)
 
 
 def turn_for(
-    command: str, parts: Sequence[Path], *, work: Work, now: bool
-) -> AbstractContextManager[bool]:
-    """The host's turn if the work on these files is long; a block without a wait if it is short."""
+    parts: Sequence[Path], *, work: Work, now: bool | None
+) -> AbstractContextManager[None]:
+    """Reading of these files, announced; it waits for measurements only if it is long work."""
     is_short = work is not Work.EVERY_TABLE and work_s(parts, work) < SHORT_S
-    return nullcontext(True) if now or is_short else host_turn(command, may_skip=True)
+    end = "" if now is None else "; add --now to start at once"
+
+    def say(message: str) -> None:
+        print(message + (end if message.startswith("waiting") else ""), file=sys.stderr)
+
+    limit_s = 0.0 if now or is_short else LONGEST_READING_WAIT_S
+    return reading_beside_measurements(limit_s=limit_s, say=say)
 
 
 def work_s(parts: Sequence[Path], work: Work) -> float:

@@ -11,7 +11,7 @@ from fleetrank.analysis.stored.sweep_record import SweepState
 from fleetrank.foundation.inputs.workload import IMAGE
 from fleetrank.foundation.strict_json import json_text
 from fleetrank.foundation.vocabulary import ErrorKind
-from fleetrank.foundation.wording import count_of, with_flags
+from fleetrank.foundation.wording import count_of, duration, with_flags
 from fleetrank.orchestrator.cli.context import current
 from fleetrank.orchestrator.cli.output.listing import AsJson, print_table
 from fleetrank.orchestrator.cli.output.sweep_display import (
@@ -29,7 +29,7 @@ from fleetrank.orchestrator.cli.output.sweep_display import (
 )
 from fleetrank.orchestrator.extras import is_installed
 from fleetrank.orchestrator.progress.progress_file import waits_of
-from fleetrank.orchestrator.progress.wording import counted_from_one, duration
+from fleetrank.orchestrator.progress.wording import counted_from_one
 from fleetrank.orchestrator.workspace.sweep_spec import SweepSpec
 
 if TYPE_CHECKING:

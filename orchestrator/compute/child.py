@@ -22,8 +22,10 @@ QUERY_GRACE_S = 0.5
 """DuckDB is interrupted at the limit; a child that does not react is killed after this."""
 _START_S = 60.0
 """Loading the libraries takes 1 s; on a busy host with a cold disk, many times that."""
-_THREADS = ("POLARS_MAX_THREADS", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "ARROW_IO_THREADS")
-"""Arrow's own threads follow OMP_NUM_THREADS."""
+ONE_BLAS_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+"""The matrices of tables are small: on a busy host more threads mostly wait for one another, which
+takes several times as much time of the cores. Arrow's own threads follow OMP_NUM_THREADS."""
+_THREADS = ("POLARS_MAX_THREADS", "ARROW_IO_THREADS")
 _ALLOCATOR = {"ARROW_DEFAULT_MEMORY_POOL": "system"}
 """Arrow's default (mimalloc in pyarrow 24) reserves 1 GiB at start, which the limit counts."""
 _MAX_BODY_BYTES = 256 << 20
@@ -46,7 +48,7 @@ class Child:
         Args:
             results: the folder it reads.
             memory_limit_bytes: what it may allocate, including the stacks of its threads.
-            threads: threads of each library; `None` uses their default, one per core.
+            threads: of Polars and Arrow each; `None` uses their default, one per core.
             is_quiet: whether the output of its libraries is dropped.
         """
         limit = str(memory_limit_bytes)
@@ -54,7 +56,7 @@ class Child:
         module = ("-P", "-m", "fleetrank.orchestrator.compute.worker")
         self._command = [sys.executable, *module, str(results), limit]
         thread_counts = {name: str(threads) for name in _THREADS if threads is not None}
-        self._environment = os.environ | _ALLOCATOR | thread_counts
+        self._environment = os.environ | _ALLOCATOR | ONE_BLAS_THREAD | thread_counts
         self._limit_mib = memory_limit_bytes >> 20
         self._stderr = subprocess.DEVNULL if is_quiet else None
         self._child: SupervisedChild | None = None
@@ -68,7 +70,7 @@ class Child:
             job: what to answer.
             fingerprint: fingerprint of the results' files; if it has changed, the child scans
                 again.
-            timeout_s: time limit; the child is killed after it.
+            timeout_s: time limit beside the job's `wait_s`; the child is killed after it.
 
         Raises:
             RefusedError: the job has no answer; the message gives the reason.
@@ -114,7 +116,7 @@ class Child:
         is_new, self._fingerprint = fingerprint != self._fingerprint, fingerprint
         child.stdout.clear()
         child.send((FORGET if is_new else b"") + job.line())
-        end = _wait(child, Reply.is_complete, timeout_s)
+        end = _wait(child, Reply.is_complete, timeout_s + job.wait_s)
         reply = Reply.parse(child.stdout) if end is End.COMPLETE else None
         child.stdout.clear()
         return end, reply

@@ -60,6 +60,7 @@ class Job:
         selectors: JSON text of `workspace.selectors.Selectors`, so that a job can be a key.
         form: for a table one of `analysis.tables.formats.FORMATS`; for a query's file a `RowForm`.
         timeout_s, max_rows: limits of a query.
+        wait_s: how long the child waits for measurements on this host, in all.
         out: the file that a query's rows are written to.
     """
 
@@ -69,6 +70,7 @@ class Job:
     form: str = "json"
     timeout_s: float = 0.0
     max_rows: int = 0
+    wait_s: float = 0.0
     out: str = ""
 
     @property

@@ -4,6 +4,7 @@
 when its input ends, even during a job.
 """
 
+import logging
 import os
 import queue
 import resource
@@ -15,13 +16,21 @@ from pathlib import Path
 
 from fleetrank.analysis.stored.part_files import damage_error, damaged_part_of
 from fleetrank.foundation.errors import FleetError, is_rust_panic
-from fleetrank.foundation.process.own_process import keep_stdout_for_the_result, limit_memory
+from fleetrank.foundation.process.own_process import (
+    keep_stdout_for_the_result,
+    limit_memory,
+    lower_priority,
+)
+from fleetrank.foundation.reading import reading_beside_measurements
 from fleetrank.orchestrator.compute.jobs import FORGET, READY, Job, Reply, Result
+
+_log = logging.getLogger(__name__)
 
 
 def main() -> None:
     """Answers until the input ends."""
     results = Path(sys.argv[1])
+    lower_priority()
     limit_memory(int(sys.argv[2]) if len(sys.argv) > 2 else None)
     output = os.fdopen(keep_stdout_for_the_result(), "wb")
     # Imported after the limit is set, because the limit includes the memory of the libraries.
@@ -36,7 +45,8 @@ def main() -> None:
             answering.forget()
             continue
         job = Job.parse(line)
-        reply = _reply(answering.answer, job, results)
+        with reading_beside_measurements(limit_s=job.wait_s, say=_log.warning):
+            reply = _reply(answering.answer, job, results)
         # An allocator can keep the memory of a query, and the next query would have less.
         is_last = job.is_query and has_grown()
         output.write(replace(reply, is_last=is_last).encode())

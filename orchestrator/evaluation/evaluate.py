@@ -86,13 +86,14 @@ def evaluate_text(run: EvalRun, data: TextData, reading: Reading) -> list[Row]:
         )
     refuse_unfit(reading.tokenizer, shape.vocabulary, run.subject.model.card.name)
     documents = data.documents[: run.head(data.documents)]
-    cut = [
-        (number, window)
-        for number, text in enumerate(documents)
-        for window in strategy.windows(
-            reading.tokenizer.encode(text), reading.tokenizer.prefix, length, stride
-        )
-    ]
+    with run.tools.turn():
+        cut = [
+            (number, window)
+            for number, text in enumerate(documents)
+            for window in strategy.windows(
+                reading.tokenizer.encode(text), reading.tokenizer.prefix, length, stride
+            )
+        ]
     n_bytes = [len(text.encode()) for text in documents]
     facts: Row = {
         "task": "ppl", "data": data.name, "data_sha256": data.sha256,
@@ -134,11 +135,12 @@ def evaluate_choices(
     asked: list[Asked] = []
     for task, every in questions.items():
         asked_for = every[: run.head(every)]
-        windows = [
-            window
-            for question in asked_for
-            for window in choice_windows(question, reading.tokenizer, longest)
-        ]
+        with run.tools.turn():
+            windows = [
+                window
+                for question in asked_for
+                for window in choice_windows(question, reading.tokenizer, longest)
+            ]
         need = max(len(window.tokens) for window in windows)
         length = min(longest, 1 << (need - 1).bit_length())
         facts: Row = {
@@ -281,6 +283,7 @@ def _scored(run: EvalRun, facts: Row, work: _Work) -> tuple[Asked, Figures, int 
         work.make,
         unfinished,
         lambda now, before: run.done(task, now, before, n_cases),
+        run.tools.turn,
     )
     asked = Asked(
         scorer=scorer,

@@ -4,7 +4,8 @@ import io
 import json
 import os
 import zipfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -246,6 +247,7 @@ def score_all(
     make: Callable[[int], Case],
     unfinished: Unfinished,
     done: Callable[[int, int], None],
+    turn: Callable[[], AbstractContextManager[object]],
 ) -> tuple[NDArray[np.float64], Scored | None]:
     """Scores every case that an earlier, interrupted run has not scored.
 
@@ -255,6 +257,7 @@ def score_all(
         make: the case of a number; called shortly before it is needed.
         unfinished: of the same evaluation.
         done: is called with the number of scored cases, and of those that an earlier run scored.
+        turn: the host's lease for some of the cases; measurements go first in between.
 
     Returns:
         The figures of each case, (n_cases, 4), and the result of the last cases that were scored
@@ -270,8 +273,9 @@ def score_all(
     unfinished.rewrite(rows)
     n_before, scored = len(rows), None
     done(n_before, n_before)
-    for chunk in _chunks(make, n_before, n_cases):
-        scored = scorer.score(chunk, states if rows else ())
+    while len(rows) < n_cases:
+        with turn():
+            scored = scorer.score(_chunk(make, len(rows), n_cases), states if rows else ())
         states = scored.states
         unfinished.append(len(rows), scored.figures)
         rows += scored.figures.tolist()
@@ -281,14 +285,12 @@ def score_all(
     return np.array(rows, dtype=np.float64).reshape(n_cases, N_FIGURES), scored
 
 
-def _chunks(make: Callable[[int], Case], start: int, end: int) -> Iterator[list[Case]]:
+def _chunk(make: Callable[[int], Case], start: int, end: int) -> list[Case]:
     chunk: list[Case] = []
     n_bytes = 0
-    for number in range(start, end):
+    for number in range(start, min(end, start + _CHUNK_CASES)):
         chunk.append(make(number))
         n_bytes += sum(array.nbytes for array in chunk[-1].inputs)
-        if len(chunk) == _CHUNK_CASES or n_bytes >= _CHUNK_BYTES:
-            yield chunk
-            chunk, n_bytes = [], 0
-    if chunk:
-        yield chunk
+        if n_bytes >= _CHUNK_BYTES:
+            break
+    return chunk

@@ -3,9 +3,11 @@
 import queue
 import threading
 from collections.abc import Sequence
+from time import sleep
 
 import psutil
 
+from fleetrank.foundation.lease import is_host_wanted
 from fleetrank.models.cards.card import ExportRequest
 from fleetrank.models.export.process import (
     ExportChild,
@@ -18,29 +20,41 @@ from fleetrank.orchestrator.progress.wording import STOPPING
 
 _POLL_S = 0.25
 """Longest sleep between two checks of the stop switch."""
+_AWAY_S = 1.0
+"""A repeat that waits for the host reports it every few seconds, and is out of the queue for half a
+second then."""
 
 
 def export_all(
     requests: Sequence[ExportRequest], tools: ExportTools
 ) -> tuple[dict[ExportRequest, Result], bool]:
-    """The result of each request, and whether all were handled before a stop was requested."""
+    """The result of each request, and whether all were handled before a stop was requested.
+
+    This process holds the host's lease meanwhile. If others wait for it, no further export starts,
+    and they go first when the running ones have ended.
+    """
     lines = _Lines(requests, tools)
     results: dict[ExportRequest, Result] = {}
-    is_announced = False
     try:
-        while lines.has_work:
-            if tools.switch.is_stopping and not is_announced:
-                is_announced = True
-                tools.emit(Notice(level="info", message=STOPPING))
-            if tools.switch.is_now or (tools.switch.is_stopping and not lines.is_busy):
-                return results, False
-            if not tools.switch.is_stopping:
-                lines.start_what_fits()
-            if (finished := lines.wait()) is not None:
-                results |= finished
-        return results, True
+        while lines.has_work and not tools.switch.is_stopping:
+            with tools.turn() as is_held:
+                if is_held:
+                    results |= _one_turn(lines)
+            if lines.has_work and not tools.switch.is_stopping:
+                sleep(_AWAY_S)
+        return results, not lines.has_work
     finally:
         lines.end()
+
+
+def _one_turn(lines: "_Lines") -> dict[ExportRequest, Result]:
+    """The results until none is left, a stop was requested, or others want the host."""
+    results: dict[ExportRequest, Result] = {}
+    lines.begin_turn()
+    while lines.start_what_fits():
+        if (finished := lines.wait()) is not None:
+            results |= finished
+    return results
 
 
 def may_start(
@@ -92,6 +106,7 @@ class _Lines:
         self._reserved_bytes: dict[ExportRequest, int] = {}
         self._lines: list[_Line] = []
         self._done: _Done = queue.SimpleQueue()
+        self._is_closed = self._is_announced = False
 
     @property
     def is_busy(self) -> bool:
@@ -101,21 +116,35 @@ class _Lines:
     def has_work(self) -> bool:
         return bool(self._pending) or self.is_busy
 
-    def start_what_fits(self) -> None:
-        """Starts requests in their order, each in its own line."""
+    def begin_turn(self) -> None:
+        """Requests may start again."""
+        self._is_closed = False
+
+    def start_what_fits(self) -> bool:
+        """Starts requests in their order, each in its own line; false if this turn is over."""
+        if self._tools.switch.is_stopping and not self._is_announced:
+            self._is_announced = True
+            self._tools.emit(Notice(level="info", message=STOPPING))
+        self._is_closed |= self._tools.switch.is_stopping
         while self._pending and self._order(None, self._pending[0], held_bytes=0):
             pass
+        return self.is_busy and not self._tools.switch.is_now
 
     def wait(self) -> dict[ExportRequest, Result] | None:
-        """The next result, or `None` after a moment; its line takes a request of its format."""
+        """The next result, or `None` after a moment; its line takes a request of its format.
+
+        Looks whether others want the host: not before, so that each turn exports something.
+        """
         try:
             line, finished, result = self._done.get(timeout=_POLL_S)
         except queue.Empty:
             return None
+        finally:
+            # It is kept, because a process that waits is out of the queue from time to time.
+            self._is_closed |= is_host_wanted() or self._tools.switch.is_stopping
         held_bytes = self._reserved_bytes.pop(finished)
         follower = next((one for one in self._pending if one.format == finished.format), None)
-        is_stopping = self._tools.switch.is_stopping
-        if follower is None or is_stopping or not self._order(line, follower, held_bytes):
+        if follower is None or not self._order(line, follower, held_bytes):
             line.orders.put(None)
         return {finished: result}
 
@@ -125,12 +154,12 @@ class _Lines:
             line.orders.put(None)
 
     def _order(self, line: _Line | None, request: ExportRequest, held_bytes: int) -> bool:
-        """Gives the request to the line, or to a new one; `False` if it does not fit yet.
+        """Gives the request to the line, or to a new one; `False` if it must not start now.
 
         A process keeps a part of the memory that its largest export needed.
         """
         need_bytes = max(held_bytes, peak_memory_estimate_bytes(request))
-        if not may_start(
+        if self._is_closed or not may_start(
             need_bytes,
             tuple(self._reserved_bytes.values()),
             available_bytes=psutil.virtual_memory().available,

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 from fleetrank.device_agents.contract.measurement import Failure
 from fleetrank.device_agents.registry import HOST_CPU, create_agent
-from fleetrank.foundation.lease import host_lease
 from fleetrank.foundation.vocabulary import Format
 from fleetrank.models.cache import ArtifactCache
 from fleetrank.models.cards.card import Artifact, ExportRequest
@@ -39,7 +38,8 @@ def build_artifacts(
 ) -> Exports:
     """Finds or exports the file of each distinct request, in parallel as memory allows.
 
-    Measuring starts after it returns, so that no export disturbs a measurement.
+    Measuring starts after it returns, so that no export disturbs a measurement. Those of other
+    sweeps on this host take turns with it, between two models.
 
     Args:
         requests: files to measure; equal ones are exported once.
@@ -86,9 +86,9 @@ def canary_artifact(workspace: Workspace) -> Artifact:
         infer=create_agent(HOST_CPU, {}).infer,
         emit=PlainLines(sys.stderr),
         switch=StopSwitch(),
+        purpose="the export of the canary model",
     )
-    with host_lease("the export of the canary model"):
-        exports = build_artifacts([request], (), tools)
+    exports = build_artifacts([request], (), tools)
     if request in exports.failures:
         failure = exports.failures[request]
         raise NothingToDoError(

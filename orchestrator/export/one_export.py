@@ -2,6 +2,7 @@
 
 import shutil
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from time import perf_counter
@@ -11,6 +12,7 @@ import psutil
 from fleetrank.device_agents.contract.measurement import Failure
 from fleetrank.device_agents.contract.task import Execution, InferTask
 from fleetrank.device_agents.registry import HOST_CPU, load_kind
+from fleetrank.foundation.lease import host_lease
 from fleetrank.foundation.small_file import file_sha256
 from fleetrank.foundation.vocabulary import RUNTIME_OF_FORMAT, ErrorKind, Precision, Runtime
 from fleetrank.models.cache import ArtifactCache
@@ -21,7 +23,7 @@ from fleetrank.models.networks.primer import primer_request
 from fleetrank.models.verify import compare_files
 from fleetrank.orchestrator.dispatch.drive.stop_switch import StopSwitch
 from fleetrank.orchestrator.plan.estimate import export_limit_s
-from fleetrank.orchestrator.progress.events import ExportFinished, ExportStarted, Subscriber
+from fleetrank.orchestrator.progress.events import ExportFinished, ExportStarted, Notice, Subscriber
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,6 +32,7 @@ class ExportTools:
 
     Attributes:
         infer: runs a file over stored inputs in a worker on this host.
+        purpose: who exports, shown to processes that wait for this host.
         is_trusted: the user allows model-supplied code to run.
     """
 
@@ -37,7 +40,16 @@ class ExportTools:
     infer: Callable[[InferTask], Failure | None]
     emit: Subscriber
     switch: StopSwitch
+    purpose: str = "the export of models"
     is_trusted: bool = False
+
+    def turn(self) -> AbstractContextManager[bool]:
+        """The host's lease for one step of this work; false if a stop was requested before."""
+        return host_lease(
+            self.purpose,
+            on_wait=lambda message: self.emit(Notice(level="info", message=message)),
+            give_up=lambda: self.switch.is_stopping,
+        )
 
 
 Result = Artifact | Failure

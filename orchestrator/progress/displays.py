@@ -12,7 +12,7 @@ from rich.text import Text
 
 from fleetrank.analysis.tables.values import MISSING
 from fleetrank.foundation.strict_json import json_text
-from fleetrank.foundation.wording import count_of
+from fleetrank.foundation.wording import count_of, duration
 from fleetrank.orchestrator.progress.events import (
     Event,
     ExportFinished,
@@ -22,7 +22,7 @@ from fleetrank.orchestrator.progress.events import (
     SweepStarted,
 )
 from fleetrank.orchestrator.progress.view import DeviceView, View, updated
-from fleetrank.orchestrator.progress.wording import duration, printable, sentence, unreal, waiting
+from fleetrank.orchestrator.progress.wording import printable, sentence, unreal, waiting
 
 
 class JsonLines:

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from fleetrank.analysis.tables.values import MISSING
 from fleetrank.foundation.visible_text import visible_line
 from fleetrank.foundation.vocabulary import Origin
-from fleetrank.foundation.wording import count_of, with_flags
+from fleetrank.foundation.wording import count_of, duration, with_flags
 from fleetrank.orchestrator.progress.events import (
     DeviceWaits,
     Event,
@@ -38,16 +38,6 @@ def sentence(event: Event) -> str | None:
         case SweepFinished():
             line = _finished(event)
     return line
-
-
-def duration(seconds: float) -> str:
-    """`42 s`, `3 min 05 s`, `2 h 10 min`; less than a second is `1 s`."""
-    whole = round(seconds) or int(seconds > 0)
-    if whole < 60:
-        return f"{whole} s"
-    if whole < 3600:
-        return f"{whole // 60} min {whole % 60:02d} s"
-    return f"{whole // 3600} h {whole % 3600 // 60:02d} min"
 
 
 def milliseconds(latency_ns: float | None) -> str:
@@ -116,16 +106,10 @@ def waiting(reason: str, waited_s: float) -> str:
     return printable(f"waits{time}: {reason}")
 
 
-_LONGEST_SAID_S = 7 * 86_400.0
-"""A longer limit says nothing."""
-
-
 def _waits(event: DeviceWaits) -> str:
-    limit_s = event.limit_s or _LONGEST_SAID_S
-    limit = f" (at most {duration(limit_s)})" if limit_s < _LONGEST_SAID_S else ""
-    again = f"; asked again in {duration(event.ask_again_s)}{limit}"
-    is_at_once = event.ask_again_s < 1 and not limit
-    return f"{event.device} {waiting(event.reason, event.waited_s)}{'' if is_at_once else again}"
+    again = "" if event.ask_again_s < 1 else f"; asked again in {duration(event.ask_again_s)}"
+    limit = "" if event.limit_s is None else f" (at most {duration(event.limit_s)})"
+    return f"{event.device} {waiting(event.reason, event.waited_s)}{again}{limit}"
 
 
 def _finished(event: SweepFinished) -> str:

@@ -1,8 +1,10 @@
 """Answers to jobs: cached until the results change, then computed again, in turn.
 
-Making a page or answering SQL is a computation. It would change the latency of a measurement on
-this host, so none runs beside one. Reading a file that has grown is cheap and is not counted. The
-HTTP status of each error is here too.
+Making a page or answering SQL is a computation, which can change the latency of a measurement on
+this host. No measurement waits for it: its child runs at low priority, waits for the end of a
+repeat, and is announced, so that a row measured beside it has a flag. While the host measures, an
+older answer is returned instead, if there is one. Reading a file that has grown is cheap and is not
+counted. The HTTP status of each error is here too.
 """
 
 import hashlib
@@ -20,14 +22,14 @@ from fleetrank.analysis.stored.exclusions import FILE as EXCLUSIONS
 from fleetrank.analysis.stored.part_files import PARTS
 from fleetrank.device_agents.host.worker_process import default_limit_bytes
 from fleetrank.foundation.errors import FleetError
-from fleetrank.foundation.lease import host_lease
+from fleetrank.foundation.lease import is_host_measured
 from fleetrank.orchestrator.compute.child import QUERY_GRACE_S, QUERY_MEMORY_BYTES, Child
 from fleetrank.orchestrator.compute.jobs import Job, JobKind, RefusedError, Result
 from fleetrank.orchestrator.errors import OrchestratorError
 
 
 class BusyError(OrchestratorError):
-    """The server is busy, or a measurement runs on this host: try again; status 503."""
+    """The server is busy: try again; status 503."""
 
 
 class NotFoundError(OrchestratorError):
@@ -58,8 +60,10 @@ def status_of(error: FleetError) -> int:
 
 
 _PATIENCE_S = 45.0
-"""How long a request waits for the end of the running repeat: by default a repeat is timed for
-20 s, after a warm-up of at most 10 s. Then the server gets the host's lease."""
+"""How long a request waits for other requests: longer than one that waits for a measurement."""
+_REPEAT_S = 30.0
+"""How long an answer waits for measurements, before it and between its steps: by default a repeat
+is timed for 20 s, after a warm-up of at most 10 s. Then it is computed beside the next one."""
 _COMPUTE_S = 180.0
 """All tables of 10^6 rows take 30 s on two cores."""
 _QUERY_THREADS = 2
@@ -140,25 +144,12 @@ class Turn:
                 "too many requests wait for a computation", "try again in a few seconds"
             )
         try:
-            deadline_s = monotonic() + patience_s
             if not self._one.acquire(timeout=patience_s):
                 raise BusyError(
                     f"other requests took longer than {patience_s:g} s", "try again later"
                 )
             try:
-                waited_for: list[str] = []
-                with host_lease(
-                    "the report server, which computes an answer",
-                    on_wait=waited_for.append,
-                    give_up=lambda: monotonic() >= deadline_s,
-                ) as is_held:
-                    if not is_held:
-                        raise BusyError(
-                            "a measurement runs on this host, and an answer would disturb it"
-                            + "".join(f": {what}" for what in waited_for),
-                            "try again in a minute",
-                        )
-                    yield
+                yield
             finally:
                 self._one.release()
         finally:
@@ -186,21 +177,22 @@ class Answers:
         return answer if is_fresh else None
 
     def get(self, job: Job) -> Answer:
-        """Returns the answer; an older one, marked as such, while this host cannot compute.
+        """Returns the answer; an older one, marked as such, while this host measures or is busy.
 
         Raises:
             RefusedError: the job has no answer; the message gives the reason.
             BusyError: the answer cannot be computed now, and no older answer exists.
         """
         last = self._last(job)
-        try:
-            with self._turn.take(0.0 if last else _PATIENCE_S):
-                # Another thread may have computed the same answer meanwhile.
-                return self.remembered(job) or self._compute(job)
-        except BusyError:
-            if last is None:
-                raise
-            return replace(last, is_current=last.fingerprint == self._fingerprint.now())
+        if last is None or not is_host_measured():
+            try:
+                with self._turn.take(0.0 if last else _PATIENCE_S):
+                    # Another thread may have computed the same answer meanwhile.
+                    return self.remembered(job) or self._compute(job)
+            except BusyError:
+                if last is None:
+                    raise
+        return replace(last, is_current=last.fingerprint == self._fingerprint.now())
 
     def fingerprint(self) -> str:
         """The fingerprint of the published results; differs when they differ."""
@@ -216,7 +208,8 @@ class Answers:
         is_query = job.kind is JobKind.QUERY
         child = self._queries if is_query else self._figures
         timeout_s = job.timeout_s + QUERY_GRACE_S if is_query else _COMPUTE_S
-        answer = _answer(child.ask(job, fingerprint, timeout_s=timeout_s), fingerprint)
+        asked = replace(job, wait_s=_REPEAT_S)
+        answer = _answer(child.ask(asked, fingerprint, timeout_s=timeout_s), fingerprint)
         if not is_query:
             # SQL can depend on the time of day, so its answers are not cached.
             self._keep(job, answer)

@@ -15,8 +15,8 @@ The unit is the last part of a name: `_ns`, `_ms`, `_bytes`, `_mj`, `_percent`; 
 missing or undefined value is null, never 0. Selectors are those of `fleetrank report show`.
 
 The header `fleetrank-made` gives the time when an answer was computed. `fleetrank-current` is false
-if the results have changed since: nothing is computed while a measurement runs on this host, and
-the last answer is returned. Status 503: try again after `Retry-After` seconds."""
+if the results have changed since: while a measurement runs on this host, the last answer is
+returned. Status 503: try again after `Retry-After` seconds."""
 
 _TYPES = {
     "VARCHAR": ["string", "null"],

@@ -21,11 +21,11 @@ from fleetrank.analysis.stored.sweep_record import (
 from fleetrank.device_agents.contract.task import Execution
 from fleetrank.foundation.files import RUN_AGAIN
 from fleetrank.foundation.small_file import read_small_text
+from fleetrank.foundation.wording import duration
 from fleetrank.orchestrator.errors import NewerSchemaError, StoreError, UsageError
 from fleetrank.orchestrator.identity.cells import DeviceSpec
 from fleetrank.orchestrator.identity.keys import canonical_json, counted_platform_key, platform_key
 from fleetrank.orchestrator.progress.events import Notice, Publisher
-from fleetrank.orchestrator.progress.wording import duration
 from fleetrank.orchestrator.store.results import ResultStore
 from fleetrank.orchestrator.store.tagging import write_tags
 from fleetrank.orchestrator.sweep.dispatch_backend import DispatchBackend, open_dispatch_backend

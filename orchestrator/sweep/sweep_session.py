@@ -264,6 +264,7 @@ class SweepSession:
             infer=create_agent(HOST_CPU, {}).infer,
             emit=self._emit,
             switch=self._switch,
+            purpose=f"sweep {self._sweep_id}, which exports models",
             is_trusted=self._options.is_trusted,
         )
         cells = self._pending(tally)
@@ -272,10 +273,7 @@ class SweepSession:
         requests = [cell.export for cell in cells if cell.export not in costs]
         if self._setup.has_canaries:
             requests.append(canary_request())
-        purpose = f"sweep {self._sweep_id}, which exports models"
-        # If the wait was cancelled, the switch is set and nothing is exported.
-        with self._host_turn(purpose):
-            exports = build_artifacts(requests, primed, tools)
+        exports = build_artifacts(requests, primed, tools)
         unopened = {one: without_file(one.format, cost) for one, cost in costs.items()}
         return replace(exports, artifacts={**exports.artifacts, **unopened})
 

@@ -11,10 +11,18 @@ from pathlib import Path
 
 import pytest
 
-from fleetrank.foundation.lease import LeaseError, give_up_at_once, host_lease, runtime_folder
+from fleetrank.foundation import lease
+from fleetrank.foundation.lease import (
+    HostBusyError,
+    LeaseError,
+    give_up_at_once,
+    host_lease,
+    runtime_folder,
+)
 
 pytestmark = pytest.mark.slow
 
+_LIMIT_S = 60.0
 HOLD = """
 import sys, time
 from fleetrank.foundation.lease import host_lease
@@ -46,8 +54,14 @@ def other_process(seconds: float) -> Iterator[subprocess.Popen[str]]:
 
 
 def line(process: subprocess.Popen[str]) -> str:
+    """The next line; empty if the process ends, or is killed because it writes none for long."""
     assert process.stdout is not None
-    return process.stdout.readline().strip()
+    bound = threading.Timer(_LIMIT_S, process.kill)
+    bound.start()
+    try:
+        return process.stdout.readline().strip()
+    finally:
+        bound.cancel()
 
 
 def test_one_waits_for_another_process_and_is_told_for_what() -> None:
@@ -59,6 +73,19 @@ def test_one_waits_for_another_process_and_is_told_for_what() -> None:
             assert other.wait(timeout=5) == 0
     assert len(told) == 1
     assert told[0].startswith(f"waiting for sweep s-1 (process {other.pid}, since 20")
+    assert told[0].endswith(", at most 4 h 00 min")
+
+
+def test_a_wait_ends_at_its_limit_with_who_is_in_the_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lease, "LONGEST_WAIT_S", 0.2)
+    name = f"used by sweep s-1 .process {os.getpid()}, since"
+    with (
+        host_lease("sweep s-1"),
+        pytest.raises(HostBusyError, match=name) as found,
+        host_lease("again"),
+    ):
+        pytest.fail("two hold it")
+    assert "end that process" in found.value.remedy
 
 
 def test_a_holder_that_dies_lets_go() -> None:

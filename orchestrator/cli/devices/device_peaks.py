@@ -7,8 +7,7 @@ import typer
 
 from fleetrank.device_agents.host.peaks import probe_peak
 from fleetrank.device_agents.host.topology import cpus_one_per_core
-from fleetrank.foundation.lease import host_lease
-from fleetrank.orchestrator.cli.context import current
+from fleetrank.orchestrator.cli.context import current, host_turn
 from fleetrank.orchestrator.cli.output.listing import AsJson, print_table
 from fleetrank.orchestrator.errors import UsageError
 from fleetrank.orchestrator.workspace.device_registry import (
@@ -39,7 +38,7 @@ def peaks(
     device = find_device(load_devices(workspace), name)
     wanted = sorted(set(threads or [1]))
     cpus = _cpus_of(device, wanted[-1])
-    with host_lease(f"the peaks of {device.name}"):
+    with host_turn(f"devices peaks {device.name}"):
         found = [probe_peak(cpus[:count]) for count in wanted]
     known = {peak.threads: peak for peak in device.peaks}
     known |= {peak.threads: PeakSpec(**asdict(peak)) for peak in found}

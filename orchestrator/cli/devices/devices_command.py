@@ -259,7 +259,7 @@ def _options_of_twin(kind: str, like: str) -> dict[str, OptionValue]:
         )
     workspace = current().workspace
     own = load_devices(workspace).get(like)
-    with reading_turn("devices add", workspace.results, work=Work.ROWS, now=False):
+    with reading_turn(workspace.results, work=Work.ROWS, now=None):
         twin = fit_twin(workspace.results, like if own is None else own.name)
     print(twin.sentence, file=sys.stderr)
     return dict(twin.options)

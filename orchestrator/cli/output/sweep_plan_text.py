@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 
 from fleetrank.foundation.inputs.workload import IMAGE
 from fleetrank.foundation.strict_json import json_text
-from fleetrank.foundation.wording import count_of, with_flags
+from fleetrank.foundation.wording import count_of, duration, with_flags
 from fleetrank.models.cache import ArtifactCache
 from fleetrank.models.cards.card import ExportRequest
 from fleetrank.models.errors import ModelError
@@ -15,7 +15,6 @@ from fleetrank.models.networks.primer import canary_request, primer_request
 from fleetrank.orchestrator.cli.output.listing import print_table
 from fleetrank.orchestrator.identity.cells import RoundRules, SkippedCell
 from fleetrank.orchestrator.plan.estimate import RAY_S, disk_bytes, exporting_s, measuring_s
-from fleetrank.orchestrator.progress.wording import duration
 from fleetrank.orchestrator.store.results import ResultStore
 from fleetrank.orchestrator.sweep.profile_pass import profiled_plan
 from fleetrank.orchestrator.sweep.replica_pass import sets_of

@@ -120,7 +120,7 @@ def _ask(
         is_quiet=not current().debug,
     )
     parts = list(results.glob("measurements/sweep_id=*/*.parquet"))
-    turn = turn_for("query", parts, work=Work.ROWS, now=now)
+    turn = turn_for(parts, work=Work.ROWS, now=now)
     try:
         with turn, closing(child):
             answer = child.ask(job, "", timeout_s=timeout_s + QUERY_GRACE_S)

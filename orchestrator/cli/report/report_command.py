@@ -80,9 +80,7 @@ def build(
     workspace = current().workspace
     path = out or workspace.root / _PAGE
     chosen = selectors.selection(workspace.results)
-    turn = reading_turn(
-        "report build", workspace.results, chosen.sweeps, work=Work.EVERY_TABLE, now=now
-    )
+    turn = reading_turn(workspace.results, chosen.sweeps, work=Work.EVERY_TABLE, now=now)
     with turn:
         facts = build_report(
             workspace.results,
@@ -143,7 +141,7 @@ def export(
     results = current().workspace.results
     chosen = selectors.selection(results)
     frame = load_measurements(results, sweep=chosen.sweep, origins=ORIGINS)
-    turn = reading_turn("report export", results, chosen.sweeps, work=Work.EVERY_TABLE, now=now)
+    turn = reading_turn(results, chosen.sweeps, work=Work.EVERY_TABLE, now=now)
     with turn:
         entries = export_tables(
             frame, chosen, folder, form=to.value, may_overwrite=force, results=results
@@ -250,7 +248,7 @@ def selected_table(name: str, selectors: Selectors, *, now: bool) -> "Table":
     frame = load_measurements(results, sweep=selection.sweep, origins=ORIGINS)
     spec = check_request(name, frame, selection)
     work = Work.ROWS if spec.is_of_platforms else Work.PAIRS
-    with reading_turn("report show", results, selection.sweeps, work=work, now=now):
+    with reading_turn(results, selection.sweeps, work=work, now=now):
         table = make_table(name, frame, selection, results=results)
     return in_options(table)
 

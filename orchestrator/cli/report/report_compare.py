@@ -105,7 +105,7 @@ def compare(
     newest = sweep_b or ResultStore(results).newest_sweep()
     refuse_wrong_limits(sweep_a, newest, threshold=margin, alpha=alpha)
     chosen = (sweep_a, newest)
-    with reading_turn("report compare", results, chosen, work=Work.ROWS, now=now):
+    with reading_turn(results, chosen, work=Work.ROWS, now=now):
         found = compare_sweeps(results, sweep_a, newest, threshold=margin, alpha=alpha)
     options = {
         Requirement.SAME: require_same,

@@ -11,6 +11,7 @@ from fleetrank.analysis.stored.exclusions import read_exclusions
 from fleetrank.analysis.stored.part_files import PARTS
 from fleetrank.analysis.stored.side.side_registry import SIDE_TABLES
 from fleetrank.analysis.stored.side.side_table import damaged_side_files, side_files, side_folder
+from fleetrank.foundation.reading import pause_between_steps
 from fleetrank.foundation.wording import count_of
 from fleetrank.orchestrator.cli.context import current, host_turn
 from fleetrank.orchestrator.cli.output.listing import AsJson, print_table
@@ -59,24 +60,26 @@ def verify(
     read_exclusions(store.root)  # raises for damaged ones
     faults: list[Fault] = []
     rows: list[dict[str, object]] = []
-    for sweep_id in _verified_sweeps(store, sweeps):
-        done: Sequence[str] = ()
-        if repair:
-            with store.lease(sweep_id), host_turn("results verify"):
-                done = repair_sweep(store, sweep_id)
-        parts = sorted(store.parts_folder(sweep_id).glob(PARTS))
-        with turn_for("results verify", parts, work=Work.CHECKSUMS, now=now):
+    chosen = _verified_sweeps(store, sweeps)
+    parts = [path for one in chosen for path in store.parts_folder(one).glob(PARTS)]
+    with turn_for(parts, work=Work.CHECKSUMS, now=now):
+        for sweep_id in chosen:
+            done: Sequence[str] = ()
+            if repair:
+                with store.lease(sweep_id), host_turn("results verify"):
+                    done = repair_sweep(store, sweep_id)
+            pause_between_steps()
             found = examine(store, sweep_id)
-        _print_checked(sweep_id, done, found, as_json)
-        rows.append(
-            {
-                "sweep_id": sweep_id,
-                "repaired": list(done),
-                "faults": [fault.text for fault in found.faults],
-                "n_unchecked": found.n_unchecked,
-            }
-        )
-        faults += found.faults
+            _print_checked(sweep_id, done, found, as_json)
+            rows.append(
+                {
+                    "sweep_id": sweep_id,
+                    "repaired": list(done),
+                    "faults": [fault.text for fault in found.faults],
+                    "n_unchecked": found.n_unchecked,
+                }
+            )
+            faults += found.faults
     damages = [] if sweeps else list(damaged_side_files(store.root, SIDE_TABLES))
     _print_side(store, damages, as_json)
     faults += [Fault(text=one.message, remedy=one.remedy) for one in damages]

@@ -95,7 +95,7 @@ def audit(
         chosen = [sweep_id for sweep_id in sweeps if store.sweep_record(sweep_id)]
         frame = frame.filter(pl.col("sweep_id").is_in(chosen))
     check_request("quality", frame, selection)
-    with reading_turn("results audit", store.root, work=Work.ROWS, now=now):
+    with reading_turn(store.root, work=Work.ROWS, now=now):
         table = make_table("quality", frame, selection)
     form = TableFormat.JSON if as_json else TableFormat.TABLE
     print_in_form(table, form, is_explained=False, view=view)
@@ -204,7 +204,7 @@ def export(
         return
     folders = [store.parts_folder(sweep_id) for sweep_id in chosen_sweeps(store, sweeps)]
     parts = [path for folder in folders for path in part_files(folder)]
-    with turn_for("results export", parts, work=Work.ROWS, now=now):
+    with turn_for(parts, work=Work.ROWS, now=now):
         marked = read_sweeps(folders).with_columns(excluded_column(read_exclusions(store.root)))
         content = _encode(marked, export_format)
     _write_out(content, out)

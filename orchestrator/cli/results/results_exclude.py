@@ -86,7 +86,7 @@ def _exclude(
     store.sweep_record(sweep)  # raises for an unknown sweep
     if pattern is not None:
         parts = part_files(store.parts_folder(sweep))
-        with turn_for("results exclude", parts, work=Work.ROWS, now=now):
+        with turn_for(parts, work=Work.ROWS, now=now):
             _refuse_strange(store, sweep, pattern)
     made = store_exclusion(store.root, sweep, pattern, reason or "")
     if as_json:
@@ -112,7 +112,7 @@ def _list(store: ResultStore, as_json: bool, *, now: bool) -> None:
     entries = read_exclusions(store.root).entries
     folders = map(store.parts_folder, store.sweep_ids())
     parts = [path for folder in folders for path in part_files(folder)]
-    with turn_for("results exclude", parts, work=Work.ROWS, now=now):
+    with turn_for(parts, work=Work.ROWS, now=now):
         counts = _count(store, entries)
     rows = [asdict(one) | {"n_rows": n} for one, n in zip(entries, counts, strict=True)]
     print_table(rows, as_json)

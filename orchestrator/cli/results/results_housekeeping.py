@@ -56,9 +56,8 @@ def delete(
         print_table([asdict(one) for one in plan], as_json)
     is_done = is_confirmed(f"Delete {count_of(len(plan), 'sweep')}?", is_sure, as_json)
     if is_done:
-        # The lease prevents figures from being computed while their files are deleted.
-        with host_turn("results delete"):
-            for one in plan:
+        for one in plan:
+            with host_turn("results delete"):
                 delete_sweep(store, one.sweep_id)
     if as_json:
         print_table([asdict(one) | {"is_done": is_done} for one in plan], as_json)
@@ -92,9 +91,10 @@ def merge(
     )
     is_done = bool(copied or n_files) and is_confirmed(f"Copy {what}?", is_sure, as_json)
     if is_done:
-        with host_turn("results merge"):
-            for one in copied:
+        for one in copied:
+            with host_turn("results merge"):
                 copy_sweep(store, other, one.sweep_id)
+        with host_turn("results merge"):
             copy_side_rows(store.root, other.root)
     if as_json:
         print_table([asdict(one) | {"is_done": is_done} for one in plan], as_json)

@@ -7,12 +7,14 @@ import typer
 
 from fleetrank.analysis.importers.facts_file import read_facts
 from fleetrank.analysis.importers.importer import IMPORTERS, read_releases
+from fleetrank.foundation.reading import pause_between_steps
 from fleetrank.foundation.strict_json import json_text
 from fleetrank.foundation.visible_text import visible_line
 from fleetrank.foundation.wording import count_of
 from fleetrank.models.cards.zoo import load_cards
-from fleetrank.orchestrator.cli.context import current, host_turn
+from fleetrank.orchestrator.cli.context import current
 from fleetrank.orchestrator.cli.output.listing import AsJson
+from fleetrank.orchestrator.cli.reading_turn import Now, Work, turn_for
 from fleetrank.orchestrator.imports import Imported, import_release, refuse_unknown_facts
 from fleetrank.orchestrator.store.results import ResultStore
 
@@ -36,6 +38,7 @@ def import_results(
             help="CSV file of what the source lacks: model, flops, params, accuracy, family.",
         ),
     ] = None,
+    now: Now = False,
     as_json: AsJson = False,
 ) -> None:
     """Import published measurements; each is stored once."""
@@ -47,11 +50,11 @@ def import_results(
     cards.check(sorted(named))
     if facts is not None:
         refuse_unknown_facts(releases, cards.good, facts)
-    with host_turn("results import"):
-        done = [
-            import_release(store, release, cards.good, workspace.root, facts)
-            for release in releases
-        ]
+    done: list[Imported] = []
+    with turn_for((), work=Work.EVERY_TABLE, now=now):
+        for release in releases:
+            pause_between_steps()
+            done.append(import_release(store, release, cards.good, workspace.root, facts))
     if as_json:
         print(json_text([_as_json(one) for one in done], indent=2))
         return

@@ -56,7 +56,7 @@ def export_standard_metrics(
     if out is not None and out.exists() and not out.is_dir():
         raise UsageError(f"{out} is a file", "name a folder; each run gets two files in it")
     workspace = current().workspace
-    with reading_turn("results export", workspace.results, work=Work.ROWS, now=now):
+    with reading_turn(workspace.results, work=Work.ROWS, now=now):
         origins = origins_of(include_simulated=include_simulated)
         selection = Selection(origins=origins, sweep=tuple(sweeps) or None)
         frame = load_measurements(workspace.results, origins=ORIGINS)

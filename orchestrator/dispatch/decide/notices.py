@@ -1,12 +1,11 @@
 """The sentences with which dispatch explains itself to the user."""
 
 from fleetrank.device_agents.contract.measurement import Failure
-from fleetrank.foundation.wording import count_of
+from fleetrank.foundation.wording import count_of, duration
 from fleetrank.orchestrator.dispatch.decide.lane import Lane
 from fleetrank.orchestrator.dispatch.decide.retry import is_host_lost
 from fleetrank.orchestrator.dispatch.decide.state import DispatchState
 from fleetrank.orchestrator.progress.events import DeviceWaits, Notice
-from fleetrank.orchestrator.progress.wording import duration
 
 SILENT_S = 60.0
 """Longer than this without output looks like a hang: a slow model and a hang look the same."""

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from time import perf_counter
 
 from fleetrank.device_agents.contract.agent import Agent, DeviceFacts, RoundAgent
@@ -12,11 +13,17 @@ from fleetrank.device_agents.contract.failures import failure_from_error, interr
 from fleetrank.device_agents.contract.kind import HostShare
 from fleetrank.device_agents.contract.measurement import Failure, Measurement, failed
 from fleetrank.device_agents.contract.task import MeasureTask
-from fleetrank.device_agents.errors import NotFitError, TransientError
+from fleetrank.device_agents.errors import (
+    HOST_PATIENCE_S,
+    NotFitError,
+    TransientError,
+    host_in_use,
+)
 from fleetrank.device_agents.registry import create_agent
 from fleetrank.foundation.errors import FleetError
-from fleetrank.foundation.lease import host_lease
-from fleetrank.foundation.vocabulary import ErrorKind
+from fleetrank.foundation.lease import host_holder, host_lease
+from fleetrank.foundation.reading import ReadingWatch
+from fleetrank.foundation.vocabulary import ErrorKind, Flag
 from fleetrank.orchestrator.dispatch.host.gathering import Rounds
 from fleetrank.orchestrator.identity.cells import DeviceSpec
 from fleetrank.orchestrator.identity.keys import sweep_of
@@ -25,13 +32,6 @@ _MOST_PROBES = 32
 """Probes in parallel: a phone that hangs takes half a minute, and threads are cheap."""
 _POLL_S = 0.1
 """How often a task that waits for its device checks whether it was cancelled."""
-_PATIENCE_S = 2.5
-"""A task that waits longer for another sweep says so, and is sent again: the user sees the wait.
-
-It queues for the lease most of the time, so two sweeps take turns. Below the time after which
-dispatch takes a task that was sent again as running."""
-_NO_LIMIT_S = 366 * 86_400.0
-"""Another sweep ends at some time; its repeats have limits of their own."""
 
 
 @dataclass(slots=True)
@@ -104,13 +104,18 @@ class LocalDevices:
             if not is_held:
                 return [failed(task.task_id, interrupted(), spec.origin) for task in tasks]
             agent = self._agent(spec)
+            watch = ReadingWatch() if spec.share is HostShare.ALONE else None
             began_s = perf_counter()
             running.deadline_s = began_s + sum(map(agent.longest_s, tasks))
             if tasks[0].blocks is not None and isinstance(agent, RoundAgent):
                 found = agent.measure_round(tasks, running.stop.is_set, running.finish.is_set)
             else:
                 found = [agent.measure(task, running.stop.is_set) for task in tasks]
-        return [replace(one, waited_s=began_s - asked_s) for one in found]
+            is_beside = watch is not None and watch.has_seen()
+        beside = (Flag.BESIDE_READING,) if is_beside else ()
+        return [
+            replace(one, waited_s=began_s - asked_s, flags=(*one.flags, *beside)) for one in found
+        ]
 
     def overdue(self, margin_s: float) -> Sequence[str]:
         """Tasks whose deadline passed more than `margin_s` ago: their agent hangs."""
@@ -148,7 +153,7 @@ class LocalDevices:
         Raises:
             NotFitError: another sweep still has the device or the host.
         """
-        until_s = perf_counter() + _PATIENCE_S
+        until_s = perf_counter() + HOST_PATIENCE_S
 
         def is_stopped() -> bool:
             return running.stop.is_set() or running.finish.is_set()
@@ -160,20 +165,18 @@ class LocalDevices:
             turn = self._turns.setdefault(spec.name, threading.Lock())
         while not turn.acquire(timeout=_POLL_S):
             if is_over():
-                yield _unless(is_stopped(), f"sweep {self._users.get(spec.name, '')}")
+                yield _unless(is_stopped(), self._users.get(spec.name, ""))
                 return
         try:
-            self._users[spec.name] = sweep_of(task.task_id)
+            sweep, now = sweep_of(task.task_id), datetime.now(UTC)
+            self._users[spec.name] = f"sweep {sweep} (since {now.isoformat(timespec='seconds')})"
             if spec.share is HostShare.NONE:
                 yield True
                 return
-            purpose = f"sweep {sweep_of(task.task_id)}, which measures on this host"
+            purpose = f"sweep {sweep}, which measures on this host"
             is_shared = spec.share is HostShare.BESIDE
-            heard: list[str] = []
-            with host_lease(
-                purpose, is_shared=is_shared, on_wait=heard.append, give_up=is_over
-            ) as is_held:
-                yield is_held or _unless(is_stopped(), "".join(heard[:1]))
+            with host_lease(purpose, is_shared=is_shared, give_up=is_over) as is_held:
+                yield is_held or _unless(is_stopped(), host_holder())
         finally:
             turn.release()
 
@@ -191,13 +194,7 @@ def _unless(is_stopped: bool, what: str) -> bool:
     """
     if is_stopped:
         return False
-    raise NotFitError(
-        f"the host is used by {what.removeprefix('waiting for ') or 'another process'}; wait until "
-        "it has ended, or stop it",
-        "wait until it has ended, or stop it",
-        ask_again_s=0.0,
-        limit_s=_NO_LIMIT_S,
-    )
+    raise host_in_use(what)
 
 
 def failure_of(error: Exception) -> Failure:

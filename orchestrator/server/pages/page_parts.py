@@ -15,7 +15,8 @@ from starlette.responses import HTMLResponse
 from fleetrank.analysis.report.page import script_bundle, shown
 from fleetrank.analysis.tables.brief_notes import split_notes
 from fleetrank.analysis.tables.values import heading, value_text
-from fleetrank.orchestrator.progress.wording import counted_from_one, duration
+from fleetrank.foundation.wording import duration
+from fleetrank.orchestrator.progress.wording import counted_from_one
 
 MAX_ROWS = 1000
 """Maximum number of rows on a page; the API returns all rows."""

@@ -1,5 +1,7 @@
 """Commands that read results wait for a measurement only if their work is long."""
 
+import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -9,11 +11,23 @@ from threading import Thread
 
 import pytest
 from fleet_rows import NETS, PLACES, SWEEP, write_results
+from typer.main import get_command
 from waiting import wait_until
 from wording import has
 
-from fleetrank.orchestrator.cli.main import run
-from fleetrank.orchestrator.cli.reading_turn import SHORT_S, Work, work_s
+from fleetrank.analysis.stored.load import load_measurements
+from fleetrank.orchestrator.cli import reading_turn
+from fleetrank.orchestrator.cli.main import COMMANDS, build_app, run
+from fleetrank.orchestrator.cli.reading_turn import (
+    SHORT_S,
+    Work,
+    is_reading,
+    settle_for_reading,
+    work_s,
+)
+from fleetrank.orchestrator.compute.child import ONE_BLAS_THREAD
+from fleetrank.orchestrator.errors import StoreError
+from fleetrank.orchestrator.reading_errors import explained_errors
 
 HOLDER = """
 import sys
@@ -69,6 +83,45 @@ def test_the_estimate_counts_rows_and_for_pairs_the_cells(workspaces: tuple[Path
     assert 0 < work_s(small, Work.ROWS) < work_s(small, Work.PAIRS) < SHORT_S
     assert work_s(large, Work.ROWS) < SHORT_S < work_s(large, Work.PAIRS)
     assert work_s(large, Work.CHECKSUMS) == pytest.approx(10 * work_s(large, Work.ROWS))
+
+
+def test_commands_that_need_not_wait_and_the_server_are_those_that_run_at_low_priority() -> None:
+    reading, can_skip = set(), set()
+    for name in COMMANDS:
+        command = get_command(build_app([name])).commands[name]
+        for inner, one in getattr(command, "commands", {"": command}).items():
+            words = (name, inner) if inner else (name,)
+            reading |= {words} if is_reading(words) else set()
+            can_skip |= {words} if any(option.name == "now" for option in one.params) else set()
+    assert reading == can_skip | {("report", "serve")}
+    assert not is_reading(["results", "verify", "--repair"])
+    assert not is_reading([])
+
+
+def test_rows_that_vanish_while_they_are_read_are_named(
+    workspaces: tuple[Path, Path], tmp_path: Path
+) -> None:
+    copy = shutil.copytree(workspaces[0] / "results", tmp_path / "results")
+    frame = load_measurements(copy)
+    frame.collect_schema()
+    next(copy.glob("measurements/*/*.parquet")).unlink()
+    with (
+        pytest.raises(StoreError, match="merged or deleted while they were read"),
+        explained_errors(copy),
+    ):
+        frame.collect()
+
+
+def test_only_reading_takes_one_thread_and_low_priority(monkeypatch: pytest.MonkeyPatch) -> None:
+    lowered: list[bool] = []
+    monkeypatch.setattr(reading_turn, "lower_priority", lambda: lowered.append(True))
+    for name in ONE_BLAS_THREAD:
+        monkeypatch.setenv(name, "7")
+    settle_for_reading(["sweep", "run", "report"])
+    assert (lowered, os.environ["OMP_NUM_THREADS"]) == ([], "7")
+    settle_for_reading(["report", "build"])
+    assert lowered == [True]
+    assert {name: os.environ[name] for name in ONE_BLAS_THREAD} == ONE_BLAS_THREAD
 
 
 def test_a_damaged_file_is_no_work_to_wait_for(tmp_path: Path) -> None:

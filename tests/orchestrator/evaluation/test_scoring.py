@@ -1,5 +1,7 @@
 """Scoring in parts: an interruption loses no part that ended."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 
@@ -86,7 +88,12 @@ def _case(number: int) -> Case:
 def _score(agent: EchoAgent, path: Path) -> np.ndarray:
     calls = []
     figures, _ = score_all(
-        _scorer(agent), N_CASES, _case, Unfinished(path), lambda *now: calls.append(now)
+        _scorer(agent),
+        N_CASES,
+        _case,
+        Unfinished(path),
+        lambda *now: calls.append(now),
+        nullcontext,
     )
     assert calls[-1][0] == N_CASES
     return figures
@@ -108,6 +115,20 @@ def test_an_interrupted_run_goes_on_where_it_ended(tmp_path: Path, stops_at: int
     assert third.n_calls == 0
 
 
+def test_others_get_the_host_between_two_parts(tmp_path: Path) -> None:
+    agent, held = EchoAgent(), list[int]()
+
+    @contextmanager
+    def turn() -> Iterator[None]:
+        before = agent.n_calls
+        yield
+        held.append(agent.n_calls - before)
+
+    unfinished = Unfinished(tmp_path / "part.jsonl")
+    score_all(_scorer(agent), N_CASES, _case, unfinished, lambda *_now: None, turn)
+    assert held == [1, 1, 1]
+
+
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
 def test_scores_that_are_not_finite_are_right_nowhere(tmp_path: Path, bad: float) -> None:
     unfinished = Unfinished(tmp_path / "part.jsonl")
@@ -116,7 +137,7 @@ def test_scores_that_are_not_finite_are_right_nowhere(tmp_path: Path, bad: float
         for value in (1.0, bad)
     ]
     figures, _ = score_all(
-        _scorer(EchoAgent()), 2, cases.__getitem__, unfinished, lambda *_now: None
+        _scorer(EchoAgent()), 2, cases.__getitem__, unfinished, lambda *_now: None, nullcontext
     )
     assert figures[:, 1:].tolist() == [[2, 2, 2], [0, 0, 2]]
     assert np.isfinite(figures[:, 0]).tolist() == [True, False]
@@ -185,7 +206,7 @@ def _following_case(number: int) -> Case:
 def _score_following(agent: StatefulAgent, path: Path) -> np.ndarray:
     scorer = replace(_scorer(agent), first_states=(FIRST,))
     figures, _ = score_all(
-        scorer, N_CASES, _following_case, Unfinished(path), lambda *_now: None
+        scorer, N_CASES, _following_case, Unfinished(path), lambda *_now: None, nullcontext
     )  # fmt: skip
     return figures
 

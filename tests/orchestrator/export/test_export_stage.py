@@ -6,9 +6,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from waiting import wait_until
 
 from fleetrank.device_agents.contract.measurement import Failure
 from fleetrank.device_agents.contract.task import InferTask
+from fleetrank.foundation.lease import host_lease, is_host_wanted
 from fleetrank.foundation.vocabulary import ErrorKind, Family, Format
 from fleetrank.models.cache import ArtifactCache
 from fleetrank.models.cards.card import (
@@ -150,6 +152,32 @@ def test_a_free_core_exports_beside_the_process_of_the_same_format(
     stage.on_export = lambda: both.wait(60)
     assert len(stage.build(request("a"), request("b")).artifacts) == 2
     assert [len(child.made) for child in stage.children] == [1, 1]
+
+
+def test_exports_give_way_between_two_models_to_a_measurement_that_waits(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(export_lines, "usable_cores", lambda: 1)
+    monkeypatch.setattr(export_lines, "_AWAY_S", 0.0)
+    n_before: list[int] = []
+
+    def measure() -> None:
+        with host_lease("sweep s-1, which measures on this host"):
+            n_before.append(stage.n_exports)
+
+    waiting = threading.Thread(target=measure)
+
+    def begin_to_wait() -> None:
+        if stage.n_exports == 1:
+            waiting.start()
+            wait_until(is_host_wanted, "the measurement that waits")
+
+    stage.on_export = begin_to_wait
+    done = stage.build(*map(request, "abc"))
+    waiting.join(60)
+    assert n_before == [1]
+    assert set(done.artifacts) == set(map(request, "abc"))
+    assert done.is_complete
 
 
 def test_a_model_that_cannot_be_exported_leaves_the_others_alone(stage: Stage) -> None:

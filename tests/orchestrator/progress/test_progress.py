@@ -10,6 +10,7 @@ from wording import has
 
 from fleetrank.analysis.tables.values import value_text
 from fleetrank.foundation.vocabulary import Origin
+from fleetrank.foundation.wording import duration
 from fleetrank.orchestrator.progress.displays import JsonLines, LiveConsole, PlainLines, render
 from fleetrank.orchestrator.progress.events import (
     DeviceWaits,
@@ -24,7 +25,7 @@ from fleetrank.orchestrator.progress.events import (
     SweepStarted,
 )
 from fleetrank.orchestrator.progress.view import View, updated
-from fleetrank.orchestrator.progress.wording import duration, milliseconds, sentence
+from fleetrank.orchestrator.progress.wording import milliseconds, sentence
 
 STARTED = SweepStarted(
     sweep_id="s-1", n_cells=2, n_repeats=4, n_done=1, n_skipped=0, estimate_s=60.0

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from fleetrank.analysis.stored.sweep_record import IMPORTED, SweepRecord, SweepState
+from fleetrank.foundation.wording import duration
 from fleetrank.orchestrator.errors import UsageError
-from fleetrank.orchestrator.progress.wording import duration
 from fleetrank.orchestrator.server.live import Live
 from fleetrank.orchestrator.store.journals.journal_tail import JournalTail
 from fleetrank.orchestrator.store.results import ResultStore

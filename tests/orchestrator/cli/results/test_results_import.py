@@ -8,8 +8,11 @@ from pathlib import Path
 
 import pytest
 from full_disk import no_room_beyond
+from wording import has
 
 from fleetrank.analysis.stored.load import load_measurements
+from fleetrank.foundation.lease import host_lease
+from fleetrank.orchestrator.cli import reading_turn
 from fleetrank.orchestrator.cli.main import run
 from fleetrank.orchestrator.store.results import ResultStore
 from fleetrank.orchestrator.workspace.workspace import Workspace
@@ -44,6 +47,17 @@ def test_each_release_becomes_a_sweep_with_its_provenance(workspace, capsys) -> 
     assert len(record.files) == 2
     assert record.state == "finished"
     assert second["n_rows"] == 1
+
+
+def test_an_import_waits_for_a_measurement_unless_it_shall_start_now(
+    workspace, capsys, monkeypatch
+) -> None:
+    monkeypatch.setattr(reading_turn, "LONGEST_READING_WAIT_S", 0.1)
+    with host_lease("sweep s-1, which measures here"):
+        assert run(["results", "import", "--from", "timm", str(DATA / "timm"), "--now"]) == 0
+        assert capsys.readouterr().err == ""
+        assert run(["results", "import", "--from", "timm", str(DATA / "timm")]) == 0
+    assert has(capsys.readouterr().err, "sweep s-1", "since", "flag beside_reading")
 
 
 def test_the_journal_of_an_import_is_packed_and_its_record_has_the_counts(

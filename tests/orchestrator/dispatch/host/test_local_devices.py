@@ -16,8 +16,9 @@ from fleetrank.device_agents.contract.measurement import Measurement
 from fleetrank.device_agents.contract.task import BlockPolicy, Execution, MeasurePolicy, MeasureTask
 from fleetrank.device_agents.registry import create_agent
 from fleetrank.device_agents.simulated.agent import SimulatedAgent
+from fleetrank.foundation.reading import reading_beside_measurements
 from fleetrank.foundation.small_file import file_sha256
-from fleetrank.foundation.vocabulary import ErrorKind, Runtime, Status
+from fleetrank.foundation.vocabulary import ErrorKind, Flag, Runtime, Status
 from fleetrank.orchestrator.dispatch.host.local_devices import LocalDevices
 from fleetrank.orchestrator.identity.cells import DeviceSpec, HostShare
 
@@ -117,6 +118,14 @@ def test_the_wait_for_a_device_is_stored(other) -> None:
     assert 0.4 < answers[0].waited_s < _LIMIT_S
     free = DeviceSpec(name="free", kind="simulated")
     assert (bench.measure(free, TASK).waited_s or 0.0) < answers[0].waited_s
+
+
+def test_a_row_measured_beside_reading_says_so() -> None:
+    bench, own = LocalDevices(), DeviceSpec(name="own", kind="simulated")
+    with reading_beside_measurements(limit_s=0.0):
+        assert Flag.BESIDE_READING in bench.measure(QUIET, TASK).flags
+        assert Flag.BESIDE_READING not in bench.measure(own, TASK).flags
+    assert Flag.BESIDE_READING not in bench.measure(QUIET, TASK).flags
 
 
 def test_a_device_with_a_processor_of_its_own_does_not_wait(other) -> None:
