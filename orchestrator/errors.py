@@ -15,6 +15,10 @@ class NothingToDoError(OrchestratorError):
     """A required device or result is missing: exit code 4."""
 
 
+class RayLostError(OrchestratorError):
+    """The process that talks to Ray has ended; everything measured is kept."""
+
+
 class StoreError(OrchestratorError):
     """The results cannot be written or read: a full disk, a newer schema, a damaged journal."""
 

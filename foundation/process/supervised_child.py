@@ -86,6 +86,7 @@ class SupervisedChild:
         *,
         environment: Mapping[str, str] | None = None,
         stderr: int | None = subprocess.PIPE,
+        pass_fds: Sequence[int] = (),
     ) -> None:
         """Starts it.
 
@@ -93,6 +94,7 @@ class SupervisedChild:
             command: program and arguments.
             environment: `None` means that of this process.
             stderr: as of `subprocess.Popen`; `None` means that of this process.
+            pass_fds: further descriptors that it inherits.
 
         Raises:
             OSError: the process cannot be started.
@@ -107,7 +109,7 @@ class SupervisedChild:
                 stdout=subprocess.PIPE,
                 stderr=stderr,
                 start_new_session=True,
-                pass_fds=(line,),
+                pass_fds=(line, *pass_fds),
                 env=environment,
             )
         except OSError:

@@ -6,8 +6,8 @@ from dataclasses import asdict, dataclass
 
 from fleetrank.device_agents.registry import load_kinds
 from fleetrank.orchestrator.dispatch.host.host_facts import HostFacts
-from fleetrank.orchestrator.dispatch.ray.ray_cluster import cluster_ray
-from fleetrank.orchestrator.dispatch.ray.ray_hosts import Problem, RayHosts
+from fleetrank.orchestrator.dispatch.ray.ray_hosts import Problem
+from fleetrank.orchestrator.dispatch.ray.ray_process import RayProcess
 from fleetrank.orchestrator.sweep.fleet import Fleet, fleet_of
 from fleetrank.orchestrator.sweep.sweep_setup import devices_of, host_of
 from fleetrank.orchestrator.workspace.device_registry import DeviceFile
@@ -72,18 +72,18 @@ class ClusterStatus:
 
 
 def read_cluster_status(workspace: Workspace, address: str) -> ClusterStatus:
-    """Queries a cluster; raises as `dispatch.cluster.cluster_ray`, and for a wrong device file."""
-    with cluster_ray(address) as dashboard, RayHosts() as hosts:
-        hosts.settle()
-        fleet = fleet_of(hosts)
-        devices = {d.name: d for d in devices_of(workspace, fleet).values()}.values()
-        return ClusterStatus(
-            dashboard=f"http://{dashboard}" if dashboard else None,
-            here=hosts.here,
-            hosts=tuple(_host(name, found) for name, found in sorted(fleet.hosts.items())),
-            devices=tuple(_device(device, fleet) for device in devices),
-            problems=tuple(find_problems(fleet, devices, hosts.problems)),
-        )
+    """Queries a cluster; raises as `RayProcess.connect`, and for a wrong device file."""
+    with RayProcess() as process:
+        joined = process.connect(address)
+    fleet = fleet_of(joined)
+    devices = {d.name: d for d in devices_of(workspace, fleet).values()}.values()
+    return ClusterStatus(
+        dashboard=f"http://{joined.dashboard}" if joined.dashboard else None,
+        here=joined.here,
+        hosts=tuple(_host(name, found) for name, found in sorted(fleet.hosts.items())),
+        devices=tuple(_device(device, fleet) for device in devices),
+        problems=tuple(find_problems(fleet, devices, joined.problems)),
+    )
 
 
 def find_problems(

@@ -7,10 +7,9 @@ from pathlib import Path
 
 from fleetrank.orchestrator.dispatch.drive.executor import Executor, InlineExecutor
 from fleetrank.orchestrator.dispatch.host.spool import remove_spent
-from fleetrank.orchestrator.dispatch.ray.local_ray import LOCAL_HOST, local_ray
-from fleetrank.orchestrator.dispatch.ray.ray_cluster import cluster_ray
-from fleetrank.orchestrator.dispatch.ray.ray_executor import PlacedDevice, RayExecutor
-from fleetrank.orchestrator.dispatch.ray.ray_hosts import RayHosts
+from fleetrank.orchestrator.dispatch.ray.local_ray import LOCAL_HOST
+from fleetrank.orchestrator.dispatch.ray.ray_executor import PlacedDevice
+from fleetrank.orchestrator.dispatch.ray.ray_process import RayProcess, RemoteExecutor
 from fleetrank.orchestrator.errors import NothingToDoError, OrchestratorError, UsageError
 from fleetrank.orchestrator.extras import is_installed
 from fleetrank.orchestrator.progress.events import Notice, Subscriber
@@ -69,10 +68,10 @@ def open_dispatch_backend(
         else:
             yield _inline(lambda: emit(Notice(level="info", message=_WITHOUT_RAY)))
         return
-    with cluster_ray(cluster) as dashboard, RayHosts() as hosts:
-        hosts.settle()
-        left_out = [f"{problem.host} is not used: {problem.message}" for problem in hosts.problems]
-        fleet = fleet_of(hosts)
+    with RayProcess() as process:
+        joined = process.connect(cluster)
+        left_out = [f"{problem.host} is not used: {problem.message}" for problem in joined.problems]
+        fleet = fleet_of(joined)
         for message in (*left_out, *skew(fleet.hosts)):
             emit(Notice(level="warning", message=message))
         if not fleet.hosts:
@@ -80,12 +79,12 @@ def open_dispatch_backend(
                 f"the cluster at {cluster} has no usable host",
                 "start raylets with the label fleetrank-host=NAME; see `fleetrank cluster status`",
             )
-        if dashboard:
-            emit(Notice(level="info", message=f"Ray's dashboard: http://{dashboard}"))
+        if joined.dashboard:
+            emit(Notice(level="info", message=f"Ray's dashboard: http://{joined.dashboard}"))
         yield DispatchBackend(
             fleet=fleet,
-            ask_host=hosts.why_unsupported,
-            executor=lambda sweep_id, setup: _ray_executor(sweep_id, setup, hosts),
+            ask_host=process.why_unsupported,
+            executor=lambda sweep_id, setup: _ray_executor(sweep_id, setup, process),
         )
 
 
@@ -108,16 +107,15 @@ def _local(spools: Path) -> DispatchBackend:
     def executor(sweep_id: str, setup: Setup) -> Iterator[Executor]:
         # One per sweep: with two drivers in one workspace, one would empty the other's file.
         spool = spools / sweep_id
-        with local_ray(), RayHosts(str(spool)) as hosts:
-            if LOCAL_HOST not in hosts.settle():
-                why = (
-                    "; ".join(problem.message for problem in hosts.problems) or "it does not answer"
-                )
+        with RayProcess() as process:
+            joined = process.start(spool)
+            if LOCAL_HOST not in joined.hosts:
+                why = "; ".join(one.message for one in joined.problems) or "it does not answer"
                 raise OrchestratorError(
                     f"the host actor did not start: {why}",
                     "free memory on this host and try again, or use `inline=true`",
                 )
-            with _ray_executor(sweep_id, setup, hosts) as opened:
+            with _ray_executor(sweep_id, setup, process) as opened:
                 yield opened
                 is_idle = not opened.in_flight()
         if is_idle:
@@ -126,9 +124,9 @@ def _local(spools: Path) -> DispatchBackend:
     return DispatchBackend(fleet=this_host(), executor=executor)
 
 
-def _ray_executor(sweep_id: str, setup: Setup, hosts: RayHosts) -> RayExecutor:
+def _ray_executor(sweep_id: str, setup: Setup, process: RayProcess) -> RemoteExecutor:
     placed = [
         PlacedDevice(spec=device.spec, host=host_of(device, setup.fleet))
         for device in setup.devices.values()
     ]
-    return RayExecutor(sweep_id, placed, hosts, host_timeout_s=setup.spec.hosts.silent_s)
+    return RemoteExecutor(process, sweep_id, placed, setup.spec.hosts.silent_s)

@@ -8,7 +8,7 @@ from fleetrank.device_agents.host.topology import cpus_one_per_core
 from fleetrank.foundation.codec import CodecError, Json, from_plain, to_plain
 from fleetrank.orchestrator.dispatch.host.host_facts import HostFacts, read_host_facts
 from fleetrank.orchestrator.dispatch.ray.local_ray import LOCAL_HOST
-from fleetrank.orchestrator.dispatch.ray.ray_hosts import RayHosts
+from fleetrank.orchestrator.dispatch.ray.ray_hosts import Joined
 from fleetrank.orchestrator.errors import StoreError
 from fleetrank.orchestrator.identity.cells import DeviceSpec
 
@@ -52,10 +52,9 @@ def this_host() -> Fleet:
     return Fleet(here=LOCAL_HOST, hosts={LOCAL_HOST: read_host_facts()})
 
 
-def fleet_of(hosts: RayHosts) -> Fleet:
+def fleet_of(joined: Joined) -> Fleet:
     """The hosts of a cluster that answer now; others may join later."""
-    facts = {name: handle.facts for name, handle in hosts.handles().items()}
-    return Fleet(here=hosts.here, hosts=facts, is_cluster=True)
+    return Fleet(here=joined.here, hosts=joined.hosts, is_cluster=True)
 
 
 def fleet_of_record(record: object) -> Fleet:

@@ -22,7 +22,12 @@ from fleetrank.device_agents.contract.task import Execution
 from fleetrank.foundation.files import RUN_AGAIN
 from fleetrank.foundation.small_file import read_small_text
 from fleetrank.foundation.wording import duration
-from fleetrank.orchestrator.errors import NewerSchemaError, StoreError, UsageError
+from fleetrank.orchestrator.errors import (
+    NewerSchemaError,
+    RayLostError,
+    StoreError,
+    UsageError,
+)
 from fleetrank.orchestrator.identity.cells import DeviceSpec
 from fleetrank.orchestrator.identity.keys import canonical_json, counted_platform_key, platform_key
 from fleetrank.orchestrator.progress.events import Notice, Publisher
@@ -185,12 +190,12 @@ def _late(lag: timedelta) -> str:
 
 @contextmanager
 def _resumable(sweep_id: str) -> Iterator[None]:
-    """Adds to a storage error how to resume: after a full disk, lost permission or moved folder."""
+    """Adds how to resume to an error: a full disk, lost permission, a moved folder, a lost Ray."""
     try:
         yield
     except NewerSchemaError:
         raise
-    except StoreError as error:
+    except (StoreError, RayLostError) as error:
         resume = f"then `fleetrank sweep resume {sweep_id}`: measured results are kept"
         remedy = error.remedy.removesuffix(f", {RUN_AGAIN}")
         raise type(error)(error.message, f"{remedy}, {resume}") from error

@@ -21,7 +21,11 @@ from fleetrank.orchestrator.dispatch.decide.tally import Tally
 from fleetrank.orchestrator.dispatch.decide.work import SweepWork, attempts_left
 from fleetrank.orchestrator.dispatch.drive.controller import Controller
 from fleetrank.orchestrator.dispatch.drive.recorder import Recorder
-from fleetrank.orchestrator.dispatch.drive.stop_switch import StopSwitch, listening
+from fleetrank.orchestrator.dispatch.drive.stop_switch import (
+    StopSwitch,
+    listening,
+    sigterm_as_ctrl_c,
+)
 from fleetrank.orchestrator.errors import NothingToDoError, OrchestratorError, StoreError
 from fleetrank.orchestrator.export.export_stage import Exports, build_artifacts
 from fleetrank.orchestrator.export.one_export import ExportTools
@@ -158,6 +162,7 @@ class SweepSession:
         with (
             self._store.lease(self._sweep_id),
             self._store.open_journal(self._sweep_id) as journal,
+            sigterm_as_ctrl_c(),
         ):
             tally = Tally.of(journal.rows())
             self._reopen(tally)
@@ -180,14 +185,11 @@ class SweepSession:
                     journal.check_place()
                     self._store.publish(self._sweep_id)
             except BaseException as error:
-                # Ctrl-C while Ray starts or ends, when our handlers are not active. SIGTERM: Ray's
-                # handler raises `SystemExit(15)`.
-                is_interrupt = isinstance(error, KeyboardInterrupt | SystemExit)
+                # While Ray starts or ends, when the handlers of `listening` are not active.
+                is_interrupt = isinstance(error, KeyboardInterrupt)
                 self._close_record(
                     SweepState.INTERRUPTED if is_interrupt else SweepState.FAILED, tally
                 )
-                if isinstance(error, SystemExit):
-                    raise KeyboardInterrupt from error
                 raise
             outcome = self._outcome(tally)
             self._close_record(outcome.state, tally)
@@ -226,7 +228,6 @@ class SweepSession:
 
     def _measure(self, journal: Journal, tally: Tally) -> None:
         journal.open()
-        # Ray sets its own SIGTERM handler when it starts, so ours are set afterwards.
         with (
             self._backend.executor(self._sweep_id, self._setup) as executor,
             listening(self._switch),

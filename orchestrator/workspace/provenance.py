@@ -11,9 +11,12 @@ from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from importlib import metadata
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from fleetrank.analysis.stored.sweep_record import Provenance
 from fleetrank.orchestrator.identity.cells import SweepFacts
+
+if TYPE_CHECKING:
+    from fleetrank.analysis.stored.sweep_record import Provenance
 
 _GIT_TIMEOUT_S = 10.0
 _MACHINE_ID = Path("/etc/machine-id")
@@ -65,8 +68,11 @@ def sweep_facts(sweep_id: str, seed: int, folder: Path) -> SweepFacts:
     )
 
 
-def sweep_provenance(folder: Path) -> Provenance:
+def sweep_provenance(folder: Path) -> "Provenance":
     """Command line, versions, commit and host for the sweep's record."""
+    # It loads Polars, which the processes of a host do not need.
+    from fleetrank.analysis.stored.sweep_record import Provenance
+
     return Provenance(
         command_line=command_line(),
         python_version=sys.version.split()[0],

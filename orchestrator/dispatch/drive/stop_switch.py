@@ -28,6 +28,16 @@ class StopSwitch:
 
 
 @contextmanager
+def sigterm_as_ctrl_c() -> Iterator[None]:
+    """Inside the block, SIGTERM raises `KeyboardInterrupt`; only the main thread can catch it."""
+    former = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, former)
+
+
+@contextmanager
 def listening(switch: StopSwitch) -> Iterator[None]:
     """Inside the block, Ctrl-C presses the switch and SIGTERM presses it urgently.
 

@@ -60,6 +60,23 @@ class Problem:
     message: str
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Joined:
+    """What a process knows when it has joined Ray.
+
+    Attributes:
+        here: the name of the host it runs on; `None` if its node has no label.
+        hosts: facts of the hosts that answered, by name.
+        problems: hosts that are listed and cannot be used.
+        dashboard: the address of Ray's dashboard; empty if it has none.
+    """
+
+    here: str | None
+    hosts: Mapping[str, HostFacts]
+    problems: Sequence[Problem]
+    dashboard: str
+
+
 class RayHosts:
     """Watches the cluster this process is connected to, in a separate thread."""
 

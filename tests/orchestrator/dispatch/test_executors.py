@@ -19,8 +19,13 @@ from fleetrank.device_agents.contract.task import Execution, MeasurePolicy, Meas
 from fleetrank.foundation.vocabulary import ErrorKind, Origin, Runtime, Status
 from fleetrank.orchestrator.dispatch.drive.executor import Executor, InlineExecutor
 from fleetrank.orchestrator.dispatch.ray.local_ray import LOCAL_HOST, local_ray
-from fleetrank.orchestrator.dispatch.ray.ray_executor import PlacedDevice, RayExecutor
+from fleetrank.orchestrator.dispatch.ray.ray_executor import (
+    HOST_TIMEOUT_S,
+    PlacedDevice,
+    RayExecutor,
+)
 from fleetrank.orchestrator.dispatch.ray.ray_hosts import LABEL, RayHosts
+from fleetrank.orchestrator.dispatch.ray.ray_process import RayProcess, RemoteExecutor
 from fleetrank.orchestrator.identity.cells import DeviceSpec
 
 EXECUTORS = ["inline", pytest.param("ray", marks=pytest.mark.ray)]
@@ -53,9 +58,15 @@ def open_ray(specs: tuple[DeviceSpec, ...], spool: Path, **changes: object) -> I
 
 @contextlib.contextmanager
 def open_executor(kind: str, specs: tuple[DeviceSpec, ...], spool: Path) -> Iterator[Executor]:
-    opening = InlineExecutor(specs) if kind == "inline" else open_ray(specs, spool)
-    with opening as opened:
-        yield opened
+    if kind == "inline":
+        with InlineExecutor(specs) as opened:
+            yield opened
+        return
+    devices = [PlacedDevice(spec=spec, host=LOCAL_HOST) for spec in specs]
+    with RayProcess() as process:
+        process.start(spool)
+        with RemoteExecutor(process, "s", devices, HOST_TIMEOUT_S) as opened:
+            yield opened
 
 
 @pytest.fixture(scope="class", params=EXECUTORS)

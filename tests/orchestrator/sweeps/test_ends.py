@@ -6,14 +6,25 @@ import os
 import resource
 import shutil
 import signal
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
+import psutil
 import pytest
 from daily import daily
 from mounts import why_no_mounts, with_little_room, with_read_only
 from sweep_process import MODES, ended, ok_repeats, start, wait_for_repeats
 from wording import has
+
+from fleetrank.foundation.process.supervised_child import SupervisedChild
+from fleetrank.orchestrator.cli.main import run
+from fleetrank.orchestrator.progress import displays
+from fleetrank.orchestrator.progress.displays import JsonLines
+from fleetrank.orchestrator.progress.events import Event, SweepFinished
 
 ALL = ("m0", "m1", "m2", "m3")
 KIB = 1024
@@ -210,6 +221,108 @@ def test_of_two_drivers_of_one_sweep_the_second_is_refused(folder, mode: str) ->
     after = ok_repeats(folder)
     assert len(after) == 10
     assert set(after.values()) == {1}
+
+
+SOON_LOST = {"RAY_gcs_rpc_server_reconnect_timeout_s": "2"}
+HEAD = """
+import os, sys
+from fleetrank.orchestrator.dispatch.ray.local_ray import local_ray
+with local_ray():
+    import ray
+    print(ray.get_runtime_context().gcs_address, os.environ["RAY_AUTH_TOKEN_PATH"], flush=True)
+    sys.stdin.read()
+"""
+
+
+def kill_head(starter: int) -> None:
+    """Kills the process of Ray that knows all hosts, below the process that started Ray."""
+    family = psutil.Process(starter).children(recursive=True)
+    (head,) = (process for process in family if process.name().startswith("gcs_server"))
+    head.kill()
+
+
+@pytest.mark.ray
+def test_a_head_that_dies_ends_the_sweep_and_a_resume_completes_it(folder) -> None:
+    folder.add_device("sim-a", duration_s=1.0)
+    folder.write_spec(["m0", "m1"], ["sim-a"], repeats=5)
+    env = SOON_LOST | {"TMPDIR": str(folder.home)}
+    process = folder.start("sweep", "run", "t", "--progress", "jsonl", env=env)
+    wait_for_repeats(process, 2)
+    kill_head(process.pid)
+    code, error = ended(process)
+    assert code == 1, error
+    first, remedy = error.splitlines()
+    assert first.startswith("fleetrank: the process that talks to Ray has ended (exit code 1)")
+    assert f"then `fleetrank sweep resume {folder.store.newest_sweep()}`" in remedy
+    log = Path(remedy.split()[2].rstrip(","))
+    assert "Failed to connect to GCS" in log.read_text()
+    assert folder.record().state == "failed"
+    assert 2 <= len(ok_repeats(folder)) < 10
+    code, error = ended(start(folder, "", "resume"), 120)
+    assert code == 0, error
+    after = ok_repeats(folder)
+    assert len(after) == 10
+    assert set(after.values()) == {1}
+    assert folder.run("results", "verify").returncode == 0
+
+
+@pytest.mark.thorough
+@pytest.mark.ray
+def test_a_sweep_that_ends_before_ray_notices_its_lost_head_is_complete(folder) -> None:
+    folder.add_device("sim-a", duration_s=0.5)
+    folder.write_spec(["m0"], ["sim-a"], repeats=3)
+    env = {"TMPDIR": str(folder.home)}
+    process = folder.start("sweep", "run", "t", "--progress", "jsonl", env=env)
+    wait_for_repeats(process, 1)
+    kill_head(process.pid)
+    code, error = ended(process)
+    assert code == 0, error
+    assert "GCS" not in error
+    assert list(ok_repeats(folder).values()) == [1, 1, 1]
+
+
+@pytest.fixture
+def head(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[SupervisedChild]:
+    """A process with a Ray of its own; this process has its token, and notices its loss soon."""
+    for name, value in (SOON_LOST | {"HOME": str(tmp_path), "RAY_AUTH_MODE": "token"}).items():
+        monkeypatch.setenv(name, value)
+    child = SupervisedChild((sys.executable, "-P", "-c", HEAD))
+    try:
+        child.wait(
+            deadline_ns=time.perf_counter_ns() + 60 * 10**9,
+            is_complete=lambda received: received.endswith(b"\n"),
+        )
+        yield child
+    finally:
+        child.end()
+
+
+@pytest.mark.ray
+def test_a_head_that_dies_after_the_last_row_does_not_change_the_exit_code(
+    folder,
+    head: SupervisedChild,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    address, token = head.stdout.decode().split()
+    monkeypatch.setenv("RAY_AUTH_TOKEN_PATH", token)
+    monkeypatch.setattr(tempfile, "tempdir", str(folder.home))
+
+    class KillsTheHead(JsonLines):
+        def __call__(self, event: Event) -> None:
+            super().__call__(event)
+            if isinstance(event, SweepFinished):
+                kill_head(head.pid)
+
+    monkeypatch.setattr(displays, "JsonLines", KillsTheHead)
+    folder.write_spec(["m0"], ["sim-a"], repeats=2)
+    words = ["sweep", "run", "t", "--cluster", address, "--progress", "jsonl"]
+    code = run(["--workspace", str(folder.root), *words])
+    error = capfd.readouterr().err
+    assert code == 0, error
+    assert "results: " in error
+    assert "GCS" not in error
+    assert list(ok_repeats(folder).values()) == [1, 1]
 
 
 @pytest.mark.thorough

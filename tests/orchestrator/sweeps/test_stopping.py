@@ -156,10 +156,10 @@ def _is_worker(process: psutil.Process, root: Path) -> bool:
 
 
 def test_sigterm_while_ray_starts_interrupts(folder, monkeypatch: pytest.MonkeyPatch) -> None:
-    def handler_of_ray() -> None:
-        raise SystemExit(signal.SIGTERM)
+    def start() -> None:
+        os.kill(os.getpid(), signal.SIGTERM)
 
-    monkeypatch.setattr(dispatch_backend, "local_ray", handler_of_ray)
+    monkeypatch.setattr(dispatch_backend, "RayProcess", start)
     folder.add_device("sim-a")
     folder.write_spec(["m0"], ["sim-a"], repeats=1)
     assert run(["--workspace", str(folder.root), "sweep", "run", "t"]) == 130
