@@ -7,6 +7,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+import short_measuring
 import yaml
 from doc_blocks import Block, script_of
 from fleet_rows import write_results
@@ -47,6 +48,7 @@ def make_trial_ground(folder: Path) -> TrialGround:
     command = ground.programs / "fleetrank"
     command.write_text(_COMMAND.format(
         python=shlex.quote(sys.executable),
+        program=shlex.quote(short_measuring.PROGRAM),
         cards=shlex.quote(str(ground.cards)),
         artifacts=shlex.quote(str(ground.artifacts)),
         doctor=shlex.quote(str(folder / "doctor.txt")),
@@ -59,7 +61,7 @@ _COMMAND = """#!/bin/sh
 # One look at this machine is enough, for the doctor imports every library there is; what it thinks
 # of the machine is not the page's matter.
 if [ "$*" = doctor ] && [ -e {doctor} ]; then exec cat {doctor}; fi
-{python} -P -m fleetrank "$@" || [ "$*" = doctor ] || exit $?
+{python} -P {program} "$@" || [ "$*" = doctor ] || exit $?
 if [ "$*" = doctor ]; then echo "as on the page before" > {doctor}; fi
 # A workspace that a page makes gets the small models, too.
 if [ "$1" = init ]; then cp {cards}/* "$2/cards/" && ln -s {artifacts} "$2/artifacts"; fi

@@ -7,13 +7,14 @@ from pathlib import Path
 
 import polars as pl
 import pytest
+import short_measuring
 from tiny_onnx import save_tiny_onnx
 
 pytestmark = pytest.mark.slow
 
 
 def run(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "fleetrank", *words]
+    command = [sys.executable, "-P", short_measuring.PROGRAM, *words]
     return subprocess.run(
         command, cwd=folder, capture_output=True, text=True, timeout=300, check=False
     )

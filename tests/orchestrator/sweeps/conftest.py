@@ -1,21 +1,27 @@
 """Workspaces with tiny models and simulated devices, and the real command in a process."""
 
+import contextlib
+import io
 import json
+import logging
 import os
 import subprocess
 import sys
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
+from typing import cast
 
 import numpy as np
 import pytest
+import short_measuring
 
 from fleetrank.analysis.stored.sweep_record import SweepRecord
+from fleetrank.orchestrator.cli.main import run
 from fleetrank.orchestrator.store.results import ResultStore
 
-_COMMAND = "from fleetrank.orchestrator.cli.main import main; main()"
 SIMULATED = """name: {name}
 kind: simulated
 options: {{duration_s: {duration_s}}}
@@ -79,7 +85,7 @@ class Folder:
     ) -> subprocess.Popen:
         """`setup` runs in the child, `before` stands before its command line."""
         return subprocess.Popen(
-            [*before, sys.executable, "-P", "-c", _COMMAND, *arguments],
+            [*before, sys.executable, "-P", short_measuring.PROGRAM, *arguments],
             cwd=self.root,
             env=os.environ | {"HOME": str(self.home), "PYTHONWARNINGS": ""} | env,
             stdout=subprocess.PIPE,
@@ -99,6 +105,25 @@ class Folder:
         process = self.start(*arguments, setup=setup, before=before, env=env)
         out, error = process.communicate(timeout=180)
         return subprocess.CompletedProcess(arguments, process.returncode, out, error)
+
+    def call(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """As `run`, but in this process: for what a command says and stores, which is quicker."""
+        out, error = (io.TextIOWrapper(io.BytesIO(), write_through=True) for _ in range(2))
+        with (
+            pytest.MonkeyPatch.context() as patch,
+            contextlib.redirect_stdout(out),
+            contextlib.redirect_stderr(error),
+            warnings.catch_warnings(),
+        ):
+            warnings.simplefilter("ignore")
+            patch.chdir(self.root)
+            patch.setenv("HOME", str(self.home))
+            patch.setattr(sys, "argv", ["fleetrank", *arguments])
+            # The handlers of pytest would take what the command logs to standard error.
+            patch.setattr(logging.getLogger(), "handlers", [])
+            code = run(arguments)
+        shown = [cast("io.BytesIO", one.buffer).getvalue().decode() for one in (out, error)]
+        return subprocess.CompletedProcess(arguments, code, *shown)
 
     @property
     def store(self) -> ResultStore:

@@ -66,9 +66,9 @@ def test_shares_stand_beside_a_latency_that_no_profile_has_touched(folder, named
     stored = _profiles(folder)
     assert set(stored["cell_key"]) == {row["cell_key"] for row in measured}
     assert set(stored["repeat"]) == {0, 1, 2, 3, 4}
-    by_operator = folder.run("report", "show", "components", "--split", "operator", "--json")
+    by_operator = folder.call("report", "show", "components", "--split", "operator", "--json")
     assert "Conv" in by_operator.stdout, by_operator.stderr
-    queried = folder.run("query", "SELECT DISTINCT module FROM component_times", "--format", "csv")
+    queried = folder.call("query", "SELECT DISTINCT module FROM component_times", "--format", "csv")
     assert "body.conv" in queried.stdout, queried.stderr
 
 
@@ -87,7 +87,7 @@ def test_shares_of_macs_stand_beside_shares_of_time(folder) -> None:
     resume_sweep(Workspace.at(folder.root), None, _options([]))
     (stored,) = side_files(results, MODULE_MACS.name)
     assert stored.stat().st_size > 0, "stored once for each sweep"
-    by_operator = folder.run("report", "show", "components", "--split", "operator", "--json")
+    by_operator = folder.call("report", "show", "components", "--split", "operator", "--json")
     assert {row["macs_share"] for row in json.loads(by_operator.stdout)["rows"]} == {None}
 
 
@@ -104,10 +104,10 @@ def test_a_users_file_is_shown_by_operator(folder, onnx_file: Path) -> None:
 
 
 def test_nothing_is_measured_where_nothing_can_be_profiled(folder, named: str) -> None:
-    refused = folder.run("profile", named, "--device", "sim-a", "--inline")
+    refused = folder.call("profile", named, "--device", "sim-a", "--inline")
     assert refused.returncode == 4
     assert "simulated cannot be profiled" in refused.stderr
-    alone = folder.run("profile", named, "--backend", "cpu")
+    alone = folder.call("profile", named, "--backend", "cpu")
     assert alone.returncode == 2
     assert "--runtime" in alone.stderr
     assert folder.store.sweep_ids() == []

@@ -78,13 +78,13 @@ def test_a_sweep_runs_sets_where_it_can_and_says_the_rest(folder) -> None:
 
 
 def test_the_time_limit_of_the_command_leaves_room_for_its_seconds(folder) -> None:
-    done = folder.run("replicas", "m0", "--seconds", "5000", "--device", "sim-a", "--inline")
+    done = folder.call("replicas", "m0", "--seconds", "5000", "--device", "sim-a", "--inline")
     assert "timeout_s" not in done.stderr
     assert "kind simulated" in done.stderr
 
 
 def test_a_device_without_sets_is_refused_before_anything_is_measured(folder) -> None:
-    done = folder.run("replicas", "m0", "--device", "sim-a", "--inline")
+    done = folder.call("replicas", "m0", "--device", "sim-a", "--inline")
     assert done.returncode == 4
     assert "one process" in done.stderr
     assert not (folder.root / "results").exists()
@@ -94,7 +94,7 @@ def test_a_device_without_sets_is_refused_before_anything_is_measured(folder) ->
     "numbers", ["", "0", "two", "1,,2", "1,1", "1,999", "99999999999999999999"]
 )
 def test_wrong_numbers_of_processes_are_refused(folder, numbers: str) -> None:
-    done = folder.run("replicas", "m0", "--replicas", numbers, "--inline")
+    done = folder.call("replicas", "m0", "--replicas", numbers, "--inline")
     assert done.returncode == 2, done.stdout
     assert not (folder.root / "results").exists()
 
@@ -151,16 +151,16 @@ def test_a_set_that_fails_is_stored_with_its_reason_and_the_rest_goes_on(
 
 def test_the_plan_says_how_many_sets_and_which_do_not_fit(folder) -> None:
     _spec(folder, ["local-cpu", "sim-a"])
-    done = folder.run("sweep", "plan", "sweeps/t.yaml")
+    done = folder.call("sweep", "plan", "sweeps/t.yaml")
     assert "4 sets of" in done.stdout, done.stderr
     assert "one process" in done.stdout
     plain = folder.write_spec(["m0"], ["local-cpu"])
-    assert "sets" not in folder.run("sweep", "plan", str(plain)).stdout
+    assert "sets" not in folder.call("sweep", "plan", str(plain)).stdout
 
 
 def test_a_time_limit_below_the_time_of_a_set_is_refused(folder) -> None:
     spec = _spec(folder, ["local-cpu"], more="replicas: {processes: [1, 2], run_s: 90}\n")
-    done = folder.run("sweep", "plan", str(spec))
+    done = folder.call("sweep", "plan", str(spec))
     assert done.returncode == 2
     assert "raise timeout_s" in done.stderr
 
@@ -172,7 +172,7 @@ def test_copies_that_need_more_memory_than_the_host_has_are_refused(folder) -> N
         "name: large\nmodels: [gpt2]\nworkloads: [prefill@128]\nruntimes: [onnx]\n"
         "devices: [local-cpu]\nreplicas: [1, 256]\n"
     )
-    done = folder.run("sweep", "plan", str(spec))
+    done = folder.call("sweep", "plan", str(spec))
     assert done.returncode == 0, done.stderr
     assert "256 copies" in done.stdout
     assert "5 sets of" in done.stdout

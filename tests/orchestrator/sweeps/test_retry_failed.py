@@ -112,7 +112,7 @@ def test_only_narrows_the_pending_repeats_of_a_resume_too(folder) -> None:
 def test_the_next_step_after_failures_retries_them(folder) -> None:
     _add_faulty(folder, "broken", 1.0)
     folder.write_spec(["m0"], ["broken", "sim-a"], repeats=1)
-    done = folder.run("sweep", "run", "t", "--inline", "--trust")
+    done = folder.call("sweep", "run", "t", "--inline", "--trust")
     assert done.returncode == 3, done.stderr
     (line,) = [line for line in done.stdout.splitlines() if line.startswith("next:")]
     words = shlex.split(line.removeprefix("next:"))
@@ -120,13 +120,13 @@ def test_the_next_step_after_failures_retries_them(folder) -> None:
     expected = ["sweep", "resume", sweep_id, "--retry-failed", "--inline", "--trust"]
     assert words == ["fleetrank", *expected]
     assert "report:  fleetrank report build" in done.stdout
-    again = folder.run(*words[1:], "--workspace", str(folder.root))
+    again = folder.call(*words[1:], "--workspace", str(folder.root))
     assert again.returncode == 3, again.stderr
     assert f"--workspace {folder.root}" in again.stdout
     assert "attempt 2" in again.stdout
-    status = folder.run("sweep", "status").stdout
+    status = folder.call("sweep", "status").stdout
     assert status.splitlines()[-1].endswith(f"resume {sweep_id} --retry-failed")
-    (failure,) = json.loads(folder.run("sweep", "status", "--json").stdout)["failures"]
+    (failure,) = json.loads(folder.call("sweep", "status", "--json").stdout)["failures"]
     assert (failure["repeat"], failure["tries"]) == (0, 2)
     (shown,) = [line.split() for line in status.splitlines() if line.startswith("m0")]
     assert shown[2] == "1", "people count repeats from one"

@@ -31,7 +31,7 @@ def test_a_second_sweep_exports_nothing(folder, parse_events) -> None:
     arguments = ("sweep", "run", "t", "--inline", "--progress", "jsonl")
     exported = []
     for _ in range(2):
-        happened = parse_events(folder.run(*arguments).stdout)
+        happened = parse_events(folder.call(*arguments).stdout)
         exported.append([e["is_cached"] for e in happened if e["event"] == "ExportFinished"])
     # The four cards name one file, but a card is part of what is asked for.
     assert exported == [[False] * 4, [True] * 4]
@@ -39,13 +39,13 @@ def test_a_second_sweep_exports_nothing(folder, parse_events) -> None:
 
 def test_a_plan_is_shown_and_nothing_is_done(folder) -> None:
     folder.write_spec(ALL, ["sim-a", "sim-b"])
-    done = folder.run("sweep", "plan", "t")
+    done = folder.call("sweep", "plan", "t")
     assert done.returncode == 0, done.stderr
     assert "8 cells x 2 repeats = 16 processes" in done.stdout
     assert "files: 0 ready, 4 to build" in done.stdout
     assert not (folder.root / "results").exists()
     assert not (folder.root / "artifacts").exists()
-    listed = json.loads(folder.run("sweep", "plan", "t", "--json").stdout)
+    listed = json.loads(folder.call("sweep", "plan", "t", "--json").stdout)
     assert len(listed["cells"]) == 8
     assert listed["skipped"] == []
     assert listed["totals"] == {
@@ -59,17 +59,17 @@ def test_a_plan_is_shown_and_nothing_is_done(folder) -> None:
 
 def test_only_narrows_and_a_resume_remembers_it(folder) -> None:
     folder.write_spec(ALL, ["sim-a", "sim-b"], repeats=1)
-    assert folder.run("sweep", "run", "t", "--inline", "--only", "m1").returncode == 0
-    again = folder.run("sweep", "resume", "--inline")
+    assert folder.call("sweep", "run", "t", "--inline", "--only", "m1").returncode == 0
+    again = folder.call("sweep", "resume", "--inline")
     assert again.returncode == 0, again.stderr
     assert [row["model"] for row in folder.rows()] == ["m1", "m1"]
 
 
 def test_resuming_a_finished_sweep_starts_nothing(folder) -> None:
     folder.write_spec(["m0"], ["sim-a"], repeats=1)
-    folder.run("sweep", "run", "t", "--inline")
+    folder.call("sweep", "run", "t", "--inline")
     # Without --inline: were there anything to do, Ray would start.
-    again = folder.run("sweep", "resume")
+    again = folder.call("sweep", "resume")
     assert again.returncode == 0, again.stderr
     assert "1 done before" in again.stdout
     assert len(folder.rows()) == 1
@@ -77,19 +77,19 @@ def test_resuming_a_finished_sweep_starts_nothing(folder) -> None:
 
 def test_a_resume_refuses_a_sweep_whose_models_have_changed(folder) -> None:
     folder.write_spec(["m0"], ["sim-a"], repeats=1)
-    folder.run("sweep", "run", "t", "--inline")
+    folder.call("sweep", "run", "t", "--inline")
     card = folder.root / "cards/m0.toml"
     card.write_text(card.read_text().replace("macs = 1000000", "macs = 2000000"))
-    refused = folder.run("sweep", "resume", "--inline")
+    refused = folder.call("sweep", "resume", "--inline")
     assert refused.returncode == 2
     assert "began: model m0\n" in refused.stderr
 
 
 def test_a_resume_refuses_a_sweep_whose_device_has_changed(folder) -> None:
     folder.write_spec(["m0"], ["sim-a"], repeats=1)
-    folder.run("sweep", "run", "t", "--inline")
+    folder.call("sweep", "run", "t", "--inline")
     folder.add_device("sim-a", duration_s=0.25)
-    refused = folder.run("sweep", "resume", "--inline")
+    refused = folder.call("sweep", "resume", "--inline")
     assert refused.returncode == 2
     assert "began: device sim-a\n" in refused.stderr
 
@@ -99,13 +99,13 @@ def test_a_broken_model_is_a_stored_failure_and_the_others_are_measured(folder) 
     text.write_text("this is no network")
     folder.add_model("broken", text)
     folder.write_spec(["m0", "broken"], ["sim-a", "sim-b"])
-    done = folder.run("sweep", "run", "t", "--inline")
+    done = folder.call("sweep", "run", "t", "--inline")
     assert done.returncode == 3, done.stderr
     outcome = {(row["model"], row["status"], row["error_kind"]) for row in folder.rows()}
     assert outcome == {("m0", "ok", None), ("broken", "failed", "export_failed")}
     assert all(row["error_remedy"] for row in folder.rows() if row["status"] == "failed")
     assert len(folder.rows()) == 8
-    again = folder.run("sweep", "resume", "--inline")
+    again = folder.call("sweep", "resume", "--inline")
     assert again.returncode == 3
     models = Counter(row["model"] for row in folder.rows())
     assert models == {"m0": 4, "broken": 8}, "nothing was measured, so the file is tried again"
@@ -136,12 +136,12 @@ def test_status_lists_failures_with_their_remedy(folder) -> None:
     text.write_text("this is no network")
     folder.add_model("broken", text)
     folder.write_spec(["broken"], ["sim-a"], repeats=1)
-    ran = folder.run("sweep", "run", "t", "--inline")
+    ran = folder.call("sweep", "run", "t", "--inline")
     sweep_id = folder.store.newest_sweep()
     retry = f"fleetrank sweep resume {sweep_id} --retry-failed --inline"
     assert f"next:    {retry}" in ran.stdout
     assert "report build" not in ran.stdout, "there is nothing to report"
-    found = json.loads(folder.run("sweep", "status", "--json").stdout)
+    found = json.loads(folder.call("sweep", "status", "--json").stdout)
     assert (found["state"], found["n_failed"], found["n_left"]) == ("finished", 1, 0)
     assert found["failures"][0]["error"] == "export_failed"
     assert found["failures"][0]["remedy"]
@@ -170,7 +170,7 @@ def test_results_of_a_newer_version_are_refused_before_anything_is_done(folder) 
     folder.write_spec(["m0"], ["sim-a"])
     (folder.root / "results").mkdir()
     (folder.root / "results/schema.json").write_text('{"schema_version": 99}')
-    refused = folder.run("sweep", "run", "t", "--inline")
+    refused = folder.call("sweep", "run", "t", "--inline")
     assert refused.returncode == 2
     assert "schema version 99" in refused.stderr
     assert not (folder.root / "results/sweeps").exists()
@@ -179,7 +179,7 @@ def test_results_of_a_newer_version_are_refused_before_anything_is_done(folder) 
 def test_a_misspelt_key_names_file_key_and_remedy(folder) -> None:
     path = folder.write_spec(["m0"], ["sim-a"])
     path.write_text(path.read_text().replace("repeats:", "repaets:"))
-    refused = folder.run("sweep", "run", "t", "--inline")
+    refused = folder.call("sweep", "run", "t", "--inline")
     assert refused.returncode == 2
     assert "t.yaml" in refused.stderr
     assert "repaets" in refused.stderr
@@ -188,7 +188,7 @@ def test_a_misspelt_key_names_file_key_and_remedy(folder) -> None:
 
 def test_two_drivers_cannot_run_one_sweep(folder) -> None:
     folder.write_spec(["m0"], ["sim-a"], repeats=1)
-    folder.run("sweep", "run", "t", "--inline")
+    folder.call("sweep", "run", "t", "--inline")
     with folder.store.lease(folder.store.newest_sweep()):
         refused = folder.run("sweep", "resume", "--inline")
         status = json.loads(folder.run("sweep", "status", "--json").stdout)
@@ -197,5 +197,5 @@ def test_two_drivers_cannot_run_one_sweep(folder) -> None:
 
 
 def test_the_schema_of_sweep_files_is_printed(folder) -> None:
-    schema = json.loads(folder.run("sweep", "schema").stdout)
+    schema = json.loads(folder.call("sweep", "schema").stdout)
     assert "models" in schema["properties"]

@@ -48,7 +48,7 @@ def test_a_file_is_measured_on_this_host_and_is_a_sweep_afterwards(folder, onnx_
         ("ok", "onnx", "measured")
     }
     assert folder.record().spec_path == "fleetrank run net.onnx --inline"
-    again = folder.run("sweep", "resume", "--inline")
+    again = folder.call("sweep", "resume", "--inline")
     assert again.returncode == 0, again.stderr
     assert folder.rows() == rows
 
@@ -71,10 +71,8 @@ def test_a_tflite_file_is_measured_in_its_runtime(folder) -> None:
 @pytest.mark.parametrize(
     ("path", "rule"),
     [
-        pytest.param(
-            "models/data/uint8.tflite", "keras_tensor=constant:7", marks=pytest.mark.thorough
-        ),
-        ("data/pt2/tiny.pt2", "x=range:0,1"),
+        ("models/data/uint8.tflite", "keras_tensor=constant:7"),
+        pytest.param("data/pt2/tiny.pt2", "x=range:0,1", marks=pytest.mark.thorough),
         pytest.param(
             "device_agents/data/tiny.pte", "input_0=range:0,1", marks=pytest.mark.thorough
         ),
@@ -101,12 +99,12 @@ def test_values_of_inputs_are_stated_for_every_format(folder, path: str, rule: s
 
 def test_free_axes_are_cells_and_ids_stay_below_their_limit(folder, encoder) -> None:
     words = ("run", encoder.name, "--devices", "sim-a,sim-b", "--repeats", "1", "--inline")
-    missing = folder.run(*words)
+    missing = folder.call(*words)
     assert (missing.returncode, "--axis seq=" in missing.stderr) == (2, True)
-    unknown = folder.run(*words, "--axis", "seq=8", "--axis", "sec=8")
+    unknown = folder.call(*words, "--axis", "seq=8", "--axis", "sec=8")
     assert (unknown.returncode, "batch, seq" in unknown.stderr) == (2, True)
     axes = ("--axis", "seq=8,16", "--axis", "batch=2")
-    done = folder.run(*words, *axes, "--input", "x=ids:30522", "--json")
+    done = folder.call(*words, *axes, "--input", "x=ids:30522", "--json")
     assert done.stdout, done.stderr
     found = json.loads(done.stdout)
     rows = folder.rows()
@@ -119,7 +117,7 @@ def test_free_axes_are_cells_and_ids_stay_below_their_limit(folder, encoder) -> 
 
 
 def test_a_named_model_and_its_own_card_can_be_run(folder) -> None:
-    done = folder.run("run", "m0", "--devices", "sim-a", "--inline", "--progress", "jsonl")
+    done = folder.call("run", "m0", "--devices", "sim-a", "--inline", "--progress", "jsonl")
     assert done.returncode == 0, done.stderr
     assert all(json.loads(line)["event"] for line in done.stdout.splitlines())
     assert "5 repeats" in done.stderr
@@ -130,7 +128,7 @@ def test_a_named_model_and_its_own_card_can_be_run(folder) -> None:
 def test_what_cannot_be_measured_is_an_error_with_a_remedy(folder, name: str) -> None:
     if name.startswith(("text", "net")):
         (folder.root / name).write_text("this is text")
-    done = folder.run("run", name, "--inline")
+    done = folder.call("run", name, "--inline")
     assert done.returncode == 2
     assert "\n  -> " in done.stderr
     assert not (folder.root / "results").exists()

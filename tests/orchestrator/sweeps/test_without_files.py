@@ -18,11 +18,11 @@ measure: {min_warmup_s: 0.0, min_runs: 20, max_time_s: 0.5}
 @pytest.fixture
 def measured(folder) -> list[dict[str, object]]:
     (folder.root / "sweeps" / "t.yaml").write_text(SPEC)
-    plan = folder.run("sweep", "plan", "t")
+    plan = folder.call("sweep", "plan", "t")
     assert plan.returncode == 0, plan.stderr
     assert has(plan.stdout, "not needed", "0 ready", "0 to build")
     assert "exporting" not in plan.stdout
-    done = folder.run("sweep", "run", "t", "--inline")
+    done = folder.call("sweep", "run", "t", "--inline")
     assert done.returncode == 0, done.stderr
     return folder.rows()
 
@@ -63,12 +63,12 @@ def test_a_file_that_another_device_opens_is_built(folder) -> None:
         "workloads: [prefill@128, decode@128, generate@64+64]\n", ""
     )
     (folder.root / "sweeps" / "t.yaml").write_text(spec.replace(", stories260k", ""))
-    plan = folder.run("sweep", "plan", "t")
+    plan = folder.call("sweep", "plan", "t")
     assert has(plan.stdout, "0 ready", "2 to build"), plan.stderr
 
 
 def test_one_model_can_be_run_in_two_workloads_and_its_tables_keep_them_apart(folder) -> None:
-    done = folder.run(
+    done = folder.call(
         "run", "stories260k", "--devices", "sim-a", "--workload", "decode@64", "--workload",
         "prefill@64", "--repeats", "5", "--inline", "--json",
     )  # fmt: skip
@@ -77,10 +77,10 @@ def test_one_model_can_be_run_in_two_workloads_and_its_tables_keep_them_apart(fo
     assert set(cells) == {"decode@64", "prefill@64"}
     for row, tokens in ((cells["decode@64"], 1), (cells["prefill@64"], 64)):
         assert row["tokens_per_s"] == pytest.approx(tokens / (row["latency_ms"] / 1e3))
-    unnamed = folder.run("report", "show", "latency", "--include-simulated")
+    unnamed = folder.call("report", "show", "latency", "--include-simulated")
     assert unnamed.returncode == 2
     assert "--workload prefill@64" in unnamed.stderr
-    table = folder.run(
+    table = folder.call(
         "report", "show", "tokens", "--include-simulated", "--workload", "decode@64", "--json"
     )
     (shown,) = json.loads(table.stdout)["rows"]
@@ -89,7 +89,7 @@ def test_one_model_can_be_run_in_two_workloads_and_its_tables_keep_them_apart(fo
 
 
 def test_a_workload_of_a_model_that_takes_no_tokens_is_refused(folder) -> None:
-    done = folder.run(
+    done = folder.call(
         "run", "resnet18", "--devices", "sim-a", "--workload", "decode@64", "--inline"
     )
     assert done.returncode == 2
