@@ -83,7 +83,7 @@ def test_loopback_is_told_from_the_rest() -> None:
 
 
 @pytest.fixture(scope="module")
-def closed(hostile_workspace: Path, own_host_lease: None):
+def closed(hostile_workspace: Path, own_folders: None):
     with serving(hostile_workspace, "--host", "0.0.0.0") as found:
         yield found
 
