@@ -70,10 +70,14 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 
 @pytest.fixture(autouse=True, scope="session")
-def own_host_lease(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Tests that run side by side, and a sweep beside them, do not wait for one another."""
+def own_folders(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Tests that run side by side, and a sweep beside them, do not wait for one another.
+
+    PyTorch leaves an empty cache in the temporary folder when it exports, unless it has another.
+    """
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_RUNTIME_DIR", str(tmp_path_factory.mktemp("runtime")))
+        patch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path_factory.mktemp("inductor")))
         yield
 
 

@@ -58,13 +58,15 @@ def parse_designs(cpuinfo: str) -> dict[int, Design]:
     designs: dict[int, Design] = {}
     number, implementer, n_listed = -1, "", 0
     for line in lines_of(cpuinfo):
-        name, colon, value = (part.strip() for part in line.partition(":"))
-        if colon and name == "processor":
+        if ":" not in line:
+            continue
+        name, _, value = (part.strip() for part in line.partition(":"))
+        if name == "processor":
             number, implementer = int(value) if _NUMBER.fullmatch(value) else -1, ""
             n_listed += 1
-        elif colon and name == "CPU implementer":
+        elif name == "CPU implementer":
             implementer = value.lower()
-        elif colon and name == "CPU part" and number >= 0:
+        elif name == "CPU part" and number >= 0:
             designs[number] = (implementer, value.lower())
     return designs if len(designs) == n_listed else {}
 

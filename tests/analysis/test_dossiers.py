@@ -63,6 +63,7 @@ def test_a_device_s_worst_repeating_cells_come_first(frame) -> None:
     assert rows["repeats_spread_percent"][0] == pytest.approx(100 / 10.5)
 
 
+@pytest.mark.slow
 def test_canary_drift_is_last_over_first(frame) -> None:
     (row,) = table(device_dossier(frame, "phone"), "Canary drift").frame.to_dicts()
     assert (row["n_runs"], row["first_ms"], row["last_ms"]) == (4, 5.0, 5.1)
@@ -112,6 +113,7 @@ def test_a_long_series_is_thinned_evenly(make_attempts) -> None:
     assert [value for _, value in series.points[:3]] == [0.0, 3.0, 6.0]
 
 
+@pytest.mark.slow
 def test_what_was_excluded_enters_no_figure_and_is_told(frame) -> None:
     first = pl.when(pl.col("repeat") == 0).then(pl.lit("too cold")).alias("excluded")
     marked = frame.with_columns(first)

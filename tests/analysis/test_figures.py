@@ -77,6 +77,7 @@ def test_a_label_says_what_is_unusual_and_nothing_of_what_is_usual(tmp_path: Pat
     assert sorted(labels) == ["onnx", "onnx · compile · batch 8 · amp, path=dlc"]
 
 
+@pytest.mark.slow
 def test_a_few_of_many_platforms_are_an_equal_share_of_each_tier(tmp_path: Path) -> None:
     places = [Place(device=f"phone-{n}", tier="edge", runtime="onnx", gflops=9) for n in range(20)]
     places += [Place(device=f"gpu-{n}", tier="gpu", runtime="onnx", gflops=900) for n in range(3)]

@@ -49,6 +49,7 @@ def _session(results: Path, **selection: object) -> Session:
     return Session(load_measurements(results), Selection(**selection), results=results)
 
 
+@pytest.mark.slow
 def test_shares_are_of_each_model_and_platform(results: Path) -> None:
     table = session_table("components", _session(results))
     sums = table.frame.group_by("model", "platform_key").agg(pl.col("share").sum())
@@ -143,12 +144,14 @@ def test_a_delegate_that_reports_no_operators_is_named(results: Path, tmp_path: 
     assert not any("delegate" in one for one in usual.notes)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("depth", ["0", "1.5", "99"])
 def test_a_depth_out_of_range_is_refused(results: Path, depth: str) -> None:
     with pytest.raises(AnalysisError, match="depth"):
         session_table("components", _session(results, settings=(("depth", depth),)))
 
 
+@pytest.mark.slow
 def test_one_platform_has_no_ratios(results: Path) -> None:
     session = _session(results, source="pixel-7/onnx/*", target="pixel-7/onnx/*")
     with pytest.raises(NoDataError) as found:

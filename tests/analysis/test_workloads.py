@@ -52,6 +52,7 @@ def test_several_workloads_without_a_choice_are_an_error_that_names_them(text: P
     assert "workload=" in raised.value.remedy
 
 
+@pytest.mark.slow
 def test_the_only_workload_of_the_selected_rows_needs_no_choice(tmp_path: Path) -> None:
     results = write_language_results(tmp_path, workloads=["decode@128"])
     assert str(make_session(results).workload) == "decode@128"

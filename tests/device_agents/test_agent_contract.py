@@ -39,6 +39,8 @@ GPU_WORKER = (sys.executable, str(Path(__file__).parents[1] / "makers/fake_gpu_w
 KINDS = [*sorted(OPTIONS), "board", "cuda", pytest.param("android", marks=pytest.mark.adb)]
 # torch compiles with the machine's own compiler and takes half a minute: its own test.
 RUNTIMES = list(Runtime)
+DAILY = (Runtime.ONNX, Runtime.TFLITE, Runtime.EXECUTORCH)
+"""PyTorch takes seconds to load, and other tests of its workers run daily."""
 
 
 PhoneOptions = Iterator[Mapping[str, OptionValue]]
@@ -100,7 +102,7 @@ def test_probe_says_what_the_device_is(agent: Agent) -> None:
     assert facts.os
 
 
-@pytest.mark.parametrize("runtime", RUNTIMES)
+@pytest.mark.parametrize("runtime", daily(RUNTIMES, *DAILY))
 def test_a_measurement_answers_its_task(agent: Agent, runtime: Runtime, task_of: MakeTask) -> None:
     task = task_for(agent, task_of(runtime))
     seen = agent.measure(task)
@@ -158,7 +160,7 @@ def run_count(seen: Measurement) -> int:
 
 def test_time_is_up_before_the_least_runs(agent: Agent, task_of: MakeTask) -> None:
     # LiteRT runs on no GPU, and ONNX Runtime on no phone here.
-    runtime = Runtime.TORCH if isinstance(agent, CudaAgent) else Runtime.TFLITE
+    runtime = Runtime.ONNX if isinstance(agent, CudaAgent) else Runtime.TFLITE
     task = task_for(agent, task_of(runtime))
     policy = replace(task.policy, max_time_s=1e-9, min_runs=100)
     seen = agent.measure(replace(task, policy=policy))
@@ -169,7 +171,7 @@ def test_time_is_up_before_the_least_runs(agent: Agent, task_of: MakeTask) -> No
 
 
 def test_a_sustained_run_lasts_as_long_as_asked(agent: Agent, task_of: MakeTask) -> None:
-    runtime = Runtime.TORCH if isinstance(agent, CudaAgent) else Runtime.TFLITE
+    runtime = Runtime.ONNX if isinstance(agent, CudaAgent) else Runtime.TFLITE
     task = task_for(agent, task_of(runtime))
     seen = agent.measure(replace(task, policy=replace(task.policy, min_time_s=0.7)))
     assert seen.status is Status.OK, seen.failure

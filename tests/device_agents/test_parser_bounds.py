@@ -4,11 +4,12 @@ import importlib
 import pkgutil
 import re
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from daily import daily
 from device_parsers import COVERED, OTHER_TEXT, PROBES, TOOLS, Parser
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -27,6 +28,8 @@ UNITS = (
 )  # fmt: skip
 MAX_PIECES = 12
 """Of a known text, to build others from: enough for each form of its lines."""
+FEW_PIECES = 3
+"""Of these in `make test`: with each of `UNITS` they find what is not linear in most forms."""
 SIGNS_OF_PARSING = re.compile(r"^import re$|device_output import", re.M)
 
 
@@ -44,14 +47,14 @@ def heads_of(sample: str) -> list[str]:
     return sorted(heads)
 
 
-def _some(pieces: list[str]) -> list[str]:
-    """At most twice `MAX_PIECES`, spread over all."""
-    return pieces[:: 1 + len(pieces) // MAX_PIECES]
+def _some(pieces: list[str], n_pieces: int = MAX_PIECES) -> list[str]:
+    """At most twice `n_pieces`, spread over all."""
+    return pieces[:: 1 + len(pieces) // n_pieces]
 
 
-def worst_texts(sample: str, n_bytes: int) -> Iterator[str]:
+def worst_texts(sample: str, n_bytes: int, n_pieces: int) -> Iterator[str]:
     """Texts of `n_bytes`: as one line, and as lines just below the bound of a line."""
-    heads, lines = _some(heads_of(sample)), _some(sample.split("\n"))
+    heads, lines = (_some(one, n_pieces) for one in (heads_of(sample), sample.split("\n")))
     for unit in (*UNITS, *heads, *lines):
         if unit:
             yield (unit * (n_bytes // len(unit) + 1))[:n_bytes]
@@ -78,30 +81,32 @@ def seconds_of(work: Callable[[], object]) -> float:
     return least
 
 
-def longest(parser: Parser, sample: str, n_bytes: int) -> tuple[float, str]:
+def longest(parser: Parser, texts: Iterable[str]) -> tuple[float, str]:
     """The worst of all texts, and how it begins."""
     found = (0.0, "")
-    for text in worst_texts(sample, n_bytes):
+    for text in texts:
         found = max(found, (seconds_of(lambda text=text: parser(text)), repr(text[:60])))
         if found[0] > MAX_S:
             break
     return found
 
 
+@pytest.mark.parametrize("n_pieces", daily([FEW_PIECES, MAX_PIECES], FEW_PIECES))
 @pytest.mark.parametrize("name", [*PROBES, *TOOLS])
-def test_no_text_at_the_bound_takes_long(name: str) -> None:
+def test_no_text_at_the_bound_takes_long(name: str, n_pieces: int) -> None:
     parser, sample = (PROBES | TOOLS)[name]
     for n_bytes in (FIRST_BYTES, MAX_PROBE_BYTES):
-        seconds, text = longest(parser, sample, n_bytes)
+        seconds, text = longest(parser, worst_texts(sample, n_bytes, n_pieces))
         assert seconds < MAX_S, f"{seconds:.3f} s for {n_bytes} bytes of {text}"
 
 
+@pytest.mark.parametrize("n_probes", daily([4, 16], 4))
 @pytest.mark.parametrize("name", TOOLS)
-def test_the_output_of_a_program_takes_time_by_its_length(name: str) -> None:
+def test_the_output_of_a_program_takes_time_by_its_length(name: str, n_probes: int) -> None:
     parser, sample = TOOLS[name]
     for unit in ("1", " ", "\n", "a=1 ", f"{sample}\n", sample[:-1]):
-        text = unit * (16 * MAX_PROBE_BYTES // len(unit))
-        assert seconds_of(lambda text=text: parser(text)) < 16 * MAX_S, repr(unit[:60])
+        text = unit * (n_probes * MAX_PROBE_BYTES // len(unit))
+        assert seconds_of(lambda text=text: parser(text)) < n_probes * MAX_S, repr(unit[:60])
 
 
 def modules() -> Iterator[tuple[str, str]]:

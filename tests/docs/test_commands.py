@@ -17,7 +17,7 @@ from fleetrank.orchestrator.cli.main import build_app, take_shared_options
 from fleetrank.orchestrator.workspace.sweep_spec import SweepSpec
 
 PAGES = pages_in(ROOT)
-DAILY = {"README.md", "docs/tutorial.md"}
+DAILY = {"docs/tutorial.md"}
 """Pages whose commands `make test` runs, too; each command of the others is parsed there."""
 
 

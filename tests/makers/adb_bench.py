@@ -39,7 +39,9 @@ def private_server(adb: Path, home: Path) -> Iterator[AdbServer]:
         patch.setenv("ADB_LIBUSB", "0")  # starts at once instead of in 3 s
         patch.setenv("ADB_LOCAL_TRANSPORT_MAX_PORT", "5554")  # looks for no emulators
         server = AdbServer(adb, free_port())
-        server.start()
+        with pytest.MonkeyPatch.context() as started:
+            started.setenv("TMPDIR", str(home))  # for its log
+            server.start()
         yield server
         kill = [str(adb), "-P", str(server.port), "kill-server"]
         subprocess.run(kill, check=False, timeout=30, capture_output=True)

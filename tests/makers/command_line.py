@@ -10,19 +10,21 @@ import select
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
-from fleetrank.orchestrator.cli.main import run
+from fleetrank.orchestrator.cli.main import main, run
 
 COMMAND = Path(sys.executable).with_name("fleetrank")
 TIME_LIMIT_S = 60
 """Only ends what hangs; how long work takes is judged by processor time."""
+_TERMINAL = {"TERM": "xterm-256color", "COLUMNS": "200", "LINES": "50"}
 _MEMORY_LIMIT = 6 << 30
 _MEMORY_LEFT = 5 << 30
 """Of that limit, once the libraries of a command are loaded."""
@@ -142,10 +144,48 @@ def _time_limit() -> Iterator[None]:
         signal.signal(signal.SIGALRM, before)
 
 
+def draw_inside(folder: Path, *words: str) -> bytes:
+    """As `run_on_terminal`, but in this process."""
+    ours, theirs = pty.openpty()
+    own = [os.dup(stream) for stream in range(3)]
+    received: list[bytes] = []
+    reader = threading.Thread(target=lambda: received.extend(_sent_to(ours)))
+    reader.start()
+    try:
+        with pytest.MonkeyPatch.context() as patch, ExitStack() as stack:
+            patch.chdir(folder)
+            for name, value in _TERMINAL.items():
+                patch.setenv(name, value)
+            patch.setattr(logging.getLogger(), "handlers", [])
+            for stream, name in enumerate(("stdin", "stdout", "stderr")):
+                os.dup2(theirs, stream)
+                mode = "w" if stream else "r"
+                file = stack.enter_context(open(stream, mode, buffering=1, closefd=False))
+                patch.setattr(sys, name, file)
+            patch.setattr(sys, "argv", [COMMAND.name, *words])
+            stack.enter_context(suppress(SystemExit))
+            main()
+    finally:
+        for stream, before in enumerate(own):
+            os.dup2(before, stream)
+            os.close(before)
+        os.close(theirs)
+        reader.join()
+        os.close(ours)
+    return b"".join(received)
+
+
+def _sent_to(terminal: int) -> Iterator[bytes]:
+    """What arrives until all others have closed it."""
+    with suppress(OSError):
+        while chunk := os.read(terminal, 65536):
+            yield chunk
+
+
 def run_on_terminal(folder: Path, *words: str) -> bytes:
     """What `fleetrank WORDS` sends to a terminal, byte by byte."""
     ours, theirs = pty.openpty()
-    environment = {**os.environ, "TERM": "xterm-256color", "COLUMNS": "200", "LINES": "50"}
+    environment = os.environ | _TERMINAL
     with subprocess.Popen(
         [COMMAND, *words], cwd=folder, stdin=theirs, stdout=theirs, stderr=theirs, env=environment
     ) as process:

@@ -53,6 +53,7 @@ class Adb:
         return {
             "PATH": os.environ["PATH"],
             "HOME": str(self.home),
+            "TMPDIR": str(self.home),  # for the server's log
             "ANDROID_ADB_SERVER_PORT": str(self.port),
             "ADB_LIBUSB": "0",  # starts at once instead of in 3 s
             "ADB_LOCAL_TRANSPORT_MAX_PORT": "5554",  # looks for no emulators

@@ -24,6 +24,7 @@ small = hnp.arrays(
 )
 
 
+@pytest.mark.slow
 @given(small, st.integers(0, 2**32 - 1))
 def test_counted_ranks_equal_ranking_the_resample_itself(values: np.ndarray, seed: int) -> None:
     counts = resample_counts(values.shape[0], 5, np.random.default_rng(seed))
@@ -33,6 +34,7 @@ def test_counted_ranks_equal_ranking_the_resample_itself(values: np.ndarray, see
         np.testing.assert_array_equal(np.repeat(fast[draw], count, axis=0), average_ranks(repeated))
 
 
+@pytest.mark.slow
 @given(small, st.integers(0, 2**32 - 1))
 def test_bootstrap_equals_scipy_on_each_resample(values: np.ndarray, seed: int) -> None:
     counts = resample_counts(values.shape[0], 4, np.random.default_rng(seed))
@@ -75,6 +77,7 @@ def slow_exact_p(x: np.ndarray, y: np.ndarray) -> float:
     return sum(rho >= observed - 1e-9 for rho in rhos) / len(rhos)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("y", [[1.0, 2, 3, 4, 5], [2.0, 1, 1, 5, 4], [5.0, 1, 3, 2, 4]])
 def test_p_of_few_models_counts_every_order(y: list[float]) -> None:
     x = np.arange(5.0)

@@ -24,11 +24,13 @@ positive = hnp.arrays(
 )
 
 
+@pytest.mark.slow
 @given(positive)
 def test_ratio_is_over_scipys_geometric_mean(values: np.ndarray) -> None:
     np.testing.assert_allclose(ratios(values), values / stats.gmean(values, axis=0), rtol=1e-9)
 
 
+@pytest.mark.slow
 @given(positive)
 def test_ranks_of_frm_are_those_of_the_plain_product(values: np.ndarray) -> None:
     flops, latency, memory = values.T
@@ -224,6 +226,7 @@ def test_a_true_null_is_rejected_in_about_5_percent_of_cases(
     assert np.mean(np.concatenate(plain_ps) <= 0.05) > 0.35
 
 
+@pytest.mark.slow
 @given(positive, st.tuples(*[st.sampled_from([0.0, 1.0, 2.5])] * 2))
 def test_weighted_frm_is_scipys_weighted_geometric_mean_of_the_ratios(
     values: np.ndarray, chosen: tuple[float, float]

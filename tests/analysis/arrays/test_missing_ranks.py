@@ -36,6 +36,7 @@ def pairwise(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return rho, common
 
 
+@pytest.mark.slow
 @given(tied)
 def test_ties_and_missing_are_as_in_scipy(values: np.ndarray) -> None:
     rho, common = spearman_common(values)

@@ -25,6 +25,7 @@ def slow_frontier(values: np.ndarray) -> list[bool]:
     ]
 
 
+@pytest.mark.slow
 @given(points)
 def test_frontier_equals_comparing_all_with_all(values: np.ndarray) -> None:
     assert frontier(values).tolist() == slow_frontier(values)
@@ -48,6 +49,7 @@ def test_overlap_by_hand() -> None:
     )
 
 
+@pytest.mark.slow
 @given(points.filter(lambda values: len(values) > 0))
 def test_a_frontier_predicts_itself(values: np.ndarray) -> None:
     mask = frontier(values)
@@ -73,6 +75,7 @@ def test_many_points_equal_the_staircase() -> None:
     assert frontier(values).tolist() == [tuple(one) in staircase for one in values]
 
 
+@pytest.mark.slow
 @given(points, st.data())
 def test_noise_aware_frontier_equals_comparing_all_with_all(values: np.ndarray, data) -> None:
     high = values + data.draw(
@@ -86,11 +89,13 @@ def test_noise_aware_frontier_equals_comparing_all_with_all(values: np.ndarray, 
     assert (found | ~frontier(values)).all()
 
 
+@pytest.mark.slow
 @given(points)
 def test_without_noise_both_frontiers_are_one(values: np.ndarray) -> None:
     assert noisy_frontier(values, values).tolist() == frontier(values).tolist()
 
 
+@pytest.mark.slow
 @given(hnp.arrays(np.bool_, st.tuples(st.integers(1, 9), st.just(4))))
 def test_overlaps_equal_overlap_of_each_pair(masks: np.ndarray) -> None:
     masks[0] = True

@@ -27,6 +27,7 @@ def test_hypervolume_by_hand() -> None:
     assert hypervolume(np.array([[1.0, 2], [2, 1]]), np.array([3.0, 3])) == 3
 
 
+@pytest.mark.slow
 @given(small(5, least=1), st.integers(0, 9))
 def test_epsilon_is_the_least_shift_that_covers(chosen: np.ndarray, seed: int) -> None:
     wanted = np.random.default_rng(seed).integers(0, 5, (4, chosen.shape[1])).astype(float)

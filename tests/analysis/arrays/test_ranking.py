@@ -29,6 +29,7 @@ def slow_ranks(column: np.ndarray) -> list[float]:
     ]
 
 
+@pytest.mark.slow
 @given(matrices)
 def test_ranks_equal_counting_who_is_smaller(values: np.ndarray) -> None:
     expected = np.column_stack([slow_ranks(column) for column in values.T])
@@ -50,6 +51,7 @@ def test_matrices_equal_scipy_pair_by_pair(values: np.ndarray) -> None:
                 assert tau[i, j] == pytest.approx(stats.kendalltau(x, y).statistic, abs=1e-12)
 
 
+@pytest.mark.slow
 @given(matrices, st.randoms())
 def test_order_of_models_does_not_matter(values: np.ndarray, random) -> None:
     order = list(range(values.shape[0]))
@@ -70,6 +72,7 @@ def test_nan_is_refused() -> None:
             function(values)
 
 
+@pytest.mark.slow
 @given(matrices)
 def test_units_of_ranks_are_the_ranks_centred_and_of_length_1(values: np.ndarray) -> None:
     np.testing.assert_array_equal(rank_units(values), unit_columns(average_ranks(values)))

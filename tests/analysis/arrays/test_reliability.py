@@ -148,6 +148,7 @@ points = st.integers(1, 8).flatmap(
 )
 
 
+@pytest.mark.slow
 @given(points)
 def test_frontiers_of_draws_are_those_taken_one_by_one(
     drawn: tuple[np.ndarray, np.ndarray],

@@ -37,6 +37,7 @@ def test_mann_whitney_is_exact_with_ties(a: np.ndarray, b: np.ndarray) -> None:
     assert mann_whitney(a, b)[1] == pytest.approx(rank_sum_p(a, b))
 
 
+@pytest.mark.slow
 @given(untied.filter(lambda values: values.size > 1))
 def test_mann_whitney_is_scipys_without_ties(values: np.ndarray) -> None:
     a, b = values[: values.size // 2], values[values.size // 2 :]
@@ -81,6 +82,7 @@ def test_wilcoxon_is_exact_with_ties_and_leaves_zeros_out(values: np.ndarray) ->
     assert wilcoxon(values) == pytest.approx(expected)
 
 
+@pytest.mark.slow
 @given(untied.filter(lambda values: (values != 0).all()))
 def test_wilcoxon_is_scipys_without_ties(values: np.ndarray) -> None:
     assert wilcoxon(values) == pytest.approx(stats.wilcoxon(values, method="exact").pvalue)

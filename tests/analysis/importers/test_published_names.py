@@ -43,6 +43,7 @@ def _csv(lines: str) -> Release:
     return release
 
 
+@pytest.mark.slow
 @given(st.sets(st.text(max_size=12), max_size=8))
 def test_two_published_devices_never_share_a_name(published: set[str]) -> None:
     names = device_names("lab", published)

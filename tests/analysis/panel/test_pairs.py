@@ -27,6 +27,7 @@ def random_values(n_models: int, n_platforms: int, seed: int = 0) -> np.ndarray:
 masks = hnp.arrays(np.bool_, st.tuples(st.integers(1, 6), st.integers(2, 5)))
 
 
+@pytest.mark.slow
 @given(masks)
 def test_blocks_hold_every_pair_once_with_its_common_models(present: np.ndarray) -> None:
     pairs = list(itertools.permutations(range(present.shape[1]), 2))

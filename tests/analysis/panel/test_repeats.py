@@ -28,6 +28,7 @@ def sweeps_of(make_attempts: Callable[..., pl.LazyFrame]) -> Callable[..., np.nd
     return make
 
 
+@pytest.mark.slow
 def test_a_model_that_one_release_lacks_does_not_move_into_its_layer(sweeps_of) -> None:
     old = {model: float(10 + i) for i, model in enumerate(MODELS)}
     new = {model: float(90 - i) for i, model in enumerate(MODELS)}
@@ -39,6 +40,7 @@ def test_a_model_that_one_release_lacks_does_not_move_into_its_layer(sweeps_of) 
     assert retest_reliability(np.log(layers))[0] == pytest.approx(-1.0)
 
 
+@pytest.mark.slow
 def test_the_layers_of_a_platform_do_not_depend_on_another_platforms_sweeps(
     make_attempts,
 ) -> None:
@@ -48,6 +50,7 @@ def test_the_layers_of_a_platform_do_not_depend_on_another_platforms_sweeps(
     assert session.repeats.sweeps.shape[-1] == 1
 
 
+@pytest.mark.slow
 def test_a_job_that_three_releases_carry_is_one_measurement(sweeps_of) -> None:
     """Without this, three releases with the same jobs had a ceiling of exactly 1."""
     rows = [
@@ -65,6 +68,7 @@ def test_a_job_that_three_releases_carry_is_one_measurement(sweeps_of) -> None:
     assert np.isnan(retest_reliability(np.log(layers))[0])
 
 
+@pytest.mark.slow
 def test_a_file_that_is_imported_again_is_one_measurement(sweeps_of) -> None:
     """For example with facts about its models; the newer import counts."""
     rows = [
@@ -84,6 +88,7 @@ def test_a_file_that_is_imported_again_is_one_measurement(sweeps_of) -> None:
     assert np.isnan(retest_reliability(np.log(layers))[0])
 
 
+@pytest.mark.slow
 def test_jobs_that_were_run_again_are_measurements_of_their_own(sweeps_of) -> None:
     rows = [
         row

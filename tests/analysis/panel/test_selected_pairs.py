@@ -36,6 +36,7 @@ def test_all_pairs_of_a_small_fleet_are_used_without_a_note(session: Session) ->
     assert has(unlisted(pairs, session), "870")
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("few")
 def test_a_part_is_drawn_by_the_seed_and_holds_each_pair_once(session: Session) -> None:
     selection = session.selection
@@ -48,6 +49,7 @@ def test_a_part_is_drawn_by_the_seed_and_holds_each_pair_once(session: Session) 
     assert has(unlisted(pairs, session), f"{len(pairs)}", "870", "seed 3", "`source=`")
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("few")
 def test_every_pair_is_drawn_equally_often(session: Session) -> None:
     seen = np.zeros((30, 30))

@@ -30,6 +30,7 @@ def test_what_several_tables_share_is_made_once(make_session: MakeSession) -> No
     assert make_session().once(count) == 2, "another session makes its own"
 
 
+@pytest.mark.slow
 def test_arrays_are_freed_with_the_session(make_session: MakeSession) -> None:
     session = make_session()
     arrays = [weakref.ref(session.panel.latency), weakref.ref(session.repeats.processes)]

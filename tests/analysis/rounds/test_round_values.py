@@ -57,6 +57,7 @@ def ratios(latencies: np.ndarray, levels: dict[str, float] = LEVELS_NS) -> np.nd
     return np.exp(logs - logs.mean())
 
 
+@pytest.mark.slow
 def test_the_panel_has_the_models_and_not_the_host(session_of) -> None:
     panel = session_of(list(rows_of())).panel
     assert ratios(panel.latency[:, 0]) == pytest.approx(1.0, abs=0.01)
@@ -73,6 +74,7 @@ def test_the_cells_that_people_read_keep_their_medians(session_of) -> None:
     assert session.cells.cells["latency_ns"][0] == pytest.approx(np.median(of_a))
 
 
+@pytest.mark.slow
 def test_tables_say_which_latency_they_use(session_of) -> None:
     session = session_of(list(rows_of()))
     assert any("rounds" in note for note in session.comparable.notes)
@@ -127,6 +129,7 @@ def test_platforms_chosen_by_source_have_the_values_of_those_chosen_by_runtime(
     assert_frame_equal(by_source, by_runtime)
 
 
+@pytest.mark.slow
 def test_a_block_that_is_missing_and_a_cell_that_failed_change_little(session_of) -> None:
     rows = list(rows_of())
     for row in rows[::4]:
@@ -136,6 +139,7 @@ def test_a_block_that_is_missing_and_a_cell_that_failed_change_little(session_of
     assert ratios(panel.latency[:, 0]) == pytest.approx(1.0, abs=0.01)
 
 
+@pytest.mark.slow
 def test_rows_without_medians_of_blocks_are_compared_by_their_process_medians(session_of) -> None:
     rows = [row | {"block_medians_ns": None} for row in rows_of()]
     assert ratios(session_of(rows).panel.latency[:, 0]) == pytest.approx(1.0, abs=0.04)

@@ -106,6 +106,7 @@ def host_table(frame: pl.LazyFrame) -> pl.DataFrame:
     return make_table("quality", frame, HOST).frame
 
 
+@pytest.mark.slow
 def test_the_table_has_the_sweep_and_then_its_rounds(
     make_attempts: Callable[..., pl.LazyFrame],
 ) -> None:

@@ -51,6 +51,7 @@ def test_unknown_is_no_difference(make_attempts) -> None:
     assert differences(cell_values(frame)) == {}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "fact", [{"weights_id": "seeded:1"}, {"card_sha256": "x"}, {"input_size": 299}]
 )

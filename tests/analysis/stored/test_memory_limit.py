@@ -38,6 +38,7 @@ def test_a_model_is_kept_where_it_fits(frame: pl.LazyFrame) -> None:
     assert has(scope.notes, "9 of 9")
 
 
+@pytest.mark.slow
 def test_a_frontier_has_only_models_that_fit_on_both_sides(frame: pl.LazyFrame) -> None:
     table = make_table("pareto", frame, Selection(max_memory_mib=10)).frame
     assert set(table.filter(pl.col("level") == "pair")["n_models"]) == {3}

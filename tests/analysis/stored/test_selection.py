@@ -15,6 +15,7 @@ letters = st.text(alphabet="ab.|\n", max_size=4)
 patterns = st.lists(st.text(alphabet="ab.|\n*", min_size=1, max_size=5), min_size=1, max_size=4)
 
 
+@pytest.mark.slow
 @given(st.lists(letters, min_size=1), patterns)
 def test_a_text_fits_several_patterns_if_it_fits_one(texts: list[str], given: list[str]) -> None:
     found = pl.DataFrame({"name": texts}).select(matches("name", *given))["name"].to_list()

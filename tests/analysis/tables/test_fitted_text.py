@@ -61,6 +61,7 @@ def test_a_platform_behind_the_figures_is_kept() -> None:
 _cells = st.lists(st.text(alphabet="ab", max_size=150), min_size=2, max_size=2)
 
 
+@pytest.mark.slow
 @given(columns=st.dictionaries(st.text("xyz", min_size=1, max_size=9), _cells, min_size=1))
 def test_no_line_of_text_is_wider_and_no_column_is_lost_in_silence(columns) -> None:
     frame = pl.DataFrame(columns)

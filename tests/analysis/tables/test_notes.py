@@ -1,15 +1,18 @@
 """Notes are short: what the reader must know; the rest is the explanation."""
 
 import json
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
 
 import polars as pl
 import pytest
+from daily import daily
 from fleet_rows import PLACES, write_results
 from growth_rows import OF_GROWTH, OF_READING, OF_SIDE_ROWS, rows_for
-from language_rows import OF_TOKENS, write_language_results
+from language_rows import write_language_results
+from shared_tables import SharedTables
 from wording import has
 
 from fleetrank.analysis.report.html_table import html_table
@@ -26,7 +29,6 @@ from fleetrank.analysis.tables.tables import TABLES, make_table
 
 pytestmark = pytest.mark.slow
 
-OF_STEPS = Selection(workload="decode@512")
 SELF_EVIDENT = "quality --list dropped"
 """Its columns are those of the stored rows, and its notes are facts."""
 EVERY = [
@@ -37,6 +39,7 @@ EVERY = [
     for words in product(*(one.words for one in spec.settings if one.default))
 ]
 """Each table of measurements with each word that changes what its rows are."""
+USUAL = [TableRequest(table=name) for name in TABLES if name not in OF_SIDE_ROWS]
 
 
 @pytest.fixture(scope="module")
@@ -67,53 +70,56 @@ def text(tmp_path_factory: pytest.TempPathFactory) -> pl.LazyFrame:
     return load_measurements(write_language_results(tmp_path_factory.mktemp("text")))
 
 
-@pytest.fixture(scope="module")
-def doubtful_text(text: pl.LazyFrame) -> pl.LazyFrame:
-    few = text.filter(pl.col("repeat") < 3)
-    return few.with_columns(
-        origin=pl.when(pl.col("tier") == "edge").then(pl.lit("simulated")).otherwise("origin")
-    )
+def _tables(images: pl.LazyFrame, text: pl.LazyFrame, chosen: Selection) -> SharedTables:
+    return SharedTables(images, text, chosen, workload="decode@512")
 
 
-@pytest.mark.parametrize("request_", EVERY, ids=lambda one: one.words)
 def test_notes_have_at_most_three_sentences(
-    request_: TableRequest, frame: pl.LazyFrame, text: pl.LazyFrame
+    frame: pl.LazyFrame, text: pl.LazyFrame, subtests: pytest.Subtests
 ) -> None:
-    chosen, rows = (OF_STEPS, text) if request_.table in OF_TOKENS else (Selection(), frame)
-    rows = rows_for(request_.table, rows)
-    table = make_table(request_.table, rows, request_.selection(chosen))
-    assert 1 <= sentences_in(table.notes) <= MAX_SENTENCES, table.notes
-    assert bool(table.explanation) == (request_.words != SELF_EVIDENT)
+    tables = _tables(frame, text, Selection())
+    for request in EVERY:
+        with subtests.test(request.words):
+            table = tables.table(request)
+            assert 1 <= sentences_in(table.notes) <= MAX_SENTENCES, table.notes
+            assert bool(table.explanation) == (request.words != SELF_EVIDENT)
 
 
-@pytest.mark.parametrize("request_", EVERY, ids=lambda one: one.words)
 def test_doubtful_rows_show_three_sentences_and_explain_prints_the_rest(
-    request_: TableRequest, doubtful: pl.LazyFrame, doubtful_text: pl.LazyFrame
+    doubtful: pl.LazyFrame, text: pl.LazyFrame, subtests: pytest.Subtests
 ) -> None:
-    of_tokens = request_.table in OF_TOKENS
-    chosen, rows = (OF_STEPS, doubtful_text) if of_tokens else (Selection(), doubtful)
-    rows = rows_for(request_.table, rows)
-    selection = request_.selection(replace(chosen, origins=ORIGINS))
-    table = make_table(request_.table, rows, selection)
-    brief, everything = render(table, "table"), render(table, "table", is_explained=True)
-    shown = [note for note in table.notes if f"Note: {note}" in brief]
-    assert 1 <= sentences_in(shown) <= MAX_SENTENCES
-    assert table.notes[0] in shown
-    assert sum(line.startswith("Note: ") for line in brief.splitlines()) == len(shown)
-    assert all(f"Note: {note}" in everything for note in (*table.notes, *table.explanation))
-    assert json.loads(render(table, "json"))["notes"] == list(table.notes)
-    if request_.table == "transfer":
-        assert len(shown) < len(table.notes), "the rows give too few notes for this test"
+    is_edge = pl.col("tier") == "edge"
+    few = text.filter(pl.col("repeat") < 3)
+    doubtful_text = few.with_columns(
+        origin=pl.when(is_edge).then(pl.lit("simulated")).otherwise("origin")
+    )
+    tables = _tables(doubtful, doubtful_text, Selection(origins=ORIGINS))
+    for request in EVERY:
+        with subtests.test(request.words):
+            table = tables.table(request)
+            brief, everything = render(table, "table"), render(table, "table", is_explained=True)
+            shown = [note for note in table.notes if f"Note: {note}" in brief]
+            assert 1 <= sentences_in(shown) <= MAX_SENTENCES
+            assert table.notes[0] in shown
+            assert sum(line.startswith("Note: ") for line in brief.splitlines()) == len(shown)
+            assert all(f"Note: {note}" in everything for note in (*table.notes, *table.explanation))
+            assert json.loads(render(table, "json"))["notes"] == list(table.notes)
+            if request.table == "transfer":
+                assert len(shown) < len(table.notes), "the rows give too few notes for this test"
 
 
-@pytest.mark.parametrize("request_", EVERY, ids=lambda one: one.words)
+@pytest.mark.parametrize("requests", daily([USUAL, EVERY], USUAL), ids=["usual", "every"])
 def test_simulated_rows_come_first_in_the_notes_of_every_table(
-    request_: TableRequest, frame: pl.LazyFrame, text: pl.LazyFrame
+    requests: Sequence[TableRequest],
+    frame: pl.LazyFrame,
+    text: pl.LazyFrame,
+    subtests: pytest.Subtests,
 ) -> None:
-    chosen, rows = (OF_STEPS, text) if request_.table in OF_TOKENS else (Selection(), frame)
-    rows = rows_for(request_.table, rows).with_columns(origin=pl.lit("simulated"))
-    table = make_table(request_.table, rows, request_.selection(replace(chosen, origins=ORIGINS)))
-    assert has(table.notes[0], "SIMULATED DATA: all")
+    images, words = (rows.with_columns(origin=pl.lit("simulated")) for rows in (frame, text))
+    tables = _tables(images, words, Selection(origins=ORIGINS))
+    for request in requests:
+        with subtests.test(request.words):
+            assert has(tables.table(request).notes[0], "SIMULATED DATA: all")
 
 
 @pytest.mark.parametrize(
@@ -170,21 +176,26 @@ def test_only_selected_attempts_of_another_origin_are_counted(make_attempts) -> 
     assert has(make_table("quality", make_attempts(rows), selection).notes, "1", "simulated")
 
 
-@pytest.mark.parametrize(
-    "name", [*OF_GROWTH, *OF_READING, "summary", "tokens", "end-to-end", "phases"]
-)
 def test_tables_of_several_workloads_name_what_they_leave_out(
-    name: str, tmp_path_factory: pytest.TempPathFactory
+    frame: pl.LazyFrame, text: pl.LazyFrame, subtests: pytest.Subtests
 ) -> None:
-    is_text = name in {*OF_READING, "tokens", "end-to-end", "phases"}
-    write = write_language_results if is_text else write_results
-    frame = load_measurements(write(tmp_path_factory.mktemp("rows") / "results"))
-    first, *_, last = frame.collect()["model"].unique().sort()
-    reason = pl.when(pl.col("model") == first).then(pl.lit("a fan failed"))
-    memory = pl.when(pl.col("model") == last).then(2**40).otherwise(2**20)
-    rows = rows_for(name, frame.with_columns(excluded=reason, peak_memory_bytes=memory))
-    chosen = Selection(workload="prefill@128" if name == "tokens" else None)
-    assert has(make_table(name, rows, chosen).notes, "excluded by hand", "a fan failed")
-    if name != "sustained":  # it lists attempts
-        limited = make_table(name, rows, replace(chosen, max_memory_mib=100))
-        assert has(limited.notes, "limit", "100 MiB")
+    of_text = {*OF_READING, "tokens", "end-to-end", "phases"}
+    sources = {True: _left_out(text), False: _left_out(frame)}
+    for name in sorted({*OF_GROWTH, *of_text, "summary"}):
+        with subtests.test(name):
+            rows = rows_for(name, sources[name in of_text])
+            chosen = Selection(workload="prefill@128" if name == "tokens" else None)
+            assert has(make_table(name, rows, chosen).notes, "excluded by hand", "a fan failed")
+            if name != "sustained":  # it lists attempts
+                limited = make_table(name, rows, replace(chosen, max_memory_mib=100))
+                assert has(limited.notes, "limit", "100 MiB")
+
+
+def _left_out(rows: pl.LazyFrame) -> pl.LazyFrame:
+    """The rows, with one model excluded by hand and another above a limit of memory."""
+    frame = rows.collect()
+    first, *_, last = frame["model"].unique().sort()
+    return frame.lazy().with_columns(
+        excluded=pl.when(pl.col("model") == first).then(pl.lit("a fan failed")),
+        peak_memory_bytes=pl.when(pl.col("model") == last).then(2**40).otherwise(2**20),
+    )

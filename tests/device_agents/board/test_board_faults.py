@@ -260,7 +260,7 @@ def test_a_python_with_spaces_and_quotes_in_its_name_is_started(
 def test_two_hosts_take_turns_on_one_board(
     board: SshBoard, begin: Begin, onnx_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    first = begin(20.0)  # longer than a busy host needs to ask the board twice
+    first = begin(10.0)  # longer than a busy host needs to ask the board twice
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
     task = make_task(onnx_file, Runtime.ONNX, is_trusted=True, task_id="other/1")
     busy = failure_of(agent_of(board, max_wait_s=0.0).measure(task))

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from confined_worker import MARK
+from daily import daily
 from native_worker import DAEMON
 
 from fleetrank.device_agents.confinement import seccomp
@@ -74,9 +75,10 @@ def attack(task: MeasureTask, walls: str, folder: Path, listener: socket.socket)
 
 
 def test_the_attempts_are_real_ones_and_no_daemon_outlives_its_worker(
-    task_of: MakeTask, folder: Path, listener: socket.socket
+    task_of: MakeTask, folder: Path, listener: socket.socket, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Without this, the tests below would pass on code that harms nothing."""
+    monkeypatch.setenv("TMPDIR", str(folder))  # a trusted task has no folder of its own
     found = attack(task_of(Runtime.ONNX, is_trusted=True), "", folder, listener)
     assert found.done == found.tried
     assert stat.S_IMODE((folder / "victim").stat().st_mode) == 0o640
@@ -84,8 +86,21 @@ def test_the_attempts_are_real_ones_and_no_daemon_outlives_its_worker(
     assert not Path(f"/proc/{found.daemon}").exists()
 
 
-@pytest.mark.parametrize("walls", ["seccomp", "landlock+seccomp+audit"])
-@pytest.mark.parametrize("runtime", list(Runtime))
+ALL_WALLS = "landlock+seccomp+audit"
+CASES = [(runtime, walls) for runtime in Runtime for walls in ("seccomp", ALL_WALLS)]
+
+
+# ExecuTorch behind all walls: `test_walls`.
+@pytest.mark.parametrize(
+    ("runtime", "walls"),
+    daily(
+        CASES,
+        (Runtime.ONNX, "seccomp"),
+        (Runtime.ONNX, ALL_WALLS),
+        (Runtime.TORCH, ALL_WALLS),
+        (Runtime.TFLITE, ALL_WALLS),
+    ),
+)
 def test_native_code_is_refused_all_of_it(
     runtime: Runtime, walls: str, task_of: MakeTask, folder: Path, listener: socket.socket
 ) -> None:

@@ -25,6 +25,12 @@ pytestmark = pytest.mark.slow
 READ_REQUEST = "import os, signal, sys, time; sys.stdin.readline(); "
 
 
+@pytest.fixture
+def own_temp(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """For the folder of a worker that no parent removes."""
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+
+
 def fail_with(script: str, task_of: MakeTask, timeout_s: float = 20.0) -> Failure:
     command = (sys.executable, "-P", "-c", READ_REQUEST + script)
     seen = measure_in_worker(task_of(Runtime.ONNX, timeout_s=timeout_s), command=command)
@@ -174,6 +180,7 @@ main()
     assert seen.status is Status.OK, seen.failure
 
 
+@pytest.mark.usefixtures("own_temp")
 def test_a_person_gives_the_worker_a_file(task_of: MakeTask, tmp_path: Path) -> None:
     request = tmp_path / "task.json"
     request.write_text(encode_request(task_of(Runtime.ONNX)) + "\n")
@@ -242,6 +249,7 @@ def test_a_primer_takes_the_runtime_out_of_the_model_s_memory(onnx_file: Path) -
     assert primed < bare / 2
 
 
+@pytest.mark.usefixtures("own_temp")
 def test_a_killed_parent_leaves_no_worker(looping_onnx: Path) -> None:
     script = (
         "import sys; from fleetrank.foundation.codec import from_json; "
@@ -262,6 +270,7 @@ def test_a_killed_parent_leaves_no_worker(looping_onnx: Path) -> None:
     assert is_soon_gone(worker.pid)
 
 
+@pytest.mark.usefixtures("own_temp")
 def test_a_worker_ends_when_its_input_does(looping_onnx: Path) -> None:
     worker = subprocess.Popen(
         [sys.executable, "-P", "-m", "fleetrank.device_agents.worker"],

@@ -130,6 +130,7 @@ def test_pytorch_takes_the_returned_tensors_as_the_next_arguments(file_of) -> No
     assert not model.copies_state
 
 
+@pytest.mark.thorough
 @pytest.mark.export
 def test_litert_has_one_buffer_for_both_ends_of_a_state(file_of) -> None:
     model = prepared(load(Runtime.TFLITE, file_of(Runtime.TFLITE, GENERATE)))

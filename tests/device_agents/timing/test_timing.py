@@ -148,6 +148,7 @@ def test_one_run_beyond_the_limit_is_the_only_one() -> None:
     assert (warm.runs, warm.is_stable) == (1, False)
 
 
+@pytest.mark.slow
 def test_a_warm_up_of_very_many_runs_is_counted_in_full() -> None:
     clock = FakeClock()
     warm = warm_up(clock.step(lambda i: 10_000), clock, policy())

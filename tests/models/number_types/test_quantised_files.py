@@ -198,6 +198,7 @@ def test_a_program_without_a_delegate_has_the_precision_of_its_quantised_weights
 
 
 @quiet
+@pytest.mark.thorough  # `test_file_types` reads such a file, made before
 def test_a_program_with_a_delegate_does_not_say_its_precision(
     pt2e: Callable[..., Any], tmp_path: Path
 ) -> None:

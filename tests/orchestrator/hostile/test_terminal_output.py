@@ -5,7 +5,7 @@ import re
 from pathlib import Path
 
 import pytest
-from command_line import run_command, run_on_terminal
+from command_line import draw_inside, run_command, run_on_terminal
 from daily import daily
 
 from fleetrank.orchestrator.workspace.workspace import Workspace
@@ -163,7 +163,7 @@ def test_nothing_from_a_file_drives_the_terminal(place, workspace) -> None:
     path = workspace / name
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(content, encoding="utf-8")
-    shown = [assert_safe(run_on_terminal(workspace, *words), draws=True) for words in commands]
+    shown = [assert_safe(draw_inside(workspace, *words), draws=True) for words in commands]
     assert all("Traceback" not in text or "--debug" in str(commands) for text in shown), shown
     # Not left out either: a person sees that something is there.
     assert place in NOT_REPEATED or any(map(ESCAPED.search, shown)), shown
@@ -180,7 +180,7 @@ def test_names_typed_by_a_person_are_shown_escaped(workspace) -> None:
         ("sweep", "plan", "example", f"--{name}"),
         ("--debug", "models", "show", name),
     ):
-        text = assert_safe(run_on_terminal(workspace, *words))
+        text = assert_safe(draw_inside(workspace, *words))
         assert ESCAPED.search(text), (words, text)
 
 
@@ -202,9 +202,9 @@ def test_what_is_drawn_on_a_terminal_shows_a_device_s_name_escaped(workspace) ->
         ("query", "SELECT device_model FROM all_measurements", "--format", "csv"),
         ("results", "export"),
     ):
-        text = assert_safe(run_on_terminal(workspace, *words), draws=True)
+        text = assert_safe(draw_inside(workspace, *words), draws=True)
         assert ESCAPED.search(text), words
-    table = run_on_terminal(workspace, "report", "show", "latency", "--include-simulated")
+    table = draw_inside(workspace, "report", "show", "latency", "--include-simulated")
     assert b"\x1b[1m" in table
     assert_safe(table, draws=True)
 

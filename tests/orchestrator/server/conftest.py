@@ -18,7 +18,7 @@ def hostile_workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def served(hostile_workspace: Path, own_host_lease: None) -> Iterator[Served]:
+def served(hostile_workspace: Path, own_folders: None) -> Iterator[Served]:
     with serving(hostile_workspace) as found:
         yield found
 

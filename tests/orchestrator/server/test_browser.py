@@ -113,7 +113,7 @@ def test_a_hostile_device_is_one_click_away(visit: Visit, served: Served) -> Non
 
 
 @pytest.fixture
-def warming(tmp_path: Path, own_host_lease: None) -> "Iterator[Served]":
+def warming(tmp_path: Path, own_folders: None) -> "Iterator[Served]":
     (tmp_path / "cluster.yaml").touch()
     (part,) = write_results(tmp_path / "results").rglob("*.parquet")
     rows = pl.read_parquet(part).with_columns((30.0 + pl.col("repeat")).alias("temp_c_before"))

@@ -95,7 +95,7 @@ def test_a_full_file_system_ends_the_sweep_and_a_resume_completes_it(
     after = ok_repeats(folder)
     assert len(after) == 40
     assert set(after.values()) == {1}
-    assert folder.run("results", "verify").returncode == 0
+    assert folder.call("results", "verify").returncode == 0
 
 
 @pytest.mark.ray
@@ -116,7 +116,7 @@ def test_a_limit_on_the_size_of_files_is_said_before_ray_meets_it(folder) -> Non
     assert "sweep resume t-" in unpublished.stderr
     assert folder.run("sweep", "resume").returncode == 0
     assert list(ok_repeats(folder).values()) == [1]
-    assert folder.run("results", "verify").returncode == 0
+    assert folder.call("results", "verify").returncode == 0
 
 
 @pytest.mark.parametrize("mode", daily(MODES, MODES[-1]))
@@ -201,7 +201,7 @@ def test_a_clock_that_jumps_back_a_day_loses_nothing_and_the_next_sweep_is_the_n
     assert folder.store.newest_sweep() != first
     assert folder.store.sweep_ids()[0] == first
     assert len(ok_repeats(folder)) == 8
-    assert folder.run("results", "verify").returncode == 0
+    assert folder.call("results", "verify").returncode == 0
     assert folder.run("models", "prune", "--max-size", "1GB", env=env).stdout == "(none)\n"
 
 

@@ -10,7 +10,7 @@ import pytest
 SCRIPT = Path(__file__).parents[3] / "benchmarks" / "fault_run.py"
 SMALL = ("--phones", "5", "--models", "6", "--repeats", "1", "--faults", "25", "--span-s", "5")
 
-pytestmark = pytest.mark.adb
+pytestmark = [pytest.mark.adb, pytest.mark.thorough]
 
 
 def test_every_repeat_ends_once_whatever_phones_do() -> None:

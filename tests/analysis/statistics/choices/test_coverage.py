@@ -16,6 +16,7 @@ NAN = math.nan
 rhos = arrays(np.float64, (5, 6), elements=st.sampled_from([NAN, 0.1, 0.5, 0.8, 0.9, 1.0]))
 
 
+@pytest.mark.slow
 @given(rhos)
 def test_the_cover_is_the_smallest_there_is(rho: np.ndarray) -> None:
     reaches = np.nan_to_num(rho, nan=-1) >= 0.8

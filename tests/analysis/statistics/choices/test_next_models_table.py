@@ -43,6 +43,7 @@ def test_k_is_a_number_of_models(fleet, k: str) -> None:
     assert has(caught.value.remedy, "number", "1", "8")
 
 
+@pytest.mark.slow
 def test_savings_by_hand(make_grid) -> None:
     up, down = [1.0, 2, 3, 4, 5], [5.0, 4, 3, 2, 1]
     frame = make_grid(
@@ -67,6 +68,7 @@ def test_missing_accuracy_and_flops_are_told(make_grid) -> None:
     assert rows[1]["rho"] == pytest.approx(1)
 
 
+@pytest.mark.slow
 def test_sparse_platforms_and_models_are_left_out_and_counted(make_grid) -> None:
     full = make_grid({name: [1.0, 2, 3, 4, 5, 6 + n] for n, name in enumerate("abc")})
     sparse = make_grid({"d": [1.0, 2]})

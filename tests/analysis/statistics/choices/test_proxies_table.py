@@ -33,6 +33,7 @@ def test_proxies_by_hand(make_grid) -> None:
     assert has(found["a"]["reason"], "interval", "5", "9")
 
 
+@pytest.mark.slow
 def test_intervals_from_nine_models_on(make_grid) -> None:
     up = [float(n) for n in range(1, 10)]
     frame = make_grid({"a": up, "b": up, "c": [up[1], up[0], *up[2:]]})
@@ -41,6 +42,7 @@ def test_intervals_from_nine_models_on(make_grid) -> None:
     assert row["reason"] is None
 
 
+@pytest.mark.slow
 def test_units_of_one_device_model_do_not_predict_each_other(make_grid) -> None:
     same = {"device_model": "phone"}
     frame = make_grid({"a1": UP, "a2": UP, "b": DOWN}, a1=same, a2=same)
@@ -51,6 +53,7 @@ def test_units_of_one_device_model_do_not_predict_each_other(make_grid) -> None:
         make_table("proxies", make_grid({"a1": UP, "a2": UP}, a1=same, a2=same), Selection())
 
 
+@pytest.mark.slow
 def test_platforms_of_unequal_batch_are_not_compared(make_grid) -> None:
     frame = make_grid({"a": UP, "b": UP}, b={"batch": 8})
     row = make_table("proxies", frame, Selection()).frame.to_dicts()[0]
@@ -68,6 +71,7 @@ def test_sources_and_targets_are_chosen_by_tier(make_grid) -> None:
         make_table("proxies", frame, Selection(source="g", target="g"))
 
 
+@pytest.mark.slow
 def test_coverage_by_hand(make_grid) -> None:
     frame = make_grid({"a": UP, "b": SWAPPED, "c": DOWN})
     table = make_table("proxies", frame, Selection(settings=(("own", "fewest"),)))
@@ -79,6 +83,7 @@ def test_coverage_by_hand(make_grid) -> None:
     assert any(has(note, "2", "3", "0.9") for note in table.notes)
 
 
+@pytest.mark.slow
 def test_threshold_is_a_setting(make_grid) -> None:
     frame = make_grid({"a": UP, "b": SWAPPED, "c": DOWN})
     strict = make_table(
@@ -87,6 +92,7 @@ def test_threshold_is_a_setting(make_grid) -> None:
     assert strict.frame["is_owned"].to_list() == [True] * 3
 
 
+@pytest.mark.slow
 def test_what_no_device_predicts_is_named(make_grid) -> None:
     frame = make_grid({"g": UP, "e1": UP, "e2": DOWN}, e1={"tier": "edge"}, e2={"tier": "edge"})
     table = make_table(

@@ -42,6 +42,7 @@ def results(tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.mark.slow
 def test_the_newest_of_each_setting_is_shown(results: Path) -> None:
     table = _table(results)
     assert sorted(table.frame["quality"]) == [2.0, 3.0, 4.0, 5.0]

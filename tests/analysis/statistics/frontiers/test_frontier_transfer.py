@@ -93,6 +93,7 @@ def test_memory_has_noise_and_energy_none(make_attempts) -> None:
     assert has(row["reason"], "noise", "energy")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("repeats", [4, 5, 8, 13])
 def test_noise_is_the_interval_that_the_latency_table_shows(make_attempts, repeats: int) -> None:
     values = [float((7 * n) % 17 + 1) for n in range(repeats)]
@@ -108,6 +109,7 @@ def test_noise_is_the_interval_that_the_latency_table_shows(make_attempts, repea
     )
 
 
+@pytest.mark.slow
 def test_missing_objectives_are_counted(make_grid) -> None:
     frame = make_grid({"d1": [1, 2], "d2": [1, 2]}, accuracy=[70, 70], memory=[0, 3])
     selection = Selection(settings=(("objectives", "accuracy,memory"),))

@@ -51,6 +51,7 @@ def test_the_frontier_of_text_weighs_quality_against_latency(
     assert any("bits_per_byte of ppl on own.txt" in note for note in table.notes)
 
 
+@pytest.mark.slow
 def test_a_metric_where_more_is_better_turns_the_order(tmp_path: Path, frame: pl.LazyFrame) -> None:
     accuracy = BPB | {"task": "sst2", "quality_metric": "acc"}
     evaluated(tmp_path, *({"model": f"m{n}", "quality": 50.0 + n} | accuracy for n in range(3)))

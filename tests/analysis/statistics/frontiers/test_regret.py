@@ -48,6 +48,7 @@ def slow_extra(accuracy, source, target, floor) -> float:
     return target[chosen] / min(target[m] for m in enough) - 1
 
 
+@pytest.mark.slow
 @given(models, st.integers(0, 6))
 def test_regrets_equal_choosing_step_by_step(values: np.ndarray, budget: int) -> None:
     accuracy, source, target = values.T
@@ -94,6 +95,7 @@ def test_each_pair_is_judged_on_its_common_models(
             np.testing.assert_allclose(found.extra[number, at], extra)
 
 
+@pytest.mark.slow
 @given(models)
 def test_choosing_on_the_target_itself_is_never_regretted(values: np.ndarray) -> None:
     accuracy, latency, _ = values.T
@@ -129,6 +131,7 @@ def slow_within(accuracy, sides, memory, limits) -> tuple[list[float], list[floa
 MEMORY = hnp.arrays(np.float64, (6, 2), elements=st.one_of(small, st.just(np.nan)))
 
 
+@pytest.mark.slow
 @given(hnp.arrays(np.float64, (6, 3), elements=small), MEMORY)
 def test_a_memory_budget_is_kept_model_by_model(values: np.ndarray, memory: np.ndarray) -> None:
     accuracy, latency = values[:, 0], values[:, 1:]
@@ -237,6 +240,7 @@ def test_budgets_that_are_no_numbers_are_refused(swapped, text: str) -> None:
         rows_of(swapped, "pair", budgets_ms=text)
 
 
+@pytest.mark.slow
 def test_a_budget_nobody_keeps_is_undefined_with_its_reason(swapped) -> None:
     lost, _ = rows_of(swapped, "pair", budgets_ms="0.001")
     assert (lost["median"], lost["n_cases"]) == (None, 0)

@@ -46,6 +46,7 @@ def test_every_inference_on_tokens_has_a_name_and_a_meaning(names) -> None:
     assert names.keys() == set(kinds) - {kinds.IMAGE, kinds.TRAIN, kinds.SCORE}
 
 
+@pytest.mark.slow
 def test_utilisation_needs_the_peaks_of_the_device(make_attempts) -> None:
     unknown = one_row(make_attempts, "tokens")
     assert (unknown["mfu"], unknown["mbu"]) == (None, None)
@@ -54,6 +55,7 @@ def test_utilisation_needs_the_peaks_of_the_device(make_attempts) -> None:
     assert known["mbu"] == pytest.approx(5e6 / 0.020 / 10e9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "facts",
     [{"latency_p50_ns": 0.0}, {"tokens_per_inference": 0}, {"peak_gbps": 0.0}, {"bytes_moved": 0}],
@@ -94,6 +96,7 @@ def parts(make_attempts, *more: dict[str, object]):
     )
 
 
+@pytest.mark.slow
 def test_a_whole_answer_is_its_prompt_and_one_step_less_than_its_tokens(make_attempts) -> None:
     (row,) = make_table("end-to-end", parts(make_attempts), Selection()).frame.to_dicts()
     assert row["end_to_end_ms"] == pytest.approx((100 + 31 * 20) * 1.02)
@@ -102,6 +105,7 @@ def test_a_whole_answer_is_its_prompt_and_one_step_less_than_its_tokens(make_att
     assert row["generate_ms"] is None
 
 
+@pytest.mark.slow
 def test_a_measured_answer_stands_beside_the_sum_of_its_parts(make_attempts) -> None:
     whole = STEP | {
         "workload": "generate@128+32", "latency_p50_ns": 22e6, "ttft_samples_ns": [110_000_000],
@@ -150,6 +154,7 @@ def test_a_source_limits_the_platforms_of_every_workload(tmp_path) -> None:
     assert str(Session(frame, Selection(workload="decode@128")).workload) == "decode@128"
 
 
+@pytest.mark.slow
 def test_each_cell_uses_the_shortest_prompt_that_it_measured(make_attempts) -> None:
     shorter = STEP | {"workload": "prefill@64", "latency_p50_ns": 50e6}
     other = {"model": "other", "cell_key": "o"}

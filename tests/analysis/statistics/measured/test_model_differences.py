@@ -43,12 +43,14 @@ def test_six_processes_by_hand(make_processes) -> None:
     assert has(row["reason"], "T2", "accuracy", "measured")
 
 
+@pytest.mark.slow
 def test_fewer_than_five_processes_are_refused_with_the_reason(make_processes) -> None:
     (row,) = table_of(make_processes({"a": range(9, 13), "b": range(9, 14)})).frame.to_dicts()
     assert (row["p_value"], row["cohens_d"]) == (None, None)
     assert has(row["reason"], "4", "processes", "5")
 
 
+@pytest.mark.slow
 def test_five_pairs_have_no_wilcoxon_since_it_cannot_find_anything(make_processes) -> None:
     (row,) = table_of(make_processes({"a": range(9, 14), "b": range(9, 14)})).frame.to_dicts()
     assert row["p_value"] == 1
@@ -56,6 +58,7 @@ def test_five_pairs_have_no_wilcoxon_since_it_cannot_find_anything(make_processe
     assert has(row["reason"], "5", "repeats", "6")
 
 
+@pytest.mark.slow
 def test_repeats_of_unlike_sweeps_are_not_paired(make_processes) -> None:
     first = make_processes({"a": range(100, 106)})
     frame = pl.concat([first, make_processes({"b": range(100, 106)}, sweep_id="s2")])
@@ -78,6 +81,7 @@ def test_far_medians_are_listed_only_when_named(make_processes) -> None:
         assert table_of(frame, model_a=of_a_shell).frame.is_empty()
 
 
+@pytest.mark.slow
 def test_p_is_adjusted_over_the_listed_pairs(make_processes) -> None:
     frame = make_processes({"a": range(100, 106), "b": range(110, 116), "c": range(100, 106)})
     rows = table_of(frame).frame
@@ -85,6 +89,7 @@ def test_p_is_adjusted_over_the_listed_pairs(make_processes) -> None:
     assert rows["p_adjusted"].to_list() == pytest.approx([3 / 924, 1, 3 / 924])
 
 
+@pytest.mark.slow
 def test_accuracy_that_was_measured_with_variance_is_tested_together(make_attempts) -> None:
     frame = make_attempts(
         {
@@ -100,6 +105,7 @@ def test_accuracy_that_was_measured_with_variance_is_tested_together(make_attemp
     assert row["reason"] is None
 
 
+@pytest.mark.slow
 def test_too_many_pairs_are_told_not_listed(make_processes) -> None:
     frame = make_processes({f"m{n:03}": [100.0 + n / 100] for n in range(102)})
     table = table_of(frame)
@@ -107,6 +113,7 @@ def test_too_many_pairs_are_told_not_listed(make_processes) -> None:
     assert any(has(note, "5000", "pairs", "models") for note in table.notes)
 
 
+@pytest.mark.slow
 def test_source_chooses_the_platforms(make_grid) -> None:
     frame = make_grid({"d1": [1.0, 1.1], "d2": [1.0, 1.1]})
     rows = make_table("significance", frame, Selection(source="d2")).frame

@@ -40,6 +40,7 @@ def test_a_step_is_compared_with_an_inference_of_its_batch_only(make_attempts) -
     assert row["over_inference"] == pytest.approx(4)
 
 
+@pytest.mark.slow
 def test_an_inference_of_several_weights_is_not_compared(make_attempts) -> None:
     images = [
         STEP | {"workload": None, "weights_id": name, "cell_key": name, "latency_p50_ns": ns}
@@ -49,6 +50,7 @@ def test_an_inference_of_several_weights_is_not_compared(make_attempts) -> None:
     assert table.frame["over_inference"].to_list() == [None]
 
 
+@pytest.mark.slow
 def test_a_step_above_a_limit_of_memory_has_not_failed(make_attempts) -> None:
     large = STEP | {"model": "large", "peak_memory_bytes": 900 * MIB}
     table = make_table("training", make_attempts([STEP, large]), Selection(max_memory_mib=100))

@@ -27,6 +27,7 @@ def facts(rng=None):
     return fact_columns(np.exp(rng.normal(size=M)), np.exp(rng.normal(size=M)), families)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stiffness", STIFFNESS)
 def test_left_out_errors_and_gains_are_those_of_fits_made_again(panel, stiffness):
     basis, own = basis_of(panel[:, :4], facts()), panel[:, 4]

@@ -69,6 +69,7 @@ def test_ends_are_weighted_quantiles():
         assert low[model] == -by_hand(-centres, scores, weights, 0.8)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("n_devices", "k", "is_finite"),
     [(1, 8, False), (1, 9, True), (2, 8, False), (2, 9, True), (3, 3, True), (3, 2, False),
@@ -84,6 +85,7 @@ def test_an_interval_is_finite_only_with_enough_models_or_devices(n_devices, k, 
     assert np.isnan(found.high[~is_open]).all()
 
 
+@pytest.mark.slow
 def test_what_is_needed_is_what_makes_the_interval_finite():
     rng = np.random.default_rng(2)
     given, _ = values(30, 4, 1, rng)

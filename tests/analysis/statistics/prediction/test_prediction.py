@@ -24,6 +24,7 @@ def slow_errors(source: np.ndarray, target: np.ndarray) -> list[float]:
     return errors
 
 
+@pytest.mark.slow
 @given(series)
 def test_left_out_errors_equal_a_fit_for_every_model(latencies: np.ndarray) -> None:
     source, target = np.log(latencies).T
@@ -57,6 +58,7 @@ def test_nan_is_refused() -> None:
         left_out_errors(np.full((5, 1), np.nan), np.zeros((5, 1)))
 
 
+@pytest.mark.slow
 @given(hnp.arrays(np.float64, (9, 3), elements=st.one_of(st.integers(1, 9).map(float),
                                                          st.just(np.nan))))  # fmt: skip
 def test_each_pair_is_judged_on_its_common_models(latencies: np.ndarray) -> None:

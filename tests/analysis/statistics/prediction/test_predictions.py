@@ -155,6 +155,7 @@ def test_one_known_device_gives_predictions_and_no_narrow_lie(make_attempts):
     assert all("4 more models" in reason for reason in found["reason"])
 
 
+@pytest.mark.slow
 def test_without_another_device_flops_predict_from_nine_models_on(make_attempts):
     alone = fleet(make_attempts, new=MODELS[:10]).filter(
         (pl.col("device") == "new") | (pl.col("device") == "d00")
@@ -198,6 +199,7 @@ def test_few_models_without_another_device_predict_nothing(make_attempts, n):
         predicted(alone)
 
 
+@pytest.mark.slow
 def test_nothing_to_predict_from_is_an_error(make_attempts):
     frame = fleet(make_attempts).with_columns(pl.lit(None, pl.Float64).alias("energy_mj"))
     with pytest.raises(NoDataError):

@@ -33,6 +33,7 @@ def slow_r2(source: np.ndarray, target: np.ndarray, reference: int, counts: np.n
     return 1 - missed / ((measured - measured.mean()) ** 2).sum()
 
 
+@pytest.mark.slow
 @given(series, st.data())
 def test_r2_equals_scoring_model_by_model(latencies: np.ndarray, data) -> None:
     n = latencies.shape[0]
@@ -75,6 +76,7 @@ HOLEY = st.one_of(elements, st.just(np.nan))
 PAIRS = [(0, 1), (1, 0), (0, 2), (2, 1)]
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @given(hnp.arrays(np.float64, (7, 3), elements=HOLEY))
 def test_a_group_averages_clusters_first(latencies: np.ndarray) -> None:
@@ -145,6 +147,7 @@ def test_pairs_without_the_reference_are_not_counted_and_few_models_leave_the_ti
     assert has(median["reason"], "left out", "6 pairs", "9 models")
 
 
+@pytest.mark.slow
 def test_too_few_models_are_undefined_with_their_reason(make_grid) -> None:
     rows = table_rows(make_grid({"d1": [1, 2], "d2": [2, 3]}))
     assert rows

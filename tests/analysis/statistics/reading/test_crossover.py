@@ -54,6 +54,7 @@ def test_a_time_between_two_lengths_is_exact_for_a_quadratic() -> None:
         assert found[0] == pytest.approx(3 * tokens + 0.01 * tokens**2)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("repetition", [segments(128), Repetition(first=128, step=64)])
 @pytest.mark.parametrize("seed", range(20))
 def test_the_crossing_is_the_one_that_every_token_tried_gives(

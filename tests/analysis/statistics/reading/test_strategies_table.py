@@ -109,6 +109,7 @@ def test_an_interval_of_a_speed_up_is_that_of_resampled_medians(make_attempts: M
     )
 
 
+@pytest.mark.slow
 def test_few_repeats_give_no_interval_and_say_so(make_attempts: Make) -> None:
     rows = [*_rows("prefill@256", 300.0), *_rows(SEGMENT, 100.0, noise=(1, 1, 1))]
     hmt = _of(_table(make_attempts(rows)), "hmt", 256)
@@ -155,6 +156,7 @@ def test_outside_the_measured_lengths_there_is_a_reason_and_no_figure(
     assert has(row["reason"], *said, "no crossover by operations")
 
 
+@pytest.mark.slow
 def test_prompts_shorter_than_a_segment_are_not_compared(make_attempts: Make) -> None:
     rows = [*_rows("prefill@64", 64.0), *_rows(SEGMENT, 128.0)]
     row = _table(make_attempts(rows), part="crossover").frame.row(0, named=True)
@@ -282,6 +284,7 @@ def test_a_prompt_of_two_weights_is_left_out_and_counted(make_attempts: Make) ->
     assert any(has(note, "2 cells", "prefill@512") for note in table.notes)
 
 
+@pytest.mark.slow
 def test_cells_of_two_sweeps_are_named(make_attempts: Make) -> None:
     rows = [*_rows("prefill@256", 256.0), *_rows(SEGMENT, 128.0, sweep_id="s2")]
     assert any(has(note, "several sweeps") for note in _table(make_attempts(rows)).notes)

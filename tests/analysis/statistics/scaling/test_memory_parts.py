@@ -27,6 +27,7 @@ def test_the_rest_is_the_peak_without_weights_and_state(make_attempts) -> None:
     assert row["memory_metric"] == "vmhwm_growth"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("precision", "mib"), [("fp32", 4), ("fp16", 2), ("int8", 1)])
 def test_weights_of_images_are_parameters_in_their_precision(
     make_attempts, precision: str, mib: int

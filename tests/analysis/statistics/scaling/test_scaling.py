@@ -27,6 +27,7 @@ def _table(frame: pl.LazyFrame, **settings: str) -> list[dict[str, object]]:
     return make_table("scaling", frame, selection).frame.to_dicts()
 
 
+@pytest.mark.slow
 def test_efficiency_and_gain_are_those_computed_by_hand(make_attempts: Make) -> None:
     rows = [_batch(1, 10.0), _batch(2, 12.0), _batch(4, 20.0)]
     one, two, four = _table(make_attempts(rows), part="points")
@@ -52,6 +53,7 @@ def test_a_curve_has_range_slope_knee_and_best_rate(make_attempts: Make) -> None
     assert row["largest_that_fits"] is None
 
 
+@pytest.mark.slow
 def test_a_measured_cell_above_a_limit_of_memory_has_not_failed(make_attempts: Make) -> None:
     rows = [_batch(b, 10.0 * b, peak_memory_bytes=b << 20) for b in (1, 2, 4, 8)]
     retried = rows[3] | FAILED | {"error_kind": "out_of_memory", "attempt": -1}
@@ -60,6 +62,7 @@ def test_a_measured_cell_above_a_limit_of_memory_has_not_failed(make_attempts: M
     assert (row["largest"], row["out_of_memory_at"], row["other_ends"]) == (4, None, None)
 
 
+@pytest.mark.slow
 def test_flags_of_points_are_flags_of_their_curve(make_attempts: Make) -> None:
     rows = [
         _batch(1, 10.0, flags=["spread"]), _batch(2, 12.0), _batch(4, 20.0, flags=["busy_host"]),
@@ -154,6 +157,7 @@ def test_other_weights_are_another_curve(make_attempts: Make) -> None:
     assert [row["n_points"] for row in _table(make_attempts(rows))] == [2, 2]
 
 
+@pytest.mark.slow
 def test_without_two_values_the_remedy_says_what_to_measure(make_attempts: Make) -> None:
     with pytest.raises(NoDataError, match="two batches") as raised:
         _table(make_attempts([_batch(1, 10.0)]))

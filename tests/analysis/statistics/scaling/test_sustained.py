@@ -117,6 +117,7 @@ def test_rates_of_thirds_against_counting_by_a_loop() -> None:
     assert found.last_per_s == pytest.approx(last_n / last_s * 1e9)
 
 
+@pytest.mark.slow
 def test_a_newer_sustained_sweep_does_not_replace_ordinary_repeats(make_attempts: Make) -> None:
     ordinary = [_row([2.0] * 9, stop_reason="half_width", sweep_id="a", repeat=n) for n in range(5)]
     sustained = _row([3.0] * 9, sweep_id="b", started_utc=5)

@@ -185,6 +185,7 @@ def test_a_run_without_a_card_has_no_evaluation() -> None:
     assert evaluated(rows, run | {"weights_id": None}).fields["top1"] is None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n_known", range(1, len(READINGS) + 1))
 @pytest.mark.parametrize("order", [1, -1])
 def test_of_several_readings_of_a_text_one_is_chosen_by_rule(n_known: int, order: int) -> None:
@@ -218,6 +219,7 @@ def test_the_quality_of_seeded_weights_is_never_that_of_others() -> None:
     assert _quality(seeded, trained)["perplexity"] == 20.0
 
 
+@pytest.mark.slow
 def test_figures_of_random_weights_are_flagged_and_noted(
     make_attempts: Make, tmp_path: Path
 ) -> None:

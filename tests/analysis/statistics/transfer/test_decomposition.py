@@ -58,6 +58,7 @@ def partial_measure(values: np.ndarray, given: np.ndarray) -> Measure:
     )
 
 
+@pytest.mark.slow
 @given(tied)
 def test_partial_rho_is_the_textbook_formula_or_undefined(values: np.ndarray) -> None:
     units = unit_columns(average_ranks(values))
@@ -118,6 +119,7 @@ def test_partial_rho_is_undefined_where_flops_explain_the_ranking() -> None:
     assert "explains all" in figure.reason
 
 
+@pytest.mark.slow
 @given(logs)
 def test_shares_of_variance_are_covariances_and_sum_to_one(parts: np.ndarray) -> None:
     total = parts.sum(axis=0)
@@ -225,6 +227,7 @@ def test_models_without_memory_enter_no_measure(make_grid) -> None:
     assert table.frame["n_models"].unique().to_list() == [9]
 
 
+@pytest.mark.slow
 def test_four_models_give_reasons_and_no_figures(make_grid) -> None:
     frame = make_grid({"d1": UP[:4], "d2": UP[:4]}, flops=FLOPS[:4], memory=MEMORY[:4])
     shown = make_table("transfer", frame, FULL).frame

@@ -104,6 +104,7 @@ def test_figures_are_means_over_models_of_the_slow_version(make_grid) -> None:
     assert value(table, "rho", "latency")["value"] == pytest.approx(np.mean(rhos))
 
 
+@pytest.mark.slow
 def test_frm_varies_as_the_cube_root_of_latency_where_memory_does_not_vary(make_grid) -> None:
     table = shown(make_grid, d1=UP, d2=OTHER)
     frm_cv = value(table, "ratio_cv", "frm")["value"]
@@ -111,6 +112,7 @@ def test_frm_varies_as_the_cube_root_of_latency_where_memory_does_not_vary(make_
     assert frm_cv < value(table, "ratio_cv", "latency")["value"] / 2
 
 
+@pytest.mark.slow
 def test_frms_rho_stands_with_its_null(make_grid) -> None:
     row = value(shown(make_grid, d1=UP, d2=OTHER), "rho", "frm")
     assert row["value"] is not None
@@ -118,6 +120,7 @@ def test_frms_rho_stands_with_its_null(make_grid) -> None:
     assert row["null_p95"] is not None
 
 
+@pytest.mark.slow
 def test_only_models_on_all_platforms_enter_a_spread(make_grid) -> None:
     frame = make_grid({"d1": UP, "d2": OTHER[:7]})
     table = make_table("stability", frame, Selection())
@@ -129,6 +132,7 @@ def test_only_models_on_all_platforms_enter_a_spread(make_grid) -> None:
     assert has(missing["reason"], "0", "platforms", "5")
 
 
+@pytest.mark.slow
 def test_tiers_and_batches_are_kept_apart_and_one_platform_has_no_spread(make_grid) -> None:
     frame = make_grid(
         {"g1": UP, "g2": OTHER, "e1": UP, "b1": UP, "b2": OTHER},
@@ -140,6 +144,7 @@ def test_tiers_and_batches_are_kept_apart_and_one_platform_has_no_spread(make_gr
     assert set(found["n_platforms"]) == {2}
 
 
+@pytest.mark.slow
 def test_two_runtimes_of_one_device_have_spreads_but_no_rho(make_attempts) -> None:
     frame = make_attempts(
         {"model": f"m{i}", "runtime": runtime, "latency_p50_ns": series[i]}
@@ -151,6 +156,7 @@ def test_two_runtimes_of_one_device_have_spreads_but_no_rho(make_attempts) -> No
     assert value(table, "rho", "latency")["reason"].startswith("one device only")
 
 
+@pytest.mark.slow
 def test_one_platform_is_no_tier_to_compare(make_grid) -> None:
     with pytest.raises(NoDataError, match="two platforms"):
         make_table("stability", make_grid({"d1": UP}), Selection())

@@ -56,6 +56,7 @@ def projection(*codes: np.ndarray) -> np.ndarray:
     return base @ np.linalg.pinv(base)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(4))
 def test_sums_and_coefficients_are_those_of_the_projections_written_out(seed: int) -> None:
     data = simulated((5, 4, 3, 3), seed, kept=0.5)
