@@ -4,6 +4,7 @@ Files are read lazily and in many places, so the error of a damaged file can occ
 """
 
 import contextlib
+import errno
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,12 +13,19 @@ from fleetrank.foundation.files import is_about_storage, storage_error
 from fleetrank.foundation.small_file import IrregularFileError
 from fleetrank.orchestrator.errors import StoreError, UsageError
 
+_WRONG_PATHS = {
+    errno.ENAMETOOLONG: "give a shorter path",
+    errno.ELOOP: "give the path of the file itself: a link of this path leads back to itself",
+    errno.ENOTDIR: "check the path: a part of it is a file, and not a folder",
+    errno.EISDIR: "give the path of a file: this is a folder",
+}
+"""Paths that a person gave and that no file can have; by error of the system its remedy."""
 _READERS = {"polars", "pyarrow", "duckdb"}
 """Libraries that read stored parts and report a damaged part with their own error classes."""
 
 
 def file_error(error: BaseException, folder: Path) -> FleetError | None:
-    """The error for a file that the system refuses; `None` for every other error.
+    """The error for a file or a path that the system refuses; `None` for every other error.
 
     Args:
         error: what was raised.
@@ -27,6 +35,8 @@ def file_error(error: BaseException, folder: Path) -> FleetError | None:
         return UsageError(
             f"{error.filename} cannot be read: {error.strerror}", "give the path of a regular file"
         )
+    if isinstance(error, OSError) and (remedy := _WRONG_PATHS.get(error.errno or 0)) is not None:
+        return UsageError(f"{error.filename or folder} cannot be used: {error.strerror}", remedy)
     if isinstance(error, OSError) and is_about_storage(error):
         return storage_error(folder if error.filename is None else Path(error.filename), error)
     return None

@@ -2,7 +2,6 @@
 
 import csv
 import io
-import math
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -11,12 +10,15 @@ from fleetrank.analysis.errors import AnalysisError
 from fleetrank.analysis.importers.csv_mapping import FACTS, QUANTITIES, WORDS, Mapped, read_mapping
 from fleetrank.analysis.importers.importer import Importer, read_table
 from fleetrank.analysis.importers.release import (
+    COUNT_RANGE,
+    LATENCY_RANGE_NS,
     Equivalences,
     Release,
     Row,
     device_names,
     drop,
     file_reference,
+    is_possible,
     is_sentinel,
     load_equivalences,
     named,
@@ -24,6 +26,7 @@ from fleetrank.analysis.importers.release import (
     whole,
 )
 from fleetrank.analysis.stored.columns import SCHEMA
+from fleetrank.foundation.visible_text import shortened
 
 _PER_SECOND = "samples_per_second"
 _STATED = "stated by the mapping"
@@ -31,16 +34,16 @@ _NOT_STATED = (
     'The mapping does not state what the latencies are: write statistic = "median", "mean" or '
     '"minimum" under [constants].'
 )
-_REST = "\0rest"
-"""Key of the fields beyond the last column; a NUL cannot be in a header."""
+_REST, _LINE = "\0rest", "\0line"
+"""Keys of the fields beyond the last column and of the line's number; no header has a NUL."""
 
 
 def parse_csv(name: str, content: bytes, mapping_content: bytes) -> tuple[Release, ...]:
     """Reads one CSV file through a `mapping.toml`; several lines of one cell are its repeats.
 
     Raises:
-        AnalysisError: the mapping is wrong (see `csv_mapping.read_mapping`), or the file lacks a
-            column that the mapping names.
+        AnalysisError: the mapping is wrong (see `csv_mapping.read_mapping`), the file lacks a
+            column that the mapping names, or a figure cannot be.
     """
     mapping = read_mapping(mapping_content)
     try:
@@ -51,7 +54,7 @@ def parse_csv(name: str, content: bytes, mapping_content: bytes) -> tuple[Releas
             restval="",
         )
         header = reader.fieldnames or ()
-        lines = list(reader)
+        lines = [line | {_LINE: str(reader.line_num)} for line in reader]
     except (UnicodeDecodeError, csv.Error, TypeError) as error:
         raise AnalysisError(
             f"{name} is not a CSV file: {error}", "check delimiter in [source]"
@@ -186,10 +189,22 @@ def _figures(
         else:
             is_rate = mapping.units.get(name) == _PER_SECOND
             figures[name] = factor / value if is_rate else value * factor
-        if not math.isfinite(figures.get(name, 0.0)):
-            del figures[name]
-            gaps[name] = ("out of range", f"{name} {text.strip()}")
+            _check_range(name, figures[name], line, mapping)
     return figures, gaps
+
+
+def _check_range(name: str, figure: float, line: Mapping[str, str], mapping: Mapped) -> None:
+    """Raises if a figure in our unit cannot be: a wrong unit makes every line of a file wrong."""
+    limits = LATENCY_RANGE_NS if name == "latency" else COUNT_RANGE
+    if is_possible(figure, limits):
+        return
+    unit, theirs = next(iter(QUANTITIES[name][1])), mapping.columns[name]
+    given = f"{shortened(line[theirs].strip())} {mapping.units.get(name, '')}".strip()
+    raise AnalysisError(
+        f"{mapping.name}, line {line[_LINE]}: {theirs} is {given}, and {name} must be from "
+        f"{limits[0]:g} to {limits[1]:g} {unit}".strip(),
+        "correct the line, or the unit in [units]; a code for 'missing' belongs into [missing]",
+    )
 
 
 def _derived(figures: Mapping[str, float], facts: Row, mapping: Mapped) -> Row:

@@ -47,6 +47,10 @@ _HELD: Mapping[type[pl.DataType], tuple[tuple[type, ...], str]] = {
 _GROUPED = re.compile(r"[+-]?\d{1,3}(,\d{3})+(\.\d*)?")
 _MAX_COUNT = 2**62
 """Fits into 64 bits after any rounding."""
+LATENCY_RANGE_NS = (1.0, 1e15)
+"""A cycle of a processor, and 11 days."""
+COUNT_RANGE = (0.0, float(_MAX_COUNT))
+_LATENCIES = ("latency_p50_ns", "latency_mean_ns")
 _SENTINEL_TOLERANCE = 1e-9
 """Of 2^64-1 written as a float or rounded by a printer."""
 _SYMBOL_NAMES = {"+": " plus ", "*": " star "}
@@ -112,7 +116,11 @@ def _wanted(column: Column, value: object) -> str | None:
         return f"one of {', '.join(column.values)}"
     kinds, words = _HELD[type(column.dtype)]
     is_truth = isinstance(value, bool) and bool not in kinds
-    return words if is_truth or not isinstance(value, kinds) else None
+    if is_truth or not isinstance(value, kinds):
+        return words
+    if column.name in _LATENCIES and not is_possible(value, LATENCY_RANGE_NS):
+        return "a latency from 1 ns to 10^6 s"
+    return None
 
 
 def drop(row: Row, reason: str, detail: str) -> Row:
@@ -152,6 +160,11 @@ def read_number(text: object) -> float | None:
     except ValueError:
         return None
     return value if math.isfinite(value) else None
+
+
+def is_possible(value: object, limits: tuple[float, float]) -> bool:
+    """Whether a figure is a number within its limits."""
+    return isinstance(value, int | float) and limits[0] <= value <= limits[1]
 
 
 def is_sentinel(value: float) -> bool:

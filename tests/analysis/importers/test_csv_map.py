@@ -1,3 +1,5 @@
+import re
+
 import pytest
 
 from fleetrank.analysis.errors import AnalysisError
@@ -164,3 +166,22 @@ def test_the_mapping_takes_the_placement_and_refuses_an_impossible_one() -> None
     ]  # fmt: skip
     bad = "impossible placement"
     assert [drop_reason(row) for row in rows] == [None, None, bad, bad, None]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("12.5;30", "1e-30;30", "line 2: time is 1e-30 ms, and latency must be from 1 to 1e+15 ns"),
+        ("12.5;30", "1e300;30", "line 2: time is 1e300 ms, and latency must be"),
+        (
+            "1300;40",
+            "1300;1e300",
+            "line 4: rss is 1e300 MiB, and memory must be from 0 to",
+        ),
+        ("1300;40;0.5", "1300;40;1e308", "line 4: gmacs is 1e308 G, and macs must be from 0"),
+    ],
+)
+def test_a_figure_that_cannot_be_is_named_with_line_column_and_range(old, new, message) -> None:
+    assert old in TABLE
+    with pytest.raises(AnalysisError, match=re.escape(message)):
+        _parse(TABLE.replace(old, new))

@@ -51,6 +51,8 @@ def test_a_missing_column_is_named_with_its_row(name: str) -> None:
         ({"batch": "1"}, "batch is '1'.*whole number"),
         ({"batch": True}, "batch is True.*whole number"),
         ({"latency_p50_ns": "5"}, "latency_p50_ns is '5'.*number"),
+        ({"latency_p50_ns": 1e300}, "latency_p50_ns is 1e.300.*from 1 ns"),
+        ({"latency_mean_ns": 0.25}, "latency_mean_ns is 0.25.*from 1 ns"),
         ({"statistic": "best"}, "statistic is 'best'.*median, mean, minimum"),
         ({"model": None}, "has no model"),
         ({"device": ""}, "has no device"),

@@ -5,7 +5,11 @@ import pytest
 from fleetrank.device_agents.confinement import landlock, seccomp
 from fleetrank.device_agents.contract.measurement import Measurement, WorkerFacts
 from fleetrank.device_agents.contract.task import Execution, MeasureTask
-from fleetrank.device_agents.host.worker_client import WorkerEnd, read_measurement
+from fleetrank.device_agents.host.worker_client import (
+    WorkerEnd,
+    measure_in_worker,
+    read_measurement,
+)
 from fleetrank.foundation.codec import to_json
 from fleetrank.foundation.process.supervised_child import End
 from fleetrank.foundation.vocabulary import ErrorKind, Mode, Origin, Runtime, Status
@@ -22,17 +26,20 @@ FORGED = Measurement(
 
 
 def read(text: str, *, is_trusted: bool = True, mode: Mode = Mode.EAGER) -> Measurement:
-    task = MeasureTask(
+    end = WorkerEnd(
+        end=End.ITSELF, exit_code=0, stdout=text, stderr="", timeout_s=10.0, oom_kills=None
+    )
+    return read_measurement(_task(is_trusted=is_trusted, mode=mode), end, STARTED)
+
+
+def _task(*, is_trusted: bool = True, mode: Mode = Mode.EAGER) -> MeasureTask:
+    return MeasureTask(
         task_id="t",
         artifact_path="/a",
         artifact_sha256="0",
         execution=Execution(runtime=Runtime.TORCH, backend="cpu", mode=mode),
         is_trusted=is_trusted,
     )
-    end = WorkerEnd(
-        end=End.ITSELF, exit_code=0, stdout=text, stderr="", timeout_s=10.0, oom_kills=None
-    )
-    return read_measurement(task, end, STARTED)
 
 
 def test_origin_and_times_are_those_of_the_parent() -> None:
@@ -66,3 +73,10 @@ def test_an_impossible_value_is_bad_output() -> None:
     assert found.failure is not None
     assert (found.status, found.failure.kind) == (Status.FAILED, ErrorKind.BAD_OUTPUT)
     assert "samples_ns is -5" in found.failure.message
+
+
+def test_a_stop_before_the_start_starts_no_worker() -> None:
+    found = measure_in_worker(_task(), lambda: True, command=("/nowhere/python",))
+    assert found.failure is not None
+    assert found.failure.kind is ErrorKind.INTERRUPTED
+    assert found.failure.is_transient

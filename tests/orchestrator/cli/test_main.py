@@ -84,6 +84,13 @@ def test_each_error_has_its_exit_code_message_and_remedy(failing, capsys, kind, 
     assert err == "fleetrank: what happened\n  -> what to do\n"
 
 
+def test_an_error_cannot_control_the_terminal_or_forge_a_line(failing, capsys) -> None:
+    failing(UsageError("a\x1b[2Jb\nfleetrank: done", "c\x9b31m\u202ed"))
+    assert run(["init", "x"]) == 2
+    err = capsys.readouterr().err
+    assert err == "fleetrank: a\\u001b[2Jb\n    fleetrank: done\n  -> c\\u009b31m\\u202ed\n"
+
+
 def test_a_defect_is_unexpected_and_shows_its_place_only_with_debug(failing, capsys) -> None:
     failing(ZeroDivisionError("oh"))
     assert run(["init", "x"]) == 1
@@ -116,6 +123,51 @@ def test_a_disk_that_takes_nothing_is_no_defect(failing, capsys, number, remedy)
     failing(OSError(number, os.strerror(number)))
     assert run(["init", "x"]) == 1
     assert f"{Path.cwd()} cannot be written" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("number", "remedy"),
+    [
+        (errno.ENAMETOOLONG, "shorter"),
+        (errno.ELOOP, "leads back to itself"),
+        (errno.ENOTDIR, "a part of it is a file"),
+        (errno.EISDIR, "this is a folder"),
+        (errno.EACCES, "get the permission"),
+    ],
+)
+def test_a_path_that_no_file_can_have_is_no_defect(failing, capsys, number, remedy) -> None:
+    failing(OSError(number, os.strerror(number), "/some/path"))
+    assert run(["init", "x"]) in (1, 2)
+    err = capsys.readouterr().err
+    assert "/some/path" in err
+    assert remedy in err
+    assert "bug" not in err
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["run", "{}"],
+        ["run", "{}.onnx"],
+        ["eval", "ppl", "--model", "{}.pte", "--tokenizer", "t.json", "--text", "t.txt"],
+        ["eval", "ppl", "--model", "gpt2", "--tokenizer", "{}", "--text", "t.txt"],
+        ["eval", "ppl", "--model", "gpt2", "--tokenizer", "t.json", "--text", "{}"],
+        ["results", "import", "{}", "--from", "csv", "--map", "map.toml"],
+        ["results", "import", "t.csv", "--from", "csv", "--map", "{}"],
+        ["results", "import", "{}", "--from", "timm"],
+        ["sweep", "plan", "{}"],
+        ["sweep", "plan", "{}.yaml"],
+    ],
+)
+def test_a_path_of_300_letters_is_no_defect(words, tmp_path, monkeypatch, capsys) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("t.csv", "map.toml", "t.txt", "t.json", "cluster.yaml"):
+        (tmp_path / name).touch()
+    arguments = [word.format("a" * 300) for word in words]
+    assert run(["--workspace", str(tmp_path), *arguments]) == 2
+    err = capsys.readouterr().err
+    assert "bug" not in err
+    assert "  -> " in err
 
 
 def test_a_library_that_is_missing_is_named_with_what_installs_it(failing, capsys) -> None:

@@ -53,3 +53,9 @@ def test_a_verdict_counts_repeats_from_one() -> None:
     verdict = Tally.of([_failure(0, "c")]).verdict("c")
     assert verdict is not None
     assert "repeat 1 failed" in verdict.message
+
+
+def test_a_cell_with_a_valid_repeat_is_never_given_up() -> None:
+    rows = [row(0, 0, "ok", []), _failure(1, "c")]
+    for order in (rows, rows[::-1]):
+        assert Tally.of(order).verdict("c") is None
