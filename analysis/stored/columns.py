@@ -50,6 +50,10 @@ SENTINELS = (-1.0, 0.0, float(2**31 - 1), float(2**32 - 1))
 ROUNDED_SENTINELS = (float(2**63 - 1), float(2**64 - 1))
 """The same, compared to 9 digits. Seen: -1 in OneProxy, 0 and 2^64-1 in AI Hub."""
 
+SMALLEST, LARGEST, LARGEST_INTEGER = 1e-18, 1e30, 10**17
+"""Sizes of the figures, beside 0, that tables compute with: a product of several of them is finite,
+and so is its square; a sum of integers has 64 bits. A code for 'missing' in s is 1.8e28 ns."""
+
 SCHEMA_VERSION = 1
 """Increased when a column is removed or changes its meaning; a newer version is an error."""
 

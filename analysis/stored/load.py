@@ -1,13 +1,21 @@
 """Reads stored measurements lazily: samples stay on disk until a caller uses them."""
 
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 
 import polars as pl
 
 from fleetrank.analysis.errors import AnalysisError, DamagedPartError, NoDataError
 from fleetrank.analysis.stored.chosen_workload import WORKLOAD, known_workload
-from fleetrank.analysis.stored.columns import DEFAULT_ORIGINS, SCHEMA, SCHEMA_VERSION
+from fleetrank.analysis.stored.columns import (
+    DEFAULT_ORIGINS,
+    LARGEST,
+    LARGEST_INTEGER,
+    SCHEMA,
+    SCHEMA_VERSION,
+    SMALLEST,
+)
 from fleetrank.analysis.stored.exclusions import excluded_column, not_excluded, read_exclusions
 from fleetrank.analysis.stored.latency_statistic import with_statistic
 from fleetrank.analysis.stored.part_files import is_pending, part_files, published_rows
@@ -49,17 +57,18 @@ def load_measurements(
 ) -> pl.LazyFrame:
     """Scans every attempt below `results`, failures included, as `columns.READ_SCHEMA`.
 
-    A column that an older file lacks is null; `statistic` is filled in where `latency_statistic`
-    is certain, platforms have the names that `KNOWN_PLATFORM_KEY` gives, and a row without a
-    workload has `image`. `sweep` limits the
-    scan to one sweep, or to several. Rows excluded by hand are included, with the reason in
-    `excluded`: `last_attempts` and `scope.select_attempts` drop them.
+    A column that an older file lacks is null, and so is a figure beyond `SMALLEST`, `LARGEST` and
+    `LARGEST_INTEGER`: whatever a file holds, every table can be computed. `statistic` is filled in
+    where `latency_statistic` is certain, platforms have the names that `KNOWN_PLATFORM_KEY` gives,
+    and a row without a workload has `image`. `sweep` limits the scan to one sweep, or to several.
+    Rows excluded by hand are included, with the reason in `excluded`: `last_attempts` and
+    `scope.select_attempts` drop them.
 
     Raises:
         NoDataError: nothing is stored, or a named sweep has no row; measure or import first.
         AnalysisError: a newer fleetrank wrote the folder, or its exclusions are damaged.
     """
-    frame = _scan(stored_parts(results, sweep=sweep))
+    frame = _scan(stored_parts(results, sweep=sweep)).with_columns(_possible_figures())
     known = with_platform_names(with_statistic(frame)).with_columns(known_workload())
     marked = known.with_columns(excluded_column(read_exclusions(results)))
     return marked.filter(pl.col("origin").is_in(list(origins)))
@@ -76,6 +85,22 @@ def _scan(parts: list[Path]) -> pl.LazyFrame:
         missing_columns="insert",
         extra_columns="ignore",
     )
+
+
+@cache
+def _possible_figures() -> list[pl.Expr]:
+    """Every column of figures, with null in place of one that no table can compute with."""
+    floats, integers, lists = (
+        pl.col([name for name, dtype in SCHEMA.items() if dtype == kind and name != "seed"])
+        for kind in (pl.Float64(), pl.Int64(), pl.List(pl.Int64))
+    )
+    # An empty list has no smallest and no largest figure, and stays.
+    is_list = (lists.list.min() >= -LARGEST_INTEGER) & (lists.list.max() <= LARGEST_INTEGER)
+    return [
+        pl.when((floats == 0) | floats.abs().is_between(SMALLEST, LARGEST)).then(floats),
+        pl.when(integers.is_between(-LARGEST_INTEGER, LARGEST_INTEGER)).then(integers),
+        pl.when(is_list.fill_null(value=True)).then(lists),
+    ]
 
 
 def with_platform_names(rows: pl.LazyFrame) -> pl.LazyFrame:

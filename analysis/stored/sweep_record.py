@@ -154,7 +154,7 @@ class SweepRecord(Provenance):
 
     @property
     def n_published(self) -> int:
-        """Rows that the Parquet parts must have; 0 if nobody has counted them."""
+        """Rows that the Parquet parts must have; 0 if they were never counted."""
         return 0 if self.n_rows is None or self.state is SweepState.IMPORTING else self.n_rows
 
     @property
