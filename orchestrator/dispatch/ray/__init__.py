@@ -1,4 +1,5 @@
 """Runs the host service on other hosts, through Ray.
 
-Open `ray_executor` first.
+Open `ray_process` first: it starts the child that talks to Ray. In the child run `ray_program` and
+`ray_executor`.
 """

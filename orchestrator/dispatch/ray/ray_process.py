@@ -1,4 +1,4 @@
-"""The side of a sweep that needs Ray, in a process of its own, and the executor that calls it.
+"""The side of a sweep that needs Ray, in a separate process, and the executor that calls it.
 
 Ray ends the process that uses it, in C++ and with code 1, when its head (`gcs_server`) has not
 answered for 60 s. So a sweep talks to Ray through a child, survives this, and can say what to do.
@@ -78,7 +78,7 @@ class RayProcess:
             if kind is None or issubclass(kind, Exception):
                 self._start_calls(("leave",)).result(_LEAVE_S)
         except Exception as error:
-            # What the sweep has measured is safe, so this is no failure of the sweep.
+            # What the sweep has measured is safe, so the sweep has not failed.
             is_in_order = False
             _log.info("Ray did not end as it should, see %s: %r", self._log_path, error)
         finally:
