@@ -5,14 +5,16 @@ from pathlib import Path
 
 import pytest
 
+from fleetrank.device_agents.board import board_repeat
 from fleetrank.device_agents.board.board_inference import infer_there
 from fleetrank.device_agents.board.board_link import BoardLink
 from fleetrank.device_agents.board.board_setup import set_up
 from fleetrank.device_agents.board.options import BoardOptions
 from fleetrank.device_agents.board.ssh.ssh_connection import SshConnection
 from fleetrank.device_agents.contract.agent import never_stop
-from fleetrank.device_agents.contract.task import Execution, InferTask
-from fleetrank.device_agents.errors import BadOutputError
+from fleetrank.device_agents.contract.task import Execution, InferTask, MeasureTask
+from fleetrank.device_agents.errors import BadOutputError, NotFitError
+from fleetrank.foundation.lease import host_lease
 from fleetrank.foundation.small_file import file_sha256
 from fleetrank.foundation.vocabulary import Runtime
 
@@ -79,3 +81,25 @@ def test_a_board_that_does_not_state_its_python_is_not_set_up(
     link = link_that_says(monkeypatch, {"platform": {"python": "3.11.2"}})
     with pytest.raises(BadOutputError, match="platform"):
         set_up(link, ["onnx"], print)
+
+
+def test_a_file_that_waits_for_this_host_names_who_uses_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(board_repeat, "HOST_PATIENCE_S", 0.0)
+    model = tmp_path / "model.onnx"
+    model.write_bytes(b"model")
+    task = MeasureTask(
+        task_id="s-1/c/0/0",
+        artifact_path=str(model),
+        artifact_sha256=file_sha256(model),
+        execution=Execution(runtime=Runtime.ONNX, backend="cpu"),
+    )
+    name = f"{task.artifact_sha256}.onnx"
+    prepared = {
+        "paths": {name: "/there"}, "missing": [name], "state": {}, "identity": None, "boot": None,
+    }  # fmt: skip
+    link = link_that_says(monkeypatch, {"prepare": prepared})
+    one = board_repeat.BoardRepeat(link, NOWHERE, [task], board_repeat.Wishes())
+    with host_lease("sweep s-2"), pytest.raises(NotFitError, match="host is used by sweep s-2"):
+        one.measure()
