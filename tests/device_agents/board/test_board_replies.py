@@ -101,5 +101,5 @@ def test_a_file_that_waits_for_this_host_names_who_uses_it(
     }  # fmt: skip
     link = link_that_says(monkeypatch, {"prepare": prepared})
     one = board_repeat.BoardRepeat(link, NOWHERE, [task], board_repeat.Wishes())
-    with host_lease("sweep s-2"), pytest.raises(NotFitError, match="host is used by sweep s-2"):
+    with host_lease("sweep s-2"), pytest.raises(NotFitError, match="used by sweep s-2"):
         one.measure()

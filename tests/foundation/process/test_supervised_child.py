@@ -97,8 +97,11 @@ def test_a_pipe_that_is_never_empty_is_read_once_a_round(monkeypatch: pytest.Mon
 
 @pytest.mark.parametrize("ending", ["", "os.abort()", "time.sleep(600)"])
 def test_a_daemon_without_group_and_environment_ends_however_the_child_ends(ending: str) -> None:
-    end = run(SLEEPS_ELSEWHERE + ending, 3.0)
-    assert not Path(f"/proc/{int(end.stdout)}").exists()
+    child = SupervisedChild((sys.executable, "-c", SLEEPS_ELSEWHERE + ending))
+    child.wait(deadline_ns=later_ns(), is_complete=lambda said: b"\n" in said)
+    child.wait(deadline_ns=later_ns(30.0 if "sleep" not in ending else 0.1))
+    child.end()
+    assert not Path(f"/proc/{int(child.stdout)}").exists()
 
 
 def test_a_daemon_ends_when_the_parent_of_its_child_is_killed() -> None:

@@ -252,10 +252,10 @@ def test_a_head_that_dies_ends_the_sweep_and_a_resume_completes_it(folder) -> No
     code, error = ended(process)
     assert code == 1, error
     first, remedy = error.splitlines()
-    assert first.startswith("fleetrank: the process that talks to Ray has ended (exit code 1)")
+    assert first.startswith("fleetrank: ") and "exit code 1" in first
     assert f"then `fleetrank sweep resume {folder.store.newest_sweep()}`" in remedy
     log = Path(remedy.split()[2].rstrip(","))
-    assert "Failed to connect to GCS" in log.read_text()
+    assert "GCS" in log.read_text()
     assert folder.record().state == "failed"
     assert 2 <= len(ok_repeats(folder)) < 10
     code, error = ended(start(folder, "", "resume"), 120)
