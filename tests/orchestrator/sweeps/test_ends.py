@@ -252,7 +252,8 @@ def test_a_head_that_dies_ends_the_sweep_and_a_resume_completes_it(folder) -> No
     code, error = ended(process)
     assert code == 1, error
     first, remedy = error.splitlines()
-    assert first.startswith("fleetrank: ") and "exit code 1" in first
+    assert first.startswith("fleetrank: ")
+    assert "exit code 1" in first
     assert f"then `fleetrank sweep resume {folder.store.newest_sweep()}`" in remedy
     log = Path(remedy.split()[2].rstrip(","))
     assert "GCS" in log.read_text()

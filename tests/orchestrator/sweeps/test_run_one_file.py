@@ -82,19 +82,25 @@ def test_a_tflite_file_is_measured_in_its_runtime(folder) -> None:
 )
 def test_values_of_inputs_are_stated_for_every_format(folder, path: str, rule: str) -> None:
     file = shutil.copy(DATA.parents[1] / path, folder.root)
-    words = ("run", Path(file).name, "--repeats", "1", "--inline")
-    done = folder.run(*words, "--input", rule)
-    if path.endswith(".pte"):  # the card that was written must say what the file cannot
-        assert done.returncode == 2, done.stdout + done.stderr
-        assert 'add precision = "int8"' in done.stderr
-        (card,) = (folder.root / "cards").glob("tiny-*.toml")
+
+    def run(rule: str):
+        words = ("run", Path(file).name, "--repeats", "1", "--inline", "--input", rule)
+        if not path.endswith(".pte"):
+            return folder.run(*words)
+        before = set((folder.root / "cards").glob("tiny-*.toml"))
+        done = folder.run(*words)
+        assert (done.returncode, 'add precision = "int8"' in done.stderr) == (2, True), done
+        (card,) = set((folder.root / "cards").glob("tiny-*.toml")) - before
+        # Each card that is written must say what the file cannot.
         card.write_text(card.read_text().replace("entry =", 'precision = "fp32"\nentry ='))
-        done = folder.run(*words, "--input", rule)
+        return folder.run(*words)
+
+    done = run(rule)
     assert done.returncode == 0, done.stdout + done.stderr
     assert [row["status"] for row in folder.rows()] == ["ok"]
     # The worker makes the stated values: it refuses those that do not fit.
     np.save(folder.root / "values.npy", np.zeros(3))
-    wrong = folder.run(*words, "--input", f"{rule.partition('=')[0]}=file:values.npy")
+    wrong = run(f"{rule.partition('=')[0]}=file:values.npy")
     assert wrong.returncode == 3, wrong.stdout + wrong.stderr
     assert "(3,)" in wrong.stdout
 
