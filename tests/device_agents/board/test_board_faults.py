@@ -257,6 +257,7 @@ def test_a_python_with_spaces_and_quotes_in_its_name_is_started(
     assert seen.status is Status.OK, seen.failure
 
 
+@pytest.mark.thorough
 def test_two_hosts_take_turns_on_one_board(
     board: SshBoard, begin: Begin, onnx_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -123,6 +123,7 @@ def test_an_onnx_file_is_measured_without_torch_and_without_ray(measured: Instal
     assert out.read_text().count("\n") >= 7
 
 
+@pytest.mark.thorough
 def test_a_plan_says_nothing_about_ray(installed: Installed) -> None:
     done = installed.fleetrank("sweep", "plan", "sweeps/example.yaml")
     assert done.returncode == 0, done.stderr

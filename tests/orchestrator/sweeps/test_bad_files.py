@@ -38,6 +38,7 @@ def run(folder, models: dict[str, Path], runtimes: str) -> subprocess.CompletedP
     return folder.run("sweep", "run", "t", "--inline")
 
 
+@pytest.mark.thorough
 def test_every_bad_file_is_a_failed_row_and_the_good_model_is_measured(
     folder, tmp_path: Path, pt2_file: Path
 ) -> None:

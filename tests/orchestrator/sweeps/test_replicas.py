@@ -134,6 +134,7 @@ def test_a_stop_leaves_the_other_sets_to_a_resume(folder) -> None:
     assert ok.select("n_replicas", "repeat").n_unique() == 4
 
 
+@pytest.mark.thorough
 def test_a_set_that_fails_is_stored_with_its_reason_and_the_rest_goes_on(
     folder, foreign_onnx: Path
 ) -> None:
