@@ -17,6 +17,9 @@ from fleetrank.analysis.stored.selection import Selection
 from fleetrank.analysis.tables.former_names import FORMER
 from fleetrank.analysis.tables.tables import TABLES, session_table
 
+pytestmark = pytest.mark.slow
+
+
 FLOATS = (1e300, 1.7976931348623157e308, -1e300, 1e-300, 5e-324, 0.0, -0.0, 1e15, -1e15, 1e-18)
 KEPT = {"repeat", "attempt", "schema_version"}
 INTEGERS = (2**63 - 1, -(2**63), 2**62, 10**17, 10**15, 1, 0)
@@ -56,7 +59,6 @@ def test_a_figure_that_cannot_be_is_missing(tmp_path: Path) -> None:
     assert (sizes.is_between(SMALLEST, LARGEST) | (sizes == 0)).all()
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("every", [30, pytest.param(2, marks=pytest.mark.thorough)])
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 def test_every_table_and_the_page_survive_any_figure(tmp_path: Path, every: int) -> None:

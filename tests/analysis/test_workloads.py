@@ -21,6 +21,8 @@ from fleetrank.analysis.stored.selection import Selection
 from fleetrank.analysis.tables.table_request import TableRequest
 from fleetrank.analysis.tables.tables import TABLES, make_table
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def text(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -52,7 +54,6 @@ def test_several_workloads_without_a_choice_are_an_error_that_names_them(text: P
     assert "workload=" in raised.value.remedy
 
 
-@pytest.mark.slow
 def test_the_only_workload_of_the_selected_rows_needs_no_choice(tmp_path: Path) -> None:
     results = write_language_results(tmp_path, workloads=["decode@128"])
     assert str(make_session(results).workload) == "decode@128"
@@ -80,7 +81,6 @@ def test_a_text_that_is_not_a_workload_is_refused(wrong: str) -> None:
         Selection(workload=wrong)
 
 
-@pytest.mark.slow
 def test_rows_of_images_give_the_figures_that_they_give_alone(both: Path, tmp_path: Path) -> None:
     alone = write_results(tmp_path)
     for name in ("cells", "transfer", "frm", "stability"):
@@ -97,7 +97,6 @@ OF_OTHER_RESULTS = {"evaluations", "components", "component-ratios", "training",
 """No evaluation, profile, set of processes, step of training or second size is measured here."""
 
 
-@pytest.mark.slow
 def test_every_table_can_be_made_of_a_workload_with_tokens(
     text: Path, subtests: pytest.Subtests
 ) -> None:
@@ -108,7 +107,6 @@ def test_every_table_can_be_made_of_a_workload_with_tokens(
             assert tables.table(TableRequest(table=name)).frame.height > 0
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(OF_OTHER_RESULTS & TABLES.keys()))
 def test_a_table_of_other_results_says_what_to_measure(text: Path, name: str) -> None:
     with pytest.raises(NoDataError) as raised:
@@ -116,7 +114,6 @@ def test_a_table_of_other_results_says_what_to_measure(text: Path, name: str) ->
     assert "`" in raised.value.remedy
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(OF_ACCURACY))
 def test_a_table_of_accuracy_says_that_none_is_known(text: Path, name: str) -> None:
     table = make_table(name, load_measurements(text), Selection(workload="decode@512"))
@@ -124,7 +121,6 @@ def test_a_table_of_accuracy_says_that_none_is_known(text: Path, name: str) -> N
     assert any(OF_ACCURACY[name] in note for note in table.notes)
 
 
-@pytest.mark.slow
 def test_a_newer_sweep_of_one_workload_replaces_only_its_rows(tmp_path: Path) -> None:
     write_language_results(tmp_path)
     write_language_results(tmp_path, workloads=["decode@128"], sweep="text-20261123T080000-ef56")
@@ -135,7 +131,6 @@ def test_a_newer_sweep_of_one_workload_replaces_only_its_rows(tmp_path: Path) ->
     assert len(by_workload) == len(WORKLOADS)
 
 
-@pytest.mark.slow
 def test_sql_and_tables_read_the_same_workloads(both: Path) -> None:
     counted = run_query(both, "SELECT workload, count(*) AS n FROM measurements GROUP BY workload")
     scanned = load_measurements(both).group_by("workload").len().collect()
@@ -161,7 +156,6 @@ def test_an_exclusion_can_name_a_workload(
     assert covered["model"].n_unique() == n_models
 
 
-@pytest.mark.slow
 def test_sweeps_are_compared_workload_by_workload(tmp_path: Path) -> None:
     write_language_results(tmp_path, workloads=["prefill@128", "decode@128"])
     other = "text-20261123T080000-ef56"
@@ -173,7 +167,6 @@ def test_sweeps_are_compared_workload_by_workload(tmp_path: Path) -> None:
     assert (alone, tested) == ({"prefill@128"}, {"decode@128"})
 
 
-@pytest.mark.slow
 def test_the_bytes_of_the_weights_are_a_baseline_of_steps(text: Path) -> None:
     """Held against the formula of a partial rank correlation over SciPy's ranks."""
     chosen = Selection(workload="decode@512", settings=(("detail", "full"),))
@@ -189,7 +182,6 @@ def test_the_bytes_of_the_weights_are_a_baseline_of_steps(text: Path) -> None:
     assert row["rho"] == pytest.approx(expected)
 
 
-@pytest.mark.slow
 def test_images_have_no_such_baseline(both: Path) -> None:
     chosen = Selection(settings=(("detail", "full"),))
     table = make_table("transfer", load_measurements(both), chosen).frame

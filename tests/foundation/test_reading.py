@@ -61,6 +61,7 @@ def test_no_measurement_waits_for_reading(reader: Reader) -> None:
     assert reader.thread.is_alive()
 
 
+@pytest.mark.slow
 def test_reading_pauses_between_two_steps_and_is_not_announced_meanwhile(
     reader: Reader, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -77,6 +78,7 @@ def test_reading_pauses_between_two_steps_and_is_not_announced_meanwhile(
     assert said.endswith(", at most 1 min 00 s")
 
 
+@pytest.mark.slow
 def test_reading_goes_on_at_its_limit_and_says_what_the_rows_get() -> None:
     said: list[str] = []
     with host_lease("sweep s-1"), reading_beside_measurements(limit_s=0.1, say=said.append):

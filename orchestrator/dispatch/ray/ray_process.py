@@ -6,7 +6,7 @@ answered for 60 s. So a sweep talks to Ray through a child, survives this, and c
 
 import contextlib
 import logging
-import os
+import shutil
 import socket
 import sys
 import tempfile
@@ -39,31 +39,30 @@ _Call = tuple[Any, ...]
 class RayProcess:
     """A child that is connected to Ray for the block; safe to use from any thread.
 
-    Every method raises `RayLostError` when the child has ended. What Ray's native code writes goes
-    to a file below the temporary folder, which stays if Ray does not end as it should.
+    Every method raises `RayLostError` when the child has ended. What Ray's native code has
+    written is then in a file below the temporary folder.
     """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._waiting: dict[int, Future[Any]] = {}
         self._n_sent = 0
+        self._is_leaving = False
         self._lost: RayLostError | None = None
 
     def __enter__(self) -> Self:
-        # Not in the results: this process may only read, and has no sweep yet.
-        file, name = tempfile.mkstemp(prefix="fleetrank-ray.", suffix=".log")
-        os.close(file)
-        self._log_path = Path(name)
+        # It has no name, so a killed process leaves none behind.
+        self._native_output = tempfile.TemporaryFile()
         ours, theirs = socket.socketpair()
         level = str(logging.getLogger().getEffectiveLevel())
         # -P: a workspace folder cannot shadow a package.
         module = ("-P", "-m", "fleetrank.orchestrator.dispatch.ray.ray_program")
         with theirs:
-            line = theirs.fileno()
+            line, output = theirs.fileno(), self._native_output.fileno()
             self._child = SupervisedChild(
-                [sys.executable, *module, str(line), str(self._log_path), level],
+                [sys.executable, *module, str(line), str(output), level],
                 stderr=None,
-                pass_fds=(line,),
+                pass_fds=(line, output),
             )
         self._line = Connection(ours.detach())
         self._reader = threading.Thread(target=self._read, name="ray-answers", daemon=True)
@@ -72,21 +71,19 @@ class RayProcess:
 
     def __exit__(self, kind: type[BaseException] | None, *exc_info: object) -> None:
         """Leaves Ray; a child that does not leave in time is killed with all that it started."""
-        is_in_order = True
+        self._is_leaving = True
         try:
             # Ctrl-C does not wait for a Ray that is starting.
             if kind is None or issubclass(kind, Exception):
                 self._start_calls(("leave",)).result(_LEAVE_S)
         except Exception as error:
             # What the sweep has measured is safe, so the sweep has not failed.
-            is_in_order = False
-            _log.info("Ray did not end as it should, see %s: %r", self._log_path, error)
+            _log.info("Ray did not end as it should: %r", error)
         finally:
             self._child.end()
             self._reader.join()
             self._line.close()
-            if is_in_order:
-                self._log_path.unlink(missing_ok=True)
+            self._native_output.close()
 
     def start(self, spool: Path) -> Joined:
         """Starts a Ray on this host; raises as `local_ray`."""
@@ -135,15 +132,25 @@ class RayProcess:
             self._fail_waiting()
 
     def _fail_waiting(self) -> None:
+        ending = exit_name(self._child.end())
+        kept = "" if self._is_leaving else f"read {self._keep_native_output()}, "
         lost = RayLostError(
-            f"the process that talks to Ray has ended ({exit_name(self._child.end())}); Ray ends "
-            "it when its head (gcs_server) does not answer any more",
-            f"read {self._log_path}, on a cluster start the head again",
+            f"the process that talks to Ray has ended ({ending}); Ray ends it when its head "
+            "(gcs_server) does not answer any more",
+            f"{kept}on a cluster start the head again",
         )
         with self._lock:
             self._lost, unanswered = lost, list(self._waiting.values())
         for answer in unanswered:
             answer.set_exception(lost)
+
+    def _keep_native_output(self) -> str:
+        self._native_output.seek(0)
+        with tempfile.NamedTemporaryFile(
+            prefix="fleetrank-ray.", suffix=".log", delete=False
+        ) as file:
+            shutil.copyfileobj(self._native_output, file)
+        return file.name
 
 
 class RemoteExecutor:

@@ -1,7 +1,7 @@
 """The process that talks to Ray; `ray_process` starts it as a module, and sends it calls.
 
-Its arguments are the descriptor of the line to its parent, the file for the output of native code,
-and the level of the log. It ends when the line ends.
+Its arguments are two descriptors, of the line to its parent and of the file for the output of
+native code, and the level of the log. It ends when the line ends.
 """
 
 import logging
@@ -85,13 +85,12 @@ class _Answers:
             self._line.send((number, result, failure))
 
 
-def _keep_native_output(path: str) -> None:
-    """Sends what native code writes to a file; the log of this process stays on standard error."""
+def _keep_native_output(file: int) -> None:
+    """Sends what native code writes to this file; the log stays on standard error."""
     shown = os.fdopen(os.dup(2), "w", encoding="utf-8", errors="backslashreplace")
     logging.basicConfig(
         level=int(sys.argv[3]), stream=shown, format="%(levelname)s %(name)s: %(message)s"
     )
-    file = os.open(path, os.O_WRONLY | os.O_APPEND)
     os.dup2(file, 1)
     os.dup2(file, 2)
     os.close(file)
@@ -101,7 +100,7 @@ def main() -> None:
     """Carries out calls until the line ends."""
     os.set_inheritable(int(sys.argv[1]), False)
     line = Connection(int(sys.argv[1]))
-    _keep_native_output(sys.argv[2])
+    _keep_native_output(int(sys.argv[2]))
     answers = _Answers(line)
     while True:
         try:

@@ -63,6 +63,7 @@ def test_without_missing_values_it_is_the_plain_matrix() -> None:
     assert (common == 40).all()
 
 
+@pytest.mark.slow
 def test_many_models_do_not_overflow(monkeypatch: pytest.MonkeyPatch) -> None:
     values = np.random.default_rng(2).normal(size=(20_000, 2))
     assert spearman_common(values)[0] == pytest.approx(spearman_matrix(values), abs=1e-12)

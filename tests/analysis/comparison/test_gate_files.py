@@ -16,6 +16,9 @@ from fleetrank.analysis.comparison.comparison import Comparison, compare_sweeps
 from fleetrank.analysis.comparison.gate_files import junit_xml, open_metrics
 from fleetrank.analysis.comparison.requirements import Requirement, unmet_requirements
 
+pytestmark = pytest.mark.slow
+
+
 A, B, FEW = ("s-20260101T000000-aa", "s-20260102T000000-bb", "s-20260103T000000-cc")
 
 
@@ -77,7 +80,6 @@ def test_cells_of_one_name_stay_apart(comparisons: list[Comparison]) -> None:
     assert len({line.rpartition(" ")[0] for line in samples}) == len(samples)
 
 
-@pytest.mark.slow
 @given(name=st.text(min_size=1))
 def test_any_name_gives_a_valid_file(comparisons: list[Comparison], name: str) -> None:
     found = comparisons[0]
@@ -89,7 +91,6 @@ def test_any_name_gives_a_valid_file(comparisons: list[Comparison], name: str) -
         )
 
 
-@pytest.mark.slow
 def test_files_are_written_before_the_exit_code(
     tmp_path: Path, comparisons: list[Comparison]
 ) -> None:

@@ -63,6 +63,7 @@ def test_every_pair_is_drawn_equally_often(session: Session) -> None:
     assert drawn.std() == pytest.approx(5.9, rel=0.15)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("few")
 def test_a_selection_of_few_pairs_uses_all_of_them(session: Session) -> None:
     selection = replace(session.selection, source="*pixel-7-3*")

@@ -161,6 +161,7 @@ def test_impossible_options_are_refused(options: dict[str, OptionValue]) -> None
         SimulatedAgent(options)
 
 
+@pytest.mark.slow
 def test_a_stop_ends_a_long_repeat(tmp_path: Path) -> None:
     asked = iter([False, False, True])
     seen = SimulatedAgent({"duration_s": 60}).measure(task(), lambda: next(asked))

@@ -154,6 +154,7 @@ def test_a_free_core_exports_beside_the_process_of_the_same_format(
     assert [len(child.made) for child in stage.children] == [1, 1]
 
 
+@pytest.mark.slow
 def test_exports_give_way_between_two_models_to_a_measurement_that_waits(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -54,6 +54,7 @@ def test_what_was_asked_for_is_stated_and_what_could_not_be_pinned_is_free() -> 
     assert affinities(_spec(), 2, DeviceCores()) == ((CpuChoice.FIRST_CORES, (0, 1)),)
 
 
+@pytest.mark.slow
 def test_a_phone_that_tells_no_clusters_is_not_pinned_to_its_slowest_cores(tmp_path) -> None:
     workspace = Workspace.init(tmp_path / "w")
     save_device(workspace, DeviceFile(name="phone", kind="android", options=UNTOLD))

@@ -147,6 +147,7 @@ def merged(store: ResultStore) -> ResultStore:
     return new
 
 
+@pytest.mark.slow
 def test_a_merged_record_counts_the_rows_that_were_merged(store, new_row) -> None:
     parts_of(store)[0].unlink()
     with store.open_journal(B) as journal:
@@ -174,6 +175,7 @@ def test_a_sweep_with_a_damaged_record_is_not_merged(store) -> None:
     assert ResultStore(store.root / "new").sweep_ids() == []
 
 
+@pytest.mark.slow
 def test_a_journal_made_again_from_the_parts_is_the_same_sweep(store, new_row) -> None:
     with store.open_journal(A) as journal:
         journal.append(new_row(sweep_id=A, repeat=N, accuracy_top1=70))

@@ -41,6 +41,7 @@ def test_a_lease_can_be_taken_again(tmp_path: Path) -> None:
             pass
 
 
+@pytest.mark.slow
 def test_somebody_who_only_looks_does_not_keep_a_driver_out(tmp_path: Path) -> None:
     path = tmp_path / "s.lease"
     looking = path.open("w+b")

@@ -119,6 +119,7 @@ def test_a_limit_on_the_size_of_files_is_said_before_ray_meets_it(folder) -> Non
     assert folder.call("results", "verify").returncode == 0
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("mode", daily(MODES, MODES[-1]))
 def test_a_workspace_that_is_moved_ends_the_sweep_which_goes_on_in_the_new_place(
     folder, mode: str
@@ -205,6 +206,7 @@ def test_a_clock_that_jumps_back_a_day_loses_nothing_and_the_next_sweep_is_the_n
     assert folder.run("models", "prune", "--max-size", "1GB", env=env).stdout == "(none)\n"
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("mode", daily(MODES, MODES[-1]))
 def test_of_two_drivers_of_one_sweep_the_second_is_refused(folder, mode: str) -> None:
     folder.add_device("sim-a", duration_s=0.3)
@@ -298,6 +300,7 @@ def head(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Supervised
         child.end()
 
 
+@pytest.mark.thorough
 @pytest.mark.ray
 def test_a_head_that_dies_after_the_last_row_does_not_change_the_exit_code(
     folder,

@@ -123,6 +123,7 @@ def test_a_sweep_profiles_what_can_be_profiled_and_says_the_rest(folder, named: 
     assert len(folder.rows()) == 4
 
 
+@pytest.mark.thorough
 def test_a_resume_makes_the_profiles_that_are_missing(folder, named: str) -> None:
     spec = folder.write_spec([named], ["local-cpu"], repeats=3)
     spec.write_text(spec.read_text() + "profile: true\n")
@@ -141,6 +142,7 @@ def test_a_resume_makes_the_profiles_that_are_missing(folder, named: str) -> Non
     assert folder.rows() == measured
 
 
+@pytest.mark.thorough
 def test_a_profile_that_fails_is_stored_with_its_reason(folder, foreign_onnx: Path) -> None:
     folder.add_model("foreign", foreign_onnx)
     spec = folder.write_spec(["foreign"], ["local-cpu"], repeats=1)

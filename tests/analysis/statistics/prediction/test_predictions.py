@@ -172,6 +172,7 @@ def test_without_another_device_flops_predict_from_nine_models_on(make_attempts)
     assert has(found["basis"], "10 models")
 
 
+@pytest.mark.slow
 def test_the_title_counts_the_platforms_that_no_known_device_serves(make_attempts):
     frame = fleet(make_attempts, new=MODELS[:10])
     alone = frame.filter(device="new").with_columns(

@@ -312,6 +312,7 @@ def public_panel(folder: Path, other: Panel) -> Panel:
     )
 
 
+@pytest.mark.slow
 def test_public_files_give_the_figures_recomputed_by_hand(make_grid) -> None:
     folder = Path(os.environ.get("FLEETRANK_PUBLIC_DATA", "../shared/data")) / "timm"
     if not folder.is_dir():

@@ -73,6 +73,7 @@ def test_the_same_events_give_the_same_actions(new_world: NewWorld) -> None:
     assert any(isinstance(action, messages.Store) for action in worlds[0].actions)
 
 
+@pytest.mark.slow
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(st.tuples(st.sampled_from("gh"), st.booleans()), min_size=1, max_size=5), st.data())
 def test_a_device_with_work_is_served_before_another_of_its_host_is_served_three_times(

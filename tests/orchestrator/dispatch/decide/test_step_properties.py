@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import replace
 
+import pytest
 from dispatch_world import HOST_LOST, NOT_FIT, World, failure, repeat_of
 from hypothesis import Phase, settings
 from hypothesis import strategies as st
@@ -259,6 +260,7 @@ class Sweep(RuleBasedStateMachine):
                 assert has_ended or (lane is not None and lane.is_given_up), "never tried"
 
 
+@pytest.mark.slow
 def test_every_repeat_ends_once_and_no_result_is_lost_in_whatever_order_things_happen(
     new_work: Callable[..., SweepWork],
 ) -> None:
