@@ -39,14 +39,14 @@ sweep: setup ## measure six models in three runtimes on this machine, write resu
 # Without the plug-ins that other packages register: they take two seconds to load.
 # With bytecode, even where the environment forbids it: without it every test file is compiled again.
 unit: export PYTHONDONTWRITEBYTECODE :=
-unit: setup ## run the tests of one edit: no process, no runtime, under 15 s
+unit: setup ## run the tests of one edit: no process, no runtime, about 16 s
 	$(BIN)/pytest --unit --quiet --disable-plugin-autoload -p xdist.plugin -n 2 --dist worksteal
 
 # Three for two cores: a third of the time is waiting for processes.
 PYTEST := $(BIN)/pytest --numprocesses 3 --dist worksteal
 # With bytecode, even where the environment forbids it: a process that compiles the product takes 3 s longer.
 test test-all test-cluster: export PYTHONDONTWRITEBYTECODE :=
-test: setup ## run the tests of daily work: every mechanism at least once, up to 15 minutes
+test: setup ## run the tests of daily work: every mechanism at least once, about 20 minutes
 	$(PYTEST)
 
 test-all: setup ## also run what is slow and rarely decides, before a release
