@@ -1,5 +1,6 @@
-# Every target works on a fresh machine with Python 3.11 (venv, pip), git and make.
-PYTHON ?= python3.11
+# Every target works on a fresh machine with Python 3.11, 3.12 or 3.13 (venv, pip), git and make.
+# A new .venv takes the newest that runs and that every library has a file for; PYTHON=... names one.
+PYTHONS := $(or $(PYTHON),python3.13 python3.12 python3.11)
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
@@ -7,7 +8,7 @@ STAMP := $(VENV)/.installed
 export RAY_worker_niceness := 0
 
 .DEFAULT_GOAL := help
-.PHONY: help setup link sweep unit test test-all test-cluster test-gpu fuzz check bench docs clean
+.PHONY: help setup link sweep unit test test-all test-pythons test-cluster test-gpu fuzz check bench docs clean
 
 help: ## show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
@@ -22,10 +23,18 @@ define link_package
 	  $(foreach name,$(PACKAGES) $(wildcard orchestrator/public/*.*),$(CURDIR)/$(name)) $$folder/
 endef
 
+# A name on the path need not be a Python: pyenv's say "command not found", Debian's lack venv at first.
+RUNS = -c 'import ensurepip, sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null
+INSTALL := pip install --quiet --constraint constraints.txt --editable
+
 $(STAMP): pyproject.toml setup.py constraints.txt
-	@echo "installing into $(VENV): about 5 GB, some two minutes"
-	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[all,dev]'
+	@[ ! -x $(BIN)/python ] || exec $(BIN)/$(INSTALL) '.[all,dev]'; \
+	for python in $(PYTHONS); do \
+	  $$python $(RUNS) || continue; \
+	  echo "installing into $(VENV) with $$($$python --version): about 5 GB, some two minutes"; \
+	  $$python -m venv --clear $(VENV) && $(BIN)/$(INSTALL) '.[all,dev]' && exit 0; \
+	  echo "not all libraries can be installed for $$python" >&2; rm -rf $(VENV); \
+	done; echo "$(VENV) needs one of $(PYTHONS), with venv (Debian, Ubuntu: apt install python3-venv)" >&2; exit 1
 	$(call link_package,$(VENV)/lib/python3*/site-packages)
 	@touch $@
 
@@ -42,15 +51,28 @@ unit: export PYTHONDONTWRITEBYTECODE :=
 unit: setup ## run the tests of one edit: no process, no runtime, about 16 s
 	$(BIN)/pytest --unit --quiet --disable-plugin-autoload -p xdist.plugin -n 2 --dist worksteal
 
-# Three for two cores: a third of the time is waiting for processes.
-PYTEST := $(BIN)/pytest --numprocesses 3 --dist worksteal
+# Four for two cores: a third of the time is waiting for processes. Without the plug-ins that other
+# packages register, as in `unit`.
+PYTEST := $(BIN)/pytest --disable-plugin-autoload -p xdist.plugin --numprocesses 4 --dist worksteal
 # With bytecode, even where the environment forbids it: a process that compiles the product takes 3 s longer.
 test test-all test-cluster: export PYTHONDONTWRITEBYTECODE :=
-test: setup ## run the tests of daily work: every mechanism at least once, about 20 minutes
+test: setup ## run the tests of daily work: every mechanism at least once, about 17 minutes
 	$(PYTEST)
 
 test-all: setup ## also run what is slow and rarely decides, before a release
 	$(PYTEST) -m "not cluster"
+
+# Without PyTorch, whose files for another Python are gigabytes; EXTRAS=all,test tries it, too.
+EXTRAS ?= onnx,server,cluster,android,cuda,test
+OTHER = build/$(notdir $(PYTHON))
+WITHOUT_TORCH := tests/orchestrator/sweeps/test_other_pythons.py \
+  $(addprefix tests/orchestrator/,cli public) $(addprefix tests/device_agents/,confinement host worker)
+test-pythons: export PYTHONDONTWRITEBYTECODE :=
+test-pythons: ## try another Python: `unit`, `run`, `query`, `report build`, with PYTHON=python3.13
+	$(or $(PYTHON),$(error PYTHON=python3.13 names the Python)) -m venv $(OTHER)
+	$(OTHER)/bin/$(INSTALL) '.[$(EXTRAS)]' ai-edge-litert
+	$(OTHER)/bin/pytest --unit --quiet -r s -n 2 --dist worksteal
+	$(OTHER)/bin/pytest --quiet -r s -n 2 --dist worksteal $(WITHOUT_TORCH)
 
 # CLUSTER="cluster and not thorough" is the part that continuous integration runs.
 CLUSTER ?= cluster
@@ -68,12 +90,13 @@ fuzz: setup ## give every parser and file reader 100,000 hostile inputs, FUZZ="-
 	$(BIN)/python tests/fuzz/campaign.py $(FUZZ)
 	$(BIN)/python tests/fuzz/guided.py
 
-check: setup ## format, lint, types, the layers between packages, plain words
+check: setup ## format, lint, types, the layers between packages, plain words, the size of the house
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python docs/generate/plain_words.py
+	$(BIN)/python docs/generate/house_size.py
 
 bench: setup ## compare fleetrank with what a user would use instead, as ratios
 	$(BIN)/python benchmarks/report.py

@@ -1,13 +1,14 @@
 """How fast is the analysis, as ratios to what one would use instead, in one run?
 
-Spearman's matrix with and without missing values, bootstrap, Pareto, and all tables over 10^4, 10^5
-and 10^6 stored rows of 100 samples each, which are made up and live in a temporary folder.
-`--rows 4,5` limits the powers of ten; seconds are of this machine, ratios carry further. Rows
-beyond `--platforms` (200) x 100 models x 5 are further repeats: what a table over directed pairs
-costs grows with the square of the platforms, not with the rows.
+Spearman's matrix with and without missing values, pairs with their nulls, bootstrap, Pareto, and
+all tables over 10^4, 10^5 and 10^6 stored rows of 100 samples each, which are made up and live in a
+temporary folder. `--rows 4,5` limits the powers of ten; seconds are of this machine, ratios carry
+further. Rows beyond `--platforms` (200) x 100 models x 5 are further repeats: what a table over
+directed pairs costs grows with the square of the platforms, not with the rows.
 """
 
 import argparse
+import itertools
 import json
 import resource
 import subprocess
@@ -31,6 +32,9 @@ from fleetrank.analysis.arrays.missing_ranks import spearman_common
 from fleetrank.analysis.arrays.pareto import frontier
 from fleetrank.analysis.arrays.ranking import products, spearman_matrix
 from fleetrank.analysis.errors import AnalysisError
+from fleetrank.analysis.panel.agreement import pair_figures
+from fleetrank.analysis.panel.draws import draws_for
+from fleetrank.analysis.panel.panel import Measure
 from fleetrank.analysis.panel.session import Session
 from fleetrank.analysis.stored.load import load_measurements
 from fleetrank.analysis.stored.selection import Selection
@@ -38,6 +42,7 @@ from fleetrank.analysis.tables.tables import TABLES, session_table
 
 MODELS, PLATFORMS, SAMPLED = 1000, 2000, 200
 DRAWS, FLEET = 1000, 100
+FEW_PLATFORMS = 50
 REPEATS = 5
 ROUNDS = 3
 T = TypeVar("T")
@@ -56,6 +61,7 @@ def main() -> None:
     rng = np.random.default_rng(0)
     missing(rng)
     complete(rng)
+    agreements(rng)
     bootstrap(rng)
     pareto(rng)
     for power in given.rows.split(","):
@@ -102,6 +108,22 @@ def bare_product(values: np.ndarray) -> np.ndarray:
     """What any Spearman matrix has to do at least."""
     ranks = stats.rankdata(values, axis=0)
     return ranks.T @ ranks
+
+
+def agreements(rng: np.random.Generator) -> None:
+    """All figures of FRM's pairs with their nulls, against SciPy ranking each draw once."""
+    flops = np.exp(rng.normal(size=MODELS))
+    rest, latency = (
+        flops[:, None] * np.exp(rng.normal(size=(MODELS, FEW_PLATFORMS))) for _ in range(2)
+    )
+    measure = Measure(name="frm", rest=rest, latency=latency, flops=flops)
+    pairs = list(itertools.combinations(range(FEW_PLATFORMS), 2))
+    ours_s, _ = timed(lambda: pair_figures(measure, pairs, 0))
+    theirs_s, _ = timed(lambda: stats.rankdata(latency, axis=0))
+    draws = draws_for(pairs, MODELS)
+    n_draws = draws.bootstrap + draws.null + draws.residual
+    shape = f"Pairs with intervals and nulls, {MODELS} x {FEW_PLATFORMS}, {n_draws} draws"
+    print(f"{shape}: {ours_s / (n_draws * theirs_s):.2f} times SciPy's ranks of every draw")
 
 
 def bootstrap(rng: np.random.Generator) -> None:

@@ -32,11 +32,13 @@ from fidelity import artifact_of, interval, shown
 from fleetrank.device_agents.confinement.walls import confine
 from fleetrank.device_agents.contract.measurement import Measurement
 from fleetrank.device_agents.contract.task import Execution, MeasurePolicy, MeasureTask
-from fleetrank.device_agents.host.scratch import SCRATCH, scratch_of_this_worker
-from fleetrank.device_agents.host.topology import cpus_one_per_core
-from fleetrank.device_agents.host.worker_client import measure_in_worker
-from fleetrank.device_agents.runtimes.declared_inputs import make_inputs
-from fleetrank.device_agents.runtimes.runner import LoadedModel, create_runner
+from fleetrank.device_agents.host.conditions import cpus_one_per_core
+from fleetrank.device_agents.host.worker_client import (
+    SCRATCH,
+    measure_in_worker,
+    scratch_of_this_worker,
+)
+from fleetrank.device_agents.runtimes.runner import LoadedModel, create_runner, make_inputs
 from fleetrank.foundation.vocabulary import Runtime
 
 MODEL, PRIMER = "mobilenet_v2", "squeezenet1_1"

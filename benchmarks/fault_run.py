@@ -27,20 +27,19 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from fleetrank.device_agents.android.adb.adb_server import AdbServer
-from fleetrank.device_agents.android.adb.phone import Phone
-from fleetrank.device_agents.android.execution.program_files import ProgramFile, file_sha256
-from fleetrank.device_agents.android.execution.storage import ProgramStore
+from fleetrank.device_agents.android.adb_server import AdbServer
+from fleetrank.device_agents.android.execution.storage import ProgramFile, ProgramStore, file_sha256
+from fleetrank.device_agents.android.phone import Phone
+from fleetrank.device_agents.android.phone_registration import NewPhone
 from fleetrank.device_agents.android.programs.phone_program import PROGRAMS
-from fleetrank.device_agents.android.registration.registrar import registration_of
+from fleetrank.device_agents.android.state.fitness import FOLDER
 from fleetrank.device_agents.android.state.identity import probe_phone
-from fleetrank.device_agents.android.state.settings import FOLDER
-from fleetrank.device_agents.virtual_phone.daemon.farm import FarmedPhone, FarmSpec, VirtualFarm
-from fleetrank.device_agents.virtual_phone.handset.faults import Fault, draw_injections
-from fleetrank.device_agents.virtual_phone.handset.profile import DEFAULT_PROFILES
+from fleetrank.device_agents.contract.registered import RegistrationData, RegistrationRequest
+from fleetrank.device_agents.virtual_phone.farm import FarmedPhone, FarmSpec, VirtualFarm
 from fleetrank.device_agents.virtual_phone.imitation.command import stand_in_of
+from fleetrank.device_agents.virtual_phone.profile import DEFAULT_PROFILES, Fault, draw_injections
 from fleetrank.foundation.vocabulary import ErrorKind
-from fleetrank.orchestrator.progress.events import Event, RepeatFinished, RepeatStarted
+from fleetrank.orchestrator.progress import Event, RepeatFinished, RepeatStarted
 from fleetrank.orchestrator.store.results import ResultStore
 from fleetrank.orchestrator.sweep.sweep_run import run_sweep
 from fleetrank.orchestrator.sweep.sweep_session import RunOptions
@@ -268,7 +267,10 @@ def register(
             **tools,
         }
         names.append(f"phone-{number:02d}")
-        registration = Registration.of(registration_of(facts))
+        request = RegistrationRequest(address=farmed.address)
+        met = NewPhone(request=request, found=facts, store=ProgramStore(), say=print)
+        data = RegistrationData(facts=met.facts, clusters=met.clusters)
+        registration = Registration.of(data)
         device = DeviceFile(
             name=names[-1], kind="android", options=options, registration=registration
         )

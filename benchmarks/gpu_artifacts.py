@@ -13,14 +13,14 @@ from pathlib import Path
 
 from fleetrank.device_agents.contract.task import Execution, InferTask
 from fleetrank.device_agents.cuda.agent import CudaAgent
-from fleetrank.foundation.small_file import file_sha256
+from fleetrank.foundation.files import file_sha256
 from fleetrank.foundation.vocabulary import Format, Mode, Precision, Runtime
 from fleetrank.models.cards.card import ExportRequest, Weights
 from fleetrank.models.cards.identity import resolve
 from fleetrank.models.cards.zoo import load_zoo
 from fleetrank.models.errors import ModelError
-from fleetrank.models.export.process import export_in_child
-from fleetrank.models.networks.primer import primer_request
+from fleetrank.models.export.process import ExportChild, ExportOrder
+from fleetrank.models.networks.weights import primer_request
 from fleetrank.models.verify import compare_files
 
 TIMEOUT_S = 400.0
@@ -154,6 +154,7 @@ def _n_cpus() -> int:
 def _export(request: ExportRequest, path: Path) -> None:
     if not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True)
-        export_in_child(
-            request, path.parent, timeout_s=TIMEOUT_S, memory_limit_bytes=None, is_trusted=True
-        )
+        with ExportChild() as child:
+            child.export(
+                ExportOrder(request=request, out_dir=path.parent, is_trusted=True), TIMEOUT_S
+            )

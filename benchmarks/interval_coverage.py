@@ -26,16 +26,16 @@ from fleetrank.analysis.arrays.bootstrap import (
     percentile_interval,
     resample_counts,
     resampled_units,
+    stratified_units,
 )
 from fleetrank.analysis.arrays.ranking import Floats
-from fleetrank.analysis.arrays.stratified import stratified_units
-from fleetrank.analysis.statistics.ranks.rank_sets import rank_sets, share_interval
-from fleetrank.analysis.statistics.variance.design_study import coefficients
-from fleetrank.analysis.statistics.variance.variance_components import (
+from fleetrank.analysis.arrays.variance_components import (
     COMPONENTS,
     Observations,
+    coefficients,
     estimate,
 )
+from fleetrank.analysis.statistics.model_ranks import rank_sets, share_interval
 
 TRUE = np.array([1.0, 0.5, 0.08, 0.01, 0.002, 0.001])
 """In the order of `COMPONENTS`; ratios as on this project's CPUs."""

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import polars as pl
+from stored_part import write_part
 
 from fleetrank.analysis.stored.columns import SCHEMA
 
@@ -28,13 +29,12 @@ class Shape:
 def make_rows(folder: Path, shape: Shape) -> None:
     """Writes the rows: every model on every platform once, then all of them again."""
     target = folder / "measurements" / "sweep_id=made-up"
-    target.mkdir(parents=True)
     rng = np.random.default_rng(0)
     cells = np.exp(rng.normal(0, _CELL_SPREAD, (shape.n_platforms, shape.n_models)))
     for start in range(0, shape.n_rows, _PART):
         index = pl.int_range(start, min(shape.n_rows, start + _PART), eager=True)
         rows = _made_up(index, shape, cells, rng)
-        rows.write_parquet(target / f"part-{start:08}.parquet")
+        rows.pipe(write_part, target / f"part-{start:012}.parquet")
 
 
 def _made_up(

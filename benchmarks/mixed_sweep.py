@@ -25,16 +25,16 @@ from fault_run import (
     use_private_home,
 )
 
-from fleetrank.device_agents.android.adb.adb_server import AdbServer
-from fleetrank.device_agents.virtual_phone.daemon.farm import FarmSpec, VirtualFarm
-from fleetrank.device_agents.virtual_phone.handset.faults import Fault
-from fleetrank.orchestrator.progress.events import (
+from fleetrank.device_agents.android.adb_server import AdbServer
+from fleetrank.device_agents.virtual_phone.farm import FarmSpec, VirtualFarm
+from fleetrank.device_agents.virtual_phone.profile import Fault
+from fleetrank.orchestrator.progress import (
     DeviceWaits,
     Event,
     RepeatFinished,
     RepeatStarted,
+    sentence,
 )
-from fleetrank.orchestrator.progress.wording import sentence
 from fleetrank.orchestrator.sweep.sweep_run import run_sweep
 from fleetrank.orchestrator.sweep.sweep_session import RunOptions
 from fleetrank.orchestrator.workspace.workspace import Workspace

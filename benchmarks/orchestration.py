@@ -24,8 +24,8 @@ from pathlib import Path
 
 from orchestration_sides import SHAPES
 
-from fleetrank.orchestrator.dispatch.ray.local_ray import in_own_folder, set_ray_environment
-from fleetrank.orchestrator.dispatch.ray.ray_hosts import LABEL
+from fleetrank.orchestrator.dispatch.ray_cluster import in_own_folder, set_ray_environment
+from fleetrank.orchestrator.dispatch.ray_hosts import LABEL
 from fleetrank.orchestrator.workspace.workspace import Workspace
 
 HOSTS, DEVICES, DEVICE_S = 4, 1000, 0.02
@@ -48,7 +48,7 @@ def main() -> None:
         for size in sizes:
             profile = given.profile if size == sizes[-1] else None
             compare(Path(name), address, size, given.rounds, profile)
-        for what in ("compact", "resume"):
+        for what in ("publish", "resume"):
             found = step(what, Path(name) / f"{sizes[-1]}-0", address, sizes[-1])
             print(f"{what}, {sizes[-1]:,} rows: " + listed(found))
 

@@ -1,6 +1,6 @@
 """The processes that `orchestration.py` runs in turn: one side of it each, a JSON line as answer.
 
-    python -P orchestration_sides.py ours|bare|compact|resume FOLDER ADDRESS REPEATS [PROFILE]
+    python -P orchestration_sides.py ours|bare|publish|resume FOLDER ADDRESS REPEATS [PROFILE]
 
 FOLDER is a workspace with the device files, ADDRESS that of the cluster. `-P`, since Ray hands a
 script's folder to its workers, and analysis.py in this one would hide the package of its name.
@@ -28,24 +28,18 @@ from fleetrank.device_agents.contract.task import MeasureTask
 from fleetrank.device_agents.registry import create_agent
 from fleetrank.foundation.vocabulary import FlopsMethod, Format
 from fleetrank.models.cards.card import Artifact, Cost
-from fleetrank.orchestrator.dispatch.decide.tally import Tally
-from fleetrank.orchestrator.dispatch.decide.work import SweepWork, task_of
-from fleetrank.orchestrator.dispatch.drive.controller import Controller
-from fleetrank.orchestrator.dispatch.drive.recorder import Recorder
-from fleetrank.orchestrator.dispatch.drive.stop_switch import StopSwitch
-from fleetrank.orchestrator.dispatch.ray.ray_cluster import cluster_ray
-from fleetrank.orchestrator.dispatch.ray.ray_hosts import LABEL
-from fleetrank.orchestrator.identity.cells import Attempt, DeviceSpec
-from fleetrank.orchestrator.progress.events import Publisher
-from fleetrank.orchestrator.progress.progress_file import ProgressFile
+from fleetrank.orchestrator.dispatch.controller import Controller, Recorder, StopSwitch
+from fleetrank.orchestrator.dispatch.decide.state import SweepWork, Tally, task_of
+from fleetrank.orchestrator.dispatch.ray_cluster import cluster_ray
+from fleetrank.orchestrator.dispatch.ray_hosts import LABEL
+from fleetrank.orchestrator.identity import Attempt, DeviceSpec
+from fleetrank.orchestrator.progress import ProgressFile, Publisher
 from fleetrank.orchestrator.store.journal_sink import JournalSink
 from fleetrank.orchestrator.store.results import ResultStore
 from fleetrank.orchestrator.sweep.dispatch_backend import DispatchBackend, open_dispatch_backend
-from fleetrank.orchestrator.sweep.fleet import Fleet
-from fleetrank.orchestrator.sweep.sweep_setup import Setup, plan_sweep
-from fleetrank.orchestrator.workspace.provenance import sweep_facts
+from fleetrank.orchestrator.sweep.sweep_setup import Fleet, Setup, plan_sweep
 from fleetrank.orchestrator.workspace.sweep_spec import SweepSpec
-from fleetrank.orchestrator.workspace.workspace import Workspace
+from fleetrank.orchestrator.workspace.workspace import Workspace, sweep_facts
 
 if TYPE_CHECKING:
     import ray
@@ -125,15 +119,13 @@ def conduct(
     """What the controller's loop took, and what came of it."""
     tally = Tally()
     with (
-        backend.executor(SWEEP, setup) as executor,
+        backend.open_hosts(SWEEP, setup) as hosts,
         store.open_journal(SWEEP) as journal,
     ):
         work = work_of(folder, setup)
         emit = Publisher([ProgressFile(store.progress_path(SWEEP))])
-        recorder = Recorder(work, JournalSink(store, journal, SWEEP), emit)
-        controller = Controller(
-            work, tally, executor=executor, recorder=recorder, switch=StopSwitch()
-        )
+        recorder = Recorder(work, JournalSink(store, journal), emit)
+        controller = Controller(work, tally, hosts=hosts, recorder=recorder, switch=StopSwitch())
         stopwatch = Stopwatch()
         controller.run()
         return stopwatch.figures(), tally
@@ -254,16 +246,16 @@ def artifact(folder: Path, model: str) -> Artifact:
     )
 
 
-def compact(folder: Path, _address: str, _repeats: int) -> Figures:
-    """Journal to parts, and all parts to one."""
+def publish(folder: Path, _address: str, _repeats: int) -> Figures:
+    """Journal to parts, and the journal packed."""
     store = ResultStore(folder / "results")
     started_s = time.perf_counter()
     store.publish(SWEEP)
     published_s = time.perf_counter()
-    store.compact(SWEEP)
+    store.open_journal(SWEEP).pack()
     return {
         "publish_s": published_s - started_s,
-        "compact_s": time.perf_counter() - published_s,
+        "pack_s": time.perf_counter() - published_s,
         "peak_mb": peak_bytes() / 1e6,
     }
 
@@ -285,7 +277,7 @@ def peak_bytes() -> int:
 
 
 STEPS: dict[str, Callable[[Path, str, int], Figures]] = {
-    "ours": ours, "bare": bare, "compact": compact, "resume": resume,
+    "ours": ours, "bare": bare, "publish": publish, "resume": resume,
 }  # fmt: skip
 
 

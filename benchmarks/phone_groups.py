@@ -12,7 +12,8 @@ import sys
 
 import numpy as np
 
-from fleetrank.analysis.rounds.round_effects import Floats, effects_of
+from fleetrank.analysis.round_effects import effects_of
+from fleetrank.analysis.rounds import Floats
 
 MODELS, REPEATS, GROUP, CANARY_EVERY = 13, 5, 3, 10
 SPACING_S, STATE, NOISE = 30.0, 0.10, 0.03

@@ -22,8 +22,8 @@ from fleetrank.device_agents.contract.task import (
     ReplicaPolicy,
 )
 from fleetrank.device_agents.cpu.agent import CpuAgent
-from fleetrank.device_agents.host.topology import cpus_one_per_core
-from fleetrank.foundation.small_file import file_sha256
+from fleetrank.device_agents.host.conditions import cpus_one_per_core
+from fleetrank.foundation.files import file_sha256
 from fleetrank.foundation.vocabulary import Runtime
 
 _BARE = """

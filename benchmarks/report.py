@@ -21,6 +21,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent / "tests" / "makers"))
 
 import polars as pl
 from fleet_rows import NETS, Place, write_results
+from stored_part import write_part
 
 FLEETRANK = str(Path(sys.executable).parent / "fleetrank")
 ROUNDS = 3
@@ -89,7 +90,7 @@ def multiply(folder: Path, n_rows: int, parts: int) -> None:
     frame = pl.read_parquet(first)
     for number in range(1, parts):
         later = frame.with_columns(pl.col("repeat") + REPEATS_OF_A_PART * number)
-        later.write_parquet(first.with_name(f"part-{n_rows * number:08}.parquet"))
+        later.pipe(write_part, first.with_name(f"part-{n_rows * number:012}.parquet"))
 
 
 def import_public(folder: Path, root: Path) -> int:

@@ -20,7 +20,7 @@ from pathlib import Path
 import numpy as np
 from rounds import block_medians, tasks_of
 
-from fleetrank.analysis.rounds.weather import weather_of_medians
+from fleetrank.analysis.weather import weather_of_medians
 from fleetrank.device_agents.contract.measurement import Measurement
 from fleetrank.device_agents.contract.task import BlockPolicy
 from fleetrank.device_agents.host.round_client import measure_round

@@ -9,7 +9,7 @@ import numpy as np
 from scipy import stats
 
 from fleetrank.analysis.arrays.ranking import Floats
-from fleetrank.analysis.rounds.round_effects import effects_of
+from fleetrank.analysis.round_effects import effects_of
 
 Rows = Sequence[Mapping[str, object]]
 _LEVEL = 0.95

@@ -27,7 +27,7 @@ import numpy as np
 import orjson
 from rounds import block_medians, tasks_of
 
-from fleetrank.analysis.rounds.weather import Weather, weather_of_medians
+from fleetrank.analysis.weather import Weather, weather_of_medians
 from fleetrank.device_agents.contract.measurement import Measurement
 from fleetrank.device_agents.contract.task import BlockPolicy
 from fleetrank.device_agents.host.round_client import measure_round

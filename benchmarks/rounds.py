@@ -31,12 +31,7 @@ import orjson
 from round_figures import print_designs, print_same
 
 from fleetrank.device_agents.contract.measurement import Measurement
-from fleetrank.device_agents.contract.task import (
-    BlockPolicy,
-    Execution,
-    MeasurePolicy,
-    MeasureTask,
-)
+from fleetrank.device_agents.contract.task import BlockPolicy, Execution, MeasurePolicy, MeasureTask
 from fleetrank.device_agents.host.round_client import measure_round
 from fleetrank.device_agents.host.worker_client import measure_in_worker
 from fleetrank.foundation.vocabulary import RUNTIME_OF_FORMAT, Format, Runtime, Status

@@ -17,18 +17,13 @@ from random import Random
 
 import torch
 
-from fleetrank.foundation.inputs.workload import Workload
+from fleetrank.foundation.inputs import Workload
 from fleetrank.foundation.vocabulary import Format
 from fleetrank.models.cards.card import ExportRequest, Weights
 from fleetrank.models.cards.identity import resolve
 from fleetrank.models.cards.zoo import load_zoo
 from fleetrank.models.export.request import export_request
-from fleetrank.models.networks.training import (
-    ImageLoss,
-    StepByHand,
-    image_batches,
-    prepare,
-)
+from fleetrank.models.networks.training import ImageLoss, StepByHand, image_batches, prepare
 from fleetrank.models.networks.weights import network_with_weights
 
 SEED = 7

@@ -17,8 +17,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fleetrank.analysis.arrays.equivalence import Limits
-from fleetrank.analysis.comparison.changes import Change, Verdict, judge_changes
+from fleetrank.analysis.arrays.significance import Limits
+from fleetrank.analysis.comparison.verdict import Change, Verdict, verdicts
 
 NOISES = (0.01, 0.03, 0.1)
 REPEATS = (3, 5, 10, 20)
@@ -40,7 +40,7 @@ def changes_of(setting: Setting, cases: int, rng: np.random.Generator) -> Iterat
     limits = Limits(margin=MARGIN, alpha=ALPHA)
     for _ in range(cases):
         a, b = np.exp(rng.normal(0, setting.noise, (2, setting.repeats)))
-        yield judge_changes([(a, b * setting.ratio)], limits)[0]
+        yield verdicts([(a, b * setting.ratio)], limits)[0]
 
 
 def verdict_shares(setting: Setting, cases: int, seed: int = 0) -> dict[str, float]:
@@ -81,10 +81,10 @@ def family_errors(setting: Setting, n_cells: int, families: int, seed: int = 0) 
     changed = same = 0
     for _ in range(families):
         a, b = np.exp(rng.normal(0, setting.noise, (2, n_cells, setting.repeats)))
-        found = judge_changes(zip(a, b * setting.ratio, strict=True), limits)
-        verdicts = {change.verdict for change in found}
-        changed += not verdicts.isdisjoint({Verdict.SLOWER, Verdict.FASTER})
-        same += Verdict.SAME in verdicts
+        found = verdicts(zip(a, b * setting.ratio, strict=True), limits)
+        words = {change.verdict for change in found}
+        changed += not words.isdisjoint({Verdict.SLOWER, Verdict.FASTER})
+        same += Verdict.SAME in words
     return {"changed": changed / families, "same": same / families}
 
 

@@ -33,7 +33,7 @@ _MAX_NAME_CHARACTERS = 256
 _MAX_QUOTED = 200
 """Most characters of a read text that a message quotes."""
 
-_LONG_LINE = re.compile(rf"^([^\n]{{{MAX_LINE_CHARACTERS}}})[^\n]++", re.MULTILINE)
+_LONG_LINE = re.compile(rf"^([^\n]{{{MAX_LINE_CHARACTERS}}})[^\n]+", re.MULTILINE)
 _REMEDY = "check the device's output; its program may be defective, or of another version"
 
 

@@ -5,13 +5,21 @@ This module decides which system errors concern storage, with their messages and
 
 import contextlib
 import errno
+import fcntl
+import hashlib
+import logging
 import os
 import stat
+import tempfile
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from io import BufferedReader
+from itertools import count
 from pathlib import Path
 from typing import BinaryIO
 
-from fleetrank.foundation.errors import FleetError
+from fleetrank.foundation.errors import BadFileError, FleetError, MissingFileError
 
 FREE_SPACE = "free some space (`fleetrank models prune` bounds the artifact cache)"
 RUN_AGAIN = "then run the command again: stored data is kept"
@@ -181,3 +189,260 @@ def _sync(path: Path, flags: int) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+# Opens files that may be hostile: a name can refer to a device, a pipe or itself.
+
+MAX_TYPED_BYTES = 1_000_000
+"""A typed file is far smaller; a larger file is a mistake, or intended to fill the memory."""
+MAX_RECORD_BYTES = 64 << 20
+"""The record of a sweep lists its platforms and skipped cells: megabytes for a large fleet."""
+
+_CHUNK_BYTES = 1 << 20
+_KINDS = {
+    stat.S_IFDIR: "a folder",
+    stat.S_IFIFO: "a pipe",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+    stat.S_IFSOCK: "a socket",
+}
+
+
+class IrregularFileError(OSError):
+    """The file is not regular; `strerror` says what it is."""
+
+
+def open_regular(path: Path) -> BufferedReader:
+    """Opens a regular file, or a link to one, for reading; it never blocks.
+
+    Raises:
+        IrregularFileError: it is a device, a pipe or something else; or the name is not valid.
+        OSError: the same as `open`.
+    """
+    # The check is before opening, because opening some devices has side effects.
+    check_regular(path)
+    flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
+    file = os.fdopen(os.open(path, flags), "rb")
+    try:
+        # The name may refer to another file by now.
+        _refuse_irregular(path, os.fstat(file.fileno()).st_mode)
+    except OSError:
+        file.close()
+        raise
+    return file
+
+
+def check_regular(path: Path) -> None:
+    """Checks a file that a library will open. Raises the same errors as `open_regular`."""
+    try:
+        mode = path.stat().st_mode
+    except ValueError as error:
+        raise _no_name(path) from error
+    _refuse_irregular(path, mode)
+
+
+def file_sha256(path: Path) -> str:
+    """SHA-256 of a regular file of any size, in hexadecimal.
+
+    Raises:
+        IrregularFileError: also if the file has more bytes than the system reports; some files in
+            `/proc` never end.
+        OSError: the same as `open_regular`.
+    """
+    with open_regular(path) as file:
+        return sha256_of(file)
+
+
+def sha256_of(file: BufferedReader) -> str:
+    """The same of an open file, from its beginning."""
+    digest = hashlib.sha256()
+    left = os.fstat(file.fileno()).st_size
+    while chunk := file.read(_CHUNK_BYTES):
+        left -= len(chunk)
+        if left < 0:
+            raise IrregularFileError(errno.EINVAL, "it grows while it is read", str(file.name))
+        digest.update(chunk)
+    return digest.hexdigest()
+
+
+def read_small_bytes(path: Path, max_bytes: int) -> bytes:
+    """Reads a regular file of limited size.
+
+    Raises:
+        MissingFileError: the file does not exist.
+        BadFileError: it cannot be read, is not a regular file, or is larger.
+    """
+    try:
+        with open_regular(path) as file:
+            # Read one byte more than the limit, because the file may grow meanwhile.
+            content = file.read(max_bytes + 1)
+    except FileNotFoundError as error:
+        raise MissingFileError(f"the file {path} does not exist", "check the path") from error
+    except OSError as error:
+        raise BadFileError(
+            f"{path} cannot be read: {error.strerror or error}", "give the path of a regular file"
+        ) from error
+    if len(content) > max_bytes:
+        raise BadFileError(f"{path} is larger than {max_bytes:,} bytes", "give a smaller file")
+    return content
+
+
+def read_small_text(path: Path, max_bytes: int = MAX_TYPED_BYTES) -> str:
+    """Reads the text of a small file in UTF-8, without a byte order mark.
+
+    Raises:
+        MissingFileError: the file does not exist.
+        BadFileError: the same as `read_small_bytes`, or it is not UTF-8.
+    """
+    return decoded(read_small_bytes(path, max_bytes), str(path))
+
+
+def decoded(content: bytes, where: str) -> str:
+    """The text of a file in UTF-8, without a byte order mark; `where` is its name in messages.
+
+    Raises:
+        BadFileError: it is not UTF-8.
+    """
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        raise BadFileError(
+            f"{where} cannot be read: byte 0x{content[error.start]:02x} in line {line} is not "
+            "UTF-8",
+            "save the file as text in UTF-8",
+        ) from error
+
+
+def resolved(path: Path) -> Path:
+    """The absolute path without links; the file need not exist.
+
+    Raises:
+        OSError: the name is not valid, or a link points to itself.
+    """
+    # Not `Path.resolve`: of a link to itself, Python 3.11 and 3.13 make different things.
+    try:
+        found = Path(os.path.realpath(path))
+        found.stat()
+    except ValueError as error:
+        raise _no_name(path) from error
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            raise
+    return found
+
+
+def _no_name(path: Path) -> IrregularFileError:
+    return IrregularFileError(errno.EINVAL, "no file can have that name", str(path))
+
+
+def _refuse_irregular(path: Path, mode: int) -> None:
+    if not stat.S_ISREG(mode):
+        kind = _KINDS.get(stat.S_IFMT(mode), "something else")
+        raise IrregularFileError(errno.EINVAL, f"it is {kind}, not a regular file", str(path))
+
+
+# Folders for temporary files; one that a killed process left is removed by the next process.
+#
+# Each folder is locked as long as its process lives, so an abandoned one has no lock.
+
+_log = logging.getLogger(__name__)
+
+_OPEN = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+@dataclass(frozen=True)
+class LockedFolder:
+    """A folder of this process.
+
+    Attributes:
+        path: its mode is 0700.
+        lock: descriptor that keeps it locked; after closing, another process may remove the folder.
+    """
+
+    path: Path
+    lock: int
+
+
+@contextmanager
+def temporary_folder(purpose: str) -> Iterator[Path]:
+    """Makes a folder of `make_folder` for the block, and removes it afterwards.
+
+    Raises:
+        OSError: the folder cannot be made.
+    """
+    made = make_temporary_folder(purpose, Path(tempfile.gettempdir()))
+    try:
+        yield made.path
+    finally:
+        try:
+            remove_tree(made.path)
+        except OSError as error:
+            _log.warning("cannot remove %s: %s", made.path, error.strerror)
+        os.close(made.lock)
+
+
+def make_temporary_folder(purpose: str, place: Path) -> LockedFolder:
+    """Removes abandoned folders `fleetrank-PURPOSE-XXXXXXXX` of this user and makes a new one.
+
+    Raises:
+        OSError: the folder cannot be made.
+    """
+    prefix = f"fleetrank-{purpose}-"
+    for found in place.glob(f"{prefix}*"):
+        # It belongs to another user, or another process removes it now.
+        with contextlib.suppress(OSError):
+            _remove_abandoned(found)
+    while True:
+        path = Path(tempfile.mkdtemp(prefix=prefix, dir=place))  # mode 0700
+        # Another process may remove a new folder as abandoned before it is locked.
+        with contextlib.suppress(FileNotFoundError):
+            lock = os.open(path, _OPEN)
+            # Without locks, as for folders on NFS, no process removes it.
+            with contextlib.suppress(OSError):
+                fcntl.flock(lock, fcntl.LOCK_EX)
+            if path.exists():
+                return LockedFolder(path=path, lock=lock)
+            os.close(lock)
+
+
+def _remove_abandoned(folder: Path) -> None:
+    lock = os.open(folder, _OPEN)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if os.fstat(lock).st_uid == os.getuid():
+            remove_tree(folder)
+    finally:
+        os.close(lock)
+
+
+def remove_tree(folder: Path) -> None:
+    """Removes a folder whatever it contains: unlimited depth, modes of 000, links.
+
+    Inner folders are moved up to the first level before they are emptied, so no path becomes long
+    and the function does not recurse as `shutil.rmtree` does.
+
+    Raises:
+        OSError: something in it belongs to another user.
+    """
+    folder.chmod(0o700)
+    names = (folder / f".{number}" for number in count())
+    waiting = _emptied(folder)
+    while waiting:
+        found = waiting.pop()
+        for inner in _emptied(found):
+            waiting.append(inner.rename(next(name for name in names if not name.exists())))
+        found.rmdir()
+    folder.rmdir()
+
+
+def _emptied(folder: Path) -> list[Path]:
+    """Removes everything except folders, and returns the folders in it, opened for their owner."""
+    folders = []
+    for entry in list(os.scandir(folder)):
+        if entry.is_dir(follow_symlinks=False):
+            Path(entry.path).chmod(0o700)  # also needed to move it: its `..` changes
+            folders.append(Path(entry.path))
+        else:
+            Path(entry.path).unlink()
+    return folders

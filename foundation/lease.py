@@ -4,7 +4,7 @@ Only one measurement, export or other heavy work runs at a time on a host: a mea
 host's processor disturbs other computations on it, and they disturb it. Every fleetrank process of
 a user on a host takes `host_lease` around such work.
 
-`foundation.reading` has the work that does not take it, so that no measurement waits for it.
+`foundation.lease` has the work that does not take it, so that no measurement waits for it.
 """
 
 import contextlib
@@ -14,13 +14,13 @@ import os
 import stat
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from datetime import UTC, datetime
+from contextvars import ContextVar
+from datetime import datetime, timezone
 from pathlib import Path
 from time import monotonic, sleep
 from typing import IO
 
-from fleetrank.foundation.errors import FleetError
-from fleetrank.foundation.wording import duration
+from fleetrank.foundation.errors import FleetError, duration
 
 PAUSE_S = 0.1
 """Poll interval of a waiting process: long enough not to disturb a measurement on this host."""
@@ -67,7 +67,7 @@ def is_locked(path: Path) -> bool:
 
 def sign(file: IO[str], purpose: str) -> None:
     """Writes the holder, the time and the purpose into the locked file, for display."""
-    started_utc = datetime.now(UTC).isoformat(timespec="seconds")
+    started_utc = datetime.now(timezone.utc).isoformat(timespec="seconds")
     text = json.dumps({"pid": os.getpid(), "started_utc": started_utc, "purpose": purpose})
     # If the disk is full, the lock still works without this text.
     with contextlib.suppress(OSError):
@@ -122,6 +122,8 @@ def host_lease(
     is_shared: bool = False,
     on_wait: Callable[[str], None] = say_nothing,
     give_up: Callable[[], bool] = never_give_up,
+    limit_s: float = LONGEST_WAIT_S,
+    busy: Callable[[str], FleetError] | None = None,
 ) -> Iterator[bool]:
     """Holds this host's lease for the block; yields whether it is held (false after giving up).
 
@@ -134,14 +136,16 @@ def host_lease(
             must wait.
         on_wait: called once with what the wait is for, if the wait becomes long.
         give_up: called about ten times a second while waiting.
+        limit_s: the longest wait.
+        busy: makes the error of the limit from who holds the lease; `None` for `HostBusyError`.
 
     Raises:
         LeaseError: no safe folder for the lease exists.
-        HostBusyError: it was not free within `LONGEST_WAIT_S`.
+        HostBusyError: it was not free within `limit_s`.
     """
     folder = runtime_folder()
     with open_lease(folder / HOST_LEASE) as lease:
-        is_over = patience(lease, LONGEST_WAIT_S, on_wait, give_up)
+        is_over = patience(lease, limit_s, on_wait, give_up, busy)
         # Only one process waits for the lease itself. A process that releases it queues behind.
         with open_lease(folder / _QUEUE) as turn:
             is_held = wait_for_lock(turn, is_over) and wait_for_lock(
@@ -156,7 +160,11 @@ HOST_LEASE, _QUEUE = "host.lease", "host.next"
 
 
 def patience(
-    lease: IO[str], limit_s: float, on_wait: Callable[[str], None], give_up: Callable[[], bool]
+    lease: IO[str],
+    limit_s: float,
+    on_wait: Callable[[str], None],
+    give_up: Callable[[], bool],
+    busy: Callable[[str], FleetError] | None = None,
 ) -> Callable[[], bool]:
     """Whether to give up, asked while waiting; announces a long wait, raises at its limit."""
     since_s = monotonic()
@@ -170,6 +178,8 @@ def patience(
             on_wait(f"waiting for {holder(lease)}, at most {duration(limit_s)}")
         if give_up():
             return True
+        if waited_s >= limit_s and busy is not None:
+            raise busy(holder(lease))
         if waited_s >= limit_s:
             raise HostBusyError(
                 f"this host was not free for {duration(limit_s)}; it is used by {holder(lease)}",
@@ -191,12 +201,6 @@ def is_host_measured() -> bool:
         return is_locked(runtime_folder() / HOST_LEASE)
     except LeaseError:
         return False  # no process can take it
-
-
-def host_holder() -> str:
-    """Describes the process that took the host's lease last, as a phrase."""
-    with open_lease(runtime_folder() / HOST_LEASE) as lease:
-        return holder(lease)
 
 
 def runtime_folder() -> Path:
@@ -228,3 +232,110 @@ def _unsafe(folder: Path, why: str) -> LeaseError:
         f"the lease of this host cannot be kept in {folder}: {why}",
         "remove it, or set XDG_RUNTIME_DIR to a folder that belongs to you",
     )
+
+
+# Reading beside measurements: no measurement waits for it, and rows measured beside it say so.
+#
+# Reading does not take the host's lease. `reading_beside_measurements` announces it, and makes it
+# wait for measurements at its start and between its steps. They learn of it by `ReadingWatch`.
+
+LONGEST_READING_WAIT_S = 60.0
+"""Of a reading command, all its waits together: two repeats with the default limits."""
+_READING = "host.reading"
+
+
+def _no_pause() -> None:
+    """Work that is not reading has no pauses."""
+
+
+_pause: ContextVar[Callable[[], None]] = ContextVar("_pause", default=_no_pause)
+
+
+def pause_between_steps() -> None:
+    """Called between two steps of reading: waits while a measurement runs on this host.
+
+    Does nothing outside `reading_beside_measurements`, and after its limit.
+    """
+    _pause.get()()
+
+
+@contextmanager
+def reading_beside_measurements(
+    *, limit_s: float = LONGEST_READING_WAIT_S, say: Callable[[str], None] = say_nothing
+) -> Iterator[None]:
+    """Announces the block's work to measurements on this host; no measurement waits for it.
+
+    The work waits itself: at its start and in each `pause_between_steps`, until the host is free.
+    After the limit it goes on beside the measurement, whose row gets a flag.
+
+    Args:
+        limit_s: for all waits of the block together; 0 does not wait.
+        say: is given what a long wait is for, and that the work goes on after the limit.
+    """
+    try:
+        folder = runtime_folder()
+    except LeaseError:
+        yield  # no measurement can take its lease there either
+        return
+    with open_lease(folder / _READING) as mark:
+        left_s = limit_s
+
+        def pause() -> None:
+            nonlocal left_s
+            if left_s > 0 and is_host_measured():
+                fcntl.flock(mark, fcntl.LOCK_UN)
+                left_s -= _wait_for_free_host(left_s, say)
+                _announce(mark)
+
+        pause()
+        _announce(mark)
+        token = _pause.set(pause)
+        try:
+            yield
+        finally:
+            _pause.reset(token)
+
+
+def _wait_for_free_host(limit_s: float, say: Callable[[str], None]) -> float:
+    """Waits until no process holds the lease alone; returns the seconds."""
+    since_s = monotonic()
+    is_over = False
+
+    def end() -> bool:
+        nonlocal is_over
+        is_over = monotonic() - since_s >= limit_s
+        return is_over
+
+    with open_lease(runtime_folder() / HOST_LEASE) as lease:
+        ends = patience(lease, limit_s, say, end)
+        while is_host_measured() and not ends():
+            sleep(PAUSE_S)
+        if is_over:
+            say(
+                f"not waiting any longer for {holder(lease)}; what it measures meanwhile gets the "
+                "flag beside_reading"
+            )
+    return monotonic() - since_s
+
+
+def _announce(mark: IO[str]) -> None:
+    """Marks the file as in use, and as changed for a `ReadingWatch` that comes too late."""
+    fcntl.flock(mark, fcntl.LOCK_SH)
+    changed_ns = os.fstat(mark.fileno()).st_mtime_ns + 1
+    os.utime(mark.fileno(), ns=(changed_ns, changed_ns))
+
+
+class ReadingWatch:
+    """Notices reading on this host; made by who holds the host's lease alone, so there is one."""
+
+    def __init__(self) -> None:
+        """Begins to watch."""
+        with open_lease(runtime_folder() / _READING) as mark:
+            # Before the lock: reading that begins in between is noticed twice, not missed.
+            self._changed_ns = os.fstat(mark.fileno()).st_mtime_ns
+            self._was_there = not wait_for_lock(mark, give_up_at_once)
+
+    def has_seen(self) -> bool:
+        """Whether anything was read since it began to watch."""
+        with open_lease(runtime_folder() / _READING) as mark:
+            return self._was_there or os.fstat(mark.fileno()).st_mtime_ns != self._changed_ns

@@ -5,15 +5,15 @@ JSON and TOML are checked after parsing. YAML is checked by its events, before a
 
 import json
 import re
-import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol, TypeVar
 
-from fleetrank.foundation.errors import BadFileError
-from fleetrank.foundation.small_file import MAX_RECORD_BYTES, MAX_TYPED_BYTES, read_small_text
-from fleetrank.foundation.visible_text import shortened
+import tomllib
+
+from fleetrank.foundation.errors import BadFileError, shortened
+from fleetrank.foundation.files import MAX_RECORD_BYTES, MAX_TYPED_BYTES, read_small_text
 
 ParsedT = TypeVar("ParsedT")
 
@@ -34,24 +34,53 @@ class DataLimits:
 
 
 TYPED = DataLimits(max_bytes=MAX_TYPED_BYTES, values=50_000, depth=50)
+
+
 """For files that a person writes: the longest file seen has some thousand values, nested 4 deep;
 50,000 are read and checked in a second."""
+
+
 RECORD = DataLimits(max_bytes=MAX_RECORD_BYTES, values=1_000_000, depth=50)
+
+
 """For files that fleetrank writes, and published tables: the record of a sweep of 39,000 cells, all
 of them skipped, has 160,000."""
 
+
 MAX_DIGITS = 400
+
+
 """Limit of an integer: more than a float has. Python cannot convert more than 4,300 digits to or
 from text, so a command would fail wherever such a number is first printed."""
+
+
 _MAX_BITS = 1330
+
+
 """For an integer of 400 digits."""
+
+
 _TOML_STRING = re.compile(r"""\"(?:[^"\\\n]|\\.)*"|'[^'\n]*'""")
+
+
 _TOML_LONG_NUMBER = re.compile(rf"(?<![\w_])[-+]?[0-9_]{{{MAX_DIGITS + 1}}}")
+
+
 _TOML_ENDS = re.compile(r"[=\[\]{},#]")
+
+
 """Characters that end a key."""
+
+
 _YAML_BEGINS = {"SequenceStartEvent", "MappingStartEvent"}
+
+
 _YAML_ENDS = {"SequenceEndEvent", "MappingEndEvent"}
+
+
 _IN_YAML_NUMBERS = frozenset("_:+-. \t\n")
+
+
 """Besides digits: YAML 1.1 reads `1:30` as 90; its time grows with the square of the parts."""
 
 

@@ -4,13 +4,21 @@ Adding a member is one line in the table of its family: the name and `"module:at
 """
 
 import importlib
-from collections.abc import Iterator, Mapping
-from typing import Generic, TypeVar, cast
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Generic, TypeVar, cast
 
-from fleetrank.foundation.errors import FleetError
-from fleetrank.foundation.wording import nearest
+from fleetrank.foundation.errors import FleetError, did_you_mean
 
 T = TypeVar("T")
+
+
+def later(place: str) -> Callable[..., T]:
+    """The function or class at `"module:attribute"`, imported at its first call."""
+
+    def call(*arguments: Any, **named: Any) -> Any:
+        return _imported(place)(*arguments, **named)
+
+    return call
 
 
 class UnknownNameError(FleetError):
@@ -46,10 +54,13 @@ class Registry(Mapping[str, str], Generic[T]):
             ImportError: the module, or a library that it needs, is not installed.
         """
         if name not in self._members:
-            near = nearest(name, self._members)
-            hint = f"did you mean '{near}'? " if near else ""
             raise UnknownNameError(
-                f"no {self._noun} '{name}'", f"{hint}there are {', '.join(self._members)}"
+                f"no {self._noun} '{name}'",
+                f"{did_you_mean(name, self._members)}there are {', '.join(self._members)}",
             )
-        module, _, attribute = self._members[name].partition(":")
-        return cast("T", getattr(importlib.import_module(module), attribute))
+        return cast("T", _imported(self._members[name]))
+
+
+def _imported(place: str) -> Any:
+    module, _, attribute = place.partition(":")
+    return getattr(importlib.import_module(module), attribute)

@@ -1,9 +1,20 @@
 """The closed sets of words that describe a measurement, for all packages and for stored rows."""
 
-from enum import StrEnum
+from enum import Enum
+from typing import Literal
 
 
-class Runtime(StrEnum):
+class Words(str, Enum):
+    """A closed set of words; a member is its word in every text.
+
+    `enum.StrEnum` is newer than Python 3.10, which runs this code on a board.
+    """
+
+    def __str__(self) -> str:
+        return str(self.value)
+
+
+class Runtime(Words):
     """What executes an exported file."""
 
     ONNX = "onnx"
@@ -12,7 +23,7 @@ class Runtime(StrEnum):
     EXECUTORCH = "executorch"
 
 
-class Precision(StrEnum):
+class Precision(Words):
     """Arithmetic precision of the measured artifact."""
 
     FP32 = "fp32"
@@ -25,7 +36,7 @@ class Precision(StrEnum):
     """The same."""
 
 
-class Mode(StrEnum):
+class Mode(Words):
     """How the runtime executes the graph; `eager` if the runtime has only one way."""
 
     EAGER = "eager"
@@ -33,7 +44,7 @@ class Mode(StrEnum):
     GRAPHS = "graphs"
 
 
-class CpuChoice(StrEnum):
+class CpuChoice(Words):
     """The CPUs that a sweep asked for; which ones it got is a fact of the row."""
 
     FIRST_CORES = "first_cores"
@@ -46,7 +57,7 @@ class CpuChoice(StrEnum):
     """The system chooses."""
 
 
-class Tier(StrEnum):
+class Tier(Words):
     """The class of device that tier-to-tier transfer compares."""
 
     GPU = "gpu"
@@ -54,7 +65,25 @@ class Tier(StrEnum):
     EDGE = "edge"
 
 
-class Origin(StrEnum):
+class Axis(Words):
+    """In what two conditions differ under which the order of models is compared."""
+
+    DEVICE = "device"
+    """Shown from tier to tier."""
+    RUNTIME = "runtime"
+    BACKEND = "backend"
+    MODE = "mode"
+    PRECISION = "precision"
+    THREADS = "threads"
+    BATCH = "batch"
+    WORKLOAD = "workload"
+    VERSION = "version"
+    """Of the runtime, on one platform."""
+    SWEEP = "sweep"
+    REPEAT = "repeat"
+
+
+class Origin(Words):
     """Where a row comes from; only `measured` and `imported` rows enter the transfer tables."""
 
     MEASURED = "measured"
@@ -63,7 +92,7 @@ class Origin(StrEnum):
     IMPORTED = "imported"
 
 
-class SampleKind(StrEnum):
+class SampleKind(Words):
     """What one number of `samples_ns` means."""
 
     PER_INFERENCE = "per_inference"
@@ -74,7 +103,7 @@ class SampleKind(StrEnum):
     VENDOR = "vendor"
 
 
-class Design(StrEnum):
+class Design(Words):
     """How the repeats of a platform were arranged in time."""
 
     ISOLATED = "isolated"
@@ -83,7 +112,7 @@ class Design(StrEnum):
     """Cells of a round take turns, in blocks."""
 
 
-class Statistic(StrEnum):
+class Statistic(Words):
     """What the one latency figure of a repeat is, of the times of its inferences."""
 
     MEDIAN = "median"
@@ -91,7 +120,7 @@ class Statistic(StrEnum):
     MINIMUM = "minimum"
 
 
-class MemoryMetric(StrEnum):
+class MemoryMetric(Words):
     """What a memory figure counts; comparing different metrics always prints a notice."""
 
     VMHWM_GROWTH = "vmhwm_growth"
@@ -106,15 +135,15 @@ class MemoryMetric(StrEnum):
     """Upper end of a range that a vendor's tool estimates; only in imported rows."""
 
 
-class Status(StrEnum):
+class Status(Words):
     """How one attempt ended."""
 
     OK = "ok"
     FAILED = "failed"
 
 
-class Flag(StrEnum):
-    """A quality flag of one measurement; `device_agents.timing.flags` has the thresholds."""
+class Flag(Words):
+    """A quality flag of one measurement; `device_agents.timing` has the thresholds."""
 
     SPREAD = "spread"
     OUTLIERS = "outliers"
@@ -144,7 +173,7 @@ class Flag(StrEnum):
     """An equal device measured instead of the cell's own device; the dispatcher sets this flag."""
 
 
-class EnergyMethod(StrEnum):
+class EnergyMethod(Words):
     """Where an energy figure comes from; all except counters are estimates."""
 
     NVML_COUNTER = "nvml_counter"
@@ -161,7 +190,7 @@ class EnergyMethod(StrEnum):
     """Current out of a phone's battery times its voltage, integrated: the whole phone."""
 
 
-class ErrorKind(StrEnum):
+class ErrorKind(Words):
     """Why one attempt failed; `Failure.is_transient` says whether to retry."""
 
     BAD_ARTIFACT = "bad_artifact"
@@ -190,7 +219,7 @@ class ErrorKind(StrEnum):
     """A defect of fleetrank itself."""
 
 
-class Problem(StrEnum):
+class Problem(Words):
     """What a finding of the audit is about; the first can change conclusions the most."""
 
     SLIPPED_PLATFORM = "platform in another unit"
@@ -222,7 +251,7 @@ class Problem(StrEnum):
     TOO_FEW_MODELS = "too few models"
 
 
-class Family(StrEnum):
+class Family(Words):
     """Architecture families: those of the built-in models, and one for all other networks."""
 
     STANDARD_CNN = "standard_cnn"
@@ -244,7 +273,7 @@ class Family(StrEnum):
     """Not one of these architectures, or not stated: the default of a card."""
 
 
-class Format(StrEnum):
+class Format(Words):
     """Formats of exported files; each runs in the one runtime of `RUNTIME_OF_FORMAT`."""
 
     ONNX = "onnx"
@@ -253,7 +282,7 @@ class Format(StrEnum):
     PTE = "pte"
 
 
-class WeightsKind(StrEnum):
+class WeightsKind(Words):
     """The kind of weights of a network."""
 
     SEEDED = "seeded"
@@ -266,7 +295,7 @@ class WeightsKind(StrEnum):
     """The weights in the user's file."""
 
 
-class FlopsMethod(StrEnum):
+class FlopsMethod(Words):
     """How FLOPs (2 x MACs) were determined; shows how reliable they are."""
 
     COUNTED = "counted"
@@ -289,6 +318,29 @@ RUNTIME_OF_FORMAT = {
 FORMAT_OF_RUNTIME = {runtime: format_ for format_, runtime in RUNTIME_OF_FORMAT.items()}
 
 
-def words_of(closed_set: type[StrEnum]) -> tuple[str, ...]:
+def words_of(closed_set: type[Words]) -> tuple[str, ...]:
     """The words as plain strings, in the order of the definition."""
     return tuple(member.value for member in closed_set)
+
+
+class Form(Words):
+    """How rows are written; a command or a function takes some of these."""
+
+    TABLE = "table"
+    JSON = "json"
+    CSV = "csv"
+    MARKDOWN = "markdown"
+    LATEX = "latex"
+    PARQUET = "parquet"
+
+
+TableForm = Literal[Form.TABLE, Form.JSON, Form.CSV, Form.MARKDOWN, Form.LATEX]
+"""The forms of a table; `analysis.tables.formats` writes them."""
+
+
+# Whole numbers of the units in which times and sizes are stored.
+
+NS_PER_US = 10**3
+NS_PER_MS = 10**6
+NS_PER_S = 10**9
+BYTES_PER_MIB = 2**20

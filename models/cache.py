@@ -15,24 +15,23 @@ import logging
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator, Sequence
-from dataclasses import asdict
+from collections.abc import Iterator
+from dataclasses import asdict, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import cast
 
+from fleetrank.foundation.codec import CodecError, Json, from_plain, to_plain
 from fleetrank.foundation.errors import BadFileError, MissingFileError
-from fleetrank.foundation.files import StorageError, move_file, replace_file, storage_error
-from fleetrank.foundation.plain_data import read_json_object
-from fleetrank.foundation.small_file import file_sha256
-from fleetrank.foundation.vocabulary import FlopsMethod, Format
-from fleetrank.models.cards.card import (
-    Artifact,
-    Cost,
-    ExportRequest,
-    Source,
-    StagedExport,
+from fleetrank.foundation.files import (
+    StorageError,
+    file_sha256,
+    move_file,
+    replace_file,
+    storage_error,
 )
+from fleetrank.foundation.plain_data import read_json_object
+from fleetrank.models.cards.card import Artifact, ExportRequest, Source, StagedExport
 from fleetrank.models.cards.identity import card_sha256
 from fleetrank.models.errors import ExportError
 
@@ -164,30 +163,20 @@ class ArtifactCache:
 
     def _read_entry(self, path: Path) -> Artifact | None:
         try:
-            fields: Any = read_json_object(path)["artifact"]
-            return Artifact(
-                # Only the name: a manipulated entry cannot point outside the folder.
-                path=str(self._files / Path(fields["file"]).name),
-                sha256=fields["sha256"],
-                size_bytes=fields["size_bytes"],
-                format=Format(fields["format"]),
-                cost=_cost_of(**fields["cost"]),
-                versions=tuple((name, version) for name, version in fields["versions"]),
-                max_relative_error=fields["max_relative_error"],
-                is_trusted=fields["is_trusted"],
-                # Entries did not always have it; only a name, for the same reason as above.
-                weights_sha256=_plain_name(fields.get("weights_sha256")),
-            )
+            found = from_plain(Artifact, cast("Json", read_json_object(path).get("artifact")))
+            # Only names: a manipulated entry cannot point outside the folder.
+            weights = None if found.weights_sha256 is None else Path(found.weights_sha256).name
+            inside = str(self._files / Path(found.path).name)
+            return replace(found, path=inside, weights_sha256=weights)
         except MissingFileError:
             return None
-        except (BadFileError, ValueError, KeyError, TypeError) as error:
+        except (BadFileError, CodecError) as error:
             _LOG.warning("the entry %s of the artifact cache is damaged: %s", path, error)
             return None
 
     def _write_entry(self, request: ExportRequest, artifact: Artifact) -> None:
-        fields = asdict(artifact)
         # Only the name, so that a moved workspace keeps its cache.
-        fields["file"] = Path(fields.pop("path")).name
+        fields = to_plain(replace(artifact, path=Path(artifact.path).name))
         # The request is for users who inspect the folder; no code reads it.
         text = json.dumps({"artifact": fields, "request": asdict(request)}, indent=1)
         path = self._entry_path(request)
@@ -234,10 +223,6 @@ def _has_content(path: Path, sha256: str) -> bool:
         return False
 
 
-def _plain_name(text: str | None) -> str | None:
-    return None if text is None else Path(text).name
-
-
 def _size_of(path: Path) -> int:
     try:
         return path.stat().st_size
@@ -251,19 +236,3 @@ def _is_old(path: Path) -> bool:
     except FileNotFoundError:
         return False
     return datetime.now(UTC) - changed > _STRAY_AFTER
-
-
-def _cost_of(
-    *,
-    macs: int | None,
-    parameters: int | None,
-    method: str | None,
-    by_module: Sequence[tuple[str, str, int]] = (),
-) -> Cost:
-    """A cost from the fields of its JSON form; entries did not always have `by_module`."""
-    return Cost(
-        macs=macs,
-        parameters=parameters,
-        method=None if method is None else FlopsMethod(method),
-        by_module=tuple((path, operation, macs) for path, operation, macs in by_module),
-    )

@@ -1,6 +1,14 @@
 """Errors of the orchestrator; the command line turns each into its exit code."""
 
-from fleetrank.foundation.errors import FleetError
+import contextlib
+import errno
+import importlib.util
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from fleetrank.device_agents.errors import MissingLibraryError
+from fleetrank.foundation.errors import BadFileError, FleetError, is_rust_panic
+from fleetrank.foundation.files import IrregularFileError, is_about_storage, storage_error
 
 
 class OrchestratorError(FleetError):
@@ -13,6 +21,10 @@ class UsageError(OrchestratorError):
 
 class NothingToDoError(OrchestratorError):
     """A required device or result is missing: exit code 4."""
+
+
+class HostDiedError(OrchestratorError):
+    """The process of a host has ended and Ray does not restart it."""
 
 
 class RayLostError(OrchestratorError):
@@ -33,3 +45,140 @@ class MovedFolderError(StoreError):
 
 class NewerSchemaError(StoreError):
     """A newer fleetrank wrote the results; they are neither read nor changed."""
+
+
+# The optional libraries: which extra of the package installs each.
+
+EXTRA_OF: Mapping[str, str] = {
+    "adbutils": "android",
+    "duckdb": "analysis",
+    "scipy": "analysis",
+    "ai_edge_litert": "tflite",
+    "executorch": "executorch",
+    "fastapi": "server",
+    "jinja2": "report",
+    "litert_torch": "tflite",
+    "markupsafe": "report",
+    "onnx": "onnx",
+    "onnxruntime": "onnx",
+    "onnxscript": "torch",
+    "pyarrow": "analysis",
+    "pynvml": "cuda",
+    "ray": "cluster",
+    "tensorflow": "tensorflow",
+    "timm": "torch",
+    "torch": "torch",
+    "torchvision": "torch",
+    "uvicorn": "server",
+    "vl_convert": "report",
+}
+"""Module to extra; `google.protobuf` comes with `onnx`."""
+
+
+def is_installed(module: str) -> bool:
+    """Whether a library can be found; it is not imported."""
+    return importlib.util.find_spec(module) is not None
+
+
+def require_libraries(purpose: str, extra: str, *modules: str) -> None:
+    """Checks that libraries are installed before they are imported.
+
+    Args:
+        purpose: what needs them, for the message: `the page`.
+        extra: the extra that installs all of them.
+        modules: top-level modules.
+
+    Raises:
+        MissingLibraryError: one is not installed; the remedy names the extra.
+    """
+    if missing := [name for name in modules if not is_installed(name)]:
+        raise MissingLibraryError(
+            f"{purpose} needs {', '.join(missing)}, not installed",
+            f"pip install 'fleetrank[{extra}]'",
+        )
+
+
+def missing_library(error: ModuleNotFoundError) -> MissingLibraryError | None:
+    """What a failed import means to a user; `None` if no extra installs the module."""
+    name = (error.name or "").partition(".")[0]
+    if name not in EXTRA_OF:
+        return None
+    return MissingLibraryError(
+        f"this needs {name}, not installed", f"pip install 'fleetrank[{EXTRA_OF[name]}]'"
+    )
+
+
+# Explains errors of the system and of libraries that only occur while results are read.
+#
+# Files are read lazily and in many places, so the error of a damaged file can occur anywhere.
+
+_WRONG_PATHS = {
+    errno.ENAMETOOLONG: "give a shorter path",
+    errno.ELOOP: "give the path of the file itself: a link of this path leads back to itself",
+    errno.ENOTDIR: "check the path: a part of it is a file, and not a folder",
+    errno.EISDIR: "give the path of a file: this is a folder",
+}
+"""Paths that a person gave and that no file can have; by error of the system its remedy."""
+_READERS = {"polars", "pyarrow", "duckdb"}
+"""Libraries that read stored parts and report a damaged part with their own error classes."""
+
+
+def file_error(error: BaseException, folder: Path) -> FleetError | None:
+    """The error for a file or a path that the system refuses; `None` for every other error.
+
+    Args:
+        error: what was raised.
+        folder: the folder to name if the error names no file.
+    """
+    if isinstance(error, IrregularFileError):
+        return UsageError(
+            f"{error.filename} cannot be read: {error.strerror}", "give the path of a regular file"
+        )
+    if isinstance(error, OSError) and (remedy := _WRONG_PATHS.get(error.errno or 0)) is not None:
+        return UsageError(f"{error.filename or folder} cannot be used: {error.strerror}", remedy)
+    if isinstance(error, OSError) and is_about_storage(error):
+        return storage_error(folder if error.filename is None else Path(error.filename), error)
+    return None
+
+
+def damage_of(error: BaseException, results: Path) -> FleetError | None:
+    """The error that names a damaged or a vanished part; `None` if it is not about reading.
+
+    Args:
+        error: what was raised.
+        results: the results folder; all its parts are checked.
+    """
+    is_of_reading = type(error).__module__.partition(".")[0] in _READERS or is_rust_panic(error)
+    if not is_of_reading and not (isinstance(error, OSError) and error.errno is None):
+        return None
+    from fleetrank.analysis.stored.sweep_record import damage_in
+
+    if (damaged := damage_in(results)) is not None:
+        return damaged
+    if isinstance(error, FileNotFoundError):
+        return StoreError(
+            f"rows were merged or deleted while they were read: {error}", "run the command again"
+        )
+    return None
+
+
+@contextlib.contextmanager
+def explained_errors(results: Path) -> Iterator[None]:
+    """Turns errors of files below a results folder into errors with a remedy.
+
+    Raises:
+        FleetError: a file is damaged, or cannot be read or written.
+    """
+    try:
+        yield
+    except FleetError:
+        raise
+    except BaseException as error:
+        if found := file_error(error, results) or damage_of(error, results):
+            raise found from error
+        if isinstance(error, OSError):
+            raise BadFileError(
+                f"{error.filename or results} cannot be used: {error.strerror or error}",
+                "check the path",
+            ) from error
+        raise

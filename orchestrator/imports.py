@@ -7,22 +7,21 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-from fleetrank.analysis.importers.facts_file import ModelFacts
-from fleetrank.analysis.importers.model_facts import fill, refuse_unknown_models
+from fleetrank.analysis.importers.model_facts import ModelFacts, fill, refuse_unknown_models
 from fleetrank.analysis.importers.release import Release, drop_reason
 from fleetrank.analysis.stored.columns import SCHEMA, SCHEMA_VERSION
 from fleetrank.analysis.stored.sweep_record import IMPORTED, SweepRecord, SweepState
 from fleetrank.models.cards.card import ModelCard
 from fleetrank.models.cards.zoo import find_card
-from fleetrank.orchestrator.identity.cells import SweepFacts
-from fleetrank.orchestrator.identity.keys import CELL_KEY_DIGITS, canonical_json, row_platform_key
-from fleetrank.orchestrator.rows.measured_columns import Row
-from fleetrank.orchestrator.store.results import ResultStore
-from fleetrank.orchestrator.workspace.provenance import (
-    new_sweep_id,
-    sweep_facts,
-    sweep_provenance,
+from fleetrank.orchestrator.identity import (
+    CELL_KEY_DIGITS,
+    SweepFacts,
+    canonical_json,
+    row_platform_key,
 )
+from fleetrank.orchestrator.rows import Row
+from fleetrank.orchestrator.store.results import ResultStore
+from fleetrank.orchestrator.workspace.workspace import new_sweep_id, sweep_facts, sweep_provenance
 
 _ACCURACY_NOTE = {
     True: "Accuracy is the source's own for every model.",
@@ -178,7 +177,7 @@ def _write(store: ResultStore, sweep_id: str, rows: Iterable[Row], folder: Path)
                 if number >= n_there:
                     journal.append(row)
         store.publish(sweep_id)
-        store.pack_journal(sweep_id)
+        journal.pack()
         changes = {
             "state": SweepState.FINISHED,
             "finished_utc": datetime.now(UTC).isoformat(),

@@ -8,8 +8,11 @@ loads a runtime fails.
 import atexit
 import gc
 import importlib.util
+import os
+import shutil
 import signal
 import sys
+import tempfile
 from collections.abc import Generator, Iterator
 from pathlib import Path
 
@@ -73,12 +76,24 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 def own_folders(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Tests that run side by side, and a sweep beside them, do not wait for one another.
 
-    PyTorch leaves an empty cache in the temporary folder when it exports, unless it has another.
+    Nothing stays in the temporary folder: logs of adb and Ray, and caches, end with the session,
+    or with the next one if it is killed. The path is short, because paths of sockets are. Folders
+    of failed tests stay where pytest keeps them.
     """
+    from fleetrank.foundation.files import make_temporary_folder
+
+    tmp_path_factory.getbasetemp()
+    made = make_temporary_folder("t", Path(tempfile.gettempdir()))
+    folder = made.path
+    (folder / "run").mkdir(mode=0o700)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("XDG_RUNTIME_DIR", str(tmp_path_factory.mktemp("runtime")))
-        patch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path_factory.mktemp("inductor")))
+        patch.setenv("TMPDIR", str(folder))
+        patch.setattr(tempfile, "tempdir", str(folder))
+        patch.setenv("XDG_RUNTIME_DIR", str(folder / "run"))
+        patch.setenv("TORCHINDUCTOR_CACHE_DIR", str(folder / "inductor"))
         yield
+    shutil.rmtree(folder, ignore_errors=True)
+    os.close(made.lock)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

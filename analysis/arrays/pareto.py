@@ -48,15 +48,11 @@ def _volume(points: Floats, reference: Floats) -> float:
         return float(widths @ np.diff(in_order[:, 1], append=reference[1]))
     depths = np.diff(in_order[:, -1], append=reference[-1])
     return sum(
-        float(depth) * _volume(_best(in_order[: upto + 1, :-1]), reference[:-1])
+        float(depth) * _volume(points[frontier(points)], reference[:-1])
         for upto, depth in enumerate(depths)
         if depth > 0
+        for points in (in_order[: upto + 1, :-1],)
     )
-
-
-def _best(points: Floats) -> Floats:
-    best: Floats = points[frontier(points)]
-    return best
 
 
 Mask = npt.NDArray[np.bool_]

@@ -10,12 +10,7 @@ from fleetrank.analysis.arrays.bootstrap import (
     resampled_units,
 )
 from fleetrank.analysis.arrays.pareto import Mask
-from fleetrank.analysis.arrays.ranking import (
-    MIN_MODELS,
-    Floats,
-    rank_units,
-    spearman_matrix,
-)
+from fleetrank.analysis.arrays.ranking import MIN_MODELS, Floats, rank_units, spearman_matrix
 
 Numbers = npt.NDArray[np.int64]
 
@@ -150,3 +145,12 @@ def retest_reliability(sweeps: Floats) -> tuple[float, int]:
                 rhos.append(rho)
                 compared |= both
     return float(np.mean(rhos)) if rhos else float("nan"), int(compared.sum())
+
+
+# Fits the roofline of a device to measured latencies: peak, bandwidth and overhead.
+#
+# Latency is max(operations / peak, bytes / bandwidth) / efficiency + overhead, as a simulated
+# device computes it. Source: S. Williams, A. Waterman, D. Patterson, Roofline (CACM 52(4), 2009).
+
+ROOFLINE_MIN_MODELS = 5
+"""Three parameters and two residuals: with fewer, any figures fit."""

@@ -12,13 +12,18 @@ import numpy.typing as npt
 from scipy.optimize import least_squares
 
 from fleetrank.analysis.arrays.ranking import Floats
+from fleetrank.analysis.arrays.reliability import ROOFLINE_MIN_MODELS
 
-MIN_MODELS = 5
-"""Three parameters and two residuals: with fewer, any figures fit."""
 _SOFT = 0.1
+
+
 """Log residuals beyond 10 % count less than their square (soft L1), so that one model with a slow
 operator does not decide the fit."""
+
+
 _STARTS = tuple(itertools.product((1.0, 3.0), (0.1, 1.0, 10.0, 100.0, 1e5), (0.9, 0.3, 0.01)))
+
+
 """Factors of the peak, bandwidths in 10^9 bytes a second, and shares of the fastest latency. The
 maximum has kinks, so the fit starts from each magnitude."""
 
@@ -58,8 +63,10 @@ def fit_roofline(
         ValueError: fewer than `MIN_MODELS` cells, or a value is not above 0 and finite.
     """
     values = np.stack([operations, weight_bytes, latency_ns])
-    if values.shape[1] < MIN_MODELS or not (np.isfinite(values).all() and (values > 0).all()):
-        raise ValueError(f"needs {MIN_MODELS} cells or more, with finite values above 0")
+    if values.shape[1] < ROOFLINE_MIN_MODELS or not (
+        np.isfinite(values).all() and (values > 0).all()
+    ):
+        raise ValueError(f"needs {ROOFLINE_MIN_MODELS} cells or more, with finite values above 0")
     log_latency = np.log(latency_ns)
 
     def residuals(parameters: Floats) -> Floats:

@@ -1,4 +1,4 @@
 """Comparison of two sweeps: which cells are slower, and which are shown to be the same.
 
-Open `comparison` first, then `changes`: the verdict on two samples, whatever they come from.
+Open `comparison` first, then `verdict`: on two samples, whatever they come from.
 """

@@ -1,4 +1,4 @@
 """Published measurements of others as rows of the table.
 
-Open `importer` first: the importers by name, and how one is added; then `release`: what it gives.
+Open `release` first: the importers by name, how one is added, and what a release gives.
 """

@@ -1,18 +1,18 @@
 """Reads any CSV table of measurements with a mapping that its owner writes."""
 
-import csv
-import io
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from pathlib import Path
+from dataclasses import dataclass, field
+from typing import Annotated
+
+from pydantic import TypeAdapter
 
 from fleetrank.analysis.errors import AnalysisError
-from fleetrank.analysis.importers.csv_mapping import FACTS, QUANTITIES, WORDS, Mapped, read_mapping
-from fleetrank.analysis.importers.importer import Importer, read_table
 from fleetrank.analysis.importers.release import (
     COUNT_RANGE,
     LATENCY_RANGE_NS,
     Equivalences,
+    Importer,
     Release,
     Row,
     device_names,
@@ -23,11 +23,39 @@ from fleetrank.analysis.importers.release import (
     load_equivalences,
     named,
     read_number,
+    read_table,
     whole,
 )
-from fleetrank.analysis.stored.columns import SCHEMA
-from fleetrank.foundation.visible_text import shortened
+from fleetrank.analysis.stored.columns import COLUMNS, SCHEMA
+from fleetrank.foundation.errors import shortened
+from fleetrank.foundation.files import decoded
+from fleetrank.foundation.plain_data import parse_toml
+from fleetrank.foundation.user_file import NO_OTHER_KEYS, Checked, Key, checked, read_csv
 
+QUANTITIES: Mapping[str, tuple[str, Mapping[str, float]]] = {
+    "latency": (
+        "latency_p50_ns",
+        {"ns": 1, "us": 1e3, "ms": 1e6, "s": 1e9, "samples_per_second": 1e9},
+    ),
+    "memory": (
+        "peak_memory_bytes",
+        {"B": 1, "kB": 1e3, "KiB": 2**10, "MB": 1e6, "MiB": 2**20, "GB": 1e9, "GiB": 2**30},
+    ),
+    "energy": ("energy_mj", {"mJ": 1, "J": 1e3, "uJ": 1e-3}),
+    "macs": ("macs", {"": 1, "M": 1e6, "G": 1e9}),
+    "flops": ("flops", {"": 1, "M": 1e6, "G": 1e9}),
+    "parameters": ("parameters", {"": 1, "k": 1e3, "M": 1e6}),
+    "accuracy": ("accuracy_top1", {"percent": 1, "share": 100}),
+}
+"""Name in a mapping to our column and the factors of its units."""
+FACTS = (
+    "model", "device", "device_model", "tier", "runtime", "backend", "mode", "precision", "batch",
+    "threads", "input_size", "family", "runtime_version", "os", "memory_metric", "accuracy_source",
+    "statistic", "backend_nodes", "graph_nodes",
+)  # fmt: skip
+"""Columns of the table that a mapping can fill without conversion."""
+_NEEDED = ("model", "device", "tier", "runtime", "precision", "batch", "latency")
+_WORDS = {column.name: column.values for column in COLUMNS if column.values is not None}
 _PER_SECOND = "samples_per_second"
 _STATED = "stated by the mapping"
 _NOT_STATED = (
@@ -38,46 +66,141 @@ _REST, _LINE = "\0rest", "\0line"
 """Keys of the fields beyond the last column and of the line's number; no header has a NUL."""
 
 
+def _valid_constants(constants: Mapping[str, int | str]) -> Mapping[str, int | str]:
+    for name, value in constants.items():
+        is_whole = SCHEMA[name].is_integer()
+        if isinstance(value, int) is not is_whole:
+            what = "a whole number" if is_whole else "a text"
+            raise ValueError(f"{name} = {shortened(repr(value))} is not {what}")
+        if (words := _WORDS.get(name)) is not None and value not in words:
+            shown = shortened(str(value))
+            raise ValueError(f"{name} = '{shown}' is not an allowed word: use {', '.join(words)}")
+    return constants
+
+
+_FileName = Annotated[str, Key("becomes part of a file's name", pattern=r"^[\w.-]{1,100}$")]
+_Quantity = Annotated[str, Key(words=tuple(QUANTITIES))]
+_Number = Annotated[float, Key()]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Source:
+    """The table `[source]` of a mapping."""
+
+    __pydantic_config__ = NO_OTHER_KEYS
+
+    name: _FileName
+    version: _FileName = "1"
+    licence: Annotated[str, Key(pattern=".")]
+    sample_kind: Annotated[str, Key(words=_WORDS["sample_kind"])]
+    delimiter: Annotated[str, Key("between two fields", pattern="^.$")] = ","
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mapped:
+    """The mapping from a user's CSV columns to our columns.
+
+    Attributes:
+        columns: our name to theirs.
+        constants: facts the file does not have, the same for every row.
+        units: quantity to its unit, as written.
+        missing: quantity to the figures that are codes for 'missing'.
+        models: their name to our card, declared equal by the author of the mapping.
+    """
+
+    __pydantic_config__ = NO_OTHER_KEYS
+
+    source: Source
+    columns: Mapping[Annotated[str, Key(words=(*FACTS, *QUANTITIES))], str]
+    constants: Annotated[
+        Mapping[Annotated[str, Key(words=FACTS)], Annotated[int, Key()] | str],
+        Checked(_valid_constants),
+    ] = field(default_factory=dict)
+    units: Mapping[_Quantity, str] = field(default_factory=dict)
+    missing: Mapping[_Quantity, tuple[_Number, ...]] = field(default_factory=dict)
+    models: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def factors(self) -> Mapping[str, float]:
+        """Quantity to what one of its unit is in ours."""
+        given = (name for name in self.columns if name in QUANTITIES)
+        return {name: QUANTITIES[name][1][self.units.get(name, "")] for name in given}
+
+    @property
+    def is_rate(self) -> bool:
+        """Whether a latency is the inverse of a rate, which is the mean time."""
+        is_derived = self.source.sample_kind == "throughput_derived"
+        return is_derived or self.units.get("latency") == _PER_SECOND
+
+
+def _complete(mapping: Mapped) -> Mapped:
+    for name in (name for name in mapping.columns if name in QUANTITIES):
+        unit, known = mapping.units.get(name, ""), QUANTITIES[name][1]
+        if unit not in known:
+            raise ValueError(
+                f"[units] {name} = '{shortened(unit)}' is not a unit of {name}: use "
+                f"{', '.join(repr(word) for word in known)}"
+            )
+    given = {*mapping.columns, *mapping.constants}
+    lacking = [name for name in _NEEDED if name not in given]
+    if "memory" in given and "memory_metric" not in given:
+        lacking.append("memory_metric")
+    if lacking:
+        raise ValueError(
+            f"it lacks {', '.join(lacking)}: give a column under [columns], or one value for all "
+            "rows under [constants]"
+        )
+    return mapping
+
+
+_FILE: TypeAdapter[Mapped] = TypeAdapter(Annotated[Mapped, Checked(_complete)])
+
+
+def read_mapping(content: bytes) -> Mapped:
+    """Reads a `mapping.toml`.
+
+    Raises:
+        BadFileError: it is not TOML, has an unknown key or word, or lacks something.
+    """
+    where = "the mapping"
+    return checked(_FILE, parse_toml(decoded(content, where), where), where)
+
+
 def parse_csv(name: str, content: bytes, mapping_content: bytes) -> tuple[Release, ...]:
     """Reads one CSV file through a `mapping.toml`; several lines of one cell are its repeats.
 
     Raises:
-        AnalysisError: the mapping is wrong (see `csv_mapping.read_mapping`), the file lacks a
-            column that the mapping names, or a figure cannot be.
+        BadFileError: the mapping is wrong, or the file is not CSV.
+        AnalysisError: the file lacks a column that the mapping names, or a figure cannot be.
     """
     mapping = read_mapping(mapping_content)
-    try:
-        reader = csv.DictReader(
-            io.StringIO(content.decode("utf-8-sig")),
-            delimiter=mapping.delimiter,
-            restkey=_REST,
-            restval="",
-        )
-        header = reader.fieldnames or ()
-        lines = [line | {_LINE: str(reader.line_num)} for line in reader]
-    except (UnicodeDecodeError, csv.Error, TypeError) as error:
-        raise AnalysisError(
-            f"{name} is not a CSV file: {error}", "check delimiter in [source]"
-        ) from error
+    source = mapping.source
+    header, table = read_csv(content, name, source.delimiter)
+    lines = [
+        dict.fromkeys(header, "")
+        | dict(zip(header, cells, strict=False))
+        | {_LINE: str(number)}
+        | ({_REST: ""} if len(cells) > len(header) else {})
+        for number, cells in table
+    ]
     missing = [column for column in mapping.columns.values() if column not in header]
     if missing:
         raise AnalysisError(
             f"{name} has no column {', '.join(missing)}", f"it has {', '.join(header)}"
         )
-    table = Equivalences(
-        source=mapping.name,
+    equal = Equivalences(
+        source=source.name,
         equal=mapping.models,
         unequal={},
-        macs=load_equivalences(mapping.name).macs,
+        macs=load_equivalences(source.name).macs,
     )
     reference = f"{file_reference(name, content)}; {file_reference('mapping', mapping_content)}"
-    rows = tuple(_rows(lines, mapping, table, reference))
     return (
         Release(
-            source=mapping.name,
-            version=mapping.version,
-            licence=mapping.licence,
-            rows=rows,
+            source=source.name,
+            version=source.version,
+            licence=source.licence,
+            rows=tuple(_rows(lines, mapping, equal, reference)),
             notes=_notes(lines, mapping),
         ),
     )
@@ -93,7 +216,7 @@ def _notes(lines: list[dict[str, str]], mapping: Mapped) -> tuple[str, ...]:
         f"{n} of {len(lines)} {name} figures are codes for 'missing': unknown."
         for name, n in sorted(counts.items())
     )
-    if "statistic" in {*mapping.columns, *mapping.constants} or _is_rate(mapping):
+    if "statistic" in {*mapping.columns, *mapping.constants} or mapping.is_rate:
         return notes
     return (*notes, _NOT_STATED)
 
@@ -104,7 +227,7 @@ def _rows(
     column = mapping.columns.get("device")
     constant = str(mapping.constants.get("device") or "")
     published = (constant if column is None else line[column].strip() for line in lines)
-    devices = device_names(mapping.name, published, kept="._")
+    devices = device_names(mapping.source.name, published, kept="._")
     for line in lines:
         row, reason = _row(line, mapping, table)
         row["device"] = devices[str(row.get("device") or "")]
@@ -130,10 +253,10 @@ def _row(
 
 def _facts(line: Mapping[str, str], mapping: Mapped) -> tuple[Row, tuple[str, str] | None]:
     facts: Row = {
-        "source": mapping.name,
-        "licence": mapping.licence,
-        "sample_kind": mapping.sample_kind,
-        "statistic": "mean" if _is_rate(mapping) else None,
+        "source": mapping.source.name,
+        "licence": mapping.source.licence,
+        "sample_kind": mapping.source.sample_kind,
+        "statistic": "mean" if mapping.is_rate else None,
         "backend": None,
         "mode": "eager",
         "options": "{}",
@@ -147,7 +270,7 @@ def _facts(line: Mapping[str, str], mapping: Mapped) -> tuple[Row, tuple[str, st
         value: object = text or None
         if SCHEMA[name].is_integer():
             value = whole(read_number(text))
-        if value is not None and (words := WORDS.get(name)) is not None and value not in words:
+        if value is not None and (words := _WORDS.get(name)) is not None and value not in words:
             reason = reason or (f"unknown {name}", repr(text))
             value = None
         facts[name] = value
@@ -156,12 +279,6 @@ def _facts(line: Mapping[str, str], mapping: Mapped) -> tuple[Row, tuple[str, st
             reason = reason or (f"no {name}", "the field is empty")
     facts["device_model"] = facts.get("device_model") or facts.get("device")
     return facts, reason or _bad_placement(facts)
-
-
-def _is_rate(mapping: Mapped) -> bool:
-    """Whether a latency is the inverse of a rate, which is the mean time."""
-    kind, unit = mapping.sample_kind, mapping.units.get("latency")
-    return kind == "throughput_derived" or unit == _PER_SECOND
 
 
 def _bad_placement(facts: Row) -> tuple[str, str] | None:
@@ -201,7 +318,7 @@ def _check_range(name: str, figure: float, line: Mapping[str, str], mapping: Map
     unit, theirs = next(iter(QUANTITIES[name][1])), mapping.columns[name]
     given = f"{shortened(line[theirs].strip())} {mapping.units.get(name, '')}".strip()
     raise AnalysisError(
-        f"{mapping.name}, line {line[_LINE]}: {theirs} is {given}, and {name} must be from "
+        f"{mapping.source.name}, line {line[_LINE]}: {theirs} is {given}, and {name} must be from "
         f"{limits[0]:g} to {limits[1]:g} {unit}".strip(),
         "correct the line, or the unit in [units]; a code for 'missing' belongs into [missing]",
     )
@@ -218,9 +335,9 @@ def _derived(figures: Mapping[str, float], facts: Row, mapping: Mapped) -> Row:
     elif isinstance(flops, int) and macs is None:
         row["macs"] = flops // 2
     if row.get("flops") is not None:
-        row |= {"flops_method": "published", "flops_source": f"{mapping.name}, {_STATED}"}
+        row |= {"flops_method": "published", "flops_source": f"{mapping.source.name}, {_STATED}"}
     if "accuracy_top1" in row and not facts.get("accuracy_source"):
-        row["accuracy_source"] = f"{mapping.name}, {_STATED}"
+        row["accuracy_source"] = f"{mapping.source.name}, {_STATED}"
     if "peak_memory_bytes" not in row:
         row["memory_metric"] = None
     return row | {"derived": _converted(figures, mapping)}
@@ -237,8 +354,6 @@ def _converted(figures: Mapping[str, float], mapping: Mapped) -> list[str]:
     return texts
 
 
-def _read_file(path: Path, mapping: bytes) -> tuple[Release, ...]:
-    return parse_csv(path.name, read_table(path), mapping)
-
-
-IMPORTER = Importer(read=_read_file, needs_mapping=True)
+IMPORTER = Importer(
+    read=lambda path, mapping: parse_csv(path.name, read_table(path), mapping), needs_mapping=True
+)

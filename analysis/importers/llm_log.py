@@ -8,28 +8,32 @@ the user's mapping states both.
 
 import json
 import re
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from pathlib import Path
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from typing import Annotated
+
+from pydantic import TypeAdapter
 
 from fleetrank.analysis.errors import AnalysisError
-from fleetrank.analysis.importers.importer import Importer, read_table
 from fleetrank.analysis.importers.release import (
     Equivalences,
+    Importer,
     Release,
     Row,
     device_names,
     drop,
     file_reference,
     named,
+    read_table,
     whole,
 )
 from fleetrank.analysis.stored.columns import COLUMNS
-from fleetrank.foundation.errors import BadFileError
-from fleetrank.foundation.inputs.workload import LARGEST_LENGTH
+from fleetrank.foundation.errors import shortened
+from fleetrank.foundation.files import decoded
+from fleetrank.foundation.inputs import LARGEST_LENGTH
 from fleetrank.foundation.plain_data import parse_toml
-from fleetrank.foundation.units import NS_PER_S
-from fleetrank.foundation.visible_text import shortened
+from fleetrank.foundation.user_file import NO_OTHER_KEYS, Key, checked
+from fleetrank.foundation.vocabulary import NS_PER_S
 
 SOURCE = "executorch-llm"
 _LINE = re.compile(r"PyTorchObserver[ \t]+(\{[^{}\n]{1,4000}\})")
@@ -40,15 +44,33 @@ _COUNTS = ("prompt_tokens", "generated_tokens")
 _SCALE = "SCALING_FACTOR_UNITS_PER_SECOND"
 _LARGEST = 2**53
 """Whole numbers beyond this one are not exact in JSON."""
-_MOST_THREADS = 10_000
-_TEXTS = ("model", "card", "device", "device_model", "tier", "backend", "precision", "licence")
-_NEEDED = ("model", "device", "tier", "precision", "licence")
-_WORDS = {one.name: one.values for one in COLUMNS if one.name in {"tier", "precision"}}
+_WORDS = {one.name: one.values or () for one in COLUMNS if one.name in {"tier", "precision"}}
+_Text = Annotated[str, Key(pattern=".")]
 _DERIVED = [
     "latency_p50_ns: (inference_end - prompt_eval_end) / generated_tokens, with sampling",
     "ttft_samples_ns: first_token - inference_start, with tokenising and sampling",
 ]
 _NOTE = "Times are whole milliseconds, and include sampling; those of a prompt also tokenising."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogFacts:
+    """The user's mapping: what a log does not say."""
+
+    __pydantic_config__ = NO_OTHER_KEYS
+
+    model: _Text
+    device: _Text
+    tier: Annotated[str, Key(words=_WORDS["tier"])]
+    precision: Annotated[str, Key(words=_WORDS["precision"])]
+    licence: _Text
+    card: str | None = None
+    device_model: str | None = None
+    backend: str | None = None
+    threads: Annotated[int | None, Key(ge=1, le=10_000)] = None
+
+
+_FILE: TypeAdapter[LogFacts] = TypeAdapter(LogFacts)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,13 +89,14 @@ def parse_log(name: str, content: bytes, mapping: bytes) -> tuple[Release, ...]:
     Args:
         name: of the file.
         content: anything that holds lines of `PyTorchObserver`, such as a logcat.
-        mapping: TOML with `model`, `device`, `tier`, `precision` and `licence`; `card`,
-            `device_model`, `backend` and `threads` are optional.
+        mapping: TOML with the keys of `LogFacts`.
 
     Raises:
-        AnalysisError: no such line, or a mapping that lacks a fact or has an unknown key.
+        BadFileError: the mapping lacks a fact or has an unknown key.
+        AnalysisError: no such line.
     """
-    facts = _read_mapping(mapping)
+    where = "the mapping"
+    facts = checked(_FILE, parse_toml(decoded(mapping, where), where), where)
     lines = _LINE.findall(content.decode("utf-8", errors="replace"))
     if not lines:
         raise AnalysisError(
@@ -81,37 +104,29 @@ def parse_log(name: str, content: bytes, mapping: bytes) -> tuple[Release, ...]:
             "keep the program's whole output, on Android with that of logcat",
         )
     rows = tuple(_rows(lines, facts, file_reference(name, content)))
-    licence = str(facts["licence"])
-    return (Release(source=SOURCE, version="1", licence=licence, rows=rows, notes=(_NOTE,)),)
+    return (Release(source=SOURCE, version="1", licence=facts.licence, rows=rows, notes=(_NOTE,)),)
 
 
-def _rows(lines: list[str], facts: Mapping[str, object], reference: str) -> Iterator[Row]:
-    model, card = str(facts["model"]), facts.get("card")
-    table = Equivalences(
-        source=SOURCE, equal={} if card is None else {model: str(card)}, unequal={}, macs={}
-    )
+def _rows(lines: list[str], facts: LogFacts, reference: str) -> Iterator[Row]:
+    equal = {} if facts.card is None else {facts.model: facts.card}
+    table = Equivalences(source=SOURCE, equal=equal, unequal={}, macs={})
     for line in lines:
         run, reason = _read_line(line)
         row = _platform(facts) | {"source_ref": reference, "derived": _DERIVED}
-        row = named(row | ({} if run is None else _figures(run)), model, table)
+        row = named(row | ({} if run is None else _figures(run)), facts.model, table)
         yield row | {"status": "ok"} if reason is None else drop(row, *reason)
 
 
-def _platform(facts: Mapping[str, object]) -> Row:
-    device = str(facts["device"])
-    return {
-        "device": device_names(SOURCE, [device], kept="._")[device],
-        "device_model": facts.get("device_model", device),
-        "tier": facts["tier"],
+def _platform(facts: LogFacts) -> Row:
+    stated = {name: value for name, value in asdict(facts).items() if name != "card"}
+    return stated | {
+        "device": device_names(SOURCE, [facts.device], kept="._")[facts.device],
+        "device_model": facts.device_model or facts.device,
         "runtime": "executorch",
-        "backend": facts.get("backend"),
         "mode": "eager",
-        "precision": facts["precision"],
         "batch": 1,
-        "threads": facts.get("threads"),
         "options": "{}",
         "source": SOURCE,
-        "licence": facts["licence"],
         "sample_kind": "tool_summary",
         "statistic": "mean",
     }
@@ -155,39 +170,6 @@ def _read_line(text: str) -> tuple[_Run | None, tuple[str, str] | None]:
     return _Run(prompt=prompt, generated=generated, prompt_ns=prompt_ns, steps_ns=steps_ns), None
 
 
-def _read_mapping(content: bytes) -> Mapping[str, object]:
-    try:
-        given = parse_toml(content.decode("utf-8-sig"), "the mapping")
-    except UnicodeDecodeError as error:
-        raise AnalysisError(f"the mapping is not text: {error}", "save it in UTF-8") from error
-    except BadFileError as error:
-        raise AnalysisError(error.message, error.remedy) from error
-    known = (*_TEXTS, "threads")
-    for key, value in given.items():
-        if key not in known:
-            raise AnalysisError(
-                f"the mapping has an unknown key '{shortened(key)}'",
-                f"known are {', '.join(known)}",
-            )
-        is_threads = type(value) is int and 0 < value <= _MOST_THREADS
-        if not (is_threads if key == "threads" else isinstance(value, str)):
-            raise AnalysisError(
-                f"{key} of the mapping is {shortened(repr(value))}",
-                f"write {key} = 4" if key == "threads" else f'write {key} = "..."',
-            )
-    if lacking := [key for key in _NEEDED if not given.get(key)]:
-        raise AnalysisError(f"the mapping lacks {', '.join(lacking)}", "write one line for each")
-    for key, words in _WORDS.items():
-        if given[key] not in (words or ()):
-            raise AnalysisError(
-                f"{key} = '{shortened(str(given[key]))}' is not an allowed word",
-                f"use {', '.join(words or ())}",
-            )
-    return given
-
-
-def _read_file(path: Path, mapping: bytes) -> tuple[Release, ...]:
-    return parse_log(path.name, read_table(path), mapping)
-
-
-IMPORTER = Importer(read=_read_file, needs_mapping=True)
+IMPORTER = Importer(
+    read=lambda path, mapping: parse_log(path.name, read_table(path), mapping), needs_mapping=True
+)

@@ -1,14 +1,36 @@
-"""Fills what a source and our cards do not state about models, from a user's file of facts."""
+"""Fills what a source and our cards do not state about models, from a user's CSV file of facts."""
 
 import math
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import TypeAdapter
 
 from fleetrank.analysis.errors import AnalysisError
-from fleetrank.analysis.importers.facts_file import ModelFacts
-from fleetrank.analysis.importers.release import Row
-from fleetrank.foundation.visible_text import shortened
-from fleetrank.foundation.wording import count_of, did_you_mean
+from fleetrank.analysis.importers.release import (
+    Row,
+    file_reference,
+    flops_columns,
+    read_number,
+    whole,
+)
+from fleetrank.analysis.stored.columns import FAMILIES
+from fleetrank.foundation.errors import (
+    BadFileError,
+    count_of,
+    did_you_mean,
+    shortened,
+    visible_line,
+)
+from fleetrank.foundation.files import MAX_TYPED_BYTES, read_small_bytes
+from fleetrank.foundation.user_file import Checked, Key, Short, checked, read_csv
 
+_UNITS: Mapping[str, float] = {"": 1, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}
+_FIGURE = re.compile(r"([0-9][0-9.,]*(?:e[+-]?[0-9]+)?) ?([A-Za-z]*)")
+_EXAMPLE = "write a header, such as model,flops,params,accuracy,family"
 _GROUPS = (
     ("flops", "macs", "flops_method", "flops_source"),
     ("parameters",),
@@ -19,6 +41,157 @@ _GROUPS = (
 """Columns of the table that are filled together, where a row lacks the first of them."""
 _SAME = 0.01
 """Published counts are rounded: figures that differ by less than this share are not in conflict."""
+
+
+def _plain(text: str) -> str:
+    if visible_line(text) != text:
+        raise ValueError("it has a character that cannot be shown: write plain text")
+    return text
+
+
+def _count(text: str) -> int:
+    match = _FIGURE.fullmatch(text)
+    value, unit = (read_number(match[1]), match[2]) if match else (None, "")
+    if unit not in _UNITS:
+        raise ValueError(
+            f"'{shortened(text)}' has an unknown unit '{unit}': use k, M, G or T, or no unit"
+        )
+    count = whole(value, _UNITS[unit])
+    if count is None or count <= 0 or not (unit or (value or 0.0).is_integer()):
+        raise ValueError(
+            f"'{shortened(visible_line(text))}' is not a count: write it such as 1814073344 or "
+            "1.81G"
+        )
+    return count
+
+
+def _per_cent(text: str) -> float:
+    value = read_number(text.removesuffix("%"))
+    if value is None or not 1 < value <= 100:
+        raise ValueError(
+            f"'{shortened(visible_line(text))}' is not top-1 in per cent: write it such as 76.13; "
+            "a share of 0.7613 is 76.13"
+        )
+    return value
+
+
+_Count = Annotated[int | None, Short(_count)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Facts:
+    """A line of the file; all columns but the first may be absent. FLOPs are 2 x MACs."""
+
+    model: Annotated[str, Checked(_plain)]
+    flops: _Count = None
+    macs: _Count = None
+    params: _Count = None
+    accuracy: Annotated[float | None, Short(_per_cent)] = None
+    accuracy_source: Annotated[str, Checked(_plain)] | None = None
+    family: Annotated[str | None, Key(words=FAMILIES)] = None
+    has_attention: Annotated[str | None, Key(words=("true", "false"))] = None
+
+    def columns(self, where: str) -> Row:
+        """The columns of the table that the line fills, with the sources of its figures."""
+        found: Row = {}
+        if (flops := self.flops or 2 * (self.macs or 0)) > 0:
+            found |= {**flops_columns(flops // 2, where), "flops": flops}
+        if self.params is not None:
+            found["parameters"] = self.params
+        if self.accuracy is not None:
+            source = self.accuracy_source or where
+            found |= {"accuracy_top1": self.accuracy, "accuracy_source": source}
+        if self.family is not None:
+            found["family"] = self.family
+        if self.has_attention is not None:
+            found["has_attention"] = self.has_attention == "true"
+        return found
+
+
+def _fitting(line: Facts) -> Facts:
+    if None not in (line.macs, line.flops) and line.flops != 2 * (line.macs or 0):
+        raise ValueError(
+            f"flops is not 2 x macs ({line.flops} and {line.macs}): give one of the two"
+        )
+    if line.accuracy is None and line.accuracy_source is not None:
+        raise ValueError("it has a source but no accuracy: give the accuracy too")
+    return line
+
+
+_LINE: TypeAdapter[Facts] = TypeAdapter(Annotated[Facts, Checked(_fitting)])
+FACT_COLUMNS = tuple(one.name for one in fields(Facts))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelFacts:
+    """A checked file of facts.
+
+    Attributes:
+        name: of the file.
+        reference: name and sha256, as `source_ref` keeps it.
+        lines: model, as the file names it, to the number of its line.
+        columns: model to the columns of the table that its line fills.
+    """
+
+    name: str
+    reference: str
+    lines: Mapping[str, int]
+    columns: Mapping[str, Row]
+
+
+def read_facts(path: Path) -> ModelFacts:
+    """Reads a file of facts of at most 1 MB. Raises as `parse_facts`."""
+    return parse_facts(path.name, read_small_bytes(path, MAX_TYPED_BYTES))
+
+
+def parse_facts(name: str, content: bytes) -> ModelFacts:
+    """Reads a CSV file whose header has `model` and others of `FACT_COLUMNS`.
+
+    An empty field means not known. Counts may have a unit: k, M, G or T. Accuracy is top-1 in per
+    cent.
+
+    Raises:
+        BadFileError: an unknown column, unit or word, a figure that cannot be, or a model twice;
+            the message has the number of the line.
+    """
+    shown = shortened(visible_line(name))
+    names, rows = read_csv(content, shown)
+    header = [column.strip() for column in names]
+    if not rows:
+        raise BadFileError(f"{shown} holds no facts", _EXAMPLE)
+    _check_header(shown, header)
+    lines: dict[str, int] = {}
+    columns: dict[str, Row] = {}
+    for number, cells in rows:
+        where = f"{shown}, line {number}"
+        if len(cells) != len(header):
+            raise BadFileError(
+                f"{where} has {len(cells)} fields, the header has {len(header)}",
+                "write every field, empty where the fact is not known",
+            )
+        given = zip(header, map(str.strip, cells), strict=True)
+        line = checked(_LINE, {column: cell for column, cell in given if cell}, where)
+        if line.model in lines:
+            raise BadFileError(
+                f"{where} names {shortened(line.model)}, as line {lines[line.model]} does",
+                "remove one of them",
+            )
+        lines[line.model], columns[line.model] = number, line.columns(where)
+    reference = f"facts {file_reference(shown, content)}"
+    return ModelFacts(name=shown, reference=reference, lines=lines, columns=columns)
+
+
+def _check_header(where: str, header: Sequence[str]) -> None:
+    for name in header:
+        if name not in FACT_COLUMNS:
+            raise BadFileError(
+                f"{where}, line 1 has an unknown column '{shortened(visible_line(name))}'",
+                f"{did_you_mean(name, FACT_COLUMNS)}known are {', '.join(FACT_COLUMNS)}",
+            )
+    if len(set(header)) < len(header) or "model" not in header or len(header) < 2:
+        raise BadFileError(
+            f"{where}, line 1 must name model and other columns, each once", _EXAMPLE
+        )
 
 
 def refuse_unknown_models(facts: ModelFacts, models: Iterable[tuple[str, str]]) -> None:

@@ -7,39 +7,30 @@ the batch is halved for a model until it fits, so only the time per sample can b
 
 import re
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from fleetrank.analysis.errors import AnalysisError
-from fleetrank.analysis.importers.importer import Importer, read_tables
 from fleetrank.analysis.importers.release import (
     Equivalences,
+    Importer,
     Release,
     Row,
     device_names,
     drop,
+    file_reference,
     flops_columns,
     is_sentinel,
     load_equivalences,
     named,
     read_number,
+    read_tables,
     unequal_notes,
     whole,
 )
-from fleetrank.analysis.importers.timm_files import (
-    ACCURACY_FILE,
-    Bench,
-    Config,
-    Line,
-    accuracies,
-    all_macs,
-    config_of,
-    device_model,
-    read_bench,
-    torch_version,
-)
-from fleetrank.foundation.units import NS_PER_S
+from fleetrank.foundation.user_file import read_csv
+from fleetrank.foundation.vocabulary import NS_PER_S
 
 SOURCE = "timm"
 LICENCE = "Apache-2.0, huggingface/pytorch-image-models"
@@ -48,6 +39,113 @@ _PRECISION = {"amp": "fp16", "amp_bf16": "bf16", "fp32": "fp32", "fp16": "fp16",
 _LOWEST_SPEED = 1e-6
 """One sample in eleven days is not a measurement; its time in nanoseconds may be infinite."""
 _GIGA = 1e9
+ACCURACY_FILE = "results-imagenet.csv"
+
+_FILE = re.compile(
+    r"benchmark-infer-(?P<arithmetic>amp_bf16|amp|fp32|fp16|bf16)-(?P<layout>nchw|nhwc)"
+    r"-pt(?P<torch>\d{3,})-(?:cu(?P<cuda>\d+)-)?(?:cpu-)?(?P<device>[A-Za-z0-9_]+)"
+    r"(?P<dynamo>-dynamo)?\.csv"
+)
+_DEVICES = {
+    "rtx3090": "NVIDIA GeForce RTX 3090",
+    "3090": "NVIDIA GeForce RTX 3090",
+    "rtx4090": "NVIDIA GeForce RTX 4090",
+    "4090": "NVIDIA GeForce RTX 4090",
+    "rtx5090": "NVIDIA GeForce RTX 5090",
+    "5090": "NVIDIA GeForce RTX 5090",
+    "i9_10940x": "Intel Core i9-10940X",
+    "i7_12700h": "Intel Core i7-12700H",
+}
+"""File names write one card in two ways; another device keeps the name of its file."""
+_NEEDED = ("model", "infer_img_size", "infer_samples_per_sec", "infer_batch_size")
+
+Config = tuple[str, int]
+"""Model and image size in pixels."""
+Line = Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bench:
+    """One benchmark file: what its name says, and its lines."""
+
+    name: str
+    reference: str
+    match: re.Match[str]
+    lines: tuple[Line, ...]
+
+
+def _read_bench(name: str, content: bytes) -> Bench | None:
+    """One benchmark file; `None` for a file of another name.
+
+    Raises:
+        AnalysisError: it is not a CSV file, or lacks a column.
+    """
+    match = _FILE.fullmatch(name)
+    if match is None:
+        return None
+    lines = _read_lines(name, content)
+    missing = [column for column in _NEEDED if not lines or column not in lines[0]]
+    if missing:
+        raise AnalysisError(
+            f"{name} lacks {', '.join(missing)}", "fetch the file again, or leave it out"
+        )
+    return Bench(
+        name=name, reference=file_reference(name, content), match=match, lines=tuple(lines)
+    )
+
+
+def _read_lines(name: str, content: bytes) -> list[Line]:
+    header, lines = read_csv(content, name)
+    empty = dict.fromkeys(header, "")
+    return [empty | dict(zip(header, cells, strict=False)) for _, cells in lines]
+
+
+def _config_of(line: Line) -> Config | None:
+    """Model and image size of a line; `None` if one of them is missing."""
+    size = whole(read_number(line["infer_img_size"]))
+    return None if not line["model"] or size is None else (line["model"], size)
+
+
+def _all_macs(benches: Sequence[Bench]) -> dict[Config, tuple[float, ...]]:
+    """The different GMACs in the files for a model at one size, smallest first."""
+    found: dict[Config, set[float]] = defaultdict(set)
+    for bench in benches:
+        for line in bench.lines:
+            macs, config = read_number(line.get("infer_gmacs")), _config_of(line)
+            if config is not None and macs:
+                found[config].add(macs)
+    return {config: tuple(sorted(values)) for config, values in found.items()}
+
+
+def _accuracies(content: bytes) -> dict[Config, tuple[float, str]]:
+    """Best top-1 of each architecture at each size, and how it was chosen."""
+    tags: dict[Config, list[tuple[float, str]]] = defaultdict(list)
+    for line in _read_lines(ACCURACY_FILE, content):
+        top1, size = read_number(line.get("top1")), whole(read_number(line.get("img_size")))
+        if (tag := line.get("model")) and top1 is not None and size is not None:
+            tags[tag.partition(".")[0], size].append((top1, tag))
+    chosen = {}
+    for config, found in tags.items():
+        top1, tag = max(found)
+        of = f"best of {len(found)} tags at {config[1]} px" if len(found) > 1 else "the only tag"
+        chosen[config] = (top1, f"timm {ACCURACY_FILE}: {tag}, {of}")
+    return chosen
+
+
+def _device_model(match: re.Match[str]) -> str:
+    """The name of the processor in the name of a file."""
+    return _DEVICES.get(match["device"], match["device"])
+
+
+def _torch_version(match: re.Match[str]) -> str:
+    """`pt240` is 2.4.0, `pt2100` is 2.10.0, `pt113` is 1.13.
+
+    The files of PyTorch 1.10 to 1.13 state no third number.
+    """
+    digits = match["torch"]
+    if re.fullmatch(r"11[0-3]", digits):
+        return f"1.{digits[1:]}"
+    return f"{digits[0]}.{digits[1:-1]}.{digits[-1]}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,50 +168,53 @@ def parse_timm(files: Mapping[str, bytes]) -> tuple[Release, ...]:
     Raises:
         AnalysisError: no benchmark file, or one without the columns it needs.
     """
-    benches = [bench for name in sorted(files) if (bench := read_bench(name, files[name]))]
+    benches = [bench for name in sorted(files) if (bench := _read_bench(name, files[name]))]
     if not benches:
         raise AnalysisError(
             "no file benchmark-infer-*.csv of timm", "name the folder `results` of a checkout"
         )
     context = _Context(
         equivalences=load_equivalences(SOURCE),
-        macs=all_macs(benches),
-        accuracy=accuracies(files.get(ACCURACY_FILE, b"")),
-        devices=device_names(SOURCE, (device_model(bench.match) for bench in benches)),
+        macs=_all_macs(benches),
+        accuracy=_accuracies(files.get(ACCURACY_FILE, b"")),
+        devices=device_names(SOURCE, (_device_model(bench.match) for bench in benches)),
     )
     groups: dict[str, list[Bench]] = defaultdict(list)
     for bench in benches:
-        groups[torch_version(bench.match)].append(bench)
+        groups[_torch_version(bench.match)].append(bench)
     skipped = sorted(set(files) - {bench.name for bench in benches} - {ACCURACY_FILE})
     return tuple(
         Release(
             source=SOURCE,
             version=f"pt{version}",
             licence=LICENCE,
-            rows=tuple(row for bench in group for row in _rows(bench, context)),
+            rows=tuple(
+                _row(line, facts, context)
+                for bench in group
+                for facts in [_platform_facts(bench, context.devices)]
+                for line in bench.lines
+            ),
             notes=_notes(group, context, skipped),
         )
-        for version, group in sorted(groups.items(), key=lambda item: _order(item[0]))
+        for version, group in sorted(
+            groups.items(), key=lambda item: tuple(map(int, item[0].split(".")))
+        )
     )
 
 
-def _rows(bench: Bench, context: _Context) -> Iterator[Row]:
-    facts = _platform_facts(bench, context.devices)
-    for line in bench.lines:
-        yield _row(line, facts, context)
-
-
 def _row(line: Line, facts: Row, context: _Context) -> Row:
-    config = config_of(line)
+    config = _config_of(line)
     if config is None:
         blank = facts | {"model": f"{SOURCE}:{line['model'] or '?'}"}
         return drop(blank, "no image size", repr(line["infer_img_size"]))
     batch = whole(read_number(line["infer_batch_size"]))
+    cast = f"precision: amp is {_AUTOCAST.get(str(facts['precision']))} autocast"
+    amp = [cast] if '"amp"' in str(facts["options"]) else []
     row = facts | {
         "input_size": config[1],
         "parameters": whole(read_number(line.get("param_count")), 1e6),
         "runtime_settings": f'{{"batch":{batch or "null"}}}',
-        "derived": [*_DERIVED, *_amp_note(facts)],
+        "derived": [*_DERIVED, *amp],
         **_flops(config, context),
         **_accuracy(config, context),
     }
@@ -130,12 +231,6 @@ _DERIVED = (
     "parameters: from millions with two decimals",
 )
 _AUTOCAST = {"fp16": "float16", "bf16": "bfloat16"}
-
-
-def _amp_note(facts: Row) -> tuple[str, ...]:
-    if '"amp"' not in str(facts["options"]):
-        return ()
-    return (f"precision: amp is {_AUTOCAST[str(facts['precision'])]} autocast",)
 
 
 def _flops(config: Config, context: _Context) -> Row:
@@ -158,9 +253,11 @@ def _platform_facts(bench: Bench, devices: Mapping[str, str]) -> Row:
     """`batch` is the requested one, the file's largest; the actual one is in the row's settings."""
     match = bench.match
     batches = [read_number(line["infer_batch_size"]) or 0 for line in bench.lines]
-    model = device_model(match)
+    model = _device_model(match)
     is_gpu = match["cuda"] is not None
-    version = torch_version(match)
+    version = _torch_version(match)
+    options = ['"amp":true'] if match["arithmetic"].startswith("amp") else []
+    options += ['"channels_last":true'] if match["layout"] == "nhwc" else []
     return {
         "source": SOURCE,
         "source_ref": bench.reference,
@@ -174,25 +271,15 @@ def _platform_facts(bench: Bench, devices: Mapping[str, str]) -> Row:
         "mode": "compile" if match["dynamo"] else "eager",
         "precision": _PRECISION[match["arithmetic"]],
         "batch": round(max(batches)) or None,
-        "options": _options(match),
+        "options": "{" + ",".join(options) + "}",
         "runtime_version": f"{version}+cu{match['cuda']}" if is_gpu else version,
         "sample_kind": "throughput_derived",
         "statistic": "mean",
     }
 
 
-def _options(match: re.Match[str]) -> str:
-    options = ['"amp":true'] if match["arithmetic"].startswith("amp") else []
-    options += ['"channels_last":true'] if match["layout"] == "nhwc" else []
-    return "{" + ",".join(options) + "}"
-
-
-def _order(version: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in version.split("."))
-
-
 def _notes(group: list[Bench], context: _Context, skipped: list[str]) -> tuple[str, ...]:
-    configs = {config for bench in group for line in bench.lines if (config := config_of(line))}
+    configs = {config for bench in group for line in bench.lines if (config := _config_of(line))}
     differing = sum(len(context.macs.get(config, ())) > 1 for config in configs)
     unknown = sum(config not in context.macs for config in configs)
     untested = sum(config not in context.accuracy for config in configs)

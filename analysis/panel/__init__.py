@@ -1,4 +1,4 @@
-"""Values per model and platform, and the pairs of platforms that are compared.
+"""Values per model and condition, the pairs of conditions, and how far these agree.
 
-Open `session` first, then `panel` and `pairs`.
+Open `session` first, then `panel`, `conditions` and `agreement`.
 """

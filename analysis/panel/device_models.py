@@ -16,9 +16,9 @@ from fleetrank.analysis.arrays.bootstrap import (
 from fleetrank.analysis.arrays.missing_ranks import spearman_common
 from fleetrank.analysis.arrays.ranking import MIN_MODELS, Floats, products
 from fleetrank.analysis.errors import NoDataError
-from fleetrank.analysis.panel.pairs import Block, blocks
+from fleetrank.analysis.panel.draws import Block, blocks
 from fleetrank.analysis.panel.panel import Panel, measures
-from fleetrank.foundation.wording import count_of
+from fleetrank.foundation.errors import count_of
 
 DRAWS = 400
 """Resamples of models for an interval."""
@@ -28,10 +28,6 @@ MAX_PLATFORMS = 100
 """For this many, 400 draws of the correlations are 32 MB and take one or two seconds."""
 MIN_SHARE = 0.8
 """Share of the models; a platform that measured fewer is left out of a complete panel."""
-PROFILE_METHOD = (
-    "A device model is represented by the mean of its platforms' log latencies (units, runtimes, "
-    "threads, batches): use `runtime=` and `precision=` to select one configuration."
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,6 +112,7 @@ def profiles(panel: Panel) -> Profiles:
         )
     logs = values[np.ix_(rows, columns)]
     logs = logs - logs.mean(axis=0)
+    share = (position[:, None] == np.arange(position.max() + 1)).astype(np.float64)
     lost = (values.shape[1] - columns.size, values.shape[0] - rows.size)
     notes = (
         f"Used: {rows.size} models on {kept.size} device models; dropped: "
@@ -125,7 +122,7 @@ def profiles(panel: Panel) -> Profiles:
     return Profiles(
         devices=tuple(names[number] for number in kept),
         rows=rows,
-        logs=_grouped(logs, position),
+        logs=logs @ (share / share.sum(axis=0)),
         notes=notes,
     )
 
@@ -206,9 +203,3 @@ def _fewest(common: npt.NDArray[np.int64], member: npt.NDArray[np.int64]) -> npt
     at = np.nonzero(common)
     np.minimum.at(fewest, (member[at[0]], member[at[1]]), common[at])
     return np.where(fewest == np.iinfo(np.int64).max, 0, fewest)
-
-
-def _grouped(logs: Floats, position: npt.NDArray[np.int64]) -> Floats:
-    share = (position[:, None] == np.arange(position.max() + 1)).astype(np.float64)
-    means: Floats = logs @ (share / share.sum(axis=0))
-    return means

@@ -1,24 +1,24 @@
 """One selection of the stored attempts, and the arrays that several statistics share."""
 
-from collections.abc import Callable, Iterable
-from dataclasses import replace
-from functools import cached_property
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property, wraps
 from pathlib import Path
 from typing import TypeVar, cast
 
 import polars as pl
 
 from fleetrank.analysis.errors import NoDataError
-from fleetrank.analysis.panel.panel import Panel, comparable_scope, panel_of
-from fleetrank.analysis.panel.repeats import Repeats, repeats_of
-from fleetrank.analysis.rounds.round_values import RoundValues, round_values
-from fleetrank.analysis.stored.chosen_workload import known_workload, workloads_of
-from fleetrank.analysis.stored.exclusions import (
-    excluded_column,
-    exclusion_notes,
-    not_excluded,
-    read_exclusions,
+from fleetrank.analysis.panel.panel import (
+    Panel,
+    Repeats,
+    comparable_scope,
+    panel_of,
+    processes_of_sessions,
+    repeats_of,
 )
+from fleetrank.analysis.rounds import RoundValues, round_values
+from fleetrank.analysis.stored.columns import TIERS
 from fleetrank.analysis.stored.scope import (
     Scope,
     of_every_workload,
@@ -27,9 +27,18 @@ from fleetrank.analysis.stored.scope import (
     with_workload,
     within_memory,
 )
-from fleetrank.analysis.stored.selection import Selection
-from fleetrank.analysis.stored.side.side_table import SideTable, read_side
-from fleetrank.foundation.inputs.workload import Workload
+from fleetrank.analysis.stored.selection import (
+    Selection,
+    excluded_column,
+    exclusion_notes,
+    known_workload,
+    not_excluded,
+    read_exclusions,
+    workloads_of,
+)
+from fleetrank.analysis.stored.side_tables import SideTable, read_side
+from fleetrank.foundation.errors import count_of
+from fleetrank.foundation.inputs import Workload
 
 T = TypeVar("T")
 _OF_EXCLUSIONS = {"model", "platform_key", "workload"}
@@ -121,7 +130,7 @@ class Session:
         self.selection = selection
         self._rows = _Rows(frame, selection, cells)
         self._results = results
-        self._made: dict[Callable[..., object], object] = {}
+        self._made: dict[tuple[object, ...], object] = {}
         self._of_workloads: dict[str, Session] = {}
 
     @property
@@ -207,11 +216,12 @@ class Session:
         marked = rows.lazy().with_columns(excluded_column(read_exclusions(self._results)))
         return not_excluded(marked).select(rows.columns).collect()
 
-    def once(self, make: Callable[["Session"], T]) -> T:
-        """What `make` gives for this session; a second call returns the same object."""
-        if make not in self._made:
-            self._made[make] = make(self)
-        return cast("T", self._made[make])
+    def once(self, make: Callable[..., T], *given: Hashable) -> T:
+        """What `make` gives for this session and arguments; made once, and kept."""
+        key = (make, *given)
+        if key not in self._made:
+            self._made[key] = make(self, *given)
+        return cast("T", self._made[key])
 
     def narrowed(self, kept: pl.Expr) -> "Session":
         """A session of some of the rows, with the same selection and workload.
@@ -241,7 +251,7 @@ class Session:
 
         What the limit drops was measured, and is not a cell that failed.
         """
-        return self.once(_without_limit)
+        return _without_limit(self)
 
     @property
     def chosen_workloads(self) -> tuple[str, ...]:
@@ -269,5 +279,127 @@ class Session:
         return session
 
 
+def once_a_session(make: Callable[[Session], T]) -> Callable[[Session], T]:
+    """Makes what a function gives once a session; a second call returns the same object."""
+
+    @wraps(make)
+    def made(session: Session) -> T:
+        return session.once(make)
+
+    return made
+
+
+@once_a_session
 def _without_limit(session: Session) -> Session:
     return session.asked(replace(session.selection, max_memory_mib=None))
+
+
+# Every process of every session, and the platforms of different devices that can be averaged.
+
+ALL_TIERS = "all"
+_ALIKE = ("runtime", "precision", "batch", "axes")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeviceGroup:
+    """Platforms of one runtime, precision, batch and size of axes, one for each device model.
+
+    Attributes:
+        tier: `ALL_TIERS` if the platforms are of several.
+        axes: sizes of named input axes, such as `seq=128`; `None` without any.
+        keys: platform keys, sorted.
+        n_left_out: further platforms of the same device models.
+    """
+
+    runtime: str
+    precision: str
+    batch: int
+    axes: str | None
+    tier: str
+    keys: tuple[str, ...]
+    n_left_out: int
+
+
+def device_groups(session: Session) -> list[DeviceGroup]:
+    """Groups of each tier, then of all tiers where several have the same settings.
+
+    Of a device model with several platforms (units, threads, backends) the one with most models
+    counts: two units of a type are not two independent devices.
+
+    Raises:
+        NotComparableError: no platform holds comparable rows.
+    """
+    facts = session.comparable.cells.group_by("platform_key").agg(
+        pl.len().alias("n_models"),
+        pl.col("device_model").fill_null(pl.col("device")).first(),
+        *(pl.col(name).first() for name in ("tier", *_ALIKE)),
+    )
+    across = facts.filter(pl.col("tier").n_unique().over(_ALIKE) > 1)
+    every = pl.concat([facts, across.with_columns(tier=pl.lit(ALL_TIERS))])
+    kept = every.sort("n_models", "platform_key", descending=[True, False]).unique(
+        ("tier", *_ALIKE, "device_model"), keep="first", maintain_order=True
+    )
+    totals = every.group_by("tier", *_ALIKE).agg(pl.len().alias("n_platforms"))
+    grouped = (
+        kept.group_by("tier", *_ALIKE)
+        .agg(pl.col("platform_key").sort())
+        .join(totals, on=("tier", *_ALIKE), nulls_equal=True)
+    )
+    found = [
+        DeviceGroup(
+            tier=row["tier"],
+            runtime=row["runtime"],
+            precision=row["precision"],
+            batch=row["batch"],
+            axes=row["axes"],
+            keys=tuple(row["platform_key"]),
+            n_left_out=row["n_platforms"] - len(row["platform_key"]),
+        )
+        for row in grouped.to_dicts()
+    ]
+    return sorted(found, key=_order)
+
+
+def _order(group: DeviceGroup) -> tuple[str, str, int, str, int]:
+    tiers = (*TIERS, ALL_TIERS)
+    tier = tiers.index(group.tier) if group.tier in tiers else len(tiers)
+    return group.runtime, group.precision, group.batch, group.axes or "", tier
+
+
+def observations(session: Session) -> pl.DataFrame:
+    """Every process of every session of the comparable cells; made once a session.
+
+    Columns: `identity` (the model), `platform_key`, `session` (numbered from 0 over all
+    platforms), `repeat`, `latency_ns` and `peak_memory_bytes`, both above 0 or null.
+    """
+    return session.once(_observations)
+
+
+def _observations(session: Session) -> pl.DataFrame:
+    figures = {"latency_ns": "latency_p50_ns", "peak_memory_bytes": "peak_memory_bytes"}
+    return (
+        processes_of_sessions(session.comparable.cells, session.compared)
+        .select(
+            "identity", "platform_key", "session", "repeat",
+            *(_above_zero(source).alias(name) for name, source in figures.items()),
+        )
+        .sort("platform_key", "session", "identity", "repeat")
+        .with_columns(pl.struct("platform_key", "session").rle_id().alias("session"))
+        .collect()
+    )  # fmt: skip
+
+
+def _above_zero(name: str) -> pl.Expr:
+    value = pl.col(name).cast(pl.Float64)
+    return pl.when(value > 0).then(value)
+
+
+def left_out_notes(groups: Sequence[DeviceGroup]) -> tuple[str, ...]:
+    """A note if a device model has further platforms that are not used."""
+    n = sum(group.n_left_out for group in groups if group.tier != ALL_TIERS)
+    if n == 0:
+        return ()
+    return (
+        f"Not used: {count_of(n, 'further platform')} of the same device models (the one with most "
+        "models counts); choose others with `source=`.",
+    )

@@ -3,7 +3,7 @@
 import base64
 import hashlib
 import json
-from collections.abc import Callable
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache
@@ -15,39 +15,30 @@ import polars as pl
 from markupsafe import Markup
 
 from fleetrank.analysis.errors import AnalysisError
-from fleetrank.analysis.report import page_head
-from fleetrank.analysis.report.evidence import Evidence, gather
-from fleetrank.analysis.report.page_data import page_data
-from fleetrank.analysis.report.page_tables import PageTables, page_tables
-from fleetrank.analysis.report.sections.all_latencies import matrix_section
-from fleetrank.analysis.report.sections.component_bars import component_sections
-from fleetrank.analysis.report.sections.growth import growth_sections
-from fleetrank.analysis.report.sections.headline import READING, family_lines, headlines
-from fleetrank.analysis.report.sections.host_section import host_sections
-from fleetrank.analysis.report.sections.one_pair import pair_section
-from fleetrank.analysis.report.sections.prompts_and_steps import (
+from fleetrank.analysis.figures import FAMILY_MARKS
+from fleetrank.analysis.report.headline import (
+    READING,
+    family_lines,
+    headlines,
     other_workloads,
     phase_headlines,
-    reading_sections,
-    token_sections,
 )
-from fleetrank.analysis.report.sections.provenance import provenance_section
-from fleetrank.analysis.report.sections.ranks_in_rounds import rank_series, ranks_in_rounds_sections
-from fleetrank.analysis.report.sections.sections import (
-    Section,
-    dropped_section,
-    flops_section,
-    frontier_section,
-    latency_section,
-    memory_section,
-    quality_section,
-    transfer_section,
+from fleetrank.analysis.report.page_data import page_data, rank_series
+from fleetrank.analysis.report.page_tables import (
+    Evidence,
+    gather,
+    kinds_of,
+    page_tables,
+    unreal_rows,
 )
-from fleetrank.analysis.report.sections.study import study_tables
+from fleetrank.analysis.report.sections import Section, page_sections, study_tables
+from fleetrank.analysis.stored.cells_table import devices_of
+from fleetrank.analysis.stored.columns import NO_FAMILY
 from fleetrank.analysis.stored.selection import Selection
-from fleetrank.analysis.tables.glossary import TERMS
+from fleetrank.analysis.tables.formats import time_text
+from fleetrank.analysis.tables.table import TERMS
+from fleetrank.foundation.errors import count_of, visible
 from fleetrank.foundation.files import make_folder, replace_file
-from fleetrank.foundation.visible_text import visible
 
 _SNIPPET = "window.vegaEmbed = vegaEmbed;"
 
@@ -95,11 +86,27 @@ def json_block(value: object) -> Markup:
     return Markup(text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026"))  # noqa: S704
 
 
-def shown(value: object) -> object:
-    """The text that a template writes for a value; characters that change direction are escaped.
+def templates(*other: str) -> jinja2.Environment:
+    """The environment of the page's templates; it escapes every value.
 
-    It is the `finalize` of a Jinja environment; markup is not changed.
+    Args:
+        other: package and folder of further templates.
     """
+    loaders = [jinja2.PackageLoader("fleetrank.analysis", _TEMPLATES)]
+    if other:
+        loaders.append(jinja2.PackageLoader(*other))
+    return jinja2.Environment(
+        loader=jinja2.ChoiceLoader(loaders),
+        autoescape=True,
+        finalize=_shown,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+
+
+def _shown(value: object) -> object:
+    """The text that a template writes for a value; characters that change direction are escaped."""
     return visible(value) if type(value) is str else value
 
 
@@ -108,12 +115,12 @@ def _dumped(value: object) -> str:
 
 
 def _visible_parts(value: object) -> object:
-    """Escapes all text in a value like `shown`: the script compares it with text in templates."""
+    """Escapes all text in a value like `_shown`: the script compares it with text in templates."""
     if isinstance(value, dict):
-        return {shown(key): _visible_parts(part) for key, part in value.items()}
+        return {_shown(key): _visible_parts(part) for key, part in value.items()}
     if isinstance(value, list | tuple):
         return [_visible_parts(part) for part in value]
-    return shown(value)
+    return _shown(value)
 
 
 def own_script(text: str) -> Markup:
@@ -141,16 +148,13 @@ _SCRIPTS = (
     "tables.js", "copying.js", "table_tools.js", "filters.js", "start.js",
 )  # fmt: skip
 """The files are joined to one script. A file may use names from the files before it."""
-_SECTIONS: tuple[Callable[[Evidence, PageTables], Section], ...] = (
-    transfer_section, pair_section, frontier_section, flops_section, matrix_section,
-    latency_section, memory_section, quality_section, dropped_section,
-)  # fmt: skip
-"""The order follows a reader's questions; provenance is last."""
 _CHARTS = (
     "latency", "memory", "ranks", "matrix", "frontier", "pair", "host", "turns", "rates",
     "contexts", "components", "scaling", "sustained", "reading",
 )  # fmt: skip
-_OF_RANKS = ("transfer", "frameworks")
+_OF_RANKS = ("transfer", "transfer along=runtime")
+_NAMED_FLAGS = 4
+"""A sentence names at most this many kinds of flags."""
 
 
 _EVERY_ROW = Selection()
@@ -187,7 +191,8 @@ def build_report(
     """
     evidence = gather(results, selection)
     html = render_page(evidence, datetime.now(UTC), is_predicted=is_predicted)
-    _write(out, html)
+    make_folder(out.parent)
+    replace_file(out, html.encode())
     return ReportFacts(
         path=out,
         size_bytes=len(html.encode()),
@@ -201,16 +206,7 @@ def render_page(evidence: Evidence, now: datetime, *, is_predicted: bool = False
     """The page as text; the template escapes every value."""
     tables = page_tables(evidence, is_predicted=is_predicted)
     turns = rank_series(evidence)
-    sections = [
-        *(make(evidence, tables) for make in _SECTIONS),
-        *host_sections(evidence, tables),
-        *ranks_in_rounds_sections(turns),
-        *token_sections(evidence, tables),
-        *reading_sections(evidence, tables),
-        *component_sections(evidence, tables),
-        *growth_sections(evidence, tables),
-        provenance_section(evidence),
-    ]
+    sections = page_sections(evidence, tables, has_turns=bool(turns))
     data = page_data(evidence, tables) | {"turns": turns}
     why_none = [text for name, text in tables.reasons.items() if name in _OF_RANKS]
     every = [table for section in sections for table in section.tables]
@@ -219,37 +215,102 @@ def render_page(evidence: Evidence, now: datetime, *, is_predicted: bool = False
     folder = resources.files("fleetrank.analysis").joinpath(_TEMPLATES)
     own = "\n".join(folder.joinpath(name).read_text(encoding="utf-8") for name in _SCRIPTS)
     page_js, bundle = f"(function () {{\n{own}\n}})();", script_bundle()
-    environment = jinja2.Environment(
-        autoescape=True,
-        finalize=shown,
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    template = environment.from_string(folder.joinpath("page.html.j2").read_text(encoding="utf-8"))
-    return template.render(
-        title="fleetrank transfer report",
-        question="Can I trust my reference device?",
-        facts=page_head.facts(evidence.cells, now),
-        banner=page_head.banner(evidence.cells, sections),
-        doubts=page_head.doubts(evidence.cells),
-        headlines=[*headlines(tables.ranks, " ".join(why_none)), *phase_headlines(tables)],
-        workloads=other_workloads(evidence),
-        reading=READING,
-        family_lines=family_lines(tables.predictability),
-        sections=sections,
-        studies=study_tables(evidence, tables),
-        families=page_head.legend(evidence.shown.cells),
-        words={word: meaning.replace("`", "") for word, meaning in TERMS.items()},
-        footer=" ".join(evidence.said),
-        css=Markup(folder.joinpath("page.css").read_text(encoding="utf-8")),  # noqa: S704 - our own
-        script_hashes=f"{script_hash(bundle)} {script_hash(page_js)}",
-        data=json_block(data),
-        bundle=own_script(bundle),
-        page_js=own_script(page_js),
+    return (
+        templates()
+        .get_template("page.html.j2")
+        .render(
+            title="fleetrank transfer report",
+            question="Can I trust my reference device?",
+            facts=_head_facts(evidence.cells, now),
+            banner=banner(evidence.cells, sections),
+            doubts=_doubts(evidence.cells),
+            headlines=[*headlines(tables.ranks, " ".join(why_none)), *phase_headlines(tables)],
+            workloads=other_workloads(evidence),
+            reading=READING,
+            family_lines=family_lines(tables.predictability),
+            sections=sections,
+            studies=study_tables(evidence, tables),
+            families=_legend(evidence.shown.cells),
+            words={word: meaning.replace("`", "") for word, meaning in TERMS.items()},
+            footer=" ".join(evidence.said),
+            css=Markup(folder.joinpath("page.css").read_text(encoding="utf-8")),  # noqa: S704 - our own
+            script_hashes=f"{script_hash(bundle)} {script_hash(page_js)}",
+            data=json_block(data),
+            bundle=own_script(bundle),
+            page_js=own_script(page_js),
+        )
     )
 
 
-def _write(out: Path, html: str) -> None:
-    make_folder(out.parent)
-    replace_file(out, html.encode())
+def _legend(cells: pl.DataFrame) -> list[dict[str, str]]:
+    """Name, colour and symbol of each family that the cells have."""
+    present = set(cells["family"].fill_null(NO_FAMILY))
+    return [
+        {"name": name.replace("_", " "), "colour": mark.colour, "path": mark.path}
+        for name, mark in FAMILY_MARKS.items()
+        if name in present
+    ]
+
+
+def _head_facts(cells: pl.DataFrame, now: datetime) -> list[str]:
+    """How much the page covers, and when it was measured and built."""
+    first = cells["started_utc"].drop_nulls().min()
+    measured = f"measured {first:%Y-%m-%d}" if isinstance(first, datetime) else "time not recorded"
+    return [
+        count_of(cells["model"].n_unique(), "model"),
+        count_of(cells["platform_key"].n_unique(), "platform"),
+        count_of(cells["device"].n_unique(), "device"),
+        measured,
+        f"page built {time_text(now)}",
+    ]
+
+
+def banner(cells: pl.DataFrame, sections: Sequence[Section]) -> str | None:
+    """A warning if some values are of simulated or virtual devices.
+
+    Args:
+        cells: the values of the page's workload.
+        sections: of the page; some draw values of other workloads.
+    """
+    unreal, parts = unreal_rows(cells), []
+    if not unreal.is_empty():
+        kinds = kinds_of(unreal["origin"])
+        parts.append(
+            f"{unreal.height} of {cells.height} values are {kinds}, those of {devices_of(unreal)}"
+        )
+    parts += _of_sections(sections, set(unreal["device"]))
+    if not parts:
+        return None
+    text = "; ".join(parts)
+    return (
+        f"{text[0].upper()}{text[1:]}: they show how this page works. They are not evidence about "
+        "hardware."
+    )
+
+
+def _of_sections(sections: Sequence[Section], named: Collection[str]) -> list[str]:
+    """Which sections draw other devices that are not real, beside those that are named."""
+    found = {}
+    for section in sections:
+        if section.drawn is not None:
+            rows = unreal_rows(section.drawn).select("device", "origin")
+            found[section.short] = rows.filter(~pl.col("device").is_in(list(named)))
+    found = {short: rows for short, rows in found.items() if not rows.is_empty()}
+    if not found:
+        return []
+    rows = pl.concat(found.values())
+    verb = "section {} draws" if len(found) == 1 else "sections {} draw"
+    where = f"the {verb.format(', '.join(found))}"
+    return [f"{where} values that are {kinds_of(rows['origin'])}, those of {devices_of(rows)}"]
+
+
+def _doubts(cells: pl.DataFrame) -> str | None:
+    """How many of the values carry a quality flag; the most frequent flags come first."""
+    flagged = cells.filter(pl.col("flags").list.len() > 0)
+    if flagged.is_empty():
+        return None
+    counts = (
+        flagged["flags"].explode().value_counts().sort("count", "flags", descending=[True, False])
+    )
+    named = ", ".join(f"{flag} {count}" for flag, count in counts.head(_NAMED_FLAGS).iter_rows())
+    return f"{flagged.height} of {cells.height} values carry a flag ({named}) and are kept."

@@ -8,21 +8,10 @@ A new measured column is a line here and a field in `device_agents/contract/meas
 take it from there, and a test names the one that is missing.
 """
 
+from dataclasses import dataclass
+
 import polars as pl
 
-from fleetrank.analysis.stored.schema.column import (
-    BOOL,
-    FLOAT,
-    INT,
-    INTS,
-    STR,
-    STRS,
-    UTC,
-    Column,
-    at,
-    column,
-    measured,
-)
 from fleetrank.foundation.vocabulary import (
     CpuChoice,
     Design,
@@ -44,6 +33,46 @@ from fleetrank.foundation.vocabulary import (
     WeightsKind,
     words_of,
 )
+
+# One column of the measurements table, and short ways to state it.
+
+STR, INT, FLOAT, BOOL = pl.String(), pl.Int64(), pl.Float64(), pl.Boolean()
+UTC, INTS, STRS = pl.Datetime("us", "UTC"), pl.List(pl.Int64), pl.List(pl.String)
+Values = tuple[str, ...] | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Column:
+    """One column.
+
+    Attributes:
+        values: the closed set of a string column; `None` where it is open.
+        field: where a `Measurement` has the value, such as `failure.kind`; `None` if it comes from
+            elsewhere (plan, card, device) or is calculated.
+    """
+
+    name: str
+    dtype: pl.DataType
+    doc: str
+    values: tuple[str, ...] | None = None
+    field: str | None = None
+
+
+def column(name: str, dtype: pl.DataType, doc: str, values: Values = None) -> Column:
+    """A column that comes from the plan, the card or the device, or is calculated."""
+    return Column(name=name, dtype=dtype, doc=doc, values=values)
+
+
+def measured(name: str, dtype: pl.DataType, doc: str, values: Values = None) -> Column:
+    """A column that is the field of a measurement with the same name."""
+    return at(name, name, dtype, doc, values)
+
+
+def at(field: str, name: str, dtype: pl.DataType, doc: str, values: Values = None) -> Column:
+    """In another field, or in a part of the measurement: `part.` is its field of that name."""
+    path = f"{field}{name}" if field.endswith(".") else field
+    return Column(name=name, dtype=dtype, doc=doc, values=values, field=path)
+
 
 SENTINELS = (-1.0, 0.0, float(2**31 - 1), float(2**32 - 1))
 """Codes for 'missing' in published tables, compared exactly: 2,048 MiB is one byte above one."""

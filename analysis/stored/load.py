@@ -6,8 +6,7 @@ from pathlib import Path
 
 import polars as pl
 
-from fleetrank.analysis.errors import AnalysisError, DamagedPartError, NoDataError
-from fleetrank.analysis.stored.chosen_workload import WORKLOAD, known_workload
+from fleetrank.analysis.errors import AnalysisError, NoDataError
 from fleetrank.analysis.stored.columns import (
     DEFAULT_ORIGINS,
     LARGEST,
@@ -16,62 +15,47 @@ from fleetrank.analysis.stored.columns import (
     SCHEMA_VERSION,
     SMALLEST,
 )
-from fleetrank.analysis.stored.exclusions import excluded_column, not_excluded, read_exclusions
-from fleetrank.analysis.stored.latency_statistic import with_statistic
-from fleetrank.analysis.stored.part_files import is_pending, part_files, published_rows
-from fleetrank.analysis.stored.selection import Named, names_of
-from fleetrank.analysis.stored.side.side_table import has_side_rows
-from fleetrank.analysis.stored.sweep_record import SweepRecord, read_record
-from fleetrank.foundation.binary.checksum import read_checked_object
-from fleetrank.foundation.errors import BadFileError
-from fleetrank.foundation.wording import did_you_mean
-
-PLATFORM_KEY = "platform_key"
-CPU_CHOICE = "cpu_choice"
-_MOST_CORES = 512
-_COUNTED = ",".join(map(str, range(_MOST_CORES)))
-_EVEN = ",".join(map(str, range(0, 2 * _MOST_CORES, 2)))
-_ARE_FIRST_CORES = f"""
-    cpu_choice IS NULL AND COALESCE(os, '') NOT LIKE 'Android%' AND (
-        STARTS_WITH('{_COUNTED},', CONCAT(affinity, ','))
-        OR logical_cores = 2 * physical_cores AND STARTS_WITH('{_EVEN},', CONCAT(affinity, ','))
-    )
-"""
-"""Cores counted from 0 are what `affinity: first_cores`, the default, gave without a CPU mask;
-where both threads of a core have neighbouring numbers it gave the even ones. Other numbers are a
-list, or the first cores of a mask: the row does not say which, so they keep their name. A list
-with the same numbers has meant the same cores, and has had the same name, all along. A phone's
-numbers are those of a cluster."""
-KNOWN_CPU_CHOICE = f"CASE WHEN {_ARE_FIRST_CORES} THEN 'first_cores' ELSE cpu_choice END"
-KNOWN_PLATFORM_KEY = f"""
-    CASE WHEN {_ARE_FIRST_CORES} THEN CONCAT(
-        device, '/', runtime, '/', backend, '/', mode, '/', precision, '/b', batch, '/t', threads,
-        '/afirst_cores/', options, CASE WHEN axes IS NULL THEN '' ELSE CONCAT('/', axes) END
-    ) ELSE platform_key END
-"""
-"""SQL that Polars and DuckDB both read, so that tables and queries cannot differ."""
+from fleetrank.analysis.stored.selection import (
+    WORKLOAD,
+    Named,
+    excluded_column,
+    known_workload,
+    names_of,
+    not_excluded,
+    read_exclusions,
+    with_statistic,
+)
+from fleetrank.analysis.stored.sweep_record import (
+    MEASUREMENTS,
+    NO_SWEEP,
+    part_files,
+    published_sweeps,
+    read_list,
+)
+from fleetrank.foundation.checksum import read_checked_object
+from fleetrank.foundation.errors import BadFileError, did_you_mean
 
 
 def load_measurements(
-    results: Path, *, sweep: Named = None, origins: Sequence[str] = DEFAULT_ORIGINS
+    results: Path, *, sweep: Named = None, origins: Sequence[str] | None = DEFAULT_ORIGINS
 ) -> pl.LazyFrame:
     """Scans every attempt below `results`, failures included, as `columns.READ_SCHEMA`.
 
-    A column that an older file lacks is null, and so is a figure beyond `SMALLEST`, `LARGEST` and
+    A column that a file lacks is null, and so is a figure beyond `SMALLEST`, `LARGEST` and
     `LARGEST_INTEGER`: whatever a file holds, every table can be computed. `statistic` is filled in
-    where `latency_statistic` is certain, platforms have the names that `KNOWN_PLATFORM_KEY` gives,
-    and a row without a workload has `image`. `sweep` limits the scan to one sweep, or to several.
-    Rows excluded by hand are included, with the reason in `excluded`: `last_attempts` and
-    `scope.select_attempts` drop them.
+    where `latency_statistic` is certain, and a row without a workload has `image`. `sweep` limits
+    the scan to one sweep, or to several; without `origins` rows of any origin are kept, also of an
+    unknown one. Rows excluded by hand are included, with the reason in `excluded`: `last_attempts`
+    and `scope.select_attempts` drop them.
 
     Raises:
         NoDataError: nothing is stored, or a named sweep has no row; measure or import first.
         AnalysisError: a newer fleetrank wrote the folder, or its exclusions are damaged.
     """
     frame = _scan(stored_parts(results, sweep=sweep)).with_columns(_possible_figures())
-    known = with_platform_names(with_statistic(frame)).with_columns(known_workload())
+    known = with_statistic(frame).with_columns(known_workload())
     marked = known.with_columns(excluded_column(read_exclusions(results)))
-    return marked.filter(pl.col("origin").is_in(list(origins)))
+    return marked if origins is None else marked.filter(pl.col("origin").is_in(list(origins)))
 
 
 def _scan(parts: list[Path]) -> pl.LazyFrame:
@@ -103,19 +87,11 @@ def _possible_figures() -> list[pl.Expr]:
     ]
 
 
-def with_platform_names(rows: pl.LazyFrame) -> pl.LazyFrame:
-    """Stored rows, with `platform_key` and `cpu_choice` as this version names them."""
-    return rows.with_columns(
-        pl.sql_expr(KNOWN_PLATFORM_KEY).alias(PLATFORM_KEY),
-        pl.sql_expr(KNOWN_CPU_CHOICE).alias(CPU_CHOICE),
-    )
-
-
 def pinned_to() -> pl.Expr:
     """The part of a platform's name that its CPUs have: `first_cores`, numbers, or null."""
     return (
-        pl.when(pl.col(CPU_CHOICE) == "first_cores")
-        .then(pl.col(CPU_CHOICE))
+        pl.when(pl.col("cpu_choice") == "first_cores")
+        .then(pl.col("cpu_choice"))
         .otherwise(pl.col("affinity"))
         .alias("affinity")
     )
@@ -132,35 +108,14 @@ def stored_parts(results: Path, *, sweep: Named = None) -> list[Path]:
         DamagedPartError: a part was deleted, or is damaged.
     """
     _refuse_newer_schema(results)
-    measurements = results / "measurements"
     wanted = names_of(sweep)
-    # Before the parts: those of a running sweep become more meanwhile.
-    records = [
-        read_record(path)
-        for path in sorted((results / "sweeps").glob("*.json"))
-        if not is_pending(results, path.stem) and (not wanted or path.stem in wanted)
-    ]
     # The id is compared as text: it is not a pattern or a path.
-    chosen = (f for f in _sweep_folders(measurements) if not wanted or _sweep_of(f) in wanted)
-    files = {_sweep_of(folder): part_files(folder) for folder in chosen}
-    for record in records:
-        _refuse_fewer(results, record)
+    chosen = [one for one in published_sweeps(results) if not wanted or one in wanted]
+    files = {sweep_id: part_files(results, sweep_id) for sweep_id in chosen}
     lacking = [name for name in wanted if not files.get(name)]
-    if lacking or not (any(files.values()) or has_side_rows(results)):
-        raise _no_data(measurements, *lacking[:1])
+    if lacking or not any(read_list(results, sweep_id).stretches for sweep_id in chosen):
+        raise _no_data(results, *lacking[:1])
     return [path for paths in files.values() for path in paths]
-
-
-def _refuse_fewer(results: Path, record: SweepRecord) -> None:
-    """Raises if a sweep has fewer rows than were published."""
-    if not (n_rows := record.n_published):
-        return
-    if (n_found := published_rows(results, record.sweep_id)) < n_rows:
-        raise DamagedPartError(
-            f"sweep {record.sweep_id} has {n_found:,} of its {n_rows:,} published rows: "
-            "a Parquet part was deleted",
-            "run `fleetrank results compact`: it writes the rows again that the journal has",
-        )
 
 
 def last_attempts(frame: pl.LazyFrame) -> pl.LazyFrame:
@@ -247,21 +202,13 @@ def _refuse_newer_schema(results: Path) -> None:
         )
 
 
-def _no_data(measurements: Path, sweep: str | None = None) -> NoDataError:
-    known = [_sweep_of(folder) for folder in _sweep_folders(measurements)]
+def _no_data(results: Path, sweep: str | None = None) -> NoDataError:
+    known = [one for one in published_sweeps(results) if one != NO_SWEEP]
     if sweep is None or not known:
-        return NoDataError(f"no measurements in {measurements}", "run `fleetrank sweep run`")
+        return NoDataError(
+            f"no measurements in {results / MEASUREMENTS}", "run `fleetrank sweep run`"
+        )
     return NoDataError(
         f"no sweep '{sweep}' has measurements",
         f"{did_you_mean(sweep, known)}known are {', '.join(known)}",
     )
-
-
-def _sweep_folders(measurements: Path) -> list[Path]:
-    """The files without those of sweeps that are being removed or copied."""
-    folders = sorted(measurements.glob("sweep_id=*"))
-    return [f for f in folders if not is_pending(measurements.parent, _sweep_of(f))]
-
-
-def _sweep_of(folder: Path) -> str:
-    return folder.name.partition("=")[2]

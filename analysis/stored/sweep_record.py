@@ -4,15 +4,18 @@ Beside it lie the tags that a person gave the sweep, in `SWEEP.tags`: they can c
 driver rewrites the record.
 
 This is the only definition of its entries. Entries that this version does not know are kept. Every
-entry except the id may be missing, as in the record of an older fleetrank or of an import.
+entry except the id may be missing, as in the record of an import.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
+from functools import lru_cache
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, cast
 
+import polars as pl
 from pydantic import (
     AfterValidator,
     BaseModel,
@@ -20,16 +23,226 @@ from pydantic import (
     ConfigDict,
     Field,
     ValidationError,
-    field_serializer,
     field_validator,
-    model_validator,
 )
 
-from fleetrank.analysis.errors import NoDataError
-from fleetrank.analysis.stored.part_files import is_pending
-from fleetrank.foundation.binary.checksum import read_checked_object
+from fleetrank.analysis.errors import DamagedPartError, NoDataError
+from fleetrank.foundation.checksum import read_checked_object
+from fleetrank.foundation.codec import CodecError, Json, from_plain
 from fleetrank.foundation.errors import BadFileError, MissingFileError
+from fleetrank.foundation.files import file_sha256
 from fleetrank.foundation.plain_data import read_json_object
+
+# The Parquet parts of a sweep, and the list that names each of them with its checksum.
+#
+# The journal of a sweep holds its rows. `sweeps/SWEEP.parts` says which parts were made from
+# which bytes of the journal. It is replaced as a whole, so readers see all rows of one moment.
+# Rows without a sweep, such as evaluations, are stored like those of a sweep `NO_SWEEP`.
+
+MEASUREMENTS = "measurements"
+"""The table of measurements; every other one is a side table."""
+PARTS = f"part-{'[0-9]' * 12}.parquet"
+NO_SWEEP = "_no-sweep"
+"""In place of a sweep's id; the id of a sweep starts with a letter or a digit."""
+UNREADABLE = (
+    pl.exceptions.PolarsError,
+    # Not a subclass of `Exception`; raised for some files that are no Parquet.
+    pl.exceptions.PanicException,
+    OSError,
+    UnicodeDecodeError,
+)
+"""Errors that Polars raises for a damaged file."""
+REPAIR = "`fleetrank results verify` with `repair=true`"
+_REMEDY = (
+    f"run {REPAIR}: it keeps a damaged file under another name and makes it again from the journal"
+)
+_KNOWN_FILES = 100_000
+_TRIES = 5
+"""A driver publishes rarely; a reader that meets several replacements in a row is not expected."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """One Parquet file.
+
+    Attributes:
+        start: the first byte of the journal that it was made from.
+        before_sha256: of the shorter file that this one replaces; `None` if it replaces none. For a
+            moment, or after a crash, the shorter one can still be there.
+    """
+
+    table: str
+    start: int
+    n_rows: int
+    sha256: str
+    before_sha256: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stretch:
+    """The bytes `start` to `end` (not included) of a journal, and the parts made of them.
+
+    Attributes:
+        sha256: of these bytes.
+        n_bad: lines among them that are no rows; no part has them.
+    """
+
+    start: int
+    end: int
+    sha256: str
+    n_lines: int
+    n_bad: int
+    parts: tuple[Part, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartList:
+    """What is published of one sweep."""
+
+    sweep_id: str
+    stretches: tuple[Stretch, ...] = ()
+
+    @property
+    def end(self) -> int:
+        """The first byte of the journal that is not published."""
+        return self.stretches[-1].end if self.stretches else 0
+
+    def parts(self, table: str | None = None) -> list[Part]:
+        """The parts of one table, or of all, in the order of the journal."""
+        every = (part for stretch in self.stretches for part in stretch.parts)
+        return [part for part in every if table is None or part.table == table]
+
+
+def list_path(results: Path, sweep_id: str) -> Path:
+    """The list of a sweep's parts."""
+    return results / "sweeps" / f"{sweep_id}.parts"
+
+
+def parts_folder(results: Path, sweep_id: str, table: str = MEASUREMENTS) -> Path:
+    """The folder with the parts of one table of a sweep."""
+    folder = results / table if table == MEASUREMENTS else results / "side" / table
+    return folder / f"sweep_id={sweep_id}"
+
+
+def part_path(results: Path, sweep_id: str, part: Part) -> Path:
+    """The file of a part."""
+    return parts_folder(results, sweep_id, part.table) / f"part-{part.start:012d}.parquet"
+
+
+def pending_path(results: Path, sweep_id: str) -> Path:
+    """The marker that hides a sweep from every reader while its files are removed or copied."""
+    return results / "sweeps" / f"{sweep_id}.pending"
+
+
+def is_pending(results: Path, sweep_id: str) -> bool:
+    """Whether a sweep is hidden."""
+    return pending_path(results, sweep_id).exists()
+
+
+def published_sweeps(results: Path) -> list[str]:
+    """The visible sweeps that have a list of parts, or parts; with `NO_SWEEP` if it has rows."""
+    lists = (path.stem for path in (results / "sweeps").glob("*.parts"))
+    folders = (path.name.partition("=")[2] for path in results.glob(f"{MEASUREMENTS}/sweep_id=*"))
+    return [one for one in sorted({*lists, *folders}) if not is_pending(results, one)]
+
+
+def read_list(results: Path, sweep_id: str) -> PartList:
+    """What is published of a sweep; nothing if it has neither a list nor parts.
+
+    Raises:
+        DamagedPartError: the list is missing beside parts, or damaged, or of another sweep.
+    """
+    path = list_path(results, sweep_id)
+    try:
+        found = from_plain(PartList, cast("Json", read_checked_object(path)))
+    except MissingFileError as error:
+        if any(parts_folder(results, sweep_id).glob(PARTS)):
+            raise DamagedPartError(f"{path} is missing", _REMEDY) from error
+        return PartList(sweep_id=sweep_id)
+    except (BadFileError, CodecError) as error:
+        raise DamagedPartError(f"{path} is damaged: {error.message}", _REMEDY) from error
+    if found.sweep_id != sweep_id or not all(part.table.isidentifier() for part in found.parts()):
+        raise DamagedPartError(f"{path} is not the list of sweep {sweep_id}", _REMEDY)
+    return found
+
+
+def part_files(results: Path, sweep_id: str, table: str = MEASUREMENTS) -> list[Path]:
+    """The parts of one table of a sweep in order, each checked once per state of its file.
+
+    Raises:
+        DamagedPartError: a part is missing or does not match its checksum, or the list is damaged.
+    """
+    found, broken = read_list(results, sweep_id), None
+    for _ in range(_TRIES):
+        paths = [(one, part_path(results, sweep_id, one)) for one in found.parts(table)]
+        broken = next((path for part, path in paths if not is_whole(path, part)), None)
+        if broken is None:
+            return [path for _, path in paths]
+        # A driver may have replaced part and list meanwhile.
+        known, found = found, read_list(results, sweep_id)
+        if found == known:
+            break
+    raise damage_error(broken or list_path(results, sweep_id))
+
+
+def is_whole(path: Path, part: Part) -> bool:
+    """Whether a part is there and has the content that its list states."""
+    digest = digest_of(path)
+    return digest is not None and digest in {part.sha256, part.before_sha256}
+
+
+def digest_of(path: Path) -> str | None:
+    """SHA-256 of a file, computed once per process and state of the file; `None` if unreadable."""
+    try:
+        found = path.stat()
+        return _digest(path, found.st_size, found.st_mtime_ns, found.st_ino)
+    except OSError:
+        return None
+
+
+@lru_cache(maxsize=_KNOWN_FILES)
+def _digest(path: Path, _size: int, _mtime_ns: int, _inode: int) -> str:
+    return file_sha256(path)
+
+
+def damage_error(path: Path) -> DamagedPartError:
+    """The error about a part, with the command that makes it again."""
+    return DamagedPartError(f"{path} is {'damaged' if path.exists() else 'missing'}", _REMEDY)
+
+
+def damage_in(results: Path) -> DamagedPartError | None:
+    """The first damage in the parts of all visible sweeps; reads all, so call it after an error."""
+    _digest.cache_clear()
+    for sweep_id in published_sweeps(results):
+        try:
+            tables = {part.table for part in read_list(results, sweep_id).parts()}
+            for table in sorted(tables):
+                part_files(results, sweep_id, table)
+        except DamagedPartError as error:
+            return error
+    return None
+
+
+def read_part(path: Path, schema: Mapping[str, pl.DataType]) -> pl.DataFrame:
+    """The rows of one part with exactly these columns; one that the file lacks is null.
+
+    Raises:
+        DamagedPartError: the file cannot be read, or its types are wrong.
+    """
+    try:
+        scan = pl.scan_parquet(path, hive_partitioning=False)
+        stored = set(scan.collect_schema().names())
+        known = scan.select(name for name in schema if name in stored).collect()
+        return pl.concat([empty_table(tuple(schema.items())), known], how="diagonal_relaxed")
+    except UNREADABLE as error:
+        raise damage_error(path) from error
+
+
+@lru_cache(maxsize=64)
+def empty_table(columns: tuple[tuple[str, pl.DataType], ...]) -> pl.DataFrame:
+    """A table of exactly these columns; to make one takes longer than to read a part."""
+    return pl.DataFrame(schema=dict(columns))
+
 
 RECORD_VERSION = 1
 """Increased when an entry is removed or changes its meaning; a newer version is an error."""
@@ -54,7 +267,7 @@ class SweepState(StrEnum):
     INTERRUPTED = "interrupted"
     FAILED = "failed"
     IMPORTING = "importing"
-    """Published rows are being stored; stored as `interrupted`, which older readers know."""
+    """Published rows are being stored."""
 
 
 def _checked_stamp(text: str) -> str:
@@ -115,7 +328,7 @@ class SweepRecord(Provenance):
         fleet: the hosts that the sweep was planned for, as JSON values; `Fleet` reads it.
         refused: platform key to the reason why the CPU of another host does not support it.
         content_sha256: of an imported release, so that it is stored only once.
-        n_rows: rows in the Parquet parts; of an import that is not finished, rows of the release.
+        n_rows: of an imported release: its rows.
         dropped: of an imported release: rows that no figure uses, by reason.
     """
 
@@ -153,28 +366,11 @@ class SweepRecord(Provenance):
         return self.origin == IMPORTED
 
     @property
-    def n_published(self) -> int:
-        """Rows that the Parquet parts must have; 0 if they were never counted."""
-        return 0 if self.n_rows is None or self.state is SweepState.IMPORTING else self.n_rows
-
-    @property
     def counts(self) -> tuple[int, int, int] | None:
         """Valid, failed and pending repeats at the end of a run; `None` if no run has ended."""
         if self.n_ok is None or self.n_failed is None or self.n_left is None:
             return None
         return self.n_ok, self.n_failed, self.n_left
-
-    @model_validator(mode="before")
-    @classmethod
-    def _read_importing(cls, entries: object) -> object:
-        if isinstance(entries, dict) and entries.get("origin") == IMPORTED:
-            is_importing = entries.get("state") == SweepState.INTERRUPTED
-            return entries | ({"state": SweepState.IMPORTING} if is_importing else {})
-        return entries
-
-    @field_serializer("state")
-    def _write_importing(self, state: SweepState | None) -> str | None:
-        return SweepState.INTERRUPTED if state is SweepState.IMPORTING else state
 
     def as_json(self) -> dict[str, object]:
         """The entries to store: those that were given, known or not."""
@@ -268,12 +464,10 @@ def tagged_sweeps(results: Path, names: Sequence[str]) -> tuple[str, ...]:
 
 
 def _tags_of_sweeps(results: Path) -> dict[str, tuple[str, ...]]:
-    ids = sorted(path.stem for path in (results / "sweeps").glob("*.tags"))
     return {
         sweep_id: shown_tags(results, sweep_id).tags
-        for sweep_id in ids
-        if (results / "measurements" / f"sweep_id={sweep_id}").is_dir()
-        and not is_pending(results, sweep_id)
+        for sweep_id in published_sweeps(results)
+        if tags_path(results, sweep_id).exists()
     }
 
 

@@ -1,19 +1,251 @@
 """Writes a table as text, JSON, CSV, Markdown or LaTeX."""
 
+import math
 import textwrap
-from collections.abc import Callable, Mapping
-from dataclasses import replace
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from types import MappingProxyType
 
 import polars as pl
 
 from fleetrank.analysis.errors import AnalysisError
-from fleetrank.analysis.tables.brief_notes import with_brief_notes
-from fleetrank.analysis.tables.fitted_text import fitted
-from fleetrank.analysis.tables.table import Table
-from fleetrank.analysis.tables.values import value_text
-from fleetrank.foundation.strict_json import json_text
-from fleetrank.foundation.visible_text import visible_line
+from fleetrank.analysis.tables.table import Table, with_brief_notes
+from fleetrank.foundation.codec import json_text
+from fleetrank.foundation.errors import count_of, visible_line
+from fleetrank.foundation.vocabulary import Form
+
+# Turns a value into text for people, in one way for terminal, pages, Markdown and LaTeX.
+#
+# JSON, CSV and Parquet do not use this module: they keep every digit.
+
+MISSING = "-"
+"""A missing value. It is ASCII, so every terminal can show it."""
+_DIGITS = 4
+"""Significant digits: more than the noise of a measurement leaves. Machine formats have all."""
+_MOST = 1e15
+"""Up to this limit a float represents every whole number, so all integer digits are shown."""
+_LEAST = 1e-4
+_WORDS: Mapping[bool | None, str] = MappingProxyType({None: MISSING, True: "yes", False: "no"})
+UNITS: Mapping[str, str] = MappingProxyType(
+    {
+        "ns": "ns", "us": "µs", "ms": "ms", "s": "s", "bytes": "bytes", "mib": "MiB", "mb": "MB",
+        "mj": "mJ", "mhz": "MHz", "mw": "mW", "c": "°C", "percent": "%", "utc": "UTC",
+    }
+)  # fmt: skip
+"""The last part of a column's name to the unit in its heading."""
+
+
+def value_text(value: object, *, is_grouped: bool = False) -> str:
+    """One value on one line.
+
+    Args:
+        value: `None` is missing; an empty list too.
+        is_grouped: a comma between thousands. Pages have it; text that a script may cut has not.
+    """
+    if value is None or isinstance(value, bool):
+        return _WORDS[value]
+    if isinstance(value, float):
+        return number_text(value, is_grouped=is_grouped)
+    if isinstance(value, int):
+        return f"{value:,}" if is_grouped else str(value)
+    if isinstance(value, list | tuple):
+        parts = [value_text(part, is_grouped=is_grouped) for part in value]
+        return ", ".join(parts) or MISSING
+    if isinstance(value, datetime):
+        return time_text(value)
+    # A name from a file must not start a new line.
+    return visible_line(str(value))
+
+
+def number_text(value: float, *, is_grouped: bool = False) -> str:
+    """Four significant digits and all integer digits; an exponent only for extreme values.
+
+    Zeros at the end are kept, so that the numbers of a column align.
+    """
+    if value == 0 or not _LEAST <= abs(value) < _MOST:
+        return f"{value:.{_DIGITS}g}"
+    decimals = max(0, _DIGITS - 1 - math.floor(math.log10(abs(value))))
+    return f"{value:,.{decimals}f}" if is_grouped else f"{value:.{decimals}f}"
+
+
+def time_text(value: datetime) -> str:
+    """A moment to the second, in UTC; a time without a zone is UTC already."""
+    moment = value.astimezone(UTC) if value.tzinfo else value
+    return f"{moment:%Y-%m-%d %H:%M:%S} UTC"
+
+
+def heading(name: str) -> str:
+    """`latency_p50_ms` as `latency p50, ms`; `platform_key` as `platform`."""
+    words = name.removeprefix("n_").removesuffix("_key").split("_")
+    unit = UNITS.get(words[-1]) if len(words) > 1 else None
+    return f"{' '.join(words[:-1])}, {unit}" if unit else " ".join(words)
+
+
+# Columns of text, and how they fit a width.
+#
+# Sentences are shortened or hidden, then the last columns. Columns that say what a row is about
+# stay.
+
+PIPE_WIDTH = 200
+"""Letters of a line in a pipe: a log shows it, and a platform key fits three times."""
+SENTENCE = 100
+"""A longer text is a sentence, and less wanted than a figure: reasons and platforms are shorter."""
+KEYS = frozenset({
+    "level", "measure", "figure", "statistic", "kind", "form", "over", "goal", "scope", "component",
+    "model", "model_a", "model_b", "reference", "family", "workload", "strategy", "sizes", "tokens",
+    "source", "target", "platform_key", "platform", "platform_a", "platform_b", "tier", "device",
+    "device_model", "runtime", "precision", "batch", "target_batch", "sweep_id", "repeat",
+    "attempt",
+})  # fmt: skip
+"""Columns that say what a row is about; they are never hidden, as is the first of a table."""
+REASON = "reason"
+"""The column that says why figures of a row are missing."""
+_MAX_REASONS = 4
+_CUT = "..."
+_GAP = 2
+"""Spaces between two columns."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Grid:
+    """Columns of texts as people read them, and which of them hold numbers."""
+
+    columns: Mapping[str, list[str]]
+    numbers: frozenset[str]
+
+    @property
+    def lines(self) -> list[tuple[str, ...]]:
+        """The names of the columns, and the texts row by row."""
+        return [tuple(self.columns), *zip(*self.columns.values(), strict=True)]
+
+
+def grid_of_rows(
+    rows: Sequence[Mapping[str, object]], *, has_headings: bool = False, is_grouped: bool = False
+) -> Grid:
+    """The texts of rows with equal keys.
+
+    Args:
+        rows: JSON values.
+        has_headings: the headings name the zone, so a moment is shown to the second without one.
+        is_grouped: as of `value_text`.
+    """
+    names = list(rows[0]) if rows else []
+    is_number = (type(None), int, float)
+
+    def text(name: str, value: object) -> str:
+        if has_headings and name.endswith("_utc") and isinstance(value, str):
+            with suppress(ValueError):
+                return time_text(datetime.fromisoformat(value)).removesuffix(" UTC")
+        return value_text(value, is_grouped=is_grouped)
+
+    return Grid(
+        columns={name: [text(name, row.get(name)) for row in rows] for name in names},
+        numbers=frozenset(
+            name for name in names if all(type(row.get(name)) in is_number for row in rows)
+        ),
+    )
+
+
+def lines_of(grid: Grid, *, has_rule: bool = False) -> list[str]:
+    """The columns as aligned lines, the first with their names."""
+    widths = {name: max(len(name), *map(len, cells), 0) for name, cells in grid.columns.items()}
+    align = [str.rjust if name in grid.numbers else str.ljust for name in grid.columns]
+    names, *rows = grid.lines
+    rule = ["-" * width for width in widths.values()]
+    return [
+        "  ".join(
+            side(text, width) for side, text, width in zip(align, row, widths.values(), strict=True)
+        ).rstrip()
+        for row in (names, *([rule] if has_rule else []), *rows)
+    ]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fitted:
+    """Columns that fit.
+
+    Attributes:
+        columns: name to cells, in the given order.
+        hidden: names of the columns that are left out.
+        is_cut: whether a text was shortened.
+        reasons: what `sentences_of_reasons` gives for a column of reasons that is left out.
+    """
+
+    columns: Mapping[str, list[str]]
+    hidden: tuple[str, ...]
+    is_cut: bool
+    reasons: tuple[str, ...] = ()
+
+    def notes(self, remedy: str) -> list[str]:
+        """What is missing and how to get it; empty if nothing is."""
+        missing = [f"Hidden columns: {', '.join(self.hidden)}."] if self.hidden else []
+        if self.is_cut:
+            missing.append(f"Texts that end in {_CUT} are shortened.")
+        return [*self.reasons, *missing, remedy] if missing else []
+
+
+def fitted(columns: Mapping[str, Sequence[str]], width: int) -> Fitted:
+    """The columns, with lines of at most `width` letters.
+
+    Columns of `KEYS` stay whole. Lines are longer if these leave less than a quarter of the width
+    to the other columns, which then have that quarter.
+    """
+    kept = {name: list(cells) for name, cells in columns.items()}
+    width = max(width, _line({name: kept[name] for name in kept if name in KEYS}) + width // 4)
+    hidden: list[str] = []
+    is_cut = False
+    while (excess := _line(kept) - width) > 0:
+        long = [name for name in kept if name not in KEYS and _widest(kept[name]) > SENTENCE]
+        spare = sum(_widest(kept[name]) - SENTENCE for name in long)
+        unwanted = least_wanted(kept)
+        if long and (spare >= excess or unwanted is None or long == [next(iter(kept))]):
+            longest = max(long, key=lambda name: _widest(kept[name]))
+            most = max(SENTENCE, _widest(kept[longest]) - excess)
+            kept[longest] = [
+                cell if len(cell) <= most else cell[: most - len(_CUT)] + _CUT
+                for cell in kept[longest]
+            ]
+            is_cut = True
+        elif unwanted is not None:
+            del kept[unwanted]
+            hidden.append(unwanted)
+        else:
+            break
+    hidden.sort(key=list(columns).index)
+    reasons = tuple(sentences_of_reasons(columns[REASON])) if REASON in hidden else ()
+    return Fitted(columns=kept, hidden=tuple(hidden), is_cut=is_cut, reasons=reasons)
+
+
+def least_wanted(columns: Mapping[str, Sequence[str]]) -> str | None:
+    """The column to hide first: the last one with sentences, so that figures stay, or the last.
+
+    `None` if only the first column and those of `KEYS` are left: they are never hidden.
+    """
+    others = [name for name in list(columns)[1:] if name not in KEYS]
+    sentences = [name for name in others if _widest(columns[name]) > SENTENCE]
+    return next(reversed(sentences or others), None)
+
+
+def sentences_of_reasons(cells: Sequence[str]) -> Iterator[str]:
+    """A sentence for each of the most frequent reasons, in place of the column."""
+    found = Counter(cell for cell in cells if cell != MISSING)
+    for reason, n in found.most_common(_MAX_REASONS):
+        yield f"{REASON} of {count_of(n, 'row')}: {reason}."
+    if (more := len(found) - _MAX_REASONS) > 0:
+        yield f"{count_of(more, 'more reason')} in column {REASON}."
+
+
+def _line(columns: Mapping[str, Sequence[str]]) -> int:
+    widths = (max(len(name), _widest(cells)) for name, cells in columns.items())
+    return sum(widths) + _GAP * (len(columns) - 1)
+
+
+def _widest(cells: Sequence[str]) -> int:
+    return max(map(len, cells), default=0)
+
 
 _LATEX = str.maketrans(
     {
@@ -43,6 +275,17 @@ EXPLAIN_HINT = (
 
 
 FITTING = "Choose columns with --columns, or print everything with --format csv."
+
+
+def grid_of(table: Table) -> Grid:
+    """The texts of a table."""
+    frame = table.frame
+    return Grid(
+        columns={
+            name: [value_text(value) for value in frame[name].to_list()] for name in frame.columns
+        },
+        numbers=frozenset(name for name, dtype in frame.schema.items() if dtype.is_numeric()),
+    )
 
 
 def render(
@@ -81,28 +324,17 @@ def render(
 
 
 def _to_text(table: Table, *, width: int | None = None, full: str = "") -> str:
-    names, rows = table.frame.columns, _texts(table)
-    given = table.notes
+    grid, given = grid_of(table), table.notes
     if width is not None:
-        cells = zip(*rows, strict=True) if rows else ([] for _ in names)
-        fits = fitted(dict(zip(names, map(list, cells), strict=True)), width)
-        names, rows = (
-            list(fits.columns),
-            [list(row) for row in zip(*fits.columns.values(), strict=True)],
-        )
+        fits = fitted(grid.columns, width)
+        grid = replace(grid, columns=fits.columns)
         given = (*given, *fits.notes(full))
-    widths = [max(map(len, column)) for column in zip(names, *rows, strict=True)]
-    align = [str.rjust if _is_number(table.frame.schema[name]) else str.ljust for name in names]
-    lines = [
-        "  ".join(side(text, width) for side, text, width in zip(align, row, widths, strict=True))
-        for row in (names, ["-" * width for width in widths], *rows)
-    ]
     notes = [f"Note: {visible_line(note)}" for note in given]
     if table.explanation:
         notes.append(EXPLAIN_HINT)
     if width is not None:
         notes = [line for note in notes for line in textwrap.wrap(note, width)]
-    return "\n".join([table.title, "", *(line.rstrip() for line in lines), "", *notes]) + "\n"
+    return "\n".join([table.title, "", *lines_of(grid, has_rule=True), "", *notes]) + "\n"
 
 
 def _to_json(table: Table) -> str:
@@ -116,32 +348,33 @@ def _to_json(table: Table) -> str:
     return json_text(content, indent=2) + "\n"
 
 
-def _to_csv(table: Table) -> str:
+def csv_text(frame: pl.DataFrame) -> str:
     """Full precision, one header line, no notes; lists are joined by `;`, missing is empty."""
-    lists = [name for name, dtype in table.frame.schema.items() if isinstance(dtype, pl.List)]
-    flat = table.frame.with_columns(pl.col(name).list.join(";") for name in lists)
-    return flat.write_csv()
+    lists = [name for name, dtype in frame.schema.items() if isinstance(dtype, pl.List)]
+    joined = (pl.col(name).cast(pl.List(pl.String)).list.join(";") for name in lists)
+    return frame.with_columns(joined).write_csv()
 
 
 def _to_markdown(table: Table) -> str:
-    names = [_markdown(name) for name in table.frame.columns]
-    rule = ["---:" if _is_number(dtype) else "---" for dtype in table.frame.dtypes]
-    rows = [[_markdown(text) for text in row] for row in _texts(table)]
+    grid = grid_of(table)
+    rule = ["---:" if name in grid.numbers else "---" for name in grid.columns]
+    names, *rows = ([text.translate(_MARKDOWN) for text in row] for row in grid.lines)
     lines = [f"| {' | '.join(row)} |" for row in (names, rule, *rows)]
-    notes = [f"- {_markdown(note)}" for note in table.notes]
-    return "\n".join([f"**{_markdown(table.title)}**", "", *lines, "", *notes]) + "\n"
+    notes = [f"- {note.translate(_MARKDOWN)}" for note in table.notes]
+    return "\n".join([f"**{table.title.translate(_MARKDOWN)}**", "", *lines, "", *notes]) + "\n"
 
 
 def _to_latex(table: Table) -> str:
     """A `table` float that needs `booktabs` and T1 fonts; notes are a paragraph below it."""
-    names = [_latex(name) for name in table.frame.columns]
-    rows = [[_latex(text) for text in row] for row in _texts(table)]
-    align = "".join("r" if _is_number(dtype) else "l" for dtype in table.frame.dtypes)
-    head, *body = [f"{' & '.join(row)} \\\\" for row in (names, *rows)]
+    grid = grid_of(table)
+    align = "".join("r" if name in grid.numbers else "l" for name in grid.columns)
+    head, *body = [
+        f"{' & '.join(text.translate(_LATEX) for text in row)} \\\\" for row in grid.lines
+    ]
     return "\n".join(
         [
             r"\begin{table}",
-            rf"\caption{{{_latex(table.title)}}}",
+            rf"\caption{{{table.title.translate(_LATEX)}}}",
             rf"\begin{{tabular}}{{{align}}}",
             r"\toprule",
             head,
@@ -149,7 +382,7 @@ def _to_latex(table: Table) -> str:
             *body,
             r"\bottomrule",
             r"\end{tabular}",
-            r"\par\footnotesize " + " ".join(_latex(note) for note in table.notes),
+            r"\par\footnotesize " + " ".join(note.translate(_LATEX) for note in table.notes),
             r"\end{table}",
             "",
         ]
@@ -158,28 +391,15 @@ def _to_latex(table: Table) -> str:
 
 FORMATS: Mapping[str, Callable[[Table], str]] = MappingProxyType(
     {
-        "table": _to_text,
-        "json": _to_json,
-        "csv": _to_csv,
-        "markdown": _to_markdown,
-        "latex": _to_latex,
+        Form.TABLE: _to_text,
+        Form.JSON: _to_json,
+        Form.CSV: lambda table: csv_text(table.frame),
+        Form.MARKDOWN: _to_markdown,
+        Form.LATEX: _to_latex,
     }
 )
 
-_OF_PROGRAMS = ("json", "csv")
+_OF_PROGRAMS = (Form.JSON, Form.CSV)
 
 
-def _texts(table: Table) -> list[list[str]]:
-    return [[value_text(value) for value in row] for row in table.frame.iter_rows()]
-
-
-def _markdown(text: str) -> str:
-    return text.translate(_MARKDOWN)
-
-
-def _latex(text: str) -> str:
-    return text.translate(_LATEX)
-
-
-def _is_number(dtype: pl.DataType) -> bool:
-    return dtype.is_numeric()
+# Writes every table as a file in one folder, with an index of the files.

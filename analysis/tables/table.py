@@ -1,12 +1,31 @@
-"""A titled frame with notes for its reader."""
+"""The object at the centre of this package: a titled frame with notes for its reader.
 
-import math
-from dataclasses import dataclass, replace
+A result class is its table: one field a column, in order. `Table.of` derives schema and frame.
+"""
+
+import re
+import tomllib
+import types
+import typing
+from collections.abc import Container, Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields, is_dataclass, replace
+from datetime import datetime
+from functools import cache
+from pathlib import Path
+from types import MappingProxyType
 
 import polars as pl
 
 _FROM_ZERO = ("repeat", "attempt")
 """Columns that count from 0 where they are stored, and in formats for programs."""
+_TYPES: tuple[tuple[type, pl.DataType], ...] = (
+    (str, pl.String()),
+    (bool, pl.Boolean()),
+    (int, pl.Int64()),
+    (float, pl.Float64()),
+    (datetime, pl.Datetime("us", "UTC")),
+)
+"""The first one that a field's type is, or is a subclass of; so words of an enumeration too."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,7 +37,7 @@ class Table:
         explanation: what the columns mean, how the figures are computed and when they mislead.
 
     Raises:
-        ValueError: a figure is NaN or infinite; the table function must give null and a reason.
+        ValueError: a figure is NaN or infinite; a table function without `of` must give null.
     """
 
     title: str
@@ -28,10 +47,134 @@ class Table:
 
     def __post_init__(self) -> None:
         for column in self.frame.iter_columns():
-            if column.dtype.is_float() and not all(map(math.isfinite, column.drop_nulls())):
+            if column.dtype.is_float() and not column.is_finite().all():
                 raise ValueError(f"column {column.name} of '{self.title}' holds NaN or infinity")
+
+    @classmethod
+    def of(
+        cls,
+        kind: type,
+        results: Iterable[object],
+        *,
+        title: str,
+        notes: tuple[str, ...] = (),
+        explanation: tuple[str, ...] = (),
+        without: Container[str] = (),
+    ) -> "Table":
+        """One row for each result, as `frame_of` makes it, without some columns."""
+        frame = frame_of(kind, results)
+        return cls(
+            title=title,
+            frame=frame.select(name for name in frame.columns if name not in without),
+            notes=notes,
+            explanation=explanation,
+        )
 
     def counted_from_one(self) -> "Table":
         """The table for people, who count repeats and attempts from 1."""
         shown = [pl.col(name) + 1 for name in _FROM_ZERO if name in self.frame.columns]
         return replace(self, frame=self.frame.with_columns(shown)) if shown else self
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CellRow:
+    """The first columns of a table about one model on one platform."""
+
+    model: str
+    platform_key: str
+
+
+@cache
+def schema_of(kind: type) -> Mapping[str, pl.DataType]:
+    """The columns of a result class; a field that is a result itself gives its own in its place.
+
+    Raises:
+        TypeError: a field has a type that no column has.
+    """
+    hints, found = typing.get_type_hints(kind), dict[str, pl.DataType]()
+    for one in fields(kind):
+        given = hints[one.name]
+        if isinstance(given, types.UnionType):
+            (given,) = (part for part in typing.get_args(given) if part is not types.NoneType)
+        if is_dataclass(given) and isinstance(given, type):
+            found.update(schema_of(given))
+        else:
+            found[one.name] = _column_type(given)
+    return types.MappingProxyType(found)
+
+
+def _column_type(given: object) -> pl.DataType:
+    if typing.get_origin(given) is tuple:
+        return pl.List(_column_type(typing.get_args(given)[0]))
+    for kind, column in _TYPES:
+        if isinstance(given, type) and issubclass(given, kind):
+            return column
+    raise TypeError(f"{given} is not the type of a column")
+
+
+def frame_of(kind: type, results: Iterable[object]) -> pl.DataFrame:
+    """The rows of some results, with the columns of `schema_of`; NaN and infinity become null.
+
+    A column is an attribute of the result, or of a result in one of its fields. A result of another
+    class is a row too: a column that it lacks is null.
+    """
+    schema = schema_of(kind)
+    rows = [[_value(one, name) for name in schema] for one in results]
+    frame = pl.DataFrame(rows, schema=dict(schema), orient="row")
+    numbers = [name for name, column in schema.items() if column.is_float()]
+    return frame.with_columns(pl.when(pl.col(numbers).is_finite()).then(pl.col(numbers)))
+
+
+def _value(one: object, name: str) -> object:
+    if hasattr(one, name):
+        return getattr(one, name)
+    parts = (getattr(one, each.name) for each in fields(one))  # type: ignore[arg-type]
+    inner = (_value(part, name) for part in parts if is_dataclass(part))
+    return next((value for value in inner if value is not None), None)
+
+
+# The notes that a person reads below a table: three sentences; the others are explanation.
+
+MAX_SENTENCES = 3
+_END = re.compile(r"[.!?](?=\s|$)")
+
+
+def sentences_in(notes: Sequence[str]) -> int:
+    """How many sentences the notes have."""
+    return sum(len(_END.findall(note)) for note in notes)
+
+
+def split_notes(notes: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The notes to show, of at most three sentences together, and the others, both in order.
+
+    The first note counts most: it marks data that is not real, or how many models and platforms
+    there are. The last one is next: it is about this table only. The others follow in order.
+    """
+    first_and_last = dict.fromkeys((0, len(notes) - 1)) if notes else {}
+    kept: set[int] = set()
+    for at in dict.fromkeys((*first_and_last, *range(len(notes)))):
+        if not kept or sentences_in([notes[one] for one in (*kept, at)]) <= MAX_SENTENCES:
+            kept.add(at)
+    return (
+        tuple(note for at, note in enumerate(notes) if at in kept),
+        tuple(note for at, note in enumerate(notes) if at not in kept),
+    )
+
+
+def with_brief_notes(table: Table) -> Table:
+    """The table with notes of at most three sentences; the others begin its explanation."""
+    shown, others = split_notes(table.notes)
+    return replace(table, notes=shown, explanation=(*others, *table.explanation))
+
+
+# The words that tables and page use, with their meaning; a part of docs/glossary.md.
+
+_FILE = tomllib.loads(Path(__file__).with_name("glossary.toml").read_text(encoding="utf-8"))
+TERMS: Mapping[str, str] = MappingProxyType(_FILE["terms"])
+"""In the order of docs/glossary.md."""
+
+
+def meaning_of_column(name: str) -> str | None:
+    """What the word in a column's heading means; `None` if the glossary does not have it."""
+    meaning = TERMS.get(_FILE["columns"].get(name, name))
+    return None if meaning is None else meaning.replace("`", "")

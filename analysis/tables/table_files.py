@@ -3,7 +3,7 @@
 import hashlib
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -14,14 +14,16 @@ from fleetrank.analysis.errors import AnalysisError
 from fleetrank.analysis.panel.session import Session
 from fleetrank.analysis.stored.selection import Selection
 from fleetrank.analysis.tables.formats import render
-from fleetrank.analysis.tables.former_names import FORMER, request_of
-from fleetrank.analysis.tables.tables import TABLES, session_table
+from fleetrank.analysis.tables.table_settings import TableRequest
+from fleetrank.analysis.tables.tables import REQUESTS, session_table
+from fleetrank.foundation.codec import json_text
 from fleetrank.foundation.errors import BadFileError
 from fleetrank.foundation.files import make_folder, replace_file
 from fleetrank.foundation.plain_data import read_json_object
-from fleetrank.foundation.strict_json import json_text
 
 SUFFIXES: Mapping[str, str] = MappingProxyType({"csv": "csv", "latex": "tex", "markdown": "md"})
+
+
 """Format to the suffix of its files."""
 
 
@@ -43,18 +45,12 @@ class TableFile:
 
     table: str
     request: str
-    file: str | None
-    sha256: str | None
-    title: str | None
-    notes: tuple[str, ...]
+    file: str | None = None
+    sha256: str | None = None
+    title: str | None = None
+    notes: tuple[str, ...] = ()
     explanation: tuple[str, ...] = ()
-    missing_because: str | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Content:
-    entry: TableFile
-    data: bytes
+    missing_because: str | None = None
 
 
 def export_tables(
@@ -68,7 +64,7 @@ def export_tables(
 ) -> list[TableFile]:
     """Writes all tables of a scan into a folder; after an error about files none is written.
 
-    Each table is written with its default settings, and each former one under its former name.
+    Each table is written with its default settings; so are the parts in `tables.REQUESTS`.
 
     An existing file is replaced only if an earlier export wrote it and it did not change since.
     Files are written under a temporary name and renamed: a link is replaced, never followed.
@@ -90,44 +86,36 @@ def export_tables(
         raise AnalysisError(f"no format '{form}'", f"there are {', '.join(SUFFIXES)}")
     session = Session(frame, selection, results=results)
     session_table("cells", session)  # a selection without data is an error: no folder is created
-    contents = [_content(name, session, form) for name in (*TABLES, *FORMER)]
-    written = [content for content in contents if content.entry.file]
+    contents = [_content(request, session, form) for request in REQUESTS]
+    entries = [entry for entry, _ in contents]
+    written = {entry.file: data for entry, data in contents if entry.file}
     if not may_overwrite:
-        _refuse_others(folder, index_name(form), [str(one.entry.file) for one in written])
+        _refuse_others(folder, index_name(form), list(written))
     make_folder(folder)
-    for content in written:
-        replace_file(folder / str(content.entry.file), content.data)
-    replace_file(folder / index_name(form), _index([content.entry for content in contents]))
-    return [content.entry for content in contents]
+    for name, data in written.items():
+        replace_file(folder / name, data)
+    index = {"tables": [asdict(entry) for entry in entries]}
+    replace_file(folder / index_name(form), (json_text(index, indent=2) + "\n").encode())
+    return entries
 
 
-def _content(name: str, session: Session, form: str) -> _Content:
+def _content(request: TableRequest, session: Session, form: str) -> tuple[TableFile, bytes]:
+    entry = TableFile(table=request.table, request=request.words)
     try:
-        table = session_table(name, session)
+        table = session_table(request.table, session.asked(request.selection(session.selection)))
     except AnalysisError as error:
         # With one device the table of proxies is not possible; the other tables are still written.
-        entry = TableFile(
-            table=name,
-            request=request_of(name).words,
-            file=None,
-            sha256=None,
-            title=None,
-            notes=(),
-            missing_because=str(error),
-        )
-        return _Content(entry=entry, data=b"")
+        return replace(entry, missing_because=str(error)), b""
     data = render(table, form).encode()
-    entry = TableFile(
-        table=name,
-        request=request_of(name).words,
-        file=f"{name}.{SUFFIXES[form]}",
+    found = replace(
+        entry,
+        file=f"{request.file_stem}.{SUFFIXES[form]}",
         sha256=hashlib.sha256(data).hexdigest(),
         title=table.title,
         notes=table.notes,
         explanation=table.explanation,
-        missing_because=None,
     )
-    return _Content(entry=entry, data=data)
+    return found, data
 
 
 def _refuse_others(folder: Path, index: str, names: Sequence[str]) -> None:
@@ -158,8 +146,3 @@ def _is_ours(path: Path, sha256: str | None) -> bool:
     if path.is_symlink() or not path.is_file():
         return False
     return hashlib.sha256(path.read_bytes()).hexdigest() == sha256
-
-
-def _index(entries: Sequence[TableFile]) -> bytes:
-    content = {"tables": [asdict(entry) for entry in entries]}
-    return (json_text(content, indent=2) + "\n").encode()

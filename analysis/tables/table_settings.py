@@ -1,17 +1,21 @@
 """The settings of single tables: their names, the words that they take, and their defaults.
 
-To add one: write a `Setting` here, name it in its table's entry in `tables.TABLES`, and read it in
-the table's function with `Setting.chosen` (words) or `stored.selection.setting` (numbers and
-texts). A setting with words is then an option of `report show` and a field of the server's form.
+To add one: describe it in `table_settings.toml`, and read it in the table's function with
+`Setting.chosen` (words) or `stored.selection.setting` (numbers and texts). A setting with words is
+then an option of `report show`.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
 
 from fleetrank.analysis.errors import AnalysisError
 from fleetrank.analysis.stored.selection import Selection, setting
+from fleetrank.foundation.errors import nearest
 from fleetrank.foundation.vocabulary import Problem
-from fleetrank.foundation.wording import nearest
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,184 +60,85 @@ class Setting:
                 )
 
 
-QUANTITY = Setting(
-    name="quantity",
-    meaning="what is shown of each cell",
-    words=("latency", "memory", "coldstart"),
-    default="latency",
+def _settings_of(table: Mapping[str, Any]) -> Mapping[str, Setting]:
+    found: dict[str, Setting] = {}
+    for name, given in table.items():
+        words, needs = given.pop("words", ()), given.pop("needs", {})
+        if words == "problems":
+            words = [kind.replace(" ", "-") for kind in Problem]
+        found[name] = Setting(
+            name=name,
+            words=tuple(words),
+            needs=next(((found[other], word) for other, word in needs.items()), None),
+            **given,
+        )
+    return MappingProxyType(found)
+
+
+SETTINGS: Mapping[str, Mapping[str, Setting]] = MappingProxyType(
+    {
+        table: _settings_of(given)
+        for table, given in tomllib.loads(
+            Path(__file__).with_name("table_settings.toml").read_text(encoding="utf-8")
+        ).items()
+    }
 )
-PREDICTED = Setting(
-    name="quantity",
-    meaning="what is predicted",
-    words=("latency", "memory", "energy"),
-    default="latency",
-)
-COVERAGE = Setting(
-    name="coverage", meaning="share of intervals that hold the measured value (default: 0.9)"
-)
-LIKE = Setting(
-    name="like", meaning="a platform with the configuration of a device without measurements"
-)
-MODELS = Setting(name="models", meaning="models to list, separated by commas; * matches any text")
-SCORE = Setting(
-    name="score",
-    meaning="FRM, or the composite scores of other authors",
-    words=("frm", "composites"),
-    default="frm",
-)
-BY_GROUP = Setting(
-    name="by",
-    meaning="rows between tiers, or between the runtimes of one device",
-    words=("tier", "runtime"),
-    default="tier",
-)
-DETAIL = Setting(
-    name="detail",
-    meaning="latency and FRM only, or also each part of FRM",
-    words=("brief", "full"),
-    default="brief",
-)
-METHOD = Setting(
-    name="method",
-    meaning="a line fitted to the other models, or the ratio of one reference model",
-    words=("line", "ratio"),
-    default="line",
-)
-BY_ROW = Setting(
-    name="by",
-    meaning="one row for each measure, or for each model",
-    words=("measure", "model"),
-    default="measure",
-)
-OWN = Setting(
-    name="own",
-    meaning="the best single device to own, or the fewest that predict all others",
-    words=("one", "fewest"),
-    default="one",
-)
-THRESHOLD = Setting(
-    name="threshold",
-    meaning="rho from which a device counts as predicted (default: 0.9)",
-    needs=(OWN, "fewest"),
-)
-OVER = Setting(
-    name="over",
-    meaning="the models to measure on a new device, or the number of devices to measure",
-    words=("models", "devices"),
-    default="models",
-)
-K = Setting(name="k", meaning="number of models to measure (default: 3)", needs=(OVER, "models"))
-PART = Setting(
-    name="part",
-    meaning="the components of variance, or what more sessions, repeats or devices would buy",
-    words=("components", "plans"),
-    default="components",
-)
-AXIS = Setting(
-    name="over",
-    meaning="only curves over this: samples in one inference, tokens, or pixels of images",
-    words=("batch", "length", "input_size"),
-)
-CURVES = Setting(
-    name="part",
-    meaning="one row for each curve, or for each measured point",
-    words=("curves", "points"),
-    default="curves",
-)
-FILES = Setting(
-    name="part",
-    meaning="what the peak memory holds, or the sizes of exported files by format",
-    words=("peaks", "files"),
-    default="peaks",
-)
-FIELDS_OF_RUN = Setting(
-    name="part",
-    meaning="one row for each run, or for each field of each run",
-    words=("runs", "fields"),
-    default="runs",
-)
-TOP_K = Setting(name="k", meaning="how many of the fastest models count (default: 3)")
-LIST = Setting(
-    name="list",
-    meaning="flags of each cell, attempts that no figure uses, findings of the audit, what the "
-    "host did in rounds, or how long attempts waited for their device",
-    words=("flags", "dropped", "findings", "host", "waits"),
-    default="flags",
-)
-WHAT = Setting(
-    name="what",
-    meaning="only findings of this kind",
-    words=tuple(kind.replace(" ", "-") for kind in Problem),
-    is_many=True,
-    needs=(LIST, "findings"),
-)
-OBJECTIVES = Setting(
-    name="objectives",
-    meaning="names separated by commas (default: accuracy,latency; of text quality,latency)",
-)
-BUDGETS = Setting(name="budgets_ms", meaning="latency budgets in ms, separated by commas")
-FLOORS = Setting(name="floors_percent", meaning="accuracy floors in %, separated by commas")
-MEMORY_BUDGETS = Setting(
-    name="budgets_mib", meaning="memory budgets in MiB, separated by commas (default: no limit)"
-)
-GOAL = Setting(name="goal", meaning="one of the five goals, or the beginning of its name")
-MODEL_A = Setting(name="model_a", meaning="first model; * matches any text")
-MODEL_B = Setting(name="model_b", meaning="second model; * matches any text")
-WITHIN = Setting(
-    name="within", meaning="largest difference between the models of a pair, as a share"
-)
-MARGIN = Setting(
-    name="margin", meaning="largest difference of no interest, as a share (default: 0.02)"
-)
-PROMPT = Setting(name="prompt", meaning="tokens of the prompt (default: 128)")
-GENERATED = Setting(
-    name="generated", meaning="tokens of the answer; the prompt gives the first one (default: 32)"
-)
-SPLIT = Setting(
-    name="split",
-    meaning="components by the path of their module, or by operator",
-    words=("module", "operator"),
-    default="module",
-)
-DEPTH = Setting(
-    name="depth",
-    meaning="parts of a module's path that name a component (default: 1)",
-    needs=(SPLIT, "module"),
-)
-READING = Setting(
-    name="part",
-    meaning="time by way to read and length, the length from which on a way is faster than reading "
-    "at once, whether that length ranks models alike on two platforms, or sizes of segments",
-    words=("times", "crossover", "transfer", "sizes"),
-    default="times",
-)
-STRIDE = Setting(
-    name="stride",
-    meaning="tokens between the starts of two windows (default: half of the window)",
-)
-TOKENS = Setting(
-    name="tokens",
-    meaning="further lengths of the text, separated by commas; measured ones are always shown",
-    needs=(READING, "times"),
-)
-REFERENCE = Setting(
-    name="reference",
-    meaning="segment to compare with, such as segment@128 (default: the one with most memories)",
-    needs=(READING, "sizes"),
-)
+"""Of each table, by name; a table without settings is absent."""
+QUANTITY = SETTINGS["cells"]["quantity"]
+PREDICTED = SETTINGS["predictions"]["quantity"]
+SCORE = SETTINGS["frm"]["score"]
+ALONG = SETTINGS["transfer"]["along"]
+DETAIL = SETTINGS["transfer"]["detail"]
+METHOD = SETTINGS["predictability"]["method"]
+BY_ROW = SETTINGS["disagreement"]["by"]
+OWN = SETTINGS["proxies"]["own"]
+OVER = SETTINGS["effort"]["over"]
+PART = SETTINGS["variance"]["part"]
+AXIS = SETTINGS["scaling"]["over"]
+CURVES = SETTINGS["scaling"]["part"]
+FILES = SETTINGS["memory"]["part"]
+FIELDS_OF_RUN = SETTINGS["summary"]["part"]
+LIST = SETTINGS["quality"]["list"]
+WHAT = SETTINGS["quality"]["what"]
+SPLIT = SETTINGS["components"]["split"]
+DEPTH = SETTINGS["components"]["depth"]
+READING = SETTINGS["strategies"]["part"]
 FRM_WEIGHTS = ("weight_flops", "weight_latency", "weight_memory")
 
 
-def frm_weights(chooser: Setting, word: str) -> tuple[Setting, ...]:
-    """The weights of FRM's three parts, for a table that uses them only with one word."""
-    return tuple(
-        Setting(
-            name=name,
-            meaning=f"weight of {name.removeprefix('weight_')} in FRM (default: 1)",
-            needs=(chooser, word),
-        )
-        for name in FRM_WEIGHTS
-    )
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableRequest:
+    """A table and the words of its settings; the other settings have their defaults.
+
+    Attributes:
+        table: a name in `tables.TABLES`.
+        settings: name and word of each setting.
+    """
+
+    table: str
+    settings: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def file_stem(self) -> str:
+        """Name of a file of this table without its ending: `cells-coldstart`."""
+        return "-".join([self.table, *(word for _, word in self.settings)])
+
+    @property
+    def words(self) -> str:
+        """As `fleetrank report show` takes it: `cells --quantity memory`."""
+        return " ".join([self.table, *(f"--{name} {word}" for name, word in self.settings)])
+
+    @property
+    def sentence(self) -> str:
+        """As a message names it: `` 'cells' with `quantity=memory` ``."""
+        given = " and ".join(f"`{name}={word}`" for name, word in self.settings)
+        return f"'{self.table}' with {given}" if given else f"'{self.table}'"
+
+    def selection(self, base: Selection) -> Selection:
+        """The selection with these settings; a setting that it has already counts more."""
+        if not self.settings:
+            return base
+        return replace(base, settings=(*self.settings, *base.settings))
 
 
 def refuse_wrong_settings(table: str, known: Sequence[Setting], selection: Selection) -> None:

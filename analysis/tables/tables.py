@@ -1,13 +1,13 @@
 """The tables a user can ask for by name.
 
-To add one: write a function `(session) -> Table` in `analysis/statistics/` and add its entry to
-`TABLES`. Start from `session.cells` or `session.panel`: they hold the selected values, and the
-notes that every table shows. Settings are in `table_settings`, former names in `former_names`.
+To add one: write a function `(session) -> Table` in `analysis/statistics/` and add it to
+`_FUNCTIONS`. Start from `session.cells` or `session.panel`: they hold the selected values, and the
+notes that every table shows. Settings are in `table_settings.toml`.
 """
 
 import importlib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING
@@ -15,57 +15,18 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from fleetrank.analysis.errors import AnalysisError
+from fleetrank.analysis.stored.scope import refuse_unmatched
 from fleetrank.analysis.stored.selection import Selection, fits_platform
-from fleetrank.analysis.stored.unmatched import refuse_unmatched
-from fleetrank.analysis.tables.batch_columns import with_batches
-from fleetrank.analysis.tables.former_names import FORMER, request_of
+from fleetrank.analysis.tables.explanations import explained
 from fleetrank.analysis.tables.table import Table
 from fleetrank.analysis.tables.table_settings import (
-    AXIS,
-    BUDGETS,
-    BY_GROUP,
-    BY_ROW,
-    COVERAGE,
-    CURVES,
-    DEPTH,
-    DETAIL,
-    FIELDS_OF_RUN,
-    FILES,
-    FLOORS,
-    GENERATED,
-    GOAL,
-    LIKE,
-    LIST,
-    MARGIN,
-    MEMORY_BUDGETS,
-    METHOD,
-    MODEL_A,
-    MODEL_B,
-    MODELS,
-    OBJECTIVES,
-    OVER,
-    OWN,
-    PART,
-    PREDICTED,
-    PROMPT,
-    QUANTITY,
-    READING,
-    REFERENCE,
-    SCORE,
-    SPLIT,
-    STRIDE,
-    THRESHOLD,
-    TOKENS,
-    TOP_K,
-    WHAT,
-    WITHIN,
-    K,
+    SETTINGS,
     Setting,
-    frm_weights,
+    TableRequest,
     refuse_wrong_settings,
 )
-from fleetrank.foundation.reading import pause_between_steps
-from fleetrank.foundation.wording import nearest
+from fleetrank.foundation.errors import nearest
+from fleetrank.foundation.lease import pause_between_steps
 
 if TYPE_CHECKING:
     from fleetrank.analysis.panel.session import Session
@@ -94,62 +55,69 @@ class TableSpec:
     settings: tuple[Setting, ...] = ()
 
 
-def _of_platforms(function: str, *settings: Setting) -> TableSpec:
-    return TableSpec(function=function, is_of_platforms=True, settings=settings)
-
-
-def _of_pairs(function: str, *settings: Setting) -> TableSpec:
-    return TableSpec(function=function, settings=settings)
-
+_FUNCTIONS = {
+    "cells": "cells:cells_table",
+    "tokens": "language:tokens_table",
+    "end-to-end": "language:end_to_end_table",
+    "phases": "language:phases_table",
+    "scaling": "scaling:scaling_table",
+    "memory": "scaling:memory_table",
+    "sustained": "scaling:sustained_table",
+    "strategies": "strategies:strategies_table",
+    "summary": "summary:summary_table",
+    "training": "cells:training_table",
+    "frm": "frm_scores:frm_table",
+    "transfer": "transfer:transfer_table",
+    "rank-sets": "model_ranks:rank_sets_table",
+    "ceiling": "ceiling:ceiling_table",
+    "variance": "variance:variance_table",
+    "stability": "ceiling:stability_table",
+    "predictability": "predictability:predictability_table",
+    "predictions": "predictions:predictions_table",
+    "pareto": "frontier_transfer:pareto_table",
+    "regret": "regret:regret_table",
+    "disagreement": "model_ranks:disagreement_table",
+    "proxies": "proxies:proxies_table",
+    "effort": "next_models:effort_table",
+    "recommend": "recommend:recommend_table",
+    "significance": "model_differences:significance_table",
+    "components": "components:components_table",
+    "component-ratios": "components:component_ratios_table",
+    "replicas": "replicas:replicas_table",
+    "evaluations": "cells:evaluations_table",
+    "quality": "quality:quality_table",
+}
+_OF_PAIRS = {
+    "transfer", "ceiling", "stability", "predictability", "predictions", "pareto", "regret",
+    "proxies", "recommend", "component-ratios",
+}  # fmt: skip
+_APART = {"evaluations"}
 
 TABLES: Mapping[str, TableSpec] = MappingProxyType(
     {
-        "cells": _of_platforms("measured.cell_tables:cells_table", QUANTITY),
-        "tokens": _of_platforms("language.token_figures:tokens_table"),
-        "end-to-end": _of_platforms("language.end_to_end:end_to_end_table", PROMPT, GENERATED),
-        "phases": _of_platforms("language.phases_table:phases_table"),
-        "scaling": _of_platforms("scaling.scaling:scaling_table", AXIS, CURVES),
-        "memory": _of_platforms("scaling.memory_parts:memory_table", FILES),
-        "sustained": _of_platforms("scaling.sustained:sustained_table"),
-        "strategies": _of_platforms(
-            "reading.strategies_table:strategies_table", READING, STRIDE, TOKENS, REFERENCE
-        ),
-        "summary": _of_platforms("summary.summary_table:summary_table", FIELDS_OF_RUN),
-        "training": _of_platforms("measured.training_steps:training_table"),
-        "frm": _of_platforms("ranks.frm_scores:frm_table", SCORE, *frm_weights(SCORE, "frm")),
-        "transfer": _of_pairs(
-            "transfer.transfer_table:transfer_table", BY_GROUP, DETAIL, *frm_weights(DETAIL, "full")
-        ),
-        "rank-sets": _of_platforms("ranks.model_ranks:rank_sets_table", TOP_K),
-        "ceiling": _of_pairs("transfer.ceiling:ceiling_table"),
-        "variance": _of_platforms("variance.variance_table:variance_table", PART),
-        "stability": _of_pairs("transfer.stability:stability_table"),
-        "predictability": _of_pairs("prediction.predictability:predictability_table", METHOD),
-        "predictions": _of_pairs(
-            "prediction.predictions_table:predictions_table", PREDICTED, COVERAGE, LIKE, MODELS
-        ),
-        "pareto": _of_pairs("frontiers.frontier_transfer:pareto_table", OBJECTIVES),
-        "regret": _of_pairs("frontiers.regret_table:regret_table", BUDGETS, FLOORS, MEMORY_BUDGETS),
-        "disagreement": _of_platforms("ranks.disagreement:disagreement_table", BY_ROW),
-        "proxies": _of_pairs("choices.proxies:proxies_table", OWN, THRESHOLD),
-        "effort": _of_platforms("choices.effort:effort_table", OVER, K),
-        "recommend": _of_pairs("choices.recommend:recommend_table", GOAL),
-        "significance": _of_platforms(
-            "measured.model_differences:significance_table", MODEL_A, MODEL_B, WITHIN, MARGIN
-        ),
-        "components": _of_platforms("components.components_table:components_table", SPLIT, DEPTH),
-        "component-ratios": _of_pairs(
-            "components.component_ratios:component_ratios_table", SPLIT, DEPTH
-        ),
-        "replicas": _of_platforms("replicas.replicas_table:replicas_table"),
-        "evaluations": TableSpec(
-            function="evaluated.evaluations_table:evaluations_table",
-            is_of_platforms=True,
-            is_apart=True,
-        ),
-        "quality": _of_platforms("measured.quality:quality_table", LIST, WHAT),
+        name: TableSpec(
+            function=function,
+            is_of_platforms=name not in _OF_PAIRS,
+            is_apart=name in _APART,
+            settings=tuple(SETTINGS.get(name, {}).values()),
+        )
+        for name, function in _FUNCTIONS.items()
     }
 )
+
+
+_PARTS = (
+    ("cells", "quantity", "coldstart"), ("frm", "score", "composites"),
+    ("transfer", "detail", "full"), ("transfer", "along", "runtime"),
+    ("predictability", "method", "ratio"), ("disagreement", "by", "model"),
+    ("proxies", "own", "fewest"), ("effort", "over", "devices"),
+    ("quality", "list", "dropped"), ("quality", "list", "findings"),
+)  # fmt: skip
+REQUESTS = (
+    *(TableRequest(table=name) for name in TABLES),
+    *(TableRequest(table=table, settings=((name, word),)) for table, name, word in _PARTS),
+)
+"""Every table with its defaults, and the parts of tables that answer a question of their own."""
 
 
 def make_table(
@@ -166,28 +134,34 @@ def make_table(
 
 
 def session_table(name: str, session: "Session") -> Table:
-    """Makes one table, also by a former name; tables of one session share its arrays.
+    """Makes one table; tables of one session share its arrays.
+
+    Raises the errors of `check_request` and of `checked_table`.
+    """
+    check_request(name, session.frame, session.selection)
+    return checked_table(name, session)
+
+
+def checked_table(name: str, session: "Session") -> Table:
+    """Makes one table of a session that `check_request` accepted.
 
     A table is a step: reading pauses before it while a measurement runs on this host.
 
     Raises:
-        AnalysisError: no such table or setting exists; the remedy names the nearest. Or a setting
-            is far out of range.
+        AnalysisError: a setting is far out of range.
         NoDataError: no row remains.
         NotComparableError: rows differ in a fact that must be equal for the comparison.
     """
     pause_between_steps()
-    spec = check_request(name, session.frame, session.selection)
-    request = request_of(name)
-    name, selection = request.table, request.selection(session.selection)
-    function = table_function(name)
-    session = session.asked(selection)
+    selection, spec = session.selection, TABLES[name]
     if spec.is_of_platforms and (selection.source, selection.source_tier) != (None, None):
         session = session.once(_of_source)
     try:
-        return with_batches(function(session), session)
+        return _with_batches(table_function(name)(session), session)
     except (ValueError, OverflowError) as error:
-        if not _has_free_settings(spec, selection):
+        # Only a number or a text that the user gave can be out of range.
+        free = {one.name for one in spec.settings if not one.words}
+        if not any(given in free for given, _ in selection.settings):
             raise
         raise AnalysisError(
             f"table '{name}' has no finite figures with these settings: {error}",
@@ -195,7 +169,7 @@ def session_table(name: str, session: "Session") -> Table:
         ) from error
 
 
-def check_request(name: str, frame: pl.LazyFrame, selection: Selection) -> TableSpec:
+def check_request(name: str, frame: pl.LazyFrame, selection: Selection) -> None:
     """Checks a table's name, settings and selection before any figure is computed.
 
     Raises:
@@ -203,8 +177,6 @@ def check_request(name: str, frame: pl.LazyFrame, selection: Selection) -> Table
             names the nearest.
         NoDataError: no row has a platform or model of a name.
     """
-    request = request_of(name)
-    name, selection = request.table, request.selection(selection)
     table_function(name)
     spec = TABLES[name]
     refuse_wrong_settings(name, spec.settings, selection)
@@ -215,18 +187,6 @@ def check_request(name: str, frame: pl.LazyFrame, selection: Selection) -> Table
             f"table '{name}' shows single platforms and has no target",
             "choose platforms with source or source_tier",
         )
-    return spec
-
-
-def _has_free_settings(spec: TableSpec, selection: Selection) -> bool:
-    """Whether the user gave a number or a text, which can be out of range."""
-    free = {one.name for one in spec.settings if not one.words}
-    return any(name in free for name, _ in selection.settings)
-
-
-def _of_source(session: "Session") -> "Session":
-    selection = session.selection
-    return session.narrowed(fits_platform(selection.source, selection.source_tier))
 
 
 def table_function(name: str) -> TableFunction:
@@ -236,9 +196,58 @@ def table_function(name: str) -> TableFunction:
         AnalysisError: no such table exists; the remedy names the nearest.
     """
     if name not in TABLES:
-        near = nearest(name, (*TABLES, *FORMER))
+        near = nearest(name, TABLES)
         hint = f"did you mean '{near}'? " if near else ""
         raise AnalysisError(f"no table '{name}'", f"{hint}there are {', '.join(TABLES)}")
     module, _, attribute = TABLES[name].function.partition(":")
     function: TableFunction = getattr(importlib.import_module(f"{_STATISTICS}.{module}"), attribute)
     return function
+
+
+def _of_source(session: "Session") -> "Session":
+    selection = session.selection
+    return session.narrowed(fits_platform(selection.source, selection.source_tier))
+
+
+SOURCE_BATCH, TARGET_BATCH = "batch", "target_batch"
+"""Columns that state the batch on both sides, for a selection that compares unlike batches.
+
+One batch, or several as `1, 1024`; null where a row is about neither.
+"""
+
+
+def _with_batches(table: Table, session: "Session") -> Table:
+    """The table with the batches of each row's source and target, if unlike ones are compared.
+
+    A row between platforms has their batches, one between tiers those of all selected platforms of
+    the tier. A table without source and target, and every table of another selection, is unchanged.
+    """
+    columns = table.frame.columns
+    if not session.selection.allow_unlike_batch or not {"source", "target"} <= set(columns):
+        return table
+    known = _batches(session)
+    after = columns.index("target") + 1
+    marked = table.frame.with_columns(
+        pl.col(side).replace_strict(known, default=None, return_dtype=pl.String).alias(name)
+        for side, name in (("source", SOURCE_BATCH), ("target", TARGET_BATCH))
+    ).select(*columns[:after], SOURCE_BATCH, TARGET_BATCH, *columns[after:])
+    return replace(
+        table, frame=marked, explanation=(*table.explanation, *explained("unlike-batch"))
+    )
+
+
+def _batches(session: "Session") -> dict[str, str]:
+    """The batches behind each name in a row: a platform's key, a tier or a runtime."""
+    from fleetrank.analysis.panel.conditions import chosen_platforms
+
+    platforms = session.panel.platforms
+    chosen = sorted(
+        {at for side in chosen_platforms(session.panel, session.selection) for at in side}
+    )
+    found: dict[str, set[int]] = {}
+    for facts in platforms[chosen].iter_rows(named=True):
+        for name in ("platform_key", "tier", "runtime"):
+            batches = found.setdefault(str(facts[name]), set())
+            if facts["batch"] is not None:
+                batches.add(facts["batch"])
+    return {name: ", ".join(map(str, sorted(some))) or "?" for name, some in found.items()}

@@ -1,4 +1,4 @@
 """Android phones through adb.
 
-Open `kind` first, then `agent` and `visit`: one repeat on one phone.
+Open `agent` first, then `visit`: one repeat on one phone.
 """

@@ -4,22 +4,29 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 
-from fleetrank.device_agents.android.adb.adb_server import AdbServer, find_adb
-from fleetrank.device_agents.android.adb.phone import Phone
+from fleetrank.device_agents.android.adb_server import AdbServer, find_adb
 from fleetrank.device_agents.android.execution.energy_run import longest_energy_s
 from fleetrank.device_agents.android.execution.program_run import CANARY_TIMEOUT_S, PhonePrograms
 from fleetrank.device_agents.android.execution.storage import ProgramStore
 from fleetrank.device_agents.android.options import read_options
-from fleetrank.device_agents.android.programs.phone_program import (
-    create_program,
-    why_unsupported,
+from fleetrank.device_agents.android.phone import Phone
+from fleetrank.device_agents.android.programs.phone_program import create_program, why_unsupported
+from fleetrank.device_agents.android.state.identity import (
+    identify,
+    phone_lease,
+    probe_phone,
+    to_device_facts,
+    why_refused,
 )
-from fleetrank.device_agents.android.state.identity import identify, phone_lease, probe_phone
-from fleetrank.device_agents.android.state.probe_text import to_device_facts, why_refused
 from fleetrank.device_agents.android.visit import Visit
 from fleetrank.device_agents.contract.agent import DeviceFacts, StopRequested, never_stop
-from fleetrank.device_agents.contract.failures import failure_from_error
-from fleetrank.device_agents.contract.measurement import Failure, Measurement, failed, utc_now
+from fleetrank.device_agents.contract.measurement import (
+    Failure,
+    Measurement,
+    failed,
+    failure_from_error,
+    utc_now,
+)
 from fleetrank.device_agents.contract.task import Execution, InferTask, MeasureTask, OptionValue
 from fleetrank.device_agents.errors import PermanentError
 from fleetrank.device_agents.host.worker_client import infer_in_worker

@@ -5,10 +5,9 @@ from dataclasses import asdict, dataclass, field, fields
 from types import MappingProxyType
 
 from fleetrank.device_agents.android.programs.phone_program import PROGRAMS
-from fleetrank.device_agents.android.state.fitness import PhoneRules
+from fleetrank.device_agents.android.state.fitness import BOOT_LIMIT_S, SETTLE_S, PhoneRules
 from fleetrank.device_agents.android.state.identity import RegisteredIdentity
 from fleetrank.device_agents.android.state.power_text import LOOK_S, MAX_ENERGY_S
-from fleetrank.device_agents.android.state.waits import BOOT_LIMIT_S, SETTLE_S
 from fleetrank.device_agents.contract.agent import read_fields
 from fleetrank.device_agents.contract.task import OptionValue
 from fleetrank.device_agents.errors import PermanentError

@@ -4,50 +4,44 @@ import logging
 from collections.abc import Set
 from dataclasses import dataclass, field, replace
 
-from fleetrank.device_agents.android.execution.core_watch import CoreWatch
-from fleetrank.device_agents.android.execution.energy_run import EnergyRun
+from fleetrank.device_agents.android.execution.energy_run import CoreWatch, EnergyRun
 from fleetrank.device_agents.android.execution.program_run import (
     PID_FILE,
     PhonePrograms,
     clean_runs,
+    encode_log,
     latency_of,
     read,
 )
-from fleetrank.device_agents.android.execution.raw_log import encode_log, to_measurement
 from fleetrank.device_agents.android.options import PhoneOptions
 from fleetrank.device_agents.android.programs.phone_program import (
     ProgramCall,
     ProgramOutput,
-    ProgramReading,
     create_program,
 )
 from fleetrank.device_agents.android.state.fitness import (
     CanaryReading,
+    PhoneConditions,
     PhoneRules,
     Validity,
     is_canary_off,
     judge_validity,
-)
-from fleetrank.device_agents.android.state.identity import identify, phone_lease
-from fleetrank.device_agents.android.state.phone_conditions import (
-    PhoneConditions,
     read_phone_conditions,
-    to_conditions,
-)
-from fleetrank.device_agents.android.state.run_clocks import UNSEEN, RunClocks
-from fleetrank.device_agents.android.state.settings import settings_for_measuring
-from fleetrank.device_agents.android.state.waits import (
     require_fit,
     require_up,
+    settings_for_measuring,
+    to_conditions,
     when_back,
 )
-from fleetrank.device_agents.contract.failures import failure_from_error
+from fleetrank.device_agents.android.state.identity import identify, phone_lease
+from fleetrank.device_agents.android.state.power_text import UNSEEN, RunClocks
 from fleetrank.device_agents.contract.measurement import (
     Energy,
     Failure,
     Measurement,
     WorkerFacts,
     failed,
+    failure_from_error,
 )
 from fleetrank.device_agents.contract.task import CanaryTask, MeasurePolicy, MeasureTask
 from fleetrank.device_agents.errors import (
@@ -56,8 +50,7 @@ from fleetrank.device_agents.errors import (
     UnfitConditionsError,
     UnusableDeviceError,
 )
-from fleetrank.device_agents.timing.flags import Seen, is_too_few, judge
-from fleetrank.device_agents.timing.long_runs import MIN_TIME
+from fleetrank.device_agents.timing import MIN_TIME, Seen, is_too_few, judge
 from fleetrank.foundation.errors import FleetError
 from fleetrank.foundation.vocabulary import ErrorKind, Flag, Origin, Status
 
@@ -163,7 +156,7 @@ class Visit:
         self.affinity = watch.affinity
         return output
 
-    def _count_energy(self, reading: ProgramReading) -> None:
+    def _count_energy(self, reading: Measurement) -> None:
         """Counts in a separate run, because looks at the power disturb what is timed."""
         battery = None if self.after is None else self.after.battery
         is_charging = battery is not None and battery.is_charging
@@ -216,7 +209,7 @@ class Visit:
 
     def _judge(
         self,
-        reading: ProgramReading,
+        reading: Measurement,
         before: PhoneConditions,
         after: PhoneConditions,
         canary: CanaryReading | None,
@@ -229,7 +222,7 @@ class Visit:
             canary=canary,
             clocks=self.clocks,
         )
-        measurement = to_measurement(reading, task_id=self.task.task_id, origin=self.origin)
+        measurement = replace(reading, task_id=self.task.task_id, origin=self.origin)
         flags = _flags(reading, self.task.policy, validity, has_settings=self.has_settings)
         if any(one.state is not None for one in self.task.execution.inputs):
             # No program binds an output to the memory of an input.
@@ -272,7 +265,7 @@ class Visit:
 
 
 def _flags(
-    reading: ProgramReading, policy: MeasurePolicy, validity: Validity, *, has_settings: bool
+    reading: Measurement, policy: MeasurePolicy, validity: Validity, *, has_settings: bool
 ) -> tuple[Flag, ...]:
     """Flags of samples and phone; clocks are judged by their caps, not by the current clock."""
     summary = reading.summary

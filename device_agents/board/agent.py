@@ -6,16 +6,31 @@ The board does what `CpuAgent` does on its own host; this agent sends files and 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from fleetrank.device_agents.board.board_canary import CANARY_LIMIT_S, canary_ns, with_canary
-from fleetrank.device_agents.board.board_inference import infer_there
 from fleetrank.device_agents.board.board_link import BoardLink
-from fleetrank.device_agents.board.board_probe import probe_board, to_device_facts
-from fleetrank.device_agents.board.board_repeat import BESIDE_S, TURN_S, BoardRepeat, Wishes
+from fleetrank.device_agents.board.board_probe import (
+    CANARY_LIMIT_S,
+    canary_ns,
+    probe_board,
+    to_device_facts,
+    with_canary,
+)
+from fleetrank.device_agents.board.board_repeat import (
+    BESIDE_S,
+    TURN_S,
+    BoardRepeat,
+    Wishes,
+    infer_there,
+)
 from fleetrank.device_agents.board.options import read_options
-from fleetrank.device_agents.board.ssh.ssh_connection import SshConnection
+from fleetrank.device_agents.board.ssh import SshConnection
 from fleetrank.device_agents.contract.agent import DeviceFacts, StopRequested, never_stop
-from fleetrank.device_agents.contract.failures import failure_from_error
-from fleetrank.device_agents.contract.measurement import Failure, Measurement, failed, utc_now
+from fleetrank.device_agents.contract.measurement import (
+    Failure,
+    Measurement,
+    failed,
+    failure_from_error,
+    utc_now,
+)
 from fleetrank.device_agents.contract.task import Execution, InferTask, MeasureTask, OptionValue
 from fleetrank.device_agents.runtimes.gpu_backends import GPU_BACKENDS, why_unsupported_on_gpu
 from fleetrank.device_agents.runtimes.runner import why_unsupported

@@ -6,20 +6,23 @@ Every call is one command over `SshConnection`. `there.commands` answers.
 import json
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
+from typing import TypeVar
 
-from fleetrank.device_agents.board.code import first_contact
-from fleetrank.device_agents.board.code.code_bundle import code_bundle
-from fleetrank.device_agents.board.ssh.ssh_connection import Dialogue, SshConnection
+from fleetrank.device_agents.board import first_contact
+from fleetrank.device_agents.board.code_bundle import code_bundle
+from fleetrank.device_agents.board.ssh import Dialogue, SshConnection
 from fleetrank.device_agents.board.there.commands import REPLY_MARK
-from fleetrank.device_agents.board.there.line import ACKNOWLEDGED, FINISH
+from fleetrank.device_agents.board.there.keeper import ACKNOWLEDGED, FINISH
 from fleetrank.device_agents.contract.agent import StopRequested, never_stop
 from fleetrank.device_agents.contract.measurement import Failure
+from fleetrank.device_agents.contract.task import InferTask, MeasureTask
 from fleetrank.device_agents.errors import (
     AgentError,
     BadOutputError,
+    LostArtifactError,
     NotFitError,
     PermanentError,
     StoppedError,
@@ -28,8 +31,9 @@ from fleetrank.device_agents.errors import (
     UnusableDeviceError,
 )
 from fleetrank.foundation.codec import CodecError, Json, from_plain, parse_json
-from fleetrank.foundation.process.supervised_child import MAX_RESULT_BYTES, ChildEnd, End
-from fleetrank.foundation.visible_text import shortened, visible_line
+from fleetrank.foundation.errors import shortened, visible_line
+from fleetrank.foundation.files import file_sha256
+from fleetrank.foundation.supervised_child import MAX_RESULT_BYTES, ChildEnd, End
 from fleetrank.foundation.vocabulary import ErrorKind
 
 FOLDER = ".cache/fleetrank-board"
@@ -215,7 +219,7 @@ class BoardLink:
         if end.exit_code in _NO_PROGRAM or _PYTHON_2 in end.stderr:
             raise UnusableDeviceError(
                 f"{self.host} cannot use {self._python!r}: {said}",
-                "install Python 3.9 or newer there, or name it with `python=PATH`",
+                "install Python 3.10 or newer there, or name it with `python=PATH`",
             )
         raise BadOutputError(
             f"{self.host} gave no answer (exit code {end.exit_code}): {said}",
@@ -288,8 +292,9 @@ def _not_installed(host: str, reply: Reply) -> AgentError:
     found = shortened(visible_line(str(reply.get("found"))), 300)
     if reply.get("problem") == "python":
         return UnusableDeviceError(
-            f"{host} has Python {found}, and the measuring code needs 3.9",
-            "name a newer one with `python=PATH`",
+            f"{host} has Python {found}, and the measuring code needs 3.10",
+            "install a newer one there, such as by `uv python install 3.11`, and name it with "
+            "`python=PATH`",
         )
     if reply.get("problem") == "storage":
         return UnusableDeviceError(
@@ -297,3 +302,151 @@ def _not_installed(host: str, reply: Reply) -> AgentError:
             "free some space in the home folder there, and make it writable",
         )
     return TransientError(f"the measuring code arrived damaged at {host}: {found}", "try again")
+
+
+# The files that a task needs on a board: artifact, weights, primer, inputs; and which it lacks.
+
+Task = TypeVar("Task", MeasureTask, InferTask)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prepared:
+    """What a board has of some files.
+
+    Attributes:
+        places: path there of each file, by its path here.
+        names: of all files there, which may not be removed to make room.
+        lacking: the files to send.
+        state: the board's readings.
+        boot: identifies its last start.
+    """
+
+    places: Mapping[str, str]
+    names: tuple[str, ...]
+    lacking: tuple[BoardFile, ...]
+    state: Mapping[str, str]
+    boot: Json
+
+
+def prepare(
+    link: BoardLink, board_hash: str | None, files: Mapping[str, BoardFile], stop: StopRequested
+) -> Prepared:
+    """Asks a board which files it lacks, and checks that it is the registered one.
+
+    Args:
+        link: to the board.
+        board_hash: at its registration; `None` if unknown.
+        files: by their path here.
+        stop: ends it.
+
+    Raises:
+        UnusableDeviceError: another board answers.
+        FleetError: it does not answer, or its answer is not valid.
+    """
+    names = list(dict.fromkeys(file.name for file in files.values()))
+    reply = link.ask("prepare", {"names": names}, stop_requested=stop)
+    require_identity(link.host, board_hash, reply.get("identity"))
+    paths, missing = texts(reply.get("paths")), reply.get("missing")
+    if not paths.keys() >= set(names):
+        raise no_result("it does not say where the files lie")
+    known = missing if isinstance(missing, list) else names
+    lacking = {file.name: file for file in files.values() if file.name in known}
+    return Prepared(
+        places={path: paths[file.name] for path, file in files.items()},
+        names=tuple(names),
+        lacking=tuple(lacking.values()),
+        state=texts(reply.get("state")),
+        boot=reply.get("boot"),
+    )
+
+
+def require_identity(host: str, registered: str | None, found: Json) -> None:
+    """Returns if the board is the registered one, or if either is unknown.
+
+    Raises:
+        UnusableDeviceError: another board answers.
+    """
+    if None not in (registered, found) and found != registered:
+        raise UnusableDeviceError(
+            f"another board answers at {host} than the one that was registered",
+            "connect the right one, or register this one: `fleetrank devices add` with `ssh=HOST`",
+        )
+
+
+def texts(plain: Json) -> dict[str, str]:
+    """An object of an answer whose values are texts.
+
+    Raises:
+        BadOutputError: it is not an object.
+    """
+    if not isinstance(plain, dict):
+        raise no_result(f"{plain!r} in place of texts")
+    return {name: str(text) for name, text in plain.items()}
+
+
+def no_result(why: str) -> BadOutputError:
+    """The error of an answer that is not what was asked for."""
+    return BadOutputError(f"the board's answer is not a result: {why}", "try again")
+
+
+def files_of(task: MeasureTask | InferTask) -> dict[str, BoardFile]:
+    """The files of a task by their path here.
+
+    Raises:
+        LostArtifactError: one cannot be read.
+    """
+    artifact = Path(task.artifact_path)
+    if not artifact.is_file():
+        raise LostArtifactError(
+            f"cannot read {artifact}", "resume the sweep, which exports it again"
+        )
+    found = {task.artifact_path: task.artifact_sha256}
+    if task.weights_path is not None:
+        # Its name is its SHA-256, by which the artifact finds it in its own folder.
+        found[task.weights_path] = Path(task.weights_path).stem
+    more = [one.values.path for one in task.execution.inputs]
+    more.append(task.inputs_path if isinstance(task, InferTask) else task.primer_path)
+    for path in (path for path in more if path is not None):
+        found.setdefault(path, _sha256(Path(path)))
+    return {path: BoardFile(path=Path(path), sha256=sha256) for path, sha256 in found.items()}
+
+
+def _sha256(path: Path) -> str:
+    """Of the file as it is now; the worker compares it with what the card states."""
+    try:
+        return file_sha256(path)
+    except OSError as error:
+        raise LostArtifactError(
+            f"cannot read {path}: {error.strerror}", "restore the file, then resume the sweep"
+        ) from error
+
+
+def with_paths(task: MeasureTask, places: Mapping[str, str]) -> MeasureTask:
+    """The task with the paths of its files on the board, by those here."""
+    return replace(
+        _with_shared(task, places),
+        primer_path=None if task.primer_path is None else places[task.primer_path],
+        # Its canary is a task for itself.
+        canary=None,
+    )
+
+
+def with_infer_paths(task: InferTask, places: Mapping[str, str]) -> InferTask:
+    """The same for an `InferTask`; the board itself chooses where its outputs are written."""
+    return replace(_with_shared(task, places), inputs_path=places[task.inputs_path])
+
+
+def _with_shared(task: Task, places: Mapping[str, str]) -> Task:
+    """The task with the paths of the files that both kinds of tasks have."""
+    inputs = tuple(
+        one
+        if one.values.path is None
+        else replace(one, values=replace(one.values, path=places[one.values.path]))
+        for one in task.execution.inputs
+    )
+    return replace(
+        task,
+        execution=replace(task.execution, inputs=inputs),
+        artifact_path=places[task.artifact_path],
+        weights_path=None if task.weights_path is None else places[task.weights_path],
+    )

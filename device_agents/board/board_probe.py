@@ -1,12 +1,11 @@
 """What a board reports at its registration, as values."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from statistics import median
 
-from fleetrank.device_agents.board.board_files import require_identity
-from fleetrank.device_agents.board.board_link import BoardLink, Reply
-from fleetrank.device_agents.board.options import BoardOptions
-from fleetrank.device_agents.board.state.board_text import (
+from fleetrank.device_agents.board.board_link import BoardLink, Reply, require_identity
+from fleetrank.device_agents.board.board_state import (
     BoardState,
     parse_clusters,
     parse_model,
@@ -14,11 +13,20 @@ from fleetrank.device_agents.board.state.board_text import (
     parse_soc,
     parse_state,
 )
+from fleetrank.device_agents.board.options import BoardOptions
 from fleetrank.device_agents.contract.agent import DeviceFacts
-from fleetrank.device_agents.errors import BadOutputError
+from fleetrank.device_agents.contract.measurement import Conditions, Measurement
+from fleetrank.device_agents.contract.task import (
+    CanaryTask,
+    MeasurePolicy,
+    MeasureTask,
+    canary_task,
+    deviates,
+)
+from fleetrank.device_agents.errors import BadOutputError, NotFitError, UnfitConditionsError
 from fleetrank.device_agents.runtimes.runner import RUNNERS
 from fleetrank.foundation.codec import CodecError, Json, from_plain
-from fleetrank.foundation.visible_text import shortened, visible_line
+from fleetrank.foundation.errors import shortened, visible_line
 from fleetrank.foundation.vocabulary import Runtime, Tier
 
 PROBE_LIMIT_S = 600.0
@@ -150,18 +158,57 @@ def to_device_facts(probe: BoardProbe, options: BoardOptions) -> DeviceFacts:
         "soc": probe.soc, "libc": probe.libc, "python": probe.python, "power_mode": mode,
         "runtimes": options.runtimes,
     }  # fmt: skip
-    return DeviceFacts(
+    return replace(
+        found,
         device_model=name if mode is None else f"{name} ({mode})",
         tier=Tier(options.tier),
-        origin=found.origin,
         os=f"{probe.os}, {found.os}" if probe.os else found.os,
-        arch=found.arch,
-        cpu_model=found.cpu_model,
-        logical_cores=found.logical_cores,
-        physical_cores=found.physical_cores,
-        memory_bytes=found.memory_bytes,
-        clock_max_mhz=found.clock_max_mhz,
-        governor=found.governor,
-        is_virtual_machine=found.is_virtual_machine,
         extra=tuple(sorted((key, value) for key, value in extra.items() if value)),
     )
+
+
+# The canary of a board: a small model of known latency, before and after some repeats.
+
+CANARY_LIMIT_S = 120.0
+CANARY_POLICY = MeasurePolicy(max_time_s=5.0, energy_s=0.0)
+
+
+def canary_ns(
+    canary: CanaryTask, measure: Callable[[MeasureTask], Measurement], tolerance: float
+) -> int:
+    """Measures the canary; returns its latency.
+
+    Raises:
+        NotFitError: it deviates more, slower or faster, than the board's noise explains.
+        UnfitConditionsError: it could not be measured.
+    """
+    path, sha256 = canary.artifact_path, canary.artifact_sha256
+    seen = measure(canary_task(path, sha256, canary.affinity, CANARY_POLICY, CANARY_LIMIT_S))
+    if seen.failure is not None:
+        raise UnfitConditionsError(
+            f"the canary model could not be measured: {seen.failure.message}", seen.failure.remedy
+        )
+    found = round(median(seen.samples_ns))
+    ratio = found / canary.reference_ns
+    if deviates(ratio, canary.spread, tolerance):
+        raise NotFitError(
+            f"the canary model took {ratio:.2f} times its registered latency",
+            "let the board cool down and end its other programs; if its settings were changed, "
+            "register it again",
+        )
+    return found
+
+
+def with_canary(
+    measurement: Measurement, before_ns: int | None, after_ns: int | None
+) -> Measurement:
+    """The measurement with the latencies of the canary; `None` if it did not run."""
+    return replace(
+        measurement,
+        conditions_before=_with(measurement.conditions_before, before_ns),
+        conditions_after=_with(measurement.conditions_after, after_ns),
+    )
+
+
+def _with(found: Conditions | None, latency_ns: int | None) -> Conditions | None:
+    return None if found is None else replace(found, canary_ns=latency_ns)

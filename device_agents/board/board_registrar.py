@@ -1,36 +1,29 @@
 """Registers boards, and deletes what fleetrank left on one when it is removed."""
 
 import shlex
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from statistics import median
+from types import MappingProxyType
 
 from fleetrank.device_agents.board.agent import BoardAgent
-from fleetrank.device_agents.board.board_canary import canary_task
 from fleetrank.device_agents.board.board_link import FOLDER, BoardLink
-from fleetrank.device_agents.board.board_probe import NUMPY, BoardProbe, probe_board
+from fleetrank.device_agents.board.board_probe import (
+    CANARY_LIMIT_S,
+    CANARY_POLICY,
+    NUMPY,
+    BoardProbe,
+    probe_board,
+)
 from fleetrank.device_agents.board.board_setup import VENV_PYTHON, set_up
 from fleetrank.device_agents.board.options import BoardOptions, read_options
-from fleetrank.device_agents.board.ssh.ssh_connection import SshConnection
-from fleetrank.device_agents.contract.registration import (
-    CanaryFile,
-    Change,
-    Fact,
-    RegisteredDevice,
-    RegistrationData,
-    RegistrationRequest,
-    Say,
-)
+from fleetrank.device_agents.board.ssh import SshConnection
+from fleetrank.device_agents.contract.registered import CanaryPlan, Fact, RegistrationRequest, Say
 from fleetrank.device_agents.contract.task import OptionValue
 from fleetrank.device_agents.errors import UnsupportedError, UnusableDeviceError
-from fleetrank.device_agents.host.patience import measure_when_fit
 from fleetrank.foundation.errors import FleetError
 from fleetrank.foundation.vocabulary import Runtime, Tier
 
-N_CANARIES = 2
-MAX_SPREAD = 0.10
-"""Between canary runs. Source: the same limit as for phones."""
 MAX_CLOCK_ERROR_S = 60
 """A board without a battery for its clock is off by days, not by seconds."""
 _SHORT_S = 30.0
@@ -40,6 +33,8 @@ class BoardRegistrar:
     """Registers boards over ssh; `programs` is empty: a board runs the worker itself."""
 
     programs = ()
+    address_in = "ssh"
+    least_shares: Mapping[str, float] = MappingProxyType({})
 
     def __init__(self, options: Mapping[str, OptionValue]) -> None:
         """Takes the options of a board, if it has a file already."""
@@ -67,19 +62,15 @@ class BoardRegistrar:
 
     def identity_of(self, options: Mapping[str, OptionValue]) -> str | None:
         """The hash of the board's serial number, and which of its GPUs it is."""
-        return _identity(_text_or_none(options.get("board_hash")), options)
+        return _identity(options.get("board_hash"), options)
 
     def is_same(self, identity: str, other: str) -> bool:
         """Whether both are the hash of one serial number."""
         return identity == other
 
-    def address_of(self, options: Mapping[str, OptionValue]) -> str | None:
-        """The board's name for ssh."""
-        return _text_or_none(options.get("ssh"))
-
-    def changes(self, before: RegisteredDevice, after: RegisteredDevice) -> tuple[Change, ...]:
-        """Compares facts, options, clusters and canary."""
-        return tuple(_changes(before, after))
+    def canary_tolerance(self, options: Mapping[str, OptionValue]) -> float:
+        """As in its options."""
+        return read_options(options).canary_tolerance
 
     def clean(self, options: Mapping[str, OptionValue]) -> None:
         """Deletes our folder on the board, and ends the shared connection."""
@@ -140,46 +131,33 @@ class NewBoard:
         read_options(options)
         return options
 
-    def try_out(
-        self, options: Mapping[str, OptionValue], canary: Callable[[], CanaryFile]
-    ) -> RegistrationData:
-        """Runs the canary twice; skipped without the runtime of its format."""
-        data = RegistrationData(
-            registered_utc=datetime.now(UTC).isoformat(timespec="seconds"),
-            facts=_facts_of(self.probe, read_options(options)),
-            clusters=self.probe.clusters,
-        )
+    @property
+    def facts(self) -> dict[str, Fact]:
+        """Those that change with the system, and the versions of the runtimes."""
+        probe = self.probe
+        facts: dict[str, Fact] = {
+            name: getattr(probe, name)
+            for name in ("model", "soc", "os", "libc", "python", "platform")
+        } | {
+            name: getattr(probe.facts, name)
+            for name in ("arch", "memory_bytes", "logical_cores", "clock_max_mhz")
+        }
+        versions = {f"{name}_version": one for name, one in sorted(probe.versions.items())}
+        return {**facts, "power_mode": probe.state.power_mode, **versions}
+
+    @property
+    def clusters(self) -> tuple[tuple[int, ...], ...]:
+        """As the kernel shows them."""
+        return self.probe.clusters
+
+    def canary(self, options: Mapping[str, OptionValue]) -> CanaryPlan | None:
+        """Of its processor, with the runtime of the canary's format."""
         if self.is_gpu:
-            return data
+            return None
         if Runtime.TFLITE not in self.probe.runtimes:
             self.say("no canary without tflite: only temperature and clocks are checked")
-            return data
-        latencies = self._canary_latencies(options, canary(), data.canary_affinity)
-        return RegistrationData(
-            registered_utc=data.registered_utc,
-            facts=data.facts,
-            clusters=data.clusters,
-            canary_latency_ns=latencies,
-        )
-
-    def _canary_latencies(
-        self,
-        options: Mapping[str, OptionValue],
-        canary: CanaryFile,
-        affinity: tuple[int, ...] | None,
-    ) -> tuple[int, ...]:
-        agent = BoardAgent(options)
-        latencies = []
-        for number in range(1, N_CANARIES + 1):
-            self.say(f"canary {number} of {N_CANARIES}")
-            task = canary_task(canary.path, canary.sha256, affinity)
-            seen = measure_when_fit(agent, task, self.say)
-            if seen.failure is not None:
-                raise UnsupportedError(
-                    f"the canary did not run: {seen.failure.message}", seen.failure.remedy
-                )
-            latencies.append(round(median(seen.samples_ns)))
-        return tuple(latencies)
+            return None
+        return CanaryPlan(agent=BoardAgent(options), policy=CANARY_POLICY, timeout_s=CANARY_LIMIT_S)
 
 
 def _python_there(connection: SshConnection) -> str:
@@ -212,51 +190,6 @@ def _require_runtimes(probe: BoardProbe, python: str) -> None:
         raise UnsupportedError(f"{python} on {probe.host} has no runtime", setup)
 
 
-def _facts_of(probe: BoardProbe, options: BoardOptions) -> dict[str, Fact]:
-    facts: dict[str, Fact] = {
-        "model": probe.model, "soc": probe.soc, "os": probe.os, "libc": probe.libc,
-        "python": probe.python, "arch": probe.facts.arch, "platform": probe.platform,
-        "memory_bytes": probe.facts.memory_bytes, "logical_cores": probe.facts.logical_cores,
-        "clock_max_mhz": probe.facts.clock_max_mhz, "power_mode": options.power_mode,
-    }  # fmt: skip
-    return facts | {f"{name}_version": one for name, one in sorted(probe.versions.items())}
-
-
-def _changes(before: RegisteredDevice, after: RegisteredDevice) -> Iterator[Change]:
-    old, new = before.registration, after.registration
-    for name in dict.fromkeys((*old.facts, *new.facts)):
-        if old.facts.get(name) != new.facts.get(name):
-            yield Change(
-                fact=name, registered=old.facts.get(name), now=new.facts.get(name),
-                meaning="the board has changed: compare only sweeps measured after the change",
-            )  # fmt: skip
-    for name in dict.fromkeys((*before.options, *after.options)):
-        if before.options.get(name) != after.options.get(name):
-            yield Change(
-                fact=name, registered=before.options.get(name), now=after.options.get(name),
-                meaning="register it again: repeats are judged by the registered value",
-            )  # fmt: skip
-    if old.clusters != new.clusters:
-        yield Change(
-            fact="clusters", registered=_shown(old), now=_shown(new),
-            meaning="repeats are pinned to the registered cores: register the board again",
-        )  # fmt: skip
-    spread = new.canary_spread
-    if spread is not None and spread > MAX_SPREAD:
-        yield Change(
-            fact="canary_spread", registered=old.canary_spread, now=round(spread, 3),
-            meaning="its results vary too much: let it cool down and close its programs",
-        )  # fmt: skip
-
-
-def _shown(data: RegistrationData) -> str | None:
-    return " + ".join(",".join(map(str, cores)) for cores in data.clusters) or None
-
-
-def _identity(board: str | None, options: Mapping[str, OptionValue]) -> str | None:
+def _identity(board: OptionValue | None, options: Mapping[str, OptionValue]) -> str | None:
     gpu = options.get("gpu")
-    return board if board is None or gpu is None else f"{board}/{gpu}"
-
-
-def _text_or_none(value: OptionValue | None) -> str | None:
-    return None if value is None else str(value)
+    return None if board is None else str(board) if gpu is None else f"{board}/{gpu}"

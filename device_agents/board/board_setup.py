@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fleetrank.device_agents.board.board_link import FOLDER, BoardFile, BoardLink, Reply
-from fleetrank.device_agents.board.there.environment import INSTALL_LIMIT_S
-from fleetrank.device_agents.contract.registration import Say
+from fleetrank.device_agents.board.there.keeper import INSTALL_LIMIT_S
+from fleetrank.device_agents.contract.registered import Say
 from fleetrank.device_agents.errors import (
     BadOutputError,
     PermanentError,
@@ -22,11 +22,9 @@ from fleetrank.device_agents.errors import (
     UnsupportedError,
 )
 from fleetrank.device_agents.runtimes.runner import RUNNERS
-from fleetrank.foundation.process.temporary import temporary_folder
-from fleetrank.foundation.small_file import file_sha256
-from fleetrank.foundation.visible_text import visible_line
+from fleetrank.foundation.errors import count_of, visible_line
+from fleetrank.foundation.files import file_sha256, temporary_folder
 from fleetrank.foundation.vocabulary import Runtime
-from fleetrank.foundation.wording import count_of
 
 VENV_PYTHON = f"{FOLDER}/venv/bin/python"
 _OLDEST_GLIBC_MINOR = 17

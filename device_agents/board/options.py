@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from fleetrank.device_agents.board.ssh.ssh_connection import SshTarget
+from fleetrank.device_agents.board.ssh import SshTarget
 from fleetrank.device_agents.contract.agent import read_fields
 from fleetrank.device_agents.contract.task import OptionValue
 from fleetrank.device_agents.errors import PermanentError
@@ -19,7 +19,7 @@ class BoardOptions:
     Attributes:
         ssh: the board's name for ssh: HOST, USER@HOST or an alias.
         ssh_config: file in place of `~/.ssh/config`.
-        python: name or path of Python 3.9 or newer there, with NumPy and the runtimes.
+        python: name or path of Python 3.10 or newer there, with NumPy and the runtimes.
         board_hash: hash of its serial number at registration; another board is rejected.
         runtimes: found at registration, joined by commas; `None` if it was not registered.
         cpus: CPUs that a program may use there; `None` if unknown.

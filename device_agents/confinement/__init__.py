@@ -4,6 +4,6 @@ No barrier depends on the checks of a file format. The kernel's two (Landlock fo
 system calls) apply to every thread and child. The Python barrier (an audit hook) also reports what
 the file tried.
 
-Open `walls` first: it activates them and contains the hook. `grants` lists what stays allowed,
-`refused_calls` what does not.
+Open `walls` first: it activates them and contains the hook. It also lists what stays
+allowed; `seccomp` the system calls that are not.
 """

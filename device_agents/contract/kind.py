@@ -10,9 +10,12 @@ from enum import StrEnum
 
 from fleetrank.device_agents.contract.agent import Agent
 from fleetrank.device_agents.contract.measurement import Measurement
-from fleetrank.device_agents.contract.registration import Discoverer, Registrar, VirtualDevices
+from fleetrank.device_agents.contract.registered import Discoverer, Registrar, VirtualDevices
 from fleetrank.device_agents.contract.task import Execution, OptionValue
 from fleetrank.foundation.vocabulary import Origin, Runtime
+
+# The optional abilities of a kind: discovery, registration, and virtual devices to try it with.
+
 
 DeviceOptions = Mapping[str, OptionValue]
 """The options of one device, as in its file."""

@@ -4,12 +4,33 @@ All times are integer nanoseconds of a monotonic clock, all sizes are bytes, all
 in ISO 8601. `None` means not known or not applicable; 0 is a reading.
 """
 
-from dataclasses import dataclass
-from datetime import UTC, datetime
+import re
+from dataclasses import dataclass, replace
+from datetime import datetime, timezone
+from pathlib import Path
 
-from fleetrank.device_agents.contract.kernel_profile import Profile
-from fleetrank.device_agents.contract.replica_set import ReplicaSet
 from fleetrank.device_agents.contract.task import Options
+from fleetrank.device_agents.errors import (
+    AwayError,
+    BadArtifactError,
+    BadOutputError,
+    CrashedError,
+    KilledError,
+    LostArtifactError,
+    MissingLibraryError,
+    NotFitError,
+    OutOfMemoryError,
+    StoppedError,
+    StorageFullError,
+    TimedOutError,
+    TooSlowError,
+    TransientError,
+    UnfitConditionsError,
+    UnusableDeviceError,
+)
+from fleetrank.foundation.errors import FleetError, is_out_of_memory
+from fleetrank.foundation.files import NoRoomError, is_no_room, storage_error
+from fleetrank.foundation.supervised_child import CoreUse
 from fleetrank.foundation.vocabulary import (
     EnergyMethod,
     ErrorKind,
@@ -20,6 +41,130 @@ from fleetrank.foundation.vocabulary import (
     Statistic,
     Status,
 )
+
+# Where the time of one inference goes, kernel by kernel; measured apart from latencies.
+
+MOST_RUNS = 30
+"""Of one process: enough for the time of each kernel, because more runs do not narrow the interval
+over processes."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kernel:
+    """One node of the graph that the runtime executed, as it reports it.
+
+    Attributes:
+        node: its name in the runtime; a fused kernel has the name of one of its nodes.
+        module: dotted path of the module that it belongs to, such as `blocks.0.attention`; of a
+            fused kernel that of the node that does the work; empty for the model itself, `None` if
+            the file names no modules.
+        operator: the runtime's name of the operation.
+        source_operator: PyTorch's name of the operation that it comes from, such as `linear`; equal
+            in all runtimes; `None` if the file does not say, or of a layer with a norm in it.
+        kernel_ns: time in one inference: the median over the profiled runs, or their mean where a
+            program for phones prints only means.
+        calls: how often one inference calls it.
+        is_inserted: the runtime added it, for example to change a layout; its module is that of
+            the kernel beside it.
+        output_bytes: written by one inference; `None` if the runtime does not report it.
+        weight_bytes: of the parameters that it reads; `None` if the runtime does not report it.
+    """
+
+    node: str
+    module: str | None
+    operator: str
+    kernel_ns: int
+    source_operator: str | None = None
+    calls: int = 1
+    is_inserted: bool = False
+    output_bytes: int | None = None
+    weight_bytes: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Profile:
+    """The kernels of one process.
+
+    Attributes:
+        kernels: in the order of their first call.
+        runs: profiled inferences, without warm-up.
+        run_ns: one whole inference while it was profiled: the median over the runs. Profiling makes
+            it longer, so it is not a latency.
+    """
+
+    kernels: tuple[Kernel, ...]
+    runs: int
+    run_ns: int
+
+
+# Several processes of one cell that ran at the same time: part of a `Measurement`.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplicaRun:
+    """One process of a set. A failed one has only the first two facts and its error.
+
+    Attributes:
+        replica: number of the process, from 1.
+        given_cpus: CPUs that it was pinned to; `None` if the system chose.
+        cpus: CPUs that it could use while it was timed.
+        start_ns: start of its first timed inference, on the host's monotonic clock, which the
+            processes of one boot share.
+        end_ns: end of its last timed inference, on the same clock.
+        samples_ns: time of each inference, in order.
+        run_peak_memory_bytes: as in `Measurement`.
+        process_memory_bytes: GPU memory that it held; `None` on a processor, or if the driver does
+            not list it.
+        flags: its own. Load that the other processes of the set made raises none.
+        error_kind: `None` if it was measured.
+    """
+
+    replica: int
+    given_cpus: tuple[int, ...] | None
+    cpus: tuple[int, ...] | None = None
+    start_ns: int | None = None
+    end_ns: int | None = None
+    samples_ns: tuple[int, ...] = ()
+    run_peak_memory_bytes: int | None = None
+    process_memory_bytes: int | None = None
+    involuntary_switches: int | None = None
+    flags: tuple[Flag, ...] = ()
+    error_kind: ErrorKind | None = None
+    error_message: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SetEnergy:
+    """Energy of the whole device while a set ran, counted once for all of its processes.
+
+    Attributes:
+        mj: in the window.
+        window_ns: from one step of the counter to another, inside of the common run.
+        counter_steps: changes of the counter in the window.
+    """
+
+    method: EnergyMethod
+    mj: float
+    window_ns: int
+    counter_steps: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplicaSet:
+    """All processes of one set, by number; a set that failed keeps what was measured.
+
+    Attributes:
+        count: processes that were asked for. `runs` has fewer if one failed before the start.
+        run_s: seconds that each of them was asked to run.
+        core_use: `None` if they did not compute on the host's processor.
+        energy: `None` without a counter, or with too few steps of it.
+    """
+
+    count: int
+    run_s: float
+    runs: tuple[ReplicaRun, ...]
+    core_use: CoreUse | None = None
+    energy: SetEnergy | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -264,7 +409,7 @@ class Measurement:
 
 def utc_now() -> str:
     """The timestamp that rows store."""
-    return datetime.now(UTC).isoformat()
+    return datetime.now(timezone.utc).isoformat()
 
 
 def failed(
@@ -280,3 +425,119 @@ def failed(
         started_utc=started_utc or now,
         finished_utc=now,
     )
+
+
+# Turns exceptions inside the worker into typed failures; `host.worker_client` judges its end.
+
+TAIL_CHARACTERS = 2_000
+"""Most characters of the worker's standard error that a stored message keeps."""
+
+_LOST_SIGNS = re.compile(
+    r"GPU is lost|fallen off the bus|uncorrectable (NVLink|ECC) error|"
+    r"no CUDA-capable device is detected|CUDA-capable device\(s\) is/are busy or unavailable|"
+    r"CUDA error: (unknown error|hardware stack error|all CUDA-capable devices are busy)|"
+    r"CUDA_ERROR_(DEVICE_UNAVAILABLE|ECC_UNCORRECTABLE|SYSTEM_NOT_READY)|cudaErrorSystemNotReady|"
+    r"Error 802: system not yet initialized|NVML_ERROR_GPU_IS_LOST|"
+    r"cudaErrorDevicesUnavailable|cudaErrorECCUncorrectable",
+    re.IGNORECASE,
+)
+"""How the CUDA runtime reports a lost or defective GPU. Source: its table of error strings."""
+
+LOST_REMEDY = "look for Xid messages in `dmesg`; a lost GPU returns after a reset or a reboot"
+MEMORY_REMEDY = "raise the memory limit of the sweep, or remove the model from the sweep"
+
+
+def failure_from_error(error: Exception, stage: str | None) -> Failure:
+    """Describes an exception raised inside the worker, by its class."""
+    kind, remedy = _kind_of(error)
+    return Failure(
+        kind=kind,
+        message=error.message if isinstance(error, FleetError) else _describe(error),
+        remedy=remedy,
+        is_transient=_is_transient(error),
+        stage=stage,
+        wait=_wait_of(error),
+    )
+
+
+def _wait_of(error: Exception) -> Wait | None:
+    if not isinstance(error, NotFitError):
+        return None
+    return Wait(ask_again_s=error.ask_again_s, limit_s=error.limit_s)
+
+
+def waited_in_vain(failure: Failure, waited_s: float) -> Failure:
+    """The end of an attempt whose device was not fit within the limit; without `wait`."""
+    message = f"not fit after {waited_s:.0f} s of waiting: {failure.message}"
+    return replace(failure, message=message, wait=None)
+
+
+def interrupted(message: str = "the measurement was stopped on request") -> Failure:
+    """Describes a task that the user stopped; nothing failed."""
+    return Failure(
+        kind=ErrorKind.INTERRUPTED,
+        message=message,
+        remedy="resume the sweep",
+        is_transient=True,
+    )
+
+
+def says_device_lost(text: str) -> bool:
+    """Whether a runtime's text means that its device is lost."""
+    return _LOST_SIGNS.search(text) is not None
+
+
+def device_lost(text: str, stage: str | None) -> Failure:
+    """Describes a device that was lost in the middle of a repeat."""
+    return Failure(
+        kind=ErrorKind.DEVICE_LOST,
+        message=f"the device was lost: {text}"[:TAIL_CHARACTERS],
+        remedy=LOST_REMEDY,
+        is_transient=True,
+        stage=stage,
+    )
+
+
+_KINDS: tuple[tuple[type[FleetError], ErrorKind], ...] = (
+    (CrashedError, ErrorKind.CRASHED),
+    (KilledError, ErrorKind.CRASHED),
+    (OutOfMemoryError, ErrorKind.OUT_OF_MEMORY),
+    (MissingLibraryError, ErrorKind.MISSING_LIBRARY),
+    (BadArtifactError, ErrorKind.BAD_ARTIFACT),
+    (LostArtifactError, ErrorKind.BAD_ARTIFACT),
+    (BadOutputError, ErrorKind.BAD_OUTPUT),
+    (StorageFullError, ErrorKind.DISK_FULL),
+    (TimedOutError, ErrorKind.TIMED_OUT),
+    (TooSlowError, ErrorKind.TIMED_OUT),
+    (StoppedError, ErrorKind.INTERRUPTED),
+    (AwayError, ErrorKind.DEVICE_LOST),
+    (UnfitConditionsError, ErrorKind.UNFIT_CONDITIONS),
+    (NoRoomError, ErrorKind.DISK_FULL),
+    (TransientError, ErrorKind.DEVICE_LOST),
+    (UnusableDeviceError, ErrorKind.DEVICE_LOST),
+    (FleetError, ErrorKind.UNSUPPORTED),
+)
+"""The first class that matches decides the kind."""
+
+
+def _kind_of(error: Exception) -> tuple[ErrorKind, str]:
+    if isinstance(error, FleetError):
+        kind = next(kind for cls, kind in _KINDS if isinstance(error, cls))
+        return kind, error.remedy
+    if is_out_of_memory(error):
+        return ErrorKind.OUT_OF_MEMORY, MEMORY_REMEDY
+    if says_device_lost(str(error)):
+        return ErrorKind.DEVICE_LOST, LOST_REMEDY
+    if isinstance(error, OSError) and is_no_room(error):
+        return ErrorKind.DISK_FULL, storage_error(Path(error.filename or "a file"), error).remedy
+    return ErrorKind.INTERNAL, "report this with what the command prints with `debug=true`"
+
+
+def _is_transient(error: Exception) -> bool:
+    if isinstance(error, FleetError):
+        return isinstance(error, TransientError)
+    return not is_out_of_memory(error) and says_device_lost(str(error))
+
+
+def _describe(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}"[:TAIL_CHARACTERS]

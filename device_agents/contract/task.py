@@ -4,9 +4,11 @@
 """
 
 from dataclasses import dataclass, field
+from datetime import datetime, timezone
+from typing import Annotated
 
-from fleetrank.foundation.inputs.model_input import Axes, ModelInput
-from fleetrank.foundation.inputs.workload import IMAGE, Workload
+from fleetrank.foundation.inputs import IMAGE, Axes, ModelInput, Workload
+from fleetrank.foundation.user_file import NO_OTHER_KEYS, Key
 from fleetrank.foundation.vocabulary import CpuChoice, Mode, Precision, Runtime
 
 OptionValue = str | int | float | bool
@@ -14,38 +16,55 @@ Options = tuple[tuple[str, OptionValue], ...]
 """Runtime options that differ from the default, sorted by name; hashable, which a dict is not."""
 
 
+LONGEST_S = 1e8
+"""Three years; larger values overflow the system's timers."""
+Count = Annotated[int, Key(ge=1, le=10**7)]
+Seconds = Annotated[float, Key(gt=0, le=LONGEST_S)]
+SecondsOrNone = Annotated[float, Key(ge=0, le=LONGEST_S)]
+"""Zero switches the rule off."""
+Share = Annotated[float, Key(gt=0, lt=1)]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeasurePolicy:
-    """When warm-up and timing end; the defaults are those of the measuring protocol.
+    """When warm-up and timing end; the defaults are those of the measuring protocol."""
 
-    Attributes:
-        min_warmup_runs: at least this many warm-up runs, and
-        min_warmup_s: at least this long, then
-        warmup_tolerance: until the means of both halves differ by no more than this share, or
-        max_warmup_s: this long.
-        min_runs: timed runs, unless `max_time_s` ends them first (flag `too_few`).
-        min_observed_s: all timed runs together last at least this long, unless `max_time_s` or
-            `max_samples` ends them first (flag `too_few`): the speed of a host changes from one
-            millisecond to the next, and 100 runs of 8 us see one of them.
-        half_width: stop if the 95 % half-width of the median, as a share of it, is below this.
-        max_time_s: at most this long for the timed runs.
-        max_samples: at most this many timed runs.
-        energy_s: least duration of the runs repeated for energy, if it can be read; 0 disables it.
-        min_time_s: above 0, runs follow one another for so long, whatever the five limits above
-            say: sustained throughput. 0 ends them by these limits.
-    """
+    __pydantic_config__ = NO_OTHER_KEYS
 
-    min_warmup_runs: int = 10
-    min_warmup_s: float = 0.5
-    warmup_tolerance: float = 0.02
-    max_warmup_s: float = 10.0
-    min_runs: int = 100
-    min_observed_s: float = 0.2
-    half_width: float = 0.01
-    max_time_s: float = 20.0
-    max_samples: int = 100_000
-    energy_s: float = 2.0
-    min_time_s: float = 0.0
+    min_warmup_runs: Annotated[Count, Key("minimum number of warm-up runs")] = 10
+    min_warmup_s: Annotated[SecondsOrNone, Key("minimum warm-up time")] = 0.5
+    warmup_tolerance: Annotated[
+        Share, Key("warm-up ends when the means of its halves differ by at most this fraction")
+    ] = 0.02
+    max_warmup_s: Annotated[Seconds, Key("maximum warm-up time")] = 10.0
+    min_runs: Annotated[
+        Count, Key("minimum timed runs, unless max_time_s ends them first (flag too_few)")
+    ] = 100
+    # The speed of a host changes from one millisecond to the next, and 100 runs of 8 us see one.
+    min_observed_s: Annotated[
+        SecondsOrNone,
+        Key(
+            "minimum time of all timed runs together, unless max_time_s or max_samples ends them "
+            "first (flag too_few)"
+        ),
+    ] = 0.2
+    half_width: Annotated[
+        Share, Key("stop when the 95 % half-width of the median is below this fraction of it")
+    ] = 0.01
+    max_time_s: Annotated[Seconds, Key("maximum time of the timed runs")] = 20.0
+    max_samples: Annotated[Count, Key("maximum number of timed runs")] = 100_000
+    energy_s: Annotated[
+        SecondsOrNone,
+        Key("minimum time of runs for energy, if it can be read; 0 measures no energy"),
+    ] = 2.0
+    min_time_s: Annotated[
+        SecondsOrNone,
+        Key(
+            "run back to back for so long, to measure sustained throughput; min_runs, "
+            "min_observed_s, half_width, max_time_s and max_samples then do not count (0: they end "
+            "the runs)"
+        ),
+    ] = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,19 +73,22 @@ class BlockPolicy:
 
     `benchmarks/round_blocks.py`: the first run of a block is up to 1.9 % slower, the second at most
     0.4 %; blocks of 0.2 to 0.4 s give the smallest error of a ratio. `docs/measuring.md` has both.
-
-    Attributes:
-        block_s: duration of the timed runs of one block; its last run may end later.
-        left_out_runs: the first runs of a block, which are no samples: another model's data is in
-            the caches. Their times are stored apart.
-        min_blocks: of each cell, before the rule on differences is asked.
-        max_blocks: of each cell.
     """
 
-    block_s: float = 0.4
-    left_out_runs: int = 2
-    min_blocks: int = 5
-    max_blocks: int = 10
+    __pydantic_config__ = NO_OTHER_KEYS
+
+    block_s: Annotated[Seconds, Key("time of one block; its last run may end later")] = 0.4
+    left_out_runs: Annotated[
+        int,
+        Key(
+            "first runs of a block that are not samples, because the caches hold another model's "
+            "data",
+            ge=0,
+            le=1000,
+        ),
+    ] = 2
+    min_blocks: Annotated[int, Key("minimum number of blocks per cell", ge=2, le=1000)] = 5
+    max_blocks: Annotated[int, Key("maximum number of blocks per cell", ge=2, le=1000)] = 10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -170,8 +192,8 @@ class TokenCost:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MeasureTask:
-    """One repeat of one cell: what a worker needs. It says nothing about networks or sweeps.
+class Task:
+    """What a worker needs to open one file. It says nothing about networks or sweeps.
 
     Attributes:
         task_id: opaque to the agent; the measurement returns it.
@@ -180,16 +202,34 @@ class MeasureTask:
         weights_path: `SHA256.data` in the same folder, which the file reads; `None` if all weights
             are inside the file.
         is_trusted: created by this workspace, so a `.pt2` is not scanned for pickles.
+        timeout_s: after this time the worker and its process group are killed.
+        memory_limit_bytes: RLIMIT_DATA of the worker; `None` lets the agent choose.
+        gpu_uuid: GPU or MIG instance of a GPU backend; `None` uses the only one that exists.
+    """
+
+    task_id: str
+    artifact_path: str
+    artifact_sha256: str
+    execution: Execution
+    is_trusted: bool = False
+    weights_path: str | None = None
+    timeout_s: float = 300.0
+    memory_limit_bytes: int | None = None
+    gpu_uuid: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MeasureTask(Task):
+    """One repeat of one cell.
+
+    Attributes:
         primer_path: a tiny artifact of the same runtime, loaded and run before the memory baseline
             is read; `None` counts the runtime's lazy imports and pools as memory of the model.
         seed: of the random inputs.
-        timeout_s: after this time the worker and its process group are killed.
-        memory_limit_bytes: RLIMIT_DATA of the worker; `None` lets the agent choose.
         macs_and_parameters: read only by the simulated agent: (MACs, parameters) of the network.
         token_costs: also read only by it, of a language model: of one inference; for `generate` of
             the prompt and of one step. Empty for all other models.
         canary: to run beside the repeat; only phones have one.
-        gpu_uuid: GPU or MIG instance of a GPU backend; `None` uses the only one that exists.
         allows_shared_gpu: if other processes use it, flag the repeat instead of rejecting it.
         blocks: the repeat is one cell of a round, measured in blocks when its caller says so;
             `None` measures it alone, without a pause.
@@ -202,21 +242,12 @@ class MeasureTask:
             and no samples. The worker of one such process waits until all of them are warm.
     """
 
-    task_id: str
-    artifact_path: str
-    artifact_sha256: str
-    execution: Execution
-    is_trusted: bool = False
-    weights_path: str | None = None
     primer_path: str | None = None
     seed: int = 0
     policy: MeasurePolicy = field(default_factory=MeasurePolicy)
-    timeout_s: float = 300.0
-    memory_limit_bytes: int | None = None
     macs_and_parameters: tuple[int, int] | None = None
     token_costs: tuple[TokenCost, ...] = ()
     canary: CanaryTask | None = None
-    gpu_uuid: str | None = None
     allows_shared_gpu: bool = False
     blocks: BlockPolicy | None = None
     members: tuple[str, ...] = ()
@@ -225,8 +256,27 @@ class MeasureTask:
     replicas: ReplicaPolicy | None = None
 
 
+def canary_task(
+    path: str,
+    sha256: str,
+    affinity: tuple[int, ...] | None,
+    policy: MeasurePolicy,
+    timeout_s: float,
+) -> MeasureTask:
+    """One run of the canary; its id is new each time: an old result says nothing of now."""
+    return MeasureTask(
+        task_id=f"canary/{datetime.now(timezone.utc).isoformat()}",
+        artifact_path=path,
+        artifact_sha256=sha256,
+        execution=Execution(runtime=Runtime.TFLITE, backend="xnnpack", affinity=affinity),
+        is_trusted=True,
+        policy=policy,
+        timeout_s=timeout_s,
+    )
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class InferTask:
+class InferTask(Task):
     """Runs an artifact once per given input and keeps the outputs, for verification.
 
     With an array `targets` in the file of inputs, it keeps how probable the first output makes each
@@ -238,19 +288,8 @@ class InferTask:
         has_whole_cases: the arrays have shape (n_cases, *shape of the input); each case is a whole
             input and not one sample.
         outputs_path: path of the `.npz` to write, with `output_0`, ... of shape (n_cases, ...).
-        weights_path: the same as in `MeasureTask`.
-        gpu_uuid: the same as in `MeasureTask`.
     """
 
-    task_id: str
-    artifact_path: str
-    artifact_sha256: str
-    execution: Execution
     inputs_path: str
     outputs_path: str
     has_whole_cases: bool = False
-    is_trusted: bool = False
-    timeout_s: float = 300.0
-    memory_limit_bytes: int | None = None
-    gpu_uuid: str | None = None
-    weights_path: str | None = None

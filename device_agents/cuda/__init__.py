@@ -1,4 +1,4 @@
 """NVIDIA GPUs, read through NVML.
 
-Open `kind` first, then `agent`.
+Open `agent` first, then `gpu_watch` and `nvml`.
 """

@@ -11,16 +11,26 @@ from fleetrank.device_agents.contract.agent import (
     never_stop,
     read_fields,
 )
-from fleetrank.device_agents.contract.failures import device_lost, failure_from_error
-from fleetrank.device_agents.contract.measurement import Failure, Measurement, failed
+from fleetrank.device_agents.contract.measurement import (
+    Failure,
+    Measurement,
+    device_lost,
+    failed,
+    failure_from_error,
+)
 from fleetrank.device_agents.contract.task import Execution, InferTask, MeasureTask, OptionValue
 from fleetrank.device_agents.cuda import nvml
-from fleetrank.device_agents.cuda.choice import VISIBLE, choose_gpu, gpu_facts, uuid_hash
-from fleetrank.device_agents.cuda.gpu_watch import gpu_energy
-from fleetrank.device_agents.cuda.library import Gpu, GpuLibrary
+from fleetrank.device_agents.cuda.gpu_watch import (
+    VISIBLE,
+    choose_gpu,
+    gpu_energy,
+    gpu_facts,
+    uuid_hash,
+)
+from fleetrank.device_agents.cuda.nvml import Gpu, GpuLibrary
 from fleetrank.device_agents.errors import PermanentError, TransientError, UnsupportedError
-from fleetrank.device_agents.host.replica_client import measure_replicas, n_processes
-from fleetrank.device_agents.host.topology import read_facts
+from fleetrank.device_agents.host.conditions import read_facts
+from fleetrank.device_agents.host.round_client import measure_replicas, n_processes
 from fleetrank.device_agents.host.worker_client import WORKER, infer_in_worker, measure_in_worker
 from fleetrank.device_agents.runtimes.gpu_backends import why_unsupported_on_gpu
 from fleetrank.foundation.errors import FleetError

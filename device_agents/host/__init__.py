@@ -1,5 +1,4 @@
 """Services of a Linux host: the worker process, its limits, conditions, memory and energy readings.
 
 Open `worker_client` first: it runs one worker and turns every outcome into an answer.
-`worker_process` is what the worker reads and corrects about its own process.
 """

@@ -19,6 +19,8 @@ from functools import cache
 from pathlib import Path
 
 _OOM_SCORE_ADJ = Path("/proc/self/oom_score_adj")
+
+
 _DROPPED_PREFIXES = ("OMP_", "KMP_", "GOMP_")
 
 
@@ -80,10 +82,17 @@ def _read_oom_score_adj() -> int | None:
 
 
 LIMIT_SHARE = 0.8
+
+
 """Share of the host's memory: the system, Ray and the driver need the rest (1 to 2 GB)."""
 
-_LINE = re.compile(r"^(VmRSS|VmHWM):[ \t]*+(\d{1,18}+) kB$", re.MULTILINE | re.ASCII)
+
+_LINE = re.compile(r"^(VmRSS|VmHWM):[ \t]*(\d{1,18}) kB$", re.MULTILINE | re.ASCII)
+
+
 _STATUS = Path("/proc/self/status")
+
+
 _CLEAR_REFS = Path("/proc/self/clear_refs")
 
 
@@ -112,7 +121,7 @@ def read_memory() -> Memory:
         return Memory(resident_bytes=None, peak_bytes=None)
 
 
-_ANONYMOUS = re.compile(r"^RssAnon:[ \t]*+(\d{1,18}+) kB$", re.MULTILINE | re.ASCII)
+_ANONYMOUS = re.compile(r"^RssAnon:[ \t]*(\d{1,18}) kB$", re.MULTILINE | re.ASCII)
 
 
 def anonymous_bytes(pid: int, root: Path = Path("/")) -> int | None:

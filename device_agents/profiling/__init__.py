@@ -1,4 +1,4 @@
 """Where the time of one inference goes, kernel by kernel, by runtime.
 
-Open `profiler` first: the contract, and the table of the members. `profiled_runs` runs a member.
+Open `profiler` first: the contract, the table of the members, and how a member is run.
 """

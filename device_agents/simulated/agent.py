@@ -6,33 +6,252 @@ Its results depend only on its options, the task and the seeds.
 import platform
 import random
 import time
+from dataclasses import dataclass
 
 from fleetrank.device_agents.contract.agent import DeviceFacts, StopRequested, never_stop
-from fleetrank.device_agents.contract.failures import interrupted
 from fleetrank.device_agents.contract.kind import DeviceOptions
 from fleetrank.device_agents.contract.measurement import (
     Failure,
     Measurement,
     WorkerFacts,
     failed,
+    interrupted,
     utc_now,
 )
-from fleetrank.device_agents.contract.task import Execution, InferTask, MeasureTask
+from fleetrank.device_agents.contract.task import (
+    Execution,
+    InferTask,
+    MeasurePolicy,
+    MeasureTask,
+    TokenCost,
+)
 from fleetrank.device_agents.host.worker_client import infer_in_worker
-from fleetrank.device_agents.simulated.draws import draw
-from fleetrank.device_agents.simulated.options import SimulatedOptions, capacity_of, read_options
-from fleetrank.device_agents.simulated.roofline import Work, work_of
-from fleetrank.device_agents.timing.flags import Seen, judge
-from fleetrank.device_agents.timing.sequences import sequence_policy
-from fleetrank.foundation.units import NS_PER_S
+from fleetrank.device_agents.simulated.options import (
+    Capacity,
+    SimulatedOptions,
+    capacity_of,
+    read_options,
+)
+from fleetrank.device_agents.timing import (
+    HalfWidthRule,
+    Seen,
+    judge,
+    sequence_policy,
+    time_for,
+    time_sequences,
+)
 from fleetrank.foundation.vocabulary import (
+    NS_PER_S,
     ErrorKind,
     MemoryMetric,
     Origin,
+    Precision,
     SampleKind,
     Status,
     Tier,
 )
+
+# What one repeat takes on a simulated device, from the cost of its model.
+
+BITS_PER_VALUE = {
+    Precision.FP64: 64, Precision.FP32: 32, Precision.FP16: 16, Precision.BF16: 16,
+    Precision.INT8: 8, Precision.INT4: 4,
+}  # fmt: skip
+
+
+def latency_ns(capacity: Capacity, macs: int, parameters: int, execution: Execution) -> float:
+    """Time of one inference: the larger of computing and reading the weights, plus overhead.
+
+    Source: S. Williams, A. Waterman, D. Patterson, Roofline (CACM 52(4), 2009).
+    """
+    compute_ns = 2 * macs * execution.batch / capacity.peak_gflops
+    size_bytes = BITS_PER_VALUE[execution.precision] / 8
+    memory_ns = parameters * size_bytes / capacity.bandwidth_gbps
+    efficiency = capacity.efficiency[execution.runtime]
+    return max(compute_ns, memory_ns) / efficiency + 1_000 * capacity.overhead_us
+
+
+def token_ns(capacity: Capacity, cost: TokenCost, execution: Execution) -> float:
+    """The same for an inference of a language model, whose cache is read and written too."""
+    compute_ns = 2 * cost.macs / capacity.peak_gflops
+    memory_ns = cost.moved_bytes / capacity.bandwidth_gbps
+    efficiency = capacity.efficiency[execution.runtime]
+    return max(compute_ns, memory_ns) / efficiency + 1_000 * capacity.overhead_us
+
+
+def memory_bytes(macs: int, parameters: int, execution: Execution) -> int:
+    """A plausible size: the weights, and activations that grow with the batch.
+
+    Networks of the study have one activation for about 100 MACs; the figure has no other meaning.
+    """
+    bits = BITS_PER_VALUE[execution.precision]
+    return bits * parameters // 8 + bits * execution.batch * macs // 800
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Work:
+    """What one repeat takes.
+
+    Attributes:
+        sample_ns: one inference, or one step of `generate`.
+        prompt_ns: the prompt before the steps; `None` for all other workloads.
+        weight_bytes: read once, while the model is loaded.
+    """
+
+    sample_ns: float
+    prompt_ns: float | None
+    memory_bytes: int
+    weight_bytes: int
+
+
+def work_of(task: MeasureTask, capacity: Capacity) -> Work | None:
+    """The work of a task; `None` if the cost of its model is unknown."""
+    execution = task.execution
+    if task.token_costs:
+        *prompts, sample = task.token_costs
+        return Work(
+            sample_ns=token_ns(capacity, sample, execution),
+            prompt_ns=token_ns(capacity, prompts[0], execution) if prompts else None,
+            memory_bytes=sample.weight_bytes + sample.state_bytes,
+            weight_bytes=sample.weight_bytes,
+        )
+    if task.macs_and_parameters is None:
+        return None
+    macs, parameters = task.macs_and_parameters
+    return Work(
+        sample_ns=latency_ns(capacity, macs, parameters, execution),
+        prompt_ns=None,
+        memory_bytes=memory_bytes(macs, parameters, execution),
+        weight_bytes=parameters * 4,
+    )
+
+
+# Samples of a simulated device, drawn with the stop rules of real ones.
+
+_WITHIN = 0.2
+"""Noise within one process relative to noise between processes: see the unit of replication."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Drawn:
+    """The drawn times of one repeat.
+
+    Attributes:
+        first_ns: one run without noise within the process: of the prompt, where there is one.
+        run_ns: what one run of the warm-up takes.
+        judged_ns: what the flags judge: the samples, or medians of whole sequences.
+        sustained_ns: all runs together, if the policy has a `min_time_s`.
+        prompts_ns: `None` without a prompt.
+        steps: of one sequence; `None` without a prompt.
+    """
+
+    first_ns: float
+    run_ns: float
+    samples_ns: tuple[int, ...]
+    judged_ns: tuple[int, ...]
+    stop_reason: str
+    sustained_ns: int | None = None
+    prompts_ns: tuple[int, ...] | None = None
+    steps: int | None = None
+
+
+def draw(task: MeasureTask, work: Work, options: SimulatedOptions, rng: random.Random) -> Drawn:
+    """Draws one repeat: one factor for the process, and noise within it."""
+    process = rng.lognormvariate(0.0, options.noise)
+    sample_ns = work.sample_ns * process
+    steps = task.execution.workload.steps
+    if work.prompt_ns is not None and steps is not None:
+        phases = _DrawnModel(work.prompt_ns * process, sample_ns, options.noise * _WITHIN, rng)
+        return _draw_sequences(phases, steps, task.policy)
+    if task.policy.min_time_s > 0:
+        return _draw_long(sample_ns, task.policy.min_time_s, options, rng)
+    samples, reason = _samples(task.policy, sample_ns, options, rng)
+    return Drawn(
+        first_ns=sample_ns,
+        run_ns=sample_ns,
+        samples_ns=samples,
+        judged_ns=samples,
+        stop_reason=reason,
+    )
+
+
+def _draw_long(
+    sample_ns: float, min_time_s: float, options: SimulatedOptions, rng: random.Random
+) -> Drawn:
+    """Back-to-back runs that grow with the drift of the device until the time is over."""
+    now_ns = 0
+
+    def run() -> None:
+        nonlocal now_ns
+        grown = 1 + options.drift * now_ns / (min_time_s * NS_PER_S)
+        noise = rng.lognormvariate(0.0, options.noise * _WITHIN)
+        now_ns += max(round(sample_ns * grown * noise), 1)
+
+    found = time_for(run, lambda: now_ns, min_time_s)
+    return Drawn(
+        first_ns=sample_ns,
+        run_ns=sample_ns,
+        samples_ns=found.runs.samples_ns,
+        judged_ns=found.runs.samples_ns,
+        stop_reason=found.runs.stop_reason,
+        sustained_ns=found.wall_ns,
+    )
+
+
+def _draw_sequences(model: "_DrawnModel", steps: int, policy: MeasurePolicy) -> Drawn:
+    timed = time_sequences(model, steps, model.clock, sequence_policy(policy, steps))
+    return Drawn(
+        first_ns=model.prompt_ns,
+        run_ns=model.prompt_ns + steps * model.step_ns,
+        samples_ns=timed.steps_ns,
+        judged_ns=timed.medians_ns,
+        stop_reason=timed.stop_reason,
+        prompts_ns=timed.prompts_ns,
+        steps=steps,
+    )
+
+
+class _DrawnModel:
+    """A decoder whose runs only advance a clock; it fulfils `TwoPhases`."""
+
+    def __init__(self, prompt_ns: float, step_ns: float, sigma: float, rng: random.Random) -> None:
+        self.prompt_ns, self.step_ns = prompt_ns, step_ns
+        self._sigma, self._rng = sigma, rng
+        self._now_ns = 0
+
+    def clock(self) -> int:
+        return self._now_ns
+
+    def run(self) -> None:
+        self._pass(self.prompt_ns)
+
+    def step(self) -> None:
+        self._pass(self.step_ns)
+
+    def _pass(self, ns: float) -> None:
+        self._now_ns += max(round(ns * self._rng.lognormvariate(0.0, self._sigma)), 1)
+
+
+def _samples(
+    policy: MeasurePolicy, process_ns: float, options: SimulatedOptions, rng: random.Random
+) -> tuple[tuple[int, ...], str]:
+    """Single runs, whose times grow with the drift of the device."""
+    rule = HalfWidthRule(policy=policy)
+    sigma = options.noise * _WITHIN
+    budget_ns = policy.max_time_s * NS_PER_S
+    samples: list[int] = []
+    elapsed_ns = 0
+    for point in rule.check_points():
+        while len(samples) < point:
+            grown = 1 + options.drift * min(elapsed_ns / budget_ns, 1.0)
+            samples.append(max(round(process_ns * grown * rng.lognormvariate(0.0, sigma)), 1))
+            elapsed_ns += samples[-1]
+            if elapsed_ns >= budget_ns:
+                return tuple(samples), "max_time"
+        if rule.is_enough(samples):
+            return tuple(samples), "half_width"
+    return tuple(samples), "max_samples"
+
 
 _COLD_FACTOR = 3
 """First inference relative to later ones."""

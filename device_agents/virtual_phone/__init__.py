@@ -1,4 +1,4 @@
 """Phones that exist only in software and use the adb protocol, for trials and tests.
 
-Open `handset.virtual_phone` first; `daemon.farm` starts several.
+Open `virtual_phone` first; `farm` starts several.
 """

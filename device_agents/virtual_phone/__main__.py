@@ -8,9 +8,9 @@ import threading
 from dataclasses import asdict
 from pathlib import Path
 
-from fleetrank.device_agents.contract.registration import VirtualMode
-from fleetrank.device_agents.virtual_phone.daemon.farm import FarmSpec, VirtualFarm
-from fleetrank.device_agents.virtual_phone.handset.profile import DEFAULT_PROFILES, load_profiles
+from fleetrank.device_agents.contract.registered import VirtualMode
+from fleetrank.device_agents.virtual_phone.farm import FarmSpec, VirtualFarm
+from fleetrank.device_agents.virtual_phone.profile import DEFAULT_PROFILES, load_profiles
 from fleetrank.foundation.errors import FleetError
 
 

@@ -9,14 +9,13 @@ import os
 import sys
 from typing import TYPE_CHECKING
 
-from fleetrank.device_agents.contract.failures import failure_from_error
-from fleetrank.device_agents.contract.measurement import Measurement, failed
+from fleetrank.device_agents.contract.measurement import Measurement, failed, failure_from_error
 from fleetrank.device_agents.contract.protocol import STAGE_MARK, InferReply, decode_request
 from fleetrank.device_agents.contract.task import InferTask, MeasureTask
 from fleetrank.device_agents.host.worker_process import Inherited, pin, shed_inheritance
 from fleetrank.foundation.codec import to_json
 from fleetrank.foundation.errors import FleetError
-from fleetrank.foundation.process.own_process import (
+from fleetrank.foundation.own_process import (
     die_with_parent,
     exit_when_input_ends,
     keep_stdout_for_the_result,
@@ -58,7 +57,7 @@ def _answer(
         # Before the first thread: the kernel confines the calling thread and its later threads.
         walls = None if task.is_trusted else _confine(task)
         if isinstance(task, MeasureTask) and (task.blocks or task.replicas) is not None:
-            from fleetrank.device_agents.worker.turns import Turns
+            from fleetrank.device_agents.worker.watch import Turns
 
             turns = Turns(result_fd)
         exit_when_input_ends(0, None if turns is None else turns.hear)
@@ -82,7 +81,7 @@ def _answer(
 
 def _confine(task: MeasureTask | InferTask) -> "Walls":
     from fleetrank.device_agents.confinement.walls import confine
-    from fleetrank.device_agents.host.scratch import scratch_of_this_worker
+    from fleetrank.device_agents.host.worker_client import scratch_of_this_worker
     from fleetrank.device_agents.host.worker_process import reset_peak
 
     reset_peak()  # opens a file that the kernel would block later

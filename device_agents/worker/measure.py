@@ -3,44 +3,46 @@
 import gc
 import platform
 import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from fleetrank.device_agents.contract.failures import failure_from_error
+import numpy as np
+
 from fleetrank.device_agents.contract.measurement import (
     Measurement,
     WorkerFacts,
     failed,
+    failure_from_error,
 )
-from fleetrank.device_agents.contract.task import MeasureTask
+from fleetrank.device_agents.contract.task import Execution, MeasureTask
+from fleetrank.device_agents.errors import BadArtifactError
 from fleetrank.device_agents.host.conditions import Shares
-from fleetrank.device_agents.host.worker_process import (
-    Inherited,
-    growth_bytes,
-    usable_cpus,
+from fleetrank.device_agents.host.worker_process import Inherited, growth_bytes, usable_cpus
+from fleetrank.device_agents.runtimes.runner import (
+    Array,
+    LoadedModel,
+    Runner,
+    copies_state,
+    create_runner,
+    make_inputs,
 )
-from fleetrank.device_agents.runtimes.declared_inputs import make_inputs
-from fleetrank.device_agents.runtimes.runner import Runner, copies_state, create_runner
-from fleetrank.device_agents.timing.flags import Seen, judge
-from fleetrank.device_agents.timing.timing import (
-    collection_off,
-)
-from fleetrank.device_agents.worker.artifact_checks import (
-    admitted,
-    check_batch,
-    check_unchanged,
-    run_once,
-)
+from fleetrank.device_agents.timing import Seen, collection_off, judge
 from fleetrank.device_agents.worker.run import (
     Caller,
     Loaded,
     Ran,
     Stage,
     Use,
+    admitted,
+    check_batch,
+    check_unchanged,
     idle_energy,
     run_loaded,
+    run_once,
 )
 from fleetrank.device_agents.worker.watch import Watch, open_watch
+from fleetrank.foundation.inputs import Workload, WorkloadKind
 from fleetrank.foundation.vocabulary import Mode, Origin, SampleKind, Status
 
 if TYPE_CHECKING:
@@ -70,7 +72,7 @@ def measure(
 
     try:
         if task.is_profiled:
-            from fleetrank.device_agents.worker.profiled import profile
+            from fleetrank.device_agents.worker.run import profile
 
             measurement = profile(task, inherited, note, walls)
         else:
@@ -144,7 +146,7 @@ def _load(runner: Runner, task: MeasureTask, watch: Watch, enter: Stage) -> Load
     if task.execution.workload.steps is None:
         model.set_inputs(make_inputs(model.inputs, task.seed))
     else:
-        from fleetrank.device_agents.worker.generation import sequence_runs
+        from fleetrank.device_agents.worker.run import sequence_runs
 
         sequences = sequence_runs(model, task)
     start = time.perf_counter_ns()
@@ -216,3 +218,112 @@ def _idle_shares() -> Shares:
     time.sleep(CONDITIONS_WINDOW_S)
     use.end()
     return use.shares()
+
+
+# Runs a file whose outputs are states of its next inference, for verification.
+
+Stored = Mapping[str, Array]
+"""Arrays of the file of inputs: `input_K` of each input, `step_K` and `every_K` as below."""
+
+
+def is_chain(stored: Stored) -> bool:
+    """Whether the file says which outputs feed the next inference."""
+    return any(name.startswith("every_") for name in stored)
+
+
+def run_chain(
+    stored: Stored, execution: Execution, load: Callable[[Execution], LoadedModel]
+) -> list[Array]:
+    """Runs inference after inference, and gives each the states that the last one computed.
+
+    Args:
+        stored: `input_K` holds the values of input K, the inferences along the first axis; of a
+            state only numbers, which are repeated until they fill the first one. `every_K` marks a
+            state. With `step_K` the file has two graphs, and these are the values for the second.
+        execution: of the file.
+        load: opens the file for an execution.
+
+    Returns:
+        The outputs that are not states, joined along their first axis; then of each last state
+        every so many-th value.
+
+    Raises:
+        BadArtifactError: the file has other inputs or fewer outputs, or it fails.
+    """
+    n_inputs = sum(name.startswith("input_") for name in stored)
+    is_state = [f"every_{k}" in stored for k in range(n_inputs)]
+    states: list[Array] = []
+    rows: list[list[Array]] = []
+    for name, phase in _phases(stored, execution, is_state):
+        values = {k: stored[f"{name}_{k}"] for k in range(n_inputs) if not is_state[k]}
+        numbers = [stored[f"input_{k}"] for k in range(n_inputs) if is_state[k]]
+        states = _run_phase(load(phase), values, states or numbers, rows)
+    strides = [int(stored[f"every_{k}"]) for k in range(n_inputs) if is_state[k]]
+    outputs = [np.concatenate(column) for column in zip(*rows, strict=True)]
+    pairs = zip(states, strides, strict=True)
+    return [*outputs, *(state.reshape(-1)[::stride] for state, stride in pairs)]
+
+
+def _run_phase(
+    model: LoadedModel,
+    values: Mapping[int, Array],
+    states: Sequence[Array],
+    rows: list[list[Array]],
+) -> list[Array]:
+    """Runs the inferences of one graph and returns the last states; the graph is then freed."""
+    n_inputs = len(values) + len(states)
+    if len(model.inputs) != n_inputs:
+        raise BadArtifactError(
+            f"the file takes {len(model.inputs)} inputs, {n_inputs} are stored",
+            "export the model again",
+        )
+    shapes = [spec.shape for k, spec in enumerate(model.inputs) if k not in values]
+    last = [np.resize(state, shape) for state, shape in zip(states, shapes, strict=True)]
+    for number in range(len(next(iter(values.values())))):
+        results, last = _run(model, {k: each[number] for k, each in values.items()}, last)
+        rows.append(results)
+    return last
+
+
+def _phases(
+    stored: Stored, execution: Execution, is_state: Sequence[bool]
+) -> Iterator[tuple[str, Execution]]:
+    """The graphs of the file: one, or that of the prompt and that of a step."""
+    workload = execution.workload
+    if "step_0" not in stored:
+        yield "input", execution
+        return
+    prompt = Workload(kind=WorkloadKind.PREFILL, length=workload.length)
+    yield "input", replace(execution, workload=prompt)
+    inputs = tuple(
+        one if is_state[k] else replace(one, shape=stored[f"step_{k}"].shape[1:])
+        for k, one in enumerate(execution.inputs)
+    )
+    step = Workload(kind=WorkloadKind.DECODE, length=workload.context_tokens)
+    yield "step", replace(execution, workload=step, inputs=inputs)
+
+
+def _run(
+    model: LoadedModel, values: Mapping[int, Array], states: Sequence[Array]
+) -> tuple[list[Array], list[Array]]:
+    """One inference: its outputs without states, and its states, which are the last outputs."""
+    rest = iter(states)
+    arrays = []
+    for number, spec in enumerate(model.inputs):
+        array = values[number] if number in values else next(rest)
+        if array.shape != spec.shape:
+            raise BadArtifactError(
+                f"input {spec.name!r} has the shape {spec.shape}, the stored one {array.shape}",
+                "export the model again",
+            )
+        arrays.append(np.array(array, dtype=spec.dtype))
+    model.set_inputs(arrays)
+    run_once(model)
+    outputs = model.outputs()
+    n_results = len(outputs) - len(states)
+    if n_results < 1:
+        raise BadArtifactError(
+            f"the file has {len(outputs)} outputs, of which {len(states)} should be states",
+            "export the model again",
+        )
+    return outputs[:n_results], outputs[n_results:]

@@ -2,20 +2,37 @@
 
 import time
 from collections.abc import Sequence
+from queue import SimpleQueue
 from statistics import median
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from fleetrank.device_agents.contract.measurement import Conditions
+from fleetrank.device_agents.contract.measurement import (
+    Conditions,
+)
+from fleetrank.device_agents.contract.protocol import TURN_MARK, Turn, TurnReport
 from fleetrank.device_agents.contract.task import MeasureTask, Options
-from fleetrank.device_agents.host.conditions import Shares, read_conditions
-from fleetrank.device_agents.host.energy import EnergySource, open_rapl
-from fleetrank.device_agents.host.rails import open_rails
+from fleetrank.device_agents.host.conditions import (
+    Shares,
+    read_conditions,
+)
+from fleetrank.device_agents.host.energy import (
+    EnergySource,
+    open_rails,
+    open_rapl,
+)
 from fleetrank.device_agents.host.worker_process import read_memory, reset_peak, usable_cpus
 from fleetrank.device_agents.runtimes.gpu_backends import GPU_BACKENDS
 from fleetrank.device_agents.runtimes.runner import DeviceModel, LoadedModel
+from fleetrank.foundation.codec import to_json
+from fleetrank.foundation.own_process import write_all
 from fleetrank.foundation.vocabulary import MemoryMetric
 
+if TYPE_CHECKING:
+    pass
+
 _COPIES = 15
+
+
 """Number of copies of the inputs to the device; their median is stable, 100 would take long."""
 
 
@@ -157,3 +174,25 @@ def copy_ns(model: LoadedModel) -> int | None:
         model.copy_inputs()
         times.append(time.perf_counter_ns() - start)
     return int(median(times))
+
+
+class Turns:
+    """Asks for turns on standard output; the answers arrive on standard input."""
+
+    def __init__(self, result_fd: int) -> None:
+        self._result_fd = result_fd
+        self._answers: SimpleQueue[bytes] = SimpleQueue()
+
+    def hear(self, received: bytes) -> None:
+        """Takes what arrived on standard input; an answer is far shorter than a pipe's part."""
+        for answer in received.split():
+            self._answers.put(answer)
+
+    def wait(self, report: TurnReport) -> Turn:
+        """Reports the last block and sleeps until the next turn; other cells are measured now.
+
+        Raises:
+            ValueError: the answer is not a `Turn`.
+        """
+        write_all(self._result_fd, f"{TURN_MARK}{to_json(report)}\n".encode())
+        return Turn(self._answers.get().decode())

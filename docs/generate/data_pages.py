@@ -1,10 +1,12 @@
 """The reference of what is stored and shown: columns with their units, and tables."""
 
 import inspect
+from collections.abc import Iterator
+from html import escape
 
-from fleetrank.analysis.sql.sql_views import EVERY_ROW, ROWS_OF_TABLES, ViewColumn, described_views
+from fleetrank.analysis.sql import EVERY_ROW, ROWS_OF_TABLES, ViewColumn, described_views
 from fleetrank.analysis.stored.columns import SCHEMA_VERSION
-from fleetrank.analysis.tables.former_names import FORMER
+from fleetrank.analysis.tables.explanations import parts_of
 from fleetrank.analysis.tables.table_settings import Setting
 from fleetrank.analysis.tables.tables import TABLES, table_function
 
@@ -58,15 +60,25 @@ def tables_page() -> str:
             "|---|---|---|",
             *rows,
             "",
-            "A setting with words is an option (`--by runtime`); the others are given with `--set "
-            "NAME=VALUE`.",
+            "A setting with words is an option (`--along runtime`); the others are given with "
+            "`--set NAME=VALUE`.",
             "",
-            "| former name | now |",
-            "|---|---|",
-            *(f"| `{name}` | `{request.words}` |" for name, request in FORMER.items()),
-            "",
+            *(line for name in TABLES for line in _explanation(name)),
         ]
     )
+
+
+def _explanation(table: str) -> Iterator[str]:
+    """What `--explain` prints of a table, part by part."""
+    parts = parts_of(table)
+    if parts:
+        yield from (f"## {table}", "")
+    for part, paragraphs in parts.items():
+        if len(parts) > 1:
+            yield from (f"**{part}**", "")
+        for paragraph in paragraphs:
+            shown = escape(paragraph, quote=False).replace("*", "\\*")
+            yield from (f"- {shown}", "")
 
 
 def _setting(one: Setting) -> str:

@@ -1,10 +1,10 @@
-"""The reference of the files that people write: their keys, read off the Pydantic models."""
+"""The reference of the files that people write: their keys, read off their classes."""
 
 import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from pydantic import BaseModel
+from pydantic import TypeAdapter
 
 Schema = Mapping[str, Any]
 """A part of a JSON Schema, whose shape its own standard says."""
@@ -17,10 +17,10 @@ _BOUNDS = {
 }
 
 
-def keys_page(title: str, text: str, model: type[BaseModel]) -> str:
+def keys_page(title: str, text: str, form: TypeAdapter[Any]) -> str:
     """Markdown: the keys of a file with type, default and meaning, blocks in sections."""
     # As it is after reading: a single value has become a list.
-    schema = model.model_json_schema(mode="serialization")
+    schema = form.json_schema(mode="serialization")
     definitions = schema.get("$defs", {})
     parts = [f"# {title}", text, _keys_table(schema, definitions)]
     for name, block in definitions.items():
@@ -71,8 +71,11 @@ def _kind(schema: Schema, definitions: Schema) -> str:
         inner = schema.get("items")
         return f"list of {type_text(inner, definitions)}" if inner else "list"
     if kind == "object":
-        inner = schema.get("additionalProperties")
-        names = schema.get("propertyNames")
+        patterns = schema.get("patternProperties", {})
+        inner = next(iter(patterns.values()), schema.get("additionalProperties"))
+        names = schema.get("propertyNames") or (
+            {"type": "string", "pattern": next(iter(patterns))} if patterns else None
+        )
         key = type_text(names, definitions) if names else "name"
         value = type_text(inner, definitions) if isinstance(inner, Mapping) else "any"
         return f"map from {key} to {value}"

@@ -13,8 +13,9 @@ from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.exceptions import PluginError
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
+from pydantic import TypeAdapter
 
-from fleetrank.models.cards.user_cards import UserCard
+from fleetrank.models.cards.user_cards import CARD_FILE
 from fleetrank.orchestrator.server.access import access_for
 from fleetrank.orchestrator.server.app import create_app
 from fleetrank.orchestrator.workspace.device_registry import DeviceFile
@@ -67,19 +68,19 @@ def _made_pages() -> Iterator[tuple[str, str]]:
             "sweep-file",
             "Sweep file",
             "Keys of `sweeps/NAME.yaml`. A list may be a single value.",
-            SweepSpec,
+            TypeAdapter(SweepSpec),
         ),
         (
             "device-file",
             "Device file",
             "Keys of `devices/NAME.yaml`, written by `fleetrank devices add`.",
-            DeviceFile,
+            TypeAdapter(DeviceFile),
         ),
         (
             "model-card",
             "Model card",
             "Keys of `cards/NAME.toml`, for a model of your own.",
-            UserCard,
+            CARD_FILE,
         ),
     ):
         yield f"reference/{uri}.md", file_pages.keys_page(title, text, model)

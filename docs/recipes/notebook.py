@@ -2,8 +2,7 @@
 
 from pathlib import Path
 
-from fleetrank.analysis.importers.importer import Importer, read_table
-from fleetrank.analysis.importers.release import Release
+from fleetrank.analysis.importers.release import Importer, Release, read_table
 
 SOURCE = "notebook"
 

@@ -5,10 +5,11 @@ import importlib.metadata
 from collections.abc import Sequence
 from typing import Any
 
-from fleetrank.device_agents.contract.capability import Capability
+from fleetrank.device_agents.contract.agent import Capability
 from fleetrank.device_agents.contract.task import Execution, Options
 from fleetrank.device_agents.errors import BadArtifactError, missing_library
-from fleetrank.device_agents.runtimes.runner import Array, Library, LoadedModel, TensorSpec
+from fleetrank.device_agents.runtimes.runner import Array, Library, LoadedModel
+from fleetrank.foundation.inputs import ModelInput
 
 
 class ReferenceModel:
@@ -21,7 +22,7 @@ class ReferenceModel:
         self._feeds: dict[str, Array] = {}
         self._outputs: list[Array] = []
         self.inputs = tuple(
-            TensorSpec(
+            ModelInput(
                 name=name,
                 shape=tuple(size.dim_value for size in kind.tensor_type.shape.dim),
                 dtype="float32",

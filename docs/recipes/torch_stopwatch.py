@@ -1,19 +1,19 @@
 """`torch_stopwatch`: `.pt2` files on the CPU; it prints one line for each run."""
 
 import re
+from dataclasses import replace
 
 from fleetrank.device_agents.android.programs.phone_program import (
+    READ,
     ProgramCall,
     ProgramOutput,
-    ProgramReading,
-)
-from fleetrank.device_agents.android.programs.program_text import (
     Wording,
     not_a_result,
     readable,
     refuse_failed,
 )
-from fleetrank.device_agents.contract.capability import Capability
+from fleetrank.device_agents.contract.agent import Capability
+from fleetrank.device_agents.contract.measurement import Measurement
 from fleetrank.device_agents.contract.task import Execution, MeasureTask
 from fleetrank.foundation.vocabulary import SampleKind
 
@@ -48,14 +48,15 @@ class TorchStopwatch:
         argv = (program_path, artifact_path, runs, threads)
         return ProgramCall(argv=argv, warmup_runs=warmup_runs)
 
-    def read(self, output: ProgramOutput) -> ProgramReading:
+    def read(self, output: ProgramOutput) -> Measurement:
         """Reads the result from the program's output."""
         refuse_failed(output, _WORDING)
         runs_ns = [int(ns) for ns in _RUN.findall(readable(output).stdout)]
         n_warmup = output.run.warmup_runs
         if len(runs_ns) <= n_warmup:
             raise not_a_result(f"{len(runs_ns)} runs, of which {n_warmup} are warm-up")
-        return ProgramReading(
+        return replace(
+            READ,
             sample_kind=SampleKind.PER_INFERENCE,
             samples_ns=tuple(runs_ns[n_warmup:]),
             warmup_runs=n_warmup,

@@ -3,15 +3,23 @@
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
+from typing import Annotated
 
-from fleetrank.foundation.inputs.model_input import Axes, ModelInput
-from fleetrank.foundation.inputs.workload import IMAGE, TOKENS, Workload, WorkloadKind
+from fleetrank.foundation.inputs import IMAGE, TOKENS, Axes, ModelInput, Workload, WorkloadKind
+from fleetrank.foundation.user_file import NO_OTHER_KEYS, Checked, Key
 from fleetrank.foundation.vocabulary import Family, FlopsMethod, Format, Precision, WeightsKind
-from fleetrank.models.cards.inputs import CardInput, sized
-from fleetrank.models.cards.language import LanguageShape, segment_inputs
+from fleetrank.models.cards.inputs import AxisName, CardInput, Size, sized, valid_input
+from fleetrank.models.cards.language import (
+    DECODER_WORKLOADS,
+    ENCODER_WORKLOADS,
+    LanguageShape,
+    language_inputs,
+    segment_inputs,
+    valid_shape,
+)
 
 _EXPORT_RECIPE = 1
 """Increase it when exporters or seeded weights change their output; old files no longer match."""
@@ -31,48 +39,111 @@ class Source(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ModelCard:
-    """The description of one network.
+class CardKeys:
+    """The keys of a card in `cards/*.toml`."""
+
+    __pydantic_config__ = NO_OTHER_KEYS
+
+    name: Annotated[
+        str,
+        Key(
+            "name used in sweeps (default: the file name without .toml)",
+            pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,99}$",
+        ),
+    ]
+    family: Annotated[Family, Key("kind of architecture")] = Family.OTHER
+    source: Annotated[Source, Key("where the network is defined")]
+    entry: Annotated[
+        str,
+        Key(
+            "name in torchvision or timm, a file relative to the card, or package.module:function; "
+            "not needed with source 'language'",
+            pattern=".",
+        ),
+    ]
+    input_size: Annotated[
+        int | None,
+        Key(
+            "height and width of the RGB input; not needed if the file contains them",
+            ge=1,
+            le=4096,
+        ),
+    ] = 224
+    is_fixed_size: Annotated[bool, Key("the network takes images of input_size only")] = False
+    weights_tag: Annotated[
+        str | None, Key("tag of the pretrained weights that the accuracy belongs to")
+    ] = None
+    accuracy_top1: Annotated[
+        float | None, Key("ImageNet top-1 in per cent, as published", ge=0, le=100)
+    ] = None
+    accuracy_source: Annotated[
+        str | None, Key("where it is published; required with accuracy_top1")
+    ] = None
+    has_attention: Annotated[bool, Key("used in the FLOPs-shift test")] = False
+    macs: Annotated[
+        int | None,
+        Key(
+            "MACs of one inference at batch 1 (default: counted on networks and ONNX graphs). For "
+            "other files state them, otherwise FRM excludes the model",
+            ge=1,
+            lt=2**62,
+        ),
+    ] = None
+    parameters: Annotated[
+        int | None,
+        Key("number of parameters (default: counted where MACs are)", ge=0, lt=2**63),
+    ] = None
+    precision: Annotated[
+        Precision | None,
+        Key(
+            "numeric type of a file; required if the file does not say it itself, such as a .pte "
+            "with a delegate; a sweep chooses it for networks"
+        ),
+    ] = None
+    inputs: Annotated[
+        tuple[Annotated[CardInput, Checked(valid_input)], ...],
+        Key(
+            "inputs of a file or entry point, in the order of its arguments; not needed for "
+            "images, or if the file states all sizes"
+        ),
+    ] = ()
+    axes: Annotated[
+        Axes,
+        Checked(lambda axes: tuple(sorted(axes.items())), form=dict[AxisName, Size]),
+        Key("default sizes of named axes, for sweeps that give none"),
+    ] = ()
+    workloads: Annotated[
+        tuple[Annotated[WorkloadKind, Key(words=(*DECODER_WORKLOADS, *ENCODER_WORKLOADS))], ...],
+        Key(
+            "kinds of inferences of a file or entry point that takes tokens: prefill, decode, "
+            "generate or encode; the sizes of the axes 'tokens' and 'context' follow from the "
+            "workload of the sweep"
+        ),
+    ] = ()
+    language: Annotated[
+        Annotated[LanguageShape, Checked(valid_shape)] | None,
+        Key("numbers of a decoder or encoder of text; only with source 'language'"),
+    ] = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelCard(CardKeys):
+    """The description of one network; `None` means not known.
 
     Attributes:
         entry: the library's own name (`resnet18`), `package.module:function`, or a file path
             (absolute after loading a card).
-        input_size: height and width of the RGB input; `None` if a file's signature contains it.
-        is_fixed_size: the network takes no other size; not part of the identity.
         weights_tag: the exact pretrained tag that `accuracy_top1` belongs to.
-        accuracy_top1: ImageNet top-1 in per cent; `None` if unknown.
-        accuracy_source: where the accuracy is published; `None` exactly if it is unknown.
-        has_attention: attention models are compared with CNNs in the FLOPs-shift test.
-        macs: multiply-accumulates of one inference; `None` means that the export counts them.
-        parameters: number of parameters; `None` means that the export counts them.
-        precision: of a file that cannot say what it is; `None` reads it from the file. A network
-            has none: the sweep chooses it.
-        inputs: in the order of the network's arguments; empty for images of `input_size`, for a
-            file that states its inputs, and for an entry point that returns them.
-        axes: default sizes of named axes; a sweep may give others. Not part of the identity.
-        workloads: kinds of inferences that the model answers; empty for `image` alone.
-        language: the numbers of a decoder or encoder of text; `None` for all other sources.
+        macs, parameters: `None` means that the export counts them.
+        precision: of a file that cannot say what it is; `None` reads it from the file.
+        inputs: empty for images of `input_size`, for a file that states its inputs, and for an
+            entry point that returns them.
+        axes, is_fixed_size: not part of the identity.
+        workloads: empty for `image` alone.
         import_folder: added to the exporting child's import path for an entry point (the folder
             above `cards/`); not part of the card's identity.
     """
 
-    name: str
-    family: Family
-    source: Source
-    entry: str
-    input_size: int | None = 224
-    is_fixed_size: bool = False
-    weights_tag: str | None = None
-    accuracy_top1: float | None = None
-    accuracy_source: str | None = None
-    has_attention: bool = False
-    macs: int | None = None
-    parameters: int | None = None
-    precision: Precision | None = None
-    inputs: tuple[CardInput, ...] = ()
-    axes: Axes = ()
-    workloads: tuple[WorkloadKind, ...] = ()
-    language: LanguageShape | None = None
     import_folder: str | None = None
 
     def __hash__(self) -> int:
@@ -180,17 +251,16 @@ class ExportRequest:
     @property
     def key(self) -> str:
         """The key in the artifact cache, part of the cell key; equal on every machine."""
-        parts: tuple[object, ...] = (
+        parts = (
             self.model.sha256,
             weights_id(self.card, self.weights),
             self.format,
             self.precision,
             self.batch,
+            self.axes,
+            str(self.workload),
             _EXPORT_RECIPE,
         )
-        # Older keys have no such part, and stay as they are.
-        parts += (self.axes,) if self.axes else ()
-        parts += (str(self.workload),) if self.workload != IMAGE else ()
         return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
 
@@ -298,3 +368,133 @@ def weights_id(card: ModelCard, weights: Weights) -> str:
     if weights.kind is WeightsKind.PRETRAINED:
         return f"{weights.kind}-{card.weights_tag}"
     return f"{weights.kind}-{weights.checkpoint_sha256}"
+
+
+# The card of a built-in decoder or encoder of text, and the workloads that a card answers.
+
+
+def language_card(name: str, family: Family, shape: LanguageShape) -> ModelCard:
+    """The card of a decoder or encoder of text: its inputs and workloads follow from its shape."""
+    return ModelCard(
+        name=name,
+        family=family,
+        source=Source.LANGUAGE,
+        entry=name,
+        input_size=None,
+        has_attention=True,
+        inputs=language_inputs(shape),
+        workloads=shape.workloads,
+        language=shape,
+    )
+
+
+def is_own_decoder(card: ModelCard) -> bool:
+    """Whether the network is the built-in decoder of text."""
+    return card.language is not None and not card.language.is_encoder
+
+
+def why_not_workload(card: ModelCard, workload: Workload) -> str | None:
+    """The reason why the network has no such inference; `None` if it has.
+
+    Every built-in decoder also has `segment`, and `score`, which is never measured.
+    """
+    if workload.kind is WorkloadKind.SCORE and not is_own_decoder(card):
+        return f"{card.name} is not a decoder of fleetrank's, so it cannot score text"
+    if workload.kind is WorkloadKind.SEGMENT and not is_own_decoder(card):
+        return f"{card.name} is not a decoder of fleetrank's, so it has no memory for {workload}"
+    # `why_not_trained` decides on steps of training.
+    others = (WorkloadKind.SCORE, WorkloadKind.SEGMENT, WorkloadKind.TRAIN)
+    if card.workloads and workload.kind not in (*card.workloads, *others):
+        more = (WorkloadKind.SEGMENT, WorkloadKind.TRAIN) if is_own_decoder(card) else ()
+        return f"{card.name} answers {', '.join((*card.workloads, *more))}, not {workload}"
+    longest = None if card.language is None else card.language.context
+    length = workload.context_tokens or workload.length
+    if longest is not None and length is not None and length > longest:
+        what = "the window" if workload.kind is WorkloadKind.SCORE else workload
+        return f"{card.name} has a context of {longest:,} tokens, and {what} needs {length:,}"
+    return None
+
+
+def why_not_trained(request: ExportRequest) -> str | None:
+    """The reason why this step of training cannot be exported; `None` if it can, or is not asked.
+
+    Only `.pt2` files change their own weights: the other formats have no backward operators.
+    """
+    card, workload = request.card, request.workload
+    if workload.kind is not WorkloadKind.TRAIN:
+        return None
+    shape, length = card.language, workload.length
+    reasons = {
+        f"{card.name} is a file without gradients: a network is trained, not its export": (
+            card.source is Source.FILE
+        ),
+        f"{card.name} has no loss: steps of training are of image classifiers and decoders": (
+            bool(card.inputs) and (shape is None or shape.is_encoder)
+        ),
+        f"{card.name} takes tokens: {workload} must say how many, such as {workload}x128": (
+            shape is not None and length is None
+        ),
+        f"{card.name} takes images, and {workload} is a step on tokens": (
+            shape is None and length is not None
+        ),
+        f"{workload} is not exported to {request.format}: only torch runs a step of training": (
+            request.format is not Format.PT2
+        ),
+        f"{workload} is exported in fp32 only, not in {request.precision}": (
+            request.precision != Precision.FP32
+        ),
+    }
+    return next((reason for reason, holds in reasons.items() if holds), None)
+
+
+# The axis `input_size` of a sweep: networks of images at another height and width.
+
+INPUT_SIZE = "input_size"
+"""The axis: height and width of the images, in pixels."""
+_LARGEST = 4096
+"""As in a card."""
+
+
+def takes_images(card: ModelCard) -> bool:
+    """Whether a sweep's axis `input_size` concerns the model: its inputs are not stated otherwise.
+
+    It does concern a user's file, which is then skipped with the reason.
+    """
+    is_stated = bool(card.inputs) or bool(card.workloads)
+    return not is_stated and (card.input_size is not None or card.source is Source.FILE)
+
+
+def why_not_size(card: ModelCard, axes: Axes) -> str | None:
+    """The reason why a model cannot take images of the size in `axes`; `None` if none is known.
+
+    A network may still refuse the size when it is exported, such as one too small for its layers.
+    """
+    size = dict(axes).get(INPUT_SIZE)
+    if size is None or not takes_images(card):
+        return None
+    if card.source is Source.FILE:
+        return (
+            f"{card.name} is a file, which has its size: export it at {size} pixels, and give that "
+            "file its own card"
+        )
+    if size > _LARGEST:
+        return f"input_size {size} is above {_LARGEST} pixels"
+    if card.is_fixed_size and size != card.input_size:
+        return f"{card.name} takes images of {card.input_size} pixels only"
+    return None
+
+
+def sized_for(model: ResolvedCard, axes: Axes) -> tuple[ResolvedCard, Axes]:
+    """The model for images of the size in `axes`, and the axes that its export needs.
+
+    Accuracy and MACs that a card states are those of its size. At another one accuracy is not
+    known, and the export counts the MACs. At its own size the export is the one of other sweeps;
+    an entry point keeps the axis, because it may return inputs of any size.
+    """
+    card, size = model.card, dict(axes).get(INPUT_SIZE)
+    if size is None or not takes_images(card) or why_not_size(card, axes) is not None:
+        return model, axes
+    if size == card.input_size:
+        return model, axes if card.source is Source.ENTRY_POINT else ()
+    at_size = replace(card, input_size=size, macs=None, accuracy_top1=None, accuracy_source=None)
+    return replace(model, card=at_size, sized_from=card), axes

@@ -5,12 +5,11 @@ This is the only module that reads those files. Planning, keys and rows use its 
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
-from fleetrank.foundation.small_file import file_sha256
+from fleetrank.foundation.files import file_sha256
 from fleetrank.foundation.vocabulary import Precision
 from fleetrank.models.cards.card import (
     ModelCard,
@@ -20,14 +19,12 @@ from fleetrank.models.cards.card import (
     own_format,
 )
 from fleetrank.models.errors import CardError
-from fleetrank.models.number_types.file_types import read_types
+from fleetrank.models.number_types import read_types
 
 Hashes = tuple[tuple[str, str], ...]
 """(path, sha256) of the files with values of inputs."""
 _WHERE_NOT_WHAT = ("import_folder", "axes", "is_fixed_size")
 """Not part of the identity; sizes of axes are part of the cell instead."""
-_ABSENT_AT_DEFAULT = ("precision", "inputs", "workloads", "language", "state", "counts_to")
-"""Keys that cards and inputs did not always have: without a value they do not change identities."""
 
 
 def resolve(card: ModelCard) -> ResolvedCard:
@@ -59,11 +56,10 @@ def card_sha256(card: ModelCard) -> str:
 
 
 def _card_sha256(card: ModelCard, hashes: Hashes) -> str:
-    fields = {
-        name: value for name, value in _older(asdict(card)).items() if name not in _WHERE_NOT_WHAT
-    }
-    if card.inputs:
-        fields["inputs"] = [_without_path(asdict(one), dict(hashes)) for one in card.inputs]
+    fields = {name: value for name, value in asdict(card).items() if name not in _WHERE_NOT_WHAT}
+    for rule in (one["values"] for one in fields["inputs"] if one["values"] is not None):
+        # The bytes of the values instead of where they are.
+        rule["file"] = dict(hashes).get(rule["file"])
     if card.source is Source.FILE:
         fields["entry"] = Path(card.entry).suffix
         fields["content"] = _tree_sha256(Path(card.entry))
@@ -73,7 +69,7 @@ def _card_sha256(card: ModelCard, hashes: Hashes) -> str:
 
 
 def _value_hashes(card: ModelCard) -> Hashes:
-    paths = dict.fromkeys(one.values.path for one in card.inputs if one.values.path is not None)
+    paths = dict.fromkeys(one.path for one in card.inputs if one.path is not None)
     try:
         return tuple((path, file_sha256(Path(path))) for path in paths)
     except OSError as error:
@@ -81,19 +77,6 @@ def _value_hashes(card: ModelCard) -> Hashes:
             f"cannot read the input values of {card.name}: {error.filename}: {error.strerror}",
             "correct 'file' in its card; a relative path starts at the card's folder",
         ) from error
-
-
-def _without_path(fields: dict[str, Any], hashes: Mapping[str, str]) -> dict[str, Any]:
-    """The fields of an input, with the bytes of its values instead of where they are."""
-    values = {name: value for name, value in _older(fields["values"]).items() if name != "path"}
-    return _older(fields) | {"values": values | {"sha256": hashes.get(fields["values"]["path"])}}
-
-
-def _older(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Without the keys that older versions did not have, where they have no value."""
-    return {
-        name: value for name, value in fields.items() if value or name not in _ABSENT_AT_DEFAULT
-    }
 
 
 def _precision(card: ModelCard) -> Precision | None:
@@ -133,7 +116,14 @@ def _json_sha256(value: object) -> str:
 
 def _tree_sha256(path: Path) -> str:
     try:
-        parts = [(_name_in(path, file), file_sha256(file)) for file in _files_of(path)]
+        # A single file is known by its suffix, so that it can be renamed.
+        parts = [
+            (
+                file.relative_to(path).as_posix() if path.is_dir() else file.name[len(path.name) :],
+                file_sha256(file),
+            )
+            for file in _files_of(path)
+        ]
     except OSError as error:
         raise CardError(
             f"cannot read the model file {path}: {error.strerror}",
@@ -161,8 +151,3 @@ def _files_of(path: Path) -> Iterator[Path]:
     yield path
     beside = (path.with_name(name) for name in external_data_names(path))
     yield from (file for file in beside if file.is_file())
-
-
-def _name_in(path: Path, file: Path) -> str:
-    """The name used in the hash: relative path in a folder; only the suffix for a single file."""
-    return file.relative_to(path).as_posix() if path.is_dir() else file.name[len(path.name) :]

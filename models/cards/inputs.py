@@ -1,31 +1,143 @@
 """The inputs that a card states: sizes may be named axes, whose values a sweep gives."""
 
+import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
+from typing import Annotated
 
-from fleetrank.foundation.inputs.model_input import Axes, ModelInput, Values
-from fleetrank.foundation.inputs.workload import CONTEXT, TOKENS
+from fleetrank.foundation.inputs import (
+    CONTEXT,
+    TOKENS,
+    WHOLE_NUMBERS,
+    Axes,
+    ModelInput,
+    NamedInput,
+    Values,
+)
+from fleetrank.foundation.user_file import NO_OTHER_KEYS, Checked, Key, Short
 from fleetrank.models.errors import CardError
 
 BATCH = "batch"
 """The axis whose size is the batch of a sweep."""
+AXIS_NAME = r"^[a-z][a-z0-9_]{0,19}$"
+"""Axis names become part of a platform's name."""
+_LARGEST_INPUT = 2**30
+"""Elements of one input: 4 GiB in fp32."""
+_LARGEST_VALUE = 2.0**53
+"""Whole numbers up to here are exact as floats, which TOML and JSON may turn them into."""
+AxisName = Annotated[str, Key(pattern=AXIS_NAME)]
+Size = Annotated[int, Key(ge=1, le=2**31 - 1)]
+_Number = Annotated[float, Key(ge=-_LARGEST_VALUE, le=_LARGEST_VALUE)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CardInput:
-    """One input as the card states it.
+class ValueRule:
+    """The rule of the values; exactly one key is given."""
 
-    Attributes:
-        shape: sizes, or names of axes.
-        dtype: name in NumPy.
-        state: name of the output that is this input of the next inference; `None` if it is none.
+    __pydantic_config__ = NO_OTHER_KEYS
+
+    normal: Annotated[
+        bool | None, Key("standard normal; the word 'normal' is short for it", words=(True,))
+    ] = None
+    below: Annotated[
+        int | None,
+        Key("whole numbers from 0 to below this, such as a vocabulary's size", ge=1, le=2**53),
+    ] = None
+    constant: Annotated[_Number | None, Key("the same value everywhere")] = None
+    range: Annotated[
+        tuple[_Number, _Number] | None,
+        Key("evenly distributed from the first to the second, both included"),
+    ] = None
+    positions: Annotated[
+        str | None,
+        Key(
+            "whole numbers that count up along the last axis and end before the size of the axis "
+            "'context': the places of tokens",
+            words=(CONTEXT,),
+        ),
+    ] = None
+    file: Annotated[
+        str | None, Key(".npy file of exactly this shape and type, beside the card", pattern=".")
+    ] = None
+
+    def values(self) -> Values:
+        """The values, as a worker makes them."""
+        if self.below is not None:
+            return Values(low=0.0, high=float(self.below - 1))
+        if self.constant is not None:
+            return Values(low=self.constant, high=self.constant)
+        if self.range is not None:
+            return Values(low=self.range[0], high=self.range[1])
+        return Values(counts_to=self.positions, path=self.file)
+
+    def stated(self) -> dict[str, object]:
+        """The one key that is given, and its value."""
+        given = ((one.name, getattr(self, one.name)) for one in fields(self))
+        return {name: value for name, value in given if value is not None}
+
+
+def _valid_rule(rule: ValueRule) -> ValueRule:
+    if len(rule.stated()) != 1:
+        raise ValueError("give exactly one of normal, below, constant, range, positions and file")
+    if rule.range is not None and rule.range[0] > rule.range[1]:
+        raise ValueError("the first number of range is above the second")
+    return rule
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CardInput(NamedInput):
+    """One input of the network, in the order of its arguments; a file's may be of any type."""
+
+    __pydantic_config__ = NO_OTHER_KEYS
+
+    shape: Annotated[
+        tuple[Size | AxisName, ...],
+        Key(
+            "sizes, or names of axes: 'batch' is the sweep's batch, other axes get their sizes "
+            "from the sweep's key 'axes'"
+        ),
+    ]
+    values: Annotated[
+        Annotated[
+            ValueRule,
+            Checked(_valid_rule),
+            Short(lambda given: {"normal": True} if given == "normal" else given),
+        ]
+        | None,
+        Key(
+            "normal, or one of {below = N}, {constant = X}, {range = [A, B]}, "
+            "{positions = 'context'}, {file = 'x.npy'}; by default normal for floats, 0 and 1 for "
+            "whole numbers and booleans, the whole range for bytes"
+        ),
+    ] = None
+
+    @property
+    def path(self) -> str | None:
+        """The file with the values; `None` without one."""
+        return None if self.values is None else self.values.file
+
+
+def valid_input(one: CardInput) -> CardInput:
+    """Rejects an input that is too large, and values that a type of whole numbers cannot hold.
+
+    Raises:
+        ValueError: what is wrong with it.
     """
-
-    name: str
-    shape: tuple[int | str, ...]
-    dtype: str
-    values: Values
-    state: str | None = None
+    if math.prod(size for size in one.shape if isinstance(size, int)) > _LARGEST_INPUT:
+        raise ValueError(f"input {one.name!r} has more than {_LARGEST_INPUT:,} elements")
+    rule = one.values or ValueRule()
+    if rule.positions is not None and one.dtype not in {"int32", "int64"}:
+        raise ValueError(f"positions are int32 or int64, not {one.dtype}")
+    if one.dtype.startswith("float"):
+        return one
+    if rule.normal:
+        raise ValueError(f"values of {one.dtype} cannot be normal")
+    low, high = WHOLE_NUMBERS[one.dtype]
+    values = rule.values()
+    for value in (value for value in (values.low, values.high) if value is not None):
+        if not (value.is_integer() and low <= value <= high):
+            raise ValueError(f"{one.dtype} holds whole numbers from {low} to {high}, not {value:g}")
+    return one
 
 
 def axis_names(inputs: Iterable[CardInput], *, takes_tokens: bool = False) -> tuple[str, ...]:
@@ -59,7 +171,8 @@ def sized(
     sizes = {**dict(axes), BATCH: batch}
     found = []
     for one in inputs:
-        named = (*one.shape, one.values.counts_to)
+        values = Values() if one.values is None else one.values.values()
+        named = (*one.shape, values.counts_to)
         missing = [size for size in named if isinstance(size, str) and size not in sizes]
         if missing:
             raise CardError(
@@ -68,7 +181,6 @@ def sized(
                 f"card, `axes = {{ {missing[0]} = 128 }}`",
             )
         shape = tuple(sizes[size] if isinstance(size, str) else size for size in one.shape)
-        values = one.values
         if values.path is not None:
             values = replace(values, sha256=hashes.get(values.path))
         if isinstance(values.counts_to, str):

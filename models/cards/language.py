@@ -3,10 +3,18 @@
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from typing import Annotated
 
-from fleetrank.foundation.inputs.model_input import ModelInput, Values
-from fleetrank.foundation.inputs.workload import CONTEXT, TOKENS, Workload, WorkloadKind
-from fleetrank.models.cards.inputs import BATCH, CardInput
+from fleetrank.foundation.inputs import (
+    CONTEXT,
+    LARGEST_LENGTH,
+    TOKENS,
+    ModelInput,
+    Workload,
+    WorkloadKind,
+)
+from fleetrank.foundation.user_file import NO_OTHER_KEYS, Key
+from fleetrank.models.cards.inputs import BATCH, CardInput, ValueRule
 
 DECODER_WORKLOADS = (WorkloadKind.PREFILL, WorkloadKind.DECODE, WorkloadKind.GENERATE)
 ENCODER_WORKLOADS = (WorkloadKind.ENCODE,)
@@ -49,55 +57,71 @@ class Bias(StrEnum):
     ALL = "all"
 
 
+_Width = Annotated[int, Key(ge=1, le=2**20)]
+_Few = Annotated[int, Key(ge=1, le=1024)]
+_Rows = Annotated[int, Key(ge=0, le=1024)]
+_Ids = Annotated[int, Key(ge=1, le=2**24)]
+_Length = Annotated[int, Key(ge=1, le=LARGEST_LENGTH)]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LanguageShape:
-    """The numbers of one decoder or encoder, as published.
+    """The numbers of one decoder or encoder, as `models show stories260k` prints them."""
 
-    Attributes:
-        width: of a token's vector between layers.
-        heads: of queries; each is `head_size` wide.
-        kv_heads: of keys and values; fewer than `heads` with grouped queries.
-        hidden: width inside the feed-forward layer.
-        vocabulary: number of token ids.
-        context: most tokens of one sequence.
-        rotary_share: share of a head's elements that positions rotate.
-        position_offset: rows of the table of learned positions before position 0, which are not
-            used.
-        token_types: rows of the table of token types; the first one is added to every token.
-        embedding_width: of the token table, if it differs from `width`; `None` if not. Matrices
-            without bias then lead to `width` and back.
-        is_tied: the head uses the token table.
-        is_parallel: attention and feed-forward both read the input of the block, each through its
-            norm, and their sum is added.
-        norm_comes_first: before attention and feed-forward, and once more before the head;
-            otherwise after each residual sum.
-        norms_embedding: the input of the first block is normalised.
-        is_encoder: every token sees all tokens, without a cache.
-    """
+    __pydantic_config__ = NO_OTHER_KEYS
 
-    layers: int
-    width: int
-    heads: int
-    kv_heads: int
-    head_size: int
-    hidden: int
-    vocabulary: int
-    context: int
-    norm: Norm = Norm.RMS
-    norm_epsilon: float = 1e-5
-    positions: Positions = Positions.ROTARY
-    rotary_base: float = 10_000.0
-    rotary_share: float = 1.0
-    position_offset: int = 0
-    token_types: int = 0
-    activation: Activation = Activation.SWIGLU
-    embedding_width: int | None = None
-    is_tied: bool = True
-    bias: Bias = Bias.NONE
-    is_parallel: bool = False
-    norm_comes_first: bool = True
-    norms_embedding: bool = False
-    is_encoder: bool = False
+    layers: Annotated[_Few, Key("number of blocks")]
+    width: Annotated[_Width, Key("of a token's vector between layers")]
+    heads: Annotated[_Few, Key("heads of queries, each head_size wide")]
+    kv_heads: Annotated[
+        _Few,
+        Key("heads of keys and values; heads is a multiple of it; fewer with grouped queries"),
+    ]
+    head_size: Annotated[_Width, Key("width of one head")]
+    hidden: Annotated[_Width, Key("width inside the feed-forward layer")]
+    vocabulary: Annotated[_Ids, Key("number of token ids")]
+    context: Annotated[_Length, Key("most tokens of one sequence")]
+    norm: Annotated[Norm, Key("normalisation")] = Norm.RMS
+    norm_epsilon: Annotated[float, Key("added to the variance", gt=0, lt=1)] = 1e-5
+    positions: Annotated[Positions, Key("of a token")] = Positions.ROTARY
+    rotary_base: Annotated[
+        float, Key("ratio of the slowest angle to the fastest", gt=1, le=1e12)
+    ] = 10_000.0
+    rotary_share: Annotated[
+        float, Key("share of a head's elements that positions rotate", gt=0, le=1)
+    ] = 1.0
+    position_offset: Annotated[
+        _Rows, Key("unused rows before position 0 of the table of learned positions")
+    ] = 0
+    token_types: Annotated[
+        _Rows, Key("rows of the table of token types; the first one is added to every token")
+    ] = 0
+    activation: Annotated[Activation, Key("of the feed-forward layer")] = Activation.SWIGLU
+    embedding_width: Annotated[
+        _Width | None,
+        Key(
+            "of the token table, if it differs from width; matrices without bias then lead to "
+            "width and back"
+        ),
+    ] = None
+    is_tied: Annotated[bool, Key("the head uses the token table")] = True
+    bias: Annotated[Bias, Key("linear layers that add a bias")] = Bias.NONE
+    is_parallel: Annotated[
+        bool,
+        Key(
+            "attention and feed-forward both read the input of the block, each through its norm, "
+            "and their sum is added"
+        ),
+    ] = False
+    norm_comes_first: Annotated[
+        bool,
+        Key(
+            "before attention and feed-forward, and once more before the head; otherwise after "
+            "each residual sum"
+        ),
+    ] = True
+    norms_embedding: Annotated[bool, Key("the input of the first block is normalised")] = False
+    is_encoder: Annotated[bool, Key("every token sees all tokens, without a cache")] = False
 
     @property
     def table_width(self) -> int:
@@ -110,6 +134,26 @@ class LanguageShape:
         return ENCODER_WORKLOADS if self.is_encoder else DECODER_WORKLOADS
 
 
+def valid_shape(shape: LanguageShape) -> LanguageShape:
+    """Rejects numbers that do not fit together.
+
+    Raises:
+        ValueError: which ones.
+    """
+    if shape.heads % shape.kv_heads:
+        raise ValueError(f"heads {shape.heads} is not a multiple of kv_heads {shape.kv_heads}")
+    rotated = int(shape.head_size * shape.rotary_share)
+    is_rotary = shape.positions is Positions.ROTARY
+    if is_rotary and (rotated < 2 or rotated % 2):
+        raise ValueError(
+            f"{rotated} elements of a head would be rotated; head_size x rotary_share must be even "
+            "and not 0"
+        )
+    if shape.is_encoder and is_rotary:
+        raise ValueError("an encoder has positions = 'learned'")
+    return shape
+
+
 def language_inputs(shape: LanguageShape) -> tuple[CardInput, ...]:
     """The inputs of the network, in the order of its arguments.
 
@@ -118,15 +162,15 @@ def language_inputs(shape: LanguageShape) -> tuple[CardInput, ...]:
     outputs are the logits of the last token, (batch, vocabulary), then `next_keys_i` and
     `next_values_i`.
     """
-    ids = Values(low=0.0, high=float(shape.vocabulary - 1))
+    ids = ValueRule(below=shape.vocabulary)
     tokens = CardInput(name="tokens", shape=(BATCH, TOKENS), dtype="int64", values=ids)
     if shape.is_encoder:
         return (tokens,)
-    places = Values(counts_to=CONTEXT)
+    places = ValueRule(positions=CONTEXT)
     positions = CardInput(name="positions", shape=(TOKENS,), dtype="int64", values=places)
     size = (BATCH, shape.kv_heads, CONTEXT, shape.head_size)
     caches = [
-        CardInput(name=name, shape=size, dtype="float32", values=Values(), state=f"next_{name}")
+        CardInput(name=name, shape=size, state=f"next_{name}")
         for layer in range(shape.layers)
         for name in (f"keys_{layer}", f"values_{layer}")
     ]
@@ -148,8 +192,6 @@ def segment_inputs(shape: LanguageShape, workload: Workload) -> tuple[CardInput,
     memories = CardInput(
         name="memories",
         shape=(BATCH, workload.memories or 0, shape.table_width),
-        dtype="float32",
-        values=Values(),
         state="next_memories",
     )
     return (tokens, *(one for one in (sensory, memories) if one.shape[1]))

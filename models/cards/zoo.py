@@ -5,18 +5,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from fleetrank.foundation.errors import raise_together
+from fleetrank.foundation.errors import did_you_mean, raise_together
 from fleetrank.foundation.vocabulary import Family
-from fleetrank.foundation.wording import nearest
-from fleetrank.models.cards.card import ModelCard, Source
-from fleetrank.models.cards.language import (
-    Activation,
-    Bias,
-    LanguageShape,
-    Norm,
-    Positions,
-)
-from fleetrank.models.cards.language_card import language_card
+from fleetrank.models.cards.card import ModelCard, Source, language_card
+from fleetrank.models.cards.language import Activation, Bias, LanguageShape, Norm, Positions
 from fleetrank.models.errors import CardError
 
 ZOO_PATH = Path(__file__).with_name("zoo.toml")
@@ -106,9 +98,8 @@ def find_card(cards: Mapping[str, ModelCard], name: str) -> ModelCard:
     """
     if name in cards:
         return cards[name]
-    guess = nearest(name, cards)
-    remedy = f"did you mean {guess!r}?" if guess else f"known models: {', '.join(sorted(cards))}"
-    raise CardError(f"unknown model {name!r}", remedy)
+    known = f"known models: {', '.join(sorted(cards))}"
+    raise CardError(f"unknown model {name!r}", did_you_mean(name, cards, known))
 
 
 def _zoo_card(name: str, table: Mapping[str, object]) -> ModelCard:

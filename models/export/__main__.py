@@ -13,8 +13,8 @@ import tempfile
 from pathlib import Path
 
 from fleetrank.foundation.codec import from_json, to_json
-from fleetrank.foundation.inputs.workload import IMAGE, Workload
-from fleetrank.foundation.process.own_process import (
+from fleetrank.foundation.inputs import IMAGE, Workload
+from fleetrank.foundation.own_process import (
     die_with_parent,
     exit_when_input_ends,
     keep_stdout_for_the_result,
@@ -26,8 +26,8 @@ from fleetrank.foundation.vocabulary import Format
 from fleetrank.models.cards.card import ExportRequest, Weights
 from fleetrank.models.cards.identity import resolve
 from fleetrank.models.cards.zoo import load_cards
-from fleetrank.models.errors import ModelError
-from fleetrank.models.export.process import ExportAnswer, ExportOrder, Refusal
+from fleetrank.models.errors import ModelError, UntrustedError
+from fleetrank.models.export.process import ExportAnswer, ExportOrder
 from fleetrank.models.export.request import export_request
 
 
@@ -110,7 +110,11 @@ def _answer(line: str) -> bytes:
         staged = export_request(order.request, order.out_dir, is_trusted=order.is_trusted)
         found = ExportAnswer(staged=staged)
     except ModelError as error:
-        found = ExportAnswer(refusal=Refusal.of(error))
+        found = ExportAnswer(
+            message=error.message,
+            remedy=error.remedy,
+            lacks_trust=isinstance(error, UntrustedError),
+        )
     return f"{to_json(found)}\n".encode()
 
 

@@ -8,52 +8,43 @@ import math
 import os
 import sys
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Self
 
 from fleetrank.foundation.codec import CodecError, from_json, to_json
-from fleetrank.foundation.process.supervised_child import End, SupervisedChild, exit_name
+from fleetrank.foundation.supervised_child import End, SupervisedChild, exit_name
 from fleetrank.models.cards.card import ExportRequest, Source, StagedExport
-from fleetrank.models.errors import ExportError, ModelError, UntrustedError
+from fleetrank.models.errors import ExportError, UntrustedError
 from fleetrank.models.export.exporters import EXPORTERS
 from fleetrank.models.networks.build import OWN_ENTRY_PREFIX
-from fleetrank.models.networks.language_cost import parameters_for
+from fleetrank.models.networks.cost import parameters_for
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExportOrder:
-    """What the child does: the arguments of `ExportChild.export`."""
+    """What the child does.
+
+    Attributes:
+        out_dir: where the file, its inputs and reference outputs are written.
+        memory_limit_bytes: RLIMIT_DATA of the child; `None` sets none.
+        is_trusted: the user allowed the model's code to run.
+    """
 
     request: ExportRequest
     out_dir: Path
-    memory_limit_bytes: int | None
-    is_trusted: bool
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Refusal:
-    """An error of the child."""
-
-    is_about_trust: bool
-    message: str
-    remedy: str
-
-    @classmethod
-    def of(cls, error: ModelError) -> "Refusal":
-        """The refusal that says what this error says."""
-        return cls(
-            is_about_trust=isinstance(error, UntrustedError),
-            message=error.message,
-            remedy=error.remedy,
-        )
+    memory_limit_bytes: int | None = None
+    is_trusted: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExportAnswer:
-    """What the child did; exactly one of the two is not `None`."""
+    """What the child did: an exported file, or the text of its error."""
 
     staged: StagedExport | None = None
-    refusal: Refusal | None = None
+    message: str = "the exporting child gave an empty answer"
+    remedy: str = "report it as a bug"
+    lacks_trust: bool = False
 
     def result(self) -> StagedExport:
         """The exported file.
@@ -64,10 +55,7 @@ class ExportAnswer:
         """
         if self.staged is not None:
             return self.staged
-        if self.refusal is None:
-            raise ExportError("the exporting child gave an empty answer", "report it as a bug")
-        kind = UntrustedError if self.refusal.is_about_trust else ExportError
-        raise kind(self.refusal.message, self.refusal.remedy)
+        raise (UntrustedError if self.lacks_trust else ExportError)(self.message, self.remedy)
 
 
 _LAST_WORDS = 400
@@ -100,35 +88,24 @@ class ExportChild:
     def __init__(self) -> None:
         self._child: SupervisedChild | None = None
 
-    def export(
-        self,
-        request: ExportRequest,
-        out_dir: Path,
-        *,
-        timeout_s: float,
-        memory_limit_bytes: int | None,
-        is_trusted: bool,
-    ) -> StagedExport:
+    def __enter__(self) -> Self:
+        """The child, which ends with the block."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.end()
+
+    def export(self, order: ExportOrder, timeout_s: float) -> StagedExport:
         """Exports in the child and waits for it; the first call starts the child.
 
-        Args:
-            request: what to export.
-            out_dir: where the file, its inputs and reference outputs are written.
-            timeout_s: the child and all its child processes are killed after this time.
-            memory_limit_bytes: RLIMIT_DATA of the child; `None` sets none.
-            is_trusted: the user allowed the model's code to run.
+        The child and all its child processes are killed after the time.
 
         Raises:
             ExportError: the export failed, or the child crashed or took too long.
             UntrustedError: the export needs code that the user did not trust.
         """
-        order = ExportOrder(
-            request=request,
-            out_dir=out_dir.resolve(),
-            memory_limit_bytes=memory_limit_bytes,
-            is_trusted=is_trusted,
-        )
-        is_ours = _is_ours(request)
+        order = replace(order, out_dir=order.out_dir.resolve())
+        is_ours = _is_ours(order.request)
         if not is_ours:
             self.end()
         can_stay = False
@@ -152,7 +129,7 @@ class ExportChild:
             # -P: a models/ folder in the workspace does not shadow this package.
             command = (sys.executable, "-P", "-m", "fleetrank.models.export")
             self._child = SupervisedChild(command, environment=_environment())
-        child, what = self._child, _name(order.request)
+        child, what = self._child, f"exporting {order.request.card.name} to {order.request.format}"
         child.stdout.clear()
         child.stderr.clear()
         child.send(f"{to_json(order)}\n".encode())
@@ -166,28 +143,6 @@ class ExportChild:
                 return from_json(ExportAnswer, child.stdout.decode("utf-8", errors="replace"))
         last_words = child.stderr.decode("utf-8", errors="replace").strip()[-_LAST_WORDS:]
         raise _crash(what, child.end(), last_words)
-
-
-def export_in_child(
-    request: ExportRequest,
-    out_dir: Path,
-    *,
-    timeout_s: float,
-    memory_limit_bytes: int | None,
-    is_trusted: bool,
-) -> StagedExport:
-    """As `ExportChild.export`, in a process for this export only."""
-    child = ExportChild()
-    try:
-        return child.export(
-            request,
-            out_dir,
-            timeout_s=timeout_s,
-            memory_limit_bytes=memory_limit_bytes,
-            is_trusted=is_trusted,
-        )
-    finally:
-        child.end()
 
 
 def usable_cores() -> int:
@@ -205,10 +160,6 @@ def _is_ours(request: ExportRequest) -> bool:
 
 def _has_line(received: bytearray) -> bool:
     return b"\n" in received
-
-
-def _name(request: ExportRequest) -> str:
-    return f"exporting {request.card.name} to {request.format}"
 
 
 def _environment() -> dict[str, str]:

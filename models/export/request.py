@@ -5,36 +5,145 @@ import logging
 import os
 import resource
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fleetrank.foundation.errors import is_out_of_memory
-from fleetrank.foundation.files import is_no_room, storage_error
-from fleetrank.foundation.inputs.workload import Optimizer, WorkloadKind
-from fleetrank.models.cards.card import Cost, ExportRequest, Source, StagedExport
-from fleetrank.models.cards.input_size import INPUT_SIZE, takes_images
+from fleetrank.foundation.files import check_regular, is_no_room, storage_error
+from fleetrank.foundation.inputs import Optimizer, WorkloadKind
+from fleetrank.models.cards.card import (
+    INPUT_SIZE,
+    Cost,
+    ExportRequest,
+    ModelCard,
+    Source,
+    StagedExport,
+    own_format,
+    takes_images,
+    why_not_trained,
+    why_not_workload,
+)
+from fleetrank.models.cards.identity import why_unknown
 from fleetrank.models.cards.language import language_outputs
-from fleetrank.models.cards.language_card import why_not_trained, why_not_workload
 from fleetrank.models.errors import ExportError, ModelError
 from fleetrank.models.export.exporters import (
     EXPORTERS,
     Exporter,
+    Program,
     library_versions,
     why_not_precision,
+    with_names,
+    write_reference,
+    write_sequence,
 )
 from fleetrank.models.export.process import usable_cores
-from fleetrank.models.export.program import Program, with_names
-from fleetrank.models.export.reference import write_reference, write_sequence
-from fleetrank.models.export.user_file import stage_file
-from fleetrank.models.files.file_inputs import check_sizes
-from fleetrank.models.files.onnx_weights import weights_beside
-from fleetrank.models.networks.build import check_trust
+from fleetrank.models.files import check_sizes, weights_beside
+from fleetrank.models.networks.build import Arguments, Examples, check_trust
 from fleetrank.models.networks.cost import count_cost, stated_cost
-from fleetrank.models.networks.examples import Arguments, Examples
 from fleetrank.models.networks.weights import network_with_weights
+from fleetrank.models.number_types import StoredTypes, read_types
 
 if TYPE_CHECKING:
     import torch
+
+# Imports a file that the user exported: checks it, makes it self-contained, never runs it.
+
+
+def stage_file(request: ExportRequest, out_dir: Path, *, is_trusted: bool) -> StagedExport:
+    """Copies or converts the file of a card into `out_dir`.
+
+    Raises:
+        ExportError: the file is missing, damaged, of another format, or uses files elsewhere.
+        UntrustedError: it is a Keras model or SavedModel, whose conversion may run code.
+    """
+    card = request.card
+    source = Path(card.entry)
+    if not source.exists():
+        raise ExportError(f"{source} does not exist", f"correct 'entry' in the card of {card.name}")
+    _check_regular(source, card)
+    path = out_dir / f"model.{request.format}"
+    own, cost = own_format(card), None
+    check_trust(card, is_trusted=is_trusted)
+    check_sizes(card)
+    versions = library_versions(request)
+    if own is None:
+        if source.is_dir() and not (source / "saved_model.pb").is_file():
+            raise ExportError(f"{source} is not a SavedModel", f"correct the card of {card.name}")
+        _convert_to_tflite(source, path)
+    else:
+        cost = EXPORTERS[own].copy(source, path, request)
+    types = read_types(path, request.format)
+    _check_types(request, path, types)
+    if cost is not None and types is not None:
+        cost = replace(cost, parameters=types.parameters)
+    return StagedExport(
+        path=path,
+        format=request.format,
+        cost=stated_cost(card, cost, request.workload),
+        versions=versions,
+        weights_path=weights_beside(path),
+    )
+
+
+def _check_types(request: ExportRequest, path: Path, types: StoredTypes | None) -> None:
+    """Rejects a file whose rows could state another precision, or whose inputs are text."""
+    card = request.card
+    found = None if types is None else types.precision
+    problem = None
+    if types is not None and types.strings:
+        problem = (
+            f"{card.entry}: input {types.strings[0]!r} takes text, which cannot be generated",
+            "leave the tokenizer out of the exported model, so that its inputs are numbers",
+        )
+    elif found is None and card.precision is None:
+        problem = why_unknown(card)
+    elif found not in {None, request.precision}:
+        problem = (
+            f"{card.entry} is {found}, not {request.precision}",
+            f'add precision = "{found}" to the card of {card.name}',
+        )
+    if problem is not None:
+        path.unlink()
+        raise ExportError(*problem)
+
+
+def _check_regular(source: Path, card: ModelCard) -> None:
+    """Rejects pipes and devices, because reading them would never end."""
+    if source.is_dir():
+        return
+    try:
+        check_regular(source)
+    except OSError as error:
+        raise ExportError(
+            f"{source} cannot be read: {error.strerror}",
+            f"correct 'entry' in the card of {card.name}",
+        ) from error
+
+
+def _convert_to_tflite(source: Path, path: Path) -> None:
+    """Converts a trusted `.keras` or `.h5` file or SavedModel folder.
+
+    Raises:
+        ExportError: TensorFlow cannot read or convert it.
+    """
+    import tensorflow as tf
+
+    try:
+        if source.is_dir():
+            converter = tf.lite.TFLiteConverter.from_saved_model(str(source))
+        else:
+            # The file is trusted here, so a model with a Lambda layer is allowed.
+            network = tf.keras.models.load_model(source, compile=False, safe_mode=False)
+            converter = tf.lite.TFLiteConverter.from_keras_model(network)
+        data = converter.convert()
+    except Exception as error:  # Keras and TensorFlow raise many classes, also their own
+        raise ExportError(
+            f"TensorFlow cannot convert {source}: {type(error).__name__}: {error}",
+            "convert it to TFLite yourself and give that file",
+        ) from error
+    path.write_bytes(data)
+
 
 _LOG = logging.getLogger(__name__)
 _DTYPES = {"fp32": None, "fp16": "float16", "bf16": "bfloat16"}
@@ -125,9 +234,14 @@ def export_network(request: ExportRequest, out_dir: Path, *, is_trusted: bool) -
         ExportError: a library is missing, or the network cannot be built, run or exported.
         UntrustedError: the network is an entry point without trust.
     """
-    _check_precision(request)
-    _check_workload(request)
     card = request.card
+    # What no exporter writes, or the network does not answer; a plan skips such cells.
+    if (reason := why_not_precision(request)) is not None:
+        raise ExportError(reason, "give another precision, or another runtime")
+    if (reason := why_not_workload(card, request.workload)) is not None:
+        raise ExportError(reason, "give another workload, such as prefill@128 or decode@128")
+    if (reason := why_not_trained(request)) is not None:
+        raise ExportError(reason, "give another workload, such as image, or another runtime")
     exporter = EXPORTERS[request.format]
     versions = library_versions(request)
     network, examples = network_with_weights(
@@ -185,20 +299,6 @@ def _step(
     return training.StepByHand(loss, optimizer), graph, examples
 
 
-def _check_precision(request: ExportRequest) -> None:
-    """Rejects what no exporter writes; a plan skips such cells with the same reason."""
-    if (reason := why_not_precision(request)) is not None:
-        raise ExportError(reason, "give another precision, or another runtime")
-
-
-def _check_workload(request: ExportRequest) -> None:
-    """Rejects what the network does not answer; a plan skips such cells with the same reason."""
-    if (reason := why_not_workload(request.card, request.workload)) is not None:
-        raise ExportError(reason, "give another workload, such as prefill@128 or decode@128")
-    if (reason := why_not_trained(request)) is not None:
-        raise ExportError(reason, "give another workload, such as image, or another runtime")
-
-
 def _check_size(request: ExportRequest, examples: Examples) -> None:
     """Rejects a size of images that the entry point did not use for its example inputs."""
     if INPUT_SIZE in dict(request.axes) and takes_images(request.card) and examples.has_whole_cases:
@@ -213,7 +313,12 @@ def _program(network: "torch.nn.Module", examples: Examples, request: ExportRequ
     """The network in the precision of the request, and the names of a language model's tensors."""
     arguments, shape = examples.traced, request.card.language
     if (name := _DTYPES[request.precision]) is not None:
-        network, arguments = network.to(_torch_dtype(name)), _rounded(arguments, name)
+        import torch
+
+        dtype: torch.dtype = getattr(torch, name)
+        network = network.to(dtype)
+        # Whole numbers stay as they are.
+        arguments = tuple(one.to(dtype) if one.is_floating_point() else one for one in arguments)
     if shape is None or request.workload.optimizer is not None:
         return Program(network=network, arguments=arguments)
     inputs = tuple(one.name for one in request.inputs)
@@ -232,19 +337,6 @@ def _one_token(arguments: Arguments) -> Arguments:
     """The same call of a decoder with its first token only; copies, as views keep their base."""
     tokens, positions, *caches = arguments
     return (tokens[:, :1].clone(), positions[:1].clone(), *caches)
-
-
-def _torch_dtype(name: str) -> "torch.dtype":
-    import torch
-
-    dtype: torch.dtype = getattr(torch, name)
-    return dtype
-
-
-def _rounded(arguments: Arguments, name: str) -> Arguments:
-    """Floats in the precision of the export; whole numbers stay as they are."""
-    dtype = _torch_dtype(name)
-    return tuple(one.to(dtype) if one.is_floating_point() else one for one in arguments)
 
 
 def _counted_cost(network: "torch.nn.Module", examples: Examples, request: ExportRequest) -> Cost:

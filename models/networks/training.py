@@ -12,11 +12,10 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from fleetrank.foundation.inputs.model_input import ModelInput
-from fleetrank.foundation.inputs.workload import Optimizer
+from fleetrank.foundation.inputs import ModelInput, Optimizer
 from fleetrank.models.cards.language import LanguageShape
 from fleetrank.models.errors import ExportError
-from fleetrank.models.networks.examples import (
+from fleetrank.models.networks.build import (
     INPUT_SEED,
     Examples,
     seeded_images,

@@ -3,21 +3,25 @@
 Seeded weights are the same numbers on every machine.
 """
 
+import importlib.util
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fleetrank.foundation.inputs.model_input import ModelInput
-from fleetrank.foundation.inputs.workload import IMAGE, Workload
-from fleetrank.foundation.vocabulary import WeightsKind
-from fleetrank.models.cards.card import ModelCard, Weights
+from fleetrank.foundation.inputs import IMAGE, ModelInput, Workload
+from fleetrank.foundation.vocabulary import Family, Format, WeightsKind
+from fleetrank.models.cards.card import ExportRequest, ModelCard, Source, Weights
+from fleetrank.models.cards.identity import resolve
 from fleetrank.models.cards.language import MEMORY, LanguageShape
+from fleetrank.models.cards.zoo import load_zoo
 from fleetrank.models.errors import ExportError, ModelError
-from fleetrank.models.networks.build import Built, build_network
-from fleetrank.models.networks.examples import (
+from fleetrank.models.networks.build import (
     Arguments,
+    Built,
     Examples,
+    build_network,
     given_examples,
     image_examples,
     stated_examples,
@@ -128,7 +132,10 @@ def _load(network: "torch.nn.Module", path: Path, shape: LanguageShape | None) -
     if not path.is_dir():
         state = torch.load(path, map_location="cpu", weights_only=True)
         _refuse_wrapped(path, state)
-        network.load_state_dict(state if shape is None else _without_memory(network, state))
+        if shape is not None and getattr(network, MEMORY, None) is None:
+            # The weights of a memory are for `segment` alone.
+            state = {name: one for name, one in state.items() if not name.startswith(f"{MEMORY}.")}
+        network.load_state_dict(state)
     elif shape is not None:
         load_folder(network, shape, path)
     else:
@@ -136,15 +143,6 @@ def _load(network: "torch.nn.Module", path: Path, shape: LanguageShape | None) -
             f"checkpoint {path} is a folder, which only decoders and encoders of text have",
             "give the path of a state dict",
         )
-
-
-def _without_memory(
-    network: "torch.nn.Module", state: Mapping[str, "torch.Tensor"]
-) -> Mapping[str, "torch.Tensor"]:
-    """Without the weights of a memory, if the network has none: they are for `segment` alone."""
-    if getattr(network, MEMORY, None) is not None:
-        return state
-    return {name: value for name, value in state.items() if not name.startswith(f"{MEMORY}.")}
 
 
 def _refuse_wrapped(path: Path, state: object) -> None:
@@ -233,3 +231,52 @@ def _first_tensor(output: object) -> "torch.Tensor":
     if not tensors:
         raise ExportError("the network returns no tensor", "return a tensor or a tuple of tensors")
     return tensors[0]
+
+
+# A tiny network per format, which a worker runs first.
+#
+# The model's figures then exclude the runtime's lazy imports and memory pools.
+
+CANARY_MODEL = "squeezenet1_1"
+"""Small: many runs a second on any phone. Large: the clock rate dominates, not call overhead."""
+
+
+def canary_request() -> ExportRequest:
+    """The export request of the canary; TFLite, because LiteRT's tool runs on every phone."""
+    model = resolve(load_zoo()[CANARY_MODEL])
+    return ExportRequest(model=model, weights=Weights(), format=Format.TFLITE)
+
+
+_FILES = Path(__file__).parent
+"""Holds `primer.onnx`: `make_network` below, exported with seeded weights, without metadata."""
+_PRIMER = resolve(
+    ModelCard(
+        name="primer",
+        family=Family.STANDARD_CNN,
+        source=Source.ENTRY_POINT,
+        entry="fleetrank.models.networks.weights:make_network",
+        input_size=16,
+    )
+)
+
+
+def make_network() -> "torch.nn.Module":
+    """One small convolution and a linear layer: operators of nearly every network."""
+    import torch
+
+    return torch.nn.Sequential(
+        torch.nn.Conv2d(3, 8, 3),
+        torch.nn.ReLU(),
+        torch.nn.AdaptiveAvgPool2d(1),
+        torch.nn.Flatten(),
+        torch.nn.Linear(8, 10),
+    )
+
+
+def primer_request(format: Format) -> ExportRequest:  # noqa: A002 - the word of the data class
+    """The export request of a format's primer; without PyTorch, ONNX has it as a file."""
+    model = _PRIMER
+    if format is Format.ONNX and importlib.util.find_spec("torch") is None:
+        card = replace(_PRIMER.card, source=Source.FILE, entry=str(_FILES / "primer.onnx"))
+        model = resolve(card)
+    return ExportRequest(model=model, weights=Weights(), format=format)

@@ -3,28 +3,444 @@
 import errno
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
+import math
+import os
+import re
+import struct
+import tomllib
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fleetrank.foundation.errors import BadFileError
+from fleetrank.foundation.errors import BadFileError, shortened
+from fleetrank.foundation.files import file_sha256, open_regular
 from fleetrank.foundation.plain_data import read_json_object
-from fleetrank.foundation.small_file import file_sha256
-from fleetrank.foundation.visible_text import shortened
-from fleetrank.models.cards.language import MEMORY, LanguageShape
+from fleetrank.models.cards.language import MEMORY, Activation, Bias, LanguageShape, Norm, Positions
 from fleetrank.models.errors import ExportError
-from fleetrank.models.published.published_config import disagreement, fits
-from fleetrank.models.published.published_names import DIALECTS, Dialect
-from fleetrank.models.published.safetensors_file import (
-    FLOATS,
-    StoredTensor,
-    load_tensor,
-    read_tensors,
-)
 
 if TYPE_CHECKING:
     import torch
+
+# Compares `config.json` of a published model with the numbers of a card.
+
+_ACTIVATIONS = {
+    Activation.SWIGLU: ("silu", "swish"),
+    Activation.GELU: ("gelu",),
+    Activation.GELU_TANH: ("gelu_new", "gelu_pytorch_tanh"),
+    Activation.RELU: ("relu",),
+}
+
+
+_OLD_NAMES = {
+    "type": "rope_type",
+    "rotary_emb_base": "rope_theta",
+    "rotary_pct": "partial_rotary_factor",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Key:
+    """What one key of `config.json` must be.
+
+    Attributes:
+        of: the value that a card requires; a tuple holds several that mean the same.
+        default: of the architecture, for files that leave the key out; `None`: the required one.
+        is_least: a larger number agrees too.
+    """
+
+    of: Callable[[LanguageShape], object]
+    default: object = None
+    is_least: bool = False
+
+
+def disagreement(
+    config: Mapping[str, object], model_type: str, shape: LanguageShape
+) -> tuple[str, object, object] | None:
+    """The first key that disagrees: its name, what the file says, what the card needs.
+
+    `None` if the file agrees. A key that the file leaves out has its architecture's default.
+    """
+    stated = _flat(config)
+    for name, key in {**_COMMON[model_type], **_STRUCTURE[model_type]}.items():
+        wanted = key.of(shape)
+        found = stated.get(name)
+        found = key.default if found is None else found
+        if found is not None and not _agrees(found, wanted, is_least=key.is_least):
+            older = (old for old, new in _OLD_NAMES.items() if new == name and old in config)
+            return next(older, name), found, wanted
+    return None
+
+
+def _flat(config: Mapping[str, object]) -> dict[str, object]:
+    """The keys, with those of the newer tables of rotary positions among them."""
+    found = dict(config)
+    for table in ("rope_parameters", "rope_scaling"):
+        inner = config.get(table)
+        if isinstance(inner, Mapping):
+            found |= inner
+    for old, new in _OLD_NAMES.items():
+        found.setdefault(new, found.get(old))
+    return found
+
+
+def _agrees(found: object, wanted: object, *, is_least: bool) -> bool:
+    if isinstance(wanted, tuple):
+        return found in wanted
+    if isinstance(found, bool) or isinstance(wanted, bool):
+        return found is wanted
+    if isinstance(found, int | float) and isinstance(wanted, int | float):
+        return (is_least and found >= wanted) or math.isclose(found, wanted, rel_tol=1e-6)
+    return found == wanted
+
+
+def _sizes(names: Mapping[str, str], epsilon: str | None) -> dict[str, _Key]:
+    """Keys that are one number of the card each."""
+    keys = {theirs: _Key(of=attrgetter(own)) for theirs, own in names.items()}
+    for context in ("max_position_embeddings", "n_positions"):
+        if context in keys:
+            keys[context] = _Key(of=attrgetter("context"), is_least=True)
+    if epsilon is not None:
+        keys[epsilon] = _Key(of=attrgetter("norm_epsilon"))
+    return keys
+
+
+def _is(value: object, default: object = None) -> _Key:
+    return _Key(of=lambda _shape: value, default=default)
+
+
+_USUAL = {
+    "hidden_size": "width",
+    "num_hidden_layers": "layers",
+    "num_attention_heads": "heads",
+    "intermediate_size": "hidden",
+    "vocab_size": "vocabulary",
+    "max_position_embeddings": "context",
+}
+_LLAMA = _sizes(_USUAL, "rms_norm_eps")
+_COMMON: Mapping[str, Mapping[str, _Key]] = {
+    "llama": _LLAMA,
+    "qwen2": _LLAMA,
+    "gpt2": _sizes(
+        {
+            "n_embd": "width",
+            "n_layer": "layers",
+            "n_head": "heads",
+            "n_inner": "hidden",
+            "vocab_size": "vocabulary",
+            "n_positions": "context",
+        },
+        "layer_norm_epsilon",
+    ),
+    "opt": _sizes(
+        {
+            **{name: own for name, own in _USUAL.items() if own != "hidden"},
+            "ffn_dim": "hidden",
+            "word_embed_proj_dim": "table_width",
+        },
+        None,
+    ),
+    "gpt_neox": _sizes(_USUAL, "layer_norm_eps"),
+    "bert": _sizes({**_USUAL, "type_vocab_size": "token_types"}, "layer_norm_eps"),
+    "distilbert": _sizes(
+        {
+            "dim": "width",
+            "n_layers": "layers",
+            "n_heads": "heads",
+            "hidden_dim": "hidden",
+            "vocab_size": "vocabulary",
+            "max_position_embeddings": "context",
+        },
+        None,
+    ),
+}
+_ROTARY = {
+    "rope_theta": _Key(of=attrgetter("rotary_base"), default=10_000.0),
+    "rope_type": _is("default"),
+    "partial_rotary_factor": _Key(of=attrgetter("rotary_share")),
+}
+
+
+def _words(activation: str, *, is_tied: bool) -> dict[str, _Key]:
+    return {
+        activation: _Key(of=lambda shape: _ACTIVATIONS[shape.activation]),
+        "tie_word_embeddings": _Key(of=attrgetter("is_tied"), default=is_tied),
+    }
+
+
+_LLAMA_WORDS = {
+    **_words("hidden_act", is_tied=False),
+    **_ROTARY,
+    "num_key_value_heads": _Key(of=attrgetter("kv_heads")),
+    "head_dim": _Key(of=attrgetter("head_size")),
+}
+_ENCODER_WORDS = {"is_decoder": _is(value=False), "add_cross_attention": _is(value=False)}
+_STRUCTURE: Mapping[str, Mapping[str, _Key]] = {
+    "llama": {
+        **_LLAMA_WORDS,
+        "attention_bias": _Key(of=lambda shape: shape.bias is Bias.ALL, default=False),
+        "mlp_bias": _Key(of=lambda shape: shape.bias is Bias.ALL, default=False),
+    },
+    "qwen2": {**_LLAMA_WORDS, "use_sliding_window": _is(value=False)},
+    "gpt2": {
+        **_words("activation_function", is_tied=True),
+        "scale_attn_weights": _is(value=True),
+        "scale_attn_by_inverse_layer_idx": _is(value=False),
+    },
+    "opt": {
+        **_words("activation_function", is_tied=True),
+        "do_layer_norm_before": _Key(of=attrgetter("norm_comes_first"), default=True),
+        "_remove_final_layer_norm": _is(value=False),
+        "enable_bias": _is(value=True),
+        "layer_norm_elementwise_affine": _is(value=True),
+    },
+    "gpt_neox": {
+        **_words("hidden_act", is_tied=False),
+        **_ROTARY,
+        "partial_rotary_factor": _Key(of=attrgetter("rotary_share"), default=0.25),
+        "use_parallel_residual": _Key(of=attrgetter("is_parallel"), default=True),
+        "attention_bias": _is(value=True),
+    },
+    "bert": {
+        "hidden_act": _Key(of=lambda shape: _ACTIVATIONS[shape.activation]),
+        "position_embedding_type": _is("absolute"),
+        **_ENCODER_WORDS,
+    },
+    "distilbert": {"activation": _Key(of=lambda shape: _ACTIVATIONS[shape.activation])},
+}
+
+
+def fits(model_type: str, shape: LanguageShape) -> bool:
+    """Whether a card has the structure that the architecture always has."""
+    return all(getattr(shape, name) == value for name, value in _ALWAYS[model_type].items())
+
+
+_OF_LLAMA = {"norm": Norm.RMS, "positions": Positions.ROTARY, "norm_comes_first": True,
+             "is_parallel": False, "is_encoder": False, "embedding_width": None}  # fmt: skip
+_OF_GPT = {"norm": Norm.LAYER, "positions": Positions.LEARNED, "bias": Bias.ALL,
+           "is_parallel": False, "is_encoder": False}  # fmt: skip
+_OF_BERT = {**_OF_GPT, "is_encoder": True, "norm_comes_first": False, "norms_embedding": True,
+            "position_offset": 0}  # fmt: skip
+_ALWAYS: Mapping[str, Mapping[str, object]] = {
+    "llama": _OF_LLAMA,
+    "qwen2": {**_OF_LLAMA, "bias": Bias.QKV},
+    "gpt2": {**_OF_GPT, "norm_comes_first": True, "position_offset": 0},
+    "opt": {**_OF_GPT, "position_offset": 2, "norm_epsilon": 1e-5},
+    "gpt_neox": {"norm": Norm.LAYER, "positions": Positions.ROTARY, "bias": Bias.ALL,
+                 "is_encoder": False, "norm_comes_first": True},
+    "bert": _OF_BERT,
+    "distilbert": {**_OF_BERT, "token_types": 0, "norm_epsilon": 1e-12},
+}  # fmt: skip
+
+
+# What published checkpoints call the layers of a decoder or encoder, and how they store them.
+
+_NORM_OF_OLD = {"gamma": "weight", "beta": "bias"}
+"""Checkpoints converted from TensorFlow call scale and shift of a norm so."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dialect:
+    """The names of one architecture.
+
+    Attributes:
+        modules: own name of a layer to theirs; `{}` is the number of the block.
+        prefix: of their names; some files leave it out.
+        fused: the layer of a block that holds queries, keys and values; `None` if each has its own.
+        is_by_head: the fused layer has queries, keys and values of the first head, then of the
+            second; otherwise all queries first.
+        is_transposed: matrices of blocks are stored as inputs x outputs.
+        skipped: pattern of names that are not needed: heads of other tasks, pooling, constants.
+    """
+
+    modules: Mapping[str, str]
+    prefix: str
+    fused: str | None = None
+    is_by_head: bool = False
+    is_transposed: bool = False
+    skipped: str = ""
+
+    def name_of(self, own: str) -> str:
+        """Their name of a parameter, without the prefix."""
+        module, _, kind = own.rpartition(".")
+        found = re.fullmatch(r"blocks\.(\d+)\.(.+)", module)
+        if found is None:
+            return f"{self.modules[module]}.{kind}"
+        number, inside = found.groups()
+        if self.part_of(own) is not None:
+            return f"{str(self.fused).format(number)}.{kind}"
+        return f"{self.modules[inside].format(number)}.{kind}"
+
+    def part_of(self, own: str) -> int | None:
+        """0, 1 or 2 for queries, keys and values of a fused layer; `None` otherwise."""
+        layer = own.split(".")[-2]
+        return _QKV.index(layer) if self.fused is not None and layer in _QKV else None
+
+    def plain(self, name: str) -> str:
+        """A stored name without the prefix, and with today's names of norms."""
+        module, _, kind = name.removeprefix(self.prefix).rpartition(".")
+        return f"{module}.{_NORM_OF_OLD.get(kind, kind)}"
+
+    def is_skipped(self, plain: str) -> bool:
+        """Whether a stored value is not needed."""
+        return bool(self.skipped) and re.fullmatch(self.skipped, plain) is not None
+
+
+_QKV = ("queries", "keys", "values")
+with Path(__file__).with_name("dialects.toml").open("rb") as _file:
+    _TABLES = tomllib.load(_file)
+DIALECTS: Mapping[str, Dialect] = {
+    name: Dialect(**table) for name, table in {**_TABLES, "qwen2": _TABLES["llama"]}.items()
+}
+"""By `model_type` of `config.json`."""
+
+
+# Reads safetensors files, which may be damaged or hostile; nothing in them is executed.
+#
+# Source of the format: huggingface/safetensors, README, "Format": 8 bytes of the header's length,
+# a JSON header, then the values of all tensors without a gap.
+
+_LENGTH = struct.Struct("<Q")
+_MAX_HEADER_BYTES = 16 << 20
+"""500 times the header of a decoder with 24 layers."""
+_MAX_AXES = 8
+_VALUE_BYTES = {"F64": 8, "F32": 4, "F16": 2, "BF16": 2, "I64": 8, "I32": 4, "I16": 2, "I8": 1,
+                "U8": 1, "BOOL": 1}  # fmt: skip
+FLOATS: Mapping[str, str] = {
+    "F64": "float64",
+    "F32": "float32",
+    "F16": "float16",
+    "BF16": "bfloat16",
+}
+"""Types of weights, with their names in PyTorch."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredTensor:
+    """One tensor of a file.
+
+    Attributes:
+        start, stop: bytes of the file.
+    """
+
+    path: Path
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+    start: int
+    stop: int
+
+
+def read_tensors(path: Path) -> dict[str, StoredTensor]:
+    """The tensors of a file by name; their values are not read.
+
+    Raises:
+        BadFileError: the file cannot be read, is cut off, or its header is not valid.
+    """
+    try:
+        with open_regular(path) as file:
+            n_bytes = os.fstat(file.fileno()).st_size
+            head = file.read(_LENGTH.size)
+            length = _LENGTH.unpack(head)[0] if len(head) == _LENGTH.size else n_bytes
+            if length > min(n_bytes - _LENGTH.size, _MAX_HEADER_BYTES):
+                raise _bad(path, f"its header would have {length:,} bytes")
+            text = file.read(length)
+    except OSError as error:
+        raise BadFileError(
+            f"{path} cannot be read: {error.strerror or error}", "check the path"
+        ) from error
+    return _checked(path, _header(path, text), _LENGTH.size + length, n_bytes)
+
+
+def _header(path: Path, text: bytes) -> Mapping[str, object]:
+    try:
+        header = json.loads(text.decode(), object_pairs_hook=_once)
+    except (ValueError, RecursionError) as error:
+        raise _bad(path, "its header is not JSON with each name once") from error
+    if not isinstance(header, dict):
+        raise _bad(path, "its header is not a JSON object")
+    return {name: entry for name, entry in header.items() if name != "__metadata__"}
+
+
+def _once(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise ValueError("a name occurs twice")
+    return found
+
+
+def _checked(
+    path: Path, header: Mapping[str, object], first: int, n_bytes: int
+) -> dict[str, StoredTensor]:
+    """Every byte after the header belongs to one tensor."""
+    found = [_tensor(path, name, entry, first) for name, entry in header.items()]
+    found.sort(key=lambda one: (one.start, one.stop))
+    end = first
+    for one in found:
+        if one.start != end:
+            raise _bad(path, f"the values of {shortened(one.name)} overlap others or leave a gap")
+        end = one.stop
+    if end > n_bytes:
+        raise BadFileError(
+            f"{path} is cut off: it has {n_bytes:,} of {end:,} bytes", "download it again"
+        )
+    if end < n_bytes:
+        raise _bad(path, f"{n_bytes - end:,} bytes at its end belong to no tensor")
+    return {one.name: one for one in found}
+
+
+def _tensor(path: Path, name: str, entry: object, first: int) -> StoredTensor:
+    match entry:
+        case {"dtype": str(dtype), "shape": list(shape), "data_offsets": [start, stop]} if (
+            dtype in _VALUE_BYTES
+            and len(shape) <= _MAX_AXES
+            and all(type(size) is int and 0 <= size < 2**48 for size in (*shape, start, stop))
+            and stop - start == math.prod(shape) * _VALUE_BYTES[dtype]
+        ):
+            return StoredTensor(
+                path=path,
+                name=name,
+                dtype=dtype,
+                shape=tuple(shape),
+                start=first + start,
+                stop=first + stop,
+            )
+    raise _bad(path, f"type, shape and place of {shortened(name)} do not fit together")
+
+
+def load_tensor(stored: StoredTensor) -> "torch.Tensor":
+    """The values of a tensor of floats.
+
+    Raises:
+        BadFileError: the file has changed, or cannot be read; or the values are no floats.
+    """
+    import torch
+
+    if stored.dtype not in FLOATS:
+        raise _bad(stored.path, f"{shortened(stored.name)} holds {stored.dtype}, not floats")
+    try:
+        with open_regular(stored.path) as file:
+            file.seek(stored.start)
+            values = bytearray(stored.stop - stored.start)
+            n_read = file.readinto(values)
+    except OSError as error:
+        raise BadFileError(
+            f"{stored.path} cannot be read: {error.strerror or error}", "check the path"
+        ) from error
+    if n_read != len(values):
+        raise BadFileError(f"{stored.path} became shorter", "download it again")
+    if not values:
+        return torch.empty(stored.shape)
+    flat = torch.frombuffer(values, dtype=getattr(torch, FLOATS[stored.dtype]))
+    return flat.reshape(stored.shape)
+
+
+def _bad(path: Path, reason: str) -> BadFileError:
+    return BadFileError(
+        f"{path} is not a valid safetensors file: {reason}", "download or save it again"
+    )
+
 
 MEMORY_FILE = f"{MEMORY}.safetensors"
 """What a network that reads segments has beside a published model, under our own names."""

@@ -6,7 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fleetrank.foundation.lease import host_lease
-from fleetrank.orchestrator.errors import UsageError
+from fleetrank.orchestrator.errors import (
+    UsageError,
+)
 from fleetrank.orchestrator.workspace.workspace import Workspace
 
 

@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fleetrank.device_agents.registry import HOST_CPU, create_agent
-from fleetrank.foundation.inputs.workload import Workload
-from fleetrank.foundation.vocabulary import Precision, Runtime
+from fleetrank.foundation.inputs import Workload
 from fleetrank.models.cache import ArtifactCache
 from fleetrank.orchestrator.cli.context import current
-from fleetrank.orchestrator.cli.output.listing import AsJson, print_table
-from fleetrank.orchestrator.dispatch.drive.stop_switch import StopSwitch
+from fleetrank.orchestrator.cli.listing import AsJson, print_table
+from fleetrank.orchestrator.cli.options import with_keys
+from fleetrank.orchestrator.dispatch.controller import StopSwitch
 from fleetrank.orchestrator.errors import UsageError
-from fleetrank.orchestrator.evaluation.choice_tasks import CHOICE_TASKS, HARNESS, PROMPT_SETS
-from fleetrank.orchestrator.evaluation.text_windows import STRATEGIES
-from fleetrank.orchestrator.export.one_export import ExportTools
+from fleetrank.orchestrator.evaluation.evaluation_rows import Where, find_subject
+from fleetrank.orchestrator.evaluation.scoring import CHOICE_TASKS, HARNESS, PROMPT_SETS, STRATEGIES
+from fleetrank.orchestrator.export import ExportTools
 
 if TYPE_CHECKING:
     from fleetrank.orchestrator.evaluation.evaluation_rows import EvalRun, Row
@@ -30,29 +30,6 @@ _SHOWN = (
     "n_items", "published", "flags",
 )  # fmt: skip
 
-Model = Annotated[str, typer.Option("--model", help="Name of a model, or a model file.")]
-Checkpoint = Annotated[
-    Path | None,
-    typer.Option(help="Its weights: a state dict, or the folder of a published model."),
-]
-Seeded = Annotated[
-    bool,
-    typer.Option("--seeded", help="Evaluate random weights. The result says so and means nothing."),
-]
-OfRuntime = Annotated[
-    Runtime | None, typer.Option("--runtime", help="Runtime of the exported file (default: onnx).")
-]
-OfPrecision = Annotated[
-    Precision | None, typer.Option("--precision", help="Number format (default: fp32).")
-]
-Device = Annotated[str, typer.Option(help="Device that runs it: local-cpu, a GPU or a board.")]
-Threads = Annotated[int, typer.Option(min=1, help="Threads inside one operator.")]
-Limit = Annotated[
-    int | None, typer.Option(min=1, help="Only the first N documents, examples or images.")
-]
-TrustCode = Annotated[
-    bool, typer.Option("--trust", help="Allow model-supplied code to run. Review it first.")
-]
 TokenizerOption = Annotated[
     str,
     typer.Option(
@@ -64,44 +41,25 @@ Window = Annotated[
 ]
 
 
-def _run(
-    *,
-    model: str,
-    checkpoint: Path | None,
-    seeded: bool,
-    runtime: Runtime | None,
-    precision: Precision | None,
-    device: str,
-    threads: int,
-    limit: int | None,
-    trust: bool,
-) -> "EvalRun":
+def _run(where: Where) -> "EvalRun":
     from fleetrank.orchestrator.evaluation.evaluation_rows import EvalRun
-    from fleetrank.orchestrator.evaluation.subject import Where, find_subject
-    from fleetrank.orchestrator.progress.displays import PlainLines
+    from fleetrank.orchestrator.progress_displays import PlainLines
 
     workspace = current().workspace
-    where = Where(
-        model=model,
-        checkpoint=checkpoint,
-        allows_seeded=seeded,
-        runtime=runtime,
-        precision=precision,
-        device=device,
-        threads=threads,
-        is_trusted=trust,
-    )
-    subject = find_subject(workspace, where)
     tools = ExportTools(
         cache=ArtifactCache(workspace.artifacts),
         infer=create_agent(HOST_CPU, {}).infer,
         emit=PlainLines(sys.stderr),
         switch=StopSwitch(),
         purpose="`fleetrank eval`",
-        is_trusted=trust,
+        is_trusted=where.trust,
     )
     return EvalRun(
-        workspace=workspace, subject=subject, tools=tools, limit=limit, done=_show_progress
+        workspace=workspace,
+        subject=find_subject(workspace, where),
+        tools=tools,
+        limit=where.limit,
+        done=_show_progress,
     )
 
 
@@ -120,7 +78,7 @@ def _print(rows: "Sequence[Row]", as_json: bool) -> None:
 
 
 def _shown(row: "Row") -> "Row":
-    from fleetrank.analysis.stored.side.evaluations import unit_of_metric
+    from fleetrank.analysis.stored.side_tables import unit_of_metric
 
     known = {**row, "unit": unit_of_metric(str(row["quality_metric"]))}
     return {name: known.get(name) for name in _SHOWN}
@@ -136,9 +94,9 @@ def _segment(text: str) -> Workload:
 
 
 @app.command()
+@with_keys(Where)
 def ppl(
     *,
-    model: Model,
     text: Annotated[Path, typer.Option(help="A .txt, .jsonl or .parquet file, or a folder.")],
     tokenizer: TokenizerOption,
     strategy: Annotated[
@@ -153,25 +111,17 @@ def ppl(
         typer.Option(help="Of hmt: tokens of a segment, and K and N of its memory, as 64+k8+n16."),
     ] = None,
     field: Annotated[str, typer.Option(help="Key of the text in .jsonl and .parquet.")] = "text",
-    checkpoint: Checkpoint = None,
-    seeded: Seeded = False,
-    runtime: OfRuntime = None,
-    precision: OfPrecision = None,
-    device: Device = "local-cpu",
-    threads: Threads = 1,
-    limit: Limit = None,
-    trust: TrustCode = False,
+    keys: Where,
     as_json: AsJson = False,
 ) -> None:
     """Perplexity, bits per byte and next-token accuracy on a text.
 
     If it is interrupted, the same command goes on where it ended.
     """
+    from fleetrank.orchestrator.evaluation.data_child import DataChild
     from fleetrank.orchestrator.evaluation.evaluate import evaluate_text
-    from fleetrank.orchestrator.evaluation.text_reading import Reading
-    from fleetrank.orchestrator.evaluation.user_data.data_child import DataChild
-    from fleetrank.orchestrator.evaluation.user_data.text_data import read_text_data
-    from fleetrank.orchestrator.evaluation.user_data.text_tokens import open_tokenizer
+    from fleetrank.orchestrator.evaluation.evaluation_rows import Reading
+    from fleetrank.orchestrator.evaluation.user_data import open_tokenizer, read_text_data
 
     if strategy not in STRATEGIES:
         raise UsageError(f"no strategy '{strategy}'", f"there are {', '.join(STRATEGIES)}")
@@ -181,18 +131,15 @@ def ppl(
             tokenizer=open_tokenizer(tokenizer, child), strategy=strategy, window=window,
             stride=stride, segment=None if segment is None else _segment(segment),
         )  # fmt: skip
-        run = _run(
-            model=model, checkpoint=checkpoint, seeded=seeded, runtime=runtime,
-            precision=precision, device=device, threads=threads, limit=limit, trust=trust,
-        )  # fmt: skip
+        run = _run(keys)
         rows = evaluate_text(run, data, reading)
     _print(rows, as_json)
 
 
 @app.command()
+@with_keys(Where)
 def smallbench(
     *,
-    model: Model,
     tokenizer: TokenizerOption,
     sst2: Annotated[Path | None, typer.Option(help="SST-2: .tsv, .jsonl or .parquet.")] = None,
     rte: Annotated[Path | None, typer.Option(help="RTE.")] = None,
@@ -200,14 +147,7 @@ def smallbench(
     mrpc: Annotated[Path | None, typer.Option(help="MRPC.")] = None,
     prompts: Annotated[str, typer.Option(help=f"Prompts: {' or '.join(PROMPT_SETS)}.")] = HARNESS,
     window: Window = None,
-    checkpoint: Checkpoint = None,
-    seeded: Seeded = False,
-    runtime: OfRuntime = None,
-    precision: OfPrecision = None,
-    device: Device = "local-cpu",
-    threads: Threads = 1,
-    limit: Limit = None,
-    trust: TrustCode = False,
+    keys: Where,
     as_json: AsJson = False,
 ) -> None:
     """Accuracy on SST-2, RTE, BoolQ and MRPC.
@@ -215,10 +155,10 @@ def smallbench(
     The answer is the more probable one. Give one file or more. If it is interrupted, the same
     command goes on where it ended.
     """
+    from fleetrank.orchestrator.evaluation.data_child import DataChild
     from fleetrank.orchestrator.evaluation.evaluate import evaluate_choices
-    from fleetrank.orchestrator.evaluation.text_reading import Reading
-    from fleetrank.orchestrator.evaluation.user_data.data_child import DataChild
-    from fleetrank.orchestrator.evaluation.user_data.text_tokens import open_tokenizer
+    from fleetrank.orchestrator.evaluation.evaluation_rows import Reading
+    from fleetrank.orchestrator.evaluation.user_data import open_tokenizer
 
     given = dict(zip(CHOICE_TASKS, (sst2, rte, boolq, mrpc), strict=True))
     files = {task: path for task, path in given.items() if path is not None}
@@ -228,18 +168,15 @@ def smallbench(
         raise UsageError(f"no prompts '{prompts}'", f"there are {', '.join(PROMPT_SETS)}")
     with closing(DataChild()) as child:
         reading = Reading(tokenizer=open_tokenizer(tokenizer, child), window=window)
-        run = _run(
-            model=model, checkpoint=checkpoint, seeded=seeded, runtime=runtime,
-            precision=precision, device=device, threads=threads, limit=limit, trust=trust,
-        )  # fmt: skip
+        run = _run(keys)
         rows = evaluate_choices(run, files, prompts, reading)
     _print(rows, as_json)
 
 
 @app.command()
+@with_keys(Where)
 def images(
     *,
-    model: Model,
     data: Annotated[Path, typer.Option(help="A folder with a folder of each class, or .parquet.")],
     classes: Annotated[
         Path | None, typer.Option(help="Names of the model's outputs, one on each line.")
@@ -260,14 +197,7 @@ def images(
     tolerance: Annotated[
         float, typer.Option(min=0, help="Points beyond which accuracy_differs is set.")
     ] = 0.5,
-    checkpoint: Checkpoint = None,
-    seeded: Seeded = False,
-    runtime: OfRuntime = None,
-    precision: OfPrecision = None,
-    device: Device = "local-cpu",
-    threads: Threads = 1,
-    limit: Limit = None,
-    trust: TrustCode = False,
+    keys: Where,
     as_json: AsJson = False,
 ) -> None:
     """Top-1 and top-5 accuracy on labelled images.
@@ -275,23 +205,17 @@ def images(
     Images are scaled as for ImageNet unless --mean and --std are given. If it is interrupted, the
     same command goes on where it ended.
     """
+    from fleetrank.orchestrator.evaluation.data_child import DataChild
     from fleetrank.orchestrator.evaluation.evaluate import evaluate_pictures
     from fleetrank.orchestrator.evaluation.evaluation_rows import Published
-    from fleetrank.orchestrator.evaluation.user_data.data_child import DataChild
-    from fleetrank.orchestrator.evaluation.user_data.picture_data import (
-        Preprocessing,
-        read_picture_data,
-    )
+    from fleetrank.orchestrator.evaluation.user_data import Preprocessing, read_picture_data
 
     usual = Preprocessing()
     preprocessing = Preprocessing(
         crop=crop, mean=tuple(mean or usual.mean), std=tuple(std or usual.std)
     )
     found = read_picture_data(data, classes)
-    run = _run(
-        model=model, checkpoint=checkpoint, seeded=seeded, runtime=runtime, precision=precision,
-        device=device, threads=threads, limit=limit, trust=trust,
-    )  # fmt: skip
+    run = _run(keys)
     with closing(DataChild()) as child:
         known = Published(value=published, source=source, tolerance=tolerance)
         rows = evaluate_pictures(run, found, preprocessing, known, child)

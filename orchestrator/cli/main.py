@@ -3,38 +3,48 @@
 import contextlib
 import importlib
 import logging
+import os
+import re
 import sys
 import traceback
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from importlib import metadata
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from fleetrank.analysis.errors import AnalysisError, DamagedPartError, NoDataError
 from fleetrank.device_agents.errors import AgentError, MissingLibraryError, PermanentError
-from fleetrank.foundation.arguments.argument_checks import ArgumentError
-from fleetrank.foundation.errors import BadFileError, FleetError, is_rust_panic
+from fleetrank.foundation.argument_checks import ArgumentError
+from fleetrank.foundation.errors import (
+    BadFileError,
+    FleetError,
+    is_rust_panic,
+    shortened,
+    visible,
+    with_flags,
+)
 from fleetrank.foundation.files import StorageError
 from fleetrank.foundation.lease import LeaseError
 from fleetrank.foundation.registry import UnknownNameError
-from fleetrank.foundation.visible_text import shortened, visible
-from fleetrank.foundation.wording import with_flags
 from fleetrank.models.errors import LibraryError, ModelError
-from fleetrank.orchestrator.cli.completion import Shell, script, words_of
 from fleetrank.orchestrator.cli.context import CliContext, current, set_current
-from fleetrank.orchestrator.cli.output.visible_streams import make_streams_visible
 from fleetrank.orchestrator.cli.reading_turn import settle_for_reading
+from fleetrank.orchestrator.cli.visible_streams import make_streams_visible
 from fleetrank.orchestrator.errors import (
     NewerSchemaError,
     NothingToDoError,
     OrchestratorError,
     UsageError,
+    damage_of,
+    file_error,
+    missing_library,
 )
-from fleetrank.orchestrator.extras import missing_library
-from fleetrank.orchestrator.reading_errors import damage_of, file_error
+
+# The shared options of a command, and its turn to compute on this host.
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,9 +63,7 @@ COMMANDS: Mapping[str, Command] = {
     "models": Command(
         "fleetrank.orchestrator.cli.models_command:app", "Models and their exported files."
     ),
-    "devices": Command(
-        "fleetrank.orchestrator.cli.devices.devices_command:app", "Registered devices."
-    ),
+    "devices": Command("fleetrank.orchestrator.cli.devices_command:app", "Registered devices."),
     "cluster": Command(
         "fleetrank.orchestrator.cli.setup_commands:cluster", "Hosts of a Ray cluster."
     ),
@@ -63,38 +71,28 @@ COMMANDS: Mapping[str, Command] = {
         "fleetrank.orchestrator.cli.sweep_command:app", "Plan, run and resume sweeps."
     ),
     "run": Command(
-        "fleetrank.orchestrator.cli.run_command:run", "Measure one model file or named model."
+        "fleetrank.orchestrator.cli.run_command:run", "Measure model files or named models."
     ),
     "ab": Command(
-        "fleetrank.orchestrator.cli.ab_command:ab", "Compare two models that take turns."
+        "fleetrank.orchestrator.cli.run_command:ab", "Compare two models that take turns."
     ),
-    "profile": Command(
-        "fleetrank.orchestrator.cli.side_commands:profile",
-        "Find out which part of a model takes the time.",
-    ),
-    "replicas": Command(
-        "fleetrank.orchestrator.cli.side_commands:replicas",
-        "Run a model in several processes at once.",
-    ),
-    "results": Command(
-        "fleetrank.orchestrator.cli.results.results_command:app", "Stored measurements."
-    ),
+    "results": Command("fleetrank.orchestrator.cli.results_command:app", "Stored measurements."),
     "report": Command(
-        "fleetrank.orchestrator.cli.report.report_command:app", "Tables and the report page."
+        "fleetrank.orchestrator.cli.report_command:app", "Tables and the report page."
     ),
     "eval": Command(
         "fleetrank.orchestrator.cli.eval_command:app", "How good a model is on your data."
     ),
     "recommend": Command(
-        "fleetrank.orchestrator.cli.report.report_command:recommend",
+        "fleetrank.orchestrator.cli.report_command:recommend",
         "Show what to measure for a goal.",
     ),
     "predict": Command(
-        "fleetrank.orchestrator.cli.report.predict_command:predict",
+        "fleetrank.orchestrator.cli.query_command:predict",
         "Predict the models of a device that has few measurements.",
     ),
     "query": Command(
-        "fleetrank.orchestrator.cli.report.query_command:query", "Query the measurements with SQL."
+        "fleetrank.orchestrator.cli.query_command:query", "Query the measurements with SQL."
     ),
 }
 
@@ -122,6 +120,24 @@ _EXIT_CODES: tuple[tuple[type[Exception], int], ...] = (
 """Error class to exit code; the first class that matches decides."""
 _LONGEST_MESSAGE, _LONGEST_REMEDY = 1400, 550
 """Characters; both limits together stay below 2,000, whatever text a file contains."""
+_COMPLETED = "_FLEETRANK_COMPLETE"
+"""The variable that a shell sets to ask for completions."""
+_NAMES: Mapping[str, tuple[str, ...]] = {
+    "cards/*.toml": (
+        "models show", "models export", "models verify", "run", "ab", "--model",
+    ),
+    "devices/*.yaml": (
+        "devices show", "devices check", "devices remove",
+        "--device", "--devices", "--source", "--target",
+    ),
+    "sweeps/*.yaml": ("sweep plan", "sweep run"),
+    "results/sweeps/*.json": (
+        "sweep status", "sweep resume", "report compare", "results delete", "results verify",
+        "results export", "results reparse", "results audit", "results tag",
+        "results exclude", "--sweep",
+    ),
+}  # fmt: skip
+"""Files of a workspace to the commands and options that take their names without the suffix."""
 _VERBOSITY = {"-v": 1, "--verbose": 1, "-vv": 2}
 _LOG_LEVELS = (logging.WARNING, logging.INFO, logging.DEBUG)
 
@@ -143,7 +159,15 @@ def run(arguments: Sequence[str]) -> int:
         logging.basicConfig(
             level=_LOG_LEVELS[min(context.verbose, 2)], format="%(levelname)s %(name)s: %(message)s"
         )
-        build_app(rest)(rest, prog_name="fleetrank")
+        words = os.environ.get("_TYPER_COMPLETE_ARGS") or os.environ.get("COMP_WORDS", "")
+        if _COMPLETED in os.environ:
+            # The shell asks what can follow these words: the command is not run.
+            rest = take_shared_options(words.split()[1:])[1]
+        command = typer.main.get_command(build_app(rest))
+        if _COMPLETED in os.environ:
+            _offer_names(command)
+            rest = []
+        command(rest, prog_name="fleetrank")
     except SystemExit as ended:
         return ended.code if isinstance(ended.code, int) else int(ended.code is not None)
     except KeyboardInterrupt:
@@ -186,7 +210,6 @@ def take_shared_options(arguments: Sequence[str]) -> tuple[CliContext, list[str]
 def build_app(arguments: Sequence[str]) -> typer.Typer:
     """The app with only the requested subcommand loaded; the others are only names."""
     app = typer.Typer(
-        add_completion=False,
         no_args_is_help=True,
         pretty_exceptions_enable=False,
         rich_markup_mode=None,
@@ -215,16 +238,29 @@ def _version(is_asked: bool) -> None:
         raise typer.Exit
 
 
-def _completion(shell: Shell | None) -> None:
-    if shell is None:
-        return
+def _offer_names(command: Any, path: str = "") -> None:
+    """Lets parameters below a command be completed with names of files in the workspace."""
+    for one in command.params:
+        takers = {path.strip()} if one.param_type_name == "argument" else set(one.opts)
+        for pattern, known in _NAMES.items():
+            if takers & set(known):
+                one.shell_complete = partial(_names, pattern)
+    for name, below in getattr(command, "commands", {}).items():
+        _offer_names(below, f"{path} {name}")
+
+
+def _names(pattern: str, _context: object, incomplete: str) -> list[Any]:
+    """Names of files without their suffix; of models also the built-in ones."""
+    from typer._click.shell_completion import CompletionItem
+
     from fleetrank.models.cards.zoo import load_cards
 
-    groups = {name: typer.main.get_command(build_app([name])) for name in COMMANDS}
-    commands = {name: getattr(group, "commands", {})[name] for name, group in groups.items()}
-    models = sorted(load_cards(None).good)
-    print(script(shell, words_of(commands), models), end="")
-    raise typer.Exit
+    found = set(load_cards(None).good) if pattern.startswith("cards") else set()
+    with contextlib.suppress(UsageError):
+        found |= {path.stem for path in current().workspace.root.glob(pattern)}
+    # A name with other letters could be a command of the shell.
+    safe = [name for name in sorted(found) if re.fullmatch(r"[A-Za-z0-9._-]+", name)]
+    return [CompletionItem(name) for name in safe if name.startswith(incomplete)]
 
 
 def _shared_options(
@@ -240,14 +276,6 @@ def _shared_options(
         bool,
         typer.Option("--version", help="Print the version.", callback=_version, is_eager=True),
     ] = False,
-    show_completion: Annotated[
-        Shell | None,
-        typer.Option(
-            help="Print a script that completes commands, options and names in this shell.",
-            callback=_completion,
-            is_eager=True,
-        ),
-    ] = None,
 ) -> None:
     """Measure neural networks on different kinds of devices and learn which conclusions transfer.
 

@@ -7,13 +7,12 @@ from enum import StrEnum
 from typing import Annotated
 
 import typer
-from pydantic import ByteSize, Field, TypeAdapter, ValidationError
 
 from fleetrank.device_agents.registry import HOST_CPU, create_agent
-from fleetrank.foundation.errors import FleetError
-from fleetrank.foundation.inputs.workload import Workload
-from fleetrank.foundation.strict_json import json_text
-from fleetrank.foundation.visible_text import shortened
+from fleetrank.foundation.codec import json_text
+from fleetrank.foundation.errors import FleetError, count_of, shortened, with_flags
+from fleetrank.foundation.inputs import Workload
+from fleetrank.foundation.user_file import bytes_of
 from fleetrank.foundation.vocabulary import (
     RUNTIME_OF_FORMAT,
     Format,
@@ -21,7 +20,6 @@ from fleetrank.foundation.vocabulary import (
     Runtime,
     WeightsKind,
 )
-from fleetrank.foundation.wording import count_of, with_flags
 from fleetrank.models.cache import ArtifactCache
 from fleetrank.models.cards.card import (
     Artifact,
@@ -32,24 +30,21 @@ from fleetrank.models.cards.card import (
     Weights,
     formats_of,
 )
-from fleetrank.models.cards.card_text import card_text
 from fleetrank.models.cards.identity import resolve
+from fleetrank.models.cards.user_cards import card_text
 from fleetrank.models.cards.zoo import Cards, load_cards
 from fleetrank.models.errors import CardError
 from fleetrank.orchestrator.cli.context import current, host_turn
-from fleetrank.orchestrator.cli.output.listing import AsJson, print_table
-from fleetrank.orchestrator.cli.output.table_view import TableView, with_view
-from fleetrank.orchestrator.cli.workload_option import WorkloadsOption
-from fleetrank.orchestrator.dispatch.drive.stop_switch import StopSwitch, listening
+from fleetrank.orchestrator.cli.listing import AsJson, print_table
+from fleetrank.orchestrator.cli.options import WorkloadsOption
+from fleetrank.orchestrator.cli.table_view import TableView, with_view
+from fleetrank.orchestrator.dispatch.controller import StopSwitch, listening
 from fleetrank.orchestrator.errors import NothingToDoError, UsageError
-from fleetrank.orchestrator.export.export_stage import build_artifacts
-from fleetrank.orchestrator.export.one_export import ExportTools
-from fleetrank.orchestrator.plan.executions import USUAL_WORKLOADS, workloads_of
+from fleetrank.orchestrator.export import ExportTools, build_artifacts
+from fleetrank.orchestrator.plan.plan import USUAL_WORKLOADS, workloads_of
 from fleetrank.orchestrator.workspace.sweep_spec import DEFAULT_RUNTIMES
 
 _EXIT_FAILED, _EXIT_INTERRUPTED = 3, 130
-
-_SIZE: TypeAdapter[ByteSize] = TypeAdapter(Annotated[ByteSize, Field(lt=2**63)])
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 
@@ -133,7 +128,7 @@ def export(
     as_json: AsJson = False,
 ) -> None:
     """Export models and verify each file. Cached files are reused."""
-    from fleetrank.orchestrator.progress.displays import PlainLines
+    from fleetrank.orchestrator.progress_displays import PlainLines
 
     workspace, switch = current().workspace, StopSwitch()
     cards = _cards()
@@ -200,8 +195,8 @@ def prune(
 ) -> None:
     """Delete least recently used exports until the cache fits."""
     try:
-        max_bytes = _SIZE.validate_python(max_size)
-    except (ValidationError, OverflowError) as error:
+        max_bytes = int(str(bytes_of(max_size)))
+    except ValueError as error:
         raise UsageError(
             f"'{shortened(max_size)}' is not a size", "write it as 500MB or 2GiB"
         ) from error

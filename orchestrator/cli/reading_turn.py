@@ -16,8 +16,8 @@ from typing import Annotated
 
 import typer
 
-from fleetrank.foundation.process.own_process import lower_priority
-from fleetrank.foundation.reading import LONGEST_READING_WAIT_S, reading_beside_measurements
+from fleetrank.foundation.lease import LONGEST_READING_WAIT_S, reading_beside_measurements
+from fleetrank.foundation.own_process import lower_priority
 from fleetrank.orchestrator.compute.child import ONE_BLAS_THREAD
 
 Now = Annotated[

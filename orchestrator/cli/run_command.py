@@ -1,136 +1,289 @@
-"""`fleetrank run`: measures one model file, or a named model, without a card and a sweep file."""
+"""`fleetrank run` and `fleetrank ab`: sweeps made from options, without a sweep file.
 
+`run` measures models, and on request where their time goes and what several processes do together.
+`ab` lets two models take turns.
+"""
+
+import json
+import shlex
+import shutil
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, TextIO
 
 import typer
+import yaml
 
-from fleetrank.foundation.strict_json import json_text
+from fleetrank.foundation.codec import json_text
+from fleetrank.foundation.errors import shortened
 from fleetrank.foundation.vocabulary import Runtime
 from fleetrank.orchestrator.cli.context import current
-from fleetrank.orchestrator.cli.output.cell_summary import cell_lines, cell_rows
-from fleetrank.orchestrator.cli.output.listing import AsJson
-from fleetrank.orchestrator.cli.output.sweep_display import (
-    Cluster,
-    Display,
-    Inline,
-    Note,
+from fleetrank.orchestrator.cli.listing import AsJson
+from fleetrank.orchestrator.cli.options import share
+from fleetrank.orchestrator.cli.sweep_display import (
+    EXIT_FAILED_CELLS,
+    EXIT_INTERRUPTED,
+    EXIT_SLOWER,
+    NewSweepOptions,
     Progress,
-    Tags,
-    Trust,
     conclude,
     result_stream,
     shown_progress,
+    with_options,
 )
-from fleetrank.orchestrator.errors import UsageError
+from fleetrank.orchestrator.errors import NothingToDoError, UsageError
 
 if TYPE_CHECKING:
+    from fleetrank.orchestrator.progress import SweepFinished
+    from fleetrank.orchestrator.sweep.sweep_session import RunOptions
+    from fleetrank.orchestrator.sweep.sweep_setup import Setup
     from fleetrank.orchestrator.workspace.workspace import Workspace
 
+_MOST_DIGITS = 10
 _DEFAULT_RUNTIME = Runtime.ONNX
-_Model = Annotated[
-    str, typer.Argument(help="A file (.onnx, .tflite, .pt2, .pte, ...), or the name of a model.")
-]
-_Devices = Annotated[
-    list[str] | None,
-    typer.Option("--devices", "--device", help="Devices, separated by commas; may be repeated."),
-]
-_Repeats = Annotated[
-    int, typer.Option(min=1, max=1000, help="Fresh processes; fewer than 5 give no interval.")
-]
-_Runtimes = Annotated[
-    list[Runtime] | None,
-    typer.Option("--runtime", help="Runtime of a named model; may be repeated. A file has one."),
-]
-_Axes = Annotated[
-    list[str] | None,
-    typer.Option("--axis", metavar="NAME=SIZE", help="Size of a free axis; may be repeated."),
-]
-_Inputs = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--input",
-        metavar="NAME=RULE",
-        help="Values of an input of a file: normal, ids:30522, constant:1, range:0,255 or "
-        "file:values.npy; may be repeated.",
-    ),
-]
+_Threads = Annotated[int, typer.Option(min=1, help="Threads inside one operator.")]
 
 
-_Workloads = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--workload",
-        help="What one inference of a language model does, such as decode@128; may be repeated.",
-    ),
-]
-
-
+@with_options(NewSweepOptions)
 def run(
-    model: _Model,
+    models: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="MODEL",
+            help="A file (.onnx, .tflite, .pt2, .pte, ...), or the name of a model.",
+        ),
+    ],
     *,
-    devices: _Devices = None,
-    repeats: _Repeats = 5,
-    runtime: _Runtimes = None,
-    threads: Annotated[int, typer.Option(min=1, help="Threads inside one operator.")] = 1,
-    workload: _Workloads = None,
-    axis: _Axes = None,
-    inputs: _Inputs = None,
-    inline: Inline = False,
-    cluster: Cluster = None,
-    trust: Trust = False,
-    tag: Tags = None,
-    note: Note = None,
-    progress: Display = Progress.AUTO,
+    devices: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--devices", "--device", help="Devices, separated by commas; may be repeated."
+        ),
+    ] = None,
+    repeats: Annotated[
+        int, typer.Option(min=1, max=1000, help="Fresh processes; fewer than 5 give no interval.")
+    ] = 5,
+    runtime: Annotated[
+        list[Runtime] | None,
+        typer.Option(
+            "--runtime", help="Runtime of a named model; may be repeated. A file has one."
+        ),
+    ] = None,
+    backend: Annotated[
+        str | None,
+        typer.Option(help="Execution provider or delegate of each --runtime, such as builtin."),
+    ] = None,
+    threads: _Threads = 1,
+    workload: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--workload",
+            help="What one inference of a language model does, such as decode@128; may be "
+            "repeated.",
+        ),
+    ] = None,
+    axis: Annotated[
+        list[str] | None,
+        typer.Option("--axis", metavar="NAME=SIZE", help="Size of a free axis; may be repeated."),
+    ] = None,
+    inputs: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--input",
+            metavar="NAME=RULE",
+            help="Values of an input of a file: normal, ids:30522, constant:1, range:0,255 or "
+            "file:values.npy; may be repeated.",
+        ),
+    ] = None,
+    profile: Annotated[
+        bool, typer.Option("--profile", help="Also find out which part of a model takes the time.")
+    ] = False,
+    replicas: Annotated[
+        str | None,
+        typer.Option(
+            "--replicas", metavar="N,N,...", help="Also run this many processes at once, as 1,2,4."
+        ),
+    ] = None,
+    seconds: Annotated[
+        float, typer.Option(min=0.1, help="Time that processes of --replicas run back to back.")
+    ] = 10.0,
+    options: NewSweepOptions,
     as_json: AsJson = False,
 ) -> None:
-    """Measure one model file or named model and print its figures.
+    """Measure models, each a file or named, and print their figures.
 
-    The result is a sweep like any other. A file gets a card in cards/, which you can complete.
+    Latencies are measured first; profiles and sets of processes follow in processes of their own
+    and have their tables. The result is a sweep like any other. A file gets a card in cards/, which
+    you can complete.
     """
-    from fleetrank.orchestrator.store.tagging import new_tags
-    from fleetrank.orchestrator.sweep.made_spec import made_spec, runtimes_of, workloads_for
-    from fleetrank.orchestrator.sweep.sweep_run import start_sweep
-    from fleetrank.orchestrator.sweep.sweep_session import RunOptions
-    from fleetrank.orchestrator.workspace.input_rules import axis_sizes
-    from fleetrank.orchestrator.workspace.model_argument import model_named
+    from fleetrank.orchestrator.workspace.model_argument import axis_sizes, model_named
+    from fleetrank.orchestrator.workspace.sweep_spec import LimitsSpec
 
-    workspace, tags = current().workspace, new_tags(tag, note)
-    sizes = axis_sizes(axis or ())
-    name = model_named(workspace, model, inputs or ())
-    _check_axes(workspace, name, sizes)
-    content = {
+    workspace, sizes = current().workspace, axis_sizes(axis or ())
+    names = [model_named(workspace, model, inputs or ()) for model in models]
+    for name in names:
+        _check_axes(workspace, name, sizes)
+    if backend is not None and not runtime:
+        raise UsageError(f"--backend {shortened(backend)} is of no runtime", "give --runtime too")
+    content: dict[str, object] = {
         "name": "run",
-        "models": [name],
-        "devices": _split(devices or ["local-cpu"]),
+        "models": names,
+        "devices": [one for text in devices or ["local-cpu"] for one in _words(text)],
         "runtimes": [one.value for one in runtime or ()]
-        or runtimes_of(workspace, [name], _DEFAULT_RUNTIME),
+        or _runtimes_of(workspace, names, _DEFAULT_RUNTIME),
         "threads": [threads],
         "batch": sizes.pop("batch", [1]),
         "axes": sizes,
         "repeats": repeats,
-        **workloads_for(workspace, [name], workload or ()),
     }
+    sides = {"components": profile, "replicas": replicas is not None}
+    if workload or not any(sides.values()):
+        content |= _workloads_for(workspace, names, workload or ())
+    else:
+        content |= _one_workload(workspace, names, None)
+    if backend is not None:
+        content["backends"] = {one.value: [backend] for one in runtime or ()}
+    if profile:
+        content["profile"] = True
+    if replicas is not None:
+        content["replicas"] = {"processes": _numbers(replicas), "run_s": seconds}
+        content["limits"] = {"timeout_s": LimitsSpec().timeout_s + seconds}
+    outcome, run_options = _measured(content, options, as_json=as_json, check=_check_sides)
+    stream = None if as_json else result_stream(options.progress)
+    if not outcome.is_interrupted:
+        asked = [table for table, is_asked in sides.items() if is_asked]
+        _print_cells(outcome.sweep_id, names, stream, asked)
+    conclude(outcome, run_options, stream)
+    if outcome.n_profile_failed or outcome.n_sets_failed:
+        raise typer.Exit(EXIT_FAILED_CELLS)
+
+
+@with_options(NewSweepOptions)
+def ab(
+    a: Annotated[str, typer.Argument(help="A model file, or the name of a model.")],
+    b: Annotated[str, typer.Argument(help="A model file, or the name of a model.")],
+    *,
+    device: Annotated[
+        str, typer.Option(help="Device that can hold both models at once.")
+    ] = "local-cpu",
+    rounds: Annotated[
+        int, typer.Option(min=1, max=1000, help="Fresh processes of each model.")
+    ] = 10,
+    runtime: Annotated[
+        Runtime, typer.Option(help="Runtime of a named model; a file has its own.")
+    ] = _DEFAULT_RUNTIME,
+    threads: _Threads = 1,
+    workload: Annotated[
+        str | None,
+        typer.Option(help="What one inference of a language model does, such as decode@128."),
+    ] = None,
+    margin: Annotated[
+        float,
+        typer.Option(parser=share, metavar="SHARE", help="Largest change of no interest, as 2%."),
+    ] = 0.02,
+    seed: Annotated[int, typer.Option(min=0, help="Random seed of order and inputs.")] = 0,
+    options: NewSweepOptions,
+    as_json: AsJson = False,
+) -> None:
+    """Compare two models that take turns in blocks on one device.
+
+    Exit code 5: B is slower by the margin or more. The measurements are a sweep like any other.
+    """
+    from fleetrank.analysis.arrays.significance import Limits
+    from fleetrank.analysis.comparison.verdict import (
+        DEFAULT_ALPHA,
+        Verdict,
+        compare_rounds,
+        rounds_sentences,
+    )
+    from fleetrank.analysis.stored.columns import ORIGINS
+    from fleetrank.analysis.stored.load import load_measurements
+    from fleetrank.orchestrator.workspace.model_argument import model_named
+
+    workspace = current().workspace
+    models = model_named(workspace, a), model_named(workspace, b)
+    if models[0] == models[1]:
+        raise UsageError(f"{a} and {b} are the same model", "give two different models")
+    content = {
+        "name": "ab",
+        "models": list(models),
+        "devices": [device],
+        "runtimes": _runtimes_of(workspace, models, runtime),
+        "threads": threads,
+        "repeats": rounds,
+        "seed": seed,
+        "rounds": {"cells": 2, "mix_platforms": True},
+        **_one_workload(workspace, models, workload),
+    }
+    outcome, _ = _measured(content, options, as_json=as_json)
+    if outcome.is_interrupted:
+        raise typer.Exit(EXIT_INTERRUPTED)
+    limits = Limits(margin=margin, alpha=DEFAULT_ALPHA)
+    rows = load_measurements(workspace.results, sweep=outcome.sweep_id, origins=ORIGINS)
+    found = compare_rounds(rows, models, limits)
     if as_json:
-        progress = Progress.NONE
-    with shown_progress(progress) as subscribers:
-        options = RunOptions(
-            is_inline=inline,
-            cluster=cluster,
-            is_trusted=trust,
-            subscribers=subscribers,
-            tags=tags,
-        )
-        outcome = start_sweep(workspace, made_spec(content, sys.argv[1:]), options)
-    stream = None if as_json else result_stream(progress)
-    _print_cells(workspace, outcome.sweep_id, name, stream)
-    conclude(outcome, options, stream)
+        print(json_text({"sweep_id": outcome.sweep_id, **found.as_json()}, indent=2))
+    else:
+        print("\n".join(("", *rounds_sentences(found))), file=result_stream(options.progress))
+    if outcome.n_failed:
+        print(f"details: fleetrank sweep status {outcome.sweep_id}", file=sys.stderr)
+        raise typer.Exit(EXIT_FAILED_CELLS)
+    if found.verdict is Verdict.SLOWER:
+        raise typer.Exit(EXIT_SLOWER)
+
+
+def _measured(
+    content: Mapping[str, object],
+    options: NewSweepOptions,
+    *,
+    as_json: bool,
+    check: "Callable[[Setup], None] | None" = None,
+) -> "tuple[SweepFinished, RunOptions]":
+    """Runs the sweep of a specification; without Ray, unless a cluster is named.
+
+    Raises:
+        UsageError: a value is not valid; the message names its key.
+    """
+    from fleetrank.orchestrator.sweep.sweep_run import WrittenSpec, start_sweep
+    from fleetrank.orchestrator.workspace.sweep_spec import SweepSpec, parse_content
+
+    written = WrittenSpec(
+        spec=parse_content("the options", SweepSpec, dict(content)),
+        origin=shlex.join(["fleetrank", *sys.argv[1:]]),
+        text=yaml.safe_dump(dict(content), sort_keys=False),
+    )
+    with shown_progress(Progress.NONE if as_json else options.progress) as subscribers:
+        run_options = options.run_options(subscribers, is_inline=options.cluster is None)
+        return start_sweep(current().workspace, written, run_options, check=check), run_options
+
+
+def _check_sides(setup: "Setup") -> None:
+    """Ends before anything is measured if nothing of what was asked beside latencies can be.
+
+    Raises:
+        NothingToDoError: no cell can be profiled, or no set can run; with the reasons.
+    """
+    from fleetrank.orchestrator.sweep.sweep_session import profiles_of, sets_of
+
+    spec = setup.spec
+    for is_asked, side_of, nothing, remedy in (
+        (spec.profile, profiles_of, "nothing can be profiled", "device, runtime or workload"),
+        (
+            spec.replicas is not None,
+            sets_of,
+            "no set of processes can run",
+            "device, model, workload or number of processes",
+        ),
+    ):
+        side = side_of(setup, setup.plan).plan
+        if is_asked and not side.cells:
+            reasons = "; ".join(dict.fromkeys(one.reason for one in side.skipped))
+            raise NothingToDoError(f"{nothing}: {reasons}", f"name another {remedy}")
 
 
 def _check_axes(workspace: "Workspace", name: str, sizes: Mapping[str, Sequence[int]]) -> None:
     """Checks that every free axis has a size and that every given axis exists."""
-    from fleetrank.models.cards.input_size import INPUT_SIZE, takes_images
+    from fleetrank.models.cards.card import INPUT_SIZE, takes_images
     from fleetrank.models.cards.inputs import BATCH, axis_names
     from fleetrank.models.cards.zoo import load_cards
 
@@ -149,17 +302,99 @@ def _check_axes(workspace: "Workspace", name: str, sizes: Mapping[str, Sequence[
         )
 
 
-def _print_cells(workspace: "Workspace", sweep_id: str, name: str, stream: TextIO | None) -> None:
-    """Prints the figures as text; without a stream as JSON."""
-    rows = cell_rows(workspace.results, sweep_id)
+def _workloads_for(
+    workspace: "Workspace", models: Iterable[str], given: Sequence[str]
+) -> dict[str, list[str]]:
+    """The key `workloads` of a specification; empty without a given workload.
+
+    Raises:
+        UsageError: a model takes no tokens.
+        CardError: a model is unknown or its card is not valid.
+    """
+    from fleetrank.models.cards.zoo import load_cards
+
+    if not given:
+        return {}
+    cards = load_cards(workspace.cards)
+    for card in map(cards.find, models):
+        if not card.workloads:
+            raise UsageError(
+                f"{card.name} takes no tokens, so its only workload is image",
+                "leave the workload out, or name a language model",
+            )
+    return {"workloads": list(given)}
+
+
+def _one_workload(
+    workspace: "Workspace", models: Sequence[str], given: str | None
+) -> dict[str, list[str]]:
+    """The key `workloads` for a comparison, which needs one; empty for models without tokens.
+
+    Without a given workload it is `decode@128`, or the usual one that the first model answers.
+    Raises as `_workloads_for`.
+    """
+    from fleetrank.models.cards.zoo import load_cards
+    from fleetrank.orchestrator.plan.plan import USUAL_WORKLOADS
+
+    kinds = load_cards(workspace.cards).find(models[0]).workloads
+    answered = [str(one) for one in reversed(USUAL_WORKLOADS) if one.kind in kinds]
+    chosen = given if given is not None else next(iter(answered), None)
+    return _workloads_for(workspace, models, [] if chosen is None else [chosen])
+
+
+def _runtimes_of(workspace: "Workspace", models: Iterable[str], default: Runtime) -> list[str]:
+    """The runtimes of the files among the models; without a file, the default.
+
+    Raises:
+        CardError: a model is unknown or its card is not valid.
+    """
+    from fleetrank.foundation.vocabulary import RUNTIME_OF_FORMAT
+    from fleetrank.models.cards.card import Source, formats_of
+    from fleetrank.models.cards.zoo import load_cards
+
+    cards = load_cards(workspace.cards)
+    files = [card for card in map(cards.find, models) if card.source is Source.FILE]
+    own = {RUNTIME_OF_FORMAT[formats_of(card)[0]] for card in files}
+    return sorted(runtime.value for runtime in own or {default})
+
+
+def _print_cells(
+    sweep_id: str, names: Sequence[str], stream: TextIO | None, tables: Sequence[str]
+) -> None:
+    """Prints the figures and tables as text; without a stream as JSON."""
+    from fleetrank.orchestrator.cli.sweep_display import cell_lines, cell_rows
+
+    rows = cell_rows(current().workspace.results, sweep_id)
     if stream is None:
-        print(json_text({"sweep_id": sweep_id, "model": name, "cells": rows}, indent=2))
+        content = {"sweep_id": sweep_id, "models": list(names), "cells": rows}
+        content |= {name: json.loads(_table_of(sweep_id, name, "json")) for name in tables}
+        print(json_text(content, indent=2))
         return
-    print(f"\nmodel      {name}", file=stream)
-    for row in rows:
-        print("\n".join(cell_lines(row)) + "\n", file=stream)
+    for name in names:
+        print(f"\nmodel      {name}", file=stream)
+        for row in rows:
+            if row["model"] == name:
+                print("\n".join(cell_lines(row)) + "\n", file=stream)
+    for name in tables:
+        print(_table_of(sweep_id, name, "table"), file=stream)
 
 
-def _split(texts: Sequence[str]) -> list[str]:
-    names = [name.strip() for text in texts for name in text.split(",")]
-    return [name for name in names if name]
+def _table_of(sweep_id: str, name: str, form: str) -> str:
+    from fleetrank.analysis.tables.formats import PIPE_WIDTH, render
+    from fleetrank.orchestrator.cli.report_command import selected_table
+    from fleetrank.orchestrator.workspace.selectors import Selectors
+
+    selectors = Selectors.model_validate({"sweep": sweep_id, "include_simulated": True})
+    table = selected_table(name, selectors, now=True)
+    return render(table, form, width=shutil.get_terminal_size((PIPE_WIDTH, 0)).columns)
+
+
+def _words(text: str) -> list[str]:
+    return [word.strip() for word in text.split(",") if word.strip()]
+
+
+def _numbers(text: str) -> list[int]:
+    words = [word.strip() for word in text.split(",")]
+    if not all(word.isascii() and word.isdecimal() and len(word) < _MOST_DIGITS for word in words):
+        raise UsageError(f"--replicas '{shortened(text)}' is not a list of numbers", "give 1,2,4")
+    return [int(word) for word in words]

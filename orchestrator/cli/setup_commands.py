@@ -6,11 +6,11 @@ from typing import Annotated
 
 import typer
 
-from fleetrank.foundation.strict_json import json_text
-from fleetrank.foundation.wording import with_flags
+from fleetrank.foundation.codec import json_text
+from fleetrank.foundation.errors import with_flags
 from fleetrank.orchestrator.cli.context import current
-from fleetrank.orchestrator.cli.output.listing import AsJson, print_table
-from fleetrank.orchestrator.doctor.finding import Finding, Level
+from fleetrank.orchestrator.cli.listing import AsJson, print_table
+from fleetrank.orchestrator.doctor import Finding, Level
 from fleetrank.orchestrator.errors import NothingToDoError
 from fleetrank.orchestrator.workspace.workspace import Workspace
 
@@ -39,8 +39,7 @@ def doctor(
     as_json: AsJson = False,
 ) -> None:
     """Check runtimes, exporters, disk, cores, load, priority, confinement, Ray, adb and GPU."""
-    from fleetrank.orchestrator.doctor.host_checks import check_devices, check_host
-    from fleetrank.orchestrator.doctor.software_checks import check_software
+    from fleetrank.orchestrator.doctor import check_devices, check_host, check_software
 
     findings = [*check_host(current().workspace.root), *check_software(), *check_devices()]
     if as_json:
@@ -72,17 +71,17 @@ def status(
     as_json: AsJson = False,
 ) -> None:
     """Show hosts, devices, versions and problems."""
-    from fleetrank.orchestrator.sweep.cluster_status import read_cluster_status
+    from fleetrank.orchestrator.sweep.dispatch_backend import read_cluster_status
 
     found = read_cluster_status(current().workspace, cluster)
     if as_json:
-        print(json_text(found.as_plain(), indent=2))
+        print(json_text(asdict(found), indent=2))
     else:
         print(f"dashboard  {found.dashboard or 'none: not started, or its packages are missing'}")
         print(f"this host  {found.here or 'not a device host'}\n")
-        print_table([host.as_row() for host in found.hosts], as_json=False)
+        print_table(found.hosts, as_json=False)
         print()
-        print_table([asdict(device) for device in found.devices], as_json=False)
+        print_table(found.devices, as_json=False)
         for problem in found.problems:
             print(f"\n! {problem}")
     if not found.hosts:

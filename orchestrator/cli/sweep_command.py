@@ -2,34 +2,31 @@
 
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from fleetrank.analysis.stored.sweep_record import SweepState
-from fleetrank.foundation.inputs.workload import IMAGE
-from fleetrank.foundation.strict_json import json_text
+from fleetrank.foundation.codec import json_text
+from fleetrank.foundation.errors import count_of, duration, with_flags
+from fleetrank.foundation.inputs import IMAGE
 from fleetrank.foundation.vocabulary import ErrorKind
-from fleetrank.foundation.wording import count_of, duration, with_flags
 from fleetrank.orchestrator.cli.context import current
-from fleetrank.orchestrator.cli.output.listing import AsJson, print_table
-from fleetrank.orchestrator.cli.output.sweep_display import (
+from fleetrank.orchestrator.cli.listing import AsJson, print_table
+from fleetrank.orchestrator.cli.sweep_display import (
     Cluster,
-    Display,
-    Inline,
-    Note,
-    Progress,
-    Tags,
-    Trust,
+    NewSweepOptions,
+    SweepOptions,
     conclude,
     fleetrank_command,
     result_stream,
     shown_progress,
+    with_options,
 )
-from fleetrank.orchestrator.extras import is_installed
-from fleetrank.orchestrator.progress.progress_file import waits_of
-from fleetrank.orchestrator.progress.wording import counted_from_one
+from fleetrank.orchestrator.errors import is_installed
+from fleetrank.orchestrator.progress import counted_from_one, waits_of
 from fleetrank.orchestrator.workspace.sweep_spec import SweepSpec
 
 if TYPE_CHECKING:
@@ -71,8 +68,8 @@ def plan(
     spec: SpecPath, only: Only = None, cluster: Cluster = None, as_json: AsJson = False
 ) -> None:
     """Show cells, files to build and estimated time; runs nothing."""
-    from fleetrank.orchestrator.cli.output.sweep_plan_text import print_plan
-    from fleetrank.orchestrator.progress.displays import PlainLines
+    from fleetrank.orchestrator.cli.sweep_plan_text import print_plan
+    from fleetrank.orchestrator.progress_displays import PlainLines
     from fleetrank.orchestrator.sweep.dispatch_backend import open_dispatch_backend
     from fleetrank.orchestrator.sweep.sweep_setup import plan_sweep, read_spec
 
@@ -86,64 +83,43 @@ def plan(
 
 
 @app.command()
+@with_options(NewSweepOptions)
 def run(
     spec: SpecPath,
     *,
     only: Only = None,
-    inline: Inline = False,
-    cluster: Cluster = None,
-    trust: Trust = False,
-    tag: Tags = None,
-    note: Note = None,
-    progress: Display = Progress.AUTO,
+    options: NewSweepOptions,
 ) -> None:
     """Export, verify, measure and store everything that the file names."""
-    from fleetrank.orchestrator.store.tagging import new_tags
     from fleetrank.orchestrator.sweep.sweep_run import run_sweep
-    from fleetrank.orchestrator.sweep.sweep_session import RunOptions
 
-    tags = new_tags(tag, note)
-    with shown_progress(progress) as subscribers:
-        options = RunOptions(
-            is_inline=inline,
-            cluster=cluster,
-            is_trusted=trust,
-            subscribers=subscribers,
-            tags=tags,
-        )
-        outcome = run_sweep(current().workspace, spec, options, only=only)
-    conclude(outcome, options, result_stream(progress))
+    with shown_progress(options.progress) as subscribers:
+        run_options = options.run_options(subscribers)
+        outcome = run_sweep(current().workspace, spec, run_options, only=only)
+    conclude(outcome, run_options, result_stream(options.progress))
 
 
 @app.command()
+@with_options(SweepOptions)
 def resume(
     sweep: Stored = None,
     *,
     retry_failed: RetryFailed = False,
     only: Only = None,
-    inline: Inline = False,
-    cluster: Cluster = None,
-    trust: Trust = False,
-    progress: Display = Progress.AUTO,
+    options: SweepOptions,
 ) -> None:
     """Measure the pending repeats of a sweep; finished ones are kept."""
     from fleetrank.orchestrator.store.results import ResultStore
     from fleetrank.orchestrator.sweep.sweep_run import resume_sweep
-    from fleetrank.orchestrator.sweep.sweep_session import RunOptions
 
     workspace = current().workspace
     sweep_id = _id_of(ResultStore(workspace.results), sweep)
-    with shown_progress(progress) as subscribers:
-        options = RunOptions(
-            is_inline=inline,
-            cluster=cluster,
-            is_trusted=trust,
-            subscribers=subscribers,
-            retries_failed=retry_failed,
-            restricted_to=only,
+    with shown_progress(options.progress) as subscribers:
+        run_options = replace(
+            options.run_options(subscribers), retries_failed=retry_failed, restricted_to=only
         )
-        outcome = resume_sweep(workspace, sweep_id, options)
-    conclude(outcome, options, result_stream(progress))
+        outcome = resume_sweep(workspace, sweep_id, run_options)
+    conclude(outcome, run_options, result_stream(options.progress))
 
 
 @app.command()
@@ -155,7 +131,7 @@ def status(sweep: Stored = None, as_json: AsJson = False) -> None:
     store = ResultStore(current().workspace.results)
     found = read_status(store, _id_of(store, sweep))
     if as_json:
-        print(json_text(found.as_json(), indent=2))
+        print(json_text(asdict(found), indent=2))
         return
     print(f"sweep     {found.sweep_id}")
     print(f"state     {found.state}")

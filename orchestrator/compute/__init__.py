@@ -1,5 +1,5 @@
 """Answers from a results folder, computed in a child process that can be limited and killed.
 
-Open `child` first: it starts `worker`, which answers each `jobs.Job` with `answering`. The server
-and the command line ask the same child.
+Open `child` first: it starts `worker`, which answers each `Job`. The server and the command line
+ask the same child.
 """

@@ -1,39 +1,50 @@
 """Answers jobs from the results folder; runs in a child process, never in the server's own."""
 
-import json
-from collections.abc import Callable, Mapping
-from dataclasses import asdict
+import csv
+import io
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
+from itertools import chain, islice
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, BinaryIO
 
 import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 from fleetrank.analysis.errors import QueryError
-from fleetrank.analysis.sql.left_out import left_out_note
-from fleetrank.analysis.sql.query import query_frames, run_query
-from fleetrank.analysis.sql.sql_values import rows_of
+from fleetrank.analysis.sql import left_out_note, query_frames, rows_of, run_query
 from fleetrank.analysis.stored.columns import ORIGINS
 from fleetrank.analysis.stored.load import load_measurements
-from fleetrank.foundation.strict_json import json_text
-from fleetrank.orchestrator.compute.jobs import JSON_TYPE, Job, JobKind, Result, RowForm
+from fleetrank.foundation.codec import count_not_finite, json_text
+from fleetrank.foundation.vocabulary import Form
+from fleetrank.orchestrator.compute.child import JSON_TYPE, Job, JobKind, Result
 from fleetrank.orchestrator.durable import store_error
 
 if TYPE_CHECKING:
-    from fleetrank.analysis.dossiers.dossier import Dossier
     from fleetrank.analysis.panel.session import Session
     from fleetrank.analysis.stored.selection import Selection
 
 _MEDIA_TYPES = {
-    "json": JSON_TYPE,
-    "csv": "text/csv; charset=utf-8",
-    "table": "text/plain; charset=utf-8",
-    "markdown": "text/markdown; charset=utf-8",
-    "latex": "application/x-latex; charset=utf-8",
+    Form.JSON: JSON_TYPE,
+    Form.CSV: "text/csv; charset=utf-8",
+    Form.TABLE: "text/plain; charset=utf-8",
+    Form.MARKDOWN: "text/markdown; charset=utf-8",
+    Form.LATEX: "application/x-latex; charset=utf-8",
 }
+
+
 _MAX_ANSWER_BYTES = 16 << 20
+
+
 """Maximum size of a query's answer in memory; the command line writes larger ones to a file."""
+
+
 _MAX_LISTED = 100_000
+
+
 """Maximum number of listed devices, models or sweeps."""
 
 
@@ -50,9 +61,6 @@ class Answering:
             JobKind.VIEW: self._view,
             JobKind.QUERY: self._query,
             JobKind.QUERY_FILE: self._query_file,
-            JobKind.DEVICE: self._device,
-            JobKind.MODEL: self._model,
-            JobKind.SWEEP: self._sweep,
         }
 
     def forget(self) -> None:
@@ -86,8 +94,8 @@ class Answering:
         return Selectors.model_validate_json(job.selectors).selection(self._results)
 
     def _page(self, job: Job) -> Result:
-        from fleetrank.analysis.report.evidence import gather
         from fleetrank.analysis.report.page import render_page
+        from fleetrank.analysis.report.page_tables import gather
 
         html = render_page(gather(self._results, self._selection(job)), datetime.now(UTC))
         return Result(media_type="text/html; charset=utf-8", body=html.encode())
@@ -103,7 +111,9 @@ class Answering:
         session = self._session or Session(frame, selection, results=self._results)
         self._session = session.asked(selection)
         table = session_table(job.name, self._session)
-        return Result(media_type=_MEDIA_TYPES[job.form], body=render(table, job.form).encode())
+        return Result(
+            media_type=_MEDIA_TYPES[Form(job.form)], body=render(table, job.form).encode()
+        )
 
     def _view(self, job: Job) -> Result:
         # The name comes from our own list, never from outside.
@@ -125,34 +135,17 @@ class Answering:
 
     def _query_file(self, job: Job) -> Result:
         """Writes the rows into the job's file; the answer reports how many there are."""
-        from fleetrank.orchestrator.compute.row_files import write_rows
-
         # One more row than is written, to find out whether more rows exist.
         frames = query_frames(
             self._results, job.name, timeout_s=job.timeout_s, max_rows=job.max_rows + 1
         )
         path = Path(job.out)
         try:
-            written = write_rows(frames, path, RowForm(job.form), job.max_rows)
+            written = write_rows(frames, path, Form(job.form), job.max_rows)
         except OSError as error:
             raise store_error(path, error) from error
         content = {**asdict(written), "left_out": left_out_note(self._results, job.name)}
         return Result(media_type=JSON_TYPE, body=_json(content))
-
-    def _device(self, job: Job) -> Result:
-        from fleetrank.analysis.dossiers.subjects import device_dossier
-
-        return _content(device_dossier(self._frame(), job.name))
-
-    def _model(self, job: Job) -> Result:
-        from fleetrank.analysis.dossiers.subjects import model_dossier
-
-        return _content(model_dossier(self._frame(), job.name))
-
-    def _sweep(self, job: Job) -> Result:
-        from fleetrank.analysis.dossiers.subjects import sweep_dossier
-
-        return _content(sweep_dossier(self._frame(job.name), job.name))
 
 
 def _rows(frame: pl.DataFrame, *, is_cut: bool, left_out: str | None) -> Result:
@@ -160,17 +153,138 @@ def _rows(frame: pl.DataFrame, *, is_cut: bool, left_out: str | None) -> Result:
     return Result(media_type=JSON_TYPE, body=_json(content))
 
 
-def _content(dossier: "Dossier") -> Result:
-    from fleetrank.analysis.tables.formats import render
-
-    tables = [json.loads(render(table, "json")) for table in dossier.tables]
-    content = {"tables": tables, "series": [series.as_json() for series in dossier.series]}
-    return Result(media_type=JSON_TYPE, body=_json(content))
-
-
 def _json(content: object) -> bytes:
-    return json_text(content, as_text=_as_text).encode()
+    def as_text(value: object) -> str:
+        return value.hex() if isinstance(value, bytes) else str(value)
+
+    return json_text(content, as_text=as_text).encode()
 
 
-def _as_text(value: object) -> str:
-    return value.hex() if isinstance(value, bytes) else str(value)
+Frames = Iterable[pl.DataFrame]
+
+
+_GROUP_BYTES = 64 << 20
+
+
+"""Size of a Parquet row group in memory; a reader loads one row group at a time."""
+
+
+_JSON_ROWS = 100
+
+
+"""Number of rows converted to text together; with 10,000 samples a row they take 10 MB."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Written:
+    """The outcome of writing a query's rows.
+
+    Attributes:
+        is_cut: whether more rows existed than were written.
+        n_not_finite: number of NaN and infinite floats; JSON cannot hold them, so they are null.
+    """
+
+    is_cut: bool
+    n_not_finite: int
+
+
+def write_rows(frames: Frames, path: Path, form: Form, max_rows: int) -> Written:
+    """Writes at most `max_rows` rows; further rows of the frames are not written.
+
+    Raises:
+        QueryError: the format cannot hold a value or a column.
+        OSError: the file cannot be written.
+    """
+    heights: list[int] = []
+
+    def first() -> Iterator[pl.DataFrame]:
+        for frame in frames:
+            yield frame.head(max_rows - sum(heights))
+            heights.append(frame.height)
+
+    with path.open("wb") as file:
+        n_not_finite = _WRITERS[form](first(), file)
+    return Written(is_cut=sum(heights) > max_rows, n_not_finite=n_not_finite)
+
+
+def _write_json(frames: Frames, file: BinaryIO) -> int:
+    """A list of objects, indented by two."""
+    n_not_finite, before = 0, b"[\n"
+    waiting = chain.from_iterable(map(rows_of, frames))
+    while rows := list(islice(waiting, _JSON_ROWS)):
+        # Without the brackets of this part of the list.
+        file.write(before + json_text(rows, indent=2)[2:-2].encode())
+        n_not_finite += count_not_finite([list(row.values()) for row in rows])
+        before = b",\n"
+    file.write(b"[]\n" if before == b"[\n" else b"\n]\n")
+    return n_not_finite
+
+
+def _write_table(frames: Frames, file: BinaryIO) -> int:
+    """Writes JSON for the process that prints it: text where JSON cannot hold a value."""
+    rows = [_shown(row) for frame in frames for row in rows_of(frame)]
+    file.write(json_text(rows).encode())
+    return 0
+
+
+def _write_csv(frames: Frames, file: BinaryIO) -> int:
+    """Writes a header and the rows; nested values are JSON."""
+    n_not_finite = 0
+    with io.TextIOWrapper(file, encoding="utf-8", newline="", write_through=True) as text:
+        writer = csv.writer(text, lineterminator="\n")
+        for number, frame in enumerate(frames):
+            if number == 0:
+                writer.writerow(frame.columns)
+            for row in rows_of(frame):
+                nested = [value for value in row.values() if isinstance(value, list | dict)]
+                n_not_finite += count_not_finite(nested)
+                writer.writerow(
+                    json_text(value) if isinstance(value, list | dict) else value
+                    for value in row.values()
+                )
+    return n_not_finite
+
+
+def _write_parquet(frames: Frames, file: BinaryIO) -> int:
+    try:
+        tables = (frame.to_arrow(compat_level=pl.CompatLevel.oldest()) for frame in frames)
+        first = next(tables)
+        with pq.ParquetWriter(
+            file, first.schema, compression="zstd", write_page_checksum=True
+        ) as writer:
+            for group in _row_groups(chain([first], tables)):
+                writer.write_table(group)
+    except pa.ArrowException as error:
+        raise QueryError(
+            f"a column does not fit into Parquet: {error}", "cast it to VARCHAR"
+        ) from error
+    return 0
+
+
+def _row_groups(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
+    waiting: list[pa.Table] = []
+    for table in tables:
+        waiting.append(table)
+        if sum(one.nbytes for one in waiting) >= _GROUP_BYTES:
+            yield pa.concat_tables(waiting)
+            waiting.clear()
+    if waiting:
+        yield pa.concat_tables(waiting)
+
+
+def _shown(value: object) -> object:
+    if isinstance(value, float):
+        return value if math.isfinite(value) else str(value)
+    if isinstance(value, dict):
+        return {str(key): _shown(part) for key, part in value.items()}
+    if isinstance(value, list):
+        return [_shown(part) for part in value]
+    return value
+
+
+_WRITERS: Mapping[Form, Callable[[Frames, BinaryIO], int]] = {
+    Form.JSON: _write_json,
+    Form.TABLE: _write_table,
+    Form.CSV: _write_csv,
+    Form.PARQUET: _write_parquet,
+}

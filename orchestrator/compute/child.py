@@ -10,11 +10,123 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
+from dataclasses import dataclass, replace
+from enum import StrEnum
 from pathlib import Path
 
-from fleetrank.foundation.process.supervised_child import End, SupervisedChild, exit_name
-from fleetrank.orchestrator.compute.jobs import FORGET, READY, Job, RefusedError, Reply, Result
+from fleetrank.analysis import errors as analysis_errors
+from fleetrank.foundation.codec import from_json, to_json
+from fleetrank.foundation.errors import FleetError
+from fleetrank.foundation.supervised_child import End, SupervisedChild, exit_name
+from fleetrank.orchestrator import errors as orchestrator_errors
+from fleetrank.orchestrator.errors import OrchestratorError
+
+# The jobs of a computing child and its answers; both are plain JSON.
+
+JSON_TYPE = "application/json"
+
+
+class JobKind(StrEnum):
+    """The kinds of jobs."""
+
+    START = "start"
+    """Answered when the libraries are loaded; time limits start to count."""
+    PAGE = "page"
+    TABLE = "table"
+    VIEW = "view"
+    QUERY = "query"
+    QUERY_FILE = "query_file"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """One job.
+
+    Attributes:
+        kind: decides which other fields are used.
+        name: name of the table or view; the SQL of a query.
+        selectors: JSON text of `workspace.selectors.Selectors`, so that a job can be a key.
+        form: a `Form` of the table, or of the file of a query.
+        timeout_s, max_rows: limits of a query.
+        wait_s: how long the child waits for measurements on this host, in all.
+        out: the file that a query's rows are written to.
+        fingerprint: of the results' files; if it has changed, the child scans them again.
+    """
+
+    kind: JobKind
+    name: str = ""
+    selectors: str = "{}"
+    form: str = "json"
+    timeout_s: float = 0.0
+    max_rows: int = 0
+    wait_s: float = 0.0
+    out: str = ""
+    fingerprint: str = ""
+
+    @property
+    def is_query(self) -> bool:
+        """Whether the job runs SQL from outside, which has limits."""
+        return self.kind in (JobKind.QUERY, JobKind.QUERY_FILE)
+
+    def line(self) -> bytes:
+        """The job as one line of JSON."""
+        return to_json(self).encode() + b"\n"
+
+    @classmethod
+    def parse(cls, line: bytes) -> "Job":
+        """Returns the job of a line that `line` wrote."""
+        return from_json(cls, line.decode())
+
+
+class RefusedError(OrchestratorError):
+    """A job was not answered; `kind` is the class name of the error in the child."""
+
+    def __init__(self, kind: str, message: str, remedy: str) -> None:
+        super().__init__(message, remedy)
+        self.kind = kind
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Result:
+    """The answer to a job."""
+
+    media_type: str
+    body: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reply:
+    """The head of a child's reply: one line of JSON; the bytes of an answer follow it.
+
+    Attributes:
+        size_bytes: how many bytes follow.
+        refusal: kind, message and remedy of an error; `None` for an answer.
+        is_last: whether the child ends after this reply.
+    """
+
+    media_type: str = ""
+    size_bytes: int = 0
+    refusal: tuple[str, str, str] | None = None
+    is_last: bool = False
+
+    @classmethod
+    def refusing(cls, error: FleetError) -> "Reply":
+        """The reply that an error has, with its text."""
+        return cls(refusal=(type(error).__name__, error.message, error.remedy))
+
+    def encode(self, body: bytes = b"") -> bytes:
+        """Returns the bytes of the reply."""
+        return to_json(replace(self, size_bytes=len(body))).encode() + b"\n" + body
+
+
+def error_of_child(refused: RefusedError) -> FleetError:
+    """Returns the error of the child as its own class, so that the exit code is the same."""
+    for module in (analysis_errors, orchestrator_errors):
+        kind = vars(module).get(refused.kind)
+        if isinstance(kind, type) and issubclass(kind, FleetError):
+            return kind(refused.message, refused.remedy)
+    return OrchestratorError(refused.message, refused.remedy)
+
 
 QUERY_MEMORY_BYTES = 2 << 30
 """DuckDB uses at most 1 GB, except for single huge values; the libraries use the rest."""
@@ -30,6 +142,44 @@ _ALLOCATOR = {"ARROW_DEFAULT_MEMORY_POOL": "system"}
 """Arrow's default (mimalloc in pyarrow 24) reserves 1 GiB at start, which the limit counts."""
 _MAX_BODY_BYTES = 256 << 20
 """Fifty times the largest page; a longer reply is an error of the child."""
+
+
+Answer = tuple[Reply, bytes]
+"""A reply of a child, and the bytes that follow it."""
+
+
+def ask(
+    child: SupervisedChild, request: bytes, *, timeout_s: float, max_bytes: int = _MAX_BODY_BYTES
+) -> tuple[End, Answer | None]:
+    """Sends a request and waits for its reply.
+
+    Without a reply, the first value says why: the child ended, or a limit was reached.
+    """
+    child.stdout.clear()
+    child.send(request)
+    end = child.wait(
+        deadline_ns=time.perf_counter_ns() + int(timeout_s * 1e9),
+        max_bytes=max_bytes,
+        is_complete=lambda received: _whole_reply(received) is not None,
+    )
+    answer = answer_in(child.stdout) if end is End.COMPLETE else None
+    child.stdout.clear()
+    return end, answer
+
+
+def answer_in(received: bytearray) -> Answer | None:
+    """`None` until all of a reply has arrived."""
+    reply = _whole_reply(received)
+    if reply is None:
+        return None
+    return reply, bytes(received[len(received) - reply.size_bytes :])
+
+
+def _whole_reply(received: bytearray) -> Reply | None:
+    if (end := received.find(b"\n")) < 0:
+        return None
+    reply = from_json(Reply, received[:end].decode())
+    return reply if len(received) - end - 1 >= reply.size_bytes else None
 
 
 class Child:
@@ -60,7 +210,6 @@ class Child:
         self._limit_mib = memory_limit_bytes >> 20
         self._stderr = subprocess.DEVNULL if is_quiet else None
         self._child: SupervisedChild | None = None
-        self._fingerprint = ""
         self._lock = threading.Lock()
 
     def ask(self, job: Job, fingerprint: str, *, timeout_s: float) -> Result:
@@ -77,17 +226,20 @@ class Child:
         """
         with self._lock:
             try:
-                end, reply = self._exchange(job, fingerprint, timeout_s)
+                end, answer = self._exchange(replace(job, fingerprint=fingerprint), timeout_s)
             except BaseException:
                 self._end()
                 raise
-            if reply is None:
+            if answer is None:
                 limit_s = job.timeout_s if job.is_query else timeout_s
                 is_late = end is End.TIME_LIMIT
                 raise self._no_answer(job, self._end(), limit_s, is_late=is_late)
+            reply, body = answer
             if reply.is_last:
                 self._end()
-            return reply.result()
+            if reply.refusal is not None:
+                raise RefusedError(*reply.refusal)
+            return Result(media_type=reply.media_type, body=body)
 
     def close(self) -> None:
         """Ends the child, even while it computes for another thread."""
@@ -101,8 +253,8 @@ class Child:
             finally:
                 self._lock.release()
 
-    def _exchange(self, job: Job, fingerprint: str, timeout_s: float) -> tuple[End, Reply | None]:
-        """Starts the child if none runs, and sends the job; `None` if no reply came."""
+    def _exchange(self, job: Job, timeout_s: float) -> tuple[End, Answer | None]:
+        """Starts the child if none runs, and sends the job."""
         child = self._child
         if child is None or child.has_ended():
             self._end()
@@ -110,16 +262,10 @@ class Child:
                 self._command, environment=self._environment, stderr=self._stderr
             )
             # The time limit is for the job and does not include the start of the child.
-            end = _wait(child, lambda received: received == READY, _START_S)
-            if end is not End.COMPLETE:
+            end, answer = ask(child, Job(kind=JobKind.START).line(), timeout_s=_START_S)
+            if answer is None:
                 return end, None
-        is_new, self._fingerprint = fingerprint != self._fingerprint, fingerprint
-        child.stdout.clear()
-        child.send((FORGET if is_new else b"") + job.line())
-        end = _wait(child, Reply.is_complete, timeout_s + job.wait_s)
-        reply = Reply.parse(child.stdout) if end is End.COMPLETE else None
-        child.stdout.clear()
-        return end, reply
+        return ask(child, job.line(), timeout_s=timeout_s + job.wait_s)
 
     def _end(self) -> int | None:
         """Ends the child and returns its exit code; `None` if no child was running."""
@@ -141,13 +287,3 @@ class Child:
             f"{what} ended the process that computed it ({how})",
             f"it may need more than its limit of {self._limit_mib} MiB: select less data",
         )
-
-
-def _wait(
-    child: SupervisedChild, is_complete: Callable[[bytearray], bool], timeout_s: float
-) -> End:
-    return child.wait(
-        deadline_ns=time.perf_counter_ns() + int(timeout_s * 1e9),
-        max_bytes=_MAX_BODY_BYTES,
-        is_complete=is_complete,
-    )

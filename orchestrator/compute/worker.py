@@ -13,16 +13,20 @@ import threading
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from fleetrank.analysis.stored.part_files import damage_error, damaged_part_of
+from fleetrank.analysis.stored.sweep_record import damage_in
 from fleetrank.foundation.errors import FleetError, is_rust_panic
-from fleetrank.foundation.process.own_process import (
+from fleetrank.foundation.lease import reading_beside_measurements
+from fleetrank.foundation.own_process import (
     keep_stdout_for_the_result,
     limit_memory,
     lower_priority,
 )
-from fleetrank.foundation.reading import reading_beside_measurements
-from fleetrank.orchestrator.compute.jobs import FORGET, READY, Job, Reply, Result
+from fleetrank.orchestrator.compute.child import Job, JobKind, Reply, Result
+
+if TYPE_CHECKING:
+    pass
 
 _log = logging.getLogger(__name__)
 
@@ -37,19 +41,21 @@ def main() -> None:
     from fleetrank.orchestrator.compute.answering import Answering
 
     answering = Answering(results)
-    output.write(READY)
-    output.flush()
     has_grown = _growth_watch()
+    fingerprint = ""
     for line in _lines():
-        if line == FORGET:
-            answering.forget()
-            continue
         job = Job.parse(line)
-        with reading_beside_measurements(limit_s=job.wait_s, say=_log.warning):
-            reply = _reply(answering.answer, job, results)
+        if job.kind is JobKind.START:
+            reply, body = Reply(), b""
+        else:
+            if job.fingerprint != fingerprint:
+                answering.forget()
+                fingerprint = job.fingerprint
+            with reading_beside_measurements(limit_s=job.wait_s, say=_log.warning):
+                reply, body = _reply(answering.answer, job, results)
         # An allocator can keep the memory of a query, and the next query would have less.
         is_last = job.is_query and has_grown()
-        output.write(replace(reply, is_last=is_last).encode())
+        output.write(replace(reply, is_last=is_last).encode(body))
         output.flush()
         if is_last:
             return
@@ -86,24 +92,31 @@ def _lines() -> Iterator[bytes]:
         yield waiting.get()
 
 
-def _reply(answer: Callable[[Job], Result], job: Job, results: Path) -> Reply:
+def _reply(answer: Callable[[Job], Result], job: Job, results: Path) -> tuple[Reply, bytes]:
     """Answers one job; every error becomes a reply."""
     try:
-        return Reply(answer=answer(job))
+        result = answer(job)
+        return Reply(media_type=result.media_type), result.body
     except FleetError as error:
-        return Reply.refusing(error)
+        return Reply.refusing(error), b""
     except MemoryError:
         limit_mib = resource.getrlimit(resource.RLIMIT_DATA)[0] >> 20
         message = f"it needs more memory than its limit of {limit_mib} MiB"
-        return Reply(refusal=("QueryError", message, "select less data"))
+        return Reply(refusal=("QueryError", message, "select less data")), b""
     except BaseException as error:
         if not (isinstance(error, Exception) or is_rust_panic(error)):
             raise
-        if (damaged := damaged_part_of(results)) is not None:
-            return Reply.refusing(damage_error(damaged))
+        if (damaged := damage_in(results)) is not None:
+            return Reply.refusing(damaged), b""
         message = f"{type(error).__name__}: {error}"
-        return Reply(refusal=("Defect", message, "this is a bug in fleetrank"))
+        return Reply(refusal=("Defect", message, "this is a bug in fleetrank")), b""
 
 
 if __name__ == "__main__":
     main()
+
+
+# Answers jobs from the results folder; runs in a child process, never in the server's own.
+
+
+# Streams the rows of a query into a file; only a small part of them is in memory.

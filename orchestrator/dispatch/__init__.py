@@ -1,4 +1,5 @@
-"""Runs repeats on devices: `decide` is pure, `drive` acts, `host` runs on each host, `ray` links.
+"""Runs repeats on devices: `decide` is pure, `controller` acts, `host` runs on each host.
 
-Open `drive.controller` first.
+Open `controller` first: its loop asks `decide.step` and calls `hosts`, which reaches each host here
+or through Ray.
 """

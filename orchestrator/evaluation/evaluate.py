@@ -13,57 +13,52 @@ from pathlib import Path
 
 import numpy as np
 
-from fleetrank.foundation.inputs.workload import IMAGE, Workload
+from fleetrank.foundation.inputs import IMAGE, Workload
 from fleetrank.foundation.vocabulary import WeightsKind
-from fleetrank.models.cards.card import own_format
-from fleetrank.models.cards.input_size import takes_images
-from fleetrank.models.files.file_inputs import inputs_of
+from fleetrank.models.cards.card import own_format, takes_images
+from fleetrank.models.files import inputs_of
 from fleetrank.orchestrator.errors import UsageError
-from fleetrank.orchestrator.evaluation.choice_tasks import (
-    CHOICE_TASKS,
-    choice_windows,
-    read_questions,
-)
+from fleetrank.orchestrator.evaluation.data_child import DataChild
 from fleetrank.orchestrator.evaluation.evaluation_rows import (
     Asked,
     EvalRun,
     Published,
+    Reading,
     Row,
+    Subject,
+    first_states,
+    fitting,
     limit_fact,
+    open_scorer,
+    refuse_misread,
+    segment_cases,
     store_metrics,
+    text_cases,
 )
-from fleetrank.orchestrator.evaluation.quality_metrics import (
+from fleetrank.orchestrator.evaluation.scoring import (
+    CHOICE_TASKS,
+    STRATEGIES,
+    Case,
     Figures,
+    Unfinished,
     choice_metrics,
+    choice_windows,
     is_finite,
     mean_accuracy,
     picture_metrics,
+    read_questions,
+    score_all,
     text_metrics,
 )
-from fleetrank.orchestrator.evaluation.scoring import (
-    Case,
-    Unfinished,
-    score_all,
-)
-from fleetrank.orchestrator.evaluation.subject import Subject, open_scorer
-from fleetrank.orchestrator.evaluation.text_reading import (
-    Reading,
-    first_states,
-    fitting,
-    refuse_misread,
-    segment_cases,
-    text_cases,
-)
-from fleetrank.orchestrator.evaluation.text_windows import STRATEGIES
-from fleetrank.orchestrator.evaluation.user_data.data_child import DataChild
-from fleetrank.orchestrator.evaluation.user_data.picture_data import (
+from fleetrank.orchestrator.evaluation.user_data import (
     PictureData,
     PictureForm,
     Preprocessing,
+    TextData,
+    data_sha256,
+    refuse_unfit,
     refuse_unfit_classes,
 )
-from fleetrank.orchestrator.evaluation.user_data.text_data import TextData, data_sha256
-from fleetrank.orchestrator.evaluation.user_data.text_tokens import refuse_unfit
 
 _RECIPE = 3
 """Increase it when cases change for equal arguments; unfinished figures then no longer match."""

@@ -2,25 +2,120 @@
 
 import io
 import json
+import math
 import os
+import tomllib
 import zipfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fleetrank.device_agents.contract.agent import Agent
-from fleetrank.device_agents.contract.measurement import Failure
 from fleetrank.device_agents.contract.task import Execution, InferTask
-from fleetrank.foundation.files import replace_file
-from fleetrank.foundation.process.temporary import temporary_folder
+from fleetrank.foundation.files import replace_file, temporary_folder
 from fleetrank.models.cards.card import Artifact
 from fleetrank.orchestrator.durable import store_error
-from fleetrank.orchestrator.errors import OrchestratorError
-from fleetrank.orchestrator.evaluation.text_windows import Window
+from fleetrank.orchestrator.errors import OrchestratorError, UsageError
+from fleetrank.orchestrator.evaluation.user_data import Example, Tokenizer, read_examples
+
+# How a long text is cut into windows that a model reads; each token is scored exactly once.
+#
+# A strategy is a function from tokens to windows. To add one, add it to `STRATEGIES`; one that
+# needs more than the tokens of a window, such as a memory, also needs its own workload.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Window:
+    """One inference over a text.
+
+    Attributes:
+        tokens: what the model reads.
+        targets: the tokens to predict, the last one after the last token read; as many as are
+            scored.
+    """
+
+    tokens: tuple[int, ...]
+    targets: tuple[int, ...]
+
+
+def rolling_windows(
+    tokens: Sequence[int], prefix: int, length: int, stride: int
+) -> Iterator[Window]:
+    """Yields windows of at most `length` tokens, each with `stride` new targets after the first.
+
+    Args:
+        tokens: of one document.
+        prefix: what the first token is predicted from.
+        length: most tokens of one window.
+        stride: new targets of each window after the first one, from 1 to `length`.
+
+    Source: lm-evaluation-harness, `get_rolling_token_windows` with `context_len = length - stride
+    + 1`; its default, `context_len = 1`, is `stride = length`.
+    """
+    first = min(length, len(tokens))
+    if first:
+        yield Window(tokens=(prefix, *tokens[: first - 1]), targets=tuple(tokens[:first]))
+    for start in range(first, len(tokens), stride):
+        end = min(start + stride, len(tokens))
+        yield Window(
+            tokens=tuple(tokens[end - length - 1 : end - 1]), targets=tuple(tokens[start:end])
+        )
+
+
+def segments(tokens: Sequence[int], prefix: int, length: int) -> Iterator[Window]:
+    """Yields parts of `length` tokens that do not overlap; the last one may be shorter.
+
+    Args:
+        tokens: of one document.
+        prefix: what the first token is predicted from.
+        length: tokens of one segment.
+
+    Source: `SegmentIterator` in the code of He et al. 2024, github.com/OswaldHe/HMT-pytorch,
+    `modeling_rmt/language_modeling.py`.
+    """
+    read = (prefix, *tokens)
+    for start in range(0, len(tokens), length):
+        end = min(start + length, len(tokens))
+        yield Window(tokens=read[start:end], targets=tuple(tokens[start:end]))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Strategy:
+    """A way to read a text that is longer than a window.
+
+    Attributes:
+        windows: of the tokens of a document, the prefix, the length of a window and its stride.
+        usual_stride: new targets of a window of this length, unless the user gives another number.
+        has_memory: windows are segments, and each one goes on with the states of the one before.
+    """
+
+    windows: Callable[[Sequence[int], int, int, int], Iterator[Window]]
+    usual_stride: Callable[[int], int]
+    has_memory: bool = False
+
+
+STRATEGIES: Mapping[str, Strategy] = MappingProxyType(
+    {
+        "vanilla": Strategy(windows=rolling_windows, usual_stride=lambda length: length),
+        "window": Strategy(
+            windows=rolling_windows, usual_stride=lambda length: max(1, length // 2)
+        ),
+        "hmt": Strategy(
+            windows=lambda tokens, prefix, length, _: segments(tokens, prefix, length),
+            usual_stride=lambda length: length,
+            has_memory=True,
+        ),
+    }
+)
+"""`vanilla` forgets everything at the end of a window; `window` slides by half of its length; `hmt`
+keeps tokens and memories of earlier segments, He et al. 2024."""
+
 
 Array = NDArray[np.generic]
 N_FIGURES = 4
@@ -131,7 +226,7 @@ class Scorer:
             np.savez(inputs, targets=targets, **named)  # type: ignore[arg-type]
             failure = self.agent.infer(self._task(inputs, outputs))
             if failure is not None:
-                raise _error(failure)
+                raise EvaluationError(f"the evaluation failed: {failure.message}", failure.remedy)
             with np.load(outputs, allow_pickle=False) as found:
                 probable, before = found["output_0"], found["output_1"]
                 n_classes = int(found["output_2"][0])
@@ -161,10 +256,6 @@ class Scorer:
             is_trusted=self.artifact.is_trusted,
             timeout_s=_TIMEOUT_S,
         )
-
-
-def _error(failure: Failure) -> EvaluationError:
-    return EvaluationError(f"the evaluation failed: {failure.message}", failure.remedy)
 
 
 class Unfinished:
@@ -294,3 +385,294 @@ def _chunk(make: Callable[[int], Case], start: int, end: int) -> list[Case]:
         if n_bytes >= _CHUNK_BYTES:
             break
     return chunk
+
+
+# SmallBench: SST-2, RTE, BoolQ and MRPC as choices between two continuations of a prompt.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prompt:
+    """How an example is put to a model.
+
+    Attributes:
+        text: with the fields of the example in braces.
+        choices: continuations of label 0 and of label 1, after a space.
+    """
+
+    text: str
+    choices: tuple[str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChoiceTask:
+    """One data set.
+
+    Attributes:
+        fields: field to the names that it has in published forms of the data set.
+        labels: the labels of published forms; each means 0 or 1.
+        prompts: by name of the set of prompts.
+        has_f1: F1 of label 1 is published beside the accuracy.
+    """
+
+    fields: Mapping[str, Sequence[str]]
+    labels: Mapping[str, int]
+    prompts: Mapping[str, Prompt]
+    has_f1: bool = False
+
+
+PLAIN, HARNESS = "plain", "lm-eval"
+"""Sets of prompts: those of SmallBench, and those of lm-evaluation-harness."""
+
+
+def _task(table: Mapping[str, Any]) -> ChoiceTask:
+    prompts = {
+        name: Prompt(text=one["text"], choices=tuple(one["choices"]))
+        for name, one in table["prompts"].items()
+    }
+    return ChoiceTask(**{**table, "prompts": prompts})
+
+
+with Path(__file__).with_name("choice_tasks.toml").open("rb") as _file:
+    CHOICE_TASKS: Mapping[str, ChoiceTask] = MappingProxyType(
+        {name: _task(table) for name, table in tomllib.load(_file).items()}
+    )
+PROMPT_SETS = (HARNESS, PLAIN)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """One example: a context, the continuations, and which one is right."""
+
+    context: str
+    choices: tuple[str, str]
+    label: int
+
+
+def read_questions(task: str, path: Path, prompts: str) -> list[Question]:
+    """Reads the examples of a data set.
+
+    Raises:
+        UsageError: the file is not in a published form of the data set, or a label is unknown.
+    """
+    found = CHOICE_TASKS[task]
+    prompt = found.prompts[prompts]
+    rows = read_examples(path, found.fields)
+    return [
+        Question(
+            context=prompt.text.format_map(row),
+            choices=prompt.choices,
+            label=_label(found, path, number, row),
+        )
+        for number, row in enumerate(rows, 1)
+    ]
+
+
+def _label(task: ChoiceTask, path: Path, number: int, row: Example) -> int:
+    given = str(row["label"])
+    if given not in task.labels:
+        raise UsageError(
+            f"{path}: row {number} has the label {given!r}",
+            f"use a split with labels; they are {', '.join(task.labels)}",
+        )
+    return task.labels[given]
+
+
+def choice_windows(question: Question, tokenizer: Tokenizer, length: int) -> list[Window]:
+    """What the model reads for each choice, and the tokens of the choice.
+
+    A long context loses its beginning.
+
+    Source: lm-evaluation-harness, `_encode_pair` and `_loglikelihood_tokens`: spaces at the end of
+    the context belong to the continuation, and the context is encoded once more with it.
+    """
+    windows = []
+    for choice in question.choices:
+        context = question.context.rstrip()
+        spaces = question.context[len(context) :]
+        whole = tokenizer.encode(f"{context}{spaces} {choice}")
+        n_context = len(tokenizer.encode(context))
+        first = [tokenizer.prefix] if tokenizer.leads or not n_context else []
+        tokens = [*first, *whole][-(length + 1) :]
+        targets = whole[n_context:][-length:]
+        windows.append(Window(tokens=tuple(tokens[:-1]), targets=tuple(targets)))
+    return windows
+
+
+# Figures of cases to metrics, each with its interval where one is known.
+
+Figures = NDArray[np.float64]
+"""(n_cases, 4), as `scoring.N_FIGURES` says."""
+_Z = 1.959964
+"""Of the normal distribution: 95 % lie within."""
+_FEWEST_DOCUMENTS = 9
+"""Below this the bootstrap's quantiles are too narrow, as for rank transfer."""
+_DRAWS = 2000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Metric:
+    """One metric; `None` where a figure is undefined.
+
+    Attributes:
+        name: as in column `quality_metric`.
+        low, high: 95 % interval.
+        n_items: what it counts: tokens, examples or images.
+    """
+
+    name: str
+    value: float | None
+    low: float | None = None
+    high: float | None = None
+    baseline: float | None = None
+    n_items: int = 0
+
+
+def is_finite(figures: Figures) -> bool:
+    """Whether the model gave every target a probability."""
+    return bool(np.isfinite(figures[:, 0]).all())
+
+
+def text_metrics(
+    figures: Figures, documents: Sequence[int], n_bytes: Sequence[int]
+) -> list[Metric]:
+    """Perplexity, bits per byte and accuracies of the next token.
+
+    Perplexity is exp(sum of -ln p / number of tokens) over the whole text: the mean over parts
+    would be too high (Jensen's inequality). Bits per byte is sum of -ln p / (ln 2 x UTF-8 bytes of
+    the original text), as lm-evaluation-harness defines both.
+
+    Args:
+        figures: of the windows, (n_windows, 4).
+        documents: number of the document of each window.
+        n_bytes: of each document.
+    """
+    sums = np.zeros((len(n_bytes), figures.shape[1]))
+    np.add.at(sums, np.asarray(documents), figures)
+    nll, first, five, tokens = -sums[:, 0], sums[:, 1], sums[:, 2], sums[:, 3]
+    parts = (
+        ("perplexity", nll, tokens, _exp),
+        ("bits_per_byte", nll / math.log(2), np.asarray(n_bytes, dtype=float), float),
+        ("token_top1", 100 * first, tokens, float),
+        ("token_top5", 100 * five, tokens, float),
+    )
+    draws, n = None, len(n_bytes)
+    if n >= _FEWEST_DOCUMENTS:
+        draws = np.random.default_rng(0).integers(0, n, (_DRAWS, n))
+    found = []
+    for name, over, under, shown in parts:
+        is_known = bool(np.isfinite(over).all())
+        low, high = _interval(over, under, draws if is_known else None)
+        found.append(
+            Metric(
+                name=name,
+                value=shown(float(over.sum() / under.sum())) if is_known else None,
+                low=None if low is None else shown(low),
+                high=None if high is None else shown(high),
+                n_items=int(tokens.sum()),
+            )
+        )
+    return found
+
+
+def _exp(mean: float) -> float | None:
+    try:
+        return math.exp(mean)
+    except OverflowError:
+        return None
+
+
+def _interval(
+    over: Figures, under: Figures, draws: NDArray[np.int64] | None
+) -> tuple[float | None, float | None]:
+    """Percentiles of the ratio of sums over documents drawn with replacement."""
+    if draws is None:
+        return None, None
+    ratios = over[draws].sum(axis=1) / under[draws].sum(axis=1)
+    low, high = np.quantile(ratios, (0.025, 0.975))
+    return float(low), float(high)
+
+
+def share_metric(name: str, n_right: int, n_items: int, baseline: float | None = None) -> Metric:
+    """A share in per cent, with Wilson's interval.
+
+    Source: Wilson 1927.
+    """
+    share = n_right / n_items
+    middle = (share + _Z**2 / (2 * n_items)) / (1 + _Z**2 / n_items)
+    spread = math.sqrt(share * (1 - share) / n_items + _Z**2 / (4 * n_items**2))
+    half = _Z / (1 + _Z**2 / n_items) * spread
+    return Metric(
+        name=name,
+        value=100 * share,
+        low=100 * max(0.0, middle - half),
+        high=100 * min(1.0, middle + half),
+        baseline=baseline,
+        n_items=n_items,
+    )
+
+
+def choice_metrics(
+    log_probabilities: Figures,
+    choice_bytes: NDArray[np.int64],
+    labels: NDArray[np.int64],
+    *,
+    has_f1: bool,
+) -> list[Metric]:
+    """Accuracy of the more probable choice, and of the more probable one per byte.
+
+    An example is answered wrongly if the probability of a choice is not finite.
+
+    Args:
+        log_probabilities: (n_examples, 2).
+        choice_bytes: UTF-8 bytes of each choice, (n_examples, 2).
+        labels: 0 or 1, (n_examples,).
+        has_f1: also the F1 of label 1.
+    """  # fmt: skip
+    n, n_ones = len(labels), int(labels.sum())
+    majority = 100 * max(n_ones, n - n_ones) / n
+    has_both = np.isfinite(log_probabilities).all(axis=1)
+    taken, per_byte = (
+        np.where(has_both, scores.argmax(axis=1), 1 - labels)
+        for scores in (log_probabilities, log_probabilities / choice_bytes)
+    )
+    found = [
+        share_metric("acc", int((taken == labels).sum()), n, majority),
+        share_metric("acc_norm", int((per_byte == labels).sum()), n, majority),
+    ]
+    if has_f1:
+        n_both, n_taken = int((taken * labels).sum()), int(taken.sum())
+        value = 200 * n_both / (n_taken + n_ones) if n_taken + n_ones else None
+        # Always answering 1 has a precision of the share of ones, and finds all.
+        always = 200 * n_ones / (n + n_ones) if n_ones else None
+        found.append(Metric(name="f1", value=value, baseline=always, n_items=n))
+    return found
+
+
+def mean_accuracy(rows: Sequence[Mapping[str, object]]) -> Metric:
+    """The plain mean of the accuracies of several data sets."""
+    of_acc = [row for row in rows if row["quality_metric"] == "acc"]
+    values, baselines = (
+        [float(str(row[name])) for row in of_acc] for name in ("quality", "baseline")
+    )
+    return Metric(
+        name="acc",
+        value=sum(values) / len(values),
+        baseline=sum(baselines) / len(baselines),
+        n_items=sum(int(str(row["n_items"])) for row in of_acc),
+    )
+
+
+def picture_metrics(figures: Figures, labels: Sequence[int]) -> list[Metric]:
+    """Share of images whose class is the first one, and among the first five.
+
+    Both stand beside always giving the most frequent classes, one or five: with five classes, every
+    model finds all among its first five.
+    """
+    n = len(labels)
+    counts = np.sort(np.bincount(labels))
+    return [
+        share_metric(
+            name, round(float(figures[:, place].sum())), n, 100 * int(counts[-k:].sum()) / n
+        )
+        for name, place, k in (("top1", 1, 1), ("top5", 2, 5))
+    ]

@@ -5,14 +5,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from fleetrank.device_agents.contract.task import Execution, MeasurePolicy
-from fleetrank.foundation.inputs.workload import WorkloadKind
+from fleetrank.foundation.inputs import WorkloadKind
 from fleetrank.foundation.vocabulary import Format, Precision, Runtime
-from fleetrank.models.cards.card import ExportRequest, Source
-from fleetrank.models.cards.input_size import INPUT_SIZE
+from fleetrank.models.cards.card import INPUT_SIZE, ExportRequest, Source
 from fleetrank.models.cards.language import LanguageShape
-from fleetrank.models.networks.language_cost import VALUE_BYTES, call_cost, calls_of
-from fleetrank.models.networks.primer import primer_request
-from fleetrank.orchestrator.identity.cells import Cell, DevicePlace, Plan
+from fleetrank.models.networks.cost import VALUE_BYTES, call_cost, calls_of
+from fleetrank.models.networks.weights import primer_request
+from fleetrank.orchestrator.identity import Cell, DevicePlace, Plan
 
 _SLOWEST_START_S = 3.5
 """Also used for a runtime that has not been timed."""
@@ -116,16 +115,13 @@ def measuring_s(
         else:
             n_simulated[place.host] += plan.repeats
         seconds[place.host][cell.device] += repeat_s * plan.repeats
-    return max(
-        _host_s(by_device, places) + _BOOKKEEPING_S * n_simulated[host]
-        for host, by_device in seconds.items()
-    )
-
-
-def _host_s(by_device: Mapping[str, float], places: Mapping[str, DevicePlace]) -> float:
-    alone = [seconds for name, seconds in by_device.items() if places[name].needs_quiet]
-    beside = [seconds for name, seconds in by_device.items() if not places[name].needs_quiet]
-    return sum(alone) + max(beside, default=0.0)
+    longest_s = 0.0
+    for host, by_device in seconds.items():
+        alone = [one_s for name, one_s in by_device.items() if places[name].needs_quiet]
+        beside = [one_s for name, one_s in by_device.items() if not places[name].needs_quiet]
+        host_s = sum(alone) + max(beside, default=0.0) + _BOOKKEEPING_S * n_simulated[host]
+        longest_s = max(longest_s, host_s)
+    return longest_s
 
 
 def exporting_s(missing: Iterable[ExportRequest], cores: float) -> float:

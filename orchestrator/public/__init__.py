@@ -7,11 +7,10 @@ Libraries are imported when a function needs them, so that importing the package
 
 from __future__ import annotations
 
-import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fleetrank.foundation.arguments.argument_checks import (
+from fleetrank.foundation.argument_checks import (
     count_given,
     instance_of,
     number_of,
@@ -53,7 +52,7 @@ def load(results: str | Path, *, sweep: Named = None) -> pl.LazyFrame:
     from fleetrank.analysis.stored.load import load_measurements
     from fleetrank.analysis.stored.selection import names_of
     from fleetrank.analysis.stored.sweep_record import tagged_sweeps
-    from fleetrank.orchestrator.reading_errors import explained_errors
+    from fleetrank.orchestrator.errors import explained_errors
 
     origins = (*DEFAULT_ORIGINS, "virtual", "simulated")
     folder = path_of("results", results)
@@ -73,7 +72,7 @@ def table(name: str, results: str | Path, selection: Selection | None = None) ->
     """Returns one table of `report show`: its title, its figures as a frame, and its notes.
 
     Args:
-        name: one of `tables()`. A former name gives a `FutureWarning` with the present form.
+        name: one of `tables()`.
         results: the folder `results/` of a workspace.
         selection: the rows to use; `None` selects all measured and imported rows. Its `sweep` may
             be `tag:NAME`.
@@ -86,21 +85,17 @@ def table(name: str, results: str | Path, selection: Selection | None = None) ->
     from fleetrank.analysis.stored.load import load_measurements
     from fleetrank.analysis.stored.selection import Selection
     from fleetrank.analysis.stored.sweep_record import tagged_sweeps
-    from fleetrank.analysis.tables.former_names import renaming_of
-    from fleetrank.orchestrator.extras import require_libraries
-    from fleetrank.orchestrator.reading_errors import explained_errors
+    from fleetrank.orchestrator.errors import explained_errors, require_libraries
 
     require_libraries("a table", "analysis", "scipy")
     from fleetrank.analysis.tables.tables import make_table
 
-    if (renaming := renaming_of(text_of("name", name))) is not None:
-        warnings.warn(renaming, FutureWarning, stacklevel=2)
     folder = path_of("results", results)
     chosen = Selection() if selection is None else instance_of("selection", selection, Selection)
     with explained_errors(folder):
         chosen = replace(chosen, sweep=tagged_sweeps(folder, chosen.sweeps) or None)
         frame = load_measurements(folder, sweep=chosen.sweep, origins=chosen.origins)
-        return make_table(name, frame, chosen, results=folder)
+        return make_table(text_of("name", name), frame, chosen, results=folder)
 
 
 def predict(
@@ -164,11 +159,10 @@ def query(
     Raises:
         FleetError: not one SELECT, wrong SQL, or over a limit; the message names the problem.
     """
-    from fleetrank.orchestrator.extras import require_libraries
-    from fleetrank.orchestrator.reading_errors import explained_errors
+    from fleetrank.orchestrator.errors import explained_errors, require_libraries
 
     require_libraries("SQL", "analysis", "duckdb")
-    from fleetrank.analysis.sql.query import run_query
+    from fleetrank.analysis.sql import run_query
 
     folder = path_of("results", results)
     text_of("sql", sql)
@@ -189,8 +183,7 @@ def report(results: str | Path, out: str | Path, selection: Selection | None = N
     Raises:
         FleetError: there are no results, or `out` cannot be written.
     """
-    from fleetrank.orchestrator.extras import require_libraries
-    from fleetrank.orchestrator.reading_errors import explained_errors
+    from fleetrank.orchestrator.errors import explained_errors, require_libraries
 
     folder, page = path_of("results", results), path_of("out", out)
     require_libraries("the page", "report", "jinja2", "vl_convert", "scipy")

@@ -54,7 +54,9 @@ class Access:
         """Decides about a request; header names in lower case."""
         if not _is_own_name(headers.get("host", ""), self.names):
             return Verdict.WRONG_HOST
-        if _is_of_foreign_page(headers):
+        # A page of another site loads this without its user's action; links are allowed.
+        is_foreign = headers.get("sec-fetch-site") in {"cross-site", "same-site"}
+        if is_foreign and headers.get("sec-fetch-mode") != "navigate":
             return Verdict.FOREIGN_PAGE
         if self.token is None:
             return Verdict.PASS if query_token is None else Verdict.LET_IN
@@ -114,12 +116,6 @@ def _is_own_name(host: str, names: frozenset[str]) -> bool:
     except ValueError:
         return False
     return True
-
-
-def _is_of_foreign_page(headers: Mapping[str, str]) -> bool:
-    """Whether a page of another site loads this without its user's action; links are allowed."""
-    is_foreign = headers.get("sec-fetch-site") in {"cross-site", "same-site"}
-    return is_foreign and headers.get("sec-fetch-mode") != "navigate"
 
 
 _REFUSED: Mapping[Verdict, tuple[int, str, str]] = MappingProxyType(

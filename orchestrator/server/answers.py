@@ -18,13 +18,19 @@ from pathlib import Path
 from time import monotonic
 from types import MappingProxyType
 
-from fleetrank.analysis.stored.exclusions import FILE as EXCLUSIONS
-from fleetrank.analysis.stored.part_files import PARTS
+from fleetrank.analysis.stored.selection import FILE as EXCLUSIONS
 from fleetrank.device_agents.host.worker_process import default_limit_bytes
 from fleetrank.foundation.errors import FleetError
 from fleetrank.foundation.lease import is_host_measured
-from fleetrank.orchestrator.compute.child import QUERY_GRACE_S, QUERY_MEMORY_BYTES, Child
-from fleetrank.orchestrator.compute.jobs import Job, JobKind, RefusedError, Result
+from fleetrank.orchestrator.compute.child import (
+    QUERY_GRACE_S,
+    QUERY_MEMORY_BYTES,
+    Child,
+    Job,
+    JobKind,
+    RefusedError,
+    Result,
+)
 from fleetrank.orchestrator.errors import OrchestratorError
 
 
@@ -73,7 +79,7 @@ _REMEMBERED_BYTES = 128 << 20
 _MAX_WAITING = 24
 """Each holds one of the server's 40 threads; further requests get an error and try again."""
 _LOOKED_AT = (
-    f"measurements/*/{PARTS}", "sweeps/*.json", "sweeps/*.tags", "sweeps/*.pending", "schema.json",
+    "sweeps/*.parts", "sweeps/*.json", "sweeps/*.tags", "sweeps/*.pending", "schema.json",
     EXCLUSIONS,
 )  # fmt: skip
 _FRESH_S = 0.5
@@ -98,7 +104,7 @@ class Answer:
 
 
 class Fingerprint:
-    """Fingerprint of one folder's Parquet parts, records, tags and exclusions; reads no file."""
+    """Fingerprint of one folder's lists of parts, records, tags and exclusions; reads no file."""
 
     def __init__(self, results: Path) -> None:
         self._results = results

@@ -1,55 +1,38 @@
 """Builds the application."""
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from types import MappingProxyType
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
-from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse, Response
 
 from fleetrank.foundation.errors import FleetError
-from fleetrank.orchestrator.server import api
+from fleetrank.orchestrator.server import api, pages
 from fleetrank.orchestrator.server.access import Access, Gate
 from fleetrank.orchestrator.server.answers import RETRY_AFTER_S, Answers, status_of
-from fleetrank.orchestrator.server.documents import DESCRIPTION
 from fleetrank.orchestrator.server.live import Live
-from fleetrank.orchestrator.server.pages import about_pages, pages
-from fleetrank.orchestrator.server.pages.page_parts import asset, render
-from fleetrank.orchestrator.server.server_context import ServerContext
-from fleetrank.orchestrator.workspace.provenance import package_versions
-
-_ASSETS: Mapping[str, str] = MappingProxyType(
-    {
-        "page.css": "text/css",
-        "server.css": "text/css",
-        "live.js": "text/javascript",
-        "vega.js": "text/javascript",
-        "time.js": "text/javascript",
-    }
-)
+from fleetrank.orchestrator.server.pages import render
+from fleetrank.orchestrator.workspace.workspace import package_versions
 
 
 def create_app(results: Path, access: Access) -> FastAPI:
     """Builds the application for one results folder; the folder need not exist yet."""
-    context = ServerContext(results=results, answers=Answers(results), live=Live(results))
+    context = api.ServerContext(answers=Answers(results), live=Live(results))
 
     @asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
-        # Takes about a second of a core: at the start, not while a measurement may run.
-        await run_in_threadpool(asset, "vega.js")
         yield
         context.answers.close()
 
     app = FastAPI(
         title="fleetrank",
         version=package_versions(["fleetrank"]).get("fleetrank", "unknown"),
-        description=DESCRIPTION,
+        description=api.DESCRIPTION,
         openapi_url="/api/openapi.json",
-        # Both would load scripts from another site; /api shows the same as a plain page.
+        # Both would load scripts from another site.
         docs_url=None,
         redoc_url=None,
         lifespan=lifespan,
@@ -57,20 +40,12 @@ def create_app(results: Path, access: Access) -> FastAPI:
     app.state.context = context
     app.include_router(api.router)
     app.include_router(pages.router)
-    app.include_router(about_pages.router)
-    app.add_api_route("/assets/{name}", _asset, include_in_schema=False)
     app.add_exception_handler(FleetError, _on_error)
     app.add_exception_handler(RequestValidationError, _on_wrong_parameter)
     app.add_exception_handler(HTTPException, _on_http_error)
     app.add_exception_handler(Exception, _on_defect)
     app.add_middleware(Gate, access=access)
     return app
-
-
-async def _asset(name: str) -> Response:
-    if name not in _ASSETS:
-        raise HTTPException(404)
-    return Response(asset(name), media_type=_ASSETS[name])
 
 
 async def _on_error(request: Request, error: Exception) -> Response:
@@ -99,7 +74,10 @@ async def _on_http_error(request: Request, error: Exception) -> Response:
         raise error
     message = "page not found" if error.status_code == 404 else str(error.detail)
     return _answer(
-        request, error.status_code, message, "the pages are listed at /, the API at /api"
+        request,
+        error.status_code,
+        message,
+        "the pages are / and /query; /api/openapi.json lists the paths of the API",
     )
 
 

@@ -1,13 +1,12 @@
-"""Writes the exclusions of a user; `analysis.stored.exclusions` reads them."""
+"""Writes the exclusions of a user; `analysis.stored.selection` reads them."""
 
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from time import monotonic
 
-from fleetrank.analysis.stored.exclusions import (
+from fleetrank.analysis.stored.selection import (
     COPY,
     FILE,
     MAX_EXCLUSIONS,
@@ -18,13 +17,8 @@ from fleetrank.analysis.stored.exclusions import (
     is_reason,
     read_exclusions,
 )
-from fleetrank.foundation.lease import open_lease, wait_for_lock
-from fleetrank.orchestrator.durable import store_error
 from fleetrank.orchestrator.errors import StoreError, UsageError
-from fleetrank.orchestrator.store.small_files import write_checked_object
-
-_PATIENCE_S = 10.0
-"""Another process holds the lock only while it writes one small file."""
+from fleetrank.orchestrator.store.small_files import locked, write_checked_object
 
 
 def exclude(results: Path, sweep_id: str, pattern: str | None, reason: str) -> Exclusion:
@@ -48,7 +42,7 @@ def exclude(results: Path, sweep_id: str, pattern: str | None, reason: str) -> E
             "the pattern is empty, too long or not one line",
             "name a model, a platform, or 'MODEL on PLATFORM'",
         )
-    with _alone(results):
+    with locked(results / f".{FILE}.lock"):
         known = read_exclusions(results)
         _refuse_again(known, sweep_id, pattern)
         made = Exclusion(
@@ -70,7 +64,7 @@ def take_back(results: Path, number: int) -> Exclusion:
         AnalysisError: the file of exclusions is damaged.
         StoreError: the file cannot be written; nothing changed.
     """
-    with _alone(results):
+    with locked(results / f".{FILE}.lock"):
         known = read_exclusions(results)
         kept = tuple(one for one in known.entries if one.number != number)
         if len(kept) == len(known.entries):
@@ -88,7 +82,7 @@ def forget_sweep(results: Path, sweep_id: str) -> None:
         AnalysisError: the file of exclusions is damaged.
         StoreError: the file cannot be written; nothing changed.
     """
-    with _alone(results):
+    with locked(results / f".{FILE}.lock"):
         known = read_exclusions(results)
         kept = tuple(one for one in known.entries if one.sweep_id != sweep_id)
         if len(kept) < len(known.entries):
@@ -103,7 +97,7 @@ def adopt(results: Path, entries: Sequence[Exclusion]) -> None:
         AnalysisError: the file of exclusions is damaged.
         StoreError: the file cannot be written; nothing changed.
     """
-    with _alone(results):
+    with locked(results / f".{FILE}.lock"):
         known = read_exclusions(results)
         there = {(one.sweep_id, one.pattern) for one in known.entries}
         new = [one for one in entries if (one.sweep_id, one.pattern) not in there]
@@ -143,22 +137,6 @@ def _refuse_again(known: Exclusions, sweep_id: str, pattern: str | None) -> None
             f"there are {MAX_EXCLUSIONS} exclusions already",
             "exclude whole sweeps, or several models with a * pattern, and undo the single ones",
         )
-
-
-@contextmanager
-def _alone(results: Path) -> Iterator[None]:
-    """Reads and writes under a lock, so that two processes do not overwrite each other."""
-    path = results / f".{FILE}.lock"
-    deadline_s = monotonic() + _PATIENCE_S
-    with ExitStack() as stack:
-        try:
-            results.mkdir(parents=True, exist_ok=True)
-            file = stack.enter_context(open_lease(path))
-        except OSError as error:
-            raise store_error(path, error) from error
-        if not wait_for_lock(file, lambda: monotonic() >= deadline_s):
-            raise StoreError(f"{path} is locked by another process", "try again")
-        yield
 
 
 def _write(results: Path, next_number: int, entries: tuple[Exclusion, ...]) -> None:

@@ -5,27 +5,34 @@ from pathlib import Path
 from fleetrank.device_agents.contract.measurement import Measurement
 from fleetrank.foundation.lease import give_up_at_once, host_lease
 from fleetrank.orchestrator.durable import store_error, sync_file, sync_folder
-from fleetrank.orchestrator.rows.measured_columns import Row
-from fleetrank.orchestrator.store.journals.journal import Journal
+from fleetrank.orchestrator.rows import Row
+from fleetrank.orchestrator.store.journal import Journal
 from fleetrank.orchestrator.store.results import ResultStore
+from fleetrank.orchestrator.store.side import SideForm, side_lines
 from fleetrank.orchestrator.store.small_files import set_aside
 
 
 class JournalSink:
-    """The `RowSink` of a results folder."""
+    """The `RowSink` of a results folder; with a form, that of a side pass."""
 
-    def __init__(self, store: ResultStore, journal: Journal, sweep_id: str) -> None:
+    def __init__(self, store: ResultStore, journal: Journal, form: SideForm | None = None) -> None:
         self._store = store
         self._journal = journal
-        self._sweep_id = sweep_id
+        self._form = form
         self._pending: list[Row] = []
         self._unsynced: list[Path] = []
-        self._published_bytes = 0
 
-    def append(self, row: Row, measurement: Measurement | None = None) -> None:  # noqa: ARG002
-        """Stores a row; the output of a tool goes into a separate file."""
-        self._pending.append(row)
-        self._write_pending()
+    def append(self, row: Row, measurement: Measurement | None = None) -> None:
+        """Stores a row; the output of a tool goes into a separate file.
+
+        With a form, the rows that it makes of the measurement are stored instead.
+        """
+        if self._form is None or measurement is None:
+            self._pending.append(row)
+            self._write_pending()
+            return
+        rows = self._form.rows_of(row, measurement)
+        self._journal.append_lines(side_lines(self._form.table, rows, self._journal.sweep_id))
 
     def flush(self) -> None:
         """Makes every stored row safe from a power cut.
@@ -40,19 +47,12 @@ class JournalSink:
         self._journal.check_place()
 
     def publish(self) -> None:
-        """Publishes the rows to readers; skipped while another sweep measures on this host.
-
-        No other process writes this sweep, so later calls read only the new rows.
-        """
-        with host_lease(f"sweep {self._sweep_id}", give_up=give_up_at_once) as is_held:
-            if not is_held:
-                return
-            self._journal.check_place()
-            # After an error the published rows are unknown, so every row is compared again.
-            start, self._published_bytes = self._published_bytes, 0
-            end = self._journal.size_bytes
-            self._store.publish(self._sweep_id, start)
-            self._published_bytes = end
+        """Publishes the rows to readers; skipped while another sweep measures on this host."""
+        sweep_id = self._journal.sweep_id
+        with host_lease(f"sweep {sweep_id}", give_up=give_up_at_once) as is_held:
+            if is_held:
+                self._journal.check_place()
+                self._store.publish(sweep_id)
 
     def _write_pending(self) -> None:
         while self._pending:

@@ -12,17 +12,17 @@ from pathlib import Path
 
 from fleetrank.analysis.stored.columns import COLUMNS, SCHEMA_VERSION
 from fleetrank.device_agents.contract.measurement import Measurement, WorkerFacts
-from fleetrank.device_agents.registry import load_kinds
-from fleetrank.device_agents.timing.flags import has_drift, has_outliers, has_spread
+from fleetrank.device_agents.registry import KINDS
+from fleetrank.device_agents.timing import has_drift, has_outliers, has_spread
 from fleetrank.foundation.codec import parse_json
 from fleetrank.foundation.errors import FleetError
 from fleetrank.foundation.vocabulary import ErrorKind, Flag, Origin, Runtime, Status
 from fleetrank.orchestrator.errors import OrchestratorError, StoreError
-from fleetrank.orchestrator.identity.keys import RowKey, canonical_json
-from fleetrank.orchestrator.rows.measured_columns import SUMMARIES, Row, measured_columns
+from fleetrank.orchestrator.identity import RowKey, canonical_json
+from fleetrank.orchestrator.rows import SUMMARIES, Row, measured_columns
 from fleetrank.orchestrator.store.results import ResultStore
 from fleetrank.orchestrator.store.small_files import read_log
-from fleetrank.orchestrator.workspace.provenance import package_versions
+from fleetrank.orchestrator.workspace.workspace import package_versions
 
 NOTE = "reparsed_attempt"
 """Setting of a row that comes from a stored log: the attempt whose log was read again."""
@@ -140,7 +140,7 @@ def decided_columns(fields: Collection[str]) -> tuple[str, ...]:
 def _read(row: Row, root: Path) -> Row:
     """What today's parser makes of the row's log, as columns."""
     log = read_log(root, row) or ""
-    for one in load_kinds().values():
+    for one in KINDS.values():
         reader = None if one.log_reader is None else one.log_reader()
         if reader is not None and reader.is_own(log):
             runtime, origin = Runtime(str(row["runtime"])), Origin(str(row["origin"]))

@@ -2,19 +2,28 @@
 
 import logging
 import re
-from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, suppress
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from time import monotonic
 
+from pydantic import ValidationError
+
 from fleetrank.analysis.stored.columns import SCHEMA_VERSION
-from fleetrank.analysis.stored.part_files import is_pending, published_rows
-from fleetrank.analysis.stored.sweep_record import RECORD_VERSION, SweepRecord, tags_path
+from fleetrank.analysis.stored.sweep_record import (
+    NO_SWEEP,
+    RECORD_VERSION,
+    SweepRecord,
+    SweepTags,
+    is_pending,
+    parts_folder,
+    read_tags,
+    tags_path,
+)
+from fleetrank.foundation.errors import BadFileError, nearest
 from fleetrank.foundation.lease import holder, open_lease, sign, wait_for_lock
-from fleetrank.foundation.wording import nearest
 from fleetrank.orchestrator.errors import NothingToDoError, StoreError, UsageError
-from fleetrank.orchestrator.store.journals.journal import Journal
-from fleetrank.orchestrator.store.side_records import side_folders_of
+from fleetrank.orchestrator.store.journal import Journal
 from fleetrank.orchestrator.store.small_files import (
     raw_folder,
     read_record_file,
@@ -165,82 +174,41 @@ class ResultStore:
         Hidden files are left over from a writer that was killed.
         """
         name = re.escape(_checked(sweep_id))
-        journal = re.compile(rf"{name}\.(jsonl|parquet)(\..+)?")
-        left_over = re.compile(rf"\.{name}\.[a-z]+\.[0-9a-f-]+\.tmp")
+        journal = re.compile(rf"{name}\.jsonl(\..+)?|\.{name}\.jsonl\..+\.tmp")
+        small = re.compile(rf"\.{name}\.[a-z]+\.[0-9a-f-]+\.tmp|{name}\.parts(\.damaged.*)?")
         found = [
             *(p for p in (self.root / "journal").glob("*") if journal.fullmatch(p.name)),
-            *(p for p in (self.root / "sweeps").glob(".*.tmp") if left_over.fullmatch(p.name)),
+            *(p for p in (self.root / "sweeps").glob("*") if small.fullmatch(p.name)),
             self.parts_folder(sweep_id),
             self.raw_folder(sweep_id),
-            *side_folders_of(self.root, sweep_id),
+            *sorted((self.root / "side").glob(f"*/sweep_id={sweep_id}")),
             self.progress_path(sweep_id),
             tags_path(self.root, sweep_id),
             self.record_path(sweep_id),
         ]
         return tuple(path for path in found if path.exists())
 
-    def publish(self, sweep_id: str, start: int = 0) -> int:
+    def publish(self, sweep_id: str) -> int:
         """Writes the rows of the journal to Parquet; a second run changes nothing.
-
-        Args:
-            sweep_id: the sweep.
-            start: first byte of the journal that is not published yet; earlier rows are not read. 0
-                compares every row.
 
         Returns:
             How many parts were written.
 
         Raises:
-            StoreError: the disk is full (the journal still has all rows), or a row is damaged.
+            StoreError: the disk is full (the journal still has all rows), a part is damaged, or the
+                journal is not the one that was published.
         """
         # Importing Polars takes 0.2 s, and status and help do not need it.
-        from fleetrank.orchestrator.store.parquet.parts import publish_parts
+        from fleetrank.orchestrator.store.parts import publish
 
-        rows = self.open_journal(sweep_id).rows(start)
-        n_parts = publish_parts(self.parts_folder(sweep_id), rows, are_new=start > 0)
-        self._count_published(sweep_id)
-        return n_parts
-
-    def _count_published(self, sweep_id: str) -> None:
-        """Stores the number of published rows: so readers notice a part that was deleted."""
-        n_rows = published_rows(self.root, sweep_id)
-        # A sweep without a valid record has another fault, which `results verify` names.
-        with suppress(StoreError, UsageError):
-            record = self.sweep_record(sweep_id)
-            if n_rows < record.n_published:
-                n_lost = record.n_published - n_rows
-                _log.warning(
-                    "sweep %s: %d of %d published rows are in no file any more",
-                    sweep_id, n_lost, record.n_published,
-                )  # fmt: skip
-            if record.n_rows != n_rows:
-                self.update_record(sweep_id, {"n_rows": n_rows})
-
-    def pack_journal(self, sweep_id: str) -> bool:
-        """Packs the journal of a sweep that is published; the caller holds its lease.
-
-        Returns:
-            Whether it is packed now; `results verify` reports why a large journal is not packed.
-
-        Raises:
-            StoreError: the disk is full; no row is lost.
-        """
-        from fleetrank.orchestrator.store.journals.journal_pack import pack_journal
-
-        return pack_journal(self.open_journal(sweep_id), self.parts_folder(sweep_id))
-
-    def compact(self, sweep_id: str) -> int:
-        """Merges a sweep's parts into one and returns how many parts it had."""
-        from fleetrank.orchestrator.store.parquet.parts import compact_parts
-
-        return compact_parts(self.parts_folder(sweep_id))
+        return publish(self.root, self.open_journal(sweep_id))
 
     def history(self) -> dict[str, float]:
         """Returns by cell key the mean seconds of a valid repeat, over all sweeps."""
-        from fleetrank.orchestrator.store.parquet.part_reader import repeat_seconds
+        from fleetrank.orchestrator.store.parts import repeat_seconds
 
         try:
-            return repeat_seconds([self.parts_folder(sweep_id) for sweep_id in self.sweep_ids()])
+            return repeat_seconds(self.root, self.sweep_ids())
         except StoreError as error:
             # A missing estimate must not prevent a sweep.
             _log.warning("no estimate from earlier sweeps: %s", error)
@@ -248,7 +216,7 @@ class ResultStore:
 
     def parts_folder(self, sweep_id: str) -> Path:
         """Returns the folder of a sweep's Parquet parts."""
-        return self.root / "measurements" / f"sweep_id={_checked(sweep_id)}"
+        return parts_folder(self.root, _checked(sweep_id))
 
     def raw_folder(self, sweep_id: str) -> Path:
         """Returns the folder with the output of tools during a sweep."""
@@ -269,7 +237,7 @@ class ResultStore:
 
 def _checked(sweep_id: str) -> str:
     """Checks an id from a user, because a path must not lead out of the folder."""
-    if not _SWEEP_ID.fullmatch(sweep_id):
+    if sweep_id != NO_SWEEP and not _SWEEP_ID.fullmatch(sweep_id):
         raise UsageError(
             f"'{sweep_id}' is not the id of a sweep", "`fleetrank results list` lists them"
         )
@@ -279,3 +247,76 @@ def _checked(sweep_id: str) -> str:
 def _age(sweep_id: str) -> tuple[str, str]:
     """Ids end in `-<UTC stamp>-<4 hex>`, and stamps sort as text."""
     return (sweep_id.split("-")[-2] if sweep_id.count("-") > 1 else "", sweep_id)
+
+
+# Writes the tags and the note of a sweep beside its record; no row and no other file changes.
+
+
+def new_tags(tags: Iterable[str] | None, note: str | None) -> SweepTags | None:
+    """The tags of a new sweep, as a user gave them; `None` without tags and note.
+
+    Raises:
+        UsageError: a tag or the note is not valid.
+    """
+    return _checked_tag(tags or (), note) if tags or note else None
+
+
+def _checked_tag(tags: Iterable[str], note: str | None) -> SweepTags:
+    """The tags and the note of a user.
+
+    Raises:
+        UsageError: a tag or the note is not valid.
+    """
+    try:
+        return SweepTags(tags=tuple(tags), note=note)
+    except ValidationError as error:
+        problem = error.errors(include_url=False)[0]["msg"].removeprefix("Value error, ")
+        raise UsageError(problem, "correct the tag or the note") from error
+
+
+def write_tags(store: ResultStore, sweep_id: str, tags: SweepTags) -> None:
+    """Replaces the tags and the note of a sweep, also while it runs.
+
+    Raises:
+        StoreError: the file cannot be written; nothing changed.
+    """
+    write_checked_object(tags_path(store.root, sweep_id), tags.model_dump(mode="json"))
+
+
+def change_tags(
+    store: ResultStore,
+    sweep_id: str,
+    *,
+    added: Iterable[str] = (),
+    removed: Iterable[str] = (),
+    note: str | None = None,
+) -> SweepTags:
+    """Adds and removes tags and returns all; of two changes at the same moment one can be lost.
+
+    Args:
+        store: the results.
+        sweep_id: the sweep.
+        added: tags to add.
+        removed: tags to remove.
+        note: replaces the note; empty removes it, `None` keeps it.
+
+    Raises:
+        UsageError: the sweep does not exist, it lacks a removed tag, or a text is not valid.
+        StoreError: the file is damaged or cannot be written; nothing changed.
+    """
+    store.check_sweep(sweep_id)
+    try:
+        known = read_tags(store.root, sweep_id)
+    except BadFileError as error:
+        raise StoreError(error.message, error.remedy) from error
+    gone = set(removed)
+    if unknown := sorted(gone - set(known.tags)):
+        raise UsageError(
+            f"sweep {sweep_id} has no tag '{unknown[0]}'",
+            f"its tags: {', '.join(known.tags) or 'none'}",
+        )
+    kept = [tag for tag in known.tags if tag not in gone]
+    changed = _checked_tag([*kept, *added], known.note if note is None else note)
+    if changed != known:
+        write_tags(store, sweep_id, changed)
+    return changed

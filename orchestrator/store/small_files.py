@@ -6,21 +6,26 @@ The output is kept so that a better parser can read it again.
 import gzip
 import json
 import zlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from time import monotonic
 
 from pydantic import ValidationError
 
 from fleetrank.analysis.stored.columns import SCHEMA_VERSION
 from fleetrank.analysis.stored.load import schema_version
 from fleetrank.analysis.stored.sweep_record import RECORD_VERSION, SweepRecord, record_problems
-from fleetrank.foundation.binary.checksum import read_checked_object, with_checksum
+from fleetrank.foundation.checksum import read_checked_object, with_checksum
 from fleetrank.foundation.errors import BadFileError
-from fleetrank.orchestrator.durable import replace_file
+from fleetrank.foundation.lease import open_lease, wait_for_lock
+from fleetrank.orchestrator.durable import replace_file, store_error
 from fleetrank.orchestrator.errors import NewerSchemaError, StoreError, UsageError
-from fleetrank.orchestrator.identity.keys import RowKey
-from fleetrank.orchestrator.rows.measured_columns import Row
+from fleetrank.orchestrator.identity import RowKey
+from fleetrank.orchestrator.rows import Row
 
+_PATIENCE_S = 10.0
+"""A process holds a lock only while it writes a few rows or one small file."""
 RESTORE_RECORD = (
     "restore it from a copy; if you changed it by hand, delete its entry 'checksum'. The rows of "
     "the sweep are stored in other files"
@@ -69,6 +74,25 @@ def write_checked_object(path: Path, content: Mapping[str, object]) -> None:
     """
     text = json.dumps(with_checksum(content), indent=2, ensure_ascii=False) + "\n"
     replace_file(path, text.encode())
+
+
+@contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Holds a lock for the moment in which a process reads and writes, so that none overwrites.
+
+    Raises:
+        StoreError: another process holds it for longer, or it cannot be made.
+    """
+    deadline_s = monotonic() + _PATIENCE_S
+    with ExitStack() as stack:
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            file = stack.enter_context(open_lease(path))
+        except OSError as error:
+            raise store_error(path, error) from error
+        if not wait_for_lock(file, lambda: monotonic() >= deadline_s):
+            raise StoreError(f"{path} is locked by another process", "try again")
+        yield
 
 
 def refuse_newer(root: Path) -> None:

@@ -1,22 +1,159 @@
 """Chooses where a sweep's tasks run: in this process, in a local Ray, or on a cluster."""
 
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
+from math import inf
 from pathlib import Path
 
-from fleetrank.orchestrator.dispatch.drive.executor import Executor, InlineExecutor
-from fleetrank.orchestrator.dispatch.host.spool import remove_spent
-from fleetrank.orchestrator.dispatch.ray.local_ray import LOCAL_HOST
-from fleetrank.orchestrator.dispatch.ray.ray_executor import PlacedDevice
-from fleetrank.orchestrator.dispatch.ray.ray_process import RayProcess, RemoteExecutor
-from fleetrank.orchestrator.errors import NothingToDoError, OrchestratorError, UsageError
-from fleetrank.orchestrator.extras import is_installed
-from fleetrank.orchestrator.progress.events import Notice, Subscriber
-from fleetrank.orchestrator.sweep.cluster_status import skew
-from fleetrank.orchestrator.sweep.fleet import Fleet, Refusals, fleet_of, this_host
-from fleetrank.orchestrator.sweep.sweep_setup import Setup, host_of
+from fleetrank.device_agents.registry import KINDS
+from fleetrank.orchestrator.dispatch import ray_process
+from fleetrank.orchestrator.dispatch.host import Host, HostFacts
+from fleetrank.orchestrator.dispatch.hosts import LOCAL_HOST, HostHere, Hosts, PlacedDevice, Reach
+from fleetrank.orchestrator.dispatch.ray_hosts import Problem
+from fleetrank.orchestrator.dispatch.ray_process import RayProcess
+from fleetrank.orchestrator.dispatch.spool import remove_spent
+from fleetrank.orchestrator.errors import (
+    NothingToDoError,
+    OrchestratorError,
+    StoreError,
+    UsageError,
+    is_installed,
+)
+from fleetrank.orchestrator.progress import Notice, Subscriber
+from fleetrank.orchestrator.sweep.sweep_setup import (
+    Fleet,
+    Refusals,
+    Setup,
+    devices_of,
+    fleet_of,
+    host_of,
+    this_host,
+)
+from fleetrank.orchestrator.workspace.device_registry import DeviceFile
 from fleetrank.orchestrator.workspace.workspace import Workspace
+
+# What `fleetrank cluster status` shows: hosts, devices, versions and problems.
+
+_COMPARED = ("ray", "onnxruntime", "torch", "ai-edge-litert")
+"""Packages that affect a measurement; fleetrank's own version must be identical everywhere."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterStatus:
+    """The cluster at one moment.
+
+    Attributes:
+        dashboard: the browser address of Ray's dashboard.
+        here: the name of this host, if it is a device host.
+        hosts: a row for each host that answers, with a column for each kind of device that a host
+            can see: how many it sees, `None` if it cannot be known.
+        devices: a row for each device; `is_there` is true when its host answers, even if the device
+            does not.
+        problems: sentences, each with a remedy.
+    """
+
+    dashboard: str | None
+    here: str | None
+    hosts: tuple[Mapping[str, object], ...]
+    devices: tuple[Mapping[str, object], ...]
+    problems: tuple[str, ...]
+
+
+def read_cluster_status(workspace: Workspace, address: str) -> ClusterStatus:
+    """Queries a cluster; raises as `RayProcess.connect`, and for a wrong device file."""
+    with RayProcess() as process:
+        joined = process.connect(address)
+    fleet = fleet_of(joined)
+    devices = {d.name: d for d in devices_of(workspace, fleet).values()}.values()
+    return ClusterStatus(
+        dashboard=f"http://{joined.dashboard}" if joined.dashboard else None,
+        here=joined.here,
+        hosts=tuple(_host(name, found) for name, found in sorted(fleet.hosts.items())),
+        devices=tuple(_device(device, fleet) for device in devices),
+        problems=tuple(find_problems(fleet, devices, joined.problems)),
+    )
+
+
+def find_problems(
+    fleet: Fleet, devices: Iterable[DeviceFile], refused: Sequence[Problem]
+) -> list[str]:
+    """Problems as sentences, each with a remedy; empty if there are no problems."""
+    found = [f"{problem.host} is not used: {problem.message}" for problem in refused]
+    found += skew(fleet.hosts)
+    for name, facts in fleet.hosts.items():
+        if facts.niceness > 0:
+            found.append(
+                f"{name} runs its workers at niceness {facts.niceness}, which slows every "
+                "measurement: start its raylet with RAY_worker_niceness=0"
+            )
+    hashes = Counter(facts.host_hash for facts in fleet.hosts.values())
+    for name, facts in fleet.hosts.items():
+        if hashes[facts.host_hash] > 1:
+            found.append(
+                f"{name} has the same host name and machine id as another host: the results "
+                "cannot distinguish their CPUs; give it a different host name"
+            )
+    for device in devices:
+        host = host_of(device, fleet)
+        if host not in fleet.hosts:
+            found.append(f"{device.name} is attached to host {host}, which is not available")
+        elif device.kind_of.is_host_cpu and not device.host and len(fleet.hosts) > 1:
+            found.append(f"{device.name} has no host: add `host: {host}` to its file")
+        elif absence := _why_absent(fleet.hosts[host], device):
+            found.append(f"{device.name} is attached to host {host}, {absence}")
+    return found
+
+
+def skew(hosts: Mapping[str, HostFacts]) -> list[str]:
+    """Differences between hosts in the versions of packages that affect measurements."""
+    found = []
+    for package in _COMPARED:
+        by_version: dict[str, list[str]] = {}
+        for name, facts in sorted(hosts.items()):
+            by_version.setdefault(dict(facts.versions).get(package, "none"), []).append(name)
+        if len(by_version) > 1:
+            said = ", ".join(f"{v} on {' '.join(names)}" for v, names in by_version.items())
+            found.append(
+                f"{package} differs: {said}; rows record the version, and a platform that mixes "
+                "versions is excluded from figures"
+            )
+    return found
+
+
+def _why_absent(facts: HostFacts, device: DeviceFile) -> str | None:
+    presence = device.kind_of.presence
+    if presence is None:
+        return None
+    return presence.why_absent(device.options, dict(facts.seen).get(device.kind))
+
+
+def _host(name: str, facts: HostFacts) -> Mapping[str, object]:
+    versions, seen = dict(facts.versions), dict(facts.seen)
+    return {
+        "host": name,
+        "hash": facts.host_hash,
+        "python": facts.python_version,
+        "fleetrank": f"{versions.get('fleetrank', '?')} {facts.code_sha256[:8]}",
+        "onnxruntime": versions.get("onnxruntime"),
+        "torch": versions.get("torch"),
+        "litert": versions.get("ai-edge-litert"),
+        **{
+            one.presence.noun: None if (found := seen.get(kind)) is None else len(found)
+            for kind, one in KINDS.items()
+            if one.presence is not None
+        },
+        # Tasks in progress, and finished measurements that no driver has collected yet.
+        "running": facts.n_running,
+        "to_collect": facts.n_kept,
+    }
+
+
+def _device(device: DeviceFile, fleet: Fleet) -> Mapping[str, object]:
+    host = host_of(device, fleet)
+    is_there = host in fleet.hosts
+    return {"device": device.name, "kind": device.kind, "host": host, "is_there": is_there}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,12 +163,16 @@ class DispatchBackend:
     Attributes:
         fleet: the hosts to plan for.
         ask_host: asks another host which executions its CPU does not support.
-        executor: creates the executor of a planned sweep, by the sweep's id.
+        open_hosts: opens the hosts of a planned sweep, by the sweep's id.
     """
 
     fleet: Fleet
     ask_host: Refusals | None = None
-    executor: Callable[[str, Setup], AbstractContextManager[Executor]]
+    open_hosts: Callable[[str, Setup], AbstractContextManager[Hosts]]
+
+
+_LEAVE_S = 10.0
+"""How long leaving waits for interrupted workers here; the system ends the others."""
 
 
 _WITHOUT_RAY = (
@@ -60,15 +201,16 @@ def open_dispatch_backend(
     """
     if cluster is not None and is_inline:
         raise UsageError("`inline=true` and `cluster=` cannot be combined", "remove one of them")
+    spools = workspace.results / "spool"
     if cluster is None:
         if is_inline:
-            yield _inline(lambda: None)
+            yield _inline(spools, lambda: None)
         elif is_installed("ray"):
-            yield _local(workspace.results / "spool")
+            yield _local(spools)
         else:
-            yield _inline(lambda: emit(Notice(level="info", message=_WITHOUT_RAY)))
+            yield _inline(spools, lambda: emit(Notice(level="info", message=_WITHOUT_RAY)))
         return
-    with RayProcess() as process:
+    with ray_process.RayProcess() as process:
         joined = process.connect(cluster)
         left_out = [f"{problem.host} is not used: {problem.message}" for problem in joined.problems]
         fleet = fleet_of(joined)
@@ -84,30 +226,43 @@ def open_dispatch_backend(
         yield DispatchBackend(
             fleet=fleet,
             ask_host=process.why_unsupported,
-            executor=lambda sweep_id, setup: _ray_executor(sweep_id, setup, process),
+            open_hosts=lambda sweep_id, setup: _hosts(sweep_id, setup, process),
         )
 
 
-def _inline(announce: Callable[[], None]) -> DispatchBackend:
-    """Runs without Ray: agents run in threads of this process. `announce` is called first."""
+def _inline(spools: Path, announce: Callable[[], None]) -> DispatchBackend:
+    """Runs without Ray: the host is an object of this process. `announce` is called first."""
 
     @contextmanager
-    def executor(_sweep_id: str, setup: Setup) -> Iterator[Executor]:
+    def open_hosts(sweep_id: str, setup: Setup) -> Iterator[Hosts]:
         announce()
-        with InlineExecutor([device.spec for device in setup.devices.values()]) as opened:
-            yield opened
+        spool = spools / sweep_id
+        try:
+            host = Host(spool)
+        except OSError as error:
+            raise StoreError(
+                f"results cannot be kept in {spool}: {error}",
+                "free space there, or correct its permissions",
+            ) from error
+        try:
+            with _hosts(sweep_id, setup, HostHere(host)) as opened:
+                yield opened
+        finally:
+            is_idle = host.is_idle(_LEAVE_S)
+        if is_idle:
+            remove_spent(spool)
 
-    return DispatchBackend(fleet=this_host(), executor=executor)
+    return DispatchBackend(fleet=this_host(), open_hosts=open_hosts)
 
 
 def _local(spools: Path) -> DispatchBackend:
     """A Ray instance that runs only during one sweep; a spool that is not empty is kept."""
 
     @contextmanager
-    def executor(sweep_id: str, setup: Setup) -> Iterator[Executor]:
+    def open_hosts(sweep_id: str, setup: Setup) -> Iterator[Hosts]:
         # One per sweep: with two drivers in one workspace, one would empty the other's file.
         spool = spools / sweep_id
-        with RayProcess() as process:
+        with ray_process.RayProcess() as process:
             joined = process.start(spool)
             if LOCAL_HOST not in joined.hosts:
                 why = "; ".join(one.message for one in joined.problems) or "it does not answer"
@@ -115,18 +270,20 @@ def _local(spools: Path) -> DispatchBackend:
                     f"the host actor did not start: {why}",
                     "free memory on this host and try again, or use `inline=true`",
                 )
-            with _ray_executor(sweep_id, setup, process) as opened:
+            with _hosts(sweep_id, setup, process) as opened:
                 yield opened
                 is_idle = not opened.in_flight()
         if is_idle:
             remove_spent(spool)
 
-    return DispatchBackend(fleet=this_host(), executor=executor)
+    return DispatchBackend(fleet=this_host(), open_hosts=open_hosts)
 
 
-def _ray_executor(sweep_id: str, setup: Setup, process: RayProcess) -> RemoteExecutor:
+def _hosts(sweep_id: str, setup: Setup, reach: Reach) -> Hosts:
     placed = [
         PlacedDevice(spec=device.spec, host=host_of(device, setup.fleet))
         for device in setup.devices.values()
     ]
-    return RemoteExecutor(process, sweep_id, placed, setup.spec.hosts.silent_s)
+    # A host of this process cannot be silent while its driver is not.
+    silent_s = inf if isinstance(reach, HostHere) else setup.spec.hosts.silent_s
+    return Hosts(sweep_id, placed, reach, silent_s=silent_s)

@@ -2,7 +2,7 @@
 
 import hashlib
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import asdict, dataclass
 from datetime import timedelta
@@ -19,31 +19,28 @@ from fleetrank.analysis.stored.sweep_record import (
     stamp_now,
 )
 from fleetrank.device_agents.contract.task import Execution
-from fleetrank.foundation.files import RUN_AGAIN
-from fleetrank.foundation.small_file import read_small_text
-from fleetrank.foundation.wording import duration
-from fleetrank.orchestrator.errors import (
-    NewerSchemaError,
-    RayLostError,
-    StoreError,
-    UsageError,
-)
-from fleetrank.orchestrator.identity.cells import DeviceSpec
-from fleetrank.orchestrator.identity.keys import canonical_json, counted_platform_key, platform_key
-from fleetrank.orchestrator.progress.events import Notice, Publisher
-from fleetrank.orchestrator.store.results import ResultStore
-from fleetrank.orchestrator.store.tagging import write_tags
+from fleetrank.foundation.errors import duration
+from fleetrank.foundation.files import RUN_AGAIN, read_small_text
+from fleetrank.orchestrator.errors import NewerSchemaError, RayLostError, StoreError, UsageError
+from fleetrank.orchestrator.identity import DeviceSpec, canonical_json, platform_key
+from fleetrank.orchestrator.progress import Notice, Publisher, SweepFinished
+from fleetrank.orchestrator.store.results import ResultStore, write_tags
 from fleetrank.orchestrator.sweep.dispatch_backend import DispatchBackend, open_dispatch_backend
-from fleetrank.orchestrator.sweep.fleet import fleet_of_record, with_cores_of_today
-from fleetrank.orchestrator.sweep.sweep_outcome import SweepOutcome
 from fleetrank.orchestrator.sweep.sweep_session import RunOptions, SweepSession, check_host
-from fleetrank.orchestrator.sweep.sweep_setup import Setup, plan_sweep, read_spec
-from fleetrank.orchestrator.workspace.device_registry import (
-    DeviceFile,
+from fleetrank.orchestrator.sweep.sweep_setup import (
+    Setup,
+    fleet_of_record,
+    plan_sweep,
+    read_spec,
+    with_cores_of_today,
 )
-from fleetrank.orchestrator.workspace.provenance import clock_lag, new_sweep_id, sweep_provenance
 from fleetrank.orchestrator.workspace.sweep_spec import SweepSpec
-from fleetrank.orchestrator.workspace.workspace import Workspace
+from fleetrank.orchestrator.workspace.workspace import (
+    Workspace,
+    clock_lag,
+    new_sweep_id,
+    sweep_provenance,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,7 +59,7 @@ class WrittenSpec:
 
 def run_sweep(
     workspace: Workspace, spec_path: Path, options: RunOptions, *, only: str | None = None
-) -> SweepOutcome:
+) -> SweepFinished:
     """Starts a new sweep and runs it until it is finished or stopped.
 
     Raises:
@@ -77,11 +74,21 @@ def run_sweep(
 
 
 def start_sweep(
-    workspace: Workspace, written: WrittenSpec, options: RunOptions, *, only: str | None = None
-) -> SweepOutcome:
-    """Starts a sweep whose specification has been read or made; errors as `run_sweep`."""
+    workspace: Workspace,
+    written: WrittenSpec,
+    options: RunOptions,
+    *,
+    only: str | None = None,
+    check: Callable[[Setup], None] | None = None,
+) -> SweepFinished:
+    """Starts a sweep whose specification has been read or made; errors as `run_sweep`.
+
+    `check` can refuse the plan before anything is stored.
+    """
     with _open_backend(workspace, options) as backend:
         setup = plan_sweep(workspace, written.spec, only, backend.fleet, backend.ask_host)
+        if check is not None:
+            check(setup)
         check_host(workspace, setup, setup.plan.cells, is_trusted=options.is_trusted)
         store = ResultStore(workspace.results)
         known = store.sweep_ids()
@@ -92,10 +99,11 @@ def start_sweep(
         if options.tags is not None:
             write_tags(store, sweep_id, options.tags)
         with _resumable(sweep_id):
-            return SweepSession(workspace, store, sweep_id, setup, options, backend).run()
+            session = SweepSession(workspace, store, sweep_id, setup, options, backend)
+            return session.run(is_new=True)
 
 
-def resume_sweep(workspace: Workspace, sweep_id: str | None, options: RunOptions) -> SweepOutcome:
+def resume_sweep(workspace: Workspace, sweep_id: str | None, options: RunOptions) -> SweepFinished:
     """Measures the pending repeats of a sweep (default: the newest); finished ones are kept.
 
     Raises:
@@ -165,8 +173,7 @@ def setup_of_record(workspace: Workspace, record: SweepRecord) -> Setup:
     fleet = with_cores_of_today(fleet_of_record(record.fleet))
 
     def as_it_was(_host: str, device: DeviceSpec, execution: Execution) -> str | None:
-        names = (named(device.name, execution) for named in (platform_key, counted_platform_key))
-        return next((record.refused[name] for name in names if name in record.refused), None)
+        return record.refused.get(platform_key(device.name, execution))
 
     setup = plan_sweep(workspace, spec, record.only, fleet=fleet, ask_host=as_it_was)
     now, was = _fingerprints(setup), record.plan.sha256
@@ -234,18 +241,15 @@ def _fingerprints(setup: Setup) -> dict[str, str]:
     for cell in setup.plan.cells:
         of_model[cell.export.card.name].append(cell.cell_key)
     models = {f"model {name}": _sha256(sorted(keys)) for name, keys in of_model.items()}
-    devices = {
-        f"device {name}": _sha256(_what_matters(device)) for name, device in setup.devices.items()
-    }
+    devices = {}
+    for name, device in setup.devices.items():
+        # A phone's canary decides which repeats count.
+        registered = device.registration
+        found = registered and registered.model_dump(mode="json", exclude={"registered_utc"})
+        matters = asdict(device.spec) | {"host": device.host}
+        devices[f"device {name}"] = _sha256(matters | ({"registration": found} if found else {}))
     return models | devices
 
 
 def _sha256(content: object) -> str:
     return hashlib.sha256(canonical_json(content).encode()).hexdigest()
-
-
-def _what_matters(device: DeviceFile) -> dict[str, object]:
-    """The fields of a device that affect results; a phone's canary decides which repeats count."""
-    registered = device.registration
-    found = registered and registered.model_dump(mode="json", exclude={"registered_utc"})
-    return asdict(device.spec) | {"host": device.host} | ({"registration": found} if found else {})

@@ -1,57 +1,257 @@
 """One run of one sweep, new or resumed."""
 
 import contextlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from time import perf_counter
 
 from fleetrank.analysis.stored.sweep_record import SweepState, SweepTags, stamp_now
 from fleetrank.device_agents.contract.kind import Kind
+from fleetrank.device_agents.contract.task import ReplicaPolicy
 from fleetrank.device_agents.registry import HOST_CPU, create_agent, load_kind
-from fleetrank.foundation.errors import FleetError, raise_together
+from fleetrank.foundation.errors import FleetError, count_of, raise_together
 from fleetrank.foundation.lease import host_lease
 from fleetrank.foundation.vocabulary import RUNTIME_OF_FORMAT, Origin, Runtime
-from fleetrank.foundation.wording import count_of
 from fleetrank.models.cache import ArtifactCache
 from fleetrank.models.cards.card import ExportRequest, Source
 from fleetrank.models.export.request import check_ready
-from fleetrank.models.networks.primer import canary_request
-from fleetrank.orchestrator.dispatch.decide.tally import Tally
-from fleetrank.orchestrator.dispatch.decide.work import SweepWork, attempts_left
-from fleetrank.orchestrator.dispatch.drive.controller import Controller
-from fleetrank.orchestrator.dispatch.drive.recorder import Recorder
-from fleetrank.orchestrator.dispatch.drive.stop_switch import (
+from fleetrank.models.networks.weights import canary_request
+from fleetrank.orchestrator.dispatch.controller import (
+    Controller,
+    Recorder,
     StopSwitch,
     listening,
     sigterm_as_ctrl_c,
 )
+from fleetrank.orchestrator.dispatch.decide.state import SweepWork, Tally, attempts_left
+from fleetrank.orchestrator.dispatch.hosts import Hosts
 from fleetrank.orchestrator.errors import NothingToDoError, OrchestratorError, StoreError
-from fleetrank.orchestrator.export.export_stage import Exports, build_artifacts
-from fleetrank.orchestrator.export.one_export import ExportTools
-from fleetrank.orchestrator.identity.cells import Cell, Plan
-from fleetrank.orchestrator.identity.token_costs import without_file
-from fleetrank.orchestrator.plan.estimate import measuring_s
-from fleetrank.orchestrator.plan.plan import narrow
-from fleetrank.orchestrator.progress.events import (
+from fleetrank.orchestrator.export import Exports, ExportTools, build_artifacts
+from fleetrank.orchestrator.identity import (
+    Cell,
+    Plan,
+    SkippedCell,
+    profiled_key,
+    replicated_key,
+    without_file,
+)
+from fleetrank.orchestrator.plan.estimate import copy_bytes, measuring_s
+from fleetrank.orchestrator.plan.plan import narrow, replica_cpus
+from fleetrank.orchestrator.progress import (
+    Event,
     Notice,
+    ProgressFile,
     Publisher,
+    RepeatFinished,
+    RepeatStarted,
     Subscriber,
     SweepFinished,
     SweepStarted,
 )
-from fleetrank.orchestrator.progress.progress_file import ProgressFile
+from fleetrank.orchestrator.store.journal import Journal
 from fleetrank.orchestrator.store.journal_sink import JournalSink
-from fleetrank.orchestrator.store.journals.journal import Journal
+from fleetrank.orchestrator.store.parts import refuse_changed_journal
 from fleetrank.orchestrator.store.results import ResultStore
+from fleetrank.orchestrator.store.side import (
+    PROFILE_FORM,
+    REPLICA_FORM,
+    SideForm,
+    store_module_macs,
+    stored_attempts,
+)
 from fleetrank.orchestrator.sweep.dispatch_backend import DispatchBackend
-from fleetrank.orchestrator.sweep.profile_pass import profiles_of, store_costs
-from fleetrank.orchestrator.sweep.replica_pass import sets_of
-from fleetrank.orchestrator.sweep.side_pass import SidePass
-from fleetrank.orchestrator.sweep.sweep_outcome import SweepOutcome
-from fleetrank.orchestrator.sweep.sweep_setup import Setup, primed_formats
-from fleetrank.orchestrator.workspace.provenance import sweep_facts
-from fleetrank.orchestrator.workspace.workspace import Workspace
+from fleetrank.orchestrator.sweep.sweep_setup import Setup, cores_of, memory_of, primed_formats
+from fleetrank.orchestrator.workspace.workspace import Workspace, sweep_facts
+
+# What a sweep measures after its latencies, in processes of their own, and stores apart.
+#
+# Profiles say where the time of a cell goes; sets are a cell in several processes at the same
+# time.
+
+_MB = 1e6
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SideWork:
+    """What one side pass measures.
+
+    Attributes:
+        noun: one of its attempts, for messages.
+        plan: its cells; each key is that of a task of the pass. Nothing takes turns, and no device
+            takes over another's: a profile is only of use beside the latency of its device.
+        is_profiled: its tasks profile.
+    """
+
+    noun: str
+    plan: Plan
+    is_profiled: bool
+
+    @property
+    def form(self) -> SideForm:
+        """How its attempts are stored."""
+        return PROFILE_FORM if self.is_profiled else REPLICA_FORM
+
+
+_Asked = Iterable[tuple[Cell, str | None]]
+"""Cells of a side pass, and why each cannot be measured."""
+
+
+def profiles_of(setup: Setup, plan: Plan) -> SideWork:
+    """The profiles of a plan: the cells that can be profiled, and the others with the reason; pure.
+
+    Empty without `profile: true`.
+    """
+    cells = plan.cells if setup.spec.profile else ()
+    asked = (
+        (replace(cell, cell_key=profiled_key(cell.cell_key)), _why_not_profiled(setup, cell))
+        for cell in cells
+    )
+    return _side("profile", plan, asked, is_profiled=True)
+
+
+def sets_of(setup: Setup, plan: Plan) -> SideWork:
+    """The sets of a plan: each cell with each number of processes; pure.
+
+    Empty without `replicas`. A set that cannot run is skipped with the reason.
+    """
+    return _side("set", plan, _asked_sets(setup, plan), is_profiled=False)
+
+
+def _side(noun: str, plan: Plan, asked: _Asked, *, is_profiled: bool) -> SideWork:
+    cells: list[Cell] = []
+    skipped: list[SkippedCell] = []
+    for cell, reason in asked:
+        if reason is None:
+            cells.append(cell)
+        else:
+            skipped.append(SkippedCell(label=f"{noun} of {cell.label}", reason=reason))
+    plan = replace(
+        plan,
+        cells=tuple(cells),
+        skipped=tuple(skipped),
+        rounds=None,
+        allows_takeover=False,
+        repeats_disturbed=False,
+    )
+    return SideWork(noun=noun, plan=plan, is_profiled=is_profiled)
+
+
+def _why_not_profiled(setup: Setup, cell: Cell) -> str | None:
+    device = setup.devices[cell.device]
+    if device.kind_of.why_not_profiled is None:
+        return f"a device of kind {device.kind} cannot be profiled"
+    return device.kind_of.why_not_profiled(cell.execution)
+
+
+def _asked_sets(setup: Setup, plan: Plan) -> Iterator[tuple[Cell, str | None]]:
+    asked = setup.spec.replicas
+    if asked is None:
+        return
+    for cell in plan.cells:
+        cores = cores_of(setup.devices[cell.device], setup.fleet)
+        for count in asked.processes:
+            cpus = replica_cpus(setup.spec, cell.execution, count, cores)
+            policy = ReplicaPolicy(count=count, run_s=asked.run_s, cpus=cpus)
+            key = replicated_key(cell.cell_key, count)
+            yield replace(cell, cell_key=key, replicas=policy), _why_no_set(setup, cell, count)
+
+
+def _why_no_set(setup: Setup, cell: Cell, n_processes: int) -> str | None:
+    """The reason why a set cannot run; its copies must fit, by the least that one copy needs."""
+    device = setup.devices[cell.device]
+    if device.kind_of.why_not_replicated is None:
+        return (
+            f"a device of kind {device.kind} runs one process at a time: name a cpu or a cuda "
+            "device"
+        )
+    if reason := device.kind_of.why_not_replicated(cell.execution):
+        return reason
+    each, memory_bytes = copy_bytes(cell.export), memory_of(device, setup.fleet)
+    if memory_bytes is None or n_processes * each <= memory_bytes:
+        return None
+    return (
+        f"{n_processes} copies of {each / _MB:,.0f} MB each, for weights and cache alone, do not "
+        f"fit in {memory_bytes / _MB:,.0f} MB: ask for {memory_bytes // each} processes at most"
+    )
+
+
+class SidePass:
+    """A side pass of one run of a sweep."""
+
+    def __init__(self, store: ResultStore, sweep_id: str, side: SideWork) -> None:
+        """Reads which attempts an earlier run stored.
+
+        Raises:
+            StoreError: the journal cannot be read.
+        """
+        self._store = store
+        self._side = side
+        self._tally = Tally()
+        if side.plan.cells:
+            self._tally = Tally.of(stored_attempts(store.open_journal(sweep_id), side.form))
+
+    def open_cells(self) -> list[Cell]:
+        """Cells with pending attempts."""
+        plan = self._side.plan
+        return [cell for cell in plan.cells if any(attempts_left(plan, cell, self._tally))]
+
+    @property
+    def n_failed(self) -> int:
+        """Repeats of the pass that failed for good."""
+        return self._tally.n_failed
+
+    def reopen(self) -> int:
+        """Lets the failed repeats be tried again; returns how many."""
+        return self._tally.reopen([cell.cell_key for cell in self._side.plan.cells])
+
+    def run(
+        self,
+        work: SweepWork,
+        journal: Journal,
+        hosts: Hosts,
+        emit: Subscriber,
+        switch: StopSwitch,
+    ) -> None:
+        """Measures until nothing is left or a stop is requested; raises as `Controller.run`."""
+        side = self._side
+        for skipped in side.plan.skipped:
+            emit(Notice(level="info", message=f"no {skipped.label}: {skipped.reason}"))
+        if switch.is_stopping or not self.open_cells():
+            return
+        work = replace(
+            work,
+            plan=side.plan,
+            primers={} if side.is_profiled else work.primers,
+            canaries={},
+            is_profiled=side.is_profiled,
+        )
+        say = _Said(emit, side, self._tally.n_finished)
+        sink = JournalSink(self._store, journal, side.form)
+        recorder = Recorder(work, sink, say)
+        Controller(work, self._tally, hosts=hosts, recorder=recorder, switch=switch).run()
+        sink.flush()
+
+
+class _Said:
+    """Reports finished attempts as notices: they are not repeats of the sweep."""
+
+    def __init__(self, emit: Subscriber, side: SideWork, n_done: int) -> None:
+        self._emit, self._side, self._n_done = emit, side, n_done
+
+    def __call__(self, event: Event) -> None:
+        if isinstance(event, RepeatStarted):
+            return
+        if not isinstance(event, RepeatFinished):
+            self._emit(event)
+            return
+        self._n_done += not event.will_retry
+        count = f"[{self._side.noun} {self._n_done}/{self._side.plan.n_repeats}]"
+        what = f"{count} {event.label} #{event.repeat + 1}"
+        if event.error is None:
+            self._emit(Notice(level="info", message=what))
+        else:
+            self._emit(Notice(level="warning", message=f"{what} failed: {event.error}"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -152,23 +352,28 @@ class SweepSession:
         self._emit = Publisher([*options.subscribers, progress])
         self._switch = StopSwitch()
         self._profiles, self._sets = (
-            SidePass(store.root, sweep_id, side_of(setup, self._plan_now))
+            SidePass(store, sweep_id, side_of(setup, self._plan_now))
             for side_of in (profiles_of, sets_of)
         )
 
-    def run(self) -> SweepOutcome:
-        """Holds the sweep's lease, runs, and always leaves a correct record."""
+    def run(self, *, is_new: bool = False) -> SweepFinished:
+        """Holds the sweep's lease, runs, and always leaves a correct record.
+
+        For a sweep that `is_new` this host was checked before the sweep was stored.
+        """
         started_s = perf_counter()
         with (
             self._store.lease(self._sweep_id),
             self._store.open_journal(self._sweep_id) as journal,
             sigterm_as_ctrl_c(),
         ):
+            refuse_changed_journal(self._store.root, journal)
             tally = Tally.of(journal.rows())
             self._reopen(tally)
             pending = self._pending(tally)
-            is_trusted = self._options.is_trusted
-            check_host(self._workspace, self._setup, pending, is_trusted=is_trusted)
+            if not is_new:
+                is_trusted = self._options.is_trusted
+                check_host(self._workspace, self._setup, pending, is_trusted=is_trusted)
             self._store.update_record(
                 self._sweep_id,
                 {
@@ -191,23 +396,12 @@ class SweepSession:
                     SweepState.INTERRUPTED if is_interrupt else SweepState.FAILED, tally
                 )
                 raise
-            outcome = self._outcome(tally)
+            outcome = self._outcome(tally, perf_counter() - started_s)
             self._close_record(outcome.state, tally)
             if not outcome.n_left:
                 journal.close()
-                self._pack_journal()
-        self._emit(
-            SweepFinished(
-                sweep_id=self._sweep_id,
-                n_ok=outcome.n_ok,
-                n_failed=outcome.n_failed,
-                n_left=outcome.n_left,
-                seconds=perf_counter() - started_s,
-                is_interrupted=outcome.is_interrupted,
-                n_flagged=tally.n_flagged,
-                flags=tally.flags,
-            )
-        )
+                self._pack_journal(journal)
+        self._emit(outcome)
         return outcome
 
     def _reopen(self, tally: Tally) -> None:
@@ -218,22 +412,22 @@ class SweepSession:
         message = f"retrying {count_of(n_failed, 'failed repeat')}"
         self._emit(Notice(level="info", message=message if n_failed else "nothing has failed"))
 
-    def _pack_journal(self) -> None:
+    def _pack_journal(self, journal: Journal) -> None:
         """Packs the journal; a failure wastes disk space but loses no row."""
         with self._host_turn(f"sweep {self._sweep_id}, which packs its journal"):
             try:
-                self._store.pack_journal(self._sweep_id)
+                journal.pack()
             except StoreError as error:
                 self._emit(Notice(level="warning", message=f"{error.message} ({error.remedy})"))
 
     def _measure(self, journal: Journal, tally: Tally) -> None:
         journal.open()
         with (
-            self._backend.executor(self._sweep_id, self._setup) as executor,
+            self._backend.open_hosts(self._sweep_id, self._setup) as hosts,
             listening(self._switch),
         ):
             devices = dict.fromkeys(cell.device for cell in self._plan_now.cells)
-            if not devices.keys() & executor.facts().keys():
+            if not devices.keys() & hosts.facts().keys():
                 raise NothingToDoError(
                     f"no device answers: {', '.join(devices)}",
                     "see `fleetrank doctor` and `fleetrank devices show NAME`",
@@ -242,18 +436,20 @@ class SweepSession:
             journal.check_place()
             if not exports.is_complete:
                 return
-            sink = JournalSink(self._store, journal, self._sweep_id)
+            sink = JournalSink(self._store, journal)
             work = self._work(exports)
             recorder = Recorder(work, sink, self._emit)
-            Controller(work, tally, executor=executor, recorder=recorder, switch=self._switch).run()
+            Controller(work, tally, hosts=hosts, recorder=recorder, switch=self._switch).run()
             if self._setup.spec.profile:
-                store_costs(self._store.root, self._sweep_id, work)
+                store_module_macs(journal, work.plan.cells, work.artifacts)
             for side in (self._profiles, self._sets):
-                side.run(work, executor, self._emit, self._switch)
+                side.run(work, journal, hosts, self._emit, self._switch)
 
     def _pending(self, tally: Tally) -> list[Cell]:
         """Cells with pending repeats, profiles or sets; a failed export is retried."""
-        return [*_open_cells(self._plan_now, tally), *self._open_sides()]
+        plan = self._plan_now
+        is_open = [cell for cell in plan.cells if any(attempts_left(plan, cell, tally))]
+        return [*is_open, *self._open_sides()]
 
     def _open_sides(self) -> list[Cell]:
         return [*self._profiles.open_cells(), *self._sets.open_cells()]
@@ -315,10 +511,13 @@ class SweepSession:
             )
         )
 
-    def _outcome(self, tally: Tally) -> SweepOutcome:
+    def _outcome(self, tally: Tally, seconds: float) -> SweepFinished:
         n_repeats = self._setup.plan.n_repeats
-        return SweepOutcome(
+        return SweepFinished(
             sweep_id=self._sweep_id,
+            seconds=seconds,
+            n_flagged=tally.n_flagged,
+            flags=tally.flags,
             n_ok=tally.n_ok,
             n_failed=tally.n_failed,
             n_left=self._n_left(tally),
@@ -347,7 +546,3 @@ class SweepSession:
         }
         with contextlib.suppress(OrchestratorError):
             self._store.update_record(self._sweep_id, changes)
-
-
-def _open_cells(plan: Plan, tally: Tally) -> list[Cell]:
-    return [cell for cell in plan.cells if any(attempts_left(plan, cell, tally))]

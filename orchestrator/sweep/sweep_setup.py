@@ -1,31 +1,43 @@
 """Builds a sweep's setup from its specification: the plan, the devices and their hosts."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import cache
 from pathlib import Path
 from statistics import fmean
 
 from fleetrank.device_agents.contract.kind import EnergyMeter, Pinning
 from fleetrank.device_agents.contract.task import CanaryTask, Execution
+from fleetrank.device_agents.host.conditions import cpus_one_per_core
 from fleetrank.device_agents.registry import create_agent
-from fleetrank.foundation.errors import raise_together
+from fleetrank.foundation.codec import CodecError, from_plain, to_plain
+from fleetrank.foundation.errors import nearest, raise_together
 from fleetrank.foundation.vocabulary import Format
-from fleetrank.foundation.wording import nearest
 from fleetrank.models.cards.card import Artifact, Cost, ExportRequest, ResolvedCard
 from fleetrank.models.cards.identity import resolve
 from fleetrank.models.cards.zoo import Cards, load_cards
 from fleetrank.models.errors import CardError
-from fleetrank.orchestrator.dispatch.host.host_facts import HostFacts
-from fleetrank.orchestrator.errors import NothingToDoError, OrchestratorError, UsageError
-from fleetrank.orchestrator.identity.cells import Cell, DevicePlace, Plan, SkippedCell
-from fleetrank.orchestrator.identity.keys import platform_key
-from fleetrank.orchestrator.identity.token_costs import cost_without_file
-from fleetrank.orchestrator.plan.pinning import DeviceCores
-from fleetrank.orchestrator.plan.plan import ALL, make_plan, narrow, select_models
+from fleetrank.orchestrator.dispatch.host import HostFacts, read_host_facts
+from fleetrank.orchestrator.dispatch.hosts import LOCAL_HOST
+from fleetrank.orchestrator.dispatch.ray_hosts import Joined
+from fleetrank.orchestrator.errors import (
+    NothingToDoError,
+    OrchestratorError,
+    StoreError,
+    UsageError,
+)
+from fleetrank.orchestrator.identity import (
+    Cell,
+    DevicePlace,
+    DeviceSpec,
+    Plan,
+    SkippedCell,
+    cost_without_file,
+    platform_key,
+)
+from fleetrank.orchestrator.plan.plan import ALL, DeviceCores, make_plan, narrow, select_models
 from fleetrank.orchestrator.store.results import ResultStore
-from fleetrank.orchestrator.sweep.fleet import Fleet, Refusals, this_host
 from fleetrank.orchestrator.workspace.device_registry import (
     DeviceFile,
     host_cpu,
@@ -33,9 +45,87 @@ from fleetrank.orchestrator.workspace.device_registry import (
     read_device_files,
     with_alias,
 )
-from fleetrank.orchestrator.workspace.provenance import sweep_name
 from fleetrank.orchestrator.workspace.sweep_spec import SweepSpec, load_spec
-from fleetrank.orchestrator.workspace.workspace import Workspace
+from fleetrank.orchestrator.workspace.workspace import Workspace, sweep_name
+
+# The hosts that a sweep is planned for, as values that its record can store.
+
+Refusals = Callable[[str, DeviceSpec, Execution], str | None]
+"""(host, device, execution) to the reason why a host's CPU does not support it, or `None`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fleet:
+    """Every host that was available when a sweep was planned.
+
+    Attributes:
+        here: the host that sweeps are started on; devices without a `host` are attached to it.
+            `None` if it is not a device host of the cluster.
+        hosts: by name; hosts that were unavailable are missing.
+        is_cluster: false for the local Ray that is started for one sweep.
+    """
+
+    here: str | None
+    hosts: Mapping[str, HostFacts] = field(default_factory=dict)
+    is_cluster: bool = False
+
+    def host_hash(self, host: str) -> str | None:
+        """The host's hash in rows; `None` if the host has never answered."""
+        return self.hosts[host].host_hash if host in self.hosts else None
+
+    def as_record(self) -> dict[str, object]:
+        """As JSON values, for the record of a sweep."""
+        return {
+            "here": self.here,
+            "is_cluster": self.is_cluster,
+            # No serial numbers: records are shared, and names are private.
+            "hosts": {
+                name: to_plain(replace(facts, seen=())) for name, facts in self.hosts.items()
+            },
+        }
+
+
+def this_host() -> Fleet:
+    """The fleet of this host alone: sweeps run in a local Ray or without Ray."""
+    return Fleet(here=LOCAL_HOST, hosts={LOCAL_HOST: read_host_facts()})
+
+
+def fleet_of(joined: Joined) -> Fleet:
+    """The hosts of a cluster that answer now; others may join later."""
+    return Fleet(here=joined.here, hosts=joined.hosts, is_cluster=True)
+
+
+def fleet_of_record(record: object) -> Fleet:
+    """The inverse of `Fleet.as_record`.
+
+    Raises:
+        StoreError: the record is not a fleet.
+    """
+    try:
+        found = dict(record)  # type: ignore[call-overload]
+        hosts = {name: from_plain(HostFacts, it) for name, it in dict(found["hosts"]).items()}
+        here = found["here"]
+        return Fleet(
+            here=None if here is None else str(here),
+            hosts=hosts,
+            is_cluster=bool(found["is_cluster"]),
+        )
+    except (KeyError, TypeError, ValueError, CodecError) as error:
+        raise StoreError(
+            f"the sweep's record does not contain the hosts it was planned for: {error}",
+            "start a new sweep; measured results are kept",
+        ) from error
+
+
+def with_cores_of_today(fleet: Fleet) -> Fleet:
+    """The fleet with the cores that this host allows now; a CPU mask may have changed.
+
+    A cluster keeps the recorded cores, since its hosts have not been asked yet.
+    """
+    if fleet.is_cluster or fleet.here is None or fleet.here not in fleet.hosts:
+        return fleet
+    facts = replace(fleet.hosts[fleet.here], one_per_core=cpus_one_per_core())
+    return replace(fleet, hosts={**fleet.hosts, fleet.here: facts})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -206,17 +296,17 @@ def host_of(device: DeviceFile, fleet: Fleet) -> str:
 
 def _place_of(device: DeviceFile, fleet: Fleet) -> DevicePlace:
     host, traits = host_of(device, fleet), device.traits
+    # By the device, or by a counter of its host that can be read.
+    facts, counts_energy = fleet.hosts.get(host), traits.energy is EnergyMeter.DEVICE
+    if traits.energy is EnergyMeter.HOST:
+        counts_energy = facts is not None and facts.counts_energy
     return DevicePlace(
+        **asdict(traits),
         device=device.name,
         host=host,
         host_hash=fleet.host_hash(host),
-        counts_energy=_counts_energy(traits.energy, fleet.hosts.get(host)),
+        counts_energy=counts_energy,
         is_here=host == fleet.here,
-        needs_quiet=traits.needs_quiet,
-        origin=traits.origin,
-        takes_turns=traits.takes_turns,
-        opens_files=traits.opens_files,
-        repeat_s=traits.repeat_s,
         peaks={peak.threads: (peak.gflops, peak.gbps) for peak in device.peaks},
     )
 
@@ -294,13 +384,6 @@ def find_sweep(workspace: Workspace, store: ResultStore, given: str | None) -> s
             f"did you mean '{guess}'?" if guess else "`fleetrank results list` lists them",
         )
     return found[0]
-
-
-def _counts_energy(meter: EnergyMeter | None, facts: HostFacts | None) -> bool:
-    """Whether energy is counted: by the device, or by a counter of its host that can be read."""
-    if meter is EnergyMeter.HOST:
-        return facts is not None and facts.counts_energy
-    return meter is EnergyMeter.DEVICE
 
 
 def cores_of(device: DeviceFile, fleet: Fleet) -> DeviceCores:

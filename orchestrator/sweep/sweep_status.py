@@ -1,20 +1,24 @@
 """The progress of a sweep, read from its record and journal; works while it runs."""
 
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from fleetrank.analysis.stored.sweep_record import SweepRecord, SweepState, shown_tags
+from fleetrank.foundation.inputs import IMAGE
 from fleetrank.foundation.lease import is_locked
-from fleetrank.orchestrator.dispatch.decide.lane import RepeatKey
-from fleetrank.orchestrator.dispatch.decide.tally import Tally
-from fleetrank.orchestrator.identity.keys import RowKey
-from fleetrank.orchestrator.progress.progress_file import read_progress
+from fleetrank.foundation.vocabulary import NS_PER_MS
+from fleetrank.orchestrator.dispatch.decide.retry import RepeatKey
+from fleetrank.orchestrator.dispatch.decide.state import Tally
+from fleetrank.orchestrator.identity import RowKey
+from fleetrank.orchestrator.progress import read_progress
 from fleetrank.orchestrator.store.results import ResultStore
 
 _MAX_FAILURES = 20
 """The newest failures shown; the results hold all of them."""
+_LATEST = 30
+"""Number of newest attempts that are shown."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,6 +34,7 @@ class SweepStatus:
         failures: the last error of repeats without a valid measurement, and the number of tries;
             only the newest, for display.
         tags, note: what a person says about the sweep.
+        latest: its last attempts, newest first.
     """
 
     sweep_id: str
@@ -46,10 +51,7 @@ class SweepStatus:
     failures: tuple[Mapping[str, object], ...]
     tags: tuple[str, ...] = ()
     note: str | None = None
-
-    def as_json(self) -> dict[str, object]:
-        """The same as JSON values."""
-        return asdict(self)
+    latest: tuple[Mapping[str, object], ...] = ()
 
 
 class SweepCount:
@@ -57,6 +59,7 @@ class SweepCount:
 
     def __init__(self) -> None:
         """Starts with no rows."""
+        self.latest: deque[Mapping[str, object]] = deque(maxlen=_LATEST)
         self._tally = Tally()
         self._failures: dict[RepeatKey, Mapping[str, object]] = {}
         self._n_tries_failed: Counter[RepeatKey] = Counter()
@@ -75,6 +78,7 @@ class SweepCount:
             self._failures[key] = {**_failure(row), "tries": self._n_tries_failed[key]}
         if isinstance(stamp := row.get("started_utc"), str):
             self._started.append(datetime.fromisoformat(stamp))
+        self.latest.appendleft(_attempt(row))
 
     def status(self, record: SweepRecord, *, is_running: bool) -> SweepStatus:
         """The progress of this record's sweep, without the current work of devices."""
@@ -95,6 +99,7 @@ class SweepCount:
             n_overcome=self._n_tries_failed.total()
             - sum(self._n_tries_failed[key] for key in self._failures),
             failures=tuple(self._failures.values())[-_MAX_FAILURES:],
+            latest=tuple(self.latest),
         )
 
 
@@ -122,7 +127,7 @@ def read_status(store: ResultStore, sweep_id: str) -> SweepStatus:
 
 def is_running(store: ResultStore, sweep_id: str) -> bool:
     """Whether a live process drives the sweep."""
-    return is_locked(store.root / "sweeps" / f"{sweep_id}.lease")
+    return is_locked(store.lease_path(sweep_id))
 
 
 def _devices(store: ResultStore, sweep_id: str) -> tuple[Mapping[str, object], ...]:
@@ -164,4 +169,17 @@ def _failure(row: Mapping[str, object]) -> dict[str, object]:
         "error": row.get("error_kind"),
         "message": row.get("error_message"),
         "remedy": row.get("error_remedy"),
+    }
+
+
+def _attempt(row: Mapping[str, object]) -> dict[str, object]:
+    p50 = row.get("latency_p50_ns")
+    names = (
+        "finished_utc", "sweep_id", "device", "model", "platform_key", "repeat", "attempt",
+        "error_kind",
+    )  # fmt: skip
+    return {name: row.get(name) for name in names} | {
+        "workload": row.get("workload") or str(IMAGE),
+        "latency_ms": p50 / NS_PER_MS if isinstance(p50, int | float) else None,
+        "flags": row.get("flags") or [],
     }

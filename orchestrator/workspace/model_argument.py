@@ -5,20 +5,128 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Annotated
 
-from fleetrank.foundation.files import replace_file
-from fleetrank.foundation.small_file import check_regular, read_small_text, resolved
+from pydantic import TypeAdapter
+
+from fleetrank.foundation.errors import BadFileError, did_you_mean, shortened
+from fleetrank.foundation.files import check_regular, read_small_text, replace_file, resolved
+from fleetrank.foundation.user_file import Checked, checked
 from fleetrank.foundation.vocabulary import Family, Format
 from fleetrank.models.cards.card import FORMATS_OF_SUFFIX, ModelCard, Source
-from fleetrank.models.cards.card_text import card_text
 from fleetrank.models.cards.identity import card_sha256
-from fleetrank.models.cards.inputs import axis_names
+from fleetrank.models.cards.inputs import CardInput, axis_names, valid_input
+from fleetrank.models.cards.user_cards import card_text, placed
 from fleetrank.models.cards.zoo import Cards, load_cards
 from fleetrank.models.errors import CardError
-from fleetrank.models.files.file_inputs import inputs_of
+from fleetrank.models.files import inputs_of
 from fleetrank.orchestrator.errors import UsageError
-from fleetrank.orchestrator.workspace.input_rules import with_rules
 from fleetrank.orchestrator.workspace.workspace import Workspace
+
+# Options of a command that state values of inputs and sizes of axes: `NAME=RULE`, `NAME=SIZE`.
+
+_FORMS = "NAME=normal, NAME=ids:30522, NAME=constant:1, NAME=range:0,255 or NAME=file:values.npy"
+_MOST_SIZES = 100
+"""Of one axis; more is a mistake."""
+_INPUT: TypeAdapter[CardInput] = TypeAdapter(Annotated[CardInput, Checked(valid_input)])
+
+
+def with_rules(inputs: Sequence[CardInput], texts: Sequence[str]) -> tuple[CardInput, ...]:
+    """The inputs with the values that options state.
+
+    Args:
+        inputs: of a file.
+        texts: `NAME=RULE`. The rules are those of a card: `normal`; `ids:N`, whole numbers below N;
+            `constant:X`; `range:A,B`; `file:PATH`, relative to the current folder.
+
+    Raises:
+        UsageError: an input is unknown, a rule is not valid for its type, or a card cannot state an
+            input of the file.
+    """
+    known = {one.name: one for one in inputs}
+    found = {name: _accepted(one) for name, one in known.items()}
+    for text in texts:
+        name, _, rule = text.rpartition("=")
+        if name not in known:
+            raise UsageError(
+                f"'{shortened(text)}': the file has no input '{shortened(name)}'",
+                did_you_mean(name, known, f"its inputs: {', '.join(known)}"),
+            )
+        found[name] = _with_rule(known[name], rule, text)
+    return tuple(found.values())
+
+
+def _accepted(one: CardInput) -> CardInput:
+    """The input, if a card can state it."""
+    try:
+        return checked(_INPUT, _stated(one), f"input '{shortened(one.name)}' cannot be measured")
+    except BadFileError as error:
+        raise UsageError(error.message, "export the model with other inputs") from error
+
+
+def _stated(one: CardInput) -> dict[str, object]:
+    return {"name": one.name, "shape": one.shape, "dtype": one.dtype}
+
+
+def _with_rule(one: CardInput, rule: str, text: str) -> CardInput:
+    try:
+        stated = {**_stated(one), "values": _values(rule)}
+        return placed(checked(_INPUT, stated, f"'{shortened(text)}'"), Path.cwd())
+    except BadFileError as error:
+        raise UsageError(error.message, f"write {_FORMS}") from error
+    except (ValueError, OSError) as error:
+        raise UsageError(f"'{shortened(text)}' is not a rule", f"write {_FORMS}") from error
+
+
+def _values(rule: str) -> object:
+    """The rule as a card states it.
+
+    Raises:
+        ValueError: it is not a rule.
+    """
+    word, _, value = rule.partition(":")
+    match word:
+        case "normal" if not value:
+            return "normal"
+        case "ids":
+            return {"below": int(value)}
+        case "constant":
+            return {"constant": float(value)}
+        case "range":
+            low, high = value.split(",")
+            return {"range": (float(low), float(high))}
+        case "file":
+            return {"file": value}
+    raise ValueError(rule)
+
+
+def axis_sizes(texts: Sequence[str]) -> dict[str, list[int]]:
+    """The sizes of axes by name, from options `NAME=SIZE` or `NAME=SIZE,SIZE`.
+
+    Raises:
+        UsageError: an option has another form, or names an axis twice.
+    """
+    found: dict[str, list[int]] = {}
+    for text in texts:
+        name, _, sizes = text.partition("=")
+        words = sizes.split(",")
+        if not (name and len(words) <= _MOST_SIZES and all(map(_is_size, words))):
+            raise UsageError(
+                f"'{shortened(text)}' does not state the size of an axis",
+                "write NAME=SIZE or NAME=SIZE,SIZE, such as seq=128,512",
+            )
+        if name in found:
+            raise UsageError(
+                f"axis '{shortened(name)}' is given twice", "write its sizes as NAME=SIZE,SIZE"
+            )
+        found[name] = [int(word) for word in words]
+    return found
+
+
+def _is_size(word: str) -> bool:
+    # Longer numbers are above the limit of every axis.
+    return word.isascii() and word.isdecimal() and len(word) <= 10 and int(word) > 0
+
 
 _HEAD = "# Written by fleetrank for a file with the identity "
 """First line of a card that this module wrote; with the identity in it an old card is found."""
@@ -145,8 +253,11 @@ def _own_card(workspace: Workspace, cards: Cards, card: ModelCard) -> str:
     stem = _UNSAFE_IN_NAME.sub("-", path.stem)[:_LONGEST_STEM].strip("-._")
     name = f"{stem or 'model'}-{identity[:_NAME_DIGITS]}"
     card_path = _card_path(workspace, name)
-    named = replace(card, name=name, entry=_entry(workspace, path))
-    text = _escaped(f"{_HEAD}{identity}.\n{card_text(named)}\n")
+    # Relative in the workspace, which can be moved as a whole.
+    inside = path.is_relative_to(workspace.root)
+    entry = os.path.relpath(path, workspace.cards) if inside else str(path)
+    text = f"{_HEAD}{identity}.\n{card_text(replace(card, name=name, entry=entry))}\n"
+    text = text.replace("\x7f", "\\u007f")  # TOML escapes what JSON does, and also DEL
     if name not in cards.good and not os.path.lexists(card_path):
         card_path.parent.mkdir(exist_ok=True)
         replace_file(card_path, text.encode())
@@ -171,17 +282,6 @@ def _has_content(card: ModelCard, identity: str) -> bool:
         return card_sha256(card) == identity
     except CardError:
         return False
-
-
-def _entry(workspace: Workspace, path: Path) -> str:
-    """The file as its card names it: relative in the workspace, which can be moved as a whole."""
-    inside = path.is_relative_to(workspace.root)
-    return os.path.relpath(path, workspace.cards) if inside else str(path)
-
-
-def _escaped(text: str) -> str:
-    """JSON's escapes are those of TOML, except that TOML also escapes DEL."""
-    return text.replace("\x7f", "\\u007f")
 
 
 def _identity_in(workspace: Workspace, name: str) -> str | None:

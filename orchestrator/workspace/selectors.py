@@ -1,8 +1,8 @@
-"""The selection of results for a table: one definition for command line, API and server pages.
+"""The selection of results for a table: one definition for command line and API.
 
-A field of `Selectors` makes the option, the query parameter and the field of the server's form. A
-field with the name of a column needs nothing else: it selects the rows that have its value there.
-Any other meaning is a field of `analysis.stored.selection.Selection`.
+A field of `Selectors` makes the option and the query parameter. A field with the name of a column
+needs nothing else: it selects the rows that have its value there. Any other meaning is a field of
+`analysis.stored.selection.Selection`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -51,18 +51,8 @@ def _texts(description: str) -> tuple[str, ...]:
     return found
 
 
-class TableFormat(StrEnum):
-    """Output formats of a table; `analysis.tables.formats` implements them."""
-
-    TABLE = "table"
-    JSON = "json"
-    CSV = "csv"
-    MARKDOWN = "markdown"
-    LATEX = "latex"
-
-
 class Selectors(BaseModel):
-    """The selectors of `report show`, of the API and of the server's pages."""
+    """The selectors of `report show` and of the API."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -117,7 +107,7 @@ class Selectors(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _drop_empty(cls, given: Mapping[str, object]) -> Mapping[str, object]:
-        """Drops empty fields, which a form sends too."""
+        """Drops empty parameters."""
         kept = {
             name: [part for part in value if part != ""]
             if isinstance(value, list | tuple)
@@ -195,7 +185,7 @@ class SelectorKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SelectorField:
-    """One selector, as an option or a form shows it.
+    """One selector, as an option shows it.
 
     Attributes:
         name: of the API's query parameter.

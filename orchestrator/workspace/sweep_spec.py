@@ -1,41 +1,235 @@
 """The sweep specification: the content of `sweeps/*.yaml`."""
 
+import re
+from collections.abc import Hashable
 from pathlib import Path
-from typing import Annotated, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Literal, Self, TypeVar
 
+import yaml
 from pydantic import (
+    AfterValidator,
+    BaseModel,
     BeforeValidator,
+    ConfigDict,
     Field,
+    PlainSerializer,
+    TypeAdapter,
     model_validator,
 )
 
-from fleetrank.foundation.small_file import resolved
-from fleetrank.foundation.visible_text import shortened
+from fleetrank.device_agents.contract.task import Count, MeasurePolicy, Seconds
+from fleetrank.foundation.errors import BadFileError, shortened
+from fleetrank.foundation.files import read_small_text, resolved
+from fleetrank.foundation.inputs import Workload
+from fleetrank.foundation.plain_data import TYPED, check_events, check_limits
+from fleetrank.foundation.user_file import Bytes, Key, checked
 from fleetrank.foundation.vocabulary import Mode, Precision, Runtime
+from fleetrank.models.cards.inputs import AxisName
 from fleetrank.models.published.published_folder import checkpoint_sha256
 from fleetrank.orchestrator.errors import UsageError
-from fleetrank.orchestrator.workspace.measure_spec import (
-    MeasureSpec,
-    ReplicasChoice,
-    RoundsSpec,
-    SpecSection,
-)
-from fleetrank.orchestrator.workspace.spec_values import (
-    Affinity,
-    AxisName,
-    Count,
-    MemoryLimit,
-    OneOrMany,
-    OptionSpec,
-    Seconds,
-    Seed,
-    Threads,
-    WorkloadSpec,
-)
-from fleetrank.orchestrator.workspace.yaml_file import parse_file
+from fleetrank.orchestrator.identity import RoundRules
+
+# Reads YAML files written by users; an error names file, key, nearest key and remedy.
+
+_LONGEST_VALUE = 200
+"""Maximum characters of a file's text quoted in a message."""
+_DIRECTIVE = re.compile("^%", re.MULTILINE)
+_MAX_DIRECTIVES = 10
+"""Maximum lines such as `%YAML 1.1`; the time to parse them grows with their square."""
+
+FileT = TypeVar("FileT", bound=BaseModel)
+
+
+if TYPE_CHECKING:
+    from yaml import SafeLoader as _Loader
+else:
+    # The C loader is ten times as fast, but not every wheel has it.
+    _Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+class _UniqueKeyLoader(_Loader):
+    """Rejects duplicate keys; YAML's own loader silently keeps only the last one."""
+
+    def construct_mapping(
+        self, node: yaml.MappingNode, deep: bool = False
+    ) -> dict[Hashable, object]:
+        """Builds a mapping after checking for duplicate keys."""
+        seen: set[object] = set()
+        for key_node, _ in node.value:
+            if key_node.tag == "tag:yaml.org,2002:merge":
+                continue
+            if not isinstance(key_node, yaml.ScalarNode):
+                # Expanded to text, a key of nested aliases would fill memory.
+                raise yaml.constructor.ConstructorError(
+                    None, None, "a key must be a plain value", key_node.start_mark
+                )
+            key = self.construct_object(key_node)
+            if key in seen:
+                raise yaml.constructor.ConstructorError(
+                    None, None, f"the key '{key}' is given twice", key_node.start_mark
+                )
+            seen.add(key)
+        return super().construct_mapping(node, deep=deep)
+
+
+def read_yaml(path: Path) -> object:
+    """Reads one YAML document without executing any code.
+
+    Raises:
+        UsageError: the file is missing, unreadable, over a limit, not YAML, or has a duplicate key.
+    """
+    try:
+        text = read_small_text(path)
+    except BadFileError as error:
+        raise UsageError(error.message, error.remedy) from error
+    return load_yaml(text, str(path))
+
+
+def load_yaml(text: str, path: str) -> object:
+    """Parses YAML text; `path` is its name in messages. Raises as `read_yaml`."""
+    if len(_DIRECTIVE.findall(text)) > _MAX_DIRECTIVES:
+        raise UsageError(
+            f"{path} has over {_MAX_DIRECTIVES} lines that begin with %", "indent them"
+        )
+    try:
+        check_events(yaml.parse(text, Loader=_Loader), path, TYPED)
+        # A subclass of SafeLoader: builds plain values only.
+        content: object = yaml.load(text, Loader=_UniqueKeyLoader)  # noqa: S506
+        check_limits(content, path, TYPED)
+    except BadFileError as error:
+        raise UsageError(error.message, error.remedy) from error
+    except yaml.YAMLError as error:
+        place = getattr(error, "problem_mark", None)
+        last = text.count("\n")
+        # For a text without a final newline, the C loader reports the end on the next line.
+        line = "" if place is None else f", line {1 + min(place.line, last)}"
+        problem = shortened(getattr(error, "problem", None) or str(error), _LONGEST_VALUE)
+        raise UsageError(f"{path}{line}: {problem}", "fix the YAML at that line") from error
+    except (AttributeError, KeyError, TypeError, ValueError, OverflowError) as error:
+        # PyYAML does not catch errors of its conversions: a 13th month, `!!bool maybe`.
+        problem = shortened(str(error), _LONGEST_VALUE)
+        raise UsageError(f"{path}: {problem}", "fix that value, or quote it") from error
+    return content
+
+
+def parse_file(path: Path, schema: type[FileT]) -> FileT:
+    """Reads a YAML file and checks it against its schema.
+
+    Raises:
+        UsageError: names the file, each wrong key and the nearest valid one.
+    """
+    return parse_content(str(path), schema, read_yaml(path))
+
+
+def parse_content(path: str, schema: type[FileT], content: object) -> FileT:
+    """Checks the content of a file; `path` is its name in messages.
+
+    Raises:
+        UsageError: as `parse_file`.
+    """
+    try:
+        return checked(TypeAdapter(schema), content, path)
+    except BadFileError as error:
+        raise UsageError(error.message, error.remedy) from error
+
+
+T = TypeVar("T")
+PolicyT = TypeVar("PolicyT", MeasurePolicy, RoundRules)
 
 DEFAULT_RUNTIMES = (Runtime.ONNX, Runtime.TORCH, Runtime.TFLITE)
 """The default runtimes; any other is measured only if a sweep names it."""
+_LARGEST_OPTION = 2.0**63
+"""Option values are stored as JSON and in columns, whose integers have 64 bits."""
+
+
+def _not_empty(values: tuple[T, ...]) -> tuple[T, ...]:
+    if not values:
+        raise ValueError("give at least one")
+    return values
+
+
+def _option_value(value: object) -> object:
+    """Runs before the union check, whose error message would list every type."""
+    is_number = isinstance(value, int | float) and abs(value) < _LARGEST_OPTION
+    if not (is_number or isinstance(value, str)):
+        raise ValueError("give a number below 2^63, true, false or text")
+    return value
+
+
+def _affinity(value: object) -> object:
+    is_cores = isinstance(value, list | tuple) and all(
+        type(core) is int and 0 <= core < 2**16 for core in value
+    )
+    if not (value in ("first_cores", "free") or (is_cores and value)):
+        raise ValueError("give first_cores, free, or a list of core numbers")
+    return value
+
+
+OneOrMany = Annotated[
+    tuple[T, ...],
+    AfterValidator(_not_empty),
+    # A single value is a list of one.
+    BeforeValidator(
+        lambda value: [value] if isinstance(value, str | int | float) else value,
+        json_schema_input_type=T | list[T],
+    ),
+]
+WorkloadSpec = Annotated[
+    Workload,
+    BeforeValidator(
+        lambda value: Workload.parse(value) if isinstance(value, str) else value,
+        json_schema_input_type=str,
+    ),
+    PlainSerializer(str, return_type=str),
+]
+OptionSpec = Annotated[bool | int | float | str, BeforeValidator(_option_value)]
+Threads = Annotated[int, Key(ge=1, le=4096)]
+Seed = Annotated[int, Key(ge=0, lt=2**32)]
+Affinity = Annotated[Literal["first_cores", "free"] | tuple[int, ...], BeforeValidator(_affinity)]
+_Flag = Annotated[bool, Key()]
+
+
+class SpecSection(BaseModel):
+    """A part of a sweep file: unknown keys are errors, values do not change."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+def _in_order(section: PolicyT) -> PolicyT:
+    """Rejects a section whose minimum is above its maximum."""
+    pairs = (("min_warmup_s", "max_warmup_s"), ("min_runs", "max_samples"),
+             ("min_blocks", "max_blocks"))  # fmt: skip
+    for low, high in pairs:
+        if getattr(section, low, 0) > getattr(section, high, 0):
+            raise ValueError(f"{low} is above {high}")
+    return section
+
+
+class ReplicasSpec(SpecSection):
+    """Sets of processes that run one cell at the same time."""
+
+    processes: OneOrMany[Annotated[int, Key(ge=1, le=256)]] = Field(
+        description="processes of a set, such as [1, 2, 4]; 1 is what the others are compared with"
+    )
+    run_s: Seconds = Field(
+        default=10.0, description="time that the processes of a set run back to back"
+    )
+
+    @model_validator(mode="after")
+    def _check_processes(self) -> Self:
+        if len(set(self.processes)) < len(self.processes):
+            raise ValueError("processes names a number twice")
+        return self
+
+
+ReplicasChoice = Annotated[
+    ReplicasSpec,
+    # `[1, 2, 4]` is short for `{processes: [1, 2, 4]}`.
+    BeforeValidator(
+        lambda value: {"processes": value} if isinstance(value, int | list | tuple) else value,
+        json_schema_input_type=int | list[int] | ReplicasSpec,
+    ),
+]
 
 
 class LimitsSpec(SpecSection):
@@ -44,12 +238,12 @@ class LimitsSpec(SpecSection):
     timeout_s: Seconds = Field(
         default=300.0, description="after this time the process is killed and the repeat has failed"
     )
-    memory_limit_bytes: MemoryLimit | None = Field(
+    memory_limit_bytes: Annotated[Bytes, Key(ge=2**20, lt=2**63)] | None = Field(
         default=None,
         description="memory of one worker: a number, or text such as '2GiB' (default: 80 % of the "
         "host's; no limit for an NVIDIA GPU)",
     )
-    max_attempts: Annotated[int, Field(ge=1, le=20, strict=True)] = Field(
+    max_attempts: Annotated[int, Key(ge=1, le=20)] = Field(
         default=3, description="maximum tries of one repeat when its failures are transient"
     )
 
@@ -65,7 +259,7 @@ class HostsSpec(SpecSection):
         description="maximum wait for a lost or not yet available host; then its devices are "
         "abandoned and left to a resume",
     )
-    takeover: Annotated[bool, Field(strict=True)] = Field(
+    takeover: _Flag = Field(
         default=False,
         description="let an equal device measure the pending repeats of an abandoned device",
     )
@@ -93,7 +287,7 @@ class PhonesSpec(SpecSection):
         description="cluster that a repeat is pinned to with affinity: first_cores; auto is the "
         "fastest cluster with a core for every thread",
     )
-    canary_every: Annotated[int, Field(ge=1, le=10_000, strict=True)] = Field(
+    canary_every: Annotated[int, Key(ge=1, le=10_000)] = Field(
         default=10, description="number of repeats between two runs of the canary model"
     )
 
@@ -122,13 +316,13 @@ class WeightsSpec(SpecSection):
         return self
 
 
-def _as_weights(value: object) -> object:
-    """Accepts `pretrained` as short for `{kind: pretrained}`."""
-    return {"kind": value} if isinstance(value, str) else value
-
-
 WeightsChoice = Annotated[
-    WeightsSpec, BeforeValidator(_as_weights, json_schema_input_type=str | WeightsSpec)
+    WeightsSpec,
+    # `pretrained` is short for `{kind: pretrained}`.
+    BeforeValidator(
+        lambda value: {"kind": value} if isinstance(value, str) else value,
+        json_schema_input_type=str | WeightsSpec,
+    ),
 ]
 
 
@@ -184,17 +378,19 @@ class SweepSpec(SpecSection):
     weights_of: dict[str, WeightsChoice] = Field(
         default={}, description="weights of single models, by name"
     )
-    repeats: Annotated[int, Field(ge=1, le=1000, strict=True)] = Field(
+    repeats: Annotated[int, Key(ge=1, le=1000)] = Field(
         default=5, description="new processes per cell; below 5, figures have no interval"
     )
     seed: Seed = Field(default=0, description="random seed of the cell order and the inputs")
-    measure: MeasureSpec = Field(default=MeasureSpec(), description="when a repeat ends")
-    rounds: RoundsSpec | None = Field(
+    measure: Annotated[MeasurePolicy, AfterValidator(_in_order)] = Field(
+        default_factory=MeasurePolicy, description="when a repeat ends"
+    )
+    rounds: Annotated[RoundRules, AfterValidator(_in_order)] | None = Field(
         default=None,
         description="let the cells of a platform take turns, on devices that can hold several "
         "models at once; `rounds: {}` uses the defaults (default: one cell after the other)",
     )
-    profile: Annotated[bool, Field(strict=True)] = Field(
+    profile: _Flag = Field(
         default=False,
         description="find out where the time goes: after the latencies, each cell is profiled in "
         "as many new processes; their times never count as latencies",

@@ -7,6 +7,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 from fleet_rows import write_results
+from stored_part import write_part
 
 from fleetrank.analysis.errors import AnalysisError
 from fleetrank.analysis.panel.session import Session
@@ -14,8 +15,7 @@ from fleetrank.analysis.report.page import build_report
 from fleetrank.analysis.stored.columns import LARGEST, SCHEMA, SMALLEST
 from fleetrank.analysis.stored.load import load_measurements
 from fleetrank.analysis.stored.selection import Selection
-from fleetrank.analysis.tables.former_names import FORMER
-from fleetrank.analysis.tables.tables import TABLES, session_table
+from fleetrank.analysis.tables.tables import REQUESTS, session_table
 
 pytestmark = pytest.mark.slow
 
@@ -48,7 +48,7 @@ def extreme_results(folder: Path, every: int) -> Path:
     kinds = (pl.Float64(), pl.Int64(), pl.List(pl.Int64))
     names = [name for name, dtype in SCHEMA.items() if dtype in kinds and name not in KEPT]
     figures = [one_in(every, frame[name], chance) for name in names]
-    frame.with_columns(*figures).write_parquet(part)
+    frame.with_columns(*figures).pipe(write_part, part)
     return results
 
 
@@ -64,8 +64,9 @@ def test_a_figure_that_cannot_be_is_missing(tmp_path: Path) -> None:
 def test_every_table_and_the_page_survive_any_figure(tmp_path: Path, every: int) -> None:
     results = extreme_results(tmp_path, every)
     session = Session(load_measurements(results), Selection())
-    for name in (*TABLES, *FORMER):
+    for request in REQUESTS:
+        asked = session.asked(request.selection(session.selection))
         # A table that cannot be made of such rows says so.
         with contextlib.suppress(AnalysisError):
-            session_table(name, session)
+            session_table(request.table, asked)
     assert build_report(results, tmp_path / "page.html").size_bytes > 0

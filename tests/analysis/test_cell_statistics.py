@@ -6,11 +6,11 @@ from pathlib import Path
 import polars as pl
 import pytest
 from fleet_rows import write_results
+from stored_part import write_part
 
-from fleetrank.analysis.report.evidence import gather
 from fleetrank.analysis.report.page_data import page_data
-from fleetrank.analysis.report.page_tables import page_tables
-from fleetrank.analysis.report.sections.provenance import provenance_section
+from fleetrank.analysis.report.page_tables import gather, page_tables
+from fleetrank.analysis.report.sections import page_sections
 from fleetrank.analysis.stored.load import load_measurements
 from fleetrank.analysis.stored.selection import Selection
 from fleetrank.analysis.tables.formats import render
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.slow
 def test_a_table_and_its_exports_name_statistic_and_placement(make_attempts) -> None:
     facts = {"statistic": "minimum", "backend_nodes": 54, "graph_nodes": 65}
     rows = make_attempts([{"latency_p50_ns": 2e6, **facts}, {"model": "b", "latency_p50_ns": 3e6}])
-    table = make_table("latency", rows, Selection())
+    table = make_table("cells", rows, Selection())
     assert table.frame.select("statistic", "placement").rows() == [
         ("minimum", "54/65"), (None, None),
     ]  # fmt: skip
@@ -36,7 +36,7 @@ def _with_minimum(results: Path) -> Path:
     rows = pl.read_parquet(part)
     first = pl.col("platform_key") == rows["platform_key"].sort()[0]
     word = pl.when(first).then(pl.lit("minimum"))
-    rows.with_columns(word.alias("statistic")).write_parquet(part)
+    rows.with_columns(word.alias("statistic")).pipe(write_part, part)
     return results
 
 
@@ -47,8 +47,8 @@ def test_the_page_names_the_statistic_of_every_platform(tmp_path: Path) -> None:
     found = {one["key"]: one["statistic"] for one in data["platforms"]}
     assert set(found.values()) == {"median", "minimum"}
     assert found[min(found)] == "minimum"
-    tables = provenance_section(evidence).tables
-    platforms = next(one for one in tables if one.caption.startswith("Platforms"))
+    (*_, provenance) = page_sections(evidence, page_tables(evidence))
+    platforms = next(one for one in provenance.tables if one.caption.startswith("Platforms"))
     assert "minimum" in str(platforms.rows)
 
 

@@ -8,15 +8,19 @@ import numpy as np
 import polars as pl
 import pytest
 from fleet_rows import NETS, PLACES, Net, Place, write_results
+from stored_part import write_part
 
-from fleetrank.analysis.figures.labels import chosen_platforms, models_by_latency, platform_labels
-from fleetrank.analysis.figures.points import (
+from fleetrank.analysis.figures import (
     QUANTILES,
+    chosen_platforms,
     frontier_pairs,
+    models_by_latency,
+    platform_labels,
     process_medians,
     sample_quantiles,
     sampled_processes,
 )
+from fleetrank.analysis.panel.agreement import Agreement
 from fleetrank.analysis.report.page_data import flops_ranks, heat_columns, models_by_memory
 from fleetrank.analysis.stored.cells_table import cell_values
 from fleetrank.analysis.stored.load import load_measurements, valid_attempts
@@ -139,7 +143,7 @@ def test_a_long_process_counts_like_a_short_one(tmp_path: Path) -> None:
     part = next((results / "measurements").rglob("*.parquet"))
     frame = pl.read_parquet(part).filter(pl.col("status") == "ok")
     samples = pl.Series("samples_ns", [[100] * 1000, [200] * 10], dtype=pl.List(pl.Int64))
-    frame.with_columns(samples).write_parquet(part)
+    frame.with_columns(samples).pipe(write_part, part)
     low, *_, high = _samples(results)["quantiles_ns"][0].to_list()
     assert (low, high) == (100, 200)
     assert _samples(results)["quantiles_ns"][0][3] == 150
@@ -152,7 +156,7 @@ def test_rows_without_samples_have_no_quantiles(tmp_path: Path) -> None:
     part = next((results / "measurements").rglob("*.parquet"))
     frame = pl.read_parquet(part)
     blank = pl.when(pl.col("model") != NETS[0].name).then("samples_ns").alias("samples_ns")
-    frame.with_columns(blank).write_parquet(part)
+    frame.with_columns(blank).pipe(write_part, part)
     assert _samples(results)["model"].to_list() == [NETS[1].name]
 
 
@@ -226,16 +230,15 @@ def test_four_models_in_common_make_no_frontier(cells: pl.DataFrame) -> None:
 
 
 def test_the_matrix_keeps_why_a_value_is_missing_and_only_known_platforms() -> None:
-    row = {
-        "source": "a", "target": "b", "rho": None, "low": None, "high": None, "null_mean": None,
-        "null_p95": None, "residual_null_mean": None, "residual_p_adjusted": None, "n_models": 4,
-        "ceiling": None, "reason": "4 models in common, at least 5 needed",
-    }  # fmt: skip
-    types = dict.fromkeys((name for name, value in row.items() if value is None), pl.Float64)
-    pairs = pl.DataFrame([row, {**row, "target": "elsewhere"}], schema_overrides=types)
-    columns = heat_columns(pairs, {"a": 0, "b": 1})
+    why = "4 models in common, at least 5 needed"
+
+    def pair(target: str, measure: str) -> Agreement:
+        return Agreement(measure=measure, source="a", target=target, n_models=4, reason=why)
+
+    pairs = [pair("b", "latency"), pair("elsewhere", "latency"), pair("b", "frm")]
+    columns = heat_columns(pairs, "latency", {"a": 0, "b": 1})
     assert (columns["source"], columns["target"], columns["rho"]) == ([0], [1], [None])
-    assert columns["reason"] == ["4 models in common, at least 5 needed"]
+    assert (columns["n_models"], columns["reason"]) == ([4], [why])
 
 
 def test_a_model_has_one_accuracy_on_all_platforms(attempts: pl.LazyFrame) -> None:

@@ -8,8 +8,7 @@ import pytest
 from fleet_rows import write_results
 from golden_tables import figures_of
 
-from fleetrank.analysis.tables.former_names import FORMER
-from fleetrank.analysis.tables.tables import TABLES
+from fleetrank.analysis.tables.tables import REQUESTS
 
 pytestmark = pytest.mark.slow
 
@@ -43,6 +42,6 @@ def assert_recorded(now: object, before: object) -> None:
 
 
 def test_the_record_is_of_every_table_and_holds_figures() -> None:
-    assert set(RECORDED) == {*TABLES, *FORMER}
+    assert set(RECORDED) == {request.words for request in REQUESTS}
     n_figures = sum(len(v) for t in RECORDED.values() if isinstance(t, dict) for v in t.values())
     assert n_figures > 5000

@@ -8,20 +8,20 @@ import polars as pl
 import pytest
 from fleet_rows import NETS, PLACES, SWEEP, write_results
 from headless_browser import headless_chromium
+from stored_part import write_part
 from wording import has
 
 from fleetrank.analysis.errors import AnalysisError, NoDataError
 from fleetrank.analysis.panel.session import Session
-from fleetrank.analysis.report.evidence import gather
 from fleetrank.analysis.report.page import build_report
-from fleetrank.analysis.report.page_data import page_data
-from fleetrank.analysis.report.page_tables import page_tables
-from fleetrank.analysis.report.sections.component_bars import component_sections
+from fleetrank.analysis.report.page_data import component_points, page_data
+from fleetrank.analysis.report.page_tables import gather, page_tables
+from fleetrank.analysis.report.sections import page_sections
 from fleetrank.analysis.stored.load import load_measurements, valid_attempts
 from fleetrank.analysis.stored.selection import Selection
-from fleetrank.analysis.stored.side.component_times import COMPONENT_TIMES, OF_MEASUREMENTS
+from fleetrank.analysis.stored.side_tables import COMPONENT_TIMES, OF_MEASUREMENTS
 from fleetrank.analysis.tables.tables import session_table
-from fleetrank.orchestrator.store.side_records import append_side
+from fleetrank.orchestrator.store.side import append_side
 
 SLOW, TIMES = "blocks.2", 4
 HOSTILE = '</script><img src=x onerror=alert(1)>"&'
@@ -72,7 +72,7 @@ def test_a_model_with_two_weights_on_a_platform_is_left_out_there(
         cell_key=pl.lit("other"), weights_id=pl.lit("seed-1")
     )
     part = next((both / "measurements").rglob("*.parquet"))
-    pl.concat([measured, twin]).write_parquet(part)
+    pl.concat([measured, twin]).pipe(write_part, part)
     before = session_table("components", _session(results)).frame
     table = session_table("components", _session(both))
     assert table.frame.equals(before.filter(~pl.all_horizontal(other)))
@@ -187,7 +187,7 @@ def test_profiles_change_no_latency(results: Path, tmp_path: Path) -> None:
 def test_the_page_has_bars_for_the_profiled_models_alone(results: Path, tmp_path: Path) -> None:
     evidence = gather(results, Selection())
     tables = page_tables(evidence)
-    (section,) = component_sections(evidence, tables)
+    (section,) = [one for one in page_sections(evidence, tables) if one.id == "components"]
     assert section.charts == "components"
     assert len(section.tables) == 2
     points = page_data(evidence, tables)["components"]
@@ -196,14 +196,12 @@ def test_the_page_has_bars_for_the_profiled_models_alone(results: Path, tmp_path
     assert {evidence.shown.models[number] for number in by_module["m"]} == set(MODELS)
     assert len(by_module["name"]) == len(MODELS) * len(PLACES) * len(_PARTS)
     plain = gather(write_results(tmp_path / "plain"), Selection())
-    assert component_sections(plain, page_tables(plain)) == []
+    assert "components" not in {one.id for one in page_sections(plain, page_tables(plain))}
     assert page_data(plain, page_tables(plain))["components"] is None
 
 
 @pytest.mark.slow
 def test_small_components_are_summed(results: Path) -> None:
-    from fleetrank.analysis.report.sections import component_bars
-
     evidence = gather(results, Selection())
     tables = page_tables(evidence)
     table = tables.made["components"]
@@ -215,7 +213,7 @@ def test_small_components_are_summed(results: Path) -> None:
         for number in range(4)
     )
     made = {**tables.made, "components": replace(table, frame=many)}
-    points = component_bars.component_points(evidence, replace(tables, made=made))
+    points = component_points(evidence, replace(tables, made=made))
     assert points is not None
     found = pl.DataFrame(points["components"])
     sums = found.group_by("m", "p").agg(pl.len(), pl.col("share").sum())

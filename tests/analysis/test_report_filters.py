@@ -17,6 +17,7 @@ from fleet_rows import (
     write_results,
 )
 from headless_browser import headless_chromium
+from stored_part import write_part
 
 from fleetrank.analysis.report.page import build_report
 
@@ -34,7 +35,7 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> str:
     frame = pl.read_parquet(part)
     is_int8 = pl.col("runtime") == "tflite"
     precision = pl.when(is_int8).then(pl.lit("int8")).otherwise("precision").alias("precision")
-    frame.with_columns(precision).write_parquet(part)
+    frame.with_columns(precision).pipe(write_part, part)
     return build_report(results, folder / "report.html").path.as_uri()
 
 
@@ -114,7 +115,7 @@ def test_every_filter_acts_on_all_plots_and_tables(
     assert told == f"Showing {platforms} of 5 platforms, {models} of 14 models."
     for kind in ("latency", "memory", "flops"):
         assert len(_titles(page, kind)) == platforms
-    for table in ("latency", "memory", "coldstart", "quality"):
+    for table in ("cells", "memory", "cells-coldstart", "quality"):
         assert len(_rows(page, table)) == platforms * models
     assert len(_rows(page, "doubts")) == platforms
     assert page.locator("p.overall").first.is_visible()

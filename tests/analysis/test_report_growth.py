@@ -9,15 +9,12 @@ import pytest
 from fleet_rows import write_results
 from growth_rows import with_growth
 from headless_browser import headless_chromium, legend_colours
+from stored_part import write_part
 
-from fleetrank.analysis.report.evidence import gather
 from fleetrank.analysis.report.page import build_report
-from fleetrank.analysis.report.page_tables import page_tables
-from fleetrank.analysis.report.sections.growth import (
-    curve_groups,
-    growth_sections,
-    sustained_series,
-)
+from fleetrank.analysis.report.page_data import curve_groups, sustained_series
+from fleetrank.analysis.report.page_tables import gather, page_tables
+from fleetrank.analysis.report.sections import page_sections
 from fleetrank.analysis.stored.selection import Selection
 
 pytestmark = pytest.mark.slow
@@ -32,7 +29,7 @@ def _growing(results: Path) -> Path:
     frame.with_columns(
         pl.when(is_large).then(pl.lit(value, dtype=frame.schema[name])).otherwise(name).alias(name)
         for name, value in failed.items()
-    ).write_parquet(part)
+    ).pipe(write_part, part)
     return results
 
 
@@ -70,7 +67,7 @@ def test_a_model_without_the_workload_of_the_page_is_drawn_too(tmp_path: Path) -
     frame = pl.read_parquet(part)
     text = frame["model"][0]
     is_image = pl.col("workload").fill_null("image") == "image"
-    frame.filter(~(is_image & (pl.col("model") == text))).write_parquet(part)
+    frame.filter(~(is_image & (pl.col("model") == text))).pipe(write_part, part)
     evidence = gather(results, Selection())
     assert text not in evidence.shown.models
     lengths = [g for g in curve_groups(evidence, page_tables(evidence)) if g["over"] == "length"]
@@ -79,7 +76,8 @@ def test_a_model_without_the_workload_of_the_page_is_drawn_too(tmp_path: Path) -
     assert any(
         text in {point[0] for point in _listed(one["points"])} for one in sustained_series(evidence)
     )
-    (section, *_) = growth_sections(evidence, page_tables(evidence))
+    sections = page_sections(evidence, page_tables(evidence))
+    (section,) = [one for one in sections if one.id == "scaling"]
     assert text in str(section.tables[0].packed)
     page = tmp_path / "page.html"
     build_report(results, page)
@@ -98,7 +96,8 @@ def _listed(value: object) -> list[list[object]]:
 
 def test_without_such_rows_the_page_has_no_section(tmp_path: Path) -> None:
     evidence = gather(write_results(tmp_path / "results", repeats=1), Selection())
-    assert growth_sections(evidence, page_tables(evidence)) == []
+    ids = {one.id for one in page_sections(evidence, page_tables(evidence))}
+    assert not ids & {"scaling", "sustained"}
 
 
 def test_the_charts_are_drawn_and_their_choices_work(growing: Path, tmp_path: Path) -> None:
@@ -107,7 +106,7 @@ def test_the_charts_are_drawn_and_their_choices_work(growing: Path, tmp_path: Pa
     frame = pl.read_parquet(part)
     # The first model lacks the batches: its panels start with another one.
     lacks = (pl.col("model") == frame["model"].min()) & (pl.col("batch") > 1)
-    frame.filter(~lacks).write_parquet(part)
+    frame.filter(~lacks).pipe(write_part, part)
     page = tmp_path / "page.html"
     build_report(results, page)
     with headless_chromium() as browser:

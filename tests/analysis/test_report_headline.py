@@ -4,15 +4,18 @@ from dataclasses import replace
 
 import pytest
 
-from fleetrank.analysis.panel.pair_groups import GroupAgreement, Level
-from fleetrank.analysis.panel.pair_means import MeanFigures
-from fleetrank.analysis.panel.pairs import draws_for
-from fleetrank.analysis.report.sections.headline import Verdict, headlines
-from fleetrank.analysis.statistics.transfer.transfer import Ceiling, GroupTransfer, TransferResult
+from fleetrank.analysis.panel.agreement import Agreement
+from fleetrank.analysis.panel.conditions import Level
+from fleetrank.analysis.panel.draws import draws_for
+from fleetrank.analysis.report.headline import Verdict, headlines
+from fleetrank.analysis.statistics.transfer import TransferResult
+from fleetrank.foundation.vocabulary import Axis
 
-NO_CEILING = Ceiling(value=None, share=None, methods=())
-NAMES = {"level": Level.TIER, "measure": "latency", "source": "gpu", "target": "edge"}
-FIGURES = MeanFigures(
+FIGURES = Agreement(
+    level=Level.TIER,
+    measure="latency",
+    source="gpu",
+    target="edge",
     n_models=13,
     most_models=13,
     n_pairs=4,
@@ -27,17 +30,10 @@ FIGURES = MeanFigures(
 
 
 def _result(*rows: dict[str, object]) -> TransferResult:
-    groups = []
-    for row in rows:
-        names = {name: row.get(name, default) for name, default in NAMES.items()}
-        figures = {name: value for name, value in row.items() if name not in NAMES}
-        agreement = GroupAgreement(**names, figures=replace(FIGURES, **figures))  # type: ignore[arg-type]
-        groups.append(
-            GroupTransfer(agreement=agreement, ceiling=NO_CEILING, n_ranked=4, n_lacking=4)
-        )
+    groups = [replace(FIGURES, **row) for row in rows]  # type: ignore[arg-type]
     return TransferResult(
-        groups=tuple(groups), pairs=(), selected=(), draws=draws_for([]), seed=0, n_models=13,
-        notes=(),
+        axis=Axis.DEVICE, groups=tuple(groups), pairs=(), selected=(), draws=draws_for([]), seed=0,
+        n_models=13, notes=(),
     )  # fmt: skip
 
 

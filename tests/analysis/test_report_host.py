@@ -9,13 +9,12 @@ import pytest
 from daily import daily
 from fleet_rows import SWEEP, write_results
 from headless_browser import headless_chromium
+from stored_part import write_part
 
-from fleetrank.analysis.report.evidence import gather
 from fleetrank.analysis.report.page import build_report
-from fleetrank.analysis.report.page_data import page_data
-from fleetrank.analysis.report.page_tables import page_tables
-from fleetrank.analysis.report.sections.host_section import host_sections, host_series
-from fleetrank.analysis.report.sections.ranks_in_rounds import rank_series
+from fleetrank.analysis.report.page_data import host_series, page_data, rank_series
+from fleetrank.analysis.report.page_tables import gather, page_tables
+from fleetrank.analysis.report.sections import page_sections
 from fleetrank.analysis.stored.selection import Selection
 
 pytestmark = pytest.mark.slow
@@ -37,7 +36,7 @@ def with_rounds(results: Path) -> Path:
     frame.with_columns(
         pl.when(is_cpu).then(value.cast(known[name])).otherwise(None).alias(name)
         for name, value in blocks.items()
-    ).write_parquet(part)
+    ).pipe(write_part, part)
     return results
 
 
@@ -71,7 +70,8 @@ def test_the_section_is_on_the_page_only_with_rounds(rounds: Path, tmp_path: Pat
     for results, n_sections in ((rounds, 1), (write_results(tmp_path / "alone"), 0)):
         evidence = gather(results, Selection())
         tables = page_tables(evidence)
-        assert len(host_sections(evidence, tables)) == n_sections
+        ids = [one.id for one in page_sections(evidence, tables)]
+        assert (ids.count("host"), ids.count("waits")) == (n_sections, 0)
         assert (page_data(evidence, tables)["host"] == []) == (n_sections == 0)
 
 
@@ -80,16 +80,16 @@ def with_waits(results: Path) -> Path:
     part = next((results / "measurements").rglob("*.parquet"))
     frame = pl.read_parquet(part)
     waits = [60.0, 0.2, None] + [0.0] * (frame.height - 3)
-    frame.with_columns(pl.Series("waited_s", waits, pl.Float64)).write_parquet(part)
+    frame.with_columns(pl.Series("waited_s", waits, pl.Float64)).pipe(write_part, part)
     return results
 
 
 def test_waits_are_on_the_page_if_there_were_any(tmp_path: Path) -> None:
     evidence = gather(with_waits(write_results(tmp_path / "waits")), Selection())
     tables = page_tables(evidence)
-    (section,) = host_sections(evidence, tables)
-    assert section.id == "waits"
-    shown = tables["waits"].frame
+    ids = [one.id for one in page_sections(evidence, tables)]
+    assert (ids.count("host"), ids.count("waits")) == (0, 1)
+    shown = tables["quality list=waits"].frame
     assert (shown["waited_s"].sum(), shown["n_waited"].sum()) == (60.0, 1)
     assert shown["longest_s"][0] == 60.0
     everything = pl.read_parquet(tmp_path / "waits" / "measurements")
@@ -145,7 +145,7 @@ def restless(tmp_path_factory: pytest.TempPathFactory) -> Path:
         pl.when(took_turns).then(latency).otherwise("latency_p50_ns").alias("latency_p50_ns"),
         pl.when(took_turns).then(medians).alias("block_medians_ns"),
         *(pl.when(took_turns).then(name).alias(name) for name in ("round_id", "block_starts_ns")),
-    ).write_parquet(part)
+    ).pipe(write_part, part)
     return results
 
 

@@ -12,19 +12,14 @@ import pytest
 from fleet_rows import Place, write_results
 from headless_browser import headless_chromium
 from language_rows import DECODERS, MACHINES, Machine, write_language_results
+from stored_part import write_part
 from wording import has
 
-from fleetrank.analysis.report.evidence import Evidence, gather
-from fleetrank.analysis.report.page import build_report, render_page
-from fleetrank.analysis.report.page_head import banner
-from fleetrank.analysis.report.page_tables import page_tables
-from fleetrank.analysis.report.sections.growth import curve_groups
-from fleetrank.analysis.report.sections.prompts_and_steps import (
-    other_workloads,
-    reading_groups,
-    reading_sections,
-)
-from fleetrank.analysis.report.sections.sections import Section, listed
+from fleetrank.analysis.report.headline import other_workloads
+from fleetrank.analysis.report.page import banner, build_report, render_page
+from fleetrank.analysis.report.page_data import curve_groups, reading_groups
+from fleetrank.analysis.report.page_tables import Evidence, gather, page_tables
+from fleetrank.analysis.report.sections import Section, listed, page_sections
 from fleetrank.analysis.stored.columns import ORIGINS
 from fleetrank.analysis.stored.selection import Selection
 
@@ -45,7 +40,7 @@ def _results(folder: Path, machines: Sequence[Machine]) -> Path:
     )
     part = next((results / "measurements").rglob("*.parquet"))
     of_page = (pl.col("device") == SIMULATED.device) & (pl.col("workload") == PAGE)
-    pl.read_parquet(part).filter(~of_page).write_parquet(part)
+    pl.read_parquet(part).filter(~of_page).pipe(write_part, part)
     return results
 
 
@@ -133,7 +128,7 @@ def _texts(evidence: Evidence, name: str) -> set[str]:
     return {cell.text for row in table.rows for cell in row.cells} | set(table.notes)
 
 
-@pytest.mark.parametrize("name", ["crossover", "segment-sizes", "scaling"])
+@pytest.mark.parametrize("name", ["strategies part=crossover", "strategies part=sizes", "scaling"])
 def test_a_table_has_the_rows_that_its_chart_draws(mixed: Path, name: str) -> None:
     texts = _texts(gather(mixed, CHOSEN), name)
     assert any("sim-reader" in text for text in texts if "SIMULATED" not in text)
@@ -143,14 +138,14 @@ def test_a_table_has_the_rows_that_its_chart_draws(mixed: Path, name: str) -> No
 def test_what_the_page_has_no_room_for_is_in_neither(
     mixed: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("fleetrank.analysis.report.shown.MAX_MODELS", 1)
+    monkeypatch.setattr("fleetrank.analysis.report.page_tables.MAX_MODELS", 1)
     evidence = gather(mixed, CHOSEN)
     (kept,), tables = evidence.shown.models, page_tables(evidence)
     (left_out,) = {one.name for one in DECODERS[:2]} - {kept}
     titles = [str(one["title"]) for one in reading_groups(evidence, tables)]
     assert titles
     assert not [title for title in titles if left_out in title]
-    (section,) = reading_sections(evidence, tables)
+    (section,) = [one for one in page_sections(evidence, tables) if one.id == "reading"]
     models = {
         row.about["model"] for one in section.tables for row in one.rows if "model" in row.about
     }

@@ -20,10 +20,11 @@ from fleet_rows import (
     hostile_results,
     write_results,
 )
+from stored_part import write_part
 
 from fleetrank.analysis.errors import NoDataError
-from fleetrank.analysis.report.evidence import gather
 from fleetrank.analysis.report.page import build_report, json_block, own_script, render_page
+from fleetrank.analysis.report.page_tables import gather
 from fleetrank.analysis.stored.load import load_measurements
 from fleetrank.analysis.stored.scope import select_cells
 from fleetrank.analysis.stored.selection import Selection
@@ -102,7 +103,7 @@ def test_imported_figures_without_samples_are_said_to_have_none(tmp_path: Path) 
     folder = write_results(tmp_path / "r", n_samples=5)
     part = next((folder / "measurements").rglob("*.parquet"))
     frame = pl.read_parquet(part)
-    frame.with_columns(pl.lit(None, dtype=frame["samples_ns"].dtype).alias("samples_ns")).write_parquet(part)  # fmt: skip # noqa: E501
+    frame.with_columns(pl.lit(None, dtype=frame["samples_ns"].dtype).alias("samples_ns")).pipe(write_part, part)  # fmt: skip # noqa: E501
     page = _page(folder)
     assert "78 of 78 values have no raw samples" in page.text
     assert set(map(str, page.data()["cells"]["quantiles_ms"])) == {"None"}
@@ -289,7 +290,7 @@ def test_missing_accuracy_memory_and_record_leave_a_page(tmp_path: Path) -> None
     part = next((folder / "measurements").rglob("*.parquet"))
     frame = pl.read_parquet(part)
     blank = ("accuracy_top1", "peak_memory_bytes", "load_peak_memory_bytes", "flops", "started_utc")
-    frame.with_columns(pl.lit(None, dtype=frame[name].dtype).alias(name) for name in blank).write_parquet(part)  # fmt: skip # noqa: E501
+    frame.with_columns(pl.lit(None, dtype=frame[name].dtype).alias(name) for name in blank).pipe(write_part, part)  # fmt: skip # noqa: E501
     (folder / "sweeps" / f"{SWEEP}.json").write_text("[1")
     page = _page(folder)
     assert "No platform reports memory" in page.text

@@ -7,13 +7,12 @@ from pathlib import Path
 import polars as pl
 import pytest
 from fleet_rows import PLACES, write_results
+from stored_part import write_part
 
 from fleetrank.analysis.panel.session import Session
-from fleetrank.analysis.report.evidence import gather
 from fleetrank.analysis.report.page import render_page
 from fleetrank.analysis.report.page_data import page_data
-from fleetrank.analysis.report.page_predictions import PREDICTED_LEAD
-from fleetrank.analysis.report.page_tables import page_tables
+from fleetrank.analysis.report.page_tables import PREDICTED_LEAD, gather, page_tables
 from fleetrank.analysis.stored.load import load_measurements
 from fleetrank.analysis.stored.selection import Selection
 from fleetrank.analysis.tables.tables import session_table
@@ -29,7 +28,7 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = write_results(tmp_path_factory.mktemp("predicted") / "results")
     part = next((folder / "measurements").rglob("*.parquet"))
     is_hidden = (pl.col("device") == DEVICE) & pl.col("model").is_in(HIDDEN)
-    pl.read_parquet(part).filter(~is_hidden).write_parquet(part)
+    pl.read_parquet(part).filter(~is_hidden).pipe(write_part, part)
     return folder
 
 

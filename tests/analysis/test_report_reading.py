@@ -7,11 +7,12 @@ import polars as pl
 import pytest
 from headless_browser import headless_chromium, legend_colours
 from language_rows import DECODERS, MACHINES, write_language_results
+from stored_part import write_part
 
-from fleetrank.analysis.report.evidence import Evidence, gather
 from fleetrank.analysis.report.page import build_report
-from fleetrank.analysis.report.page_tables import PageTables, page_tables
-from fleetrank.analysis.report.sections.prompts_and_steps import reading_groups, reading_sections
+from fleetrank.analysis.report.page_data import reading_groups
+from fleetrank.analysis.report.page_tables import Evidence, PageTables, gather, page_tables
+from fleetrank.analysis.report.sections import page_sections
 from fleetrank.analysis.stored.selection import Selection
 
 pytestmark = pytest.mark.slow
@@ -57,7 +58,7 @@ def test_a_model_without_the_workload_of_the_page_is_drawn_too(tmp_path: Path) -
     frame = pl.read_parquet(part)
     without = frame["model"][0]
     is_left_out = (pl.col("model") == without) & (pl.col("workload") == "prefill@128")
-    frame.filter(~is_left_out).write_parquet(part)
+    frame.filter(~is_left_out).pipe(write_part, part)
     evidence = gather(results, CHOSEN)
     groups = reading_groups(evidence, page_tables(evidence))
     assert sorted(str(one["model"]) for one in groups) == ["0", "None"]
@@ -66,21 +67,22 @@ def test_a_model_without_the_workload_of_the_page_is_drawn_too(tmp_path: Path) -
 def test_a_crossover_of_the_table_is_in_its_group(made: tuple[Evidence, PageTables]) -> None:
     evidence, tables = made
     crossings = [one["crossings"] for one in reading_groups(evidence, tables)]
-    known = tables["crossover"].frame.drop_nulls("crossover_tokens")
+    known = tables["strategies part=crossover"].frame.drop_nulls("crossover_tokens")
     assert sum(map(len, crossings)) == known.height > 0
 
 
 def test_the_section_has_the_tables_that_could_be_made(made: tuple[Evidence, PageTables]) -> None:
-    (section,) = reading_sections(*made)
+    (section,) = [one for one in page_sections(*made) if one.id == "reading"]
     assert [table.id for table in section.tables] == [
-        "strategies", "crossover", "crossover-transfer", "segment-sizes",
+        "strategies", "strategies-crossover", "strategies-transfer", "strategies-sizes",
     ]  # fmt: skip
 
 
 def test_without_segments_the_page_has_no_section(tmp_path: Path) -> None:
     results = write_language_results(tmp_path, decoders=DECODERS[:2], workloads=PROMPTS)
     evidence = gather(results, CHOSEN)
-    assert reading_sections(evidence, page_tables(evidence)) == []
+    sections = page_sections(evidence, page_tables(evidence))
+    assert "reading" not in {one.id for one in sections}
 
 
 def test_the_chart_is_drawn_with_its_crossovers(results: Path, tmp_path: Path) -> None:
@@ -89,7 +91,7 @@ def test_the_chart_is_drawn_with_its_crossovers(results: Path, tmp_path: Path) -
     frame = pl.read_parquet(part)
     # One model lacks the first way of the others: its panel starts with another one.
     lacks = (pl.col("model") == DECODERS[0].name) & (pl.col("workload") == PROMPTS[0])
-    frame.filter(~lacks).write_parquet(part)
+    frame.filter(~lacks).pipe(write_part, part)
     page = tmp_path / "page.html"
     build_report(copied, page, selection=CHOSEN)
     with headless_chromium() as browser:

@@ -11,7 +11,7 @@ from headless_browser import headless_chromium
 from language_rows import DECODERS, MACHINES, WORKLOADS, write_language_results
 
 from fleetrank.analysis.errors import NoDataError
-from fleetrank.analysis.figures.labels import FAMILY_MARKS
+from fleetrank.analysis.figures import FAMILY_MARKS
 from fleetrank.analysis.report.page import build_report
 from fleetrank.analysis.stored.columns import FAMILIES
 from fleetrank.analysis.stored.selection import Selection

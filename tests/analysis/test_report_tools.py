@@ -12,6 +12,7 @@ import pytest
 from daily import daily
 from fleet_rows import HOSTILE_DEVICE, HOSTILE_MODEL, hostile_results
 from headless_browser import headless_chromium
+from stored_part import write_part
 
 from fleetrank.analysis.report.page import build_report
 from fleetrank.analysis.stored.cells_table import cell_values
@@ -33,7 +34,7 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
     frame = pl.read_parquet(part)
     is_lacking = (pl.col("model") == "resnet50") & (pl.col("device") == HOSTILE_DEVICE)
     name = pl.col("model").replace("mnasnet1_0", FORMULA)
-    frame.filter(~is_lacking).with_columns(name).write_parquet(part)
+    frame.filter(~is_lacking).with_columns(name).pipe(write_part, part)
     return results
 
 
@@ -78,9 +79,9 @@ def _latencies(results: Path) -> dict[tuple[str, str], float]:
     return {(model, key): ms for model, key, ms in rows.iter_rows()}
 
 
-@pytest.mark.parametrize("table", daily(["matrix", "latency"], "latency"))
+@pytest.mark.parametrize("table", daily(["matrix", "cells"], "cells"))
 def test_the_keyboard_sorts_a_table_up_down_and_back(page: "playwright.Page", table: str) -> None:
-    """`latency` is long, so the script writes its rows; `matrix` is written in the page."""
+    """`cells` is long, so the script writes its rows; `matrix` is written in the page."""
     _open(page, table)
     heads = page.locator(f"#table-{table} thead th")
     number = next(
@@ -110,17 +111,15 @@ def test_a_missing_value_is_last_in_both_directions(page: "playwright.Page") -> 
 
 
 def test_a_search_keeps_the_rows_with_all_words(page: "playwright.Page") -> None:
-    _open(page, "latency")
+    _open(page, "cells")
     search = page.get_by_role("searchbox", name="Find in Latency", exact=True)
     search.fill("RESNET18 pixel-7")
-    rows = page.locator("#table-latency tbody tr:not([hidden])").all_text_contents()
+    rows = page.locator("#table-cells tbody tr:not([hidden])").all_text_contents()
     assert len(rows) == 2
     assert all("resnet18" in row and "pixel-7" in row for row in rows)
-    assert (
-        f"2 of 2 rows that fit, of {N_CELLS}." in page.locator("[data-rows=latency]").inner_text()
-    )
+    assert f"2 of 2 rows that fit, of {N_CELLS}." in page.locator("[data-rows=cells]").inner_text()
     search.fill("")
-    assert len(_column(page, "latency", 1)) == N_CELLS
+    assert len(_column(page, "cells", 1)) == N_CELLS
 
 
 def test_search_and_filter_work_together(page: "playwright.Page", report: str) -> None:
@@ -165,8 +164,8 @@ def test_every_table_with_rows_can_be_copied(page: "playwright.Page") -> None:
 
 @pytest.mark.parametrize(("form", "mark"), daily([("TSV", "\t"), ("CSV", ",")], "CSV"))
 def test_a_copy_has_all_rows_in_their_order(page: "playwright.Page", form: str, mark: str) -> None:
-    _open(page, "latency")
-    page.locator("#table-latency .sort").first.click()
+    _open(page, "cells")
+    page.locator("#table-cells .sort").first.click()
     page.get_by_role("button", name=f"Copy Latency as {form}", exact=True).click()
     page.locator(".tools [role=status]", has_text="Copied.").wait_for()
     text = page.evaluate("navigator.clipboard.readText()")
@@ -174,7 +173,7 @@ def test_a_copy_has_all_rows_in_their_order(page: "playwright.Page", form: str, 
     assert len(rows) == N_CELLS
     assert all(len(row) == len(head) for row in rows)
     names = [row[0].removeprefix("'") for row in rows]
-    assert names == _column(page, "latency", 1)
+    assert names == _column(page, "cells", 1)
     assert HOSTILE_MODEL in {field for row in rows for field in row}
     assert "-" not in {field for row in rows for field in row}
 

@@ -5,9 +5,10 @@ import pytest
 from fleet_rows import write_results
 
 from fleetrank.analysis.errors import AnalysisError, NoDataError
+from fleetrank.analysis.panel.session import Session
 from fleetrank.analysis.stored.load import load_measurements
 from fleetrank.analysis.stored.selection import Selection
-from fleetrank.analysis.tables.tables import TABLES, make_table
+from fleetrank.analysis.tables.tables import TABLES, check_request, make_table, session_table
 
 pytestmark = pytest.mark.slow
 OF_MEASUREMENTS = sorted(name for name, spec in TABLES.items() if not spec.is_apart)
@@ -18,61 +19,65 @@ def frame(tmp_path_factory: pytest.TempPathFactory) -> pl.LazyFrame:
     return load_measurements(write_results(tmp_path_factory.mktemp("selectors") / "results"))
 
 
-@pytest.mark.parametrize(
-    ("selection", "device"),
-    [
-        (Selection(source="pixel-7"), "pixel-7"),
-        (Selection(source="*pixel*"), "pixel-7"),
-        (Selection(source_tier="gpu"), "rtx-4090"),
-    ],
-)
-@pytest.mark.parametrize("name", ["latency", "memory", "frm", "quality", "coldstart"])
 def test_a_source_chooses_the_platforms_of_a_table_of_platforms(
-    name: str, selection: Selection, device: str, frame: pl.LazyFrame
+    frame: pl.LazyFrame, subtests: pytest.Subtests
 ) -> None:
-    keys = make_table(name, frame, selection).frame["platform_key"].unique().to_list()
-    assert keys
-    assert all(key.startswith(f"{device}/") for key in keys)
+    chosen = {
+        Selection(source="pixel-7"): "pixel-7",
+        Selection(source="*pixel*"): "pixel-7",
+        Selection(source_tier="gpu"): "rtx-4090",
+    }
+    for selection, device in chosen.items():
+        session = Session(frame, selection)
+        for name in ("cells", "memory", "frm", "quality"):
+            with subtests.test(name, device=device):
+                keys = session_table(name, session).frame["platform_key"].unique().to_list()
+                assert keys
+                assert all(key.startswith(f"{device}/") for key in keys)
 
 
-@pytest.mark.parametrize("name", [name for name, spec in TABLES.items() if spec.is_of_platforms])
 @pytest.mark.parametrize("selection", [Selection(target="pixel-7"), Selection(target_tier="edge")])
 def test_a_target_is_refused_where_there_is_none(
-    name: str, selection: Selection, frame: pl.LazyFrame
+    selection: Selection, frame: pl.LazyFrame, subtests: pytest.Subtests
 ) -> None:
-    with pytest.raises(AnalysisError, match="has no target"):
-        make_table(name, frame, selection)
+    for name in (name for name, spec in TABLES.items() if spec.is_of_platforms):
+        with subtests.test(name), pytest.raises(AnalysisError, match="has no target"):
+            check_request(name, frame, selection)
 
 
-@pytest.mark.parametrize("name", OF_MEASUREMENTS)
 @pytest.mark.parametrize(
     "selection",
     [Selection(source="nosuch"), Selection(target="pixel-8*"), Selection(source_tier="fpga")],
 )
 def test_a_selector_that_fits_nothing_is_an_error_in_every_table(
-    name: str, selection: Selection, frame: pl.LazyFrame
+    selection: Selection, frame: pl.LazyFrame, subtests: pytest.Subtests
 ) -> None:
-    with pytest.raises(NoDataError, match=r"no platform fits the (source|target)"):
-        make_table(name, frame, selection)
+    fits_nothing = "no platform fits the (source|target)"
+    for name in OF_MEASUREMENTS:
+        with subtests.test(name), pytest.raises(NoDataError, match=fits_nothing):
+            check_request(name, frame, selection)
 
 
-@pytest.mark.parametrize("name", OF_MEASUREMENTS)
-def test_a_model_that_no_row_has_is_an_error_in_every_table(name: str, frame: pl.LazyFrame) -> None:
+def test_a_model_that_no_row_has_is_an_error_in_every_table(
+    frame: pl.LazyFrame, subtests: pytest.Subtests
+) -> None:
     selection = Selection(model=("resnet50", "mobilenet_v*", "resnt18", "vgg*"))
-    with pytest.raises(NoDataError, match="'resnt18', nor 1 other") as caught:
-        make_table(name, frame, selection)
-    assert "did you mean 'resnet18'" in caught.value.remedy
+    for name in OF_MEASUREMENTS:
+        with subtests.test(name), pytest.raises(NoDataError) as caught:
+            check_request(name, frame, selection)
+        assert "'resnt18', nor 1 other" in caught.value.message
+        assert "did you mean 'resnet18'" in caught.value.remedy
 
 
 def test_the_nearest_device_is_named(frame: pl.LazyFrame) -> None:
     with pytest.raises(NoDataError) as caught:
-        make_table("latency", frame, Selection(source="pixl-7*"))
+        make_table("cells", frame, Selection(source="pixl-7*"))
     assert "did you mean 'pixel-7'" in caught.value.remedy
 
 
 def test_several_models_are_those_that_fit_any_pattern(frame: pl.LazyFrame) -> None:
     selection = Selection(model=["resnet18", "*mobile*"])
-    models = set(make_table("latency", frame, selection).frame["model"])
+    models = set(make_table("cells", frame, selection).frame["model"])
     assert models == {
         "resnet18", "mobilenet_v2", "mobilenet_v3_large", "mobilevit_xxs",
     }  # fmt: skip

@@ -13,12 +13,11 @@ from shared_tables import SharedTables
 from fleetrank.analysis.comparison.comparison import compare_sweeps
 from fleetrank.analysis.errors import AnalysisError, NoDataError
 from fleetrank.analysis.panel.session import Session
-from fleetrank.analysis.sql.query import run_query
+from fleetrank.analysis.sql import run_query
 from fleetrank.analysis.stored.columns import ORIGINS
-from fleetrank.analysis.stored.exclusions import cell_pattern, fits
 from fleetrank.analysis.stored.load import load_measurements, valid_attempts
-from fleetrank.analysis.stored.selection import Selection
-from fleetrank.analysis.tables.table_request import TableRequest
+from fleetrank.analysis.stored.selection import Selection, cell_pattern, fits
+from fleetrank.analysis.tables.table_settings import TableRequest
 from fleetrank.analysis.tables.tables import TABLES, make_table
 
 pytestmark = pytest.mark.slow
@@ -160,7 +159,7 @@ def test_sweeps_are_compared_workload_by_workload(tmp_path: Path) -> None:
     write_language_results(tmp_path, workloads=["prefill@128", "decode@128"])
     other = "text-20261123T080000-ef56"
     write_language_results(tmp_path, workloads=["decode@128"], sweep=other)
-    (first,) = {one.name for one in (tmp_path / "sweeps").iterdir()} - {f"{other}.json"}
+    (first,) = {one.name for one in (tmp_path / "sweeps").glob("*.json")} - {f"{other}.json"}
     found = compare_sweeps(tmp_path, first.removesuffix(".json"), other)
     alone = {cell.workload for cell in found.cells if cell.verdict == "one_sided"}
     tested = {cell.workload for cell in found.cells if cell.p_value is not None}

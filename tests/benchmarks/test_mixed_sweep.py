@@ -8,7 +8,7 @@ from types import ModuleType
 import pytest
 from adb_bench import private_server
 
-from fleetrank.device_agents.android.adb.adb_server import find_adb
+from fleetrank.device_agents.android.adb_server import find_adb
 
 pytestmark = pytest.mark.adb
 

@@ -6,10 +6,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from cluster_driver import ClusterDriver
-from fault_case import TABLE_HEAD, Case
-from host_network import HostNetwork, host_network, why_impossible
-from ray_cluster import RayCluster
+from cluster_driver import TABLE_HEAD, Case, ClusterDriver
+from namespace_hosts import HostNetwork, RayCluster, host_network, why_impossible
 from tiny_onnx import save_tiny_onnx
 
 TABLE = pytest.StashKey[list[tuple[str, ...]]]()

@@ -8,8 +8,7 @@ import signal
 import time
 
 import pytest
-from cluster_driver import is_failure, is_ok
-from fault_case import ACTOR, RAYLET, WORKER, Case
+from cluster_driver import ACTOR, RAYLET, WORKER, Case, is_failure, is_ok
 from namespace_hosts import wait_until
 
 pytestmark = pytest.mark.cluster

@@ -2,9 +2,7 @@
 
 import psutil
 import pytest
-from host_network import HostNetwork
-from namespace_hosts import wait_until
-from ray_cluster import RayCluster
+from namespace_hosts import HostNetwork, RayCluster, wait_until
 
 pytestmark = pytest.mark.cluster
 

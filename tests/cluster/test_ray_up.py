@@ -10,9 +10,7 @@ from pathlib import Path
 import pytest
 import yaml
 from cluster_driver import FLEETRANK
-from host_network import HostNetwork
-from namespace_hosts import NamespaceHost, wait_until
-from ray_cluster import RayCluster
+from namespace_hosts import HostNetwork, NamespaceHost, RayCluster, wait_until
 
 CLUSTER_FILE = Path(__file__).parents[2] / "cluster.yaml"
 RAY = str(Path(sys.executable).parent / "ray")

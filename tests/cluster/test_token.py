@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from cluster_driver import FLEETRANK
-from ray_cluster import RayCluster
+from namespace_hosts import RayCluster
 
 pytestmark = pytest.mark.cluster
 

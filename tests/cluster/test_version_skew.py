@@ -4,7 +4,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from fault_case import Case
+from cluster_driver import Case
 
 import fleetrank.device_agents
 

@@ -8,16 +8,15 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from adb_bench import open_bench, private_server
+from adb_bench import open_bench, phone_options, private_server
 from daily import daily
 from fake_gpu import FakeGpuLibrary
-from phone_agent import phone_options
 from ssh_board import ssh_board, why_no_sshd
 
-from fleetrank.device_agents.android.adb.adb_server import find_adb
+from fleetrank.device_agents.android.adb_server import find_adb
 from fleetrank.device_agents.contract.agent import Agent
 from fleetrank.device_agents.contract.measurement import Measurement
-from fleetrank.device_agents.contract.registration import VirtualMode
+from fleetrank.device_agents.contract.registered import VirtualMode
 from fleetrank.device_agents.contract.task import (
     Execution,
     InferTask,
@@ -39,8 +38,8 @@ GPU_WORKER = (sys.executable, str(Path(__file__).parents[1] / "makers/fake_gpu_w
 KINDS = [*sorted(OPTIONS), "board", "cuda", pytest.param("android", marks=pytest.mark.adb)]
 # torch compiles with the machine's own compiler and takes half a minute: its own test.
 RUNTIMES = list(Runtime)
-DAILY = (Runtime.ONNX, Runtime.TFLITE, Runtime.EXECUTORCH)
-"""PyTorch takes seconds to load, and other tests of its workers run daily."""
+DAILY = (Runtime.ONNX, Runtime.TFLITE)
+"""PyTorch and ExecuTorch take seconds to load, and other tests of their workers run daily."""
 
 
 PhoneOptions = Iterator[Mapping[str, OptionValue]]

@@ -5,10 +5,19 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-import recipes
 import yaml
-from doc_blocks import blocks_of, commands_of, pages_in, spans_of
-from doc_workspace import ROOT, TrialGround, make_trial_ground, make_workspace, run_page
+from doc_blocks import (
+    RECIPES_PAGE,
+    ROOT,
+    TrialGround,
+    blocks_of,
+    commands_of,
+    make_trial_ground,
+    make_workspace,
+    pages_in,
+    run_page,
+    spans_of,
+)
 from typer.core import TyperGroup
 from typer.exceptions import TyperException
 from typer.main import get_command
@@ -64,7 +73,7 @@ def test_no_command_hides_in_a_block_without_a_language() -> None:
         for page in PAGES
         for block in blocks_of(page.read_text())
         # `test_recipes` runs what is proof
-        if not block.is_typed and not (page == recipes.PAGE and block.language == "sh")
+        if not block.is_typed and not (page == RECIPES_PAGE and block.language == "sh")
         if (found := re.search(r"^(\$ )?(fleetrank|make) [a-z].*", block.text, re.MULTILINE))
     ]
     assert hidden == []

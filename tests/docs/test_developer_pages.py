@@ -9,7 +9,8 @@ import pytest
 ROOT = Path(__file__).parents[2]
 DECISIONS = sorted((ROOT / "docs/decisions").glob("*.md"))
 TOP = [ROOT / name for name in ("ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md", "README.md")]
-PAGES = [*TOP, ROOT / "docs/why.md", *DECISIONS]
+BY_HAND = ROOT / "docs/by-hand.md"
+PAGES = [*TOP, ROOT / "docs/why.md", BY_HAND, *DECISIONS]
 MOST_WORDS = {"ARCHITECTURE.md": 1000, "CONTRIBUTING.md": 1200, "docs/why.md": 1000}
 MOST_WORDS_OF_DECISIONS = 5000
 _PLACE = re.compile(r"`([a-z_/]+\.py)(?:: (\w+(?:\.\w+)?))?`")
@@ -51,6 +52,19 @@ def test_modules_and_functions_that_the_architecture_names_exist() -> None:
     places = _PLACE.findall((ROOT / "ARCHITECTURE.md").read_text())
     assert len(places) > 20
     assert [place for place in places if not _exists(*place)] == []
+
+
+def test_each_part_made_by_hand_exists_and_says_why() -> None:
+    rows = re.findall(r"^\| (?!what|---)(.+) \|$", BY_HAND.read_text(), re.MULTILINE)
+    assert len(rows) > 40
+    for row in rows:
+        what, where, lines, looked_at, reason = row.split(" | ")
+        places = re.findall(r"`([a-z_]+/[a-z0-9_/.]+)`", where)
+        assert places, what
+        assert [place for place in places if not (ROOT / place).exists()] == [], what
+        assert int(lines.replace(",", "")) > 0, what
+        assert looked_at, what
+        assert len(reason.split()) > 2, what
 
 
 def test_a_module_or_function_that_does_not_exist_is_noticed() -> None:

@@ -5,8 +5,7 @@ import difflib
 import pytest
 from golden_texts import COMMAND, GOLDEN, SURFACES
 
-from fleetrank.analysis.tables.former_names import FORMER
-from fleetrank.analysis.tables.tables import TABLES
+from fleetrank.analysis.tables.tables import REQUESTS
 from fleetrank.orchestrator.cli.main import COMMANDS
 
 
@@ -26,7 +25,7 @@ def test_every_word_is_the_recorded_one(name: str) -> None:
     ("name", "parts"),
     [
         ("help.txt", [f"fleetrank {command}" for command in COMMANDS]),
-        ("notes.txt", [*TABLES, *FORMER]),
+        ("notes.txt", [request.words for request in REQUESTS]),
     ],
 )
 def test_the_record_covers_the_whole_surface(name: str, parts: list[str]) -> None:

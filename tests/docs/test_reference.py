@@ -1,5 +1,6 @@
 """The reference says what the code is, and the site asks nobody for anything."""
 
+from dataclasses import fields
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -10,12 +11,13 @@ from data_pages import columns_page, tables_page
 from file_pages import keys_page
 from http_page import http_page
 from mkdocs.exceptions import PluginError
+from pydantic import TypeAdapter
 
 from fleetrank.analysis.stored.columns import COLUMNS
 from fleetrank.analysis.tables.tables import TABLES
-from fleetrank.models.cards.user_cards import UserCard
+from fleetrank.device_agents.contract.task import MeasurePolicy
+from fleetrank.models.cards.user_cards import CARD_FILE
 from fleetrank.orchestrator.cli.main import COMMANDS
-from fleetrank.orchestrator.workspace.measure_spec import MeasureSpec
 from fleetrank.orchestrator.workspace.sweep_spec import SweepSpec
 
 ROOT = Path(__file__).parents[2]
@@ -42,13 +44,15 @@ def test_every_table_is_listed_and_explained() -> None:
     for name in TABLES:
         assert f"| `{name}` | " in page
         assert name in explained
-    assert "| `next-models` | `effort --over models` |" in page
+    assert "\n- speed_up: time of vanilla at the same T" in page
+    assert "\n- Seed `seed`: `draws` resamples." in page
     assert "`--over` models (default), devices; `k`: " in page
 
 
 def test_every_key_of_a_sweep_has_a_meaning() -> None:
-    page = keys_page("Sweep file", "", SweepSpec)
-    for key in (*SweepSpec.model_fields, *MeasureSpec.model_fields):
+    page = keys_page("Sweep file", "", TypeAdapter(SweepSpec))
+    policy = [one.name for one in fields(MeasurePolicy)]
+    for key in (*SweepSpec.model_fields, *policy):
         assert f"| `{key}` |" in page
     assert (
         "| `threads` | list of whole number from 1 to 4096 | `1` | threads inside one operator |"
@@ -58,10 +62,10 @@ def test_every_key_of_a_sweep_has_a_meaning() -> None:
 
 
 def test_a_key_says_whether_it_is_needed() -> None:
-    page = keys_page("Model card", "", UserCard)
-    assert "| `entry` | text | needed |" in page
+    page = keys_page("Model card", "", CARD_FILE)
+    assert "| `entry` | text matching `.` | needed |" in page
     assert (
-        "| `macs` | whole number from 1 below 4611686018427387904 or `counted` | `counted` |"
+        "| `macs` | whole number from 1 below 4611686018427387904 |  | MACs of one inference"
         in page
     )
 

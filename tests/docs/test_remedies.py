@@ -10,7 +10,7 @@ PACKAGES = ("analysis", "device_agents", "models", "orchestrator")
 PRINTS = (
     "orchestrator/cli/",
     # Commands that the user copies into another terminal.
-    "device_agents/android/registration/virtual.py",
+    "device_agents/android/phone_registration.py",
     # Below a table on a terminal, and never in a message.
     "analysis/tables/formats.py",
 )

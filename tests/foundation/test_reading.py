@@ -8,9 +8,10 @@ import pytest
 from waiting import wait_until
 
 from fleetrank.foundation import lease
-from fleetrank.foundation.lease import give_up_at_once, host_lease
-from fleetrank.foundation.reading import (
+from fleetrank.foundation.lease import (
     ReadingWatch,
+    give_up_at_once,
+    host_lease,
     pause_between_steps,
     reading_beside_measurements,
 )

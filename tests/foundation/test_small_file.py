@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from fleetrank.foundation.errors import BadFileError, MissingFileError
-from fleetrank.foundation.small_file import (
+from fleetrank.foundation.files import (
     IrregularFileError,
     file_sha256,
     open_regular,

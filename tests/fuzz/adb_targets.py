@@ -10,7 +10,16 @@ from hypothesis import strategies as st
 from mutation import HOSTILE, arbitrary, lines, mutated, one_of
 from target import ROOT, Target, scratch
 
-from fleetrank.device_agents.android.adb.adb_text import (
+from fleetrank.device_agents.android.adb_server import (
+    RefusedRequestError,
+    SmartSocket,
+    fetch_file,
+    read_marked,
+    read_packets,
+    send_file,
+    split_marked,
+)
+from fleetrank.device_agents.android.adb_text import (
     DeviceState,
     error_of_refusal,
     is_connected,
@@ -18,22 +27,13 @@ from fleetrank.device_agents.android.adb.adb_text import (
     parse_mdns_services,
     shown,
 )
-from fleetrank.device_agents.android.adb.smart_socket import RefusedRequestError, SmartSocket
-from fleetrank.device_agents.android.adb.streams import (
-    fetch_file,
-    read_marked,
-    read_packets,
-    send_file,
-    split_marked,
-)
 from fleetrank.device_agents.device_output import MAX_PROBE_BYTES
 from fleetrank.device_agents.errors import AgentError, TransientError
-from fleetrank.device_agents.virtual_phone.daemon import adb_stream as protocol
-from fleetrank.device_agents.virtual_phone.daemon.adb_stream import StreamClosedError
-from fleetrank.device_agents.virtual_phone.daemon.connection import Connection
-from fleetrank.device_agents.virtual_phone.daemon.sync_service import serve_files
-from fleetrank.device_agents.virtual_phone.handset.profile import load_profiles
-from fleetrank.device_agents.virtual_phone.handset.virtual_phone import (
+from fleetrank.device_agents.virtual_phone import shell_service as protocol
+from fleetrank.device_agents.virtual_phone.farm import Connection
+from fleetrank.device_agents.virtual_phone.profile import load_profiles
+from fleetrank.device_agents.virtual_phone.shell_service import StreamClosedError, serve_files
+from fleetrank.device_agents.virtual_phone.virtual_phone import (
     TOKEN_BYTES,
     PhoneSpec,
     VirtualMode,

@@ -1,47 +1,47 @@
-"""What phones, their programs and the kernel print."""
+"""What devices, their programs and the kernel print: hostile texts for `device_parsers`.
+
+A parser whose answer has to have properties has a check of its own here.
+"""
 
 import math
 from collections.abc import Callable
 
-from benchmark_result_file import encode_result
+from device_parsers import DATA, PROBES, TOOLS, Parser, encode_result
 from hypothesis import strategies as st
 from mutation import HOSTILE, arbitrary, lines, mutated, one_of
-from target import ROOT, Target
+from target import QUICK_SHARE, Target
 
-from fleetrank.device_agents.android.adb.phone import split_sections
-from fleetrank.device_agents.android.adb.streams import ShellResult
+from fleetrank.device_agents.android.adb_server import ShellResult
+from fleetrank.device_agents.android.phone import split_sections
 from fleetrank.device_agents.android.programs.benchmark_model import BenchmarkModel
-from fleetrank.device_agents.android.programs.benchmark_result import read_result
-from fleetrank.device_agents.android.programs.benchmark_text import read_text
-from fleetrank.device_agents.android.programs.delegation_text import read_delegation
+from fleetrank.device_agents.android.programs.benchmark_text import (
+    read_delegation,
+    read_result,
+    read_text,
+)
 from fleetrank.device_agents.android.programs.executor_runner import ExecutorRunner
 from fleetrank.device_agents.android.programs.perf_test import PerfTest
-from fleetrank.device_agents.android.programs.phone_program import (
-    ProgramCall,
-    ProgramOutput,
-    ProgramReading,
-)
-from fleetrank.device_agents.android.state import waits
-from fleetrank.device_agents.android.state.clusters import clusters_of, parse_topology
-from fleetrank.device_agents.android.state.cores import parse_cores
-from fleetrank.device_agents.android.state.dumpsys import (
-    parse_battery,
-    parse_is_screen_on,
-    parse_thermal,
-)
-from fleetrank.device_agents.android.state.phone_conditions import (
-    conditions_of_sections,
-    to_conditions,
-)
-from fleetrank.device_agents.android.state.power_text import parse_look
-from fleetrank.device_agents.android.state.probe_text import (
+from fleetrank.device_agents.android.programs.phone_program import ProgramCall, ProgramOutput
+from fleetrank.device_agents.android.state import fitness
+from fleetrank.device_agents.android.state.fitness import conditions_of_sections, to_conditions
+from fleetrank.device_agents.android.state.identity import (
     PROPERTIES,
     facts_of_sections,
     free_bytes,
     to_device_facts,
     why_refused,
 )
-from fleetrank.device_agents.android.state.run_clocks import RunClocks
+from fleetrank.device_agents.android.state.power_text import (
+    RunClocks,
+    clusters_of,
+    parse_battery,
+    parse_cores,
+    parse_is_screen_on,
+    parse_look,
+    parse_thermal,
+    parse_topology,
+)
+from fleetrank.device_agents.contract.measurement import Measurement
 from fleetrank.device_agents.errors import AgentError
 from fleetrank.device_agents.host.conditions import (
     parse_available_memory,
@@ -53,13 +53,11 @@ from fleetrank.device_agents.host.conditions import (
 )
 from fleetrank.foundation.codec import to_json
 
-DATA = ROOT / "tests" / "data"
 SEPARATOR = b"\n=====\n"
 BENCHMARK, EXECUTOR, PERF = (
     tuple(path.read_bytes() for path in sorted((DATA / name).glob("*.txt")))
     for name in ("benchmark_model", "executor_runner", "perf_test")
 )
-PERF_ROWS = ((DATA / "perf_test" / "result.csv").read_bytes(),)
 RESULTS = (
     encode_result(
         {
@@ -70,27 +68,25 @@ RESULTS = (
         }
     ),
 )  # fmt: skip
-DF = b"Filesystem 1K-blocks Used Available Use% Mounted on\n/dev/x 1000 400 600 40% /data\n"
-BATTERY = (
-    b"Current Battery Service state:\n  AC powered: false\n  status: 3\n  present: true\n"
-    b"  level: 80\n  scale: 100\n  temperature: 285\n"
-)
-THERMAL = (
-    b"IsStatusOverride: false\nThermal Status: 0\nCurrent temperatures from HAL:\n"
-    b"\tTemperature{mValue=41.2, mType=0, mName=CPU0, mStatus=0}\n"
-    b"\tTemperature{mValue=30.0, mType=3, mName=skin, mStatus=0}\nCurrent cooling devices:\n"
-)
-POWER = b"  mWakefulness=Awake\n"
-CORES = b"0 1800000 1800000 600000 schedutil\n4 2400000 2000000 800000 schedutil\n7 - - - -\n"
-TOPOLOGY = b"online 0,4\nrelated 4 4 7\nprocessor: 0\nCPU implementer: 0x41\nCPU part: 0xd03\n"
+TEXTS = PROBES | TOOLS
+
+
+def _samples(*names: str) -> tuple[bytes, ...]:
+    """What the registry has for parsers."""
+    return tuple(TEXTS[name][1].encode() for name in names)
+
+
 MARK = "m4rk"
 PROBE = b"".join(
     f"\n{MARK} {name}\n".encode() + content
     for name, content in (
-        *((name, b"x") for name in PROPERTIES), ("cores", CORES), ("battery", BATTERY),
-        ("memory", b"MemTotal:  7654321 kB\nMemAvailable: 1 kB"), ("storage", DF),
-        ("thermal", THERMAL), ("power", POWER), ("gpu", b"GLES: ARM, Mali, 3.2"), ("load", b"0.1"),
+        *((name, b"x") for name in PROPERTIES), ("gpu", b"GLES: ARM, Mali, 3.2"),
         ("taskset", b"/bin/taskset"), ("boot", b"0" * 36),
+        *zip(
+            ("cores", "battery", "memory", "storage", "thermal", "power", "load"),
+            _samples("cores", "battery", "available", "df", "thermal", "power", "load"),
+            strict=True,
+        ),
     )
 )  # fmt: skip
 LABELS = (
@@ -116,6 +112,10 @@ LABELS = (
 
 def _text(data: bytes) -> str:
     return data.decode("utf-8", "replace")
+
+
+def _of_text(parser: Parser) -> Callable[[bytes], object]:
+    return lambda data: parser(_text(data))
 
 
 def free_space(data: bytes) -> object:
@@ -175,9 +175,9 @@ def uptime(data: bytes) -> object:
         def shell(self, *_script: str, **_how: object) -> ShellResult:
             return ShellResult(exit_code=0, stdout=_text(data), stderr="")
 
-    found = waits._uptime_s(Phone(), lambda: False)  # type: ignore[arg-type]
-    wait_s = max(0.0, waits.SETTLE_S - found) if found is not None else 0.0
-    assert 0 <= wait_s <= waits.SETTLE_S, f"the host waits {wait_s:g} s"
+    found = fitness._uptime_s(Phone(), lambda: False)  # type: ignore[arg-type]
+    wait_s = max(0.0, fitness.SETTLE_S - found) if found is not None else 0.0
+    assert 0 <= wait_s <= fitness.SETTLE_S, f"the host waits {wait_s:g} s"
     return found
 
 
@@ -246,7 +246,7 @@ def _output(run: ProgramCall, text: bytes, result: bytes | None) -> ProgramOutpu
     return ProgramOutput(run=run, exit_code=0, stdout=_text(text), stderr="", result=result)
 
 
-def _stored(reading: ProgramReading) -> ProgramReading:
+def _stored(reading: Measurement) -> Measurement:
     """What can be stored: whole, not negative, of a kind that JSON has."""
     assert all(sample > 0 for sample in reading.samples_ns)
     times = (reading.load_ns, reading.first_inference_ns, reading.warmup_ns)
@@ -276,31 +276,32 @@ def _with_results(texts: tuple[bytes, ...], results: tuple[bytes, ...]) -> tuple
     return (*texts, *(text + SEPARATOR + result for text in texts for result in results))
 
 
-RAILS = b"current_now -412000\nt=1\nCH3(T=349894)[S2M_VDD_CPUCL2], 30203502\n"
-TARGETS = (
-    _target("df", free_space, (DF,)),
-    _target("dumpsys_battery", battery, (BATTERY,)),
-    _target("power", electric, (BATTERY, RAILS)),
-    _target("dumpsys_thermal", thermal, (THERMAL, POWER)),
-    _target("cores", cores, (CORES, CORES + TOPOLOGY)),
+_CORES, _TOPOLOGY = _samples("cores", "topology")
+_CHECKED = (
+    _target("df", free_space, _samples("df")),
+    _target("dumpsys_battery", battery, _samples("battery")),
+    _target("power", electric, _samples("battery", "electric")),
+    _target("dumpsys_thermal", thermal, _samples("thermal", "power")),
+    _target("cores", cores, (_CORES, _CORES + _TOPOLOGY)),
     _target("probe", probe, (PROBE,)),
-    _target("boot", uptime, (b"1\n350735.47 234388.90\n", b"1\n3.5 1\n", b"0\n1 1\n"), 0.5),
+    _target("boot", uptime, (*_samples("uptime"), b"1\n3.5 1\n", b"0\n1 1\n"), 0.5),
     _target(
         "host_text",
         host_text,
-        (
-            b"cpu  1 2 3 4 5 6 7 8\n",
-            b"0.5 0.4 0.3 1/2 3\n",
-            b"MemAvailable: 5 kB\n",
-            b"cpu MHz\t\t: 2800.1\n",
-            b"oom_kill 3\n",
-        ),
+        _samples("stat", "load", "available", "clocks", "oom", "number"),
     ),
     _target("benchmark_text", benchmark_text, BENCHMARK),
     _target("benchmark_result", benchmark_result, RESULTS),
     _target("benchmark_model", benchmark_model, _with_results(BENCHMARK, RESULTS)),
     _target("executor_runner", executor_runner, _with_results(EXECUTOR, EXECUTOR)),
-    _target("perf_test", perf_test, _with_results(PERF, PERF_ROWS)),
+    _target("perf_test", perf_test, _with_results(PERF, _samples("perf file"))),
     _target("failed_program", failed_program, (*BENCHMARK, *EXECUTOR, b"\x8bSegmentation fault")),
     _target("delegation", delegation, BENCHMARK),
+)
+TARGETS = (
+    *_CHECKED,
+    *(
+        _target(f"parser_{name.replace(' ', '_')}", _of_text(parser), (text.encode(),), QUICK_SHARE)
+        for name, (parser, text) in TEXTS.items()
+    ),
 )

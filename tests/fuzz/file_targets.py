@@ -9,24 +9,22 @@ from mutation import HOSTILE, RUNS, arbitrary, as_json, as_toml, as_yaml, docume
 from pydantic import ValidationError
 from target import ROOT, Target, as_file, scratch
 
-from fleetrank.analysis.importers.csv_mapping import read_mapping
-from fleetrank.analysis.stored.exclusions import FILE as EXCLUSIONS_FILE
-from fleetrank.analysis.stored.exclusions import excluded_column, exclusion_notes, read_exclusions
+from fleetrank.analysis.importers.csv_map import read_mapping
+from fleetrank.analysis.stored.selection import FILE as EXCLUSIONS_FILE
+from fleetrank.analysis.stored.selection import excluded_column, exclusion_notes, read_exclusions
 from fleetrank.analysis.stored.sweep_record import Provenance
-from fleetrank.device_agents.android.execution.catalogue import load_catalogue
 from fleetrank.device_agents.contract.agent import DeviceFacts
 from fleetrank.foundation.errors import FleetError
-from fleetrank.models.cards.user_cards import UserCard, load_user_card
-from fleetrank.orchestrator.cli.devices import devices_command
-from fleetrank.orchestrator.progress.progress_file import read_progress
+from fleetrank.models.cards.card import CardKeys
+from fleetrank.models.cards.user_cards import load_user_card
+from fleetrank.orchestrator.cli import devices_command
+from fleetrank.orchestrator.progress import read_progress
 from fleetrank.orchestrator.store.results import ResultStore
-from fleetrank.orchestrator.sweep.fleet import this_host
 from fleetrank.orchestrator.sweep.sweep_run import WrittenSpec, new_record, setup_of_record
-from fleetrank.orchestrator.sweep.sweep_setup import plan_sweep
-from fleetrank.orchestrator.workspace.device_registry import DeviceFile, _text
-from fleetrank.orchestrator.workspace.sweep_spec import SweepSpec, load_spec
+from fleetrank.orchestrator.sweep.sweep_setup import plan_sweep, this_host
+from fleetrank.orchestrator.workspace.device_registry import DeviceFile, device_text
+from fleetrank.orchestrator.workspace.sweep_spec import SweepSpec, load_spec, parse_file, read_yaml
 from fleetrank.orchestrator.workspace.workspace import Workspace
-from fleetrank.orchestrator.workspace.yaml_file import parse_file, read_yaml
 
 SWEEPS = tuple(path.read_bytes() for path in sorted((ROOT / "sweeps").glob("*.yaml")))
 SWEEP = {
@@ -46,7 +44,7 @@ DEVICE = {
 }  # fmt: skip
 CARD = {
     "name": "mine", "family": "mobile_cnn", "source": "file", "entry": "mine.onnx",
-    "input_size": 224, "accuracy_top1": 70.0, "accuracy_source": "paper", "macs": "counted",
+    "input_size": 224, "accuracy_top1": 70.0, "accuracy_source": "paper", "macs": 1000,
 }  # fmt: skip
 MAPPING = {
     "source": {"name": "lab", "version": "1", "licence": "MIT", "sample_kind": "tool_summary"},
@@ -66,7 +64,6 @@ EXCLUSIONS = {
         for number, pattern in ((1, None), (2, "resnet*"))
     ],
 }  # fmt: skip
-CATALOGUE = (ROOT / "device_agents/android/tools.toml").read_bytes()
 BOMBS = (
     b"a: &a [x,x,x,x,x,x,x,x,x]\n" + b"".join(
         b"%c: &%c [%s]\n" % (name, name, b",".join([b"*%c" % (name - 1)] * 9))
@@ -92,7 +89,7 @@ def sweep_file(data: bytes) -> object:
 
 def device_file(data: bytes) -> object:
     device = parse_file(as_file(data, "files/device.yaml"), DeviceFile)
-    text = _text(device)
+    text = device_text(device)
     assert parse_file(as_file(text.encode(), "files/again.yaml"), DeviceFile) == device
     return (text, device.spec, device.found.canary_spread)
 
@@ -110,10 +107,6 @@ def yaml_document(data: bytes) -> object:
 
 def model_card(data: bytes) -> object:
     return load_user_card(as_file(data, "cards/mine.toml"))
-
-
-def catalogue(data: bytes) -> object:
-    return load_catalogue(data.decode("utf-8", "replace"))
 
 
 def device_option(data: bytes) -> object:
@@ -213,9 +206,12 @@ TARGETS = (
         check=yaml_document,
         share=0.5,
     ),
-    Target(name="model_card", inputs=_toml_inputs(CARD, UserCard.model_fields), check=model_card),
+    Target(
+        name="model_card",
+        inputs=_toml_inputs(CARD, CardKeys.__dataclass_fields__),
+        check=model_card,
+    ),
     Target(name="csv_mapping", inputs=_toml_inputs(MAPPING, MAPPING), check=read_mapping),
-    Target(name="tool_catalogue", inputs=mutated((CATALOGUE,)), check=catalogue, share=0.5),
     Target(
         name="device_option",
         inputs=st.one_of(

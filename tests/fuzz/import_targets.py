@@ -10,9 +10,8 @@ from mutation import HOSTILE, NUMBERS, arbitrary, as_toml, as_yaml, documents, m
 from target import ROOT, Target
 
 from fleetrank.analysis.importers.csv_map import parse_csv
-from fleetrank.analysis.importers.facts_file import parse_facts
 from fleetrank.analysis.importers.llm_log import parse_log
-from fleetrank.analysis.importers.model_facts import fill
+from fleetrank.analysis.importers.model_facts import fill, parse_facts
 from fleetrank.analysis.importers.qai_hub import parse_qai_hub
 from fleetrank.analysis.importers.release import (
     Release,
@@ -21,10 +20,9 @@ from fleetrank.analysis.importers.release import (
     read_number,
     require_complete,
 )
-from fleetrank.analysis.importers.timm import parse_timm
-from fleetrank.analysis.importers.timm_files import ACCURACY_FILE
+from fleetrank.analysis.importers.timm import ACCURACY_FILE, parse_timm
 from fleetrank.analysis.stored.columns import COLUMNS
-from fleetrank.orchestrator.store.parquet.parts import to_frame
+from fleetrank.orchestrator.store.parts import to_frame
 
 DATA = ROOT / "tests" / "data"
 TIMM = tuple(path.read_bytes() for path in sorted((DATA / "timm").glob("benchmark-infer*.csv")))

@@ -19,18 +19,16 @@ from rich.console import Console
 from target import Target
 
 from fleetrank.analysis.errors import AnalysisError, QueryError
-from fleetrank.analysis.report.html_table import html_table
 from fleetrank.analysis.report.page import json_block
-from fleetrank.analysis.report.shown import Shown
-from fleetrank.analysis.sql.query import _lock, _only_select
+from fleetrank.analysis.report.page_tables import Shown, html_table
+from fleetrank.analysis.sql import _only_select, lock_down
 from fleetrank.analysis.stored.selection import matches, regex_of
 from fleetrank.analysis.tables.formats import render
 from fleetrank.analysis.tables.table import Table
-from fleetrank.foundation.errors import FleetError
-from fleetrank.foundation.visible_text import visible
+from fleetrank.foundation.errors import FleetError, visible
 from fleetrank.orchestrator.cli.main import take_shared_options
-from fleetrank.orchestrator.cli.output.terminal import print_on_terminal
-from fleetrank.orchestrator.cli.output.visible_streams import VisibleStream
+from fleetrank.orchestrator.cli.terminal import print_on_terminal
+from fleetrank.orchestrator.cli.visible_streams import VisibleStream
 from fleetrank.orchestrator.workspace.selectors import Selectors
 
 SEPARATOR = "\x1f"
@@ -74,7 +72,7 @@ def sql_statement(data: bytes) -> object:
     """A statement that passes is one SELECT, for another look at it, too."""
     # A connection each: one that lives until the interpreter ends is reported as a leak.
     with duckdb.connect(":memory:") as connection:
-        _lock(connection)
+        lock_down(connection)
         statement = _only_select(connection, data.decode("utf-8", "replace"))
         again = connection.extract_statements(statement.query)
         assert [one.type for one in again] == [duckdb.StatementType.SELECT]
@@ -222,7 +220,7 @@ def _plain(table: Table) -> Table:
 @cache
 def _macro() -> object:
     folder = resources.files("fleetrank.analysis").joinpath("report/templates")
-    text = folder.joinpath("page.html.j2").read_text(encoding="utf-8")
+    text = folder.joinpath("grid.html.j2").read_text(encoding="utf-8")
     macro = text[: text.index("{%- endmacro %}") + len("{%- endmacro %}")]
     environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined)
     return environment.from_string(macro).module.grid  # type: ignore[attr-defined]

@@ -9,10 +9,15 @@ from mutation import HOSTILE, arbitrary, as_json, documents, mutated, one_of
 from target import Target, as_file, scratch
 
 from fleetrank.analysis.stored.columns import ROW_KEY, SCHEMA, SCHEMA_VERSION
-from fleetrank.device_agents.android.execution.raw_log import decode_log, encode_log
+from fleetrank.analysis.stored.sweep_record import MEASUREMENTS
+from fleetrank.device_agents.android.execution.program_run import decode_log, encode_log
 from fleetrank.device_agents.android.programs.phone_program import ProgramCall, ProgramOutput
-from fleetrank.device_agents.contract.failures import says_device_lost
-from fleetrank.device_agents.contract.measurement import Failure, Measurement, WorkerFacts
+from fleetrank.device_agents.contract.measurement import (
+    Failure,
+    Measurement,
+    WorkerFacts,
+    says_device_lost,
+)
 from fleetrank.device_agents.contract.protocol import STAGE_MARK, decode_request, encode_request
 from fleetrank.device_agents.contract.task import Execution, MeasureTask
 from fleetrank.device_agents.errors import AgentError
@@ -31,10 +36,10 @@ from fleetrank.foundation.vocabulary import (
 )
 from fleetrank.models.cards.card import ExportRequest, ModelCard, ResolvedCard, Source, Weights
 from fleetrank.models.export.process import ExportAnswer
-from fleetrank.orchestrator.dispatch.host.host_files import _checked
-from fleetrank.orchestrator.dispatch.host.spool import Spool
-from fleetrank.orchestrator.store.journals.journal import Journal, JournalProblem
-from fleetrank.orchestrator.store.parquet.parts import to_frame
+from fleetrank.orchestrator.dispatch.host import _checked
+from fleetrank.orchestrator.dispatch.spool import Spool
+from fleetrank.orchestrator.store.journal import Entry, Journal, make_line
+from fleetrank.orchestrator.store.parts import to_frame
 
 TASK = MeasureTask(
     task_id="s/c/1/0", artifact_path="/a", artifact_sha256="0" * 64,
@@ -68,7 +73,7 @@ STAGED = {
     "path": "/m", "format": "onnx", "versions": [["onnx", "1"]], "inputs_path": None,
     "reference_path": "/r", "cost": {"macs": 1, "parameters": 2, "method": "counted"},
 }  # fmt: skip
-ANSWER = {"staged": STAGED, "refusal": None}
+ANSWER = {"staged": STAGED, "message": "m", "remedy": "r", "lacks_trust": False}
 LOG = ProgramOutput(
     run=ProgramCall(argv=("/t", "--a=b c"), result_file="/r", log_tag="X", warmup_runs=2),
     exit_code=0, stdout="out\n== end\n", stderr="é", result=b"\0\xff", logcat="",
@@ -128,7 +133,7 @@ def journal(data: bytes) -> object:
     """Every line is a row or named; a row appended after any damage is read back."""
     path = as_file(data, f"{ROW['sweep_id']}.jsonl")
     found = list(Journal(path).scan())
-    rows = [item.row for item in found if not isinstance(item, JournalProblem)]
+    rows = [item.row for item in found if isinstance(item, Entry) and item.table == MEASUREMENTS]
     with Journal(path) as again:
         again.append(ROW)
     assert list(Journal(path).rows())[-1] == ROW
@@ -180,7 +185,7 @@ def _journal_inputs() -> st.SearchStrategy[bytes]:
     row = documents(ROW, tuple(SCHEMA), as_json).map(lambda line: line.replace(b"\n", b" "))
     end = one_of((b"\n", b"\n", b"\n\n", b"", b"\r\n", b"\0"))
     parts = st.tuples(row, end).map(b"".join)
-    whole = as_json(ROW) + b"\n"
+    whole = make_line(ROW)
     return st.one_of(
         st.lists(parts, max_size=4).map(b"".join), mutated((whole * 3, whole)), arbitrary()
     )
@@ -208,7 +213,7 @@ TARGETS = (
     ),
     Target(
         name="export_answer",
-        inputs=_json_inputs(ANSWER, ("staged", "refusal", "message", "remedy")),
+        inputs=_json_inputs(ANSWER, ("staged", "message", "remedy")),
         check=export_answer,
         share=0.5,
     ),

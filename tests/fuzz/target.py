@@ -24,6 +24,8 @@ ROOT = Path(__file__).resolve().parents[2]
 OWN = ("analysis", "device_agents", "foundation", "models", "orchestrator")
 MAX_CPU_S = 1.0
 """For one input of at most 64 KiB: a hundred times what the slowest honest one takes."""
+QUICK_SHARE = 0.2
+"""Of a parser that takes microseconds and has one form of input."""
 MEMORY_BYTES = 3 << 30
 """A reader that wants more for such an input fails with a MemoryError."""
 _VARYING = re.compile(r"'[^']*'|\"[^\"]*\"|[0-9]+")

@@ -6,10 +6,12 @@ import pytest
 from campaign import TARGETS
 from counts import FOUND
 from hypothesis import HealthCheck, given, settings
-from target import judge, warm_up
+from target import QUICK_SHARE, judge, warm_up
 
 EXAMPLES = 6
 """Of each target in the ordinary tests; `make fuzz` gives thousands."""
+MORE_EXAMPLES = 40
+"""Of a target that is quick."""
 CASES = sorted(FOUND.glob("*/*.bin"))
 
 
@@ -18,8 +20,9 @@ CASES = sorted(FOUND.glob("*/*.bin"))
 def test_a_few_inputs_are_read_or_refused(name: str) -> None:
     target = TARGETS[name]
     warm_up(target)
+    n_examples = MORE_EXAMPLES if target.share == QUICK_SHARE else EXAMPLES
 
-    @settings(max_examples=EXAMPLES, database=None, suppress_health_check=list(HealthCheck))
+    @settings(max_examples=n_examples, database=None, suppress_health_check=list(HealthCheck))
     @given(target.inputs)
     def check(data: bytes) -> None:
         judge(target, data)

@@ -1,19 +1,40 @@
-"""One virtual phone behind a private server of the real adb."""
+"""Virtual phones behind a private server of the real adb, in both supported versions.
 
+The agent on such a phone, tasks to give it, and what a good and a failed repeat look like.
+"""
+
+import importlib.util
+import os
 import socket
 import subprocess
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
 
-from fleetrank.device_agents.android.adb.adb_server import AdbServer
-from fleetrank.device_agents.android.adb.phone import Phone
-from fleetrank.device_agents.contract.registration import VirtualMode
-from fleetrank.device_agents.virtual_phone.daemon.farm import FarmedPhone, FarmSpec, VirtualFarm
-from fleetrank.device_agents.virtual_phone.handset.faults import Fault
+from fleetrank.device_agents.android.adb_server import AdbServer
+from fleetrank.device_agents.android.agent import AndroidAgent
+from fleetrank.device_agents.android.execution.storage import ProgramFile, ProgramStore, file_sha256
+from fleetrank.device_agents.android.phone import Phone
+from fleetrank.device_agents.android.programs.phone_program import PROGRAMS
+from fleetrank.device_agents.android.state.fitness import FOLDER
+from fleetrank.device_agents.contract.measurement import Failure, Measurement
+from fleetrank.device_agents.contract.registered import VirtualMode
+from fleetrank.device_agents.contract.task import (
+    CanaryTask,
+    Execution,
+    MeasurePolicy,
+    MeasureTask,
+    OptionValue,
+)
+from fleetrank.device_agents.host.worker_client import measure_when_fit
+from fleetrank.device_agents.virtual_phone.farm import FarmedPhone, FarmSpec, VirtualFarm
+from fleetrank.device_agents.virtual_phone.imitation.command import stand_in_of
+from fleetrank.device_agents.virtual_phone.profile import Fault
+from fleetrank.foundation.vocabulary import Origin, Runtime, Status
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,3 +90,196 @@ def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
+
+
+TINY_TFLITE = Path(__file__).parents[1] / "device_agents" / "data" / "tiny.tflite"
+
+
+def add_standins() -> dict[str, OptionValue]:
+    """Keeps the stand-ins as registered programs; the options that name them."""
+    options: dict[str, OptionValue] = {}
+    for name in PROGRAMS:
+        path = stand_in_of(name)
+        sha256 = file_sha256(path)
+        ProgramStore().add(ProgramFile(name=name, path=path, sha256=sha256))
+        options[name] = sha256
+    return options
+
+
+def phone_options(server: AdbServer, address: str) -> dict[str, OptionValue]:
+    """Of a phone that neither settles nor cools for long."""
+    return {
+        **add_standins(),
+        "serial": address,
+        "virtual": "canned",
+        "adb": str(server.adb),
+        "adb_server": f"{server.host}:{server.port}",
+        "settle_s": 0.0,
+        "max_wait_s": 0.0,
+        "poll_s": 0.1,
+    }
+
+
+def leftovers(phone: Path) -> list[str]:
+    """What lies on a phone that only a measurement under way may leave there."""
+    folder = phone / FOLDER[1:]
+    found = [path for path in folder.rglob("*") if path.name.endswith(".part")]
+    found += [path for path in (folder / "run", folder / "restore.txt") if path.exists()]
+    settings = phone / ".phone/settings/global"
+    found += [path for path in settings.iterdir() if path.is_file()]
+    return [str(path.relative_to(phone)) for path in found]
+
+
+NewAgent = Callable[..., AndroidAgent]
+"""Makes the agent of a phone; keyword arguments are further options."""
+QUICK = MeasurePolicy(min_warmup_runs=2, min_warmup_s=0.0, min_runs=8, max_time_s=0.1)
+ENDLESS = replace(QUICK, min_runs=10**7, max_time_s=600.0)
+PID = "data/local/tmp/fleetrank/run/0/pid"
+
+
+def make_task(**changes: object) -> MeasureTask:
+    sha256 = file_sha256(TINY_TFLITE)
+    task = MeasureTask(
+        task_id="sweep/cell/0/0",
+        artifact_path=str(TINY_TFLITE),
+        artifact_sha256=sha256,
+        execution=Execution(runtime=Runtime.TFLITE, backend="xnnpack", affinity=(4, 5)),
+        policy=QUICK,
+        timeout_s=30.0,
+    )
+    return replace(task, **changes)
+
+
+def make_canary(reference_ns: int, **changes: bool) -> CanaryTask:
+    canary = CanaryTask(
+        artifact_path=str(TINY_TFLITE),
+        artifact_sha256=file_sha256(TINY_TFLITE),
+        affinity=None,
+        reference_ns=reference_ns,
+        spread=None,
+        runs_before=False,
+        runs_after=False,
+    )
+    return replace(canary, **changes)
+
+
+def failure_of(seen: Measurement) -> Failure:
+    """The failure, complete."""
+    assert seen.status is Status.FAILED
+    assert seen.failure is not None
+    assert seen.failure.message
+    assert seen.failure.remedy
+    assert seen.origin is Origin.VIRTUAL
+    return seen.failure
+
+
+def assert_good(seen: Measurement, bench: AdbBench) -> None:
+    """A row to count, and nothing left on the phone."""
+    assert seen.status is Status.OK, seen.failure
+    assert seen.summary is not None
+    assert seen.origin is Origin.VIRTUAL
+    assert leftovers(bench.farmed.folder) == []
+
+
+def wait_until_it_runs(bench: AdbBench) -> None:
+    end_s = time.monotonic() + 20
+    while not (bench.farmed.folder / PID).exists():
+        assert time.monotonic() < end_s
+        time.sleep(0.02)
+
+
+def measure_patiently(agent: AndroidAgent, task: MeasureTask) -> Measurement:
+    """As the scheduler does: after a cut adb needs a moment to see the phone again."""
+    return measure_when_fit(agent, task, print)
+
+
+ADB_29 = Path("/usr/lib/android-sdk/platform-tools/adb")
+LIMIT_S = 20.0
+
+
+def adb_of_the_wheel() -> Path | None:
+    spec = importlib.util.find_spec("adbutils")
+    if spec is None or spec.origin is None:
+        return None
+    return Path(spec.origin).parent / "binaries/adb"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Adb:
+    """One client and its server."""
+
+    binary: Path
+    home: Path
+    port: int
+
+    @property
+    def key_file(self) -> Path:
+        return self.home / ".android/adbkey.pub"
+
+    def start(self, *words: str) -> subprocess.Popen[bytes]:
+        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "stdin": subprocess.PIPE}
+        return subprocess.Popen([self.binary, *words], env=self._environment(), **pipes)
+
+    def run(
+        self, *words: str, stdin: bytes = b"", limit_s: float = LIMIT_S
+    ) -> subprocess.CompletedProcess[bytes]:
+        return subprocess.run(
+            [self.binary, *words],
+            env=self._environment(),
+            input=stdin,
+            capture_output=True,
+            timeout=limit_s,
+            check=False,
+        )
+
+    def _environment(self) -> dict[str, str]:
+        return {
+            "PATH": os.environ["PATH"],
+            "HOME": str(self.home),
+            "TMPDIR": str(self.home),  # for the server's log
+            "ANDROID_ADB_SERVER_PORT": str(self.port),
+            "ADB_LIBUSB": "0",  # starts at once instead of in 3 s
+            "ADB_LOCAL_TRANSPORT_MAX_PORT": "5554",  # looks for no emulators
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OnePhone:
+    """A connected phone and the client that sees it."""
+
+    adb: Adb
+    farm: VirtualFarm
+    address: str
+
+    @property
+    def folder(self) -> Path:
+        return self.farm.phones[0].folder
+
+    def run(
+        self, *words: str, stdin: bytes = b"", limit_s: float = LIMIT_S
+    ) -> subprocess.CompletedProcess[bytes]:
+        return self.adb.run("-s", self.address, *words, stdin=stdin, limit_s=limit_s)
+
+    def shell(self, *words: str) -> str:
+        return self.run("shell", *words).stdout.decode()
+
+
+def serve_adb(binary: Path, home: Path) -> Iterator[Adb]:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    adb = Adb(binary=binary, home=home, port=port)
+    home.mkdir(exist_ok=True)
+    started = adb.run("start-server")
+    assert started.returncode == 0, started.stderr
+    yield adb
+    adb.run("kill-server")
+
+
+def connect(adb: Adb, folder: Path, *profiles: str) -> Iterator[OnePhone]:
+    spec = FarmSpec(folder=folder, profiles=profiles, key_file=adb.key_file)
+    with VirtualFarm(spec) as farm:
+        address = farm.phones[0].address
+        assert b"connected to" in adb.run("connect", address).stdout
+        yield OnePhone(adb=adb, farm=farm, address=address)
+        adb.run("disconnect", address)

@@ -16,7 +16,8 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from fleetrank.device_agents.confinement import landlock, seccomp
+from fleetrank.device_agents.confinement import seccomp
+from fleetrank.device_agents.confinement import walls as landlock
 from fleetrank.device_agents.confinement.walls import AuditWall
 from fleetrank.device_agents.worker import __main__ as worker
 

@@ -1,7 +1,7 @@
 """Damages a small workspace, one damage at a time: who notices, and which rows are left.
 
-Every third damage exchanges files between its two sweeps. After each, the workspace is repaired,
-compacted and merged into another one: no row may be lost or be there twice.
+Every third damage exchanges files between its two sweeps. After each, the workspace is repaired
+and merged into another one: no row may be lost or be there twice.
 
 `python tests/makers/damage.py FOLDER N` runs N damages and prints the counts.
 """
@@ -22,17 +22,16 @@ import polars as pl
 from fleet_rows import NETS, PLACES, write_results
 
 from fleetrank.analysis.stored.columns import ORIGINS, ROW_KEY
-from fleetrank.analysis.stored.exclusions import read_exclusions
 from fleetrank.analysis.stored.load import load_measurements
-from fleetrank.analysis.stored.sweep_record import SweepRecord
+from fleetrank.analysis.stored.selection import read_exclusions
+from fleetrank.analysis.stored.sweep_record import SweepRecord, list_path
 from fleetrank.foundation.errors import FleetError
 from fleetrank.orchestrator.cli.main import run
-from fleetrank.orchestrator.housekeeping.delete_and_merge import Step, copy_sweep, plan_merge
+from fleetrank.orchestrator.housekeeping import Step, copy_sweep, plan_merge
+from fleetrank.orchestrator.store import journal
 from fleetrank.orchestrator.store.exclusions import exclude
-from fleetrank.orchestrator.store.health.repair import repair_sweep, require_whole_parts
-from fleetrank.orchestrator.store.health.verify import examine
-from fleetrank.orchestrator.store.journals import journal_pack
-from fleetrank.orchestrator.store.journals.journal_line import make_line
+from fleetrank.orchestrator.store.health import examine, repair_sweep
+from fleetrank.orchestrator.store.journal import make_line
 from fleetrank.orchestrator.store.results import ResultStore
 from fleetrank.orchestrator.workspace.device_registry import (
     DeviceFile,
@@ -82,13 +81,13 @@ def make_workspace(root: Path) -> Workspace:
     store = ResultStore(workspace.results)
     for number, sweep_id in enumerate(SWEEPS):
         store.create_sweep(SweepRecord.model_validate({"sweep_id": sweep_id} | RECORD))
-        with store.open_journal(sweep_id) as journal:
+        with store.open_journal(sweep_id) as opened:
             for row in _rows(root / "made", sweep_id, number):
-                journal.append(row)
+                opened.append(row)
         store.publish(sweep_id)
-    size, journal_pack.WORTH_PACKING_BYTES = journal_pack.WORTH_PACKING_BYTES, 0
-    assert store.pack_journal(PACKED)
-    journal_pack.WORTH_PACKING_BYTES = size
+    size, journal.WORTH_PACKING_BYTES = journal.WORTH_PACKING_BYTES, 0
+    assert store.open_journal(PACKED).pack()
+    journal.WORTH_PACKING_BYTES = size
     exclude(store.root, LINES, "resnet18", "a person walked past")
     found = Registration(
         registered_utc="2026-01-02T03:04:05+00:00",
@@ -105,7 +104,7 @@ def make_workspace(root: Path) -> Workspace:
 
 def files_of(workspace: Workspace) -> list[Path]:
     """The files that are damaged, in a stable order."""
-    places = ("journal/*", "measurements/*/*.parquet", "sweeps/*.json", "*.json")
+    places = ("journal/*", "measurements/*/*.parquet", "sweeps/*.parts", "sweeps/*.json", "*.json")
     stored = [path for place in places for path in sorted(workspace.results.glob(place))]
     return [*stored, *sorted(workspace.devices.glob("*.yaml"))]
 
@@ -156,7 +155,7 @@ class Bench:
     def restore_small_files(self) -> None:
         """What a person restores from a copy of the damaged workspace."""
         for path, content in self.files[self.workspace].items():
-            if path.suffix not in (".jsonl", ".parquet"):
+            if path.suffix not in (".jsonl", ".gz", ".parquet", ".parts"):
                 _write(path, content)
 
 
@@ -181,32 +180,36 @@ def exchanged(workspace: Workspace, chance: random.Random) -> str:
     """Exchanges or adds files between the two sweeps; returns the kind of damage."""
     store = ResultStore(workspace.results)
     one, two = chance.sample(SWEEPS, 2)
-    journal, other_journal = (store.open_journal(sweep_id) for sweep_id in (one, two))
+    mine, other_journal = (store.open_journal(sweep_id) for sweep_id in (one, two))
     part, other_part = (next(store.parts_folder(each).glob("*.parquet")) for each in (one, two))
     record, other_record = store.record_path(one), store.record_path(two)
     kind = chance.choice(
-        ("parts", "journals", "lines appended", "lines appended", "some lines appended",
+        ("parts", "lists", "journals", "lines appended", "lines appended", "some lines appended",
          "journal added", "part added", "part copied over", "records")
     )  # fmt: skip
     if kind == "parts":
         _exchange(part, other_part)
     elif kind == "records":
         _exchange(record, other_record)
+    elif kind == "lists":
+        _exchange(list_path(store.root, one), list_path(store.root, two))
     elif kind == "journals":
-        _exchange(journal.path, other_journal.path)
-        _exchange(journal.packed_path, other_journal.packed_path)
+        _exchange(mine.path, other_journal.path)
+        _exchange(mine.packed_path, other_journal.packed_path)
     elif kind == "journal added":
-        for source in (journal.path, journal.packed_path):
+        for source, target in (
+            (mine.path, other_journal.path),
+            (mine.packed_path, other_journal.packed_path),
+        ):
             if source.exists():
-                target = source.with_name(f"{two}{source.suffix}")
                 target.write_bytes(source.read_bytes())
     elif kind == "part added":
         number = chance.choice((N_ROWS // 2, N_ROWS, 1000))
-        other_part.with_name(f"part-{number:08d}.parquet").write_bytes(part.read_bytes())
+        other_part.with_name(f"part-{number:012d}.parquet").write_bytes(part.read_bytes())
     elif kind == "part copied over":
         other_part.write_bytes(part.read_bytes())
     else:
-        lines = [make_line(row) for row in journal.rows()]
+        lines = [make_line(row) for row in mine.rows()]
         n_lines = len(lines) if kind == "lines appended" else chance.randrange(1, len(lines))
         with other_journal.path.open("ab") as file:
             file.writelines(lines[:n_lines])
@@ -303,11 +306,8 @@ def _repair(workspace: Workspace) -> bool:
     store = ResultStore(workspace.results)
     for sweep_id in SWEEPS:
         repair_sweep(store, sweep_id)
-        require_whole_parts(store, sweep_id)
-        store.publish(sweep_id)
-        store.compact(sweep_id)
-        store.pack_journal(sweep_id)
-    return any(examine(store, sweep_id).faults for sweep_id in SWEEPS)
+        store.open_journal(sweep_id).pack()
+    return any(examine(store, sweep_id) for sweep_id in SWEEPS)
 
 
 def _merge(bench: Bench) -> list[Step]:
@@ -378,9 +378,10 @@ def _plain(value: object) -> object:
 
 def _kind(path: Path) -> str:
     names: Sequence[tuple[str, Callable[[], bool]]] = (
-        ("packed journal", lambda: path.parent.name == "journal" and path.suffix == ".parquet"),
+        ("packed journal", lambda: path.suffix == ".gz"),
         ("journal", lambda: path.parent.name == "journal"),
         ("part", lambda: path.suffix == ".parquet"),
+        ("list of parts", lambda: path.suffix == ".parts"),
         ("device file", lambda: path.suffix == ".yaml"),
         ("record", lambda: path.parent.name == "sweeps"),
     )

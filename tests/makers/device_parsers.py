@@ -4,52 +4,49 @@
 test fails when a module is added to neither.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from fleetrank.device_agents.android.adb import adb_text
-from fleetrank.device_agents.android.adb.phone import split_sections
-from fleetrank.device_agents.android.adb.streams import split_marked
-from fleetrank.device_agents.android.execution.raw_log import decode_log, encode_log
-from fleetrank.device_agents.android.programs.benchmark_inputs import refuse_other_order
-from fleetrank.device_agents.android.programs.benchmark_model import BenchmarkModel
-from fleetrank.device_agents.android.programs.delegate_flags import EXTERNAL
-from fleetrank.device_agents.android.programs.delegation_text import read_delegation
+from fleetrank.device_agents.android import adb_text
+from fleetrank.device_agents.android.adb_server import split_marked
+from fleetrank.device_agents.android.execution.program_run import decode_log, encode_log
+from fleetrank.device_agents.android.phone import split_sections
+from fleetrank.device_agents.android.programs.benchmark_model import (
+    BenchmarkModel,
+    module_of,
+    read_operators,
+    refuse_other_order,
+)
+from fleetrank.device_agents.android.programs.benchmark_text import read_delegation
 from fleetrank.device_agents.android.programs.executor_runner import ExecutorRunner
-from fleetrank.device_agents.android.programs.operator_times import module_of, read_operators
 from fleetrank.device_agents.android.programs.perf_test import PerfTest
-from fleetrank.device_agents.android.programs.phone_program import ProgramCall, ProgramOutput
-from fleetrank.device_agents.android.programs.program_text import named_fields
-from fleetrank.device_agents.android.state import (
-    clusters,
-    cores,
-    dumpsys,
-    power_text,
-    probe_text,
-    waits,
+from fleetrank.device_agents.android.programs.phone_program import (
+    EXTERNAL,
+    ProgramCall,
+    ProgramOutput,
+    named_fields,
 )
-from fleetrank.device_agents.android.state.phone_conditions import (
-    conditions_of_sections,
-    to_conditions,
-)
-from fleetrank.device_agents.android.state.probe_text import (
+from fleetrank.device_agents.android.state import fitness, identity, power_text
+from fleetrank.device_agents.android.state.fitness import conditions_of_sections, to_conditions
+from fleetrank.device_agents.android.state.identity import (
     PROPERTIES,
     facts_of_sections,
     to_device_facts,
     why_refused,
 )
-from fleetrank.device_agents.board.ssh.ssh_text import transport_error
-from fleetrank.device_agents.board.state import board_text
-from fleetrank.device_agents.board.state.throttle_text import parse_throttled
-from fleetrank.device_agents.contract import failures
+from fleetrank.device_agents.board import board_state
+from fleetrank.device_agents.board.board_state import parse_throttled
+from fleetrank.device_agents.board.ssh import transport_error
+from fleetrank.device_agents.contract import measurement
 from fleetrank.device_agents.device_output import MAX_PROBE_BYTES
-from fleetrank.device_agents.host import conditions, topology, worker_client, worker_process
-from fleetrank.device_agents.virtual_phone.handset.battery import battery_dump
-from fleetrank.device_agents.virtual_phone.handset.folder import PhonePaths
-from fleetrank.device_agents.virtual_phone.handset.profile import (
+from fleetrank.device_agents.host import conditions, worker_client, worker_process
+from fleetrank.device_agents.virtual_phone.profile import (
+    PhonePaths,
+    battery_dump,
     power_dump,
     thermal_dump,
 )
+from fleetrank.foundation.binary import encode_floats, encode_integers, encode_messages
 from fleetrank.foundation.errors import says_out_of_memory
 
 DATA = Path(__file__).parents[1] / "data"
@@ -129,11 +126,11 @@ BOARD_PATHS = (
 def _board(text: str) -> object:
     found = _shared(BOARD_PATHS, text)
     return (
-        board_text.parse_state(found),
-        board_text.parse_model(found),
-        board_text.parse_soc(found),
-        board_text.parse_os(found),
-        board_text.parse_clusters(found, (0, 1)),
+        board_state.parse_state(found),
+        board_state.parse_model(found),
+        board_state.parse_soc(found),
+        board_state.parse_os(found),
+        board_state.parse_clusters(found, (0, 1)),
     )
 
 
@@ -150,17 +147,17 @@ PROBES: dict[str, tuple[Parser, str]] = {
     "connected": (adb_text.is_connected, "already connected to 127.0.0.1:5"),
     "serial": (adb_text.is_network_serial, "127.0.0.1:5555"),
     "refusal": (lambda text: adb_text.error_of_refusal("a", text), "device 'a' not found"),
-    "battery": (dumpsys.parse_battery, battery_dump(())),
-    "thermal": (dumpsys.parse_thermal, thermal_dump(())),
-    "power": (dumpsys.parse_is_screen_on, power_dump()),
+    "battery": (power_text.parse_battery, battery_dump(())),
+    "thermal": (power_text.parse_thermal, thermal_dump(())),
+    "power": (power_text.parse_is_screen_on, power_dump()),
     "electric": (
         _power,
         battery_dump(()) + "charge_counter 2712\nt=1\nCH3(T=349894)[S2M_VDD_CPUCL2], 30203502\n",
     ),
-    "cores": (cores.parse_cores, CORES),
-    "topology": (clusters.parse_topology, TOPOLOGY),
-    "df": (probe_text.free_bytes, DF),
-    "uptime": (waits.parse_uptime, "1\n8412.55 60123.11\n"),
+    "cores": (power_text.parse_cores, CORES),
+    "topology": (power_text.parse_topology, TOPOLOGY),
+    "df": (identity.free_bytes, DF),
+    "uptime": (fitness.parse_uptime, "1\n8412.55 60123.11\n"),
     "facts": (_facts, MEMINFO + DF + CORES + "GLES: ARM, Mali-G78\n"),
     "host.conditions": (_conditions, battery_dump(()) + MEMINFO + CORES + "mWakefulness=Awake\n"),
     "sections": (lambda text: split_sections(text, "0f"), "\n0f a\nfirst\n\n0f b\nsecond\n"),
@@ -172,9 +169,9 @@ PROBES: dict[str, tuple[Parser, str]] = {
     "oom": (conditions.parse_oom_kills, "nr_free_pages 1\noom_kill 3\n"),
     "number": (conditions.parse_number, "-2449998\n"),
     "status": (worker_process.parse_status, STATUS),
-    "cpu model": (topology.parse_cpu_model, CPUINFO),
-    "cpu flags": (topology.parse_is_virtual, CPUINFO),
-    "cpu list": (topology.parse_cpu_list, "0-3,8\n"),
+    "cpu model": (conditions.parse_cpu_model, CPUINFO),
+    "cpu flags": (conditions.parse_is_virtual, CPUINFO),
+    "cpu list": (conditions.parse_cpu_list, "0-3,8\n"),
     "paths": (PhonePaths(Path("/a")).to_host, "cat /sys/class/thermal /data/local/tmp\n"),
 }
 """Parser and a text that it reads, of a probe's size."""
@@ -202,64 +199,71 @@ TOOLS: dict[str, tuple[Parser, str]] = {
     "failed": (lambda text: BenchmarkModel().read(output(text, exit_code=1)), WORDS),
     "raw log": (decode_log, encode_log(output("text\n", result=b"\0\1"))),
     "out of memory": (says_out_of_memory, WORDS),
-    "device lost": (failures.says_device_lost, WORDS),
+    "device lost": (measurement.says_device_lost, WORDS),
     "stage": (worker_client.last_stage, "fleetrank-stage load\nfleetrank-stage timed\n"),
 }
 """Parser and a text that it reads, of a program's size."""
 
 COVERED = {
-    "android.programs.benchmark_inputs",
-    "board.ssh.ssh_text",
-    "board.state.board_text",
-    "board.state.throttle_text",
-    "android.adb.adb_text",
-    "android.adb.streams",
-    "android.execution.raw_log",
     "android.programs.benchmark_model",
-    "android.programs.benchmark_result",
+    "board.ssh",
+    "board.board_state",
+    "android.adb_text",
+    "android.adb_server",
+    "android.execution.program_run",
     "android.programs.benchmark_text",
-    "android.programs.delegation_text",
     "android.programs.executor_runner",
-    "android.programs.litert_text",
-    "android.programs.operator_times",
     "android.programs.perf_test",
-    "android.programs.program_text",
-    "android.state.waits",
-    "android.state.clusters",
-    "android.state.cores",
-    "android.state.probe_text",
-    "android.state.dumpsys",
+    "android.programs.phone_program",
+    "android.state.fitness",
     "android.state.power_text",
-    "android.state.phone_conditions",
-    "contract.failures",
-    "host.topology",
-    "device_output",
+    "android.state.identity",
+    "contract.measurement",
     "host.conditions",
+    "device_output",
     "host.worker_client",
     "host.worker_process",
-    "virtual_phone.handset.folder",
+    "virtual_phone.profile",
 }
 """Modules that parse device text and are reached through `PROBES` or `TOOLS`."""
 
 OTHER_TEXT = {
-    "android.adb.adb_server": "what the user's own adb binary prints, and a variable",
-    "android.adb.phone": "reads, and hands on",
+    "android.adb_server": "what the user's own adb binary prints, and a variable",
+    "android.phone": "reads, and hands on",
     "android.execution.program_run": "reads, and hands on",
-    "android.execution.catalogue": "the catalogue",
-    "android.execution.program_files": "names of the user's files, matched as a whole",
-    "android.adb.adb_address": "adb's variables and an option of the user's, matched as a whole",
-    "android.programs.delegate_flags": "a backend of the user's sweep; `benchmark_model` uses it",
-    "android.state.serials": "a number of 64 bits, matched as a whole",
+    "android.execution.storage": "names of the user's files, matched as a whole",
+    "android.adb_text": "adb's variables and an option of the user's, matched as a whole",
+    "android.programs.phone_program": "a backend of the user's sweep; `benchmark_model` uses it",
+    "android.state.identity": "a number of 64 bits, matched as a whole",
     "board.board_setup": "a version of libc, matched as a whole",
-    "board.ssh.ssh_connection": "the user's name of a host, matched as a whole",
-    "board.there.board_store": "names of files that this side sends, matched as a whole",
-    "board.there.older_python": "our own patterns",
+    "board.ssh": "the user's name of a host, matched as a whole",
+    "board.there.keeper": "names of files that this side sends, matched as a whole",
     "cuda.nvml": "answers of the driver, as numbers and names",
-    "profiling.executorch_profiler": "names of operators in a trace of the worker's own process",
-    "profiling.onnx_graph": "model files",
+    "profiling.profiler": "names of operators in a trace of the worker's own process",
+    "profiling.onnx_profiler": "model files",
     "runtimes.executorch_runner": "a runtime's errors in the worker's own process",
-    "runtimes.torch.pt2_forms": "model files",
-    "runtimes.torch.pt2_program": "model files",
-    "runtimes.torch.pt2_scan": "model files",
+    "runtimes.pt2_program": "model files",
 }
 """Modules that look into other text, and which."""
+
+
+_PARTS = {"latency_metrics": 2, "memory_metrics": 3, "misc_metrics": 4}
+_FIELDS = {
+    "latency_metrics": "avg_ms min_ms max_ms stddev_ms median_ms p5_ms p95_ms init_ms "
+    "first_inference_ms average_warm_up_ms",
+    "memory_metrics": "init_footprint_kb overall_footprint_kb peak_mem_mb",
+    "misc_metrics": "model_size_mb num_runs num_warmup_runs model_throughput_in_mb_per_sec",
+}
+"""In the order of their numbers, from 1."""
+
+
+def encode_result(parts: Mapping[str, Mapping[str, float]]) -> bytes:
+    return encode_messages({_PARTS[name]: _encode(name, part) for name, part in parts.items()})
+
+
+def _encode(part: str, values: Mapping[str, float]) -> bytes:
+    numbers = {name: number for number, name in enumerate(_FIELDS[part].split(), start=1)}
+    whole = {name for name in values if name.endswith("_kb") or name.startswith("num_")}
+    return encode_floats(
+        {numbers[name]: value for name, value in values.items() if name not in whole}
+    ) + encode_integers({numbers[name]: int(values[name]) for name in whole})

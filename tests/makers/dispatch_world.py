@@ -11,13 +11,11 @@ from fleetrank.device_agents.contract.agent import DeviceFacts
 from fleetrank.device_agents.contract.measurement import Failure, Measurement, Wait
 from fleetrank.foundation.vocabulary import ErrorKind, Origin, Status, Tier
 from fleetrank.orchestrator.dispatch.decide import messages
-from fleetrank.orchestrator.dispatch.decide.lane import RepeatKey, key_of
 from fleetrank.orchestrator.dispatch.decide.messages import Action, Event
-from fleetrank.orchestrator.dispatch.decide.state import DispatchState, new_state
+from fleetrank.orchestrator.dispatch.decide.retry import RepeatKey, key_of
+from fleetrank.orchestrator.dispatch.decide.state import DispatchState, SweepWork, Tally, new_state
 from fleetrank.orchestrator.dispatch.decide.step import step
-from fleetrank.orchestrator.dispatch.decide.tally import Tally
-from fleetrank.orchestrator.dispatch.decide.work import SweepWork
-from fleetrank.orchestrator.identity.keys import TaskId
+from fleetrank.orchestrator.identity import TaskId
 
 FACTS = DeviceFacts(
     device_model="Box", tier=Tier.CPU, origin=Origin.SIMULATED, os="Linux", arch="x86_64"

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from types import ModuleType, SimpleNamespace
 
-from fleetrank.device_agents.cuda.library import Driver, Found, Gpu, GpuProcess, Hardware, Reading
+from fleetrank.device_agents.cuda.nvml import Driver, Found, Gpu, GpuProcess, Hardware, Reading
 from fleetrank.device_agents.errors import TransientError
 
 H100 = Gpu(uuid="GPU-11111111-aaaa", name="NVIDIA H100 80GB HBM3", index=0)

@@ -17,8 +17,7 @@ from fake_gpu import FakeGpuLibrary
 from fleetrank.device_agents.contract.task import Execution, OptionValue
 from fleetrank.device_agents.cuda import gpu_watch as watch
 from fleetrank.device_agents.cuda import nvml
-from fleetrank.device_agents.runtimes.onnx import onnx_cuda
-from fleetrank.device_agents.runtimes.torch import torch_cuda
+from fleetrank.device_agents.runtimes import onnx_runner, torch_cuda
 from fleetrank.device_agents.worker.__main__ import main
 
 
@@ -64,10 +63,10 @@ class ProcessorAsGpu(torch_cuda.TorchGpu):
         return {"cuda": "13.0", "cudnn": 91002, "sm_count": 132}
 
 
-class ProcessorProvider(onnx_cuda.OnnxGpu):
+class ProcessorProvider(onnx_runner.OnnxGpu):
     device = "cpu"
 
-    def providers(self, execution: Execution, stream: int | None) -> onnx_cuda.Providers:
+    def providers(self, execution: Execution, stream: int | None) -> onnx_runner.Providers:
         super().providers(execution, stream)
         return [("CPUExecutionProvider", {})]
 
@@ -101,5 +100,5 @@ if __name__ == "__main__":
     nvml.open_nvml = FakeGpuLibrary
     watch.TorchGpuMemory = NoAllocator
     torch_cuda.TorchGpu = ProcessorAsGpu
-    onnx_cuda.OnnxGpu = ProcessorProvider
+    onnx_runner.OnnxGpu = ProcessorProvider
     sys.exit(main())

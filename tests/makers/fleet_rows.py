@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import polars as pl
+from stored_part import part_of, write_part
 
 from fleetrank.analysis.stored.columns import SCHEMA
 
@@ -92,9 +93,7 @@ def write_results(
         for number, place in enumerate(places)
         for row in _platform_rows(nets, place, repeats, n_samples, sweep, seed + number)
     ]
-    folder = results / "measurements" / f"sweep_id={sweep}"
-    folder.mkdir(parents=True)
-    pl.DataFrame(rows, schema=SCHEMA, strict=False).write_parquet(folder / "part-00000000.parquet")
+    pl.DataFrame(rows, schema=SCHEMA, strict=False).pipe(write_part, part_of(results, sweep))
     (results / "schema.json").write_text('{"schema_version": 1}')
     (results / "sweeps").mkdir(exist_ok=True)
     (results / "sweeps" / f"{sweep}.json").write_text(json.dumps(record(sweep)))

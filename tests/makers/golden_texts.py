@@ -16,12 +16,11 @@ from fleetrank.analysis.errors import AnalysisError
 from fleetrank.analysis.panel.session import Session
 from fleetrank.analysis.stored.load import load_measurements
 from fleetrank.analysis.stored.selection import Selection
-from fleetrank.analysis.tables.former_names import FORMER
-from fleetrank.analysis.tables.tables import TABLES, session_table
+from fleetrank.analysis.tables.table_settings import TableRequest
+from fleetrank.analysis.tables.tables import REQUESTS, session_table
+from fleetrank.orchestrator import doctor
 from fleetrank.orchestrator.cli.main import COMMANDS, build_app
-from fleetrank.orchestrator.doctor import host_checks
-from fleetrank.orchestrator.doctor.finding import Finding
-from fleetrank.orchestrator.doctor.software_checks import LIBRARIES, judge_library
+from fleetrank.orchestrator.doctor import LIBRARIES, Finding, judge_library
 
 GOLDEN = Path(__file__).parents[1] / "data/golden"
 COMMAND = "PYTHONPATH=tests/makers .venv/bin/python tests/makers/golden_texts.py"
@@ -58,13 +57,14 @@ def notes_text() -> str:
     """Notes and explanation of every table of `write_results` with its defaults."""
     with tempfile.TemporaryDirectory() as folder:
         session = Session(load_measurements(write_results(Path(folder))), Selection())
-        return "\n".join("\n".join(_notes(name, session)) + "\n" for name in (*TABLES, *FORMER))
+        return "\n".join("\n".join(_notes(request, session)) + "\n" for request in REQUESTS)
 
 
-def _notes(name: str, session: Session) -> Iterator[str]:
-    yield f"=== {name}"
+def _notes(request: TableRequest, session: Session) -> Iterator[str]:
+    yield f"=== {request.words}"
+    asked = session.asked(request.selection(session.selection))
     try:
-        table = session_table(name, session)
+        table = session_table(request.table, asked)
     except AnalysisError as error:
         yield f"{type(error).__name__}: {error.message}\n-> {error.remedy}"
         return
@@ -79,15 +79,15 @@ def doctor_text() -> str:
 
 
 def _findings() -> Iterator[Finding]:
-    disk = host_checks.MIN_FREE_DISK_BYTES
-    yield from map(host_checks.judge_disk, (disk, disk - 1, disk // 2 - 1))
-    yield from map(host_checks.judge_memory, (8 * _GIB, _GIB))
-    yield from (host_checks.judge_cores(usable, 2) for usable in (2, 1))
-    yield from map(host_checks.judge_governor, (None, "performance", "powersave"))
-    yield from map(host_checks.judge_load, (0.05, 0.5))
-    yield from map(host_checks.judge_niceness, (0, 15))
+    disk = doctor.MIN_FREE_DISK_BYTES
+    yield from map(doctor.judge_disk, (disk, disk - 1, disk // 2 - 1))
+    yield from map(doctor.judge_memory, (8 * _GIB, _GIB))
+    yield from (doctor.judge_cores(usable, 2) for usable in (2, 1))
+    yield from map(doctor.judge_governor, (None, "performance", "powersave"))
+    yield from map(doctor.judge_load, (0.05, 0.5))
+    yield from map(doctor.judge_niceness, (0, 15))
     for abi, has_filter in ((7, True), (1, False), (None, True)):
-        yield host_checks.judge_confinement(abi, has_filter=has_filter)
+        yield doctor.judge_confinement(abi, has_filter=has_filter)
     for library in LIBRARIES:
         yield judge_library(library, None, None)
     yield judge_library(LIBRARIES[0], "1.0", None)

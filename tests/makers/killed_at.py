@@ -40,8 +40,8 @@ def kill_before(number: int, folder: str) -> None:
 
 
 if __name__ == "__main__":
+    from fleetrank.orchestrator.cli import results_command
     from fleetrank.orchestrator.cli.main import run
-    from fleetrank.orchestrator.cli.results import results_command
 
     assert results_command
     kill_before(int(sys.argv[1]), sys.argv[2])

@@ -4,7 +4,7 @@ Prompts are bound by arithmetic and steps by bytes, so that the two rank models 
 platform whose bandwidth is small beside its arithmetic.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -12,10 +12,11 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 from fleet_rows import STARTED, record
+from stored_part import part_of, write_part
 
 from fleetrank.analysis.stored.columns import SCHEMA
-from fleetrank.foundation.inputs.workload import Workload, WorkloadKind
-from fleetrank.foundation.strict_json import json_text
+from fleetrank.foundation.codec import json_text
+from fleetrank.foundation.inputs import Workload, WorkloadKind
 
 SWEEP = "text-20261122T080000-cd34"
 OF_TOKENS = ("tokens", "end-to-end", "phases")
@@ -89,9 +90,7 @@ def write_language_results(
         for quirk in [float(np.exp(rng.normal(0, 0.15)))]
         for repeat in range(repeats)
     ]
-    folder = results / "measurements" / f"sweep_id={sweep}"
-    folder.mkdir(parents=True)
-    pl.DataFrame(rows, schema=SCHEMA, strict=False).write_parquet(folder / "part-00000000.parquet")
+    pl.DataFrame(rows, schema=SCHEMA, strict=False).pipe(write_part, part_of(results, sweep))
     (results / "schema.json").write_text('{"schema_version": 1}')
     (results / "sweeps").mkdir(exist_ok=True)
     (results / "sweeps" / f"{sweep}.json").write_text(json_text(record(sweep)))
@@ -149,3 +148,32 @@ def _row(
         "finished_utc": start + timedelta(seconds=5),
     }  # fmt: skip
     return {name: value for name, value in facts.items() if name in SCHEMA}
+
+
+SEGMENT = "segment@128+k8+n16"
+
+
+def reading_rows(
+    workload: str,
+    ms: float,
+    *,
+    model: str = "opt",
+    device: str = "d1",
+    noise: Iterable[float] = (1, 1, 1, 1, 1),
+    **more: object,
+) -> Iterator[dict[str, object]]:
+    """The repeats of one cell; `noise` has a factor for each."""
+    key = {"cell_key": f"{model} {workload} {device} b{more.get('batch', 1)}"}
+    for repeat, factor in enumerate(noise):
+        yield key | {
+            "model": model, "device": device, "workload": workload, "repeat": repeat,
+            "latency_p50_ns": ms * 1e6 * factor, "model_context_tokens": 1024,
+            "peak_memory_bytes": 50 << 20, "flops": 1000,
+        } | more  # fmt: skip
+
+
+def crossing_rows(per_token: float, **place: str) -> Iterator[dict[str, object]]:
+    """Prompts that take longer per token the longer they are, and a segment."""
+    for length in (128, 256, 512, 1024, 2048):
+        yield from reading_rows(f"prefill@{length}", length * (1 + length / 2000), **place)
+    yield from reading_rows(SEGMENT, 128 * per_token, **place)

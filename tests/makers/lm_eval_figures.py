@@ -17,7 +17,7 @@ import torch
 from lm_eval import __version__, simple_evaluate
 from lm_eval.models.huggingface import HFLM
 
-from fleetrank.foundation.inputs.workload import Workload
+from fleetrank.foundation.inputs import Workload
 from fleetrank.models.cards.card import Weights
 from fleetrank.models.cards.identity import resolve
 from fleetrank.models.cards.zoo import load_cards

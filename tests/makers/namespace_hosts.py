@@ -1,12 +1,22 @@
-"""One host of a fleet as namespaces of this machine: own address, processes, names and folders."""
+"""Hosts of a fleet as namespaces of this machine: own address, processes, names and folders.
+
+Their bridge lies in a namespace, too, so the machine's own network is not touched. One fleet at a
+time: whoever holds the lock removes what a killed run left behind. On them a Ray cluster is started
+as `docs/cluster.md` says.
+"""
 
 import contextlib
+import fcntl
+import json
 import os
+import secrets
+import shlex
+import shutil
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -221,3 +231,236 @@ def wait_until(is_so: Callable[[], bool], what: str, timeout_s: float) -> None:
         if time.monotonic() > deadline_s:
             raise TimeoutError(f"waited {timeout_s} s for {what}")
         time.sleep(0.05)
+
+
+_NETWORK = "10.213.7"
+RAY_FOLDER = Path("/tmp/ray")
+"""Where Ray keeps sessions; the names of its sockets allow no long path. Each host has its own."""
+
+
+def why_impossible() -> str | None:
+    """What this machine lacks for such hosts; `None` where it has all."""
+    if os.geteuid() != 0:
+        return "needs root"
+    missing = [name for name in ("ip", "unshare", "nsenter", "setpriv") if not shutil.which(name)]
+    if missing:
+        return f"needs {' '.join(missing)} (iproute2, util-linux)"
+    try:
+        _try_all(f"{PREFIX}try")
+    except RuntimeError as error:
+        return f"no namespaces here: {error}"
+    return None
+
+
+def _try_all(name: str) -> None:
+    """Everything a fleet is made of, once."""
+    run_ip("netns", "add", name)
+    try:
+        run_ip("-n", name, "link", "add", "bridge0", "type", "bridge")
+        run_ip("-n", name, "link", "add", "a0", *["type", "veth", "peer", "name", "a1"])
+        command = ["unshare", *UNSHARE_FLAGS, "true"]
+        tried = subprocess.run(command, check=False, capture_output=True, text=True)
+        if tried.returncode:
+            raise RuntimeError(tried.stderr.strip())
+    finally:
+        run_ip("netns", "del", name)
+
+
+@dataclass(slots=True, kw_only=True)
+class HostNetwork:
+    """The hosts on one bridge."""
+
+    folder: Path
+    hosts: dict[str, NamespaceHost] = field(default_factory=dict)
+
+    def add(self, name: str) -> NamespaceHost:
+        """Makes a host, on and connected. Names are short: they name a network interface too."""
+        number = len(self.hosts) + 1
+        host = NamespaceHost(name=name, address=f"{_NETWORK}.{number}", folder=self.folder / name)
+        for part in ("home", "run", "ray"):
+            (host.folder / part).mkdir(parents=True)
+        (host.folder / "run").chmod(0o700)
+        (host.folder / "hosts").touch()
+        (host.folder / "passwd").write_text(_passwd(host.home))
+        self.hosts[name] = host
+        self._write_names()
+        space = f"{PREFIX}{name}"
+        run_ip("netns", "add", space)
+        run_ip(
+            "link",
+            "add",
+            "eth0",
+            "netns",
+            space,
+            "type",
+            *f"veth peer name {name} netns {SWITCH}".split(),
+        )
+        run_ip("-n", space, "addr", "add", f"{host.address}/24", "dev", "eth0")
+        for link in ("lo", "eth0"):
+            run_ip("-n", space, "link", "set", "dev", link, "up")
+        run_ip("-n", SWITCH, "link", "set", "dev", name, "master", "bridge0", "up")
+        host.power_on()
+        return host
+
+    def _write_names(self) -> None:
+        lines = [f"{host.address} {host.name}" for host in self.hosts.values()]
+        for host in self.hosts.values():
+            # In place: the file is mounted into the host.
+            (host.folder / "hosts").write_text("\n".join(["127.0.0.1 localhost", *lines, ""]))
+
+
+@contextlib.contextmanager
+def host_network(folder: Path) -> Iterator[HostNetwork]:
+    """A bridge without hosts; all that is added to it is gone afterwards, however it ends."""
+    # The folder itself is the lock: of every session on this machine, and nothing is left in it.
+    lock = os.open(RAY_FOLDER.parent, os.O_RDONLY | os.O_DIRECTORY)
+    fcntl.flock(lock, fcntl.LOCK_EX)
+    RAY_FOLDER.mkdir(exist_ok=True)
+    try:
+        _remove_all()
+        try:
+            run_ip("netns", "add", SWITCH)
+            run_ip("-n", SWITCH, "link", "add", "bridge0", "type", "bridge")
+            run_ip("-n", SWITCH, "link", "set", "bridge0", "up")
+            network = HostNetwork(folder=folder)
+            try:
+                yield network
+            finally:
+                for host in network.hosts.values():
+                    host.power_off()
+        finally:
+            _remove_all()
+    finally:
+        with contextlib.suppress(OSError):
+            RAY_FOLDER.rmdir()  # unless another Ray uses it
+        os.close(lock)
+
+
+def _remove_all() -> None:
+    """Ends whatever runs in namespaces of ours and removes them."""
+    listed = run_ip("-o", "netns", "list").split("\n")
+    for name in [line.split(" ")[0] for line in listed if line.startswith(PREFIX)]:
+        for pid in run_ip("netns", "pids", name).split():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(int(pid), signal.SIGKILL)
+        run_ip("netns", "del", name)
+
+
+def _passwd(home: Path) -> str:
+    """This machine's users, with the host's own home for root and a key as the only way in."""
+    lines = Path("/etc/passwd").read_text().splitlines()
+    others = [line for line in lines if not line.startswith("root:")]
+    return "\n".join([f"root:*:0:0:root:{home}:/bin/bash", *others, ""])
+
+
+_PORT = 6379
+_START_TIMEOUT_S = 60.0
+RAY_ENV = {
+    "RAY_AUTH_MODE": "token",
+    "RAY_worker_niceness": "0",
+    "RAY_worker_oom_score_adjustment": "0",
+    "RAY_memory_monitor_refresh_ms": "0",
+    "RAY_USAGE_STATS_ENABLED": "0",
+    # A cut link is noticed after 8 s instead of 64 s.
+    "RAY_health_check_initial_delay_ms": "1000",
+    "RAY_health_check_period_ms": "1000",
+    "RAY_health_check_timeout_ms": "2000",
+    "RAY_health_check_failure_threshold": "3",
+    # A raylet whose head is gone ends after this long, for its supervisor to start another.
+    "RAY_gcs_rpc_server_reconnect_timeout_s": "10",
+}
+_COMMON = [
+    "--labels=fleetrank-host={name}",
+    "--node-ip-address={address}",
+    "--object-store-memory=100000000",
+    "--include-log-monitor=false",
+    "--num-cpus=1",
+]
+_SUPERVISED = "while true; do {command} --block; sleep 1; done"
+_NODES = """
+import json, sys
+from ray._raylet import GcsClient
+nodes = GcsClient(address=sys.argv[1]).get_all_node_info(timeout=10).values()
+print(json.dumps([[node.labels["fleetrank-host"], node.state == 0] for node in nodes]))
+"""
+
+
+@dataclass(slots=True, kw_only=True)
+class RayCluster:
+    """The first host started is the head.
+
+    Attributes:
+        supervisors: what starts Ray again on a host, where it is asked to.
+    """
+
+    network: HostNetwork
+    token: str = field(default_factory=lambda: secrets.token_hex(32))
+    head: NamespaceHost | None = None
+    supervisors: dict[str, HostProcess] = field(default_factory=dict)
+
+    @property
+    def address(self) -> str:
+        """What `--cluster` takes."""
+        if self.head is None:
+            raise RuntimeError("no head was started")
+        return f"{self.head.address}:{_PORT}"
+
+    def start(self, host: NamespaceHost, *, is_supervised: bool = True) -> None:
+        """Starts Ray and waits until it has joined; hosts have to be started one by one."""
+        self._give_token(host)
+        command = [str(Path(sys.executable).parent / "ray"), "start", *self._options(host)]
+        log = host.folder / "ray.log"
+        if is_supervised:
+            loop = _SUPERVISED.format(command=shlex.join(command))
+            started = host.start(["bash", "-c", loop, "fleetrank-ray-loop"], log=log)
+            self.supervisors[host.name] = started
+        else:
+            done = host.run(command, timeout_s=_START_TIMEOUT_S)
+            if done.returncode:
+                raise RuntimeError(f"ray start on {host.name}: {done.stdout}{done.stderr}")
+        self.wait_for(host.name, is_alive=True, timeout_s=_START_TIMEOUT_S)
+
+    def mend(self, names: Sequence[str]) -> None:
+        """Makes hosts well that a fault left off, cut or without Ray; the head has to be up."""
+        for name in names:
+            host = self.network.hosts[name]
+            if not host.is_on:
+                host.power_on()
+                self.start(host)
+            host.restore()
+        wait_until(lambda: self.alive() >= set(names), f"{names} to be alive", 60.0)
+
+    def alive(self) -> set[str]:
+        """Hosts the head counts among the living."""
+        if self.head is None:
+            return set()
+        done = self.head.run([sys.executable, "-c", _NODES, self.address], timeout_s=30)
+        if done.returncode:
+            return set()
+        # A host that came back is in the list twice, dead and alive.
+        return {name for name, is_alive in json.loads(done.stdout) if is_alive}
+
+    def wait_for(self, name: str, *, is_alive: bool, timeout_s: float) -> None:
+        """Waits until the head counts a host among the living, or no more."""
+        deadline_s = time.monotonic() + timeout_s
+        while (name in self.alive()) is not is_alive:
+            if time.monotonic() > deadline_s:
+                state = "alive" if is_alive else "dead"
+                raise TimeoutError(
+                    f"{name} was not {state} after {timeout_s} s; living: {self.alive()}"
+                )
+            time.sleep(0.2)
+
+    def _options(self, host: NamespaceHost) -> list[str]:
+        own = [part.format(name=host.name, address=host.address) for part in _COMMON]
+        if self.head is None or self.head is host:
+            self.head = host
+            return ["--head", f"--port={_PORT}", "--include-dashboard=false", *own]
+        return [f"--address={self.address}", *own]
+
+    def _give_token(self, host: NamespaceHost) -> None:
+        folder = host.home / ".ray"
+        folder.mkdir(exist_ok=True)
+        (folder / "auth_token").touch(mode=0o600)
+        (folder / "auth_token").write_text(self.token)
+        host.extra_env.update(RAY_ENV)

@@ -15,7 +15,7 @@ from pathlib import Path
 import confined_worker
 
 from fleetrank.device_agents.confinement import seccomp
-from fleetrank.device_agents.confinement.refused_calls import NUMBERS
+from fleetrank.device_agents.confinement.seccomp import NUMBERS
 
 DAEMON = "daemon: "
 _FAST_OPEN, _MPTCP, _EMPTY_PATH = 0x20000000, 262, 0x1000

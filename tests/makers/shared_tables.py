@@ -9,8 +9,14 @@ from language_rows import OF_TOKENS
 from fleetrank.analysis.panel.session import Session
 from fleetrank.analysis.stored.selection import Selection
 from fleetrank.analysis.tables.table import Table
-from fleetrank.analysis.tables.table_request import TableRequest
+from fleetrank.analysis.tables.table_settings import ALONG, Setting, TableRequest
 from fleetrank.analysis.tables.tables import session_table
+
+
+def words_with_rows(setting: Setting) -> tuple[str, ...]:
+    """The words, but not axes in which the rows of `write_results` do not differ."""
+    return ("device", "runtime") if setting is ALONG else setting.words
+
 
 _WITH_MORE_ROWS = (OF_GROWTH, OF_READING, OF_TOKENS)
 

@@ -1,8 +1,12 @@
-"""A board of this machine: a real sshd on a port of its own, with its own keys and home folder."""
+"""Boards of this machine, with their own port, keys and home folder: sshd, or dropbear and BusyBox.
+
+Folders that are read-only or have little room for one command, root's rights or not.
+"""
 
 import contextlib
 import os
 import shlex
+import shutil
 import signal
 import socket
 import subprocess
@@ -15,7 +19,7 @@ from pathlib import Path
 import psutil
 from waiting import wait_until
 
-from fleetrank.device_agents.board.ssh.ssh_connection import SshConnection, SshTarget
+from fleetrank.device_agents.board.ssh import SshConnection, SshTarget
 from fleetrank.device_agents.contract.task import OptionValue
 
 SSHD = Path("/usr/sbin/sshd")
@@ -62,10 +66,13 @@ class SshBoard:
 
     def start(self) -> None:
         script = self.folder / "login.sh"
+        runtime = self.folder / "run"
+        runtime.mkdir(mode=0o700, exist_ok=True)
         # Without its shell's own variables: what a board has, not what these tests have.
         script.write_text(
             f"cd {shlex.quote(str(self.home))} && export HOME=$PWD\n"
-            f"unset PYTHONPATH XDG_CACHE_HOME XDG_RUNTIME_DIR\n{self.login}\n"
+            f"export XDG_RUNTIME_DIR={runtime} TMPDIR={runtime}\n"
+            f"unset PYTHONPATH XDG_CACHE_HOME\n{self.login}\n"
             'eval "$SSH_ORIGINAL_COMMAND"\n'
         )
         options = [
@@ -277,3 +284,103 @@ def _free_port() -> int:
 def _with_children(pid: int) -> list[int]:
     process = psutil.Process(pid)
     return [pid, *(child.pid for child in process.children(recursive=True))]
+
+
+_UNSHARE = ["unshare", "--mount", "--propagation", "private"]
+
+
+def why_no_mounts() -> str | None:
+    """Why this process cannot mount anything for its children; `None` where it can."""
+    if shutil.which("unshare") is None:
+        return "there is no unshare (util-linux)"
+    tried = subprocess.run(
+        [*_command(), "mount", "-t", "tmpfs", "tmpfs", "/tmp"], capture_output=True, check=False
+    )
+    return None if tried.returncode == 0 else f"mounts are not permitted: {tried.stderr.decode()}"
+
+
+def with_read_only(folder: Path) -> list[str]:
+    """What stands before a command that may only read a folder."""
+    return _before(
+        'mount --bind "$1" "$1"; mount -o remount,bind,ro "$1"; shift; exec "$@"', folder
+    )
+
+
+def with_little_room(folder: Path, size_bytes: int, kept: Path) -> list[str]:
+    """What stands before a command for which a folder is an empty file system of this size.
+
+    What the command leaves in it is copied to `kept`, since the file system ends with it.
+    """
+    script = (
+        'mkdir -p "$1"; mount -t tmpfs -o size="$2" tmpfs "$1"; in="$1"; kept="$3"; shift 3; '
+        'set +e; "$@"; code=$?; cp -a "$in" "$kept"; exit $code'
+    )
+    return _before(script, folder, str(size_bytes), kept)
+
+
+def _before(script: str, *words: Path | str) -> list[str]:
+    return [*_command(), "sh", "-ec", script, "sh", *map(str, words)]
+
+
+def _command() -> list[str]:
+    return _UNSHARE if os.geteuid() == 0 else [*_UNSHARE, "--user", "--map-root-user"]
+
+
+DROPBEAR, BUSYBOX = "FLEETRANK_DROPBEAR", "FLEETRANK_BUSYBOX"
+"""Variables with the paths of `dropbear` (beside it, `../bin/dropbearkey`) and of `busybox`."""
+_LOGIN = """
+mount --bind "$1/passwd" /etc/passwd
+mount --bind "$1/shells" /etc/shells
+shift
+exec "$@"
+"""
+
+
+def why_no_dropbear() -> str | None:
+    """What this machine lacks for such a board; `None` where it has all."""
+    missing = [name for name in (DROPBEAR, BUSYBOX) if not os.environ.get(name)]
+    if missing:
+        return f"needs {' and '.join(missing)}"
+    return why_no_mounts() if os.geteuid() == 0 else "needs root"
+
+
+@contextlib.contextmanager
+def dropbear_board() -> Iterator[SshBoard]:
+    """A board whose only user logs in with BusyBox's shell; it has no sshd."""
+    with ssh_board(is_started=False) as board:
+        _make_login(board)
+        _make_host_key(board)
+        program = os.environ[DROPBEAR]
+        command = [
+            "unshare", "--mount", "--propagation", "private", "sh", "-ec", _LOGIN, "sh",
+            str(board.folder), program, "-F", "-E", "-s", "-r", str(board.folder / "dropbear_key"),
+            "-p", f"127.0.0.1:{board.port}", "-P", str(board.folder / "dropbear.pid"),
+        ]  # fmt: skip
+        with (board.folder / "sshd.log").open("ab") as log:
+            board.sshd = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
+        wait_until(board.answers, "dropbear")
+        yield board
+
+
+def _make_login(board: SshBoard) -> None:
+    """The user's shell is a link named `ash`, by which BusyBox knows what it is to be."""
+    shell = board.folder / "ash"
+    shell.symlink_to(os.environ[BUSYBOX])
+    (board.folder / "passwd").write_text(f"root:x:0:0:root:{board.home}:{shell}\n")
+    (board.folder / "shells").write_text(f"{shell}\n")
+    keys = board.home / ".ssh"
+    keys.mkdir(mode=0o700)
+    (keys / "authorized_keys").write_text((board.folder / "user_key.pub").read_text())
+    # Dropbear refuses a home that others can write to.
+    for folder in (board.folder, board.home):
+        folder.chmod(0o700)
+
+
+def _make_host_key(board: SshBoard) -> None:
+    maker = Path(os.environ[DROPBEAR]).parents[1] / "bin" / "dropbearkey"
+    command = [str(maker), "-t", "ed25519", "-f", str(board.folder / "dropbear_key")]
+    said = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    (public,) = [line for line in said.splitlines() if line.startswith("ssh-ed25519 ")]
+    (board.folder / "known_hosts").write_text(f"[127.0.0.1]:{board.relay.port} {public}\n")
+    config = board.config.read_text()
+    board.config.write_text(f"{config}  User root\n")

@@ -4,8 +4,7 @@ from pathlib import Path
 
 import torch
 
-from fleetrank.analysis.stored.side.evaluations import EVALUATIONS
-from fleetrank.analysis.stored.side.side_table import read_side
+from fleetrank.analysis.stored.side_tables import EVALUATIONS, read_side
 from fleetrank.models.cards.zoo import load_cards
 from fleetrank.models.networks.build import build_network
 from fleetrank.orchestrator.cli.main import run

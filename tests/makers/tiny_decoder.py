@@ -10,8 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from fleetrank.device_agents.contract.task import Execution
-from fleetrank.foundation.inputs.model_input import ModelInput, Values
-from fleetrank.foundation.inputs.workload import Workload, WorkloadKind
+from fleetrank.foundation.inputs import ModelInput, Values, Workload, WorkloadKind
 from fleetrank.foundation.vocabulary import RUNTIME_OF_FORMAT, Runtime
 
 LAYERS, HEADS, SIZE, VOCABULARY = 2, 2, 8, 61

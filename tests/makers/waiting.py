@@ -1,7 +1,13 @@
-"""Waits for a condition instead of a fixed time: as short as possible, and with a limit."""
+"""Waits for a condition instead of a fixed time, also for what a running sweep says."""
 
+import json
+import subprocess
 import time
+from collections import Counter
 from collections.abc import Callable
+from typing import Protocol
+
+import pytest
 
 POLL_S = 0.02
 
@@ -12,3 +18,47 @@ def wait_until(is_so: Callable[[], bool], what: str, limit_s: float = 20.0) -> N
     while not is_so():
         assert time.monotonic() < end_s, f"waited {limit_s:g} s for {what}"
         time.sleep(POLL_S)
+
+
+MODES = ["--inline", pytest.param("", marks=pytest.mark.ray)]
+"""In the command's own process, and through the Ray that it starts."""
+
+
+class SweepFolder(Protocol):
+    """What the fixture `folder` gives."""
+
+    def start(self, *arguments: str) -> subprocess.Popen: ...
+
+    def rows(self) -> list[dict[str, object]]: ...
+
+
+def start(folder: SweepFolder, mode: str, command: str = "run") -> subprocess.Popen:
+    arguments = ["sweep", command, *(["t"] if command == "run" else []), "--progress", "jsonl"]
+    return folder.start(*arguments, *([mode] if mode else []))
+
+
+def wait_for_repeats(process: subprocess.Popen, count: int, event: str = "RepeatFinished") -> None:
+    """Reads the progress until so many repeats have finished (or started)."""
+    while count:
+        line = process.stdout.readline()
+        assert line, process.stderr.read()
+        count -= json.loads(line)["event"] == event
+
+
+def wait_for_notice(process: subprocess.Popen, message: str) -> None:
+    """Reads the progress until it shows this notice."""
+    while line := process.stdout.readline():
+        if json.loads(line).get("message") == message:
+            return
+    raise AssertionError(process.stderr.read())
+
+
+def ended(process: subprocess.Popen, limit_s: float = 60) -> tuple[int, str]:
+    _out, error = process.communicate(timeout=limit_s)
+    return process.returncode, error
+
+
+def ok_repeats(folder: SweepFolder) -> Counter:
+    return Counter(
+        (row["cell_key"], row["repeat"]) for row in folder.rows() if row["status"] == "ok"
+    )

@@ -16,9 +16,9 @@ from fleetrank.models.cards.card import (
     Source,
     StagedExport,
     Weights,
+    sized_for,
 )
 from fleetrank.models.cards.identity import resolve
-from fleetrank.models.cards.input_size import sized_for
 from fleetrank.models.cards.zoo import load_zoo
 from fleetrank.models.errors import ExportError
 
@@ -60,17 +60,6 @@ def test_committed_artifact_is_found_with_everything_known_about_it(tmp_path: Pa
     assert (found.cost, found.max_relative_error, found.size_bytes) == (COST, 1e-6, 7)
     assert found.versions == (("onnx", "1.0"), ("torch", "2.0"))
     assert found.is_trusted
-
-
-def test_an_entry_of_a_version_that_counted_no_modules_is_found(tmp_path: Path) -> None:
-    put(ArtifactCache(tmp_path), REQUEST, b"network")
-    (entry,) = (tmp_path / "index").glob("*.json")
-    content = json.loads(entry.read_text())
-    del content["artifact"]["cost"]["by_module"]
-    entry.write_text(json.dumps(content))
-    found = ArtifactCache(tmp_path).find(REQUEST)
-    assert found is not None
-    assert found.cost == replace(COST, by_module=())
 
 
 def test_nothing_is_left_of_the_staging_folder(tmp_path: Path) -> None:
@@ -135,7 +124,7 @@ def test_index_entry_cannot_name_a_file_outside_the_cache(tmp_path: Path) -> Non
     outside.write_bytes(b"network")
     entry = next(tmp_path.glob("cache/index/*.json"))
     fields = json.loads(entry.read_text())
-    fields["artifact"]["file"] = f"../../{outside.name}"
+    fields["artifact"]["path"] = f"../../{outside.name}"
     entry.write_text(json.dumps(fields))
     assert cache.find(REQUEST) is None
     assert outside.exists()

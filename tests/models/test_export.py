@@ -22,18 +22,19 @@ from fleetrank.models.cards.card import (
 )
 from fleetrank.models.cards.identity import resolve
 from fleetrank.models.cards.zoo import load_zoo
-from fleetrank.models.export.process import export_in_child
-from fleetrank.models.files.onnx_file import count_onnx_macs
-from fleetrank.models.networks import primer
-from fleetrank.models.networks.primer import primer_request
+from fleetrank.models.export.process import ExportChild, ExportOrder
+from fleetrank.models.files import count_onnx_macs
+from fleetrank.models.networks import weights
+from fleetrank.models.networks.weights import primer_request
 
 ROOT = Path(__file__).parents[2]
 
 
 def export(request: ExportRequest, out_dir: Path, *, is_trusted: bool = False) -> StagedExport:
-    return export_in_child(
-        request, out_dir, timeout_s=300, memory_limit_bytes=None, is_trusted=is_trusted
-    )
+    with ExportChild() as child:
+        return child.export(
+            ExportOrder(request=request, out_dir=out_dir, is_trusted=is_trusted), 300
+        )
 
 
 @pytest.mark.export
@@ -66,7 +67,7 @@ def test_the_primer_of_onnx_needs_no_torch(tmp_path: Path) -> None:
         "from pathlib import Path\n"
         "from fleetrank.foundation.vocabulary import Format\n"
         "from fleetrank.models.export.request import export_request\n"
-        "from fleetrank.models.networks.primer import primer_request\n"
+        "from fleetrank.models.networks.weights import primer_request\n"
         f"export_request(primer_request(Format.ONNX), Path({str(tmp_path)!r}), is_trusted=False)"
     )
     subprocess.run([sys.executable, "-P", "-c", code], check=True)
@@ -80,7 +81,7 @@ def test_the_primer_s_file_is_the_exported_primer(tmp_path: Path) -> None:
     staged = export(primer_request(Format.ONNX), tmp_path)
     assert staged.inputs_path is not None
     assert staged.reference_path is not None
-    file = Path(primer.__file__).parent / "primer.onnx"
+    file = Path(weights.__file__).parent / "primer.onnx"
     session = onnxruntime.InferenceSession(str(file), providers=["CPUExecutionProvider"])
     name = session.get_inputs()[0].name
     with np.load(staged.inputs_path) as inputs, np.load(staged.reference_path) as reference:

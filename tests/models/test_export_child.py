@@ -8,29 +8,28 @@ import psutil
 import pytest
 from daily import daily
 
-from fleetrank.foundation.inputs.workload import Workload
+from fleetrank.foundation.inputs import Workload
 from fleetrank.foundation.vocabulary import Format
 from fleetrank.models.cards.card import ExportRequest, Weights
 from fleetrank.models.cards.identity import resolve
 from fleetrank.models.cards.zoo import load_language_zoo
 from fleetrank.models.errors import ExportError
-from fleetrank.models.export.process import ExportChild
-from fleetrank.models.networks.primer import primer_request
+from fleetrank.models.export.process import ExportChild, ExportOrder
+from fleetrank.models.networks.weights import primer_request
 
 EntryPoint = Callable[..., ExportRequest]
 
 
 @pytest.fixture
 def shared() -> Iterator[ExportChild]:
-    child = ExportChild()
-    yield child
-    child.end()
+    with ExportChild() as child:
+        yield child
 
 
 def made_by(child: ExportChild, request: ExportRequest, folder: Path) -> tuple[bytes, set[int]]:
     """The file, and the exporting processes that are left after it."""
     folder.mkdir(parents=True, exist_ok=True)
-    staged = child.export(request, folder, timeout_s=600, memory_limit_bytes=None, is_trusted=True)
+    staged = child.export(ExportOrder(request=request, out_dir=folder, is_trusted=True), 600)
     left = {one.pid for one in psutil.Process().children()}
     return staged.path.read_bytes(), left
 
@@ -65,7 +64,7 @@ def test_a_process_that_reported_an_error_is_not_used_again(
 
 
 @pytest.mark.export
-@pytest.mark.parametrize("format_", daily(Format, Format.PT2))
+@pytest.mark.parametrize("format_", daily(Format, Format.ONNX))
 def test_files_of_a_used_process_equal_those_of_a_fresh_one(
     tmp_path: Path, shared: ExportChild, format_: Format
 ) -> None:

@@ -15,13 +15,13 @@ from daily import daily
 from wording import has
 
 from fleetrank.foundation.codec import from_json, to_json
-from fleetrank.foundation.inputs.workload import Workload
+from fleetrank.foundation.inputs import Workload
 from fleetrank.foundation.vocabulary import Format
-from fleetrank.models.cards.card import ExportRequest, StagedExport, Weights
+from fleetrank.models.cards.card import ExportRequest, Weights
 from fleetrank.models.cards.identity import resolve
 from fleetrank.models.cards.zoo import load_language_zoo
 from fleetrank.models.errors import ExportError, UntrustedError
-from fleetrank.models.export.process import export_in_child, peak_memory_estimate_bytes
+from fleetrank.models.export.process import ExportChild, ExportOrder, peak_memory_estimate_bytes
 
 EntryPoint = Callable[..., ExportRequest]
 GIB = 1 << 30
@@ -44,28 +44,28 @@ make = Odd
 """
 
 
-def export(
-    request: ExportRequest,
-    out_dir: Path,
-    *,
-    timeout_s: float = 120,
-    memory_limit_bytes: int | None = None,
-    is_trusted: bool = True,
-) -> StagedExport:
-    return export_in_child(
-        request,
-        out_dir,
-        timeout_s=timeout_s,
-        memory_limit_bytes=memory_limit_bytes,
-        is_trusted=is_trusted,
-    )
+def export(request: ExportRequest, out_dir: Path, timeout_s: float = 120, **order: object) -> Path:
+    """The exported file; the user allows the model's code to run."""
+    made = ExportOrder(request=request, out_dir=out_dir, **{"is_trusted": True, **order})
+    with ExportChild() as child:
+        return child.export(made, timeout_s).path
 
 
-def refused(request: ExportRequest, out_dir: Path, **options: float) -> ExportError:
-    with pytest.raises(ExportError) as caught:
-        export(request, out_dir, **options)
-    assert caught.value.remedy
-    return caught.value
+@pytest.fixture
+def refused(tmp_path: Path, entry_point: EntryPoint) -> Callable[..., ExportError]:
+    """The error of an export: of the code of an entry point, or of a request."""
+
+    def run(source: str | ExportRequest, format_: Format = Format.PT2, **limits: float):
+        request = entry_point(source, format_) if isinstance(source, str) else source
+        with pytest.raises(ExportError) as caught:
+            export(request, tmp_path, **limits)
+        assert caught.value.remedy
+        return caught.value
+
+    return run
+
+
+Refused = Callable[..., ExportError]
 
 
 def test_request_survives_the_way_to_the_child(entry_point: EntryPoint) -> None:
@@ -111,41 +111,31 @@ def test_entry_point_without_trust_is_told_to_the_parent(
         export(entry_point("raise SystemExit"), tmp_path, is_trusted=False)
 
 
-def test_child_sees_no_gpu(
-    tmp_path: Path, entry_point: EntryPoint, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_child_sees_no_gpu(refused: Refused, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "GPU-1")
     source = "import os\n\ndef make():\n    exit('sees ' + os.environ['CUDA_VISIBLE_DEVICES'])\n"
-    assert refused(entry_point(source), tmp_path).message.endswith("sees")
+    assert refused(source).message.endswith("sees")
 
 
-def test_child_that_is_killed_is_an_error_with_its_signal(
-    tmp_path: Path, entry_point: EntryPoint
-) -> None:
-    source = "import os\n\ndef make():\n    os.kill(os.getpid(), 9)\n"
-    error = refused(entry_point(source), tmp_path)
-    assert has(error.message, "pt2", "ended", "SIGKILL")
-    assert "memory" in error.remedy
+def test_what_goes_wrong_in_the_child_is_an_error_with_its_reason(refused: Refused) -> None:
+    for body, *words in (
+        ("import os; os.kill(os.getpid(), 9)", "pt2", "ended", "SIGKILL", "memory"),
+        ("import os; print('last words', flush=True); os._exit(3)", "exit code 3", "last words"),
+        ("raise KeyError('width')", "networks:make", "KeyError", "width"),
+        ("return 3", "returned int"),
+    ):
+        assert has(str(refused(f"def make():\n    {body}\n")), *words), body
 
 
-def test_child_that_ends_without_an_answer_is_an_error(
-    tmp_path: Path, entry_point: EntryPoint
-) -> None:
-    source = "import os\n\ndef make():\n    print('last words', flush=True)\n    os._exit(3)\n"
-    error = refused(entry_point(source), tmp_path)
-    assert "exit code 3" in error.message
-    assert "last words" in error.message
-
-
-def test_child_that_exhausts_its_memory_says_so(tmp_path: Path, entry_point: EntryPoint) -> None:
+def test_child_that_exhausts_its_memory_says_so(refused: Refused) -> None:
     source = "import torch\n\ndef make():\n    return torch.ones(8 << 30)\n"
-    error = refused(entry_point(source), tmp_path, memory_limit_bytes=2 * GIB)
+    error = refused(source, memory_limit_bytes=2 * GIB)
     assert "ran out of memory" in error.message
     assert "memory limit" in error.remedy
 
 
 def test_child_that_never_returns_is_killed_with_all_it_started(
-    tmp_path: Path, entry_point: EntryPoint
+    tmp_path: Path, refused: Refused
 ) -> None:
     pid_path = tmp_path / "pid"
     source = (
@@ -154,7 +144,7 @@ def test_child_that_never_returns_is_killed_with_all_it_started(
         f"    pathlib.Path({str(pid_path)!r}).write_text(str(sleeper.pid))\n"
         "    time.sleep(600)\n"
     )
-    error = refused(entry_point(source), tmp_path, timeout_s=15)
+    error = refused(source, timeout_s=15)
     assert "took longer than 15 s" in error.message
     assert not is_alive(int(pid_path.read_text()))
 
@@ -170,9 +160,10 @@ def test_child_dies_with_its_parent(tmp_path: Path, entry_point: EntryPoint) -> 
         "import sys, pathlib\n"
         "from fleetrank.foundation.codec import from_json\n"
         "from fleetrank.models.cards.card import ExportRequest\n"
-        "from fleetrank.models.export.process import export_in_child\n"
-        "export_in_child(from_json(ExportRequest, sys.argv[1]), pathlib.Path(sys.argv[2]),\n"
-        "    timeout_s=600, memory_limit_bytes=None, is_trusted=True)\n"
+        "from fleetrank.models.export.process import ExportChild, ExportOrder\n"
+        "request = from_json(ExportRequest, sys.argv[1])\n"
+        "order = ExportOrder(request=request, out_dir=pathlib.Path(sys.argv[2]), is_trusted=True)\n"
+        "ExportChild().export(order, 600)\n"
     )
     command = [sys.executable, "-c", script, to_json(request), str(tmp_path)]
     parent = subprocess.Popen(command, cwd=Path(__file__).parents[2])
@@ -180,20 +171,6 @@ def test_child_dies_with_its_parent(tmp_path: Path, entry_point: EntryPoint) -> 
     parent.send_signal(signal.SIGKILL)
     parent.wait()
     wait_until(lambda: not is_alive(int(pid_path.read_text())))
-
-
-def test_failing_entry_point_is_named_with_its_reason(
-    tmp_path: Path, entry_point: EntryPoint
-) -> None:
-    error = refused(entry_point("def make():\n    raise KeyError('width')\n"), tmp_path)
-    assert has(error.message, "networks:make", "KeyError", "width")
-
-
-def test_entry_point_that_returns_no_network_is_refused(
-    tmp_path: Path, entry_point: EntryPoint
-) -> None:
-    error = refused(entry_point("def make():\n    return 3\n"), tmp_path)
-    assert "returned int" in error.message
 
 
 def test_workspace_with_its_own_models_package_shadows_nothing(
@@ -204,24 +181,21 @@ def test_workspace_with_its_own_models_package_shadows_nothing(
     (package / "__init__.py").write_text("raise SystemExit('shadowed')")
     request = entry_point("import torch\nmake = lambda: torch.nn.Conv2d(3, 4, 3)\n")
     monkeypatch.chdir(tmp_path)
-    assert export(request, tmp_path).path.is_file()
+    assert export(request, tmp_path).is_file()
 
 
 @pytest.mark.export
-@pytest.mark.parametrize("format_", daily([Format.ONNX, Format.TFLITE], Format.TFLITE))
-def test_unsupported_operator_is_a_reason_and_no_crash(
-    tmp_path: Path, entry_point: EntryPoint, format_: Format
-) -> None:
-    error = refused(entry_point(CUSTOM_OPERATOR, format_), tmp_path)
+@pytest.mark.parametrize("format_", daily([Format.ONNX, Format.TFLITE], Format.ONNX))
+def test_unsupported_operator_is_a_reason_and_no_crash(refused: Refused, format_: Format) -> None:
+    error = refused(CUSTOM_OPERATOR, format_)
     assert f"mine cannot be exported to {format_}" in error.message
     assert "fleetrank_test" in error.message
 
 
 def test_precision_that_no_exporter_makes_is_refused(
-    tmp_path: Path, entry_point: EntryPoint
+    refused: Refused, entry_point: EntryPoint
 ) -> None:
-    request = replace(entry_point(""), precision="int3")
-    assert "'int3'" in refused(request, tmp_path).message
+    assert "'int3'" in refused(replace(entry_point(""), precision="int3")).message
 
 
 def is_alive(pid: int) -> bool:

@@ -5,7 +5,7 @@ import pytest
 
 from fleetrank.foundation.vocabulary import Format
 from fleetrank.models.cards.card import ExportRequest
-from fleetrank.models.export.process import export_in_child
+from fleetrank.models.export.process import ExportChild, ExportOrder
 
 pytestmark = pytest.mark.slow
 
@@ -22,11 +22,7 @@ def test_an_export_leaves_no_temporary_file(
     temp.mkdir()
     out.mkdir()
     monkeypatch.setenv("TMPDIR", str(temp))
-    export_in_child(
-        file_request(KERAS, Format.TFLITE),
-        out,
-        timeout_s=300,
-        memory_limit_bytes=None,
-        is_trusted=True,
-    )
+    request = file_request(KERAS, Format.TFLITE)
+    with ExportChild() as child:
+        child.export(ExportOrder(request=request, out_dir=out, is_trusted=True), 300)
     assert list(temp.iterdir()) == []

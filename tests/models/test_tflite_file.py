@@ -5,7 +5,7 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fleetrank.models.files.tflite_file import check_buffers
+from fleetrank.models.number_types import check_buffers
 
 CONTENT = (Path(__file__).parent / "data" / "primer.tflite").read_bytes()
 

@@ -20,18 +20,10 @@ from fleetrank.foundation.vocabulary import (
     Status,
     Tier,
 )
-from fleetrank.models.cards.card import (
-    Artifact,
-    Cost,
-    ExportRequest,
-    ModelCard,
-    Source,
-    Weights,
-)
+from fleetrank.models.cards.card import Artifact, Cost, ExportRequest, ModelCard, Source, Weights
 from fleetrank.models.cards.identity import resolve
-from fleetrank.orchestrator.identity.cells import Attempt, Cell, DevicePlace, Repeat, SweepFacts
-from fleetrank.orchestrator.rows.measured_columns import Row
-from fleetrank.orchestrator.rows.translate import make_row
+from fleetrank.orchestrator.identity import Attempt, Cell, DevicePlace, Repeat, SweepFacts
+from fleetrank.orchestrator.rows import Row, make_row
 
 CARD = ModelCard(
     name="resnet18",

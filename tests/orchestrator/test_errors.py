@@ -15,7 +15,7 @@ ERRORS: list[type[FleetError]] = [
     value
     for module in MODULES
     for value in vars(importlib.import_module(module)).values()
-    if isinstance(value, type) and issubclass(value, FleetError) and value is not FleetError
+    if isinstance(value, type) and issubclass(value, FleetError) and value.__module__ == module
 ]
 
 

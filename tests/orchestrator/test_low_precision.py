@@ -9,10 +9,9 @@ from wording import has
 from fleetrank.device_agents.host.worker_client import infer_in_worker
 from fleetrank.foundation.vocabulary import Format
 from fleetrank.models.cache import ArtifactCache
-from fleetrank.models.networks.primer import primer_request
-from fleetrank.orchestrator.dispatch.drive.stop_switch import StopSwitch
-from fleetrank.orchestrator.export.export_stage import build_artifacts
-from fleetrank.orchestrator.export.one_export import ExportTools
+from fleetrank.models.networks.weights import primer_request
+from fleetrank.orchestrator.dispatch.controller import StopSwitch
+from fleetrank.orchestrator.export import ExportTools, build_artifacts
 
 
 def tools_in(folder: Path) -> ExportTools:

@@ -107,7 +107,7 @@ def test_rho_of_two_timm_devices_is_scipys_over_the_raw_files(workspace, capsys)
 
 
 def test_latencies_are_the_raw_figures_in_our_units(workspace, capsys) -> None:
-    rows = _table(workspace, capsys, "report", "show", "latency", "--model", "resnet50")
+    rows = _table(workspace, capsys, "report", "show", "cells", "--model", "resnet50")
     gpu = [row for row in rows if "rtx-3090" in str(row["platform_key"])]
     # The file says 3219.06 samples a second at 224 px: 0.31065 ms each.
     assert [row["latency_p50_ms"] for row in gpu] == [pytest.approx(1e3 / 3219.06)]

@@ -11,7 +11,7 @@ _ROOT = Path(fleetrank.orchestrator.__path__[0]).resolve().parent
 _SHOWN = (
     "orchestrator/cli",
     "orchestrator/server",
-    "orchestrator/progress",
+    "orchestrator/progress.py",
     "analysis/tables/formats.py",
 )
 _FOR_TOML = "orchestrator/cli/models_command.py"

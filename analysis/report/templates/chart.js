@@ -1,5 +1,5 @@
 // Draws a Vega-Lite specification of `specs`. `currentColor` takes colours from the style sheet: dark
-// mode and print do not redraw. The report and the pages of the server use this file.
+// mode and print do not redraw.
 
 // A specification with its holes {"$": name} filled, its points, and the style of `look.json`.
 function chart(name, height, datasets, values = {}) {

@@ -1,24 +1,32 @@
 """Places the program and the artifact of a task on a phone, runs the program and cleans up."""
 
+import base64
+import re
 import secrets
+import shlex
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import median
 
-from fleetrank.device_agents.android.adb.phone import Phone
 from fleetrank.device_agents.android.execution.storage import PhoneStorage, ProgramStore
+from fleetrank.device_agents.android.phone import Phone
 from fleetrank.device_agents.android.programs.phone_program import (
     ProgramCall,
     ProgramOutput,
-    ProgramReading,
     create_program,
 )
-from fleetrank.device_agents.android.state.fitness import CanaryReading
-from fleetrank.device_agents.android.state.settings import FOLDER
+from fleetrank.device_agents.android.state.fitness import FOLDER, CanaryReading
 from fleetrank.device_agents.contract.agent import StopRequested, never_stop
-from fleetrank.device_agents.contract.task import CanaryTask, Execution, MeasurePolicy, MeasureTask
+from fleetrank.device_agents.contract.kind import LogReader
+from fleetrank.device_agents.contract.measurement import Measurement
+from fleetrank.device_agents.contract.task import (
+    CanaryTask,
+    MeasurePolicy,
+    MeasureTask,
+    canary_task,
+)
 from fleetrank.device_agents.device_output import MAX_PROGRAM_BYTES
 from fleetrank.device_agents.errors import (
     BadOutputError,
@@ -28,8 +36,8 @@ from fleetrank.device_agents.errors import (
     UnsupportedError,
 )
 from fleetrank.foundation.errors import FleetError
-from fleetrank.foundation.process.temporary import temporary_folder
-from fleetrank.foundation.vocabulary import Runtime
+from fleetrank.foundation.files import temporary_folder
+from fleetrank.foundation.vocabulary import Origin, Runtime
 
 RUN_FOLDER = f"{FOLDER}/run"
 TASK_FOLDER = f"{RUN_FOLDER}/0"
@@ -167,8 +175,6 @@ CANARY_POLICY = MeasurePolicy(
 CANARY_TIMEOUT_S = 60.0
 ANSWER_S = 1.0
 """If a phone answers this fast, the phone is not the reason why its program did not end."""
-CANARY_RUNTIME = Runtime.TFLITE
-CANARY_BACKEND = "xnnpack"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -256,33 +262,19 @@ class PhonePrograms:
 
     def run_canary(self, canary: CanaryTask) -> tuple[int, CanaryReading]:
         """Runs the canary; returns its latency in ns and the comparison with registration."""
-        task = canary_task(canary.artifact_path, canary.artifact_sha256, canary.affinity, "canary")
+        path, sha256 = canary.artifact_path, canary.artifact_sha256
+        task = canary_task(path, sha256, canary.affinity, CANARY_POLICY, CANARY_TIMEOUT_S)
         latency_ns = latency_of(read(task, self.run(task, self.place(task))))
         ratio = latency_ns / canary.reference_ns
         return latency_ns, CanaryReading(ratio=ratio, spread=canary.spread)
 
 
-def canary_task(
-    artifact_path: str, artifact_sha256: str, affinity: tuple[int, ...] | None, task_id: str
-) -> MeasureTask:
-    """Returns the canary as a task with one thread."""
-    return MeasureTask(
-        task_id=task_id,
-        artifact_path=artifact_path,
-        artifact_sha256=artifact_sha256,
-        execution=Execution(runtime=CANARY_RUNTIME, backend=CANARY_BACKEND, affinity=affinity),
-        is_trusted=True,
-        policy=CANARY_POLICY,
-        timeout_s=CANARY_TIMEOUT_S,
-    )
-
-
-def read(task: MeasureTask, output: ProgramOutput) -> ProgramReading:
+def read(task: MeasureTask, output: ProgramOutput) -> Measurement:
     """Parses an output; raises the same errors as `PhoneProgram.read`."""
     return create_program(task.execution.runtime).read(output)
 
 
-def latency_of(reading: ProgramReading) -> int:
+def latency_of(reading: Measurement) -> int:
     """The latency of one process: the median of its samples, or the program's own figure.
 
     Raises:
@@ -293,3 +285,108 @@ def latency_of(reading: ProgramReading) -> int:
     if reading.summary is None:
         raise BadOutputError("the program printed no latency", "read its stored output")
     return reading.summary.latency_ns
+
+
+# The stored output of one program call on a phone. Later parsers can read it again.
+#
+# The log is text in sections. Each heading contains the section's length, so that no output can
+# be mistaken for a heading. The program's result file is a section of base64.
+
+_MARK = "fleetrank raw log "
+_FIRST_LINE = f"{_MARK}1\n"
+_LAST_LINE = "== end\n"
+_HEADING = re.compile(r"== ([a-z_]{1,20}), ([0-9]{1,12}) characters\n", re.ASCII)
+
+
+def encode_log(output: ProgramOutput) -> str:
+    """Encodes an output as a log."""
+    run = output.run
+    sections = {
+        "argv": shlex.join(run.argv),
+        "result_file": run.result_file,
+        "log_tag": run.log_tag,
+        "warmup_runs": str(run.warmup_runs),
+        "exit_code": str(output.exit_code),
+        "stdout": output.stdout,
+        "stderr": output.stderr,
+        "logcat": output.logcat,
+        "result": None if output.result is None else base64.b64encode(output.result).decode(),
+    }
+    parts = [
+        f"== {name}, {len(text)} characters\n{text}\n"
+        for name, text in sections.items()
+        if text is not None
+    ]
+    return _FIRST_LINE + "".join(parts) + _LAST_LINE
+
+
+def decode_log(text: str) -> ProgramOutput:
+    """Decodes a log; the inverse of `encode_log`.
+
+    Raises:
+        BadOutputError: the text is not a complete log.
+    """
+    if not (text.startswith(_FIRST_LINE) and text.endswith(_LAST_LINE)):
+        raise _damaged("the first or the last line is not that of a raw log")
+    sections = _sections(text, len(_FIRST_LINE), len(text) - len(_LAST_LINE))
+    try:
+        result = sections.get("result")
+        return ProgramOutput(
+            run=ProgramCall(
+                argv=tuple(shlex.split(sections["argv"])),
+                result_file=sections.get("result_file"),
+                log_tag=sections.get("log_tag"),
+                warmup_runs=int(sections["warmup_runs"]),
+            ),
+            exit_code=int(sections["exit_code"]),
+            stdout=sections["stdout"],
+            stderr=sections["stderr"],
+            result=None if result is None else base64.b64decode(result, validate=True),
+            logcat=sections.get("logcat"),
+        )
+    except (KeyError, ValueError) as error:
+        raise _damaged(f"{type(error).__name__}: {error}") from error
+
+
+def _sections(text: str, at: int, last: int) -> dict[str, str]:
+    sections: dict[str, str] = {}
+    while at < last:
+        heading = _HEADING.match(text, at)
+        if heading is None:
+            raise _damaged(f"no heading at character {at}")
+        end = heading.end() + int(heading[2])
+        if text[end : end + 1] != "\n":
+            raise _damaged(f"the section at character {at} is cut off")
+        sections[heading[1]] = text[heading.end() : end]
+        at = end + 1
+    return sections
+
+
+def _damaged(why: str) -> BadOutputError:
+    return BadOutputError(f"a raw log is damaged: {why}", "restore it; its row does not change")
+
+
+def read_log(text: str, runtime: Runtime, origin: Origin) -> Measurement:
+    """What today's parser makes of a log, without conditions, flags and times.
+
+    Raises:
+        FleetError: the log is damaged, or the parser rejects the program's output.
+    """
+    return replace(create_program(runtime).read(decode_log(text)), origin=origin)
+
+
+_READ_FIELDS = frozenset({
+    "sample_kind", "samples_ns", "summary", "load_ns", "first_inference_ns", "warmup_ns",
+    "warmup_runs", "memory_metric", "load_peak_memory_bytes", "run_peak_memory_bytes",
+    "backend_nodes", "graph_nodes", "settings", "runtime_version",
+})  # fmt: skip
+"""What a program prints; a profile is stored apart from the rows that a log is read for."""
+
+
+def log_reader() -> LogReader:
+    """Reads the logs of phones."""
+    return LogReader(
+        is_own=lambda text: text.startswith(_MARK),
+        read=read_log,
+        fields=_READ_FIELDS,
+    )

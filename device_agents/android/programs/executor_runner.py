@@ -8,29 +8,29 @@ end with an unknown flag or print only one total, and are rejected.
 """
 
 import re
+from dataclasses import replace
 
 from fleetrank.device_agents.android.programs.phone_program import (
+    NUMBER,
+    READ,
     ProgramCall,
     ProgramOutput,
-    ProgramReading,
-    why_no_sequence,
-)
-from fleetrank.device_agents.android.programs.program_text import (
-    NUMBER,
     Wording,
     not_a_result,
     readable,
     refuse_failed,
     refuse_min_time,
+    reported,
     to_latency_ns,
     to_ns,
+    why_no_sequence,
 )
-from fleetrank.device_agents.contract.capability import Capability
-from fleetrank.device_agents.contract.task import Execution, MeasureTask, OptionValue
+from fleetrank.device_agents.contract.agent import Capability
+from fleetrank.device_agents.contract.measurement import Measurement
+from fleetrank.device_agents.contract.task import Execution, MeasureTask
 from fleetrank.device_agents.errors import BadOutputError, UnsupportedError
-from fleetrank.foundation.inputs.workload import IMAGE
-from fleetrank.foundation.units import NS_PER_MS
-from fleetrank.foundation.vocabulary import SampleKind
+from fleetrank.foundation.inputs import IMAGE
+from fleetrank.foundation.vocabulary import NS_PER_MS, SampleKind
 
 LOG_TAG = "ExecuTorch"
 
@@ -117,7 +117,7 @@ class ExecutorRunner:
         """Its text leaves nothing open."""
         return None
 
-    def read(self, output: ProgramOutput) -> ProgramReading:
+    def read(self, output: ProgramOutput) -> Measurement:
         """Reads the result from the program's output."""
         refuse_failed(output, _WORDING)
         text = _text_with_iterations(readable(output))
@@ -126,17 +126,15 @@ class ExecutorRunner:
         if len(rest_ns) <= n_warmup:
             raise not_a_result(f"{len(rest_ns)} executions, of which {n_warmup} are warm-up")
         loaded, threads = _LOADED.search(text), _THREADS.search(text)
-        settings: tuple[tuple[str, OptionValue], ...] = ()
-        if threads:
-            settings = (("threads", int(threads[1])),)
-        return ProgramReading(
+        return replace(
+            READ,
             sample_kind=SampleKind.PER_INFERENCE,
             samples_ns=tuple(rest_ns[n_warmup:]),
             load_ns=to_ns(loaded[1], NS_PER_MS, "the load time") if loaded else None,
             first_inference_ns=first_ns,
             warmup_ns=sum(rest_ns[:n_warmup]),
             warmup_runs=n_warmup,
-            settings=settings,
+            worker=reported({"threads": int(threads[1])} if threads else {}),
         )
 
 

@@ -5,32 +5,31 @@ it on a phone. Its peak working set is a total, not a growth, so memory is not r
 """
 
 import re
+from dataclasses import replace
 
 from fleetrank.device_agents.android.programs.phone_program import (
+    NUMBER,
+    READ,
     ProgramCall,
     ProgramOutput,
-    ProgramReading,
-    why_no_sequence,
-)
-from fleetrank.device_agents.android.programs.program_text import (
-    NUMBER,
     Wording,
     all_text,
     not_a_result,
     readable,
     refuse_failed,
     refuse_min_time,
+    reported,
     to_latency_ns,
     to_ns,
+    why_no_sequence,
 )
-from fleetrank.device_agents.contract.capability import Capability
-from fleetrank.device_agents.contract.measurement import ToolSummary
-from fleetrank.device_agents.contract.task import Execution, MeasureTask, OptionValue
+from fleetrank.device_agents.contract.agent import Capability
+from fleetrank.device_agents.contract.measurement import Measurement, ToolSummary
+from fleetrank.device_agents.contract.task import Execution, MeasureTask
 from fleetrank.device_agents.device_output import lines_of, refuse_impossible, refuse_unlike_counts
 from fleetrank.device_agents.errors import UnsupportedError
-from fleetrank.foundation.inputs.model_input import ModelInput
-from fleetrank.foundation.units import NS_PER_MS, NS_PER_S
-from fleetrank.foundation.vocabulary import SampleKind, Statistic
+from fleetrank.foundation.inputs import ModelInput
+from fleetrank.foundation.vocabulary import NS_PER_MS, NS_PER_S, SampleKind, Statistic
 
 RESULT_FILE = "result.csv"
 
@@ -120,7 +119,7 @@ class PerfTest:
         """Its text leaves nothing open."""
         return None
 
-    def read(self, output: ProgramOutput) -> ProgramReading:
+    def read(self, output: ProgramOutput) -> Measurement:
         """Reads the result from the program's output."""
         refuse_failed(output, _WORDING)
         text = all_text(readable(output))
@@ -134,12 +133,13 @@ class PerfTest:
             if count := _COUNT.search(text):
                 refuse_unlike_counts(len(times_ns), int(count[1]))
             return _reading(times_ns, output.run.warmup_runs, load_ns, first_ns)
-        return ProgramReading(
+        return replace(
+            READ,
             sample_kind=SampleKind.TOOL_SUMMARY,
             summary=_summary(text),
             load_ns=load_ns,
             first_inference_ns=first_ns,
-            settings=_settings("text"),
+            worker=reported({"read_from": "text"}),
         )
 
 
@@ -156,22 +156,19 @@ def _why_not_zero(one: ModelInput) -> str | None:
 
 def _reading(
     times_ns: tuple[int, ...], n_warmup: int, load_ns: int | None, first_ns: int | None
-) -> ProgramReading:
+) -> Measurement:
     if len(times_ns) <= n_warmup:
         raise not_a_result(f"{len(times_ns)} runs, of which {n_warmup} are warm-up")
-    return ProgramReading(
+    return replace(
+        READ,
         sample_kind=SampleKind.PER_INFERENCE,
         samples_ns=times_ns[n_warmup:],
         load_ns=load_ns,
         first_inference_ns=first_ns,
         warmup_ns=sum(times_ns[:n_warmup]),
         warmup_runs=n_warmup,
-        settings=_settings("result_file"),
+        worker=reported({"read_from": "result_file"}),
     )
-
-
-def _settings(source: str) -> tuple[tuple[str, OptionValue], ...]:
-    return (("read_from", source),)
 
 
 def _times(text: str) -> tuple[int, ...]:

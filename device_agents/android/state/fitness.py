@@ -1,14 +1,148 @@
 """Judges a phone: is it ready for a repeat, and was its state valid during the repeat."""
 
-from collections.abc import Sequence
+import logging
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import StrEnum
 
-from fleetrank.device_agents.android.state.phone_conditions import PhoneConditions
-from fleetrank.device_agents.android.state.run_clocks import UNSEEN, RunClocks
+from fleetrank.device_agents.android.adb_text import shown
+from fleetrank.device_agents.android.phone import Phone, read_sections
+from fleetrank.device_agents.android.state.power_text import (
+    CORES_SCRIPT,
+    UNSEEN,
+    Battery,
+    Core,
+    RunClocks,
+    Thermal,
+    parse_battery,
+    parse_cores,
+    parse_is_dozing,
+    parse_is_saving,
+    parse_is_screen_on,
+    parse_thermal,
+)
+from fleetrank.device_agents.contract.agent import StopRequested, never_stop
+from fleetrank.device_agents.contract.measurement import Conditions
 from fleetrank.device_agents.contract.task import deviates
-from fleetrank.device_agents.timing.flags import drift_share
-from fleetrank.foundation.vocabulary import Flag
+from fleetrank.device_agents.device_output import UPTIME_S
+from fleetrank.device_agents.errors import (
+    AwayError,
+    NotFitError,
+    PermanentError,
+    StoppedError,
+    TimedOutError,
+    TransientError,
+    UnfitConditionsError,
+)
+from fleetrank.device_agents.host.conditions import parse_available_memory, parse_load
+from fleetrank.device_agents.host.worker_client import SYSTEM_CLOCK
+from fleetrank.device_agents.timing import drift_share
+from fleetrank.foundation.errors import FleetError
+from fleetrank.foundation.vocabulary import NS_PER_S, Flag
+
+# Reads the conditions of a phone.
+
+READ_TIMEOUT_S = 30.0
+# A few lines of the power service are needed; some phones print more than a probe may read.
+_CONDITIONS_SCRIPT = f"""
+{{
+section load; cat /proc/loadavg
+section memory; cat /proc/meminfo
+section boot; cat /proc/sys/kernel/random/boot_id
+section battery; dumpsys battery
+section thermal; dumpsys thermalservice
+section power; dumpsys power | grep -e mWakefulness -e '^ *mLowPowerModeEnabled=' \\
+  -e '^ *Enabled=' -e '^ *mDeviceIdleMode='
+}} 2>/dev/null
+{CORES_SCRIPT}
+"""
+_BOOT = re.compile(r"[0-9a-f-]{36}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PhoneConditions:
+    """The conditions of a phone at one moment; `None` means unknown.
+
+    Attributes:
+        boot_id: changes with every restart.
+        is_saving: battery saver is on, which limits clocks.
+        is_dozing: deep idle: the phone sleeps between maintenance windows.
+    """
+
+    battery: Battery | None
+    thermal: Thermal | None
+    cores: tuple[Core, ...]
+    is_screen_on: bool | None
+    load_1min: float | None
+    available_memory_bytes: int | None
+    boot_id: str | None
+    is_saving: bool | None = None
+    is_dozing: bool | None = None
+
+    @property
+    def battery_temp_c(self) -> float | None:
+        """Temperature of the battery, from the battery service or else the thermal service."""
+        if self.battery is not None and self.battery.temp_c is not None:
+            return self.battery.temp_c
+        return None if self.thermal is None else self.thermal.battery_c
+
+
+def read_phone_conditions(
+    phone: Phone, stop_requested: StopRequested = never_stop
+) -> PhoneConditions:
+    """Reads everything in one call; raises the same errors as `Phone.shell`."""
+    sections = read_sections(
+        phone, _CONDITIONS_SCRIPT, timeout_s=READ_TIMEOUT_S, stop_requested=stop_requested
+    )
+    return conditions_of_sections(sections)
+
+
+def conditions_of_sections(sections: Mapping[str, str]) -> PhoneConditions:
+    """Reads the sections of the script's output; a missing section means unknown.
+
+    Raises:
+        BadOutputError: an impossible figure.
+    """
+    boot, power = sections.get("boot", "").strip(), sections.get("power", "")
+    return PhoneConditions(
+        battery=parse_battery(sections.get("battery", "")),
+        thermal=parse_thermal(sections.get("thermal", "")),
+        cores=parse_cores(sections.get("cores", "")),
+        is_screen_on=parse_is_screen_on(power),
+        is_saving=parse_is_saving(power),
+        is_dozing=parse_is_dozing(power),
+        load_1min=parse_load(sections.get("load", "")),
+        available_memory_bytes=parse_available_memory(sections.get("memory", "")),
+        boot_id=boot if _BOOT.fullmatch(boot) else None,
+    )
+
+
+def to_conditions(seen: PhoneConditions, canary_ns: int | None = None) -> Conditions:
+    """Returns what a row stores; `temp_c` is the hottest of CPU, GPU and battery."""
+    thermal, battery = seen.thermal, seen.battery
+    sensors = (seen.battery_temp_c, *((thermal.cpu_c, thermal.gpu_c) if thermal else ()))
+    now = [core.now_khz / 1000 for core in seen.cores if core.now_khz is not None]
+    governors = {core.governor for core in seen.cores if core.governor is not None}
+    return Conditions(
+        load_1min=seen.load_1min,
+        clock_mhz=sum(now) / len(now) if now else None,
+        clock_max_mhz=_highest_mhz(core.max_khz for core in seen.cores),
+        clock_cap_mhz=_highest_mhz(core.cap_khz for core in seen.cores),
+        governor=",".join(sorted(governors)) or None,
+        temp_c=max((value for value in sensors if value is not None), default=None),
+        available_memory_bytes=seen.available_memory_bytes,
+        battery_percent=battery.percent if battery else None,
+        thermal_status=thermal.status if thermal else None,
+        is_charging=battery.is_charging if battery else None,
+        is_screen_on=seen.is_screen_on,
+        canary_ns=canary_ns,
+    )
+
+
+def _highest_mhz(clocks_khz: Iterable[int | None]) -> float | None:
+    return max((khz / 1000 for khz in clocks_khz if khz is not None), default=None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -249,3 +383,221 @@ def _throttling(before: PhoneConditions, after: PhoneConditions, rules: PhoneRul
 
 def _is_hot(seen: PhoneConditions, rules: PhoneRules) -> bool:
     return seen.battery_temp_c is not None and seen.battery_temp_c > rules.max_battery_temp_c
+
+
+# Is a phone up, and is it fit: one look each, which says when to look again.
+
+BOOT_LIMIT_S = 180.0
+SETTLE_S = 20.0
+"""Source: FAI-PEP issue 296: the first run after a restart fails without both."""
+ASK_TIMEOUT_S = 10.0
+AWAY_S = 2.0
+"""adb finds a phone again within seconds after its cable is plugged in."""
+HUNG_S = 30.0
+"""A phone that hangs occupies its host for the whole `ASK_TIMEOUT_S`, so it is asked seldom."""
+COME_BACK_LIMIT_S = 15.0
+"""A phone that was lost in the middle of a repeat costs at most this before it is cleaned."""
+_POLL_S = 0.5
+_SCRIPT = "getprop sys.boot_completed; cat /proc/uptime"
+
+
+def require_up(
+    phone: Phone,
+    *,
+    limit_s: float = BOOT_LIMIT_S,
+    settle_s: float = SETTLE_S,
+    stop_requested: StopRequested = never_stop,
+) -> None:
+    """Looks once whether a phone answers and has rested since its start; reconnects over Wi-Fi.
+
+    Raises:
+        AwayError: not yet; the caller looks again, for at most `limit_s`.
+        PermanentError: it no longer accepts this computer, or reports an impossible value.
+        StoppedError: the user asked to stop.
+    """
+    try:
+        uptime_s = _uptime_s(phone, stop_requested)
+    except StoppedError:
+        raise
+    except TimedOutError as error:
+        # Other callers may still use this connection.
+        raise AwayError(error.message, error.remedy, HUNG_S, limit_s) from error
+    except TransientError as error:
+        _let_go(phone)
+        raise AwayError(error.message, error.remedy, AWAY_S, limit_s) from error
+    if uptime_s is None:
+        message = f"phone {phone.serial!r} does not finish starting"
+        raise AwayError(message, "look at its screen, or restart it", AWAY_S, limit_s)
+    if uptime_s < settle_s:
+        message = (
+            f"phone {phone.serial!r} started {uptime_s:.0f} s ago and rests for {settle_s:g} s"
+        )
+        raise AwayError(message, "wait", settle_s - uptime_s, limit_s)
+
+
+def wait_until_back(phone: Phone, limit_s: float = COME_BACK_LIMIT_S) -> None:
+    """Waits for a phone that was lost for a moment; raises the errors of `require_up`."""
+    when_back(phone, lambda _: None, limit_s)
+
+
+def when_back(
+    phone: Phone, step: Callable[[Phone], None], limit_s: float = COME_BACK_LIMIT_S
+) -> None:
+    """Waits for a phone and does one step on it, again if the connection was interrupted.
+
+    Nothing is tried after `limit_s`. The step must be safe to do twice.
+
+    Raises the errors of `require_up` and of the step.
+    """
+    deadline_ns = SYSTEM_CLOCK.now_ns() + int(limit_s * NS_PER_S)
+    while True:
+        try:
+            require_up(phone, settle_s=0.0)
+            return step(phone)
+        except TransientError:
+            if SYSTEM_CLOCK.now_ns() >= deadline_ns:
+                raise
+        SYSTEM_CLOCK.pause(_POLL_S, never_stop)
+
+
+def _let_go(phone: Phone) -> None:
+    """Disconnects: adb answers 'already connected' for a lost phone, and searches slowly."""
+    try:
+        phone.disconnect()
+    except TransientError:
+        return  # the server is unavailable too; the next check starts it
+
+
+def _uptime_s(phone: Phone, stop_requested: StopRequested) -> float | None:
+    phone.connect()
+    result = phone.shell(_SCRIPT, timeout_s=ASK_TIMEOUT_S, stop_requested=stop_requested)
+    return parse_uptime(result.stdout)
+
+
+def parse_uptime(text: str) -> float | None:
+    """Seconds since the start of a phone that is up; `None` while it is still starting.
+
+    Raises:
+        BadOutputError: an impossible time; the wait would be computed from it.
+    """
+    words = text.split()
+    if not words or words[0] != "1":
+        return None
+    try:
+        uptime_s = float(words[1])
+    except (IndexError, ValueError):
+        return 0.0
+    UPTIME_S.require(uptime_s, words[1])
+    return uptime_s
+
+
+def require_fit(seen: PhoneConditions, rules: PhoneRules) -> None:
+    """Judges the conditions of a phone before a repeat.
+
+    Raises:
+        NotFitError: not yet; the caller looks again, for at most `max_wait_s`.
+        UnfitConditionsError: waiting does not help.
+    """
+    readiness = judge_readiness(seen, rules)
+    if readiness.verdict is Verdict.REFUSE:
+        raise UnfitConditionsError(
+            f"the phone cannot be measured on: {readiness.reason}", readiness.remedy
+        )
+    if readiness.verdict is Verdict.WAIT:
+        raise NotFitError(readiness.reason, readiness.remedy, rules.poll_s, rules.max_wait_s)
+
+
+# Keeps a phone awake and quiet during a measurement, then restores its settings.
+#
+# The previous settings are written on the phone before any change. The next caller can restore
+# them after a crash of this process, of the host, or of the phone.
+
+FOLDER = "/data/local/tmp/fleetrank"
+"""Our only folder on a phone; the shell user may execute programs below /data/local/tmp."""
+RECORD = f"{FOLDER}/restore.txt"
+TIMEOUT_S = 20.0
+"""Each `settings` call starts a Java process, half a second on a fast phone. The cleanup waits no
+longer than this for a phone that does not respond."""
+
+_KEYS = "stay_on_while_plugged_in heads_up_notifications_enabled"
+"""The setting of `svc power stayon`, and whether notifications appear over the screen."""
+_SAVE = f"""
+mkdir -p "$1" || exit 1
+for key in {_KEYS}; do
+  value=$(settings get global "$key") || exit 1
+  printf 'global %s %s\\n' "$key" "$value"
+done > "$2.new" && mv -f "$2.new" "$2"
+"""
+_CHANGE = """
+svc power stayon true; awake=$?
+settings put global heads_up_notifications_enabled 0 && [ "$awake" = 0 ]
+"""
+_RESTORE = f"""
+[ -f "$1" ] || exit 0
+while read -r namespace key value; do
+  case " {_KEYS} " in *" $key "*) ;; *) continue ;; esac
+  case "$value" in
+    null | '') settings delete global "$key" ;;
+    *) settings put global "$key" "$value" ;;
+  esac </dev/null >/dev/null || [ "$(settings get global "$key" </dev/null)" = "$value" ] || exit 1
+done < "$1"
+rm -f -- "$1"
+"""
+"""Only our own keys are restored: every program of the shell user can write the record. An unset
+value reads `null`; it is deleted, because the string would be a value. A phone that denied the
+change denies the restoring, too, and has its value still."""
+_REMEDY = (
+    "allow USB debugging to change settings in the developer options: 'USB debugging (Security "
+    "settings)' (Xiaomi, Redmi, POCO) or 'Disable permission monitoring' (OPPO, realme, OnePlus)"
+)
+
+_logger = logging.getLogger(__name__)
+
+
+@contextmanager
+def settings_for_measuring(phone: Phone) -> Iterator[bool]:
+    """Restores settings after a crash, then sets stay-awake and no heads-up; reverts at the end.
+
+    Gives whether the phone applied both. Several makers deny it by default; such a phone can be
+    measured, but its screen may go off and notifications may appear.
+
+    If the phone is lost at the end and stays away, it keeps its record, and the next caller
+    restores it.
+
+    Raises:
+        TransientError: the connection was lost before the block.
+    """
+    # A record that cannot be restored must not be replaced: it has the user's values.
+    refusal = _refusal(phone, _RESTORE, RECORD) or _refusal(phone, _SAVE, FOLDER, RECORD)
+    try:
+        refusal = refusal or _refusal(phone, _CHANGE)
+        if refusal is not None:
+            _logger.warning("%s; measured all the same: %s", _denied(phone, refusal), _REMEDY)
+        yield refusal is None
+    finally:
+        try:
+            when_back(phone, restore_settings)
+        except FleetError as error:
+            _logger.warning("settings of phone %r not restored yet: %s", phone.serial, error)
+
+
+def restore_settings(phone: Phone) -> None:
+    """Restores the settings in the phone's record and removes the record, if one exists.
+
+    Raises the same errors as `Phone.shell`, and `PermanentError` if the phone rejects it.
+    """
+    refusal = _refusal(phone, _RESTORE, RECORD)
+    if refusal is not None:
+        raise PermanentError(_denied(phone, refusal), _REMEDY)
+
+
+def _refusal(phone: Phone, script: str, *arguments: str) -> str | None:
+    """Runs a script and returns what the phone wrote if it failed; `None` if it succeeded."""
+    result = phone.shell(script, *arguments, timeout_s=TIMEOUT_S)
+    if result.exit_code == 0:
+        return None
+    return shown((result.stderr or result.stdout)[:200])
+
+
+def _denied(phone: Phone, refusal: str) -> str:
+    return f"phone {phone.serial!r} does not allow changes to its settings: {refusal}"

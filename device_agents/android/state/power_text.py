@@ -12,10 +12,25 @@ Source: `BatteryService.java` of frameworks/base; Documentation/ABI/testing/sysf
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeVar
 
-from fleetrank.device_agents.device_output import lines_of, value_of, whole_number
+from fleetrank.device_agents.device_output import (
+    BATTERY_PERCENT,
+    BATTERY_SCALE,
+    CLOCK_MHZ,
+    TEMP_C,
+    THERMAL_STATUS,
+    lines_of,
+    value_of,
+    whole_number,
+)
+from fleetrank.device_agents.host.conditions import (
+    SMALL_DESIGNS,
+    Design,
+    parse_cpu_list,
+    parse_designs,
+)
 
 LOOK_S = 1.0
 """Fuel gauges renew their values about once a second; a look costs some 20 ms of one core."""
@@ -140,3 +155,417 @@ def _is_discharging(status: str | None, dump: str) -> bool | None:
 def _rails_uj(text: str) -> float | None:
     found = [int(energy) for name, energy in _RAIL.findall(text) if _COMPUTE.search(name)]
     return float(sum(found)) if found else None
+
+
+# Parses the output of `dumpsys`; unknown values are `None`.
+#
+# Source: `BatteryService.java`, `ThermalManagerService.java` and `PowerManagerService.java` of
+#     frameworks/base, Android 10 to 15; types of `android.hardware.thermal` 2.0.
+
+_NO_HAL = "HAL Ready: false"
+"""Without the HAL, the status is the 0 that the service starts with."""
+_HAL = "Current temperatures from HAL:"
+_TEMPERATURE = re.compile(
+    r"Temperature\{mValue=(-?\d{1,6}(?:\.\d{1,9})?),\s*mType=(-?\d{1,4})[,}]", re.ASCII
+)
+_SENSOR = "Temperature{"
+_CPU, _GPU, _BATTERY, _SKIN = 0, 1, 2, 3
+_CHARGING, _FULL = "2", "5"
+"""BatteryManager.BATTERY_STATUS_CHARGING and _FULL."""
+_UPDATES_STOPPED = "UPDATES STOPPED"
+"""What `dumpsys battery set` and `unplug` write until `reset`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Battery:
+    """The battery.
+
+    Attributes:
+        is_charging: also true for a full battery on the charger.
+        is_overridden: a test set the values; they are not the battery's own values.
+    """
+
+    percent: float | None = None
+    temp_c: float | None = None
+    is_charging: bool | None = None
+    is_overridden: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Thermal:
+    """Thermal status 0 (none) to 6 (shutdown) and the hottest sensor of each kind, now."""
+
+    status: int | None = None
+    is_overridden: bool = False
+    cpu_c: float | None = None
+    gpu_c: float | None = None
+    battery_c: float | None = None
+    skin_c: float | None = None
+
+
+def parse_battery(text: str) -> Battery | None:
+    """Reads `dumpsys battery`; `None` without a battery or without access.
+
+    Raises:
+        BadOutputError: an impossible charge or temperature.
+    """
+    fields = _fields(text)
+    if fields.get("present") == "false" or not {"level", "temperature", "status"} & set(fields):
+        return None
+    status = fields.get("status")
+    return Battery(
+        percent=_percent(fields.get("level", ""), fields.get("scale", "100")),
+        temp_c=_battery_c(fields.get("temperature", "")),
+        is_charging=status in (_CHARGING, _FULL) if status else None,
+        is_overridden=_UPDATES_STOPPED in text,
+    )
+
+
+def parse_thermal(text: str) -> Thermal | None:
+    """Reads `dumpsys thermalservice` (Android 10 and later); `None` without access or HAL.
+
+    A status that a person set counts without a HAL, too.
+
+    Reads temperatures under "Current temperatures from HAL": cached ones may be hours old.
+
+    Raises:
+        BadOutputError: a status that does not exist.
+    """
+    reported = value_of(text, "Thermal Status")
+    status = None if reported is None else whole_number(reported)
+    override = value_of(text, "IsStatusOverride")
+    if status is None and override not in ("true", "false"):
+        return None
+    if _NO_HAL in text and override != "true":
+        return None
+    if status is not None:
+        THERMAL_STATUS.require(status, f"Thermal Status: {reported}")
+    hottest = _hottest(text)
+    return Thermal(
+        status=status,
+        is_overridden=override == "true",
+        cpu_c=hottest.get(_CPU),
+        gpu_c=hottest.get(_GPU),
+        battery_c=hottest.get(_BATTERY),
+        skin_c=hottest.get(_SKIN),
+    )
+
+
+def parse_is_screen_on(text: str) -> bool | None:
+    """Whether the phone is awake, by `dumpsys power`; some builds print `mWakefulnessRaw` only."""
+    reported = value_of(text, "mWakefulness", "=") or value_of(text, "mWakefulnessRaw", "=")
+    return reported == "Awake" if reported and reported.isalpha() else None
+
+
+def parse_is_saving(text: str) -> bool | None:
+    """Whether battery saver is on, by `dumpsys power`; `None` if the dump does not say it.
+
+    Source: PowerManagerService of Android 8 (`mLowPowerModeEnabled`), and the section "Battery
+    saver state machine" (`Enabled`) since Android 9.
+    """
+    return _is_true(value_of(text, "mLowPowerModeEnabled", "=") or value_of(text, "Enabled", "="))
+
+
+def parse_is_dozing(text: str) -> bool | None:
+    """Whether the phone is in deep idle, by `dumpsys power`; `None` if the dump does not say it."""
+    return _is_true(value_of(text, "mDeviceIdleMode", "="))
+
+
+def _is_true(word: str | None) -> bool | None:
+    return word == "true" if word in ("true", "false") else None
+
+
+def _hottest(text: str) -> dict[int, float]:
+    _, heading, rest = text.partition(_HAL)
+    hottest: dict[int, float] = {}
+    for line in lines_of(rest.partition("\n")[2] if heading else ""):
+        if not line.lstrip().startswith(_SENSOR):
+            break  # the next heading: cooling devices, thresholds
+        match = _TEMPERATURE.search(line)
+        if match is None:
+            continue  # a sensor without a value now: the HAL reports NaN
+        value, kind = float(match[1]), int(match[2])
+        # This is not an error: some sensors are not connected and report -99.9, or thousands.
+        if TEMP_C.holds(value):
+            hottest[kind] = max(value, hottest.get(kind, value))
+    return hottest
+
+
+def _fields(text: str) -> dict[str, str]:
+    """Names and one-word values. The first of each name counts: makers append sections."""
+    fields: dict[str, str] = {}
+    for line in (line for line in lines_of(text) if ":" in line):
+        name, _, value = line.partition(":")
+        words = value.split()
+        letters = name.replace(" ", "").strip()
+        if len(words) == 1 and letters.isascii() and letters.isalpha():
+            fields.setdefault(name.strip(), words[0])
+    return fields
+
+
+def _percent(level: str, scale: str) -> float | None:
+    charge, full = whole_number(level), whole_number(scale)
+    if charge is None or full is None:
+        return None
+    read = f"level: {level}, scale: {scale}"
+    BATTERY_SCALE.require(full, read)
+    if full == 0:
+        return None
+    percent = 100 * charge / full
+    BATTERY_PERCENT.require(percent, read)
+    return percent
+
+
+def _battery_c(tenths: str) -> float | None:
+    number = whole_number(tenths)
+    if number is None:
+        return None
+    TEMP_C.require(number / 10, f"temperature: {tenths}")
+    return number / 10
+
+
+# Cores of a phone and their clocks.
+#
+# Source: Documentation/admin-guide/pm/cpufreq.rst of the Linux kernel: clocks are in kHz,
+#     `cpuinfo_max_freq` is the hardware's limit, `scaling_max_freq` the limit allowed now.
+
+CORES_SCRIPT = """
+section cores
+for core in /sys/devices/system/cpu/cpu[0-9]*; do
+  line=${core##*/cpu}
+  for fact in cpuinfo_max_freq scaling_max_freq scaling_cur_freq scaling_governor; do
+    value=
+    [ -r "$core/cpufreq/$fact" ] && read -r value < "$core/cpufreq/$fact"
+    line="$line ${value:--}"
+  done
+  echo "$line"
+done 2>/dev/null
+"""
+"""One line per core: number, highest clock, highest allowed, current, governor; `-` if unknown."""
+
+_LINE = re.compile(r"(\d{1,4}) (\S+) (\S+) (\S+) (\S+)", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Core:
+    """One core; clocks in kHz as the kernel gives them, `None` if unknown.
+
+    Attributes:
+        max_khz: the hardware's limit.
+        cap_khz: the limit allowed now: thermal engines and battery savers lower it.
+        now_khz: the current clock; an idle core runs at its lowest clock.
+    """
+
+    number: int
+    max_khz: int | None = None
+    cap_khz: int | None = None
+    now_khz: int | None = None
+    governor: str | None = None
+
+
+def parse_cores(text: str) -> tuple[Core, ...]:
+    """Reads the output of `CORES_SCRIPT`, sorted by core number; other lines are skipped.
+
+    Raises:
+        BadOutputError: a clock that no processor has.
+    """
+    matches = (_LINE.fullmatch(line.strip()) for line in lines_of(text) if line)
+    cores = {
+        int(match[1]): Core(
+            number=int(match[1]),
+            max_khz=_khz(match[2]),
+            cap_khz=_khz(match[3]),
+            now_khz=_khz(match[4]),
+            governor=None if match[5] == "-" else match[5],
+        )
+        for match in matches
+        if match is not None
+    }
+    return tuple(cores[number] for number in sorted(cores))
+
+
+def _khz(text: str) -> int | None:
+    """Parses a clock; an offline core shows 0, which is not a clock."""
+    khz = whole_number(text)
+    if khz is not None:
+        CLOCK_MHZ.require(khz / 1000, f"{text} kHz")
+    return khz or None
+
+
+# Clusters of a phone: which cores are of one kind, which kind is fastest, which are offline.
+#
+# Two kinds can have one highest clock (Helio P60: 4 Cortex-A53 and 4 Cortex-A73 at 1989 MHz), and
+# the fast cores of a phone at rest can be offline, without any clock (Nexus 5X). So the design of
+# a core and its frequency policy decide, not its clock alone.
+#
+# Source: Documentation/admin-guide/pm/cpufreq.rst (`related_cpus`: all cores of a policy, also
+#     those offline), Documentation/ABI/testing/sysfs-devices-system-cpu (`online`) of the Linux
+# kernel.
+
+TOPOLOGY_SCRIPT = """
+section topology
+{
+read -r online < /sys/devices/system/cpu/online && echo "online $online"
+for core in /sys/devices/system/cpu/cpu[0-9]*; do
+  [ -r "$core/cpufreq/related_cpus" ] && read -r related < "$core/cpufreq/related_cpus" &&
+    echo "related ${core##*/cpu} $related"
+done
+grep -e ^processor -e '^CPU implementer' -e '^CPU part' /proc/cpuinfo
+} 2>/dev/null
+"""
+"""Cores online, the cores of each core's frequency policy, and the design of each core."""
+
+_NUMBER = re.compile(r"\d{1,4}", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cluster:
+    """Cores of one kind; `max_mhz` is `None` if all of them are offline or report no clock."""
+
+    cores: tuple[int, ...]
+    max_mhz: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Topology:
+    """What the kernel says about the cores of a phone beside their clocks.
+
+    Attributes:
+        online: numbers of the cores online; empty if unknown.
+        policies: the cores that share a clock with a core, by its number, itself included.
+        designs: of each core, by its number.
+    """
+
+    online: tuple[int, ...] = ()
+    policies: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
+    designs: Mapping[int, Design] = field(default_factory=dict)
+
+
+UNKNOWN = Topology()
+_Kind = tuple[bool, int, tuple[int, ...], Design | None]
+"""Small, highest clock in kHz (negative, 0 if unknown), policy and design: equal in a cluster."""
+
+
+def parse_topology(text: str) -> Topology:
+    """Reads the output of `TOPOLOGY_SCRIPT`; other lines are skipped."""
+    online: tuple[int, ...] = ()
+    policies: dict[int, tuple[int, ...]] = {}
+    for line in lines_of(text):
+        words = line.split()
+        if words[:1] == ["online"]:
+            online = parse_cpu_list("".join(words[1:]))
+        elif words[:1] == ["related"] and len(cpus := _numbers(words[1:])) > 1:
+            policies[cpus[0]] = tuple(sorted(set(cpus[1:])))
+    return Topology(online=online, policies=policies, designs=parse_designs(text))
+
+
+def clusters_of(cores: Sequence[Core], topology: Topology = UNKNOWN) -> tuple[Cluster, ...]:
+    """Groups cores of equal design, highest clock and frequency policy, the fastest group first.
+
+    A core that is offline has the design and the clock of its policy. Policies of one core each do
+    not separate cores: some chips give every core its own clock. Small designs come last, then
+    the highest clock decides, then the higher core number, because kernels count small cores first.
+    """
+    policies = _policies(topology)
+    known = {core.number: core for core in cores}
+    groups: dict[_Kind, list[int]] = {}
+    for number in sorted(known):
+        policy = policies.get(number, ())
+        mates = (number, *policy)
+        clocks = (known[mate].max_khz for mate in mates if mate in known)
+        khz = next((clock for clock in clocks if clock is not None), None)
+        design = next((topology.designs[mate] for mate in mates if mate in topology.designs), None)
+        is_small = design in SMALL_DESIGNS
+        groups.setdefault((is_small, -(khz or 0), policy, design), []).append(number)
+    ordered = sorted(groups.items(), key=lambda group: (*group[0][:2], -group[1][0]))
+    return tuple(
+        Cluster(cores=tuple(numbers), max_mhz=-khz / 1000 if khz else None)
+        for (_, khz, *_), numbers in ordered
+    )
+
+
+def offline_cores(cores: Sequence[Core], topology: Topology = UNKNOWN) -> tuple[int, ...]:
+    """The cores that are offline now, by the kernel's list.
+
+    So is a core without a clock where others report one: it went offline between two reads, or the
+    list is unknown.
+    """
+    is_clocked = any(core.max_khz is not None for core in cores)
+    online = frozenset(topology.online or (core.number for core in cores))
+    return tuple(
+        core.number
+        for core in cores
+        if core.number not in online or (is_clocked and core.max_khz is None)
+    )
+
+
+def _policies(topology: Topology) -> Mapping[int, tuple[int, ...]]:
+    """The policy of each core that shares one, also of cores that are offline."""
+    found: dict[int, tuple[int, ...]] = {}
+    for policy in topology.policies.values():
+        if len(policy) > 1:
+            for number in policy:
+                found.setdefault(number, policy)
+    return found
+
+
+def _numbers(words: Sequence[str]) -> tuple[int, ...]:
+    """The core numbers; empty if a word is none."""
+    if not all(_NUMBER.fullmatch(word) for word in words):
+        return ()
+    return tuple(map(int, words))
+
+
+# The clocks of a phone's cores while a program ran: whether, and when, they were lowered.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunClocks:
+    """The cores during a repeat.
+
+    Attributes:
+        looks: in order; empty if no look succeeded.
+        times_s: of the looks, since the program was started.
+        registered_cap_mhz: the highest cap under load at registration; `None` if unknown.
+    """
+
+    looks: tuple[tuple[Core, ...], ...] = ()
+    times_s: tuple[float, ...] = ()
+    registered_cap_mhz: float | None = None
+
+    @property
+    def highest_cap_mhz(self) -> float | None:
+        """The highest cap of all cores during the repeat."""
+        caps = (core.cap_khz for cores in self.looks for core in cores)
+        return max((khz / 1000 for khz in caps if khz is not None), default=None)
+
+    @property
+    def registered_share(self) -> float | None:
+        """The highest cap as a share of the registered one."""
+        highest_mhz = self.highest_cap_mhz
+        if highest_mhz is None or self.registered_cap_mhz is None:
+            return None
+        return highest_mhz / self.registered_cap_mhz
+
+    @property
+    def lowest_fall(self) -> float | None:
+        """The lowest cap of a core as a share of the highest that it had before."""
+        known = (share for share in self._falls() if share is not None)
+        return min(known, default=None)
+
+    def fell_after_s(self, share: float) -> float | None:
+        """When a cap was first seen below this share of its highest; `None` if it was not."""
+        falls = zip(self.times_s, self._falls(), strict=True)
+        return next((at for at, fall in falls if fall is not None and fall < share), None)
+
+    def _falls(self) -> Iterator[float | None]:
+        """For each look the lowest cap as a share of the highest so far."""
+        highest: dict[int, int] = {}
+        for cores in self.looks:
+            capped = {core.number: core.cap_khz for core in cores if core.cap_khz is not None}
+            for number, cap in capped.items():
+                highest[number] = max(cap, highest.get(number, 0))
+            yield min((cap / highest[number] for number, cap in capped.items()), default=None)
+
+
+UNSEEN = RunClocks()

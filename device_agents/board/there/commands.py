@@ -13,31 +13,110 @@ import subprocess
 import sys
 import sysconfig
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
-from typing import BinaryIO
+from typing import TYPE_CHECKING, BinaryIO, cast
 
-from fleetrank.device_agents.board.there.board_store import BoardStore
-from fleetrank.device_agents.board.there.environment import make_environment
-from fleetrank.device_agents.board.there.infer_task import infer
 from fleetrank.device_agents.board.there.keeper import (
     ACKNOWLEDGE_S,
+    BoardStore,
+    Line,
     Work,
     board_lock,
     fetch,
+    make_environment,
     measure,
-)
-from fleetrank.device_agents.board.there.line import Line
-from fleetrank.device_agents.board.there.local_agent import device_facts, local_agent
-from fleetrank.device_agents.board.there.readings import (
     read_boot,
     read_facts_text,
     read_identity,
     read_state_text,
 )
-from fleetrank.device_agents.contract.agent import Agent
-from fleetrank.device_agents.contract.failures import failure_from_error
+from fleetrank.device_agents.contract.agent import Agent, DeviceFacts
+from fleetrank.device_agents.contract.measurement import failure_from_error
+from fleetrank.device_agents.contract.protocol import decode_request
+from fleetrank.device_agents.contract.task import InferTask, OptionValue
+from fleetrank.device_agents.errors import MissingLibraryError
+from fleetrank.device_agents.host.conditions import read_facts
 from fleetrank.foundation.codec import to_plain
 from fleetrank.foundation.errors import FleetError
+
+if TYPE_CHECKING:
+    from fleetrank.device_agents.cuda.nvml import GpuLibrary
+
+# Runs a file over given inputs on a board; the store keeps the outputs until they are fetched.
+
+
+def infer(
+    store: BoardStore, agent: Agent, request: str, inputs_name: str, line: Line
+) -> "dict[str, object]":
+    """Runs an `InferTask`; the caller holds the board. Its inputs are removed in any case.
+
+    Args:
+        store: of this board.
+        agent: of its processor, or of its GPU.
+        request: the task as `contract.protocol` writes it, with paths on this board.
+        inputs_name: of its inputs in the store.
+        line: to the host; the worker ends when it does.
+
+    Returns:
+        `failure`; or `name` and `size` of the outputs in the store.
+    """
+    task = decode_request(request)
+    if not isinstance(task, InferTask):
+        raise TypeError("the request is not an inference")
+    try:
+        failure = agent.infer(replace(task, outputs_path=str(store.outputs)), line.is_gone)
+        if failure is not None:
+            return {"failure": to_plain(failure)}
+        name, size = store.adopt_outputs()
+        return {"name": name, "size": size}
+    finally:
+        store.outputs.unlink(missing_ok=True)
+        store.remove(inputs_name)
+
+
+# The agent that a board uses for itself: of its processor, or of one NVIDIA GPU.
+#
+# Agents are imported only when they are needed: that of the processor needs NumPy, which a board
+# may not have yet when it is registered.
+
+
+def device_facts(gpu: object) -> DeviceFacts:
+    """The facts of the processor, or of the GPU with these options of a `cuda` device.
+
+    Raises:
+        FleetError: the driver, its binding for Python or the GPU is missing.
+    """
+    return read_facts() if gpu is None else local_agent(gpu).probe()
+
+
+def local_agent(gpu: object) -> Agent:
+    """An agent whose workers are started from the file that was sent here.
+
+    Args:
+        gpu: options of a `cuda` device; `None` for the processor.
+    """
+    worker = (sys.executable, sys.argv[0], "worker")
+    if gpu is None:
+        from fleetrank.device_agents.cpu.agent import CpuAgent
+
+        return CpuAgent({}, command=worker)
+    from fleetrank.device_agents.cuda.agent import CudaAgent
+
+    options = cast("Mapping[str, OptionValue]", gpu)
+    return CudaAgent(options, open_library=_open_nvml, command=worker)
+
+
+def _open_nvml() -> "GpuLibrary":
+    from fleetrank.device_agents.cuda import nvml
+
+    try:
+        return nvml.open_nvml()
+    except MissingLibraryError as error:
+        raise MissingLibraryError(
+            error.message, f"on the board: {sys.executable} -m pip install nvidia-ml-py"
+        ) from error
+
 
 REPLY_MARK = "fleetrank-board:"
 _IMPORT = """
@@ -84,9 +163,7 @@ def _probe(_store: BoardStore, request: Request, _stream: BinaryIO) -> None:
             "facts": to_plain(device_facts(request.get("gpu"))),
             "identity": read_identity(),
             "text": {**read_facts_text(), **read_state_text()},
-            "python": platform.python_version(),
-            "platform": sysconfig.get_platform(),
-            "libc": " ".join(platform.libc_ver()),
+            **_python(),
             "cpus": sorted(os.sched_getaffinity(0)),
             "libraries": found,
         }
@@ -124,10 +201,6 @@ def _prepare(store: BoardStore, request: Request, _stream: BinaryIO) -> None:
             "state": read_state_text(),
         }
     )
-
-
-def _platform(_store: BoardStore, _request: Request, _stream: BinaryIO) -> None:
-    _answer(_python())
 
 
 def _python() -> "dict[str, object]":
@@ -180,12 +253,10 @@ def _infer(store: BoardStore, request: Request, stream: BinaryIO) -> None:
     line.watch()
     agent = local_agent(request.get("gpu"))
     with board_lock(store.folder, _purpose(request), _wait_s(request), line) as other:
-        reply = {"busy": other} if other is not None else _inferred(store, agent, request, line)
-    _answer(reply)
-
-
-def _inferred(store: BoardStore, agent: Agent, request: Request, line: Line) -> "dict[str, object]":
-    return infer(store, agent, str(request["task"]), str(request["inputs"]), line)
+        if other is None:
+            _answer(infer(store, agent, str(request["task"]), str(request["inputs"]), line))
+        else:
+            _answer({"busy": other})
 
 
 def _take(store: BoardStore, request: Request, _stream: BinaryIO) -> None:
@@ -214,7 +285,7 @@ def _wait_s(request: Request) -> float:
 _COMMANDS: "dict[str, Callable[[BoardStore, Request, BinaryIO], None]]" = {
     "probe": _probe,
     "prepare": _prepare,
-    "platform": _platform,
+    "platform": lambda _store, _request, _stream: _answer(_python()),
     "setup": _setup,
     "put": _put,
     "measure": _measure,

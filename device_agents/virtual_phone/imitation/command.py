@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from fleetrank.device_agents.errors import UnsupportedError
-from fleetrank.device_agents.virtual_phone.handset.faults import Fault, take_fault
+from fleetrank.device_agents.virtual_phone.profile import Fault, take_fault
 
 _CORE = "sys/devices/system/cpu/cpu0/cpufreq"
 
@@ -63,9 +63,7 @@ class Surroundings:
     @contextmanager
     def quiet_host(self) -> Iterator[None]:
         """Prevents other measurements on this host while a model really runs on it."""
-        from fleetrank.foundation.lease import (
-            host_lease,  # a canned run does not need it
-        )
+        from fleetrank.foundation.lease import host_lease  # a canned run does not need it
 
         with host_lease(f"virtual phone {self._property('ro.serialno')}"):
             yield

@@ -11,27 +11,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from fleetrank.device_agents.virtual_phone.imitation.command import (
-    ImitatedOutput,
-    Surroundings,
-)
+from fleetrank.device_agents.virtual_phone.imitation.command import ImitatedOutput, Surroundings
 from fleetrank.device_agents.virtual_phone.imitation.inference import (
     Inference,
     InferenceSpec,
     describe_us,
+    nodes_of,
     open_inference,
     percentile,
+    profile_text,
     run_for,
 )
-from fleetrank.device_agents.virtual_phone.imitation.operator_profile import (
-    nodes_of,
-    profile_text,
-)
-from fleetrank.device_agents.virtual_phone.imitation.protobuf_fields import (
-    encode_floats,
-    encode_integers,
-    encode_messages,
-)
+from fleetrank.foundation.binary import encode_floats, encode_integers, encode_messages
 from fleetrank.foundation.errors import FleetError
 
 DEFAULTS = {

@@ -7,10 +7,7 @@ prints no single executions. The outputs that `--print_output` asks for are not 
 from collections.abc import Sequence
 from pathlib import Path
 
-from fleetrank.device_agents.virtual_phone.imitation.command import (
-    ImitatedOutput,
-    Surroundings,
-)
+from fleetrank.device_agents.virtual_phone.imitation.command import ImitatedOutput, Surroundings
 from fleetrank.device_agents.virtual_phone.imitation.inference import InferenceSpec, open_inference
 from fleetrank.foundation.errors import FleetError
 

@@ -9,10 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from fleetrank.device_agents.virtual_phone.imitation.command import (
-    ImitatedOutput,
-    Surroundings,
-)
+from fleetrank.device_agents.virtual_phone.imitation.command import ImitatedOutput, Surroundings
 from fleetrank.device_agents.virtual_phone.imitation.inference import (
     InferenceSpec,
     open_inference,

@@ -1,17 +1,378 @@
 """The state of the dispatcher, which only `step` changes; a lane in it is a frozen value."""
 
-from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import zlib
+from collections import Counter, defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from enum import Enum
+from typing import Self
 
 from fleetrank.device_agents.contract.agent import DeviceFacts
-from fleetrank.device_agents.contract.measurement import Measurement
-from fleetrank.orchestrator.dispatch.decide.lane import Lane, RepeatKey, key_of, started
-from fleetrank.orchestrator.dispatch.decide.retry import RetryRules
-from fleetrank.orchestrator.dispatch.decide.tally import Tally
-from fleetrank.orchestrator.dispatch.decide.work import Queues, SweepWork, are_equal
-from fleetrank.orchestrator.identity.cells import Attempt, Cell, Repeat
-from fleetrank.orchestrator.identity.keys import TaskId
+from fleetrank.device_agents.contract.measurement import Failure, Measurement
+from fleetrank.device_agents.contract.task import CanaryTask, MeasureTask
+from fleetrank.foundation.vocabulary import ErrorKind, Format, Status
+from fleetrank.models.cards.card import Artifact, ExportRequest
+from fleetrank.orchestrator.dispatch.decide.retry import (
+    Lane,
+    RepeatKey,
+    RetryRules,
+    condemns_cell,
+    key_of,
+    started,
+)
+from fleetrank.orchestrator.identity import (
+    Attempt,
+    Cell,
+    DevicePlace,
+    Plan,
+    Repeat,
+    RowKey,
+    SweepFacts,
+    TaskId,
+    rounds,
+    token_costs,
+)
+
+# Progress of a sweep: the outcome of each (cell, repeat), read from its rows.
+
+_NOTHING_TRIED = frozenset(
+    {ErrorKind.EXPORT_FAILED, ErrorKind.VERIFICATION_FAILED, ErrorKind.DEVICE_LOST}
+)
+
+
+class Standing(Enum):
+    """The outcome of the attempts at one repeat so far."""
+
+    OK = "ok"
+    FAILED = "failed"
+    """Permanently: another attempt would fail the same way."""
+    MAY_RETRY = "may_retry"
+    """Only transient failures so far; a resumed sweep tries again."""
+
+
+class Tally:
+    """Counts repeats by outcome: one pass over the journal, then row by row."""
+
+    def __init__(self) -> None:
+        self._standing: dict[RepeatKey, Standing] = {}
+        self._next_attempt: dict[RepeatKey, int] = {}
+        self._measured: set[str] = set()
+        self._flagged: dict[RepeatKey, tuple[str, ...]] = {}
+        self._verdicts: dict[str, Failure] = {}
+
+    @classmethod
+    def of(cls, rows: Iterable[Mapping[str, object]]) -> Self:
+        """Returns the tally of a journal."""
+        tally = cls()
+        for row in rows:
+            tally.observe(row)
+        return tally
+
+    def observe(self, row: Mapping[str, object]) -> None:
+        """Counts one stored row."""
+        is_ok = row.get("status") == Status.OK
+        flags = row.get("flags") if is_ok else None
+        row_key = RowKey.of(row)
+        self.count(
+            (row_key.cell_key, row_key.repeat),
+            row_key.attempt,
+            None if is_ok else _failure_of(row),
+            tuple(map(str, flags)) if isinstance(flags, Sequence) else (),
+        )
+
+    def count(
+        self,
+        key: RepeatKey,
+        attempt: int,
+        failure: Failure | None,
+        flags: Sequence[str] = (),
+    ) -> None:
+        """Counts one attempt; `failure` is `None` for a valid measurement."""
+        self._next_attempt[key] = max(self._next_attempt.get(key, 0), attempt + 1)
+        if failure is None:
+            self._standing[key] = Standing.OK
+            self._measured.add(key[0])
+            if flags:
+                self._flagged[key] = tuple(flags)
+        elif self._standing.get(key) is not Standing.OK:
+            # Without a file or a device nothing was measured. At a resume the disk may have room,
+            # the file may be trusted, or the phone may accept this computer.
+            may_pass = failure.is_transient or failure.kind in _NOTHING_TRIED
+            self._standing[key] = Standing.MAY_RETRY if may_pass else Standing.FAILED
+            if condemns_cell(failure):
+                self._verdicts.setdefault(key[0], _verdict(key, failure))
+
+    def withdraw(self, key: RepeatKey, failure: Failure) -> None:
+        """Counts a repeat as failed whose measurement could not be stored."""
+        self._standing.pop(key, None)
+        self._flagged.pop(key, None)
+        self.count(key, self.next_attempt(key) - 1, failure)
+
+    def reopen(self, cell_keys: Collection[str]) -> int:
+        """Lets the failed repeats of these cells be tried again; returns how many there are."""
+        wanted = set(cell_keys)
+        failed = [
+            key
+            for key, standing in self._standing.items()
+            if key[0] in wanted and standing is not Standing.OK
+        ]
+        self._standing.update(dict.fromkeys(failed, Standing.MAY_RETRY))
+        for cell_key in wanted:
+            self._verdicts.pop(cell_key, None)
+        return len(failed)
+
+    def verdict(self, cell_key: str) -> Failure | None:
+        """Returns why no further repeat of a cell is tried; `None` if it may be tried.
+
+        A cell with one valid repeat is never given up: a later failure counts for its own repeat
+            only.
+        """
+        return None if cell_key in self._measured else self._verdicts.get(cell_key)
+
+    def is_finished(self, key: RepeatKey) -> bool:
+        """Whether the repeat needs no further attempt, now or after a resume."""
+        return self._standing.get(key, Standing.MAY_RETRY) is not Standing.MAY_RETRY
+
+    def is_measured(self, key: RepeatKey) -> bool:
+        """Whether the repeat has a valid measurement."""
+        return self._standing.get(key) is Standing.OK
+
+    def next_attempt(self, key: RepeatKey) -> int:
+        """Returns the number of the next attempt; a number is never used twice."""
+        return self._next_attempt.get(key, 0)
+
+    @property
+    def n_ok(self) -> int:
+        """Repeats with a valid measurement."""
+        return self._count(Standing.OK)
+
+    @property
+    def n_failed(self) -> int:
+        """Repeats that were tried and have no valid measurement."""
+        return len(self._standing) - self.n_ok
+
+    @property
+    def n_flagged(self) -> int:
+        """Repeats whose valid measurement carries a flag."""
+        return len(self._flagged)
+
+    @property
+    def flags(self) -> tuple[tuple[str, int], ...]:
+        """Number of repeats with each flag, the most frequent flag first."""
+        counts = Counter(flag for flags in self._flagged.values() for flag in flags)
+        return tuple(sorted(counts.items(), key=lambda item: (-item[1], item[0])))
+
+    @property
+    def n_finished(self) -> int:
+        """Repeats that a resume would skip."""
+        return len(self._standing) - self._count(Standing.MAY_RETRY)
+
+    def _count(self, wanted: Standing) -> int:
+        return sum(standing is wanted for standing in self._standing.values())
+
+
+def _failure_of(row: Mapping[str, object]) -> Failure:
+    """Returns the failure that a row stores; a kind of another version condemns no cell."""
+    kind = row.get("error_kind")
+    return Failure(
+        kind=ErrorKind(str(kind)) if kind in set(ErrorKind) else ErrorKind.INTERNAL,
+        message=str(row.get("error_message")),
+        remedy=str(row.get("error_remedy")),
+        is_transient=row.get("error_is_transient") is not False,
+    )
+
+
+def _verdict(key: RepeatKey, failure: Failure) -> Failure:
+    return Failure(
+        kind=failure.kind,
+        message=f"not tried: repeat {key[1] + 1} failed with {failure.kind}: {failure.message}",
+        remedy=failure.remedy,
+        is_transient=False,
+    )
+
+
+# The work of a sweep: plan, files, the tasks made from them, and the pending attempts in order.
+#
+# Attempts are generated one by one, in the order of the plan.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SweepWork:
+    """The constant input of a controller.
+
+    Attributes:
+        artifacts: the artifact of every cell whose export succeeded.
+        failures: the failure of every other cell.
+        primers: tiny files that warm up a runtime before memory is counted.
+        canaries: the canary of each phone, by device name.
+        is_trusted: the user declared that files from outside are trusted.
+        is_profiled: the tasks profile their cells instead of measuring latencies.
+    """
+
+    sweep: SweepFacts
+    plan: Plan
+    places: Mapping[str, DevicePlace]
+    artifacts: Mapping[ExportRequest, Artifact]
+    failures: Mapping[ExportRequest, Failure]
+    primers: Mapping[Format, Artifact]
+    canaries: Mapping[str, CanaryTask] = field(default_factory=dict)
+    is_trusted: bool = False
+    is_profiled: bool = False
+
+
+def tasks_of(
+    work: SweepWork, attempts: Sequence[Attempt], canary: CanaryTask | None = None
+) -> tuple[MeasureTask, ...]:
+    """Returns the tasks of attempts that start together: a round if the plan has rounds."""
+    tasks = tuple(task_of(work, attempt, canary) for attempt in attempts)
+    rules, first = work.plan.rounds, attempts[0]
+    is_loop = first.repeat.cell.execution.workload.steps is not None
+    if rules is None or is_loop or not work.places[first.device].takes_turns:
+        return tasks
+    members = tuple(task.task_id for task in tasks)
+    return tuple(replace(task, blocks=rules.blocks, members=members) for task in tasks)
+
+
+def task_of(work: SweepWork, attempt: Attempt, canary: CanaryTask | None = None) -> MeasureTask:
+    """Returns the task of one attempt; only for cells that have an artifact."""
+    cell, index, plan = attempt.repeat.cell, attempt.repeat.index, work.plan
+    artifact = work.artifacts[cell.export]
+    primer = work.primers.get(cell.export.format)
+    cost = artifact.cost
+    has_cost = cost.macs is not None and cost.parameters is not None
+    return MeasureTask(
+        task_id=task_id_of(work, attempt),
+        artifact_path=artifact.path,
+        artifact_sha256=artifact.sha256,
+        weights_path=artifact.weights_path,
+        execution=cell.execution,
+        is_trusted=artifact.is_trusted or work.is_trusted,
+        primer_path=None if primer is None else primer.path,
+        # Differs between attempts, and is equal for the same attempt.
+        seed=zlib.crc32(f"{plan.seed}/{cell.cell_key}/{index}/{attempt.number}".encode()),
+        policy=plan.policy,
+        timeout_s=plan.timeout_s,
+        memory_limit_bytes=plan.memory_limit_bytes,
+        macs_and_parameters=(cost.macs or 0, cost.parameters or 0) if has_cost else None,
+        token_costs=token_costs(cell.export.card.language, cell.execution),
+        canary=canary,
+        quiet_s=plan.quiet_s,
+        is_profiled=work.is_profiled,
+        replicas=cell.replicas,
+    )
+
+
+def canary_of(work: SweepWork, lane: Lane) -> CanaryTask | None:
+    """Returns the canary of the attempt that a lane just started; `None` if no canary is due.
+
+    It runs before a device's first attempt, every `canary_every` repeats, and after the last
+    attempt, when no other is pending. If the last attempt fails, its retry has a canary again.
+    """
+    canary = work.canaries.get(lane.device)
+    if canary is None:
+        return None
+    runs_before = (lane.n_started - 1) % work.plan.canary_every == 0
+    runs_after = not lane.fresh and not lane.retries
+    if not (runs_before or runs_after):
+        return None
+    return replace(canary, runs_before=runs_before, runs_after=runs_after)
+
+
+def task_id_of(work: SweepWork, attempt: Attempt) -> str:
+    """Returns the id of an attempt's task."""
+    repeat = attempt.repeat
+    task_id = TaskId(
+        sweep_id=work.sweep.sweep_id,
+        cell_key=repeat.cell.cell_key,
+        repeat=repeat.index,
+        attempt=attempt.number,
+        taker=attempt.taker,
+    )
+    return str(task_id)
+
+
+class Queues:
+    """Keeps one lazy queue for each device that has cells with an artifact."""
+
+    def __init__(self, work: SweepWork, tally: Tally) -> None:
+        cells_of: dict[str, list[Cell]] = defaultdict(list)
+        for cell in work.plan.cells:
+            if cell.export in work.artifacts:
+                cells_of[cell.device].append(cell)
+        self._queues: dict[str, Iterator[tuple[Attempt, ...]]] = {
+            device: _device_attempts(work, cells, tally) for device, cells in cells_of.items()
+        }
+        self._left_out: set[RepeatKey] = set()
+
+    @property
+    def devices(self) -> Iterable[str]:
+        """Devices that have a queue, in the plan's order."""
+        return self._queues.keys()
+
+    def leave_out(self, key: RepeatKey) -> None:
+        """Skips a repeat that an earlier driver started and that is still in flight."""
+        self._left_out.add(key)
+
+    def next_attempts(self, device: str) -> tuple[Attempt, ...]:
+        """Takes the next attempts of a device out of its queue; `()` if the queue is empty."""
+        for attempts in self._queues[device]:
+            if left := tuple(one for one in attempts if key_of(one) not in self._left_out):
+                return left
+        return ()
+
+
+def failed_attempts(
+    plan: Plan, failures: Mapping[ExportRequest, Failure], tally: Tally
+) -> Iterator[tuple[Attempt, Failure]]:
+    """Yields the attempts that fail without being started.
+
+    The export of their cell failed, or another repeat failed in a way that ends the whole cell.
+    """
+    for cell in plan.cells:
+        failure = failures.get(cell.export) or tally.verdict(cell.cell_key)
+        if failure is not None:
+            yield from ((attempt, failure) for attempt in attempts_left(plan, cell, tally))
+
+
+def attempts_left(plan: Plan, cell: Cell, tally: Tally) -> Iterator[Attempt]:
+    """Yields the next attempt at each unfinished repeat of a cell; lazy."""
+    for index in range(plan.repeats):
+        key = (cell.cell_key, index)
+        if not tally.is_finished(key):
+            repeat = Repeat(cell=cell, index=index)
+            yield Attempt(repeat=repeat, number=tally.next_attempt(key))
+
+
+def are_equal(one: DeviceFacts, other: DeviceFacts) -> bool:
+    """Whether two devices are equal, so that one can measure in place of the other."""
+    return _make(one) == _make(other)
+
+
+def _make(facts: DeviceFacts) -> tuple[object, ...]:
+    return (
+        facts.device_model, facts.tier, facts.origin, facts.os, facts.arch, facts.cpu_model,
+        facts.logical_cores,
+    )  # fmt: skip
+
+
+def _device_attempts(
+    work: SweepWork, cells: Sequence[Cell], tally: Tally
+) -> Iterator[tuple[Attempt, ...]]:
+    """Yields the remaining attempts of one device's cells that start together, in plan order."""
+    plan = replace(work.plan, cells=tuple(cells))
+    order: Iterable[tuple[Repeat, ...]] = ((repeat,) for repeat in plan.order())
+    if plan.rounds is not None and work.places[cells[0].device].takes_turns:
+        sizes = {request: file.size_bytes for request, file in work.artifacts.items()}
+        order = rounds(plan, plan.rounds, sizes)
+    for repeats in order:
+        left = [
+            Attempt(repeat=repeat, number=tally.next_attempt((repeat.cell.cell_key, repeat.index)))
+            for repeat in repeats
+            if not tally.is_finished((repeat.cell.cell_key, repeat.index))
+        ]
+        if left:
+            yield tuple(left)
+
 
 Turns = tuple[Attempt, Sequence[int]]
 """A cell of a round that was measured, and the medians of its blocks in ns."""

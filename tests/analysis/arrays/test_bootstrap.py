@@ -9,13 +9,13 @@ from scipy import stats
 
 from fleetrank.analysis.arrays.bootstrap import (
     adjust_p,
+    counted_ranks,
     percentile_interval,
     permutation_p,
     resample_counts,
     resampled_units,
 )
 from fleetrank.analysis.arrays.ranking import average_ranks, products
-from fleetrank.analysis.arrays.stratified import counted_ranks
 
 small = hnp.arrays(
     np.float64,

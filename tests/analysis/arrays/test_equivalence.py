@@ -9,20 +9,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from fleetrank.analysis.arrays.detectable_change import detectable_ratio
-from fleetrank.analysis.arrays.equivalence import (
+from fleetrank.analysis.arrays.significance import (
     MAX_PLANNED,
     Limits,
     LogRatio,
     change_power,
+    detectable_ratio,
     first_enough,
     log_ratio,
+    mann_whitney,
     one_sided_p,
     ratio_interval,
     repeats_to_decide,
     same_power,
 )
-from fleetrank.analysis.arrays.significance import mann_whitney
 
 A, B = np.array([100, 101, 99, 100.5, 99.5]), np.array([102, 103.5, 101, 102.2, 100.9, 103])
 C, D = np.array([100.0, 112, 95, 104, 99, 97, 108]), np.array([101.0, 99, 103])

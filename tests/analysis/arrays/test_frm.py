@@ -7,17 +7,19 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from scipy import stats
 
-from fleetrank.analysis.arrays.frm import (
+from fleetrank.analysis.arrays.ranking import (
     Weights,
+    average_ranks,
     frm,
     headroom,
     mid_p,
     null_p,
     null_units,
+    products,
     ratios,
     residual_null_units,
+    unit_columns,
 )
-from fleetrank.analysis.arrays.ranking import average_ranks, products, unit_columns
 
 positive = hnp.arrays(
     np.float64, st.tuples(st.integers(1, 8), st.just(3)), elements=st.floats(1e-3, 1e6)

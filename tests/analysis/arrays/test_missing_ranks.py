@@ -11,7 +11,7 @@ from hypothesis.extra.numpy import array_shapes, arrays
 from scipy import stats
 
 from fleetrank.analysis.arrays import missing_ranks
-from fleetrank.analysis.arrays.missing_ranks import spearman_common
+from fleetrank.analysis.arrays.missing_ranks import _MAX_SHORT, spearman_common
 from fleetrank.analysis.arrays.ranking import spearman_matrix
 
 NAN = math.nan
@@ -76,7 +76,7 @@ def test_infinity_is_refused() -> None:
 
 def test_sums_of_ranks_of_the_most_models_for_16_bits_do_not_overflow() -> None:
     rng = np.random.default_rng(0)
-    values = rng.integers(0, 50, (missing_ranks._MAX_SHORT, 2)).astype(float)
+    values = rng.integers(0, 50, (_MAX_SHORT, 2)).astype(float)
     values[5, 0] = NAN
     rho, common = spearman_common(values)
     expected = stats.spearmanr(values[:, 0], values[:, 1], nan_policy="omit").statistic

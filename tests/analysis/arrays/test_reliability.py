@@ -18,10 +18,7 @@ from fleetrank.analysis.arrays.reliability import (
     split_halves,
     split_reliability,
 )
-from fleetrank.analysis.statistics.transfer.frontier_ceiling import (
-    frontiers,
-    self_overlap,
-)
+from fleetrank.analysis.statistics.ceiling import frontiers, self_overlap
 
 series = hnp.arrays(
     np.float64,

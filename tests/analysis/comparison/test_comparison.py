@@ -6,14 +6,15 @@ from pathlib import Path
 
 import polars as pl
 import pytest
+from stored_part import write_part
 from wording import has
 
-from fleetrank.analysis.comparison.changes import Verdict
 from fleetrank.analysis.comparison.comparison import Comparison, compare_sweeps, comparison_json
-from fleetrank.analysis.comparison.requirements import Requirement, unmet_requirements
+from fleetrank.analysis.comparison.gates import Requirement, unmet_requirements
+from fleetrank.analysis.comparison.verdict import Verdict
 from fleetrank.analysis.errors import AnalysisError, NoDataError
 from fleetrank.analysis.stored.columns import SCHEMA
-from fleetrank.foundation.wording import with_flags
+from fleetrank.foundation.errors import with_flags
 
 pytestmark = pytest.mark.slow
 
@@ -29,7 +30,7 @@ def store(tmp_path: Path, make_attempts):
         frame = make_attempts({**row, "sweep_id": sweep} for row in rows).collect()
         folder = tmp_path / "measurements" / f"sweep_id={sweep}"
         folder.mkdir(parents=True)
-        frame.select(*SCHEMA).write_parquet(folder / "part-00000000.parquet")
+        frame.select(*SCHEMA).pipe(write_part, folder / "part-000000000000.parquet")
         return tmp_path
 
     return write

@@ -7,10 +7,10 @@ import polars as pl
 import pytest
 from scipy import stats
 
-from fleetrank.analysis.arrays.equivalence import Limits
-from fleetrank.analysis.comparison.changes import Verdict
-from fleetrank.analysis.comparison.rounds_comparison import (
+from fleetrank.analysis.arrays.significance import Limits
+from fleetrank.analysis.comparison.verdict import (
     RoundsComparison,
+    Verdict,
     compare_rounds,
     rounds_sentences,
 )
@@ -66,7 +66,7 @@ def test_the_figures_are_those_of_a_paired_t_test(make_attempts) -> None:
     bound = math.log1p(LIMITS.margin)
     below = stats.ttest_1samp(differences, bound, alternative="less").pvalue
     above = stats.ttest_1samp(differences, -bound, alternative="greater").pvalue
-    assert found.p_same == pytest.approx(max(below, above), rel=1e-5)
+    assert found.p_same_adjusted == pytest.approx(max(below, above), rel=1e-5)
 
 
 @pytest.mark.parametrize(
@@ -76,14 +76,14 @@ def test_the_figures_are_those_of_a_paired_t_test(make_attempts) -> None:
 def test_a_clear_ratio_has_its_verdict(make_attempts, ratio: float, verdict: Verdict) -> None:
     found = compared(make_attempts, ratio)
     assert found.verdict is verdict
-    assert found.more_rounds is None
+    assert found.more_repeats is None
 
 
 def test_a_noisy_ratio_is_undecided_and_says_how_many_rounds_decide_it(make_attempts) -> None:
     found = compared(make_attempts, 1.0, noise=0.08, rounds=5)
     assert found.verdict is Verdict.UNDECIDED
-    assert found.more_rounds is not None
-    assert any(str(found.more_rounds) in sentence for sentence in rounds_sentences(found))
+    assert found.more_repeats is not None
+    assert any(str(found.more_repeats) in sentence for sentence in rounds_sentences(found))
 
 
 @pytest.mark.slow

@@ -6,11 +6,11 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 import pytest
+from stored_part import write_part
 from wording import has
 
-from fleetrank.analysis.comparison.cell_verdicts import ComparedCell
-from fleetrank.analysis.comparison.changes import Verdict
-from fleetrank.analysis.comparison.comparison import Comparison, compare_sweeps
+from fleetrank.analysis.comparison.comparison import ComparedCell, Comparison, compare_sweeps
+from fleetrank.analysis.comparison.verdict import Verdict
 from fleetrank.analysis.stored.columns import SCHEMA
 
 MODELS = tuple("abcdefghi")
@@ -47,7 +47,7 @@ def compared(
             frame = make_attempts({**row, "sweep_id": sweep} for row in rows).collect()
             folder = tmp_path / "measurements" / f"sweep_id={sweep}"
             folder.mkdir(parents=True, exist_ok=True)
-            frame.select(*SCHEMA).write_parquet(folder / "part-00000000.parquet")
+            frame.select(*SCHEMA).pipe(write_part, folder / "part-000000000000.parquet")
         return compare_sweeps(tmp_path, "a", "b")
 
     return compare

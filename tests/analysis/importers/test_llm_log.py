@@ -9,6 +9,7 @@ from fleetrank.analysis.errors import AnalysisError
 from fleetrank.analysis.importers.llm_log import parse_log
 from fleetrank.analysis.importers.release import Release, drop_reason, require_complete
 from fleetrank.analysis.stored.columns import SCHEMA
+from fleetrank.foundation.errors import BadFileError
 
 # The keys and their order are those of extension/llm/runner/stats.h of ExecuTorch 1.3; the figures
 # are made up: a prompt of 60 ms, then 31 tokens in 310 ms.
@@ -81,11 +82,11 @@ def test_a_line_that_cannot_be_right_is_dropped_with_its_reason(
 def test_a_log_or_mapping_that_lacks_something_says_what() -> None:
     with pytest.raises(AnalysisError, match="no line of PyTorchObserver"):
         parsed("nothing\n")
-    with pytest.raises(AnalysisError, match="lacks device, tier"):
-        parsed(line(), mapping='model = "a"\nprecision = "fp32"\nlicence = "own"\n')
-    with pytest.raises(AnalysisError, match="unknown key 'modle'"):
-        parsed(line(), mapping=f'{MAPPING}modle = "a"\n')
-    with pytest.raises(AnalysisError, match=r"threads .* 0"):
-        parsed(line(), mapping=MAPPING.replace("threads = 4", "threads = 0"))
-    with pytest.raises(AnalysisError, match="not an allowed word"):
-        parsed(line(), mapping=MAPPING.replace("edge", "phone"))
+    for mapping, said in (
+        ('model = "a"\nprecision = "fp32"\nlicence = "own"\n', "'device': is required.*'tier'"),
+        (f'{MAPPING}modle = "a"\n', "unknown key 'modle'"),
+        (MAPPING.replace("threads = 4", "threads = 0"), "'threads'"),
+        (MAPPING.replace("edge", "phone"), "'tier'"),
+    ):
+        with pytest.raises(BadFileError, match=said):
+            parsed(line(), mapping=mapping)

@@ -9,12 +9,7 @@ from hypothesis import strategies as st
 
 from fleetrank.analysis.importers.csv_map import parse_csv
 from fleetrank.analysis.importers.qai_hub import parse_qai_hub
-from fleetrank.analysis.importers.release import (
-    Release,
-    device_names,
-    drop_reason,
-    is_sentinel,
-)
+from fleetrank.analysis.importers.release import Release, device_names, drop_reason, is_sentinel
 from fleetrank.analysis.importers.timm import parse_timm
 
 DATA = Path(__file__).parents[2] / "data"

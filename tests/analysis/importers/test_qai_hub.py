@@ -7,8 +7,7 @@ from hypothesis import strategies as st
 from wording import has
 
 from fleetrank.analysis.errors import AnalysisError
-from fleetrank.analysis.importers.qai_hub import parse_qai_hub
-from fleetrank.analysis.importers.qai_hub_files import FILES, read_jobs
+from fleetrank.analysis.importers.qai_hub import FILES, parse_qai_hub, read_jobs
 from fleetrank.analysis.importers.release import Release, Row, drop_reason
 
 FOLDER = Path(__file__).parents[2] / "data" / "qai_hub"

@@ -8,8 +8,8 @@ import pytest
 from daily import daily
 from scipy import optimize, stats
 
-from fleetrank.analysis.rounds import round_effects
-from fleetrank.analysis.rounds.round_effects import FREE, effects_of
+from fleetrank.analysis import round_effects
+from fleetrank.analysis.round_effects import FREE, effects_of
 
 DATA = Path(__file__).parents[2] / "data"
 MODELS, CELLS = 13, 3

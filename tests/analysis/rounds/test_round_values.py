@@ -9,9 +9,9 @@ import pytest
 from polars.testing import assert_frame_equal
 
 from fleetrank.analysis.panel.session import Session
-from fleetrank.analysis.statistics.measured.cell_tables import cells_table
-from fleetrank.analysis.statistics.measured.model_differences import significance
-from fleetrank.analysis.statistics.ranks.model_ranks import ranks_on_platforms
+from fleetrank.analysis.statistics.cells import cells_table
+from fleetrank.analysis.statistics.model_differences import significance
+from fleetrank.analysis.statistics.model_ranks import ranks_on_platforms
 from fleetrank.analysis.stored.selection import Selection
 from fleetrank.analysis.tables.tables import make_table
 

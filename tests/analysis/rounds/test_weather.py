@@ -9,11 +9,11 @@ import numpy as np
 import polars as pl
 import pytest
 
-from fleetrank.analysis.rounds.round_effects import FREE, effects_of
-from fleetrank.analysis.rounds.round_values import MeasuredRound
-from fleetrank.analysis.rounds.weather import RoundVerdict, verdict_of_rounds, weather_of
+from fleetrank.analysis.round_effects import FREE, effects_of
+from fleetrank.analysis.rounds import MeasuredRound
 from fleetrank.analysis.stored.selection import Selection
 from fleetrank.analysis.tables.tables import make_table
+from fleetrank.analysis.weather import RoundVerdict, verdict_of_rounds, weather_of
 
 HOST = Selection(settings=(("list", "host"),))
 VALID, DISTURBED, UNKNOWN = RoundVerdict
@@ -136,7 +136,7 @@ def test_the_verdict_needs_no_scipy() -> None:
     script = (
         "import sys; sys.modules['scipy'] = None\n"
         "import numpy as np\n"
-        "from fleetrank.analysis.rounds.weather import weather_of_medians\n"
+        "from fleetrank.analysis.weather import weather_of_medians\n"
         "print(weather_of_medians(1e6 * np.exp(np.random.default_rng(0).normal(0, 0.3, (3, 9)))))"
     )
     found = subprocess.run(

@@ -2,8 +2,7 @@ import polars as pl
 import pytest
 from wording import has
 
-from fleetrank.analysis.stored.cell_notes import notes_on_failures
-from fleetrank.analysis.stored.cells_table import cell_values
+from fleetrank.analysis.stored.cells_table import cell_values, notes_on_failures
 
 
 def one_cell(make_attempts, medians: list[float | None], **facts: object) -> dict[str, object]:
@@ -139,3 +138,14 @@ def test_only_a_model_without_any_cell_counts_as_dropped(make_attempts) -> None:
     (note,) = notes_on_failures(some := frame.filter(pl.col("model") == "a"), cell_values(some))
     assert has(note, "1 cell")
     assert "model" not in note
+
+
+def test_cells_hold_the_cores_of_the_platform_not_of_the_mask(make_attempts) -> None:
+    key = "box/onnx/cpu/eager/fp32/b1/t2/afirst_cores/{}"
+    facts = {"model": "net", "device": "box", "platform_key": key, "cpu_choice": "first_cores"}
+    rows = [
+        {**facts, "repeat": number, "affinity": cpus, "latency_p50_ns": 1e6}
+        for number, cpus in enumerate(("0,1", "2,3"))
+    ]
+    (cell,) = cell_values(make_attempts(rows)).rows(named=True)
+    assert (cell["affinity"], cell["n_repeats"]) == ("first_cores", 2)

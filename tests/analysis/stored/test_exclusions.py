@@ -10,19 +10,20 @@ import pytest
 from fleet_rows import NETS, PLACES, write_results
 from hypothesis import given
 from hypothesis import strategies as st
+from stored_part import part_of, write_part
 
 from fleetrank.analysis.errors import AnalysisError
-from fleetrank.analysis.report.evidence import gather
-from fleetrank.analysis.stored.exclusions import (
+from fleetrank.analysis.report.page_tables import gather
+from fleetrank.analysis.stored.load import load_measurements, valid_attempts
+from fleetrank.analysis.stored.selection import (
     MAX_EXCLUSIONS,
     Exclusion,
     Exclusions,
+    Selection,
     covers,
     exclusion_notes,
     read_exclusions,
 )
-from fleetrank.analysis.stored.load import load_measurements, valid_attempts
-from fleetrank.analysis.stored.selection import Selection
 from fleetrank.analysis.tables.tables import TABLES, make_table
 
 pytestmark = pytest.mark.slow
@@ -49,10 +50,8 @@ def marked(results: Path) -> dict[str, str | None]:
 @pytest.fixture
 def results(tmp_path: Path, make_attempts) -> Path:
     """Models a, ab and b[1] on one platform, of the sweep `NEW`."""
-    folder = tmp_path / "measurements" / f"sweep_id={NEW}"
-    folder.mkdir(parents=True)
     rows = make_attempts([{"model": name, "device": "x"} for name in ("a", "ab", "b[1]")])
-    rows.collect().drop("sweep_id", "excluded").write_parquet(folder / "part-00000000.parquet")
+    rows.collect().drop("sweep_id", "excluded").pipe(write_part, part_of(tmp_path, NEW))
     return tmp_path
 
 
@@ -206,7 +205,7 @@ def with_and_without(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Pa
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", sorted(set(TABLES) - {"dropped"}))
+@pytest.mark.parametrize("name", sorted(TABLES))
 def test_no_table_holds_what_was_excluded(with_and_without, name: str) -> None:
     def make(results: Path) -> object:
         try:
@@ -252,7 +251,7 @@ def test_the_page_is_made_without_them_and_says_so(with_and_without) -> None:
 def test_nothing_left_says_what_was_excluded(with_and_without) -> None:
     frame = load_measurements(with_and_without[0], sweep=NEW)
     with pytest.raises(AnalysisError, match="excluded by hand: <b>wrong") as raised:
-        make_table("latency", frame, Selection(sweep=NEW))
+        make_table("cells", frame, Selection(sweep=NEW))
     assert "results exclude" in raised.value.remedy
 
 

@@ -1,13 +1,9 @@
-"""What the latency of an older row is, where its facts leave no doubt; two programs agree."""
+"""What the latency of an older row is, where its facts leave no doubt."""
 
-import itertools
-
-import duckdb
 import polars as pl
 import pytest
 
-from fleetrank.analysis.sql.sql_views import register_every_row
-from fleetrank.analysis.stored.latency_statistic import with_statistic
+from fleetrank.analysis.stored.selection import with_statistic
 
 _MEAN, _MEDIAN = (f'{{"summary_statistic":"{word}"}}' for word in ("mean", "median"))
 _COLUMNS = (
@@ -42,20 +38,3 @@ def _frame(rows: list[tuple[object, ...]]) -> pl.DataFrame:
 def test_the_statistic_of_an_older_row_is_known_only_where_it_is_certain(row, expected) -> None:
     found = with_statistic(_frame([row]).lazy()).collect()
     assert found["statistic"].to_list() == [expected]
-
-
-def test_sql_and_tables_read_the_same_statistic() -> None:
-    choices = (
-        ("per_inference", "tool_summary", "throughput_derived", "vendor", None),
-        ("measured", "imported", "virtual", None), ("qai-hub", "lab", None),
-        ("onnx", "tflite", None), (_MEAN, _MEDIAN, "{}", None), (1.0, None),
-        ("mean", "minimum", None),
-    )  # fmt: skip
-    stored = _frame(list(itertools.product(*choices)))
-    expected = with_statistic(stored.lazy()).collect()["statistic"].to_list()
-    with duckdb.connect() as connection:
-        connection.register("stored", stored.to_arrow(compat_level=pl.CompatLevel.oldest()))
-        register_every_row(connection, "stored", ())
-        found = connection.sql("SELECT statistic FROM all_measurements").fetchall()
-    assert [one for (one,) in found] == expected
-    assert set(expected) == {"median", "mean", "minimum", None}

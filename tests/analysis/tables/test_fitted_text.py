@@ -5,8 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fleetrank.analysis.tables.fitted_text import fitted
-from fleetrank.analysis.tables.formats import render
+from fleetrank.analysis.tables.formats import fitted, render
 from fleetrank.analysis.tables.table import Table
 
 

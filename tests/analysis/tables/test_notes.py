@@ -12,19 +12,17 @@ from daily import daily
 from fleet_rows import PLACES, write_results
 from growth_rows import OF_GROWTH, OF_READING, OF_SIDE_ROWS, rows_for
 from language_rows import write_language_results
-from shared_tables import SharedTables
+from shared_tables import SharedTables, words_with_rows
 from wording import has
 
-from fleetrank.analysis.report.html_table import html_table
-from fleetrank.analysis.report.shown import choose_shown
+from fleetrank.analysis.report.page_tables import choose_shown, html_table
 from fleetrank.analysis.stored.cells_table import cell_values
 from fleetrank.analysis.stored.columns import ORIGINS
 from fleetrank.analysis.stored.load import load_measurements
 from fleetrank.analysis.stored.selection import Selection
-from fleetrank.analysis.tables.brief_notes import MAX_SENTENCES, sentences_in, split_notes
 from fleetrank.analysis.tables.formats import EXPLAIN_HINT, render
-from fleetrank.analysis.tables.table import Table
-from fleetrank.analysis.tables.table_request import TableRequest
+from fleetrank.analysis.tables.table import MAX_SENTENCES, Table, sentences_in, split_notes
+from fleetrank.analysis.tables.table_settings import TableRequest
 from fleetrank.analysis.tables.tables import TABLES, make_table
 
 pytestmark = pytest.mark.slow
@@ -36,7 +34,7 @@ EVERY = [
     for name, spec in TABLES.items()
     if name not in OF_SIDE_ROWS
     for names in [[one.name for one in spec.settings if one.default]]
-    for words in product(*(one.words for one in spec.settings if one.default))
+    for words in product(*(words_with_rows(one) for one in spec.settings if one.default))
 ]
 """Each table of measurements with each word that changes what its rows are."""
 USUAL = [TableRequest(table=name) for name in TABLES if name not in OF_SIDE_ROWS]

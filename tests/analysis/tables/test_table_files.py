@@ -12,9 +12,8 @@ from fleetrank.analysis.errors import AnalysisError, NoDataError
 from fleetrank.analysis.stored.columns import ORIGINS
 from fleetrank.analysis.stored.load import load_measurements
 from fleetrank.analysis.stored.selection import Selection
-from fleetrank.analysis.tables.former_names import FORMER
 from fleetrank.analysis.tables.table_files import export_tables, index_name
-from fleetrank.analysis.tables.tables import TABLES
+from fleetrank.analysis.tables.tables import REQUESTS
 from fleetrank.foundation.files import StorageError
 
 pytestmark = pytest.mark.slow
@@ -29,16 +28,16 @@ def frame(tmp_path_factory: pytest.TempPathFactory) -> pl.LazyFrame:
 
 def test_every_table_is_a_file_or_has_a_reason(frame: pl.LazyFrame, tmp_path: Path) -> None:
     entries = export_tables(frame, Selection(), tmp_path / "new" / "folder", form="csv")
-    assert [entry.table for entry in entries] == [*TABLES, *FORMER]
+    assert [entry.request for entry in entries] == [one.words for one in REQUESTS]
     files = {path.name for path in (tmp_path / "new" / "folder").iterdir()}
     assert files == {entry.file for entry in entries if entry.file} | {index_name("csv")}
     for entry in entries:
         assert (entry.file is None) is (entry.missing_because is not None)
-    with (tmp_path / "new" / "folder" / "latency.csv").open() as file:
+    with (tmp_path / "new" / "folder" / "cells.csv").open() as file:
         assert len(list(csv.DictReader(file))) == 18
     index = json.loads((tmp_path / "new" / "folder" / index_name("csv")).read_text())
-    latency = next(entry for entry in index["tables"] if entry["table"] == "latency")
-    assert "6 models" in latency["notes"][0]
+    cells = index["tables"][0]
+    assert "6 models" in cells["notes"][0]
 
 
 @pytest.mark.parametrize(("form", "ending"), [("latex", "tex"), ("markdown", "md")])
@@ -48,7 +47,7 @@ def test_formats_share_a_folder(
     export_tables(frame, Selection(), tmp_path, form="csv")
     export_tables(frame, Selection(), tmp_path, form=form)
     export_tables(frame, Selection(), tmp_path, form="csv")
-    assert (tmp_path / f"latency.{ending}").exists()
+    assert (tmp_path / f"cells.{ending}").exists()
 
 
 def test_a_file_that_somebody_wrote_or_changed_stays(frame: pl.LazyFrame, tmp_path: Path) -> None:
@@ -68,12 +67,12 @@ def test_a_link_is_replaced_and_never_followed(frame: pl.LazyFrame, tmp_path: Pa
     outside.write_text("mine")
     folder = tmp_path / "tables"
     folder.mkdir()
-    (folder / "latency.csv").symlink_to(outside)
-    with pytest.raises(AnalysisError, match=r"latency\.csv"):
+    (folder / "cells.csv").symlink_to(outside)
+    with pytest.raises(AnalysisError, match=r"cells\.csv"):
         export_tables(frame, Selection(), folder, form="csv")
     export_tables(frame, Selection(), folder, form="csv", may_overwrite=True)
     assert outside.read_text() == "mine"
-    assert not (folder / "latency.csv").is_symlink()
+    assert not (folder / "cells.csv").is_symlink()
 
 
 def test_an_index_of_somebody_else_is_in_the_way(frame: pl.LazyFrame, tmp_path: Path) -> None:

@@ -11,9 +11,8 @@ from wording import has
 from fleetrank.analysis.errors import AnalysisError, NoDataError, NotComparableError
 from fleetrank.analysis.stored.columns import READ_SCHEMA
 from fleetrank.analysis.stored.selection import Selection
-from fleetrank.analysis.tables.fitted_text import KEYS
-from fleetrank.analysis.tables.formats import FORMATS, render
-from fleetrank.analysis.tables.table_request import TableRequest
+from fleetrank.analysis.tables.formats import FORMATS, KEYS, render
+from fleetrank.analysis.tables.table_settings import TableRequest
 from fleetrank.analysis.tables.tables import TABLES, make_table
 
 pytestmark = pytest.mark.slow
@@ -31,14 +30,14 @@ def test_latency_by_hand_in_milliseconds(make_attempts) -> None:
          "latency_p99_ns": p50 * 3e6}
         for n, p50 in enumerate([3.0, 1, 2, 5, 4])
     )  # fmt: skip
-    (row,) = rows_of("latency", frame)
+    (row,) = rows_of("cells", frame)
     figures = ("latency_p50_ms", "latency_low_ms", "latency_high_ms", "latency_p95_ms",
                "latency_p99_ms", "n_repeats", "reason")  # fmt: skip
     assert [row[name] for name in figures] == [3, 1, 5, 6, 9, 5, None]
 
 
 def test_notes_state_what_stands_behind_the_figures(make_grid) -> None:
-    notes = make_table("latency", make_grid({"d1": UP, "d2": UP}), Selection()).notes
+    notes = make_table("cells", make_grid({"d1": UP, "d2": UP}), Selection()).notes
     counted = ("5 models", "2 platforms", "2 device models", "seeds", "7", "repeats per cell", "1")
     assert has(notes[0], *counted, "10", "10", "5", "repeats")
 
@@ -164,7 +163,7 @@ def test_selectors_narrow_the_rows(make_attempts) -> None:
     )
 
     def models(**selection: object) -> list[object]:
-        return [row["model"] for row in rows_of("latency", frame, **selection)]
+        return [row["model"] for row in rows_of("cells", frame, **selection)]
 
     assert models() == ["resnet18", "resnet50"]
     assert models(model="resnet1*") == models(family="standard_cnn") == ["resnet18"]
@@ -177,7 +176,7 @@ def test_tables_of_one_frame_do_not_take_each_others_selection(make_attempts) ->
     frame = make_attempts([{"model": "a", "runtime": "torch"}, {"model": "b"}])
     other = make_attempts([{"model": "c"}])
     shown = [
-        [row["model"] for row in rows_of("latency", of, **selection)]
+        [row["model"] for row in rows_of("cells", of, **selection)]
         for of, selection in (
             (frame, {}), (frame, {"runtime": "torch"}), (frame, {}), (other, {}), (frame, {})
         )
@@ -187,19 +186,19 @@ def test_tables_of_one_frame_do_not_take_each_others_selection(make_attempts) ->
 
 def test_pattern_is_text_but_for_the_star(make_attempts) -> None:
     frame = make_attempts([{"model": "a.b"}, {"model": "axb"}])
-    assert [row["model"] for row in rows_of("latency", frame, model="a.*")] == ["a.b"]
+    assert [row["model"] for row in rows_of("cells", frame, model="a.*")] == ["a.b"]
 
 
 def test_simulated_rows_come_under_a_banner(make_attempts) -> None:
     frame = make_attempts([{"origin": "simulated"}, {"model": "b"}])
-    notes = make_table("latency", frame, Selection(origins=("measured", "simulated"))).notes
+    notes = make_table("cells", frame, Selection(origins=("measured", "simulated"))).notes
     assert notes[0].startswith("SIMULATED DATA: 1 of 2 rows")
 
 
 def test_the_banner_names_the_devices_that_are_none(make_attempts) -> None:
     rows = [{"origin": "virtual", "device": f"phone-{n}"} for n in range(8)]
     frame = make_attempts([*rows, {"device": "real"}])
-    banner = make_table("latency", frame, Selection(origins=("measured", "virtual"))).notes[0]
+    banner = make_table("cells", frame, Selection(origins=("measured", "virtual"))).notes[0]
     assert banner.endswith("phone-4, phone-5 and 2 more).")
     assert "real," not in banner
 
@@ -207,10 +206,10 @@ def test_the_banner_names_the_devices_that_are_none(make_attempts) -> None:
 def test_memory_counted_in_unlike_ways_is_said_beside_the_figures(make_attempts) -> None:
     phone = {"device": "phone", "memory_metric": "maxrss_growth"}
     frame = make_attempts([{}, phone, {"device": "other", "memory_metric": None}])
-    notes = " ".join(make_table("latency", frame, Selection()).notes)
+    notes = " ".join(make_table("cells", frame, Selection()).notes)
     assert "different ways" in notes
     assert has(notes, "maxrss_growth", "phone", "vmhwm_growth")
-    alike = " ".join(make_table("latency", make_attempts([{}]), Selection()).notes)
+    alike = " ".join(make_table("cells", make_attempts([{}]), Selection()).notes)
     assert "different ways" not in alike
 
 
@@ -258,7 +257,7 @@ def test_frameworks_compare_the_same_device_and_threads_only(make_attempts) -> N
             ("onnx", 1, 1.0 + i), ("torch", 1, 9.0 - i), ("torch", 2, 1.0 + i)
         )
     )  # fmt: skip
-    rows = rows_of("transfer", frame, settings=(("by", "runtime"),))
+    rows = rows_of("transfer", frame, settings=(("along", "runtime"),))
     pairs = [row for row in rows if row["level"] == "pair" and row["measure"] == "latency"]
     assert [(row["source"], row["target"]) for row in pairs] == [
         ("d1/onnx/b1/t1", "d1/torch/b1/t1")
@@ -267,8 +266,8 @@ def test_frameworks_compare_the_same_device_and_threads_only(make_attempts) -> N
 
 
 def test_frameworks_need_two_runtimes(make_grid) -> None:
-    with pytest.raises(NoDataError, match="two runtimes"):
-        rows_of("transfer", make_grid({"d1": UP, "d2": UP}), settings=(("by", "runtime"),))
+    with pytest.raises(NoDataError, match="differ in runtime"):
+        rows_of("transfer", make_grid({"d1": UP, "d2": UP}), settings=(("along", "runtime"),))
 
 
 def test_quality_counts_flags_and_puts_the_worst_first(make_attempts) -> None:
@@ -303,7 +302,7 @@ def test_dropped_lists_failures_with_their_reason(make_attempts) -> None:
 def test_only_failures_are_no_data_but_can_be_listed(make_attempts) -> None:
     frame = make_attempts([{"status": "failed"}])
     with pytest.raises(NoDataError, match="no successful measurement"):
-        rows_of("latency", frame)
+        rows_of("cells", frame)
     assert len(rows_of("quality", frame, settings=(("list", "dropped"),))) == 1
 
 
@@ -319,8 +318,8 @@ def test_one_platform_cannot_be_transferred(make_grid) -> None:
 
 
 def test_unknown_table_is_told_with_the_nearest(make_grid) -> None:
-    with pytest.raises(AnalysisError, match="did you mean 'latency'"):
-        make_table("latncy", make_grid({"d1": UP}), Selection())
+    with pytest.raises(AnalysisError, match="did you mean 'cells'"):
+        make_table("cels", make_grid({"d1": UP}), Selection())
 
 
 def fleet(make_grid) -> pl.LazyFrame:
@@ -387,14 +386,21 @@ def test_a_hundred_thousand_rows_take_seconds() -> None:
     ]
     lazy = frame.with_columns(missing).cast(READ_SCHEMA).lazy()  # type: ignore[arg-type]
     started = time.perf_counter()
-    for table in ("latency", "memory", "frm", "quality", "disagreement"):
+    for table in ("cells", "memory", "frm", "quality", "disagreement"):
         assert make_table(table, lazy, Selection()).frame.height
     # Takes 2 s on a quiet core; the limit only catches what became slow by its order.
     assert time.perf_counter() - started < 30
 
 
-@pytest.mark.parametrize("name", ["predictability", "ratio-transfer", "pareto", "regret"])
-def test_predictions_too_print_unlike_facts_with_the_pair(make_grid, name: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "settings"),
+    [("predictability", ()), ("predictability", (("method", "ratio"),)), ("pareto", ()),
+     ("regret", ())],
+)  # fmt: skip
+def test_predictions_too_print_unlike_facts_with_the_pair(
+    make_grid, name: str, settings: tuple[tuple[str, str], ...]
+) -> None:
     frame = make_grid({"d1": UP, "d2": UP}, accuracy=UP, d2={"runtime_version": "2.0"})
-    pairs = [row for row in rows_of(name, frame, source="d1") if row["level"] == "pair"]
+    rows = rows_of(name, frame, source="d1", settings=settings)
+    pairs = [row for row in rows if row["level"] == "pair"]
     assert {row["unlike"] for row in pairs} == {"runtime_version: 1.0 / 2.0"}

@@ -1,7 +1,6 @@
 """One text for a value, wherever it is shown."""
 
 import io
-import json
 import re
 from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
@@ -11,16 +10,13 @@ import pytest
 from fleet_rows import NETS, PLACES, write_results
 from rich.console import Console
 
-from fleetrank.analysis.report.html_table import html_table
-from fleetrank.analysis.report.shown import choose_shown
+from fleetrank.analysis.report.page_tables import choose_shown, html_of_rows, html_table
 from fleetrank.analysis.stored.cells_table import cell_values
 from fleetrank.analysis.stored.load import load_measurements
-from fleetrank.analysis.tables.formats import FORMATS, render
+from fleetrank.analysis.tables.formats import FORMATS, heading, number_text, render, value_text
 from fleetrank.analysis.tables.table import Table
-from fleetrank.analysis.tables.values import heading, number_text, value_text
-from fleetrank.orchestrator.cli.output.listing import print_table
-from fleetrank.orchestrator.cli.output.terminal import print_on_terminal
-from fleetrank.orchestrator.server.pages.page_parts import grid, table_grid
+from fleetrank.orchestrator.cli.listing import print_table
+from fleetrank.orchestrator.cli.terminal import print_on_terminal
 
 ROW: dict[str, object] = {
     "model": "net", "ms": 12.5, "energy_mj": None, "count": 7, "is_real": True, "flags": ["a", "b"],
@@ -78,8 +74,6 @@ def test_pages_and_terminals_count_repeats_from_1(results: Path) -> None:
     table = Table(title="t", frame=pl.DataFrame({"model": ["a", "b"], "repeat": [0, 6]}))
     page = choose_shown(cell_values(load_measurements(results)))
     assert [row.cells[1].text for row in html_table("t", table, page).rows] == ["1", "7"]
-    of_server = table_grid(json.loads(render(table, "json")))
-    assert [row[1].text for row in of_server.rows] == ["1", "7"]
     console = Console(file=io.StringIO(), width=200)
     print_on_terminal(table, console)
     assert isinstance(console.file, io.StringIO)
@@ -102,8 +96,8 @@ def test_every_writer_writes_the_same_texts(
     assert " ".join(TEXTS).split() in [
         line.split() for line in console.file.getvalue().splitlines()
     ]
+    assert [cell.text for cell in html_of_rows("t", "t", [ROW]).rows[0].cells] == TEXTS
     shown_texts = [text for text in TEXTS if text != "-"]
-    assert [cell.text for cell in grid("t", [ROW]).rows[0]] == shown_texts
     page = choose_shown(cell_values(load_measurements(results)))
     known = frame.drop("energy_mj", "none", "model")
     cells = html_table("t", Table(title="t", frame=known), page).rows[0].cells

@@ -4,11 +4,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from adb_bench import AdbBench, open_bench, private_server
-from phone_agent import phone_options
-from phone_repeats import NewAgent
+from adb_bench import AdbBench, NewAgent, open_bench, phone_options, private_server
 
-from fleetrank.device_agents.android.adb.adb_server import AdbServer, find_adb
+from fleetrank.device_agents.android.adb_server import AdbServer, find_adb
 from fleetrank.device_agents.android.agent import AndroidAgent
 
 DEBIANS_ADB = Path("/usr/lib/android-sdk/platform-tools/adb")

@@ -6,26 +6,32 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from adb_bench import AdbBench, open_bench
-from phone_agent import TINY_TFLITE, leftovers, phone_options
-from phone_repeats import (
+from adb_bench import (
+    TINY_TFLITE,
+    AdbBench,
     NewAgent,
     assert_good,
     failure_of,
+    leftovers,
     make_canary,
     make_task,
     measure_patiently,
+    open_bench,
+    phone_options,
 )
 
-from fleetrank.device_agents.android.adb.adb_server import AdbServer
+from fleetrank.device_agents.android.adb_server import AdbServer
 from fleetrank.device_agents.android.agent import AndroidAgent
-from fleetrank.device_agents.android.execution.program_files import file_sha256, read_program
-from fleetrank.device_agents.android.execution.storage import ProgramStore
+from fleetrank.device_agents.android.execution.storage import (
+    ProgramStore,
+    file_sha256,
+    read_program,
+)
 from fleetrank.device_agents.android.state.identity import probe_phone
 from fleetrank.device_agents.contract.measurement import Measurement
 from fleetrank.device_agents.contract.task import Execution
-from fleetrank.device_agents.virtual_phone.handset.faults import Fault
 from fleetrank.device_agents.virtual_phone.imitation.command import stand_in_of
+from fleetrank.device_agents.virtual_phone.profile import Fault
 from fleetrank.foundation.vocabulary import ErrorKind, Flag, Runtime, SampleKind, Status
 
 # The newer adb alone: what differs between versions is in test_phone.py.

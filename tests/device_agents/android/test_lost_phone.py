@@ -8,22 +8,23 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from adb_bench import AdbBench
-from phone_agent import leftovers, phone_options
-from phone_repeats import (
+from adb_bench import (
     ENDLESS,
+    AdbBench,
     NewAgent,
     assert_good,
     failure_of,
+    leftovers,
     make_task,
     measure_patiently,
+    phone_options,
     wait_until_it_runs,
 )
 
 from fleetrank.device_agents.android.agent import AndroidAgent
 from fleetrank.device_agents.android.state.identity import phone_lease, probe_phone
 from fleetrank.device_agents.errors import PermanentError
-from fleetrank.device_agents.virtual_phone.handset.faults import Fault
+from fleetrank.device_agents.virtual_phone.profile import Fault
 from fleetrank.foundation.codec import to_json
 from fleetrank.foundation.vocabulary import ErrorKind, Status
 

@@ -6,21 +6,22 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from adb_bench import AdbBench, open_bench
-from phone_agent import TINY_TFLITE, leftovers, phone_options
+from adb_bench import TINY_TFLITE, AdbBench, leftovers, open_bench, phone_options
 
-from fleetrank.device_agents.android.adb.adb_server import AdbServer
+from fleetrank.device_agents.android.adb_server import AdbServer
 from fleetrank.device_agents.android.agent import AndroidAgent
-from fleetrank.device_agents.android.execution.program_files import file_sha256, read_program
-from fleetrank.device_agents.android.execution.storage import ProgramStore
-from fleetrank.device_agents.android.registration.registrar import PhoneRegistrar
+from fleetrank.device_agents.android.execution.storage import (
+    ProgramStore,
+    file_sha256,
+    read_program,
+)
+from fleetrank.device_agents.android.phone_registration import PhoneRegistrar
+from fleetrank.device_agents.android.state.fitness import FOLDER, settings_for_measuring
 from fleetrank.device_agents.android.state.identity import probe_phone
-from fleetrank.device_agents.android.state.settings import FOLDER, settings_for_measuring
 from fleetrank.device_agents.contract.task import Execution, MeasurePolicy, MeasureTask
 from fleetrank.device_agents.host.energy import MIN_STEPS
-from fleetrank.device_agents.virtual_phone.handset.faults import Fault
-from fleetrank.device_agents.virtual_phone.handset.folder import HOST_PROGRAMS
 from fleetrank.device_agents.virtual_phone.imitation.command import stand_in_of
+from fleetrank.device_agents.virtual_phone.profile import HOST_PROGRAMS, Fault
 from fleetrank.foundation.vocabulary import EnergyMethod, Runtime, Status
 
 pytestmark = [pytest.mark.adb, pytest.mark.parametrize("adb_server", ["wheel"], indirect=True)]

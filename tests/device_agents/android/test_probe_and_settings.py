@@ -7,29 +7,27 @@ from pathlib import Path
 import pytest
 from adb_bench import AdbBench
 
-from fleetrank.device_agents.android.adb.phone import Phone
+from fleetrank.device_agents.android.phone import Phone
 from fleetrank.device_agents.android.state.fitness import (
+    RECORD,
     PhoneRules,
     Verdict,
     judge_readiness,
     judge_validity,
+    read_phone_conditions,
+    restore_settings,
+    settings_for_measuring,
+    when_back,
 )
-from fleetrank.device_agents.android.state.identity import probe_phone
-from fleetrank.device_agents.android.state.phone_conditions import read_phone_conditions
-from fleetrank.device_agents.android.state.probe_text import (
+from fleetrank.device_agents.android.state.identity import (
     VirtualMode,
+    hash_serial,
+    probe_phone,
     to_device_facts,
     why_refused,
 )
-from fleetrank.device_agents.android.state.serials import hash_serial
-from fleetrank.device_agents.android.state.settings import (
-    RECORD,
-    restore_settings,
-    settings_for_measuring,
-)
-from fleetrank.device_agents.android.state.waits import when_back
 from fleetrank.device_agents.errors import TransientError
-from fleetrank.device_agents.virtual_phone.handset.faults import Fault
+from fleetrank.device_agents.virtual_phone.profile import Fault
 from fleetrank.foundation.vocabulary import Origin
 
 # The newer adb alone: what differs between versions is in test_phone.py.
@@ -39,9 +37,9 @@ STAY_ON, HEADS_UP = "stay_on_while_plugged_in", "heads_up_notifications_enabled"
 CRASH = """
 import os, signal, sys
 from pathlib import Path
-from fleetrank.device_agents.android.adb.adb_server import AdbServer
-from fleetrank.device_agents.android.adb.phone import Phone
-from fleetrank.device_agents.android.state.settings import settings_for_measuring
+from fleetrank.device_agents.android.adb_server import AdbServer
+from fleetrank.device_agents.android.phone import Phone
+from fleetrank.device_agents.android.state.fitness import settings_for_measuring
 with settings_for_measuring(Phone(AdbServer(Path(sys.argv[1]), int(sys.argv[2])), sys.argv[3])):
     os.kill(os.getpid(), signal.SIGKILL)
 """

@@ -1,16 +1,14 @@
 """A task that asks where the time goes, through the agent, the real adb and a virtual phone."""
 
 import pytest
-from adb_bench import AdbBench
-from phone_agent import leftovers
-from phone_repeats import make_task
+from adb_bench import AdbBench, leftovers, make_task
 
 from fleetrank.device_agents.android.agent import AndroidAgent
-from fleetrank.device_agents.android.execution.raw_log import LOGS
+from fleetrank.device_agents.android.execution.program_run import log_reader
 from fleetrank.device_agents.contract.measurement import Measurement
 from fleetrank.device_agents.contract.task import Execution
 from fleetrank.device_agents.registry import KINDS
-from fleetrank.device_agents.virtual_phone.handset.faults import Fault
+from fleetrank.device_agents.virtual_phone.profile import Fault
 from fleetrank.foundation.vocabulary import ErrorKind, Origin, Runtime, Status
 
 # The newer adb alone, as in test_lost_phone.py.
@@ -40,7 +38,7 @@ def test_the_files_own_nodes_and_modules_are_reported(agent: AndroidAgent, bench
     assert modules == [("TRANSPOSE", "0"), ("CONV_2D", "0"), ("TRANSPOSE", None)]
     assert leftovers(bench.farmed.folder) == []
     assert seen.raw_log is not None
-    again = LOGS.read(seen.raw_log, Runtime.TFLITE, Origin.VIRTUAL)
+    again = log_reader().read(seen.raw_log, Runtime.TFLITE, Origin.VIRTUAL)
     assert again.profile == seen.profile
 
 
@@ -83,7 +81,7 @@ def test_an_operator_that_is_slow_on_the_phone_takes_a_larger_share(
 
 @pytest.mark.usefixtures("agent")
 def test_what_a_phone_cannot_profile_is_known_before_it_is_asked() -> None:
-    why = KINDS.load("android").why_not_profiled
+    why = KINDS["android"].why_not_profiled
     assert why is not None
     for runtime, backend, words in (
         (Runtime.EXECUTORCH, "xnnpack", "event tracer"),

@@ -1,15 +1,13 @@
 """Phones in no state to be measured, through the agent and the real adb."""
 
 import pytest
-from adb_bench import AdbBench
-from phone_agent import leftovers
-from phone_repeats import NewAgent, assert_good, failure_of, make_canary, make_task
+from adb_bench import AdbBench, NewAgent, assert_good, failure_of, leftovers, make_canary, make_task
 
 from fleetrank.device_agents.android.agent import AndroidAgent
+from fleetrank.device_agents.android.state.fitness import FOLDER
 from fleetrank.device_agents.android.state.identity import probe_phone
-from fleetrank.device_agents.android.state.settings import FOLDER
-from fleetrank.device_agents.host.patience import measure_when_fit
-from fleetrank.device_agents.virtual_phone.handset.faults import Fault
+from fleetrank.device_agents.host.worker_client import measure_when_fit
+from fleetrank.device_agents.virtual_phone.profile import Fault
 from fleetrank.foundation.vocabulary import ErrorKind
 
 # The newer adb alone: what differs between versions is in test_phone.py.

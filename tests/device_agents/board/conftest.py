@@ -6,16 +6,16 @@ from collections.abc import Iterator
 import pytest
 from ssh_board import SshBoard, ssh_board, why_no_sshd
 
-from fleetrank.device_agents.board.ssh import ssh_connection
+from fleetrank.device_agents.board import ssh
 
 
 @pytest.fixture(autouse=True)
 def soon_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     """A line that was cut in silence is noticed after 3 s instead of 15."""
-    slow = f"ServerAliveInterval={ssh_connection.ALIVE_S}"
-    assert slow in ssh_connection._OPTIONS
-    soon = [one.replace(slow, "ServerAliveInterval=1") for one in ssh_connection._OPTIONS]
-    monkeypatch.setattr(ssh_connection, "_OPTIONS", tuple(soon))
+    slow = f"ServerAliveInterval={ssh.ALIVE_S}"
+    assert slow in ssh._OPTIONS
+    soon = [one.replace(slow, "ServerAliveInterval=1") for one in ssh._OPTIONS]
+    monkeypatch.setattr(ssh, "_OPTIONS", tuple(soon))
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ from fleetrank.device_agents.board.agent import BoardAgent
 from fleetrank.device_agents.contract.measurement import Measurement
 from fleetrank.device_agents.contract.task import BlockPolicy, CanaryTask, MeasureTask, OptionValue
 from fleetrank.device_agents.registry import KINDS
-from fleetrank.foundation.inputs.model_input import ModelInput, Values
+from fleetrank.foundation.inputs import ModelInput, Values
 from fleetrank.foundation.vocabulary import ErrorKind, Runtime, Status
 from tests.device_agents.conftest import QUICK, make_task, sha256
 
@@ -63,7 +63,7 @@ def test_the_worker_there_finds_out_where_the_time_goes(
     board: SshBoard, artifacts: dict[Runtime, Path], runtime: Runtime
 ) -> None:
     task = make_task(artifacts[runtime], runtime, is_profiled=True, is_trusted=True)
-    why = KINDS.load("board").why_not_profiled
+    why = KINDS["board"].why_not_profiled
     assert why is not None
     assert why(task.execution) is None
     seen = agent_of(board).measure(task)

@@ -6,11 +6,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from dropbear_board import BUSYBOX, dropbear_board, why_no_dropbear
-from ssh_board import SshBoard
+from ssh_board import BUSYBOX, SshBoard, dropbear_board, why_no_dropbear
 
 from fleetrank.device_agents.board.agent import BoardAgent
-from fleetrank.device_agents.board.ssh.ssh_connection import SshConnection
+from fleetrank.device_agents.board.ssh import SshConnection
 from fleetrank.device_agents.errors import AgentError
 from fleetrank.foundation.vocabulary import ErrorKind, Runtime, Status
 from tests.device_agents.conftest import make_task

@@ -11,14 +11,13 @@ from pathlib import Path
 
 import psutil
 import pytest
-from mounts import why_no_mounts
 from older_python import find_python
-from ssh_board import SshBoard, ssh_board
+from ssh_board import SshBoard, ssh_board, why_no_mounts
 from waiting import wait_until
 
 from fleetrank.device_agents.board import board_repeat
 from fleetrank.device_agents.board.agent import BoardAgent
-from fleetrank.device_agents.board.ssh.ssh_connection import SshConnection
+from fleetrank.device_agents.board.ssh import SshConnection
 from fleetrank.device_agents.contract.measurement import Failure, Measurement
 from fleetrank.device_agents.contract.task import MeasureTask, OptionValue
 from fleetrank.foundation.lease import give_up_at_once, open_lease, wait_for_lock
@@ -233,13 +232,13 @@ datetime.datetime = _Slow
 
 @pytest.mark.parametrize(
     ("python", "said"),
-    [("no-such-python", "no-such-python"), ("python3.8", "needs 3.9")],
+    [("no-such-python", "no-such-python"), ("python3.9", "needs 3.10")],
 )
 def test_a_python_that_cannot_be_used_is_named(
     board: SshBoard, onnx_file: Path, python: str, said: str
 ) -> None:
-    if python == "python3.8":
-        python = find_python("3.8")
+    if python == "python3.9":
+        python = find_python("3.9")
     found = failure_of(agent_of(board, python=python).measure(make_task(onnx_file, Runtime.ONNX)))
     assert (found.kind, found.is_transient) == (ErrorKind.DEVICE_LOST, False)
     assert said in found.message

@@ -12,11 +12,12 @@ from ssh_board import SshBoard, ssh_board, why_no_sshd
 
 from fleetrank.device_agents.board.agent import BoardAgent
 from fleetrank.device_agents.board.board_registrar import BoardRegistrar
-from fleetrank.device_agents.board.kind import BOARD
 from fleetrank.device_agents.contract.kind import EnergyMeter
-from fleetrank.device_agents.contract.registration import CanaryFile, RegistrationRequest
+from fleetrank.device_agents.contract.registered import CanaryFile, RegistrationRequest
 from fleetrank.device_agents.contract.task import Execution, OptionValue
 from fleetrank.device_agents.errors import AgentError, PermanentError
+from fleetrank.device_agents.registration import try_out
+from fleetrank.device_agents.registry import KINDS
 from fleetrank.foundation.vocabulary import ErrorKind, Runtime, Tier
 from tests.device_agents.conftest import make_task
 
@@ -55,15 +56,16 @@ def test_a_gpu_is_registered_beside_its_board(server: SshBoard) -> None:
     assert met.model == fake_gpu.H100.name
     options = met.options({})
     assert options["tier"] == Tier.GPU
-    assert met.try_out(options, no_canary).canary_latency_ns == ()
+    assert try_out(met, options, no_canary, print).canary_latency_ns == ()
     board = met.identity
     assert board is not None
     assert board.endswith("/only"), "its board is another device"
     facts = BoardAgent(options).probe()
     assert (facts.device_model, facts.tier) == (fake_gpu.H100.name, Tier.GPU)
-    assert BOARD.traits_of(options).energy is EnergyMeter.DEVICE
+    assert KINDS["board"].traits_of(options).energy is EnergyMeter.DEVICE
 
 
+@pytest.mark.thorough
 def test_a_repeat_reaches_the_worker_of_the_gpu(server: SshBoard, pt2_file: Path) -> None:
     task = replace(make_task(pt2_file, Runtime.TORCH, is_trusted=True), execution=TORCH)
     failure = BoardAgent(given(server)).measure(task).failure

@@ -8,18 +8,17 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from mounts import why_no_mounts
-from ssh_board import SshBoard, ssh_board
+from ssh_board import SshBoard, ssh_board, why_no_mounts
 from waiting import wait_until
 
-from fleetrank.device_agents.board import board_inference
+from fleetrank.device_agents.board import board_repeat
 from fleetrank.device_agents.board.agent import BoardAgent
-from fleetrank.device_agents.board.there import board_store
-from fleetrank.device_agents.board.there.board_store import BoardStore, DamagedFileError
+from fleetrank.device_agents.board.there import keeper
+from fleetrank.device_agents.board.there.keeper import BoardStore, DamagedFileError
 from fleetrank.device_agents.contract.measurement import Failure
 from fleetrank.device_agents.contract.task import Execution, InferTask, OptionValue
 from fleetrank.device_agents.registry import HOST_CPU, create_agent
-from fleetrank.foundation.small_file import file_sha256
+from fleetrank.foundation.files import file_sha256
 from fleetrank.foundation.vocabulary import ErrorKind, Runtime
 from tests.device_agents.conftest import sha256
 
@@ -78,7 +77,7 @@ def test_outputs_arrive_in_pieces(board: SshBoard, onnx_file: Path, tmp_path: Pa
     task = task_of(tmp_path, onnx_file, n_cases=2_300)
     assert agent_of(board).infer(task) is None
     size = Path(task.outputs_path).stat().st_size
-    assert size > board_store._PIECE_BYTES
+    assert size > keeper._PIECE_BYTES
     with np.load(task.outputs_path) as found:
         assert found["output_0"].shape == (2_300, 4, 16, 16)
     assert stored_names(board) == [f"{sha256(onnx_file)}.onnx"]
@@ -87,8 +86,8 @@ def test_outputs_arrive_in_pieces(board: SshBoard, onnx_file: Path, tmp_path: Pa
 def test_a_piece_that_is_damaged_is_noticed(
     board: SshBoard, onnx_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    whole = board_inference._piece
-    monkeypatch.setattr(board_inference, "_piece", lambda *given: b"?" + whole(*given)[1:])
+    whole = board_repeat._piece
+    monkeypatch.setattr(board_repeat, "_piece", lambda *given: b"?" + whole(*given)[1:])
     task = task_of(tmp_path, onnx_file)
     found = failure_of(agent_of(board).infer(task))
     assert found.kind is ErrorKind.BAD_OUTPUT

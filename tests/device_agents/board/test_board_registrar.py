@@ -14,7 +14,7 @@ from fleetrank.device_agents.board import board_probe
 from fleetrank.device_agents.board.board_registrar import BoardRegistrar
 from fleetrank.device_agents.board.board_setup import VENV_PYTHON, BoardPython, requirements_of
 from fleetrank.device_agents.board.options import read_options
-from fleetrank.device_agents.contract.registration import (
+from fleetrank.device_agents.contract.registered import (
     CanaryFile,
     RegisteredDevice,
     RegistrationData,
@@ -22,6 +22,7 @@ from fleetrank.device_agents.contract.registration import (
 )
 from fleetrank.device_agents.contract.task import OptionValue
 from fleetrank.device_agents.errors import PermanentError, TransientError, UnsupportedError
+from fleetrank.device_agents.registration import changes_between, try_out
 from fleetrank.foundation.errors import FleetError
 from tests.device_agents.conftest import sha256
 
@@ -50,7 +51,7 @@ def test_a_board_is_registered_and_checked(board: SshBoard, tflite_file: Path) -
     assert read_options(options).cpus is not None
     assert found.identity == registrar.identity_of(options)
     canary = CanaryFile(path=str(tflite_file), sha256=sha256(tflite_file))
-    data = found.try_out(options, lambda: canary)
+    data = try_out(found, options, lambda: canary, said.append)
     assert len(data.canary_latency_ns) == 2
     assert data.facts["python"] == ".".join(map(str, sys.version_info[:3]))
     assert any("onnx" in line and "numpy" in line for line in said)
@@ -60,7 +61,7 @@ def test_a_board_is_registered_and_checked(board: SshBoard, tflite_file: Path) -
     before = RegisteredDevice(options=options, registration=data)
     steady = RegistrationData(facts=data.facts, clusters=data.clusters)
     after = RegisteredDevice(options=again.options(options), registration=steady)
-    assert registrar.changes(before, after) == ()
+    assert changes_between(registrar, before, after) == ()
 
     assert board.cache.is_dir()
     registrar.clean(options)

@@ -6,16 +6,16 @@ from pathlib import Path
 import pytest
 
 from fleetrank.device_agents.board import board_repeat
-from fleetrank.device_agents.board.board_inference import infer_there
 from fleetrank.device_agents.board.board_link import BoardLink
+from fleetrank.device_agents.board.board_repeat import infer_there
 from fleetrank.device_agents.board.board_setup import set_up
 from fleetrank.device_agents.board.options import BoardOptions
-from fleetrank.device_agents.board.ssh.ssh_connection import SshConnection
+from fleetrank.device_agents.board.ssh import SshConnection
 from fleetrank.device_agents.contract.agent import never_stop
 from fleetrank.device_agents.contract.task import Execution, InferTask, MeasureTask
 from fleetrank.device_agents.errors import BadOutputError, NotFitError
+from fleetrank.foundation.files import file_sha256
 from fleetrank.foundation.lease import host_lease
-from fleetrank.foundation.small_file import file_sha256
 from fleetrank.foundation.vocabulary import Runtime
 
 Reply = Mapping[str, object]

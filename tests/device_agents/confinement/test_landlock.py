@@ -8,16 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from fleetrank.device_agents.confinement import landlock
+from fleetrank.device_agents.confinement import walls
 
-ABI = landlock.abi()
+ABI = walls.abi()
 
 CONFINED = """
 import json, os, socket, sys
 from pathlib import Path
-from fleetrank.device_agents.confinement import landlock
-from fleetrank.device_agents.confinement.grants import Grants
-from fleetrank.device_agents.confinement.system_call import forbid_new_privileges
+from fleetrank.device_agents.confinement import walls as landlock
+from fleetrank.device_agents.confinement.walls import Grants
+from fleetrank.device_agents.confinement.seccomp import forbid_new_privileges
 
 version, folder, port = int(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3])
 grants = Grants(installation=("/usr", "/lib"), readable=(str(folder / "readable"),),
@@ -62,7 +62,7 @@ def test_an_older_kernel_s_ruleset_holds_what_it_knows(version: int, tmp_path: P
         )  # fmt: skip
     done_by_name = json.loads(done.stdout)
     allowed = {"read", "write", "make in scratch", "move in scratch"}
-    later = {"truncate": 3, "connect": landlock.NETWORK_ABI}
+    later = {"truncate": 3, "connect": walls.NETWORK_ABI}
     allowed |= {name for name, since in later.items() if version < since}
     assert {name for name, is_done in done_by_name.items() if is_done} == allowed
 
@@ -70,9 +70,9 @@ def test_an_older_kernel_s_ruleset_holds_what_it_knows(version: int, tmp_path: P
 NAMED = """
 import os, sys, threading
 from pathlib import Path
-from fleetrank.device_agents.confinement import landlock
-from fleetrank.device_agents.confinement.grants import Grants
-from fleetrank.device_agents.confinement.system_call import forbid_new_privileges
+from fleetrank.device_agents.confinement import walls as landlock
+from fleetrank.device_agents.confinement.walls import Grants
+from fleetrank.device_agents.confinement.seccomp import forbid_new_privileges
 
 forbid_new_privileges()
 task = os.path.realpath("/proc/self/task")
@@ -105,7 +105,7 @@ def test_a_driver_names_its_threads_and_writes_nothing_else_in_proc(tmp_path: Pa
 
 def test_a_system_without_landlock_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "platform", "darwin")
-    assert landlock.abi() is None
+    assert walls.abi() is None
     monkeypatch.setattr(sys, "platform", "linux")
-    monkeypatch.setattr(landlock, "_CREATE_RULESET", 100_000)  # a call no kernel has
-    assert landlock.abi() is None
+    monkeypatch.setattr(walls, "_CREATE_RULESET", 100_000)  # a call no kernel has
+    assert walls.abi() is None

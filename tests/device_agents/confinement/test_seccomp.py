@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from fleetrank.device_agents.confinement import seccomp
-from fleetrank.device_agents.confinement.refused_calls import NUMBERS, rules_of
+from fleetrank.device_agents.confinement.seccomp import NUMBERS, rules_of
 
 PID = 4321
 ALLOWED, DENIED, MISSING = 0x7FFF0000, 0x00050001, 0x00050026

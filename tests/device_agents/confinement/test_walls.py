@@ -14,17 +14,18 @@ from confined_worker import MARK
 from daily import daily
 from hostile_pt2 import rewrite
 
-from fleetrank.device_agents.confinement import landlock, seccomp
+from fleetrank.device_agents.confinement import seccomp
+from fleetrank.device_agents.confinement import walls as landlock
 from fleetrank.device_agents.confinement.walls import confine, names_of
 from fleetrank.device_agents.contract.measurement import Measurement
 from fleetrank.device_agents.contract.protocol import encode_request
 from fleetrank.device_agents.contract.task import Execution, InferTask, MeasureTask
 from fleetrank.device_agents.errors import UnsupportedError
-from fleetrank.device_agents.host.scratch import worker_environment
 from fleetrank.device_agents.host.worker_client import (
     infer_in_worker,
     measure_in_worker,
     run_worker,
+    worker_environment,
 )
 from fleetrank.foundation.codec import from_json
 from fleetrank.foundation.vocabulary import ErrorKind, Mode, Runtime, Status
@@ -121,7 +122,7 @@ def test_the_hook_alone_holds_what_goes_through_python(
 
 
 @needs_landlock
-@pytest.mark.parametrize("runtime", list(Runtime))
+@pytest.mark.parametrize("runtime", daily(Runtime, Runtime.ONNX, Runtime.TORCH, Runtime.TFLITE))
 def test_all_walls_hold_and_the_row_says_what_the_file_tried(
     runtime: Runtime, task_of: MakeTask, target: Target
 ) -> None:
@@ -155,9 +156,10 @@ def pt2_that_runs(code: str, source: Path, target: Path) -> Path:
 
 WITHOUT_SCAN = """
 import sys
-from fleetrank.device_agents.confinement import landlock, seccomp
+from fleetrank.device_agents.confinement import seccomp
+from fleetrank.device_agents.confinement import walls as landlock
 from fleetrank.device_agents.confinement.walls import AuditWall
-from fleetrank.device_agents.runtimes.torch.torch_runner import TorchRunner
+from fleetrank.device_agents.runtimes.torch_runner import TorchRunner
 from fleetrank.device_agents.worker.__main__ import main
 TorchRunner.admit = lambda self, path: path
 if sys.argv[1] == "landlock":
@@ -195,7 +197,7 @@ def test_a_pt2_that_runs_code_is_held_with_the_scan_switched_off(
         assert "the file tried to" in seen.failure.message
 
 
-@pytest.mark.parametrize("runtime", daily(Runtime, Runtime.TORCH))
+@pytest.mark.parametrize("runtime", daily(Runtime, Runtime.ONNX))
 def test_an_ordinary_file_from_outside_fills_every_column_a_trusted_one_does(
     runtime: Runtime, task_of: MakeTask, artifacts: dict[Runtime, Path]
 ) -> None:

@@ -5,8 +5,9 @@ from fake_gpu import A100, DIVIDED, H100, SLICE
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fleetrank.device_agents.cuda.choice import choose_gpu, visible_gpus
-from fleetrank.device_agents.cuda.library import Found
+from fleetrank.device_agents.cuda.gpu_watch import choose_gpu, visible_gpus
+from fleetrank.device_agents.cuda.nvml import Found
+from fleetrank.device_agents.cuda.presence import judge_driver, why_absent
 from fleetrank.device_agents.errors import PermanentError, TransientError, UnusableDeviceError
 
 BOTH = Found(gpus=(H100, A100))
@@ -89,3 +90,16 @@ def test_no_environment_shows_a_gpu_twice_or_one_that_is_divided(visible: str) -
     shown = visible_gpus(MIG.gpus, visible)
     assert len(shown) == len({gpu.uuid for gpu in shown})
     assert DIVIDED not in shown
+
+
+def test_only_a_driver_that_does_not_answer_needs_a_remedy() -> None:
+    assert judge_driver(None, has_driver_files=False).remedy is None
+    assert judge_driver("NVIDIA H100, 580.1", has_driver_files=True).remedy is None
+    assert "nvidia-smi" in (judge_driver(None, has_driver_files=True).remedy or "")
+
+
+def test_a_gpu_is_found_by_the_beginning_of_its_uuid() -> None:
+    assert why_absent({"uuid": "GPU-8f"}, ("GPU-8f6c1",)) is None
+    assert why_absent({}, ("GPU-8f6c1",)) is None
+    for seen in (None, (), ("GPU-1",)):
+        assert "no such GPU" in (why_absent({"uuid": "GPU-8f"}, seen) or "")

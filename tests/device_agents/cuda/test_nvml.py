@@ -7,18 +7,19 @@ from types import SimpleNamespace
 import pytest
 from fake_gpu import A100, H100, HARDWARE, MISSING, READING, SLICE, FakeNvmlError, fake_binding
 
-from fleetrank.device_agents.cuda.library import (
+from fleetrank.device_agents.cuda.nvml import (
     Code,
     Driver,
     Gpu,
     GpuProcess,
     Hardware,
+    Nvml,
     Reading,
     as_error,
     is_absent,
     is_untold,
+    open_nvml,
 )
-from fleetrank.device_agents.cuda.nvml import Nvml, open_nvml
 from fleetrank.device_agents.errors import PermanentError, TransientError, UnusableDeviceError
 
 NOT_SUPPORTED = FakeNvmlError(Code.NOT_SUPPORTED)

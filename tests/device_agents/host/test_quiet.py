@@ -12,8 +12,7 @@ import pytest
 from fleetrank.device_agents.contract.task import BlockPolicy, Execution, MeasureTask
 from fleetrank.device_agents.cpu.agent import CpuAgent
 from fleetrank.device_agents.errors import NotFitError
-from fleetrank.device_agents.host.conditions import CpuTime
-from fleetrank.device_agents.host.quiet import require_quiet
+from fleetrank.device_agents.host.conditions import CpuTime, require_quiet
 from fleetrank.foundation.vocabulary import ErrorKind, Runtime
 
 START = CpuTime(busy=1000, steal=50, total=9000)

@@ -4,8 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from fleetrank.device_agents.host.energy import count_energy
-from fleetrank.device_agents.host.rails import LOOK_NS, open_rails, seldom
+from fleetrank.device_agents.host.energy import RAIL_LOOK_NS, count_energy, open_rails, seldom
 from fleetrank.foundation.vocabulary import EnergyMethod
 
 ORIN = {
@@ -80,10 +79,10 @@ def test_the_bus_is_read_seldom() -> None:
         return float(now)
 
     read = seldom(read_mw, lambda: now)
-    for moment in range(0, 4 * LOOK_NS, 10_000_000):
+    for moment in range(0, 4 * RAIL_LOOK_NS, 10_000_000):
         now = moment
         read()
-    assert reads == [0, LOOK_NS, 2 * LOOK_NS, 3 * LOOK_NS]
+    assert reads == [0, RAIL_LOOK_NS, 2 * RAIL_LOOK_NS, 3 * RAIL_LOOK_NS]
 
 
 @pytest.mark.slow
@@ -95,7 +94,7 @@ def test_energy_of_a_known_load(tmp_path: Path) -> None:
     def step() -> None:
         nonlocal now
         now += 5_000_000
-        swing = 20 if now // LOOK_NS % 2 else -20
+        swing = 20 if now // RAIL_LOOK_NS % 2 else -20
         (root / "sys/class/hwmon/hwmon1/curr1_input").write_text(f"{920 + swing}\n")
 
     source = open_rails(root, lambda: now)

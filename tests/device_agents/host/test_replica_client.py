@@ -12,15 +12,15 @@ from fleetrank.device_agents.contract.measurement import Conditions, Measurement
 from fleetrank.device_agents.contract.task import Execution, MeasureTask, ReplicaPolicy
 from fleetrank.device_agents.cpu.agent import CpuAgent
 from fleetrank.device_agents.host.energy import CounterSource
-from fleetrank.device_agents.host.replica_client import (
+from fleetrank.device_agents.host.round_client import (
     core_use,
     measure_replicas,
     own_flags,
     why_not_replicated,
 )
 from fleetrank.foundation.codec import from_json, to_json
-from fleetrank.foundation.inputs.workload import Workload
-from fleetrank.foundation.process.core_use import CoreUse
+from fleetrank.foundation.inputs import Workload
+from fleetrank.foundation.supervised_child import CoreUse
 from fleetrank.foundation.vocabulary import EnergyMethod, ErrorKind, Flag, Runtime, Status
 from tests.device_agents.conftest import BACKENDS, make_task
 
@@ -76,7 +76,8 @@ def patched(body: str) -> tuple[str, ...]:
     """The worker, whose wait for its turn is this function of `self`, `report` and `wait`."""
     script = f"""
 import os, sys
-from fleetrank.device_agents.worker import __main__, turns
+from fleetrank.device_agents.worker import __main__
+from fleetrank.device_agents.worker import watch as turns
 wait = turns.Turns.wait
 def changed(self, report):
 {body}

@@ -76,7 +76,8 @@ def dies_in_block(number: int) -> tuple[str, ...]:
     """A worker whose process is killed in its n-th block, only in the task named `dies`."""
     script = f"""
 import os, signal, sys
-from fleetrank.device_agents.worker import __main__, turns
+from fleetrank.device_agents.worker import __main__
+from fleetrank.device_agents.worker import watch as turns
 wait = turns.Turns.wait
 count = 0
 def dying(self, report):

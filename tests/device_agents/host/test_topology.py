@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from fleetrank.device_agents.contract.task import Execution, MeasureTask
 from fleetrank.device_agents.cpu.agent import CpuAgent
 from fleetrank.device_agents.errors import PermanentError
-from fleetrank.device_agents.host.topology import (
+from fleetrank.device_agents.host.conditions import (
     cpus_one_per_core,
     order_by_core,
     parse_cpu_list,

@@ -196,7 +196,7 @@ def test_a_person_gives_the_worker_a_file(task_of: MakeTask, tmp_path: Path) -> 
 def test_chatter_of_a_library_does_not_mix_into_the_result(task_of: MakeTask) -> None:
     script = """
 import os, sys
-import fleetrank.device_agents.runtimes.onnx.onnx_runner as runner
+import fleetrank.device_agents.runtimes.onnx_runner as runner
 version = runner.OnnxRunner.version
 def chatty(self):
     print('import this'); os.write(1, b'{"not": "the result"}\\n')

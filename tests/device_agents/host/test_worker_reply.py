@@ -2,7 +2,7 @@
 
 import pytest
 
-from fleetrank.device_agents.confinement import landlock, seccomp
+from fleetrank.device_agents.confinement import seccomp, walls
 from fleetrank.device_agents.contract.measurement import Measurement, WorkerFacts
 from fleetrank.device_agents.contract.task import Execution, MeasureTask
 from fleetrank.device_agents.host.worker_client import (
@@ -11,7 +11,7 @@ from fleetrank.device_agents.host.worker_client import (
     read_measurement,
 )
 from fleetrank.foundation.codec import to_json
-from fleetrank.foundation.process.supervised_child import End
+from fleetrank.foundation.supervised_child import End
 from fleetrank.foundation.vocabulary import ErrorKind, Mode, Origin, Runtime, Status
 
 STARTED = "2026-01-01T00:00:00+00:00"
@@ -61,7 +61,7 @@ def test_origin_and_times_are_those_of_the_parent() -> None:
 def test_the_parent_says_what_confined_its_worker(
     is_trusted: bool, mode: Mode, names: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(landlock, "abi", lambda: 7)
+    monkeypatch.setattr(walls, "abi", lambda: 7)
     monkeypatch.setattr(seccomp, "is_available", lambda: True)
     found = read(to_json(FORGED), is_trusted=is_trusted, mode=mode)
     assert found.worker is not None

@@ -5,8 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from fleetrank.device_agents.profiling.onnx_graph import GraphNode, Scope, scope_of_node
-from fleetrank.device_agents.profiling.onnx_modules import NamedNodes
+from fleetrank.device_agents.profiling.onnx_profiler import (
+    GraphNode,
+    NamedNodes,
+    Scope,
+    scope_of_node,
+)
 from fleetrank.foundation.vocabulary import Runtime
 from tests.device_agents.conftest import make_task
 

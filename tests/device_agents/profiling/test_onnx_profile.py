@@ -8,14 +8,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fleetrank.device_agents.errors import BadOutputError
-from fleetrank.device_agents.profiling.onnx_events import runs_of
-from fleetrank.device_agents.profiling.onnx_graph import (
+from fleetrank.device_agents.profiling.onnx_profiler import (
     GraphNode,
+    NamedNodes,
     Scope,
     read_graph,
+    runs_of,
     scope_of_text,
 )
-from fleetrank.device_agents.profiling.onnx_modules import NamedNodes
 
 
 def _node(name: str, module: str, operator: str, output: str) -> GraphNode:

@@ -5,12 +5,12 @@ from statistics import median
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fleetrank.device_agents.profiling.profiled_runs import kernels_of
-from fleetrank.device_agents.profiling.profiler import KernelCall
+from fleetrank.device_agents.contract.measurement import Kernel
+from fleetrank.device_agents.profiling.profiler import kernels_of
 
 
-def _call(node: str, ns: int, **changes: object) -> KernelCall:
-    return KernelCall(**{"node": node, "module": "m", "operator": "Op", "ns": ns} | changes)
+def _call(node: str, ns: int, **changes: object) -> Kernel:
+    return Kernel(**{"node": node, "module": "m", "operator": "Op", "kernel_ns": ns} | changes)
 
 
 def test_the_time_of_a_kernel_is_its_median_over_runs_of_the_sum_of_its_calls() -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from fleetrank.device_agents.contract.task import Execution
 from fleetrank.device_agents.host.worker_client import measure_in_worker
-from fleetrank.foundation.inputs.workload import Workload
+from fleetrank.foundation.inputs import Workload
 from fleetrank.foundation.vocabulary import ErrorKind, Mode, Runtime, Status
 from tests.device_agents.conftest import make_task
 
@@ -113,7 +113,7 @@ def test_each_node_of_a_pt2_file_is_timed_once_and_belongs_to_its_module(pt2_fil
     ],
 )
 def test_the_module_of_a_node_is_the_innermost_one(stack: object, module: str | None) -> None:
-    from fleetrank.device_agents.profiling.torch_profiler import module_of
+    from fleetrank.device_agents.profiling.profiler import module_of
 
     assert module_of(stack) == module
 
@@ -128,6 +128,7 @@ def test_a_pte_file_is_profiled_by_operator(pte_file: Path) -> None:
     assert 0 < total_ns <= found.profile.run_ns, "no event that contains kernels is counted too"
 
 
+@pytest.mark.thorough
 def test_a_pte_file_from_outside_needs_trust(pte_file: Path) -> None:
     found = _profiled(pte_file, Runtime.EXECUTORCH, is_trusted=False)
     assert found.failure is not None

@@ -3,22 +3,22 @@
 import pytest
 
 from fleetrank.device_agents.contract.task import Execution
-from fleetrank.device_agents.registry import load_kinds
-from fleetrank.foundation.inputs.workload import Workload
+from fleetrank.device_agents.registry import KINDS
+from fleetrank.foundation.inputs import Workload
 from fleetrank.foundation.vocabulary import Mode, Runtime
 
 
 @pytest.mark.parametrize("kind", ["cpu", "board", "cuda"])
 @pytest.mark.parametrize("backend", ["cuda", "tensorrt"])
 def test_a_gpu_is_refused_with_the_reason(kind: str, backend: str) -> None:
-    why = load_kinds()[kind].why_not_profiled
+    why = KINDS[kind].why_not_profiled
     assert why is not None
     assert "GPU" in str(why(Execution(runtime=Runtime.ONNX, backend=backend)))
 
 
 @pytest.mark.parametrize("kind", ["cpu", "board"])
 def test_what_has_nodes_and_one_inference_is_profiled(kind: str) -> None:
-    why = load_kinds()[kind].why_not_profiled
+    why = KINDS[kind].why_not_profiled
     assert why is not None
     for runtime in (Runtime.ONNX, Runtime.TORCH, Runtime.EXECUTORCH):
         assert why(Execution(runtime=runtime, backend="cpu")) is None

@@ -12,7 +12,7 @@ from onnx import TensorProto, helper
 from fleetrank.device_agents.contract.task import Execution, InferTask, MeasureTask, Options
 from fleetrank.device_agents.errors import UnsupportedError
 from fleetrank.device_agents.host.worker_client import infer_in_worker, measure_in_worker
-from fleetrank.device_agents.runtimes.declared_inputs import with_batch
+from fleetrank.device_agents.runtimes.runner import with_batch
 from fleetrank.foundation.vocabulary import ErrorKind, Mode, Runtime, Status
 from tests.device_agents.conftest import MakeTask, make_task, sha256
 

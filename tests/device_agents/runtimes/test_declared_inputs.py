@@ -9,10 +9,9 @@ from wording import has
 
 from fleetrank.device_agents.contract.task import Execution
 from fleetrank.device_agents.errors import LostArtifactError, UnsupportedError
-from fleetrank.device_agents.runtimes.declared_inputs import FoundInput, make_inputs, specs_of
-from fleetrank.device_agents.runtimes.runner import TensorSpec
-from fleetrank.foundation.inputs.model_input import ModelInput, Values
-from fleetrank.foundation.small_file import file_sha256
+from fleetrank.device_agents.runtimes.runner import FoundInput, make_inputs, specs_of
+from fleetrank.foundation.files import file_sha256
+from fleetrank.foundation.inputs import ModelInput, Values
 from fleetrank.foundation.vocabulary import Runtime
 
 IDS = ModelInput(name="ids", shape=(2, 5), dtype="int64", values=Values(low=0, high=9))
@@ -77,7 +76,7 @@ def test_another_number_of_inputs_is_refused() -> None:
     ],
 )
 def test_values_keep_to_their_rule(dtype: str, values: Values, low: float, high: float) -> None:
-    spec = TensorSpec(name="x", shape=(40, 50), dtype=dtype, values=values)
+    spec = ModelInput(name="x", shape=(40, 50), dtype=dtype, values=values)
     (array,) = make_inputs([spec], seed=1)
     assert (array.dtype.name, array.shape) == (dtype, (40, 50))
     assert low <= array.min()
@@ -92,7 +91,7 @@ def test_stored_values_are_used_as_they_are_and_only_if_unchanged(tmp_path: Path
     stored = np.arange(6).reshape(2, 3)
     np.save(path, stored)
     values = Values(path=str(path), sha256=file_sha256(path))
-    spec = TensorSpec(name="x", shape=(2, 3), dtype="int64", values=values)
+    spec = ModelInput(name="x", shape=(2, 3), dtype="int64", values=values)
     np.testing.assert_array_equal(make_inputs([spec], 0)[0], stored)
     with pytest.raises(UnsupportedError, match=r"\(2, 3\)"):
         make_inputs([replace(spec, shape=(3, 2))], 0)

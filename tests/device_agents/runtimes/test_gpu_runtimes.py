@@ -4,14 +4,14 @@ from types import ModuleType, SimpleNamespace
 
 import pytest
 
-from fleetrank.device_agents.contract.failures import failure_from_error
+from fleetrank.device_agents.contract.measurement import failure_from_error
 from fleetrank.device_agents.contract.task import Execution, OptionValue
-from fleetrank.device_agents.cuda.gpu_use import TorchGpuMemory
+from fleetrank.device_agents.cuda.gpu_watch import TorchGpuMemory
 from fleetrank.device_agents.errors import UnsupportedError
-from fleetrank.device_agents.runtimes.onnx import onnx_cuda
-from fleetrank.device_agents.runtimes.onnx.onnx_cuda import OnnxGpu, load
-from fleetrank.device_agents.runtimes.torch.torch_cuda import TorchGpu
-from fleetrank.device_agents.runtimes.torch.torch_runner import bare_module, moved
+from fleetrank.device_agents.runtimes import onnx_runner
+from fleetrank.device_agents.runtimes.onnx_runner import OnnxGpu, load
+from fleetrank.device_agents.runtimes.torch_cuda import TorchGpu
+from fleetrank.device_agents.runtimes.torch_runner import bare_module, moved
 from fleetrank.foundation.vocabulary import Mode, Precision, Runtime
 
 TOO_OLD = "The NVIDIA driver on your system is too old (found version 11040)."
@@ -166,13 +166,13 @@ def test_a_session_that_fell_back_in_silence_is_refused(
     ort = pytest.importorskip("onnxruntime")
 
     class Claims(OnnxGpu):
-        def providers(self, execution: Execution, stream: int | None) -> onnx_cuda.Providers:
+        def providers(self, execution: Execution, stream: int | None) -> onnx_runner.Providers:
             return [("CUDAExecutionProvider", {}), ("CPUExecutionProvider", {})]
 
         def why_absent(self, ort: ModuleType, provider: str) -> str | None:
             return None
 
-    monkeypatch.setattr(onnx_cuda, "OnnxGpu", Claims)
+    monkeypatch.setattr(onnx_runner, "OnnxGpu", Claims)
     with (
         pytest.warns(UserWarning, match="not in available provider names"),
         pytest.raises(UnsupportedError, match="fell back from CUDAExecutionProvider to CPU"),

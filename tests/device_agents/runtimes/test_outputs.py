@@ -3,8 +3,8 @@ import weakref
 import numpy as np
 
 from fleetrank.device_agents.contract.task import Execution
-from fleetrank.device_agents.runtimes.onnx.onnx_runner import OnnxModel
-from fleetrank.device_agents.runtimes.torch.torch_runner import TorchModel
+from fleetrank.device_agents.runtimes.onnx_runner import OnnxModel
+from fleetrank.device_agents.runtimes.torch_runner import TorchModel
 from fleetrank.foundation.vocabulary import Runtime
 
 

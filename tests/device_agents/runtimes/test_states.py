@@ -17,16 +17,17 @@ from fleetrank.device_agents.contract.measurement import Measurement
 from fleetrank.device_agents.contract.task import MeasurePolicy, MeasureTask
 from fleetrank.device_agents.errors import UnsupportedError
 from fleetrank.device_agents.host.worker_client import measure_in_worker
-from fleetrank.device_agents.runtimes.declared_inputs import make_inputs
 from fleetrank.device_agents.runtimes.runner import (
     Array,
     SequenceModel,
-    TensorSpec,
+    check_state,
     create_runner,
     default_backend,
+    make_inputs,
+    state_pairs,
 )
-from fleetrank.device_agents.runtimes.states import check_state, state_pairs
-from fleetrank.foundation.small_file import file_sha256
+from fleetrank.foundation.files import file_sha256
+from fleetrank.foundation.inputs import ModelInput
 from fleetrank.foundation.vocabulary import Flag, Runtime, Status
 
 PROMPT, STEPS = 16, 7
@@ -155,7 +156,7 @@ def measured(runtime: Runtime, path: Path, text: str) -> Measurement:
     return measure_in_worker(task)
 
 
-@pytest.mark.parametrize("runtime", daily(RUNTIMES, Runtime.TORCH))
+@pytest.mark.parametrize("runtime", daily(RUNTIMES, Runtime.ONNX))
 @pytest.mark.export
 def test_a_worker_times_steps_by_themselves_and_in_sequences(
     runtime: Runtime, file_of: Callable[[Runtime, str], Path]
@@ -186,8 +187,8 @@ def test_an_output_that_the_card_names_must_exist(file_of) -> None:
 
 
 def test_states_without_names_are_the_last_outputs() -> None:
-    specs = [TensorSpec(name="ids", shape=(1,), dtype="int32")]
-    specs += [TensorSpec(name=f"s{n}", shape=(2,), dtype="float32", state=f"n{n}") for n in (0, 1)]
+    specs = [ModelInput(name="ids", shape=(1,), dtype="int32")]
+    specs += [ModelInput(name=f"s{n}", shape=(2,), dtype="float32", state=f"n{n}") for n in (0, 1)]
     pairs = state_pairs(specs, ["a", "b", "c", "d"], has_names=False)
     assert [(pair.input, pair.output) for pair in pairs] == [(1, 2), (2, 3)]
     by_name = state_pairs(specs, ["n1", "logits", "n0"], has_names=False)
@@ -197,7 +198,7 @@ def test_states_without_names_are_the_last_outputs() -> None:
 
 
 def test_a_cache_that_grows_is_refused() -> None:
-    spec = TensorSpec(name="past", shape=(1, 4), dtype="float32", state="present")
+    spec = ModelInput(name="past", shape=(1, 4), dtype="float32", state="present")
     check_state(spec, (1, 4), "float32")
     with pytest.raises(UnsupportedError, match="fixed size") as raised:
         check_state(spec, (1, 5), "float32")
@@ -207,7 +208,7 @@ def test_a_cache_that_grows_is_refused() -> None:
 @pytest.mark.export
 def test_a_sequence_in_a_round_is_refused_with_what_to_measure_instead(file_of) -> None:
     from fleetrank.device_agents.contract.task import BlockPolicy
-    from fleetrank.device_agents.worker.generation import sequence_runs
+    from fleetrank.device_agents.worker.run import sequence_runs
 
     path = file_of(Runtime.ONNX, GENERATE)
     task = MeasureTask(

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fleetrank.device_agents.contract.task import MeasurePolicy
-from fleetrank.device_agents.timing.timing import (
+from fleetrank.device_agents.timing import (
     HalfWidthRule,
     check_points,
     halves_agree,

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 import pytest
 
 from fleetrank.device_agents.contract.task import MeasurePolicy
-from fleetrank.device_agents.timing.timing import time_runs, warm_up
+from fleetrank.device_agents.timing import time_runs, warm_up
 
 S = 1_000_000_000
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from virtual_phone_clients import ADB_29, Adb, OnePhone, adb_of_the_wheel, connect, serve_adb
+from adb_bench import ADB_29, Adb, OnePhone, adb_of_the_wheel, connect, serve_adb
 
 
 @pytest.fixture(scope="session", params=["36", "29"])

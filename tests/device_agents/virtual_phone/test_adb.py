@@ -7,9 +7,9 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from virtual_phone_clients import Adb, OnePhone, connect, serve_adb
+from adb_bench import Adb, OnePhone, connect, serve_adb
 
-from fleetrank.device_agents.virtual_phone.daemon.farm import FarmSpec, VirtualFarm
+from fleetrank.device_agents.virtual_phone.farm import FarmSpec, VirtualFarm
 
 pytestmark = pytest.mark.adb
 

@@ -6,12 +6,12 @@ import time
 from pathlib import Path
 
 import pytest
-from virtual_phone_clients import OnePhone
+from adb_bench import OnePhone
 from waiting import wait_until
 
 from fleetrank.device_agents.android.programs.phone_program import PROGRAMS
-from fleetrank.device_agents.virtual_phone.handset.faults import Fault, Injection
 from fleetrank.device_agents.virtual_phone.imitation.command import stand_in_of
+from fleetrank.device_agents.virtual_phone.profile import Fault, Injection
 
 pytestmark = pytest.mark.adb
 
@@ -105,7 +105,7 @@ def test_a_phone_that_restarts_comes_back_before_it_is_ready(
     phone: OnePhone, way: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # A busy host takes a second to connect, and would find the phone ready.
-    monkeypatch.setattr("fleetrank.device_agents.virtual_phone.handset.virtual_phone.BOOT_S", 3.0)
+    monkeypatch.setattr("fleetrank.device_agents.virtual_phone.virtual_phone.BOOT_S", 3.0)
     facts = "getprop sys.boot_completed; cat /proc/sys/kernel/random/boot_id"
     ready, boot = phone.shell(facts).splitlines()
     assert ready == "1"

@@ -6,11 +6,7 @@ from fleetrank.device_agents.virtual_phone.imitation.inference import (
     percentile,
     run_for,
 )
-from fleetrank.device_agents.virtual_phone.imitation.protobuf_fields import (
-    encode_floats,
-    encode_integers,
-    encode_messages,
-)
+from fleetrank.foundation.binary import encode_floats, encode_integers, encode_messages
 
 
 class Steady:

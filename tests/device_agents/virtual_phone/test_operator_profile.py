@@ -3,11 +3,11 @@
 from pathlib import Path
 
 import pytest
-from phone_agent import TINY_TFLITE
+from adb_bench import TINY_TFLITE
 
-from fleetrank.device_agents.android.programs.operator_times import read_operators
-from fleetrank.device_agents.virtual_phone.imitation import operator_profile
-from fleetrank.device_agents.virtual_phone.imitation.operator_profile import (
+from fleetrank.device_agents.android.programs.benchmark_model import read_operators
+from fleetrank.device_agents.virtual_phone.imitation import inference
+from fleetrank.device_agents.virtual_phone.imitation.inference import (
     nodes_of,
     profile_text,
     slowdown,
@@ -31,7 +31,7 @@ def test_nodes_are_those_that_litert_finds() -> None:
 
 
 def test_the_names_of_operators_are_litert_s() -> None:
-    for code, name in operator_profile._BUILTIN.items():
+    for code, name in inference._BUILTIN.items():
         assert getattr(schema.BuiltinOperator, name) == code
 
 

@@ -4,10 +4,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from virtual_phone_clients import Adb, OnePhone
+from adb_bench import Adb, OnePhone
 
-from fleetrank.device_agents.contract.registration import VirtualMode
-from fleetrank.device_agents.virtual_phone.daemon.farm import FarmSpec, VirtualFarm
+from fleetrank.device_agents.contract.registered import VirtualMode
+from fleetrank.device_agents.virtual_phone.farm import FarmSpec, VirtualFarm
 from fleetrank.device_agents.virtual_phone.imitation.command import stand_in_of
 
 pytestmark = pytest.mark.adb

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from fleetrank.device_agents.errors import LostArtifactError
-from fleetrank.device_agents.worker.artifact_checks import check_artifact, check_unchanged
+from fleetrank.device_agents.worker.run import check_artifact, check_unchanged
 from tests.device_agents.conftest import sha256
 
 

@@ -9,9 +9,10 @@ from scipy.special import log_softmax
 
 from fleetrank.device_agents.contract.task import Execution
 from fleetrank.device_agents.errors import BadArtifactError
-from fleetrank.device_agents.runtimes.runner import Array, Scale, TensorSpec
+from fleetrank.device_agents.runtimes.runner import Array, Scale
 from fleetrank.device_agents.runtimes.tflite_runner import TfliteRunner
-from fleetrank.device_agents.worker.target_scores import score_cases
+from fleetrank.device_agents.worker.infer import score_cases
+from fleetrank.foundation.inputs import ModelInput
 from fleetrank.foundation.vocabulary import Runtime
 
 
@@ -20,8 +21,8 @@ class Echo:
 
     settings = ()
     inputs = (
-        TensorSpec(name="x", shape=(1, 5, 7), dtype="float32"),
-        TensorSpec(name="kept", shape=(2,), dtype="float32", state="next_kept"),
+        ModelInput(name="x", shape=(1, 5, 7), dtype="float32"),
+        ModelInput(name="kept", shape=(2,), dtype="float32", state="next_kept"),
     )
 
     def set_inputs(self, arrays: Sequence[Array]) -> None:
@@ -81,7 +82,7 @@ def test_a_row_that_is_not_finite_has_no_probability(bad: float) -> None:
 class Bytes(Echo):
     """Echoes unsigned bytes; the file may say what they mean."""
 
-    inputs = (TensorSpec(name="x", shape=(1, 5, 7), dtype="uint8"),)
+    inputs = (ModelInput(name="x", shape=(1, 5, 7), dtype="uint8"),)
 
 
 class Quantized(Bytes):

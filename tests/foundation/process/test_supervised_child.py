@@ -13,8 +13,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from fleetrank.foundation.process import supervised_child
-from fleetrank.foundation.process.supervised_child import (
+from fleetrank.foundation import supervised_child
+from fleetrank.foundation.supervised_child import (
     ChildEnd,
     End,
     SupervisedChild,
@@ -106,7 +106,7 @@ def test_a_daemon_without_group_and_environment_ends_however_the_child_ends(endi
 
 def test_a_daemon_ends_when_the_parent_of_its_child_is_killed() -> None:
     script = (
-        "from fleetrank.foundation.process.supervised_child import SupervisedChild; "
+        "from fleetrank.foundation.supervised_child import SupervisedChild; "
         f"import sys, time; child = SupervisedChild(('python3', '-c', {SLEEPS_ELSEWHERE!r} + "
         "'time.sleep(600)')); child.wait(deadline_ns=2**63, is_complete=len); "
         "print(child.stdout.decode(), flush=True); time.sleep(600)"

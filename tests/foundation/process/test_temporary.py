@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from fleetrank.foundation.process.temporary import make_folder, remove_tree, temporary_folder
+from fleetrank.foundation.files import make_temporary_folder, remove_tree, temporary_folder
 
 KILLED = """
 import os, signal
-from fleetrank.foundation.process.temporary import temporary_folder
+from fleetrank.foundation.files import temporary_folder
 with temporary_folder("ray") as folder:
     (folder / "r").mkdir()
     os.kill(os.getpid(), signal.SIGKILL)
@@ -55,7 +55,7 @@ def test_the_folder_of_a_killed_process_goes_with_the_next_one(
     killed = subprocess.run([sys.executable, "-P", "-c", KILLED], check=False, timeout=60)
     assert killed.returncode == -signal.SIGKILL
     (left,) = temp.iterdir()
-    made = make_folder("ray", temp)
+    made = make_temporary_folder("ray", temp)
     os.close(made.lock)
     assert not left.exists()
     assert list(temp.iterdir()) == [made.path]

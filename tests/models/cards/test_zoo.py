@@ -8,12 +8,7 @@ import pytest
 from fleetrank.foundation.vocabulary import Family, Format, WeightsKind
 from fleetrank.models.cards.card import ModelCard, Source, Weights, formats_of, weights_id
 from fleetrank.models.cards.identity import resolve
-from fleetrank.models.cards.zoo import (
-    find_card,
-    load_cards,
-    load_language_zoo,
-    load_zoo,
-)
+from fleetrank.models.cards.zoo import find_card, load_cards, load_language_zoo, load_zoo
 from fleetrank.models.errors import CardError
 
 OWN = 'family = "mobile_cnn"\nsource = "torchvision"\nentry = "shufflenet_v2_x1_0"\n'

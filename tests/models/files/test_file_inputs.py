@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from onnx import TensorProto, helper
 
-from fleetrank.foundation.inputs.model_input import plain_input_name
+from fleetrank.foundation.inputs import plain_input_name
 from fleetrank.foundation.vocabulary import Format
 from fleetrank.models.errors import CardError
-from fleetrank.models.files.file_inputs import inputs_of
+from fleetrank.models.files import inputs_of
 
 Size = int | str | None
 TESTS = Path(__file__).parents[2]

@@ -6,7 +6,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
-from fleetrank.models.files.onnx_file import count_onnx_macs
+from fleetrank.models.files import count_onnx_macs
 
 Size = int | str | None
 

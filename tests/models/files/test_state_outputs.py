@@ -8,20 +8,17 @@ import pytest
 from onnx import TensorProto, helper
 from wording import has
 
-from fleetrank.foundation.inputs.model_input import Values
-from fleetrank.foundation.inputs.workload import Workload, WorkloadKind
+from fleetrank.foundation.inputs import Workload, WorkloadKind
 from fleetrank.foundation.vocabulary import Family, Format
 from fleetrank.models.cards.card import ExportRequest, ModelCard, Source, Weights
 from fleetrank.models.cards.identity import resolve
 from fleetrank.models.cards.inputs import CardInput
 from fleetrank.models.errors import ExportError
-from fleetrank.models.export.user_file import stage_file
+from fleetrank.models.export.request import stage_file
 
 TFLITE = Path(__file__).parents[1] / "data" / "primer.tflite"
-ADDED = CardInput(name="added", shape=(1, "tokens"), dtype="float32", values=Values())
-SUMS = CardInput(
-    name="sums", shape=(1, "context"), dtype="float32", values=Values(), state="next_sums"
-)
+ADDED = CardInput(name="added", shape=(1, "tokens"), dtype="float32")
+SUMS = CardInput(name="sums", shape=(1, "context"), dtype="float32", state="next_sums")
 
 
 def save_sums(path: Path, outputs: dict[str, list[int | str]], n_tokens: int | str = "n") -> None:

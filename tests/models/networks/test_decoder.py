@@ -4,18 +4,13 @@ import pytest
 import torch
 from language_shapes import ENCODERS, LLAMA, SHAPES
 
-from fleetrank.foundation.inputs.workload import Workload
+from fleetrank.foundation.inputs import Workload
 from fleetrank.foundation.vocabulary import Format
 from fleetrank.models.cards.card import ExportRequest, Weights
 from fleetrank.models.cards.identity import resolve
-from fleetrank.models.cards.language import (
-    LanguageShape,
-    language_inputs,
-    language_outputs,
-)
+from fleetrank.models.cards.language import LanguageShape, language_inputs, language_outputs
 from fleetrank.models.cards.zoo import load_language_zoo
-from fleetrank.models.networks.decoder import Decoder
-from fleetrank.models.networks.encoder import Encoder
+from fleetrank.models.networks.decoder import Decoder, Encoder
 from fleetrank.models.networks.weights import network_with_weights
 
 DECODERS = pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES)

@@ -12,7 +12,7 @@ import torch
 from language_shapes import LLAMA, SHAPES
 from published_models import save_published
 
-from fleetrank.foundation.inputs.workload import Workload
+from fleetrank.foundation.inputs import Workload
 from fleetrank.foundation.vocabulary import WeightsKind
 from fleetrank.models.cards.card import Weights
 from fleetrank.models.cards.inputs import sized
@@ -23,10 +23,8 @@ from fleetrank.models.cards.language import (
     segment_inputs,
 )
 from fleetrank.models.errors import ExportError
-from fleetrank.models.networks.cost import count_cost
-from fleetrank.models.networks.decoder import Decoder
-from fleetrank.models.networks.language_cost import call_cost, calls_of, parameter_count
-from fleetrank.models.networks.segment_reader import SegmentReader
+from fleetrank.models.networks.cost import call_cost, calls_of, count_cost, parameter_count
+from fleetrank.models.networks.decoder import Decoder, SegmentReader
 from fleetrank.models.networks.weights import load_checkpoint
 
 KINDS = {

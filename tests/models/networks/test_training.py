@@ -9,8 +9,7 @@ from daily import daily
 from language_shapes import SHAPES
 from torch import nn
 
-from fleetrank.foundation.inputs.model_input import ModelInput, Values
-from fleetrank.foundation.inputs.workload import Optimizer
+from fleetrank.foundation.inputs import ModelInput, Optimizer, Values
 from fleetrank.models.cards.language import LanguageShape
 from fleetrank.models.errors import ExportError
 from fleetrank.models.networks.cost import count_cost

@@ -13,11 +13,13 @@ from hypothesis import strategies as st
 from onnx import TensorProto, helper, numpy_helper
 
 from fleetrank.foundation.vocabulary import Format, Precision
-from fleetrank.models.number_types.file_types import read_types
-from fleetrank.models.number_types.onnx_types import onnx_types
-from fleetrank.models.number_types.pte_types import pte_types
-from fleetrank.models.number_types.stored_types import StoredTypes
-from fleetrank.models.number_types.tflite_types import tflite_types
+from fleetrank.models.number_types import (
+    StoredTypes,
+    onnx_types,
+    pte_types,
+    read_types,
+    tflite_types,
+)
 
 TESTS = Path(__file__).parents[2]
 DATA = TESTS / "models/data"

@@ -6,8 +6,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
-from fleetrank.models.number_types.onnx_types import onnx_types
-from fleetrank.models.number_types.stored_types import StoredTypes
+from fleetrank.models.number_types import StoredTypes, onnx_types
 
 FLOAT, INT8, UINT8 = TensorProto.FLOAT, TensorProto.INT8, TensorProto.UINT8
 Stored = dict[str, tuple[int, list[int]]]

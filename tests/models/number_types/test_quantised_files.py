@@ -10,8 +10,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from fleetrank.foundation.vocabulary import Format
-from fleetrank.models.number_types.file_types import read_types
-from fleetrank.models.number_types.stored_types import StoredTypes
+from fleetrank.models.number_types import StoredTypes, read_types
 
 pytestmark = pytest.mark.slow
 quiet = pytest.mark.filterwarnings("ignore")
@@ -186,6 +185,7 @@ def test_a_pt2_file_of_pt2e_has_the_precision_of_its_quantised_weights(
     assert types.precision == precision
 
 
+@pytest.mark.thorough
 @quiet
 def test_a_program_without_a_delegate_has_the_precision_of_its_quantised_weights(
     pt2e: Callable[..., Any], tmp_path: Path

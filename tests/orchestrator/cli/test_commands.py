@@ -6,6 +6,7 @@ import json
 import re
 import shutil
 from concurrent.futures import ThreadPoolExecutor, wait
+from dataclasses import replace
 from pathlib import Path
 from time import monotonic
 
@@ -14,7 +15,7 @@ import pytest
 from full_disk import no_room_beyond
 from wording import has
 
-from fleetrank.analysis.stored.sweep_record import SweepRecord, SweepState
+from fleetrank.analysis.stored.sweep_record import SweepRecord, SweepState, read_list
 from fleetrank.foundation.lease import host_lease
 from fleetrank.foundation.vocabulary import FlopsMethod, Format
 from fleetrank.models.cache import ArtifactCache
@@ -22,8 +23,9 @@ from fleetrank.models.cards.card import Cost, ExportRequest, StagedExport, Weigh
 from fleetrank.models.cards.identity import resolve
 from fleetrank.models.cards.user_cards import load_user_card
 from fleetrank.models.cards.zoo import load_language_zoo, load_zoo
+from fleetrank.orchestrator.cli.listing import print_table
 from fleetrank.orchestrator.cli.main import run
-from fleetrank.orchestrator.cli.output.listing import print_table
+from fleetrank.orchestrator.store.parts import write_list
 from fleetrank.orchestrator.store.results import ResultStore
 from fleetrank.orchestrator.workspace.device_registry import local_cpu
 from fleetrank.orchestrator.workspace.sweep_spec import load_spec
@@ -186,7 +188,8 @@ def test_results_are_verified_and_a_fault_is_named(stored, new_row, capsys) -> N
     assert run(["results", "verify"]) == 0
     with stored.open_journal(SWEEP_ID) as journal:
         journal.append(new_row(repeat=2, latency_p50_ns=1.0))
-    assert run(["results", "compact"]) == 0
+    assert run(["results", "verify", "--repair"]) == 1
+    capsys.readouterr()
     assert run(["results", "verify", SWEEP_ID]) == 1
     err = capsys.readouterr().err
     assert "repeat 3" in err
@@ -218,7 +221,7 @@ def test_without_results_there_is_nothing_to_do(workspace) -> None:
 def test_a_page_without_its_library_has_nothing_to_do_it_with(
     workspace, monkeypatch, capsys
 ) -> None:
-    monkeypatch.setattr("fleetrank.orchestrator.extras.is_installed", lambda module: False)
+    monkeypatch.setattr("fleetrank.orchestrator.errors.is_installed", lambda module: False)
     assert run(["report", "build"]) == 4
     assert "fleetrank[report]" in capsys.readouterr().err
 
@@ -282,7 +285,7 @@ def test_exported_files_are_verified_and_a_damaged_one_is_dropped(workspace, cap
 
 def test_what_computes_waits_for_what_measures_on_this_host(stored, capsys) -> None:
     commands = (
-        "results compact", "report export out --to csv", "models prune --max-size 1GB",
+        "results verify --repair", "report export out --to csv", "models prune --max-size 1GB",
     )  # fmt: skip
     with ThreadPoolExecutor(len(commands)) as pool:
         with host_lease("sweep s-1, which measures on this host"):
@@ -359,7 +362,7 @@ def test_a_plan_counts_the_start_of_a_ray_only_where_one_starts(
 @pytest.mark.parametrize(
     "command",
     [
-        "report show latency", "report build", "report export out --to csv", "results audit",
+        "report show cells", "report build", "report export out --to csv", "results audit",
         "results export", "recommend", "query SELECT+*+FROM+measurements",
         f"report compare {SWEEP_ID} other",
     ],
@@ -371,18 +374,19 @@ def test_every_command_that_reads_names_a_damaged_part(stored, command, is_cut, 
     middle = content[:4] + bytes(len(content) // 2) + content[4 + len(content) // 2 :]
     part.write_bytes(content[:-9] if is_cut else middle)
     shutil.copytree(part.parent, part.parent.with_name("sweep_id=other"))
+    write_list(stored.root, replace(read_list(stored.root, SWEEP_ID), sweep_id="other"))
     assert run([word.replace("+", " ") for word in command.split()]) == 1
     err = capsys.readouterr().err
     assert f"{part.name} is damaged" in err
-    assert "results compact" in err
+    assert "results verify --repair" in err
 
 
-def test_compacting_makes_a_damaged_part_again_and_keeps_it(stored, capsys) -> None:
+def test_a_repair_makes_a_damaged_part_again_and_keeps_it(stored, capsys) -> None:
     (part,) = stored.parts_folder(SWEEP_ID).iterdir()
     part.write_bytes(part.read_bytes()[:-9])
     assert run(["results", "verify"]) == 1
-    assert "results compact" in capsys.readouterr().err
-    assert run(["results", "compact"]) == 0
+    assert "results verify --repair" in capsys.readouterr().err
+    assert run(["results", "verify", "--repair"]) == 0
     assert f"{part.name}.damaged" in capsys.readouterr().out
     assert run(["results", "verify"]) == 0
     assert sorted(path.name for path in part.parent.iterdir()) == [
@@ -405,7 +409,7 @@ def test_a_repair_brings_back_a_changed_line_of_the_journal(stored, capsys) -> N
 @pytest.mark.parametrize(
     "command",
     [
-        "report build", "report show latency", "report export out --to csv", "report compare a b",
+        "report build", "report show cells", "report export out --to csv", "report compare a b",
         "query SELECT+1", "results audit", "recommend",
     ],
 )  # fmt: skip

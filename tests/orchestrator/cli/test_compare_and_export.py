@@ -10,11 +10,12 @@ from pathlib import Path
 import polars as pl
 import pytest
 from fleet_rows import NETS, PLACES, Place, write_results
+from stored_part import write_part
 from wording import has
 
-from fleetrank.analysis.comparison.changes import DEFAULT_ALPHA, DEFAULT_MARGIN
+from fleetrank.analysis.comparison.verdict import DEFAULT_ALPHA, DEFAULT_MARGIN
+from fleetrank.orchestrator.cli import report_compare
 from fleetrank.orchestrator.cli.main import run
-from fleetrank.orchestrator.cli.report import report_compare
 
 BASE, SLOW, FEW = ("s-20260101T000000-aa", "s-20260102T000000-bb", "s-20260103T000000-cc")
 
@@ -103,7 +104,7 @@ def test_every_difference_is_printed_once(
         write_results(tmp_path / "results", nets=NETS[:1], places=PLACES[:1], **options)
     (part,) = (tmp_path / f"results/measurements/sweep_id={SLOW}").iterdir()
     names = ("runtime_version", "os", "governor", "python_version", "cpu_model")
-    pl.read_parquet(part).with_columns(pl.lit("new").alias(n) for n in names).write_parquet(part)
+    pl.read_parquet(part).with_columns(pl.lit("new").alias(n) for n in names).pipe(write_part, part)
     _run(tmp_path, "report", "compare", BASE, SLOW)
     text = capsys.readouterr().out
     assert [text.count(f": {name} was") for name in names] == [1] * len(names)

@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -41,6 +42,7 @@ def test_a_workload_that_does_not_exist_is_bad_usage(tmp_path: Path) -> None:
     assert has(done.stderr, "decode@512")
 
 
+@pytest.mark.skipif(find_spec("torch") is None, reason="torch is not installed")
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("workload", "parts"),

@@ -6,6 +6,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 from fleet_rows import write_results
+from stored_part import write_part
 
 import fleetrank
 from fleetrank.orchestrator.cli.main import run
@@ -20,7 +21,7 @@ def workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
     write_results(root / "results", n_samples=5)
     part = next((root / "results" / "measurements").rglob("*.parquet"))
     is_hidden = (pl.col("device") == "pixel-7") & (pl.col("model") == "resnet50")
-    pl.read_parquet(part).filter(~is_hidden).write_parquet(part)
+    pl.read_parquet(part).filter(~is_hidden).pipe(write_part, part)
     return root
 
 

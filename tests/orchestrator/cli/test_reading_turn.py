@@ -26,8 +26,7 @@ from fleetrank.orchestrator.cli.reading_turn import (
     work_s,
 )
 from fleetrank.orchestrator.compute.child import ONE_BLAS_THREAD
-from fleetrank.orchestrator.errors import StoreError
-from fleetrank.orchestrator.reading_errors import explained_errors
+from fleetrank.orchestrator.errors import StoreError, explained_errors
 
 HOLDER = """
 import sys
@@ -104,7 +103,8 @@ def test_rows_that_vanish_while_they_are_read_are_named(
     copy = shutil.copytree(workspaces[0] / "results", tmp_path / "results")
     frame = load_measurements(copy)
     frame.collect_schema()
-    next(copy.glob("measurements/*/*.parquet")).unlink()
+    for path in (*copy.glob("sweeps/*.parts"), *copy.glob("measurements/*/*.parquet")):
+        path.unlink()
     with (
         pytest.raises(StoreError, match="deleted while"),
         explained_errors(copy),

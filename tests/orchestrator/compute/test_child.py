@@ -10,9 +10,15 @@ import pytest
 from fleet_rows import NETS, PLACES, write_results
 
 from fleetrank.analysis.errors import QueryError
-from fleetrank.foundation.process.supervised_child import End
-from fleetrank.orchestrator.compute.child import QUERY_GRACE_S, Child
-from fleetrank.orchestrator.compute.jobs import Job, JobKind, RefusedError, error_of_child
+from fleetrank.foundation.supervised_child import End
+from fleetrank.orchestrator.compute.child import (
+    QUERY_GRACE_S,
+    Child,
+    Job,
+    JobKind,
+    RefusedError,
+    error_of_child,
+)
 from fleetrank.orchestrator.server.answers import status_of
 
 
@@ -69,7 +75,7 @@ def test_a_huge_answer_is_refused(child: Child) -> None:
 
 def test_a_defect_is_an_answer_too(child: Child) -> None:
     with pytest.raises(RefusedError) as raised:
-        child.ask(Job(kind=JobKind.TABLE, name="latency", form="nonsense"), "f", timeout_s=60)
+        child.ask(Job(kind=JobKind.TABLE, name="cells", form="nonsense"), "f", timeout_s=60)
     assert status_of(raised.value) == 500
 
 

@@ -2,23 +2,22 @@ from pathlib import Path
 
 import pytest
 
-from fleetrank.orchestrator.doctor.finding import Finding, Level
-from fleetrank.orchestrator.doctor.host_checks import (
+from fleetrank.orchestrator.doctor import (
+    LIBRARIES,
     MIN_FREE_DISK_BYTES,
+    Finding,
+    Level,
     check_host,
+    check_software,
+    import_failures,
     judge_confinement,
     judge_cores,
     judge_disk,
     judge_governor,
+    judge_library,
     judge_load,
     judge_memory,
     judge_niceness,
-)
-from fleetrank.orchestrator.doctor.software_checks import (
-    LIBRARIES,
-    check_software,
-    import_failures,
-    judge_library,
     version_of,
 )
 

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from fleetrank.orchestrator.compute.jobs import RefusedError
+from fleetrank.orchestrator.compute.child import answer_in
 from fleetrank.orchestrator.errors import UsageError
-from fleetrank.orchestrator.evaluation.user_data.data_child import Act, Asked, DataChild
-from fleetrank.orchestrator.evaluation.user_data.data_worker import Answering
+from fleetrank.orchestrator.evaluation.data_child import Act, Asked, DataChild
+from fleetrank.orchestrator.evaluation.data_worker import Answering
 from fleetrank.orchestrator.workspace.workspace import Workspace
 
 
@@ -20,10 +20,11 @@ class _Here(DataChild):
 
     def ask(self, act: Act, where: str, content: bytes, details: str = "") -> bytes:
         asked = Asked(act=act, where=where, n_bytes=len(content), details=details)
-        try:
-            return self._answering.reply(asked, content).result().body
-        except RefusedError as error:
-            raise UsageError(error.message, error.remedy) from error
+        answer = answer_in(bytearray(self._answering.reply(asked, content)))
+        assert answer is not None
+        if answer[0].refusal is not None:
+            raise UsageError(*answer[0].refusal[1:])
+        return answer[1]
 
 
 @pytest.fixture

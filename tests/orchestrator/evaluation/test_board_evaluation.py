@@ -13,8 +13,7 @@ from ssh_board import SshBoard, ssh_board, why_no_sshd
 from waiting import wait_until
 from wording import has
 
-from fleetrank.analysis.stored.side.evaluations import EVALUATIONS
-from fleetrank.analysis.stored.side.side_table import read_side
+from fleetrank.analysis.stored.side_tables import EVALUATIONS, read_side
 from fleetrank.orchestrator.cli.main import run
 from fleetrank.orchestrator.workspace.workspace import Workspace
 
@@ -23,7 +22,7 @@ pytestmark = pytest.mark.slow
 LM_EVAL = Path(__file__).parents[2] / "data" / "lm_eval"
 METRICS = {"perplexity", "bits_per_byte", "token_top1", "token_top5"}
 OLDER = "FLEETRANK_OLDER_PYTHON"
-"""Path of a Python 3.9 or 3.10 with NumPy and ONNX Runtime."""
+"""Path of a Python 3.10 with NumPy and ONNX Runtime."""
 
 
 @pytest.fixture

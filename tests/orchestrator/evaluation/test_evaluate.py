@@ -15,8 +15,7 @@ from stored_evaluations import LM_EVAL, MODEL, evaluated, uniform_weights
 from waiting import wait_until
 from wording import has
 
-from fleetrank.analysis.stored.side.evaluations import EVALUATIONS
-from fleetrank.analysis.stored.side.side_table import read_side
+from fleetrank.analysis.stored.side_tables import EVALUATIONS, read_side
 from fleetrank.orchestrator.cli.main import run
 
 pytestmark = pytest.mark.slow

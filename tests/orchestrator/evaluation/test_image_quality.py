@@ -79,6 +79,7 @@ def test_three_runtimes_have_the_accuracy_of_the_trained_network(
     assert near["images top1"]["flags"][0] == "limited"
 
 
+@pytest.mark.thorough
 def test_classes_that_are_not_those_of_the_head_are_refused(
     folder: Path, digits: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:

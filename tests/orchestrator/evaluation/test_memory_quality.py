@@ -6,11 +6,10 @@ from pathlib import Path
 
 import pytest
 import torch
-from daily import daily
 from stored_evaluations import LM_EVAL, MODEL, evaluated, uniform_weights
 from torch import nn
 
-from fleetrank.foundation.inputs.workload import Workload
+from fleetrank.foundation.inputs import Workload
 from fleetrank.models.cards.zoo import load_cards
 from fleetrank.models.networks.build import build_network
 from fleetrank.orchestrator.cli.main import run
@@ -132,7 +131,8 @@ def _plain_loop(folder: Path, text: str, segment: str) -> float:
 
 # The first text has more segments than one process of the worker takes. The others end with a
 # segment of more, and of less, than the half that is summarised.
-@pytest.mark.parametrize("n_tokens", daily([992, 46, 43, 41], 46))
+@pytest.mark.thorough
+@pytest.mark.parametrize("n_tokens", [992, 46, 43, 41])
 def test_a_text_scores_as_in_a_plain_loop(folder: Path, n_tokens: int) -> None:
     text = ("The quick brown fox jumps over " * 32)[:n_tokens]
     (folder / "loop.txt").write_text(text)

@@ -10,19 +10,19 @@ import pytest
 from scipy.special import log_softmax
 
 from fleetrank.device_agents.contract.task import Execution, InferTask
-from fleetrank.device_agents.runtimes.runner import TensorSpec
-from fleetrank.device_agents.worker.target_scores import score_cases
+from fleetrank.device_agents.worker.infer import score_cases
+from fleetrank.foundation.inputs import ModelInput
 from fleetrank.foundation.vocabulary import Format, Runtime
 from fleetrank.models.cards.card import Artifact, Cost
 from fleetrank.orchestrator.evaluation.scoring import (
     Case,
     Scorer,
     Unfinished,
+    Window,
     score_all,
     segment_case,
     text_case,
 )
-from fleetrank.orchestrator.evaluation.text_windows import Window
 
 N_CASES, N_CLASSES = 150, 5
 
@@ -166,8 +166,8 @@ class StatefulAgent(EchoAgent):
     """Its logits are the sum of the inputs since the last case that follows none."""
 
     inputs = (
-        TensorSpec(name="logits", shape=(1, N_CLASSES), dtype="float64"),
-        TensorSpec(name="sum", shape=(1, N_CLASSES), dtype="float64", state="next_sum"),
+        ModelInput(name="logits", shape=(1, N_CLASSES), dtype="float64"),
+        ModelInput(name="sum", shape=(1, N_CLASSES), dtype="float64", state="next_sum"),
     )
 
     def infer(self, task: InferTask) -> None:

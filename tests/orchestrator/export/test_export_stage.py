@@ -3,6 +3,7 @@
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from typing import Self
 
 import numpy as np
 import pytest
@@ -23,13 +24,11 @@ from fleetrank.models.cards.card import (
 )
 from fleetrank.models.cards.identity import resolve
 from fleetrank.models.errors import ExportError
-from fleetrank.orchestrator.dispatch.drive.stop_switch import StopSwitch
-from fleetrank.orchestrator.export import export_lines
-from fleetrank.orchestrator.export.export_lines import may_start
-from fleetrank.orchestrator.export.export_stage import build_artifacts
-from fleetrank.orchestrator.export.one_export import ExportTools
-from fleetrank.orchestrator.progress.events import Event, ExportFinished, Notice
-from fleetrank.orchestrator.progress.wording import STOPPING
+from fleetrank.models.export.process import ExportOrder
+from fleetrank.orchestrator import export as export_lines
+from fleetrank.orchestrator.dispatch.controller import StopSwitch
+from fleetrank.orchestrator.export import ExportTools, build_artifacts, may_start
+from fleetrank.orchestrator.progress import STOPPING, Event, ExportFinished, Notice
 
 OUTPUTS = np.linspace(1, 2, 16 * 10).reshape(16, 10).astype(np.float32)
 GIB = 2**30
@@ -63,7 +62,7 @@ class Stage:
             self.children.append(Child(self.export))
         return self.children[-1]
 
-    def export(self, request: ExportRequest, out_dir: Path, **_limits: object) -> StagedExport:
+    def export(self, request: ExportRequest, out_dir: Path) -> StagedExport:
         with self._lock:
             self.n_exports += 1
             self.at_once += 1
@@ -108,12 +107,16 @@ class Child:
         self.made: list[ExportRequest] = []
         self.has_ended = threading.Event()
 
-    def export(self, request: ExportRequest, out_dir: Path, **limits: object) -> StagedExport:
-        self.made.append(request)
-        return self._export(request, out_dir, **limits)
+    def __enter__(self) -> Self:
+        return self
 
-    def end(self) -> None:
+    def __exit__(self, *_: object) -> None:
         self.has_ended.set()
+
+    def export(self, order: ExportOrder, timeout_s: float) -> StagedExport:
+        assert timeout_s > 0
+        self.made.append(order.request)
+        return self._export(order.request, order.out_dir)
 
 
 @pytest.fixture

@@ -15,8 +15,9 @@ from fleetrank.device_agents.contract.task import Execution, InferTask, MeasureP
 from fleetrank.device_agents.errors import UnsupportedError
 from fleetrank.device_agents.registry import HOST_CPU, create_agent
 from fleetrank.foundation.codec import from_json
-from fleetrank.foundation.small_file import file_sha256
+from fleetrank.foundation.files import file_sha256
 from fleetrank.foundation.vocabulary import ErrorKind, Family, Format, Runtime, Status
+from fleetrank.models import files as onnx_weights
 from fleetrank.models.cache import ArtifactCache
 from fleetrank.models.cards.card import (
     Artifact,
@@ -28,9 +29,8 @@ from fleetrank.models.cards.card import (
 )
 from fleetrank.models.cards.identity import resolve
 from fleetrank.models.export.request import export_request
-from fleetrank.models.files import onnx_weights
 from fleetrank.models.verify import compare_files
-from fleetrank.orchestrator.dispatch.host.host_files import HostFiles, file_names
+from fleetrank.orchestrator.dispatch.host import HostFiles, file_names
 
 EXECUTION = Execution(runtime=Runtime.ONNX, backend="cpu")
 
@@ -163,8 +163,8 @@ from pathlib import Path
 from fleetrank.foundation.codec import to_json
 from fleetrank.foundation.vocabulary import Format
 from fleetrank.models.export.request import export_request
-from fleetrank.models.files import onnx_weights
-from fleetrank.models.networks.primer import primer_request
+from fleetrank.models import files as onnx_weights
+from fleetrank.models.networks.weights import primer_request
 
 onnx_weights.LARGEST_BYTES = 100
 staged = export_request(primer_request(Format.ONNX), Path(sys.argv[1]), is_trusted=False)

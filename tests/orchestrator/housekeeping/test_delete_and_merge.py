@@ -15,14 +15,13 @@ from daily import daily
 from two_sweeps import GOES, KEPT, make_workspace
 
 from fleetrank.analysis.errors import NoDataError
-from fleetrank.analysis.sql.query import run_query
+from fleetrank.analysis.sql import run_query
 from fleetrank.analysis.stored.columns import ORIGINS
-from fleetrank.analysis.stored.exclusions import read_exclusions
 from fleetrank.analysis.stored.load import load_measurements
+from fleetrank.analysis.stored.selection import read_exclusions
 from fleetrank.orchestrator.cli.main import run
-from fleetrank.orchestrator.housekeeping.stored_sweep import content_of
 from fleetrank.orchestrator.server.answers import Fingerprint
-from fleetrank.orchestrator.server.live import Live
+from fleetrank.orchestrator.store.health import content_of
 from fleetrank.orchestrator.store.results import ResultStore
 
 NEW = "new-20261122T080000-cc33"
@@ -49,7 +48,6 @@ def _seen(workspace: Path) -> dict[str, dict[str, int]]:
         "sql": dict(sql.iter_rows()),
         "view": dict(view.select("sweep_id", "n_attempts").iter_rows()),
         "list": {one: content_of(store, one).n_rows for one in store.sweep_ids()},
-        "server": {one.sweep_id: one.n_ok + one.n_failed for one in Live(results).sweeps()},
     }
 
 
@@ -140,7 +138,7 @@ def test_equal_rows_in_other_files_are_skipped(workspace: Path, tmp_path: Path) 
     shutil.copytree(workspace, here)
     [part] = (here / "results" / "measurements" / f"sweep_id={GOES}").iterdir()
     part.unlink()
-    assert _run(here, "compact", GOES) == 0
+    assert _run(here, "verify", GOES, "--repair") == 0
     assert _run(here, "merge", str(workspace), "--yes") == 0
 
 

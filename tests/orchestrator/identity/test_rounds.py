@@ -4,12 +4,11 @@ from collections import Counter
 from dataclasses import replace
 from itertools import combinations
 
+from dispatch_bench import make_cell
+
 from fleetrank.device_agents.contract.task import MeasurePolicy
-from fleetrank.foundation.inputs.model_input import ModelInput, Values
-from fleetrank.foundation.inputs.workload import Workload
-from fleetrank.orchestrator.identity.cells import Cell, Plan, Repeat, RoundRules
-from fleetrank.orchestrator.identity.rounds import rounds
-from tests.orchestrator.dispatch.conftest import make_cell
+from fleetrank.foundation.inputs import ModelInput, Values, Workload
+from fleetrank.orchestrator.identity import Cell, Plan, Repeat, RoundRules, rounds
 
 MIB = 1024**2
 

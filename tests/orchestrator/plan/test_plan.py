@@ -7,17 +7,15 @@ from hypothesis import strategies as st
 from wording import has
 
 from fleetrank.analysis.stored.selection import matches
-from fleetrank.foundation.inputs.model_input import Values
 from fleetrank.foundation.vocabulary import Family, Format, Precision, WeightsKind
 from fleetrank.models.cards.card import ModelCard, ResolvedCard, Source
 from fleetrank.models.cards.identity import resolve
 from fleetrank.models.cards.inputs import CardInput
 from fleetrank.models.cards.zoo import load_language_zoo
 from fleetrank.orchestrator.errors import UsageError
-from fleetrank.orchestrator.identity.cells import DevicePlace
+from fleetrank.orchestrator.identity import DevicePlace
 from fleetrank.orchestrator.plan.estimate import measuring_s
-from fleetrank.orchestrator.plan.pinning import DeviceCores
-from fleetrank.orchestrator.plan.plan import make_plan, narrow, select_models
+from fleetrank.orchestrator.plan.plan import DeviceCores, make_plan, narrow, select_models
 from fleetrank.orchestrator.workspace.device_registry import DeviceFile
 from fleetrank.orchestrator.workspace.sweep_spec import SweepSpec
 
@@ -156,12 +154,6 @@ def test_the_cores_of_a_mask_change_neither_platform_nor_cell() -> None:
     assert keys(2, 3)[1][0] == "box/onnx/cpu/eager/fp32/b1/t2/afirst_cores/{}"
 
 
-def test_a_pattern_of_an_older_sweep_names_first_cores_by_number() -> None:
-    plan = _plan(models="one", runtimes="onnx", threads=[1, 2])
-    kept = narrow(plan, "*/t2/a0,1/*").cells
-    assert [cell.execution.threads for cell in kept] == [2] * len(kept) != []
-
-
 @pytest.mark.parametrize(("affinity", "why"), [([4], "too few for 2"), ([4, 4], "twice")])
 def test_a_list_of_cpus_that_does_not_fit_the_threads_is_refused(affinity, why) -> None:
     with pytest.raises(UsageError, match=f"key 'affinity'.*{why}"):
@@ -258,10 +250,6 @@ def test_a_pattern_means_the_same_as_in_a_table(pattern) -> None:
         assert by_name == expected
 
 
-def test_a_shells_pattern_of_an_older_version_still_selects_its_cells() -> None:
-    assert {cell.export.card.name for cell in narrow(_plan(), "t[wx]?").cells} == {"two"}
-
-
 def test_a_pattern_that_matches_nothing_is_refused() -> None:
     with pytest.raises(UsageError, match="no cell matches"):
         narrow(_plan(), "four")
@@ -347,7 +335,7 @@ def test_a_claim_about_a_file_that_cannot_say_is_believed() -> None:
 
 
 def _text(name: str, *axes: str, default: tuple[tuple[str, int], ...] = ()) -> ResolvedCard:
-    one = CardInput(name="ids", shape=("batch", *axes), dtype="int64", values=Values())
+    one = CardInput(name="ids", shape=("batch", *axes), dtype="int64")
     card = ModelCard(
         name=name,
         family=Family.OTHER,
@@ -398,7 +386,7 @@ def test_an_axis_without_a_size_or_without_a_model_is_an_error(axes, words) -> N
 
 
 def test_a_model_of_fixed_sizes_is_skipped_at_other_batches() -> None:
-    one = CardInput(name="x", shape=(1, 4), dtype="float32", values=Values())
+    one = CardInput(name="x", shape=(1, 4), dtype="float32")
     model = replace(_text("fixed"), card=replace(_text("fixed").card, inputs=(one,)))
     plan = make_plan(_spec(runtimes="onnx", batch=[1, 8]), [model], DEVICES)
     assert [cell.execution.batch for cell in plan.cells] == [1]

@@ -10,7 +10,7 @@ import pytest
 from fleetrank.foundation.vocabulary import Family
 from fleetrank.models.cards.card import ModelCard, Source
 from fleetrank.models.cards.identity import resolve
-from fleetrank.orchestrator.identity.cells import Attempt, DevicePlace, Plan, Repeat
+from fleetrank.orchestrator.identity import Attempt, DevicePlace, Plan, Repeat
 from fleetrank.orchestrator.plan.estimate import exporting_s, measuring_s
 from fleetrank.orchestrator.plan.plan import make_plan, narrow, select_models
 from fleetrank.orchestrator.workspace.device_registry import DeviceFile

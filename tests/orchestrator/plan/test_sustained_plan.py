@@ -6,7 +6,7 @@ from wording import has
 
 from fleetrank.models.cards.identity import resolve
 from fleetrank.models.cards.zoo import load_cards
-from fleetrank.orchestrator.identity.cells import DevicePlace, Plan
+from fleetrank.orchestrator.identity import DevicePlace, Plan
 from fleetrank.orchestrator.plan.estimate import measuring_s
 from fleetrank.orchestrator.plan.plan import make_plan, select_models
 from fleetrank.orchestrator.workspace.device_registry import DeviceFile

@@ -8,11 +8,10 @@ import pytest
 from rich.console import Console
 from wording import has
 
-from fleetrank.analysis.tables.values import value_text
+from fleetrank.analysis.tables.formats import value_text
+from fleetrank.foundation.errors import duration
 from fleetrank.foundation.vocabulary import Origin
-from fleetrank.foundation.wording import duration
-from fleetrank.orchestrator.progress.displays import JsonLines, LiveConsole, PlainLines, render
-from fleetrank.orchestrator.progress.events import (
+from fleetrank.orchestrator.progress import (
     DeviceWaits,
     Event,
     ExportFinished,
@@ -23,9 +22,12 @@ from fleetrank.orchestrator.progress.events import (
     RepeatStarted,
     SweepFinished,
     SweepStarted,
+    View,
+    milliseconds,
+    sentence,
+    updated,
 )
-from fleetrank.orchestrator.progress.view import View, updated
-from fleetrank.orchestrator.progress.wording import milliseconds, sentence
+from fleetrank.orchestrator.progress_displays import JsonLines, LiveConsole, PlainLines, render
 
 STARTED = SweepStarted(
     sweep_id="s-1", n_cells=2, n_repeats=4, n_done=1, n_skipped=0, estimate_s=60.0

@@ -4,13 +4,14 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
-from fleetrank.orchestrator.progress.events import (
+from fleetrank.orchestrator.progress import (
     DeviceWaits,
+    ProgressFile,
     RepeatFinished,
     RepeatStarted,
     SweepFinished,
+    read_progress,
 )
-from fleetrank.orchestrator.progress.progress_file import ProgressFile, read_progress
 
 BEGUN = RepeatStarted(device="box", host="lab", label="m on box", repeat=0, attempt=0)
 DONE = RepeatFinished(

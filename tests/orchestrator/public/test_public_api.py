@@ -9,8 +9,7 @@ from fleet_rows import NETS, SWEEP, write_results
 
 import fleetrank
 from fleetrank.analysis.stored.selection import Selection
-from fleetrank.orchestrator.store.results import ResultStore
-from fleetrank.orchestrator.store.tagging import change_tags
+from fleetrank.orchestrator.store.results import ResultStore, change_tags
 
 
 @pytest.fixture(scope="module")
@@ -41,7 +40,7 @@ def test_load_has_every_attempt(results: Path) -> None:
 
 def test_a_table_is_a_frame_with_notes(results: Path) -> None:
     assert "transfer" in fleetrank.tables()
-    table = fleetrank.table("latency", results, Selection(runtime="onnx"))
+    table = fleetrank.table("cells", results, Selection(runtime="onnx"))
     assert table.frame.height == len(NETS) * 3
     assert table.notes
 
@@ -50,22 +49,14 @@ def test_a_tag_names_its_sweeps(results: Path) -> None:
     change_tags(ResultStore(results), SWEEP, added=["base"])
     assert fleetrank.load(results, sweep="tag:base").collect().height
     chosen = Selection(runtime="onnx", sweep=["tag:base", SWEEP])
-    tagged = fleetrank.table("latency", results, chosen)
-    assert tagged.frame.equals(fleetrank.table("latency", results, Selection(runtime="onnx")).frame)
+    tagged = fleetrank.table("cells", results, chosen)
+    assert tagged.frame.equals(fleetrank.table("cells", results, Selection(runtime="onnx")).frame)
     for ask in (
         lambda: fleetrank.load(results, sweep="tag:other"),
-        lambda: fleetrank.table("latency", results, Selection(sweep="tag:other")),
+        lambda: fleetrank.table("cells", results, Selection(sweep="tag:other")),
     ):
         with pytest.raises(fleetrank.FleetError, match="tag 'other'"):
             ask()
-
-
-def test_a_former_name_of_a_table_works_with_a_warning(results: Path) -> None:
-    with pytest.warns(FutureWarning, match="quantity=coldstart"):
-        former = fleetrank.table("coldstart", results)
-    now = fleetrank.table("cells", results, Selection(settings=(("quantity", "coldstart"),)))
-    assert former.frame.equals(now.frame)
-    assert "coldstart" not in fleetrank.tables()
 
 
 def test_sql_sees_the_measurements(results: Path) -> None:

@@ -111,9 +111,6 @@ def _selections() -> dict[str, Call]:
         "seed=1.5": _selected(seed=1.5),
         "allow_unlike_batch": _selected(allow_unlike_batch="yes"),
         "no such runtime": _selected(runtime="no_such"),
-        "a former name": lambda results, _: fleetrank.table(
-            "frameworks", results, Selection(runtime="no_such")
-        ),
         "a target of platforms": _selected(target="cpu"),
         "two statements": lambda results, _: fleetrank.query(results, "SELECT 1; SELECT 2"),
         "no statement": lambda results, _: fleetrank.query(results, ""),
@@ -126,7 +123,7 @@ def _selections() -> dict[str, Call]:
     return calls
 
 
-_OF_TERMINALS = {"formats.py", "finding.py", "table_request.py", "wording.py"}
+_OF_TERMINALS = {"formats.py", "audit.py", "table_settings.py", "wording.py", "errors.py"}
 """They hold a hint of the text form, a shell command of the audit, and a line of the page."""
 CALLS = {"paths": _paths(), "values": _values(), "selections": _selections()}
 

@@ -101,7 +101,7 @@ def measured(installed: Installed) -> Installed:
     model = save_tiny_onnx(installed.workspace.parent / "tiny.onnx")
     done = installed.fleetrank("run", str(model), "--repeats", "2")
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "Ray is not installed" in done.stdout + done.stderr
+    assert "Ray" not in done.stdout + done.stderr, "one file is measured without Ray"
     assert "no primer" not in done.stdout + done.stderr
     return installed
 
@@ -181,10 +181,3 @@ def test_the_api_names_the_extra_that_is_missing(measured: Installed) -> None:
             "except fleetrank.FleetError as error: print(error.remedy)"
         )
         assert f"fleetrank[{extra}]" in measured.python("-P", "-c", code).stdout
-
-
-def test_results_of_older_versions_are_read(installed: Installed, tmp_path: Path) -> None:
-    results = shutil.copytree(ROOT / "tests/data/old_results/results", tmp_path / "results")
-    code = f"import fleetrank; print(fleetrank.load({str(results)!r}).collect().height)"
-    done = installed.python("-P", "-c", code)
-    assert int(done.stdout) > 0, done.stderr

@@ -8,7 +8,7 @@ from operator import attrgetter
 import pytest
 
 from fleetrank.analysis.stored.columns import COLUMNS
-from fleetrank.device_agents.android.execution.raw_log import LOGS
+from fleetrank.device_agents.android.execution.program_run import log_reader
 from fleetrank.device_agents.contract.measurement import (
     Block,
     Conditions,
@@ -19,12 +19,7 @@ from fleetrank.device_agents.contract.measurement import (
     WorkerFacts,
 )
 from fleetrank.foundation.vocabulary import EnergyMethod, ErrorKind, Origin, Statistic, Status
-from fleetrank.orchestrator.rows.measured_columns import (
-    FROM_SEVERAL,
-    SUMMARIES,
-    condition_columns,
-    measured_columns,
-)
+from fleetrank.orchestrator.rows import FROM_SEVERAL, SUMMARIES, condition_columns, measured_columns
 from fleetrank.orchestrator.store.reparse import decided_columns
 
 PARTS = {
@@ -115,8 +110,8 @@ def test_a_tools_summary_counts_only_without_samples() -> None:
 
 def test_a_stored_log_that_is_read_again_decides_what_a_reading_has_and_no_more() -> None:
     apart = {"summary", "settings", "runtime_version"}  # decided with other values of the old row
-    read = LOGS.fields - apart
-    decided = decided_columns(LOGS.fields)
+    read = log_reader().fields - apart
+    decided = decided_columns(log_reader().fields)
     by_field = {column.field: column.name for column in COLUMNS}
     assert set(decided) == {by_field[name] for name in read} | {*SUMMARIES, "statistic"}
     assert not {"stop_reason", "baseline_memory_bytes", "device_samples_ns"} & set(decided)

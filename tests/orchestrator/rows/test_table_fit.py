@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fleetrank.analysis.stored.columns import SCHEMA
-from fleetrank.orchestrator.rows.table_fit import why_misfit
-from fleetrank.orchestrator.store.parquet.parts import fits
+from fleetrank.orchestrator.rows import why_misfit
+from fleetrank.orchestrator.store.parts import to_frame
 
 STAMP = "2026-01-01T00:00:00+00:00"
 
@@ -26,7 +26,7 @@ STAMP = "2026-01-01T00:00:00+00:00"
 )
 def test_a_row_fits(values: dict[str, object]) -> None:
     assert why_misfit(values) is None
-    assert fits(values)
+    assert to_frame([values]).height == 1
 
 
 @pytest.mark.parametrize(
@@ -61,4 +61,4 @@ VALUES = st.one_of(
 @given(st.dictionaries(st.sampled_from([*SCHEMA]), VALUES, max_size=4))
 def test_no_row_that_fits_is_refused_by_parquet(values: dict[str, object]) -> None:
     if why_misfit(values) is None:
-        assert fits(values)
+        assert to_frame([values]).height == 1

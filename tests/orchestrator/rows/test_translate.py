@@ -27,11 +27,10 @@ from fleetrank.foundation.vocabulary import (
 )
 from fleetrank.models.cards.card import ModelCard, ResolvedCard, Source
 from fleetrank.models.cards.language import LanguageShape
-from fleetrank.orchestrator.identity.cells import DevicePlace, Repeat
-from fleetrank.orchestrator.identity.keys import canonical_json
-from fleetrank.orchestrator.rows.measured_columns import summarise
-from fleetrank.orchestrator.store.health.differences import wrong_summaries
-from fleetrank.orchestrator.store.parquet.parts import to_frame
+from fleetrank.orchestrator.identity import DevicePlace, Repeat, canonical_json
+from fleetrank.orchestrator.rows import summarise
+from fleetrank.orchestrator.store.health import wrong_summaries
+from fleetrank.orchestrator.store.parts import to_frame
 
 
 def test_a_row_has_exactly_the_columns_of_the_table(new_row) -> None:

@@ -8,12 +8,11 @@ import pytest
 from fleet_rows import NETS, PLACES, write_results
 from waiting import wait_until
 
-from fleetrank.foundation.lease import host_lease
-from fleetrank.foundation.reading import ReadingWatch
-from fleetrank.orchestrator.compute.jobs import Job, JobKind, RefusedError
+from fleetrank.foundation.lease import ReadingWatch, host_lease
+from fleetrank.orchestrator.compute.child import Job, JobKind, RefusedError
 from fleetrank.orchestrator.server.answers import Answers, BusyError, Turn, status_of
 
-LATENCY = Job(kind=JobKind.TABLE, name="latency")
+LATENCY = Job(kind=JobKind.TABLE, name="cells")
 
 
 @pytest.fixture

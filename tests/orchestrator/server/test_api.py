@@ -6,37 +6,34 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import httpx
-import pytest
 from fleet_rows import HOSTILE_DEVICE, HOSTILE_MODEL, SWEEP
-from serving import Served
 from waiting import wait_until
 
 from fleetrank.foundation.lease import host_lease
-from fleetrank.orchestrator.store.results import ResultStore
-from fleetrank.orchestrator.store.tagging import change_tags
+from fleetrank.orchestrator.store.results import ResultStore, change_tags
 
 SLOW = "SELECT count(*) FROM range(100000000000) a, range(100000) b"
 
 
-@pytest.mark.parametrize("name", ["transfer", "frm", "pareto"])
-def test_a_table_is_its_title_notes_and_rows(client: httpx.Client, name: str) -> None:
-    answer = client.get(f"/api/{name}", params={"runtime": "onnx"})
-    assert answer.status_code == 200
-    content = answer.json()
-    assert set(content) == {"title", "notes", "explanation", "rows"}
-    assert content["rows"]
-    assert content == client.get(f"/api/tables/{name}", params={"runtime": "onnx"}).json()
+def test_a_table_is_its_title_notes_and_rows(client: httpx.Client) -> None:
+    for name in ("transfer", "frm", "pareto"):
+        answer = client.get(f"/api/{name}", params={"runtime": "onnx"})
+        assert answer.status_code == 200, name
+        content = answer.json()
+        assert set(content) == {"title", "notes", "explanation", "rows"}
+        assert content["rows"], name
+        assert content == client.get(f"/api/tables/{name}", params={"runtime": "onnx"}).json()
 
 
 def test_selectors_and_settings_narrow_as_on_the_command_line(client: httpx.Client) -> None:
     selectors = {"model": "res*", "source_tier": "cpu"}
-    rows = client.get("/api/tables/latency", params=selectors).json()["rows"]
+    rows = client.get("/api/tables/cells", params=selectors).json()["rows"]
     assert {row["model"] for row in rows} == {"resnet18", "resnet50"}
     several = {"model": ["resnet18", "*mobile*"], "sweep": [SWEEP, ""]}
-    rows = client.get("/api/tables/latency", params=several).json()["rows"]
+    rows = client.get("/api/tables/cells", params=several).json()["rows"]
     assert {row["model"] for row in rows} >= {"resnet18", "mobilenet_v2"}
     assert all(row["model"] == "resnet18" or "mobile" in row["model"] for row in rows)
-    answer = client.get("/api/tables/coverage", params={"set": "threshold=-1"})
+    answer = client.get("/api/tables/proxies", params={"set": ["own=fewest", "threshold=-1"]})
     assert sum(row["is_owned"] for row in answer.json()["rows"]) == 1
 
 
@@ -44,47 +41,32 @@ def test_a_tag_names_its_sweeps_as_on_the_command_line(
     client: httpx.Client, hostile_workspace: Path
 ) -> None:
     store = ResultStore(hostile_workspace / "results")
-    all_rows = client.get("/api/tables/latency").json()["rows"]
+    all_rows = client.get("/api/tables/cells").json()["rows"]
     try:
         change_tags(store, SWEEP, added=["base"])
-        tagged = client.get("/api/tables/latency", params={"sweep": "tag:base"})
+        tagged = client.get("/api/tables/cells", params={"sweep": "tag:base"})
         assert tagged.json()["rows"] == all_rows
-        assert client.get("/tables/latency", params={"sweep": "tag:base"}).status_code == 200
     finally:
         change_tags(store, SWEEP, removed=["base"])
     # The server notices that the tag is gone, although no row has changed.
     wait_until(
-        lambda: client.get("/api/tables/latency", params={"sweep": "tag:base"}).status_code == 404,
+        lambda: client.get("/api/tables/cells", params={"sweep": "tag:base"}).status_code == 404,
         "an answer that knows no such tag",
     )
 
 
-def test_a_former_name_is_answered_and_only_tables_are_listed(client: httpx.Client) -> None:
-    former = client.get("/api/tables/coldstart").json()
-    assert former == client.get("/api/tables/cells", params={"set": "quantity=coldstart"}).json()
+def test_tables_are_listed_with_their_settings(client: httpx.Client) -> None:
     listed = {one["name"]: one for one in client.get("/api/tables").json()}
-    assert "coldstart" not in listed
-    assert listed["transfer"]["words"]["by"] == ["tier", "runtime"]
+    assert listed["transfer"]["words"]["along"][:2] == ["device", "runtime"]
     assert "threshold" in listed["proxies"]["settings"]
 
 
-def test_a_page_of_a_table_has_a_field_for_each_setting_with_words(client: httpx.Client) -> None:
-    page = client.get("/tables/coldstart").text
-    assert '<form class="selectors" method="get" action="/tables/cells">' in page
-    assert '<option value="quantity=coldstart" selected>coldstart</option>' in page
-    page = client.get("/tables/proxies", params={"set": ["own=fewest", "threshold=0.5"]}).text
-    assert '<option value="own=fewest" selected>fewest</option>' in page
-    assert 'name="set" value="threshold=0.5"' in page
-
-
-@pytest.mark.parametrize(
-    ("form", "kind"),
-    [("csv", "text/csv"), ("markdown", "text/markdown"), ("latex", "application/x-latex")],
-)
-def test_a_table_comes_in_other_forms(client: httpx.Client, form: str, kind: str) -> None:
-    answer = client.get("/api/tables/latency", params={"format": form})
-    assert answer.headers["content-type"].startswith(kind)
-    assert "resnet18" in answer.text
+def test_a_table_comes_in_other_forms(client: httpx.Client) -> None:
+    kinds = {"csv": "text/csv", "markdown": "text/markdown", "latex": "application/x-latex"}
+    for form, kind in kinds.items():
+        answer = client.get("/api/tables/cells", params={"format": form})
+        assert answer.headers["content-type"].startswith(kind)
+        assert "resnet18" in answer.text, form
 
 
 def test_relations_are_listed(client: httpx.Client) -> None:
@@ -107,43 +89,40 @@ def test_sql_is_answered_and_cut(client: httpx.Client) -> None:
     assert odd.json()["rows"] == [{"x": None, "b": "61"}]
 
 
-@pytest.mark.parametrize(
-    ("path", "status", "said"),
-    [
-        ("/api/query?sql=DROP+VIEW+models", 400, "DROP"),
-        ("/api/query?sql=SELECT+*+FROM+read_csv('/etc/passwd')", 400, "outside the results"),
-        ("/api/query?sql=SELECT+1;SELECT+2", 400, "2 statements"),
-        ("/api/query?sql=SELECT+repeat('abcdefgh',+500000000)", 400, "memory"),
-        ("/api/query", 422, "sql"),
-        ("/api/query?sql=SELECT+1&max_rows=0", 422, "max_rows"),
-        ("/api/transfer?runtime=onx", 400, "onx"),
-        ("/api/transfer?colour=red", 422, "colour"),
-        ("/api/transfer?seed=-1", 422, "seed"),
-        ("/api/transfer?sweep=none", 404, "none"),
-        ("/api/transfer?workload=prefill@9999999999", 400, "prefill@9999999999"),
-        ("/api/predictions?target=pixel-77", 404, "pixel-7"),
-        ("/api/predictions?set=coverage=2", 400, "coverage"),
-        ("/api/tables/coverage?set=threshold=x", 400, "threshold"),
-        ("/api/tables/frm?set=weight_flops=1e308", 400, "no finite figures"),
-        ("/api/tables/nope", 404, "nope"),
-        ("/api/nope", 404, "page not found"),
-    ],
+ERRORS = (
+    ("/api/query?sql=DROP+VIEW+models", 400, "DROP"),
+    ("/api/query?sql=SELECT+*+FROM+read_csv('/etc/passwd')", 400, "outside the results"),
+    ("/api/query?sql=SELECT+1;SELECT+2", 400, "2 statements"),
+    ("/api/query?sql=SELECT+repeat('abcdefgh',+500000000)", 400, "memory"),
+    ("/api/query", 422, "sql"),
+    ("/api/query?sql=SELECT+1&max_rows=0", 422, "max_rows"),
+    ("/api/transfer?runtime=onx", 400, "onx"),
+    ("/api/transfer?colour=red", 422, "colour"),
+    ("/api/transfer?seed=-1", 422, "seed"),
+    ("/api/transfer?sweep=none", 404, "none"),
+    ("/api/transfer?workload=prefill@9999999999", 400, "prefill@9999999999"),
+    ("/api/predictions?target=pixel-77", 404, "pixel-7"),
+    ("/api/predictions?set=coverage=2", 400, "coverage"),
+    ("/api/tables/proxies?set=own=fewest&set=threshold=x", 400, "threshold"),
+    ("/api/tables/frm?set=weight_flops=1e308", 400, "no finite figures"),
+    ("/api/tables/nope", 404, "nope"),
+    ("/api/nope", 404, "page not found"),
 )
-def test_an_error_has_its_status_a_message_and_a_remedy(
-    client: httpx.Client, path: str, status: int, said: str
-) -> None:
-    answer = client.get(path)
-    assert answer.status_code == status
-    assert set(answer.json()) == {"message", "remedy"}
-    assert said in answer.json()["message"]
-    assert answer.json()["remedy"]
 
 
-@pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH", "OPTIONS"])
-def test_nothing_but_reading_is_answered(client: httpx.Client, method: str) -> None:
-    answer = client.request(method, "/api/query", params={"sql": "SELECT 1"})
-    assert answer.status_code == 405
-    assert answer.headers["allow"] == "GET"
+def test_an_error_has_its_status_a_message_and_a_remedy(client: httpx.Client) -> None:
+    for path, status, said in ERRORS:
+        answer = client.get(path)
+        assert answer.status_code == status, path
+        assert set(answer.json()) == {"message", "remedy"}
+        assert said in answer.json()["message"], path
+        assert answer.json()["remedy"], path
+
+
+def test_nothing_but_reading_is_answered(client: httpx.Client) -> None:
+    for method in ("POST", "PUT", "DELETE", "PATCH", "OPTIONS"):
+        answer = client.request(method, "/api/query", params={"sql": "SELECT 1"})
+        assert (answer.status_code, answer.headers["allow"]) == (405, "GET"), method
 
 
 def test_a_slow_query_ends_in_time_and_the_next_is_answered(client: httpx.Client) -> None:
@@ -160,7 +139,7 @@ def test_while_one_query_runs_the_server_answers_the_rest(client: httpx.Client) 
     )
     slow.start()
     try:
-        for path in ("/api/transfer", "/api/progress", "/tables", "/live"):
+        for path in ("/api/transfer", "/api/progress", "/api/tables", "/live"):
             assert client.get(path, timeout=2.0).status_code == 200
         assert slow.is_alive()
     finally:
@@ -205,27 +184,31 @@ def test_the_document_is_complete(client: httpx.Client) -> None:
             assert parameter["description"]
 
 
-def test_progress_of_a_finished_sweep_comes_from_its_record(
-    client: httpx.Client, served: Served
-) -> None:
+def test_progress_of_a_finished_sweep_comes_from_its_record(client: httpx.Client) -> None:
     content = client.get("/api/progress").json()
     assert [sweep["state"] for sweep in content["sweeps"]] == ["finished"]
-    assert client.get("/sweep", params={"name": "nope"}).status_code == 400
 
 
-def test_beside_a_measurement_a_page_says_how_old_it_is(
+def test_beside_a_measurement_an_answer_says_that_it_is_old(
     client: httpx.Client, hostile_workspace: Path
 ) -> None:
-    paths = ("/devices", "/device?name=pixel-7", "/tables/latency")
-    for path in paths:
-        assert "a measurement runs" not in client.get(path).text
-    part = next((hostile_workspace / "results").glob("measurements/*/part-*.parquet"))
-    os.utime(part)
+    paths = ("/api/devices", "/report", "/api/tables/cells")
+
+    def ages() -> set[str]:
+        return {client.get(path).headers["fleetrank-current"] for path in paths}
+
+    assert ages() == {"true"}
+    os.utime(next((hostile_workspace / "results").glob("sweeps/*.parts")))
     with host_lease("a measurement"):
-        for path in paths:
-            wait_until(
-                lambda path=path: "a measurement runs" in client.get(path).text,
-                f"the server's next look at the folder, and the age of {path}",
-            )
+        wait_until(lambda: ages() == {"false"}, "the server's next look at the folder")
         assert client.get("/api/progress").status_code == 200
-    assert "a measurement runs" not in client.get("/devices").text
+    assert ages() == {"true"}
+
+
+def test_only_our_own_assets_are_there_and_pages_escape_every_value(client: httpx.Client) -> None:
+    assert "--paper" in client.get("/assets/page.css").text
+    assert client.get("/assets/nothing.js").status_code == 404
+    page = client.get("/query", params={"sql": "SELECT '<script>x' AS \"<i>\""}).text
+    assert "<script>x" not in page.partition("<main")[2]
+    assert "&lt;script&gt;x" in page
+    assert "<i>" not in page

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from fleetrank.analysis.errors import AnalysisError
-from fleetrank.analysis.stored.exclusions import MAX_EXCLUSIONS, read_exclusions
+from fleetrank.analysis.stored.selection import MAX_EXCLUSIONS, read_exclusions
 from fleetrank.foundation.lease import open_lease, wait_for_lock
 from fleetrank.orchestrator.errors import StoreError, UsageError
-from fleetrank.orchestrator.store import exclusions
+from fleetrank.orchestrator.store import small_files
 from fleetrank.orchestrator.store.exclusions import exclude, take_back
 
 
@@ -98,7 +98,7 @@ def test_an_unknown_number_names_those_there_are(tmp_path: Path) -> None:
 
 
 def test_a_lock_that_is_never_let_go_is_named(tmp_path: Path, monkeypatch) -> None:
-    monkeypatch.setattr(exclusions, "_PATIENCE_S", 0.0)
+    monkeypatch.setattr(small_files, "_PATIENCE_S", 0.0)
     exclude(tmp_path, "s1", None, "x")
     with open_lease(tmp_path / ".exclusions.json.lock") as file:
         assert wait_for_lock(file, lambda: True)

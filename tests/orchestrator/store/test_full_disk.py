@@ -4,11 +4,11 @@ import os
 
 import pytest
 from full_disk import no_room_beyond
+from stored_part import published_rows
 
 from fleetrank.analysis.stored.sweep_record import SweepRecord, SweepState
 from fleetrank.orchestrator.errors import StoreError
 from fleetrank.orchestrator.store.journal_sink import JournalSink
-from fleetrank.orchestrator.store.parquet.part_reader import read_rows
 from fleetrank.orchestrator.store.results import ResultStore
 from fleetrank.orchestrator.store.small_files import read_log
 
@@ -48,7 +48,7 @@ def test_nothing_appended_is_lost_when_the_disk_fills_up(store, new_row) -> None
 def test_a_row_whose_log_has_no_room_is_kept_with_its_log(store, new_row) -> None:
     log = os.urandom(30_000).hex()
     with store.open_journal(SWEEP_ID) as journal:
-        sink = JournalSink(store, journal, SWEEP_ID)
+        sink = JournalSink(store, journal)
         with no_room_beyond(20_000):
             with pytest.raises(StoreError, match="file size limit"):
                 sink.append(new_row(raw_log=log))
@@ -73,11 +73,11 @@ def test_parts_and_records_stay_as_they_were_when_the_disk_is_full(store, new_ro
         with pytest.raises(StoreError, match="file size limit"):
             store.update_record(SWEEP_ID, {"state": SweepState.FINISHED})
     folder = store.parts_folder(SWEEP_ID)
-    assert [row["repeat"] for row in read_rows(folder)] == [0]
-    assert [path.name for path in folder.iterdir()] == ["part-00000000.parquet"]
+    assert [row["repeat"] for row in published_rows(store.root, SWEEP_ID)] == [0]
+    assert [path.name for path in folder.iterdir()] == ["part-000000000000.parquet"]
     assert store.sweep_record(SWEEP_ID).state is SweepState.RUNNING
     store.publish(SWEEP_ID)
-    assert [row["repeat"] for row in read_rows(folder)] == [0, 1]
+    assert [row["repeat"] for row in published_rows(store.root, SWEEP_ID)] == [0, 1]
 
 
 def test_a_folder_that_cannot_be_made_is_a_store_error(tmp_path, new_row) -> None:

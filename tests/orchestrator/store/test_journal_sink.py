@@ -4,13 +4,15 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from stored_part import published_rows
 
 from fleetrank.analysis.stored.sweep_record import SweepRecord, SweepState
 from fleetrank.orchestrator.errors import StoreError
-from fleetrank.orchestrator.rows.measured_columns import Row
+from fleetrank.orchestrator.rows import Row
+from fleetrank.orchestrator.store import journal as journal_module
+from fleetrank.orchestrator.store import parts as parts_module
+from fleetrank.orchestrator.store.journal import Entry, make_line
 from fleetrank.orchestrator.store.journal_sink import JournalSink
-from fleetrank.orchestrator.store.parquet import parts as parts_module
-from fleetrank.orchestrator.store.parquet.part_reader import read_rows
 from fleetrank.orchestrator.store.results import ResultStore
 
 pytestmark = pytest.mark.slow
@@ -27,27 +29,27 @@ def store(tmp_path: Path) -> ResultStore:
 
 
 def published(store: ResultStore) -> list[object]:
-    return [row["repeat"] for row in read_rows(store.parts_folder(SWEEP_ID))]
+    return [row["repeat"] for row in published_rows(store.root, SWEEP_ID)]
 
 
 def test_each_time_only_what_came_since_is_read(
     store: ResultStore, new_row: NewRow, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(parts_module, "ROWS_PER_PART", 3)
-    parsed: list[object] = []
-    rows_of = parts_module.publish_parts
+    monkeypatch.setattr(parts_module, "STRETCH_BYTES", 3 * len(make_line(new_row())))
+    parsed: list[int] = []
+    parse = journal_module.parse_line
 
-    def watched(folder: Path, rows: object, **kwargs: bool) -> int:
-        seen = list(rows)  # type: ignore[call-overload]
-        parsed.append(len(seen))
-        return rows_of(folder, seen, **kwargs)
+    def watched(line: bytes, sweep_id: str) -> Entry:
+        parsed[-1] += 1
+        return parse(line, sweep_id)
 
-    monkeypatch.setattr(parts_module, "publish_parts", watched)
+    monkeypatch.setattr(journal_module, "parse_line", watched)
     with store.open_journal(SWEEP_ID) as journal:
-        sink = JournalSink(store, journal, SWEEP_ID)
+        sink = JournalSink(store, journal)
         for first, last in ((0, 2), (2, 4), (4, 4), (4, 9)):
             for repeat in range(first, last):
                 sink.append(new_row(repeat=repeat))
+            parsed.append(0)
             sink.publish()
             assert published(store) == list(range(last))
     assert parsed == [2, 2, 0, 5]
@@ -57,7 +59,7 @@ def test_each_time_only_what_came_since_is_read(
 def test_after_an_error_nothing_is_missing_and_nothing_twice(
     store: ResultStore, new_row: NewRow, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(parts_module, "ROWS_PER_PART", 2)
+    monkeypatch.setattr(parts_module, "STRETCH_BYTES", 2 * len(make_line(new_row())))
     write = parts_module.replace_file
     writes: list[Path] = []
 
@@ -68,7 +70,7 @@ def test_after_an_error_nothing_is_missing_and_nothing_twice(
         write(path, content)
 
     with store.open_journal(SWEEP_ID) as journal:
-        sink = JournalSink(store, journal, SWEEP_ID)
+        sink = JournalSink(store, journal)
         sink.append(new_row(repeat=0))
         sink.publish()
         for repeat in range(1, 7):
@@ -87,7 +89,7 @@ def test_a_second_driver_of_the_sweep_looks_for_every_row(
 ) -> None:
     for repeats in (range(2), range(2, 5)):
         with store.open_journal(SWEEP_ID) as journal:
-            sink = JournalSink(store, journal, SWEEP_ID)
+            sink = JournalSink(store, journal)
             for repeat in repeats:
                 sink.append(new_row(repeat=repeat))
             sink.publish()

@@ -5,10 +5,10 @@ import pytest
 from wording import has
 
 from fleetrank.analysis.stored.sweep_record import SweepRecord
-from fleetrank.device_agents.android.execution.raw_log import encode_log
+from fleetrank.device_agents.android.execution.program_run import encode_log
 from fleetrank.device_agents.android.programs.phone_program import ProgramCall, ProgramOutput
 from fleetrank.orchestrator.cli.main import run
-from fleetrank.orchestrator.store.health.verify import examine
+from fleetrank.orchestrator.store.health import examine
 from fleetrank.orchestrator.store.reparse import reparse_sweep, store_reparsed
 from fleetrank.orchestrator.store.results import ResultStore
 from fleetrank.orchestrator.store.small_files import set_aside
@@ -57,7 +57,7 @@ def test_a_failed_reading_becomes_a_good_attempt_beside_it(store, new_row) -> No
     assert (new["latency_p50_ns"], new["sample_count"]) == (8_541_000.0, 117)
     assert new["started_utc"] == old["started_utc"]
     assert json.loads(str(new["runtime_settings"]))["reparsed_attempt"] == 0
-    assert examine(store, SWEEP_ID).faults == ()
+    assert examine(store, SWEEP_ID) == []
 
 
 def test_reading_again_changes_nothing_more(store, new_row) -> None:

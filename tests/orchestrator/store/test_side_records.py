@@ -12,15 +12,13 @@ from fleet_rows import SWEEP, write_results
 from wording import has
 
 from fleetrank.analysis.errors import DamagedPartError
-from fleetrank.analysis.sql.query import run_query
-from fleetrank.analysis.sql.sql_views import described_views
-from fleetrank.analysis.stored.schema.column import FLOAT, STR, column
-from fleetrank.analysis.stored.side.evaluations import EVALUATIONS
-from fleetrank.analysis.stored.side.side_table import SideTable, read_side, side_files
-from fleetrank.analysis.stored.sweep_record import SweepRecord
-from fleetrank.orchestrator.housekeeping.delete_and_merge import copy_sweep, delete_sweep
+from fleetrank.analysis.sql import described_views, run_query
+from fleetrank.analysis.stored.side_tables import EVALUATIONS, read_side
+from fleetrank.analysis.stored.sweep_record import NO_SWEEP, SweepRecord, part_files
+from fleetrank.orchestrator.housekeeping import copy_sweep, delete_sweep
+from fleetrank.orchestrator.store.health import examine, repair_sweep
 from fleetrank.orchestrator.store.results import ResultStore
-from fleetrank.orchestrator.store.side_records import append_side, copy_side_rows
+from fleetrank.orchestrator.store.side import append_side, copy_side_rows
 from fleetrank.orchestrator.workspace.workspace import Workspace
 
 pytestmark = pytest.mark.slow
@@ -70,35 +68,22 @@ def test_a_row_that_does_not_fit_stores_nothing(tmp_path: Path, wrong: dict[str,
     assert read_side(tmp_path, EVALUATIONS).is_empty()
 
 
-def test_a_file_of_an_older_version_lacks_columns_and_may_have_others(tmp_path: Path) -> None:
-    older = SideTable(
-        name="evaluations",
-        doc="",
-        own=(column("model", STR, ""), column("gone", FLOAT, "")),
-        remedy="",
-    )
-    append_side(tmp_path, older, [{"model": "a", "gone": 1.0}])
-    append_side(tmp_path, EVALUATIONS, [_row()])
-    frame = read_side(tmp_path, EVALUATIONS)
-    assert frame["model"].to_list() == ["a", "stories15M"]
-    assert "gone" not in frame.columns
-
-
-def test_every_flipped_bit_is_found(tmp_path: Path) -> None:
-    path = append_side(tmp_path, EVALUATIONS, [_row()])
-    good = path.read_bytes()
-    for at in range(0, len(good), max(1, len(good) // 40)):
-        path.write_bytes(good[:at] + bytes([good[at] ^ 1]) + good[at + 1 :])
-        with pytest.raises(DamagedPartError, match=path.name) as caught:
-            read_side(tmp_path, EVALUATIONS)
-        assert "fleetrank eval" in caught.value.remedy
-        path.unlink()
-
-
-def test_a_file_that_is_being_written_is_not_read(tmp_path: Path) -> None:
-    path = append_side(tmp_path, EVALUATIONS, [_row()])
-    path.rename(path.with_name(f".{path.name}"))
-    assert side_files(tmp_path, "evaluations") == []
+@pytest.mark.parametrize("sweep_id", [None, "s-1"])
+def test_any_damage_is_found_and_repaired(tmp_path: Path, sweep_id: str | None) -> None:
+    append_side(tmp_path, EVALUATIONS, [_row()], sweep_id=sweep_id)
+    store, name = ResultStore(tmp_path), sweep_id or NO_SWEEP
+    before = read_side(tmp_path, EVALUATIONS)
+    (path,) = part_files(tmp_path, name, EVALUATIONS.name)
+    path.write_bytes(path.read_bytes()[:-9])
+    with pytest.raises(DamagedPartError, match=path.name) as caught:
+        read_side(tmp_path, EVALUATIONS)
+    assert "repair=true" in caught.value.remedy
+    assert repair_sweep(store, name)
+    journal = store.open_journal(name).path
+    journal.write_bytes(journal.read_bytes().replace(b"stories15M", b"stories16M"))
+    assert any("checksum" in fault.text for fault in examine(store, name))
+    assert repair_sweep(store, name)
+    assert read_side(tmp_path, EVALUATIONS).equals(before)
 
 
 @pytest.fixture
@@ -158,15 +143,16 @@ def test_commands_check_write_and_copy_them(tmp_path: Path) -> None:
     here, there = tmp_path / "here", tmp_path / "there"
     for folder in (here, there):
         Workspace.init(folder)
-    path = append_side(there / "results", EVALUATIONS, [_row()])
+    append_side(there / "results", EVALUATIONS, [_row()])
     code, out, _ = _cli(here, "results", "merge", str(there), "--yes")
-    assert (code, has(out, "1 file", "copied"), "sweep" in out.splitlines()[-2]) == (0, True, False)
+    assert (code, has(out, "1 row", "copied"), "0 sweeps" in out) == (0, True, False)
     code, out, _ = _cli(here, "results", "export", "--table", "evaluations", "--format", "json")
     assert (code, json.loads(out)["quality"]) == (0, 12.5)
-    assert _cli(here, "results", "verify")[:2] == (0, "evaluations: ok, 1 file\n")
-    copied = here / path.relative_to(there)
+    assert _cli(here, "results", "verify")[:2] == (0, "rows without a sweep: ok\n")
+    (copied,) = part_files(here / "results", NO_SWEEP, EVALUATIONS.name)
     copied.write_bytes(copied.read_bytes()[:-9])
     code, out, err = _cli(here, "results", "verify")
     assert (code, "1 fault" in out, str(copied) in err) == (1, True, True)
+    assert _cli(here, "results", "verify", "--repair")[0] == 0
     code, _, err = _cli(here, "results", "export", "--table", "evaluation")
     assert (code, "did you mean 'evaluations'" in err) == (2, True)

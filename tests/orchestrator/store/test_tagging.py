@@ -14,9 +14,8 @@ from fleetrank.analysis.stored.sweep_record import (
     tags_path,
 )
 from fleetrank.orchestrator.errors import StoreError, UsageError
-from fleetrank.orchestrator.housekeeping.delete_and_merge import copy_sweep, delete_sweep
-from fleetrank.orchestrator.store.results import ResultStore
-from fleetrank.orchestrator.store.tagging import change_tags, new_tags
+from fleetrank.orchestrator.housekeeping import copy_sweep, delete_sweep
+from fleetrank.orchestrator.store.results import ResultStore, change_tags, new_tags
 from fleetrank.orchestrator.workspace.selectors import Selectors
 
 

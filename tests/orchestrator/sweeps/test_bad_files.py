@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from hostile_pt2 import hostile_weights
-from onnx_external import save_external
+from tiny_onnx import save_external
 
 TFLITE = Path(__file__).parents[2] / "device_agents" / "data" / "tiny.tflite"
 

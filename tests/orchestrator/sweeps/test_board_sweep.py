@@ -7,8 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 from ssh_board import SshBoard, ssh_board, why_no_sshd
-from sweep_process import ended, ok_repeats, start, wait_for_repeats
-from waiting import wait_until
+from waiting import ended, ok_repeats, start, wait_for_repeats, wait_until
 
 pytestmark = pytest.mark.slow
 

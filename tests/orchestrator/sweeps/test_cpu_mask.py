@@ -37,6 +37,7 @@ def test_a_gate_of_two_equal_sweeps_compares_them_under_another_mask(folder) -> 
     assert (cores["value_a"], cores["value_b"]) == (MASKS[0][-1], MASKS[1][-1])
 
 
+@pytest.mark.thorough
 @needs_two
 def test_a_sweep_goes_on_under_another_mask(folder) -> None:
     folder.write_spec(("m0",), ["local-cpu"], repeats=2)

@@ -16,15 +16,15 @@ from pathlib import Path
 import psutil
 import pytest
 from daily import daily
-from mounts import why_no_mounts, with_little_room, with_read_only
-from sweep_process import MODES, ended, ok_repeats, start, wait_for_repeats
+from ssh_board import why_no_mounts, with_little_room, with_read_only
+from waiting import MODES, ended, ok_repeats, start, wait_for_repeats
 from wording import has
 
-from fleetrank.foundation.process.supervised_child import SupervisedChild
+from fleetrank.foundation.supervised_child import SupervisedChild
+from fleetrank.orchestrator import progress
 from fleetrank.orchestrator.cli.main import run
-from fleetrank.orchestrator.progress import displays
-from fleetrank.orchestrator.progress.displays import JsonLines
-from fleetrank.orchestrator.progress.events import Event, SweepFinished
+from fleetrank.orchestrator.progress import Event, SweepFinished
+from fleetrank.orchestrator.progress_displays import JsonLines
 
 ALL = ("m0", "m1", "m2", "m3")
 KIB = 1024
@@ -60,7 +60,6 @@ def test_a_read_only_results_folder_ends_each_command_that_writes_and_changes_no
     for command in (
         ("sweep", "run", "t"),
         ("sweep", "resume", "--inline"),
-        ("results", "compact"),
         ("results", "exclude", sweep_id, "--reason", "x"),
         ("results", "export", "--format", "csv", "--out", "results/all.csv"),
         ("report", "build", "--include-simulated", "--out", "results/report.html"),
@@ -75,6 +74,7 @@ def test_a_read_only_results_folder_ends_each_command_that_writes_and_changes_no
     assert content_of(results) == stored
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("mode", daily(MODES, MODES[-1]))
 def test_a_full_file_system_ends_the_sweep_and_a_resume_completes_it(
     folder, mounts: None, mode: str
@@ -228,7 +228,7 @@ def test_of_two_drivers_of_one_sweep_the_second_is_refused(folder, mode: str) ->
 SOON_LOST = {"RAY_gcs_rpc_server_reconnect_timeout_s": "2"}
 HEAD = """
 import os, sys
-from fleetrank.orchestrator.dispatch.ray.local_ray import local_ray
+from fleetrank.orchestrator.dispatch.ray_cluster import local_ray
 with local_ray():
     import ray
     print(ray.get_runtime_context().gcs_address, os.environ["RAY_AUTH_TOKEN_PATH"], flush=True)
@@ -318,7 +318,7 @@ def test_a_head_that_dies_after_the_last_row_does_not_change_the_exit_code(
             if isinstance(event, SweepFinished):
                 kill_head(head.pid)
 
-    monkeypatch.setattr(displays, "JsonLines", KillsTheHead)
+    monkeypatch.setattr(progress, "JsonLines", KillsTheHead)
     folder.write_spec(["m0"], ["sim-a"], repeats=2)
     words = ["sweep", "run", "t", "--cluster", address, "--progress", "jsonl"]
     code = run(["--workspace", str(folder.root), *words])

@@ -50,6 +50,7 @@ def test_a_forged_answer_of_a_worker_is_one_failed_row(
     run_with_forgeries(folder, "local-cpu", onnx_file, monkeypatch)
 
 
+@pytest.mark.thorough
 def test_a_forged_answer_of_a_board_is_one_failed_row(
     folder, onnx_file, tmp_path, monkeypatch
 ) -> None:

@@ -1,5 +1,6 @@
 """What this host lacks for a sweep is said before the sweep is stored."""
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -98,7 +99,9 @@ def test_a_resume_without_what_it_needs_leaves_the_sweep_as_it_is(
 ) -> None:
     folder.write_spec(["m0"], ["sim-a"], repeats=1)
     ended_run()
-    for kept in (*folder.root.glob("results/journal/*"), *folder.root.glob("artifacts/index/*")):
+    shutil.rmtree(folder.root / "results/measurements")
+    gone = ("results/journal/*", "results/sweeps/*.parts", "artifacts/index/*")
+    for kept in [one for pattern in gone for one in folder.root.glob(pattern)]:
         kept.unlink()
     before = folder.record()
     with monkeypatch.context() as patch:

@@ -1,10 +1,10 @@
-"""A kind of device is added with one folder and one line, and no other file knows it."""
+"""A kind of device is added with one module and one entry, and no other file knows it."""
 
 import json
 from pathlib import Path
 
 import pytest
-from recipes import Copy, recipes
+from doc_blocks import Copy, recipes
 
 
 @pytest.fixture
@@ -15,7 +15,8 @@ def copy_with_abacus(tmp_path: Path) -> dict[str, str]:
     return {"PYTHONPATH": copy.import_path}
 
 
-def test_a_kind_is_one_folder_and_one_line(folder, copy_with_abacus: dict[str, str]) -> None:
+@pytest.mark.thorough
+def test_a_kind_is_one_module_and_one_entry(folder, copy_with_abacus: dict[str, str]) -> None:
     def run(*words: str):
         done = folder.run(*words, env=copy_with_abacus)
         assert done.returncode == 0, done.stderr
@@ -36,7 +37,7 @@ def test_a_kind_is_one_folder_and_one_line(folder, copy_with_abacus: dict[str, s
     assert {row["origin"] for row in rows} == {"simulated"}
 
 
-def test_without_the_line_the_kind_is_unknown(folder) -> None:
+def test_without_the_entry_the_kind_is_unknown(folder) -> None:
     done = folder.run("devices", "add", "beads", "--kind", "abacus")
     assert done.returncode == 2
     assert "unknown device kind 'abacus'" in done.stderr

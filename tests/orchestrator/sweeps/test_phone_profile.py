@@ -8,13 +8,12 @@ from pathlib import Path
 
 import pytest
 import yaml
-from adb_bench import private_server
-from phone_agent import TINY_TFLITE, phone_options
+from adb_bench import TINY_TFLITE, phone_options, private_server
 
-from fleetrank.device_agents.android.adb.adb_server import AdbServer, find_adb
+from fleetrank.device_agents.android.adb_server import AdbServer, find_adb
 from fleetrank.device_agents.errors import MissingLibraryError
-from fleetrank.device_agents.virtual_phone.daemon.farm import FarmSpec, VirtualFarm
-from fleetrank.device_agents.virtual_phone.handset.faults import Fault
+from fleetrank.device_agents.virtual_phone.farm import FarmSpec, VirtualFarm
+from fleetrank.device_agents.virtual_phone.profile import Fault
 
 pytestmark = [pytest.mark.adb, pytest.mark.slow]
 
@@ -82,16 +81,30 @@ def test_the_operator_that_breaks_the_transfer_is_named(folder) -> None:
     assert len(folder.rows()) == 10, "profiles are no latencies"
 
 
+@pytest.mark.thorough
 @pytest.mark.usefixtures("phones")
 def test_a_phone_is_profiled_by_the_command(folder) -> None:
-    words = ("profile", "net", "--device", "usual", "--runtime", "tflite", "--repeats", "2")
-    done = folder.run(*words, "--inline", "--split", "operator", "--json")
+    words = (
+        "run",
+        "net",
+        "--profile",
+        "--device",
+        "usual",
+        "--runtime",
+        "tflite",
+        "--repeats",
+        "2",
+    )
+    done = folder.run(*words, "--json")
     assert done.returncode == 0, done.stderr
-    answer = json.loads(done.stdout)
-    names = {row["component"] for row in answer["rows"]}
-    assert names == {"Convolution (NHWC, F32) IGEMM", "Transpose (ND, F32)"}
-    assert all(row["about_ms"] > 0 for row in answer["rows"])
-    own = folder.run(*words, "--backend", "builtin", "--inline", "--json")
+    shown = folder.run("report", "show", "components", "--split", "operator", "--json")
+    rows = json.loads(shown.stdout)["rows"]
+    assert {row["component"] for row in rows} == {
+        "Convolution (NHWC, F32) IGEMM",
+        "Transpose (ND, F32)",
+    }
+    assert all(row["about_ms"] > 0 for row in rows)
+    own = folder.run(*words, "--backend", "builtin", "--json")
     assert own.returncode == 0, own.stderr
-    modules = {row["component"] for row in json.loads(own.stdout)["rows"]}
+    modules = {row["component"] for row in json.loads(own.stdout)["components"]["rows"]}
     assert modules == {"0", "(no module named)"}, "the last node writes the output"

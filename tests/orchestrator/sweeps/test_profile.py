@@ -4,18 +4,24 @@ import json
 import os
 import shutil
 import signal
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import onnx
 import polars as pl
 import pytest
+from stored_part import forget_rows
 
-from fleetrank.analysis.stored.side.component_times import COMPONENT_TIMES, OF_MEASUREMENTS
-from fleetrank.analysis.stored.side.module_macs import MODULE_MACS
-from fleetrank.analysis.stored.side.side_table import read_side, side_files
-from fleetrank.orchestrator.progress.events import Notice
-from fleetrank.orchestrator.store.side_records import append_side
+from fleetrank.analysis.stored.side_tables import (
+    COMPONENT_TIMES,
+    MODULE_MACS,
+    OF_MEASUREMENTS,
+    read_side,
+)
+from fleetrank.orchestrator.progress import Notice
+from fleetrank.orchestrator.store.journal import Entry
+from fleetrank.orchestrator.store.side import append_side
 from fleetrank.orchestrator.sweep.sweep_run import resume_sweep, run_sweep
 from fleetrank.orchestrator.sweep.sweep_session import RunOptions
 from fleetrank.orchestrator.workspace.workspace import Workspace
@@ -36,6 +42,10 @@ def named(folder, onnx_file: Path) -> str:
     return "named"
 
 
+def _is_profile_of(repeat: int) -> Callable[[Entry], bool]:
+    return lambda one: one.table == COMPONENT_TIMES.name and one.row["repeat"] == repeat
+
+
 def _profiles(folder) -> pl.DataFrame:
     return read_side(folder.root / "results", COMPONENT_TIMES)
 
@@ -51,10 +61,11 @@ def _options(events: list[object]) -> RunOptions:
 
 
 def test_shares_stand_beside_a_latency_that_no_profile_has_touched(folder, named: str) -> None:
-    words = ("profile", named, "--inline", "--repeats", "5", "--json")
-    done = folder.run(*words)
+    done = folder.run("run", named, "--profile", "--repeats", "5", "--json")
     assert done.returncode == 0, done.stderr
-    rows = json.loads(done.stdout)["rows"]
+    found = json.loads(done.stdout)
+    rows = found["components"]["rows"]
+    assert [cell["model"] for cell in found["cells"]] == [named]
     assert sum(row["share"] for row in rows) == pytest.approx(1.0)
     assert {row["component"].partition(".")[0] for row in rows} == {"body"}
     for row in rows:
@@ -74,19 +85,20 @@ def test_shares_stand_beside_a_latency_that_no_profile_has_touched(folder, named
 
 @pytest.mark.thorough
 def test_shares_of_macs_stand_beside_shares_of_time(folder) -> None:
-    words = ("profile", "stories260k", "--runtime", "torch", "--workload", "prefill@8")
-    done = folder.run(*words, "--inline", "--repeats", "2", "--json")
+    words = ("run", "stories260k", "--profile", "--runtime", "torch", "--workload", "prefill@8")
+    done = folder.run(*words, "--repeats", "2", "--json")
     assert done.returncode == 0, done.stderr
-    shares = {row["component"]: row["macs_share"] for row in json.loads(done.stdout)["rows"]}
+    rows = json.loads(done.stdout)["components"]["rows"]
+    shares = {row["component"]: row["macs_share"] for row in rows}
     assert sum(share for share in shares.values() if share) == pytest.approx(1.0)
     assert shares["blocks.0"] == pytest.approx(shares["blocks.4"])
     assert 0 < shares["(model) linear"] < shares["blocks.0"]
     assert shares["norm"] is None, "it has no products"
-    results = folder.root / "results"
-    side_files(results, COMPONENT_TIMES.name)[0].unlink()
+    macs = read_side(folder.root / "results", MODULE_MACS)
+    assert not macs.is_empty()
+    forget_rows(folder.store, *folder.store.sweep_ids(), _is_profile_of(0))
     resume_sweep(Workspace.at(folder.root), None, _options([]))
-    (stored,) = side_files(results, MODULE_MACS.name)
-    assert stored.stat().st_size > 0, "stored once for each sweep"
+    assert read_side(folder.root / "results", MODULE_MACS).equals(macs), "once for each sweep"
     by_operator = folder.call("report", "show", "components", "--split", "operator", "--json")
     assert {row["macs_share"] for row in json.loads(by_operator.stdout)["rows"]} == {None}
 
@@ -94,20 +106,21 @@ def test_shares_of_macs_stand_beside_shares_of_time(folder) -> None:
 @pytest.mark.thorough
 def test_a_users_file_is_shown_by_operator(folder, onnx_file: Path) -> None:
     shutil.copy(onnx_file, folder.root / "net.onnx")
-    words = ("profile", "net.onnx", "--inline", "--repeats", "1")
-    done = folder.run(*words, "--split", "operator")
+    words = ("run", "net.onnx", "--profile", "--repeats", "1", "--progress", "jsonl")
+    done = folder.run(*words)
     assert done.returncode == 0, done.stderr
-    assert "Conv" in done.stdout
-    modules = folder.run("report", "show", "components")
-    assert "(no module named)" in modules.stdout
-    assert "No module is known" in modules.stdout
+    assert all(json.loads(line)["event"] for line in done.stdout.splitlines())
+    assert "(no module named)" in done.stderr
+    assert "No module is known" in done.stderr
+    operators = folder.run("report", "show", "components", "--split", "operator")
+    assert "Conv" in operators.stdout
 
 
 def test_nothing_is_measured_where_nothing_can_be_profiled(folder, named: str) -> None:
-    refused = folder.call("profile", named, "--device", "sim-a", "--inline")
+    refused = folder.call("run", named, "--profile", "--device", "sim-a")
     assert refused.returncode == 4
     assert "simulated cannot be profiled" in refused.stderr
-    alone = folder.call("profile", named, "--backend", "cpu")
+    alone = folder.call("run", named, "--profile", "--backend", "cpu")
     assert alone.returncode == 2
     assert "--runtime" in alone.stderr
     assert folder.store.sweep_ids() == []
@@ -128,17 +141,13 @@ def test_a_resume_makes_the_profiles_that_are_missing(folder, named: str) -> Non
     spec = folder.write_spec([named], ["local-cpu"], repeats=3)
     spec.write_text(spec.read_text() + "profile: true\n")
     _run(folder, spec)
-    results = folder.root / "results"
-    files, measured = side_files(results, COMPONENT_TIMES.name), folder.rows()
-    assert len(files) == 3
-    files[1].unlink()
-    left = set(_profiles(folder)["repeat"])
-    assert len(left) == 2
+    measured = folder.rows()
+    forget_rows(folder.store, *folder.store.sweep_ids(), _is_profile_of(1))
+    kept = _profiles(folder)
+    assert set(kept["repeat"]) == {0, 2}
     resume_sweep(Workspace.at(folder.root), None, _options([]))
     assert set(_profiles(folder)["repeat"]) == {0, 1, 2}
-    kept = side_files(results, COMPONENT_TIMES.name)
-    assert len(kept) == 3
-    assert {files[0], files[2]} < set(kept)
+    assert _profiles(folder)[: kept.height].equals(kept)
     assert folder.rows() == measured
 
 
@@ -162,11 +171,10 @@ def test_a_failed_profile_is_tried_again_when_asked(folder, named: str) -> None:
     spec.write_text(spec.read_text() + "profile: true\n")
     _run(folder, spec)
     results = folder.root / "results"
-    (stored,) = side_files(results, COMPONENT_TIMES.name)
     row = {name: _profiles(folder)[name][0] for name in OF_MEASUREMENTS}
-    stored.unlink()
     broken = {"status": "failed", "error_kind": "crashed", "error_is_transient": False}
     (sweep_id,) = folder.store.sweep_ids()
+    forget_rows(folder.store, sweep_id, _is_profile_of(0))
     append_side(results, COMPONENT_TIMES, [row | broken], sweep_id=sweep_id)
     resume_sweep(Workspace.at(folder.root), None, _options([]))
     assert set(_profiles(folder)["status"]) == {"failed"}
@@ -205,5 +213,5 @@ def test_without_a_profile_the_table_says_how_to_make_one(folder) -> None:
     _run(folder, folder.write_spec(["m0"], ["local-cpu"], repeats=1))
     done = folder.run("report", "show", "components")
     assert done.returncode == 4
-    assert "fleetrank profile" in done.stderr
+    assert "--profile" in done.stderr
     assert not (folder.root / "results" / "side").exists()

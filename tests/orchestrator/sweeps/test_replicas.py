@@ -9,9 +9,8 @@ import polars as pl
 import psutil
 import pytest
 
-from fleetrank.analysis.stored.side.replica_runs import REPLICA_RUNS
-from fleetrank.analysis.stored.side.side_table import read_side, side_files
-from fleetrank.orchestrator.progress.events import Notice
+from fleetrank.analysis.stored.side_tables import REPLICA_RUNS, read_side
+from fleetrank.orchestrator.progress import Notice
 from fleetrank.orchestrator.sweep.sweep_run import resume_sweep, run_sweep
 from fleetrank.orchestrator.sweep.sweep_session import RunOptions
 from fleetrank.orchestrator.workspace.workspace import Workspace
@@ -37,10 +36,10 @@ def _options(events: list[object]) -> RunOptions:
 
 @pytest.mark.thorough
 def test_the_command_compares_sets_with_one_process(folder) -> None:
-    words = ("--replicas", "1,2", "--seconds", "0.5", "--repeats", "3", "--inline", "--json")
-    done = folder.run("replicas", "m0", *words)
+    words = ("--replicas", "1,2", "--seconds", "0.5", "--repeats", "3", "--json")
+    done = folder.run("run", "m0", *words)
     assert done.returncode == 0, done.stderr
-    rows = json.loads(done.stdout)["rows"]
+    rows = json.loads(done.stdout)["replicas"]["rows"]
     assert [row["n_replicas"] for row in rows] == [1, 2]
     stored = _runs(folder)
     assert len(folder.rows()) == 3, "the journal has the latencies alone"
@@ -78,13 +77,14 @@ def test_a_sweep_runs_sets_where_it_can_and_says_the_rest(folder) -> None:
 
 
 def test_the_time_limit_of_the_command_leaves_room_for_its_seconds(folder) -> None:
-    done = folder.call("replicas", "m0", "--seconds", "5000", "--device", "sim-a", "--inline")
+    words = ("--replicas", "1,2", "--seconds", "5000")
+    done = folder.call("run", "m0", *words, "--device", "sim-a")
     assert "timeout_s" not in done.stderr
     assert "kind simulated" in done.stderr
 
 
 def test_a_device_without_sets_is_refused_before_anything_is_measured(folder) -> None:
-    done = folder.call("replicas", "m0", "--device", "sim-a", "--inline")
+    done = folder.call("run", "m0", "--replicas", "1,2", "--device", "sim-a")
     assert done.returncode == 4
     assert "one process" in done.stderr
     assert not (folder.root / "results").exists()
@@ -94,27 +94,9 @@ def test_a_device_without_sets_is_refused_before_anything_is_measured(folder) ->
     "numbers", ["", "0", "two", "1,,2", "1,1", "1,999", "99999999999999999999"]
 )
 def test_wrong_numbers_of_processes_are_refused(folder, numbers: str) -> None:
-    done = folder.call("replicas", "m0", "--replicas", numbers, "--inline")
+    done = folder.call("run", "m0", "--replicas", numbers)
     assert done.returncode == 2, done.stdout
     assert not (folder.root / "results").exists()
-
-
-@pytest.mark.thorough
-def test_a_resume_runs_the_sets_that_are_missing(folder) -> None:
-    run_sweep(Workspace.at(folder.root), _spec(folder, ["local-cpu"]), _options([]))
-    results = folder.root / "results"
-    before = _runs(folder)
-    assert before["set_id"].n_unique() == 4
-    measured = folder.rows()
-    gone = side_files(results, REPLICA_RUNS.name)[0]
-    gone.unlink()
-    kept = set(_runs(folder)["set_id"])
-    assert len(kept) < 4
-    resume_sweep(Workspace.at(folder.root), None, _options([]))
-    after = _runs(folder)
-    assert after["set_id"].n_unique() == 4
-    assert kept < set(after["set_id"])
-    assert folder.rows() == measured
 
 
 @pytest.mark.thorough

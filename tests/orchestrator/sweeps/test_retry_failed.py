@@ -2,6 +2,7 @@
 
 import json
 import shlex
+import shutil
 from collections import defaultdict
 
 import polars as pl
@@ -11,9 +12,13 @@ from fleetrank.analysis.stored.cells_table import dropped_attempts
 from fleetrank.analysis.stored.columns import ORIGINS
 from fleetrank.analysis.stored.load import load_measurements, valid_attempts
 from fleetrank.orchestrator.errors import UsageError
-from fleetrank.orchestrator.progress.events import Notice, RepeatStarted, SweepStarted
-from fleetrank.orchestrator.progress.wording import sentence
-from fleetrank.orchestrator.sweep.sweep_outcome import SweepOutcome
+from fleetrank.orchestrator.progress import (
+    Notice,
+    RepeatStarted,
+    SweepFinished,
+    SweepStarted,
+    sentence,
+)
 from fleetrank.orchestrator.sweep.sweep_run import resume_sweep, run_sweep
 from fleetrank.orchestrator.sweep.sweep_session import RunOptions
 from fleetrank.orchestrator.workspace.workspace import Workspace
@@ -25,12 +30,12 @@ def _add_faulty(folder, name: str, rate: float) -> None:
     (folder.root / "devices" / f"{name}.yaml").write_text(_FAULTY.format(name=name, rate=rate))
 
 
-def _start(folder) -> SweepOutcome:
+def _start(folder) -> SweepFinished:
     workspace = Workspace.at(folder.root)
     return run_sweep(workspace, workspace.sweeps / "t.yaml", RunOptions(is_inline=True))
 
 
-def _resume(folder, **options: object) -> tuple[SweepOutcome, list[object]]:
+def _resume(folder, **options: object) -> tuple[SweepFinished, list[object]]:
     """The outcome of a resume, and its events."""
     events: list[object] = []
     chosen = RunOptions(is_inline=True, subscribers=[events.append], **options)
@@ -99,7 +104,9 @@ def test_only_the_named_model_is_retried(failed) -> None:
 def test_only_narrows_the_pending_repeats_of_a_resume_too(folder) -> None:
     folder.write_spec(["m0", "m1"], ["sim-a"], repeats=2)
     _start(folder)
-    for kept in (folder.root / "results/journal").iterdir():
+    results = folder.root / "results"
+    shutil.rmtree(results / "measurements")
+    for kept in (*(results / "journal").iterdir(), *(results / "sweeps").glob("*.parts")):
         kept.unlink()
     outcome, _events = _resume(folder, restricted_to="m1")
     assert (outcome.n_ok, outcome.n_left) == (2, 2)

@@ -119,7 +119,7 @@ def test_free_axes_are_cells_and_ids_stay_below_their_limit(folder, encoder) -> 
     assert {(row["device"], row["axes"], row["batch"]) for row in rows} == {
         (device, f"seq={size}", 2) for device in ("sim-a", "sim-b") for size in (8, 16)
     }
-    card = (folder.root / "cards" / f"{found['model']}.toml").read_text()
+    card = (folder.root / "cards" / f"{found['models'][0]}.toml").read_text()
     assert "below = 30522" in card
     assert found["sweep_id"] == folder.store.newest_sweep()
 
@@ -144,7 +144,7 @@ def test_without_progress_the_answer_is_still_printed(
     assert f"results: {folder.root}" in out
     assert "exported" not in out + error
     assert main.run(["run", *words, "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["model"] == "m0"
+    assert json.loads(capsys.readouterr().out)["models"] == ["m0"]
     folder.write_spec(["m0"], ["sim-a"])
     assert main.run(["sweep", "run", "t", "--inline", "--progress", "none"]) == 0
     assert capsys.readouterr().out.startswith(f"results: {folder.root}")

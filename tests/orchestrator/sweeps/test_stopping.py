@@ -8,11 +8,11 @@ from pathlib import Path
 import psutil
 import pytest
 from daily import daily
-from sweep_process import MODES, ended, ok_repeats, start, wait_for_notice, wait_for_repeats
+from waiting import MODES, ended, ok_repeats, start, wait_for_notice, wait_for_repeats
 
 from fleetrank.orchestrator.cli.main import run
-from fleetrank.orchestrator.progress.wording import STOPPING
-from fleetrank.orchestrator.sweep import dispatch_backend
+from fleetrank.orchestrator.dispatch import ray_process
+from fleetrank.orchestrator.progress import STOPPING
 
 RAY_AGENTS = {"ray::DashboardAgent", "ray::RuntimeEnvAgent"}
 """Idle helpers of a raylet: when that is killed they tell a server which is gone, too, and end 60 s
@@ -159,7 +159,7 @@ def test_sigterm_while_ray_starts_interrupts(folder, monkeypatch: pytest.MonkeyP
     def start() -> None:
         os.kill(os.getpid(), signal.SIGTERM)
 
-    monkeypatch.setattr(dispatch_backend, "RayProcess", start)
+    monkeypatch.setattr(ray_process, "RayProcess", start)
     folder.add_device("sim-a")
     folder.write_spec(["m0"], ["sim-a"], repeats=1)
     assert run(["--workspace", str(folder.root), "sweep", "run", "t"]) == 130

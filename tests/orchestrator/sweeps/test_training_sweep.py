@@ -5,7 +5,7 @@ import pytest
 pytestmark = pytest.mark.export
 CARD = """family = "other"
 source = "entry_point"
-entry = "fleetrank.models.networks.primer:make_network"
+entry = "fleetrank.models.networks.weights:make_network"
 input_size = 16
 """
 

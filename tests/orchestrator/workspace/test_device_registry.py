@@ -15,8 +15,7 @@ from fleetrank.orchestrator.workspace.device_registry import (
     remove_device,
     save_device,
 )
-from fleetrank.orchestrator.workspace.provenance import host_hash
-from fleetrank.orchestrator.workspace.workspace import Workspace
+from fleetrank.orchestrator.workspace.workspace import Workspace, host_hash
 
 PHONE = DeviceFile(name="phone-1", kind="simulated", options={"tier": "edge", "noise": 0.1})
 

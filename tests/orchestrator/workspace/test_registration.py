@@ -9,23 +9,20 @@ from pathlib import Path
 import pytest
 from adb_bench import AdbBench, free_port, open_bench
 
-from fleetrank.device_agents.android.adb.adb_server import AdbServer, find_adb
+from fleetrank.device_agents.android.adb_server import AdbServer, find_adb
 from fleetrank.device_agents.android.agent import AndroidAgent
-from fleetrank.device_agents.android.registration.registrar import (
-    PhoneRegistrar,
-    registration_of,
-)
-from fleetrank.device_agents.android.state.cores import Core
-from fleetrank.device_agents.android.state.identity import phone_lease
-from fleetrank.device_agents.android.state.probe_text import facts_of_sections
-from fleetrank.device_agents.android.state.settings import settings_for_measuring
-from fleetrank.device_agents.contract.registration import CanaryFile, RegistrationRequest
+from fleetrank.device_agents.android.execution.storage import ProgramStore
+from fleetrank.device_agents.android.phone_registration import NewPhone, PhoneRegistrar
+from fleetrank.device_agents.android.state.fitness import settings_for_measuring
+from fleetrank.device_agents.android.state.identity import facts_of_sections, phone_lease
+from fleetrank.device_agents.android.state.power_text import Core
+from fleetrank.device_agents.contract.registered import CanaryFile, RegistrationRequest
 from fleetrank.device_agents.contract.task import OptionValue
 from fleetrank.device_agents.errors import MissingLibraryError
 from fleetrank.foundation.errors import FleetError
 from fleetrank.orchestrator.errors import NothingToDoError, UsageError
-from fleetrank.orchestrator.workspace.device_registry import DeviceFile
-from fleetrank.orchestrator.workspace.registration import (
+from fleetrank.orchestrator.workspace.device_registry import (
+    DeviceFile,
     NewDevice,
     RegistrationDesk,
     clean_device,
@@ -165,4 +162,6 @@ def test_a_phone_is_pinned_only_while_all_its_cores_are_there(
     cores = tuple(Core(number=number, max_khz=clock) for number, clock in enumerate(khz))
     facts = facts_of_sections({}, has_exit_codes=True)
     facts = replace(facts, has_taskset=has_taskset, cores=cores)
-    assert registration_of(facts).clusters == clusters
+    request = RegistrationRequest(address="S")
+    phone = NewPhone(request=request, found=facts, store=ProgramStore(), say=print)
+    assert phone.clusters == clusters

@@ -9,16 +9,12 @@ from pydantic import ValidationError
 
 from fleetrank.analysis.stored.columns import SCHEMA
 from fleetrank.analysis.stored.selection import Selection
-from fleetrank.orchestrator.cli.report import report_command
-from fleetrank.orchestrator.cli.report.setting_options import setting_options
+from fleetrank.orchestrator.cli import report_command
+from fleetrank.orchestrator.cli.options import setting_options
 from fleetrank.orchestrator.errors import UsageError
 from fleetrank.orchestrator.server import api
-from fleetrank.orchestrator.server.pages.pages import PageQuery, _fields
-from fleetrank.orchestrator.workspace.selectors import (
-    PAGE_SELECTORS,
-    Selectors,
-    selector_fields,
-)
+from fleetrank.orchestrator.server.pages import PageQuery
+from fleetrank.orchestrator.workspace.selectors import PAGE_SELECTORS, Selectors, selector_fields
 
 pytestmark = pytest.mark.slow
 
@@ -48,7 +44,7 @@ def test_outputs_about_everything_take_the_selectors_of_the_page(command) -> Non
     assert taken == set(PAGE_SELECTORS)
 
 
-def test_a_field_says_what_an_option_and_a_form_need() -> None:
+def test_a_field_says_what_an_option_needs() -> None:
     fields = {field.name: field for field in selector_fields()}
     assert fields["source_tier"].words == ("gpu", "cpu", "edge")
     assert (fields["family"].kind, fields["family"].default) == ("text", None)
@@ -84,7 +80,7 @@ def test_nothing_given_selects_all() -> None:
     assert Selectors().selection() == Selection()
 
 
-def test_empty_fields_of_a_form_are_not_given() -> None:
+def test_empty_parameters_are_not_given() -> None:
     given = {"sweep": "", "runtime": "", "set": ["", ""], "seed": ""}
     assert Selectors.model_validate(given).selection() == Selection()
 
@@ -100,15 +96,6 @@ def test_several_sweeps_and_models_are_kept_in_their_order() -> None:
     assert asked.suffix() == "?sweep=b&sweep=a"
     assert Selectors.model_validate_json(asked.job().selectors).selection().sweeps == ("b", "a")
     assert Selectors(model=("r*", "vit")).selection().models == ("r*", "vit")
-
-
-def test_a_form_has_a_field_for_each_given_name_and_an_empty_one() -> None:
-    fields = [
-        (one["field"].name, one["value"]) for one in _fields(Selectors(model=("r*", "vit"), seed=7))
-    ]
-    assert [value for name, value in fields if name == "model"] == ["r*", "vit", ""]
-    assert [value for name, value in fields if name == "sweep"] == [""]
-    assert [value for name, value in fields if name in {"seed", "runtime"}] == ["", 7]
 
 
 def test_a_memory_limit_is_a_number_or_absent() -> None:

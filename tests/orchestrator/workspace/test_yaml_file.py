@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from pydantic import BaseModel, ConfigDict
 
 from fleetrank.orchestrator.errors import UsageError
-from fleetrank.orchestrator.workspace.yaml_file import parse_file, read_yaml
+from fleetrank.orchestrator.workspace.sweep_spec import parse_file, read_yaml
 
 
 class Inner(BaseModel):

@@ -5,15 +5,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fleetrank.analysis.statistics.choices.next_models import (
+from fleetrank.analysis.statistics.next_models import (
     SPEED_VARIANCE,
+    accepted_error,
     choose,
     consensus,
     judge,
     predict,
-)
-from fleetrank.analysis.statistics.choices.savings import (
-    accepted_error,
     predicted_by_sources,
 )
 

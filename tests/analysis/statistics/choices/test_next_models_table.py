@@ -79,9 +79,9 @@ def test_sparse_platforms_and_models_are_left_out_and_counted(make_grid) -> None
 @pytest.mark.slow
 def test_two_device_models_cannot_judge(make_grid) -> None:
     frame = make_grid({"a": [1.0, 2, 3, 4, 5], "b": [1.0, 2, 3, 4, 5]})
-    for name in ("next-models", "savings"):
+    for over in ("models", "devices"):
         with pytest.raises(NoDataError, match=r"5.*models.*3"):
-            make_table(name, frame, Selection())
+            make_table("effort", frame, Selection(settings=(("over", over),)))
 
 
 @pytest.mark.slow

@@ -5,8 +5,8 @@ import pytest
 from wording import has
 
 from fleetrank.analysis.errors import AnalysisError
-from fleetrank.analysis.panel.selected_pairs import MAX_LISTED_PAIRS
-from fleetrank.analysis.statistics.transfer import compared
+from fleetrank.analysis.panel import conditions
+from fleetrank.analysis.panel.conditions import MAX_LISTED_PAIRS
 from fleetrank.analysis.stored.selection import Selection
 from fleetrank.analysis.tables.tables import make_table
 
@@ -85,7 +85,7 @@ def test_inside_a_tier_a_pair_counts_once(fleet) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("most_listed", [MAX_LISTED_PAIRS, 0])
 def test_a_rho_has_the_figures_of_table_transfer(make_attempts, monkeypatch, most_listed) -> None:
-    monkeypatch.setattr(compared, "MAX_LISTED_PAIRS", most_listed)
+    monkeypatch.setattr(conditions, "MAX_LISTED_PAIRS", most_listed)
     rng = np.random.default_rng(0)
     frame = make_attempts(
         {

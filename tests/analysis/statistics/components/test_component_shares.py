@@ -8,15 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fleetrank.analysis.statistics.components.component_shares import (
+from fleetrank.analysis.statistics.components import (
     attributed_share,
     component_of,
     component_shares,
     macs_shares,
     valid_profiles,
 )
-from fleetrank.analysis.stored.side.component_times import COMPONENT_TIMES
-from fleetrank.analysis.stored.side.module_macs import MODULE_MACS
+from fleetrank.analysis.stored.side_tables import COMPONENT_TIMES, MODULE_MACS
 
 NOW = datetime(2026, 11, 22, tzinfo=UTC)
 _ROW = {

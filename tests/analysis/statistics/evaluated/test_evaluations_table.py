@@ -8,10 +8,10 @@ import pytest
 from fleetrank.analysis.errors import NoDataError
 from fleetrank.analysis.stored.load import load_measurements
 from fleetrank.analysis.stored.selection import Selection
-from fleetrank.analysis.stored.side.evaluations import EVALUATIONS, METRICS
+from fleetrank.analysis.stored.side_tables import EVALUATIONS, METRICS
 from fleetrank.analysis.tables.table import Table
 from fleetrank.analysis.tables.tables import make_table
-from fleetrank.orchestrator.store.side_records import append_side
+from fleetrank.orchestrator.store.side import append_side
 
 WHEN = datetime(2026, 1, 2, tzinfo=UTC)
 

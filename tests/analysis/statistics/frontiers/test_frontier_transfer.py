@@ -6,7 +6,7 @@ import pytest
 from wording import has
 
 from fleetrank.analysis.errors import AnalysisError
-from fleetrank.analysis.statistics.frontiers.pair_frontiers import (
+from fleetrank.analysis.statistics.frontier_transfer import (
     by_flops,
     parse_objectives,
     process_interval,
@@ -98,7 +98,7 @@ def test_memory_has_noise_and_energy_none(make_attempts) -> None:
 def test_noise_is_the_interval_that_the_latency_table_shows(make_attempts, repeats: int) -> None:
     values = [float((7 * n) % 17 + 1) for n in range(repeats)]
     frame = make_attempts({"repeat": n, "latency_p50_ns": one} for n, one in enumerate(values))
-    shown = make_table("latency", frame, Selection()).frame.row(0, named=True)
+    shown = make_table("cells", frame, Selection()).frame.row(0, named=True)
     low, high = process_interval(np.array([*values, np.nan]))
     if repeats < 5:
         assert shown["latency_low_ms"] is None

@@ -7,11 +7,10 @@ import polars as pl
 import pytest
 
 from fleetrank.analysis.panel.session import Session
-from fleetrank.analysis.statistics.frontiers.frontier_transfer import pareto_table
-from fleetrank.analysis.statistics.frontiers.measured_quality import measured_quality
+from fleetrank.analysis.statistics.frontier_transfer import measured_quality, pareto_table
 from fleetrank.analysis.stored.selection import Selection
-from fleetrank.analysis.stored.side.evaluations import EVALUATIONS
-from fleetrank.orchestrator.store.side_records import append_side
+from fleetrank.analysis.stored.side_tables import EVALUATIONS
+from fleetrank.orchestrator.store.side import append_side
 
 BPB = {"task": "ppl", "quality_metric": "bits_per_byte", "data": "own.txt", "data_sha256": "a"}
 WORKLOAD = {"workload": "decode@128", "prompt_tokens": 1, "context_tokens": 128}

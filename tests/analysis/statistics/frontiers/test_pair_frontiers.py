@@ -13,7 +13,7 @@ from fleetrank.analysis.arrays.pareto import (
     noisy_frontier,
     overlap,
 )
-from fleetrank.analysis.statistics.frontiers.pair_frontiers import (
+from fleetrank.analysis.statistics.frontier_transfer import (
     FIGURES,
     SHAPES,
     Objectives,

@@ -9,11 +9,10 @@ from language_rows import DECODERS, MACHINES, write_language_results
 from scipy.stats import spearmanr
 
 from fleetrank.analysis.errors import NoDataError
-from fleetrank.analysis.panel.pair_groups import Level
+from fleetrank.analysis.panel.conditions import Level
 from fleetrank.analysis.panel.panel import FRM, LATENCY
 from fleetrank.analysis.panel.session import Session
-from fleetrank.analysis.statistics.language.phases import phases
-from fleetrank.analysis.statistics.language.phases_table import answer_of
+from fleetrank.analysis.statistics.language import answer_of, phases
 from fleetrank.analysis.stored.load import load_measurements
 from fleetrank.analysis.stored.selection import Selection
 from fleetrank.analysis.tables.tables import make_table
@@ -46,7 +45,7 @@ def test_the_mean_over_platforms_is_that_of_scipy(frame, measure: str, column: s
     assert mean.rho == pytest.approx(np.mean(rhos))
     assert mean.low < mean.rho < mean.high
     singles = [
-        one.figures.rho for one in found.rows
+        one.rho for one in found.rows
         if (one.level, one.measure, one.source, one.target)
         == (Level.PLATFORM, measure, "prefill@512", "decode@512")
     ]  # fmt: skip

@@ -8,17 +8,17 @@ from hypothesis.extra import numpy as hnp
 from scipy import stats
 from wording import has
 
-from fleetrank.analysis.statistics.measured.audit import (
+from fleetrank.analysis.statistics.audit import (
     duplicate_pairs,
     fit_residuals,
     median_platform,
     median_platforms,
     outliers,
+    sentinels,
     tied_share,
+    unit_slips,
 )
-from fleetrank.analysis.statistics.measured.units import sentinels, unit_slips
-from fleetrank.analysis.stored.exclusions import cell_pattern
-from fleetrank.analysis.stored.selection import Selection
+from fleetrank.analysis.stored.selection import Selection, cell_pattern
 from fleetrank.analysis.tables.tables import make_table
 
 FINDINGS = Selection(settings=(("list", "findings"),))

@@ -4,12 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from fleetrank.analysis.statistics.prediction.device_fit import (
-    STIFFNESS,
-    basis_of,
-    fact_columns,
-    fit,
-)
+from fleetrank.analysis.statistics.device_fit import STIFFNESS, basis_of, fact_columns, fit
 
 M = 14
 

@@ -4,14 +4,15 @@ import numpy as np
 import pytest
 from daily import daily
 
-from fleetrank.analysis.statistics.prediction.device_intervals import (
+from fleetrank.analysis.statistics.device_fit import (
     MAX_SCORES,
     DeviceValues,
+    Group,
     _thinned,
+    interval_of,
     more_needed,
     predict_device,
 )
-from fleetrank.analysis.statistics.prediction.weighted_ends import Group, interval_of
 
 
 def values(n_models, n_devices, k, rng, heavy=False):

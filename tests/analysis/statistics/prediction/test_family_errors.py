@@ -6,10 +6,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from fleetrank.analysis.arrays.known_means import known_mean, known_median
-from fleetrank.analysis.panel import pair_groups
-from fleetrank.analysis.panel.pair_groups import Level, pair_group
-from fleetrank.analysis.statistics.prediction.family_errors import (
+from fleetrank.analysis.arrays.bootstrap import known_mean, known_median
+from fleetrank.analysis.panel import conditions
+from fleetrank.analysis.panel.conditions import Level, pair_group
+from fleetrank.analysis.statistics.predictability import (
     error_intervals,
     family_masks,
     group_errors,
@@ -38,7 +38,7 @@ def test_a_group_averages_clusters_first(values: np.ndarray, one_cluster_at_a_ti
     group = pair_group(Level.TIER, ("edge", "edge"), PAIRS, CLUSTERS, is_directed=True)
     with pytest.MonkeyPatch.context() as patch:
         if one_cluster_at_a_time:
-            patch.setattr(pair_groups, "_MAX_VALUES", 1)
+            patch.setattr(conditions, "_MAX_VALUES", 1)
         found = group_errors(logs, group, FAMILIES)
     errors = predictions(logs, PAIRS, []).errors
     by_cluster = np.column_stack(

@@ -70,37 +70,30 @@ def test_a_prediction_is_repeated_to_the_last_digit(make_attempts):
     assert predicted(frame).frame.equals(predicted(frame).frame)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "unlike",
-    [
-        {"precision": "int8"}, {"batch": 8}, {"runtime": "tflite"}, {"backend": "cuda"},
-        {"mode": "compile"}, {"sample_kind": "vendor"}, {"statistic": "mean"},
-        {"options": '{"amp":true}'}, {"origin": "imported"},
-    ],
-    ids=lambda one: next(iter(one)),
-)  # fmt: skip
-def test_a_device_with_an_unlike_fact_does_not_serve(make_attempts, unlike):
-    plain = predicted(fleet(make_attempts)).frame
-    found = predicted(fleet(make_attempts, d00=unlike, facts={"statistic": "median"})).frame
-    assert set(plain["n_devices"]) == {14}
-    assert set(found["n_devices"]) == {13}
-    assert not any("d00" in basis for basis in found["basis"])
+SERVES_NOT = [
+    {"precision": "int8"}, {"batch": 8}, {"runtime": "tflite"}, {"backend": "cuda"},
+    {"mode": "compile"}, {"sample_kind": "vendor"}, {"statistic": "mean"},
+    {"options": '{"amp":true}'}, {"origin": "imported"},
+]  # fmt: skip
+SERVES = [{}, {"runtime_version": "9.9"}, {"memory_metric": "vendor_estimate"}]
 
 
 @pytest.mark.slow
-def test_an_unlike_metric_of_memory_matters_to_memory_only(make_attempts):
+def test_a_device_serves_unless_a_fact_of_it_is_unlike(make_attempts, subtests):
+    for facts in (*SERVES_NOT, *SERVES):
+        with subtests.test(str(facts)):
+            frame = fleet(make_attempts, d00=facts, facts={"statistic": "median"})
+            found = predicted(frame).frame
+            assert set(found["n_devices"]) == {14 if facts in SERVES else 13}
+            assert facts in SERVES or not any("d00" in basis for basis in found["basis"])
+
+
+@pytest.mark.slow
+def test_an_unlike_metric_of_memory_matters_to_memory(make_attempts):
     frame = fleet(make_attempts, d00={"memory_metric": "vendor_estimate"})
-    assert set(predicted(frame).frame["n_devices"]) == {14}
     memory = predicted(frame, settings={"quantity": "memory"}).frame
     assert set(memory["n_devices"]) == {13}
     assert {"predicted_mib", "low_mib", "high_mib", "measured_mib"} < set(memory.columns)
-
-
-@pytest.mark.slow
-def test_another_version_of_the_runtime_serves(make_attempts):
-    found = predicted(fleet(make_attempts, d00={"runtime_version": "9.9"})).frame
-    assert set(found["n_devices"]) == {14}
 
 
 @pytest.mark.slow

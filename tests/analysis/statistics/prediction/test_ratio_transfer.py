@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from wording import has
 
-from fleetrank.analysis.panel.pair_groups import Level, pair_group
-from fleetrank.analysis.statistics.prediction.reference_r2 import (
+from fleetrank.analysis.panel.conditions import Level, pair_group
+from fleetrank.analysis.statistics.ratio_transfer import (
     group_r2,
     median_draws,
     pair_r2,

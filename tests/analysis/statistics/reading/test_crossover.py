@@ -9,24 +9,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fleetrank.analysis.arrays.bootstrap import resampled_medians
-from fleetrank.analysis.statistics.reading.crossover import (
+from fleetrank.analysis.statistics.reading_cells import DRAWS, CellFacts, ReadingCell, ReadingPlace
+from fleetrank.analysis.statistics.strategies import (
     Repetition,
     changes_of_order,
     crossing_by_operations,
     crossings,
+    crossover_of,
     end_points,
     time_at,
+    ways_of,
 )
-from fleetrank.analysis.statistics.reading.crossover_table import crossover_of
-from fleetrank.analysis.statistics.reading.reading_cells import (
-    DRAWS,
-    ReadingCell,
-    ReadingPlace,
-)
-from fleetrank.analysis.statistics.reading.ways import ways_of
-from fleetrank.foundation.inputs.workload import Workload
+from fleetrank.foundation.inputs import Workload
 from fleetrank.models.cards.zoo import load_language_zoo
-from fleetrank.models.networks.language_cost import call_cost, calls_of
+from fleetrank.models.networks.cost import call_cost, calls_of
 
 LENGTHS = np.array([256.0, 512.0, 1024.0, 2048.0])
 
@@ -174,9 +170,7 @@ def _cell(text: str, median: float, noise: float, rng: np.random.Generator) -> R
         workload=Workload.parse(text),
         latency_ns=float(np.median(processes)),
         draws_ns=resampled_medians(processes[None], DRAWS, rng)[:, 0],
-        n_repeats=5,
-        peak_memory_bytes=None,
-        memory_metric=None,
+        facts=CellFacts(n_repeats=5),
         flops=None,
     )
 
@@ -200,8 +194,8 @@ def test_a_known_crossover_is_inside_its_interval_in_nine_of_ten_data_sets(
             failed={}, n_sweeps=1,
         )  # fmt: skip
         found = crossover_of(place, list(ways_of(place, None))[-1])
-        low, high = found.low or 0, found.high or math.inf
+        low, high = found.low_tokens or 0, found.high_tokens or math.inf
         n_inside += low <= true <= high
-        points.append(found.tokens or math.inf)
+        points.append(found.crossover_tokens or math.inf)
     assert n_inside >= 0.9 * n_sets
     assert np.median(points) == pytest.approx(true, rel=0.03)

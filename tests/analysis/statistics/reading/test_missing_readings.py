@@ -4,8 +4,8 @@ from collections.abc import Callable, Iterable, Iterator
 
 import polars as pl
 import pytest
-from reading_rows import SEGMENT
-from reading_rows import reading_rows as _rows
+from language_rows import SEGMENT
+from language_rows import reading_rows as _rows
 from wording import has
 
 from fleetrank.analysis.errors import NoDataError

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 import polars as pl
 import pytest
-from reading_rows import SEGMENT, crossing_rows, reading_rows
+from language_rows import SEGMENT, crossing_rows, reading_rows
 from wording import has
 
 from fleetrank.analysis.stored.selection import Selection

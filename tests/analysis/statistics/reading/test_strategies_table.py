@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable, Iterator
 import numpy as np
 import polars as pl
 import pytest
-from reading_rows import SEGMENT, crossing_rows
-from reading_rows import reading_rows as _rows
+from language_rows import SEGMENT, crossing_rows
+from language_rows import reading_rows as _rows
 from wording import has
 
 from fleetrank.analysis.errors import AnalysisError, NoDataError

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -10,19 +11,19 @@ import polars as pl
 import pytest
 from fleet_rows import SWEEP, write_results
 from scipy import stats
+from stored_part import write_part
 from wording import has
 
 from fleetrank.analysis.errors import NoDataError
 from fleetrank.analysis.panel.session import Session
-from fleetrank.analysis.statistics.replicas.replica_sets import newest_runs, over_one, set_figures
+from fleetrank.analysis.statistics.replicas import newest_runs, over_one, set_figures
 from fleetrank.analysis.stored.columns import ORIGINS
 from fleetrank.analysis.stored.load import load_measurements, valid_attempts
 from fleetrank.analysis.stored.selection import Selection
-from fleetrank.analysis.stored.side.component_times import OF_MEASUREMENTS
-from fleetrank.analysis.stored.side.replica_runs import REPLICA_RUNS
+from fleetrank.analysis.stored.side_tables import OF_MEASUREMENTS, REPLICA_RUNS
 from fleetrank.analysis.tables.table import Table
 from fleetrank.analysis.tables.tables import session_table
-from fleetrank.orchestrator.store.side_records import append_side
+from fleetrank.orchestrator.store.side import append_side
 
 S = 1_000_000_000
 Row = dict[str, object]
@@ -167,8 +168,8 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
 NEWER = "newer-20260601T000000-0000"
 
 
-def _with_sets(folder: Path, sweep_id: str, inferences: int, **changes: object) -> Path:
-    """The results with five newer sets of one process."""
+def _with_sets(folder: Path, sweep_id: str, inferences: int, **changes: object) -> None:
+    """Adds five newer sets of one process."""
     cell = _cell(folder)
     rows = [
         {**cell, **row, **_identity(cell), "repeat": repeat, **changes}
@@ -177,7 +178,6 @@ def _with_sets(folder: Path, sweep_id: str, inferences: int, **changes: object) 
     ]
     rows = [row | {"started_utc": datetime(2100, 1, 1, tzinfo=UTC)} for row in rows]
     append_side(folder, REPLICA_RUNS, [_without_id(row) for row in rows], sweep_id=sweep_id)
-    return folder
 
 
 def _cell(folder: Path) -> Row:
@@ -189,16 +189,27 @@ def _rate_of_one(found: Table) -> float:
     return {row["n_replicas"]: row for row in found.frame.to_dicts()}[1]["items_per_s"]
 
 
+@pytest.fixture
+def both(results: Path, tmp_path: Path) -> Path:
+    """A copy that a test may change."""
+    return shutil.copytree(results, tmp_path / "results")
+
+
+def _rewrite(folder: Path, change: Callable[[pl.DataFrame], pl.DataFrame]) -> None:
+    part = next((folder / "measurements").rglob("*.parquet"))
+    change(pl.read_parquet(part)).pipe(write_part, part)
+
+
 @pytest.mark.slow
-def test_the_sets_of_the_selected_sweep_are_shown(results: Path, tmp_path: Path) -> None:
-    both = _with_sets(shutil.copytree(results, tmp_path / "results"), NEWER, 900)
+def test_the_sets_of_the_selected_sweep_are_shown(both: Path) -> None:
+    _with_sets(both, NEWER, 900)
     assert _rate_of_one(table(both)) == pytest.approx(90)
     assert _rate_of_one(table(both, sweep=SWEEP)) == pytest.approx(100, rel=0.02)
 
 
 @pytest.mark.slow
-def test_excluded_sets_are_not_shown(results: Path, tmp_path: Path) -> None:
-    both = _with_sets(shutil.copytree(results, tmp_path / "results"), NEWER, 900)
+def test_excluded_sets_are_not_shown(both: Path) -> None:
+    _with_sets(both, NEWER, 900)
     record = {"next_number": 2, "exclusions": [
         {"number": 1, "sweep_id": NEWER, "pattern": _cell(both)["model"], "reason": "a fan failed",
          "excluded_utc": "2026-06-02T00:00:00Z"}]}  # fmt: skip
@@ -207,49 +218,39 @@ def test_excluded_sets_are_not_shown(results: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_newer_sweep_whose_sets_all_failed_hides_no_older_one(
-    results: Path, tmp_path: Path
+@pytest.mark.parametrize("workload", [None, "prefill@4096"])
+def test_a_newer_sweep_that_failed_hides_neither_an_older_one_nor_a_workload(
+    both: Path, workload: str | None
 ) -> None:
-    both = _with_sets(shutil.copytree(results, tmp_path / "results"), NEWER, 9, status="failed")
+    lost = {"status": "failed", "workload": workload}
+    if workload is not None:
+        failed = {name: pl.lit(word) for name, word in lost.items()}
+        _rewrite(
+            both,
+            lambda frame: pl.concat(
+                [frame, frame.head(1).with_columns(**failed, cell_key=pl.lit("other"))]
+            ),
+        )
+    _with_sets(both, NEWER, 9, **{name: word for name, word in lost.items() if word})
     assert _rate_of_one(table(both)) == pytest.approx(100, rel=0.02)
 
 
 @pytest.mark.slow
-def test_a_workload_whose_latencies_all_failed_hides_no_other_one(
-    results: Path, tmp_path: Path
-) -> None:
-    both = shutil.copytree(results, tmp_path / "results")
-    part = next((both / "measurements").rglob("*.parquet"))
-    frame = pl.read_parquet(part)
-    failed = frame.head(1).with_columns(
-        workload=pl.lit("prefill@4096"), status=pl.lit("failed"), cell_key=pl.lit("other")
-    )
-    pl.concat([frame, failed]).write_parquet(part)
-    _with_sets(both, NEWER, 9, workload="prefill@4096", status="failed")
-    assert _rate_of_one(table(both)) == pytest.approx(100, rel=0.02)
-
-
-@pytest.mark.slow
-def test_sets_of_two_weights_of_a_model_are_not_one_series(results: Path, tmp_path: Path) -> None:
-    both = shutil.copytree(results, tmp_path / "results")
-    part = next((both / "measurements").rglob("*.parquet"))
-    frame, cell = pl.read_parquet(part), _cell(both)
-    twin = frame.filter(pl.col("cell_key") == cell["cell_key"]).with_columns(
-        cell_key=pl.lit("other"), weights_id=pl.lit("seed-1")
-    )
-    pl.concat([frame, twin]).write_parquet(part)
+def test_sets_of_two_weights_of_a_model_are_not_one_series(both: Path) -> None:
+    cell = _cell(both)
+    is_cell = pl.col("cell_key") == cell["cell_key"]
+    twin = {"cell_key": pl.lit("other"), "weights_id": pl.lit("seed-1")}
+    _rewrite(both, lambda frame: pl.concat([frame, frame.filter(is_cell).with_columns(**twin)]))
     with pytest.raises(NoDataError) as caught:
         table(both)
     assert has(caught.value.message, str(cell["model"]), "weights")
 
 
 @pytest.mark.slow
-def test_only_models_with_sets_are_counted_as_simulated(results: Path, tmp_path: Path) -> None:
-    both = shutil.copytree(results, tmp_path / "results")
-    part = next((both / "measurements").rglob("*.parquet"))
-    frame, is_other = pl.read_parquet(part), pl.col("model") != _cell(both)["model"]
+def test_only_models_with_sets_are_counted_as_simulated(both: Path) -> None:
+    is_other = pl.col("model") != _cell(both)["model"]
     origin = pl.when(is_other).then(pl.lit("simulated")).otherwise("origin")
-    frame.with_columns(origin=origin).write_parquet(part)
+    _rewrite(both, lambda frame: frame.with_columns(origin=origin))
     rows = load_measurements(both, origins=ORIGINS)
     found = session_table("replicas", Session(rows, Selection(origins=ORIGINS), results=both))
     assert not has(found.notes, "SIMULATED DATA")
@@ -290,4 +291,4 @@ def test_the_table_compares_each_number_of_processes_with_one(results: Path) -> 
 def test_a_model_without_sets_is_refused_with_the_command(results: Path) -> None:
     with pytest.raises(NoDataError) as raised:
         table(results, model=("squeezenet1_1",))
-    assert "fleetrank replicas" in raised.value.remedy
+    assert "replicas=1,2,4" in raised.value.remedy

@@ -8,14 +8,12 @@ import polars as pl
 import pytest
 
 from fleetrank.analysis.panel.session import Session
-from fleetrank.analysis.statistics.summary.evaluated import evaluated
-from fleetrank.analysis.statistics.summary.run_summary import run_summaries
-from fleetrank.analysis.statistics.summary.summary_fields import ARCHITECTURE, FIELDS
+from fleetrank.analysis.statistics.summary import ARCHITECTURE, FIELDS, evaluated, run_summaries
 from fleetrank.analysis.stored.selection import Selection
-from fleetrank.analysis.stored.side.evaluations import EVALUATIONS
+from fleetrank.analysis.stored.side_tables import EVALUATIONS
 from fleetrank.analysis.tables.tables import make_table
-from fleetrank.foundation.inputs.workload import Workload
-from fleetrank.orchestrator.store.side_records import append_side
+from fleetrank.foundation.inputs import Workload
+from fleetrank.orchestrator.store.side import append_side
 
 Make = Callable[[Iterable[dict[str, object]]], pl.LazyFrame]
 NOW = datetime(2026, 1, 2, tzinfo=UTC)

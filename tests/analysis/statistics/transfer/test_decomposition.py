@@ -22,16 +22,11 @@ from fleetrank.analysis.arrays.ranking import (
     unit_columns,
 )
 from fleetrank.analysis.errors import AnalysisError
-from fleetrank.analysis.panel.pair_figures import pair_figures
-from fleetrank.analysis.panel.pair_means import mean_figures
-from fleetrank.analysis.panel.pairs import Block, block_resamples, block_rhos, blocks
+from fleetrank.analysis.panel.agreement import mean_figures, pair_figures
+from fleetrank.analysis.panel.draws import Block, block_resamples, block_rhos, blocks
 from fleetrank.analysis.panel.panel import Measure, Panel
 from fleetrank.analysis.panel.session import Session
-from fleetrank.analysis.statistics.transfer.frm_measures import (
-    component_measures,
-    mean_shares,
-    variance_shares,
-)
+from fleetrank.analysis.statistics.transfer import component_measures, mean_shares, variance_shares
 from fleetrank.analysis.stored.selection import Selection
 from fleetrank.analysis.tables.table import Table
 from fleetrank.analysis.tables.tables import make_table

@@ -5,9 +5,9 @@ import polars as pl
 import pytest
 
 from fleetrank.analysis.panel.session import Session
-from fleetrank.analysis.report.sections.headline import headlines
-from fleetrank.analysis.statistics.transfer.transfer import transfer
-from fleetrank.analysis.statistics.transfer.within import Inside
+from fleetrank.analysis.report.headline import headlines
+from fleetrank.analysis.statistics import transfer
+from fleetrank.analysis.statistics.transfer_within import Inside, is_below
 from fleetrank.analysis.stored.selection import Selection
 from fleetrank.analysis.tables.tables import make_table
 
@@ -36,14 +36,14 @@ def planted(*, is_alike_ordered: bool) -> tuple[np.ndarray, list[str | None], li
     return logs, [FAMILIES[family] for family in member], flops  # type: ignore[return-value]
 
 
-def within_of(frame: pl.LazyFrame) -> dict[tuple[Inside, str], object]:
+def within_of(frame: pl.LazyFrame) -> dict[tuple[str, str], object]:
     found = transfer(Session(frame, Selection()))
-    return {(one.inside, one.target): one for one in found.within if one.source == "cpu"}
+    return {(one.measure, one.target): one for one in found.within if one.source == "cpu"}
 
 
 def test_an_order_between_families_only_is_not_one_inside_them(make_attempts) -> None:
     frame = make_attempts(rows_of(*planted(is_alike_ordered=False)))
-    one = within_of(frame)[Inside.FAMILIES, "edge"]
+    one = within_of(frame)[Inside.FAMILIES.measure, "edge"]
     rows = make_table("transfer", frame, Selection()).frame.filter(
         pl.col("level") == "tier", pl.col("source") == "cpu"
     )
@@ -51,7 +51,7 @@ def test_an_order_between_families_only_is_not_one_inside_them(make_attempts) ->
     assert pooled > 0.85
     assert one.low < 0 < one.high
     assert abs(one.rho) < 0.35
-    assert one.is_below
+    assert is_below(one)
     assert one.gap_low < pooled - one.rho < one.gap_high
     shown = rows.filter(pl.col("measure") == "latency in families")
     assert shown["rho"][0] == one.rho
@@ -65,7 +65,7 @@ def test_the_page_warns_of_it_and_not_of_an_order_that_holds_inside_too(make_att
         lines = headlines([found], "")
         noted = [line.note is not None and "one family" in line.note for line in lines]
         assert any(noted) is not is_alike_ordered
-        inside = [one for one in found.within if one.inside is Inside.FAMILIES]
+        inside = [one for one in found.within if one.measure == Inside.FAMILIES.measure]
         assert min(one.rho for one in inside if one.rho is not None) > 0.9 or not is_alike_ordered
 
 
@@ -84,15 +84,15 @@ def test_the_gap_is_to_rho_of_the_models_with_a_family(make_attempts) -> None:
     distant = 20.0 + 3.0 * np.arange(40.0)[:, None] + np.zeros(3)
     families = [FAMILIES[i % 2] for i in range(12)] + [None] * 40
     frame = make_attempts(rows_of(np.vstack([alike, distant]), families, [None] * 52))
-    one = within_of(frame)[Inside.FAMILIES, "edge"]
+    one = within_of(frame)[Inside.FAMILIES.measure, "edge"]
     assert one.n_models == 12
-    assert not one.is_below
+    assert not is_below(one)
 
 
 def test_few_models_have_no_interval(make_attempts) -> None:
     logs, families, flops = planted(is_alike_ordered=True)
     frame = make_attempts(rows_of(logs[:8], families[:8], flops[:8]))
-    one = within_of(frame)[Inside.FAMILIES, "edge"]
+    one = within_of(frame)[Inside.FAMILIES.measure, "edge"]
     assert one.rho is not None
-    assert (one.low, one.gap_low, one.is_below) == (None, None, False)
+    assert (one.low, one.gap_low, is_below(one)) == (None, None, False)
     assert one.reason.startswith("no interval: 8 models")

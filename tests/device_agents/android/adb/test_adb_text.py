@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fleetrank.device_agents.android.adb.adb_text import (
+from fleetrank.device_agents.android.adb_text import (
     REMEDIES,
     DeviceState,
     Transport,

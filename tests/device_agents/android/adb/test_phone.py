@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from adb_bench import AdbBench
 
-from fleetrank.device_agents.android.adb.adb_text import DeviceState
-from fleetrank.device_agents.android.state.waits import wait_until_back
+from fleetrank.device_agents.android.adb_text import DeviceState
+from fleetrank.device_agents.android.state.fitness import wait_until_back
 from fleetrank.device_agents.device_output import CUT, MAX_PROBE_BYTES
 from fleetrank.device_agents.errors import (
     BadOutputError,
@@ -20,7 +20,7 @@ from fleetrank.device_agents.errors import (
     TimedOutError,
     TransientError,
 )
-from fleetrank.device_agents.virtual_phone.handset.faults import Fault
+from fleetrank.device_agents.virtual_phone.profile import Fault
 
 pytestmark = pytest.mark.adb
 

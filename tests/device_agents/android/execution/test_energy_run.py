@@ -5,20 +5,17 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from adb_bench import open_bench
-from phone_agent import TINY_TFLITE, phone_options
+from adb_bench import TINY_TFLITE, open_bench, phone_options
 
-from fleetrank.device_agents.android.adb.adb_server import AdbServer
+from fleetrank.device_agents.android.adb_server import AdbServer
 from fleetrank.device_agents.android.agent import AndroidAgent
-from fleetrank.device_agents.android.execution.energy_run import energy_of, longest_energy_s
-from fleetrank.device_agents.android.execution.phone_watch import Look
-from fleetrank.device_agents.android.execution.program_files import file_sha256
+from fleetrank.device_agents.android.execution.energy_run import Look, energy_of, longest_energy_s
+from fleetrank.device_agents.android.execution.storage import file_sha256
 from fleetrank.device_agents.android.state.power_text import PowerLook
 from fleetrank.device_agents.contract.measurement import Measurement
 from fleetrank.device_agents.contract.task import Execution, MeasurePolicy, MeasureTask
 from fleetrank.device_agents.host.energy import MIN_STEPS
-from fleetrank.device_agents.virtual_phone.handset.battery import BUSY_MW
-from fleetrank.device_agents.virtual_phone.handset.faults import Fault
+from fleetrank.device_agents.virtual_phone.profile import BUSY_MW, Fault
 from fleetrank.foundation.vocabulary import EnergyMethod, Runtime, Status
 
 NS = 10**9

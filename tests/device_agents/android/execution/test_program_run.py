@@ -8,18 +8,19 @@ import pytest
 from adb_bench import AdbBench
 
 from fleetrank.device_agents.android.execution.program_run import (
+    CANARY_POLICY,
     RUN_FOLDER,
     TASK_FOLDER,
     PhonePrograms,
-    canary_task,
     clean_runs,
     run_program,
 )
 from fleetrank.device_agents.android.execution.storage import ProgramStore
 from fleetrank.device_agents.android.programs.phone_program import ProgramCall
-from fleetrank.device_agents.contract.failures import failure_from_error
+from fleetrank.device_agents.contract.measurement import failure_from_error
+from fleetrank.device_agents.contract.task import canary_task
 from fleetrank.device_agents.errors import TimedOutError, TooSlowError
-from fleetrank.device_agents.virtual_phone.handset.faults import Fault
+from fleetrank.device_agents.virtual_phone.profile import Fault
 from fleetrank.foundation.vocabulary import ErrorKind
 
 pytestmark = [pytest.mark.adb, pytest.mark.parametrize("adb_server", ["wheel"], indirect=True)]
@@ -77,7 +78,7 @@ def test_a_program_that_a_closed_connection_leaves_is_ended_by_the_next_cleaning
 
 
 def test_a_program_at_work_at_its_time_limit_is_not_tried_again(bench: AdbBench) -> None:
-    task = replace(canary_task("a", "b", None, "canary"), timeout_s=1.0)
+    task = replace(canary_task("a", "b", None, CANARY_POLICY, 60.0), timeout_s=1.0)
     with pytest.raises(TooSlowError, match="within 1 s") as caught:
         programs_of(bench).run(task, ProgramCall(argv=("sleep", "61")))
     failure = failure_from_error(caught.value, "timed")
@@ -118,5 +119,5 @@ def test_what_a_crash_left_running_is_ended(bench: AdbBench) -> None:
 
 
 def test_a_row_names_the_program_that_made_it_alone(bench: AdbBench) -> None:
-    task = canary_task("a", "b", None, "canary")
+    task = canary_task("a", "b", None, CANARY_POLICY, 60.0)
     assert programs_of(bench).version_of(task) == {"benchmark_model_sha256": "1"}

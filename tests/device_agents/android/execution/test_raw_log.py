@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fleetrank.device_agents.android.execution.raw_log import decode_log, encode_log
+from fleetrank.device_agents.android.execution.program_run import decode_log, encode_log
 from fleetrank.device_agents.android.programs.phone_program import ProgramCall, ProgramOutput
 from fleetrank.device_agents.errors import BadOutputError
 

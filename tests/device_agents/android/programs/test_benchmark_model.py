@@ -2,24 +2,26 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from benchmark_result_file import encode_result
+from device_parsers import encode_result
 from hypothesis import given
 from hypothesis import strategies as st
 
 from fleetrank.device_agents.android.programs.benchmark_model import BenchmarkModel
-from fleetrank.device_agents.android.programs.benchmark_result import read_result
-from fleetrank.device_agents.android.programs.benchmark_text import read_text
-from fleetrank.device_agents.android.programs.delegate_flags import backend_of_library
+from fleetrank.device_agents.android.programs.benchmark_text import read_result, read_text
 from fleetrank.device_agents.android.programs.executor_runner import ExecutorRunner
 from fleetrank.device_agents.android.programs.perf_test import PerfTest
 from fleetrank.device_agents.android.programs.phone_program import (
     PhoneProgram,
     ProgramCall,
     ProgramOutput,
+    backend_of_library,
 )
-from fleetrank.device_agents.contract.failures import failure_from_error
-from fleetrank.device_agents.contract.measurement import ToolSummary
-from fleetrank.device_agents.contract.task import Execution, MeasurePolicy, MeasureTask
+from fleetrank.device_agents.contract.measurement import (
+    Measurement,
+    ToolSummary,
+    failure_from_error,
+)
+from fleetrank.device_agents.contract.task import Execution, MeasurePolicy, MeasureTask, OptionValue
 from fleetrank.device_agents.errors import (
     AgentError,
     BadArtifactError,
@@ -59,6 +61,11 @@ PAGE_SIZE = (
     'error: "/data/local/tmp/t": program alignment (4096) cannot be smaller than system page size '
     "(16384)"
 )
+
+
+def settings_of(reading: Measurement) -> dict[str, OptionValue]:
+    assert reading.worker is not None
+    return dict(reading.worker.settings)
 
 
 def text_of(name: str) -> str:
@@ -163,7 +170,7 @@ def test_a_run_of_litert() -> None:
         17472 * 1024,
         30208 * 1024,
     )
-    assert dict(reading.settings) == {
+    assert settings_of(reading) == {
         "delegate_node_share": 1.0,
         "delegate_placement": "complete",
         "read_from": "text",
@@ -188,13 +195,13 @@ def test_the_result_file_is_preferred() -> None:
     reading = BenchmarkModel().read(output(text_of("litert"), result=encode_result(parts)))
     assert reading.summary is not None
     assert reading.summary.latency_ns == 8_600_000
-    assert dict(reading.settings)["read_from"] == "result_file"
+    assert settings_of(reading)["read_from"] == "result_file"
 
 
 @pytest.mark.parametrize("content", [b"", b"\x12", b"garbage" * 9, encode_result({})])
 def test_a_damaged_result_file_leaves_the_text(content) -> None:
     reading = BenchmarkModel().read(output(text_of("litert"), result=content))
-    assert dict(reading.settings)["read_from"] == "text"
+    assert settings_of(reading)["read_from"] == "text"
 
 
 def test_a_missing_field_of_the_result_file_is_missing_and_not_zero() -> None:
@@ -275,7 +282,7 @@ def test_without_percentiles_the_mean_stands_and_says_so() -> None:
         mean_ns=1_041_760_000,
         std_ns=5_120_000,
     )
-    assert dict(reading.settings)["summary_statistic"] == "mean"
+    assert settings_of(reading)["summary_statistic"] == "mean"
     assert (reading.warmup_runs, reading.warmup_ns) == (0, 0)
     # Its 'Peak memory footprint' is the growth that later versions print.
     assert reading.memory_metric is MemoryMetric.MAXRSS_GROWTH
@@ -306,7 +313,7 @@ def test_runs_that_are_all_alike() -> None:
         std_ns=0,
         p95_ns=7_000,
     )
-    assert dict(reading.settings)["summary_statistic"] == "median"
+    assert settings_of(reading)["summary_statistic"] == "median"
 
 
 def test_no_timed_run_is_no_result_and_no_zero() -> None:
@@ -322,7 +329,7 @@ def test_everything_on_standard_error_is_read_too() -> None:
 
 def test_a_partial_delegate_is_told_with_its_share_of_nodes() -> None:
     reading = BenchmarkModel().read(output(text_of("tf2_gpu_partial"), "--use_gpu=true"))
-    settings = dict(reading.settings)
+    settings = settings_of(reading)
     assert settings["delegate_placement"] == "partial"
     assert settings["delegate_node_share"] == pytest.approx(54 / 65)
     assert (reading.backend_nodes, reading.graph_nodes) == (54, 65)
@@ -340,7 +347,7 @@ def test_a_partial_delegate_is_refused_where_all_was_required() -> None:
 def test_a_complete_delegate_is_what_was_required() -> None:
     flags = ("--use_xnnpack=true", "--require_full_delegation=true")
     reading = BenchmarkModel().read(output(text_of("litert"), *flags))
-    assert dict(reading.settings)["delegate_placement"] == "complete"
+    assert settings_of(reading)["delegate_placement"] == "complete"
 
 
 def of_tf1(*repeated: str) -> str:
@@ -363,7 +370,7 @@ def test_a_delegate_nothing_is_said_of_is_no_proof_and_the_program_is_asked_once
     again = output(of_tf1("Use gpu", "Require full delegation"), *flags)
     assert BenchmarkModel().task_that_proves(stricter, again) is None
     reading = BenchmarkModel().read(again)
-    assert dict(reading.settings)["delegate_placement"] == "complete"
+    assert settings_of(reading)["delegate_placement"] == "complete"
 
 
 def test_a_build_that_does_not_know_the_question_proves_nothing() -> None:
@@ -401,7 +408,7 @@ def test_a_number_of_kernels_or_the_word_for_all_is_a_proof(sentence: str, place
     text = text_of("litert").replace("INFO: XNNPACK delegate created.", f"INFO: {sentence}")
     text = text.replace("Use xnnpack", "Use NNAPI")
     reading = BenchmarkModel().read(output(text, "--use_nnapi=true"))
-    assert dict(reading.settings)["delegate_placement"] == placement
+    assert settings_of(reading)["delegate_placement"] == placement
     error = "nnapi error: unable to open library libneuralnetworks.so\n"
     with pytest.raises(UnsupportedError, match="took no node"):
         BenchmarkModel().read(output(error + text, "--use_nnapi=true"))
@@ -602,7 +609,7 @@ def test_the_nodes_of_an_external_delegate_are_counted_once(sentence: str) -> No
     text = with_external(f"INFO: EXTERNAL delegate created.\n{sentence}")
     reading = BenchmarkModel().read(output(text, EXTERNAL_FLAG))
     assert (reading.backend_nodes, reading.graph_nodes) == (29, 31)
-    assert dict(reading.settings)["delegate_placement"] == "partial"
+    assert settings_of(reading)["delegate_placement"] == "partial"
     with pytest.raises(UnsupportedError, match="required"):
         BenchmarkModel().read(output(text, EXTERNAL_FLAG, "--require_full_delegation=true"))
 

@@ -1,3 +1,4 @@
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -6,9 +7,10 @@ from hypothesis import strategies as st
 
 from fleetrank.device_agents.android.programs.executor_runner import ExecutorRunner
 from fleetrank.device_agents.android.programs.phone_program import (
+    READ,
     ProgramCall,
     ProgramOutput,
-    ProgramReading,
+    reported,
 )
 from fleetrank.device_agents.contract.task import Execution, MeasurePolicy, MeasureTask
 from fleetrank.device_agents.errors import (
@@ -70,14 +72,15 @@ def test_a_backend_no_file_is_exported_for_is_refused() -> None:
         plan("gpu")
 
 
-READING = ProgramReading(
+READING = replace(
+    READ,
     sample_kind=SampleKind.PER_INFERENCE,
     samples_ns=(9_400_000, 9_300_000, 9_250_001),
     load_ns=21_268_273,
     first_inference_ns=21_944_288,
     warmup_ns=9_500_000,
     warmup_runs=1,
-    settings=(("threads", 4),),
+    worker=reported({"threads": 4}),
 )
 
 

@@ -5,11 +5,8 @@ from pathlib import Path
 import pytest
 
 from fleetrank.device_agents.android.programs.benchmark_model import BenchmarkModel
-from fleetrank.device_agents.android.programs.phone_program import (
-    ProgramCall,
-    ProgramOutput,
-    ProgramReading,
-)
+from fleetrank.device_agents.android.programs.phone_program import ProgramCall, ProgramOutput
+from fleetrank.device_agents.contract.measurement import Measurement
 from fleetrank.device_agents.errors import BadArtifactError, CrashedError, UnsupportedError
 from fleetrank.foundation.errors import FleetError
 from fleetrank.foundation.vocabulary import MemoryMetric
@@ -27,7 +24,7 @@ def recorded(name: str, *flags: str) -> ProgramOutput:
     )
 
 
-def read(name: str, *flags: str) -> ProgramReading:
+def read(name: str, *flags: str) -> Measurement:
     return BenchmarkModel().read(recorded(name, *flags))
 
 

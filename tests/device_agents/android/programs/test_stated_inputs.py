@@ -13,7 +13,7 @@ from fleetrank.device_agents.android.programs.phone_program import (
 from fleetrank.device_agents.contract.task import Execution, MeasureTask
 from fleetrank.device_agents.errors import BadOutputError, UnsupportedError
 from fleetrank.device_agents.virtual_phone.imitation.imitated_benchmark_model import DEFAULTS
-from fleetrank.foundation.inputs.model_input import ModelInput, Values
+from fleetrank.foundation.inputs import ModelInput, Values
 from fleetrank.foundation.vocabulary import Runtime
 
 IDS = ModelInput(name="ids", shape=(1, 8), dtype="int32", values=Values(low=0, high=30521))

@@ -7,7 +7,7 @@ from fleetrank.device_agents.android.programs.executor_runner import ExecutorRun
 from fleetrank.device_agents.android.programs.perf_test import PerfTest
 from fleetrank.device_agents.android.programs.phone_program import PhoneProgram
 from fleetrank.device_agents.contract.task import Execution, MeasureTask
-from fleetrank.foundation.inputs.workload import Workload
+from fleetrank.foundation.inputs import Workload
 from fleetrank.foundation.vocabulary import Runtime
 from fleetrank.models.cards.identity import resolve
 from fleetrank.models.cards.zoo import load_language_zoo

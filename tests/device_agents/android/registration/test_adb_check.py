@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from fleetrank.device_agents.android.registration.discovery import FoundAdb, check_adb, judge_adb
+from fleetrank.device_agents.android.phone_registration import FoundAdb, check_adb, judge_adb
 
 NEW_ADB = FoundAdb(path=Path("/wheel/adb"), version="36.0.0-13206524")
 OLD_ADB = FoundAdb(path=Path("/usr/bin/adb"), version="29.0.6-debian")

@@ -4,14 +4,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fleetrank.device_agents.android.state.clusters import (
+from fleetrank.device_agents.android.state.power_text import (
     Cluster,
     Topology,
     clusters_of,
     offline_cores,
+    parse_cores,
     parse_topology,
 )
-from fleetrank.device_agents.android.state.cores import parse_cores
 
 
 def cpuinfo(*parts: str, implementer: str = "0x41") -> str:

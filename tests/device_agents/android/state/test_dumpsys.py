@@ -1,7 +1,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fleetrank.device_agents.android.state.dumpsys import (
+from fleetrank.device_agents.android.state.power_text import (
     Battery,
     Thermal,
     parse_battery,

@@ -2,22 +2,18 @@ from dataclasses import replace
 
 import pytest
 
-from fleetrank.device_agents.android.state.cores import Core
-from fleetrank.device_agents.android.state.dumpsys import Battery, Thermal
 from fleetrank.device_agents.android.state.fitness import (
     CanaryReading,
+    PhoneConditions,
     PhoneRules,
     Verdict,
+    conditions_of_sections,
     judge_readiness,
     judge_validity,
-)
-from fleetrank.device_agents.android.state.phone_conditions import (
-    PhoneConditions,
-    conditions_of_sections,
+    require_fit,
     to_conditions,
 )
-from fleetrank.device_agents.android.state.run_clocks import RunClocks
-from fleetrank.device_agents.android.state.waits import require_fit
+from fleetrank.device_agents.android.state.power_text import Battery, Core, RunClocks, Thermal
 from fleetrank.device_agents.errors import NotFitError, UnfitConditionsError
 from fleetrank.foundation.vocabulary import Flag
 

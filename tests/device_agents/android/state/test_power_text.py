@@ -2,11 +2,7 @@
 
 import pytest
 
-from fleetrank.device_agents.android.state.power_text import (
-    PowerLook,
-    currents_ua,
-    parse_look,
-)
+from fleetrank.device_agents.android.state.power_text import PowerLook, currents_ua, parse_look
 
 SAMSUNG = """Current Battery Service state:
   mBootCompleted: true

@@ -4,15 +4,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fleetrank.device_agents.android.adb.phone import split_sections
-from fleetrank.device_agents.android.state.probe_text import (
+from fleetrank.device_agents.android.phone import split_sections
+from fleetrank.device_agents.android.state.identity import (
     PROPERTIES,
     VirtualMode,
     facts_of_sections,
+    hash_serial,
     to_device_facts,
     why_refused,
 )
-from fleetrank.device_agents.android.state.serials import hash_serial
 from fleetrank.foundation.vocabulary import Origin, Tier
 
 SECTIONS = {

@@ -8,14 +8,14 @@ import pytest
 from ssh_board import SshBoard
 from waiting import wait_until
 
-from fleetrank.device_agents.board.ssh.ssh_connection import SshConnection, SshTarget
+from fleetrank.device_agents.board.ssh import SshConnection, SshTarget
 from fleetrank.device_agents.errors import (
     PermanentError,
     TimedOutError,
     TransientError,
     UnusableDeviceError,
 )
-from fleetrank.foundation.process.supervised_child import ChildEnd, End
+from fleetrank.foundation.supervised_child import ChildEnd, End
 
 pytestmark = pytest.mark.slow
 

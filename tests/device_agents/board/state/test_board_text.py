@@ -9,16 +9,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fleetrank.device_agents.board.options import BoardOptions
-from fleetrank.device_agents.board.state.board_judgement import slowed_by, why_unfit, with_state
-from fleetrank.device_agents.board.state.board_text import (
+from fleetrank.device_agents.board.board_state import (
     parse_clusters,
     parse_model,
     parse_os,
     parse_soc,
     parse_state,
+    parse_throttled,
+    slowed_by,
+    why_unfit,
+    with_state,
 )
-from fleetrank.device_agents.board.state.throttle_text import parse_throttled
+from fleetrank.device_agents.board.options import BoardOptions
 from fleetrank.device_agents.contract.measurement import Conditions, Measurement
 from fleetrank.device_agents.errors import BadOutputError, NotFitError, UnusableDeviceError
 from fleetrank.foundation.errors import FleetError

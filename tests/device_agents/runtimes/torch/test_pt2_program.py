@@ -4,8 +4,11 @@ import json
 
 import pytest
 
-from fleetrank.device_agents.runtimes.torch.pt2_forms import (
+from fleetrank.device_agents.runtimes.pt2_program import (
+    STRING_ARGUMENTS,
     UnfitError,
+    checked_program,
+    checked_table,
     dotted_path,
     expression,
     identifier,
@@ -14,11 +17,6 @@ from fleetrank.device_agents.runtimes.torch.pt2_forms import (
     operator,
     plain_text,
     tree_spec,
-)
-from fleetrank.device_agents.runtimes.torch.pt2_program import (
-    STRING_ARGUMENTS,
-    checked_program,
-    checked_table,
 )
 from fleetrank.foundation.codec import Json
 

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from fleetrank.device_agents.virtual_phone.daemon import adb_stream as protocol
-from fleetrank.device_agents.virtual_phone.daemon.adb_stream import (
+from fleetrank.device_agents.virtual_phone import shell_service as protocol
+from fleetrank.device_agents.virtual_phone.shell_service import (
     Command,
     Header,
     Message,

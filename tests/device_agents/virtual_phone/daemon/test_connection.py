@@ -6,10 +6,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from fleetrank.device_agents.virtual_phone.daemon import adb_stream as protocol
-from fleetrank.device_agents.virtual_phone.daemon import connection
-from fleetrank.device_agents.virtual_phone.daemon.adb_stream import AuthKind, Command, Message
-from fleetrank.device_agents.virtual_phone.handset.virtual_phone import read_public_key
+from fleetrank.device_agents.virtual_phone import farm
+from fleetrank.device_agents.virtual_phone import shell_service as protocol
+from fleetrank.device_agents.virtual_phone.shell_service import AuthKind, Command, Message
+from fleetrank.device_agents.virtual_phone.virtual_phone import read_public_key
 
 DATA = Path(__file__).parents[1] / "data"
 TOKEN = bytes(range(20))
@@ -53,7 +53,7 @@ class Writer(SimpleNamespace):
 def answers(monkeypatch: pytest.MonkeyPatch, *signatures: bytes) -> list[Command]:
     """What a phone answers to a greeting and to these signatures; its first token is `TOKEN`."""
     tokens = iter((TOKEN, *(bytes([number]) * 20 for number in range(1, 9))))
-    monkeypatch.setattr(connection.secrets, "token_bytes", lambda _size: next(tokens))
+    monkeypatch.setattr(farm.secrets, "token_bytes", lambda _size: next(tokens))
     signed = [(Command.AUTH, AuthKind.SIGNATURE, one) for one in signatures]
     writer = Writer(sent=[])
 
@@ -63,7 +63,7 @@ def answers(monkeypatch: pytest.MonkeyPatch, *signatures: bytes) -> list[Command
             message = Message(command=command, first=first, second=4096, payload=payload)
             reader.feed_data(protocol.encode(message, version=VERSION))
         reader.feed_eof()
-        await connection.Connection(Phone(), reader, writer).serve()
+        await farm.Connection(Phone(), reader, writer).serve()
 
     asyncio.run(serve())
     headers = (protocol.decode_header(one[: protocol.HEADER_BYTES]) for one in writer.sent)

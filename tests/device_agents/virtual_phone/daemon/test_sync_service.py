@@ -2,7 +2,7 @@ import stat
 
 import pytest
 
-from fleetrank.device_agents.virtual_phone.daemon.sync_service import mode_of
+from fleetrank.device_agents.virtual_phone.shell_service import mode_of
 
 
 @pytest.mark.parametrize("text", ["33188", "0", "41471"])

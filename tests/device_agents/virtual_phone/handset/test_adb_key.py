@@ -3,7 +3,7 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fleetrank.device_agents.virtual_phone.handset.virtual_phone import (
+from fleetrank.device_agents.virtual_phone.virtual_phone import (
     is_signed,
     parse_public_key,
     read_public_key,

@@ -5,19 +5,17 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fleetrank.device_agents.virtual_phone.handset.battery import battery_dump
-from fleetrank.device_agents.virtual_phone.handset.faults import (
+from fleetrank.device_agents.virtual_phone.profile import (
+    DEFAULT_PROFILES,
     RUNNER,
     Fault,
+    battery_dump,
     draw_injections,
-    leave_fault,
-    take_fault,
-)
-from fleetrank.device_agents.virtual_phone.handset.profile import (
-    DEFAULT_PROFILES,
     find_profile,
     kernel_files,
+    leave_fault,
     load_profiles,
+    take_fault,
     thermal_dump,
 )
 

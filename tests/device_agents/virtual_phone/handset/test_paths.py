@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fleetrank.device_agents.errors import PermanentError
-from fleetrank.device_agents.virtual_phone.handset.folder import PathHider, PhonePaths
+from fleetrank.device_agents.virtual_phone.profile import PathHider, PhonePaths
 
 ROOT = Path("/farm/VPHONE1")
 

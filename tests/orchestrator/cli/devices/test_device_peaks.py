@@ -1,14 +1,12 @@
 """`devices peaks` stores what this host can do, and rows with as many threads refer to it."""
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import yaml
 
 from fleetrank.orchestrator.cli.main import run
-from fleetrank.orchestrator.identity.cells import DevicePlace
-from fleetrank.orchestrator.rows.translate import _peak_columns
+from fleetrank.orchestrator.identity import DevicePlace
 from fleetrank.orchestrator.workspace.device_registry import local_cpu
 
 SIMULATED = "name: sim\nkind: simulated\n"
@@ -44,9 +42,11 @@ def test_other_devices_and_too_many_threads_are_refused(root: Path, capsys) -> N
     assert "at most" in capsys.readouterr().err
 
 
-def test_a_row_has_the_peaks_of_its_number_of_threads() -> None:
-    place = DevicePlace(device="d", host="h", needs_quiet=True)
-    assert _peak_columns(place, 1) == {"peak_gflops": None, "peak_gbps": None}
-    known = replace(place, peaks={2: (80.0, 20.0)})
-    assert _peak_columns(known, 2) == {"peak_gflops": 80.0, "peak_gbps": 20.0}
-    assert _peak_columns(known, 1) == {"peak_gflops": None, "peak_gbps": None}
+def test_a_row_has_the_peaks_of_its_number_of_threads(translate) -> None:
+    for peaks, wanted in (
+        ({}, (None, None)),
+        ({2: (80.0, 20.0)}, (80.0, 20.0)),
+        ({1: (80.0, 20.0)}, (None, None)),
+    ):
+        row = translate(place=DevicePlace(device="d", host="h", needs_quiet=True, peaks=peaks))
+        assert (row["peak_gflops"], row["peak_gbps"]) == wanted

@@ -1,6 +1,6 @@
-from fleetrank.device_agents.contract.registration import SeenDevice
+from fleetrank.device_agents.contract.registered import SeenDevice
 from fleetrank.device_agents.registry import load_kind
-from fleetrank.orchestrator.cli.devices.devices_phones import rows_of
+from fleetrank.orchestrator.cli.devices_command import rows_of
 from fleetrank.orchestrator.workspace.device_registry import DeviceFile
 
 REGISTERED = DeviceFile(name="mine", kind="android", options={"serial": "A1"})

@@ -8,19 +8,18 @@ from pathlib import Path
 
 import pytest
 import yaml
-from adb_bench import private_server
-from phone_agent import TINY_TFLITE
+from adb_bench import TINY_TFLITE, private_server
 
-from fleetrank.device_agents.android.adb.adb_server import AdbServer, find_adb
+from fleetrank.device_agents.android.adb_server import AdbServer, find_adb
+from fleetrank.device_agents.android.state.fitness import FOLDER
 from fleetrank.device_agents.android.state.identity import phone_lease
-from fleetrank.device_agents.android.state.settings import FOLDER
 from fleetrank.device_agents.errors import MissingLibraryError
-from fleetrank.device_agents.virtual_phone.daemon.farm import FarmedPhone, FarmSpec, VirtualFarm
+from fleetrank.device_agents.virtual_phone.farm import FarmedPhone, FarmSpec, VirtualFarm
 from fleetrank.device_agents.virtual_phone.imitation.command import stand_in_of
 from fleetrank.foundation.vocabulary import Format
 from fleetrank.models.cache import ArtifactCache
 from fleetrank.models.cards.card import Cost, StagedExport
-from fleetrank.models.networks.primer import canary_request
+from fleetrank.models.networks.weights import canary_request
 from fleetrank.orchestrator.cli.main import run
 from fleetrank.orchestrator.workspace.workspace import Workspace
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from virtual_phone_clients import adb_of_the_wheel, serve_adb
+from adb_bench import adb_of_the_wheel, serve_adb
 
 from fleetrank.orchestrator.cli.main import run
 from fleetrank.orchestrator.workspace.workspace import Workspace

@@ -10,8 +10,8 @@ from fleet_rows import NETS, PLACES, write_results
 from wording import has
 
 from fleetrank.device_agents.contract.task import Execution
+from fleetrank.device_agents.simulated.agent import latency_ns
 from fleetrank.device_agents.simulated.options import capacity_of, read_options
-from fleetrank.device_agents.simulated.roofline import latency_ns
 from fleetrank.foundation.vocabulary import Runtime
 from fleetrank.orchestrator.cli.main import run
 

@@ -63,7 +63,7 @@ def workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
     [
         "devices add x --kind simulated", "devices list", "devices remove y", "models list",
         "models show resnet18", "results list", "results tag a", "results verify",
-        "results audit", "results compact", "results delete b", "report compare a b",
+        "results audit", "results delete b", "report compare a b",
         "report show cells", "sweep status a",
     ],
 )  # fmt: skip

@@ -7,7 +7,7 @@ import pytest
 from rich.console import Console
 
 from fleetrank.analysis.tables.table import Table
-from fleetrank.orchestrator.cli.output.terminal import print_on_terminal, print_rows
+from fleetrank.orchestrator.cli.terminal import print_on_terminal, print_rows
 
 FRAME = pl.DataFrame(
     {

@@ -170,16 +170,17 @@ def test_a_sweep_that_runs_can_be_excluded(workspace, capsys, new_row) -> None:
 
 def test_an_exclusion_outlives_its_sweep(workspace, capsys) -> None:
     assert exclude(NEW, "--reason", "x") == 0
-    (workspace / "results" / "sweeps" / f"{NEW}.json").unlink()
+    for suffix in ("json", "parts"):
+        (workspace / "results" / "sweeps" / f"{NEW}.{suffix}").unlink()
     for part in (workspace / "results").glob(f"measurements/sweep_id={NEW}/*"):
         part.unlink()
     assert [entry["n_rows"] for entry in listed(capsys)] == [0]
-    assert run(["report", "show", "latency"]) == 0
+    assert run(["report", "show", "cells"]) == 0
 
 
 def test_a_damaged_file_stops_every_figure_with_a_remedy(workspace, capsys) -> None:
     (workspace / "results" / "exclusions.json").write_text('{"exclusions": 3}')
-    for words in (["report", "show", "latency"], ["query", "SELECT 1"], ["results", "exclude"]):
+    for words in (["report", "show", "cells"], ["query", "SELECT 1"], ["results", "exclude"]):
         assert run(words) == 2
         text = capsys.readouterr().err
         assert "exclusions.json is not a record" in text

@@ -11,6 +11,7 @@ from full_disk import no_room_beyond
 from wording import has
 
 from fleetrank.analysis.stored.load import load_measurements
+from fleetrank.analysis.stored.sweep_record import list_path
 from fleetrank.foundation.lease import host_lease
 from fleetrank.orchestrator.cli import reading_turn
 from fleetrank.orchestrator.cli.main import run
@@ -63,7 +64,7 @@ def test_an_import_waits_for_a_measurement_unless_it_shall_start_now(
 def test_the_journal_of_an_import_is_packed_and_its_record_has_the_counts(
     workspace, capsys, monkeypatch
 ) -> None:
-    monkeypatch.setattr("fleetrank.orchestrator.store.journals.journal_pack.WORTH_PACKING_BYTES", 1)
+    monkeypatch.setattr("fleetrank.orchestrator.store.journal.WORTH_PACKING_BYTES", 1)
     first, _ = _import(capsys, "--from", "timm", str(DATA / "timm"))
     store = ResultStore(workspace.results)
     journal = store.open_journal(str(first["sweep_id"]))
@@ -178,6 +179,7 @@ def test_an_import_that_was_cut_short_is_completed(workspace, capsys) -> None:
     sweep_id = str(first["sweep_id"])
     store = ResultStore(workspace.results)
     shutil.rmtree(store.parts_folder(sweep_id))
+    list_path(store.root, sweep_id).unlink()
     journal = store.open_journal(sweep_id).path
     journal.write_bytes(b"".join(journal.read_bytes().splitlines(keepends=True)[:4]))
     store.update_record(sweep_id, {"state": "importing"})

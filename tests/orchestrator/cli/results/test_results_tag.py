@@ -9,7 +9,7 @@ from fleet_rows import write_results
 from fleetrank.analysis.stored.sweep_record import SweepRecord
 from fleetrank.orchestrator.cli.main import run
 from fleetrank.orchestrator.server.live import Live
-from fleetrank.orchestrator.server.pages.page_parts import render
+from fleetrank.orchestrator.server.pages import render
 from fleetrank.orchestrator.store.results import ResultStore
 
 HOSTILE_TAG = "<b>cooler</b>"
@@ -69,7 +69,7 @@ def test_a_page_without_tags_has_no_columns_for_them(
 def test_a_tag_selects_the_rows_of_tables(
     workspace: Path, sweep_id: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    words = ("report", "show", "latency", "--format", "json", "--sweep")
+    words = ("report", "show", "cells", "--format", "json", "--sweep")
     assert _run(workspace, *words, sweep_id) == 0
     by_id = capsys.readouterr().out
     assert _run(workspace, "results", "tag", sweep_id, "base") == 0
@@ -84,11 +84,9 @@ def test_the_page_of_a_sweep_shows_tags_and_counts_repeats_from_one(
     workspace: Path, sweep_id: str
 ) -> None:
     assert _run(workspace, "results", "tag", sweep_id, "base") == 0
-    progress = Live(workspace / "results").of_sweep(sweep_id)
-    assert progress.status.tags == ("base",)
+    [progress] = Live(workspace / "results").progress()
+    assert (progress.sweep_id, progress.tags) == (sweep_id, ("base",))
     row = dict.fromkeys(("finished_utc", "device", "platform_key", "error_kind"))
     row |= {"repeat": 0, "model": "m", "flags": [], "latency_ms": 1.0}
-    shown = render(
-        "live.html.j2", {"fingerprint": "f", "sweeps": [], "progress": progress, "latest": [row]}
-    )
+    shown = render("live.html.j2", {"fingerprint": "f", "sweeps": [progress], "latest": [row]})
     assert '<td class="number">1</td>' in bytes(shown.body).decode()

@@ -8,14 +8,15 @@ import polars as pl
 import pytest
 from fleet_rows import NETS, PLACES, write_results
 from language_rows import DECODERS, MACHINES, Machine, write_language_results
+from stored_part import write_part
 
-from fleetrank.analysis.stored.part_files import PARTS
-from fleetrank.analysis.stored.side.evaluations import EVALUATIONS
+from fleetrank.analysis.stored.side_tables import EVALUATIONS
+from fleetrank.analysis.stored.sweep_record import PARTS
 from fleetrank.models.cards.identity import resolve
 from fleetrank.models.cards.zoo import load_language_zoo
 from fleetrank.orchestrator.cli.main import run
-from fleetrank.orchestrator.cli.results.standard_metrics import architecture
-from fleetrank.orchestrator.store.side_records import append_side
+from fleetrank.orchestrator.cli.results_import import architecture
+from fleetrank.orchestrator.store.side import append_side
 
 STORIES = load_language_zoo()["stories15m"]
 SHA = resolve(STORIES).sha256
@@ -31,7 +32,7 @@ def workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
     write_language_results(results, decoders=DECODERS[1:2], machines=MACHINES[:1])
     (path,) = results.glob(f"measurements/sweep_id=text*/{PARTS}")
     rows = pl.read_parquet(path, hive_partitioning=False)
-    rows.with_columns(pl.lit(SHA).alias("card_sha256")).write_parquet(path)
+    rows.with_columns(pl.lit(SHA).alias("card_sha256")).pipe(write_part, path)
     now = datetime(2026, 1, 2, tzinfo=UTC)
     metric = {
         "evaluation_id": "e", "model": "stories15m", "card_sha256": SHA, "precision": "fp32",

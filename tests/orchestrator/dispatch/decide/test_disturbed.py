@@ -5,16 +5,13 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from dispatch_bench import Bench
+from dispatch_bench import Bench, ScriptedHosts, new_failure, new_work
 
 from fleetrank.device_agents.contract.measurement import Block, Failure, Measurement
-from fleetrank.device_agents.contract.task import BlockPolicy, MeasureTask
+from fleetrank.device_agents.contract.task import MeasureTask
 from fleetrank.foundation.vocabulary import ErrorKind, Origin, Status
-from fleetrank.orchestrator.dispatch.decide.work import SweepWork
-from fleetrank.orchestrator.identity.cells import RoundRules
-from fleetrank.orchestrator.identity.keys import TaskId
-from fleetrank.orchestrator.progress.events import Notice, RepeatFinished
-from fleetrank.orchestrator.progress.view import View, after_repeats
+from fleetrank.orchestrator.identity import RoundRules, TaskId
+from fleetrank.orchestrator.progress import Notice, RepeatFinished, View, after_repeats
 
 N_BLOCKS = 5
 Logs = Callable[[TaskId], Sequence[float]]
@@ -75,7 +72,7 @@ def parsed(task: MeasureTask) -> TaskId:
 
 
 @pytest.fixture
-def swept(new_work: Callable[..., SweepWork], new_executor: Callable) -> Callable[..., Bench]:
+def swept() -> Callable[..., Bench]:
     """A sweep of two models and two repeats in rounds, which has ended."""
 
     def run(
@@ -85,10 +82,10 @@ def swept(new_work: Callable[..., SweepWork], new_executor: Callable) -> Callabl
         fails: Callable[[TaskId], Failure | None] = lambda task: None,
     ) -> Bench:
         work = new_work({"a": True})
-        rules = RoundRules(blocks=BlockPolicy(), cells=3, mixes_platforms=True, memory_bytes=2**40)
+        rules = RoundRules(cells=3, mix_platforms=True, memory_bytes=2**40)
         plan = replace(work.plan, rounds=rules, repeats_disturbed=repeats_disturbed)
         places = {name: replace(one, takes_turns=True) for name, one in work.places.items()}
-        executor = RoundExecutor(new_executor(["a"], lambda *_: None), logs, fails)
+        executor = RoundExecutor(ScriptedHosts(["a"], lambda *_: None), logs, fails)
         bench = Bench(replace(work, plan=plan, places=places), executor)
         bench.controller.run()
         return bench
@@ -137,7 +134,7 @@ def test_without_the_setting_a_disturbed_round_counts(swept: Callable[..., Bench
 
 
 def test_a_cell_that_fails_when_it_is_measured_again_keeps_its_first_row(
-    swept: Callable[..., Bench], new_failure: Callable[..., Failure]
+    swept: Callable[..., Bench],
 ) -> None:
     lost = new_failure(ErrorKind.DEVICE_LOST)
     bench = swept(

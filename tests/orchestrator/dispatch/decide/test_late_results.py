@@ -1,14 +1,12 @@
 """Measurements nobody waits for any more: stored once, or let go of."""
 
-from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
-from dispatch_bench import Bench, always_well, late
+from dispatch_bench import Bench, ScriptedHosts, always_well, late, new_failure, new_work
 
 from fleetrank.foundation.vocabulary import ErrorKind
-from fleetrank.orchestrator.progress.events import RepeatFinished
-from fleetrank.orchestrator.progress.view import View, after_repeats
+from fleetrank.orchestrator.progress import RepeatFinished, View, after_repeats
 
 
 def counted(bench: Bench) -> tuple[int, int]:
@@ -18,11 +16,9 @@ def counted(bench: Bench) -> tuple[int, int]:
     return view.n_done, view.n_failed
 
 
-def test_what_a_dead_driver_left_finished_is_stored_and_not_measured_again(
-    new_work: Callable, new_executor: Callable
-) -> None:
+def test_what_a_dead_driver_left_finished_is_stored_and_not_measured_again() -> None:
     work = new_work({"a": True})
-    executor = new_executor(["a"], always_well)
+    executor = ScriptedHosts(["a"], always_well)
     executor.offered = [late(f"{work.sweep.sweep_id}/a-0/0/0"), late("other-sweep/a-0/1/0")]
     bench = Bench(work, executor)
     bench.controller.run()
@@ -34,12 +30,10 @@ def test_what_a_dead_driver_left_finished_is_stored_and_not_measured_again(
     assert counted(bench) == (4, 0)
 
 
-def test_what_a_dead_driver_left_running_is_waited_for(
-    new_work: Callable, new_executor: Callable
-) -> None:
+def test_what_a_dead_driver_left_running_is_waited_for() -> None:
     work = new_work({"a": True}, n_models=1)
     task_id = f"{work.sweep.sweep_id}/a-0/1/4"
-    executor = new_executor(["a"], always_well)
+    executor = ScriptedHosts(["a"], always_well)
     executor.left_running = {task_id: "a"}
     executor.on_poll = lambda: executor.offered.extend(
         [late(task_id)] if executor.now_s > 1 and task_id not in executor.acknowledged else []
@@ -50,11 +44,9 @@ def test_what_a_dead_driver_left_running_is_waited_for(
     assert [task.task_id for _, task in executor.submitted] == [f"{work.sweep.sweep_id}/a-0/0/0"]
 
 
-def test_a_measurement_believed_lost_counts_when_it_comes_after_all(
-    new_work: Callable, new_executor: Callable, new_failure: Callable
-) -> None:
+def test_a_measurement_believed_lost_counts_when_it_comes_after_all() -> None:
     work = new_work({"a": False}, n_models=1, repeats=1)
-    executor = new_executor(["a"], lambda device, task: new_failure(ErrorKind.HOST_LOST))
+    executor = ScriptedHosts(["a"], lambda device, task: new_failure(ErrorKind.HOST_LOST))
     executor.probes.extend([False] * 3)
     first = f"{work.sweep.sweep_id}/a-0/0/0"
 
@@ -77,11 +69,11 @@ def test_a_measurement_believed_lost_counts_when_it_comes_after_all(
 
 @pytest.mark.parametrize("is_second_good", [True, False])
 def test_a_late_measurement_counts_when_the_try_that_runs_meanwhile_fails(
-    is_second_good: bool, new_work: Callable, new_executor: Callable, new_failure: Callable
+    is_second_good: bool,
 ) -> None:
     work = new_work({"a": False}, n_models=1, repeats=1)
     first = f"{work.sweep.sweep_id}/a-0/0/0"
-    executor = new_executor(["a"], lambda d, t: new_failure(ErrorKind.HOST_LOST))
+    executor = ScriptedHosts(["a"], lambda d, t: new_failure(ErrorKind.HOST_LOST))
     known: list[int] = []
 
     def comes_while_the_second_runs() -> None:
@@ -104,16 +96,14 @@ def test_a_late_measurement_counts_when_the_try_that_runs_meanwhile_fails(
     assert executor.acknowledged.count(first) == known[0] + 1
 
 
-def test_a_running_attempt_that_was_stored_as_lost_gets_a_number_of_its_row(
-    new_work: Callable, new_executor: Callable
-) -> None:
+def test_a_running_attempt_that_was_stored_as_lost_gets_a_number_of_its_row() -> None:
     work = new_work({"a": True}, n_models=1, repeats=1)
     task_id = f"{work.sweep.sweep_id}/a-0/0/0"
     lost = {
         "sweep_id": work.sweep.sweep_id, "cell_key": "a-0", "repeat": 0, "attempt": 0,
         "status": "failed", "error_kind": "host_lost", "error_is_transient": True,
     }  # fmt: skip
-    executor = new_executor(["a"], always_well)
+    executor = ScriptedHosts(["a"], always_well)
     executor.left_running = {task_id: "a"}
     executor.on_poll = lambda: executor.offered.append(late(task_id))
     bench = Bench(work, executor, rows=[lost])
@@ -122,12 +112,10 @@ def test_a_running_attempt_that_was_stored_as_lost_gets_a_number_of_its_row(
     assert executor.submitted == []
 
 
-def test_a_run_that_is_restricted_leaves_results_of_other_cells_to_a_later_one(
-    new_work: Callable, new_executor: Callable
-) -> None:
+def test_a_run_that_is_restricted_leaves_results_of_other_cells_to_a_later_one() -> None:
     work = new_work({"a": True})
     kept = tuple(cell for cell in work.plan.cells if cell.cell_key == "a-1")
-    executor = new_executor(["a"], always_well)
+    executor = ScriptedHosts(["a"], always_well)
     left = f"{work.sweep.sweep_id}/a-0/0/0"
     executor.offered = [late(left), late(f"{work.sweep.sweep_id}/a-1/0/0")]
     bench = Bench(replace(work, plan=replace(work.plan, cells=kept)), executor)

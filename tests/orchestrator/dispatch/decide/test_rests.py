@@ -4,23 +4,28 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
+from dispatch_bench import new_work
 from dispatch_world import NOT_FIT, World, failure, repeat_of
 
 from fleetrank.device_agents.contract.measurement import Failure, Wait
 from fleetrank.foundation.vocabulary import ErrorKind
 from fleetrank.orchestrator.dispatch.decide import messages
-from fleetrank.orchestrator.dispatch.decide.lane import Lane, Waiting
-from fleetrank.orchestrator.dispatch.decide.retry import RetryRules, after_result, after_wait
-from fleetrank.orchestrator.dispatch.decide.work import SweepWork
-from fleetrank.orchestrator.identity.cells import Attempt, Repeat
-from fleetrank.orchestrator.progress.events import DeviceWaits, RepeatStarted
+from fleetrank.orchestrator.dispatch.decide.retry import (
+    Lane,
+    RetryRules,
+    Waiting,
+    after_result,
+    after_wait,
+)
+from fleetrank.orchestrator.identity import Attempt, Repeat
+from fleetrank.orchestrator.progress import DeviceWaits, RepeatStarted
 
 NewWorld = Callable[..., World]
 LOST = failure(ErrorKind.DEVICE_LOST, is_transient=True)
 
 
 @pytest.fixture
-def new_world(new_work: Callable[..., SweepWork]) -> NewWorld:
+def new_world() -> NewWorld:
     """Devices of one host, each with whether it needs quiet; two cells each."""
 
     def build(*quiet: bool, repeats: int = 2) -> World:
@@ -271,9 +276,7 @@ BACK_S = 900.0
 
 
 @pytest.mark.slow
-def test_a_mixed_sweep_takes_about_as_long_as_its_slowest_lane(
-    new_work: Callable[..., SweepWork],
-) -> None:
+def test_a_mixed_sweep_takes_about_as_long_as_its_slowest_lane() -> None:
     """One phone cools for 5 minutes after every repeat, one is gone for 15 minutes."""
     work = new_work({name: name == "cpu" for name in MEASURE_S}, repeats=4)
     world = World(work)
@@ -307,9 +310,7 @@ def test_a_mixed_sweep_takes_about_as_long_as_its_slowest_lane(
     assert slowest_s <= world.now_s <= slowest_s + n_repeats * (10.0 + MEASURE_S["cpu"])
 
 
-def test_the_cells_of_a_round_that_asked_for_time_start_together_again(
-    new_work: Callable[..., SweepWork],
-) -> None:
+def test_the_cells_of_a_round_that_asked_for_time_start_together_again() -> None:
     cells = new_work({"d0": True}).plan.cells
     attempts = tuple(Attempt(repeat=Repeat(cell=cell, index=0), number=0) for cell in cells)
     failed_before = Attempt(repeat=Repeat(cell=cells[0], index=1), number=1)

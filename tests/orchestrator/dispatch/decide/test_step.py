@@ -5,6 +5,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
+from dispatch_bench import new_work
 from dispatch_world import HOST_LOST, World, failure
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -12,13 +13,17 @@ from hypothesis import strategies as st
 from fleetrank.device_agents.contract.measurement import Failure
 from fleetrank.foundation.vocabulary import ErrorKind
 from fleetrank.orchestrator.dispatch.decide import messages
-from fleetrank.orchestrator.dispatch.decide.lane import Lane, Waiting
-from fleetrank.orchestrator.dispatch.decide.notices import SILENT_S
-from fleetrank.orchestrator.dispatch.decide.retry import RetryRules, condemns_cell, delay_s
+from fleetrank.orchestrator.dispatch.decide.messages import SILENT_S
+from fleetrank.orchestrator.dispatch.decide.retry import (
+    Lane,
+    RetryRules,
+    Waiting,
+    condemns_cell,
+    delay_s,
+)
 from fleetrank.orchestrator.dispatch.decide.state import next_assignments
 from fleetrank.orchestrator.dispatch.decide.step import step
-from fleetrank.orchestrator.dispatch.decide.work import SweepWork
-from fleetrank.orchestrator.progress.events import Notice
+from fleetrank.orchestrator.progress import Notice
 
 RULES = RetryRules(max_attempts=3)
 LOST = failure(ErrorKind.DEVICE_LOST, is_transient=True)
@@ -29,7 +34,7 @@ NewWorld = Callable[..., World]
 
 
 @pytest.fixture
-def new_world(new_work: Callable[..., SweepWork]) -> NewWorld:
+def new_world() -> NewWorld:
     """A sweep over devices, each with its host and whether it needs quiet; two cells each."""
 
     def build(*devices: tuple[str, bool], repeats: int = 2) -> World:
@@ -124,9 +129,7 @@ def test_a_device_whose_host_is_not_there_yet_is_waited_for_longer_than_a_silent
     assert not world.state.lanes["d0"].is_given_up
 
 
-def test_a_repeat_whose_last_try_failed_does_not_end_again_with_its_cell(
-    new_work: Callable[..., SweepWork],
-) -> None:
+def test_a_repeat_whose_last_try_failed_does_not_end_again_with_its_cell() -> None:
     world = World(new_work({"d0": False}, n_models=1, repeats=3, max_attempts=1))
     world.begin()
     for why in (LOST, BAD_FILE):

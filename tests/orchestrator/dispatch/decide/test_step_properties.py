@@ -1,9 +1,9 @@
 """Random orders of events: what may never happen, never does, and every sweep ends."""
 
-from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
+from dispatch_bench import new_work
 from dispatch_world import HOST_LOST, NOT_FIT, World, failure, repeat_of
 from hypothesis import Phase, settings
 from hypothesis import strategies as st
@@ -19,8 +19,7 @@ from hypothesis.stateful import (
 from fleetrank.device_agents.contract.measurement import Failure, Wait
 from fleetrank.foundation.vocabulary import ErrorKind
 from fleetrank.orchestrator.dispatch.decide import messages
-from fleetrank.orchestrator.dispatch.decide.work import SweepWork
-from fleetrank.orchestrator.identity.cells import RoundRules
+from fleetrank.orchestrator.identity import RoundRules
 
 LOST = failure(ErrorKind.DEVICE_LOST, is_transient=True)
 BAD_FILE = failure(ErrorKind.BAD_ARTIFACT, is_transient=False)
@@ -34,7 +33,6 @@ MANY = 3000
 class Sweep(RuleBasedStateMachine):
     """One sweep, its hosts and its drivers."""
 
-    new_work: Callable[..., SweepWork]
     world: World
 
     @initialize(
@@ -58,7 +56,7 @@ class Sweep(RuleBasedStateMachine):
         is_one_broken: bool,
     ) -> None:
         names = {f"d{number}": quiet for number, (_, quiet) in enumerate(devices)}
-        work = type(self).new_work(
+        work = new_work(
             names,
             n_models=n_models,
             repeats=repeats,
@@ -261,10 +259,7 @@ class Sweep(RuleBasedStateMachine):
 
 
 @pytest.mark.slow
-def test_every_repeat_ends_once_and_no_result_is_lost_in_whatever_order_things_happen(
-    new_work: Callable[..., SweepWork],
-) -> None:
-    Sweep.new_work = staticmethod(new_work)
+def test_every_repeat_ends_once_and_no_result_is_lost_in_whatever_order_things_happen() -> None:
     run_state_machine_as_test(
         Sweep,
         settings=settings(

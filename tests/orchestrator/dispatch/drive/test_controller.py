@@ -1,48 +1,31 @@
 """The loop: what it stores, when it stops, and what a full disk does to it."""
 
-from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
-from dispatch_bench import Bench, always_well
+from dispatch_bench import Bench, ScriptedHosts, always_well, new_failure, new_work
 
 from fleetrank.device_agents.contract.measurement import Block, Failure
 from fleetrank.device_agents.contract.task import CanaryTask, MeasureTask
 from fleetrank.foundation.vocabulary import ErrorKind, Origin
 from fleetrank.orchestrator.errors import StoreError
-from fleetrank.orchestrator.progress.events import Notice, RepeatFinished
+from fleetrank.orchestrator.progress import Notice, RepeatFinished
 
 
-def test_every_repeat_is_measured_once_and_all_first_repeats_come_first(
-    new_work: Callable, new_executor: Callable
-) -> None:
-    bench = Bench(new_work({"a": True}, n_models=5), new_executor(["a"], always_well))
+def test_every_repeat_is_measured_once_and_all_first_repeats_come_first() -> None:
+    bench = Bench(new_work({"a": True}, n_models=5), ScriptedHosts(["a"], always_well))
     bench.controller.run()
     assert len(set(bench.stored())) == len(bench.stored()) == 10
     assert [row["repeat"] for row in bench.sink.rows] == [0] * 5 + [1] * 5
     assert bench.sink.rows[0]["latency_p50_ns"] == 2000.0
 
 
-def test_two_cpus_of_one_host_are_never_measured_together(
-    new_work: Callable, new_executor: Callable
-) -> None:
-    quiet = Bench(new_work({"a": True, "b": True}), new_executor(["a", "b"], always_well))
-    quiet.controller.run()
-    phones = Bench(new_work({"a": False, "b": False}), new_executor(["a", "b"], always_well))
-    phones.controller.run()
-    assert quiet.executor.most_at_once == 1
-    assert phones.executor.most_at_once == 2
-    assert len(quiet.sink.rows) == len(phones.sink.rows) == 8
-
-
-def test_a_transient_failure_is_stored_and_tried_again(
-    new_work: Callable, new_executor: Callable, new_failure: Callable
-) -> None:
+def test_a_transient_failure_is_stored_and_tried_again() -> None:
     def first_try_fails(device: str, task: MeasureTask) -> Failure | None:
         return new_failure(ErrorKind.DEVICE_LOST) if task.task_id.endswith("/0") else None
 
     work = new_work({"a": True}, n_models=1, repeats=1)
-    bench = Bench(work, new_executor(["a"], first_try_fails))
+    bench = Bench(work, ScriptedHosts(["a"], first_try_fails))
     bench.controller.run()
     assert [row["status"] for row in bench.sink.rows] == ["failed", "ok"]
     assert [row["attempt"] for row in bench.sink.rows] == [0, 1]
@@ -51,29 +34,25 @@ def test_a_transient_failure_is_stored_and_tried_again(
     assert len(seeds) == 2
 
 
-def test_a_permanent_failure_becomes_a_row_and_the_others_go_on(
-    new_work: Callable, new_executor: Callable, new_failure: Callable
-) -> None:
+def test_a_permanent_failure_becomes_a_row_and_the_others_go_on() -> None:
     def model0_fails(device: str, task: MeasureTask) -> Failure | None:
         is_broken = task.artifact_sha256 == "0"
         return new_failure(ErrorKind.BAD_ARTIFACT, is_transient=False) if is_broken else None
 
-    bench = Bench(new_work({"a": True}, n_models=3), new_executor(["a"], model0_fails))
+    bench = Bench(new_work({"a": True}, n_models=3), ScriptedHosts(["a"], model0_fails))
     bench.controller.run()
     assert (bench.tally.n_ok, bench.tally.n_failed) == (4, 2)
     assert {row["attempt"] for row in bench.sink.rows} == {0}
 
 
-def test_a_cell_that_never_returns_is_tried_once_and_a_resume_passes_it_over(
-    new_work: Callable, new_executor: Callable, new_failure: Callable
-) -> None:
+def test_a_cell_that_never_returns_is_tried_once_and_a_resume_passes_it_over() -> None:
     def model0_hangs(device: str, task: MeasureTask) -> Failure | None:
         hangs = task.artifact_sha256 == "0"
         return new_failure(ErrorKind.TIMED_OUT, is_transient=False) if hangs else None
 
     for n_models in (1, 3):  # alone, its next repeat waits already when the first one fails
         work = new_work({"a": True}, n_models=n_models, repeats=4)
-        bench = Bench(work, new_executor(["a"], model0_hangs))
+        bench = Bench(work, ScriptedHosts(["a"], model0_hangs))
         bench.controller.run()
         assert sum(task.artifact_sha256 == "0" for _, task in bench.executor.submitted) == 1
         assert (bench.tally.n_ok, bench.tally.n_failed) == (4 * (n_models - 1), 4)
@@ -85,29 +64,15 @@ def test_a_cell_that_never_returns_is_tried_once_and_a_resume_passes_it_over(
         # The driver may die between the failure and the rows that follow from it.
         for n_kept in (bench.sink.rows.index(failed[0]) + 1, len(bench.sink.rows)):
             rows = bench.sink.rows[:n_kept]
-            resumed = Bench(work, new_executor(["a"], model0_hangs), rows=rows)
+            resumed = Bench(work, ScriptedHosts(["a"], model0_hangs), rows=rows)
             resumed.controller.run()
             assert all(task.artifact_sha256 != "0" for _, task in resumed.executor.submitted)
             assert n_kept + len(resumed.sink.rows) == 4 * n_models
 
 
-def test_a_cell_that_was_measured_before_is_not_condemned_by_one_failure(
-    new_work: Callable, new_executor: Callable, new_failure: Callable
-) -> None:
-    def second_hangs(device: str, task: MeasureTask) -> Failure | None:
-        hangs = task.task_id.endswith("/1/0")
-        return new_failure(ErrorKind.TIMED_OUT, is_transient=False) if hangs else None
-
-    work = new_work({"a": True}, n_models=1, repeats=4)
-    bench = Bench(work, new_executor(["a"], second_hangs))
-    bench.controller.run()
-    assert (bench.tally.n_ok, bench.tally.n_failed) == (3, 1)
-    assert len(bench.executor.submitted) == 4
-
-
 @pytest.mark.parametrize("kind", [ErrorKind.INTERRUPTED, ErrorKind.DISK_FULL, ErrorKind.CRASHED])
 def test_failures_that_are_not_the_cells_fault_leave_its_other_repeats_alone(
-    new_work: Callable, new_executor: Callable, new_failure: Callable, kind: ErrorKind
+    kind: ErrorKind,
 ) -> None:
     def first_fails(device: str, task: MeasureTask) -> Failure | None:
         is_first = "/0/" in task.task_id
@@ -115,29 +80,25 @@ def test_failures_that_are_not_the_cells_fault_leave_its_other_repeats_alone(
 
     bench = Bench(
         new_work({"a": True}, n_models=1, repeats=3, max_attempts=2),
-        new_executor(["a"], first_fails),
+        ScriptedHosts(["a"], first_fails),
     )
     bench.controller.run()
     assert (bench.tally.n_ok, bench.tally.n_failed) == (2, 1)
 
 
-def test_tries_end_at_max_attempts(
-    new_work: Callable, new_executor: Callable, new_failure: Callable
-) -> None:
+def test_tries_end_at_max_attempts() -> None:
     work = new_work({"a": True}, n_models=1, repeats=1, max_attempts=2)
-    bench = Bench(work, new_executor(["a"], lambda *_: new_failure(ErrorKind.DISK_FULL)))
+    bench = Bench(work, ScriptedHosts(["a"], lambda *_: new_failure(ErrorKind.DISK_FULL)))
     bench.controller.run()
     assert [row["attempt"] for row in bench.sink.rows] == [0, 1]
     finished = [event for event in bench.events if isinstance(event, RepeatFinished)]
     assert [event.will_retry for event in finished] == [True, False]
 
 
-def test_a_model_without_a_file_is_a_failed_row_per_repeat_and_is_never_dispatched(
-    new_work: Callable, new_executor: Callable, new_failure: Callable
-) -> None:
+def test_a_model_without_a_file_is_a_failed_row_per_repeat_and_is_never_dispatched() -> None:
     reason = new_failure(ErrorKind.EXPORT_FAILED, is_transient=False)
     work = new_work({"a": True}, n_models=2, broken={0: reason})
-    bench = Bench(work, new_executor(["a"], always_well))
+    bench = Bench(work, ScriptedHosts(["a"], always_well))
     bench.controller.run()
     failed = [row for row in bench.sink.rows if row["status"] == "failed"]
     assert [(row["model"], row["error_kind"]) for row in failed] == [
@@ -147,38 +108,34 @@ def test_a_model_without_a_file_is_a_failed_row_per_repeat_and_is_never_dispatch
     assert bench.tally.n_ok == 2
 
 
-def test_a_resumed_sweep_measures_what_is_left_and_numbers_attempts_on(
-    new_work: Callable, new_executor: Callable
-) -> None:
+def test_a_resumed_sweep_measures_what_is_left_and_numbers_attempts_on() -> None:
     work = new_work({"a": True}, n_models=2, repeats=2)
-    whole = Bench(work, new_executor(["a"], always_well))
+    whole = Bench(work, ScriptedHosts(["a"], always_well))
     whole.controller.run()
     done, lost = whole.sink.rows[:2], whole.sink.rows[2]
     lost = lost | {"status": "failed", "error_is_transient": True, "error_kind": "device_lost"}
-    resumed = Bench(work, new_executor(["a"], always_well), rows=[*done, lost])
+    resumed = Bench(work, ScriptedHosts(["a"], always_well), rows=[*done, lost])
     resumed.controller.run()
     assert {key[:2] for key in resumed.stored()} == {key[:2] for key in whole.stored()[2:]}
     again = (lost["cell_key"], lost["repeat"], 1)
     assert again in resumed.stored()
 
 
-def test_a_phone_that_refuses_this_computer_costs_no_cell_and_a_resume_asks_it_again(
-    new_work: Callable, new_executor: Callable, new_failure: Callable
-) -> None:
+def test_a_phone_that_refuses_this_computer_costs_no_cell_and_a_resume_asks_it_again() -> None:
     work = new_work({"a": True}, n_models=3, repeats=2)
     refusal = new_failure(ErrorKind.DEVICE_LOST, is_transient=False)
-    executor = new_executor(["a"], lambda *_: refusal)
+    executor = ScriptedHosts(["a"], lambda *_: refusal)
     executor.probes.extend([False] * 5)
     bench = Bench(work, executor)
     bench.controller.run()
     assert len(bench.sink.rows) == 3, "then it was set aside and given up"
-    resumed = Bench(work, new_executor(["a"], always_well), rows=bench.sink.rows)
+    resumed = Bench(work, ScriptedHosts(["a"], always_well), rows=bench.sink.rows)
     resumed.controller.run()
     assert (resumed.tally.n_ok, resumed.tally.n_failed) == (6, 0)
 
 
-def test_one_stop_finishes_and_stores_what_runs(new_work: Callable, new_executor: Callable) -> None:
-    bench = Bench(new_work({"a": True}, n_models=9), new_executor(["a"], always_well))
+def test_one_stop_finishes_and_stores_what_runs() -> None:
+    bench = Bench(new_work({"a": True}, n_models=9), ScriptedHosts(["a"], always_well))
     bench.executor.on_poll = lambda: (
         bench.switch.press() if len(bench.executor.submitted) == 3 else None
     )
@@ -188,10 +145,8 @@ def test_one_stop_finishes_and_stores_what_runs(new_work: Callable, new_executor
     assert not bench.executor.is_interrupted
 
 
-def test_a_second_stop_interrupts_and_a_resume_would_measure_it_again(
-    new_work: Callable, new_executor: Callable
-) -> None:
-    bench = Bench(new_work({"a": True}, n_models=9), new_executor(["a"], always_well))
+def test_a_second_stop_interrupts_and_a_resume_would_measure_it_again() -> None:
+    bench = Bench(new_work({"a": True}, n_models=9), ScriptedHosts(["a"], always_well))
     answers = bench.executor.poll
 
     def slow_poll(timeout_s: float):
@@ -207,25 +162,8 @@ def test_a_second_stop_interrupts_and_a_resume_would_measure_it_again(
     assert bench.tally.n_finished == 2
 
 
-def test_workers_that_ignore_a_stop_do_not_hold_the_sweep_up(
-    new_work: Callable, new_executor: Callable
-) -> None:
-    bench = Bench(new_work({"a": True}), new_executor(["a"], always_well))
-
-    def never(timeout_s: float):
-        bench.executor.now_s += timeout_s
-        bench.switch.press()
-        return []
-
-    bench.executor.poll = never
-    bench.controller.run()
-    assert bench.sink.rows == []
-
-
-def test_a_full_disk_stops_the_sweep_and_keeps_what_was_stored(
-    new_work: Callable, new_executor: Callable
-) -> None:
-    bench = Bench(new_work({"a": True}, n_models=9), new_executor(["a"], always_well))
+def test_a_full_disk_stops_the_sweep_and_keeps_what_was_stored() -> None:
+    bench = Bench(new_work({"a": True}, n_models=9), ScriptedHosts(["a"], always_well))
     bench.sink.room = 4
     with pytest.raises(StoreError, match="disk is full"):
         bench.controller.run()
@@ -234,11 +172,9 @@ def test_a_full_disk_stops_the_sweep_and_keeps_what_was_stored(
     assert any(isinstance(event, Notice) and "full" in event.message for event in bench.events)
 
 
-def test_rows_that_fit_again_at_the_end_are_not_lost(
-    new_work: Callable, new_executor: Callable
-) -> None:
+def test_rows_that_fit_again_at_the_end_are_not_lost() -> None:
     work = new_work({"a": False, "b": False, "c": False}, n_models=9)
-    bench = Bench(work, new_executor(["a", "b", "c"], always_well))
+    bench = Bench(work, ScriptedHosts(["a", "b", "c"], always_well))
     bench.sink.room = 2
     bench.executor.on_poll = lambda: setattr(
         bench.sink, "room", 2 if bench.executor.now_s < 0.5 else None
@@ -249,10 +185,8 @@ def test_rows_that_fit_again_at_the_end_are_not_lost(
     assert len(bench.sink.rows) + len(bench.sink.pending) == len(bench.executor.submitted)
 
 
-def test_a_device_that_does_not_answer_at_the_start_is_asked_again(
-    new_work: Callable, new_executor: Callable
-) -> None:
-    executor = new_executor([], always_well)
+def test_a_device_that_does_not_answer_at_the_start_is_asked_again() -> None:
+    executor = ScriptedHosts([], always_well)
     executor.probes.extend([False, True])
     bench = Bench(new_work({"a": True}), executor)
     bench.controller.run()
@@ -261,28 +195,14 @@ def test_a_device_that_does_not_answer_at_the_start_is_asked_again(
     assert bench.sink.rows[0]["device_model"] == "Box"
 
 
-def test_a_device_that_never_answers_leaves_its_cells_for_a_resume(
-    new_work: Callable, new_executor: Callable
-) -> None:
-    executor = new_executor(["b"], always_well)
-    executor.probes.extend([False] * 9)
-    bench = Bench(new_work({"a": True, "b": True}), executor)
-    bench.controller.run()
-    assert {row["device"] for row in bench.sink.rows} == {"b"}
-    assert len(bench.sink.rows) == 4
-    assert any(isinstance(event, Notice) and "given up" in event.message for event in bench.events)
-
-
-def test_the_canary_runs_at_the_start_every_k_repeats_and_at_the_end(
-    new_work: Callable, new_executor: Callable
-) -> None:
+def test_the_canary_runs_at_the_start_every_k_repeats_and_at_the_end() -> None:
     work = new_work({"phone": False, "box": True}, n_models=4, repeats=2)
     canary = CanaryTask(
         artifact_path="/c", artifact_sha256="c", affinity=None,
         reference_ns=5_000_000, spread=None, runs_before=False, runs_after=False,
     )  # fmt: skip
     work = replace(work, canaries={"phone": canary}, plan=replace(work.plan, canary_every=3))
-    bench = Bench(work, new_executor(["phone", "box"], always_well))
+    bench = Bench(work, ScriptedHosts(["phone", "box"], always_well))
     bench.controller.run()
     seen: dict[str, list[str]] = {"phone": [], "box": []}
     for device, task in bench.executor.submitted:
@@ -292,39 +212,22 @@ def test_the_canary_runs_at_the_start_every_k_repeats_and_at_the_end(
     assert seen == {"phone": ["b", "", "", "b", "", "", "b", "a"], "box": [""] * 8}
 
 
-def test_a_failure_on_a_virtual_phone_that_never_told_what_it_is_is_marked(
-    new_work: Callable, new_executor: Callable
-) -> None:
+def test_a_failure_on_a_virtual_phone_that_never_told_what_it_is_is_marked() -> None:
     work = new_work({"phone": False}, n_models=1, repeats=1)
     place = replace(work.places["phone"], origin=Origin.VIRTUAL)
     failure = Failure(kind=ErrorKind.CRASHED, message="m", remedy="r", is_transient=False)
-    executor = new_executor(["phone"], lambda _device, _task: failure)
+    executor = ScriptedHosts(["phone"], lambda _device, _task: failure)
     bench = Bench(replace(work, places={"phone": place}), executor)
     bench.controller._state.facts.clear()
     bench.controller.run()
     assert [row["origin"] for row in bench.sink.rows] == ["virtual"]
 
 
-def test_losing_a_host_uses_up_no_try_of_a_repeat(
-    new_work: Callable, new_executor: Callable, new_failure: Callable
-) -> None:
-    lost = iter(range(7))
-
-    def host_falls_silent(device: str, task: MeasureTask) -> Failure | None:
-        return new_failure(ErrorKind.HOST_LOST) if next(lost, None) is not None else None
-
-    bench = Bench(
-        new_work({"a": False}, n_models=1, repeats=1), new_executor(["a"], host_falls_silent)
-    )
-    bench.controller.run()
-    assert [row["status"] for row in bench.sink.rows] == ["failed"] * 7 + ["ok"]
-
-
-def test_an_answer_that_is_no_row_fails_alone(new_work: Callable, new_executor: Callable) -> None:
+def test_an_answer_that_is_no_row_fails_alone() -> None:
     def forged(device: str, task: MeasureTask) -> Failure | None:
         return None
 
-    bench = Bench(new_work({"a": True}, n_models=3), new_executor(["a"], forged))
+    bench = Bench(new_work({"a": True}, n_models=3), ScriptedHosts(["a"], forged))
     changes = iter(
         [
             {"samples_ns": (10**400,)},

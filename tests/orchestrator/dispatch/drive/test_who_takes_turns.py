@@ -1,14 +1,13 @@
 """Which devices take turns: those whose agent can; the others measure one cell after the other."""
 
-from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
-from dispatch_bench import Bench, always_well
+from dispatch_bench import Bench, ScriptedHosts, always_well, new_work
 
 from fleetrank.device_agents.contract.agent import RoundAgent
 from fleetrank.device_agents.registry import create_agent, load_kind
-from fleetrank.orchestrator.identity.cells import RoundRules
+from fleetrank.orchestrator.identity import RoundRules
 
 
 @pytest.mark.parametrize("name", ["cpu", "cuda", "simulated"])
@@ -17,13 +16,11 @@ def test_a_kind_says_that_it_takes_turns_exactly_if_its_agent_can(name: str) -> 
     assert load_kind(name).traits_of({}).takes_turns == is_round_agent == (name == "cpu")
 
 
-def test_with_rounds_such_a_device_measures_whole_repeats_and_meets_all_first_ones_first(
-    new_work: Callable, new_executor: Callable
-) -> None:
+def test_with_rounds_such_a_device_measures_whole_repeats_and_meets_all_first_ones_first() -> None:
     work = new_work({"gpu": True}, n_models=4)
     bench = Bench(
         replace(work, plan=replace(work.plan, rounds=RoundRules())),
-        new_executor(["gpu"], always_well),  # it refuses a second task beside one that runs
+        ScriptedHosts(["gpu"], always_well),  # it refuses a second task beside one that runs
     )
     bench.controller.run()
     tasks = [task for _, task in bench.executor.submitted]

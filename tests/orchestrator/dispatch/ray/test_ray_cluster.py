@@ -10,7 +10,7 @@ import psutil
 import pytest
 
 from fleetrank.orchestrator.cli.main import run
-from fleetrank.orchestrator.dispatch.ray.ray_cluster import cluster_ray
+from fleetrank.orchestrator.dispatch.ray_cluster import cluster_ray
 from fleetrank.orchestrator.errors import NothingToDoError, UsageError
 
 
@@ -52,8 +52,8 @@ def test_a_missing_or_wrong_token_is_one_error_and_not_twenty_seconds_of_lines(
     # A process of its own: whoever has once started a Ray keeps its token.
     code = (
         "import os, sys\n"
-        "from fleetrank.orchestrator.dispatch.ray.local_ray import local_ray\n"
-        "from fleetrank.orchestrator.dispatch.ray import ray_cluster as cluster\n"
+        "from fleetrank.orchestrator.dispatch.ray_cluster import local_ray\n"
+        "from fleetrank.orchestrator.dispatch import ray_cluster as cluster\n"
         "import ray\n"
         "with local_ray():\n"
         "    address = ray.get_runtime_context().gcs_address\n"

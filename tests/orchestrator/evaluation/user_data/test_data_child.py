@@ -12,13 +12,13 @@ from PIL import Image
 from tokenizers import Tokenizer, models, normalizers
 
 from fleetrank.orchestrator.errors import UsageError
-from fleetrank.orchestrator.evaluation.user_data.data_child import DataChild
-from fleetrank.orchestrator.evaluation.user_data.picture_data import (
+from fleetrank.orchestrator.evaluation.data_child import DataChild
+from fleetrank.orchestrator.evaluation.user_data import (
     PictureForm,
     Preprocessing,
+    open_tokenizer,
     read_picture_data,
 )
-from fleetrank.orchestrator.evaluation.user_data.text_tokens import open_tokenizer
 
 pytestmark = pytest.mark.slow
 SMALL_BYTES = 1 << 30
@@ -61,7 +61,7 @@ def test_a_text_that_grows_without_bounds_ends_at_the_limit(
 def test_a_file_that_takes_too_long_ends_at_the_limit(
     tmp_path: Path, child: DataChild, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("fleetrank.orchestrator.evaluation.user_data.data_child._START_S", 0.0)
+    monkeypatch.setattr("fleetrank.orchestrator.evaluation.data_child._START_S", 0.0)
     with pytest.raises(UsageError, match=r"tokenizer\.json took longer"):
         open_tokenizer(_tokenizer(tmp_path), child)
 

@@ -7,15 +7,15 @@ from pathlib import Path
 import pytest
 
 from fleetrank.foundation.errors import BadFileError
-from fleetrank.orchestrator.evaluation.choice_tasks import read_questions
-from fleetrank.orchestrator.evaluation.user_data.data_child import DataChild
-from fleetrank.orchestrator.evaluation.user_data.picture_data import (
+from fleetrank.orchestrator.evaluation.data_child import DataChild
+from fleetrank.orchestrator.evaluation.scoring import read_questions
+from fleetrank.orchestrator.evaluation.user_data import (
     PictureForm,
     Preprocessing,
+    open_tokenizer,
     read_picture_data,
+    read_text_data,
 )
-from fleetrank.orchestrator.evaluation.user_data.text_data import read_text_data
-from fleetrank.orchestrator.evaluation.user_data.text_tokens import open_tokenizer
 
 FORM = PictureForm(shape=(1, 3, 2, 2), preprocessing=Preprocessing())
 

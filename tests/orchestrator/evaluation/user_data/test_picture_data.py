@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from fleetrank.orchestrator.errors import UsageError
-from fleetrank.orchestrator.evaluation.user_data.data_child import DataChild
-from fleetrank.orchestrator.evaluation.user_data.picture_data import (
+from fleetrank.orchestrator.evaluation.data_child import DataChild
+from fleetrank.orchestrator.evaluation.user_data import (
     PictureData,
     PictureForm,
     Preprocessing,

@@ -1,0 +1,451 @@
+"""Is B slower than A? One verdict over two samples, whatever they come from.
+
+Slower, faster, the same within a margin, or undecided: of two sweeps, of two models, or of models
+that took turns.
+"""
+
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+from enum import StrEnum
+
+import numpy as np
+import polars as pl
+from scipy import special
+
+from fleetrank.analysis.arrays.bootstrap import adjust_p
+from fleetrank.analysis.arrays.ranking import Floats
+from fleetrank.analysis.arrays.significance import (
+    MAX_PLANNED,
+    MIN_FOR_VARIANCE,
+    MIN_PROCESSES,
+    POWER,
+    Limits,
+    LogRatio,
+    cliffs_delta,
+    detectable_ratio,
+    log_ratio,
+    mann_whitney,
+    one_sided_p,
+    paired_log_ratio,
+    ratio_interval,
+    repeats_to_decide,
+    two_sided_p,
+)
+from fleetrank.analysis.errors import NoDataError
+from fleetrank.analysis.stored.load import valid_attempts
+from fleetrank.analysis.tables.explanations import explained
+from fleetrank.foundation.errors import count_of
+from fleetrank.foundation.vocabulary import NS_PER_MS
+
+DEFAULT_MARGIN = 0.02
+"""Smaller changes are not useful: medians of two processes on a quiet machine differ by 4 %."""
+DEFAULT_ALPHA = 0.05
+"""Accepted share of wrong claims among the changes with one kind of verdict."""
+
+
+class Verdict(StrEnum):
+    """The result of a comparison. Exactly one applies, the first whose condition holds."""
+
+    SLOWER = "slower"
+    """The rank test's adjusted p is at most alpha, and the ratio is at least 1 + margin."""
+    FASTER = "faster"
+    """The same, and the ratio is at most 1 / (1 + margin)."""
+    UNDECIDED = "undecided"
+    """Neither a change nor its absence is shown."""
+    SAME = "same"
+    """Two one-sided tests show that the ratio is inside the margin: adjusted p at most alpha."""
+    REFUSED = "refused"
+    """Measured in both sweeps, but not comparable."""
+    ONE_SIDED = "one_sided"
+    """Measured in one of the two sweeps only."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """The latency of b compared with that of a; a missing figure is `None`.
+
+    Attributes:
+        n_a, n_b: processes of each side.
+        ratio: median of b over median of a; `None` if that of a is 0. Of pairs, the geometric mean
+            of the ratios.
+        ratio_low, ratio_high: 1 - 2 alpha interval of the ratio of the geometric means.
+        u: pairs of processes in which b is slower.
+        cliffs_delta: P(b slower) - P(b faster), -1 to 1.
+        p_value: of the two-sided rank test for this change alone, or of the paired t test;
+            `p_adjusted` is over all.
+        p_not_slower, p_not_faster: one-sided p of "slower (faster) by the margin or more".
+        p_same_adjusted: the larger of both, adjusted over all changes.
+        detectable_ratio: the smallest ratio that a comparison like this finds as a change.
+        more_repeats: how many more repeats a side decide it; only if the verdict is undecided,
+            and `None` if they are too many or the variance is not known.
+    """
+
+    verdict: Verdict
+    n_a: int | None = None
+    n_b: int | None = None
+    ratio: float | None = None
+    ratio_low: float | None = None
+    ratio_high: float | None = None
+    u: float | None = None
+    cliffs_delta: float | None = None
+    p_value: float | None = None
+    p_adjusted: float | None = None
+    p_not_slower: float | None = None
+    p_not_faster: float | None = None
+    p_same_adjusted: float | None = None
+    detectable_ratio: float | None = None
+    more_repeats: int | None = None
+    reason: str | None = None
+
+
+Samples = tuple[Floats, Floats]
+"""Process medians of both sides, (n_a,) and (n_b,); of pairs, side by side."""
+
+
+def verdict(a: Floats, b: Floats, limits: Limits, *, paired: bool = False) -> Change:
+    """The verdict on one pair of samples; see `verdicts`."""
+    return verdicts([(a, b)], limits, paired=paired)[0]
+
+
+def verdicts(
+    samples: Iterable[Samples], limits: Limits, *, paired: bool = False
+) -> tuple[Change, ...]:
+    """The verdict on each pair of samples, with p-values adjusted over all of them.
+
+    Benjamini-Hochberg adjusts the tests for a change and those of sameness separately: alpha is the
+    accepted share of wrong claims among the slower and faster ones, and among the same ones.
+
+    Args:
+        samples: those of two sides.
+        limits: margin, and false discovery rate.
+        paired: values at one position were measured together, so their ratios are compared.
+    """
+    pairs = list(samples)
+    found = [paired_log_ratio(np.log(b / a)) if paired else log_ratio(a, b) for a, b in pairs]
+    test = _tested_pairs if paired else _tested
+    tested = [test(pair, ratio, limits) for pair, ratio in zip(pairs, found, strict=True)]
+    p_values = adjust_p([change.p_value for change in tested])
+    # Both one-sided tests must be significant.
+    p_same = adjust_p(
+        [
+            None
+            if change.p_not_slower is None or change.p_not_faster is None
+            else max(change.p_not_slower, change.p_not_faster)
+            for change in tested
+        ]
+    )
+    changes = [
+        replace(
+            change,
+            p_adjusted=p,
+            p_same_adjusted=same,
+            verdict=_verdict_of(change.ratio, p, same, limits),
+        )
+        for change, p, same in zip(tested, p_values, p_same, strict=True)
+    ]
+    levels = _levels(changes, limits)
+    return tuple(
+        _planned(change, ratio, levels, paired=paired)
+        for change, ratio in zip(changes, found, strict=True)
+    )
+
+
+def _tested(pair: Samples, found: LogRatio | None, limits: Limits) -> Change:
+    a, b = pair
+    median_a = float(np.median(a))
+    ratio = float(np.median(b)) / median_a if median_a > 0 else None
+    change = _inside(
+        Change(verdict=Verdict.UNDECIDED, n_a=a.size, n_b=b.size, ratio=ratio), found, limits
+    )
+    if min(a.size, b.size) < MIN_PROCESSES:
+        return change
+    u, p_value = mann_whitney(a, b)
+    return replace(change, u=u, p_value=p_value, cliffs_delta=cliffs_delta(a, b))
+
+
+def _tested_pairs(pair: Samples, found: LogRatio | None, limits: Limits) -> Change:
+    a, b = pair
+    ratio = math.exp(float(np.log(b / a).mean()))
+    change = Change(verdict=Verdict.UNDECIDED, n_a=a.size, n_b=b.size, ratio=ratio)
+    p_value = None if found is None else two_sided_p(found)
+    return replace(_inside(change, found, limits), p_value=p_value)
+
+
+def _inside(change: Change, found: LogRatio | None, limits: Limits) -> Change:
+    """The change with the interval of its ratio, and both one-sided tests of the margin."""
+    if found is None:
+        return change
+    low, high = ratio_interval(found, limits.alpha)
+    slower, faster = one_sided_p(found, limits.margin)
+    return replace(change, ratio_low=low, ratio_high=high, p_not_slower=slower, p_not_faster=faster)
+
+
+def _verdict_of(
+    ratio: float | None, p: float | None, p_same: float | None, limits: Limits
+) -> Verdict:
+    """The verdict by the rules of `Verdict`; a test that was not possible has no p.
+
+    Args:
+        ratio: latency of b over that of a.
+        p: of the test for a change.
+        p_same: the larger p of the two one-sided tests.
+        limits: margin and level.
+    """
+    if ratio is not None and p is not None and p <= limits.alpha:
+        if ratio >= 1 + limits.margin:
+            return Verdict.SLOWER
+        if ratio <= 1 / (1 + limits.margin):
+            return Verdict.FASTER
+    if p_same is not None and p_same <= limits.alpha:
+        return Verdict.SAME
+    return Verdict.UNDECIDED
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Levels:
+    """Levels of one more claim, after k claims among m tests: alpha (k + 1) / m, at most alpha.
+
+    Attributes:
+        single: of a change that is the only one among all tested, alpha / m.
+        alpha: of one test alone.
+    """
+
+    change: Limits
+    same: Limits
+    single: float
+    alpha: float
+
+
+def _levels(changes: Sequence[Change], limits: Limits) -> _Levels:
+    of_change = [change.p_adjusted for change in changes if change.p_adjusted is not None]
+    of_same = [change.p_same_adjusted for change in changes if change.p_same_adjusted is not None]
+    return _Levels(
+        change=_next_level(limits, of_change),
+        same=_next_level(limits, of_same),
+        single=limits.alpha / max(len(of_change), 1),
+        alpha=limits.alpha,
+    )
+
+
+def _next_level(limits: Limits, adjusted: Sequence[float]) -> Limits:
+    claims = sum(p <= limits.alpha for p in adjusted)
+    return replace(limits, alpha=limits.alpha * (claims + 1) / max(len(adjusted), claims + 1))
+
+
+def _planned(change: Change, found: LogRatio | None, levels: _Levels, *, paired: bool) -> Change:
+    """Adds the detectable ratio and, where nothing is decided, the repeats that decide it."""
+    n_a, n_b = change.n_a or 0, change.n_b or 0
+    fewest = min(n_a, n_b)
+    if found is None:
+        return replace(change, reason=_no_variance(fewest, paired=paired))
+    detectable = (
+        _detectable_of_pairs(found, n_a, levels.single)
+        if paired
+        else detectable_ratio(found, n_a, n_b, levels.single)
+    )
+    change = replace(change, detectable_ratio=detectable)
+    if change.verdict is Verdict.SAME and _is_claimed(change.p_adjusted, levels):
+        return replace(change, reason="a difference, but smaller than the margin")
+    if change.verdict is not Verdict.UNDECIDED:
+        return change
+    is_near = abs(found.estimate) < levels.same.bound
+    total = repeats_to_decide(
+        found,
+        levels.same if is_near else levels.change,
+        least=fewest + 1 if is_near or paired else max(fewest + 1, MIN_PROCESSES),
+    )
+    more = None if total is None else total - fewest
+    return replace(change, more_repeats=more, reason=_reason(change, more, levels))
+
+
+def _detectable_of_pairs(found: LogRatio, n: int, alpha: float) -> float:
+    """Source: Cohen 1988, 2.4: the shift is (t of alpha + t of power) standard errors."""
+    t = special.stdtrit(n - 1, 1 - alpha / 2) + special.stdtrit(n - 1, POWER)
+    return math.exp(float(t) * found.standard_error)
+
+
+def _no_variance(n: int, *, paired: bool) -> str:
+    if n >= MIN_FOR_VARIANCE:
+        return "a latency of 0 has no ratio"
+    if paired:
+        return f"{count_of(n, 'pair')}: too few for a variance, at least {MIN_FOR_VARIANCE} needed"
+    few = count_of(n, "process", "processes")
+    return f"{few}: too few for a variance, at least {MIN_PROCESSES} a side needed"
+
+
+def _reason(change: Change, more: int | None, levels: _Levels) -> str:
+    """Why nothing is decided, and what decides it."""
+    decides = (
+        f"more than {MAX_PLANNED} repeats a side needed"
+        if more is None
+        else f"{count_of(more, 'more repeat')} a side decide it"
+    )
+    if change.p_value is None:
+        few = count_of(min(change.n_a or 0, change.n_b or 0), "process", "processes")
+        return f"{few}, at least {MIN_PROCESSES} a side needed to find a change; {decides}"
+    if not _is_claimed(change.p_value, levels):
+        return decides
+    if not _is_claimed(change.p_adjusted, levels):
+        return f"unlikely alone, but possible by chance among so many cells; {decides}"
+    return f"a difference, but not shown to be inside the margin; {decides}"
+
+
+def _is_claimed(p: float | None, levels: _Levels) -> bool:
+    return p is not None and p <= levels.alpha
+
+
+def percent(share: float) -> str:
+    """`5 %`, with at most three digits."""
+    return f"{100 * share:.3g} %"
+
+
+def verdict_words(verdict: Verdict, limits: Limits) -> str:
+    """The verdict as a reader sees it: a sameness always with its margin."""
+    if verdict is Verdict.SAME:
+        return f"same within {percent(limits.margin)}"
+    return verdict.value.replace("_", "-")
+
+
+def worded_verdicts(frame: pl.DataFrame, limits: Limits) -> pl.DataFrame:
+    """The frame with the column `verdict` in words."""
+    words = {verdict.value: verdict_words(verdict, limits) for verdict in Verdict}
+    return frame.with_columns(pl.col("verdict").replace(words))
+
+
+def verdict_meaning(limits: Limits, part: str = "compare/verdict") -> tuple[str, ...]:
+    """What the verdicts and their figures mean, or another text about them."""
+    return explained(
+        part,
+        {
+            "margin": percent(limits.margin),
+            "alpha": limits.alpha,
+            "level": percent(1 - 2 * limits.alpha),
+            "power": percent(POWER),
+            "min_for_variance": MIN_FOR_VARIANCE,
+            "min_processes": MIN_PROCESSES,
+        },
+    )
+
+
+# Compares two models that took turns: the ratio in each round, and what all rounds show.
+
+_COLUMNS = ("round_id", "model", "samples_ns", "block_sample_counts", "latency_p50_ns", "origin")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RoundsComparison(Change):
+    """The latency of b compared with that of a. Rounds are the units of replication.
+
+    Attributes:
+        median_a_ms, median_b_ms: median over the rounds, in which both were measured, of the
+            process medians.
+        round_spread: standard deviation of the rounds' log ratios; `None` below 3 rounds.
+    """
+
+    model_a: str
+    model_b: str
+    limits: Limits
+    median_a_ms: float
+    median_b_ms: float
+    round_spread: float | None = None
+
+    @property
+    def rounds(self) -> int:
+        """Number of rounds in which both were measured."""
+        return self.n_a or 0
+
+    def as_json(self) -> dict[str, object]:
+        """The documented form, with margin and alpha."""
+        same = (
+            "model_a", "model_b", "verdict", "rounds", "median_a_ms", "median_b_ms", "ratio",
+            "ratio_low", "ratio_high", "round_spread", "p_value", "detectable_ratio",
+        )  # fmt: skip
+        return {
+            **{name: getattr(self, name) for name in same},
+            "p_same": self.p_same_adjusted,
+            "more_rounds": self.more_repeats,
+            **asdict(self.limits),
+        }
+
+
+def compare_rounds(
+    frame: pl.LazyFrame, models: tuple[str, str], limits: Limits
+) -> RoundsComparison:
+    """Compares two models, baseline first, in the rounds of stored attempts.
+
+    Raises:
+        NoDataError: no round measured both.
+    """
+    rounds = list(_rounds(frame, models))
+    if not rounds:
+        raise NoDataError(
+            f"no round measured both {models[0]} and {models[1]}",
+            "look at the failures with `fleetrank sweep status`",
+        )
+    levels = np.array([logs for logs, _ in rounds])
+    medians = np.median([both for _, both in rounds], axis=0) / NS_PER_MS
+    found = verdict(np.exp(levels[:, 0]), np.exp(levels[:, 1]), limits, paired=True)
+    spread = float((levels[:, 1] - levels[:, 0]).std(ddof=1)) if found.ratio_low else None
+    return RoundsComparison(
+        model_a=models[0],
+        model_b=models[1],
+        limits=limits,
+        median_a_ms=float(medians[0]),
+        median_b_ms=float(medians[1]),
+        round_spread=spread,
+        **asdict(found),
+    )
+
+
+def rounds_sentences(found: RoundsComparison) -> tuple[str, ...]:
+    """What a person reads: both latencies, the ratio, the verdict, and what could be found."""
+    interval = (
+        "no interval below 3 rounds"
+        if found.ratio_low is None or found.ratio_high is None
+        else f"{percent(1 - 2 * found.limits.alpha)} interval {found.ratio_low:.3f} to "
+        f"{found.ratio_high:.3f}"
+    )
+    sentences = [
+        f"{found.model_a}: {found.median_a_ms:.3g} ms",
+        f"{found.model_b}: {found.median_b_ms:.3g} ms",
+        f"ratio {found.ratio:.3f}, {interval}, over {count_of(found.rounds, 'round')}",
+        f"{found.model_b} is {verdict_words(found.verdict, found.limits)}",
+    ]
+    if found.verdict is Verdict.UNDECIDED and found.more_repeats is not None:
+        sentences[-1] += f": about {count_of(found.more_repeats, 'more round')} decide it"
+    if found.detectable_ratio is not None:
+        sentences.append(
+            f"Smallest change that these rounds show with a probability of {percent(POWER)}: "
+            f"{percent(found.detectable_ratio - 1)}."
+        )
+    return tuple(sentences)
+
+
+def _rounds(
+    frame: pl.LazyFrame, models: tuple[str, str]
+) -> Iterator[tuple[tuple[float, float], tuple[float, float]]]:
+    """Mean log of the medians of blocks, and process median (ns), of both models in each round.
+
+    Only blocks that both have; only rounds that measured both.
+    """
+    rows = (
+        valid_attempts(frame)
+        .filter(pl.col("round_id").is_not_null() & pl.col("model").is_in(models))
+        .select(_COLUMNS)
+        .sort("round_id")
+        .collect()
+    )
+    for _, group in rows.group_by("round_id", maintain_order=True):
+        by_model = {row["model"]: row for row in group.to_dicts()}
+        if len(by_model) < len(models):
+            continue
+        a, b = (by_model[model] for model in models)
+        logs = []
+        for row in (a, b):
+            samples = np.asarray(row["samples_ns"], dtype=np.float64)
+            blocks = np.split(samples, np.cumsum(row["block_sample_counts"])[:-1])
+            logs.append(np.log([np.median(block) for block in blocks]))
+        cycles = min(map(len, logs))
+        of_a, of_b = (float(side[:cycles].mean()) for side in logs)
+        yield (of_a, of_b), (a["latency_p50_ns"], b["latency_p50_ns"])

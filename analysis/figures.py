@@ -1,0 +1,298 @@
+"""How charts show platforms, models and families: short names, order, and marks."""
+
+import itertools
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from types import MappingProxyType
+
+import numpy as np
+import polars as pl
+
+from fleetrank.analysis.arrays.pareto import FrontierOverlap, frontier, overlap
+from fleetrank.analysis.arrays.ranking import MIN_MODELS
+from fleetrank.analysis.stored.columns import NO_FAMILY, ROW_KEY
+from fleetrank.foundation.errors import count_of
+
+_PARTS = (
+    "device", "runtime", "backend", "mode", "precision", "batch", "threads", "affinity", "options",
+    "axes",
+)  # fmt: skip
+_FOLLOWS = {"backend": "runtime", "affinity": "threads"}
+"""Facts left out if another fact implies them: the usual delegate, the first cores."""
+_USUAL = {"mode": "eager", "batch": 1, "options": "{}"}
+"""Default values: a label names only other values."""
+_TIER_ORDER = {"gpu": 0, "cpu": 1, "edge": 2}
+"""Order of tiers: from devices in a laboratory to users' devices."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FamilyMark:
+    """How a family is drawn; its shape is also readable without colour.
+
+    Attributes:
+        colour: as CSS has it.
+        shape: a symbol of Vega, for charts.
+        path: the same shape as an SVG path around 0, within 6 units, for legends.
+    """
+
+    colour: str
+    shape: str
+    path: str
+
+
+FAMILY_MARKS: Mapping[str, FamilyMark] = MappingProxyType(
+    {
+        "standard_cnn": FamilyMark(colour="#0072B2", shape="square", path="M-4-4h8v8h-8z"),
+        "mobile_cnn": FamilyMark(
+            colour="#E69F00", shape="circle", path="M-5 0a5 5 0 1 0 10 0a5 5 0 1 0-10 0z"
+        ),
+        "efficient_cnn": FamilyMark(
+            colour="#009E73", shape="diamond", path="M0-5.6L5.6 0L0 5.6L-5.6 0z"
+        ),
+        "transformer": FamilyMark(colour="#D55E00", shape="triangle-up", path="M0-5L5.5 4.5H-5.5z"),
+        "hybrid": FamilyMark(colour="#CC79A7", shape="triangle-down", path="M0 5L5.5-4.5H-5.5z"),
+        "llama": FamilyMark(colour="#0072B2", shape="square", path="M-4-4h8v8h-8z"),
+        "gpt": FamilyMark(
+            colour="#E69F00", shape="circle", path="M-5 0a5 5 0 1 0 10 0a5 5 0 1 0-10 0z"
+        ),
+        "opt": FamilyMark(colour="#009E73", shape="diamond", path="M0-5.6L5.6 0L0 5.6L-5.6 0z"),
+        "neox": FamilyMark(colour="#D55E00", shape="triangle-up", path="M0-5L5.5 4.5H-5.5z"),
+        "encoder": FamilyMark(colour="#CC79A7", shape="triangle-down", path="M0 5L5.5-4.5H-5.5z"),
+        "other": FamilyMark(colour="#56B4E9", shape="triangle-right", path="M5 0L-4.5 5.5V-5.5z"),
+        NO_FAMILY: FamilyMark(
+            colour="#8a919c", shape="cross", path="M-5-2h3v-3h4v3h3v4h-3v3h-4v-3h-3z"
+        ),
+    }
+)
+"""Source of the colours: Okabe and Ito, Color Universal Design (2008); legible on white and on
+near-black. Families of text repeat those of images, because a page is about one of both."""
+
+
+def platform_labels(cells: pl.DataFrame) -> dict[str, str]:
+    """Names platforms by the runtime and by what differs between them, best known tier first.
+
+    Takes rows of `cells_table.cell_values`; the order of the result is the order to show.
+    """
+    platforms = cells.unique("platform_key").sort(
+        pl.col("tier").replace_strict(_TIER_ORDER, default=len(_TIER_ORDER)), *_PARTS
+    )
+    varying = [
+        name for name in _PARTS if name == "runtime" or _distinguishes(platforms, name)
+    ]  # fmt: skip
+    labels = {
+        str(row["platform_key"]): " · ".join(
+            _part(name, row[name])
+            for name in varying
+            if row[name] is not None and row[name] != _USUAL.get(name)
+        )
+        for row in platforms.iter_rows(named=True)
+    }
+    has_twins = len(set(labels.values())) < len(labels)
+    return {key: key for key in labels} if has_twins else labels
+
+
+def chosen_platforms(cells: pl.DataFrame, most: int) -> dict[str, str]:
+    """At most `most` of `platform_labels`: an equal share of each tier, evenly spread in it."""
+    labels = platform_labels(cells)
+    if len(labels) <= most:
+        return labels
+    tier_of = dict(cells.select("platform_key", "tier").unique().iter_rows())
+    by_tier: dict[object, list[str]] = {}
+    for key in labels:
+        by_tier.setdefault(tier_of[key], []).append(key)
+    chosen: set[str] = set()
+    n_left = most
+    # Small tiers first: their unused share goes to larger tiers.
+    for number, keys in enumerate(sorted(by_tier.values(), key=len)):
+        n = min(len(keys), n_left // (len(by_tier) - number))
+        chosen.update(keys[index * len(keys) // n] for index in range(n))
+        n_left -= n
+    return {key: label for key, label in labels.items() if key in chosen}
+
+
+def models_by_latency(cells: pl.DataFrame) -> list[str]:
+    """Models from the fastest to the slowest, by the mean over platforms of log latency.
+
+    Each platform is centred first, so that a model does not look faster if it is missing on a slow
+    one.
+    """
+    log = pl.col("latency_ns").log()
+    ordered = (
+        cells.filter(pl.col("latency_ns") > 0)
+        .with_columns((log - log.mean().over("platform_key")).alias("log_ratio"))
+        .group_by("model")
+        .agg(pl.col("log_ratio").mean())
+        .sort("log_ratio", "model")
+    )
+    return [str(name) for name in ordered["model"]]
+
+
+def _distinguishes(platforms: pl.DataFrame, name: str) -> bool:
+    owner = _FOLLOWS.get(name)
+    n_owners = 1 if owner is None else platforms[owner].n_unique()
+    names = [name] if owner is None else [owner, name]
+    return platforms.select(names).n_unique() > n_owners
+
+
+def _part(name: str, value: object) -> str:
+    if name == "threads" and isinstance(value, int):
+        return count_of(value, "thread")
+    if name == "batch":
+        return f"batch {value}"
+    if name == "affinity":
+        return "first cores" if value == "first_cores" else f"CPUs {value}"
+    return _options(str(value)) if name == "options" else str(value)
+
+
+def _options(text: str) -> str:
+    """`{"amp":true,"path":"dlc"}` as `amp, path=dlc`."""
+    try:
+        options = json.loads(text)
+    except ValueError:
+        return text
+    if not isinstance(options, dict):
+        return text
+    return ", ".join(
+        name if value is True else f"{name}={value}" for name, value in options.items()
+    )
+
+
+# The points of the charts: distributions of latency, and the models that are on frontiers.
+
+QUANTILES = (0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99)
+"""Quantiles of a cell's samples that a strip of nested bars shows."""
+MAX_PROCESSES = 12
+"""Maximum processes for a cell's marks and strip. Medians of more are picked at evenly spaced
+ranks, both ends included; samples are of the first repeats, which come in random order."""
+_MAX_SAMPLES = 30_000_000
+"""Samples read for one page: about two seconds and a quarter of a gigabyte."""
+_GRID = 41
+"""Evenly spaced order statistics that represent a process: each process has the same weight, for
+any number of runs."""
+
+
+def process_medians(attempts: pl.LazyFrame) -> pl.DataFrame:
+    """At most `MAX_PROCESSES` process medians per cell from `load.valid_attempts`, as a list."""
+    ranks = pl.col("latency_p50_ns").drop_nulls().sort()
+    n = ranks.len()
+    step = pl.int_range(0, pl.min_horizontal(n, MAX_PROCESSES))
+    spread = (step * (n - 1) / (pl.min_horizontal(n, MAX_PROCESSES) - 1)).round()
+    picked = ranks.gather(pl.when(n <= MAX_PROCESSES).then(step).otherwise(spread).cast(pl.Int64))
+    return attempts.group_by("model", "platform_key").agg(picked.alias("medians_ns")).collect()
+
+
+def sampled_processes(attempts: pl.LazyFrame) -> pl.DataFrame:
+    """Keys, model, platform and `samples_of` (n) of the rows whose samples make the strips.
+
+    Takes `load.valid_attempts` without samples. At most `MAX_PROCESSES` a cell, fewer where the
+    samples of all would be more than a page can read.
+    """
+    rows = (
+        attempts.filter(pl.col("sample_count") > 0)
+        .select(*ROW_KEY, "model", "platform_key", "sample_count")
+        .sort("model", "platform_key", "repeat")
+        .with_columns(pl.int_range(pl.len()).over("model", "platform_key").alias("nth"))
+        .filter(pl.col("nth") < MAX_PROCESSES)
+        .collect()
+    )
+    counts = rows.group_by("nth").agg(pl.col("sample_count").sum()).sort("nth")
+    within = counts.filter(pl.col("sample_count").cum_sum() <= _MAX_SAMPLES).height
+    return rows.filter(pl.col("nth") < max(within, 1)).drop("nth", "sample_count")
+
+
+def sample_quantiles(scan: pl.LazyFrame, rows: pl.DataFrame) -> pl.DataFrame:
+    """`quantiles_ns`, a list as long as `QUANTILES`, of each model and platform with raw samples.
+
+    Args:
+        scan: stored measurements with their samples; only the columns needed are read.
+        rows: as `sampled_processes` gives them.
+    """
+    last = pl.col("samples_ns").list.len() - 1
+    grid = [
+        pl.col("samples_ns").list.get((last * (step / (_GRID - 1))).round().cast(pl.Int64))
+        for step in range(_GRID)
+    ]
+    repeats = rows["repeat"].unique()
+    samples = (
+        scan.filter(pl.col("repeat").is_in(repeats.to_list()) & (pl.col("status") == "ok"))
+        .select(*ROW_KEY, "samples_ns")
+        .join(rows.lazy(), on=ROW_KEY)
+        .filter(pl.col("samples_ns").list.len() > 0)
+        .with_columns(pl.col("samples_ns").list.sort())
+        .select("model", "platform_key", pl.concat_list(grid).alias("samples_ns"))
+    )
+    values = pl.col("samples_ns")
+    shares = [values.quantile(share, interpolation="linear") for share in QUANTILES]
+    return (
+        samples.explode("samples_ns")
+        .group_by("model", "platform_key")
+        .agg(pl.concat_list(shares).alias("quantiles_ns"))
+        .collect()
+    )
+
+
+class Fate(StrEnum):
+    """Whether a model is on the source's frontier, the target's frontier, both or neither."""
+
+    HIT = "h"
+    MISS = "m"
+    FALSE = "f"
+    NEITHER = "n"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PairFates:
+    """One directed pair of platforms over the models both have, with a known accuracy.
+
+    Attributes:
+        models: their names; `fates` has one for each.
+    """
+
+    source: str
+    target: str
+    overlap: FrontierOverlap
+    models: tuple[str, ...]
+    fates: tuple[Fate, ...]
+
+
+def frontier_pairs(cells: pl.DataFrame, platforms: Sequence[str]) -> Iterator[PairFates]:
+    """Every directed pair of these platforms with enough common models for a frontier."""
+    known = cells.filter(
+        pl.col("accuracy_top1").is_not_null()
+        & (pl.col("latency_ns") > 0)
+        & pl.col("platform_key").is_in(list(platforms))
+    ).unique(["model", "platform_key"], keep="first", maintain_order=True)
+    models = known["model"].unique().sort().to_list()
+    accuracy = dict(known.select("model", "accuracy_top1").iter_rows())
+    costs = -np.array([accuracy[model] for model in models], dtype=np.float64)
+    latency = {key: np.full(len(models), np.nan) for key in platforms}
+    row = {model: at for at, model in enumerate(models)}
+    for model, key, value in known.select("model", "platform_key", "latency_ns").iter_rows():
+        latency[key][row[model]] = value
+    for source, target in itertools.permutations(platforms, 2):
+        common = np.flatnonzero(np.isfinite(latency[source]) & np.isfinite(latency[target]))
+        if common.size < MIN_MODELS:
+            continue
+        masks = tuple(
+            frontier(np.column_stack([latency[key][common], costs[common]]))
+            for key in (source, target)
+        )
+        found = overlap(*masks)
+        if found is not None:
+            yield PairFates(
+                source=source,
+                target=target,
+                overlap=found,
+                models=tuple(models[at] for at in common),
+                fates=tuple(_fate(bool(s), bool(t)) for s, t in zip(*masks, strict=True)),
+            )
+
+
+def _fate(in_source: bool, in_target: bool) -> Fate:
+    if in_source and in_target:
+        return Fate.HIT
+    if in_target:
+        return Fate.MISS
+    return Fate.FALSE if in_source else Fate.NEITHER

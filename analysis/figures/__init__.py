@@ -1,4 +1,0 @@
-"""What the charts show, without drawing: points, names, order and marks.
-
-Open `points` first.
-"""

@@ -1,0 +1,663 @@
+"""The sections of the page below the answer.
+
+`sections.toml` has their texts and tables. A function here says what depends on the data: whether
+a section is on the page, whether it has charts, and further tables and notes.
+"""
+
+import math
+import tomllib
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, dataclass, field, replace
+from functools import cache
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from fleetrank.analysis.figures import MAX_PROCESSES
+from fleetrank.analysis.report.page_data import (
+    drawn_curves,
+    drawn_runs,
+    host_series,
+    reading_times,
+    shown_token_cells,
+    sustained_series,
+)
+from fleetrank.analysis.report.page_tables import (
+    PREDICTED_LEAD,
+    Evidence,
+    HtmlCell,
+    HtmlHead,
+    HtmlRow,
+    HtmlTable,
+    PageTables,
+    Shown,
+    html_table,
+)
+from fleetrank.analysis.statistics.model_ranks import MIN_SHIFT
+from fleetrank.analysis.statistics.predictability import FamilyPrediction, PredictabilityResult
+from fleetrank.analysis.statistics.regret import Form
+from fleetrank.analysis.statistics.scaling import KNEE_GAIN, sustained_as_table
+from fleetrank.analysis.statistics.transfer import transfer_as_table
+from fleetrank.analysis.stored.cells_table import MIN_REPEATS
+from fleetrank.analysis.stored.selection import STATISTIC
+from fleetrank.analysis.stored.sweep_record import SweepRecord, SweepTags
+from fleetrank.analysis.tables.formats import heading, render, value_text
+from fleetrank.analysis.tables.table import Table, frame_of
+from fleetrank.foundation.errors import count_of
+
+_SMALL_MATRIX = 12
+"""Up to this many platforms two matrices are drawn side by side."""
+_STEPS = 5
+"""Shades in `page.css`, from the fastest to the slowest value in equal steps of the logarithm."""
+_PER_MS = 1e6
+_DEVICE_FACTS = (
+    "device", "device_model", "tier", "origin", "cpu_model", "logical_cores", "memory_bytes",
+    "os", "arch", "is_virtual_machine", "governor", "host",
+)  # fmt: skip
+_PLATFORM_FACTS = (
+    "platform_key", "backend", "mode", "precision", "batch", "threads", "cpu_choice", "affinity",
+    "runtime_version", "python_version", STATISTIC,
+)  # fmt: skip
+_MODEL_FACTS = (
+    "model", "family", "flops", "flops_method", "parameters", "input_size", "accuracy_top1",
+    "accuracy_source", "weights_id",
+)  # fmt: skip
+_COMMIT = r"\b([0-9a-f]{12})[0-9a-f]{28}\b"
+"""Twelve digits identify a commit in every repository in use."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Section:
+    """One part of the page; the texts are explained in `sections.toml`.
+
+    Attributes:
+        charts: kind of its charts; empty without charts.
+        drawn: what it shows beside the cells of the page, with `device` and `origin`.
+    """
+
+    id: str
+    short: str
+    title: str
+    lead: tuple[str, ...] = ()
+    charts: str = ""
+    layout: str = ""
+    overall: str = ""
+    tables: tuple[HtmlTable, ...] = ()
+    notes: tuple[str, ...] = ()
+    is_by_family: bool = False
+    drawn: pl.DataFrame | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Own:
+    """What a section has because of the data.
+
+    Attributes:
+        before, after: tables around those that the text names.
+        without_chart: lead without charts: `None` keeps the usual one.
+        values: of the names in the lead; an empty paragraph is left out.
+        names: of its tables, in place of those of the text.
+        layout: in place of that of the text.
+    """
+
+    has_charts: bool = True
+    before: tuple[HtmlTable, ...] = ()
+    after: tuple[HtmlTable, ...] = ()
+    notes: tuple[str, ...] = ()
+    values: Mapping[str, str] = field(default_factory=dict)
+    names: tuple[str, ...] | None = None
+    layout: str | None = None
+    drawn: pl.DataFrame | None = None
+
+
+_Make = Callable[[Evidence, PageTables], _Own | None]
+
+
+def page_sections(
+    evidence: Evidence, tables: PageTables, *, has_turns: bool = False
+) -> list[Section]:
+    """The sections of a page.
+
+    Args:
+        evidence: rows and values of the page.
+        tables: its tables.
+        has_turns: there are ranks with and without the effects of the host to compare.
+    """
+    found = []
+    for name, text in _texts().items():
+        own = _OWN[name](evidence, tables) if name in _OWN else _Own()
+        if own is not None and (name != "turns" or has_turns):
+            found.append(_section(name, text, own, evidence, tables))
+    return found
+
+
+def _section(
+    name: str, text: Mapping[str, Any], own: _Own, evidence: Evidence, tables: PageTables
+) -> Section:
+    lead = text["lead"] if own.has_charts else text.get("nothing", text["lead"])
+    paragraphs = (one.format_map(own.values).strip() for one in lead.split("\n\n"))
+    asked = text.get("tables", ()) if own.names is None else own.names
+    named = listed(
+        evidence,
+        tables,
+        *(one for one in asked if one in tables.made),
+        is_open=text.get("is_open", False),
+        is_statistic=text.get("is_statistic", False),
+    )
+    return Section(
+        id=name,
+        short=text["short"],
+        title=text["title"],
+        lead=tuple(filter(None, paragraphs)),
+        charts=text.get("charts", "") if own.has_charts else "",
+        layout=text.get("layout", "") if own.layout is None else own.layout,
+        overall=text.get("overall", ""),
+        tables=(*own.before, *named, *own.after),
+        notes=own.notes,
+        is_by_family=own.has_charts and text.get("is_by_family", False),
+        drawn=own.drawn,
+    )
+
+
+@cache
+def _texts() -> Mapping[str, dict[str, Any]]:
+    return tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
+
+
+def listed(
+    evidence: Evidence,
+    tables: PageTables,
+    *names: str,
+    is_open: bool = False,
+    is_statistic: bool = False,
+) -> tuple[HtmlTable, ...]:
+    """Tables of the analysis ready for the template."""
+    return tuple(
+        html_table(
+            name,
+            tables[name],
+            evidence.shown,
+            is_open=is_open,
+            is_statistic=is_statistic,
+            said=evidence.said,
+        )
+        for name in names
+    )
+
+
+def _transfer(evidence: Evidence, tables: PageTables) -> _Own:
+    return _Own(
+        has_charts=tables.transfer is not None and bool(tables.transfer.pairs),
+        before=tuple(_pair_tables(evidence, tables)),
+        notes=(
+            *evidence.limits,
+            *(
+                tables.reasons[name]
+                for name in ("transfer", "transfer along=runtime")
+                if name in tables.reasons
+            ),
+        ),
+        layout="wide" if len(evidence.shown.platforms) <= _SMALL_MATRIX else "full",
+    )
+
+
+def _pair_tables(evidence: Evidence, tables: PageTables) -> Iterator[HtmlTable]:
+    """Groups, and the pairs of which both platforms are listed."""
+    keys = frozenset(evidence.paired_keys)
+    for name, found in (
+        ("transfer", tables.transfer),
+        ("transfer along=runtime", tables.frameworks),
+    ):
+        if found is not None:
+            pairs = [one for one in found.pairs if {one.source, one.target} <= keys]
+            table = transfer_as_table(replace(found, pairs=tuple(pairs)))
+            yield html_table(name, table, evidence.shown, is_statistic=True, said=evidence.said)
+
+
+def frontier_part(_evidence: Evidence, tables: PageTables) -> _Own:
+    """There is a chart if the frontiers of some pair are known."""
+    found = tables.pareto
+    has_any = found is not None and bool(np.isfinite(found.figures["precision"]).any())
+    return _Own(has_charts=has_any)
+
+
+def _latency(evidence: Evidence, tables: PageTables) -> _Own:
+    n, n_strips = evidence.shown.cells.height, evidence.quantiles.height
+    notes = [*evidence.shown.notes]
+    if n_strips < n:
+        notes.append(
+            f"{n - n_strips:,} of {n:,} values have no raw samples (a tool's summary or a "
+            "published figure), so they have a symbol but no strip."
+        )
+    if max(evidence.cells["n_repeats"]) > MAX_PROCESSES:
+        notes.append(
+            f"If a value has more than {MAX_PROCESSES} processes, {MAX_PROCESSES} are drawn."
+        )
+    predicted = "" if tables.predictions is None else PREDICTED_LEAD
+    values = {"interval": _interval_text(evidence.cells), "predicted": predicted}
+    return _Own(notes=tuple(notes), values=values)
+
+
+def _interval_text(cells: pl.DataFrame) -> str:
+    counts = sorted({int(n) for n in cells["n_repeats"]})
+    few = [n for n in counts if n < MIN_REPEATS]
+    if not few:
+        return "Its interval over processes is shown on hover and in the table."
+    said = " or ".join(str(n) for n in few)
+    noun = "repeat carries" if few == [1] else "repeats carry"
+    text = f"{said} {noun} no interval: the page shows one from {MIN_REPEATS} processes on."
+    return text if few == counts else f"Its interval is shown on hover; {text}"
+
+
+def memory_part(evidence: Evidence, _tables: PageTables) -> _Own:
+    """There is a chart if some platform reports memory."""
+    has_any = bool((evidence.shown.cells["peak_memory_bytes"] > 0).any())
+    return _Own(has_charts=has_any, notes=() if has_any else ("No platform reports memory.",))
+
+
+def _quality(evidence: Evidence, tables: PageTables) -> _Own:
+    """Spread over repeats and how many models carry each flag, by platform; and their rows."""
+    cells, names = evidence.cells, evidence.shown.names
+    flags = sorted(cells["flags"].explode().drop_nulls().unique())
+    frame = (
+        cells.group_by("platform_key")
+        .agg(
+            pl.len().alias("models"),
+            (100 * pl.col("repeats_spread").median()).alias("median_spread_percent"),
+            (100 * pl.col("repeats_spread").max()).alias("largest_spread_percent"),
+            (pl.col("flags").list.len() == 0).sum().alias("without_doubt"),
+            *(pl.col("flags").list.contains(flag).sum().alias(flag) for flag in flags),
+        )
+        .sort(pl.col("platform_key").replace_strict(list(names), range(len(names))))
+    )
+    title = "Spread between processes, and models under each flag, by platform"
+    doubts = Table(title=title, frame=frame)
+    return _Own(
+        before=(html_table("doubts", doubts, evidence.shown, is_open=True, is_statistic=True),),
+        after=listed(evidence, tables, "quality"),
+    )
+
+
+def _dropped(evidence: Evidence, _tables: PageTables) -> _Own:
+    skipped = [
+        {"sweep": record.sweep_id, "cell": item.label, "reason": item.reason}
+        for record in evidence.records
+        for item in record.skipped
+    ]
+    table = Table(title="Cells that the plan skipped", frame=pl.DataFrame(skipped))
+    return _Own(
+        notes=(*evidence.shown.notes, *evidence.limits),
+        after=(html_table("skipped", table, evidence.shown, is_open=True),) if skipped else (),
+    )
+
+
+def host_part(evidence: Evidence, _tables: PageTables) -> _Own | None:
+    """Only with rounds; a chart if an effect is known."""
+    return _Own(has_charts=bool(host_series(evidence.rounds))) if evidence.rounds else None
+
+
+def waits_part(_evidence: Evidence, tables: PageTables) -> _Own | None:
+    """Only if a repeat waited."""
+    return _Own() if tables["quality list=waits"].frame["n_waited"].sum() else None
+
+
+def phases_part(evidence: Evidence, _tables: PageTables) -> _Own | None:
+    """Only with tokens."""
+    # The means of phases use every platform with two workloads.
+    return _Own(drawn=evidence.token_cells) if evidence.token_workloads else None
+
+
+def _tokens(evidence: Evidence, _tables: PageTables) -> _Own | None:
+    return _Own(drawn=shown_token_cells(evidence)) if evidence.token_workloads else None
+
+
+def _reading(evidence: Evidence, tables: PageTables) -> _Own | None:
+    times = reading_times(evidence, tables)
+    if times.is_empty():
+        return None
+    return _Own(
+        names=tables.answered(*_texts()["reading"]["tables"]),
+        drawn=evidence.origins.join(times, on="platform_key", how="semi"),
+    )
+
+
+def components_part(_evidence: Evidence, tables: PageTables) -> _Own | None:
+    """Only if some of the cells were profiled."""
+    names = tables.answered(*_texts()["components"]["tables"])
+    return _Own(names=names) if names else None
+
+
+def scaling_part(evidence: Evidence, tables: PageTables) -> _Own | None:
+    """Only with two values of an axis."""
+    points = drawn_curves(evidence, tables)
+    return None if points is None else _Own(drawn=points, values={"knee": f"{KNEE_GAIN:g}"})
+
+
+def _sustained(evidence: Evidence, _tables: PageTables) -> _Own | None:
+    rows = drawn_runs(evidence)
+    if rows is None:
+        return None
+    table = sustained_as_table(rows)
+    return _Own(
+        has_charts=bool(sustained_series(evidence)),
+        after=(html_table("sustained", table, evidence.shown, is_statistic=True),),
+        drawn=rows,
+    )
+
+
+def latency_matrix(shown: Shown) -> HtmlTable:
+    """Models as rows, platforms as columns, ms; the order is that of the page.
+
+    It has at most `shown.MAX_CELLS` measured values, whatever the number of stored rows.
+    """
+    of_cell = {
+        (str(model), str(key)): value / _PER_MS
+        for model, key, value in shown.cells.select(
+            "model", "platform_key", "latency_ns"
+        ).iter_rows()
+        if value is not None and value > 0
+    }
+    low, high = min(of_cell.values(), default=1.0), max(of_cell.values(), default=1.0)
+    families = dict(shown.cells.select("model", "family").iter_rows())
+
+    def shade(value: float | None) -> int | None:
+        """From 0, the fastest, to `_STEPS` - 1; `None` without a value."""
+        if value is None or high <= low:
+            return None if value is None else 0
+        return min(int(_STEPS * math.log(value / low) / math.log(high / low)), _STEPS - 1)
+
+    def row(model: str) -> HtmlRow:
+        values = [of_cell.get((model, key)) for key in shown.platforms]
+        cells = (
+            HtmlCell(text=value_text(value, is_grouped=True), shade=shade(value))
+            for value in values
+        )
+        family = families[model]
+        about = {"model": model} | ({} if family is None else {"family": family})
+        return HtmlRow(cells=(HtmlCell(text=model), *cells), about=about)
+
+    return HtmlTable(
+        id="matrix",
+        caption="Latency, ms: models by platforms",
+        heads=(
+            HtmlHead(text="model", is_number=False),
+            *(
+                HtmlHead(text=label, is_number=True, platform=str(number))
+                for number, label in enumerate(shown.platforms.values())
+            ),
+        ),
+        rows=tuple(map(row, shown.models)),
+        is_open=True,
+        is_matrix=True,
+        count=count_of(len(shown.models), "row"),
+    )
+
+
+def _provenance(evidence: Evidence, _tables: PageTables) -> _Own:
+    """Sweeps with their commands, commits and seeds; devices; platforms with their versions."""
+    models = evidence.cells.select(_MODEL_FACTS).unique(maintain_order=True)
+    versions = [
+        {"sweep": record.sweep_id, "library": name, "version": version}
+        for record in evidence.records
+        for name, version in record.versions.items()
+    ]
+    facts = (
+        ("sweeps", "Sweeps", _sweeps(evidence)),
+        ("devices", "Devices", _facts(evidence, "device", _DEVICE_FACTS)),
+        ("platforms", "Platforms", _facts(evidence, "platform_key", _PLATFORM_FACTS)),
+        ("models", "Models", models.sort("family", "model")),
+        ("versions", "Versions of the libraries", pl.DataFrame(versions)),
+    )
+    return _Own(
+        after=tuple(
+            html_table(name, Table(title=title, frame=frame), evidence.shown, is_open=number < 2)
+            for number, (name, title, frame) in enumerate(facts)
+            if not frame.is_empty()
+        ),
+    )
+
+
+def _sweeps(evidence: Evidence) -> pl.DataFrame:
+    """Facts from the rows, and facts from the sweep's record if it exists."""
+    used = pl.Series(list(dict.fromkeys(evidence.cells["sweep_id"])))
+    spans = (
+        evidence.selected.filter(pl.col("sweep_id").is_in(used.to_list()))
+        .group_by("sweep_id")
+        .agg(
+            pl.col("started_utc").min().alias("started"),
+            pl.col("finished_utc").max().alias("finished"),
+            pl.len().alias("attempts"),
+            *(_several(name) for name in ("seed", "fleetrank_version", "git_commit", "origin")),
+        )
+        .sort("started", descending=True, nulls_last=True)
+        .collect()
+    )
+    by_id = {record.sweep_id: record for record in evidence.records}
+    known = [by_id.get(sweep, SweepRecord(sweep_id=sweep)) for sweep in spans["sweep_id"]]
+    extra: list[dict[str, object]] = [
+        {"command_line": one.command_line, "state": one.state} for one in known
+    ]
+    short = pl.col("git_commit").str.replace_all(_COMMIT, "$1").alias("git_commit")
+    columns = {"command_line": pl.String(), "state": pl.String()}
+    if any(one != SweepTags() for one in evidence.tags.values()):
+        columns |= {"tags": pl.String(), "note": pl.String()}
+        for row, record in zip(extra, known, strict=True):
+            given = evidence.tags.get(record.sweep_id, SweepTags())
+            row |= {"tags": ", ".join(given.tags) or None, "note": given.note}
+    return spans.with_columns(short).hstack(pl.DataFrame(extra, schema=columns))
+
+
+def _facts(evidence: Evidence, key: str, names: tuple[str, ...]) -> pl.DataFrame:
+    """One row per key that has a cell; a fact that changed lists all its values."""
+    shown = evidence.cells[key].unique().to_list()
+    facts = (
+        evidence.selected.filter((pl.col("status") == "ok") & pl.col(key).is_in(shown))
+        .group_by(key)
+        .agg(*(_several(name) for name in names if name != key))
+        .collect()
+    )
+    return facts.select(names).sort(key)
+
+
+def _several(name: str) -> pl.Expr:
+    values = pl.col(name).drop_nulls().unique().sort().cast(pl.String)
+    return pl.when(values.len() > 0).then(values.str.join(" | ")).alias(name)
+
+
+_OWN: Mapping[str, _Make] = MappingProxyType(
+    {
+        "transfer": _transfer,
+        "pair": lambda evidence, _: _Own(has_charts=len(evidence.shown.platforms) > 1),
+        "frontier": frontier_part,
+        "flops": lambda _evidence, _tables: _Own(values={"min_shift": f"{MIN_SHIFT:g}"}),
+        "matrix": lambda evidence, _: _Own(after=(latency_matrix(evidence.shown),)),
+        "latency": _latency,
+        "memory": memory_part,
+        "quality": _quality,
+        "dropped": _dropped,
+        "host": host_part,
+        "waits": waits_part,
+        "phases": phases_part,
+        "rates": _tokens,
+        "contexts": _tokens,
+        "reading": _reading,
+        "components": components_part,
+        "scaling": scaling_part,
+        "sustained": _sustained,
+        "provenance": _provenance,
+    }
+)
+"""A section to what it has because of the data; a section that is not here has its text only."""
+
+
+# The study's tables, short enough for a paper: LaTeX and Markdown to copy.
+
+_MAX_ROWS = 40
+"""A table with this many rows fills a page of a paper."""
+_TRANSFER = (
+    "source", "target", "measure", "n_models", "most_models", "n_pairs", "rho", "low", "high",
+    "null_mean", "headroom", "residual_null_mean", "residual_p",
+)  # fmt: skip
+_FAMILIES = (
+    "source", "target", "family", "n_models", "n_pairs", "rho", "mean_abs_shift",
+    "mean_error_percent", "low_percent", "high_percent",
+)  # fmt: skip
+_PARETO = (
+    "source", "target", "n_models", "n_pairs", "precision", "recall", "chance_precision",
+    "flops_precision",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StudyTable:
+    """A table and its text in both forms."""
+
+    table: HtmlTable
+    latex: str
+    markdown: str
+
+
+def study_tables(evidence: Evidence, tables: PageTables) -> tuple[StudyTable, ...]:
+    """Set-up, disagreement, transfer, families and frontiers; tables without rows are left out."""
+    made = (
+        ("study-setup", _setup(evidence)),
+        ("study-disagreement", _disagreement(tables["disagreement"])),
+        ("study-transfer", _study_transfer(tables)),
+        ("study-families", _families(tables.predictability)),
+        ("study-pareto", _pareto(tables)),
+    )
+    return tuple(
+        _study_table(name, table, evidence) for name, table in made if not table.frame.is_empty()
+    )
+
+
+_OF_RHO = (
+    "rho: Spearman's rank correlation over the common models, with its 95 % bootstrap interval "
+    "over models; null: its mean with shuffled latencies; residual null and p: the same if only "
+    "what FLOPs explain of latency transfers.",
+)
+_OF_FAMILIES = (
+    "Error: leave-one-model-out error of a log-log fit from source to target. rho needs at "
+    "least five models of a family. shift: average rank change of a model.",
+)
+_OF_FRONTIERS = (
+    "Frontiers of accuracy against latency. Lost: accuracy points lost at a latency budget. "
+    "Extra: per cent of extra latency at an accuracy floor. Both are medians; budgets and "
+    "floors are the quartiles.",
+)
+
+
+def _study_table(name: str, table: Table, evidence: Evidence) -> StudyTable:
+    frame, notes = table.frame, table.notes
+    if frame.height > _MAX_ROWS:
+        notes = (*notes, f"The first {_MAX_ROWS} of {frame.height} rows.")
+        frame = frame.head(_MAX_ROWS)
+    labels = evidence.shown.names
+    texts = [column for column, dtype in frame.schema.items() if dtype == pl.String]
+    short = frame.with_columns(
+        pl.col(column).replace(list(labels), list(labels.values())) for column in texts
+    )
+    paper = Table(
+        title=table.title,
+        frame=short.rename({column: heading(column) for column in frame.columns}),
+        notes=(*evidence.said, *notes),
+    )
+    return StudyTable(
+        table=html_table(
+            name,
+            Table(title=table.title, frame=frame, notes=notes),
+            evidence.shown,
+            is_open=True,
+            is_statistic=True,
+        ),
+        latex=render(paper, "latex"),
+        markdown=render(paper, "markdown"),
+    )
+
+
+def _setup(evidence: Evidence) -> Table:
+    """One row per device model: which runs were made on it, and how many."""
+    shown = evidence.cells.with_columns(
+        pl.concat_str("runtime", "runtime_version", separator=" ", ignore_nulls=True)
+    )
+    frame = shown.group_by("tier", "device_model").agg(
+        pl.col("device").n_unique().alias("n_devices"),
+        *(_listed(name) for name in ("runtime", "precision", "threads", "batch")),
+        pl.col("model").n_unique().alias("n_models"),
+        pl.col("n_repeats").min().alias("fewest_repeats"),
+        pl.col("sample_count").sum().alias("n_samples"),
+        _listed(STATISTIC),
+        _listed("memory_metric"),
+    )
+    return Table(
+        title="Experimental set-up",
+        frame=frame.sort("tier", "device_model"),
+        notes=("A repeat is a fresh process; samples are single inferences.",),
+    )
+
+
+def _listed(name: str) -> pl.Expr:
+    return pl.col(name).drop_nulls().unique().sort().cast(pl.String).str.join(", ").alias(name)
+
+
+def _disagreement(table: Table) -> Table:
+    note = (
+        f"A case: the rank by FLOPs and the rank by the measure differ by {MIN_SHIFT:g} or more "
+        "places. chance: the same ranks in random order."
+    )
+    return Table(title="Disagreement with FLOPs", frame=table.frame, notes=(note,))
+
+
+def _study_transfer(tables: PageTables) -> Table:
+    """Tiers, or else runtimes, or else single pairs."""
+    with_groups = [replace(one, pairs=()) for one in tables.ranks if one.groups]
+    found = next(iter([*with_groups, *(one for one in tables.ranks if one.pairs)]), None)
+    frame = pl.DataFrame() if found is None else transfer_as_table(found).frame
+    return _short("Cross-platform transfer", frame, _TRANSFER, _OF_RHO)
+
+
+def _families(found: PredictabilityResult | None) -> Table:
+    """Rows from tier to tier, or else medians over pairs: single pairs would fill pages."""
+    title = "Predictability by family"
+    if found is None:
+        return Table(title=title, frame=pl.DataFrame())
+    if found.groups:
+        return _short(title, frame_of(FamilyPrediction, found.groups), _FAMILIES, _OF_FAMILIES)
+    medians = [asdict(one) for one in found.medians_over_pairs()]
+    note = "Medians over directed pairs of platforms."
+    return Table(title=title, frame=pl.DataFrame(medians), notes=(*_OF_FAMILIES, note))
+
+
+def _short(
+    title: str, rows: pl.DataFrame, columns: tuple[str, ...], notes: tuple[str, ...]
+) -> Table:
+    """Some columns of the rows; columns without values are left out."""
+    if rows.is_empty():
+        return Table(title=title, frame=rows)
+    picked = rows.select(name for name in columns if name in rows.columns)
+    known = [column.name for column in picked.iter_columns() if column.null_count() < len(column)]
+    return Table(title=title, frame=picked.select(known), notes=notes)
+
+
+def _pareto(tables: PageTables) -> Table:
+    """Frontiers, and the cost of choosing by the source; tiers, or else single pairs."""
+    rows = pl.DataFrame() if tables.pareto is None else tables["pareto"].frame
+    if tables.pareto is not None and tables.pareto.tiers:
+        rows = rows.head(len(tables.pareto.tiers))
+    short = _short("Pareto transfer", rows, _PARETO, _OF_FRONTIERS)
+    if short.frame.is_empty() or tables.regret is None:
+        return short
+    frame = short.frame
+    for name, form in (("lost_points", Form.LOST), ("extra_percent", Form.EXTRA)):
+        costs = [
+            {"source": one.source, "target": one.target, name: one.median}
+            for one in tables.regret.cases
+            if one.form is form
+        ]
+        schema = {"source": pl.String, "target": pl.String, name: pl.Float64}
+        of_form = pl.DataFrame(costs, schema=schema)
+        frame = frame.join(of_form, on=["source", "target"], how="left", maintain_order="left")
+    return Table(title=short.title, frame=frame, notes=short.notes)

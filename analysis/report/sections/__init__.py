@@ -1,4 +1,0 @@
-"""The sections of the page.
-
-Open `headline` first.
-"""

@@ -1,4 +1,0 @@
-"""SQL over stored results, with file access switched off.
-
-Open `query` first.
-"""

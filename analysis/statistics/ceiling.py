@@ -1,0 +1,510 @@
+"""Table `ceiling`: the highest agreement possible, given how repeatable each platform is.
+
+Of rankings, and of accuracy-latency frontiers: how well a platform's frontier predicts itself.
+"""
+
+import functools
+import math
+import zlib
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+import numpy as np
+import numpy.typing as npt
+
+from fleetrank.analysis.arrays.bootstrap import (
+    MIN_MODELS_FOR_INTERVAL,
+    known,
+    percentile_interval,
+    resample_counts,
+    resampled_medians,
+)
+from fleetrank.analysis.arrays.pareto import Mask, frontier, overlap
+from fleetrank.analysis.arrays.ranking import (
+    MIN_MODELS,
+    Floats,
+    average_ranks,
+    few_models_note,
+    few_models_warning,
+    frm,
+    ratios,
+    require_finite,
+)
+from fleetrank.analysis.arrays.reliability import MIN_REPEATS_TO_SPLIT
+from fleetrank.analysis.errors import NoDataError
+from fleetrank.analysis.panel.agreement import Agreement, group_agreement
+from fleetrank.analysis.panel.conditions import (
+    MAX_LISTED_PAIRS,
+    Level,
+    Pair,
+    chosen_platforms,
+    tier_groups,
+    unlike_facts,
+    unlisted,
+)
+from fleetrank.analysis.panel.draws import Block, blocks
+from fleetrank.analysis.panel.panel import FRM, Measure, Panel, Repeats, incomplete_notes, measures
+from fleetrank.analysis.panel.session import Session
+from fleetrank.analysis.statistics.transfer import (
+    FEW_PLATFORMS,
+    UNLIKE_STATISTICS,
+    Method,
+    Noise,
+    Rows,
+    component_measures,
+    noises,
+    platform_interval,
+    platform_rng,
+    reliability_of,
+    transfer,
+    why_unreliable,
+)
+from fleetrank.analysis.stored.columns import TIERS
+from fleetrank.analysis.stored.selection import STATISTIC, are_unlike
+from fleetrank.analysis.tables.explanations import explained
+from fleetrank.analysis.tables.table import Table, frame_of
+from fleetrank.foundation.errors import count_of
+
+_MEASURES = ("frontier_precision", "frontier_recall")
+OwnOverlap = Callable[[bytes, int], tuple[float, float]]
+"""`frontier_overlap` of row numbers of models as bytes, and a column."""
+
+
+_COLUMNS = (
+    "level", "measure", "source", "target", "n_models", "n_pairs", "figure", "low", "high",
+    "null_mean", "null_p95", "reliability_source", "reliability_target", "ceiling",
+    "share_of_ceiling", "method", "unlike", "reason",
+)  # fmt: skip
+
+
+def ceiling_table(session: Session) -> Table:
+    """Reliability of each platform, and each transfer figure as a share of what it allows."""
+    panel, seed = session.panel, session.selection.seed
+    # One platform has no pair, but it has a reliability.
+    found = transfer(session) if len(panel.keys) > 1 else None
+    pairs = found.selected if found is not None else ()
+    columns = sorted({column for pair in pairs for column in pair}) or [0]
+    of_measures = noises(session)
+    listed = pairs if len(pairs) <= MAX_LISTED_PAIRS else ()
+    noise = frontier_noise(panel, session.repeats, seed)
+    of_platforms, of_pairs = frontier_ceilings(panel, noise, columns, listed)
+    # Platforms first, then tiers, then pairs; measure after measure.
+    rows = [row for one in of_measures for row in _reliabilities(panel, one, columns, seed)]
+    rows += of_platforms
+    if found is not None:
+        names = dict.fromkeys(one.measure for one in found.groups)
+        groups = (one for name in names for one in found.groups if one.measure == name)
+        rows += (
+            replace(one, reason="; ".join(filter(None, (one.reason, one.no_ceiling))) or None)
+            for one in (*groups, *found.pairs)
+        )
+    rows += of_pairs
+    return Table(
+        title="Ceilings",
+        frame=frame_of(Agreement, rows).rename({"rho": "figure"}).select(_COLUMNS),
+        notes=(
+            *panel.notes,
+            *incomplete_notes(panel),
+            *((unlisted(pairs),) if len(pairs) > MAX_LISTED_PAIRS else ()),
+            *few_models_warning(len(panel.models)),
+        ),
+        explanation=(
+            *explained(
+                "ceiling",
+                {
+                    "seed": seed,
+                    "splits": of_measures[0].halves.shape[3],
+                    "frontiers": noise.latency.shape[2],
+                },
+            ),
+            *few_models_note(len(panel.models)),
+        ),
+    )
+
+
+def _reliabilities(
+    panel: Panel, noise: Noise, columns: Sequence[int], seed: int
+) -> Iterator[Agreement]:
+    every = np.arange(len(panel.models))
+    for column in columns:
+        value, method, n_models = reliability_of(noise, every, column)
+        interval = platform_interval(noise, column, panel.keys[column], seed)
+        has_interval = interval is not None and method is Method.SPLIT
+        low, high = interval if interval is not None and has_interval else (None, None)
+        yield Agreement(
+            level=Level.PLATFORM,
+            measure=noise.measure.name,
+            source=panel.keys[column],
+            n_models=n_models,
+            rho=known(value),
+            low=low,
+            high=high,
+            method=method,
+            reason=why_unreliable(noise, column) if known(value) is None else None,
+        )
+
+
+def frontiers(latency: Floats, accuracy: Floats) -> Mask:
+    """The frontier of every draw: (draws, n_models) and (n_models,) to (draws, n_models).
+
+    Row by row what `pareto.frontier` gives; exact duplicates are both kept.
+    """
+    require_finite(latency)
+    require_finite(accuracy)
+    by_accuracy = np.argsort(-accuracy, kind="stable")
+    # Stable: of models equally fast, the more accurate comes first.
+    order = by_accuracy[np.argsort(latency[:, by_accuracy], axis=1, kind="stable")]
+    times, hits = np.take_along_axis(latency, order, axis=1), accuracy[order]
+    best = np.maximum.accumulate(hits, axis=1)
+    is_better = np.ones(times.shape, dtype=np.bool_)
+    is_better[:, 1:] = hits[:, 1:] > best[:, :-1]
+    is_new = np.ones(times.shape, dtype=np.bool_)
+    is_new[:, 1:] = (times[:, 1:] != times[:, :-1]) | (hits[:, 1:] != hits[:, :-1])
+    first = np.maximum.accumulate(np.where(is_new, np.arange(times.shape[1]), 0), axis=1)
+    masks = np.empty(times.shape, dtype=np.bool_)
+    np.put_along_axis(masks, order, np.take_along_axis(is_better, first, axis=1), axis=1)
+    return masks
+
+
+def self_overlap(first: Mask, second: Mask) -> tuple[float, float]:
+    """Mean precision and recall of frontier after frontier, (draws, n_models) each.
+
+    A frontier of at least one model is never empty.
+    """
+    both = (first & second).sum(axis=1)
+    return float((both / first.sum(axis=1)).mean()), float((both / second.sum(axis=1)).mean())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FrontierNoise:
+    """Frontiers of two independent series of resampled medians per platform.
+
+    Attributes:
+        latency: (2, n_platforms, draws, n_models), NaN where a model has fewer than 2 repeats or
+            no accuracy.
+        accuracy: (n_models,).
+    """
+
+    latency: Floats
+    accuracy: Floats
+
+    @property
+    def present(self) -> Mask:
+        """Models that can be used, (n_models, n_platforms)."""
+        mask: Mask = np.isfinite(self.latency[0, :, 0, :]).T
+        return mask
+
+
+def frontier_noise(panel: Panel, repeats: Repeats, seed: int) -> FrontierNoise:
+    """Resamples every cell's process medians, twice over."""
+    n_platforms = len(panel.keys)
+    draws = 200 if n_platforms <= FEW_PLATFORMS else 50
+    latency = np.empty((2, n_platforms, draws, len(panel.models)))
+    for column, key in enumerate(panel.keys):
+        processes = repeats.processes[0, :, column]
+        is_used = (np.isfinite(processes).sum(axis=1) >= MIN_REPEATS_TO_SPLIT) & np.isfinite(
+            panel.accuracy
+        )
+        rng = platform_rng(seed, key, "frontier")
+        for side in (0, 1):
+            medians = resampled_medians(processes, draws, rng)
+            latency[side, column] = np.where(is_used, medians, np.nan)
+    return FrontierNoise(latency=latency, accuracy=panel.accuracy)
+
+
+def frontier_overlap(noise: FrontierNoise, models: Rows, column: int) -> tuple[float, float]:
+    """Mean precision and recall of the platform's frontier for itself; NaN below 5 models."""
+    if models.size < MIN_MODELS:
+        return float("nan"), float("nan")
+    accuracy = noise.accuracy[models]
+    first, second = (frontiers(side[column][:, models], accuracy) for side in noise.latency)
+    return self_overlap(first, second)
+
+
+def frontier_ceilings(
+    panel: Panel, noise: FrontierNoise, columns: Sequence[int], pairs: Sequence[Pair]
+) -> tuple[list[Agreement], list[Agreement]]:
+    """Figures of single platforms, and of pairs."""
+    of_pairs: list[list[Agreement]] = [[] for _ in pairs]
+
+    @functools.cache
+    def own(models: bytes, column: int) -> tuple[float, float]:
+        # A platform's own models are those of its pairs where nothing is missing.
+        return frontier_overlap(noise, np.frombuffer(models, dtype=np.int64), column)
+
+    for block in blocks(noise.present, pairs):
+        for where, mine in zip(block.where, _of_block(panel, own, block), strict=True):
+            of_pairs[where] = mine
+    of_platforms = [
+        Agreement(
+            level=Level.PLATFORM,
+            measure=name,
+            source=panel.keys[column],
+            n_models=models.size,
+            rho=known(value),
+            method=None if math.isnan(value) else Method.RESAMPLED,
+            reason=_few(models.size) if math.isnan(value) else None,
+        )
+        for column in columns
+        for models in (np.flatnonzero(noise.present[:, column]),)
+        for name, value in zip(_MEASURES, own(models.tobytes(), column), strict=True)
+    ]
+    return of_platforms, [one for mine in of_pairs for one in mine]
+
+
+def _of_block(panel: Panel, own_overlap: OwnOverlap, block: Block) -> Iterator[list[Agreement]]:
+    models = block.models
+    own = [own_overlap(models.tobytes(), column) for column in block.columns.tolist()]
+    masks = [
+        frontier(np.column_stack([panel.latency[models, column], -panel.accuracy[models]]))
+        for column in block.columns
+    ]
+    facts = panel.platforms[block.columns.tolist()].to_dicts()
+    for i, j in zip(block.source, block.target, strict=True):
+        both = overlap(masks[i], masks[j]) if models.size >= MIN_MODELS else None
+        figures = (None, None) if both is None else (both.precision, both.recall)
+        is_unlike = are_unlike(facts[i][STATISTIC], facts[j][STATISTIC])
+        bounds = [math.sqrt(a * b) for a, b in zip(own[i], own[j], strict=True)]
+        ceilings = [None if is_unlike else known(bound) for bound in bounds]
+        why = UNLIKE_STATISTICS if is_unlike else None
+        yield [
+            Agreement(
+                level=Level.PAIR,
+                measure=name,
+                source=panel.keys[block.columns[i]],
+                target=panel.keys[block.columns[j]],
+                n_models=models.size,
+                rho=figure,
+                reliability_source=known(own[i][at]),
+                reliability_target=known(own[j][at]),
+                ceiling=ceiling,
+                share_of_ceiling=None if figure is None or ceiling is None else figure / ceiling,
+                method=None if figure is None else Method.RESAMPLED,
+                unlike=unlike_facts(facts[i], facts[j]),
+                reason=why if both else _few(models.size),
+            )
+            for at, (name, figure, ceiling) in enumerate(
+                zip(_MEASURES, figures, ceilings, strict=True)
+            )
+        ]
+
+
+def _few(n_models: int) -> str:
+    few = count_of(n_models, "model")
+    return f"{few} with accuracy and 2 repeats or more, at least {MIN_MODELS} needed"
+
+
+# How steady are ranks and ratios over the platforms of one tier?
+
+
+class Statistic(StrEnum):
+    """What is said about the platforms of a tier."""
+
+    RANK_STD = "rank_std"
+    RANK_CV = "rank_cv"
+    RATIO_STD = "ratio_std"
+    RATIO_CV = "ratio_cv"
+    RHO = "rho"
+
+
+STATISTICS = tuple(Statistic)[:4]
+"""The spreads, in the order of `spreads`."""
+RESAMPLES = 1000
+
+
+def spreads(ratios: Floats) -> Floats:
+    """Per model the spread over platforms of its rank and of its ratio.
+
+    From (n_models, n_platforms), at least 2 platforms, to (n_models, 4): standard deviation
+    (n - 1) and coefficient of variation (standard deviation over mean) of the rank, then of the
+    ratio.
+
+    Raises:
+        ValueError: fewer than 2 platforms, NaN, or a ratio of 0 or less.
+    """
+    require_finite(ratios)
+    if ratios.shape[1] < 2:
+        raise ValueError("a spread needs 2 platforms")
+    if (ratios <= 0).any():
+        raise ValueError("a ratio must be above 0: remove models without one")
+    columns = []
+    for values in (average_ranks(ratios), ratios):
+        deviation = values.std(axis=1, ddof=1)
+        # Rounding gives equal values a small deviation from their mean.
+        deviation[np.ptp(values, axis=1) == 0] = 0.0
+        columns += [deviation, deviation / values.mean(axis=1)]
+    return np.column_stack(columns)
+
+
+def mean_interval(values: Floats, rng: np.random.Generator) -> tuple[Floats, Floats] | None:
+    """95 % percentile bootstrap over models of column means of (n_models, n_columns).
+
+    `None` below 9 models. Ranks are among all models; a resample does not rank again.
+    """
+    require_finite(values)
+    n_models = values.shape[0]
+    if n_models < MIN_MODELS_FOR_INTERVAL:
+        return None
+    counts = resample_counts(n_models, RESAMPLES, rng)
+    return percentile_interval(counts @ values / n_models)
+
+
+Ints = npt.NDArray[np.int64]
+
+_CUBE_ROOT = "latency_cube_root"
+_ORDER = ("latency", _CUBE_ROOT, "frm")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stability:
+    """One statistic of one measure over the platforms of a tier at one batch.
+
+    Attributes:
+        n_models: measured on all of the platforms; of rho, the fewest of any pair.
+        value: `None` has its `reason`; so has a missing interval.
+        null_mean, null_p95: of rho with permuted latencies; `None` for a spread.
+    """
+
+    tier: str
+    batch: int | None
+    statistic: Statistic
+    measure: str
+    n_models: int
+    n_platforms: int
+    n_device_models: int
+    value: float | None = None
+    low: float | None = None
+    high: float | None = None
+    null_mean: float | None = None
+    null_p95: float | None = None
+    reason: str | None = None
+
+
+def stability(session: Session) -> tuple[Stability, ...]:
+    """Spread of rank and ratio, and rho, of each tier and batch; sorted by tier and statistic.
+
+    Raises:
+        NoDataError: no tier has two platforms of equal batch.
+    """
+    panel = session.panel
+    chosen, _ = chosen_platforms(panel, session.selection)
+    groups = _groups(panel, chosen)
+    if not groups:
+        raise NoDataError(
+            "no tier has two platforms of equal batch to compare",
+            "measure a second device or runtime of a tier; " + " ".join(panel.notes),
+        )
+    found = [
+        one
+        for columns in groups
+        for measure in _measures(panel)
+        for one in _of_platforms(panel, measure, columns, session.selection.seed)
+    ]
+    return tuple(sorted(found, key=_place))
+
+
+def stability_table(session: Session) -> Table:
+    """Spread of rank and ratio, and rho, over the platforms of each tier and batch."""
+    panel, found = session.panel, stability(session)
+    n_models = len(panel.models)
+    values = {"seed": session.selection.seed, "resamples": RESAMPLES}
+    return Table.of(
+        Stability,
+        found,
+        title="Stability inside a tier",
+        notes=(*panel.notes, *incomplete_notes(panel), *few_models_warning(n_models)),
+        explanation=(*explained("stability", values), *few_models_note(n_models)),
+    )
+
+
+def _groups(panel: Panel, chosen: list[int]) -> list[list[int]]:
+    """Columns by tier and batch, where there are at least two."""
+    found: dict[tuple[object, object], list[int]] = defaultdict(list)
+    facts = panel.platforms.to_dicts()
+    for column in chosen:
+        found[facts[column]["tier"], facts[column]["batch"]].append(column)
+    return [columns for columns in found.values() if len(columns) > 1]
+
+
+def _measures(panel: Panel) -> tuple[Measure, Measure, Measure]:
+    """Latency over all its models; its cube root and FRM over those with every component."""
+    latency, compound = measures(panel)
+    alone = component_measures(panel)[0]
+    root = Measure(name=_CUBE_ROOT, rest=alone.rest, latency=alone.latency)
+    # No figure of this table uses the residual null.
+    return replace(latency, flops=None), root, replace(compound, flops=None)
+
+
+def _of_platforms(
+    panel: Panel, measure: Measure, columns: list[int], seed: int
+) -> Iterator[Stability]:
+    facts = panel.platforms[columns]
+    models = np.flatnonzero(np.isfinite(measure.values[:, columns]).all(axis=1))
+    blank = Stability(
+        tier=str(facts["tier"][0]),
+        batch=facts["batch"][0],
+        statistic=Statistic.RHO,
+        measure=measure.name,
+        n_models=models.size,
+        n_platforms=len(columns),
+        n_device_models=facts["device_model"].n_unique(),
+    )
+    yield from _spreads(panel, blank, (models, columns), seed)
+    yield _rho(panel, measure, blank, columns, seed)
+
+
+def _spreads(
+    panel: Panel, blank: Stability, grid: tuple[Ints, list[int]], seed: int
+) -> Iterator[Stability]:
+    models, columns = grid
+    there = count_of(models.size, "model")
+    if models.size < MIN_MODELS:
+        few = f"{there} on all of these platforms, at least {MIN_MODELS} needed"
+        yield from (replace(blank, statistic=name, reason=few) for name in STATISTICS)
+        return
+    values = spreads(_ratios(panel, blank.measure, np.ix_(models, np.array(columns))))
+    # The same resamples for every measure, so that their intervals can be compared.
+    key = zlib.crc32(" ".join(panel.keys[column] for column in columns).encode())
+    interval = mean_interval(values, np.random.default_rng([seed, key]))
+    for number, name in enumerate(STATISTICS):
+        yield replace(
+            blank,
+            statistic=name,
+            value=float(values[:, number].mean()),
+            low=None if interval is None else float(interval[0][number]),
+            high=None if interval is None else float(interval[1][number]),
+            reason=f"no interval: {there}, at least 9 needed" if interval is None else None,
+        )
+
+
+def _ratios(panel: Panel, name: str, grid: tuple[Ints, ...]) -> Floats:
+    latency = panel.latency[grid]
+    if name == FRM:
+        return frm(panel.flops[grid[0][:, 0]], latency, panel.memory[grid])
+    return np.cbrt(ratios(latency)) if name == _CUBE_ROOT else ratios(latency)
+
+
+def _rho(
+    panel: Panel, measure: Measure, blank: Stability, columns: list[int], seed: int
+) -> Stability:
+    pairs = [(i, j) for at, i in enumerate(columns) for j in columns[at + 1 :]]
+    groups = tier_groups(panel, pairs)
+    if not groups:
+        return replace(blank, reason="one device only: rho is between different devices")
+    (group,) = groups
+    found = group_agreement(group, measure, seed)
+    same = ("n_models", "low", "high", "null_mean", "null_p95", "reason")
+    return replace(blank, value=found.rho, **{name: getattr(found, name) for name in same})
+
+
+def _place(one: Stability) -> tuple[int, str, int, int, int]:
+    """Sorts the measures of one statistic next to each other."""
+    return (
+        TIERS.index(one.tier) if one.tier in TIERS else len(TIERS),
+        one.tier,
+        -1 if one.batch is None else one.batch,
+        list(Statistic).index(one.statistic),
+        _ORDER.index(one.measure),
+    )

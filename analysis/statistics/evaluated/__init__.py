@@ -1,1 +1,0 @@
-"""What `fleetrank eval` stored. Open `evaluations_table`."""

@@ -1,4 +1,0 @@
-"""Pareto frontiers, and the cost of using another device's frontier.
-
-Open `frontier_transfer` first.
-"""

@@ -1,0 +1,275 @@
+"""Which of two models is slower on a platform, are they the same, or is neither shown?"""
+
+import itertools
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+from operator import itemgetter
+
+import numpy as np
+import polars as pl
+
+from fleetrank.analysis.arrays.bootstrap import adjust_p
+from fleetrank.analysis.arrays.ranking import Floats
+from fleetrank.analysis.arrays.significance import (
+    MIN_PAIRS,
+    MIN_PROCESSES,
+    Limits,
+    TSquared,
+    cohens_d,
+    hotelling_t2,
+    wilcoxon,
+)
+from fleetrank.analysis.comparison.verdict import (
+    DEFAULT_ALPHA,
+    DEFAULT_MARGIN,
+    Change,
+    verdict_meaning,
+    verdicts,
+    worded_verdicts,
+)
+from fleetrank.analysis.errors import AnalysisError
+from fleetrank.analysis.panel.conditions import MAX_LISTED_PAIRS
+from fleetrank.analysis.panel.session import Session
+from fleetrank.analysis.stored.load import valid_attempts
+from fleetrank.analysis.stored.selection import Selection, matches, setting
+from fleetrank.analysis.tables.explanations import explained
+from fleetrank.analysis.tables.table import Table, frame_of
+
+# The process medians of the models on one platform, and which pairs of models are compared.
+
+NEAR = 0.2
+"""Medians further apart than this are compared only if two models are named: repeats of one model
+are flagged from 15 % on, so a larger difference is clear without a test."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelSample:
+    """Processes of one model on one platform, (n,) each; `runs` names sweep and repeat."""
+
+    platform: str
+    model: str
+    runs: tuple[str, ...]
+    latency: Floats
+    accuracy: Floats
+
+
+def model_pairs(session: Session) -> Iterator[tuple[ModelSample, ModelSample]]:
+    """The pairs of models that the settings name, or near ones, platform by platform.
+
+    Raises the errors of `Session.comparable`.
+    """
+    yield from _pairs(_samples(session.compared, session.comparable.cells), session.selection)
+
+
+def chosen_note(selection: Selection) -> str:
+    """Which pairs are compared, as a note."""
+    names = [setting(selection, name, "*") for name in ("model_a", "model_b")]
+    if names != ["*", "*"]:
+        return f"Pairs: {names[0]} against {names[1]}, on every platform that measured both."
+    within = setting(selection, "within", NEAR)
+    return f"Pairs: models whose medians on a platform lie within {100 * within:g} %."
+
+
+def _samples(attempts: pl.LazyFrame, cells: pl.DataFrame) -> Iterator[list[ModelSample]]:
+    """The processes, one platform at a time in order; one without a latency is left out."""
+    names = cells.select("cell_key", "platform_key", "identity")
+    processes = (
+        valid_attempts(attempts)
+        .select(
+            "cell_key",
+            pl.format("{} #{}", "sweep_id", "repeat").alias("run"),
+            pl.col("latency_p50_ns").alias("latency"),
+            pl.col("accuracy_top1").alias("accuracy"),
+        )
+        .drop_nulls("latency")
+        .collect()
+        .join(names, on="cell_key")
+        .sort("platform_key", "identity", "run")
+        .group_by("platform_key", "identity", maintain_order=True)
+        .agg("run", "latency", "accuracy")
+    )
+    for platform, rows in itertools.groupby(processes.iter_rows(), key=itemgetter(0)):
+        yield [
+            ModelSample(
+                platform=platform,
+                model=model,
+                runs=tuple(runs),
+                latency=np.array(latency),
+                accuracy=np.array(accuracy, dtype=np.float64),
+            )
+            for _, model, runs, latency, accuracy in rows
+        ]
+
+
+def _pairs(
+    platforms: Iterator[list[ModelSample]], selection: Selection
+) -> Iterator[tuple[ModelSample, ModelSample]]:
+    wanted_a = setting(selection, "model_a", "*")
+    wanted_b = setting(selection, "model_b", "*")
+    within = setting(selection, "within", NEAR)
+    for samples in platforms:
+        if wanted_a == wanted_b == "*":
+            yield from _near(samples, within)
+            continue
+        names = pl.DataFrame({"model": [one.model for one in samples]})
+        fits = names.select(a=matches("model", wanted_a), b=matches("model", wanted_b))
+        is_a, is_b = fits["a"], fits["b"]
+        for (i, one), (j, other) in itertools.combinations(enumerate(samples), 2):
+            if is_a[i] and is_b[j]:
+                yield one, other
+            elif is_a[j] and is_b[i]:
+                yield other, one
+
+
+def _near(
+    samples: Sequence[ModelSample], within: float
+) -> Iterator[tuple[ModelSample, ModelSample]]:
+    medians = [float(np.median(sample.latency)) for sample in samples]
+    for (i, a), (j, b) in itertools.combinations(enumerate(samples), 2):
+        low, high = sorted((medians[i], medians[j]))
+        if high <= low * (1 + within):
+            yield a, b
+
+
+_COLUMNS = (
+    "platform_key", "model_a", "model_b", "n_a", "n_b", "verdict", "ratio", "ratio_low",
+    "ratio_high", "u", "p_value", "p_adjusted", "p_not_slower", "p_not_faster", "p_same_adjusted",
+    "detectable_ratio", "more_repeats", "n_paired", "wilcoxon_p", "wilcoxon_p_adjusted",
+    "cohens_d", "cliffs_delta", "hotelling_t2", "hotelling_p", "reason",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelPair(Change):
+    """Two models on one platform; a test that could not be made is `None`, with the reason.
+
+    Attributes:
+        n_paired: repeats with the same number in one sweep, which the signed-rank test uses.
+    """
+
+    platform_key: str
+    model_a: str
+    model_b: str
+    n_paired: int | None = None
+    wilcoxon_p: float | None = None
+    wilcoxon_p_adjusted: float | None = None
+    cohens_d: float | None = None
+    hotelling_t2: float | None = None
+    hotelling_p: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SignificanceResult:
+    """Tests of pairs of models, p adjusted over them; `None` if too many pairs match."""
+
+    pairs: tuple[ModelPair, ...] | None
+
+
+def significance(session: Session) -> SignificanceResult:
+    """Tests and effect sizes for the pairs of models that the settings name, or near ones.
+
+    Raises the errors of `Session.comparable`.
+    """
+    # Counting a million pairs would take too long.
+    samples = list(itertools.islice(model_pairs(session), MAX_LISTED_PAIRS + 1))
+    if len(samples) > MAX_LISTED_PAIRS:
+        return SignificanceResult(pairs=None)
+    limits = limits_of(session.selection)
+    changes = verdicts(((a.latency, b.latency) for a, b in samples), limits)
+    tested = [_tested(a, b, change) for (a, b), change in zip(samples, changes, strict=True)]
+    adjusted = adjust_p([pair.wilcoxon_p for pair in tested])
+    return SignificanceResult(
+        pairs=tuple(
+            replace(pair, wilcoxon_p_adjusted=p) for pair, p in zip(tested, adjusted, strict=True)
+        )
+    )
+
+
+def limits_of(selection: Selection) -> Limits:
+    """The margin that the user set, else the default.
+
+    Raises:
+        AnalysisError: the margin is not above 0 and below 10.
+    """
+    margin = setting(selection, "margin", DEFAULT_MARGIN)
+    if not 0 < margin < 10:
+        raise AnalysisError(f"margin {margin:g} is out of range", "such as `set margin=0.05`")
+    return Limits(margin=margin, alpha=DEFAULT_ALPHA)
+
+
+def significance_table(session: Session) -> Table:
+    """Tests and effect sizes for pairs of models with near medians, platform by platform.
+
+    Settings: `model_a`, `model_b` name the models (`*` matches any text), `within` the largest
+    difference of medians listed when neither is named, `margin` the largest difference of no
+    interest. `source` and `source_tier` choose platforms.
+    """
+    pairs = significance(session).pairs
+    hidden: tuple[str, ...] = ()
+    if pairs is None:
+        hidden = (
+            f"More than {MAX_LISTED_PAIRS} pairs of models match and are not listed: choose "
+            "fewer with `source=`, `model=` or `set within=0.05`.",
+        )
+    limits = limits_of(session.selection)
+    frame = frame_of(ModelPair, pairs or ()).select(_COLUMNS)
+    return Table(
+        title="Significance between models",
+        frame=worded_verdicts(frame, limits),
+        notes=(*session.comparable.notes, *hidden, chosen_note(session.selection)),
+        explanation=(
+            *explained("significance", {"min_processes": MIN_PROCESSES, "min_pairs": MIN_PAIRS}),
+            *verdict_meaning(limits),
+        ),
+    )
+
+
+def _tested(a: ModelSample, b: ModelSample, change: Change) -> ModelPair:
+    pair = ModelPair(platform_key=a.platform, model_a=a.model, model_b=b.model, **asdict(change))
+    sweeps_a, sweeps_b = ({run.rpartition(" #")[0] for run in one.runs} for one in (a, b))
+    # The difference of the sessions is then part of the ratio.
+    is_apart = not sweeps_a & sweeps_b
+    reasons = [change.reason, "measured in different sessions" if is_apart else None]
+    if change.p_value is None:
+        return replace(pair, reason=_joined(reasons))
+    n_paired, wilcoxon_p = _paired(a, b)
+    d = cohens_d(a.latency, b.latency)
+    both, no_both = _both_measures(a, b)
+    reasons += [
+        None if wilcoxon_p is not None
+        else f"no Wilcoxon: {n_paired} paired repeats, at least {MIN_PAIRS} needed",
+        None if d is not None else "no Cohen's d: neither side varies",
+        no_both,
+    ]  # fmt: skip
+    return replace(
+        pair,
+        n_paired=n_paired,
+        wilcoxon_p=wilcoxon_p,
+        cohens_d=d,
+        hotelling_t2=None if both is None else both.t2,
+        hotelling_p=None if both is None else both.p_value,
+        reason=_joined(reasons),
+    )
+
+
+def _joined(reasons: Iterable[str | None]) -> str | None:
+    return "; ".join(reason for reason in reasons if reason) or None
+
+
+def _paired(a: ModelSample, b: ModelSample) -> tuple[int, float | None]:
+    """Number of paired repeats, and the p of their signed-rank test."""
+    at_b = {run: position for position, run in enumerate(b.runs)}
+    common = [(i, at_b[run]) for i, run in enumerate(a.runs) if run in at_b]
+    if len(common) < MIN_PAIRS:
+        return len(common), None
+    here, there = np.array(common).T
+    return len(common), wilcoxon(b.latency[there] - a.latency[here])
+
+
+def _both_measures(a: ModelSample, b: ModelSample) -> tuple[TSquared | None, str | None]:
+    """The test of latency and accuracy together, or the reason why there is none."""
+    accuracies = (a.accuracy, b.accuracy)
+    if any(np.isnan(accuracy).any() or np.ptp(accuracy) == 0 for accuracy in accuracies):
+        return None, "no T2: accuracy was not measured with variance"
+    found = hotelling_t2(*(np.column_stack([one.latency, one.accuracy]) for one in (a, b)))
+    return found, "no T2: latency and accuracy do not both vary" if found is None else None

@@ -1,0 +1,501 @@
+"""Table `rank-sets`: which ranks a model can have, on one platform and on a device not measured."""
+
+import math
+import zlib
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+from scipy import stats
+
+from fleetrank.analysis.arrays.pareto import Mask
+from fleetrank.analysis.arrays.ranking import (
+    MIN_MODELS,
+    Floats,
+    average_ranks,
+    block_size,
+    require_finite,
+)
+from fleetrank.analysis.errors import AnalysisError, NoDataError
+from fleetrank.analysis.panel.conditions import Level
+from fleetrank.analysis.panel.device_models import MIN_SHARE, complete_part
+from fleetrank.analysis.panel.panel import Panel, incomplete_notes, measures
+from fleetrank.analysis.panel.session import (
+    DeviceGroup,
+    Session,
+    device_groups,
+    left_out_notes,
+    once_a_session,
+)
+from fleetrank.analysis.stored.cells_table import MIN_REPEATS
+from fleetrank.analysis.stored.selection import setting
+from fleetrank.analysis.tables.explanations import explained
+from fleetrank.analysis.tables.table import Table, frame_of
+from fleetrank.analysis.tables.table_settings import BY_ROW
+from fleetrank.foundation.errors import count_of
+from fleetrank.foundation.vocabulary import NS_PER_MS
+
+Ranks = npt.NDArray[np.int64]
+
+FASTEST = 3
+"""Default k: the models among which a user chooses."""
+MAX_MODELS = 150
+"""The critical values of so many models take 6 s for each platform."""
+_LEAST_ERROR = 1e-9
+"""Of log latency, where all repeats of a model are equal: no noise was seen, and no error is 0."""
+_DRAWS = 2000
+"""The 95 % quantile of this many draws has a standard error of half a per cent of probability."""
+_LEVEL = 0.95
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelRank:
+    """The rank of one model on a platform, or on the device models of a tier; 1 is the fastest.
+
+    Attributes:
+        tier: of the devices, or `observations.ALL_TIERS`.
+        n_models: models of the platform, or of the complete table of a tier.
+        n_repeats: of a platform, processes of the model.
+        n_devices: of a tier, the device models that were used.
+        latency_ms: of a platform, the geometric mean of the process medians; `rank` is of it. In a
+            tier it is of the mean log latency over devices.
+        rank_low, rank_high: simultaneous 95 % set on a platform; `None` with its `reason`.
+        p_among_k: share of devices on which the model is among the `k` fastest.
+        p_low, p_high: its exact 95 % interval.
+    """
+
+    level: Level
+    platform_key: str | None = None
+    runtime: str
+    precision: str
+    batch: int
+    tier: str
+    model: str
+    n_models: int
+    n_repeats: int | None = None
+    n_devices: int | None = None
+    latency_ms: float | None = None
+    rank: int
+    rank_low: int | None = None
+    rank_high: int | None = None
+    k: int | None = None
+    p_among_k: float | None = None
+    p_low: float | None = None
+    p_high: float | None = None
+    reason: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RankSets:
+    """Ranks of (n_models,), 1 is the smallest value; each set is `low` to `high`.
+
+    All true ranks lie in their sets at once with a probability of at least 95 %.
+    """
+
+    rank: Ranks
+    low: Ranks
+    high: Ranks
+
+
+def rank_sets_table(session: Session) -> Table:
+    """Sets of ranks on every platform, and who is among the fastest on another device.
+
+    Settings: `k`, how many of the fastest models count.
+    """
+    k = setting(session.selection, "k", FASTEST)
+    if k != int(k) or k < 1:
+        raise AnalysisError(f"k={k:g} is out of range", "use a whole number from 1 on")
+    values = {"min_repeats": MIN_REPEATS, "min_share": f"{100 * MIN_SHARE:g}"}
+    return Table.of(
+        ModelRank,
+        [*ranks_in_tiers(session, int(k)), *ranks_on_platforms(session)],
+        title="Sets of ranks",
+        notes=(*session.panel.notes, *left_out_notes(device_groups(session))),
+        explanation=explained("rank-sets", values),
+    )
+
+
+def ranks_on_platforms(session: Session) -> list[ModelRank]:
+    """Sets of ranks on every platform, from its repeats; the fastest model first.
+
+    Raises:
+        NotComparableError: no platform holds comparable rows.
+    """
+    logs = np.log(session.repeats.processes[0])
+    columns = range(len(session.panel.keys))
+    return [one for at in columns for one in _on_platform(session, at, logs[:, at])]
+
+
+def _on_platform(session: Session, column: int, every: Floats) -> Iterator[ModelRank]:
+    panel = session.panel
+    facts = panel.platforms.row(column, named=True)
+    rows = np.flatnonzero(np.isfinite(every).any(axis=1))
+    logs = every[rows]
+    counts, means = np.isfinite(logs).sum(axis=1), np.nanmean(logs, axis=1)
+    stream = zlib.crc32(facts["platform_key"].encode())
+    sets, reason = _sets(
+        logs, counts, means, np.random.default_rng([session.selection.seed, stream])
+    )
+    ranks = _ranks(means)
+    for at in np.argsort(means, kind="stable").tolist():
+        yield ModelRank(
+            level=Level.PLATFORM,
+            platform_key=facts["platform_key"],
+            runtime=facts["runtime"],
+            precision=facts["precision"],
+            batch=facts["batch"],
+            tier=facts["tier"],
+            model=panel.models[rows[at]],
+            n_models=rows.size,
+            n_repeats=int(counts[at]),
+            latency_ms=float(np.exp(means[at]) / NS_PER_MS),
+            rank=int(ranks[at]),
+            rank_low=None if sets is None else int(sets.low[at]),
+            rank_high=None if sets is None else int(sets.high[at]),
+            reason=reason,
+        )
+
+
+def _ranks(means: Floats) -> Ranks:
+    """1 is the smallest; equal means share the lowest rank."""
+    return np.asarray(1 + (means[:, None] > means).sum(axis=1), dtype=np.int64)
+
+
+def _sets(
+    logs: Floats, counts: Ranks, means: Floats, rng: np.random.Generator
+) -> tuple[RankSets | None, str | None]:
+    """Sets of ranks, or why there are none."""
+    fewest = int(counts.min())
+    if fewest < MIN_REPEATS:
+        return None, f"a model has {count_of(fewest, 'repeat')}, at least {MIN_REPEATS} needed"
+    if not 1 < means.size <= MAX_MODELS:
+        return None, f"{count_of(means.size, 'model')}, computed for 2 to {MAX_MODELS}"
+    spread: Floats = np.nanstd(logs, axis=1, ddof=1)
+    errors = np.maximum(spread / np.sqrt(counts), _LEAST_ERROR)
+    degrees = (counts - 1).astype(np.float64)
+    return rank_sets(means, errors, degrees, rng), None
+
+
+def ranks_in_tiers(session: Session, k: int) -> list[ModelRank]:
+    """Probability to be among the `k` fastest on another device; the fastest model first.
+
+    Groups with fewer than 2 device models or 5 models, and those with no more than `k` models, have
+    no rows.
+
+    Raises:
+        NotComparableError: no platform holds comparable rows.
+    """
+    groups = (group for group in device_groups(session) if len(group.keys) > 1)
+    return [one for group in groups for one in _in_tier(session.panel, group, k)]
+
+
+def _in_tier(panel: Panel, group: DeviceGroup, k: int) -> Iterator[ModelRank]:
+    mine = [at for at, key in enumerate(panel.keys) if key in group.keys]
+    logs = measures(panel)[0].values[:, mine]
+    measured = np.flatnonzero(np.isfinite(logs).any(axis=1))
+    rows, columns = complete_part(np.isfinite(logs[measured]))
+    if rows.size < max(MIN_MODELS, k + 1) or columns.size < 2:
+        return
+    complete = logs[np.ix_(measured[rows], columns)]
+    hits = (average_ranks(complete) <= k).sum(axis=1)
+    means = complete.mean(axis=1)
+    ranks = _ranks(means)
+    for at in np.argsort(means, kind="stable").tolist():
+        low, high = share_interval(int(hits[at]), columns.size)
+        yield ModelRank(
+            level=Level.TIER,
+            runtime=group.runtime,
+            precision=group.precision,
+            batch=group.batch,
+            tier=group.tier,
+            model=panel.models[measured[rows[at]]],
+            n_models=rows.size,
+            n_devices=columns.size,
+            rank=int(ranks[at]),
+            k=k,
+            p_among_k=float(hits[at] / columns.size),
+            p_low=low,
+            p_high=high,
+        )
+
+
+def rank_sets(means: Floats, errors: Floats, degrees: Floats, rng: np.random.Generator) -> RankSets:
+    """Simultaneous confidence sets for the ranks of independent means.
+
+    Two models are in order if the studentised difference of their means exceeds a critical value:
+    the 95 % quantile of the largest one of all pairs without any true difference. Pairs that are
+    in order are then left out, and the rest is tested again, until no pair is added.
+
+    Args:
+        means: (n_models,), smaller is better.
+        errors: standard error of each mean, above 0.
+        degrees: degrees of freedom of each error, `inf` for a known one.
+        rng: draws the critical values.
+
+    Source: Mogstad, Romano, Shaikh and Wilhelm 2024, algorithm 3.2 with the step-down of Romano and
+    Wolf 2005; normal draws, each error drawn with its degrees of freedom.
+    """
+    require_finite(means)
+    z = (rng.standard_normal((_DRAWS, means.size)) * errors).T
+    drawn = (errors**2 * _chi_square_ratio(degrees, rng)).T
+    observed = (means[:, None] - means) / np.sqrt(errors[:, None] ** 2 + errors**2)
+    is_open = ~np.eye(means.size, dtype=np.bool_)
+    largest, pair = np.empty(_DRAWS), np.empty((2, _DRAWS), dtype=np.int64)
+    stale = np.arange(_DRAWS)
+    while is_open.any():
+        largest[stale], pair[:, stale] = _largest(z[:, stale], drawn[:, stale], is_open)
+        found = is_open & (observed > np.quantile(largest, _LEVEL))
+        if not found.any():
+            break
+        is_open &= ~found
+        # The largest difference of the other draws is of a pair that is still open.
+        stale = np.flatnonzero(~is_open[pair[0], pair[1]])
+    is_above = ~is_open & ~np.eye(means.size, dtype=np.bool_)
+    rank: Ranks = stats.rankdata(means, method="min").astype(np.int64)
+    return RankSets(rank=rank, low=1 + is_above.sum(axis=1), high=means.size - is_above.sum(axis=0))
+
+
+def _chi_square_ratio(degrees: Floats, rng: np.random.Generator) -> Floats:
+    """Draws of an estimated variance over the true one, (draws, n_models)."""
+    known = np.isinf(degrees)
+    finite = np.where(known, 1.0, degrees)
+    ratio: Floats = rng.chisquare(finite, (_DRAWS, degrees.size)) / finite
+    return np.where(known, 1.0, ratio)
+
+
+def _largest(z: Floats, variances: Floats, is_open: Mask) -> tuple[Floats, Ranks]:
+    """The largest studentised difference among the open ordered pairs, and its pair, in each draw.
+
+    From (n_models, draws) twice. Both orders of a pair have the same difference but for its sign.
+    """
+    z, variances = np.ascontiguousarray(z), np.ascontiguousarray(variances)
+    first, second = np.nonzero(np.triu(is_open | is_open.T))
+    forward, backward = is_open[first, second], is_open[second, first]
+    draws = np.arange(z.shape[1])
+    largest, best = np.full(draws.size, -np.inf), np.zeros(draws.size, dtype=np.int64)
+    step = block_size(1, draws.size)
+    for start in range(0, first.size, step):
+        i, k = first[start : start + step], second[start : start + step]
+        some = z[i] - z[k]
+        spread = variances[i] + variances[k]
+        some /= np.sqrt(spread, out=spread)
+        is_forward, is_backward = forward[start : start + step], backward[start : start + step]
+        np.abs(some, out=some, where=(is_forward & is_backward)[:, None])
+        np.negative(some, out=some, where=~is_forward[:, None])
+        at = some.argmax(axis=0)
+        mine = some[at, draws]
+        is_larger = mine > largest
+        largest[is_larger], best[is_larger] = mine[is_larger], at[is_larger] + start
+    i, k = first[best], second[best]
+    is_turned = np.where(forward[best] & backward[best], z[i, draws] < z[k, draws], ~forward[best])
+    return largest, np.where(is_turned, (k, i), (i, k))
+
+
+def share_interval(hits: int, n: int) -> tuple[float, float]:
+    """95 % interval of a probability after `hits` of `n` independent devices.
+
+    A bootstrap over devices gives an interval of width 0 when all devices agree; this one does not.
+    Source: Clopper and Pearson 1934: it covers at least 95 % for every n.
+    """
+    tail = (1 - _LEVEL) / 2
+    low = stats.beta.ppf(tail, hits, n - hits + 1) if hits > 0 else 0.0
+    high = stats.beta.ppf(1 - tail, hits + 1, n - hits) if hits < n else 1.0
+    return float(low), float(high)
+
+
+# Models whose measured rank differs from their rank by FLOPs.
+
+MIN_SHIFT = 2.0
+"""Rank difference that counts as a disagreement. Source: the study's Table 1."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chance:
+    """The figures of a ranking without any relation to FLOPs on one platform.
+
+    Attributes:
+        share: expected share of models that shift by `MIN_SHIFT` or more.
+        any_share: probability that at least one does.
+    """
+
+    share: float
+    any_share: float
+
+
+def rank_shifts(flops: Floats, metric: Floats) -> Floats:
+    """Rank by the metric minus rank by FLOPs, both (n_models,); above 0 is worse than by FLOPs."""
+    return average_ranks(metric[:, None])[:, 0] - average_ranks(flops[:, None])[:, 0]
+
+
+def chance_of_shift(flops: Floats, metric: Floats) -> Chance:
+    """Shifts of the metric's own ranks in random order; ties are kept. Both figures are exact."""
+    by_flops = average_ranks(flops[:, None])[:, 0]
+    by_metric = average_ranks(metric[:, None])[:, 0]
+    share = (np.abs(by_metric[:, None] - by_flops) >= MIN_SHIFT).mean()
+    n_orders = math.factorial(by_metric.size)
+    n_without = _orders_without_case(by_flops, by_metric)
+    return Chance(share=float(share), any_share=(n_orders - n_without) / n_orders)
+
+
+def _orders_without_case(by_flops: Floats, by_metric: Floats) -> int:
+    """In how many orders of the metric's ranks no model shifts by `MIN_SHIFT` or more.
+
+    The models get their ranks one by one, by FLOPs upwards. What remains is the number of ranks of
+    each height that are in reach and not given yet: one that falls out of reach must be given.
+    """
+    heights, sizes = np.unique(by_metric, return_counts=True)
+    ways: dict[tuple[int, ...], int] = {(): 1}
+    first = 0
+    for rank in np.sort(by_flops):
+        low = int(np.searchsorted(heights, rank - MIN_SHIFT, side="right"))
+        high = int(np.searchsorted(heights, rank + MIN_SHIFT, side="left"))
+        following: Counter[tuple[int, ...]] = Counter()
+        for known, n_ways in ways.items():
+            left = (*known, *map(int, sizes[first + len(known) : high]))
+            if any(left[: low - first]):
+                continue
+            left = left[low - first :]
+            for at, n_free in enumerate(left):
+                following[(*left[:at], n_free - 1, *left[at + 1 :])] += n_ways * n_free
+        ways, first = {left: n for left, n in following.items() if n}, low
+    return sum(ways.values())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlatformShifts:
+    """How far the ranks by one measure are from the ranks by FLOPs on one platform.
+
+    Attributes:
+        rows: positions of its models in the panel, (n_models,).
+        shifts: rank by the measure minus rank by FLOPs, (n_models,).
+    """
+
+    measure: str
+    rows: npt.NDArray[np.int64]
+    shifts: Floats
+    chance: Chance
+
+    @property
+    def n_cases(self) -> int:
+        """Models that shift by `MIN_SHIFT` or more."""
+        return int((np.abs(self.shifts) >= MIN_SHIFT).sum())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Disagreement:
+    """Cases of one measure over all platforms, with the figures of a random ranking."""
+
+    measure: str
+    n_platforms: int
+    n_values: int
+    cases: int
+    share: float
+    chance_share: float
+    platforms_with_any: float
+    chance_platforms_with_any: float
+
+
+@once_a_session
+def shifts_from_flops(session: Session) -> tuple[PlatformShifts, ...]:
+    """Every platform with enough models, by latency first, then by FRM; made once a session.
+
+    Raises:
+        NoDataError: no platform has 5 models with FLOPs.
+    """
+    found = tuple(_each(session.panel))
+    if not found:
+        raise NoDataError(
+            f"no platform has {MIN_MODELS} models with FLOPs", "measure more models on one platform"
+        )
+    return found
+
+
+def disagreements(session: Session) -> tuple[Disagreement, ...]:
+    """Cases of disagreement by measure, in alphabetical order from the end."""
+    platforms = shifts_from_flops(session)
+    measured = sorted({one.measure for one in platforms}, reverse=True)
+    return tuple(
+        _summary(name, [one for one in platforms if one.measure == name]) for name in measured
+    )
+
+
+def disagreement_table(session: Session) -> Table:
+    """Models whose measured rank differs from their rank by FLOPs, by measure or by model."""
+    part = BY_ROW.chosen(session.selection)
+    if part == "measure":
+        title, shown = "FLOPs disagreement", frame_of(Disagreement, disagreements(session))
+    else:
+        title, shown = "Shift from the rank by FLOPs", _by_model(session)
+    return Table(
+        title=title,
+        frame=shown,
+        notes=(*session.panel.notes, *incomplete_notes(session.panel)),
+        explanation=explained(
+            f"disagreement/{part}", {"min_shift": MIN_SHIFT, "min_models": MIN_MODELS}
+        ),
+    )
+
+
+def _by_model(session: Session) -> pl.DataFrame:
+    """How far each model's rank shifts from its rank by FLOPs, over platforms."""
+    panel = session.panel
+    long = pl.concat(
+        pl.DataFrame(
+            {
+                "model": [panel.models[row] for row in one.rows],
+                "measure": [one.measure] * one.rows.size,
+                "shift": one.shifts,
+            }
+        )
+        for one in shifts_from_flops(session)
+    )
+    shift = pl.col("shift")
+    return (
+        long.group_by("measure", "model")
+        .agg(
+            pl.len().alias("n_platforms"),
+            shift.mean().alias("mean_shift"),
+            shift.abs().mean().alias("mean_abs_shift"),
+            shift.min().alias("min_shift"),
+            shift.max().alias("max_shift"),
+            (shift.abs() >= MIN_SHIFT).mean().alias("share_of_cases"),
+        )
+        .sort("measure", "mean_shift", "model", descending=[True, True, False])
+    )
+
+
+def _each(panel: Panel) -> Iterator[PlatformShifts]:
+    for measure in measures(panel):
+        values = measure.values
+        has_both = np.isfinite(values) & (panel.flops > 0)[:, None]
+        for column in range(values.shape[1]):
+            rows = np.flatnonzero(has_both[:, column])
+            if rows.size < MIN_MODELS:
+                continue
+            flops, metric = panel.flops[rows], values[rows, column]
+            yield PlatformShifts(
+                measure=measure.name,
+                rows=rows,
+                shifts=rank_shifts(flops, metric),
+                chance=chance_of_shift(flops, metric),
+            )
+
+
+def _summary(measure: str, platforms: list[PlatformShifts]) -> Disagreement:
+    n_values = sum(one.rows.size for one in platforms)
+    n_cases = sum(one.n_cases for one in platforms)
+    expected = sum(one.chance.share * one.rows.size for one in platforms)
+    any_by_chance = sum(one.chance.any_share for one in platforms)
+    return Disagreement(
+        measure=measure,
+        n_platforms=len(platforms),
+        n_values=n_values,
+        cases=n_cases,
+        share=n_cases / n_values,
+        chance_share=expected / n_values,
+        platforms_with_any=sum(one.n_cases > 0 for one in platforms) / len(platforms),
+        chance_platforms_with_any=any_by_chance / len(platforms),
+    )

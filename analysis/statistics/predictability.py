@@ -1,0 +1,515 @@
+"""How well latency on one platform predicts latency on another, by family of models."""
+
+import statistics
+import zlib
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+
+from fleetrank.analysis.arrays.bootstrap import (
+    MIN_MODELS_FOR_INTERVAL,
+    cluster_means,
+    known,
+    known_mean,
+    known_median,
+    percentile_interval,
+    resample_counts,
+)
+from fleetrank.analysis.arrays.ranking import (
+    MIN_MODELS,
+    Floats,
+    average_ranks,
+    few_models_note,
+    few_models_warning,
+    require_finite,
+    spearman_matrix,
+)
+from fleetrank.analysis.panel.conditions import (
+    MAX_LISTED_PAIRS,
+    Between,
+    Level,
+    Pair,
+    PairCounts,
+    PairGroup,
+    chunks,
+    directed_pairs,
+    tier_groups,
+    unlike_facts,
+    unlisted,
+)
+from fleetrank.analysis.panel.draws import Block, blocks, draws_for
+from fleetrank.analysis.panel.panel import Panel, measures
+from fleetrank.analysis.panel.session import Session, once_a_session
+from fleetrank.analysis.statistics.ratio_transfer import ratio_transfer_as_table
+from fleetrank.analysis.stored.columns import NO_FAMILY
+from fleetrank.analysis.tables.explanations import explained
+from fleetrank.analysis.tables.table import Table
+from fleetrank.analysis.tables.table_settings import METHOD
+from fleetrank.foundation.errors import count_of
+
+# Errors of predicting latency on one platform from another, by model and by family.
+
+ALL = "all"
+"""Each family counts once, for any number of models."""
+
+Families = Mapping[str, npt.NDArray[np.bool_]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PairPredictions:
+    """Errors and ranks of the common models of pairs; NaN is not common or undefined.
+
+    Attributes:
+        n_common: models in common, (n_pairs,).
+        errors: leave-one-out |prediction / measured - 1|, (n_models, n_pairs).
+        shifts: |rank on target - rank on source| among the common models, (n_models, n_pairs).
+        rho: Spearman's inside each group with at least 5 common models, (n_groups, n_pairs).
+    """
+
+    n_common: npt.NDArray[np.int64]
+    errors: Floats
+    shifts: Floats
+    rho: Floats
+
+
+def left_out_errors(source: Floats, target: Floats) -> Floats:
+    """Absolute relative error of predicting each model's latency without that model.
+
+    Least squares of log target on log source over the other models. From logarithms
+    (n_models, n_pairs) twice to (n_models, n_pairs); NaN where the other models are equal, or
+    nearly so, on the source: they define no line, or one with an overflowing value.
+
+    Source: residual / (1 - leverage) is the left-out residual of a linear fit (Allen 1974).
+    """
+    require_finite(source)
+    require_finite(target)
+    n = source.shape[0]
+    x = source - source.mean(axis=0)
+    y = target - target.mean(axis=0)
+    square = (x**2).sum(axis=0)
+    has_spread = (np.ptp(source, axis=0) > 0) & (square > 0)
+    safe = np.where(has_spread, square, 1.0)
+    residual = y - x * ((x * y).sum(axis=0) / safe)
+    left = 1 - 1 / n - x**2 / safe
+    # If only one model differs, its leverage is 1 up to rounding.
+    is_fixed = has_spread & (left > 1e-12)
+    left_out = np.where(is_fixed, residual / np.where(is_fixed, left, 1.0), np.nan)
+    with np.errstate(over="ignore"):
+        errors = np.abs(np.expm1(-left_out))
+    return np.where(np.isfinite(errors), errors, np.nan)
+
+
+def predictions(
+    logs: Floats, pairs: Sequence[Pair], groups: Sequence[npt.NDArray[np.bool_]]
+) -> PairPredictions:
+    """Errors, shifts and rho of every pair, source first.
+
+    `logs` (n_models, n_platforms) is log latency, NaN where missing; `groups` are masks over
+    models. Below 5 common models everything is NaN.
+    """
+    found = PairPredictions(
+        n_common=np.zeros(len(pairs), dtype=np.int64),
+        errors=np.full((logs.shape[0], len(pairs)), np.nan),
+        shifts=np.full((logs.shape[0], len(pairs)), np.nan),
+        rho=np.full((len(groups), len(pairs)), np.nan),
+    )
+    for block in blocks(np.isfinite(logs), pairs):
+        found.n_common[block.where] = block.models.size
+        if block.models.size >= MIN_MODELS:
+            _fill(found, logs[np.ix_(block.models, block.columns)], block, groups)
+    return found
+
+
+def _fill(
+    found: PairPredictions, values: Floats, block: Block, groups: Sequence[npt.NDArray[np.bool_]]
+) -> None:
+    at = np.ix_(block.models, block.where)
+    ranks = average_ranks(values)
+    found.errors[at] = left_out_errors(values[:, block.source], values[:, block.target])
+    found.shifts[at] = np.abs(ranks[:, block.target] - ranks[:, block.source])
+    for number, group in enumerate(groups):
+        mine = values[group[block.models]]
+        if mine.shape[0] >= MIN_MODELS:
+            found.rho[number, block.where] = spearman_matrix(mine)[block.source, block.target]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FamilyErrors:
+    """Figures of the families in order, then of all: (n_families + 1, ...); NaN is undefined.
+
+    Attributes:
+        n_models: models with an error.
+        mean, median: of the error; for all, over families.
+        shift: mean |rank shift|.
+        rho: Spearman's; for all, over all models.
+    """
+
+    n_models: npt.NDArray[np.int64]
+    mean: Floats
+    median: Floats
+    shift: Floats
+    rho: Floats
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupErrors:
+    """Families over many pairs; the median is over clusters.
+
+    Attributes:
+        by_model: each model's error, mean over clusters, (n_models,); NaN where it has none.
+        n_pairs, n_clusters: with an error.
+        fewest: fewest common models of a pair with an error, else of any pair.
+    """
+
+    figures: FamilyErrors
+    by_model: Floats
+    n_pairs: int
+    n_clusters: int
+    fewest: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Part:
+    """Some clusters of a group.
+
+    Attributes:
+        errors, shifts, rho: figures by model and by family, (..., n_clusters).
+        n_common, is_used: (n_pairs,).
+    """
+
+    errors: Floats
+    shifts: Floats
+    rho: Floats
+    n_common: npt.NDArray[np.int64]
+    is_used: npt.NDArray[np.bool_]
+
+
+def family_masks(families: Sequence[str | None]) -> Families:
+    """Which models (n_models,) belong to each family, sorted by name."""
+    names = np.array([name or NO_FAMILY for name in families])
+    return {str(name): names == name for name in np.unique(names)}
+
+
+def pair_errors(
+    logs: Floats, pairs: Sequence[Pair], families: Families
+) -> tuple[FamilyErrors, npt.NDArray[np.int64]]:
+    """Figures of every pair, (n_families + 1, n_pairs), and its common models, (n_pairs,).
+
+    Mean and median are over the models of a family.
+    """
+    found = predictions(logs, pairs, _groups(families))
+    masks = families.values()
+    figures = FamilyErrors(
+        n_models=_count(found.errors, families),
+        mean=_with_all([known_mean(found.errors[mask], 0) for mask in masks], known_mean),
+        median=_with_all([known_median(found.errors[mask], 0) for mask in masks], known_median),
+        shift=_with_all([known_mean(found.shifts[mask], 0) for mask in masks], known_mean),
+        rho=found.rho,
+    )
+    return figures, found.n_common
+
+
+def group_errors(logs: Floats, group: PairGroup, families: Families) -> GroupErrors:
+    """Figures over the pairs of a group, (n_families + 1,).
+
+    A model's error is averaged inside each cluster, then over clusters; a family's mean is over
+    its models, its median over its clusters' means.
+    """
+    sums, counts = np.zeros((2, logs.shape[0])), np.zeros((2, logs.shape[0]))
+    medians, rhos, common, used = [], [], [], []
+    for part in _parts(logs, group, families):
+        both = np.array([part.errors, part.shifts])
+        sums += np.nansum(both, axis=2)
+        counts += np.isfinite(both).sum(axis=2)
+        medians.append([known_mean(part.errors[mask], 0) for mask in families.values()])
+        rhos.append(part.rho)
+        common.append(part.n_common)
+        used.append(part.is_used)
+    by_model, shifts = np.where(counts > 0, sums / np.maximum(counts, 1), np.nan)
+    by_cluster = np.concatenate(medians, axis=1)
+    n_common, is_used = np.concatenate(common), np.concatenate(used)
+    figures = FamilyErrors(
+        n_models=_count(by_model[:, None], families)[:, 0],
+        mean=_with_all(_by_family(by_model, families), known_mean),
+        median=_with_all(list(known_median(by_cluster, 1)), known_median),
+        shift=_with_all(_by_family(shifts, families), known_mean),
+        rho=known_mean(np.concatenate(rhos, axis=1), 1),
+    )
+    return GroupErrors(
+        figures=figures,
+        by_model=by_model,
+        n_pairs=int(is_used.sum()),
+        n_clusters=int(np.isfinite(by_cluster).any(axis=0).sum()),
+        fewest=int(n_common[is_used].min() if is_used.any() else n_common.min()),
+    )
+
+
+def error_intervals(
+    by_model: Floats, families: Families, draws: int, rng: np.random.Generator
+) -> list[tuple[float, float] | None]:
+    """95 % percentile bootstrap over models of each family's mean, then of all; `None` below 9.
+
+    The fits are not repeated in a resample; for all, families weigh the same in each resample.
+    """
+    known = np.isfinite(by_model)
+    masks = [mask & known for mask in families.values()]
+    return [_interval(by_model, [mask], draws, rng) for mask in masks] + [
+        _interval(by_model, masks, draws, rng)
+    ]
+
+
+def _interval(
+    by_model: Floats, masks: Sequence[npt.NDArray[np.bool_]], draws: int, rng: np.random.Generator
+) -> tuple[float, float] | None:
+    rows = np.flatnonzero(np.any(masks, axis=0))
+    if rows.size < MIN_MODELS_FOR_INTERVAL:
+        return None
+    counts = resample_counts(rows.size, draws, rng).astype(np.float64)
+    member = np.array([mask[rows] for mask in masks], dtype=np.float64).T
+    weight = counts @ member
+    sums = (counts * by_model[rows]) @ member
+    means = known_mean(np.where(weight > 0, sums / np.maximum(weight, 1), np.nan), 1)
+    low, high = percentile_interval(means)
+    return float(low), float(high)
+
+
+def _parts(logs: Floats, group: PairGroup, families: Families) -> Iterator[_Part]:
+    for mine, starts in chunks(group, logs.shape[0]):
+        found = predictions(logs, mine, _groups(families))
+        yield _Part(
+            errors=cluster_means(found.errors, starts),
+            shifts=cluster_means(found.shifts, starts),
+            rho=cluster_means(found.rho, starts),
+            n_common=found.n_common,
+            is_used=np.any(np.isfinite(found.errors), axis=0),
+        )
+
+
+def _groups(families: Families) -> list[npt.NDArray[np.bool_]]:
+    masks = list(families.values())
+    return [*masks, np.any(masks, axis=0)]
+
+
+def _by_family(values: Floats, families: Families) -> list[Floats]:
+    return [known_mean(values[mask], 0) for mask in families.values()]
+
+
+def _count(errors: Floats, families: Families) -> npt.NDArray[np.int64]:
+    known = np.isfinite(errors)
+    return np.array([known[mask].sum(axis=0) for mask in _groups(families)])
+
+
+def _with_all(by_family: list[Floats], over: Callable[[Floats, int], Floats]) -> Floats:
+    return np.array([*by_family, over(np.array(by_family), 0)])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FamilyPrediction(Between):
+    """How well latency on the target is predicted for one family; `None` is undefined.
+
+    Attributes:
+        level: `TIER` or `PAIR`; source and target name two of these.
+        family: `family_errors.ALL` counts each family once.
+        n_models: models with an error; `n_fitted` is the fewest common models of any pair.
+        counts: pairs with an error; `None` for a single pair.
+        low_percent, high_percent: of the mean error; `None` for a single pair.
+        unlike: facts that differ between the two platforms of a pair.
+        reason: why a figure is missing.
+    """
+
+    family: str
+    n_models: int
+    n_fitted: int
+    counts: PairCounts | None = None
+    mean_error_percent: float | None
+    low_percent: float | None = None
+    high_percent: float | None = None
+    median_error_percent: float | None
+    rho: float | None
+    mean_abs_shift: float | None
+    unlike: str | None = None
+    reason: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FamilyMedians:
+    """Medians over pairs of the figures of one family; `None` without any.
+
+    Attributes:
+        n_models: the most of any pair.
+    """
+
+    family: str
+    n_models: int
+    n_pairs: int
+    rho: float | None
+    mean_abs_shift: float | None
+    mean_error_percent: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PredictabilityResult:
+    """Errors of all families.
+
+    Attributes:
+        groups: from tier to tier, all families of a group side by side.
+        pairs: all families of a directed pair side by side; empty above `MAX_LISTED_PAIRS` pairs.
+        selected: every directed pair that the selection names.
+    """
+
+    groups: tuple[FamilyPrediction, ...]
+    pairs: tuple[FamilyPrediction, ...]
+    selected: tuple[Pair, ...]
+
+    def medians_over_pairs(self) -> tuple[FamilyMedians, ...]:
+        """One entry per family; used instead of tiers where one device was measured."""
+        families: dict[str, list[FamilyPrediction]] = defaultdict(list)
+        for one in self.pairs:
+            families[one.family].append(one)
+        return tuple(map(_medians, families.values()))
+
+
+@once_a_session
+def predictability(session: Session) -> PredictabilityResult:
+    """Leave-one-out error by family, from tier to tier and for every directed pair.
+
+    Made once a session.
+
+    Raises:
+        NoDataError: fewer than two platforms match.
+    """
+    panel, selection = session.panel, session.selection
+    pairs = directed_pairs(panel, selection)
+    logs = measures(panel)[0].values
+    families = family_masks(panel.families)
+    groups = tier_groups(panel, pairs, is_directed=True)
+    draws = draws_for([pair for group in groups for pair in group.pairs]).bootstrap
+    listed = pairs if len(pairs) <= MAX_LISTED_PAIRS else []
+    return PredictabilityResult(
+        groups=tuple(
+            one
+            for group in groups
+            for one in _of_group(logs, group, families, (draws, selection.seed))
+        ),
+        pairs=tuple(_of_pairs(panel, logs, listed, families)),
+        selected=tuple(pairs),
+    )
+
+
+def predictability_table(session: Session) -> Table:
+    """Error of latency predicted from another platform, by a fitted line or by a ratio."""
+    if METHOD.chosen(session.selection) == "ratio":
+        return ratio_transfer_as_table(session)
+    return _errors_as_table(session)
+
+
+def _errors_as_table(session: Session) -> Table:
+    """Leave-one-out error by family, from tier to tier and for every directed pair."""
+    found = predictability(session)
+    is_listed = len(found.selected) <= MAX_LISTED_PAIRS
+    n_models = len(session.panel.models)
+    notes = (
+        *session.panel.notes,
+        *(() if is_listed else (unlisted(found.selected, session),)),
+        *few_models_warning(n_models),
+    )
+    texts = {
+        "min_models": MIN_MODELS,
+        "min_interval": MIN_MODELS_FOR_INTERVAL,
+        "seed": session.selection.seed,
+        "draws": draws_for(found.selected).bootstrap,
+    }
+    return Table.of(
+        FamilyPrediction,
+        (*found.groups, *found.pairs),
+        title="Predictability by family",
+        notes=notes,
+        explanation=(*explained("predictability/line", texts), *few_models_note(n_models)),
+    )
+
+
+def _of_group(
+    logs: Floats, group: PairGroup, families: Families, random: tuple[int, int]
+) -> Iterator[FamilyPrediction]:
+    draws, seed = random
+    found = group_errors(logs, group, families)
+    names = f"predictability/{group.source}/{group.target}"
+    rng = np.random.default_rng([seed, zlib.crc32(names.encode())])
+    intervals = error_intervals(found.by_model, families, draws, rng)
+    for at, (family, interval) in enumerate(zip([*families, ALL], intervals, strict=True)):
+        low, high = (100 * bound for bound in interval) if interval else (None, None)
+        one = replace(
+            _prediction(
+                (group.level, group.source, group.target), family, found.figures, at, found.fewest
+            ),
+            counts=PairCounts(n_pairs=found.n_pairs, n_clusters=found.n_clusters),
+            low_percent=low,
+            high_percent=high,
+        )
+        if one.reason is None and low is None:
+            one = replace(one, reason=f"no interval below {MIN_MODELS_FOR_INTERVAL} models")
+        yield one
+
+
+def _of_pairs(
+    panel: Panel, logs: Floats, pairs: Sequence[Pair], families: Families
+) -> Iterator[FamilyPrediction]:
+    facts = panel.platforms.to_dicts()
+    found, n_common = pair_errors(logs, pairs, families)
+    for at, (i, j) in enumerate(pairs):
+        unlike, sides = unlike_facts(facts[i], facts[j]), (Level.PAIR, panel.keys[i], panel.keys[j])
+        for number, family in enumerate([*families, ALL]):
+            one = _prediction(sides, family, found, (number, at), int(n_common[at]))
+            yield replace(one, unlike=unlike)
+
+
+def _prediction(
+    sides: tuple[Level, str, str],
+    family: str,
+    found: FamilyErrors,
+    at: int | tuple[int, int],
+    n_fitted: int,
+) -> FamilyPrediction:
+    n_models, rho = int(found.n_models[at]), known(found.rho[at])
+    return FamilyPrediction(
+        level=sides[0],
+        source=sides[1],
+        target=sides[2],
+        family=family,
+        n_models=n_models,
+        n_fitted=n_fitted,
+        mean_error_percent=known(100 * found.mean[at]),
+        median_error_percent=known(100 * found.median[at]),
+        rho=rho,
+        mean_abs_shift=known(found.shift[at]),
+        reason=_reason(n_models, n_fitted, known(found.mean[at]), rho),
+    )
+
+
+def _medians(pairs: Sequence[FamilyPrediction]) -> FamilyMedians:
+    return FamilyMedians(
+        family=pairs[0].family,
+        n_models=max(one.n_models for one in pairs),
+        n_pairs=len(pairs),
+        rho=_median(one.rho for one in pairs),
+        mean_abs_shift=_median(one.mean_abs_shift for one in pairs),
+        mean_error_percent=_median(one.mean_error_percent for one in pairs),
+    )
+
+
+def _median(values: Iterable[float | None]) -> float | None:
+    some = [value for value in values if value is not None]
+    return statistics.median(some) if some else None
+
+
+def _reason(n_models: int, n_fitted: int, mean: float | None, rho: float | None) -> str | None:
+    if n_fitted < MIN_MODELS:
+        return f"{count_of(n_fitted, 'model')} in common, at least {MIN_MODELS} needed"
+    if mean is None:
+        return "the other models are all equal on the source, or the family has no common model"
+    if n_models < MIN_MODELS:
+        return f"no rho: too few, {n_models} of the {MIN_MODELS} models needed"
+    return None if rho is not None else "no rho: too few in any pair, or all equal on one side"

@@ -1,4 +1,0 @@
-"""Where the variance of latency lies, and what more measuring would buy.
-
-Open `variance` first.
-"""

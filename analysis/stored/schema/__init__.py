@@ -1,1 +1,0 @@
-"""What a column of the measurements table is. Open `column`."""

@@ -1,1 +1,0 @@
-"""Side tables: results of another kind than measurements. Open `side_table`."""

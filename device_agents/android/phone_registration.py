@@ -1,0 +1,443 @@
+"""Registers a phone: its properties, the programs that run on it, and its repeatability."""
+
+import shlex
+import shutil
+import signal
+import threading
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+
+from fleetrank.device_agents.android.adb_server import ADB_VARIABLE, AdbServer, find_adb
+from fleetrank.device_agents.android.adb_text import REMEDIES, DeviceState, MdnsService, Transport
+from fleetrank.device_agents.android.adb_text import SeenDevice as SeenPhone
+from fleetrank.device_agents.android.agent import AndroidAgent
+from fleetrank.device_agents.android.execution.program_run import CANARY_POLICY, CANARY_TIMEOUT_S
+from fleetrank.device_agents.android.execution.storage import (
+    PhoneStorage,
+    ProgramFile,
+    ProgramStore,
+    read_program,
+)
+from fleetrank.device_agents.android.options import read_options
+from fleetrank.device_agents.android.phone import Phone
+from fleetrank.device_agents.android.programs.phone_program import PROGRAMS, backend_of_library
+from fleetrank.device_agents.android.state.fitness import FOLDER, PhoneRules, restore_settings
+from fleetrank.device_agents.android.state.identity import PhoneFacts, probe_phone, why_refused
+from fleetrank.device_agents.contract.kind import HostCheck
+from fleetrank.device_agents.contract.registered import (
+    CanaryPlan,
+    Fact,
+    RegistrationRequest,
+    Say,
+    SeenDevice,
+    VirtualRequest,
+)
+from fleetrank.device_agents.contract.task import OptionValue
+from fleetrank.device_agents.errors import MissingLibraryError, PermanentError, UnsupportedError
+from fleetrank.device_agents.virtual_phone.farm import FarmedPhone, FarmSpec, VirtualFarm
+from fleetrank.device_agents.virtual_phone.imitation.command import stand_in_of
+from fleetrank.device_agents.virtual_phone.profile import DEFAULT_PROFILES, load_profiles
+from fleetrank.foundation.errors import FleetError, count_of
+from fleetrank.foundation.files import temporary_folder
+
+_PROBED = (
+    "manufacturer", "model", "soc", "memory_bytes", "android_release", "sdk", "build",
+    "fingerprint", "avd", "gpu", "has_thermal", "has_battery", "has_exit_codes", "has_taskset",
+)  # fmt: skip
+"""Facts that identify a phone; free space and current clocks do not."""
+_CANARY_PROGRAM = "benchmark_model"
+_CAP = "load_cap_mhz"
+_DELEGATES = ("gpu", "nnapi")
+"""Backends of the program that a phone may lack; the CPU backends always exist."""
+_NIGHTLY = (
+    "https://storage.googleapis.com/tensorflow-nightly-public/prod/tensorflow/release/lite/tools/"
+    "nightly/latest"
+)
+_BUILDS = {
+    ("benchmark_model", "arm64-v8a"): f"{_NIGHTLY}/android_aarch64_benchmark_model",
+    ("benchmark_model", "armeabi-v7a"): f"{_NIGHTLY}/android_arm_benchmark_model",
+}
+"""Where vendors have builds, by program and ABI; they distribute no others for Android."""
+
+
+class PhoneRegistrar:
+    """Registers phones through one adb server."""
+
+    programs = tuple(PROGRAMS)
+    address_in = "serial"
+    least_shares: Mapping[str, float] = MappingProxyType({_CAP: PhoneRules().min_cap_share})
+
+    def __init__(self, options: Mapping[str, OptionValue]) -> None:
+        """Takes adb and its port from the options of a phone."""
+        self._options = options
+        self._store = ProgramStore()
+
+    def meet(self, request: RegistrationRequest, say: Say) -> "NewPhone":
+        """Reads a phone's properties; connects to it first if it is on the network."""
+        phone = Phone(self._server(), request.address)
+        phone.connect()
+        facts = probe_phone(phone)
+        refusal = why_refused(facts)
+        if refusal is not None:
+            raise UnsupportedError(f"{facts.device_model}: {refusal.reason}", refusal.remedy)
+        say(f"{facts.device_model}, Android {facts.android_release}, {facts.soc}")
+        if (warning := _offline_warning(facts)) is not None:
+            say(warning)
+        return NewPhone(request=request, found=facts, store=self._store, say=say)
+
+    def _server(self) -> AdbServer:
+        adb, address = self._options.get("adb"), self._options.get("adb_server")
+        return AdbServer(
+            None if adb is None else find_adb(str(adb)),
+            address=None if address is None else str(address),
+        )
+
+    def identity_of(self, options: Mapping[str, OptionValue]) -> str | None:
+        """The hash of serial number, model, build and emulator, and that of the unit if known."""
+        known = (options.get("identity_hash"), options.get("unit_hash"))
+        return _joined(*(None if one is None else str(one) for one in known))
+
+    def is_same(self, identity: str, other: str) -> bool:
+        """Whether both are of one phone; its unit counts only if both say it."""
+        (phone, _, unit), (known, _, twin) = identity.partition(_AND), other.partition(_AND)
+        return phone == known and (not unit or not twin or unit == twin)
+
+    def canary_tolerance(self, options: Mapping[str, OptionValue]) -> float:
+        """As in its rules."""
+        return read_options(options)[1].min_canary_tolerance
+
+    def clean(self, options: Mapping[str, OptionValue]) -> None:
+        """Deletes our folder on a phone, and restores the settings saved in it before a crash."""
+        try:
+            agent = AndroidAgent(options)
+            phone = agent.phone()
+            with agent.held(phone):
+                restore_settings(phone)
+                PhoneStorage(phone).clear()
+        except FleetError as error:
+            serial = shlex.quote(str(options.get("serial")))
+            raise PermanentError(
+                f"its folder on the phone was not deleted: {error.message}",
+                f"adb -s {serial} shell rm -r {FOLDER}",
+            ) from error
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewPhone:
+    """A phone that answered; `store` is the folder for its programs on this host."""
+
+    request: RegistrationRequest
+    found: PhoneFacts
+    store: ProgramStore
+    say: Say
+
+    @property
+    def identity(self) -> str | None:
+        """As `PhoneRegistrar.identity_of`."""
+        return _joined(self.found.identity_hash, self.found.unit_hash)
+
+    @property
+    def model(self) -> str:
+        """The name of its model, or `phone`."""
+        return self.found.model or "phone"
+
+    def options(self, before: Mapping[str, OptionValue]) -> dict[str, OptionValue]:
+        """The options for its agent, with the program that it gets for each runtime."""
+        is_virtual = self.found.virtual is not None
+        options: dict[str, OptionValue] = dict(before)
+        if is_virtual:
+            options["settle_s"] = 0.0
+        options |= self.request.options
+        options["serial"] = self.request.address
+        for name in ("serial_hash", "identity_hash", "unit_hash"):
+            if (found := getattr(self.found, name)) is not None:
+                options[name] = found
+        if self.found.virtual is not None:
+            options["virtual"] = self.found.virtual.value
+        options |= {one.name: one.sha256 for one in self._programs(options)}
+        if not set(options) & set(PROGRAMS):
+            # Requesting it by name raises an error with reason and remedy.
+            self._choose(_CANARY_PROGRAM)
+        read_options(options)
+        return options
+
+    @property
+    def facts(self) -> dict[str, Fact]:
+        """Those that identify a phone."""
+        stored: dict[str, Fact] = {name: getattr(self.found, name) for name in _PROBED}
+        return stored | {"abis": ",".join(self.found.abis)}
+
+    @property
+    def clusters(self) -> tuple[tuple[int, ...], ...]:
+        """The cores to pin to; none while a core is offline, since the kernel refuses it."""
+        if not self.found.has_taskset or self.found.offline_cores:
+            return ()
+        return tuple(cluster.cores for cluster in self.found.clusters)
+
+    def canary(self, options: Mapping[str, OptionValue]) -> CanaryPlan | None:
+        """Runs it with its program, and then with each delegate."""
+        if _CANARY_PROGRAM not in options:
+            self.say(
+                f"no canary without {_CANARY_PROGRAM}: only temperature and clocks are checked"
+            )
+            return None
+        # Backends of the libraries beside the program that call themselves delegates.
+        beside = self.store.find(_CANARY_PROGRAM, str(options[_CANARY_PROGRAM])).folder
+        named = (backend_of_library(p.name) for p in beside if "delegate" in p.name.lower())
+        return CanaryPlan(
+            agent=AndroidAgent(options),
+            policy=CANARY_POLICY,
+            timeout_s=CANARY_TIMEOUT_S,
+            delegates=(*_DELEGATES, *(one for one in named if one is not None)),
+            cap_option=_CAP,
+        )
+
+    def _programs(self, options: Mapping[str, OptionValue]) -> list[ProgramFile]:
+        chosen = []
+        for name in PROGRAMS:
+            is_given = name in self.request.programs
+            if name in options and not is_given and self._is_kept(name, str(options[name])):
+                continue
+            try:
+                program = self._choose(name)
+            except UnsupportedError:
+                continue
+            self.store.add(program)
+            chosen.append(program)
+        return chosen
+
+    def _is_kept(self, name: str, sha256: str) -> bool:
+        """Whether a registered program stays; a virtual phone gets this version's stand-in."""
+        if self.found.virtual is None:
+            return True
+        try:
+            return bool(self.store.find(name, sha256).folder)
+        except PermanentError:
+            return False
+
+    def _choose(self, name: str) -> ProgramFile:
+        """The user's file; nothing is downloaded, because a nightly build has no known sha256.
+
+        Raises:
+            UnsupportedError: none was given; the remedy says where the vendor has a build.
+            PermanentError: the user's file or folder is refused.
+        """
+        if (own := self.request.programs.get(name)) is not None:
+            return read_program(name, own)
+        if self.found.virtual is not None:
+            return read_program(name, stand_in_of(name))
+        abis = self.found.abis
+        remedy = f"give a file: `tool={name}=PATH`"
+        address = next((_BUILDS[name, abi] for abi in abis if (name, abi) in _BUILDS), None)
+        if address is None:
+            raise UnsupportedError(f"no build of {name} is known for {', '.join(abis)}", remedy)
+        raise UnsupportedError(
+            f"the vendor's {name} for {', '.join(abis)} changes each night, so it is not "
+            "downloaded unverified",
+            f"download {address} yourself and {remedy}",
+        )
+
+
+def _offline_warning(facts: PhoneFacts) -> str | None:
+    offline = facts.offline_cores
+    if not offline:
+        return None
+    cores = count_of(len(offline), "core is", "cores are")
+    return (
+        f"{cores} offline now ({', '.join(map(str, offline))}): its programs are not pinned; "
+        "register it again while all cores are online to pin them"
+    )
+
+
+_AND = "."
+"""Between the hash of a phone and that of its unit."""
+
+
+def _joined(identity_hash: str | None, unit_hash: str | None) -> str | None:
+    return _AND.join(filter(None, (identity_hash, unit_hash))) or None
+
+
+# What adb on this host is and sees: its version, and phones connected or announced.
+
+_ANNOUNCED = "announced"
+"""State of a phone that is announced on the network but not connected."""
+_PAIRING = "_adb-tls-pairing._tcp"
+
+
+class PhoneDiscoverer:
+    """Asks this host's adb server, which is started if needed."""
+
+    nothing_seen = (
+        "adb lists no phone: connect one and enable USB debugging in its developer options, "
+        "or try `fleetrank devices virtual`"
+    )
+
+    def discover(self) -> Sequence[SeenDevice]:
+        """Lists the phones that adb finds, then those that are announced but not connected."""
+        server = AdbServer()
+        return phones_of(server.devices(), server.mdns_services())
+
+
+def phones_of(
+    connected: Sequence[SeenPhone], services: Iterable[MdnsService]
+) -> tuple[SeenDevice, ...]:
+    """One entry per phone; phones that are announced but not connected come last."""
+    known = {phone.serial for phone in connected}
+    announced = (
+        service
+        for service in services
+        if service.address not in known and f"{service.name}.{service.kind}" not in known
+    )
+    return (*map(_connected, connected), *map(_announced, announced))
+
+
+def _connected(phone: SeenPhone) -> SeenDevice:
+    return SeenDevice(
+        address=phone.serial,
+        state=phone.state.value,
+        transport=phone.transport.value,
+        model=phone.model,
+        remedy=None if phone.state is DeviceState.DEVICE else REMEDIES[phone.state],
+    )
+
+
+def _announced(service: MdnsService) -> SeenDevice:
+    verb = "pair" if service.kind == _PAIRING else "connect"
+    return SeenDevice(
+        address=service.address,
+        state=_ANNOUNCED,
+        transport=Transport.MDNS.value,
+        model=None,
+        remedy=f"adb {verb} {shlex.quote(service.address)}",
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FoundAdb:
+    """One adb binary; `version` as in `AdbServer.version`."""
+
+    path: Path
+    version: str
+
+
+def judge_adb(used: FoundAdb, on_path: FoundAdb | None) -> HostCheck:
+    """Compares the adb used for measuring with the adb on PATH."""
+    message = f"{used.version} at {used.path}"
+    if on_path is None or on_path.version == used.version:
+        return HostCheck(name="adb", message=message)
+    return HostCheck(
+        name="adb",
+        message=f"{message}, but PATH has {on_path.version} at {on_path.path}; both share one "
+        "server, started by the first one used",
+        remedy=f"use only one: set {ADB_VARIABLE}={shlex.quote(str(on_path.path))}, or put the "
+        "other first on PATH",
+    )
+
+
+def check_adb() -> Sequence[HostCheck]:
+    """Finds adb in the same way as measuring and reads its version; starts no server."""
+    try:
+        adb = find_adb()
+        used = FoundAdb(path=adb, version=AdbServer(adb).version())
+    except MissingLibraryError as missing:
+        return (HostCheck(name="adb", message=f"{missing.message} (only phones need it)"),)
+    except FleetError as error:
+        return (HostCheck(name="adb", message=error.message, remedy=error.remedy),)
+    return (judge_adb(used, _adb_on_path()),)
+
+
+def seen_here() -> tuple[str, ...] | None:
+    """Serials that this host's adb server lists; starts no server, `None` if no server runs."""
+    try:
+        server = AdbServer()
+        return tuple(seen.serial for seen in server.devices()) if server.answers() else None
+    except FleetError:
+        return None  # no adb on this host
+
+
+def _adb_on_path() -> FoundAdb | None:
+    path = shutil.which("adb")
+    if path is None:
+        return None
+    try:
+        return FoundAdb(path=Path(path), version=AdbServer(Path(path)).version())
+    except FleetError:
+        return None  # an adb that does not run cannot start a server
+
+
+# Virtual phones for users without a real one, served in this process and connected to adb.
+
+
+class VirtualPhones:
+    """The phones implement the device side of the adb protocol, for the user's adb key only."""
+
+    @property
+    def profiles(self) -> tuple[str, ...]:
+        """Well-known phones, by name."""
+        return tuple(load_profiles())
+
+    def serve(self, request: VirtualRequest, say: Say) -> None:
+        """Serves phones until SIGINT or SIGTERM, then disconnects adb and deletes their files."""
+        # Without the handlers adb would list the phones as offline forever and their files would
+        # remain. SIGINT too: a script's shell makes its background jobs ignore SIGINT, and then
+        # Python installs no handler.
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, signal.default_int_handler)
+        try:
+            server = AdbServer()
+            server.start()  # creates the key that the phones require
+        except MissingLibraryError:
+            server = None
+        with temporary_folder("phones") as temporary:
+            spec = FarmSpec(
+                folder=request.folder or temporary,
+                count=request.count,
+                mode=request.mode,
+                profiles=request.profiles or DEFAULT_PROFILES,
+                seed=request.seed,
+                first_port=request.first_port,
+            )
+            with VirtualFarm(spec) as farm:
+                _serve(farm.phones, server, say)
+
+
+def _serve(phones: Iterable[FarmedPhone], server: AdbServer | None, say: Say) -> None:
+    for phone in phones:
+        say(f"{phone.address}  {phone.serial}  {phone.profile}  {phone.mode.value}")
+    try:
+        if server is None:
+            say("adb is not installed. Install the extra `android`, then start again.")
+        else:
+            _connect(phones, server, say)
+        say("Press Ctrl-C to stop the phones.")
+        threading.Event().wait()
+    except KeyboardInterrupt:
+        say("ended")
+    finally:
+        if server is not None:
+            _disconnect(phones, server)
+
+
+def _connect(phones: Iterable[FarmedPhone], server: AdbServer, say: Say) -> None:
+    for phone in phones:
+        server.connect(phone.address)
+    say("adb is connected to them. In another terminal:")
+    say("  fleetrank devices discover")
+    met: Counter[str] = Counter()
+    for phone in phones:
+        met[phone.profile] += 1
+        number = f"-{met[phone.profile]}" if met[phone.profile] > 1 else ""
+        name = f"virtual-{phone.profile}{number}"
+        say(f"  fleetrank devices add --adb {phone.address} --name {name}")
+
+
+def _disconnect(phones: Iterable[FarmedPhone], server: AdbServer) -> None:
+    """Disconnects adb, which would otherwise list the phones as offline forever."""
+    for phone in phones:
+        try:
+            server.disconnect(phone.address)
+        except FleetError:
+            return  # the adb server has ended, and its list with it

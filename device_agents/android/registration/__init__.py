@@ -1,4 +1,0 @@
-"""Finds phones, registers them, tests them and checks them again later.
-
-Open `registrar` first.
-"""

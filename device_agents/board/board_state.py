@@ -1,0 +1,322 @@
+"""Judges a board: is it ready for a repeat, and what slowed it during the repeat; pure."""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from fleetrank.device_agents.board.options import BoardOptions
+from fleetrank.device_agents.contract.measurement import Conditions, Measurement
+from fleetrank.device_agents.device_output import CLOCK_MHZ, TEMP_C, lines_of, whole_number
+from fleetrank.device_agents.errors import AgentError, NotFitError, UnusableDeviceError
+from fleetrank.device_agents.host.conditions import (
+    SMALL_DESIGNS,
+    Design,
+    order_by_core,
+    parse_cpu_list,
+    parse_designs,
+)
+from fleetrank.device_agents.timing import NOTHING_SLOWS
+from fleetrank.foundation.vocabulary import Flag
+
+# Reads a Raspberry Pi's throttle bits; pure.
+#
+# Source: raspberrypi/documentation, `vcgencmd get_throttled`: bits 0 to 3 hold now, bits 16 to 19
+#     say the same since the boot: under-voltage, clock limited, throttled, soft temperature limit.
+
+_TEXT = re.compile(r"throttled=0x([0-9a-fA-F]{1,8})", re.ASCII)
+_NAMES = ("under_voltage", "frequency_capped", "throttled", "soft_temp_limit")
+_SINCE_BOOT = 16
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Throttled:
+    """The reasons that hold now, and those that held at some time since the boot."""
+
+    now: frozenset[str]
+    since_boot: frozenset[str]
+
+
+def parse_throttled(text: str) -> Throttled | None:
+    """Reads `throttled=0x50005`; `None` if the text is not that."""
+    match = _TEXT.fullmatch(text.strip())
+    if match is None:
+        return None
+    bits = int(match[1], 16)
+    return Throttled(
+        now=frozenset(name for bit, name in enumerate(_NAMES) if bits >> bit & 1),
+        since_boot=frozenset(
+            name for bit, name in enumerate(_NAMES, _SINCE_BOOT) if bits >> bit & 1
+        ),
+    )
+
+
+# Turns the text of `there.readings` into values; pure.
+#
+# Sources: Documentation/admin-guide/pm/cpufreq.rst and
+# Documentation/driver-api/thermal/sysfs-api.rst of the Linux kernel; os-release(5); NVIDIA Jetson
+# Linux Developer Guide, `nvpmodel -q`.
+
+Text = Mapping[str, str]
+"""By path below the root, or by the words of a command."""
+
+_POLICY = re.compile(r"sys/devices/system/cpu/cpufreq/policy(\d{1,4})/(\w+)", re.ASCII)
+_ZONE = re.compile(r"sys/class/thermal/thermal_zone(\d{1,4})/temp", re.ASCII)
+_SIBLINGS = re.compile(r"sys/devices/system/cpu/cpu(\d{1,4})/topology/.+", re.ASCII)
+_COUNT = re.compile(r"sys/class/hwmon/hwmon\d+/(oc\d+_event_cnt)", re.ASCII)
+_MODE = re.compile(r"^NV Power Mode: ?(\S.{0,40})$", re.MULTILINE)
+_ARM_CLOCK = re.compile(r"frequency\(\d+\)=(\d{1,12})", re.ASCII)
+_PRETTY = re.compile(r'^PRETTY_NAME="?([^"\n]{1,80})', re.MULTILINE)
+_NO_ALARM = {"PMIC-Die": 100_000}
+"""Type of a zone to the value that does not measure: this chip only shows alarms, at 120 and 140 C.
+
+Source: drivers/thermal/max77620_thermal.c of the Linux kernel."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Policy:
+    """One frequency policy: CPUs that share a clock. Clocks in MHz, `None` if unknown."""
+
+    cpus: tuple[int, ...] = ()
+    max_mhz: float | None = None
+    cap_mhz: float | None = None
+    now_mhz: float | None = None
+    governor: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BoardState:
+    """The state of a board at one moment; missing facts are `None` or empty.
+
+    Attributes:
+        policies: by the number in their name, ascending.
+        temp_c: the hottest thermal zone that measures.
+        throttled: of a Raspberry Pi.
+        arm_clock_mhz: the real clock of a Raspberry Pi; the kernel shows the requested one.
+        power_mode: of a Jetson.
+        over_currents: events since boot, by name.
+    """
+
+    policies: tuple[Policy, ...] = ()
+    temp_c: float | None = None
+    throttled: Throttled | None = None
+    arm_clock_mhz: float | None = None
+    power_mode: str | None = None
+    over_currents: tuple[tuple[str, int], ...] = ()
+
+    @property
+    def caps_mhz(self) -> tuple[float, ...]:
+        """The highest clock allowed now, of each policy; empty if one is unknown."""
+        caps = tuple(policy.cap_mhz for policy in self.policies if policy.cap_mhz is not None)
+        return caps if len(caps) == len(self.policies) else ()
+
+
+def parse_state(text: Text) -> BoardState:
+    """Reads `there.readings.read_state_text`.
+
+    Raises:
+        BadOutputError: a clock or a temperature that no board has.
+    """
+    return BoardState(
+        policies=parse_policies(text),
+        temp_c=_hottest_c(text),
+        throttled=parse_throttled(text.get("vcgencmd get_throttled", "")),
+        arm_clock_mhz=_arm_clock_mhz(text.get("vcgencmd measure_clock arm", "")),
+        power_mode=_first(_MODE, text.get("nvpmodel -q", "")),
+        over_currents=tuple(sorted(
+            (match[1], count)
+            for path, value in text.items()
+            if (match := _COUNT.fullmatch(path)) and (count := whole_number(value)) is not None
+        )),
+    )  # fmt: skip
+
+
+def parse_policies(text: Text) -> tuple[Policy, ...]:
+    """The frequency policies, in the order of their numbers."""
+    found: dict[int, dict[str, str]] = {}
+    for path, value in text.items():
+        if match := _POLICY.fullmatch(path):
+            found.setdefault(int(match[1]), {})[match[2]] = value
+    return tuple(
+        Policy(
+            cpus=tuple(n for word in facts.get("related_cpus", "").split()
+                       if (n := whole_number(word)) is not None),
+            max_mhz=_mhz(facts.get("cpuinfo_max_freq")),
+            cap_mhz=_mhz(facts.get("scaling_max_freq")),
+            now_mhz=_mhz(facts.get("scaling_cur_freq")),
+            governor=facts.get("scaling_governor") or None,
+        )
+        for _, facts in sorted(found.items())
+    )  # fmt: skip
+
+
+def parse_model(text: Text) -> str | None:
+    """The board's name: from the device tree, or the vendor and product of a PC."""
+    tree = next(iter(lines_of(text.get("proc/device-tree/model", ""))), "").strip()
+    names = ("sys_vendor", "product_name")
+    pc = " ".join(text.get(f"sys/class/dmi/id/{name}", "") for name in names)
+    return tree or " ".join(pc.split()) or None
+
+
+def parse_soc(text: Text) -> str | None:
+    """The chip, such as `brcm,bcm2712`: the last name that the device tree is compatible with."""
+    names = [line for line in lines_of(text.get("proc/device-tree/compatible", "")) if line]
+    return names[-1] if names else None
+
+
+def parse_os(text: Text) -> str | None:
+    """The name of the distribution."""
+    return _first(_PRETTY, text.get("etc/os-release", ""))
+
+
+def parse_clusters(text: Text, usable: tuple[int, ...]) -> tuple[tuple[int, ...], ...]:
+    """CPUs of one kind, fastest kind first, one CPU of each core; empty if all are of one kind.
+
+    CPUs of a kind have one design and one highest clock; small designs come last, as on phones.
+    Where all are of one kind, and counting from 0 gives different cores, no choice is needed.
+
+    Args:
+        text: of `there.readings.read_facts_text`.
+        usable: CPUs that a program may use there.
+    """
+    clock = {cpu: policy.max_mhz or 0.0 for policy in parse_policies(text) for cpu in policy.cpus}
+    designs = parse_designs(text.get("proc/cpuinfo", ""))
+    siblings = {
+        int(match[1]): parse_cpu_list(value)
+        for path, value in text.items()
+        if (match := _SIBLINGS.fullmatch(path))
+    }
+    n_cores = len({siblings.get(cpu, (cpu,)) for cpu in usable})
+    cores = order_by_core(siblings, usable)[:n_cores]
+    kinds: dict[tuple[bool, float, Design | None], list[int]] = {}
+    for cpu in sorted(cores):
+        design = designs.get(cpu)
+        kind = (design in SMALL_DESIGNS, -clock.get(cpu, 0.0), design)
+        kinds.setdefault(kind, []).append(cpu)
+    if len(kinds) < 2 and tuple(sorted(cores)) == tuple(range(len(cores))):
+        return ()
+    ordered = sorted(kinds.items(), key=lambda found: (*found[0][:2], -found[1][0]))
+    return tuple(tuple(cpus) for _, cpus in ordered)
+
+
+def _hottest_c(text: Text) -> float | None:
+    temps = []
+    for path, value in text.items():
+        millis = whole_number(value) if _ZONE.fullmatch(path) else None
+        kind = text.get(path.replace("/temp", "/type"), "")
+        # A zone of a part that is off shows a value that no board has; the others count.
+        if millis not in (None, _NO_ALARM.get(kind)) and TEMP_C.holds(millis / 1000):
+            temps.append(millis / 1000)
+    return max(temps, default=None)
+
+
+def _arm_clock_mhz(text: str) -> float | None:
+    match = _ARM_CLOCK.fullmatch(text.strip())
+    return int(match[1]) / 1e6 if match else None
+
+
+def _mhz(text: str | None) -> float | None:
+    khz = None if text is None else whole_number(text)
+    if khz is not None:
+        CLOCK_MHZ.require(khz / 1000, f"{text} kHz")
+    return khz / 1000 if khz else None
+
+
+def _first(pattern: re.Pattern[str], text: str) -> str | None:
+    match = pattern.search(text)
+    return match[1].strip() if match else None
+
+
+def why_unfit(state: BoardState, options: BoardOptions) -> AgentError | None:
+    """Why no repeat may start now; `None` if one may. An unknown value has no influence."""
+    if None not in (options.power_mode, state.power_mode) and (
+        state.power_mode != options.power_mode
+    ):
+        return UnusableDeviceError(
+            f"the board's power mode is {state.power_mode}, and was {options.power_mode} when it "
+            "was registered",
+            "set the mode with `sudo nvpmodel -m NUMBER`, or register the board again",
+        )
+    if state.throttled is not None and state.throttled.now:
+        return NotFitError(
+            f"the board's firmware limits it now: {_words(state.throttled.now)}",
+            "use the maker's power supply for under_voltage; let it cool down for the others",
+        )
+    if state.temp_c is not None and state.temp_c > options.max_temp_c:
+        return NotFitError(
+            f"the board is at {state.temp_c:.1f} C, above {options.max_temp_c:g} C",
+            "let it cool down, add a fan, or raise its option max_temp_c",
+        )
+    share = cap_share(state.caps_mhz, options.registered_caps_mhz)
+    if share is not None and share < options.min_cap_share:
+        return NotFitError(
+            f"the board's clocks are limited to {share:.0%} of those at its registration",
+            "let it cool down; if its settings were changed, register it again",
+        )
+    return None
+
+
+def cap_share(caps: Sequence[float], registered: Sequence[float]) -> float | None:
+    """The lowest share of a registered cap that is allowed now; `None` if they do not match."""
+    if not caps or len(caps) != len(registered):
+        return None
+    return min(cap / before for cap, before in zip(caps, registered, strict=True))
+
+
+def slowed_by(
+    before: BoardState, polled: Sequence[Throttled], after: BoardState
+) -> tuple[str, ...] | None:
+    """The reasons that slowed the board between two states; `None` if it reports none at all.
+
+    A bit `since boot` that was already set before proves nothing; a new one was set meanwhile.
+    """
+    states = [one.throttled for one in (before, after) if one.throttled is not None]
+    reasons = {name for one in (*states, *polled) for name in one.now}
+    if before.throttled is not None and after.throttled is not None:
+        reasons |= after.throttled.since_boot - before.throttled.since_boot
+    if (share := cap_share(after.caps_mhz, before.caps_mhz)) is not None and share < 1:
+        reasons.add("clock_cap")
+    counts = dict(before.over_currents)
+    if any(count > counts.get(name, count) for name, count in after.over_currents):
+        reasons.add("over_current")
+    is_known = bool(states or after.over_currents or after.caps_mhz)
+    return tuple(sorted(reasons)) if is_known else None
+
+
+def with_state(
+    measurement: Measurement, before: BoardState, polled: Sequence[Throttled], after: BoardState
+) -> Measurement:
+    """The measurement with the board's own readings, and the flag that follows from them."""
+    reasons = slowed_by(before, polled, after)
+    first = _reasons(before.throttled)
+    slowed = None if reasons is None else (",".join(reasons) or NOTHING_SLOWS)
+    flags = {*measurement.flags, *((Flag.THROTTLED,) if reasons else ())}
+    return replace(
+        measurement,
+        conditions_before=_with(measurement.conditions_before, before, first),
+        conditions_after=_with(measurement.conditions_after, after, slowed),
+        flags=tuple(flag for flag in Flag if flag in flags),
+    )
+
+
+def _with(found: Conditions | None, state: BoardState, reasons: str | None) -> Conditions | None:
+    if found is None:
+        return None
+    real_mhz, caps = state.arm_clock_mhz, state.caps_mhz
+    return replace(
+        found,
+        temp_c=max((c for c in (found.temp_c, state.temp_c) if c is not None), default=None),
+        # The kernel of a Raspberry Pi shows the clock that it asked for.
+        clock_mhz=found.clock_mhz if real_mhz is None else real_mhz,
+        clock_cap_mhz=max(caps, default=None),
+        throttle_reasons=reasons,
+    )
+
+
+def _reasons(throttled: Throttled | None) -> str | None:
+    if throttled is None:
+        return None
+    return ",".join(sorted(throttled.now)) or NOTHING_SLOWS
+
+
+def _words(reasons: frozenset[str]) -> str:
+    return ", ".join(sorted(reasons))

@@ -1,4 +1,0 @@
-"""ONNX Runtime on CPUs and NVIDIA GPUs.
-
-Open `onnx_runner` first.
-"""

@@ -1,0 +1,632 @@
+"""ONNX Runtime: the CPU provider is here, the GPU providers are in `onnx_cuda`."""
+
+import importlib
+import importlib.metadata
+import os
+from collections.abc import Mapping, Sequence
+from types import ModuleType
+from typing import Protocol, cast
+
+from fleetrank.device_agents.contract.agent import Capability, boolean_option
+from fleetrank.device_agents.contract.measurement import says_device_lost
+from fleetrank.device_agents.contract.task import Execution, Options, OptionValue
+from fleetrank.device_agents.errors import BadArtifactError, UnsupportedError, missing_library
+from fleetrank.device_agents.runtimes.gpu_backends import GPU_BACKENDS, TENSORRT, TF32, TORCH_STREAM
+from fleetrank.device_agents.runtimes.runner import (
+    Array,
+    FoundInput,
+    Library,
+    LoadedModel,
+    StatePair,
+    check_state,
+    has_states,
+    specs_of,
+    state_pairs,
+    with_batch,
+)
+from fleetrank.device_agents.runtimes.torch_cuda import TorchGpu
+from fleetrank.foundation.errors import FleetError, is_out_of_memory, says_out_of_memory
+from fleetrank.foundation.inputs import ModelInput
+from fleetrank.foundation.vocabulary import Mode
+
+# The parts of ONNX Runtime's session that are used here, and its inputs and outputs as specs.
+
+DTYPES = {
+    "tensor(float)": "float32", "tensor(double)": "float64", "tensor(float16)": "float16",
+    "tensor(int64)": "int64", "tensor(int32)": "int32", "tensor(int16)": "int16",
+    "tensor(int8)": "int8", "tensor(uint64)": "uint64", "tensor(uint32)": "uint32",
+    "tensor(uint16)": "uint16", "tensor(uint8)": "uint8", "tensor(bool)": "bool",
+}  # fmt: skip
+"""ONNX Runtime's names of types, and NumPy's."""
+
+
+class Node(Protocol):
+    """One input or output; a dynamic dimension is a name or `None`."""
+
+    name: str
+    type: str
+    shape: list[int | str | None]
+
+
+class Value(Protocol):
+    """An array in the memory of a device."""
+
+    def update_inplace(self, array: Array) -> None:
+        """Copies an array from the host into the same memory."""
+
+    def data_ptr(self) -> int:
+        """Address of the memory."""
+        ...
+
+    def numpy(self) -> Array:
+        """Copies it to the host."""
+        ...
+
+
+class Binding(Protocol):
+    """Places in memory of the inputs and outputs of one session."""
+
+    def bind_ortvalue_input(self, name: str, value: Value) -> None:
+        """Reads this input from there."""
+
+    def bind_ortvalue_output(self, name: str, value: Value) -> None:
+        """Writes this output there."""
+
+    def bind_output(self, name: str, device: str, device_id: int) -> None:
+        """Writes this output to memory that each run allocates."""
+
+    def synchronize_inputs(self) -> None:
+        """Waits until the inputs are copied."""
+
+    def copy_outputs_to_cpu(self) -> list[Array]:
+        """Copies the outputs to the host."""
+        ...
+
+
+class Session(Protocol):
+    """A loaded file."""
+
+    def get_inputs(self) -> Sequence[Node]:
+        """The inputs in their order."""
+        ...
+
+    def get_outputs(self) -> Sequence[Node]:
+        """The outputs in their order."""
+        ...
+
+    def get_providers(self) -> Sequence[str]:
+        """The providers in use, in order of preference."""
+        ...
+
+    def io_binding(self) -> Binding:
+        """A new binding without places."""
+        ...
+
+    def run(self, output_names: None, feed: dict[str, Array]) -> list[Array]:
+        """Runs one inference with inputs in the host's memory; returns all outputs."""
+        ...
+
+    def run_with_iobinding(self, binding: Binding, run_options: object) -> None:
+        """Runs one inference with the places of the binding."""
+
+    def end_profiling(self) -> str:
+        """Writes the profile of all runs; returns the path of its file."""
+        ...
+
+
+class SessionOptions(Protocol):
+    """The options that a session is opened with."""
+
+    intra_op_num_threads: int
+    inter_op_num_threads: int
+    graph_optimization_level: object
+    enable_profiling: bool
+    profile_file_prefix: str
+
+    def add_session_config_entry(self, name: str, value: str) -> None:
+        """Sets an option that has no attribute."""
+
+
+def input_specs(session: Session, execution: Execution) -> tuple[ModelInput, ...]:
+    """The inputs with all sizes.
+
+    Raises:
+        UnsupportedError: a type is not numeric, a size has no value, or the task states others.
+    """
+    return specs_of([_found(node) for node in session.get_inputs()], execution)
+
+
+def _found(node: Node) -> FoundInput:
+    if node.type not in DTYPES:
+        raise UnsupportedError(
+            f"input {node.name!r} has the type {node.type}", "use a model whose inputs are numbers"
+        )
+    sizes = tuple(size if isinstance(size, int) and size > 0 else None for size in node.shape)
+    return FoundInput(name=node.name, sizes=sizes, dtype=DTYPES[node.type])
+
+
+def fixed_spec_of(node: Node, batch: int) -> ModelInput | None:
+    """An output of known size: only its first dimension may be dynamic; otherwise `None`."""
+    rest = node.shape[1:]
+    if node.type not in DTYPES or not all(isinstance(size, int) and size > 0 for size in rest):
+        return None
+    if not node.shape:
+        return None
+    found = _found(node)
+    shape = with_batch(node.name, found.sizes, batch)
+    return ModelInput(name=node.name, shape=shape, dtype=found.dtype)
+
+
+# ONNX Runtime's CUDA and TensorRT providers; inputs and outputs are bound on the device.
+
+_RECORD_ASSIGNMENT = "session.record_ep_graph_assignment_info"
+"""Older versions ignore an entry that they do not know."""
+
+ProviderOptions = dict[str, str]
+Providers = list[tuple[str, ProviderOptions]]
+
+
+class _Event(Protocol):
+    def record(self, stream: object) -> None: ...
+    def elapsed_time(self, other: "_Event") -> float: ...
+
+
+class OnnxGpu:
+    """The calls that differ from the processor; tests pass a version that runs on the processor."""
+
+    device = "cuda"
+
+    def providers(self, execution: Execution, stream: int | None) -> Providers:
+        """Providers in order of preference; the processor runs the remaining nodes."""
+        shared: ProviderOptions = {"device_id": "0"}
+        if stream is not None:
+            shared["user_compute_stream"] = str(stream)
+        use_graph = str(int(execution.mode is Mode.GRAPHS))
+        cuda = shared | {
+            "use_tf32": str(int(boolean_option(execution, TF32, default=False))),
+            "enable_cuda_graph": "0" if execution.backend == TENSORRT else use_graph,
+        }
+        both: Providers = [("CUDAExecutionProvider", cuda)]
+        if execution.backend == TENSORRT:
+            trt = shared | {
+                "trt_fp16_enable": str(int(execution.precision == "fp16")),
+                "trt_cuda_graph_enable": use_graph,
+            }
+            both.insert(0, ("TensorrtExecutionProvider", trt))
+        return both
+
+    def preload(self, ort: ModuleType) -> None:
+        """Loads CUDA's and cuDNN's libraries from their wheels, if installed as wheels."""
+        if hasattr(ort, "preload_dlls"):
+            ort.preload_dlls()
+
+    def why_absent(self, ort: ModuleType, provider: str) -> str | None:
+        """Why this ONNX Runtime lacks the provider, or `None`."""
+        found = ort.get_available_providers()
+        return None if provider in found else f"it has {', '.join(found)}"
+
+
+class TorchStream:
+    """A stream that PyTorch and ONNX Runtime share, with two events in it."""
+
+    def __init__(self) -> None:
+        try:
+            torch = importlib.import_module("torch")
+        except ImportError as error:
+            raise missing_library("torch", "torch", error) from error
+        TorchGpu(torch).open()  # gives a clear error; a stream would only say 'CUDA error'
+        self._stream = torch.cuda.Stream()
+        self.handle = int(self._stream.cuda_stream)
+        self._start = cast(_Event, torch.cuda.Event(enable_timing=True))
+        self._end = cast(_Event, torch.cuda.Event(enable_timing=True))
+
+    def start(self) -> None:
+        """Records the start event of a run."""
+        self._start.record(self._stream)
+
+    def finish(self) -> None:
+        """Records the end event, and waits for it."""
+        self._end.record(self._stream)
+        self._stream.synchronize()
+
+    def ns(self) -> int:
+        """Nanoseconds between the two events."""
+        return round(self._start.elapsed_time(self._end) * 1e6)
+
+
+class OnnxCudaModel:
+    """One session with its binding; it fulfils `DeviceModel`."""
+
+    def __init__(
+        self,
+        ort: ModuleType,
+        session: Session,
+        execution: Execution,
+        *,
+        gpu: OnnxGpu,
+        stream: TorchStream | None,
+        settings: Mapping[str, OptionValue],
+    ) -> None:
+        self._ort, self._session, self._gpu, self._stream = ort, session, gpu, stream
+        self.inputs = input_specs(session, execution)
+        self.settings: Options = tuple(sorted(settings.items()))
+        self._binding = session.io_binding()
+        self._run_options = ort.RunOptions()
+        if stream is not None:
+            # The code that passed the stream waits for it, after the end event.
+            self._run_options.add_run_config_entry("disable_synchronize_execution_providers", "1")
+        self._host: list[Array] = []
+        self._values: list[Value] = []
+        for node in session.get_outputs():
+            # With stated inputs the first size of an output need not be the batch.
+            spec = None if execution.inputs else fixed_spec_of(node, execution.batch)
+            self._bind_output(node.name, spec)
+
+    def set_inputs(self, arrays: Sequence[Array]) -> None:
+        """Copies the inputs into the memory of the first inputs, which a CUDA graph refers to."""
+        self._host = list(arrays)
+        if self._values:
+            self.copy_inputs()
+            return
+        for spec, array in zip(self.inputs, arrays, strict=True):
+            value = self._ort.OrtValue.ortvalue_from_numpy(array, self._gpu.device, 0)
+            self._binding.bind_ortvalue_input(spec.name, value)
+            self._values.append(value)
+
+    def copy_inputs(self) -> None:
+        """Copies the inputs from the host to the device again."""
+        for value, array in zip(self._values, self._host, strict=True):
+            value.update_inplace(array)
+        self._binding.synchronize_inputs()
+
+    def run(self) -> None:
+        """Runs one inference; ONNX Runtime waits for its own stream, we wait for ours."""
+        if self._stream is not None:
+            self._stream.start()
+        self._session.run_with_iobinding(self._binding, self._run_options)
+        if self._stream is not None:
+            self._stream.finish()
+
+    def device_ns(self) -> int | None:
+        """Duration of the last run by the device's clock."""
+        return None if self._stream is None else self._stream.ns()
+
+    def outputs(self) -> list[Array]:
+        """Copies the outputs of the last run."""
+        return [output.copy() for output in self._binding.copy_outputs_to_cpu()]
+
+    def _bind_output(self, name: str, spec: ModelInput | None) -> None:
+        if spec is None:  # the size is known only after the run
+            self._binding.bind_output(name, self._gpu.device, 0)
+            return
+        value = self._ort.OrtValue.ortvalue_from_shape_and_type(
+            list(spec.shape), spec.dtype, self._gpu.device, 0
+        )
+        self._binding.bind_ortvalue_output(name, value)
+
+
+def load(
+    ort: ModuleType, path: str, options: SessionOptions, execution: Execution
+) -> OnnxCudaModel:
+    """Loads a file for the backend's provider, which must exist and be used.
+
+    Raises:
+        UnsupportedError: it does not exist, or ONNX Runtime fell back to another provider.
+    """
+    gpu = OnnxGpu()
+    gpu.preload(ort)
+    has_stream = boolean_option(execution, TORCH_STREAM, default=False)
+    stream = TorchStream() if has_stream else None
+    providers = gpu.providers(execution, None if stream is None else stream.handle)
+    for name, _options in providers:
+        if reason := gpu.why_absent(ort, name):
+            raise UnsupportedError(
+                f"this ONNX Runtime has no {name}: {reason}",
+                "pip install onnxruntime-gpu instead of onnxruntime, for TensorRT also tensorrt",
+            )
+    options.add_session_config_entry(_RECORD_ASSIGNMENT, "1")
+    session = _open(ort, path, options, providers)
+    _check_provider(session, providers[0][0])
+    return OnnxCudaModel(
+        ort,
+        session,
+        execution,
+        gpu=gpu,
+        stream=stream,
+        settings=_settings(session, execution, has_stream=has_stream),
+    )
+
+
+def _open(ort: ModuleType, path: str, options: SessionOptions, providers: Providers) -> Session:
+    """Opens a session without a retry with other providers, which would hide the reason.
+
+    ONNX Runtime raises its own exception classes for a file, and standard ones for a provider.
+    """
+    try:
+        return cast(Session, ort.InferenceSession(path, options, providers, enable_fallback=0))
+    except (RuntimeError, ValueError) as error:
+        if is_out_of_memory(error) or says_device_lost(str(error)):
+            raise
+        raise UnsupportedError(
+            f"ONNX Runtime cannot use {providers[0][0]}: {error}",
+            "if the driver is too old, update it or install a build for its CUDA; if libraries are "
+            "missing, pip install onnxruntime-gpu[cuda,cudnn], for TensorRT also tensorrt",
+        ) from error
+
+
+def _check_provider(session: Session, wanted: str) -> None:
+    """Rejects a session that fell back to another provider; ONNX Runtime does not report this."""
+    used = session.get_providers()
+    if not used or used[0] != wanted:
+        raise UnsupportedError(
+            f"ONNX Runtime fell back from {wanted} to {', '.join(used) or 'nothing'}",
+            "its messages on standard error name the missing CUDA, cuDNN or TensorRT library",
+        )
+
+
+def _settings(
+    session: Session, execution: Execution, *, has_stream: bool
+) -> dict[str, OptionValue]:
+    stated: dict[str, OptionValue] = {
+        "graph_optimization": "all",
+        "intra_op_threads": execution.threads,
+        "mode": execution.mode.value,
+        TF32: boolean_option(execution, TF32, default=False),
+        TORCH_STREAM: has_stream,
+    }
+    on_cpu = _nodes_on_cpu(session)
+    return stated if on_cpu is None else stated | {"nodes_on_cpu": on_cpu}
+
+
+def _nodes_on_cpu(session: Session) -> int | None:
+    """Number of nodes that run on the processor; `None` with an older ONNX Runtime."""
+    tell = getattr(session, "get_provider_graph_assignment_info", None)
+    if tell is None:
+        return None
+    parts = [part for part in tell() if part.ep_name == "CPUExecutionProvider"]
+    return sum(len(part.get_nodes()) for part in parts)
+
+
+_UNSUPPORTED_SIGNS = (
+    "NOT_IMPLEMENTED", "Could not find an implementation", "is not a registered function/op",
+    "No Op registered for",
+    "No opset import for domain", "is under development",
+)  # fmt: skip
+"""Texts with which ONNX Runtime 1.22 to 1.31 reports a missing operator."""
+
+
+class OnnxModel:
+    """One session, its feed and its last outputs; it fulfils `LoadedModel`."""
+
+    def __init__(self, session: Session, execution: Execution, settings: Options) -> None:
+        self._session = session
+        self.inputs = input_specs(session, execution)
+        self.settings = settings
+        self._feed: dict[str, Array] = {}
+        self._outputs: list[Array] = []
+
+    def set_inputs(self, arrays: Sequence[Array]) -> None:
+        """Keeps the arrays: the CPU provider reads them in place."""
+        self._feed = {spec.name: array for spec, array in zip(self.inputs, arrays, strict=True)}
+
+    def run(self) -> None:
+        """Runs one inference.
+
+        The last outputs are freed first, as in a loop that does not keep them. If they were kept
+        during the run, buffers in the arena would move: 1 to 3 % for SqueezeNet (onnxruntime 1.31).
+        """
+        self._outputs = []
+        self._outputs = self._session.run(None, self._feed)
+
+    def outputs(self) -> list[Array]:
+        """Copies the outputs of the last run."""
+        return [output.copy() for output in self._outputs]
+
+
+class OnnxRunner:
+    """Options: `spinning` (default true), `flush_denormals` (default false).
+
+    These are the options of the CPU; `gpu_backends` has those of a GPU.
+
+    Attributes:
+        session: the last session that was opened on a processor; `None` before.
+    """
+
+    capability = Capability(
+        backends=("cpu",), option_names=frozenset({"spinning", "flush_denormals"})
+    )
+    library = Library(distribution="onnxruntime", module="onnxruntime", extra="onnx")
+
+    def __init__(self, profile_prefix: str | None = None) -> None:
+        """`profile_prefix` starts the path of the profile that a session writes; `None`: none."""
+        self._profile_prefix = profile_prefix
+        self.session: Session | None = None
+
+    def version(self) -> str:
+        """The version of the runtime's library."""
+        try:
+            return importlib.metadata.version("onnxruntime")
+        except importlib.metadata.PackageNotFoundError:
+            return importlib.metadata.version("onnxruntime-gpu")
+
+    def admit(self, path: str) -> str:
+        """Accepts every file: an ONNX file contains no code."""
+        return path
+
+    def load(self, path: str, execution: Execution) -> LoadedModel:
+        """Loads an artifact."""
+        # Since 1.31 its thread reports models to its maker and writes into the user's cache folder.
+        os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
+        try:
+            ort = importlib.import_module("onnxruntime")
+        except ImportError as error:
+            raise missing_library("onnxruntime", "onnx", error) from error
+        spinning = boolean_option(execution, "spinning", default=True)
+        flush = boolean_option(execution, "flush_denormals", default=False)
+        options = _session_options(ort, execution.threads, spinning=spinning, flush=flush)
+        if self._profile_prefix is not None:
+            options.enable_profiling = True
+            options.profile_file_prefix = self._profile_prefix
+        if execution.backend in GPU_BACKENDS:
+            try:
+                return load(ort, path, options, execution)
+            except Exception as error:
+                raise _as_agent_error(error) from error
+        try:
+            opened = ort.InferenceSession(path, options, providers=["CPUExecutionProvider"])
+        except Exception as error:
+            raise _as_agent_error(error) from error
+        self.session = session = cast(Session, opened)
+        settings: Options = (
+            ("flush_denormals", flush),
+            ("graph_optimization", "all"),
+            ("inter_op_threads", 1),
+            ("intra_op_threads", execution.threads),
+            ("spinning", spinning),
+        )
+        if has_states(execution):
+            return _with_states(ort, session, execution, settings)
+        return OnnxModel(session, execution, settings)
+
+
+def _with_states(
+    ort: ModuleType, session: Session, execution: Execution, settings: Options
+) -> LoadedModel:
+
+    return OnnxStateModel(ort, session, execution, settings)
+
+
+def _session_options(
+    ort: ModuleType, threads: int, *, spinning: bool, flush: bool
+) -> SessionOptions:
+    options = cast(SessionOptions, ort.SessionOptions())
+    # With the value 0, the pool takes all cores and sets its own affinity.
+    options.intra_op_num_threads = threads
+    options.inter_op_num_threads = 1
+    options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_ENABLE_ALL
+    options.add_session_config_entry("session.intra_op.allow_spinning", str(int(spinning)))
+    options.add_session_config_entry("session.set_denormal_as_zero", str(int(flush)))
+    return options
+
+
+def _as_agent_error(error: Exception) -> FleetError | Exception:
+    """ONNX Runtime's exceptions have no common class; their module identifies them."""
+    if not type(error).__module__.startswith("onnxruntime"):
+        return error
+    text = str(error)
+    if says_out_of_memory(text):
+        return MemoryError(text)
+    if says_device_lost(text):
+        return error
+    if any(sign in text for sign in _UNSUPPORTED_SIGNS):
+        return UnsupportedError(
+            f"ONNX Runtime cannot execute the file: {text}",
+            "export it with an older opset, or use a newer ONNX Runtime",
+        )
+    return BadArtifactError(
+        f"ONNX Runtime rejects the file: {text}", "export it again, or check where it comes from"
+    )
+
+
+# ONNX Runtime with states: a state's input and output are bound to the same memory.
+
+_DEVICE = "cpu"
+
+
+class OnnxStateModel:
+    """One session and its bindings; it fulfils `SequenceModel`.
+
+    A step has a binding that differs from the prompt's only in the inputs that are no states.
+    """
+
+    copies_state = False
+
+    def __init__(
+        self, ort: ModuleType, session: Session, execution: Execution, settings: Options
+    ) -> None:
+        self._ort, self._session, self.settings = ort, session, settings
+        self.inputs = input_specs(session, execution)
+        nodes = session.get_outputs()
+        pairs = state_pairs(self.inputs, [node.name for node in nodes], has_names=True)
+        _check_states(self.inputs, nodes, pairs)
+        self._outputs = [node.name for node in nodes]
+        self._state_of = {nodes[pair.output].name: self.inputs[pair.input].name for pair in pairs}
+        self.values: dict[str, Value] = {}
+        self._prompt: Binding | None = None
+        self._steps: list[Binding] = []
+        self._last: Binding | None = None
+        self._next = 0
+
+    def set_inputs(self, arrays: Sequence[Array]) -> None:
+        """Copies the arrays: a run writes into those of its states."""
+        named = zip(self.inputs, arrays, strict=True)
+        self.values = {spec.name: self._owned(array) for spec, array in named}
+        self._prompt = self._bind(self.values)
+
+    def set_steps(self, steps: Sequence[Sequence[Array]]) -> None:
+        """Binds the inputs of each step beside the same states."""
+        names = [spec.name for spec in self.inputs if spec.state is None]
+        self._steps = [
+            self._bind(
+                self.values
+                | {name: self._owned(array) for name, array in zip(names, step, strict=True)}
+            )
+            for step in steps
+        ]
+
+    def run(self) -> None:
+        """Runs one inference; of `generate`, it reads the prompt."""
+        self._next = 0
+        self._run(self._prompt)
+
+    def step(self) -> None:
+        """Makes the next step; after the last one, the first."""
+        binding = self._steps[self._next]
+        self._next = (self._next + 1) % len(self._steps)
+        self._run(binding)
+
+    def outputs(self) -> list[Array]:
+        """Copies the outputs of the last run."""
+        if self._last is None:
+            return []
+        return [output.copy() for output in self._last.copy_outputs_to_cpu()]
+
+    def _run(self, binding: Binding | None) -> None:
+        self._last = binding
+        if binding is not None:
+            self._session.run_with_iobinding(binding, None)
+
+    def _owned(self, array: Array) -> Value:
+        # On a processor the value is the memory of the array itself.
+        value: Value = self._ort.OrtValue.ortvalue_from_numpy(array.copy(), _DEVICE, 0)
+        return value
+
+    def _bind(self, values: dict[str, Value]) -> Binding:
+        binding = self._session.io_binding()
+        for name, value in values.items():
+            binding.bind_ortvalue_input(name, value)
+        for name in self._outputs:
+            state = self._state_of.get(name)
+            if state is None:
+                binding.bind_output(name, _DEVICE, 0)
+            else:
+                binding.bind_ortvalue_output(name, values[state])
+        return binding
+
+
+def _check_states(
+    inputs: Sequence[ModelInput], outputs: Sequence[Node], pairs: Sequence[StatePair]
+) -> None:
+    """Checks that each state fits its next value.
+
+    Raises:
+        UnsupportedError: sizes or types differ; a size that the file leaves open fits any.
+    """
+    for pair in pairs:
+        spec, node = inputs[pair.input], outputs[pair.output]
+        sizes = [
+            wanted if not isinstance(size, int) else size
+            for size, wanted in zip(node.shape, spec.shape, strict=False)
+        ]
+        is_same_rank = len(node.shape) == len(spec.shape)
+        check_state(spec, sizes if is_same_rank else node.shape, DTYPES.get(node.type, node.type))

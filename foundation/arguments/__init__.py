@@ -1,1 +1,0 @@
-"""Checks of what a program gives to a function. Open `argument_checks`."""

@@ -1,1 +1,0 @@
-"""Formats of bytes that several packages read. Open `protobuf`, or `checksum` for damaged bytes."""

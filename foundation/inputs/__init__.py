@@ -1,1 +1,0 @@
-"""What a model card states about inputs, and what one inference does. Open `model_input`."""

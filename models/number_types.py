@@ -1,0 +1,800 @@
+"""Reads the number types of a model file of any format; runs no code of the file."""
+
+import json
+import logging
+import math
+import re
+import struct
+import zipfile
+import zlib
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass
+from enum import IntEnum
+from pathlib import Path
+
+from fleetrank.foundation.binary import Span, Table, fields_of, packed_numbers, spans_of
+from fleetrank.foundation.inputs import plain_input_name
+from fleetrank.foundation.vocabulary import Format, Precision
+
+# Which stored tensors of an ONNX graph are weights, and for how many numbers each of them stands.
+#
+# An integer is a weight, a zero point or a shape by the input of the operator that reads it.
+#
+# Source: ONNX's Operators.md (opset 21), and ContribOperators.md of ONNX Runtime 1.31 for the
+# domain `com.microsoft`.
+
+Tensor = tuple[str, int]
+"""Number type, and number of elements."""
+
+_QUANTISED = re.compile(r"Q[A-Z]\w*|\w*(Quantize|Integer|NBits|Bnb4|FpQ4)\w*")
+"""Names of the operators that quantise, dequantise or take quantised weights."""
+_VALUES_AT: Mapping[str, tuple[int, ...]] = {
+    "ConvInteger": (0, 1),
+    "DequantizeLinear": (0,),
+    "DynamicQuantizeLSTM": (1, 2, 3, 7),
+    "DynamicQuantizeLinear": (0,),
+    "DynamicQuantizeMatMul": (0, 1, 4),
+    "GatherBlockQuantized": (0,),
+    "MatMulInteger": (0, 1),
+    "MatMulIntegerToFloat": (0, 1, 6),
+    "MatMulNBits": (1, 5),
+    "QAttention": (1, 2),
+    "QGemm": (0, 3, 6),
+    "QLinearAdd": (0, 3),
+    "QLinearConcat": (),
+    "QLinearConv": (0, 3, 8),
+    "QLinearMatMul": (0, 3),
+    "QLinearMul": (0, 3),
+    "QLinearWhere": (1, 4),
+    "QuantizeLinear": (0,),
+}
+"""Inputs of quantised operators that are values; all others are scales, zero points and indices."""
+_PACKED_AT = {"GatherBlockQuantized": 0, "MatMulNBits": 1}
+"""Of these inputs, one byte contains several weights."""
+_USUAL_BITS = 4
+_INTEGER_SUMS = {"ConvInteger", "MatMulInteger"}
+_TRAINED = frozenset(
+    {"float16", "bfloat16", "float32", "float64", "int8", "uint8", "int4", "uint4"}
+)
+"""Types of weights of an operator that is not quantised: wider integers are indices and shapes."""
+_TYPE_OF_BITS = {4: "int4", 8: "int8"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Node:
+    """One operator of a graph, with its attributes that are integers."""
+
+    operator: str
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    numbers: Mapping[str, int]
+
+
+class _Role(IntEnum):
+    """What a stored tensor is for the operator that reads it; of several the highest counts."""
+
+    SCALE = 0
+    """A scale or a zero point."""
+    INDEX = 1
+    """An index, a shape or another setting."""
+    WEIGHT = 2
+    UNKNOWN = 3
+
+
+_Seen = tuple[_Role, str, int]
+"""Role, number type (empty if it is not known) and number of elements."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredWeights:
+    """The stored tensors of a graph without scales and zero points.
+
+    Attributes:
+        types: the type is empty where it is not known.
+        parameters: numbers of all weights; `None` without any, or if a role is not known.
+        is_quantised: an operator quantises, dequantises or takes quantised weights.
+    """
+
+    types: tuple[Tensor, ...]
+    parameters: int | None
+    is_quantised: bool
+
+
+def stored_weights(tensors: Mapping[str, Tensor], nodes: Sequence[Node]) -> StoredWeights:
+    """The weights of a graph.
+
+    Args:
+        tensors: initializers, and outputs of `Constant`, by name.
+        nodes: in the order of the graph, also those of graphs inside nodes.
+    """
+    scales = _scales_of_sums(nodes)
+    seen = dict[str, _Seen]()
+    for node in nodes:
+        for place, name in enumerate(node.inputs):
+            if name in tensors and name not in scales:
+                found = _seen(node, place, tensors[name])
+                seen[name] = max(found, seen.get(name, found))
+    every = [
+        seen.get(name) or _seen_alone(tensor)
+        for name, tensor in tensors.items()
+        if name not in scales
+    ]
+    parameters = sum(elements for role, _kind, elements in every if role is _Role.WEIGHT)
+    is_known = all(role is not _Role.UNKNOWN for role, _kind, _elements in every)
+    return StoredWeights(
+        types=tuple((kind, elements) for role, kind, elements in every if role > _Role.SCALE),
+        parameters=(parameters or None) if is_known else None,
+        is_quantised=any(_QUANTISED.fullmatch(node.operator) for node in nodes),
+    )
+
+
+def _seen(node: Node, place: int, tensor: Tensor) -> _Seen:
+    """What the tensor is at an input of an operator."""
+    operator = node.operator
+    places = _VALUES_AT.get(operator, (0,) if operator.startswith("QLinear") else None)
+    if places is None:
+        return _unknown(tensor) if _QUANTISED.fullmatch(operator) else _seen_alone(tensor)
+    if place not in places:
+        return _Role.SCALE, *tensor
+    if place == _PACKED_AT.get(operator):
+        return _unpacked(node.numbers, tensor)
+    return _Role.WEIGHT, *tensor
+
+
+def _seen_alone(tensor: Tensor) -> _Seen:
+    """What the tensor is for an operator that is not quantised, or for none."""
+    if not tensor[0]:
+        return _unknown(tensor)
+    return _Role.WEIGHT if tensor[0] in _TRAINED else _Role.INDEX, *tensor
+
+
+def _unpacked(numbers: Mapping[str, int], tensor: Tensor) -> _Seen:
+    """Bytes that contain several weights; K x N of them if they are the matrix of a product."""
+    kind, elements = tensor
+    is_matrix, bits = "K" in numbers, numbers.get("bits", _USUAL_BITS)
+    if kind != "uint8" and not is_matrix:
+        return _Role.WEIGHT, kind, elements
+    if not 0 < bits <= 8:
+        return _unknown(tensor)
+    room = 8 * elements // bits
+    weights = numbers["K"] * numbers.get("N", 0) if is_matrix else room
+    if not 0 < weights <= room:
+        return _unknown(tensor)
+    return _Role.WEIGHT, _TYPE_OF_BITS.get(bits, ""), weights
+
+
+def _unknown(tensor: Tensor) -> _Seen:
+    return _Role.UNKNOWN, "", tensor[1]
+
+
+def _scales_of_sums(nodes: Sequence[Node]) -> set[str]:
+    """Factors of integer sums: dynamic quantisation multiplies the sums with two scales."""
+    sums, scales = set[str](), set[str]()
+    factors = dict[str, tuple[str, ...]]()
+    for node in nodes:
+        has_sum = not sums.isdisjoint(node.inputs)
+        if node.operator in _INTEGER_SUMS or (node.operator == "Cast" and has_sum):
+            sums.update(node.outputs)
+        elif node.operator == "Mul" and has_sum:
+            scales.update(*(factors.get(name, (name,)) for name in node.inputs))
+        elif node.operator == "Mul":
+            factors |= dict.fromkeys(node.outputs, node.inputs)
+    return scales
+
+
+# The number types that a model file contains, and the precision that follows from them.
+
+_PRECISION_OF: Mapping[str, Precision | None] = {
+    "": None,
+    "float64": Precision.FP64,
+    "float32": Precision.FP32,
+    "float16": Precision.FP16,
+    "bfloat16": Precision.BF16,
+    "int8": Precision.INT8,
+    "uint8": Precision.INT8,
+    "int4": Precision.INT4,
+    "uint4": Precision.INT4,
+}
+"""Wider integers are indices, shapes and biases, so they say nothing about the arithmetic."""
+_OF_QUANTISED = frozenset({"", "int8", "uint8", "int4", "uint4"})
+"""Types of quantised weights; the empty one is a type that is not known."""
+MOST_DIMENSIONS = 64
+"""Eight times what runtimes support; the product of a hostile file's million sizes takes hours."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredInput:
+    """One input as a file states it.
+
+    Attributes:
+        dtype: name in NumPy, or `bfloat16`; empty for a type that is not a number.
+        sizes: a text is a free size: inputs with the same text have the same size; an empty text
+            says nothing.
+    """
+
+    name: str
+    dtype: str
+    sizes: tuple[int | str, ...]
+
+
+def elements_of(sizes: Sequence[int]) -> int:
+    """The number of elements of a tensor with these sizes.
+
+    Raises:
+        ValueError: it has too many dimensions.
+    """
+    if len(sizes) > MOST_DIMENSIONS:
+        raise ValueError(f"a tensor has {len(sizes):,} dimensions")
+    return math.prod(sizes)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredTypes:
+    """What a file says about its numbers; type names are those of NumPy, plus `bfloat16`.
+
+    A type that is not known is an empty text.
+
+    Attributes:
+        weights: (type, number of elements) of each stored tensor.
+        border: types of the inputs, then of the outputs.
+        strings: names of inputs that take text.
+        hides_weights: a part of the file cannot be read, such as the payload of a delegate.
+        is_quantised: operators of the file quantise, dequantise or take quantised weights.
+        parameters: number of trained numbers; `None` if they are not known.
+    """
+
+    weights: tuple[tuple[str, int], ...] = ()
+    border: tuple[str, ...] = ()
+    strings: tuple[str, ...] = ()
+    hides_weights: bool = False
+    is_quantised: bool = False
+    parameters: int | None = None
+
+    @property
+    def precision(self) -> Precision | None:
+        """The type of most weight elements, or of the border where no weights are stored.
+
+        In a quantised file only quantised weights count: a table of tokens often stays in fp32 and
+        has more elements. `None` if the file cannot say.
+        """
+        if self.hides_weights:
+            return None
+        weights = [one for one in self.weights if one[0] in _PRECISION_OF and one[1] > 0]
+        if self.is_quantised:
+            return _most(one for one in weights if one[0] in _OF_QUANTISED)
+        return _most(weights or ((name, 1) for name in self.border if name))
+
+
+def _most(types: Iterable[tuple[str, int]]) -> Precision | None:
+    """The precision with the most elements; of two equally common ones the first."""
+    counts: Counter[Precision | None] = Counter()
+    for name, elements in types:
+        if name in _PRECISION_OF:
+            counts[_PRECISION_OF[name]] += elements
+    found = counts.most_common(1)
+    return found[0][0] if found else None
+
+
+# Reads the number types of an ONNX file without `onnx`, which a planning host may lack.
+#
+# Source: onnx/onnx.proto (1.19) for field numbers and types; the encoding guide of protobuf.
+
+ELEMENT_TYPES = {
+    1: "float32", 2: "uint8", 3: "int8", 4: "uint16", 5: "int16", 6: "int32", 7: "int64",
+    8: "string", 9: "bool", 10: "float16", 11: "float64", 12: "uint32", 13: "uint64",
+    16: "bfloat16", 21: "uint4", 22: "int4",
+}  # fmt: skip
+"""Number in a file to the name in NumPy."""
+_MODEL_GRAPH = 7
+_NODES, _INITIALIZERS, _INPUTS, _OUTPUTS = 1, 5, 11, 12
+_NODE_INPUTS, _NODE_OUTPUTS, _NODE_OPERATOR, _NODE_ATTRIBUTES = 1, 2, 4, 5
+_ATTRIBUTE_NAME, _ATTRIBUTE_NUMBER, _ATTRIBUTE_TENSOR = 1, 3, 5
+_ATTRIBUTE_GRAPHS = (6, 11)
+_TENSOR_DIMS, _TENSOR_TYPE, _TENSOR_NAME = 1, 2, 8
+_VALUE_NAME, _VALUE_TYPE, _TYPE_TENSOR, _ELEMENT_TYPE = 1, 2, 1, 1
+
+
+def onnx_types(data: bytes) -> StoredTypes:
+    """The types of the weights, and of inputs and outputs; the number of parameters.
+
+    Raises:
+        ValueError: it is not an ONNX model.
+    """
+    graphs = [span for number, span in spans_of(data, (0, len(data))) if number == _MODEL_GRAPH]
+    if not graphs:
+        raise ValueError("no graph")
+    parts = _Parts(data)
+    parts.read(graphs[-1])
+    inputs, outputs = (
+        [_value_info(data, span) for number, span in spans_of(data, graphs[-1]) if number == end]
+        for end in (_INPUTS, _OUTPUTS)
+    )
+    # Older files list their initializers among the inputs.
+    inputs = [(name, kind) for name, kind in inputs if name not in parts.tensors]
+    stored = stored_weights(parts.tensors, parts.nodes)
+    return StoredTypes(
+        weights=stored.types,
+        border=tuple(kind for _name, kind in (*inputs, *outputs)),
+        strings=tuple(name for name, kind in inputs if kind == "string"),
+        is_quantised=stored.is_quantised,
+        parameters=stored.parameters,
+    )
+
+
+class _Parts:
+    """Stored tensors by name, and the nodes, of a graph and of the graphs inside its nodes."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+        self.tensors: dict[str, Tensor] = {}
+        self.nodes: list[Node] = []
+
+    def read(self, graph: Span) -> None:
+        """Adds the parts of one graph."""
+        for number, span in spans_of(self._data, graph):
+            if number == _INITIALIZERS:
+                name, tensor = _tensor(self._data, span)
+                self.tensors[name] = tensor
+            elif number == _NODES:
+                self._read_node(span)
+
+    def _read_node(self, span: Span) -> None:
+        parts = list(spans_of(self._data, span))
+        operator, inputs, outputs = (
+            [_text(self._data, part) for number, part in parts if number == field]
+            for field in (_NODE_OPERATOR, _NODE_INPUTS, _NODE_OUTPUTS)
+        )
+        numbers = dict[str, int]()
+        for number, part in parts:
+            if number == _NODE_ATTRIBUTES:
+                numbers |= self._read_attribute(
+                    part, outputs[:1] if operator == ["Constant"] else []
+                )
+        self.nodes.append(
+            Node(
+                operator=operator[-1] if operator else "",
+                inputs=tuple(inputs),
+                outputs=tuple(outputs),
+                numbers=numbers,
+            )
+        )
+
+    def _read_attribute(self, span: Span, constants: Sequence[str]) -> dict[str, int]:
+        """The attribute if it is an integer; a tensor in it is stored under these names."""
+        name, numbers = "", dict[str, int]()
+        for field, value in fields_of(self._data, span):
+            if isinstance(value, int):
+                if field == _ATTRIBUTE_NUMBER:
+                    numbers[name] = value
+            elif field == _ATTRIBUTE_NAME:
+                name = _text(self._data, value)
+            elif field == _ATTRIBUTE_TENSOR:
+                self.tensors |= dict.fromkeys(constants, _tensor(self._data, value)[1])
+            elif field in _ATTRIBUTE_GRAPHS:
+                self.read(value)
+        return numbers
+
+
+def _text(data: bytes, span: Span) -> str:
+    return data[slice(*span)].decode("utf-8", "replace")
+
+
+def _tensor(data: bytes, span: Span) -> tuple[str, Tensor]:
+    """Name; type and number of elements."""
+    name, kind, dims = "", "", list[int]()
+    for number, value in fields_of(data, span):
+        if number == _TENSOR_TYPE and isinstance(value, int):
+            kind = ELEMENT_TYPES.get(value, "")
+        elif number == _TENSOR_DIMS:
+            # Packed or one by one: both are valid.
+            dims += [value] if isinstance(value, int) else packed_numbers(data, value)
+            elements_of(dims)  # at once: a hostile file has millions
+        elif number == _TENSOR_NAME and not isinstance(value, int):
+            name = _text(data, value)
+    return name, (kind, elements_of(dims))
+
+
+def _value_info(data: bytes, span: Span) -> tuple[str, str]:
+    """Name and type of an input or output; an empty type if it is not a tensor."""
+    name, kind = "", ""
+    for number, inner in spans_of(data, span):
+        if number == _VALUE_NAME:
+            name = _text(data, inner)
+        elif number == _VALUE_TYPE:
+            for field, tensor in spans_of(data, inner):
+                if field == _TYPE_TENSOR:
+                    codes = [
+                        0,
+                        *(code for n, code in fields_of(data, tensor) if n == _ELEMENT_TYPE),
+                    ]
+                    kind = ELEMENT_TYPES.get(codes[-1], "") if isinstance(codes[-1], int) else ""
+    return name, kind
+
+
+# Reads the number types and inputs of a `.pt2` archive from its tables, without PyTorch.
+#
+# Source: torch 2.13, _export/serde/schema.py: `ScalarType`, and the layout of an archive; older
+# archives have other members, which are not read.
+
+_PT2_TYPES = {
+    1: "uint8", 2: "int8", 3: "int16", 4: "int32", 5: "int64", 6: "float16", 7: "float32",
+    8: "float64", 12: "bool", 13: "bfloat16",
+}  # fmt: skip
+_WEIGHTS = "data/weights/model_weights_config.json"
+_PROGRAM = "models/model.json"
+_SYMBOL = re.compile(r"Symbol\('(\w{1,40})'")
+QUANTISED = re.compile(r"(torch\.ops\.)?(quantized|quantized_decomposed|torchao)(\.|::)")
+"""Start of the name of an operator that quantises, dequantises or takes quantised weights."""
+PACKED = re.compile(r"_[1-7]bit\b")
+"""Part of the name of an operator whose weights are packed, so that elements are not weights."""
+_FOUR_BITS = 15
+"""Largest minus smallest value of a number of 4 bits."""
+_MOST_BYTES = 64 * 1024 * 1024
+"""Limit of one table: a network of 1,000 layers has 2 MB."""
+
+
+def pt2_types(path: Path) -> StoredTypes:
+    """The types of the stored weights, and of the inputs.
+
+    Raises:
+        OSError, BadZipFile, ValueError, KeyError, TypeError: it is not an archive of this form.
+    """
+    with zipfile.ZipFile(path) as archive:
+        members = {member.filename.partition("/")[2]: member for member in archive.infolist()}
+        weights = _table(archive, members[_WEIGHTS])
+        program = _table(archive, members[_PROGRAM])
+    nodes = [_mapping(node) for node in _list(_graph(program)["nodes"])]
+    operators = [str(node["target"]) for node in nodes]
+    return StoredTypes(
+        weights=tuple(_weights(weights, _four_bit_weights(program, nodes))),
+        border=tuple(_pt2_type(meta) for _name, meta in _inputs(program) if meta is not None),
+        hides_weights=any(map(PACKED.search, operators)),
+        is_quantised=any(map(QUANTISED.match, operators)),
+    )
+
+
+def pt2_inputs(path: Path) -> list[StoredInput]:
+    """The inputs of the program; a free size is called after the input that has it first.
+
+    Raises:
+        OSError, BadZipFile, ValueError, KeyError, TypeError: it is not an archive of this form.
+    """
+    with zipfile.ZipFile(path) as archive:
+        members = {member.filename.partition("/")[2]: member for member in archive.infolist()}
+        program = _table(archive, members[_PROGRAM])
+    names: dict[str, str] = {}
+    return [
+        StoredInput(name=name, dtype="", sizes=())
+        if meta is None
+        else StoredInput(name=name, dtype=_pt2_type(meta), sizes=tuple(_shape(name, meta, names)))
+        for name, meta in _inputs(program)
+    ]
+
+
+def _shape(name: str, meta: Mapping[str, object], names: dict[str, str]) -> Iterator[int | str]:
+    """The sizes; `names` holds the free ones that other inputs have, and gets new ones."""
+    for place, size in enumerate(_list(meta["sizes"])):
+        known = _mapping(size).get("as_int")
+        if isinstance(known, int):
+            yield known
+            continue
+        text = str(_mapping(_mapping(size)["as_expr"])["expr_str"])
+        symbol = _SYMBOL.fullmatch(text.partition(",")[0])
+        yield names.setdefault(symbol[1] if symbol else text, f"{name}_{place}")
+
+
+def _table(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> Mapping[str, object]:
+    # The directory's size may be wrong, so reading is limited too.
+    with archive.open(member) as file:
+        text = file.read(_MOST_BYTES + 1)
+    if len(text) > _MOST_BYTES:
+        raise ValueError(f"{member.filename} is too large")
+    table = json.loads(text)
+    return _mapping(table)
+
+
+def _weights(table: Mapping[str, object], four_bit: Set[str]) -> Iterator[tuple[str, int]]:
+    for name, entry in _mapping(table["config"]).items():
+        meta = _mapping(_mapping(entry)["tensor_meta"])
+        sizes = (_mapping(size).get("as_int") for size in _list(meta["sizes"]))
+        known = [size if isinstance(size, int) else 1 for size in sizes]
+        yield "int4" if name in four_bit else _pt2_type(meta), elements_of(known)
+
+
+def _four_bit_weights(
+    program: Mapping[str, object], nodes: Iterable[Mapping[str, object]]
+) -> set[str]:
+    """Weights that are dequantised from a range of 4 bits; the file stores each in a byte."""
+    names = dict[object, str]()
+    for spec in map(_mapping, _list(_signature(program)["input_specs"])):
+        for kind in spec.keys() & {"parameter", "buffer"}:
+            stored = _mapping(spec[kind])
+            names[_mapping(stored["arg"])["name"]] = str(stored[f"{kind}_name"])
+    found = set[str]()
+    for node in nodes:
+        given = {
+            _mapping(one)["name"]: _mapping(_mapping(one)["arg"]) for one in _list(node["inputs"])
+        }
+        least, most = (given.get(name, {}).get("as_int") for name in ("quant_min", "quant_max"))
+        if isinstance(least, int) and isinstance(most, int) and most - least <= _FOUR_BITS:
+            tensor = _mapping(given.get("input", {}).get("as_tensor", {}))
+            found |= {names[name] for name in [tensor.get("name")] if name in names}
+    return found
+
+
+def _inputs(
+    program: Mapping[str, object],
+) -> Iterator[tuple[str, Mapping[str, object] | None]]:
+    """The name of each input with the facts of its tensor; `None` if it is not a tensor."""
+    tensors = _mapping(_graph(program)["tensor_values"])
+    for spec in _list(_signature(program)["input_specs"]):
+        user = _mapping(spec).get("user_input")
+        argument = {} if user is None else _mapping(_mapping(user)["arg"])
+        if "as_tensor" in argument:
+            name = str(_mapping(argument["as_tensor"])["name"])
+            yield name, _mapping(tensors[name])
+        elif user is not None:
+            yield "an argument that is not a tensor", None
+
+
+def _graph(program: Mapping[str, object]) -> Mapping[str, object]:
+    return _mapping(_mapping(program["graph_module"])["graph"])
+
+
+def _signature(program: Mapping[str, object]) -> Mapping[str, object]:
+    return _mapping(_mapping(program["graph_module"])["signature"])
+
+
+def _pt2_type(meta: Mapping[str, object]) -> str:
+    code = meta["dtype"]
+    return _PT2_TYPES.get(code, "") if isinstance(code, int) else ""
+
+
+def _mapping(value: object) -> Mapping[str, object]:
+    if not isinstance(value, dict):
+        raise TypeError("not a table")
+    return value
+
+
+def _list(value: object) -> list[object]:
+    if not isinstance(value, list):
+        raise TypeError("not a list")
+    return value
+
+
+# Reads number types and inputs of an ExecuTorch program, as far as delegates leave them readable.
+#
+# Source: executorch/schema/program.fbs and scalar_type.fbs (1.5) for field numbers and types.
+
+_PROGRAM_PLANS = 1
+_PLAN_VALUES, _PLAN_INPUTS, _PLAN_OUTPUTS, _PLAN_OPERATORS, _PLAN_DELEGATES = 2, 3, 4, 6, 7
+_OPERATOR_NAME = 0
+_VALUE_KIND, _VALUE = 0, 1
+_IS_TENSOR, _IS_STRING = 5, 6
+"""Places in the union `KernelTypes`, which counts from 1."""
+_PTE_TENSOR_TYPE, _TENSOR_SIZES, _PTE_TENSOR_BUFFER = 0, 2, 5
+_PTE_TYPES = {
+    0: "uint8", 1: "int8", 2: "int16", 3: "int32", 4: "int64", 5: "float16", 6: "float32",
+    7: "float64", 11: "bool", 12: "int8", 13: "uint8", 15: "bfloat16",
+}  # fmt: skip
+
+
+def pte_types(data: bytes) -> StoredTypes:
+    """The types of the first method: tensors with a constant buffer, inputs and outputs.
+
+    Weights of a delegated part are inside the delegate's own data, which is not read.
+
+    Raises:
+        struct.error: a table is beyond the end of the file.
+        ValueError: it is not a program.
+    """
+    plan = _plan(data)
+    values = list(plan.tables(_PLAN_VALUES))
+    tensors = [_pte_tensor(value) for value in values]
+    inputs = plan.numbers(_PLAN_INPUTS)
+    operators = [operator.text(_OPERATOR_NAME) for operator in plan.tables(_PLAN_OPERATORS)]
+    ends = (tensors[i] for i in (*inputs, *plan.numbers(_PLAN_OUTPUTS)))
+    return StoredTypes(
+        weights=tuple(
+            (_pte_type(tensor), elements_of(tensor.numbers(_TENSOR_SIZES, MOST_DIMENSIONS)))
+            for tensor in tensors
+            if tensor is not None and tensor.number(_PTE_TENSOR_BUFFER)
+        ),
+        border=tuple(_pte_type(tensor) for tensor in ends if tensor is not None),
+        strings=tuple(
+            f"input_{place}"
+            for place, number in enumerate(inputs)
+            if values[number].number(_VALUE_KIND, "<B") == _IS_STRING
+        ),
+        hides_weights=plan.length(_PLAN_DELEGATES) > 0 or any(map(PACKED.search, operators)),
+        is_quantised=any(map(QUANTISED.match, operators)),
+    )
+
+
+def pte_inputs(data: bytes) -> list[StoredInput]:
+    """The inputs of the first method, called `input_0` on; sizes are the largest possible ones.
+
+    Raises:
+        struct.error: a table is beyond the end of the file.
+        IndexError: an input is not a value of the program.
+        ValueError: it is not a program.
+    """
+    plan = _plan(data)
+    values = list(plan.tables(_PLAN_VALUES))
+    found = []
+    for place, at in enumerate(plan.numbers(_PLAN_INPUTS)):
+        tensor = _pte_tensor(values[at])
+        dtype = "" if tensor is None else _pte_type(tensor)
+        sizes = () if tensor is None else tensor.numbers(_TENSOR_SIZES, MOST_DIMENSIONS)
+        found.append(StoredInput(name=f"input_{place}", dtype=dtype, sizes=sizes))
+    return found
+
+
+def _plan(data: bytes) -> Table:
+    plan = next(Table.root(data).tables(_PROGRAM_PLANS), None)
+    if plan is None:
+        raise ValueError("no method")
+    return plan
+
+
+def _pte_tensor(value: Table) -> Table | None:
+    return value.table(_VALUE) if value.number(_VALUE_KIND, "<B") == _IS_TENSOR else None
+
+
+def _pte_type(tensor: Table) -> str:
+    return _PTE_TYPES.get(tensor.number(_PTE_TENSOR_TYPE, "<B"), "")
+
+
+# Reads the number types and the inputs of a TFLite FlatBuffer.
+#
+# Source: tensorflow/lite/schema/schema.fbs: of `Model`, field 2 is the subgraphs and field 4 the
+# buffers; of `Buffer`, field 0 is data, fields 1 and 2 offset and size of appended data; of
+# `SubGraph`, fields 0 to 2 are tensors, inputs and outputs; of `Tensor`, fields 0 to 3 are shape,
+# type, buffer and name, and field 7 is the shape with -1 for a free size. Field 7 of `Model` is
+# the signatures; of `SignatureDef`, field 1 is pairs of name and tensor for the outputs, and
+# field 4 the subgraph.
+
+_MODEL_SUBGRAPHS, _MODEL_BUFFERS, _MODEL_SIGNATURES = 2, 4, 7
+_SIGNATURE_OUTPUTS, _SIGNATURE_GRAPH = 1, 4
+_PAIR_NAME, _PAIR_TENSOR = 0, 1
+_BUFFER_DATA, _BUFFER_OFFSET, _BUFFER_SIZE = 0, 1, 2
+_GRAPH_TENSORS, _GRAPH_INPUTS, _GRAPH_OUTPUTS = 0, 1, 2
+_TENSOR_SHAPE, _TFLITE_TENSOR_TYPE, _TENSOR_BUFFER, _TFLITE_TENSOR_NAME = 0, 1, 2, 3
+_TENSOR_FREE_SHAPE = 7
+_TYPES = {
+    0: "float32", 1: "float16", 2: "int32", 3: "uint8", 4: "int64", 5: "string", 6: "bool",
+    7: "int16", 9: "int8", 10: "float64", 12: "uint64", 15: "uint32", 16: "uint16", 17: "int4",
+    18: "bfloat16",
+}  # fmt: skip
+_MOST_TENSORS = 1_000_000
+"""Of all subgraphs together: graphs of a hostile file may overlap."""
+
+
+def tflite_types(data: bytes) -> StoredTypes:
+    """The types of tensors with stored values, and of the first subgraph's inputs and outputs.
+
+    Raises:
+        struct.error: a table is beyond the end of the file.
+        ValueError: it is not a model.
+    """
+    model = Table.root(data)
+    # Offsets 0 and 1 mean that nothing is appended.
+    has_values = [
+        buffer.length(_BUFFER_DATA) > 0 or buffer.number(_BUFFER_OFFSET, "<Q") > 1
+        for buffer in model.tables(_MODEL_BUFFERS)
+    ]
+    graphs = list(model.tables(_MODEL_SUBGRAPHS))
+    if not graphs:
+        raise ValueError("no subgraph")
+    if sum(graph.length(_GRAPH_TENSORS) for graph in graphs) > _MOST_TENSORS:
+        raise ValueError("too many tensors")
+    weights = []
+    for graph in graphs:
+        for tensor in graph.tables(_GRAPH_TENSORS):
+            buffer = tensor.number(_TENSOR_BUFFER)
+            if buffer < len(has_values) and has_values[buffer]:
+                shape = tensor.numbers(_TENSOR_SHAPE, MOST_DIMENSIONS)
+                weights.append((_type(tensor), elements_of(shape)))
+    tensors = list(graphs[0].tables(_GRAPH_TENSORS))
+    inputs = [tensors[i] for i in graphs[0].numbers(_GRAPH_INPUTS)]
+    outputs = [tensors[i] for i in graphs[0].numbers(_GRAPH_OUTPUTS)]
+    return StoredTypes(
+        weights=tuple(weights),
+        border=tuple(_type(tensor) for tensor in (*inputs, *outputs)),
+        strings=tuple(
+            tensor.text(_TFLITE_TENSOR_NAME) for tensor in inputs if _type(tensor) == "string"
+        ),
+    )
+
+
+def tflite_inputs(data: bytes) -> list[StoredInput]:
+    """The inputs of the first subgraph.
+
+    Raises:
+        struct.error: a table is beyond the end of the file.
+        IndexError: an input is not a tensor of the file.
+        ValueError: it is not a model.
+    """
+    return _border(data, _GRAPH_INPUTS, {})
+
+
+def tflite_outputs(data: bytes) -> list[StoredInput]:
+    """The outputs of the first subgraph; a signature of it gives their names.
+
+    Raises: as `tflite_inputs`.
+    """
+    names: dict[int, str] = {}
+    for signature in Table.root(data).tables(_MODEL_SIGNATURES):
+        if signature.number(_SIGNATURE_GRAPH) == 0:
+            for pair in signature.tables(_SIGNATURE_OUTPUTS):
+                names[pair.number(_PAIR_TENSOR)] = pair.text(_PAIR_NAME)
+    return _border(data, _GRAPH_OUTPUTS, names)
+
+
+def _border(data: bytes, field: int, names: Mapping[int, str]) -> list[StoredInput]:
+    graph = next(Table.root(data).tables(_MODEL_SUBGRAPHS), None)
+    if graph is None:
+        raise ValueError("no subgraph")
+    tensors = list(graph.tables(_GRAPH_TENSORS))
+    found = []
+    for at in graph.numbers(field):
+        tensor = tensors[at]
+        name = tensor.text(_TFLITE_TENSOR_NAME)
+        free = tensor.numbers(_TENSOR_FREE_SHAPE, MOST_DIMENSIONS)
+        sizes = free or tensor.numbers(_TENSOR_SHAPE, MOST_DIMENSIONS)
+        found.append(
+            StoredInput(
+                name=names.get(at) or plain_input_name(name) or name,
+                dtype=_type(tensor).removeprefix("string"),
+                sizes=tuple(size if size > 0 else "" for size in sizes),
+            )
+        )
+    return found
+
+
+def _type(tensor: Table) -> str:
+    return _TYPES.get(tensor.number(_TFLITE_TENSOR_TYPE, "<B"), "")
+
+
+def check_buffers(data: bytes) -> None:
+    """Checks that the file contains all of its weights, without reading the rest.
+
+    Raises:
+        struct.error: a table is beyond the end of the file.
+        ValueError: a buffer's data is beyond the end of the file.
+    """
+    model = Table.root(data)
+    if model.place(_MODEL_BUFFERS) is None:
+        raise ValueError("no buffers")
+    for buffer in model.tables(_MODEL_BUFFERS):
+        appended = buffer.number(_BUFFER_OFFSET, "<Q") + buffer.number(_BUFFER_SIZE, "<Q")
+        if max(buffer.end(_BUFFER_DATA), appended) > len(data):
+            raise ValueError("a buffer ends beyond the end of the file")
+
+
+_LOG = logging.getLogger(__name__)
+_READERS: Mapping[Format, Callable[[Path], StoredTypes]] = {
+    Format.ONNX: lambda path: onnx_types(path.read_bytes()),
+    Format.PT2: pt2_types,
+    Format.TFLITE: lambda path: tflite_types(path.read_bytes()),
+    Format.PTE: lambda path: pte_types(path.read_bytes()),
+}
+UNREADABLE = (
+    OSError, ValueError, KeyError, IndexError, TypeError, RecursionError, NotImplementedError,
+    RuntimeError, struct.error, zipfile.BadZipFile, zlib.error,
+)  # fmt: skip
+"""What the readers raise on a file that is damaged, encrypted or of another version."""
+
+
+def read_types(path: Path, format_: Format) -> StoredTypes | None:
+    """The number types that a file states; `None` if they cannot be read.
+
+    A damaged file is not reported here: the export checks the file and reports what is wrong.
+    """
+    reader = _READERS.get(format_)
+    try:
+        return None if reader is None else reader(path)
+    except UNREADABLE as error:
+        _LOG.debug("types of %s not read: %s", path, error)
+        return None

@@ -1,4 +1,0 @@
-"""`fleetrank devices ...`.
-
-Open `devices_command` first.
-"""

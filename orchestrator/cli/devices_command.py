@@ -1,0 +1,469 @@
+"""`fleetrank devices`: lists, adds, checks and removes devices."""
+
+import shlex
+import sys
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from fleetrank.device_agents.contract.kind import Kind
+from fleetrank.device_agents.contract.registered import (
+    CanaryFile,
+    RegistrationRequest,
+    SeenDevice,
+    VirtualDevices,
+    VirtualMode,
+    VirtualRequest,
+)
+from fleetrank.device_agents.contract.task import OptionValue
+from fleetrank.device_agents.host.conditions import cpus_one_per_core
+from fleetrank.device_agents.host.peaks import probe_peak
+from fleetrank.device_agents.registry import KINDS, create_agent
+from fleetrank.foundation.codec import json_text
+from fleetrank.foundation.errors import FleetError, shortened, with_flags
+from fleetrank.orchestrator.cli.context import current, host_turn
+from fleetrank.orchestrator.cli.listing import AsJson, print_table
+from fleetrank.orchestrator.cli.reading_turn import Work, reading_turn
+from fleetrank.orchestrator.cli.table_view import TableView, with_view
+from fleetrank.orchestrator.errors import UsageError
+from fleetrank.orchestrator.workspace.device_registry import (
+    LOCAL_CPU,
+    DeviceFile,
+    NewDevice,
+    PeakSpec,
+    RegistrationDesk,
+    address_of,
+    clean_device,
+    find_device,
+    kind_with_address,
+    load_devices,
+    remove_device,
+    save_device,
+    update_device,
+)
+from fleetrank.orchestrator.workspace.sweep_spec import load_yaml, parse_content
+
+# `fleetrank devices peaks`: measures what a processor can do at most.
+
+
+def peaks(
+    name: Annotated[str, typer.Argument(help="Name of the device.")] = LOCAL_CPU,
+    *,
+    threads: Annotated[
+        list[int] | None,
+        typer.Option(min=1, help="Number of threads, one on each core; repeatable (default 1)."),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Measure the peak FLOP/s and bytes/s of this host's CPU.
+
+    They are stored in the device's file. Rows measured later with as many threads refer to them:
+    MFU and MBU are shares of these peaks.
+    """
+    workspace = current().workspace
+    device = find_device(load_devices(workspace), name)
+    wanted = sorted(set(threads or [1]))
+    cpus = _cpus_of(device, wanted[-1])
+    with host_turn(f"devices peaks {device.name}"):
+        found = [probe_peak(cpus[:count]) for count in wanted]
+    known = {peak.threads: peak for peak in device.peaks}
+    known |= {peak.threads: PeakSpec(**asdict(peak)) for peak in found}
+    stored = tuple(known[count] for count in sorted(known))
+    update_device(workspace, device.model_copy(update={"peaks": stored}))
+    print_table([asdict(peak) for peak in found], as_json)
+
+
+def _cpus_of(device: DeviceFile, threads: int) -> tuple[int, ...]:
+    if not device.kind_of.is_host_cpu:
+        raise UsageError(
+            f"the peaks of device {device.name} of kind {device.kind} cannot be measured",
+            f"measure those of a processor: `fleetrank devices peaks {LOCAL_CPU}`",
+        )
+    own = find_device(load_devices(current().workspace), LOCAL_CPU)
+    if device.name != own.name:
+        raise UsageError(
+            f"device {device.name} is the processor of another host",
+            f"run `fleetrank devices peaks {LOCAL_CPU}` on that host, and copy its device file",
+        )
+    cpus = cpus_one_per_core()
+    if threads > len(cpus):
+        raise UsageError(
+            f"{threads} threads need more than the {len(cpus)} CPUs of this host",
+            f"give at most {len(cpus)} threads",
+        )
+    return cpus
+
+
+# `fleetrank devices discover` and `virtual`: phones that adb finds, and simulated ones.
+
+
+def discover(
+    as_json: AsJson = False,
+) -> None:
+    """List the phones that adb finds and the next step for each."""
+    devices = list(_registered())
+    rows: list[dict[str, object]] = []
+    advice = []
+    for one in KINDS.values():
+        if one.discoverer is not None:
+            discoverer = one.discoverer()
+            rows += rows_of(one, discoverer.discover(), devices)
+            advice.append(discoverer.nothing_seen)
+    if rows or as_json:
+        print_table(rows, as_json)
+    else:
+        print("\n".join(advice))
+
+
+def rows_of(
+    kind: Kind, seen: Iterable[SeenDevice], devices: Iterable[DeviceFile]
+) -> list[dict[str, object]]:
+    """One row per device that a host sees; a registered one is recognised by its address."""
+    names: dict[str | None, str] = {}
+    if kind.registrar is not None:
+        registrar = kind.registrar({})
+        names = {
+            address_of(registrar, device): device.name
+            for device in devices
+            if device.kind_of is kind
+        }
+    return [
+        {
+            "serial": one.address,
+            "state": one.state,
+            "transport": one.transport,
+            "model": one.model,
+            "registered_as": names.get(one.address),
+            "what_to_do": _what_to_do(kind, one, names.get(one.address)),
+        }
+        for one in seen
+    ]
+
+
+def _what_to_do(kind: Kind, seen: SeenDevice, name: str | None) -> str:
+    if seen.remedy is not None:
+        return with_flags(seen.remedy)
+    if name is not None:
+        return f"nothing; registered as {name}"
+    return f"fleetrank devices add --{kind.address_option} {shlex.quote(seen.address)}"
+
+
+def _registered() -> Iterable[DeviceFile]:
+    try:
+        workspace = current().workspace
+    except UsageError:
+        return ()  # discovery works without a workspace too
+    return load_devices(workspace).values()
+
+
+MAX_COUNT = 200
+"""Upper limit of phones served by one process; as many were tested."""
+
+
+def _imitations() -> VirtualDevices:
+    """The virtual devices of the kind that has some."""
+    return next(one.virtual_devices() for one in KINDS.values() if one.virtual_devices)
+
+
+def virtual(
+    count: Annotated[int, typer.Option(min=1, max=MAX_COUNT, help="How many phones.")] = 1,
+    mode: Annotated[
+        VirtualMode,
+        typer.Option(help="real: run models on this computer; canned: generate latencies."),
+    ] = VirtualMode.REAL,
+    profile: Annotated[
+        list[str] | None,
+        typer.Option(help=f"Phone model: {', '.join(_imitations().profiles)}; may be repeated."),
+    ] = None,
+    port: Annotated[
+        int | None, typer.Option(help="Port of the first phone (default: free ports).")
+    ] = None,
+    seed: Annotated[
+        int, typer.Option(help="Random seed of serial numbers and canned latencies.")
+    ] = 0,
+    folder: Annotated[
+        Path | None,
+        typer.Option(help="Folder for the phones' files (default: a temporary one)."),
+    ] = None,
+) -> None:
+    """Start virtual phones and serve them until Ctrl-C.
+
+    They implement the device side of the adb protocol, on this computer only and for your adb key
+    only. Their measurements have the origin `virtual` and are excluded from the transfer tables.
+    """
+    imitations = _imitations()
+    if unknown := set(profile or ()) - set(imitations.profiles):
+        raise UsageError(
+            f"unknown virtual phone '{min(unknown)}'",
+            f"--profile must be one of {', '.join(imitations.profiles)}",
+        )
+    request = VirtualRequest(
+        count=count,
+        mode=mode,
+        folder=folder,
+        profiles=tuple(profile or ()),
+        seed=seed,
+        first_port=port,
+    )
+    imitations.serve(request, lambda line: print(line, flush=True))
+
+
+app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
+
+Name = Annotated[str, typer.Argument(help="Name of the device.")]
+
+app.command()(discover)
+app.command()(virtual)
+app.command()(peaks)
+
+
+@app.command("list")
+@with_view
+def list_devices(*, as_json: AsJson = False, view: TableView) -> None:
+    """List registered devices and their aliases."""
+    devices = load_devices(current().workspace)
+    unique = {device.name: device for device in devices.values()}
+    rows = [
+        {
+            "name": device.name,
+            "kind": device.kind,
+            "host": device.host,
+            "aliases": [
+                key for key, other in devices.items() if other == device and key != device.name
+            ],
+            "options": device.options if as_json else _pairs(device.options),
+            "labels": device.labels if as_json else _pairs(device.labels),
+        }
+        for device in unique.values()
+    ]
+    print_table(rows, as_json, view)
+
+
+@app.command()
+def show(name: Name, as_json: AsJson = False) -> None:
+    """Connect to a device and print its properties."""
+    device = find_device(load_devices(current().workspace), name)
+    facts = asdict(create_agent(device.kind, device.options).probe())
+    facts["extra"] = dict(facts["extra"])
+    row: dict[str, object] = {"name": device.name, "kind": device.kind, **facts}
+    if as_json:
+        print_table([row], as_json=True)
+    else:
+        print_table([{"fact": key, "value": value} for key, value in row.items()], as_json=False)
+
+
+@app.command()
+def add(
+    name: Annotated[
+        str | None,
+        typer.Argument(help="Name of the device (default for a phone or a board: from its model)."),
+    ] = None,
+    *,
+    kind: Annotated[
+        str | None,
+        typer.Option(help=f"{', '.join(KINDS)}; for phones use --adb, for boards --ssh."),
+    ] = None,
+    adb: Annotated[
+        str | None, typer.Option(help="Serial number of a phone, from `devices discover`.")
+    ] = None,
+    ssh: Annotated[
+        str | None, typer.Option(help="Linux board or machine: HOST, USER@HOST or an ssh alias.")
+    ] = None,
+    python: Annotated[
+        str | None, typer.Option(help="Python 3.10 or newer on the board (default: python3).")
+    ] = None,
+    setup: Annotated[
+        str | None,
+        typer.Option(help="Runtimes to install on the board first, such as onnx,tflite."),
+    ] = None,
+    named: Annotated[str | None, typer.Option("--name", help="Same as NAME.")] = None,
+    host: Annotated[
+        str | None, typer.Option(help="Cluster host it is attached to (default: this host).")
+    ] = None,
+    option: Annotated[
+        list[str] | None, typer.Option(help="KEY=VALUE option of the device kind; may be repeated.")
+    ] = None,
+    label: Annotated[
+        list[str] | None, typer.Option(help="KEY=VALUE label, shown but not used; may be repeated.")
+    ] = None,
+    tool: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="NAME=PATH of a program for the phone, or of a folder with its libraries; may be "
+            "repeated."
+        ),
+    ] = None,
+    like: Annotated[
+        str | None,
+        typer.Option(help="Measured device that a simulated one imitates: name or model."),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Register a device or re-register a phone or a board."""
+    workspace, name = current().workspace, name or named
+    labels = dict(_split(label, "--label"))
+    options = {key: _value(key, text) for key, text in _split(option, "--option")}
+    addressed = _address(adb, ssh)
+    _refuse_misplaced(addressed, tool=tool, python=python, setup=setup)
+    if addressed is not None:
+        new = NewDevice(
+            kind=_kind_with_address(addressed[0], kind),
+            request=RegistrationRequest(
+                address=addressed[1],
+                programs={key: Path(path).expanduser() for key, path in _split(tool, "--tool")},
+                options=options if python is None else {**options, "python": python},
+                setup=tuple(filter(None, (setup or "").replace(" ", "").split(","))),
+            ),
+            name=name,
+            labels=labels,
+            host=host,
+        )
+        _print_file(workspace.devices / f"{_desk().add(workspace, new).name}.yaml", as_json)
+        return
+    if name is None or kind is None:
+        raise UsageError(
+            "NAME and --kind are required; for a phone, --adb SERIAL, for a board, --ssh HOST",
+            "`fleetrank devices discover` lists the phones",
+        )
+    if like is not None:
+        options = _options_of_twin(kind, like) | options
+    content = {"name": name, "kind": kind, "host": host, "options": options, "labels": labels}
+    device = parse_content(f"device '{name}'", DeviceFile, content)
+    # The agent rejects an unknown kind or option before the file is written.
+    agent = create_agent(device.kind, device.options)
+    if device.kind_of.is_probed_when_added and device.host is None:
+        agent.probe()  # detects a missing driver now instead of during a sweep
+    _print_file(save_device(workspace, device), as_json)
+
+
+def _print_file(path: Path, as_json: bool) -> None:
+    print(json_text({"name": path.stem, "file": str(path)}, indent=2) if as_json else path)
+
+
+@app.command()
+def check(name: Name, as_json: AsJson = False) -> None:
+    """Show what has changed since a device was registered."""
+    device = find_device(load_devices(current().workspace), name)
+    if device.registration is None:
+        create_agent(device.kind, device.options).probe()
+        rows: list[dict[str, object]] = []
+    else:
+        rows = [asdict(change) for change in _desk().check(device)]
+    if rows or as_json:
+        print_table(rows, as_json)
+    else:
+        print(f"{device.name} responds; nothing has changed")
+
+
+@app.command()
+def remove(name: Name, as_json: AsJson = False) -> None:
+    """Delete a device's file, and fleetrank's folder on the device.
+
+    Its measurements are kept. A file that cannot be read is deleted too.
+    """
+    device = remove_device(current().workspace, name)
+    if device is None:
+        print(f"the file of {name} could not be read and was removed", file=sys.stderr)
+    elif device.registration is not None:
+        try:
+            clean_device(device)
+        except FleetError as error:
+            print(f"{error.message}\n  -> {with_flags(error.remedy)}", file=sys.stderr)
+    if as_json:
+        print(json_text({"name": name, "is_removed": True}, indent=2))
+
+
+_NOUNS = {"adb": "phones", "ssh": "boards"}
+_Address = tuple[str, str] | None
+"""The option that a device is registered by, and its address."""
+
+
+def _address(adb: str | None, ssh: str | None) -> _Address:
+    if adb is not None and ssh is not None:
+        raise UsageError("--adb and --ssh are both given", "register one device at a time")
+    given = zip(_NOUNS, (adb, ssh), strict=True)
+    return next(((name, one) for name, one in given if one is not None), None)
+
+
+def _refuse_misplaced(
+    addressed: _Address, *, tool: list[str] | None, python: str | None, setup: str | None
+) -> None:
+    """Rejects options of a device that is registered in another way."""
+    way = None if addressed is None else addressed[0]
+    if tool and way != "adb":
+        raise UsageError("--tool is only for phones", "give the phone with --adb SERIAL")
+    for option, value in (("--python", python), ("--setup", setup)):
+        if value is not None and way != "ssh":
+            raise UsageError(f"{option} is only for boards", "give the board with --ssh HOST")
+
+
+def _kind_with_address(option: str, kind: str | None) -> str:
+    """The kind whose devices this option registers, if it is the requested one."""
+    known = kind_with_address(option)
+    if kind not in (None, known):
+        raise UsageError(
+            f"--{option} is for {_NOUNS[option]}, but --kind is {kind}",
+            "remove one of the two options",
+        )
+    return known
+
+
+def _desk() -> RegistrationDesk:
+    workspace = current().workspace
+
+    def canary() -> CanaryFile:
+        from fleetrank.orchestrator.export import canary_artifact
+
+        artifact = canary_artifact(workspace)
+        return CanaryFile(path=artifact.path, sha256=artifact.sha256)
+
+    return RegistrationDesk(canary=canary, say=lambda line: print(line, file=sys.stderr))
+
+
+def _options_of_twin(kind: str, like: str) -> dict[str, OptionValue]:
+    from fleetrank.orchestrator.cli.simulated_twin import SIMULATED, fit_twin
+
+    if kind != SIMULATED:
+        raise UsageError(
+            f"--like is for simulated devices, but --kind is {kind}",
+            f"give --kind {SIMULATED}, or remove --like",
+        )
+    workspace = current().workspace
+    own = load_devices(workspace).get(like)
+    with reading_turn(workspace.results, work=Work.ROWS, now=None):
+        twin = fit_twin(workspace.results, like if own is None else own.name)
+    print(twin.sentence, file=sys.stderr)
+    return dict(twin.options)
+
+
+def _split(pairs: Sequence[str] | None, option: str) -> list[tuple[str, str]]:
+    split = [text.partition("=") for text in pairs or ()]
+    for key, equals, _ in split:
+        if not (key and equals):
+            raise UsageError(
+                f"'{key}' after {option} is not KEY=VALUE", f"write for example {option} tier=gpu"
+            )
+    return [(key, value) for key, _, value in split]
+
+
+def _value(key: str, text: str) -> OptionValue:
+    try:
+        value = load_yaml(text, f"--option {key}")
+    except UsageError:
+        value = None
+    if not isinstance(value, bool | int | float | str):
+        raise UsageError(
+            f"--option {shortened(key)}: '{shortened(text)}' is not a valid value",
+            "give a number, a word, true or false, as in YAML",
+        )
+    return value
+
+
+def _pairs(values: object) -> list[str]:
+    return [f"{key}={value}" for key, value in values.items()] if isinstance(values, dict) else []
+
+
+# Fits a simulated device to the stored rows of a measured one.

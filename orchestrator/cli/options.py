@@ -1,0 +1,198 @@
+"""Options that several commands share: a group stands for one parameter of the command."""
+
+import dataclasses
+import functools
+import inspect
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, cast, get_args, get_type_hints
+
+import typer
+
+from fleetrank.analysis.tables.table_settings import Setting
+from fleetrank.analysis.tables.tables import TABLES
+from fleetrank.foundation.inputs import Workload
+from fleetrank.foundation.user_file import Key
+from fleetrank.foundation.vocabulary import TableForm
+from fleetrank.orchestrator.workspace.device_registry import read_names
+from fleetrank.orchestrator.workspace.selectors import (
+    SelectorField,
+    SelectorKind,
+    Selectors,
+    selector_fields,
+)
+
+Command = Callable[..., None]
+
+
+def with_options(
+    parameter: str, options: Sequence[inspect.Parameter], build: Callable[..., object]
+) -> Callable[[Command], Command]:
+    """Gives a command these options in place of one parameter.
+
+    Args:
+        parameter: of the command.
+        options: in the order of the help.
+        build: makes the value of the parameter from the values of the options, by their names.
+    """
+
+    def decorate(command: Command) -> Command:
+        signature = inspect.signature(command)
+        parameters: list[inspect.Parameter] = []
+        for name, one in signature.parameters.items():
+            parameters += options if name == parameter else [one]
+
+        @functools.wraps(command)
+        def run(**given: object) -> None:
+            values = {option.name: given.pop(option.name) for option in options}
+            command(**given, **{parameter: build(**values)})
+
+        # Typer reads the options from both.
+        run.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
+        run.__annotations__ = {one.name: one.annotation for one in parameters}
+        return run
+
+    return decorate
+
+
+def option(name: str, kind: object, default: object, info: object) -> inspect.Parameter:
+    """An option as a parameter of a command; `info` is Typer's."""
+    return inspect.Parameter(
+        name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[kind, info]
+    )
+
+
+def with_keys(cls: type) -> Callable[[Command], Command]:
+    """Gives a command an option for each key of a dataclass, in place of its parameter `keys`.
+
+    The note `Key` of a field has the text of the option; the command gets a value of the class.
+    """
+    hints = get_type_hints(cls, include_extras=True)
+    options = [_option_of(one, *get_args(hints[one.name])) for one in dataclasses.fields(cls)]
+    return with_options("keys", options, cls)
+
+
+def _option_of(field: "dataclasses.Field[object]", kind: object, key: Key) -> inspect.Parameter:
+    is_needed = field.default is dataclasses.MISSING
+    info = typer.Option(f"--{field.name.replace('_', '-')}", help=key.text, min=key.ge)
+    return option(field.name, kind, inspect.Parameter.empty if is_needed else field.default, info)
+
+
+# Values of options that several commands read.
+
+
+def _read(text: str) -> Workload:
+    try:
+        return Workload.parse(text)
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from error
+
+
+WorkloadsOption = Annotated[
+    list[Workload] | None,
+    typer.Option(
+        "--workload",
+        parser=_read,
+        metavar="WORKLOAD",
+        help="Of language models, such as decode@512; may be repeated.",
+    ),
+]
+
+
+def share(given: str | float) -> float:
+    """A share given as `5%` or `0.05`."""
+    text = str(given).strip()
+    number = text.removesuffix("%")
+    try:
+        return float(number) / (1 if number == text else 100)
+    except ValueError as error:
+        raise typer.BadParameter(f"'{text}' is not a share such as 5% or 0.05") from error
+
+
+# The options of a command that selects rows: one for each selector, and for settings of tables.
+
+AsForm = Annotated[TableForm, typer.Option("--format", help="Output format.")]
+JsonForm = Annotated[bool, typer.Option("--json", help="Same as --format json.")]
+Explain = Annotated[
+    bool, typer.Option("--explain", help="Also explain the columns and how they are computed.")
+]
+
+_MODELS_FILE = "models_file"
+
+
+def with_selectors(*names: str, has_settings: bool = False) -> Callable[[Command], Command]:
+    """Gives a command one option per selector in place of its parameter `selectors`.
+
+    Args:
+        names: the selectors that the command has; all, if no name is given.
+        has_settings: also one option for each setting of a table that takes words.
+    """
+    fields = {field.name: field for field in selector_fields()}
+    options = [_option(fields[name]) for name in names or fields]
+    if "model" in {one.name for one in options}:
+        # Only the command line reads a file of names: the server must not open files.
+        text = "File of models or patterns, one a line; # starts a comment. Adds to --model."
+        info = typer.Option("--models-file", help=text)
+        options.append(option(_MODELS_FILE, Path | None, None, info))
+    settings = setting_options() if has_settings else []
+
+    def build(**values: object) -> Selectors:
+        words = _as_set({one.name: values.pop(one.name) for one in settings})
+        if isinstance(path := values.pop(_MODELS_FILE, None), Path):
+            named = values["model"]
+            values["model"] = [*(named if isinstance(named, list) else ()), *read_names(path)]
+        known = {name: value for name, value in values.items() if value is not None}
+        if words:
+            known["set"] = [*cast("list[str]", known.get("set", [])), *words]
+        return Selectors.model_validate(known)
+
+    return with_options("selectors", [*options, *settings], build)
+
+
+def _option(field: SelectorField) -> inspect.Parameter:
+    """One option; its name is the one of the API, with hyphens."""
+    flag, text = f"--{field.name.replace('_', '-')}", field.description
+    kind: object = str | None
+    info, default = typer.Option(flag, help=text), field.default
+    if field.kind is SelectorKind.BOOLEAN:
+        kind = bool
+    elif field.kind is SelectorKind.INTEGER:
+        kind = int if default is not None else int | None
+        info = typer.Option(flag, min=field.minimum, max=field.maximum, help=text)
+    elif field.kind is SelectorKind.ARRAY:
+        kind, default = list[str] | None, None
+        metavar = "NAME=VALUE" if field.name == "set" else None
+        info = typer.Option(flag, metavar=metavar, help=text)
+    return option(field.name, kind, default, info)
+
+
+def setting_options() -> list[inspect.Parameter]:
+    """One option for each name; tables can have different words under one name."""
+    owners: dict[str, dict[str, Setting]] = defaultdict(dict)
+    for table, spec in TABLES.items():
+        for one in spec.settings:
+            if one.words:
+                owners[one.name][table] = one
+    return [_setting_option(name, tables) for name, tables in owners.items()]
+
+
+def _setting_option(name: str, tables: Mapping[str, Setting]) -> inspect.Parameter:
+    is_many = any(one.is_many for one in tables.values())
+    meanings = []
+    for table, one in tables.items():
+        words = (f"{word} (default)" if word == one.default else word for word in one.words)
+        many = "; may be repeated" if one.is_many else ""
+        meanings.append(f"Table {table}: {one.meaning}: {', '.join(words)}{many}.")
+    text = " ".join(meanings)
+    kind: object = list[str] | None if is_many else str | None
+    return option(name, kind, None, typer.Option(f"--{name}", metavar="WORD", help=text))
+
+
+def _as_set(words: Mapping[str, object]) -> list[str]:
+    """The given options as `--set` has them; several words are joined by commas."""
+    return [
+        f"{name}={','.join(word) if isinstance(word, list) else word}"
+        for name, word in words.items()
+        if word is not None
+    ]

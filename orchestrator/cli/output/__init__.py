@@ -1,4 +1,0 @@
-"""How the command line prints lists, tables and plans.
-
-Open `listing` first.
-"""

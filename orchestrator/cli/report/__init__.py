@@ -1,4 +1,0 @@
-"""`fleetrank report ...`, `recommend` and `query`.
-
-Open `report_command` first.
-"""

@@ -1,0 +1,317 @@
+"""`fleetrank report` and `recommend`: the page and the tables of the analysis."""
+
+import shutil
+import socket
+import sys
+import textwrap
+from dataclasses import asdict, replace
+from itertools import groupby
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from fleetrank.analysis.tables.formats import PIPE_WIDTH
+from fleetrank.analysis.tables.tables import TABLES
+from fleetrank.foundation.codec import json_text
+from fleetrank.foundation.errors import with_flags
+from fleetrank.foundation.vocabulary import Form, TableForm
+from fleetrank.orchestrator.cli.context import current
+from fleetrank.orchestrator.cli.listing import AsJson, print_table, write_data
+from fleetrank.orchestrator.cli.options import AsForm, Explain, JsonForm, with_selectors
+from fleetrank.orchestrator.cli.reading_turn import Now, Work, reading_turn
+from fleetrank.orchestrator.cli.report_compare import compare
+from fleetrank.orchestrator.cli.table_view import EVERYTHING, TableView, viewed_table, with_view
+from fleetrank.orchestrator.errors import UsageError, require_libraries
+from fleetrank.orchestrator.workspace.selectors import PAGE_SELECTORS, Selectors
+
+if TYPE_CHECKING:
+    from fleetrank.analysis.tables.table import Table
+
+# `fleetrank report serve`: serves the report as a local web application.
+
+_LIBRARIES = ("fastapi", "uvicorn", "jinja2", "vl_convert", "scipy", "duckdb")
+_MAX_CONNECTIONS = 512
+"""Maximum open connections: a browser opens six, a team's server needs fewer than 512."""
+
+
+def serve(
+    *,
+    host: Annotated[
+        str, typer.Option(help="Address to listen on; other than loopback requires a token.")
+    ] = "127.0.0.1",
+    port: Annotated[
+        int, typer.Option(min=0, max=65535, help="Port to listen on; 0 picks a free port.")
+    ] = 8765,
+    name: Annotated[
+        list[str] | None,
+        typer.Option(help="Additional host name of the server, such as a proxy's."),
+    ] = None,
+) -> None:
+    """Serve the report, a page for SQL and a JSON API until Ctrl-C.
+
+    It only reads the results, so it can run during a sweep. If FLEETRANK_TOKEN is set, every
+    address requires that token.
+    """
+    require_libraries("the server", "server", *_LIBRARIES)
+    import uvicorn
+
+    from fleetrank.orchestrator.server.access import access_for
+    from fleetrank.orchestrator.server.app import create_app
+
+    results = current().workspace.results
+    listener = open_listener(host, port)
+    bound_port = int(listener.getsockname()[1])
+    access = access_for(host, bound_port, frozenset(name or ()))
+    config = uvicorn.Config(
+        create_app(results, access),
+        log_level="warning",
+        # The access log would contain tokens that are part of an address.
+        access_log=False,
+        server_header=False,
+        limit_concurrency=_MAX_CONNECTIONS,
+        timeout_graceful_shutdown=2,
+    )
+    name_or_ip = f"[{host}]" if ":" in host else host
+    token = f"?token={access.token}" if access.token else ""
+    print(f"http://{name_or_ip}:{bound_port}/{token}", flush=True)
+    print("Press Ctrl-C to stop.", file=sys.stderr, flush=True)
+    try:
+        uvicorn.Server(config).run(sockets=[listener])
+    except KeyboardInterrupt:
+        print("ended", file=sys.stderr)
+
+
+def open_listener(host: str, port: int) -> socket.socket:
+    """A listening socket that clients can already connect to.
+
+    Raises:
+        UsageError: the address is not available.
+    """
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    # With an explicit protocol asyncio disables Nagle's delay, which adds 40 ms to each answer.
+    listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind((host, port))
+        # The address is printed before the start: from here on a client waits instead of failing.
+        listener.listen()
+    except OSError as error:
+        listener.close()
+        raise UsageError(
+            f"cannot listen on {host}:{port}: {error.strerror or error}",
+            "choose another port with --port (0 picks a free one), or another --host",
+        ) from error
+    return listener
+
+
+app = typer.Typer(no_args_is_help=True)
+app.command()(compare)
+app.command()(serve)
+
+_PAGE = "report.html"
+_FileForm = Literal[Form.CSV, Form.LATEX, Form.MARKDOWN]
+
+
+@app.command()
+@with_selectors(*PAGE_SELECTORS)
+def build(
+    *,
+    out: Annotated[
+        Path | None, typer.Option(help=f"File to write (default: {_PAGE} in the workspace).")
+    ] = None,
+    predictions: Annotated[
+        bool,
+        typer.Option("--predictions", help="Show predicted latencies where a platform lacks them."),
+    ] = False,
+    now: Now = False,
+    as_json: AsJson = False,
+    selectors: Selectors,
+) -> None:
+    """Write the transfer report as one offline HTML page."""
+    require_libraries("the page", "report", "jinja2", "vl_convert", "scipy")
+    from fleetrank.analysis.report.page import build_report
+
+    workspace = current().workspace
+    path = out or workspace.root / _PAGE
+    chosen = selectors.selection(workspace.results)
+    turn = reading_turn(workspace.results, chosen.sweeps, work=Work.EVERY_TABLE, now=now)
+    with turn:
+        facts = build_report(
+            workspace.results,
+            path,
+            selection=chosen,
+            is_predicted=predictions,
+        )
+    print(json_text({**asdict(facts), "path": str(path)}, indent=2) if as_json else path)
+
+
+@app.command()
+@with_view
+@with_selectors(has_settings=True)
+def show(
+    name: Annotated[str, typer.Argument(metavar="TABLE", help=f"One of {', '.join(TABLES)}.")],
+    *,
+    format_: AsForm = Form.TABLE,
+    as_json: JsonForm = False,
+    explain: Explain = False,
+    now: Now = False,
+    view: TableView,
+    selectors: Selectors,
+) -> None:
+    """Print one table as text, JSON, CSV, Markdown or LaTeX."""
+    print_in_form(
+        selected_table(name, selectors, now=now),
+        Form.JSON if as_json else format_,
+        is_explained=explain,
+        view=view,
+    )
+
+
+@app.command()
+@with_selectors(*PAGE_SELECTORS)
+def export(
+    folder: Annotated[
+        Path, typer.Argument(metavar="DIR", help="Target folder; created if missing.")
+    ],
+    *,
+    to: Annotated[_FileForm, typer.Option("--to", help="File format of the tables.")],
+    now: Now = False,
+    selectors: Selectors,
+    force: Annotated[
+        bool, typer.Option("--force", help="Also replace files that no export wrote.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the index as JSON.")] = False,
+) -> None:
+    """Write every table and an index of them into a folder.
+
+    A table that cannot be computed from the results is omitted; the index gives the reason.
+    """
+    from fleetrank.analysis.stored.columns import ORIGINS
+    from fleetrank.analysis.stored.load import load_measurements
+    from fleetrank.analysis.tables.table_files import export_tables
+
+    results = current().workspace.results
+    chosen = selectors.selection(results)
+    frame = load_measurements(results, sweep=chosen.sweep, origins=ORIGINS)
+    turn = reading_turn(results, chosen.sweeps, work=Work.EVERY_TABLE, now=now)
+    with turn:
+        entries = export_tables(
+            frame, chosen, folder, form=to.value, may_overwrite=force, results=results
+        )
+    rows = [
+        {"table": entry.request, "file": entry.file, "missing_because": entry.missing_because}
+        for entry in entries
+    ]
+    print_table(rows, as_json)
+
+
+@with_selectors(
+    "sweep", "source", "target", "source_tier", "target_tier", "runtime", "precision", "workload",
+    "include_simulated", "allow_unlike_batch", "seed",
+)  # fmt: skip
+def recommend(
+    *,
+    goal: Annotated[
+        str, typer.Option(help="Goal such as 'production', or its first letters (default: all).")
+    ] = "",
+    now: Now = False,
+    selectors: Selectors,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the table as JSON.")] = False,
+) -> None:
+    """Show what to measure for a goal and the figures that support it.
+
+    `fleetrank report show recommend` prints the same as a table and accepts all selectors.
+    """
+    from fleetrank.analysis.statistics.recommend import branches_of
+    from fleetrank.analysis.tables.formats import render
+
+    branches_of(goal)  # a wrong goal is an error before any wait
+    chosen = selectors.model_copy(update={"settings": (f"goal={goal}",)})
+    table = selected_table("recommend", chosen, now=now)
+    if as_json:
+        print(render(table, "json"), end="")
+        return
+    columns = shutil.get_terminal_size().columns if sys.stdout.isatty() else PIPE_WIDTH
+    width = min(columns, PIPE_WIDTH)
+    for name, rows in groupby(table.frame.iter_rows(named=True), key=lambda row: str(row["goal"])):
+        print(f"{name[:1].upper()}{name[1:]}")
+        for row in rows:
+            print(_wrapped(str(row["answer"]), width, "  "))
+    print()
+    for note in table.notes:
+        print(_wrapped(note, width, "# "))
+
+
+def _wrapped(text: str, width: int, start: str) -> str:
+    """A paragraph whose lines begin with `start`; a name longer than a line is not broken."""
+    return textwrap.fill(
+        text,
+        width,
+        initial_indent=start,
+        subsequent_indent=start,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+
+
+def print_in_form(
+    table: "Table", form: TableForm, *, is_explained: bool, view: TableView = EVERYTHING
+) -> None:
+    """Prints the viewed part of a table in one form.
+
+    Raises:
+        UsageError: the table lacks a column that `view` names.
+    """
+    from fleetrank.analysis.tables.formats import render
+    from fleetrank.orchestrator.cli.pager import show as show_paged
+    from fleetrank.orchestrator.cli.terminal import VisibleConsole, print_on_terminal
+
+    console = VisibleConsole()
+    is_on_terminal = form is Form.TABLE and console.is_terminal
+    table, note = viewed_table(table, view, is_on_terminal=is_on_terminal)
+    if is_on_terminal:
+        with console.capture() as captured:
+            print_on_terminal(table, console, is_explained=is_explained, note=note)
+        show_paged(captured.get(), console, has_pager=view.has_pager)
+        return
+    if form is Form.CSV:
+        write_data(render(table, form.value).encode())
+    else:
+        text = render(table, form.value, is_explained=is_explained, width=PIPE_WIDTH)
+        print(text, end="")
+    if note:
+        print(note, file=sys.stderr)
+
+
+def selected_table(name: str, selectors: Selectors, *, now: bool) -> "Table":
+    """Builds a table from the workspace's results.
+
+    Raises:
+        UsageError: a value of the selection is unknown.
+        AnalysisError: as `analysis.tables.tables.make_table`.
+    """
+    from fleetrank.analysis.panel.session import Session
+    from fleetrank.analysis.stored.columns import ORIGINS
+    from fleetrank.analysis.stored.load import load_measurements
+    from fleetrank.analysis.tables.tables import check_request, checked_table
+
+    results = current().workspace.results
+    selection = selectors.selection(results)
+    # Read rows of every origin: the selection drops some, and the table reports how many.
+    frame = load_measurements(results, sweep=selection.sweep, origins=ORIGINS)
+    # Before any wait: a wrong name is an error at once.
+    check_request(name, frame, selection)
+    work = Work.ROWS if TABLES[name].is_of_platforms else Work.PAIRS
+    with reading_turn(results, selection.sweeps, work=work, now=now):
+        table = checked_table(name, Session(frame, selection, results=results))
+    return in_options(table)
+
+
+def in_options(table: "Table") -> "Table":
+    """The table with notes that name choices as options of a command."""
+    return replace(
+        table,
+        notes=tuple(map(with_flags, table.notes)),
+        explanation=tuple(map(with_flags, table.explanation)),
+    )

@@ -1,4 +1,0 @@
-"""`fleetrank results ...`.
-
-Open `results_command` first.
-"""

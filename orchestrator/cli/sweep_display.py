@@ -1,0 +1,303 @@
+"""What commands that run a sweep share: how they show progress, and what they print at the end."""
+
+import functools
+import inspect
+import shlex
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, fields, replace
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, TextIO, get_type_hints
+
+import typer
+
+from fleetrank.analysis.stored.columns import ORIGINS
+from fleetrank.analysis.tables.formats import value_text
+from fleetrank.foundation.inputs import IMAGE
+from fleetrank.foundation.vocabulary import BYTES_PER_MIB, NS_PER_MS, NS_PER_S
+from fleetrank.orchestrator.cli.context import current
+from fleetrank.orchestrator.progress import Subscriber
+
+if TYPE_CHECKING:
+    from fleetrank.orchestrator.progress import SweepFinished
+    from fleetrank.orchestrator.sweep.sweep_session import RunOptions
+
+EXIT_FAILED_CELLS, EXIT_SLOWER, EXIT_INTERRUPTED = 3, 5, 130
+
+
+class Progress(StrEnum):
+    """How a running sweep shows its progress."""
+
+    AUTO = "auto"
+    PLAIN = "plain"
+    JSONL = "jsonl"
+    NONE = "none"
+
+
+Inline = Annotated[
+    bool,
+    typer.Option("--inline", help="Run in this process without Ray, as `run` and `ab` always do."),
+]
+Cluster = Annotated[
+    str | None,
+    typer.Option(metavar="ADDRESS", help="Run on this Ray cluster: IP:PORT of its head, or auto."),
+]
+Trust = Annotated[
+    bool, typer.Option("--trust", help="Allow model-supplied code to run. Review it first.")
+]
+Display = Annotated[
+    Progress,
+    typer.Option(
+        help="auto: live table on a terminal, plain lines in a pipe. none: only the result."
+    ),
+]
+
+
+Tags = Annotated[
+    list[str] | None, typer.Option("--tag", help="Tag of this sweep; may be repeated.")
+]
+Note = Annotated[str | None, typer.Option("--note", help="Note about this sweep, one line.")]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SweepOptions:
+    """The options of every command that runs a sweep."""
+
+    inline: Inline = False
+    cluster: Cluster = None
+    trust: Trust = False
+    progress: Display = Progress.AUTO
+
+    def run_options(
+        self, subscribers: Sequence[Subscriber], *, is_inline: bool = False
+    ) -> "RunOptions":
+        """How to run; `is_inline` is the command's own choice."""
+        from fleetrank.orchestrator.sweep.sweep_session import RunOptions
+
+        return RunOptions(
+            is_inline=self.inline or is_inline,
+            cluster=self.cluster,
+            is_trusted=self.trust,
+            subscribers=subscribers,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewSweepOptions(SweepOptions):
+    """The options of a command that starts a sweep."""
+
+    tag: Tags = None
+    note: Note = None
+
+    def run_options(
+        self, subscribers: Sequence[Subscriber], *, is_inline: bool = False
+    ) -> "RunOptions":
+        """How to run, with the tags."""
+        from fleetrank.orchestrator.store.results import new_tags
+
+        options = SweepOptions.run_options(self, subscribers, is_inline=is_inline)
+        return replace(options, tags=new_tags(self.tag, self.note))
+
+
+def with_options(kind: type[SweepOptions]) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Gives a command the options of a class in place of its parameter `options`."""
+    hints = get_type_hints(kind, include_extras=True)
+    added = [
+        inspect.Parameter(
+            one.name,
+            inspect.Parameter.KEYWORD_ONLY,
+            default=one.default,
+            annotation=hints[one.name],
+        )
+        for one in fields(kind)
+    ]
+
+    def decorate(command: Callable[..., None]) -> Callable[..., None]:
+        signature = inspect.signature(command)
+        parameters: list[inspect.Parameter] = []
+        for name, parameter in signature.parameters.items():
+            parameters += added if name == "options" else [parameter]
+
+        @functools.wraps(command)
+        def run(**given: object) -> None:
+            values = {one.name: given.pop(one.name) for one in added}
+            command(**given, options=kind(**values))  # type: ignore[arg-type]
+
+        # Typer reads the options from both.
+        run.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
+        run.__annotations__ = {one.name: one.annotation for one in parameters}
+        return run
+
+    return decorate
+
+
+@contextmanager
+def shown_progress(progress: Progress) -> Iterator[list[Subscriber]]:
+    """The event subscribers of a progress style; restores the terminal at the end."""
+    from fleetrank.orchestrator.cli.terminal import VisibleConsole
+    from fleetrank.orchestrator.progress_displays import JsonLines, LiveConsole, PlainLines
+
+    if progress is Progress.NONE:
+        yield []
+    elif progress is Progress.JSONL:
+        yield [JsonLines(sys.stdout)]
+    elif progress is Progress.AUTO and sys.stdout.isatty():
+        live = LiveConsole(VisibleConsole())
+        try:
+            yield [live]
+        finally:
+            live.close()
+    else:
+        yield [PlainLines(sys.stdout)]
+
+
+def result_stream(progress: Progress) -> TextIO:
+    """Where the result is printed: with JSON progress, standard output holds only JSON lines."""
+    return sys.stderr if progress is Progress.JSONL else sys.stdout
+
+
+def conclude(outcome: "SweepFinished", options: "RunOptions", stream: TextIO | None) -> None:
+    """Prints the results folder and the next commands, and exits with the exit code.
+
+    Args:
+        outcome: of the sweep.
+        options: of this run; the command that continues the sweep repeats them.
+        stream: `None` prints nothing, because the command has printed its result as JSON.
+    """
+    if stream is not None:
+        store_folder = current().workspace.results / f"measurements/sweep_id={outcome.sweep_id}"
+        print(f"results: {store_folder}", file=stream)
+        for line in _next_steps(outcome, options):
+            print(line, file=stream)
+    if outcome.is_interrupted:
+        raise typer.Exit(EXIT_INTERRUPTED)
+    if outcome.n_missing:
+        raise typer.Exit(EXIT_FAILED_CELLS)
+
+
+def _next_steps(outcome: "SweepFinished", options: "RunOptions") -> Iterator[str]:
+    sweep_id = outcome.sweep_id
+    # Without this option the report excludes simulated rows.
+    unreal = ["--include-simulated"] if outcome.is_unreal else []
+    report = fleetrank_command("report", "build", *unreal)
+    if not outcome.n_missing:
+        yield f"next:    {report}"
+        return
+    yield f"details: {fleetrank_command('sweep', 'status', sweep_id)}"
+    if outcome.is_interrupted:
+        retry = ["--retry-failed"] if options.retries_failed else []
+        chosen = [*retry, *_only_of(options), *_options_of(options)]
+        yield f"go on:   {fleetrank_command('sweep', 'resume', sweep_id, *chosen)}"
+        return
+    chosen = [*(["--retry-failed"] if outcome.n_failed else []), *_options_of(options)]
+    yield f"next:    {fleetrank_command('sweep', 'resume', sweep_id, *chosen)}"
+    if outcome.n_ok:
+        yield f"report:  {report}"
+
+
+def fleetrank_command(*words: str) -> str:
+    """A command line for the same workspace, to be copied into a shell."""
+    root = current().given_root
+    place = [] if root is None else ["--workspace", str(root)]
+    return shlex.join(["fleetrank", *words, *place])
+
+
+def _only_of(options: "RunOptions") -> list[str]:
+    return [] if options.restricted_to is None else ["--only", options.restricted_to]
+
+
+def _options_of(options: "RunOptions") -> list[str]:
+    """The options that the next run of the sweep needs too."""
+    return [
+        *(["--inline"] if options.is_inline else []),
+        *(["--cluster", options.cluster] if options.cluster is not None else []),
+        *(["--trust"] if options.is_trusted else []),
+    ]
+
+
+# What a command prints about the cells of one sweep: figures with their interval and flags.
+
+
+def cell_rows(results: Path, sweep_id: str) -> list[dict[str, object]]:
+    """One row for each measured cell of a sweep, simulated ones too; empty if nothing worked."""
+    from fleetrank.analysis.errors import NoDataError
+    from fleetrank.analysis.stored.cells_table import cell_values
+    from fleetrank.analysis.stored.load import load_measurements
+
+    try:
+        cells = cell_values(load_measurements(results, sweep=sweep_id, origins=ORIGINS))
+    except NoDataError:
+        return []
+    return [_row(cell) for cell in cells.iter_rows(named=True)]
+
+
+def _row(cell: Mapping[str, object]) -> dict[str, object]:
+    nodes, of_nodes = cell["backend_nodes"], cell["graph_nodes"]
+    return {
+        "model": cell["model"],
+        "platform_key": cell["platform_key"],
+        "axes": cell["axes"],
+        "workload": cell["workload"],
+        "tokens_per_s": _tokens_per_s(cell),
+        "origin": cell["origin"],
+        "statistic": cell["statistic"],
+        "latency_ms": _scaled(cell["latency_ns"], NS_PER_MS),
+        "latency_low_ms": _scaled(cell["latency_low_ns"], NS_PER_MS),
+        "latency_high_ms": _scaled(cell["latency_high_ns"], NS_PER_MS),
+        "interval_coverage": cell["interval_coverage"],
+        "interval_reason": cell["interval_reason"],
+        "n_repeats": cell["n_repeats"],
+        "peak_memory_mib": _scaled(cell["peak_memory_bytes"], BYTES_PER_MIB),
+        "memory_metric": cell["memory_metric"],
+        "backend": cell["backend"],
+        "backend_nodes": nodes,
+        "graph_nodes": of_nodes,
+        "flags": cell["flags"],
+    }
+
+
+def _tokens_per_s(cell: Mapping[str, object]) -> float | None:
+    tokens, latency_ns = cell["tokens_per_inference"], cell["latency_ns"]
+    if not isinstance(tokens, int) or not isinstance(latency_ns, float) or latency_ns <= 0:
+        return None
+    return tokens / (latency_ns / NS_PER_S)
+
+
+def _scaled(value: object, unit: float) -> float | None:
+    return value / unit if isinstance(value, int | float) else None
+
+
+def cell_lines(row: Mapping[str, object]) -> Iterator[str]:
+    """The lines about one cell."""
+    origin = "" if row["origin"] == "measured" else f" ({row['origin']})"
+    yield f"platform   {row['platform_key']}{origin}"
+    if row["workload"] != str(IMAGE):
+        yield f"workload   {row['workload']}"
+    yield f"latency    {_latency(row)}"
+    if row["tokens_per_s"] is not None:
+        yield f"tokens     {value_text(row['tokens_per_s'])} per second"
+    memory = value_text(row["peak_memory_mib"])
+    yield f"memory     {memory} MiB at its peak ({value_text(row['memory_metric'])})"
+    yield f"placement  {_placement(row)}"
+    yield f"flags      {value_text(row['flags']) if row['flags'] else 'none'}"
+
+
+def _latency(row: Mapping[str, object]) -> str:
+    statistic = "statistic unknown" if row["statistic"] is None else str(row["statistic"])
+    parts = [f"{value_text(row['latency_ms'])} ms ({statistic})"]
+    coverage = row["interval_coverage"]
+    if isinstance(coverage, float):
+        low, high = value_text(row["latency_low_ms"]), value_text(row["latency_high_ms"])
+        parts.append(f"interval {low} to {high} ms, coverage {100 * coverage:.0f} %")
+        parts.append(f"{row['n_repeats']} repeats")
+    else:
+        parts.append(str(row["interval_reason"]))
+    return ", ".join(parts)
+
+
+def _placement(row: Mapping[str, object]) -> str:
+    if row["backend_nodes"] is None or row["graph_nodes"] is None:
+        return f"not stated by the runtime; asked for backend {row['backend']}"
+    return f"{row['backend_nodes']} of {row['graph_nodes']} nodes on {row['backend']}"

@@ -1,0 +1,183 @@
+"""What a terminal shows: a console that escapes text from files, and tables of statistics."""
+
+import sys
+from collections.abc import Container, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.segment import Segment
+from rich.table import Table as RichTable
+from rich.text import Text
+
+from fleetrank.analysis.tables.formats import (
+    EXPLAIN_HINT,
+    MISSING,
+    REASON,
+    Grid,
+    grid_of,
+    grid_of_rows,
+    heading,
+    least_wanted,
+    sentences_of_reasons,
+    value_text,
+)
+from fleetrank.analysis.tables.table import with_brief_notes
+from fleetrank.foundation.errors import visible
+from fleetrank.orchestrator.cli.pager import show
+from fleetrank.orchestrator.cli.visible_streams import VisibleStream
+
+if TYPE_CHECKING:
+    from fleetrank.analysis.tables.table import Table
+
+# Shows output that is longer than the terminal in the user's pager.
+
+
+# Standard output and error that escape control characters.
+#
+# Escaping happens where text leaves the process, so every message and table is covered.
+
+
+_GAP = 2
+_LEAST_TEXT = 16
+"""Least width of a text column; narrower is hard to read. A name in the first is never wrapped."""
+_PART = "/"
+"""Columns of platform keys, whose parts are mostly equal within one table."""
+
+Columns = Mapping[str, list[str]]
+
+
+class VisibleConsole(Console):
+    """A Rich console on standard output: it sends only Rich's own control codes."""
+
+    def __init__(self) -> None:
+        stream = sys.stdout
+        file = stream.unescaped if isinstance(stream, VisibleStream) else stream
+        super().__init__(file=file, highlight=False)
+
+    def render(
+        self, renderable: RenderableType, options: ConsoleOptions | None = None
+    ) -> Iterable[Segment]:
+        """The segments of a renderable, with all text escaped except Rich's own codes."""
+        for segment in super().render(renderable, options):
+            text = segment.text if segment.control else visible(segment.text)
+            yield Segment(text, segment.style, segment.control)
+
+
+def print_on_terminal(
+    table: "Table",
+    console: Console,
+    *,
+    is_explained: bool = False,
+    full: str = "--format csv",
+    note: str | None = None,
+) -> None:
+    """Prints a table within the console's width; columns that do not fit are listed below it.
+
+    A value common to all rows is printed once, above the table. `full` is the option that prints
+    all columns; `note` says which rows are left out.
+    """
+    table = table.counted_from_one()
+    console.print(Text(table.title, style="bold"))
+    _print_grid(grid_of(table), console, full)
+    if note:
+        console.print(Text(f"{note}."))
+    brief = with_brief_notes(table)
+    for one in (*table.notes, *table.explanation) if is_explained else brief.notes:
+        console.print(Text(f"Note: {value_text(one)}"))
+    if brief.explanation and not is_explained:
+        console.print(Text(EXPLAIN_HINT, style="dim"))
+
+
+def print_rows(rows: Sequence[Mapping[str, object]], note: str | None, *, has_pager: bool) -> None:
+    """Prints rows with equal keys on a terminal, within its width."""
+    console = VisibleConsole()
+    with console.capture() as captured:
+        _print_grid(grid_of_rows(rows, has_headings=True), console, "--json")
+        if note:
+            console.print(Text(f"{note}."))
+    show(captured.get(), console, has_pager=has_pager)
+
+
+def _print_grid(table: Grid, console: Console, full: str) -> None:
+    columns, numbers = table.columns, table.numbers
+    shown, shared = _without_shared(columns)
+    widths = _fitting_widths(shown, numbers, console.width)
+    hidden = [name for name in shown if name not in widths]
+    grid = RichTable(box=None, pad_edge=False, padding=(0, _GAP, 0, 0), header_style="bold")
+    for name, width in widths.items():
+        title = Text(heading(name))
+        grid.add_column(title, justify="right" if name in numbers else "left", width=width)
+    for row in zip(*(shown[name] for name in widths), strict=True):
+        grid.add_row(*(Text(cell, overflow="fold") for cell in row))
+    empty = [name for name, text in shared.items() if text == MISSING]
+    for name, text in shared.items():
+        if name not in empty:
+            console.print(Text(f"{name} of all rows: {text}", style="dim"))
+    if empty:
+        console.print(Text(f"empty in all rows: {', '.join(empty)}", style="dim"))
+    console.print("", grid, "", sep="\n")
+    if REASON in hidden:
+        for line in sentences_of_reasons(columns[REASON]):
+            console.print(Text(line))
+    if hidden:
+        names = ", ".join(hidden)
+        console.print(Text(f"Hidden columns: {names}. Use a wider terminal or {full}."))
+
+
+def _without_shared(columns: Columns) -> tuple[Columns, dict[str, str]]:
+    """Splits columns into varying and constant values: whole cells, or parts of platforms."""
+    shown: dict[str, list[str]] = {}
+    shared: dict[str, str] = {}
+    for name, cells in columns.items():
+        rows = [cell.split(_PART) for cell in cells]
+        if len(cells) < 2:
+            shown[name] = cells
+        elif len(set(cells)) == 1:
+            shared[name] = cells[0]
+        elif min(map(len, rows)) > 2 and len(set(map(len, rows))) == 1:
+            differs = [len(set(parts)) > 1 for parts in zip(*rows, strict=True)]
+            pairs = [list(zip(row, differs, strict=True)) for row in rows]
+            shown[name] = [_PART.join(part for part, it in row if it) for row in pairs]
+            if not all(differs):
+                shared[name] = _PART.join("*" if it else part for part, it in pairs[0])
+        else:
+            shown[name] = cells
+    return shown, shared
+
+
+def _fitting_widths(columns: Columns, numbers: Container[str], width: int) -> Mapping[str, int]:
+    """A width for each column that is not hidden; equal ones if the keys alone do not fit."""
+    kept = dict(columns)
+    while (widths := _widths(kept, numbers, width)) is None:
+        if (name := least_wanted(kept)) is None:
+            return dict.fromkeys(kept, max(1, (width + _GAP) // len(kept) - _GAP))
+        del kept[name]
+    return widths
+
+
+def _widths(columns: Columns, numbers: Container[str], width: int) -> Mapping[str, int] | None:
+    """A width for each column: numbers and heading words unbroken, text gets the remaining room.
+
+    `None` when the columns do not fit.
+    """
+    wanted = {
+        name: max(*map(len, heading(name).split()), *map(len, cells), 1)
+        for name, cells in columns.items()
+    }
+    first = next(iter(columns), "")
+    is_name = not any(" " in cell for cell in columns.get(first, ()))
+    found = {
+        name: most if name in numbers or (is_name and name == first) else min(most, _LEAST_TEXT)
+        for name, most in wanted.items()
+    }
+    left = width - sum(found.values()) - _GAP * (len(found) - 1)
+    if left < 0:
+        return None
+    for name, most in wanted.items():
+        more = min(left, most - found[name])
+        found[name] += more
+        left -= more
+    return found
+
+
+# Output of commands: rows as a table or JSON.

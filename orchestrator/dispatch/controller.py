@@ -1,0 +1,284 @@
+"""The control loop: it feeds events to `step`, carries out the actions, and decides nothing.
+
+Its `Recorder` turns attempts into rows and stores them.
+"""
+
+import logging
+import signal
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
+from time import perf_counter
+from types import FrameType
+from typing import Protocol
+
+from fleetrank.device_agents.contract.agent import DeviceFacts
+from fleetrank.device_agents.contract.measurement import Failure, Measurement, failed
+from fleetrank.foundation.vocabulary import ErrorKind
+from fleetrank.orchestrator.dispatch.decide import messages
+from fleetrank.orchestrator.dispatch.decide.messages import Action, Event, Store, StoreUntried
+from fleetrank.orchestrator.dispatch.decide.retry import key_of
+from fleetrank.orchestrator.dispatch.decide.state import SweepWork, Tally, new_state, task_id_of
+from fleetrank.orchestrator.dispatch.decide.step import step
+from fleetrank.orchestrator.dispatch.hosts import Hosts, in_thread
+from fleetrank.orchestrator.errors import StoreError
+from fleetrank.orchestrator.progress import RepeatFinished, Subscriber
+from fleetrank.orchestrator.rows import Row, make_row
+
+# Ctrl-C once: finish the running repeats, then stop. Twice: stop now.
+
+
+class StopSwitch:
+    """Counts the requests to stop; the controller reads it between two steps."""
+
+    def __init__(self) -> None:
+        self._n_pressed = 0
+
+    def press(self, *, is_urgent: bool = False) -> None:
+        """Requests a stop; the second request, or an urgent one, means stop now."""
+        self._n_pressed += 2 if is_urgent else 1
+
+    @property
+    def is_stopping(self) -> bool:
+        """Whether running attempts may finish and no new one may start."""
+        return self._n_pressed >= 1
+
+    @property
+    def is_now(self) -> bool:
+        """Whether running attempts are ended now."""
+        return self._n_pressed >= 2
+
+
+@contextmanager
+def sigterm_as_ctrl_c() -> Iterator[None]:
+    """Inside the block, SIGTERM raises `KeyboardInterrupt`; only the main thread can catch it."""
+    former = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, former)
+
+
+@contextmanager
+def listening(switch: StopSwitch) -> Iterator[None]:
+    """Inside the block, Ctrl-C presses the switch and SIGTERM presses it urgently.
+
+    Only the main thread can catch signals. The previous handlers are restored at the end.
+    """
+
+    def on_signal(number: int, _frame: FrameType | None) -> None:
+        switch.press(is_urgent=number == signal.SIGTERM)
+
+    numbers = (signal.SIGINT, signal.SIGTERM)
+    former = {number: signal.signal(number, on_signal) for number in numbers}
+    try:
+        yield
+    finally:
+        for number, handler in former.items():
+            signal.signal(number, handler)
+
+
+_log = logging.getLogger(__name__)
+
+
+class RowSink(Protocol):
+    """Where rows become durable."""
+
+    def append(self, row: Row, measurement: Measurement) -> None:
+        """Stores a row; afterwards it is safe from a crash of this process.
+
+        `measurement` is what the row was made from; a sink of profiles or sets stores more of it.
+
+        Raises:
+            StoreError: the disk is full; the row stays in memory and is written later.
+        """
+        ...
+
+    def flush(self) -> None:
+        """Makes every stored row safe from a power cut; raises the errors of `append`."""
+        ...
+
+    def publish(self) -> None:
+        """Publishes the rows to readers; raises the errors of `append`."""
+        ...
+
+
+class Recorder:
+    """Makes rows of attempts, stores them in its `RowSink`, and reports their end to the user."""
+
+    def __init__(self, work: SweepWork, sink: RowSink, emit: Subscriber) -> None:
+        """`emit` takes the progress events."""
+        self._work = work
+        self.sink = sink
+        self.emit = emit
+
+    def store(self, done: Store | StoreUntried) -> Failure | None:
+        """Stores one attempt and reports its end, also if the row could not be written.
+
+        Returns:
+            Why the attempt failed after all: no row could be made of what the device returned.
+        """
+        if isinstance(done, StoreUntried):
+            done = self._as_stored(done)
+        refusal = None
+        try:
+            row = self._row(done)
+        except Exception as error:
+            # One device's answer must not end the sweep of all others.
+            _log.warning("no row of %s", done.measurement.task_id, exc_info=error)
+            refusal = _bad_output(error)
+            origin, task_id = done.measurement.origin, done.measurement.task_id
+            done = replace(done, measurement=failed(task_id, refusal, origin), facts=None)
+            row = self._row(done)
+        self._append(done, row)
+        return refusal
+
+    def _row(self, done: Store) -> Row:
+        return make_row(
+            sweep=self._work.sweep,
+            attempt=done.attempt,
+            measurement=done.measurement,
+            place=self._work.places[done.device],
+            facts=done.facts,
+            artifact=self._work.artifacts.get(done.attempt.repeat.cell.export),
+        )
+
+    def _append(self, done: Store, row: Row) -> None:
+        attempt, measurement, cell = done.attempt, done.measurement, done.attempt.repeat.cell
+        latency, failure = row["latency_p50_ns"], measurement.failure
+        ended = RepeatFinished(
+            device=done.device,
+            host=self._work.places[done.device].host,
+            label=cell.label,
+            repeat=attempt.repeat.index,
+            attempt=attempt.number,
+            latency_p50_ns=latency if isinstance(latency, float) else None,
+            flags=tuple(flag.value for flag in measurement.flags),
+            error=None if failure is None else failure.message,
+            will_retry=done.will_retry,
+            has_no_file=cell.export in self._work.failures,
+            origin=measurement.origin,
+        )
+        try:
+            self.sink.append(row, measurement)
+        finally:
+            self.emit(ended)
+
+    def _as_stored(self, untried: StoreUntried) -> Store:
+        device, facts = untried.attempt.repeat.cell.device, untried.facts
+        origin = self._work.places[device].origin if facts is None else facts.origin
+        measurement = failed(task_id_of(self._work, untried.attempt), untried.failure, origin)
+        return Store(
+            device=device,
+            attempt=untried.attempt,
+            measurement=measurement,
+            facts=facts,
+            will_retry=False,
+        )
+
+
+def _bad_output(error: Exception) -> Failure:
+    return Failure(
+        kind=ErrorKind.BAD_OUTPUT,
+        message=f"no row can be made of what the device returned: {error}",
+        remedy="report this with what the command prints with `debug=true`",
+        is_transient=False,
+    )
+
+
+class Controller:
+    """Runs one sweep to its end."""
+
+    def __init__(
+        self,
+        work: SweepWork,
+        tally: Tally,
+        *,
+        hosts: Hosts,
+        recorder: Recorder,
+        switch: StopSwitch,
+        clock: Callable[[], float] = perf_counter,
+    ) -> None:
+        """`tally` is updated in place; `clock` gives seconds of a monotonic clock."""
+        self._hosts = hosts
+        self._recorder = recorder
+        self._switch = switch
+        self._clock = clock
+        self._probes: dict[str, Future[DeviceFacts | Failure]] = {}
+        self._state = new_state(work, tally, hosts.facts(), clock())
+        self._error: StoreError | None = None
+
+    def run(self) -> None:
+        """Measures until no attempt is left or a stop is requested.
+
+        Raises:
+            StoreError: the results cannot be written. All rows stored before are kept. Running
+                attempts were waited for, and their rows were tried once more.
+        """
+        in_flight, offered = self._hosts.in_flight(), self._hosts.poll(0.0)
+        self._handle(messages.Began(now_s=self._clock(), in_flight=in_flight, offered=offered))
+        while not self._state.is_over:
+            if self._switch.is_stopping:
+                is_now = self._switch.is_now
+                self._handle(messages.StopPressed(now_s=self._clock(), is_now=is_now))
+            for device, answer in self._answered_probes():
+                self._handle(messages.Probed(now_s=self._clock(), device=device, answer=answer))
+            self._handle(messages.Tick(now_s=self._clock()))
+            arrived = self._hosts.poll(self._state.wait_s(self._clock()))
+            self._handle(messages.Arrived(now_s=self._clock(), measurements=arrived))
+        self._handle(messages.Ended(now_s=self._clock()))
+        if self._error is not None:
+            raise self._error
+
+    def _answered_probes(self) -> Iterator[tuple[str, DeviceFacts | Failure]]:
+        for device in [device for device, answer in self._probes.items() if answer.done()]:
+            answer = self._probes.pop(device)
+            if (error := answer.exception()) is None:
+                yield device, answer.result()
+                continue
+            failure = Failure(
+                kind=ErrorKind.INTERNAL,
+                message=f"{type(error).__name__}: {error}",
+                remedy="run with `inline=true` and `debug=true` to see where",
+                is_transient=True,
+            )
+            yield device, failure
+
+    def _handle(self, event: Event) -> None:
+        for action in step(self._state, event):
+            try:
+                self._carry_out(action)
+            except StoreError as error:
+                self._error = error
+                self._handle(messages.StoreFailed(now_s=self._clock(), message=error.message))
+
+    def _carry_out(self, action: Action) -> None:
+        match action:
+            case messages.Submit():
+                self._hosts.submit(action.device, action.task)
+            case messages.Store() | messages.StoreUntried():
+                self._store(action)
+            case messages.Announce():
+                self._recorder.emit(action.event)
+            case messages.Probe():
+                # In a thread: a phone that hangs takes half a minute to answer.
+                probe = partial(self._hosts.probe, action.device)
+                self._probes[action.device] = in_thread(probe)
+            case messages.Sync():
+                self._recorder.sink.flush()
+                self._handle(messages.Synced(now_s=self._clock()))
+            case messages.Publish():
+                self._recorder.sink.publish()
+            case messages.Acknowledge():
+                self._hosts.acknowledge(action.task_ids)
+            case messages.FinishRounds():
+                self._hosts.finish_rounds()
+            case messages.Interrupt():
+                self._hosts.interrupt()
+
+    def _store(self, done: messages.Store | messages.StoreUntried) -> None:
+        refusal = self._recorder.store(done)
+        if refusal is not None:
+            self._state.tally.withdraw(key_of(done.attempt), refusal)

@@ -1,0 +1,689 @@
+"""A host: it takes tasks, measures, and keeps results until a driver has acknowledged them.
+
+A plain class. A sweep without Ray has one in its own process; `ray.ray_hosts` makes it an actor on
+each host of a cluster.
+"""
+
+import contextlib
+import hashlib
+import logging
+import os
+import queue
+import re
+import sys
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from functools import cache, partial
+from importlib.util import find_spec
+from pathlib import Path
+from time import perf_counter, sleep
+
+from fleetrank.device_agents.contract.agent import Agent, DeviceFacts, RoundAgent
+from fleetrank.device_agents.contract.kind import HostShare
+from fleetrank.device_agents.contract.measurement import (
+    Failure,
+    Measurement,
+    failed,
+    failure_from_error,
+    interrupted,
+)
+from fleetrank.device_agents.contract.task import Execution, MeasureTask
+from fleetrank.device_agents.errors import HOST_PATIENCE_S, NotFitError, TransientError, host_in_use
+from fleetrank.device_agents.host import conditions
+from fleetrank.device_agents.host.energy import open_rapl
+from fleetrank.device_agents.registry import KINDS, create_agent
+from fleetrank.foundation.errors import FleetError
+from fleetrank.foundation.files import file_sha256
+from fleetrank.foundation.lease import ReadingWatch, host_lease
+from fleetrank.foundation.vocabulary import ErrorKind, Flag
+from fleetrank.orchestrator.dispatch.spool import SPOOL, Spool
+from fleetrank.orchestrator.durable import sync_folder
+from fleetrank.orchestrator.errors import OrchestratorError
+from fleetrank.orchestrator.identity import DeviceSpec, sweep_of
+from fleetrank.orchestrator.workspace.workspace import PACKAGES, host_hash, package_versions
+
+# Facts of a host and its running tasks; a driver reads them before it plans a sweep.
+
+Seen = tuple[tuple[str, tuple[str, ...] | None], ...]
+"""By kind: addresses of the devices that a host sees; `None` if it cannot be known."""
+_OWN_PACKAGES = ("analysis", "device_agents", "foundation", "models", "orchestrator")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostFacts:
+    """Facts of a host of the cluster, or of this host.
+
+    Attributes:
+        host_hash: the hash that rows contain; a row never contains the host's name.
+        one_per_core: one CPU of each physical core, for pinning; `None` if unknown.
+        versions: installed fleetrank, Ray and runtimes, as (package, version).
+        code_sha256: hash of fleetrank's source files, because two checkouts can have the same
+            version.
+        niceness: niceness of the host's process; every worker inherits it.
+        seen: the devices that the host sees, by kind; empty if they were not asked for.
+        counts_energy: its processors' energy can be read; this needs separate energy windows.
+        memory_bytes: its memory; `None` if unknown, as in older records.
+        n_running: tasks in flight.
+        n_kept: measurements that no driver has acknowledged yet.
+    """
+
+    host_hash: str
+    one_per_core: tuple[int, ...] | None
+    python_version: str
+    versions: tuple[tuple[str, str], ...]
+    code_sha256: str
+    niceness: int
+    seen: Seen = ()
+    counts_energy: bool = False
+    memory_bytes: int | None = None
+    n_running: int = 0
+    n_kept: int = 0
+
+
+def read_host_facts(
+    *,
+    seen: Seen = (),
+    n_running: int = 0,
+    n_kept: int = 0,
+) -> HostFacts:
+    """Reads the facts of this host; its actor supplies the arguments."""
+    return HostFacts(
+        host_hash=host_hash(),
+        one_per_core=conditions.cpus_one_per_core(),
+        python_version=sys.version.split()[0],
+        versions=tuple(sorted(package_versions(["fleetrank", *PACKAGES]).items())),
+        code_sha256=code_sha256(),
+        niceness=os.nice(0),
+        seen=seen,
+        counts_energy=open_rapl() is not None,
+        memory_bytes=conditions.memory_bytes(),
+        n_running=n_running,
+        n_kept=n_kept,
+    )
+
+
+def seen_devices() -> Seen:
+    """The devices that this host sees now, of each kind that can be seen."""
+    return tuple(
+        (name, one.presence.seen_here()) for name, one in KINDS.items() if one.presence is not None
+    )
+
+
+@cache
+def code_sha256() -> str:
+    """Hash of fleetrank's source files at the first call in this process."""
+    digest = hashlib.sha256()
+    for package in _OWN_PACKAGES:
+        spec = find_spec(f"fleetrank.{package}")
+        for folder in spec.submodule_search_locations or [] if spec else []:
+            root = Path(folder)
+            for path in sorted(root.rglob("*.py")):
+                digest.update(str(path.relative_to(root)).encode() + b"\0" + path.read_bytes())
+    return digest.hexdigest()
+
+
+# The artifact cache of one host: each file is sent once and verified; the size is bounded.
+
+LIMIT_BYTES = 20 * 1024**3
+"""All exports of the study's models take 4 GB; the least recently used files go first."""
+_STRAY_AFTER_S = 3600.0
+"""A host can run for weeks; one part of an active delivery takes minutes at most."""
+_NAME = re.compile(r"[0-9a-f]{64}\.[a-z0-9]{1,8}")
+_DELIVERY = re.compile(r"[0-9a-f]{1,32}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FilePart:
+    """A part of a file that is sent to a host.
+
+    Attributes:
+        name: `SHA256.FORMAT`.
+        delivery: hexadecimal id, new for each attempt to send the file.
+        is_last: whether this is the last part.
+    """
+
+    name: str
+    delivery: str
+    content: bytes
+    is_last: bool
+
+
+def file_paths(task: MeasureTask) -> tuple[Path, ...]:
+    """Paths of the artifacts a task needs, on the host that made the task."""
+    return tuple(Path(path) for path in _path_texts(task))
+
+
+def file_names(task: MeasureTask) -> tuple[str, ...]:
+    """The same artifacts as `SHA256.FORMAT`, the names in the workspace's cache."""
+    return tuple(_name_of(path) for path in _path_texts(task))
+
+
+def _path_texts(task: MeasureTask) -> Sequence[str]:
+    # A device that opens no file has a task without one.
+    paths = [task.artifact_path] if task.artifact_path else []
+    more = (task.weights_path, task.primer_path)
+    paths += [path for path in more if path is not None]
+    if task.canary is not None:
+        paths.append(task.canary.artifact_path)
+    return paths
+
+
+def _name_of(path: str) -> str:
+    """The last part of a path; called for each order, and a `Path` takes ten times as long."""
+    return path.rpartition("/")[2]
+
+
+class HostFiles:
+    """Files named `SHA256.FORMAT` in one folder; it writes and reads no other files there."""
+
+    def __init__(self, folder: Path, limit_bytes: int = LIMIT_BYTES) -> None:
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        self._folder = folder
+        self._limit_bytes = limit_bytes
+        self._remove_strays(older_than_s=0.0)
+
+    def missing(self, names: Iterable[str]) -> Sequence[str]:
+        """Returns which of these files must be sent."""
+        return [name for name in dict.fromkeys(names) if not self._path(name).is_file()]
+
+    def here(self, task: MeasureTask) -> MeasureTask:
+        """Returns the task with the paths of its files on this host."""
+        for path in _path_texts(task):
+            # The file's time stamp records its last use.
+            os.utime(self._here(path))
+        canary = task.canary
+        if canary is not None:
+            canary = replace(canary, artifact_path=self._here(canary.artifact_path))
+        return replace(
+            task,
+            artifact_path=task.artifact_path and self._here(task.artifact_path),
+            weights_path=None if task.weights_path is None else self._here(task.weights_path),
+            primer_path=None if task.primer_path is None else self._here(task.primer_path),
+            canary=canary,
+        )
+
+    def receive(self, part: FilePart, in_use: Iterable[str] = ()) -> None:
+        """Stores the next part of a file; the last part verifies the file and puts it in place.
+
+        Args:
+            part: the next part in order; the last one completes the file.
+            in_use: names of files that may not be removed to make room.
+
+        Raises:
+            OrchestratorError: the received content is not the file; it is deleted.
+            OSError: the disk is full; the received content is deleted.
+        """
+        path = self._path(part.name)
+        if not _DELIVERY.fullmatch(part.delivery):
+            raise OrchestratorError(f"{part.delivery!r} is not a delivery id", "resend the file")
+        aside = self._folder / f".{part.name}.{part.delivery}.tmp"
+        try:
+            with aside.open("ab") as file:
+                file.write(part.content)
+                if part.is_last:
+                    file.flush()
+                    os.fsync(file.fileno())
+            if part.is_last:
+                self._put_in_place(aside, path)
+                self._prune({path.name, *in_use})
+        except BaseException:
+            aside.unlink(missing_ok=True)
+            raise
+
+    def _put_in_place(self, aside: Path, path: Path) -> None:
+        found = file_sha256(aside)
+        if found != path.stem:
+            raise OrchestratorError(f"{path.name} arrived damaged: {found}", "it will be resent")
+        aside.replace(path)
+        sync_folder(self._folder)
+
+    def _prune(self, keep: set[str]) -> None:
+        """Deletes the least recently used files until the rest fits.
+
+        A deleted file that is needed again is sent again.
+        """
+        self._remove_strays(older_than_s=_STRAY_AFTER_S)
+        files = [path for path in self._folder.iterdir() if _NAME.fullmatch(path.name)]
+        found = sorted(((path.stat(), path) for path in files), key=lambda item: item[0].st_mtime)
+        total = sum(stat.st_size for stat, _ in found)
+        for stat, path in found:
+            if total <= self._limit_bytes:
+                return
+            if path.name not in keep:
+                path.unlink(missing_ok=True)
+                total -= stat.st_size
+
+    def _remove_strays(self, older_than_s: float) -> None:
+        """Deletes the files of interrupted deliveries; an active delivery grows every minute."""
+        newest_s = datetime.now(UTC).timestamp() - older_than_s
+        for path in self._folder.glob(".*.tmp"):
+            with contextlib.suppress(FileNotFoundError):
+                if path.stat().st_mtime <= newest_s:
+                    path.unlink()
+
+    def _here(self, path: str) -> str:
+        return f"{self._folder}/{_checked(_name_of(path))}"
+
+    def _path(self, name: str) -> Path:
+        return self._folder / _checked(name)
+
+
+def _checked(name: str) -> str:
+    if not _NAME.fullmatch(name):
+        raise OrchestratorError(f"{name!r} is not an artifact name", "send it as SHA256.FORMAT")
+    return name
+
+
+_log = logging.getLogger(__name__)
+
+_MOST_REPORTED = 100
+"""Measurements in one reply: Ray sends replies above 100 kB more slowly, through raylets."""
+_BATCH_S = 0.02
+"""Measurements of this period share a reply, because a reply costs more than a measurement. A host
+that has no other task running replies at once."""
+_MARGIN_S = 60.0
+"""A worker is killed at its time limit; an agent that has not returned after this hangs."""
+_MOST_PROBES = 32
+"""Probes in parallel: a phone that hangs takes half a minute, and threads are cheap."""
+_POLL_S = 0.1
+"""How often a task that waits for its device checks whether it was cancelled."""
+_GATHER_S = 60.0
+"""A round starts without a task that has not come by then: its driver died, or its file is lost."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeviceTask:
+    """A task and its device."""
+
+    spec: DeviceSpec
+    task: MeasureTask
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PollRequest:
+    """What a driver sends a host repeatedly, to get its news.
+
+    Attributes:
+        session: new for each driver and after each reply that may have been lost. In a new session
+            the host offers all kept measurements again.
+        acknowledged: ids of the tasks whose measurements the driver has stored.
+        wait_s: how long the host waits for something to report.
+    """
+
+    sweep_id: str
+    session: str
+    acknowledged: tuple[str, ...] = ()
+    wait_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PollReply:
+    """The news of a host for a driver.
+
+    Attributes:
+        session: the session of the request.
+        measurements: measurements since the session's last reply.
+        running: the sweep's tasks in flight, as a mapping from task id to device.
+        has_hung: an agent does not return; the host's process must be restarted.
+    """
+
+    session: str
+    measurements: tuple[Measurement, ...]
+    running: Mapping[str, str]
+    has_hung: bool
+
+
+@dataclass(slots=True)
+class _Running:
+    """A task in flight; `deadline_s` is `None` while it waits for its device."""
+
+    given: DeviceTask
+    stop: threading.Event = field(default_factory=threading.Event)
+    finish: threading.Event = field(default_factory=threading.Event)
+    deadline_s: float | None = None
+
+    def is_over(self) -> bool:
+        """Whether its wait ends: a task that only waits has nothing to finish."""
+        return self.stop.is_set() or self.finish.is_set()
+
+
+@dataclass(slots=True)
+class _Round:
+    """Tasks that wait for each other, and their answers."""
+
+    tasks: dict[str, MeasureTask] = field(default_factory=dict)
+    is_complete: threading.Event = field(default_factory=threading.Event)
+    answers: dict[str, Measurement] = field(default_factory=dict)
+    error: Exception | None = None
+    is_over: threading.Event = field(default_factory=threading.Event)
+
+
+class _Threads:
+    """Threads that are kept for later work; none keeps the process from ending, as a hung agent's.
+
+    A worker ends with the thread that starts it, so a thread lives longer than its work.
+    """
+
+    def __init__(self) -> None:
+        self._work: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
+        self._n_idle = threading.Semaphore(0)
+
+    def start(self, work: Callable[[], None]) -> None:
+        """Starts work in an idle thread, or in a new one."""
+        if not self._n_idle.acquire(blocking=False):
+            threading.Thread(target=self._run, daemon=True).start()
+        self._work.put(work)
+
+    def _run(self) -> None:
+        while True:
+            self._work.get()()
+            self._n_idle.release()
+
+
+class Host:
+    """Drives the devices of one host, one thread per task. Safe to use from any thread.
+
+    When its process ends, finished measurements remain in the spool and running tasks are lost; the
+    driver decides whether to retry them.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        """Reads the measurements that an earlier process of this host left in its folder.
+
+        Raises:
+            OSError: the folder cannot be written.
+        """
+        self._spool = Spool(folder / SPOOL)
+        self._files = HostFiles(folder / "files")
+        self._running: dict[str, _Running] = {}
+        # Answers of devices that are not fit. They are worth nothing after a crash, and never in
+        # the spool: the driver sends the same task again.
+        self._not_fit: dict[str, Measurement] = {}
+        self._sessions: dict[str, tuple[str, set[str]]] = {}
+        self._agents: dict[DeviceSpec, Agent] = {}
+        self._turns: dict[str, threading.Lock] = {}
+        self._users: dict[str, str] = {}
+        self._rounds: dict[tuple[str, ...], _Round] = {}
+        self._threads = _Threads()
+        self._changed = threading.Condition()
+
+    def describe(self) -> HostFacts:
+        """Returns the facts of this host and the number of its tasks."""
+        facts = read_host_facts(seen=seen_devices())
+        return replace(facts, n_running=len(self._running), n_kept=len(self._spool))
+
+    def accept(self, tasks: Sequence[DeviceTask], has_files: bool) -> Sequence[str]:
+        """Starts tasks; returns at once. A task that is in flight or already measured is skipped.
+
+        Args:
+            tasks: at most one per device, or the tasks of one round.
+            has_files: whether the paths in the tasks are valid on this host.
+
+        Returns:
+            The files that must be sent first; tasks that need one of them are not accepted.
+        """
+        needs = [() if has_files else file_names(given.task) for given in tasks]
+        missing = frozenset(self._files.missing(name for names in needs for name in names))
+        for given, names in zip(tasks, needs, strict=True):
+            if not missing.isdisjoint(names):
+                continue
+            with self._changed:
+                task_id = given.task.task_id
+                if task_id in self._running or task_id in self._spool:
+                    continue
+                running = self._running[task_id] = _Running(given)
+                # Its earlier answer is forgotten, and its next one is offered.
+                if self._not_fit.pop(task_id, None) is not None:
+                    for _, offered in self._sessions.values():
+                        offered.discard(task_id)
+            self._threads.start(partial(self._run, running, has_files))
+        return sorted(missing)
+
+    def receive(self, part: FilePart) -> None:
+        """Stores one part of a file that the driver sends."""
+        with self._changed:
+            tasks = [running.given.task for running in self._running.values()]
+        self._files.receive(part, {name for task in tasks for name in file_names(task)})
+
+    def poll(self, request: PollRequest) -> PollReply:
+        """Deletes acknowledged measurements, waits for new ones, syncs them and returns them."""
+        self._spool.forget(request.acknowledged)
+        sweep_id = request.sweep_id
+        with self._changed:
+            for task_id in request.acknowledged:
+                self._not_fit.pop(task_id, None)
+            session, offered = self._sessions.get(sweep_id, ("", set[str]()))
+            is_first = session != request.session
+            if is_first:
+                offered = set[str]()
+                self._sessions[sweep_id] = request.session, offered
+            offered -= set(request.acknowledged)
+            has_news = bool(self._news(sweep_id, offered)) or self._changed.wait(request.wait_s)
+            is_busy = has_news and not is_first and bool(self._running)
+        if is_busy:
+            sleep(_BATCH_S)
+        with self._changed:
+            found = self._news(sweep_id, offered)
+            # The first reply names all tasks: the driver assumes that any other task is lost.
+            found = found if is_first else found[:_MOST_REPORTED]
+            offered |= {measurement.task_id for measurement in found}
+            running = {
+                task_id: running.given.spec.name
+                for task_id, running in self._running.items()
+                if sweep_of(task_id) == sweep_id
+            }
+        self._spool.sync()
+        return PollReply(
+            session=request.session,
+            measurements=tuple(found),
+            running=running,
+            has_hung=bool(self.overdue(_MARGIN_S)),
+        )
+
+    def facts(self, specs: Sequence[DeviceSpec]) -> Mapping[str, DeviceFacts]:
+        """Probes devices in parallel; a device that does not answer is left out."""
+        with ThreadPoolExecutor(max_workers=max(1, min(len(specs), _MOST_PROBES))) as pool:
+            answers = list(pool.map(self.probe, specs))
+        return {
+            spec.name: answer
+            for spec, answer in zip(specs, answers, strict=True)
+            if isinstance(answer, DeviceFacts)
+        }
+
+    def probe(self, spec: DeviceSpec) -> DeviceFacts | Failure:
+        """Probes a device; returns its facts or the failure."""
+        try:
+            return self._agent(spec).probe()
+        except Exception as error:
+            return _failure_of(error)
+
+    def why_unsupported(self, spec: DeviceSpec, execution: Execution) -> str | None:
+        """Returns why a device cannot run an execution; `None` if it can."""
+        return create_agent(spec.kind, dict(spec.options)).why_unsupported(execution)
+
+    def overdue(self, margin_s: float) -> Sequence[str]:
+        """Tasks whose deadline passed more than `margin_s` ago: their agent hangs."""
+        late_s = perf_counter() - margin_s
+        with self._changed:
+            return [
+                task_id
+                for task_id, running in self._running.items()
+                if running.deadline_s is not None and running.deadline_s < late_s
+            ]
+
+    def finish_rounds(self, sweep_id: str) -> None:
+        """Ends the running rounds of a sweep after their current blocks.
+
+        Tasks that wait for their device or for the lease of the host end at once.
+        """
+        for running in self._of_sweep(sweep_id):
+            running.finish.set()
+
+    def interrupt(self, sweep_id: str) -> None:
+        """Ends the running tasks of a sweep; each returns as `interrupted`; later tasks still run.
+
+        An agent needs some time to end its worker: `is_idle` waits for that.
+        """
+        for running in self._of_sweep(sweep_id):
+            running.stop.set()
+
+    def is_idle(self, timeout_s: float) -> bool:
+        """Waits until no task runs; returns whether that is so."""
+        with self._changed:
+            return self._changed.wait_for(lambda: not self._running, timeout_s)
+
+    def _of_sweep(self, sweep_id: str) -> Sequence[_Running]:
+        with self._changed:
+            return [one for id_, one in self._running.items() if sweep_of(id_) == sweep_id]
+
+    def _news(self, sweep_id: str, offered: set[str]) -> Sequence[Measurement]:
+        not_fit = [
+            found
+            for task_id, found in self._not_fit.items()
+            if task_id not in offered and sweep_of(task_id) == sweep_id
+        ]
+        return [*self._spool.of_sweep(sweep_id, without=offered), *not_fit]
+
+    def _run(self, running: _Running, has_files: bool) -> None:
+        """Measures a task and keeps its measurement; an unexpected error becomes a failed one."""
+        spec, task = running.given.spec, running.given.task
+        asked_s = perf_counter()
+        try:
+            found = self._measure(spec, task if has_files else self._files.here(task), running)
+            self._keep(found)
+        except NotFitError as error:
+            found = failed(task.task_id, _failure_of(error), spec.origin)
+            self._keep(replace(found, waited_s=perf_counter() - asked_s))
+        except Exception as error:
+            # Also for a value that the spool cannot store: a task that never ends would be worse.
+            self._keep(failed(task.task_id, _failure_of(error), spec.origin))
+
+    def _keep(self, measurement: Measurement) -> None:
+        with self._changed:
+            if measurement.failure is not None and measurement.failure.wait is not None:
+                self._not_fit[measurement.task_id] = measurement
+            else:
+                self._spool.add(measurement)
+            del self._running[measurement.task_id]
+            self._changed.notify_all()
+
+    def _measure(self, spec: DeviceSpec, task: MeasureTask, running: _Running) -> Measurement:
+        """Measures a task, or the round that it is of; each task of a round has its thread.
+
+        The thread that comes first waits for the others and measures all tasks. An error of it is
+        an error of every task.
+        """
+        if len(task.members) < 2:
+            return self._measure_together(spec, [task], running)[0]
+        with self._changed:
+            found = self._rounds.setdefault(task.members, _Round())
+            is_first = not found.tasks
+            found.tasks[task.task_id] = task
+            if len(found.tasks) == len(task.members):
+                found.is_complete.set()
+        if is_first:
+            found.is_complete.wait(_GATHER_S)
+            with self._changed:
+                del self._rounds[task.members]
+            tasks = [found.tasks[task_id] for task_id in task.members if task_id in found.tasks]
+            try:
+                answers = self._measure_together(spec, tasks, running)
+                found.answers = {answer.task_id: answer for answer in answers}
+            except Exception as error:
+                found.error = error
+            finally:
+                found.is_over.set()
+        found.is_over.wait()
+        if found.error is not None:
+            raise found.error
+        return found.answers[task.task_id]
+
+    def _measure_together(
+        self, spec: DeviceSpec, tasks: Sequence[MeasureTask], running: _Running
+    ) -> Sequence[Measurement]:
+        """A device runs one task at a time, or the tasks of one round.
+
+        A task of a second sweep waits, and a task waits while another process has the lease of the
+        host. Time limits do not include waiting. After some seconds of it the answer is the failure
+        of a device that is not fit yet, with the reason: the same task is sent again.
+        """
+        asked_s = perf_counter()
+        with self._turn(spec, tasks[0], running) as is_held:
+            if not is_held:
+                return [failed(task.task_id, interrupted(), spec.origin) for task in tasks]
+            agent = self._agent(spec)
+            watch = ReadingWatch() if spec.share is HostShare.ALONE else None
+            began_s = perf_counter()
+            running.deadline_s = began_s + sum(map(agent.longest_s, tasks))
+            if tasks[0].blocks is not None and isinstance(agent, RoundAgent):
+                found = agent.measure_round(tasks, running.stop.is_set, running.finish.is_set)
+            else:
+                found = [agent.measure(task, running.stop.is_set) for task in tasks]
+            is_beside = watch is not None and watch.has_seen()
+        beside = (Flag.BESIDE_READING,) if is_beside else ()
+        return [
+            replace(one, waited_s=began_s - asked_s, flags=(*one.flags, *beside)) for one in found
+        ]
+
+    @contextmanager
+    def _turn(self, spec: DeviceSpec, task: MeasureTask, running: _Running) -> Iterator[bool]:
+        """Holds the device and the host's lease for one task; false if stopped before that.
+
+        Raises:
+            NotFitError: another sweep still has the device or the host.
+        """
+        until_s = perf_counter() + HOST_PATIENCE_S
+
+        with self._changed:
+            turn = self._turns.setdefault(spec.name, threading.Lock())
+        while not turn.acquire(timeout=_POLL_S):
+            if running.is_over():
+                yield False
+                return
+            if perf_counter() >= until_s:
+                raise host_in_use(self._users.get(spec.name, ""))
+        try:
+            sweep, now = sweep_of(task.task_id), datetime.now(UTC)
+            self._users[spec.name] = f"sweep {sweep} (since {now.isoformat(timespec='seconds')})"
+            if spec.share is HostShare.NONE:
+                yield True
+                return
+            purpose = f"sweep {sweep}, which measures on this host"
+            is_shared = spec.share is HostShare.BESIDE
+            with host_lease(
+                purpose,
+                is_shared=is_shared,
+                give_up=running.is_over,
+                limit_s=until_s - perf_counter(),
+                busy=host_in_use,
+            ) as is_held:
+                yield is_held
+        finally:
+            turn.release()
+
+    def _agent(self, spec: DeviceSpec) -> Agent:
+        if spec not in self._agents:
+            self._agents[spec] = create_agent(spec.kind, dict(spec.options))
+        return self._agents[spec]
+
+
+def _failure_of(error: Exception) -> Failure:
+    """Turns an error of an agent, or an unexpected error, into the failure of the attempt."""
+    if isinstance(error, NotFitError):
+        return failure_from_error(error, "start")
+    if isinstance(error, FleetError):
+        kind, message, remedy = ErrorKind.DEVICE_LOST, error.message, error.remedy
+    else:
+        kind, message = ErrorKind.INTERNAL, f"{type(error).__name__}: {error}"
+        remedy = "this is a bug in fleetrank; run with `inline=true` and `debug=true` to see where"
+    return Failure(
+        kind=kind,
+        message=message,
+        remedy=remedy,
+        is_transient=isinstance(error, TransientError),
+        stage="start",
+    )

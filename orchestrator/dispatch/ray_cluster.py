@@ -1,0 +1,371 @@
+"""Connects to a Ray cluster; on failure it reports the reason within seconds."""
+
+import contextlib
+import functools
+import os
+import re
+import resource
+import secrets
+import shutil
+import socket
+import stat
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+
+from fleetrank.device_agents.errors import MissingLibraryError
+from fleetrank.foundation.files import LockedFolder, make_temporary_folder
+from fleetrank.orchestrator.dispatch.hosts import LOCAL_HOST
+from fleetrank.orchestrator.dispatch.ray_hosts import LABEL
+from fleetrank.orchestrator.errors import NothingToDoError, OrchestratorError, UsageError
+
+# Starts the embedded Ray with settings that do not disturb or change measurements.
+#
+# Ray makes its folder of sessions, sockets and logs with mode 0777, independent of the umask. So
+# it gets a folder inside one that no other user of this host can enter.
+
+_PURPOSE = "ray"
+_MAX_BYTES = 40
+"""Longest path given to Ray, so that its socket paths keep within the 107 bytes of Linux:
+`/session_2026-11-22_01-36-51_517459_4194304/sockets/plasma_store` has 64; three are spare."""
+_INSIDE = "r"
+"""Ray changes the mode of the folder it is given, so it gets a folder inside ours."""
+
+
+def make_ray_folder() -> LockedFolder:
+    """Makes a folder of mode 0700 with a folder for Ray inside; the caller removes it.
+
+    Raises:
+        OrchestratorError: no folder for temporary files is safe and has a short enough path.
+    """
+    for place in _places():
+        folder = place / "fleetrank-ray-xxxxxxxx" / _INSIDE
+        if len(os.fsencode(folder)) > _MAX_BYTES or not _is_safe(place):
+            continue
+        try:
+            return make_temporary_folder(_PURPOSE, place)
+        except OSError:
+            continue
+    raise OrchestratorError(
+        "no temporary folder keeps Ray's files safe from other users",
+        "give /tmp to root with mode 1777, or set TMPDIR to a folder of yours with a path of at "
+        f"most {_MAX_BYTES - len('/fleetrank-ray-xxxxxxxx/r')} bytes, or use `inline=true`",
+    )
+
+
+def inside(folder: Path) -> Path:
+    """Returns the folder for Ray's files inside a folder of `make_ray_folder`."""
+    return folder / _INSIDE
+
+
+def _places() -> Iterator[Path]:
+    """Folders for temporary files in Ray's order; disk before the memory of a runtime folder."""
+    names = ("RAY_TMPDIR", "TMPDIR")
+    given = [os.environ.get(name) for name in names]
+    for place in (*given, "/tmp", os.environ.get("XDG_RUNTIME_DIR")):  # noqa: S108 - not used as such
+        if place and Path(place).is_dir():
+            yield Path(place).resolve()
+
+
+def _is_safe(place: Path) -> bool:
+    """Whether no other user can rename or replace our files in a folder.
+
+    It and those above are root's or ours, and not writable by others or sticky.
+    """
+    for folder in (place, *place.parents):
+        found = folder.stat()
+        is_open = found.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+        is_sticky = found.st_mode & stat.S_ISVTX
+        if found.st_uid not in (0, os.getuid()) or (is_open and not is_sticky):
+            return False
+    return True
+
+
+NAMESPACE = "fleetrank"
+_FOLDER_WITHOUT_MODULES = Path(__file__).parents[1] / "templates"
+_OBJECT_STORE_BYTES = 100_000_000
+"""Ray takes 30 % of memory by default; here only small values pass through its store."""
+_TOKEN_FILE = "RAY_AUTH_TOKEN_PATH"  # noqa: S105 - the name of a variable
+_ENVIRONMENT = {
+    # The measuring process inherits the worker's niceness and cannot lower it again.
+    "RAY_worker_niceness": "0",
+    # The same for the kernel's out-of-memory score (Ray's default 1000: killed first).
+    "RAY_worker_oom_score_adjustment": "0",
+    # Ray's memory monitor would end the actor; our memory limit ends only the worker.
+    "RAY_memory_monitor_refresh_ms": "0",
+    # Ray sends no usage statistics.
+    "RAY_USAGE_STATS_ENABLED": "0",
+    # Ray 2.60 prints a warning about GPU variables at every start; no GPU is requested here.
+    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
+}
+
+
+@contextlib.contextmanager
+def local_ray() -> Iterator[None]:
+    """Runs a separate Ray for the block, with token authentication, and ends it afterwards.
+
+    Its processes end with this process, also if this process is killed.
+
+    Raises:
+        MissingLibraryError: Ray is not installed.
+        OrchestratorError: Ray does not start, or already runs in this process.
+    """
+    set_ray_environment()
+    try:
+        import ray
+    except ImportError as error:
+        raise MissingLibraryError(
+            "Ray is not installed", "pip install 'fleetrank[cluster]', or use `inline=true`"
+        ) from error
+    _refuse_size_limit()
+    if ray.is_initialized():
+        raise OrchestratorError("Ray runs in this process already", "call ray.shutdown() first")
+    made = make_ray_folder()
+    folder = made.path
+    with _own_token(folder):
+        try:
+            with in_own_folder():
+                ray.init(
+                    address="local",
+                    # One prestarted process; fleetrank counts the devices, not Ray.
+                    num_cpus=1,
+                    object_store_memory=_OBJECT_STORE_BYTES,
+                    include_dashboard=False,
+                    log_to_driver=False,
+                    logging_level="error",
+                    namespace=NAMESPACE,
+                    labels={LABEL: LOCAL_HOST},
+                    _temp_dir=str(inside(folder)),
+                )
+        except Exception as error:
+            # If a raylet does not start in time, Ray raises a bare `Exception`.
+            raise OrchestratorError(
+                f"Ray did not start: {error}",
+                f"free memory and space in {folder.parent} (logs: "
+                f"{inside(folder)}/session_latest/logs), or use `inline=true`",
+            ) from error
+        try:
+            yield
+        finally:
+            ray.shutdown()
+            shutil.rmtree(folder, ignore_errors=True)
+            os.close(made.lock)
+
+
+@contextlib.contextmanager
+def _own_token(folder: Path) -> Iterator[None]:
+    """Makes a token for this process only, in a folder that no other user can enter.
+
+    Ray would write a token into the user's home that every user of the host can read.
+    """
+    path = folder / "token"
+    path.touch(mode=0o600)
+    path.write_text(_token(), encoding="ascii")
+    former = os.environ.get(_TOKEN_FILE)
+    os.environ[_TOKEN_FILE] = str(path)
+    try:
+        yield
+    finally:
+        if former is None:
+            del os.environ[_TOKEN_FILE]
+        else:
+            os.environ[_TOKEN_FILE] = former
+
+
+@functools.cache
+def _token() -> str:
+    """Returns one token per process, because Ray reads the token only once in a process."""
+    return secrets.token_hex(32)
+
+
+def _refuse_size_limit() -> None:
+    """Checks the file size limit: Ray's processes would end without a message after a minute."""
+    limit_bytes, _ = resource.getrlimit(resource.RLIMIT_FSIZE)
+    if limit_bytes != resource.RLIM_INFINITY and limit_bytes < _OBJECT_STORE_BYTES:
+        raise OrchestratorError(
+            f"the file size limit of this process is {limit_bytes} bytes, and Ray needs files of "
+            f"{_OBJECT_STORE_BYTES}",
+            "raise the limit (`ulimit -f unlimited`), or use `inline=true`",
+        )
+
+
+def set_ray_environment() -> None:
+    """The environment of every Ray process, including the driver."""
+    for name, value in _ENVIRONMENT.items():
+        os.environ.setdefault(name, value)
+
+
+@contextlib.contextmanager
+def in_own_folder() -> Iterator[None]:
+    """Starts Ray in a folder without modules.
+
+    Ray puts its start folder first on its workers' import path. There, a file of the workspace such
+    as `numpy.py` would shadow a library.
+    """
+    former = Path.cwd()
+    os.chdir(_FOLDER_WITHOUT_MODULES)
+    try:
+        yield
+    finally:
+        os.chdir(former)
+
+
+_ADDRESS = re.compile(r"(?P<host>[^:\s]+|\[[0-9a-fA-F:]+\]):(?P<port>\d{1,5})")
+_REACH_S = 3.0
+_CHECK_S = 20.0
+"""Ray's own check takes 1 s; with a wrong token it would take 20 s."""
+AUTO = "auto"
+"""The address that stands for the cluster this host belongs to."""
+
+
+@contextlib.contextmanager
+def cluster_ray(address: str) -> Iterator[str]:
+    """Connects to a cluster for the block; gives the address of Ray's dashboard, if it has one.
+
+    The cluster and the actors on its hosts keep running afterwards.
+
+    Args:
+        address: `IP:PORT` of the head, or `auto`.
+
+    Raises:
+        MissingLibraryError: Ray is not installed.
+        UsageError: the address is not valid, or the token is missing or wrong.
+        NothingToDoError: nothing answers at the address, or this host is not in the cluster.
+        OrchestratorError: Ray does not connect for another reason.
+    """
+    set_ray_environment()
+    # Before any question, because Ray rejects a driver without a token at once.
+    os.environ.setdefault("RAY_AUTH_MODE", "token")
+    try:
+        import ray
+    except ImportError as error:
+        raise MissingLibraryError(
+            "Ray is not installed", "pip install 'fleetrank[cluster]'"
+        ) from error
+    address = _checked(address)
+    try:
+        with in_own_folder():
+            context = ray.init(
+                address=address, log_to_driver=False, logging_level="error", namespace=NAMESPACE
+            )
+    except ray.exceptions.AuthenticationError as error:
+        raise _no_token(address) from error
+    except (ConnectionError, OSError, RuntimeError, ValueError) as error:
+        raise OrchestratorError(
+            f"cannot connect to Ray at {address}: {error}", "run `ray status` on its head"
+        ) from error
+    try:
+        yield context.dashboard_url or ""
+    finally:
+        ray.shutdown()
+
+
+def _checked(address: str) -> str:
+    """Returns the address, after checks that keep Ray from waiting for minutes.
+
+    With the address of a cluster that this host does not belong to, Ray 2.60 hangs for over 99 s.
+    With a wrong token it writes one line per second for 20 s.
+    """
+    local = _local_clusters()
+    if address == AUTO:
+        if len(local) != 1:
+            found = ", ".join(sorted(local)) or "none"
+            raise NothingToDoError(
+                f"this host belongs to {len(local)} Ray clusters: {found}",
+                "name one with `cluster=IP:PORT`, after `ray start --address IP:PORT` on this host",
+            )
+        (address,) = local
+    _check_reachable(address)
+    _check_token(address)
+    if _resolved(address) not in {_resolved(joined) for joined in local}:
+        raise NothingToDoError(
+            f"this host does not belong to the cluster at {address}",
+            f"run `ray start --address {address}` here first; see docs/cluster.md",
+        )
+    return address
+
+
+def _local_clusters() -> set[str]:
+    """Returns the clusters that this host's raylets have joined."""
+    found = set()
+    for process in psutil.process_iter(["cmdline"]):
+        words = process.info["cmdline"] or []
+        if words and words[0].endswith("/raylet") and _is_of_this_network(process.pid):
+            found |= {w.partition("=")[2] for w in words if w.startswith("--gcs-address=")}
+    return found
+
+
+def _is_of_this_network(pid: int) -> bool:
+    """Whether a raylet is in our network namespace; a container's raylet has other addresses."""
+    try:
+        return Path(f"/proc/{pid}/ns/net").readlink() == Path("/proc/self/ns/net").readlink()
+    except OSError:
+        return True  # not Linux, or no permission to read it
+
+
+def _check_reachable(address: str) -> None:
+    match = _ADDRESS.fullmatch(address)
+    if match is None:
+        raise UsageError(
+            f"'{address}' is not an address of a Ray cluster", "give IP:PORT of its head, or auto"
+        )
+    host = match["host"].strip("[]")
+    try:
+        socket.create_connection((host, int(match["port"])), timeout=_REACH_S).close()
+    except OSError as error:
+        raise NothingToDoError(
+            f"nothing answers at {address}: {error}",
+            "start the cluster (`ray up cluster.yaml`), or check the network",
+        ) from error
+
+
+def _check_token(address: str) -> None:
+    """Asks in a separate process, which can be ended when it starts to repeat its message."""
+    if os.environ.get("RAY_AUTH_MODE") == "token" and not _has_token():
+        raise _no_token(address)
+    command = (sys.executable, "-m", "ray.scripts.scripts", "health-check", "--address", address)
+    try:
+        answer = subprocess.run(
+            command, capture_output=True, text=True, timeout=_CHECK_S, check=False
+        )
+    except subprocess.TimeoutExpired as error:
+        raise NothingToDoError(
+            f"Ray at {address} does not answer", "run `ray status` on its head"
+        ) from error
+    if answer.returncode != 0:
+        if "AuthenticationError" in answer.stderr or "InvalidAuthToken" in answer.stderr:
+            raise _no_token(address)
+        last = (answer.stderr.strip() or answer.stdout.strip()).rpartition("\n")[2]
+        raise NothingToDoError(
+            f"Ray at {address} reports an error: {last}", "run `ray status` on its head"
+        )
+
+
+def _has_token() -> bool:
+    """Whether Ray would find a token; Ray 2.60 aborts if the token is empty.
+
+    Source: ray get-auth-token --help, and the message of its AuthenticationError.
+    """
+    if "RAY_AUTH_TOKEN" in os.environ:
+        return bool(os.environ["RAY_AUTH_TOKEN"].strip())
+    path = os.environ.get("RAY_AUTH_TOKEN_PATH")
+    file = Path(path) if path else Path.home() / ".ray" / "auth_token"
+    return file.is_file() and file.stat().st_size > 0
+
+
+def _no_token(address: str) -> UsageError:
+    return UsageError(
+        f"the cluster at {address} needs a token that this host does not have",
+        "copy ~/.ray/auth_token of its head here (mode 0600), or set RAY_AUTH_TOKEN_PATH; "
+        "see docs/security.md",
+    )
+
+
+def _resolved(address: str) -> tuple[str, str]:
+    host, _, port = address.rpartition(":")
+    with contextlib.suppress(OSError):
+        host = socket.gethostbyname(host)
+    return host, port

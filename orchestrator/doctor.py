@@ -1,0 +1,326 @@
+"""The result of one check, and its remedy."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from enum import StrEnum
+from importlib import metadata
+from pathlib import Path
+
+import psutil
+
+from fleetrank.device_agents.confinement import seccomp
+from fleetrank.device_agents.confinement.walls import NETWORK_ABI, names_of
+from fleetrank.device_agents.confinement.walls import abi as landlock_abi
+from fleetrank.device_agents.host.conditions import read_governor
+from fleetrank.device_agents.registry import KINDS
+from fleetrank.device_agents.runtimes.runner import RUNNERS
+from fleetrank.device_agents.timing import MAX_BUSY_SHARE
+
+
+class Level(StrEnum):
+    """Severity of a finding: an error stops a sweep, a warning reduces its quality."""
+
+    OK = "ok"
+    WARNING = "warning"
+    ERROR = "error"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """One line of the doctor; `remedy` is `None` exactly when the level is ok."""
+
+    check: str
+    level: Level
+    message: str
+    remedy: str | None = None
+
+
+def ok(check: str, message: str) -> Finding:
+    """No action is needed."""
+    return Finding(check=check, level=Level.OK, message=message)
+
+
+def warning(check: str, message: str, remedy: str) -> Finding:
+    """A sweep runs, but with lower quality or fewer devices."""
+    return Finding(check=check, level=Level.WARNING, message=message, remedy=remedy)
+
+
+def error(check: str, message: str, remedy: str) -> Finding:
+    """A sweep cannot run."""
+    return Finding(check=check, level=Level.ERROR, message=message, remedy=remedy)
+
+
+# Checks whether this host is suitable for measuring, and what it can see of each kind.
+
+_GIB = 1024**3
+MIN_FREE_DISK_BYTES = 2 * _GIB
+"""13 models in three formats take 0.9 GiB; half of this is the minimum to finish a sweep."""
+_BUSY_WINDOW_S = 1.0
+
+
+def judge_disk(free_bytes: int) -> Finding:
+    """Checks the free space of the workspace's file system."""
+    message = f"{free_bytes / _GIB:.1f} GiB free"
+    if free_bytes >= MIN_FREE_DISK_BYTES:
+        return ok("disk", message)
+    remedy = (
+        "free some space, or limit the artifact cache: `fleetrank models prune` with `max_size=2GB`"
+    )
+    if free_bytes >= MIN_FREE_DISK_BYTES // 2:
+        return warning("disk", message, remedy)
+    return error("disk", message, remedy)
+
+
+def judge_cores(usable: int, present: int) -> Finding:
+    """Compares the cores that this process may use with those of the machine."""
+    if usable < present:
+        return warning(
+            "cores",
+            f"only {usable} of {present} cores may be used",
+            "start fleetrank without taskset or a cpuset to use them all",
+        )
+    return ok("cores", f"{present} cores")
+
+
+def judge_governor(governor: str | None) -> Finding:
+    """Checks the frequency governor; `None` if the system does not report it, as in most VMs."""
+    if governor is None:
+        return ok("governor", "not reported by this system (usual in a virtual machine)")
+    if governor == "performance":
+        return ok("governor", governor)
+    return warning(
+        "governor",
+        f"{governor}: the clock frequency depends on the load",
+        "set it with `cpupower frequency-set -g performance` (needs root)",
+    )
+
+
+def judge_load(busy_share: float) -> Finding:
+    """Checks the share of all cores' time that other processes are using now."""
+    message = f"{busy_share:.0%} of the cores are busy"
+    if busy_share <= MAX_BUSY_SHARE:
+        return ok("load", message)
+    return warning(
+        "load",
+        message,
+        "stop other work on this host: it can make 2-thread runs several times slower",
+    )
+
+
+def judge_niceness(niceness: int) -> Finding:
+    """Checks the priority that every measuring process would inherit."""
+    if niceness <= 0:
+        return ok("niceness", str(niceness))
+    return warning(
+        "niceness",
+        f"{niceness}: measurements run at low priority",
+        "start fleetrank from a shell that is not niced; rows are flagged `niced` until then",
+    )
+
+
+def judge_memory(available_bytes: int) -> Finding:
+    """Checks the available memory; exporting the largest model takes about 3 GiB."""
+    message = f"{available_bytes / _GIB:.1f} GiB available"
+    if available_bytes >= 4 * _GIB:
+        return ok("memory", message)
+    return warning("memory", message, "close other programs: large exports may be killed")
+
+
+def judge_confinement(abi: int | None, *, has_filter: bool) -> Finding:
+    """Checks the confinement of model files from outside.
+
+    Args:
+        abi: as in `landlock.abi`.
+        has_filter: as in `seccomp.is_available`.
+    """
+    names = names_of(abi, has_filter=has_filter, has_audit=True)
+    if abi is None:
+        return warning(
+            "confinement",
+            f"{names}: this kernel has no Landlock, so only Python keeps model files from outside "
+            "from reading and writing your files",
+            "use Linux 6.7 or later with `landlock` among the names in /sys/kernel/security/lsm; "
+            "until then measure files from outside as another user or in a container",
+        )
+    is_tcp_open = abi < NETWORK_ABI and not has_filter
+    network = ", which leaves TCP open (Linux 6.7 closes it)" if is_tcp_open else ""
+    return ok("confinement", f"{names} around model files from outside{network}")
+
+
+def check_host(workspace: Path) -> list[Finding]:
+    """Reads this host's state and checks it; takes about a second to sample the load."""
+    return [
+        judge_disk(shutil.disk_usage(workspace).free),
+        judge_memory(psutil.virtual_memory().available),
+        judge_cores(len(os.sched_getaffinity(0)), os.cpu_count() or 1),
+        judge_governor(read_governor()),
+        judge_load(psutil.cpu_percent(interval=_BUSY_WINDOW_S) / 100),
+        judge_niceness(os.nice(0)),
+        judge_confinement(landlock_abi(), has_filter=seccomp.is_available()),
+    ]
+
+
+def check_devices() -> list[Finding]:
+    """Checks what the kinds of devices need of this host, such as adb or a GPU's driver."""
+    return [
+        ok(check.name, check.message)
+        if check.remedy is None
+        else warning(check.name, check.message, check.remedy)
+        for one in KINDS.values()
+        if one.check_host is not None
+        for check in one.check_host()
+    ]
+
+
+# Checks that the runtimes, exporters and Ray are installed and can be imported.
+
+_IMPORT_TIMEOUT_S = 120
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Library:
+    """A library to check: `target` is a module, or a function (`module:name`) that imports it."""
+
+    check: str
+    extra: str
+    distribution: str
+    target: str
+    without: str = "sweeps that need it do not start"
+
+
+def _of_runtime(name: str) -> Library:
+    needed = RUNNERS.load(name).library
+    return Library(
+        check=f"runtime {name}",
+        extra=needed.extra,
+        distribution=needed.distribution,
+        target=needed.module,
+    )
+
+
+LIBRARIES = (
+    *(_of_runtime(name) for name in RUNNERS),
+    Library(check="exporter onnx", extra="onnx", distribution="onnx", target="onnx"),
+    Library(
+        check="exporter onnxscript",
+        extra="torch",
+        distribution="onnxscript",
+        target="onnxscript",
+    ),
+    # Before timm, which imports torchvision and fails if its operators do not match torch.
+    Library(
+        check="networks torchvision",
+        extra="torch",
+        distribution="torchvision",
+        target="fleetrank.models.networks.build:import_torchvision",
+    ),
+    Library(check="networks timm", extra="torch", distribution="timm", target="timm"),
+    Library(
+        check="exporter tflite",
+        extra="tflite",
+        distribution="litert-torch",
+        target="litert_torch",
+    ),
+    Library(
+        check="exporter executorch",
+        extra="executorch",
+        distribution="executorch",
+        target="executorch.backends.xnnpack.partition.xnnpack_partitioner",
+    ),
+    Library(
+        check="converter keras",
+        extra="tensorflow",
+        distribution="tensorflow-cpu",
+        target="tensorflow",
+    ),
+    Library(check="ray", extra="cluster", distribution="ray", target="ray"),
+    Library(
+        check="tables",
+        extra="analysis",
+        distribution="scipy",
+        target="scipy.stats",
+        without="tables and comparisons need it",
+    ),
+    Library(
+        check="sql",
+        extra="analysis",
+        distribution="duckdb",
+        target="duckdb",
+        without="`fleetrank query` needs it",
+    ),
+)
+
+_IMPORT_ALL = """
+import importlib, json, sys
+failed = {}
+for target in json.load(sys.stdin):
+    name, _, function = target.partition(":")
+    try:
+        module = importlib.import_module(name)
+        if function:
+            getattr(module, function)()
+    except Exception as exception:
+        failed[target] = f"{type(exception).__name__}: {exception}"
+print("\\n" + json.dumps(failed))
+"""
+
+
+def version_of(distribution: str) -> str | None:
+    """Version of a distribution; `None` if it is not installed."""
+    try:
+        return metadata.version(distribution)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def import_failures(targets: list[str]) -> dict[str, str]:
+    """Imports libraries in a new process, in order, and returns the reasons of failures.
+
+    If a library crashes the process, all of them are reported as failed.
+    """
+    try:
+        child = subprocess.run(
+            [sys.executable, "-P", "-c", _IMPORT_ALL],
+            input=json.dumps(targets),
+            capture_output=True,
+            text=True,
+            timeout=_IMPORT_TIMEOUT_S,
+            check=True,
+            # ONNX Runtime reports its import otherwise, as `OnnxRunner` says.
+            env={"ORT_DISABLE_TELEMETRY": "1", **os.environ},
+        )
+    except (subprocess.CalledProcessError, subprocess.TimeoutExpired) as exception:
+        return dict.fromkeys(targets, str(exception))
+    failures: dict[str, str] = json.loads(child.stdout.splitlines()[-1])
+    return failures
+
+
+def judge_library(library: Library, version: str | None, failure: str | None) -> Finding:
+    """Checks one library; a missing one is a warning, because a sweep skips its cells."""
+    if version is None:
+        return warning(
+            library.check,
+            f"{library.distribution} is not installed: {library.without}",
+            f"pip install 'fleetrank[{library.extra}]'",
+        )
+    if failure is not None:
+        return error(
+            library.check,
+            f"{library.distribution} {version} cannot be imported: {failure}",
+            f"reinstall it: pip install --force-reinstall 'fleetrank[{library.extra}]'",
+        )
+    return ok(library.check, f"{library.distribution} {version}")
+
+
+def check_software() -> list[Finding]:
+    """Checks every runtime, exporter and Ray, and imports those that are installed."""
+    versions = {library: version_of(library.distribution) for library in LIBRARIES}
+    failures = import_failures([library.target for library in LIBRARIES if versions[library]])
+    return [
+        judge_library(library, version, failures.get(library.target))
+        for library, version in versions.items()
+    ]

@@ -1,4 +1,0 @@
-"""Checks of this machine.
-
-Open `finding` first: the result of a check.
-"""

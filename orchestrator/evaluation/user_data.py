@@ -1,0 +1,494 @@
+"""Reads the text and the examples that a user evaluates on, and their checksums."""
+
+import csv
+import hashlib
+import io
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fleetrank.foundation.codec import from_json, to_json
+from fleetrank.foundation.errors import count_of, shortened
+from fleetrank.foundation.files import file_sha256, read_small_bytes, read_small_text
+from fleetrank.orchestrator.errors import UsageError, is_installed
+from fleetrank.orchestrator.evaluation.data_child import LARGEST_FILE_BYTES, Act, DataChild
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+LARGEST_BYTES = 1 << 30
+"""Of a file of text or examples: WikiText-103 has 0.5 GB. It is read into memory."""
+_FORMATS = "give a .tsv, .jsonl or .parquet file in the form in which the data set is published"
+
+Example = Mapping[str, object]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TextData:
+    """Documents to score.
+
+    Attributes:
+        name: of the file or folder.
+        sha256: of the file, or of the names and checksums of a folder's files.
+        documents: not empty; no document is empty.
+    """
+
+    name: str
+    sha256: str
+    documents: tuple[str, ...]
+
+
+def read_text_data(path: Path, field: str = "text") -> TextData:
+    """Reads documents: each line of a `.jsonl`, each row of a `.parquet`, each file of a folder.
+
+    Any other file is one document.
+
+    Args:
+        path: file, or folder with `*.txt`.
+        field: key or column with the text.
+
+    Raises:
+        BadFileError: a file is missing, not regular, too large, or not UTF-8.
+        UsageError: it lacks the field, or holds no text.
+    """
+    if path.is_dir():
+        files = sorted(path.glob("*.txt"))
+        texts = [read_small_text(file, LARGEST_BYTES) for file in files]
+    elif path.suffix in {".jsonl", ".parquet"}:
+        texts = [str(row[field]) for row in read_examples(path, {field: (field,)})]
+    else:
+        texts = [read_small_text(path, LARGEST_BYTES)]
+    documents = tuple(text for text in texts if text)
+    if not documents:
+        raise UsageError(f"{path} holds no text", "name a file with text in UTF-8")
+    return TextData(name=path.name, sha256=data_sha256(path), documents=documents)
+
+
+def data_sha256(path: Path, pattern: str = "*.txt") -> str:
+    """The sha256 of a file, or of the names and checksums of the files of a folder."""
+    if path.is_file():
+        return file_sha256(path)
+    files = sorted(file for file in path.glob(pattern) if file.is_file())
+    parts = [(str(file.relative_to(path)), file_sha256(file)) for file in files]
+    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
+
+
+def read_examples(path: Path, names: Mapping[str, Sequence[str]]) -> list[Example]:
+    """Reads rows with exactly the wanted fields.
+
+    Args:
+        path: a `.tsv`, `.jsonl` or `.parquet` file.
+        names: field to the names that published forms of the data set have for it.
+
+    Raises:
+        BadFileError: the file is missing, not regular, too large, or not UTF-8.
+        UsageError: it is not in the form that its name says, or a row lacks a field.
+    """
+    readers = {".tsv": _tsv, ".jsonl": _jsonl, ".parquet": _parquet}
+    if path.suffix not in readers:
+        raise UsageError(f"{path} has an unknown format", _FORMATS)
+    rows = readers[path.suffix](path)
+    if not rows:
+        raise UsageError(f"{path} holds no row", _FORMATS)
+    return [_fields(path, number, row, names) for number, row in enumerate(rows, 1)]
+
+
+def _fields(
+    path: Path, number: int, row: Example, names: Mapping[str, Sequence[str]]
+) -> dict[str, object]:
+    found = {}
+    for field, known in names.items():
+        name = next((name for name in known if row.get(name) is not None), None)
+        if name is None:
+            there = shortened(", ".join(map(str, row)))
+            raise UsageError(
+                f"{path}: row {number} has no {' or '.join(known)}; it has {there}", _FORMATS
+            )
+        found[field] = row[name]
+    return found
+
+
+def _tsv(path: Path) -> list[Example]:
+    # The published files do not quote: a quotation mark is a character of the sentence.
+    reader = csv.DictReader(
+        io.StringIO(read_small_text(path, LARGEST_BYTES), newline=""),
+        delimiter="\t",
+        quoting=csv.QUOTE_NONE,
+    )
+    try:
+        return list(reader)
+    except csv.Error as error:
+        raise UsageError(f"{path} is not a table with tabs: {error}", _FORMATS) from error
+
+
+def _jsonl(path: Path) -> list[Example]:
+    rows: list[Example] = []
+    # Not `splitlines`, which also splits at characters that JSON allows inside a text.
+    for number, line in enumerate(read_small_text(path, LARGEST_BYTES).split("\n"), 1):
+        if not line.strip():
+            continue
+        try:
+            row = json.loads(line)
+        except (ValueError, RecursionError) as error:
+            raise UsageError(f"{path}: line {number} is not JSON: {error}", _FORMATS) from error
+        if not isinstance(row, dict):
+            raise UsageError(f"{path}: line {number} is not a JSON object", _FORMATS)
+        rows.append(row)
+    return rows
+
+
+def _parquet(path: Path) -> list[Example]:
+    import polars as pl
+
+    content = read_small_bytes(path, LARGEST_BYTES)
+    try:
+        return list(pl.read_parquet(io.BytesIO(content)).iter_rows(named=True))
+    except (pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
+        raise UsageError(f"{path} is not a Parquet file: {error}", _FORMATS) from error
+
+
+# Tokenizers: the bytes of the text, a `tokenizer.json`, or a SentencePiece model.
+
+BYTES = "bytes"
+_SENTENCEPIECE = ".model"
+_FIRST_TOKENS = (
+    "<s>", "<|begin_of_text|>", "<bos>", "[BOS]", "<|startoftext|>", "<|endoftext|>", "</s>",
+    "<|end_of_text|>", "<eos>",
+)  # fmt: skip
+"""Names of the token before a text in published tokenizers; the token at an end is the second
+choice, as in lm-evaluation-harness."""
+
+
+class Encode(Protocol):
+    """Turns text into token ids, without special tokens."""
+
+    def __call__(self, text: str) -> list[int]:
+        """Encodes a text."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TokenizerFacts:
+    """What an evaluation needs to know of a tokenizer.
+
+    Attributes:
+        name: `bytes`, or the name of the file.
+        sha256: of the file; `None` for bytes.
+        size: ids are below this; some may have no token.
+        prefix: the id that the first token of a text is predicted from.
+        leads: whether the tokenizer puts the prefix before every text that it encodes for a model.
+    """
+
+    name: str
+    sha256: str | None
+    size: int
+    prefix: int
+    leads: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tokenizer(TokenizerFacts):
+    """One tokenizer."""
+
+    encode: Encode
+
+
+def open_tokenizer(given: str, child: DataChild) -> Tokenizer:
+    """Opens a tokenizer.
+
+    Args:
+        given: `bytes`, a `.json` file of the library `tokenizers`, a `.model` file of
+            SentencePiece, or a folder with `tokenizer.json` or `tokenizer.model`.
+        child: parses the file and encodes all texts; it opens one tokenizer.
+
+    Raises:
+        BadFileError: it is not a regular file, or too large.
+        UsageError: it is not a tokenizer, or its library is not installed.
+    """
+    if given == BYTES:
+        return Tokenizer(
+            name=BYTES,
+            sha256=None,
+            size=256,
+            prefix=0,
+            leads=False,
+            encode=lambda text: list(text.encode()),
+        )
+    path = Path(given)
+    if path.is_dir():
+        inside = (path / "tokenizer.json", path / "tokenizer.model")
+        path = next((file for file in inside if file.is_file()), path)
+    if path.is_dir() or not path.exists():
+        raise UsageError(
+            f"{given} is not a tokenizer", "give bytes, tokenizer.json or tokenizer.model"
+        )
+    library = "sentencepiece" if path.suffix == _SENTENCEPIECE else "tokenizers"
+    if not is_installed(library):
+        raise UsageError(f"this tokenizer needs {library}", f"pip install {library}")
+    content = read_small_bytes(path, LARGEST_FILE_BYTES)
+    facts = from_json(TokenizerFacts, child.ask(Act.OPEN_TOKENIZER, str(path), content).decode())
+
+    def encode(text: str) -> list[int]:
+        found = child.ask(Act.ENCODE, str(path), text.encode())
+        tokens: list[int] = np.frombuffer(found, dtype=np.int64).tolist()
+        return tokens
+
+    return Tokenizer(**asdict(facts), encode=encode)
+
+
+def refuse_unfit(tokenizer: Tokenizer, vocabulary: int, model: str) -> None:
+    """Checks that the model has every token.
+
+    Raises:
+        UsageError: the tokenizer has an id beyond the tokens of the model.
+    """
+    if tokenizer.size > vocabulary:
+        raise UsageError(
+            f"tokenizer {tokenizer.name} has ids up to {tokenizer.size - 1:,}, {model} has "
+            f"{vocabulary:,} tokens",
+            "give the tokenizer that the model was trained with",
+        )
+
+
+def read_tokenizer(where: str, content: bytes) -> tuple[TokenizerFacts, Encode]:
+    """Parses a file in this process; the caller limits its memory and time.
+
+    Args:
+        where: its path; `.model` is one of SentencePiece.
+        content: of the file.
+
+    Raises:
+        UsageError: it is not a tokenizer.
+    """
+    is_sentencepiece = where.endswith(_SENTENCEPIECE)
+    try:
+        size, prefix, leads, encode = (_sentencepiece if is_sentencepiece else _json)(content)
+    except Exception as error:  # the libraries raise nothing more specific
+        kind = "model" if is_sentencepiece else "json"
+        raise UsageError(
+            f"{where} is not a tokenizer: {error}", f"give a tokenizer.{kind}"
+        ) from error
+    facts = TokenizerFacts(
+        name=Path(where).name,
+        sha256=hashlib.sha256(content).hexdigest(),
+        size=size,
+        prefix=prefix,
+        leads=leads,
+    )
+    return facts, encode
+
+
+def _json(content: bytes) -> tuple[int, int, bool, Encode]:
+    from tokenizers import Tokenizer as Opened
+
+    opened = Opened.from_buffer(content)
+    opened.no_truncation()
+    opened.no_padding()
+    ids = (opened.token_to_id(name) for name in _FIRST_TOKENS)
+    prefix = next((one for one in ids if one is not None), None)
+    # Not the number of tokens: the ids of a vocabulary can have holes.
+    size = 1 + max(opened.get_vocab(with_added_tokens=True).values(), default=-1)
+    leads = opened.encode("a").ids[:1] == [prefix]
+    return size, prefix or 0, leads, lambda text: opened.encode(text, add_special_tokens=False).ids
+
+
+def _sentencepiece(content: bytes) -> tuple[int, int, bool, Encode]:
+    from sentencepiece import SentencePieceProcessor
+
+    opened = SentencePieceProcessor(model_proto=content)
+    first = [one for one in (opened.bos_id(), opened.eos_id()) if one >= 0]
+    prefix = first[0] if first else 0
+    return opened.vocab_size(), prefix, opened.bos_id() >= 0, lambda text: list(opened.encode(text))
+
+
+# Images to classify: a folder with a folder of each class, or a Parquet file.
+
+_SUFFIXES = frozenset({".jpg", ".jpeg", ".png", ".bmp", ".webp", ".ppm"})
+_PICTURE_FORMATS = ("BMP", "JPEG", "PNG", "PPM", "WEBP")
+"""The content decides, not the name; Pillow would start Ghostscript for PostScript."""
+_FORM = (
+    "give a folder with one folder of images for each class, or a Parquet file with the columns "
+)
+_COLUMNS = "image and label"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Preprocessing:
+    """How an image becomes an input.
+
+    Attributes:
+        crop: the central square of this share of the shorter side is resized to the input.
+        mean, std: of each channel, for values from 0 to 1; one number is for all channels.
+    """
+
+    crop: float = 0.875
+    mean: tuple[float, ...] = (0.485, 0.456, 0.406)
+    std: tuple[float, ...] = (0.229, 0.224, 0.225)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PictureForm:
+    """The input that an image becomes.
+
+    Attributes:
+        shape: (1, channels, height, width); 1 channel takes grey values, 3 take red, green, blue.
+    """
+
+    shape: tuple[int, ...]
+    preprocessing: Preprocessing
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PictureData:
+    """Images with their classes.
+
+    Attributes:
+        labels: number of the class of each image.
+        n_classes: number of classes that the data names; `None` if it only numbers them.
+        content_of: the bytes of the image of a number, and what they are called in messages.
+    """
+
+    name: str
+    sha256: str
+    labels: tuple[int, ...]
+    n_classes: int | None
+    content_of: Callable[[int], tuple[bytes, str]]
+
+    def input_of(self, number: int, form: PictureForm, child: DataChild) -> NDArray[np.float32]:
+        """The image of a number as the input of a model.
+
+        Raises:
+            BadFileError: it is not a regular file, or too large.
+            UsageError: it is not an image.
+        """
+        content, where = self.content_of(number)
+        values = child.ask(Act.PICTURE, where, content, to_json(form))
+        return np.frombuffer(values, dtype=np.float32).reshape(form.shape)
+
+
+def read_picture_data(path: Path, classes: Path | None = None) -> PictureData:
+    """Reads names and labels; images are opened one by one.
+
+    Args:
+        path: a folder of classes, or a Parquet file.
+        classes: a text file with the names of the classes in the order of the model's outputs, one
+            on each line; without it, the folders in the order of their names.
+
+    Raises:
+        BadFileError: a file is missing, not regular, or too large.
+        UsageError: the library is missing, a class is unknown, or there are no images.
+    """
+    if not is_installed("PIL"):
+        raise UsageError("images need Pillow", "pip install pillow")
+    if path.is_dir():
+        return _of_folder(path, _class_names(path, classes))
+    if path.suffix == ".parquet":
+        return _of_parquet(path)
+    raise UsageError(f"{path} has no images", _FORM + _COLUMNS)
+
+
+def _class_names(path: Path, classes: Path | None) -> list[str]:
+    folders = sorted(folder.name for folder in path.iterdir() if folder.is_dir())
+    if classes is None:
+        return folders
+    lines = read_small_text(classes).split("\n")
+    known = [name.strip() for name in lines if name.strip()]
+    if unknown := sorted(set(folders) - set(known)):
+        raise UsageError(f"{classes} lacks the classes {', '.join(unknown[:5])}", "add them")
+    return known
+
+
+def _of_folder(path: Path, classes: Sequence[str]) -> PictureData:
+    found = [
+        (file, number)
+        for number, name in enumerate(classes)
+        for file in sorted((path / name).glob("*"))
+        if file.suffix.lower() in _SUFFIXES
+    ]
+    if not found:
+        raise UsageError(f"{path} has no images", _FORM + _COLUMNS)
+    return PictureData(
+        name=path.name,
+        sha256=data_sha256(path, "*/*"),
+        labels=tuple(number for _, number in found),
+        n_classes=len(classes),
+        content_of=lambda number: (
+            read_small_bytes(found[number][0], LARGEST_FILE_BYTES),
+            str(found[number][0]),
+        ),
+    )
+
+
+def _of_parquet(path: Path) -> PictureData:
+    rows = read_examples(path, {"image": ("image", "img"), "label": ("label", "labels")})
+    try:
+        labels = tuple(int(str(row["label"])) for row in rows)
+    except ValueError as error:
+        raise UsageError(f"{path}: a label is not a number: {error}", _FORM + _COLUMNS) from error
+    if min(labels) < 0:
+        raise UsageError(f"{path} has images without a label", "use a split with labels")
+    return PictureData(
+        name=path.name,
+        sha256=data_sha256(path),
+        labels=labels,
+        n_classes=None,
+        content_of=lambda number: (_bytes(rows[number]["image"]), f"{path}, row {number + 1}"),
+    )
+
+
+def _bytes(value: object) -> bytes:
+    """Data sets on the Hub store bytes with a path; other files only the bytes."""
+    inner = value.get("bytes") if isinstance(value, dict) else value
+    return inner if isinstance(inner, bytes) else b""
+
+
+def opened_image(content: bytes, where: str) -> "Image":
+    """Decodes an image in this process; the caller limits its memory and time.
+
+    Raises:
+        UsageError: it is not an image.
+    """
+    from PIL import Image
+
+    try:
+        image = Image.open(io.BytesIO(content), formats=_PICTURE_FORMATS)
+        image.load()
+    except Exception as error:  # Pillow raises anything for a damaged file, SyntaxError too
+        raise UsageError(f"{where} is not an image: {error}", "remove or replace it") from error
+    return image
+
+
+def as_input(image: "Image", form: PictureForm) -> NDArray[np.float32]:
+    """An image of any size and colours as the input of a model."""
+    from PIL import Image
+
+    preprocessing = form.preprocessing
+    _, channels, height, width = form.shape
+    coloured = image.convert("RGB" if channels == 3 else "L")
+    side = preprocessing.crop * min(coloured.size)
+    left, top = ((size - side) / 2 for size in coloured.size)
+    box = (left, top, left + side, top + side)
+    resized = coloured.resize((width, height), Image.Resampling.BILINEAR, box=box)
+    values = np.asarray(resized, dtype=np.float32).reshape(height, width, channels) / 255
+    mean, std = (np.resize(one, channels) for one in (preprocessing.mean, preprocessing.std))
+    scaled = (values - mean) / std
+    return np.ascontiguousarray(scaled.transpose(2, 0, 1)[None], dtype=np.float32)
+
+
+def refuse_unfit_classes(data: PictureData, n_outputs: int, model: str) -> None:
+    """Checks that the model has one output for each class.
+
+    Raises:
+        UsageError: it has another number of outputs.
+    """
+    if data.n_classes is not None and data.n_classes != n_outputs:
+        raise UsageError(
+            f"{data.name} has {count_of(data.n_classes, 'class', 'classes')}, {model} has "
+            f"{n_outputs:,} outputs",
+            "name the classes of the model's outputs with `classes=FILE`",
+        )

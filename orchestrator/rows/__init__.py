@@ -1,4 +1,0 @@
-"""A measurement as a row of the table.
-
-Open `translate` first; `measured_columns` has the columns that a measurement gives.
-"""

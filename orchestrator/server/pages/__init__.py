@@ -1,4 +1,0 @@
-"""The HTML pages of the server.
-
-Open `pages` first.
-"""

@@ -1,0 +1,509 @@
+"""Verifies a sweep's journal against its parts, and makes either again from the other.
+
+A stretch of the journal and its parts have checksums in the list of the parts. So a stretch is
+compared without its rows; rows are only read where something is wrong, or is not published yet.
+"""
+
+import contextlib
+import itertools
+import math
+import os
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import polars as pl
+from pydantic import ValidationError
+
+from fleetrank.analysis.errors import DamagedPartError
+from fleetrank.analysis.stored.columns import ROW_KEY
+from fleetrank.analysis.stored.sweep_record import (
+    MEASUREMENTS,
+    NO_SWEEP,
+    PARTS,
+    REPAIR,
+    PartList,
+    Stretch,
+    damage_error,
+    digest_of,
+    list_path,
+    part_path,
+    parts_folder,
+    read_list,
+    read_part,
+    record_problems,
+)
+from fleetrank.foundation.errors import count_of
+from fleetrank.orchestrator.durable import replace_file_with, store_error, sync_folder
+from fleetrank.orchestrator.errors import NewerSchemaError, StoreError, UsageError
+from fleetrank.orchestrator.identity import RowKey
+from fleetrank.orchestrator.rows import SCHEMAS, summarise
+from fleetrank.orchestrator.store.journal import Entry, Journal, JournalProblem, make_line
+from fleetrank.orchestrator.store.parts import (
+    frames_of,
+    journal_rows,
+    stretch_digests,
+    to_frame,
+    write_list,
+)
+from fleetrank.orchestrator.store.results import ResultStore
+from fleetrank.orchestrator.store.small_files import RESTORE_RECORD
+from fleetrank.orchestrator.workspace.sweep_spec import SweepSpec
+
+KEEP = (
+    "the journal is damaged, the Parquet parts are not: keep them, delete nothing; "
+    f"{REPAIR} writes the rows of the parts into the journal again"
+)
+KEEP_BOTH = (
+    "the journal lacks rows too: delete nothing, keep a copy of journal and parts, and use the "
+    "parts that can be read"
+)
+_READ_PAST = (
+    "leave the line in the journal: readers skip it, and `fleetrank sweep resume` measures a "
+    f"repeat again that was lost with it; or {REPAIR} removes it"
+)
+_PUBLISH = f"{REPAIR} publishes what is in the journal only"
+_WRITTEN_SO = (
+    "a row that was written wrong cannot be repaired: `fleetrank results exclude` leaves it out "
+    "of every figure, and a new sweep measures its cell again"
+)
+_LISTED = 20
+"""Maximum number of rows of one kind that are listed; the rest are counted."""
+_ROWS_AT_ONCE = 2000
+_STEPS = 5
+_KEY = list(ROW_KEY)
+_TOLERANCE = 1e-9
+"""Sums in another order differ by about 1e-16; an edited figure differs much more."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fault:
+    """A fault in one sweep's stored rows; the remedy says which side to keep."""
+
+    text: str
+    remedy: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Compared:
+    """The journal of a sweep beside its parts.
+
+    Attributes:
+        found: the list of the parts; empty if it is damaged.
+        list_error: why the list cannot be read.
+        lost: stretches that the journal does not have as they were published.
+        problems: lines that are not rows of this sweep.
+        broken: parts that are missing or damaged, with their stretch.
+        n_unpublished: rows after the last stretch.
+        packed_error: why the packed journal cannot be read to its end.
+    """
+
+    found: PartList
+    list_error: DamagedPartError | None = None
+    lost: tuple[Stretch, ...]
+    problems: tuple[JournalProblem, ...]
+    broken: tuple[tuple[Stretch, Path], ...] = ()
+    n_unpublished: int
+    packed_error: StoreError | None
+
+    @property
+    def is_journal_damaged(self) -> bool:
+        """Whether the journal has a line without a row, or lacks published bytes."""
+        return bool(self.lost or self.problems or self.packed_error)
+
+    @property
+    def has_lost_both(self) -> bool:
+        """Whether a stretch is damaged on both sides."""
+        return any(stretch in self.lost for stretch, _ in self.broken)
+
+    @property
+    def faults(self) -> Iterator[Fault]:
+        """What is wrong, with the side to keep."""
+        keep = KEEP_BOTH if self.has_lost_both else KEEP
+        if self.list_error is not None:
+            yield Fault(text=self.list_error.message, remedy=self.list_error.remedy)
+        if self.packed_error is not None:
+            yield Fault(text=self.packed_error.message, remedy=keep)
+        texts = [f"journal, line {one.line}: {one.reason}" for one in self.problems]
+        yield from _listed(texts, "lines of the journal that are not rows",
+                           keep if self.lost else _READ_PAST)  # fmt: skip
+        if self.lost:
+            n_rows = sum(part.n_rows for stretch in self.lost for part in stretch.parts)
+            text = f"journal: {count_of(n_rows, 'row')} of the Parquet parts may not be in it"
+            yield Fault(text=text, remedy=keep)
+        for stretch, path in self.broken:
+            error = damage_error(path)
+            yield Fault(
+                text=error.message, remedy=KEEP_BOTH if stretch in self.lost else error.remedy
+            )
+        if self.n_unpublished:
+            rows = count_of(self.n_unpublished, "row")
+            yield Fault(text=f"journal: {rows} in the journal only", remedy=_PUBLISH)
+
+
+def compare(store: ResultStore, sweep_id: str) -> Compared:
+    """Compares journal and parts by their checksums; writes nothing."""
+    journal, results = store.open_journal(sweep_id), store.root
+    list_error = None
+    try:
+        found = read_list(results, sweep_id)
+    except DamagedPartError as error:
+        found, list_error = PartList(sweep_id=sweep_id), error
+    broken, n_unpublished = list[tuple[Stretch, Path]](), 0
+    for stretch in found.stretches:
+        for part in stretch.parts:
+            digest = digest_of(path := part_path(results, sweep_id, part))
+            if digest is None or digest not in {part.sha256, part.before_sha256}:
+                broken.append((stretch, path))
+            elif digest != part.sha256:
+                n_unpublished += part.n_rows
+    read = _read_journal(journal, found)
+    return replace(
+        read,
+        list_error=list_error,
+        broken=tuple(broken),
+        n_unpublished=n_unpublished + read.n_unpublished,
+    )
+
+
+def _read_journal(journal: Journal, found: PartList) -> Compared:
+    """The journal's side of the comparison; rows are parsed only where it is needed."""
+    lost, problems, n_unpublished = list[Stretch](), list[JournalProblem](), 0
+    packed_error = None
+    try:
+        pairs = list(zip(found.stretches, stretch_digests(journal, found.stretches), strict=True))
+        lost = [stretch for stretch, (digest, _) in pairs if digest != stretch.sha256]
+        is_read = bool(lost) or any(stretch.n_bad for stretch in found.stretches)
+        at, n_before = (0, 0) if is_read else (found.end, sum(n for _, (_, n) in pairs))
+        for number, line in enumerate(journal.lines(at), start=n_before + 1):
+            item = journal.parsed(line, number)
+            if isinstance(item, JournalProblem):
+                problems.append(item)
+            elif at >= found.end:
+                n_unpublished += 1
+            at += len(line)
+    except NewerSchemaError:
+        raise
+    except StoreError as error:
+        lost, packed_error = list(found.stretches), error
+    return Compared(
+        found=found,
+        lost=tuple(lost),
+        problems=tuple(problems),
+        n_unpublished=n_unpublished,
+        packed_error=packed_error,
+    )
+
+
+def examine(store: ResultStore, sweep_id: str) -> list[Fault]:
+    """Every fault of the record, the journal and the parts of one sweep; writes nothing."""
+    compared = compare(store, sweep_id)
+    broken = {path for _, path in compared.broken}
+    paths = [part_path(store.root, sweep_id, one) for one in compared.found.parts(MEASUREMENTS)]
+    return [
+        *(_faults_of_record(store, sweep_id) if sweep_id != NO_SWEEP else ()),
+        *compared.faults,
+        *_faults_of_rows([path for path in paths if path not in broken]),
+    ]
+
+
+def _faults_of_record(store: ResultStore, sweep_id: str) -> Iterator[Fault]:
+    try:
+        record = store.sweep_record(sweep_id)
+    except StoreError as error:
+        yield Fault(text=error.message, remedy=error.remedy)
+        return
+    except UsageError:
+        path = store.record_path(sweep_id)
+        yield Fault(text=f"{path} is missing", remedy=RESTORE_RECORD)
+        return
+    if record.spec is None:
+        return
+    try:
+        SweepSpec.model_validate(record.spec)
+    except ValidationError as error:
+        for problem in record_problems(error, "spec"):
+            yield Fault(text=f"{store.record_path(sweep_id)}: {problem}", remedy=RESTORE_RECORD)
+
+
+def _faults_of_rows(paths: Sequence[Path]) -> Iterator[Fault]:
+    """Rows that are stored twice, and rows whose samples contradict their summaries."""
+    columns = [*_KEY, "samples_ns", *summarise([1])]
+    schema = {name: SCHEMAS[MEASUREMENTS][name] for name in columns}
+    keys, wrong = [pl.DataFrame(schema={n: schema[n] for n in _KEY})], list[str]()
+    for path in paths:
+        rows = read_part(path, schema)
+        keys.append(rows.select(_KEY))
+        for row in rows.filter(pl.col("samples_ns").is_not_null()).iter_rows(named=True):
+            wrong += wrong_summaries(row)
+    yield from _listed(_twice(keys), "rows stored twice", f"{REPAIR} keeps the first of equal keys")
+    yield from _listed(wrong, "wrong summaries", _WRITTEN_SO)
+
+
+def _twice(keys: Sequence[pl.DataFrame]) -> list[str]:
+    every = pl.concat(keys)
+    again = every.filter(~every.select(pl.struct(_KEY).is_first_distinct()).to_series())
+    return [f"{RowKey.of(row).label}: stored twice" for row in again.iter_rows(named=True)]
+
+
+def _stored_twice(results: Path, found: PartList) -> bool:
+    schema = {name: SCHEMAS[MEASUREMENTS][name] for name in _KEY}
+    paths = (part_path(results, found.sweep_id, part) for part in found.parts(MEASUREMENTS))
+    keys = [read_part(path, schema) for path in paths if path.exists()]
+    return bool(keys) and bool(_twice(keys))
+
+
+def wrong_summaries(row: Mapping[str, object]) -> Iterator[str]:
+    """Yields the summaries of a row that its samples contradict."""
+    samples = row["samples_ns"]
+    if not isinstance(samples, list):
+        return
+    for name, expected in summarise(samples).items():
+        stored = row[name]
+        if not _is_equal(stored, expected):
+            yield f"{RowKey.of(row).label}: {name} is {stored}, its samples give {expected}"
+
+
+def _is_equal(stored: object, expected: float | None) -> bool:
+    if expected is None or not isinstance(stored, int | float):
+        return stored is expected
+    return math.isclose(stored, expected, rel_tol=_TOLERANCE)
+
+
+def _listed(texts: Sequence[str], what: str, remedy: str) -> Iterator[Fault]:
+    yield from (Fault(text=text, remedy=remedy) for text in texts[:_LISTED])
+    if len(texts) > _LISTED:
+        yield Fault(text=f"and {len(texts) - _LISTED:,} more {what}", remedy=remedy)
+
+
+def repair_sweep(store: ResultStore, sweep_id: str) -> list[str]:
+    """Repairs each damaged file that has an undamaged copy; the caller holds the sweep's lease.
+
+    A damaged file is not deleted: it is renamed, so that readers skip it and a person can examine
+    it. If both sides of a stretch are damaged, both stay unchanged.
+
+    Returns:
+        What was done, one sentence per file; empty if nothing could or had to be repaired.
+
+    Raises:
+        StoreError: the disk is full, or a file cannot be renamed; no row is lost.
+    """
+    done: list[str] = []
+    # One step can show the next damage, such as rows that are stored twice.
+    for _ in range(_STEPS):
+        if not (step := _repaired(store, sweep_id)):
+            break
+        done += step
+    return done
+
+
+def _repaired(store: ResultStore, sweep_id: str) -> list[str]:
+    """One step of a repair; empty if nothing is left to do."""
+    compared, root = compare(store, sweep_id), store.root
+    if compared.has_lost_both:
+        return []
+    if compared.list_error is not None:
+        if compared.packed_error is not None or store.open_journal(sweep_id).state is None:
+            return []
+        every = (
+            path for table in SCHEMAS for path in parts_folder(root, sweep_id, table).glob(PARTS)
+        )
+        _put_aside([list_path(root, sweep_id), *every])
+        return _published_again(store, sweep_id, f"{list_path(root, sweep_id).name} is made again")
+    if not compared.is_journal_damaged and (compared.broken or compared.n_unpublished):
+        kept = _put_aside([path for _, path in compared.broken])
+        n_parts = store.publish(sweep_id)
+        return [
+            f"{path.name} is made again from the journal; the damaged one is {aside}"
+            for path, aside in kept
+        ] or [f"{count_of(n_parts, 'part')} written"]
+    if not (compared.is_journal_damaged or _stored_twice(root, compared.found)):
+        return []
+    done = _write_journal_again(store, compared)
+    return _published_again(store, sweep_id, done, [path for _, path in compared.broken])
+
+
+def _published_again(
+    store: ResultStore, sweep_id: str, done: str, broken: Iterable[Path] = ()
+) -> list[str]:
+    """From here on the journal alone is the truth, also after a kill."""
+    write_list(store.root, PartList(sweep_id=sweep_id))
+    _put_aside(broken)
+    store.publish(sweep_id)
+    return [done]
+
+
+def _write_journal_again(store: ResultStore, compared: Compared) -> str:
+    """Damaged lines that were not published are lost; their file is kept."""
+    journal = store.open_journal(compared.found.sweep_id)
+    n_rows = 0
+
+    def lines() -> Iterator[bytes]:
+        nonlocal n_rows
+        for entry in _entries_again(store.root, journal, compared):
+            n_rows += 1
+            yield make_line(entry.row, entry.table)
+
+    kept = _name_aside(journal.path if journal.path.exists() else journal.packed_path)
+    try:
+        if journal.path.exists():
+            os.link(journal.path, kept)
+            sync_folder(kept.parent)
+        replace_file_with(journal.path, lambda file: file.writelines(lines()))
+        if journal.packed_path.exists():
+            journal.packed_path.rename(kept)
+            sync_folder(kept.parent)
+    except OSError as error:
+        raise store_error(kept, error) from error
+    before = f"the damaged is {kept}" if kept.exists() else "it was missing"
+    return f"{journal.path.name} is written again with {n_rows:,} rows; {before}"
+
+
+def _entries_again(results: Path, journal: Journal, compared: Compared) -> Iterator[Entry]:
+    """Every row that journal or parts have, once."""
+    found, known = compared.found, _Known()
+    for stretch in found.stretches:
+        if stretch in compared.lost:
+            rows = _rows_of_parts(results, found.sweep_id, stretch)
+        else:
+            rows = _good_entries(journal, stretch.start, stretch.end)
+        yield from known.added(rows)
+    if compared.lost:
+        # The bytes after the damage may have moved, so every line is looked at.
+        yield from known.missing(_good_entries(journal, 0, None))
+    else:
+        yield from known.added(_good_entries(journal, found.end, None))
+
+
+def _rows_of_parts(results: Path, sweep_id: str, stretch: Stretch) -> Iterator[Entry]:
+    for part in stretch.parts:
+        frame = read_part(part_path(results, sweep_id, part), SCHEMAS[part.table])
+        for row in journal_rows(frame, part.table):
+            yield Entry(table=part.table, row=row)
+
+
+def _good_entries(journal: Journal, start: int, end: int | None) -> Iterator[Entry]:
+    """The rows of these bytes of a journal; a packed one is read up to its damage."""
+    with contextlib.suppress(StoreError):
+        for line in journal.lines(start):
+            if end is not None and start >= end:
+                return
+            start += len(line)
+            if isinstance(item := journal.parsed(line, 1), Entry):
+                yield item
+
+
+class _Known:
+    """Which rows were seen: measurements by key, rows of side tables by their values."""
+
+    def __init__(self) -> None:
+        self._keys: set[RowKey] = set()
+        self._values: Counter[tuple[str, int]] = Counter()
+
+    def added(self, entries: Iterable[Entry]) -> Iterator[Entry]:
+        """Yields the entries that are new, and remembers them; rows of side tables are all new."""
+        for batch in _batches(entries):
+            self._values.update(filter(None, _values(batch)))
+            yield from self._new_keys(batch)
+
+    def missing(self, entries: Iterable[Entry]) -> Iterator[Entry]:
+        """Yields the entries that were not added before."""
+        for batch in _batches(entries):
+            left = []
+            for entry, value in zip(batch, _values(batch), strict=True):
+                if value is None or not self._values[value]:
+                    left.append(entry)
+                else:
+                    self._values[value] -= 1
+            yield from self._new_keys(left)
+
+    def _new_keys(self, batch: Sequence[Entry]) -> Iterator[Entry]:
+        for entry in batch:
+            if entry.table != MEASUREMENTS:
+                yield entry
+            elif (key := RowKey.of(entry.row)) not in self._keys:
+                self._keys.add(key)
+                yield entry
+
+
+def _values(batch: Sequence[Entry]) -> list[tuple[str, int] | None]:
+    """A hash of each row of a side table; `None` for measurements, which have keys."""
+    hashes = {
+        table: iter(to_frame((one.row for one in batch if one.table == table), table).hash_rows())
+        for table in {one.table for one in batch} - {MEASUREMENTS}
+    }
+    return [
+        None if one.table == MEASUREMENTS else (one.table, next(hashes[one.table])) for one in batch
+    ]
+
+
+def _batches(entries: Iterable[Entry]) -> Iterator[list[Entry]]:
+    iterator = iter(entries)
+    while batch := list(itertools.islice(iterator, _ROWS_AT_ONCE)):
+        yield batch
+
+
+def _put_aside(paths: Iterable[Path]) -> list[tuple[Path, Path]]:
+    """Renames files, so that readers skip them; returns old and new names of those that existed."""
+    kept = []
+    for path in paths:
+        if not path.exists():
+            continue
+        aside = _name_aside(path)
+        try:
+            path.rename(aside)
+            sync_folder(path.parent)
+        except OSError as error:
+            raise store_error(path, error) from error
+        kept.append((path, aside))
+    return kept
+
+
+def _name_aside(path: Path) -> Path:
+    """Returns a free name that readers ignore."""
+    numbers = ("", *(f"-{number}" for number in range(2, 1000)))
+    names = (path.with_name(f"{path.name}.damaged{number}") for number in numbers)
+    return next(name for name in names if not name.exists())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Content:
+    """The rows of a sweep in all tables.
+
+    Attributes:
+        n_rows: of measurements.
+        digest: equal for equal rows, in any order and in any files.
+    """
+
+    n_rows: int
+    digest: int
+
+
+def content_of(store: ResultStore, sweep_id: str) -> Content:
+    """Reads every row of a sweep, including rows that only its journal has.
+
+    Raises:
+        StoreError: journal or parts are damaged, or have rows of another sweep.
+    """
+    compared = compare(store, sweep_id)
+    is_foreign = any(problem.is_whole for problem in compared.problems)
+    if compared.lost or compared.broken or compared.list_error or is_foreign:
+        raise StoreError(
+            next(compared.faults).text, f"{REPAIR} restores what has an undamaged copy"
+        )
+    n_rows = digest = 0
+    new = _good_entries(store.open_journal(sweep_id), compared.found.end, None)
+    frames = (
+        (table, frame) for table in SCHEMAS for frame in frames_of(store.root, sweep_id, table)
+    )
+    unpublished = (
+        (table, to_frame((one.row for one in batch if one.table == table), table))
+        for batch in _batches(new)
+        for table in SCHEMAS
+    )
+    for table, frame in itertools.chain(frames, unpublished):
+        n_rows += frame.height if table == MEASUREMENTS else 0
+        # A sum does not depend on the order, and equal rows do not cancel each other.
+        digest += int(frame.hash_rows(seed=0).cast(pl.Decimal(38, 0)).sum() or 0)
+    return Content(n_rows=n_rows, digest=digest)

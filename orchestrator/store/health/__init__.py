@@ -1,1 +1,0 @@
-"""Checks stored results for damage and repairs them. Open `verify` first."""

@@ -1,0 +1,242 @@
+"""Stores rows of side tables: profiles, sets of processes, MACs of modules, evaluations.
+
+They are rows of the journal like measurements; `analysis/stored/side` says what they are.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from fleetrank.analysis.stored.side_tables import (
+    COMPONENT_TIMES,
+    MODULE_MACS,
+    OF_MEASUREMENTS,
+    OF_SETS,
+    REPLICA_RUNS,
+    SideTable,
+)
+from fleetrank.analysis.stored.sweep_record import NO_SWEEP
+from fleetrank.device_agents.contract.measurement import Measurement, ReplicaRun, ReplicaSet
+from fleetrank.models.cards.card import Artifact, ExportRequest
+from fleetrank.orchestrator.identity import (
+    Cell,
+    cell_of_side_key,
+    n_replicas_of,
+    profiled_key,
+    replicated_key,
+)
+from fleetrank.orchestrator.rows import Row
+from fleetrank.orchestrator.store.journal import Entry, Journal, make_line
+from fleetrank.orchestrator.store.results import ResultStore
+from fleetrank.orchestrator.store.small_files import locked
+
+SideRow = Mapping[str, object]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SideForm:
+    """How the attempts of one kind of side pass are stored.
+
+    Attributes:
+        table: its rows have the columns `OF_MEASUREMENTS`, and others.
+        rows_of: (row of an attempt, what it measured) to its rows here, at least one.
+        cell_columns: what names the cell of a task: cell_key, and columns of the table's own.
+        task_key: a stored row to the cell key of the task that made it.
+    """
+
+    table: SideTable
+    rows_of: Callable[[Row, Measurement], Iterable[SideRow]]
+    cell_columns: tuple[str, ...]
+    task_key: Callable[[SideRow], str]
+
+
+def side_lines(table: SideTable, rows: Iterable[SideRow], sweep_id: str | None) -> list[bytes]:
+    """The lines of the journal for rows of a side table.
+
+    Raises:
+        ValueError: a row is missing, a column is not declared, or a value does not fit its column.
+    """
+    lines = []
+    for row in rows:
+        if unknown := sorted(row.keys() - table.schema.keys()):
+            raise ValueError(f"{table.name} has no columns {unknown}")
+        for one in table.columns:
+            if one.values and row.get(one.name) not in {None, *one.values}:
+                raise ValueError(f"{one.name} cannot be {row.get(one.name)}")
+        lines.append(make_line({**row, "sweep_id": sweep_id}, table.name))
+    if not lines:
+        raise ValueError(f"no row to store in {table.name}")
+    return lines
+
+
+def append_side(
+    results: Path,
+    table: SideTable,
+    rows: Sequence[SideRow],
+    *,
+    sweep_id: str | None = None,
+) -> None:
+    """Stores and publishes rows.
+
+    Args:
+        results: the results folder of a workspace.
+        table: the side table.
+        rows: at least one; a declared column that a row lacks becomes null.
+        sweep_id: the sweep that the rows belong to, whose lease the caller holds; `None` without a
+            sweep.
+
+    Raises:
+        ValueError: a row is missing, a column is not declared, or a value does not fit its column.
+        StoreError: the disk is full or the folder cannot be written.
+    """
+    _store_lines(results, sweep_id, side_lines(table, rows, sweep_id))
+
+
+def _store_lines(results: Path, sweep_id: str | None, lines: Iterable[bytes]) -> None:
+    store = ResultStore(results)
+    # Rows without a sweep have no driver, so each process that stores some takes a lock.
+    lease = store.lease_path(NO_SWEEP)
+    with nullcontext() if sweep_id is not None else locked(lease):
+        store.write_schema()
+        with store.open_journal(sweep_id or NO_SWEEP) as journal:
+            journal.append_lines(lines)
+        store.publish(sweep_id or NO_SWEEP)
+
+
+def missing_lines(results: Path, other: Path) -> list[bytes]:
+    """The rows without a sweep that another results folder has and this one lacks.
+
+    Raises:
+        StoreError: a packed journal is damaged.
+    """
+    ours = set(ResultStore(results).open_journal(NO_SWEEP).lines())
+    theirs = ResultStore(other).open_journal(NO_SWEEP)
+    return [
+        line
+        for line in theirs.lines()
+        if line not in ours and isinstance(theirs.parsed(line, 1), Entry)
+    ]
+
+
+def copy_side_rows(results: Path, other: Path) -> int:
+    """Copies the rows of `missing_lines`; returns how many.
+
+    Raises:
+        StoreError: a file cannot be read or written.
+    """
+    if missing := missing_lines(results, other):
+        _store_lines(results, None, missing)
+    return len(missing)
+
+
+def stored_attempts(journal: Journal, form: SideForm) -> list[Row]:
+    """One row for each stored attempt of a sweep's side pass, with the keys of its tasks.
+
+    Raises:
+        StoreError: the journal cannot be read.
+    """
+    key = (*form.cell_columns, "repeat", "attempt")
+    columns = tuple(dict.fromkeys(("sweep_id", *key, *OF_MEASUREMENTS)))
+    attempts: dict[tuple[object, ...], Row] = {}
+    for row in journal.rows(form.table.name):
+        attempts.setdefault(tuple(row.get(n) for n in key), {n: row.get(n) for n in columns})
+    return [{**row, "cell_key": form.task_key(row)} for row in attempts.values()]
+
+
+def store_module_macs(
+    journal: Journal, cells: Iterable[Cell], artifacts: Mapping[ExportRequest, Artifact]
+) -> None:
+    """Stores them once for each model and workload; an artifact may not know them.
+
+    Raises:
+        StoreError: the disk is full or the folder cannot be written.
+    """
+    known = {(row["model"], row["workload"]) for row in journal.rows(MODULE_MACS.name)}
+    for cell in cells:
+        model, workload = place = (cell.export.card.name, str(cell.execution.workload))
+        artifact = artifacts.get(cell.export)
+        if artifact is None or place in known or not artifact.cost.by_module:
+            continue
+        known.add(place)
+        rows = (
+            {"model": model, "workload": workload, "module": module, "source_operator": operation,
+             "macs": macs}
+            for module, operation, macs in artifact.cost.by_module
+        )  # fmt: skip
+        journal.append_lines(side_lines(MODULE_MACS, rows, journal.sweep_id))
+
+
+def _profile_rows(row: Row, measurement: Measurement) -> Iterator[SideRow]:
+    """A row for each kernel of one attempt; one row if it failed."""
+    shared, profile = {name: row[name] for name in OF_MEASUREMENTS}, measurement.profile
+    shared["cell_key"] = cell_of_side_key(str(row["cell_key"]))
+    if profile is None:
+        yield shared
+        return
+    for kernel in profile.kernels:
+        yield {**shared, "runs": profile.runs, "run_ns": profile.run_ns, **asdict(kernel)}
+
+
+PROFILE_FORM = SideForm(
+    table=COMPONENT_TIMES,
+    rows_of=_profile_rows,
+    cell_columns=("cell_key",),
+    task_key=lambda row: profiled_key(str(row["cell_key"])),
+)
+
+
+def _set_rows(row: Row, measurement: Measurement) -> Iterator[SideRow]:
+    """A row for each process of one attempt; one row if no process has started."""
+    key, found = str(row["cell_key"]), measurement.replicas
+    shared = {
+        **{name: row[name] for name in OF_SETS},
+        "cell_key": cell_of_side_key(key),
+        "set_id": f"{row['sweep_id']}/{key}/{row['repeat']}/{row['attempt']}",
+        "n_replicas": n_replicas_of(key),
+    }
+    if found is None or not found.runs:
+        yield shared
+        return
+    shared["run_s"] = found.run_s
+    if found.core_use is not None:
+        shared["core_use"] = found.core_use.value
+    for number, run in enumerate(found.runs):
+        yield {**shared, **(_of_device(found) if number == 0 else {}), **_of_process(run)}
+
+
+def _of_device(found: ReplicaSet) -> Row:
+    if found.energy is None:
+        return {}
+    return {
+        "device_energy_mj": found.energy.mj,
+        "device_energy_ns": found.energy.window_ns,
+        "energy_method": found.energy.method.value,
+    }
+
+
+def _of_process(run: ReplicaRun) -> Row:
+    is_measured = run.start_ns is not None
+    return {
+        "replica": run.replica,
+        "given_cpus": None if run.given_cpus is None else list(run.given_cpus),
+        "cpus": None if run.cpus is None else list(run.cpus),
+        "start_ns": run.start_ns,
+        "end_ns": run.end_ns,
+        "inferences": len(run.samples_ns) if is_measured else None,
+        "samples_ns": list(run.samples_ns) if is_measured else None,
+        "run_peak_memory_bytes": run.run_peak_memory_bytes,
+        "process_memory_bytes": run.process_memory_bytes,
+        "involuntary_switches": run.involuntary_switches,
+        "replica_error_kind": None if run.error_kind is None else run.error_kind.value,
+        "replica_error_message": run.error_message,
+        "flags": [flag.value for flag in run.flags],
+    }
+
+
+REPLICA_FORM = SideForm(
+    table=REPLICA_RUNS,
+    rows_of=_set_rows,
+    cell_columns=("cell_key", "n_replicas"),
+    task_key=lambda row: replicated_key(str(row["cell_key"]), int(str(row["n_replicas"]))),
+)

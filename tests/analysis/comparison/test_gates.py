@@ -1,0 +1,112 @@
+"""JUnit and OpenMetrics files of a comparison say what the gate says."""
+
+import re
+from dataclasses import replace
+from itertools import combinations
+from pathlib import Path
+from xml.etree import ElementTree as ET
+
+import pytest
+from fleet_rows import NETS, PLACES, Place, write_results
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fleetrank.analysis.comparison.comparison import Comparison, compare_sweeps
+from fleetrank.analysis.comparison.gates import (
+    Requirement,
+    junit_xml,
+    open_metrics,
+    unmet_requirements,
+)
+from fleetrank.analysis.comparison.verdict import Verdict
+
+pytestmark = pytest.mark.slow
+
+
+A, B, FEW = ("s-20260101T000000-aa", "s-20260102T000000-bb", "s-20260103T000000-cc")
+
+
+@pytest.fixture(scope="module")
+def comparisons(tmp_path_factory: pytest.TempPathFactory) -> list[Comparison]:
+    results = tmp_path_factory.mktemp("gate") / "results"
+    slow = [Place(device=p.device, tier=p.tier, runtime=p.runtime, gflops=p.gflops / 1.5)
+            for p in PLACES[:1]]  # fmt: skip
+    for sweep, places, repeats, n in ((A, PLACES[:1], 6, 4), (B, slow, 6, 3), (FEW, slow, 2, 4)):
+        options = {"repeats": repeats, "n_samples": 3, "sweep": sweep}
+        write_results(results, nets=NETS[:n], places=places, **options)
+    pairs = ((A, B), (B, A), (A, FEW))
+    return [compare_sweeps(results, a, b) for a, b in pairs]
+
+
+def _requirements() -> list[tuple[Requirement, ...]]:
+    return [some for n in range(3) for some in combinations(Requirement, n)]
+
+
+def test_a_case_fails_exactly_if_the_gate_does(comparisons: list[Comparison]) -> None:
+    outcomes = set()
+    for found in comparisons:
+        for required in _requirements():
+            (suite,) = ET.fromstring(junit_xml(found, required))
+            cases = suite.findall("testcase")
+            n_failed = len(suite.findall("testcase/failure"))
+            is_bad = bool(
+                found.counts[Verdict.SLOWER]
+                or found.n_tested == 0
+                or unmet_requirements(found, required)
+            )
+            assert (n_failed > 0) == is_bad
+            outcomes.add(is_bad)
+            assert suite.attrib["tests"] == str(len(cases))
+            assert suite.attrib["failures"] == str(n_failed)
+            assert suite.attrib["skipped"] == str(len(suite.findall("testcase/skipped")))
+            assert len(cases) == len(found.cells) + (found.n_tested == 0)
+    assert outcomes == {True, False}
+
+
+def test_metrics_hold_every_known_figure_once(comparisons: list[Comparison]) -> None:
+    for found in comparisons:
+        lines = open_metrics(found).splitlines()
+        assert lines[-1] == "# EOF"
+        samples = [line for line in lines if not line.startswith("#")]
+        names = [line.rpartition(" ")[0] for line in samples]
+        assert len(set(names)) == len(names)
+        of = [float(line.rpartition(" ")[2]) for line in samples if "compare_ratio{" in line]
+        assert of == [cell.ratio for cell in found.cells if cell.ratio is not None]
+        states = [line for line in samples if "compare_verdict{" in line]
+        assert sum(line.endswith(" 1") for line in states) == len(found.cells)
+
+
+def test_cells_of_one_name_stay_apart(comparisons: list[Comparison]) -> None:
+    found = comparisons[0]
+    twice = replace(found, cells=(*found.cells, found.cells[0]))
+    samples = [line for line in open_metrics(twice).splitlines() if not line.startswith("#")]
+    assert any('variant="2"' in line for line in samples)
+    assert len({line.rpartition(" ")[0] for line in samples}) == len(samples)
+
+
+@given(name=st.text(min_size=1))
+def test_any_name_gives_a_valid_file(comparisons: list[Comparison], name: str) -> None:
+    found = comparisons[0]
+    hostile = replace(found, cells=(replace(found.cells[0], model=name),))
+    assert ET.fromstring(junit_xml(hostile, ())).find("testsuite/testcase") is not None
+    for line in open_metrics(hostile).splitlines():
+        assert line.startswith("# ") or re.fullmatch(
+            r'fleetrank_compare\w*(\{(\w+="([^"\\]|\\\\|\\")*",?)*\})? [0-9.e+-]+', line
+        )
+
+
+def test_files_are_written_before_the_exit_code(
+    tmp_path: Path, comparisons: list[Comparison]
+) -> None:
+    from fleetrank.orchestrator.cli.main import run
+
+    (tmp_path / "cluster.yaml").touch()
+    for sweep, gflops in ((A, 60.0), (B, 20.0)):
+        place = Place(device="d", tier="cpu", runtime="onnx", gflops=gflops)
+        options = {"repeats": 6, "n_samples": 3, "sweep": sweep}
+        write_results(tmp_path / "results", nets=NETS[:2], places=[place], **options)
+    junit, metrics = tmp_path / "gate" / "junit.xml", tmp_path / "gate" / "metrics.txt"
+    words = ["report", "compare", A, B, "--junit", str(junit), "--openmetrics", str(metrics)]
+    assert run([*words, "--workspace", str(tmp_path)]) == 5
+    assert ET.parse(junit).getroot()[0].attrib["failures"] == "2"
+    assert 'fleetrank_compare_cells{verdict="slower"} 2' in metrics.read_text()

@@ -1,0 +1,314 @@
+"""One contract for a host here and one in Ray, and what only Ray can get wrong."""
+
+import contextlib
+import hashlib
+import os
+import signal
+import statistics
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import psutil
+import pytest
+
+from fleetrank.device_agents.contract.agent import DeviceFacts
+from fleetrank.device_agents.contract.measurement import Failure, Measurement
+from fleetrank.device_agents.contract.task import Execution, MeasurePolicy, MeasureTask
+from fleetrank.foundation.vocabulary import ErrorKind, Origin, Runtime, Status
+from fleetrank.orchestrator.dispatch.host import Host
+from fleetrank.orchestrator.dispatch.hosts import LOCAL_HOST, HostHere, Hosts, PlacedDevice
+from fleetrank.orchestrator.dispatch.ray_cluster import local_ray
+from fleetrank.orchestrator.dispatch.ray_hosts import LABEL, RayHosts
+from fleetrank.orchestrator.dispatch.ray_process import RayProcess
+from fleetrank.orchestrator.identity import DeviceSpec
+
+REACHES = ["inline", pytest.param("ray", marks=pytest.mark.ray)]
+SPECS = (
+    DeviceSpec(name="quick", kind="simulated"),
+    DeviceSpec(name="slow", kind="simulated", options=(("duration_s", 30.0),)),
+    DeviceSpec(name="broken", kind="simulated", options=(("noise", -1.0),), origin=Origin.VIRTUAL),
+)
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Ray keeps its token under HOME; tests write nothing there."""
+    folder = tmp_path_factory.mktemp("home")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("HOME", str(folder))
+        yield folder
+
+
+@contextlib.contextmanager
+def open_ray(specs: tuple[DeviceSpec, ...], spool: Path, **changes: object) -> Iterator[Hosts]:
+    with local_ray(), RayHosts(str(spool)) as reach:
+        reach.settle()
+        with Hosts("s", placed(specs), reach, **changes) as opened:
+            yield opened
+
+
+@contextlib.contextmanager
+def open_hosts(kind: str, specs: tuple[DeviceSpec, ...], spool: Path) -> Iterator[Hosts]:
+    if kind == "inline":
+        with Hosts("s", placed(specs), HostHere(Host(spool))) as opened:
+            yield opened
+        return
+    with RayProcess() as process:
+        process.start(spool)
+        with Hosts("s", placed(specs), process, silent_s=30.0) as opened:
+            yield opened
+
+
+def placed(specs: tuple[DeviceSpec, ...]) -> list[PlacedDevice]:
+    return [PlacedDevice(spec=spec, host=LOCAL_HOST) for spec in specs]
+
+
+@pytest.fixture(scope="class", params=REACHES)
+def hosts(
+    request: pytest.FixtureRequest, home: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Hosts]:
+    with open_hosts(request.param, SPECS, tmp_path_factory.mktemp("spool")) as opened:
+        yield opened
+
+
+def task(name: str, **changes: object) -> MeasureTask:
+    fields: dict[str, object] = {
+        "task_id": f"s/c/0/{name}",
+        "artifact_path": "/nowhere.onnx",
+        "artifact_sha256": "0",
+        "execution": Execution(runtime=Runtime.ONNX, backend="cpu"),
+        "macs_and_parameters": (10_000_000, 1_000_000),
+        "timeout_s": 60.0,
+    }
+    return MeasureTask(**(fields | changes))
+
+
+def wait_for(hosts: Hosts, count: int, limit_s: float = 60.0) -> dict[str, Measurement]:
+    arrived: dict[str, Measurement] = {}
+    end_s = time.perf_counter() + limit_s
+    while len(arrived) < count and time.perf_counter() < end_s:
+        found = hosts.poll(0.2)
+        arrived |= {measurement.task_id.rpartition("/")[2]: measurement for measurement in found}
+        hosts.acknowledge([measurement.task_id for measurement in found])
+    assert len(arrived) == count
+    return arrived
+
+
+def wait_until_running(hosts: Hosts) -> None:
+    """Polls until the host actor measures."""
+    import ray
+
+    actor, end_s = ray.get_actor(f"{LABEL}-{LOCAL_HOST}"), time.perf_counter() + 60
+    while not ray.get(actor.describe.remote()).n_running:
+        assert time.perf_counter() < end_s
+        assert list(hosts.poll(0.05)) == []
+
+
+class TestContract:
+    """What both promise."""
+
+    def test_facts_name_every_device(self, hosts: Hosts) -> None:
+        facts: Mapping[str, DeviceFacts] = hosts.facts()
+        assert set(facts) == {"quick", "slow"}
+        assert facts["quick"].origin is Origin.SIMULATED
+
+    def test_a_measurement_comes_back_under_its_task_id(self, hosts: Hosts) -> None:
+        hosts.submit("quick", task("t1"))
+        found = wait_for(hosts, 1)["t1"]
+        assert found.status is Status.OK
+        assert found.samples_ns
+
+    def test_polling_with_nothing_under_way_waits(self, hosts: Hosts) -> None:
+        started_s = time.perf_counter()
+        assert list(hosts.poll(0.2)) == []
+        assert time.perf_counter() - started_s >= 0.19
+
+    def test_interrupting_ends_what_runs_and_nothing_later(self, hosts: Hosts) -> None:
+        hosts.submit("slow", task("t2"))
+        end_s, arrived = time.perf_counter() + 20, []
+        while not arrived and time.perf_counter() < end_s:
+            # Again and again: on a busy machine the task starts after the first request.
+            hosts.interrupt()
+            arrived = list(hosts.poll(0.05))
+        (found,) = arrived
+        assert found.failure is not None
+        assert found.failure.kind is ErrorKind.INTERRUPTED
+        hosts.submit("quick", task("t3"))
+        assert wait_for(hosts, 1)["t3"].status is Status.OK
+
+    def test_finishing_rounds_leaves_other_tasks_running(self, hosts: Hosts) -> None:
+        hosts.submit("quick", task("t6"))
+        hosts.finish_rounds()
+        assert wait_for(hosts, 1)["t6"].status is Status.OK
+
+    def test_a_probe_tells_what_a_device_is(self, hosts: Hosts) -> None:
+        assert isinstance(hosts.probe("quick"), DeviceFacts)
+
+    def test_an_agent_that_cannot_be_made_is_a_failed_measurement(self, hosts: Hosts) -> None:
+        hosts.submit("broken", task("t4"))
+        found = wait_for(hosts, 1)["t4"]
+        assert isinstance(found.failure, Failure)
+        assert (found.failure.kind, found.failure.is_transient) == (ErrorKind.DEVICE_LOST, False)
+        assert found.origin is Origin.VIRTUAL
+
+
+@pytest.mark.ray
+def test_an_actor_that_dies_loses_the_measurement_and_comes_back(
+    home: Path, tmp_path: Path
+) -> None:
+    with open_ray(SPECS, tmp_path) as hosts:
+        hosts.submit("slow", task("t5"))
+        wait_until_running(hosts)
+        os.kill(_actor_process().pid, signal.SIGKILL)
+        found = wait_for(hosts, 1)["t5"]
+        assert found.failure is not None
+        assert found.failure.kind is ErrorKind.DEVICE_LOST
+        assert found.failure.is_transient
+        assert found.origin is Origin.MEASURED, "what its specification says"
+        # Whoever tries again right away may still find the actor restarting.
+        end_s = time.perf_counter() + 60
+        status = Status.FAILED
+        while status is Status.FAILED and time.perf_counter() < end_s:
+            hosts.submit("quick", task("t6"))
+            status = wait_for(hosts, 1)["t6"].status
+        assert status is Status.OK
+
+
+@pytest.mark.ray
+def test_a_host_process_that_hangs_is_ended_and_its_devices_answer_again(
+    home: Path, tmp_path: Path
+) -> None:
+    with open_ray(SPECS, tmp_path, silent_s=2.0) as hosts:
+        hosts.submit("slow", task("t5"))
+        assert hosts.poll(1.0) == []
+        os.kill(_actor_process().pid, signal.SIGSTOP)
+        found = wait_for(hosts, 1)["t5"]
+        assert found.failure is not None
+        assert (found.failure.kind, found.failure.is_transient) == (ErrorKind.HOST_LOST, True)
+        assert hosts.in_flight() == {}
+        end_s = time.perf_counter() + 60
+        while not isinstance(hosts.probe("quick"), DeviceFacts):
+            assert time.perf_counter() < end_s
+            hosts.poll(0.2)
+        hosts.poll(0.2)
+        hosts.submit("quick", task("t6"))
+        assert wait_for(hosts, 1)["t6"].status is Status.OK
+
+
+@pytest.mark.ray
+def test_nobody_asks_ray_after_the_hosts_were_left(home: Path, tmp_path: Path) -> None:
+    with local_ray():
+        with RayHosts(str(tmp_path)) as reach:
+            reach.settle()
+            os.kill(_actor_process().pid, signal.SIGSTOP)
+            reach.restart(LOCAL_HOST, is_lost=True)
+            end_s = time.perf_counter() + 60
+            while not _host_threads():  # one waits for its answer
+                assert time.perf_counter() < end_s
+                time.sleep(0.02)
+        assert not _host_threads()
+
+
+def _host_threads() -> list[str]:
+    return [thread.name for thread in threading.enumerate() if thread.name.startswith("host-c")]
+
+
+@pytest.mark.ray
+def test_hosts_are_not_silent_while_the_driver_does_not_listen(home: Path, tmp_path: Path) -> None:
+    absent_s = 0.0
+    with open_ray(
+        SPECS, tmp_path, silent_s=3.0, clock=lambda: time.monotonic() + absent_s
+    ) as hosts:
+        absent_s = 600.0  # as while it exports models
+        hosts.submit("quick", task("t7"))
+        found = wait_for(hosts, 1)["t7"]
+        assert found.status is Status.OK, found.failure
+
+
+@pytest.mark.parametrize("kind", REACHES)
+def test_what_nobody_has_stored_is_offered_to_the_next_driver(
+    kind: str, home: Path, tmp_path: Path
+) -> None:
+    with open_hosts(kind, SPECS, tmp_path) as hosts:
+        hosts.submit("quick", task("t7"))
+        hosts.submit("slow", task("t8"))
+        found = next(m for _ in range(200) for m in hosts.poll(0.1))
+        assert found.status is Status.OK
+        assert dict(hosts.in_flight()) == {"s/c/0/t8": "slow"}
+    with open_hosts(kind, SPECS, tmp_path) as hosts:
+        again = {m.task_id: m for m in hosts.poll(0.0)}
+        assert again[found.task_id] == found
+        assert hosts.in_flight() == {}
+        hosts.acknowledge(list(again))
+    with open_hosts(kind, SPECS, tmp_path) as hosts:
+        assert list(hosts.poll(0.0)) == []
+
+
+@pytest.mark.ray
+def test_a_folder_with_packages_of_our_names_shadows_nothing(
+    tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("fleetrank", "models", "numpy"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "__init__.py").write_text("raise RuntimeError('shadowed')\n")
+    monkeypatch.chdir(tmp_path)
+    with open_ray(SPECS, tmp_path / "spool") as hosts:
+        assert Path.cwd() == tmp_path
+        hosts.submit("quick", task("t7"))
+        assert wait_for(hosts, 1)["t7"].status is Status.OK
+
+
+@pytest.mark.ray
+def test_leaving_takes_every_process_along(home: Path, tmp_path: Path) -> None:
+    with open_ray(SPECS, tmp_path) as hosts:
+        hosts.submit("slow", task("t8"))
+        wait_until_running(hosts)
+        children = psutil.Process().children(recursive=True)
+        assert any("raylet" in child.name() for child in children)
+    _gone, alive = psutil.wait_procs(children, timeout=15)
+    assert alive == []
+
+
+@pytest.mark.ray
+def test_a_cell_measured_through_ray_and_inline_agrees(
+    onnx_file: Path, home: Path, tmp_path: Path
+) -> None:
+    onnx_task = task(
+        "t9",
+        artifact_path=str(onnx_file),
+        artifact_sha256=hashlib.sha256(onnx_file.read_bytes()).hexdigest(),
+        policy=MeasurePolicy(min_warmup_s=0.1, min_runs=30, max_time_s=1.0),
+        execution=Execution(
+            runtime=Runtime.ONNX, backend="cpu", affinity=(max(os.sched_getaffinity(0)),)
+        ),
+        is_trusted=True,
+    )
+    specs = (DeviceSpec(name="cpu", kind="cpu"),)
+    found = []
+    for kind in ("inline", "ray"):
+        with open_hosts(kind, specs, tmp_path) as hosts:
+            hosts.submit("cpu", onnx_task)
+            found.append(wait_for(hosts, 1)["t9"])
+            assert found[-1].status is Status.OK, found[-1].failure
+    inline, ray = (measurement.worker for measurement in found)
+    assert inline is not None
+    assert ray is not None
+    for name in ("settings", "affinity", "niceness", "oom_score_adj", "omp_num_threads"):
+        assert getattr(ray, name) == getattr(inline, name), name
+    assert ray.runtime_version == inline.runtime_version
+    # The niceness is this process's, or 0 where a worker may lower it: both say the same above.
+    assert ray.niceness in {0, os.nice(0)}
+    assert ray.omp_num_threads is None
+    medians = [statistics.median(measurement.samples_ns) for measurement in found]
+    # The machine is shared; agreement within a factor shows that nothing systematic is wrong.
+    assert max(medians) < 3 * min(medians)
+
+
+def _actor_process() -> psutil.Process:
+    for child in psutil.Process().children(recursive=True):
+        with contextlib.suppress(psutil.Error):
+            if any("HostActor" in word for word in child.cmdline()):
+                return child
+    raise AssertionError("no host actor")
