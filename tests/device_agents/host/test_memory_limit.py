@@ -6,7 +6,7 @@ import pytest
 
 from fleetrank.device_agents.contract.task import InferTask
 from fleetrank.device_agents.cpu.agent import CpuAgent
-from fleetrank.device_agents.host import worker_client
+from fleetrank.device_agents.host import worker_process
 from fleetrank.device_agents.host.worker_process import LIMIT_SHARE, default_limit_bytes
 from fleetrank.foundation.vocabulary import ErrorKind, Runtime
 from tests.device_agents.conftest import make_task, sha256
@@ -39,7 +39,7 @@ def test_the_lowest_limit_of_the_groups_counts(tmp_path: Path) -> None:
 def test_a_model_that_eats_all_memory_fails_without_any_limit_in_the_task(
     huge_onnx: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(worker_client, "LIMIT_SHARE", 1024**3 / TOTAL)
+    monkeypatch.setattr(worker_process, "LIMIT_SHARE", 1024**3 / TOTAL)
     task = make_task(huge_onnx, Runtime.ONNX)
     seen = CpuAgent({}).measure(task)
     assert seen.failure is not None

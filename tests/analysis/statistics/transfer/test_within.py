@@ -6,7 +6,7 @@ import pytest
 
 from fleetrank.analysis.panel.session import Session
 from fleetrank.analysis.report.headline import headlines
-from fleetrank.analysis.statistics import transfer
+from fleetrank.analysis.statistics.transfer import transfer
 from fleetrank.analysis.statistics.transfer_within import Inside, is_below
 from fleetrank.analysis.stored.selection import Selection
 from fleetrank.analysis.tables.tables import make_table
