@@ -21,7 +21,7 @@ from waiting import MODES, ended, ok_repeats, start, wait_for_repeats
 from wording import has
 
 from fleetrank.foundation.supervised_child import SupervisedChild
-from fleetrank.orchestrator import progress
+from fleetrank.orchestrator import progress_displays
 from fleetrank.orchestrator.cli.main import run
 from fleetrank.orchestrator.progress import Event, SweepFinished
 from fleetrank.orchestrator.progress_displays import JsonLines
@@ -318,7 +318,7 @@ def test_a_head_that_dies_after_the_last_row_does_not_change_the_exit_code(
             if isinstance(event, SweepFinished):
                 kill_head(head.pid)
 
-    monkeypatch.setattr(progress, "JsonLines", KillsTheHead)
+    monkeypatch.setattr(progress_displays, "JsonLines", KillsTheHead)
     folder.write_spec(["m0"], ["sim-a"], repeats=2)
     words = ["sweep", "run", "t", "--cluster", address, "--progress", "jsonl"]
     code = run(["--workspace", str(folder.root), *words])
