@@ -75,8 +75,10 @@ def platform_labels(cells: pl.DataFrame) -> dict[str, str]:
 
     Takes rows of `cells_table.cell_values`; the order of the result is the order to show.
     """
-    platforms = cells.unique("platform_key").sort(
-        pl.col("tier").replace_strict(_TIER_ORDER, default=len(_TIER_ORDER)), *_PARTS
+    platforms = (
+        cells.unique("platform_key")
+        .with_columns(_published_names(cells))
+        .sort(pl.col("tier").replace_strict(_TIER_ORDER, default=len(_TIER_ORDER)), *_PARTS)
     )
     varying = [
         name for name in _PARTS if name == "runtime" or _distinguishes(platforms, name)
@@ -91,6 +93,15 @@ def platform_labels(cells: pl.DataFrame) -> dict[str, str]:
     }
     has_twins = len(set(labels.values())) < len(labels)
     return {key: key for key in labels} if has_twins else labels
+
+
+def _published_names(cells: pl.DataFrame) -> pl.Expr:
+    """The device; of imported rows its model's name, as published, where no other device has it."""
+    if not {"device_model", "origin"} <= set(cells.columns):
+        return pl.col("device")
+    is_only = pl.col("device").n_unique().over("device_model") == 1
+    is_published = (pl.col("origin") == "imported") & pl.col("device_model").is_not_null()
+    return pl.when(is_only & is_published).then("device_model").otherwise("device").alias("device")
 
 
 def chosen_platforms(cells: pl.DataFrame, most: int) -> dict[str, str]:

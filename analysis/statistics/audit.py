@@ -471,10 +471,7 @@ _Sources = Mapping[tuple[str, str], tuple[str, str]]
 
 def of_panel(session: Session) -> Iterator[Finding]:
     """Findings that compare platforms with one another; raises the errors of `session.panel`."""
-    panel = session.panel
-    names = ("identity", "platform_key", "sweep_id", "model")
-    rows = session.comparable.cells.select(names).iter_rows()
-    sources = {(identity, key): (sweep, model) for identity, key, sweep, model in rows}
+    panel, sources = session.panel, _sources_of(session)
     logs = np.log(np.where(panel.latency > 0, panel.latency, np.nan))
     yield from _duplicates(panel, logs)
     yield from _off_the_line(panel, logs, sources)
@@ -482,6 +479,21 @@ def of_panel(session: Session) -> Iterator[Finding]:
     yield from _slipped_memory(panel, sources)
     yield from _ties(panel)
     yield from _few(panel)
+
+
+def doubtful_cells(session: Session) -> Mapping[tuple[str, str], str]:
+    """What is doubtful about single latencies, by model of the panel and platform key."""
+    logs = np.log(np.where(session.panel.latency > 0, session.panel.latency, np.nan))
+    return {
+        (str(one.model), str(one.platform_key)): one.detail
+        for one in _off_the_line(session.panel, logs, _sources_of(session))
+    }
+
+
+def _sources_of(session: Session) -> _Sources:
+    names = ("identity", "platform_key", "sweep_id", "model")
+    rows = session.comparable.cells.select(names).iter_rows()
+    return {(identity, key): (sweep, model) for identity, key, sweep, model in rows}
 
 
 def _duplicates(panel: Panel, logs: Floats) -> Iterator[Finding]:

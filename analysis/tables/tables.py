@@ -56,6 +56,7 @@ class TableSpec:
 
 
 _FUNCTIONS = {
+    "pairs": "pairs:pairs_table",
     "cells": "cells:cells_table",
     "tokens": "language:tokens_table",
     "end-to-end": "language:end_to_end_table",
@@ -88,8 +89,8 @@ _FUNCTIONS = {
     "quality": "quality:quality_table",
 }
 _OF_PAIRS = {
-    "transfer", "ceiling", "stability", "predictability", "predictions", "pareto", "regret",
-    "proxies", "recommend", "component-ratios",
+    "pairs", "transfer", "ceiling", "stability", "predictability", "predictions", "pareto",
+    "regret", "proxies", "recommend", "component-ratios",
 }  # fmt: skip
 _APART = {"evaluations"}
 

@@ -76,6 +76,10 @@ COMMANDS: Mapping[str, Command] = {
     "ab": Command(
         "fleetrank.orchestrator.cli.run_command:ab", "Compare two models that take turns."
     ),
+    "faster": Command(
+        "fleetrank.orchestrator.cli.faster_command:faster",
+        "Is the faster model here also faster for your users?",
+    ),
     "results": Command("fleetrank.orchestrator.cli.results_command:app", "Stored measurements."),
     "report": Command(
         "fleetrank.orchestrator.cli.report_command:app", "Tables and the report page."

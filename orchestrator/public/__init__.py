@@ -7,6 +7,7 @@ Libraries are imported when a function needs them, so that importing the package
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,13 +21,16 @@ from fleetrank.foundation.argument_checks import (
 from fleetrank.foundation.errors import FleetError
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     import polars as pl
 
     from fleetrank.analysis.report.page import ReportFacts
+    from fleetrank.analysis.statistics.pair_answer import PairAnswer
     from fleetrank.analysis.stored.selection import Named, Selection
     from fleetrank.analysis.tables.table import Table
 
-__all__ = ["FleetError", "load", "predict", "query", "report", "table", "tables"]
+__all__ = ["FleetError", "faster", "load", "predict", "query", "report", "table", "tables"]
 
 _LONGEST_QUERY_S = 86_400.0
 """A day; Python's timers cannot wait for much longer than a hundred years."""
@@ -140,6 +144,50 @@ def predict(
             settings=(*chosen.settings, *settings),
         ),
     )
+
+
+def faster(
+    results: str | Path,
+    a: str,
+    b: str,
+    *,
+    users: Mapping[str, float] | None = None,
+    selection: Selection | None = None,
+) -> PairAnswer:
+    """Is the model that is faster here also faster on the devices of users?
+
+    Args:
+        results: the folder `results/` of a workspace.
+        a: name of a model.
+        b: name of another.
+        users: share of users by device or device model; they need not sum to 1.
+        selection: the rows to use, as for `table`; its `source` chooses where the question is
+            asked, its `target` the other platforms.
+
+    Raises:
+        FleetError: no chosen platform measured both; the message has a remedy.
+    """
+    from dataclasses import replace
+
+    from fleetrank.analysis.panel.session import Session
+    from fleetrank.analysis.statistics.pairs import faster as answer
+    from fleetrank.analysis.stored.load import load_measurements
+    from fleetrank.analysis.stored.selection import Selection
+    from fleetrank.analysis.stored.sweep_record import tagged_sweeps
+    from fleetrank.orchestrator.errors import explained_errors, require_libraries
+
+    require_libraries("an answer", "analysis", "scipy")
+    folder = path_of("results", results)
+    names = text_of("a", a), text_of("b", b)
+    shares = {
+        text_of("a device", name): number_of(f"the share of {name}", one, above=0, most=math.inf)
+        for name, one in (users or {}).items()
+    }
+    chosen = Selection() if selection is None else instance_of("selection", selection, Selection)
+    with explained_errors(folder):
+        chosen = replace(chosen, sweep=tagged_sweeps(folder, chosen.sweeps) or None)
+        frame = load_measurements(folder, sweep=chosen.sweep, origins=chosen.origins)
+        return answer(Session(frame, chosen, results=folder), *names, users=shares or None)
 
 
 def query(

@@ -1,0 +1,279 @@
+"""Is the order of two models kept on a device that measured neither? How often, by their gap.
+
+The gap on such a device is expected from the platforms that measured both. How often an order with
+such a gap is kept is learned from devices that measured many models: each is treated as if it were
+the unknown one.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+from scipy import optimize, special
+
+from fleetrank.analysis.arrays.ranking import Floats
+
+Ints = npt.NDArray[np.int64]
+
+MIN_DEVICES = 3
+"""Other device models needed: the spread of two devices says little about a third."""
+MIN_PAIRS = 10
+"""Pairs of models that a device needs to count as one: those of five models."""
+MIN_COMMON = 2
+"""Models that two platforms need in common before their shifts have a spread."""
+FLOOR = 0.05
+"""Added to each spread of logarithms: processes of one device differ by 4 to 6 %."""
+_MAX_PAIRS = 4000
+"""Drawn from the pairs of a device that has more."""
+_BINS = 200
+_COVERAGE = 0.95
+_LEVELS = (2, 5, 10)
+"""Measured models of a target from which on its weights are known better, see `level_of`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeptPairs:
+    """Pairs of models on one platform that measured both.
+
+    Attributes:
+        gaps: that were expected there, see `Expected`, (n_pairs,).
+        kept: 1 where the measured order is the expected one, 0 where it is reversed, 0.5 where both
+            latencies are equal, (n_pairs,).
+    """
+
+    gaps: Floats
+    kept: Floats
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeptCurve:
+    """How often an order is kept: 1/2 + (1 - floor)/2 (1 - exp(-(gap / scale)^shape)).
+
+    Attributes:
+        floor: share of pairs whose order does not follow any gap.
+        spread: standard deviation over device models of the logarithm of their own scale.
+        n_devices: device models behind it.
+        n_models: most models that one of them measured.
+    """
+
+    scale: float
+    shape: float
+    floor: float
+    spread: float
+    n_devices: int
+    n_models: int
+
+    def probability(self, gap: npt.ArrayLike, factor: npt.ArrayLike = 1.0) -> Floats:
+        """That the order is kept on a device whose scale is `factor` times the usual one."""
+        scale = self.scale * np.asarray(factor, dtype=np.float64)
+        found: Floats = _curve(np.asarray(gap, np.float64), scale, self.shape, self.floor)
+        return found
+
+    def interval(self, gap: npt.ArrayLike) -> tuple[Floats, Floats]:
+        """Of the probability on one more device: 95 % of such devices lie inside."""
+        quantile = float(special.stdtrit(self.n_devices - 1, (1 + _COVERAGE) / 2))
+        reach = math.exp(quantile * self.spread * math.sqrt(1 + 1 / self.n_devices))
+        return self.probability(gap, reach), self.probability(gap, 1 / reach)
+
+    def gap_for(self, probability: float) -> float | None:
+        """The smallest gap whose order is kept so often; `None` if none is."""
+        if 2 * probability - 1 >= 1 - self.floor:
+            return None
+        share = (2 * probability - 1) / (1 - self.floor)
+        return float(self.scale * (-math.log1p(-share)) ** (1 / self.shape))
+
+
+def _curve(gap: Floats, scale: float | Floats, shape: float, floor: float) -> Floats:
+    with np.errstate(over="ignore"):
+        risen: Floats = 0.5 + (1 - floor) / 2 * -np.expm1(-((gap / scale) ** shape))
+    return risen
+
+
+def level_of(n_measured: int) -> int:
+    """How many of a target's measured models its weights are learned with: 0, 2, 5 or 10.
+
+    A device that plays the target is given as many: one curve serves all targets of a level.
+    """
+    return max((one for one in _LEVELS if one <= n_measured), default=0)
+
+
+def closeness(
+    logs: Floats, target: int | None, known: Ints, sources: Ints, clusters: Ints
+) -> Floats:
+    """How much each source says about the target, (n_sources,); they sum to 1.
+
+    The inverse square of the spread of the shifts between both over the known models, plus a floor;
+    that of a source with fewer than 2 of them is the largest one seen. Platforms of one device
+    model share its weight.
+
+    Args:
+        logs: log latency, (n_models, n_platforms), NaN where missing.
+        target: a column; `None` for a device without any figure.
+        known: rows of the models that count as measured on the target.
+        sources: columns.
+        clusters: number of the device model of each column, (n_platforms,).
+    """
+    own = np.full(known.size, np.nan) if target is None else logs[known, target]
+    shifts = logs[np.ix_(known, sources)] - own[:, None]
+    is_known = np.isfinite(shifts).sum(axis=0) >= MIN_COMMON
+    spread = np.ones(sources.size)
+    if is_known.any():
+        spread[is_known] = np.nanstd(shifts[:, is_known], axis=0, ddof=1)
+        spread[~is_known] = spread[is_known].max()
+    _, at, size = np.unique(clusters[sources], return_inverse=True, return_counts=True)
+    weight = 1 / ((spread + FLOOR) ** 2 * size[at])
+    total: Floats = weight / weight.sum()
+    return total
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Expected:
+    """What the sources expect of log ratios, (...) each; NaN where no source knows it.
+
+    Attributes:
+        ratio: weighted mean of the known log ratios.
+        gap: its size over the spread of the sources, to which a floor is added: 1.1 on each of ten
+            devices says more than a mean of 1.1.
+    """
+
+    ratio: Floats
+    gap: Floats
+
+
+def expected(ratios: Floats, weights: Floats) -> Expected:
+    """From the log ratios on the sources, (..., n_sources), NaN where one is missing."""
+    is_known = np.isfinite(ratios)
+    share = is_known * weights
+    n, total = is_known.sum(axis=-1), share.sum(axis=-1)
+    share = share / np.where(total > 0, total, np.nan)[..., None]
+    known = np.where(is_known, ratios, 0.0)
+    mean = (share * known).sum(axis=-1)
+    variance = (share * (known - mean[..., None]) ** 2).sum(axis=-1) * n / np.maximum(n - 1, 1)
+    return Expected(ratio=mean, gap=np.abs(mean) / np.sqrt(variance + FLOOR**2))
+
+
+def pairs_on(
+    logs: Floats, target: int, sources: Ints, clusters: Ints, n_known: int, rng: np.random.Generator
+) -> KeptPairs:
+    """A measured platform as if `n_known` of its models were measured: what is expected and kept.
+
+    Sources of its own device model are left out, and so are pairs of the known models if enough
+    others are left.
+    """
+    others = sources[clusters[sources] != clusters[target]]
+    has = np.isfinite(logs[:, target])
+    rows = np.flatnonzero(has & np.isfinite(logs[:, others]).any(axis=1))
+    known = rng.permutation(rows)[:n_known]
+    hidden = np.setdiff1d(rows, known)
+    if math.comb(hidden.size, 2) >= MIN_PAIRS:
+        rows = hidden
+    first, second = _some_pairs(rows, rng)
+    weights = closeness(logs, target, known, others, clusters)
+    said = expected(logs[np.ix_(second, others)] - logs[np.ix_(first, others)], weights)
+    measured = logs[second, target] - logs[first, target]
+    is_known = np.isfinite(said.gap)
+    kept = (1 + np.sign(said.ratio * measured)) / 2
+    return KeptPairs(gaps=said.gap[is_known], kept=kept[is_known])
+
+
+def _some_pairs(rows: Ints, rng: np.random.Generator) -> tuple[Ints, Ints]:
+    if math.comb(rows.size, 2) <= _MAX_PAIRS:
+        first, second = np.triu_indices(rows.size, 1)
+        return rows[first], rows[second]
+    first = rng.integers(rows.size, size=_MAX_PAIRS)
+    second = (first + rng.integers(1, rows.size, size=_MAX_PAIRS)) % rows.size
+    return rows[first], rows[second]
+
+
+def learned_curve(
+    logs: Floats, sources: Ints, clusters: Ints, n_known: int, rng: np.random.Generator
+) -> KeptCurve | None:
+    """The curve of `sources`, from every platform that measured enough models.
+
+    `None` if these are of fewer than `MIN_DEVICES` device models. Arguments as for `closeness`.
+    """
+    played: list[tuple[int, KeptPairs]] = []
+    for target in range(logs.shape[1]):
+        if (clusters[sources] != clusters[target]).any():
+            pairs = pairs_on(logs, target, sources, clusters, n_known, rng)
+            if pairs.gaps.size >= MIN_PAIRS:
+                played.append((int(clusters[target]), pairs))
+    n_models = int(np.isfinite(logs).sum(axis=0).max(initial=0))
+    return fit_curve([pairs for _, pairs in played], [one for one, _ in played], n_models)
+
+
+def fit_curve(
+    pairs: Sequence[KeptPairs], devices: Sequence[int], n_models: int
+) -> KeptCurve | None:
+    """The likeliest curve, each device model weighted alike; `None` below `MIN_DEVICES` of them.
+
+    Args:
+        pairs: of each platform.
+        devices: number of the device model of each platform.
+        n_models: most models of a platform.
+    """
+    names, at, size = np.unique(np.array(devices), return_inverse=True, return_counts=True)
+    if names.size < MIN_DEVICES:
+        return None
+    tables = _binned(pairs)
+    weights = 1 / size[at]
+    together = np.einsum("p,pbc->bc", weights, tables)
+    gap = np.median(np.concatenate([one.gaps for one in pairs])) or 1.0
+    found = optimize.minimize(
+        lambda given: _loss(together, *_natural(given)),
+        [math.log(gap), 0.0, -4.0],
+        method="Nelder-Mead",
+        options={"maxiter": 600, "xatol": 1e-3, "fatol": 1e-7},
+    )
+    scale, shape, floor = _natural(found.x)
+    own = [_own_scale(table, scale, shape, floor) for table in tables]
+    by_device = np.bincount(at, own) / size
+    return KeptCurve(
+        scale=scale,
+        shape=shape,
+        floor=floor,
+        spread=float(by_device.std(ddof=1)),
+        n_devices=names.size,
+        n_models=n_models,
+    )
+
+
+def _natural(given: Sequence[float] | Floats) -> tuple[float, float, float]:
+    """Scale, shape and floor of the parameters that a search moves without bounds."""
+    scale, shape, floor = given
+    return math.exp(np.clip(scale, -30, 30)), math.exp(np.clip(shape, -3, 3)), special.expit(floor)
+
+
+def _binned(pairs: Sequence[KeptPairs]) -> Floats:
+    """Share of pairs, sum of gaps and of kept ones in bins of the gap, (n_platforms, n_bins, 3)."""
+    every = np.concatenate([one.gaps for one in pairs])
+    edges = np.unique(np.quantile(every, np.linspace(0, 1, _BINS + 1)))
+    tables = np.zeros((len(pairs), edges.size + 1, 3))
+    for table, one in zip(tables, pairs, strict=True):
+        at = np.searchsorted(edges, one.gaps)
+        for column, values in enumerate((np.ones_like(one.gaps), one.gaps, one.kept)):
+            table[:, column] = np.bincount(at, values, len(table)) / one.gaps.size
+    return tables
+
+
+def _loss(table: Floats, scale: float, shape: float, floor: float) -> float:
+    """Minus the mean log likelihood of the pairs in the bins."""
+    share, gaps, kept = table[table[:, 0] > 0].T
+    said = np.clip(_curve(gaps / share, scale, shape, floor), 1e-9, 1 - 1e-9)
+    return -float(special.xlogy(kept, said).sum() + special.xlog1py(share - kept, -said).sum())
+
+
+_REACH = math.log(30)
+"""A device's own scale is searched up to 30 times from the usual one."""
+
+
+def _own_scale(table: Floats, scale: float, shape: float, floor: float) -> float:
+    """Log of the scale that suits one platform best, over the usual one."""
+    found = optimize.minimize_scalar(
+        lambda log: _loss(table, scale * math.exp(log), shape, floor),
+        bounds=(-_REACH, _REACH),
+        method="bounded",
+    )
+    return float(found.x)

@@ -1,0 +1,341 @@
+"""The answer about two models: their order on each platform, and what it means for users."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+import numpy as np
+from scipy import special
+
+from fleetrank.analysis.arrays.bootstrap import percentile_interval
+from fleetrank.analysis.arrays.kept_order import KeptCurve
+from fleetrank.foundation.errors import count_of
+
+_DRAWS = 4000
+_Z = 1.959964
+"""Standard normal deviations to each end of a 95 % interval."""
+_NAMED = 3
+"""Platforms named in a sentence."""
+
+
+class Order(StrEnum):
+    """What is known of the order of two models on a platform; the first whose condition holds."""
+
+    HERE = "here"
+    """The platform where the question is asked."""
+    DOUBTFUL = "doubtful"
+    """The audit doubts one of the two figures; it counts for nothing."""
+    NOT_MEASURED = "not measured"
+    """One of the two models is missing; the row has a probability."""
+    EQUAL = "equal"
+    """The interval of the ratio is inside the margin."""
+    KEPT = "kept"
+    """The interval of the ratio is on the side of the ratio here."""
+    REVERSED = "reversed"
+    UNDECIDED = "undecided"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PairOrder:
+    """Two models on one platform; model A is the faster one here. A missing figure is `None`.
+
+    Attributes:
+        label: the platform, by what differs between the platforms of the answer.
+        ratio: latency of B over that of A: how many times as fast A is.
+        low, high: 95 % interval of the ratio; `None` without repeats, here or anywhere in the same
+            source.
+        n_a, n_b: processes.
+        probability: that A is the faster one, if the two were not both measured.
+        probability_low, probability_high: 95 % of further devices lie inside.
+    """
+
+    model_a: str
+    model_b: str
+    platform_key: str
+    label: str
+    order: Order
+    ratio: float | None = None
+    low: float | None = None
+    high: float | None = None
+    latency_a_ms: float | None = None
+    latency_b_ms: float | None = None
+    n_a: int | None = None
+    n_b: int | None = None
+    probability: float | None = None
+    probability_low: float | None = None
+    probability_high: float | None = None
+    reason: str | None = None
+
+    @property
+    def is_unknown(self) -> bool:
+        """Whether no row of the device is stored: its name stands for a platform."""
+        return self.order is Order.NOT_MEASURED and "/" not in self.platform_key
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UserShare:
+    """What the choice means for users, whose devices have shares.
+
+    Attributes:
+        faster, low, high: share of users for whom A is the faster one, with a 95 % interval.
+        cost_ms: what choosing A costs where B is shown to be faster, averaged over the users of
+            measured devices; 0 if it is faster nowhere, `None` if no device measured both.
+        measured: share of users whose device measured both models.
+        unknown: devices of which no row is stored.
+    """
+
+    faster: float
+    low: float
+    high: float
+    cost_ms: float | None
+    measured: float
+    unknown: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NextStep:
+    """The target that settles most, and the share of users, or of platforms, that it has."""
+
+    row: PairOrder
+    share: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PairAnswer:
+    """The answer for two models; A is the faster one here.
+
+    Attributes:
+        targets: every other platform that measured both, then one for each device that did not.
+        gap_kept: share of pairs with this gap whose order is kept elsewhere, from all models here;
+            `None` if too few are measured here or elsewhere.
+        gap_needed: the ratio whose order is kept in 95 % of such pairs; `None` if none is.
+        curve: behind the probabilities; `None` without any.
+    """
+
+    here: PairOrder
+    targets: tuple[PairOrder, ...]
+    margin: float
+    gap_kept: float | None = None
+    gap_needed: float | None = None
+    curve: KeptCurve | None = None
+    users: UserShare | None = None
+    next_step: NextStep | None = None
+    notes: tuple[str, ...] = ()
+
+
+def with_users(answer: PairAnswer, shares: Mapping[str, float], seed: int) -> PairAnswer:
+    """Adds what the choice means for users, and what to measure next.
+
+    Args:
+        answer: has a row for each platform key of `shares`.
+        shares: of users by platform key, with the sum 1; empty weights all targets alike.
+        seed: of the draws.
+    """
+    targets = {one.platform_key: one for one in answer.targets}
+    alike = dict.fromkeys(targets, 1 / max(len(targets), 1))
+    return replace(
+        answer,
+        next_step=_next_step(targets, shares or alike),
+        users=_user_share(answer, shares, seed) if shares else None,
+    )
+
+
+def _next_step(targets: Mapping[str, PairOrder], shares: Mapping[str, float]) -> NextStep | None:
+    """The platform whose order is most open, weighted by its share; `None` if none is open."""
+    open_shares = {key: shares.get(key, 0.0) * _openness(one) for key, one in targets.items()}
+    key = max(open_shares, key=open_shares.__getitem__, default=None)
+    if key is None or open_shares[key] == 0:
+        return None
+    return NextStep(row=targets[key], share=shares[key])
+
+
+def _openness(one: PairOrder) -> float:
+    """1 where nothing is known, 0 where the order is: 4 p (1 - p) of its probability."""
+    if one.order is Order.NOT_MEASURED:
+        p = 0.5 if one.probability is None else one.probability
+        return 4 * p * (1 - p)
+    return float(one.order in (Order.UNDECIDED, Order.DOUBTFUL))
+
+
+def _user_share(answer: PairAnswer, shares: Mapping[str, float], seed: int) -> UserShare:
+    """Draws the order on each device, as often as it is so; the interval is over these draws."""
+    rows = {one.platform_key: one for one in (answer.here, *answer.targets)}
+    weights, chances = np.array([(share, _chance(rows[key])) for key, share in shares.items()]).T
+    rng = np.random.default_rng(seed)
+    low, high = percentile_interval((rng.random((_DRAWS, chances.size)) < chances) @ weights)
+    measured = {key: share for key, share in shares.items() if rows[key].latency_a_ms is not None}
+    total = sum(measured.values())
+    lost = sum(share * _lost_ms(rows[key]) for key, share in measured.items())
+    return UserShare(
+        faster=float(weights @ chances),
+        low=float(low),
+        high=float(high),
+        cost_ms=lost / total if total else None,
+        measured=total,
+        unknown=tuple(key for key in shares if rows[key].is_unknown),
+    )
+
+
+def _chance(one: PairOrder) -> float:
+    """That A is the faster one on a platform, by what is known of it."""
+    if one.order in (Order.KEPT, Order.REVERSED):
+        return float(one.order is Order.KEPT)
+    if one.probability is not None:
+        return one.probability
+    if one.ratio is None or one.low is None or one.high is None or one.low == one.high:
+        return 0.5
+    error = math.log(one.high / one.low) / 2 / _Z
+    return float(special.ndtr(math.log(one.ratio) / error))
+
+
+def _lost_ms(one: PairOrder) -> float:
+    if one.order is not Order.REVERSED or one.latency_a_ms is None or one.latency_b_ms is None:
+        return 0.0
+    return one.latency_a_ms - one.latency_b_ms
+
+
+# What a person reads.
+
+
+def pair_sentences(answer: PairAnswer) -> tuple[str, ...]:
+    """The answer in sentences: the verdict first, then its parts, then what to measure."""
+    parts = (
+        (_verdict(answer),),
+        _on_targets(answer),
+        _not_measured(answer),
+        _of_users(answer),
+        _of_gap(answer),
+        _next(answer),
+    )
+    return tuple(sentence for part in parts for sentence in part)
+
+
+_MEASURED = (Order.KEPT, Order.REVERSED, Order.EQUAL, Order.UNDECIDED)
+_NEARLY_ALL = 0.9
+"""Share of the other platforms from which on the answer is yes or no."""
+
+
+def _verdict(answer: PairAnswer) -> str:
+    here, a, b = answer.here, answer.here.model_a, answer.here.model_b
+    said = f"{a} is {here.ratio:.2f} times as fast as {b} here"
+    if here.low is None:
+        said += f" (one value each, no interval; {here.label})"
+    else:
+        said += f" ({here.low:.2f} to {here.high:.2f}, {_processes(here)}; {here.label})"
+    if here.low is not None and here.low <= 1:
+        return f"Undecided here: {said}."
+    measured = [one for one in answer.targets if one.order in _MEASURED]
+    kept, swapped = (
+        sum(one.order is order for one in measured) for order in (Order.KEPT, Order.REVERSED)
+    )
+    if not measured:
+        return f"Not known elsewhere: {said}; no other platform measured both."
+    most = max(kept, swapped)
+    word = "Yes" if kept >= swapped else "No"
+    if most < _NEARLY_ALL * len(measured):
+        word = "Not everywhere" if kept >= swapped else "Mostly not"
+    how = "also faster" if kept >= swapped else "slower"
+    return f"{word}: {said}, and {how} on {most} of {len(measured)} other platforms."
+
+
+def _processes(one: PairOrder) -> str:
+    n_a, n_b = one.n_a or 0, one.n_b or 0
+    return count_of(n_a, "process", "processes") if n_a == n_b else f"{n_a} and {n_b} processes"
+
+
+def _on_targets(answer: PairAnswer) -> tuple[str, ...]:
+    by_order = {order: [one for one in answer.targets if one.order is order] for order in Order}
+    said = [
+        f"{order.capitalize()} on {len(rows)}{_examples(order, rows)}."
+        for order, rows in by_order.items()
+        if rows and order in _MEASURED
+    ]
+    bare = sum(one.low is None for order in _MEASURED for one in by_order[order])
+    if bare:
+        platforms = (
+            "each" if bare == sum(len(by_order[order]) for order in _MEASURED) else f"{bare}"
+        )
+        said.append(
+            f"No repeats on {platforms} of them: differences above {_percent(answer.margin)} count."
+        )
+    if doubtful := by_order[Order.DOUBTFUL]:
+        said.append(f"Left out: {_listed(doubtful)}, whose figures are doubtful.")
+    return (" ".join(said),) if said else ()
+
+
+def _examples(order: Order, rows: Sequence[PairOrder]) -> str:
+    """The worst cases by name; a kept order needs none."""
+    return "" if order is Order.KEPT else f" ({_listed(rows)})"
+
+
+def _listed(rows: Sequence[PairOrder]) -> str:
+    worst = sorted(rows, key=lambda one: one.ratio or 1.0)
+    named = [
+        one.label if one.ratio is None else f"{one.label}: {one.ratio:.2f}"
+        for one in worst[:_NAMED]
+    ]
+    return "; ".join([*named, *(["..."] if len(rows) > _NAMED else [])])
+
+
+def _not_measured(answer: PairAnswer) -> tuple[str, ...]:
+    rows = [one for one in answer.targets if one.order is Order.NOT_MEASURED]
+    said = [one for one in rows if one.probability is not None]
+    if not rows:
+        return ()
+    devices = count_of(len(rows), "device")
+    if not said:
+        return (f"Not measured on {devices}, without a probability: {rows[0].reason}.",)
+    p, low, high = (
+        float(np.mean([getattr(one, name) for one in said]))
+        for name in ("probability", "probability_low", "probability_high")
+    )
+    return (
+        f"Not measured on {devices}: {answer.here.model_a} is the faster one there with "
+        f"probability {p:.2f} ({low:.2f} to {high:.2f}), {said[0].reason}.",
+    )
+
+
+def _of_users(answer: PairAnswer) -> tuple[str, ...]:
+    users = answer.users
+    if users is None:
+        return ()
+    said = [
+        f"Of your users: {answer.here.model_a} is faster for {_percent(users.faster)} "
+        f"({_percent(users.low)} to {_percent(users.high)})"
+    ]
+    if users.cost_ms:
+        said.append(f"choosing it costs {users.cost_ms:.3g} ms on average")
+    sentence = "; ".join(said) + "."
+    if users.unknown:
+        names = ", ".join(users.unknown[:_NAMED]) + (", ..." if len(users.unknown) > _NAMED else "")
+        sentence += f" Without any measurement: {names}."
+    return (sentence,)
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.0f} %"
+
+
+def _of_gap(answer: PairAnswer) -> tuple[str, ...]:
+    if answer.gap_kept is None or answer.here.ratio is None:
+        return ()
+    needed = (
+        "no gap is kept in 95 %"
+        if answer.gap_needed is None
+        else f"for 95 % it takes {answer.gap_needed:.2f}"
+    )
+    return (
+        f"A gap of {answer.here.ratio:.2f} here is kept in {_percent(answer.gap_kept)} of pairs of "
+        f"models; {needed}.",
+    )
+
+
+def _next(answer: PairAnswer) -> tuple[str, ...]:
+    step = answer.next_step
+    if step is None:
+        return ()
+    how = "with more repeats" if step.row.order is Order.UNDECIDED else "both"
+    again = " again" if step.row.order is Order.DOUBTFUL else ""
+    whose = f"{_percent(step.share)} of the {'users' if answer.users else 'platforms'}"
+    return (f"To settle most: measure {how}{again} on {step.row.label} ({whose}).",)

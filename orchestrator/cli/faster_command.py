@@ -1,0 +1,119 @@
+"""`fleetrank faster`: is the model that is faster here also faster on the devices of users?"""
+
+import shutil
+import sys
+import textwrap
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from fleetrank.analysis.tables.formats import PIPE_WIDTH
+from fleetrank.foundation.codec import json_text
+from fleetrank.foundation.vocabulary import Form
+from fleetrank.orchestrator.cli.context import current
+from fleetrank.orchestrator.cli.listing import AsJson
+from fleetrank.orchestrator.cli.options import Explain, share, with_selectors
+from fleetrank.orchestrator.cli.reading_turn import Now, Work, reading_turn
+from fleetrank.orchestrator.cli.report_command import in_options, print_in_form, selected_table
+from fleetrank.orchestrator.cli.table_view import TableView, with_view
+from fleetrank.orchestrator.workspace.selectors import Selectors
+
+if TYPE_CHECKING:
+    from fleetrank.analysis.statistics.pair_answer import PairAnswer
+
+
+@with_view
+@with_selectors("sweep", "runtime", "precision", "family", "workload", "include_simulated", "seed")
+def faster(
+    model_a: Annotated[str | None, typer.Argument(metavar="A", help="A model.")] = None,
+    model_b: Annotated[
+        str | None, typer.Argument(metavar="B", help="Another one (default: every other one).")
+    ] = None,
+    *,
+    users: Annotated[
+        Path | None,
+        typer.Option(help="CSV file with the columns device and share: who has which device."),
+    ] = None,
+    here: Annotated[
+        str | None,
+        typer.Option(help="Platform, or pattern with *, where you ask (default: this machine's)."),
+    ] = None,
+    on: Annotated[
+        str | None, typer.Option(help="Only these other platforms: a device, or a pattern with *.")
+    ] = None,
+    margin: Annotated[
+        float, typer.Option(parser=share, metavar="SHARE", help="Difference that counts as equal.")
+    ] = 0.05,
+    explain: Explain = False,
+    as_json: AsJson = False,
+    now: Now = False,
+    view: TableView,
+    selectors: Selectors,
+) -> None:
+    """Is the model that is faster here also faster on the devices of your users?
+
+    With A alone it compares A with every other model; without both it lists the pairs whose order
+    is reversed on some platform.
+
+    `fleetrank report show pairs` prints the same as a table and accepts all selectors.
+    """
+    settings = {"margin": f"{margin:g}", "model_a": model_a or "", "model_b": model_b or ""}
+    chosen = selectors.model_copy(
+        update={
+            "source": here,
+            "target": on,
+            "settings": tuple(f"{name}={value}" for name, value in settings.items()),
+        }
+    )
+    if model_a is None or model_b is None:
+        table = selected_table("pairs", chosen, now=now)
+        print_in_form(table, Form.JSON if as_json else Form.TABLE, is_explained=explain, view=view)
+        return
+    answer = _answer(model_a, model_b, users, chosen, now=now)
+    if as_json:
+        print(json_text(asdict(answer), indent=2))
+        return
+    _print(answer, view, is_explained=explain)
+
+
+def _answer(a: str, b: str, users: Path | None, selectors: Selectors, *, now: bool) -> "PairAnswer":
+    from fleetrank.analysis.panel.session import Session
+    from fleetrank.analysis.statistics.pairs import faster as answer
+    from fleetrank.analysis.stored.columns import ORIGINS
+    from fleetrank.analysis.stored.load import load_measurements
+    from fleetrank.analysis.tables.tables import check_request
+    from fleetrank.orchestrator.workspace.user_shares import read_shares
+
+    shares = None if users is None else read_shares(users)
+    results = current().workspace.results
+    selection = selectors.selection(results)
+    frame = load_measurements(results, sweep=selection.sweep, origins=ORIGINS)
+    check_request("pairs", frame, selection)
+    with reading_turn(results, selection.sweeps, work=Work.PAIRS, now=now):
+        return answer(Session(frame, selection, results=results), a, b, users=shares)
+
+
+_SHOWN = (
+    "label", "order", "ratio", "low", "high", "latency_a_ms", "latency_b_ms", "probability",
+    "probability_low", "probability_high",
+)  # fmt: skip
+
+
+def _print(answer: "PairAnswer", view: TableView, *, is_explained: bool) -> None:
+    """The answer first, then the platforms."""
+    from fleetrank.analysis.statistics.pair_answer import pair_sentences
+    from fleetrank.analysis.statistics.pairs import pair_table
+
+    columns = shutil.get_terminal_size().columns if sys.stdout.isatty() else PIPE_WIDTH
+    for sentence in pair_sentences(answer):
+        print(textwrap.fill(sentence, min(columns, PIPE_WIDTH), break_long_words=False))
+    print()
+    table = in_options(pair_table(answer))
+    frame = table.frame if view.columns else table.frame.select(_SHOWN)
+    known = [name for name in frame.columns if frame[name].null_count() < frame.height]
+    shown = type(table)(
+        title="", frame=frame.select(known), notes=(), explanation=table.explanation
+    )
+    print_in_form(shown, Form.TABLE, is_explained=is_explained, view=view)

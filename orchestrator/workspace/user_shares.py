@@ -1,0 +1,67 @@
+"""Reads the file of `faster --users`: which share of the users has which device."""
+
+import csv
+import math
+from collections.abc import Iterator
+from pathlib import Path
+
+from fleetrank.foundation.errors import BadFileError, shortened, visible_line
+from fleetrank.foundation.files import read_small_text
+
+MAX_DEVICES = 10_000
+"""The largest public list of devices has a third of this."""
+_COLUMNS = ("device", "share")
+
+
+def read_shares(path: Path) -> dict[str, float]:
+    """Share of users by device or device model, as written: they need not sum to 1.
+
+    The file is CSV with the columns `device` and `share`; a share is a number or `12%`.
+
+    Raises:
+        MissingFileError: the file does not exist.
+        BadFileError: it is not a regular text file of at most 1 MB, lacks a column, names a device
+            twice or more than `MAX_DEVICES`, or a share is not a number above 0; the message gives
+            the line's number.
+    """
+    shares: dict[str, float] = {}
+    for number, device, given in _rows(path):
+        share = _share(given)
+        if not device or visible_line(device) != device:
+            raise _bad(path, number, f"'{shortened(visible_line(device))}' is not a device")
+        if device in shares:
+            raise _bad(path, number, f"device '{shortened(device)}' stands there twice")
+        if not 0 < share < math.inf:
+            raise _bad(path, number, f"'{shortened(visible_line(given))}' is not a share above 0")
+        shares[device] = share
+    if not 0 < len(shares) <= MAX_DEVICES:
+        raise BadFileError(
+            f"{path} names {len(shares):,} devices", f"name 1 to {MAX_DEVICES:,}, one a line"
+        )
+    return shares
+
+
+def _rows(path: Path) -> Iterator[tuple[int, str, str]]:
+    reader = csv.DictReader(read_small_text(path).splitlines(), skipinitialspace=True)
+    if not set(_COLUMNS) <= set(reader.fieldnames or ()):
+        raise BadFileError(
+            f"{path} lacks a column: it needs {' and '.join(_COLUMNS)}",
+            "begin it with the line `device,share`",
+        )
+    try:
+        for row in reader:
+            device, share = ((row[name] or "").strip() for name in _COLUMNS)
+            yield reader.line_num, device, share
+    except csv.Error as error:
+        raise _bad(path, reader.line_num, str(error)) from error
+
+
+def _share(text: str) -> float:
+    try:
+        return float(text.removesuffix("%"))
+    except ValueError:
+        return math.nan
+
+
+def _bad(path: Path, number: int, problem: str) -> BadFileError:
+    return BadFileError(f"{path}, line {number}: {problem}", "write lines such as `pixel-6,0.12`")
