@@ -367,7 +367,7 @@ def _unmeasured(
         return replace(named, reason="no other device measured both")
     curve = fleet.curve(sources, level_of(known.size))
     if curve is None:
-        return replace(named, reason=f"fewer than {MIN_DEVICES} other device models measured both")
+        return replace(named, reason=f"fewer than {MIN_DEVICES} device models with many models")
     weights = closeness(fleet.logs, at, known, others, fleet.clusters)
     a, b = rows
     n_devices = np.unique(fleet.clusters[others]).size

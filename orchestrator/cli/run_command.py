@@ -34,6 +34,8 @@ from fleetrank.orchestrator.cli.sweep_display import (
 from fleetrank.orchestrator.errors import NothingToDoError, UsageError
 
 if TYPE_CHECKING:
+    import polars as pl
+
     from fleetrank.orchestrator.progress import SweepFinished
     from fleetrank.orchestrator.sweep.sweep_session import RunOptions
     from fleetrank.orchestrator.sweep.sweep_setup import Setup
@@ -224,12 +226,30 @@ def ab(
     if as_json:
         print(json_text({"sweep_id": outcome.sweep_id, **found.as_json()}, indent=2))
     else:
-        print("\n".join(("", *rounds_sentences(found))), file=result_stream(options.progress))
+        sentences = ("", *rounds_sentences(found), *_elsewhere(rows, models))
+        print("\n".join(sentences), file=result_stream(options.progress))
     if outcome.n_failed:
         print(f"details: fleetrank sweep status {outcome.sweep_id}", file=sys.stderr)
         raise typer.Exit(EXIT_FAILED_CELLS)
     if found.verdict is Verdict.SLOWER:
         raise typer.Exit(EXIT_SLOWER)
+
+
+def _elsewhere(rows: "pl.LazyFrame", models: tuple[str, str]) -> tuple[str, ...]:
+    """Whether the order is the same on other platforms; empty where none measured both."""
+    import fleetrank
+    from fleetrank.analysis.statistics.pair_answer import Order, pair_sentences
+    from fleetrank.analysis.stored.selection import Selection
+
+    here = rows.select("platform_key").first().collect().item()
+    try:
+        answer = fleetrank.faster(
+            current().workspace.results, *models, selection=Selection(source=here)
+        )
+    except fleetrank.FleetError:  # such as two models that no table can compare
+        return ()
+    is_known = any(one.order is not Order.NOT_MEASURED for one in answer.targets)
+    return ("", pair_sentences(answer)[0]) if is_known else ()
 
 
 def _measured(

@@ -16,7 +16,7 @@ _COLUMNS = ("device", "share")
 def read_shares(path: Path) -> dict[str, float]:
     """Share of users by device or device model, as written: they need not sum to 1.
 
-    The file is CSV with the columns `device` and `share`; a share is a number or `12%`.
+    The file is CSV with the columns `device` and `share`; a share is a number, or `12%` for 0.12.
 
     Raises:
         MissingFileError: the file does not exist.
@@ -57,8 +57,9 @@ def _rows(path: Path) -> Iterator[tuple[int, str, str]]:
 
 
 def _share(text: str) -> float:
+    number = text.removesuffix("%")
     try:
-        return float(text.removesuffix("%"))
+        return float(number) / (1 if number == text else 100)
     except ValueError:
         return math.nan
 

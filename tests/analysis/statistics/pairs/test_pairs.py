@@ -1,0 +1,235 @@
+"""Two models here and on the devices of users, from planted latencies."""
+
+import math
+
+import numpy as np
+import pytest
+from wording import has
+
+from fleetrank.analysis.errors import AnalysisError, NoDataError
+from fleetrank.analysis.panel.session import Session
+from fleetrank.analysis.statistics.pair_answer import Order, pair_sentences
+from fleetrank.analysis.statistics.pairs import faster, noise_of, pair_counts
+from fleetrank.analysis.stored.selection import Selection
+from fleetrank.analysis.tables.tables import make_table
+
+MODELS = 12
+PHONES = {"origin": "imported", "tier": "edge"}
+
+
+def session_of(frame, **chosen):
+    return Session(frame, Selection(**chosen))
+
+
+def processes(model, device, latencies, **facts):
+    return [
+        {"model": model, "device": device, "latency_p50_ns": latency, "repeat": at} | facts
+        for at, latency in enumerate(latencies)
+    ]
+
+
+def near(middle, spread, n=5):
+    """Values around the middle, whose logarithms have this standard deviation."""
+    if n == 1:
+        return [middle]
+    logs = np.linspace(-1, 1, n)
+    return middle * np.exp(spread * logs / logs.std(ddof=1))
+
+
+def fleet(make_attempts, phones=6, missing=(), spread=0.0, without=()):
+    """`here` and phones rank twelve models alike, up to noise; m0 is 1.3 times as fast as m1."""
+    rng = np.random.default_rng(1)
+    size = np.log(1e6) + np.concatenate([[0, math.log(1.3)], rng.uniform(0.6, 3, MODELS - 2)])
+    rows = []
+    for at, device in enumerate(["here", *(f"p{number}" for number in range(phones))]):
+        noise = spread * rng.normal(size=MODELS)
+        for model in range(MODELS):
+            latency = np.exp(size[model] + 0.3 * at + noise[model])
+            if (device, model) not in missing and device not in without:
+                n = 5 if device == "here" else 1
+                facts = {} if device == "here" else PHONES
+                rows += processes(f"m{model}", device, near(latency, 0.02, n), **facts)
+    return make_attempts(rows)
+
+
+def test_the_order_here_is_compared_with_each_other_platform(make_attempts) -> None:
+    rows = []
+    for device, of_b in (("here", 2.0), ("kept", 1.5), ("reversed", 0.5), ("equal", 1.01)):
+        rows += processes("a", device, near(1e6, 0.01))
+        rows += processes("b", device, near(of_b * 1e6, 0.01))
+    rows += processes("a", "undecided", near(1e6, 0.3)) + processes(
+        "b", "undecided", near(1.1e6, 0.3)
+    )
+    answer = faster(session_of(make_attempts(rows), source="here"), "b", "a")
+    assert (answer.here.model_a, answer.here.ratio) == ("a", pytest.approx(2))
+    assert {one.platform_key.split("/")[0]: one.order for one in answer.targets} == {
+        name: Order(name) for name in ("kept", "reversed", "equal", "undecided")
+    }
+
+
+def test_the_interval_is_that_of_two_samples_with_one_variance(make_attempts) -> None:
+    """Source of the expected figures: t interval with a pooled variance, 8 degrees of freedom."""
+    rows = processes("a", "here", near(1e6, 0.02)) + processes("b", "here", near(2e6, 0.04))
+    here = faster(session_of(make_attempts(rows)), "a", "b").here
+    reach = 2.306004 * math.sqrt((0.02**2 + 0.04**2) / 2 * (1 / 5 + 1 / 5))
+    assert here.low == pytest.approx(2 * math.exp(-reach), rel=1e-6)
+    assert here.high == pytest.approx(2 * math.exp(reach), rel=1e-6)
+    assert (here.n_a, here.n_b) == (5, 5)
+
+
+def test_intervals_hold_the_true_ratio_as_often_as_they_say(make_attempts) -> None:
+    rng = np.random.default_rng(3)
+    rows = []
+    for number in range(300):
+        for model, middle in (("a", 1e6), ("b", 1.2e6)):
+            rows += processes(model, f"d{number:03}", middle * np.exp(0.05 * rng.normal(size=3)))
+    answer = faster(session_of(make_attempts(rows), source="d000"), "a", "b")
+    inside = [one.low <= 1.2 <= one.high for one in answer.targets]
+    assert 0.91 < np.mean(inside) < 0.98
+
+
+def test_published_figures_take_their_noise_from_other_releases(make_attempts) -> None:
+    rows = []
+    for model, latency in (("a", 1e6), ("b", 1.5e6), ("c", 3e6)):
+        later = latency * (1.2 if model == "c" else 1.0)
+        rows += processes(model, "phone", [latency], **PHONES)
+        rows += processes(model, "phone", [later], sweep_id="s2", started_utc=1, **PHONES)
+        rows += processes(model, "once", [latency], **PHONES)
+    session = session_of(make_attempts(rows))
+    noise = noise_of(session)
+    expected = math.log(1.2) ** 2 / 2 / 3
+    assert noise.variance.tolist() == pytest.approx([expected, expected]), "once has the phone's"
+    assert faster(session, "a", "b").here.low is not None
+
+
+def test_without_any_repeat_the_margin_decides_and_is_named(make_grid) -> None:
+    frame = make_grid({"here": [1e6, 2e6], "p1": [1e6, 1.04e6], "p2": [1e6, 1.06e6]})
+    answer = faster(session_of(frame, source="here"), "m0", "m1")
+    assert [one.order for one in answer.targets] == [Order.UNDECIDED, Order.KEPT]
+    assert answer.targets[0].low is None
+    assert "No repeats on each of them: differences above 5 % count." in " ".join(
+        pair_sentences(answer)
+    )
+
+
+def test_a_doubtful_figure_counts_for_nothing_and_is_named(make_attempts) -> None:
+    frame = fleet(make_attempts, spread=0.03)
+    slow = frame.collect().to_dicts()
+    for row in slow:
+        if (row["device"], row["model"]) == ("p0", "m0"):
+            row["latency_p50_ns"] *= 8
+    answer = faster(session_of(make_attempts(slow), source="here"), "m0", "m1")
+    orders = {one.platform_key.split("/")[0]: one.order for one in answer.targets if one.ratio}
+    assert orders["p0"] in (Order.DOUBTFUL, Order.NOT_MEASURED)
+    assert {orders[f"p{at}"] for at in range(1, 6)} == {Order.KEPT}
+    assert "whose figures are doubtful" in " ".join(pair_sentences(answer))
+
+
+def test_a_device_without_one_of_them_has_a_probability(make_attempts) -> None:
+    answer = faster(session_of(fleet(make_attempts, missing={("p0", 0)})), "m0", "m1")
+    (open_one,) = (one for one in answer.targets if one.order is Order.NOT_MEASURED)
+    assert open_one.platform_key.startswith("p0/")
+    assert 0.9 < open_one.probability <= 1
+    assert open_one.probability_low <= open_one.probability <= open_one.probability_high
+    assert open_one.ratio == pytest.approx(1.3, rel=0.02)
+    assert open_one.latency_a_ms is None
+
+
+def test_too_few_devices_give_no_probability_and_say_why(make_attempts) -> None:
+    answer = faster(session_of(fleet(make_attempts, phones=1, missing={("p0", 0)})), "m0", "m1")
+    (open_one,) = answer.targets
+    assert open_one.probability is None
+    assert has(str(open_one.reason), "fewer", "3", "device models")
+    assert has(pair_sentences(answer), "without a probability")
+
+
+def test_users_are_counted_by_what_holds_on_their_devices(make_attempts) -> None:
+    frame = fleet(make_attempts)
+    rows = frame.collect().to_dicts()
+    for row in rows:
+        if (row["device"], row["model"]) == ("p1", "m1"):
+            row["latency_p50_ns"] /= 1.6
+    frame = make_attempts(rows)
+    shares = {"p0": 60, "Model of P1": 30, "unheard-of": 10}
+    users = faster(session_of(frame, source="here"), "m0", "m1", users=shares).users
+    assert users.unknown == ("unheard-of",)
+    assert users.measured == pytest.approx(0.9)
+    assert users.faster == pytest.approx(0.7, abs=0.02), "p0, not p1, and nearly all of the rest"
+    assert (users.low, users.high) == pytest.approx((0.7, 0.7), abs=0.02)
+    assert users.cost_ms == pytest.approx((1 - 1.3 / 1.6) * math.exp(0.6) * 0.3 / 0.9, rel=1e-3), (
+        "30 of 90 % lose that much, others nothing"
+    )
+
+
+def test_the_gap_that_is_kept_is_larger_where_devices_disagree(make_attempts) -> None:
+    quiet, loud = (
+        faster(session_of(fleet(make_attempts, spread=spread), source="here"), "m0", "m1")
+        for spread in (0.02, 0.4)
+    )
+    assert quiet.gap_kept > loud.gap_kept
+    assert quiet.gap_needed is not None
+    assert loud.gap_needed is None or loud.gap_needed > quiet.gap_needed
+
+
+def test_the_open_platform_with_most_users_comes_next(make_attempts) -> None:
+    frame = fleet(make_attempts, missing={("p0", 0), ("p1", 0)}, spread=0.1)
+    shares = {"p0": 10, "p1": 60, "p2": 30}
+    step = faster(session_of(frame, source="here"), "m0", "m1", users=shares).next_step
+    assert step.row.platform_key.startswith("p1/")
+    assert step.share == pytest.approx(0.6)
+
+
+def test_a_probability_is_repeated_to_the_last_digit(make_attempts) -> None:
+    frame = fleet(make_attempts, missing={("p0", 0)}, spread=0.1)
+    first, second = (faster(session_of(frame), "m0", "m1") for _ in range(2))
+    assert first == second
+
+
+def test_pairs_that_are_reversed_come_first_and_alone(make_grid) -> None:
+    frame = make_grid({"here": [1e6, 2e6, 4e6], "p1": [2e6, 1e6, 4e6], "p2": [3e6, 1e6, 2e6]})
+    found = pair_counts(session_of(frame, source="here"))
+    assert [(one.model_a, one.model_b, one.reversed) for one in found] == [
+        ("m0", "m1", 2), ("m0", "m2", 1),
+    ]  # fmt: skip
+    assert found[0].worst_ratio == pytest.approx(1 / 3)
+    every = pair_counts(session_of(frame, source="here"), "m2")
+    assert {(one.model_a, one.model_b) for one in every} == {("m0", "m2"), ("m1", "m2")}
+
+
+def test_the_table_has_the_rows_of_the_answer(make_attempts) -> None:
+    frame = fleet(make_attempts)
+    chosen = Selection(source="here", settings=(("model_a", "m1"), ("model_b", "m0")))
+    table = make_table("pairs", frame, chosen)
+    assert table.frame["order"].to_list() == ["here", *["kept"] * 6]
+    assert set(table.frame["model_a"]) == {"m0"}
+    listed = make_table("pairs", frame, Selection(settings=(("model_a", "m1"),)))
+    assert listed.frame.height == MODELS - 1
+
+
+def test_what_cannot_be_answered_is_refused_with_a_remedy(make_grid) -> None:
+    frame = make_grid({"here": [1e6, 2e6], "p1": [1e6]})
+    for names, words in (
+        (("m0", "m0"), ("one model",)),
+        (("m0", "m7"), ("no platform", "'m7'")),
+    ):
+        with pytest.raises(AnalysisError) as raised:
+            faster(session_of(frame), *names)
+        assert has(raised.value.message, *words)
+        assert raised.value.remedy
+    with pytest.raises(NoDataError) as raised:
+        faster(session_of(frame, source="p1"), "m0", "m1")
+    assert "fleetrank ab m0 m1" in raised.value.remedy
+
+
+@pytest.mark.parametrize(
+    ("latencies", "word"),
+    [
+        ({"p1": [1e6, 2e6]}, "Yes: "), ({"p1": [2e6, 1e6]}, "No: "),
+        ({"p1": [1e6, 2e6], "p2": [2e6, 1e6]}, "Not everywhere: "), ({}, "Not known elsewhere: "),
+    ],
+)  # fmt: skip
+def test_the_first_word_is_the_answer(make_grid, latencies, word) -> None:
+    frame = make_grid({"here": [1e6, 2e6], **latencies})
+    first = pair_sentences(faster(session_of(frame, source="here"), "m0", "m1"))[0]
+    assert first.startswith(word)
+    assert "m0 is 2.00 times as fast as m1 here" in first

@@ -1,0 +1,111 @@
+"""`faster` as it is typed, as a function, and its file of users."""
+
+import json
+from pathlib import Path
+from types import SimpleNamespace
+
+import polars as pl
+import pytest
+from fleet_rows import write_results
+from wording import has
+
+import fleetrank
+from fleetrank.foundation.errors import BadFileError
+from fleetrank.orchestrator.cli import run_command
+from fleetrank.orchestrator.cli.main import run
+from fleetrank.orchestrator.workspace.user_shares import read_shares
+
+A, B = "mobilenet_v2", "resnet50"
+
+
+@pytest.fixture(scope="module")
+def workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("workspace")
+    (root / "cluster.yaml").touch()
+    write_results(root / "results", n_samples=5)
+    return root
+
+
+def typed(workspace: Path, capsys: pytest.CaptureFixture[str], *words: str) -> str:
+    assert run(["faster", *words, "--workspace", str(workspace)]) == 0
+    return capsys.readouterr().out
+
+
+def test_the_answer_comes_first_and_then_the_platforms(
+    workspace: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lines = typed(workspace, capsys, B, A).splitlines()
+    assert has(lines[0], f"{A} is", f"times as fast as {B} here")
+    heading = next(line for line in lines if line.startswith("label"))
+    assert heading.split()[:5] == ["label", "order", "ratio", "low", "high"]
+    assert "afirst_cores" not in "".join(lines)
+
+
+def test_json_and_the_function_say_the_same(
+    workspace: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    users = tmp_path / "users.csv"
+    users.write_text("device, share\npixel-7, 60%\nelsewhere, 0.4\n")
+    said = json.loads(typed(workspace, capsys, A, B, "--users", str(users), "--json"))
+    answer = fleetrank.faster(workspace / "results", A, B, users={"pixel-7": 60, "elsewhere": 40})
+    assert said["here"]["ratio"] == answer.here.ratio > 1
+    assert [one["order"] for one in said["targets"]] == [one.order for one in answer.targets]
+    assert said["users"]["unknown"] == ["elsewhere"]
+    assert said["users"]["faster"] == answer.users.faster
+
+
+def test_here_and_on_choose_platforms(workspace: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    said = json.loads(
+        typed(workspace, capsys, A, B, "--here", "pixel-7/*", "--on", "*/onnx/*", "--json")
+    )
+    assert said["here"]["platform_key"].startswith("pixel-7/")
+    assert {one["platform_key"].split("/")[1] for one in said["targets"]} == {"onnx"}
+
+
+def test_ab_ends_with_the_order_elsewhere(workspace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = fleetrank.load(workspace / "results")
+    here = rows.filter(pl.col("platform_key").str.starts_with("pixel-7/onnx"))
+    opened = SimpleNamespace(workspace=SimpleNamespace(results=workspace / "results"))
+    monkeypatch.setattr(run_command, "current", lambda: opened)
+    (_, sentence) = run_command._elsewhere(here, (A, B))
+    assert has(sentence, f"{A} is", "pixel-7", "other platforms")
+    assert run_command._elsewhere(here, (A, "unknown")) == ()
+
+
+def test_without_names_it_lists_pairs(workspace: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    every = json.loads(typed(workspace, capsys, A, "--json"))["rows"]
+    assert len(every) == 12
+    assert all(A in (row["model_a"], row["model_b"]) for row in every)
+    swapped = json.loads(typed(workspace, capsys, "--json"))["rows"]
+    assert all(row["reversed"] for row in swapped)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("model,share\na,1\n", ("lacks a column", "device", "share")),
+        ("device,share\na,1\na,2\n", ("line 3", "twice")),
+        ("device,share\na,-1\n", ("line 2", "share above 0")),
+        ("device,share\na,nan\n", ("line 2", "share above 0")),
+        ("device,share\na,\n", ("line 2", "share above 0")),
+        ("device,share\n,1\n", ("line 2", "not a device")),
+        ("device,share\na\x1b[2J,1\n", ("line 2", "not a device")),
+        ("device,share\n", ("0 devices",)),
+        ("", ("lacks a column",)),
+    ],
+)
+def test_a_file_of_users_with_a_mistake_is_refused(
+    tmp_path: Path, text: str, words: tuple[str, ...]
+) -> None:
+    path = tmp_path / "users.csv"
+    path.write_text(text)
+    with pytest.raises(BadFileError) as raised:
+        read_shares(path)
+    assert has(raised.value.message, *words)
+    assert raised.value.remedy
+
+
+def test_shares_are_numbers_or_percent(tmp_path: Path) -> None:
+    path = tmp_path / "users.csv"
+    path.write_text('device,share,note\n"Galaxy S25, blue",12%,x\npixel-6,0.5,\n')
+    assert read_shares(path) == {"Galaxy S25, blue": 0.12, "pixel-6": 0.5}
