@@ -94,6 +94,39 @@ def refused(why: str, read: str | bytes) -> BadOutputError:
     return BadOutputError(f"{why}; what was read is {shown!r}{rest}", _REMEDY)
 
 
+_THROTTLED = re.compile(r"throttled=0x([0-9a-fA-F]{1,8})", re.ASCII)
+_REASONS = ("under_voltage", "frequency_capped", "throttled", "soft_temp_limit")
+_SINCE_BOOT = 16
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Throttled:
+    """What limits a Raspberry Pi now, and what limited it at some time since the boot."""
+
+    now: frozenset[str]
+    since_boot: frozenset[str]
+
+
+def parse_throttled(text: str) -> Throttled | None:
+    """Reads `throttled=0x50005`; `None` if the text is not that.
+
+    The board itself and its host both read it.
+    Source: raspberrypi/documentation, `vcgencmd get_throttled`: bits 0 to 3 hold now, bits 16 to
+        19 say the same since the boot: under-voltage, clock limited, throttled, soft temperature
+        limit.
+    """
+    match = _THROTTLED.fullmatch(text.strip())
+    if match is None:
+        return None
+    bits = int(match[1], 16)
+    return Throttled(
+        now=frozenset(name for bit, name in enumerate(_REASONS) if bits >> bit & 1),
+        since_boot=frozenset(
+            name for bit, name in enumerate(_REASONS, _SINCE_BOOT) if bits >> bit & 1
+        ),
+    )
+
+
 MAX_CLOCK_MHZ = 20_000.0
 """Twice the record of processors cooled with liquid helium."""
 MAX_MEAN_RATIO = 2.0
@@ -155,13 +188,13 @@ def refuse_impossible(
 ) -> None:
     """Returns if the statistics are possible for real runs.
 
-    summary: statistics of latencies, which are never negative.
+    Args:
         summary: statistics of latencies, which are never negative.
         min_ns: of the same runs.
         max_ns: of the same runs.
 
-    BadOutputError: the statistics are impossible; the message quotes them.
-        BadOutputError: no runs have such statistics; the message holds them.
+    Raises:
+        BadOutputError: no runs have such statistics; the message quotes them.
 
     Source: among non-negative values, at most a share s is above mean / s (Markov's inequality),
         and the standard deviation of n values is at most sqrt(n - 1) times their mean.

@@ -8,6 +8,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from statistics import fmean, median
 
+from fleetrank.device_agents.contract.agent import Say
 from fleetrank.device_agents.contract.measurement import Measurement
 from fleetrank.device_agents.contract.registered import (
     Applicant,
@@ -17,7 +18,6 @@ from fleetrank.device_agents.contract.registered import (
     RegisteredDevice,
     Registrar,
     RegistrationData,
-    Say,
 )
 from fleetrank.device_agents.contract.task import OptionValue, canary_task, deviates
 from fleetrank.device_agents.errors import UnsupportedError

@@ -26,12 +26,12 @@ from fleetrank.device_agents.android.phone import Phone
 from fleetrank.device_agents.android.programs.phone_program import PROGRAMS, backend_of_library
 from fleetrank.device_agents.android.state.fitness import FOLDER, PhoneRules, restore_settings
 from fleetrank.device_agents.android.state.identity import PhoneFacts, probe_phone, why_refused
+from fleetrank.device_agents.contract.agent import Say
 from fleetrank.device_agents.contract.kind import HostCheck
 from fleetrank.device_agents.contract.registered import (
     CanaryPlan,
     Fact,
     RegistrationRequest,
-    Say,
     SeenDevice,
     VirtualRequest,
 )

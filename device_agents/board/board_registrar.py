@@ -18,7 +18,8 @@ from fleetrank.device_agents.board.board_probe import (
 from fleetrank.device_agents.board.board_setup import VENV_PYTHON, set_up
 from fleetrank.device_agents.board.options import BoardOptions, read_options
 from fleetrank.device_agents.board.ssh import SshConnection
-from fleetrank.device_agents.contract.registered import CanaryPlan, Fact, RegistrationRequest, Say
+from fleetrank.device_agents.contract.agent import Say
+from fleetrank.device_agents.contract.registered import CanaryPlan, Fact, RegistrationRequest
 from fleetrank.device_agents.contract.task import OptionValue
 from fleetrank.device_agents.errors import UnsupportedError, UnusableDeviceError
 from fleetrank.foundation.errors import FleetError

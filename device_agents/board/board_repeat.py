@@ -23,7 +23,6 @@ from fleetrank.device_agents.board.board_link import (
 from fleetrank.device_agents.board.board_state import (
     BoardState,
     parse_state,
-    parse_throttled,
     why_unfit,
     with_state,
 )
@@ -38,6 +37,7 @@ from fleetrank.device_agents.contract.measurement import (
 )
 from fleetrank.device_agents.contract.protocol import encode_request, read_reply
 from fleetrank.device_agents.contract.task import InferTask, MeasureTask
+from fleetrank.device_agents.device_output import parse_throttled
 from fleetrank.device_agents.errors import (
     HOST_PATIENCE_S,
     StoppedError,

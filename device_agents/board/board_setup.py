@@ -14,7 +14,7 @@ from pathlib import Path
 
 from fleetrank.device_agents.board.board_link import FOLDER, BoardFile, BoardLink, Reply
 from fleetrank.device_agents.board.there.keeper import INSTALL_LIMIT_S
-from fleetrank.device_agents.contract.registered import Say
+from fleetrank.device_agents.contract.agent import Say
 from fleetrank.device_agents.errors import (
     BadOutputError,
     PermanentError,

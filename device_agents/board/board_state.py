@@ -1,4 +1,10 @@
-"""Judges a board: is it ready for a repeat, and what slowed it during the repeat; pure."""
+"""A board's own text as values, whether it is ready for a repeat, and what slowed it; pure.
+
+`there.keeper` reads the text on the board.
+Sources: Documentation/admin-guide/pm/cpufreq.rst and
+    Documentation/driver-api/thermal/sysfs-api.rst of the Linux kernel; os-release(5); NVIDIA
+    Jetson Linux Developer Guide, `nvpmodel -q`.
+"""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -6,7 +12,14 @@ from dataclasses import dataclass, replace
 
 from fleetrank.device_agents.board.options import BoardOptions
 from fleetrank.device_agents.contract.measurement import Conditions, Measurement
-from fleetrank.device_agents.device_output import CLOCK_MHZ, TEMP_C, lines_of, whole_number
+from fleetrank.device_agents.device_output import (
+    CLOCK_MHZ,
+    TEMP_C,
+    Throttled,
+    lines_of,
+    parse_throttled,
+    whole_number,
+)
 from fleetrank.device_agents.errors import AgentError, NotFitError, UnusableDeviceError
 from fleetrank.device_agents.host.conditions import (
     SMALL_DESIGNS,
@@ -17,44 +30,6 @@ from fleetrank.device_agents.host.conditions import (
 )
 from fleetrank.device_agents.timing import NOTHING_SLOWS
 from fleetrank.foundation.vocabulary import Flag
-
-# Reads a Raspberry Pi's throttle bits; pure.
-#
-# Source: raspberrypi/documentation, `vcgencmd get_throttled`: bits 0 to 3 hold now, bits 16 to 19
-#     say the same since the boot: under-voltage, clock limited, throttled, soft temperature limit.
-
-_TEXT = re.compile(r"throttled=0x([0-9a-fA-F]{1,8})", re.ASCII)
-_NAMES = ("under_voltage", "frequency_capped", "throttled", "soft_temp_limit")
-_SINCE_BOOT = 16
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Throttled:
-    """The reasons that hold now, and those that held at some time since the boot."""
-
-    now: frozenset[str]
-    since_boot: frozenset[str]
-
-
-def parse_throttled(text: str) -> Throttled | None:
-    """Reads `throttled=0x50005`; `None` if the text is not that."""
-    match = _TEXT.fullmatch(text.strip())
-    if match is None:
-        return None
-    bits = int(match[1], 16)
-    return Throttled(
-        now=frozenset(name for bit, name in enumerate(_NAMES) if bits >> bit & 1),
-        since_boot=frozenset(
-            name for bit, name in enumerate(_NAMES, _SINCE_BOOT) if bits >> bit & 1
-        ),
-    )
-
-
-# Turns the text of `there.readings` into values; pure.
-#
-# Sources: Documentation/admin-guide/pm/cpufreq.rst and
-# Documentation/driver-api/thermal/sysfs-api.rst of the Linux kernel; os-release(5); NVIDIA Jetson
-# Linux Developer Guide, `nvpmodel -q`.
 
 Text = Mapping[str, str]
 """By path below the root, or by the words of a command."""
@@ -111,7 +86,7 @@ class BoardState:
 
 
 def parse_state(text: Text) -> BoardState:
-    """Reads `there.readings.read_state_text`.
+    """Reads `there.keeper.read_state_text`.
 
     Raises:
         BadOutputError: a clock or a temperature that no board has.
@@ -175,7 +150,7 @@ def parse_clusters(text: Text, usable: tuple[int, ...]) -> tuple[tuple[int, ...]
     Where all are of one kind, and counting from 0 gives different cores, no choice is needed.
 
     Args:
-        text: of `there.readings.read_facts_text`.
+        text: of `there.keeper.read_facts_text`.
         usable: CPUs that a program may use there.
     """
     clock = {cpu: policy.max_mhz or 0.0 for policy in parse_policies(text) for cpu in policy.cpus}

@@ -44,6 +44,8 @@ class DeviceFacts:
     extra: Options = ()
 
 
+Say = Callable[[str], None]
+"""Receives lines about the progress."""
 StopRequested = Callable[[], bool]
 """Checked between steps; `True` means stop now, and the attempt becomes `interrupted`."""
 

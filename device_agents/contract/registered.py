@@ -1,20 +1,14 @@
 """The optional abilities of a kind: discovery, registration, and virtual devices to try it with."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import fmean
 from typing import Protocol
 
-from fleetrank.device_agents.contract.agent import Agent
+from fleetrank.device_agents.contract.agent import Agent, Say
 from fleetrank.device_agents.contract.task import MeasurePolicy, OptionValue
 from fleetrank.foundation.vocabulary import Words
-
-Say = Callable[[str], None]
-
-
-"""Receives lines about the progress."""
-
 
 Fact = bool | int | float | str | None
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from fleetrank.device_agents.confinement.walls import confinement_of
-from fleetrank.device_agents.contract.agent import Agent, StopRequested, never_stop
+from fleetrank.device_agents.contract.agent import Agent, Say, StopRequested, never_stop
 from fleetrank.device_agents.contract.measurement import (
     LOST_REMEDY,
     MEMORY_REMEDY,
@@ -31,7 +31,6 @@ from fleetrank.device_agents.contract.protocol import (
     encode_request,
     read_reply,
 )
-from fleetrank.device_agents.contract.registered import Say
 from fleetrank.device_agents.contract.task import InferTask, MeasureTask
 from fleetrank.device_agents.errors import StoppedError
 from fleetrank.device_agents.host.conditions import read_oom_kills

@@ -10,6 +10,7 @@ from typing import Annotated, Self
 import yaml
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationInfo, field_validator
 
+from fleetrank.device_agents.contract.agent import Say
 from fleetrank.device_agents.contract.kind import Kind, Traits
 from fleetrank.device_agents.contract.registered import (
     Applicant,
@@ -19,7 +20,6 @@ from fleetrank.device_agents.contract.registered import (
     Registrar,
     RegistrationData,
     RegistrationRequest,
-    Say,
 )
 from fleetrank.device_agents.contract.task import OptionValue
 from fleetrank.device_agents.registration import changes_between, try_out

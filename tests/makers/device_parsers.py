@@ -35,10 +35,9 @@ from fleetrank.device_agents.android.state.identity import (
     why_refused,
 )
 from fleetrank.device_agents.board import board_state
-from fleetrank.device_agents.board.board_state import parse_throttled
 from fleetrank.device_agents.board.ssh import transport_error
 from fleetrank.device_agents.contract import measurement
-from fleetrank.device_agents.device_output import MAX_PROBE_BYTES
+from fleetrank.device_agents.device_output import MAX_PROBE_BYTES, parse_throttled
 from fleetrank.device_agents.host import conditions, worker_client, worker_process
 from fleetrank.device_agents.virtual_phone.profile import (
     PhonePaths,
@@ -228,6 +227,7 @@ COVERED = {
 """Modules that parse device text and are reached through `PROBES` or `TOOLS`."""
 
 OTHER_TEXT = {
+    "board.board_repeat": "reads, and hands on",
     "android.adb_server": "what the user's own adb binary prints, and a variable",
     "android.phone": "reads, and hands on",
     "android.execution.program_run": "reads, and hands on",

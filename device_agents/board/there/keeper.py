@@ -21,11 +21,11 @@ from pathlib import Path
 from time import monotonic, sleep
 from typing import BinaryIO, NamedTuple
 
-from fleetrank.device_agents.board.board_state import parse_throttled
 from fleetrank.device_agents.contract.agent import Agent, RoundAgent
 from fleetrank.device_agents.contract.measurement import Measurement
 from fleetrank.device_agents.contract.protocol import decode_request
 from fleetrank.device_agents.contract.task import MeasureTask
+from fleetrank.device_agents.device_output import parse_throttled
 from fleetrank.device_agents.errors import PermanentError, TransientError
 from fleetrank.foundation.codec import to_plain
 from fleetrank.foundation.files import (

@@ -15,13 +15,13 @@ from fleetrank.device_agents.board.board_state import (
     parse_os,
     parse_soc,
     parse_state,
-    parse_throttled,
     slowed_by,
     why_unfit,
     with_state,
 )
 from fleetrank.device_agents.board.options import BoardOptions
 from fleetrank.device_agents.contract.measurement import Conditions, Measurement
+from fleetrank.device_agents.device_output import parse_throttled
 from fleetrank.device_agents.errors import BadOutputError, NotFitError, UnusableDeviceError
 from fleetrank.foundation.errors import FleetError
 from fleetrank.foundation.vocabulary import Flag, Origin, Status
