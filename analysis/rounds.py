@@ -1,13 +1,9 @@
-"""Effects of rows and columns of a table: models that were measured in rounds, or in blocks.
+"""Latencies of models that took turns, without what the host did meanwhile.
 
-value = row + column + rest. Columns (rounds, or blocks of a round) are random: what a round knows
-about the speed of the host is used as far as the data show that the host varies. On a host that
-does not vary, the row effects are means of the rows; on one that varies much, only differences
-inside columns count.
-
-Source: Patterson and Thompson 1971 (recovery of inter-block information, REML); Huber 1981, 7.8
-    (iterated weights); Firth and de Menezes 2004 (quasi-variances, here by least squares);
-    Satterthwaite 1946 (degrees of freedom of an estimated variance).
+Inside a round, log of a block's median = cell + block + rest; over the rounds of a sweep, log level
+= cell + round + rest. The cells of a round meet the same states of the host, so the effect of the
+round is taken away from each of them. Rankings, ratios and tests use the result; the latency that
+people read stays the median.
 """
 
 from collections.abc import Mapping, Sequence
@@ -25,13 +21,6 @@ from fleetrank.analysis.stored.columns import ROW_KEY
 from fleetrank.analysis.stored.load import last_attempts
 from fleetrank.analysis.stored.scope import Scope
 from fleetrank.foundation.errors import count_of
-
-# Latencies of models that took turns, without what the host did meanwhile.
-#
-# Inside a round, log of a block's median = cell + block + rest; over the rounds of a sweep, log
-# level = cell + round + rest. The cells of a round meet the same states of the host, so the
-# effect of the round is taken away from each of them. Rankings, ratios and tests use the result;
-# the latency that people read stays the median.
 
 _LATENCY = "latency_p50_ns"
 _ROUND, _CELL = ("sweep_id", "round_id"), ("sweep_id", "cell_key")
@@ -254,10 +243,3 @@ class _ValueFit:
             "interval_coverage": np.where(has_interval, _CONFIDENCE, np.nan),
         }
         return pl.DataFrame(found, schema=_OF_CELL, nan_to_null=True)
-
-
-# What the host did during rounds, and whether their comparisons can be trusted.
-#
-# An effect that all cells of a block share is subtracted from each of them, so it does no harm by
-# itself. But models react differently to the same disturbance: a neighbour that uses memory
-# bandwidth slows down a large model more. So a round in which the host changed much is doubtful.

@@ -231,7 +231,7 @@ def run_query(
     timeout_s: float = DEFAULT_TIMEOUT_S,
     max_rows: int = DEFAULT_MAX_ROWS,
 ) -> pl.DataFrame:
-    """Answers one SELECT over the relations that `sql_views.described_views` lists.
+    """Answers one SELECT over the relations that `described_views` lists.
 
     `measurements` has the rows that tables use: not those of simulated or virtual devices, and none
     that is excluded by hand. `all_measurements` has every stored row.
@@ -461,10 +461,10 @@ def left_out_note(results: Path, sql: str) -> str | None:
 
     Args:
         results: the results folder of a workspace.
-        sql: a statement that `query.run_query` has answered.
+        sql: a statement that `run_query` has answered.
 
     Raises:
-        AnalysisError: as `sql_views.register_views`.
+        AnalysisError: as `register_views`.
     """
     with duckdb.connect(":memory:") as connection:
         # Without any view, DuckDB only parses the statement.

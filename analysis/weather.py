@@ -20,22 +20,12 @@ if TYPE_CHECKING:
     from fleetrank.analysis.rounds import MeasuredRound
 
 MIN_CELLS, MIN_BLOCKS = 2, 4
-
-
 """Fewer do not separate the host's effect from that of a cell, or give no spread."""
-
-
 MOST_SPREAD = MOST_REST = 0.08
-
-
 """By `benchmarks/round_weather.py`, rounds of 5 blocks on one core whose neighbour cores were busy:
 without an injected neighbour 1 of 20 is above it (3 of 20 above 5 %), with a neighbour on the same
 core 6 of 6. Smaller neighbours are rarely found by either limit; `docs/measuring.md` has them."""
-
-
 MOST_DISTURBED = 0.2
-
-
 """Share of a sweep's rounds: Huber's weights limit the effect of so many."""
 
 

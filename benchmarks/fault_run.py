@@ -1,7 +1,7 @@
 """Does every repeat end as exactly one valid row or one typed failure, whatever phones do?
 
 Twenty virtual phones (canned: they make latencies up) behind one private server of the real adb,
-ten small models each, every fault of `virtual_phone.faults` injected at seeded random times, and
+ten small models each, every `Fault` of a virtual phone injected at seeded random times, and
 the adb server killed in the middle: one sweep through the ordinary way, journal and Parquet
 included. Printed: how many cells, repeats, attempts, good rows and failures by kind, how many
 phones measured side by side, and how long the same sweep takes without faults on one phone and on

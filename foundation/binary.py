@@ -1,7 +1,4 @@
-"""Checksums of stored content, so that a flipped bit is detected and not read as another value.
-
-They detect damage, not forgery: a person who can write a file can also write its checksum.
-"""
+"""Fields of protobuf messages and of FlatBuffers, read by number without a schema's code."""
 
 import struct
 from collections.abc import Iterator, Mapping

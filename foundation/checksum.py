@@ -12,17 +12,9 @@ from fleetrank.foundation.errors import BadFileError
 from fleetrank.foundation.plain_data import read_json_object
 
 DIGITS = 16
-
-
 """64 bits: among 10^9 damaged lines the expected number of undetected ones is below one."""
-
-
 KEY = "checksum"
-
-
 MARK = "sha256:"
-
-
 """Prefix of a checksum, so that a damaged key does not turn its file into an unchecked one."""
 
 

@@ -209,12 +209,6 @@ def _unique_keys(pairs: list[tuple[str, Json]]) -> Json:
     return plain
 
 
-# Limits of data read from small files, and the readers that apply them.
-#
-# JSON and TOML are checked after parsing. YAML is checked by its events, before anything is
-# built.
-
-
 # Standard JSON: no NaN, no Infinity, text names, valid Unicode.
 
 

@@ -34,53 +34,23 @@ class DataLimits:
 
 
 TYPED = DataLimits(max_bytes=MAX_TYPED_BYTES, values=50_000, depth=50)
-
-
 """For files that a person writes: the longest file seen has some thousand values, nested 4 deep;
 50,000 are read and checked in a second."""
-
-
 RECORD = DataLimits(max_bytes=MAX_RECORD_BYTES, values=1_000_000, depth=50)
-
-
 """For files that fleetrank writes, and published tables: the record of a sweep of 39,000 cells, all
 of them skipped, has 160,000."""
-
-
 MAX_DIGITS = 400
-
-
 """Limit of an integer: more than a float has. Python cannot convert more than 4,300 digits to or
 from text, so a command would fail wherever such a number is first printed."""
-
-
 _MAX_BITS = 1330
-
-
 """For an integer of 400 digits."""
-
-
 _TOML_STRING = re.compile(r"""\"(?:[^"\\\n]|\\.)*"|'[^'\n]*'""")
-
-
 _TOML_LONG_NUMBER = re.compile(rf"(?<![\w_])[-+]?[0-9_]{{{MAX_DIGITS + 1}}}")
-
-
 _TOML_ENDS = re.compile(r"[=\[\]{},#]")
-
-
 """Characters that end a key."""
-
-
 _YAML_BEGINS = {"SequenceStartEvent", "MappingStartEvent"}
-
-
 _YAML_ENDS = {"SequenceEndEvent", "MappingEndEvent"}
-
-
 _IN_YAML_NUMBERS = frozenset("_:+-. \t\n")
-
-
 """Besides digits: YAML 1.1 reads `1:30` as 90; its time grows with the square of the parts."""
 
 

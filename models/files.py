@@ -395,7 +395,7 @@ def _counted_macs(model: "onnx.ModelProto", batch: int | None) -> int | None:
 def _fix_sizes(model: "onnx.ModelProto", input_size: int | None) -> None:
     """Sets the image size of inputs with dynamic sizes; does not change the batch.
 
-    `file_inputs.check_sizes` has refused all other dynamic sizes.
+    `check_sizes` has refused all other dynamic sizes.
     """
     weights = {tensor.name for tensor in model.graph.initializer}
     for value in model.graph.input:

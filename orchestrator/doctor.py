@@ -1,4 +1,4 @@
-"""The result of one check, and its remedy."""
+"""Checks this host, its devices and its libraries; each finding has its remedy."""
 
 import json
 import os
@@ -134,7 +134,7 @@ def judge_confinement(abi: int | None, *, has_filter: bool) -> Finding:
     """Checks the confinement of model files from outside.
 
     Args:
-        abi: as in `landlock.abi`.
+        abi: as in `walls.abi`.
         has_filter: as in `seccomp.is_available`.
     """
     names = names_of(abi, has_filter=has_filter, has_audit=True)

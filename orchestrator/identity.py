@@ -1,4 +1,4 @@
-"""The parts of a sweep: its devices, cells, their tasks, and the skipped cells."""
+"""The parts of a sweep: its devices, cells, rounds and tasks, the skipped cells, and all keys."""
 
 import hashlib
 import json

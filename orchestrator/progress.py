@@ -444,9 +444,6 @@ def _after_repeat(device: DeviceView, event: RepeatFinished) -> DeviceView:
     )
 
 
-# The displays of progress: a live table on a terminal, or lines in a pipe or a log file.
-
-
 # Progress as a small file, read from another terminal or a browser.
 
 _PAUSE_S = 1.0

@@ -31,7 +31,7 @@ from fleetrank.orchestrator.progress import (
 
 
 class JsonLines:
-    """Writes each event as `{"event": "RepeatFinished", ...}`; fields as in `events`."""
+    """Writes each event as `{"event": "RepeatFinished", ...}`; fields as in `progress`."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
@@ -84,8 +84,6 @@ class PlainLines:
 
 
 _HEARTBEAT_S = 60.0
-
-
 """Between two lines about the progress: seldom enough for the log of a long sweep."""
 
 
@@ -101,8 +99,6 @@ def pace(view: View, now_s: float) -> str:
 
 
 _MAX_DEVICES_SHOWN = 20
-
-
 """Maximum devices on screen; the busiest are shown and the others are counted."""
 
 

@@ -16,20 +16,10 @@ import numpy.typing as npt
 from fleetrank.analysis.arrays.ranking import Floats
 
 _BLOCK_VALUES = 4_000_000
-
-
 """Ranks in memory for one side of a block of pairs: 8 MB as 16-bit numbers."""
-
-
 _MAX_SHORT = 16_000
-
-
 """Doubled ranks of more models do not fit into 16 bits."""
-
-
 Counts = npt.NDArray[np.int64]
-
-
 Shorts = npt.NDArray[np.int16] | npt.NDArray[np.int32]
 
 

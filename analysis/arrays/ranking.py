@@ -141,7 +141,7 @@ def require_finite(values: Floats) -> None:
         raise ValueError("values hold NaN or infinity: remove missing models first")
 
 
-"""Which claims about a rank correlation a number of models supports."""
+# Which claims about a rank correlation a number of models supports.
 
 ENOUGH_MODELS = 100
 """With this many models an estimate near 0.92 is within 0.87 to 0.95."""
@@ -179,13 +179,6 @@ def few_models_note(n_models: int) -> tuple[str, ...]:
         f"FEW MODELS: a figure uses at most {n_models}. With {known} models, {_RANGES[known]}. "
         f"About {ENOUGH_MODELS} models are needed to decide whether rho is above 0.9.",
     )
-
-
-# Spearman's rho where models are missing: ranks use the common models of each pair.
-#
-# Ranking every platform once over all its models is faster and wrong: a model missing on the
-# other side leaves a gap in the ranks. Here each platform is sorted once, and its ranks within a
-# pair are counted: a model's rank is the number of common models up to it.
 
 
 # The compound measure FRM, and its rank correlation without any latency signal (the null).

@@ -147,10 +147,5 @@ def retest_reliability(sweeps: Floats) -> tuple[float, int]:
     return float(np.mean(rhos)) if rhos else float("nan"), int(compared.sum())
 
 
-# Fits the roofline of a device to measured latencies: peak, bandwidth and overhead.
-#
-# Latency is max(operations / peak, bytes / bandwidth) / efficiency + overhead, as a simulated
-# device computes it. Source: S. Williams, A. Waterman, D. Patterson, Roofline (CACM 52(4), 2009).
-
 ROOFLINE_MIN_MODELS = 5
 """Three parameters and two residuals: with fewer, any figures fit."""

@@ -15,15 +15,9 @@ from fleetrank.analysis.arrays.ranking import Floats
 from fleetrank.analysis.arrays.reliability import ROOFLINE_MIN_MODELS
 
 _SOFT = 0.1
-
-
 """Log residuals beyond 10 % count less than their square (soft L1), so that one model with a slow
 operator does not decide the fit."""
-
-
 _STARTS = tuple(itertools.product((1.0, 3.0), (0.1, 1.0, 10.0, 100.0, 1e5), (0.9, 0.3, 0.01)))
-
-
 """Factors of the peak, bandwidths in 10^9 bytes a second, and shares of the fastest latency. The
 maximum has kinks, so the fit starts from each magnitude."""
 

@@ -140,7 +140,7 @@ def _given_unit(given: Floats, block: Block) -> Floats:
 
 
 def null_draws(measure: Measure, block: Block, draws: Draws, seed: int) -> Iterator[Floats]:
-    """Unit columns of the block's platforms with permuted latencies; see `frm.null_units`."""
+    """Unit columns of the block's platforms with permuted latencies; see `ranking.null_units`."""
     grid = np.ix_(block.models, block.columns)
     rng = block_rng(measure, block, seed, "null")
     units = null_units(measure.rest[grid], measure.latency[grid], draws.null, rng)
@@ -153,7 +153,7 @@ def residual_draws(
     """Unit columns in which only what FLOPs explain of latency transfers.
 
     `None` without latency, or where FLOPs of a model are unknown: see `why_no_residual_null`. The
-    fit is over the models of the block. See `frm.residual_null_units`.
+    fit is over the models of the block. See `ranking.residual_null_units`.
     """
     if not measure.has_latency or measure.flops is None:
         return None
@@ -238,7 +238,7 @@ class PairDraws:
     def rhos(self, purpose: Purpose, number: int) -> Floats | None:
         """Rho of the pairs of a part in every draw, (draws, n_pairs); `None` if nothing is drawn.
 
-        `pairs.residual_draws` says where.
+        `residual_draws` says where.
         """
         key = (purpose, number)
         if key not in self._rhos:

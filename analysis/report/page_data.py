@@ -37,8 +37,6 @@ from fleetrank.foundation.inputs import Workload
 from fleetrank.foundation.vocabulary import NS_PER_MS, NS_PER_S
 
 # The points of the page's charts about other workloads, profiles, rounds and long runs.
-#
-# `page_data` has the points of latency, memory, ranks and frontiers.
 
 _BYTES_PER_MB = 1e6
 _PLACE = ["model", "platform_key"]

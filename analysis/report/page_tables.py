@@ -222,7 +222,7 @@ _SAMPLES = ("samples_ns", "device_samples_ns")
 """Samples are most of the bytes. Tables need only the stored summaries, strips some samples."""
 _MAX_COMPARED = 60
 """Their 1,770 pairs are compared. With intervals and nulls this takes about 2 s, also for a
-thousand models. At least 51, because from there on `pairs.draws_for` makes fewer draws."""
+thousand models. At least 51, because from there on `draws.draws_for` makes fewer draws."""
 _MAX_AVERAGED = 1000
 """Their means from tier to tier are the answer at the top, equal to the table's. Without intervals
 of single pairs this takes 2 s for 318 platforms and 7 s for a thousand."""
@@ -244,8 +244,8 @@ class Evidence:
             repeated under each table.
         ranked: the cells with the latency that ranks them; see `Session.comparable`.
         rounds: of the selected sweeps and devices.
-        processes: as `figures.points.process_medians` gives them.
-        quantiles: as `figures.points.sample_quantiles` gives them, of the cells shown.
+        processes: as `figures.process_medians` gives them.
+        quantiles: as `figures.sample_quantiles` gives them, of the cells shown.
         shown: what is on the page.
         limits: notes on platforms that are not compared, and where to see them.
         records: of the sweeps in `attempts`, newest first; only its id where one cannot be read.

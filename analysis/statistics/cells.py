@@ -1,4 +1,4 @@
-"""The table of single cells: latency, memory or cold start."""
+"""Tables that compare nothing: cells, trainings, hosts and waits, evaluations."""
 
 import itertools
 import math

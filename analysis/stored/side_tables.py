@@ -1,7 +1,7 @@
-"""The side table `component_times`: where the time of one inference goes, kernel by kernel.
+"""Side tables: stored results that are not measurements of a cell, such as evaluations.
 
-A profile has its own process: profiling makes an inference slower, so that its times are never
-latencies.
+Their rows are in the journal of their sweep, or of `NO_SWEEP`, and in parts beside those of the
+measurements. A new side table is a `SideTable` that `SIDE_TABLES` names.
 """
 
 from collections.abc import Mapping, Sequence
@@ -26,11 +26,6 @@ from fleetrank.analysis.stored.columns import (
 from fleetrank.analysis.stored.sweep_record import part_files, published_sweeps, read_part
 from fleetrank.foundation.supervised_child import CoreUse
 from fleetrank.foundation.vocabulary import words_of
-
-# Side tables: stored results that are not measurements of a cell, such as evaluations.
-#
-# Their rows are in the journal of their sweep, or of `NO_SWEEP`, and in parts beside those of the
-# measurements. A new side table is a `SideTable` and its line in `side_registry`.
 
 SWEEP_ID = column("sweep_id", STR, "sweep that the row belongs to; null without a sweep")
 
@@ -79,6 +74,11 @@ def read_side(results: Path, table: SideTable, *, sweeps: Sequence[str] = ()) ->
     empty = pl.DataFrame(schema=table.schema)
     return pl.concat([empty, *(read_part(path, table.schema) for path in files)])
 
+
+# The side table `component_times`: where the time of one inference goes, kernel by kernel.
+#
+# A profile has its own process: profiling makes an inference slower, so that its times are never
+# latencies.
 
 OF_MEASUREMENTS = (
     "cell_key", "repeat", "attempt", "status", "error_kind", "error_message", "error_remedy",
@@ -272,9 +272,6 @@ REPLICA_RUNS = SideTable(
     doc="Processes that ran one cell at the same time; one row per process, or per failed set.",
     own=(*(_SHARED[name] for name in OF_SETS), *_OF_SET, *_OF_PROCESS),
 )
-
-
-# All side tables by name. To add one, write a module beside this one and add its table here.
 
 SIDE_TABLES: Mapping[str, SideTable] = MappingProxyType(
     {table.name: table for table in (COMPONENT_TIMES, EVALUATIONS, MODULE_MACS, REPLICA_RUNS)}

@@ -400,6 +400,3 @@ FORMATS: Mapping[str, Callable[[Table], str]] = MappingProxyType(
 )
 
 _OF_PROGRAMS = (Form.JSON, Form.CSV)
-
-
-# Writes every table as a file in one folder, with an index of the files.

@@ -22,8 +22,6 @@ from fleetrank.foundation.files import make_folder, replace_file
 from fleetrank.foundation.plain_data import read_json_object
 
 SUFFIXES: Mapping[str, str] = MappingProxyType({"csv": "csv", "latex": "tex", "markdown": "md"})
-
-
 """Format to the suffix of its files."""
 
 

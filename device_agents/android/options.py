@@ -26,7 +26,7 @@ class PhoneReach:
         unit_hash: hash of what distinguishes it from its twins; `None` if it was not reported.
         virtual: the mode in which a virtual phone was registered.
         adb: path of the adb binary; if not given, `adb_server.find_adb` chooses it.
-        adb_server: `HOST:PORT` of the adb server; if not given, `adb_server.find_address` chooses
+        adb_server: `HOST:PORT` of the adb server; if not given, `adb_text.find_address` chooses
             it.
         settle_s: how long a phone rests after its start, before a measurement.
         load_cap_mhz: the highest clock cap under load at registration; `None` if it was not seen.

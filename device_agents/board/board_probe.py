@@ -40,10 +40,10 @@ class BoardProbe:
 
     Attributes:
         host: its name for ssh.
-        facts: of its processor, as `host.topology` reads them there.
+        facts: of its processor, as `host.conditions` reads them there.
         identity: hash of its serial number; `None` if it has none.
         model: its own name; `None` if it has none.
-        clusters: as `board_text.parse_clusters`.
+        clusters: as `board_state.parse_clusters`.
         platform: of its Python, such as `linux-aarch64`; the wheels must match it.
         versions: of NumPy and of each runtime that can be imported.
         problems: why another one cannot be imported, with the last line of the error.

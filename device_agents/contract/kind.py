@@ -14,9 +14,6 @@ from fleetrank.device_agents.contract.registered import Discoverer, Registrar, V
 from fleetrank.device_agents.contract.task import Execution, OptionValue
 from fleetrank.foundation.vocabulary import Origin, Runtime
 
-# The optional abilities of a kind: discovery, registration, and virtual devices to try it with.
-
-
 DeviceOptions = Mapping[str, OptionValue]
 """The options of one device, as in its file."""
 

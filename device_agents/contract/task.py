@@ -280,7 +280,7 @@ class InferTask(Task):
     """Runs an artifact once per given input and keeps the outputs, for verification.
 
     With an array `targets` in the file of inputs, it keeps how probable the first output makes each
-    target, for an evaluation: `worker.target_scores` has both forms.
+    target, for an evaluation: `worker.infer` has both forms.
 
     Attributes:
         inputs_path: `.npz` with one array per model input, `input_0`, `input_1`, ...; the first

@@ -20,7 +20,7 @@ from fleetrank.foundation.errors import FleetError
 
 # What the agent reads from NVIDIA's management library: values, and the errors of its codes.
 #
-# `nvml` calls the real library. `None` means that the driver, the GPU or an older library lacks
+# `None` means that the driver, the GPU or an older library lacks
 # the reading.
 
 
@@ -489,6 +489,3 @@ def _pair(found: object) -> tuple[int, int] | None:
 
 def _both(first: int | None, second: int | None) -> tuple[int, int] | None:
     return None if first is None or second is None else (first, second)
-
-
-# What a host says about its NVIDIA GPUs without measuring on one.

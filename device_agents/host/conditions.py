@@ -378,10 +378,3 @@ def _file_text(path: Path) -> str:
         return path.read_text(encoding="utf-8", errors="replace")
     except OSError:
         return ""
-
-
-# The peaks of this host's processor: a large product, and a large copy.
-#
-# Run as a program in a fresh process that the caller pinned: `python -m ...host.peaks THREADS`
-# prints one line of JSON. Data sheets are not used: a virtual machine has a share of its host's
-# memory.

@@ -17,23 +17,11 @@ from fleetrank.device_agents.errors import PermanentError
 from fleetrank.foundation.errors import count_of
 
 _SIDE = 1536
-
-
 """Rows and columns of the factors: 28 MB in all, 7 GFLOP, of which BLAS reaches nearly its peak."""
-
-
 _COPY_BYTES = 256 * 2**20
-
-
 """More than the last-level cache of most processors; two arrays of it are touched."""
-
-
 _BEST_OF = 7
-
-
 _TIMEOUT_S = 120.0
-
-
 _THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 
 

@@ -7,39 +7,17 @@ from fleetrank.device_agents.contract.task import Execution
 from fleetrank.foundation.vocabulary import Mode, Precision, Runtime
 
 CUDA = "cuda"
-
-
 TENSORRT = "tensorrt"
-
-
 GPU_BACKENDS = frozenset({CUDA, TENSORRT})
-
-
 FLUSH_L2 = "flush_l2"
-
-
 """Overwrite the L2 cache before each run, untimed; needs PyTorch, for every runtime."""
-
-
 TF32 = "tf32"
-
-
 """Allow products of fp32 numbers to round their factors to 10 bits (TF32). PyTorch and ONNX Runtime
 do this by default in convolutions; it is off here, so that fp32 is really fp32."""
-
-
 CUDNN_BENCHMARK = "cudnn_benchmark"
-
-
 """PyTorch tests cuDNN's algorithms in the first run; off, which is PyTorch's default."""
-
-
 TORCH_STREAM = "torch_stream"
-
-
 """ONNX Runtime uses a stream of PyTorch, whose events then time the run on the device."""
-
-
 GPU_RUNTIMES: Mapping[Runtime, Capability] = {
     Runtime.TORCH: Capability(
         backends=(CUDA,),

@@ -1,4 +1,4 @@
-"""ONNX Runtime: the CPU provider is here, the GPU providers are in `onnx_cuda`."""
+"""ONNX Runtime on the CPU, on NVIDIA GPUs (CUDA and TensorRT), and with states."""
 
 import importlib
 import importlib.metadata

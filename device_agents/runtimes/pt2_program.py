@@ -41,8 +41,8 @@ from fleetrank.foundation.codec import Json
 
 # The allowed forms of values in the JSON of a `.pt2`, mainly of texts.
 #
-# A form takes a value and its key, and returns the value to write. `pt2_program` lists which
-# value has which form, and what PyTorch does with it.
+# A form takes a value and its key, and returns the value to write. The first lines of this module
+# list which value has which form, and what PyTorch does with it.
 
 Form = Callable[[Json, str], Json]
 """Raises `UnfitError` for a value that does not have this form."""

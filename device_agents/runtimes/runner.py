@@ -275,9 +275,6 @@ def check_state(spec: ModelInput, shape: Sequence[object], dtype: str) -> None:
     )
 
 
-# Backends and options for NVIDIA GPUs, by runtime; runners, agent and worker use this list.
-
-
 # Matches the inputs that a task states with those that a file has, and makes their values.
 
 _FLOATS = frozenset({"float16", "bfloat16", "float32", "float64"})

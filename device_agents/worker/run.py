@@ -74,9 +74,6 @@ from fleetrank.foundation.vocabulary import Origin, Status
 if TYPE_CHECKING:
     from fleetrank.device_agents.confinement.walls import Walls
 
-# Readings beside the runs of one repeat, except time: the contract, and the host's version.
-
-
 _IDLE_PAUSE_S = 0.005
 """One step of sleep, while idle power is counted."""
 
@@ -317,9 +314,6 @@ def _own_ticks() -> float:
     """CPU time of this process in the unit of `/proc/stat`."""
     times = os.times()
     return (times.user + times.system) * os.sysconf("SC_CLK_TCK")
-
-
-# The worker's side of a round: it measures a block when its caller says so, else it sleeps.
 
 
 # Checks that the file is the right one, has the right batch, and runs at all.

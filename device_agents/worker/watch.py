@@ -1,25 +1,16 @@
-"""Readings beside the runs of one repeat, except time: the contract, and the host's version."""
+"""Readings beside the runs of one repeat, except time, and the worker's side of a round."""
 
 import time
 from collections.abc import Sequence
 from queue import SimpleQueue
 from statistics import median
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
-from fleetrank.device_agents.contract.measurement import (
-    Conditions,
-)
+from fleetrank.device_agents.contract.measurement import Conditions
 from fleetrank.device_agents.contract.protocol import TURN_MARK, Turn, TurnReport
 from fleetrank.device_agents.contract.task import MeasureTask, Options
-from fleetrank.device_agents.host.conditions import (
-    Shares,
-    read_conditions,
-)
-from fleetrank.device_agents.host.energy import (
-    EnergySource,
-    open_rails,
-    open_rapl,
-)
+from fleetrank.device_agents.host.conditions import Shares, read_conditions
+from fleetrank.device_agents.host.energy import EnergySource, open_rails, open_rapl
 from fleetrank.device_agents.host.worker_process import read_memory, reset_peak, usable_cpus
 from fleetrank.device_agents.runtimes.gpu_backends import GPU_BACKENDS
 from fleetrank.device_agents.runtimes.runner import DeviceModel, LoadedModel
@@ -27,12 +18,7 @@ from fleetrank.foundation.codec import to_json
 from fleetrank.foundation.own_process import write_all
 from fleetrank.foundation.vocabulary import MemoryMetric
 
-if TYPE_CHECKING:
-    pass
-
 _COPIES = 15
-
-
 """Number of copies of the inputs to the device; their median is stable, 100 would take long."""
 
 

@@ -464,6 +464,3 @@ def _value(key: str, text: str) -> OptionValue:
 
 def _pairs(values: object) -> list[str]:
     return [f"{key}={value}" for key, value in values.items()] if isinstance(values, dict) else []
-
-
-# Fits a simulated device to the stored rows of a measured one.

@@ -44,8 +44,6 @@ from fleetrank.orchestrator.errors import (
     missing_library,
 )
 
-# The shared options of a command, and its turn to compute on this host.
-
 
 @dataclass(frozen=True, slots=True)
 class Command:

@@ -5,19 +5,11 @@ import shlex
 import shutil
 import subprocess
 import sys
-from typing import TYPE_CHECKING
 
 from rich.console import Console
 
-if TYPE_CHECKING:
-    pass
-
 _DEFAULT = "less"
-
-
 _LESS = "FRX"
-
-
 """Options of `less` if the user has set none, as Git does: quit on one screen, keep colours."""
 
 

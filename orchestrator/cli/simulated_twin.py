@@ -17,23 +17,11 @@ from fleetrank.foundation.inputs import IMAGE
 from fleetrank.orchestrator.errors import NothingToDoError
 
 SIMULATED = "simulated"
-
-
 _ORIGINS = ("measured", "imported", "virtual")
-
-
 _WEIGHT_BYTES = {"fp64": 8.0, "fp32": 4.0, "fp16": 2.0, "bf16": 2.0, "int8": 1.0, "int4": 0.5}
-
-
 _DIGITS = 4
-
-
 """Significant digits of an option: more would claim what the fit does not know."""
-
-
 _LEAST = 1e-4
-
-
 """Below, an overhead in microseconds or a relative noise means none."""
 
 

@@ -29,14 +29,6 @@ from fleetrank.orchestrator.cli.visible_streams import VisibleStream
 if TYPE_CHECKING:
     from fleetrank.analysis.tables.table import Table
 
-# Shows output that is longer than the terminal in the user's pager.
-
-
-# Standard output and error that escape control characters.
-#
-# Escaping happens where text leaves the process, so every message and table is covered.
-
-
 _GAP = 2
 _LEAST_TEXT = 16
 """Least width of a text column; narrower is hard to read. A name in the first is never wrapped."""
@@ -178,6 +170,3 @@ def _widths(columns: Columns, numbers: Container[str], width: int) -> Mapping[st
         found[name] += more
         left -= more
     return found
-
-
-# Output of commands: rows as a table or JSON.

@@ -5,12 +5,9 @@ Escaping happens where text leaves the process, so every message and table is co
 
 import io
 import sys
-from typing import TYPE_CHECKING, TextIO
+from typing import TextIO
 
 from fleetrank.foundation.errors import visible
-
-if TYPE_CHECKING:
-    pass
 
 
 class VisibleStream(io.TextIOWrapper):

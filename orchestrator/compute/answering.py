@@ -34,17 +34,9 @@ _MEDIA_TYPES = {
     Form.MARKDOWN: "text/markdown; charset=utf-8",
     Form.LATEX: "application/x-latex; charset=utf-8",
 }
-
-
 _MAX_ANSWER_BYTES = 16 << 20
-
-
 """Maximum size of a query's answer in memory; the command line writes larger ones to a file."""
-
-
 _MAX_LISTED = 100_000
-
-
 """Maximum number of listed devices, models or sweeps."""
 
 
@@ -161,17 +153,9 @@ def _json(content: object) -> bytes:
 
 
 Frames = Iterable[pl.DataFrame]
-
-
 _GROUP_BYTES = 64 << 20
-
-
 """Size of a Parquet row group in memory; a reader loads one row group at a time."""
-
-
 _JSON_ROWS = 100
-
-
 """Number of rows converted to text together; with 10,000 samples a row they take 10 MB."""
 
 

@@ -13,7 +13,6 @@ import threading
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from fleetrank.analysis.stored.sweep_record import damage_in
 from fleetrank.foundation.errors import FleetError, is_rust_panic
@@ -24,9 +23,6 @@ from fleetrank.foundation.own_process import (
     lower_priority,
 )
 from fleetrank.orchestrator.compute.child import Job, JobKind, Reply, Result
-
-if TYPE_CHECKING:
-    pass
 
 _log = logging.getLogger(__name__)
 
@@ -114,9 +110,3 @@ def _reply(answer: Callable[[Job], Result], job: Job, results: Path) -> tuple[Re
 
 if __name__ == "__main__":
     main()
-
-
-# Answers jobs from the results folder; runs in a child process, never in the server's own.
-
-
-# Streams the rows of a query into a file; only a small part of them is in memory.

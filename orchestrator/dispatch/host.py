@@ -1,7 +1,7 @@
 """A host: it takes tasks, measures, and keeps results until a driver has acknowledged them.
 
-A plain class. A sweep without Ray has one in its own process; `ray.ray_hosts` makes it an actor on
-each host of a cluster.
+A plain class. A sweep without Ray has one in its own process; `ray_hosts` makes it an actor on each
+host of a cluster.
 """
 
 import contextlib

@@ -1,6 +1,6 @@
 """The hosts of a sweep as its driver sees them: it sends tasks, polls, and finds what was lost.
 
-How a host is called is a `Reach`: `HostHere` calls one in this process, `ray.ray_process` calls the
+How a host is called is a `Reach`: `HostHere` calls one in this process, `ray_process` calls the
 hosts of Ray. The rest is the same for both.
 """
 

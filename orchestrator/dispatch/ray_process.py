@@ -181,7 +181,7 @@ class RayProcess:
         return file.name
 
 
-# The process that talks to Ray; `ray_process` starts it as a module, and sends it calls.
+# The process that talks to Ray; its parent, above, starts this module and sends it calls.
 #
 # Its arguments are two descriptors, of the line to its parent and of the file for the output of
 # native code, and the level of the log. It ends when the line ends.

@@ -154,7 +154,7 @@ def model_named(workspace: Workspace, argument: str, rules: Sequence[str] = ()) 
     Args:
         workspace: its `cards/` gets the new card.
         argument: a name of a card, or the path of a model file.
-        rules: values of inputs of the file, as `input_rules.with_rules` takes them. The card that
+        rules: values of inputs of the file, as `with_rules` takes them. The card that
             is written states them, and other cards of the file are not used.
 
     Raises:

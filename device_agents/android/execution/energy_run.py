@@ -372,7 +372,6 @@ slashes: the programs of a virtual phone are in the host's /proc."""
 EVERY_S = 1.0
 FIRST_S = 0.2
 """A short program has one look at least; before it, the clocks are those of a phone at rest."""
-"""A look that ended this shortly before the program may have seen the phone at rest again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

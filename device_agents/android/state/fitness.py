@@ -42,8 +42,6 @@ from fleetrank.device_agents.timing import drift_share
 from fleetrank.foundation.errors import FleetError
 from fleetrank.foundation.vocabulary import NS_PER_S, Flag
 
-# Reads the conditions of a phone.
-
 READ_TIMEOUT_S = 30.0
 # A few lines of the power service are needed; some phones print more than a probe may read.
 _CONDITIONS_SCRIPT = f"""

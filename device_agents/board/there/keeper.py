@@ -238,7 +238,7 @@ class Line:
         self._gone.set()
 
 
-# Reads what a board says about itself, as text; `state.board_text` on the host parses it.
+# Reads what a board says about itself, as text; `board_state` on the host parses it.
 #
 # Only small files and three programs of the makers; nothing is changed and nothing needs root.
 
