@@ -33,11 +33,8 @@ from fleetrank.device_agents.confinement.walls import confine
 from fleetrank.device_agents.contract.measurement import Measurement
 from fleetrank.device_agents.contract.task import Execution, MeasurePolicy, MeasureTask
 from fleetrank.device_agents.host.conditions import cpus_one_per_core
-from fleetrank.device_agents.host.worker_client import (
-    SCRATCH,
-    measure_in_worker,
-    scratch_of_this_worker,
-)
+from fleetrank.device_agents.host.worker_client import measure_in_worker
+from fleetrank.device_agents.host.worker_process import SCRATCH, scratch_of_this_worker
 from fleetrank.device_agents.runtimes.runner import LoadedModel, create_runner, make_inputs
 from fleetrank.foundation.vocabulary import Runtime
 

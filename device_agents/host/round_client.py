@@ -1,7 +1,7 @@
 """Measures the cells of a round: a worker process each, which take turns and sleep in between.
 
 All workers load and warm up one after the other. Then each cycle gives every worker one block, in
-an order of `round_rule.orders`. A worker that fails ends its own cell; the others go on.
+an order of `timing.orders`. A worker that fails ends its own cell; the others go on.
 """
 
 import time
@@ -38,9 +38,8 @@ from fleetrank.device_agents.host.worker_client import (
     not_started,
     oom_kills_since,
     read_measurement,
-    worker_environment,
 )
-from fleetrank.device_agents.host.worker_process import anonymous_bytes
+from fleetrank.device_agents.host.worker_process import anonymous_bytes, worker_environment
 from fleetrank.device_agents.runtimes.gpu_backends import GPU_BACKENDS
 from fleetrank.device_agents.timing import (
     MAX_BUSY_SHARE,
@@ -260,7 +259,7 @@ def core_use(
 
     Args:
         cpus: of each process; `None` if no process is pinned.
-        siblings: CPU to all CPUs of its core, as `topology.read_siblings` gives them.
+        siblings: CPU to all CPUs of its core, as `conditions.read_siblings` gives them.
     """
     if cpus is None:
         return CoreUse.FREE

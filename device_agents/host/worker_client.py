@@ -1,12 +1,10 @@
 """Runs tasks in a worker process on this host and turns every outcome into an answer."""
 
-import os
 import re
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
@@ -34,88 +32,11 @@ from fleetrank.device_agents.contract.protocol import (
 from fleetrank.device_agents.contract.task import InferTask, MeasureTask
 from fleetrank.device_agents.errors import StoppedError
 from fleetrank.device_agents.host.conditions import read_oom_kills
-from fleetrank.device_agents.host.worker_process import default_limit_bytes
+from fleetrank.device_agents.host.worker_process import default_limit_bytes, worker_environment
 from fleetrank.foundation.codec import CodecError, from_json, parse_json
 from fleetrank.foundation.errors import says_out_of_memory
 from fleetrank.foundation.supervised_child import ChildEnd, End, exit_name, run_child
 from fleetrank.foundation.vocabulary import ErrorKind, Origin
-
-# The folder that a confined worker may write to; its parent creates and removes it.
-#
-# The worker imports this module too, so it imports only what the worker needs anyway: objects in
-# the process before the model is loaded change the memory figures.
-
-SCRATCH = "FLEETRANK_SCRATCH"
-"""Name of the worker's environment variable that contains the folder."""
-
-_VARIABLES = (
-    SCRATCH, "TMPDIR", "TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR", "CUDA_CACHE_PATH",
-)  # fmt: skip
-"""Includes caches of compiled code: a trusted file must not load code that a hostile file left."""
-_KEPT = frozenset({
-    "PATH", "HOME", "USER", "LOGNAME", "LANG", "LANGUAGE", "TZ", "VIRTUAL_ENV", "CC", "CXX",
-    "LD_LIBRARY_PATH", "LD_PRELOAD", "GLIBC_TUNABLES", "TF_CPP_MIN_LOG_LEVEL",
-})  # fmt: skip
-"""The variables that programs need to start; without HOME and USER, libraries read /etc/passwd."""
-_KEPT_PREFIXES = (
-    "LC_", "PYTHON", "MALLOC_", "OMP_", "KMP_", "GOMP_", "MKL_", "OPENBLAS_", "DNNL_", "ONEDNN_",
-    "ATEN_", "TORCH_", "TORCHINDUCTOR_", "PYTORCH_", "TRITON_", "ORT_", "CUDA_", "CUDNN_",
-    "CUBLAS_", "NVIDIA_",
-)  # fmt: skip
-"""The variables that change what a library computes or how fast; none is for a secret."""
-
-
-@contextmanager
-def worker_environment(task: MeasureTask | InferTask) -> Iterator[Mapping[str, str] | None]:
-    """Environment of the task's worker; `None`, the parent's environment, for a trusted task.
-
-    A file from outside gets no variable but the kept ones: others are often keys to something. A
-    runtime writes its profile into the folder, also for a trusted task.
-
-    Raises:
-        OSError: the folder cannot be created.
-    """
-    is_profiled = isinstance(task, MeasureTask) and task.is_profiled
-    if task.is_trusted and not is_profiled:
-        yield None
-        return
-    from fleetrank.foundation.files import temporary_folder
-
-    with temporary_folder("scratch") as scratch:
-        given = os.environ if task.is_trusted else kept(os.environ)
-        yield {**given, **dict.fromkeys(_VARIABLES, str(scratch))}
-
-
-def kept(environment: Mapping[str, str]) -> dict[str, str]:
-    """The variables that a file from outside may know."""
-    return {
-        name: value
-        for name, value in environment.items()
-        if name in _KEPT or name.startswith(_KEPT_PREFIXES)
-    }
-
-
-def scratch_of_this_worker() -> str:
-    """The folder its parent created; a manually started worker creates one, which stays."""
-    scratch = os.environ.get(SCRATCH)
-    if scratch is None:
-        import tempfile
-
-        scratch = tempfile.mkdtemp(prefix="fleetrank-worker-")  # no lock: see `temporary`
-        os.environ.update(dict.fromkeys(_VARIABLES, scratch))
-        tempfile.tempdir = scratch
-    return scratch
-
-
-# The worker's own process: what it inherits, its CPUs, its memory and the limit of its memory.
-#
-# A Ray worker passes on nice 15, `OMP_NUM_THREADS=1` and oom_score_adj 1000; a measuring process
-# that keeps them is slower than the same process started by hand. They are undone before any
-# library starts threads.
-#
-# `ru_maxrss` is not used: it survives fork and exec, so a small child of a large parent reports
-# the parent's peak (seen: 511 MB, while VmHWM was 11 MB).
-
 
 WORKER = (sys.executable, "-P", "-m", "fleetrank.device_agents.worker")
 """`-P` removes the working directory from the path: a workspace folder cannot hide a package."""

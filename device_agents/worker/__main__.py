@@ -81,8 +81,7 @@ def _answer(
 
 def _confine(task: MeasureTask | InferTask) -> "Walls":
     from fleetrank.device_agents.confinement.walls import confine
-    from fleetrank.device_agents.host.worker_client import scratch_of_this_worker
-    from fleetrank.device_agents.host.worker_process import reset_peak
+    from fleetrank.device_agents.host.worker_process import reset_peak, scratch_of_this_worker
 
     reset_peak()  # opens a file that the kernel would block later
     return confine(task, scratch_of_this_worker())

@@ -25,8 +25,8 @@ from fleetrank.device_agents.host.worker_client import (
     infer_in_worker,
     measure_in_worker,
     run_worker,
-    worker_environment,
 )
+from fleetrank.device_agents.host.worker_process import worker_environment
 from fleetrank.foundation.codec import from_json
 from fleetrank.foundation.vocabulary import ErrorKind, Mode, Runtime, Status
 from tests.device_agents.conftest import MakeTask, make_task

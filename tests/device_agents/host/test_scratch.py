@@ -5,11 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from fleetrank.device_agents.host.worker_client import (
-    SCRATCH,
-    measure_in_worker,
-    worker_environment,
-)
+from fleetrank.device_agents.host.worker_client import measure_in_worker
+from fleetrank.device_agents.host.worker_process import SCRATCH, worker_environment
 from fleetrank.foundation.vocabulary import Runtime
 from tests.device_agents.conftest import MakeTask
 
