@@ -14,7 +14,7 @@ from typing import Self
 
 from fleetrank.device_agents.contract.registered import VirtualMode
 from fleetrank.device_agents.errors import PermanentError
-from fleetrank.device_agents.virtual_phone import shell_service as protocol
+from fleetrank.device_agents.virtual_phone import shell_service
 from fleetrank.device_agents.virtual_phone.profile import (
     DEFAULT_PROFILES,
     Fault,
@@ -104,11 +104,11 @@ class Connection:
         self._phone = phone
         self._reader = reader
         self._writer = writer
-        self._version = protocol.VERSION_WITH_CHECKSUM
+        self._version = shell_service.VERSION_WITH_CHECKSUM
         self._max_payload_bytes = SMALLEST_PAYLOAD_BYTES
         self._token: bytes | None = None
         self._is_known = False
-        self._client_version = protocol.VERSION_WITH_CHECKSUM
+        self._client_version = shell_service.VERSION_WITH_CHECKSUM
         self._client_max_bytes = SMALLEST_PAYLOAD_BYTES
         self._streams: dict[int, Stream] = {}
         self._services: set[asyncio.Task[None]] = set()
@@ -141,13 +141,15 @@ class Connection:
             await self._writer.wait_closed()
 
     async def _receive(self) -> Message:
-        header = protocol.decode_header(await self._reader.readexactly(protocol.HEADER_BYTES))
+        header = shell_service.decode_header(
+            await self._reader.readexactly(shell_service.HEADER_BYTES)
+        )
         payload = await self._reader.readexactly(header.payload_bytes)
-        return protocol.decode_message(header, payload, version=self._version)
+        return shell_service.decode_message(header, payload, version=self._version)
 
     async def _send(self, message: Message) -> None:
         await self._phone.wait_while_hung()
-        self._writer.write(protocol.encode(message, version=self._version))
+        self._writer.write(shell_service.encode(message, version=self._version))
         try:
             await self._writer.drain()
         except ConnectionError as error:

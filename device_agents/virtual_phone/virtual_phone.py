@@ -20,7 +20,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fleetrank.device_agents.contract.registered import VirtualMode
-from fleetrank.device_agents.virtual_phone import profile as folder
 from fleetrank.device_agents.virtual_phone.profile import (
     AT_REST,
     CUTTING,
@@ -31,8 +30,17 @@ from fleetrank.device_agents.virtual_phone.profile import (
     Fault,
     PhonePaths,
     Profile,
+    environment,
+    forget_at_restart,
+    install,
     leave_fault,
     remove_fault,
+    write_boot_id,
+    write_conditions,
+    write_power,
+    write_property,
+    write_setting,
+    write_uptime,
 )
 from fleetrank.foundation.errors import BadFileError
 from fleetrank.foundation.files import read_small_bytes
@@ -128,8 +136,8 @@ class VirtualPhone:
         self._is_away = False
         self._is_running = False
         self._battery = Battery(since_s=UPTIME_AT_START_S)
-        folder.install(self.paths.root, spec.profile, self._properties())
-        folder.write_setting(self.paths.root, "secure/android_id", digest[8:24])
+        install(self.paths.root, spec.profile, self._properties())
+        write_setting(self.paths.root, "secure/android_id", digest[8:24])
         self._tell_boot()
         self._tell_conditions()
 
@@ -160,7 +168,7 @@ class VirtualPhone:
 
     def environment(self) -> dict[str, str]:
         """The environment of a command on the phone, without the daemon's environment."""
-        return folder.environment(self.paths.root)
+        return environment(self.paths.root)
 
     def has_fault(self, fault: Fault) -> bool:
         """Whether a fault is active."""
@@ -226,7 +234,7 @@ class VirtualPhone:
         """Disconnects, and returns with an empty `sys.boot_completed`, then 1."""
         loop = asyncio.get_running_loop()
         self._is_away = True
-        folder.write_property(self.paths.root, "sys.boot_completed", "")
+        write_property(self.paths.root, "sys.boot_completed", "")
         self._cut_all()
         loop.call_later(away_s, self._come_back)
 
@@ -234,11 +242,11 @@ class VirtualPhone:
         self._is_away = False
         self._started_s = time.perf_counter()
         self._battery = Battery()
-        folder.forget_at_restart(self.paths.root)
+        forget_at_restart(self.paths.root)
         self._tell_boot()
         self._tell_conditions()
         asyncio.get_running_loop().call_later(
-            BOOT_S, folder.write_property, self.paths.root, "sys.boot_completed", "1"
+            BOOT_S, write_property, self.paths.root, "sys.boot_completed", "1"
         )
 
     async def wait_while_hung(self) -> None:
@@ -248,23 +256,23 @@ class VirtualPhone:
     def tell_time(self) -> None:
         """Updates what changes by itself, because a command reads it next."""
         now_s = time.perf_counter() - self._started_s
-        folder.write_uptime(self.paths.root, now_s)
+        write_uptime(self.paths.root, now_s)
         if Fault.UNPLUGGED in self._faults:
             self._battery.advance(now_s, is_running=self._is_running)
             shown = frozenset(self._faults)
-            folder.write_power(self.paths.root, self.profile, shown, self._battery)
+            write_power(self.paths.root, self.profile, shown, self._battery)
 
     def _tell_boot(self) -> None:
-        folder.write_boot_id(self.paths.root, str(uuid.uuid4()))
+        write_boot_id(self.paths.root, str(uuid.uuid4()))
 
     def _tell_serial(self, serial: str) -> None:
         for name in ("ro.serialno", "ro.boot.serialno"):
-            folder.write_property(self.paths.root, name, serial)
+            write_property(self.paths.root, name, serial)
 
     def _tell_conditions(self) -> None:
         hidden = AT_REST if self._is_running else IN_RUN
         shown = frozenset(self._faults) - hidden
-        folder.write_conditions(self.paths.root, self.profile, shown, is_running=self._is_running)
+        write_conditions(self.paths.root, self.profile, shown, is_running=self._is_running)
 
     def _properties(self) -> dict[str, str]:
         profile = self.profile

@@ -29,7 +29,7 @@ from fleetrank.device_agents.android.adb_text import (
 )
 from fleetrank.device_agents.device_output import MAX_PROBE_BYTES
 from fleetrank.device_agents.errors import AgentError, TransientError
-from fleetrank.device_agents.virtual_phone import shell_service as protocol
+from fleetrank.device_agents.virtual_phone import shell_service
 from fleetrank.device_agents.virtual_phone.farm import Connection
 from fleetrank.device_agents.virtual_phone.profile import load_profiles
 from fleetrank.device_agents.virtual_phone.shell_service import StreamClosedError, serve_files
@@ -161,14 +161,16 @@ def refusal(data: bytes) -> object:
 
 
 def wire_message(data: bytes) -> object:
-    header = protocol.decode_header(data[: protocol.HEADER_BYTES])
-    payload = data[protocol.HEADER_BYTES :]
-    message = protocol.decode_message(header, payload, version=protocol.VERSION_WITH_CHECKSUM)
-    for version in (protocol.VERSION_WITH_CHECKSUM, protocol.VERSION_WITHOUT_CHECKSUM):
-        sent = protocol.encode(message, version=version)
-        again = protocol.decode_header(sent[: protocol.HEADER_BYTES])
+    header = shell_service.decode_header(data[: shell_service.HEADER_BYTES])
+    payload = data[shell_service.HEADER_BYTES :]
+    message = shell_service.decode_message(
+        header, payload, version=shell_service.VERSION_WITH_CHECKSUM
+    )
+    for version in (shell_service.VERSION_WITH_CHECKSUM, shell_service.VERSION_WITHOUT_CHECKSUM):
+        sent = shell_service.encode(message, version=version)
+        again = shell_service.decode_header(sent[: shell_service.HEADER_BYTES])
         assert (
-            protocol.decode_message(again, sent[protocol.HEADER_BYTES :], version=version)
+            shell_service.decode_message(again, sent[shell_service.HEADER_BYTES :], version=version)
             == message
         )
     return message
@@ -286,10 +288,10 @@ def _sync(word: bytes, data: bytes) -> bytes:
 
 
 def _message(command: int, payload: bytes) -> bytes:
-    message = protocol.Message(
-        command=protocol.Command(command), first=1, second=1, payload=payload
+    message = shell_service.Message(
+        command=shell_service.Command(command), first=1, second=1, payload=payload
     )
-    return protocol.encode(message, version=protocol.VERSION_WITH_CHECKSUM)
+    return shell_service.encode(message, version=shell_service.VERSION_WITH_CHECKSUM)
 
 
 _bytes = st.binary(max_size=60)
@@ -307,9 +309,9 @@ _pushes = st.builds(
 )  # fmt: skip
 _asks = st.builds(_sync, one_of(WORDS), _path)
 _requests = st.lists(st.one_of(_pushes, _asks), max_size=4).map(b"".join)
-_messages = st.lists(st.builds(_message, one_of(list(protocol.Command)), _bytes), max_size=4).map(
-    b"".join
-)
+_messages = st.lists(
+    st.builds(_message, one_of(list(shell_service.Command)), _bytes), max_size=4
+).map(b"".join)
 _device_line = st.builds(
     "{}{}{} {}".format,
     one_of((*HOSTILE, "emulator-5554", "a b", "192.168.0.2:5555")),

@@ -16,8 +16,7 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from fleetrank.device_agents.confinement import seccomp
-from fleetrank.device_agents.confinement import walls as landlock
+from fleetrank.device_agents.confinement import seccomp, walls
 from fleetrank.device_agents.confinement.walls import AuditWall
 from fleetrank.device_agents.worker import __main__ as worker
 
@@ -87,12 +86,12 @@ def make_hostile(module_name: str, class_name: str, outside: Path, port: int) ->
 
 
 def main() -> int:
-    walls, folder, port = sys.argv[1:]
-    if "landlock" not in walls:
-        landlock.abi = lambda: None
-    if "seccomp" not in walls:
+    barriers, folder, port = sys.argv[1:]
+    if "landlock" not in barriers:
+        walls.abi = lambda: None
+    if "seccomp" not in barriers:
         seccomp.is_available = lambda: False
-    if "audit" not in walls:
+    if "audit" not in barriers:
         AuditWall.arm = lambda self: None
     pin = worker.pin
 

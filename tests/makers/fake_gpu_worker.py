@@ -15,8 +15,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 from fake_gpu import FakeGpuLibrary
 
 from fleetrank.device_agents.contract.task import Execution, OptionValue
-from fleetrank.device_agents.cuda import gpu_watch as watch
-from fleetrank.device_agents.cuda import nvml
+from fleetrank.device_agents.cuda import gpu_watch, nvml
 from fleetrank.device_agents.runtimes import onnx_runner, torch_cuda
 from fleetrank.device_agents.worker.__main__ import main
 
@@ -98,7 +97,7 @@ class NoAllocator:
 
 if __name__ == "__main__":
     nvml.open_nvml = FakeGpuLibrary
-    watch.TorchGpuMemory = NoAllocator
+    gpu_watch.TorchGpuMemory = NoAllocator
     torch_cuda.TorchGpu = ProcessorAsGpu
     onnx_runner.OnnxGpu = ProcessorProvider
     sys.exit(main())

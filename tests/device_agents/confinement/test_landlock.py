@@ -15,7 +15,7 @@ ABI = walls.abi()
 CONFINED = """
 import json, os, socket, sys
 from pathlib import Path
-from fleetrank.device_agents.confinement import walls as landlock
+from fleetrank.device_agents.confinement import walls
 from fleetrank.device_agents.confinement.walls import Grants
 from fleetrank.device_agents.confinement.seccomp import forbid_new_privileges
 
@@ -24,7 +24,7 @@ grants = Grants(installation=("/usr", "/lib"), readable=(str(folder / "readable"
                 writable=(str(folder / "writable"),), scratch=str(folder / "scratch"),
                 starts_programs=False)
 forbid_new_privileges()
-landlock.restrict(grants, version)
+walls.restrict(grants, version)
 
 def may(action):
     try:
@@ -70,7 +70,7 @@ def test_an_older_kernel_s_ruleset_holds_what_it_knows(version: int, tmp_path: P
 NAMED = """
 import os, sys, threading
 from pathlib import Path
-from fleetrank.device_agents.confinement import walls as landlock
+from fleetrank.device_agents.confinement import walls
 from fleetrank.device_agents.confinement.walls import Grants
 from fleetrank.device_agents.confinement.seccomp import forbid_new_privileges
 
@@ -78,7 +78,7 @@ forbid_new_privileges()
 task = os.path.realpath("/proc/self/task")
 grants = Grants(installation=("/usr",), readable=("/proc",), writable=(task,), scratch=sys.argv[1],
                 starts_programs=False)
-landlock.restrict(grants, landlock.abi())
+walls.restrict(grants, walls.abi())
 
 def name_myself():
     path = Path("/proc/self/task") / str(threading.get_native_id()) / "comm"

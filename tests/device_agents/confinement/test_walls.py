@@ -14,8 +14,7 @@ from confined_worker import MARK
 from daily import daily
 from hostile_pt2 import rewrite
 
-from fleetrank.device_agents.confinement import seccomp
-from fleetrank.device_agents.confinement import walls as landlock
+from fleetrank.device_agents.confinement import seccomp, walls
 from fleetrank.device_agents.confinement.walls import confine, names_of
 from fleetrank.device_agents.contract.measurement import Measurement
 from fleetrank.device_agents.contract.protocol import encode_request
@@ -31,7 +30,7 @@ from fleetrank.foundation.codec import from_json
 from fleetrank.foundation.vocabulary import ErrorKind, Mode, Runtime, Status
 from tests.device_agents.conftest import MakeTask, make_task
 
-ABI = landlock.abi()
+ABI = walls.abi()
 HAS_FILTER = seccomp.is_available()
 NAMES = names_of(ABI, has_filter=HAS_FILTER, has_audit=True)
 needs_landlock = pytest.mark.skipif(
@@ -74,9 +73,9 @@ def target(tmp_path: Path) -> Iterator[Target]:
         yield Target(folder, listener)
 
 
-def attack(task: MeasureTask, walls: str, target: Target) -> tuple[set[str], Measurement]:
+def attack(task: MeasureTask, barriers: str, target: Target) -> tuple[set[str], Measurement]:
     """What succeeded, and the row."""
-    command = (sys.executable, "-P", HOSTILE, walls, str(target.folder), str(target.port))
+    command = (sys.executable, "-P", HOSTILE, barriers, str(target.folder), str(target.port))
     with worker_environment(task) as environment:
         end = run_worker(
             encode_request(task), timeout_s=120, command=command, environment=environment
@@ -157,7 +156,7 @@ def pt2_that_runs(code: str, source: Path, target: Path) -> Path:
 WITHOUT_SCAN = """
 import sys
 from fleetrank.device_agents.confinement import seccomp
-from fleetrank.device_agents.confinement import walls as landlock
+from fleetrank.device_agents.confinement import walls
 from fleetrank.device_agents.confinement.walls import AuditWall
 from fleetrank.device_agents.runtimes.torch_runner import TorchRunner
 from fleetrank.device_agents.worker.__main__ import main
@@ -165,7 +164,7 @@ TorchRunner.admit = lambda self, path: path
 if sys.argv[1] == "landlock":
     AuditWall.arm = lambda self: None
 if sys.argv[1] == "audit":
-    landlock.abi = lambda: None
+    walls.abi = lambda: None
 seccomp.is_available = lambda: sys.argv[1] == "seccomp"
 main()
 """
@@ -173,10 +172,10 @@ main()
 
 @pytest.mark.parametrize("payload", daily(["file", "connection", "program"], "program"))
 @pytest.mark.parametrize(
-    "walls", [pytest.param("landlock", marks=needs_landlock), "audit", "trusted"]
+    "barriers", [pytest.param("landlock", marks=needs_landlock), "audit", "trusted"]
 )
 def test_a_pt2_that_runs_code_is_held_with_the_scan_switched_off(
-    payload: str, walls: str, pt2_file: Path, tmp_path: Path, target: Target
+    payload: str, barriers: str, pt2_file: Path, tmp_path: Path, target: Target
 ) -> None:
     code = {
         "file": f"open({str(target.folder / 'made')!r}, 'w')",
@@ -184,16 +183,16 @@ def test_a_pt2_that_runs_code_is_held_with_the_scan_switched_off(
         "program": f"__import__('os').system('touch {target.folder}/by_shell')",
     }[payload]
     file = pt2_that_runs(code, pt2_file, tmp_path / "hostile.pt2")
-    command = (sys.executable, "-P", "-c", WITHOUT_SCAN, walls)
-    task = make_task(file, Runtime.TORCH, is_trusted=walls == "trusted")
+    command = (sys.executable, "-P", "-c", WITHOUT_SCAN, barriers)
+    task = make_task(file, Runtime.TORCH, is_trusted=barriers == "trusted")
     seen = measure_in_worker(task, command=command)
     assert seen.failure is not None
-    if walls == "trusted":  # the file is a hostile one
+    if barriers == "trusted":  # the file is a hostile one
         assert not target.is_unharmed()
     else:
         assert target.is_unharmed()
         assert seen.failure.kind is ErrorKind.BAD_ARTIFACT
-    if walls == "audit":
+    if barriers == "audit":
         assert "the file tried to" in seen.failure.message
 
 
@@ -260,7 +259,7 @@ def test_compiling_a_file_from_outside_is_held_by_the_kernel_alone(
 def test_nothing_is_compiled_where_the_kernel_cannot_hold_it(
     version: int | None, task_of: MakeTask, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(landlock, "abi", lambda: version)
+    monkeypatch.setattr(walls, "abi", lambda: version)
     with pytest.raises(UnsupportedError, match="`trust=true`"):
         confine(task_of(Runtime.TORCH, execution=COMPILED), str(tmp_path))
 

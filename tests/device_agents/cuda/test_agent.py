@@ -11,8 +11,7 @@ from fake_gpu import A100, H100, FakeGpuLibrary
 
 from fleetrank.device_agents.contract.measurement import Measurement
 from fleetrank.device_agents.contract.task import Execution, InferTask, MeasureTask, ReplicaPolicy
-from fleetrank.device_agents.cuda import gpu_watch as watch
-from fleetrank.device_agents.cuda import nvml
+from fleetrank.device_agents.cuda import gpu_watch, nvml
 from fleetrank.device_agents.cuda.agent import CudaAgent
 from fleetrank.device_agents.cuda.nvml import Found, GpuProcess
 from fleetrank.device_agents.errors import PermanentError, UnfitConditionsError, UnusableDeviceError
@@ -243,7 +242,7 @@ def test_a_process_that_is_just_ending_is_waited_for(pt2_file: Path, monkeypatch
     monkeypatch.setattr(nvml, "open_nvml", Ending)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", H100.uuid)
     monkeypatch.setenv("NVIDIA_TF32_OVERRIDE", "0")
-    assert watch.open_gpu_watch(gpu_task(pt2_file, Runtime.TORCH)).before == ()
+    assert gpu_watch.open_gpu_watch(gpu_task(pt2_file, Runtime.TORCH)).before == ()
 
 
 @pytest.mark.parametrize("others", ["refuse", "flag"])
@@ -252,15 +251,15 @@ def test_company_on_the_gpu_refuses_or_flags_the_repeat(
 ) -> None:
     company = FakeGpuLibrary(running=(GpuProcess(pid=1, name="trainer"),))
     monkeypatch.setattr(nvml, "open_nvml", lambda: company)
-    monkeypatch.setattr(watch, "GRACE_S", 0.2)
+    monkeypatch.setattr(gpu_watch, "GRACE_S", 0.2)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", H100.uuid)
     monkeypatch.setenv("NVIDIA_TF32_OVERRIDE", "1")
     task = replace(gpu_task(pt2_file, Runtime.TORCH), allows_shared_gpu=others == "flag")
     if others == "refuse":
         with pytest.raises(UnfitConditionsError, match="trainer"):
-            watch.open_gpu_watch(task)
+            gpu_watch.open_gpu_watch(task)
         return
-    seen = watch.open_gpu_watch(task).conditions(None)
+    seen = gpu_watch.open_gpu_watch(task).conditions(None)
     assert seen.other_processes == 1
     assert os.environ["NVIDIA_TF32_OVERRIDE"] == "0"  # fp32 means fp32 unless tf32 is asked for
 

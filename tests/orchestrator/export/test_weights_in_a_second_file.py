@@ -17,7 +17,7 @@ from fleetrank.device_agents.registry import HOST_CPU, create_agent
 from fleetrank.foundation.codec import from_json
 from fleetrank.foundation.files import file_sha256
 from fleetrank.foundation.vocabulary import ErrorKind, Family, Format, Runtime, Status
-from fleetrank.models import files as onnx_weights
+from fleetrank.models import files
 from fleetrank.models.cache import ArtifactCache
 from fleetrank.models.cards.card import (
     Artifact,
@@ -38,7 +38,7 @@ EXECUTION = Execution(runtime=Runtime.ONNX, backend="cpu")
 @pytest.fixture
 def cached(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str, float], Artifact]:
     """Takes over a user's file of one matrix, with a limit that the matrix exceeds."""
-    monkeypatch.setattr(onnx_weights, "LARGEST_BYTES", 100)
+    monkeypatch.setattr(files, "LARGEST_BYTES", 100)
 
     def make(operator: str, value: float) -> Artifact:
         path = tmp_path / f"{operator}-{value}.onnx"
@@ -142,11 +142,11 @@ def test_both_files_are_sent_to_a_host(
     task = task_of(artifact)
     names = file_names(task)
     assert names == (f"{artifact.sha256}.onnx", f"{artifact.weights_sha256}.data")
-    files = HostFiles(tmp_path / "host")
-    assert list(files.missing(names)) == list(names)
+    on_host = HostFiles(tmp_path / "host")
+    assert list(on_host.missing(names)) == list(names)
     for name in names:
         (tmp_path / "host" / name).write_bytes((tmp_path / "cache" / "files" / name).read_bytes())
-    here = files.here(task)
+    here = on_host.here(task)
     assert here.weights_path == str(tmp_path / "host" / names[1])
     assert create_agent(HOST_CPU, {}).measure(here).status is Status.OK
 
@@ -163,10 +163,10 @@ from pathlib import Path
 from fleetrank.foundation.codec import to_json
 from fleetrank.foundation.vocabulary import Format
 from fleetrank.models.export.request import export_request
-from fleetrank.models import files as onnx_weights
+from fleetrank.models import files
 from fleetrank.models.networks.weights import primer_request
 
-onnx_weights.LARGEST_BYTES = 100
+files.LARGEST_BYTES = 100
 staged = export_request(primer_request(Format.ONNX), Path(sys.argv[1]), is_trusted=False)
 print(to_json(staged))
 """
