@@ -159,7 +159,7 @@ def pairs_on(
 ) -> KeptPairs:
     """A measured platform as if `n_known` of its models were measured: what is expected and kept.
 
-    Sources of its own device model are left out, and so are pairs of the known models if enough
+    Sources of the target device model are left out, and so are pairs of the known models if enough
     others are left.
     """
     others = sources[clusters[sources] != clusters[target]]
