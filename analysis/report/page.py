@@ -31,6 +31,7 @@ from fleetrank.analysis.report.page_tables import (
     page_tables,
     unreal_rows,
 )
+from fleetrank.analysis.report.pair_view import pair_view
 from fleetrank.analysis.report.sections import Section, page_sections, study_tables
 from fleetrank.analysis.stored.cells_table import devices_of
 from fleetrank.analysis.stored.columns import NO_FAMILY
@@ -220,7 +221,8 @@ def render_page(evidence: Evidence, now: datetime, *, is_predicted: bool = False
         .get_template("page.html.j2")
         .render(
             title="fleetrank transfer report",
-            question="Can I trust my reference device?",
+            question="Is it also faster for your users?",
+            pair=None if tables.pair is None else pair_view(tables.pair),
             facts=_head_facts(evidence.cells, now),
             banner=banner(evidence.cells, sections),
             doubts=_doubts(evidence.cells),

@@ -1,5 +1,6 @@
 """All tables of the page. Each is computed once; headlines, charts and study tables use them."""
 
+import contextlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -20,6 +21,8 @@ from fleetrank.analysis.panel.session import Session
 from fleetrank.analysis.rounds import MeasuredRound, round_values
 from fleetrank.analysis.statistics.frontier_transfer import ParetoResult, pareto
 from fleetrank.analysis.statistics.language import PhasesResult, phases, phases_table
+from fleetrank.analysis.statistics.pair_answer import PairAnswer
+from fleetrank.analysis.statistics.pairs import main_pair
 from fleetrank.analysis.statistics.predictability import PredictabilityResult, predictability
 from fleetrank.analysis.statistics.predictions import (
     Prediction,
@@ -677,6 +680,7 @@ class PageTables:
         reasons: why a table has no answer, by name.
         transfer, frameworks, predictability, pareto, regret: what these tables are made from;
             `None` without an answer.
+        pair: the answer about the two models that matter most; `None` without two platforms.
         curves: the points of table `scaling`, of all workloads; `None` without two of an axis.
         phases: what table `phases` is made from; `None` without two workloads with tokens.
         predictions: of the page's platforms; `None` unless the page was asked to show them.
@@ -692,6 +696,7 @@ class PageTables:
     predictions: PredictionsResult | None = None
     phases: PhasesResult | None = None
     curves: pl.DataFrame | None = None
+    pair: PairAnswer | None = None
 
     def __getitem__(self, name: str) -> Table:
         """The table of that name."""
@@ -716,6 +721,8 @@ def page_tables(evidence: Evidence, *, is_predicted: bool = False) -> PageTables
     """
     found = PageTables()
     session, n = evidence.session(), len(evidence.shown.names)
+    with contextlib.suppress(AnalysisError):  # the tables below say why nothing can be compared
+        found.pair = main_pair(session)
     if is_predicted:
         found.predictions = _predictions(session, evidence.shown)
         found.made["predictions"] = predictions_as_table(found.predictions, session)

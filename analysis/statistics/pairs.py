@@ -48,6 +48,8 @@ DEFAULT_MARGIN = 0.05
 CONFIDENCE = 0.95
 MAX_LISTED = 5000
 """Pairs of models in one answer: all pairs of a hundred models."""
+_MOST_MODELS = 100
+"""Models among which the page looks for a pair: 4,950 pairs."""
 _MOST_SOURCES = 60
 """Platforms that a probability uses; more make it slower and hardly better."""
 _DRAWS = 4000
@@ -449,6 +451,30 @@ def pair_counts(session: Session, a: str | None = None) -> tuple[PairCount, ...]
     counts = [_count(fleet, rows, here) for rows in has_both]
     shown = [one for one in counts if a is not None or one.reversed]
     return tuple(sorted(shown, key=lambda one: (-one.reversed, one.ratio or 1.0)))
+
+
+def main_pair(session: Session) -> PairAnswer | None:
+    """The pair that matters most: reversed on most other platforms, though clearly apart here.
+
+    Of the fastest models here. `None` if no other platform measured two of them.
+    """
+    fleet = _fleet(session)
+    here = _common_here(fleet)
+    elsewhere = fleet.logs[:, _alike(fleet, here)]
+    has = np.isfinite(fleet.logs[:, here]) & np.isfinite(elsewhere).any(axis=1)
+    rows = np.flatnonzero(has)[np.argsort(fleet.logs[has, here], kind="stable")][:_MOST_MODELS]
+    first, second = np.triu_indices(rows.size, 1)
+    gaps = fleet.logs[rows[second], here] - fleet.logs[rows[first], here]
+    margin = math.log1p(fleet.margin)
+    with np.errstate(invalid="ignore"):
+        others = elsewhere[rows[second]] - elsewhere[rows[first]]
+        n_reversed = (others < -margin).sum(axis=1)
+    is_usable = np.isfinite(others).any(axis=1) & (gaps > margin)
+    if not is_usable.any():
+        return None
+    best = np.lexsort((gaps, np.where(is_usable, n_reversed, -1)))[-1]
+    a, b = (fleet.panel.models[rows[side[best]]] for side in (first, second))
+    return faster(session.asked(replace(session.selection, source=fleet.panel.keys[here])), a, b)
 
 
 def _common_here(fleet: _Fleet) -> int:
