@@ -1,0 +1,211 @@
+"""How well do the probabilities hold that an order of two models is kept on another device?
+
+Every device of a set of comparable platforms becomes the target in turn. The curve of
+`analysis.arrays.kept_order` is learned from the other devices, and every pair of models that the
+target measured is compared with it. One line per set and variant: `one source` expects the gap from
+a single other device, each in turn; `all` from all others, with 0, 3, 5 or 10 models of the target
+known (pairs of these are left out). Every target, or target and source, counts alike:
+
+- kept: share of pairs whose order is the expected one;
+- constant, curve: log loss of the kept share of the other devices, and of the curve;
+- decided, right: share of pairs with a probability of 0.95 or more, and how many of these are kept;
+- inside, covered, width: share of the tenths of the gaps of a target whose kept share is inside
+  `KeptCurve.interval`, or is a likely draw from a share inside it, and the mean width of it. A tenth
+  has 12 to 400 pairs: where all are kept, the share is above every end below 1.
+
+The second table compares the probability that was said with the share that was seen, in bins.
+
+`python benchmarks/kept_order.py WORKSPACE/results ...`; a few minutes for AI Hub.
+"""
+
+import argparse
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+from scipy import special
+
+from fleetrank.analysis.arrays.kept_order import (
+    MIN_DEVICES,
+    MIN_PAIRS,
+    Ints,
+    KeptCurve,
+    KeptPairs,
+    learned_curve,
+    level_of,
+    pairs_on,
+)
+from fleetrank.analysis.arrays.ranking import Floats
+from fleetrank.analysis.panel.session import Session
+from fleetrank.analysis.stored.load import load_measurements
+from fleetrank.analysis.stored.selection import Selection
+
+LEVELS = (0, 3, 5, 10)
+"""Known models of the target."""
+SURE = 0.95
+EDGES = (0.55, 0.7, 0.8, 0.9, 0.95, 0.99)
+TENTHS = 10
+TAIL = 0.025
+"""The sampling error of a kept share explains what is less rare than this."""
+COLUMNS = ("kept", "constant", "curve", "decided", "right", "inside", "covered", "width")
+
+
+@dataclass
+class Scores:
+    """What was seen in one set of platforms with one variant; a list has an item per target."""
+
+    kept: list[Floats] = field(default_factory=list)
+    said: list[Floats] = field(default_factory=list)
+    constant: list[float] = field(default_factory=list)
+    inside: list[npt.NDArray[np.bool_]] = field(default_factory=list)
+    covered: list[npt.NDArray[np.bool_]] = field(default_factory=list)
+    widths: list[Floats] = field(default_factory=list)
+
+    def add(self, pairs: KeptPairs, curve: KeptCurve, usual: float) -> None:
+        """Scores the pairs of one target, whose other devices keep the share `usual`."""
+        said = curve.probability(pairs.gaps)
+        low, high = curve.interval(pairs.gaps)
+        parts = np.array_split(np.argsort(pairs.gaps), TENTHS)
+        seen, least, most = (
+            np.array([values[part].mean() for part in parts]) for values in (pairs.kept, low, high)
+        )
+        self.kept.append(pairs.kept)
+        self.said.append(said)
+        self.constant.append(log_loss(np.full(said.size, usual), pairs.kept))
+        n = np.array([part.size for part in parts], dtype=np.float64)
+        self.inside.append((least <= seen) & (seen <= most))
+        self.covered.append(
+            (special.bdtr(np.ceil(seen * n), n, least) >= TAIL)
+            & (special.bdtr(n - np.floor(seen * n), n, 1 - most) >= TAIL)
+        )
+        self.widths.append(most - least)
+
+    def figures(self) -> dict[str, float]:
+        """The columns of the first table."""
+        said, kept = np.concatenate(self.said), np.concatenate(self.kept)
+        sure = said >= SURE
+        losses = [log_loss(*one) for one in zip(self.said, self.kept, strict=True)]
+        return {
+            "kept": float(np.mean([one.mean() for one in self.kept])),
+            "constant": float(np.mean(self.constant)),
+            "curve": float(np.mean(losses)),
+            "decided": float(np.mean([(one >= SURE).mean() for one in self.said])),
+            "right": float(kept[sure].mean()) if sure.any() else np.nan,
+            "inside": float(np.mean(self.inside)),
+            "covered": float(np.mean(self.covered)),
+            "width": float(np.mean(self.widths)),
+        }
+
+    def bins(self) -> Iterator[str]:
+        """What was said and seen in each bin of the probability, with the number of pairs."""
+        said, kept = np.concatenate(self.said), np.concatenate(self.kept)
+        at = np.digitize(said, EDGES)
+        for part in (at == number for number in range(len(EDGES) + 1)):
+            some = part.any()
+            yield f"{said[part].mean():.3f} {kept[part].mean():.3f} ({part.sum()})" if some else "-"
+
+
+def log_loss(said: Floats, kept: Floats) -> float:
+    """Minus the mean log likelihood, of probabilities that are kept off 0 and 1."""
+    said = np.clip(said, 1e-6, 1 - 1e-6)
+    return -float((special.xlogy(kept, said) + special.xlog1py(1 - kept, -said)).mean())
+
+
+def sets_of(session: Session, *, across: bool) -> Iterator[tuple[str, Floats]]:
+    """Each set of comparable platforms and its log latencies, (n_models, n_devices).
+
+    A device model has one column, that of its platform with most models. `across` makes one set of
+    each source: every unit of a device, as CPU and GPU, is a device of its own.
+    """
+    panel = session.panel
+    logs = np.log(panel.latency)
+    best: dict[str, dict[str, int]] = defaultdict(dict)
+    n_models = np.isfinite(logs).sum(axis=0)
+    facts = panel.platforms.with_columns(name=pl.coalesce("device_model", "device").cast(pl.String))
+    rows = facts.to_dicts()
+    for at in sorted(range(len(rows)), key=n_models.__getitem__):
+        row = rows[at]
+        options = "" if row["options"] == "{}" else f" {row['options']}"
+        source = row["device"].split("-")[0] if row["origin"] == "imported" else row["origin"]
+        parts = [str(row[name]) for name in ("runtime", "backend", "precision", "mode")]
+        name, device = f"{source} {' '.join(parts)}{options}", row["name"]
+        if across:
+            name, device = f"{source} across", f"{device} {row['backend']}"
+        best[name][device] = at
+    for name, columns in best.items():
+        yield name, logs[:, sorted(columns.values())]
+
+
+def variants(n_devices: int, target: int) -> Iterator[tuple[str, int, list[int]]]:
+    """Name, number of known models and sources of every way to expect the gaps of one target."""
+    others = [one for one in range(n_devices) if one != target]
+    for one in others:
+        yield "one source", 0, [one]
+    for known in LEVELS:
+        yield f"all, {known} known", known, others
+
+
+def scores_of(logs: Floats) -> dict[str, Scores]:
+    """Every device as the target, by variant; a target with too few pairs is left out."""
+    n_devices = logs.shape[1]
+    clusters: Ints = np.arange(n_devices, dtype=np.int64)
+    by_variant: dict[str, Scores] = defaultdict(Scores)
+    for target in range(n_devices):
+        without = logs.copy()
+        without[:, target] = np.nan
+        for name, known, sources in variants(n_devices, target):
+            columns = np.array(sources, dtype=np.int64)
+            seed = (target, known, len(sources), sources[0])
+            rng = np.random.default_rng(seed)
+            pairs = pairs_on(logs, target, columns, clusters, known, rng)
+            curve = learned_curve(without, columns, clusters, level_of(known), rng)
+            if curve is None or pairs.gaps.size < MIN_PAIRS:
+                continue
+            played = (
+                pairs_on(without, other, columns, clusters, level_of(known), rng)
+                for other in range(n_devices)
+                if other != target and (columns != other).any()
+            )
+            rates = [one.kept.mean() for one in played if one.gaps.size >= MIN_PAIRS]
+            by_variant[name].add(pairs, curve, float(np.mean(rates)))
+    return by_variant
+
+
+def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """As Markdown."""
+    print(f"| {' | '.join(columns)} |")
+    print(f"|{'---|' * len(columns)}")
+    for row in rows:
+        print(f"| {' | '.join(row)} |")
+    print(flush=True)
+
+
+def main() -> None:
+    """Prints two Markdown tables for each workspace."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("results", type=Path, nargs="+")
+    parser.add_argument("--across", action="store_true", help="all units of a source are one set")
+    chosen = parser.parse_args()
+    for results in chosen.results:
+        figures: list[list[str]] = []
+        bins: list[list[str]] = []
+        session = Session(load_measurements(results), Selection())
+        for name, logs in sets_of(session, across=chosen.across):
+            if logs.shape[1] <= MIN_DEVICES:
+                continue
+            for variant, scores in scores_of(logs).items():
+                start = [f"{name} ({logs.shape[1]})", variant]
+                values = scores.figures()
+                figures.append([*start, *(f"{values[one]:.3f}" for one in COLUMNS)])
+                bins.append([*start, *scores.bins()])
+        print_table(("platforms (devices)", "sources", *COLUMNS), figures)
+        edges = [f"below {EDGES[0]}", *(f"from {one}" for one in EDGES)]
+        print_table(("platforms (devices)", "sources", *edges), bins)
+
+
+if __name__ == "__main__":
+    main()
