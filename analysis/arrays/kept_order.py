@@ -29,6 +29,8 @@ _MAX_PAIRS = 4000
 """Drawn from the pairs of a device that has more."""
 _BINS = 200
 _COVERAGE = 0.95
+_STEPS = np.vstack([np.zeros(3), np.diag([-1.0, 0.5, 1.0])])
+"""Of the search: those of SciPy follow the size of the start, thus the unit of the gap."""
 _LEVELS = (2, 5, 10)
 """Measured models of a target from which on its weights are known better, see `level_of`."""
 
@@ -221,11 +223,12 @@ def fit_curve(
     weights = 1 / size[at]
     together = np.einsum("p,pbc->bc", weights, tables)
     gap = np.median(np.concatenate([one.gaps for one in pairs])) or 1.0
+    start = np.array([math.log(gap), 0.0, -4.0])
     found = optimize.minimize(
         lambda given: _loss(together, *_natural(given)),
-        [math.log(gap), 0.0, -4.0],
+        start,
         method="Nelder-Mead",
-        options={"maxiter": 600, "xatol": 1e-3, "fatol": 1e-7},
+        options={"initial_simplex": start + _STEPS, "maxiter": 600, "xatol": 1e-3, "fatol": 1e-7},
     )
     scale, shape, floor = _natural(found.x)
     own = [_own_scale(table, scale, shape, floor) for table in tables]
