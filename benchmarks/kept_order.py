@@ -10,7 +10,7 @@ known (pairs of these are left out). Every target, or target and source, counts 
 - constant, curve: log loss of the kept share of the other devices, and of the curve;
 - decided, right: share of pairs with a probability of 0.95 or more, and how many of these are kept;
 - inside, covered, width: share of the tenths of the gaps of a target whose kept share is inside
-  `KeptCurve.interval`, or is a likely draw from a share inside it, and the mean width of it. A tenth
+  `KeptCurve.interval`, or is a likely draw from a share inside it, and its mean width. A tenth
   has 12 to 400 pairs: where all are kept, the share is above every end below 1.
 
 The second table compares the probability that was said with the share that was seen, in bins.
