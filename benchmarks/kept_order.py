@@ -76,7 +76,7 @@ class Scores:
         self.kept.append(pairs.kept)
         self.said.append(said)
         self.constant.append(log_loss(np.full(said.size, usual), pairs.kept))
-        n = np.array([part.size for part in parts], dtype=np.float64)
+        n = np.array([part.size for part in parts], dtype=np.int64)
         self.inside.append((least <= seen) & (seen <= most))
         self.covered.append(
             (special.bdtr(np.ceil(seen * n), n, least) >= TAIL)
