@@ -109,14 +109,7 @@ def measure_in_worker(
     if stop_requested():
         return _failed(task, interrupted(), started)
     try:
-        with worker_environment(task) as environment:
-            end = run_worker(
-                encode_request(task),
-                timeout_s=task.timeout_s,
-                stop_requested=stop_requested,
-                command=command,
-                environment=environment,
-            )
+        end = _end_of(task, stop_requested, command)
     except OSError as error:
         return _failed(task, not_started(error), started)
     return read_measurement(task, end, started)
@@ -130,14 +123,7 @@ def infer_in_worker(
 ) -> Failure | None:
     """Runs the artifact over stored inputs in a fresh worker; `None` means success."""
     try:
-        with worker_environment(task) as environment:
-            end = run_worker(
-                encode_request(task),
-                timeout_s=task.timeout_s,
-                stop_requested=stop_requested,
-                command=command,
-                environment=environment,
-            )
+        end = _end_of(task, stop_requested, command)
     except OSError as error:
         return not_started(error)
     if not _has_result(end):
@@ -146,6 +132,20 @@ def infer_in_worker(
         return from_json(InferReply, end.stdout).failure
     except CodecError as error:
         return bad_output(end, error.message)
+
+
+def _end_of(
+    task: MeasureTask | InferTask, stop_requested: StopRequested, command: Sequence[str]
+) -> WorkerEnd:
+    """Runs a task in a fresh worker; raises `OSError` if that or its folder cannot be made."""
+    with worker_environment(task) as environment:
+        return run_worker(
+            encode_request(task),
+            timeout_s=task.timeout_s,
+            stop_requested=stop_requested,
+            command=command,
+            environment=environment,
+        )
 
 
 def read_measurement(task: MeasureTask, end: WorkerEnd, started: str) -> Measurement:
