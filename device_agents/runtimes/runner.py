@@ -4,7 +4,7 @@ A runtime and its library are imported only on request.
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
@@ -365,13 +365,7 @@ def _spec(one: FoundInput, stated: ModelInput) -> ModelInput:
             f"{stated.name!r} as {stated.dtype} of {list(stated.shape)}",
             "correct name, order, dtype or shape of [[inputs]] in the card",
         )
-    return ModelInput(
-        name=one.name,
-        shape=stated.shape,
-        dtype=one.dtype,
-        values=stated.values,
-        state=stated.state,
-    )
+    return replace(stated, name=one.name, dtype=one.dtype)
 
 
 def make_inputs(specs: Sequence[ModelInput], seed: int) -> list[Array]:
