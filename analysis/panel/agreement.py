@@ -51,6 +51,9 @@ from fleetrank.analysis.panel.session import Session
 from fleetrank.foundation.errors import count_of
 from fleetrank.foundation.vocabulary import Axis
 
+MAY_BE_CHANCE = 0.05
+"""Above this one-sided p, FLOPs can explain a rho."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Agreement:
@@ -121,6 +124,11 @@ class Agreement:
     std_over_pairs: float | None = None
     unlike: str | None = None
     reason: str | None = None
+
+    @property
+    def exceeds_flops(self) -> bool | None:
+        """Whether rho exceeds its residual null, up to `MAY_BE_CHANCE`; `None` if unknown."""
+        return None if self.residual_p is None else self.residual_p <= MAY_BE_CHANCE
 
     @property
     def models_text(self) -> str:

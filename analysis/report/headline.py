@@ -31,7 +31,6 @@ two of 13 models move by about two ranks, at 0.6 every second model does. The li
 choice."""
 _MAX_HEADLINES = 6
 """Three tiers make three pairs of two tiers and three pairs of a tier with itself."""
-_P_LEVEL = 0.05
 READING = (
     "Rho is Spearman's rank correlation over the models that two platforms share: 1 is the same "
     "order, 0 means unrelated. FLOPs are the same on every platform, so the orders agree as far as "
@@ -150,13 +149,8 @@ def _verdict(one: Agreement) -> Verdict:
     if one.rho is None or one.low is None or one.high is None:
         return Verdict.OPEN
     if one.low >= _CARRIES:
-        return Verdict.FAIR if _may_be_flops(one) else Verdict.GOOD
+        return Verdict.FAIR if one.exceeds_flops is False else Verdict.GOOD
     return Verdict.POOR if one.high < _MISLEADS else Verdict.FAIR
-
-
-def _may_be_flops(one: Agreement) -> bool:
-    """Whether rho does not exceed its residual null; false where that null is unknown."""
-    return one.residual_p is not None and one.residual_p > _P_LEVEL
 
 
 def _sentence(one: Agreement, between: str) -> str:
@@ -178,7 +172,7 @@ def _sentence(one: Agreement, between: str) -> str:
 
 def _agreement(one: Agreement, between: str, least: str, interval: str) -> str:
     """What an order shows that may carry over; `least` and `interval` are rho in words."""
-    explained = " FLOPs alone can explain this." if _may_be_flops(one) else ""
+    explained = " FLOPs alone can explain this." if one.exceeds_flops is False else ""
     if one.low is not None and one.low >= _CARRIES:
         agree = "agree" if explained else "carry over"
         return f"Latency ranks {agree} {between}: {least}.{explained}"
@@ -206,7 +200,7 @@ def _residual_null(name: str, one: Agreement) -> KeyFigure:
     """Rho if only FLOPs transfer, and whether the measured one exceeds it."""
     detail = "FLOPs of some models are unknown" if one.rho is not None else ""
     if one.residual_p is not None:
-        verdict = "exceeded" if one.residual_p <= _P_LEVEL else "not exceeded"
+        verdict = "exceeded" if one.exceeds_flops else "not exceeded"
         detail = f"{verdict}, p = {one.residual_p:.2g}"
     return KeyFigure(
         name=f"{name}, residual null", value=_rho(one.residual_null_mean), detail=detail

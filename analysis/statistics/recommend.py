@@ -135,9 +135,6 @@ def advice(branch: Branch, value: float | None, low: float | None, high: float |
 
 # The user's own figures for each branch of the decision tree, as sentences.
 
-_P_LEVEL = 0.05
-"""Up to this p, rho exceeds what FLOPs explain."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
@@ -291,7 +288,7 @@ def _of_mean(found: Agreement, scope: str, what: str, where: str) -> Answer:
     interval = "" if found.low is None else f" [{found.low:.2f}, {found.high:.2f}]"
     null = ""
     if found.residual_null_mean is not None and found.residual_p is not None:
-        verdict = "exceeded" if found.residual_p <= _P_LEVEL else "not exceeded"
+        verdict = "exceeded" if found.exceeds_flops else "not exceeded"
         # Adding 0 turns a rounded -0 into 0.
         alone = round(found.residual_null_mean, 2) + 0
         null = f", FLOPs explain {alone:.2f} ({verdict}, p = {found.residual_p:.2g})"

@@ -28,7 +28,12 @@ from fleetrank.analysis.arrays.reliability import (
     split_reliability,
 )
 from fleetrank.analysis.errors import AnalysisError
-from fleetrank.analysis.panel.agreement import Agreement, agreements, positions_of
+from fleetrank.analysis.panel.agreement import (
+    MAY_BE_CHANCE,
+    Agreement,
+    agreements,
+    positions_of,
+)
 from fleetrank.analysis.panel.conditions import (
     AXES,
     MAX_LISTED_PAIRS,
@@ -61,8 +66,6 @@ from fleetrank.foundation.vocabulary import Axis
 #
 # FRM, its parts and their shares of its variance, as measures of a panel.
 
-_MAY_BE_CHANCE = 0.05
-"""Above this one-sided p, FLOPs can explain FRM's rho."""
 _WITHOUT_LATENCY = ("frm_without_latency", "flops", "memory")
 
 
@@ -141,13 +144,13 @@ def finding(found: DecompositionResult) -> tuple[str, ...]:
     """A note on how often FLOPs can explain FRM's rho, and on the highest one."""
     every = (*found.groups, *found.pairs)
     frm = [one for one in every if one.measure == FRM and one.residual_p is not None]
-    doubtful = [one for one in frm if (one.residual_p or 0.0) > _MAY_BE_CHANCE]
+    doubtful = [one for one in frm if one.exceeds_flops is False]
     if not doubtful:
         return ()
     worst = max(doubtful, key=lambda one: one.rho or 0.0)
     return (
         f"In {len(doubtful)} of {len(frm)} rows FLOPs can explain FRM's rho, so it does not show "
-        f"transfer of latency beyond this: residual_p > {_MAY_BE_CHANCE}; the highest rho of them "
+        f"transfer of latency beyond this: residual_p > {MAY_BE_CHANCE}; the highest rho of them "
         f"is {worst.rho:.3f} ({worst.source} and {worst.target}, residual null "
         f"{worst.residual_null_mean:.3f}, p = {worst.residual_p:.2g}).",
     )
