@@ -14,7 +14,6 @@ from typing import Self
 
 from fleetrank.device_agents.contract.registered import VirtualMode
 from fleetrank.device_agents.errors import PermanentError
-from fleetrank.device_agents.virtual_phone import shell_service
 from fleetrank.device_agents.virtual_phone.profile import (
     DEFAULT_PROFILES,
     Fault,
@@ -22,12 +21,17 @@ from fleetrank.device_agents.virtual_phone.profile import (
     find_profile,
 )
 from fleetrank.device_agents.virtual_phone.shell_service import (
+    HEADER_BYTES,
+    VERSION_WITH_CHECKSUM,
     AuthKind,
     Command,
     Message,
     ProtocolError,
     Stream,
     StreamClosedError,
+    decode_header,
+    decode_message,
+    encode,
     end_programs,
     serve_files,
     serve_packets,
@@ -104,11 +108,11 @@ class Connection:
         self._phone = phone
         self._reader = reader
         self._writer = writer
-        self._version = shell_service.VERSION_WITH_CHECKSUM
+        self._version = VERSION_WITH_CHECKSUM
         self._max_payload_bytes = SMALLEST_PAYLOAD_BYTES
         self._token: bytes | None = None
         self._is_known = False
-        self._client_version = shell_service.VERSION_WITH_CHECKSUM
+        self._client_version = VERSION_WITH_CHECKSUM
         self._client_max_bytes = SMALLEST_PAYLOAD_BYTES
         self._streams: dict[int, Stream] = {}
         self._services: set[asyncio.Task[None]] = set()
@@ -141,15 +145,13 @@ class Connection:
             await self._writer.wait_closed()
 
     async def _receive(self) -> Message:
-        header = shell_service.decode_header(
-            await self._reader.readexactly(shell_service.HEADER_BYTES)
-        )
+        header = decode_header(await self._reader.readexactly(HEADER_BYTES))
         payload = await self._reader.readexactly(header.payload_bytes)
-        return shell_service.decode_message(header, payload, version=self._version)
+        return decode_message(header, payload, version=self._version)
 
     async def _send(self, message: Message) -> None:
         await self._phone.wait_while_hung()
-        self._writer.write(shell_service.encode(message, version=self._version))
+        self._writer.write(encode(message, version=self._version))
         try:
             await self._writer.drain()
         except ConnectionError as error:

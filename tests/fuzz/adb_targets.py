@@ -29,10 +29,20 @@ from fleetrank.device_agents.android.adb_text import (
 )
 from fleetrank.device_agents.device_output import MAX_PROBE_BYTES
 from fleetrank.device_agents.errors import AgentError, TransientError
-from fleetrank.device_agents.virtual_phone import shell_service
 from fleetrank.device_agents.virtual_phone.farm import Connection
 from fleetrank.device_agents.virtual_phone.profile import load_profiles
-from fleetrank.device_agents.virtual_phone.shell_service import StreamClosedError, serve_files
+from fleetrank.device_agents.virtual_phone.shell_service import (
+    HEADER_BYTES,
+    VERSION_WITH_CHECKSUM,
+    VERSION_WITHOUT_CHECKSUM,
+    Command,
+    Message,
+    StreamClosedError,
+    decode_header,
+    decode_message,
+    encode,
+    serve_files,
+)
 from fleetrank.device_agents.virtual_phone.virtual_phone import (
     TOKEN_BYTES,
     PhoneSpec,
@@ -161,18 +171,13 @@ def refusal(data: bytes) -> object:
 
 
 def wire_message(data: bytes) -> object:
-    header = shell_service.decode_header(data[: shell_service.HEADER_BYTES])
-    payload = data[shell_service.HEADER_BYTES :]
-    message = shell_service.decode_message(
-        header, payload, version=shell_service.VERSION_WITH_CHECKSUM
-    )
-    for version in (shell_service.VERSION_WITH_CHECKSUM, shell_service.VERSION_WITHOUT_CHECKSUM):
-        sent = shell_service.encode(message, version=version)
-        again = shell_service.decode_header(sent[: shell_service.HEADER_BYTES])
-        assert (
-            shell_service.decode_message(again, sent[shell_service.HEADER_BYTES :], version=version)
-            == message
-        )
+    header = decode_header(data[:HEADER_BYTES])
+    payload = data[HEADER_BYTES:]
+    message = decode_message(header, payload, version=VERSION_WITH_CHECKSUM)
+    for version in (VERSION_WITH_CHECKSUM, VERSION_WITHOUT_CHECKSUM):
+        sent = encode(message, version=version)
+        again = decode_header(sent[:HEADER_BYTES])
+        assert decode_message(again, sent[HEADER_BYTES:], version=version) == message
     return message
 
 
@@ -288,10 +293,8 @@ def _sync(word: bytes, data: bytes) -> bytes:
 
 
 def _message(command: int, payload: bytes) -> bytes:
-    message = shell_service.Message(
-        command=shell_service.Command(command), first=1, second=1, payload=payload
-    )
-    return shell_service.encode(message, version=shell_service.VERSION_WITH_CHECKSUM)
+    message = Message(command=Command(command), first=1, second=1, payload=payload)
+    return encode(message, version=VERSION_WITH_CHECKSUM)
 
 
 _bytes = st.binary(max_size=60)
@@ -309,9 +312,7 @@ _pushes = st.builds(
 )  # fmt: skip
 _asks = st.builds(_sync, one_of(WORDS), _path)
 _requests = st.lists(st.one_of(_pushes, _asks), max_size=4).map(b"".join)
-_messages = st.lists(
-    st.builds(_message, one_of(list(shell_service.Command)), _bytes), max_size=4
-).map(b"".join)
+_messages = st.lists(st.builds(_message, one_of(list(Command)), _bytes), max_size=4).map(b"".join)
 _device_line = st.builds(
     "{}{}{} {}".format,
     one_of((*HOSTILE, "emulator-5554", "a b", "192.168.0.2:5555")),

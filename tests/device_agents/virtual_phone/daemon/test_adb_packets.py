@@ -4,43 +4,45 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from fleetrank.device_agents.virtual_phone import shell_service
 from fleetrank.device_agents.virtual_phone.shell_service import (
+    HEADER_BYTES,
+    VERSION_WITH_CHECKSUM,
+    VERSION_WITHOUT_CHECKSUM,
     Command,
     Header,
     Message,
     ProtocolError,
+    checksum,
+    decode_header,
+    decode_message,
+    encode,
 )
 
 CNXN = (Path(__file__).parents[1] / "data/cnxn.bin").read_bytes()
 WORD = st.integers(0, 2**32 - 1)
-VERSIONS = st.sampled_from(
-    [shell_service.VERSION_WITH_CHECKSUM, shell_service.VERSION_WITHOUT_CHECKSUM]
-)
+VERSIONS = st.sampled_from([VERSION_WITH_CHECKSUM, VERSION_WITHOUT_CHECKSUM])
 MESSAGES = st.builds(
     Message, command=st.sampled_from(Command), first=WORD, second=WORD, payload=st.binary()
 )
 
 
 def split(data: bytes) -> tuple[Header, bytes]:
-    size = shell_service.HEADER_BYTES
-    return shell_service.decode_header(data[:size]), data[size:]
+    size = HEADER_BYTES
+    return decode_header(data[:size]), data[size:]
 
 
 @given(message=MESSAGES, version=VERSIONS)
 def test_what_is_encoded_is_decoded(message: Message, version: int) -> None:
-    header, payload = split(shell_service.encode(message, version=version))
-    assert shell_service.decode_message(header, payload, version=version) == message
+    header, payload = split(encode(message, version=version))
+    assert decode_message(header, payload, version=version) == message
 
 
 def test_the_greeting_of_a_real_client_is_understood() -> None:
     header, payload = split(CNXN)
-    message = shell_service.decode_message(
-        header, payload, version=shell_service.VERSION_WITH_CHECKSUM
-    )
+    message = decode_message(header, payload, version=VERSION_WITH_CHECKSUM)
     assert (message.command, message.first) == (
         Command.CNXN,
-        shell_service.VERSION_WITHOUT_CHECKSUM,
+        VERSION_WITHOUT_CHECKSUM,
     )
     assert message.second == 1024 * 1024
     assert message.payload.startswith(b"host::features=shell_v2,")
@@ -48,33 +50,31 @@ def test_the_greeting_of_a_real_client_is_understood() -> None:
 
 def test_our_encoding_of_a_real_greeting_is_the_real_one() -> None:
     header, payload = split(CNXN)
-    message = shell_service.decode_message(
-        header, payload, version=shell_service.VERSION_WITH_CHECKSUM
-    )
-    assert shell_service.encode(message, version=shell_service.VERSION_WITH_CHECKSUM) == CNXN
+    message = decode_message(header, payload, version=VERSION_WITH_CHECKSUM)
+    assert encode(message, version=VERSION_WITH_CHECKSUM) == CNXN
 
 
 @given(message=MESSAGES, flipped=st.integers(0, 2**32 - 1))
 def test_a_changed_byte_is_noticed_where_checksums_are_kept(message: Message, flipped: int) -> None:
     # The sum 0 stands for a packet without a checksum: no reader can check a payload of zeros.
-    assume(shell_service.checksum(message.payload) != 0)
-    data = bytearray(shell_service.encode(message, version=shell_service.VERSION_WITH_CHECKSUM))
-    place = shell_service.HEADER_BYTES + flipped % (len(data) - shell_service.HEADER_BYTES)
+    assume(checksum(message.payload) != 0)
+    data = bytearray(encode(message, version=VERSION_WITH_CHECKSUM))
+    place = HEADER_BYTES + flipped % (len(data) - HEADER_BYTES)
     data[place] ^= 0xFF
     header, payload = split(bytes(data))
     with pytest.raises(ProtocolError, match="checksum"):
-        shell_service.decode_message(header, payload, version=shell_service.VERSION_WITH_CHECKSUM)
-    shell_service.decode_message(header, payload, version=shell_service.VERSION_WITHOUT_CHECKSUM)
+        decode_message(header, payload, version=VERSION_WITH_CHECKSUM)
+    decode_message(header, payload, version=VERSION_WITHOUT_CHECKSUM)
 
 
 @given(data=st.binary(min_size=24, max_size=24))
 def test_random_bytes_are_an_error_and_nothing_else(data: bytes) -> None:
     with pytest.raises(ProtocolError):
-        shell_service.decode_header(data)
+        decode_header(data)
 
 
 def test_a_payload_above_the_limit_is_refused_before_it_is_read() -> None:
     message = Message(command=Command.WRTE, first=1, second=1, payload=b"12345")
-    data = shell_service.encode(message, version=shell_service.VERSION_WITH_CHECKSUM)
+    data = encode(message, version=VERSION_WITH_CHECKSUM)
     with pytest.raises(ProtocolError, match="payload of 5"):
-        shell_service.decode_header(data[:24], max_payload_bytes=4)
+        decode_header(data[:24], max_payload_bytes=4)

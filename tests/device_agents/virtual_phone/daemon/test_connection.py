@@ -6,15 +6,23 @@ from types import SimpleNamespace
 
 import pytest
 
-from fleetrank.device_agents.virtual_phone import farm, shell_service
-from fleetrank.device_agents.virtual_phone.shell_service import AuthKind, Command, Message
+from fleetrank.device_agents.virtual_phone import farm
+from fleetrank.device_agents.virtual_phone.shell_service import (
+    HEADER_BYTES,
+    VERSION_WITH_CHECKSUM,
+    AuthKind,
+    Command,
+    Message,
+    decode_header,
+    encode,
+)
 from fleetrank.device_agents.virtual_phone.virtual_phone import read_public_key
 
 DATA = Path(__file__).parents[1] / "data"
 TOKEN = bytes(range(20))
 SIGNATURE = (DATA / "signature.bin").read_bytes()
 """Of `TOKEN`, by the key of the same folder."""
-VERSION = shell_service.VERSION_WITH_CHECKSUM
+VERSION = VERSION_WITH_CHECKSUM
 
 
 class Phone(SimpleNamespace):
@@ -60,14 +68,12 @@ def answers(monkeypatch: pytest.MonkeyPatch, *signatures: bytes) -> list[Command
         reader = asyncio.StreamReader()
         for command, first, payload in [(Command.CNXN, VERSION, b"host::"), *signed]:
             message = Message(command=command, first=first, second=4096, payload=payload)
-            reader.feed_data(shell_service.encode(message, version=VERSION))
+            reader.feed_data(encode(message, version=VERSION))
         reader.feed_eof()
         await farm.Connection(Phone(), reader, writer).serve()
 
     asyncio.run(serve())
-    headers = (
-        shell_service.decode_header(one[: shell_service.HEADER_BYTES]) for one in writer.sent
-    )
+    headers = (decode_header(one[:HEADER_BYTES]) for one in writer.sent)
     return [Command(header.command) for header in headers]
 
 
