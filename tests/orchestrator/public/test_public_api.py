@@ -18,7 +18,7 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_all_promised_names_are_there() -> None:
-    names = ["FleetError", "load", "predict", "query", "report", "table", "tables"]
+    names = ["FleetError", "faster", "load", "predict", "query", "report", "table", "tables"]
     assert sorted(fleetrank.__all__) == names
     assert all(hasattr(fleetrank, name) for name in fleetrank.__all__)
 
