@@ -31,7 +31,6 @@ from fleetrank.analysis.report.page_tables import (
     page_tables,
     unreal_rows,
 )
-from fleetrank.analysis.report.pair_view import pair_view
 from fleetrank.analysis.report.sections import Section, page_sections, study_tables
 from fleetrank.analysis.stored.cells_table import devices_of
 from fleetrank.analysis.stored.columns import NO_FAMILY
@@ -222,7 +221,7 @@ def render_page(evidence: Evidence, now: datetime, *, is_predicted: bool = False
         .render(
             title="fleetrank transfer report",
             question="Is it also faster for your users?",
-            pair=None if tables.pair is None else pair_view(tables.pair),
+            pair=tables.pair,
             facts=_head_facts(evidence.cells, now),
             banner=banner(evidence.cells, sections),
             doubts=_doubts(evidence.cells),

@@ -1,6 +1,5 @@
 """All tables of the page. Each is computed once; headlines, charts and study tables use them."""
 
-import contextlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -18,11 +17,10 @@ from fleetrank.analysis.figures import (
     sampled_processes,
 )
 from fleetrank.analysis.panel.session import Session
+from fleetrank.analysis.report.pair_view import PairView, pair_of
 from fleetrank.analysis.rounds import MeasuredRound, round_values
 from fleetrank.analysis.statistics.frontier_transfer import ParetoResult, pareto
 from fleetrank.analysis.statistics.language import PhasesResult, phases, phases_table
-from fleetrank.analysis.statistics.pair_answer import PairAnswer
-from fleetrank.analysis.statistics.pairs import main_pair
 from fleetrank.analysis.statistics.predictability import PredictabilityResult, predictability
 from fleetrank.analysis.statistics.predictions import (
     Prediction,
@@ -696,7 +694,7 @@ class PageTables:
     predictions: PredictionsResult | None = None
     phases: PhasesResult | None = None
     curves: pl.DataFrame | None = None
-    pair: PairAnswer | None = None
+    pair: PairView | None = None
 
     def __getitem__(self, name: str) -> Table:
         """The table of that name."""
@@ -721,21 +719,18 @@ def page_tables(evidence: Evidence, *, is_predicted: bool = False) -> PageTables
     """
     found = PageTables()
     session, n = evidence.session(), len(evidence.shown.names)
-    with contextlib.suppress(AnalysisError):  # the tables below say why nothing can be compared
-        found.pair = main_pair(session)
+    found.pair = pair_of(session)
     if is_predicted:
         found.predictions = _predictions(session, evidence.shown)
         found.made["predictions"] = predictions_as_table(found.predictions, session)
     tokens = _OF_TOKENS if evidence.token_workloads else ()
     segments = _OF_SEGMENTS if evidence.has_segments else ()
     profiles = _OF_PROFILES if evidence.has_profiles else ()
+    of_compared = _OF_COMPARED + (_OF_COMPARED_TOKENS if evidence.token_workloads else ())
     for keys, names in (
         (None, (*_OF_ALL, *tokens, *segments, *profiles)),
         (evidence.averaged_keys, _OF_AVERAGED),
-        (
-            evidence.compared_keys,
-            _OF_COMPARED + (_OF_COMPARED_TOKENS if evidence.token_workloads else ()),
-        ),
+        (evidence.compared_keys, of_compared),
         (evidence.paired_keys, _OF_PAIRED),
     ):
         if keys is not None and len(keys) < n:
@@ -776,9 +771,8 @@ def _table(name: str, session: Session, evidence: Evidence, found: PageTables) -
         found.curves = scaling_points(_every_workload(session))
         return session_table(name, _every_workload(session))
     if name == "phases":
-        every = _every_workload(session)
-        found.phases = phases(every)
-        return phases_table(every)
+        found.phases = phases(_every_workload(session))
+        return phases_table(_every_workload(session))
     table = session_table(request.table, session.asked(request.selection(session.selection)))
     if name == "predictability":
         found.predictability = predictability(session)
@@ -797,9 +791,8 @@ def _predictions(session: Session, shown: Shown) -> PredictionsResult:
     for key in shown.platforms:
         if counts.get(key, 0) == len(shown.models):
             continue
-        asked = session.asked(replace(session.selection, target=key))
         try:
-            found = predict(asked).rows
+            found = predict(session.asked(replace(session.selection, target=key))).rows
         except NoDataError:
             unpredicted.append(key)
             continue

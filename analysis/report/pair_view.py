@@ -4,7 +4,10 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from fleetrank.analysis.errors import AnalysisError
+from fleetrank.analysis.panel.session import Session
 from fleetrank.analysis.statistics.pair_answer import Order, PairAnswer, PairOrder, pair_sentences
+from fleetrank.analysis.statistics.pairs import main_pair
 
 _MOST_OPEN = 20
 """Rows before the others are folded: one screen."""
@@ -18,9 +21,8 @@ class PairRow:
     """One platform; positions are per cent of the axis, from A slower to A faster.
 
     Attributes:
-        at: of the dot; `None` without a ratio.
+        at: of the dot, at an end if the ratio is beyond the axis; `None` without a ratio.
         low, width: of the interval; `None` without one.
-        is_beyond: the ratio is outside the axis, and the dot at its end.
     """
 
     label: str
@@ -30,7 +32,6 @@ class PairRow:
     at: float | None
     low: float | None
     width: float | None
-    is_beyond: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,6 +52,15 @@ class PairView:
     band_low: float
     band_width: float
     end: str
+
+
+def pair_of(session: Session) -> PairView | None:
+    """The pair that matters most; `None` where none can be compared: the tables say why."""
+    try:
+        answer = main_pair(session)
+    except AnalysisError:
+        return None
+    return None if answer is None else pair_view(answer)
 
 
 def pair_view(answer: PairAnswer) -> PairView:
@@ -109,7 +119,6 @@ def _row(one: PairOrder, reach: float) -> PairRow:
         at=None if log is None else _percent(log, reach),
         low=low,
         width=None if low is None or high is None else round(high - low, 2),
-        is_beyond=log is not None and abs(log) > reach,
     )
 
 
