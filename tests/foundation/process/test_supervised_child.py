@@ -27,13 +27,16 @@ pytestmark = pytest.mark.slow
 ENDLESS = "import os\nwhile True: os.write(2, b'x' * 65536)"
 SLEEPS_ELSEWHERE = """
 import os, subprocess, sys, time
+done, told = os.pipe()
 if os.fork() == 0:
     os.setsid()
     if os.fork() == 0:
         print(os.getpid(), flush=True)
+        os.write(told, b"x")
         os.execve("/bin/sleep", ["sleep", "600"], {})
     os._exit(0)
 os.wait()
+os.read(done, 1)
 """
 
 
@@ -120,16 +123,19 @@ def test_a_daemon_ends_when_the_parent_of_its_child_is_killed() -> None:
 
 def test_a_child_outlives_the_thread_that_started_it() -> None:
     with ThreadPoolExecutor(1) as pool:
-        child = pool.submit(SupervisedChild, ("sleep", "600")).result()
+        command = ("sh", "-c", "echo started; exec sleep 600")
+        child = pool.submit(SupervisedChild, command).result()
     try:
+        assert child.wait(deadline_ns=later_ns(), is_complete=bool) is End.COMPLETE
         assert child.wait(deadline_ns=later_ns(0.3)) is End.TIME_LIMIT
     finally:
         assert child.end() == -signal.SIGKILL
 
 
 def test_a_process_of_another_child_is_left_alone() -> None:
-    other = SupervisedChild(("sleep", "600"))
+    other = SupervisedChild(("sh", "-c", "echo started; exec sleep 600"))
     try:
+        other.wait(deadline_ns=later_ns(), is_complete=bool)
         run("pass")
         assert not other.has_ended()
     finally:
