@@ -82,6 +82,8 @@ def ratio_of(work: Callable[[], object], n_bytes: int) -> float:
         for character in yardstick:
             character.isdigit()
         looked = time.process_time()
+        if looked == started:
+            continue  # the clock of a virtual machine stood still: there is nothing to compare with
         with suppress(AgentError):  # a refusal is an answer
             work()
         least = min(least, (time.process_time() - looked) / (looked - started))
