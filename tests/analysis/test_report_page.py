@@ -92,6 +92,27 @@ def test_the_answer_comes_first_and_the_study_s_tables_last(page: Page) -> None:
     ]  # fmt: skip
 
 
+def test_the_page_begins_with_a_pair_whose_order_changes(tmp_path: Path) -> None:
+    folder = write_results(tmp_path / "r", nets=NETS[:2], n_samples=5)
+    part = next((folder / "measurements").rglob("*.parquet"))
+    is_slow = (pl.col("model") == "resnet18") & (pl.col("tier") != "cpu")
+    slower = pl.col("latency_p50_ns") * pl.when(is_slow).then(20).otherwise(1)
+    pl.read_parquet(part).with_columns(slower).pipe(write_part, part)
+    page = _page(folder, source="cpu-*")
+    dots = [attrs for tag, attrs in page.tags if tag == "i" and "dot" in str(attrs["class"])]
+    assert len(dots) == len(PLACES)
+    assert re.search(r"resnet18 is [\d.]+ times as fast as resnet50 here", page.text)
+    assert re.search(r"(No|Mostly not): .* slower on 4 of 5 other platforms", page.text)
+    assert "changes its order" in page.text
+
+
+def test_without_a_changed_order_the_page_claims_none(tmp_path: Path) -> None:
+    nets = (NETS[0], NETS[1])
+    page = _page(write_results(tmp_path / "r", nets=nets, places=PLACES[:2]))
+    assert "Yes: resnet18 is" in page.text
+    assert "changes its order" not in page.text
+
+
 def test_tier_pairs_are_answered_with_interval_and_null(page: Page) -> None:
     assert "between GPUs and edge devices" in page.text
     assert re.search(r"0\.\d\d to \d\.\d\d \(95 %\)", page.text)
@@ -261,6 +282,7 @@ def test_two_repeats_carry_no_interval_and_the_page_says_so(tmp_path: Path) -> N
 def test_one_repeat_of_one_model_on_one_platform_still_makes_a_page(tmp_path: Path) -> None:
     page = _page(write_results(tmp_path / "r", nets=NETS[:1], places=PLACES[:1], repeats=1))
     assert "cannot show whether a ranking carries over" in page.text
+    assert "no answer for two models" in page.text
     assert "1 repeat carries no interval" in page.text
     assert "No pair of platforms can be compared" in page.text
 
