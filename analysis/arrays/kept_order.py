@@ -106,9 +106,9 @@ def closeness(
 ) -> Floats:
     """How much each source says about the target, (n_sources,); they sum to 1.
 
-    The inverse square of the spread of the shifts between both over the known models, plus a floor;
-    that of a source with fewer than 2 of them is the largest one seen. Platforms of one device
-    model share its weight.
+    The weight is the inverse square of a spread plus a floor. The spread is that of the shifts
+    between source and target over the known models; a source with fewer than 2 of these gets the
+    largest spread seen. Platforms of one device model share its weight.
 
     Args:
         logs: log latency, (n_models, n_platforms), NaN where missing.

@@ -13,7 +13,9 @@ _MOST_OPEN = 20
 """Rows before the others are folded: one screen."""
 _NEAREST, _FURTHEST = math.log(1.25), math.log(8)
 """The ends of the axis are at least and at most so far from equal."""
-_RANK = (Order.HERE, Order.REVERSED, Order.UNDECIDED, Order.EQUAL, Order.KEPT)
+_FIRST = (Order.HERE, Order.REVERSED, Order.UNDECIDED, Order.EQUAL, Order.KEPT)
+_PLACES = {order: at for at, order in enumerate(_FIRST)}
+"""Of the rows; the other orders come last."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,7 +69,7 @@ def pair_view(answer: PairAnswer) -> PairView:
     """The first rows are here and where the order is reversed; then from the lowest ratio on."""
     listed = sorted(
         (answer.here, *answer.targets),
-        key=lambda one: (_place(one), one.ratio or 1.0, one.label),
+        key=lambda one: (_PLACES.get(one.order, len(_FIRST)), one.ratio or 1.0, one.label),
     )
     reach = _reach(listed)
     rows = [_row(one, reach) for one in listed]
@@ -86,10 +88,6 @@ def pair_view(answer: PairAnswer) -> PairView:
     )
 
 
-def _place(one: PairOrder) -> int:
-    return _RANK.index(one.order) if one.order in _RANK else len(_RANK)
-
-
 def _reach(rows: Sequence[PairOrder]) -> float:
     """Half of the axis, as a logarithm: every ratio that is neither doubtful nor very large."""
     ends = [
@@ -99,7 +97,7 @@ def _reach(rows: Sequence[PairOrder]) -> float:
         for end in (one.ratio, one.low, one.high)
         if end
     ]
-    return 1.05 * min(max(ends, default=_NEAREST), _FURTHEST)
+    return 1.05 * min(max(_NEAREST, *ends), _FURTHEST)
 
 
 def _percent(log: float, reach: float) -> float:

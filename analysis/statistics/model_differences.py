@@ -27,11 +27,10 @@ from fleetrank.analysis.comparison.verdict import (
     verdicts,
     worded_verdicts,
 )
-from fleetrank.analysis.errors import AnalysisError
 from fleetrank.analysis.panel.conditions import MAX_LISTED_PAIRS
 from fleetrank.analysis.panel.session import Session
 from fleetrank.analysis.stored.load import valid_attempts
-from fleetrank.analysis.stored.selection import Selection, matches, setting
+from fleetrank.analysis.stored.selection import Selection, margin_of, matches, setting
 from fleetrank.analysis.tables.explanations import explained
 from fleetrank.analysis.tables.table import Table, frame_of
 
@@ -186,15 +185,8 @@ def significance(session: Session) -> SignificanceResult:
 
 
 def limits_of(selection: Selection) -> Limits:
-    """The margin that the user set, else the default.
-
-    Raises:
-        AnalysisError: the margin is not above 0 and below 10.
-    """
-    margin = setting(selection, "margin", DEFAULT_MARGIN)
-    if not 0 < margin < 10:
-        raise AnalysisError(f"margin {margin:g} is out of range", "such as `set margin=0.05`")
-    return Limits(margin=margin, alpha=DEFAULT_ALPHA)
+    """The margin that the user set, else the default; raises the errors of `margin_of`."""
+    return Limits(margin=margin_of(selection, DEFAULT_MARGIN), alpha=DEFAULT_ALPHA)
 
 
 def significance_table(session: Session) -> Table:

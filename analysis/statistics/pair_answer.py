@@ -67,11 +67,6 @@ class PairOrder:
     probability_high: float | None = None
     reason: str | None = None
 
-    @property
-    def is_unknown(self) -> bool:
-        """Whether no row of the device is stored: its name stands for a platform."""
-        return self.order is Order.NOT_MEASURED and "/" not in self.platform_key
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UserShare:
@@ -110,7 +105,7 @@ class PairAnswer:
         gap_kept: share of pairs with this gap whose order is kept elsewhere, from all models here;
             `None` if too few are measured here or elsewhere.
         gap_needed: the ratio whose order is kept in 95 % of such pairs; `None` if none is.
-        curve: behind the probabilities; `None` without any.
+        curve: behind both; that of a probability has other sources.
     """
 
     here: PairOrder
@@ -124,12 +119,15 @@ class PairAnswer:
     notes: tuple[str, ...] = ()
 
 
-def with_users(answer: PairAnswer, shares: Mapping[str, float], seed: int) -> PairAnswer:
+def with_users(
+    answer: PairAnswer, shares: Mapping[str, float], unknown: Sequence[str], seed: int
+) -> PairAnswer:
     """Adds what the choice means for users, and what to measure next.
 
     Args:
         answer: has a row for each platform key of `shares`.
         shares: of users by platform key, with the sum 1; empty weights all targets alike.
+        unknown: devices of which no row is stored.
         seed: of the draws.
     """
     targets = {one.platform_key: one for one in answer.targets}
@@ -137,7 +135,7 @@ def with_users(answer: PairAnswer, shares: Mapping[str, float], seed: int) -> Pa
     return replace(
         answer,
         next_step=_next_step(targets, shares or alike),
-        users=_user_share(answer, shares, seed) if shares else None,
+        users=_user_share(answer, shares, unknown, seed) if shares else None,
     )
 
 
@@ -158,7 +156,9 @@ def _openness(one: PairOrder) -> float:
     return float(one.order in (Order.UNDECIDED, Order.DOUBTFUL))
 
 
-def _user_share(answer: PairAnswer, shares: Mapping[str, float], seed: int) -> UserShare:
+def _user_share(
+    answer: PairAnswer, shares: Mapping[str, float], unknown: Sequence[str], seed: int
+) -> UserShare:
     """Draws the order on each device, as often as it is so; the interval is over these draws."""
     rows = {one.platform_key: one for one in (answer.here, *answer.targets)}
     weights, chances = np.array([(share, _chance(rows[key])) for key, share in shares.items()]).T
@@ -173,7 +173,7 @@ def _user_share(answer: PairAnswer, shares: Mapping[str, float], seed: int) -> U
         high=float(high),
         cost_ms=lost / total if total else None,
         measured=total,
-        unknown=tuple(key for key in shares if rows[key].is_unknown),
+        unknown=tuple(unknown),
     )
 
 
@@ -247,29 +247,26 @@ def _processes(one: PairOrder) -> str:
 def _on_targets(answer: PairAnswer) -> tuple[str, ...]:
     by_order = {order: [one for one in answer.targets if one.order is order] for order in Order}
     said = [
-        f"{order.capitalize()} on {len(rows)}{_examples(order, rows)}."
+        f"{order.capitalize()} on {len(rows)} ({_listed(rows)})."
         for order, rows in by_order.items()
-        if rows and order in _MEASURED
+        if rows and order in _MEASURED[1:]
     ]
+    if kept := len(by_order[Order.KEPT]):
+        said.insert(0, f"Kept on {kept}.")
     bare = sum(one.low is None for order in _MEASURED for one in by_order[order])
     if bare:
-        platforms = (
-            "each" if bare == sum(len(by_order[order]) for order in _MEASURED) else f"{bare}"
-        )
+        is_every = bare == sum(len(by_order[order]) for order in _MEASURED)
         said.append(
-            f"No repeats on {platforms} of them: differences above {_percent(answer.margin)} count."
+            f"No repeats are stored for {'any' if is_every else bare} of them: there, only "
+            f"differences above {_percent(answer.margin)} count."
         )
     if doubtful := by_order[Order.DOUBTFUL]:
         said.append(f"Left out: {_listed(doubtful)}, whose figures are doubtful.")
     return (" ".join(said),) if said else ()
 
 
-def _examples(order: Order, rows: Sequence[PairOrder]) -> str:
-    """The worst cases by name; a kept order needs none."""
-    return "" if order is Order.KEPT else f" ({_listed(rows)})"
-
-
 def _listed(rows: Sequence[PairOrder]) -> str:
+    """The worst cases by name."""
     worst = sorted(rows, key=lambda one: one.ratio or 1.0)
     named = [
         one.label if one.ratio is None else f"{one.label}: {one.ratio:.2f}"
@@ -309,7 +306,7 @@ def _of_users(answer: PairAnswer) -> tuple[str, ...]:
     sentence = "; ".join(said) + "."
     if users.unknown:
         names = ", ".join(users.unknown[:_NAMED]) + (", ..." if len(users.unknown) > _NAMED else "")
-        sentence += f" Without any measurement: {names}."
+        sentence += f" No measurement is stored of {names}."
     return (sentence,)
 
 
@@ -338,4 +335,4 @@ def _next(answer: PairAnswer) -> tuple[str, ...]:
     how = "with more repeats" if step.row.order is Order.UNDECIDED else "both"
     again = " again" if step.row.order is Order.DOUBTFUL else ""
     whose = f"{_percent(step.share)} of the {'users' if answer.users else 'platforms'}"
-    return (f"To settle most: measure {how}{again} on {step.row.label} ({whose}).",)
+    return (f"To settle most, measure {how}{again} on {step.row.label} ({whose}).",)

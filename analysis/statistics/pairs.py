@@ -37,7 +37,7 @@ from fleetrank.analysis.statistics.pair_answer import (
     pair_sentences,
     with_users,
 )
-from fleetrank.analysis.stored.selection import fits_platform, setting
+from fleetrank.analysis.stored.selection import fits_platform, margin_of, setting
 from fleetrank.analysis.tables.explanations import explained
 from fleetrank.analysis.tables.table import Table
 from fleetrank.foundation.errors import count_of, nearest
@@ -52,7 +52,6 @@ _MOST_MODELS = 100
 """Models among which the page looks for a pair: 4,950 pairs."""
 _MOST_SOURCES = 60
 """Platforms that a probability uses; more make it slower and hardly better."""
-_DRAWS = 4000
 _SURE = 0.95
 """The probability for which the sentence on gaps names the gap."""
 
@@ -117,12 +116,12 @@ class _Fleet:
         for row, column in self.doubts:
             self.logs[row, column] = np.nan
         self.facts = panel.platforms.with_row_index("at")
-        devices = pl.coalesce("device_model", "device")
-        self.devices = panel.platforms.select(devices).to_series().cast(pl.String).to_list()
-        self.clusters: Ints = np.unique(self.devices, return_inverse=True)[1].astype(np.int64)
+        models = pl.coalesce("device_model", "device").cast(pl.String)
+        names = panel.platforms.select(models).to_series().to_list()
+        self.clusters: Ints = np.unique(names, return_inverse=True)[1].astype(np.int64)
         self.labels = platform_labels(panel.platforms)
         self.noise = noise_of(session)
-        self.margin = margin_of(session)
+        self.margin = margin_of(session.selection, DEFAULT_MARGIN)
         self._curves: dict[tuple[bytes, int], KeptCurve | None] = {}
 
     def chosen(self, pattern: str | None, tier: str | None) -> Ints:
@@ -150,18 +149,6 @@ def _fleet(session: Session) -> _Fleet:
     return session.once(_Fleet)
 
 
-def margin_of(session: Session) -> float:
-    """The margin that the user set, else the default.
-
-    Raises:
-        AnalysisError: the margin is not above 0 and below 10.
-    """
-    margin = setting(session.selection, "margin", DEFAULT_MARGIN)
-    if not 0 < margin < 10:
-        raise AnalysisError(f"margin {margin:g} is out of range", "such as `set margin=0.05`")
-    return margin
-
-
 def faster(
     session: Session, a: str, b: str, *, users: Mapping[str, float] | None = None
 ) -> PairAnswer:
@@ -183,12 +170,16 @@ def faster(
     rows = _row_of(fleet, a), _row_of(fleet, b)
     if rows[0] == rows[1]:
         raise AnalysisError(f"{a} and {b} are one model", "name two models")
-    here = _here(fleet, rows)
-    if fleet.logs[rows[0], here] > fleet.logs[rows[1], here]:
-        rows = rows[1], rows[0]
+    return _answer(fleet, rows, _here(fleet, rows), users)
+
+
+def _answer(
+    fleet: _Fleet, rows: tuple[int, int], here: int, users: Mapping[str, float] | None = None
+) -> PairAnswer:
+    rows = _faster_first(fleet, rows, here)
     sources = _sources(fleet, rows, here)
     targets = [*_targets(fleet, rows, here, sources)]
-    shares: dict[str, float] = {}
+    shares, unknown = dict[str, float](), list[str]()
     if users:
         known = {one.platform_key: one for one in targets}
         shares, unknown = _shares(fleet, users, (fleet.panel.keys[here], *known))
@@ -197,9 +188,15 @@ def faster(
         here=replace(_measured(fleet, rows, here), order=Order.HERE),
         targets=tuple(targets),
         margin=fleet.margin,
-        notes=session.comparable.notes,
+        notes=fleet.session.comparable.notes,
     )
-    return with_users(_with_gap(fleet, answer, here), shares, session.selection.seed)
+    answer = _with_gap(fleet, answer, here)
+    return with_users(answer, shares, unknown, fleet.session.selection.seed)
+
+
+def _faster_first(fleet: _Fleet, rows: tuple[int, int], here: int) -> tuple[int, int]:
+    a, b = rows
+    return (b, a) if fleet.logs[a, here] > fleet.logs[b, here] else (a, b)
 
 
 def _shares(
@@ -240,17 +237,31 @@ def _has_both(fleet: _Fleet, rows: tuple[int, int]) -> npt.NDArray[np.bool_]:
 
 
 def _here(fleet: _Fleet, rows: tuple[int, int]) -> int:
-    """The column where the question is asked: measured rather than imported, with most models."""
-    selection = fleet.session.selection
-    both = _has_both(fleet, rows)
-    chosen = fleet.chosen(selection.source, selection.source_tier)
-    usable = [int(at) for at in chosen if both[at]]
-    if not usable:
+    """The column where the question about two models is asked."""
+    here = _best_here(fleet, _has_both(fleet, rows))
+    if here is None:
         a, b = (fleet.panel.models[row] for row in rows)
         raise NoDataError(
             f"no chosen platform measured both {a} and {b}",
             f"measure them here: `fleetrank ab {a} {b}`",
         )
+    return here
+
+
+def _common_here(fleet: _Fleet) -> int:
+    """The column that counts as here for every pair."""
+    has_any: npt.NDArray[np.bool_] = np.isfinite(fleet.logs).sum(axis=0) > 0
+    here = _best_here(fleet, has_any)
+    if here is None:
+        raise NoDataError(
+            "no chosen platform has a comparable latency", "choose another one with `source=`"
+        )
+    return here
+
+
+def _best_here(fleet: _Fleet, is_usable: npt.NDArray[np.bool_]) -> int | None:
+    """Of the chosen platforms: measured rather than imported, most models, fewest threads."""
+    selection = fleet.session.selection
     n_models = np.isfinite(fleet.logs).sum(axis=0)
     facts = fleet.panel.platforms.select("origin", "threads", "platform_key").rows()
 
@@ -258,7 +269,8 @@ def _here(fleet: _Fleet, rows: tuple[int, int]) -> int:
         origin, threads, key = facts[at]
         return origin != "measured", -n_models[at], threads or 0, key
 
-    return min(usable, key=rank)
+    chosen: list[int] = fleet.chosen(selection.source, selection.source_tier).tolist()
+    return min((at for at in chosen if is_usable[at]), key=rank, default=None)
 
 
 def _measured(fleet: _Fleet, rows: tuple[int, int], at: int) -> PairOrder:
@@ -296,10 +308,7 @@ def _order(log: float, low: float | None, high: float | None, margin: float) -> 
 
 def _targets(fleet: _Fleet, rows: tuple[int, int], here: int, sources: Ints) -> Iterator[PairOrder]:
     """The other platforms with both models, then the best known platform of each other device."""
-    selection = fleet.session.selection
-    chosen = fleet.chosen(selection.target, selection.target_tier)
-    is_alike = _alike(fleet, here)
-    alike = [int(at) for at in chosen if is_alike[at]]
+    alike = _chosen_targets(fleet, here)
     both = _has_both(fleet, rows)
     yield from (_measured(fleet, rows, at) for at in alike if both[at])
     for at in alike:
@@ -313,6 +322,13 @@ def _targets(fleet: _Fleet, rows: tuple[int, int], here: int, sources: Ints) -> 
     for cluster, at in best.items():
         if cluster not in seen:
             yield _unmeasured(fleet, rows, at, sources)
+
+
+def _chosen_targets(fleet: _Fleet, here: int) -> list[int]:
+    """The other platforms with the batch that is used here, of those that the target selects."""
+    selection = fleet.session.selection
+    chosen, is_alike = fleet.chosen(selection.target, selection.target_tier), _alike(fleet, here)
+    return [int(at) for at in chosen if is_alike[at]]
 
 
 def _doubt(fleet: _Fleet, rows: tuple[int, int], at: int) -> str | None:
@@ -473,25 +489,13 @@ def main_pair(session: Session) -> PairAnswer | None:
     if not is_usable.any():
         return None
     best = np.lexsort((gaps, np.where(is_usable, n_reversed, -1)))[-1]
-    a, b = (fleet.panel.models[rows[side[best]]] for side in (first, second))
-    return faster(session.asked(replace(session.selection, source=fleet.panel.keys[here])), a, b)
-
-
-def _common_here(fleet: _Fleet) -> int:
-    """The chosen platform with most models that counts as here for every pair."""
-    n_models = np.isfinite(fleet.logs).sum(axis=0)
-    selection = fleet.session.selection
-    origin = fleet.panel.platforms["origin"].to_list()
-    chosen: list[int] = fleet.chosen(selection.source, selection.source_tier).tolist()
-    return max(chosen, key=lambda at: (origin[at] == "measured", n_models[at], -at))
+    return _answer(fleet, (int(rows[first[best]]), int(rows[second[best]])), here)
 
 
 def _count(fleet: _Fleet, rows: tuple[int, int], here: int) -> PairCount:
-    if fleet.logs[rows[0], here] > fleet.logs[rows[1], here]:
-        rows = rows[1], rows[0]
-    one = _measured(fleet, rows, here)
-    columns = np.flatnonzero(_has_both(fleet, rows) & _alike(fleet, here))
-    others = [_measured(fleet, rows, int(at)) for at in columns]
+    rows = _faster_first(fleet, rows, here)
+    one, both = _measured(fleet, rows, here), _has_both(fleet, rows)
+    others = [_measured(fleet, rows, at) for at in _chosen_targets(fleet, here) if both[at]]
     worst = min(
         (other for other in others if other.order is Order.REVERSED),
         key=lambda other: other.ratio or 1.0,

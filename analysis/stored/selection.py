@@ -188,6 +188,18 @@ def setting(selection: Selection, name: str, default: float | str) -> float | st
     return value
 
 
+def margin_of(selection: Selection, default: float) -> float:
+    """The largest difference of no interest: the user's, else the default.
+
+    Raises:
+        AnalysisError: it is not above 0 and below 10.
+    """
+    margin = setting(selection, "margin", default)
+    if not 0 < margin < 10:
+        raise AnalysisError(f"margin {margin:g} is out of range", "such as `set margin=0.05`")
+    return margin
+
+
 def matches(column: str | pl.Expr, *patterns: str) -> pl.Expr:
     """Whether a text matches one of the patterns, in which `*` matches any text."""
     text = pl.col(column) if isinstance(column, str) else column

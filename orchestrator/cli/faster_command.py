@@ -1,23 +1,25 @@
 """`fleetrank faster`: is the model that is faster here also faster on the devices of users?"""
 
-import shutil
-import sys
-import textwrap
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fleetrank.analysis.tables.formats import PIPE_WIDTH
 from fleetrank.foundation.codec import json_text
 from fleetrank.foundation.vocabulary import Form
-from fleetrank.orchestrator.cli.context import current
 from fleetrank.orchestrator.cli.listing import AsJson
 from fleetrank.orchestrator.cli.options import Explain, share, with_selectors
-from fleetrank.orchestrator.cli.reading_turn import Now, Work, reading_turn
-from fleetrank.orchestrator.cli.report_command import in_options, print_in_form, selected_table
+from fleetrank.orchestrator.cli.reading_turn import Now
+from fleetrank.orchestrator.cli.report_command import (
+    in_options,
+    print_in_form,
+    selected_session,
+    selected_table,
+    wrapped,
+)
 from fleetrank.orchestrator.cli.table_view import TableView, with_view
+from fleetrank.orchestrator.errors import UsageError
 from fleetrank.orchestrator.workspace.selectors import Selectors
 
 if TYPE_CHECKING:
@@ -68,6 +70,8 @@ def faster(
         }
     )
     if model_a is None or model_b is None:
+        if users is not None:
+            raise UsageError("--users needs two models", "name both: fleetrank faster A B")
         table = selected_table("pairs", chosen, now=now)
         print_in_form(table, Form.JSON if as_json else Form.TABLE, is_explained=explain, view=view)
         return
@@ -79,20 +83,12 @@ def faster(
 
 
 def _answer(a: str, b: str, users: Path | None, selectors: Selectors, *, now: bool) -> "PairAnswer":
-    from fleetrank.analysis.panel.session import Session
     from fleetrank.analysis.statistics.pairs import faster as answer
-    from fleetrank.analysis.stored.columns import ORIGINS
-    from fleetrank.analysis.stored.load import load_measurements
-    from fleetrank.analysis.tables.tables import check_request
     from fleetrank.orchestrator.workspace.user_shares import read_shares
 
     shares = None if users is None else read_shares(users)
-    results = current().workspace.results
-    selection = selectors.selection(results)
-    frame = load_measurements(results, sweep=selection.sweep, origins=ORIGINS)
-    check_request("pairs", frame, selection)
-    with reading_turn(results, selection.sweeps, work=Work.PAIRS, now=now):
-        return answer(Session(frame, selection, results=results), a, b, users=shares)
+    with selected_session("pairs", selectors, now=now) as session:
+        return answer(session, a, b, users=shares)
 
 
 _SHOWN = (
@@ -106,14 +102,13 @@ def _print(answer: "PairAnswer", view: TableView, *, is_explained: bool) -> None
     from fleetrank.analysis.statistics.pair_answer import pair_sentences
     from fleetrank.analysis.statistics.pairs import pair_table
 
-    columns = shutil.get_terminal_size().columns if sys.stdout.isatty() else PIPE_WIDTH
     for sentence in pair_sentences(answer):
-        print(textwrap.fill(sentence, min(columns, PIPE_WIDTH), break_long_words=False))
+        print(wrapped(sentence))
     print()
     table = in_options(pair_table(answer))
-    frame = table.frame if view.columns else table.frame.select(_SHOWN)
-    known = [name for name in frame.columns if frame[name].null_count() < frame.height]
-    shown = type(table)(
-        title="", frame=frame.select(known), notes=(), explanation=table.explanation
-    )
-    print_in_form(shown, Form.TABLE, is_explained=is_explained, view=view)
+    frame = table.frame
+    if not view.columns:
+        shown = [name for name in _SHOWN if frame[name].null_count() < frame.height]
+        frame = frame.select(shown)
+    table = replace(table, title="", frame=frame, notes=())
+    print_in_form(table, Form.TABLE, is_explained=is_explained, view=view)

@@ -22,6 +22,7 @@ from fleetrank.orchestrator.workspace.selectors import (
     Selectors,
     selector_fields,
 )
+from fleetrank.orchestrator.workspace.user_shares import share_of
 
 Command = Callable[..., None]
 
@@ -103,9 +104,8 @@ WorkloadsOption = Annotated[
 def share(given: str | float) -> float:
     """A share given as `5%` or `0.05`."""
     text = str(given).strip()
-    number = text.removesuffix("%")
     try:
-        return float(number) / (1 if number == text else 100)
+        return share_of(text)
     except ValueError as error:
         raise typer.BadParameter(f"'{text}' is not a share such as 5% or 0.05") from error
 

@@ -4,6 +4,8 @@ import shutil
 import socket
 import sys
 import textwrap
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, replace
 from itertools import groupby
 from pathlib import Path
@@ -26,6 +28,7 @@ from fleetrank.orchestrator.errors import UsageError, require_libraries
 from fleetrank.orchestrator.workspace.selectors import PAGE_SELECTORS, Selectors
 
 if TYPE_CHECKING:
+    from fleetrank.analysis.panel.session import Session
     from fleetrank.analysis.tables.table import Table
 
 # `fleetrank report serve`: serves the report as a local web application.
@@ -232,22 +235,21 @@ def recommend(
     if as_json:
         print(render(table, "json"), end="")
         return
-    columns = shutil.get_terminal_size().columns if sys.stdout.isatty() else PIPE_WIDTH
-    width = min(columns, PIPE_WIDTH)
     for name, rows in groupby(table.frame.iter_rows(named=True), key=lambda row: str(row["goal"])):
         print(f"{name[:1].upper()}{name[1:]}")
         for row in rows:
-            print(_wrapped(str(row["answer"]), width, "  "))
+            print(wrapped(str(row["answer"]), "  "))
     print()
     for note in table.notes:
-        print(_wrapped(note, width, "# "))
+        print(wrapped(note, "# "))
 
 
-def _wrapped(text: str, width: int, start: str) -> str:
+def wrapped(text: str, start: str = "") -> str:
     """A paragraph whose lines begin with `start`; a name longer than a line is not broken."""
+    columns = shutil.get_terminal_size().columns if sys.stdout.isatty() else PIPE_WIDTH
     return textwrap.fill(
         text,
-        width,
+        min(columns, PIPE_WIDTH),
         initial_indent=start,
         subsequent_indent=start,
         break_long_words=False,
@@ -291,10 +293,25 @@ def selected_table(name: str, selectors: Selectors, *, now: bool) -> "Table":
         UsageError: a value of the selection is unknown.
         AnalysisError: as `analysis.tables.tables.make_table`.
     """
+    from fleetrank.analysis.tables.tables import checked_table
+
+    with selected_session(name, selectors, now=now) as session:
+        table = checked_table(name, session)
+    return in_options(table)
+
+
+@contextmanager
+def selected_session(name: str, selectors: Selectors, *, now: bool) -> "Iterator[Session]":
+    """The workspace's rows for a table, in this process's turn to read.
+
+    Raises:
+        UsageError: a value of the selection is unknown.
+        AnalysisError: as `analysis.tables.tables.check_request`.
+    """
     from fleetrank.analysis.panel.session import Session
     from fleetrank.analysis.stored.columns import ORIGINS
     from fleetrank.analysis.stored.load import load_measurements
-    from fleetrank.analysis.tables.tables import check_request, checked_table
+    from fleetrank.analysis.tables.tables import check_request
 
     results = current().workspace.results
     selection = selectors.selection(results)
@@ -304,8 +321,7 @@ def selected_table(name: str, selectors: Selectors, *, now: bool) -> "Table":
     check_request(name, frame, selection)
     work = Work.ROWS if TABLES[name].is_of_platforms else Work.PAIRS
     with reading_turn(results, selection.sweeps, work=work, now=now):
-        table = checked_table(name, Session(frame, selection, results=results))
-    return in_options(table)
+        yield Session(frame, selection, results=results)
 
 
 def in_options(table: "Table") -> "Table":

@@ -26,11 +26,14 @@ def read_shares(path: Path) -> dict[str, float]:
     """
     shares: dict[str, float] = {}
     for number, device, given in _rows(path):
-        share = _share(given)
         if not device or visible_line(device) != device:
             raise _bad(path, number, f"'{shortened(visible_line(device))}' is not a device")
         if device in shares:
             raise _bad(path, number, f"device '{shortened(device)}' stands there twice")
+        try:
+            share = share_of(given)
+        except ValueError:
+            share = math.nan
         if not 0 < share < math.inf:
             raise _bad(path, number, f"'{shortened(visible_line(given))}' is not a share above 0")
         shares[device] = share
@@ -56,12 +59,14 @@ def _rows(path: Path) -> Iterator[tuple[int, str, str]]:
         raise _bad(path, reader.line_num, str(error)) from error
 
 
-def _share(text: str) -> float:
+def share_of(text: str) -> float:
+    """A share given as `5%` or `0.05`.
+
+    Raises:
+        ValueError: it is not a number.
+    """
     number = text.removesuffix("%")
-    try:
-        return float(number) / (1 if number == text else 100)
-    except ValueError:
-        return math.nan
+    return float(number) / (1 if number == text else 100)
 
 
 def _bad(path: Path, number: int, problem: str) -> BadFileError:

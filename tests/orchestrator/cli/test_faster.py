@@ -62,6 +62,25 @@ def test_here_and_on_choose_platforms(workspace: Path, capsys: pytest.CaptureFix
     assert {one["platform_key"].split("/")[1] for one in said["targets"]} == {"onnx"}
 
 
+def test_on_chooses_the_platforms_that_are_counted(
+    workspace: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def counted(*words: str) -> list[int]:
+        rows = json.loads(typed(workspace, capsys, A, *words, "--json"))["rows"]
+        orders = ("kept", "reversed", "equal", "undecided")
+        return [sum(row[order] for order in orders) for row in rows]
+
+    assert set(counted("--on", "pixel-7/onnx/*")) == {1}
+    assert min(counted()) > 1
+
+
+def test_users_without_two_models_are_refused(
+    workspace: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["faster", A, "--users", "users.csv", "--workspace", str(workspace)]) == 2
+    assert has(capsys.readouterr().err, "--users", "two models")
+
+
 def test_ab_ends_with_the_order_elsewhere(workspace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     rows = fleetrank.load(workspace / "results")
     here = rows.filter(pl.col("platform_key").str.starts_with("pixel-7/onnx"))
