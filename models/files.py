@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fleetrank.foundation.binary import Span, fields_of, spans_of
 from fleetrank.foundation.files import file_sha256
 from fleetrank.foundation.inputs import ModelInput
 from fleetrank.foundation.vocabulary import FlopsMethod, Format
@@ -15,15 +14,7 @@ from fleetrank.models.cards.card import Cost, ModelCard, external_data_names, ow
 from fleetrank.models.cards.inputs import BATCH, CardInput
 from fleetrank.models.errors import CardError, ExportError
 from fleetrank.models.networks.cost import ELEMENTWISE_FLOPS
-from fleetrank.models.number_types import (
-    ELEMENT_TYPES,
-    UNREADABLE,
-    StoredInput,
-    pt2_inputs,
-    pte_inputs,
-    tflite_inputs,
-    tflite_outputs,
-)
+from fleetrank.models.number_types import UNREADABLE, StoredInput, read_inputs, tflite_outputs
 
 if TYPE_CHECKING:
     import onnx
@@ -445,80 +436,11 @@ def _first_line(error: BaseException) -> str:
     return next(iter(str(error).strip().splitlines()), type(error).__name__)
 
 
-# Reads the inputs that an ONNX file states, without `onnx`, which a planning host may lack.
-#
-# Source: onnx/onnx.proto (1.19) for field numbers.
-
-_MODEL_GRAPH = 7
-_INITIALIZERS, _INPUTS = 5, 11
-_TENSOR_NAME = 8
-_VALUE_NAME, _VALUE_TYPE = 1, 2
-_TYPE_TENSOR, _ELEMENT_TYPE, _SHAPE = 1, 1, 2
-_DIM, _DIM_VALUE, _DIM_PARAM = 1, 1, 2
-
-
-def onnx_inputs(data: bytes) -> list[StoredInput]:
-    """The inputs of a model in its order; a free size has the file's name.
-
-    Raises:
-        ValueError: it is not a model.
-    """
-    graphs = [span for number, span in spans_of(data, (0, len(data))) if number == _MODEL_GRAPH]
-    if not graphs:
-        raise ValueError("it has no graph")
-    stored, found = set[str](), list[StoredInput]()
-    for number, span in spans_of(data, graphs[-1]):
-        if number == _INITIALIZERS:
-            stored |= {_text(data, inner) for field, inner in spans_of(data, span)
-                       if field == _TENSOR_NAME}  # fmt: skip
-        elif number == _INPUTS:
-            found.append(_input(data, span))
-    # Older files list their initializers among the inputs.
-    return [one for one in found if one.name not in stored]
-
-
-def _input(data: bytes, span: Span) -> StoredInput:
-    name, dtype, sizes = "", "", list[int | str]()
-    for number, inner in spans_of(data, span):
-        if number == _VALUE_NAME:
-            name = _text(data, inner)
-        elif number == _VALUE_TYPE:
-            tensors = [part for field, part in spans_of(data, inner) if field == _TYPE_TENSOR]
-            for field, value in (pair for part in tensors for pair in fields_of(data, part)):
-                if field == _ELEMENT_TYPE and isinstance(value, int):
-                    dtype = ELEMENT_TYPES.get(value, "")
-                elif field == _SHAPE and not isinstance(value, int):
-                    sizes = [_size(data, dim) for at, dim in spans_of(data, value) if at == _DIM]
-    return StoredInput(name=name, dtype=dtype.removeprefix("string"), sizes=tuple(sizes))
-
-
-def _size(data: bytes, span: Span) -> int | str:
-    size: int | str = ""
-    for number, value in fields_of(data, span):
-        if number == _DIM_VALUE and isinstance(value, int) and value > 0:
-            size = value
-        elif number == _DIM_PARAM and not isinstance(value, int):
-            size = _text(data, value)
-    return size
-
-
-def _text(data: bytes, span: Span) -> str:
-    return data[slice(*span)].decode("utf-8", "replace")
-
-
 # The inputs that a model file states, as a card states them.
 
 _BATCH_NAMES = frozenset({"b", "n", "bs", "batch", "batch_size", "batchsize", "batch_dim"})
 """Names that exporters give the axis of samples, in lower case."""
 _LONGEST_AXIS = 20
-
-
-_READERS: Mapping[Format, Callable[[Path], list[StoredInput]]] = {
-    Format.ONNX: lambda path: onnx_inputs(path.read_bytes()),
-    Format.PT2: pt2_inputs,
-    Format.TFLITE: lambda path: tflite_inputs(path.read_bytes()),
-    Format.PTE: lambda path: pte_inputs(path.read_bytes()),
-}
 
 
 def inputs_of(path: Path, format_: Format) -> tuple[CardInput, ...]:
@@ -532,7 +454,7 @@ def inputs_of(path: Path, format_: Format) -> tuple[CardInput, ...]:
         CardError: the file is not a model of this format, or an input is not a tensor of numbers.
     """
     try:
-        found = _READERS[format_](path)
+        found = read_inputs(path, format_)
     except UNREADABLE as error:
         raise CardError(
             f"{path} is not a readable .{format_} model: {error}",
@@ -564,7 +486,7 @@ def check_sizes(card: ModelCard) -> None:
     if format_ is None or card.inputs:
         return
     try:
-        found = _READERS[format_](Path(card.entry))
+        found = read_inputs(Path(card.entry), format_)
     except UNREADABLE:
         return
     for one in found:

@@ -8,8 +8,8 @@ import struct
 import zipfile
 import zlib
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass, replace
 from enum import IntEnum
 from pathlib import Path
 
@@ -276,7 +276,8 @@ def _most(types: Iterable[tuple[str, int]]) -> Precision | None:
     return found[0][0] if found else None
 
 
-# Reads the number types of an ONNX file without `onnx`, which a planning host may lack.
+# Reads the number types and the inputs of an ONNX file without `onnx`, which a planning host may
+# lack.
 #
 # Source: onnx/onnx.proto (1.19) for field numbers and types; the encoding guide of protobuf.
 
@@ -292,7 +293,8 @@ _NODE_INPUTS, _NODE_OUTPUTS, _NODE_OPERATOR, _NODE_ATTRIBUTES = 1, 2, 4, 5
 _ATTRIBUTE_NAME, _ATTRIBUTE_NUMBER, _ATTRIBUTE_TENSOR = 1, 3, 5
 _ATTRIBUTE_GRAPHS = (6, 11)
 _TENSOR_DIMS, _TENSOR_TYPE, _TENSOR_NAME = 1, 2, 8
-_VALUE_NAME, _VALUE_TYPE, _TYPE_TENSOR, _ELEMENT_TYPE = 1, 2, 1, 1
+_VALUE_NAME, _VALUE_TYPE, _TYPE_TENSOR, _ELEMENT_TYPE, _SHAPE = 1, 2, 1, 1, 2
+_DIM, _DIM_VALUE, _DIM_PARAM = 1, 1, 2
 
 
 def onnx_types(data: bytes) -> StoredTypes:
@@ -301,25 +303,47 @@ def onnx_types(data: bytes) -> StoredTypes:
     Raises:
         ValueError: it is not an ONNX model.
     """
-    graphs = [span for number, span in spans_of(data, (0, len(data))) if number == _MODEL_GRAPH]
-    if not graphs:
-        raise ValueError("no graph")
-    parts = _Parts(data)
-    parts.read(graphs[-1])
+    parts, graph = _Parts(data), _onnx_graph(data)
+    parts.read(graph)
     inputs, outputs = (
-        [_value_info(data, span) for number, span in spans_of(data, graphs[-1]) if number == end]
+        [_value_info(data, span) for number, span in spans_of(data, graph) if number == end]
         for end in (_INPUTS, _OUTPUTS)
     )
     # Older files list their initializers among the inputs.
-    inputs = [(name, kind) for name, kind in inputs if name not in parts.tensors]
+    inputs = [one for one in inputs if one.name not in parts.tensors]
     stored = stored_weights(parts.tensors, parts.nodes)
     return StoredTypes(
         weights=stored.types,
-        border=tuple(kind for _name, kind in (*inputs, *outputs)),
-        strings=tuple(name for name, kind in inputs if kind == "string"),
+        border=tuple(one.dtype for one in (*inputs, *outputs)),
+        strings=tuple(one.name for one in inputs if one.dtype == "string"),
         is_quantised=stored.is_quantised,
         parameters=stored.parameters,
     )
+
+
+def onnx_inputs(data: bytes) -> list[StoredInput]:
+    """The inputs of a model in its order; a free size has the file's name.
+
+    Raises:
+        ValueError: it is not a model.
+    """
+    stored, found = set[str](), list[StoredInput]()
+    for number, span in spans_of(data, _onnx_graph(data)):
+        if number == _INITIALIZERS:
+            stored |= {
+                _text(data, inner) for at, inner in spans_of(data, span) if at == _TENSOR_NAME
+            }
+        elif number == _INPUTS:
+            found.append(_value_info(data, span))
+    numbers = (replace(one, dtype=one.dtype.removeprefix("string")) for one in found)
+    return [one for one in numbers if one.name not in stored]
+
+
+def _onnx_graph(data: bytes) -> Span:
+    graphs = [span for number, span in spans_of(data, (0, len(data))) if number == _MODEL_GRAPH]
+    if not graphs:
+        raise ValueError("it has no graph")
+    return graphs[-1]
 
 
 class _Parts:
@@ -395,21 +419,30 @@ def _tensor(data: bytes, span: Span) -> tuple[str, Tensor]:
     return name, (kind, elements_of(dims))
 
 
-def _value_info(data: bytes, span: Span) -> tuple[str, str]:
-    """Name and type of an input or output; an empty type if it is not a tensor."""
-    name, kind = "", ""
+def _value_info(data: bytes, span: Span) -> StoredInput:
+    """An input or output; an empty type if it is not a tensor."""
+    name, dtype, sizes = "", "", list[int | str]()
     for number, inner in spans_of(data, span):
         if number == _VALUE_NAME:
             name = _text(data, inner)
         elif number == _VALUE_TYPE:
-            for field, tensor in spans_of(data, inner):
-                if field == _TYPE_TENSOR:
-                    codes = [
-                        0,
-                        *(code for n, code in fields_of(data, tensor) if n == _ELEMENT_TYPE),
-                    ]
-                    kind = ELEMENT_TYPES.get(codes[-1], "") if isinstance(codes[-1], int) else ""
-    return name, kind
+            tensors = [part for field, part in spans_of(data, inner) if field == _TYPE_TENSOR]
+            for field, value in (pair for part in tensors for pair in fields_of(data, part)):
+                if field == _ELEMENT_TYPE and isinstance(value, int):
+                    dtype = ELEMENT_TYPES.get(value, "")
+                elif field == _SHAPE and not isinstance(value, int):
+                    sizes = [_dim(data, dim) for at, dim in spans_of(data, value) if at == _DIM]
+    return StoredInput(name=name, dtype=dtype, sizes=tuple(sizes))
+
+
+def _dim(data: bytes, span: Span) -> int | str:
+    size: int | str = ""
+    for number, value in fields_of(data, span):
+        if number == _DIM_VALUE and isinstance(value, int) and value > 0:
+            size = value
+        elif number == _DIM_PARAM and not isinstance(value, int):
+            size = _text(data, value)
+    return size
 
 
 # Reads the number types and inputs of a `.pt2` archive from its tables, without PyTorch.
@@ -440,10 +473,7 @@ def pt2_types(path: Path) -> StoredTypes:
     Raises:
         OSError, BadZipFile, ValueError, KeyError, TypeError: it is not an archive of this form.
     """
-    with zipfile.ZipFile(path) as archive:
-        members = {member.filename.partition("/")[2]: member for member in archive.infolist()}
-        weights = _table(archive, members[_WEIGHTS])
-        program = _table(archive, members[_PROGRAM])
+    weights, program = _tables(path, _WEIGHTS, _PROGRAM)
     nodes = [_mapping(node) for node in _list(_graph(program)["nodes"])]
     operators = [str(node["target"]) for node in nodes]
     return StoredTypes(
@@ -460,9 +490,7 @@ def pt2_inputs(path: Path) -> list[StoredInput]:
     Raises:
         OSError, BadZipFile, ValueError, KeyError, TypeError: it is not an archive of this form.
     """
-    with zipfile.ZipFile(path) as archive:
-        members = {member.filename.partition("/")[2]: member for member in archive.infolist()}
-        program = _table(archive, members[_PROGRAM])
+    (program,) = _tables(path, _PROGRAM)
     names: dict[str, str] = {}
     return [
         StoredInput(name=name, dtype="", sizes=())
@@ -482,6 +510,12 @@ def _shape(name: str, meta: Mapping[str, object], names: dict[str, str]) -> Iter
         text = str(_mapping(_mapping(size)["as_expr"])["expr_str"])
         symbol = _SYMBOL.fullmatch(text.partition(",")[0])
         yield names.setdefault(symbol[1] if symbol else text, f"{name}_{place}")
+
+
+def _tables(path: Path, *names: str) -> list[Mapping[str, object]]:
+    with zipfile.ZipFile(path) as archive:
+        members = {member.filename.partition("/")[2]: member for member in archive.infolist()}
+        return [_table(archive, members[name]) for name in names]
 
 
 def _table(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> Mapping[str, object]:
@@ -774,12 +808,6 @@ def check_buffers(data: bytes) -> None:
 
 
 _LOG = logging.getLogger(__name__)
-_READERS: Mapping[Format, Callable[[Path], StoredTypes]] = {
-    Format.ONNX: lambda path: onnx_types(path.read_bytes()),
-    Format.PT2: pt2_types,
-    Format.TFLITE: lambda path: tflite_types(path.read_bytes()),
-    Format.PTE: lambda path: pte_types(path.read_bytes()),
-}
 UNREADABLE = (
     OSError, ValueError, KeyError, IndexError, TypeError, RecursionError, NotImplementedError,
     RuntimeError, struct.error, zipfile.BadZipFile, zlib.error,
@@ -792,9 +820,19 @@ def read_types(path: Path, format_: Format) -> StoredTypes | None:
 
     A damaged file is not reported here: the export checks the file and reports what is wrong.
     """
-    reader = _READERS.get(format_)
+    readers = {Format.ONNX: onnx_types, Format.TFLITE: tflite_types, Format.PTE: pte_types}
     try:
-        return None if reader is None else reader(path)
+        return pt2_types(path) if format_ is Format.PT2 else readers[format_](path.read_bytes())
     except UNREADABLE as error:
         _LOG.debug("types of %s not read: %s", path, error)
         return None
+
+
+def read_inputs(path: Path, format_: Format) -> list[StoredInput]:
+    """The inputs that a file states.
+
+    Raises:
+        UNREADABLE: it is not a readable file of this format.
+    """
+    readers = {Format.ONNX: onnx_inputs, Format.TFLITE: tflite_inputs, Format.PTE: pte_inputs}
+    return pt2_inputs(path) if format_ is Format.PT2 else readers[format_](path.read_bytes())

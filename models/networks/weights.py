@@ -26,7 +26,7 @@ from fleetrank.models.networks.build import (
     image_examples,
     stated_examples,
 )
-from fleetrank.models.published.published_folder import checkpoint_sha256, load_folder
+from fleetrank.models.published import checkpoint_sha256, load_folder
 
 if TYPE_CHECKING:
     import torch

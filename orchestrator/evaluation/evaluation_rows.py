@@ -30,7 +30,7 @@ from fleetrank.models.cards.card import (
 from fleetrank.models.cards.identity import resolve
 from fleetrank.models.cards.language import LanguageShape
 from fleetrank.models.cards.zoo import load_cards
-from fleetrank.models.published.published_folder import checkpoint_sha256
+from fleetrank.models.published import checkpoint_sha256
 from fleetrank.orchestrator.errors import UsageError
 from fleetrank.orchestrator.evaluation.scoring import (
     STRATEGIES,

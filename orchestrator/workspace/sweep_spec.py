@@ -25,7 +25,7 @@ from fleetrank.foundation.plain_data import TYPED, check_events, check_limits
 from fleetrank.foundation.user_file import Bytes, Key, checked
 from fleetrank.foundation.vocabulary import Mode, Precision, Runtime
 from fleetrank.models.cards.inputs import AxisName
-from fleetrank.models.published.published_folder import checkpoint_sha256
+from fleetrank.models.published import checkpoint_sha256
 from fleetrank.orchestrator.errors import UsageError
 from fleetrank.orchestrator.identity import RoundRules
 

@@ -20,7 +20,7 @@ from fleetrank.models.cards.zoo import load_language_zoo
 from fleetrank.models.errors import ExportError
 from fleetrank.models.networks.decoder import Decoder, Encoder
 from fleetrank.models.networks.weights import load_checkpoint, network_with_weights
-from fleetrank.models.published.published_folder import INDEX, WHOLE, checkpoint_sha256, load_folder
+from fleetrank.models.published import INDEX, WHOLE, checkpoint_sha256, load_folder
 
 KINDS = {
     "llama": "llama",

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from wording import has
 
 from fleetrank.foundation.errors import BadFileError
-from fleetrank.models.published.published_folder import FLOATS, load_tensor, read_tensors
+from fleetrank.models.published import FLOATS, load_tensor, read_tensors
 
 TENSORS = {
     "a": torch.arange(6, dtype=torch.float32).reshape(2, 3),

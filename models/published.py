@@ -10,20 +10,19 @@ import struct
 import tomllib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fleetrank.foundation.errors import BadFileError, shortened
 from fleetrank.foundation.files import file_sha256, open_regular
 from fleetrank.foundation.plain_data import read_json_object
-from fleetrank.models.cards.language import MEMORY, Activation, Bias, LanguageShape, Norm, Positions
+from fleetrank.models.cards.language import MEMORY, Activation, Bias, LanguageShape
 from fleetrank.models.errors import ExportError
 
 if TYPE_CHECKING:
     import torch
 
-# Compares `config.json` of a published model with the numbers of a card.
+# What an architecture requires of `config.json`, and what its checkpoints call the layers.
 
 _ACTIVATIONS = {
     Activation.SWIGLU: ("silu", "swish"),
@@ -31,220 +30,28 @@ _ACTIVATIONS = {
     Activation.GELU_TANH: ("gelu_new", "gelu_pytorch_tanh"),
     Activation.RELU: ("relu",),
 }
-
-
+_COMPUTED: Mapping[str, Callable[[LanguageShape], object]] = {
+    "activation": lambda shape: _ACTIVATIONS[shape.activation],
+    "has_all_biases": lambda shape: shape.bias is Bias.ALL,
+}
+"""Values of a card that `config.json` states in another form; a tuple: several words mean it."""
 _OLD_NAMES = {
     "type": "rope_type",
     "rotary_emb_base": "rope_theta",
     "rotary_pct": "partial_rotary_factor",
 }
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Key:
-    """What one key of `config.json` must be.
-
-    Attributes:
-        of: the value that a card requires; a tuple holds several that mean the same.
-        default: of the architecture, for files that leave the key out; `None`: the required one.
-        is_least: a larger number agrees too.
-    """
-
-    of: Callable[[LanguageShape], object]
-    default: object = None
-    is_least: bool = False
-
-
-def disagreement(
-    config: Mapping[str, object], model_type: str, shape: LanguageShape
-) -> tuple[str, object, object] | None:
-    """The first key that disagrees: its name, what the file says, what the card needs.
-
-    `None` if the file agrees. A key that the file leaves out has its architecture's default.
-    """
-    stated = _flat(config)
-    for name, key in {**_COMMON[model_type], **_STRUCTURE[model_type]}.items():
-        wanted = key.of(shape)
-        found = stated.get(name)
-        found = key.default if found is None else found
-        if found is not None and not _agrees(found, wanted, is_least=key.is_least):
-            older = (old for old, new in _OLD_NAMES.items() if new == name and old in config)
-            return next(older, name), found, wanted
-    return None
-
-
-def _flat(config: Mapping[str, object]) -> dict[str, object]:
-    """The keys, with those of the newer tables of rotary positions among them."""
-    found = dict(config)
-    for table in ("rope_parameters", "rope_scaling"):
-        inner = config.get(table)
-        if isinstance(inner, Mapping):
-            found |= inner
-    for old, new in _OLD_NAMES.items():
-        found.setdefault(new, found.get(old))
-    return found
-
-
-def _agrees(found: object, wanted: object, *, is_least: bool) -> bool:
-    if isinstance(wanted, tuple):
-        return found in wanted
-    if isinstance(found, bool) or isinstance(wanted, bool):
-        return found is wanted
-    if isinstance(found, int | float) and isinstance(wanted, int | float):
-        return (is_least and found >= wanted) or math.isclose(found, wanted, rel_tol=1e-6)
-    return found == wanted
-
-
-def _sizes(names: Mapping[str, str], epsilon: str | None) -> dict[str, _Key]:
-    """Keys that are one number of the card each."""
-    keys = {theirs: _Key(of=attrgetter(own)) for theirs, own in names.items()}
-    for context in ("max_position_embeddings", "n_positions"):
-        if context in keys:
-            keys[context] = _Key(of=attrgetter("context"), is_least=True)
-    if epsilon is not None:
-        keys[epsilon] = _Key(of=attrgetter("norm_epsilon"))
-    return keys
-
-
-def _is(value: object, default: object = None) -> _Key:
-    return _Key(of=lambda _shape: value, default=default)
-
-
-_USUAL = {
-    "hidden_size": "width",
-    "num_hidden_layers": "layers",
-    "num_attention_heads": "heads",
-    "intermediate_size": "hidden",
-    "vocab_size": "vocabulary",
-    "max_position_embeddings": "context",
-}
-_LLAMA = _sizes(_USUAL, "rms_norm_eps")
-_COMMON: Mapping[str, Mapping[str, _Key]] = {
-    "llama": _LLAMA,
-    "qwen2": _LLAMA,
-    "gpt2": _sizes(
-        {
-            "n_embd": "width",
-            "n_layer": "layers",
-            "n_head": "heads",
-            "n_inner": "hidden",
-            "vocab_size": "vocabulary",
-            "n_positions": "context",
-        },
-        "layer_norm_epsilon",
-    ),
-    "opt": _sizes(
-        {
-            **{name: own for name, own in _USUAL.items() if own != "hidden"},
-            "ffn_dim": "hidden",
-            "word_embed_proj_dim": "table_width",
-        },
-        None,
-    ),
-    "gpt_neox": _sizes(_USUAL, "layer_norm_eps"),
-    "bert": _sizes({**_USUAL, "type_vocab_size": "token_types"}, "layer_norm_eps"),
-    "distilbert": _sizes(
-        {
-            "dim": "width",
-            "n_layers": "layers",
-            "n_heads": "heads",
-            "hidden_dim": "hidden",
-            "vocab_size": "vocabulary",
-            "max_position_embeddings": "context",
-        },
-        None,
-    ),
-}
-_ROTARY = {
-    "rope_theta": _Key(of=attrgetter("rotary_base"), default=10_000.0),
-    "rope_type": _is("default"),
-    "partial_rotary_factor": _Key(of=attrgetter("rotary_share")),
-}
-
-
-def _words(activation: str, *, is_tied: bool) -> dict[str, _Key]:
-    return {
-        activation: _Key(of=lambda shape: _ACTIVATIONS[shape.activation]),
-        "tie_word_embeddings": _Key(of=attrgetter("is_tied"), default=is_tied),
-    }
-
-
-_LLAMA_WORDS = {
-    **_words("hidden_act", is_tied=False),
-    **_ROTARY,
-    "num_key_value_heads": _Key(of=attrgetter("kv_heads")),
-    "head_dim": _Key(of=attrgetter("head_size")),
-}
-_ENCODER_WORDS = {"is_decoder": _is(value=False), "add_cross_attention": _is(value=False)}
-_STRUCTURE: Mapping[str, Mapping[str, _Key]] = {
-    "llama": {
-        **_LLAMA_WORDS,
-        "attention_bias": _Key(of=lambda shape: shape.bias is Bias.ALL, default=False),
-        "mlp_bias": _Key(of=lambda shape: shape.bias is Bias.ALL, default=False),
-    },
-    "qwen2": {**_LLAMA_WORDS, "use_sliding_window": _is(value=False)},
-    "gpt2": {
-        **_words("activation_function", is_tied=True),
-        "scale_attn_weights": _is(value=True),
-        "scale_attn_by_inverse_layer_idx": _is(value=False),
-    },
-    "opt": {
-        **_words("activation_function", is_tied=True),
-        "do_layer_norm_before": _Key(of=attrgetter("norm_comes_first"), default=True),
-        "_remove_final_layer_norm": _is(value=False),
-        "enable_bias": _is(value=True),
-        "layer_norm_elementwise_affine": _is(value=True),
-    },
-    "gpt_neox": {
-        **_words("hidden_act", is_tied=False),
-        **_ROTARY,
-        "partial_rotary_factor": _Key(of=attrgetter("rotary_share"), default=0.25),
-        "use_parallel_residual": _Key(of=attrgetter("is_parallel"), default=True),
-        "attention_bias": _is(value=True),
-    },
-    "bert": {
-        "hidden_act": _Key(of=lambda shape: _ACTIVATIONS[shape.activation]),
-        "position_embedding_type": _is("absolute"),
-        **_ENCODER_WORDS,
-    },
-    "distilbert": {"activation": _Key(of=lambda shape: _ACTIVATIONS[shape.activation])},
-}
-
-
-def fits(model_type: str, shape: LanguageShape) -> bool:
-    """Whether a card has the structure that the architecture always has."""
-    return all(getattr(shape, name) == value for name, value in _ALWAYS[model_type].items())
-
-
-_OF_LLAMA = {"norm": Norm.RMS, "positions": Positions.ROTARY, "norm_comes_first": True,
-             "is_parallel": False, "is_encoder": False, "embedding_width": None}  # fmt: skip
-_OF_GPT = {"norm": Norm.LAYER, "positions": Positions.LEARNED, "bias": Bias.ALL,
-           "is_parallel": False, "is_encoder": False}  # fmt: skip
-_OF_BERT = {**_OF_GPT, "is_encoder": True, "norm_comes_first": False, "norms_embedding": True,
-            "position_offset": 0}  # fmt: skip
-_ALWAYS: Mapping[str, Mapping[str, object]] = {
-    "llama": _OF_LLAMA,
-    "qwen2": {**_OF_LLAMA, "bias": Bias.QKV},
-    "gpt2": {**_OF_GPT, "norm_comes_first": True, "position_offset": 0},
-    "opt": {**_OF_GPT, "position_offset": 2, "norm_epsilon": 1e-5},
-    "gpt_neox": {"norm": Norm.LAYER, "positions": Positions.ROTARY, "bias": Bias.ALL,
-                 "is_encoder": False, "norm_comes_first": True},
-    "bert": _OF_BERT,
-    "distilbert": {**_OF_BERT, "token_types": 0, "norm_epsilon": 1e-12},
-}  # fmt: skip
-
-
-# What published checkpoints call the layers of a decoder or encoder, and how they store them.
-
 _NORM_OF_OLD = {"gamma": "weight", "beta": "bias"}
 """Checkpoints converted from TensorFlow call scale and shift of a norm so."""
+_QKV = ("queries", "keys", "values")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Dialect:
-    """The names of one architecture.
+class Architecture:
+    """One architecture, as a table of `published_models.toml` states it.
 
     Attributes:
+        always: numbers of a card that every model of the architecture has.
+        config: key of `config.json` to what it must be.
         modules: own name of a layer to theirs; `{}` is the number of the block.
         prefix: of their names; some files leave it out.
         fused: the layer of a block that holds queries, keys and values; `None` if each has its own.
@@ -252,14 +59,42 @@ class Dialect:
             second; otherwise all queries first.
         is_transposed: matrices of blocks are stored as inputs x outputs.
         skipped: pattern of names that are not needed: heads of other tasks, pooling, constants.
+        has_one_width: the token table has the width of the layers.
     """
 
+    always: Mapping[str, object]
+    config: Mapping[str, str | Mapping[str, object]]
     modules: Mapping[str, str]
     prefix: str
     fused: str | None = None
     is_by_head: bool = False
     is_transposed: bool = False
     skipped: str = ""
+    has_one_width: bool = False
+
+    def fits(self, shape: LanguageShape) -> bool:
+        """Whether a card has the structure that the architecture always has."""
+        if self.has_one_width and shape.embedding_width is not None:
+            return False
+        return all(getattr(shape, name) == value for name, value in self.always.items())
+
+    def disagreement(
+        self, config: Mapping[str, object], shape: LanguageShape
+    ) -> tuple[str, object, object] | None:
+        """The first key that disagrees: its name, what the file says, what the card needs.
+
+        `None` if the file agrees. A key that the file leaves out has its architecture's default.
+        """
+        stated = _flat(config)
+        for name, key in self.config.items():
+            rule = {"of": key} if isinstance(key, str) else key
+            wanted = rule["is"] if "is" in rule else _value_of(shape, str(rule["of"]))
+            found = stated.get(name)
+            found = rule.get("default") if found is None else found
+            if found is not None and not _agrees(found, wanted, is_least="is_least" in rule):
+                older = (old for old, new in _OLD_NAMES.items() if new == name and old in config)
+                return next(older, name), found, wanted
+        return None
 
     def name_of(self, own: str) -> str:
         """Their name of a parameter, without the prefix."""
@@ -287,11 +122,37 @@ class Dialect:
         return bool(self.skipped) and re.fullmatch(self.skipped, plain) is not None
 
 
-_QKV = ("queries", "keys", "values")
-with Path(__file__).with_name("dialects.toml").open("rb") as _file:
+def _flat(config: Mapping[str, object]) -> dict[str, object]:
+    """The keys, with those of the newer tables of rotary positions among them."""
+    found = dict(config)
+    for table in ("rope_parameters", "rope_scaling"):
+        inner = config.get(table)
+        if isinstance(inner, Mapping):
+            found |= inner
+    for old, new in _OLD_NAMES.items():
+        found.setdefault(new, found.get(old))
+    return found
+
+
+def _value_of(shape: LanguageShape, name: str) -> object:
+    return _COMPUTED[name](shape) if name in _COMPUTED else getattr(shape, name)
+
+
+def _agrees(found: object, wanted: object, *, is_least: bool) -> bool:
+    if isinstance(wanted, tuple):
+        return found in wanted
+    if isinstance(found, bool) or isinstance(wanted, bool):
+        return found is wanted
+    if isinstance(found, int | float) and isinstance(wanted, int | float):
+        return (is_least and found >= wanted) or math.isclose(found, wanted, rel_tol=1e-6)
+    return found == wanted
+
+
+with Path(__file__).with_name("published_models.toml").open("rb") as _file:
     _TABLES = tomllib.load(_file)
-DIALECTS: Mapping[str, Dialect] = {
-    name: Dialect(**table) for name, table in {**_TABLES, "qwen2": _TABLES["llama"]}.items()
+ARCHITECTURES: Mapping[str, Architecture] = {
+    name: Architecture(**{**_TABLES.get(table.pop("like", ""), {}), **table})
+    for name, table in _TABLES.items()
 }
 """By `model_type` of `config.json`."""
 
@@ -508,18 +369,18 @@ def load_folder(network: "torch.nn.Module", shape: LanguageShape, folder: Path) 
     import torch
 
     try:
-        dialect = _dialect(folder, shape)
-        stored = _stored(folder, dialect)
+        architecture = _architecture(folder, shape)
+        stored = _stored(folder, architecture)
         parameters = dict(network.named_parameters())
         _load_memory(folder, [name for name in parameters if _is_memory(name)], parameters)
         published = {own: value for own, value in parameters.items() if not _is_memory(own)}
-        wanted = [_wanted(own, value, dialect) for own, value in published.items()]
-        _check_names(folder, wanted, stored, dialect)
+        wanted = [_wanted(own, value, architecture) for own, value in published.items()]
+        _check_names(folder, wanted, stored, architecture)
         _check_shapes(folder, wanted, stored)
         with torch.no_grad():
             for one in wanted:
                 values = load_tensor(stored[one.name])
-                parameters[one.own].copy_(_own_form(values, one, shape, dialect))
+                parameters[one.own].copy_(_own_form(values, one, shape, architecture))
     except BadFileError as error:
         raise ExportError(error.message, error.remedy) from error
 
@@ -549,31 +410,32 @@ def _load_memory(
             parameters[name].copy_(load_tensor(found))
 
 
-def _dialect(folder: Path, shape: LanguageShape) -> Dialect:
+def _architecture(folder: Path, shape: LanguageShape) -> Architecture:
     path = folder / CONFIG
     config = read_json_object(path)
     model_type = config.get("model_type")
-    if not isinstance(model_type, str) or model_type not in DIALECTS:
+    if not isinstance(model_type, str) or model_type not in ARCHITECTURES:
         raise ExportError(
             f"{path}: key 'model_type': {shortened(str(model_type))} is not supported",
-            f"use a checkpoint of one of {', '.join(DIALECTS)}",
+            f"use a checkpoint of one of {', '.join(ARCHITECTURES)}",
         )
-    if not fits(model_type, shape):
+    architecture = ARCHITECTURES[model_type]
+    if not architecture.fits(shape):
         raise ExportError(
             f"{path}: key 'model_type': the card does not describe a {model_type}",
             "use the card of that model",
         )
-    if (found := disagreement(config, model_type, shape)) is not None:
+    if (found := architecture.disagreement(config, shape)) is not None:
         key, stated, needed = found
         words = " or ".join(map(str, needed)) if isinstance(needed, tuple) else needed
         raise ExportError(
             f"{path}: key '{key}' is {shortened(str(stated))}, and the card needs {words}",
             "use the checkpoint of this model, or a card with the numbers of the checkpoint",
         )
-    return DIALECTS[model_type]
+    return architecture
 
 
-def _stored(folder: Path, dialect: Dialect) -> dict[str, StoredTensor]:
+def _stored(folder: Path, architecture: Architecture) -> dict[str, StoredTensor]:
     """The tensors of all files, by their names without the prefix."""
     index = folder / INDEX
     if index.is_file():
@@ -589,7 +451,7 @@ def _stored(folder: Path, dialect: Dialect) -> dict[str, StoredTensor]:
         )
     found: dict[str, StoredTensor] = {}
     for tensor in tensors:
-        name = dialect.plain(tensor.name)
+        name = architecture.plain(tensor.name)
         if name in found:
             raise BadFileError(
                 f"{folder} holds {shortened(name)} twice", "remove one of the two names"
@@ -623,24 +485,24 @@ def _sharded(index: Path) -> list[StoredTensor]:
     return [by_file[file][name] for name, file in places.items()]
 
 
-def _wanted(own: str, parameter: "torch.Tensor", dialect: Dialect) -> _Wanted:
+def _wanted(own: str, parameter: "torch.Tensor", architecture: Architecture) -> _Wanted:
     is_block_matrix = own.startswith("blocks.") and parameter.ndim == 2
     return _Wanted(
         own=own,
-        name=dialect.name_of(own),
-        part=dialect.part_of(own),
+        name=architecture.name_of(own),
+        part=architecture.part_of(own),
         shape=tuple(parameter.shape),
-        is_transposed=dialect.is_transposed and is_block_matrix,
+        is_transposed=architecture.is_transposed and is_block_matrix,
     )
 
 
 def _check_names(
-    folder: Path, wanted: Iterable[_Wanted], stored: Iterable[str], dialect: Dialect
+    folder: Path, wanted: Iterable[_Wanted], stored: Iterable[str], architecture: Architecture
 ) -> None:
     needed = dict.fromkeys(one.name for one in wanted)
     have = set(stored)
     missing = [name for name in needed if name not in have]
-    spare = sorted(n for n in have if n not in needed and not dialect.is_skipped(n))
+    spare = sorted(n for n in have if n not in needed and not architecture.is_skipped(n))
     if missing or spare:
         lists = [("missing", missing), ("unexpected", spare)]
         said = "; ".join(f"{word}: {_listed(names)}" for word, names in lists if names)
@@ -667,14 +529,14 @@ def _check_shapes(
 
 
 def _own_form(
-    values: "torch.Tensor", one: _Wanted, shape: LanguageShape, dialect: Dialect
+    values: "torch.Tensor", one: _Wanted, shape: LanguageShape, architecture: Architecture
 ) -> "torch.Tensor":
     """Outputs x inputs, of one layer alone."""
     if one.is_transposed:
         values = values.T
     if one.part is None:
         return values
-    if dialect.is_by_head:
+    if architecture.is_by_head:
         by_head = values.unflatten(0, (shape.heads, 3, shape.head_size))
         return by_head[:, one.part].flatten(0, 1)
     return values.chunk(3)[one.part]
