@@ -507,11 +507,6 @@ def read_progress(path: Path) -> dict[str, dict[str, object]]:
     return dict(devices) if isinstance(devices, dict) else {}
 
 
-def text_of(value: object) -> str | None:
-    """A text of the file; `None` if it has none."""
-    return None if value is None else str(value)
-
-
 def waits_of(device: Mapping[str, object]) -> str | None:
     """Why and how long a device of `read_progress` waits, for a person; `None` if it does not."""
     reason, waited_s = device.get("waits"), device.get("waited_s")

@@ -26,7 +26,7 @@ from fleetrank.orchestrator.cli.sweep_display import (
     with_options,
 )
 from fleetrank.orchestrator.errors import is_installed
-from fleetrank.orchestrator.progress import counted_from_one, waits_of
+from fleetrank.orchestrator.progress import counted_from_one
 from fleetrank.orchestrator.workspace.sweep_spec import SweepSpec
 
 if TYPE_CHECKING:
@@ -177,8 +177,10 @@ def _id_of(store: "ResultStore", given: str | None) -> str:
 
 def _doing(device: Mapping[str, object]) -> Mapping[str, object]:
     """A device for a person: what it waits for takes the place of what it runs."""
-    shown = {name: value for name, value in device.items() if name not in {"waits", "waited_s"}}
-    return shown | {"running": waits_of(device) or device.get("running")}
+    last = device["last"]
+    latency = last["latency_ms"] if isinstance(last, Mapping) else None
+    shown = {name: value for name, value in device.items() if name not in {"waits", "last"}}
+    return shown | {"running": device["waits"] or device["running"], "last_ms": latency}
 
 
 def folded(failures: Sequence[Mapping[str, object]]) -> list[Mapping[str, object]]:

@@ -1,18 +1,28 @@
-"""The progress of a sweep, read from its record and journal; works while it runs."""
+"""The progress of sweeps, read from records, leases and journals; works while they run."""
 
+import threading
 from collections import Counter, deque
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
+from pathlib import Path
+from time import monotonic
 
-from fleetrank.analysis.stored.sweep_record import SweepRecord, SweepState, shown_tags
+from fleetrank.analysis.stored.sweep_record import (
+    IMPORTED,
+    SweepRecord,
+    SweepState,
+    shown_tags,
+)
 from fleetrank.foundation.inputs import IMAGE
 from fleetrank.foundation.lease import is_locked
 from fleetrank.foundation.vocabulary import NS_PER_MS
 from fleetrank.orchestrator.dispatch.decide.retry import RepeatKey
 from fleetrank.orchestrator.dispatch.decide.state import Tally
+from fleetrank.orchestrator.errors import StoreError, UsageError
 from fleetrank.orchestrator.identity import RowKey
-from fleetrank.orchestrator.progress import read_progress
+from fleetrank.orchestrator.progress import read_progress, waits_of
+from fleetrank.orchestrator.store.journal import JournalTail
 from fleetrank.orchestrator.store.results import ResultStore
 
 _MAX_FAILURES = 20
@@ -23,13 +33,15 @@ _LATEST = 30
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SweepStatus:
-    """What `fleetrank sweep status` shows.
+    """What `fleetrank sweep status` shows, and the server.
 
     Attributes:
-        state: `running finished interrupted failed`, or `stopped`: its driver died, or a device
-            was abandoned.
+        state: `running finished interrupted failed imported`, or `stopped`: its driver died, or a
+            device was abandoned.
         seconds_left: from the pace of the current run; `None` when it does not run.
-        devices: each device's work and count in the current run; empty if it does not run.
+        devices: for each device its host and work now, why it waits, its counts and its last
+            attempt; `n_repeats` is `None` if the record does not contain the device. Empty if no
+            journal was read.
         n_overcome: failed tries of repeats that another try measured.
         failures: the last error of repeats without a valid measurement, and the number of tries;
             only the newest, for display.
@@ -59,15 +71,19 @@ class SweepCount:
 
     def __init__(self) -> None:
         """Starts with no rows."""
-        self.latest: deque[Mapping[str, object]] = deque(maxlen=_LATEST)
+        self._latest: deque[Mapping[str, object]] = deque(maxlen=_LATEST)
         self._tally = Tally()
+        self._of_device: dict[str, Tally] = {}
+        self._last: dict[str, Mapping[str, object]] = {}
         self._failures: dict[RepeatKey, Mapping[str, object]] = {}
         self._n_tries_failed: Counter[RepeatKey] = Counter()
         self._started: list[datetime] = []
 
     def observe(self, row: Mapping[str, object]) -> None:
         """Counts one row of the journal."""
+        device = str(row.get("device"))
         self._tally.observe(row)
+        self._of_device.setdefault(device, Tally()).observe(row)
         row_key = RowKey.of(row)
         key = row_key.cell_key, row_key.repeat
         is_failure = row.get("error_kind") is not None
@@ -78,35 +94,60 @@ class SweepCount:
             self._failures[key] = {**_failure(row), "tries": self._n_tries_failed[key]}
         if isinstance(stamp := row.get("started_utc"), str):
             self._started.append(datetime.fromisoformat(stamp))
-        self.latest.appendleft(_attempt(row))
+        self._last[device] = _attempt(row)
+        self._latest.appendleft(self._last[device])
 
-    def status(self, record: SweepRecord, *, is_running: bool) -> SweepStatus:
-        """The progress of this record's sweep, without the current work of devices."""
+    def status(
+        self, store: ResultStore, record: SweepRecord, *, is_running: bool, is_read: bool = True
+    ) -> SweepStatus:
+        """The progress of this record's sweep; if its journal `is_read` its rows count."""
+        n_ok, n_failed = self._tally.n_ok, self._tally.n_failed
         n_repeats = 0 if record.plan is None else record.plan.n_cells * record.plan.repeats
-        n_left = max(0, n_repeats - self._tally.n_ok - self._tally.n_failed)
+        n_left = max(0, n_repeats - n_ok - n_failed)
+        if not is_read and record.counts is not None:
+            n_ok, n_failed, n_left = record.counts
         started = _of_run(self._started, record)
+        state = state_of(record, is_running=is_running)
+        tags = shown_tags(store.root, record.sweep_id)
         return SweepStatus(
             sweep_id=record.sweep_id,
-            state=state_of(record, is_running=is_running),
+            state=IMPORTED if record.is_imported else state,
             started_utc=record.started_utc,
             finished_utc=record.finished_utc,
             n_repeats=n_repeats,
-            n_ok=self._tally.n_ok,
-            n_failed=self._tally.n_failed,
+            n_ok=n_ok,
+            n_failed=n_failed,
             n_left=n_left,
             seconds_left=_seconds_left(started, n_left) if is_running else None,
-            devices=(),
+            devices=self._devices(store, record, is_running=is_running) if is_read else (),
             n_overcome=self._n_tries_failed.total()
             - sum(self._n_tries_failed[key] for key in self._failures),
             failures=tuple(self._failures.values())[-_MAX_FAILURES:],
-            latest=tuple(self.latest),
+            tags=tags.tags,
+            note=tags.note,
+            latest=tuple(self._latest),
         )
 
-
-def with_tags(status: SweepStatus, store: ResultStore) -> SweepStatus:
-    """The status with the tags and the note of its sweep."""
-    found = shown_tags(store.root, status.sweep_id)
-    return replace(status, tags=found.tags, note=found.note)
+    def _devices(
+        self, store: ResultStore, record: SweepRecord, *, is_running: bool
+    ) -> tuple[Mapping[str, object], ...]:
+        now = read_progress(store.progress_path(record.sweep_id)) if is_running else {}
+        plan = record.plan
+        cells = {} if plan is None else plan.cells_by_device
+        tallies = {device: Tally() for device in (*cells, *now)} | self._of_device
+        return tuple(
+            {
+                "device": device,
+                "host": now.get(device, {}).get("host"),
+                "running": now.get(device, {}).get("running"),
+                "waits": waits_of(now.get(device, {})),
+                "n_repeats": cells[device] * plan.repeats if plan and device in cells else None,
+                "n_ok": tally.n_ok,
+                "n_failed": tally.n_failed,
+                "last": self._last.get(device),
+            }
+            for device, tally in sorted(tallies.items())
+        )
 
 
 def read_status(store: ResultStore, sweep_id: str) -> SweepStatus:
@@ -116,23 +157,74 @@ def read_status(store: ResultStore, sweep_id: str) -> SweepStatus:
         UsageError: the sweep does not exist.
         StoreError: its record is damaged.
     """
-    record = store.sweep_record(sweep_id)
-    count = SweepCount()
+    record, runs, count = store.sweep_record(sweep_id), is_running(store, sweep_id), SweepCount()
     for row in store.open_journal(sweep_id).rows():
         count.observe(row)
-    runs = is_running(store, sweep_id)
-    status = with_tags(count.status(record, is_running=runs), store)
-    return replace(status, devices=_devices(store, sweep_id)) if runs else status
+    return count.status(store, record, is_running=runs)
+
+
+_FRESH_S = 0.5
+"""Several open pages share one reading."""
+_LISTED = 1000
+"""Number of sweeps that are looked at, the newest first."""
+
+
+class Live:
+    """The progress of one workspace's sweeps; used by many threads.
+
+    Cheap enough to be asked every second during a measurement: each line of a journal is read once,
+    and only while its sweep runs.
+    """
+
+    def __init__(self, results: Path) -> None:
+        self._results = results
+        self._watched: dict[str, tuple[JournalTail, SweepCount]] = {}
+        self._seen: tuple[float, list[SweepStatus]] | None = None
+        self._lock = threading.Lock()
+
+    def progress(self) -> list[SweepStatus]:
+        """Returns all running sweeps and the newest ones; newest first.
+
+        The devices of a sweep are filled only if it ran while this server was running.
+
+        Raises:
+            StoreError: the results come from a newer fleetrank.
+        """
+        with self._lock:
+            if self._seen is None or monotonic() - self._seen[0] > _FRESH_S:
+                self._seen = (monotonic(), self._look())
+            return self._seen[1]
+
+    def _look(self) -> list[SweepStatus]:
+        store = ResultStore(self._results)
+        return [
+            self._status(store, sweep_id)
+            for number, sweep_id in enumerate(store.sweep_ids()[::-1][:_LISTED])
+            if number == 0 or is_running(store, sweep_id)
+        ]
+
+    def _status(self, store: ResultStore, sweep_id: str) -> SweepStatus:
+        try:
+            record = store.sweep_record(sweep_id)
+        except (StoreError, UsageError):
+            record = SweepRecord(sweep_id=sweep_id)  # damaged: it hides no other sweep
+        runs = is_running(store, sweep_id)
+        # The record of an ended sweep has its counts, so its journal is not read.
+        if runs or record.state is SweepState.RUNNING or record.counts is None:
+            path = store.open_journal(sweep_id).path
+            self._watched.setdefault(sweep_id, (JournalTail(path), SweepCount()))
+        if sweep_id not in self._watched:
+            return SweepCount().status(store, record, is_running=False, is_read=False)
+        tail, count = self._watched[sweep_id]
+        # After record and lease were read, so that the counts are not older than they are.
+        for row in tail.new_rows():
+            count.observe(row)
+        return count.status(store, record, is_running=runs)
 
 
 def is_running(store: ResultStore, sweep_id: str) -> bool:
     """Whether a live process drives the sweep."""
     return is_locked(store.lease_path(sweep_id))
-
-
-def _devices(store: ResultStore, sweep_id: str) -> tuple[Mapping[str, object], ...]:
-    found = read_progress(store.progress_path(sweep_id))
-    return tuple({"device": name, **facts} for name, facts in found.items())
 
 
 def state_of(record: SweepRecord, *, is_running: bool) -> str:

@@ -12,7 +12,7 @@ from schemathesis.specs.openapi.checks import (
 )
 from serving import Served
 
-from fleetrank.orchestrator.server import api
+from fleetrank.orchestrator.server.app import api
 
 _CHECKS = (
     not_a_server_error,
@@ -26,7 +26,7 @@ _EXAMPLES = 12
 
 def _operations() -> dict[str, schemathesis.APIOperation]:
     app = FastAPI()
-    app.include_router(api.router)
+    app.include_router(api)
     schema = schemathesis.openapi.from_dict(app.openapi())
     found = (result.ok() for result in schema.get_all_operations())
     return {operation.path: operation for operation in found}

@@ -7,9 +7,9 @@ import pytest
 
 from fleetrank.analysis.stored.sweep_record import IMPORTED, SweepRecord, SweepState
 from fleetrank.foundation.errors import duration
-from fleetrank.orchestrator.server.live import Live
 from fleetrank.orchestrator.store.journal import JournalTail, make_line
 from fleetrank.orchestrator.store.results import ResultStore
+from fleetrank.orchestrator.sweep.sweep_status import Live
 
 SWEEP = "s-20260101T000000-aa"
 PLAN = {"n_cells": 3, "repeats": 2, "cells_by_device": {"a": 2, "b": 1}}
@@ -48,7 +48,7 @@ def test_a_line_is_read_once_and_half_a_line_waits(tmp_path: Path) -> None:
 def test_a_running_sweep_is_counted_per_device(
     store: ResultStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("fleetrank.orchestrator.server.live._FRESH_S", -1.0)
+    monkeypatch.setattr("fleetrank.orchestrator.sweep.sweep_status._FRESH_S", -1.0)
     live = Live(store.root)
     with store.lease(SWEEP), store.open_journal(SWEEP) as journal:
         journal.append(row("a", "x", 0))

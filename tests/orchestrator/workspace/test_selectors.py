@@ -12,8 +12,7 @@ from fleetrank.analysis.stored.selection import Selection
 from fleetrank.orchestrator.cli import report_command
 from fleetrank.orchestrator.cli.options import setting_options
 from fleetrank.orchestrator.errors import UsageError
-from fleetrank.orchestrator.server import api
-from fleetrank.orchestrator.server.pages import PageQuery
+from fleetrank.orchestrator.server.app import PageQuery, api
 from fleetrank.orchestrator.workspace.selectors import PAGE_SELECTORS, Selectors, selector_fields
 
 pytestmark = pytest.mark.slow
@@ -63,7 +62,7 @@ def test_the_page_takes_its_own_selectors_alone() -> None:
 
 def test_the_api_documents_every_selector() -> None:
     app = FastAPI()
-    app.include_router(api.router)
+    app.include_router(api)
     parameters = app.openapi()["paths"]["/api/transfer"]["get"]["parameters"]
     named = {field.alias or name for name, field in Selectors.model_fields.items()}
     assert {parameter["name"] for parameter in parameters} == named

@@ -8,9 +8,9 @@ from fleet_rows import write_results
 
 from fleetrank.analysis.stored.sweep_record import SweepRecord
 from fleetrank.orchestrator.cli.main import run
-from fleetrank.orchestrator.server.live import Live
-from fleetrank.orchestrator.server.pages import render
+from fleetrank.orchestrator.server.app import render
 from fleetrank.orchestrator.store.results import ResultStore
+from fleetrank.orchestrator.sweep.sweep_status import Live
 
 HOSTILE_TAG = "<b>cooler</b>"
 HOSTILE_NOTE = "</script><script>alert('note')</script>"
