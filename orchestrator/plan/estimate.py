@@ -9,7 +9,7 @@ from fleetrank.foundation.inputs import WorkloadKind
 from fleetrank.foundation.vocabulary import Format, Precision, Runtime
 from fleetrank.models.cards.card import INPUT_SIZE, ExportRequest, Source
 from fleetrank.models.cards.language import LanguageShape
-from fleetrank.models.networks.cost import VALUE_BYTES, call_cost, calls_of
+from fleetrank.models.networks.cost import VALUE_BYTES, call_cost, calls_of, known_cost
 from fleetrank.models.networks.weights import primer_request
 from fleetrank.orchestrator.identity import Cell, DevicePlace, Plan
 
@@ -45,21 +45,12 @@ A simulated study of 1,300 repeats took 9.7 s longer with Ray on one idle core, 
 and 28 s with five times more work than cores.
 """
 
-_BUILT_IN = {
-    "resnet18": (1.8, 11.7), "resnet50": (4.1, 25.6), "densenet121": (2.8, 8.0),
-    "mobilenet_v2": (0.3, 3.5), "mobilenet_v3_large": (0.2, 5.5), "mnasnet1_0": (0.3, 4.4),
-    "squeezenet1_1": (0.35, 1.2), "efficientnet_b0": (0.4, 5.3), "inception_v3": (5.7, 27.2),
-    "levit_128s": (0.3, 7.8), "deit_tiny": (1.3, 5.7), "convnext_tiny": (4.5, 28.6),
-    "mobilevit_xxs": (0.4, 1.3),
-}  # fmt: skip
-"""10^9 MACs and 10^6 parameters of the built-in models, from the tables of torchvision and timm.
-Exports count the exact figures, but an estimate is wanted before them."""
 _USUAL = (1.7, 10.4)
-"""Their means, for a model of unknown size."""
+"""10^9 MACs and 10^6 parameters of a model of unknown size: the means of the built-in ones."""
 _PASSES_OF_A_STEP = 3
 """The backward pass has two products for each one of the forward pass."""
 _USUAL_SIZE = 224
-"""Pixels of most of them: MACs of a convolution grow with the area of the image."""
+"""Pixels of most models: MACs of a convolution grow with the area of the image."""
 
 _EXPORT_S = {Format.ONNX: 7.0, Format.PT2: 8.0, Format.TFLITE: 12.0, Format.PTE: 18.0}
 """Seeding, export and verification of a network without parameters, in seconds of one core.
@@ -188,7 +179,9 @@ def _size_of(request: ExportRequest) -> tuple[float, float]:
     if card.language is not None and (calls := calls_of(request.workload)):
         sample = call_cost(card.language, calls[-1])
         return sample.macs / 1e9, sample.parameters / 1e6
-    usual = _BUILT_IN.get(card.name, _USUAL)
+    known, usual = known_cost(request.model.sized_from or card), _USUAL
+    if known is not None and known.macs is not None and known.parameters is not None:
+        usual = known.macs / 1e9, known.parameters / 1e6
     growth = (dict(request.axes).get(INPUT_SIZE, _USUAL_SIZE) / _USUAL_SIZE) ** 2
     return (
         growth * usual[0] if card.macs is None else card.macs / 1e9,
