@@ -34,8 +34,8 @@ from fleetrank.orchestrator.dispatch.ray_cluster import cluster_ray
 from fleetrank.orchestrator.dispatch.ray_hosts import LABEL
 from fleetrank.orchestrator.identity import Attempt, DeviceSpec
 from fleetrank.orchestrator.progress import ProgressFile, Publisher
-from fleetrank.orchestrator.store.journal_sink import JournalSink
 from fleetrank.orchestrator.store.results import ResultStore
+from fleetrank.orchestrator.store.side import JournalSink
 from fleetrank.orchestrator.sweep.dispatch_backend import DispatchBackend, open_dispatch_backend
 from fleetrank.orchestrator.sweep.sweep_setup import Fleet, Setup, plan_sweep
 from fleetrank.orchestrator.workspace.sweep_spec import SweepSpec

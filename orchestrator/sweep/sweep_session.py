@@ -50,12 +50,12 @@ from fleetrank.orchestrator.progress import (
     SweepStarted,
 )
 from fleetrank.orchestrator.store.journal import Journal
-from fleetrank.orchestrator.store.journal_sink import JournalSink
 from fleetrank.orchestrator.store.parts import refuse_changed_journal
 from fleetrank.orchestrator.store.results import ResultStore
 from fleetrank.orchestrator.store.side import (
     PROFILE_FORM,
     REPLICA_FORM,
+    JournalSink,
     SideForm,
     store_module_macs,
     stored_attempts,

@@ -8,8 +8,8 @@ from stored_part import published_rows
 
 from fleetrank.analysis.stored.sweep_record import SweepRecord, SweepState
 from fleetrank.orchestrator.errors import StoreError
-from fleetrank.orchestrator.store.journal_sink import JournalSink
 from fleetrank.orchestrator.store.results import ResultStore
+from fleetrank.orchestrator.store.side import JournalSink
 from fleetrank.orchestrator.store.small_files import read_log
 
 SWEEP_ID = "quick-20260102T030405-0a1b"

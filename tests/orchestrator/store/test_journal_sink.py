@@ -12,8 +12,8 @@ from fleetrank.orchestrator.rows import Row
 from fleetrank.orchestrator.store import journal as journal_module
 from fleetrank.orchestrator.store import parts as parts_module
 from fleetrank.orchestrator.store.journal import Entry, make_line
-from fleetrank.orchestrator.store.journal_sink import JournalSink
 from fleetrank.orchestrator.store.results import ResultStore
+from fleetrank.orchestrator.store.side import JournalSink
 
 pytestmark = pytest.mark.slow
 
