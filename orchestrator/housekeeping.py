@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
+from typing import Any
 
 from fleetrank.analysis.stored.selection import read_exclusions
 from fleetrank.analysis.stored.sweep_record import REPAIR, pending_path
@@ -77,22 +78,31 @@ def left_over(store: ResultStore, operation: Operation) -> Iterator[str]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Extent:
-    """The disk space of a sweep, and the exclusions that refer to it."""
+    """What a sweep consists of.
 
+    Attributes:
+        n_rows: number of rows; `None` if they cannot be read.
+        exclusions: numbers of the exclusions that refer to it.
+    """
+
+    sweep_id: str
+    n_rows: int | None
     n_bytes: int
     n_raw_logs: int
     exclusions: tuple[int, ...]
 
 
-def extent_of(store: ResultStore, sweep_id: str) -> Extent:
-    """Reads only names and sizes of files."""
+def _extent(store: ResultStore, sweep_id: str, n_rows: int | None) -> dict[str, Any]:
+    """The fields of an `Extent`; reads only names and sizes of files."""
     files = [file for path in store.files_of(sweep_id) for file in _files(path)]
     entries = read_exclusions(store.root).entries
-    return Extent(
-        n_bytes=sum(file.stat().st_size for file in files),
-        n_raw_logs=sum(store.raw_folder(sweep_id) in file.parents for file in files),
-        exclusions=tuple(one.number for one in entries if one.sweep_id == sweep_id),
-    )
+    return {
+        "sweep_id": sweep_id,
+        "n_rows": n_rows,
+        "n_bytes": sum(file.stat().st_size for file in files),
+        "n_raw_logs": sum(store.raw_folder(sweep_id) in file.parents for file in files),
+        "exclusions": tuple(one.number for one in entries if one.sweep_id == sweep_id),
+    }
 
 
 def _files(path: Path) -> Iterator[Path]:
@@ -103,20 +113,13 @@ def _files(path: Path) -> Iterator[Path]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Deletion:
+class Deletion(Extent):
     """What will be deleted with one sweep.
 
     Attributes:
-        n_rows: number of rows; `None` if they cannot be read.
-        exclusions: numbers of the exclusions that refer to it.
         is_left_over: an earlier run was interrupted; readers do not see the sweep any more.
     """
 
-    sweep_id: str
-    n_rows: int | None
-    n_bytes: int
-    n_raw_logs: int
-    exclusions: tuple[int, ...]
     is_left_over: bool
 
 
@@ -170,16 +173,9 @@ def remove(path: Path) -> None:
 
 
 def _deletion(store: ResultStore, sweep_id: str) -> Deletion:
-    extent = extent_of(store, sweep_id)
     is_left_over = operation_of(store, sweep_id) is Operation.DELETE
-    return Deletion(
-        sweep_id=sweep_id,
-        n_rows=None if is_left_over else _n_rows(store, sweep_id),
-        n_bytes=extent.n_bytes,
-        n_raw_logs=extent.n_raw_logs,
-        exclusions=extent.exclusions,
-        is_left_over=is_left_over,
-    )
+    n_rows = None if is_left_over else _n_rows(store, sweep_id)
+    return Deletion(**_extent(store, sweep_id, n_rows), is_left_over=is_left_over)
 
 
 def _n_rows(store: ResultStore, sweep_id: str) -> int | None:
@@ -198,20 +194,14 @@ class Step(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Merging:
-    """One sweep of the other workspace.
+class Merging(Extent):
+    """One sweep of the other workspace; numbers of exclusions are those there.
 
     Attributes:
-        exclusions: numbers, in the other workspace, of the exclusions that refer to it.
         reason: why it is not copied; `None` if it is copied.
     """
 
-    sweep_id: str
     step: Step
-    n_rows: int
-    n_bytes: int
-    n_raw_logs: int
-    exclusions: tuple[int, ...]
     reason: str | None
 
 
@@ -256,7 +246,6 @@ def _merging(store: ResultStore, other: ResultStore, sweep_id: str) -> Merging:
         raise
     except StoreError as error:
         lost = f"{error.message}; {REPAIR} there restores what has an undamaged copy"
-    extent = extent_of(other, sweep_id)
     step, reason = Step.REFUSE, lost
     if is_locked(other.lease_path(sweep_id)):
         reason = f"it runs in {other.root}"
@@ -269,15 +258,7 @@ def _merging(store: ResultStore, other: ResultStore, sweep_id: str) -> Merging:
         reason = "it is here already" if is_equal else f"{there} and {here} are different sweeps"
     elif lost is None:
         step = Step.COPY
-    return Merging(
-        sweep_id=sweep_id,
-        step=step,
-        n_rows=found.n_rows,
-        n_bytes=extent.n_bytes,
-        n_raw_logs=extent.n_raw_logs,
-        exclusions=extent.exclusions,
-        reason=reason,
-    )
+    return Merging(**_extent(other, sweep_id, found.n_rows), step=step, reason=reason)
 
 
 @contextmanager

@@ -36,8 +36,8 @@ class SweepStarted:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ExportStarted:
-    """A model is being exported; `workload` is `image` unless it takes tokens."""
+class _OfExport:
+    """What events of one export name; `workload` is `image` unless the model takes tokens."""
 
     model: str
     format: str
@@ -46,30 +46,23 @@ class ExportStarted:
     @property
     def label(self) -> str:
         """The file, as people read it."""
-        return _file(self.model, self.workload, self.format)
+        what = self.model if self.workload == str(IMAGE) else f"{self.model} {self.workload}"
+        return f"{what} to {self.format}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ExportFinished:
+class ExportStarted(_OfExport):
+    """A model is being exported."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExportFinished(_OfExport):
     """An artifact is ready, or `error` gives the reason why it is not, and `remedy` what to do."""
 
-    model: str
-    format: str
     seconds: float
     is_cached: bool
     error: str | None
     remedy: str | None = None
-    workload: str = str(IMAGE)
-
-    @property
-    def label(self) -> str:
-        """The file, as people read it; equal to that of its start."""
-        return _file(self.model, self.workload, self.format)
-
-
-def _file(model: str, workload: str, form: str) -> str:
-    what = model if workload == str(IMAGE) else f"{model} {workload}"
-    return f"{what} to {form}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,7 +8,7 @@ import signal
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import asdict, replace
 from functools import partial
 from time import perf_counter
 from types import FrameType
@@ -18,7 +18,13 @@ from fleetrank.device_agents.contract.agent import DeviceFacts
 from fleetrank.device_agents.contract.measurement import Failure, Measurement, failed
 from fleetrank.foundation.vocabulary import ErrorKind
 from fleetrank.orchestrator.dispatch.decide import messages
-from fleetrank.orchestrator.dispatch.decide.messages import Action, Event, Store, StoreUntried
+from fleetrank.orchestrator.dispatch.decide.messages import (
+    Action,
+    Event,
+    Store,
+    StoreUntried,
+    repeat_started,
+)
 from fleetrank.orchestrator.dispatch.decide.retry import key_of
 from fleetrank.orchestrator.dispatch.decide.state import SweepWork, Tally, new_state, task_id_of
 from fleetrank.orchestrator.dispatch.decide.step import step
@@ -146,20 +152,18 @@ class Recorder:
         )
 
     def _append(self, done: Store, row: Row) -> None:
-        attempt, measurement, cell = done.attempt, done.measurement, done.attempt.repeat.cell
+        measurement, started = (
+            done.measurement,
+            repeat_started(self._work, done.device, done.attempt),
+        )
         latency, failure = row["latency_p50_ns"], measurement.failure
         ended = RepeatFinished(
-            device=done.device,
-            host=self._work.places[done.device].host,
-            label=cell.label,
-            repeat=attempt.repeat.index,
-            attempt=attempt.number,
+            **asdict(replace(started, origin=measurement.origin)),
             latency_p50_ns=latency if isinstance(latency, float) else None,
             flags=tuple(flag.value for flag in measurement.flags),
             error=None if failure is None else failure.message,
             will_retry=done.will_retry,
-            has_no_file=cell.export in self._work.failures,
-            origin=measurement.origin,
+            has_no_file=done.attempt.repeat.cell.export in self._work.failures,
         )
         try:
             self.sink.append(row, measurement)

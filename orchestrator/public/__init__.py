@@ -84,22 +84,32 @@ def table(name: str, results: str | Path, selection: Selection | None = None) ->
     Raises:
         FleetError: the table is unknown or has no rows; the message has a remedy.
     """
-    from dataclasses import replace
-
-    from fleetrank.analysis.stored.load import load_measurements
-    from fleetrank.analysis.stored.selection import Selection
-    from fleetrank.analysis.stored.sweep_record import tagged_sweeps
     from fleetrank.orchestrator.errors import explained_errors, require_libraries
 
     require_libraries("a table", "analysis", "scipy")
     from fleetrank.analysis.tables.tables import make_table
 
-    folder = path_of("results", results)
-    chosen = Selection() if selection is None else instance_of("selection", selection, Selection)
+    folder, chosen = path_of("results", results), _chosen(selection)
     with explained_errors(folder):
-        chosen = replace(chosen, sweep=tagged_sweeps(folder, chosen.sweeps) or None)
-        frame = load_measurements(folder, sweep=chosen.sweep, origins=chosen.origins)
+        frame, chosen = _rows(folder, chosen)
         return make_table(text_of("name", name), frame, chosen, results=folder)
+
+
+def _chosen(selection: Selection | None) -> Selection:
+    from fleetrank.analysis.stored.selection import Selection
+
+    return Selection() if selection is None else instance_of("selection", selection, Selection)
+
+
+def _rows(folder: Path, chosen: Selection) -> tuple[pl.LazyFrame, Selection]:
+    """The rows of a selection, and it with the sweeps that its tags mean."""
+    from dataclasses import replace
+
+    from fleetrank.analysis.stored.load import load_measurements
+    from fleetrank.analysis.stored.sweep_record import tagged_sweeps
+
+    chosen = replace(chosen, sweep=tagged_sweeps(folder, chosen.sweeps) or None)
+    return load_measurements(folder, sweep=chosen.sweep, origins=chosen.origins), chosen
 
 
 def predict(
@@ -126,10 +136,8 @@ def predict(
     """
     from dataclasses import replace
 
-    from fleetrank.analysis.stored.selection import Selection
-
     text_of("device", device)
-    chosen = Selection() if selection is None else instance_of("selection", selection, Selection)
+    chosen = _chosen(selection)
     settings = (
         ("quantity", text_of("quantity", quantity)),
         ("coverage", number_of("coverage", coverage, above=0, most=1)),
@@ -167,13 +175,8 @@ def faster(
     Raises:
         FleetError: no chosen platform measured both; the message has a remedy.
     """
-    from dataclasses import replace
-
     from fleetrank.analysis.panel.session import Session
     from fleetrank.analysis.statistics.pairs import faster as answer
-    from fleetrank.analysis.stored.load import load_measurements
-    from fleetrank.analysis.stored.selection import Selection
-    from fleetrank.analysis.stored.sweep_record import tagged_sweeps
     from fleetrank.orchestrator.errors import explained_errors, require_libraries
 
     require_libraries("an answer", "analysis", "scipy")
@@ -183,10 +186,9 @@ def faster(
         text_of("a device", name): number_of(f"the share of {name}", one, above=0, most=math.inf)
         for name, one in (users or {}).items()
     }
-    chosen = Selection() if selection is None else instance_of("selection", selection, Selection)
+    chosen = _chosen(selection)
     with explained_errors(folder):
-        chosen = replace(chosen, sweep=tagged_sweeps(folder, chosen.sweeps) or None)
-        frame = load_measurements(folder, sweep=chosen.sweep, origins=chosen.origins)
+        frame, chosen = _rows(folder, chosen)
         return answer(Session(frame, chosen, results=folder), *names, users=shares or None)
 
 
@@ -236,8 +238,7 @@ def report(results: str | Path, out: str | Path, selection: Selection | None = N
     folder, page = path_of("results", results), path_of("out", out)
     require_libraries("the page", "report", "jinja2", "vl_convert", "scipy")
     from fleetrank.analysis.report.page import build_report
-    from fleetrank.analysis.stored.selection import Selection
 
-    chosen = Selection() if selection is None else instance_of("selection", selection, Selection)
+    chosen = _chosen(selection)
     with explained_errors(folder):
         return build_report(folder, page, selection=chosen)

@@ -1,7 +1,7 @@
 """Writes the exclusions of a user; `analysis.stored.selection` reads them."""
 
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -42,8 +42,7 @@ def exclude(results: Path, sweep_id: str, pattern: str | None, reason: str) -> E
             "the pattern is empty, too long or not one line",
             "name a model, a platform, or 'MODEL on PLATFORM'",
         )
-    with locked(results / f".{FILE}.lock"):
-        known = read_exclusions(results)
+    with _known(results) as known:
         _refuse_again(known, sweep_id, pattern)
         made = Exclusion(
             number=known.next_number,
@@ -64,8 +63,7 @@ def take_back(results: Path, number: int) -> Exclusion:
         AnalysisError: the file of exclusions is damaged.
         StoreError: the file cannot be written; nothing changed.
     """
-    with locked(results / f".{FILE}.lock"):
-        known = read_exclusions(results)
+    with _known(results) as known:
         kept = tuple(one for one in known.entries if one.number != number)
         if len(kept) == len(known.entries):
             numbers = ", ".join(str(one.number) for one in kept) or "none"
@@ -82,8 +80,7 @@ def forget_sweep(results: Path, sweep_id: str) -> None:
         AnalysisError: the file of exclusions is damaged.
         StoreError: the file cannot be written; nothing changed.
     """
-    with locked(results / f".{FILE}.lock"):
-        known = read_exclusions(results)
+    with _known(results) as known:
         kept = tuple(one for one in known.entries if one.sweep_id != sweep_id)
         if len(kept) < len(known.entries):
             _write(results, known.next_number, kept)
@@ -97,8 +94,7 @@ def adopt(results: Path, entries: Sequence[Exclusion]) -> None:
         AnalysisError: the file of exclusions is damaged.
         StoreError: the file cannot be written; nothing changed.
     """
-    with locked(results / f".{FILE}.lock"):
-        known = read_exclusions(results)
+    with _known(results) as known:
         there = {(one.sweep_id, one.pattern) for one in known.entries}
         new = [one for one in entries if (one.sweep_id, one.pattern) not in there]
         if not new:
@@ -111,6 +107,13 @@ def adopt(results: Path, entries: Sequence[Exclusion]) -> None:
         first = known.next_number
         added = [replace(one, number=first + place) for place, one in enumerate(new)]
         _write(results, first + len(added), (*known.entries, *added))
+
+
+@contextmanager
+def _known(results: Path) -> Iterator[Exclusions]:
+    """What the file holds, which no other process changes meanwhile."""
+    with locked(results / f".{FILE}.lock"):
+        yield read_exclusions(results)
 
 
 def _checked_reason(text: str) -> str:

@@ -282,19 +282,21 @@ def _of_device(found: ReplicaSet) -> Row:
     }
 
 
+_OF_PROCESS = (
+    "replica", "start_ns", "end_ns", "run_peak_memory_bytes", "process_memory_bytes",
+    "involuntary_switches",
+)  # fmt: skip
+"""Columns that have the names of fields."""
+
+
 def _of_process(run: ReplicaRun) -> Row:
     is_measured = run.start_ns is not None
     return {
-        "replica": run.replica,
+        **{name: getattr(run, name) for name in _OF_PROCESS},
         "given_cpus": None if run.given_cpus is None else list(run.given_cpus),
         "cpus": None if run.cpus is None else list(run.cpus),
-        "start_ns": run.start_ns,
-        "end_ns": run.end_ns,
         "inferences": len(run.samples_ns) if is_measured else None,
         "samples_ns": list(run.samples_ns) if is_measured else None,
-        "run_peak_memory_bytes": run.run_peak_memory_bytes,
-        "process_memory_bytes": run.process_memory_bytes,
-        "involuntary_switches": run.involuntary_switches,
         "replica_error_kind": None if run.error_kind is None else run.error_kind.value,
         "replica_error_message": run.error_message,
         "flags": [flag.value for flag in run.flags],

@@ -8,7 +8,7 @@ from fleetrank.device_agents.contract.measurement import Failure, Measurement
 from fleetrank.device_agents.contract.task import MeasureTask
 from fleetrank.foundation.errors import count_of, duration
 from fleetrank.orchestrator.dispatch.decide.retry import Lane, is_host_lost
-from fleetrank.orchestrator.dispatch.decide.state import DispatchState
+from fleetrank.orchestrator.dispatch.decide.state import DispatchState, SweepWork
 from fleetrank.orchestrator.identity import Attempt
 from fleetrank.orchestrator.progress import DeviceWaits, Notice, RepeatStarted
 
@@ -175,6 +175,19 @@ SILENT_S = 60.0
 """Longer than this without output looks like a hang: a slow model and a hang look the same."""
 _NAMED = 3
 """Number of devices that one line names; the others are counted."""
+
+
+def repeat_started(work: SweepWork, device: str, attempt: Attempt) -> RepeatStarted:
+    """A device starts an attempt."""
+    place = work.places[device]
+    return RepeatStarted(
+        device=device,
+        host=place.host,
+        label=attempt.repeat.cell.label,
+        repeat=attempt.repeat.index,
+        attempt=attempt.number,
+        origin=place.origin,
+    )
 
 
 def answers_again(device: str) -> Notice:

@@ -25,7 +25,7 @@ from fleetrank.orchestrator.dispatch.decide.state import (
     tasks_of,
 )
 from fleetrank.orchestrator.identity import Attempt, Cell
-from fleetrank.orchestrator.progress import STOPPING, Notice, RepeatStarted
+from fleetrank.orchestrator.progress import STOPPING, Notice
 from fleetrank.orchestrator.rows import block_medians
 
 # What a result means: it is stored, held or discarded, and its repeat ends or is tried again.
@@ -345,16 +345,7 @@ def _fit_again(state: DispatchState, now_s: float) -> Iterator[Action]:
 
 
 def _announced(state: DispatchState, device: str, attempt: Attempt) -> messages.Announce:
-    place = state.work.places[device]
-    started = RepeatStarted(
-        device=device,
-        host=place.host,
-        label=attempt.repeat.cell.label,
-        repeat=attempt.repeat.index,
-        attempt=attempt.number,
-        origin=place.origin,
-    )
-    return messages.Announce(event=started)
+    return messages.Announce(event=messages.repeat_started(state.work, device, attempt))
 
 
 def _arrived(state: DispatchState, event: messages.Arrived) -> Iterator[Action]:
