@@ -1,7 +1,6 @@
 """How charts show platforms, models and families: short names, order, and marks."""
 
 import itertools
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -12,17 +11,9 @@ import polars as pl
 
 from fleetrank.analysis.arrays.pareto import FrontierOverlap, frontier, overlap
 from fleetrank.analysis.arrays.ranking import MIN_MODELS
+from fleetrank.analysis.labels import PARTS, Labels, labels_of, published_names
 from fleetrank.analysis.stored.columns import NO_FAMILY, ROW_KEY
-from fleetrank.foundation.errors import count_of
 
-_PARTS = (
-    "device", "runtime", "backend", "mode", "precision", "batch", "threads", "affinity", "options",
-    "axes",
-)  # fmt: skip
-_FOLLOWS = {"backend": "runtime", "affinity": "threads"}
-"""Facts left out if another fact implies them: the usual delegate, the first cores."""
-_USUAL = {"mode": "eager", "batch": 1, "options": "{}"}
-"""Default values: a label names only other values."""
 _TIER_ORDER = {"gpu": 0, "cpu": 1, "edge": 2}
 """Order of tiers: from devices in a laboratory to users' devices."""
 
@@ -70,45 +61,21 @@ FAMILY_MARKS: Mapping[str, FamilyMark] = MappingProxyType(
 near-black. Families of text repeat those of images, because a page is about one of both."""
 
 
-def platform_labels(cells: pl.DataFrame) -> dict[str, str]:
-    """Names platforms by the runtime and by what differs between them, best known tier first.
+def platform_labels(cells: pl.DataFrame) -> Labels:
+    """Names of platforms, best known tier first.
 
-    Takes rows of `cells_table.cell_values`; the order of the result is the order to show.
+    Takes rows of `cells_table.cell_values`; the order of the names is the order to show.
     """
-    platforms = (
-        cells.unique("platform_key")
-        .with_columns(_published_names(cells))
-        .sort(pl.col("tier").replace_strict(_TIER_ORDER, default=len(_TIER_ORDER)), *_PARTS)
-    )
-    varying = [
-        name for name in _PARTS if name == "runtime" or _distinguishes(platforms, name)
-    ]  # fmt: skip
-    labels = {
-        str(row["platform_key"]): " · ".join(
-            _part(name, row[name])
-            for name in varying
-            if row[name] is not None and row[name] != _USUAL.get(name)
-        )
-        for row in platforms.iter_rows(named=True)
-    }
-    has_twins = len(set(labels.values())) < len(labels)
-    return {key: key for key in labels} if has_twins else labels
-
-
-def _published_names(cells: pl.DataFrame) -> pl.Expr:
-    """The device; of imported rows its model's name, as published, where no other device has it."""
-    if not {"device_model", "origin"} <= set(cells.columns):
-        return pl.col("device")
-    is_only = pl.col("device").n_unique().over("device_model") == 1
-    is_published = (pl.col("origin") == "imported") & pl.col("device_model").is_not_null()
-    return pl.when(is_only & is_published).then("device_model").otherwise("device").alias("device")
+    tier = pl.col("tier").replace_strict(_TIER_ORDER, default=len(_TIER_ORDER))
+    ordered = cells.unique("platform_key").sort(tier, *PARTS)["platform_key"]
+    return labels_of(ordered, published_names(cells.lazy()))
 
 
 def chosen_platforms(cells: pl.DataFrame, most: int) -> dict[str, str]:
     """At most `most` of `platform_labels`: an equal share of each tier, evenly spread in it."""
-    labels = platform_labels(cells)
+    labels = platform_labels(cells).names
     if len(labels) <= most:
-        return labels
+        return dict(labels)
     tier_of = dict(cells.select("platform_key", "tier").unique().iter_rows())
     by_tier: dict[object, list[str]] = {}
     for key in labels:
@@ -138,36 +105,6 @@ def models_by_latency(cells: pl.DataFrame) -> list[str]:
         .sort("log_ratio", "model")
     )
     return [str(name) for name in ordered["model"]]
-
-
-def _distinguishes(platforms: pl.DataFrame, name: str) -> bool:
-    owner = _FOLLOWS.get(name)
-    n_owners = 1 if owner is None else platforms[owner].n_unique()
-    names = [name] if owner is None else [owner, name]
-    return platforms.select(names).n_unique() > n_owners
-
-
-def _part(name: str, value: object) -> str:
-    if name == "threads" and isinstance(value, int):
-        return count_of(value, "thread")
-    if name == "batch":
-        return f"batch {value}"
-    if name == "affinity":
-        return "first cores" if value == "first_cores" else f"CPUs {value}"
-    return _options(str(value)) if name == "options" else str(value)
-
-
-def _options(text: str) -> str:
-    """`{"amp":true,"path":"dlc"}` as `amp, path=dlc`."""
-    try:
-        options = json.loads(text)
-    except ValueError:
-        return text
-    if not isinstance(options, dict):
-        return text
-    return ", ".join(
-        name if value is True else f"{name}={value}" for name, value in options.items()
-    )
 
 
 # The points of the charts: distributions of latency, and the models that are on frontiers.

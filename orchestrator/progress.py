@@ -14,6 +14,7 @@ from time import monotonic
 
 import orjson
 
+from fleetrank.analysis.labels import Labels, labels_of
 from fleetrank.analysis.stored.sweep_record import SweepState
 from fleetrank.analysis.tables.formats import MISSING
 from fleetrank.foundation.errors import BadFileError, count_of, duration, visible_line, with_flags
@@ -25,7 +26,12 @@ from fleetrank.foundation.vocabulary import Origin
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SweepStarted:
-    """The plan is ready; `n_done` repeats were finished by an earlier run of the same sweep."""
+    """The plan is ready.
+
+    Attributes:
+        n_done: repeats that an earlier run of the same sweep finished.
+        platforms: keys of all platforms of the plan.
+    """
 
     sweep_id: str
     n_cells: int
@@ -33,6 +39,7 @@ class SweepStarted:
     n_done: int
     n_skipped: int
     estimate_s: float | None
+    platforms: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -263,6 +270,8 @@ def _started(event: SweepStarted) -> str:
         parts.append(f"{count_of(event.n_skipped, 'cell')} skipped")
     if event.estimate_s is not None:
         parts.append(f"measuring takes about {duration(event.estimate_s)} if no repeat fails")
+    if common := labels_of(event.platforms).common:
+        parts.append(f"all on {common}")
     return ", ".join(parts)
 
 
@@ -277,16 +286,13 @@ def _exported(event: ExportFinished) -> str | None:
 def _repeated(event: RepeatFinished) -> str | None:
     if event.has_no_file:
         return None  # the failed export was reported
-    name = f"{event.label}, repeat {event.repeat + 1}"
-    if event.attempt:
-        name += f", attempt {event.attempt + 1}"
-    name += unreal(event.origin)
     if event.error is not None:
+        name = f"{event.label}, repeat {event.repeat + 1}{unreal(event.origin)}"
         end = " (will be retried)" if event.will_retry else ""
         return printable(f"failed: {name}: {event.error}{end}")
+    what, _, platform = event.label.partition(" on ")
     latency = milliseconds(event.latency_p50_ns)
-    flags = f" [{', '.join(event.flags)}]" if event.flags else ""
-    return printable(f"{latency:>9}  {name}{flags}")
+    return printable(f"{what}  {platform}{unreal(event.origin)}  {latency}")
 
 
 def waiting(reason: str, waited_s: float) -> str:
@@ -334,6 +340,9 @@ class DeviceView:
     origin: Origin = Origin.MEASURED
 
 
+_UNNAMED = Labels({})
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class View:
     """All values that a display shows; computed from events only, so that it can be tested."""
@@ -346,6 +355,7 @@ class View:
     devices: Mapping[str, DeviceView] = field(default_factory=dict)
     measuring_since_s: float | None = None
     estimate_s: float | None = None
+    labels: Labels = _UNNAMED
 
     def eta_s(self, now_s: float) -> float | None:
         """Seconds left: the plan's estimate, and from the first finished repeat on the pace so far.
@@ -371,6 +381,7 @@ def updated(view: View, event: Event, now_s: float) -> View:
                 n_repeats=event.n_repeats,
                 n_done_before=event.n_done,
                 estimate_s=event.estimate_s,
+                labels=labels_of(event.platforms),
             )
         case ExportStarted():
             return replace(view, exporting=(*view.exporting, event.label))

@@ -52,16 +52,15 @@ class PlainLines:
     def __init__(self, stream: TextIO, clock: Callable[[], float] = perf_counter) -> None:
         self._stream = stream
         self._clock = clock
-        self._n_repeats = 0
         self._n_done = 0
         self._view = View()
         self._said_s = 0.0
 
     def __call__(self, event: Event) -> None:
         """Writes the event's sentence, if there is one, and the progress if it is due."""
-        self._write(event)
         now_s, was_measuring = self._clock(), self._view.measuring_since_s is not None
         self._view = updated(self._view, event, now_s)
+        self._write(event)
         if self._view.measuring_since_s is None or not was_measuring:
             self._said_s = now_s
         elif isinstance(event, RepeatFinished) and now_s - self._said_s >= _HEARTBEAT_S:
@@ -71,15 +70,15 @@ class PlainLines:
 
     def _write(self, event: Event) -> None:
         if isinstance(event, SweepStarted):
-            self._n_repeats, self._n_done = event.n_repeats, event.n_done
+            self._n_done = event.n_done
         line = sentence(event)
         if isinstance(event, RepeatFinished):
             self._n_done += not event.will_retry
         if line is None:
             return
         if isinstance(event, RepeatFinished):
-            line = f"[{self._n_done}/{self._n_repeats}] {line}"
-        self._stream.write(line + "\n")
+            line = f"{self._n_done}/{self._view.n_repeats}  {line}"
+        self._stream.write(f"{self._view.labels.said(line)}\n")
         self._stream.flush()
 
 
@@ -122,7 +121,7 @@ class LiveConsole:
         is_failure = isinstance(event, RepeatFinished | ExportFinished) and event.error is not None
         is_kept = is_failure or isinstance(event, SweepStarted | Notice | SweepFinished)
         if is_kept and (line := sentence(event)) is not None:
-            self._console.print(Text(line))
+            self._console.print(Text(self._view.labels.said(line)))
         if isinstance(event, SweepFinished):
             self.close()
 
@@ -160,7 +159,7 @@ def render(view: View, now_s: float) -> Group:
         table.add_row(
             *([Text(device.host)] if has_hosts else []),
             Text(name + unreal(device.origin)),
-            Text(_doing(device, now_s)),
+            Text(view.labels.said(_doing(device, now_s))),
             Text(device.last),
             str(device.n_done),
             str(device.n_failed),

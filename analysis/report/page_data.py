@@ -10,6 +10,7 @@ import polars as pl
 
 from fleetrank.analysis.errors import NotComparableError
 from fleetrank.analysis.figures import FAMILY_MARKS, QUANTILES, frontier_pairs
+from fleetrank.analysis.labels import labels_of
 from fleetrank.analysis.panel.agreement import Agreement
 from fleetrank.analysis.panel.conditions import Level
 from fleetrank.analysis.panel.panel import FRM, LATENCY
@@ -19,7 +20,6 @@ from fleetrank.analysis.report.page_tables import (
     Json,
     PageTables,
     Shown,
-    short_names,
     titled,
 )
 from fleetrank.analysis.rounds import MeasuredRound
@@ -136,7 +136,7 @@ def reading_groups(evidence: Evidence, tables: PageTables) -> list[Json]:
 
 
 def _platform_titles(evidence: Evidence, rows: pl.DataFrame) -> dict[str, str]:
-    short = short_names(rows["platform_key"].unique().to_list())
+    short = labels_of(rows["platform_key"].unique(maintain_order=True)).names
     return {
         key: titled(name, evidence.origins.filter(platform_key=key)["origin"])
         for key, name in short.items()
@@ -217,7 +217,7 @@ def curve_groups(evidence: Evidence, tables: PageTables) -> list[Json]:
         (pl.col("peak_memory_bytes") / _BYTES_PER_MB).round_sig_figs(_DIGITS).alias("mb"),
     )
     place = ("over", "platform", "workload")
-    short = short_names(points["platform"].unique().to_list())
+    short = labels_of(points["platform"].unique(maintain_order=True)).names
     groups: list[Json] = []
     for (over, platform, workload), group in shown.group_by(place, maintain_order=True):
         timed = group.filter(pl.col("end").is_null()).sort("value")
@@ -260,7 +260,7 @@ def sustained_series(evidence: Evidence) -> list[Json]:
     rows = drawn_runs(evidence)
     if rows is None:
         return []
-    short = short_names(rows["platform_key"].unique().to_list())
+    short = labels_of(rows["platform_key"].unique(maintain_order=True)).names
     points: dict[tuple[str, str], list[list[object]]] = {}
     facts: dict[tuple[str, str], tuple[str, str]] = {}
     for row in rows.iter_rows(named=True):

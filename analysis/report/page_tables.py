@@ -16,6 +16,7 @@ from fleetrank.analysis.figures import (
     sample_quantiles,
     sampled_processes,
 )
+from fleetrank.analysis.labels import Labels
 from fleetrank.analysis.panel.session import Session
 from fleetrank.analysis.report.pair_view import PairView, pair_of
 from fleetrank.analysis.rounds import MeasuredRound, round_values
@@ -45,7 +46,7 @@ from fleetrank.analysis.stored.scope import Scope, of_every_workload, select_att
 from fleetrank.analysis.stored.selection import Selection, refuse_absent_workload, workloads_of
 from fleetrank.analysis.stored.side_tables import COMPONENT_TIMES, read_side
 from fleetrank.analysis.stored.sweep_record import SweepRecord, SweepTags, read_record, shown_tags
-from fleetrank.analysis.tables.formats import grid_of_rows, heading, value_text
+from fleetrank.analysis.tables.formats import column_texts, grid_of_rows, heading
 from fleetrank.analysis.tables.table import Table, meaning_of_column, split_notes
 from fleetrank.analysis.tables.table_settings import TableRequest
 from fleetrank.analysis.tables.tables import TABLES, session_table
@@ -151,7 +152,7 @@ class Shown:
 
 def choose_shown(cells: pl.DataFrame) -> Shown:
     """All, or the models measured on most platforms and an equal share of each tier's platforms."""
-    names = platform_labels(cells)
+    names = platform_labels(cells).names
     counts = cells.group_by("model").agg(pl.col("platform_key").n_unique().alias("n"))
     ordered = counts.sort("n", "model", descending=[True, False])["model"].to_list()
     models = set(ordered[:MAX_MODELS])
@@ -202,19 +203,6 @@ def titled(name: str, origins: Iterable[str | None]) -> str:
     """The name of a device or platform, and after it what it is if it is not a real device."""
     kinds = kinds_of(origins)
     return f"{name} ({kinds})" if kinds else name
-
-
-def short_names(platforms: Sequence[str]) -> dict[str, str]:
-    """Device, runtime and what else is needed to tell the platforms apart."""
-    parts = {key: key.split("/") for key in platforms}
-    usual = next(iter(parts.values()), [])
-    if len({len(one) for one in parts.values()}) > 1:
-        return {key: key for key in platforms}
-    differs = [any(one[at] != usual[at] for one in parts.values()) for at in range(len(usual))]
-    return {
-        key: " ".join(part for at, part in enumerate(one) if at < 2 or differs[at])
-        for key, one in parts.items()
-    }
 
 
 # All data of the page, read once.
@@ -522,7 +510,7 @@ def html_table(
         is_statistic: see `HtmlTable`.
         said: notes that are already elsewhere on the page.
     """
-    request, frame = table_request(name), table.counted_from_one().frame
+    request, frame = table_request(name), table.for_people(Labels({})).frame
     if frame.height:
         # Without hashes and empty columns; `report show` prints all columns.
         empty = [one.name for one in frame.iter_columns() if one.null_count() == len(one)]
@@ -537,7 +525,8 @@ def html_table(
         remedy = f"; `fleetrank report show {request.words}` prints all" if is_known else ""
         notes.append(f"{len(kept):,} of {frame.height:,} rows are on this page{remedy}.")
     frame, about = frame[kept], [subjects[number] or {} for number in kept]
-    columns = [_column(column, shown.names) for column in frame.iter_columns()]
+    labels = Labels(shown.names)
+    columns = [_column(frame, title, labels) for title in frame.columns]
     head = range(min(frame.height, MAX_STATIC_ROWS))
     return HtmlTable(
         id=request.file_stem,
@@ -602,21 +591,17 @@ class _Column:
         return HtmlCell(text=text, is_number=self.is_number, hint=self.hints.get(text))
 
 
-def _column(column: pl.Series, names: Mapping[str, str]) -> _Column:
-    texts = [
-        value if isinstance(value, str) else value_text(value, is_grouped=True)
-        for value in column.to_list()
-    ]
-    keys = (
-        [text for text in dict.fromkeys(texts) if text in names]
-        if column.dtype == pl.String
-        else []
+def _column(frame: pl.DataFrame, name: str, labels: Labels) -> _Column:
+    texts = column_texts(frame, name, is_grouped=True)
+    short = (
+        {text: labels.said(text) for text in dict.fromkeys(texts)}
+        if frame[name].dtype == pl.String
+        else {}
     )
-    short = {key: names[key] for key in keys}
     return _Column(
-        texts=[short.get(text, text) for text in texts] if short else texts,
-        hints={name: key for key, name in short.items()},
-        is_number=column.dtype.is_numeric(),
+        texts=[short.get(text, text) for text in texts],
+        hints={label: key for key, label in short.items() if key in labels.names},
+        is_number=frame[name].dtype.is_numeric(),
     )
 
 

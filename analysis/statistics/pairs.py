@@ -119,7 +119,7 @@ class _Fleet:
         models = pl.coalesce("device_model", "device").cast(pl.String)
         names = panel.platforms.select(models).to_series().to_list()
         self.clusters: Ints = np.unique(names, return_inverse=True)[1].astype(np.int64)
-        self.labels = platform_labels(panel.platforms)
+        self.labels = platform_labels(panel.platforms).names
         self.noise = noise_of(session)
         self.margin = margin_of(session.selection, DEFAULT_MARGIN)
         self._curves: dict[tuple[bytes, int], KeptCurve | None] = {}

@@ -277,13 +277,26 @@ EXPLAIN_HINT = (
 FITTING = "Choose columns with --columns, or print everything with --format csv."
 
 
+_RHO_DIGITS = 2
+"""A rank correlation of a few dozen models has no more: its interval is wider than the third."""
+_OF_RHO = ("rho", "tau", "null_mean", "null_p95", "ceiling", "headroom", "share_of_ceiling")
+_ENDS = ("low", "high")
+
+
+def column_texts(frame: pl.DataFrame, name: str, *, is_grouped: bool = False) -> list[str]:
+    """The texts of a column; rank correlations have two digits."""
+    is_rho = any(word in name for word in _OF_RHO) or (name in _ENDS and "rho" in frame.columns)
+    if is_rho and frame[name].dtype.is_float():
+        known = frame[name].to_list()
+        return [MISSING if one is None else f"{one:.{_RHO_DIGITS}f}" for one in known]
+    return [value_text(value, is_grouped=is_grouped) for value in frame[name].to_list()]
+
+
 def grid_of(table: Table) -> Grid:
     """The texts of a table."""
     frame = table.frame
     return Grid(
-        columns={
-            name: [value_text(value) for value in frame[name].to_list()] for name in frame.columns
-        },
+        columns={name: column_texts(frame, name) for name in frame.columns},
         numbers=frozenset(name for name, dtype in frame.schema.items() if dtype.is_numeric()),
     )
 
@@ -312,7 +325,7 @@ def render(
     if form not in FORMATS:
         raise AnalysisError(f"no format '{form}'", f"there are {', '.join(FORMATS)}")
     if form not in _OF_PROGRAMS:
-        table = table.counted_from_one()
+        table = table.for_people()
     if is_explained and form not in _OF_PROGRAMS:
         notes = (*table.notes, *table.explanation)
         table = replace(table, notes=notes, explanation=())

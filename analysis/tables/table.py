@@ -8,7 +8,7 @@ import tomllib
 import types
 import typing
 from collections.abc import Container, Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields, is_dataclass, replace
+from dataclasses import dataclass, field, fields, is_dataclass, replace
 from datetime import datetime
 from functools import cache
 from pathlib import Path
@@ -16,6 +16,10 @@ from types import MappingProxyType
 
 import polars as pl
 
+from fleetrank.analysis.labels import Labels, keys_in, labels_of
+
+_OF_SHELL = ("command",)
+"""Columns whose text is copied into a shell: it has full keys."""
 _FROM_ZERO = ("repeat", "attempt")
 """Columns that count from 0 where they are stored, and in formats for programs."""
 _TYPES: tuple[tuple[type, pl.DataType], ...] = (
@@ -35,6 +39,7 @@ class Table:
     Attributes:
         notes: what the reader must know of these rows, in at most three sentences.
         explanation: what the columns mean, how the figures are computed and when they mislead.
+        devices: names of devices for people, as `labels.published_names` gives them.
 
     Raises:
         ValueError: a figure is NaN or infinite; a table function without `of` must give null.
@@ -44,6 +49,7 @@ class Table:
     frame: pl.DataFrame
     notes: tuple[str, ...] = ()
     explanation: tuple[str, ...] = ()
+    devices: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         for column in self.frame.iter_columns():
@@ -70,10 +76,32 @@ class Table:
             explanation=explanation,
         )
 
-    def counted_from_one(self) -> "Table":
-        """The table for people, who count repeats and attempts from 1."""
+    def for_people(self, labels: Labels | None = None) -> "Table":
+        """The table with names of platforms in place of keys, and counted from 1.
+
+        Args:
+            labels: of a page that has more tables; `None` names what differs in this one.
+        """
+        texts = [
+            name
+            for name, dtype in self.frame.schema.items()
+            if dtype == pl.String and name not in _OF_SHELL
+        ]
+        values = {name: self.frame[name].drop_nulls().unique().to_list() for name in texts}
+        if labels is None:
+            keys = keys_in(sorted(one for some in values.values() for one in some))
+            labels = labels_of(keys, self.devices)
         shown = [pl.col(name) + 1 for name in _FROM_ZERO if name in self.frame.columns]
-        return replace(self, frame=self.frame.with_columns(shown)) if shown else self
+        named = [
+            pl.col(name).replace({one: labels.said(one) for one in some})
+            for name, some in values.items()
+        ]
+        return replace(
+            self,
+            title=f"{self.title} ({labels.common})" if labels.common else self.title,
+            frame=self.frame.with_columns(*shown, *named),
+            notes=tuple(map(labels.said, self.notes)),
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

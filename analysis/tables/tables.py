@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from fleetrank.analysis.errors import AnalysisError
+from fleetrank.analysis.labels import published_names
 from fleetrank.analysis.stored.scope import refuse_unmatched
 from fleetrank.analysis.stored.selection import Selection, fits_platform
 from fleetrank.analysis.tables.explanations import explained
@@ -158,7 +159,7 @@ def checked_table(name: str, session: "Session") -> Table:
     if spec.is_of_platforms and (selection.source, selection.source_tier) != (None, None):
         session = session.once(_of_source)
     try:
-        return _with_batches(table_function(name)(session), session)
+        table = _with_batches(table_function(name)(session), session)
     except (ValueError, OverflowError) as error:
         # Only a number or a text that the user gave can be out of range.
         free = {one.name for one in spec.settings if not one.words}
@@ -168,6 +169,11 @@ def checked_table(name: str, session: "Session") -> Table:
             f"table '{name}' has no finite figures with these settings: {error}",
             "use values nearer to the defaults",
         ) from error
+    return replace(table, devices=session.once(_published))
+
+
+def _published(session: "Session") -> dict[str, str]:
+    return published_names(session.frame)
 
 
 def check_request(name: str, frame: pl.LazyFrame, selection: Selection) -> None:

@@ -18,7 +18,7 @@ from fleetrank.orchestrator.cli.report_command import (
     selected_table,
     wrapped,
 )
-from fleetrank.orchestrator.cli.table_view import TableView, with_view
+from fleetrank.orchestrator.cli.table_view import TableView, with_table_view
 from fleetrank.orchestrator.errors import UsageError
 from fleetrank.orchestrator.workspace.selectors import Selectors
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from fleetrank.analysis.statistics.pair_answer import PairAnswer
 
 
-@with_view
+@with_table_view
 @with_selectors("sweep", "runtime", "precision", "family", "workload", "include_simulated", "seed")
 def faster(
     model_a: Annotated[str | None, typer.Argument(metavar="A", help="A model.")] = None,

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from fleetrank.analysis.labels import keys_in, labels_of
 from fleetrank.analysis.tables.formats import (
     PIPE_WIDTH,
     fitted,
@@ -44,7 +45,10 @@ def print_table(
     chosen, note = _viewed(rows, view, is_on_terminal=is_on_terminal)
     if as_json:
         print(json_text(chosen, indent=2))
-    elif not rows:
+        return
+    chosen, common = _named(chosen)
+    note = "; ".join(filter(None, (common and f"all on {common}", note)))
+    if not rows:
         print("(none)")
     elif is_on_terminal:
         from fleetrank.orchestrator.cli.terminal import print_rows
@@ -55,6 +59,17 @@ def print_table(
         _print_lines(chosen)
     if note:
         print(note, file=sys.stderr)
+
+
+def _named(rows: list[dict[str, object]]) -> tuple[list[dict[str, object]], str]:
+    """The rows with names of platforms in place of keys, and what all platforms share."""
+    texts = (text for row in rows for text in row.values() if isinstance(text, str))
+    labels = labels_of(keys_in(texts))
+    named = [
+        {name: labels.said(one) if isinstance(one, str) else one for name, one in row.items()}
+        for row in rows
+    ]
+    return named, labels.common
 
 
 def _viewed(

@@ -23,7 +23,12 @@ from fleetrank.orchestrator.cli.listing import AsJson, print_table, write_data
 from fleetrank.orchestrator.cli.options import AsForm, Explain, JsonForm, with_selectors
 from fleetrank.orchestrator.cli.reading_turn import Now, Work, reading_turn
 from fleetrank.orchestrator.cli.report_compare import compare
-from fleetrank.orchestrator.cli.table_view import EVERYTHING, TableView, viewed_table, with_view
+from fleetrank.orchestrator.cli.table_view import (
+    EVERYTHING,
+    TableView,
+    viewed_table,
+    with_table_view,
+)
 from fleetrank.orchestrator.errors import UsageError, require_libraries
 from fleetrank.orchestrator.workspace.selectors import PAGE_SELECTORS, Selectors
 
@@ -150,7 +155,7 @@ def build(
 
 
 @app.command()
-@with_view
+@with_table_view
 @with_selectors(has_settings=True)
 def show(
     name: Annotated[str, typer.Argument(metavar="TABLE", help=f"One of {', '.join(TABLES)}.")],
@@ -271,7 +276,9 @@ def print_in_form(
 
     console = VisibleConsole()
     is_on_terminal = form is Form.TABLE and console.is_terminal
-    table, note = viewed_table(table, view, is_on_terminal=is_on_terminal)
+    table, note = viewed_table(
+        table, view, is_on_terminal=is_on_terminal, is_for_people=form is Form.TABLE
+    )
     if is_on_terminal:
         with console.capture() as captured:
             print_on_terminal(table, console, is_explained=is_explained, note=note)

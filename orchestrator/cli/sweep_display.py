@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, TextIO, get_type_hints
 
 import typer
 
+from fleetrank.analysis.labels import labels_of
 from fleetrank.analysis.stored.columns import ORIGINS
 from fleetrank.analysis.tables.formats import value_text
 from fleetrank.foundation.inputs import IMAGE
@@ -272,7 +273,8 @@ def _scaled(value: object, unit: float) -> float | None:
 def cell_lines(row: Mapping[str, object]) -> Iterator[str]:
     """The lines about one cell."""
     origin = "" if row["origin"] == "measured" else f" ({row['origin']})"
-    yield f"platform   {row['platform_key']}{origin}"
+    platform = str(row["platform_key"])
+    yield f"platform   {labels_of([platform]).said(platform)}{origin}"
     if row["workload"] != str(IMAGE):
         yield f"workload   {row['workload']}"
     yield f"latency    {_latency(row)}"

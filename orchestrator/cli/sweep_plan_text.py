@@ -5,6 +5,7 @@ from collections import defaultdict
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 
+from fleetrank.analysis.labels import keys_in, labels_of
 from fleetrank.foundation.codec import json_text
 from fleetrank.foundation.errors import count_of, duration, with_flags
 from fleetrank.foundation.inputs import IMAGE
@@ -93,8 +94,9 @@ def print_plan(
     if {row["workload"] for row in rows} <= {str(IMAGE)}:
         rows = [{name: row[name] for name in row if name != "workload"} for row in rows]
     print_table(rows, as_json=False)
+    labels = labels_of(keys_in(cell.label for cell in plan.skipped))
     for line in _skipped_lines(plan.skipped):
-        print(line)
+        print(labels.said(line))
     cells, repeats = count_of(len(plan.cells), "cell"), count_of(plan.repeats, "repeat")
     print(f"\n{cells} x {repeats} = {count_of(plan.n_repeats, 'process', 'processes')}")
     size = f", about {new_bytes / 1e6:,.0f} MB on disk" if new_bytes >= _SHOWN_BYTES else ""

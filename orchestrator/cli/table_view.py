@@ -4,8 +4,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+import polars as pl
 import typer
 
+from fleetrank.analysis.tables.formats import KEYS, REASON, sentences_of_reasons
 from fleetrank.foundation.errors import count_of, did_you_mean
 from fleetrank.orchestrator.cli.options import option, with_options
 from fleetrank.orchestrator.errors import UsageError
@@ -27,6 +29,7 @@ class TableView:
         is_descending: the largest value first.
         limit: the most rows; 0 prints all; `None` prints all but on a terminal.
         has_pager: whether a terminal may show long output in a pager.
+        is_whole: people also see empty columns and rows that have a reason in place of figures.
     """
 
     columns: tuple[str, ...] = ()
@@ -34,6 +37,7 @@ class TableView:
     is_descending: bool = False
     limit: int | None = None
     has_pager: bool = True
+    is_whole: bool = False
 
     def names(self, known: Sequence[str]) -> list[str]:
         """The columns to print.
@@ -78,9 +82,11 @@ def left_out(n_rows: int, n_shown: int) -> str | None:
 
 
 def viewed_table(
-    table: "Table", view: TableView, *, is_on_terminal: bool
+    table: "Table", view: TableView, *, is_on_terminal: bool, is_for_people: bool = False
 ) -> tuple["Table", str | None]:
     """The part of a table to print, and the sentence on the rows that are not in it.
+
+    People do not see empty columns, and rows with a reason in place of figures, unless they ask.
 
     Raises:
         UsageError: the table lacks a requested column.
@@ -89,12 +95,44 @@ def viewed_table(
     most = view.most(frame.height, is_on_terminal=is_on_terminal)
     if view.sort is not None:
         frame = frame[view.order(frame[view.sort].to_list())]
-    shown = frame.head(most).select(names)
-    return replace(table, frame=shown), left_out(frame.height, shown.height)
+    said = [left_out(frame.height, most)]
+    frame = frame.head(most)
+    if is_for_people and not view.is_whole:
+        bare = _has_no_figure(frame)
+        said.append(_hidden(bare, frame))
+        frame = frame.filter(~bare)
+        names = [one for one in names if one in view.columns or _has_value(frame, one)]
+    return replace(table, frame=frame.select(names)), "; ".join(filter(None, said)) or None
+
+
+def _has_no_figure(frame: pl.DataFrame) -> pl.Series:
+    """Rows whose only content is the reason why their figures are missing."""
+    figures = [name for name, dtype in frame.schema.items() if dtype.is_float()]
+    if REASON not in frame.columns or not figures:
+        return frame.select(pl.repeat(value=False, n=pl.len())).to_series()
+    is_bare = pl.col(REASON).is_not_null() & pl.all_horizontal(pl.col(figures).is_null())
+    # Without any figure the reasons are the answer.
+    return frame.select(is_bare & ~is_bare.all()).to_series()
+
+
+def _hidden(bare: pl.Series, frame: pl.DataFrame) -> str | None:
+    if not bare.any():
+        return None
+    reasons = "; ".join(sentences_of_reasons(frame.filter(bare)[REASON].to_list()))
+    return f"{count_of(int(bare.sum()), 'row')} without a figure: {reasons} --all shows them"
+
+
+def _has_value(frame: pl.DataFrame, name: str) -> bool:
+    return name in KEYS or frame.height == 0 or frame[name].null_count() < frame.height
 
 
 def _view_of(
-    columns: str | None, sort: str | None, descending: bool, limit: int | None, no_pager: bool
+    columns: str | None,
+    sort: str | None,
+    descending: bool,
+    limit: int | None,
+    no_pager: bool,
+    show_all: bool = False,
 ) -> TableView:
     names = tuple(name.strip() for name in (columns or "").split(",") if name.strip())
     if columns is not None and not names:
@@ -107,6 +145,7 @@ def _view_of(
         is_descending=descending,
         limit=limit,
         has_pager=not no_pager,
+        is_whole=show_all,
     )
 
 
@@ -152,3 +191,11 @@ _OPTIONS = (
 )
 with_view = with_options("view", _OPTIONS, _view_of)
 """Gives a command the options of a listing in place of its parameter `view`."""
+_ALL = option(
+    "show_all",
+    bool,
+    False,
+    typer.Option("--all", help="Also show empty columns, and rows without a figure."),
+)
+with_table_view = with_options("view", (*_OPTIONS, _ALL), _view_of)
+"""The same for a command that prints a table of the analysis."""

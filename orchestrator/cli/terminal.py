@@ -11,7 +11,6 @@ from rich.text import Text
 
 from fleetrank.analysis.tables.formats import (
     EXPLAIN_HINT,
-    MISSING,
     REASON,
     Grid,
     grid_of,
@@ -32,8 +31,6 @@ if TYPE_CHECKING:
 _GAP = 2
 _LEAST_TEXT = 16
 """Least width of a text column; narrower is hard to read. A name in the first is never wrapped."""
-_PART = "/"
-"""Columns of platform keys, whose parts are mostly equal within one table."""
 
 Columns = Mapping[str, list[str]]
 
@@ -65,10 +62,10 @@ def print_on_terminal(
 ) -> None:
     """Prints a table within the console's width; columns that do not fit are listed below it.
 
-    A value common to all rows is printed once, above the table. `full` is the option that prints
+    A value that all rows share is printed once, above the table. `full` is the option that prints
     all columns; `note` says which rows are left out.
     """
-    table = table.counted_from_one()
+    table = table.for_people()
     console.print(Text(table.title, style="bold"))
     _print_grid(grid_of(table), console, full)
     if note:
@@ -101,12 +98,8 @@ def _print_grid(table: Grid, console: Console, full: str) -> None:
         grid.add_column(title, justify="right" if name in numbers else "left", width=width)
     for row in zip(*(shown[name] for name in widths), strict=True):
         grid.add_row(*(Text(cell, overflow="fold") for cell in row))
-    empty = [name for name, text in shared.items() if text == MISSING]
     for name, text in shared.items():
-        if name not in empty:
-            console.print(Text(f"{name} of all rows: {text}", style="dim"))
-    if empty:
-        console.print(Text(f"empty in all rows: {', '.join(empty)}", style="dim"))
+        console.print(Text(f"{heading(name)} of all rows: {text}", style="dim"))
     console.print("", grid, "", sep="\n")
     if REASON in hidden:
         for line in sentences_of_reasons(columns[REASON]):
@@ -117,24 +110,11 @@ def _print_grid(table: Grid, console: Console, full: str) -> None:
 
 
 def _without_shared(columns: Columns) -> tuple[Columns, dict[str, str]]:
-    """Splits columns into varying and constant values: whole cells, or parts of platforms."""
-    shown: dict[str, list[str]] = {}
-    shared: dict[str, str] = {}
-    for name, cells in columns.items():
-        rows = [cell.split(_PART) for cell in cells]
-        if len(cells) < 2:
-            shown[name] = cells
-        elif len(set(cells)) == 1:
-            shared[name] = cells[0]
-        elif min(map(len, rows)) > 2 and len(set(map(len, rows))) == 1:
-            differs = [len(set(parts)) > 1 for parts in zip(*rows, strict=True)]
-            pairs = [list(zip(row, differs, strict=True)) for row in rows]
-            shown[name] = [_PART.join(part for part, it in row if it) for row in pairs]
-            if not all(differs):
-                shared[name] = _PART.join("*" if it else part for part, it in pairs[0])
-        else:
-            shown[name] = cells
-    return shown, shared
+    """The columns that vary, and the values of the others."""
+    shared = {
+        name: cells[0] for name, cells in columns.items() if len(cells) > 1 and len(set(cells)) == 1
+    }
+    return {name: cells for name, cells in columns.items() if name not in shared}, shared
 
 
 def _fitting_widths(columns: Columns, numbers: Container[str], width: int) -> Mapping[str, int]:

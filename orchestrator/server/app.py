@@ -20,6 +20,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.responses import HTMLResponse, JSONResponse
 
+from fleetrank.analysis.labels import keys_in, labels_of
 from fleetrank.analysis.report.page import templates
 from fleetrank.analysis.report.page_tables import HtmlTable, html_of_rows
 from fleetrank.analysis.sql import ViewColumn, described_views
@@ -397,9 +398,12 @@ async def _live(context: ServerContext) -> dict[str, object]:
     found = await run_in_threadpool(context.live.progress)
     latest = [attempt for sweep in found for attempt in sweep.latest]
     latest.sort(key=lambda attempt: str(attempt["finished_utc"]), reverse=True)
+    texts = [str(attempt["platform_key"]) for attempt in latest[:_NEWEST]]
+    texts += [str(device["running"]) for sweep in found for device in sweep.devices]
     return {
         "sweeps": found,
         "latest": latest[:_NEWEST],
+        "said": labels_of(keys_in(texts)).said,
         "fingerprint": context.answers.fingerprint(),
     }
 

@@ -508,6 +508,7 @@ class SweepSession:
                 n_done=n_done,
                 n_skipped=len(plan.skipped),
                 estimate_s=None if whole_s is None else whole_s * share_left,
+                platforms=tuple(sorted({cell.platform_key for cell in plan.cells})),
             )
         )
 

@@ -1,7 +1,6 @@
 """What the figures show: orders, labels, quantiles and fates, apart from how they are drawn."""
 
 import itertools
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -46,39 +45,9 @@ def _cells(folder: Path, nets: list[Net], places: list[Place], repeats: int = 5)
 
 
 def test_labels_hold_what_differs_and_go_from_gpu_to_edge(cells: pl.DataFrame) -> None:
-    labels = list(platform_labels(cells).values())
-    assert labels[0] == "rtx-4090 · onnx"
-    assert [label.split(" · ")[0] for label in labels[::2]] == list(BY_TIER)
-
-
-def test_one_device_is_named_by_runtime_and_threads(tmp_path: Path) -> None:
-    places = [replace(PLACES[0], threads=threads) for threads in (1, 2)]
-    labels = platform_labels(_cells(tmp_path, list(NETS[:2]), places))
-    assert list(labels.values()) == ["onnx · 1 thread", "onnx · 2 threads"]
-
-
-def test_cores_are_named_only_where_the_threads_do_not_tell_them(tmp_path: Path) -> None:
-    places = [replace(PLACES[0], threads=threads) for threads in (1, 2)]
-    cells = _cells(tmp_path, list(NETS[:2]), places)
-    told = cells.with_columns(
-        affinity=pl.when(pl.col("threads") == 1).then(pl.lit("0")).otherwise(pl.lit("0,1"))
-    )
-    assert list(platform_labels(told).values()) == ["onnx · 1 thread", "onnx · 2 threads"]
-    other = told.with_columns(
-        affinity=pl.lit("1"), platform_key=pl.concat_str("platform_key", pl.lit("/other"))
-    )
-    labels = platform_labels(pl.concat([told, other])).values()
-    assert "onnx · 1 thread · CPUs 0" in labels
-
-
-def test_a_label_says_what_is_unusual_and_nothing_of_what_is_usual(tmp_path: Path) -> None:
-    cells = _cells(tmp_path, list(NETS[:2]), list(PLACES[:1]))
-    other = cells.with_columns(
-        mode=pl.lit("compile"), batch=pl.lit(8, dtype=pl.Int64),
-        options=pl.lit('{"amp":true,"path":"dlc"}'), platform_key=pl.lit("other"),
-    )  # fmt: skip
-    labels = list(platform_labels(pl.concat([cells, other])).values())
-    assert sorted(labels) == ["onnx", "onnx · compile · batch 8 · amp, path=dlc"]
+    labels = list(platform_labels(cells).names.values())
+    assert labels[0] == "rtx-4090, onnx"
+    assert [label.split(", ")[0] for label in labels[::2]] == list(BY_TIER)
 
 
 @pytest.mark.slow
@@ -91,7 +60,7 @@ def test_a_few_of_many_platforms_are_an_equal_share_of_each_tier(tmp_path: Path)
 
 
 def test_all_platforms_are_chosen_when_there_is_room(cells: pl.DataFrame) -> None:
-    assert chosen_platforms(cells, 6) == platform_labels(cells)
+    assert chosen_platforms(cells, 6) == platform_labels(cells).names
 
 
 def test_a_model_missing_on_a_slow_platform_gains_no_rank(cells: pl.DataFrame) -> None:
@@ -205,7 +174,7 @@ def test_fates_are_of_the_target_s_frontier(tmp_path: Path) -> None:
         .otherwise(pl.col("model").replace_strict(target))
         .alias("latency_ns")
     )
-    source_key, target_key = platform_labels(cells)
+    source_key, target_key = platform_labels(cells).names
     pair = next(iter(frontier_pairs(cells, [source_key, target_key])))
     fates = {model: fate.name for model, fate in zip(pair.models, pair.fates, strict=True)}
     assert fates == {"a": "FALSE", "b": "HIT", "c": "HIT", "d": "MISS", "e": "NEITHER"}
@@ -214,19 +183,19 @@ def test_fates_are_of_the_target_s_frontier(tmp_path: Path) -> None:
 
 
 def test_pairs_are_directed_and_only_of_the_platforms_asked_for(cells: pl.DataFrame) -> None:
-    keys = list(platform_labels(cells))[:3]
+    keys = list(platform_labels(cells).names)[:3]
     pairs = {(pair.source, pair.target) for pair in frontier_pairs(cells, keys)}
     assert pairs == set(itertools.permutations(keys, 2))
 
 
 def test_models_without_accuracy_make_no_frontier(cells: pl.DataFrame) -> None:
     unknown = cells.with_columns(pl.lit(None, dtype=pl.Float64).alias("accuracy_top1"))
-    assert list(frontier_pairs(unknown, list(platform_labels(cells)))) == []
+    assert list(frontier_pairs(unknown, list(platform_labels(cells).names))) == []
 
 
 def test_four_models_in_common_make_no_frontier(cells: pl.DataFrame) -> None:
     few = cells.filter(pl.col("model").is_in([net.name for net in NETS[:4]]))
-    assert list(frontier_pairs(few, list(platform_labels(cells)))) == []
+    assert list(frontier_pairs(few, list(platform_labels(cells).names))) == []
 
 
 def test_the_matrix_keeps_why_a_value_is_missing_and_only_known_platforms() -> None:

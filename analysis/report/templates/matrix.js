@@ -21,7 +21,7 @@ function comparedPlatforms(measure = "latency") {
 
 // Shortens a long name in the middle of its longest parts; the device's part is last.
 function shortName(name, most) {
-  const parts = name.split(" \u00b7 ").map((text, at) => ({ text, size: text.length, least: at ? 5 : 14 }));
+  const parts = name.split(", ").map((text, at) => ({ text, size: text.length, least: at ? 5 : 14 }));
   let left = name.length - most;
   while (left > 0) {
     const longest = parts.reduce((one, other) => (other.size - other.least > one.size - one.least ? other : one));
@@ -29,7 +29,7 @@ function shortName(name, most) {
     longest.size -= 1;
     left -= 1;
   }
-  const short = parts.map(({ text, size }) => withoutMiddle(text, size)).join(" \u00b7 ");
+  const short = parts.map(({ text, size }) => withoutMiddle(text, size)).join(", ");
   return withoutMiddle(short, most);
 }
 
