@@ -54,7 +54,7 @@ def labels_of(keys: Iterable[str], devices: Mapping[str, str] | None = None) -> 
     """Names for platforms that stand in one list.
 
     Args:
-        keys: of the platforms; a text that is no key is its own name.
+        keys: of the platforms; another text is its own name.
         devices: other names of devices, such as the published ones; `None` for none.
     """
     keys = list(dict.fromkeys(keys))
