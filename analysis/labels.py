@@ -87,7 +87,10 @@ def keys_in(texts: Iterable[str]) -> list[str]:
 
 def published_names(rows: pl.LazyFrame) -> dict[str, str]:
     """Device to the name of its model as published; imported devices without a twin only."""
-    devices = rows.select("device", "device_model", "origin").unique().collect()
+    names = ("device", "device_model", "origin")
+    if not set(names) <= set(rows.collect_schema().names()):
+        return {}
+    devices = rows.select(names).unique().collect()
     is_only = pl.col("device").n_unique().over("device_model") == 1
     named = devices.filter(
         is_only & (pl.col("origin") == "imported") & pl.col("device_model").is_not_null()
