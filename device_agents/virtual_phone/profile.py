@@ -17,11 +17,9 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cache
-from importlib import resources
 from pathlib import Path
 
 import tomllib
-from pydantic import BaseModel, ConfigDict, Field
 
 from fleetrank.device_agents.errors import PermanentError
 
@@ -187,12 +185,11 @@ DEFAULT_PROFILES = ("pixel-8", "galaxy-s21", "redmi-note-10")
 """The default profiles: three vendors, three speeds, all ready to be measured."""
 
 
-class Cluster(BaseModel):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cluster:
     """Cores of one kind."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    cores: int = Field(ge=1)
+    cores: int
     min_mhz: int
     max_mhz: int
     part: str
@@ -202,7 +199,8 @@ class Cluster(BaseModel):
     """The highest allowed clock while no program measures; by default it is `max_mhz`."""
 
 
-class Gauge(BaseModel):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gauge:
     """How a phone reports its battery; every maker does it in another way.
 
     Attributes:
@@ -214,8 +212,6 @@ class Gauge(BaseModel):
         has_rails: the meters of the supply's rails can be read.
     """
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
     has_files: bool = False
     charge_unit_uah: int = 1
     charge_step_uah: int = 1000
@@ -224,15 +220,14 @@ class Gauge(BaseModel):
     has_rails: bool = False
 
 
-class Profile(BaseModel):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Profile:
     """One phone of `profiles.toml`.
 
     Attributes:
         slowness: canned times of this phone as a multiple of the fastest one's.
         has_thermalservice: from Android 10 on.
     """
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     manufacturer: str
     model: str
@@ -261,12 +256,12 @@ class Profile(BaseModel):
 @cache
 def load_profiles() -> Mapping[str, Profile]:
     """Reads all profiles that ship with fleetrank, by name."""
-    text = (
-        resources.files("fleetrank.device_agents.virtual_phone")
-        .joinpath("profiles.toml")
-        .read_text()
-    )
-    return {name: Profile(**content) for name, content in tomllib.loads(text).items()}
+    tables = tomllib.loads(Path(__file__).with_name("profiles.toml").read_text())
+    for table in tables.values():
+        table["features"] = tuple(table["features"])
+        table["clusters"] = tuple(Cluster(**cluster) for cluster in table["clusters"])
+        table["gauge"] = Gauge(**table.get("gauge", {}))
+    return {name: Profile(**table) for name, table in tables.items()}
 
 
 def find_profile(name: str) -> Profile:
@@ -284,67 +279,53 @@ THROTTLED_SHARE = 0.6
 _CAPPING = frozenset({Fault.THROTTLED, Fault.LOW_CAPS_AT_REST, Fault.FALLING_CAPS})
 
 
+TEXTS = Path(__file__).with_name("texts")
+"""What services and programs print, with `{names}` for what changes."""
+
+
 def thermal_dump(faults: Collection[Fault]) -> str:
     """`dumpsys thermalservice`; the cached section is old on purpose, as on many phones."""
-    status = _thermal_status(faults)
-    is_hot = Fault.HOT in faults
-    cpu, skin = (88.4, 52.0) if is_hot else (41.2, 31.7)
-    battery_c = 46.2 if is_hot else 39.0 if Fault.WARM in faults else 28.7
     if Fault.HAL_NOT_READY in faults:
         return "IsStatusOverride: false\nThermal Status: 0\nHAL Ready: false\n"
-    has_nan = Fault.NAN_SENSOR in faults
-    nan = "\tTemperature{mValue=NaN, mType=3, mName=disp_therm, mStatus=0}\n" if has_nan else ""
-    return f"""IsStatusOverride: false
-ThermalEventListeners:
-\tcallbacks: 2
-\tkilled: false
-\tbroadcasts count: -1
-Thermal Status: {status}
-Cached temperatures:
-\tTemperature{{mValue=65.0, mType=0, mName=CPU0, mStatus=0}}
-\tTemperature{{mValue=25.1, mType=3, mName=skin, mStatus=0}}
-HAL Ready: true
-HAL connection:
-\tThermalHAL 2.0 connected: yes
-Current temperatures from HAL:
-{nan}\tTemperature{{mValue={cpu}, mType=0, mName=CPU0, mStatus=0}}
-\tTemperature{{mValue={cpu - 2.5:.1f}, mType=1, mName=GPU0, mStatus=0}}
-\tTemperature{{mValue={battery_c}, mType=2, mName=battery, mStatus=0}}
-\tTemperature{{mValue={skin}, mType=3, mName=skin, mStatus={status}}}
-Current cooling devices from HAL:
-\tCoolingDevice{{mValue={2 if status else 0}, mType=2, mName=thermal-cpufreq-0}}
-Temperature static thresholds from HAL:
-"""
+    is_hot = Fault.HOT in faults
+    status = 3 if is_hot else 2 if Fault.THROTTLED in faults else 0
+    nan = "\tTemperature{mValue=NaN, mType=3, mName=disp_therm, mStatus=0}\n"
+    cpu_c = 88.4 if is_hot else 41.2
+    return (
+        (TEXTS / "thermalservice")
+        .read_text()
+        .format(
+            status=status,
+            cooling=2 if status else 0,
+            nan=nan if Fault.NAN_SENSOR in faults else "",
+            cpu_c=cpu_c,
+            gpu_c=round(cpu_c - 2.5, 1),
+            battery_c=_battery_c(faults),
+            skin_c=52.0 if is_hot else 31.7,
+        )
+    )
+
+
+def _battery_c(faults: Collection[Fault]) -> float:
+    return 46.2 if Fault.HOT in faults else 39.0 if Fault.WARM in faults else 28.7
 
 
 def power_dump(faults: Collection[Fault] = ()) -> str:
     """`dumpsys power`, in the form of Android 9 and later."""
     dozes = Fault.DOZES in faults
-    return f"""POWER MANAGER (dumpsys power)
-
-Power Manager State:
-  mWakefulness={"Dozing" if dozes else "Awake"}
-  mWakefulnessChanging=false
-  mLightDeviceIdleMode=false
-  mDeviceIdleMode={"true" if dozes else "false"}
-  mIsPowered=true
-  mStayOn=false
-  mBatteryLevel=84
-Display Power: state=ON
-Battery saver state machine:
-  Enabled={"true" if Fault.BATTERY_SAVER in faults else "false"}
-    full=false
-"""
+    return (
+        (TEXTS / "power")
+        .read_text()
+        .format(
+            wakefulness="Dozing" if dozes else "Awake",
+            dozes=_word(dozes),
+            saves=_word(Fault.BATTERY_SAVER in faults),
+        )
+    )
 
 
-def display_dump() -> str:
-    """`dumpsys display` of a phone whose screen is on."""
-    return "DISPLAY MANAGER (dumpsys display)\n  mScreenState=ON\n"
-
-
-def surface_flinger_dump(profile: Profile) -> str:
-    """The one line of `dumpsys SurfaceFlinger` that names the GPU."""
-    return f"Build configuration: [sf]\nGLES: {profile.gles}\n"
+def _word(is_so: bool) -> str:
+    return "true" if is_so else "false"
 
 
 def online_cores(profile: Profile, faults: Collection[Fault]) -> int:
@@ -378,12 +359,6 @@ def kernel_files(
         for name, text in (clocks | {"related_cpus": related}).items():
             files[f"sys/devices/system/cpu/cpu{number}/cpufreq/{name}"] = f"{text}\n"
     return files
-
-
-def _thermal_status(faults: Collection[Fault]) -> int:
-    if Fault.HOT in faults:
-        return 3
-    return 2 if Fault.THROTTLED in faults else 0
 
 
 def _cpufreq(cluster: Cluster, faults: Collection[Fault], *, is_running: bool) -> dict[str, str]:
@@ -468,28 +443,24 @@ def battery_dump(
     """`dumpsys battery`; a phone on its charger reports a charge that does not move."""
     is_low = Fault.BATTERY_LOW in faults
     is_free = is_low or Fault.UNPLUGGED in faults
-    tenths_c = 462 if Fault.HOT in faults else 390 if Fault.WARM in faults else 287
-    charge, more = 2_712_000, ""
+    charge, more = _FULL_UAH, ""
     if battery is not None and gauge is not None:
         charge = _charge(battery, gauge)
         if gauge.current_unit_ua and not gauge.has_files:
             more = f"  current now: {_current(battery, gauge)}\n  charge counter: 0\n"
-    return f"""Current Battery Service state:
-  AC powered: false
-  USB powered: {"false" if is_free else "true"}
-  Wireless powered: false
-  Max charging current: 500000
-  Max charging voltage: 5000000
-  Charge counter: {charge}
-  status: {3 if is_free else 2}
-  health: 2
-  present: true
-  level: {12 if is_low else 84}
-  scale: 100
-  voltage: {4190 if battery is None else VOLTAGE_MV}
-  temperature: {tenths_c}
-  technology: Li-ion
-{more}"""
+    text = (
+        (TEXTS / "battery")
+        .read_text()
+        .format(
+            powered=_word(not is_free),
+            charge=charge,
+            status=3 if is_free else 2,
+            level=12 if is_low else 84,
+            voltage=4190 if battery is None else VOLTAGE_MV,
+            tenths_c=round(10 * _battery_c(faults)),
+        )
+    )
+    return text + more
 
 
 def power_files(battery: Battery, gauge: Gauge) -> Mapping[str, str]:
@@ -634,10 +605,11 @@ def install(root: Path, profile: Profile, properties: Mapping[str, str]) -> None
     for namespace in ("system", "secure", "global"):
         (root / ".phone/settings" / namespace).mkdir(parents=True, exist_ok=True)
     for name, value in properties.items():
-        write_property(root, name, value)
+        write(root, f"{PROPERTIES}/{name}", value)
     _link_programs(root / _BIN)
-    _write(root / ".phone/dumpsys/display", display_dump())
-    _write(root / ".phone/dumpsys/SurfaceFlinger", surface_flinger_dump(profile))
+    display = "DISPLAY MANAGER (dumpsys display)\n  mScreenState=ON"
+    write(root, ".phone/dumpsys/display", display)
+    write(root, ".phone/dumpsys/SurfaceFlinger", f"Build configuration: [sf]\nGLES: {profile.gles}")
     (root / ".phone/logcat").touch()
 
 
@@ -655,24 +627,13 @@ def environment(root: Path) -> dict[str, str]:
     }
 
 
-def write_property(root: Path, name: str, value: str) -> None:
-    """Sets the answer of `getprop`."""
-    _write(root / ".phone/properties" / name, f"{value}\n")
+PROPERTIES = ".phone/properties"
+"""The folder of the answers of `getprop`."""
 
 
-def write_setting(root: Path, name: str, value: str) -> None:
-    """Sets the answer of `settings get`; `name` is `namespace/key`."""
-    _write(root / ".phone/settings" / name, f"{value}\n")
-
-
-def write_boot_id(root: Path, boot_id: str) -> None:
-    """Sets the kernel's id of this boot."""
-    _write(root / "proc/sys/kernel/random/boot_id", f"{boot_id}\n")
-
-
-def write_uptime(root: Path, uptime_s: float) -> None:
-    """Sets the content of /proc/uptime."""
-    _write(root / "proc/uptime", f"{uptime_s:.2f} {uptime_s:.2f}\n")
+def write(root: Path, path: str, text: str) -> None:
+    """Sets the one or more lines of a file of the phone."""
+    _write(root / path, f"{text}\n")
 
 
 def write_power(root: Path, profile: Profile, faults: Collection[Fault], battery: Battery) -> None:
@@ -713,11 +674,6 @@ def write_conditions(
     _write(root / ".phone/slow_operators", slow)
     offset_s = CLOCK_JUMP_S if Fault.CLOCK_JUMP in faults else 0
     _write(root / ".phone/clock_offset_s", f"{offset_s}\n")
-
-
-def forget_at_restart(root: Path) -> None:
-    """Deletes what a phone loses when it restarts: its log. Settings are kept."""
-    _write(root / ".phone/logcat", "")
 
 
 def _link_programs(folder: Path) -> None:

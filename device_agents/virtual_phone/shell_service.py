@@ -455,7 +455,8 @@ def end_programs(phone: VirtualPhone) -> None:
                 os.kill(int(folder.name), signal.SIGKILL)
 
 
-# File transfer to and from the phone: adb's sync protocol, first and second form.
+# File transfer to and from the phone: adb's sync protocol in its first form. No profile announces
+# the second one, so every client speaks the first.
 #
 # Source: AOSP adb `SYNC.TXT` and `file_sync_protocol.h`.
 
@@ -468,16 +469,10 @@ DROP_AFTER_BYTES = 32 * 1024
 """Number of bytes after which the cable is pulled in a push; a smaller file is cut at its end."""
 
 _REQUEST = struct.Struct("<4sI")
-_STAT_V1 = struct.Struct("<4sIII")
-_STAT_V2 = struct.Struct("<4sIQQIIIIQqqq")
-_ENTRY_V1 = struct.Struct("<4sIIII")
-_ENTRY_V2 = struct.Struct("<4sIQQIIIIQqqqI")
-_SETUP_SEND_V2 = struct.Struct("<4sII")
-_SETUP_RECEIVE_V2 = struct.Struct("<4sI")
+_STAT = struct.Struct("<4sIII")
+_ENTRY = struct.Struct("<4sIIII")
 
 _HOSTILE = ("../../../../escaped", "/tmp/escaped", "a/../../escaped", "..", "new\nline", "$(id)")  # noqa: S108
-
-_NOT_FOUND = OSError(errno.ENOENT, "No such file or directory")
 
 
 async def serve_files(phone: VirtualPhone, stream: Stream) -> None:
@@ -501,53 +496,32 @@ class _Session:
         path = raw.decode("utf-8", errors="surrogateescape")
         match word:
             case b"STAT":
-                await self._stat_v1(path)
-            case b"STA2" | b"LST2":
-                await self._stat_v2(word, path)
-            case b"LIST" | b"LIS2":
-                await self._list(path, is_v2=word == b"LIS2")
+                await self._stat(path)
+            case b"LIST":
+                await self._list(path)
             case b"SEND":
                 path, _, mode = path.rpartition(",")
                 return await self._receive_file(path, mode_of(mode))
-            case b"SND2":
-                setup = await self._stream.read_exactly(_SETUP_SEND_V2.size)
-                _, mode_number, flags = _SETUP_SEND_V2.unpack(setup)
-                return await self._without_flags(flags) and await self._receive_file(
-                    path, mode_number
-                )
             case b"RECV":
                 await self._send_file(path)
-            case b"RCV2":
-                setup = await self._stream.read_exactly(_SETUP_RECEIVE_V2.size)
-                _, flags = _SETUP_RECEIVE_V2.unpack(setup)
-                return await self._without_flags(flags) and await self._send_file(path)
             case _:
                 await self._fail(f"unknown command {word!r}")
                 return False
         return True
 
-    async def _without_flags(self, flags: int) -> bool:
-        """Rejects flags: we do not announce compression and dry runs in our banner."""
-        if flags:
-            await self._fail(f"unsupported flags {flags:#x}")
-        return not flags
+    async def _stat(self, path: str) -> None:
+        file = self._phone.paths.file(path)
+        facts = (0, 0, 0)
+        if file is not None:
+            with suppress(OSError):
+                facts = _facts(file.lstat())
+        await self._stream.write(_STAT.pack(b"STAT", *facts))
 
-    async def _stat_v1(self, path: str) -> None:
-        found = self._find(path, follows=False)
-        facts = (0, 0, 0) if isinstance(found, OSError) else _short(found)
-        await self._stream.write(_STAT_V1.pack(b"STAT", *facts))
-
-    async def _stat_v2(self, word: bytes, path: str) -> None:
-        found = self._find(path, follows=word == b"STA2")
-        await self._stream.write(_STAT_V2.pack(word, *_long(found)))
-
-    async def _list(self, path: str, *, is_v2: bool) -> None:
-        entry, word = (_ENTRY_V2, b"DNT2") if is_v2 else (_ENTRY_V1, b"DENT")
+    async def _list(self, path: str) -> None:
         for name, found in self._entries(path):
             raw = name.encode("utf-8", errors="surrogateescape")
-            facts = _long(found) if is_v2 else _short(found)
-            await self._stream.write(entry.pack(word, *facts, len(raw)) + raw)
-        await self._stream.write(entry.pack(b"DONE", *[0] * (12 if is_v2 else 4)))
+            await self._stream.write(_ENTRY.pack(b"DENT", *_facts(found), len(raw)) + raw)
+        await self._stream.write(_ENTRY.pack(b"DONE", 0, 0, 0, 0))
 
     def _entries(self, path: str) -> Iterator[tuple[str, os.stat_result]]:
         folder = self._phone.paths.file(path)
@@ -559,15 +533,6 @@ class _Session:
         if self._phone.has_fault(Fault.HOSTILE_NAMES):
             for name in _HOSTILE:
                 yield name, Path(__file__).stat()
-
-    def _find(self, path: str, *, follows: bool) -> os.stat_result | OSError:
-        file = self._phone.paths.file(path)
-        if file is None:
-            return _NOT_FOUND
-        try:
-            return file.stat() if follows else file.lstat()
-        except OSError as error:
-            return error
 
     async def _send_file(self, path: str) -> bool:
         file = self._phone.paths.file(path)
@@ -644,14 +609,5 @@ def _store(file: Path, content: bytes, mode: int, modified_s: int) -> None:
         aside.unlink(missing_ok=True)
 
 
-def _short(found: os.stat_result) -> tuple[int, int, int]:
+def _facts(found: os.stat_result) -> tuple[int, int, int]:
     return found.st_mode, min(found.st_size, 0xFFFFFFFF), int(found.st_mtime) & 0xFFFFFFFF
-
-
-def _long(found: os.stat_result | OSError) -> tuple[int, ...]:
-    if isinstance(found, OSError):
-        return (found.errno or errno.EIO, *[0] * 10)
-    return (
-        0, found.st_dev, found.st_ino, found.st_mode, found.st_nlink, found.st_uid, found.st_gid,
-        found.st_size, int(found.st_atime), int(found.st_mtime), int(found.st_ctime),
-    )  # fmt: skip

@@ -25,22 +25,19 @@ from fleetrank.device_agents.virtual_phone.profile import (
     CUTTING,
     IN_RUN,
     ONCE,
+    PROPERTIES,
     RUNNER,
     Battery,
     Fault,
     PhonePaths,
     Profile,
     environment,
-    forget_at_restart,
     install,
     leave_fault,
     remove_fault,
-    write_boot_id,
+    write,
     write_conditions,
     write_power,
-    write_property,
-    write_setting,
-    write_uptime,
 )
 from fleetrank.foundation.errors import BadFileError
 from fleetrank.foundation.files import read_small_bytes
@@ -137,7 +134,7 @@ class VirtualPhone:
         self._is_running = False
         self._battery = Battery(since_s=UPTIME_AT_START_S)
         install(self.paths.root, spec.profile, self._properties())
-        write_setting(self.paths.root, "secure/android_id", digest[8:24])
+        write(self.paths.root, ".phone/settings/secure/android_id", digest[8:24])
         self._tell_boot()
         self._tell_conditions()
 
@@ -234,7 +231,7 @@ class VirtualPhone:
         """Disconnects, and returns with an empty `sys.boot_completed`, then 1."""
         loop = asyncio.get_running_loop()
         self._is_away = True
-        write_property(self.paths.root, "sys.boot_completed", "")
+        write(self.paths.root, f"{PROPERTIES}/sys.boot_completed", "")
         self._cut_all()
         loop.call_later(away_s, self._come_back)
 
@@ -242,11 +239,11 @@ class VirtualPhone:
         self._is_away = False
         self._started_s = time.perf_counter()
         self._battery = Battery()
-        forget_at_restart(self.paths.root)
+        (self.paths.root / ".phone/logcat").write_text("")
         self._tell_boot()
         self._tell_conditions()
         asyncio.get_running_loop().call_later(
-            BOOT_S, write_property, self.paths.root, "sys.boot_completed", "1"
+            BOOT_S, write, self.paths.root, f"{PROPERTIES}/sys.boot_completed", "1"
         )
 
     async def wait_while_hung(self) -> None:
@@ -256,18 +253,18 @@ class VirtualPhone:
     def tell_time(self) -> None:
         """Updates what changes by itself, because a command reads it next."""
         now_s = time.perf_counter() - self._started_s
-        write_uptime(self.paths.root, now_s)
+        write(self.paths.root, "proc/uptime", f"{now_s:.2f} {now_s:.2f}")
         if Fault.UNPLUGGED in self._faults:
             self._battery.advance(now_s, is_running=self._is_running)
             shown = frozenset(self._faults)
             write_power(self.paths.root, self.profile, shown, self._battery)
 
     def _tell_boot(self) -> None:
-        write_boot_id(self.paths.root, str(uuid.uuid4()))
+        write(self.paths.root, "proc/sys/kernel/random/boot_id", str(uuid.uuid4()))
 
     def _tell_serial(self, serial: str) -> None:
         for name in ("ro.serialno", "ro.boot.serialno"):
-            write_property(self.paths.root, name, serial)
+            write(self.paths.root, f"{PROPERTIES}/{name}", serial)
 
     def _tell_conditions(self) -> None:
         hidden = AT_REST if self._is_running else IN_RUN

@@ -57,7 +57,7 @@ GREETING = (DATA / "cnxn.bin").read_bytes()
 PUBLIC_KEY = (DATA / "adbkey.pub").read_bytes()
 MARK = "0f0f"
 WORDS = tuple(map(str.encode, ("OKAY", "FAIL", "STAT", "DATA", "DONE", "SEND", "RECV", "LIST",
-                               "STA2", "LST2", "LIS2", "SND2", "RCV2", "QUIT")))  # fmt: skip
+                               "SND2", "QUIT")))  # fmt: skip
 DEVICES = (
     b"List of devices attached\nemulator-5554\tdevice product:sdk model:Pixel_7 transport_id:3\n"
     b"R3CT  no permissions (user in plugdev); see [http://x] usb:1-2\n"

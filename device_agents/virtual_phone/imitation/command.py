@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from fleetrank.device_agents.errors import UnsupportedError
-from fleetrank.device_agents.virtual_phone.profile import Fault, take_fault
+from fleetrank.device_agents.virtual_phone.profile import TEXTS, Fault, take_fault
 
 _CORE = "sys/devices/system/cpu/cpu0/cpufreq"
 
@@ -128,23 +128,10 @@ def run_program(name: str) -> NoReturn:
         sys.stderr.write(f"this {name} is a stand-in that runs on a virtual phone only\n")
         sys.exit(127)
     surroundings = Surroundings(Path(root))
-    if not surroundings.is_canned:
-        _find_libraries()
     module = importlib.import_module(f"{__package__}.imitated_{name}")
     imitation: Imitation = module.run
     result = imitation(sys.argv[1:], surroundings)
     sys.exit(_emit(result, surroundings))
-
-
-run_tool = run_program
-"""The name in stand-ins that phones were registered with earlier; copies of them are kept."""
-
-
-def _find_libraries() -> None:
-    """Reverts the interpreter's `-S`, which saves half the time of a canned run."""
-    import site
-
-    site.main()
 
 
 def _emit(result: ImitatedOutput, surroundings: Surroundings) -> int:
@@ -183,6 +170,17 @@ def _write_result(result: ImitatedOutput, content: bytes | None) -> None:
     if result.result_path is not None and content is not None:
         with Path(result.result_path).open("ab" if result.appends else "wb") as file:
             file.write(content)
+
+
+def flags_of(program: str) -> dict[str, str]:
+    """The flags that a program knows, with their defaults."""
+    lines = (TEXTS / f"{program}_flags").read_text().splitlines()
+    return dict(line.split("=", 1) for line in lines)
+
+
+def text_of(name: str, **values: object) -> str:
+    """What a program prints, from the text of this name."""
+    return (TEXTS / name).read_text().format(**values)
 
 
 _STAND_IN = Path(__file__).with_name("stand_in")

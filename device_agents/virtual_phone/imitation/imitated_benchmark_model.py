@@ -11,7 +11,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from fleetrank.device_agents.virtual_phone.imitation.command import ImitatedOutput, Surroundings
+from fleetrank.device_agents.virtual_phone.imitation.command import (
+    ImitatedOutput,
+    Surroundings,
+    flags_of,
+    text_of,
+)
 from fleetrank.device_agents.virtual_phone.imitation.inference import (
     Inference,
     InferenceSpec,
@@ -25,22 +30,6 @@ from fleetrank.device_agents.virtual_phone.imitation.inference import (
 from fleetrank.foundation.binary import encode_floats, encode_integers, encode_messages
 from fleetrank.foundation.errors import FleetError
 
-DEFAULTS = {
-    "graph": "", "num_threads": "-1", "num_runs": "50", "min_secs": "1.0", "max_secs": "150",
-    "warmup_runs": "1", "warmup_min_secs": "0.5", "run_delay": "-1", "run_frequency": "-1",
-    "use_xnnpack": "", "use_gpu": "false", "use_nnapi": "false", "result_file_path": "",
-    "require_full_delegation": "false", "report_peak_memory_footprint": "false",
-    "memory_footprint_check_interval_ms": "50", "dry_run": "false", "verbose": "false",
-    "allow_fp16": "false", "enable_op_profiling": "false", "max_delegated_partitions": "0",
-    "max_profiling_buffer_entries": "1024",
-    "xnnpack_force_fp16": "false", "gpu_precision_loss_allowed": "true", "gpu_backend": "",
-    "gpu_inference_for_sustained_speed": "false", "nnapi_accelerator_name": "",
-    "nnapi_execution_preference": "", "disable_nnapi_cpu": "false", "nnapi_allow_fp16": "false",
-    "input_layer": "", "input_layer_shape": "", "input_layer_value_range": "",
-    "input_layer_value_files": "", "signature_to_run_for": "", "use_hexagon": "false",
-    "external_delegate_path": "", "external_delegate_options": "",
-    "disable_delegate_clustering": "false",
-}  # fmt: skip
 _SHOWN_INPUTS = {
     "input_layer": "layers", "input_layer_shape": "shapes",
     "input_layer_value_range": "value ranges",
@@ -95,8 +84,8 @@ def run(argv: Sequence[str], surroundings: Surroundings) -> ImitatedOutput:
         return _failed(heading, f"Failed to load model {surroundings.shown(str(error))}")
     placed = heading + _placement(backend, inference.delegate_kernels)
     return ImitatedOutput(
-        text=placed + _report(done, flags) + profile,
-        other_version=_report_of_1_15(done, flags) + old_profile,
+        text=placed + _report("benchmark_model", done, flags) + profile,
+        other_version=_report("benchmark_model_1_15", done, flags) + old_profile,
         result_path=flags["result_file_path"] or None,
         result=_message(done),
     )
@@ -104,7 +93,7 @@ def run(argv: Sequence[str], surroundings: Surroundings) -> ImitatedOutput:
 
 def _parse(argv: Sequence[str]) -> tuple[dict[str, str], list[str]]:
     """Known flags with their values, and the unknown words."""
-    flags = dict(DEFAULTS)
+    flags = flags_of("benchmark_model")
     unknown = []
     for word in argv:
         name, equals, value = word.removeprefix("--").partition("=")
@@ -173,27 +162,16 @@ def _measure(inference: Inference, flags: dict[str, str], model: Path) -> _Run:
     )
 
 
-def _heading(flags: dict[str, str], unknown: list[str], shown_model: str) -> str:
-    lines = ["INFO: STARTING!"]
-    if unknown:
-        lines.append(f"WARN: Unconsumed cmdline flags: {' '.join(unknown)}")
-    lines += [
-        "INFO: Log parameter values verbosely: [0]",
-        f"INFO: Min num runs: [{flags['num_runs']}]",
-        f"INFO: Min runs duration (seconds): [{flags['min_secs']}]",
-        f"INFO: Max runs duration (seconds): [{flags['max_secs']}]",
-        f"INFO: Num threads: [{flags['num_threads']}]",
-        f"INFO: Min warmup runs: [{flags['warmup_runs']}]",
-        f"INFO: Graph: [{shown_model}]",
-        *(
-            f"INFO: Input {shown}: [{flags[name]}]"
-            for name, shown in _SHOWN_INPUTS.items()
-            if flags[name]
-        ),
-        f"INFO: #threads used for CPU inference: [{flags['num_threads']}]",
-        f"INFO: Loaded model {shown_model}",
-    ]
-    return "".join(f"{line}\n" for line in lines)
+def _heading(flags: dict[str, str], unknown: list[str], shown: str) -> str:
+    inputs = (
+        f"INFO: Input {words}: [{flags[name]}]\n"
+        for name, words in _SHOWN_INPUTS.items()
+        if flags[name]
+    )
+    warning = f"WARN: Unconsumed cmdline flags: {' '.join(unknown)}\n" if unknown else ""
+    return text_of(
+        "benchmark_model_heading", **flags, shown=shown, unknown=warning, inputs="".join(inputs)
+    )
 
 
 def _placement(backend: str, kernels: int | None) -> str:
@@ -212,42 +190,24 @@ def _placement(backend: str, kernels: int | None) -> str:
     )
 
 
-def _report(done: _Run, flags: dict[str, str]) -> str:
-    max_s = f"terminate if exceeding {flags['max_secs']} seconds."
-    first = done.warmup_us[0] if done.warmup_us else 0
-    return (
-        f"INFO: The input model file size (MB): {done.model_mb:g}\n"
-        f"INFO: Initialized session in {done.init_us / 1000:g}ms.\n"
-        f"INFO: Running benchmark for at least {flags['warmup_runs']} iterations and at least "
-        f"{flags['warmup_min_secs']} seconds but {max_s}\n"
-        f"INFO: {describe_us(done.warmup_us)}\n\n"
-        f"INFO: Running benchmark for at least {flags['num_runs']} iterations and at least "
-        f"{flags['min_secs']} seconds but {max_s}\n"
-        f"INFO: {describe_us(done.timed_us)}\n\n"
-        f"INFO: Inference timings in us: Init: {done.init_us}, First inference: {first}, "
-        f"Warmup (avg): {_mean(done.warmup_us):g}, Inference (avg): {_mean(done.timed_us):g}\n"
-        "INFO: Note: as the benchmark tool itself affects memory footprint, the following is only "
-        "APPROXIMATE to the actual memory footprint of the model at runtime. Take the information "
-        "at your discretion.\n"
-        f"INFO: Memory footprint delta from the start of the tool (MB): init={done.init_mb:g} "
-        f"overall={done.overall_mb:g}\n"
-    )
-
-
-def _report_of_1_15(done: _Run, flags: dict[str, str]) -> str:
-    """TensorFlow 1.15: no prefix, no percentiles, another last line."""
-    warmup, timed = (
-        describe_us(times).partition(" p5=")[0] for times in (done.warmup_us, done.timed_us)
-    )
-    return (
-        "STARTING!\n"
-        f"Initialized session in {done.init_us / 1000:g}ms\n"
-        f"Running benchmark for at least {flags['warmup_runs']} iterations and at least "
-        f"{flags['warmup_min_secs']} seconds\n{warmup}\n\n"
-        f"Running benchmark for at least {flags['num_runs']} iterations and at least "
-        f"{flags['min_secs']} seconds\n{timed}\n\n"
-        f"Average inference timings in us: Warmup: {_mean(done.warmup_us):g}, "
-        f"Init: {done.init_us}, no stats: {_mean(done.timed_us):g}\n"
+def _report(name: str, done: _Run, flags: dict[str, str]) -> str:
+    """The text of one version; TensorFlow 1.15 has no percentiles."""
+    warmup, timed = describe_us(done.warmup_us), describe_us(done.timed_us)
+    return text_of(
+        name,
+        **flags,
+        model_mb=done.model_mb,
+        init_us=done.init_us,
+        init_ms=done.init_us / 1000,
+        first_us=done.warmup_us[0] if done.warmup_us else 0,
+        warmup=warmup,
+        old_warmup=warmup.partition(" p5=")[0],
+        warmup_mean_us=_mean(done.warmup_us),
+        timed=timed,
+        old_timed=timed.partition(" p5=")[0],
+        mean_us=_mean(done.timed_us),
+        init_mb=done.init_mb,
+        overall_mb=done.overall_mb,
     )
 
 

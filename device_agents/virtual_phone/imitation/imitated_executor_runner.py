@@ -7,16 +7,14 @@ prints no single executions. The outputs that `--print_output` asks for are not 
 from collections.abc import Sequence
 from pathlib import Path
 
-from fleetrank.device_agents.virtual_phone.imitation.command import ImitatedOutput, Surroundings
+from fleetrank.device_agents.virtual_phone.imitation.command import (
+    ImitatedOutput,
+    Surroundings,
+    flags_of,
+)
 from fleetrank.device_agents.virtual_phone.imitation.inference import InferenceSpec, open_inference
 from fleetrank.foundation.errors import FleetError
 
-DEFAULTS = {
-    "model_path": "model.pte", "data_path": "", "inputs": "", "input_shapes": "",
-    "output_file": "", "server_mode": "false", "print_output": "summary", "num_executions": "1",
-    "method_name": "", "etdump_path": "model.etdump", "cpu_threads": "-1",
-    "bundleio_rtol": "0.01", "bundleio_atol": "0.01",
-}  # fmt: skip
 _HEURISTIC_THREADS = 4
 """The meaning of `cpu_threads` -1 on these phones."""
 _IDENTIFIER = b"ET12"
@@ -27,7 +25,7 @@ _ABORTED = 134
 
 def run(argv: Sequence[str], surroundings: Surroundings) -> ImitatedOutput:
     """Behaves as the program does with these arguments."""
-    flags = dict(DEFAULTS)
+    flags = flags_of("executor_runner")
     for word in argv:
         # gflags: one dash or two; unknown flags are errors.
         name, equals, value = word.lstrip("-").partition("=")

@@ -9,7 +9,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from fleetrank.device_agents.virtual_phone.imitation.command import ImitatedOutput, Surroundings
+from fleetrank.device_agents.virtual_phone.imitation.command import (
+    ImitatedOutput,
+    Surroundings,
+    text_of,
+)
 from fleetrank.device_agents.virtual_phone.imitation.inference import (
     InferenceSpec,
     open_inference,
@@ -97,19 +101,20 @@ def _report(
     total_s = sum(times_ns) / 1e9
     shown = (("Min", min(times_ns)), ("Max", max(times_ns)))
     percentiles = tuple((f"P{p:g}".replace(".", ""), percentile(times_ns, p)) for p in _PERCENTILES)
-    return (
-        f"Setting intra_op_num_threads to {threads}\n"
-        f"Session creation time cost: {load_ns / 1e9:g} s\n"
-        f"First inference time cost: {first_ns // 1_000_000} ms\n"
-        f"Total inference time cost: {total_s:g} s\n"
-        f"Total inference requests: {len(times_ns)}\n"
-        f"Average inference time cost: {statistics.fmean(times_ns) / 1e6:g} ms\n"
-        f"Total inference run time: {total_s:g} s\n"
-        f"Number of inferences per second: {len(times_ns) / total_s:g}\n"
-        f"Avg CPU usage: {_CPU_PERCENT} %\n"
-        f"Peak working set size: {peak} bytes\n"
-        f"Avg CPU usage:{_CPU_PERCENT}\nPeak working set size:{peak}\nRuns:{len(times_ns)}\n"
-    ) + "".join(f"{name} Latency: {ns / 1e9:g} s\n" for name, ns in (*shown, *percentiles))
+    text = text_of(
+        "onnxruntime_perf_test",
+        threads=threads,
+        load_s=load_ns / 1e9,
+        first_ms=first_ns // 1_000_000,
+        total_s=total_s,
+        count=len(times_ns),
+        mean_ms=statistics.fmean(times_ns) / 1e6,
+        rate=len(times_ns) / total_s,
+        peak_bytes=peak,
+    )
+    return text + "".join(
+        f"{name} Latency: {ns / 1e9:g} s\n" for name, ns in (*shown, *percentiles)
+    )
 
 
 def _failed(text: str) -> ImitatedOutput:

@@ -12,7 +12,7 @@ from fleetrank.device_agents.android.programs.phone_program import (
 )
 from fleetrank.device_agents.contract.task import Execution, MeasureTask
 from fleetrank.device_agents.errors import BadOutputError, UnsupportedError
-from fleetrank.device_agents.virtual_phone.imitation.imitated_benchmark_model import DEFAULTS
+from fleetrank.device_agents.virtual_phone.imitation.command import flags_of
 from fleetrank.foundation.inputs import ModelInput, Values
 from fleetrank.foundation.vocabulary import Runtime
 
@@ -47,7 +47,7 @@ def test_sizes_and_ranges_become_flags_in_the_order_of_the_card() -> None:
         "--input_layer_shape=1,8:1,8:1,4,4,3",
         "--input_layer_value_range=ids,0,30521:mask,1,1",
     }
-    assert {flag[2:].partition("=")[0] for flag in flags} <= DEFAULTS.keys()
+    assert {flag[2:].partition("=")[0] for flag in flags} <= flags_of("benchmark_model").keys()
 
 
 def test_names_that_would_end_a_flag_are_replaced() -> None:
