@@ -25,6 +25,7 @@ from fleetrank.device_agents.android.programs.phone_program import (
     REQUIRE_ALL,
     REQUIRED_ALL,
     XNNPACK,
+    PhoneProgram,
     ProgramCall,
     ProgramOutput,
     Wording,
@@ -37,10 +38,8 @@ from fleetrank.device_agents.android.programs.phone_program import (
     library_of,
     not_a_result,
     readable,
-    refuse_failed,
     reported,
     to_ns,
-    why_no_sequence,
     why_not_delegated,
 )
 from fleetrank.device_agents.contract.measurement import (
@@ -345,51 +344,48 @@ _MOST_EVENTS = 32_768
 _OPTIONAL_FLAGS = frozenset({"--result_file_path", _ROOM})
 """Flags that an older build may lack; its text contains the same figures."""
 
-_WORDING = Wording(
-    program="benchmark_model",
-    unsupported=(
-        "Disallowed CPU fallback detected", "Failed to parse flag", "Failed to apply",
-        "Didn't find op for builtin", "nresolved custom op", "unresolved-ops",
-        "delegate is not supported",
-    ),
-    bad_artifact=(
-        "Failed to mmap model", "Could not open", "not a valid flatbuffer",
-        "not a valid Flatbuffer", "Failed to load model", "Model provided has model identifier",
-    ),
-)  # fmt: skip
-
 
 class _UnprovenError(UnsupportedError):
     """The output is good, but does not say whether the delegate ran a node."""
 
 
-class BenchmarkModel:
-    """Backends: LiteRT's own kernels, its delegates, and libraries that the user gives.
-
-    It fulfils `PhoneProgram`.
-    """
+class BenchmarkModel(PhoneProgram):
+    """Backends: LiteRT's own kernels, its delegates, and libraries that the user gives."""
 
     name = "benchmark_model"
     artifact_suffix = ".tflite"
     capability = CAPABILITY
+    wording = Wording(
+        unsupported=(
+            "Disallowed CPU fallback detected", "Failed to parse flag", "Failed to apply",
+            "Didn't find op for builtin", "nresolved custom op", "unresolved-ops",
+            "delegate is not supported",
+        ),
+        bad_artifact=(
+            "Failed to mmap model", "Could not open", "not a valid flatbuffer",
+            "not a valid Flatbuffer", "Failed to load model",
+            "Model provided has model identifier",
+        ),
+    )  # fmt: skip
+    runs_for_a_time = True
 
-    def why_unsupported(self, execution: Execution) -> str | None:
-        """Says why the program cannot execute this, or `None` when it can."""
-        unknown = why_not_delegated(execution, self.name)
-        loop = why_no_sequence(execution, self.name)
-        return unknown or loop or why_not_stated(execution.inputs)
+    def why_unknown(self, execution: Execution) -> str | None:
+        """Options belong to backends here."""
+        return why_not_delegated(execution, self.name)
+
+    def why_not_stated(self, execution: Execution) -> str | None:
+        """Says which input the flags cannot state, or `None`."""
+        return why_not_stated(execution.inputs)
 
     def why_not_profiled(self, execution: Execution) -> str | None:  # noqa: ARG002
         """Every version and every backend reports nodes; a delegate may be one of them."""
         return None
 
-    def plan_run(
-        self, *, program_path: str, artifact_path: str, run_folder: str, task: MeasureTask
+    def call(
+        self, program_path: str, artifact_path: str, run_folder: str, task: MeasureTask
     ) -> ProgramCall:
-        """Builds the command line of one repeat."""
+        """Builds the command line."""
         execution = task.execution
-        if (refusal := self.why_unsupported(execution)) is not None:
-            raise UnsupportedError(refusal, "change the sweep's options")
         result_file = f"{run_folder}/{RESULT_FILE}"
         argv = (
             program_path,
@@ -417,9 +413,8 @@ class BenchmarkModel:
             return None
         return None
 
-    def read(self, output: ProgramOutput) -> Measurement:
+    def result(self, output: ProgramOutput) -> Measurement:
         """Reads the result from the program's output."""
-        refuse_failed(output, _WORDING)
         text = all_text(readable(output))
         _refuse_flags_not_applied(output.run.argv, text)
         refuse_other_order(output.run.argv, text)

@@ -28,10 +28,8 @@ from fleetrank.device_agents.errors import BadOutputError
 from fleetrank.foundation.binary import fields_of, floats_of, spans_of
 from fleetrank.foundation.vocabulary import BYTES_PER_MIB, NS_PER_MS, NS_PER_US, Statistic
 
-# The result file of newer builds of `benchmark_model`: a proto2 message.
-#
-# Source: field numbers of tflite/tools/benchmark/proto/benchmark_result.proto as of TensorFlow
-# 2.20 and LiteRT; times in milliseconds, sizes in kilobytes, all stored as 32-bit floats.
+Memory = tuple[float | None, float | None]
+"""Growth of ru_maxrss in bytes, until the model was ready and until the last run."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,31 +58,82 @@ class BenchmarkFigures:
     overall_memory_bytes: int | None
 
 
-def grown_bytes(n_bytes: float) -> int | None:
+def _judged(ns: Mapping[str, float], count: int, n_warmup: int, memory: Memory) -> BenchmarkFigures:
+    """The figures of any of the three forms.
+
+    Args:
+        ns: times by name; only `mean` is required.
+        count: timed runs.
+        n_warmup: runs of the warm-up, the first inference included.
+        memory: growth that is not judged yet.
+
+    Raises:
+        BadOutputError: no run was timed, or a figure is not plausible.
+    """
+    if count < 1:
+        raise not_a_result("no run was timed")
+
+    def known(name: str) -> int | None:
+        return to_ns(ns[name], 1, f"the time {name!r}") if name in ns else None
+
+    def latency(name: str) -> int | None:
+        return to_latency_ns(ns[name], 1, f"the {name}") if name in ns else None
+
+    mean_ns, median_ns, first_ns = (
+        to_latency_ns(ns["mean"], 1, "the mean"),
+        latency("median"),
+        known("first"),
+    )
+    has_warmup = first_ns is not None and "warmup" in ns and n_warmup > 0
+    # The mean has few digits: for two runs the sum may be below the first run.
+    total_ns = to_ns(ns["warmup"] * n_warmup, 1, "the warm-up time") if has_warmup else 0
+    return BenchmarkFigures(
+        summary=ToolSummary(
+            count=count,
+            latency_ns=mean_ns if median_ns is None else median_ns,
+            # Old builds print only the mean.
+            statistic=Statistic.MEAN if median_ns is None else Statistic.MEDIAN,
+            mean_ns=mean_ns,
+            std_ns=known("std"),
+            p95_ns=latency("p95"),
+        ),
+        min_ns=known("min"),
+        max_ns=known("max"),
+        init_ns=known("init"),
+        first_inference_ns=first_ns,
+        warmup_ns=max(0, total_ns - (first_ns or 0)) if has_warmup else None,
+        warmup_runs=n_warmup - 1 if has_warmup else None,
+        init_memory_bytes=_grown(memory[0]),
+        overall_memory_bytes=_grown(memory[1]),
+    )
+
+
+def _grown(n_bytes: float | None) -> int | None:
     """A growth of ru_maxrss; zero or less is not a reading.
 
     The program's process inherits the high-water mark of its parent: growth below this mark is not
     visible. No model runs without memory.
-
-    Raises:
-        BadOutputError: more memory than any computer has.
     """
-    if n_bytes <= 0:
+    if n_bytes is None or n_bytes <= 0:
         return None
     MEMORY_BYTES.require(n_bytes, f"{n_bytes:g} bytes")
     return round(n_bytes)
 
 
+# The result file of newer builds of `benchmark_model`: a proto2 message.
+#
+# Source: field numbers of tflite/tools/benchmark/proto/benchmark_result.proto as of TensorFlow
+# 2.20 and LiteRT; times in milliseconds, sizes in kilobytes, all stored as 32-bit floats.
+
 _PARTS: Mapping[int, tuple[str, ...]] = {
-    2: (
-        "avg_ms", "min_ms", "max_ms", "stddev_ms", "median_ms", "p5_ms", "p95_ms", "init_ms",
-        "first_inference_ms", "average_warm_up_ms",
-    ),
-    3: ("init_footprint_kb", "overall_footprint_kb", "peak_mem_mb"),
-    4: ("model_size_mb", "num_runs", "num_warmup_runs", "model_throughput_in_mb_per_sec"),
-}  # fmt: skip
+    2: ("mean", "min", "max", "std", "median", "p5", "p95", "init", "first", "warmup"),
+    3: ("init_kb", "overall_kb", "peak_mb"),
+    4: ("model_mb", "num_runs", "num_warmup_runs", "mb_per_s"),
+}
 """The messages of latency, memory and the rest by number, and their fields from number 1 on."""
 _BYTES_PER_KB = 1024
+_COUNTED = ("median", "p95", "min", "max")
+"""The program's clock counts microseconds; further digits are rounding errors of the float."""
 
 
 def read_result(content: bytes) -> BenchmarkFigures:
@@ -97,20 +146,13 @@ def read_result(content: bytes) -> BenchmarkFigures:
         latency, memory, misc = _parts(content)
     except ValueError as error:
         raise not_a_result(f"the result file is damaged: {error}") from error
-    if "avg_ms" not in latency or "num_runs" not in misc:
+    if "mean" not in latency or "num_runs" not in misc:
         raise not_a_result("the result file lacks the mean or the number of runs")
-    warmup_runs, warmup_ns = _result_warmup(latency, misc)
-    return BenchmarkFigures(
-        summary=_result_summary(latency, int(misc["num_runs"])),
-        min_ns=_result_extreme(latency, "min_ms"),
-        max_ns=_result_extreme(latency, "max_ms"),
-        init_ns=_optional(latency, "init_ms"),
-        first_inference_ns=_optional(latency, "first_inference_ms"),
-        warmup_ns=warmup_ns,
-        warmup_runs=warmup_runs,
-        init_memory_bytes=_memory_bytes(memory, "init_footprint_kb"),
-        overall_memory_bytes=_memory_bytes(memory, "overall_footprint_kb"),
-    )
+    ns = {name: ms * NS_PER_MS for name, ms in latency.items()}
+    ns |= {name: round(ns[name], -3) or ns[name] for name in _COUNTED if name in ns}
+    grown = [memory[name] * _BYTES_PER_KB if name in memory else None for name in _PARTS[3][:2]]
+    n_warmup = int(misc.get("num_warmup_runs", 0))
+    return _judged(ns, int(misc["num_runs"]), n_warmup, (grown[0], grown[1]))
 
 
 def _parts(content: bytes) -> Iterator[dict[str, float]]:
@@ -128,65 +170,16 @@ def _parts(content: bytes) -> Iterator[dict[str, float]]:
     return iter(found.values())
 
 
-def _result_summary(latency: Mapping[str, float], count: int) -> ToolSummary:
-    if count < 1:
-        raise not_a_result("no run was timed")
-    mean_ns = to_latency_ns(latency["avg_ms"], NS_PER_MS, "the mean")
-    median = latency.get("median_ms")
-    p95 = latency.get("p95_ms")
-    return ToolSummary(
-        count=count,
-        latency_ns=mean_ns if median is None else _whole_us(median, "the median"),
-        # Old builds print only the mean.
-        statistic=Statistic.MEAN if median is None else Statistic.MEDIAN,
-        mean_ns=mean_ns,
-        std_ns=_optional(latency, "stddev_ms"),
-        p95_ns=None if p95 is None else _whole_us(p95, "the 95th percentile"),
-    )
-
-
-def _result_extreme(latency: Mapping[str, float], name: str) -> int | None:
-    value = latency.get(name)
-    # Rounded in the same way as the median and the percentile, so their order is kept.
-    return None if value is None else round(to_ns(value, NS_PER_MS, name) / NS_PER_US) * NS_PER_US
-
-
-def _whole_us(value_ms: float, what: str) -> int:
-    """The program's clock counts microseconds; further digits are rounding errors of the float."""
-    ns = to_latency_ns(value_ms, NS_PER_MS, what)
-    return round(ns / NS_PER_US) * NS_PER_US or ns
-
-
-def _optional(latency: Mapping[str, float], name: str) -> int | None:
-    value = latency.get(name)
-    return None if value is None else to_ns(value, NS_PER_MS, name)
-
-
-def _result_warmup(
-    latency: Mapping[str, float], misc: Mapping[str, float]
-) -> tuple[int | None, int | None]:
-    count, mean = misc.get("num_warmup_runs"), latency.get("average_warm_up_ms")
-    first = latency.get("first_inference_ms")
-    if count is None or mean is None or first is None or count < 1:
-        return None, None
-    return int(count) - 1, max(0, to_ns(mean * count - first, NS_PER_MS, "the warm-up time"))
-
-
-def _memory_bytes(memory: Mapping[str, float], name: str) -> int | None:
-    value = memory.get(name)
-    return None if value is None else grown_bytes(value * _BYTES_PER_KB)
-
-
-# Parses the block of results that LiteRT 2's `benchmark_model` (CompiledModel) ends with.
+# The block of results that LiteRT 2's `benchmark_model` (CompiledModel) ends with: a mean and no
+# median, in steps of 10 us.
 #
 # Source: litert/tools/benchmark_litert_model.h of LiteRT 2.1, checked on published output.
 
-_INIT, _FIRST, _WARMUP, _MEAN = (
-    "Model initialization", "Warmup (first)", "Warmup (avg)", "Inference (avg)",
-)  # fmt: skip
-_MIN, _MAX, _STD = "Inference (min)", "Inference (max)", "Inference (std)"
-_INIT_MEMORY, _OVERALL_MEMORY = "Init footprint", "Overall footprint"
-_LABELS = (_INIT, _FIRST, _WARMUP, _MEAN, _MIN, _MAX, _STD, _INIT_MEMORY, _OVERALL_MEMORY)
+_LABELS = {
+    "Model initialization": "init", "Warmup (first)": "first", "Warmup (avg)": "warmup",
+    "Inference (avg)": "mean", "Inference (min)": "min", "Inference (max)": "max",
+    "Inference (std)": "std", "Init footprint": "init_mib", "Overall footprint": "overall_mib",
+}  # fmt: skip
 # The pattern includes the line end, because half a number also looks like a number.
 _LINE = re.compile(
     rf"^(?:INFO: \[[^\]\n]*+\] )?({'|'.join(map(re.escape, _LABELS))}): ++({NUMBER})"
@@ -196,81 +189,32 @@ _LINE = re.compile(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LitertBlock:
-    """The block's figures as text, and the counts of runs, by label; not judged yet."""
+class _Block:
+    """Times, counts of runs and memory; not judged yet."""
 
-    figures: Mapping[str, str]
+    ns: Mapping[str, float]
     counts: Mapping[str, int]
-
-    @property
-    def count(self) -> int:
-        """The number of timed runs; 0 if the block has none."""
-        return self.counts.get(_MEAN, 0)
-
-    @property
-    def init_ns(self) -> int | None:
-        """Time until the model was ready, in steps of 10 us."""
-        return self._ns(_INIT)
-
-    @property
-    def memory_bytes(self) -> tuple[int | None, int | None]:
-        """Growth until the model was ready and until the end, as in `BenchmarkFigures`."""
-        return self._bytes(_INIT_MEMORY), self._bytes(_OVERALL_MEMORY)
-
-    def to_figures(self) -> BenchmarkFigures:
-        """All figures of the block alone: it has a mean and no median, in steps of 10 us.
-
-        Raises:
-            BadOutputError: no run was timed, or a figure is not plausible.
-        """
-        if self.count == 0:
-            raise not_a_result("no run was timed")
-        mean_ns = to_latency_ns(self.figures[_MEAN], NS_PER_MS, "the mean")
-        first_ns, warmup_ns = self._ns(_FIRST), self._ns(_WARMUP)
-        n_warmup = self.counts.get(_WARMUP, 0)
-        has_warmup = n_warmup > 0 and None not in (first_ns, warmup_ns)
-        init_memory, overall_memory = self.memory_bytes
-        return BenchmarkFigures(
-            summary=ToolSummary(
-                count=self.count,
-                latency_ns=mean_ns,
-                statistic=Statistic.MEAN,
-                mean_ns=mean_ns,
-                std_ns=self._ns(_STD),
-            ),
-            min_ns=self._ns(_MIN),
-            max_ns=self._ns(_MAX),
-            init_ns=self.init_ns,
-            first_inference_ns=first_ns,
-            warmup_ns=max(0, (warmup_ns or 0) * n_warmup - (first_ns or 0)) if has_warmup else None,
-            warmup_runs=n_warmup - 1 if has_warmup else None,
-            init_memory_bytes=init_memory,
-            overall_memory_bytes=overall_memory,
-        )
-
-    def _ns(self, label: str) -> int | None:
-        text = self.figures.get(label)
-        return None if text is None else to_ns(text, NS_PER_MS, label)
-
-    def _bytes(self, label: str) -> int | None:
-        text = self.figures.get(label)
-        return None if text is None else grown_bytes(float(text) * BYTES_PER_MIB)
+    memory: Memory
 
 
-def find_litert_block(text: str) -> LitertBlock | None:
+def _find_block(text: str) -> _Block | None:
     """Finds the block of one run; `None` if the text has none, or only a part.
 
     Raises:
         BadOutputError: the text has the results of more than one run.
     """
-    found = _LINE.findall(text)
-    figures = {label: number for label, number, _ in found}
+    found = [(_LABELS[label], float(number), count) for label, number, count in _LINE.findall(text)]
+    figures = {name: number for name, number, _ in found}
     if len(figures) < len(found):
         raise not_a_result("it has the results of more than one run")
-    if not {_INIT, _MEAN} <= set(figures):
+    if not {"init", "mean"} <= set(figures):
         return None
-    return LitertBlock(
-        figures=figures, counts={label: int(count) for label, _, count in found if count}
+    mib = [figures.pop(name, None) for name in ("init_mib", "overall_mib")]
+    init, overall = (None if one is None else one * BYTES_PER_MIB for one in mib)
+    return _Block(
+        ns={name: ms * NS_PER_MS for name, ms in figures.items()},
+        counts={name: int(count) for name, _, count in found if count},
+        memory=(init, overall),
     )
 
 
@@ -280,14 +224,17 @@ _PHASE_OR_COUNT = re.compile(rf"^[^\n]*?(?:{_PHASE}|count=)[^\n]*+", re.MULTILIN
 _COUNT = re.compile(r"(?:^|\s)count=([0-9]{1,12})\b(.*)")
 _OTHER_COUNTS = ("(microseconds): ", "(bytes): ")
 """Operator profiling prints `Timings (microseconds): count=...` and `Memory (bytes): count=...`."""
-# The pattern includes the line end, because half a number also looks like a number.
-_CLOSING = re.compile(
-    rf"Inference timings in us: Init: ({NUMBER}), First inference: ({NUMBER}), "
-    rf"Warmup \(avg\): {NUMBER}, Inference \(avg\): ({NUMBER})\r?\n"
-)
-_CLOSING_OLD = re.compile(
-    rf"Average inference timings in us: Warmup: {NUMBER}, Init: ({NUMBER}), "
-    rf"(?:no stats|Inference): ({NUMBER})\r?\n"
+# The patterns include the line end, because half a number also looks like a number.
+_CLOSINGS = (
+    re.compile(
+        rf"Inference timings in us: Init: (?P<init>{NUMBER}), First inference: "
+        rf"(?P<first>{NUMBER}), Warmup \(avg\): {NUMBER}, "
+        rf"Inference \(avg\): (?P<mean>{NUMBER})\r?\n"
+    ),
+    re.compile(
+        rf"Average inference timings in us: Warmup: {NUMBER}, Init: (?P<init>{NUMBER}), "
+        rf"(?:no stats|Inference): (?P<mean>{NUMBER})\r?\n"
+    ),
 )
 _MEMORY = re.compile(
     r"(?:Memory footprint delta from the start of the tool|Peak memory footprint) \(MB\): "
@@ -299,11 +246,9 @@ Source: benchmark_model.cc of TensorFlow 2.2 and of LiteRT.
 """
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Closing:
-    init_ns: int | None
-    first_inference_ns: int | None
-    mean_ns: int
+_OF_RUNS = ("min", "max", "median", "p95", "std")
+_OF_WARMUP = (("first", "curr"), ("first", "first"), ("warmup", "curr"), ("warmup", "avg"))
+"""Figures and the fields of the warm-up that have them; of two, the later one counts."""
 
 
 def read_text(text: str) -> BenchmarkFigures:
@@ -312,53 +257,42 @@ def read_text(text: str) -> BenchmarkFigures:
     Raises:
         BadOutputError: part of the text is missing, or a figure is not plausible.
     """
-    closing = _closing(text)
+    closing = next((found for one in _CLOSINGS if (found := one.search(text))), None)
     if closing is not None:
-        return _figures(text, closing, _memory(text))
-    block = find_litert_block(text)
+        stated = {name: float(us) * NS_PER_US for name, us in closing.groupdict().items()}
+        return _with_statistics(text, stated, _memory(text))
+    block = _find_block(text)
     if block is None:
         raise not_a_result("the closing line with the timings is missing")
-    if printed_count(text) is None:
-        return block.to_figures()
-    return _figures(text, _closing_of_block(text, block), block.memory_bytes)
+    printed, count = printed_count(text), block.counts.get("mean", 0)
+    if printed is None:
+        return _judged(block.ns, count, block.counts.get("warmup", 0), block.memory)
+    refuse_unlike_counts(count, printed)
+    # Of a small network the block's own mean is one step: that of the statistics counts.
+    return _with_statistics(text, {"init": block.ns["init"]}, block.memory)
 
 
-def _figures(
-    text: str, closing: _Closing, memory_bytes: tuple[int | None, int | None]
-) -> BenchmarkFigures:
-    """The figures of the lines of statistics, with the rest from the end of the text."""
-    warmup, timed = _phases(text)
-    summary = _summary(timed, closing.mean_ns)
-    first_ns = closing.first_inference_ns
-    if first_ns is None:
-        first_ns = _first(warmup)
-    warmup_runs, warmup_ns = _warmup(warmup, first_ns)
-    return BenchmarkFigures(
-        summary=summary,
-        min_ns=_extreme(timed, "min"),
-        max_ns=_extreme(timed, "max"),
-        init_ns=closing.init_ns,
-        first_inference_ns=first_ns,
-        warmup_ns=warmup_ns,
-        warmup_runs=warmup_runs,
-        init_memory_bytes=memory_bytes[0],
-        overall_memory_bytes=memory_bytes[1],
-    )
-
-
-def _closing_of_block(text: str, block: LitertBlock) -> _Closing:
-    """What LiteRT 2 prints in place of the closing line; the mean is that of the statistics.
-
-    The block's own mean has steps of 10 us, which is the whole latency of a small network.
-    """
-    _, timed = _phases(text)
-    refuse_unlike_counts(block.count, int(timed["count"]))
-    mean = timed.get("avg", timed.get("curr", "0"))
-    return _Closing(
-        init_ns=block.init_ns,
-        first_inference_ns=None,
-        mean_ns=to_latency_ns(mean, NS_PER_US, "the mean"),
-    )
+def _with_statistics(text: str, stated: Mapping[str, float], memory: Memory) -> BenchmarkFigures:
+    """The figures of the lines of statistics, with those of the end of the text."""
+    phases = [{name: float(us) for name, us in fields.items()} for fields in _phases(text)]
+    warmup, timed = ({name: us * NS_PER_US for name, us in one.items()} for one in phases)
+    n_warmup, count = (int(one["count"]) for one in phases)
+    ns = {**{name: timed[name] for name in _OF_RUNS if name in timed}, **stated}
+    if "avg" in timed:
+        ns.setdefault("mean", timed["avg"])
+        refuse_unlike_means(
+            *(to_latency_ns(one, 1, "the mean") for one in (ns["mean"], timed["avg"]))
+        )
+    elif "curr" in timed:
+        # All runs are equal, or one run was made: the only figure is the newest.
+        ns |= dict.fromkeys(("mean", "median", "p95"), timed["curr"]) | {"std": 0.0}
+        if count < 2:
+            del ns["std"]
+    elif count:
+        raise not_a_result("a line of statistics without figures")
+    if n_warmup:
+        ns = {name: warmup[field] for name, field in _OF_WARMUP if field in warmup} | ns
+    return _judged(ns, count, n_warmup, memory)
 
 
 def printed_count(text: str) -> int | None:
@@ -368,25 +302,6 @@ def printed_count(text: str) -> int | None:
     except BadOutputError:
         return None
     return int(timed["count"])
-
-
-def _extreme(fields: Mapping[str, str], name: str) -> int | None:
-    text = fields.get(name)
-    return None if text is None else to_ns(text, NS_PER_US, f"the {name}imum")
-
-
-def _closing(text: str) -> _Closing | None:
-    if found := _CLOSING.search(text):
-        init, first, mean = found.groups()
-    elif found := _CLOSING_OLD.search(text):
-        (init, mean), first = found.groups(), None
-    else:
-        return None
-    return _Closing(
-        init_ns=to_ns(init, NS_PER_US, "the initialisation time"),
-        first_inference_ns=None if first is None else to_ns(first, NS_PER_US, "the first run"),
-        mean_ns=to_latency_ns(mean, NS_PER_US, "the mean"),
-    )
 
 
 def _phases(text: str) -> tuple[Mapping[str, str], Mapping[str, str]]:
@@ -411,64 +326,11 @@ def _statistics(line: str) -> Mapping[str, str] | None:
     return None if found is None else {"count": found[1], **named_fields(found[2])}
 
 
-def _summary(fields: Mapping[str, str], mean_ns: int) -> ToolSummary:
-    count = int(fields["count"])
-    if count == 0:
-        raise not_a_result("no run was timed (count=0)")
-    if "avg" not in fields:
-        # All runs are equal, or one run was made: the only figure is the newest.
-        return _all_same(fields, count)
-    refuse_unlike_means(mean_ns, to_latency_ns(fields["avg"], NS_PER_US, "the mean"))
-    median = fields.get("median")
-    p95, std = fields.get("p95"), fields.get("std")
-    return ToolSummary(
-        count=count,
-        latency_ns=mean_ns if median is None else to_latency_ns(median, NS_PER_US, "the median"),
-        statistic=Statistic.MEAN if median is None else Statistic.MEDIAN,
-        mean_ns=mean_ns,
-        # A whole number of microseconds: the program stores it so.
-        std_ns=None if std is None else to_ns(std, NS_PER_US, "the standard deviation"),
-        p95_ns=None if p95 is None else to_latency_ns(p95, NS_PER_US, "the 95th percentile"),
-    )
-
-
-def _all_same(fields: Mapping[str, str], count: int) -> ToolSummary:
-    if "curr" not in fields:
-        raise not_a_result("a line of statistics without figures")
-    value_ns = to_latency_ns(fields["curr"], NS_PER_US, "the latency")
-    return ToolSummary(
-        count=count,
-        latency_ns=value_ns,
-        statistic=Statistic.MEDIAN,
-        mean_ns=value_ns,
-        std_ns=0 if count > 1 else None,
-        p95_ns=value_ns,
-    )
-
-
-def _first(warmup: Mapping[str, str]) -> int | None:
-    text = warmup.get("first", warmup.get("curr"))
-    if text is None or int(warmup["count"]) == 0:
-        return None
-    return to_ns(text, NS_PER_US, "the first inference")
-
-
-def _warmup(warmup: Mapping[str, str], first_ns: int | None) -> tuple[int | None, int | None]:
-    """Runs and time after the first inference, which a separate column stores."""
-    count = int(warmup["count"])
-    mean = warmup.get("avg", warmup.get("curr"))
-    if count == 0 or mean is None or first_ns is None:
-        return None, None
-    # The mean is printed with six digits: for two runs the sum may be below the first run.
-    total_ns = to_ns(float(mean) * count, NS_PER_US, "the warm-up time")
-    return count - 1, max(0, total_ns - first_ns)
-
-
-def _memory(text: str) -> tuple[int | None, int | None]:
+def _memory(text: str) -> Memory:
     found = _MEMORY.search(text)
     if found is None:
         return None, None
-    init, overall = (grown_bytes(float(value) * BYTES_PER_MIB) for value in found.groups())
+    init, overall = (float(value) * BYTES_PER_MIB for value in found.groups())
     return init, overall
 
 

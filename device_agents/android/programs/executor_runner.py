@@ -12,25 +12,23 @@ from dataclasses import replace
 
 from fleetrank.device_agents.android.programs.phone_program import (
     NUMBER,
-    READ,
+    PhoneProgram,
     ProgramCall,
     ProgramOutput,
     Wording,
     not_a_result,
+    per_inference,
     readable,
-    refuse_failed,
-    refuse_min_time,
     reported,
     to_latency_ns,
     to_ns,
-    why_no_sequence,
 )
 from fleetrank.device_agents.contract.agent import Capability
 from fleetrank.device_agents.contract.measurement import Measurement
 from fleetrank.device_agents.contract.task import Execution, MeasureTask
-from fleetrank.device_agents.errors import BadOutputError, UnsupportedError
+from fleetrank.device_agents.errors import BadOutputError
 from fleetrank.foundation.inputs import IMAGE
-from fleetrank.foundation.vocabulary import NS_PER_MS, SampleKind
+from fleetrank.foundation.vocabulary import NS_PER_MS
 
 LOG_TAG = "ExecuTorch"
 
@@ -40,38 +38,33 @@ _TOTAL = "Model executed successfully"
 _THREADS = re.compile(r"Resetting threadpool with num threads = ([0-9]{1,4})\b")
 
 _BUILD = "a build of ExecuTorch 1.3.0 or newer, with logging enabled"
-_WORDING = Wording(
-    program="executor_runner",
-    build=_BUILD,
-    # Statuses of runtime/core/error.h: missing features, and defects of a file.
-    unsupported=(
-        "unknown command line flag", "status 0x10", "status 0x11", "status 0x14", "status 0x20",
-        "status 0x30", "Missing operator",
-    ),
-    bad_artifact=(
-        "Failed to parse model file", "FileDataLoader::from() failed", "status 0x23",
-        "status 0x24", "Program has no methods",
-    ),
-)  # fmt: skip
 
 
-class ExecutorRunner:
+class ExecutorRunner(PhoneProgram):
     """Backends: `xnnpack` and `portable`, as the file was exported. It has no options.
 
     The first execution is the first inference. The policy's warm-up runs follow and are not
-    counted. It fulfils `PhoneProgram`.
+    counted.
     """
 
     name = "executor_runner"
     artifact_suffix = ".pte"
     capability = Capability(backends=("xnnpack", "portable"))
+    wording = Wording(
+        build=_BUILD,
+        # Statuses of runtime/core/error.h: missing features, and defects of a file.
+        unsupported=(
+            "unknown command line flag", "status 0x10", "status 0x11", "status 0x14",
+            "status 0x20", "status 0x30", "Missing operator",
+        ),
+        bad_artifact=(
+            "Failed to parse model file", "FileDataLoader::from() failed", "status 0x23",
+            "status 0x24", "Program has no methods",
+        ),
+    )  # fmt: skip
 
-    def why_unsupported(self, execution: Execution) -> str | None:
-        """Says why the program cannot execute this, or `None` when it can."""
-        if (unknown := self.capability.why_unsupported(execution, self.name)) is not None:
-            return unknown
-        if (loop := why_no_sequence(execution, self.name)) is not None:
-            return loop
+    def why_not_stated(self, execution: Execution) -> str | None:
+        """Stated inputs are not followed."""
         # Every built-in decoder has the token 1 and the position 1, and computes over all slots.
         if not execution.inputs or execution.workload != IMAGE:
             return None
@@ -91,18 +84,14 @@ class ExecutorRunner:
             "slower in every run: profile the file on a host, or profile tflite on the phone"
         )
 
-    def plan_run(
+    def call(
         self,
-        *,
         program_path: str,
         artifact_path: str,
         run_folder: str,  # noqa: ARG002 - the program writes no file
         task: MeasureTask,
     ) -> ProgramCall:
-        """Builds the command line of one repeat."""
-        if (refusal := self.why_unsupported(task.execution)) is not None:
-            raise UnsupportedError(refusal, "change the sweep's options")
-        refuse_min_time(task.policy, self.name)
+        """Builds the command line."""
         policy = task.policy
         argv = (
             program_path,
@@ -113,27 +102,15 @@ class ExecutorRunner:
         )
         return ProgramCall(argv=argv, log_tag=LOG_TAG, warmup_runs=policy.min_warmup_runs)
 
-    def task_that_proves(self, task: MeasureTask, output: ProgramOutput) -> MeasureTask | None:  # noqa: ARG002
-        """Its text leaves nothing open."""
-        return None
-
-    def read(self, output: ProgramOutput) -> Measurement:
+    def result(self, output: ProgramOutput) -> Measurement:
         """Reads the result from the program's output."""
-        refuse_failed(output, _WORDING)
         text = _text_with_iterations(readable(output))
         first_ns, *rest_ns = _iterations_ns(text)
-        n_warmup = output.run.warmup_runs
-        if len(rest_ns) <= n_warmup:
-            raise not_a_result(f"{len(rest_ns)} executions, of which {n_warmup} are warm-up")
         loaded, threads = _LOADED.search(text), _THREADS.search(text)
         return replace(
-            READ,
-            sample_kind=SampleKind.PER_INFERENCE,
-            samples_ns=tuple(rest_ns[n_warmup:]),
+            per_inference(rest_ns, output.run.warmup_runs),
             load_ns=to_ns(loaded[1], NS_PER_MS, "the load time") if loaded else None,
             first_inference_ns=first_ns,
-            warmup_ns=sum(rest_ns[:n_warmup]),
-            warmup_runs=n_warmup,
             worker=reported({"threads": int(threads[1])} if threads else {}),
         )
 

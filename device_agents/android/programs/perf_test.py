@@ -10,24 +10,22 @@ from dataclasses import replace
 from fleetrank.device_agents.android.programs.phone_program import (
     NUMBER,
     READ,
+    PhoneProgram,
     ProgramCall,
     ProgramOutput,
     Wording,
     all_text,
     not_a_result,
+    per_inference,
     readable,
-    refuse_failed,
-    refuse_min_time,
     reported,
     to_latency_ns,
     to_ns,
-    why_no_sequence,
 )
 from fleetrank.device_agents.contract.agent import Capability
 from fleetrank.device_agents.contract.measurement import Measurement, ToolSummary
 from fleetrank.device_agents.contract.task import Execution, MeasureTask
 from fleetrank.device_agents.device_output import lines_of, refuse_impossible, refuse_unlike_counts
-from fleetrank.device_agents.errors import UnsupportedError
 from fleetrank.foundation.inputs import ModelInput
 from fleetrank.foundation.vocabulary import NS_PER_MS, NS_PER_S, SampleKind, Statistic
 
@@ -43,26 +41,13 @@ _PERCENTILE = re.compile(rf"\bP(50|90|95|99) Latency: ({NUMBER}) s\b")
 _ROW = re.compile(rf"({NUMBER}),{NUMBER},{NUMBER},([0-9]{{1,9}})")
 """The end of a row: seconds, working set, CPU use, index. A model's name may contain commas."""
 
-_WORDING = Wording(
-    program="onnxruntime_perf_test",
-    unsupported=(
-        "is not supported in this build", "NOT_IMPLEMENTED", "Could not find an implementation",
-        "is not a registered function/op", "No Op registered for", "No opset import for domain",
-        "is under development", "nknown command line flag", "perf_test [options",
-    ),
-    bad_artifact=(
-        "Protobuf parsing failed", "INVALID_PROTOBUF", "INVALID_GRAPH", "NO_SUCHFILE",
-        "Load model from", "INVALID_ARGUMENT",
-    ),
-)  # fmt: skip
 
-
-class PerfTest:
+class PerfTest(PhoneProgram):
     """Backends: `cpu`, `xnnpack`, `nnapi`; option `spinning` (default true).
 
     One untimed inference comes first; the program reports it in whole milliseconds. The policy's
     warm-up runs are the first timed runs and are not counted. The only time limit is the task's
-    limit. It fulfils `PhoneProgram`.
+    limit.
     """
 
     name = "onnxruntime_perf_test"
@@ -71,12 +56,21 @@ class PerfTest:
         backends=("cpu", "xnnpack", "nnapi"), option_names=frozenset({"spinning"})
     )
 
-    def why_unsupported(self, execution: Execution) -> str | None:
-        """Says why the program cannot execute this, or `None` when it can."""
-        if (unknown := self.capability.why_unsupported(execution, self.name)) is not None:
-            return unknown
-        if (loop := why_no_sequence(execution, self.name)) is not None:
-            return loop
+    wording = Wording(
+        unsupported=(
+            "is not supported in this build", "NOT_IMPLEMENTED",
+            "Could not find an implementation", "is not a registered function/op",
+            "No Op registered for", "No opset import for domain", "is under development",
+            "nknown command line flag", "perf_test [options",
+        ),
+        bad_artifact=(
+            "Protobuf parsing failed", "INVALID_PROTOBUF", "INVALID_GRAPH", "NO_SUCHFILE",
+            "Load model from", "INVALID_ARGUMENT",
+        ),
+    )  # fmt: skip
+
+    def why_not_stated(self, execution: Execution) -> str | None:
+        """Says which value the program cannot be given, or `None`."""
         spinning = dict(execution.options).get("spinning", True)
         if not isinstance(spinning, bool):
             return f"option spinning is {spinning!r}"
@@ -89,14 +83,11 @@ class PerfTest:
             "profile the file on a host, or profile tflite on the phone"
         )
 
-    def plan_run(
-        self, *, program_path: str, artifact_path: str, run_folder: str, task: MeasureTask
+    def call(
+        self, program_path: str, artifact_path: str, run_folder: str, task: MeasureTask
     ) -> ProgramCall:
-        """Builds the command line of one repeat."""
+        """Builds the command line."""
         execution, policy = task.execution, task.policy
-        if (refusal := self.why_unsupported(execution)) is not None:
-            raise UnsupportedError(refusal, "change the sweep's options")
-        refuse_min_time(task.policy, self.name)
         is_spinning = dict(execution.options).get("spinning", True)
         result_file = f"{run_folder}/{RESULT_FILE}"
         argv = (
@@ -115,31 +106,27 @@ class PerfTest:
         )
         return ProgramCall(argv=argv, result_file=result_file, warmup_runs=policy.min_warmup_runs)
 
-    def task_that_proves(self, task: MeasureTask, output: ProgramOutput) -> MeasureTask | None:  # noqa: ARG002
-        """Its text leaves nothing open."""
-        return None
-
-    def read(self, output: ProgramOutput) -> Measurement:
+    def result(self, output: ProgramOutput) -> Measurement:
         """Reads the result from the program's output."""
-        refuse_failed(output, _WORDING)
         text = all_text(readable(output))
         load = _SESSION.search(text)
         first = _FIRST.search(text)
         load_ns = to_ns(load[1], NS_PER_S, "the session's creation") if load else None
         # Whole milliseconds, rounded down: 0 means less than 1 ms.
         first_ns = to_ns(first[1], NS_PER_MS, "the first inference") or None if first else None
+        reading, source = READ, "text"
         if output.result:
             times_ns = _times(output.result.decode("utf-8", "replace"))
             if count := _COUNT.search(text):
                 refuse_unlike_counts(len(times_ns), int(count[1]))
-            return _reading(times_ns, output.run.warmup_runs, load_ns, first_ns)
+            reading, source = per_inference(times_ns, output.run.warmup_runs), "result_file"
+        else:
+            reading = replace(READ, sample_kind=SampleKind.TOOL_SUMMARY, summary=_summary(text))
         return replace(
-            READ,
-            sample_kind=SampleKind.TOOL_SUMMARY,
-            summary=_summary(text),
+            reading,
             load_ns=load_ns,
             first_inference_ns=first_ns,
-            worker=reported({"read_from": "text"}),
+            worker=reported({"read_from": source}),
         )
 
 
@@ -152,23 +139,6 @@ def _why_not_zero(one: ModelInput) -> str | None:
     if one.values.path is None and (low is None or high is None or low <= 0 <= high):
         return None
     return f"onnxruntime_perf_test sets every input to 0, which the card excludes for {one.name!r}"
-
-
-def _reading(
-    times_ns: tuple[int, ...], n_warmup: int, load_ns: int | None, first_ns: int | None
-) -> Measurement:
-    if len(times_ns) <= n_warmup:
-        raise not_a_result(f"{len(times_ns)} runs, of which {n_warmup} are warm-up")
-    return replace(
-        READ,
-        sample_kind=SampleKind.PER_INFERENCE,
-        samples_ns=times_ns[n_warmup:],
-        load_ns=load_ns,
-        first_inference_ns=first_ns,
-        warmup_ns=sum(times_ns[:n_warmup]),
-        warmup_runs=n_warmup,
-        worker=reported({"read_from": "result_file"}),
-    )
 
 
 def _times(text: str) -> tuple[int, ...]:

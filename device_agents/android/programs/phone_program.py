@@ -10,13 +10,12 @@ Adding one is one line of the table; its name is then an option of a phone's dev
 import math
 import re
 import signal
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol
 
 from fleetrank.device_agents.contract.agent import Capability
 from fleetrank.device_agents.contract.measurement import Measurement, WorkerFacts
-from fleetrank.device_agents.contract.task import Execution, MeasurePolicy, MeasureTask, OptionValue
+from fleetrank.device_agents.contract.task import Execution, MeasureTask, OptionValue
 from fleetrank.device_agents.device_output import without_long_lines
 from fleetrank.device_agents.errors import (
     BadArtifactError,
@@ -30,18 +29,22 @@ from fleetrank.device_agents.errors import (
 from fleetrank.device_agents.runtimes import runner
 from fleetrank.foundation.errors import FleetError, says_out_of_memory
 from fleetrank.foundation.registry import Registry
-from fleetrank.foundation.vocabulary import NS_PER_S, Origin, Runtime, Status
+from fleetrank.foundation.vocabulary import NS_PER_S, Origin, Runtime, SampleKind, Status
 
 
-def why_no_sequence(execution: Execution, program: str) -> str | None:
-    """Says why a program cannot run `generate`, or `None`: each of its runs has equal inputs."""
-    workload = execution.workload
-    if workload.steps is None:
-        return None
-    return (
-        f"{program} repeats one inference and cannot run a prompt and its steps: measure "
-        f"prefill@{workload.length} and decode@{workload.context_tokens}"
-    )
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wording:
+    """The texts with which one program reports failures; searched only if it failed.
+
+    Attributes:
+        unsupported: texts for missing flags, operators and delegates.
+        bad_artifact: texts for a file that it cannot read.
+        build: the build that a user can give instead.
+    """
+
+    unsupported: tuple[str, ...]
+    bad_artifact: tuple[str, ...]
+    build: str = "another build of the program"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,22 +103,62 @@ def reported(settings: Mapping[str, OptionValue]) -> WorkerFacts:
     return WorkerFacts(settings=tuple(sorted(settings.items())))
 
 
-class PhoneProgram(Protocol):
-    """One program, its flags and its text. The module imports no heavy library at its top."""
+def per_inference(times_ns: Sequence[int], n_warmup: int) -> Measurement:
+    """What a program that prints every inference is read into; the first ones are warm-up.
+
+    Raises:
+        BadOutputError: no other inference is left.
+    """
+    if len(times_ns) <= n_warmup:
+        raise not_a_result(f"{len(times_ns)} runs, of which {n_warmup} are warm-up")
+    return replace(
+        READ,
+        sample_kind=SampleKind.PER_INFERENCE,
+        samples_ns=tuple(times_ns[n_warmup:]),
+        warmup_ns=sum(times_ns[:n_warmup]),
+        warmup_runs=n_warmup,
+    )
+
+
+class PhoneProgram:
+    """One program, its flags and its text. The module imports no heavy library at its top.
+
+    A member states the attributes and has the functions `call` and `result`.
+
+    Attributes:
+        name: file name of the program.
+        artifact_suffix: with its dot. Programs and people recognise formats by it.
+        runs_for_a_time: whether it can follow `min_time_s`.
+    """
 
     name: str
-    """File name of the program."""
     artifact_suffix: str
-    """With its dot. Programs and people recognise formats by it."""
     capability: Capability
+    wording: Wording
+    runs_for_a_time = False
 
     def why_unsupported(self, execution: Execution) -> str | None:
         """Says why the program cannot execute this, or `None`; does not contact a phone."""
-        ...
+        reason = self.why_unknown(execution)
+        workload = execution.workload
+        if reason is not None or workload.steps is None:
+            return reason or self.why_not_stated(execution)
+        return (
+            f"{self.name} repeats one inference and cannot run a prompt and its steps: measure "
+            f"prefill@{workload.length} and decode@{workload.context_tokens}"
+        )
 
-    def why_not_profiled(self, execution: Execution) -> str | None:
+    def why_unknown(self, execution: Execution) -> str | None:
+        """Says which name the program does not have, or `None`."""
+        return self.capability.why_unsupported(execution, self.name)
+
+    def why_not_stated(self, execution: Execution) -> str | None:  # noqa: ARG002
+        """Says which value of an option or input it cannot be given, or `None`."""
+        return None
+
+    def why_not_profiled(self, execution: Execution) -> str | None:  # noqa: ARG002
         """Says why the program cannot report where the time of this goes, or `None`."""
-        ...
+        return f"{self.name} prints no times of operators"
 
     def plan_run(
         self, *, program_path: str, artifact_path: str, run_folder: str, task: MeasureTask
@@ -127,15 +170,28 @@ class PhoneProgram(Protocol):
         Raises:
             UnsupportedError: an option has a value that the program does not accept.
         """
-        ...
+        if (refusal := self.why_unsupported(task.execution)) is not None:
+            raise UnsupportedError(refusal, "change the sweep's options")
+        if task.policy.min_time_s > 0 and not self.runs_for_a_time:
+            raise UnsupportedError(
+                f"{self.name} runs a number of inferences, so it cannot follow min_time_s",
+                "measure sustained throughput on phones with runtime tflite (benchmark_model)",
+            )
+        return self.call(program_path, artifact_path, run_folder, task)
 
-    def task_that_proves(self, task: MeasureTask, output: ProgramOutput) -> MeasureTask | None:
+    def call(
+        self, program_path: str, artifact_path: str, run_folder: str, task: MeasureTask
+    ) -> ProgramCall:
+        """The command line of a task that the program supports."""
+        raise NotImplementedError
+
+    def task_that_proves(self, task: MeasureTask, output: ProgramOutput) -> MeasureTask | None:  # noqa: ARG002
         """A stricter task that ends badly if what an output leaves open is not so.
 
         Returns:
             What to run once in its place; `None` if the output leaves nothing open.
         """
-        ...
+        return None
 
     def read(self, output: ProgramOutput) -> Measurement:
         """Reads the output of one call, whatever its content, into `READ`.
@@ -149,7 +205,13 @@ class PhoneProgram(Protocol):
             KilledError: another program killed it; the repeat can be retried.
             BadOutputError: it ended normally, but its text contains no result.
         """
-        ...
+        if output.exit_code != 0:
+            raise _error_of(output.exit_code, all_text(output), self.name, self.wording)
+        return self.result(output)
+
+    def result(self, output: ProgramOutput) -> Measurement:
+        """Reads the output of a call that ended well."""
+        raise NotImplementedError
 
 
 _FOLDER = "fleetrank.device_agents.android.programs"
@@ -158,9 +220,7 @@ _TABLE = (
     (Runtime.EXECUTORCH, "executor_runner", f"{_FOLDER}.executor_runner:ExecutorRunner"),
     (Runtime.ONNX, "onnxruntime_perf_test", f"{_FOLDER}.perf_test:PerfTest"),
 )
-PROGRAMS = Registry[Callable[[], PhoneProgram]](
-    "program", {name: member for _, name, member in _TABLE}
-)
+PROGRAMS = Registry[type[PhoneProgram]]("program", {name: member for _, name, member in _TABLE})
 NAME_OF_RUNTIME = {runtime: name for runtime, name, _ in _TABLE}
 
 
@@ -246,19 +306,6 @@ def not_a_result(why: str) -> BadOutputError:
     )
 
 
-def refuse_min_time(policy: MeasurePolicy, program: str) -> None:
-    """For a program that runs a number of inferences, and not a time.
-
-    Raises:
-        UnsupportedError: the policy has a `min_time_s`.
-    """
-    if policy.min_time_s > 0:
-        raise UnsupportedError(
-            f"{program} runs a number of inferences, so it cannot follow min_time_s",
-            "measure sustained throughput on phones with runtime tflite (benchmark_model)",
-        )
-
-
 TAIL_CHARACTERS = 600
 """Most characters of a program's last output that a message keeps."""
 
@@ -277,22 +324,6 @@ _NOT_PINNED = re.compile(r"^taskset: [^\n]*Invalid argument", re.MULTILINE)
 """Source: sched_setaffinity(2): EINVAL when no core of the mask is online. Exit code 1."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Wording:
-    """The texts with which one program reports failures; searched only if it failed.
-
-    Attributes:
-        unsupported: texts for missing flags, operators and delegates.
-        bad_artifact: texts for a file that it cannot read.
-        build: the build that a user can give instead.
-    """
-
-    program: str
-    unsupported: tuple[str, ...]
-    bad_artifact: tuple[str, ...]
-    build: str = "another build of the program"
-
-
 def readable(output: ProgramOutput) -> ProgramOutput:
     """The output, prepared for regular expressions; an old stored log may have longer lines."""
     return replace(
@@ -308,25 +339,15 @@ def all_text(output: ProgramOutput) -> str:
     return "\n".join(part for part in (output.stdout, output.stderr, output.logcat) if part)
 
 
-def refuse_failed(output: ProgramOutput, wording: Wording) -> None:
-    """Returns if the exit code is 0.
-
-    Raises:
-        FleetError: the subclass that fits; see `PhoneProgram.read`.
-    """
-    if output.exit_code != 0:
-        raise _error_of(output.exit_code, all_text(output), wording)
-
-
 def last_words(text: str) -> str:
     """The end of a text, for a message."""
     return text.strip()[-TAIL_CHARACTERS:]
 
 
-def _error_of(exit_code: int, text: str, wording: Wording) -> FleetError:
+def _error_of(exit_code: int, text: str, name: str, wording: Wording) -> FleetError:
     words = last_words(text)
     ending = _signal_name(exit_code)
-    program = wording.program if ending is None else f"{wording.program}, ended by {ending},"
+    program = name if ending is None else f"{name}, ended by {ending},"
     if says_out_of_memory(text):
         return OutOfMemoryError(
             f"{program} could not allocate memory: {words}",
@@ -343,7 +364,7 @@ def _error_of(exit_code: int, text: str, wording: Wording) -> FleetError:
         return BadArtifactError(
             f"{program} rejects the file: {words}", "export it again, or check where it comes from"
         )
-    return _ended_badly(wording.program, exit_code, words)
+    return _ended_badly(name, exit_code, words)
 
 
 def _not_started(exit_code: int, text: str, program: str) -> FleetError | None:
