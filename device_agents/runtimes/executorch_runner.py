@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from types import ModuleType
-from typing import Protocol, cast
+from typing import TYPE_CHECKING
 
 from fleetrank.device_agents.contract.agent import Capability
 from fleetrank.device_agents.contract.task import Execution, Options
@@ -16,12 +16,22 @@ from fleetrank.device_agents.runtimes.runner import (
     FoundInput,
     Library,
     LoadedModel,
+    PromptAndSteps,
     StatePair,
     has_states,
     specs_of,
+    state_pairs,
 )
 from fleetrank.foundation.errors import FleetError
 from fleetrank.foundation.inputs import ModelInput, WorkloadKind, phase_of
+
+if TYPE_CHECKING:
+    from executorch.extension.pybindings.portable_lib import ExecuTorchMethod as Method
+    from executorch.extension.pybindings.portable_lib import ExecuTorchProgram as Program
+    from executorch.extension.pybindings.portable_lib import MethodMeta
+    from torch import Tensor
+
+    _Call = tuple[Method, list[Tensor]]
 
 _METHOD = "forward"
 _DELEGATE = "XnnpackBackend"
@@ -39,35 +49,6 @@ _MEMORY_CODES = frozenset({0x21, 0x31})
 """MemoryAllocationFailed, DelegateMemoryAllocationFailed. Source: as above."""
 
 
-class _Tensor(Protocol):
-    def numpy(self) -> Array: ...
-
-
-class _TensorInfo(Protocol):
-    def sizes(self) -> Sequence[int]: ...
-    def dtype(self) -> int: ...
-
-
-class _MethodMeta(Protocol):
-    def num_inputs(self) -> int: ...
-    def num_outputs(self) -> int: ...
-    def input_tensor_meta(self, index: int) -> _TensorInfo: ...
-
-
-class _Method(Protocol):
-    def method_meta(self) -> _MethodMeta: ...
-    def set_inputs(self, inputs: Sequence[object]) -> None: ...
-    def execute(self) -> None: ...
-    def get_outputs(self, clone_outputs: bool) -> Sequence[object]: ...
-
-
-class _Program(Protocol):
-    def num_methods(self) -> int: ...
-    def get_method_name(self, index: int) -> str: ...
-    def load_method(self, name: str) -> object: ...
-    def write_etdump_result_to_file(self, path: str) -> None: ...
-
-
 class ExecutorchModel:
     """One loaded method; it fulfils `LoadedModel`."""
 
@@ -75,7 +56,7 @@ class ExecutorchModel:
         self,
         torch: ModuleType,
         program: object,
-        method: _Method,
+        method: "Method",
         inputs: Sequence[ModelInput],
         settings: Options,
     ) -> None:
@@ -101,7 +82,7 @@ class ExecutorchModel:
     def outputs(self) -> list[Array]:
         """Copies the outputs of the last run."""
         outputs = self._method.get_outputs(clone_outputs=True)
-        return [cast(_Tensor, each).numpy() for each in outputs if hasattr(each, "numpy")]
+        return [each.numpy() for each in outputs if hasattr(each, "numpy")]
 
 
 class ExecutorchRunner:
@@ -121,7 +102,7 @@ class ExecutorchRunner:
     def __init__(self, *, is_traced: bool = False) -> None:
         """`is_traced` times each kernel, which makes an inference slower."""
         self._is_traced = is_traced
-        self.program: _Program | None = None
+        self.program: Program | None = None
 
     def version(self) -> str:
         """The version of the runtime's library."""
@@ -146,13 +127,10 @@ class ExecutorchRunner:
         try:
             # Checks every offset of the FlatBuffer; the binding's default does not.
             strict = library.Verification.InternalConsistency
-            program = cast(
-                _Program,
-                library._load_program(
-                    path, enable_etdump=self._is_traced, program_verification=strict
-                ),
+            program = library._load_program(
+                path, enable_etdump=self._is_traced, program_verification=strict
             )
-            method = cast(_Method, program.load_method(_method_of(program, execution)))
+            method = program.load_method(_method_of(program, execution))
         except RuntimeError as error:
             raise _as_agent_error(error) from error
         self.program = program
@@ -168,30 +146,28 @@ class ExecutorchRunner:
 
 def _with_states(
     torch: ModuleType,
-    loaded: tuple[_Program, _Method],
+    loaded: "tuple[Program, Method]",
     inputs: Sequence[ModelInput],
     execution: Execution,
     settings: Options,
 ) -> LoadedModel:
-    from fleetrank.device_agents.runtimes.runner import state_pairs
-
     program, method = loaded
     names = [f"output_{place}" for place in range(method.method_meta().num_outputs())]
     pairs = state_pairs(inputs, names, has_names=False)
     step = None
     if execution.workload.steps is not None:
-        step = cast(_Method, program.load_method(WorkloadKind.DECODE.value))
+        step = program.load_method(WorkloadKind.DECODE.value)
     return ExecutorchStateModel(torch, program, (method, step), (inputs, pairs), settings)
 
 
-def _method_of(program: _Program, execution: Execution) -> str:
+def _method_of(program: "Program", execution: Execution) -> str:
     """The graph of a prompt or of a step, if the program has both; otherwise the usual one."""
     names = {program.get_method_name(number) for number in range(program.num_methods())}
     phase = phase_of(execution.workload)
     return phase if phase in names else _METHOD
 
 
-def _found(meta: _MethodMeta, execution: Execution) -> list[FoundInput]:
+def _found(meta: "MethodMeta", execution: Execution) -> list[FoundInput]:
     """The inputs; a program states only the largest sizes, so stated smaller ones are possible."""
     found = []
     for number in range(meta.num_inputs()):
@@ -260,26 +236,7 @@ def _as_agent_error(error: RuntimeError) -> FleetError | MemoryError:
 # inputs, as those of the other runtimes do.
 
 
-class Method(Protocol):
-    """One loaded method of a program."""
-
-    def set_inputs(self, inputs: Sequence[object]) -> None:
-        """Copies the inputs into the planned memory."""
-
-    def execute(self) -> None:
-        """Runs it."""
-
-    def get_outputs(self, clone_outputs: bool) -> Sequence[object]:
-        """The outputs, in the planned memory unless they are cloned."""
-        ...
-
-
-class _StateTensor(Protocol):
-    def copy_(self, source: object) -> object: ...
-    def numpy(self) -> Array: ...
-
-
-class ExecutorchStateModel:
+class ExecutorchStateModel(PromptAndSteps["_Call"]):
     """The method of prompts and that of steps; it fulfils `SequenceModel`."""
 
     copies_state = True
@@ -288,7 +245,7 @@ class ExecutorchStateModel:
         self,
         torch: ModuleType,
         program: object,
-        methods: tuple[Method, Method | None],
+        methods: "tuple[Method, Method | None]",
         specs: tuple[Sequence[ModelInput], Sequence[StatePair]],
         settings: Options,
     ) -> None:
@@ -297,42 +254,30 @@ class ExecutorchStateModel:
         self._method, self._step_method = methods
         self.inputs, self._pairs = tuple(specs[0]), tuple(specs[1])
         self.settings = settings
-        self._prompt: list[_StateTensor] = []
-        self._steps: list[list[_StateTensor]] = []
         self._last = self._method
-        self._next = 0
+        super().__init__((self._method, []))
 
     def set_inputs(self, arrays: Sequence[Array]) -> None:
         """Wraps copies of the arrays; those of the states also take their next values."""
-        self._prompt = [self._tensor(array) for array in arrays]
+        self._prompt = (self._method, [self._tensor(array) for array in arrays])
 
     def set_steps(self, steps: Sequence[Sequence[Array]]) -> None:
         """Puts the inputs of each step beside the same states."""
         places = [place for place, spec in enumerate(self.inputs) if spec.state is None]
         self._steps = []
         for step in steps:
-            arguments = list(self._prompt)
+            arguments = list(self._prompt[1])
             for place, array in zip(places, step, strict=True):
                 arguments[place] = self._tensor(array)
-            self._steps.append(arguments)
-
-    def run(self) -> None:
-        """Runs one inference; of `generate`, it reads the prompt."""
-        self._next = 0
-        self._run(self._method, self._prompt)
-
-    def step(self) -> None:
-        """Makes the next step; after the last one, the first."""
-        arguments = self._steps[self._next]
-        self._next = (self._next + 1) % len(self._steps)
-        self._run(self._step_method or self._method, arguments)
+            self._steps.append((self._step_method or self._method, arguments))
 
     def outputs(self) -> list[Array]:
         """Copies the outputs of the last run."""
         outputs = self._last.get_outputs(clone_outputs=True)
         return [output.numpy() for output in outputs if hasattr(output, "numpy")]
 
-    def _run(self, method: Method, arguments: Sequence[_StateTensor]) -> None:
+    def _run(self, call: "_Call") -> None:
+        method, arguments = call
         self._last = method
         method.set_inputs(arguments)
         method.execute()
@@ -340,6 +285,5 @@ class ExecutorchStateModel:
         for pair in self._pairs:
             arguments[pair.input].copy_(outputs[pair.output])
 
-    def _tensor(self, array: Array) -> _StateTensor:
-        tensor: _StateTensor = self._torch.from_numpy(array.copy())
-        return tensor
+    def _tensor(self, array: Array) -> "Tensor":
+        return self._torch.from_numpy(array.copy())

@@ -5,7 +5,7 @@ import importlib.metadata
 import os
 from collections.abc import Mapping, Sequence
 from types import ModuleType
-from typing import Protocol, cast
+from typing import TYPE_CHECKING
 
 from fleetrank.device_agents.contract.agent import Capability, boolean_option
 from fleetrank.device_agents.contract.measurement import says_device_lost
@@ -17,6 +17,7 @@ from fleetrank.device_agents.runtimes.runner import (
     FoundInput,
     Library,
     LoadedModel,
+    PromptAndSteps,
     StatePair,
     check_state,
     has_states,
@@ -29,6 +30,13 @@ from fleetrank.foundation.errors import FleetError, is_out_of_memory, says_out_o
 from fleetrank.foundation.inputs import ModelInput
 from fleetrank.foundation.vocabulary import Mode
 
+if TYPE_CHECKING:
+    from onnxruntime import InferenceSession as Session
+    from onnxruntime import IOBinding as Binding
+    from onnxruntime import NodeArg as Node
+    from onnxruntime import OrtValue as Value
+    from onnxruntime import SessionOptions
+
 # The parts of ONNX Runtime's session that are used here, and its inputs and outputs as specs.
 
 DTYPES = {
@@ -40,94 +48,7 @@ DTYPES = {
 """ONNX Runtime's names of types, and NumPy's."""
 
 
-class Node(Protocol):
-    """One input or output; a dynamic dimension is a name or `None`."""
-
-    name: str
-    type: str
-    shape: list[int | str | None]
-
-
-class Value(Protocol):
-    """An array in the memory of a device."""
-
-    def update_inplace(self, array: Array) -> None:
-        """Copies an array from the host into the same memory."""
-
-    def data_ptr(self) -> int:
-        """Address of the memory."""
-        ...
-
-    def numpy(self) -> Array:
-        """Copies it to the host."""
-        ...
-
-
-class Binding(Protocol):
-    """Places in memory of the inputs and outputs of one session."""
-
-    def bind_ortvalue_input(self, name: str, value: Value) -> None:
-        """Reads this input from there."""
-
-    def bind_ortvalue_output(self, name: str, value: Value) -> None:
-        """Writes this output there."""
-
-    def bind_output(self, name: str, device: str, device_id: int) -> None:
-        """Writes this output to memory that each run allocates."""
-
-    def synchronize_inputs(self) -> None:
-        """Waits until the inputs are copied."""
-
-    def copy_outputs_to_cpu(self) -> list[Array]:
-        """Copies the outputs to the host."""
-        ...
-
-
-class Session(Protocol):
-    """A loaded file."""
-
-    def get_inputs(self) -> Sequence[Node]:
-        """The inputs in their order."""
-        ...
-
-    def get_outputs(self) -> Sequence[Node]:
-        """The outputs in their order."""
-        ...
-
-    def get_providers(self) -> Sequence[str]:
-        """The providers in use, in order of preference."""
-        ...
-
-    def io_binding(self) -> Binding:
-        """A new binding without places."""
-        ...
-
-    def run(self, output_names: None, feed: dict[str, Array]) -> list[Array]:
-        """Runs one inference with inputs in the host's memory; returns all outputs."""
-        ...
-
-    def run_with_iobinding(self, binding: Binding, run_options: object) -> None:
-        """Runs one inference with the places of the binding."""
-
-    def end_profiling(self) -> str:
-        """Writes the profile of all runs; returns the path of its file."""
-        ...
-
-
-class SessionOptions(Protocol):
-    """The options that a session is opened with."""
-
-    intra_op_num_threads: int
-    inter_op_num_threads: int
-    graph_optimization_level: object
-    enable_profiling: bool
-    profile_file_prefix: str
-
-    def add_session_config_entry(self, name: str, value: str) -> None:
-        """Sets an option that has no attribute."""
-
-
-def input_specs(session: Session, execution: Execution) -> tuple[ModelInput, ...]:
+def input_specs(session: "Session", execution: Execution) -> tuple[ModelInput, ...]:
     """The inputs with all sizes.
 
     Raises:
@@ -136,7 +57,7 @@ def input_specs(session: Session, execution: Execution) -> tuple[ModelInput, ...
     return specs_of([_found(node) for node in session.get_inputs()], execution)
 
 
-def _found(node: Node) -> FoundInput:
+def _found(node: "Node") -> FoundInput:
     if node.type not in DTYPES:
         raise UnsupportedError(
             f"input {node.name!r} has the type {node.type}", "use a model whose inputs are numbers"
@@ -145,7 +66,7 @@ def _found(node: Node) -> FoundInput:
     return FoundInput(name=node.name, sizes=sizes, dtype=DTYPES[node.type])
 
 
-def fixed_spec_of(node: Node, batch: int) -> ModelInput | None:
+def fixed_spec_of(node: "Node", batch: int) -> ModelInput | None:
     """An output of known size: only its first dimension may be dynamic; otherwise `None`."""
     rest = node.shape[1:]
     if node.type not in DTYPES or not all(isinstance(size, int) and size > 0 for size in rest):
@@ -164,11 +85,6 @@ _RECORD_ASSIGNMENT = "session.record_ep_graph_assignment_info"
 
 ProviderOptions = dict[str, str]
 Providers = list[tuple[str, ProviderOptions]]
-
-
-class _Event(Protocol):
-    def record(self, stream: object) -> None: ...
-    def elapsed_time(self, other: "_Event") -> float: ...
 
 
 class OnnxGpu:
@@ -217,8 +133,8 @@ class TorchStream:
         TorchGpu(torch).open()  # gives a clear error; a stream would only say 'CUDA error'
         self._stream = torch.cuda.Stream()
         self.handle = int(self._stream.cuda_stream)
-        self._start = cast(_Event, torch.cuda.Event(enable_timing=True))
-        self._end = cast(_Event, torch.cuda.Event(enable_timing=True))
+        self._start = torch.cuda.Event(enable_timing=True)
+        self._end = torch.cuda.Event(enable_timing=True)
 
     def start(self) -> None:
         """Records the start event of a run."""
@@ -231,7 +147,8 @@ class TorchStream:
 
     def ns(self) -> int:
         """Nanoseconds between the two events."""
-        return round(self._start.elapsed_time(self._end) * 1e6)
+        ms: float = self._start.elapsed_time(self._end)
+        return round(ms * 1e6)
 
 
 class OnnxCudaModel:
@@ -240,7 +157,7 @@ class OnnxCudaModel:
     def __init__(
         self,
         ort: ModuleType,
-        session: Session,
+        session: "Session",
         execution: Execution,
         *,
         gpu: OnnxGpu,
@@ -306,7 +223,7 @@ class OnnxCudaModel:
 
 
 def load(
-    ort: ModuleType, path: str, options: SessionOptions, execution: Execution
+    ort: ModuleType, path: str, options: "SessionOptions", execution: Execution
 ) -> OnnxCudaModel:
     """Loads a file for the backend's provider, which must exist and be used.
 
@@ -337,13 +254,13 @@ def load(
     )
 
 
-def _open(ort: ModuleType, path: str, options: SessionOptions, providers: Providers) -> Session:
+def _open(ort: ModuleType, path: str, options: "SessionOptions", providers: Providers) -> "Session":
     """Opens a session without a retry with other providers, which would hide the reason.
 
     ONNX Runtime raises its own exception classes for a file, and standard ones for a provider.
     """
     try:
-        return cast(Session, ort.InferenceSession(path, options, providers, enable_fallback=0))
+        return ort.InferenceSession(path, options, providers, enable_fallback=0)
     except (RuntimeError, ValueError) as error:
         if is_out_of_memory(error) or says_device_lost(str(error)):
             raise
@@ -354,7 +271,7 @@ def _open(ort: ModuleType, path: str, options: SessionOptions, providers: Provid
         ) from error
 
 
-def _check_provider(session: Session, wanted: str) -> None:
+def _check_provider(session: "Session", wanted: str) -> None:
     """Rejects a session that fell back to another provider; ONNX Runtime does not report this."""
     used = session.get_providers()
     if not used or used[0] != wanted:
@@ -365,7 +282,7 @@ def _check_provider(session: Session, wanted: str) -> None:
 
 
 def _settings(
-    session: Session, execution: Execution, *, has_stream: bool
+    session: "Session", execution: Execution, *, has_stream: bool
 ) -> dict[str, OptionValue]:
     stated: dict[str, OptionValue] = {
         "graph_optimization": "all",
@@ -378,7 +295,7 @@ def _settings(
     return stated if on_cpu is None else stated | {"nodes_on_cpu": on_cpu}
 
 
-def _nodes_on_cpu(session: Session) -> int | None:
+def _nodes_on_cpu(session: "Session") -> int | None:
     """Number of nodes that run on the processor; `None` with an older ONNX Runtime."""
     tell = getattr(session, "get_provider_graph_assignment_info", None)
     if tell is None:
@@ -398,7 +315,7 @@ _UNSUPPORTED_SIGNS = (
 class OnnxModel:
     """One session, its feed and its last outputs; it fulfils `LoadedModel`."""
 
-    def __init__(self, session: Session, execution: Execution, settings: Options) -> None:
+    def __init__(self, session: "Session", execution: Execution, settings: Options) -> None:
         self._session = session
         self.inputs = input_specs(session, execution)
         self.settings = settings
@@ -476,7 +393,7 @@ class OnnxRunner:
             opened = ort.InferenceSession(path, options, providers=["CPUExecutionProvider"])
         except Exception as error:
             raise _as_agent_error(error) from error
-        self.session = session = cast(Session, opened)
+        self.session = session = opened
         settings: Options = (
             ("flush_denormals", flush),
             ("graph_optimization", "all"),
@@ -485,21 +402,14 @@ class OnnxRunner:
             ("spinning", spinning),
         )
         if has_states(execution):
-            return _with_states(ort, session, execution, settings)
+            return OnnxStateModel(ort, session, execution, settings)
         return OnnxModel(session, execution, settings)
-
-
-def _with_states(
-    ort: ModuleType, session: Session, execution: Execution, settings: Options
-) -> LoadedModel:
-
-    return OnnxStateModel(ort, session, execution, settings)
 
 
 def _session_options(
     ort: ModuleType, threads: int, *, spinning: bool, flush: bool
-) -> SessionOptions:
-    options = cast(SessionOptions, ort.SessionOptions())
+) -> "SessionOptions":
+    options = ort.SessionOptions()
     # With the value 0, the pool takes all cores and sets its own affinity.
     options.intra_op_num_threads = threads
     options.inter_op_num_threads = 1
@@ -533,7 +443,7 @@ def _as_agent_error(error: Exception) -> FleetError | Exception:
 _DEVICE = "cpu"
 
 
-class OnnxStateModel:
+class OnnxStateModel(PromptAndSteps["Binding | None"]):
     """One session and its bindings; it fulfils `SequenceModel`.
 
     A step has a binding that differs from the prompt's only in the inputs that are no states.
@@ -542,7 +452,7 @@ class OnnxStateModel:
     copies_state = False
 
     def __init__(
-        self, ort: ModuleType, session: Session, execution: Execution, settings: Options
+        self, ort: ModuleType, session: "Session", execution: Execution, settings: Options
     ) -> None:
         self._ort, self._session, self.settings = ort, session, settings
         self.inputs = input_specs(session, execution)
@@ -552,10 +462,8 @@ class OnnxStateModel:
         self._outputs = [node.name for node in nodes]
         self._state_of = {nodes[pair.output].name: self.inputs[pair.input].name for pair in pairs}
         self.values: dict[str, Value] = {}
-        self._prompt: Binding | None = None
-        self._steps: list[Binding] = []
         self._last: Binding | None = None
-        self._next = 0
+        super().__init__(None)
 
     def set_inputs(self, arrays: Sequence[Array]) -> None:
         """Copies the arrays: a run writes into those of its states."""
@@ -574,34 +482,23 @@ class OnnxStateModel:
             for step in steps
         ]
 
-    def run(self) -> None:
-        """Runs one inference; of `generate`, it reads the prompt."""
-        self._next = 0
-        self._run(self._prompt)
-
-    def step(self) -> None:
-        """Makes the next step; after the last one, the first."""
-        binding = self._steps[self._next]
-        self._next = (self._next + 1) % len(self._steps)
-        self._run(binding)
-
     def outputs(self) -> list[Array]:
         """Copies the outputs of the last run."""
         if self._last is None:
             return []
         return [output.copy() for output in self._last.copy_outputs_to_cpu()]
 
-    def _run(self, binding: Binding | None) -> None:
+    def _run(self, binding: "Binding | None") -> None:
         self._last = binding
         if binding is not None:
             self._session.run_with_iobinding(binding, None)
 
-    def _owned(self, array: Array) -> Value:
+    def _owned(self, array: Array) -> "Value":
         # On a processor the value is the memory of the array itself.
         value: Value = self._ort.OrtValue.ortvalue_from_numpy(array.copy(), _DEVICE, 0)
         return value
 
-    def _bind(self, values: dict[str, Value]) -> Binding:
+    def _bind(self, values: "dict[str, Value]") -> "Binding":
         binding = self._session.io_binding()
         for name, value in values.items():
             binding.bind_ortvalue_input(name, value)
@@ -615,7 +512,7 @@ class OnnxStateModel:
 
 
 def _check_states(
-    inputs: Sequence[ModelInput], outputs: Sequence[Node], pairs: Sequence[StatePair]
+    inputs: Sequence[ModelInput], outputs: "Sequence[Node]", pairs: Sequence[StatePair]
 ) -> None:
     """Checks that each state fits its next value.
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -105,6 +105,33 @@ class SequenceModel(StatefulModel, Protocol):
         The first call after `run` makes the first one; the first follows the last one again.
         """
         ...
+
+
+Call = TypeVar("Call")
+
+
+class PromptAndSteps(Generic[Call]):
+    """The part of a `SequenceModel` that all runtimes share: what is run, and in which order."""
+
+    def __init__(self, prompt: Call) -> None:
+        """`prompt` is what `run` executes; `set_inputs` may replace it."""
+        self._prompt = prompt
+        self._steps: list[Call] = []
+        self._next = 0
+
+    def run(self) -> None:
+        """Runs one inference; of `generate`, it reads the prompt."""
+        self._next = 0
+        self._run(self._prompt)
+
+    def step(self) -> None:
+        """Makes the next step; after the last one, the first."""
+        call = self._steps[self._next]
+        self._next = (self._next + 1) % len(self._steps)
+        self._run(call)
+
+    def _run(self, call: Call) -> None:
+        raise NotImplementedError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

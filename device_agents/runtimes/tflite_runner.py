@@ -5,10 +5,9 @@ import importlib.metadata
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
-from typing import Protocol, TypedDict, cast
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fleetrank.device_agents.contract.agent import Capability
 from fleetrank.device_agents.contract.task import Execution, Options
@@ -18,6 +17,7 @@ from fleetrank.device_agents.runtimes.runner import (
     FoundInput,
     Library,
     LoadedModel,
+    PromptAndSteps,
     Scale,
     check_state,
     has_states,
@@ -27,6 +27,11 @@ from fleetrank.device_agents.runtimes.runner import (
 from fleetrank.foundation.errors import FleetError
 from fleetrank.foundation.inputs import ModelInput, WorkloadKind, phase_of
 
+if TYPE_CHECKING:
+    from ai_edge_litert.compiled_model import CompiledModel
+    from ai_edge_litert.interpreter import Interpreter
+    from ai_edge_litert.tensor_buffer import TensorBuffer
+
 _IDENTIFIER = b"TFL3"
 """Bytes 4 to 8 of every TFLite file. Source: schema.fbs, file_identifier."""
 _COMPILED = "ai_edge_litert.compiled_model"
@@ -34,31 +39,11 @@ _UNSUPPORTED_SIGNS = ("unresolved custom op", "unresolved-ops", "Didn't find op 
 """Texts with which LiteRT 2 reports a missing operator."""
 
 
-class _Detail(TypedDict):
-    name: str
-    index: int
-    shape: NDArray[np.int32]
-    shape_signature: NDArray[np.int32]
-    dtype: type[np.generic]
-    quantization: tuple[float, int]
-
-
-class _Interpreter(Protocol):
-    def get_input_details(self) -> list[_Detail]: ...
-    def get_output_details(self) -> list[_Detail]: ...
-    def resize_tensor_input(self, index: int, shape: Sequence[int]) -> None: ...
-    def allocate_tensors(self) -> None: ...
-    def set_tensor(self, index: int, value: Array) -> None: ...
-    def get_tensor(self, index: int) -> Array: ...
-    def invoke(self) -> None: ...
-    def _get_ops_details(self) -> list[dict[str, object]]: ...
-
-
 class TfliteModel:
     """One interpreter with its tensors allocated; it fulfils `QuantizedModel`."""
 
     def __init__(
-        self, interpreter: _Interpreter, inputs: Sequence[ModelInput], settings: Options
+        self, interpreter: "Interpreter", inputs: Sequence[ModelInput], settings: Options
     ) -> None:
         self._interpreter = interpreter
         self.settings = settings
@@ -131,7 +116,6 @@ class TfliteRunner:
             self._environment = open_environment(_import(_COMPILED))
 
     def _load_with_states(self, path: str, execution: Execution) -> LoadedModel:
-
         library, settings = _import(_COMPILED), (("api", "compiled_model"), *_settings(execution))
         try:
             return load(library, self._environment, path, execution, settings)
@@ -155,18 +139,17 @@ def _settings(execution: Execution) -> Options:
     )
 
 
-def _open(library: ModuleType, path: str, execution: Execution) -> _Interpreter:
+def _open(library: ModuleType, path: str, execution: Execution) -> "Interpreter":
     kinds = library.OpResolverType
     resolver = kinds.BUILTIN_WITHOUT_DEFAULT_DELEGATES
-    interpreter = library.Interpreter(
+    return library.Interpreter(
         model_path=path,
         num_threads=execution.threads,
         experimental_op_resolver_type=kinds.AUTO if execution.backend == "xnnpack" else resolver,
     )
-    return cast(_Interpreter, interpreter)
 
 
-def _set_sizes(interpreter: _Interpreter, execution: Execution) -> tuple[ModelInput, ...]:
+def _set_sizes(interpreter: "Interpreter", execution: Execution) -> tuple[ModelInput, ...]:
     """Resizes the inputs whose sizes the file leaves open; returns all inputs."""
     details = interpreter.get_input_details()
     specs = specs_of([_found(detail) for detail in details], execution)
@@ -176,7 +159,7 @@ def _set_sizes(interpreter: _Interpreter, execution: Execution) -> tuple[ModelIn
     return specs
 
 
-def _found(detail: _Detail) -> FoundInput:
+def _found(detail: Mapping[str, Any]) -> FoundInput:
     # A file without a signature of sizes fixes all of them.
     sizes = detail["shape_signature"] if len(detail["shape_signature"]) else detail["shape"]
     return FoundInput(
@@ -186,7 +169,7 @@ def _found(detail: _Detail) -> FoundInput:
     )
 
 
-def _scale(detail: _Detail) -> Scale | None:
+def _scale(detail: Mapping[str, Any]) -> Scale | None:
     step, zero = detail["quantization"]
     return Scale(step=step, zero=zero) if step else None  # 0: not quantised as a whole
 
@@ -224,46 +207,14 @@ _DTYPES = frozenset({"float32", "float16", "bfloat16", "int32", "int8", "uint8",
 """Types of LiteRT's buffers in Python. Source: ai_edge_litert 2.3, tensor_buffer.py."""
 
 
-class _Details(Protocol):
-    def __getitem__(self, key: str) -> object: ...
-
-
-class Buffer(Protocol):
-    """Memory of one tensor."""
-
-    @property
-    def capsule(self) -> object:
-        """What the library's own code takes."""
-        ...
-
-    def write(self, data_array: Array) -> None:
-        """Copies an array into it."""
-
-    def read(self, num_elements: int, output_dtype: object) -> Array:
-        """Copies it out, flat."""
-        ...
-
-
-class _Compiled(Protocol):
-    def get_signature_list(self) -> Mapping[str, Mapping[str, list[str]]]: ...
-    def get_signature_index(self, key: str) -> int: ...
-    def get_input_tensor_details(self, signature_key: str) -> Mapping[str, _Details]: ...
-    def get_output_tensor_details(self, signature_key: str) -> Mapping[str, _Details]: ...
-    def create_output_buffers(self, signature_index: int) -> list[Buffer]: ...
-    def create_input_buffer_by_name(self, signature_key: str, input_name: str) -> Buffer: ...
-    def run_by_index(
-        self, signature_index: int, input_buffers: list[Buffer], output_buffers: list[Buffer]
-    ) -> None: ...
-
-
-_Call = tuple[int, list[Buffer], list[Buffer]]
+_Call = tuple[int, list["TensorBuffer"], list["TensorBuffer"]]
 """A signature's place, and the buffers of its inputs and outputs in the file's order."""
 
 
 class _Graph:
     """One signature: its inputs and outputs, and which of them are states."""
 
-    def __init__(self, model: _Compiled, key: str, execution: Execution) -> None:
+    def __init__(self, model: "CompiledModel", key: str, execution: Execution) -> None:
         self.key, self.index = key, model.get_signature_index(key)
         names = model.get_signature_list()[key]
         details = model.get_input_tensor_details(key)
@@ -279,7 +230,9 @@ class _Graph:
             found = self.outputs[pair.output]
             check_state(self.inputs[pair.input], found.sizes, found.dtype)
 
-    def call(self, index: int, inputs: Sequence[Buffer], results: Sequence[Buffer]) -> "_Call":
+    def call(
+        self, index: int, inputs: Sequence["TensorBuffer"], results: Sequence["TensorBuffer"]
+    ) -> "_Call":
         """What runs the graph on these inputs: buffers of states are those of their inputs."""
         state_of = {pair.output: pair.input for pair in self.pairs}
         outputs = [
@@ -289,12 +242,12 @@ class _Graph:
         return index, [inputs[place] for place in self._places], outputs
 
 
-class TfliteStateModel:
+class TfliteStateModel(PromptAndSteps[_Call]):
     """The graphs of a file and the buffers of their tensors; it fulfils `SequenceModel`."""
 
     copies_state = False
 
-    def __init__(self, model: _Compiled, execution: Execution, settings: Options) -> None:
+    def __init__(self, model: "CompiledModel", execution: Execution, settings: Options) -> None:
         self._model, self.settings = model, settings
         keys = list(model.get_signature_list())
         phase = phase_of(execution.workload)
@@ -302,10 +255,8 @@ class TfliteStateModel:
         self.inputs = tuple(_usable(spec) for spec in graph.inputs)
         self.buffers = [model.create_input_buffer_by_name(graph.key, name) for name in graph.names]
         self._results = model.create_output_buffers(graph.index)
-        self._prompt = graph.call(graph.index, self.buffers, self._results)
+        super().__init__(graph.call(graph.index, self.buffers, self._results))
         self._last = self._prompt
-        self._steps: list[_Call] = []
-        self._next = 0
 
     def set_inputs(self, arrays: Sequence[Array]) -> None:
         """Copies the arrays into the buffers."""
@@ -326,17 +277,9 @@ class TfliteStateModel:
                 inputs[place].write(array)
             self._steps.append(self._graph.call(index, inputs, self._results))
 
-    def run(self) -> None:
-        """Runs one inference; of `generate`, it reads the prompt."""
-        self._next = 0
-        self._last = self._prompt
-        self._model.run_by_index(*self._prompt)
-
-    def step(self) -> None:
-        """Makes the next step; after the last one, the first."""
-        self._last = self._steps[self._next]
-        self._next = (self._next + 1) % len(self._steps)
-        self._model.run_by_index(*self._last)
+    def _run(self, call: _Call) -> None:
+        self._last = call
+        self._model.run_by_index(*call)
 
     def outputs(self) -> list[Array]:
         """Copies the outputs of the last run: results first, then the states as their inputs."""
@@ -348,7 +291,8 @@ class TfliteStateModel:
         found = self._graph.outputs[place]
         shape = tuple(size or 0 for size in found.sizes)
         count = int(np.prod(shape))
-        return self._last[2][place].read(count, np.dtype(found.dtype)).reshape(shape)
+        flat: Array = self._last[2][place].read(count, np.dtype(found.dtype))
+        return flat.reshape(shape)
 
 
 def open_environment(library: ModuleType) -> object:
@@ -376,12 +320,11 @@ def load(
         cpu_options=library.CpuOptions(num_threads=execution.threads, kernel_mode=mode),
     )
     model = library.CompiledModel.from_file(path, environment=environment, options=options)
-    return TfliteStateModel(cast(_Compiled, model), execution, settings)
+    return TfliteStateModel(model, execution, settings)
 
 
-def _states_found(name: str, detail: _Details) -> FoundInput:
-    shape = cast(Sequence[int], detail["shape"])
-    sizes = tuple(size if size >= 0 else None for size in shape)
+def _states_found(name: str, detail: Mapping[str, Any]) -> FoundInput:
+    sizes = tuple(size if size >= 0 else None for size in detail["shape"])
     return FoundInput(name=name, sizes=sizes, dtype=str(detail["dtype"]))
 
 

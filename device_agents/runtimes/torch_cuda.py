@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from types import ModuleType
-from typing import Protocol, cast
+from typing import TYPE_CHECKING, cast
 
 from fleetrank.device_agents.contract.agent import boolean_option
 from fleetrank.device_agents.contract.measurement import says_device_lost
@@ -13,6 +13,9 @@ from fleetrank.device_agents.runtimes.gpu_backends import CUDNN_BENCHMARK, TF32
 from fleetrank.device_agents.runtimes.runner import Array
 from fleetrank.foundation.inputs import ModelInput
 from fleetrank.foundation.vocabulary import Mode
+
+if TYPE_CHECKING:
+    from torch.cuda import Event
 
 # Converts between PyTorch's tensors and NumPy's arrays; NumPy has no bfloat16.
 
@@ -58,11 +61,6 @@ PyTorch, notes on CUDA graphs, which name 3."""
 Module = Callable[..., object]
 
 
-class _Event(Protocol):
-    def record(self) -> None: ...
-    def elapsed_time(self, other: "_Event") -> float: ...
-
-
 class TorchGpu:
     """The calls that differ from the processor; tests pass a version that runs on the processor."""
 
@@ -103,9 +101,9 @@ class TorchGpu:
                 f"install a build for it; this one supports {', '.join(built_for)}",
             )
 
-    def event(self) -> _Event:
+    def event(self) -> "Event":
         """An event in the stream that knows its time."""
-        return cast(_Event, self._torch.cuda.Event(enable_timing=True))
+        return self._torch.cuda.Event(enable_timing=True)
 
     def synchronize(self) -> None:
         """Waits until the GPU has finished all work."""
@@ -197,7 +195,8 @@ class TorchCudaModel:
 
     def device_ns(self) -> int | None:
         """Duration from before the first kernel is queued until the last has finished."""
-        return round(self._start.elapsed_time(self._end) * 1e6)
+        ms: float = self._start.elapsed_time(self._end)
+        return round(ms * 1e6)
 
     def outputs(self) -> list[Array]:
         """Copies the outputs of the last run."""

@@ -23,9 +23,11 @@ from fleetrank.device_agents.runtimes.runner import (
     FoundInput,
     Library,
     LoadedModel,
+    PromptAndSteps,
     StatePair,
     has_states,
     specs_of,
+    state_pairs,
 )
 from fleetrank.device_agents.runtimes.torch_cuda import (
     as_arrays,
@@ -127,8 +129,6 @@ def _settings(torch: ModuleType, execution: Execution) -> Options:
 def _with_states(
     torch: ModuleType, module: Callable[..., object], program: object, execution: Execution
 ) -> LoadedModel:
-    from fleetrank.device_agents.runtimes.runner import state_pairs
-
     specs = inputs_of(program, execution)
     outputs = program.graph_signature.user_outputs  # type: ignore[attr-defined]
     pairs = state_pairs(specs, [str(name) for name in outputs], has_names=False)
@@ -274,7 +274,7 @@ def _refuse_pickle_globals(event: str, arguments: tuple[object, ...]) -> None:
 # PyTorch with states: the tensors that a run returns are the arguments of the next one.
 
 
-class TorchStateModel:
+class TorchStateModel(PromptAndSteps[list[object]]):
     """One module and its states on the processor; it fulfils `SequenceModel`."""
 
     copies_state = False
@@ -293,10 +293,8 @@ class TorchStateModel:
         self._inputs = [pair.input for pair in pairs]
         self._outputs = [pair.output for pair in pairs]
         self.states: list[object] = []
-        self._prompt: list[object] = []
-        self._steps: list[list[object]] = []
-        self._next = 0
         self._output: object = None
+        super().__init__([])
 
     def set_inputs(self, arrays: Sequence[Array]) -> None:
         """Copies the inputs into the runtime's memory."""
@@ -313,30 +311,19 @@ class TorchStateModel:
             arguments = [next(fixed) if spec.state is None else None for spec in self._specs]
             self._steps.append(arguments)
 
-    def run(self) -> None:
-        """Runs one inference; of `generate`, it reads the prompt."""
-        self._next = 0
-        self._run(self._prompt)
-
-    def step(self) -> None:
-        """Makes the next step; after the last one, the first."""
-        arguments = self._steps[self._next]
-        self._next = (self._next + 1) % len(self._steps)
-        self._run(arguments)
-
     def outputs(self) -> list[Array]:
         """Copies the outputs of the last run."""
         return as_arrays(self._torch, self._output)
 
-    def _run(self, arguments: list[object]) -> None:
+    def _run(self, call: list[object]) -> None:
         """Frees the last output first, as a loop that does not keep it."""
         for place, state in zip(self._inputs, self.states, strict=True):
-            arguments[place] = state
+            call[place] = state
         self.states = []
         self._output = None
         with self._torch.inference_mode():
-            output = self._module(*arguments)
-        self._free(arguments)
+            output = self._module(*call)
+        self._free(call)
         flat = output if isinstance(output, tuple | list) else tensors_of(output)
         self.states = [flat[place] for place in self._outputs]
         self._output = output
