@@ -190,6 +190,16 @@ class SupervisedChild:
                 self._close()
         return self._exit_code
 
+    def ended(self, end: End, timeout_s: float) -> ChildEnd:
+        """Ends it as `end` does; says what is known about it then."""
+        return ChildEnd(
+            end=end,
+            exit_code=self.end(),
+            stdout=self.stdout.decode("utf-8", errors="replace"),
+            stderr=self.stderr.decode("utf-8", errors="replace"),
+            timeout_s=timeout_s,
+        )
+
     def _kill_all(self) -> None:
         os.kill(self._process.pid, signal.SIGTERM)
         end_ns = time.perf_counter_ns() + _REAP_NS
@@ -250,15 +260,9 @@ def run_child(
     try:
         child.send(f"{request}\n".encode())
         end = child.wait(deadline_ns=deadline_ns, stop_requested=stop_requested)
+        return child.ended(end, timeout_s)
     finally:
-        exit_code = child.end()
-    return ChildEnd(
-        end=end,
-        exit_code=exit_code,
-        stdout=child.stdout.decode("utf-8", errors="replace"),
-        stderr=child.stderr.decode("utf-8", errors="replace"),
-        timeout_s=timeout_s,
-    )
+        child.end()
 
 
 def exit_name(exit_code: int) -> str:

@@ -222,18 +222,10 @@ class SshConnection:
                 child.wait(deadline_ns=time.perf_counter_ns() + _LEAVE_NS)
         finally:
             alarm.cancel()
-            exit_code = child.end()
+            child.end()
         if end is End.ITSELF and time.perf_counter_ns() >= deadline_ns:
             end = End.TIME_LIMIT  # the alarm ended it
-        return self._judged(
-            ChildEnd(
-                end=end,
-                exit_code=exit_code,
-                stdout=child.stdout.decode("utf-8", errors="replace"),
-                stderr=child.stderr.decode("utf-8", errors="replace"),
-                timeout_s=timeout_s,
-            )
-        )
+        return self._judged(child.ended(end, timeout_s))
 
     def close(self) -> None:
         """Ends the shared connection now; other processes that use it lose theirs."""

@@ -18,28 +18,14 @@ from fleetrank.device_agents.contract.measurement import (
     ReplicaRun,
     ReplicaSet,
     SetEnergy,
-    failed,
-    interrupted,
     utc_now,
 )
-from fleetrank.device_agents.contract.protocol import (
-    TURN_MARK,
-    Turn,
-    encode_request,
-    read_turn_report,
-)
+from fleetrank.device_agents.contract.protocol import Turn
 from fleetrank.device_agents.contract.task import BlockPolicy, Execution, MeasureTask, ReplicaPolicy
-from fleetrank.device_agents.host.conditions import read_conditions, read_oom_kills, read_siblings
+from fleetrank.device_agents.host.conditions import read_conditions, read_siblings
 from fleetrank.device_agents.host.energy import CounterLooks, EnergySource
-from fleetrank.device_agents.host.worker_client import (
-    WORKER,
-    WorkerEnd,
-    bad_output,
-    not_started,
-    oom_kills_since,
-    read_measurement,
-)
-from fleetrank.device_agents.host.worker_process import anonymous_bytes, worker_environment
+from fleetrank.device_agents.host.worker_client import WORKER, Worker
+from fleetrank.device_agents.host.worker_process import anonymous_bytes
 from fleetrank.device_agents.runtimes.gpu_backends import GPU_BACKENDS
 from fleetrank.device_agents.timing import (
     MAX_BUSY_SHARE,
@@ -48,11 +34,8 @@ from fleetrank.device_agents.timing import (
     median_half_width,
     orders,
 )
-from fleetrank.foundation.codec import CodecError
-from fleetrank.foundation.supervised_child import POLL_S, CoreUse, End, SupervisedChild
+from fleetrank.foundation.supervised_child import POLL_S, CoreUse
 from fleetrank.foundation.vocabulary import BYTES_PER_MIB, NS_PER_S, ErrorKind, Flag, Origin, Status
-
-_MARK = TURN_MARK.encode()
 
 
 def measure_round(
@@ -74,7 +57,7 @@ def measure_round(
         One measurement per task, in their order. Their `round_id` is the id of the first task.
     """
     with ExitStack() as stack:
-        cells = [WaitingWorker(task, stop_requested) for task in tasks]
+        cells = [Worker(task, stop_requested) for task in tasks]
         for cell in cells:
             cell.start(stack, command)
         blocks = tasks[0].blocks or BlockPolicy()
@@ -85,7 +68,7 @@ def measure_round(
 
 
 def _take_turns(
-    cells: Sequence["WaitingWorker"],
+    cells: Sequence["Worker"],
     blocks: BlockPolicy,
     seed: int,
     finish_requested: StopRequested,
@@ -102,7 +85,7 @@ def _take_turns(
     raise AssertionError  # the orders have no end
 
 
-def _why_over(going: Sequence["WaitingWorker"], blocks: BlockPolicy, n_cycles: int) -> Turn | None:
+def _why_over(going: Sequence["Worker"], blocks: BlockPolicy, n_cycles: int) -> Turn | None:
     """The reason to end a round after a cycle; `None` continues it.
 
     A round whose cells all failed is over at once.
@@ -121,113 +104,6 @@ def _why_over(going: Sequence["WaitingWorker"], blocks: BlockPolicy, n_cycles: i
             [[median(block) for block in cell.samples_ns] for cell in going]
         )
     return Turn.HALF_WIDTH if width is not None and width < policy.half_width else None
-
-
-class WaitingWorker:
-    """A worker that loads its model, and then waits for its turns: one cell of a round.
-
-    Attributes:
-        samples_ns: of each block that the worker reported.
-        is_waiting: the worker sleeps until its next turn.
-        has_ended: its process has ended, or could not be started.
-        measurement: the answer, once the worker has ended.
-    """
-
-    def __init__(self, task: MeasureTask, stop_requested: StopRequested) -> None:
-        self.task = task
-        self.samples_ns: list[tuple[int, ...]] = []
-        self.is_waiting = self.has_ended = False
-        self.measurement = failed(task.task_id, interrupted(), Origin.MEASURED)
-        self._stop_requested = stop_requested
-        self._left_ns = int(task.timeout_s * NS_PER_S)  # only its own turns count
-        self._started = utc_now()
-        self._oom_kills = read_oom_kills()
-
-    @property
-    def timed_ns(self) -> int:
-        """Time of the samples so far."""
-        return sum(sum(block) for block in self.samples_ns)
-
-    def start(self, stack: ExitStack, command: Sequence[str]) -> None:
-        """Starts the worker, and waits until its model is warm or it has ended."""
-        if self._stop_requested():
-            return
-        try:
-            environment = stack.enter_context(worker_environment(self.task))
-            self._child = SupervisedChild(command, environment=environment)
-        except OSError as error:
-            failure = not_started(error)
-            self.has_ended = True
-            self.measurement = failed(self.task.task_id, failure, Origin.MEASURED, self._started)
-            return
-        stack.callback(self._child.end)
-        self._send(encode_request(self.task))
-        self.hear()
-
-    @property
-    def pid(self) -> int:
-        """The process id; only of a worker that waits."""
-        return self._child.pid
-
-    def answer(self, turn: Turn) -> None:
-        """Answers a worker that waits, and waits for its next report or its end."""
-        if self.is_waiting:
-            self.tell(turn)
-            self.hear()
-
-    def tell(self, turn: Turn) -> None:
-        """Answers a worker that waits, and returns at once; `hear` must follow."""
-        self._send(turn)
-
-    def _send(self, line: str) -> None:
-        self.is_waiting = False
-        self._begin_ns = time.perf_counter_ns()
-        self._child.send(f"{line}\n".encode())
-
-    def hear(self) -> None:
-        """Waits for the next report of the worker, or for its end."""
-        end = self._child.wait(
-            deadline_ns=self._begin_ns + self._left_ns,
-            stop_requested=self._stop_requested,
-            is_complete=_is_report,
-        )
-        self._left_ns -= time.perf_counter_ns() - self._begin_ns
-        if end is End.COMPLETE:
-            self._take_report()
-        else:
-            self._take_end(end)
-
-    def _take_report(self) -> None:
-        text = self._child.stdout[len(_MARK) :].decode(errors="replace")
-        self._child.stdout.clear()
-        try:
-            report = read_turn_report(text)
-        except CodecError as error:
-            failure = bad_output(self._ended(End.ITSELF), error.message)
-            self.measurement = failed(self.task.task_id, failure, Origin.MEASURED, self._started)
-            return
-        if report.block is not None:
-            self.samples_ns.append(report.samples_ns)
-        self.is_waiting = True
-
-    def _take_end(self, end: End) -> None:
-        self.measurement = read_measurement(self.task, self._ended(end), self._started)
-
-    def _ended(self, end: End) -> WorkerEnd:
-        exit_code = self._child.end()
-        self.has_ended = True
-        return WorkerEnd(
-            end=end,
-            exit_code=exit_code,
-            stdout=self._child.stdout.decode(errors="replace"),
-            stderr=self._child.stderr.decode(errors="replace"),
-            timeout_s=self.task.timeout_s,
-            oom_kills=oom_kills_since(self._oom_kills),
-        )
-
-
-def _is_report(received: bytearray) -> bool:
-    return received.startswith(_MARK) and received.endswith(b"\n")
 
 
 # Measures a set: several workers load the same file, and then run it at the same time.
@@ -296,7 +172,7 @@ def measure_replicas(
         those that the first measured process saw.
     """
     started, meter = utc_now(), _Meter(source, policy.run_s)
-    workers = [WaitingWorker(one, stop_requested) for one in _tasks(task, policy)]
+    workers = [Worker(one, stop_requested) for one in _tasks(task, policy)]
     with ExitStack() as stack:
         failure = _warm_up(workers, stack, command)
         if failure is None:
@@ -351,9 +227,7 @@ def _core_use_of(task: MeasureTask, policy: ReplicaPolicy) -> CoreUse | None:
     return core_use(policy.cpus, read_siblings())
 
 
-def _warm_up(
-    workers: Sequence[WaitingWorker], stack: ExitStack, command: Sequence[str]
-) -> Failure | None:
+def _warm_up(workers: Sequence[Worker], stack: ExitStack, command: Sequence[str]) -> Failure | None:
     """Starts the workers one after the other; returns why they cannot start together."""
     for number, worker in enumerate(workers, start=1):
         worker.start(stack, command)
@@ -364,7 +238,7 @@ def _warm_up(
     return None
 
 
-def _why_no_room(first: WaitingWorker, n_more: int) -> Failure | None:
+def _why_no_room(first: Worker, n_more: int) -> Failure | None:
     """Why no more copies fit, by the memory that the first one does not share with others.
 
     A host without free memory would slow down or kill processes that have nothing to do with it.
@@ -384,7 +258,7 @@ def _why_no_room(first: WaitingWorker, n_more: int) -> Failure | None:
     )
 
 
-def _run_together(workers: Sequence[WaitingWorker], meter: "_Meter") -> None:
+def _run_together(workers: Sequence[Worker], meter: "_Meter") -> None:
     """Starts all workers and waits for their ends; each is read by its own thread.
 
     A worker whose output is not read cannot end, so a hanging one must not keep the others waiting.
@@ -401,7 +275,7 @@ def _run_together(workers: Sequence[WaitingWorker], meter: "_Meter") -> None:
             meter.look()
 
 
-def _first_failure(workers: Sequence[WaitingWorker]) -> Failure | None:
+def _first_failure(workers: Sequence[Worker]) -> Failure | None:
     for number, worker in enumerate(workers, start=1):
         if worker.measurement.failure is not None:
             return _numbered(worker.measurement.failure, number, len(workers))
@@ -414,7 +288,7 @@ def _numbered(failure: Failure | None, number: int, count: int) -> Failure | Non
     return replace(failure, message=f"process {number} of {count}: {failure.message}")
 
 
-def _run_of(number: int, worker: WaitingWorker, policy: ReplicaPolicy) -> ReplicaRun:
+def _run_of(number: int, worker: Worker, policy: ReplicaPolicy) -> ReplicaRun:
     found, failure = worker.measurement, worker.measurement.failure
     given = None if policy.cpus is None else policy.cpus[number - 1]
     if failure is not None or not found.blocks or found.sustained_ns is None:

@@ -18,9 +18,9 @@ from fleetrank.device_agents.confinement import seccomp
 from fleetrank.device_agents.contract.measurement import Measurement
 from fleetrank.device_agents.contract.protocol import encode_request
 from fleetrank.device_agents.contract.task import MeasureTask
-from fleetrank.device_agents.host.worker_client import run_worker
 from fleetrank.device_agents.host.worker_process import worker_environment
 from fleetrank.foundation.codec import from_json
+from fleetrank.foundation.supervised_child import run_child
 from fleetrank.foundation.vocabulary import Runtime, Status
 from tests.device_agents.conftest import MakeTask
 
@@ -59,9 +59,7 @@ def attack(task: MeasureTask, walls: str, folder: Path, listener: socket.socket)
     port = str(listener.getsockname()[1])
     command = (sys.executable, NATIVE, walls, str(folder), port)
     with worker_environment(task) as environment:
-        end = run_worker(
-            encode_request(task), timeout_s=120, command=command, environment=environment
-        )
+        end = run_child(command, encode_request(task), timeout_s=120, environment=environment)
     lines = end.stderr.splitlines()
     assert any(line.startswith(MARK) for line in lines), end.stderr
     found = json.loads(next(line for line in lines if line.startswith(MARK)).removeprefix(MARK))

@@ -21,12 +21,13 @@ from fleetrank.device_agents.contract.protocol import encode_request
 from fleetrank.device_agents.contract.task import Execution, InferTask, MeasureTask
 from fleetrank.device_agents.errors import UnsupportedError
 from fleetrank.device_agents.host.worker_client import (
+    WORKER,
     infer_in_worker,
     measure_in_worker,
-    run_worker,
 )
 from fleetrank.device_agents.host.worker_process import worker_environment
 from fleetrank.foundation.codec import from_json
+from fleetrank.foundation.supervised_child import run_child
 from fleetrank.foundation.vocabulary import ErrorKind, Mode, Runtime, Status
 from tests.device_agents.conftest import MakeTask, make_task
 
@@ -77,9 +78,7 @@ def attack(task: MeasureTask, barriers: str, target: Target) -> tuple[set[str], 
     """What succeeded, and the row."""
     command = (sys.executable, "-P", HOSTILE, barriers, str(target.folder), str(target.port))
     with worker_environment(task) as environment:
-        end = run_worker(
-            encode_request(task), timeout_s=120, command=command, environment=environment
-        )
+        end = run_child(command, encode_request(task), timeout_s=120, environment=environment)
     line = next(line for line in end.stderr.splitlines() if line.startswith(MARK))
     found = json.loads(line.removeprefix(MARK))
     return {name for name, is_done in found.items() if is_done}, from_json(Measurement, end.stdout)
@@ -279,7 +278,7 @@ def test_a_worker_started_by_hand_makes_its_own_scratch_folder(
     task_of: MakeTask, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TMPDIR", str(tmp_path))
-    end = run_worker(encode_request(task_of(Runtime.ONNX)), timeout_s=60)
+    end = run_child(WORKER, encode_request(task_of(Runtime.ONNX)), timeout_s=60)
     assert from_json(Measurement, end.stdout).status is Status.OK
     (made,) = tmp_path.iterdir()
     assert made.stat().st_mode & 0o777 == 0o700

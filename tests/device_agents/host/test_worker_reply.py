@@ -5,13 +5,9 @@ import pytest
 from fleetrank.device_agents.confinement import seccomp, walls
 from fleetrank.device_agents.contract.measurement import Measurement, WorkerFacts
 from fleetrank.device_agents.contract.task import Execution, MeasureTask
-from fleetrank.device_agents.host.worker_client import (
-    WorkerEnd,
-    measure_in_worker,
-    read_measurement,
-)
+from fleetrank.device_agents.host.worker_client import measure_in_worker, read_measurement
 from fleetrank.foundation.codec import to_json
-from fleetrank.foundation.supervised_child import End
+from fleetrank.foundation.supervised_child import ChildEnd, End
 from fleetrank.foundation.vocabulary import ErrorKind, Mode, Origin, Runtime, Status
 
 STARTED = "2026-01-01T00:00:00+00:00"
@@ -26,10 +22,8 @@ FORGED = Measurement(
 
 
 def read(text: str, *, is_trusted: bool = True, mode: Mode = Mode.EAGER) -> Measurement:
-    end = WorkerEnd(
-        end=End.ITSELF, exit_code=0, stdout=text, stderr="", timeout_s=10.0, oom_kills=None
-    )
-    return read_measurement(_task(is_trusted=is_trusted, mode=mode), end, STARTED)
+    end = ChildEnd(end=End.ITSELF, exit_code=0, stdout=text, stderr="", timeout_s=10.0)
+    return read_measurement(_task(is_trusted=is_trusted, mode=mode), end, STARTED, None)
 
 
 def _task(*, is_trusted: bool = True, mode: Mode = Mode.EAGER) -> MeasureTask:
