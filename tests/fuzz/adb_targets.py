@@ -323,68 +323,45 @@ _device_line = st.builds(
 SAID = (AgentError, RefusedRequestError, _Said)
 TARGETS = (
     Target(
-        name="adb_answer",
-        inputs=st.one_of(
+        request,
+        st.one_of(
             mutated((b"OKAY" + _block(b"x\tdevice"), b"FAIL" + _block(b"no")), (b"OKAY", b"FAIL")),
             arbitrary(40),
         ),
-        check=request,
+        may_raise=SAID,
+        name="adb_answer",
+    ),
+    Target(
+        shell_packets,
+        st.one_of(_packets, mutated((_packet(1, b"out") + _packet(2, b"e") + _packet(3, b"\0"),))),
         may_raise=SAID,
     ),
     Target(
-        name="shell_packets",
-        inputs=st.one_of(
-            _packets, mutated((_packet(1, b"out") + _packet(2, b"e") + _packet(3, b"\0"),))
-        ),
-        check=shell_packets,
+        shell_marked,
+        mutated((f"out\n{MARK} 0\n".encode(), f"a\r\n{MARK} 7\r\n".encode()), (MARK.encode(),)),
         may_raise=SAID,
     ),
     Target(
-        name="shell_marked",
-        inputs=mutated(
-            (f"out\n{MARK} 0\n".encode(), f"a\r\n{MARK} 7\r\n".encode()), (MARK.encode(),)
-        ),
-        check=shell_marked,
+        file_from_phone,
+        st.one_of(_answers.map(_stat.__add__), mutated((_whole_file,), WORDS)),
         may_raise=SAID,
     ),
     Target(
-        name="file_from_phone",
-        inputs=st.one_of(_answers.map(_stat.__add__), mutated((_whole_file,), WORDS)),
-        check=file_from_phone,
-        may_raise=SAID,
-    ),
-    Target(
-        name="file_to_phone",
-        inputs=st.one_of(_answers, mutated((b"OKAY\0\0\0\0", _sync(b"FAIL", b"full")), WORDS)),
-        check=file_to_phone,
+        file_to_phone,
+        st.one_of(_answers, mutated((b"OKAY\0\0\0\0", _sync(b"FAIL", b"full")), WORDS)),
         may_raise=SAID,
         share=0.5,
     ),
+    Target(device_list, st.one_of(lines(_device_line), mutated((DEVICES,))), name="adb_devices"),
+    Target(mdns_services, mutated((SERVICES,)), share=0.5, name="adb_mdns"),
     Target(
-        name="adb_devices",
-        inputs=st.one_of(lines(_device_line), mutated((DEVICES,))),
-        check=device_list,
-    ),
-    Target(name="adb_mdns", inputs=mutated((SERVICES,)), check=mdns_services, share=0.5),
-    Target(
+        refusal,
+        st.one_of(mutated((b"device 'X' not found", b"failed to connect to x")), arbitrary()),
+        share=0.5,
         name="adb_refusal",
-        inputs=st.one_of(
-            mutated((b"device 'X' not found", b"failed to connect to x")), arbitrary()
-        ),
-        check=refusal,
-        share=0.5,
     ),
-    Target(
-        name="wire_message",
-        inputs=st.one_of(_messages, mutated((GREETING,))),
-        check=wire_message,
-        may_raise=(TransientError,),
-    ),
-    Target(name="stranger", inputs=st.one_of(_messages, mutated((GREETING,))), check=stranger),
-    Target(
-        name="pushed_files",
-        inputs=st.one_of(_requests, mutated((_whole_file,), WORDS)),
-        check=pushed_files,
-    ),
-    Target(name="public_key", inputs=mutated((PUBLIC_KEY,)), check=public_key, share=0.5),
+    Target(wire_message, st.one_of(_messages, mutated((GREETING,))), may_raise=(TransientError,)),
+    Target(stranger, st.one_of(_messages, mutated((GREETING,)))),
+    Target(pushed_files, st.one_of(_requests, mutated((_whole_file,), WORDS))),
+    Target(public_key, mutated((PUBLIC_KEY,)), share=0.5),
 )

@@ -234,32 +234,26 @@ def _graph_inputs() -> st.SearchStrategy[bytes]:
 
 REFUSALS = (AgentError, ModelError)
 TARGETS = (
-    Target(name="pt2_archive", inputs=st.deferred(_zip_inputs), check=pt2_archive),
+    Target(pt2_archive, st.deferred(_zip_inputs)),
     # The copy of an archive turns the ValueError into one of ours.
-    Target(name="graph_json", inputs=_graph_inputs(), check=graph_json, may_raise=(ValueError,)),
+    Target(graph_json, _graph_inputs(), may_raise=(ValueError,)),
     Target(
-        name="file_types",
-        inputs=st.deferred(
+        file_types,
+        st.deferred(
             lambda: st.one_of(
                 mutated((*_onnx_samples(), *TFLITE, PTE), (b"\xff\xff", b"\0\0\0\0")), _zip_inputs()
             )
         ),
-        check=file_types,
     ),
     Target(
-        name="onnx_file",
-        inputs=st.deferred(
-            lambda: mutated(_onnx_samples(), (b"\x0a\x04", b"/etc/passwd", b"\x12"))
-        ),
-        check=onnx_file,
+        onnx_file,
+        st.deferred(lambda: mutated(_onnx_samples(), (b"\x0a\x04", b"/etc/passwd", b"\x12"))),
         share=0.5,
     ),
     Target(
-        name="onnx_inputs",
-        inputs=st.deferred(lambda: mutated(_onnx_samples(), (b"\x12\x00", b"N", b"\xff"))),
-        check=onnx_inputs,
+        onnx_inputs, st.deferred(lambda: mutated(_onnx_samples(), (b"\x12\x00", b"N", b"\xff")))
     ),
-    Target(name="tflite_file", inputs=mutated(TFLITE), check=tflite_file),
-    Target(name="pte_file", inputs=mutated((PTE,), (b"VulkanBackend\0", b"ET12")), check=pte_file),
-    Target(name="users_pt2_file", inputs=st.deferred(_zip_inputs), check=users_pt2_file, share=0.5),
+    Target(tflite_file, mutated(TFLITE)),
+    Target(pte_file, mutated((PTE,), (b"VulkanBackend\0", b"ET12"))),
+    Target(users_pt2_file, st.deferred(_zip_inputs), share=0.5),
 )

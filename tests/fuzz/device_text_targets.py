@@ -5,6 +5,7 @@ A parser whose answer has to have properties has a check of its own here.
 
 import math
 from collections.abc import Callable
+from typing import Any
 
 from device_parsers import DATA, PROBES, TOOLS, Parser, encode_result
 from hypothesis import strategies as st
@@ -14,43 +15,30 @@ from target import QUICK_SHARE, Target
 from fleetrank.device_agents.android.adb_server import ShellResult
 from fleetrank.device_agents.android.phone import split_sections
 from fleetrank.device_agents.android.programs.benchmark_model import BenchmarkModel
-from fleetrank.device_agents.android.programs.benchmark_text import (
-    read_delegation,
-    read_result,
-    read_text,
-)
+from fleetrank.device_agents.android.programs.benchmark_text import read_result, read_text
 from fleetrank.device_agents.android.programs.executor_runner import ExecutorRunner
 from fleetrank.device_agents.android.programs.perf_test import PerfTest
-from fleetrank.device_agents.android.programs.phone_program import ProgramCall, ProgramOutput
+from fleetrank.device_agents.android.programs.phone_program import (
+    PhoneProgram,
+    ProgramCall,
+    ProgramOutput,
+)
 from fleetrank.device_agents.android.state import fitness
 from fleetrank.device_agents.android.state.fitness import conditions_of_sections, to_conditions
 from fleetrank.device_agents.android.state.identity import (
     PROPERTIES,
     facts_of_sections,
-    free_bytes,
     to_device_facts,
     why_refused,
 )
 from fleetrank.device_agents.android.state.power_text import (
     RunClocks,
     clusters_of,
-    parse_battery,
     parse_cores,
-    parse_is_screen_on,
-    parse_look,
-    parse_thermal,
     parse_topology,
 )
 from fleetrank.device_agents.contract.measurement import Measurement
 from fleetrank.device_agents.errors import AgentError
-from fleetrank.device_agents.host.conditions import (
-    parse_available_memory,
-    parse_cpuinfo_mhz,
-    parse_load,
-    parse_number,
-    parse_oom_kills,
-    parse_stat,
-)
 from fleetrank.foundation.codec import to_json
 
 SEPARATOR = b"\n=====\n"
@@ -69,78 +57,73 @@ RESULTS = (
     ),
 )  # fmt: skip
 TEXTS = PROBES | TOOLS
-
-
-def _samples(*names: str) -> tuple[bytes, ...]:
-    """What the registry has for parsers."""
-    return tuple(TEXTS[name][1].encode() for name in names)
-
-
 MARK = "m4rk"
 PROBE = b"".join(
-    f"\n{MARK} {name}\n".encode() + content
+    f"\n{MARK} {name}\n{content}".encode()
     for name, content in (
-        *((name, b"x") for name in PROPERTIES), ("gpu", b"GLES: ARM, Mali, 3.2"),
-        ("taskset", b"/bin/taskset"), ("boot", b"0" * 36),
-        *zip(
-            ("cores", "battery", "memory", "storage", "thermal", "power", "load"),
-            _samples("cores", "battery", "available", "df", "thermal", "power", "load"),
-            strict=True,
-        ),
+        *((name, "x") for name in PROPERTIES), ("gpu", "GLES: ARM, Mali, 3.2"),
+        ("taskset", "/bin/taskset"), ("boot", "0" * 36),
+        *((section, TEXTS[text][1]) for section, text in (
+            ("cores", "cores"), ("battery", "battery"), ("memory", "available"),
+            ("storage", "df"), ("thermal", "thermal"), ("power", "power"), ("load", "load"),
+        )),
     )
 )  # fmt: skip
 LABELS = (
-    b"level: ",
-    b"temperature: ",
-    b"count=",
-    b"avg=",
-    b"p95=",
-    b"ms\n",
-    b"Iteration ",
-    b" of ",
-    b"Inference (avg): ",
-    b"e+06",
-    b"\r\n",
-    b"MB): ",
-    b": ",
-    b"=",
-    b"%",
-    b" kB\n",
+    b"level: ", b"temperature: ", b"count=", b"avg=", b"p95=", b"ms\n", b"Iteration ", b" of ",
+    b"Inference (avg): ", b"e+06", b"\r\n", b"MB): ", b": ", b"=", b"%", b" kB\n",
     b"Replacing 1 out of 2 node(s) with delegate (",
-)
+)  # fmt: skip
+
+
+def _within(value: float | None, least: float, most: float) -> bool:
+    return value is None or least <= value <= most
+
+
+def _is_stored(reading: Measurement) -> bool:
+    """Whole, not negative, of a kind that JSON has; and a latency, which no program lacks."""
+    to_json(reading)
+    times = (reading.load_ns, reading.first_inference_ns, reading.warmup_ns)
+    return (
+        all(sample > 0 for sample in reading.samples_ns)
+        and all(_within(value, 0, math.inf) for value in times)
+        and bool(reading.samples_ns or reading.profile or reading.summary)
+        and (reading.summary is None or reading.summary.latency_ns > 0)
+    )
+
+
+HOLDS: dict[str, Callable[[Any], bool]] = {
+    "df": lambda it: _within(it, 0, math.inf),
+    "battery": lambda it: (
+        it is None or (_within(it.percent, 0, 100) and _within(it.temp_c, -40, 150))
+    ),
+    "electric": lambda it: (
+        _within(it.voltage_mv, 2500, 10_000) and _within(it.current, 0, 20_000_000)
+    ),
+    "load": lambda it: it is None or math.isfinite(it),
+    "number": lambda it: it is None or math.isfinite(it),
+    "devices": lambda it: all(one.serial for one in it),
+    "delegation": lambda it: _within(it.node_share, 0, 1),
+    "benchmark text": _is_stored,
+    "executor text": _is_stored,
+    "perf text": _is_stored,
+}
+"""What holds of an answer of a parser of the registry."""
+MORE = {"benchmark text": BENCHMARK, "delegation": BENCHMARK, "executor text": EXECUTOR}
+"""Further texts of a parser."""
 
 
 def _text(data: bytes) -> str:
     return data.decode("utf-8", "replace")
 
 
-def _of_text(parser: Parser) -> Callable[[bytes], object]:
-    return lambda data: parser(_text(data))
+def _of_text(name: str, parser: Parser) -> Callable[[bytes], object]:
+    def check(data: bytes) -> object:
+        found = parser(_text(data))
+        assert name not in HOLDS or HOLDS[name](found), f"what holds of {name} does not: {found}"
+        return found
 
-
-def free_space(data: bytes) -> object:
-    found = free_bytes(_text(data))
-    assert found is None or found >= 0
-    return found
-
-
-def battery(data: bytes) -> object:
-    found = parse_battery(_text(data))
-    if found is not None:
-        assert found.percent is None or 0 <= found.percent <= 100, "a battery beyond full"
-        assert found.temp_c is None or -40 <= found.temp_c <= 150
-    return found
-
-
-def electric(data: bytes) -> object:
-    found = parse_look({"supply": _text(data), "rails": _text(data), "battery": _text(data)})
-    assert found.voltage_mv is None or 2500 <= found.voltage_mv <= 10_000
-    assert found.current is None or 0 <= found.current <= 20_000_000
-    return found
-
-
-def thermal(data: bytes) -> object:
-    return parse_thermal(_text(data)), parse_is_screen_on(_text(data))
+    return check
 
 
 def cores(data: bytes) -> object:
@@ -166,7 +149,7 @@ def probe(data: bytes) -> object:
     return facts, stored, why_refused(facts), conditions
 
 
-def uptime(data: bytes) -> object:
+def boot(data: bytes) -> object:
     """What a phone that starts says decides how long a host waits for it."""
 
     class Phone:
@@ -181,16 +164,6 @@ def uptime(data: bytes) -> object:
     return found
 
 
-def host_text(data: bytes) -> object:
-    text = _text(data)
-    found = (
-        parse_stat(text), parse_load(text), parse_available_memory(text), parse_cpuinfo_mhz(text),
-        parse_oom_kills(text), parse_number(text),
-    )  # fmt: skip
-    assert all(value is None or math.isfinite(value) for value in (found[1], found[5]))
-    return found
-
-
 def benchmark_text(data: bytes) -> object:
     found = read_text(_text(data))
     assert found.summary.p95_ns is None or found.summary.p95_ns >= found.summary.latency_ns
@@ -198,37 +171,31 @@ def benchmark_text(data: bytes) -> object:
     return found
 
 
-def benchmark_result(data: bytes) -> object:
-    return read_result(data)
+def _output_of(data: bytes, *argv: str, exit_code: int = 0) -> ProgramOutput:
+    """An output whose second part is the result file, and the log."""
+    text, _, rest = data.partition(SEPARATOR)
+    run = ProgramCall(argv=("/t/x", *argv), result_file="/r", log_tag="x", warmup_runs=1)
+    return ProgramOutput(
+        run=run, exit_code=exit_code, stdout=_text(text), stderr="", result=rest or None,
+        logcat=_text(rest),
+    )  # fmt: skip
 
 
-def benchmark_model(data: bytes) -> object:
-    text, _, result = data.partition(SEPARATOR)
-    run = ProgramCall(argv=("/t/benchmark_model", "--use_gpu=true"), result_file="/r")
-    return _stored(BenchmarkModel().read(_output(run, text, result or None)))
+def _of_program(program: PhoneProgram, *argv: str) -> Callable[[bytes], object]:
+    def check(data: bytes) -> object:
+        reading = program.read(_output_of(data, *argv))
+        assert _is_stored(reading)
+        return reading
 
-
-def executor_runner(data: bytes) -> object:
-    text, _, log = data.partition(SEPARATOR)
-    run = ProgramCall(argv=("/t/executor_runner",), log_tag="ExecuTorch", warmup_runs=1)
-    output = ProgramOutput(run=run, exit_code=0, stdout=_text(text), stderr="", logcat=_text(log))
-    return _stored(ExecutorRunner().read(output))
-
-
-def perf_test(data: bytes) -> object:
-    text, _, result = data.partition(SEPARATOR)
-    run = ProgramCall(argv=("/t/perf_test",), result_file="/r", warmup_runs=1)
-    return _stored(PerfTest().read(_output(run, text, result or None)))
+    return check
 
 
 def failed_program(data: bytes) -> object:
     """A program that ended badly is a typed error, whatever its last words."""
-    run = ProgramCall(argv=("/t/x",))
     exit_code = data[0] if data else 1
     for runner in (BenchmarkModel(), ExecutorRunner(), PerfTest()):
-        output = ProgramOutput(run=run, exit_code=exit_code or 1, stdout="", stderr=_text(data[1:]))
         try:
-            reading: object = runner.read(output)
+            reading: object = runner.read(_output_of(data[1:], exit_code=exit_code or 1))
         except AgentError as error:
             reading = error
         assert isinstance(reading, AgentError), "a failed program has a reading"
@@ -236,72 +203,49 @@ def failed_program(data: bytes) -> object:
     return exit_code
 
 
-def delegation(data: bytes) -> object:
-    found = read_delegation(_text(data), "gpu")
-    assert found.node_share is None or 0 <= found.node_share <= 1
-    return found
-
-
-def _output(run: ProgramCall, text: bytes, result: bytes | None) -> ProgramOutput:
-    return ProgramOutput(run=run, exit_code=0, stdout=_text(text), stderr="", result=result)
-
-
-def _stored(reading: Measurement) -> Measurement:
-    """What can be stored: whole, not negative, of a kind that JSON has."""
-    assert all(sample > 0 for sample in reading.samples_ns)
-    times = (reading.load_ns, reading.first_inference_ns, reading.warmup_ns)
-    assert all(value is None or value >= 0 for value in times)
-    if reading.summary is not None:
-        to_json(reading.summary)
-    return reading
-
-
 def _target(
-    name: str, check: Callable[[bytes], object], samples: tuple[bytes, ...], share: float = 1.0
+    check: Callable[[bytes], object], samples: tuple[bytes, ...], share: float = 1.0, name: str = ""
 ) -> Target:
     numbers = one_of((*HOSTILE, "1", "41.2", "1e3", "-5", "100", "4000000000"))
     known = [line for sample in samples for line in sample.decode("utf-8", "replace").split("\n")]
     # Lines of real output, each maybe with a figure of another kind behind it.
     mixed = lines(st.one_of(one_of(known), st.builds("{}{}".format, one_of(known), numbers)))
-    return Target(
-        name=name,
-        inputs=st.one_of(mutated(samples, LABELS), mutated(samples, LABELS), mixed, arbitrary()),
-        check=check,
-        may_raise=(AgentError,),
-        share=share,
-    )
+    inputs = st.one_of(mutated(samples, LABELS), mutated(samples, LABELS), mixed, arbitrary())
+    return Target(check, inputs, (AgentError,), share, name)
 
 
 def _with_results(texts: tuple[bytes, ...], results: tuple[bytes, ...]) -> tuple[bytes, ...]:
     return (*texts, *(text + SEPARATOR + result for text in texts for result in results))
 
 
-_CORES, _TOPOLOGY = _samples("cores", "topology")
-_CHECKED = (
-    _target("df", free_space, _samples("df")),
-    _target("dumpsys_battery", battery, _samples("battery")),
-    _target("power", electric, _samples("battery", "electric")),
-    _target("dumpsys_thermal", thermal, _samples("thermal", "power")),
-    _target("cores", cores, (_CORES, _CORES + _TOPOLOGY)),
-    _target("probe", probe, (PROBE,)),
-    _target("boot", uptime, (*_samples("uptime"), b"1\n3.5 1\n", b"0\n1 1\n"), 0.5),
-    _target(
-        "host_text",
-        host_text,
-        _samples("stat", "load", "available", "clocks", "oom", "number"),
-    ),
-    _target("benchmark_text", benchmark_text, BENCHMARK),
-    _target("benchmark_result", benchmark_result, RESULTS),
-    _target("benchmark_model", benchmark_model, _with_results(BENCHMARK, RESULTS)),
-    _target("executor_runner", executor_runner, _with_results(EXECUTOR, EXECUTOR)),
-    _target("perf_test", perf_test, _with_results(PERF, _samples("perf file"))),
-    _target("failed_program", failed_program, (*BENCHMARK, *EXECUTOR, b"\x8bSegmentation fault")),
-    _target("delegation", delegation, BENCHMARK),
-)
+_CORES, _TOPOLOGY = (TEXTS[name][1].encode() for name in ("cores", "topology"))
 TARGETS = (
-    *_CHECKED,
+    _target(cores, (_CORES, _CORES + _TOPOLOGY)),
+    _target(probe, (PROBE,)),
+    _target(boot, (TEXTS["uptime"][1].encode(), b"1\n3.5 1\n", b"0\n1 1\n"), 0.5),
+    _target(benchmark_text, BENCHMARK),
+    _target(read_result, RESULTS, name="benchmark_result"),
+    _target(
+        _of_program(BenchmarkModel(), "--use_gpu=true"),
+        _with_results(BENCHMARK, RESULTS),
+        name="benchmark_model",
+    ),
+    _target(
+        _of_program(ExecutorRunner()), _with_results(EXECUTOR, EXECUTOR), name="executor_runner"
+    ),
+    _target(
+        _of_program(PerfTest()),
+        _with_results(PERF, (TEXTS["perf file"][1].encode(),)),
+        name="perf_test",
+    ),
+    _target(failed_program, (*BENCHMARK, *EXECUTOR, b"\x8bSegmentation fault")),
     *(
-        _target(f"parser_{name.replace(' ', '_')}", _of_text(parser), (text.encode(),), QUICK_SHARE)
+        _target(
+            _of_text(name, parser),
+            (text.encode(), *MORE.get(name, ())),
+            1.0 if name in HOLDS else QUICK_SHARE,
+            f"parser_{name.replace(' ', '_')}",
+        )
         for name, (parser, text) in TEXTS.items()
     ),
 )

@@ -184,67 +184,42 @@ def _toml_inputs(base: object, keys: object) -> st.SearchStrategy[bytes]:
 
 
 TARGETS = (
+    Target(sweep_file, _yaml_inputs(SWEEPS, SWEEP, SweepSpec.model_fields)),
+    Target(device_file, _yaml_inputs((), DEVICE, DeviceFile.model_fields)),
+    Target(yaml_document, st.one_of(mutated((*SWEEPS, *BOMBS)), arbitrary())),
+    # Nothing of ours but `ray up` reads it; it is held to what every YAML file is.
     Target(
-        name="sweep_file",
-        inputs=_yaml_inputs(SWEEPS, SWEEP, SweepSpec.model_fields),
-        check=sweep_file,
-    ),
-    Target(
-        name="device_file",
-        inputs=_yaml_inputs((), DEVICE, DeviceFile.model_fields),
-        check=device_file,
-    ),
-    Target(
-        name="yaml_document",
-        inputs=st.one_of(mutated((*SWEEPS, *BOMBS)), arbitrary()),
-        check=yaml_document,
-    ),
-    Target(
-        name="cluster_file",
-        # Nothing of ours but `ray up` reads it; it is held to what every YAML file is.
-        inputs=mutated(((ROOT / "cluster.yaml").read_bytes(),)),
-        check=yaml_document,
+        yaml_document,
+        mutated(((ROOT / "cluster.yaml").read_bytes(),)),
         share=0.5,
+        name="cluster_file",
     ),
+    Target(model_card, _toml_inputs(CARD, CardKeys.__dataclass_fields__)),
+    Target(read_mapping, _toml_inputs(MAPPING, MAPPING), name="csv_mapping"),
     Target(
-        name="model_card",
-        inputs=_toml_inputs(CARD, CardKeys.__dataclass_fields__),
-        check=model_card,
-    ),
-    Target(name="csv_mapping", inputs=_toml_inputs(MAPPING, MAPPING), check=read_mapping),
-    Target(
-        name="device_option",
-        inputs=st.one_of(
+        device_option,
+        st.one_of(
             mutated((b"1", b"edge", b"true", b"0.5")), one_of(HOSTILE).map(str.encode), arbitrary()
         ),
-        check=device_option,
     ),
     Target(
-        name="exclusions",
-        inputs=st.one_of(
+        exclusions,
+        st.one_of(
             documents(EXCLUSIONS, tuple(EXCLUSIONS["exclusions"][0]), as_json),
             mutated((as_json(EXCLUSIONS),)),
         ),
-        check=exclusions,
     ),
+    # A damaged specification inside a record is refused by Pydantic's own error.
     Target(
-        name="sweep_record",
-        inputs=st.deferred(_record_inputs),
-        check=sweep_record,
-        # A damaged specification inside a record is refused by Pydantic's own error.
+        sweep_record,
+        st.deferred(_record_inputs),
         may_raise=(FleetError, ValidationError),
         share=0.5,
     ),
+    Target(schema_mark, documents({"schema_version": 1}, ("schema_version",), as_json), share=0.5),
     Target(
-        name="schema_mark",
-        inputs=documents({"schema_version": 1}, ("schema_version",), as_json),
-        check=schema_mark,
-        share=0.5,
-    ),
-    Target(
-        name="progress_file",
-        inputs=documents({"devices": {"d": {"state": "idle"}}}, ("devices",), as_json),
-        check=progress_file,
+        progress_file,
+        documents({"devices": {"d": {"state": "idle"}}}, ("devices",), as_json),
         share=0.5,
     ),
 )

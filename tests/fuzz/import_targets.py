@@ -2,7 +2,7 @@
 
 import csv
 import io
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
 import yaml
 from hypothesis import strategies as st
@@ -174,24 +174,15 @@ def _keys(value: object) -> Iterable[str]:
             yield from _keys(inner)
 
 
-def _target(
-    name: str, inputs: st.SearchStrategy[bytes], check: Callable[[bytes], object]
-) -> Target:
-    return Target(name=name, inputs=inputs, check=check)
-
-
 TARGETS = (
-    _target("timm", _joined(_csv_inputs(TIMM, ","), _csv_inputs((ACCURACY,), ",")), timm),
-    _target("qai_hub", _hub_inputs(), qai_hub),
-    _target(
-        "mapped_csv", _joined(_csv_inputs((TABLE,), ";"), mutated((MAPPING, b"", b""))), mapped_csv
-    ),
-    _target("llm_log", _joined(mutated((LOG,)), mutated((LOG_MAPPING, b""))), llm_log),
-    _target("model_facts", _csv_inputs((FACTS,), ","), model_facts),
-    _target(
-        "number",
-        st.one_of(one_of(CELLS).map(lambda s: s.encode()), mutated((b"1,014.45",)), arbitrary(30)),
+    Target(timm, _joined(_csv_inputs(TIMM, ","), _csv_inputs((ACCURACY,), ","))),
+    Target(qai_hub, _hub_inputs()),
+    Target(mapped_csv, _joined(_csv_inputs((TABLE,), ";"), mutated((MAPPING, b"", b"")))),
+    Target(llm_log, _joined(mutated((LOG,)), mutated((LOG_MAPPING, b"")))),
+    Target(model_facts, _csv_inputs((FACTS,), ",")),
+    Target(
         number,
+        st.one_of(one_of(CELLS).map(lambda s: s.encode()), mutated((b"1,014.45",)), arbitrary(30)),
     ),
 )
 load_equivalences("timm")

@@ -274,32 +274,23 @@ OPTIONS = (
     "run",
 )
 TARGETS = (
+    # The caller turns errors of the library into a QueryError.
     Target(
-        name="sql_statement",
-        inputs=st.one_of(mutated(tuple(map(str.encode, SQL)), SQL_WORDS), arbitrary(80)),
-        check=sql_statement,
-        # The caller turns errors of the library into a QueryError.
+        sql_statement,
+        st.one_of(mutated(tuple(map(str.encode, SQL)), SQL_WORDS), arbitrary(80)),
         may_raise=(QueryError, duckdb.Error),
     ),
-    Target(name="pattern", inputs=_pattern_inputs(), check=pattern),
+    Target(pattern, _pattern_inputs()),
+    Target(selectors, _words(0, 8), may_raise=(FleetError, ValidationError)),
     Target(
-        name="selectors",
-        inputs=_words(0, 8),
-        check=selectors,
-        may_raise=(FleetError, ValidationError),
-    ),
-    Target(
-        name="shared_options",
-        inputs=st.lists(st.one_of(one_of(OPTIONS), texts), max_size=6).map(
+        shared_options,
+        st.lists(st.one_of(one_of(OPTIONS), texts), max_size=6).map(
             lambda found: SEPARATOR.join(found).encode("utf-8", "replace")
         ),
-        check=shared_options,
         share=0.5,
     ),
-    Target(name="terminal_table", inputs=_words(2, 8), check=terminal_table),
-    Target(
-        name="table_formats", inputs=_words(2, 8), check=table_formats, may_raise=(AnalysisError,)
-    ),
-    Target(name="page_table", inputs=_words(2, 8), check=page_table),
-    Target(name="json_in_page", inputs=_words(1, 2), check=json_in_page),
+    Target(terminal_table, _words(2, 8)),
+    Target(table_formats, _words(2, 8), may_raise=(AnalysisError,)),
+    Target(page_table, _words(2, 8)),
+    Target(json_in_page, _words(1, 2)),
 )

@@ -192,51 +192,29 @@ def _journal_inputs() -> st.SearchStrategy[bytes]:
 
 
 TARGETS = (
+    Target(json_text, st.one_of(mutated(JSON_SAMPLES), _json_inputs(ROW), arbitrary())),
+    Target(measurement, _json_inputs(json.loads(to_json(MEASUREMENT)))),
     Target(
-        name="json_text",
-        inputs=st.one_of(mutated(JSON_SAMPLES), _json_inputs(ROW), arbitrary()),
-        check=json_text,
+        worker_request,
+        _json_inputs(json.loads(encode_request(TASK)), ("measure", "infer", "options")),
     ),
+    Target(export_request, _json_inputs(json.loads(to_json(EXPORT))), share=0.25),
+    Target(export_answer, _json_inputs(ANSWER, ("staged", "message", "remedy")), share=0.5),
+    Target(journal, _journal_inputs()),
     Target(
-        name="measurement", inputs=_json_inputs(json.loads(to_json(MEASUREMENT))), check=measurement
+        spool,
+        mutated(((to_json(MEASUREMENT) + "\n").encode() * 2, as_json({"task_id": "s/x"}) + b"\n")),
     ),
+    Target(raw_log, mutated((encode_log(LOG).encode(),))),
     Target(
-        name="worker_request",
-        inputs=_json_inputs(json.loads(encode_request(TASK)), ("measure", "infer", "options")),
-        check=worker_request,
-    ),
-    Target(
-        name="export_request",
-        inputs=_json_inputs(json.loads(to_json(EXPORT))),
-        check=export_request,
-        share=0.25,
-    ),
-    Target(
-        name="export_answer",
-        inputs=_json_inputs(ANSWER, ("staged", "message", "remedy")),
-        check=export_answer,
-        share=0.5,
-    ),
-    Target(name="journal", inputs=_journal_inputs(), check=journal),
-    Target(
-        name="spool",
-        inputs=mutated(
-            ((to_json(MEASUREMENT) + "\n").encode() * 2, as_json({"task_id": "s/x"}) + b"\n")
-        ),
-        check=spool,
-    ),
-    Target(name="raw_log", inputs=mutated((encode_log(LOG).encode(),)), check=raw_log),
-    Target(
-        name="worker_words",
-        inputs=mutated((f"x\n{STAGE_MARK} load\nMemoryError\n".encode(), b"out of memory")),
-        check=worker_words,
+        worker_words,
+        mutated((f"x\n{STAGE_MARK} load\nMemoryError\n".encode(), b"out of memory")),
         may_raise=(AgentError,),
         share=0.5,
     ),
     Target(
-        name="host_file_name",
-        inputs=st.one_of(one_of(HOSTILE).map(str.encode), mutated((b"0" * 64 + b".onnx", b".."))),
-        check=host_file_name,
+        host_file_name,
+        st.one_of(one_of(HOSTILE).map(str.encode), mutated((b"0" * 64 + b".onnx", b".."))),
         share=0.5,
     ),
 )

@@ -31,21 +31,24 @@ MEMORY_BYTES = 3 << 30
 _VARYING = re.compile(r"'[^']*'|\"[^\"]*\"|[0-9]+")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Target:
     """Attributes:
-    name: of the folder of its recorded cases.
-    inputs: bytes, whatever the reader takes, so that a case is a file.
     check: reads one input and asserts what has to hold; its answer is only compared.
+    inputs: bytes, whatever the reader takes, so that a case is a file.
     may_raise: the errors that are an answer; everything else is a crash.
     share: of the number of inputs that other targets get.
+    name: of the folder of its recorded cases; that of its check if not given.
     """
 
-    name: str
-    inputs: SearchStrategy[bytes]
     check: Callable[[bytes], object]
+    inputs: SearchStrategy[bytes]
     may_raise: tuple[type[Exception], ...] = (FleetError,)
     share: float = 1.0
+    name: str = ""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "name", self.name or self.check.__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,7 +15,7 @@ from target import Crash, Target, TooSlow, judge
 
 def plant(monkeypatch: pytest.MonkeyPatch, folder: Path, check: object, **fields: object) -> None:
     """Makes one planted target the only one, and `folder` the place of what is found."""
-    target = Target(name="planted", inputs=st.binary(max_size=8), check=check, **fields)
+    target = Target(check, st.binary(max_size=8), name="planted", **fields)
     monkeypatch.setattr(campaign, "TARGETS", {"planted": target})
     monkeypatch.setattr(counts, "FOUND", folder)
     monkeypatch.setattr(target_module, "MAX_CPU_S", 0.3)
