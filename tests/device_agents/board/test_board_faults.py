@@ -122,7 +122,8 @@ def test_a_busy_board_keeps_what_was_measured_while_the_line_was_cut(
     board.relay.restore()
     task = long_task(onnx_file, 300.0)
     with open_lease(board.cache / "board.lock") as lock:
-        assert wait_for_lock(lock, give_up_at_once)
+        # The command that kept it ends a moment after its result is there.
+        wait_until(lambda: wait_for_lock(lock, give_up_at_once), "the lock", 30.0)
         assert failure_of(agent_of(board).measure(task)).wait is not None
         wait_until(lambda: not board.processes("measure"), "the end of the command", 30.0)
     assert len(board.kept) == 1
