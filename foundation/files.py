@@ -21,7 +21,9 @@ from typing import BinaryIO
 
 from fleetrank.foundation.errors import BadFileError, FleetError, MissingFileError
 
-FREE_SPACE = "free some space (`fleetrank models prune` bounds the artifact cache)"
+FREE_SPACE = (
+    "free some space (`fleetrank models export` with `max_size=2GB` bounds the artifact cache)"
+)
 RUN_AGAIN = "then run the command again: stored data is kept"
 _FULL = {
     errno.ENOSPC: "the disk is full",

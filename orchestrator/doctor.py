@@ -5,6 +5,8 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from enum import StrEnum
 from importlib import metadata
@@ -59,7 +61,7 @@ def error(check: str, message: str, remedy: str) -> Finding:
 _GIB = 1024**3
 MIN_FREE_DISK_BYTES = 2 * _GIB
 """13 models in three formats take 0.9 GiB; half of this is the minimum to finish a sweep."""
-_BUSY_WINDOW_S = 1.0
+_BUSY_WINDOW_S = 0.5
 
 
 def judge_disk(free_bytes: int) -> Finding:
@@ -68,7 +70,8 @@ def judge_disk(free_bytes: int) -> Finding:
     if free_bytes >= MIN_FREE_DISK_BYTES:
         return ok("disk", message)
     remedy = (
-        "free some space, or limit the artifact cache: `fleetrank models prune` with `max_size=2GB`"
+        "free some space, or limit the artifact cache: `fleetrank models export` with "
+        "`max_size=2GB`"
     )
     if free_bytes >= MIN_FREE_DISK_BYTES // 2:
         return warning("disk", message, remedy)
@@ -151,54 +154,57 @@ def judge_confinement(abi: int | None, *, has_filter: bool) -> Finding:
     return ok("confinement", f"{names} around model files from outside{network}")
 
 
-def check_host(workspace: Path) -> list[Finding]:
-    """Reads this host's state and checks it; takes about a second to sample the load."""
-    return [
-        judge_disk(shutil.disk_usage(workspace).free),
-        judge_memory(psutil.virtual_memory().available),
-        judge_cores(len(os.sched_getaffinity(0)), os.cpu_count() or 1),
-        judge_governor(read_governor()),
-        judge_load(psutil.cpu_percent(interval=_BUSY_WINDOW_S) / 100),
-        judge_niceness(os.nice(0)),
-        judge_confinement(landlock_abi(), has_filter=seccomp.is_available()),
-    ]
+def check_host(folder: Path) -> Iterator[Finding]:
+    """Reads this host's state and checks it; takes about half a second to sample the load."""
+    yield judge_disk(shutil.disk_usage(folder).free)
+    yield judge_memory(psutil.virtual_memory().available)
+    yield judge_cores(len(os.sched_getaffinity(0)), os.cpu_count() or 1)
+    yield judge_governor(read_governor())
+    yield judge_load(psutil.cpu_percent(interval=_BUSY_WINDOW_S) / 100)
+    yield judge_niceness(os.nice(0))
+    yield judge_confinement(landlock_abi(), has_filter=seccomp.is_available())
 
 
-def check_devices() -> list[Finding]:
+def check_devices() -> Iterator[Finding]:
     """Checks what the kinds of devices need of this host, such as adb or a GPU's driver."""
-    return [
-        ok(check.name, check.message)
-        if check.remedy is None
-        else warning(check.name, check.message, check.remedy)
-        for one in KINDS.values()
-        if one.check_host is not None
-        for check in one.check_host()
-    ]
+    for check in (check for one in KINDS.values() if one.check_host for check in one.check_host()):
+        if check.remedy is None:
+            yield ok(check.name, check.message)
+        else:
+            yield warning(check.name, check.message, check.remedy)
 
 
 # Checks that the runtimes, exporters and Ray are installed and can be imported.
 
 _IMPORT_TIMEOUT_S = 120
+_RUNTIME = "runtime"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Library:
-    """A library to check: `target` is a module, or a function (`module:name`) that imports it."""
+    """A library to check: `target` is a module, or a function (`module:name`) that imports it.
+
+    Attributes:
+        is_slow: its import takes longer than a person waits; only a thorough check tries it.
+    """
 
     check: str
     extra: str
     distribution: str
     target: str
     without: str = "sweeps that need it do not start"
+    is_slow: bool = False
 
 
 def _of_runtime(name: str) -> Library:
     needed = RUNNERS.load(name).library
     return Library(
-        check=f"runtime {name}",
+        check=f"{_RUNTIME} {name}",
         extra=needed.extra,
         distribution=needed.distribution,
         target=needed.module,
+        # It loads its exporter too.
+        is_slow=needed.distribution == "executorch",
     )
 
 
@@ -224,18 +230,21 @@ LIBRARIES = (
         extra="tflite",
         distribution="litert-torch",
         target="litert_torch",
+        is_slow=True,
     ),
     Library(
         check="exporter executorch",
         extra="executorch",
         distribution="executorch",
         target="executorch.backends.xnnpack.partition.xnnpack_partitioner",
+        is_slow=True,
     ),
     Library(
         check="converter keras",
         extra="tensorflow",
         distribution="tensorflow-cpu",
         target="tensorflow",
+        is_slow=True,
     ),
     Library(check="ray", extra="cluster", distribution="ray", target="ray"),
     Library(
@@ -316,11 +325,28 @@ def judge_library(library: Library, version: str | None, failure: str | None) ->
     return ok(library.check, f"{library.distribution} {version}")
 
 
-def check_software() -> list[Finding]:
-    """Checks every runtime, exporter and Ray, and imports those that are installed."""
+def check_software(*, is_thorough: bool = False) -> Iterator[Finding]:
+    """Checks the libraries of every extra of which something is installed, and imports them.
+
+    Args:
+        is_thorough: imports also those whose import takes long.
+    """
     versions = {library: version_of(library.distribution) for library in LIBRARIES}
-    failures = import_failures([library.target for library in LIBRARIES if versions[library]])
-    return [
-        judge_library(library, version, failures.get(library.target))
-        for library, version in versions.items()
+    asked = {library.extra for library, version in versions.items() if version is not None}
+    if not asked & {library.extra for library in LIBRARIES if library.check.startswith(_RUNTIME)}:
+        message = "no runtime is installed, so nothing can be measured here"
+        yield error("runtimes", message, "pip install 'fleetrank[onnx]'")
+    wanted = [library for library in LIBRARIES if library.extra in asked]
+    # Two processes for two cores: PyTorch takes as long as all the others.
+    groups = [
+        [library for library in wanted if (library.extra == "torch") == is_torch]
+        for is_torch in (False, True)
     ]
+    tried = [
+        [one.target for one in group if versions[one] and (is_thorough or not one.is_slow)]
+        for group in groups
+    ]
+    with ThreadPoolExecutor(len(groups)) as pool:
+        for group, failures in zip(groups, pool.map(import_failures, tried), strict=True):
+            for one in group:
+                yield judge_library(one, versions[one], failures.get(one.target))

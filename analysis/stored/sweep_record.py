@@ -457,7 +457,9 @@ def tagged_sweeps(results: Path, names: Sequence[str]) -> tuple[str, ...]:
             known = sorted({one for tags in tags_of.values() for one in tags})
             raise NoDataError(
                 f"no sweep with measurements has the tag '{tag}'",
-                f"known tags: {', '.join(known)}" if known else "`fleetrank results tag` sets one",
+                f"known tags: {', '.join(known)}"
+                if known
+                else "`fleetrank sweep status SWEEP` with `tag=NAME` sets one",
             )
         found |= dict.fromkeys(ids)
     return tuple(found)

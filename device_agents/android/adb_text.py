@@ -93,8 +93,9 @@ REMEDIES: dict[DeviceState, str] = {
     "all but one, or use the others by their network addresses",
     DeviceState.HOST: "this is a computer, not a phone; remove it from the list",
     DeviceState.ABSENT: "plug the phone in, or check its address; enable USB debugging in its "
-    "developer options; list phones with `fleetrank devices discover`",
-    DeviceState.UNKNOWN: "restart the phone and list phones with `fleetrank devices discover`",
+    "developer options; `fleetrank devices list` with `found=true` lists phones",
+    DeviceState.UNKNOWN: "restart the phone; `fleetrank devices list` with `found=true` lists "
+    "phones",
 }
 """What a person can do about each state."""
 

@@ -342,8 +342,8 @@ def check_adb() -> Sequence[HostCheck]:
     try:
         adb = find_adb()
         used = FoundAdb(path=adb, version=AdbServer(adb).version())
-    except MissingLibraryError as missing:
-        return (HostCheck(name="adb", message=f"{missing.message} (only phones need it)"),)
+    except MissingLibraryError:
+        return ()  # only phones need it
     except FleetError as error:
         return (HostCheck(name="adb", message=error.message, remedy=error.remedy),)
     return (judge_adb(used, _adb_on_path()),)
@@ -425,7 +425,7 @@ def _connect(phones: Iterable[FarmedPhone], server: AdbServer, say: Say) -> None
     for phone in phones:
         server.connect(phone.address)
     say("adb is connected to them. In another terminal:")
-    say("  fleetrank devices discover")
+    say("  fleetrank devices list --found")
     met: Counter[str] = Counter()
     for phone in phones:
         met[phone.profile] += 1

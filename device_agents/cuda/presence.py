@@ -40,8 +40,8 @@ def why_absent(options: DeviceOptions, seen: tuple[str, ...] | None) -> str | No
     return "which has no such GPU: compare `nvidia-smi -L` there with the device's file"
 
 
-def judge_driver(driver_line: str | None, *, has_driver_files: bool) -> HostCheck:
-    """Checks the NVIDIA driver by the output of `nvidia-smi`, if it is installed."""
+def judge_driver(driver_line: str | None, *, has_driver_files: bool) -> HostCheck | None:
+    """Checks the NVIDIA driver by the output of `nvidia-smi`; `None` on a host without a driver."""
     if driver_line is not None:
         return HostCheck(name="gpu", message=driver_line)
     if has_driver_files:
@@ -50,13 +50,14 @@ def judge_driver(driver_line: str | None, *, has_driver_files: bool) -> HostChec
             message="nvidia-smi is installed but does not respond",
             remedy="check the driver with `nvidia-smi`; after a driver update, reboot",
         )
-    return HostCheck(name="gpu", message="no NVIDIA driver (only GPU devices need it)")
+    return None
 
 
 def check_host() -> Sequence[HostCheck]:
     """The driver and the first GPU, as `nvidia-smi` names them."""
     path = shutil.which(_QUERY[0])
-    return (judge_driver(_first_line(path), has_driver_files=path is not None),)
+    found = judge_driver(_first_line(path), has_driver_files=path is not None)
+    return () if found is None else (found,)
 
 
 def _first_line(path: str | None) -> str | None:

@@ -2,14 +2,12 @@
 
 import sys
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from fleetrank.foundation.lease import host_lease
-from fleetrank.orchestrator.errors import (
-    UsageError,
-)
-from fleetrank.orchestrator.workspace.workspace import Workspace
+from fleetrank.orchestrator.errors import UsageError
+from fleetrank.orchestrator.workspace.workspace import Workspace, default_root, is_workspace
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,6 +56,26 @@ def set_current(context: CliContext) -> None:
     """Stores the context; `main` calls it before a command runs."""
     global _current  # noqa: PLW0603 - one process runs one command
     _current = context
+
+
+def settle_workspace() -> Workspace:
+    """The workspace, or else the user's default one, which is made when it is first needed.
+
+    It then counts as named, so that commands in messages name it too.
+
+    Raises:
+        UsageError: the named folder is not a workspace, or the default cannot be made.
+    """
+    try:
+        return current().workspace
+    except UsageError:
+        if current().given_root is not None:
+            raise
+    root = default_root()
+    workspace = Workspace.at(root) if is_workspace(root) else Workspace.init(root)
+    print(f"not in a workspace: {root} is used", file=sys.stderr)
+    set_current(replace(current(), given_root=root))
+    return workspace
 
 
 def host_turn(command: str) -> AbstractContextManager[bool]:

@@ -28,7 +28,7 @@ from fleetrank.orchestrator.cli.context import current, host_turn
 from fleetrank.orchestrator.cli.listing import AsJson, print_table
 from fleetrank.orchestrator.cli.reading_turn import Work, reading_turn
 from fleetrank.orchestrator.cli.table_view import TableView, with_view
-from fleetrank.orchestrator.errors import UsageError
+from fleetrank.orchestrator.errors import NothingToDoError, UsageError
 from fleetrank.orchestrator.workspace.device_registry import (
     LOCAL_CPU,
     DeviceFile,
@@ -46,47 +46,32 @@ from fleetrank.orchestrator.workspace.device_registry import (
 )
 from fleetrank.orchestrator.workspace.sweep_spec import load_yaml, parse_content
 
-# `fleetrank devices peaks`: measures what a processor can do at most.
 
-
-def peaks(
-    name: Annotated[str, typer.Argument(help="Name of the device.")] = LOCAL_CPU,
-    *,
-    threads: Annotated[
-        list[int] | None,
-        typer.Option(min=1, help="Number of threads, one on each core; repeatable (default 1)."),
-    ] = None,
-    as_json: AsJson = False,
-) -> None:
-    """Measure the peak FLOP/s and bytes/s of this host's CPU.
-
-    They are stored in the device's file. Rows measured later with as many threads refer to them:
-    MFU and MBU are shares of these peaks.
-    """
-    workspace = current().workspace
-    device = find_device(load_devices(workspace), name)
-    wanted = sorted(set(threads or [1]))
+def _measure_peaks(device: DeviceFile, threads: Iterable[int]) -> list[dict[str, object]]:
+    """Measures and stores the peaks: rows measured later with as many threads refer to them."""
+    wanted = sorted(set(threads))
     cpus = _cpus_of(device, wanted[-1])
-    with host_turn(f"devices peaks {device.name}"):
+    with host_turn(f"devices check {device.name} --peaks"):
         found = [probe_peak(cpus[:count]) for count in wanted]
     known = {peak.threads: peak for peak in device.peaks}
     known |= {peak.threads: PeakSpec(**asdict(peak)) for peak in found}
     stored = tuple(known[count] for count in sorted(known))
-    update_device(workspace, device.model_copy(update={"peaks": stored}))
-    print_table([asdict(peak) for peak in found], as_json)
+    update_device(current().workspace, device.model_copy(update={"peaks": stored}))
+    return [asdict(peak) for peak in found]
 
 
 def _cpus_of(device: DeviceFile, threads: int) -> tuple[int, ...]:
     if not device.kind_of.is_host_cpu:
         raise UsageError(
             f"the peaks of device {device.name} of kind {device.kind} cannot be measured",
-            f"measure those of a processor: `fleetrank devices peaks {LOCAL_CPU}`",
+            f"measure those of a processor: `fleetrank devices check {LOCAL_CPU} --peaks`",
         )
     own = find_device(load_devices(current().workspace), LOCAL_CPU)
     if device.name != own.name:
         raise UsageError(
             f"device {device.name} is the processor of another host",
-            f"run `fleetrank devices peaks {LOCAL_CPU}` on that host, and copy its device file",
+            f"run `fleetrank devices check {LOCAL_CPU} --peaks` on that host, and copy its "
+            "device file",
         )
     cpus = cpus_one_per_core()
     if threads > len(cpus):
@@ -97,13 +82,8 @@ def _cpus_of(device: DeviceFile, threads: int) -> tuple[int, ...]:
     return cpus
 
 
-# `fleetrank devices discover` and `virtual`: phones that adb finds, and simulated ones.
-
-
-def discover(
-    as_json: AsJson = False,
-) -> None:
-    """List the phones that adb finds and the next step for each."""
+def _print_found(*, as_json: bool, view: TableView) -> None:
+    """The devices that this host sees, such as phones of adb, and the next step for each."""
     devices = list(_registered())
     rows: list[dict[str, object]] = []
     advice = []
@@ -113,7 +93,7 @@ def discover(
             rows += rows_of(one, discoverer.discover(), devices)
             advice.append(discoverer.nothing_seen)
     if rows or as_json:
-        print_table(rows, as_json)
+        print_table(rows, as_json, view)
     else:
         print("\n".join(advice))
 
@@ -215,15 +195,22 @@ app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 
 Name = Annotated[str, typer.Argument(help="Name of the device.")]
 
-app.command()(discover)
-app.command()(virtual)
-app.command()(peaks)
-
 
 @app.command("list")
 @with_view
-def list_devices(*, as_json: AsJson = False, view: TableView) -> None:
+def list_devices(
+    *,
+    found: Annotated[
+        bool,
+        typer.Option("--found", help="List the phones that adb finds and the next step for each."),
+    ] = False,
+    as_json: AsJson = False,
+    view: TableView,
+) -> None:
     """List registered devices and their aliases."""
+    if found:
+        _print_found(as_json=as_json, view=view)
+        return
     devices = load_devices(current().workspace)
     unique = {device.name: device for device in devices.values()}
     rows = [
@@ -243,19 +230,6 @@ def list_devices(*, as_json: AsJson = False, view: TableView) -> None:
 
 
 @app.command()
-def show(name: Name, as_json: AsJson = False) -> None:
-    """Connect to a device and print its properties."""
-    device = find_device(load_devices(current().workspace), name)
-    facts = asdict(create_agent(device.kind, device.options).probe())
-    facts["extra"] = dict(facts["extra"])
-    row: dict[str, object] = {"name": device.name, "kind": device.kind, **facts}
-    if as_json:
-        print_table([row], as_json=True)
-    else:
-        print_table([{"fact": key, "value": value} for key, value in row.items()], as_json=False)
-
-
-@app.command()
 def add(
     name: Annotated[
         str | None,
@@ -267,7 +241,7 @@ def add(
         typer.Option(help=f"{', '.join(KINDS)}; for phones use --adb, for boards --ssh."),
     ] = None,
     adb: Annotated[
-        str | None, typer.Option(help="Serial number of a phone, from `devices discover`.")
+        str | None, typer.Option(help="Serial number of a phone, from `devices list --found`.")
     ] = None,
     ssh: Annotated[
         str | None, typer.Option(help="Linux board or machine: HOST, USER@HOST or an ssh alias.")
@@ -326,7 +300,7 @@ def add(
     if name is None or kind is None:
         raise UsageError(
             "NAME and --kind are required; for a phone, --adb SERIAL, for a board, --ssh HOST",
-            "`fleetrank devices discover` lists the phones",
+            "`fleetrank devices list --found` lists the phones",
         )
     if like is not None:
         options = _options_of_twin(kind, like) | options
@@ -344,18 +318,59 @@ def _print_file(path: Path, as_json: bool) -> None:
 
 
 @app.command()
-def check(name: Name, as_json: AsJson = False) -> None:
-    """Show what has changed since a device was registered."""
+def check(
+    name: Name = LOCAL_CPU,
+    *,
+    peaks: Annotated[
+        bool,
+        typer.Option(
+            "--peaks",
+            help="Measure and store the peak FLOP/s and bytes/s of this host's CPU: MFU and MBU of "
+            "rows measured later are shares of them.",
+        ),
+    ] = False,
+    threads: Annotated[
+        list[int] | None,
+        typer.Option(
+            min=1, help="With --peaks: number of threads, one on each core; repeatable (default 1)."
+        ),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Print the properties of a device, and what has changed.
+
+    It connects to the device. A registered one is tried out again, as when it was added.
+    """
     device = find_device(load_devices(current().workspace), name)
-    if device.registration is None:
-        create_agent(device.kind, device.options).probe()
-        rows: list[dict[str, object]] = []
-    else:
-        rows = [asdict(change) for change in _desk().check(device)]
-    if rows or as_json:
-        print_table(rows, as_json)
-    else:
-        print(f"{device.name} responds; nothing has changed")
+    if peaks:
+        print_table(_measure_peaks(device, threads or [1]), as_json)
+        return
+    agent = create_agent(device.kind, device.options)
+    try:
+        facts = asdict(agent.probe())
+    except FleetError as error:
+        raise NothingToDoError(error.message, error.remedy) from error
+    row: dict[str, object] = {
+        "name": device.name,
+        "kind": device.kind,
+        **facts,
+        "extra": dict(facts["extra"]),
+    }
+    if not as_json:
+        # At once: a registered device is then tried out again, which takes longer.
+        print_table([{"fact": key, "value": value} for key, value in row.items()], as_json=False)
+    is_registered = device.registration is not None
+    changes = [asdict(change) for change in _desk().check(device)] if is_registered else []
+    if as_json:
+        print(json_text({**row, "changes": changes}, indent=2))
+    elif changes:
+        print("\nchanged since it was registered:")
+        print_table(changes, as_json=False)
+    elif is_registered:
+        print(f"\n{device.name} has not changed since it was registered")
+
+
+app.command()(virtual)
 
 
 @app.command()

@@ -62,9 +62,6 @@ COMMANDS: Mapping[str, Command] = {
         "fleetrank.orchestrator.cli.models_command:app", "Models and their exported files."
     ),
     "devices": Command("fleetrank.orchestrator.cli.devices_command:app", "Registered devices."),
-    "cluster": Command(
-        "fleetrank.orchestrator.cli.setup_commands:cluster", "Hosts of a Ray cluster."
-    ),
     "sweep": Command(
         "fleetrank.orchestrator.cli.sweep_command:app", "Plan, run and resume sweeps."
     ),
@@ -126,17 +123,16 @@ _COMPLETED = "_FLEETRANK_COMPLETE"
 """The variable that a shell sets to ask for completions."""
 _NAMES: Mapping[str, tuple[str, ...]] = {
     "cards/*.toml": (
-        "models show", "models export", "models verify", "run", "ab", "--model",
+        "models show", "models export", "run", "ab", "--model",
     ),
     "devices/*.yaml": (
-        "devices show", "devices check", "devices remove",
+        "devices check", "devices remove",
         "--device", "--devices", "--source", "--target",
     ),
     "sweeps/*.yaml": ("sweep plan", "sweep run"),
     "results/sweeps/*.json": (
         "sweep status", "sweep resume", "report compare", "results delete", "results verify",
-        "results export", "results reparse", "results audit", "results tag",
-        "results exclude", "--sweep",
+        "results export", "results exclude", "--sweep",
     ),
 }  # fmt: skip
 """Files of a workspace to the commands and options that take their names without the suffix."""

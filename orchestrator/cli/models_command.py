@@ -10,7 +10,7 @@ import typer
 
 from fleetrank.device_agents.registry import HOST_CPU, create_agent
 from fleetrank.foundation.codec import json_text
-from fleetrank.foundation.errors import FleetError, count_of, shortened, with_flags
+from fleetrank.foundation.errors import FleetError, shortened, with_flags
 from fleetrank.foundation.inputs import Workload
 from fleetrank.foundation.user_file import bytes_of
 from fleetrank.foundation.vocabulary import (
@@ -114,6 +114,7 @@ def show(name: Name, as_json: AsJson = False) -> None:
 @app.command()
 def export(
     names: Names = None,
+    *,
     runtime: Annotated[
         list[Runtime] | None,
         typer.Option(
@@ -125,12 +126,27 @@ def export(
     trust: Annotated[
         bool, typer.Option("--trust", help="Allow model-supplied code to run. Review it first.")
     ] = False,
+    max_size: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SIZE",
+            help="Export nothing: delete the exports that were not used for longest until the "
+            "cache fits, as 2GB; 0 deletes all.",
+        ),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Export models and verify each file. Cached files are reused."""
+    """Export models and verify each file against PyTorch. Cached files are checked and reused."""
     from fleetrank.orchestrator.progress_displays import PlainLines
 
     workspace, switch = current().workspace, StopSwitch()
+    if max_size is not None:
+        if names:
+            raise UsageError("--max-size exports no model", "leave the models out")
+        with host_turn("models export --max-size"):
+            removed = ArtifactCache(workspace.artifacts).prune(_bytes(max_size))
+        print_table([{"removed": path.name} for path in removed], as_json)
+        return
     cards = _cards()
     chosen = _chosen(cards, names)
     wanted = [c for c in chosen if any(_is_wanted(c, f, runtime) for f in formats_of(c))]
@@ -163,46 +179,13 @@ def export(
         raise typer.Exit(_EXIT_FAILED)
 
 
-@app.command()
-def verify(
-    names: Names = None,
-    weights: WeightsOption = WeightsChoice.SEEDED,
-    workload: WorkloadsOption = None,
-    as_json: AsJson = False,
-) -> None:
-    """Compare the outputs of exported files with those of PyTorch."""
-    cache = ArtifactCache(current().workspace.artifacts)
-    before = {artifact.path for artifact in cache.entries()}
-    models = map(resolve, _chosen(_cards(), names))
-    rows = _artifact_rows(cache.find, _requests(models, weights, workload))
-    if not before:
-        raise NothingToDoError("no model has been exported", "run `fleetrank models export`")
-    print_table(rows, as_json)
-    # A lookup removes a file whose bytes differ from those that were stored.
-    damaged = before - {artifact.path for artifact in cache.entries()}
-    if damaged:
-        print(f"{count_of(len(damaged), 'damaged file')} removed", file=sys.stderr)
-        print("  -> `fleetrank models export` exports them again", file=sys.stderr)
-        raise typer.Exit(_EXIT_FAILED)
-
-
-@app.command()
-def prune(
-    max_size: Annotated[
-        str, typer.Option(help="Maximum cache size, e.g. 2GB; 0 deletes everything.")
-    ],
-    as_json: AsJson = False,
-) -> None:
-    """Delete least recently used exports until the cache fits."""
+def _bytes(size: str) -> int:
     try:
-        max_bytes = int(str(bytes_of(max_size)))
+        return int(str(bytes_of(size)))
     except ValueError as error:
         raise UsageError(
-            f"'{shortened(max_size)}' is not a size", "write it as 500MB or 2GiB"
+            f"'{shortened(size)}' is not a size", "write it as 500MB or 2GiB"
         ) from error
-    with host_turn("models prune"):
-        removed = ArtifactCache(current().workspace.artifacts).prune(max_bytes)
-    print_table([{"removed": path.name} for path in removed], as_json)
 
 
 def _artifact_rows(

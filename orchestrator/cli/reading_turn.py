@@ -24,7 +24,7 @@ Now = Annotated[
     bool, typer.Option("--now", help="Do not wait for a measurement; this may disturb it.")
 ]
 _READING = frozenset({"faster", "report", "recommend", "predict", "query"})
-_READING_RESULTS = frozenset({"audit", "exclude", "export", "import", "verify"})
+_READING_RESULTS = frozenset({"exclude", "export", "import", "verify"})
 _WRITES = "--repair"
 """With it `results verify` takes the host's lease: measurements wait for it, so it keeps its speed.
 """

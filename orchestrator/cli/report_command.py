@@ -34,6 +34,7 @@ from fleetrank.orchestrator.workspace.selectors import PAGE_SELECTORS, Selectors
 
 if TYPE_CHECKING:
     from fleetrank.analysis.panel.session import Session
+    from fleetrank.analysis.stored.selection import Selection
     from fleetrank.analysis.tables.table import Table
 
 # `fleetrank report serve`: serves the report as a local web application.
@@ -132,26 +133,59 @@ def build(
         bool,
         typer.Option("--predictions", help="Show predicted latencies where a platform lacks them."),
     ] = False,
+    tables: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR", help="Write every table and an index into this folder instead of a page."
+        ),
+    ] = None,
+    to: Annotated[_FileForm, typer.Option("--to", help="File format of the tables.")] = Form.CSV,
+    force: Annotated[
+        bool, typer.Option("--force", help="With --tables: also replace files it did not write.")
+    ] = False,
     now: Now = False,
     as_json: AsJson = False,
     selectors: Selectors,
 ) -> None:
-    """Write the transfer report as one offline HTML page."""
-    require_libraries("the page", "report", "jinja2", "vl_convert", "scipy")
-    from fleetrank.analysis.report.page import build_report
+    """Write the report page, or all tables as files.
 
+    The page is one HTML file that needs no network.
+    """
+    if tables is None:
+        require_libraries("the page", "report", "jinja2", "vl_convert", "scipy")
     workspace = current().workspace
-    path = out or workspace.root / _PAGE
     chosen = selectors.selection(workspace.results)
     turn = reading_turn(workspace.results, chosen.sweeps, work=Work.EVERY_TABLE, now=now)
+    if tables is not None:
+        with turn:
+            _write_tables(chosen, tables, to, as_json=as_json, may_overwrite=force)
+        return
+    from fleetrank.analysis.report.page import build_report
+
+    path = out or workspace.root / _PAGE
     with turn:
-        facts = build_report(
-            workspace.results,
-            path,
-            selection=chosen,
-            is_predicted=predictions,
-        )
+        facts = build_report(workspace.results, path, selection=chosen, is_predicted=predictions)
     print(json_text({**asdict(facts), "path": str(path)}, indent=2) if as_json else path)
+
+
+def _write_tables(
+    selection: "Selection", folder: Path, to: TableForm, *, as_json: bool, may_overwrite: bool
+) -> None:
+    """Prints the index; of a table that these results cannot give it has the reason."""
+    from fleetrank.analysis.stored.columns import ORIGINS
+    from fleetrank.analysis.stored.load import load_measurements
+    from fleetrank.analysis.tables.table_files import export_tables
+
+    results = current().workspace.results
+    frame = load_measurements(results, sweep=selection.sweep, origins=ORIGINS)
+    entries = export_tables(
+        frame, selection, folder, form=to.value, may_overwrite=may_overwrite, results=results
+    )
+    rows = [
+        {"table": entry.request, "file": entry.file, "missing_because": entry.missing_because}
+        for entry in entries
+    ]
+    print_table(rows, as_json)
 
 
 @app.command()
@@ -174,44 +208,6 @@ def show(
         is_explained=explain,
         view=view,
     )
-
-
-@app.command()
-@with_selectors(*PAGE_SELECTORS)
-def export(
-    folder: Annotated[
-        Path, typer.Argument(metavar="DIR", help="Target folder; created if missing.")
-    ],
-    *,
-    to: Annotated[_FileForm, typer.Option("--to", help="File format of the tables.")],
-    now: Now = False,
-    selectors: Selectors,
-    force: Annotated[
-        bool, typer.Option("--force", help="Also replace files that no export wrote.")
-    ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the index as JSON.")] = False,
-) -> None:
-    """Write every table and an index of them into a folder.
-
-    A table that cannot be computed from the results is omitted; the index gives the reason.
-    """
-    from fleetrank.analysis.stored.columns import ORIGINS
-    from fleetrank.analysis.stored.load import load_measurements
-    from fleetrank.analysis.tables.table_files import export_tables
-
-    results = current().workspace.results
-    chosen = selectors.selection(results)
-    frame = load_measurements(results, sweep=chosen.sweep, origins=ORIGINS)
-    turn = reading_turn(results, chosen.sweeps, work=Work.EVERY_TABLE, now=now)
-    with turn:
-        entries = export_tables(
-            frame, chosen, folder, form=to.value, may_overwrite=force, results=results
-        )
-    rows = [
-        {"table": entry.request, "file": entry.file, "missing_because": entry.missing_because}
-        for entry in entries
-    ]
-    print_table(rows, as_json)
 
 
 @with_selectors(

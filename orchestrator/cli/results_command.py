@@ -1,8 +1,6 @@
 """`fleetrank results`: lists, checks and changes stored results."""
 
-import dataclasses
 import sys
-from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Literal
@@ -24,36 +22,16 @@ from fleetrank.foundation.errors import count_of, did_you_mean
 from fleetrank.foundation.vocabulary import Form
 from fleetrank.orchestrator.cli.context import current, host_turn
 from fleetrank.orchestrator.cli.listing import AsJson, print_table, write_data
-from fleetrank.orchestrator.cli.options import with_selectors
-from fleetrank.orchestrator.cli.reading_turn import Now, Work, reading_turn, turn_for
-from fleetrank.orchestrator.cli.report_command import print_in_form
+from fleetrank.orchestrator.cli.reading_turn import Now, Work, turn_for
 from fleetrank.orchestrator.cli.results_checks import SweepIds, chosen_sweeps, exclude, verify
 from fleetrank.orchestrator.cli.results_import import export_standard_metrics, import_results
 from fleetrank.orchestrator.cli.table_view import TableView, with_view
 from fleetrank.orchestrator.durable import replace_file
 from fleetrank.orchestrator.errors import NothingToDoError, UsageError
-from fleetrank.orchestrator.housekeeping import (
-    Merging,
-    Step,
-    copy_sweep,
-    delete_sweep,
-    plan_deletion,
-    plan_merge,
-)
-from fleetrank.orchestrator.progress import counted_from_one
+from fleetrank.orchestrator.housekeeping import delete_sweep, plan_deletion
 from fleetrank.orchestrator.store.parts import read_sweeps, to_parquet
-from fleetrank.orchestrator.store.reparse import Reparsed, reparse_sweep, store_reparsed
-from fleetrank.orchestrator.store.results import ResultStore, change_tags
-from fleetrank.orchestrator.store.side import copy_side_rows, missing_lines
+from fleetrank.orchestrator.store.results import ResultStore
 from fleetrank.orchestrator.sweep.sweep_status import is_running, state_of
-from fleetrank.orchestrator.workspace.selectors import Selectors
-from fleetrank.orchestrator.workspace.workspace import Workspace
-
-# `fleetrank results delete` and `merge`: delete sweeps, copy those of another workspace.
-
-Yes = Annotated[
-    bool, typer.Option("--yes", help="Carry out the plan. Without it the plan is only shown.")
-]
 
 
 def is_confirmed(question: str, is_sure: bool, as_json: bool) -> bool:
@@ -69,7 +47,9 @@ def is_confirmed(question: str, is_sure: bool, as_json: bool) -> bool:
 def delete(
     sweeps: Annotated[list[str], typer.Argument(help="Sweeps to delete.", metavar="SWEEP...")],
     *,
-    is_sure: Yes = False,
+    is_sure: Annotated[
+        bool, typer.Option("--yes", help="Carry out the plan. Without it the plan is only shown.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Delete sweeps with all their files.
@@ -92,81 +72,6 @@ def delete(
         print(f"{count_of(len(plan), 'sweep')} deleted" if is_done else "nothing deleted")
 
 
-def merge(
-    other_workspace: Annotated[Path, typer.Argument(help="The workspace to copy from.")],
-    *,
-    is_sure: Yes = False,
-    as_json: AsJson = False,
-) -> None:
-    """Copy the sweeps of another workspace into this one.
-
-    Shows first what it would copy. Rows of side tables are copied too. Device files, model cards
-    and exported files are not copied.
-    """
-    store = ResultStore(current().workspace.results)
-    other = ResultStore(Workspace.at(other_workspace).results)
-    with host_turn("results merge"):
-        plan = plan_merge(store, other)
-    if not as_json:
-        print_table([asdict(one) for one in plan], as_json)
-    _refuse_any(plan)
-    copied = [one for one in plan if one.step is Step.COPY]
-    n_rows = len(missing_lines(store.root, other.root))
-    side = count_of(n_rows, "row without a sweep", "rows without a sweep")
-    what = " and ".join(
-        [count_of(len(copied), "sweep")] * bool(copied or not n_rows) + [side] * bool(n_rows)
-    )
-    is_done = bool(copied or n_rows) and is_confirmed(f"Copy {what}?", is_sure, as_json)
-    if is_done:
-        for one in copied:
-            with host_turn("results merge"):
-                copy_sweep(store, other, one.sweep_id)
-        with host_turn("results merge"):
-            copy_side_rows(store.root, other.root)
-    if as_json:
-        print_table([asdict(one) | {"is_done": is_done} for one in plan], as_json)
-    else:
-        print(f"{what} copied" if is_done else "nothing copied")
-        if is_done:
-            print("device files, model cards and exported files were not copied")
-
-
-def _refuse_any(plan: Sequence[Merging]) -> None:
-    """Raises if any sweep conflicts: a workspace is copied completely or not at all."""
-    if refused := [one for one in plan if one.step is Step.REFUSE]:
-        raise UsageError(
-            "; ".join(f"{one.sweep_id}: {one.reason}" for one in refused),
-            "wait for a running sweep to end; if two sweeps differ, delete one: "
-            "`fleetrank results delete SWEEP`",
-        )
-
-
-# `fleetrank results tag`: shows and changes the tags and the note of a sweep.
-
-
-def tag(
-    sweep: Annotated[str, typer.Argument(help="The sweep.")],
-    tags: Annotated[list[str] | None, typer.Argument(metavar="TAG...", help="Tags to add.")] = None,
-    *,
-    remove: Annotated[
-        list[str] | None, typer.Option(metavar="TAG", help="Remove this tag; may be repeated.")
-    ] = None,
-    note: Annotated[
-        str | None, typer.Option(help="Replace the note, one line; empty removes it.")
-    ] = None,
-    as_json: AsJson = False,
-) -> None:
-    """Tag a sweep, or show its tags.
-
-    Lists, status and page show tags and note, and `--sweep tag:NAME` selects by tag. Rows do not
-    change.
-    """
-    store = ResultStore(current().workspace.results)
-    found = change_tags(store, sweep, added=tags or (), removed=remove or (), note=note)
-    row = {"sweep_id": sweep, "tags": list(found.tags), "note": found.note}
-    print_table([row], as_json)
-
-
 app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 app.command("import")(import_results)
 
@@ -174,49 +79,9 @@ app.command("import")(import_results)
 _RowForm = Literal[Form.CSV, Form.PARQUET, Form.JSON]
 
 
-@app.command()
-@with_view
-@with_selectors("source", "source_tier", "runtime", "precision", "workload", "family", "model")
-def audit(
-    sweeps: Annotated[list[str] | None, typer.Argument(help="Sweeps (default: all).")] = None,
-    *,
-    what: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--what", metavar="KIND", help="Only this kind, such as unit-slip; may be repeated."
-        ),
-    ] = None,
-    now: Now = False,
-    as_json: AsJson = False,
-    view: TableView,
-    selectors: Selectors,
-) -> None:
-    """Find duplicates, sentinel values, wrong units and outliers.
-
-    Checks measured, imported and simulated results. The most harmful kind of finding comes first.
-    """
-    from fleetrank.analysis.stored.columns import ORIGINS
-    from fleetrank.analysis.stored.load import load_measurements
-    from fleetrank.analysis.tables.tables import check_request, make_table
-
-    settings = (("list", "findings"), *((("what", ",".join(what)),) if what else ()))
-    selection = dataclasses.replace(selectors.selection(), origins=ORIGINS, settings=settings)
-    store = ResultStore(current().workspace.results)
-    frame = load_measurements(store.root, origins=ORIGINS)
-    if sweeps:
-        chosen = [sweep_id for sweep_id in sweeps if store.sweep_record(sweep_id)]
-        frame = frame.filter(pl.col("sweep_id").is_in(chosen))
-    check_request("quality", frame, selection)
-    with reading_turn(store.root, work=Work.ROWS, now=now):
-        table = make_table("quality", frame, selection)
-    print_in_form(table, Form.JSON if as_json else Form.TABLE, is_explained=False, view=view)
-
-
 # The order here is the order of the help.
 app.command()(exclude)
 app.command()(delete)
-app.command()(merge)
-app.command()(tag)
 
 
 @app.command("list")
@@ -345,52 +210,6 @@ def _side_rows(store: ResultStore, table: str, sweeps: list[str] | None) -> pl.D
     if frame.is_empty():
         raise NothingToDoError(f"no row of {table} is stored", SIDE_TABLES[table].doc)
     return frame
-
-
-@app.command()
-def reparse(
-    sweeps: SweepIds = None,
-    write: Annotated[bool, typer.Option(help="Store changed results as new attempts.")] = False,
-    as_json: AsJson = False,
-) -> None:
-    """Parse stored logs again and show what the current parsers change."""
-    store = ResultStore(current().workspace.results)
-    read = _reparse_and_store if write else reparse_sweep
-    items = [item for sweep_id in chosen_sweeps(store, sweeps) for item in read(store, sweep_id)]
-    if not items:
-        raise NothingToDoError(
-            "no stored attempt has a raw log", "only measurements on phones have one"
-        )
-    lines = [line for item in items for line in _changes(item)]
-    print_table(lines if as_json else [counted_from_one(line) for line in lines], as_json)
-    if not as_json:
-        n_new = sum(item.new is not None for item in items)
-        end = "stored as new attempts" if write else "nothing stored; add --write to store them"
-        changed = count_of(n_new, "attempt changes", "attempts change")
-        print(f"{count_of(len(items), 'log')} read, {changed}: {end}")
-
-
-def _reparse_and_store(store: ResultStore, sweep_id: str) -> list[Reparsed]:
-    """Reads while holding the lease, so that a resume cannot use the same attempt number."""
-    with store.lease(sweep_id), host_turn("results reparse"):
-        items = reparse_sweep(store, sweep_id)
-        store_reparsed(store, sweep_id, items)
-    return items
-
-
-def _changes(item: Reparsed) -> Iterator[dict[str, object]]:
-    """One line for each changed column, or for a log that can no longer be parsed."""
-    names = ("sweep_id", "model", "device", "repeat", "attempt")
-    where = {name: item.old.get(name) for name in names}
-    if item.refusal is not None:
-        yield {**where, "column": "status", "before": "ok", "after": item.refusal}
-    for column, before, after in item.changes:
-        yield {**where, "column": column, "before": _short(before), "after": _short(after)}
-
-
-def _short(value: object) -> object:
-    """Shortens a long list of samples to its length."""
-    return f"{len(value)} values" if isinstance(value, list) and len(value) > 10 else value
 
 
 def _encode(frame: pl.DataFrame, export_format: Form) -> bytes:

@@ -1,4 +1,4 @@
-"""`fleetrank results import`: stores published measurements."""
+"""`fleetrank results import`: stores published measurements, and those of another workspace."""
 
 import hashlib
 import re
@@ -20,14 +20,16 @@ from fleetrank.models.cards.language import LanguageShape
 from fleetrank.models.cards.zoo import load_cards
 from fleetrank.models.errors import ModelError
 from fleetrank.models.networks.cost import embedding_count, parameter_count
-from fleetrank.orchestrator.cli.context import current
-from fleetrank.orchestrator.cli.listing import AsJson, write_data
+from fleetrank.orchestrator.cli.context import current, host_turn
+from fleetrank.orchestrator.cli.listing import AsJson, print_table, write_data
 from fleetrank.orchestrator.cli.reading_turn import Now, Work, reading_turn, turn_for
 from fleetrank.orchestrator.cli.report_command import in_options
 from fleetrank.orchestrator.durable import replace_file
 from fleetrank.orchestrator.errors import UsageError
+from fleetrank.orchestrator.housekeeping import Step, copy_sweep, plan_merge
 from fleetrank.orchestrator.imports import Imported, import_release, refuse_unknown_facts
 from fleetrank.orchestrator.store.results import ResultStore
+from fleetrank.orchestrator.store.side import copy_side_rows, missing_lines
 from fleetrank.orchestrator.workspace.selectors import origins_of
 from fleetrank.orchestrator.workspace.workspace import Workspace
 
@@ -35,14 +37,25 @@ if TYPE_CHECKING:
     from fleetrank.analysis.tables.table import Table
 
 
+_WORKSPACE = "workspace"
+"""The source of `--from` whose path is another workspace."""
+
+
 def import_results(
     path: Annotated[
-        Path, typer.Argument(help="A checkout of the source, its data folder, or a CSV file.")
+        Path,
+        typer.Argument(
+            help="A checkout of the source, its data folder, a CSV file, or another workspace."
+        ),
     ],
     *,
     source: Annotated[
         str,
-        typer.Option("--from", metavar=f"<{'|'.join(IMPORTERS)}>", help="Source of the data."),
+        typer.Option(
+            "--from",
+            metavar=f"<{'|'.join((*IMPORTERS, _WORKSPACE))}>",
+            help="Source of the data.",
+        ),
     ],
     mapping: Annotated[
         Path | None, typer.Option("--map", help="For csv: TOML file that maps columns.")
@@ -57,8 +70,17 @@ def import_results(
     now: Now = False,
     as_json: AsJson = False,
 ) -> None:
-    """Import published measurements; each is stored once."""
+    """Import published results, or another workspace.
+
+    Each sweep is stored once. Of a workspace only results are copied: no device files, model cards
+    and exported files.
+    """
     workspace = current().workspace
+    if source == _WORKSPACE:
+        if mapping is not None or facts_file is not None:
+            raise UsageError("--map and --facts are for published measurements", "leave them out")
+        _copy_sweeps(ResultStore(workspace.results), Workspace.at(path), as_json=as_json)
+        return
     facts = None if facts_file is None else read_facts(facts_file)
     releases = read_releases(source, path, mapping)
     store, cards = ResultStore(workspace.results), load_cards(workspace.cards)
@@ -76,6 +98,33 @@ def import_results(
         return
     for line in (line for one in done for line in _lines(one)):
         print(visible_line(line))
+
+
+def _copy_sweeps(store: ResultStore, workspace: Workspace, *, as_json: bool) -> None:
+    """Copies the sweeps and the rows without a sweep of another workspace, all or none.
+
+    Raises:
+        UsageError: one differs from a sweep of the same name, or is running.
+    """
+    other = ResultStore(workspace.results)
+    with host_turn("results import"):
+        plan = plan_merge(store, other)
+    if refused := [one for one in plan if one.step is Step.REFUSE]:
+        raise UsageError(
+            "; ".join(f"{one.sweep_id}: {one.reason}" for one in refused),
+            "wait for a running sweep to end; if two sweeps differ, delete one: "
+            "`fleetrank results delete SWEEP`",
+        )
+    for one in plan:
+        if one.step is Step.COPY:
+            with host_turn("results import"):
+                copy_sweep(store, other, one.sweep_id)
+    with host_turn("results import"):
+        n_rows = len(missing_lines(store.root, other.root))
+        copy_side_rows(store.root, other.root)
+    print_table([asdict(one) for one in plan], as_json)
+    if n_rows and not as_json:
+        print(f"{count_of(n_rows, 'row without a sweep', 'rows without a sweep')} copied")
 
 
 def _as_json(one: Imported) -> dict[str, object]:

@@ -29,7 +29,7 @@ from fleetrank.orchestrator.cli.sweep_display import (
     conclude,
     result_stream,
     shown_progress,
-    with_options,
+    with_sweep_options,
 )
 from fleetrank.orchestrator.errors import NothingToDoError, UsageError
 
@@ -46,7 +46,7 @@ _DEFAULT_RUNTIME = Runtime.ONNX
 _Threads = Annotated[int, typer.Option(min=1, help="Threads inside one operator.")]
 
 
-@with_options(NewSweepOptions)
+@with_sweep_options(NewSweepOptions)
 def run(
     models: Annotated[
         list[str],
@@ -160,7 +160,7 @@ def run(
         raise typer.Exit(EXIT_FAILED_CELLS)
 
 
-@with_options(NewSweepOptions)
+@with_sweep_options(NewSweepOptions)
 def ab(
     a: Annotated[str, typer.Argument(help="A model file, or the name of a model.")],
     b: Annotated[str, typer.Argument(help="A model file, or the name of a model.")],

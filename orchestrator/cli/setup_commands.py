@@ -1,5 +1,6 @@
-"""`fleetrank init`, `doctor` and `cluster`: make a workspace, check this machine and a cluster."""
+"""`fleetrank init` and `doctor`: make a workspace, check this machine or a cluster."""
 
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
@@ -7,17 +8,18 @@ from typing import Annotated
 import typer
 
 from fleetrank.foundation.codec import json_text
-from fleetrank.foundation.errors import with_flags
+from fleetrank.foundation.errors import count_of, with_flags
 from fleetrank.orchestrator.cli.context import current
 from fleetrank.orchestrator.cli.listing import AsJson, print_table
-from fleetrank.orchestrator.doctor import Finding, Level
-from fleetrank.orchestrator.errors import NothingToDoError
-from fleetrank.orchestrator.workspace.workspace import Workspace
+from fleetrank.orchestrator.doctor import LIBRARIES, Finding, Level
+from fleetrank.orchestrator.errors import NothingToDoError, UsageError
+from fleetrank.orchestrator.workspace.workspace import Workspace, default_root
 
 _MARK = {Level.OK: "ok     ", Level.WARNING: "warning", Level.ERROR: "error  "}
+_WIDTH = max(len(one.check) for one in LIBRARIES)
+_MOST_TO_DO = 2
+"""More at once is not done; the next call names the others."""
 _EXIT_ERROR = 4
-
-cluster = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 
 
 def init(
@@ -36,44 +38,80 @@ def init(
 
 
 def doctor(
+    *,
+    cluster: Annotated[
+        str | None,
+        typer.Option(
+            metavar="ADDRESS",
+            help="Check this Ray cluster instead, its hosts, devices and versions: IP:PORT of its "
+            "head, or auto.",
+        ),
+    ] = None,
+    thorough: Annotated[
+        bool,
+        typer.Option("--thorough", help="Also import exporters and converters that load slowly."),
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Check runtimes, exporters, disk, cores, load, priority, confinement, Ray, adb and GPU."""
+    """Check whether this machine, or a cluster, is ready to measure.
+
+    Runtimes, exporters, disk, cores, load, priority, confinement, adb and GPU. Extras of which
+    nothing is installed are not mentioned.
+    """
+    if cluster is not None:
+        _check_cluster(cluster, as_json=as_json)
+        return
     from fleetrank.orchestrator.doctor import check_devices, check_host, check_software
 
-    findings = [*check_host(current().workspace.root), *check_software(), *check_devices()]
+    findings = []
+    for check in (check_host(_folder()), check_software(is_thorough=thorough), check_devices()):
+        for finding in check:
+            findings.append(finding)
+            if not as_json:
+                line = f"{_MARK[finding.level]}  {finding.check:<{_WIDTH}}  {finding.message}"
+                print(line, flush=True)
     if as_json:
         print(json_text([asdict(finding) for finding in findings], indent=2))
     else:
-        _print_lines(findings)
+        _conclude(findings)
     if any(finding.level is Level.ERROR for finding in findings):
         raise typer.Exit(_EXIT_ERROR)
 
 
-def _print_lines(findings: list[Finding]) -> None:
-    width = max(len(finding.check) for finding in findings)
-    for finding in findings:
-        print(f"{_MARK[finding.level]}  {finding.check:<{width}}  {finding.message}")
-        if finding.remedy is not None:
-            print(f"{'':9}{'':{width}}  -> {with_flags(finding.remedy)}")
+def _folder() -> Path:
+    """Where results would be stored: the workspace, or what exists of the path to the default."""
+    try:
+        return current().workspace.root
+    except UsageError:
+        if current().given_root is not None:
+            raise
+        root = default_root()
+        return next(folder for folder in (root, *root.parents) if folder.is_dir())
 
 
-@cluster.callback()
-def _cluster() -> None:
-    """Makes `status` a subcommand: Typer drops the name of an app's only command."""
+def _conclude(findings: Sequence[Finding]) -> None:
+    """Prints what to do, errors first, or that there is nothing to do."""
+    errors = [one for one in findings if one.level is Level.ERROR]
+    to_do = [*errors, *(one for one in findings if one.level is Level.WARNING)]
+    if not to_do:
+        print("\nready")
+        return
+    print("\nnot ready, to do:" if errors else "\nready; for better figures:")
+    for one in to_do[:_MOST_TO_DO]:
+        print(f"  {one.check}: {with_flags(one.remedy or '')}")
+    if len(to_do) > _MOST_TO_DO:
+        print(f"  and {count_of(len(to_do) - _MOST_TO_DO, 'more thing')}, see --json")
 
 
-@cluster.command()
-def status(
-    cluster: Annotated[
-        str, typer.Option(metavar="ADDRESS", help="IP:PORT of the head, or auto.")
-    ] = "auto",
-    as_json: AsJson = False,
-) -> None:
-    """Show hosts, devices, versions and problems."""
+def _check_cluster(address: str, *, as_json: bool) -> None:
+    """Shows hosts, devices, versions and problems.
+
+    Raises:
+        NothingToDoError: no host can measure.
+    """
     from fleetrank.orchestrator.sweep.dispatch_backend import read_cluster_status
 
-    found = read_cluster_status(current().workspace, cluster)
+    found = read_cluster_status(current().workspace, address)
     if as_json:
         print(json_text(asdict(found), indent=2))
     else:
@@ -84,6 +122,8 @@ def status(
         print_table(found.devices, as_json=False)
         for problem in found.problems:
             print(f"\n! {problem}")
+        if found.hosts and not found.problems:
+            print("\nready")
     if not found.hosts:
         raise NothingToDoError(
             "this cluster has no usable host",

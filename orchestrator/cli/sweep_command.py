@@ -23,20 +23,19 @@ from fleetrank.orchestrator.cli.sweep_display import (
     fleetrank_command,
     result_stream,
     shown_progress,
-    with_options,
+    with_sweep_options,
 )
-from fleetrank.orchestrator.errors import is_installed
+from fleetrank.orchestrator.errors import UsageError, is_installed
 from fleetrank.orchestrator.progress import counted_from_one
 from fleetrank.orchestrator.workspace.sweep_spec import SweepSpec
 
 if TYPE_CHECKING:
     from fleetrank.orchestrator.store.results import ResultStore
+    from fleetrank.orchestrator.sweep.sweep_status import SweepStatus
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 
-SpecPath = Annotated[
-    Path, typer.Argument(metavar="SPEC", help="A file, or the name of one in sweeps/.")
-]
+SPEC = typer.Argument(metavar="SPEC", help="A file, or the name of one in sweeps/.")
 Stored = Annotated[
     str | None,
     typer.Argument(
@@ -58,21 +57,30 @@ RetryFailed = Annotated[
 
 
 @app.command()
-def schema() -> None:
-    """Print the JSON Schema of sweep files, for use in editors."""
-    print(json_text(SweepSpec.model_json_schema(), indent=2))
-
-
-@app.command()
 def plan(
-    spec: SpecPath, only: Only = None, cluster: Cluster = None, as_json: AsJson = False
+    spec: Annotated[Path | None, SPEC] = None,
+    *,
+    only: Only = None,
+    cluster: Cluster = None,
+    schema: Annotated[
+        bool,
+        typer.Option(
+            "--schema", help="Print the JSON Schema of sweep files instead, for use in editors."
+        ),
+    ] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Show cells, files to build and estimated time; runs nothing."""
+    if schema:
+        print(json_text(SweepSpec.model_json_schema(), indent=2))
+        return
     from fleetrank.orchestrator.cli.sweep_plan_text import print_plan
     from fleetrank.orchestrator.progress_displays import PlainLines
     from fleetrank.orchestrator.sweep.dispatch_backend import open_dispatch_backend
     from fleetrank.orchestrator.sweep.sweep_setup import plan_sweep, read_spec
 
+    if spec is None:
+        raise UsageError("no sweep is named", "give a file, or the name of one in sweeps/")
     workspace = current().workspace
     specification, _path = read_spec(workspace, spec)
     tell = PlainLines(sys.stderr)
@@ -83,9 +91,9 @@ def plan(
 
 
 @app.command()
-@with_options(NewSweepOptions)
+@with_sweep_options(NewSweepOptions)
 def run(
-    spec: SpecPath,
+    spec: Annotated[Path, SPEC],
     *,
     only: Only = None,
     options: NewSweepOptions,
@@ -100,7 +108,7 @@ def run(
 
 
 @app.command()
-@with_options(SweepOptions)
+@with_sweep_options(SweepOptions)
 def resume(
     sweep: Stored = None,
     *,
@@ -123,16 +131,40 @@ def resume(
 
 
 @app.command()
-def status(sweep: Stored = None, as_json: AsJson = False) -> None:
-    """Show the progress of a sweep, during the run or later."""
-    from fleetrank.orchestrator.store.results import ResultStore
+def status(
+    sweep: Stored = None,
+    *,
+    tag: Annotated[
+        list[str] | None, typer.Option(metavar="TAG", help="Tag the sweep; may be repeated.")
+    ] = None,
+    untag: Annotated[
+        list[str] | None, typer.Option(metavar="TAG", help="Remove this tag; may be repeated.")
+    ] = None,
+    note: Annotated[
+        str | None, typer.Option(help="Replace the note, one line; empty removes it.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show the progress of a sweep, or change its tags.
+
+    During the run or later. Other commands select by tag with `--sweep tag:NAME`. Rows do not
+    change.
+    """
+    from fleetrank.orchestrator.store.results import ResultStore, change_tags
     from fleetrank.orchestrator.sweep.sweep_status import read_status
 
     store = ResultStore(current().workspace.results)
-    found = read_status(store, _id_of(store, sweep))
+    sweep_id = _id_of(store, sweep)
+    if tag or untag or note is not None:
+        change_tags(store, sweep_id, added=tag or (), removed=untag or (), note=note)
+    found = read_status(store, sweep_id)
     if as_json:
         print(json_text(asdict(found), indent=2))
-        return
+    else:
+        _print_status(found)
+
+
+def _print_status(found: "SweepStatus") -> None:
     print(f"sweep     {found.sweep_id}")
     print(f"state     {found.state}")
     print(f"started   {found.started_utc or '-'}")

@@ -1,6 +1,5 @@
 """What commands that run a sweep share: how they show progress, and what they print at the end."""
 
-import functools
 import inspect
 import shlex
 import sys
@@ -19,6 +18,7 @@ from fleetrank.analysis.tables.formats import value_text
 from fleetrank.foundation.inputs import IMAGE
 from fleetrank.foundation.vocabulary import BYTES_PER_MIB, NS_PER_MS, NS_PER_S
 from fleetrank.orchestrator.cli.context import current
+from fleetrank.orchestrator.cli.options import Command, with_options
 from fleetrank.orchestrator.progress import Subscriber
 
 if TYPE_CHECKING:
@@ -102,7 +102,7 @@ class NewSweepOptions(SweepOptions):
         return replace(options, tags=new_tags(self.tag, self.note))
 
 
-def with_options(kind: type[SweepOptions]) -> Callable[[Callable[..., None]], Callable[..., None]]:
+def with_sweep_options(kind: type[SweepOptions]) -> Callable[[Command], Command]:
     """Gives a command the options of a class in place of its parameter `options`."""
     hints = get_type_hints(kind, include_extras=True)
     added = [
@@ -114,24 +114,7 @@ def with_options(kind: type[SweepOptions]) -> Callable[[Callable[..., None]], Ca
         )
         for one in fields(kind)
     ]
-
-    def decorate(command: Callable[..., None]) -> Callable[..., None]:
-        signature = inspect.signature(command)
-        parameters: list[inspect.Parameter] = []
-        for name, parameter in signature.parameters.items():
-            parameters += added if name == "options" else [parameter]
-
-        @functools.wraps(command)
-        def run(**given: object) -> None:
-            values = {one.name: given.pop(one.name) for one in added}
-            command(**given, options=kind(**values))  # type: ignore[arg-type]
-
-        # Typer reads the options from both.
-        run.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
-        run.__annotations__ = {one.name: one.annotation for one in parameters}
-        return run
-
-    return decorate
+    return with_options("options", added, kind)
 
 
 @contextmanager

@@ -511,7 +511,7 @@ def _host_lost(message: str) -> Failure:
     return Failure(
         kind=ErrorKind.HOST_LOST,
         message=message,
-        remedy="`fleetrank cluster status` lists the available hosts",
+        remedy="`fleetrank doctor` with `cluster=auto` lists the available hosts",
         is_transient=True,
         stage="start",
     )

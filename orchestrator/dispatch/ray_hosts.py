@@ -186,7 +186,9 @@ class RayHosts:
         with self._lock:
             handle = self._handles.get(host)
         if handle is None:
-            raise OrchestratorError(f"host {host} is unavailable", "`fleetrank cluster status`")
+            raise OrchestratorError(
+                f"host {host} is unavailable", "see `fleetrank doctor` with `cluster=auto`"
+            )
         return handle.actor
 
     def _send_all(self, host: str, files: Sequence[Path]) -> None:

@@ -34,7 +34,7 @@ from fleetrank.orchestrator.sweep.sweep_setup import (
 from fleetrank.orchestrator.workspace.device_registry import DeviceFile
 from fleetrank.orchestrator.workspace.workspace import Workspace
 
-# What `fleetrank cluster status` shows: hosts, devices, versions and problems.
+# What `fleetrank doctor --cluster` shows: hosts, devices, versions and problems.
 
 _COMPARED = ("ray", "onnxruntime", "torch", "ai-edge-litert")
 """Packages that affect a measurement; fleetrank's own version must be identical everywhere."""
@@ -219,7 +219,8 @@ def open_dispatch_backend(
         if not fleet.hosts:
             raise NothingToDoError(
                 f"the cluster at {cluster} has no usable host",
-                "start raylets with the label fleetrank-host=NAME; see `fleetrank cluster status`",
+                "start raylets with the label fleetrank-host=NAME; see `fleetrank doctor` with "
+                "`cluster=auto`",
             )
         if joined.dashboard:
             emit(Notice(level="info", message=f"Ray's dashboard: http://{joined.dashboard}"))

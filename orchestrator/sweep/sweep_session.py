@@ -430,7 +430,7 @@ class SweepSession:
             if not devices.keys() & hosts.facts().keys():
                 raise NothingToDoError(
                     f"no device answers: {', '.join(devices)}",
-                    "see `fleetrank doctor` and `fleetrank devices show NAME`",
+                    "see `fleetrank doctor` and `fleetrank devices check NAME`",
                 )
             exports = self._export(tally)
             journal.check_place()

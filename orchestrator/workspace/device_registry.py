@@ -142,7 +142,7 @@ class DeviceFile(BaseModel):
     )
 
     peaks: tuple[PeakSpec, ...] = Field(
-        default=(), description="what `devices peaks` measured, by number of threads; do not edit"
+        default=(), description="measured peaks, by number of threads; do not edit"
     )
 
     @field_validator("kind")

@@ -2,6 +2,7 @@
 
 import functools
 import hashlib
+import os
 import platform
 import secrets
 import shlex
@@ -101,11 +102,14 @@ class Workspace:
         """
         folder = (start or Path.cwd()).resolve()
         for candidate in (folder, *folder.parents):
-            if (candidate / _MARKER).is_file():
+            if is_workspace(candidate):
                 return cls(candidate)
+        default = default_root()
+        known = f"; {default} has what `run` and `ab` measured elsewhere"
         raise UsageError(
             f"{folder} is not in a workspace: no {_MARKER} here or above",
-            "make one with `fleetrank init DIR`, or name one with `workspace=DIR`",
+            "make one with `fleetrank init DIR`, or name one with `workspace=DIR`"
+            + (known if is_workspace(default) else ""),
         )
 
     @classmethod
@@ -115,12 +119,23 @@ class Workspace:
         Raises:
             UsageError: the folder is not a workspace.
         """
-        if not (root / _MARKER).is_file():
+        if not is_workspace(root):
             raise UsageError(
                 f"{root} is not a workspace: it has no {_MARKER}",
                 f"make it one with `fleetrank init {root}`",
             )
         return cls(root.resolve())
+
+
+def is_workspace(folder: Path) -> bool:
+    """Whether the folder itself is a workspace."""
+    return (folder / _MARKER).is_file()
+
+
+def default_root() -> Path:
+    """The folder, in the user's own data, of commands that need no workspace; may not exist yet."""
+    data = os.environ.get("XDG_DATA_HOME")
+    return (Path(data) if data else Path.home() / ".local" / "share") / "fleetrank"
 
 
 # The provenance of a result: code, versions, host and command line.

@@ -115,7 +115,7 @@ def test_a_host_loses_power_and_comes_back(case: Case) -> None:
     case.host("left").power_off()
     case.sweep.wait_for(is_failure, 30.0)
     assert f"{lost} is attached to host left, which is not available" in case.driver.run(
-        "cluster", "status"
+        "doctor", "--cluster", "auto"
     )
     case.host("left").power_on()
     case.cluster.start(case.host("left"))

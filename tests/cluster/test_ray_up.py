@@ -76,7 +76,7 @@ def test_ray_up_starts_every_host_of_the_file(logins: list[NamespaceHost]) -> No
         assert raylet.environ()["RAY_worker_niceness"] == "0"
         assert (host.home / ".ray" / "auth_token").stat().st_mode & 0o077 == 0
 
-    status = json.loads(_fleetrank(head, "cluster", "status", "--cluster", "auto", "--json"))
+    status = json.loads(_fleetrank(head, "doctor", "--cluster", "auto", "--json"))
     assert {host["host"] for host in status["hosts"]} == names
     # Hosts inherit the niceness of these tests, which is nothing that a file could change.
     assert [problem for problem in status["problems"] if not os.nice(0)] == []

@@ -26,7 +26,7 @@ def test_a_host_with_other_code_is_left_out(case: Case) -> None:
     devices = ("sim-left", "sim-other")
     for device, host in zip(devices, ("left", "other"), strict=True):
         case.driver.add_device(device, host, 0.1)
-    status = case.driver.run("cluster", "status")
+    status = case.driver.run("doctor", "--cluster", "auto")
     assert "other is not used: " in status
     assert "fleetrank differs" in status
     assert "sim-other is attached to host other, which is not available" in status

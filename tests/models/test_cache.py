@@ -151,7 +151,7 @@ def test_full_disk_says_so_and_leaves_no_entry(
     with pytest.raises(ExportError) as caught:
         cache.commit(REQUEST, staged, None)
     assert "is full" in caught.value.message
-    assert "models prune" in caught.value.remedy
+    assert "models export" in caught.value.remedy
     monkeypatch.undo()
     assert cache.find(REQUEST) is None
     assert list((tmp_path / "files").iterdir()) == []

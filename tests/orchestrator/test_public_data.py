@@ -173,7 +173,7 @@ def test_the_board_under_two_names_counts_once_and_nothing_is_lost(workspace, ca
 
 
 def test_jobs_in_the_slow_state_of_a_board_come_out_as_outliers(workspace, capsys) -> None:
-    rows = _table(workspace, capsys, "results", "audit")
+    rows = _table(workspace, capsys, "report", "show", "quality", "--list", "findings")
     slow = {
         row["model"]
         for row in rows

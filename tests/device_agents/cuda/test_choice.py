@@ -93,9 +93,13 @@ def test_no_environment_shows_a_gpu_twice_or_one_that_is_divided(visible: str) -
 
 
 def test_only_a_driver_that_does_not_answer_needs_a_remedy() -> None:
-    assert judge_driver(None, has_driver_files=False).remedy is None
-    assert judge_driver("NVIDIA H100, 580.1", has_driver_files=True).remedy is None
-    assert "nvidia-smi" in (judge_driver(None, has_driver_files=True).remedy or "")
+    assert judge_driver(None, has_driver_files=False) is None
+    found = judge_driver("NVIDIA H100, 580.1", has_driver_files=True)
+    assert found
+    assert found.remedy is None
+    silent = judge_driver(None, has_driver_files=True)
+    assert silent
+    assert "nvidia-smi" in (silent.remedy or "")
 
 
 def test_a_gpu_is_found_by_the_beginning_of_its_uuid() -> None:

@@ -87,9 +87,10 @@ def test_a_device_is_added_listed_shown_and_removed(workspace, capsys) -> None:
     assert local["aliases"] == ["local-cpu"]
     assert added["options"] == {"tier": "gpu", "noise": 0.1}
     assert added["labels"] == {"rack": "7"}
-    assert run(["devices", "show", "gpu-1", "--json"]) == 0
-    assert _json(capsys)[0]["tier"] == "gpu"
-    assert run(["devices", "show", "gpu-1"]) == 0
+    assert run(["devices", "check", "gpu-1", "--json"]) == 0
+    shown = json.loads(capsys.readouterr().out)
+    assert (shown["tier"], shown["changes"]) == ("gpu", [])
+    assert run(["devices", "check", "gpu-1"]) == 0
     assert run(add) == 2
     assert run(["devices", "remove", "gpu-1"]) == 0
     assert run(["devices", "remove", "gpu-1"]) == 2
@@ -268,24 +269,9 @@ def test_a_missing_model_file_fails_its_own_export_only(workspace, capsys) -> No
     assert run(["models", "export", "mine", "--runtime", "torch", "--json"]) == 4
 
 
-def test_exported_files_are_verified_and_a_damaged_one_is_dropped(workspace, capsys) -> None:
-    assert run(["models", "verify"]) == 4
-    damaged = _export(workspace, "resnet18")
-    _export(workspace, "resnet50")
-    assert run(["models", "verify", "--json"]) == 0
-    assert [row["model"] for row in _json(capsys)] == ["resnet18", "resnet50"]
-    damaged.write_bytes(b"x")
-    assert run(["models", "verify", "--json"]) == 3
-    assert [(row["model"], row["macs"]) for row in _json(capsys)] == [("resnet50", 7)]
-    assert run(["models", "verify", "--json"]) == 0
-    assert run(["models", "show", "resnet50"]) == 0
-    assert "# exported: model resnet50, format onnx" in capsys.readouterr().out
-    assert run(["models", "verify", "resnet81"]) == 2
-
-
 def test_what_computes_waits_for_what_measures_on_this_host(stored, capsys) -> None:
     commands = (
-        "results verify --repair", "report export out --to csv", "models prune --max-size 1GB",
+        "results verify --repair", "report build --tables out", "models export --max-size 1GB",
     )  # fmt: skip
     with ThreadPoolExecutor(len(commands)) as pool:
         with host_lease("sweep s-1, which measures on this host"):
@@ -362,8 +348,8 @@ def test_a_plan_counts_the_start_of_a_ray_only_where_one_starts(
 @pytest.mark.parametrize(
     "command",
     [
-        "report show cells", "report build", "report export out --to csv", "results audit",
-        "results export", "recommend", "query SELECT+*+FROM+measurements",
+        "report show cells", "report build", "report build --tables out", "results export",
+        "recommend", "query SELECT+*+FROM+measurements",
         f"report compare {SWEEP_ID} other",
     ],
 )  # fmt: skip
@@ -409,8 +395,8 @@ def test_a_repair_brings_back_a_changed_line_of_the_journal(stored, capsys) -> N
 @pytest.mark.parametrize(
     "command",
     [
-        "report build", "report show cells", "report export out --to csv", "report compare a b",
-        "query SELECT+1", "results audit", "recommend",
+        "report build", "report show cells", "report build --tables out", "report compare a b",
+        "query SELECT+1", "recommend",
     ],
 )  # fmt: skip
 def test_nobody_waits_to_hear_that_there_is_nothing(workspace, command, capsys) -> None:
@@ -461,11 +447,12 @@ def test_a_plan_and_a_card_are_shown_without_touching_the_cache(workspace, capsy
 
 def test_the_cache_is_pruned_to_a_size(workspace, capsys) -> None:
     paths = [_export(workspace, name) for name in ("resnet18", "resnet50")]
-    assert run(["models", "prune", "--max-size", "1GB"]) == 0
+    assert run(["models", "export", "--max-size", "1GB"]) == 0
     assert all(path.exists() for path in paths)
-    assert run(["models", "prune", "--max-size", "0"]) == 0
+    assert run(["models", "export", "--max-size", "0"]) == 0
     assert not any(path.exists() for path in paths)
-    assert run(["models", "prune", "--max-size", "much"]) == 2
+    assert run(["models", "export", "--max-size", "much"]) == 2
+    assert run(["models", "export", "resnet18", "--max-size", "0"]) == 2
 
 
 @pytest.mark.export

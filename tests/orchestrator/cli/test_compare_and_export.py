@@ -1,4 +1,4 @@
-"""`report compare`, `report export` and Parquet as they are typed."""
+"""`report compare`, `report build --tables` and Parquet as they are typed."""
 
 import inspect
 import io
@@ -128,7 +128,7 @@ def test_export_lists_what_it_wrote_and_refuses_to_overwrite(
     workspace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder = tmp_path / "tables"
-    words = ("report", "export", "--to", "markdown", str(folder))
+    words = ("report", "build", "--tables", str(folder), "--to", "markdown")
     assert _run(workspace, *words, "--json") == 0
     rows = json.loads(capsys.readouterr().out)
     assert {row["file"] for row in rows if row["file"]} < {path.name for path in folder.iterdir()}

@@ -42,11 +42,11 @@ def test_commands_options_and_names_are_completed(completed, workspace, monkeypa
     assert set(COMMANDS) <= set(completed("fleetrank ").split())
     expected = {
         "repo": ["report"],
-        "models pru": ["prune"],
+        "models exp": ["export"],
         "report show --desc": ["--descending"],
         "report compare a --j": ["--json", "--junit"],
         "-v --workspace . report bu": ["build"],
-        "devices show pi": ["pixel-8"],
+        "devices check pi": ["pixel-8"],
         "run ow": ["own-net"],
         "models show resnet1": ["resnet18"],
         "sweep plan g": ["gate"],
@@ -63,8 +63,8 @@ def test_commands_options_and_names_are_completed(completed, workspace, monkeypa
 
 @pytest.mark.parametrize("shell", ["zsh", "fish"])
 def test_other_shells_get_the_same_names(completed, shell: str) -> None:
-    assert "pixel-8" in completed("fleetrank devices show pi", shell)
-    assert "prune" in completed("fleetrank models pru", shell)
+    assert "pixel-8" in completed("fleetrank devices check pi", shell)
+    assert "export" in completed("fleetrank models exp", shell)
 
 
 def test_bash_completes_what_is_typed(workspace: Path) -> None:
@@ -72,7 +72,7 @@ def test_bash_completes_what_is_typed(workspace: Path) -> None:
     script = subprocess.run([COMMAND], env=environment, capture_output=True, check=True, text=True)
     asked = f"""fleetrank() {{ {COMMAND} "$@"; }}
 {script.stdout}
-COMP_WORDS=(fleetrank devices show pi) COMP_CWORD=3
+COMP_WORDS=(fleetrank devices check pi) COMP_CWORD=3
 _fleetrank_completion fleetrank
 echo "${{COMPREPLY[@]}}"
 """

@@ -30,7 +30,7 @@ def test_a_file_of_each_workload_is_exported_and_found_again(tmp_path: Path) -> 
     rows = json.loads(done.stdout)
     assert [row["workload"] for row in rows] == ["decode@4", "prefill@3"]
     assert all(row["max_relative_error"] < 1e-5 for row in rows)
-    found = run(tmp_path, "models", "verify", "stories260k", *workloads, "--json")
+    found = run(tmp_path, "models", "export", "stories260k", *workloads, "--json")
     assert json.loads(found.stdout) == rows
 
 

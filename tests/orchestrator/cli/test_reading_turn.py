@@ -42,7 +42,6 @@ SHORT_WORK = [
     ["report", "show", "quality"],
     ["recommend"],
     ["query", "SELECT count(*) FROM measurements"],
-    ["results", "audit"],
     ["results", "export"],
     ["results", "exclude"],
 ]
@@ -161,7 +160,7 @@ def test_long_work_waits_and_says_for_what_since_when_and_how_to_skip(
 
 @pytest.mark.parametrize(
     "words",
-    [["report", "show", "ceiling"], ["report", "export", "OUT", "--to", "csv"]],
+    [["report", "show", "ceiling"], ["report", "build", "--tables", "OUT"]],
     ids=["show", "export"],
 )
 def test_now_starts_long_work_at_once(words, workspaces, measuring, tmp_path, capsys) -> None:

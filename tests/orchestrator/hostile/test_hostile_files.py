@@ -198,7 +198,6 @@ PLACES = {
     "sweep": ("sweeps/t.yaml", ("sweep", "plan", "sweeps/t.yaml")),
     "sweep to run": ("sweeps/t.yaml", ("sweep", "run", "sweeps/t.yaml", "--inline")),
     "device": ("devices/t.yaml", ("devices", "list")),
-    "device to show": ("devices/t.yaml", ("devices", "show", "t")),
     "device to check": ("devices/t.yaml", ("devices", "check", "t")),
     "card": ("cards/t.toml", ("models", "show", "t")),
     "card to show": ("cards/t.toml", ("models", "show", "t")),
@@ -371,7 +370,7 @@ NUMBERS = {
     "rows": ("query", "SELECT 1", "--max-rows"),
     "serve": ("report", "serve", "--port"),
     "seed": ("report", "show", "frm", "--seed"),
-    "prune": ("models", "prune", "--max-size"),
+    "prune": ("models", "export", "--max-size"),
     "virtual": ("devices", "virtual", "--count"),
 }
 

@@ -174,7 +174,7 @@ def test_names_typed_by_a_person_are_shown_escaped(workspace) -> None:
     for words in (
         ("sweep", "plan", name),
         ("models", "show", name),
-        ("devices", "show", name),
+        ("devices", "check", name),
         ("results", "verify", name),
         (name,),
         ("sweep", "plan", "example", f"--{name}"),

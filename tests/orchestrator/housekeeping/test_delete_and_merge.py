@@ -1,4 +1,4 @@
-"""`results delete` and `results merge`: plans, refusals, and a kill at every step."""
+"""`results delete` and `import --from workspace`: plans, refusals, and a kill at every step."""
 
 import itertools
 import json
@@ -31,6 +31,10 @@ _STRIDE = 4
 
 def _run(workspace: Path, *words: str) -> int:
     return run(["results", *words, "--workspace", str(workspace)])
+
+
+def _copied(other: Path) -> list[str]:
+    return ["import", str(other), "--from", "workspace"]
 
 
 def _seen(workspace: Path) -> dict[str, dict[str, int]]:
@@ -105,7 +109,7 @@ def test_a_sweep_that_runs_is_neither_deleted_nor_merged(
     with ResultStore(workspace / "results").lease(GOES):
         assert _run(workspace, "delete", KEPT, GOES, "--yes") == 2
         assert "is being run" in capsys.readouterr().err
-        assert _run(here, "merge", str(workspace), "--yes") == 2
+        assert _run(here, *_copied(workspace)) == 2
         assert "it runs in" in capsys.readouterr().err
     assert set(_seen(workspace)["tables"]) == {KEPT, GOES}
     assert set(_seen(here)["tables"]) == {NEW}
@@ -115,11 +119,8 @@ def test_merge_copies_what_is_not_here_and_a_second_run_skips_it(
     workspace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     here = make_workspace(tmp_path / "here", NEW)
-    assert _run(here, "merge", str(workspace)) == 0
-    assert "nothing copied" in capsys.readouterr().out
-    assert set(_seen(here)["tables"]) == {NEW}
-    assert _run(here, "merge", str(workspace), "--yes") == 0
-    assert "device files" in capsys.readouterr().out
+    assert _run(here, *_copied(workspace)) == 0
+    capsys.readouterr()
     for rows in _seen(here).values():
         assert set(rows) == {NEW, KEPT, GOES}
     one = content_of(ResultStore(here / "results"), GOES)
@@ -127,7 +128,7 @@ def test_merge_copies_what_is_not_here_and_a_second_run_skips_it(
     entries = read_exclusions(here / "results").entries
     assert [(e.number, e.sweep_id) for e in entries] == [(1, NEW), (2, KEPT), (3, GOES)]
     assert (here / "results" / "raw" / GOES / "a-0-0.log.gz").read_bytes() == b"log"
-    assert _run(here, "merge", str(workspace), "--yes", "--json") == 0
+    assert _run(here, *_copied(workspace), "--json") == 0
     plan = json.loads(capsys.readouterr().out)
     assert {step["step"] for step in plan} == {"skip"}
     assert read_exclusions(here / "results").entries == entries
@@ -139,7 +140,7 @@ def test_equal_rows_in_other_files_are_skipped(workspace: Path, tmp_path: Path) 
     [part] = (here / "results" / "measurements" / f"sweep_id={GOES}").iterdir()
     part.unlink()
     assert _run(here, "verify", GOES, "--repair") == 0
-    assert _run(here, "merge", str(workspace), "--yes") == 0
+    assert _run(here, *_copied(workspace)) == 0
 
 
 def test_two_sweeps_of_one_name_are_refused_with_both_places(
@@ -148,7 +149,7 @@ def test_two_sweeps_of_one_name_are_refused_with_both_places(
     here = tmp_path / "here"
     shutil.copytree(workspace, here)
     ResultStore(here / "results").update_record(GOES, {"state": "interrupted"})
-    assert _run(here, "merge", str(workspace), "--yes") == 2
+    assert _run(here, *_copied(workspace)) == 2
     message = capsys.readouterr().err
     assert str(here / "results") in message
     assert str(workspace / "results") in message
@@ -158,11 +159,11 @@ def test_a_newer_workspace_and_this_one_are_refused(
     workspace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     here = make_workspace(tmp_path / "here", NEW)
-    assert _run(here, "merge", str(here), "--yes") == 2
-    assert _run(here, "merge", str(tmp_path), "--yes") == 2
+    assert _run(here, *_copied(here)) == 2
+    assert _run(here, *_copied(tmp_path)) == 2
     (workspace / "results" / "schema.json").write_text('{"schema_version": 99}')
     capsys.readouterr()
-    assert _run(here, "merge", str(workspace), "--yes") == 2
+    assert _run(here, *_copied(workspace)) == 2
     assert "99" in capsys.readouterr().err
     assert set(_seen(here)["tables"]) == {NEW}
 
@@ -170,7 +171,7 @@ def test_a_newer_workspace_and_this_one_are_refused(
 def test_a_link_in_the_other_workspace_is_not_followed(workspace: Path, tmp_path: Path) -> None:
     here = make_workspace(tmp_path / "here", NEW)
     (workspace / "results" / "raw" / GOES / "b.log.gz").symlink_to("/etc/passwd")
-    assert _run(here, "merge", str(workspace), "--yes") == 2
+    assert _run(here, *_copied(workspace)) == 2
     assert GOES not in _seen(here)["tables"]
 
 
@@ -180,13 +181,15 @@ def test_the_server_sees_that_a_sweep_came_or_went(workspace: Path) -> None:
     assert Fingerprint(workspace / "results").now() != before
 
 
-@pytest.mark.parametrize("command", daily(["delete", "merge"], "delete"))
+@pytest.mark.parametrize("command", daily(["delete", "import"], "delete"))
 def test_a_kill_at_any_step_leaves_all_or_nothing_and_the_next_run_ends_it(
     workspace: Path, tmp_path: Path, command: str
 ) -> None:
     """Every reader agrees after each kill; the sweeps around it are never touched."""
     other = make_workspace(tmp_path / "other", NEW)
-    sweep, words = (GOES, ["delete", GOES]) if command == "delete" else (NEW, ["merge", str(other)])
+    sweep, words = (
+        (GOES, ["delete", GOES, "--yes"]) if command == "delete" else (NEW, _copied(other))
+    )
     sights = set()
     for number in itertools.count(1, _STRIDE):
         here = tmp_path / f"here{number}"
@@ -195,11 +198,11 @@ def test_a_kill_at_any_step_leaves_all_or_nothing_and_the_next_run_ends_it(
             break
         sights.add(_sight(here, sweep))
         # Of a deletion that was killed at its very end nothing is left to name.
-        if command == "merge" or _everything(here, sweep):
-            assert _run(here, *words, "--yes") == 0
-        assert _sight(here, sweep) == ("all" if command == "merge" else "nothing")
+        if command == "import" or _everything(here, sweep):
+            assert _run(here, *words) == 0
+        assert _sight(here, sweep) == ("all" if command == "import" else "nothing")
         assert not list((here / "results" / "sweeps").glob("*.pending"))
-        assert command == "merge" or not _everything(here, sweep)
+        assert command == "import" or not _everything(here, sweep)
     assert number > 4 * _STRIDE
     assert "nothing" in sights
 
@@ -207,7 +210,7 @@ def test_a_kill_at_any_step_leaves_all_or_nothing_and_the_next_run_ends_it(
 def _killed(number: int, workspace: Path, *words: str) -> int:
     ended = subprocess.run(
         [sys.executable, "-P", killed_at.__file__, str(number), str(workspace),
-         "results", *words, "--yes", "--workspace", str(workspace)],
+         "results", *words, "--workspace", str(workspace)],
         env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
         capture_output=True,
         check=False,

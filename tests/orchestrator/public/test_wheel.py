@@ -155,7 +155,7 @@ def test_the_environment_is_small_and_has_only_what_was_asked_for(installed: Ins
         (("query", "SELECT 1"), "analysis"),
         (("report", "build"), "report"),
         (("report", "serve"), "server"),
-        (("cluster", "status"), "cluster"),
+        (("doctor", "--cluster", "auto"), "cluster"),
         (("models", "export", "resnet18", "--runtime", "onnx"), "torch"),
     ],
 )

@@ -89,12 +89,12 @@ def test_a_log_outside_the_results_is_not_read(store, new_row) -> None:
 @pytest.mark.slow
 def test_only_write_stores(workspace, store, new_row, capsys) -> None:
     keep(store, new_row, latency_p50_ns=1.0)
-    assert run(["results", "reparse"]) == 0
+    assert run(["results", "verify", "--reparse"]) == 0
     shown = capsys.readouterr().out
     assert "latency_p50_ns" in shown
     assert has(shown, "1 log", "1 attempt", "nothing stored")
     assert len(attempts(store)) == 1
-    assert run(["results", "reparse", SWEEP_ID, "--write", "--json"]) == 0
+    assert run(["results", "verify", SWEEP_ID, "--reparse", "--repair", "--json"]) == 0
     changed = {line["column"]: line["after"] for line in json.loads(capsys.readouterr().out)}
     assert changed["latency_p50_ns"] == 8_541_000.0
     assert len(attempts(store)) == 2
@@ -104,4 +104,4 @@ def test_only_write_stores(workspace, store, new_row, capsys) -> None:
 def test_without_raw_logs_there_is_nothing_to_do(workspace, store, new_row) -> None:
     with store.open_journal(SWEEP_ID) as journal:
         journal.append(new_row())
-    assert run(["results", "reparse"]) == 4
+    assert run(["results", "verify", "--reparse"]) == 4

@@ -144,8 +144,8 @@ def test_commands_check_write_and_copy_them(tmp_path: Path) -> None:
     for folder in (here, there):
         Workspace.init(folder)
     append_side(there / "results", EVALUATIONS, [_row()])
-    code, out, _ = _cli(here, "results", "merge", str(there), "--yes")
-    assert (code, has(out, "1 row", "copied"), "0 sweeps" in out) == (0, True, False)
+    code, out, _ = _cli(here, "results", "import", str(there), "--from", "workspace")
+    assert (code, has(out, "1 row", "copied")) == (0, True)
     code, out, _ = _cli(here, "results", "export", "--table", "evaluations", "--format", "json")
     assert (code, json.loads(out)["quality"]) == (0, 12.5)
     assert _cli(here, "results", "verify")[:2] == (0, "rows without a sweep: ok\n")

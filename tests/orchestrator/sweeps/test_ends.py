@@ -203,7 +203,7 @@ def test_a_clock_that_jumps_back_a_day_loses_nothing_and_the_next_sweep_is_the_n
     assert folder.store.sweep_ids()[0] == first
     assert len(ok_repeats(folder)) == 8
     assert folder.call("results", "verify").returncode == 0
-    assert folder.run("models", "prune", "--max-size", "1GB", env=env).stdout == "(none)\n"
+    assert folder.run("models", "export", "--max-size", "1GB", env=env).stdout == "(none)\n"
 
 
 @pytest.mark.thorough

@@ -202,5 +202,5 @@ def test_two_drivers_cannot_run_one_sweep(folder) -> None:
 
 
 def test_the_schema_of_sweep_files_is_printed(folder) -> None:
-    schema = json.loads(folder.call("sweep", "schema").stdout)
+    schema = json.loads(folder.call("sweep", "plan", "--schema").stdout)
     assert "models" in schema["properties"]

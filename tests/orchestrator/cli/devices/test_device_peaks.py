@@ -1,4 +1,4 @@
-"""`devices peaks` stores what this host can do, and rows with as many threads refer to it."""
+"""`devices check --peaks` stores what this host can do; rows with as many threads refer to it."""
 
 from pathlib import Path
 
@@ -22,7 +22,7 @@ def root(tmp_path: Path) -> Path:
 
 
 def peaks(root: Path, *words: str) -> int:
-    return run(["devices", "peaks", *words, "--workspace", str(root)])
+    return run(["devices", "check", *words, "--peaks", "--workspace", str(root)])
 
 
 def test_peaks_are_stored_by_threads_and_measured_again(root: Path) -> None:

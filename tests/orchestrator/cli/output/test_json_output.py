@@ -62,8 +62,8 @@ def workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
     "words",
     [
         "devices add x --kind simulated", "devices list", "devices remove y", "models list",
-        "models show resnet18", "results list", "results tag a", "results verify",
-        "results audit", "results delete b", "report compare a b",
+        "models show resnet18", "results list", "results verify", "devices check local-cpu",
+        "results delete b", "report compare a b",
         "report show cells", "sweep status a",
     ],
 )  # fmt: skip

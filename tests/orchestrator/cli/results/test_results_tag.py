@@ -1,4 +1,4 @@
-"""`results tag`, and where tags are shown and select, as they are typed."""
+"""Tags of `sweep status`, and where tags are shown and select, as they are typed."""
 
 import json
 from pathlib import Path
@@ -41,8 +41,11 @@ def _run(workspace: Path, *words: str) -> int:
 def test_tags_are_shown_in_list_status_and_page_without_harm(
     workspace: Path, sweep_id: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert _run(workspace, "results", "tag", sweep_id, HOSTILE_TAG, "--note", HOSTILE_NOTE) == 0
-    assert HOSTILE_TAG in capsys.readouterr().out
+    assert (
+        _run(workspace, "sweep", "status", sweep_id, "--tag", HOSTILE_TAG, "--note", HOSTILE_NOTE)
+        == 0
+    )
+    capsys.readouterr()
     assert _run(workspace, "results", "list", "--json") == 0
     found = {row["sweep_id"]: row for row in json.loads(capsys.readouterr().out)}[sweep_id]
     assert (found["tags"], found["note"]) == ([HOSTILE_TAG], HOSTILE_NOTE)
@@ -72,7 +75,7 @@ def test_a_tag_selects_the_rows_of_tables(
     words = ("report", "show", "cells", "--format", "json", "--sweep")
     assert _run(workspace, *words, sweep_id) == 0
     by_id = capsys.readouterr().out
-    assert _run(workspace, "results", "tag", sweep_id, "base") == 0
+    assert _run(workspace, "sweep", "status", sweep_id, "--tag", "base") == 0
     capsys.readouterr()
     assert _run(workspace, *words, "tag:base") == 0
     assert capsys.readouterr().out == by_id
@@ -83,7 +86,7 @@ def test_a_tag_selects_the_rows_of_tables(
 def test_the_page_of_a_sweep_shows_tags_and_counts_repeats_from_one(
     workspace: Path, sweep_id: str
 ) -> None:
-    assert _run(workspace, "results", "tag", sweep_id, "base") == 0
+    assert _run(workspace, "sweep", "status", sweep_id, "--tag", "base") == 0
     [progress] = Live(workspace / "results").progress()
     assert (progress.sweep_id, progress.tags) == (sweep_id, ("base",))
     row = dict.fromkeys(("finished_utc", "device", "platform_key", "error_kind"))
