@@ -229,18 +229,28 @@ class Repeats:
     sessions: Floats
 
 
-def repeats_of(panel: Panel, comparable: pl.DataFrame, attempts: pl.LazyFrame) -> Repeats:
-    """The single measurements of a panel, from its comparable cells and the selected attempts."""
+def repeats_of(
+    panel: Panel,
+    comparable: pl.DataFrame,
+    attempts: pl.LazyFrame,
+    values: Sequence[str] = _VALUES,
+) -> Repeats:
+    """The single measurements of a panel, from its comparable cells and the selected attempts.
+
+    `values` names the stored columns that become the first axis of each array.
+    """
     key = ("model", "platform_key", "cell_key")
     newest = valid_attempts(attempts).join(comparable.lazy().select(*key, "identity"), on=key)
-    sessions = _medians(processes_of_sessions(comparable, attempts), "session")
+    sessions = _medians(processes_of_sessions(comparable, attempts), "session", values)
     repeat = pl.int_range(pl.len()).over("identity", "platform_key", order_by="repeat")
     sweep = pl.col("sweep_id").rank("dense").over("platform_key") - 1
     known = sessions.filter(pl.col("n_repeats") >= MIN_REPEATS_TO_SPLIT)
     return Repeats(
-        processes=_cube(newest, panel, repeat),
-        sweeps=_cube(_medians(_alike(comparable, attempts), "sweep_id"), panel, sweep),
-        sessions=_cube(known, panel, pl.col("session")),
+        processes=_cube(newest, panel, repeat, values),
+        sweeps=_cube(
+            _medians(_alike(comparable, attempts), "sweep_id", values), panel, sweep, values
+        ),
+        sessions=_cube(known, panel, pl.col("session"), values),
     )
 
 
@@ -271,9 +281,9 @@ def _alike(
     return _publications(last_attempts(attempts)).join(cells, on=same, nulls_equal=True)
 
 
-def _medians(every: pl.LazyFrame, layer: str) -> pl.LazyFrame:
+def _medians(every: pl.LazyFrame, layer: str, values: Sequence[str]) -> pl.LazyFrame:
     return every.group_by("identity", "platform_key", layer).agg(
-        pl.len().alias("n_repeats"), *(pl.col(name).median() for name in _VALUES)
+        pl.len().alias("n_repeats"), *(pl.col(name).median() for name in values)
     )
 
 
@@ -299,13 +309,13 @@ def _publications(rows: pl.LazyFrame) -> pl.LazyFrame:
     )
 
 
-def _cube(rows: pl.LazyFrame, panel: Panel, layer: pl.Expr) -> Floats:
-    """Values of the rows, (2, n_models, n_platforms, n_layers); `layer` counts from 0."""
+def _cube(rows: pl.LazyFrame, panel: Panel, layer: pl.Expr, values: Sequence[str]) -> Floats:
+    """Values of the rows, (n_values, n_models, n_platforms, n_layers); `layer` counts from 0."""
     placed = rows.select(
         "identity",
         "platform_key",
         layer.alias("layer"),
-        *(pl.col(name).cast(pl.Float64) for name in _VALUES),
+        *(pl.col(name).cast(pl.Float64) for name in values),
     ).collect()
     at = (
         positions(panel.models, placed["identity"]),
@@ -313,7 +323,7 @@ def _cube(rows: pl.LazyFrame, panel: Panel, layer: pl.Expr) -> Floats:
         placed["layer"].cast(pl.Int64).to_numpy(),
     )
     shape = (len(panel.models), len(panel.keys), int(at[2].max(initial=0)) + 1)
-    cube = np.full((len(_VALUES), *shape), np.nan)
-    for number, name in enumerate(_VALUES):
+    cube = np.full((len(values), *shape), np.nan)
+    for number, name in enumerate(values):
         cube[number][at] = placed[name].to_numpy()
     return np.where(cube > 0, cube, np.nan)

@@ -59,6 +59,7 @@ class _Rows:
         self._selection = selection
         self._cells = cells
         self._whole = whole
+        self.made: dict[Callable[..., object], object] = {}
 
     @cached_property
     def of_workload(self) -> Selection:
@@ -222,6 +223,15 @@ class Session:
         if key not in self._made:
             self._made[key] = make(self, *given)
         return cast("T", self._made[key])
+
+    def once_of_rows(self, make: Callable[["Session"], T]) -> T:
+        """What `make` gives for these rows, made once for all sessions of equal rows.
+
+        It must not read source, target, seed or settings of the selection.
+        """
+        if make not in self._rows.made:
+            self._rows.made[make] = make(self)
+        return cast("T", self._rows.made[make])
 
     def narrowed(self, kept: pl.Expr) -> "Session":
         """A session of some of the rows, with the same selection and workload.

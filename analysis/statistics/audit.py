@@ -471,23 +471,20 @@ _Sources = Mapping[tuple[str, str], tuple[str, str]]
 
 def of_panel(session: Session) -> Iterator[Finding]:
     """Findings that compare platforms with one another; raises the errors of `session.panel`."""
-    panel, sources = session.panel, _sources_of(session)
+    panel = session.panel
     logs = np.log(np.where(panel.latency > 0, panel.latency, np.nan))
     yield from _duplicates(panel, logs)
-    yield from _off_the_line(panel, logs, sources)
+    yield from session.once_of_rows(_all_off_the_line)
     yield from _slipped(panel, logs)
-    yield from _slipped_memory(panel, sources)
+    yield from _slipped_memory(panel, _sources_of(session))
     yield from _ties(panel)
     yield from _few(panel)
 
 
 def doubtful_cells(session: Session) -> Mapping[tuple[str, str], str]:
     """What is doubtful about single latencies, by model of the panel and platform key."""
-    logs = np.log(np.where(session.panel.latency > 0, session.panel.latency, np.nan))
-    return {
-        (str(one.model), str(one.platform_key)): one.detail
-        for one in _off_the_line(session.panel, logs, _sources_of(session))
-    }
+    found = session.once_of_rows(_all_off_the_line)
+    return {(str(one.model), str(one.platform_key)): one.detail for one in found}
 
 
 def _sources_of(session: Session) -> _Sources:
@@ -515,7 +512,13 @@ def _duplicates(panel: Panel, logs: Floats) -> Iterator[Finding]:
         )
 
 
-def _off_the_line(panel: Panel, logs: Floats, sources: _Sources) -> Iterator[Finding]:
+def _all_off_the_line(session: Session) -> tuple[Finding, ...]:
+    return tuple(_off_the_line(session))
+
+
+def _off_the_line(session: Session) -> Iterator[Finding]:
+    panel, sources = session.panel, _sources_of(session)
+    logs = np.log(np.where(panel.latency > 0, panel.latency, np.nan))
     references = median_platforms(logs, _words(panel, "tier"), _words(panel, *_TOOLS))
     for column, key in enumerate(panel.keys):
         residuals, scale = fit_residuals(logs[:, column], references[column])

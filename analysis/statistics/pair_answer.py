@@ -11,12 +11,79 @@ from scipy import special
 from fleetrank.analysis.arrays.bootstrap import percentile_interval
 from fleetrank.analysis.arrays.kept_order import KeptCurve
 from fleetrank.foundation.errors import count_of
+from fleetrank.foundation.vocabulary import BYTES_PER_MIB, NS_PER_MS
 
 _DRAWS = 4000
 _Z = 1.959964
 """Standard normal deviations to each end of a 95 % interval."""
 _NAMED = 3
 """Platforms named in a sentence."""
+_LARGEST_GAP = 100
+"""Beyond it a gap is an extrapolation: models of one use differ less."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Quantity:
+    """What is compared, and how sentences say it; smaller is better.
+
+    Attributes:
+        name: also that of the panel's array.
+        column: of the stored rows.
+        per_unit: what one of the unit is in the column's own.
+        ratio: how A, here and by a ratio above 1, differs from B.
+        kept, reversed: how the one who speaks first in `ratio` is elsewhere.
+        better: A where its order is kept.
+    """
+
+    name: str
+    column: str
+    unit: str
+    per_unit: float
+    question: str
+    ratio: str
+    kept: str
+    reversed: str
+    better: str
+
+
+QUANTITIES = {
+    one.name: one
+    for one in (
+        Quantity(
+            name="latency",
+            column="latency_p50_ns",
+            unit="ms",
+            per_unit=NS_PER_MS,
+            question="Is {a} faster than {b} elsewhere, too?",
+            ratio="{a} is {ratio:.2f} times as fast as {b}",
+            kept="also faster",
+            reversed="slower",
+            better="is faster",
+        ),
+        Quantity(
+            name="memory",
+            column="peak_memory_bytes",
+            unit="MiB",
+            per_unit=BYTES_PER_MIB,
+            question="Does {a} need less memory than {b} elsewhere, too?",
+            ratio="{b} needs {ratio:.2f} times the memory of {a}",
+            kept="also more",
+            reversed="less",
+            better="needs less memory",
+        ),
+        Quantity(
+            name="energy",
+            column="energy_mj",
+            unit="mJ",
+            per_unit=1.0,
+            question="Does {a} need less energy than {b} elsewhere, too?",
+            ratio="{b} needs {ratio:.2f} times the energy of {a}",
+            kept="also more",
+            reversed="less",
+            better="needs less energy",
+        ),
+    )
+}
 
 
 class Order(StrEnum):
@@ -42,9 +109,10 @@ class PairOrder:
 
     Attributes:
         label: the platform, by what differs between the platforms of the answer.
-        ratio: latency of B over that of A: how many times as fast A is.
+        ratio: figure of B over that of A: how many times as fast A is.
         low, high: 95 % interval of the ratio; `None` without repeats, here or anywhere in the same
             source.
+        value_a, value_b: their figures, in `unit`.
         n_a, n_b: processes.
         probability: that A is the faster one, if the two were not both measured.
         probability_low, probability_high: 95 % of further devices lie inside.
@@ -58,14 +126,20 @@ class PairOrder:
     ratio: float | None = None
     low: float | None = None
     high: float | None = None
-    latency_a_ms: float | None = None
-    latency_b_ms: float | None = None
+    value_a: float | None = None
+    value_b: float | None = None
+    unit: str | None = None
     n_a: int | None = None
     n_b: int | None = None
     probability: float | None = None
     probability_low: float | None = None
     probability_high: float | None = None
     reason: str | None = None
+
+    @property
+    def is_open(self) -> bool:
+        """Whether a further measurement can settle the order."""
+        return self.order in (Order.NOT_MEASURED, Order.UNDECIDED, Order.DOUBTFUL)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,8 +148,9 @@ class UserShare:
 
     Attributes:
         faster, low, high: share of users for whom A is the faster one, with a 95 % interval.
-        cost_ms: what choosing A costs where B is shown to be faster, averaged over the users of
-            measured devices; 0 if it is faster nowhere, `None` if no device measured both.
+        cost: what choosing A costs where B is shown to be better, in the unit of the figures,
+            averaged over the users of measured devices; 0 if it is better nowhere, `None` if no
+            device measured both.
         measured: share of users whose device measured both models.
         unknown: devices of which no row is stored.
     """
@@ -83,17 +158,26 @@ class UserShare:
     faster: float
     low: float
     high: float
-    cost_ms: float | None
+    cost: float | None
     measured: float
     unknown: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Effort:
+    """More processes of each of the two models, and how long they take, if that is known."""
+
+    n_processes: int
+    minutes: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class NextStep:
-    """The target that settles most, and the share of users, or of platforms, that it has."""
+    """The target that settles most per minute, and the share of users, or of platforms, it has."""
 
     row: PairOrder
     share: float
+    effort: Effort
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,14 +189,17 @@ class PairAnswer:
         gap_kept: share of pairs with this gap whose order is kept elsewhere, from all models here;
             `None` if too few are measured here or elsewhere.
         gap_needed: the ratio whose order is kept in 95 % of such pairs; `None` if none is.
+        gap_from: the platform that both are learned from, if here has too few models.
         curve: behind both; that of a probability has other sources.
     """
 
     here: PairOrder
     targets: tuple[PairOrder, ...]
     margin: float
+    quantity: str = "latency"
     gap_kept: float | None = None
     gap_needed: float | None = None
+    gap_from: str | None = None
     curve: KeptCurve | None = None
     users: UserShare | None = None
     next_step: NextStep | None = None
@@ -120,7 +207,11 @@ class PairAnswer:
 
 
 def with_users(
-    answer: PairAnswer, shares: Mapping[str, float], unknown: Sequence[str], seed: int
+    answer: PairAnswer,
+    shares: Mapping[str, float],
+    unknown: Sequence[str],
+    efforts: Mapping[str, Effort],
+    seed: int,
 ) -> PairAnswer:
     """Adds what the choice means for users, and what to measure next.
 
@@ -128,24 +219,47 @@ def with_users(
         answer: has a row for each platform key of `shares`.
         shares: of users by platform key, with the sum 1; empty weights all targets alike.
         unknown: devices of which no row is stored.
+        efforts: what settles each open target, by its platform key.
         seed: of the draws.
     """
     targets = {one.platform_key: one for one in answer.targets}
     alike = dict.fromkeys(targets, 1 / max(len(targets), 1))
     return replace(
         answer,
-        next_step=_next_step(targets, shares or alike),
+        next_step=_next_step(targets, shares or alike, efforts),
         users=_user_share(answer, shares, unknown, seed) if shares else None,
     )
 
 
-def _next_step(targets: Mapping[str, PairOrder], shares: Mapping[str, float]) -> NextStep | None:
-    """The platform whose order is most open, weighted by its share; `None` if none is open."""
-    open_shares = {key: shares.get(key, 0.0) * _openness(one) for key, one in targets.items()}
-    key = max(open_shares, key=open_shares.__getitem__, default=None)
-    if key is None or open_shares[key] == 0:
+def _next_step(
+    targets: Mapping[str, PairOrder], shares: Mapping[str, float], efforts: Mapping[str, Effort]
+) -> NextStep | None:
+    """The target that settles most of its share per minute; `None` if none is open.
+
+    One whose time is not known counts as the median one.
+    """
+    known = [one.minutes for one in efforts.values() if one.minutes]
+    usual = float(np.median(known)) if known else 1.0
+    gains = {
+        key: shares.get(key, 0.0) * _openness(targets[key]) / (one.minutes or usual)
+        for key, one in efforts.items()
+    }
+    key = max(gains, key=gains.__getitem__, default=None)
+    if key is None or gains[key] == 0:
         return None
-    return NextStep(row=targets[key], share=shares[key])
+    return NextStep(row=targets[key], share=shares[key], effort=efforts[key])
+
+
+def repeats_to_settle(one: PairOrder, variance: float, margin: float) -> int | None:
+    """Further processes of each model until the interval shows the order, or that both are equal.
+
+    `None` if the spread of processes is not known.
+    """
+    if one.ratio is None or one.n_a is None or one.n_b is None or not math.isfinite(variance):
+        return None
+    log = abs(math.log(one.ratio))
+    needed = 2 * variance * (_Z / max(log, math.log1p(margin) - log)) ** 2
+    return max(math.ceil(needed) - min(one.n_a, one.n_b), 1)
 
 
 def _openness(one: PairOrder) -> float:
@@ -153,7 +267,7 @@ def _openness(one: PairOrder) -> float:
     if one.order is Order.NOT_MEASURED:
         p = 0.5 if one.probability is None else one.probability
         return 4 * p * (1 - p)
-    return float(one.order in (Order.UNDECIDED, Order.DOUBTFUL))
+    return float(one.is_open)
 
 
 def _user_share(
@@ -164,14 +278,14 @@ def _user_share(
     weights, chances = np.array([(share, _chance(rows[key])) for key, share in shares.items()]).T
     rng = np.random.default_rng(seed)
     low, high = percentile_interval((rng.random((_DRAWS, chances.size)) < chances) @ weights)
-    measured = {key: share for key, share in shares.items() if rows[key].latency_a_ms is not None}
+    measured = {key: share for key, share in shares.items() if rows[key].value_a is not None}
     total = sum(measured.values())
-    lost = sum(share * _lost_ms(rows[key]) for key, share in measured.items())
+    lost = sum(share * _lost(rows[key]) for key, share in measured.items())
     return UserShare(
         faster=float(weights @ chances),
         low=float(low),
         high=float(high),
-        cost_ms=lost / total if total else None,
+        cost=lost / total if total else None,
         measured=total,
         unknown=tuple(unknown),
     )
@@ -189,10 +303,10 @@ def _chance(one: PairOrder) -> float:
     return float(special.ndtr(math.log(one.ratio) / error))
 
 
-def _lost_ms(one: PairOrder) -> float:
-    if one.order is not Order.REVERSED or one.latency_a_ms is None or one.latency_b_ms is None:
+def _lost(one: PairOrder) -> float:
+    if one.order is not Order.REVERSED or one.value_a is None or one.value_b is None:
         return 0.0
-    return one.latency_a_ms - one.latency_b_ms
+    return one.value_a - one.value_b
 
 
 # What a person reads.
@@ -217,8 +331,8 @@ _NEARLY_ALL = 0.9
 
 
 def _verdict(answer: PairAnswer) -> str:
-    here, a, b = answer.here, answer.here.model_a, answer.here.model_b
-    said = f"{a} is {here.ratio:.2f} times as fast as {b} here"
+    here, words = answer.here, QUANTITIES[answer.quantity]
+    said = words.ratio.format(a=here.model_a, b=here.model_b, ratio=here.ratio) + " here"
     if here.low is None:
         said += f" (one value each, no interval; {here.label})"
     else:
@@ -235,7 +349,7 @@ def _verdict(answer: PairAnswer) -> str:
     word = "Yes" if kept >= swapped else "No"
     if most < _NEARLY_ALL * len(measured):
         word = "Not everywhere" if kept >= swapped else "Mostly not"
-    how = "also faster" if kept >= swapped else "slower"
+    how = words.kept if kept >= swapped else words.reversed
     return f"{word}: {said}, and {how} on {most} of {len(measured)} other platforms."
 
 
@@ -288,8 +402,8 @@ def _not_measured(answer: PairAnswer) -> tuple[str, ...]:
         for name in ("probability", "probability_low", "probability_high")
     )
     return (
-        f"Not measured on {devices}: {answer.here.model_a} is the faster one there with "
-        f"probability {p:.2f} ({low:.2f} to {high:.2f}), {said[0].reason}.",
+        f"Not measured on {devices}: {answer.here.model_a} {QUANTITIES[answer.quantity].better} "
+        f"there with probability {p:.2f} ({low:.2f} to {high:.2f}), {said[0].reason}.",
     )
 
 
@@ -298,11 +412,11 @@ def _of_users(answer: PairAnswer) -> tuple[str, ...]:
     if users is None:
         return ()
     said = [
-        f"Of your users: {answer.here.model_a} is faster for {_percent(users.faster)} "
-        f"({_percent(users.low)} to {_percent(users.high)})"
+        f"Of your users: {answer.here.model_a} {QUANTITIES[answer.quantity].better} for "
+        f"{_percent(users.faster)} ({_percent(users.low)} to {_percent(users.high)})"
     ]
-    if users.cost_ms:
-        said.append(f"choosing it costs {users.cost_ms:.3g} ms on average")
+    if users.cost:
+        said.append(f"choosing it costs {users.cost:.3g} {answer.here.unit} on average")
     sentence = "; ".join(said) + "."
     if users.unknown:
         names = ", ".join(users.unknown[:_NAMED]) + (", ..." if len(users.unknown) > _NAMED else "")
@@ -318,13 +432,14 @@ def _of_gap(answer: PairAnswer) -> tuple[str, ...]:
     if answer.gap_kept is None or answer.here.ratio is None:
         return ()
     needed = (
-        "no gap is kept in 95 %"
-        if answer.gap_needed is None
+        f"no gap up to {_LARGEST_GAP} is kept in 95 %"
+        if answer.gap_needed is None or answer.gap_needed > _LARGEST_GAP
         else f"for 95 % it takes {answer.gap_needed:.2f}"
     )
+    where = "here" if answer.gap_from is None else f"on {answer.gap_from} (here has too few models)"
     return (
-        f"A gap of {answer.here.ratio:.2f} here is kept in {_percent(answer.gap_kept)} of pairs of "
-        f"models; {needed}.",
+        f"A gap of {answer.here.ratio:.2f} {where} "
+        f"is kept in {_percent(answer.gap_kept)} of pairs of models; {needed}.",
     )
 
 
@@ -332,7 +447,17 @@ def _next(answer: PairAnswer) -> tuple[str, ...]:
     step = answer.next_step
     if step is None:
         return ()
-    how = "with more repeats" if step.row.order is Order.UNDECIDED else "both"
+    what = "both"
+    if step.row.order is Order.UNDECIDED:
+        what = f"{count_of(step.effort.n_processes, 'more repeat')} of both"
     again = " again" if step.row.order is Order.DOUBTFUL else ""
-    whose = f"{_percent(step.share)} of the {'users' if answer.users else 'platforms'}"
-    return (f"To settle most, measure {how}{again} on {step.row.label} ({whose}).",)
+    about = [f"{_percent(step.share)} of the {'users' if answer.users else 'platforms'}"]
+    if step.effort.minutes:
+        about.append(f"about {_time(step.effort.minutes)}")
+    return (f"To settle most, measure {what}{again} on {step.row.label} ({', '.join(about)}).",)
+
+
+def _time(minutes: float) -> str:
+    if minutes < 1:
+        return f"{max(round(60 * minutes), 1)} s"
+    return f"{minutes:.0f} min" if minutes < 120 else f"{minutes / 60:.0f} h"

@@ -6,8 +6,11 @@ probability: see `arrays.kept_order`.
 """
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
@@ -17,31 +20,37 @@ from scipy import special
 from fleetrank.analysis.arrays.kept_order import (
     FLOOR,
     MIN_DEVICES,
+    MIN_MODELS,
     Ints,
     KeptCurve,
     closeness,
     expected,
     learned_curve,
     level_of,
+    some_pairs,
+    usual_variance,
 )
 from fleetrank.analysis.arrays.ranking import Floats
 from fleetrank.analysis.errors import AnalysisError, NoDataError
 from fleetrank.analysis.figures import platform_labels
-from fleetrank.analysis.panel.panel import measures
+from fleetrank.analysis.panel.panel import repeats_of
 from fleetrank.analysis.panel.session import Session
 from fleetrank.analysis.statistics.audit import doubtful_cells
 from fleetrank.analysis.statistics.pair_answer import (
+    QUANTITIES,
+    Effort,
     Order,
     PairAnswer,
     PairOrder,
     pair_sentences,
+    repeats_to_settle,
     with_users,
 )
-from fleetrank.analysis.stored.selection import fits_platform, margin_of, setting
+from fleetrank.analysis.stored.selection import fits_platform, margin_of, regex_of, setting
 from fleetrank.analysis.tables.explanations import explained
 from fleetrank.analysis.tables.table import Table
+from fleetrank.analysis.tables.table_settings import COMPARED, ORDERS
 from fleetrank.foundation.errors import count_of, nearest
-from fleetrank.foundation.vocabulary import NS_PER_MS
 
 DEFAULT_MARGIN = 0.05
 """Users do not notice a smaller difference, and two processes of one model differ by as much."""
@@ -71,15 +80,15 @@ class _Noise:
     n: Ints
 
 
-def noise_of(session: Session) -> _Noise:
+def noise_of(session: Session, quantity: str = "latency") -> _Noise:
     """The spread of processes on each platform, pooled over its models.
 
     That of releases of one source, where a release has one figure of each model. A platform without
     any has that of the platforms with the same kind of samples and origin.
     """
-    processes, releases = (
-        np.log(cube[0]) for cube in (session.repeats.processes, session.repeats.sweeps)
-    )
+    column = (QUANTITIES[quantity].column,)
+    repeats = repeats_of(session.panel, session.comparable.cells, session.compared, column)
+    processes, releases = (np.log(cube[0]) for cube in (repeats.processes, repeats.sweeps))
     n = np.isfinite(processes).sum(axis=-1)
     squares, degrees = _within(processes)
     more = _within(releases)
@@ -106,13 +115,20 @@ def _within(logs: Floats) -> tuple[Floats, Floats]:
 
 
 class _Fleet:
-    """The figures of a session that answers about pairs share."""
+    """The figures of a session that answers about pairs share.
+
+    Runtime and precision of the selection choose the other platforms, not where the question is
+    asked, nor what a probability is learned from.
+    """
 
     def __init__(self, session: Session) -> None:
-        self.session = session
-        self.panel = panel = session.panel
-        self.logs = measures(panel)[0].values
-        self.doubts = _doubts(session)
+        self.selection = selection = session.selection
+        self.session = session.asked(replace(selection, runtime=None, precision=None))
+        self.panel = panel = self.session.panel
+        self.quantity = QUANTITIES[COMPARED.chosen(selection)]
+        values = getattr(panel, self.quantity.name)
+        self.logs = np.log(np.where(values > 0, values, np.nan))
+        self.doubts = _doubts(self.session) if self.quantity.name == "latency" else {}
         for row, column in self.doubts:
             self.logs[row, column] = np.nan
         self.facts = panel.platforms.with_row_index("at")
@@ -120,19 +136,56 @@ class _Fleet:
         names = panel.platforms.select(models).to_series().to_list()
         self.clusters: Ints = np.unique(names, return_inverse=True)[1].astype(np.int64)
         self.labels = platform_labels(panel.platforms).names
-        self.noise = noise_of(session)
-        self.margin = margin_of(session.selection, DEFAULT_MARGIN)
+        self.noise = noise_of(self.session, self.quantity.name)
+        self.margin = margin_of(selection, DEFAULT_MARGIN)
         self._curves: dict[tuple[bytes, int], KeptCurve | None] = {}
+        self._ratios: dict[bytes, Floats] = {}
 
-    def chosen(self, pattern: str | None, tier: str | None) -> Ints:
-        """Columns of the platforms that fit."""
-        return self.facts.filter(fits_platform(pattern, tier))["at"].to_numpy().astype(np.int64)
+    def sources(self) -> Ints:
+        """Columns of the platforms where the question may be asked."""
+        return self._chosen(fits_platform(self.selection.source, self.selection.source_tier))
+
+    def targets(self) -> Ints:
+        """Columns of the other platforms that the selection names."""
+        fits = fits_platform(self.selection.target, self.selection.target_tier)
+        for name in ("runtime", "precision"):
+            if (wanted := getattr(self.selection, name)) is not None:
+                fits = fits & (pl.col(name) == wanted)
+        return self._chosen(fits)
+
+    def _chosen(self, fits: pl.Expr) -> Ints:
+        return self.facts.filter(fits)["at"].to_numpy().astype(np.int64)
+
+    @cached_property
+    def minutes(self) -> Mapping[tuple[str, str], float]:
+        """What one process took, by model of the panel and platform key; not of published rows."""
+        took = (pl.col("finished_utc") - pl.col("started_utc")).dt.total_microseconds() / 6e7
+        names = self.session.comparable.cells.select("identity", "model", "platform_key")
+        rows = (
+            self.session.attempts.filter(pl.col("origin") != "imported", pl.col("status") == "ok")
+            .group_by("model", "platform_key")
+            .agg(took.median().alias("minutes"))
+            .collect()
+            .join(names, on=("model", "platform_key"))
+        )
+        known = rows.filter(pl.col("minutes") > 0).select("identity", "platform_key", "minutes")
+        return {(model, key): minutes for model, key, minutes in known.iter_rows()}
+
+    def usual(self, sources: Ints, weights: Floats) -> float:
+        """The spread of these sources around the mean of a pair, over some pairs of all models."""
+        key = sources.tobytes()
+        if key not in self._ratios:
+            rng = np.random.default_rng(self.selection.seed)
+            known = self.logs[:, sources]
+            first, second = some_pairs(np.flatnonzero(np.isfinite(known).any(axis=1)), rng)
+            self._ratios[key] = known[second] - known[first]
+        return usual_variance(self._ratios[key], weights)
 
     def curve(self, sources: Ints, level: int) -> KeptCurve | None:
         """How often an order that these platforms expect is kept; made once."""
         key = (sources.tobytes(), level)
         if key not in self._curves:
-            rng = np.random.default_rng([self.session.selection.seed, level])
+            rng = np.random.default_rng([self.selection.seed, level])
             self._curves[key] = learned_curve(self.logs, sources, self.clusters, level, rng)
         return self._curves[key]
 
@@ -150,17 +203,24 @@ def _fleet(session: Session) -> _Fleet:
 
 
 def faster(
-    session: Session, a: str, b: str, *, users: Mapping[str, float] | None = None
+    session: Session,
+    a: str,
+    b: str,
+    *,
+    users: Mapping[str, float] | None = None,
+    devices: Iterable[str] = (),
 ) -> PairAnswer:
     """Which of two models is the faster one here, and on the devices of users.
 
-    The selection's source chooses where "here" is, its target the other platforms.
+    The selection's source chooses where "here" is; its target, runtime and precision choose the
+    other platforms. Its setting `quantity` compares memory or energy in place of latency.
 
     Args:
         session: the rows to use.
         a: name of a model.
         b: name of another.
         users: share of users by device or device model, above 0; they are made to sum to 1.
+        devices: names of known devices; one without any row counts as not measured.
 
     Raises:
         AnalysisError: both names are one model.
@@ -170,11 +230,15 @@ def faster(
     rows = _row_of(fleet, a), _row_of(fleet, b)
     if rows[0] == rows[1]:
         raise AnalysisError(f"{a} and {b} are one model", "name two models")
-    return _answer(fleet, rows, _here(fleet, rows), users)
+    return _answer(fleet, rows, _here(fleet, rows), users, devices)
 
 
 def _answer(
-    fleet: _Fleet, rows: tuple[int, int], here: int, users: Mapping[str, float] | None = None
+    fleet: _Fleet,
+    rows: tuple[int, int],
+    here: int,
+    users: Mapping[str, float] | None = None,
+    devices: Iterable[str] = (),
 ) -> PairAnswer:
     rows = _faster_first(fleet, rows, here)
     sources = _sources(fleet, rows, here)
@@ -183,15 +247,46 @@ def _answer(
     if users:
         known = {one.platform_key: one for one in targets}
         shares, unknown = _shares(fleet, users, (fleet.panel.keys[here], *known))
-        targets += [_unmeasured(fleet, rows, None, sources, name) for name in unknown]
+    lacking = dict.fromkeys([*unknown, *_without_rows(fleet, devices)])
+    targets += [_unmeasured(fleet, rows, None, sources, name) for name in lacking]
     answer = PairAnswer(
         here=replace(_measured(fleet, rows, here), order=Order.HERE),
         targets=tuple(targets),
         margin=fleet.margin,
+        quantity=fleet.quantity.name,
         notes=fleet.session.comparable.notes,
     )
     answer = _with_gap(fleet, answer, here)
-    return with_users(answer, shares, unknown, fleet.session.selection.seed)
+    efforts = {one.platform_key: _effort(fleet, rows, here, one) for one in targets if one.is_open}
+    return with_users(answer, shares, unknown, efforts, fleet.selection.seed)
+
+
+def _without_rows(fleet: _Fleet, devices: Iterable[str]) -> Iterator[str]:
+    """Devices without any row, of those that the target's pattern fits."""
+    known = set(fleet.facts["device"])
+    pattern = re.compile(regex_of(fleet.selection.target or "*"))
+    yield from (name for name in devices if name not in known and pattern.fullmatch(name))
+
+
+def _effort(fleet: _Fleet, rows: tuple[int, int], here: int, one: PairOrder) -> Effort:
+    """What settles an open target: more processes of each model, and the minutes they take.
+
+    Where both are missing, as many as here. A model that was not timed there takes as long as on
+    the median platform.
+    """
+    keys = fleet.panel.keys
+    at = keys.index(one.platform_key) if one.platform_key in keys else None
+    n = int(fleet.noise.n[list(rows), here].max())
+    if at is not None and one.order is Order.UNDECIDED and one.ratio is not None:
+        n = repeats_to_settle(one, float(fleet.noise.variance[at]), fleet.margin) or n
+    minutes = 0.0
+    for model in (one.model_a, one.model_b):
+        known = fleet.minutes.get((model, one.platform_key))
+        others = [took for (name, _), took in fleet.minutes.items() if name == model]
+        if known is None and not others:
+            return Effort(n_processes=n, minutes=None)
+        minutes += n * (float(np.median(others)) if known is None else known)
+    return Effort(n_processes=n, minutes=minutes)
 
 
 def _faster_first(fleet: _Fleet, rows: tuple[int, int], here: int) -> tuple[int, int]:
@@ -225,7 +320,7 @@ def _row_of(fleet: _Fleet, name: str) -> int:
     near = nearest(name, models)
     hint = f"did you mean '{near}'? " if near else ""
     raise NoDataError(
-        f"no platform has a comparable latency of '{name}'",
+        f"no platform has a comparable {fleet.quantity.name} of '{name}'",
         f"{hint}measure it with `fleetrank run {name}`, or import published figures",
     )
 
@@ -254,14 +349,14 @@ def _common_here(fleet: _Fleet) -> int:
     here = _best_here(fleet, has_any)
     if here is None:
         raise NoDataError(
-            "no chosen platform has a comparable latency", "choose another one with `source=`"
+            f"no chosen platform has a comparable {fleet.quantity.name}",
+            "choose another one with `source=`",
         )
     return here
 
 
 def _best_here(fleet: _Fleet, is_usable: npt.NDArray[np.bool_]) -> int | None:
     """Of the chosen platforms: measured rather than imported, most models, fewest threads."""
-    selection = fleet.session.selection
     n_models = np.isfinite(fleet.logs).sum(axis=0)
     facts = fleet.panel.platforms.select("origin", "threads", "platform_key").rows()
 
@@ -269,7 +364,7 @@ def _best_here(fleet: _Fleet, is_usable: npt.NDArray[np.bool_]) -> int | None:
         origin, threads, key = facts[at]
         return origin != "measured", -n_models[at], threads or 0, key
 
-    chosen: list[int] = fleet.chosen(selection.source, selection.source_tier).tolist()
+    chosen: list[int] = fleet.sources().tolist()
     return min((at for at in chosen if is_usable[at]), key=rank, default=None)
 
 
@@ -288,8 +383,9 @@ def _measured(fleet: _Fleet, rows: tuple[int, int], at: int) -> PairOrder:
         ratio=math.exp(log),
         low=None if low is None else math.exp(low),
         high=None if high is None else math.exp(high),
-        latency_a_ms=math.exp(fleet.logs[a, at]) / NS_PER_MS,
-        latency_b_ms=math.exp(fleet.logs[b, at]) / NS_PER_MS,
+        value_a=math.exp(fleet.logs[a, at]) / fleet.quantity.per_unit,
+        value_b=math.exp(fleet.logs[b, at]) / fleet.quantity.per_unit,
+        unit=fleet.quantity.unit,
         n_a=n_a,
         n_b=n_b,
     )
@@ -326,9 +422,8 @@ def _targets(fleet: _Fleet, rows: tuple[int, int], here: int, sources: Ints) -> 
 
 def _chosen_targets(fleet: _Fleet, here: int) -> list[int]:
     """The other platforms with the batch that is used here, of those that the target selects."""
-    selection = fleet.session.selection
-    chosen, is_alike = fleet.chosen(selection.target, selection.target_tier), _alike(fleet, here)
-    return [int(at) for at in chosen if is_alike[at]]
+    is_alike = _alike(fleet, here)
+    return [int(at) for at in fleet.targets() if is_alike[at]]
 
 
 def _doubt(fleet: _Fleet, rows: tuple[int, int], at: int) -> str | None:
@@ -366,7 +461,7 @@ def _sources(fleet: _Fleet, rows: tuple[int, int], here: int) -> Ints:
     """Columns of the platforms with both models: here first, then at most some drawn others."""
     others = np.flatnonzero(_has_both(fleet, rows) & _alike(fleet, here)).tolist()
     if len(others) >= _MOST_SOURCES:
-        rng = np.random.default_rng(fleet.session.selection.seed)
+        rng = np.random.default_rng(fleet.selection.seed)
         others = sorted(rng.choice(others, _MOST_SOURCES - 1, replace=False).tolist())
     return np.array([here, *others], dtype=np.int64)
 
@@ -389,7 +484,8 @@ def _unmeasured(
     weights = closeness(fleet.logs, at, known, others, fleet.clusters)
     a, b = rows
     n_devices = np.unique(fleet.clusters[others]).size
-    found = expected(fleet.logs[b, others] - fleet.logs[a, others], weights)
+    ratios = fleet.logs[b, others] - fleet.logs[a, others]
+    found = expected(ratios, weights, fleet.usual(others, weights))
     log, gap = float(found.ratio), float(found.gap)
     ends = [float(one) for one in (curve.probability(gap), *curve.interval(gap))]
     said, low, high = ends if log >= 0 else (1 - ends[0], 1 - ends[2], 1 - ends[1])
@@ -406,18 +502,23 @@ def _unmeasured(
 def _with_gap(fleet: _Fleet, answer: PairAnswer, here: int) -> PairAnswer:
     """Adds how often an order with this gap here is kept elsewhere, over all models.
 
-    A single source has no spread beside the floor.
+    Where too few models are measured here, the platform with most of them stands for it. A single
+    source has no spread beside the floor.
     """
-    curve = fleet.curve(np.array([here], dtype=np.int64), 0)
-    if curve is None or answer.here.ratio is None:
-        return answer
-    needed = curve.gap_for(_SURE)
-    return replace(
-        answer,
-        gap_kept=float(curve.probability(math.log(answer.here.ratio) / FLOOR)),
-        gap_needed=None if needed is None else math.exp(needed * FLOOR),
-        curve=curve,
-    )
+    n_models = np.isfinite(fleet.logs).sum(axis=0)
+    for at in (here, int(np.argmax(n_models * _alike(fleet, here)))):
+        curve = fleet.curve(np.array([at], dtype=np.int64), 0)
+        if n_models[at] < MIN_MODELS or curve is None or answer.here.ratio is None:
+            continue
+        needed = curve.gap_for(_SURE)
+        return replace(
+            answer,
+            gap_kept=float(curve.probability(math.log(answer.here.ratio) / FLOOR)),
+            gap_needed=None if needed is None else math.exp(needed * FLOOR),
+            gap_from=None if at == here else fleet.labels[fleet.panel.keys[at]],
+            curve=curve,
+        )
+    return answer
 
 
 # All pairs of one model, or all that are reversed somewhere, and the table of both.
@@ -521,23 +622,94 @@ def pairs_table(session: Session) -> Table:
     """Two models on every platform, or how often each pair keeps its order.
 
     Settings: `model_a` and `model_b` name the models, `margin` the largest difference of no
-    interest. `source` chooses where the question is asked, `target` the other platforms.
+    interest, `quantity` what is compared; `part=gaps` shows kept orders by gap. `source` chooses
+    where the question is asked; `target`, runtime and precision choose the other platforms.
 
     Raises:
         AnalysisError, NoDataError: as `faster` and `pair_counts`.
     """
+    if ORDERS.chosen(session.selection) == "gaps":
+        return _gaps_table(session)
     a, b = (setting(session.selection, name, "") for name in ("model_a", "model_b"))
     if a and b:
         return pair_table(faster(session, a, b))
     counts = pair_counts(session, a or b or None)
     fleet = _fleet(session)
     here = fleet.labels[fleet.panel.keys[_common_here(fleet)]]
+    by = "" if fleet.quantity.name == "latency" else f", by {fleet.quantity.name}"
     return Table.of(
         PairCount,
         counts,
-        title=f"Orders of {a or b} and others" if a or b else "Orders that are reversed",
-        notes=(*session.comparable.notes, f"Here: {here}."),
+        title=f"Orders of {a or b} and others{by}" if a or b else f"Orders that are reversed{by}",
+        notes=(*fleet.session.comparable.notes, f"Here: {here}."),
         explanation=_explanation(fleet.margin),
+    )
+
+
+# How often orders are kept, by their gap, from one platform to another.
+
+_EDGES = (1.0, 1.1, 1.25, 1.5, 2.0, 5.0, math.inf)
+"""Of the gap at the source: below 1.1 repeats of one model differ as much."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GapRow:
+    """Pairs of models that two platforms measured; `None` where a bin has none.
+
+    Attributes:
+        below_1_1 to from_5: share of kept orders by the ratio at the source.
+        gap_95: the smallest ratio at the source from which on 95 % are kept.
+    """
+
+    source: str
+    target: str
+    n_models: int
+    kept: float
+    below_1_1: float | None
+    from_1_1: float | None
+    from_1_25: float | None
+    from_1_5: float | None
+    from_2: float | None
+    from_5: float | None
+    gap_95: float | None
+
+
+def _gaps_table(session: Session) -> Table:
+    """From each chosen source, without a choice from here, to each other platform."""
+    fleet, chosen = _fleet(session), session.selection
+    is_chosen = (chosen.source, chosen.source_tier) != (None, None)
+    sources = fleet.sources().tolist() if is_chosen else [_common_here(fleet)]
+    pairs = [(one, other) for one in sources for other in _chosen_targets(fleet, one)]
+    return Table.of(
+        GapRow,
+        (row for pair in pairs if (row := _gap_row(fleet, *pair)) is not None),
+        title="Orders that are kept, by the gap at the source",
+        notes=fleet.session.comparable.notes,
+        explanation=explained("pairs/gaps", {"min_models": MIN_MODELS}),
+    )
+
+
+def _gap_row(fleet: _Fleet, source: int, target: int) -> GapRow | None:
+    logs = fleet.logs[:, [source, target]]
+    rows = np.flatnonzero(np.isfinite(logs).all(axis=1))
+    if rows.size < MIN_MODELS:
+        return None
+    first, second = some_pairs(rows, np.random.default_rng(fleet.selection.seed))
+    here, there = (logs[second] - logs[first]).T
+    gaps, kept = np.exp(np.abs(here)), (1 + np.sign(here * there)) / 2
+    bins = [kept[(low <= gaps) & (gaps < high)] for low, high in pairwise(_EDGES)]
+    order = np.argsort(-gaps)
+    share = np.cumsum(kept[order]) / np.arange(1, kept.size + 1)
+    sure = np.flatnonzero(share >= _SURE)
+    shares = (float(one.mean()) if one.size else None for one in bins)
+    names = ("below_1_1", "from_1_1", "from_1_25", "from_1_5", "from_2", "from_5")
+    return GapRow(
+        source=fleet.labels[fleet.panel.keys[source]],
+        target=fleet.labels[fleet.panel.keys[target]],
+        n_models=rows.size,
+        kept=float(kept.mean()),
+        gap_95=float(gaps[order][sure[-1]]) if sure.size else None,
+        **dict(zip(names, shares, strict=True)),
     )
 
 
@@ -546,7 +718,9 @@ def pair_table(answer: PairAnswer) -> Table:
     return Table.of(
         PairOrder,
         (answer.here, *answer.targets),
-        title=f"Is {answer.here.model_a} faster than {answer.here.model_b} elsewhere, too?",
+        title=QUANTITIES[answer.quantity].question.format(
+            a=answer.here.model_a, b=answer.here.model_b
+        ),
         notes=(*answer.notes, *pair_sentences(answer)),
         explanation=_explanation(answer.margin),
     )

@@ -84,6 +84,8 @@ SETTINGS: Mapping[str, Mapping[str, Setting]] = MappingProxyType(
     }
 )
 """Of each table, by name; a table without settings is absent."""
+COMPARED = SETTINGS["pairs"]["quantity"]
+ORDERS = SETTINGS["pairs"]["part"]
 QUANTITY = SETTINGS["cells"]["quantity"]
 PREDICTED = SETTINGS["predictions"]["quantity"]
 SCORE = SETTINGS["frm"]["score"]

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fleetrank.foundation.codec import json_text
-from fleetrank.foundation.vocabulary import Form
+from fleetrank.foundation.vocabulary import Form, Origin
+from fleetrank.orchestrator.cli.context import current
 from fleetrank.orchestrator.cli.listing import AsJson
 from fleetrank.orchestrator.cli.options import Explain, share, with_selectors
 from fleetrank.orchestrator.cli.reading_turn import Now
@@ -48,6 +49,12 @@ def faster(
     margin: Annotated[
         float, typer.Option(parser=share, metavar="SHARE", help="Difference that counts as equal.")
     ] = 0.05,
+    memory: Annotated[
+        bool, typer.Option("--memory", help="Compare peak memory in place of latency.")
+    ] = False,
+    energy: Annotated[
+        bool, typer.Option("--energy", help="Compare energy in place of latency.")
+    ] = False,
     explain: Explain = False,
     as_json: AsJson = False,
     now: Now = False,
@@ -57,11 +64,18 @@ def faster(
     """Is the model that is faster here also faster on the devices of your users?
 
     With A alone it compares A with every other model; without both it lists the pairs whose order
-    is reversed on some platform.
+    is reversed on some platform. --runtime and --precision choose the other platforms.
 
     `fleetrank report show pairs` prints the same as a table and accepts all selectors.
     """
-    settings = {"margin": f"{margin:g}", "model_a": model_a or "", "model_b": model_b or ""}
+    if memory and energy:
+        raise UsageError("--memory and --energy exclude each other", "ask twice, with one of them")
+    settings = {
+        "margin": f"{margin:g}",
+        "model_a": model_a or "",
+        "model_b": model_b or "",
+        "quantity": "memory" if memory else "energy" if energy else "latency",
+    }
     chosen = selectors.model_copy(
         update={
             "source": here,
@@ -84,15 +98,18 @@ def faster(
 
 def _answer(a: str, b: str, users: Path | None, selectors: Selectors, *, now: bool) -> "PairAnswer":
     from fleetrank.analysis.statistics.pairs import faster as answer
+    from fleetrank.orchestrator.workspace.device_registry import read_device_files
     from fleetrank.orchestrator.workspace.user_shares import read_shares
 
     shares = None if users is None else read_shares(users)
+    registered = read_device_files(current().workspace).values()
+    devices = [one.name for one in registered if one.traits.origin is Origin.MEASURED]
     with selected_session("pairs", selectors, now=now) as session:
-        return answer(session, a, b, users=shares)
+        return answer(session, a, b, users=shares, devices=devices)
 
 
 _SHOWN = (
-    "label", "order", "ratio", "low", "high", "latency_a_ms", "latency_b_ms", "probability",
+    "label", "order", "ratio", "low", "high", "value_a", "value_b", "unit", "probability",
     "probability_low", "probability_high",
 )  # fmt: skip
 

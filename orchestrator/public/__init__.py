@@ -170,7 +170,8 @@ def faster(
         b: name of another.
         users: share of users by device or device model; they need not sum to 1.
         selection: the rows to use, as for `table`; its `source` chooses where the question is
-            asked, its `target` the other platforms.
+            asked; `target`, `runtime` and `precision` choose the other platforms. The setting
+            `quantity` compares `memory` or `energy` in place of latency.
 
     Raises:
         FleetError: no chosen platform measured both; the message has a remedy.

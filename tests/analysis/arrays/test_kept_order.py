@@ -16,6 +16,7 @@ from fleetrank.analysis.arrays.kept_order import (
     learned_curve,
     level_of,
     pairs_on,
+    usual_variance,
 )
 from fleetrank.analysis.arrays.ranking import Floats
 
@@ -162,20 +163,34 @@ def test_a_platform_with_one_common_model_counts_as_the_least_alike() -> None:
 
 
 def test_one_source_has_the_floor_as_its_spread() -> None:
-    found = expected(np.array([[0.3], [-0.1]]), np.array([1.0]))
+    found = expected(np.array([[0.3], [-0.1]]), np.array([1.0]), 0.0)
     assert found.ratio == pytest.approx([0.3, -0.1])
     assert found.gap == pytest.approx([0.3 / FLOOR, 0.1 / FLOOR])
 
 
 def _expected(*ratios: float) -> Expected:
-    return expected(np.array(ratios), np.full(len(ratios), 1 / len(ratios)))
+    return expected(np.array(ratios), np.full(len(ratios), 1 / len(ratios)), 0.0)
 
 
 def test_sources_that_agree_expect_a_larger_gap() -> None:
     agreed, split = _expected(0.2, 0.2), _expected(0.0, 0.4)
     assert agreed.ratio == pytest.approx(split.ratio)
     assert agreed.gap == pytest.approx(0.2 / FLOOR)
-    assert split.gap == pytest.approx(0.2 / math.hypot(math.sqrt(0.08), FLOOR))
+    spread = math.sqrt(0.08 / 3 * 1.5)
+    assert split.gap == pytest.approx(0.2 / math.hypot(spread, FLOOR)), "squares, two more, a mean"
+
+
+def test_few_sources_that_agree_have_the_usual_spread_too() -> None:
+    """The sum of squares is that of the sources and of two with the usual variance."""
+    alone, many = (expected(np.full(n, 0.2), np.full(n, 1 / n), usual=0.09).gap for n in (1, 40))
+    assert alone == pytest.approx(0.2 / math.hypot(math.sqrt(0.09 * 2), FLOOR))
+    assert many > 3 * alone
+
+
+def test_the_usual_variance_is_pooled_over_pairs() -> None:
+    ratios = np.array([[0.0, 0.2, math.nan], [1.0, 1.4, math.nan], [5.0, math.nan, math.nan]])
+    assert usual_variance(ratios, np.full(3, 1 / 3)) == pytest.approx((0.02 + 0.08) / 2)
+    assert usual_variance(ratios[2:], np.full(3, 1 / 3)) == 0
 
 
 def test_a_source_without_the_ratio_is_left_out() -> None:
@@ -246,6 +261,6 @@ def test_three_devices_beside_the_source_are_needed() -> None:
     assert learned_curve(logs[:4], np.array([0]), np.arange(4), 0, rng) is None
 
 
-@pytest.mark.parametrize(("n", "level"), [(0, 0), (1, 0), (2, 2), (4, 2), (5, 5), (9, 5), (99, 10)])
+@pytest.mark.parametrize(("n", "level"), [(0, 0), (1, 0), (2, 2), (4, 3), (5, 5), (9, 5), (99, 10)])
 def test_a_level_is_never_above_the_measured_models(n: int, level: int) -> None:
     assert level_of(n) == level

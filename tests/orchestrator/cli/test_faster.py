@@ -81,6 +81,29 @@ def test_users_without_two_models_are_refused(
     assert has(capsys.readouterr().err, "--users", "two models")
 
 
+def test_memory_is_compared_and_not_energy_too(
+    workspace: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert has(typed(workspace, capsys, A, B, "--memory"), "needs", "times the memory", "MiB")
+    both = ["faster", A, B, "--memory", "--energy", "--workspace", str(workspace)]
+    assert run(both) == 2
+    assert has(capsys.readouterr().err, "--memory", "--energy")
+
+
+def test_a_registered_device_without_rows_counts(
+    workspace: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = workspace / "devices"
+    folder.mkdir(exist_ok=True)
+    (folder / "new-cpu.yaml").write_text("name: new-cpu\nkind: cpu\n")
+    try:
+        said = json.loads(typed(workspace, capsys, A, B, "--json"))
+    finally:
+        (folder / "new-cpu.yaml").unlink()
+    (row,) = (one for one in said["targets"] if one["platform_key"] == "new-cpu")
+    assert row["order"] == "not measured"
+
+
 def test_ab_ends_with_the_order_elsewhere(workspace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     rows = fleetrank.load(workspace / "results")
     here = rows.filter(pl.col("platform_key").str.starts_with("pixel-7/onnx"))

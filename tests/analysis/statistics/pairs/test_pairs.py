@@ -1,6 +1,7 @@
 """Two models here and on the devices of users, from planted latencies."""
 
 import math
+from datetime import timedelta
 
 import numpy as np
 import pytest
@@ -8,7 +9,12 @@ from wording import has
 
 from fleetrank.analysis.errors import AnalysisError, NoDataError
 from fleetrank.analysis.panel.session import Session
-from fleetrank.analysis.statistics.pair_answer import Order, pair_sentences
+from fleetrank.analysis.statistics.pair_answer import (
+    Order,
+    PairOrder,
+    pair_sentences,
+    repeats_to_settle,
+)
 from fleetrank.analysis.statistics.pairs import faster, noise_of, pair_counts
 from fleetrank.analysis.stored.selection import Selection
 from fleetrank.analysis.tables.tables import make_table
@@ -130,7 +136,7 @@ def test_a_device_without_one_of_them_has_a_probability(make_attempts) -> None:
     assert 0.9 < open_one.probability <= 1
     assert open_one.probability_low <= open_one.probability <= open_one.probability_high
     assert open_one.ratio == pytest.approx(1.3, rel=0.02)
-    assert open_one.latency_a_ms is None
+    assert open_one.value_a is None
 
 
 def test_too_few_devices_give_no_probability_and_say_why(make_attempts) -> None:
@@ -154,7 +160,7 @@ def test_users_are_counted_by_what_holds_on_their_devices(make_attempts) -> None
     assert users.measured == pytest.approx(0.9)
     assert users.faster == pytest.approx(0.7, abs=0.02), "p0, not p1, and nearly all of the rest"
     assert (users.low, users.high) == pytest.approx((0.7, 0.7), abs=0.02)
-    assert users.cost_ms == pytest.approx((1 - 1.3 / 1.6) * math.exp(0.6) * 0.3 / 0.9, rel=1e-3), (
+    assert users.cost == pytest.approx((1 - 1.3 / 1.6) * math.exp(0.6) * 0.3 / 0.9, rel=1e-3), (
         "30 of 90 % lose that much, others nothing"
     )
 
@@ -231,3 +237,94 @@ def test_the_first_word_is_the_answer(make_grid, latencies, word) -> None:
     first = pair_sentences(faster(session_of(frame, source="here"), "m0", "m1"))[0]
     assert first.startswith(word)
     assert has(first, "m0 is", "2.00", "m1 here")
+
+
+@pytest.mark.parametrize(
+    ("quantity", "column", "unit", "value", "words"),
+    [
+        ("memory", "peak_memory_bytes", "MiB", 2**20, "m1 needs 2.00 times the memory"),
+        ("energy", "energy_mj", "mJ", 1.0, "m1 needs 2.00 times the energy"),
+    ],
+)  # fmt: skip
+def test_memory_and_energy_are_compared_in_place_of_latency(
+    make_attempts, quantity, column, unit, value, words
+) -> None:
+    rows = [
+        {"model": f"m{at}", "device": device, "repeat": repeat, "latency_p50_ns": 9e6 / (at + 1)}
+        | {column: near((at + 1) * 3 * value, 0.01)[repeat]}
+        for device in ("here", "p1") for at in range(2) for repeat in range(5)
+    ]  # fmt: skip
+    chosen = Selection(source="here", settings=(("quantity", quantity),))
+    answer = faster(Session(make_attempts(rows), chosen), "m1", "m0")
+    assert (answer.here.model_a, answer.here.unit) == ("m0", unit)
+    assert (answer.here.value_a, answer.here.value_b) == pytest.approx((3, 6), rel=0.01)
+    assert answer.here.low is not None
+    assert has(pair_sentences(answer)[0], words, "also more on 1")
+
+
+def test_runtime_and_precision_choose_the_other_platforms_only(make_attempts) -> None:
+    rows = [
+        {"model": f"m{at}", "device": device, "runtime": runtime, "latency_p50_ns": (at + 1) * 1e6}
+        for device, runtime in (("here", "onnx"), ("p1", "tflite"), ("p2", "onnx"))
+        for at in range(2)
+    ]
+    answer = faster(session_of(make_attempts(rows), source="here", runtime="tflite"), "m0", "m1")
+    assert answer.here.platform_key.startswith("here/onnx")
+    assert [one.platform_key.split("/")[0] for one in answer.targets] == ["p1"]
+
+
+def test_a_registered_device_without_rows_is_not_measured(make_attempts) -> None:
+    frame = fleet(make_attempts)
+    chosen = session_of(frame, source="here", target="p*")
+    answer = faster(chosen, "m0", "m1", devices=["p0", "p-new", "other"])
+    open_ones = [one for one in answer.targets if one.order is Order.NOT_MEASURED]
+    assert [one.platform_key for one in open_ones] == ["p-new"], "p0 has rows, other does not fit"
+    assert open_ones[0].probability is not None
+
+
+def test_the_quicker_of_two_equal_steps_comes_next(make_attempts) -> None:
+    """p0 and p1 lack m0; a process takes a minute on p0 and five on p1."""
+    rows = fleet(make_attempts, missing={("p0", 0), ("p1", 0)}, spread=0.1).collect().to_dicts()
+    took = {"p0": 60, "p1": 300}
+    for row in rows:
+        row["origin"] = "measured"
+        row["finished_utc"] = row["started_utc"] + timedelta(seconds=took.get(row["device"], 120))
+    answer = faster(session_of(make_attempts(rows), source="here"), "m0", "m1")
+    step = answer.next_step
+    assert step.row.platform_key.startswith("p0/")
+    assert step.effort.n_processes == 5
+    assert step.effort.minutes == pytest.approx(5 * (2 + 1)), "m0 as on the median platform"
+    assert has(pair_sentences(answer), "To settle most, measure both on p0", "15 min")
+
+
+@pytest.mark.parametrize(("ratio", "n"), [(1.1, 12), (1.0, 46), (2.0, 1)])
+def test_more_repeats_show_the_order_or_that_both_are_equal(ratio, n) -> None:
+    row = PairOrder(
+        model_a="a", model_b="b", platform_key="p", label="p", order=Order.UNDECIDED,
+        ratio=ratio, n_a=5, n_b=5,
+    )  # fmt: skip
+    found = repeats_to_settle(row, 0.01, 0.05)
+    distance = max(abs(math.log(ratio)), math.log(1.05) - abs(math.log(ratio)))
+    assert found == max(math.ceil(2 * 0.01 * (1.959964 / distance) ** 2) - 5, 1)
+    assert found == pytest.approx(n, abs=20)
+    assert repeats_to_settle(row, math.nan, 0.05) is None
+
+
+def test_with_few_models_here_the_gap_is_learned_elsewhere_and_named(make_attempts) -> None:
+    missing = {("here", model) for model in range(2, MODELS)}
+    answer = faster(session_of(fleet(make_attempts, missing=missing), source="here"), "m0", "m1")
+    assert answer.gap_from.startswith("p")
+    assert has(pair_sentences(answer), f"on {answer.gap_from}", "too few models")
+
+
+def test_gaps_are_counted_from_source_to_target(make_grid) -> None:
+    """A geometric series by 1.3, the last by 1.2; at the target the two slowest are swapped."""
+    series = [1e6 * 1.3**at for at in range(5)]
+    series.append(1.2 * series[-1])
+    frame = make_grid({"here": series, "p1": [*series[:4], series[5], series[4]], "few": [1e6]})
+    chosen = Selection(source="here", settings=(("part", "gaps"),))
+    (row,) = make_table("pairs", frame, chosen).frame.to_dicts()
+    assert (row["n_models"], row["below_1_1"], row["from_1_1"]) == (6, None, 0)
+    assert (row["from_1_25"], row["from_1_5"], row["from_2"], row["from_5"]) == (1, 1, 1, None)
+    assert row["kept"] == pytest.approx(14 / 15)
+    assert row["gap_95"] == pytest.approx(1.3)
