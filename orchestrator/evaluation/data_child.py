@@ -72,7 +72,7 @@ class DataChild:
         limit_s = _START_S + len(content) / _BYTES_PER_S
         if self._child is None:
             # -P: a workspace folder cannot shadow a package.
-            module = ("-P", "-m", "fleetrank.orchestrator.evaluation.data_worker")
+            module = ("-P", "-m", "fleetrank.orchestrator.evaluation.user_data")
             self._child = SupervisedChild([sys.executable, *module, str(self._limit_bytes)])
         asked = Asked(act=act, where=where, n_bytes=len(content), details=details)
         request = f"{to_json(asked)}\n".encode() + content
