@@ -84,13 +84,8 @@ class HostFacts:
     n_kept: int = 0
 
 
-def read_host_facts(
-    *,
-    seen: Seen = (),
-    n_running: int = 0,
-    n_kept: int = 0,
-) -> HostFacts:
-    """Reads the facts of this host; its actor supplies the arguments."""
+def read_host_facts() -> HostFacts:
+    """Reads the facts of this host; its actor supplies what it sees and counts."""
     return HostFacts(
         host_hash=host_hash(),
         one_per_core=conditions.cpus_one_per_core(),
@@ -98,11 +93,8 @@ def read_host_facts(
         versions=tuple(sorted(package_versions(["fleetrank", *PACKAGES]).items())),
         code_sha256=code_sha256(),
         niceness=os.nice(0),
-        seen=seen,
         counts_energy=open_rapl() is not None,
         memory_bytes=conditions.memory_bytes(),
-        n_running=n_running,
-        n_kept=n_kept,
     )
 
 
@@ -413,8 +405,12 @@ class Host:
 
     def describe(self) -> HostFacts:
         """Returns the facts of this host and the number of its tasks."""
-        facts = read_host_facts(seen=seen_devices())
-        return replace(facts, n_running=len(self._running), n_kept=len(self._spool))
+        return replace(
+            read_host_facts(),
+            seen=seen_devices(),
+            n_running=len(self._running),
+            n_kept=len(self._spool),
+        )
 
     def accept(self, tasks: Sequence[DeviceTask], has_files: bool) -> Sequence[str]:
         """Starts tasks; returns at once. A task that is in flight or already measured is skipped.

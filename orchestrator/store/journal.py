@@ -221,19 +221,15 @@ class Journal:
                 os.close(self._descriptor)
                 self._descriptor = None
 
-    def rows(self, table: str = MEASUREMENTS, start: int = 0) -> Iterator[Row]:
+    def rows(self, table: str = MEASUREMENTS) -> Iterator[Row]:
         """Yields the rows of a table in order; other lines are left out, bad ones with a warning.
-
-        Args:
-            table: the table.
-            start: the first byte to read.
 
         Raises:
             NewerSchemaError: a row comes from a newer version of the table.
             StoreError: the packed journal is damaged.
         """
         skipped: list[JournalProblem] = []
-        for item in self.scan(start):
+        for item in self.scan():
             if isinstance(item, JournalProblem):
                 skipped.append(item)
             elif item.table == table:
@@ -246,9 +242,9 @@ class Journal:
         """Returns every line that is not a row."""
         return [item for item in self.scan() if isinstance(item, JournalProblem)]
 
-    def scan(self, start: int = 0) -> Iterator[Entry | JournalProblem]:
-        """Yields rows and damaged lines; line numbers count from the start byte."""
-        for number, line in enumerate(self.lines(start), start=1):
+    def scan(self) -> Iterator[Entry | JournalProblem]:
+        """Yields rows and damaged lines."""
+        for number, line in enumerate(self.lines(), start=1):
             yield self.parsed(line, number)
 
     def parsed(self, line: bytes, number: int) -> Entry | JournalProblem:
