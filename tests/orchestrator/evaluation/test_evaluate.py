@@ -11,7 +11,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 from daily import daily
-from stored_evaluations import LM_EVAL, MODEL, evaluated, uniform_weights
+from stored_evaluations import LM_EVAL, MODEL, evaluated
 from waiting import wait_until
 from wording import has
 
@@ -21,30 +21,6 @@ from fleetrank.orchestrator.cli.main import run
 pytestmark = pytest.mark.slow
 
 FIGURES = json.loads((LM_EVAL / "figures.json").read_text())
-
-
-@pytest.mark.thorough
-def test_a_uniform_model_has_the_perplexity_of_its_vocabulary(
-    folder: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    text = folder / "text.txt"
-    text.write_text("Häuser und Bäume. " * 20)
-    weights = uniform_weights(folder)
-    found = evaluated(
-        folder, "ppl", "--model", MODEL, "--text", str(text), "--tokenizer", "bytes",
-        "--checkpoint", str(weights), "--runtime", "torch", "--window", "64",
-    )  # fmt: skip
-    n_bytes = text.stat().st_size
-    assert found["ppl perplexity"]["quality"] == pytest.approx(512, rel=1e-9)
-    assert found["ppl bits_per_byte"]["quality"] == pytest.approx(math.log2(512), rel=1e-9)
-    row = found["ppl perplexity"]
-    assert (row["n_tokens"], row["n_bytes"], row["flags"]) == (n_bytes, n_bytes, [])
-    assert row["weights"] == "uniform.pt"
-    assert row["nll_nats"] == pytest.approx(n_bytes * math.log(512))
-    head, *lines = capfd.readouterr().out.splitlines()
-    assert "quality  unit" in head
-    (line,) = [line for line in lines if "token_top1" in line]
-    assert "percent" in line
 
 
 @pytest.mark.parametrize("runtime", daily(["torch", "onnx"], "onnx"))
@@ -60,20 +36,6 @@ def test_a_text_scores_as_in_the_harness(folder: Path, runtime: str) -> None:
     assert per_byte == pytest.approx(wanted["byte_perplexity"], rel=1e-5)
     assert row["flags"] == ["seeded"]
     assert row["quality_low"] < row["quality"] < row["quality_high"]
-
-
-@pytest.mark.thorough
-def test_sliding_windows_read_more_and_score_as_much(folder: Path) -> None:
-    given = (
-        "ppl", "--model", MODEL, "--text", str(LM_EVAL / "text.jsonl"), "--seeded",
-        "--tokenizer", "bytes", "--runtime", "torch", "--window", "64",
-    )  # fmt: skip
-    disjoint, sliding = evaluated(folder, *given), evaluated(folder, *given, "--strategy", "window")
-    rows = [found["ppl perplexity"] for found in (disjoint, sliding)]
-    assert rows[0]["n_tokens"] == rows[1]["n_tokens"]
-    assert rows[0]["n_windows"] < rows[1]["n_windows"]
-    assert [row["stride_tokens"] for row in rows] == [64, 32]
-    assert rows[0]["quality"] != rows[1]["quality"]
 
 
 @pytest.mark.thorough

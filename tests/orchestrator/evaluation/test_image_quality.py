@@ -10,8 +10,6 @@ from sklearn.datasets import load_digits
 from stored_evaluations import evaluated
 from torch import nn
 
-from fleetrank.orchestrator.cli.main import run
-
 pytestmark = pytest.mark.slow
 
 
@@ -77,21 +75,3 @@ def test_three_runtimes_have_the_accuracy_of_the_trained_network(
         assert top1["quality_low"] < wanted < top1["quality_high"]
     near = _images(folder, digits, "--runtime", "onnx", "--published", str(wanted), "--limit", "7")
     assert near["images top1"]["flags"][0] == "limited"
-
-
-@pytest.mark.thorough
-def test_classes_that_are_not_those_of_the_head_are_refused(
-    folder: Path, digits: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    (tmp_path / "two" / "a").mkdir(parents=True)
-    (tmp_path / "two" / "b").mkdir()
-    Image.new("L", (8, 8)).save(tmp_path / "two" / "a" / "x.png")
-    words = [
-        "eval", "images", "--model", "digits", "--data", str(tmp_path / "two"), "--trust",
-        "--checkpoint", str(folder / "digits.pt"), "--runtime", "onnx",
-        "--workspace", str(folder),
-    ]  # fmt: skip
-    assert run(words) == 2
-    error = capfd.readouterr().err
-    assert "2 classes" in error
-    assert "--classes" in error

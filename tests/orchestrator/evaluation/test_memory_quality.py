@@ -26,22 +26,6 @@ def _hmt(folder: Path, text: Path, segment: str, *words: str) -> dict[str, objec
     return found["ppl perplexity"]
 
 
-@pytest.mark.thorough
-def test_full_segments_without_a_memory_are_windows(folder: Path) -> None:
-    text = folder / "full.jsonl"
-    documents = ("0123456789abcdef" * 6, "The quick brown fox jumps over t" * 5)
-    text.write_text("\n".join(json.dumps({"text": one}) for one in documents))
-    plain = evaluated(
-        folder, "ppl", "--model", MODEL, "--text", str(text), "--seeded", "--tokenizer", "bytes",
-        "--runtime", "onnx", "--window", "32",
-    )["ppl perplexity"]  # fmt: skip
-    row = _hmt(folder, text, "32+k0+n0")
-    assert row["nll_nats"] == pytest.approx(plain["nll_nats"], rel=1e-6)
-    same = ("n_tokens", "n_bytes", "n_windows", "n_documents", "window_tokens", "stride_tokens")
-    assert {name: row[name] for name in same} == {name: plain[name] for name in same}
-    assert row["strategy"] == "hmt+k0+n0"
-
-
 def _remembering(folder: Path) -> Path:
     """Weights with which each token is likely to be one that was seen, alone or in a memory.
 

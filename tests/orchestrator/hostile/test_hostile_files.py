@@ -200,7 +200,6 @@ PLACES = {
     "device": ("devices/t.yaml", ("devices", "list")),
     "device to check": ("devices/t.yaml", ("devices", "check", "t")),
     "card": ("cards/t.toml", ("models", "show", "t")),
-    "card to show": ("cards/t.toml", ("models", "show", "t")),
     "card to export": ("cards/t.toml", ("models", "export", "t")),
     "mapping": ("t.toml", ("results", "import", "t.csv", "--from", "csv", "--map", "t.toml")),
     "table": ("t.csv", ("results", "import", "t.csv", "--from", "csv", "--map", "m.toml")),

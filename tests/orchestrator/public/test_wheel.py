@@ -123,13 +123,6 @@ def test_an_onnx_file_is_measured_without_torch_and_without_ray(measured: Instal
     assert out.read_text().count("\n") >= 7
 
 
-@pytest.mark.thorough
-def test_a_plan_says_nothing_about_ray(installed: Installed) -> None:
-    done = installed.fleetrank("sweep", "plan", "sweeps/example.yaml")
-    assert done.returncode == 0, done.stderr
-    assert "Ray" not in done.stdout + done.stderr
-
-
 def test_the_api_reads_what_was_measured(measured: Installed) -> None:
     code = "import fleetrank; print(fleetrank.load('workspace/results').collect().height)"
     done = measured.python("-P", "-c", code)

@@ -2,7 +2,6 @@
 
 import json
 import os
-import shutil
 import signal
 from collections.abc import Callable
 from dataclasses import replace
@@ -103,19 +102,6 @@ def test_shares_of_macs_stand_beside_shares_of_time(folder) -> None:
     assert {row["macs_share"] for row in json.loads(by_operator.stdout)["rows"]} == {None}
 
 
-@pytest.mark.thorough
-def test_a_users_file_is_shown_by_operator(folder, onnx_file: Path) -> None:
-    shutil.copy(onnx_file, folder.root / "net.onnx")
-    words = ("run", "net.onnx", "--profile", "--repeats", "1", "--progress", "jsonl")
-    done = folder.run(*words)
-    assert done.returncode == 0, done.stderr
-    assert all(json.loads(line)["event"] for line in done.stdout.splitlines())
-    assert "(no module named)" in done.stderr
-    assert "No module is known" in done.stderr
-    operators = folder.run("report", "show", "components", "--split", "operator")
-    assert "Conv" in operators.stdout
-
-
 def test_nothing_is_measured_where_nothing_can_be_profiled(folder, named: str) -> None:
     refused = folder.call("run", named, "--profile", "--device", "sim-a")
     assert refused.returncode == 4
@@ -149,20 +135,6 @@ def test_a_resume_makes_the_profiles_that_are_missing(folder, named: str) -> Non
     assert set(_profiles(folder)["repeat"]) == {0, 1, 2}
     assert _profiles(folder)[: kept.height].equals(kept)
     assert folder.rows() == measured
-
-
-@pytest.mark.thorough
-def test_a_profile_that_fails_is_stored_with_its_reason(folder, foreign_onnx: Path) -> None:
-    folder.add_model("foreign", foreign_onnx)
-    spec = folder.write_spec(["foreign"], ["local-cpu"], repeats=1)
-    spec.write_text(spec.read_text() + "profile: true\n")
-    _run(folder, spec)
-    assert {row["status"] for row in folder.rows()} == {"failed"}
-    stored = _profiles(folder)
-    assert stored.select("status", "module", "kernel_ns").unique().rows() == [
-        ("failed", None, None)
-    ]
-    assert stored["error_message"].null_count() == 0
 
 
 @pytest.mark.thorough
@@ -206,12 +178,3 @@ def test_a_stop_between_profiles_leaves_the_others_to_a_resume(folder, named: st
     outcome = resume_sweep(Workspace.at(folder.root), None, _options([]))
     assert not outcome.is_interrupted
     assert set(_profiles(folder)["repeat"]) == {0, 1, 2}
-
-
-@pytest.mark.thorough
-def test_without_a_profile_the_table_says_how_to_make_one(folder) -> None:
-    _run(folder, folder.write_spec(["m0"], ["local-cpu"], repeats=1))
-    done = folder.run("report", "show", "components")
-    assert done.returncode == 4
-    assert "--profile" in done.stderr
-    assert not (folder.root / "results" / "side").exists()

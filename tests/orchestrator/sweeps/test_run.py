@@ -136,22 +136,6 @@ def test_what_could_not_be_exported_is_measured_when_a_resume_can(folder) -> Non
     }
 
 
-def test_status_lists_failures_with_their_remedy(folder) -> None:
-    text = folder.root / "text.onnx"
-    text.write_text("this is no network")
-    folder.add_model("broken", text)
-    folder.write_spec(["broken"], ["sim-a"], repeats=1)
-    ran = folder.call("sweep", "run", "t", "--inline")
-    sweep_id = folder.store.newest_sweep()
-    retry = f"fleetrank sweep resume {sweep_id} --retry-failed --inline"
-    assert f"next:    {retry}" in ran.stdout
-    assert "report build" not in ran.stdout, "there is nothing to report"
-    found = json.loads(folder.call("sweep", "status", "--json").stdout)
-    assert (found["state"], found["n_failed"], found["n_left"]) == ("finished", 1, 0)
-    assert found["failures"][0]["error"] == "export_failed"
-    assert found["failures"][0]["remedy"]
-
-
 def test_a_full_disk_ends_the_sweep_with_a_remedy_and_a_resume_completes_it(folder) -> None:
     folder.write_spec(ALL, ["sim-a", "sim-b"], repeats=10)
 
@@ -169,36 +153,6 @@ def test_a_full_disk_ends_the_sweep_with_a_remedy_and_a_resume_completes_it(fold
     keys = [(row["cell_key"], row["repeat"]) for row in folder.rows()]
     assert keys[: len(kept)] == kept
     assert len(set(keys)) == len(keys) == 80
-
-
-def test_results_of_a_newer_version_are_refused_before_anything_is_done(folder) -> None:
-    folder.write_spec(["m0"], ["sim-a"])
-    (folder.root / "results").mkdir()
-    (folder.root / "results/schema.json").write_text('{"schema_version": 99}')
-    refused = folder.call("sweep", "run", "t", "--inline")
-    assert refused.returncode == 2
-    assert "schema version 99" in refused.stderr
-    assert not (folder.root / "results/sweeps").exists()
-
-
-def test_a_misspelt_key_names_file_key_and_remedy(folder) -> None:
-    path = folder.write_spec(["m0"], ["sim-a"])
-    path.write_text(path.read_text().replace("repeats:", "repaets:"))
-    refused = folder.call("sweep", "run", "t", "--inline")
-    assert refused.returncode == 2
-    assert "t.yaml" in refused.stderr
-    assert "repaets" in refused.stderr
-    assert "repeats" in refused.stderr
-
-
-def test_two_drivers_cannot_run_one_sweep(folder) -> None:
-    folder.write_spec(["m0"], ["sim-a"], repeats=1)
-    folder.call("sweep", "run", "t", "--inline")
-    with folder.store.lease(folder.store.newest_sweep()):
-        refused = folder.run("sweep", "resume", "--inline")
-        status = json.loads(folder.run("sweep", "status", "--json").stdout)
-    assert refused.returncode == 2
-    assert status["state"] == "running"
 
 
 def test_the_schema_of_sweep_files_is_printed(folder) -> None:

@@ -55,20 +55,6 @@ def test_a_file_is_measured_on_this_host_and_is_a_sweep_afterwards(folder, onnx_
     assert folder.rows() == rows
 
 
-@pytest.mark.thorough
-@pytest.mark.slow
-def test_a_tflite_file_is_measured_in_its_runtime(folder) -> None:
-    shutil.copy(DATA / "uint8.tflite", folder.root)
-    done = folder.run("run", "uint8.tflite", "--repeats", "1", "--inline", "--json")
-    assert done.returncode == 0, done.stderr
-    (cell,) = json.loads(done.stdout)["cells"]
-    assert cell["platform_key"].split("/")[1] == "tflite"
-    assert cell["latency_ms"] > 0
-    assert cell["peak_memory_mib"] is not None
-    assert (cell["latency_low_ms"], cell["n_repeats"]) == (None, 1)
-    assert cell["interval_reason"]
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("path", "rule"),
@@ -158,13 +144,3 @@ def test_what_cannot_be_measured_is_an_error_with_a_remedy(folder, name: str) ->
     assert done.returncode == 2
     assert "\n  -> " in done.stderr
     assert not (folder.root / "results").exists()
-
-
-@pytest.mark.thorough
-def test_a_damaged_file_of_another_format_ends_as_stored_failures(folder) -> None:
-    (folder.root / "bad.tflite").write_text("this is text")
-    done = folder.run("run", "bad.tflite", "--repeats", "2", "--inline")
-    assert done.returncode == 3, done.stderr
-    assert "export it again" in done.stdout
-    assert "--retry-failed" in done.stdout
-    assert [row["error_kind"] for row in folder.rows()] == ["export_failed"] * 2
