@@ -29,7 +29,7 @@ from fleetrank.device_agents.registry import create_agent
 from fleetrank.foundation.vocabulary import FlopsMethod, Format
 from fleetrank.models.cards.card import Artifact, Cost
 from fleetrank.orchestrator.dispatch.controller import Controller, Recorder, StopSwitch
-from fleetrank.orchestrator.dispatch.decide.state import SweepWork, Tally, task_of
+from fleetrank.orchestrator.dispatch.decide.state import Exports, SweepWork, Tally, task_of
 from fleetrank.orchestrator.dispatch.ray_cluster import cluster_ray
 from fleetrank.orchestrator.dispatch.ray_hosts import LABEL
 from fleetrank.orchestrator.identity import Attempt, DeviceSpec
@@ -220,11 +220,11 @@ def work_of(folder: Path, setup: Setup) -> SweepWork:
         sweep=sweep_facts(SWEEP, setup.plan.seed, folder),
         plan=setup.plan,
         places=setup.places,
-        artifacts={
-            cell.export: artifact(folder, cell.export.card.name) for cell in setup.plan.cells
-        },
-        failures={},
-        primers={},
+        exports=Exports(
+            artifacts={
+                cell.export: artifact(folder, cell.export.card.name) for cell in setup.plan.cells
+            }
+        ),
     )
 
 

@@ -4,7 +4,7 @@ import queue
 import shutil
 import sys
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -31,6 +31,7 @@ from fleetrank.models.export.process import (
 from fleetrank.models.networks.weights import canary_request, primer_request
 from fleetrank.models.verify import compare_files
 from fleetrank.orchestrator.dispatch.controller import StopSwitch
+from fleetrank.orchestrator.dispatch.decide.state import Exports
 from fleetrank.orchestrator.errors import NothingToDoError
 from fleetrank.orchestrator.plan.estimate import export_limit_s
 from fleetrank.orchestrator.progress import (
@@ -64,11 +65,16 @@ class ExportTools:
 
     def turn(self) -> AbstractContextManager[bool]:
         """The host's lease for one step of this work; false if a stop was requested before."""
-        return host_lease(
-            self.purpose,
-            on_wait=lambda message: self.emit(Notice(level="info", message=message)),
-            give_up=lambda: self.switch.is_stopping,
-        )
+        return host_turn(self.purpose, self.emit, self.switch)
+
+
+def host_turn(purpose: str, emit: Subscriber, switch: StopSwitch) -> AbstractContextManager[bool]:
+    """The host's lease for work that this process does itself; false if a stop came before."""
+    return host_lease(
+        purpose,
+        on_wait=lambda message: emit(Notice(level="info", message=message)),
+        give_up=lambda: switch.is_stopping,
+    )
 
 
 Result = Artifact | Failure
@@ -343,21 +349,6 @@ class _Lines:
             line.start()
         line.orders.put(request)
         return True
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Exports:
-    """The results of the requests.
-
-    Attributes:
-        failures: why a file is missing; permanent, and shared by all cells that need it.
-        is_complete: false if a stop was requested before all files were exported.
-    """
-
-    artifacts: Mapping[ExportRequest, Artifact]
-    failures: Mapping[ExportRequest, Failure]
-    primers: Mapping[Format, Artifact]
-    is_complete: bool
 
 
 def build_artifacts(

@@ -58,7 +58,6 @@ def _run(where: Where) -> "EvalRun":
         workspace=workspace,
         subject=find_subject(workspace, where),
         tools=tools,
-        limit=where.limit,
         done=_show_progress,
     )
 

@@ -295,7 +295,7 @@ def _check_sides(setup: "Setup") -> None:
             "device, model, workload or number of processes",
         ),
     ):
-        side = side_of(setup, setup.plan).plan
+        side = side_of(setup, setup.plan)
         if is_asked and not side.cells:
             reasons = "; ".join(dict.fromkeys(one.reason for one in side.skipped))
             raise NothingToDoError(f"{nothing}: {reasons}", f"name another {remedy}")

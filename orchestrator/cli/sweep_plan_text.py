@@ -112,7 +112,7 @@ def _profile_lines(setup: Setup) -> Iterator[str]:
     """How many cells are profiled after the latencies, and why others are not."""
     if not setup.spec.profile:
         return
-    profiled = profiles_of(setup, setup.plan).plan
+    profiled = profiles_of(setup, setup.plan)
     n = count_of(profiled.n_repeats, "process", "processes")
     yield f"profiles: {count_of(len(profiled.cells), 'cell')}, {n} more; not in the time below"
     yield from _skipped_lines(profiled.skipped)
@@ -123,7 +123,7 @@ def _set_lines(setup: Setup) -> Iterator[str]:
     asked = setup.spec.replicas
     if asked is None:
         return
-    plan = sets_of(setup, setup.plan).plan
+    plan = sets_of(setup, setup.plan)
     numbers = ", ".join(map(str, asked.processes))
     least_s = plan.n_repeats * asked.run_s
     yield (

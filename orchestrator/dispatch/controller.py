@@ -148,7 +148,7 @@ class Recorder:
             measurement=done.measurement,
             place=self._work.places[done.device],
             facts=done.facts,
-            artifact=self._work.artifacts.get(done.attempt.repeat.cell.export),
+            artifact=self._work.exports.artifacts.get(done.attempt.repeat.cell.export),
         )
 
     def _append(self, done: Store, row: Row) -> None:
@@ -163,7 +163,7 @@ class Recorder:
             flags=tuple(flag.value for flag in measurement.flags),
             error=None if failure is None else failure.message,
             will_retry=done.will_retry,
-            has_no_file=done.attempt.repeat.cell.export in self._work.failures,
+            has_no_file=done.attempt.repeat.cell.export in self._work.exports.failures,
         )
         try:
             self.sink.append(row, measurement)

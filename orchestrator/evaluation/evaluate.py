@@ -31,9 +31,7 @@ from fleetrank.orchestrator.evaluation.evaluation_rows import (
     limit_fact,
     open_scorer,
     refuse_misread,
-    segment_cases,
     store_metrics,
-    text_cases,
 )
 from fleetrank.orchestrator.evaluation.scoring import (
     CHOICE_TASKS,
@@ -41,6 +39,7 @@ from fleetrank.orchestrator.evaluation.scoring import (
     Case,
     Figures,
     Unfinished,
+    Window,
     choice_metrics,
     choice_windows,
     is_finite,
@@ -48,6 +47,8 @@ from fleetrank.orchestrator.evaluation.scoring import (
     picture_metrics,
     read_questions,
     score_all,
+    segment_case,
+    text_case,
     text_metrics,
 )
 from fleetrank.orchestrator.evaluation.user_data import (
@@ -97,13 +98,17 @@ def evaluate_text(run: EvalRun, data: TextData, reading: Reading) -> list[Row]:
         "n_bytes": sum(n_bytes),
         **_facts_of_text(reading, length), **limit_fact(run, len(data.documents)),
     }  # fmt: skip
-    windows = [window for _, window in cut]
-    make = text_cases(windows, length)
-    if strategy.has_memory:
-        numbers = [number for number, _ in cut]
-        make = segment_cases(windows, numbers, length)
+
+    def case(number: int) -> Case:
+        document, window = cut[number]
+        if not strategy.has_memory:
+            return text_case(window, length)
+        # It goes on with the states of the segment before, if that is of the same document.
+        follows = number > 0 and cut[number - 1][0] == document
+        return segment_case(window, length, follows=follows)
+
     work = _Work(
-        workload=workload, make=make, n_cases=len(cut), prefix=reading.tokenizer.prefix,
+        workload=workload, make=case, n_cases=len(cut), prefix=reading.tokenizer.prefix,
         details=length,
     )  # fmt: skip
     asked, figures, _ = _scored(run, facts, work)
@@ -143,8 +148,8 @@ def evaluate_choices(
             "prompts": prompts, **_facts_of_text(reading, length), **limit_fact(run, len(every)),
         }  # fmt: skip
         work = _Work(
-            workload=replace(workload, length=length), make=text_cases(windows, length),
-            n_cases=len(windows), details=length,
+            workload=replace(workload, length=length), n_cases=len(windows), details=length,
+            make=_text_cases(windows, length),
         )  # fmt: skip
         now, figures, _ = _scored(run, facts, work)
         asked.append(now)
@@ -159,6 +164,10 @@ def evaluate_choices(
         whole = replace(asked[-1], is_finite=all(one.is_finite for one in asked))
         rows += store_metrics(run, whole, _all_facts(rows), [mean_accuracy(rows)])
     return rows
+
+
+def _text_cases(windows: Sequence[Window], length: int) -> Callable[[int], Case]:
+    return lambda number: text_case(windows[number], length)
 
 
 def _all_facts(rows: Sequence[Row]) -> Row:

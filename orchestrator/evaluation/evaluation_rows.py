@@ -35,14 +35,10 @@ from fleetrank.orchestrator.errors import UsageError
 from fleetrank.orchestrator.evaluation.scoring import (
     STRATEGIES,
     Array,
-    Case,
     EvaluationError,
     Metric,
     Scorer,
     Unfinished,
-    Window,
-    segment_case,
-    text_case,
 )
 from fleetrank.orchestrator.evaluation.user_data import Tokenizer
 from fleetrank.orchestrator.export import ExportTools, build_artifacts, execution_of
@@ -104,11 +100,6 @@ class Subject:
         if self.weights.kind is WeightsKind.SEEDED:
             return SEEDED
         return Path(self.weights.checkpoint_path or self.model.card.entry).name
-
-    @property
-    def weights_sha256(self) -> str | None:
-        """Of the file with the weights; `None` if they are seeded or part of the card's file."""
-        return self.weights.checkpoint_sha256
 
     def request(self, workload: Workload = IMAGE) -> ExportRequest:
         """The file that computes it."""
@@ -222,19 +213,17 @@ class EvalRun:
     """What every evaluation needs.
 
     Attributes:
-        limit: only so many documents, examples or images; `None` for all.
         done: is called with a task, its scored cases, those of an earlier run, and their number.
     """
 
     workspace: Workspace
     subject: Subject
     tools: ExportTools
-    limit: int | None = None
     done: Callable[[str, int, int, int], None] = field(default=lambda *_: None)
 
     def head(self, items: Sequence[object]) -> int:
         """How many of the items are evaluated."""
-        return len(items) if self.limit is None else min(self.limit, len(items))
+        return min(self.subject.where.limit or len(items), len(items))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -255,8 +244,8 @@ class Asked:
 
 def limit_fact(run: EvalRun, n_items: int) -> Row:
     """The column `item_limit`: null if every item is evaluated."""
-    is_limited = run.limit is not None and run.limit < n_items
-    return {"item_limit": run.limit if is_limited else None}
+    limit = run.subject.where.limit
+    return {"item_limit": limit if limit is not None and limit < n_items else None}
 
 
 def store_metrics(
@@ -323,7 +312,7 @@ def _identity(run: EvalRun, asked: Asked) -> Row:
         "family": card.family.value,
         "card_sha256": subject.model.sha256,
         "weights": subject.weights_name,
-        "weights_sha256": subject.weights_sha256,
+        "weights_sha256": subject.weights.checkpoint_sha256,
         "device": subject.device.name,
         "runtime": subject.runtime.value,
         "backend": asked.scorer.execution.backend,
@@ -404,22 +393,6 @@ def fitting(run: EvalRun, reading: Reading) -> tuple[LanguageShape, Workload]:
     if reason is not None or card.language is None:
         raise UsageError(str(reason), "give a decoder of text, or a shorter window")
     return card.language, workload
-
-
-def text_cases(windows: Sequence[Window], length: int) -> Callable[[int], Case]:
-    """The case of each window."""
-    return lambda number: text_case(windows[number], length)
-
-
-def segment_cases(
-    windows: Sequence[Window], documents: Sequence[int], length: int
-) -> Callable[[int], Case]:
-    """Each segment goes on with the states of the one before, if that is of the same document."""
-    return lambda number: segment_case(
-        windows[number],
-        length,
-        follows=number > 0 and documents[number] == documents[number - 1],
-    )
 
 
 def first_states(request: ExportRequest, prefix: int) -> tuple[Array, ...]:

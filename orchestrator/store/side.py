@@ -42,12 +42,14 @@ class SideForm:
     """How the attempts of one kind of side pass are stored.
 
     Attributes:
+        noun: one attempt, for messages.
         table: its rows have the columns `OF_MEASUREMENTS`, and others.
         rows_of: (row of an attempt, what it measured) to its rows here, at least one.
         cell_columns: what names the cell of a task: cell_key, and columns of the table's own.
         task_key: a stored row to the cell key of the task that made it.
     """
 
+    noun: str
     table: SideTable
     rows_of: Callable[[Row, Measurement], Iterable[SideRow]]
     cell_columns: tuple[str, ...]
@@ -246,6 +248,7 @@ def _profile_rows(row: Row, measurement: Measurement) -> Iterator[SideRow]:
 
 
 PROFILE_FORM = SideForm(
+    noun="profile",
     table=COMPONENT_TIMES,
     rows_of=_profile_rows,
     cell_columns=("cell_key",),
@@ -304,6 +307,7 @@ def _of_process(run: ReplicaRun) -> Row:
 
 
 REPLICA_FORM = SideForm(
+    noun="set",
     table=REPLICA_RUNS,
     rows_of=_set_rows,
     cell_columns=("cell_key", "n_replicas"),

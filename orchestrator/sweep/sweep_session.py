@@ -11,7 +11,6 @@ from fleetrank.device_agents.contract.kind import Kind
 from fleetrank.device_agents.contract.task import ReplicaPolicy
 from fleetrank.device_agents.registry import HOST_CPU, create_agent, load_kind
 from fleetrank.foundation.errors import FleetError, count_of, raise_together
-from fleetrank.foundation.lease import host_lease
 from fleetrank.foundation.vocabulary import RUNTIME_OF_FORMAT, Origin, Runtime
 from fleetrank.models.cache import ArtifactCache
 from fleetrank.models.cards.card import ExportRequest, Source
@@ -24,10 +23,10 @@ from fleetrank.orchestrator.dispatch.controller import (
     listening,
     sigterm_as_ctrl_c,
 )
-from fleetrank.orchestrator.dispatch.decide.state import SweepWork, Tally, attempts_left
+from fleetrank.orchestrator.dispatch.decide.state import Exports, SweepWork, Tally, attempts_left
 from fleetrank.orchestrator.dispatch.hosts import Hosts
 from fleetrank.orchestrator.errors import NothingToDoError, OrchestratorError, StoreError
-from fleetrank.orchestrator.export import Exports, ExportTools, build_artifacts
+from fleetrank.orchestrator.export import ExportTools, build_artifacts, host_turn
 from fleetrank.orchestrator.identity import (
     Cell,
     Plan,
@@ -72,61 +71,42 @@ from fleetrank.orchestrator.workspace.workspace import Workspace, sweep_facts
 _MB = 1e6
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SideWork:
-    """What one side pass measures.
-
-    Attributes:
-        noun: one of its attempts, for messages.
-        plan: its cells; each key is that of a task of the pass. Nothing takes turns, and no device
-            takes over another's: a profile is only of use beside the latency of its device.
-        is_profiled: its tasks profile.
-    """
-
-    noun: str
-    plan: Plan
-    is_profiled: bool
-
-    @property
-    def form(self) -> SideForm:
-        """How its attempts are stored."""
-        return PROFILE_FORM if self.is_profiled else REPLICA_FORM
-
-
 _Asked = Iterable[tuple[Cell, str | None]]
 """Cells of a side pass, and why each cannot be measured."""
 
 
-def profiles_of(setup: Setup, plan: Plan) -> SideWork:
+def profiles_of(setup: Setup, plan: Plan) -> Plan:
     """The profiles of a plan: the cells that can be profiled, and the others with the reason; pure.
 
-    Empty without `profile: true`.
+    Each key is that of a task of the pass. Empty without `profile: true`.
     """
     cells = plan.cells if setup.spec.profile else ()
     asked = (
         (replace(cell, cell_key=profiled_key(cell.cell_key)), _why_not_profiled(setup, cell))
         for cell in cells
     )
-    return _side("profile", plan, asked, is_profiled=True)
+    return _side(PROFILE_FORM, plan, asked)
 
 
-def sets_of(setup: Setup, plan: Plan) -> SideWork:
+def sets_of(setup: Setup, plan: Plan) -> Plan:
     """The sets of a plan: each cell with each number of processes; pure.
 
     Empty without `replicas`. A set that cannot run is skipped with the reason.
     """
-    return _side("set", plan, _asked_sets(setup, plan), is_profiled=False)
+    return _side(REPLICA_FORM, plan, _asked_sets(setup, plan))
 
 
-def _side(noun: str, plan: Plan, asked: _Asked, *, is_profiled: bool) -> SideWork:
+def _side(form: SideForm, plan: Plan, asked: _Asked) -> Plan:
     cells: list[Cell] = []
     skipped: list[SkippedCell] = []
     for cell, reason in asked:
         if reason is None:
             cells.append(cell)
         else:
-            skipped.append(SkippedCell(label=f"{noun} of {cell.label}", reason=reason))
-    plan = replace(
+            skipped.append(SkippedCell(label=f"{form.noun} of {cell.label}", reason=reason))
+    # Nothing takes turns, and no device takes over another's: a profile is only of use beside the
+    # latency of its device.
+    return replace(
         plan,
         cells=tuple(cells),
         skipped=tuple(skipped),
@@ -134,7 +114,11 @@ def _side(noun: str, plan: Plan, asked: _Asked, *, is_profiled: bool) -> SideWor
         allows_takeover=False,
         repeats_disturbed=False,
     )
-    return SideWork(noun=noun, plan=plan, is_profiled=is_profiled)
+
+
+def open_cells(plan: Plan, tally: Tally) -> list[Cell]:
+    """Cells with pending attempts."""
+    return [cell for cell in plan.cells if any(attempts_left(plan, cell, tally))]
 
 
 def _why_not_profiled(setup: Setup, cell: Cell) -> str | None:
@@ -179,22 +163,21 @@ def _why_no_set(setup: Setup, cell: Cell, n_processes: int) -> str | None:
 class SidePass:
     """A side pass of one run of a sweep."""
 
-    def __init__(self, store: ResultStore, sweep_id: str, side: SideWork) -> None:
+    def __init__(self, store: ResultStore, sweep_id: str, form: SideForm, plan: Plan) -> None:
         """Reads which attempts an earlier run stored.
 
         Raises:
             StoreError: the journal cannot be read.
         """
         self._store = store
-        self._side = side
+        self._form, self._plan = form, plan
         self._tally = Tally()
-        if side.plan.cells:
-            self._tally = Tally.of(stored_attempts(store.open_journal(sweep_id), side.form))
+        if plan.cells:
+            self._tally = Tally.of(stored_attempts(store.open_journal(sweep_id), form))
 
     def open_cells(self) -> list[Cell]:
         """Cells with pending attempts."""
-        plan = self._side.plan
-        return [cell for cell in plan.cells if any(attempts_left(plan, cell, self._tally))]
+        return open_cells(self._plan, self._tally)
 
     @property
     def n_failed(self) -> int:
@@ -203,7 +186,7 @@ class SidePass:
 
     def reopen(self) -> int:
         """Lets the failed repeats be tried again; returns how many."""
-        return self._tally.reopen([cell.cell_key for cell in self._side.plan.cells])
+        return self._tally.reopen([cell.cell_key for cell in self._plan.cells])
 
     def run(
         self,
@@ -214,20 +197,17 @@ class SidePass:
         switch: StopSwitch,
     ) -> None:
         """Measures until nothing is left or a stop is requested; raises as `Controller.run`."""
-        side = self._side
-        for skipped in side.plan.skipped:
+        form = self._form
+        for skipped in self._plan.skipped:
             emit(Notice(level="info", message=f"no {skipped.label}: {skipped.reason}"))
         if switch.is_stopping or not self.open_cells():
             return
-        work = replace(
-            work,
-            plan=side.plan,
-            primers={} if side.is_profiled else work.primers,
-            canaries={},
-            is_profiled=side.is_profiled,
-        )
-        say = _Said(emit, side, self._tally.n_finished)
-        sink = JournalSink(self._store, journal, side.form)
+        work = replace(work, plan=self._plan, canaries={})
+        if form is PROFILE_FORM:
+            exports = replace(work.exports, primers={})
+            work = replace(work, exports=exports, is_profiled=True)
+        say = _Said(emit, form.noun, self._plan.n_repeats, self._tally.n_finished)
+        sink = JournalSink(self._store, journal, form)
         recorder = Recorder(work, sink, say)
         Controller(work, self._tally, hosts=hosts, recorder=recorder, switch=switch).run()
         sink.flush()
@@ -236,8 +216,8 @@ class SidePass:
 class _Said:
     """Reports finished attempts as notices: they are not repeats of the sweep."""
 
-    def __init__(self, emit: Subscriber, side: SideWork, n_done: int) -> None:
-        self._emit, self._side, self._n_done = emit, side, n_done
+    def __init__(self, emit: Subscriber, noun: str, n_repeats: int, n_done: int) -> None:
+        self._emit, self._noun, self._n_repeats, self._n_done = emit, noun, n_repeats, n_done
 
     def __call__(self, event: Event) -> None:
         if isinstance(event, RepeatStarted):
@@ -246,7 +226,7 @@ class _Said:
             self._emit(event)
             return
         self._n_done += not event.will_retry
-        count = f"[{self._side.noun} {self._n_done}/{self._side.plan.n_repeats}]"
+        count = f"[{self._noun} {self._n_done}/{self._n_repeats}]"
         what = f"{count} {event.label} #{event.repeat + 1}"
         if event.error is None:
             self._emit(Notice(level="info", message=what))
@@ -352,8 +332,8 @@ class SweepSession:
         self._emit = Publisher([*options.subscribers, progress])
         self._switch = StopSwitch()
         self._profiles, self._sets = (
-            SidePass(store, sweep_id, side_of(setup, self._plan_now))
-            for side_of in (profiles_of, sets_of)
+            SidePass(store, sweep_id, form, side_of(setup, self._plan_now))
+            for form, side_of in ((PROFILE_FORM, profiles_of), (REPLICA_FORM, sets_of))
         )
 
     def run(self, *, is_new: bool = False) -> SweepFinished:
@@ -386,7 +366,7 @@ class SweepSession:
             try:
                 if pending:
                     self._measure(journal, tally)
-                with self._host_turn(f"sweep {self._sweep_id}, which writes its results"):
+                with self._host_turn("writes its results"):
                     journal.check_place()
                     self._store.publish(self._sweep_id)
             except BaseException as error:
@@ -414,7 +394,7 @@ class SweepSession:
 
     def _pack_journal(self, journal: Journal) -> None:
         """Packs the journal; a failure wastes disk space but loses no row."""
-        with self._host_turn(f"sweep {self._sweep_id}, which packs its journal"):
+        with self._host_turn("packs its journal"):
             try:
                 journal.pack()
             except StoreError as error:
@@ -441,15 +421,13 @@ class SweepSession:
             recorder = Recorder(work, sink, self._emit)
             Controller(work, tally, hosts=hosts, recorder=recorder, switch=self._switch).run()
             if self._setup.spec.profile:
-                store_module_macs(journal, work.plan.cells, work.artifacts)
+                store_module_macs(journal, work.plan.cells, exports.artifacts)
             for side in (self._profiles, self._sets):
                 side.run(work, journal, hosts, self._emit, self._switch)
 
     def _pending(self, tally: Tally) -> list[Cell]:
         """Cells with pending repeats, profiles or sets; a failed export is retried."""
-        plan = self._plan_now
-        is_open = [cell for cell in plan.cells if any(attempts_left(plan, cell, tally))]
-        return [*is_open, *self._open_sides()]
+        return [*open_cells(self._plan_now, tally), *self._open_sides()]
 
     def _open_sides(self) -> list[Cell]:
         return [*self._profiles.open_cells(), *self._sets.open_cells()]
@@ -474,22 +452,15 @@ class SweepSession:
         unopened = {one: without_file(one.format, cost) for one, cost in costs.items()}
         return replace(exports, artifacts={**exports.artifacts, **unopened})
 
-    def _host_turn(self, purpose: str) -> AbstractContextManager[bool]:
-        """The host's lease, for work that this process does itself."""
-        return host_lease(
-            purpose,
-            on_wait=lambda message: self._emit(Notice(level="info", message=message)),
-            give_up=lambda: self._switch.is_stopping,
-        )
+    def _host_turn(self, doing: str) -> AbstractContextManager[bool]:
+        return host_turn(f"sweep {self._sweep_id}, which {doing}", self._emit, self._switch)
 
     def _work(self, exports: Exports) -> SweepWork:
         return SweepWork(
             sweep=sweep_facts(self._sweep_id, self._setup.plan.seed, self._workspace.root),
             plan=self._plan_now,
             places=self._setup.places,
-            artifacts=exports.artifacts,
-            failures=exports.failures,
-            primers=exports.primers,
+            exports=exports,
             canaries=self._setup.canaries(exports.artifacts.get(canary_request())),
             is_trusted=self._options.is_trusted,
         )

@@ -108,7 +108,6 @@ class SweepCount:
             n_ok, n_failed, n_left = record.counts
         started = _of_run(self._started, record)
         state = state_of(record, is_running=is_running)
-        tags = shown_tags(store.root, record.sweep_id)
         return SweepStatus(
             sweep_id=record.sweep_id,
             state=IMPORTED if record.is_imported else state,
@@ -123,9 +122,8 @@ class SweepCount:
             n_overcome=self._n_tries_failed.total()
             - sum(self._n_tries_failed[key] for key in self._failures),
             failures=tuple(self._failures.values())[-_MAX_FAILURES:],
-            tags=tags.tags,
-            note=tags.note,
             latest=tuple(self._latest),
+            **dict(shown_tags(store.root, record.sweep_id)),
         )
 
     def _devices(

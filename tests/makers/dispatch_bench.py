@@ -20,7 +20,7 @@ from fleetrank.foundation.vocabulary import (
 from fleetrank.models.cards.card import Artifact, Cost, ExportRequest, ModelCard, Source, Weights
 from fleetrank.models.cards.identity import resolve
 from fleetrank.orchestrator.dispatch.controller import Controller, Recorder, StopSwitch
-from fleetrank.orchestrator.dispatch.decide.state import SweepWork, Tally
+from fleetrank.orchestrator.dispatch.decide.state import Exports, SweepWork, Tally
 from fleetrank.orchestrator.errors import StoreError
 from fleetrank.orchestrator.identity import Cell, DevicePlace, Plan, SweepFacts
 from fleetrank.orchestrator.progress import Event
@@ -92,9 +92,10 @@ def new_work(
             name: DevicePlace(device=name, host="local", host_hash="h", needs_quiet=needs_quiet)
             for name, needs_quiet in devices.items()
         },
-        artifacts={r: make_artifact(n) for r, n in requests.items() if n not in broken},
-        failures={r: broken[n] for r, n in requests.items() if n in broken},
-        primers={},
+        exports=Exports(
+            artifacts={r: make_artifact(n) for r, n in requests.items() if n not in broken},
+            failures={r: broken[n] for r, n in requests.items() if n in broken},
+        ),
     )
 
 

@@ -197,13 +197,26 @@ def _verdict(key: RepeatKey, failure: Failure) -> Failure:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Exports:
+    """The files of a sweep, each by its request.
+
+    Attributes:
+        failures: why a file is missing; permanent, and shared by all cells that need it.
+        primers: tiny files that warm up a runtime before memory is counted.
+        is_complete: false if a stop was requested before all files were exported.
+    """
+
+    artifacts: Mapping[ExportRequest, Artifact]
+    failures: Mapping[ExportRequest, Failure] = field(default_factory=dict)
+    primers: Mapping[Format, Artifact] = field(default_factory=dict)
+    is_complete: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SweepWork:
     """The constant input of a controller.
 
     Attributes:
-        artifacts: the artifact of every cell whose export succeeded.
-        failures: the failure of every other cell.
-        primers: tiny files that warm up a runtime before memory is counted.
         canaries: the canary of each phone, by device name.
         is_trusted: the user declared that files from outside are trusted.
         is_profiled: the tasks profile their cells instead of measuring latencies.
@@ -212,9 +225,7 @@ class SweepWork:
     sweep: SweepFacts
     plan: Plan
     places: Mapping[str, DevicePlace]
-    artifacts: Mapping[ExportRequest, Artifact]
-    failures: Mapping[ExportRequest, Failure]
-    primers: Mapping[Format, Artifact]
+    exports: Exports
     canaries: Mapping[str, CanaryTask] = field(default_factory=dict)
     is_trusted: bool = False
     is_profiled: bool = False
@@ -236,8 +247,8 @@ def tasks_of(
 def task_of(work: SweepWork, attempt: Attempt, canary: CanaryTask | None = None) -> MeasureTask:
     """Returns the task of one attempt; only for cells that have an artifact."""
     cell, index, plan = attempt.repeat.cell, attempt.repeat.index, work.plan
-    artifact = work.artifacts[cell.export]
-    primer = work.primers.get(cell.export.format)
+    artifact = work.exports.artifacts[cell.export]
+    primer = work.exports.primers.get(cell.export.format)
     cost = artifact.cost
     has_cost = cost.macs is not None and cost.parameters is not None
     return MeasureTask(
@@ -297,7 +308,7 @@ class Queues:
     def __init__(self, work: SweepWork, tally: Tally) -> None:
         cells_of: dict[str, list[Cell]] = defaultdict(list)
         for cell in work.plan.cells:
-            if cell.export in work.artifacts:
+            if cell.export in work.exports.artifacts:
                 cells_of[cell.device].append(cell)
         self._queues: dict[str, Iterator[tuple[Attempt, ...]]] = {
             device: _device_attempts(work, cells, tally) for device, cells in cells_of.items()
@@ -362,7 +373,7 @@ def _device_attempts(
     plan = replace(work.plan, cells=tuple(cells))
     order: Iterable[tuple[Repeat, ...]] = ((repeat,) for repeat in plan.order())
     if plan.rounds is not None and work.places[cells[0].device].takes_turns:
-        sizes = {request: file.size_bytes for request, file in work.artifacts.items()}
+        sizes = {request: file.size_bytes for request, file in work.exports.artifacts.items()}
         order = rounds(plan, plan.rounds, sizes)
     for repeats in order:
         left = [

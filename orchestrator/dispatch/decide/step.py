@@ -284,7 +284,7 @@ def _began(state: DispatchState, event: messages.Began) -> Iterator[Action]:
         attempt = state.attempt_of(task_id)
         if attempt is not None and device in state.lanes:
             _adopt_running(state, task_id, device, attempt)
-    plan, failures = state.work.plan, state.work.failures
+    plan, failures = state.work.plan, state.work.exports.failures
     for attempt, failure in failed_attempts(plan, failures, state.tally):
         if not state.is_running(key_of(attempt)):
             yield untried(state, attempt, failure)
