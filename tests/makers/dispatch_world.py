@@ -6,6 +6,7 @@ be asked for at that moment.
 
 from collections import Counter
 from dataclasses import dataclass, field, replace
+from typing import TypeVar
 
 from fleetrank.device_agents.contract.agent import DeviceFacts
 from fleetrank.device_agents.contract.measurement import Failure, Measurement, Wait
@@ -17,6 +18,7 @@ from fleetrank.orchestrator.dispatch.decide.state import DispatchState, SweepWor
 from fleetrank.orchestrator.dispatch.decide.step import step
 from fleetrank.orchestrator.identity import TaskId
 
+T = TypeVar("T")
 FACTS = DeviceFacts(
     device_model="Box", tier=Tier.CPU, origin=Origin.SIMULATED, os="Linux", arch="x86_64"
 )
@@ -252,6 +254,27 @@ class World:
                 self.delivered.add(task_id)
         found = [result(task_id, why) for task_id in task_ids]
         self.feed(messages.Arrived(now_s=self.now_s, measurements=found))
+
+    def tick(self, now_s: float | None = None) -> list[str]:
+        """Devices that start."""
+        self.now_s = self.now_s if now_s is None else now_s
+        actions = self.feed(messages.Tick(now_s=self.now_s))
+        return [action.device for action in actions if isinstance(action, messages.Submit)]
+
+    def task_on(self, device: str) -> str:
+        (task_id,) = [task_id for task_id, on in self.owed.items() if on == device]
+        return task_id
+
+    def end(self, device: str, why: Failure | None = None, waited_s: float | None = None) -> None:
+        """The task of a device ends, and its result arrives."""
+        task_id = self.task_on(device)
+        self.finish(task_id, why)
+        self.kept[task_id] = replace(self.kept[task_id], waited_s=waited_s)
+        self.arrive([task_id])
+
+    def announced(self, kind: type[T]) -> list[T]:
+        events = [one.event for one in self.actions if isinstance(one, messages.Announce)]
+        return [event for event in events if isinstance(event, kind)]
 
     def answer(self, device: str, why: Failure | None) -> None:
         self.probing.remove(device)

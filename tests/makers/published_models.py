@@ -8,6 +8,11 @@ import torch
 from fleetrank.models.cards.language import Activation, LanguageShape
 from fleetrank.models.networks.build import import_torchvision
 
+KINDS = {
+    "llama": "llama", "untied": "llama", "qwen": "qwen2", "gpt": "gpt2", "opt": "opt",
+    "opt_post_norm": "opt", "neox": "gpt_neox", "bert": "bert", "distilbert": "distilbert",
+}  # fmt: skip
+"""By name of a shape of `language_shapes`."""
 _WORDS = {
     Activation.SWIGLU: "silu",
     Activation.GELU: "gelu",

@@ -1,6 +1,6 @@
 """Cards and requests that several tests of the models use."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -10,6 +10,27 @@ from fleetrank.models.cards.card import ExportRequest, ModelCard, Source, Weight
 from fleetrank.models.cards.identity import resolve
 
 EntryPoint = Callable[..., ExportRequest]
+
+
+@pytest.fixture
+def one_thread() -> Iterator[None]:
+    """Two tests at once on two cores would make PyTorch's threads wait for each other."""
+    import torch
+
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+@pytest.fixture
+def without_gradients(one_thread: None) -> Iterator[None]:
+    """In one thread and with one seed, too."""
+    import torch
+
+    torch.manual_seed(0)
+    with torch.no_grad():
+        yield
 
 
 @pytest.fixture

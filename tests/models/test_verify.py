@@ -10,35 +10,35 @@ from fleetrank.models.verify import compare_files, compare_outputs
 SCORES = np.array([[1.0, 2.0, 4.0], [8.0, 1.0, 0.0]], dtype=np.float32)
 
 
-def test_equal_outputs_have_no_error() -> None:
-    comparison = compare_outputs([SCORES], [SCORES])
-    assert comparison.is_equal
-    assert comparison.max_relative_error == 0
+TIE = np.array([[0.02, 0.021], [9.0, 0.0]], dtype=np.float32)
+SWAPPED = np.array([[0.021, 0.02], [9.0, 0.0]], dtype=np.float32)
+ZEROS = np.zeros((2, 3), dtype=np.float32)
 
 
-def test_error_is_relative_to_the_largest_reference_value() -> None:
-    candidate = SCORES.copy()
-    candidate[0, 0] += 0.004
-    comparison = compare_outputs([SCORES], [candidate])
+@pytest.mark.parametrize(
+    ("reference", "candidate", "error"),
+    [
+        ([SCORES], [SCORES], 0.0),
+        ([SCORES], [SCORES + np.eye(2, 3, dtype=np.float32) * 0.004], 0.004 / 8),
+        ([SCORES, SCORES], [SCORES, SCORES + 0.004], 0.0005),
+        ([TIE], [SWAPPED], 0.001 / 9),
+        ([ZEROS], [ZEROS], 0.0),
+    ],
+    ids=["equal", "of the largest value", "worst output", "a tie either way", "zeros"],
+)
+def test_small_errors_are_relative_to_the_largest_reference_value(
+    reference: list[np.ndarray], candidate: list[np.ndarray], error: float
+) -> None:
+    comparison = compare_outputs(reference, candidate)
     assert comparison.is_equal
-    assert comparison.max_relative_error == pytest.approx(0.004 / 8, rel=1e-3)
+    assert comparison.max_relative_error == pytest.approx(error, rel=1e-3)
 
 
 def test_error_above_the_tolerance_is_refused_with_both_numbers() -> None:
     comparison = compare_outputs([SCORES], [SCORES + 0.016])
     assert not comparison.is_equal
     assert comparison.reason == "relative error 0.002 above 0.001"
-
-
-def test_the_worst_of_several_outputs_counts() -> None:
-    comparison = compare_outputs([SCORES, SCORES], [SCORES, SCORES + 0.004])
-    assert comparison.max_relative_error == pytest.approx(0.0005, rel=1e-3)
-
-
-def test_tie_within_the_tolerance_may_fall_either_way() -> None:
-    reference = np.array([[0.02, 0.021], [9.0, 0.0]], dtype=np.float32)
-    candidate = np.array([[0.021, 0.02], [9.0, 0.0]], dtype=np.float32)
-    assert compare_outputs([reference], [candidate]).is_equal
+    assert not compare_outputs([ZEROS], [ZEROS + 1e-6]).is_equal
 
 
 def test_other_top1_is_refused_though_the_error_is_small() -> None:
@@ -63,12 +63,6 @@ def test_incomparable_outputs_are_refused(candidate: list[np.ndarray], reason: s
     assert reason in (comparison.reason or "")
 
 
-def test_all_zero_reference_is_equal_to_zeros_only() -> None:
-    zeros = np.zeros((2, 3), dtype=np.float32)
-    assert compare_outputs([zeros], [zeros]).is_equal
-    assert not compare_outputs([zeros], [zeros + 1e-6]).is_equal
-
-
 def test_files_are_compared_in_the_order_of_the_outputs(tmp_path: Path) -> None:
     first, second = tmp_path / "a.npz", tmp_path / "b.npz"
     np.savez(first, output_0=SCORES, output_1=SCORES * 2)
@@ -76,15 +70,10 @@ def test_files_are_compared_in_the_order_of_the_outputs(tmp_path: Path) -> None:
     assert compare_files(first, second).is_equal
 
 
-def test_file_that_holds_pickled_objects_is_refused(tmp_path: Path) -> None:
-    path = tmp_path / "a.npz"
-    np.savez(path, output_0=np.array([{"run": "me"}], dtype=object))
-    with pytest.raises(ExportError, match=r"a\.npz"):
-        compare_files(path, path)
-
-
-def test_text_file_is_no_output(tmp_path: Path) -> None:
-    path = tmp_path / "a.npz"
-    path.write_text("not arrays")
-    with pytest.raises(ExportError, match="cannot read the outputs"):
-        compare_files(path, path)
+def test_a_file_of_pickled_objects_or_of_text_is_refused(tmp_path: Path) -> None:
+    pickled, text = tmp_path / "a.npz", tmp_path / "b.npz"
+    np.savez(pickled, output_0=np.array([{"run": "me"}], dtype=object))
+    text.write_text("not arrays")
+    for path in (pickled, text):
+        with pytest.raises(ExportError, match=f"cannot read the outputs in .*{path.name}"):
+            compare_files(path, path)

@@ -13,20 +13,10 @@ from fleetrank.models.cards.zoo import load_language_zoo
 from fleetrank.models.networks.decoder import Decoder, Encoder
 from fleetrank.models.networks.weights import network_with_weights
 
+pytestmark = pytest.mark.usefixtures("without_gradients")
 DECODERS = pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES)
 LENGTH = 40
 SMALLEST_NORMAL = torch.finfo(torch.float32).tiny
-
-
-@pytest.fixture(autouse=True)
-def one_seed_and_one_thread():
-    """Two tests at once on two cores would make PyTorch's threads wait for each other."""
-    torch.manual_seed(0)
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    with torch.inference_mode():
-        yield
-    torch.set_num_threads(threads)
 
 
 def empty_caches(shape: LanguageShape, batch: int, slots: int) -> list[torch.Tensor]:

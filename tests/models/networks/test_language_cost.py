@@ -24,6 +24,7 @@ from fleetrank.models.networks.cost import (
 )
 from fleetrank.models.networks.decoder import Decoder, Encoder
 
+pytestmark = pytest.mark.usefixtures("one_thread")
 ALL = {**SHAPES, **ENCODERS}
 ZOO = {name: card.language for name, card in load_language_zoo().items() if card.language}
 CALLS = (Call(tokens=7, slots=7), Call(tokens=1, slots=11), Call(tokens=5, slots=13))
@@ -38,14 +39,6 @@ def arguments(shape: LanguageShape, call: Call, batch: int) -> tuple[torch.Tenso
     size = (batch, shape.kv_heads, call.slots, shape.head_size)
     caches = [torch.zeros(size) for _ in range(2 * shape.layers)]
     return (tokens, torch.arange(call.tokens), *caches)
-
-
-@pytest.fixture(autouse=True)
-def one_thread():
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
 
 
 @pytest.mark.parametrize("batch", [1, 3])

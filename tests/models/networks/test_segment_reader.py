@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 from language_shapes import LLAMA, SHAPES
-from published_models import save_published
+from published_models import KINDS, save_published
 
 from fleetrank.foundation.inputs import Workload
 from fleetrank.foundation.vocabulary import WeightsKind
@@ -27,24 +27,12 @@ from fleetrank.models.networks.cost import call_cost, calls_of, count_cost, para
 from fleetrank.models.networks.decoder import Decoder, SegmentReader
 from fleetrank.models.networks.weights import load_checkpoint
 
-KINDS = {
-    "llama": "llama", "untied": "llama", "qwen": "qwen2", "gpt": "gpt2", "opt": "opt",
-    "opt_post_norm": "opt", "neox": "gpt_neox",
-}  # fmt: skip
+pytestmark = pytest.mark.usefixtures("without_gradients")
 DECODERS = pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES)
 WORKLOADS = pytest.mark.parametrize(
     "text", ["segment@8+k3+n4", "segment@7+k0+n4", "segment@8+k3+n0", "segment@1+k0+n1",
              "segment@5+k0+n0", "segment@3+k9+n2"]
 )  # fmt: skip
-
-
-@pytest.fixture(autouse=True)
-def one_thread():
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    with torch.no_grad():
-        yield
-    torch.set_num_threads(threads)
 
 
 class Published:

@@ -1,6 +1,5 @@
 import csv
 import os
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,6 +16,7 @@ from fleetrank.models.networks.build import build_network, import_torchvision, s
 from fleetrank.models.networks.cost import count_cost, known_cost, stated_cost
 from fleetrank.models.networks.weights import calibrate, load_checkpoint, network_with_weights
 
+pytestmark = pytest.mark.usefixtures("one_thread")
 PUBLISHED_GMACS = {
     "resnet18": 1.814,
     "resnet50": 4.089,
@@ -49,15 +49,6 @@ PUBLISHED_PARAMETERS = {
     "mobilevit_xxs": 1_272_024,
 }
 SMALLEST_NORMAL = torch.finfo(torch.float32).tiny
-
-
-@pytest.fixture(autouse=True)
-def one_thread() -> Iterator[None]:
-    """Two tests at once on two cores would make PyTorch's threads wait for each other."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
 
 
 @pytest.mark.export
@@ -241,14 +232,11 @@ class Hostile:
         return (exec, ("raise SystemExit('ran')",))
 
 
-def test_checkpoint_that_would_run_code_is_refused(tmp_path: Path) -> None:
-    torch.save({"weight": Hostile()}, tmp_path / "c.pt")
-    with pytest.raises(ExportError, match="cannot be used"):
-        load_checkpoint(torch.nn.Linear(3, 2), checkpoint(tmp_path / "c.pt"))
-
-
-def test_checkpoint_of_another_network_is_refused(tmp_path: Path) -> None:
-    torch.save({"weight": torch.ones(5)}, tmp_path / "c.pt")
+@pytest.mark.parametrize("weight", [Hostile(), torch.ones(5)], ids=["code", "another network"])
+def test_a_checkpoint_that_would_run_code_or_does_not_fit_is_refused(
+    tmp_path: Path, weight: object
+) -> None:
+    torch.save({"weight": weight}, tmp_path / "c.pt")
     with pytest.raises(ExportError, match="cannot be used"):
         load_checkpoint(torch.nn.Linear(3, 2), checkpoint(tmp_path / "c.pt"))
 

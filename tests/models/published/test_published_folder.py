@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 from language_shapes import ENCODERS, LLAMA, SHAPES
-from published_models import save_published
+from published_models import KINDS, save_published
 from wording import has
 
 from fleetrank.foundation.inputs import Workload
@@ -22,17 +22,7 @@ from fleetrank.models.networks.decoder import Decoder, Encoder
 from fleetrank.models.networks.weights import load_checkpoint, network_with_weights
 from fleetrank.models.published import INDEX, WHOLE, checkpoint_sha256, load_folder
 
-KINDS = {
-    "llama": "llama",
-    "untied": "llama",
-    "qwen": "qwen2",
-    "gpt": "gpt2",
-    "opt": "opt",
-    "opt_post_norm": "opt",
-    "neox": "gpt_neox",
-    "bert": "bert",
-    "distilbert": "distilbert",
-}
+pytestmark = pytest.mark.usefixtures("without_gradients")
 SMALL = {name: (KINDS[name], shape) for name, shape in {**SHAPES, **ENCODERS}.items()}
 ZOO_KINDS = {
     "stories15m": "llama",
@@ -51,15 +41,6 @@ ZOO = {
 }
 """Published sizes with two layers and a short vocabulary."""
 BOTH = {**SMALL, **{f"{name} of the zoo": one for name, one in ZOO.items()}}
-
-
-@pytest.fixture(autouse=True)
-def one_thread():
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    with torch.no_grad():
-        yield
-    torch.set_num_threads(threads)
 
 
 def built(shape: LanguageShape) -> torch.nn.Module:

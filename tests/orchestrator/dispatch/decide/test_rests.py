@@ -36,81 +36,52 @@ def new_world() -> NewWorld:
     return build
 
 
-def tick(world: World, now_s: float) -> list[str]:
-    """Devices that start."""
-    world.now_s = now_s
-    actions = world.feed(messages.Tick(now_s=now_s))
-    return [action.device for action in actions if isinstance(action, messages.Submit)]
-
-
-def task_on(world: World, device: str) -> str:
-    (task_id,) = [task_id for task_id, on in world.owed.items() if on == device]
-    return task_id
-
-
 def ask_for_time(world: World, device: str, why: Failure = NOT_FIT) -> str:
-    task_id = task_on(world, device)
+    task_id = world.task_on(device)
     world.ask_for_time(task_id, why)
     world.answer_not_fit([task_id])
     return task_id
-
-
-def end(world: World, device: str, *, waited_s: float | None = None) -> None:
-    task_id = task_on(world, device)
-    world.finish(task_id, None)
-    world.kept[task_id] = replace(world.kept[task_id], waited_s=waited_s)
-    world.arrive([task_id])
-
-
-def starts(world: World) -> list[RepeatStarted]:
-    announced = [action.event for action in world.actions if isinstance(action, messages.Announce)]
-    return [event for event in announced if isinstance(event, RepeatStarted)]
-
-
-def waits(world: World) -> list[DeviceWaits]:
-    announced = [action.event for action in world.actions if isinstance(action, messages.Announce)]
-    return [event for event in announced if isinstance(event, DeviceWaits)]
 
 
 def test_a_device_at_rest_holds_back_neither_a_phone_nor_a_quiet_device(
     new_world: NewWorld,
 ) -> None:
     world = new_world(False, False, True)
-    assert tick(world, 0.0) == ["d0", "d1"]
+    assert world.tick(0.0) == ["d0", "d1"]
     ask_for_time(world, "d0")
-    end(world, "d1")
-    assert tick(world, 1.0) == ["d2"]
-    end(world, "d2")
-    assert tick(world, 2.0) == ["d1"]
+    world.end("d1")
+    assert world.tick(1.0) == ["d2"]
+    world.end("d2")
+    assert world.tick(2.0) == ["d1"]
 
 
 def test_the_same_attempt_is_asked_again_when_it_said_and_no_row_is_made_of_it(
     new_world: NewWorld,
 ) -> None:
     world = new_world(False)
-    tick(world, 0.0)
+    world.tick(0.0)
     first = ask_for_time(world, "d0")
-    assert tick(world, 9.9) == []
+    assert world.tick(9.9) == []
     assert world.state.wait_s(9.9) == pytest.approx(0.1)
-    assert tick(world, 10.0) == ["d0"]
-    assert task_on(world, "d0") == first
+    assert world.tick(10.0) == ["d0"]
+    assert world.task_on("d0") == first
     assert world.rows == []
-    end(world, "d0")
+    world.end("d0")
     assert [(row.attempt, row.failure) for row in world.rows] == [(0, None)]
 
 
 def test_the_row_says_how_long_its_repeat_waited(new_world: NewWorld) -> None:
     world = new_world(False)
-    tick(world, 0.0)
+    world.tick(0.0)
     world.now_s = 2.0
-    asked = task_on(world, "d0")
+    asked = world.task_on("d0")
     world.ask_for_time(asked)
     world.not_fit[asked] = replace(world.not_fit[asked], waited_s=2.0)
     world.answer_not_fit([asked])
-    assert tick(world, 12.0) == ["d0"]
-    end(world, "d0", waited_s=0.5)
-    assert tick(world, 13.0) == ["d0"]
-    end(world, "d0", waited_s=0.25)
+    assert world.tick(12.0) == ["d0"]
+    world.end("d0", waited_s=0.5)
+    assert world.tick(13.0) == ["d0"]
+    world.end("d0", waited_s=0.25)
     stored = [action for action in world.actions if isinstance(action, messages.Store)]
     assert [one.measurement.waited_s for one in stored] == [12.5, 0.25]
 
@@ -119,11 +90,11 @@ def test_a_wait_in_vain_and_an_unknown_wait_are_not_confused(new_world: NewWorld
     world = new_world(False)
     now_s = 0.0
     while not world.rows:
-        assert tick(world, now_s) == ["d0"]
+        assert world.tick(now_s) == ["d0"]
         ask_for_time(world, "d0")
         now_s += 10.0
-    tick(world, 602.0)
-    end(world, "d0")
+    world.tick(602.0)
+    world.end("d0")
     stored = [action for action in world.actions if isinstance(action, messages.Store)]
     assert [one.measurement.waited_s for one in stored] == [600.0, None]
 
@@ -134,7 +105,7 @@ def test_after_the_limit_the_attempt_fails_with_reason_and_time_and_is_retried(
     world = new_world(False)
     now_s = 0.0
     while not world.rows:
-        assert tick(world, now_s) == ["d0"]
+        assert world.tick(now_s) == ["d0"]
         ask_for_time(world, "d0")
         now_s += 10.0
     assert world.now_s == 600.0
@@ -143,8 +114,8 @@ def test_after_the_limit_the_attempt_fails_with_reason_and_time_and_is_retried(
     assert (row.failure.kind, row.failure.wait) == (ErrorKind.UNFIT_CONDITIONS, None)
     assert "600 s" in row.failure.message
     assert NOT_FIT.message in row.failure.message
-    assert tick(world, 602.0) == ["d0"]
-    assert repeat_of(task_on(world, "d0")) == row.key
+    assert world.tick(602.0) == ["d0"]
+    assert repeat_of(world.task_on("d0")) == row.key
     ask_for_time(world, "d0")
     assert len(world.rows) == 1, "each attempt may wait as long as the first"
 
@@ -156,7 +127,7 @@ def test_a_device_that_waits_for_two_reasons_has_the_longer_limit_in_all(
     away = replace(NOT_FIT, kind=ErrorKind.DEVICE_LOST, wait=Wait(ask_again_s=2.0, limit_s=180.0))
     now_s = 0.0
     while not world.rows:
-        tick(world, now_s)
+        world.tick(now_s)
         ask_for_time(world, "d0", away if now_s < 100.0 or now_s > 300.0 else NOT_FIT)
         rest = world.state.lanes["d0"].rest
         now_s = now_s if rest is None else rest.until_s
@@ -165,14 +136,14 @@ def test_a_device_that_waits_for_two_reasons_has_the_longer_limit_in_all(
 
 def test_a_limit_of_zero_fails_at_once(new_world: NewWorld) -> None:
     world = new_world(False)
-    tick(world, 0.0)
+    world.tick(0.0)
     ask_for_time(world, "d0", replace(NOT_FIT, wait=Wait(ask_again_s=0.1, limit_s=0.0)))
     assert len(world.rows) == 1
 
 
 def test_a_device_that_asks_for_no_pause_is_no_busy_loop(new_world: NewWorld) -> None:
     world = new_world(False)
-    tick(world, 0.0)
+    world.tick(0.0)
     ask_for_time(world, "d0", replace(NOT_FIT, wait=Wait(ask_again_s=0.0, limit_s=60.0)))
     assert world.state.wait_s(0.0) > 0.2
 
@@ -181,7 +152,7 @@ def test_the_first_stop_ends_a_sweep_that_only_waits_and_its_repeat_is_left(
     new_world: NewWorld,
 ) -> None:
     world = new_world(False)
-    tick(world, 0.0)
+    world.tick(0.0)
     ask_for_time(world, "d0")
     world.feed(messages.StopPressed(now_s=1.0, is_now=False))
     assert world.state.is_over
@@ -192,7 +163,7 @@ def test_a_device_that_answers_after_the_stop_that_it_is_not_fit_is_left(
     new_world: NewWorld,
 ) -> None:
     world = new_world(False)
-    tick(world, 0.0)
+    world.tick(0.0)
     world.feed(messages.StopPressed(now_s=1.0, is_now=False))
     assert not world.state.is_over
     ask_for_time(world, "d0")
@@ -202,7 +173,7 @@ def test_a_device_that_answers_after_the_stop_that_it_is_not_fit_is_left(
 
 def test_a_late_answer_that_a_device_is_not_fit_changes_nothing(new_world: NewWorld) -> None:
     world = new_world(False)
-    tick(world, 0.0)
+    world.tick(0.0)
     task_id = ask_for_time(world, "d0")
     before = world.state.lanes["d0"]
     world.answer_not_fit([task_id])
@@ -212,19 +183,19 @@ def test_a_late_answer_that_a_device_is_not_fit_changes_nothing(new_world: NewWo
 
 def test_asking_counts_no_canary(new_world: NewWorld) -> None:
     world = new_world(False)
-    tick(world, 0.0)
+    world.tick(0.0)
     for now_s in (10.0, 20.0, 30.0):
         ask_for_time(world, "d0")
-        tick(world, now_s)
+        world.tick(now_s)
     assert world.state.lanes["d0"].n_started == 1
 
 
 def test_the_user_sees_who_waits_and_why_and_a_line_a_minute(new_world: NewWorld) -> None:
     world = new_world(False)
     for now_s in range(0, 150, 10):
-        tick(world, float(now_s))
+        world.tick(float(now_s))
         ask_for_time(world, "d0")
-    seen = waits(world)
+    seen = world.announced(DeviceWaits)
     assert [event.waited_s for event in seen] == [float(n) for n in range(0, 150, 10)]
     assert {(e.device, e.reason, e.ask_again_s, e.limit_s) for e in seen} == {
         ("d0", NOT_FIT.message, 10.0, 600.0)
@@ -236,16 +207,16 @@ def test_a_repeat_is_announced_when_it_starts_and_again_when_its_device_is_fit(
     new_world: NewWorld,
 ) -> None:
     world = new_world(False)
-    tick(world, 0.0)
+    world.tick(0.0)
     for now_s in (10.0, 20.0, 30.0):
         ask_for_time(world, "d0")
-        tick(world, now_s)
-        tick(world, now_s + 2.0)
-    assert len(starts(world)) == 1
-    tick(world, 34.0)
-    tick(world, 35.0)
-    assert len(starts(world)) == 2
-    assert starts(world)[0] == starts(world)[1]
+        world.tick(now_s)
+        world.tick(now_s + 2.0)
+    assert len(world.announced(RepeatStarted)) == 1
+    world.tick(34.0)
+    world.tick(35.0)
+    assert len(world.announced(RepeatStarted)) == 2
+    assert world.announced(RepeatStarted)[0] == world.announced(RepeatStarted)[1]
 
 
 def test_a_device_that_is_set_aside_or_given_up_is_seen_to_wait_with_its_failure(
@@ -255,19 +226,16 @@ def test_a_device_that_is_set_aside_or_given_up_is_seen_to_wait_with_its_failure
     now_s = 0.0
     for _ in range(world.state.rules.failures_to_set_aside):
         now_s += 60.0
-        tick(world, now_s)
-        task_id = task_on(world, "d0")
-        world.finish(task_id, LOST)
-        world.arrive([task_id])
-    assert [(event.reason, event.limit_s, event.is_news) for event in waits(world)] == [
-        (LOST.message, None, False)
-    ]
+        world.tick(now_s)
+        world.end("d0", LOST)
+    (seen,) = world.announced(DeviceWaits)
+    assert (seen.reason, seen.limit_s, seen.is_news) == (LOST.message, None, False)
     for _ in range(world.state.rules.max_probes):
         now_s += 60.0
-        tick(world, now_s)
+        world.tick(now_s)
         world.answer("d0", LOST)
-    assert len(waits(world)) == 2
-    assert LOST.message in waits(world)[1].reason
+    assert len(world.announced(DeviceWaits)) == 2
+    assert LOST.message in world.announced(DeviceWaits)[1].reason
 
 
 MEASURE_S = {"cpu": 20.0, "hot": 5.0, "gone": 5.0, "good": 5.0}
@@ -286,7 +254,7 @@ def test_a_mixed_sweep_takes_about_as_long_as_its_slowest_lane() -> None:
     fit_s = {"hot": 0.0, "gone": BACK_S}
     away = replace(NOT_FIT, kind=ErrorKind.DEVICE_LOST, wait=Wait(ask_again_s=2.0, limit_s=1000.0))
     while not world.state.is_over:
-        for device in tick(world, world.now_s):
+        for device in world.tick(world.now_s):
             is_fit = world.now_s >= fit_s.get(device, 0.0)
             ends[device] = world.now_s + (MEASURE_S[device] if is_fit else 0.5), is_fit
             started += [(world.now_s, device)] * is_fit
@@ -295,7 +263,7 @@ def test_a_mixed_sweep_takes_about_as_long_as_its_slowest_lane() -> None:
         for device in [device for device, (at_s, _) in ends.items() if at_s == world.now_s]:
             _, is_measured = ends.pop(device)
             if is_measured:
-                end(world, device)
+                world.end(device)
             else:
                 ask_for_time(world, device, NOT_FIT if device == "hot" else away)
             if is_measured and device == "hot":

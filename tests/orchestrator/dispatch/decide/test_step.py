@@ -10,7 +10,6 @@ from dispatch_world import HOST_LOST, World, failure
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from fleetrank.device_agents.contract.measurement import Failure
 from fleetrank.foundation.vocabulary import ErrorKind
 from fleetrank.orchestrator.dispatch.decide import messages
 from fleetrank.orchestrator.dispatch.decide.messages import SILENT_S
@@ -49,31 +48,13 @@ def new_world() -> NewWorld:
     return build
 
 
-def tick(world: World, now_s: float | None = None) -> list[str]:
-    """Devices that start."""
-    world.now_s = world.now_s if now_s is None else now_s
-    actions = world.feed(messages.Tick(now_s=world.now_s))
-    return [action.device for action in actions if isinstance(action, messages.Submit)]
-
-
-def end(world: World, device: str, why: Failure | None) -> None:
-    (task_id,) = [t for t, running_on in world.owed.items() if running_on == device]
-    world.finish(task_id, why)
-    world.arrive([task_id])
-
-
-def said(world: World) -> list[str]:
-    announced = [action.event for action in world.actions if isinstance(action, messages.Announce)]
-    return [event.message for event in announced if isinstance(event, Notice)]
-
-
 def test_the_same_events_give_the_same_actions(new_world: NewWorld) -> None:
     worlds = [new_world(("g", False), ("g", True), ("h", False)) for _ in range(2)]
     for world in worlds:
         for number in range(40):
-            tick(world, float(number))
+            world.tick(float(number))
             for device in sorted(set(world.owed.values())):
-                end(world, device, LOST if number % 3 else None)
+                world.end(device, LOST if number % 3 else None)
     assert worlds[0].actions == worlds[1].actions
     assert any(isinstance(action, messages.Store) for action in worlds[0].actions)
 
@@ -95,24 +76,24 @@ def test_a_device_with_work_is_served_before_another_of_its_host_is_served_three
                     served[waiting.device][device] += 1
             served[device].clear()
         assert all(n <= 2 for counter in served.values() for n in counter.values())
-        tick(world)
-        end(world, data.draw(st.sampled_from(sorted(world.owed.values()))), None)
+        world.tick()
+        world.end(data.draw(st.sampled_from(sorted(world.owed.values()))), None)
 
 
 def test_devices_of_a_lost_host_wait_for_it_and_no_attempt_is_used_up(new_world: NewWorld) -> None:
     world = new_world(("g", False), ("g", False), ("h", False))
-    assert tick(world) == ["d0", "d1", "d2"]
+    assert world.tick() == ["d0", "d1", "d2"]
     world.down.add("g")
     world.fail([t for t, device in world.owed.items() if device != "d2"], HOST_LOST)
     assert world.state.lanes["d2"].running
-    assert tick(world, world.state.rules.host_wait_s - 1) == [], "set aside until they answer"
+    assert world.tick(world.state.rules.host_wait_s - 1) == [], "set aside until they answer"
     world.answer("d0", None)
     world.down.clear()
     world.answer("d1", None)
-    assert tick(world) == ["d1"]
+    assert world.tick() == ["d1"]
     assert [row.attempt for row in world.rows] == [0, 0]
     world.down.add("g")
-    tick(world, world.state.rules.host_wait_s + 1)
+    world.tick(world.state.rules.host_wait_s + 1)
     world.answer("d0", None)
     assert world.state.lanes["d0"].is_given_up
 
@@ -124,7 +105,7 @@ def test_a_device_whose_host_is_not_there_yet_is_waited_for_longer_than_a_silent
     world.down.add("g")
     world.begin()
     for second in range(RULES.max_probes + 3):
-        tick(world, 2.0 * second)
+        world.tick(2.0 * second)
         world.answer("d0", None)
     assert not world.state.lanes["d0"].is_given_up
 
@@ -133,25 +114,25 @@ def test_a_repeat_whose_last_try_failed_does_not_end_again_with_its_cell() -> No
     world = World(new_work({"d0": False}, n_models=1, repeats=3, max_attempts=1))
     world.begin()
     for why in (LOST, BAD_FILE):
-        tick(world)
-        end(world, "d0", why)
+        world.tick()
+        world.end("d0", why)
     assert world.state.is_over
     assert list(world.ends.values()) == [1, 1, 1]
 
 
 def test_phones_do_not_starve_a_device_that_needs_quiet(new_world: NewWorld) -> None:
     world = new_world(("g", False), ("g", False), ("g", True))
-    assert tick(world) == ["d0", "d1"]
-    end(world, "d0", None)
+    assert world.tick() == ["d0", "d1"]
+    world.end("d0")
     # d2 was never served and is next: d0 may not start again beside the still running d1.
-    assert tick(world) == []
-    end(world, "d1", None)
-    assert tick(world) == ["d2"]
+    assert world.tick() == []
+    world.end("d1")
+    assert world.tick() == ["d2"]
 
 
 def test_phones_of_one_host_run_side_by_side_and_a_cpu_alone(new_world: NewWorld) -> None:
-    assert len(tick(new_world(("g", False), ("g", False)))) == 2
-    assert len(tick(new_world(("g", True), ("g", True)))) == 1
+    assert len(new_world(("g", False), ("g", False)).tick()) == 2
+    assert len(new_world(("g", True), ("g", True)).tick()) == 1
 
 
 def test_a_ready_retry_goes_before_new_work_and_an_unready_one_waits(new_world: NewWorld) -> None:
@@ -182,16 +163,16 @@ def test_three_failures_in_a_row_set_a_device_aside_and_an_answer_brings_it_back
 ) -> None:
     world = new_world(("g", True), repeats=3)
     for _ in range(3):
-        assert tick(world) == ["d0"]
-        end(world, "d0", CRASHED)
-    assert tick(world) == []
+        assert world.tick() == ["d0"]
+        world.end("d0", CRASHED)
+    assert world.tick() == []
     assert not world.state.is_over
-    assert ["aside" in text for text in said(world)] == [True]
-    tick(world, 1.0)
+    assert ["aside" in text for text in [one.message for one in world.announced(Notice)]] == [True]
+    world.tick(1.0)
     world.answer("d0", None)
-    assert tick(world) == ["d0"]
-    end(world, "d0", CRASHED)
-    assert tick(world) == [], "one more failure after coming back is enough"
+    assert world.tick() == ["d0"]
+    world.end("d0", CRASHED)
+    assert world.tick() == [], "one more failure after coming back is enough"
 
 
 def test_only_failures_that_every_repeat_would_have_condemn_a_cell() -> None:
@@ -206,8 +187,8 @@ def test_only_failures_that_every_repeat_would_have_condemn_a_cell() -> None:
 
 def test_bad_files_do_not_count_against_the_device(new_world: NewWorld) -> None:
     world = new_world(("g", True), repeats=5)
-    while tick(world):
-        end(world, "d0", BAD_FILE)
+    while world.tick():
+        world.end("d0", BAD_FILE)
     assert world.state.is_over
     assert len(world.rows) == 10
 
@@ -215,34 +196,34 @@ def test_bad_files_do_not_count_against_the_device(new_world: NewWorld) -> None:
 def test_a_device_that_never_answers_is_given_up_and_the_sweep_ends(new_world: NewWorld) -> None:
     world = new_world(("g", True), repeats=9)
     for _ in range(3):
-        tick(world)
-        end(world, "d0", CRASHED)
+        world.tick()
+        world.end("d0", CRASHED)
     for _ in range(RULES.max_probes):
         assert not world.state.is_over
-        tick(world, world.now_s + 60)
+        world.tick(world.now_s + 60)
         world.answer("d0", LOST)
     assert world.state.is_over
 
 
 def test_nothing_starts_after_a_stop_and_running_attempts_still_end(new_world: NewWorld) -> None:
     world = new_world(("g", False), ("h", False))
-    assert tick(world) == ["d0", "d1"]
+    assert world.tick() == ["d0", "d1"]
     world.feed(messages.StopPressed(now_s=0.0, is_now=False))
-    end(world, "d0", LOST)
-    assert tick(world, 9.0) == []
+    world.end("d0", LOST)
+    assert world.tick(9.0) == []
     assert not world.state.is_over
-    end(world, "d1", None)
+    world.end("d1")
     assert world.state.is_over
 
 
 def test_interrupted_workers_that_do_not_end_are_left_behind(new_world: NewWorld) -> None:
     world = new_world(("g", False))
-    tick(world)
+    world.tick()
     for _ in range(2):
         step(world.state, messages.StopPressed(now_s=0.0, is_now=True))
-    tick(world, 14.0)
+    world.tick(14.0)
     assert not world.state.is_over
-    tick(world, 16.0)
+    world.tick(16.0)
     assert world.state.is_over
 
 
@@ -250,15 +231,15 @@ def test_a_silent_minute_names_what_runs_and_what_is_waited_for(new_world: NewWo
     world = new_world(("g", False), ("h", False), ("k", False))
     world.down.add("h")
     world.begin()
-    tick(world)
-    end(world, "d2", None)
+    world.tick()
+    world.end("d2")
     world.feed(messages.StopPressed(now_s=0.0, is_now=False))
-    n_before = len(said(world))
-    tick(world, SILENT_S - 1)
-    assert len(said(world)) == n_before
-    tick(world, SILENT_S + 15)
-    tick(world)
-    (text,) = said(world)[n_before:]
+    n_before = len([one.message for one in world.announced(Notice)])
+    world.tick(SILENT_S - 1)
+    assert len([one.message for one in world.announced(Notice)]) == n_before
+    world.tick(SILENT_S + 15)
+    world.tick()
+    (text,) = [one.message for one in world.announced(Notice)][n_before:]
     assert "1 min 00 s" in text
     assert "d0 has been running model" in text
     assert "for 1 min 15 s" in text
@@ -267,6 +248,6 @@ def test_a_silent_minute_names_what_runs_and_what_is_waited_for(new_world: NewWo
 
 def test_a_fleet_is_counted_not_listed(new_world: NewWorld) -> None:
     world = new_world(*(("g", False) for _ in range(9)))
-    tick(world)
-    tick(world, SILENT_S)
-    assert said(world)[-1].endswith("; 6 more")
+    world.tick()
+    world.tick(SILENT_S)
+    assert [one.message for one in world.announced(Notice)][-1].endswith("; 6 more")
