@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tiny_onnx import save_huge, save_looping
 
 from fleetrank.device_agents.contract.task import Execution, MeasurePolicy, MeasureTask
 from fleetrank.foundation.vocabulary import Runtime
@@ -94,61 +95,14 @@ def artifacts(
 
 @pytest.fixture(scope="session")
 def looping_onnx(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Returns only after 2^62 rounds of a loop."""
-    return _save_loop(tmp_path_factory.mktemp("loop") / "loop.onnx")
+    pytest.importorskip("onnx")
+    return save_looping(tmp_path_factory.mktemp("loop") / "loop.onnx")
 
 
 @pytest.fixture(scope="session")
 def huge_onnx(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Needs 8 GB for its one output."""
-    onnx = pytest.importorskip("onnx")
-    helper, numpy_helper = onnx.helper, onnx.numpy_helper
-    shape = numpy_helper.from_array(np.array([2, 1024, 1024, 1024], dtype=np.int64), "shape")
-    graph = helper.make_graph(
-        [helper.make_node("Expand", ["x", "shape"], ["y"])],
-        "huge",
-        [helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, [1])],
-        [helper.make_tensor_value_info("y", onnx.TensorProto.FLOAT, None)],
-        [shape],
-    )
-    path = tmp_path_factory.mktemp("huge") / "huge.onnx"
-    opsets = [helper.make_opsetid("", 17)]
-    onnx.save(helper.make_model(graph, opset_imports=opsets, ir_version=8), str(path))
-    return path
-
-
-def _save_loop(path: Path) -> Path:
-    onnx = pytest.importorskip("onnx")
-    helper, numpy_helper = onnx.helper, onnx.numpy_helper
-    body = helper.make_graph(
-        [
-            helper.make_node("Identity", ["going"], ["going_out"]),
-            helper.make_node("Add", ["value", "value"], ["value_out"]),
-        ],
-        "body",
-        [
-            helper.make_tensor_value_info("round", onnx.TensorProto.INT64, []),
-            helper.make_tensor_value_info("going", onnx.TensorProto.BOOL, []),
-            helper.make_tensor_value_info("value", onnx.TensorProto.FLOAT, [1]),
-        ],
-        [
-            helper.make_tensor_value_info("going_out", onnx.TensorProto.BOOL, []),
-            helper.make_tensor_value_info("value_out", onnx.TensorProto.FLOAT, [1]),
-        ],
-    )
-    graph = helper.make_graph(
-        [helper.make_node("Loop", ["rounds", "yes", "x"], ["y"], body=body)],
-        "loop",
-        [helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, [1])],
-        [helper.make_tensor_value_info("y", onnx.TensorProto.FLOAT, [1])],
-        [
-            numpy_helper.from_array(np.array(2**62, dtype=np.int64), "rounds"),
-            numpy_helper.from_array(np.array(True), "yes"),
-        ],
-    )
-    opsets = [helper.make_opsetid("", 17)]
-    onnx.save(helper.make_model(graph, opset_imports=opsets, ir_version=8), str(path))
-    return path
+    pytest.importorskip("onnx")
+    return save_huge(tmp_path_factory.mktemp("huge") / "huge.onnx")
 
 
 MakeTask = Callable[..., MeasureTask]

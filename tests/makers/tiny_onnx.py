@@ -42,3 +42,65 @@ def save_external(path: Path, location: str) -> Path:
     )
     path.write_bytes(helper.make_model(graph, ir_version=8).SerializeToString())
     return path
+
+
+def save_looping(path: Path) -> Path:
+    """A network that returns after 2^62 rounds of a loop."""
+    from onnx import TensorProto, helper, numpy_helper
+
+    def end(name: str, kind: int, shape: list[int]) -> object:
+        return helper.make_tensor_value_info(name, kind, shape)
+
+    body = helper.make_graph(
+        [
+            helper.make_node("Identity", ["going"], ["going_out"]),
+            helper.make_node("Add", ["value", "value"], ["value_out"]),
+        ],
+        "body",
+        [
+            end("round", TensorProto.INT64, []),
+            end("going", TensorProto.BOOL, []),
+            end("value", TensorProto.FLOAT, [1]),
+        ],
+        [end("going_out", TensorProto.BOOL, []), end("value_out", TensorProto.FLOAT, [1])],
+    )
+    values = [
+        numpy_helper.from_array(np.array(2**62, dtype=np.int64), "rounds"),
+        numpy_helper.from_array(np.array(True), "yes"),
+    ]
+    ends = [end(name, TensorProto.FLOAT, [1]) for name in "xy"]
+    return save_graph(path, "Loop", ["rounds", "yes", "x"], ends, values, body=body)
+
+
+def save_huge(path: Path) -> Path:
+    """A network that needs 8 GB for its one output."""
+    from onnx import TensorProto, helper, numpy_helper
+
+    sizes = [2, 1024, 1024, 1024]
+    shape = numpy_helper.from_array(np.array(sizes, dtype=np.int64), "shape")
+    ends = [
+        helper.make_tensor_value_info("x", TensorProto.FLOAT, [1]),
+        helper.make_tensor_value_info("y", TensorProto.FLOAT, sizes),
+    ]
+    return save_graph(path, "Expand", ["x", "shape"], ends, [shape])
+
+
+def save_foreign(path: Path) -> Path:
+    """A network with an operator that nobody has."""
+    from onnx import TensorProto, helper
+
+    ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [1]) for name in "xy"]
+    return save_graph(path, "Teleport", ["x"], ends, [], domain="nowhere")
+
+
+def save_graph(
+    path: Path, operator: str, read: list[str], ends: list, values: list, **attributes: object
+) -> Path:
+    """A network of one operator from x to y, and constants."""
+    import onnx
+
+    node = onnx.helper.make_node(operator, read, ["y"], **attributes)
+    graph = onnx.helper.make_graph([node], "g", ends[:1], ends[1:], values)
+    opsets = [onnx.helper.make_opsetid("", 17), onnx.helper.make_opsetid("nowhere", 1)]
+    onnx.save(onnx.helper.make_model(graph, opset_imports=opsets, ir_version=8), str(path))
+    return path

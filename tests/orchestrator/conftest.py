@@ -1,7 +1,9 @@
-"""A card, a cell and a row that tests of the orchestrator vary."""
+"""A card, a cell and a row that tests of the orchestrator vary; a board, and a server of adb."""
 
-from collections.abc import Callable
+import tempfile
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from tiny_onnx import save_tiny_onnx
@@ -24,6 +26,11 @@ from fleetrank.models.cards.card import Artifact, Cost, ExportRequest, ModelCard
 from fleetrank.models.cards.identity import resolve
 from fleetrank.orchestrator.identity import Attempt, Cell, DevicePlace, Repeat, SweepFacts
 from fleetrank.orchestrator.rows import Row, make_row
+
+if TYPE_CHECKING:
+    from ssh_board import SshBoard
+
+    from fleetrank.device_agents.android.adb_server import AdbServer
 
 CARD = ModelCard(
     name="resnet18",
@@ -136,3 +143,33 @@ def new_row(translate: RowMaker) -> RowMaker:
 def onnx_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A 3 x 3 convolution over 16 x 16 pixels: exported, verified and measured in no time."""
     return save_tiny_onnx(tmp_path_factory.mktemp("onnx") / "tiny.onnx")
+
+
+@pytest.fixture
+def board(monkeypatch: pytest.MonkeyPatch) -> Iterator["SshBoard"]:
+    from ssh_board import ssh_board, why_no_sshd
+
+    if (reason := why_no_sshd()) is not None:
+        pytest.skip(reason)
+    with tempfile.TemporaryDirectory(prefix="run-", ignore_cleanup_errors=True) as runtime:
+        monkeypatch.setenv("XDG_RUNTIME_DIR", runtime)
+        with ssh_board() as found:
+            yield found
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator["AdbServer"]:
+    from adb_bench import private_server
+
+    from fleetrank.device_agents.android.adb_server import find_adb
+    from fleetrank.device_agents.errors import MissingLibraryError
+
+    try:
+        adb = find_adb()
+    except MissingLibraryError:
+        pytest.skip("no adb was found")
+    home = tmp_path_factory.mktemp("home")
+    with private_server(adb, home) as started, pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CACHE_HOME", str(home / "cache"))
+        patch.setenv("ANDROID_ADB_SERVER_PORT", str(started.port))
+        yield started

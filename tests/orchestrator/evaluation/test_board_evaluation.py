@@ -4,12 +4,10 @@ import importlib.metadata
 import os
 import subprocess
 import sys
-import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from ssh_board import SshBoard, ssh_board, why_no_sshd
+from ssh_board import SshBoard
 from waiting import wait_until
 from wording import has
 
@@ -29,16 +27,6 @@ OLDER = "FLEETRANK_OLDER_PYTHON"
 def folder(tmp_path: Path) -> Path:
     Workspace.init(tmp_path)
     return tmp_path
-
-
-@pytest.fixture
-def board(monkeypatch: pytest.MonkeyPatch) -> Iterator[SshBoard]:
-    if (reason := why_no_sshd()) is not None:
-        pytest.skip(reason)
-    with tempfile.TemporaryDirectory(prefix="run-", ignore_cleanup_errors=True) as runtime:
-        monkeypatch.setenv("XDG_RUNTIME_DIR", runtime)
-        with ssh_board() as found:
-            yield found
 
 
 def add_device(folder: Path, options: str, host: str = "null") -> None:

@@ -15,13 +15,6 @@ from fleetrank.orchestrator.store.small_files import read_log
 SWEEP_ID = "quick-20260102T030405-0a1b"
 
 
-@pytest.fixture
-def store(tmp_path) -> ResultStore:
-    store = ResultStore(tmp_path / "results")
-    store.create_sweep(SweepRecord(sweep_id=SWEEP_ID, state=SweepState.RUNNING))
-    return store
-
-
 def test_nothing_appended_is_lost_when_the_disk_fills_up(store, new_row) -> None:
     journal = store.open_journal(SWEEP_ID)
     n_appended = 0

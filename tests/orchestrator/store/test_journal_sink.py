@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 from stored_part import published_rows
 
-from fleetrank.analysis.stored.sweep_record import SweepRecord, SweepState
 from fleetrank.orchestrator.errors import StoreError
 from fleetrank.orchestrator.rows import Row
 from fleetrank.orchestrator.store import journal as journal_module
@@ -19,13 +18,6 @@ pytestmark = pytest.mark.slow
 
 SWEEP_ID = "quick-20260102T030405-0a1b"
 NewRow = Callable[..., Row]
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> ResultStore:
-    store = ResultStore(tmp_path / "results")
-    store.create_sweep(SweepRecord(sweep_id=SWEEP_ID, state=SweepState.RUNNING))
-    return store
 
 
 def published(store: ResultStore) -> list[object]:

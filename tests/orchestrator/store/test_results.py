@@ -1,5 +1,4 @@
 import json
-from pathlib import Path
 
 import pytest
 from stored_part import published_rows
@@ -12,13 +11,6 @@ from fleetrank.orchestrator.store.results import ResultStore
 from fleetrank.orchestrator.sweep.sweep_status import state_of
 
 SWEEP_ID = "quick-20260102T030405-0a1b"
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> ResultStore:
-    store = ResultStore(tmp_path / "results")
-    store.create_sweep(SweepRecord(sweep_id=SWEEP_ID, state=SweepState.RUNNING))
-    return store
 
 
 def _append(store: ResultStore, *rows: dict[str, object]) -> None:

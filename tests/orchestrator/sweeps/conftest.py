@@ -14,9 +14,9 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import cast
 
-import numpy as np
 import pytest
 import short_measuring
+from tiny_onnx import save_foreign, save_huge, save_looping
 
 from fleetrank.analysis.stored.sweep_record import SweepRecord
 from fleetrank.orchestrator.cli.main import run
@@ -163,68 +163,16 @@ def parse_events() -> Callable[[str], list[dict[str, object]]]:
     return events
 
 
-def save_onnx(path: Path, nodes: list, inputs: list, outputs: list, values: list) -> Path:
-    import onnx
-
-    graph = onnx.helper.make_graph(nodes, "g", inputs, outputs, values)
-    opsets = [onnx.helper.make_opsetid("", 17), onnx.helper.make_opsetid("nowhere", 1)]
-    onnx.save(onnx.helper.make_model(graph, opset_imports=opsets, ir_version=8), str(path))
-    return path
-
-
 @pytest.fixture
 def foreign_onnx(tmp_path: Path) -> Path:
-    """Uses an operator that nobody has."""
-    from onnx import TensorProto, helper
-
-    ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [1]) for name in "xy"]
-    node = helper.make_node("Teleport", ["x"], ["y"], domain="nowhere")
-    return save_onnx(tmp_path / "foreign.onnx", [node], ends[:1], ends[1:], [])
+    return save_foreign(tmp_path / "foreign.onnx")
 
 
 @pytest.fixture
 def huge_onnx(tmp_path: Path) -> Path:
-    """Needs 8 GB for its one output."""
-    from onnx import TensorProto, helper, numpy_helper
-
-    shape = numpy_helper.from_array(np.array([2, 1024, 1024, 1024], dtype=np.int64), "shape")
-    ends = [
-        helper.make_tensor_value_info("x", TensorProto.FLOAT, [1]),
-        helper.make_tensor_value_info("y", TensorProto.FLOAT, [2, 1024, 1024, 1024]),
-    ]
-    node = helper.make_node("Expand", ["x", "shape"], ["y"])
-    return save_onnx(tmp_path / "huge.onnx", [node], ends[:1], ends[1:], [shape])
+    return save_huge(tmp_path / "huge.onnx")
 
 
 @pytest.fixture
 def looping_onnx(tmp_path: Path) -> Path:
-    """Returns after 2^62 rounds of a loop."""
-    from onnx import TensorProto, helper, numpy_helper
-
-    def end(name: str, kind: int, shape: list[int]):
-        return helper.make_tensor_value_info(name, kind, shape)
-
-    body = helper.make_graph(
-        [
-            helper.make_node("Identity", ["going"], ["going_out"]),
-            helper.make_node("Add", ["value", "value"], ["value_out"]),
-        ],
-        "body",
-        [
-            end("round", TensorProto.INT64, []),
-            end("going", TensorProto.BOOL, []),
-            end("value", TensorProto.FLOAT, [1]),
-        ],
-        [end("going_out", TensorProto.BOOL, []), end("value_out", TensorProto.FLOAT, [1])],
-    )
-    values = [
-        numpy_helper.from_array(np.array(2**62, dtype=np.int64), "rounds"),
-        numpy_helper.from_array(np.array(True), "yes"),
-    ]
-    return save_onnx(
-        tmp_path / "loop.onnx",
-        [helper.make_node("Loop", ["rounds", "yes", "x"], ["y"], body=body)],
-        [end("x", TensorProto.FLOAT, [1])],
-        [end("y", TensorProto.FLOAT, [1])],
-        values,
-    )
+    return save_looping(tmp_path / "loop.onnx")

@@ -2,11 +2,9 @@
 
 import json
 import sys
-import tempfile
-from collections.abc import Iterator
 
 import pytest
-from ssh_board import SshBoard, ssh_board, why_no_sshd
+from ssh_board import SshBoard
 from waiting import ended, ok_repeats, start, wait_for_repeats, wait_until
 
 pytestmark = pytest.mark.slow
@@ -15,16 +13,6 @@ _DEVICE = """name: pi5
 kind: board
 options: {{ssh: board, ssh_config: {config}, python: {python}, max_wait_s: {wait_s}}}
 """
-
-
-@pytest.fixture
-def board(monkeypatch: pytest.MonkeyPatch) -> Iterator[SshBoard]:
-    if (reason := why_no_sshd()) is not None:
-        pytest.skip(reason)
-    with tempfile.TemporaryDirectory(prefix="run-", ignore_cleanup_errors=True) as runtime:
-        monkeypatch.setenv("XDG_RUNTIME_DIR", runtime)
-        with ssh_board() as found:
-            yield found
 
 
 def add_board(folder, board: SshBoard, wait_s: float) -> None:

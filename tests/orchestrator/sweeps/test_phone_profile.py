@@ -8,10 +8,9 @@ from pathlib import Path
 
 import pytest
 import yaml
-from adb_bench import TINY_TFLITE, phone_options, private_server
+from adb_bench import TINY_TFLITE, phone_options
 
-from fleetrank.device_agents.android.adb_server import AdbServer, find_adb
-from fleetrank.device_agents.errors import MissingLibraryError
+from fleetrank.device_agents.android.adb_server import AdbServer
 from fleetrank.device_agents.virtual_phone.farm import FarmSpec, VirtualFarm
 from fleetrank.device_agents.virtual_phone.profile import Fault
 
@@ -27,19 +26,6 @@ profile: true
 measure: {min_warmup_s: 0.0, min_runs: 20, max_time_s: 0.5}
 limits: {timeout_s: 60}
 """
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AdbServer]:
-    try:
-        adb = find_adb()
-    except MissingLibraryError:
-        pytest.skip("no adb was found")
-    home = tmp_path_factory.mktemp("home")
-    with private_server(adb, home) as started, pytest.MonkeyPatch.context() as patch:
-        patch.setenv("XDG_CACHE_HOME", str(home / "cache"))
-        patch.setenv("ANDROID_ADB_SERVER_PORT", str(started.port))
-        yield started
 
 
 @pytest.fixture

@@ -8,12 +8,11 @@ from pathlib import Path
 
 import pytest
 import yaml
-from adb_bench import TINY_TFLITE, private_server
+from adb_bench import TINY_TFLITE
 
-from fleetrank.device_agents.android.adb_server import AdbServer, find_adb
+from fleetrank.device_agents.android.adb_server import AdbServer
 from fleetrank.device_agents.android.state.fitness import FOLDER
 from fleetrank.device_agents.android.state.identity import phone_lease
-from fleetrank.device_agents.errors import MissingLibraryError
 from fleetrank.device_agents.virtual_phone.farm import FarmedPhone, FarmSpec, VirtualFarm
 from fleetrank.device_agents.virtual_phone.imitation.command import stand_in_of
 from fleetrank.foundation.vocabulary import Format
@@ -24,19 +23,6 @@ from fleetrank.orchestrator.cli.main import run
 from fleetrank.orchestrator.workspace.workspace import Workspace
 
 pytestmark = pytest.mark.adb
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AdbServer]:
-    try:
-        adb = find_adb()
-    except MissingLibraryError:
-        pytest.skip("no adb was found")
-    home = tmp_path_factory.mktemp("home")
-    with private_server(adb, home) as started, pytest.MonkeyPatch.context() as patch:
-        patch.setenv("XDG_CACHE_HOME", str(home / "cache"))
-        patch.setenv("ANDROID_ADB_SERVER_PORT", str(started.port))
-        yield started
 
 
 @pytest.fixture
