@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Annotated
 
 from pydantic import TypeAdapter
@@ -357,3 +358,11 @@ def _converted(figures: Mapping[str, float], mapping: Mapped) -> list[str]:
 IMPORTER = Importer(
     read=lambda path, mapping: parse_csv(path.name, read_table(path), mapping), needs_mapping=True
 )
+_FOLDER = Path(__file__).parent
+DEMO = Importer(
+    read=lambda _path, _mapping: parse_csv(
+        "demo.csv", read_table(_FOLDER / "demo.csv"), read_table(_FOLDER / "demo.toml")
+    ),
+    needs_path=False,
+)
+"""A part of AI Hub's results, so that a question can be asked before anything is measured."""

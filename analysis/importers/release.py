@@ -301,10 +301,12 @@ class Importer:
         read: makes releases, oldest first, from the path that the user names and the content of
             the user's mapping, which is empty without one.
         needs_mapping: whether the columns of the source are known from the user's mapping only.
+        needs_path: whether the tables are the user's; those of the demo are in the package.
     """
 
     read: Callable[[Path, bytes], tuple[Release, ...]]
     needs_mapping: bool = False
+    needs_path: bool = True
 
 
 IMPORTERS: Registry[Importer] = Registry(
@@ -314,20 +316,28 @@ IMPORTERS: Registry[Importer] = Registry(
         "qai-hub": "fleetrank.analysis.importers.qai_hub:IMPORTER",
         "csv": "fleetrank.analysis.importers.csv_map:IMPORTER",
         "executorch-llm": "fleetrank.analysis.importers.llm_log:IMPORTER",
+        "demo": "fleetrank.analysis.importers.csv_map:DEMO",
     },
 )
 
 
-def read_releases(source: str, path: Path, mapping: Path | None) -> tuple[Release, ...]:
+def read_releases(source: str, path: Path | None, mapping: Path | None) -> tuple[Release, ...]:
     """Reads the published tables at `path`, a folder or a file, as one source writes them.
+
+    The tables of `demo` are part of the package: it has no path.
 
     Raises:
         UnknownNameError: no importer has this name.
         BadFileError: the path cannot hold tables of this source.
-        AnalysisError: a table is not valid, a mapping is missing or not used, or the importer
-            made an incomplete row.
+        AnalysisError: a table is not valid, the path or a mapping is missing or not used, or the
+            importer made an incomplete row.
     """
     importer = IMPORTERS.load(source)
+    if importer.needs_path is not (path is not None):
+        lacks = "needs the path of its tables" if importer.needs_path else "has no path"
+        raise AnalysisError(
+            f"source '{source}' {lacks}", "such as `fleetrank results import --from timm PATH`"
+        )
     if importer.needs_mapping and mapping is None:
         raise AnalysisError(
             f"source '{source}' needs a mapping of its columns",
@@ -335,7 +345,7 @@ def read_releases(source: str, path: Path, mapping: Path | None) -> tuple[Releas
         )
     if mapping is not None and not importer.needs_mapping:
         raise AnalysisError(f"source '{source}' has no use for a mapping", "leave out `map=`")
-    releases = importer.read(path, b"" if mapping is None else read_table(mapping))
+    releases = importer.read(path or Path(), b"" if mapping is None else read_table(mapping))
     for release in releases:
         require_complete(release)
     return releases

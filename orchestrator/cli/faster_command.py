@@ -8,7 +8,7 @@ import typer
 
 from fleetrank.foundation.codec import json_text
 from fleetrank.foundation.vocabulary import Form, Origin
-from fleetrank.orchestrator.cli.context import current
+from fleetrank.orchestrator.cli.context import current, settle_workspace
 from fleetrank.orchestrator.cli.listing import AsJson
 from fleetrank.orchestrator.cli.options import Explain, share, with_selectors
 from fleetrank.orchestrator.cli.reading_turn import Now
@@ -68,6 +68,7 @@ def faster(
 
     `fleetrank report show pairs` prints the same as a table and accepts all selectors.
     """
+    settle_workspace()
     if memory and energy:
         raise UsageError("--memory and --energy exclude each other", "ask twice, with one of them")
     settings = {

@@ -20,7 +20,7 @@ from fleetrank.models.cards.language import LanguageShape
 from fleetrank.models.cards.zoo import load_cards
 from fleetrank.models.errors import ModelError
 from fleetrank.models.networks.cost import embedding_count, parameter_count
-from fleetrank.orchestrator.cli.context import current, host_turn
+from fleetrank.orchestrator.cli.context import current, host_turn, settle_workspace
 from fleetrank.orchestrator.cli.listing import AsJson, print_table, write_data
 from fleetrank.orchestrator.cli.reading_turn import Now, Work, reading_turn, turn_for
 from fleetrank.orchestrator.cli.report_command import in_options
@@ -43,11 +43,12 @@ _WORKSPACE = "workspace"
 
 def import_results(
     path: Annotated[
-        Path,
+        Path | None,
         typer.Argument(
-            help="A checkout of the source, its data folder, a CSV file, or another workspace."
+            help="A checkout of the source, its data folder, a CSV file, or another workspace; "
+            "without for the source demo, which is part of fleetrank."
         ),
-    ],
+    ] = None,
     *,
     source: Annotated[
         str,
@@ -75,8 +76,10 @@ def import_results(
     Each sweep is stored once. Of a workspace only results are copied: no device files, model cards
     and exported files.
     """
-    workspace = current().workspace
+    workspace = settle_workspace() if path is None else current().workspace
     if source == _WORKSPACE:
+        if path is None:
+            raise UsageError("another workspace needs its path", "name its folder")
         if mapping is not None or facts_file is not None:
             raise UsageError("--map and --facts are for published measurements", "leave them out")
         _copy_sweeps(ResultStore(workspace.results), Workspace.at(path), as_json=as_json)

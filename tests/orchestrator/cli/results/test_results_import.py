@@ -309,3 +309,25 @@ def test_names_from_a_hostile_file_neither_drive_the_terminal_nor_break_the_stor
     (kept, mirror) = sorted(_rows(workspace), key=lambda row: str(row["status"]), reverse=True)
     assert kept["platform_key"].startswith("qai-hub-a-b/tflite/npu/")
     assert mirror["status"] == "failed"
+
+
+def test_the_demo_answers_the_question_without_a_workspace(tmp_path, monkeypatch, capsys) -> None:
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    monkeypatch.chdir(tmp_path)
+    assert run(["results", "import", "--from", "demo"]) == 0
+    assert has(capsys.readouterr().out, "3085 usable", "BSD-3-Clause")
+    assert run(["faster", "mobilenet_v3_large", "mobilenet_v2"]) == 0
+    assert has(capsys.readouterr().out, "mobilenet_v2 is", "13 of 13 other platforms")
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--from", "demo", "x"], "'demo' has no path"),
+        (["--from", "timm"], "'timm' needs the path"),
+        (["--from", "workspace"], "another workspace needs its path"),
+    ],
+)
+def test_a_path_that_lacks_or_is_too_much_is_refused(workspace, capsys, words, said) -> None:
+    assert run(["results", "import", *words]) in (2, 4)
+    assert has(capsys.readouterr().err, said)
