@@ -54,6 +54,10 @@ class ArtifactCache:
         artifact = self._read_entry(self._entry_path(request))
         return artifact if artifact is not None and _is_sound(artifact) else None
 
+    def has(self, request: ExportRequest) -> bool:
+        """Whether there is an entry; its file is not looked at."""
+        return self._entry_path(request).exists()
+
     def find(self, request: ExportRequest) -> Artifact | None:
         """The file for a request, with checked bytes; `None` when it has to be exported.
 

@@ -11,12 +11,21 @@ import tomllib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
+
+from pydantic import TypeAdapter
 
 from fleetrank.foundation.errors import BadFileError, shortened
 from fleetrank.foundation.files import file_sha256, open_regular
 from fleetrank.foundation.plain_data import read_json_object
-from fleetrank.models.cards.language import MEMORY, Activation, Bias, LanguageShape
+from fleetrank.foundation.user_file import Checked, checked
+from fleetrank.models.cards.language import (
+    MEMORY,
+    Activation,
+    Bias,
+    LanguageShape,
+    valid_shape,
+)
 from fleetrank.models.errors import ExportError
 
 if TYPE_CHECKING:
@@ -155,6 +164,45 @@ ARCHITECTURES: Mapping[str, Architecture] = {
     for name, table in _TABLES.items()
 }
 """By `model_type` of `config.json`."""
+_SHAPE: TypeAdapter[LanguageShape] = TypeAdapter(Annotated[LanguageShape, Checked(valid_shape)])
+
+
+def shape_of(folder: Path) -> LanguageShape:
+    """The numbers of the model in a folder, as its `config.json` states them.
+
+    Raises:
+        BadFileError: the file is missing or damaged, or a number is not valid.
+        ExportError: its architecture or a value is not supported.
+    """
+    path = folder / CONFIG
+    config = read_json_object(path)
+    architecture, stated = _named_architecture(path, config), _flat(config)
+    values: dict[str, object] = dict(architecture.always)
+    for name, key in architecture.config.items():
+        rule = {"of": key} if isinstance(key, str) else key
+        value = stated.get(name)
+        value = rule.get("default") if value is None else value
+        if "of" in rule and value is not None:
+            values |= _of_card(str(rule["of"]), value)
+    width, heads = values.get("width"), values.get("heads")
+    if isinstance(width, int) and isinstance(heads, int) and heads:
+        # What configurations leave out where it is usual.
+        values = {"head_size": width // heads, "kv_heads": heads, "hidden": 4 * width} | values
+    if values.get("embedding_width") == width:
+        values.pop("embedding_width", None)
+    shape = checked(_SHAPE, values, str(path))
+    _architecture(folder, shape)
+    return shape
+
+
+def _of_card(name: str, value: object) -> dict[str, object]:
+    """A value of `config.json` as a card states it; nothing if no card can."""
+    if name == "activation":
+        known = {word: one for one, words in _ACTIVATIONS.items() for word in words}
+        return {name: known[str(value)]} if value in known else {}
+    if name == "has_all_biases":
+        return {"bias": Bias.ALL if value else Bias.NONE}
+    return {"embedding_width" if name == "table_width" else name: value}
 
 
 # Reads safetensors files, which may be damaged or hostile; nothing in them is executed.
@@ -410,16 +458,21 @@ def _load_memory(
             parameters[name].copy_(load_tensor(found))
 
 
-def _architecture(folder: Path, shape: LanguageShape) -> Architecture:
-    path = folder / CONFIG
-    config = read_json_object(path)
+def _named_architecture(path: Path, config: Mapping[str, object]) -> Architecture:
     model_type = config.get("model_type")
     if not isinstance(model_type, str) or model_type not in ARCHITECTURES:
         raise ExportError(
             f"{path}: key 'model_type': {shortened(str(model_type))} is not supported",
             f"use a checkpoint of one of {', '.join(ARCHITECTURES)}",
         )
-    architecture = ARCHITECTURES[model_type]
+    return ARCHITECTURES[model_type]
+
+
+def _architecture(folder: Path, shape: LanguageShape) -> Architecture:
+    path = folder / CONFIG
+    config = read_json_object(path)
+    architecture = _named_architecture(path, config)
+    model_type = config["model_type"]
     if not architecture.fits(shape):
         raise ExportError(
             f"{path}: key 'model_type': the card does not describe a {model_type}",

@@ -39,6 +39,7 @@ from fleetrank.orchestrator.progress import (
     ExportFinished,
     ExportStarted,
     Notice,
+    PhaseStarted,
     Subscriber,
 )
 from fleetrank.orchestrator.workspace.workspace import Workspace
@@ -211,6 +212,8 @@ def export_all(
     This process holds the host's lease meanwhile. If others wait for it, no further export starts,
     and they go first when the running ones have ended.
     """
+    if requests:
+        tools.emit(PhaseStarted(name="exporting", n_steps=len(requests)))
     lines = _Lines(requests, tools)
     results: dict[ExportRequest, Result] = {}
     try:

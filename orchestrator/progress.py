@@ -30,6 +30,7 @@ class SweepStarted:
 
     Attributes:
         n_done: repeats that an earlier run of the same sweep finished.
+        estimate_s: until the end, with exports and the start of Ray.
         platforms: keys of all platforms of the plan.
     """
 
@@ -40,6 +41,18 @@ class SweepStarted:
     n_skipped: int
     estimate_s: float | None
     platforms: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PhaseStarted:
+    """The driver begins with something before it measures, such as starting Ray.
+
+    Attributes:
+        n_steps: how many `ExportFinished` follow; 0 for a phase without steps.
+    """
+
+    name: str
+    n_steps: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -178,6 +191,7 @@ class SweepFinished:
 
 Event = (
     SweepStarted
+    | PhaseStarted
     | ExportStarted
     | ExportFinished
     | RepeatStarted
@@ -269,7 +283,7 @@ def _started(event: SweepStarted) -> str:
     if event.n_skipped:
         parts.append(f"{count_of(event.n_skipped, 'cell')} skipped")
     if event.estimate_s is not None:
-        parts.append(f"measuring takes about {duration(event.estimate_s)} if no repeat fails")
+        parts.append(f"about {duration(event.estimate_s)} if no repeat fails")
     if common := labels_of(event.platforms).common:
         parts.append(f"all on {common}")
     return ", ".join(parts)
@@ -351,23 +365,25 @@ class View:
     n_done_before: int = 0
     n_done: int = 0
     n_failed: int = 0
+    phase: PhaseStarted | None = None
+    n_steps_done: int = 0
     exporting: tuple[str, ...] = ()
     devices: Mapping[str, DeviceView] = field(default_factory=dict)
+    started_s: float | None = None
     measuring_since_s: float | None = None
     estimate_s: float | None = None
     labels: Labels = _UNNAMED
 
     def eta_s(self, now_s: float) -> float | None:
-        """Seconds left: the plan's estimate, and from the first finished repeat on the pace so far.
+        """Seconds left of all phases: first the plan's estimate, then the pace of the repeats.
 
-        `None` before measuring starts, and without an estimate before the first repeat is done.
+        `None` before the start, and without an estimate before the first repeat is done.
         """
         n_finished = self.n_done + self.n_failed
-        if self.measuring_since_s is None:
-            return None
-        if n_finished == 0:
-            elapsed_s = now_s - self.measuring_since_s
-            return None if self.estimate_s is None else max(0.0, self.estimate_s - elapsed_s)
+        if n_finished == 0 or self.measuring_since_s is None:
+            if self.started_s is None or self.estimate_s is None:
+                return None
+            return max(0.0, self.estimate_s - (now_s - self.started_s))
         n_left = self.n_repeats - self.n_done_before - n_finished
         return (now_s - self.measuring_since_s) / n_finished * max(0, n_left)
 
@@ -380,14 +396,17 @@ def updated(view: View, event: Event, now_s: float) -> View:
                 view,
                 n_repeats=event.n_repeats,
                 n_done_before=event.n_done,
+                started_s=now_s,
                 estimate_s=event.estimate_s,
                 labels=labels_of(event.platforms),
             )
+        case PhaseStarted():
+            return replace(view, phase=event, n_steps_done=0)
         case ExportStarted():
             return replace(view, exporting=(*view.exporting, event.label))
         case ExportFinished():
             left = tuple(name for name in view.exporting if name != event.label)
-            return replace(view, exporting=left)
+            return replace(view, exporting=left, n_steps_done=view.n_steps_done + 1)
         case RepeatStarted() | RepeatFinished() | DeviceWaits():
             return after_repeats(view, [event], now_s)
         case _:
@@ -432,6 +451,7 @@ def after_repeats(
         n_done=view.n_done + n_done,
         n_failed=view.n_failed + n_failed,
         measuring_since_s=since_s,
+        phase=view.phase if since_s is None else None,
     )
 
 

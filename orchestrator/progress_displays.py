@@ -18,6 +18,7 @@ from fleetrank.orchestrator.progress import (
     Event,
     ExportFinished,
     Notice,
+    PhaseStarted,
     RepeatFinished,
     SweepFinished,
     SweepStarted,
@@ -87,10 +88,10 @@ _HEARTBEAT_S = 60.0
 
 
 def pace(view: View, now_s: float) -> str:
-    """The time since measuring started and the time left, against the plan's estimate."""
-    elapsed_s = now_s - (view.measuring_since_s or now_s)
+    """The time since the start and the time left, against the plan's estimate."""
+    elapsed_s = 0.0 if view.started_s is None else now_s - view.started_s
     n_done = view.n_done_before + view.n_done + view.n_failed
-    text = f"progress: {n_done} of {view.n_repeats} repeats, measuring for {duration(elapsed_s)}"
+    text = f"progress: {n_done} of {view.n_repeats} repeats after {duration(elapsed_s)}"
     if (left_s := view.eta_s(now_s)) is not None:
         text += f", about {duration(left_s)} left"
     planned = view.estimate_s
@@ -166,8 +167,17 @@ def render(view: View, now_s: float) -> Group:
         )
     n_hidden = len(view.devices) - _MAX_DEVICES_SHOWN
     hidden = [Text(f"and {count_of(n_hidden, 'more device')}")] if n_hidden > 0 else []
-    exporting = [Text(f"exporting {', '.join(view.exporting)}")] if view.exporting else []
-    return Group(*exporting, *([table] if view.devices else []), *hidden, _totals(view, now_s))
+    phase = [] if view.phase is None else [Text(_phase(view.phase, view))]
+    return Group(*phase, *([table] if view.devices else []), *hidden, _totals(view, now_s))
+
+
+def _phase(phase: PhaseStarted, view: View) -> str:
+    """What the driver does before it measures, as `exporting 3 of 6: resnet18 to onnx`."""
+    if not phase.n_steps:
+        return phase.name
+    number = min(view.n_steps_done + 1, phase.n_steps)
+    files = f": {', '.join(view.exporting)}" if view.exporting else ""
+    return f"{phase.name} {number} of {phase.n_steps}{files}"
 
 
 def _doing(device: DeviceView, now_s: float) -> str:

@@ -26,6 +26,7 @@ from fleetrank.analysis.report.headline import (
 from fleetrank.analysis.report.page_data import page_data, rank_series
 from fleetrank.analysis.report.page_tables import (
     Evidence,
+    PageTables,
     gather,
     kinds_of,
     page_tables,
@@ -162,13 +163,18 @@ _EVERY_ROW = Selection()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReportFacts:
-    """Facts about the page that was written."""
+    """Facts about the page that was written.
+
+    Attributes:
+        answer: the sentences about the pair of models that matters most; empty without a pair.
+    """
 
     path: Path
     size_bytes: int
     n_rows: int
     n_models: int
     n_platforms: int
+    answer: tuple[str, ...] = ()
 
 
 def build_report(
@@ -190,7 +196,8 @@ def build_report(
             `out` cannot be written.
     """
     evidence = gather(results, selection)
-    html = render_page(evidence, datetime.now(UTC), is_predicted=is_predicted)
+    tables = page_tables(evidence, is_predicted=is_predicted)
+    html = render_page(evidence, datetime.now(UTC), tables)
     make_folder(out.parent)
     replace_file(out, html.encode())
     return ReportFacts(
@@ -199,12 +206,13 @@ def build_report(
         n_rows=evidence.selected.select(pl.len()).collect().item(),
         n_models=evidence.cells["model"].n_unique(),
         n_platforms=len(evidence.shown.names),
+        answer=() if tables.pair is None else (tables.pair.verdict, *tables.pair.sentences),
     )
 
 
-def render_page(evidence: Evidence, now: datetime, *, is_predicted: bool = False) -> str:
-    """The page as text; the template escapes every value."""
-    tables = page_tables(evidence, is_predicted=is_predicted)
+def render_page(evidence: Evidence, now: datetime, tables: PageTables | None = None) -> str:
+    """The page as text; the template escapes every value. Without tables it computes them."""
+    tables = tables or page_tables(evidence)
     turns = rank_series(evidence)
     sections = page_sections(evidence, tables, has_turns=bool(turns))
     data = page_data(evidence, tables) | {"turns": turns}

@@ -165,7 +165,12 @@ def build(
     path = out or workspace.root / _PAGE
     with turn:
         facts = build_report(workspace.results, path, selection=chosen, is_predicted=predictions)
-    print(json_text({**asdict(facts), "path": str(path)}, indent=2) if as_json else path)
+    if as_json:
+        print(json_text({**asdict(facts), "path": str(path)}, indent=2))
+        return
+    print(path, flush=True)
+    # Beside the path, which a script reads.
+    print("".join(f"\n{wrapped(one)}" for one in facts.answer), file=sys.stderr)
 
 
 def _write_tables(

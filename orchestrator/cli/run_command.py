@@ -8,7 +8,9 @@ import json
 import shlex
 import shutil
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import redirect_stdout
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TextIO
 
 import typer
@@ -17,8 +19,8 @@ import yaml
 from fleetrank.foundation.codec import json_text
 from fleetrank.foundation.errors import shortened
 from fleetrank.foundation.vocabulary import Runtime
-from fleetrank.orchestrator.cli.context import current
-from fleetrank.orchestrator.cli.listing import AsJson
+from fleetrank.orchestrator.cli.context import current, settle_workspace
+from fleetrank.orchestrator.cli.listing import AsJson, print_table
 from fleetrank.orchestrator.cli.options import share
 from fleetrank.orchestrator.cli.sweep_display import (
     EXIT_FAILED_CELLS,
@@ -26,8 +28,10 @@ from fleetrank.orchestrator.cli.sweep_display import (
     EXIT_SLOWER,
     NewSweepOptions,
     Progress,
+    cell_rows,
     conclude,
     result_stream,
+    shown_cells,
     shown_progress,
     with_sweep_options,
 )
@@ -44,6 +48,15 @@ if TYPE_CHECKING:
 _MOST_DIGITS = 10
 _DEFAULT_RUNTIME = Runtime.ONNX
 _Threads = Annotated[int, typer.Option(min=1, help="Threads inside one operator.")]
+_MaxTime = Annotated[
+    float | None,
+    typer.Option(
+        min=0.01,
+        metavar="SECONDS",
+        help="Most time of one process, each for warm-up and for timed runs; short times are less "
+        "exact, and flagged (default: until it is exact, 20 at most).",
+    ),
+]
 
 
 @with_sweep_options(NewSweepOptions)
@@ -52,7 +65,8 @@ def run(
         list[str],
         typer.Argument(
             metavar="MODEL",
-            help="A file (.onnx, .tflite, .pt2, .pte, ...), or the name of a model.",
+            help="A file (.onnx, .tflite, .pt2, .pte, ...), a Hugging Face folder with a "
+            "config.json, or the name of a model.",
         ),
     ],
     *,
@@ -65,6 +79,7 @@ def run(
     repeats: Annotated[
         int, typer.Option(min=1, max=1000, help="Fresh processes; fewer than 5 give no interval.")
     ] = 5,
+    max_time: _MaxTime = None,
     runtime: Annotated[
         list[Runtime] | None,
         typer.Option(
@@ -116,15 +131,17 @@ def run(
 
     Latencies are measured first; profiles and sets of processes follow in processes of their own
     and have their tables. The result is a sweep like any other. A file gets a card in cards/, which
-    you can complete.
+    you can complete. It needs no workspace: without one, a folder in your user data is used.
     """
     from fleetrank.orchestrator.workspace.model_argument import axis_sizes, model_named
     from fleetrank.orchestrator.workspace.sweep_spec import LimitsSpec
 
-    workspace, sizes = current().workspace, axis_sizes(axis or ())
+    workspace, sizes = settle_workspace(), axis_sizes(axis or ())
     names = [model_named(workspace, model, inputs or ()) for model in models]
     for name in names:
         _check_axes(workspace, name, sizes)
+    hints = [hint for name in names for hint in _hints(workspace, name, sizes)]
+    print("".join(f"note: {hint}\n" for hint in hints), end="", file=sys.stderr)
     if backend is not None and not runtime:
         raise UsageError(f"--backend {shortened(backend)} is of no runtime", "give --runtime too")
     content: dict[str, object] = {
@@ -137,6 +154,8 @@ def run(
         "batch": sizes.pop("batch", [1]),
         "axes": sizes,
         "repeats": repeats,
+        "weights_of": _published_weights(names, models),
+        **_limited(max_time),
     }
     sides = {"components": profile, "replicas": replicas is not None}
     if workload or not any(sides.values()):
@@ -171,6 +190,7 @@ def ab(
     rounds: Annotated[
         int, typer.Option(min=1, max=1000, help="Fresh processes of each model.")
     ] = 10,
+    max_time: _MaxTime = None,
     runtime: Annotated[
         Runtime, typer.Option(help="Runtime of a named model; a file has its own.")
     ] = _DEFAULT_RUNTIME,
@@ -190,6 +210,7 @@ def ab(
     """Compare two models that take turns in blocks on one device.
 
     Exit code 5: B is slower by the margin or more. The measurements are a sweep like any other.
+    Without a workspace, a folder in your user data is used.
     """
     from fleetrank.analysis.arrays.significance import Limits
     from fleetrank.analysis.comparison.verdict import (
@@ -202,7 +223,7 @@ def ab(
     from fleetrank.analysis.stored.load import load_measurements
     from fleetrank.orchestrator.workspace.model_argument import model_named
 
-    workspace = current().workspace
+    workspace = settle_workspace()
     models = model_named(workspace, a), model_named(workspace, b)
     if models[0] == models[1]:
         raise UsageError(f"{a} and {b} are the same model", "give two different models")
@@ -215,6 +236,8 @@ def ab(
         "repeats": rounds,
         "seed": seed,
         "rounds": {"cells": 2, "mix_platforms": True},
+        "weights_of": _published_weights(models, (a, b)),
+        **_limited(max_time),
         **_one_workload(workspace, models, workload),
     }
     outcome, _ = _measured(content, options, as_json=as_json)
@@ -265,16 +288,70 @@ def _measured(
         UsageError: a value is not valid; the message names its key.
     """
     from fleetrank.orchestrator.sweep.sweep_run import WrittenSpec, start_sweep
-    from fleetrank.orchestrator.workspace.sweep_spec import SweepSpec, parse_content
+    from fleetrank.orchestrator.workspace.sweep_spec import (
+        SweepSpec,
+        parse_content,
+        with_checkpoints,
+    )
 
+    name = "the options"
     written = WrittenSpec(
-        spec=parse_content("the options", SweepSpec, dict(content)),
+        spec=with_checkpoints(parse_content(name, SweepSpec, dict(content)), Path(name)),
         origin=shlex.join(["fleetrank", *sys.argv[1:]]),
         text=yaml.safe_dump(dict(content), sort_keys=False),
     )
     with shown_progress(Progress.NONE if as_json else options.progress) as subscribers:
         run_options = options.run_options(subscribers, is_inline=options.cluster is None)
         return start_sweep(current().workspace, written, run_options, check=check), run_options
+
+
+def _limited(max_time_s: float | None) -> dict[str, object]:
+    """The key `measure` of a specification; empty without a limit."""
+    from fleetrank.device_agents.contract.task import MeasurePolicy
+
+    if max_time_s is None:
+        return {}
+    usual = MeasurePolicy()
+    names = ("min_warmup_s", "max_warmup_s", "max_time_s", "energy_s")
+    return {"measure": {name: min(getattr(usual, name), max_time_s) for name in names}}
+
+
+def _published_weights(names: Sequence[str], given: Sequence[str]) -> dict[str, object]:
+    """The key `weights_of`: the weights that lie in the folders among the given models."""
+    from fleetrank.orchestrator.workspace.model_argument import is_published_folder
+
+    return {
+        name: {"kind": "checkpoint", "path": str(Path(model).absolute())}
+        for name, model in zip(names, given, strict=True)
+        if is_published_folder(model) and any(Path(model).glob("*.safetensors"))
+    }
+
+
+def _hints(workspace: "Workspace", name: str, sizes: Mapping[str, Sequence[int]]) -> Iterator[str]:
+    """What a person did not choose about the inputs of a file: its batch, and values of ids."""
+    from fleetrank.foundation.vocabulary import Format
+    from fleetrank.models.cards.card import Source
+    from fleetrank.models.cards.inputs import BATCH
+    from fleetrank.models.cards.zoo import load_cards
+    from fleetrank.models.errors import CardError
+    from fleetrank.models.files import inputs_of
+
+    card = load_cards(workspace.cards).find(name)
+    format_ = Path(card.entry).suffix[1:].lower()
+    if card.source is not Source.FILE or format_ not in set(Format):
+        return
+    try:
+        inputs = card.inputs or inputs_of(Path(card.entry), Format(format_))
+    except CardError:
+        return  # the export says what is wrong with the file
+    if BATCH not in sizes and any(BATCH in one.shape for one in inputs):
+        yield f"the batch of {name} is free, measured at 1; --axis batch=1,8 measures others"
+    for one in inputs:
+        if one.dtype in {"int32", "int64"} and one.values is None:
+            yield (
+                f"all values of its input {one.name} are 0 or 1; for token ids add "
+                f"--input {one.name}=ids:30522, with your vocabulary"
+            )
 
 
 def _check_sides(setup: "Setup") -> None:
@@ -382,19 +459,18 @@ def _print_cells(
     sweep_id: str, names: Sequence[str], stream: TextIO | None, tables: Sequence[str]
 ) -> None:
     """Prints the figures and tables as text; without a stream as JSON."""
-    from fleetrank.orchestrator.cli.sweep_display import cell_lines, cell_rows
-
     rows = cell_rows(current().workspace.results, sweep_id)
     if stream is None:
         content = {"sweep_id": sweep_id, "models": list(names), "cells": rows}
         content |= {name: json.loads(_table_of(sweep_id, name, "json")) for name in tables}
         print(json_text(content, indent=2))
         return
-    for name in names:
-        print(f"\nmodel      {name}", file=stream)
-        for row in rows:
-            if row["model"] == name:
-                print("\n".join(cell_lines(row)) + "\n", file=stream)
+    print(file=stream)
+    with redirect_stdout(stream):
+        print_table(shown_cells(rows), as_json=False)
+    for reason in dict.fromkeys(row["interval_reason"] for row in rows):
+        if reason is not None:
+            print(f"no interval: {reason}", file=stream)
     for name in tables:
         print(_table_of(sweep_id, name, "table"), file=stream)
 

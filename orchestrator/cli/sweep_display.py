@@ -12,9 +12,7 @@ from typing import TYPE_CHECKING, Annotated, TextIO, get_type_hints
 
 import typer
 
-from fleetrank.analysis.labels import labels_of
 from fleetrank.analysis.stored.columns import ORIGINS
-from fleetrank.analysis.tables.formats import value_text
 from fleetrank.foundation.inputs import IMAGE
 from fleetrank.foundation.vocabulary import BYTES_PER_MIB, NS_PER_MS, NS_PER_S
 from fleetrank.orchestrator.cli.context import current
@@ -253,36 +251,29 @@ def _scaled(value: object, unit: float) -> float | None:
     return value / unit if isinstance(value, int | float) else None
 
 
-def cell_lines(row: Mapping[str, object]) -> Iterator[str]:
-    """The lines about one cell."""
-    origin = "" if row["origin"] == "measured" else f" ({row['origin']})"
-    platform = str(row["platform_key"])
-    yield f"platform   {labels_of([platform]).said(platform)}{origin}"
-    if row["workload"] != str(IMAGE):
-        yield f"workload   {row['workload']}"
-    yield f"latency    {_latency(row)}"
-    if row["tokens_per_s"] is not None:
-        yield f"tokens     {value_text(row['tokens_per_s'])} per second"
-    memory = value_text(row["peak_memory_mib"])
-    yield f"memory     {memory} MiB at its peak ({value_text(row['memory_metric'])})"
-    yield f"placement  {_placement(row)}"
-    yield f"flags      {value_text(row['flags']) if row['flags'] else 'none'}"
+def shown_cells(rows: Sequence[Mapping[str, object]]) -> list[dict[str, object]]:
+    """What a person reads of `cell_rows`: without columns that have no value."""
+    shown = [
+        {
+            "model": row["model"],
+            "platform": row["platform_key"],
+            "workload": None if row["workload"] == str(IMAGE) else row["workload"],
+            "latency_ms": row["latency_ms"],
+            "latency_low_ms": row["latency_low_ms"],
+            "latency_high_ms": row["latency_high_ms"],
+            "tokens_per_s": row["tokens_per_s"],
+            "peak_memory_mib": row["peak_memory_mib"],
+            "on_backend": _placement(row),
+            "flags": row["flags"] or None,
+            "origin": None if row["origin"] == "measured" else row["origin"],
+        }
+        for row in rows
+    ]
+    used = {name for row in shown for name, value in row.items() if value is not None}
+    return [{name: row[name] for name in row if name in used} for row in shown]
 
 
-def _latency(row: Mapping[str, object]) -> str:
-    statistic = "statistic unknown" if row["statistic"] is None else str(row["statistic"])
-    parts = [f"{value_text(row['latency_ms'])} ms ({statistic})"]
-    coverage = row["interval_coverage"]
-    if isinstance(coverage, float):
-        low, high = value_text(row["latency_low_ms"]), value_text(row["latency_high_ms"])
-        parts.append(f"interval {low} to {high} ms, coverage {100 * coverage:.0f} %")
-        parts.append(f"{row['n_repeats']} repeats")
-    else:
-        parts.append(str(row["interval_reason"]))
-    return ", ".join(parts)
-
-
-def _placement(row: Mapping[str, object]) -> str:
+def _placement(row: Mapping[str, object]) -> str | None:
     if row["backend_nodes"] is None or row["graph_nodes"] is None:
-        return f"not stated by the runtime; asked for backend {row['backend']}"
-    return f"{row['backend_nodes']} of {row['graph_nodes']} nodes on {row['backend']}"
+        return None
+    return f"{row['backend_nodes']} of {row['graph_nodes']} nodes"

@@ -1,6 +1,5 @@
 """What `fleetrank sweep plan` prints."""
 
-import os
 from collections import defaultdict
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -15,10 +14,15 @@ from fleetrank.models.errors import ModelError
 from fleetrank.models.networks.weights import canary_request, primer_request
 from fleetrank.orchestrator.cli.listing import print_table
 from fleetrank.orchestrator.identity import RoundRules, SkippedCell
-from fleetrank.orchestrator.plan.estimate import RAY_S, disk_bytes, exporting_s, measuring_s
+from fleetrank.orchestrator.plan.estimate import (
+    RAY_S,
+    disk_bytes,
+    exporting_s,
+    measuring_s,
+)
 from fleetrank.orchestrator.store.results import ResultStore
 from fleetrank.orchestrator.sweep.sweep_session import profiles_of, sets_of
-from fleetrank.orchestrator.sweep.sweep_setup import Setup, primed_formats
+from fleetrank.orchestrator.sweep.sweep_setup import Setup, idle_cores, primed_formats
 from fleetrank.orchestrator.workspace.workspace import Workspace
 
 _SHOWN_BYTES = 10**9
@@ -195,7 +199,7 @@ def _times(
     *,
     starts_ray: bool,
 ) -> _Times:
-    cores, places = _idle_cores(), setup.places
+    cores, places = idle_cores(), setup.places
     others = [cell for cell in setup.plan.cells if places[cell.device].repeat_s is None]
     n_known = sum(cell.cell_key in history for cell in others)
     return _Times(
@@ -210,26 +214,24 @@ def _times(
 
 
 def _print_times(times: _Times) -> None:
-    """The parts of the estimated time, and the basis of each."""
-    if times.starting_s:
-        print(f"starting and ending Ray takes about {duration(times.starting_s)}")
+    """The estimated time of all phases, its parts, and the basis of the estimate."""
+    if times.measuring_s is None:
+        return
+    parts = [f"{duration(times.measuring_s)} to measure"]
     if times.exporting_s:
         cores = count_of(times.idle_cores, "idle core")
-        print(f"exporting takes about {duration(times.exporting_s)} on {cores}")
-    if times.measuring_s is not None:
-        numbers = (
-            (times.n_from_history, "from earlier runs"),
-            (times.n_from_sizes, "from the sizes of models"),
-            (times.n_simulated, "from the duration of simulated devices"),
-        )
-        basis = ", ".join(f"{count_of(n, 'cell')} estimated {source}" for n, source in numbers if n)
-        print(f"measuring takes about {duration(times.measuring_s)} if no repeat fails: {basis}")
-
-
-def _idle_cores() -> int:
-    """The cores that this process may use and other processes leave idle now, at least 1."""
-    busy, _, _ = os.getloadavg()
-    return max(1, round(len(os.sched_getaffinity(0)) - busy))
+        parts.insert(0, f"{duration(times.exporting_s)} to export on {cores}")
+    if times.starting_s:
+        parts.insert(0, f"{duration(times.starting_s)} to start and end Ray")
+    whole_s = times.starting_s + times.exporting_s + times.measuring_s
+    numbers = (
+        (times.n_from_history, "from earlier runs"),
+        (times.n_from_sizes, "from the sizes of models"),
+        (times.n_simulated, "from the duration of simulated devices"),
+    )
+    basis = ", ".join(f"{count_of(n, 'cell')} {source}" for n, source in numbers if n)
+    print(f"about {duration(whole_s)} if no repeat fails: {', '.join(parts)}")
+    print(f"estimated: {basis}")
 
 
 def _cached(workspace: Workspace, requests: Iterable[ExportRequest]) -> set[ExportRequest]:

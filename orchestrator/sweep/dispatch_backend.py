@@ -21,7 +21,7 @@ from fleetrank.orchestrator.errors import (
     UsageError,
     is_installed,
 )
-from fleetrank.orchestrator.progress import Notice, Subscriber
+from fleetrank.orchestrator.progress import Notice, PhaseStarted, Subscriber
 from fleetrank.orchestrator.sweep.sweep_setup import (
     Fleet,
     Refusals,
@@ -206,7 +206,7 @@ def open_dispatch_backend(
         if is_inline:
             yield _inline(spools, lambda: None)
         elif is_installed("ray"):
-            yield _local(spools)
+            yield _local(spools, emit)
         else:
             yield _inline(spools, lambda: emit(Notice(level="info", message=_WITHOUT_RAY)))
         return
@@ -256,13 +256,14 @@ def _inline(spools: Path, announce: Callable[[], None]) -> DispatchBackend:
     return DispatchBackend(fleet=this_host(), open_hosts=open_hosts)
 
 
-def _local(spools: Path) -> DispatchBackend:
+def _local(spools: Path, emit: Subscriber) -> DispatchBackend:
     """A Ray instance that runs only during one sweep; a spool that is not empty is kept."""
 
     @contextmanager
     def open_hosts(sweep_id: str, setup: Setup) -> Iterator[Hosts]:
         # One per sweep: with two drivers in one workspace, one would empty the other's file.
         spool = spools / sweep_id
+        emit(PhaseStarted(name="starting Ray"))
         with ray_process.RayProcess() as process:
             joined = process.start(spool)
             if LOCAL_HOST not in joined.hosts:

@@ -14,6 +14,7 @@ from fleetrank.foundation.errors import FleetError, count_of, raise_together
 from fleetrank.foundation.vocabulary import RUNTIME_OF_FORMAT, Origin, Runtime
 from fleetrank.models.cache import ArtifactCache
 from fleetrank.models.cards.card import ExportRequest, Source
+from fleetrank.models.errors import ModelError
 from fleetrank.models.export.request import check_ready
 from fleetrank.models.networks.weights import canary_request
 from fleetrank.orchestrator.dispatch.controller import (
@@ -25,7 +26,12 @@ from fleetrank.orchestrator.dispatch.controller import (
 )
 from fleetrank.orchestrator.dispatch.decide.state import Exports, SweepWork, Tally, attempts_left
 from fleetrank.orchestrator.dispatch.hosts import Hosts
-from fleetrank.orchestrator.errors import NothingToDoError, OrchestratorError, StoreError
+from fleetrank.orchestrator.errors import (
+    NothingToDoError,
+    OrchestratorError,
+    StoreError,
+    is_installed,
+)
 from fleetrank.orchestrator.export import ExportTools, build_artifacts, host_turn
 from fleetrank.orchestrator.identity import (
     Cell,
@@ -35,7 +41,12 @@ from fleetrank.orchestrator.identity import (
     replicated_key,
     without_file,
 )
-from fleetrank.orchestrator.plan.estimate import copy_bytes, measuring_s
+from fleetrank.orchestrator.plan.estimate import (
+    RAY_S,
+    copy_bytes,
+    exporting_s,
+    measuring_s,
+)
 from fleetrank.orchestrator.plan.plan import narrow, replica_cpus
 from fleetrank.orchestrator.progress import (
     Event,
@@ -60,7 +71,13 @@ from fleetrank.orchestrator.store.side import (
     stored_attempts,
 )
 from fleetrank.orchestrator.sweep.dispatch_backend import DispatchBackend
-from fleetrank.orchestrator.sweep.sweep_setup import Setup, cores_of, memory_of, primed_formats
+from fleetrank.orchestrator.sweep.sweep_setup import (
+    Setup,
+    cores_of,
+    idle_cores,
+    memory_of,
+    primed_formats,
+)
 from fleetrank.orchestrator.workspace.workspace import Workspace, sweep_facts
 
 # What a sweep measures after its latencies, in processes of their own, and stores apart.
@@ -470,7 +487,7 @@ class SweepSession:
         n_repeats = plan.n_repeats
         n_done = n_repeats - sum(1 for cell in plan.cells for _ in attempts_left(plan, cell, tally))
         whole_s = measuring_s(plan, self._store.history(), self._setup.places)
-        share_left = 1 - n_done / n_repeats
+        share_left, before_s = 1 - n_done / n_repeats, self._before_measuring_s(tally)
         self._emit(
             SweepStarted(
                 sweep_id=self._sweep_id,
@@ -478,10 +495,25 @@ class SweepSession:
                 n_repeats=n_repeats,
                 n_done=n_done,
                 n_skipped=len(plan.skipped),
-                estimate_s=None if whole_s is None else whole_s * share_left,
+                estimate_s=None if whole_s is None else before_s + whole_s * share_left,
                 platforms=tuple(sorted({cell.platform_key for cell in plan.cells})),
             )
         )
+
+    def _before_measuring_s(self, tally: Tally) -> float:
+        """About how long the start of Ray and the exports of this run take."""
+        options, cells = self._options, self._pending(tally)
+        has_ray = not options.is_inline and options.cluster is None and is_installed("ray")
+        cache, costs = (
+            ArtifactCache(self._workspace.artifacts),
+            self._setup.costs_without_file(cells),
+        )
+        missing = set[ExportRequest]()
+        for request in {cell.export for cell in cells} - costs.keys():
+            with contextlib.suppress(ModelError):  # the export says what is wrong with a file
+                if not cache.has(request):
+                    missing.add(request)
+        return exporting_s(missing, idle_cores()) + (RAY_S if cells and has_ray else 0.0)
 
     def _outcome(self, tally: Tally, seconds: float) -> SweepFinished:
         n_repeats = self._setup.plan.n_repeats

@@ -1,5 +1,6 @@
 """Builds a sweep's setup from its specification: the plan, the devices and their hosts."""
 
+import os
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
@@ -321,6 +322,12 @@ def devices_of(workspace: Workspace, fleet: Fleet) -> dict[str, DeviceFile]:
         cpus.setdefault(host, host_cpu(host, facts.host_hash))
     devices = {device.name: device for device in cpus.values()} | files
     return with_alias(devices, cpus[fleet.here].name) if fleet.here else devices
+
+
+def idle_cores() -> int:
+    """The cores that this process may use and other processes leave idle now, at least 1."""
+    busy, _, _ = os.getloadavg()
+    return max(1, round(len(os.sched_getaffinity(0)) - busy))
 
 
 def primed_formats(setup: Setup, cells: Iterable[Cell]) -> set[Format]:

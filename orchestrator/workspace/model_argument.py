@@ -13,13 +13,14 @@ from fleetrank.foundation.errors import BadFileError, did_you_mean, shortened
 from fleetrank.foundation.files import check_regular, read_small_text, replace_file, resolved
 from fleetrank.foundation.user_file import Checked, checked
 from fleetrank.foundation.vocabulary import Family, Format
-from fleetrank.models.cards.card import FORMATS_OF_SUFFIX, ModelCard, Source
+from fleetrank.models.cards.card import FORMATS_OF_SUFFIX, ModelCard, Source, language_card
 from fleetrank.models.cards.identity import card_sha256
 from fleetrank.models.cards.inputs import CardInput, axis_names, valid_input
 from fleetrank.models.cards.user_cards import card_text, placed
 from fleetrank.models.cards.zoo import Cards, load_cards
 from fleetrank.models.errors import CardError
 from fleetrank.models.files import inputs_of
+from fleetrank.models.published import CONFIG, shape_of
 from fleetrank.orchestrator.errors import UsageError
 from fleetrank.orchestrator.workspace.workspace import Workspace
 
@@ -145,7 +146,9 @@ _FORMATS = f"give a file ending in {', '.join(FORMATS_OF_SUFFIX)}, or a SavedMod
 def model_named(workspace: Workspace, argument: str, rules: Sequence[str] = ()) -> str:
     """The name of the model that a command's argument means.
 
-    A name of a card is returned as it is. For a path, the name is that of the user's card with this
+    A name of a card is returned as it is. For the folder of a published language model, the name is
+    that of a card with the numbers of its `config.json`, which is written if there is none. For
+    another path, the name is that of the user's card with this
     file, otherwise of a card that is written: `STEM-IDENTITY`, where the identity follows from the
     file's content. The same content therefore has the same name in every folder, and a changed
     file has another. Keys that a person adds to such a card stay. The card of a file with free axes
@@ -172,10 +175,45 @@ def model_named(workspace: Workspace, argument: str, rules: Sequence[str] = ()) 
                 f"{name} has a card, which states its inputs", "change the card, or name a file"
             )
         return name
+    if is_published_folder(argument):
+        if rules:
+            raise UsageError(
+                f"{argument} is a language model, whose inputs follow from its numbers",
+                "leave out the rules of inputs",
+            )
+        return _folder_card(workspace, cards, resolved(Path(argument)))
     path = _model_file(argument)
     if not rules and (found := _name_of_card_with(workspace, cards, path)):
         return found
     return _own_card(workspace, cards, _new_card(path, rules))
+
+
+def is_published_folder(argument: str) -> bool:
+    """Whether a command's argument is the folder of a published language model."""
+    return (Path(argument) / CONFIG).is_file()
+
+
+def _folder_card(workspace: Workspace, cards: Cards, folder: Path) -> str:
+    """The name of the card with the numbers of a folder's `config.json`; writes it if needed.
+
+    Raises:
+        BadFileError: the file is damaged, or a number is not valid.
+        ExportError: its architecture is not supported.
+    """
+    shape = shape_of(folder)
+    if known := [card.name for card in cards.good.values() if card.language == shape]:
+        return known[0]
+    card = language_card("folder", Family.OTHER, shape)
+    name = _name_for(folder.name, card_sha256(card))
+    path = _card_path(workspace, name)
+    path.parent.mkdir(exist_ok=True)
+    replace_file(path, f"{card_text(replace(card, name=name, entry=name))}\n".encode())
+    return name
+
+
+def _name_for(stem: str, identity: str) -> str:
+    stem = _UNSAFE_IN_NAME.sub("-", stem)[:_LONGEST_STEM].strip("-._")
+    return f"{stem or 'model'}-{identity[:_NAME_DIGITS]}"
 
 
 def _new_card(path: Path, rules: Sequence[str]) -> ModelCard:
@@ -250,8 +288,7 @@ def _name_of_card_with(workspace: Workspace, cards: Cards, path: Path) -> str | 
 def _own_card(workspace: Workspace, cards: Cards, card: ModelCard) -> str:
     """The name of the file's own card; writes it, or corrects a path that is out of date."""
     path, identity = Path(card.entry), card_sha256(card)
-    stem = _UNSAFE_IN_NAME.sub("-", path.stem)[:_LONGEST_STEM].strip("-._")
-    name = f"{stem or 'model'}-{identity[:_NAME_DIGITS]}"
+    name = _name_for(path.stem, identity)
     card_path = _card_path(workspace, name)
     # Relative in the workspace, which can be moved as a whole.
     inside = path.is_relative_to(workspace.root)

@@ -442,7 +442,19 @@ def load_spec(path: Path) -> SweepSpec:
     Raises:
         UsageError: names the file, the key, the nearest valid key and the remedy.
     """
-    spec = parse_file(path, SweepSpec)
+    return with_checkpoints(parse_file(path, SweepSpec), path)
+
+
+def with_checkpoints(spec: SweepSpec, path: Path) -> SweepSpec:
+    """The specification with absolute paths and hashes of its checkpoints.
+
+    Args:
+        spec: as written.
+        path: of the file, or its name in messages; paths are relative to its folder.
+
+    Raises:
+        UsageError: a checkpoint cannot be read, or is not the stated one.
+    """
     return spec.model_copy(
         update={
             "weights": _resolve(spec.weights, path, "weights"),

@@ -35,7 +35,10 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_a_page_has_predictions_only_if_it_was_asked_for_them(results: Path) -> None:
     evidence = gather(results, Selection())
     now = datetime(2026, 11, 22, tzinfo=UTC)
-    plain, predicted = (render_page(evidence, now, is_predicted=asked) for asked in (False, True))
+    plain, predicted = (
+        render_page(evidence, now, page_tables(evidence, is_predicted=asked))
+        for asked in (False, True)
+    )
     assert PREDICTED_LEAD not in plain
     assert PREDICTED_LEAD in predicted
     assert "PREDICTED:" in predicted

@@ -1,29 +1,32 @@
-"""`fleetrank ab` with real files and real processes."""
+"""`fleetrank ab` and `run` with real files and real processes."""
 
 import json
+import os
 import subprocess
-import sys
 from pathlib import Path
 
+import onnx
 import polars as pl
 import pytest
-import short_measuring
+from command_line import COMMAND
+from onnx import TensorProto, helper
 from tiny_onnx import save_tiny_onnx
+from wording import has
 
 pytestmark = pytest.mark.slow
+SHORT = ("--max-time", "0.1")
 
 
 def run(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-P", short_measuring.PROGRAM, *words]
+    env = os.environ | {"XDG_DATA_HOME": str(folder / "data")}
     return subprocess.run(
-        command, cwd=folder, capture_output=True, text=True, timeout=300, check=False
-    )
+        [COMMAND, *words], cwd=folder, capture_output=True, text=True, timeout=300, check=False,
+        env=env,
+    )  # fmt: skip
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    import onnx
-
     assert run(tmp_path, "init", ".").returncode == 0
     model = onnx.load(save_tiny_onnx(tmp_path / "a.onnx"))
     model.doc_string = "the same graph under another name"
@@ -32,7 +35,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def test_two_files_take_turns_and_are_a_sweep_afterwards(folder: Path) -> None:
-    words = ("ab", "a.onnx", "b.onnx", "--rounds", "3", "--margin", "900%", "--inline")
+    words = ("ab", "a.onnx", "b.onnx", "--rounds", "3", "--margin", "900%", *SHORT)
     done = run(folder, *words, "--json")
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
@@ -56,10 +59,37 @@ def test_one_model_cannot_be_compared_with_itself(folder: Path) -> None:
 
 def test_a_file_that_cannot_run_is_reported_and_the_exit_code_says_so(folder: Path) -> None:
     (folder / "c.onnx").write_bytes(b"no model")
-    done = run(folder, "ab", "a.onnx", "c.onnx", "--rounds", "2", "--inline")
+    done = run(folder, "ab", "a.onnx", "c.onnx", "--rounds", "2", *SHORT)
     assert done.returncode in {2, 3, 4}
     assert "c" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_a_file_is_measured_without_a_workspace_and_what_nobody_chose_is_said(
+    tmp_path: Path,
+) -> None:
+    ids = helper.make_tensor_value_info("ids", TensorProto.INT64, ["batch", 4])
+    out = helper.make_tensor_value_info("out", TensorProto.FLOAT, ["batch", 4, 2])
+    table = helper.make_tensor("table", TensorProto.FLOAT, [9, 2], [0.5] * 18)
+    node = helper.make_node("Gather", ["table", "ids"], ["out"])
+    graph = helper.make_graph([node], "g", [ids], [out], [table])
+    opset = helper.make_opsetid("", 17)
+    onnx.save(helper.make_model(graph, opset_imports=[opset], ir_version=8), tmp_path / "net.onnx")
+    done = run(tmp_path, "run", "net.onnx", "--repeats", "1", *SHORT)
+    assert done.returncode == 0, done.stderr
+    place = tmp_path / "data" / "fleetrank"
+    assert f"{place} is used" in done.stderr
+    assert has(done.stderr, "batch", "measured at 1", "--axis batch=1,8")
+    assert has(done.stderr, "ids", "0 or 1", "--input ids=ids:30522")
+    # The commands that it names find its results.
+    assert f"--workspace {place}" in done.stdout
+    assert run(tmp_path, "sweep", "status").returncode == 2
+    assert run(tmp_path, "sweep", "status", "--workspace", str(place)).returncode == 0
+    chosen = ("--axis", "batch=2", "--input", "ids=ids:9")
+    again = run(tmp_path, "run", "net.onnx", "--repeats", "1", *SHORT, *chosen, "--json")
+    assert "note:" not in again.stderr
+    (cell,) = json.loads(again.stdout)["cells"]
+    assert "too_few" in cell["flags"]
 
 
 def test_the_plan_of_a_sweep_with_rounds_names_the_devices_that_take_turns(folder: Path) -> None:

@@ -1,3 +1,4 @@
+import json
 import os
 import shutil
 from collections.abc import Sequence
@@ -44,6 +45,42 @@ def _cards(workspace: Workspace) -> list[str]:
 def test_a_name_of_the_zoo_stays_and_writes_no_card(workspace: Workspace) -> None:
     assert model_named(workspace, "resnet18") == "resnet18"
     assert _cards(workspace) == []
+
+
+def test_the_folder_of_a_language_model_has_the_card_with_its_numbers(
+    workspace: Workspace, tmp_path: Path
+) -> None:
+    config = {
+        "model_type": "llama", "hidden_size": 64, "num_hidden_layers": 5, "num_attention_heads": 8,
+        "num_key_value_heads": 4, "intermediate_size": 172, "vocab_size": 512, "hidden_act": "silu",
+        "max_position_embeddings": 512, "rms_norm_eps": 1e-5, "tie_word_embeddings": True,
+    }  # fmt: skip
+    folder = tmp_path / "my model"
+    folder.mkdir()
+
+    def named(**changed: object) -> str:
+        (folder / "config.json").write_text(json.dumps(config | changed))
+        return model_named(workspace, str(folder))
+
+    assert named() == "stories260k"
+    assert _cards(workspace) == []
+    name = named(num_hidden_layers=7)
+    assert name.startswith("my-model-")
+    shape = load_cards(workspace.cards).find(name).language
+    assert shape is not None
+    assert (shape.layers, shape.head_size, shape.kv_heads) == (7, 8, 4)
+    assert named(num_hidden_layers=7) == name
+    for wrong, said in (
+        ({"model_type": "mamba"}, "model_type"),
+        ({"hidden_act": "tanh"}, "hidden_act"),
+        ({"rope_scaling": {"rope_type": "llama3"}}, "rope_type"),
+        ({"num_hidden_layers": 10**6}, "layers"),
+        ({"hidden_size": None}, "width"),
+    ):
+        with pytest.raises(FleetError, match=said):
+            named(**wrong)
+    with pytest.raises(UsageError, match="inputs follow"):
+        model_named(workspace, str(folder), ["tokens=normal"])
 
 
 @pytest.mark.parametrize("suffix", [".onnx", ".tflite", ".pt2", ".pte"])
