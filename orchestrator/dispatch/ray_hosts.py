@@ -59,27 +59,19 @@ class HostActor(Host):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Problem:
-    """The reason why a listed host cannot be used."""
-
-    host: str
-    message: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Joined:
     """What a process knows when it has joined Ray.
 
     Attributes:
         here: the name of the host it runs on; `None` if its node has no label.
         hosts: facts of the hosts that answered, by name.
-        problems: hosts that are listed and cannot be used.
+        problems: why a listed host cannot be used, by name.
         dashboard: the address of Ray's dashboard; empty if it has none.
     """
 
     here: str | None
     hosts: Mapping[str, HostFacts]
-    problems: Sequence[Problem]
+    problems: Mapping[str, str]
     dashboard: str = ""
 
 
@@ -179,7 +171,7 @@ class RayHosts:
             return Joined(
                 here=here[0] if here else None,
                 hosts={name: handle.facts for name, handle in self._handles.items()},
-                problems=[Problem(host=name, message=why) for name, why in self._problems.items()],
+                problems=dict(self._problems),
             )
 
     def _actor_of(self, host: str) -> "ray.actor.ActorHandle":

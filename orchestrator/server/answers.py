@@ -29,7 +29,6 @@ from fleetrank.orchestrator.compute.child import (
     Job,
     JobKind,
     RefusedError,
-    Result,
 )
 from fleetrank.orchestrator.errors import OrchestratorError
 
@@ -215,7 +214,14 @@ class Answers:
         child = self._queries if is_query else self._figures
         timeout_s = job.timeout_s + QUERY_GRACE_S if is_query else _COMPUTE_S
         asked = replace(job, wait_s=_REPEAT_S)
-        answer = _answer(child.ask(asked, fingerprint, timeout_s=timeout_s), fingerprint)
+        result = child.ask(asked, fingerprint, timeout_s=timeout_s)
+        answer = Answer(
+            media_type=result.media_type,
+            body=result.body,
+            tag=hashlib.sha256(result.body).hexdigest()[:16],
+            fingerprint=fingerprint,
+            made_utc=datetime.now(UTC),
+        )
         if not is_query:
             # SQL can depend on the time of day, so its answers are not cached.
             self._keep(job, answer)
@@ -234,13 +240,3 @@ class Answers:
             size = sum(len(kept.body) for kept in self._kept.values())
             while size > _REMEMBERED_BYTES and len(self._kept) > 1:
                 size -= len(self._kept.popitem(last=False)[1].body)
-
-
-def _answer(result: Result, fingerprint: str) -> Answer:
-    return Answer(
-        media_type=result.media_type,
-        body=result.body,
-        tag=hashlib.sha256(result.body).hexdigest()[:16],
-        fingerprint=fingerprint,
-        made_utc=datetime.now(UTC),
-    )

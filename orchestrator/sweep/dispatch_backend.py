@@ -1,7 +1,7 @@
 """Chooses where a sweep's tasks run: in this process, in a local Ray, or on a cluster."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from math import inf
@@ -11,7 +11,6 @@ from fleetrank.device_agents.registry import KINDS
 from fleetrank.orchestrator.dispatch import ray_process
 from fleetrank.orchestrator.dispatch.host import Host, HostFacts
 from fleetrank.orchestrator.dispatch.hosts import LOCAL_HOST, HostHere, Hosts, PlacedDevice, Reach
-from fleetrank.orchestrator.dispatch.ray_hosts import Problem
 from fleetrank.orchestrator.dispatch.ray_process import RayProcess
 from fleetrank.orchestrator.dispatch.spool import remove_spent
 from fleetrank.orchestrator.errors import (
@@ -77,10 +76,10 @@ def read_cluster_status(workspace: Workspace, address: str) -> ClusterStatus:
 
 
 def find_problems(
-    fleet: Fleet, devices: Iterable[DeviceFile], refused: Sequence[Problem]
+    fleet: Fleet, devices: Iterable[DeviceFile], refused: Mapping[str, str]
 ) -> list[str]:
     """Problems as sentences, each with a remedy; empty if there are no problems."""
-    found = [f"{problem.host} is not used: {problem.message}" for problem in refused]
+    found = not_used(refused)
     found += skew(fleet.hosts)
     for name, facts in fleet.hosts.items():
         if facts.niceness > 0:
@@ -104,6 +103,11 @@ def find_problems(
         elif absence := _why_absent(fleet.hosts[host], device):
             found.append(f"{device.name} is attached to host {host}, {absence}")
     return found
+
+
+def not_used(problems: Mapping[str, str]) -> list[str]:
+    """A sentence for each listed host that cannot be used."""
+    return [f"{host} is not used: {why}" for host, why in problems.items()]
 
 
 def skew(hosts: Mapping[str, HostFacts]) -> list[str]:
@@ -212,9 +216,8 @@ def open_dispatch_backend(
         return
     with ray_process.RayProcess() as process:
         joined = process.connect(cluster)
-        left_out = [f"{problem.host} is not used: {problem.message}" for problem in joined.problems]
         fleet = fleet_of(joined)
-        for message in (*left_out, *skew(fleet.hosts)):
+        for message in (*not_used(joined.problems), *skew(fleet.hosts)):
             emit(Notice(level="warning", message=message))
         if not fleet.hosts:
             raise NothingToDoError(
@@ -267,7 +270,7 @@ def _local(spools: Path, emit: Subscriber) -> DispatchBackend:
         with ray_process.RayProcess() as process:
             joined = process.start(spool)
             if LOCAL_HOST not in joined.hosts:
-                why = "; ".join(one.message for one in joined.problems) or "it does not answer"
+                why = "; ".join(joined.problems.values()) or "it does not answer"
                 raise OrchestratorError(
                     f"the host actor did not start: {why}",
                     "free memory on this host and try again, or use `inline=true`",

@@ -5,7 +5,6 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import asdict, dataclass
-from datetime import timedelta
 from pathlib import Path
 
 from pydantic import ValidationError
@@ -93,7 +92,12 @@ def start_sweep(
         store = ResultStore(workspace.results)
         known = store.sweep_ids()
         if lag := clock_lag(known):
-            Publisher(options.subscribers)(Notice(level="warning", message=_late(lag)))
+            late = (
+                f"this host's clock is {duration(lag.total_seconds())} behind the start of the "
+                "newest stored sweep; tables treat the latest start as the newest: correct the "
+                "clock, or name the sweep with `sweep=`"
+            )
+            Publisher(options.subscribers)(Notice(level="warning", message=late))
         sweep_id = new_sweep_id(written.spec.name, known)
         store.create_sweep(new_record(sweep_id, setup, written, sweep_provenance(workspace.root)))
         if options.tags is not None:
@@ -185,14 +189,6 @@ def setup_of_record(workspace: Workspace, record: SweepRecord) -> Setup:
             "undo the change, or start a new sweep; measured results are kept",
         )
     return setup
-
-
-def _late(lag: timedelta) -> str:
-    return (
-        f"this host's clock is {duration(lag.total_seconds())} behind the start of the "
-        "newest stored sweep; tables treat the latest start as the newest: correct the clock, or "
-        "name the sweep with `sweep=`"
-    )
 
 
 @contextmanager

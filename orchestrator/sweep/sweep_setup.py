@@ -70,10 +70,6 @@ class Fleet:
     hosts: Mapping[str, HostFacts] = field(default_factory=dict)
     is_cluster: bool = False
 
-    def host_hash(self, host: str) -> str | None:
-        """The host's hash in rows; `None` if the host has never answered."""
-        return self.hosts[host].host_hash if host in self.hosts else None
-
     def as_record(self) -> dict[str, object]:
         """As JSON values, for the record of a sweep."""
         return {
@@ -305,7 +301,7 @@ def _place_of(device: DeviceFile, fleet: Fleet) -> DevicePlace:
         **asdict(traits),
         device=device.name,
         host=host,
-        host_hash=fleet.host_hash(host),
+        host_hash=None if facts is None else facts.host_hash,
         counts_energy=counts_energy,
         is_here=host == fleet.here,
         peaks={peak.threads: (peak.gflops, peak.gbps) for peak in device.peaks},

@@ -12,7 +12,6 @@ from fleetrank.analysis.stored.sweep_record import Provenance, SweepRecord
 from fleetrank.device_agents.contract.kind import HostShare
 from fleetrank.device_agents.contract.task import Execution
 from fleetrank.orchestrator.dispatch.host import HostFacts, read_host_facts
-from fleetrank.orchestrator.dispatch.ray_hosts import Problem
 from fleetrank.orchestrator.errors import StoreError, UsageError
 from fleetrank.orchestrator.identity import DeviceSpec
 from fleetrank.orchestrator.sweep.dispatch_backend import find_problems, skew
@@ -156,8 +155,7 @@ def test_this_host_alone_is_a_fleet_of_one() -> None:
     fleet = this_host()
     assert not fleet.is_cluster
     assert fleet.here is not None
-    assert fleet.host_hash(fleet.here) == read_host_facts().host_hash
-    assert fleet.host_hash("elsewhere") is None
+    assert fleet.hosts[fleet.here].host_hash == read_host_facts().host_hash
 
 
 def test_versions_that_differ_are_named_with_their_hosts() -> None:
@@ -171,7 +169,7 @@ def test_what_is_wrong_with_a_cluster_is_said_with_its_remedy() -> None:
     niced = replace(OTHER, niceness=15, host_hash=FACTS.host_hash)
     fleet = Fleet(here="head", hosts={"head": FACTS, "lab": niced}, is_cluster=True)
     lost = DeviceFile(name="phone", kind="simulated", host="cellar")
-    found = "\n".join(find_problems(fleet, [lost], [Problem(host="old", message="other code")]))
+    found = "\n".join(find_problems(fleet, [lost], {"old": "other code"}))
     for words in (
         "old is not used: other code",
         "lab runs its workers at niceness 15",
@@ -180,14 +178,14 @@ def test_what_is_wrong_with_a_cluster_is_said_with_its_remedy() -> None:
         "phone is attached to host cellar",
     ):
         assert words in found
-    assert find_problems(FLEET, [], []) == []
+    assert find_problems(FLEET, [], {}) == []
 
 
 def test_a_gpu_its_host_does_not_have_is_named() -> None:
     def named(**options: str) -> list[str]:
         gpu = DeviceFile(name="h100", kind="cuda", host="lab", options=options)
         hosts = {"lab": replace(OTHER, seen=(("cuda", ("GPU-8f6c1",)),))}
-        return find_problems(Fleet(here="lab", hosts=hosts, is_cluster=True), [gpu], [])
+        return find_problems(Fleet(here="lab", hosts=hosts, is_cluster=True), [gpu], {})
 
     assert named(uuid="GPU-8f6c") == named() == []
     (said,) = named(uuid="GPU-00")
