@@ -85,11 +85,15 @@ def read_json_object(path: Path) -> dict[str, object]:
         BadFileError: it cannot be read, is not a JSON object, or is over a limit; names file, place
             and remedy.
     """
-    where = str(path)
-    text = read_small_text(path, RECORD.max_bytes)
-    content = _parsed(lambda: json.loads(text), where, "JSON")
+    content = parse_json(read_small_text(path, RECORD.max_bytes), str(path))
     if not isinstance(content, dict):
-        raise BadFileError(f"{where} is not a JSON object", "restore it")
+        raise BadFileError(f"{path} is not a JSON object", "restore it")
+    return content
+
+
+def parse_json(text: str, where: str) -> object:
+    """Parses JSON within the limits of a record; raises as `read_json_object`."""
+    content: object = _parsed(lambda: json.loads(text), where, "JSON")
     check_limits(content, where, RECORD)
     return content
 

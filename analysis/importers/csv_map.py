@@ -1,7 +1,7 @@
-"""Reads any CSV table of measurements with a mapping that its owner writes."""
+"""Reads any CSV table of measurements, or lists in JSON files, with a mapping of its columns."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated
@@ -25,13 +25,15 @@ from fleetrank.analysis.importers.release import (
     named,
     read_number,
     read_table,
+    read_tables,
     whole,
 )
 from fleetrank.analysis.stored.columns import COLUMNS, SCHEMA
-from fleetrank.foundation.errors import shortened
+from fleetrank.foundation.errors import BadFileError, shortened, visible_line
 from fleetrank.foundation.files import decoded
-from fleetrank.foundation.plain_data import parse_toml
+from fleetrank.foundation.plain_data import parse_json, parse_toml
 from fleetrank.foundation.user_file import NO_OTHER_KEYS, Checked, Key, checked, read_csv
+from fleetrank.foundation.vocabulary import ErrorKind
 
 QUANTITIES: Mapping[str, tuple[str, Mapping[str, float]]] = {
     "latency": (
@@ -52,19 +54,22 @@ QUANTITIES: Mapping[str, tuple[str, Mapping[str, float]]] = {
 FACTS = (
     "model", "device", "device_model", "tier", "runtime", "backend", "mode", "precision", "batch",
     "threads", "input_size", "family", "runtime_version", "os", "memory_metric", "accuracy_source",
-    "statistic", "backend_nodes", "graph_nodes",
+    "statistic", "backend_nodes", "graph_nodes", "error_kind", "error_message",
 )  # fmt: skip
 """Columns of the table that a mapping can fill without conversion."""
 _NEEDED = ("model", "device", "tier", "runtime", "precision", "batch", "latency")
 _WORDS = {column.name: column.values for column in COLUMNS if column.values is not None}
 _PER_SECOND = "samples_per_second"
+_LONGEST_TEXT = 300
+"""Letters of a published error: a line of a log has fewer, a whole log has thousands."""
 _STATED = "stated by the mapping"
 _NOT_STATED = (
     'The mapping does not state what the latencies are: write statistic = "median", "mean" or '
     '"minimum" under [constants].'
 )
-_REST, _LINE = "\0rest", "\0line"
-"""Keys of the fields beyond the last column and of the line's number; no header has a NUL."""
+_REST, _LINE, _FILE_OF = "\0rest", "\0line", "\0file"
+"""Keys of the fields beyond the last column, of the line's number and of its file; no header has a
+NUL."""
 
 
 def _valid_constants(constants: Mapping[str, int | str]) -> Mapping[str, int | str]:
@@ -95,6 +100,7 @@ class Source:
     licence: Annotated[str, Key(pattern=".")]
     sample_kind: Annotated[str, Key(words=_WORDS["sample_kind"])]
     delimiter: Annotated[str, Key("between two fields", pattern="^.$")] = ","
+    records: Annotated[str, Key("of the list in each JSON file", pattern=".")] = "results"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,6 +113,8 @@ class Mapped:
         units: quantity to its unit, as written.
         missing: quantity to the figures that are codes for 'missing'.
         models: their name to our card, declared equal by the author of the mapping.
+        failures: their word in the column of `error_kind` to ours; such a line is a failed attempt.
+        wrong_output: a column of theirs to the value which says that the model computed wrong.
     """
 
     __pydantic_config__ = NO_OTHER_KEYS
@@ -120,6 +128,10 @@ class Mapped:
     units: Mapping[_Quantity, str] = field(default_factory=dict)
     missing: Mapping[_Quantity, tuple[_Number, ...]] = field(default_factory=dict)
     models: Mapping[str, str] = field(default_factory=dict)
+    failures: Mapping[str, Annotated[str, Key(words=_WORDS["error_kind"])]] = field(
+        default_factory=dict
+    )
+    wrong_output: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def factors(self) -> Mapping[str, float]:
@@ -175,19 +187,76 @@ def parse_csv(name: str, content: bytes, mapping_content: bytes) -> tuple[Releas
         AnalysisError: the file lacks a column that the mapping names, or a figure cannot be.
     """
     mapping = read_mapping(mapping_content)
-    source = mapping.source
-    header, table = read_csv(content, name, source.delimiter)
+    header, table = read_csv(content, name, mapping.source.delimiter)
     lines = [
-        dict.fromkeys(header, "")
-        | dict(zip(header, cells, strict=False))
-        | {_LINE: str(number)}
+        dict(zip(header, cells, strict=False))
+        | {_LINE: str(number), _FILE_OF: file_reference(name, content)}
         | ({_REST: ""} if len(cells) > len(header) else {})
         for number, cells in table
     ]
-    missing = [column for column in mapping.columns.values() if column not in header]
+    return (_release(name, lines, header, mapping, mapping_content),)
+
+
+def parse_records(files: Mapping[str, bytes], mapping_content: bytes) -> Release:
+    """Reads lists of records in JSON files, name to content; a record is a line.
+
+    A column of an inner object is named with dots, such as `env.os`; lists have no column. The
+    facts that stand beside the list are those of each record in it.
+
+    Raises:
+        BadFileError: the mapping is wrong, a file is not JSON, or has no such list.
+        AnalysisError: no record, none has a column that the mapping names, or a figure cannot be.
+    """
+    mapping = read_mapping(mapping_content)
+    lines = [
+        {_FILE_OF: file_reference(name, content)} | line
+        for name, content in files.items()
+        for line in _records(name, content, mapping.source.records)
+    ]
+    if not lines:
+        raise AnalysisError("no JSON file has records", "name the folder that holds these files")
+    header = list(dict.fromkeys(column for line in lines for column in line if "\0" not in column))
+    return _release("the list of records", lines, header, mapping, mapping_content)
+
+
+def _records(name: str, content: bytes, key: str) -> Iterator[dict[str, str]]:
+    found = parse_json(decoded(content, name), name)
+    beside = found if isinstance(found, dict) else {key: found}
+    records = beside.get(key)
+    if not isinstance(records, list) or not all(isinstance(one, dict) for one in records):
+        raise BadFileError(f"{name} has no list of records '{key}'", "name it under [source]")
+    facts = dict(_flat({name: value for name, value in beside.items() if name != key}))
+    for number, record in enumerate(records, start=1):
+        yield facts | dict(_flat(record)) | {_LINE: str(number)}
+
+
+def _flat(record: Mapping[str, object], start: str = "") -> Iterator[tuple[str, str]]:
+    """Column and text of each value; nesting is limited where the file is read."""
+    for key, value in record.items():
+        column = f"{start}{key}".replace("\0", "")
+        if isinstance(value, dict):
+            yield from _flat(value, f"{column}.")
+        elif isinstance(value, bool):
+            yield column, str(value).lower()
+        elif not isinstance(value, list):
+            yield column, "" if value is None else str(value)
+
+
+def _release(
+    where: str,
+    lines: Iterable[dict[str, str]],
+    header: list[str],
+    mapping: Mapped,
+    mapping_content: bytes,
+) -> Release:
+    source = mapping.source
+    missing = [
+        column for column in (*mapping.columns.values(), *mapping.wrong_output)
+        if column not in header
+    ]  # fmt: skip
     if missing:
         raise AnalysisError(
-            f"{name} has no column {', '.join(missing)}", f"it has {', '.join(header)}"
+            f"{where} has no column {', '.join(missing)}", f"it has {', '.join(header)}"
         )
     equal = Equivalences(
         source=source.name,
@@ -195,15 +264,14 @@ def parse_csv(name: str, content: bytes, mapping_content: bytes) -> tuple[Releas
         unequal={},
         macs=load_equivalences(source.name).macs,
     )
-    reference = f"{file_reference(name, content)}; {file_reference('mapping', mapping_content)}"
-    return (
-        Release(
-            source=source.name,
-            version=source.version,
-            licence=source.licence,
-            rows=tuple(_rows(lines, mapping, equal, reference)),
-            notes=_notes(lines, mapping),
-        ),
+    filled = [dict.fromkeys(header, "") | line for line in lines]
+    reference = file_reference("mapping", mapping_content)
+    return Release(
+        source=source.name,
+        version=source.version,
+        licence=source.licence,
+        rows=tuple(_rows(filled, mapping, equal, reference)),
+        notes=_notes(filled, mapping),
     )
 
 
@@ -234,8 +302,13 @@ def _rows(
         row["device"] = devices[str(row.get("device") or "")]
         if _REST in line:
             reason = ("more fields than columns", f"line of {row['model']} on {row['device']}")
-        row |= {"source_ref": reference}
-        yield row | {"status": "ok"} if reason is None else drop(row, *reason)
+        row |= {"source_ref": f"{line[_FILE_OF]}; {reference}"}
+        kind = row.pop("error_kind", None)
+        said = str(row.pop("error_message", None) or "no text is stated")
+        if reason is None and kind is not None:
+            reason = (str(kind).replace("_", " "), shortened(visible_line(said), _LONGEST_TEXT))
+        failure = {} if kind is None else {"error_kind": kind}
+        yield row | {"status": "ok"} if reason is None else drop(row, *reason) | failure
 
 
 def _row(
@@ -247,7 +320,7 @@ def _row(
     row = facts | _derived(figures, facts, mapping)
     name = str(facts["model"] or "?")
     row = named(row, name, table)
-    if reason is not None:
+    if reason is not None or row.get("error_kind") is not None:
         return row, reason
     return row, gaps.get("latency")
 
@@ -269,6 +342,8 @@ def _facts(line: Mapping[str, str], mapping: Mapped) -> tuple[Row, tuple[str, st
             continue
         text = line[column].strip()
         value: object = text or None
+        if name == "error_kind" and text:
+            value = mapping.failures.get(text, ErrorKind.BAD_OUTPUT.value)
         if SCHEMA[name].is_integer():
             value = whole(read_number(text))
         if value is not None and (words := _WORDS.get(name)) is not None and value not in words:
@@ -279,6 +354,10 @@ def _facts(line: Mapping[str, str], mapping: Mapped) -> tuple[Row, tuple[str, st
         if not facts.get(name):
             reason = reason or (f"no {name}", "the field is empty")
     facts["device_model"] = facts.get("device_model") or facts.get("device")
+    for column, value in mapping.wrong_output.items():
+        if facts.get("error_kind") is None and line[column].strip() == value:
+            facts["error_kind"] = ErrorKind.VERIFICATION_FAILED.value
+            facts["error_message"] = f"{column} is {value}"
     return facts, reason or _bad_placement(facts)
 
 
@@ -355,10 +434,26 @@ def _converted(figures: Mapping[str, float], mapping: Mapped) -> list[str]:
     return texts
 
 
-IMPORTER = Importer(
-    read=lambda path, mapping: parse_csv(path.name, read_table(path), mapping), needs_mapping=True
-)
+def _read_mapped(path: Path, mapping: bytes) -> tuple[Release, ...]:
+    if path.suffix == ".json":
+        return (parse_records({path.name: read_table(path)}, mapping),)
+    return parse_csv(path.name, read_table(path), mapping)
+
+
+IMPORTER = Importer(read=_read_mapped, needs_mapping=True)
 _FOLDER = Path(__file__).parent
+
+
+def _read_edge_compat(path: Path, _mapping: bytes) -> tuple[Release, ...]:
+    """The runs on devices, and those in browsers, of a source distribution of edge-compat."""
+    parts = {"edge_compat.toml": "data/device_runs", "edge_compat_web.toml": "data/sweep"}
+    return tuple(
+        parse_records(read_tables(path, f"{folder}/**/*.json"), read_table(_FOLDER / name))
+        for name, folder in parts.items()
+    )
+
+
+EDGE_COMPAT = Importer(read=_read_edge_compat)
 DEMO = Importer(
     read=lambda _path, _mapping: parse_csv(
         "demo.csv", read_table(_FOLDER / "demo.csv"), read_table(_FOLDER / "demo.toml")
