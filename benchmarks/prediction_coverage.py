@@ -1,21 +1,24 @@
 """How often does the interval of a prediction hold, and how large is the error?
 
 Every device of a workspace becomes the target in turn: `k` of its models, drawn at random, count as
-measured, and the others are predicted from the other devices. Beside `fleetrank predict` stand the
-straight line through the logarithms of the device that fits the `k` models best (left-out errors),
-and the ratio of one of the `k` models on that device. One line per set of comparable platforms:
+measured, and the others are predicted from the other devices. Beside `fleetrank predict` stands the
+weighted mean of the three nearest devices: each is moved by its mean difference to the measured
+models in logarithms, and weighs 1 / (error + 0.01)^2, where the error is its mean absolute one on
+them after that. One line per set of comparable platforms:
 
-- error: |log(predicted / measured)| as a factor; its median and 90th percentile;
+- predict, nearest: |predicted / measured - 1| in percent; its median and 90th percentile;
+- won: share of the draws in which the median error of predict is the smaller one;
 - held: share of the hidden values inside their interval, each target and draw counted alike;
-- width: median of the square root of high / low, as a factor; `none` without intervals.
+- width: median of the square root of high / low, as a factor; `none` without intervals;
+- unlike: share of the draws in which the device was said to be unlike the others, and `held` there.
 
-`python benchmarks/prediction_coverage.py WORKSPACE/results --draws 40`; two to five minutes.
+`python benchmarks/prediction_coverage.py WORKSPACE/results --draws 20`; some minutes.
 """
 
 import argparse
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -31,12 +34,10 @@ from fleetrank.analysis.stored.selection import Selection
 
 MOST_MODELS = 150
 """Models drawn from a larger set: enough for any figure below, and fast."""
-LEAST_OF_LINE = 3
-"""A line through two models has no left-out error."""
+NEAREST = 3
 LEAST_SHARE = 0.5
 """Share of a set's devices with more than `k` models: a few devices that were measured more than
 the rest are no draw from the set."""
-COLUMNS = ("predict", "line", "ratio")
 
 
 @dataclass
@@ -46,6 +47,15 @@ class Scores:
     errors: dict[str, list[Floats]] = field(default_factory=lambda: defaultdict(list))
     held: list[float] = field(default_factory=list)
     widths: list[Floats] = field(default_factory=list)
+    unlike: list[float] = field(default_factory=list)
+
+    def add(self, other: "Scores") -> None:
+        """Takes what was seen elsewhere, too."""
+        for name, errors in other.errors.items():
+            self.errors[name] += errors
+        self.held += other.held
+        self.widths += other.widths
+        self.unlike += other.unlike
 
 
 def sets_of(cells: pl.DataFrame, column: str) -> Iterator[tuple[str, list[DeviceValues]]]:
@@ -71,99 +81,92 @@ def hidden_except(
     """The target with `k` drawn models left, of at most `MOST_MODELS`, and its hidden values."""
     n_models = values.own.size
     rows = np.sort(rng.choice(n_models, min(n_models, MOST_MODELS), replace=False))
-    others, own = values.others[rows], values.own[rows]
-    known = np.flatnonzero(np.isfinite(own) & np.isfinite(others).any(axis=1))
+    logs, others = values.logs[rows], values.others(values.target)
+    own = logs[:, values.target].copy()
+    known = np.flatnonzero(np.isfinite(own) & np.isfinite(logs[:, others]).any(axis=1))
     if known.size <= k:
         return None
-    kept = rng.permutation(known)[:k]
-    left = np.full(own.size, np.nan)
-    left[kept] = own[kept]
+    drawn = rng.permutation(known)
     hidden = np.full(own.size, np.nan)
-    hidden[np.setdiff1d(known, kept)] = own[np.setdiff1d(known, kept)]
-    return DeviceValues(others=others, own=left, facts=values.facts[rows]), hidden
+    hidden[drawn[k:]] = own[drawn[k:]]
+    logs[:, values.target] = np.nan
+    logs[drawn[:k], values.target] = own[drawn[:k]]
+    return replace(values, logs=logs, facts=values.facts[rows]), hidden
 
 
-def best_line(values: DeviceValues) -> tuple[Floats, int] | None:
-    """Predictions of the single device whose line fits the measured models best, and which."""
-    best: tuple[Floats, int] | None = None
-    least = np.inf
-    for device in range(values.others.shape[1]):
-        x = values.others[:, device]
-        both = np.isfinite(x) & np.isfinite(values.own)
-        n = int(both.sum())
-        if n < LEAST_OF_LINE or np.ptp(x[both]) < 1e-9:
-            continue
-        centred = x[both] - x[both].mean()
-        square = float((centred**2).sum())
-        y = values.own[both]
-        slope = float(centred @ y) / square
-        left = np.maximum(1 - 1 / n - centred**2 / square, 1e-3)
-        errors = (y - y.mean() - slope * centred) / left
-        error = float((errors**2).mean())
-        if error < least:
-            best, least = (y.mean() + slope * (x - x[both].mean()), device), error
-    return best
+def nearest(values: DeviceValues) -> Floats:
+    """The weighted mean of the nearest devices, NaN where none of them measured a model."""
+    others = values.logs[:, values.others(values.target)]
+    shifts = values.own[:, None] - others
+    n = np.isfinite(shifts).sum(axis=0)
+    shift = np.nansum(shifts, axis=0) / np.maximum(n, 1)
+    errors = np.nansum(np.abs(shifts - shift), axis=0) / np.maximum(n, 1)
+    # One model in common leaves no error: such a device counts as the worst of the others.
+    errors = np.where(n > 1, errors, errors.max())
+    best = [at for at in np.argsort(errors, kind="stable") if n[at]][:NEAREST]
+    moved, weights = (others + shift)[:, best], 1 / (errors[best] + 0.01) ** 2
+    is_known = np.isfinite(moved)
+    total = (is_known * weights).sum(axis=1)
+    sums = (np.where(is_known, moved, 0.0) * weights).sum(axis=1)
+    found: Floats = np.where(total > 0, sums / np.where(total > 0, total, 1.0), np.nan)
+    return found
 
 
 def one_draw(
     values: DeviceValues, k: int, coverage: float, seed: Sequence[int], to: Scores
 ) -> None:
-    """Hides the values of one target and scores the three predictions."""
+    """Hides the values of one target and scores both predictions."""
     rng = np.random.default_rng(seed)
     made = hidden_except(values, k, rng)
     if made is None:
         return
-    given, hidden = made
-    found = predict_device(given, coverage, rng)
-    is_scored = np.isfinite(hidden) & np.isfinite(found.centre)
+    given, truth = made
+    found, beside = predict_device(given, coverage, rng), nearest(given)
+    is_scored = np.isfinite(truth + found.centre) & (np.isfinite(beside) | (k == 0))
     if not is_scored.any():
         return
-    truth = hidden[is_scored]
-    low, high = found.low[is_scored], found.high[is_scored]
-    is_finite = np.isfinite(low) & np.isfinite(high)
-    to.errors["predict"].append(np.abs(found.centre[is_scored] - truth))
-    if is_finite.any():
-        to.held.append(float(((low <= truth) & (truth <= high))[is_finite].mean()))
-        to.widths.append(((high - low) / 2)[is_finite])
-    if (lined := best_line(given)) is None:
-        return
-    line, device = lined
-    reference = rng.choice(np.flatnonzero(np.isfinite(given.own + given.others[:, device])))
-    ratio = given.others[:, device] + given.own[reference] - given.others[reference, device]
-    for name, predicted in (("line", line), ("ratio", ratio)):
-        to.errors[name].append(np.abs(predicted[is_scored] - truth))
+    truth, low, high = truth[is_scored], found.low[is_scored], found.high[is_scored]
+    for name, predicted in (("predict", found.centre), ("nearest", beside)):
+        to.errors[name].append(100 * np.abs(np.expm1(predicted[is_scored] - truth)))
+    if np.isfinite(high - low).all():
+        to.held.append(float(((low <= truth) & (truth <= high)).mean()))
+        to.widths.append((high - low) / 2)
+        to.unlike.append(np.nan if found.unlike is None else to.held[-1])
 
 
-def row_of(name: str, n_devices: int, k: int, scores: Scores) -> str:
+def row_of(name: str, n_devices: str, k: int, scores: Scores) -> str:
     """One line of the Markdown table."""
-    cells = [name, str(n_devices), str(k), str(len(scores.errors["predict"]))]
-    for column in COLUMNS:
-        errors = np.concatenate(scores.errors[column]) if scores.errors[column] else np.zeros(0)
-        errors = errors[np.isfinite(errors)]
-        median, most = np.exp(np.quantile(errors, [0.5, 0.9])) if errors.size else (None, None)
-        cells.append("-" if median is None else f"{median:.3f} / {most:.2f}")
-    if scores.held:
-        cells += [
-            f"{np.mean(scores.held):.3f}",
-            f"{np.exp(np.median(np.concatenate(scores.widths))):.2f}",
-        ]
-    else:
-        cells += ["none", "none"]
-    return f"| {' | '.join(cells)} |"
+    ours, theirs = scores.errors["predict"], scores.errors["nearest"]
+    cells = [name, n_devices, str(k), str(len(ours))]
+    for errors in (ours, theirs):
+        median, most = np.quantile(np.concatenate(errors), [0.5, 0.9])
+        cells.append(f"{median:.1f} / {most:.0f}" if np.isfinite(median) else "-")
+    gains = [np.median(b) - np.median(a) for a, b in zip(ours, theirs, strict=True)]
+    won = np.mean([(gain > 0) + (gain == 0) / 2 for gain in gains])
+    cells.append(f"{100 * won:.0f} %" if np.isfinite(gains).all() else "-")
+    if not scores.held:
+        return f"| {' | '.join([*cells, 'none', 'none', '-'])} |"
+    unlike = np.isfinite(scores.unlike)
+    width = np.exp(np.median(np.concatenate(scores.widths)))
+    seen = f"{100 * unlike.mean():.0f} %"
+    seen += f", {np.nanmean(scores.unlike):.2f}" if unlike.any() else ""
+    return f"| {' | '.join([*cells, f'{np.mean(scores.held):.3f}', f'{width:.2f}', seen])} |"
 
 
 def main() -> None:
     """Prints a Markdown table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("results", type=Path)
-    parser.add_argument("--draws", type=int, default=40)
+    parser.add_argument("--draws", type=int, default=20)
     parser.add_argument("--coverage", type=float, default=0.9)
     parser.add_argument("--quantity", choices=tuple(QUANTITIES), default="latency")
-    parser.add_argument("--k", type=int, nargs="*", default=(0, 5, 10, 20))
+    parser.add_argument("--k", type=int, nargs="*", default=(0, 3, 5, 10))
     chosen = parser.parse_args()
     session = Session(load_measurements(chosen.results), Selection())
-    print("| platforms | devices | k | targets x draws | predict | line | ratio | held | width |")
-    print("|---|---:|---:|---:|---|---|---|---:|---:|")
+    print("| platforms | devices | k | draws | predict | nearest | won | held | width | unlike |")
+    print("|---|---:|---:|---:|---|---|---:|---:|---:|---|")
+    totals = {k: Scores() for k in chosen.k}
+    n_sets = dict.fromkeys(chosen.k, 0)
     for name, targets in sets_of(session.comparable.cells, QUANTITIES[chosen.quantity].column):
         for k in chosen.k:
             n_models = [np.isfinite(one.own).sum() for one in targets]
@@ -174,7 +177,12 @@ def main() -> None:
                 for number, values in enumerate(targets):
                     one_draw(values, k, chosen.coverage, (draw, number, k), scores)
             if scores.errors["predict"]:
-                print(row_of(name, len(targets), k, scores), flush=True)
+                print(row_of(name, str(len(targets)), k, scores), flush=True)
+                totals[k].add(scores)
+                n_sets[k] += 1
+    for k, scores in totals.items():
+        if scores.errors["predict"]:
+            print(row_of(f"all {n_sets[k]} sets", "", k, scores))
 
 
 if __name__ == "__main__":

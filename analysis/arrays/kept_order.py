@@ -106,7 +106,13 @@ def level_of(n_measured: int) -> int:
 
 
 def closeness(
-    logs: Floats, target: int | None, known: Ints, sources: Ints, clusters: Ints
+    logs: Floats,
+    target: int | None,
+    known: Ints,
+    sources: Ints,
+    clusters: Ints,
+    *,
+    floor: float = FLOOR,
 ) -> Floats:
     """How much each source says about the target, (n_sources,); they sum to 1.
 
@@ -120,6 +126,7 @@ def closeness(
         known: rows of the models that count as measured on the target.
         sources: columns.
         clusters: number of the device model of each column, (n_platforms,).
+        floor: of the spread.
     """
     own = np.full(known.size, np.nan) if target is None else logs[known, target]
     shifts = logs[np.ix_(known, sources)] - own[:, None]
@@ -129,7 +136,7 @@ def closeness(
         spread[is_known] = np.nanstd(shifts[:, is_known], axis=0, ddof=1)
         spread[~is_known] = spread[is_known].max()
     _, at, size = np.unique(clusters[sources], return_inverse=True, return_counts=True)
-    weight = 1 / ((spread + FLOOR) ** 2 * size[at])
+    weight = 1 / ((spread + floor) ** 2 * size[at])
     total: Floats = weight / weight.sum()
     return total
 

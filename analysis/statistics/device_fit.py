@@ -1,12 +1,11 @@
-"""Predicts the log values of one device from those of known devices: a ridge around a consensus.
+"""Predicts the log values of one device from known devices: a weighted mean, and a ridge around it.
 
-log t[m, d] = consensus of the known devices[m] + offset[d] + features[m] . weights[d] + error. The
-features are the principal deviations of the known devices from their consensus, the consensus
-itself (a slope other than 1), log FLOPs, log parameters and the family. A ridge pulls the weights
-to 0, so without measured models the prediction is the consensus at the known devices' mean offset.
+Each known platform is moved by its mean difference to the measured models of the device, and
+weighs as `closeness` says. What the weighted mean leaves at the measured models is explained by
+the deviations of the platforms from it, the mean itself (a slope other than 1), log FLOPs, log
+parameters and the family; a ridge pulls their coefficients to 0.
 
-Source: ridge regression as the mean of a Gaussian prior, Rasmussen and Williams 2006, chapter 2;
-its left-out residuals in closed form, Allen 1974.
+Source: ridge regression as the mean of a Gaussian prior, Rasmussen and Williams 2006, chapter 2.
 """
 
 import math
@@ -17,81 +16,108 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from fleetrank.analysis.arrays.kept_order import closeness
 from fleetrank.analysis.arrays.ranking import MIN_MODELS, Floats
 from fleetrank.analysis.errors import NoDataError
 from fleetrank.analysis.stored.scope import EQUAL_INSIDE_PLATFORM
 from fleetrank.analysis.stored.selection import fits_platform
 
-STIFFNESS = (0.0, 0.5, 2.0, 8.0, 32.0)
-"""Candidate variances of the weights, in units of the error's variance; 0 fits the offset only."""
-FACTS_SHARE = 0.1
-"""Prior variance of the weights of FLOPs, parameters, family and slope beside those of devices."""
-FACTS_ALONE = 100.0
-"""The same without a known device: FLOPs and parameters must then explain the values alone."""
-MAX_DEVIATIONS = 8
-"""Principal deviations kept; a device has too few measured models to use more."""
-PRIOR_MODELS = 10.0
-"""A device's few left-out residuals weigh as their number beside this many of other devices."""
-_MIN_VARIANCE = 1e-4
-"""Variance of a log value: repeats of one process differ by one per cent on any device."""
-_UNKNOWN_OFFSET = 100.0
-"""Variance of a device's log offset where fewer than two devices show how far offsets differ."""
-_LEAST_OFFSET = 0.25
-"""Variance of a device's log offset, a factor of e^0.5: few known devices can be equal by chance,
+# Chosen on public data; half or twice as much changes the median error by about 2 %.
+FLOOR = 0.01
+"""Added to each spread; smaller than for the order of two models, where the spread is judged."""
+_NOISE = 0.3
+"""Variance of a model's error beside that of the known platforms around their mean."""
+_FACTS = 0.2
+"""Prior variance of the weights of slope, FLOPs, parameters and family, in the same unit."""
+_FACTS_ALONE = 30.0
+"""The same without a source: the facts must then explain the values alone."""
+_LEAST_LEVEL = 0.25
+"""Variance of a device's log level, a factor of e^0.5: few known devices can be equal by chance,
 and the first measured models must then still decide how fast a new device is."""
+_UNKNOWN_LEVEL = 100.0
+"""The same where fewer than two devices show how far levels differ: a factor of e^10."""
+_SPREAD_WEIGHT = 4.0
+"""A model's spread counts as its devices beside this many of the usual one."""
 _ROUNDS = 20
 """Rounds of alternating means; the additive fit of a panel with gaps converges in fewer."""
-_SPREAD_WEIGHT = 4.0
-"""A model's spread over devices counts as its devices beside this many of the average model."""
+_MOST_SOURCES = 30
+"""Platforms that a prediction uses: those with the largest weights."""
+_FOLDS = 20
+"""Measured models that are left out on their own; of more, some are left out together."""
 
 Indices = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Basis:
-    """What known devices and the models' facts say of a device that is not among them.
+class DeviceValues:
+    """What is known for the prediction of one platform; logarithms, NaN missing.
 
     Attributes:
-        prior: expected log value, (n_models,).
-        is_known: whether a known device measured the model, (n_models,); with no device, all.
-        offset: prior standard deviation of the device's offset, in units of the error's.
-        features: with unit prior variance at stiffness 1, (n_models, n_features).
-        spread: expected size of a model's error beside that of the average model, (n_models,).
+        logs: values, (n_models, n_platforms).
+        facts: as `fact_columns`, times the prior standard deviation of their weights.
+        devices: number of the device of each platform, (n_platforms,).
+        is_alike: whether it has the configuration of the target, (n_platforms,).
+        target: column of the platform to predict.
     """
 
-    prior: Floats
-    is_known: Mask
-    offset: float
-    features: Floats
+    logs: Floats
+    facts: Floats
+    devices: Indices
+    is_alike: Mask
+    target: int
+
+    @property
+    def own(self) -> Floats:
+        """The values of the target, (n_models,)."""
+        return self.logs[:, self.target]
+
+    def others(self, column: int) -> Indices:
+        """The other devices in the target's configuration."""
+        is_other = self.is_alike & (self.devices != self.devices[column])
+        return np.flatnonzero(is_other & (np.arange(self.devices.size) != self.target))
+
+    def sources(self, column: int) -> Indices:
+        """These, and the device itself in other configurations."""
+        itself = (self.devices == self.devices[column]) & ~self.is_alike
+        return np.concatenate([self.others(column), np.flatnonzero(itself)])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Known:
+    """What is known of a platform without its own values.
+
+    Attributes:
+        logs: the sources at one level, the usual one of the other devices, (n_models, n_sources).
+        devices: number of the device of each source, (n_sources,).
+        facts: with unit prior variance, (n_models, n_columns).
+        spread: variance of a model's error beside that of the usual model, (n_models,).
+        level: variance of the platform's level without a measured model.
+    """
+
+    logs: Floats
+    devices: Indices
+    facts: Floats
     spread: Floats
+    level: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fit:
-    """A device's predictions at one stiffness from its `k` measured models; logarithms.
+    """Predictions of some models; NaN for a model that no source measured.
 
     Attributes:
-        predicted: of all models, (n_models,).
-        width: expected size of their errors up to the device's factor, (n_models,).
-        left_out: measured minus predicted without this model, (k,).
-        left_width: as `width`, of the left-out predictions, (k,).
-        left: 1 - leverage of each measured model, (k,).
-        pull, mine: the fit in factors, (n_models, n_columns) and (k, n_columns); see `gain`.
+        centre: logarithms, (n,).
+        width: expected size of their errors, up to a factor of the device, (n,).
     """
 
-    predicted: Floats
+    centre: Floats
     width: Floats
-    left_out: Floats
-    left_width: Floats
-    left: Floats
-    pull: Floats
-    mine: Floats
 
-    def gain(self, number: int) -> Floats:
-        """Change of each prediction per unit of the left-out residual of a measured model."""
-        gain: Floats = self.pull @ self.mine[number]
-        return gain
+    def scores(self, logs: Floats) -> Floats:
+        """Errors in units of the width, of the models that are predicted and known."""
+        found: Floats = (logs - self.centre) / self.width
+        return found[np.isfinite(found)]
 
 
 def fact_columns(flops: Floats, parameters: Floats, families: Sequence[str | None]) -> Floats:
@@ -110,100 +136,106 @@ def fact_columns(flops: Floats, parameters: Floats, families: Sequence[str | Non
     return np.column_stack(kept) if kept else np.zeros((len(families), 0))
 
 
-def basis_of(logs: Floats, facts: Floats) -> Basis:
-    """From log values (n_models, n_devices), NaN missing, and `fact_columns`."""
-    n_models, n_devices = logs.shape
-    known = np.isfinite(logs)
-    if n_devices == 0:
-        return Basis(
-            prior=np.zeros(n_models),
-            is_known=np.ones(n_models, dtype=np.bool_),
-            offset=float(np.sqrt(_UNKNOWN_OFFSET / _MIN_VARIANCE)),
-            features=np.sqrt(FACTS_ALONE) * facts,
-            spread=np.ones(n_models),
-        )
-    consensus, offsets, weights = _additive(logs)
-    is_known: Mask = np.logical_or.reduce(known, axis=1)
-    deviations = np.where(known, logs - consensus[:, None] - offsets, 0.0)
-    free = max(int(known.sum() - is_known.sum() - n_devices + 1), 1)
-    variance = max(float((deviations**2).sum()) / free, _MIN_VARIANCE)
-    slope = _standardised(np.where(is_known, consensus, np.nan))[:, None]
-    gathered = float(np.var(offsets, ddof=1)) if n_devices > 1 else _UNKNOWN_OFFSET
-    return Basis(
-        prior=consensus + float(offsets.mean()),
-        is_known=is_known,
-        offset=float(np.sqrt(max(gathered, _LEAST_OFFSET) * (1 + 1 / n_devices) / variance)),
-        features=np.column_stack(
-            [
-                _principal(deviations * np.sqrt(weights)),
-                np.sqrt(FACTS_SHARE) * np.column_stack([slope, facts]),
-            ]
-        ),
-        spread=_spread(deviations, known, variance),
+def known_of(values: DeviceValues, column: int) -> Known:
+    """What is known of a platform without its own values."""
+    sources = values.sources(column)
+    logs = values.logs[:, sources]
+    levels = _levels(logs)
+    usual = levels[values.is_alike[sources]] if values.is_alike[sources].any() else levels
+    gathered = float(usual.var(ddof=1)) if usual.size > 1 else _UNKNOWN_LEVEL
+    return Known(
+        logs=logs - levels + usual.mean(),
+        devices=values.devices[sources],
+        facts=values.facts,
+        spread=_spread(logs - levels),
+        level=max(gathered, _LEAST_LEVEL) * (1 + 1 / usual.size),
     )
 
 
-def fit(basis: Basis, measured: Indices, logs: Floats, stiffness: float) -> Fit:
-    """Fits a device with `logs` (k,) at the models `measured` (k,), from k = 0 on."""
-    design = np.column_stack(
-        [np.full(basis.prior.size, basis.offset), np.sqrt(stiffness) * basis.features]
-    )
-    mine = design[measured]
-    inverse = np.linalg.inv(np.eye(design.shape[1]) + mine.T @ mine)
-    surprise = logs - basis.prior[measured]
-    pull: Floats = design @ inverse
-    left = np.maximum(1 - np.einsum("ij,ij->i", pull[measured], mine), 1e-12)
-    variance = 1 + np.einsum("ij,ij->i", pull, design)
-    fitted = pull @ (mine.T @ surprise)
-    return Fit(
-        predicted=basis.prior + fitted,
-        width=basis.spread * np.sqrt(variance),
-        left_out=(surprise - fitted[measured]) / left,
-        left_width=basis.spread[measured] / np.sqrt(left),
-        left=left,
-        pull=pull,
-        mine=mine,
-    )
+def fit(known: Known, own: Floats, measured: Indices) -> Fit:
+    """Predicts every model on a platform from its values at some models.
 
-
-def _additive(logs: Floats) -> tuple[Floats, Floats, Floats]:
-    """Models' and devices' effects by weighted least squares, and the devices' weights.
-
-    A device whose values deviate more has less weight. NaN is left out; a model without any value
-    gets the mean of the others.
+    Args:
+        known: of the platform.
+        own: its values, (n_models,); only those of `measured` are used.
+        measured: rows, (k,).
     """
-    known = np.isfinite(logs)
-    filled = np.where(known, logs, 0.0)
-    per_device = known.sum(axis=0)
-    weights, offsets = np.ones(logs.shape[1]), np.zeros(logs.shape[1])
+    logs, weights = _moved(known, own, measured)
+    mean = _average(logs, weights, axis=1)
+    deviations = np.nan_to_num(logs - mean[:, None]) * np.sqrt(weights)
+    measured = measured[np.isfinite(own[measured] - mean[measured])]
+    missed, spread = own[measured] - mean[measured], known.spread[measured]
+    within = float((missed**2 / spread).sum()) / (missed.size - 1) if missed.size > 1 else 0.0
+    between = float(((deviations**2).sum(axis=1) / known.spread).mean())
+    variance = (between + within) / 2 + FLOOR**2
+    facts = np.column_stack([math.sqrt(_FACTS) * _standardised(mean), known.facts])
+    level = _LEAST_LEVEL if measured.size else known.level
+    design = np.column_stack(
+        [deviations, math.sqrt(variance) * facts, np.full(mean.size, math.sqrt(level))]
+    )
+    noise = _NOISE * variance * known.spread
+    mine = design[measured].T / noise[measured]
+    pull = design @ np.linalg.inv(np.eye(design.shape[1]) + mine @ design[measured])
+    return Fit(
+        centre=mean + pull @ (mine @ missed),
+        width=np.sqrt(noise + np.einsum("ij,ij->i", pull, design)),
+    )
+
+
+def left_out(known: Known, own: Floats, measured: Indices) -> Fit:
+    """Predicts each of the models `measured` (k,) from the others."""
+    centre, width = np.full((2, measured.size), np.nan)
+    fold = np.arange(measured.size) % _FOLDS
+    for number in range(min(measured.size, _FOLDS)):
+        is_out = fold == number
+        found = fit(known, own, measured[~is_out])
+        centre[is_out] = found.centre[measured[is_out]]
+        width[is_out] = found.width[measured[is_out]]
+    return Fit(centre=centre, width=width)
+
+
+def _moved(known: Known, own: Floats, measured: Indices) -> tuple[Floats, Floats]:
+    """The sources at the level of the platform, and their weights."""
+    n_sources = known.logs.shape[1]
+    weights = closeness(
+        np.column_stack([known.logs, own]),
+        n_sources,
+        measured,
+        np.arange(n_sources),
+        np.append(known.devices, -1),
+        floor=FLOOR,
+    )
+    near = np.argsort(-weights, kind="stable")[:_MOST_SOURCES]
+    logs, weights = known.logs[:, near], weights[near] / weights[near].sum()
+    shift = _average(own[measured, None] - logs[measured], 1 / known.spread[measured, None], axis=0)
+    usual = _average(shift, weights, axis=0)
+    return logs + np.where(np.isfinite(shift), shift, np.nan_to_num(usual)), weights
+
+
+def _average(values: Floats, weights: Floats | float, axis: int) -> Floats:
+    """The weighted mean of the known values; NaN where there is none."""
+    is_known = np.isfinite(values)
+    total = (is_known * weights).sum(axis=axis)
+    sums = (np.where(is_known, values, 0.0) * weights).sum(axis=axis)
+    mean: Floats = sums / np.where(total > 0, total, np.nan)
+    return mean
+
+
+def _levels(logs: Floats) -> Floats:
+    """Platforms' effects beside those of models, by least squares; NaN is left out."""
+    levels = np.zeros(logs.shape[1])
     for _ in range(_ROUNDS):
-        per_model = known @ weights
-        effects = (filled - known * offsets) @ weights / np.where(per_model > 0, per_model, 1.0)
-        offsets = (filled - known * effects[:, None]).sum(axis=0) / np.maximum(per_device, 1)
-        squares = np.where(known, logs - effects[:, None] - offsets, 0.0) ** 2
-        variances = squares.sum(axis=0) / np.maximum(per_device, 1)
-        floor = max(float(np.median(variances)), _MIN_VARIANCE)
-        weights = 1 / (variances + floor)
-        weights /= weights.mean()
-    middle = effects[per_model > 0].mean() if per_model.any() else 0.0
-    return np.where(per_model > 0, effects, middle), offsets, weights
+        models = _average(logs - levels, 1.0, axis=1)
+        levels = np.nan_to_num(_average(logs - models[:, None], 1.0, axis=0))
+    return levels
 
 
-def _principal(deviations: Floats) -> Floats:
-    """The leading principal components, scaled so that the mean square of all together is 1."""
-    total = float((deviations**2).mean()) * deviations.shape[1]
-    if total <= 0:
-        return np.zeros((deviations.shape[0], 0))
-    left, sizes, _ = np.linalg.svd(deviations / np.sqrt(total), full_matrices=False)
-    components: Floats = (left * sizes)[:, :MAX_DEVIATIONS]
-    return components
-
-
-def _spread(deviations: Floats, known: Mask, variance: float) -> Floats:
-    """Root mean square of each model's deviations, pulled to that of all models."""
-    squares = (deviations**2).sum(axis=1) / variance
-    free = np.maximum(known.sum(axis=1) - 1, 0)
-    spread: Floats = np.sqrt((_SPREAD_WEIGHT + squares) / (_SPREAD_WEIGHT + free))
+def _spread(logs: Floats) -> Floats:
+    """Variance of each model between platforms at one level beside the usual one, (n_models,)."""
+    squares = np.nan_to_num((logs - _average(logs, 1.0, axis=1)[:, None]) ** 2).sum(axis=1)
+    free = np.maximum(np.isfinite(logs).sum(axis=1) - 1, 0)
+    usual = max(float(squares.sum()) / max(int(free.sum()), 1), FLOOR**2)
+    spread: Floats = (squares / usual + _SPREAD_WEIGHT) / (free + _SPREAD_WEIGHT)
     return spread
 
 
@@ -213,111 +245,42 @@ def _log(values: Floats) -> Floats:
 
 
 def _standardised(values: Floats) -> Floats:
-    known = np.isfinite(values)
-    if not known.any():
-        return np.zeros(values.size)
-    centred = np.where(known, values - values[known].mean(), 0.0)
-    size = float(np.sqrt((centred**2).mean()))
-    return centred / size if size > 1e-12 else np.zeros(values.size)
-
-
-# Intervals from weighted endpoints: the end of a jackknife+ with groups; arrays only.
-#
-# Source: Barber, Candes, Ramdas and Tibshirani 2021, equation 1, with a weight for each score.
-
-ROUNDING = 1e-9
-"""Sums of weights are exact to about 1e-12."""
-_MAX_ENDPOINTS = 2_000_000
-"""Endpoints sorted at once: 16 MB, and as much for their order."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Group:
-    """The endpoints that one device gives, at centre +- score x width.
-
-    Attributes:
-        centres, widths: (n_models, n), or (n_models, 1) if the scores share them.
-        scores: (n,).
-        weight: of one score.
-    """
-
-    centres: Floats
-    widths: Floats
-    scores: Floats
-    weight: float
-
-
-def weight_at_infinity(n_groups: int, k: int) -> float:
-    """The weight of the value to predict; an interval is finite if 1 - coverage is not below it."""
-    return 1 / (n_groups * (k + 1))
-
-
-def interval_of(groups: Sequence[Group], alpha: float, at_infinity: float) -> tuple[Floats, Floats]:
-    """The weighted `alpha` quantile of the low ends and 1 - `alpha` of the high ends."""
-    weights = np.concatenate([np.full(one.scores.size, one.weight) for one in groups])
-    n_models = groups[0].centres.shape[0]
-    low, high = np.full(n_models, -np.inf), np.full(n_models, np.inf)
-    if at_infinity > alpha + ROUNDING:
-        return low, high
-    rows = max(_MAX_ENDPOINTS // weights.size, 1)
-    for first in range(0, n_models, rows):
-        part = slice(first, first + rows)
-        for sign, ends in ((-1, low), (1, high)):
-            sides = np.concatenate(
-                [sign * one.centres[part] + one.scores * one.widths[part] for one in groups],
-                axis=1,
-            )
-            ends[part] = sign * _upper(sides, weights, 1 - alpha)
-    return low, high
-
-
-def _upper(sides: Floats, weights: Floats, share: float) -> Floats:
-    """The smallest value of each row (n_models, n) with weight `share` at or below it.
-
-    The weights sum to less than 1: the rest lies at infinity.
-    """
-    order = np.argsort(sides, axis=1)
-    reached = np.cumsum(weights[order], axis=1) >= share - ROUNDING
-    first = np.argmax(reached, axis=1)
-    found = np.take_along_axis(sides, np.take_along_axis(order, first[:, None], 1), 1)[:, 0]
-    upper: Floats = np.where(reached.any(axis=1), found, np.inf)
-    return upper
+    centred = values - _average(values, 1.0, axis=0)
+    size = np.sqrt(_average(centred**2, 1.0, axis=0))
+    return np.nan_to_num(centred / size) if size > 1e-12 else np.zeros(values.size)
 
 
 # Predictions of one device with distribution-free intervals; arrays only.
 #
 # Every other device is treated as if it were new: the same models count as measured on it, and
-# the rest is predicted without it. Its errors, and the left-out errors of the target's own
-# measured models, calibrate the interval. Each device has the same weight, the target's errors
-# included; the weight 1 / (n_devices * (k + 1)) stands for the value to predict and lies at
-# infinity.
+# the rest is predicted without it and without the target. Its errors, and the left-out errors of
+# the target's own measured models, calibrate the interval. All are in units of the width times the
+# size of the device's left-out errors, so a device that is predicted badly has wide intervals.
+# Each device has the same weight, the target's errors included; the weight
+# 1 / (n_devices * (k + 1)) stands for the value to predict and lies at infinity.
 #
 # Source: hierarchical conformal prediction, Lee, Barber and Willett 2023 (Dunn, Wasserman and
-# Ramdas 2023 for a group without observations); endpoints as in jackknife+ and CV+, Barber,
-# Candes, Ramdas and Tibshirani 2021, equation 1.
+# Ramdas 2023 for a group without observations).
 
 MAX_DEVICES = 60
 """Devices that are treated as new; of more, this many are drawn."""
-MAX_SCORES = 200
-"""Errors kept of a device that was treated as new; thinning makes an interval wider, never
-narrower."""
-_LEAST_FACTOR = 1e-6
+_USUAL = 4.0
+"""A device's few left-out errors weigh as their number beside this many of the usual size; 2 to 8
+give the same coverage within 0.01."""
+_LEAST_DEVICES = 4
+"""Devices treated as new that are needed to call a device unlike them."""
+_LEAST_MODELS = 3
+"""Measured models for that: one error can be large by chance."""
+UNLIKE = 1.5
+"""A device is unlike the others if its left-out errors are so many times as large as theirs, and
+larger than those of each of them."""
+_MISSES = 0.75
+"""Share of the allowed misses that is used, where it can be: at 90 %, the public devices held 0.90
+with all of it and 0.92 with three quarters; devices that are asked about are no random draw."""
+_ROUNDING = 1e-9
+"""Sums of weights are exact to about 1e-12."""
+_LEAST_SCORE = 1e-6
 """Devices whose models are all predicted exactly have errors of 0, which cannot be divided by."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DeviceValues:
-    """What is known for the prediction of one device; logarithms, NaN missing.
-
-    Attributes:
-        others: values on the known devices, (n_models, n_devices).
-        own: values measured on the target, (n_models,).
-        facts: as `device_fit.fact_columns`, (n_models, n_columns).
-    """
-
-    others: Floats
-    own: Floats
-    facts: Floats
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -326,89 +289,49 @@ class Predicted:
 
     Attributes:
         centre: (n_models,); of a measured model, predicted without its value. NaN for a model that
-            no known device measured.
+            no source measured.
         low, high: ends of the interval, (n_models,); infinite where the calibration is too small.
-        stiffness: chosen one of `STIFFNESS`.
         n_groups: devices that calibrate, the target included.
         k: measured models that are used.
+        unlike: left-out errors beside those of the other devices; `None` for a device like them.
     """
 
     centre: Floats
     low: Floats
     high: Floats
-    stiffness: float
     n_groups: int
     k: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Errors:
-    """Absolute errors at every stiffness, (n_stiffness, n).
-
-    Attributes:
-        plain: of log values.
-        standard: in units of the width that the fit expects.
-    """
-
-    plain: Floats
-    standard: Floats
-
-    @property
-    def n(self) -> int:
-        """How many errors there are at each stiffness."""
-        return int(self.plain.shape[1])
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Device:
-    """A device with some models measured, fitted at every stiffness.
-
-    Attributes:
-        fits: one for each of `STIFFNESS`.
-        spread: of its basis, (n_models,).
-        own: left-out errors, (n_stiffness, k).
-        held_out: errors of models that count as not measured, (n_stiffness, n).
-    """
-
-    fits: tuple[Fit, ...]
-    spread: Floats
-    own: _Errors
-    held_out: _Errors
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Beside:
-    """Another device treated as new, and the target seen from the same basis."""
-
-    other: _Device
-    target: _Device
+    unlike: float | None
 
 
 def predict_device(values: DeviceValues, coverage: float, rng: np.random.Generator) -> Predicted:
     """Predicts every model on the target at the coverage, from 0.5 to below 1."""
-    basis = basis_of(values.others, values.facts)
-    measured = np.flatnonzero(np.isfinite(values.own) & basis.is_known)
-    target = _device(basis, measured, values.own)
+    known, own = known_of(values, values.target), values.own
+    found = fit(known, own, np.flatnonzero(np.isfinite(own)))
+    measured = np.flatnonzero(np.isfinite(own + found.centre))
+    without = left_out(known, own, measured)
+    mine = without.scores(own[measured])
     beside = list(_treated_as_new(values, measured, rng))
-    errors = _mean_errors(beside)
-    is_own_enough = weight_at_infinity(1, measured.size) <= 1 - coverage + ROUNDING
-    used = [] if is_own_enough else beside
-    rows = np.flatnonzero(basis.is_known & ~np.isfinite(values.own))
-    groups = [_group_of(one, errors, len(used) + 1, rows) for one in used]
-    groups.append(_own_group(target, errors, len(used) + 1, rows))
-    low, high = np.full((2, values.own.size), np.nan)
-    at_infinity = weight_at_infinity(len(groups), measured.size)
-    low[rows], high[rows] = interval_of(groups, 1 - coverage, at_infinity)
-    at = _chosen(target.own, errors)
-    centre = target.fits[at].predicted.copy()
-    centre[measured] = values.own[measured] - target.fits[at].left_out
+    sizes = np.array([_size(left) for left, _ in beside if left.size])
+    usual = max(_size(sizes), _LEAST_SCORE) if sizes.size else None
+    scores = [np.abs(held_out) / _factor(left, usual) for left, held_out in beside]
+    scores.append(
+        np.array([abs(mine[at]) / _factor(np.delete(mine, at), usual) for at in range(mine.size)])
+    )
+    n = [*(one.size for one in scores[:-1]), mine.size + 1]
+    weights = [np.full(one.size, 1 / of) for one, of in zip(scores, n, strict=True)]
+    n_groups = len(scores)
+    reach = _reach(np.concatenate(scores), np.concatenate(weights) / n_groups, coverage)
+    half = np.where(np.isfinite(own), np.nan, reach * _factor(mine, usual) * found.width)
+    centre = found.centre.copy()
+    centre[measured] = without.centre
     return Predicted(
-        centre=np.where(basis.is_known, centre, np.nan),
-        low=low,
-        high=high,
-        stiffness=STIFFNESS[at],
-        n_groups=len(groups),
+        centre=centre,
+        low=centre - half,
+        high=centre + half,
+        n_groups=n_groups,
         k=measured.size,
+        unlike=_unlike(mine, sizes),
     )
 
 
@@ -417,7 +340,7 @@ def more_needed(found: Predicted, n_devices: int, coverage: float) -> tuple[int,
 
     `None` if the interval is finite already.
     """
-    least = 1 / (1 - coverage) - ROUNDING
+    least = 1 / (1 - coverage) - _ROUNDING
     if found.n_groups * (found.k + 1) >= least:
         return None
     models = math.ceil(least / found.n_groups) - 1 - found.k
@@ -428,125 +351,68 @@ def more_needed(found: Predicted, n_devices: int, coverage: float) -> tuple[int,
 
 def _treated_as_new(
     values: DeviceValues, measured: Indices, rng: np.random.Generator
-) -> Iterator[_Beside]:
-    n_devices = values.others.shape[1]
-    if n_devices < 2:
-        return
-    chosen = list(range(n_devices))
-    if n_devices > MAX_DEVICES:
-        chosen = sorted(rng.choice(n_devices, MAX_DEVICES, replace=False).tolist())
-    for number in chosen:
-        basis = basis_of(np.delete(values.others, number, axis=1), values.facts)
-        own = np.where(basis.is_known, values.others[:, number], np.nan)
-        mine = measured[np.isfinite(own[measured])]
-        seen = measured[basis.is_known[measured]]
-        if np.isfinite(own).sum() > mine.size:
-            yield _Beside(other=_device(basis, mine, own), target=_device(basis, seen, values.own))
+) -> Iterator[tuple[Floats, Floats]]:
+    """Scores of each other device, of its measured models left out and of the others."""
+    chosen = values.others(values.target)
+    if chosen.size > MAX_DEVICES:
+        chosen = np.sort(rng.choice(chosen, MAX_DEVICES, replace=False))
+    for column in chosen:
+        logs = values.logs[:, column]
+        mine = measured[np.isfinite(logs[measured])]
+        is_open = np.isfinite(logs)
+        is_open[mine] = False
+        if not values.others(column).size:
+            continue
+        known = known_of(values, column)
+        held_out = fit(known, logs, mine).scores(np.where(is_open, logs, np.nan))
+        if held_out.size:
+            yield left_out(known, logs, mine).scores(logs[mine]), held_out
 
 
-def _device(basis: Basis, measured: Indices, own: Floats) -> _Device:
-    fits = tuple(fit(basis, measured, own[measured], stiffness) for stiffness in STIFFNESS)
-    is_open = np.isfinite(own)
-    is_open[measured] = False
-    left_out = np.array([one.left_out for one in fits])
-    held_out = np.array([(own - one.predicted)[is_open] for one in fits])
-    return _Device(
-        fits=fits,
-        spread=basis.spread,
-        own=_errors(left_out, np.array([one.left_width for one in fits])),
-        held_out=_errors(held_out, np.array([one.width[is_open] for one in fits])),
-    )
+def _size(scores: Floats) -> float:
+    return float(np.sqrt((scores**2).mean()))
 
 
-def _errors(signed: Floats, widths: Floats) -> _Errors:
-    return _Errors(plain=np.abs(signed), standard=np.abs(signed) / widths)
+def _factor(left: Floats, usual: float | None) -> float:
+    """Size of the errors of a device with some left-out scores; 1 without another device."""
+    if usual is None:
+        return 1.0
+    return math.sqrt((float((left**2).sum()) + _USUAL * usual**2) / (left.size + _USUAL))
 
 
-def _without(errors: _Errors, number: int) -> _Errors:
-    return _Errors(
-        plain=np.delete(errors.plain, number, axis=1),
-        standard=np.delete(errors.standard, number, axis=1),
-    )
-
-
-def _mean_errors(beside: Sequence[_Beside]) -> _Errors | None:
-    """The other devices' mean errors, (n_stiffness, 1), each device alike; `None` without any."""
-    if not beside:
+def _unlike(mine: Floats, sizes: Floats) -> float | None:
+    if mine.size < _LEAST_MODELS or sizes.size < _LEAST_DEVICES:
         return None
-    held_out = [one.other.held_out for one in beside]
-    return _Errors(
-        plain=np.mean([one.plain.mean(axis=1) for one in held_out], axis=0)[:, None],
-        standard=np.mean([one.standard.mean(axis=1) for one in held_out], axis=0)[:, None],
-    )
+    factor = _size(mine) / max(float(np.median(sizes)), _LEAST_SCORE)
+    return factor if factor > UNLIKE and _size(mine) > sizes.max() else None
 
 
-def _chosen(own: _Errors, others: _Errors | None) -> int:
-    """The stiffness with the least error: own left-out errors beside those of other devices."""
-    total = own.plain.sum(axis=1)
-    if others is not None:
-        total = total + PRIOR_MODELS * others.plain[:, 0]
-    return int(np.argmin(total))
+def _reach(scores: Floats, weights: Floats, coverage: float) -> float:
+    """The smallest score with the weight of the coverage, or a little more, at or below it.
+
+    The weights sum to less than 1: the rest lies at infinity.
+    """
+    order = np.argsort(scores)
+    reached = np.cumsum(weights[order])
+    if not scores.size or reached[-1] < coverage - _ROUNDING:
+        return math.inf
+    # With few errors the largest of them would decide: halfway to it is enough.
+    share = min(1 - _MISSES * (1 - coverage), (coverage + float(reached[-1])) / 2)
+    return float(scores[order[np.searchsorted(reached, share - _ROUNDING)]])
 
 
-def _factor(own: _Errors, others: _Errors | None, at: int) -> float:
-    """Size of a device's standardised errors at one stiffness."""
-    total, n = float(own.standard[at].sum()), float(own.n)
-    if others is not None:
-        total, n = total + PRIOR_MODELS * float(others.standard[at, 0]), n + PRIOR_MODELS
-    return max(total / n, _LEAST_FACTOR) if n else 1.0
-
-
-def _group_of(one: _Beside, errors: _Errors | None, n_groups: int, rows: Indices) -> Group:
-    theirs, mine = _chosen(one.other.own, errors), _chosen(one.target.own, errors)
-    scores = _thinned(one.other.held_out.standard[theirs])
-    scores = scores / _factor(one.other.own, errors, theirs)
-    found = one.target.fits[mine]
-    return Group(
-        centres=found.predicted[rows, None],
-        widths=found.width[rows, None] * _factor(one.target.own, errors, mine),
-        scores=scores,
-        weight=1 / (n_groups * scores.size),
-    )
-
-
-def _thinned(scores: Floats) -> Floats:
-    """At most `MAX_SCORES`: each stands for as many as the others and is the largest of them."""
-    n = scores.size
-    if n <= MAX_SCORES:
-        return scores
-    last = np.ceil(np.arange(1, MAX_SCORES + 1) * n / MAX_SCORES).astype(np.int64) - 1
-    thinned: Floats = np.sort(scores)[last]
-    return thinned
-
-
-def _own_group(target: _Device, errors: _Errors | None, n_groups: int, rows: Indices) -> Group:
-    """The target's left-out errors; no choice for a model uses its own error."""
-    k = target.own.n
-    shape = (rows.size, k)
-    centres, widths, scores = np.zeros(shape), np.zeros(shape), np.zeros(k)
-    for number in range(k):
-        rest = _without(target.own, number)
-        at = _chosen(rest, errors)
-        factor = _factor(rest, errors, at)
-        found = target.fits[at]
-        gain = found.gain(number)[rows]
-        # Without this measurement the variance of the prediction is larger: a rank-one update.
-        more = (target.spread[rows] * gain) ** 2 / found.left[number]
-        centres[:, number] = found.predicted[rows] - gain * found.left_out[number]
-        widths[:, number] = np.sqrt(found.width[rows] ** 2 + more) * factor
-        scores[number] = target.own.standard[at, number] / factor
-    return Group(centres=centres, widths=widths, scores=scores, weight=1 / (n_groups * (k + 1)))
-
-
-# Which known devices may serve to predict a platform, and their values beside its own.
+# Which known platforms may serve to predict a platform, and their values beside its own.
 #
-# Values are mixed only if runtime, backend, mode, precision, batch and every fact that must be
-# equal inside a platform are equal, the version of the runtime excepted.
+# Other devices serve only if runtime, backend, mode, precision, batch and every fact that must be
+# equal inside a platform are equal, the version of the runtime excepted. The device itself serves
+# in any other configuration with equal batch and origin: its values are moved to the same level.
 
 ALIKE = ("runtime", "backend", "mode", "precision", "batch", *EQUAL_INSIDE_PLATFORM)
 """Facts that are equal on all platforms of one prediction, apart from `_MAY_DIFFER`."""
 _MAY_DIFFER = ("runtime_version", "memory_metric")
 """A device has the version that it can run. The metric matters to memory only."""
+_OF_ANY = ("batch", "origin")
+"""Facts that are equal on all platforms, those of the device itself included."""
 _SAME_PLACE = ("threads", "affinity")
 """Of several platforms of one device, those like the target's are taken, if there are any."""
 
@@ -559,19 +425,21 @@ class Neighbours:
         platform: its key; of a device without values, a key that says so.
         models: (n_models,), those that a prediction is possible for, sorted.
         values: their logarithms and facts.
-        devices: names of the known device models, (n_devices,), sorted.
+        devices: names of the known device models, sorted.
+        n_itself: other configurations of the device itself.
     """
 
     platform: str
     models: tuple[str, ...]
     values: DeviceValues
     devices: tuple[str, ...]
+    n_itself: int
 
 
 def neighbours_of(
     cells: pl.DataFrame, platform: str, column: str, source: str | None, *, is_new: bool
 ) -> Neighbours:
-    """The known devices that are comparable with a platform, and the models to predict.
+    """The known platforms that are comparable with a platform, and the models to predict.
 
     Args:
         cells: of `session.comparable`.
@@ -582,84 +450,100 @@ def neighbours_of(
             known devices, and only devices of its tier are used.
 
     Raises:
-        NoDataError: no comparable device is known, and the platform has too few values for a line
+        NoDataError: no comparable platform is known, and the platform has too few values for a line
             through FLOPs and parameters.
     """
-    usable = cells.filter(pl.col(column) > 0)
     first = cells.filter(pl.col("platform_key") == platform).head(1)
-    matters = "memory_metric" if column == "peak_memory_bytes" else None
-    alike = [name for name in ALIKE if name not in _MAY_DIFFER or name == matters]
-    others = usable.join(first.select(alike), on=alike, how="semi", nulls_equal=True)
-    others = others.filter(fits_platform(source, None))
-    if is_new:
-        others = others.join(first.select("tier"), on="tier", how="semi", nulls_equal=True)
-    else:
-        others = others.join(first.select("device"), on="device", how="anti")
-    table = _by_device(_in_same_place(others, first), column)
-    mine = usable.filter(pl.col("platform_key") == platform).select("identity", column)
-    own = {} if is_new else dict(mine.iter_rows())
+    usable = cells.filter(pl.col(column) > 0)
+    is_own = pl.lit(value=False) if is_new else pl.col("platform_key") == platform
+    own = dict(usable.filter(is_own).select("identity", column).iter_rows())
+    others = usable.filter(~is_own, fits_platform(source, first["tier"][0] if is_new else None))
+    metric = ("memory_metric",) if column == "peak_memory_bytes" else ()
+    table = _placed(others.filter(_equals(first, *_OF_ANY, *metric)), first, is_new, metric)
+    table = (
+        table.group_by("identity", "owner", "setting")
+        .agg(pl.col(column).cast(pl.Float64).log().mean().alias("value"))
+        .sort("setting", "owner", "identity")
+    )
     return _arranged(cells, platform, table, own)
 
 
-def _in_same_place(others: pl.DataFrame, first: pl.DataFrame) -> pl.DataFrame:
-    """Of each device, the platforms with the target's threads and cores, else all of them."""
-    same = pl.all_horizontal(
-        pl.col(name).eq_missing(pl.lit(first[name].to_list()[0], dtype=first.schema[name]))
-        for name in _SAME_PLACE
-    )
-    return others.with_columns(same.alias("is_same")).filter(
-        pl.col("is_same") | ~pl.col("is_same").any().over("device")
+def _equals(first: pl.DataFrame, *names: str) -> pl.Expr:
+    """Whether these facts are those of the first row."""
+    return pl.all_horizontal(
+        pl.lit(value=True),
+        *(pl.col(name).eq_missing(pl.lit(first[name][0], first.schema[name])) for name in names),
     )
 
 
-def _by_device(others: pl.DataFrame, column: str) -> pl.DataFrame:
-    """Mean log value of each model on each device model: identity, device_model, value."""
-    return (
-        others.group_by("identity", pl.coalesce("device_model", "device").alias("device_model"))
-        .agg(pl.col(column).cast(pl.Float64).log().mean().alias("value"))
-        .sort("identity", "device_model")
+def _placed(
+    others: pl.DataFrame, first: pl.DataFrame, is_new: bool, metric: tuple[str, ...]
+) -> pl.DataFrame:
+    """The rows with their device (`owner`, empty for the target's) and configuration (`setting`).
+
+    The setting is empty where it is the target's: of each other device, on the platforms with the
+    target's threads and cores, else on all of them.
+    """
+    alike = [name for name in (*ALIKE, *metric) if name in metric or name not in _MAY_DIFFER]
+    is_itself = pl.lit(value=False) if is_new else _equals(first, "device")
+    is_alike, is_same = _equals(first, *alike) & ~is_itself, _equals(first, *_SAME_PLACE)
+    is_near = is_alike & (is_same | ~(is_same & is_alike).any().over("device"))
+    placed = others.with_columns(
+        owner=pl.when(is_itself).then(pl.lit("")).otherwise(pl.coalesce("device_model", "device")),
+        setting=pl.when(is_near).then(pl.lit("")).otherwise("platform_key"),
     )
+    has_alike = (pl.col("setting") == "").any().over("owner")
+    return placed.filter(has_alike | (pl.col("owner") == ""))
 
 
 def _arranged(
     cells: pl.DataFrame, platform: str, table: pl.DataFrame, own: dict[str, float]
 ) -> Neighbours:
+    places = table.select("owner", "setting").unique(maintain_order=True)
+    is_source = (pl.col("owner") == "") != (pl.col("setting") == "")
+    sources = places.filter(is_source)
     facts = (
         cells.group_by("identity")
         .agg(pl.col(name).drop_nulls().sort().first() for name in ("flops", "parameters", "family"))
         .sort("identity")
     )
-    devices = table["device_model"].unique().sort().to_list()
-    has_basis = pl.col("identity").is_in([*table["identity"].unique(), *own])
+    known = table.filter(is_source)["identity"].unique()
     has_facts = (pl.col("flops") > 0) | (pl.col("parameters") > 0)
-    facts = facts.filter(has_basis if devices else has_facts)
-    if facts.is_empty() or not (devices or len(own) >= MIN_MODELS):
+    facts = facts.filter(pl.col("identity").is_in([*known, *own]) if sources.height else has_facts)
+    if facts.is_empty() or not (sources.height or len(own) >= MIN_MODELS):
         raise NoDataError(
             f"nothing predicts {platform}: no other device has such a figure with the same "
-            "runtime, backend, mode, precision, batch and kind of figure",
+            "runtime, backend, mode, precision, batch and kind of figure, and the device has none "
+            "in another configuration",
             f"measure {MIN_MODELS} models on it, or import another device in this configuration",
         )
-    models = facts["identity"].to_list()
+    models, names = facts["identity"].to_list(), list(places.iter_rows())
+    logs = np.full((len(models), len(names)), np.nan)
+    row, column = ({name: at for at, name in enumerate(one)} for one in (models, names))
+    for model, owner, setting, value in table.iter_rows():
+        if model in row:
+            logs[row[model], column[owner, setting]] = value
+    columns = fact_columns(
+        facts["flops"].cast(pl.Float64).to_numpy(),
+        facts["parameters"].cast(pl.Float64).to_numpy(),
+        facts["family"].to_list(),
+    )
+    share = _FACTS
+    if sources.is_empty():
+        # A device that is equally fast for all models: the facts explain the rest.
+        names, logs, share = [("none", "")], np.zeros((len(models), 1)), _FACTS_ALONE
+    own_logs = np.log([own.get(model, np.nan) for model in models])
+    owners, settings = zip(*names, ("", ""), strict=True)
     return Neighbours(
         platform=platform,
         models=tuple(models),
         values=DeviceValues(
-            others=_matrix(table, models, devices),
-            own=np.log([own.get(model, np.nan) for model in models]),
-            facts=fact_columns(
-                facts["flops"].cast(pl.Float64).to_numpy(),
-                facts["parameters"].cast(pl.Float64).to_numpy(),
-                facts["family"].to_list(),
-            ),
+            logs=np.column_stack([logs, own_logs]),
+            facts=math.sqrt(share) * columns,
+            devices=np.unique(owners, return_inverse=True)[1],
+            is_alike=np.array(settings) == "",
+            target=len(names),
         ),
-        devices=tuple(devices),
+        devices=tuple(sources.filter(pl.col("setting") == "")["owner"]),
+        n_itself=sources.filter(pl.col("owner") == "").height,
     )
-
-
-def _matrix(table: pl.DataFrame, models: list[str], devices: list[str]) -> Floats:
-    row = {name: at for at, name in enumerate(models)}
-    column = {name: at for at, name in enumerate(devices)}
-    matrix = np.full((len(models), len(devices)), np.nan)
-    for model, device, value in table.iter_rows():
-        matrix[row[model], column[device]] = value
-    return matrix

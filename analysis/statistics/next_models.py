@@ -1,22 +1,22 @@
 """Which models to measure on a new device, so that the others are predicted best.
 
-Log latencies of the known devices are draws of one Gaussian over models: their mean is the
-consensus, their covariance shows which models have related errors. A model whose rank is uncertain
-is one whose log latency, speed of the device apart, varies between devices.
+Log latencies of the known devices are draws of one Gaussian over models: their covariance shows
+which models have related errors. A model whose rank is uncertain is one whose log latency, speed of
+the device apart, varies between devices. What is left is the error of `device_fit`.
 """
 
-import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-import numpy.typing as npt
 
+from fleetrank.analysis.arrays.bootstrap import known, known_mean
 from fleetrank.analysis.arrays.pareto import frontier, overlap
 from fleetrank.analysis.arrays.ranking import Floats, average_ranks, require_finite, unit_columns
 from fleetrank.analysis.errors import AnalysisError
-from fleetrank.analysis.panel.device_models import profiles
+from fleetrank.analysis.panel.device_models import Profiles, profiles
 from fleetrank.analysis.panel.session import Session
+from fleetrank.analysis.statistics.device_fit import DeviceValues, Indices, fit, known_of
 from fleetrank.analysis.stored.selection import Selection, setting
 from fleetrank.analysis.tables.explanations import explained
 from fleetrank.analysis.tables.table import Table
@@ -25,7 +25,7 @@ from fleetrank.foundation.errors import count_of
 
 MODELS_TO_MEASURE = 3
 """Default number of models for a new device: one gives its speed, two correct the consensus."""
-RANDOM_DRAWS = 200
+RANDOM_CHOICES = 20
 """Random choices per device that the active choice is compared with."""
 MAX_TARGETS = 50
 """Maximum devices that are predicted; with more devices, this many are drawn."""
@@ -37,48 +37,23 @@ MIN_VARIANCE = 1e-4
 SPEED_VARIANCE = 100.0
 """Variance of the log of the new device's unknown speed: a factor of e^10 is possible."""
 
-Indices = npt.NDArray[np.int64]
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Consensus:
-    """The prior for a new device from known devices: mean (n_models,) and covariance, square."""
-
-    mean: Floats
-    covariance: Floats
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Left:
-    """How well the other models are predicted after measuring some models of a device.
-
-    Attributes:
-        error: mean of |predicted / true - 1| over models not measured, (...,).
-        rho: Spearman's of measured and predicted latencies with the true ones, (...,).
-    """
-
-    error: Floats
-    rho: Floats
-
-
-def consensus(logs: Floats) -> Consensus:
-    """From centred log latencies (n_models, n_devices) of at least 2 devices."""
+def covariance_of(logs: Floats) -> Floats:
+    """Of models on a new device, from centred log latencies (n_models, n_devices) of 2 or more."""
     require_finite(logs)
     sample = np.cov(logs)
-    spread = np.diag(np.diag(sample))
-    shrunk = (1 - SHRINKAGE) * sample + SHRINKAGE * spread
-    floor = MIN_VARIANCE * np.eye(logs.shape[0])
-    covariance: Floats = shrunk + floor + SPEED_VARIANCE
-    return Consensus(mean=logs.mean(axis=1), covariance=covariance)
+    shrunk = (1 - SHRINKAGE) * sample + SHRINKAGE * np.diag(np.diag(sample))
+    covariance: Floats = shrunk + MIN_VARIANCE * np.eye(logs.shape[0]) + SPEED_VARIANCE
+    return covariance
 
 
-def choose(known: Consensus, k: int) -> tuple[Indices, Floats]:
+def choose(covariance: Floats, k: int) -> tuple[Indices, Floats]:
     """The `k` models to measure, in order, and the variance left after each, (k,).
 
     Each is the model whose measurement reduces the summed variance of all models most.
     Source: greedy A-optimal design, Krause and Guestrin 2007.
     """
-    covariance = known.covariance.copy()
+    covariance = covariance.copy()
     chosen: list[int] = []
     left: list[float] = []
     for _ in range(k):
@@ -93,24 +68,31 @@ def choose(known: Consensus, k: int) -> tuple[Indices, Floats]:
     return np.array(chosen, dtype=np.int64), np.array(left)
 
 
-def predict(known: Consensus, measured: Indices, logs: Floats) -> Floats:
-    """Log latencies of all models given those `measured`, both (..., k); returns (..., n_models).
+def judge(logs: Floats, target: int, measured: Indices) -> tuple[float, float]:
+    """How well the other models of a device are predicted after measuring some of it.
 
-    Source: conditional mean of a Gaussian; Rasmussen and Williams 2006, A.6.
+    Args:
+        logs: log latencies, (n_models, n_devices).
+        target: column of the device.
+        measured: rows, at least one and not all.
+
+    Returns:
+        Mean of |predicted / true - 1| over models not measured; Spearman's rho of measured and
+        predicted latencies with the true ones.
     """
-    inner = known.covariance[measured[..., :, None], measured[..., None, :]]
-    outer = np.swapaxes(known.covariance[measured], -1, -2)
-    surprise = (logs - known.mean[measured])[..., None]
-    predicted: Floats = known.mean + (outer @ np.linalg.solve(inner, surprise))[..., 0]
-    return predicted
-
-
-def judge(known: Consensus, measured: Indices, truth: Floats) -> Left:
-    """The error left after measuring `measured` (..., k) of a device with `truth` (n_models,)."""
-    predicted = predict(known, measured, truth[measured])
-    np.put_along_axis(predicted, measured, truth[measured], axis=-1)
-    error = np.abs(np.expm1(predicted - truth)).sum(axis=-1) / (truth.size - measured.shape[-1])
-    return Left(error=error, rho=rank_agreement(predicted, truth))
+    n_models, n_devices = logs.shape
+    values = DeviceValues(
+        logs=logs,
+        facts=np.zeros((n_models, 0)),
+        devices=np.arange(n_devices),
+        is_alike=np.ones(n_devices, dtype=np.bool_),
+        target=target,
+    )
+    truth = logs[:, target]
+    predicted = fit(known_of(values, target), truth, measured).centre
+    predicted[measured] = truth[measured]
+    error = np.abs(np.expm1(predicted - truth)).sum() / (n_models - measured.size)
+    return float(error), float(rank_agreement(predicted, truth))
 
 
 def rank_agreement(predicted: Floats, truth: Floats) -> Floats:
@@ -146,63 +128,51 @@ class Step:
     reason: str | None = None
 
 
-def next_models_as_table(session: Session) -> Table:
+def _next_models(session: Session, found: Profiles, targets: Sequence[int]) -> Iterator[Step]:
     """Models to measure on an unmeasured device, best first, with the remaining error.
 
-    The choice is tested on each device that is left out of it. Settings: `k`, how many.
+    The choice is tested on each device that is left out of it.
 
     Raises:
-        NoDataError: fewer than 5 models or 3 device models are complete.
         AnalysisError: the setting `k` is out of range.
     """
-    panel, seed = session.panel, session.selection.seed
-    found = profiles(panel)
-    n_devices, n_models = len(found.devices), found.rows.size
+    n_models = found.rows.size
     k = _whole(session.selection, "k", MODELS_TO_MEASURE, n_models - 1)
-    known = consensus(found.logs)
-    chosen, left = choose(known, k)
-    before = float(np.trace(known.covariance - SPEED_VARIANCE))
-    targets = drawn_targets(n_devices, seed)
-    rng = np.random.default_rng(seed)
-    errors = [_one_device(found.logs, target, k, rng) for target in targets]
-    steps = (
-        replace(
-            _step([(active[number], random[number]) for active, random in errors], n_models),
-            step=number + 1,
-            model=panel.models[found.rows[model]],
-            variance_left=left[number] / before,
-        )
-        for number, model in enumerate(chosen.tolist())
-    )
+    covariance = covariance_of(found.logs)
+    chosen, left = choose(covariance, k)
+    before = float(np.trace(covariance - SPEED_VARIANCE))
+    rng = np.random.default_rng(session.selection.seed)
+    tried = np.array([_one_device(found.logs, target, k, rng) for target in targets])
     by_consensus = [
         float(rank_agreement(np.delete(found.logs, at, axis=1).mean(axis=1), found.logs[:, at]))
         for at in targets
     ]
     unmeasured = Step(
         step=0,
-        rho=known_mean_of(by_consensus),
+        rho=_mean(by_consensus),
         n_devices=len(targets),
         n_models=n_models,
         reason="ranks only: its speed is unknown",
     )
-    return Table.of(
-        Step,
-        (unmeasured, *steps),
-        title="Models to measure next",
-        notes=(*panel.notes, *found.notes),
-        explanation=explained(
-            "effort/models",
-            {
-                "which": which_left_out(len(targets), n_devices),
-                "n_devices": n_devices,
-                "seed": seed,
-                "draws": RANDOM_DRAWS,
-            },
-        ),
-    )
+    yield unmeasured
+    for number, model in enumerate(chosen.tolist()):
+        error, rho = tried[:, number, 0, :].T
+        random_error, random_rho = tried[:, number, 1:, :].mean(axis=1).T
+        yield replace(
+            unmeasured,
+            step=number + 1,
+            model=session.panel.models[found.rows[model]],
+            variance_left=left[number] / before,
+            error_left=float(error.mean()),
+            error_left_worst=float(error.max()),
+            error_left_random=float(random_error.mean()),
+            rho=_mean(rho),
+            rho_random=_mean(random_rho),
+            reason=None,
+        )
 
 
-def drawn_targets(n_devices: int, seed: int) -> list[int]:
+def _drawn_targets(n_devices: int, seed: int) -> list[int]:
     """The devices to leave out, one at a time: all, or 50 drawn ones."""
     if n_devices <= MAX_TARGETS:
         return list(range(n_devices))
@@ -210,15 +180,9 @@ def drawn_targets(n_devices: int, seed: int) -> list[int]:
     return sorted(drawn.tolist())
 
 
-def which_left_out(n_targets: int, n_devices: int) -> str:
-    """Which of the devices were left out, one at a time."""
-    return "each" if n_targets == n_devices else f"{n_targets} drawn"
-
-
-def known_mean_of(values: Sequence[float | None]) -> float | None:
+def _mean(values: Sequence[float | Floats] | Floats) -> float | None:
     """Mean of the defined values: undefined if all latencies of a device are equal."""
-    known = [value for value in values if value is not None and not math.isnan(value)]
-    return float(np.mean(known)) if known else None
+    return known(known_mean(np.array(values), 0))
 
 
 def _whole(selection: Selection, name: str, default: int, most: int) -> int:
@@ -232,31 +196,14 @@ def _whole(selection: Selection, name: str, default: int, most: int) -> int:
 
 def _one_device(
     logs: Floats, target: int, k: int, rng: np.random.Generator
-) -> tuple[list[Left], list[Left]]:
-    """Active and random choice on a device left out, after 1 to `k` measurements."""
-    known = consensus(np.delete(logs, target, axis=1))
-    truth = logs[:, target]
-    chosen, _ = choose(known, k)
-    orders = rng.permuted(np.tile(np.arange(truth.size), (RANDOM_DRAWS, 1)), axis=1)
-    steps = range(1, k + 1)
-    return (
-        [judge(known, chosen[:step], truth) for step in steps],
-        [judge(known, orders[:, :step], truth) for step in steps],
-    )
+) -> list[list[tuple[float, float]]]:
+    """Error and rho on a device left out, after 1 to `k` measurements: active choice, then random.
 
-
-def _step(errors: Sequence[tuple[Left, Left]], n_models: int) -> Step:
-    mine = [float(active.error) for active, _ in errors]
-    return Step(
-        step=0,
-        n_devices=len(errors),
-        n_models=n_models,
-        error_left=float(np.mean(mine)),
-        error_left_worst=max(mine),
-        error_left_random=float(np.mean([random.error.mean() for _, random in errors])),
-        rho=known_mean_of([float(active.rho) for active, _ in errors]),
-        rho_random=known_mean_of([known_mean_of(random.rho.tolist()) for _, random in errors]),
-    )
+    (k, 1 + RANDOM_CHOICES, 2)
+    """
+    chosen, _ = choose(covariance_of(np.delete(logs, target, axis=1)), k)
+    orders = [chosen, *(rng.permutation(logs.shape[0]) for _ in range(RANDOM_CHOICES))]
+    return [[judge(logs, target, order[: step + 1]) for order in orders] for step in range(k)]
 
 
 # Runs saved by measuring a few device models only, against the error of predicting the others.
@@ -335,56 +282,64 @@ class Savings:
 def effort_table(session: Session) -> Table:
     """What to measure, and the error that is left: models of a new device, or devices.
 
-    Devices: each device model is predicted from FLOPs, and from random sets of other ones.
+    Devices: each device model is predicted from FLOPs, and from random sets of other ones. Setting
+    of models: `k`, how many.
 
     Raises:
         NoDataError: fewer than 5 models or 3 device models are complete.
+        AnalysisError: the setting `k` is out of range.
     """
-    if OVER.chosen(session.selection) == "models":
-        return next_models_as_table(session)
-    panel, seed = session.panel, session.selection.seed
-    found = profiles(panel)
+    found, seed = profiles(session.panel), session.selection.seed
     n_devices, n_models = len(found.devices), found.rows.size
-    flops, accuracy = panel.flops[found.rows], panel.accuracy[found.rows]
-    targets = drawn_targets(n_devices, seed)
-    rng = np.random.default_rng(seed)
+    targets = _drawn_targets(n_devices, seed)
+    texts: dict[str, object] = {
+        "which": "each" if len(targets) == n_devices else f"{len(targets)} drawn",
+        "n_devices": n_devices,
+        "seed": seed,
+    }
+    notes = (*session.panel.notes, *found.notes)
+    if OVER.chosen(session.selection) == "models":
+        return Table.of(
+            Step,
+            _next_models(session, found, targets),
+            title="Models to measure next",
+            notes=notes,
+            explanation=explained("effort/models", texts | {"draws": RANDOM_CHOICES}),
+        )
+    n_without = int(np.isnan(session.panel.accuracy[found.rows]).sum())
+    texts |= {"draws": DRAWS, "n_cells": n_devices * n_models}
+    texts["n_without_accuracy"] = count_of(n_without, "model")
+    return Table.of(
+        Savings,
+        _savings(session, found, targets),
+        title="Runs saved against error",
+        notes=notes,
+        explanation=explained("effort/devices", texts),
+    )
+
+
+def _savings(session: Session, found: Profiles, targets: Sequence[int]) -> Iterator[Savings]:
+    flops, accuracy = session.panel.flops[found.rows], session.panel.accuracy[found.rows]
+    n_devices, logs = len(found.devices), found.logs
+    rng = np.random.default_rng(session.selection.seed)
     blank = Savings(
         n_sources=0,
         runs_saved=1.0,
         n_targets=len(targets),
-        n_models=n_models,
+        n_models=found.rows.size,
         reason="a model has no FLOPs",
     )
-    savings = [blank]
     if np.isfinite(flops).all():
-        errors = [accepted_error(flops[None], found.logs[:, at], accuracy) for at in targets]
-        savings = [_with_errors(blank, errors)]
+        by_flops = [accepted_error(flops[None], logs[:, at], accuracy) for at in targets]
+        yield _with_errors(blank, by_flops)
+    else:
+        yield blank
     for size in _sizes(n_devices):
         errors = [
-            accepted_error(
-                predicted_by_sources(found.logs, target, size, rng), found.logs[:, target], accuracy
-            )
-            for target in targets
+            accepted_error(predicted_by_sources(logs, at, size, rng), logs[:, at], accuracy)
+            for at in targets
         ]
-        one = replace(blank, n_sources=size, runs_saved=1 - size / n_devices)
-        savings.append(_with_errors(one, errors))
-    return Table.of(
-        Savings,
-        savings,
-        title="Runs saved against error",
-        notes=(*panel.notes, *found.notes),
-        explanation=explained(
-            "effort/devices",
-            {
-                "which": which_left_out(len(targets), n_devices),
-                "n_devices": n_devices,
-                "seed": seed,
-                "draws": DRAWS,
-                "n_cells": n_devices * n_models,
-                "n_without_accuracy": count_of(int(np.isnan(accuracy).sum()), "model"),
-            },
-        ),
-    )
+        yield _with_errors(replace(blank, n_sources=size, runs_saved=1 - size / n_devices), errors)
 
 
 def _sizes(n_devices: int) -> list[int]:
@@ -401,7 +356,7 @@ def _with_errors(one: Savings, errors: Sequence[Accepted]) -> Savings:
     recall = [error.recall.mean() for error in errors if error.recall is not None]
     return replace(
         one,
-        rho=known_mean_of([known_mean_of(error.rho.tolist()) for error in errors]),
+        rho=_mean([known_mean(error.rho, 0) for error in errors]),
         rho_p10=float(np.quantile(rho, 0.1)) if rho.size else None,
         rho_min=float(rho.min()) if rho.size else None,
         precision=float(np.mean(precision)) if precision else None,

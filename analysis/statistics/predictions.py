@@ -12,7 +12,9 @@ import polars as pl
 from fleetrank.analysis.errors import AnalysisError, NoDataError
 from fleetrank.analysis.panel.session import Session
 from fleetrank.analysis.statistics.device_fit import (
+    FLOOR,
     MAX_DEVICES,
+    UNLIKE,
     Neighbours,
     Predicted,
     more_needed,
@@ -33,6 +35,7 @@ MAX_PLATFORMS = 20
 """Platforms of one table; each is predicted on its own, in up to seconds."""
 _NAMED = 3
 """Devices named in a row."""
+_ALONE = "no other device"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,7 +74,10 @@ class Prediction(CellRow):
         calibration: `own`: errors on this device's measured models only; `fleet`: also errors on
             other devices that were treated as new; `None` for a measured value.
         k: measured models of the platform that the prediction uses.
-        basis: the known device models, or that there is none.
+        basis: the known device models, and the device itself in other configurations, or that
+            there is none.
+        unlike: how many times as large the errors on its measured models are as those of the other
+            devices; `None` for a device that is like them.
     """
 
     kind: str
@@ -84,6 +90,7 @@ class Prediction(CellRow):
     k: int
     n_devices: int
     basis: str
+    unlike: float | None
     reason: str | None
 
 
@@ -185,22 +192,20 @@ def _unknown_platform(like: str, cells: pl.DataFrame) -> NoDataError:
 def _rows(
     beside: Neighbours, found: Predicted, coverage: float, *, is_new: bool
 ) -> Iterator[Prediction]:
-    n_devices = len(beside.devices)
-    more = f" and {n_devices - _NAMED} more" if n_devices > _NAMED else ""
-    alone = f"no other device: its own {count_of(found.k, 'model')}"
-    n_facts = beside.values.facts.shape[1]
-    calibration = "fleet" if found.n_groups > 1 else "own"
+    facts = count_of(beside.values.facts.shape[1], "model fact")
     shared = {
         "platform_key": f"new device like {beside.platform}" if is_new else beside.platform,
-        "method": f"ridge, {count_of(n_facts, 'model fact')}",
+        "method": f"weighted mean and ridge, {facts}",
         "k": found.k,
-        "n_devices": n_devices,
-        "basis": ", ".join(beside.devices[:_NAMED]) + more or alone,
+        "n_devices": len(beside.devices),
+        "basis": _basis(beside, found.k),
+        "unlike": found.unlike,
     }
     for at, model in enumerate(beside.models):
         measured = _value(beside.values.own[at])
         low, high = _value(found.low[at]), _value(found.high[at])
         predicted = _value(found.centre[at])
+        is_whole = measured is not None or None not in (predicted, low, high)
         yield Prediction(
             model=model,
             kind="predicted" if measured is None else "measured",
@@ -208,12 +213,18 @@ def _rows(
             low=None if high is None else low,
             high=None if low is None else high,
             measured=measured,
-            calibration=calibration if measured is None else None,
-            reason=_reason(found, n_devices, coverage, predicted)
-            if measured is None and None in (predicted, low, high)
-            else None,
+            calibration=None if measured is not None else "fleet" if found.n_groups > 1 else "own",
+            reason=None if is_whole else _reason(found, len(beside.devices), coverage, predicted),
             **shared,  # type: ignore[arg-type]
         )
+
+
+def _basis(beside: Neighbours, k: int) -> str:
+    n, itself = len(beside.devices), count_of(beside.n_itself, "other configuration")
+    parts = [", ".join(beside.devices[:_NAMED])] if n else []
+    parts += [f"{n - _NAMED} more"] if n > _NAMED else []
+    parts += [f"itself in {itself}"] if beside.n_itself else []
+    return " and ".join(parts) or f"{_ALONE}: its own {count_of(k, 'model')}"
 
 
 def _reason(found: Predicted, n_devices: int, coverage: float, predicted: float | None) -> str:
@@ -276,10 +287,17 @@ def predictions_as_table(found: PredictionsResult, session: Session) -> Table:
         notes=(
             *session.comparable.notes,
             *((lacking,) if n else ()),
+            *_unlike(found),
             _summary(found, coverage_of(session.selection)),
         ),
         explanation=explained(
-            "predictions", {"most_devices": MAX_DEVICES, "seed": session.selection.seed}
+            "predictions",
+            {
+                "most_devices": MAX_DEVICES,
+                "seed": session.selection.seed,
+                "floor": FLOOR,
+                "unlike": UNLIKE,
+            },
         ),
     )
     in_unit = [pl.col(name) * quantity.factor for name in _VALUES]
@@ -290,10 +308,20 @@ def predictions_as_table(found: PredictionsResult, session: Session) -> Table:
 _VALUES = ("predicted", "low", "high", "measured")
 
 
+def _unlike(found: PredictionsResult) -> Iterator[str]:
+    """A sentence for each platform that the known devices predict badly."""
+    factors = {one.platform_key: one.unlike for one in found.rows if one.unlike is not None}
+    for platform, factor in factors.items():
+        yield (
+            f"{platform} is unlike the other devices: its measured models are predicted with "
+            f"{factor:.1f} times their error, so its intervals are wider."
+        )
+
+
 def _stands_on(found: PredictionsResult) -> str:
     """What follows in the title where no known device serves: such a guess is a weak one."""
-    platforms = {one.platform_key: one.n_devices for one in found.rows}
-    n_alone = sum(n_devices == 0 for n_devices in platforms.values())
+    platforms = {one.platform_key: one.basis for one in found.rows}
+    n_alone = sum(basis.startswith(_ALONE) for basis in platforms.values())
     if not n_alone:
         return ""
     share = f", for {n_alone} of {len(platforms)} platforms" if n_alone < len(platforms) else ""

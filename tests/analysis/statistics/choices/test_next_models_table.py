@@ -17,7 +17,7 @@ BY_DEVICES = Selection(settings=(("over", "devices"),))
 def fleet(make_grid):
     """Nine models on five devices that agree but for speed and for the model m4."""
     devices = {
-        f"d{n}": [(n + 1.0) * (i + 1) * (5.0 ** (n - 2) if i == 4 else 1) for i in range(9)]
+        f"d{n}": [(n + 1.0) * (i + 1) * (1.5 ** (n - 2) if i == 4 else 1) for i in range(9)]
         for n in range(5)
     }
     return make_grid(devices, flops=range(1, 10), accuracy=range(60, 69))

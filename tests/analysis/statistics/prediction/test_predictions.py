@@ -169,7 +169,7 @@ def test_without_another_device_flops_predict_from_nine_models_on(make_attempts)
 def test_the_title_counts_the_platforms_that_no_known_device_serves(make_attempts):
     frame = fleet(make_attempts, new=MODELS[:10])
     alone = frame.filter(device="new").with_columns(
-        pl.lit("tflite").alias("runtime"), pl.lit("new/tflite/b1/t1").alias("platform_key")
+        pl.lit(8, pl.Int64).alias("batch"), pl.lit("new/onnx/b8/t1").alias("platform_key")
     )
     assert predicted(frame).title == "Predicted latency"
     assert has(predicted(pl.concat([frame, alone])).title, "1 of 2 platforms", "FLOPs")
