@@ -219,6 +219,14 @@ class ErrorKind(Words):
     """A defect of fleetrank itself."""
 
 
+class CellVerdict(Words):
+    """Whether the figure of a cell can be used; `analysis.statistics.verdicts` decides."""
+
+    STEADY = "steady"
+    NOISY = "noisy"
+    DOUBTFUL = "doubtful"
+
+
 class Problem(Words):
     """What a finding of the audit is about; the first can change conclusions the most."""
 

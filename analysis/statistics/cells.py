@@ -14,6 +14,7 @@ from fleetrank.analysis.errors import NoDataError
 from fleetrank.analysis.panel.session import Session
 from fleetrank.analysis.rounds import MeasuredRound
 from fleetrank.analysis.statistics.language import MEANINGS
+from fleetrank.analysis.statistics.verdicts import with_verdicts
 from fleetrank.analysis.stored.cells_table import (
     banners,
     notes_on_failures,
@@ -22,7 +23,7 @@ from fleetrank.analysis.stored.cells_table import (
     origin_banners,
     placement,
 )
-from fleetrank.analysis.stored.scope import Scope, select_stored
+from fleetrank.analysis.stored.scope import select_stored
 from fleetrank.analysis.stored.selection import STATISTIC, Selection, matches, named
 from fleetrank.analysis.stored.side_tables import EVALUATIONS, newest_evaluations, unit_of_metric
 from fleetrank.analysis.tables.explanations import explained
@@ -46,7 +47,7 @@ from fleetrank.foundation.vocabulary import BYTES_PER_MIB, NS_PER_MS, NS_PER_S
 
 def cells_table(session: Session) -> Table:
     """Latency, peak memory or cold start of each model on each platform."""
-    table = _OF_QUANTITY[QUANTITY.chosen(session.selection)](session.cells)
+    table = _OF_QUANTITY[QUANTITY.chosen(session.selection)](session)
     workload = session.workload
     if workload.kind not in MEANINGS:
         return table
@@ -57,8 +58,9 @@ def cells_table(session: Session) -> Table:
     )
 
 
-def _latency(scope: Scope) -> Table:
+def _latency(session: Session) -> Table:
     """p50, p95 and p99, with the interval of the p50 over processes."""
+    scope = session.cells
     columns = {
         "latency_p50_ms": "latency_ns",
         "latency_low_ms": "latency_low_ns",
@@ -66,9 +68,9 @@ def _latency(scope: Scope) -> Table:
         "latency_p95_ms": "latency_p95_ns",
         "latency_p99_ms": "latency_p99_ns",
     }
-    shown = scope.cells.select(
+    shown = with_verdicts(session).select(
         "model", "platform_key", *_scaled(columns, NS_PER_MS),
-        "repeats_spread", "n_repeats", "sample_kind", "runtime_version", "flags",
+        "verdict", "repeats_spread", "n_repeats", "sample_kind", "runtime_version", "flags",
         STATISTIC, placement(),
         pl.col("interval_reason").alias("reason"),
     )  # fmt: skip
@@ -76,8 +78,9 @@ def _latency(scope: Scope) -> Table:
     return Table(title="Latency", frame=shown, notes=scope.notes, explanation=explanation)
 
 
-def _memory(scope: Scope) -> Table:
+def _memory(session: Session) -> Table:
     """Peaks above the baseline while running and while loading, with their metric."""
+    scope = session.cells
     columns = {
         "peak_memory_mib": "peak_memory_bytes",
         "load_peak_memory_mib": "load_peak_memory_bytes",
@@ -101,8 +104,9 @@ def _memory(scope: Scope) -> Table:
     )
 
 
-def _coldstart(scope: Scope) -> Table:
+def _coldstart(session: Session) -> Table:
     """Load and first inference, and the ratio of the first one to a steady inference."""
+    scope = session.cells
     columns = {
         "load_ms": "load_ns",
         "first_inference_ms": "first_inference_ns",
@@ -126,7 +130,7 @@ def _coldstart(scope: Scope) -> Table:
     )
 
 
-_OF_QUANTITY: Mapping[str, Callable[[Scope], Table]] = MappingProxyType(
+_OF_QUANTITY: Mapping[str, Callable[[Session], Table]] = MappingProxyType(
     {"latency": _latency, "memory": _memory, "coldstart": _coldstart}
 )
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from fleetrank.analysis.errors import NoDataError
 from fleetrank.analysis.panel.session import Session, once_a_session
-from fleetrank.analysis.stored.cells_table import banners, notes_on_flags
+from fleetrank.analysis.stored.cells_table import banners
 from fleetrank.analysis.stored.columns import FORMATS
 from fleetrank.analysis.stored.load import IS_SUSTAINED, valid_attempts
 from fleetrank.analysis.stored.scope import of_every_workload
@@ -334,7 +334,7 @@ def scaling_table(session: Session) -> Table:
     title = f"Scaling over {axis}" if axis else "Scaling"
     measured = points.filter(pl.col("end").is_null())
     dropped = session.dropped_notes(session.chosen_workloads)
-    notes = (*banners(measured), *_notes(points), *dropped, *notes_on_flags(measured))
+    notes = (*banners(measured), *_notes(points), *dropped)
     if CURVES.chosen(session.selection) == "points":
         return Table(
             title=f"{title}, every point",

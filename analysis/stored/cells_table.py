@@ -30,7 +30,7 @@ _FACTS = (
     "workload", "prompt_tokens", "context_tokens", "tokens_per_inference",
     "model_context_tokens", "weight_bytes", "state_bytes", "bytes_moved", "peak_gflops",
     "peak_gbps", "sweep_id", "seed", "backend_nodes", "graph_nodes", "artifact_bytes",
-    "artifact_format",
+    "artifact_format", "logical_cores",
 )  # fmt: skip
 _MUST_AGREE = ("memory_metric", "sample_kind", STATISTIC, "design", "runtime_version", "origin")
 _SUMMARIES = {
@@ -62,6 +62,7 @@ def cell_values(frame: pl.LazyFrame) -> pl.DataFrame:
             null with `interval_reason` below 5 of them.
         interval_coverage: what share of such intervals holds the median, at least 0.9375.
         repeats_spread: range of the process medians over their median; null for one process.
+        process_gap: mean difference of two process medians over the median; null for one process.
         flags: quality flags of any repeat, including `repeats_disagree`.
         backend_nodes, graph_nodes: of the first repeat that states them.
         affinity: the platform's: `first_cores`, CPU numbers, or null if the system chooses.
@@ -155,24 +156,34 @@ DISAGREE_SHARE = 0.15
 
 Source: the measuring protocol; processes on a quiet 2-core machine vary by 4 to 6 %.
 """
+NOISY_SHARE = 0.10
+"""Mean difference of two processes over their median beyond which a cell is noisy.
+
+Unlike a range it does not grow with the number of processes. A standard deviation of 5 %, usual on
+a quiet machine, gives 5.6 %.
+"""
 DISAGREE_FLAG = "repeats_disagree"
 
 _KEY = ("sweep_id", "cell_key", "repeat", "attempt")
 
 
 def with_repeats_disagree(cells: pl.LazyFrame) -> pl.LazyFrame:
-    """Adds `repeats_spread` and its flag.
+    """Adds `repeats_spread` and its flag, and `process_gap`.
 
     Expects `medians`, the sorted process medians, `latency_ns`, their median, and `flags`. One
     process has no spread, nor has a median of 0: null.
     """
     medians = pl.col("medians")
     spread = (medians.list.last() - medians.list.first()) / pl.col("latency_ns")
+    # Of sorted values; number i is the larger one of i pairs and the smaller one of the others.
+    one, n = pl.element(), pl.len().cast(pl.Int64)
+    gaps = one * (2 * pl.int_range(n) - n + 1) / (n * (n - 1) / 2)
+    gap = medians.list.eval(gaps).list.sum() / pl.col("latency_ns")
     flags = pl.concat_list("flags", pl.lit(DISAGREE_FLAG)).list.sort()
+    has_several = (medians.list.len() > 1) & (pl.col("latency_ns") > 0)
     return cells.with_columns(
-        pl.when(medians.list.len() > 1, pl.col("latency_ns") > 0)
-        .then(spread)
-        .alias("repeats_spread")
+        pl.when(has_several).then(spread).alias("repeats_spread"),
+        pl.when(has_several).then(gap).alias("process_gap"),
     ).with_columns(
         pl.when(pl.col("repeats_spread") > DISAGREE_SHARE)
         .then(flags)
@@ -361,10 +372,11 @@ def with_one_cell(rows: pl.DataFrame) -> tuple[pl.DataFrame, tuple[str, ...]]:
 
 
 def notes_on_flags(cells: pl.DataFrame) -> tuple[str, ...]:
-    """A note on cells with a quality flag."""
-    doubted = int((cells["flags"].list.len() > 0).sum())
-    if not doubted:
+    """A note on cells whose processes disagree."""
+    noisy = cells.filter(pl.col("process_gap") > NOISY_SHARE).height
+    if not noisy:
         return ()
     return (
-        f"{doubted} of {cells.height} rows carry a quality flag and are kept (table `quality`).",
+        f"{noisy} of {cells.height} rows are noisy: two of their processes differ by more than "
+        f"{100 * NOISY_SHARE:.0f} % on average.",
     )

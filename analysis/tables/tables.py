@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
@@ -89,6 +89,11 @@ _FUNCTIONS = {
     "evaluations": "cells:evaluations_table",
     "quality": "quality:quality_table",
 }
+_RANKINGS = {
+    "frm_scores", "transfer", "model_ranks", "ceiling", "predictability", "frontier_transfer",
+    "regret", "proxies", "next_models",
+}  # fmt: skip
+"""Modules whose tables say which of their figures are doubtful; `pairs` leaves these out."""
 _OF_PAIRS = {
     "pairs", "transfer", "ceiling", "stability", "predictability", "predictions", "pareto",
     "regret", "proxies", "recommend", "component-ratios",
@@ -169,6 +174,9 @@ def checked_table(name: str, session: "Session") -> Table:
             f"table '{name}' has no finite figures with these settings: {error}",
             "use values nearer to the defaults",
         ) from error
+    if spec.function.partition(":")[0] in _RANKINGS:
+        doubts = _attribute("verdicts:doubts_sentence")(session)
+        table = replace(table, notes=(*table.notes, *([doubts] if doubts else [])))
     return replace(table, devices=session.once(_published))
 
 
@@ -206,9 +214,14 @@ def table_function(name: str) -> TableFunction:
         near = nearest(name, TABLES)
         hint = f"did you mean '{near}'? " if near else ""
         raise AnalysisError(f"no table '{name}'", f"{hint}there are {', '.join(TABLES)}")
-    module, _, attribute = TABLES[name].function.partition(":")
-    function: TableFunction = getattr(importlib.import_module(f"{_STATISTICS}.{module}"), attribute)
+    function: TableFunction = _attribute(TABLES[name].function)
     return function
+
+
+def _attribute(name: str) -> Any:
+    """`module:name` of `analysis/statistics`."""
+    module, _, attribute = name.partition(":")
+    return getattr(importlib.import_module(f"{_STATISTICS}.{module}"), attribute)
 
 
 def _of_source(session: "Session") -> "Session":

@@ -278,7 +278,11 @@ def print_in_form(
     console = VisibleConsole()
     is_on_terminal = form is Form.TABLE and console.is_terminal
     table, note = viewed_table(
-        table, view, is_on_terminal=is_on_terminal, is_for_people=form is Form.TABLE
+        table,
+        view,
+        is_on_terminal=is_on_terminal,
+        is_for_people=form is Form.TABLE,
+        is_explained=is_explained,
     )
     if is_on_terminal:
         with console.capture() as captured:

@@ -19,6 +19,10 @@ MOST_ON_TERMINAL = 50
 """Rows on a terminal without `--limit`: about two screens."""
 
 
+_BEHIND = ("flags",)
+"""Columns with the reasons of a verdict."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableView:
     """What to print of a table.
@@ -82,11 +86,17 @@ def left_out(n_rows: int, n_shown: int) -> str | None:
 
 
 def viewed_table(
-    table: "Table", view: TableView, *, is_on_terminal: bool, is_for_people: bool = False
+    table: "Table",
+    view: TableView,
+    *,
+    is_on_terminal: bool,
+    is_for_people: bool = False,
+    is_explained: bool = False,
 ) -> tuple["Table", str | None]:
     """The part of a table to print, and the sentence on the rows that are not in it.
 
-    People do not see empty columns, and rows with a reason in place of figures, unless they ask.
+    People do not see empty columns, rows with a reason in place of figures, nor the flags behind a
+    verdict, unless they ask.
 
     Raises:
         UsageError: the table lacks a requested column.
@@ -101,7 +111,9 @@ def viewed_table(
         bare = _has_no_figure(frame)
         said.append(_hidden(bare, frame))
         frame = frame.filter(~bare)
-        names = [one for one in names if one in view.columns or _has_value(frame, one)]
+        behind = _BEHIND if "verdict" in frame.columns and not is_explained else ()
+        if not view.columns:
+            names = [one for one in names if one not in behind and _has_value(frame, one)]
     return replace(table, frame=frame.select(names)), "; ".join(filter(None, said)) or None
 
 

@@ -1,0 +1,376 @@
+"""Whether the figure of a cell can be used: steady, noisy or doubtful, and what to do about it.
+
+A cell is `doubtful` if the audit, the placement, the thermal state or the value itself speaks
+against it, `noisy` if two of its processes differ by more than 10 % on average, and else `steady`;
+one process alone has no verdict.
+Flags are reasons behind a verdict, and no verdict of their own: on a host with as many cores as
+threads nearly every process has some, and their medians agree all the same.
+"""
+
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+
+import numpy as np
+import polars as pl
+
+from fleetrank.analysis.errors import NotComparableError
+from fleetrank.analysis.labels import labels_of
+from fleetrank.analysis.panel.session import Session
+from fleetrank.analysis.statistics.audit import (
+    OUTLIER_FACTOR,
+    Finding,
+    common_slip,
+    of_panel,
+    sentinels,
+)
+from fleetrank.analysis.stored.cells_table import NOISY_SHARE
+from fleetrank.analysis.stored.load import last_attempts, release_order
+from fleetrank.analysis.stored.scope import differences
+from fleetrank.analysis.stored.selection import STATISTIC
+from fleetrank.foundation.errors import count_of
+from fleetrank.foundation.vocabulary import NS_PER_MS, CellVerdict, Flag, Problem
+
+_AGAINST = (
+    Problem.UNIT_SLIP, Problem.SENTINEL, Problem.AGAINST_ITSELF, Problem.AGAINST_THE_FIT,
+    Problem.PLACEMENT,
+)  # fmt: skip
+"""Findings about one cell that make its latency doubtful."""
+_THERMAL = (Flag.THROTTLED, Flag.HOT)
+_OTHERS = (Flag.BUSY_HOST, Flag.PREEMPTED, Flag.BESIDE_READING)
+"""Flags of work beside the measurement."""
+_PLACE = ("sweep_id", "model", "platform_key")
+_NAMED = 2
+"""Pairs of models that a sentence names."""
+_WHY = "why"
+
+
+def with_verdicts(session: Session) -> pl.DataFrame:
+    """The selected cells with `verdict` and `why`, which is null where nothing speaks against one.
+
+    Raises:
+        NoDataError: no row matches the selection.
+    """
+    return session.once(_with_verdicts)
+
+
+def _with_verdicts(session: Session) -> pl.DataFrame:
+    schema = dict.fromkeys((*_PLACE, "audit"), pl.String())
+    findings = {one.wrong_cell: one for one in _findings(session) if one.wrong_cell}
+    rows = [(*place, one.platform_key, one.detail) for place, one in findings.items()]
+    audit = pl.DataFrame(rows, schema=schema, orient="row")
+    cells = session.cells.cells.join(audit, on=_PLACE, how="left", maintain_order="left")
+    return cells.with_columns(_reason().alias(_WHY)).with_columns(verdict=_verdict()).drop("audit")
+
+
+def _findings(session: Session) -> Iterator[Finding]:
+    try:
+        found = [*of_rows(session), *of_panel(session)]
+    except NotComparableError:
+        found = [*of_rows(session)]
+    yield from (one for one in found if one.what in _AGAINST)
+
+
+def _reason() -> pl.Expr:
+    """What speaks against a cell, the first that holds."""
+    is_hot = pl.col("flags").list.eval(pl.element().is_in(_THERMAL)).list.any()
+    spread = (100 * pl.col("process_gap")).round(0).cast(pl.Int64)
+    return (
+        pl.when(pl.col("audit").is_not_null())
+        .then(pl.col("audit"))
+        .when(pl.col("latency_ns") <= 0)
+        .then(pl.lit("its latency is not above 0"))
+        .when(pl.col("flags").list.contains(Flag.CLOCKS_DISAGREE))
+        .then(pl.lit("two clocks disagree about it"))
+        .when(pl.col("backend_nodes") == 0)
+        .then(pl.format("nothing ran on {}", "backend"))
+        .when(is_hot)
+        .then(pl.lit("the device was hot or slowed down"))
+        .when(pl.col("process_gap") > NOISY_SHARE)
+        .then(pl.format("two processes differ by {} % on average", spread))
+    )
+
+
+def _verdict() -> pl.Expr:
+    is_noisy = pl.col(_WHY).str.starts_with("two processes")
+    return (
+        pl.when(is_noisy)
+        .then(pl.lit(CellVerdict.NOISY))
+        .when(pl.col(_WHY).is_not_null())
+        .then(pl.lit(CellVerdict.DOUBTFUL))
+        .when(pl.col("process_gap").is_not_null())
+        .then(pl.lit(CellVerdict.STEADY))
+    )
+
+
+def doubts_sentence(session: Session) -> str | None:
+    """The doubtful cells that a ranking contains, for its notes; `None` without any."""
+    cells = with_verdicts(session).filter(pl.col("verdict") == CellVerdict.DOUBTFUL)
+    if cells.is_empty():
+        return None
+    names = [
+        f"{model} on {key}" for model, key in cells.select("model", "platform_key").iter_rows()
+    ]
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    return f"Doubtful figures are in it: {'; '.join(names[:_NAMED])}{more}."
+
+
+def sweep_sentences(cells: pl.DataFrame) -> tuple[str, ...]:
+    """For each sweep with noisy cells: cause, cure, and which orders are not decided.
+
+    Args:
+        cells: as `with_verdicts` gives them.
+    """
+    noisy = cells.filter(pl.col("verdict") == CellVerdict.NOISY)
+    sweeps = noisy["sweep_id"].unique(maintain_order=True)
+    return tuple(_sentence(cells.filter(sweep_id=sweep), sweep) for sweep in sweeps)
+
+
+def _sentence(cells: pl.DataFrame, sweep: str) -> str:
+    noisy = cells.filter(pl.col("verdict") == CellVerdict.NOISY)
+    cause, cure = _cause(noisy)
+    again = f"measure them again: `fleetrank sweep resume {sweep} --repeat-noisy`"
+    counts = f"{noisy.height} of {count_of(cells.height, 'cell')} of sweep {sweep} are noisy"
+    changes = _undecided(cells)
+    return f"{counts}: {_spreads(cells)}. {cause}; {cure}, and {again}.{changes}"
+
+
+def _spreads(cells: pl.DataFrame) -> str:
+    """How much results vary, by the number of threads."""
+    found = (
+        cells.drop_nulls("process_gap")
+        .group_by("threads")
+        .agg((100 * pl.col("process_gap").median()).alias("percent"))
+        .sort("percent", descending=True)
+    )
+    parts = [
+        (f"at {count_of(threads, 'thread')} " if threads and found.height > 1 else "")
+        + f"by {percent:.0f} %"
+        for threads, percent in found.iter_rows()
+    ]
+    return f"results vary {', '.join(parts)}"
+
+
+def _cause(noisy: pl.DataFrame) -> tuple[str, str]:
+    """Why the cells are noisy, and what helps."""
+    has_all = (pl.col("threads") >= pl.col("logical_cores")).fill_null(value=False)
+    has_others = pl.col("flags").list.eval(pl.element().is_in(_OTHERS)).list.any()
+    if 2 * noisy.filter(has_all).height > noisy.height:
+        return "All cores were in use", "leave one free or use rounds"
+    if 2 * noisy.filter(has_others).height > noisy.height:
+        return "Other programs used the host", "stop them or use rounds"
+    return "The cause is not recorded", "use rounds"
+
+
+def _undecided(cells: pl.DataFrame) -> str:
+    """Neighbours in the order of a platform whose processes overlap, one of them noisy."""
+    labels = labels_of(cells["platform_key"])
+    found: list[str] = []
+    for (key,), rows in cells.drop_nulls("latency_ns").group_by(
+        "platform_key", maintain_order=True
+    ):
+        ordered = rows.sort("latency_ns").select("model", "latency_ns", "process_gap", "verdict")
+        listed: Sequence[tuple[str, float, float | None, str | None]] = ordered.rows()
+        for (a, x, spread_a, is_a), (b, y, spread_b, is_b) in pairwise(listed):
+            reach = ((spread_a or 0.0) * x + (spread_b or 0.0) * y) / 2
+            if CellVerdict.NOISY in (is_a, is_b) and y - x < reach:
+                found.append(f"{a} and {b} ({labels.names[str(key)]})")
+    more = f", nor {count_of(len(found) - _NAMED, 'more order')}" if len(found) > _NAMED else ""
+    return f" Not decided: the order of {', of '.join(found[:_NAMED])}{more}." if found else ""
+
+
+# The audit of single rows and cells, before any platform is compared with another.
+
+_TIME_UNITS_NS = (1.0, 1e3, 1e6, 1e9)
+_FIGURES = (
+    "latency_p50_ns", "latency_p95_ns", "latency_mean_ns", "peak_memory_bytes", "energy_mj",
+    "first_inference_ns",
+)  # fmt: skip
+_ROW = ("sweep_id", "repeat", "attempt")
+_MEMORY_UNITS_BYTES = (1.0, 2.0**10, 1e6, 2.0**20)
+
+
+def of_rows(session: Session) -> Iterator[Finding]:
+    """Findings that need no comparable platform."""
+    cells = session.cells.cells
+    yield from _mixed(cells)
+    yield from _sentinels(cells)
+    yield from _against_itself(session)
+    yield from _slipped_since(session)
+    yield from _replaced(session)
+    yield from _repeated(session)
+
+
+def _mixed(cells: pl.DataFrame) -> Iterator[Finding]:
+    for platform, text in differences(cells).items():
+        yield Finding(
+            what=Problem.DIFFERENT_METRICS if "memory_metric:" in text else Problem.DIFFERENT_FACTS,
+            platform_key=platform,
+            detail=text,
+            what_to_do="it is left out of rankings; choose one sweep, or measure it again",
+        )
+
+
+def _sentinels(cells: pl.DataFrame) -> Iterator[Finding]:
+    for column, units in (
+        ("latency_ns", _TIME_UNITS_NS),
+        ("peak_memory_bytes", _MEMORY_UNITS_BYTES),
+    ):
+        values = cells[column].cast(pl.Float64).to_numpy().astype(np.float64)
+        for row in cells.filter(pl.Series(sentinels(values, units))).iter_rows(named=True):
+            yield Finding(
+                what=Problem.SENTINEL,
+                platform_key=row["platform_key"],
+                model=row["model"],
+                figure=float(row[column]),
+                detail=f"{column} is a code for 'missing' in some unit",
+                what_to_do="import it as missing: list it under [missing] in the mapping",
+                wrong_cell=(row["sweep_id"], row["model"]),
+            )
+
+
+def _against_itself(session: Session) -> Iterator[Finding]:
+    """The newest sweep of a model on a platform against the median of its older ones."""
+    key = ("platform_key", "model", "input_size", STATISTIC)
+    sweeps = (
+        session.attempts.filter((pl.col("status") == "ok") & (pl.col("latency_p50_ns") > 0))
+        .group_by(*key, "sweep_id")
+        .agg(pl.col("latency_p50_ns").median(), pl.col("started_utc").min())
+        .sort(release_order(), "started_utc", "sweep_id")
+        .group_by(key, maintain_order=True)
+        .agg(
+            pl.col("latency_p50_ns").last().alias("newest"),
+            pl.col("sweep_id").last().alias("newest_sweep"),
+            pl.col("latency_p50_ns").slice(0, pl.len() - 1).median().alias("older"),
+            (pl.len() - 1).alias("n_older"),
+        )
+        .filter(pl.col("n_older") > 0)
+        .collect()
+    )
+    for row in sweeps.iter_rows(named=True):
+        ratio = row["newest"] / row["older"]
+        if max(ratio, 1 / ratio) > OUTLIER_FACTOR:
+            yield Finding(
+                what=Problem.AGAINST_ITSELF,
+                platform_key=row["platform_key"],
+                model=row["model"],
+                figure=ratio,
+                detail=(
+                    f"newest {row['newest'] / NS_PER_MS:.4g} ms, median of "
+                    f"{count_of(row['n_older'], 'older sweep')} {row['older'] / NS_PER_MS:.4g} ms"
+                ),
+                what_to_do=(
+                    "measure it again, or exclude the wrong one; do not average the two; "
+                    "the command excludes the newest"
+                ),
+                wrong_cell=(row["newest_sweep"], row["model"]),
+            )
+
+
+def _slipped_since(session: Session) -> Iterator[Finding]:
+    """Platforms whose memory is in another unit than in their older sweeps."""
+    key = ("platform_key", "memory_metric", "model", "input_size")
+    ratio = pl.col("memory").last() / pl.col("memory").slice(0, pl.len() - 1).median()
+    platforms = (
+        session.attempts.filter((pl.col("status") == "ok") & (pl.col("peak_memory_bytes") > 0))
+        .group_by(*key, "sweep_id")
+        .agg(pl.col("peak_memory_bytes").median().alias("memory"), pl.col("started_utc").min())
+        .sort(release_order(), "started_utc", "sweep_id")
+        .group_by(key)
+        .agg(ratio.log().alias("change"))
+        .drop_nulls("change")
+        .group_by("platform_key")
+        .agg("change")
+        .sort("platform_key")
+        .collect()
+    )
+    for platform, changes in platforms.iter_rows():
+        slip = common_slip(np.array(changes))
+        if slip is not None:
+            yield Finding(
+                what=Problem.SLIPPED_MEMORY,
+                platform_key=platform,
+                figure=slip,
+                detail=(
+                    f"peak memory of {count_of(len(changes), 'model')} is {slip:.7g} times that of "
+                    "the older sweeps"
+                ),
+                what_to_do="check the unit of peak memory in both sources (MB, MiB, KiB, bytes)",
+            )
+
+
+def _replaced(session: Session) -> Iterator[Finding]:
+    """Models that the newest release of a source ran on another unit than the one before."""
+    settings = pl.col("runtime_settings")
+    layers = settings.str.json_path_match("$.layers").str.extract_all(r"[a-z]+\":[1-9]")
+    units = layers.list.eval(pl.element().str.extract(r"^([a-z]+)")).list.sort().list.join("+")
+    # A source may state the precision of the unit: the same file is fp16 on one, fp32 on another.
+    key = ("source", "model", "device", "runtime", "options", "is_int8")
+    releases = (
+        session.attempts.filter((pl.col("status") == "ok") & pl.col("source").is_not_null())
+        .with_columns(
+            (pl.col("precision") == "int8").alias("is_int8"),
+            pl.concat_str("backend", units, separator=" with layers on ", ignore_nulls=True)
+            .alias("placement"),
+        )
+        .filter(pl.col("backend").is_not_null())
+        .group_by(*key, "sweep_id")
+        .agg(
+            pl.col("placement").unique().sort().str.join(", "),
+            pl.col("platform_key").first(),
+            pl.col("started_utc").min(),
+        )
+        .sort(release_order(), "started_utc", "sweep_id")
+        .group_by(key, maintain_order=True)
+        .agg(
+            pl.col("placement", "platform_key", "sweep_id").last(),
+            pl.col("placement").get(-2, null_on_oob=True).alias("before"),
+        )
+        .filter(pl.col("placement") != pl.col("before"))
+        .collect()
+    )  # fmt: skip
+    for row in releases.iter_rows(named=True):
+        yield Finding(
+            what=Problem.PLACEMENT,
+            platform_key=row["platform_key"],
+            model=row["model"],
+            detail=f"ran on {row['placement']}; in the release before on {row['before']}",
+            what_to_do="the figures of the two releases are of different units: compare neither",
+            wrong_cell=(row["sweep_id"], row["model"]),
+        )
+
+
+def _repeated(session: Session) -> Iterator[Finding]:
+    """Rows of one cell whose figures are all equal, by platform; simulated rows may be equal.
+
+    A job that a publisher repeats in a later release is one measurement and not reported.
+    """
+    job = pl.struct("source", pl.col("runtime_settings").str.json_path_match("$.job_id"))
+    has_job = pl.col("runtime_settings").str.json_path_match("$.job_id").is_not_null()
+    row = pl.when(has_job).then(job.hash()).otherwise(pl.struct(_ROW).hash())
+    groups = (
+        last_attempts(session.attempts)
+        .filter((pl.col("latency_p50_ns") > 0) & pl.col("origin").is_in(["measured", "imported"]))
+        .with_columns(row.alias("row"))
+        .group_by("platform_key", "model", "cell_key", *_FIGURES)
+        .agg(pl.col("row").n_unique().alias("n"), pl.col("sweep_id").unique().sort())
+        .filter(pl.col("n") > 1)
+        .group_by("platform_key", "sweep_id")
+        .agg(pl.col("n").sum(), pl.col("model").unique().sort())
+        .sort("platform_key", "sweep_id")
+        .collect()
+    )
+    for platform, sweeps, n, models in groups.iter_rows():
+        model = models[0] if len(models) == 1 else None
+        yield Finding(
+            what=Problem.REPEATED_ROWS,
+            platform_key=platform,
+            model=model,
+            figure=float(n),
+            detail=(
+                f"{count_of(n, 'row')} of {count_of(len(models), 'model')} in {', '.join(sweeps)} "
+                "have the same figures as another row of the same cell"
+            ),
+            what_to_do="count each measurement once: remove the copies at the source, or "
+            "exclude the later sweep",
+            wrong_cell=model and (sweeps[-1], model),
+        )

@@ -1,0 +1,75 @@
+"""Verdicts of cells: what makes one noisy or doubtful, and what is said about it."""
+
+import numpy as np
+import pytest
+
+from fleetrank.analysis.panel.session import Session
+from fleetrank.analysis.statistics.verdicts import sweep_sentences, with_verdicts
+from fleetrank.analysis.stored.selection import Selection
+from fleetrank.analysis.tables.tables import make_table
+
+
+def _row(model: str = "m0", **facts: object) -> list[dict[str, object]]:
+    """Processes of one cell; `ms` has the median of each."""
+    every = facts.pop("ms", (10.0, 10.1, 10.2))
+    return [
+        {"model": model, "repeat": number, "latency_p50_ns": 1e6 * ms, **facts}
+        for number, ms in enumerate(every)  # type: ignore[arg-type]
+    ]
+
+
+def _verdict(make_attempts, **facts: object) -> tuple[str | None, str | None]:
+    session = Session(make_attempts(_row(**facts)), Selection())
+    (row,) = with_verdicts(session).select("verdict", "why").rows()
+    return row
+
+
+@pytest.mark.parametrize(
+    ("facts", "verdict", "why"),
+    [
+        ({}, "steady", None),
+        ({"ms": (10.0,)}, None, None),
+        ({"ms": (10.0, 10.9)}, "steady", None),
+        ({"ms": (10.0, 11.5)}, "noisy", "two processes differ by 14 % on average"),
+        ({"ms": (10.0,) * 8 + (12.0,)}, "steady", None),
+        ({"flags": ["preempted", "drift", "outliers"]}, "steady", None),
+        ({"flags": ["throttled"]}, "doubtful", "the device was hot or slowed down"),
+        ({"flags": ["clocks_disagree"]}, "doubtful", "two clocks disagree about it"),
+        ({"backend_nodes": 0, "graph_nodes": 9}, "doubtful", "nothing ran on cpu"),
+    ],
+)
+def test_a_verdict_follows_the_processes_and_not_their_flags(
+    make_attempts, facts: dict[str, object], verdict: str | None, why: str | None
+) -> None:
+    assert _verdict(make_attempts, **facts) == (verdict, why)
+
+
+def test_the_gap_of_processes_does_not_grow_with_their_number(make_attempts) -> None:
+    rng = np.random.default_rng(1)
+    for n in (2, 5, 40):
+        medians = 10 * np.exp(rng.normal(0, 0.05, (200, n)))
+        rows = [row for at, ms in enumerate(medians) for row in _row(f"m{at}", ms=tuple(ms))]
+        gaps = with_verdicts(Session(make_attempts(rows), Selection()))["process_gap"]
+        assert gaps.mean() == pytest.approx(0.0564, abs=0.006)
+
+
+def test_a_sweep_is_told_cause_cure_and_what_is_not_decided(make_attempts) -> None:
+    cores = {"threads": 2, "logical_cores": 2}
+    wild = (10.0, 13.0, 11.5)
+    rows = [*_row("a", ms=wild, **cores), *_row("b", ms=(11.8, 12.0, 12.1), **cores)]
+    (said,) = sweep_sentences(with_verdicts(Session(make_attempts(rows), Selection())))
+    for words in ("1 of 2 cells", "All cores were in use", "leave one free or use rounds",
+                  "--repeat-noisy", "Not decided: the order of a and b"):  # fmt: skip
+        assert words in said
+
+
+def test_a_ranking_says_which_of_its_figures_are_doubtful(make_attempts) -> None:
+    keys = [f"d{n}/onnx/cpu/eager/fp32/b1/t1/afree/{{}}" for n in range(6)]
+    rows = [
+        {"model": f"m{at}", "platform_key": key, "device": key.partition("/")[0],
+         "latency_p50_ns": 1e6 * (at + 1) * (9 if (at, key) == (3, keys[0]) else 1)}
+        for at in range(8)
+        for key in keys
+    ]  # fmt: skip
+    notes = make_table("transfer", make_attempts(rows), Selection()).notes
+    assert f"Doubtful figures are in it: m3 on {keys[0]}." in notes
