@@ -54,6 +54,12 @@ RetryFailed = Annotated[
     bool,
     typer.Option("--retry-failed", help="Try failed repeats again too; their rows are kept."),
 ]
+RepeatNoisy = Annotated[
+    bool,
+    typer.Option(
+        "--repeat-noisy", help="Measure only cells whose processes disagree, as often again."
+    ),
+]
 
 
 @app.command()
@@ -113,6 +119,7 @@ def resume(
     sweep: Stored = None,
     *,
     retry_failed: RetryFailed = False,
+    repeat_noisy: RepeatNoisy = False,
     only: Only = None,
     options: SweepOptions,
 ) -> None:
@@ -124,7 +131,10 @@ def resume(
     sweep_id = _id_of(ResultStore(workspace.results), sweep)
     with shown_progress(options.progress) as subscribers:
         run_options = replace(
-            options.run_options(subscribers), retries_failed=retry_failed, restricted_to=only
+            options.run_options(subscribers),
+            retries_failed=retry_failed,
+            repeats_noisy=repeat_noisy,
+            restricted_to=only,
         )
         outcome = resume_sweep(workspace, sweep_id, run_options)
     conclude(outcome, run_options, result_stream(options.progress))

@@ -4,7 +4,7 @@ import inspect
 import shlex
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, fields, replace
 from enum import StrEnum
 from pathlib import Path
@@ -151,12 +151,29 @@ def conclude(outcome: "SweepFinished", options: "RunOptions", stream: TextIO | N
     if stream is not None:
         store_folder = current().workspace.results / f"measurements/sweep_id={outcome.sweep_id}"
         print(f"results: {store_folder}", file=stream)
+        for line in _noisy_lines(current().workspace.results, outcome.sweep_id):
+            print(line, file=stream)
         for line in _next_steps(outcome, options):
             print(line, file=stream)
     if outcome.is_interrupted:
         raise typer.Exit(EXIT_INTERRUPTED)
     if outcome.n_missing:
         raise typer.Exit(EXIT_FAILED_CELLS)
+
+
+def _noisy_lines(results: Path, sweep_id: str) -> Iterator[str]:
+    """Which cells of each workload are noisy, why, and what it changes; none if all are steady."""
+    from fleetrank.analysis.errors import AnalysisError
+    from fleetrank.analysis.panel.session import Session
+    from fleetrank.analysis.statistics.verdicts import sweep_sentences, with_verdicts
+    from fleetrank.analysis.stored.load import load_measurements
+    from fleetrank.analysis.stored.selection import Selection
+
+    with suppress(AnalysisError):
+        rows = load_measurements(results, sweep=sweep_id, origins=ORIGINS)
+        session = Session(rows, Selection(origins=ORIGINS, sweep=sweep_id))
+        for workload in session.workloads:
+            yield from sweep_sentences(with_verdicts(session.of_workload(workload)))
 
 
 def _next_steps(outcome: "SweepFinished", options: "RunOptions") -> Iterator[str]:

@@ -4,8 +4,14 @@ import contextlib
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
+from pathlib import Path
 from time import perf_counter
 
+import polars as pl
+
+from fleetrank.analysis.stored.cells_table import NOISY_SHARE, cell_values
+from fleetrank.analysis.stored.columns import ORIGINS
+from fleetrank.analysis.stored.load import load_measurements
 from fleetrank.analysis.stored.sweep_record import SweepState, SweepTags, stamp_now
 from fleetrank.device_agents.contract.kind import Kind
 from fleetrank.device_agents.contract.task import ReplicaPolicy
@@ -261,6 +267,7 @@ class RunOptions:
         is_trusted: the user allows model-supplied code to run.
         subscribers: receive the events.
         retries_failed: repeats that failed for good in an earlier run are tried again.
+        repeats_noisy: only the cells whose processes disagree are measured, as often again.
         restricted_to: a pattern of the cells that this run measures; `None` measures all. Other
             pending repeats stay pending.
         tags: of a new sweep; `None` without any.
@@ -271,6 +278,7 @@ class RunOptions:
     is_trusted: bool = False
     subscribers: Sequence[Subscriber] = ()
     retries_failed: bool = False
+    repeats_noisy: bool = False
     restricted_to: str | None = None
     tags: SweepTags | None = None
 
@@ -325,6 +333,23 @@ def _why_not_run(kind: Kind, runtime: Runtime) -> FleetError | None:
     return None
 
 
+def noisy_again(plan: Plan, results: Path, sweep_id: str) -> Plan:
+    """The noisy cells of a plan, with as many further repeats as it has.
+
+    Raises:
+        NothingToDoError: no cell is noisy.
+    """
+    cells = cell_values(load_measurements(results, sweep=sweep_id, origins=ORIGINS))
+    noisy = cells.filter(pl.col("process_gap") > NOISY_SHARE)
+    again = tuple(one for one in plan.cells if one.cell_key in set(noisy["cell_key"]))
+    if not again:
+        raise NothingToDoError(
+            f"no chosen cell of sweep {sweep_id} is noisy",
+            "two of its processes differ by more than 10 % where one is: see `report show quality`",
+        )
+    return replace(plan, cells=again, repeats=plan.repeats + max(noisy["n_repeats"]))
+
+
 class SweepSession:
     """One run of one sweep."""
 
@@ -343,6 +368,8 @@ class SweepSession:
         self._setup = setup
         pattern = options.restricted_to
         self._plan_now = setup.plan if pattern is None else narrow(setup.plan, pattern)
+        if options.repeats_noisy:
+            self._plan_now = noisy_again(self._plan_now, store.root, sweep_id)
         self._options = options
         self._backend = backend
         progress = ProgressFile(store.progress_path(sweep_id))
@@ -527,7 +554,7 @@ class SweepSession:
             n_left=self._n_left(tally),
             # A stop was requested after the last repeat had started, so nothing is missing.
             is_interrupted=self._switch.is_stopping
-            and (tally.n_finished < n_repeats or bool(self._open_sides())),
+            and (tally.n_finished < n_repeats or bool(self._pending(tally))),
             n_profile_failed=self._profiles.n_failed,
             n_sets_failed=self._sets.n_failed,
             is_unreal=all(
