@@ -15,14 +15,7 @@ import polars as pl
 from markupsafe import Markup
 
 from fleetrank.analysis.errors import AnalysisError
-from fleetrank.analysis.figures import FAMILY_MARKS
-from fleetrank.analysis.report.headline import (
-    READING,
-    family_lines,
-    headlines,
-    other_workloads,
-    phase_headlines,
-)
+from fleetrank.analysis.figures import FAMILY_MARKS, platform_labels
 from fleetrank.analysis.report.page_data import page_data, rank_series
 from fleetrank.analysis.report.page_tables import (
     Evidence,
@@ -32,14 +25,16 @@ from fleetrank.analysis.report.page_tables import (
     page_tables,
     unreal_rows,
 )
-from fleetrank.analysis.report.sections import Section, page_sections, study_tables
+from fleetrank.analysis.report.pair_view import answer_sentences
+from fleetrank.analysis.report.sections import Section, page_sections
 from fleetrank.analysis.stored.cells_table import devices_of
-from fleetrank.analysis.stored.columns import NO_FAMILY
+from fleetrank.analysis.stored.columns import DEFAULT_ORIGINS, NO_FAMILY
 from fleetrank.analysis.stored.selection import Selection
 from fleetrank.analysis.tables.formats import time_text
 from fleetrank.analysis.tables.table import TERMS
-from fleetrank.foundation.errors import count_of, visible
+from fleetrank.foundation.errors import count_of, visible, with_flags
 from fleetrank.foundation.files import make_folder, replace_file
+from fleetrank.foundation.inputs import IMAGE
 
 _SNIPPET = "window.vegaEmbed = vegaEmbed;"
 
@@ -144,18 +139,15 @@ def script_hash(text: str) -> str:
 _TEMPLATES = "report/templates"
 _SCRIPTS = (
     "state.js", "chart.js", "look.js", "latency.js", "memory.js", "ranks.js", "matrix.js",
-    "frontiers.js", "pair.js", "host.js", "tokens.js", "components.js", "growth.js", "reading.js",
+    "frontiers.js", "host.js", "tokens.js", "components.js", "growth.js", "reading.js",
     "panels.js",
-    "tables.js", "copying.js", "table_tools.js", "filters.js", "start.js",
+    "tables.js", "copying.js", "table_tools.js", "filters.js", "answer.js", "start.js",
 )  # fmt: skip
 """The files are joined to one script. A file may use names from the files before it."""
 _CHARTS = (
     "latency", "memory", "ranks", "matrix", "frontier", "pair", "host", "turns", "rates",
     "contexts", "components", "scaling", "sustained", "reading",
 )  # fmt: skip
-_OF_RANKS = ("transfer", "transfer along=runtime")
-_NAMED_FLAGS = 4
-"""A sentence names at most this many kinds of flags."""
 
 
 _EVERY_ROW = Selection()
@@ -216,7 +208,6 @@ def render_page(evidence: Evidence, now: datetime, tables: PageTables | None = N
     turns = rank_series(evidence)
     sections = page_sections(evidence, tables, has_turns=bool(turns))
     data = page_data(evidence, tables) | {"turns": turns}
-    why_none = [text for name, text in tables.reasons.items() if name in _OF_RANKS]
     every = [table for section in sections for table in section.tables]
     data["specs"] = chart_specs(*_CHARTS)
     data["tables"] = {table.id: table.packed for table in every if table.packed is not None}
@@ -229,16 +220,13 @@ def render_page(evidence: Evidence, now: datetime, tables: PageTables | None = N
         .render(
             title="fleetrank transfer report",
             question="Is it also faster for your users?",
-            pair=tables.pair,
+            has_answer=tables.fleet is not None,
+            sentences=answer_sentences(tables.fleet),
+            why_none=tables.why_no_fleet,
             facts=_head_facts(evidence.cells, now),
             banner=banner(evidence.cells, sections),
-            doubts=_doubts(evidence.cells),
-            headlines=[*headlines(tables.ranks, " ".join(why_none)), *phase_headlines(tables)],
             workloads=other_workloads(evidence),
-            reading=READING,
-            family_lines=family_lines(tables.predictability),
             sections=sections,
-            studies=study_tables(evidence, tables),
             families=_legend(evidence.shown.cells),
             words={word: meaning.replace("`", "") for word, meaning in TERMS.items()},
             footer=" ".join(evidence.said),
@@ -249,6 +237,20 @@ def render_page(evidence: Evidence, now: datetime, tables: PageTables | None = N
             page_js=own_script(page_js),
         )
     )
+
+
+def other_workloads(evidence: Evidence) -> str:
+    """Which workload the page is about, and how to see the others; empty for images alone."""
+    others = [one for one in evidence.workloads if one != evidence.workload]
+    if evidence.workload == str(IMAGE) and not others:
+        return ""
+    about = f"This page is about workload {evidence.workload}."
+    if not others:
+        return about
+    is_real = set(evidence.selection.origins) <= set(DEFAULT_ORIGINS)
+    unreal = "" if is_real else " and `include_simulated=true`"
+    command = with_flags(f"`fleetrank report build` with `workload={others[0]}`{unreal}")
+    return f"{about} The results also have {', '.join(others)}: make another page with {command}."
 
 
 def _legend(cells: pl.DataFrame) -> list[dict[str, str]]:
@@ -269,6 +271,7 @@ def _head_facts(cells: pl.DataFrame, now: datetime) -> list[str]:
         count_of(cells["model"].n_unique(), "model"),
         count_of(cells["platform_key"].n_unique(), "platform"),
         count_of(cells["device"].n_unique(), "device"),
+        *([f"all on {common}"] if (common := platform_labels(cells).common) else []),
         measured,
         f"page built {time_text(now)}",
     ]
@@ -303,23 +306,11 @@ def _of_sections(sections: Sequence[Section], named: Collection[str]) -> list[st
     for section in sections:
         if section.drawn is not None:
             rows = unreal_rows(section.drawn).select("device", "origin")
-            found[section.short] = rows.filter(~pl.col("device").is_in(list(named)))
-    found = {short: rows for short, rows in found.items() if not rows.is_empty()}
+            found[section.title] = rows.filter(~pl.col("device").is_in(list(named)))
+    found = {title: rows for title, rows in found.items() if not rows.is_empty()}
     if not found:
         return []
     rows = pl.concat(found.values())
-    verb = "section {} draws" if len(found) == 1 else "sections {} draw"
-    where = f"the {verb.format(', '.join(found))}"
+    named = ", ".join(f"'{title}'" for title in found)
+    where = f"section {named} draws" if len(found) == 1 else f"sections {named} draw"
     return [f"{where} values that are {kinds_of(rows['origin'])}, those of {devices_of(rows)}"]
-
-
-def _doubts(cells: pl.DataFrame) -> str | None:
-    """How many of the values carry a quality flag; the most frequent flags come first."""
-    flagged = cells.filter(pl.col("flags").list.len() > 0)
-    if flagged.is_empty():
-        return None
-    counts = (
-        flagged["flags"].explode().value_counts().sort("count", "flags", descending=[True, False])
-    )
-    named = ", ".join(f"{flag} {count}" for flag, count in counts.head(_NAMED_FLAGS).iter_rows())
-    return f"{flagged.height} of {cells.height} values carry a flag ({named}) and are kept."

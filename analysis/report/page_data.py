@@ -449,6 +449,7 @@ def page_data(evidence: Evidence, tables: PageTables) -> Json:
     pairs = () if tables.transfer is None else tables.transfer.pairs
     return {
         "missing": MISSING,
+        "fleet": tables.fleet,
         "platforms": _platforms(shown),
         "models": [
             {"name": name, "family": families[name] or NO_FAMILY} for name in shown.models

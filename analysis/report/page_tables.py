@@ -18,11 +18,10 @@ from fleetrank.analysis.figures import (
 )
 from fleetrank.analysis.labels import Labels
 from fleetrank.analysis.panel.session import Session
-from fleetrank.analysis.report.pair_view import PairView, pair_of
+from fleetrank.analysis.report.pair_view import fleet_data
 from fleetrank.analysis.rounds import MeasuredRound, round_values
 from fleetrank.analysis.statistics.frontier_transfer import ParetoResult, pareto
 from fleetrank.analysis.statistics.language import PhasesResult, phases, phases_table
-from fleetrank.analysis.statistics.predictability import PredictabilityResult, predictability
 from fleetrank.analysis.statistics.predictions import (
     Prediction,
     PredictionsResult,
@@ -32,6 +31,7 @@ from fleetrank.analysis.statistics.predictions import (
 from fleetrank.analysis.statistics.regret import RegretResult, regrets
 from fleetrank.analysis.statistics.scaling import scaling_points, sustained_rows
 from fleetrank.analysis.statistics.transfer import TransferResult, transfer, transfer_as_table
+from fleetrank.analysis.statistics.verdicts import with_verdicts
 from fleetrank.analysis.stored.cells_table import cell_values
 from fleetrank.analysis.stored.columns import (
     FAMILIES,
@@ -628,7 +628,7 @@ def _coded(texts: Sequence[str]) -> Json:
 
 
 _OF_ALL = (
-    "cells", "cells quantity=coldstart", "memory", "quality", "quality list=dropped",
+    "cells", "cells quantity=coldstart", "memory", "quality list=dropped",
     "quality list=host", "quality list=waits", "frm", "disagreement", "disagreement by=model",
     "scaling",
 )  # fmt: skip
@@ -641,7 +641,7 @@ _OF_COMPARED_TOKENS = ("phases",)
 """Of a page about a workload with tokens."""
 _OF_AVERAGED = ("transfer",)
 _OF_COMPARED = (
-    "transfer", "transfer along=runtime", "predictability", "stability", "rank-sets", "variance",
+    "transfer", "transfer along=runtime", "stability", "rank-sets", "variance",
     "variance part=plans",
 )  # fmt: skip
 """With many platforms the means of `transfer` are those of `averaged`, and its pairs are these."""
@@ -661,9 +661,11 @@ class PageTables:
     Attributes:
         made: a table without an answer has no rows; its note is the reason.
         reasons: why a table has no answer, by name.
-        transfer, frameworks, predictability, pareto, regret: what these tables are made from;
+        transfer, frameworks, pareto, regret: what these tables are made from;
             `None` without an answer.
-        pair: the answer about the two models that matter most; `None` without two platforms.
+        fleet: the latencies that answer about two models; `None` without any to rank.
+        why_no_fleet: the reason.
+        verdicts: every cell with its verdict.
         curves: the points of table `scaling`, of all workloads; `None` without two of an axis.
         phases: what table `phases` is made from; `None` without two workloads with tokens.
         predictions: of the page's platforms; `None` unless the page was asked to show them.
@@ -673,13 +675,14 @@ class PageTables:
     reasons: dict[str, str] = field(default_factory=dict)
     transfer: TransferResult | None = None
     frameworks: TransferResult | None = None
-    predictability: PredictabilityResult | None = None
     pareto: ParetoResult | None = None
     regret: RegretResult | None = None
     predictions: PredictionsResult | None = None
     phases: PhasesResult | None = None
     curves: pl.DataFrame | None = None
-    pair: PairView | None = None
+    fleet: Json | None = None
+    why_no_fleet: str = ""
+    verdicts: pl.DataFrame = field(default_factory=pl.DataFrame)
 
     def __getitem__(self, name: str) -> Table:
         """The table of that name."""
@@ -704,7 +707,11 @@ def page_tables(evidence: Evidence, *, is_predicted: bool = False) -> PageTables
     """
     found = PageTables()
     session, n = evidence.session(), len(evidence.shown.names)
-    found.pair = pair_of(session)
+    found.verdicts = with_verdicts(session)
+    try:
+        found.fleet = fleet_data(session)
+    except AnalysisError as error:
+        found.why_no_fleet = f"{error}."
     if is_predicted:
         found.predictions = _predictions(session, evidence.shown)
         found.made["predictions"] = predictions_as_table(found.predictions, session)
@@ -759,9 +766,7 @@ def _table(name: str, session: Session, evidence: Evidence, found: PageTables) -
         found.phases = phases(_every_workload(session))
         return phases_table(_every_workload(session))
     table = session_table(request.table, session.asked(request.selection(session.selection)))
-    if name == "predictability":
-        found.predictability = predictability(session)
-    elif name == "pareto":
+    if name == "pareto":
         found.pareto = pareto(session)
     elif name == "regret":
         found.regret = regrets(session)

@@ -1,128 +1,121 @@
-"""The answer about two models as the page draws it: a sentence, and a dot for each platform."""
+"""The latencies from which the page answers about any two models, and its first answer."""
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
 
-from fleetrank.analysis.errors import AnalysisError
+import numpy as np
+from scipy import special
+
+from fleetrank.analysis.figures import platform_labels
 from fleetrank.analysis.panel.session import Session
+from fleetrank.analysis.statistics.audit import doubtful_cells
 from fleetrank.analysis.statistics.pair_answer import Order, PairAnswer, PairOrder, pair_sentences
-from fleetrank.analysis.statistics.pairs import main_pair
+from fleetrank.analysis.statistics.pairs import CONFIDENCE, DEFAULT_MARGIN, main_pair, noise_of
+from fleetrank.analysis.stored.selection import margin_of
+from fleetrank.foundation.vocabulary import NS_PER_MS
 
-_MOST_OPEN = 20
-"""Rows before the others are folded: one screen."""
-_NEAREST, _FURTHEST = math.log(1.25), math.log(8)
-"""The ends of the axis are at least and at most so far from equal."""
-_FIRST = (Order.HERE, Order.REVERSED, Order.UNDECIDED, Order.EQUAL, Order.KEPT)
-_PLACES = {order: at for at, order in enumerate(_FIRST)}
-"""Of the rows; the other orders come last."""
+Json = dict[str, object]
+_MOST_VALUES = 60_000
+"""Latencies in the page for its questions: half a megabyte."""
+_DIGITS = 4
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PairRow:
-    """One platform; positions are per cent of the axis, from A slower to A faster.
+def fleet_data(session: Session) -> Json:
+    """What `templates/answer.js` needs.
 
-    Attributes:
-        at: of the dot, at an end if the ratio is beyond the axis; `None` without a ratio.
-        low, width: of the interval; `None` without one.
+    `ms` and `n` (processes) are by platform, then by model; a doubtful figure is null and listed in
+    `doubts`. `reach` is the half-width of the interval of one process, as a logarithm. `main` is
+    the answer about the pair that matters most; `a`, `b`, `here` and `target` are asked first.
+
+    Raises:
+        AnalysisError: nothing can be ranked.
     """
-
-    label: str
-    order: str
-    ratio: str
-    detail: str
-    at: float | None
-    low: float | None
-    width: float | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PairView:
-    """What the template draws.
-
-    Attributes:
-        band_low, band_width: where the two count as equal, in per cent of the axis.
-        end: the ratio at both ends of the axis, as text.
-    """
-
-    model_a: str
-    model_b: str
-    verdict: str
-    sentences: tuple[str, ...]
-    open_rows: tuple[PairRow, ...]
-    folded_rows: tuple[PairRow, ...]
-    band_low: float
-    band_width: float
-    end: str
-
-
-def pair_of(session: Session) -> PairView | None:
-    """The pair that matters most; `None` where none can be compared: the tables say why."""
-    try:
-        answer = main_pair(session)
-    except AnalysisError:
-        return None
-    return None if answer is None else pair_view(answer)
-
-
-def pair_view(answer: PairAnswer) -> PairView:
-    """The first rows are here and where the order is reversed; then from the lowest ratio on."""
-    listed = sorted(
-        (answer.here, *answer.targets),
-        key=lambda one: (_PLACES.get(one.order, len(_FIRST)), one.ratio or 1.0, one.label),
-    )
-    reach = _reach(listed)
-    rows = [_row(one, reach) for one in listed]
-    margin = math.log1p(answer.margin)
-    verdict, *sentences = pair_sentences(answer)
-    return PairView(
-        model_a=answer.here.model_a,
-        model_b=answer.here.model_b,
-        verdict=verdict,
-        sentences=tuple(sentences),
-        open_rows=tuple(rows[:_MOST_OPEN]),
-        folded_rows=tuple(rows[_MOST_OPEN:]),
-        band_low=_percent(-margin, reach),
-        band_width=_percent(margin, reach) - _percent(-margin, reach),
-        end=f"{math.exp(reach):.2g}",
-    )
+    panel, noise, doubts = session.panel, noise_of(session), doubtful_cells(session)
+    answer = main_pair(session)
+    labels = platform_labels(panel.platforms).names
+    room = max(2, _MOST_VALUES // len(panel.models))
+    column = {key: at for at, key in enumerate(panel.keys)}
+    n_models = np.isfinite(panel.latency).sum(axis=0)
+    asked = None if answer is None else answer.here.platform_key
+    kept = sorted(labels, key=lambda key: (key != asked, -n_models[column[key]]))[:room]
+    keys = [key for key in labels if key in kept]
+    columns = [column[key] for key in keys]
+    latency = panel.latency.copy()
+    for model, key in doubts:
+        latency[panel.models.index(model), column[key]] = np.nan
+    names = [*map(str, panel.models)]
+    here = int(np.argmax(np.isfinite(latency[:, columns]).sum(axis=0)))
+    fastest = np.argsort(latency[:, columns[here]], kind="stable").tolist()
+    a, b = fastest[0], fastest[min(1, len(names) - 1)]
+    if answer is not None:
+        here = keys.index(answer.here.platform_key)
+        a, b = (names.index(name) for name in (answer.here.model_a, answer.here.model_b))
+    reach = special.stdtrit(noise.degrees, (1 + CONFIDENCE) / 2) * np.sqrt(noise.variance)
+    return {
+        "models": names,
+        "platforms": [
+            {"label": labels[key], "batch": panel.platforms["batch"][at]}
+            for key, at in zip(keys, columns, strict=True)
+        ],
+        "ms": [[_rounded(one) for one in latency[:, at] / NS_PER_MS] for at in columns],
+        "n": [noise.n[:, at].tolist() for at in columns],
+        "reach": [_rounded(reach[at]) for at in columns],
+        "doubts": [
+            [names.index(model), keys.index(key), said]
+            for (model, key), said in doubts.items()
+            if key in keys
+        ],
+        "margin": margin_of(session.selection, DEFAULT_MARGIN),
+        "main": None if answer is None else _answer(answer),
+        "a": a,
+        "b": b,
+        "here": here,
+        "target": _target(answer, keys, here),
+    }  # fmt: skip
 
 
-def _reach(rows: Sequence[PairOrder]) -> float:
-    """Half of the axis, as a logarithm: every ratio that is neither doubtful nor very large."""
-    ends = [
-        abs(math.log(end))
-        for one in rows
-        if one.order is not Order.DOUBTFUL
-        for end in (one.ratio, one.low, one.high)
-        if end
-    ]
-    return 1.05 * min(max(_NEAREST, *ends), _FURTHEST)
+def _rounded(value: float) -> float | None:
+    return float(f"{value:.{_DIGITS}g}") if math.isfinite(value) else None
 
 
-def _percent(log: float, reach: float) -> float:
-    return round(50 + 50 * min(max(log / reach, -1.0), 1.0), 2)
+def _answer(answer: PairAnswer) -> Json:
+    return {
+        "sentences": pair_sentences(answer),
+        "rows": [_row(one) for one in (answer.here, *answer.targets)],
+    }
 
 
-def _row(one: PairOrder, reach: float) -> PairRow:
-    log = None if one.ratio is None else math.log(one.ratio)
-    low = high = None
-    if one.low and one.high:
-        low, high = (_percent(math.log(end), reach) for end in (one.low, one.high))
-    return PairRow(
-        label=one.label,
-        order=one.order.value,
-        ratio="" if one.ratio is None else f"{one.ratio:.2f}",
-        detail=_detail(one),
-        at=None if log is None else _percent(log, reach),
-        low=low,
-        width=None if low is None or high is None else round(high - low, 2),
-    )
-
-
-def _detail(one: PairOrder) -> str:
+def _row(one: PairOrder) -> Json:
+    detail = ""
     if one.probability is not None:
-        return f"faster with probability {one.probability:.2f}"
-    if one.low is not None and one.high is not None:
-        return f"{one.low:.2f} to {one.high:.2f}"
-    return "" if one.order is not Order.DOUBTFUL else "left out"
+        detail = f"faster with probability {one.probability:.2f}"
+    elif one.order is Order.DOUBTFUL:
+        detail = "left out"
+    return {
+        "label": one.label, "order": one.order.value, "detail": detail,
+        "ratio": one.ratio, "low": one.low, "high": one.high,
+    }  # fmt: skip
+
+
+def _target(answer: PairAnswer | None, keys: list[str], here: int) -> int:
+    """The platform that swaps the pair of the page, or another one."""
+    swapped = (
+        []
+        if answer is None
+        else [one.platform_key for one in answer.targets if one.order is Order.REVERSED]
+    )
+    others = [at for at in range(len(keys)) if at != here]
+    return next((keys.index(key) for key in swapped if key in keys), next(iter(others), here))
+
+
+def answer_sentences(fleet: Json | None) -> tuple[str, ...]:
+    """What the page says before its scripts run, and without them."""
+    main = None if fleet is None else fleet["main"]
+    if isinstance(main, dict):
+        return tuple(main["sentences"])
+    return ("No two models are clearly apart here and also measured on another platform.",)
+
+
+def is_of_pairs(fleet: Json | None) -> bool:
+    """Whether two platforms can be compared."""
+    platforms = None if fleet is None else fleet["platforms"]
+    return isinstance(platforms, list) and len(platforms) > 1

@@ -7,7 +7,7 @@ a section is on the page, whether it has charts, and further tables and notes.
 import math
 import tomllib
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 from types import MappingProxyType
@@ -20,6 +20,7 @@ from fleetrank.analysis.figures import MAX_PROCESSES
 from fleetrank.analysis.report.page_data import (
     drawn_curves,
     drawn_runs,
+    flops_ranks,
     host_series,
     reading_times,
     shown_token_cells,
@@ -36,18 +37,21 @@ from fleetrank.analysis.report.page_tables import (
     Shown,
     html_table,
 )
+from fleetrank.analysis.report.pair_view import is_of_pairs
 from fleetrank.analysis.statistics.model_ranks import MIN_SHIFT
-from fleetrank.analysis.statistics.predictability import FamilyPrediction, PredictabilityResult
-from fleetrank.analysis.statistics.regret import Form
 from fleetrank.analysis.statistics.scaling import KNEE_GAIN, sustained_as_table
 from fleetrank.analysis.statistics.transfer import transfer_as_table
-from fleetrank.analysis.stored.cells_table import MIN_REPEATS
+from fleetrank.analysis.statistics.verdicts import sweep_sentences
+from fleetrank.analysis.stored.cells_table import MIN_REPEATS, NOISY_SHARE
 from fleetrank.analysis.stored.selection import STATISTIC
 from fleetrank.analysis.stored.sweep_record import SweepRecord, SweepTags
-from fleetrank.analysis.tables.formats import heading, render, value_text
-from fleetrank.analysis.tables.table import Table, frame_of
+from fleetrank.analysis.tables.formats import value_text
+from fleetrank.analysis.tables.table import Table
 from fleetrank.foundation.errors import count_of
+from fleetrank.foundation.vocabulary import CellVerdict
 
+_FEW_ROWS = 12
+"""More cells to measure again are folded."""
 _SMALL_MATRIX = 12
 """Up to this many platforms two matrices are drawn side by side."""
 _STEPS = 5
@@ -79,7 +83,6 @@ class Section:
     """
 
     id: str
-    short: str
     title: str
     lead: tuple[str, ...] = ()
     charts: str = ""
@@ -88,6 +91,7 @@ class Section:
     tables: tuple[HtmlTable, ...] = ()
     notes: tuple[str, ...] = ()
     is_by_family: bool = False
+    is_first: bool = False
     drawn: pl.DataFrame | None = None
 
 
@@ -97,7 +101,6 @@ class _Own:
 
     Attributes:
         before, after: tables around those that the text names.
-        without_chart: lead without charts: `None` keeps the usual one.
         values: of the names in the lead; an empty paragraph is left out.
         names: of its tables, in place of those of the text.
         layout: in place of that of the text.
@@ -137,8 +140,7 @@ def page_sections(
 def _section(
     name: str, text: Mapping[str, Any], own: _Own, evidence: Evidence, tables: PageTables
 ) -> Section:
-    lead = text["lead"] if own.has_charts else text.get("nothing", text["lead"])
-    paragraphs = (one.format_map(own.values).strip() for one in lead.split("\n\n"))
+    paragraphs = (one.strip() for one in text["lead"].format_map(own.values).split("\n\n"))
     asked = text.get("tables", ()) if own.names is None else own.names
     named = listed(
         evidence,
@@ -149,7 +151,6 @@ def _section(
     )
     return Section(
         id=name,
-        short=text["short"],
         title=text["title"],
         lead=tuple(filter(None, paragraphs)),
         charts=text.get("charts", "") if own.has_charts else "",
@@ -158,6 +159,7 @@ def _section(
         tables=(*own.before, *named, *own.after),
         notes=own.notes,
         is_by_family=own.has_charts and text.get("is_by_family", False),
+        is_first=text.get("is_first", False),
         drawn=own.drawn,
     )
 
@@ -188,18 +190,12 @@ def listed(
     )
 
 
-def _transfer(evidence: Evidence, tables: PageTables) -> _Own:
+def _transfer(evidence: Evidence, tables: PageTables) -> _Own | None:
+    if tables.transfer is None or not tables.transfer.pairs:
+        return None
     return _Own(
-        has_charts=tables.transfer is not None and bool(tables.transfer.pairs),
         before=tuple(_pair_tables(evidence, tables)),
-        notes=(
-            *evidence.limits,
-            *(
-                tables.reasons[name]
-                for name in ("transfer", "transfer along=runtime")
-                if name in tables.reasons
-            ),
-        ),
+        notes=(*evidence.limits,),
         layout="wide" if len(evidence.shown.platforms) <= _SMALL_MATRIX else "full",
     )
 
@@ -217,11 +213,16 @@ def _pair_tables(evidence: Evidence, tables: PageTables) -> Iterator[HtmlTable]:
             yield html_table(name, table, evidence.shown, is_statistic=True, said=evidence.said)
 
 
-def frontier_part(_evidence: Evidence, tables: PageTables) -> _Own:
-    """There is a chart if the frontiers of some pair are known."""
+def frontier_part(_evidence: Evidence, tables: PageTables) -> _Own | None:
+    """Only if the frontiers of some pair are known."""
     found = tables.pareto
     has_any = found is not None and bool(np.isfinite(found.figures["precision"]).any())
-    return _Own(has_charts=has_any)
+    return _Own() if has_any else None
+
+
+def _flops(evidence: Evidence, _tables: PageTables) -> _Own | None:
+    has_any = not flops_ranks(evidence.ranked).is_empty()
+    return _Own(values={"min_shift": f"{MIN_SHIFT:g}"}) if has_any else None
 
 
 def _latency(evidence: Evidence, tables: PageTables) -> _Own:
@@ -252,32 +253,34 @@ def _interval_text(cells: pl.DataFrame) -> str:
     return text if few == counts else f"Its interval is shown on hover; {text}"
 
 
-def memory_part(evidence: Evidence, _tables: PageTables) -> _Own:
-    """There is a chart if some platform reports memory."""
-    has_any = bool((evidence.shown.cells["peak_memory_bytes"] > 0).any())
-    return _Own(has_charts=has_any, notes=() if has_any else ("No platform reports memory.",))
+def memory_part(evidence: Evidence, _tables: PageTables) -> _Own | None:
+    """Only if some platform reports memory."""
+    return _Own() if (evidence.shown.cells["peak_memory_bytes"] > 0).any() else None
 
 
-def _quality(evidence: Evidence, tables: PageTables) -> _Own:
-    """Spread over repeats and how many models carry each flag, by platform; and their rows."""
-    cells, names = evidence.cells, evidence.shown.names
-    flags = sorted(cells["flags"].explode().drop_nulls().unique())
-    frame = (
-        cells.group_by("platform_key")
-        .agg(
-            pl.len().alias("models"),
-            (100 * pl.col("repeats_spread").median()).alias("median_spread_percent"),
-            (100 * pl.col("repeats_spread").max()).alias("largest_spread_percent"),
-            (pl.col("flags").list.len() == 0).sum().alias("without_doubt"),
-            *(pl.col("flags").list.contains(flag).sum().alias(flag) for flag in flags),
-        )
-        .sort(pl.col("platform_key").replace_strict(list(names), range(len(names))))
+def _trust(evidence: Evidence, tables: PageTables) -> _Own:
+    """The cells to measure again, the worst first, and one sentence for each sweep."""
+    cells = tables.verdicts.sort("verdict", "process_gap", descending=[False, True])
+    again = cells.filter(pl.col("verdict").is_in([CellVerdict.NOISY, CellVerdict.DOUBTFUL]))
+    n_steady, n_bare = (
+        cells.filter(is_such).height
+        for is_such in (pl.col("verdict") == CellVerdict.STEADY, pl.col("verdict").is_null())
     )
-    title = "Spread between processes, and models under each flag, by platform"
-    doubts = Table(title=title, frame=frame)
+    texts = (
+        (n_steady, "cell is", "cells are", "steady: two processes differ by at most "
+         f"{100 * NOISY_SHARE:.0f} % on average."),
+        (n_bare, "cell has", "cells have", "one value each, and no verdict."),
+    )  # fmt: skip
+    counts = [f"{count_of(n, one, many)} {text}" for n, one, many, text in texts if n]
+    said = [*(one.replace("`", "") for one in sweep_sentences(cells)), " ".join(counts)]
+    percent = (100 * pl.col("process_gap")).alias("two_processes_percent")
+    columns = ("model", "platform_key", "verdict", "why", percent, "n_repeats")
+    table = Table(title="Cells to measure again", frame=again.select(columns))
     return _Own(
-        before=(html_table("doubts", doubts, evidence.shown, is_open=True, is_statistic=True),),
-        after=listed(evidence, tables, "quality"),
+        values={"said": "\n\n".join(said)},
+        before=(html_table("again", table, evidence.shown, is_open=again.height <= _FEW_ROWS),)
+        if again.height
+        else (),
     )
 
 
@@ -348,8 +351,23 @@ def _sustained(evidence: Evidence, _tables: PageTables) -> _Own | None:
     )
 
 
-def latency_matrix(shown: Shown) -> HtmlTable:
+_MARKS = {CellVerdict.NOISY: " ~", CellVerdict.DOUBTFUL: " ?"}
+
+
+def _hint(row: Mapping[str, Any]) -> str:
+    """The interval of a figure, its processes, and what speaks against it."""
+    low, high = row["latency_low_ns"], row["latency_high_ns"]
+    interval = "no interval"
+    if low is not None and high is not None:
+        interval = f"{value_text(low / _PER_MS)} to {value_text(high / _PER_MS)} ms"
+    processes = count_of(row["n_repeats"], "process", "processes")
+    return ", ".join(filter(None, (interval, processes, row["why"])))
+
+
+def latency_matrix(shown: Shown, verdicts: pl.DataFrame) -> HtmlTable:
     """Models as rows, platforms as columns, ms; the order is that of the page.
+
+    A figure that is not steady has a mark, and on hover its interval and what speaks against it.
 
     It has at most `shown.MAX_CELLS` measured values, whatever the number of stored rows.
     """
@@ -359,6 +377,10 @@ def latency_matrix(shown: Shown) -> HtmlTable:
             "model", "platform_key", "latency_ns"
         ).iter_rows()
         if value is not None and value > 0
+    }
+    notes = {
+        (str(row["model"]), str(row["platform_key"])): (_MARKS.get(row["verdict"], ""), _hint(row))
+        for row in verdicts.iter_rows(named=True)
     }
     low, high = min(of_cell.values(), default=1.0), max(of_cell.values(), default=1.0)
     families = dict(shown.cells.select("model", "family").iter_rows())
@@ -370,10 +392,15 @@ def latency_matrix(shown: Shown) -> HtmlTable:
         return min(int(_STEPS * math.log(value / low) / math.log(high / low)), _STEPS - 1)
 
     def row(model: str) -> HtmlRow:
-        values = [of_cell.get((model, key)) for key in shown.platforms]
+        places = [(model, key) for key in shown.platforms]
         cells = (
-            HtmlCell(text=value_text(value, is_grouped=True), shade=shade(value))
-            for value in values
+            HtmlCell(
+                text=value_text(of_cell.get(place), is_grouped=True)
+                + notes.get(place, ("", None))[0],
+                hint=notes.get(place, ("", None))[1],
+                shade=shade(of_cell.get(place)),
+            )
+            for place in places
         )
         family = families[model]
         about = {"model": model} | ({} if family is None else {"family": family})
@@ -470,13 +497,15 @@ def _several(name: str) -> pl.Expr:
 _OWN: Mapping[str, _Make] = MappingProxyType(
     {
         "transfer": _transfer,
-        "pair": lambda evidence, _: _Own(has_charts=len(evidence.shown.platforms) > 1),
+        "swaps": lambda _, tables: _Own() if is_of_pairs(tables.fleet) else None,
         "frontier": frontier_part,
-        "flops": lambda _evidence, _tables: _Own(values={"min_shift": f"{MIN_SHIFT:g}"}),
-        "matrix": lambda evidence, _: _Own(after=(latency_matrix(evidence.shown),)),
+        "flops": _flops,
+        "matrix": lambda evidence, tables: _Own(
+            after=(latency_matrix(evidence.shown, tables.verdicts),)
+        ),
         "latency": _latency,
         "memory": memory_part,
-        "quality": _quality,
+        "trust": _trust,
         "dropped": _dropped,
         "host": host_part,
         "waits": waits_part,
@@ -491,173 +520,3 @@ _OWN: Mapping[str, _Make] = MappingProxyType(
     }
 )
 """A section to what it has because of the data; a section that is not here has its text only."""
-
-
-# The study's tables, short enough for a paper: LaTeX and Markdown to copy.
-
-_MAX_ROWS = 40
-"""A table with this many rows fills a page of a paper."""
-_TRANSFER = (
-    "source", "target", "measure", "n_models", "most_models", "n_pairs", "rho", "low", "high",
-    "null_mean", "headroom", "residual_null_mean", "residual_p",
-)  # fmt: skip
-_FAMILIES = (
-    "source", "target", "family", "n_models", "n_pairs", "rho", "mean_abs_shift",
-    "mean_error_percent", "low_percent", "high_percent",
-)  # fmt: skip
-_PARETO = (
-    "source", "target", "n_models", "n_pairs", "precision", "recall", "chance_precision",
-    "flops_precision",
-)  # fmt: skip
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StudyTable:
-    """A table and its text in both forms."""
-
-    table: HtmlTable
-    latex: str
-    markdown: str
-
-
-def study_tables(evidence: Evidence, tables: PageTables) -> tuple[StudyTable, ...]:
-    """Set-up, disagreement, transfer, families and frontiers; tables without rows are left out."""
-    made = (
-        ("study-setup", _setup(evidence)),
-        ("study-disagreement", _disagreement(tables["disagreement"])),
-        ("study-transfer", _study_transfer(tables)),
-        ("study-families", _families(tables.predictability)),
-        ("study-pareto", _pareto(tables)),
-    )
-    return tuple(
-        _study_table(name, table, evidence) for name, table in made if not table.frame.is_empty()
-    )
-
-
-_OF_RHO = (
-    "rho: Spearman's rank correlation over the common models, with its 95 % bootstrap interval "
-    "over models; null: its mean with shuffled latencies; residual null and p: the same if only "
-    "what FLOPs explain of latency transfers.",
-)
-_OF_FAMILIES = (
-    "Error: leave-one-model-out error of a log-log fit from source to target. rho needs at "
-    "least five models of a family. shift: average rank change of a model.",
-)
-_OF_FRONTIERS = (
-    "Frontiers of accuracy against latency. Lost: accuracy points lost at a latency budget. "
-    "Extra: per cent of extra latency at an accuracy floor. Both are medians; budgets and "
-    "floors are the quartiles.",
-)
-
-
-def _study_table(name: str, table: Table, evidence: Evidence) -> StudyTable:
-    frame, notes = table.frame, table.notes
-    if frame.height > _MAX_ROWS:
-        notes = (*notes, f"The first {_MAX_ROWS} of {frame.height} rows.")
-        frame = frame.head(_MAX_ROWS)
-    labels = evidence.shown.names
-    texts = [column for column, dtype in frame.schema.items() if dtype == pl.String]
-    short = frame.with_columns(
-        pl.col(column).replace(list(labels), list(labels.values())) for column in texts
-    )
-    paper = Table(
-        title=table.title,
-        frame=short.rename({column: heading(column) for column in frame.columns}),
-        notes=(*evidence.said, *notes),
-    )
-    return StudyTable(
-        table=html_table(
-            name,
-            Table(title=table.title, frame=frame, notes=notes),
-            evidence.shown,
-            is_open=True,
-            is_statistic=True,
-        ),
-        latex=render(paper, "latex"),
-        markdown=render(paper, "markdown"),
-    )
-
-
-def _setup(evidence: Evidence) -> Table:
-    """One row per device model: which runs were made on it, and how many."""
-    shown = evidence.cells.with_columns(
-        pl.concat_str("runtime", "runtime_version", separator=" ", ignore_nulls=True)
-    )
-    frame = shown.group_by("tier", "device_model").agg(
-        pl.col("device").n_unique().alias("n_devices"),
-        *(_listed(name) for name in ("runtime", "precision", "threads", "batch")),
-        pl.col("model").n_unique().alias("n_models"),
-        pl.col("n_repeats").min().alias("fewest_repeats"),
-        pl.col("sample_count").sum().alias("n_samples"),
-        _listed(STATISTIC),
-        _listed("memory_metric"),
-    )
-    return Table(
-        title="Experimental set-up",
-        frame=frame.sort("tier", "device_model"),
-        notes=("A repeat is a fresh process; samples are single inferences.",),
-    )
-
-
-def _listed(name: str) -> pl.Expr:
-    return pl.col(name).drop_nulls().unique().sort().cast(pl.String).str.join(", ").alias(name)
-
-
-def _disagreement(table: Table) -> Table:
-    note = (
-        f"A case: the rank by FLOPs and the rank by the measure differ by {MIN_SHIFT:g} or more "
-        "places. chance: the same ranks in random order."
-    )
-    return Table(title="Disagreement with FLOPs", frame=table.frame, notes=(note,))
-
-
-def _study_transfer(tables: PageTables) -> Table:
-    """Tiers, or else runtimes, or else single pairs."""
-    with_groups = [replace(one, pairs=()) for one in tables.ranks if one.groups]
-    found = next(iter([*with_groups, *(one for one in tables.ranks if one.pairs)]), None)
-    frame = pl.DataFrame() if found is None else transfer_as_table(found).frame
-    return _short("Cross-platform transfer", frame, _TRANSFER, _OF_RHO)
-
-
-def _families(found: PredictabilityResult | None) -> Table:
-    """Rows from tier to tier, or else medians over pairs: single pairs would fill pages."""
-    title = "Predictability by family"
-    if found is None:
-        return Table(title=title, frame=pl.DataFrame())
-    if found.groups:
-        return _short(title, frame_of(FamilyPrediction, found.groups), _FAMILIES, _OF_FAMILIES)
-    medians = [asdict(one) for one in found.medians_over_pairs()]
-    note = "Medians over directed pairs of platforms."
-    return Table(title=title, frame=pl.DataFrame(medians), notes=(*_OF_FAMILIES, note))
-
-
-def _short(
-    title: str, rows: pl.DataFrame, columns: tuple[str, ...], notes: tuple[str, ...]
-) -> Table:
-    """Some columns of the rows; columns without values are left out."""
-    if rows.is_empty():
-        return Table(title=title, frame=rows)
-    picked = rows.select(name for name in columns if name in rows.columns)
-    known = [column.name for column in picked.iter_columns() if column.null_count() < len(column)]
-    return Table(title=title, frame=picked.select(known), notes=notes)
-
-
-def _pareto(tables: PageTables) -> Table:
-    """Frontiers, and the cost of choosing by the source; tiers, or else single pairs."""
-    rows = pl.DataFrame() if tables.pareto is None else tables["pareto"].frame
-    if tables.pareto is not None and tables.pareto.tiers:
-        rows = rows.head(len(tables.pareto.tiers))
-    short = _short("Pareto transfer", rows, _PARETO, _OF_FRONTIERS)
-    if short.frame.is_empty() or tables.regret is None:
-        return short
-    frame = short.frame
-    for name, form in (("lost_points", Form.LOST), ("extra_percent", Form.EXTRA)):
-        costs = [
-            {"source": one.source, "target": one.target, name: one.median}
-            for one in tables.regret.cases
-            if one.form is form
-        ]
-        schema = {"source": pl.String, "target": pl.String, name: pl.Float64}
-        of_form = pl.DataFrame(costs, schema=schema)
-        frame = frame.join(of_form, on=["source", "target"], how="left", maintain_order="left")
-    return Table(title=short.title, frame=frame, notes=short.notes)

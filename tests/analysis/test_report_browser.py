@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 from daily import daily
 from fleet_rows import HOSTILE_DEVICE, HOSTILE_MODEL, Place, hostile_results, write_results
-from headless_browser import headless_chromium
+from headless_browser import headless_chromium, unfold
 
 from fleetrank.analysis.report.page import build_report
 
@@ -58,7 +58,7 @@ def visit(browser: "playwright.Browser", report: Path) -> "Iterator[Visit]":
 
 def _wait(page: "playwright.Page") -> None:
     """Until every chart is drawn, or has said that it cannot be."""
-    page.locator("html[data-charts]").wait_for(state="attached")
+    unfold(page)
 
 
 def _centre(page: "playwright.Page", chart: str) -> None:
@@ -85,9 +85,7 @@ def test_nothing_is_asked_for_and_nothing_goes_wrong(visit: Visit) -> None:
 
 def test_hostile_names_are_text_everywhere(visit: Visit) -> None:
     page = visit.page
-    page.evaluate(
-        "document.querySelectorAll('main section details').forEach(d => { d.open = true; })"
-    )
+    page.evaluate("document.querySelectorAll('main details').forEach(d => { d.open = true; })")
     assert HOSTILE_MODEL in page.locator("main").inner_text()
     assert HOSTILE_DEVICE in page.locator("main").inner_text()
     assert page.locator("main img").count() == 0
@@ -200,8 +198,8 @@ def test_a_print_has_every_table_open_and_fits_the_paper(
     page.goto(report.as_uri())
     _wait(page)
     page.evaluate("window.dispatchEvent(new Event('beforeprint'))")
-    # How to read a table stays folded, as the copies of the study do: paper is for figures.
-    closed = "main section details:not([open]):not(.source):not(.explanation)"
+    # How to read a table stays folded: paper is for figures.
+    closed = "main details:not([open]):not(.explanation):not(.words):not(.pick)"
     assert page.locator(closed).count() == 0
     page.emulate_media(media="print")
     assert not page.locator("#filters summary").first.is_visible()

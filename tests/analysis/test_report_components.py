@@ -7,7 +7,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 from fleet_rows import NETS, PLACES, SWEEP, write_results
-from headless_browser import headless_chromium
+from headless_browser import headless_chromium, unfold
 from stored_part import write_part
 from wording import has
 
@@ -231,12 +231,12 @@ def test_the_bars_are_drawn_and_switched_to_operators(results: Path, tmp_path: P
         page.on("pageerror", lambda error: said.append(str(error)))
         page.on("dialog", lambda dialog: said.append(dialog.message))
         page.goto(page_path.as_uri())
-        page.locator("html[data-charts]").wait_for(state="attached")
+        unfold(page)
         section = page.locator("#components")
         assert section.locator("figure svg").count() == len(MODELS)
         assert SLOW in (section.locator("figure svg").first.text_content() or "")
         section.get_by_role("button", name="by operator").click()
-        page.locator("html[data-charts]").wait_for(state="attached")
+        unfold(page)
         assert "Conv" in (section.locator("figure svg").first.text_content() or "")
         assert page.evaluate("document.documentElement.scrollWidth") <= 400
     assert said == []

@@ -8,7 +8,7 @@ import polars as pl
 import pytest
 from fleet_rows import write_results
 from growth_rows import with_growth
-from headless_browser import headless_chromium, legend_colours
+from headless_browser import headless_chromium, legend_colours, unfold
 from stored_part import write_part
 
 from fleetrank.analysis.report.page import build_report
@@ -84,7 +84,7 @@ def test_a_model_without_the_workload_of_the_page_is_drawn_too(tmp_path: Path) -
     with headless_chromium() as browser:
         view = browser.new_page(viewport={"width": 1280, "height": 900})
         view.goto(page.as_uri())
-        view.wait_for_selector("html[data-charts]", timeout=120_000)
+        unfold(view)
         names = view.locator("#scaling .chart svg text").all_text_contents()
         assert text in names
 
@@ -114,7 +114,7 @@ def test_the_charts_are_drawn_and_their_choices_work(growing: Path, tmp_path: Pa
         errors: list[str] = []
         view.on("pageerror", lambda error: errors.append(str(error)))
         view.goto(page.as_uri())
-        view.wait_for_selector("html[data-charts]", timeout=120_000)
+        unfold(view)
         assert view.locator("#scaling .chart svg").count() > 0
         assert " groups of curves " in view.locator("[data-more=scaling]").inner_text()
         assert view.locator("#sustained .chart svg").count() > 0
@@ -125,7 +125,7 @@ def test_the_charts_are_drawn_and_their_choices_work(growing: Path, tmp_path: Pa
         assert any("out of memory at 4: " in one for one in captions)
         assert any("over input size" in one for one in captions)
         view.locator("#scaling button", has_text="rate").click()
-        view.wait_for_selector("html[data-charts]", timeout=120_000)
+        unfold(view)
         label = view.locator("#scaling .chart").first.get_attribute("aria-label")
         assert "samples per second" in str(label)
         assert errors == []

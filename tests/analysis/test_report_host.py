@@ -8,7 +8,7 @@ import polars as pl
 import pytest
 from daily import daily
 from fleet_rows import SWEEP, write_results
-from headless_browser import headless_chromium
+from headless_browser import headless_chromium, unfold
 from stored_part import write_part
 
 from fleetrank.analysis.report.page import build_report
@@ -111,7 +111,7 @@ def test_the_chart_is_drawn(rounds: Path, tmp_path: Path) -> None:
         page = browser.new_page()
         page.on("console", lambda message: messages.append(message.text))
         page.goto(page_file.as_uri())
-        page.locator("html[data-charts]").wait_for(state="attached")
+        unfold(page)
         assert page.locator("#host .chart svg path").count() > 10
         page.locator("#host").screenshot(path=str(tmp_path / "host.png"))
     assert messages == []
@@ -156,7 +156,7 @@ def test_the_chart_of_ranks_is_drawn(restless: Path, tmp_path: Path, width: int)
     with headless_chromium() as browser:
         page = browser.new_page(viewport={"width": width, "height": 900})
         page.goto(page_file.as_uri())
-        page.locator("html[data-charts]").wait_for(state="attached")
+        unfold(page)
         assert page.locator("#turns .chart svg path").count() > 10
         assert page.evaluate("document.documentElement.scrollWidth") <= width
         for name in ("turns", "host"):

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import polars as pl
 import pytest
-from headless_browser import headless_chromium, legend_colours
+from headless_browser import headless_chromium, legend_colours, unfold
 from language_rows import DECODERS, MACHINES, write_language_results
 from stored_part import write_part
 
@@ -99,7 +99,7 @@ def test_the_chart_is_drawn_with_its_crossovers(results: Path, tmp_path: Path) -
         errors: list[str] = []
         view.on("pageerror", lambda error: errors.append(str(error)))
         view.goto(page.as_uri())
-        view.wait_for_selector("html[data-charts]", timeout=120_000)
+        unfold(view)
         assert view.locator("#reading .chart svg").count() == 6
         labels = [
             str(chart.get_attribute("aria-label"))

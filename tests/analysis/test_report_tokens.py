@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from daily import daily
 from fleet_rows import write_results
-from headless_browser import headless_chromium
+from headless_browser import headless_chromium, unfold
 from language_rows import DECODERS, MACHINES, WORKLOADS, write_language_results
 
 from fleetrank.analysis.errors import NoDataError
@@ -76,7 +76,7 @@ def test_the_charts_are_drawn_and_follow_the_chosen_workloads(built) -> None:
         page, errors = browser.new_page(), list[str]()
         page.on("pageerror", lambda error: errors.append(str(error)))
         page.goto(built.as_uri())
-        page.wait_for_selector("html[data-charts]")
+        unfold(page)
         for name in ("phases", "rates", "contexts"):
             assert page.locator(f"#{name} figure svg").count() == len(MACHINES)
         axis = page.locator("#phases figure").first
@@ -104,7 +104,7 @@ def test_names_of_models_neither_overlap_nor_leave_their_chart(built: Path, widt
     with headless_chromium() as browser:
         page = browser.new_page(viewport={"width": width, "height": 900})
         page.goto(built.as_uri())
-        page.wait_for_selector("html[data-charts]")
+        unfold(page)
         charts = page.evaluate(_BOXES, [one.name for one in DECODERS])
     assert len(charts) == len(MACHINES)
     for chart in charts:

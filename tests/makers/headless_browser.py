@@ -28,6 +28,16 @@ def headless_chromium() -> "Iterator[Browser]":
         browser.close()
 
 
+def unfold(view: "Page") -> None:
+    """Opens every part of a report page, until each chart is drawn or says that it cannot be."""
+    # The event of an opened part comes later, and its charts after it.
+    view.evaluate(
+        "() => { document.querySelectorAll('.fold').forEach(part => { part.open = true; });"
+        " return new Promise(done => setTimeout(done, 100)); }"
+    )
+    view.wait_for_selector("html[data-charts]", state="attached", timeout=120_000)
+
+
 def legend_colours(view: "Page", *sections: str) -> dict[str, set[str]]:
     """The colours of each name in the legends of all charts of some sections."""
     found: dict[str, set[str]] = {}

@@ -11,18 +11,6 @@ async function copyText(text, status, open) {
   }
 }
 
-function offerCopies() {
-  for (const button of document.querySelectorAll("[data-copy]")) {
-    const area = document.getElementById(button.dataset.copy);
-    const status = button.parentElement.querySelector("[role=status]");
-    button.hidden = false;
-    button.addEventListener("click", () => copyText(area.value, status, () => {
-      area.closest("details").open = true;
-      return area;
-    }));
-  }
-}
-
 // A spreadsheet reads a text that starts in this way as a formula, and names come from data.
 const FORMULA = /^[=+@\t\r-]/;
 

@@ -109,9 +109,10 @@ function readAddress() {
 
 function goTo(id) {
   const place = document.getElementById(id);
-  if (!place || place.tagName !== "SECTION") return;
+  if (!place || !place.matches("section, .fold")) return;
   place.scrollIntoView();
-  place.focus({ preventScroll: true });
+  if (place.matches(".fold")) place.open = true;
+  (place.matches(".fold") ? place.firstElementChild : place).focus({ preventScroll: true });
 }
 
 // Following an anchor would remove the filter from the address.

@@ -1,7 +1,5 @@
 // Builds the panels of each kind and draws the visible ones first.
 const KINDS = {
-  pair: { step: 1, noun: "pair", of: pairNow, panels: pairPanels, offer: offerPair,
-    none: "No pair of the selected platforms is on this page." },
   transfer: { step: MAX_SIDE, noun: "platform", of: comparedPlatforms, panels: matrixPanels,
     pick: spread, none: "This page compares no pair of the selected platforms over at least five models: "
       + "`fleetrank report show transfer` compares all pairs." },
@@ -49,7 +47,8 @@ function element(tag, attributes = {}, ...children) {
 
 function layOut(name) {
   const kind = KINDS[name], grid = document.querySelector(`[data-charts="${name}"]`);
-  if (!grid) return;
+  // A closed part of the page has no width to draw in.
+  if (!grid || !grid.closest("details").open) return;
   const all = kind.of(), panels = all.length ? kind.panels(kind.pick(all, kind.limit), kind.choice) : [];
   grid.replaceChildren(...panels.map((panel, at) => figureOf(name, panel, at)));
   tellMore(name, all.length, panels.length);
@@ -58,7 +57,6 @@ function layOut(name) {
 function figureOf(name, panel, at) {
   const caption = element("figcaption", {}, element("strong", {}, panel.title));
   if (panel.caption) caption.append(" ", element("span", {}, panel.caption));
-  if (panel.body) return element("figure", {}, caption, panel.body());
   const spec = panel.spec(), id = `${name}-${at + 1}`;
   const box = element("div", { class: "chart", id, role: "img", "aria-label": panel.description,
     style: `min-height:${spec.height}px` });

@@ -19,15 +19,19 @@ function followAddress() {
   if (at) goTo(at);
 }
 
+offerAnswer();
 offerFilters();
-offerCopies();
 offerTools();
 const start = readAddress();
 lookAgain();
 Object.keys(KINDS).forEach(offerChoices);
 apply(start.unknown);
 if (start.at) goTo(start.at);
+for (const fold of document.querySelectorAll(".fold")) {
+  const charts = fold.querySelector("[data-charts]");
+  if (charts) fold.addEventListener("toggle", () => { if (fold.open) { layOut(charts.dataset.charts); draw(); } });
+}
 addEventListener("hashchange", followAddress);
 addEventListener("beforeprint", () => {
-  for (const details of document.querySelectorAll("details:not(.source):not(.pick):not(.explanation):not(.words)")) details.open = true;
+  for (const details of document.querySelectorAll("details:not(.pick):not(.explanation):not(.words)")) details.open = true;
 });

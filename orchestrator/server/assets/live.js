@@ -4,6 +4,8 @@
 // after a restart of the server.
 (function () {
   const EVERY_MS = 2000;
+  const COMPUTING = "Computing the report: latencies, pairs of models, ranks and frontiers. The longest part is the " +
+    "comparison of platforms.";
   const live = document.getElementById("live");
   const frame = document.getElementById("report");
   const news = document.getElementById("news");
@@ -35,10 +37,10 @@
     const top = inside.scrollY;
     frame.addEventListener("load", function () {
       frame.contentWindow.scrollTo(0, top);
-      watchFrame();
+      showReport();
     }, { once: true });
     isTouched = false;
-    news.textContent = "";
+    news.textContent = COMPUTING;
     inside.location.reload();
   }
 
@@ -53,6 +55,11 @@
     for (const kind of ["pointerdown", "keydown"]) {
       frame.contentWindow.addEventListener(kind, function () { isTouched = true; });
     }
+  }
+
+  function showReport() {
+    if (news.textContent === COMPUTING) news.textContent = "";
+    watchFrame();
   }
 
   async function renew() {
@@ -92,8 +99,10 @@
   }
 
   if (frame) {
-    frame.addEventListener("load", watchFrame, { once: true });
-    if (frame.contentDocument && frame.contentDocument.readyState === "complete") watchFrame();
+    news.textContent = COMPUTING;
+    frame.addEventListener("load", showReport, { once: true });
+    const inside = frame.contentDocument;
+    if (inside && inside.readyState === "complete" && inside.URL !== "about:blank") showReport();
   }
   setTimeout(look, EVERY_MS);
 })();

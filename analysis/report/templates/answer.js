@@ -1,0 +1,177 @@
+// The answer for two models, and all models from one platform to another. Everything is computed from
+// the latencies in the page: `margin`, `reach` and the rules of an order are those of `faster`.
+const fleet = data.fleet;
+const MANY = 200;
+const OPEN_ROWS = 20;
+const FIRST = ["here", "reversed", "undecided", "equal", "kept"];
+const MEASURED = FIRST.slice(1);
+// What the reader asks; null fleets have nothing to ask.
+const question = fleet && { a: fleet.a, b: fleet.b, here: fleet.here };
+const way = fleet && { source: fleet.here, target: fleet.target };
+
+// The ratio of two models on a platform, and whether `a` is the faster one there; null without both.
+function ratioOn(platform, a, b) {
+  const [x, y] = [a, b].map((model) => fleet.ms[platform][model]);
+  if (!(x > 0 && y > 0)) return null;
+  const log = Math.log(y / x), margin = Math.log1p(fleet.margin), reach = fleet.reach[platform];
+  const [n, m] = [a, b].map((model) => fleet.n[platform][model]);
+  const error = reach === null ? null : reach * Math.sqrt(1 / n + 1 / m);
+  const low = log - (error ?? margin), high = log + (error ?? margin);
+  const order = error !== null && low > -margin && high < margin ? "equal"
+    : low > 0 ? "kept" : high < 0 ? "reversed" : "undecided";
+  return { order, ratio: Math.exp(log), n, m, low: error === null ? null : Math.exp(low), high: error === null ? null : Math.exp(high) };
+}
+
+function rowsFor(a, b, here) {
+  return fleet.platforms.flatMap(({ label, batch }, at) => {
+    const found = ratioOn(at, a, b), doubts = fleet.doubts.filter(([model, where]) => where === at && [a, b].includes(model));
+    if (doubts.length) return [{ label, order: "doubtful", detail: `left out: ${doubts[0][2]}` }];
+    if (!found || batch !== fleet.platforms[here].batch) return [];
+    return [{ label, ...found, order: at === here ? "here" : found.order }];
+  });
+}
+
+function times(row) {
+  const interval = row.low === null ? "one value each, no interval"
+    : `${row.low.toFixed(2)} to ${row.high.toFixed(2)}, ${row.n === row.m ? plural(row.n, "process", "processes") : `${row.n} and ${row.m} processes`}`;
+  return `${row.ratio.toFixed(2)} times as fast as ${fleet.models[question.b]} here (${interval}; ${row.label})`;
+}
+
+function verdictOf(rows) {
+  const here = rows.find((row) => row.order === "here"), said = `${fleet.models[question.a]} is ${times(here)}`;
+  const measured = rows.filter((row) => MEASURED.includes(row.order));
+  const [kept, reversed] = ["kept", "reversed"].map((order) => measured.filter((row) => row.order === order).length);
+  if (here.low !== null && here.low <= 1) return `Undecided here: ${said}.`;
+  if (measured.length === 0) return `Not known elsewhere: ${said}; no other platform measured both.`;
+  const most = Math.max(kept, reversed), isKept = kept >= reversed;
+  const word = most >= 0.9 * measured.length ? (isKept ? "Yes" : "No") : isKept ? "Not everywhere" : "Mostly not";
+  return `${word}: ${said}, and ${isKept ? "also faster" : "slower"} on ${most} of ${plural(measured.length, "other platform")}.`;
+}
+
+function sentencesOf(rows) {
+  const count = (order) => rows.filter((row) => row.order === order).length;
+  const counts = MEASURED.filter(count).map((order) => `${order} on ${count(order)}`).join(", ");
+  return [counts && `The order is ${counts}.`, "For platforms that did not measure both, and for shares of users: "
+    + `fleetrank faster ${fleet.models[question.a]} ${fleet.models[question.b]}`].filter(Boolean);
+}
+
+// The faster model here is A; the pair of the page has its sentences from the analysis.
+function showAnswer() {
+  const here = ratioOn(question.here, question.a, question.b);
+  if (here && here.ratio < 1) Object.assign(question, { a: question.b, b: question.a });
+  const isFirst = fleet.main && ["a", "b", "here"].every((name) => question[name] === fleet[name]);
+  const rows = isFirst ? fleet.main.rows : here ? rowsFor(question.a, question.b, question.here) : [];
+  const [a, b] = [question.a, question.b].map((model) => fleet.models[model]);
+  const missing = a === b ? "Pick two models." : `${fleet.platforms[question.here].label} did not measure both.`;
+  const [verdict, ...sentences] = isFirst ? fleet.main.sentences : here && a !== b ? [verdictOf(rows), ...sentencesOf(rows)] : [missing];
+  document.getElementById("verdict").textContent = verdict;
+  const place = document.getElementById("orders");
+  place.replaceChildren();
+  // The drawing comes first: it has what the sentences list.
+  if (rows.length > 0 && a !== b) drawOrders(place, rows, a, b);
+  place.append(...sentences.map((text) => element("p", { class: "note" }, text)));
+}
+
+function drawOrders(place, rows, a, b) {
+  const listed = [...rows].sort((x, y) => placeOf(x) - placeOf(y) || (x.ratio ?? 1) - (y.ratio ?? 1));
+  const reach = reachOf(listed);
+  place.append(ordersTable(listed.slice(0, OPEN_ROWS), a, b, reach));
+  if (listed.length > OPEN_ROWS) {
+    place.append(element("details", {}, element("summary", {}, `${listed.length - OPEN_ROWS} more platforms`),
+      ordersTable(listed.slice(OPEN_ROWS), a, b, reach)));
+  }
+}
+
+function placeOf({ order }) {
+  return FIRST.includes(order) ? FIRST.indexOf(order) : FIRST.length;
+}
+
+// Half of the axis, as a logarithm: every ratio that is neither doubtful nor very large.
+function reachOf(rows) {
+  const ends = rows.filter(({ order }) => order !== "doubtful").flatMap(({ ratio, low, high }) => [ratio, low, high]);
+  return 1.05 * Math.min(Math.max(Math.log(1.25), ...ends.filter((end) => end > 0).map((end) => Math.abs(Math.log(end)))), Math.log(8));
+}
+
+function ordersTable(rows, a, b, reach) {
+  const at = (log) => 50 + 50 * Math.min(Math.max(log / reach, -1), 1), end = Math.exp(reach).toPrecision(2);
+  const mark = (kind, style) => element("i", { class: kind, style });
+  const margin = Math.log1p(fleet.margin);
+  const body = rows.map((row) => {
+    const [device, ...rest] = row.label.split(", "), axis = element("div", { class: "axis", "aria-hidden": "true" });
+    axis.append(mark("band", `left:${at(-margin)}%;width:${at(margin) - at(-margin)}%`));
+    if (row.low > 0) axis.append(mark("range", `left:${at(Math.log(row.low))}%;width:${at(Math.log(row.high)) - at(Math.log(row.low))}%`));
+    if (row.ratio > 0) {
+      const place = at(Math.log(row.ratio));
+      axis.append(mark(place > 0 && place < 100 ? "dot" : "dot beyond", `left:${place}%`));
+    }
+    const detail = row.detail || (row.low > 0 ? `${row.low.toFixed(2)} to ${row.high.toFixed(2)}` : "");
+    return element("tr", { class: row.order.replace(" ", "-") },
+      element("th", { scope: "row" }, device, " ", element("small", {}, rest.join(", "))), element("td", {}, axis),
+      element("td", {}, row.ratio > 0 ? `${row.ratio.toFixed(2)} ` : "", element("small", {}, detail)), element("td", {}, row.order));
+  });
+  const scale = element("div", {}, ...[`${b} ${end}\u00d7 as fast`, "equal", `${a} ${end}\u00d7 as fast`].map((text) => element("span", {}, text)));
+  const heads = ["Platform", scale, "Times as fast", "Order"].map((head) => element("th", { scope: "col" }, head));
+  return element("table", { class: "orders" },
+    element("caption", { class: "visually-hidden" }, `${a}: times as fast as ${b}, by platform`),
+    element("thead", {}, element("tr", {}, ...heads)), element("tbody", {}, ...body));
+}
+
+// A list to pick from; of very many names the reader types a part.
+function picker(label, names, value, pick) {
+  if (names.length <= MANY) {
+    const select = element("select", { "aria-label": label }, ...names.map((name, at) => new Option(name, at)));
+    select.value = String(value);
+    select.addEventListener("change", () => pick(Number(select.value)));
+    return select;
+  }
+  const input = element("input", { "aria-label": label, list: `${label}-names`, type: "search" });
+  input.value = names[value];
+  input.addEventListener("change", () => { if (names.includes(input.value)) pick(names.indexOf(input.value)); });
+  return element("span", {}, input, element("datalist", { id: `${label}-names` }, ...names.map((name) => new Option(name))));
+}
+
+function offerAnswer() {
+  if (!fleet) return;
+  const labels = fleet.platforms.map(({ label }) => label);
+  const ask = (label, names, name) => picker(label, names, question[name], (value) => { question[name] = value; showAnswer(); });
+  document.getElementById("question").append(ask("Model A", fleet.models, "a"), " against ", ask("Model B", fleet.models, "b"),
+    " here: ", ask("Here", labels, "here"));
+  showAnswer();
+  const place = document.getElementById("way");
+  if (!place) return;
+  const go = (label, name) => picker(label, labels, way[name], (value) => { way[name] = value; showSwaps(); });
+  place.append(go("Source", "source"), " \u2192 ", go("Target", "target"));
+  showSwaps();
+}
+
+// Every model on both platforms in the order of the source, with those that it changes places with.
+function showSwaps() {
+  const { source, target } = way, place = document.getElementById("swaps-table");
+  const both = fleet.models.map((_, at) => at).filter((at) => fleet.ms[source][at] > 0 && fleet.ms[target][at] > 0);
+  const listed = (where) => [...both].sort((x, y) => fleet.ms[where][x] - fleet.ms[where][y]);
+  const rows = listed(source), ranks = new Map(listed(target).map((model, at) => [model, at + 1]));
+  const counts = { kept: 0, reversed: 0, equal: 0, undecided: 0 }, swaps = new Map(rows.map((model) => [model, []]));
+  rows.forEach((a, at) => rows.slice(at + 1).forEach((b) => {
+    const [here, there] = [source, target].map((where) => ratioOn(where, a, b).order);
+    const order = here === "kept" ? there : here;
+    counts[order] += 1;
+    if (order === "reversed") [[a, b], [b, a]].forEach(([one, other]) => swaps.get(one).push(fleet.models[other]));
+  }));
+  const n = (rows.length * (rows.length - 1)) / 2;
+  const said = Object.entries(counts).filter(([, count]) => count).map(([order, count]) => `${count.toLocaleString("en")} ${order}`);
+  place.replaceChildren(element("p", { role: "status" }, n ? `Of ${plural(n, "pair")} of models: ${said.join(", ")}.` : "Fewer than two models were measured on both."));
+  const shownRows = rows.filter((model, at) => at < PART || swaps.get(model).length).slice(0, 2 * PART);
+  const body = shownRows.map((model) => element("tr", swaps.get(model).length ? { class: "reversed" } : {},
+    ...[fleet.models[model], fleet.ms[source][model].toPrecision(4), fleet.ms[target][model].toPrecision(4), `${rows.indexOf(model) + 1} \u2192 ${ranks.get(model)}`].map((value, at) => (
+      element(at ? "td" : "th", at ? { class: "number" } : { scope: "row" }, value))),
+    element("td", {}, fewOf(swaps.get(model)))));
+  if (body.length) place.append(element("div", { class: "scroll", role: "group", tabindex: "0", "aria-label": "Swaps" }, element("table", {},
+    element("caption", {}, `${fleet.platforms[source].label} \u2192 ${fleet.platforms[target].label}`),
+    element("thead", {}, element("tr", {}, ...["model", "ms, source", "ms, target", "place", "changes places with"].map((head, at) => (
+      element("th", at && at < 4 ? { scope: "col", class: "number" } : { scope: "col" }, head))))),
+    element("tbody", {}, ...body))));
+}
+
+function fewOf(names) {
+  return names.length > 4 ? `${names.slice(0, 3).join(", ")} and ${names.length - 3} more` : names.join(", ");
+}
