@@ -198,7 +198,7 @@ def build_report(
         n_rows=evidence.selected.select(pl.len()).collect().item(),
         n_models=evidence.cells["model"].n_unique(),
         n_platforms=len(evidence.shown.names),
-        answer=() if tables.pair is None else (tables.pair.verdict, *tables.pair.sentences),
+        answer=answer_sentences(tables.fleet),
     )
 
 

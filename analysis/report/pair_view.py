@@ -108,11 +108,9 @@ def _target(answer: PairAnswer | None, keys: list[str], here: int) -> int:
 
 
 def answer_sentences(fleet: Json | None) -> tuple[str, ...]:
-    """What the page says before its scripts run, and without them."""
+    """The answer about the pair that matters most; empty without one."""
     main = None if fleet is None else fleet["main"]
-    if isinstance(main, dict):
-        return tuple(main["sentences"])
-    return ("No two models are clearly apart here and also measured on another platform.",)
+    return tuple(main["sentences"]) if isinstance(main, dict) else ()
 
 
 def is_of_pairs(fleet: Json | None) -> bool:
