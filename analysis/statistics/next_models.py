@@ -180,7 +180,7 @@ def _drawn_targets(n_devices: int, seed: int) -> list[int]:
     return sorted(drawn.tolist())
 
 
-def _mean(values: Sequence[float | Floats] | Floats) -> float | None:
+def _mean(values: Sequence[float] | Floats) -> float | None:
     """Mean of the defined values: undefined if all latencies of a device are equal."""
     return known(known_mean(np.array(values), 0))
 
@@ -214,20 +214,6 @@ _ALL_SIZES = 10
 """Up to this many device models every number of sources is shown."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Accepted:
-    """Errors of predicting one device from others, one entry per set of sources.
-
-    Attributes:
-        rho: of predicted with true latencies; NaN where one is constant.
-        precision, recall: of the predicted accuracy-latency frontier; `None` without accuracy.
-    """
-
-    rho: Floats
-    precision: Floats | None
-    recall: Floats | None
-
-
 def predicted_by_sources(logs: Floats, target: int, size: int, rng: np.random.Generator) -> Floats:
     """The mean of `size` other devices in random draws, (draws, n_models).
 
@@ -242,16 +228,22 @@ def predicted_by_sources(logs: Floats, target: int, size: int, rng: np.random.Ge
     return means
 
 
-def accepted_error(predicted: Floats, truth: Floats, accuracy: Floats) -> Accepted:
-    """Errors of (draws, n_models) against (n_models,); frontiers use models with an accuracy."""
-    rho = rank_agreement(predicted, truth)
-    known = np.isfinite(accuracy)
-    if not known.any():
-        return Accepted(rho=rho, precision=None, recall=None)
-    real = frontier(np.column_stack([truth, -accuracy])[known])
-    found = [overlap(frontier(np.column_stack([one, -accuracy])[known]), real) for one in predicted]
-    figures = np.array([(one.precision, one.recall) for one in found if one is not None])
-    return Accepted(rho=rho, precision=figures[:, 0], recall=figures[:, 1])
+def accepted_error(predicted: Floats, truth: Floats, accuracy: Floats) -> Floats:
+    """Errors of (draws, n_models) against (n_models,): (draws, 3), NaN where undefined.
+
+    Spearman's rho; precision and recall of the predicted accuracy-latency frontier, which has the
+    models with an accuracy.
+    """
+    figures = np.full((len(predicted), 3), np.nan)
+    figures[:, 0] = rank_agreement(predicted, truth)
+    has = np.isfinite(accuracy)
+    if has.any():
+        real = frontier(np.column_stack([truth, -accuracy])[has])
+        for row, one in zip(figures, predicted, strict=True):
+            found = overlap(frontier(np.column_stack([one, -accuracy])[has]), real)
+            if found is not None:
+                row[1:] = found.precision, found.recall
+    return figures
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -349,17 +341,19 @@ def _sizes(n_devices: int) -> list[int]:
     return [*(size for size in steps if size < n_devices - 1), n_devices - 1]
 
 
-def _with_errors(one: Savings, errors: Sequence[Accepted]) -> Savings:
-    rho = np.concatenate([error.rho for error in errors])
-    rho = rho[np.isfinite(rho)]
-    precision = [error.precision.mean() for error in errors if error.precision is not None]
-    recall = [error.recall.mean() for error in errors if error.recall is not None]
+def _with_errors(one: Savings, errors: Sequence[Floats]) -> Savings:
+    rho, precision, recall = (
+        known_mean(np.array([known_mean(figures[:, at], 0) for figures in errors]), 0)
+        for at in range(3)
+    )
+    drawn = np.concatenate(errors)[:, 0]
+    drawn = drawn[np.isfinite(drawn)]
     return replace(
         one,
-        rho=_mean([known_mean(error.rho, 0) for error in errors]),
-        rho_p10=float(np.quantile(rho, 0.1)) if rho.size else None,
-        rho_min=float(rho.min()) if rho.size else None,
-        precision=float(np.mean(precision)) if precision else None,
-        recall=float(np.mean(recall)) if recall else None,
-        reason=None if precision else "no frontier: no model has an accuracy",
+        rho=known(rho),
+        rho_p10=float(np.quantile(drawn, 0.1)) if drawn.size else None,
+        rho_min=float(drawn.min()) if drawn.size else None,
+        precision=known(precision),
+        recall=known(recall),
+        reason="no frontier: no model has an accuracy" if np.isnan(precision) else None,
     )

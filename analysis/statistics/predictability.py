@@ -171,22 +171,6 @@ class GroupErrors:
     fewest: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Part:
-    """Some clusters of a group.
-
-    Attributes:
-        errors, shifts, rho: figures by model and by family, (..., n_clusters).
-        n_common, is_used: (n_pairs,).
-    """
-
-    errors: Floats
-    shifts: Floats
-    rho: Floats
-    n_common: npt.NDArray[np.int64]
-    is_used: npt.NDArray[np.bool_]
-
-
 def family_masks(families: Sequence[str | None]) -> Families:
     """Which models (n_models,) belong to each family, sorted by name."""
     names = np.array([name or NO_FAMILY for name in families])
@@ -220,14 +204,15 @@ def group_errors(logs: Floats, group: PairGroup, families: Families) -> GroupErr
     """
     sums, counts = np.zeros((2, logs.shape[0])), np.zeros((2, logs.shape[0]))
     medians, rhos, common, used = [], [], [], []
-    for part in _parts(logs, group, families):
-        both = np.array([part.errors, part.shifts])
+    for pairs, starts in chunks(group, logs.shape[0]):
+        found = predictions(logs, pairs, _groups(families))
+        both = np.array([cluster_means(one, starts) for one in (found.errors, found.shifts)])
         sums += np.nansum(both, axis=2)
         counts += np.isfinite(both).sum(axis=2)
-        medians.append([known_mean(part.errors[mask], 0) for mask in families.values()])
-        rhos.append(part.rho)
-        common.append(part.n_common)
-        used.append(part.is_used)
+        medians.append([known_mean(both[0][mask], 0) for mask in families.values()])
+        rhos.append(cluster_means(found.rho, starts))
+        common.append(found.n_common)
+        used.append(np.isfinite(found.errors).any(axis=0))
     by_model, shifts = np.where(counts > 0, sums / np.maximum(counts, 1), np.nan)
     by_cluster = np.concatenate(medians, axis=1)
     n_common, is_used = np.concatenate(common), np.concatenate(used)
@@ -274,18 +259,6 @@ def _interval(
     means = known_mean(np.where(weight > 0, sums / np.maximum(weight, 1), np.nan), 1)
     low, high = percentile_interval(means)
     return float(low), float(high)
-
-
-def _parts(logs: Floats, group: PairGroup, families: Families) -> Iterator[_Part]:
-    for mine, starts in chunks(group, logs.shape[0]):
-        found = predictions(logs, mine, _groups(families))
-        yield _Part(
-            errors=cluster_means(found.errors, starts),
-            shifts=cluster_means(found.shifts, starts),
-            rho=cluster_means(found.rho, starts),
-            n_common=found.n_common,
-            is_used=np.any(np.isfinite(found.errors), axis=0),
-        )
 
 
 def _groups(families: Families) -> list[npt.NDArray[np.bool_]]:
