@@ -3,7 +3,7 @@
 import math
 import zlib
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,7 +16,6 @@ from fleetrank.analysis.arrays.ranking import (
     MIN_MODELS,
     Floats,
     average_ranks,
-    block_size,
     require_finite,
 )
 from fleetrank.analysis.errors import AnalysisError, NoDataError
@@ -239,20 +238,21 @@ def rank_sets(means: Floats, errors: Floats, degrees: Floats, rng: np.random.Gen
     Wolf 2005; normal draws, each error drawn with its degrees of freedom.
     """
     require_finite(means)
-    z = (rng.standard_normal((_DRAWS, means.size)) * errors).T
-    drawn = (errors**2 * _chi_square_ratio(degrees, rng)).T
+    z = rng.standard_normal((_DRAWS, means.size)) * errors
+    drawn = errors**2 * _chi_square_ratio(degrees, rng)
     observed = (means[:, None] - means) / np.sqrt(errors[:, None] ** 2 + errors**2)
+    own = z**2 / drawn
+    order = np.argsort(-own, axis=1)
+    own = np.take_along_axis(own, order, axis=1)
+    # Rounding must not end a search before the largest pair.
+    limits = (np.sqrt(own[:, :-1] + own[:, 1:]) * (1 + 1e-9)).T
     is_open = ~np.eye(means.size, dtype=np.bool_)
-    largest, pair = np.empty(_DRAWS), np.empty((2, _DRAWS), dtype=np.int64)
-    stale = np.arange(_DRAWS)
     while is_open.any():
-        largest[stale], pair[:, stale] = _largest(z[:, stale], drawn[:, stale], is_open)
+        largest = _largest(z, drawn, zip(order.T, limits, strict=False), is_open)
         found = is_open & (observed > np.quantile(largest, _LEVEL))
         if not found.any():
             break
         is_open &= ~found
-        # The largest difference of the other draws is of a pair that is still open.
-        stale = np.flatnonzero(~is_open[pair[0], pair[1]])
     is_above = ~is_open & ~np.eye(means.size, dtype=np.bool_)
     rank: Ranks = stats.rankdata(means, method="min").astype(np.int64)
     return RankSets(rank=rank, low=1 + is_above.sum(axis=1), high=means.size - is_above.sum(axis=0))
@@ -266,32 +266,26 @@ def _chi_square_ratio(degrees: Floats, rng: np.random.Generator) -> Floats:
     return np.where(known, 1.0, ratio)
 
 
-def _largest(z: Floats, variances: Floats, is_open: Mask) -> tuple[Floats, Ranks]:
-    """The largest studentised difference among the open ordered pairs, and its pair, in each draw.
+def _largest(
+    z: Floats, variances: Floats, firsts: Iterable[tuple[Ranks, Floats]], is_open: Mask
+) -> Floats:
+    """The largest studentised difference among the open ordered pairs in each draw, (draws,).
 
-    From (n_models, draws) twice. Both orders of a pair have the same difference but for its sign.
+    From (draws, n_models) twice. No pair exceeds what its two models have alone: (a - b)^2 / (u +
+    v) <= a^2 / u + b^2 / v. So the model with the largest is compared with all, then the next one,
+    until no further pair can be larger: after a few models of a hundred. `firsts` has the models in
+    this order and the limit of all further pairs, (draws,) each.
     """
-    z, variances = np.ascontiguousarray(z), np.ascontiguousarray(variances)
-    first, second = np.nonzero(np.triu(is_open | is_open.T))
-    forward, backward = is_open[first, second], is_open[second, first]
-    draws = np.arange(z.shape[1])
-    largest, best = np.full(draws.size, -np.inf), np.zeros(draws.size, dtype=np.int64)
-    step = block_size(1, draws.size)
-    for start in range(0, first.size, step):
-        i, k = first[start : start + step], second[start : start + step]
-        some = z[i] - z[k]
-        spread = variances[i] + variances[k]
-        some /= np.sqrt(spread, out=spread)
-        is_forward, is_backward = forward[start : start + step], backward[start : start + step]
-        np.abs(some, out=some, where=(is_forward & is_backward)[:, None])
-        np.negative(some, out=some, where=~is_forward[:, None])
-        at = some.argmax(axis=0)
-        mine = some[at, draws]
-        is_larger = mine > largest
-        largest[is_larger], best[is_larger] = mine[is_larger], at[is_larger] + start
-    i, k = first[best], second[best]
-    is_turned = np.where(forward[best] & backward[best], z[i, draws] < z[k, draws], ~forward[best])
-    return largest, np.where(is_turned, (k, i), (i, k))
+    largest, left = np.full(len(z), -np.inf), np.arange(len(z))
+    for first, limit in firsts:
+        left = left[limit[left] > largest[left]]
+        model = first[left]
+        some = z[left, model, None] - z[left]
+        some /= np.sqrt(variances[left, model, None] + variances[left])
+        forward = np.where(is_open[model], some, -np.inf).max(axis=1)
+        backward = np.where(is_open.T[model], some, np.inf).min(axis=1)
+        largest[left] = np.maximum(largest[left], np.maximum(forward, -backward))
+    return largest
 
 
 def share_interval(hits: int, n: int) -> tuple[float, float]:

@@ -78,6 +78,28 @@ def test_steps_down_add_pairs_that_one_step_does_not_find() -> None:
     assert found.low[11] == 12
 
 
+@pytest.mark.parametrize("repeats", [3, 5, 50])
+@pytest.mark.parametrize("gap", [0.0, 0.01, 0.1])
+def test_sets_are_those_of_all_pairs_in_every_draw(gap: float, repeats: int) -> None:
+    rng, n, degrees = np.random.default_rng(repeats), 13, repeats - 1.0
+    means, errors = gap * np.arange(n) + rng.normal(0, 0.03, n), rng.uniform(0.01, 0.05, n)
+    found = rank_sets(means, errors, np.full(n, degrees), np.random.default_rng(0))
+    rng = np.random.default_rng(0)
+    z = rng.standard_normal((2000, n)) * errors
+    variances = errors**2 * (rng.chisquare(np.full(n, degrees), z.shape) / degrees)
+    drawn = z[:, :, None] - z[:, None]
+    drawn /= np.sqrt(variances[:, :, None] + variances[:, None])
+    observed = (means[:, None] - means) / np.sqrt(errors[:, None] ** 2 + errors**2)
+    is_open, more = ~np.eye(n, dtype=bool), True
+    while more:
+        is_found = is_open & (observed > np.quantile(drawn[:, is_open].max(axis=1), 0.95))
+        is_open &= ~is_found
+        more = is_found.any() and is_open.any()
+    is_above = ~is_open & ~np.eye(n, dtype=bool)
+    assert found.low.tolist() == (1 + is_above.sum(axis=1)).tolist()
+    assert found.high.tolist() == (n - is_above.sum(axis=0)).tolist()
+
+
 @pytest.mark.parametrize(("hits", "n"), [(0, 4), (4, 4), (2, 4), (17, 40)])
 def test_the_interval_of_a_share_is_scipys_exact_one(hits: int, n: int) -> None:
     expected = stats.binomtest(hits, n).proportion_ci(method="exact")
