@@ -137,6 +137,7 @@ class _Fleet:
         self.clusters: Ints = np.unique(names, return_inverse=True)[1].astype(np.int64)
         self.labels = platform_labels(panel.platforms).names
         self.noise = noise_of(self.session, self.quantity.name)
+        self.quantiles: Floats = special.stdtrit(self.noise.degrees, (1 + CONFIDENCE) / 2)
         self.margin = margin_of(selection, DEFAULT_MARGIN)
         self._curves: dict[tuple[bytes, int], KeptCurve | None] = {}
         self._ratios: dict[bytes, Floats] = {}
@@ -371,35 +372,41 @@ def _best_here(fleet: _Fleet, is_usable: npt.NDArray[np.bool_]) -> int | None:
 def _measured(fleet: _Fleet, rows: tuple[int, int], at: int) -> PairOrder:
     """The two models on a platform that measured both."""
     a, b = rows
-    log = float(fleet.logs[b, at] - fleet.logs[a, at])
-    n_a, n_b = int(fleet.noise.n[a, at]), int(fleet.noise.n[b, at])
-    error = math.sqrt(fleet.noise.variance[at] * (1 / n_a + 1 / n_b))
-    low = high = None
-    if math.isfinite(error):
-        reach = float(special.stdtrit(fleet.noise.degrees[at], (1 + CONFIDENCE) / 2)) * error
-        low, high = log - reach, log + reach
+    log, low, high, order = (one[0] for one in _orders(fleet, rows, np.array([at])))
+    is_known = math.isfinite(low)
     return replace(
-        _named(fleet, rows, _order(log, low, high, math.log1p(fleet.margin)), at),
+        _named(fleet, rows, Order(order), at),
         ratio=math.exp(log),
-        low=None if low is None else math.exp(low),
-        high=None if high is None else math.exp(high),
+        low=math.exp(low) if is_known else None,
+        high=math.exp(high) if is_known else None,
         value_a=math.exp(fleet.logs[a, at]) / fleet.quantity.per_unit,
         value_b=math.exp(fleet.logs[b, at]) / fleet.quantity.per_unit,
         unit=fleet.quantity.unit,
-        n_a=n_a,
-        n_b=n_b,
+        n_a=int(fleet.noise.n[a, at]),
+        n_b=int(fleet.noise.n[b, at]),
     )
 
 
-def _order(log: float, low: float | None, high: float | None, margin: float) -> Order:
-    """Of a log ratio that is above 0 here; without an interval the margin decides alone."""
-    if low is None or high is None:
-        low, high = log - margin, log + margin
-    elif -margin < low and high < margin:
-        return Order.EQUAL
-    if low > 0:
-        return Order.KEPT
-    return Order.REVERSED if high < 0 else Order.UNDECIDED
+def _orders(
+    fleet: _Fleet, rows: tuple[int, int], columns: Ints
+) -> tuple[Floats, Floats, Floats, npt.NDArray[np.str_]]:
+    """Log ratios on platforms that measured both, their intervals, and orders, (n_columns,) each.
+
+    The log ratio is above 0 here. Where the noise is not known, the interval is NaN, and the margin
+    decides alone.
+    """
+    a, b = rows
+    log = fleet.logs[b, columns] - fleet.logs[a, columns]
+    n = 1 / fleet.noise.n[a, columns] + 1 / fleet.noise.n[b, columns]
+    reach = fleet.quantiles[columns] * np.sqrt(fleet.noise.variance[columns] * n)
+    margin = math.log1p(fleet.margin)
+    is_equal = (-margin < log - reach) & (log + reach < margin)
+    least = np.where(np.isnan(reach), margin, reach)
+    order = np.select(
+        [is_equal, log > least, log < -least], [Order.EQUAL, Order.KEPT, Order.REVERSED],
+        Order.UNDECIDED,
+    )  # fmt: skip
+    return log, log - reach, log + reach, order
 
 
 def _targets(fleet: _Fleet, rows: tuple[int, int], here: int, sources: Ints) -> Iterator[PairOrder]:
@@ -565,7 +572,8 @@ def pair_counts(session: Session, a: str | None = None) -> tuple[PairCount, ...]
         )
     here = _common_here(fleet)
     has_both = [rows for rows in pairs if _has_both(fleet, rows)[here]]
-    counts = [_count(fleet, rows, here) for rows in has_both]
+    targets = np.array(_chosen_targets(fleet, here), dtype=np.int64)
+    counts = [_count(fleet, rows, here, targets) for rows in has_both]
     shown = [one for one in counts if a is not None or one.reversed]
     return tuple(sorted(shown, key=lambda one: (-one.reversed, one.ratio or 1.0)))
 
@@ -593,16 +601,14 @@ def main_pair(session: Session) -> PairAnswer | None:
     return _answer(fleet, (int(rows[first[best]]), int(rows[second[best]])), here)
 
 
-def _count(fleet: _Fleet, rows: tuple[int, int], here: int) -> PairCount:
+def _count(fleet: _Fleet, rows: tuple[int, int], here: int, targets: Ints) -> PairCount:
     rows = _faster_first(fleet, rows, here)
     one, both = _measured(fleet, rows, here), _has_both(fleet, rows)
-    others = [_measured(fleet, rows, at) for at in _chosen_targets(fleet, here) if both[at]]
-    worst = min(
-        (other for other in others if other.order is Order.REVERSED),
-        key=lambda other: other.ratio or 1.0,
-        default=None,
-    )
-    number = {order: sum(other.order is order for other in others) for order in Order}
+    others = targets[both[targets]]
+    logs, _, _, orders = _orders(fleet, rows, others)
+    number = {order: int((orders == order).sum()) for order in Order}
+    reversed_logs = np.where(orders == Order.REVERSED, logs, 0.0)
+    worst = int(others[reversed_logs.argmin()]) if number[Order.REVERSED] else None
     return PairCount(
         model_a=one.model_a,
         model_b=one.model_b,
@@ -613,8 +619,8 @@ def _count(fleet: _Fleet, rows: tuple[int, int], here: int) -> PairCount:
         reversed=number[Order.REVERSED],
         equal=number[Order.EQUAL],
         undecided=number[Order.UNDECIDED],
-        reversed_on=worst.label if worst else None,
-        worst_ratio=worst.ratio if worst else None,
+        reversed_on=None if worst is None else fleet.labels[fleet.panel.keys[worst]],
+        worst_ratio=None if worst is None else math.exp(reversed_logs.min()),
     )
 
 
