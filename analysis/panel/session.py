@@ -245,7 +245,12 @@ class Session:
     def of_workload(self, workload: str) -> "Session":
         """A session of the same selection, of this workload; made once a session."""
         if workload not in self._of_workloads:
-            self._of_workloads[workload] = self.asked(replace(self.selection, workload=workload))
+            one = self.asked(replace(self.selection, workload=workload))
+            is_whole = self.selection.workload is None and self._rows.every is self.frame
+            if is_whole and self.workloads == (workload,):
+                # A name for the only workload leaves all rows, which may be read already.
+                one._rows = self._rows
+            self._of_workloads[workload] = one
         return self._of_workloads[workload]
 
     def cells_of(self, workload: str) -> pl.DataFrame | None:
