@@ -204,7 +204,8 @@ def _numbers(cells: pl.DataFrame, name: str, models: pl.Series) -> Floats:
 PAUSE_HOURS = 6
 """A longer pause in a sweep begins another session: the device has cooled down and may have
 restarted since. One round of the repeats of a long sweep takes less."""
-_VALUES = ("latency_p50_ns", "peak_memory_bytes")
+MEASURED = ("latency_p50_ns", "peak_memory_bytes", "energy_mj")
+"""The first axis of `Repeats`."""
 _SAME_METHOD = ("memory_metric", "sample_kind", STATISTIC)
 """Facts that change what a figure means: sweeps that differ in one are not repeats."""
 
@@ -214,14 +215,14 @@ class Repeats:
     """The values from which a panel's medians are computed; NaN without a value.
 
     Attributes:
-        processes: latency and run-peak memory of every process of the newest sweep,
-            (2, n_models, n_platforms, n_repeats).
+        processes: latency, run-peak memory and energy of every process of the newest sweep,
+            (3, n_models, n_platforms, n_repeats).
         sweeps: their medians in every sweep of the same model and platform, old ones included,
-            (2, n_models, n_platforms, n_sweeps). On one platform a layer is one sweep for every
+            (3, n_models, n_platforms, n_sweeps). On one platform a layer is one sweep for every
             model, in the order of the sweeps' ids. A job that a publisher repeats in a later
             release is one measurement and stands in its first release only.
         sessions: their medians in every session in which a model has 2 repeats or more,
-            (2, n_models, n_platforms, n_sessions); see `processes_of_sessions`.
+            (3, n_models, n_platforms, n_sessions); see `processes_of_sessions`.
     """
 
     processes: Floats
@@ -229,28 +230,18 @@ class Repeats:
     sessions: Floats
 
 
-def repeats_of(
-    panel: Panel,
-    comparable: pl.DataFrame,
-    attempts: pl.LazyFrame,
-    values: Sequence[str] = _VALUES,
-) -> Repeats:
-    """The single measurements of a panel, from its comparable cells and the selected attempts.
-
-    `values` names the stored columns that become the first axis of each array.
-    """
+def repeats_of(panel: Panel, comparable: pl.DataFrame, attempts: pl.LazyFrame) -> Repeats:
+    """The single measurements of a panel, from its comparable cells and the selected attempts."""
     key = ("model", "platform_key", "cell_key")
     newest = valid_attempts(attempts).join(comparable.lazy().select(*key, "identity"), on=key)
-    sessions = _medians(processes_of_sessions(comparable, attempts), "session", values)
+    sessions = _medians(processes_of_sessions(comparable, attempts), "session")
     repeat = pl.int_range(pl.len()).over("identity", "platform_key", order_by="repeat")
     sweep = pl.col("sweep_id").rank("dense").over("platform_key") - 1
     known = sessions.filter(pl.col("n_repeats") >= MIN_REPEATS_TO_SPLIT)
     return Repeats(
-        processes=_cube(newest, panel, repeat, values),
-        sweeps=_cube(
-            _medians(_alike(comparable, attempts), "sweep_id", values), panel, sweep, values
-        ),
-        sessions=_cube(known, panel, pl.col("session"), values),
+        processes=_cube(newest, panel, repeat),
+        sweeps=_cube(_medians(_alike(comparable, attempts), "sweep_id"), panel, sweep),
+        sessions=_cube(known, panel, pl.col("session")),
     )
 
 
@@ -281,9 +272,9 @@ def _alike(
     return _publications(last_attempts(attempts)).join(cells, on=same, nulls_equal=True)
 
 
-def _medians(every: pl.LazyFrame, layer: str, values: Sequence[str]) -> pl.LazyFrame:
+def _medians(every: pl.LazyFrame, layer: str) -> pl.LazyFrame:
     return every.group_by("identity", "platform_key", layer).agg(
-        pl.len().alias("n_repeats"), *(pl.col(name).median() for name in values)
+        pl.len().alias("n_repeats"), *(pl.col(name).median() for name in MEASURED)
     )
 
 
@@ -309,13 +300,13 @@ def _publications(rows: pl.LazyFrame) -> pl.LazyFrame:
     )
 
 
-def _cube(rows: pl.LazyFrame, panel: Panel, layer: pl.Expr, values: Sequence[str]) -> Floats:
-    """Values of the rows, (n_values, n_models, n_platforms, n_layers); `layer` counts from 0."""
+def _cube(rows: pl.LazyFrame, panel: Panel, layer: pl.Expr) -> Floats:
+    """Values of the rows, (3, n_models, n_platforms, n_layers); `layer` counts from 0."""
     placed = rows.select(
         "identity",
         "platform_key",
         layer.alias("layer"),
-        *(pl.col(name).cast(pl.Float64) for name in values),
+        *(pl.col(name).cast(pl.Float64) for name in MEASURED),
     ).collect()
     at = (
         positions(panel.models, placed["identity"]),
@@ -323,7 +314,7 @@ def _cube(rows: pl.LazyFrame, panel: Panel, layer: pl.Expr, values: Sequence[str
         placed["layer"].cast(pl.Int64).to_numpy(),
     )
     shape = (len(panel.models), len(panel.keys), int(at[2].max(initial=0)) + 1)
-    cube = np.full((len(values), *shape), np.nan)
-    for number, name in enumerate(values):
+    cube = np.full((len(MEASURED), *shape), np.nan)
+    for number, name in enumerate(MEASURED):
         cube[number][at] = placed[name].to_numpy()
     return np.where(cube > 0, cube, np.nan)

@@ -33,7 +33,7 @@ from fleetrank.analysis.arrays.kept_order import (
 from fleetrank.analysis.arrays.ranking import Floats
 from fleetrank.analysis.errors import AnalysisError, NoDataError
 from fleetrank.analysis.figures import platform_labels
-from fleetrank.analysis.panel.panel import repeats_of
+from fleetrank.analysis.panel.panel import MEASURED
 from fleetrank.analysis.panel.session import Session
 from fleetrank.analysis.statistics.audit import doubtful_cells
 from fleetrank.analysis.statistics.pair_answer import (
@@ -86,9 +86,8 @@ def noise_of(session: Session, quantity: str = "latency") -> _Noise:
     That of releases of one source, where a release has one figure of each model. A platform without
     any has that of the platforms with the same kind of samples and origin.
     """
-    column = (QUANTITIES[quantity].column,)
-    repeats = repeats_of(session.panel, session.comparable.cells, session.compared, column)
-    processes, releases = (np.log(cube[0]) for cube in (repeats.processes, repeats.sweeps))
+    repeats, at = session.repeats, MEASURED.index(QUANTITIES[quantity].column)
+    processes, releases = (np.log(cube[at]) for cube in (repeats.processes, repeats.sweeps))
     n = np.isfinite(processes).sum(axis=-1)
     squares, degrees = _within(processes)
     more = _within(releases)

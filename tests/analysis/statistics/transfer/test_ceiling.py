@@ -130,7 +130,7 @@ def test_repeats_hold_the_newest_sweep_and_the_last_valid_attempt(make_attempts)
     ]
     session = Session(make_attempts(retried), Selection())
     panel, repeats = session.panel, session.repeats
-    assert repeats.processes.shape == (2, 5, 1, 2)
+    assert repeats.processes.shape == (3, 5, 1, 2)
     assert repeats.processes[0, 0, 0, 0] == 77
     np.testing.assert_allclose(np.median(repeats.processes[0], axis=2), panel.latency)
 
