@@ -12,7 +12,6 @@ from datetime import datetime
 
 import numpy as np
 import polars as pl
-from scipy import special
 
 from fleetrank.analysis.arrays.ranking import Floats
 from fleetrank.analysis.round_effects import block_effects, effects_of
@@ -227,6 +226,8 @@ class _ValueFit:
 
     def of_cells(self) -> pl.DataFrame:
         """The value of each cell and its 95 % interval, from 5 repeats on."""
+        from scipy import special  # tables without rounds need no SciPy
+
         effects = self._effects
         counts = np.isfinite(effects.adjusted).sum(axis=1)
         has_interval = counts >= MIN_REPEATS

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from scipy import stats
 
 from fleetrank.analysis.arrays.ranking import (
     MIN_MODELS,
@@ -245,12 +244,17 @@ def _orders(
 
 
 def adjust_p(p_values: Sequence[float | None]) -> list[float | None]:
-    """Benjamini-Hochberg over all known p-values; an unknown p stays `None`."""
-    known = [p for p in p_values if p is not None]
-    if not known:
-        return [None] * len(p_values)
-    adjusted = iter(stats.false_discovery_control(known, method="bh").tolist())
-    return [None if p is None else next(adjusted) for p in p_values]
+    """Benjamini-Hochberg over all known p-values; an unknown p stays `None`.
+
+    Importing `scipy.stats` for it takes longer than the other work on a small workspace.
+    """
+    known = np.array([p for p in p_values if p is not None])
+    order = np.argsort(known)
+    scaled = known[order] * (known.size / np.arange(1, known.size + 1))
+    adjusted = np.empty(known.size)
+    adjusted[order] = np.minimum(np.minimum.accumulate(scaled[::-1])[::-1], 1.0)
+    values = iter(adjusted.tolist())
+    return [None if p is None else next(values) for p in p_values]
 
 
 # Means and medians of the known values of arrays with NaN, also inside clusters of columns.

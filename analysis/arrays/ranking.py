@@ -10,7 +10,6 @@ from dataclasses import asdict, dataclass
 
 import numpy as np
 import numpy.typing as npt
-from scipy import stats
 
 Floats = npt.NDArray[np.float64]
 
@@ -45,14 +44,30 @@ def _placed(values: Floats, untied: Floats, of_tied: Callable[[Floats], Floats])
     step = max(1, _CACHED_VALUES // rows.shape[1])
     for start in range(0, rows.shape[0], step):
         some = slice(start, start + step)
-        # Several times faster than SciPy's ranks, which are left the columns that hold ties.
         order = np.argsort(rows[some], axis=-1)
         np.put_along_axis(placed[some], order, untied[None], axis=-1)
         in_order = np.take_along_axis(rows[some], order, axis=-1)
         has_ties[some] = (in_order[:, 1:] == in_order[:, :-1]).any(axis=1)
     if has_ties.any():
-        placed[has_ties] = of_tied(stats.rankdata(rows[has_ties], axis=-1))
+        placed[has_ties] = of_tied(_tied_ranks(rows[has_ties]))
     return np.swapaxes(placed.reshape(by_column.shape), -1, -2)
+
+
+def _tied_ranks(rows: Floats) -> Floats:
+    """Ranks in each row of (n_columns, n_models); ties share the mean of their places.
+
+    Importing SciPy's ranks takes longer than a table of a small workspace.
+    """
+    order, place = np.argsort(rows, axis=1), np.arange(1.0, rows.shape[1] + 1)
+    in_order = np.take_along_axis(rows, order, axis=1)
+    is_first = np.ones(rows.shape, dtype=np.bool_)
+    is_first[:, 1:] = in_order[:, 1:] != in_order[:, :-1]
+    first = np.maximum.accumulate(np.where(is_first, place, 0.0), axis=1)
+    is_last = np.roll(is_first, -1, axis=1)
+    last = np.minimum.accumulate(np.where(is_last, place, np.inf)[:, ::-1], axis=1)[:, ::-1]
+    ranks = np.empty(rows.shape)
+    np.put_along_axis(ranks, order, (first + last) / 2, axis=1)
+    return ranks
 
 
 def spearman_matrix(values: Floats) -> Floats:

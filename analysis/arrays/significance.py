@@ -11,9 +11,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import special, stats
+from scipy import special
 
-from fleetrank.analysis.arrays.ranking import Floats, require_finite
+from fleetrank.analysis.arrays.ranking import Floats, average_ranks, require_finite
 
 MIN_PROCESSES = 5
 """Minimum of each side. Complete separation gives p = 0.1 at 3 a side, 0.029 at 4 and 0.008 at 5:
@@ -42,6 +42,8 @@ def mann_whitney(a: Floats, b: Floats) -> tuple[float, float]:
     require_finite(np.concatenate([a, b]))
     u = float((b[:, None] > a).sum() + (b[:, None] == a).sum() / 2)
     if a.size + b.size > MAX_EXACT:
+        from scipy import stats
+
         result = stats.mannwhitneyu(b, a, method="asymptotic")
         return u, 1.0 if math.isnan(result.pvalue) else float(result.pvalue)
     ranks = _doubled_ranks(np.concatenate([a, b]))
@@ -77,6 +79,8 @@ def wilcoxon(differences: Floats) -> float:
     if known.size == 0:
         return 1.0
     if known.size > MAX_EXACT:
+        from scipy import stats
+
         return float(stats.wilcoxon(known, method="asymptotic").pvalue)
     ranks = _doubled_ranks(np.abs(known))
     positive = sum(rank for rank, value in zip(ranks, known, strict=True) if value > 0)
@@ -117,6 +121,8 @@ def hotelling_t2(a: Floats, b: Floats) -> TSquared | None:
     shift = b.mean(axis=0) - a.mean(axis=0)
     t2 = float(n_a * n_b / (n_a + n_b) * shift @ np.linalg.solve(pooled, shift))
     f = t2 * degrees / (size * (n_a + n_b - 2))
+    from scipy import stats  # half a second that other tests do not need
+
     return TSquared(t2=t2, f=f, p_value=float(stats.f.sf(f, size, degrees)))
 
 
@@ -136,7 +142,7 @@ def _scaled(covariance: Floats) -> Floats:
 
 def _doubled_ranks(values: Floats) -> list[int]:
     """Twice the average ranks: whole numbers, so that sums are counted exactly."""
-    ranks: list[int] = np.rint(2 * stats.rankdata(values)).astype(np.int64).tolist()
+    ranks: list[int] = np.rint(2 * average_ranks(values[:, None])[:, 0]).astype(np.int64).tolist()
     return ranks
 
 

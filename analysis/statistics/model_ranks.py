@@ -9,7 +9,6 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 import polars as pl
-from scipy import stats
 
 from fleetrank.analysis.arrays.pareto import Mask
 from fleetrank.analysis.arrays.ranking import (
@@ -254,8 +253,8 @@ def rank_sets(means: Floats, errors: Floats, degrees: Floats, rng: np.random.Gen
             break
         is_open &= ~found
     is_above = ~is_open & ~np.eye(means.size, dtype=np.bool_)
-    rank: Ranks = stats.rankdata(means, method="min").astype(np.int64)
-    return RankSets(rank=rank, low=1 + is_above.sum(axis=1), high=means.size - is_above.sum(axis=0))
+    low, high = 1 + is_above.sum(axis=1), means.size - is_above.sum(axis=0)
+    return RankSets(rank=_ranks(means), low=low, high=high)
 
 
 def _chi_square_ratio(degrees: Floats, rng: np.random.Generator) -> Floats:
@@ -295,6 +294,8 @@ def share_interval(hits: int, n: int) -> tuple[float, float]:
     Source: Clopper and Pearson 1934: it covers at least 95 % for every n.
     """
     tail = (1 - _LEVEL) / 2
+    from scipy import stats  # half a second that other tables do not need
+
     low = stats.beta.ppf(tail, hits, n - hits + 1) if hits > 0 else 0.0
     high = stats.beta.ppf(1 - tail, hits + 1, n - hits) if hits < n else 1.0
     return float(low), float(high)

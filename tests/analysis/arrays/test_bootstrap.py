@@ -119,6 +119,12 @@ def test_adjustment_is_scipys_and_keeps_unknown_unknown() -> None:
     assert adjust_p([]) == []
 
 
+def test_adjusted_p_values_are_those_of_scipy() -> None:
+    p = np.random.default_rng(0).random(30)
+    p[:5] = p[0]
+    assert adjust_p(p.tolist()) == stats.false_discovery_control(p).tolist()
+
+
 def test_nan_is_refused() -> None:
     values = np.array([[1.0, np.nan], [2, 3]])
     rng = np.random.default_rng(0)
