@@ -41,7 +41,7 @@ Ranks = npt.NDArray[np.int64]
 FASTEST = 3
 """Default k: the models among which a user chooses."""
 MAX_MODELS = 150
-"""Nobody reads more sets; the critical values of 1,000 models take 0.5 s for each platform."""
+"""No user reads more sets; critical values of 1,000 models take 0.5 s for each platform."""
 _LEAST_ERROR = 1e-9
 """Of log latency, where all repeats of a model are equal: no noise was seen, and no error is 0."""
 _DRAWS = 2000

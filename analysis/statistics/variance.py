@@ -181,7 +181,7 @@ def _of_group(
 
 
 def _codes(names: pl.Series) -> Codes:
-    return np.unique(names.to_numpy(), return_inverse=True)[1].astype(np.int64)
+    return (names.rank("dense") - 1).to_numpy().astype(np.int64)
 
 
 def _components(
