@@ -336,9 +336,8 @@ def read_releases(source: str, path: Path | None, mapping: Path | None) -> tuple
     importer = IMPORTERS.load(source)
     if importer.needs_path is not (path is not None):
         lacks = "needs the path of its tables" if importer.needs_path else "has no path"
-        raise AnalysisError(
-            f"source '{source}' {lacks}", "such as `fleetrank results import --from timm PATH`"
-        )
+        remedy = "name the folder or the file" if importer.needs_path else "leave out the path"
+        raise AnalysisError(f"source '{source}' {lacks}", remedy)
     if importer.needs_mapping and mapping is None:
         raise AnalysisError(
             f"source '{source}' needs a mapping of its columns",

@@ -46,43 +46,34 @@ class Quantity:
     better: str
 
 
-QUANTITIES = {
-    one.name: one
-    for one in (
-        Quantity(
-            name="latency",
-            column="latency_p50_ns",
-            unit="ms",
-            per_unit=NS_PER_MS,
-            question="Is {a} faster than {b} elsewhere, too?",
-            ratio="{a} is {ratio:.2f} times as fast as {b}",
-            kept="also faster",
-            reversed="slower",
-            better="is faster",
-        ),
-        Quantity(
-            name="memory",
-            column="peak_memory_bytes",
-            unit="MiB",
-            per_unit=BYTES_PER_MIB,
-            question="Does {a} need less memory than {b} elsewhere, too?",
-            ratio="{b} needs {ratio:.2f} times the memory of {a}",
-            kept="also more",
-            reversed="less",
-            better="needs less memory",
-        ),
-        Quantity(
-            name="energy",
-            column="energy_mj",
-            unit="mJ",
-            per_unit=1.0,
-            question="Does {a} need less energy than {b} elsewhere, too?",
-            ratio="{b} needs {ratio:.2f} times the energy of {a}",
-            kept="also more",
-            reversed="less",
-            better="needs less energy",
-        ),
+def _consumed(name: str, column: str, unit: str, per_unit: float) -> Quantity:
+    return Quantity(
+        name=name,
+        column=column,
+        unit=unit,
+        per_unit=per_unit,
+        question=f"Does {{a}} need less {name} than {{b}} elsewhere, too?",
+        ratio=f"{{b}} needs {{ratio:.2f}} times the {name} of {{a}}",
+        kept="also more",
+        reversed="less",
+        better=f"needs less {name}",
     )
+
+
+QUANTITIES = {
+    "latency": Quantity(
+        name="latency",
+        column="latency_p50_ns",
+        unit="ms",
+        per_unit=NS_PER_MS,
+        question="Is {a} faster than {b} elsewhere, too?",
+        ratio="{a} is {ratio:.2f} times as fast as {b}",
+        kept="also faster",
+        reversed="slower",
+        better="is faster",
+    ),
+    "memory": _consumed("memory", "peak_memory_bytes", "MiB", BYTES_PER_MIB),
+    "energy": _consumed("energy", "energy_mj", "mJ", 1.0),
 }
 
 
