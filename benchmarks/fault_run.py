@@ -34,7 +34,7 @@ from fleetrank.device_agents.android.phone_registration import NewPhone
 from fleetrank.device_agents.android.programs.phone_program import PROGRAMS
 from fleetrank.device_agents.android.state.fitness import FOLDER
 from fleetrank.device_agents.android.state.identity import probe_phone
-from fleetrank.device_agents.contract.registered import RegistrationData, RegistrationRequest
+from fleetrank.device_agents.contract.kind import RegistrationData, RegistrationRequest
 from fleetrank.device_agents.virtual_phone.farm import FarmedPhone, FarmSpec, VirtualFarm
 from fleetrank.device_agents.virtual_phone.imitation.command import stand_in_of
 from fleetrank.device_agents.virtual_phone.profile import DEFAULT_PROFILES, Fault, draw_injections

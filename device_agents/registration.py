@@ -9,8 +9,7 @@ from datetime import UTC, datetime
 from statistics import fmean, median
 
 from fleetrank.device_agents.contract.agent import Say
-from fleetrank.device_agents.contract.measurement import Measurement
-from fleetrank.device_agents.contract.registered import (
+from fleetrank.device_agents.contract.kind import (
     Applicant,
     CanaryFile,
     CanaryPlan,
@@ -19,6 +18,7 @@ from fleetrank.device_agents.contract.registered import (
     Registrar,
     RegistrationData,
 )
+from fleetrank.device_agents.contract.measurement import Measurement
 from fleetrank.device_agents.contract.task import OptionValue, canary_task, deviates
 from fleetrank.device_agents.errors import UnsupportedError
 from fleetrank.device_agents.host.worker_client import measure_when_fit

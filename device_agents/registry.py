@@ -14,8 +14,8 @@ from fleetrank.device_agents.contract.kind import (
     Pinning,
     Presence,
     Traits,
+    VirtualMode,
 )
-from fleetrank.device_agents.contract.registered import VirtualMode
 from fleetrank.device_agents.errors import PermanentError
 from fleetrank.foundation.registry import later
 from fleetrank.foundation.vocabulary import Origin
@@ -113,15 +113,15 @@ KINDS: Mapping[str, Kind] = {
     "cuda": Kind(
         create_agent=later(f"{_HERE}.cuda.agent:CudaAgent"),
         traits_of=lambda _options: _GPU_TRAITS,
-        default_backend=later(f"{_HERE}.cuda.presence:default_backend"),
+        default_backend=later(f"{_HERE}.cuda.agent:default_backend"),
         check_library=later(_LIBRARY),
         is_probed_when_added=True,
         presence=Presence(
             noun="gpus",
-            seen_here=later(f"{_HERE}.cuda.presence:seen_here"),
-            why_absent=later(f"{_HERE}.cuda.presence:why_absent"),
+            seen_here=later(f"{_HERE}.cuda.agent:seen_here"),
+            why_absent=later(f"{_HERE}.cuda.agent:why_absent"),
         ),
-        check_host=later(f"{_HERE}.cuda.presence:check_host"),
+        check_host=later(f"{_HERE}.cuda.agent:check_host"),
         why_not_profiled=later(_PROFILED),
         why_not_replicated=later(_REPLICATED),
     ),

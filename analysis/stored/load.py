@@ -32,8 +32,8 @@ from fleetrank.analysis.stored.sweep_record import (
     published_sweeps,
     read_list,
 )
-from fleetrank.foundation.checksum import read_checked_object
 from fleetrank.foundation.errors import BadFileError, did_you_mean
+from fleetrank.foundation.plain_data import read_checked_object
 
 
 def load_measurements(

@@ -20,7 +20,6 @@ from fleetrank.foundation.argument_checks import (
     text_of,
     texts_of,
 )
-from fleetrank.foundation.checksum import without_checksum
 from fleetrank.foundation.errors import (
     BadFileError,
     MissingFileError,
@@ -31,6 +30,7 @@ from fleetrank.foundation.errors import (
 )
 from fleetrank.foundation.files import read_small_text
 from fleetrank.foundation.inputs import IMAGE, Workload
+from fleetrank.foundation.plain_data import without_checksum
 
 Named = str | Sequence[str] | None
 """One name, several, or `None` for all."""

@@ -27,11 +27,10 @@ from pydantic import (
 )
 
 from fleetrank.analysis.errors import DamagedPartError, NoDataError
-from fleetrank.foundation.checksum import read_checked_object
 from fleetrank.foundation.codec import CodecError, Json, from_plain
 from fleetrank.foundation.errors import BadFileError, MissingFileError
 from fleetrank.foundation.files import file_sha256
-from fleetrank.foundation.plain_data import read_json_object
+from fleetrank.foundation.plain_data import read_checked_object, read_json_object
 
 # The Parquet parts of a sweep, and the list that names each of them with its checksum.
 #

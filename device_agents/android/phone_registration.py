@@ -27,10 +27,10 @@ from fleetrank.device_agents.android.programs.phone_program import PROGRAMS, bac
 from fleetrank.device_agents.android.state.fitness import FOLDER, PhoneRules, restore_settings
 from fleetrank.device_agents.android.state.identity import PhoneFacts, probe_phone, why_refused
 from fleetrank.device_agents.contract.agent import Say
-from fleetrank.device_agents.contract.kind import HostCheck
-from fleetrank.device_agents.contract.registered import (
+from fleetrank.device_agents.contract.kind import (
     CanaryPlan,
     Fact,
+    HostCheck,
     RegistrationRequest,
     SeenDevice,
     VirtualRequest,

@@ -3,10 +3,26 @@
 The board does what `CpuAgent` does on its own host; this agent sends files and judges the board.
 """
 
+import base64
+import hashlib
+import time
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from pathlib import Path
 
-from fleetrank.device_agents.board.board_link import BoardLink
+from fleetrank.device_agents.board.board_link import (
+    SHORT_S,
+    BoardFile,
+    BoardLink,
+    Prepared,
+    Reply,
+    files_of,
+    no_result,
+    prepare,
+    texts,
+    with_infer_paths,
+    with_paths,
+)
 from fleetrank.device_agents.board.board_probe import (
     CANARY_LIMIT_S,
     canary_ns,
@@ -14,16 +30,22 @@ from fleetrank.device_agents.board.board_probe import (
     to_device_facts,
     with_canary,
 )
-from fleetrank.device_agents.board.board_repeat import (
-    BESIDE_S,
-    TURN_S,
-    BoardRepeat,
-    Wishes,
-    infer_there,
+from fleetrank.device_agents.board.board_state import (
+    BoardOptions,
+    BoardState,
+    parse_state,
+    read_options,
+    why_unfit,
+    with_state,
 )
-from fleetrank.device_agents.board.options import read_options
-from fleetrank.device_agents.board.ssh import SshConnection
-from fleetrank.device_agents.contract.agent import DeviceFacts, StopRequested, never_stop
+from fleetrank.device_agents.board.ssh import NoConnectionError, SshConnection
+from fleetrank.device_agents.contract.agent import (
+    GPU_BACKENDS,
+    DeviceFacts,
+    StopRequested,
+    never_stop,
+    why_unsupported_on_gpu,
+)
 from fleetrank.device_agents.contract.measurement import (
     Failure,
     Measurement,
@@ -31,11 +53,272 @@ from fleetrank.device_agents.contract.measurement import (
     failure_from_error,
     utc_now,
 )
+from fleetrank.device_agents.contract.protocol import encode_request, read_reply
 from fleetrank.device_agents.contract.task import Execution, InferTask, MeasureTask, OptionValue
-from fleetrank.device_agents.runtimes.gpu_backends import GPU_BACKENDS, why_unsupported_on_gpu
+from fleetrank.device_agents.device_output import parse_throttled
+from fleetrank.device_agents.errors import (
+    HOST_PATIENCE_S,
+    StoppedError,
+    TimedOutError,
+    TransientError,
+    host_in_use,
+)
 from fleetrank.device_agents.runtimes.runner import why_unsupported
+from fleetrank.device_agents.timing import Clock
+from fleetrank.foundation.codec import CodecError, Json, from_plain
 from fleetrank.foundation.errors import FleetError
-from fleetrank.foundation.vocabulary import Origin
+from fleetrank.foundation.files import written_aside
+from fleetrank.foundation.lease import host_lease
+from fleetrank.foundation.vocabulary import NS_PER_S, Origin
+
+BESIDE_S = 900.0
+"""For all steps beside the repeat: a push of a gigabyte at 2 MB/s takes 500 s."""
+TURN_S = 60.0
+"""To wait there for another host's repeat; two hosts that only ask again could miss turns."""
+_MARGIN_S = 30.0
+"""For the board's part around the worker: its time limit is kept there."""
+_QUIET_LOOK_S = 5.0
+"""The board looks for a second at what else runs there, if the sweep wants a quiet host."""
+_PAUSE_S = 2.0
+"""Between two attempts to connect again; each can take seconds by itself."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wishes:
+    """What the user can ask for while a repeat runs: `stop` ends it, `finish` ends a round."""
+
+    stop: StopRequested = never_stop
+    finish: StopRequested = never_stop
+
+
+class BoardRepeat:
+    """Measures one task, or those of a round; every failure is raised as a `FleetError`."""
+
+    def __init__(
+        self, link: BoardLink, options: BoardOptions, tasks: Sequence[MeasureTask], wishes: Wishes
+    ) -> None:
+        self._link = link
+        self._options = options
+        self._tasks = tasks
+        self._wishes = wishes
+
+    def measure(self) -> list[Measurement]:
+        """Runs the steps; one measurement per task, in their order.
+
+        Raises:
+            FleetError: what went wrong, with its remedy.
+        """
+        if self._wishes.stop():
+            raise StoppedError("the measurement was stopped on request", "resume the sweep")
+        files = {path: file for task in self._tasks for path, file in files_of(task).items()}
+        ready = self._prepare(files)
+        there = [with_paths(task, ready.places) for task in self._tasks]
+        reply = self._run(there, ready.boot)
+        before, polled, after = _states(reply)
+        bits = [found for text in polled if (found := parse_throttled(text)) is not None]
+        return [with_state(one, before, bits, after) for one in self._answers(reply)]
+
+    def _answers(self, reply: Reply) -> list[Measurement]:
+        plain = reply.get("measurements")
+        if not isinstance(plain, list):
+            raise no_result("it has no measurements")
+        if len(plain) != len(self._tasks):
+            raise no_result("it is of other tasks")
+        return [_answer(one, task) for one, task in zip(plain, self._tasks, strict=True)]
+
+    @property
+    def _turn_s(self) -> float:
+        return min(self._options.max_wait_s, TURN_S)
+
+    def _prepare(self, files: Mapping[str, BoardFile]) -> Prepared:
+        """Checks identity and state of the board, and sends what it lacks."""
+        ready = prepare(self._link, self._options.board_hash, files, self._wishes.stop)
+        unfit = why_unfit(parse_state(ready.state), self._options)
+        if unfit is not None:
+            raise unfit
+        if ready.lacking:
+            self._push(ready)
+        return ready
+
+    def _push(self, ready: Prepared) -> None:
+        # Encryption at full speed would disturb a measurement on this host's processor.
+        purpose = f"{self._tasks[0].task_id}, which sends a file to {self._link.host}"
+        with host_lease(
+            purpose,
+            is_shared=True,
+            give_up=self._wishes.stop,
+            limit_s=HOST_PATIENCE_S,
+            busy=host_in_use,
+        ) as is_held:
+            if not is_held:
+                raise StoppedError("the measurement was stopped on request", "resume the sweep")
+            for file in ready.lacking:
+                self._link.push(file, ready.names, self._turn_s, self._wishes.stop)
+
+    def _run(self, there: Sequence[MeasureTask], boot: Json) -> Reply:
+        wait_s, limit_s = self._turn_s, _limit_s(there)
+        request = {
+            "gpu": self._options.gpu_options,
+            "tasks": [encode_request(task) for task in there],
+            "task_id": there[0].task_id,
+            "wait_s": wait_s,
+        }
+        try:
+            return self._link.ask(
+                "measure",
+                request,
+                timeout_s=wait_s + limit_s + _MARGIN_S,
+                stop_requested=self._wishes.stop,
+                finish_requested=self._wishes.finish,
+            )
+        except NoConnectionError as lost:
+            return self._fetch(there[0].task_id, limit_s, boot, lost)
+
+    def _fetch(self, task_id: str, limit_s: float, boot: Json, lost: NoConnectionError) -> Reply:
+        """Connects again and takes the result if the board measured to the end.
+
+        Raises:
+            TransientError: it did not, or it cannot be reached.
+        """
+        deadline_s = time.monotonic() + self._options.reconnect_s
+        while time.monotonic() < deadline_s and not self._wishes.stop():
+            try:
+                reply = self._link.ask(
+                    "fetch",
+                    {"task_id": task_id, "wait_s": limit_s},
+                    timeout_s=limit_s + SHORT_S,
+                    stop_requested=self._wishes.stop,
+                )
+            except NoConnectionError:
+                time.sleep(_PAUSE_S)
+                continue
+            if "none" not in reply:
+                return reply
+            what = "the board restarted" if reply.get("boot") != boot else "the connection ended"
+            raise TransientError(
+                f"{what} during the repeat, which ended with it ({lost.message})",
+                "check the board's power supply and its network",
+            ) from lost
+        raise TransientError(lost.message, lost.remedy) from lost
+
+
+def _answer(plain: Json, task: MeasureTask) -> Measurement:
+    """The answer to one task of a round; one that is not valid fails alone."""
+    try:
+        found = read_reply(plain, task)
+    except CodecError as error:
+        failure = failure_from_error(no_result(error.message), None)
+        return failed(task.task_id, failure, Origin.MEASURED)
+    if found.worker is None or not task.is_trusted:
+        return found
+    return replace(found, worker=replace(found.worker, confinement=None))
+
+
+def _limit_s(tasks: Sequence[MeasureTask]) -> float:
+    """The longest time there, with what the board's own agent waits for a quiet moment."""
+    return sum(task.timeout_s for task in tasks) + _QUIET_LOOK_S
+
+
+def _states(reply: Reply) -> tuple[BoardState, Sequence[str], BoardState]:
+    state = reply.get("state")
+    polled = state.get("polled") if isinstance(state, dict) else None
+    if not isinstance(state, dict) or not isinstance(polled, list):
+        raise no_result("it has no state")
+    before, after = (parse_state(texts(state.get(name))) for name in ("before", "after"))
+    return before, [str(one) for one in polled], after
+
+
+# Runs a file over given inputs on a board: sends them, and fetches the outputs.
+
+_PIECE_S = 240.0
+"""To fetch 8 MiB as text at 100 kB/s, slower than any link that would be used, takes 112 s."""
+_TEXT_BYTES_PER_S = 75_000
+"""What that link carries when three bytes are four letters."""
+_MAX_OUTPUT_BYTES = 8 << 30
+"""A board cannot fill this host's disk. An evaluation asks for less than a hundredth of it."""
+
+
+def infer_there(
+    link: BoardLink, options: BoardOptions, task: InferTask, stop: StopRequested
+) -> Failure | None:
+    """Runs the file on the board and writes its outputs here; `None` means success.
+
+    The caller holds this host's lease: the inputs are encrypted at full speed. A hot or slowed
+    board is not refused, because it computes the same outputs.
+
+    Raises:
+        FleetError: what went wrong beside the worker there, with its remedy.
+    """
+    files, wait_s = files_of(task), options.max_wait_s
+    ready = prepare(link, options.board_hash, files, stop)
+    for file in ready.lacking:
+        link.push(file, ready.names, wait_s, stop)
+    request = {
+        "gpu": options.gpu_options,
+        "task": encode_request(with_infer_paths(task, ready.places)),
+        "inputs": files[task.inputs_path].name,
+        "wait_s": wait_s,
+    }
+    limit_s = wait_s + task.timeout_s + SHORT_S
+    reply = link.ask("infer", request, timeout_s=limit_s, stop_requested=stop)
+    if "failure" in reply:
+        try:
+            return from_plain(Failure, reply["failure"])
+        except CodecError as error:
+            raise no_result(error.message) from error
+    name, size = reply.get("name"), reply.get("size")
+    if not isinstance(name, str) or not isinstance(size, int):
+        raise no_result("it names no outputs")
+    if size > _MAX_OUTPUT_BYTES:
+        raise no_result(f"its outputs have {size:,} bytes, and at most {_MAX_OUTPUT_BYTES:,} may")
+    fetch_file(link, name, size, Path(task.outputs_path), stop)
+    return None
+
+
+def fetch_file(
+    link: BoardLink,
+    name: str,
+    size: int,
+    path: Path,
+    stop: StopRequested,
+    clock: Clock = time.perf_counter_ns,
+) -> None:
+    """Writes a file of the board here, piece by piece, if its sha256 is that of its name.
+
+    Raises:
+        TimedOutError: all pieces together took longer than a slow link takes.
+    """
+    digest, found = hashlib.sha256(), 0
+    total_s = _PIECE_S + size / _TEXT_BYTES_PER_S
+    deadline_ns = clock() + int(total_s * NS_PER_S)
+    with written_aside(path) as aside:
+        with aside.open("xb") as file:
+            while found < size:
+                left_s = (deadline_ns - clock()) / NS_PER_S
+                if left_s <= 0:
+                    raise TimedOutError(
+                        f"{link.host} sent {found:,} of {size:,} bytes of its outputs in "
+                        f"{total_s:.0f} s",
+                        "check that the board does not hang, and its network",
+                    )
+                piece = _piece(link, name, found, min(_PIECE_S, left_s), stop)
+                file.write(piece)
+                digest.update(piece)
+                found += len(piece)
+        if not name.startswith(digest.hexdigest()):
+            raise no_result("the outputs arrived damaged")
+
+
+def _piece(link: BoardLink, name: str, offset: int, timeout_s: float, stop: StopRequested) -> bytes:
+    request = {"name": name, "offset": offset}
+    reply = link.ask("take", request, timeout_s=timeout_s, stop_requested=stop)
+    try:
+        piece = base64.b64decode(str(reply.get("content")), validate=True)
+    except ValueError as error:
+        raise no_result(f"the outputs are not text of bytes: {error}") from error
+    if not piece:
+        raise no_result("the outputs end too early")
+    return piece
 
 
 class BoardAgent:

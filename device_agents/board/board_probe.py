@@ -6,6 +6,7 @@ from statistics import median
 
 from fleetrank.device_agents.board.board_link import BoardLink, Reply, require_identity
 from fleetrank.device_agents.board.board_state import (
+    BoardOptions,
     BoardState,
     parse_clusters,
     parse_model,
@@ -13,7 +14,6 @@ from fleetrank.device_agents.board.board_state import (
     parse_soc,
     parse_state,
 )
-from fleetrank.device_agents.board.options import BoardOptions
 from fleetrank.device_agents.contract.agent import DeviceFacts
 from fleetrank.device_agents.contract.measurement import Conditions, Measurement
 from fleetrank.device_agents.contract.task import (

@@ -19,9 +19,9 @@ import fleetrank.device_agents
 import fleetrank.foundation
 from fleetrank.device_agents.confinement import seccomp
 from fleetrank.device_agents.confinement.seccomp import call, forbid_new_privileges
+from fleetrank.device_agents.contract.agent import GPU_BACKENDS
 from fleetrank.device_agents.contract.task import InferTask, MeasureTask, Task
 from fleetrank.device_agents.errors import BadArtifactError, UnsupportedError
-from fleetrank.device_agents.runtimes.gpu_backends import GPU_BACKENDS
 from fleetrank.foundation.vocabulary import Mode
 
 # What a confined worker may still open: the list of files, for Landlock and the hook.

@@ -5,14 +5,267 @@ no runtime and contacts no device: its functions import what they need when they
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
+from pathlib import Path
+from statistics import fmean
+from typing import Protocol
 
-from fleetrank.device_agents.contract.agent import Agent
+from fleetrank.device_agents.contract.agent import Agent, Say
 from fleetrank.device_agents.contract.measurement import Measurement
-from fleetrank.device_agents.contract.registered import Discoverer, Registrar, VirtualDevices
-from fleetrank.device_agents.contract.task import Execution, OptionValue
-from fleetrank.foundation.vocabulary import Origin, Runtime
+from fleetrank.device_agents.contract.task import Execution, MeasurePolicy, OptionValue
+from fleetrank.foundation.vocabulary import Origin, Runtime, Words
+
+Fact = bool | int | float | str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CanaryFile:
+    """The exported canary model on this host."""
+
+    path: str
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RegistrationData:
+    """The data found when a device was registered.
+
+    Attributes:
+        facts: for display, and for the comparison with the device later.
+        clusters: CPUs of one kind, fastest cluster first; empty if the device reports no cores,
+            if a core was offline, or if programs cannot be pinned to them.
+        canary_latency_ns: median of each canary process, on the fastest cluster.
+        options: options of its agent that the canary found; the device file has them beside the
+            others.
+    """
+
+    registered_utc: str | None = None
+    facts: Mapping[str, Fact] = field(default_factory=dict)
+    clusters: tuple[tuple[int, ...], ...] = ()
+    canary_latency_ns: tuple[int, ...] = ()
+    options: Mapping[str, OptionValue] = field(default_factory=dict)
+
+    @property
+    def canary_affinity(self) -> tuple[int, ...] | None:
+        """The fastest cluster; `None` if no clusters are known."""
+        return self.clusters[0] if self.clusters else None
+
+    @property
+    def canary_spread(self) -> float | None:
+        """Repeatability: (largest - smallest) / mean of the canary's medians."""
+        runs = self.canary_latency_ns
+        return (max(runs) - min(runs)) / fmean(runs) if len(runs) > 1 else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RegisteredDevice:
+    """The part of a device file that registration decides."""
+
+    options: Mapping[str, OptionValue]
+    registration: RegistrationData
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RegistrationRequest:
+    """The user's request.
+
+    Attributes:
+        address: as the discovery shows it.
+        programs: the user's own programs, by name.
+        options: options of the device's agent, which checks them.
+        setup: runtimes to install on the device first; only boards can.
+    """
+
+    address: str
+    programs: Mapping[str, Path] = field(default_factory=dict)
+    options: Mapping[str, OptionValue] = field(default_factory=dict)
+    setup: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """One fact, as registered and as found now; `meaning` is its effect on measurements."""
+
+    fact: str
+    registered: object
+    now: object
+    meaning: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CanaryPlan:
+    """How a new device runs the canary.
+
+    Attributes:
+        policy: of one run, and
+        timeout_s: its limit.
+        delegates: backends that the device may lack, to try; `None` if its kind has no delegates.
+        cap_option: the option that keeps the highest clock cap under load, in MHz.
+    """
+
+    agent: Agent
+    policy: MeasurePolicy
+    timeout_s: float
+    delegates: tuple[str, ...] | None = None
+    cap_option: str | None = None
+
+
+class Applicant(Protocol):
+    """A device that answered and can be registered."""
+
+    @property
+    def identity(self) -> str | None:
+        """Equal for two registrations of one unit; `None` if the device reports none."""
+        ...
+
+    @property
+    def model(self) -> str:
+        """The name of its model; the name of the device is made from it."""
+        ...
+
+    @property
+    def clusters(self) -> tuple[tuple[int, ...], ...]:
+        """As in `RegistrationData`."""
+        ...
+
+    def options(self, before: Mapping[str, OptionValue]) -> dict[str, OptionValue]:
+        """The options for its agent; keeps `before`, values that the user has set earlier.
+
+        Raises:
+            FleetError: an option or a program that the device cannot have.
+        """
+        ...
+
+    @property
+    def facts(self) -> Mapping[str, Fact]:
+        """As in `RegistrationData`."""
+        ...
+
+    def canary(self, options: Mapping[str, OptionValue]) -> CanaryPlan | None:
+        """How it runs the canary; `None` if it cannot, which it says."""
+        ...
+
+
+class Registrar(Protocol):
+    """Registers the devices of one kind, and cleans them when they are removed."""
+
+    @property
+    def programs(self) -> tuple[str, ...]:
+        """The programs that a user may give."""
+        ...
+
+    @property
+    def address_in(self) -> str:
+        """The option of a device file that has its address."""
+        ...
+
+    @property
+    def least_shares(self) -> Mapping[str, float]:
+        """Options that vary; the share of the registered value from which on they are good."""
+        ...
+
+    def canary_tolerance(self, options: Mapping[str, OptionValue]) -> float:
+        """The least accepted deviation of the canary of a device with these options."""
+        ...
+
+    def meet(self, request: RegistrationRequest, say: Say) -> Applicant:
+        """Connects to a device and reads its properties; changes nothing on it.
+
+        Raises:
+            FleetError: it does not answer, or does not meet the programs' requirements.
+        """
+        ...
+
+    def identity_of(self, options: Mapping[str, OptionValue]) -> str | None:
+        """The `Applicant.identity` that a device file stores."""
+        ...
+
+    def is_same(self, identity: str, other: str) -> bool:
+        """Whether two identities are of one unit; one of them can be less precise."""
+        ...
+
+    def clean(self, options: Mapping[str, OptionValue]) -> None:
+        """Deletes what fleetrank left on a device.
+
+        Raises:
+            FleetError: the device does not answer or is in use; the remedy is the user's command.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SeenDevice:
+    """One device that this host can see.
+
+    Attributes:
+        state: in the words of the kind's own tools.
+        transport: how it is connected.
+        remedy: what to do before it can be registered; `None` if it is ready.
+    """
+
+    address: str
+    state: str
+    transport: str
+    model: str | None
+    remedy: str | None
+
+
+class Discoverer(Protocol):
+    """Finds devices of one kind that are not registered yet."""
+
+    nothing_seen: str
+    """What to do if no device is seen."""
+
+    def discover(self) -> Sequence[SeenDevice]:
+        """Lists the devices; those that are only announced come last.
+
+        Raises:
+            FleetError: the tool that lists them is missing or does not answer.
+        """
+        ...
+
+
+class VirtualMode(Words):
+    """Where the latencies of a virtual device come from."""
+
+    REAL = "real"
+    """The model runs on the device's host."""
+    CANNED = "canned"
+    """Computed from the model's SHA-256 and the device's seed, in milliseconds."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VirtualRequest:
+    """Which virtual devices to serve.
+
+    Attributes:
+        folder: for their files; `None` uses a temporary one.
+        profiles: names of models, used cyclically; empty uses the default ones.
+        seed: of serial numbers and canned latencies.
+        first_port: port of the first device; `None` lets the system choose all.
+    """
+
+    count: int
+    mode: VirtualMode
+    folder: Path | None = None
+    profiles: tuple[str, ...] = ()
+    seed: int = 0
+    first_port: int | None = None
+
+
+class VirtualDevices(Protocol):
+    """Imitates devices of one kind on this computer."""
+
+    @property
+    def profiles(self) -> tuple[str, ...]:
+        """Names of the models that can be imitated."""
+        ...
+
+    def serve(self, request: VirtualRequest, say: Say) -> None:
+        """Serves the devices until SIGINT or SIGTERM."""
+        ...
+
 
 DeviceOptions = Mapping[str, OptionValue]
 """The options of one device, as in its file."""

@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import PurePosixPath
 from types import ModuleType
 
-from fleetrank.device_agents.contract.agent import DeviceFacts, boolean_option
+from fleetrank.device_agents.contract.agent import FLUSH_L2, TF32, DeviceFacts, boolean_option
 from fleetrank.device_agents.contract.measurement import Conditions
 from fleetrank.device_agents.contract.task import Execution, MeasureTask, Options, OptionValue
 from fleetrank.device_agents.cuda import nvml
@@ -36,7 +36,6 @@ from fleetrank.device_agents.host.conditions import Shares, read_conditions
 from fleetrank.device_agents.host.energy import CounterSource, EnergySource, PolledSource
 from fleetrank.device_agents.host.worker_process import growth_bytes, usable_cpus
 from fleetrank.device_agents.runtimes import torch_cuda
-from fleetrank.device_agents.runtimes.gpu_backends import FLUSH_L2, TF32
 from fleetrank.device_agents.timing import NOTHING_SLOWS
 from fleetrank.foundation.vocabulary import EnergyMethod, MemoryMetric, Runtime, Tier
 

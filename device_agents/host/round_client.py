@@ -11,7 +11,7 @@ from contextlib import ExitStack
 from dataclasses import replace
 from statistics import median
 
-from fleetrank.device_agents.contract.agent import StopRequested, never_stop
+from fleetrank.device_agents.contract.agent import GPU_BACKENDS, StopRequested, never_stop
 from fleetrank.device_agents.contract.measurement import (
     Failure,
     Measurement,
@@ -26,7 +26,6 @@ from fleetrank.device_agents.host.conditions import read_conditions, read_siblin
 from fleetrank.device_agents.host.energy import CounterLooks, EnergySource
 from fleetrank.device_agents.host.worker_client import WORKER, Worker
 from fleetrank.device_agents.host.worker_process import anonymous_bytes
-from fleetrank.device_agents.runtimes.gpu_backends import GPU_BACKENDS
 from fleetrank.device_agents.timing import (
     MAX_BUSY_SHARE,
     MAX_STEAL_SHARE,
@@ -150,6 +149,9 @@ def _overlap(parts: Sequence[Iterable[int]]) -> bool:
     return len(set(every)) < len(every)
 
 
+_OF_THE_FIRST = ("memory_metric", "conditions_before", "conditions_after", "worker")
+
+
 def measure_replicas(
     task: MeasureTask,
     policy: ReplicaPolicy,
@@ -193,10 +195,7 @@ def measure_replicas(
         status=Status.OK if failure is None else Status.FAILED,
         origin=Origin.MEASURED,
         failure=failure,
-        memory_metric=first.memory_metric,
-        conditions_before=first.conditions_before,
-        conditions_after=first.conditions_after,
-        worker=first.worker,
+        **{name: getattr(first, name) for name in _OF_THE_FIRST},
         flags=tuple(flag for flag in Flag if any(flag in run.flags for run in found.runs)),
         replicas=found,
         started_utc=started,

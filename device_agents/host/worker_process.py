@@ -18,19 +18,11 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+from fleetrank.device_agents.contract.measurement import WorkerFacts
 from fleetrank.device_agents.contract.task import InferTask, MeasureTask
 
 _OOM_SCORE_ADJ = Path("/proc/self/oom_score_adj")
 _DROPPED_PREFIXES = ("OMP_", "KMP_", "GOMP_")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Inherited:
-    """Settings of this process, inherited or corrected where possible; every row stores them."""
-
-    niceness: int | None
-    oom_score_adj: int | None
-    omp_num_threads: str | None
 
 
 def pin(cpus: tuple[int, ...] | None) -> None:
@@ -43,8 +35,8 @@ def pin(cpus: tuple[int, ...] | None) -> None:
         os.sched_setaffinity(0, cpus)
 
 
-def shed_inheritance() -> Inherited:
-    """Removes OpenMP's variables, requests normal priority, and returns the result."""
+def shed_inheritance() -> WorkerFacts:
+    """Removes OpenMP's variables, requests normal priority, and returns what every row stores."""
     omp_num_threads = os.environ.get("OMP_NUM_THREADS")
     for name in [name for name in os.environ if name.startswith(_DROPPED_PREFIXES)]:
         del os.environ[name]
@@ -55,7 +47,7 @@ def shed_inheritance() -> Inherited:
     with suppress(OSError):
         if _read_oom_score_adj() != 0:
             _OOM_SCORE_ADJ.write_text("0", encoding="ascii")
-    return Inherited(
+    return WorkerFacts(
         niceness=os.getpriority(os.PRIO_PROCESS, 0),
         oom_score_adj=_read_oom_score_adj(),
         omp_num_threads=omp_num_threads,

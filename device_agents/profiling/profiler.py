@@ -12,11 +12,11 @@ from pathlib import Path
 from statistics import median
 from typing import Protocol, cast
 
+from fleetrank.device_agents.contract.agent import GPU_BACKENDS
 from fleetrank.device_agents.contract.measurement import MOST_RUNS, Kernel, Profile
 from fleetrank.device_agents.contract.task import Execution, MeasurePolicy
 from fleetrank.device_agents.errors import BadOutputError, missing_library
 from fleetrank.device_agents.runtimes.executorch_runner import ExecutorchRunner
-from fleetrank.device_agents.runtimes.gpu_backends import GPU_BACKENDS
 from fleetrank.device_agents.runtimes.runner import LoadedModel, Runner
 from fleetrank.device_agents.runtimes.torch_runner import TorchRunner
 from fleetrank.foundation.registry import Registry

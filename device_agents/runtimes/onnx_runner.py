@@ -7,11 +7,17 @@ from collections.abc import Mapping, Sequence
 from types import ModuleType
 from typing import TYPE_CHECKING
 
-from fleetrank.device_agents.contract.agent import Capability, boolean_option
+from fleetrank.device_agents.contract.agent import (
+    GPU_BACKENDS,
+    TENSORRT,
+    TF32,
+    TORCH_STREAM,
+    Capability,
+    boolean_option,
+)
 from fleetrank.device_agents.contract.measurement import says_device_lost
 from fleetrank.device_agents.contract.task import Execution, Options, OptionValue
 from fleetrank.device_agents.errors import BadArtifactError, UnsupportedError, missing_library
-from fleetrank.device_agents.runtimes.gpu_backends import GPU_BACKENDS, TENSORRT, TF32, TORCH_STREAM
 from fleetrank.device_agents.runtimes.runner import (
     Array,
     FoundInput,
@@ -343,7 +349,7 @@ class OnnxModel:
 class OnnxRunner:
     """Options: `spinning` (default true), `flush_denormals` (default false).
 
-    These are the options of the CPU; `gpu_backends` has those of a GPU.
+    These are the options of the CPU; `GPU_RUNTIMES` has those of a GPU.
 
     Attributes:
         session: the last session that was opened on a processor; `None` before.

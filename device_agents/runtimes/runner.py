@@ -161,7 +161,7 @@ class Runner(Protocol):
     """One runtime. Its module imports the library inside `load`, not at its top."""
 
     capability: Capability
-    """What it supports on a processor; `gpu_backends` has the entry for a GPU."""
+    """What it supports on a processor; `GPU_RUNTIMES` has the entry for a GPU."""
 
     library: Library
 

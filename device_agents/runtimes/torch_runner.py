@@ -11,12 +11,11 @@ from pathlib import Path
 from types import ModuleType
 from typing import cast
 
-from fleetrank.device_agents.contract.agent import Capability, boolean_option
+from fleetrank.device_agents.contract.agent import CUDA, Capability, boolean_option
 from fleetrank.device_agents.contract.measurement import says_device_lost
 from fleetrank.device_agents.contract.task import Execution, Options
 from fleetrank.device_agents.errors import BadArtifactError, UnsupportedError, missing_library
 from fleetrank.device_agents.runtimes import torch_cuda
-from fleetrank.device_agents.runtimes.gpu_backends import CUDA
 from fleetrank.device_agents.runtimes.pt2_program import copy_checked
 from fleetrank.device_agents.runtimes.runner import (
     Array,
@@ -138,7 +137,7 @@ def _with_states(
 class TorchRunner:
     """Modes `eager` and `compile`. Option: `flush_denormals` (default false).
 
-    These apply to the CPU; `gpu_backends` has those of a GPU.
+    These apply to the CPU; `GPU_RUNTIMES` has those of a GPU.
     """
 
     capability = Capability(

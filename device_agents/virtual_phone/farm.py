@@ -12,7 +12,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from fleetrank.device_agents.contract.registered import VirtualMode
+from fleetrank.device_agents.contract.kind import VirtualMode
 from fleetrank.device_agents.errors import PermanentError
 from fleetrank.device_agents.virtual_phone.profile import (
     DEFAULT_PROFILES,

@@ -19,7 +19,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from fleetrank.device_agents.contract.registered import VirtualMode
+from fleetrank.device_agents.contract.kind import VirtualMode
 from fleetrank.device_agents.virtual_phone.profile import (
     AT_REST,
     CUTTING,

@@ -9,10 +9,15 @@ import os
 import sys
 from typing import TYPE_CHECKING
 
-from fleetrank.device_agents.contract.measurement import Measurement, failed, failure_from_error
+from fleetrank.device_agents.contract.measurement import (
+    Measurement,
+    WorkerFacts,
+    failed,
+    failure_from_error,
+)
 from fleetrank.device_agents.contract.protocol import STAGE_MARK, InferReply, decode_request
 from fleetrank.device_agents.contract.task import InferTask, MeasureTask
-from fleetrank.device_agents.host.worker_process import Inherited, pin, shed_inheritance
+from fleetrank.device_agents.host.worker_process import pin, shed_inheritance
 from fleetrank.foundation.codec import to_json
 from fleetrank.foundation.errors import FleetError
 from fleetrank.foundation.own_process import (
@@ -50,7 +55,7 @@ def main() -> int:
 
 
 def _answer(
-    task: MeasureTask | InferTask, inherited: Inherited, result_fd: int
+    task: MeasureTask | InferTask, inherited: WorkerFacts, result_fd: int
 ) -> Measurement | InferReply:
     turns = None
     try:

@@ -1,16 +1,17 @@
 """Runs an artifact over stored inputs inside the worker, for verification."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fleetrank.device_agents.contract.agent import GPU_BACKENDS
 from fleetrank.device_agents.contract.measurement import Failure, failure_from_error
-from fleetrank.device_agents.contract.task import InferTask
+from fleetrank.device_agents.contract.task import Execution, InferTask
 from fleetrank.device_agents.errors import BadArtifactError
-from fleetrank.device_agents.runtimes.gpu_backends import GPU_BACKENDS
 from fleetrank.device_agents.runtimes.runner import (
     Array,
     LoadedModel,
@@ -18,9 +19,8 @@ from fleetrank.device_agents.runtimes.runner import (
     Scale,
     create_runner,
 )
-from fleetrank.device_agents.worker.measure import is_chain, run_chain
 from fleetrank.device_agents.worker.run import Stage, check_artifact, check_unchanged, run_once
-from fleetrank.foundation.inputs import ModelInput
+from fleetrank.foundation.inputs import ModelInput, Workload, WorkloadKind
 
 if TYPE_CHECKING:
     from fleetrank.device_agents.confinement.walls import Walls
@@ -86,18 +86,26 @@ def _run(
     arrays = []
     for number, spec in enumerate(model.inputs):
         given = stored.get(f"input_{number}")
-        is_state = given is None and spec.state is not None
-        array = (
-            states.get(number, np.zeros(spec.shape, spec.dtype)) if given is None else given[case]
-        )
-        if not (given is not None or is_state) or array.shape != spec.shape:
-            raise BadArtifactError(
-                f"input {spec.name!r} has the shape {spec.shape}, the data {array.shape}",
-                "evaluate with the sizes that the file was exported for",
-            )
+        zeros = np.zeros(() if spec.state is None else spec.shape, spec.dtype)
+        array = states.get(number, zeros) if given is None else given[case]
         scale = model.input_scales[number] if isinstance(model, QuantizedModel) else None
         arrays.append(_in_dtype(array, spec, scale))
-    model.set_inputs(arrays)
+    return _outputs(model, arrays, "evaluate with the sizes that the file was exported for")
+
+
+def _outputs(
+    model: LoadedModel, arrays: Sequence[Array], remedy: str = "export the model again"
+) -> list[Array]:
+    """Runs one inference over an array for each input, which must have its shape."""
+    _check_count(model, arrays)
+    pairs = list(zip(model.inputs, arrays, strict=True))
+    for spec, array in pairs:
+        if array.shape != spec.shape:
+            raise BadArtifactError(
+                f"input {spec.name!r} has the shape {spec.shape}, the stored one {array.shape}",
+                remedy,
+            )
+    model.set_inputs([np.array(array, dtype=spec.dtype) for spec, array in pairs])
     run_once(model)
     return model.outputs()
 
@@ -197,28 +205,21 @@ def _run_cases(model: LoadedModel, inputs: Sequence[Array]) -> list[Array]:
     """Runs case by case and stacks the outputs: arrays of shape (n_cases, ...)."""
     _check_count(model, inputs)
     rows: list[list[Array]] = []
+    # A file for a larger batch computes the same case in every place: keep the first.
+    batches = [spec.shape[0] if spec.shape else 1 for spec in model.inputs]
     for case in range(len(inputs[0])):
-        pairs = zip(model.inputs, inputs, strict=True)
-        model.set_inputs([_as_batch(spec, array[case : case + 1]) for spec, array in pairs])
-        run_once(model)
-        # A file for a larger batch computes the same case in every place: keep the first.
-        rows.append([output[:1] for output in model.outputs()])
+        pairs = zip(batches, inputs, strict=True)
+        arrays = [np.repeat(array[case : case + 1], batch, axis=0) for batch, array in pairs]
+        rows.append([output[:1] for output in _outputs(model, arrays)])
     return [np.concatenate(column) for column in zip(*rows, strict=True)]
 
 
 def _run_whole(model: LoadedModel, inputs: Sequence[Array]) -> list[Array]:
     """Runs case by case, each a whole input; joins the outputs along their first axis."""
-    _check_count(model, inputs)
-    rows: list[list[Array]] = []
-    for case in range(len(inputs[0])):
-        pairs = zip(model.inputs, inputs, strict=True)
-        chosen = [(spec, array[case]) for spec, array in pairs]
-        for spec, one in chosen:
-            if one.shape != spec.shape:
-                raise _misfit(spec, one)
-        model.set_inputs([np.array(one, dtype=spec.dtype) for spec, one in chosen])
-        run_once(model)
-        rows.append([np.atleast_1d(output) for output in model.outputs()])
+    rows = [
+        [np.atleast_1d(one) for one in _outputs(model, [array[case] for array in inputs])]
+        for case in range(len(inputs[0]))
+    ]
     return [np.concatenate(column) for column in zip(*rows, strict=True)]
 
 
@@ -230,16 +231,88 @@ def _check_count(model: LoadedModel, inputs: Sequence[Array]) -> None:
         )
 
 
-def _misfit(spec: ModelInput, case: Array) -> BadArtifactError:
-    return BadArtifactError(
-        f"input {spec.name!r} has the shape {spec.shape}, the stored case {case.shape}",
-        "export the model again",
+# Runs a file whose outputs are states of its next inference, for verification.
+
+Stored = Mapping[str, Array]
+"""Arrays of the file of inputs: `input_K` of each input, `step_K` and `every_K` as below."""
+
+
+def is_chain(stored: Stored) -> bool:
+    """Whether the file says which outputs feed the next inference."""
+    return any(name.startswith("every_") for name in stored)
+
+
+def run_chain(
+    stored: Stored, execution: Execution, load: Callable[[Execution], LoadedModel]
+) -> list[Array]:
+    """Runs inference after inference, and gives each the states that the last one computed.
+
+    Args:
+        stored: `input_K` holds the values of input K, the inferences along the first axis; of a
+            state only numbers, which are repeated until they fill the first one. `every_K` marks a
+            state. With `step_K` the file has two graphs, and these are the values for the second.
+        execution: of the file.
+        load: opens the file for an execution.
+
+    Returns:
+        The outputs that are not states, joined along their first axis; then of each last state
+        every so many-th value.
+
+    Raises:
+        BadArtifactError: the file has other inputs or fewer outputs, or it fails.
+    """
+    n_inputs = sum(name.startswith("input_") for name in stored)
+    is_state = [f"every_{k}" in stored for k in range(n_inputs)]
+    states: list[Array] = []
+    rows: list[list[Array]] = []
+    for name, phase in _phases(stored, execution, is_state):
+        values = {k: stored[f"{name}_{k}"] for k in range(n_inputs) if not is_state[k]}
+        numbers = [stored[f"input_{k}"] for k in range(n_inputs) if is_state[k]]
+        states = _run_phase(load(phase), values, states or numbers, rows)
+    strides = [int(stored[f"every_{k}"]) for k in range(n_inputs) if is_state[k]]
+    outputs = [np.concatenate(column) for column in zip(*rows, strict=True)]
+    pairs = zip(states, strides, strict=True)
+    return [*outputs, *(state.reshape(-1)[::stride] for state, stride in pairs)]
+
+
+def _run_phase(
+    model: LoadedModel,
+    values: Mapping[int, Array],
+    states: Sequence[Array],
+    rows: list[list[Array]],
+) -> list[Array]:
+    """Runs the inferences of one graph and returns the last states; the graph is then freed."""
+    _check_count(model, [*values.values(), *states])
+    shapes = [spec.shape for k, spec in enumerate(model.inputs) if k not in values]
+    last = [np.resize(state, shape) for state, shape in zip(states, shapes, strict=True)]
+    for number in range(len(next(iter(values.values())))):
+        rest = iter(last)
+        given = [values[k][number] if k in values else next(rest) for k in range(len(model.inputs))]
+        outputs = _outputs(model, given)
+        n_results = len(outputs) - len(states)
+        if n_results < 1:
+            raise BadArtifactError(
+                f"the file has {len(outputs)} outputs, of which {len(states)} should be states",
+                "export the model again",
+            )
+        rows.append(outputs[:n_results])
+        last = outputs[n_results:]
+    return last
+
+
+def _phases(
+    stored: Stored, execution: Execution, is_state: Sequence[bool]
+) -> Iterator[tuple[str, Execution]]:
+    """The graphs of the file: one, or that of the prompt and that of a step."""
+    workload = execution.workload
+    if "step_0" not in stored:
+        yield "input", execution
+        return
+    prompt = Workload(kind=WorkloadKind.PREFILL, length=workload.length)
+    yield "input", replace(execution, workload=prompt)
+    inputs = tuple(
+        one if is_state[k] else replace(one, shape=stored[f"step_{k}"].shape[1:])
+        for k, one in enumerate(execution.inputs)
     )
-
-
-def _as_batch(spec: ModelInput, case: Array) -> Array:
-    batch = spec.shape[0] if spec.shape else 1
-    filled = np.repeat(case, batch, axis=0).astype(spec.dtype, copy=False)
-    if filled.shape != spec.shape:
-        raise _misfit(spec, case)
-    return np.ascontiguousarray(filled)
+    step = Workload(kind=WorkloadKind.DECODE, length=workload.context_tokens)
+    yield "step", replace(execution, workload=step, inputs=inputs)

@@ -1,13 +1,9 @@
 """The measuring protocol inside the worker: prime, load, first inference, warm up, time."""
 
 import gc
-import platform
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
-
-import numpy as np
 
 from fleetrank.device_agents.contract.measurement import (
     Measurement,
@@ -15,13 +11,10 @@ from fleetrank.device_agents.contract.measurement import (
     failed,
     failure_from_error,
 )
-from fleetrank.device_agents.contract.task import Execution, MeasureTask
-from fleetrank.device_agents.errors import BadArtifactError
+from fleetrank.device_agents.contract.task import MeasureTask
 from fleetrank.device_agents.host.conditions import Shares
-from fleetrank.device_agents.host.worker_process import Inherited, growth_bytes, usable_cpus
+from fleetrank.device_agents.host.worker_process import growth_bytes
 from fleetrank.device_agents.runtimes.runner import (
-    Array,
-    LoadedModel,
     Runner,
     copies_state,
     create_runner,
@@ -37,12 +30,12 @@ from fleetrank.device_agents.worker.run import (
     admitted,
     check_batch,
     check_unchanged,
+    facts_of,
     idle_energy,
     run_loaded,
     run_once,
 )
 from fleetrank.device_agents.worker.watch import Watch, open_watch
-from fleetrank.foundation.inputs import Workload, WorkloadKind
 from fleetrank.foundation.vocabulary import Mode, Origin, SampleKind, Status
 
 if TYPE_CHECKING:
@@ -53,7 +46,7 @@ CONDITIONS_WINDOW_S = 0.25
 
 
 def measure(
-    task: MeasureTask, inherited: Inherited, caller: Caller, walls: "Walls | None"
+    task: MeasureTask, inherited: WorkerFacts, caller: Caller, walls: "Walls | None"
 ) -> Measurement:
     """Measures one repeat in this process; any failure becomes a failed measurement.
 
@@ -86,7 +79,7 @@ def measure(
 
 
 def _measure(
-    task: MeasureTask, inherited: Inherited, caller: Caller, walls: "Walls | None"
+    task: MeasureTask, inherited: WorkerFacts, caller: Caller, walls: "Walls | None"
 ) -> Measurement:
     caller.enter("start")
     watch = open_watch(task)
@@ -100,17 +93,9 @@ def _measure(
     check_unchanged(task.artifact_path, state)
     with collection_off():
         ran = run_loaded(loaded, task, watch, before, caller)
-    facts = WorkerFacts(
-        runtime_version=runner.version(),
-        python_version=platform.python_version(),
-        settings=tuple(sorted((*loaded.model.settings, *watch.settings()))),
-        affinity=usable_cpus(),
-        niceness=inherited.niceness,
-        oom_score_adj=inherited.oom_score_adj,
-        omp_num_threads=inherited.omp_num_threads,
-        involuntary_switches=ran.timed.involuntary_switches,
-        confinement=None if walls is None else walls.names,
-    )
+    settings = (*loaded.model.settings, *watch.settings())
+    facts = facts_of(inherited, runner, settings, walls)
+    facts = replace(facts, involuntary_switches=ran.timed.involuntary_switches)
     return _compose(task, watch, loaded, ran, facts)
 
 
@@ -152,61 +137,43 @@ def _load(runner: Runner, task: MeasureTask, watch: Watch, enter: Stage) -> Load
     start = time.perf_counter_ns()
     run_once(model)
     first_ns = time.perf_counter_ns() - start
-    return Loaded(
-        model=model,
+    seen = Measurement(
+        task_id=task.task_id,
+        status=Status.OK,
+        origin=Origin.MEASURED,
         load_ns=load_ns,
         first_inference_ns=first_ns,
-        baseline_bytes=baseline,
-        load_peak_bytes=growth_bytes(baseline, watch.peak_bytes()),
-        source=source,
-        idle=idle,
-        sequences=sequences,
+        baseline_memory_bytes=baseline,
+        load_peak_memory_bytes=growth_bytes(baseline, watch.peak_bytes()),
     )
+    return Loaded(model=model, seen=seen, source=source, idle=idle, sequences=sequences)
 
 
 def _compose(
     task: MeasureTask, watch: Watch, loaded: Loaded, ran: Ran, facts: WorkerFacts
 ) -> Measurement:
-    timed, sequences = ran.timed, ran.timed.sequences
+    sequences = ran.timed.sequences
     seen = Seen(
-        samples_ns=timed.runs.samples_ns if sequences is None else sequences.medians_ns,
-        n_runs=len(timed.runs.samples_ns),
-        observed_ns=sum(timed.runs.samples_ns) + sum(sequences.prompts_ns if sequences else ()),
+        samples_ns=ran.seen.samples_ns if sequences is None else sequences.medians_ns,
+        n_runs=len(ran.seen.samples_ns),
+        observed_ns=sum(ran.seen.samples_ns) + sum(sequences.prompts_ns if sequences else ()),
         copies_state=copies_state(loaded.model),
         has_loop_overhead=sequences is not None and sequences.has_overhead,
-        device_samples_ns=timed.device_samples_ns,
-        is_warmup_stable=ran.warm.is_stable,
+        device_samples_ns=ran.seen.device_samples_ns,
+        is_warmup_stable=ran.is_warmup_stable,
         involuntary_switches=facts.involuntary_switches,
         niceness=facts.niceness,
-        before=ran.before,
-        after=ran.after,
+        before=ran.seen.conditions_before,
+        after=ran.seen.conditions_after,
     )
-    has_memory = ran.run_peak_bytes is not None
-    return Measurement(
-        task_id=task.task_id,
-        status=Status.OK,
-        origin=Origin.MEASURED,
+    has_memory = ran.seen.run_peak_memory_bytes is not None
+    return replace(
+        ran.seen,
         sample_kind=SampleKind.PER_INFERENCE if sequences is None else SampleKind.PER_TOKEN,
-        load_ns=loaded.load_ns,
-        first_inference_ns=loaded.first_inference_ns,
-        warmup_ns=ran.warm.ns,
-        warmup_runs=ran.warm.runs,
-        samples_ns=timed.runs.samples_ns,
         ttft_samples_ns=None if sequences is None else sequences.prompts_ns,
-        device_samples_ns=timed.device_samples_ns,
-        blocks=timed.blocks,
-        input_copy_ns=ran.input_copy_ns,
-        stop_reason=timed.runs.stop_reason,
-        sustained_ns=timed.sustained_ns,
         memory_metric=watch.memory_metric if has_memory else None,
-        baseline_memory_bytes=loaded.baseline_bytes,
-        load_peak_memory_bytes=loaded.load_peak_bytes,
-        run_peak_memory_bytes=ran.run_peak_bytes,
         reserved_memory_bytes=watch.reserved_bytes(),
         process_memory_bytes=watch.process_bytes(),
-        energy=ran.energy,
-        conditions_before=ran.before,
-        conditions_after=ran.after,
         worker=facts,
         flags=judge(seen, task.policy if loaded.sequences is None else loaded.sequences.policy),
     )
@@ -218,112 +185,3 @@ def _idle_shares() -> Shares:
     time.sleep(CONDITIONS_WINDOW_S)
     use.end()
     return use.shares()
-
-
-# Runs a file whose outputs are states of its next inference, for verification.
-
-Stored = Mapping[str, Array]
-"""Arrays of the file of inputs: `input_K` of each input, `step_K` and `every_K` as below."""
-
-
-def is_chain(stored: Stored) -> bool:
-    """Whether the file says which outputs feed the next inference."""
-    return any(name.startswith("every_") for name in stored)
-
-
-def run_chain(
-    stored: Stored, execution: Execution, load: Callable[[Execution], LoadedModel]
-) -> list[Array]:
-    """Runs inference after inference, and gives each the states that the last one computed.
-
-    Args:
-        stored: `input_K` holds the values of input K, the inferences along the first axis; of a
-            state only numbers, which are repeated until they fill the first one. `every_K` marks a
-            state. With `step_K` the file has two graphs, and these are the values for the second.
-        execution: of the file.
-        load: opens the file for an execution.
-
-    Returns:
-        The outputs that are not states, joined along their first axis; then of each last state
-        every so many-th value.
-
-    Raises:
-        BadArtifactError: the file has other inputs or fewer outputs, or it fails.
-    """
-    n_inputs = sum(name.startswith("input_") for name in stored)
-    is_state = [f"every_{k}" in stored for k in range(n_inputs)]
-    states: list[Array] = []
-    rows: list[list[Array]] = []
-    for name, phase in _phases(stored, execution, is_state):
-        values = {k: stored[f"{name}_{k}"] for k in range(n_inputs) if not is_state[k]}
-        numbers = [stored[f"input_{k}"] for k in range(n_inputs) if is_state[k]]
-        states = _run_phase(load(phase), values, states or numbers, rows)
-    strides = [int(stored[f"every_{k}"]) for k in range(n_inputs) if is_state[k]]
-    outputs = [np.concatenate(column) for column in zip(*rows, strict=True)]
-    pairs = zip(states, strides, strict=True)
-    return [*outputs, *(state.reshape(-1)[::stride] for state, stride in pairs)]
-
-
-def _run_phase(
-    model: LoadedModel,
-    values: Mapping[int, Array],
-    states: Sequence[Array],
-    rows: list[list[Array]],
-) -> list[Array]:
-    """Runs the inferences of one graph and returns the last states; the graph is then freed."""
-    n_inputs = len(values) + len(states)
-    if len(model.inputs) != n_inputs:
-        raise BadArtifactError(
-            f"the file takes {len(model.inputs)} inputs, {n_inputs} are stored",
-            "export the model again",
-        )
-    shapes = [spec.shape for k, spec in enumerate(model.inputs) if k not in values]
-    last = [np.resize(state, shape) for state, shape in zip(states, shapes, strict=True)]
-    for number in range(len(next(iter(values.values())))):
-        results, last = _run(model, {k: each[number] for k, each in values.items()}, last)
-        rows.append(results)
-    return last
-
-
-def _phases(
-    stored: Stored, execution: Execution, is_state: Sequence[bool]
-) -> Iterator[tuple[str, Execution]]:
-    """The graphs of the file: one, or that of the prompt and that of a step."""
-    workload = execution.workload
-    if "step_0" not in stored:
-        yield "input", execution
-        return
-    prompt = Workload(kind=WorkloadKind.PREFILL, length=workload.length)
-    yield "input", replace(execution, workload=prompt)
-    inputs = tuple(
-        one if is_state[k] else replace(one, shape=stored[f"step_{k}"].shape[1:])
-        for k, one in enumerate(execution.inputs)
-    )
-    step = Workload(kind=WorkloadKind.DECODE, length=workload.context_tokens)
-    yield "step", replace(execution, workload=step, inputs=inputs)
-
-
-def _run(
-    model: LoadedModel, values: Mapping[int, Array], states: Sequence[Array]
-) -> tuple[list[Array], list[Array]]:
-    """One inference: its outputs without states, and its states, which are the last outputs."""
-    rest = iter(states)
-    arrays = []
-    for number, spec in enumerate(model.inputs):
-        array = values[number] if number in values else next(rest)
-        if array.shape != spec.shape:
-            raise BadArtifactError(
-                f"input {spec.name!r} has the shape {spec.shape}, the stored one {array.shape}",
-                "export the model again",
-            )
-        arrays.append(np.array(array, dtype=spec.dtype))
-    model.set_inputs(arrays)
-    run_once(model)
-    outputs = model.outputs()
-    n_results = len(outputs) - len(states)
-    if n_results < 1:
-        raise BadArtifactError(
-            f"the file has {len(outputs)} outputs, of which {len(states)} should be states",
-            "export the model again",
-        )
-    return outputs[:n_results], outputs[n_results:]

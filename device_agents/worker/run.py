@@ -18,7 +18,7 @@ from fleetrank.device_agents.contract.measurement import (
     says_device_lost,
 )
 from fleetrank.device_agents.contract.protocol import Turn, TurnReport
-from fleetrank.device_agents.contract.task import BlockPolicy, MeasurePolicy, MeasureTask
+from fleetrank.device_agents.contract.task import BlockPolicy, MeasurePolicy, MeasureTask, Options
 from fleetrank.device_agents.errors import (
     BadArtifactError,
     LostArtifactError,
@@ -38,7 +38,6 @@ from fleetrank.device_agents.host.energy import (
     judge_energy,
 )
 from fleetrank.device_agents.host.worker_process import (
-    Inherited,
     growth_bytes,
     involuntary_switches,
     usable_cpus,
@@ -98,16 +97,14 @@ class Loaded:
     """A model after its first inference.
 
     Attributes:
+        seen: its times and memory so far.
         source: the device's energy counter; `None` if no energy is counted.
         idle: energy before the model was loaded.
         sequences: the runs of `generate`; `None` for all other workloads.
     """
 
     model: LoadedModel
-    load_ns: int
-    first_inference_ns: int
-    baseline_bytes: int | None
-    load_peak_bytes: int | None
+    seen: Measurement
     source: EnergySource | None
     idle: EnergyWindow | None
     sequences: "SequenceRuns | None" = None
@@ -135,15 +132,11 @@ class Timed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ran:
-    """Everything measured after the first inference."""
+    """What was measured so far, and what its flags depend on besides."""
 
-    warm: WarmUp
+    seen: Measurement
     timed: Timed
-    input_copy_ns: int | None
-    run_peak_bytes: int | None
-    before: Conditions
-    after: Conditions
-    energy: Energy | None
+    is_warmup_stable: bool
 
 
 def run_loaded(
@@ -172,15 +165,20 @@ def run_loaded(
     else:
         timed = _timed_in_blocks(model, task.blocks, around, caller.turns)
     after = watch.conditions(timed.used)
-    return Ran(
-        warm=warm,
-        timed=timed,
+    seen = replace(
+        loaded.seen,
+        warmup_ns=warm.ns,
+        warmup_runs=warm.runs,
+        samples_ns=timed.runs.samples_ns,
+        stop_reason=timed.runs.stop_reason,
+        **{name: getattr(timed, name) for name in ("device_samples_ns", "blocks", "sustained_ns")},
         input_copy_ns=input_copy_ns,
-        run_peak_bytes=growth_bytes(loaded.baseline_bytes, peak),
-        before=before,
-        after=after,
+        run_peak_memory_bytes=growth_bytes(loaded.seen.baseline_memory_bytes, peak),
+        conditions_before=before,
+        conditions_after=after,
         energy=_energy(loaded, task.policy, caller),
     )
+    return Ran(seen=seen, timed=timed, is_warmup_stable=warm.is_stable)
 
 
 def _timed_alone(model: LoadedModel, policy: MeasurePolicy, around: Around) -> Timed:
@@ -395,6 +393,20 @@ def check_batch(inputs: Sequence[ModelInput], batch: int) -> None:
         )
 
 
+def facts_of(
+    inherited: WorkerFacts, runner: Runner, settings: Options, walls: "Walls | None"
+) -> WorkerFacts:
+    """What this process found about itself, with what it inherited."""
+    return replace(
+        inherited,
+        runtime_version=runner.version(),
+        python_version=platform.python_version(),
+        settings=tuple(sorted(settings)),
+        affinity=usable_cpus(),
+        confinement=None if walls is None else walls.names,
+    )
+
+
 def run_once(model: LoadedModel) -> None:
     """Runs one inference; its failure is the artifact's failure.
 
@@ -421,7 +433,7 @@ def run_once(model: LoadedModel) -> None:
 
 
 def profile(
-    task: MeasureTask, inherited: Inherited, enter: Stage, walls: "Walls | None"
+    task: MeasureTask, inherited: WorkerFacts, enter: Stage, walls: "Walls | None"
 ) -> Measurement:
     """Profiles the file of a task.
 
@@ -450,21 +462,13 @@ def profile(
     check_unchanged(task.artifact_path, state)
     enter("timed")
     found = profile_runs(profiler, model, task.policy)
-    facts = WorkerFacts(
-        runtime_version=profiler.runner.version(),
-        python_version=platform.python_version(),
-        settings=tuple(sorted(model.settings)),
-        affinity=usable_cpus(),
-        niceness=inherited.niceness,
-        confinement=None if walls is None else walls.names,
-    )
     return Measurement(
         task_id=task.task_id,
         status=Status.OK,
         origin=Origin.MEASURED,
         load_ns=load_ns,
         profile=found,
-        worker=facts,
+        worker=facts_of(inherited, profiler.runner, model.settings, walls),
     )
 
 

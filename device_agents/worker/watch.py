@@ -4,72 +4,32 @@ import time
 from collections.abc import Sequence
 from queue import SimpleQueue
 from statistics import median
-from typing import Protocol
+from typing import TYPE_CHECKING, TypeAlias
 
+from fleetrank.device_agents.contract.agent import GPU_BACKENDS
 from fleetrank.device_agents.contract.measurement import Conditions
 from fleetrank.device_agents.contract.protocol import TURN_MARK, Turn, TurnReport
 from fleetrank.device_agents.contract.task import MeasureTask, Options
 from fleetrank.device_agents.host.conditions import Shares, read_conditions
 from fleetrank.device_agents.host.energy import EnergySource, open_rails, open_rapl
 from fleetrank.device_agents.host.worker_process import read_memory, reset_peak, usable_cpus
-from fleetrank.device_agents.runtimes.gpu_backends import GPU_BACKENDS
 from fleetrank.device_agents.runtimes.runner import DeviceModel, LoadedModel
 from fleetrank.foundation.codec import to_json
 from fleetrank.foundation.own_process import write_all
 from fleetrank.foundation.vocabulary import MemoryMetric
 
+if TYPE_CHECKING:
+    from fleetrank.device_agents.cuda.gpu_watch import GpuWatch
+
 _COPIES = 15
 """Number of copies of the inputs to the device; their median is stable, 100 would take long."""
 
 
-class Watch(Protocol):
-    """Observes the device that executes one task; created before any runtime is imported."""
-
-    memory_metric: MemoryMetric
-
-    def conditions(self, used: Shares) -> Conditions:
-        """Reads the current conditions."""
-        ...
-
-    def warm(self, before: Conditions) -> Conditions:
-        """The conditions at the start, with new values for those that matter only under load."""
-        ...
-
-    def start_memory(self) -> int | None:
-        """Before loading: starts a new memory peak and returns the baseline, in bytes."""
-        ...
-
-    def start_run_memory(self) -> None:
-        """Between first inference and warm-up: starts a new peak, if the metric allows that."""
-        ...
-
-    def peak_bytes(self) -> int | None:
-        """The peak since its last start."""
-        ...
-
-    def reserved_bytes(self) -> int | None:
-        """Peak memory that an allocator reserved on the device, as in `Measurement`."""
-        ...
-
-    def process_bytes(self) -> int | None:
-        """Device memory that the process holds, as in `Measurement`."""
-        ...
-
-    def flush(self) -> None:
-        """Before each run, untimed: clears the caches that the task wants cleared."""
-        ...
-
-    def energy_source(self) -> EnergySource | None:
-        """The energy counter of the device; `None` if it has none."""
-        ...
-
-    def settings(self) -> Options:
-        """The settings of the watch that a row must record."""
-        ...
-
-
 class HostWatch:
-    """The `Watch` of this host's processor."""
+    """Observes this host's processor during one task; created before any runtime is imported.
+
+    `GpuWatch` has the same members; what a processor lacks does nothing here.
+    """
 
     memory_metric = MemoryMetric.VMHWM_GROWTH
 
@@ -82,16 +42,16 @@ class HostWatch:
         return read_conditions(self._cpus, used)
 
     def warm(self, before: Conditions) -> Conditions:
-        """Returns the conditions unchanged: a processor reports them at any time."""
+        """The conditions at the start, with new values for those that matter only under load."""
         return before
 
     def start_memory(self) -> int | None:
-        """Starts a new memory peak and returns the baseline."""
+        """Before loading: starts a new memory peak and returns the baseline, in bytes."""
         self._has_peak = reset_peak()
         return read_memory().resident_bytes
 
     def start_run_memory(self) -> None:
-        """Starts a new memory peak before the warm-up."""
+        """Between first inference and warm-up: starts a new peak, if the metric allows that."""
         self._has_peak = reset_peak()
 
     def peak_bytes(self) -> int | None:
@@ -99,23 +59,26 @@ class HostWatch:
         return read_memory().peak_bytes if self._has_peak else None
 
     def reserved_bytes(self) -> int | None:
-        """Peak memory that an allocator reserved on the device."""
+        """Peak memory that an allocator reserved on the device, as in `Measurement`."""
         return None
 
     def process_bytes(self) -> int | None:
-        """Device memory that the process holds."""
+        """Device memory that the process holds, as in `Measurement`."""
         return None
 
     def flush(self) -> None:
-        """Does nothing: a processor's caches are not cleared."""
+        """Before each run, untimed: clears the caches that the task wants cleared."""
 
     def energy_source(self) -> EnergySource | None:
-        """The energy counter of the device."""
+        """The energy counter of the device; `None` if it has none."""
         return open_rapl() or open_rails()
 
     def settings(self) -> Options:
-        """Settings that the row must record."""
+        """The settings of the watch that a row must record."""
         return ()
+
+
+Watch: TypeAlias = "HostWatch | GpuWatch"
 
 
 def open_watch(task: MeasureTask) -> Watch:

@@ -5,7 +5,7 @@ import subprocess
 from pathlib import Path
 
 from fleetrank.device_agents.android.programs.phone_program import ProgramOutput, create_program
-from fleetrank.device_agents.contract.registered import VirtualMode
+from fleetrank.device_agents.contract.kind import VirtualMode
 from fleetrank.device_agents.contract.task import Execution, MeasureTask
 from fleetrank.device_agents.virtual_phone.imitation.command import stand_in_of
 from fleetrank.device_agents.virtual_phone.profile import find_profile

@@ -9,9 +9,9 @@ from typing import Annotated
 
 import typer
 
-from fleetrank.device_agents.contract.kind import Kind
-from fleetrank.device_agents.contract.registered import (
+from fleetrank.device_agents.contract.kind import (
     CanaryFile,
+    Kind,
     RegistrationRequest,
     SeenDevice,
     VirtualDevices,

@@ -21,9 +21,9 @@ import orjson
 
 from fleetrank.analysis.stored.columns import ROW_KEY, SCHEMA, SCHEMA_VERSION
 from fleetrank.analysis.stored.sweep_record import MEASUREMENTS, NO_SWEEP, REPAIR
-from fleetrank.foundation.checksum import DIGITS, KEY, MARK, marked_checksum
 from fleetrank.foundation.errors import count_of
 from fleetrank.foundation.files import open_regular
+from fleetrank.foundation.plain_data import DIGITS, KEY, MARK, marked_checksum
 from fleetrank.orchestrator.durable import replace_file_with, store_error, sync_folder
 from fleetrank.orchestrator.errors import MovedFolderError, NewerSchemaError, StoreError
 from fleetrank.orchestrator.identity import RowKey

@@ -16,9 +16,9 @@ from pydantic import ValidationError
 from fleetrank.analysis.stored.columns import SCHEMA_VERSION
 from fleetrank.analysis.stored.load import schema_version
 from fleetrank.analysis.stored.sweep_record import RECORD_VERSION, SweepRecord, record_problems
-from fleetrank.foundation.checksum import read_checked_object, with_checksum
 from fleetrank.foundation.errors import BadFileError
 from fleetrank.foundation.lease import open_lease, wait_for_lock
+from fleetrank.foundation.plain_data import read_checked_object, with_checksum
 from fleetrank.orchestrator.durable import replace_file, store_error
 from fleetrank.orchestrator.errors import NewerSchemaError, StoreError, UsageError
 from fleetrank.orchestrator.identity import RowKey

@@ -11,20 +11,20 @@ import yaml
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationInfo, field_validator
 
 from fleetrank.device_agents.contract.agent import Say
-from fleetrank.device_agents.contract.kind import Kind, Traits
-from fleetrank.device_agents.contract.registered import (
+from fleetrank.device_agents.contract.kind import (
     Applicant,
     CanaryFile,
     Change,
+    Kind,
     RegisteredDevice,
     Registrar,
     RegistrationData,
     RegistrationRequest,
+    Traits,
 )
 from fleetrank.device_agents.contract.task import OptionValue
 from fleetrank.device_agents.registration import changes_between, try_out
 from fleetrank.device_agents.registry import HOST_CPU, KINDS, create_agent, load_kind
-from fleetrank.foundation.checksum import MARK, marked_checksum
 from fleetrank.foundation.errors import (
     BadFileError,
     FleetError,
@@ -33,6 +33,7 @@ from fleetrank.foundation.errors import (
     visible_line,
 )
 from fleetrank.foundation.files import read_small_text
+from fleetrank.foundation.plain_data import MARK, marked_checksum
 from fleetrank.orchestrator.durable import replace_file
 from fleetrank.orchestrator.errors import NothingToDoError, OrchestratorError, UsageError
 from fleetrank.orchestrator.identity import HOST_NAME, DeviceSpec

@@ -15,8 +15,8 @@ from ssh_board import ssh_board, why_no_sshd
 
 from fleetrank.device_agents.android.adb_server import find_adb
 from fleetrank.device_agents.contract.agent import Agent
+from fleetrank.device_agents.contract.kind import VirtualMode
 from fleetrank.device_agents.contract.measurement import Measurement
-from fleetrank.device_agents.contract.registered import VirtualMode
 from fleetrank.device_agents.contract.task import (
     Execution,
     InferTask,

@@ -21,8 +21,8 @@ from fleetrank.device_agents.android.execution.storage import ProgramFile, Progr
 from fleetrank.device_agents.android.phone import Phone
 from fleetrank.device_agents.android.programs.phone_program import PROGRAMS
 from fleetrank.device_agents.android.state.fitness import FOLDER
+from fleetrank.device_agents.contract.kind import VirtualMode
 from fleetrank.device_agents.contract.measurement import Failure, Measurement
-from fleetrank.device_agents.contract.registered import VirtualMode
 from fleetrank.device_agents.contract.task import (
     CanaryTask,
     Execution,

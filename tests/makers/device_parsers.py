@@ -227,7 +227,7 @@ COVERED = {
 """Modules that parse device text and are reached through `PROBES` or `TOOLS`."""
 
 OTHER_TEXT = {
-    "board.board_repeat": "reads, and hands on",
+    "board.agent": "reads, and hands on",
     "android.adb_server": "what the user's own adb binary prints, and a variable",
     "android.phone": "reads, and hands on",
     "android.execution.program_run": "reads, and hands on",
@@ -235,7 +235,7 @@ OTHER_TEXT = {
     "android.adb_text": "adb's variables and an option of the user's, matched as a whole",
     "android.programs.phone_program": "a backend of the user's sweep; `benchmark_model` uses it",
     "android.state.identity": "a number of 64 bits, matched as a whole",
-    "board.board_setup": "a version of libc, matched as a whole",
+    "board.board_registrar": "a version of libc, matched as a whole",
     "board.ssh": "the user's name of a host, matched as a whole",
     "board.there.keeper": "names of files that this side sends, matched as a whole",
     "cuda.nvml": "answers of the driver, as numbers and names",

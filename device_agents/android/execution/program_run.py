@@ -303,20 +303,12 @@ def encode_log(output: ProgramOutput) -> str:
     run = output.run
     sections = {
         "argv": shlex.join(run.argv),
-        "result_file": run.result_file,
-        "log_tag": run.log_tag,
-        "warmup_runs": str(run.warmup_runs),
-        "exit_code": str(output.exit_code),
-        "stdout": output.stdout,
-        "stderr": output.stderr,
-        "logcat": output.logcat,
+        **{name: getattr(run, name) for name in ("result_file", "log_tag", "warmup_runs")},
+        **{name: getattr(output, name) for name in ("exit_code", "stdout", "stderr", "logcat")},
         "result": None if output.result is None else base64.b64encode(output.result).decode(),
     }
-    parts = [
-        f"== {name}, {len(text)} characters\n{text}\n"
-        for name, text in sections.items()
-        if text is not None
-    ]
+    texts = {name: str(value) for name, value in sections.items() if value is not None}
+    parts = [f"== {name}, {len(text)} characters\n{text}\n" for name, text in texts.items()]
     return _FIRST_LINE + "".join(parts) + _LAST_LINE
 
 

@@ -24,7 +24,7 @@ from fleetrank.device_agents.android.state.power_text import (
     parse_topology,
 )
 from fleetrank.device_agents.contract.agent import DeviceFacts, StopRequested, never_stop
-from fleetrank.device_agents.contract.registered import VirtualMode
+from fleetrank.device_agents.contract.kind import VirtualMode
 from fleetrank.device_agents.contract.task import Options
 from fleetrank.device_agents.device_output import (
     MEMORY_BYTES,
@@ -280,24 +280,22 @@ def to_device_facts(facts: PhoneFacts, *, adb_version: str) -> DeviceFacts:
     )
 
 
+_STORED = (
+    "build", "egl", "fingerprint", "gpu", "has_battery", "has_exit_codes", "has_thermal", "sdk",
+    "serial_hash",
+)  # fmt: skip
+
+
 def _extra(facts: PhoneFacts, adb_version: str) -> Options:
     clusters = (f"{len(c.cores)}x{c.max_mhz or 0:.0f}" for c in facts.clusters if c.max_mhz)
     known: dict[str, str | int | bool | None] = {
         "abis": ",".join(facts.abis),
         "adb_version": adb_version,
-        "build": facts.build,
         "clusters_mhz": "+".join(clusters),
-        "egl": facts.egl,
-        "fingerprint": facts.fingerprint,
-        "gpu": facts.gpu,
-        "has_battery": facts.has_battery,
-        "has_exit_codes": facts.has_exit_codes,
-        "has_thermal": facts.has_thermal,
-        "sdk": facts.sdk,
-        "serial_hash": facts.serial_hash,
         "virtual": facts.virtual.value if facts.virtual else None,
+        **{name: getattr(facts, name) for name in _STORED},
     }
-    return tuple((name, value) for name, value in known.items() if value not in (None, ""))
+    return tuple(sorted((name, value) for name, value in known.items() if value not in (None, "")))
 
 
 def _soc(

@@ -15,7 +15,7 @@ from older_python import find_python
 from ssh_board import SshBoard, ssh_board, why_no_mounts
 from waiting import wait_until
 
-from fleetrank.device_agents.board import board_repeat
+from fleetrank.device_agents.board import agent as board_agent
 from fleetrank.device_agents.board.agent import BoardAgent
 from fleetrank.device_agents.board.ssh import SshConnection
 from fleetrank.device_agents.contract.measurement import Failure, Measurement
@@ -159,7 +159,7 @@ def test_a_restart_is_named(board: SshBoard, begin: Begin) -> None:
 def test_a_board_that_hangs_is_given_up(
     board: SshBoard, begin: Begin, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(board_repeat, "_MARGIN_S", 1.0)
+    monkeypatch.setattr(board_agent, "_MARGIN_S", 1.0)
     found = begin(300.0, timeout_s=5.0)
     hung = [*board.processes("measure"), *board.processes("worker")]
     for process in hung:

@@ -7,8 +7,8 @@ from typing import cast
 
 import pytest
 
+from fleetrank.device_agents.board.agent import fetch_file
 from fleetrank.device_agents.board.board_link import BoardLink, Reply
-from fleetrank.device_agents.board.board_repeat import fetch_file
 from fleetrank.device_agents.errors import TimedOutError
 from fleetrank.foundation.vocabulary import NS_PER_S
 

@@ -12,8 +12,7 @@ from ssh_board import SshBoard, ssh_board, why_no_sshd
 
 from fleetrank.device_agents.board.agent import BoardAgent
 from fleetrank.device_agents.board.board_registrar import BoardRegistrar
-from fleetrank.device_agents.contract.kind import EnergyMeter
-from fleetrank.device_agents.contract.registered import CanaryFile, RegistrationRequest
+from fleetrank.device_agents.contract.kind import CanaryFile, EnergyMeter, RegistrationRequest
 from fleetrank.device_agents.contract.task import Execution, OptionValue
 from fleetrank.device_agents.errors import AgentError, PermanentError
 from fleetrank.device_agents.registration import try_out

@@ -11,7 +11,7 @@ import pytest
 from ssh_board import SshBoard, ssh_board, why_no_mounts
 from waiting import wait_until
 
-from fleetrank.device_agents.board import board_repeat
+from fleetrank.device_agents.board import agent as board_agent
 from fleetrank.device_agents.board.agent import BoardAgent
 from fleetrank.device_agents.board.there import keeper
 from fleetrank.device_agents.board.there.keeper import BoardStore, DamagedFileError
@@ -86,8 +86,8 @@ def test_outputs_arrive_in_pieces(board: SshBoard, onnx_file: Path, tmp_path: Pa
 def test_a_piece_that_is_damaged_is_noticed(
     board: SshBoard, onnx_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    whole = board_repeat._piece
-    monkeypatch.setattr(board_repeat, "_piece", lambda *given: b"?" + whole(*given)[1:])
+    whole = board_agent._piece
+    monkeypatch.setattr(board_agent, "_piece", lambda *given: b"?" + whole(*given)[1:])
     task = task_of(tmp_path, onnx_file)
     found = failure_of(agent_of(board).infer(task))
     assert found.kind is ErrorKind.BAD_OUTPUT

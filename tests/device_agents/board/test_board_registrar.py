@@ -11,10 +11,14 @@ import pytest
 from ssh_board import SshBoard
 
 from fleetrank.device_agents.board import board_probe
-from fleetrank.device_agents.board.board_registrar import BoardRegistrar
-from fleetrank.device_agents.board.board_setup import VENV_PYTHON, BoardPython, requirements_of
-from fleetrank.device_agents.board.options import read_options
-from fleetrank.device_agents.contract.registered import (
+from fleetrank.device_agents.board.board_registrar import (
+    VENV_PYTHON,
+    BoardPython,
+    BoardRegistrar,
+    requirements_of,
+)
+from fleetrank.device_agents.board.board_state import read_options
+from fleetrank.device_agents.contract.kind import (
     CanaryFile,
     RegisteredDevice,
     RegistrationData,

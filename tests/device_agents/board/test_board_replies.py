@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from fleetrank.device_agents.board import board_repeat
+from fleetrank.device_agents.board import agent as board_agent
+from fleetrank.device_agents.board.agent import infer_there
 from fleetrank.device_agents.board.board_link import BoardLink
-from fleetrank.device_agents.board.board_repeat import infer_there
-from fleetrank.device_agents.board.board_setup import set_up
-from fleetrank.device_agents.board.options import BoardOptions
+from fleetrank.device_agents.board.board_registrar import set_up
+from fleetrank.device_agents.board.board_state import BoardOptions
 from fleetrank.device_agents.board.ssh import SshConnection
 from fleetrank.device_agents.contract.agent import never_stop
 from fleetrank.device_agents.contract.task import Execution, InferTask, MeasureTask
@@ -86,7 +86,7 @@ def test_a_board_that_does_not_state_its_python_is_not_set_up(
 def test_a_file_that_waits_for_this_host_names_who_uses_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(board_repeat, "HOST_PATIENCE_S", 0.0)
+    monkeypatch.setattr(board_agent, "HOST_PATIENCE_S", 0.0)
     model = tmp_path / "model.onnx"
     model.write_bytes(b"model")
     task = MeasureTask(
@@ -100,6 +100,6 @@ def test_a_file_that_waits_for_this_host_names_who_uses_it(
         "paths": {name: "/there"}, "missing": [name], "state": {}, "identity": None, "boot": None,
     }  # fmt: skip
     link = link_that_says(monkeypatch, {"prepare": prepared})
-    one = board_repeat.BoardRepeat(link, NOWHERE, [task], board_repeat.Wishes())
+    one = board_agent.BoardRepeat(link, NOWHERE, [task], board_agent.Wishes())
     with host_lease("sweep s-2"), pytest.raises(NotFitError, match="used by sweep s-2"):
         one.measure()

@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 from fake_gpu import A100, H100, FakeGpuLibrary
 
+from fleetrank.device_agents.contract.agent import GPU_RUNTIMES, why_unsupported_on_gpu
 from fleetrank.device_agents.contract.measurement import Measurement
 from fleetrank.device_agents.contract.task import Execution, InferTask, MeasureTask, ReplicaPolicy
 from fleetrank.device_agents.cuda import gpu_watch, nvml
 from fleetrank.device_agents.cuda.agent import CudaAgent
 from fleetrank.device_agents.cuda.nvml import Found, GpuProcess
 from fleetrank.device_agents.errors import PermanentError, UnfitConditionsError, UnusableDeviceError
-from fleetrank.device_agents.runtimes.gpu_backends import GPU_RUNTIMES, why_unsupported_on_gpu
 from fleetrank.foundation.vocabulary import (
     EnergyMethod,
     ErrorKind,

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from adb_bench import Adb, OnePhone
 
-from fleetrank.device_agents.contract.registered import VirtualMode
+from fleetrank.device_agents.contract.kind import VirtualMode
 from fleetrank.device_agents.virtual_phone.farm import FarmSpec, VirtualFarm
 from fleetrank.device_agents.virtual_phone.imitation.command import stand_in_of
 

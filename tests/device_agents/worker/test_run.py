@@ -1,6 +1,7 @@
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
+from fleetrank.device_agents.android.programs.phone_program import READ
 from fleetrank.device_agents.contract.measurement import Conditions
 from fleetrank.device_agents.contract.task import Execution, MeasurePolicy, MeasureTask
 from fleetrank.device_agents.worker.run import Caller, Loaded, run_loaded
@@ -40,12 +41,11 @@ class Counted:
 def test_the_storage_of_the_samples_is_not_memory_of_the_model() -> None:
     counted: Any = Counted()
     loaded = Loaded(
-        model=counted, load_ns=1, first_inference_ns=1, baseline_bytes=0, load_peak_bytes=0,
-        source=None, idle=None,
-    )  # fmt: skip
+        model=counted, seen=replace(READ, baseline_memory_bytes=0), source=None, idle=None
+    )
     task = MeasureTask(
         task_id="t", artifact_path="", artifact_sha256="", policy=WARM_UP,
         execution=Execution(runtime=Runtime.ONNX, backend="cpu"),
     )  # fmt: skip
     ran = run_loaded(loaded, task, counted, Conditions(), Caller(enter=lambda _: None))
-    assert ran.run_peak_bytes == ran.warm.runs < counted.runs
+    assert ran.seen.run_peak_memory_bytes == ran.seen.warmup_runs < counted.runs

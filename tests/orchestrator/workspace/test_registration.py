@@ -17,7 +17,7 @@ from fleetrank.device_agents.android.phone_registration import NewPhone, PhoneRe
 from fleetrank.device_agents.android.state.fitness import settings_for_measuring
 from fleetrank.device_agents.android.state.identity import facts_of_sections, phone_lease
 from fleetrank.device_agents.android.state.power_text import Core
-from fleetrank.device_agents.contract.registered import CanaryFile, RegistrationRequest
+from fleetrank.device_agents.contract.kind import CanaryFile, RegistrationRequest
 from fleetrank.device_agents.contract.task import OptionValue
 from fleetrank.device_agents.errors import MissingLibraryError, UnsupportedError
 from fleetrank.foundation.errors import FleetError

@@ -1,7 +1,7 @@
 from dataclasses import replace
 
 from fleetrank.device_agents.android.phone_registration import PhoneRegistrar
-from fleetrank.device_agents.contract.registered import RegisteredDevice, RegistrationData
+from fleetrank.device_agents.contract.kind import RegisteredDevice, RegistrationData
 from fleetrank.device_agents.registration import changes_between
 
 

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fleetrank.device_agents.board.board_state import (
+    BoardOptions,
     parse_clusters,
     parse_model,
     parse_os,
@@ -19,7 +20,6 @@ from fleetrank.device_agents.board.board_state import (
     why_unfit,
     with_state,
 )
-from fleetrank.device_agents.board.options import BoardOptions
 from fleetrank.device_agents.contract.measurement import Conditions, Measurement
 from fleetrank.device_agents.device_output import parse_throttled
 from fleetrank.device_agents.errors import BadOutputError, NotFitError, UnusableDeviceError

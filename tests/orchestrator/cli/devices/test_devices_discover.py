@@ -1,4 +1,4 @@
-from fleetrank.device_agents.contract.registered import SeenDevice
+from fleetrank.device_agents.contract.kind import SeenDevice
 from fleetrank.device_agents.registry import load_kind
 from fleetrank.orchestrator.cli.devices_command import rows_of
 from fleetrank.orchestrator.workspace.device_registry import DeviceFile
