@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from tiny_onnx import save_huge, save_looping
 
-from fleetrank.device_agents.contract.task import Execution, MeasurePolicy, MeasureTask
+from fleetrank.device_agents.contract.task import Execution, InferTask, MeasurePolicy, MeasureTask
 from fleetrank.foundation.vocabulary import Runtime
 
 QUICK = MeasurePolicy(
@@ -38,6 +38,30 @@ def make_task(path: Path, runtime: Runtime, **changes: object) -> MeasureTask:
         "macs_and_parameters": (1_000_000, 1_000),
     }
     return MeasureTask(**{**fields, **changes})  # type: ignore[arg-type]
+
+
+def plain_task(**changes: object) -> MeasureTask:
+    """A task whose file is nowhere."""
+    fields: dict[str, object] = {
+        "task_id": "t",
+        "artifact_path": "/a",
+        "artifact_sha256": "0",
+        "execution": Execution(runtime=Runtime.ONNX, backend="cpu"),
+    }
+    return MeasureTask(**{**fields, **changes})  # type: ignore[arg-type]
+
+
+def infer_task(path: Path, folder: Path, **changes: object) -> InferTask:
+    """Runs a file over `in.npz` in a folder, and writes `out.npz` beside it."""
+    fields: dict[str, object] = {
+        "task_id": "v",
+        "artifact_path": str(path),
+        "artifact_sha256": sha256(path),
+        "execution": Execution(runtime=Runtime.ONNX, backend="cpu"),
+        "inputs_path": str(folder / "in.npz"),
+        "outputs_path": str(folder / "out.npz"),
+    }
+    return InferTask(**{**fields, **changes})  # type: ignore[arg-type]
 
 
 @pytest.fixture(scope="session")

@@ -30,7 +30,7 @@ from fleetrank.device_agents.registry import KINDS as ALL_KINDS
 from fleetrank.device_agents.registry import create_agent
 from fleetrank.foundation.codec import from_json, to_json
 from fleetrank.foundation.vocabulary import ErrorKind, Flag, Runtime, SampleKind, Status
-from tests.device_agents.conftest import BACKENDS, MakeTask, sha256
+from tests.device_agents.conftest import BACKENDS, MakeTask, infer_task
 
 OPTIONS: Mapping[str, Mapping[str, OptionValue]] = {"cpu": {}, "simulated": {}}
 """Of the kinds that need no device beside this host."""
@@ -106,7 +106,6 @@ def test_a_measurement_answers_its_task(agent: Agent, runtime: Runtime, task_of:
     task = task_for(agent, task_of(runtime))
     seen = agent.measure(task)
     if agent.why_unsupported(task.execution) is not None:
-        assert seen.failure is not None
         assert (seen.failure.kind, seen.failure.is_transient) == (ErrorKind.UNSUPPORTED, False)
         return
     assert seen.status is Status.OK, seen.failure
@@ -150,7 +149,6 @@ def run_count(seen: Measurement) -> int:
     """How many runs were timed: those of a summary are counted by the tool."""
     if seen.sample_kind is SampleKind.TOOL_SUMMARY:
         assert seen.samples_ns == ()
-        assert seen.summary is not None
         assert seen.summary.latency_ns > 0
         return seen.summary.count or 0
     assert seen.summary is None
@@ -186,7 +184,6 @@ def test_a_sustained_run_lasts_as_long_as_asked(agent: Agent, task_of: MakeTask)
 def test_a_task_stopped_before_it_starts_is_interrupted(agent: Agent, task_of: MakeTask) -> None:
     seen = agent.measure(task_for(agent, task_of(Runtime.ONNX)), lambda: True)
     assert seen.status is Status.FAILED
-    assert seen.failure is not None
     assert seen.failure.kind is ErrorKind.INTERRUPTED
     assert seen.failure.is_transient
 
@@ -204,13 +201,11 @@ def test_infer_writes_the_outputs_of_every_case(
 ) -> None:
     cases = np.random.default_rng(1).standard_normal((3, 3, 16, 16), dtype=np.float32)
     np.savez(tmp_path / "in.npz", input_0=cases)
-    task = InferTask(
+    task = infer_task(
+        artifacts[runtime],
+        tmp_path,
         task_id="verify",
-        artifact_path=str(artifacts[runtime]),
-        artifact_sha256=sha256(artifacts[runtime]),
         execution=Execution(runtime=runtime, backend=BACKENDS[runtime]),
-        inputs_path=str(tmp_path / "in.npz"),
-        outputs_path=str(tmp_path / "out.npz"),
     )
     assert agent.infer(task) is None
     with np.load(tmp_path / "out.npz") as stored:
@@ -231,6 +226,5 @@ def test_infer_of_a_changed_file_is_a_failure(
         outputs_path=str(tmp_path / "out.npz"),
     )
     failure = agent.infer(task)
-    assert failure is not None
     assert failure.kind is ErrorKind.BAD_ARTIFACT
     assert failure.is_transient, "exported again, it may be the right one"

@@ -54,7 +54,6 @@ def other_process(seconds: float) -> Iterator[subprocess.Popen[str]]:
 
 def line(process: subprocess.Popen[str]) -> str:
     """The next line; empty if the process ends, or is killed because it writes none for long."""
-    assert process.stdout is not None
     bound = threading.Timer(_LIMIT_S, process.kill)
     bound.start()
     try:

@@ -20,7 +20,7 @@ from fleetrank.device_agents.android.agent import AndroidAgent
 from fleetrank.device_agents.android.execution.storage import ProgramFile, ProgramStore, file_sha256
 from fleetrank.device_agents.android.phone import Phone
 from fleetrank.device_agents.android.programs.phone_program import PROGRAMS
-from fleetrank.device_agents.android.state.fitness import FOLDER
+from fleetrank.device_agents.android.state.fitness import FOLDER, when_back
 from fleetrank.device_agents.contract.kind import VirtualMode
 from fleetrank.device_agents.contract.measurement import Failure, Measurement
 from fleetrank.device_agents.contract.task import (
@@ -161,6 +161,11 @@ def make_canary(reference_ns: int, **changes: bool) -> CanaryTask:
         runs_after=False,
     )
     return replace(canary, **changes)
+
+
+def wait_until_back(phone: Phone, limit_s: float) -> None:
+    """Waits for a phone that was lost for a moment."""
+    when_back(phone, lambda _: None, limit_s)
 
 
 def failure_of(seen: Measurement) -> Failure:

@@ -10,6 +10,7 @@ import shutil
 import signal
 import socket
 import subprocess
+import sys
 import tempfile
 import threading
 from collections.abc import Iterator
@@ -19,6 +20,7 @@ from pathlib import Path
 import psutil
 from waiting import wait_until
 
+from fleetrank.device_agents.board.agent import BoardAgent
 from fleetrank.device_agents.board.ssh import SshConnection, SshTarget
 from fleetrank.device_agents.contract.task import OptionValue
 
@@ -63,6 +65,11 @@ class SshBoard:
     def options(self) -> dict[str, OptionValue]:
         """The options that every device file of it has."""
         return {"ssh": "board", "ssh_config": str(self.config)}
+
+    def agent(self, **options: OptionValue) -> BoardAgent:
+        """Of this board, with this Python; it waits for nothing unless told to."""
+        given = {"python": sys.executable, "max_wait_s": 0.0, "max_temp_c": 150.0, **options}
+        return BoardAgent({**self.options, **given})
 
     def start(self) -> None:
         script = self.folder / "login.sh"

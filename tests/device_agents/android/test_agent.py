@@ -41,16 +41,13 @@ HOSTILE = 'a\'b "c";$(touch pwned)`touch pwned`\nd'
 
 def test_a_repeat_has_all_that_its_row_needs(agent: AndroidAgent, bench: AdbBench) -> None:
     seen = agent.measure(make_task(canary=make_canary(10**6, runs_after=True)))
-    assert seen.conditions_after is not None
     assert seen.conditions_after.canary_ns is not None
     canary = make_canary(seen.conditions_after.canary_ns, runs_before=True)
     seen = agent.measure(make_task(canary=canary))
     assert_good(seen, bench)
     assert seen.sample_kind is SampleKind.TOOL_SUMMARY
     assert seen.raw_log is not None
-    assert seen.conditions_before is not None
     assert seen.conditions_before.canary_ns is not None
-    assert seen.worker is not None
     assert {"adb_version", "benchmark_model_sha256"} <= set(dict(seen.worker.settings))
 
 
@@ -78,8 +75,6 @@ def test_a_recorded_phone_is_understood_and_measured(
         bench.inject(Fault.SLOW_RUN)
         seen = agent.measure(make_task())
         assert_good(seen, bench)
-    assert seen.conditions_before is not None
-    assert seen.conditions_after is not None
     highest_mhz = facts.clusters[0].max_mhz
     assert seen.conditions_before.clock_cap_mhz == rest_cap_mhz
     assert seen.conditions_after.clock_cap_mhz == highest_mhz
@@ -112,9 +107,6 @@ def test_a_sensor_without_a_value_hides_no_other_and_no_hal_is_no_status(
     bench.clear(Fault.NAN_SENSOR)
     bench.inject(Fault.HAL_NOT_READY)
     blind = agent.measure(make_task()).conditions_before
-    assert usual is not None
-    assert broken is not None
-    assert blind is not None
     assert broken.temp_c == usual.temp_c
     assert (usual.thermal_status, blind.thermal_status) == (0, None)
 
@@ -125,7 +117,6 @@ def test_the_cores_in_the_row_are_those_that_the_kernel_gave(
     bench.inject(Fault.SLOW_RUN)
     seen = agent.measure(make_task())
     # A virtual phone pins nothing: its programs run on all cores that this process may use.
-    assert seen.worker is not None
     assert seen.worker.affinity == tuple(sorted(os.sched_getaffinity(0)))
 
 
@@ -161,16 +152,7 @@ def test_a_phone_that_denies_settings_is_measured_with_a_flag(
     seen = agent.measure(make_task())
     assert_good(seen, bench)
     assert Flag.SETTINGS_NOT_APPLIED in seen.flags
-    assert seen.conditions_after is not None
     assert seen.conditions_after.is_screen_on is not None
-
-
-def test_a_shell_without_exit_codes_still_tells_a_crash(
-    agent: AndroidAgent, bench: AdbBench
-) -> None:
-    bench.inject(Fault.NO_EXIT_CODES)
-    bench.inject(Fault.RUNNER_CRASH)
-    assert failure_of(measure_patiently(agent, make_task())).kind is ErrorKind.CRASHED
 
 
 def test_a_clock_that_jumps_in_the_middle_changes_no_time(
@@ -208,7 +190,6 @@ def test_another_versions_format_is_read(agent: AndroidAgent, bench: AdbBench) -
     execution = replace(make_task().execution, backend="builtin")
     seen = agent.measure(make_task(execution=execution))
     assert_good(seen, bench)
-    assert seen.worker is not None
     assert dict(seen.worker.settings)["read_from"] == "text"
 
 
@@ -235,13 +216,6 @@ def test_hostile_names_of_phone_and_artifact_are_never_run(
     assert not list(tmp_path.rglob("pwned*"))
 
 
-def test_a_hostile_serial_is_only_text(new_agent: NewAgent, tmp_path: Path) -> None:
-    agent = new_agent(serial=HOSTILE, boot_limit_s=0.5)
-    failure = failure_of(agent.measure(make_task()))
-    assert (failure.kind, failure.is_transient) == (ErrorKind.DEVICE_LOST, True)
-    assert not list(tmp_path.rglob("pwned*"))
-
-
 def test_an_external_delegate_runs_from_the_programs_folder(
     new_agent: NewAgent, bench: AdbBench, tmp_path: Path
 ) -> None:
@@ -257,7 +231,6 @@ def test_an_external_delegate_runs_from_the_programs_folder(
     seen = agent.measure(task)
     assert_good(seen, bench)
     assert (seen.backend_nodes, seen.graph_nodes) == (52, 65)
-    assert seen.worker is not None
     assert dict(seen.worker.settings)["benchmark_model_sha256"] == program.sha256
     absent = make_task(execution=replace(execution, backend="external:Neuron"))
     failure = failure_of(agent.measure(absent))

@@ -93,14 +93,11 @@ def test_every_script_of_a_repeat_works(android: AdbBench, tmp_path: Path) -> No
     seen = AndroidAgent(options).measure(task)
     assert seen.status is Status.OK, seen.failure
     assert (seen.backend_nodes, seen.graph_nodes) == (52, 65)
-    assert seen.energy is not None
     assert seen.energy.method is EnergyMethod.ODPM_COUNTER
     # A busy host takes fewer looks in the time of the window.
     assert seen.energy.counter_steps is not None
     assert (seen.energy.per_inference_mj is None) == (seen.energy.counter_steps < MIN_STEPS)
-    assert seen.conditions_after is not None
     assert seen.conditions_after.clock_cap_mhz == 2914.0
-    assert seen.worker is not None
     assert seen.worker.affinity is not None
     assert leftovers(android.farmed.folder) == []
 

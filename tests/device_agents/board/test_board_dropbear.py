@@ -1,14 +1,12 @@
 """A board with dropbear in place of sshd, and BusyBox in place of a shell."""
 
 import os
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from ssh_board import BUSYBOX, SshBoard, dropbear_board, why_no_dropbear
 
-from fleetrank.device_agents.board.agent import BoardAgent
 from fleetrank.device_agents.board.ssh import SshConnection
 from fleetrank.device_agents.errors import AgentError
 from fleetrank.foundation.vocabulary import ErrorKind, Runtime, Status
@@ -25,11 +23,6 @@ def small_board(short_runtime: None) -> Iterator[SshBoard]:
         yield found
 
 
-def agent_of(board: SshBoard) -> BoardAgent:
-    options = {"python": sys.executable, "max_wait_s": 0.0, "max_temp_c": 150.0}
-    return BoardAgent({**board.options, **options})
-
-
 def test_it_really_is_busybox(small_board: SshBoard) -> None:
     words = ["sh", "-c", "readlink -f $SHELL"]
     end = SshConnection(small_board.target).run(words, timeout_s=30.0)
@@ -37,7 +30,7 @@ def test_it_really_is_busybox(small_board: SshBoard) -> None:
 
 
 def test_a_board_with_dropbear_measures(small_board: SshBoard, onnx_file: Path) -> None:
-    agent = agent_of(small_board)
+    agent = small_board.agent()
     assert agent.probe().logical_cores
     seen = agent.measure(make_task(onnx_file, Runtime.ONNX, is_trusted=True))
     assert seen.status is Status.OK, seen.failure
@@ -46,7 +39,7 @@ def test_a_board_with_dropbear_measures(small_board: SshBoard, onnx_file: Path) 
 
 def test_its_refusals_are_for_a_person(small_board: SshBoard, onnx_file: Path) -> None:
     (small_board.home / ".ssh" / "authorized_keys").write_text("")
-    failure = agent_of(small_board).measure(make_task(onnx_file, Runtime.ONNX)).failure
+    failure = small_board.agent().measure(make_task(onnx_file, Runtime.ONNX)).failure
     assert failure is not None
     assert (failure.kind, failure.is_transient) == (ErrorKind.DEVICE_LOST, False)
     with pytest.raises(AgentError, match="accepts no key"):

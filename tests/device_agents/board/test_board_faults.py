@@ -9,14 +9,12 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-import psutil
 import pytest
 from older_python import find_python
 from ssh_board import SshBoard, ssh_board, why_no_mounts
 from waiting import wait_until
 
 from fleetrank.device_agents.board import agent as board_agent
-from fleetrank.device_agents.board.agent import BoardAgent
 from fleetrank.device_agents.board.ssh import SshConnection
 from fleetrank.device_agents.contract.measurement import Failure, Measurement
 from fleetrank.device_agents.contract.task import MeasureTask, OptionValue
@@ -25,12 +23,6 @@ from fleetrank.foundation.vocabulary import ErrorKind, Runtime, Status
 from tests.device_agents.conftest import QUICK, make_task, sha256
 
 pytestmark = pytest.mark.slow
-
-SHORT = {"max_wait_s": 0.0, "reconnect_s": 60.0}
-
-
-def agent_of(board: SshBoard, **options: OptionValue) -> BoardAgent:
-    return BoardAgent({**board.options, "python": sys.executable, **SHORT, **options})
 
 
 def long_task(path: Path, seconds: float, **changes: object) -> MeasureTask:
@@ -60,7 +52,7 @@ def begin(board: SshBoard, onnx_file: Path, pool: ThreadPoolExecutor) -> Begin:
     def start(
         seconds: float, *, timeout_s: float = 60.0, **options: OptionValue
     ) -> "Future[Measurement]":
-        agent = agent_of(board, **options)
+        agent = board.agent(**options)
         warm = agent.measure(make_task(onnx_file, Runtime.ONNX, is_trusted=True))
         assert warm.status is Status.OK, warm.failure
         found = pool.submit(agent.measure, long_task(onnx_file, seconds, timeout_s=timeout_s))
@@ -70,25 +62,10 @@ def begin(board: SshBoard, onnx_file: Path, pool: ThreadPoolExecutor) -> Begin:
     return start
 
 
-def test_a_refused_key_is_for_a_person(board: SshBoard, onnx_file: Path) -> None:
-    board.forget_user()
-    found = failure_of(agent_of(board).measure(make_task(onnx_file, Runtime.ONNX)))
-    assert (found.kind, found.is_transient) == (ErrorKind.DEVICE_LOST, False)
-
-
-def test_a_changed_host_key_is_for_a_person(board: SshBoard, onnx_file: Path) -> None:
-    board.stop()
-    board.new_host_key()
-    board.start()
-    found = failure_of(agent_of(board).measure(make_task(onnx_file, Runtime.ONNX)))
-    assert (found.kind, found.is_transient) == (ErrorKind.DEVICE_LOST, False)
-    assert "another host key" in found.message
-
-
 def test_a_cut_in_a_push_leaves_nothing_half(board: SshBoard, tmp_path: Path) -> None:
     path = tmp_path / "large.onnx"
     path.write_bytes(bytes(range(256)) * 40_000)
-    agent = agent_of(board)
+    agent = board.agent()
     agent.probe()
     board.relay.cut_after(2_000_000)
     found = failure_of(agent.measure(make_task(path, Runtime.ONNX)))
@@ -124,10 +101,10 @@ def test_a_busy_board_keeps_what_was_measured_while_the_line_was_cut(
     with open_lease(board.cache / "board.lock") as lock:
         # The command that kept it ends a moment after its result is there.
         wait_until(lambda: wait_for_lock(lock, give_up_at_once), "the lock", 30.0)
-        assert failure_of(agent_of(board).measure(task)).wait is not None
+        assert failure_of(board.agent().measure(task)).wait is not None
         wait_until(lambda: not board.processes("measure"), "the end of the command", 30.0)
     assert len(board.kept) == 1
-    seen = agent_of(board).measure(task)
+    seen = board.agent().measure(task)
     assert (seen.status, seen.stop_reason) == (Status.OK, "max_time")
 
 
@@ -172,14 +149,14 @@ def test_a_board_that_hangs_is_given_up(
 
 def test_a_model_that_hangs_ends_at_its_own_limit(board: SshBoard, looping_onnx: Path) -> None:
     task = make_task(looping_onnx, Runtime.ONNX, is_trusted=True, timeout_s=8.0)
-    found = failure_of(agent_of(board).measure(task))
+    found = failure_of(board.agent().measure(task))
     assert (found.kind, found.is_transient) == (ErrorKind.TIMED_OUT, False)
     assert board.processes("worker") == []
 
 
 def test_a_stop_ends_the_worker_there(board: SshBoard, onnx_file: Path) -> None:
     stop = threading.Event()
-    agent = agent_of(board)
+    agent = board.agent()
 
     def ask() -> bool:
         if board.processes("worker"):
@@ -200,7 +177,7 @@ def test_a_full_disk_is_a_row(short_runtime: None, tmp_path: Path) -> None:
     with ssh_board(is_started=False) as board:
         board.before = ["unshare", "--mount", "sh", "-ec", script, "sh", str(board.home)]
         board.start()
-        found = failure_of(agent_of(board).measure(make_task(path, Runtime.ONNX)))
+        found = failure_of(board.agent().measure(make_task(path, Runtime.ONNX)))
     assert (found.kind, found.is_transient) == (ErrorKind.DISK_FULL, False)
     assert "needs 5 MiB" in found.message
 
@@ -224,7 +201,7 @@ datetime.datetime = _Slow
         asked = [sys.executable, "-c", "import datetime as d; print(d.datetime.now().year)"]
         year = int(SshConnection(board.target).run(asked, timeout_s=60.0).stdout)
         assert year < datetime.now(UTC).year
-        seen = agent_of(board).measure(make_task(onnx_file, Runtime.ONNX, is_trusted=True))
+        seen = board.agent().measure(make_task(onnx_file, Runtime.ONNX, is_trusted=True))
     assert seen.status is Status.OK, seen.failure
     assert seen.started_utc is not None
     assert seen.finished_utc is not None
@@ -240,7 +217,7 @@ def test_a_python_that_cannot_be_used_is_named(
 ) -> None:
     if python == "python3.9":
         python = find_python("3.9")
-    found = failure_of(agent_of(board, python=python).measure(make_task(onnx_file, Runtime.ONNX)))
+    found = failure_of(board.agent(python=python).measure(make_task(onnx_file, Runtime.ONNX)))
     assert (found.kind, found.is_transient) == (ErrorKind.DEVICE_LOST, False)
     assert said in found.message
     assert "`python=PATH`" in found.remedy
@@ -253,7 +230,7 @@ def test_a_python_with_spaces_and_quotes_in_its_name_is_started(
     python.parent.mkdir()
     python.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} "$@"\n')
     python.chmod(0o755)
-    seen = agent_of(board, python=str(python)).measure(make_task(onnx_file, Runtime.ONNX))
+    seen = board.agent(python=str(python)).measure(make_task(onnx_file, Runtime.ONNX))
     assert seen.status is Status.OK, seen.failure
 
 
@@ -264,11 +241,11 @@ def test_two_hosts_take_turns_on_one_board(
     first = begin(10.0)  # longer than a busy host needs to ask the board twice
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
     task = make_task(onnx_file, Runtime.ONNX, is_trusted=True, task_id="other/1")
-    busy = failure_of(agent_of(board, max_wait_s=0.0).measure(task))
+    busy = failure_of(board.agent(max_wait_s=0.0).measure(task))
     assert busy.kind is ErrorKind.UNFIT_CONDITIONS
     assert busy.wait is not None
     assert "in use: task-1" in busy.message
-    patient = agent_of(board, max_wait_s=120.0).measure(task)
+    patient = board.agent(max_wait_s=120.0).measure(task)
     assert patient.status is Status.OK, patient.failure
     mine = first.result(60.0)
     assert mine.finished_utc is not None
@@ -277,7 +254,7 @@ def test_two_hosts_take_turns_on_one_board(
 
 
 def test_another_board_under_the_same_name_is_refused(board: SshBoard, onnx_file: Path) -> None:
-    agent = agent_of(board, board_hash="0" * 16)
+    agent = board.agent(board_hash="0" * 16)
     found = failure_of(agent.measure(make_task(onnx_file, Runtime.ONNX)))
     assert (found.kind, found.is_transient) == (ErrorKind.DEVICE_LOST, False)
     assert "another board" in found.message
@@ -285,18 +262,8 @@ def test_another_board_under_the_same_name_is_refused(board: SshBoard, onnx_file
 
 def test_a_login_that_prints_does_not_disturb(short_runtime: None, onnx_file: Path) -> None:
     with ssh_board(login="echo 'Welcome to the board'; echo fleetrank >&2") as board:
-        seen = agent_of(board).measure(make_task(onnx_file, Runtime.ONNX, is_trusted=True))
+        seen = board.agent().measure(make_task(onnx_file, Runtime.ONNX, is_trusted=True))
     assert seen.status is Status.OK, seen.failure
-
-
-def test_an_artifact_travels_once(board: SshBoard, onnx_file: Path) -> None:
-    agent = agent_of(board)
-    agent.measure(make_task(onnx_file, Runtime.ONNX, is_trusted=True))
-    (stored,) = board.cache.glob("files/*.onnx")
-    inode = stored.stat().st_ino
-    agent.measure(make_task(onnx_file, Runtime.ONNX, is_trusted=True))
-    assert stored.stat().st_ino == inode
-    assert not [one for one in psutil.process_iter(["cwd"]) if one.info["cwd"] == str(board.home)]
 
 
 @pytest.mark.thorough
@@ -316,6 +283,6 @@ def test_weights_in_a_second_file_travel_too(
     path = tmp_path / "second.onnx"
     path.write_bytes(loaded.SerializeToString())
     task = make_task(path, Runtime.ONNX, is_trusted=True, weights_path=str(weights))
-    seen = agent_of(board).measure(task)
+    seen = board.agent().measure(task)
     assert seen.status is Status.OK, seen.failure
     assert {one.name for one in board.cache.glob("files/*")} >= {weights.name}

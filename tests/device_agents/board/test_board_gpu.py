@@ -57,7 +57,6 @@ def test_a_gpu_is_registered_beside_its_board(server: SshBoard) -> None:
     assert options["tier"] == Tier.GPU
     assert try_out(met, options, no_canary, print).canary_latency_ns == ()
     board = met.identity
-    assert board is not None
     assert board.endswith("/only"), "its board is another device"
     facts = BoardAgent(options).probe()
     assert (facts.device_model, facts.tier) == (fake_gpu.H100.name, Tier.GPU)
@@ -68,7 +67,6 @@ def test_a_gpu_is_registered_beside_its_board(server: SshBoard) -> None:
 def test_a_repeat_reaches_the_worker_of_the_gpu(server: SshBoard, pt2_file: Path) -> None:
     task = replace(make_task(pt2_file, Runtime.TORCH, is_trusted=True), execution=TORCH)
     failure = BoardAgent(given(server)).measure(task).failure
-    assert failure is not None
     assert failure.kind in {ErrorKind.UNSUPPORTED, ErrorKind.DEVICE_LOST}
     # The driver answered, and the worker there asked PyTorch, which is a build without CUDA.
     assert "PyTorch" in failure.message
@@ -87,7 +85,6 @@ def test_a_missing_binding_says_what_to_install_there(server: SshBoard, pt2_file
     assert caught.value.remedy.startswith("on the board: ")
     task = replace(make_task(pt2_file, Runtime.TORCH, is_trusted=True), execution=TORCH)
     failure = agent.measure(task).failure
-    assert failure is not None
     assert failure.kind is ErrorKind.MISSING_LIBRARY
     assert "on the board" in failure.remedy
 

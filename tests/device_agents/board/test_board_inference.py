@@ -1,7 +1,5 @@
 """A board runs a file over given inputs: the outputs are those of this host, and nothing stays."""
 
-import sys
-import threading
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -12,34 +10,22 @@ from ssh_board import SshBoard, ssh_board, why_no_mounts
 from waiting import wait_until
 
 from fleetrank.device_agents.board import agent as board_agent
-from fleetrank.device_agents.board.agent import BoardAgent
 from fleetrank.device_agents.board.there import keeper
 from fleetrank.device_agents.board.there.keeper import BoardStore, DamagedFileError
 from fleetrank.device_agents.contract.measurement import Failure
-from fleetrank.device_agents.contract.task import Execution, InferTask, OptionValue
+from fleetrank.device_agents.contract.task import InferTask
 from fleetrank.device_agents.registry import HOST_CPU, create_agent
 from fleetrank.foundation.files import file_sha256
-from fleetrank.foundation.vocabulary import ErrorKind, Runtime
-from tests.device_agents.conftest import sha256
+from fleetrank.foundation.vocabulary import ErrorKind
+from tests.device_agents.conftest import infer_task, sha256
 
 pytestmark = pytest.mark.slow
-
-
-def agent_of(board: SshBoard, **options: OptionValue) -> BoardAgent:
-    return BoardAgent({**board.options, "python": sys.executable, "max_wait_s": 0.0, **options})
 
 
 def task_of(folder: Path, artifact: Path, n_cases: int = 3, **changes: object) -> InferTask:
     cases = np.random.default_rng(1).standard_normal((n_cases, 3, 16, 16), dtype=np.float32)
     np.savez(folder / "in.npz", input_0=cases)
-    task = InferTask(
-        task_id="eval",
-        artifact_path=str(artifact),
-        artifact_sha256=sha256(artifact),
-        execution=Execution(runtime=Runtime.ONNX, backend="cpu"),
-        inputs_path=str(folder / "in.npz"),
-        outputs_path=str(folder / "out.npz"),
-    )
+    task = infer_task(artifact, folder, task_id="eval")
     return replace(task, **changes)  # type: ignore[arg-type]
 
 
@@ -48,7 +34,6 @@ def stored_names(board: SshBoard) -> list[str]:
 
 
 def failure_of(found: Failure | None) -> Failure:
-    assert found is not None
     assert found.remedy
     return found
 
@@ -59,7 +44,7 @@ def test_the_outputs_are_those_of_this_host_and_only_the_artifact_stays(
     (tmp_path / "here").mkdir()
     here, there = task_of(tmp_path / "here", onnx_file), task_of(tmp_path, onnx_file)
     assert create_agent(HOST_CPU, {}).infer(here) is None
-    agent = agent_of(board)
+    agent = board.agent()
     assert agent.infer(there) is None
     with np.load(here.outputs_path) as ours, np.load(there.outputs_path) as theirs:
         np.testing.assert_allclose(theirs["output_0"], ours["output_0"], rtol=1e-6, atol=1e-7)
@@ -75,7 +60,7 @@ def test_the_outputs_are_those_of_this_host_and_only_the_artifact_stays(
 def test_outputs_arrive_in_pieces(board: SshBoard, onnx_file: Path, tmp_path: Path) -> None:
     """9 MB of outputs, of which a command of the board returns 8 MiB."""
     task = task_of(tmp_path, onnx_file, n_cases=2_300)
-    assert agent_of(board).infer(task) is None
+    assert board.agent().infer(task) is None
     size = Path(task.outputs_path).stat().st_size
     assert size > keeper._PIECE_BYTES
     with np.load(task.outputs_path) as found:
@@ -89,7 +74,7 @@ def test_a_piece_that_is_damaged_is_noticed(
     whole = board_agent._piece
     monkeypatch.setattr(board_agent, "_piece", lambda *given: b"?" + whole(*given)[1:])
     task = task_of(tmp_path, onnx_file)
-    found = failure_of(agent_of(board).infer(task))
+    found = failure_of(board.agent().infer(task))
     assert found.kind is ErrorKind.BAD_OUTPUT
     assert "damaged" in found.message
     assert [path.name for path in tmp_path.iterdir()] == ["in.npz"]
@@ -108,7 +93,7 @@ def test_outputs_that_made_room_for_another_file_are_named(tmp_path: Path) -> No
 def test_a_worker_that_dies_is_a_failure_and_leaves_nothing(
     board: SshBoard, looping_onnx: Path, onnx_file: Path, tmp_path: Path
 ) -> None:
-    agent = agent_of(board)
+    agent = board.agent()
     with ThreadPoolExecutor(max_workers=1) as pool:
         running = pool.submit(agent.infer, looping(tmp_path, looping_onnx))
         wait_until(lambda: bool(board.processes("worker")), "the worker", 60.0)
@@ -130,7 +115,7 @@ def looping(folder: Path, path: Path, **changes: object) -> InferTask:
 def test_a_cut_line_ends_the_worker_and_leaves_nothing(
     board: SshBoard, looping_onnx: Path, tmp_path: Path
 ) -> None:
-    agent = agent_of(board)
+    agent = board.agent()
     with ThreadPoolExecutor(max_workers=1) as pool:
         running = pool.submit(agent.infer, looping(tmp_path, looping_onnx))
         wait_until((board.cache / "files" / "outputs.npz").exists, "its outputs", 60.0)
@@ -142,19 +127,6 @@ def test_a_cut_line_ends_the_worker_and_leaves_nothing(
     assert stored_names(board) == [f"{sha256(looping_onnx)}.onnx"]
 
 
-def test_a_stop_ends_the_worker_there(board: SshBoard, looping_onnx: Path, tmp_path: Path) -> None:
-    seen = threading.Event()
-
-    def stop() -> bool:
-        if board.processes("worker"):
-            seen.set()
-        return seen.is_set()
-
-    found = failure_of(agent_of(board).infer(looping(tmp_path, looping_onnx), stop))
-    assert found.kind is ErrorKind.INTERRUPTED
-    wait_until(lambda: not board.processes("worker"), "the worker's end", 30.0)
-
-
 def test_a_full_disk_is_a_failure(short_runtime: None, onnx_file: Path, tmp_path: Path) -> None:
     if (reason := why_no_mounts()) is not None:
         pytest.skip(reason)
@@ -162,18 +134,11 @@ def test_a_full_disk_is_a_failure(short_runtime: None, onnx_file: Path, tmp_path
     with ssh_board(is_started=False) as board:
         board.before = ["unshare", "--mount", "sh", "-ec", script, "sh", str(board.home)]
         board.start()
-        inputs = failure_of(agent_of(board).infer(task_of(tmp_path, onnx_file, n_cases=2_300)))
+        inputs = failure_of(board.agent().infer(task_of(tmp_path, onnx_file, n_cases=2_300)))
         # These inputs fit, and their outputs, which are larger, do not.
-        outputs = failure_of(agent_of(board).infer(task_of(tmp_path, onnx_file, n_cases=700)))
+        outputs = failure_of(board.agent().infer(task_of(tmp_path, onnx_file, n_cases=700)))
     assert (inputs.kind, inputs.is_transient) == (ErrorKind.DISK_FULL, False)
     assert (outputs.kind, outputs.is_transient) == (ErrorKind.DISK_FULL, False)
-
-
-def test_another_board_computes_nothing(board: SshBoard, onnx_file: Path, tmp_path: Path) -> None:
-    task = task_of(tmp_path, onnx_file)
-    found = failure_of(agent_of(board, board_hash="0" * 16).infer(task))
-    assert "another board" in found.message
-    assert stored_names(board) == []
 
 
 @pytest.mark.thorough
@@ -183,5 +148,5 @@ def test_weights_in_a_second_file_travel_and_stay(
     content = tmp_path / "weights"
     content.write_bytes(b"weights")
     weights = content.rename(tmp_path / f"{sha256(content)}.data")
-    assert agent_of(board).infer(task_of(tmp_path, onnx_file, weights_path=str(weights))) is None
+    assert board.agent().infer(task_of(tmp_path, onnx_file, weights_path=str(weights))) is None
     assert stored_names(board) == sorted([f"{sha256(onnx_file)}.onnx", weights.name])

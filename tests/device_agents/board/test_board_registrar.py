@@ -27,7 +27,6 @@ from fleetrank.device_agents.contract.kind import (
 from fleetrank.device_agents.contract.task import OptionValue
 from fleetrank.device_agents.errors import PermanentError, TransientError, UnsupportedError
 from fleetrank.device_agents.registration import changes_between, try_out
-from fleetrank.foundation.errors import FleetError
 from tests.device_agents.conftest import sha256
 
 _LIGHT = {"numpy": ["numpy", "numpy"], "onnx": ["onnxruntime", "onnxruntime"],
@@ -169,9 +168,3 @@ def test_only_runtimes_can_be_set_up() -> None:
 def test_a_wrong_option_is_refused(options: dict[str, OptionValue]) -> None:
     with pytest.raises(PermanentError):
         read_options(options)
-
-
-def test_errors_have_remedies() -> None:
-    with pytest.raises(FleetError) as caught:
-        read_options({"ssh": "a", "tier": "toy"})
-    assert "edge" in caught.value.remedy

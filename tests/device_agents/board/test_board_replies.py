@@ -12,11 +12,12 @@ from fleetrank.device_agents.board.board_registrar import set_up
 from fleetrank.device_agents.board.board_state import BoardOptions
 from fleetrank.device_agents.board.ssh import SshConnection
 from fleetrank.device_agents.contract.agent import never_stop
-from fleetrank.device_agents.contract.task import Execution, InferTask, MeasureTask
+from fleetrank.device_agents.contract.task import Execution, MeasureTask
 from fleetrank.device_agents.errors import BadOutputError, NotFitError
 from fleetrank.foundation.files import file_sha256
 from fleetrank.foundation.lease import host_lease
 from fleetrank.foundation.vocabulary import Runtime
+from tests.device_agents.conftest import infer_task
 
 Reply = Mapping[str, object]
 NOWHERE = BoardOptions(ssh="nowhere")
@@ -35,14 +36,7 @@ def infer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[Reply], 
     """Asks a board for outputs; it lacks no file."""
     for name in FILES:
         (tmp_path / name).write_bytes(name.encode())
-    task = InferTask(
-        task_id="eval",
-        artifact_path=str(tmp_path / "model.onnx"),
-        artifact_sha256=file_sha256(tmp_path / "model.onnx"),
-        execution=Execution(runtime=Runtime.ONNX, backend="cpu"),
-        inputs_path=str(tmp_path / "in.npz"),
-        outputs_path=str(tmp_path / "out.npz"),
-    )
+    task = infer_task(tmp_path / "model.onnx", tmp_path, task_id="eval")
 
     def ask(reply: Reply, *, is_placed: bool = True) -> object:
         names = [f"{file_sha256(tmp_path / name)}{Path(name).suffix}" for name in FILES]

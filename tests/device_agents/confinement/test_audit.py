@@ -129,7 +129,6 @@ def test_the_first_refusal_is_kept_and_its_text_is_bounded(wall: AuditWall) -> N
     for path in ("\x1b[2J" + "x" * 100_000, "second"):
         with pytest.raises(PermissionError):
             wall._judge("open", (path, None, WRITE))
-    assert wall.refusal is not None
     assert len(wall.refusal) < 300
     assert wall.refusal.isprintable()
     assert "second" not in wall.refusal

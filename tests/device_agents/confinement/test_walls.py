@@ -92,7 +92,6 @@ def test_the_attempts_are_real_ones(
     done, seen = attack(task_of(Runtime.ONNX, is_trusted=True), "", target)
     assert len(done) == 17
     assert not target.is_unharmed()
-    assert seen.worker is not None
     assert seen.worker.confinement is None
 
 
@@ -132,7 +131,6 @@ def test_all_walls_hold_and_the_row_says_what_the_file_tried(
 
 def assert_named(seen: Measurement) -> None:
     """The file caught every refusal and went on; its row is a failed one all the same."""
-    assert seen.failure is not None
     assert seen.failure.kind is ErrorKind.BAD_ARTIFACT
     assert "the file tried to write" in seen.failure.message
     assert "`trust=true`" in seen.failure.remedy
@@ -204,8 +202,6 @@ def test_an_ordinary_file_from_outside_fills_every_column_a_trusted_one_does(
     confined = measure_in_worker(task)
     assert confined.status is Status.OK, confined.failure
     assert known(confined) == known(trusted)
-    assert trusted.worker is not None
-    assert confined.worker is not None
     assert (trusted.worker.confinement, confined.worker.confinement) == (None, NAMES)
     assert known(replace(confined.worker, confinement=None)) == known(trusted.worker)
     for seen in (confined, trusted):
@@ -249,7 +245,6 @@ def test_compiling_a_file_from_outside_is_held_by_the_kernel_alone(
     monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path))
     seen = measure_in_worker(task_of(Runtime.TORCH, execution=COMPILED, timeout_s=300.0))
     assert seen.status is Status.OK, seen.failure
-    assert seen.worker is not None
     assert seen.worker.confinement == names_of(ABI, has_filter=HAS_FILTER, has_audit=False)
     assert list(tmp_path.iterdir()) == []
 

@@ -15,17 +15,11 @@ from fleetrank.device_agents.contract.measurement import (
     WorkerFacts,
 )
 from fleetrank.device_agents.contract.protocol import TurnReport, read_reply, read_turn_report
-from fleetrank.device_agents.contract.task import Execution, MeasureTask
 from fleetrank.foundation.codec import CodecError, to_json, to_plain
-from fleetrank.foundation.vocabulary import EnergyMethod, ErrorKind, Origin, Runtime, Status
+from fleetrank.foundation.vocabulary import EnergyMethod, ErrorKind, Origin, Status
+from tests.device_agents.conftest import plain_task
 
-TASK = MeasureTask(
-    task_id="t",
-    artifact_path="/a",
-    artifact_sha256="0",
-    execution=Execution(runtime=Runtime.ONNX, backend="cpu"),
-    timeout_s=10.0,
-)
+TASK = plain_task(timeout_s=10.0)
 ENERGY = Energy(
     method=EnergyMethod.RAPL_COUNTER, per_inference_mj=1.0, above_idle_mj=-0.1,
     idle_power_mw=2.0, window_ns=5, runs=1, counter_steps=3,

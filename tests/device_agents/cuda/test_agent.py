@@ -11,7 +11,7 @@ from fake_gpu import A100, H100, FakeGpuLibrary
 
 from fleetrank.device_agents.contract.agent import GPU_RUNTIMES, why_unsupported_on_gpu
 from fleetrank.device_agents.contract.measurement import Measurement
-from fleetrank.device_agents.contract.task import Execution, InferTask, MeasureTask, ReplicaPolicy
+from fleetrank.device_agents.contract.task import Execution, MeasureTask, ReplicaPolicy
 from fleetrank.device_agents.cuda import gpu_watch, nvml
 from fleetrank.device_agents.cuda.agent import CudaAgent
 from fleetrank.device_agents.cuda.nvml import Found, GpuProcess
@@ -26,7 +26,7 @@ from fleetrank.foundation.vocabulary import (
     Runtime,
     Status,
 )
-from tests.device_agents.conftest import make_task, sha256
+from tests.device_agents.conftest import infer_task, make_task
 
 pytestmark = pytest.mark.slow
 
@@ -66,7 +66,6 @@ def test_memory_is_the_allocators_growth_and_reserved_stands_beside_it(seen: Mea
 
 def test_energy_states_its_window_and_its_steps(seen: Measurement) -> None:
     energy = seen.energy
-    assert energy is not None
     assert energy.method is EnergyMethod.NVML_COUNTER
     assert energy.per_inference_mj is not None
     assert energy.per_inference_mj > 0
@@ -76,11 +75,9 @@ def test_energy_states_its_window_and_its_steps(seen: Measurement) -> None:
 
 
 def test_conditions_settings_and_copy_are_stated(seen: Measurement) -> None:
-    assert seen.conditions_after is not None
     assert seen.conditions_after.clock_mhz == 1755.0
     assert seen.conditions_after.throttle_reasons == "none"
     assert seen.input_copy_ns is not None
-    assert seen.worker is not None
     settings = dict(seen.worker.settings)
     assert (settings["tf32"], settings["flush_l2"], settings["cudnn"]) == (False, False, 91002)
     assert "clock_lock" not in settings
@@ -93,12 +90,11 @@ def test_a_replayed_graph_computes_what_eager_does(pt2_file: Path, tmp_path: Pat
     outputs = []
     for name in (Mode.EAGER, Mode.GRAPHS):
         path = tmp_path / f"{name}.npz"
-        task = InferTask(
+        task = infer_task(
+            pt2_file,
+            tmp_path,
             task_id="t",
-            artifact_path=str(pt2_file),
-            artifact_sha256=sha256(pt2_file),
             execution=Execution(runtime=Runtime.TORCH, backend="cuda", mode=name),
-            inputs_path=str(tmp_path / "in.npz"),
             outputs_path=str(path),
             is_trusted=True,
         )
@@ -115,7 +111,6 @@ def test_onnx_runtime_has_no_device_time_without_a_stream(onnx_file: Path) -> No
     assert seen.status is Status.OK, seen.failure
     assert seen.device_samples_ns is None
     assert seen.input_copy_ns is not None
-    assert seen.worker is not None
     assert dict(seen.worker.settings)["nodes_on_cpu"] == 1
     # The fake driver lists no process, so nobody knows what this one holds.
     assert seen.process_memory_bytes is None
@@ -135,7 +130,6 @@ def test_faults_of_the_gpu_are_typed(
 ) -> None:
     monkeypatch.setenv("CUDA_FAKE_FAULT", fault)
     failure = agent_on().measure(gpu_task(pt2_file, Runtime.TORCH)).failure
-    assert failure is not None
     assert (failure.kind, failure.is_transient) == (kind, is_transient), failure
 
 
@@ -145,7 +139,6 @@ def test_a_worker_that_dies_on_a_lost_gpu_did_not_crash_by_itself(pt2_file: Path
     ends = (sys.executable, "-c", "exit(9)")
     agent = CudaAgent({}, open_library=lambda: library, command=ends)
     crashed = agent.measure(gpu_task(pt2_file, Runtime.TORCH)).failure
-    assert crashed is not None
     assert crashed.kind is ErrorKind.CRASHED
 
     def find_once() -> FakeGpuLibrary:
@@ -156,7 +149,6 @@ def test_a_worker_that_dies_on_a_lost_gpu_did_not_crash_by_itself(pt2_file: Path
     calls: list[int] = []
     agent = CudaAgent({}, open_library=find_once, command=ends)
     lost = agent.measure(gpu_task(pt2_file, Runtime.TORCH)).failure
-    assert lost is not None
     assert (lost.kind, lost.is_transient) == (ErrorKind.DEVICE_LOST, True)
 
 
@@ -170,14 +162,12 @@ def test_host_memory_is_limited_only_where_the_sweep_says_so(
     agent = CudaAgent({}, open_library=FakeGpuLibrary, command=(sys.executable, "-c", tells))
     task = replace(gpu_task(pt2_file, Runtime.TORCH), memory_limit_bytes=limit)
     failure = agent.measure(task).failure
-    assert failure is not None
     assert failure.exit_code == exit_code
 
 
 def test_a_gpu_that_is_gone_before_the_repeat_is_transient(pt2_file: Path) -> None:
     agent = agent_on(FakeGpuLibrary(is_lost=True))
     failure = agent.measure(gpu_task(pt2_file, Runtime.TORCH)).failure
-    assert failure is not None
     assert (failure.kind, failure.is_transient) == (ErrorKind.DEVICE_LOST, True)
 
 
@@ -185,7 +175,6 @@ def test_clocks_are_held_around_the_worker_and_stated(pt2_file: Path) -> None:
     library = FakeGpuLibrary()
     seen = agent_on(library, lock_clocks_mhz=1410).measure(gpu_task(pt2_file, Runtime.TORCH))
     assert library.calls == ["lock 1410", "unlock"]
-    assert seen.worker is not None
     assert dict(seen.worker.settings)["clock_lock"] == "locked at 1410 MHz"
 
 
@@ -270,11 +259,9 @@ def test_a_set_of_processes_on_one_gpu_is_no_foreign_company(pt2_file: Path) -> 
     together = replace(task, replicas=ReplicaPolicy(count=2, run_s=3.0))
     seen = agent_on().measure(together)
     assert seen.status is Status.OK, seen.failure
-    assert seen.replicas is not None
     assert len(seen.replicas.runs) == 2
     assert seen.replicas.core_use is None
     assert Flag.SHARED_DEVICE not in seen.flags
     assert seen.memory_metric is MemoryMetric.CUDA_ALLOCATED
     energy = seen.replicas.energy
-    assert energy is not None
     assert energy.method is EnergyMethod.NVML_COUNTER

@@ -1,5 +1,7 @@
 """One GPU of several, by UUID; hidden, divided and lost ones are refused by name."""
 
+import re
+
 import pytest
 from fake_gpu import A100, DIVIDED, H100, SLICE
 from hypothesis import given
@@ -7,7 +9,7 @@ from hypothesis import strategies as st
 
 from fleetrank.device_agents.cuda.agent import judge_driver, why_absent
 from fleetrank.device_agents.cuda.gpu_watch import choose_gpu, visible_gpus
-from fleetrank.device_agents.cuda.nvml import Found
+from fleetrank.device_agents.cuda.nvml import Found, Gpu
 from fleetrank.device_agents.errors import PermanentError, TransientError, UnusableDeviceError
 
 BOTH = Found(gpus=(H100, A100))
@@ -18,65 +20,47 @@ def choose(found: Found, wanted: str | None = None, visible: str | None = None) 
     return choose_gpu(found, wanted=wanted, visible=visible).uuid
 
 
-def test_the_only_gpu_needs_no_name() -> None:
-    assert choose(Found(gpus=(H100,))) == H100.uuid
+@pytest.mark.parametrize(
+    ("found", "wanted", "visible", "chosen"),
+    [
+        (Found(gpus=(H100,)), None, None, H100),
+        (BOTH, A100.uuid, None, A100),
+        (BOTH, "GPU-2222", None, A100),
+        *((BOTH, A100.uuid, visible, A100) for visible in ("1", "0,1", A100.uuid, " 1 ")),
+        (BOTH, None, "1", A100),
+        (MIG, SLICE.uuid, None, SLICE),
+    ],
+)
+def test_one_gpu_is_chosen_by_its_uuid_or_as_the_only_one_shown(
+    found: Found, wanted: str | None, visible: str | None, chosen: Gpu
+) -> None:
+    assert choose(found, wanted, visible) == chosen.uuid
 
 
-def test_one_of_several_is_chosen_by_uuid_or_its_beginning() -> None:
-    assert choose(BOTH, A100.uuid) == A100.uuid
-    assert choose(BOTH, "GPU-2222") == A100.uuid
-
-
-def test_several_without_a_name_are_listed() -> None:
-    with pytest.raises(PermanentError, match="2 GPUs") as raised:
-        choose(BOTH)
-    assert A100.uuid in raised.value.remedy
-
-
-@pytest.mark.parametrize("visible", ["0", H100.uuid, "GPU-1111", ""])
-def test_a_gpu_hidden_by_the_environment_is_refused(visible: str) -> None:
-    with pytest.raises(UnusableDeviceError, match=r"CUDA_VISIBLE_DEVICES=.* hides"):
-        choose(BOTH, A100.uuid, visible)
-
-
-@pytest.mark.parametrize("visible", ["1", "0,1", A100.uuid, " 1 "])
-def test_a_gpu_the_environment_shows_is_taken(visible: str) -> None:
-    assert choose(BOTH, A100.uuid, visible) == A100.uuid
-
-
-def test_the_environment_alone_may_choose() -> None:
-    assert choose(BOTH, None, "1") == A100.uuid
-
-
-def test_an_environment_that_hides_all_is_named() -> None:
-    with pytest.raises(UnusableDeviceError, match="hides every GPU"):
-        choose(BOTH, None, "")
-
-
-def test_a_divided_gpu_points_at_its_instances() -> None:
-    with pytest.raises(UnusableDeviceError, match="MIG mode") as raised:
-        choose(MIG, A100.uuid)
-    assert SLICE.uuid in raised.value.remedy
-    assert choose(MIG, SLICE.uuid) == SLICE.uuid
-
-
-def test_mig_mode_without_instances_is_named() -> None:
-    with pytest.raises(UnusableDeviceError, match="no instances"):
-        choose(Found(gpus=(DIVIDED,)))
-
-
-def test_a_gpu_that_is_gone_may_come_back_when_one_was_lost() -> None:
-    with pytest.raises(TransientError, match="fallen off the bus"):
-        choose(Found(gpus=(H100,), n_lost=1), A100.uuid)
-    with pytest.raises(TransientError, match="fallen off the bus"):
-        choose(Found(gpus=(), n_lost=1))
-    with pytest.raises(UnusableDeviceError, match="has no GPU"):
-        choose(Found(gpus=(H100,)), A100.uuid)
-
-
-def test_a_driver_without_gpus_is_said_to_list_none() -> None:
-    with pytest.raises(UnusableDeviceError, match="lists no GPU"):
-        choose(Found(gpus=()))
+@pytest.mark.parametrize(
+    ("found", "wanted", "visible", "error", "said"),
+    [
+        (BOTH, None, None, PermanentError, f"2 GPUs.*{A100.uuid}"),
+        *(
+            (BOTH, A100.uuid, visible, UnusableDeviceError, "CUDA_VISIBLE_DEVICES=.* hides")
+            for visible in ("0", H100.uuid, "GPU-1111", "")
+        ),
+        (BOTH, None, "", UnusableDeviceError, "hides every GPU"),
+        (MIG, A100.uuid, None, UnusableDeviceError, f"MIG mode.*{SLICE.uuid}"),
+        (Found(gpus=(DIVIDED,)), None, None, UnusableDeviceError, "no instances"),
+        # A GPU that is gone may come back when one was lost.
+        (Found(gpus=(H100,), n_lost=1), A100.uuid, None, TransientError, "fallen off the bus"),
+        (Found(gpus=(), n_lost=1), None, None, TransientError, "fallen off the bus"),
+        (Found(gpus=(H100,)), A100.uuid, None, UnusableDeviceError, "has no GPU"),
+        (Found(gpus=()), None, None, UnusableDeviceError, "lists no GPU"),
+    ],
+)
+def test_a_hidden_divided_or_lost_gpu_is_refused_by_name(
+    found: Found, wanted: str | None, visible: str | None, error: type[Exception], said: str
+) -> None:
+    with pytest.raises(error) as raised:
+        choose(found, wanted, visible)
+    assert re.search(said, f"{raised.value.message} {raised.value.remedy}", re.DOTALL)
 
 
 def test_what_follows_an_unknown_entry_is_hidden() -> None:

@@ -7,10 +7,6 @@ from hypothesis import strategies as st
 from fleetrank.device_agents.contract.measurement import Conditions
 from fleetrank.device_agents.host.conditions import (
     CpuTime,
-    parse_available_memory,
-    parse_cpuinfo_mhz,
-    parse_load,
-    parse_number,
     parse_oom_kills,
     parse_stat,
     read_conditions,
@@ -92,15 +88,7 @@ def test_oom_kills_are_found_by_their_whole_name() -> None:
     assert parse_oom_kills("nr_free_pages 2\n") is None
 
 
-@given(st.text())
-def test_any_text_is_parsed_without_an_error(text: str) -> None:
-    for parse in (parse_stat, parse_load, parse_available_memory, parse_oom_kills, parse_number):
-        parse(text)
-    assert all(mhz >= 0 for mhz in parse_cpuinfo_mhz(text))
-
-
 @given(st.lists(st.integers(0, 2**63), min_size=8, max_size=10))
 def test_a_line_of_counters_is_summed(numbers: list[int]) -> None:
     seen = parse_stat("cpu  " + " ".join(str(number) for number in numbers) + "\n")
-    assert seen is not None
     assert seen.total == sum(numbers[:8])

@@ -47,7 +47,6 @@ class World:
 def test_power_times_time_per_run_is_found_again() -> None:
     world = World(power_mw=300_000, period_ns=20_000_000)
     window = count_energy(world.source(), world.run, world.clock, least_s=2.0)
-    assert window is not None
     assert window.is_enough
     assert window.ns >= 2 * S
     assert window.steps >= MIN_STEPS
@@ -59,7 +58,6 @@ def test_power_times_time_per_run_is_found_again() -> None:
 def test_a_window_grows_until_it_has_enough_steps() -> None:
     world = World(power_mw=300_000, period_ns=150_000_000)
     window = count_energy(world.source(), world.run, world.clock, least_s=2.0)
-    assert window is not None
     assert window.is_enough
     assert window.ns >= MIN_STEPS * 150_000_000
 
@@ -67,18 +65,15 @@ def test_a_window_grows_until_it_has_enough_steps() -> None:
 def test_a_counter_that_moves_too_seldom_gives_steps_and_no_figure() -> None:
     world = World(power_mw=300_000, period_ns=S)
     window = count_energy(world.source(), world.run, world.clock, least_s=2.0)
-    assert window is not None
     assert not window.is_enough
     assert 0 < window.steps < MIN_STEPS
     energy = judge_energy(COUNTER, None, window)
-    assert energy is not None
     assert (energy.per_inference_mj, energy.counter_steps) == (None, window.steps)
 
 
 def test_a_counter_that_stands_still_ends_by_its_limit() -> None:
     world = World(power_mw=0, period_ns=S)
     window = count_energy(world.source(), world.run, world.clock, least_s=0.5)
-    assert window is not None
     assert (window.is_enough, window.steps, window.runs) == (False, 0, 0)
 
 
@@ -94,11 +89,9 @@ def test_energy_above_idle_leaves_the_idle_power_out() -> None:
     idle = EnergyWindow(mj=200_000, ns=2 * S, runs=0, steps=40, is_enough=True)
     busy = EnergyWindow(mj=600_000, ns=2 * S, runs=1000, steps=40, is_enough=True)
     energy = judge_energy(COUNTER, idle, busy)
-    assert energy is not None
     assert (energy.per_inference_mj, energy.idle_power_mw) == (600.0, 100_000.0)
     assert energy.above_idle_mj == pytest.approx(400.0)
     unknown = judge_energy(COUNTER, None, busy)
-    assert unknown is not None
     assert (unknown.per_inference_mj, unknown.above_idle_mj) == (600.0, None)
     assert judge_energy(COUNTER, idle, None) is None
 
@@ -125,7 +118,6 @@ def test_wrapped_steps_add_up(steps: list[int]) -> None:
         total += step
         values.append(float(total % 100))
     last = feed(values, 100.0)[-1]  # type: ignore[arg-type]
-    assert last is not None
     assert last.mj == pytest.approx(total)
     assert last.updates == sum(step > 0 for step in steps)
 
@@ -153,11 +145,9 @@ def test_processor_packages_are_added_and_their_parts_are_not(tmp_path: Path) ->
     domain(tmp_path, "intel-rapl:0:0", "core", 5)
     domain(tmp_path, "intel-rapl:2", "psys", 5)
     rapl = open_rapl(tmp_path)
-    assert rapl is not None
     first.write_text("4000\n")  # wrapped around at 1 J
     second.write_text("3000\n")
     reading = rapl.read()
-    assert reading is not None
     assert (reading.mj, reading.updates) == (8.0, 1)
     assert rapl.method is EnergyMethod.RAPL_COUNTER
     second.unlink()

@@ -4,12 +4,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fleetrank.device_agents.contract.task import InferTask
 from fleetrank.device_agents.cpu.agent import CpuAgent
 from fleetrank.device_agents.host import worker_process
 from fleetrank.device_agents.host.worker_process import LIMIT_SHARE, default_limit_bytes
 from fleetrank.foundation.vocabulary import ErrorKind, Runtime
-from tests.device_agents.conftest import make_task, sha256
+from tests.device_agents.conftest import infer_task, make_task
 
 TOTAL = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
@@ -42,14 +41,8 @@ def test_a_model_that_eats_all_memory_fails_without_any_limit_in_the_task(
     monkeypatch.setattr(worker_process, "LIMIT_SHARE", 1024**3 / TOTAL)
     task = make_task(huge_onnx, Runtime.ONNX)
     seen = CpuAgent({}).measure(task)
-    assert seen.failure is not None
     assert seen.failure.kind is ErrorKind.OUT_OF_MEMORY
     np.savez(tmp_path / "in.npz", input_0=np.zeros((1,), np.float32))
-    verification = InferTask(
-        task_id="v", artifact_path=str(huge_onnx), artifact_sha256=sha256(huge_onnx),
-        execution=task.execution, inputs_path=str(tmp_path / "in.npz"),
-        outputs_path=str(tmp_path / "out.npz"),
-    )  # fmt: skip
+    verification = infer_task(huge_onnx, tmp_path, execution=task.execution)  # fmt: skip
     failure = CpuAgent({}).infer(verification)
-    assert failure is not None
     assert failure.kind is ErrorKind.OUT_OF_MEMORY

@@ -7,19 +7,14 @@ import pytest
 
 from fleetrank.device_agents.contract.agent import StopRequested, never_stop
 from fleetrank.device_agents.contract.measurement import Measurement, failed, failure_from_error
-from fleetrank.device_agents.contract.task import Execution, MeasureTask
+from fleetrank.device_agents.contract.task import MeasureTask
 from fleetrank.device_agents.errors import AwayError, NotFitError, StoppedError
 from fleetrank.device_agents.host.worker_client import Clock, measure_when_fit
 from fleetrank.device_agents.simulated.agent import SimulatedAgent
-from fleetrank.foundation.vocabulary import ErrorKind, Origin, Runtime, Status
+from fleetrank.foundation.vocabulary import ErrorKind, Origin, Status
+from tests.device_agents.conftest import plain_task
 
-TASK = MeasureTask(
-    task_id="s/c/0/0",
-    artifact_path="/nowhere.onnx",
-    artifact_sha256="0",
-    execution=Execution(runtime=Runtime.ONNX, backend="cpu"),
-    macs_and_parameters=(1_000_000, 1_000),
-)
+TASK = plain_task(task_id="s/c/0/0", macs_and_parameters=(1_000_000, 1_000))
 HOT = NotFitError("its battery is at 40.2 C", "let it cool down", 10.0, 600.0)
 
 
@@ -64,7 +59,6 @@ def test_it_asks_until_the_device_is_fit_and_says_why_it_waits(fake: FakeTime) -
 
 def test_after_the_limit_the_last_answer_is_a_failure_with_its_reason(fake: FakeTime) -> None:
     seen = measure_when_fit(CoolingAgent(lambda: True), TASK, print, clock=fake.clock)
-    assert seen.failure is not None
     assert (seen.failure.kind, seen.failure.wait) == (ErrorKind.UNFIT_CONDITIONS, None)
     assert "600 s" in seen.failure.message
     assert "40.2 C" in seen.failure.message
@@ -94,5 +88,4 @@ def test_an_answer_survives_pickling_and_becomes_a_failure_that_asks_for_time(
     failure = failure_from_error(again, "start")
     assert failure == failure_from_error(error, "start")
     assert (failure.kind, failure.is_transient) == (kind, True)
-    assert failure.wait is not None
     assert (failure.wait.ask_again_s, failure.wait.limit_s) == (error.ask_again_s, error.limit_s)

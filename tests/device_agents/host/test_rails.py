@@ -31,8 +31,6 @@ def power_mw(root: Path) -> float | None:
     if source is None:
         return None
     first, second = source.read(), source.read()
-    assert first is not None
-    assert second is not None
     return (second.mj - first.mj) / 1.0
 
 
@@ -98,9 +96,7 @@ def test_energy_of_a_known_load(tmp_path: Path) -> None:
         (root / "sys/class/hwmon/hwmon1/curr1_input").write_text(f"{920 + swing}\n")
 
     source = open_rails(root, lambda: now)
-    assert source is not None
     assert source.method is EnergyMethod.HWMON_POLLED
     window = count_energy(source, step, lambda: now, least_s=2.0)
-    assert window is not None
     assert window.is_enough
     assert window.power_mw == pytest.approx(5008 * 0.920, rel=0.01)

@@ -46,7 +46,6 @@ def measured(task: MeasureTask, **changes: object) -> Measurement:
 def test_no_process_starts_before_all_of_them_are_warm(onnx_file: Path, tmp_path: Path) -> None:
     seen = measured(set_task(onnx_file, 3), command=waiting_worker(tmp_path))
     assert seen.status is Status.OK, seen.failure
-    assert seen.replicas is not None
     runs = seen.replicas.runs
     assert [run.replica for run in runs] == [1, 2, 3]
     starts = [run.start_ns for run in runs]
@@ -114,10 +113,8 @@ def test_one_that_fails_ends_the_set_and_the_others_are_kept(
     task = set_task(onnx_file, 3, timeout_s=timeout_s)
     seen = measured(task, command=first_of(tmp_path, then))
     assert seen.status is Status.FAILED
-    assert seen.failure is not None
     assert seen.failure.kind is kind
     assert "of 3:" in seen.failure.message
-    assert seen.replicas is not None
     failed = [run for run in seen.replicas.runs if run.error_kind is not None]
     assert [run.error_kind for run in failed] == [kind]
     assert failed[0].start_ns is None
@@ -131,20 +128,16 @@ def test_a_file_that_cannot_be_loaded_is_loaded_once(tmp_path: Path) -> None:
     broken = tmp_path / "broken.onnx"
     broken.write_bytes(b"no model")
     seen = measured(set_task(broken, 3))
-    assert seen.failure is not None
     assert seen.failure.kind is ErrorKind.BAD_ARTIFACT
-    assert seen.replicas is not None
     assert [run.replica for run in seen.replicas.runs] == [1]
 
 
 @pytest.mark.slow
 def test_copies_without_room_are_refused_after_the_first(onnx_file: Path) -> None:
     seen = measured(set_task(onnx_file, 20_000))
-    assert seen.failure is not None
     assert seen.failure.kind is ErrorKind.OUT_OF_MEMORY
     assert not seen.failure.is_transient
     assert "processes at most" in seen.failure.remedy
-    assert seen.replicas is not None
     assert seen.replicas.runs == ()
 
 
@@ -159,7 +152,6 @@ def test_a_stop_ends_all_processes(onnx_file: Path) -> None:
 
     task = set_task(onnx_file, 2, replicas=policy_of(2, run_s=60.0))
     seen = measured(task, stop_requested=stop_soon)
-    assert seen.failure is not None
     assert seen.failure.kind is ErrorKind.INTERRUPTED
 
 
@@ -173,7 +165,6 @@ def test_each_process_has_the_cores_that_it_was_given(onnx_file: Path) -> None:
     )
     seen = CpuAgent({}).measure(task)
     assert seen.status is Status.OK, seen.failure
-    assert seen.replicas is not None
     assert tuple(run.cpus for run in seen.replicas.runs) == cpus
     assert seen.replicas.core_use in (CoreUse.OWN, CoreUse.SIBLINGS)
 
@@ -184,9 +175,7 @@ def test_energy_of_the_device_is_counted_once(onnx_file: Path) -> None:
     source = CounterSource(EnergyMethod.RAPL_COUNTER, lambda: 2.0 * time.perf_counter_ns() / 1e6)
     task = set_task(onnx_file, 2, replicas=policy_of(2, run_s=3.0))
     seen = measured(task, source=source)
-    assert seen.replicas is not None
     energy = seen.replicas.energy
-    assert energy is not None
     assert energy.mj / energy.window_ns * 1e6 == pytest.approx(2.0, rel=0.05)
     assert energy.window_ns <= 3.0e9
 

@@ -68,7 +68,6 @@ def test_a_file_that_cannot_be_loaded_ends_its_own_cell(onnx_file: Path, tmp_pat
     bad = make_task(broken, Runtime.ONNX, task_id="bad", blocks=BLOCKS)
     seen = measure_round([good[0], bad, good[1]])
     assert [one.status for one in seen] == [Status.OK, Status.FAILED, Status.OK]
-    assert seen[1].failure is not None
     assert seen[1].failure.stage == "load"
 
 
@@ -109,7 +108,6 @@ def test_a_worker_that_dies_in_a_block_ends_its_own_cell(onnx_file: Path) -> Non
         (Status.FAILED, ErrorKind.CRASHED),
         (Status.OK, None),
     ]
-    assert seen[1].failure is not None
     assert seen[1].failure.exit_code == -signal.SIGKILL
     assert len(seen[0].blocks) >= BLOCKS.min_blocks
 

@@ -47,7 +47,6 @@ def test_a_worker_finds_its_scratch_folder_wherever_libraries_look(
     task_of: MakeTask, temp: Path
 ) -> None:
     with worker_environment(task_of(Runtime.ONNX)) as environment:
-        assert environment is not None
         (made,) = temp.iterdir()
         for name in (SCRATCH, "TMPDIR", "TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR"):
             assert environment[name] == str(made)

@@ -9,6 +9,7 @@ from fleetrank.device_agents.host.worker_client import measure_in_worker, read_m
 from fleetrank.foundation.codec import to_json
 from fleetrank.foundation.supervised_child import ChildEnd, End
 from fleetrank.foundation.vocabulary import ErrorKind, Mode, Origin, Runtime, Status
+from tests.device_agents.conftest import plain_task
 
 STARTED = "2026-01-01T00:00:00+00:00"
 FORGED = Measurement(
@@ -27,12 +28,8 @@ def read(text: str, *, is_trusted: bool = True, mode: Mode = Mode.EAGER) -> Meas
 
 
 def _task(*, is_trusted: bool = True, mode: Mode = Mode.EAGER) -> MeasureTask:
-    return MeasureTask(
-        task_id="t",
-        artifact_path="/a",
-        artifact_sha256="0",
-        execution=Execution(runtime=Runtime.TORCH, backend="cpu", mode=mode),
-        is_trusted=is_trusted,
+    return plain_task(
+        execution=Execution(runtime=Runtime.TORCH, backend="cpu", mode=mode), is_trusted=is_trusted
     )
 
 
@@ -58,19 +55,16 @@ def test_the_parent_says_what_confined_its_worker(
     monkeypatch.setattr(walls, "abi", lambda: 7)
     monkeypatch.setattr(seccomp, "is_available", lambda: True)
     found = read(to_json(FORGED), is_trusted=is_trusted, mode=mode)
-    assert found.worker is not None
     assert found.worker.confinement == names
 
 
 def test_an_impossible_value_is_bad_output() -> None:
     found = read(to_json(FORGED).replace("[5]", "[-5]"))
-    assert found.failure is not None
     assert (found.status, found.failure.kind) == (Status.FAILED, ErrorKind.BAD_OUTPUT)
     assert "samples_ns is -5" in found.failure.message
 
 
 def test_a_stop_before_the_start_starts_no_worker() -> None:
     found = measure_in_worker(_task(), lambda: True, command=("/nowhere/python",))
-    assert found.failure is not None
     assert found.failure.kind is ErrorKind.INTERRUPTED
     assert found.failure.is_transient

@@ -118,7 +118,6 @@ def test_a_layer_with_its_norm_has_the_module_of_its_weights(inputs, rules, modu
     scope = scope_of_node(inputs, {
         "pkg.torch.onnx.name_scopes": scopes, "pkg.onnxscript.rewriter.rule_name": rules,
     })  # fmt: skip
-    assert scope is not None
     assert scope.module == module
 
 

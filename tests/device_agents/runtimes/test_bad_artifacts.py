@@ -9,18 +9,17 @@ import pytest
 from daily import daily
 from onnx import TensorProto, helper
 
-from fleetrank.device_agents.contract.task import Execution, InferTask, MeasureTask, Options
+from fleetrank.device_agents.contract.task import Execution, MeasureTask, Options
 from fleetrank.device_agents.errors import UnsupportedError
 from fleetrank.device_agents.host.worker_client import infer_in_worker, measure_in_worker
 from fleetrank.device_agents.runtimes.runner import with_batch
 from fleetrank.foundation.vocabulary import ErrorKind, Mode, Runtime, Status
-from tests.device_agents.conftest import MakeTask, make_task, sha256
+from tests.device_agents.conftest import MakeTask, infer_task, make_task
 
 
 def kind_of(task: MeasureTask, *, is_transient: bool = False) -> tuple[ErrorKind, str]:
     seen = measure_in_worker(task)
     assert seen.status is Status.FAILED
-    assert seen.failure is not None
     assert seen.failure.is_transient is is_transient
     assert seen.failure.remedy
     return seen.failure.kind, seen.failure.message
@@ -117,7 +116,6 @@ def test_options_are_given_to_the_runtime_and_recorded(
     task = task_of(runtime)
     seen = measure_in_worker(replace(task, execution=replace(task.execution, options=options)))
     assert seen.status is Status.OK, seen.failure
-    assert seen.worker is not None
     assert set(options) <= set(seen.worker.settings)
 
 
@@ -150,13 +148,8 @@ def test_compiling_without_a_compiler_says_so(
 
 def test_a_free_batch_is_set_to_the_task_s(onnx_file: Path, tmp_path: Path) -> None:
     np.savez(tmp_path / "in.npz", input_0=np.ones((2, 3, 16, 16), dtype=np.float32))
-    task = InferTask(
-        task_id="v",
-        artifact_path=str(onnx_file),
-        artifact_sha256=sha256(onnx_file),
-        execution=Execution(runtime=Runtime.ONNX, backend="cpu", batch=5),
-        inputs_path=str(tmp_path / "in.npz"),
-        outputs_path=str(tmp_path / "out.npz"),
+    task = infer_task(
+        onnx_file, tmp_path, execution=Execution(runtime=Runtime.ONNX, backend="cpu", batch=5)
     )
     assert infer_in_worker(task) is None
     with np.load(tmp_path / "out.npz") as stored:
@@ -198,14 +191,6 @@ def test_inputs_that_do_not_fit_are_a_failure(
     stored: dict[str, np.ndarray], onnx_file: Path, tmp_path: Path
 ) -> None:
     np.savez(tmp_path / "in.npz", **stored)  # type: ignore[arg-type]
-    task = InferTask(
-        task_id="v",
-        artifact_path=str(onnx_file),
-        artifact_sha256=sha256(onnx_file),
-        execution=Execution(runtime=Runtime.ONNX, backend="cpu"),
-        inputs_path=str(tmp_path / "in.npz"),
-        outputs_path=str(tmp_path / "out.npz"),
-    )
+    task = infer_task(onnx_file, tmp_path)
     failure = infer_in_worker(task)
-    assert failure is not None
     assert failure.kind is ErrorKind.BAD_ARTIFACT

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fleetrank.device_agents.contract.task import Execution, InferTask, MeasureTask
+from fleetrank.device_agents.contract.task import Execution, MeasureTask
 from fleetrank.device_agents.errors import MissingLibraryError, UnsupportedError
 from fleetrank.device_agents.host.worker_client import infer_in_worker, measure_in_worker
 from fleetrank.device_agents.runtimes.executorch_runner import (
@@ -17,7 +17,7 @@ from fleetrank.device_agents.runtimes.executorch_runner import (
 )
 from fleetrank.device_agents.runtimes.runner import why_unsupported
 from fleetrank.foundation.vocabulary import ErrorKind, Mode, Runtime, Status
-from tests.device_agents.conftest import make_task, sha256
+from tests.device_agents.conftest import infer_task, make_task
 
 XNNPACK = Execution(runtime=Runtime.EXECUTORCH, backend="xnnpack")
 
@@ -34,14 +34,7 @@ def test_outputs_are_those_of_pytorch(pte_file: Path, tmp_path: Path) -> None:
     network = torch.nn.Sequential(torch.nn.Conv2d(3, 4, 3, padding=1), torch.nn.ReLU()).eval()
     cases = np.random.default_rng(1).standard_normal((3, 3, 16, 16), dtype=np.float32)
     np.savez(tmp_path / "in.npz", input_0=cases)
-    task = InferTask(
-        task_id="verify",
-        artifact_path=str(pte_file),
-        artifact_sha256=sha256(pte_file),
-        execution=XNNPACK,
-        inputs_path=str(tmp_path / "in.npz"),
-        outputs_path=str(tmp_path / "out.npz"),
-    )
+    task = infer_task(pte_file, tmp_path, task_id="verify", execution=XNNPACK)
     assert infer_in_worker(task) is None
     with np.load(tmp_path / "out.npz") as stored, torch.inference_mode():
         expected = network(torch.from_numpy(cases)).numpy()
@@ -64,7 +57,6 @@ def test_a_changed_byte_is_refused(pte_file: Path, tmp_path: Path, place: str) -
     at = 0 if place == "header" else int.from_bytes(data[:4], "little")
     data[at] ^= 0xFF
     failure = measure_in_worker(task_with(tmp_path / "changed.pte", bytes(data))).failure
-    assert failure is not None
     assert failure.kind is ErrorKind.BAD_ARTIFACT
     assert failure.remedy
 

@@ -138,7 +138,6 @@ def test_the_log_gives_the_lines_of_a_tag(phone: OnePhone) -> None:
 
 def test_a_command_ends_with_its_client(phone: OnePhone) -> None:
     client = phone.adb.start("-s", phone.address, "shell", "echo $$; sleep 300")
-    assert client.stdout is not None
     pid = int(client.stdout.readline())
     assert Path(f"/proc/{pid}").exists()
     client.kill()

@@ -3,9 +3,9 @@ from typing import Any
 
 from fleetrank.device_agents.android.programs.phone_program import READ
 from fleetrank.device_agents.contract.measurement import Conditions
-from fleetrank.device_agents.contract.task import Execution, MeasurePolicy, MeasureTask
+from fleetrank.device_agents.contract.task import MeasurePolicy
 from fleetrank.device_agents.worker.run import Caller, Loaded, run_loaded
-from fleetrank.foundation.vocabulary import Runtime
+from tests.device_agents.conftest import plain_task
 
 WARM_UP = MeasurePolicy(min_warmup_runs=4, min_warmup_s=0.0, max_warmup_s=0.0, energy_s=0.0)
 
@@ -43,9 +43,6 @@ def test_the_storage_of_the_samples_is_not_memory_of_the_model() -> None:
     loaded = Loaded(
         model=counted, seen=replace(READ, baseline_memory_bytes=0), source=None, idle=None
     )
-    task = MeasureTask(
-        task_id="t", artifact_path="", artifact_sha256="", policy=WARM_UP,
-        execution=Execution(runtime=Runtime.ONNX, backend="cpu"),
-    )  # fmt: skip
+    task = plain_task(policy=WARM_UP)  # fmt: skip
     ran = run_loaded(loaded, task, counted, Conditions(), Caller(enter=lambda _: None))
     assert ran.seen.run_peak_memory_bytes == ran.seen.warmup_runs < counted.runs

@@ -115,7 +115,6 @@ def test_a_daemon_ends_when_the_parent_of_its_child_is_killed() -> None:
         "print(child.stdout.decode(), flush=True); time.sleep(600)"
     )
     with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE) as parent:
-        assert parent.stdout is not None
         daemon = int(parent.stdout.readline())
         parent.kill()
     assert is_soon_gone(daemon)

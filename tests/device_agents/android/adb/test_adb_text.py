@@ -11,7 +11,6 @@ from fleetrank.device_agents.android.adb_text import (
     is_network_serial,
     parse_devices,
     parse_mdns_services,
-    shown,
 )
 from fleetrank.device_agents.errors import TransientError, UnusableDeviceError
 
@@ -51,14 +50,6 @@ def test_each_kind_of_line_is_read() -> None:
 def test_a_serial_without_blanks_is_read_whole(serial: str, state: str) -> None:
     (seen,) = parse_devices(f"{serial:<22} {state} product:a model:b transport_id:7")
     assert (seen.serial, seen.state, seen.transport_id) == (serial, state, 7)
-
-
-@given(st.text())
-def test_no_listing_is_too_strange_to_read(text: str) -> None:
-    for seen in parse_devices(text):
-        assert seen.serial
-        assert REMEDIES[seen.state]
-    parse_mdns_services(text)
 
 
 def test_services_on_the_network_are_read_with_and_without_heading() -> None:
@@ -118,11 +109,6 @@ def test_a_serial_that_reads_like_a_refusal_does_not_change_its_class() -> None:
     serial = "device unauthorized"
     found = error_of_refusal(serial, f"device '{serial}' not found")
     assert type(found) is TransientError
-
-
-@given(st.text())
-def test_a_foreign_text_cannot_move_the_cursor(text: str) -> None:
-    assert shown(text).isprintable()
 
 
 @pytest.mark.parametrize(

@@ -5,13 +5,11 @@ import pytest
 from device_parsers import encode_result
 from hypothesis import given
 from hypothesis import strategies as st
+from phone_calls import execution_of, plan_of, task_of
 
 from fleetrank.device_agents.android.programs.benchmark_model import BenchmarkModel
 from fleetrank.device_agents.android.programs.benchmark_text import read_result, read_text
-from fleetrank.device_agents.android.programs.executor_runner import ExecutorRunner
-from fleetrank.device_agents.android.programs.perf_test import PerfTest
 from fleetrank.device_agents.android.programs.phone_program import (
-    PhoneProgram,
     ProgramCall,
     ProgramOutput,
     backend_of_library,
@@ -19,26 +17,19 @@ from fleetrank.device_agents.android.programs.phone_program import (
 from fleetrank.device_agents.contract.measurement import (
     Measurement,
     ToolSummary,
-    failure_from_error,
 )
-from fleetrank.device_agents.contract.task import Execution, MeasurePolicy, MeasureTask, OptionValue
+from fleetrank.device_agents.contract.task import Execution, MeasurePolicy, OptionValue
 from fleetrank.device_agents.errors import (
-    AgentError,
     BadArtifactError,
     BadOutputError,
     CrashedError,
     KilledError,
     OutOfMemoryError,
-    StorageFullError,
-    TransientError,
     UnfitConditionsError,
     UnsupportedError,
 )
 from fleetrank.foundation.vocabulary import (
-    ErrorKind,
     MemoryMetric,
-    Mode,
-    Runtime,
     SampleKind,
     Statistic,
 )
@@ -63,8 +54,11 @@ PAGE_SIZE = (
 )
 
 
+OFFLINE = "taskset: failed to set pid 11011's affinity: Invalid argument"
+NAME = "benchmark_model"
+
+
 def settings_of(reading: Measurement) -> dict[str, OptionValue]:
-    assert reading.worker is not None
     return dict(reading.worker.settings)
 
 
@@ -79,50 +73,73 @@ def output(
     return ProgramOutput(run=run, exit_code=exit_code, stdout=text, stderr="", result=result)
 
 
-def task(backend: str = "xnnpack", **options: str | int | bool) -> MeasureTask:
-    execution = Execution(
-        runtime=Runtime.TFLITE, backend=backend, threads=4, options=tuple(sorted(options.items()))
-    )
-    return MeasureTask(
-        task_id="t", artifact_path="/m.tflite", artifact_sha256="0" * 64, execution=execution
-    )
-
-
-def plan(backend: str = "xnnpack", **options: str | int | bool) -> tuple[str, ...]:
-    runner = BenchmarkModel()
-    run = runner.plan_run(
-        program_path="/t/tool",
-        artifact_path="/a/m.tflite",
-        run_folder="/r",
-        task=task(backend, **options),
-    )
-    assert run.result_file == "/r/result.pb"
-    return run.argv
+def execution(backend: str = "xnnpack", **options: OptionValue) -> Execution:
+    return execution_of(NAME, backend=backend, threads=4, options=tuple(sorted(options.items())))
 
 
 def test_the_command_line_is_the_task() -> None:
-    assert plan() == (
-        "/t/tool", "--graph=/a/m.tflite", "--num_threads=4", "--warmup_runs=10",
+    run = plan_of(NAME, execution())
+    assert run.result_file == "/r/result.pb"
+    assert run.argv == (
+        "/t/tool", "--graph=/a/m", "--num_threads=4", "--warmup_runs=10",
         "--warmup_min_secs=0.5", "--num_runs=100", "--min_secs=1", "--max_secs=20",
         "--use_xnnpack=true", "--result_file_path=/r/result.pb",
     )  # fmt: skip
 
 
-def test_the_default_delegate_is_switched_off_for_the_built_in_kernels() -> None:
-    assert "--use_xnnpack=false" in plan("builtin")
+@pytest.mark.parametrize(
+    ("backend", "options", "flags"),
+    [
+        ("builtin", {}, {"--use_xnnpack=false"}),
+        # Half precision is asked for, and never slipped in.
+        ("gpu", {}, {"--use_gpu=true", "--gpu_precision_loss_allowed=false"}),
+        ("gpu", {"gpu_precision_loss_allowed": True}, {"--gpu_precision_loss_allowed=true"}),
+        (
+            "nnapi",
+            {"require_full_delegation": True, "nnapi_accelerator_name": "a b; $(c)"},
+            {"--require_full_delegation=true", "--nnapi_accelerator_name=a b; $(c)"},
+        ),
+        (
+            "external:Qnn",
+            {"external_delegate_options": "backend_type:htp;skel_library_dir:{folder}"},
+            {
+                "--external_delegate_path=/t/libQnn.so",
+                "--external_delegate_options=backend_type:htp;skel_library_dir:/t",
+            },
+        ),
+    ],
+)
+def test_backend_and_options_become_flags(backend, options, flags) -> None:
+    argv = plan_of(NAME, execution(backend, **options)).argv
+    assert flags <= set(argv)
+    assert sum("loss_allowed" in flag for flag in argv) == (backend == "gpu")
 
 
-def test_half_precision_on_the_gpu_is_asked_for_and_never_slipped_in() -> None:
-    assert "--gpu_precision_loss_allowed=false" in plan("gpu")
-    flags = [flag for flag in plan("gpu", gpu_precision_loss_allowed=True) if "loss" in flag]
-    assert flags == ["--gpu_precision_loss_allowed=true"]
+@pytest.mark.parametrize(
+    ("policy", "flags"),
+    [
+        (
+            MeasurePolicy(min_runs=7, max_time_s=0.25, min_warmup_runs=3, min_warmup_s=0.0),
+            {"--num_runs=7", "--min_secs=0.25", "--max_secs=0.25", "--warmup_runs=3"},
+        ),
+        # A sustained run ends by time alone.
+        (MeasurePolicy(min_time_s=60.0), {"--num_runs=1", "--min_secs=60", "--max_secs=120"}),
+    ],
+)
+def test_the_policy_reaches_the_tool(policy, flags) -> None:
+    assert flags <= set(plan_of(NAME, execution(), policy).argv)
 
 
-def test_options_of_a_delegate_become_flags() -> None:
-    argv = plan("nnapi", require_full_delegation=True, nnapi_accelerator_name="a b; $(c)")
-    assert "--require_full_delegation=true" in argv
-    assert "--nnapi_accelerator_name=a b; $(c)" in argv
-    assert "--use_nnapi=true" in argv
+@pytest.mark.parametrize("name", ["onnxruntime_perf_test", "executor_runner"])
+def test_programs_that_count_runs_refuse_a_time(name) -> None:
+    with pytest.raises(UnsupportedError, match="number of inferences"):
+        plan_of(name, execution_of(name), MeasurePolicy(min_time_s=60.0))
+
+
+def test_an_external_delegate_is_a_library_beside_the_program() -> None:
+    assert plan_of(NAME, execution("external:QnnDelegate")).library == "libQnnDelegate.so"
+    assert backend_of_library("libQnnTFLiteDelegate.so") == "external:QnnTFLiteDelegate"
+    assert backend_of_library("QnnTFLiteDelegate.so") is None
 
 
 @pytest.mark.parametrize(
@@ -141,14 +158,10 @@ def test_options_of_a_delegate_become_flags() -> None:
     ],
 )
 def test_what_it_cannot_do_is_refused_by_name(backend, options, why) -> None:
-    assert why in (BenchmarkModel().why_unsupported(task(backend, **options).execution) or "")
+    given = execution(backend, **options)
+    assert why in (BenchmarkModel().why_unsupported(given) or "")
     with pytest.raises(UnsupportedError, match=why):
-        plan(backend, **options)
-
-
-def test_there_is_no_compiled_mode() -> None:
-    execution = Execution(runtime=Runtime.TFLITE, backend="gpu", mode=Mode.COMPILE)
-    assert "no mode" in (BenchmarkModel().why_unsupported(execution) or "")
+        plan_of(NAME, given)
 
 
 def test_a_run_of_litert() -> None:
@@ -189,19 +202,18 @@ def test_the_result_file_and_the_text_of_one_run_agree() -> None:
         assert getattr(from_file, name) == pytest.approx(getattr(from_text, name), rel=1e-6)
 
 
-def test_the_result_file_is_preferred() -> None:
-    latency = {**LITERT_PARTS["latency_metrics"], "median_ms": 8.6}
-    parts = {**LITERT_PARTS, "latency_metrics": latency}
-    reading = BenchmarkModel().read(output(text_of("litert"), result=encode_result(parts)))
-    assert reading.summary is not None
-    assert reading.summary.latency_ns == 8_600_000
-    assert settings_of(reading)["read_from"] == "result_file"
+FASTER = {**LITERT_PARTS, "latency_metrics": {**LITERT_PARTS["latency_metrics"], "median_ms": 8.6}}
 
 
-@pytest.mark.parametrize("content", [b"", b"\x12", b"garbage" * 9, encode_result({})])
-def test_a_damaged_result_file_leaves_the_text(content) -> None:
+@pytest.mark.parametrize(
+    ("content", "source", "latency_ns"),
+    [(encode_result(FASTER), "result_file", 8_600_000)]
+    + [(bad, "text", 8_541_000) for bad in (b"", b"\x12", b"garbage" * 9, encode_result({}))],
+    ids=["whole", "empty", "cut", "garbage", "without parts"],
+)
+def test_the_result_file_is_preferred_unless_it_is_damaged(content, source, latency_ns) -> None:
     reading = BenchmarkModel().read(output(text_of("litert"), result=content))
-    assert settings_of(reading)["read_from"] == "text"
+    assert (settings_of(reading)["read_from"], reading.summary.latency_ns) == (source, latency_ns)
 
 
 def test_a_missing_field_of_the_result_file_is_missing_and_not_zero() -> None:
@@ -298,9 +310,10 @@ def test_without_percentiles_the_mean_stands_and_says_so() -> None:
 )
 def test_the_closing_line_of_tensorflow_1(name, mean_ns, first_ns, load_ns) -> None:
     reading = BenchmarkModel().read(output(text_of(name)))
-    assert reading.summary is not None
     assert (reading.summary.count, reading.summary.mean_ns) == (50, mean_ns)
     assert (reading.first_inference_ns, reading.load_ns) == (first_ns, load_ns)
+    moved = replace(output(""), stderr=text_of(name))
+    assert BenchmarkModel().read(moved).summary == reading.summary, "all of it on standard error"
 
 
 def test_runs_that_are_all_alike() -> None:
@@ -316,17 +329,6 @@ def test_runs_that_are_all_alike() -> None:
     assert settings_of(reading)["summary_statistic"] == "median"
 
 
-def test_no_timed_run_is_no_result_and_no_zero() -> None:
-    with pytest.raises(BadOutputError):
-        BenchmarkModel().read(output(text_of("count_zero")))
-
-
-def test_everything_on_standard_error_is_read_too() -> None:
-    run = ProgramCall(argv=("/t/benchmark_model",))
-    seen = ProgramOutput(run=run, exit_code=0, stdout="", stderr=text_of("tf1"))
-    assert BenchmarkModel().read(seen).summary is not None
-
-
 def test_a_partial_delegate_is_told_with_its_share_of_nodes() -> None:
     reading = BenchmarkModel().read(output(text_of("tf2_gpu_partial"), "--use_gpu=true"))
     settings = settings_of(reading)
@@ -336,18 +338,16 @@ def test_a_partial_delegate_is_told_with_its_share_of_nodes() -> None:
     switched_off = text_of("litert").replace("Use xnnpack: [1]", "Use xnnpack: [0]")
     builtin = BenchmarkModel().read(output(switched_off, "--use_xnnpack=false"))
     assert (builtin.backend_nodes, builtin.graph_nodes) == (None, None)
-
-
-def test_a_partial_delegate_is_refused_where_all_was_required() -> None:
-    flags = ("--use_gpu=true", "--require_full_delegation=true")
-    with pytest.raises(UnsupportedError, match="required"):
-        BenchmarkModel().read(output(text_of("tf2_gpu_partial"), *flags))
-
-
-def test_a_complete_delegate_is_what_was_required() -> None:
-    flags = ("--use_xnnpack=true", "--require_full_delegation=true")
-    reading = BenchmarkModel().read(output(text_of("litert"), *flags))
-    assert settings_of(reading)["delegate_placement"] == "complete"
+    # All of it was required, and one took all, one a part, one nothing.
+    required = "--require_full_delegation=true"
+    whole = BenchmarkModel().read(output(text_of("litert"), "--use_xnnpack=true", required))
+    assert settings_of(whole)["delegate_placement"] == "complete"
+    for name, flags, said in (
+        ("tf2_gpu_partial", ("--use_gpu=true", required), "required"),
+        ("tf2_nnapi_refused", ("--use_nnapi=true",), "no node"),
+    ):
+        with pytest.raises(UnsupportedError, match=said):
+            BenchmarkModel().read(output(text_of(name), *flags))
 
 
 def of_tf1(*repeated: str) -> str:
@@ -360,8 +360,7 @@ def test_a_delegate_nothing_is_said_of_is_no_proof_and_the_program_is_asked_once
     seen = output(of_tf1("Use gpu"), "--use_gpu=true")
     with pytest.raises(UnsupportedError, match="no proof"):
         BenchmarkModel().read(seen)
-    stricter = BenchmarkModel().task_that_proves(task("gpu", gpu_backend="cl"), seen)
-    assert stricter is not None
+    stricter = BenchmarkModel().task_that_proves(task_of(execution("gpu", gpu_backend="cl")), seen)
     assert dict(stricter.execution.options) == {
         "gpu_backend": "cl",
         "require_full_delegation": True,
@@ -414,80 +413,46 @@ def test_a_number_of_kernels_or_the_word_for_all_is_a_proof(sentence: str, place
         BenchmarkModel().read(output(error + text, "--use_nnapi=true"))
 
 
-def test_a_delegate_that_took_nothing_never_gives_a_figure() -> None:
-    with pytest.raises(UnsupportedError, match="no node"):
-        BenchmarkModel().read(output(text_of("tf2_nnapi_refused"), "--use_nnapi=true"))
-
-
 def test_a_flag_the_build_does_not_know_is_refused_though_it_ends_well() -> None:
     with pytest.raises(UnsupportedError, match="xnnpack_force_fp16") as caught:
         BenchmarkModel().read(output(text_of("unknown_flag")))
     assert "result_file_path" not in caught.value.message
-
-
-def test_an_older_build_without_the_result_file_is_read_by_its_text() -> None:
+    # An older build without the result file is read by its text.
     text = "WARN: Unconsumed cmdline flags: --result_file_path=/x/r.pb\n" + text_of("litert")
     assert BenchmarkModel().read(output(text)).summary is not None
 
 
 @pytest.mark.parametrize(
-    ("text", "exit_code", "error"),
+    ("text", "exit_code", "error", "said"),
     [
-        (text_of("full_delegation_refused"), 1, UnsupportedError),
-        (text_of("bad_model"), 1, BadArtifactError),
-        ("ERROR: Didn't find op for builtin opcode 'ADD' version '5'", 1, UnsupportedError),
-        ("terminate called after throwing std::bad_alloc", 134, OutOfMemoryError),
-        ("ERROR: Benchmarking failed.", 1, CrashedError),
-        ("Segmentation fault", 139, CrashedError),
-        ("Killed", 137, KilledError),
-        ("CANNOT LINK EXECUTABLE: library libx.so not found", 1, UnsupportedError),
-        ("sh: /t/benchmark_model: not found", 127, UnsupportedError),
-        (PAGE_SIZE, 1, UnsupportedError),
-        ("taskset: failed to set pid 11011's affinity: Invalid argument", 1, UnfitConditionsError),
-        ("", 0, BadOutputError),
-        (text_of("litert").partition("\n\n")[0], 0, BadOutputError),
-        (text_of("litert").partition("8560.25\nINFO: Note")[0] + "85", 0, BadOutputError),
-        (text_of("litert") * 2, 0, BadOutputError),
-        (text_of("litert").replace("median=8541", "median=0"), 0, BadOutputError),
-        (text_of("litert").replace("median=8541", "median=1e+99"), 0, BadOutputError),
-        (text_of("litert").replace("count=117", "count="), 0, BadOutputError),
+        (text_of("full_delegation_refused"), 1, UnsupportedError, ""),
+        (text_of("bad_model"), 1, BadArtifactError, ""),
+        ("ERROR: Didn't find op for builtin opcode 'ADD' version '5'", 1, UnsupportedError, ""),
+        ("terminate called after throwing std::bad_alloc", 134, OutOfMemoryError, ""),
+        ("ERROR: Benchmarking failed.", 1, CrashedError, ""),
+        ("Segmentation fault", 139, CrashedError, ""),
+        ("Killed", 137, KilledError, ""),
+        ("CANNOT LINK EXECUTABLE: library libx.so not found", 1, UnsupportedError, ""),
+        ("sh: /t/benchmark_model: not found", 127, UnsupportedError, ""),
+        (PAGE_SIZE, 1, UnsupportedError, "max-page-size=16384"),
+        # Cores that are offline: a state of the device that may pass.
+        (OFFLINE, 1, UnfitConditionsError, "offline"),
+        ("", 0, BadOutputError, ""),
+        (text_of("count_zero"), 0, BadOutputError, ""),
+        (text_of("litert").partition("\n\n")[0], 0, BadOutputError, ""),
+        (text_of("litert").partition("8560.25\nINFO: Note")[0] + "85", 0, BadOutputError, ""),
+        (text_of("litert") * 2, 0, BadOutputError, ""),
+        (text_of("litert").replace("median=8541", "median=0"), 0, BadOutputError, ""),
+        (text_of("litert").replace("median=8541", "median=1e+99"), 0, BadOutputError, ""),
+        (text_of("litert").replace("count=117", "count="), 0, BadOutputError, ""),
     ],
 )
-def test_every_bad_end_is_a_typed_error(text, exit_code, error) -> None:
+def test_every_bad_end_is_a_typed_error(text, exit_code, error, said) -> None:
     with pytest.raises(error) as caught:
         BenchmarkModel().read(output(text, exit_code=exit_code))
     assert type(caught.value) is error
+    assert said in f"{caught.value.message} {caught.value.remedy}"
     assert caught.value.remedy
-
-
-def test_a_build_with_small_pages_is_named_with_the_flag_that_builds_larger_ones() -> None:
-    with pytest.raises(UnsupportedError) as caught:
-        BenchmarkModel().read(output(PAGE_SIZE, exit_code=1))
-    assert "max-page-size=16384" in caught.value.remedy
-
-
-def test_cores_that_are_offline_are_a_state_of_the_device_that_may_pass() -> None:
-    text = "taskset: failed to set pid 11011's affinity: Invalid argument"
-    with pytest.raises(TransientError, match="offline"):
-        BenchmarkModel().read(output(text, exit_code=1))
-
-
-LINES = [line for path in sorted(DATA.glob("*.txt")) for line in path.read_text().splitlines()]
-
-
-@given(
-    lines=st.lists(st.sampled_from(LINES) | st.text(max_size=80), max_size=40),
-    exit_code=st.sampled_from([0, 0, 0, 1, 134, 137, -1, 300]),
-    result=st.none() | st.binary(max_size=60),
-)
-def test_no_text_gets_past_the_typed_errors(lines, exit_code, result) -> None:
-    seen = output("\n".join(lines), "--use_gpu=true", exit_code=exit_code, result=result)
-    try:
-        reading = BenchmarkModel().read(seen)
-    except AgentError:
-        return
-    assert reading.summary is not None
-    assert reading.summary.latency_ns > 0
 
 
 @given(
@@ -510,77 +475,6 @@ def test_figures_survive_the_way_through_the_text(count, median, mean, is_prefix
     summary = read_text(text).summary
     assert (summary.count, summary.latency_ns) == (count, median * 1000)
     assert summary.mean_ns == round(float(shown) * 1000)
-
-
-def test_every_typed_error_becomes_a_failure_of_its_kind() -> None:
-    ends = [
-        (BadOutputError("a", "b"), ErrorKind.BAD_OUTPUT, False),
-        (CrashedError("a", "b"), ErrorKind.CRASHED, False),
-        (KilledError("a", "b"), ErrorKind.CRASHED, True),
-        (OutOfMemoryError("a", "b"), ErrorKind.OUT_OF_MEMORY, False),
-        (StorageFullError("a", "b"), ErrorKind.DISK_FULL, False),
-        (UnsupportedError("a", "b"), ErrorKind.UNSUPPORTED, False),
-    ]
-    for error, kind, is_transient in ends:
-        failure = failure_from_error(error, "timed")
-        assert (failure.kind, failure.is_transient) == (kind, is_transient)
-
-
-def test_the_policy_reaches_the_tool() -> None:
-    policy = MeasurePolicy(min_runs=7, max_time_s=0.25, min_warmup_runs=3, min_warmup_s=0.0)
-    run = BenchmarkModel().plan_run(
-        program_path="/t",
-        artifact_path="/m.tflite",
-        run_folder="/r",
-        task=MeasureTask(
-            task_id="t",
-            artifact_path="/m.tflite",
-            artifact_sha256="0" * 64,
-            execution=task().execution,
-            policy=policy,
-        ),
-    )
-    assert {"--num_runs=7", "--min_secs=0.25", "--max_secs=0.25", "--warmup_runs=3"} <= set(
-        run.argv
-    )
-
-
-def test_a_sustained_run_ends_by_time_alone() -> None:
-    long = replace(task(), policy=MeasurePolicy(min_time_s=60.0))
-    run = BenchmarkModel().plan_run(
-        program_path="/t", artifact_path="/m.tflite", run_folder="/r", task=long
-    )
-    assert {"--num_runs=1", "--min_secs=60", "--max_secs=120"} <= set(run.argv)
-
-
-@pytest.mark.parametrize("program", [PerfTest(), ExecutorRunner()])
-def test_programs_that_count_runs_refuse_a_time(program: PhoneProgram) -> None:
-    runtime = Runtime.ONNX if program.name == PerfTest.name else Runtime.EXECUTORCH
-    backend = program.capability.backends[0]
-    long = replace(
-        task(),
-        execution=Execution(runtime=runtime, backend=backend),
-        policy=MeasurePolicy(min_time_s=60.0),
-    )
-    with pytest.raises(UnsupportedError, match="number of inferences"):
-        program.plan_run(program_path="/t", artifact_path="/m", run_folder="/r", task=long)
-
-
-def test_an_external_delegate_is_a_library_beside_the_program() -> None:
-    call = BenchmarkModel().plan_run(
-        program_path="/t/tool",
-        artifact_path="/a/m.tflite",
-        run_folder="/r",
-        task=task(
-            "external:QnnTFLiteDelegate",
-            external_delegate_options="backend_type:htp;skel_library_dir:{folder}",
-        ),
-    )
-    assert call.library == "libQnnTFLiteDelegate.so"
-    assert "--external_delegate_path=/t/libQnnTFLiteDelegate.so" in call.argv
-    assert "--external_delegate_options=backend_type:htp;skel_library_dir:/t" in call.argv
-    assert backend_of_library("libQnnTFLiteDelegate.so") == "external:QnnTFLiteDelegate"
-    assert backend_of_library("QnnTFLiteDelegate.so") is None
 
 
 EXTERNAL_FLAG = "--external_delegate_path=/t/libX.so"

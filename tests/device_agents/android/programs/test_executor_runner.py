@@ -4,6 +4,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from phone_calls import execution_of, plan_of
 
 from fleetrank.device_agents.android.programs.executor_runner import ExecutorRunner
 from fleetrank.device_agents.android.programs.phone_program import (
@@ -12,7 +13,7 @@ from fleetrank.device_agents.android.programs.phone_program import (
     ProgramOutput,
     reported,
 )
-from fleetrank.device_agents.contract.task import Execution, MeasurePolicy, MeasureTask
+from fleetrank.device_agents.contract.task import MeasurePolicy
 from fleetrank.device_agents.errors import (
     AgentError,
     BadArtifactError,
@@ -21,7 +22,7 @@ from fleetrank.device_agents.errors import (
     OutOfMemoryError,
     UnsupportedError,
 )
-from fleetrank.foundation.vocabulary import Runtime, SampleKind
+from fleetrank.foundation.vocabulary import SampleKind
 
 DATA = Path(__file__).parents[3] / "data" / "executor_runner"
 HOST = (DATA / "host.txt").read_text()
@@ -40,36 +41,19 @@ def output(
     return ProgramOutput(run=run, exit_code=exit_code, stdout=stdout, stderr=stderr, logcat=logcat)
 
 
-def plan(backend: str) -> ProgramCall:
-    # Any runtime: the runner does not look at it.
-    execution = Execution(runtime=Runtime.TORCH, backend=backend, threads=2)
-    task = MeasureTask(
-        task_id="t",
-        artifact_path="/m.pte",
-        artifact_sha256="0" * 64,
-        execution=execution,
-        policy=MeasurePolicy(min_warmup_runs=3, min_runs=20),
-    )
-    return ExecutorRunner().plan_run(
-        program_path="/t/tool", artifact_path="/a/m.pte", run_folder="/r", task=task
-    )
-
-
 def test_the_command_line_counts_the_first_inference_and_warm_up() -> None:
-    run = plan("xnnpack")
+    policy = MeasurePolicy(min_warmup_runs=3, min_runs=20)
+    run = plan_of(ExecutorRunner.name, execution_of(ExecutorRunner.name), policy)
     assert run.argv == (
-        "/t/tool",
-        "--model_path=/a/m.pte",
-        "--num_executions=24",
-        "--cpu_threads=2",
+        "/t/tool", "--model_path=/a/m", "--num_executions=24", "--cpu_threads=2",
         "--print_output=none",
-    )
+    )  # fmt: skip
     assert (run.log_tag, run.result_file, run.warmup_runs) == ("ExecuTorch", None, 3)
 
 
 def test_a_backend_no_file_is_exported_for_is_refused() -> None:
     with pytest.raises(UnsupportedError, match="no backend 'gpu'"):
-        plan("gpu")
+        plan_of(ExecutorRunner.name, execution_of(ExecutorRunner.name, backend="gpu"))
 
 
 READING = replace(
@@ -115,24 +99,6 @@ def test_every_bad_end_is_a_typed_error(seen, error) -> None:
     with pytest.raises(error) as caught:
         ExecutorRunner().read(seen)
     assert type(caught.value) is error
-
-
-LINES = [*HOST.splitlines(), *LOGCAT.splitlines()]
-
-
-@given(
-    stdout=st.lists(st.sampled_from(LINES) | st.text(max_size=60), max_size=30),
-    logcat=st.none() | st.text(max_size=200),
-    exit_code=st.sampled_from([0, 0, 1, 139]),
-)
-def test_no_text_gets_past_the_typed_errors(stdout, logcat, exit_code) -> None:
-    try:
-        reading = ExecutorRunner().read(
-            output("\n".join(stdout), logcat=logcat, exit_code=exit_code)
-        )
-    except AgentError:
-        return
-    assert min(reading.samples_ns) > 0
 
 
 @given(st.lists(st.integers(1, 10**10), min_size=3, max_size=30))

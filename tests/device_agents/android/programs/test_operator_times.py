@@ -1,9 +1,9 @@
 """Times of operators in the words of several versions, and what makes them a refusal."""
 
 from collections import Counter
-from dataclasses import replace
 
 import pytest
+from phone_calls import execution_of, plan_of
 
 from fleetrank.device_agents.android.programs.benchmark_model import (
     BenchmarkModel,
@@ -12,7 +12,7 @@ from fleetrank.device_agents.android.programs.benchmark_model import (
 )
 from fleetrank.device_agents.contract.measurement import MOST_RUNS, Kernel
 from fleetrank.device_agents.errors import BadOutputError, UnsupportedError
-from tests.device_agents.android.programs.test_benchmark_model import output, task, text_of
+from tests.device_agents.android.programs.test_benchmark_model import output, text_of
 
 PROFILED = "--enable_op_profiling=true"
 
@@ -94,7 +94,6 @@ def test_an_odd_profile_is_refused(before: str, after: str, message: str) -> Non
 def test_a_profiled_call_gives_a_profile_and_no_latency() -> None:
     reading = BenchmarkModel().read(output(text_of("litert_profiled"), PROFILED))
     assert (reading.samples_ns, reading.summary) == ((), None)
-    assert reading.profile is not None
     assert (reading.profile.runs, reading.profile.run_ns) == (64, 15_517_600)
     plain = BenchmarkModel().read(output(text_of("litert_profiled")))
     assert plain.profile is None
@@ -102,10 +101,7 @@ def test_a_profiled_call_gives_a_profile_and_no_latency() -> None:
 
 
 def test_a_profiled_command_line_asks_for_few_runs_and_room() -> None:
-    asked = replace(task(), is_profiled=True)
-    call = BenchmarkModel().plan_run(
-        program_path="/t/tool", artifact_path="/m.tflite", run_folder="/r", task=asked
-    )
+    call = plan_of("benchmark_model", execution_of("benchmark_model"), is_profiled=True)
     assert {PROFILED, f"--num_runs={MOST_RUNS}", "--min_secs=0"} <= set(call.argv)
     assert any(flag.startswith("--max_profiling_buffer_entries=") for flag in call.argv)
 

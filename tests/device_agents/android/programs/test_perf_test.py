@@ -3,23 +3,26 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from phone_calls import execution_of, plan_of
 
 from fleetrank.device_agents.android.programs.perf_test import PerfTest
 from fleetrank.device_agents.android.programs.phone_program import ProgramCall, ProgramOutput
 from fleetrank.device_agents.contract.measurement import ToolSummary
-from fleetrank.device_agents.contract.task import Execution, MeasurePolicy, MeasureTask
+from fleetrank.device_agents.contract.task import MeasurePolicy
 from fleetrank.device_agents.errors import (
-    AgentError,
     BadArtifactError,
     BadOutputError,
     CrashedError,
     UnsupportedError,
 )
-from fleetrank.foundation.vocabulary import Runtime, SampleKind, Statistic
+from fleetrank.foundation.vocabulary import SampleKind, Statistic
 
 DATA = Path(__file__).parents[3] / "data" / "perf_test"
 STDOUT = (DATA / "stdout.txt").read_text()
 RESULT = (DATA / "result.csv").read_bytes()
+
+
+NAME = PerfTest.name
 
 
 def output(
@@ -29,41 +32,22 @@ def output(
     return ProgramOutput(run=run, exit_code=exit_code, stdout=text, stderr="", result=result)
 
 
-def plan(backend: str = "cpu", **options: str | int | bool) -> ProgramCall:
-    execution = Execution(
-        runtime=Runtime.ONNX, backend=backend, threads=2, options=tuple(options.items())
-    )
-    task = MeasureTask(
-        task_id="t",
-        artifact_path="/m.onnx",
-        artifact_sha256="0" * 64,
-        execution=execution,
-        policy=MeasurePolicy(min_warmup_runs=3, min_runs=20),
-    )
-    return PerfTest().plan_run(
-        program_path="/t/tool", artifact_path="/a/m.onnx", run_folder="/r", task=task
-    )
-
-
 def test_the_command_line_is_the_task() -> None:
-    run = plan()
+    run = plan_of(NAME, execution_of(NAME), MeasurePolicy(min_warmup_runs=3, min_runs=20))
     assert run.argv == (
         "/t/tool", "-e", "cpu", "-x", "2", "-y", "1", "-m", "times", "-r", "23", "-I",
-        "/a/m.onnx", "/r/result.csv",
+        "/a/m", "/r/result.csv",
     )  # fmt: skip
     assert (run.result_file, run.warmup_runs) == ("/r/result.csv", 3)
 
 
 def test_spinning_can_be_switched_off() -> None:
-    assert "-D" in plan(spinning=False).argv
-    assert "-D" not in plan(spinning=True).argv
-    with pytest.raises(UnsupportedError, match="spinning"):
-        plan(spinning="no")
-
-
-def test_another_backend_is_refused_by_name() -> None:
-    with pytest.raises(UnsupportedError, match="no backend 'cuda'"):
-        plan("cuda")
+    for spins in (True, False):
+        given = execution_of(NAME, options=(("spinning", spins),))
+        assert ("-D" in plan_of(NAME, given).argv) is not spins
+    for wrong in ({"options": (("spinning", "no"),)}, {"backend": "cuda"}):
+        with pytest.raises(UnsupportedError, match=r"spinning|no backend 'cuda'"):
+            plan_of(NAME, execution_of(NAME, **wrong))
 
 
 def test_every_inference_is_a_sample_and_warm_up_is_set_aside() -> None:
@@ -75,19 +59,16 @@ def test_every_inference_is_a_sample_and_warm_up_is_set_aside() -> None:
     assert (reading.summary, reading.memory_metric) == (None, None)
 
 
+@pytest.mark.parametrize(
+    "result", [b"m,1.5,1,1,0\nm,1.5,1,1,1\n" + RESULT, RESULT + b"\nMin Latency is 0.05sec\n"]
+)
+def test_only_the_rows_of_the_last_run_count(result) -> None:
+    assert len(PerfTest().read(output(result=result)).samples_ns) == 4
+
+
 def test_a_first_inference_below_a_millisecond_is_not_known() -> None:
     reading = PerfTest().read(output(STDOUT.replace("cost: 85 ms", "cost: 0 ms")))
     assert (reading.first_inference_ns, len(reading.samples_ns)) == (None, 4)
-
-
-def test_of_an_appended_file_the_last_run_counts() -> None:
-    reading = PerfTest().read(output(result=b"m,1.5,1,1,0\nm,1.5,1,1,1\n" + RESULT))
-    assert len(reading.samples_ns) == 4
-
-
-def test_statistics_after_the_rows_are_passed_over() -> None:
-    reading = PerfTest().read(output(result=RESULT + b"\nMin Latency is 0.05sec\n"))
-    assert len(reading.samples_ns) == 4
 
 
 @pytest.mark.parametrize("name", ["stdout.txt", "newer.txt"])
@@ -122,25 +103,6 @@ def test_every_bad_end_is_a_typed_error(seen, error) -> None:
     with pytest.raises(error) as caught:
         PerfTest().read(seen)
     assert type(caught.value) is error
-
-
-LINES = STDOUT.splitlines()
-ROWS = RESULT.decode().splitlines()
-
-
-@given(
-    lines=st.lists(st.sampled_from(LINES) | st.text(max_size=60), max_size=30),
-    rows=st.lists(st.sampled_from(ROWS) | st.text(max_size=60), max_size=9),
-    has_file=st.booleans(),
-    exit_code=st.sampled_from([0, 0, 1, 137]),
-)
-def test_no_text_gets_past_the_typed_errors(lines, rows, has_file, exit_code) -> None:
-    result = "\n".join(rows).encode("utf-8", "replace") if has_file else None
-    try:
-        reading = PerfTest().read(output("\n".join(lines), result, exit_code=exit_code))
-    except AgentError:
-        return
-    assert reading.samples_ns or reading.summary
 
 
 @given(st.lists(st.floats(1e-6, 100), min_size=1, max_size=20))

@@ -45,7 +45,6 @@ def test_a_run_on_the_cpu_has_its_latency_and_its_memory(
     name: str, flags: tuple[str, ...], count: int, latency_ns: int, peak_mib: float
 ) -> None:
     reading = read(name, *flags)
-    assert reading.summary is not None
     assert (reading.summary.count, reading.summary.latency_ns) == (count, latency_ns)
     assert reading.memory_metric is MemoryMetric.MAXRSS_GROWTH
     assert reading.run_peak_memory_bytes == round(peak_mib * 2**20)
@@ -53,7 +52,6 @@ def test_a_run_on_the_cpu_has_its_latency_and_its_memory(
 
 def test_operators_are_read_from_a_profiled_run() -> None:
     profile = read("profiling", "--enable_op_profiling=true").profile
-    assert profile is not None
     assert len(profile.kernels) == 3
 
 

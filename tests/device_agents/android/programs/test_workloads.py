@@ -1,40 +1,29 @@
 """Language workloads on phones: what each program's flags can state, and what no program can."""
 
 import pytest
+from phone_calls import RUNTIMES, execution_of, plan_of, program_of
 
-from fleetrank.device_agents.android.programs.benchmark_model import BenchmarkModel
-from fleetrank.device_agents.android.programs.executor_runner import ExecutorRunner
-from fleetrank.device_agents.android.programs.perf_test import PerfTest
-from fleetrank.device_agents.android.programs.phone_program import PhoneProgram
-from fleetrank.device_agents.contract.task import Execution, MeasureTask
+from fleetrank.device_agents.contract.task import Execution
 from fleetrank.foundation.inputs import Workload
-from fleetrank.foundation.vocabulary import Runtime
 from fleetrank.models.cards.identity import resolve
 from fleetrank.models.cards.zoo import load_language_zoo
 
-RUNTIMES = {
-    BenchmarkModel: (Runtime.TFLITE, "xnnpack"),
-    PerfTest: (Runtime.ONNX, "cpu"),
-    ExecutorRunner: (Runtime.EXECUTORCH, "xnnpack"),
-}
 
-
-def execution(program: type[PhoneProgram], text: str) -> Execution:
-    runtime, backend = RUNTIMES[program]
+def execution(program: str, text: str) -> Execution:
     workload = Workload.parse(text)
     inputs = resolve(load_language_zoo()["stories260k"]).sized_inputs(workload.axes, 1, workload)
-    return Execution(runtime=runtime, backend=backend, inputs=inputs, workload=workload)
+    return execution_of(program, *inputs, workload=workload)
 
 
 @pytest.mark.parametrize("program", RUNTIMES)
 @pytest.mark.parametrize("text", ["prefill@64", "decode@512", "segment@64+k8+n16"])
-def test_prompts_and_steps_can_be_measured(program: type[PhoneProgram], text: str) -> None:
-    assert program().why_unsupported(execution(program, text)) is None
+def test_prompts_and_steps_can_be_measured(program: str, text: str) -> None:
+    assert program_of(program).why_unsupported(execution(program, text)) is None
 
 
 @pytest.mark.parametrize("program", RUNTIMES)
-def test_a_loop_is_refused_with_its_parts(program: type[PhoneProgram]) -> None:
-    reason = program().why_unsupported(execution(program, "generate@64+32"))
+def test_a_loop_is_refused_with_its_parts(program: str) -> None:
+    reason = program_of(program).why_unsupported(execution(program, "generate@64+32"))
     assert reason is not None
     assert "prefill@64" in reason
     assert "decode@96" in reason
@@ -47,15 +36,7 @@ def test_a_loop_is_refused_with_its_parts(program: type[PhoneProgram]) -> None:
      ("segment@64+k8+n16", ("sensory,0,511", "sensory,memories"))],
 )  # fmt: skip
 def test_whole_numbers_have_the_ranges_of_the_workload(text: str, ranges: tuple[str, str]) -> None:
-    task = MeasureTask(
-        task_id="t",
-        artifact_path="m",
-        artifact_sha256="0",
-        execution=execution(BenchmarkModel, text),
-    )
-    call = BenchmarkModel().plan_run(
-        program_path="/p", artifact_path="/m", run_folder="/r", task=task
-    )
+    call = plan_of("benchmark_model", execution("benchmark_model", text))
     (found,) = (flag for flag in call.argv if flag.startswith("--input_layer_value_range="))
     assert found == f"--input_layer_value_range=tokens,0,511:{ranges[0]}"
     (names,) = (flag for flag in call.argv if flag.startswith("--input_layer="))

@@ -123,11 +123,6 @@ def test_a_listing_that_no_kernel_prints_is_unknown(text: str) -> None:
     assert parse_topology(text) == Topology()
 
 
-@given(st.text())
-def test_no_topology_is_too_strange_to_read(text: str) -> None:
-    parse_topology(text)
-
-
 @given(
     cores=st.lists(
         st.tuples(st.sampled_from(["-", "1000", "2000"]), st.sampled_from(["0xd03", "0xd09"])),

@@ -20,11 +20,6 @@ def test_cores_are_in_the_order_of_their_numbers() -> None:
     assert [core.number for core in parse_cores(text)] == [2, 10]
 
 
-@given(st.text())
-def test_no_listing_is_too_strange_to_read(text: str) -> None:
-    parse_cores(text)
-
-
 @given(st.lists(st.tuples(st.integers(1, 10**7), st.integers(1, 10**7)), max_size=12))
 def test_printed_cores_are_read_back(
     clocks: list[tuple[int, int]],

@@ -3,17 +3,16 @@ from dataclasses import replace
 import pytest
 
 from fleetrank.device_agents.android.state.fitness import (
-    CanaryReading,
+    NOTHING,
     PhoneConditions,
     PhoneRules,
-    Verdict,
     conditions_of_sections,
-    judge_readiness,
     judge_validity,
-    require_fit,
     to_conditions,
+    why_unfit,
 )
 from fleetrank.device_agents.android.state.power_text import Battery, Core, RunClocks, Thermal
+from fleetrank.device_agents.contract.task import CanaryTask
 from fleetrank.device_agents.errors import NotFitError, UnfitConditionsError
 from fleetrank.foundation.vocabulary import Flag
 
@@ -26,10 +25,7 @@ COOL = PhoneConditions(
     available_memory_bytes=10**9,
     boot_id="b1",
 )
-BLIND = PhoneConditions(
-    battery=None, thermal=None, cores=(), is_screen_on=None, load_1min=None,
-    available_memory_bytes=None, boot_id=None,
-)  # fmt: skip
+BLIND = NOTHING
 CAPPED = (Core(number=0, max_khz=2_000_000, cap_khz=1_600_000, now_khz=300_000),)
 HOT = replace(COOL, battery=Battery(percent=80.0, temp_c=37.1, is_charging=True))
 RULES = PhoneRules()
@@ -40,52 +36,54 @@ def battery(percent: float, is_charging: bool | None) -> PhoneConditions:
 
 
 @pytest.mark.parametrize(
-    ("seen", "verdict", "part"),
+    ("seen", "error", "part"),
     [
-        (COOL, Verdict.READY, ""),
-        (BLIND, Verdict.READY, ""),
-        (battery(30.0, False), Verdict.READY, ""),
-        (battery(29.0, True), Verdict.WAIT, "29 %"),
-        (battery(29.0, False), Verdict.REFUSE, "is not charging"),
-        (HOT, Verdict.WAIT, "37.1 C"),
-        (replace(COOL, thermal=Thermal(status=1)), Verdict.WAIT, "thermal status"),
-        (replace(COOL, thermal=Thermal(status=0, is_overridden=True)), Verdict.REFUSE, "Override"),
-        (replace(HOT, thermal=Thermal(status=0, is_overridden=True)), Verdict.REFUSE, "Override"),
-        (replace(COOL, battery=Battery(is_overridden=True)), Verdict.REFUSE, "UPDATES STOPPED"),
-        (replace(COOL, cores=CAPPED), Verdict.READY, ""),
+        (COOL, None, ""),
+        (BLIND, None, ""),
+        (battery(30.0, False), None, ""),
+        (battery(29.0, True), NotFitError, "29 %"),
+        (battery(29.0, False), UnfitConditionsError, "is not charging"),
+        (HOT, NotFitError, "37.1 C"),
+        (replace(COOL, thermal=Thermal(status=1)), NotFitError, "thermal status"),
+        (
+            replace(COOL, thermal=Thermal(status=0, is_overridden=True)),
+            UnfitConditionsError,
+            "Override",
+        ),
+        (
+            replace(HOT, thermal=Thermal(status=0, is_overridden=True)),
+            UnfitConditionsError,
+            "Override",
+        ),
+        (
+            replace(COOL, battery=Battery(is_overridden=True)),
+            UnfitConditionsError,
+            "UPDATES STOPPED",
+        ),
+        (replace(COOL, cores=CAPPED), None, ""),
     ],
 )
-def test_each_state_has_its_verdict(seen: PhoneConditions, verdict: Verdict, part: str) -> None:
-    found = judge_readiness(seen, RULES)
-    assert found.verdict is verdict
-    assert part in found.reason
-    assert bool(found.remedy) is (verdict is not Verdict.READY)
+def test_each_state_has_its_error(
+    seen: PhoneConditions, error: type[UnfitConditionsError] | None, part: str
+) -> None:
+    found = why_unfit(seen, RULES)
+    assert type(found) is (error or type(None))
+    assert found is None or (part in found.message and found.remedy)
+    if error is NotFitError:
+        assert (found.ask_again_s, found.limit_s) == (RULES.poll_s, RULES.max_wait_s)
 
 
 def test_rules_can_be_widened() -> None:
     rules = PhoneRules(max_battery_temp_c=40.0, max_thermal_status=1)
     seen = replace(HOT, thermal=Thermal(status=1))
-    assert judge_readiness(seen, rules).verdict is Verdict.READY
-
-
-def test_a_hot_phone_asks_for_time_and_says_why() -> None:
-    with pytest.raises(NotFitError, match=r"37\.1 C") as refused:
-        require_fit(HOT, RULES)
-    assert (refused.value.ask_again_s, refused.value.limit_s) == (RULES.poll_s, RULES.max_wait_s)
-    require_fit(COOL, RULES)
-
-
-def test_what_waiting_cannot_change_is_not_waited_for() -> None:
-    with pytest.raises(UnfitConditionsError, match="is not charging") as refused:
-        require_fit(battery(10.0, False), RULES)
-    assert not isinstance(refused.value, NotFitError)
+    assert why_unfit(seen, rules) is None
 
 
 def test_a_repeat_under_equal_conditions_counts() -> None:
     steady = [100, 101] * 30
-    found = judge_validity(COOL, COOL, RULES, samples_ns=steady, canary=CanaryReading(ratio=1.02))
-    assert (found.is_valid, found.flags) == (True, ())
-    assert judge_validity(BLIND, BLIND, RULES).is_valid
+    found = judge_validity(COOL, COOL, RULES, samples_ns=steady, canary_off=None)
+    assert (found.reasons, found.flags) == ((), ())
+    assert not judge_validity(BLIND, BLIND, RULES).reasons
 
 
 @pytest.mark.parametrize(
@@ -99,7 +97,7 @@ def test_a_change_for_the_worse_makes_a_repeat_invalid(
     after: PhoneConditions, part: str, flags: tuple[Flag, ...]
 ) -> None:
     found = judge_validity(COOL, after, RULES)
-    assert not found.is_valid
+    assert found.reasons
     assert part in found.reasons[0]
     assert found.flags == flags
 
@@ -129,7 +127,7 @@ def test_only_caps_that_fell_under_load_make_a_repeat_invalid(
 ) -> None:
     clocks = RunClocks(looks=looks, registered_cap_mhz=registered_mhz)
     found = judge_validity(COOL, COOL, RULES, clocks=clocks)
-    assert found.is_valid is (reason is None)
+    assert (not found.reasons) is (reason is None)
     assert (Flag.THROTTLED in found.flags) is (reason is not None)
     assert reason is None or reason in found.reasons[0]
 
@@ -138,44 +136,46 @@ def test_a_screen_that_was_off_is_flagged() -> None:
     off = replace(COOL, is_screen_on=False)
     for before, after in ((off, COOL), (COOL, off)):
         found = judge_validity(before, after, RULES)
-        assert (found.is_valid, found.flags) == (True, (Flag.SCREEN_OFF,))
+        assert (found.reasons, found.flags) == ((), (Flag.SCREEN_OFF,))
 
 
 def test_battery_saver_that_begins_in_a_repeat_makes_it_invalid() -> None:
     off, on = replace(COOL, is_saving=False), replace(COOL, is_saving=True)
-    assert not judge_validity(off, on, RULES).is_valid
-    assert judge_readiness(on, RULES).verdict is Verdict.WAIT
-    assert judge_readiness(replace(COOL, is_dozing=True), RULES).verdict is Verdict.WAIT
+    assert judge_validity(off, on, RULES).reasons
+    for unfit in (on, replace(COOL, is_dozing=True)):
+        assert isinstance(why_unfit(unfit, RULES), NotFitError)
 
 
 def test_caps_at_rest_say_nothing_about_a_repeat() -> None:
-    assert judge_validity(COOL, replace(COOL, cores=CAPPED), RULES).is_valid
+    assert not judge_validity(COOL, replace(COOL, cores=CAPPED), RULES).reasons
 
 
 def test_a_warm_battery_at_the_end_is_flagged_and_still_counts() -> None:
     found = judge_validity(COOL, HOT, RULES)
-    assert (found.is_valid, found.flags) == (True, (Flag.HOT,))
+    assert (found.reasons, found.flags) == ((), (Flag.HOT,))
 
 
 def test_a_drift_over_the_run_makes_it_invalid() -> None:
     found = judge_validity(COOL, COOL, RULES, samples_ns=range(1000, 1600, 10))
-    assert not found.is_valid
+    assert found.reasons
     assert found.flags == (Flag.DRIFT,)
 
 
 def test_a_few_runs_that_scatter_have_not_drifted() -> None:
-    assert judge_validity(COOL, COOL, RULES, samples_ns=range(1000, 1290, 10)).is_valid
+    assert not judge_validity(COOL, COOL, RULES, samples_ns=range(1000, 1290, 10)).reasons
 
 
 def test_the_canary_is_judged_by_the_phones_own_noise() -> None:
-    def is_valid(ratio: float, spread: float | None) -> bool:
-        canary = CanaryReading(ratio=ratio, spread=spread)
-        return judge_validity(COOL, COOL, RULES, canary=canary).is_valid
-
-    assert not is_valid(1.11, None)
-    assert not is_valid(0.85, 0.01)
-    assert is_valid(1.11, 0.05)
-    assert not is_valid(1.16, 0.05)
+    for ratio, spread, is_off in (
+        (1.11, None, True), (0.85, 0.01, True), (1.11, 0.05, False), (1.16, 0.05, True),
+    ):  # fmt: skip
+        canary = CanaryTask(
+            artifact_path="", artifact_sha256="", affinity=None, reference_ns=100, spread=spread,
+            runs_before=False, runs_after=True,
+        )  # fmt: skip
+        found = canary.deviation(round(100 * ratio), RULES.min_canary_tolerance)
+        assert found == (ratio if is_off else None)
+    assert "1.11 times" in judge_validity(COOL, COOL, RULES, canary_off=1.11).reasons[0]
 
 
 def test_a_row_stores_the_hottest_sensor_and_the_cap() -> None:

@@ -6,8 +6,6 @@ from hypothesis import strategies as st
 
 from fleetrank.device_agents.android.phone import split_sections
 from fleetrank.device_agents.android.state.identity import (
-    PROPERTIES,
-    VirtualMode,
     facts_of_sections,
     hash_serial,
     to_device_facts,
@@ -56,17 +54,15 @@ def test_a_phone_that_tells_nothing_is_not_known() -> None:
     assert facts.device_model == "unknown phone"
 
 
-def test_an_old_phone_has_the_platform_for_its_chip() -> None:
-    old = {key: text for key, text in SECTIONS.items() if not key.startswith("ro.soc")}
-    assert facts_of_sections(old, has_exit_codes=True).soc == "gs101"
-
-
 def test_a_chip_that_the_maker_names_is_not_replaced_by_its_code_name() -> None:
     old = {key: text for key, text in SECTIONS.items() if not key.startswith("ro.soc")}
-    old |= {"ro.board.platform": "exynos5", "ro.chipname": "exynos9810"}
-    assert facts_of_sections(old, has_exit_codes=True).soc == "exynos9810"
-    old |= {"ro.hardware.chipname": "exynos9820"}
-    assert facts_of_sections(old, has_exit_codes=True).soc == "exynos9820"
+    for name, chip in (
+        ("ro.board.platform", "exynos5"),
+        ("ro.chipname", "exynos9810"),
+        ("ro.hardware.chipname", "exynos9820"),
+    ):
+        old |= {name: chip}
+        assert facts_of_sections(old, has_exit_codes=True).soc == chip
 
 
 @pytest.mark.parametrize(
@@ -94,13 +90,6 @@ def test_rows_hold_the_hash_of_the_serial_number_only() -> None:
     assert list(extra) == sorted(extra)
 
 
-def test_a_virtual_phone_says_so_in_every_row() -> None:
-    sections = SECTIONS | {"ro.fleetrank.virtual": "canned"}
-    facts = facts_of_sections(sections, has_exit_codes=True)
-    assert facts.virtual is VirtualMode.CANNED
-    assert to_device_facts(facts, adb_version="36").origin is Origin.VIRTUAL
-
-
 @pytest.mark.parametrize(
     ("changes", "part"),
     [
@@ -114,21 +103,9 @@ def test_a_phone_below_the_requirements_is_refused_with_the_reason(
     changes: dict[str, object], part: str
 ) -> None:
     refusal = why_refused(replace(FACTS, **changes))  # type: ignore[arg-type]
-    assert refusal is not None
     assert part in refusal.reason
     assert refusal.remedy
-
-
-def test_a_phone_that_suffices_is_not_refused() -> None:
-    assert why_refused(FACTS) is None
-    assert why_refused(replace(FACTS, sdk=26, abis=("armeabi-v7a",))) is None
-
-
-@given(st.dictionaries(st.sampled_from((*PROPERTIES, *SECTIONS)), st.text()))
-def test_no_answer_is_too_strange_to_read(sections: dict[str, str]) -> None:
-    facts = facts_of_sections(sections, has_exit_codes=True)
-    why_refused(facts)
-    to_device_facts(facts, adb_version="36")
+    assert why_refused(FACTS) is why_refused(replace(FACTS, sdk=26, abis=("armeabi-v7a",))) is None
 
 
 @given(
@@ -148,3 +125,5 @@ def test_sections_come_apart_as_they_were_printed(sections: dict[str, str]) -> N
 def test_a_phone_that_says_it_is_virtual_is_never_taken_for_a_real_one(told, mode) -> None:
     facts = facts_of_sections({"ro.fleetrank.virtual": told}, has_exit_codes=True)
     assert facts.virtual == mode
+    stored = to_device_facts(facts, adb_version="36")
+    assert stored.origin is (Origin.VIRTUAL if mode else Origin.MEASURED)

@@ -6,8 +6,6 @@ core numbers of Rockchip's RK3588 (four Cortex-A55 first, then four Cortex-A76).
 """
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from fleetrank.device_agents.board.board_state import (
     BoardOptions,
@@ -23,7 +21,6 @@ from fleetrank.device_agents.board.board_state import (
 from fleetrank.device_agents.contract.measurement import Conditions, Measurement
 from fleetrank.device_agents.device_output import parse_throttled
 from fleetrank.device_agents.errors import BadOutputError, NotFitError, UnusableDeviceError
-from fleetrank.foundation.errors import FleetError
 from fleetrank.foundation.vocabulary import Flag, Origin, Status
 
 CPUFREQ = "sys/devices/system/cpu/cpufreq"
@@ -150,23 +147,12 @@ def test_a_clock_that_no_board_has_is_refused() -> None:
 )
 def test_the_bits_of_the_firmware(text: str, now: set[str], since: set[str]) -> None:
     found = parse_throttled(text)
-    assert found is not None
     assert (found.now, found.since_boot) == (now, since)
 
 
 @pytest.mark.parametrize("text", ["", "error=1", "throttled=0x", "throttled=50005"])
 def test_other_text_has_no_bits(text: str) -> None:
     assert parse_throttled(text) is None
-
-
-@given(st.dictionaries(st.sampled_from([*PI5, *ORIN]), st.text(max_size=40)))
-def test_no_text_crashes_the_parser(text: dict[str, str]) -> None:
-    try:
-        parse_state(text)
-        parse_clusters(text, (0, 1))
-        parse_model(text)
-    except FleetError:
-        pass
 
 
 OPTIONS = BoardOptions(ssh="pi5", caps_mhz="2400", power_mode="15W")
@@ -233,8 +219,6 @@ def test_the_row_has_the_board_s_readings() -> None:
     after = PI5 | {"vcgencmd get_throttled": "throttled=0x20000"}
     found = with_state(seen, parse_state(PI5), (), parse_state(after))
     assert found.flags == (Flag.SPREAD, Flag.THROTTLED, Flag.TOO_FEW)
-    assert found.conditions_before is not None
-    assert found.conditions_after is not None
     assert found.conditions_before.clock_mhz == pytest.approx(1500.019456)
     assert found.conditions_before.throttle_reasons == "none"
     assert found.conditions_after.throttle_reasons == "frequency_capped"

@@ -5,10 +5,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fleetrank.device_agents.contract.task import Execution, InferTask
+from fleetrank.device_agents.contract.task import Execution
 from fleetrank.device_agents.host.worker_client import infer_in_worker
 from fleetrank.foundation.vocabulary import Runtime
-from tests.device_agents.conftest import sha256
+from tests.device_agents.conftest import infer_task
 
 pytestmark = pytest.mark.slow
 
@@ -32,13 +32,11 @@ def test_a_file_with_quantised_weights_runs_in_a_fresh_worker(
     path = tmp_path / "q.pt2"
     torch.export.save(torch.export.export(Network(), (torch.zeros(1, 4),)), path)
     np.savez(tmp_path / "in.npz", input_0=np.ones((1, 4), dtype=np.float32))
-    task = InferTask(
+    task = infer_task(
+        path,
+        tmp_path,
         task_id="verify",
-        artifact_path=str(path),
-        artifact_sha256=sha256(path),
         execution=Execution(runtime=Runtime.TORCH, backend="cpu"),
-        inputs_path=str(tmp_path / "in.npz"),
-        outputs_path=str(tmp_path / "out.npz"),
         is_trusted=is_trusted,
     )
     assert infer_in_worker(task) is None
