@@ -6,7 +6,7 @@
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
-from statistics import fmean, median
+from statistics import fmean
 
 from fleetrank.device_agents.contract.agent import Say
 from fleetrank.device_agents.contract.kind import (
@@ -92,11 +92,9 @@ def _latency_ns(seen: Measurement) -> int:
         raise UnsupportedError(
             f"the canary did not run: {seen.failure.message}", seen.failure.remedy
         )
-    if seen.samples_ns:
-        return round(median(seen.samples_ns))
-    if seen.summary is None:
+    if seen.latency_ns is None:
         raise UnsupportedError("the canary reported no latency", "check the program's output")
-    return seen.summary.latency_ns
+    return seen.latency_ns
 
 
 def _delegate(backend: str, seen: Measurement) -> Iterator[str]:

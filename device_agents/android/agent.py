@@ -38,17 +38,17 @@ BESIDE_S = 600.0
 
 
 class AndroidAgent:
-    """The `android` device kind; its options are those of `PhoneOptions` and `PhoneRules`."""
+    """The `android` device kind; its options are those of `PhoneOptions`."""
 
     def __init__(self, options: Mapping[str, OptionValue]) -> None:
         """Reads the options; the phone is not contacted before the first call."""
-        self._options, self._rules = read_options(options)
+        self._options = read_options(options)
 
     def probe(self) -> DeviceFacts:
         """Describes the device."""
         phone = self.phone()
         phone.connect()
-        identify(phone, self._options.identity)
+        identify(phone, self._options.hashes)
         facts = probe_phone(phone)
         refusal = why_refused(facts)
         if refusal is not None:
@@ -87,8 +87,7 @@ class AndroidAgent:
         except FleetError as error:
             measurement = failed(task.task_id, failure_from_error(error, "start"), origin)
         else:
-            visit = Visit(programs, self._options, self._rules, task, origin)
-            measurement = visit.measure()
+            measurement = Visit(programs, self._options, task, origin).measure()
         return replace(measurement, started_utc=started, finished_utc=utc_now())
 
     def infer(self, task: InferTask, stop_requested: StopRequested = never_stop) -> Failure | None:
@@ -104,7 +103,7 @@ class AndroidAgent:
             PermanentError: another phone answers, or the phone rejects this computer.
         """
         phone.connect()
-        with phone_lease(identify(phone, self._options.identity).lease_name):
+        with phone_lease(identify(phone, self._options.hashes).lease_name):
             yield
 
     def phone(self) -> Phone:

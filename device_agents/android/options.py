@@ -1,21 +1,18 @@
 """Options of an `android` device file."""
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields
-from types import MappingProxyType
+from dataclasses import dataclass
 
 from fleetrank.device_agents.android.programs.phone_program import PROGRAMS
 from fleetrank.device_agents.android.state.fitness import BOOT_LIMIT_S, SETTLE_S, PhoneRules
-from fleetrank.device_agents.android.state.identity import RegisteredIdentity
 from fleetrank.device_agents.android.state.power_text import LOOK_S, MAX_ENERGY_S
 from fleetrank.device_agents.contract.agent import read_fields
 from fleetrank.device_agents.contract.task import OptionValue
-from fleetrank.device_agents.errors import PermanentError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PhoneReach:
-    """How to reach a phone, and its identity.
+class PhoneOptions(PhoneRules):
+    """How to reach a phone, its identity, its programs, and when it is ready.
 
     Attributes:
         serial: as `adb devices` shows it: a serial number, or `host:port`.
@@ -33,6 +30,8 @@ class PhoneReach:
         energy_look_s: time between two looks at the power while energy is counted.
         max_energy_s: the longest run for energy; `energy_s` of the sweep is the shortest.
         boot_limit_s: how long to wait for a phone that is lost or restarts.
+        benchmark_model, onnxruntime_perf_test, executor_runner: SHA-256 of each program that the
+            phone was registered with.
     """
 
     serial: str
@@ -47,57 +46,25 @@ class PhoneReach:
     load_cap_mhz: float | None = None
     energy_look_s: float = LOOK_S
     max_energy_s: float = MAX_ENERGY_S
+    benchmark_model: str | None = None
+    onnxruntime_perf_test: str | None = None
+    executor_runner: str | None = None
 
     @property
-    def identity(self) -> RegisteredIdentity:
-        """What the phone at the address must be."""
-        return RegisteredIdentity(
-            serial_hash=self.serial_hash,
-            identity_hash=self.identity_hash,
-            unit_hash=self.unit_hash,
-        )
+    def hashes(self) -> tuple[str | None, ...]:
+        """What the phone at the address must have, as of `Identity.hashes`."""
+        return self.serial_hash, self.identity_hash, self.unit_hash
+
+    @property
+    def programs(self) -> Mapping[str, str]:
+        """The registered programs, by name."""
+        return {name: found for name in PROGRAMS if (found := getattr(self, name)) is not None}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PhoneOptions(PhoneReach):
-    """The options of a phone without its rules.
-
-    Attributes:
-        programs: SHA-256 of each program that the phone was registered with, by the program's
-            name; each name in `phone_program.PROGRAMS` is an option.
-    """
-
-    programs: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
-
-
-def read_options(options: Mapping[str, OptionValue]) -> tuple[PhoneOptions, PhoneRules]:
-    """Splits the options of a device file into `PhoneOptions` and `PhoneRules`.
+def read_options(options: Mapping[str, OptionValue]) -> PhoneOptions:
+    """Reads the options of a device file.
 
     Raises:
         PermanentError: an unknown or missing name, or a value of another type.
     """
-    names = [field.name for field in fields(PhoneRules)]
-    programs = {name: value for name, value in options.items() if name in PROGRAMS}
-    rules = {name: value for name, value in options.items() if name in names}
-    rest = {name: options[name] for name in options if name not in programs | rules}
-    reach = read_fields(PhoneReach, "android", rest, read_elsewhere=(*PROGRAMS, *names))
-    return (
-        PhoneOptions(**asdict(reach), programs=_checksums(programs)),
-        read_fields(PhoneRules, "android", rules),
-    )
-
-
-def _checksums(programs: Mapping[str, OptionValue]) -> dict[str, str]:
-    """The checksums, which are text.
-
-    Raises:
-        PermanentError: a value of another type.
-    """
-    checked = {}
-    for name, value in programs.items():
-        if not isinstance(value, str):
-            raise PermanentError(
-                f"option {name} is {value!r}", "the value must be the SHA-256 of the program"
-            )
-        checked[name] = value
-    return checked
+    return read_fields(PhoneOptions, "android", options)

@@ -6,7 +6,7 @@ import signal
 import threading
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import MappingProxyType
 
@@ -107,7 +107,7 @@ class PhoneRegistrar:
 
     def canary_tolerance(self, options: Mapping[str, OptionValue]) -> float:
         """As in its rules."""
-        return read_options(options)[1].min_canary_tolerance
+        return read_options(options).min_canary_tolerance
 
     def clean(self, options: Mapping[str, OptionValue]) -> None:
         """Deletes our folder on a phone, and restores the settings saved in it before a crash."""
@@ -393,12 +393,11 @@ class VirtualPhones:
             server = None
         with temporary_folder("phones") as temporary:
             spec = FarmSpec(
-                folder=request.folder or temporary,
-                count=request.count,
-                mode=request.mode,
-                profiles=request.profiles or DEFAULT_PROFILES,
-                seed=request.seed,
-                first_port=request.first_port,
+                **asdict(request)
+                | {
+                    "folder": request.folder or temporary,
+                    "profiles": request.profiles or DEFAULT_PROFILES,
+                }
             )
             with VirtualFarm(spec) as farm:
                 _serve(farm.phones, server, say)

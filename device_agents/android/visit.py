@@ -20,18 +20,16 @@ from fleetrank.device_agents.android.programs.phone_program import (
     create_program,
 )
 from fleetrank.device_agents.android.state.fitness import (
-    CanaryReading,
+    NOTHING,
     PhoneConditions,
-    PhoneRules,
     Validity,
-    is_canary_off,
     judge_validity,
     read_phone_conditions,
-    require_fit,
     require_up,
     settings_for_measuring,
     to_conditions,
     when_back,
+    why_unfit,
 )
 from fleetrank.device_agents.android.state.identity import identify, phone_lease
 from fleetrank.device_agents.android.state.power_text import UNSEEN, RunClocks
@@ -75,7 +73,6 @@ class Visit:
 
     programs: PhonePrograms
     options: PhoneOptions
-    rules: PhoneRules
     task: MeasureTask
     origin: Origin
     versions: dict[str, str] = field(default_factory=dict)
@@ -108,7 +105,7 @@ class Visit:
             settle_s=self.options.settle_s,
             stop_requested=stop,
         )
-        identity = identify(phone, self.options.identity, stop)
+        identity = identify(phone, self.options.hashes, stop)
         self.origin = identity.origin
         self.versions["adb_version"] = phone.server.version()
         with phone_lease(identity.lease_name):
@@ -126,7 +123,7 @@ class Visit:
     def _measure_awake(self, placed: ProgramCall) -> Measurement:
         phone, stop = self.programs.phone, self.programs.stop_requested
         self.stage = "start"
-        before = self._look()
+        self._look()
         canary = self.task.canary
         if canary is not None and canary.runs_before:
             self._run_canary_before(canary)
@@ -143,10 +140,11 @@ class Visit:
             self.after = replace(self.after, cores=self.clocks.looks[-1])
         reading = read(self.task, output)
         self._count_energy(reading)
-        canary_after = None
+        canary_off = None
         if canary is not None and canary.runs_after:
-            self.canary_after_ns, canary_after = self._run_canary(canary)
-        return self._judge(reading, before, self.after, canary_after)
+            self.canary_after_ns = self._run_canary(canary)
+            canary_off = self._deviation(canary, self.canary_after_ns)
+        return self._judge(reading, canary_off)
 
     def _run(self, placed: ProgramCall) -> ProgramOutput:
         watch = CoreWatch(self.programs.phone, PID_FILE)
@@ -171,12 +169,11 @@ class Visit:
                 max_s=self.options.max_energy_s,
             ).measure()
 
-    def _look(self) -> PhoneConditions:
-        """Reads the conditions before the repeat; raises the errors of `require_fit`."""
-        seen = read_phone_conditions(self.programs.phone, self.programs.stop_requested)
-        self.before = seen
-        require_fit(seen, self.rules)
-        return seen
+    def _look(self) -> None:
+        """Reads the conditions before the repeat; raises the errors of `why_unfit`."""
+        self.before = read_phone_conditions(self.programs.phone, self.programs.stop_requested)
+        if (error := why_unfit(self.before, self.options)) is not None:
+            raise error
 
     def _clean(self) -> None:
         """Stops the program; if the phone stays unavailable, the next caller does."""
@@ -188,14 +185,17 @@ class Visit:
 
     def _run_canary_before(self, canary: CanaryTask) -> None:
         """Fails if the canary deviates: the phone is not in its normal state."""
-        self.canary_before_ns, seen = self._run_canary(canary)
-        if is_canary_off(seen, self.rules):
+        self.canary_before_ns = self._run_canary(canary)
+        if (ratio := self._deviation(canary, self.canary_before_ns)) is not None:
             raise UnfitConditionsError(
-                f"the canary model took {seen.ratio:.2f} times its registered latency",
+                f"the canary model took {ratio:.2f} times its registered latency",
                 "let the phone rest; after a system update register it again",
             )
 
-    def _run_canary(self, canary: CanaryTask) -> tuple[int, CanaryReading]:
+    def _deviation(self, canary: CanaryTask, latency_ns: int) -> float | None:
+        return canary.deviation(latency_ns, self.options.min_canary_tolerance)
+
+    def _run_canary(self, canary: CanaryTask) -> int:
         """Runs the canary; its failure is one of the phone, not of the cell."""
         self.stage = "canary"
         try:
@@ -207,19 +207,13 @@ class Visit:
                 f"the canary model could not be measured: {error.message}", error.remedy
             ) from error
 
-    def _judge(
-        self,
-        reading: Measurement,
-        before: PhoneConditions,
-        after: PhoneConditions,
-        canary: CanaryReading | None,
-    ) -> Measurement:
+    def _judge(self, reading: Measurement, canary_off: float | None) -> Measurement:
         validity = judge_validity(
-            before,
-            after,
-            self.rules,
+            self.before or NOTHING,
+            self.after or NOTHING,
+            self.options,
             samples_ns=reading.samples_ns,
-            canary=canary,
+            canary_off=canary_off,
             clocks=self.clocks,
         )
         measurement = replace(reading, task_id=self.task.task_id, origin=self.origin)
@@ -248,7 +242,7 @@ class Visit:
     def _with_circumstances(self, measurement: Measurement) -> Measurement:
         before, after = self.before, self.after
         worker = measurement.worker or WorkerFacts()
-        fell_s = self.clocks.fell_after_s(self.rules.min_cap_share)
+        fell_s = self.clocks.fell_after_s(self.options.min_cap_share)
         return replace(
             measurement,
             conditions_before=to_conditions(before, self.canary_before_ns) if before else None,

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from statistics import median
 
 from fleetrank.device_agents.board.board_link import BoardLink, Reply, require_identity
 from fleetrank.device_agents.board.board_state import (
@@ -21,7 +20,6 @@ from fleetrank.device_agents.contract.task import (
     MeasurePolicy,
     MeasureTask,
     canary_task,
-    deviates,
 )
 from fleetrank.device_agents.errors import BadOutputError, NotFitError, UnfitConditionsError
 from fleetrank.device_agents.runtimes.runner import RUNNERS
@@ -188,9 +186,9 @@ def canary_ns(
         raise UnfitConditionsError(
             f"the canary model could not be measured: {seen.failure.message}", seen.failure.remedy
         )
-    found = round(median(seen.samples_ns))
-    ratio = found / canary.reference_ns
-    if deviates(ratio, canary.spread, tolerance):
+    found = seen.latency_ns or 0
+    ratio = canary.deviation(found, tolerance)
+    if ratio is not None:
         raise NotFitError(
             f"the canary model took {ratio:.2f} times its registered latency",
             "let the board cool down and end its other programs; if its settings were changed, "

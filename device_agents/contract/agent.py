@@ -121,8 +121,6 @@ def read_fields(
     cls: type[T],
     kind: str,
     options: Mapping[str, OptionValue],
-    *,
-    read_elsewhere: Sequence[str] = (),
 ) -> T:
     """Builds a dataclass from the options of one device; an integer is accepted for a float.
 
@@ -130,7 +128,6 @@ def read_fields(
         cls: the dataclass.
         kind: kind of the device, for messages.
         options: by name.
-        read_elsewhere: option names of this kind that are not in `cls`, for messages.
 
     Raises:
         PermanentError: an unknown or missing name, or a value of another type.
@@ -141,7 +138,7 @@ def read_fields(
         if name not in known:
             raise PermanentError(
                 f"a device of kind {kind} has no option {name!r}",
-                f"its options are: {', '.join((*known, *read_elsewhere))}",
+                f"its options are: {', '.join(known)}",
             )
         values[name] = _typed(name, value, known[name].type)
     try:

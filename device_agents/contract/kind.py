@@ -6,7 +6,6 @@ no runtime and contacts no device: its functions import what they need when they
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from enum import StrEnum
 from pathlib import Path
 from statistics import fmean
 from typing import Protocol
@@ -271,7 +270,7 @@ DeviceOptions = Mapping[str, OptionValue]
 """The options of one device, as in its file."""
 
 
-class HostShare(StrEnum):
+class HostShare(Words):
     """How measuring on a device uses its host's lease."""
 
     ALONE = "alone"
@@ -282,7 +281,7 @@ class HostShare(StrEnum):
     """No lease: the device disturbs no other measurement, or takes the lease itself."""
 
 
-class Pinning(StrEnum):
+class Pinning(Words):
     """The cores of a repeat when neither the sweep nor the registration names them."""
 
     HOST_CORES = "host_cores"
@@ -294,7 +293,7 @@ class Pinning(StrEnum):
     to one."""
 
 
-class EnergyMeter(StrEnum):
+class EnergyMeter(Words):
     """What counts the energy of a repeat."""
 
     DEVICE = "device"

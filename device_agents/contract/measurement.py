@@ -8,6 +8,7 @@ import re
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from pathlib import Path
+from statistics import median
 
 from fleetrank.device_agents.contract.task import Options
 from fleetrank.device_agents.errors import (
@@ -405,6 +406,13 @@ class Measurement:
     waited_s: float | None = None
     started_utc: str | None = None
     finished_utc: str | None = None
+
+    @property
+    def latency_ns(self) -> int | None:
+        """The median of the samples, or the tool's own figure; `None` without either."""
+        if self.samples_ns:
+            return round(median(self.samples_ns))
+        return None if self.summary is None else self.summary.latency_ns
 
 
 def utc_now() -> str:

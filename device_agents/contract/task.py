@@ -158,6 +158,11 @@ class CanaryTask:
     runs_before: bool
     runs_after: bool
 
+    def deviation(self, latency_ns: int, tolerance: float) -> float | None:
+        """Its latency over that at registration, if noise does not explain it; else `None`."""
+        ratio = latency_ns / self.reference_ns
+        return ratio if deviates(ratio, self.spread, tolerance) else None
+
 
 NOISE_FACTOR = 3.0
 """A deviation of three times the spread of the registration runs is not noise."""

@@ -8,7 +8,6 @@ from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
-from statistics import median
 
 from fleetrank.device_agents.android.execution.storage import PhoneStorage, ProgramStore
 from fleetrank.device_agents.android.phone import Phone
@@ -17,7 +16,7 @@ from fleetrank.device_agents.android.programs.phone_program import (
     ProgramOutput,
     create_program,
 )
-from fleetrank.device_agents.android.state.fitness import FOLDER, CanaryReading
+from fleetrank.device_agents.android.state.fitness import FOLDER
 from fleetrank.device_agents.contract.agent import StopRequested, never_stop
 from fleetrank.device_agents.contract.kind import LogReader
 from fleetrank.device_agents.contract.measurement import Measurement
@@ -260,13 +259,11 @@ class PhonePrograms:
             return False
         return True
 
-    def run_canary(self, canary: CanaryTask) -> tuple[int, CanaryReading]:
-        """Runs the canary; returns its latency in ns and the comparison with registration."""
+    def run_canary(self, canary: CanaryTask) -> int:
+        """Runs the canary; returns its latency in ns."""
         path, sha256 = canary.artifact_path, canary.artifact_sha256
         task = canary_task(path, sha256, canary.affinity, CANARY_POLICY, CANARY_TIMEOUT_S)
-        latency_ns = latency_of(read(task, self.run(task, self.place(task))))
-        ratio = latency_ns / canary.reference_ns
-        return latency_ns, CanaryReading(ratio=ratio, spread=canary.spread)
+        return latency_of(read(task, self.run(task, self.place(task))))
 
 
 def read(task: MeasureTask, output: ProgramOutput) -> Measurement:
@@ -280,11 +277,9 @@ def latency_of(reading: Measurement) -> int:
     Raises:
         BadOutputError: the output contains no latency.
     """
-    if reading.samples_ns:
-        return round(median(reading.samples_ns))
-    if reading.summary is None:
+    if reading.latency_ns is None:
         raise BadOutputError("the program printed no latency", "read its stored output")
-    return reading.summary.latency_ns
+    return reading.latency_ns
 
 
 # The stored output of one program call on a phone. Later parsers can read it again.

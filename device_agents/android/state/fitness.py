@@ -5,7 +5,6 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from enum import StrEnum
 
 from fleetrank.device_agents.android.adb_text import shown
 from fleetrank.device_agents.android.phone import Phone, read_sections
@@ -25,7 +24,6 @@ from fleetrank.device_agents.android.state.power_text import (
 )
 from fleetrank.device_agents.contract.agent import StopRequested, never_stop
 from fleetrank.device_agents.contract.measurement import Conditions
-from fleetrank.device_agents.contract.task import deviates
 from fleetrank.device_agents.device_output import UPTIME_S
 from fleetrank.device_agents.errors import (
     AwayError,
@@ -85,6 +83,13 @@ class PhoneConditions:
         if self.battery is not None and self.battery.temp_c is not None:
             return self.battery.temp_c
         return None if self.thermal is None else self.thermal.battery_c
+
+
+NOTHING = PhoneConditions(
+    battery=None, thermal=None, cores=(), is_screen_on=None, load_1min=None,
+    available_memory_bytes=None, boot_id=None,
+)  # fmt: skip
+"""Of a phone that tells nothing."""
 
 
 def read_phone_conditions(
@@ -175,113 +180,62 @@ class PhoneRules:
     min_canary_tolerance: float = 0.10
 
 
-class Verdict(StrEnum):
-    """What to do with the phone now."""
+def why_unfit(seen: PhoneConditions, rules: PhoneRules) -> UnfitConditionsError | None:
+    """What stops a repeat now, by the known values; first what waiting cannot change.
 
-    READY = "ready"
-    WAIT = "wait"
-    REFUSE = "refuse"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Readiness:
-    """The verdict and, unless it is `ready`, the reason and a remedy."""
-
-    verdict: Verdict
-    reason: str = ""
-    remedy: str = ""
-
-
-READY = Readiness(verdict=Verdict.READY)
-
-
-def judge_readiness(seen: PhoneConditions, rules: PhoneRules) -> Readiness:
-    """Judges a phone by the known values; an unknown value has no influence.
-
-    Problems that waiting cannot solve are checked first, to avoid a useless wait.
+    A `NotFitError` may pass: the caller looks again, for at most `max_wait_s`.
     """
-    findings = (_overrides(seen), _battery(seen, rules), *_heat(seen, rules), *_power(seen))
-    found = [finding for finding in findings if finding is not None]
-    refused = [finding for finding in found if finding.verdict is Verdict.REFUSE]
-    return next(iter(refused + found), READY)
-
-
-def _overrides(seen: PhoneConditions) -> Readiness | None:
-    if seen.thermal is not None and seen.thermal.is_overridden:
-        return Readiness(
-            verdict=Verdict.REFUSE,
-            reason="its thermal status was set manually (IsStatusOverride)",
-            remedy="run `adb shell cmd thermalservice reset`",
-        )
-    if seen.battery is not None and seen.battery.is_overridden:
-        return Readiness(
-            verdict=Verdict.REFUSE,
-            reason="its battery readings were set manually (UPDATES STOPPED)",
-            remedy="run `adb shell dumpsys battery reset`",
-        )
-    return None
-
-
-def _battery(seen: PhoneConditions, rules: PhoneRules) -> Readiness | None:
-    battery = seen.battery
-    if battery is None or battery.percent is None:
-        return None
-    if battery.percent >= rules.min_battery_percent:
-        return None
-    level = f"its battery is at {battery.percent:.0f} %, below {rules.min_battery_percent:.0f} %"
-    if battery.is_charging:
-        return Readiness(verdict=Verdict.WAIT, reason=level, remedy="let it charge")
-    return Readiness(
-        verdict=Verdict.REFUSE, reason=f"{level}, and it is not charging", remedy="charge it"
-    )
-
-
-def _heat(seen: PhoneConditions, rules: PhoneRules) -> tuple[Readiness | None, ...]:
-    status = seen.thermal.status if seen.thermal else None
-    return (
-        _wait_if(
+    thermal, battery = seen.thermal, seen.battery
+    status = thermal.status if thermal else None
+    percent = battery.percent if battery else None
+    is_low = percent is not None and percent < rules.min_battery_percent
+    level = f"its battery is at {percent or 0:.0f} %, below {rules.min_battery_percent:.0f} %"
+    cool = "let it cool down, out of the sun and without its case"
+    for is_so, reason, remedy in (
+        (
+            thermal is not None and thermal.is_overridden,
+            "its thermal status was set manually (IsStatusOverride)",
+            "run `adb shell cmd thermalservice reset`",
+        ),
+        (
+            battery is not None and battery.is_overridden,
+            "its battery readings were set manually (UPDATES STOPPED)",
+            "run `adb shell dumpsys battery reset`",
+        ),
+        (
+            is_low and battery is not None and not battery.is_charging,
+            f"{level}, and it is not charging",
+            "charge it",
+        ),
+    ):
+        if is_so:
+            return UnfitConditionsError(f"the phone cannot be measured on: {reason}", remedy)
+    for is_so, reason, remedy in (
+        (is_low, level, "let it charge"),
+        (
             status is not None and status > rules.max_thermal_status,
             f"its thermal status is {status}, above {rules.max_thermal_status}",
-            "let it cool down, out of the sun and without its case",
+            cool,
         ),
-        _wait_if(
-            seen.battery_temp_c is not None and seen.battery_temp_c > rules.max_battery_temp_c,
+        (
+            _is_hot(seen, rules),
             f"its battery is at {seen.battery_temp_c} C, above {rules.max_battery_temp_c} C",
-            "let it cool down, out of the sun and without its case",
+            cool,
         ),
-    )
-
-
-def _power(seen: PhoneConditions) -> tuple[Readiness | None, ...]:
-    return (
-        _wait_if(
+        (
             bool(seen.is_saving),
             "its battery saver is on",
             "switch it off, or connect the phone to a charger",
         ),
-        _wait_if(bool(seen.is_dozing), "it dozes (deep idle)", "wake it, or charge it"),
-    )
-
-
-def _wait_if(is_so: bool, reason: str, remedy: str) -> Readiness | None:
-    return Readiness(verdict=Verdict.WAIT, reason=reason, remedy=remedy) if is_so else None
+        (bool(seen.is_dozing), "it dozes (deep idle)", "wake it, or charge it"),
+    ):
+        if is_so:
+            return NotFitError(reason, remedy, rules.poll_s, rules.max_wait_s)
+    return None
 
 
 MIN_DRIFT_SAMPLES = 30
 """Ten samples per third: with fewer, random scatter exceeds a drift that justifies a new run."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CanaryReading:
-    """The latency of the canary model now, compared with its registration.
-
-    Attributes:
-        ratio: its median now over its median at registration.
-        spread: difference of its medians at registration as a share of their mean.
-    """
-
-    ratio: float
-    spread: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -301,11 +255,6 @@ class Validity:
         ignored = self.slowed if is_sustained else ()
         return tuple(reason for reason in self.reasons if reason not in ignored)
 
-    @property
-    def is_valid(self) -> bool:
-        """Whether an ordinary repeat is valid."""
-        return not self.reasons
-
 
 def judge_validity(
     before: PhoneConditions,
@@ -313,17 +262,17 @@ def judge_validity(
     rules: PhoneRules,
     *,
     samples_ns: Sequence[int] = (),
-    canary: CanaryReading | None = None,
+    canary_off: float | None = None,
     clocks: RunClocks = UNSEEN,
 ) -> Validity:
     """Judges one repeat; an unknown value has no influence.
 
     Args:
-        before: the conditions at the start, ready by `judge_readiness`.
+        before: the conditions at the start, fit by `why_unfit`.
         after: the conditions at the end.
         rules: the thresholds.
         samples_ns: empty if the program prints only a summary.
-        canary: `None` if it has not run since.
+        canary_off: as of `CanaryTask.deviation`; `None` also if it has not run since.
         clocks: of the cores during the repeat.
     """
     drift = drift_share(samples_ns) if len(samples_ns) >= MIN_DRIFT_SAMPLES else None
@@ -331,8 +280,8 @@ def judge_validity(
     reasons = [*slowed]
     if drift is not None and drift > rules.max_drift:
         reasons.append(f"its latency drifted by {100 * drift:.0f} % over the run")
-    if canary is not None and is_canary_off(canary, rules):
-        reasons.append(f"the canary model took {canary.ratio:.2f} times its registered latency")
+    if canary_off is not None:
+        reasons.append(f"the canary model took {canary_off:.2f} times its registered latency")
     n_slowed = len(reasons)
     if None not in (before.boot_id, after.boot_id) and before.boot_id != after.boot_id:
         reasons.append("the phone restarted")
@@ -351,11 +300,6 @@ def judge_validity(
     )
 
 
-def is_canary_off(canary: CanaryReading, rules: PhoneRules) -> bool:
-    """Whether the canary deviates more, slower or faster, than the phone's noise explains."""
-    return deviates(canary.ratio, canary.spread, rules.min_canary_tolerance)
-
-
 def _limited(clocks: RunClocks, rules: PhoneRules) -> list[str]:
     reasons = []
     fall, share = clocks.lowest_fall, clocks.registered_share
@@ -369,14 +313,9 @@ def _limited(clocks: RunClocks, rules: PhoneRules) -> list[str]:
 
 
 def _throttling(before: PhoneConditions, after: PhoneConditions, rules: PhoneRules) -> list[str]:
-    reasons = []
-    status_before = before.thermal.status if before.thermal else None
-    status_after = after.thermal.status if after.thermal else None
-    if status_after is not None and status_after > max(
-        rules.max_thermal_status, status_before or 0
-    ):
-        reasons.append(f"the thermal status rose to {status_after} during the run")
-    return reasons
+    was, now = ((one.thermal.status or 0) if one.thermal else 0 for one in (before, after))
+    is_worse = now > max(rules.max_thermal_status, was)
+    return [f"the thermal status rose to {now} during the run"] if is_worse else []
 
 
 def _is_hot(seen: PhoneConditions, rules: PhoneRules) -> bool:
@@ -433,11 +372,6 @@ def require_up(
         raise AwayError(message, "wait", settle_s - uptime_s, limit_s)
 
 
-def wait_until_back(phone: Phone, limit_s: float = COME_BACK_LIMIT_S) -> None:
-    """Waits for a phone that was lost for a moment; raises the errors of `require_up`."""
-    when_back(phone, lambda _: None, limit_s)
-
-
 def when_back(
     phone: Phone, step: Callable[[Phone], None], limit_s: float = COME_BACK_LIMIT_S
 ) -> None:
@@ -487,22 +421,6 @@ def parse_uptime(text: str) -> float | None:
         return 0.0
     UPTIME_S.require(uptime_s, words[1])
     return uptime_s
-
-
-def require_fit(seen: PhoneConditions, rules: PhoneRules) -> None:
-    """Judges the conditions of a phone before a repeat.
-
-    Raises:
-        NotFitError: not yet; the caller looks again, for at most `max_wait_s`.
-        UnfitConditionsError: waiting does not help.
-    """
-    readiness = judge_readiness(seen, rules)
-    if readiness.verdict is Verdict.REFUSE:
-        raise UnfitConditionsError(
-            f"the phone cannot be measured on: {readiness.reason}", readiness.remedy
-        )
-    if readiness.verdict is Verdict.WAIT:
-        raise NotFitError(readiness.reason, readiness.remedy, rules.poll_s, rules.max_wait_s)
 
 
 # Keeps a phone awake and quiet during a measurement, then restores its settings.

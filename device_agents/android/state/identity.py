@@ -2,7 +2,7 @@
 
 import hashlib
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import pairwise
@@ -380,6 +380,11 @@ class Identity:
     virtual: VirtualMode | None
 
     @property
+    def hashes(self) -> tuple[str | None, ...]:
+        """All that it knows of itself."""
+        return self.serial_hash, self.identity_hash, self.unit_hash
+
+    @property
     def lease_name(self) -> str:
         """What the lease of this phone is named by; twins have different leases."""
         return self.unit_hash or self.identity_hash
@@ -390,23 +395,15 @@ class Identity:
         return Origin.MEASURED if self.virtual is None else Origin.VIRTUAL
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RegisteredIdentity:
-    """The hashes in a device file; `None` for those that an older version did not store."""
-
-    serial_hash: str | None
-    identity_hash: str | None
-    unit_hash: str | None
-
-
 def identify(
     phone: Phone,
-    registered: RegisteredIdentity,
+    registered: Sequence[str | None],
     stop_requested: StopRequested = never_stop,
 ) -> Identity:
     """Reads the identity of a phone, and compares it with the registered hashes.
 
-    A phone that does not say its `android_id` now is not distinguished from its twins.
+    `None` stands for those that an older version did not store. A phone that does not say its
+    `android_id` now is not distinguished from its twins.
 
     Raises:
         UnusableDeviceError: it reports no serial number, or is not the registered phone.
@@ -421,21 +418,22 @@ def identify(
             f"phone {phone.serial!r} reports no serial number, so it cannot be identified",
             "check `adb shell getprop ro.serialno`",
         )
-    found_hash = hash_serial(serial)
+    serial_hash = hash_serial(serial)
     avd = reported.get("avd") or reported.get("old_avd")
-    identity = hash_identity(found_hash, reported.get("model"), reported.get("fingerprint"), avd)
-    unit = hash_unit(identity, reported.get("android_id"))
-    if (
-        registered.serial_hash not in (None, found_hash)
-        or registered.identity_hash not in (None, identity)
-        or (unit is not None and registered.unit_hash not in (None, unit))
-    ):
+    identity = hash_identity(serial_hash, reported.get("model"), reported.get("fingerprint"), avd)
+    found = Identity(
+        serial_hash=serial_hash,
+        identity_hash=identity,
+        unit_hash=hash_unit(identity, reported.get("android_id")),
+        virtual=virtual_mode(reported.get("virtual")),
+    )
+    pairs = zip(registered, found.hashes, strict=True)
+    if any(None not in pair and pair[0] != pair[1] for pair in pairs):
         raise UnusableDeviceError(
             f"the phone at {phone.serial!r} is not the registered phone",
             f"register this phone: `fleetrank devices add` with `adb={phone.serial}`",
         )
-    virtual = virtual_mode(reported.get("virtual"))
-    return Identity(serial_hash=found_hash, identity_hash=identity, unit_hash=unit, virtual=virtual)
+    return found
 
 
 PROBE_TIMEOUT_S = 60.0
