@@ -20,7 +20,6 @@ from fleetrank.device_agents.board.board_link import (
     no_result,
     prepare,
     texts,
-    with_infer_paths,
     with_paths,
 )
 from fleetrank.device_agents.board.board_probe import (
@@ -255,7 +254,7 @@ def infer_there(
         link.push(file, ready.names, wait_s, stop)
     request = {
         "gpu": options.gpu_options,
-        "task": encode_request(with_infer_paths(task, ready.places)),
+        "task": encode_request(with_paths(task, ready.places)),
         "inputs": files[task.inputs_path].name,
         "wait_s": wait_s,
     }
@@ -393,14 +392,14 @@ class BoardAgent:
         def measure(*some: MeasureTask) -> list[Measurement]:
             return BoardRepeat(link, self._options, some, wishes).measure()
 
-        def latency_ns(*, is_due: bool) -> int | None:
-            if canary is None or not is_due:
+        def latency_ns(when: str) -> int | None:
+            if canary is None or not getattr(canary, when):
                 return None
             return canary_ns(canary, lambda one: measure(one)[0], self._options.canary_tolerance)
 
-        before_ns = latency_ns(is_due=canary is not None and canary.runs_before)
+        before_ns = latency_ns("runs_before")
         found = measure(*tasks)
-        after_ns = latency_ns(is_due=canary is not None and canary.runs_after)
+        after_ns = latency_ns("runs_after")
         return [with_canary(one, before_ns, after_ns) for one in found]
 
     def _patient(self, failure: Failure) -> Failure:

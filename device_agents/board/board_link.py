@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 from itertools import chain
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import fleetrank.device_agents
 import fleetrank.foundation
@@ -428,35 +428,25 @@ def _sha256(path: Path) -> str:
         ) from error
 
 
-def with_paths(task: MeasureTask, places: Mapping[str, str]) -> MeasureTask:
-    """The task with the paths of its files on the board, by those here."""
-    return replace(
-        _with_shared(task, places),
-        primer_path=None if task.primer_path is None else places[task.primer_path],
-        # Its canary is a task for itself.
-        canary=None,
-    )
+def with_paths(task: Task, places: Mapping[str, str]) -> Task:
+    """The task with the paths of its files on the board, by those here; without its canary.
 
-
-def with_infer_paths(task: InferTask, places: Mapping[str, str]) -> InferTask:
-    """The same for an `InferTask`; the board itself chooses where its outputs are written."""
-    return replace(_with_shared(task, places), inputs_path=places[task.inputs_path])
-
-
-def _with_shared(task: Task, places: Mapping[str, str]) -> Task:
-    """The task with the paths of the files that both kinds of tasks have."""
+    The canary is a task for itself, and the board chooses where outputs are written.
+    """
     inputs = tuple(
         one
         if one.values.path is None
         else replace(one, values=replace(one.values, path=places[one.values.path]))
         for one in task.execution.inputs
     )
-    return replace(
-        task,
-        execution=replace(task.execution, inputs=inputs),
-        artifact_path=places[task.artifact_path],
-        weights_path=None if task.weights_path is None else places[task.weights_path],
-    )
+    changes: dict[str, Any] = {
+        name: places[path]
+        for name in ("artifact_path", "weights_path", "primer_path", "inputs_path")
+        if (path := getattr(task, name, None)) is not None
+    }
+    if isinstance(task, MeasureTask):
+        changes["canary"] = None
+    return replace(task, execution=replace(task.execution, inputs=inputs), **changes)
 
 
 # Packs the measuring code for a board: the worker with all it imports, in one compressed file.

@@ -32,7 +32,7 @@ from fleetrank.device_agents.cuda.gpu_watch import (
     gpu_facts,
     uuid_hash,
 )
-from fleetrank.device_agents.cuda.nvml import Gpu, GpuLibrary, open_nvml
+from fleetrank.device_agents.cuda.nvml import Gpu, Nvml, open_nvml
 from fleetrank.device_agents.errors import PermanentError, TransientError, UnsupportedError
 from fleetrank.device_agents.host.conditions import read_facts
 from fleetrank.device_agents.host.round_client import measure_replicas, n_processes
@@ -83,7 +83,7 @@ class CudaAgent:
         self,
         options: Mapping[str, OptionValue],
         *,
-        open_library: Callable[[], GpuLibrary] = nvml.open_nvml,
+        open_library: Callable[[], Nvml] = nvml.open_nvml,
         command: Sequence[str] = WORKER,
     ) -> None:
         self._options = read_fields(CudaOptions, "cuda", options)
@@ -128,7 +128,7 @@ class CudaAgent:
         return self._blame(_with_lock(seen, lock), gpu)
 
     def _measured(
-        self, task: MeasureTask, stop_requested: StopRequested, library: GpuLibrary, gpu: Gpu
+        self, task: MeasureTask, stop_requested: StopRequested, library: Nvml, gpu: Gpu
     ) -> Measurement:
         if task.replicas is None:
             return measure_in_worker(task, stop_requested, command=self._command)
@@ -142,7 +142,7 @@ class CudaAgent:
         asked = replace(task, gpu_uuid=self._options.uuid)
         return infer_in_worker(asked, stop_requested, command=self._command)
 
-    def _find(self) -> tuple[GpuLibrary, Gpu]:
+    def _find(self) -> tuple[Nvml, Gpu]:
         """Finds the chosen GPU.
 
         Raises:
@@ -181,7 +181,7 @@ def _failed(task: MeasureTask, failure: Failure) -> Measurement:
 
 
 @contextmanager
-def held_clock(library: GpuLibrary, gpu: Gpu, mhz: int | None) -> Iterator[str | None]:
+def held_clock(library: Nvml, gpu: Gpu, mhz: int | None) -> Iterator[str | None]:
     """Yields the outcome: 'locked at 1410 MHz', 'not allowed', or `None` if no lock is requested.
 
     A file beside the host's lease exists while the clock is locked, and its holder locks the file.
@@ -201,7 +201,7 @@ def held_clock(library: GpuLibrary, gpu: Gpu, mhz: int | None) -> Iterator[str |
                 path.unlink(missing_ok=True)
 
 
-def free_forgotten(library: GpuLibrary, gpu: Gpu) -> bool:
+def free_forgotten(library: Nvml, gpu: Gpu) -> bool:
     """Unlocks a clock whose holder died; returns whether there was one."""
     path = runtime_folder() / _file_name(gpu)
     if not path.exists() or is_locked(path):
@@ -211,7 +211,7 @@ def free_forgotten(library: GpuLibrary, gpu: Gpu) -> bool:
     return True
 
 
-def _let_go(library: GpuLibrary, gpu: Gpu) -> bool:
+def _let_go(library: Nvml, gpu: Gpu) -> bool:
     try:
         return library.unlock_clocks(gpu)
     except FleetError:

@@ -19,9 +19,9 @@ from fleetrank.device_agents.cuda.nvml import (
     Driver,
     Found,
     Gpu,
-    GpuLibrary,
     GpuProcess,
     Hardware,
+    Nvml,
     Reading,
 )
 from fleetrank.device_agents.errors import (
@@ -412,7 +412,7 @@ def open_gpu_watch(task: MeasureTask) -> "GpuWatch":
     return watch
 
 
-def open_library_or_none() -> GpuLibrary | None:
+def open_library_or_none() -> Nvml | None:
     """The driver's library; `None` if only its Python binding is missing.
 
     Raises:
@@ -424,7 +424,7 @@ def open_library_or_none() -> GpuLibrary | None:
         return None
 
 
-def use_gpu(library: GpuLibrary | None, wanted: str | None, execution: Execution) -> Gpu | None:
+def use_gpu(library: Nvml | None, wanted: str | None, execution: Execution) -> Gpu | None:
     """Makes the GPU the only one that libraries loaded later can see.
 
     Raises:
@@ -444,7 +444,7 @@ def use_gpu(library: GpuLibrary | None, wanted: str | None, execution: Execution
     return gpu
 
 
-def gpu_energy(library: GpuLibrary, gpu: Gpu) -> EnergySource | None:
+def gpu_energy(library: Nvml, gpu: Gpu) -> EnergySource | None:
     """The energy counter of a GPU, or else its power integrated; `None` if it has neither."""
     if library.energy_mj(gpu) is not None:
         return CounterSource(EnergyMethod.NVML_COUNTER, partial(library.energy_mj, gpu))
@@ -457,7 +457,7 @@ def gpu_energy(library: GpuLibrary, gpu: Gpu) -> EnergySource | None:
 class GpuWatch:
     """The `Watch` of a GPU; if the library is `None`, it has only PyTorch's figures."""
 
-    def __init__(self, library: GpuLibrary | None, gpu: Gpu | None, execution: Execution) -> None:
+    def __init__(self, library: Nvml | None, gpu: Gpu | None, execution: Execution) -> None:
         self._library = library
         self._gpu = gpu
         self._flushes = boolean_option(execution, FLUSH_L2, default=False)

@@ -7,7 +7,7 @@ from enum import IntEnum
 from functools import partial
 from pathlib import Path
 from types import ModuleType
-from typing import Protocol, cast
+from typing import cast
 
 from fleetrank.device_agents.device_output import bounded_name
 from fleetrank.device_agents.errors import (
@@ -16,6 +16,7 @@ from fleetrank.device_agents.errors import (
     UnusableDeviceError,
     missing_library,
 )
+from fleetrank.device_agents.host.worker_process import text_of
 from fleetrank.foundation.errors import FleetError
 
 # What the agent reads from NVIDIA's management library: values, and the errors of its codes.
@@ -106,49 +107,6 @@ class GpuProcess:
     used_bytes: int | None = None
 
 
-class GpuLibrary(Protocol):
-    """Every method may raise `TransientError` when the GPU falls off the bus."""
-
-    def driver(self) -> Driver:
-        """Versions of the driver and of CUDA."""
-        ...
-
-    def find(self) -> Found:
-        """Lists all GPUs and MIG instances."""
-        ...
-
-    def hardware(self, gpu: Gpu) -> Hardware:
-        """Facts that do not change while the host is up."""
-        ...
-
-    def read(self, gpu: Gpu) -> Reading:
-        """Reads the current state; for an instance, of the physical GPU."""
-        ...
-
-    def processes(self, gpu: Gpu) -> tuple[GpuProcess, ...] | None:
-        """All processes that use it, for computing or graphics; `None` if unknown."""
-        ...
-
-    def energy_mj(self, gpu: Gpu) -> int | None:
-        """The counter since the driver was loaded; `None` for an instance, whose share is unknown.
-
-        Source: NVML's nvmlDeviceGetTotalEnergyConsumption, in millijoules, from Volta on.
-        """
-        ...
-
-    def power_mw(self, gpu: Gpu) -> int | None:
-        """Power now, or its mean over the last second on newer GPUs; `None` for an instance."""
-        ...
-
-    def lock_clocks(self, gpu: Gpu, mhz: int) -> bool:
-        """Locks the SM clock at `mhz`; false if that is not allowed or not possible."""
-        ...
-
-    def unlock_clocks(self, gpu: Gpu) -> bool:
-        """Unlocks the SM clock; false if that is not allowed or not possible."""
-        ...
-
-
 NO_AGENT = "other GPUs are not supported yet: docs/gpu.md explains how to add one"
 
 
@@ -229,18 +187,11 @@ _NVIDIA = "0x10de"
 
 def other_vendor(root: Path = Path("/")) -> str | None:
     """The vendor of this host's GPUs; `None` if one is an NVIDIA GPU, or if no GPU is known."""
-    found = {_read(file) for file in (root / "sys/class/drm").glob("card*/device/vendor")}
+    found = {text_of(file).strip() for file in (root / "sys/class/drm").glob("card*/device/vendor")}
     if _NVIDIA in found:
         return None
     # A processor's own graphics beside an AMD card is not what a user wants to measure.
     return next((name for number, name in _NAMES.items() if number in found), None)
-
-
-def _read(path: Path) -> str:
-    try:
-        return path.read_text(encoding="ascii", errors="replace").strip()
-    except OSError:
-        return ""
 
 
 Handle = object
@@ -269,7 +220,10 @@ def open_nvml() -> "Nvml":
 
 
 class Nvml:
-    """`GpuLibrary` of the real driver; a function that an older driver lacks gives `None`."""
+    """NVIDIA's management library; a function that an older driver lacks gives `None`.
+
+    Every method may raise `TransientError` when the GPU falls off the bus.
+    """
 
     def __init__(self, binding: ModuleType, root: Path = Path("/")) -> None:
         self._binding = binding
@@ -322,7 +276,7 @@ class Nvml:
         )
 
     def read(self, gpu: Gpu) -> Reading:
-        """Reads clocks, temperature and memory now."""
+        """Reads the current state; for an instance, of the physical GPU."""
         handle = self._physical(gpu)
         reasons = self._number("nvmlDeviceGetCurrentClocksEventReasons", handle)
         if reasons is None:  # the name before driver 535
@@ -337,7 +291,7 @@ class Nvml:
         )
 
     def processes(self, gpu: Gpu) -> tuple[GpuProcess, ...] | None:
-        """Lists the processes that use the GPU."""
+        """All processes that use it, for computing or graphics; `None` if unknown."""
         handle = self._handle(gpu)
         lists = [
             self._ask(f"nvmlDeviceGet{kind}RunningProcesses", handle)
@@ -360,23 +314,26 @@ class Nvml:
         )
 
     def energy_mj(self, gpu: Gpu) -> int | None:
-        """Reads the energy counter."""
+        """The counter since the driver was loaded; `None` for an instance, whose share is unknown.
+
+        Source: NVML's nvmlDeviceGetTotalEnergyConsumption, in millijoules, from Volta on.
+        """
         if gpu.parent_uuid is not None:
             return None
         return self._number("nvmlDeviceGetTotalEnergyConsumption", self._handle(gpu))
 
     def power_mw(self, gpu: Gpu) -> int | None:
-        """Reads the power."""
+        """Power now, or its mean over the last second on newer GPUs; `None` for an instance."""
         if gpu.parent_uuid is not None:
             return None
         return self._number("nvmlDeviceGetPowerUsage", self._handle(gpu))
 
     def lock_clocks(self, gpu: Gpu, mhz: int) -> bool:
-        """Locks the SM clock."""
+        """Locks the SM clock at `mhz`; false if that is not allowed or not possible."""
         return self._do("nvmlDeviceSetGpuLockedClocks", self._physical(gpu), mhz, mhz)
 
     def unlock_clocks(self, gpu: Gpu) -> bool:
-        """Unlocks the SM clock."""
+        """Unlocks the SM clock; false if that is not allowed or not possible."""
         return self._do("nvmlDeviceResetGpuLockedClocks", self._physical(gpu))
 
     def _gpus_at(self, index: int) -> list[Gpu]:

@@ -16,6 +16,7 @@ from fleetrank.device_agents.contract.agent import DeviceFacts
 from fleetrank.device_agents.contract.measurement import Conditions
 from fleetrank.device_agents.device_output import LOAD, MEMORY_BYTES, lines_of
 from fleetrank.device_agents.errors import NotFitError
+from fleetrank.device_agents.host.worker_process import text_of
 from fleetrank.device_agents.timing import MAX_BUSY_SHARE, MAX_STEAL_SHARE
 from fleetrank.foundation.vocabulary import Origin, Tier
 
@@ -118,12 +119,12 @@ def shares(before: CpuTime | None, after: CpuTime | None, own_ticks: float) -> S
 
 def read_cpu_time(root: Path = ROOT) -> CpuTime | None:
     """Time of all cores now."""
-    return parse_stat(_read(root / "proc/stat"))
+    return parse_stat(text_of(root / "proc/stat"))
 
 
 def read_oom_kills(root: Path = ROOT) -> int | None:
     """Processes killed for lack of memory since boot."""
-    return parse_oom_kills(_read(root / "proc/vmstat"))
+    return parse_oom_kills(text_of(root / "proc/vmstat"))
 
 
 def read_conditions(cpus: Sequence[int] | None, used: Shares, root: Path = ROOT) -> Conditions:
@@ -135,35 +136,35 @@ def read_conditions(cpus: Sequence[int] | None, used: Shares, root: Path = ROOT)
         root: of the file system.
     """
     return Conditions(
-        load_1min=parse_load(_read(root / "proc/loadavg")),
+        load_1min=parse_load(text_of(root / "proc/loadavg")),
         busy_share=used[0] if used else None,
         steal_share=used[1] if used else None,
         clock_mhz=_mean(_clocks_mhz(cpus, root)),
         clock_max_mhz=read_clock_max_mhz(root),
         governor=read_governor(root),
         temp_c=_hottest_c(root),
-        available_memory_bytes=parse_available_memory(_read(root / "proc/meminfo")),
+        available_memory_bytes=parse_available_memory(text_of(root / "proc/meminfo")),
     )
 
 
 def read_governor(root: Path = ROOT) -> str | None:
     """Frequency governors in use, joined by commas if the cores differ; `None` if unknown."""
-    names = {_read(folder / "scaling_governor").strip() for folder in _cpufreq(None, root)}
+    names = {text_of(folder / "scaling_governor").strip() for folder in _cpufreq(None, root)}
     return ",".join(sorted(names - {""})) or None
 
 
 def read_clock_max_mhz(root: Path = ROOT) -> float | None:
     """Highest clock that any core supports."""
-    found = (parse_number(_read(folder / "cpuinfo_max_freq")) for folder in _cpufreq(None, root))
+    found = (parse_number(text_of(folder / "cpuinfo_max_freq")) for folder in _cpufreq(None, root))
     return max((khz / 1000 for khz in found if khz is not None), default=None)
 
 
 def _clocks_mhz(cpus: Sequence[int] | None, root: Path) -> list[float]:
-    found = (parse_number(_read(folder / "scaling_cur_freq")) for folder in _cpufreq(cpus, root))
+    found = (parse_number(text_of(folder / "scaling_cur_freq")) for folder in _cpufreq(cpus, root))
     clocks = [khz / 1000 for khz in found if khz is not None]
     if clocks:
         return clocks
-    listed = parse_cpuinfo_mhz(_read(root / "proc/cpuinfo"))
+    listed = parse_cpuinfo_mhz(text_of(root / "proc/cpuinfo"))
     return [mhz for cpu, mhz in enumerate(listed) if cpus is None or cpu in cpus]
 
 
@@ -174,23 +175,16 @@ def _cpufreq(cpus: Sequence[int] | None, root: Path) -> list[Path]:
 
 def _hottest_c(root: Path) -> float | None:
     readings = [
-        parse_number(_read(file))
+        parse_number(text_of(file))
         for chip in (root / "sys/class/hwmon").glob("hwmon*")
-        if _read(chip / "name").strip() in _CPU_SENSORS
+        if text_of(chip / "name").strip() in _CPU_SENSORS
         for file in chip.glob("temp*_input")
     ] + [
-        parse_number(_read(zone / "temp"))
+        parse_number(text_of(zone / "temp"))
         for zone in (root / "sys/class/thermal").glob("thermal_zone*")
-        if _read(zone / "type").strip() in _CPU_SENSORS
+        if text_of(zone / "type").strip() in _CPU_SENSORS
     ]
     return max((mc / 1000 for mc in readings if mc is not None), default=None)
-
-
-def _read(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return ""
 
 
 def _mean(values: Iterable[float]) -> float | None:
@@ -339,14 +333,14 @@ def read_siblings(root: Path = ROOT) -> dict[int, tuple[int, ...]]:
     """Logical CPU to the logical CPUs of its core; empty if the system does not report it."""
     folders = (root / "sys/devices/system/cpu").glob("cpu[0-9]*/topology")
     return {
-        int(folder.parent.name[3:]): parse_cpu_list(_file_text(folder / "thread_siblings_list"))
+        int(folder.parent.name[3:]): parse_cpu_list(text_of(folder / "thread_siblings_list"))
         for folder in folders
     }
 
 
 def read_facts(root: Path = ROOT) -> DeviceFacts:
     """Facts about this host's CPU."""
-    cpuinfo = _file_text(root / "proc/cpuinfo")
+    cpuinfo = text_of(root / "proc/cpuinfo")
     model = parse_cpu_model(cpuinfo)
     siblings = {cpus for cpus in read_siblings(root).values() if cpus}
     return DeviceFacts(
@@ -371,10 +365,3 @@ def memory_bytes() -> int | None:
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     except (OSError, ValueError):
         return None
-
-
-def _file_text(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return ""

@@ -9,10 +9,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Protocol
 
 from fleetrank.device_agents.contract.measurement import Energy
 from fleetrank.device_agents.host.conditions import ROOT, parse_number
+from fleetrank.device_agents.host.worker_process import text_of
 from fleetrank.device_agents.timing import Clock, Step
 from fleetrank.foundation.vocabulary import NS_PER_S, EnergyMethod
 
@@ -32,19 +32,6 @@ class EnergyReading:
 
     mj: float
     updates: int
-
-
-class EnergySource(Protocol):
-    """A source that counts the energy of a device."""
-
-    @property
-    def method(self) -> EnergyMethod:
-        """The method of its figures."""
-        ...
-
-    def read(self) -> EnergyReading | None:
-        """The state now; `None` if it can no longer be read."""
-        ...
 
 
 class CounterSource:
@@ -104,6 +91,31 @@ class PolledSource:
             self._updates += power != before
         self._last = (now, power)
         return EnergyReading(mj=self._total, updates=self._updates)
+
+
+class RaplSource:
+    """The kernel's counters of all processor packages together."""
+
+    method = EnergyMethod.RAPL_COUNTER
+
+    def __init__(self, packages: tuple[CounterSource, ...]) -> None:
+        self._packages = packages
+
+    def read(self) -> EnergyReading | None:
+        """Reads all counters; if one part is missing, the sum is missing."""
+        readings = [package.read() for package in self._packages]
+        known = [reading for reading in readings if reading is not None]
+        if not known or len(known) < len(readings):
+            return None
+        return EnergyReading(
+            mj=sum(reading.mj for reading in known),
+            # The packages' counters change together; the slowest gives the number of steps.
+            updates=min(reading.updates for reading in known),
+        )
+
+
+EnergySource = CounterSource | PolledSource | RaplSource
+"""What counts the energy of a device: `read` gives its state, `None` if it cannot be read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -208,27 +220,6 @@ def judge_energy(
     )
 
 
-class RaplSource:
-    """The kernel's counters of all processor packages together; it fulfils `EnergySource`."""
-
-    method = EnergyMethod.RAPL_COUNTER
-
-    def __init__(self, packages: tuple[CounterSource, ...]) -> None:
-        self._packages = packages
-
-    def read(self) -> EnergyReading | None:
-        """Reads all counters; if one part is missing, the sum is missing."""
-        readings = [package.read() for package in self._packages]
-        known = [reading for reading in readings if reading is not None]
-        if not known or len(known) < len(readings):
-            return None
-        return EnergyReading(
-            mj=sum(reading.mj for reading in known),
-            # The packages' counters change together; the slowest gives the number of steps.
-            updates=min(reading.updates for reading in known),
-        )
-
-
 def open_rapl(root: Path = Path("/")) -> RaplSource | None:
     """The counters of this host; `None` if they do not exist or this user may not read them.
 
@@ -240,17 +231,11 @@ def open_rapl(root: Path = Path("/")) -> RaplSource | None:
     """
     folders = sorted((root / _RAPL_PACKAGES).glob("intel-rapl:[0-9]*"))
     packages = [folder for folder in folders if folder.name.count(":") == 1]
-    sources = tuple(_rapl_source(folder) for folder in packages if _is_rapl_package(folder))
+    # `psys` is the whole board, packages included.
+    named = [folder for folder in packages if text_of(folder / "name").startswith("package")]
+    sources = tuple(map(_rapl_source, named))
     rapl = RaplSource(sources)
     return rapl if sources and rapl.read() is not None else None
-
-
-def _is_rapl_package(folder: Path) -> bool:
-    try:
-        # `psys` is the whole board, packages included.
-        return (folder / "name").read_text(encoding="ascii").startswith("package")
-    except (OSError, UnicodeDecodeError):
-        return False
 
 
 def _rapl_source(folder: Path) -> CounterSource:
@@ -261,10 +246,7 @@ def _rapl_source(folder: Path) -> CounterSource:
 
 
 def _read_mj(file: Path) -> float | None:
-    try:
-        microjoules = parse_number(file.read_text(encoding="ascii"))
-    except (OSError, UnicodeDecodeError):
-        return None
+    microjoules = parse_number(text_of(file))
     return None if microjoules is None else microjoules / _UJ_PER_MJ
 
 
@@ -317,7 +299,7 @@ def seldom(read_mw: ReadMw, clock: Clock) -> ReadMw:
 
 def _hwmon_inputs(root: Path) -> Iterator[ReadMw]:
     for label in sorted((root / "sys/class/hwmon").glob("hwmon*/in[0-9]*_label")):
-        if _text(label) in INPUT_LABELS:
+        if text_of(label).strip() in INPUT_LABELS:
             yield _reader(label.parent, label.name[2 : -len("_label")])
 
 
@@ -338,17 +320,10 @@ def _iio_inputs(root: Path) -> Iterator[ReadMw]:
     """JetPack 4, whose driver is not the kernel's own."""
     drivers = root / "sys/bus/i2c/drivers/ina3221x"
     for name in sorted(drivers.glob("*/iio:device*/rail_name_[0-9]*")):
-        if _text(name) in INPUT_LABELS:
+        if text_of(name).strip() in INPUT_LABELS:
             file = name.with_name(f"in_power{name.name.rpartition('_')[2]}_input")
             yield partial(_number, file)
 
 
 def _number(file: Path) -> float | None:
-    return parse_number(_text(file))
-
-
-def _text(file: Path) -> str:
-    try:
-        return file.read_text(encoding="ascii", errors="replace").strip()
-    except OSError:
-        return ""
+    return parse_number(text_of(file))

@@ -97,12 +97,17 @@ def parse_status(text: str) -> Memory:
     return Memory(resident_bytes=found.get("VmRSS"), peak_bytes=found.get("VmHWM"))
 
 
+def text_of(path: Path) -> str:
+    """The text of a file of the system; empty if it is missing or cannot be read."""
+    try:
+        return path.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""
+
+
 def read_memory() -> Memory:
     """Memory of this process; both values are `None` on a system without procfs."""
-    try:
-        return parse_status(_STATUS.read_text(encoding="ascii", errors="replace"))
-    except OSError:
-        return Memory(resident_bytes=None, peak_bytes=None)
+    return parse_status(text_of(_STATUS))
 
 
 _ANONYMOUS = re.compile(r"^RssAnon:[ \t]*(\d{1,18}) kB$", re.MULTILINE | re.ASCII)
@@ -115,11 +120,7 @@ def anonymous_bytes(pid: int, root: Path = Path("/")) -> int | None:
 
     Source: proc_pid_status(5): RssAnon in kB, since Linux 4.5.
     """
-    try:
-        text = (root / f"proc/{pid}/status").read_text(encoding="ascii", errors="replace")
-    except OSError:
-        return None
-    found = _ANONYMOUS.search(text)
+    found = _ANONYMOUS.search(text_of(root / f"proc/{pid}/status"))
     return None if found is None else 1024 * int(found[1])
 
 
@@ -160,20 +161,16 @@ def default_limit_bytes(root: Path = Path("/")) -> int:
 def _group_limits_bytes(root: Path) -> Iterator[int]:
     """Limits of this process's control group (version 2) and of its parent groups."""
     yield sys.maxsize
-    try:
-        text = (root / "proc/self/cgroup").read_text(encoding="ascii", errors="replace")
-    except OSError:
+    lines = text_of(root / "proc/self/cgroup").splitlines()
+    if not lines:
         return
-    name = next((line[3:] for line in text.splitlines() if line.startswith("0::/")), "/")
+    name = next((line[3:] for line in lines if line.startswith("0::/")), "/")
     mount = root / "sys/fs/cgroup"
     group = mount / name.lstrip("/")
     for folder in (group, *group.parents):
         if not folder.is_relative_to(mount):
             return
-        try:
-            limit = (folder / "memory.max").read_text(encoding="ascii").strip()
-        except OSError:
-            continue
+        limit = text_of(folder / "memory.max").strip()
         if limit.isdecimal():
             yield int(limit)
 

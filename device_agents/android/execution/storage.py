@@ -9,10 +9,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import BinaryIO, Protocol
+from typing import BinaryIO
 
 from fleetrank.device_agents.android.adb_server import ShellResult
 from fleetrank.device_agents.android.adb_text import shown
+from fleetrank.device_agents.android.phone import Phone
 from fleetrank.device_agents.android.state.fitness import FOLDER
 from fleetrank.device_agents.android.state.identity import free_bytes
 from fleetrank.device_agents.errors import PermanentError, StorageFullError, TransientError
@@ -163,18 +164,6 @@ _LIST = 'ls -A -- "$1"'
 _REMOVE = 'rm -rf -- "$1"'
 
 
-class Storage(Protocol):
-    """The part of `phone.Phone` that this module needs."""
-
-    def shell(self, script: str, *arguments: str, timeout_s: float) -> ShellResult:
-        """Runs a literal script with arguments that no shell interprets."""
-        ...
-
-    def push(self, local: Path, remote: str, timeout_s: float, *, mode: int = 0o644) -> None:
-        """Copies a file, checks it on the phone and renames it."""
-        ...
-
-
 @dataclass(frozen=True, slots=True)
 class PhoneStorage:
     """The cached files of one phone. Every call checks the phone, which may have been wiped.
@@ -183,7 +172,7 @@ class PhoneStorage:
         folder: folder on the phone; `devices remove` deletes it.
     """
 
-    phone: Storage
+    phone: Phone
     folder: str = FOLDER
 
     def path_of_program(self, program: ProgramFile) -> str:

@@ -15,7 +15,7 @@ import sysconfig
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, cast
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from fleetrank.device_agents.board.there.keeper import (
     ACKNOWLEDGE_S,
@@ -41,7 +41,7 @@ from fleetrank.foundation.codec import to_plain
 from fleetrank.foundation.errors import FleetError
 
 if TYPE_CHECKING:
-    from fleetrank.device_agents.cuda.nvml import GpuLibrary
+    from fleetrank.device_agents.cuda.nvml import Nvml
 
 # Runs a file over given inputs on a board; the store keeps the outputs until they are fetched.
 
@@ -75,13 +75,15 @@ def infer(
         store.remove(inputs_name)
 
 
+Options = Mapping[str, OptionValue]
+
 # The agent that a board uses for itself: of its processor, or of one NVIDIA GPU.
 #
 # Agents are imported only when they are needed: that of the processor needs NumPy, which a board
 # may not have yet when it is registered.
 
 
-def device_facts(gpu: object) -> DeviceFacts:
+def device_facts(gpu: "Options | None") -> DeviceFacts:
     """The facts of the processor, or of the GPU with these options of a `cuda` device.
 
     Raises:
@@ -90,7 +92,7 @@ def device_facts(gpu: object) -> DeviceFacts:
     return read_facts() if gpu is None else local_agent(gpu).probe()
 
 
-def local_agent(gpu: object) -> Agent:
+def local_agent(gpu: "Options | None") -> Agent:
     """An agent whose workers are started from the file that was sent here.
 
     Args:
@@ -103,11 +105,10 @@ def local_agent(gpu: object) -> Agent:
         return CpuAgent({}, command=worker)
     from fleetrank.device_agents.cuda.agent import CudaAgent
 
-    options = cast("Mapping[str, OptionValue]", gpu)
-    return CudaAgent(options, open_library=_open_nvml, command=worker)
+    return CudaAgent(gpu, open_library=_open_nvml, command=worker)
 
 
-def _open_nvml() -> "GpuLibrary":
+def _open_nvml() -> "Nvml":
     from fleetrank.device_agents.cuda import nvml
 
     try:
@@ -127,7 +128,9 @@ print("\\n" + importlib.metadata.version(sys.argv[2]))
 _IMPORT_LIMIT_S = 120.0
 """PyTorch needs half a minute for its first import from a memory card."""
 
-Request = Mapping[str, object]
+Request = Mapping[str, Any]
+"""Sent by the same version, so its values are of the right types."""
+Reply = Mapping[str, object]
 
 
 def main() -> int:
@@ -138,36 +141,31 @@ def main() -> int:
     # The code lies in `FOLDER/code/SHA256/`.
     code = Path(sys.argv[0]).absolute().parent
     try:
-        command(BoardStore(code.parents[1], code.name), request, stream)
+        reply = command(BoardStore(code.parents[1], code.name), request, stream)
     except (FleetError, OSError) as error:
-        _answer({"error": to_plain(failure_from_error(error, None))})
+        reply = {"error": to_plain(failure_from_error(error, None))}
+    if reply is not None:
+        _answer(json.dumps(reply))
     sys.stdout.flush()
     # A thread that waits for input must not hold the process.
     os._exit(0)
 
 
-def _answer(reply: "Mapping[str, object] | str") -> None:
-    text = reply if isinstance(reply, str) else json.dumps(reply)
+def _answer(reply: str) -> None:
     with contextlib.suppress(BrokenPipeError):
-        print(f"{REPLY_MARK}{text}", flush=True)  # noqa: T201 - the host reads it
+        print(f"{REPLY_MARK}{reply}", flush=True)  # noqa: T201 - the host reads it
 
 
-def _probe(_store: BoardStore, request: Request, _stream: BinaryIO) -> None:
-    libraries = request["libraries"]
-    assert isinstance(libraries, dict)  # noqa: S101 - sent by the same version
-    found = {
-        name: _version(module, distribution) for name, (module, distribution) in libraries.items()
+def _probe(_store: BoardStore, request: Request, _stream: BinaryIO) -> Reply:
+    libraries = request["libraries"].items()
+    return {
+        "facts": to_plain(device_facts(request.get("gpu"))),
+        "identity": read_identity(),
+        "text": {**read_facts_text(), **read_state_text()},
+        **_python(),
+        "cpus": sorted(os.sched_getaffinity(0)),
+        "libraries": {name: _version(*library) for name, library in libraries},
     }
-    _answer(
-        {
-            "facts": to_plain(device_facts(request.get("gpu"))),
-            "identity": read_identity(),
-            "text": {**read_facts_text(), **read_state_text()},
-            **_python(),
-            "cpus": sorted(os.sched_getaffinity(0)),
-            "libraries": found,
-        }
-    )
 
 
 def _version(module: str, distribution: str) -> "dict[str, str]":
@@ -189,21 +187,17 @@ def _version(module: str, distribution: str) -> "dict[str, str]":
     return {"version" if done.returncode == 0 else "problem": last.strip()}
 
 
-def _prepare(store: BoardStore, request: Request, _stream: BinaryIO) -> None:
-    names = request["names"]
-    assert isinstance(names, list)  # noqa: S101
-    _answer(
-        {
-            "missing": store.missing(names),
-            "paths": {name: str(store.path(name)) for name in names},
-            "identity": read_identity(),
-            "boot": read_boot(),
-            "state": read_state_text(),
-        }
-    )
+def _prepare(store: BoardStore, request: Request, _stream: BinaryIO) -> Reply:
+    return {
+        "missing": store.missing(request["names"]),
+        "paths": {name: str(store.path(name)) for name in request["names"]},
+        "identity": read_identity(),
+        "boot": read_boot(),
+        "state": read_state_text(),
+    }
 
 
-def _python() -> "dict[str, object]":
+def _python() -> Reply:
     return {
         "python": platform.python_version(),
         "platform": sysconfig.get_platform(),
@@ -211,57 +205,52 @@ def _python() -> "dict[str, object]":
     }
 
 
-def _setup(store: BoardStore, request: Request, _stream: BinaryIO) -> None:
-    requirements = request["requirements"]
-    assert isinstance(requirements, list)  # noqa: S101
-    make_environment(store.folder, store.path(str(request["name"])), requirements)
-    _answer({"installed": requirements})
+def _setup(store: BoardStore, request: Request, _stream: BinaryIO) -> Reply:
+    make_environment(store.folder, store.path(request["name"]), request["requirements"])
+    return {"installed": request["requirements"]}
 
 
-def _put(store: BoardStore, request: Request, stream: BinaryIO) -> None:
-    name, size, in_use = request["name"], request["size"], request["in_use"]
-    assert isinstance(name, str) and isinstance(size, int) and isinstance(in_use, list)  # noqa: S101, PT018
-    line = Line(stream)  # not watched: the file follows on the same stream
-    with board_lock(store.folder, _purpose(request), _wait_s(request), line) as other:
-        if other is not None:
-            _answer({"busy": other})
-            return
-        store.receive(stream, name, size, in_use)
-    _answer({"stored": name})
+def _held(store: BoardStore, request: Request, line: Line, work: "Callable[[], Reply]") -> Reply:
+    """Does something while it holds the board; says who has it if the wait was in vain."""
+    with board_lock(store.folder, request["purpose"], request["wait_s"], line) as other:
+        return work() if other is None else {"busy": other}
+
+
+def _put(store: BoardStore, request: Request, stream: BinaryIO) -> Reply:
+    def work() -> Reply:
+        store.receive(stream, request["name"], request["size"], request["in_use"])
+        return {"stored": request["name"]}
+
+    # Its line is not watched: the file follows on the same stream.
+    return _held(store, request, Line(stream), work)
 
 
 def _measure(store: BoardStore, request: Request, stream: BinaryIO) -> None:
     line = Line(stream)
     line.watch()
-    tasks = request["tasks"]
-    assert isinstance(tasks, list)  # noqa: S101
-    agent = local_agent(request.get("gpu"))
-    reply = measure(store, Work(agent, tasks), _purpose(request), _wait_s(request), line)
+    work = Work(local_agent(request.get("gpu")), request["tasks"])
+    reply = measure(store, work, request["purpose"], request["wait_s"], line)
     if reply is not None:
-        _reply_kept(store, str(request["task_id"]), reply, line)
+        _reply_kept(store, request["task_id"], reply, line)
 
 
 def _fetch(store: BoardStore, request: Request, stream: BinaryIO) -> None:
     line = Line(stream)
     line.watch()
-    task_id = str(request["task_id"])
-    _reply_kept(store, task_id, fetch(store, task_id, _wait_s(request), line), line)
+    task_id = request["task_id"]
+    _reply_kept(store, task_id, fetch(store, task_id, request["wait_s"], line), line)
 
 
-def _infer(store: BoardStore, request: Request, stream: BinaryIO) -> None:
+def _infer(store: BoardStore, request: Request, stream: BinaryIO) -> Reply:
     line = Line(stream)
     line.watch()
     agent = local_agent(request.get("gpu"))
-    with board_lock(store.folder, _purpose(request), _wait_s(request), line) as other:
-        if other is None:
-            _answer(infer(store, agent, str(request["task"]), str(request["inputs"]), line))
-        else:
-            _answer({"busy": other})
+    task, inputs = request["task"], request["inputs"]
+    return _held(store, request, line, lambda: infer(store, agent, task, inputs, line))
 
 
-def _take(store: BoardStore, request: Request, _stream: BinaryIO) -> None:
-    piece = store.take(str(request["name"]), int(str(request["offset"])))
-    _answer({"content": base64.b64encode(piece).decode()})
+def _take(store: BoardStore, request: Request, _stream: BinaryIO) -> Reply:
+    return {"content": base64.b64encode(store.take(request["name"], request["offset"])).decode()}
 
 
 def _reply_kept(store: BoardStore, task_id: str, reply: str, line: Line) -> None:
@@ -274,18 +263,10 @@ def _reply_kept(store: BoardStore, task_id: str, reply: str, line: Line) -> None
         store.forget(task_id)
 
 
-def _purpose(request: Request) -> str:
-    return str(request["purpose"])
-
-
-def _wait_s(request: Request) -> float:
-    return float(str(request["wait_s"]))
-
-
-_COMMANDS: "dict[str, Callable[[BoardStore, Request, BinaryIO], None]]" = {
+_COMMANDS: "dict[str, Callable[[BoardStore, Request, BinaryIO], Reply | None]]" = {
     "probe": _probe,
     "prepare": _prepare,
-    "platform": lambda _store, _request, _stream: _answer(_python()),
+    "platform": lambda _store, _request, _stream: _python(),
     "setup": _setup,
     "put": _put,
     "measure": _measure,
