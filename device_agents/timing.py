@@ -634,11 +634,11 @@ class Seen:
 
     samples_ns: Sequence[int]
     device_samples_ns: Sequence[int] | None = None
-    is_warmup_stable: bool
-    involuntary_switches: int | None
-    niceness: int | None
-    before: Conditions | None
-    after: Conditions | None
+    is_warmup_stable: bool = True
+    involuntary_switches: int | None = None
+    niceness: int | None = None
+    before: Conditions | None = None
+    after: Conditions | None = None
     n_runs: int | None = None
     observed_ns: int | None = None
     copies_state: bool = False

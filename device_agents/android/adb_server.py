@@ -26,7 +26,6 @@ from fleetrank.device_agents.android.adb_text import (
     PORT_VARIABLE,
     SOCKET_VARIABLE,
     MdnsService,
-    SeenDevice,
     error_of_refusal,
     find_address,
     is_connected,
@@ -36,6 +35,7 @@ from fleetrank.device_agents.android.adb_text import (
     shown,
 )
 from fleetrank.device_agents.contract.agent import StopRequested, never_stop
+from fleetrank.device_agents.contract.kind import SeenDevice
 from fleetrank.device_agents.device_output import MAX_PROBE_BYTES, cut_lines, decode_output, refused
 from fleetrank.device_agents.errors import (
     BadOutputError,

@@ -9,7 +9,8 @@ import re
 from dataclasses import dataclass
 from enum import StrEnum
 
-from fleetrank.device_agents.device_output import MAX_DIGITS, lines_of
+from fleetrank.device_agents.contract.kind import SeenDevice
+from fleetrank.device_agents.device_output import lines_of
 from fleetrank.device_agents.errors import PermanentError, TransientError, UnusableDeviceError
 from fleetrank.foundation.errors import FleetError
 
@@ -41,23 +42,6 @@ class Transport(StrEnum):
     TCP = "tcp"
     MDNS = "mdns"
     EMULATOR = "emulator"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SeenDevice:
-    """One line of `adb devices -l`. Its values come from the phone and are not verified.
-
-    Attributes:
-        model: as adb prints it, with `_` for every character that is not a letter or digit.
-        transport_id: adb's number of the connection; `None` from servers before 1.0.41.
-    """
-
-    serial: str
-    state: DeviceState
-    transport: Transport
-    model: str | None = None
-    product: str | None = None
-    transport_id: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,7 +122,11 @@ MAX_TEXT = 500
 
 
 def parse_devices(text: str) -> tuple[SeenDevice, ...]:
-    """Reads `adb devices -l`, with or without its heading; other lines are skipped."""
+    """Reads `adb devices -l`, with or without its heading; other lines are skipped.
+
+    Its values come from the phone and are not verified. A model has `_` for every character that is
+    not a letter or digit.
+    """
     seen = (_seen(line) for line in lines_of(text) if len(line) >= MIN_LINE_CHARACTERS)
     return tuple(device for device in seen if device is not None)
 
@@ -190,15 +178,13 @@ def _seen(line: str) -> SeenDevice | None:
     if state is None or not serial.strip():
         return None
     named = {name: value for name, colon, value in (it.partition(":") for it in facts) if colon}
-    number = named.get("transport_id", "")
-    is_number = number.isascii() and number.isdigit() and len(number) <= MAX_DIGITS
+    is_usb = "usb" in named or any(map(_USB_PORT.fullmatch, facts))
     return SeenDevice(
-        serial=serial,
-        state=state,
-        transport=_transport(serial, "usb" in named or any(map(_USB_PORT.fullmatch, facts))),
+        address=serial,
+        state=state.value,
+        transport=_transport(serial, is_usb).value,
         model=named.get("model") or None,
-        product=named.get("product") or None,
-        transport_id=int(number) if is_number else None,
+        remedy=None if state is DeviceState.DEVICE else REMEDIES[state],
     )
 
 

@@ -11,8 +11,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from fleetrank.device_agents.android.adb_server import ADB_VARIABLE, AdbServer, find_adb
-from fleetrank.device_agents.android.adb_text import REMEDIES, DeviceState, MdnsService, Transport
-from fleetrank.device_agents.android.adb_text import SeenDevice as SeenPhone
+from fleetrank.device_agents.android.adb_text import MdnsService, Transport
 from fleetrank.device_agents.android.agent import AndroidAgent
 from fleetrank.device_agents.android.execution.program_run import CANARY_POLICY, CANARY_TIMEOUT_S
 from fleetrank.device_agents.android.execution.storage import (
@@ -282,26 +281,16 @@ class PhoneDiscoverer:
 
 
 def phones_of(
-    connected: Sequence[SeenPhone], services: Iterable[MdnsService]
+    connected: Sequence[SeenDevice], services: Iterable[MdnsService]
 ) -> tuple[SeenDevice, ...]:
     """One entry per phone; phones that are announced but not connected come last."""
-    known = {phone.serial for phone in connected}
+    known = {phone.address for phone in connected}
     announced = (
         service
         for service in services
         if service.address not in known and f"{service.name}.{service.kind}" not in known
     )
-    return (*map(_connected, connected), *map(_announced, announced))
-
-
-def _connected(phone: SeenPhone) -> SeenDevice:
-    return SeenDevice(
-        address=phone.serial,
-        state=phone.state.value,
-        transport=phone.transport.value,
-        model=phone.model,
-        remedy=None if phone.state is DeviceState.DEVICE else REMEDIES[phone.state],
-    )
+    return (*connected, *map(_announced, announced))
 
 
 def _announced(service: MdnsService) -> SeenDevice:
@@ -353,7 +342,7 @@ def seen_here() -> tuple[str, ...] | None:
     """Serials that this host's adb server lists; starts no server, `None` if no server runs."""
     try:
         server = AdbServer()
-        return tuple(seen.serial for seen in server.devices()) if server.answers() else None
+        return tuple(seen.address for seen in server.devices()) if server.answers() else None
     except FleetError:
         return None  # no adb on this host
 

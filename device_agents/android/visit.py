@@ -264,15 +264,7 @@ def _flags(
     """Flags of samples and phone; clocks are judged by their caps, not by the current clock."""
     summary = reading.summary
     if reading.samples_ns or summary is None:
-        seen = Seen(
-            samples_ns=reading.samples_ns,
-            is_warmup_stable=True,
-            involuntary_switches=None,
-            niceness=None,
-            before=None,
-            after=None,
-        )
-        found = set(judge(seen, policy))
+        found = set(judge(Seen(samples_ns=reading.samples_ns), policy))
     else:
         count, mean_ns = summary.count, summary.mean_ns or summary.latency_ns
         is_few = count is not None and is_too_few(count, count * mean_ns, policy)

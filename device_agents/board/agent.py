@@ -68,7 +68,7 @@ from fleetrank.foundation.codec import CodecError, Json, from_plain
 from fleetrank.foundation.errors import FleetError
 from fleetrank.foundation.files import written_aside
 from fleetrank.foundation.lease import host_lease
-from fleetrank.foundation.vocabulary import NS_PER_S, Origin
+from fleetrank.foundation.vocabulary import NS_PER_S
 
 BESIDE_S = 900.0
 """For all steps beside the repeat: a push of a gigabyte at 2 MB/s takes 500 s."""
@@ -207,7 +207,7 @@ def _answer(plain: Json, task: MeasureTask) -> Measurement:
         found = read_reply(plain, task)
     except CodecError as error:
         failure = failure_from_error(no_result(error.message), None)
-        return failed(task.task_id, failure, Origin.MEASURED)
+        return failed(task.task_id, failure)
     if found.worker is None or not task.is_trusted:
         return found
     return replace(found, worker=replace(found.worker, confinement=None))
@@ -381,7 +381,7 @@ class BoardAgent:
             found = self._with_canary(tasks, wishes)
         except (FleetError, OSError) as error:
             failure = self._patient(failure_from_error(error, "start"))
-            found = [failed(task.task_id, failure, Origin.MEASURED) for task in tasks]
+            found = [failed(task.task_id, failure) for task in tasks]
         finished = utc_now()
         return [replace(one, started_utc=started, finished_utc=finished) for one in found]
 

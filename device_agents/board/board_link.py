@@ -483,11 +483,6 @@ class CodeBundle:
     content: bytes
     sha256: str
 
-    @property
-    def zip_file(self) -> bytes:
-        """The zip file itself."""
-        return zlib.decompress(self.content)
-
 
 @cache
 def code_bundle() -> CodeBundle:

@@ -421,7 +421,10 @@ def utc_now() -> str:
 
 
 def failed(
-    task_id: str, failure: Failure, origin: Origin, started_utc: str | None = None
+    task_id: str,
+    failure: Failure,
+    origin: Origin = Origin.MEASURED,
+    started_utc: str | None = None,
 ) -> Measurement:
     """A failed measurement of an attempt that ends now; without a start time it also starts now."""
     now = utc_now()

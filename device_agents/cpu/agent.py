@@ -22,7 +22,6 @@ from fleetrank.device_agents.host.worker_client import (
     measure_in_worker,
 )
 from fleetrank.device_agents.runtimes.runner import why_unsupported
-from fleetrank.foundation.vocabulary import Origin
 
 
 class CpuAgent:
@@ -108,5 +107,5 @@ def _when_quiet(
         require_quiet(quiet_s)
     except NotFitError as error:
         failure = failure_from_error(error, "start")
-        return [failed(task.task_id, failure, Origin.MEASURED) for task in tasks]
+        return [failed(task.task_id, failure) for task in tasks]
     return measure()

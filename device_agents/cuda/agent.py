@@ -46,7 +46,7 @@ from fleetrank.foundation.lease import (
     runtime_folder,
     wait_for_lock,
 )
-from fleetrank.foundation.vocabulary import ErrorKind, Origin, Runtime
+from fleetrank.foundation.vocabulary import ErrorKind, Runtime
 
 _MAYBE_LOST = {
     ErrorKind.CRASHED, ErrorKind.TIMED_OUT, ErrorKind.INTERNAL, ErrorKind.BAD_ARTIFACT,
@@ -112,7 +112,7 @@ class CudaAgent:
         reason = self.why_unsupported(task.execution)
         if reason is not None:
             refusal = UnsupportedError(reason, "remove this combination from the sweep")
-            return _failed(task, failure_from_error(refusal, "start"))
+            return failed(task.task_id, failure_from_error(refusal, "start"))
         try:
             library, gpu = self._find()
             free_forgotten(library, gpu)
@@ -124,7 +124,7 @@ class CudaAgent:
             with held_clock(library, gpu, self._options.lock_clocks_mhz) as lock:
                 seen = self._measured(asked, stop_requested, library, gpu)
         except FleetError as error:
-            return _failed(task, failure_from_error(error, "start"))
+            return failed(task.task_id, failure_from_error(error, "start"))
         return self._blame(_with_lock(seen, lock), gpu)
 
     def _measured(
@@ -174,10 +174,6 @@ def _with_lock(seen: Measurement, lock: str | None) -> Measurement:
         return seen
     settings = tuple(sorted((*seen.worker.settings, ("clock_lock", lock))))
     return replace(seen, worker=replace(seen.worker, settings=settings))
-
-
-def _failed(task: MeasureTask, failure: Failure) -> Measurement:
-    return failed(task.task_id, failure, Origin.MEASURED)
 
 
 @contextmanager

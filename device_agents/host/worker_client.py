@@ -46,7 +46,7 @@ from fleetrank.foundation.supervised_child import (
     exit_name,
     run_child,
 )
-from fleetrank.foundation.vocabulary import NS_PER_S, ErrorKind, Origin
+from fleetrank.foundation.vocabulary import NS_PER_S, ErrorKind
 
 WORKER = (sys.executable, "-P", "-m", "fleetrank.device_agents.worker")
 """`-P` removes the working directory from the path: a workspace folder cannot hide a package."""
@@ -94,7 +94,7 @@ class Worker:
         self._takes_turns = (task.blocks or task.replicas) is not None
         self.samples_ns: list[tuple[int, ...]] = []
         self.is_waiting = self.has_ended = False
-        self.measurement = failed(task.task_id, interrupted(), Origin.MEASURED)
+        self.measurement = failed(task.task_id, interrupted())
         self._stop_requested = stop_requested
         self._left_ns = int(task.timeout_s * NS_PER_S)  # only its own turns count
         self._started = utc_now()
@@ -177,7 +177,7 @@ class Worker:
         return self._child.ended(end, self.task.timeout_s)
 
     def _fail(self, failure: Failure) -> None:
-        self.measurement = failed(self.task.task_id, failure, Origin.MEASURED, self._started)
+        self.measurement = failed(self.task.task_id, failure, started_utc=self._started)
 
 
 def _is_report(received: bytearray) -> bool:
@@ -227,11 +227,13 @@ def read_measurement(
             unknown.
     """
     if not _has_result(end):
-        return _failed(task, _failure_from_end(end, oom_kills), started)
+        failure = _failure_from_end(end, oom_kills)
+        return failed(task.task_id, failure, started_utc=started)
     try:
         found = read_reply(parse_json(end.stdout), task)
     except CodecError as error:
-        return _failed(task, _bad_output(end, error.message), started)
+        failure = _bad_output(end, error.message)
+        return failed(task.task_id, failure, started_utc=started)
     # Facts of this process: the worker runs the file, which could state others.
     worker = found.worker and replace(found.worker, confinement=confinement_of(task))
     return replace(found, worker=worker, started_utc=started, finished_utc=utc_now())
@@ -239,10 +241,6 @@ def read_measurement(
 
 def _has_result(end: ChildEnd) -> bool:
     return end.end is End.ITSELF and end.exit_code == 0 and end.stdout.strip() != ""
-
-
-def _failed(task: MeasureTask, failure: Failure, started: str) -> Measurement:
-    return failed(task.task_id, failure, Origin.MEASURED, started)
 
 
 def _not_started(error: OSError) -> Failure:

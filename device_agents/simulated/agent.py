@@ -496,11 +496,6 @@ class SimulatedAgent:
         seen = Seen(
             samples_ns=drawn.judged_ns,
             observed_ns=sum(drawn.samples_ns) + sum(drawn.prompts_ns or ()),
-            is_warmup_stable=True,
-            involuntary_switches=None,
-            niceness=None,
-            before=None,
-            after=None,
         )
         return Measurement(
             task_id=task.task_id,

@@ -28,7 +28,6 @@ from fleetrank.foundation.own_process import (
     read_line,
     write_all,
 )
-from fleetrank.foundation.vocabulary import Origin
 
 if TYPE_CHECKING:
     from fleetrank.device_agents.confinement.walls import Walls
@@ -78,7 +77,7 @@ def _answer(
         failure = failure_from_error(error, "start")
         if isinstance(task, InferTask):
             return InferReply(failure=failure)
-        return failed(task.task_id, failure, Origin.MEASURED)
+        return failed(task.task_id, failure)
     if isinstance(task, InferTask):
         return InferReply(failure=infer(task, _enter, walls))
     return measure(task, inherited, Caller(enter=_enter, turns=turns), walls)

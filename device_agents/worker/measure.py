@@ -74,7 +74,7 @@ def measure(
             walls.check()
     except Exception as error:  # every task must become a stored row
         cause = error if walls is None else walls.cause(error)
-        measurement = failed(task.task_id, failure_from_error(cause, stage), Origin.MEASURED)
+        measurement = failed(task.task_id, failure_from_error(cause, stage))
     return measurement
 
 

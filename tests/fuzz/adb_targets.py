@@ -153,7 +153,7 @@ def file_to_phone(data: bytes) -> object:
 
 def device_list(data: bytes) -> object:
     found = parse_devices(data.decode("utf-8", "replace"))
-    assert all(one.serial for one in found)
+    assert all(one.address for one in found)
     return found
 
 

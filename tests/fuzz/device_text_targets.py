@@ -103,7 +103,7 @@ HOLDS: dict[str, Callable[[Any], bool]] = {
     "load": lambda it: it is None or math.isfinite(it),
     "number": lambda it: it is None or math.isfinite(it),
     "cpu list": lambda it: list(it) == sorted(set(it)),
-    "devices": lambda it: all(one.serial for one in it),
+    "devices": lambda it: all(one.address for one in it),
     "delegation": lambda it: _within(it.node_share, 0, 1),
     "benchmark text": _is_stored,
     "executor text": _is_stored,

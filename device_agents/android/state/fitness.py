@@ -89,7 +89,7 @@ NOTHING = PhoneConditions(
     battery=None, thermal=None, cores=(), is_screen_on=None, load_1min=None,
     available_memory_bytes=None, boot_id=None,
 )  # fmt: skip
-"""Of a phone that tells nothing."""
+"""Of a phone that reports nothing."""
 
 
 def read_phone_conditions(

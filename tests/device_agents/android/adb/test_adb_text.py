@@ -29,7 +29,7 @@ my device $(id)        device usb:2-1 model:X
 
 def test_each_kind_of_line_is_read() -> None:
     seen = parse_devices(LISTING)
-    assert [(one.serial, one.state, one.transport) for one in seen] == [
+    assert [(one.address, one.state, one.transport) for one in seen] == [
         ("0A041FDD4001V7", DeviceState.DEVICE, Transport.USB),
         ("127.0.0.1:41000", DeviceState.OFFLINE, Transport.TCP),
         ("emulator-5554", DeviceState.DEVICE, Transport.EMULATOR),
@@ -39,8 +39,8 @@ def test_each_kind_of_line_is_read() -> None:
         ("my device $(id)", DeviceState.DEVICE, Transport.USB),
         ("3A021JEHN02756", DeviceState.DETACHED, Transport.USB),
     ]
-    assert (seen[0].model, seen[0].product, seen[0].transport_id) == ("Pixel_6", "oriole", 1)
-    assert (seen[1].model, seen[6].transport_id) == (None, None)
+    assert (seen[0].model, seen[0].remedy, seen[1].model) == ("Pixel_6", None, None)
+    assert all(one.remedy for one in seen if one.state != DeviceState.DEVICE)
 
 
 @given(
@@ -49,7 +49,7 @@ def test_each_kind_of_line_is_read() -> None:
 )
 def test_a_serial_without_blanks_is_read_whole(serial: str, state: str) -> None:
     (seen,) = parse_devices(f"{serial:<22} {state} product:a model:b transport_id:7")
-    assert (seen.serial, seen.state, seen.transport_id) == (serial, state, 7)
+    assert (seen.address, seen.state, seen.model) == (serial, state, "b")
 
 
 def test_services_on_the_network_are_read_with_and_without_heading() -> None:

@@ -205,8 +205,8 @@ def test_an_unauthorized_phone_is_permanent_and_tells_what_to_do(bench: AdbBench
     bench.inject(Fault.UNAUTHORIZED)
     error = _error_of(bench, PermanentError)
     assert "accept this computer's key" in error.remedy
-    states = {seen.serial: seen.state for seen in bench.phone.server.devices()}
-    assert states[bench.phone.serial] is DeviceState.UNAUTHORIZED
+    states = {seen.address: seen.state for seen in bench.phone.server.devices()}
+    assert states[bench.phone.serial] == DeviceState.UNAUTHORIZED
 
 
 def test_an_offline_phone_is_transient_and_comes_back(bench: AdbBench) -> None:

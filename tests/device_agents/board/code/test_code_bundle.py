@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 import zipfile
+import zlib
 from pathlib import Path
 
 import pytest
@@ -42,7 +43,7 @@ print(encode_request(decode_request(line)), end="")
 
 
 def unpacked(folder: Path) -> Path:
-    with zipfile.ZipFile(io.BytesIO(code_bundle().zip_file)) as archive:
+    with zipfile.ZipFile(io.BytesIO(zlib.decompress(code_bundle().content))) as archive:
         archive.extractall(folder)
     return folder
 
