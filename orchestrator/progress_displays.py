@@ -191,6 +191,7 @@ def _totals(view: View, now_s: float) -> Text:
     n_done = view.n_done_before + view.n_done
     left = view.n_repeats - n_done - view.n_failed
     eta_s = view.eta_s(now_s) if left else None
-    eta = "" if eta_s is None else f", about {duration(eta_s)} left"
+    # An estimate that is used up says nothing.
+    eta = "" if not eta_s else f", about {duration(eta_s)} left"
     of_all = count_of(view.n_repeats, "repeat")
     return Text(f"{n_done} of {of_all} done, {view.n_failed} failed, {left} to go{eta}")

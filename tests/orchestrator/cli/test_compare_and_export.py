@@ -2,7 +2,6 @@
 
 import inspect
 import io
-import json
 import os
 import pty
 from pathlib import Path
@@ -18,6 +17,7 @@ from fleetrank.orchestrator.cli import report_compare
 from fleetrank.orchestrator.cli.main import run
 
 BASE, SLOW, FEW = ("s-20260101T000000-aa", "s-20260102T000000-bb", "s-20260103T000000-cc")
+SLOWER, FASTER = f"report compare {BASE} {SLOW}", f"report compare {SLOW} {BASE}"
 
 
 @pytest.fixture(scope="module")
@@ -32,72 +32,45 @@ def workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
-def _run(workspace: Path, *words: str) -> int:
-    return run([*words, "--workspace", str(workspace)])
+@pytest.mark.parametrize(
+    ("line", "code", "said"),
+    [
+        (SLOWER, 5, (f"{SLOW} against {BASE}", "4 cells: 4 slower")),
+        (f"{SLOWER} --threshold 2", 0, ()),
+        # The newest sweep when only one is named; it has too few repeats.
+        (f"report compare {BASE}", 4, ("2 processes", "5", "no cell")),
+        (f"{SLOWER} --margin wide", 2, ("wide",)),
+        (f"report compare {BASE} nope", 4, (SLOW,)),
+        # What an option requires and is not shown; a slower cell comes first.
+        (f"{FASTER} --margin 20% --require-not-slower --require-power", 0, ()),
+        (f"{FASTER} --margin 20% --require-same", 4, ("4", "cells", "same", "20")),
+        (f"{SLOWER} --require-power", 5, ()),
+        (f"{FASTER} --margin 0.1% --require-power", 4, ("4", "cells", "0.1")),
+    ],
+)
+def test_each_comparison_has_its_exit_code_and_says_why(asked, line, code, said) -> None:
+    answer = asked(line)
+    assert answer.code == code
+    assert has(answer.out + answer.err, *said)
 
 
-def test_a_slower_sweep_is_exit_code_5_with_the_rows(
-    workspace: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert _run(workspace, "report", "compare", BASE, SLOW) == 5
-    text = capsys.readouterr().out
-    assert f"{SLOW} against {BASE}" in text
-    assert text.strip().endswith("4 cells: 4 slower")
-
-
-def test_a_faster_one_and_a_loose_threshold_are_exit_code_0(
-    workspace: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert _run(workspace, "report", "compare", SLOW, BASE, "--json") == 0
-    answer = json.loads(capsys.readouterr().out)
+def test_a_faster_sweep_says_so_in_each_row(asked) -> None:
+    answer = asked(f"{FASTER} --json").json
     assert answer["cells"]["faster"] == 4
     assert {row["verdict"] for row in answer["rows"]} == {"faster"}
-    assert _run(workspace, "report", "compare", BASE, SLOW, "--threshold", "2") == 0
 
 
-def test_too_few_repeats_are_exit_code_4_with_the_table(
-    workspace: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    # The newest sweep when only one is named.
-    assert _run(workspace, "report", "compare", BASE) == 4
-    answer = capsys.readouterr()
-    assert has(answer.out, "2 processes", "5")
-    assert "no cell" in answer.err
-
-
-def test_a_margin_is_a_percentage_or_a_fraction(
-    workspace: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    answers = []
-    for words in (("--margin", "30%"), ("--margin", "0.3"), ("--threshold", "0.3")):
-        assert _run(workspace, "report", "compare", BASE, SLOW, *words, "--json") == 5
-        answers.append(json.loads(capsys.readouterr().out))
+def test_a_margin_is_a_percentage_or_a_fraction(asked) -> None:
+    answers = [
+        asked(f"{SLOWER} {words} --json").json
+        for words in ("--margin 30%", "--margin 0.3", "--threshold 0.3")
+    ]
     assert answers[0] == answers[1] == answers[2]
     assert answers[0]["margin"] == answers[0]["threshold"] == 0.3
     assert answers[0]["detectable_ratio"] > 1
-    assert _run(workspace, "report", "compare", BASE, SLOW, "--margin", "wide") == 2
-    assert "wide" in capsys.readouterr().err
 
 
-def test_what_an_option_requires_and_is_not_shown_is_exit_code_4(
-    workspace: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    words = ("report", "compare", SLOW, BASE, "--margin", "20%")
-    assert _run(workspace, *words) == 0
-    assert _run(workspace, *words, "--require-not-slower", "--require-power") == 0
-    capsys.readouterr()
-    assert _run(workspace, *words, "--require-same") == 4
-    assert has(capsys.readouterr().err, "4", "cells", "same", "20")
-    # A slower cell comes first.
-    assert _run(workspace, "report", "compare", BASE, SLOW, "--require-power") == 5
-    narrow = ("report", "compare", SLOW, BASE, "--margin", "0.1%", "--require-power")
-    assert _run(workspace, *narrow) == 4
-    assert has(capsys.readouterr().err, "4", "cells", "0.1")
-
-
-def test_every_difference_is_printed_once(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_every_difference_is_printed_once(asked, tmp_path: Path) -> None:
     (tmp_path / "cluster.yaml").touch()
     for sweep in (BASE, SLOW):
         options = {"repeats": 5, "n_samples": 3, "sweep": sweep}
@@ -105,17 +78,9 @@ def test_every_difference_is_printed_once(
     (part,) = (tmp_path / f"results/measurements/sweep_id={SLOW}").iterdir()
     names = ("runtime_version", "os", "governor", "python_version", "cpu_model")
     pl.read_parquet(part).with_columns(pl.lit("new").alias(n) for n in names).pipe(write_part, part)
-    _run(tmp_path, "report", "compare", BASE, SLOW)
-    text = capsys.readouterr().out
+    text = asked(SLOWER, root=tmp_path).out
     assert [text.count(f": {name} was") for name in names] == [1] * len(names)
     assert has(text, "session")
-
-
-def test_an_unknown_sweep_is_exit_code_4(
-    workspace: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert _run(workspace, "report", "compare", BASE, "nope") == 4
-    assert SLOW in capsys.readouterr().err
 
 
 def test_the_defaults_are_those_of_the_analysis() -> None:
@@ -124,31 +89,25 @@ def test_the_defaults_are_those_of_the_analysis() -> None:
     assert defaults["alpha"].default == DEFAULT_ALPHA
 
 
-def test_export_lists_what_it_wrote_and_refuses_to_overwrite(
-    workspace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_tables_are_listed_and_files_of_others_stay(asked, tmp_path: Path) -> None:
     folder = tmp_path / "tables"
-    words = ("report", "build", "--tables", str(folder), "--to", "markdown")
-    assert _run(workspace, *words, "--json") == 0
-    rows = json.loads(capsys.readouterr().out)
+    build = f"report build --tables {folder} --to markdown"
+    rows = asked(f"{build} --json").json
     assert {row["file"] for row in rows if row["file"]} < {path.name for path in folder.iterdir()}
     (folder / "frm.md").write_text("mine")
-    assert _run(workspace, *words) == 2
-    assert "--force" in capsys.readouterr().err
-    assert _run(workspace, *words, "--force") == 0
+    refused = asked(build)
+    assert (refused.code, "--force" in refused.err) == (2, True)
+    assert asked(f"{build} --force").code == 0
 
 
-def test_parquet_goes_to_a_file(
-    workspace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_parquet_goes_to_a_file(asked, tmp_path: Path) -> None:
     sql = "SELECT model, NULL AS nothing, [1, 2] AS list FROM models ORDER BY model"
     out = tmp_path / "answer.parquet"
-    assert _run(workspace, "query", sql, "--format", "parquet", "--out", str(out)) == 0
+    assert asked(f"query --format parquet --out {out}", sql).code == 0
     frame = pl.read_parquet(out)
-    assert frame.columns == ["model", "nothing", "list"]
-    assert frame.height == 4
-    assert _run(workspace, "query", sql, "--out", str(out)) == 2
-    assert "--format parquet" in capsys.readouterr().err
+    assert (frame.columns, frame.height) == (["model", "nothing", "list"], 4)
+    refused = asked(f"query --out {out}", sql)
+    assert (refused.code, "--format parquet" in refused.err) == (2, True)
 
 
 def test_parquet_goes_through_a_pipe_and_not_to_a_terminal(
@@ -156,11 +115,11 @@ def test_parquet_goes_through_a_pipe_and_not_to_a_terminal(
     capfdbinary: pytest.CaptureFixture[bytes],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    words = ("query", "SELECT 1 AS one", "--format", "parquet")
-    assert _run(workspace, *words) == 0
+    words = ["query", "SELECT 1 AS one", "--format", "parquet", "--workspace", str(workspace)]
+    assert run(words) == 0
     assert pl.read_parquet(io.BytesIO(capfdbinary.readouterr().out))["one"].to_list() == [1]
     controller, terminal = pty.openpty()
     with os.fdopen(terminal, "w") as screen, os.fdopen(controller):
         monkeypatch.setattr("sys.stdout", screen)
-        assert _run(workspace, *words) == 2
+        assert run(words) == 2
     assert b"--out FILE" in capfdbinary.readouterr().err
