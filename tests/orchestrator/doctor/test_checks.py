@@ -2,6 +2,8 @@ from pathlib import Path
 
 import pytest
 
+from fleetrank.orchestrator import doctor
+from fleetrank.orchestrator.cli.setup_commands import _conclude
 from fleetrank.orchestrator.doctor import (
     LIBRARIES,
     MIN_FREE_DISK_BYTES,
@@ -86,6 +88,43 @@ def test_the_doctor_says_which_walls_this_host_has(
     message = judge_confinement(abi, has_filter=has_filter).message
     assert said in message
     assert ("TCP open" in message) == (abi == 3)
+
+
+@pytest.mark.parametrize(
+    ("installed", "said"),
+    [
+        ((), {"runtimes"}),
+        (("onnxruntime", "scipy"), {"runtime onnx", "exporter onnx", "tables", "sql"}),
+    ],
+)
+def test_only_extras_of_which_something_is_installed_are_mentioned(
+    monkeypatch: pytest.MonkeyPatch, installed: tuple[str, ...], said: set[str]
+) -> None:
+    tried: list[str] = []
+    monkeypatch.setattr(doctor, "version_of", lambda name: "1.0" if name in installed else None)
+    monkeypatch.setattr(doctor, "import_failures", lambda names: tried.extend(names) or {})
+    findings = {finding.check: finding for finding in check_software()}
+    assert set(findings) == said
+    assert tried == ["onnxruntime", "scipy.stats"] * bool(installed)
+    # Half of an extra is a warning, no runtime at all an error.
+    levels = {name: one.level for name, one in findings.items() if one.level is not Level.OK}
+    broken = dict.fromkeys(("exporter onnx", "sql"), Level.WARNING)
+    assert levels == (broken if installed else {"runtimes": Level.ERROR})
+
+
+def test_the_doctor_ends_with_ready_or_with_two_things_to_do(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    found = [judge_governor("powersave"), judge_load(0.5), judge_disk(0), judge_niceness(15)]
+    for findings, start, n_lines in (
+        ([judge_load(0.0)], "ready", 1), (found[:1], "ready; for better figures:", 2),
+        (found, "not ready, to do:", 4),
+    ):  # fmt: skip
+        _conclude(findings)
+        _, first, *others = capsys.readouterr().out.splitlines()
+        assert (first, len(others)) == (start, n_lines - 1)
+    assert "disk" in others[0], "an error comes first"
+    assert "2 more things" in others[-1]
 
 
 @pytest.mark.thorough

@@ -17,6 +17,7 @@ from fleetrank.orchestrator.progress import (
     ExportFinished,
     ExportStarted,
     Notice,
+    PhaseStarted,
     Publisher,
     RepeatFinished,
     RepeatStarted,
@@ -253,6 +254,25 @@ def test_hosts_are_shown_where_there_are_several() -> None:
     two = updated(one, replace(BEGUN, device="phone", host="lab"), 0.0)
     assert "local" not in _drawn(one)
     assert all(word in _drawn(two) for word in ("host", "local", "lab", "phone"))
+
+
+def test_what_the_driver_does_before_it_measures_is_named() -> None:
+    started = ExportStarted(model="resnet18", format="onnx")
+    finished = ExportFinished(
+        model="resnet18", format="onnx", seconds=1.0, is_cached=False, error=None
+    )
+    seen, view = [], View()
+    for event in (
+        PhaseStarted(name="starting Ray"), PhaseStarted(name="exporting", n_steps=3), started,
+        finished, replace(started, format="pt2"), BEGUN,
+    ):  # fmt: skip
+        view = updated(view, event, 0.0)
+        seen.append(_drawn(view).splitlines()[0])
+    assert seen[:5] == [
+        "starting Ray", "exporting 1 of 3", "exporting 1 of 3: resnet18 to onnx",
+        "exporting 2 of 3", "exporting 2 of 3: resnet18 to pt2",
+    ]  # fmt: skip
+    assert "exporting" not in seen[5]
 
 
 def _drawn(view: View) -> str:

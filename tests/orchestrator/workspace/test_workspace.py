@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from fleetrank.orchestrator.errors import UsageError
-from fleetrank.orchestrator.workspace.workspace import Workspace
+from fleetrank.orchestrator.workspace.workspace import Workspace, default_root
 
 
 def test_a_workspace_is_found_from_a_folder_below_it(tmp_path: Path) -> None:
@@ -21,6 +21,15 @@ def test_outside_a_workspace_the_remedy_is_init(tmp_path: Path) -> None:
     with pytest.raises(UsageError) as caught:
         Workspace.at(tmp_path / "none")
     assert "fleetrank init" in caught.value.remedy
+
+
+def test_what_was_measured_outside_a_workspace_is_named(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    default = Workspace.init(default_root())
+    assert default.root == tmp_path / "data" / "fleetrank"
+    with pytest.raises(UsageError) as caught:
+        Workspace.find(tmp_path)
+    assert str(default.root) in caught.value.remedy
 
 
 def test_places_of_a_workspace_lie_in_it(tmp_path: Path) -> None:
