@@ -64,7 +64,7 @@ def command(*words: str) -> Iterator[subprocess.Popen[str]]:
 
 
 @pytest.mark.parametrize(
-    "words", daily(["export OUT --to csv", "build --out OUT"], "build --out OUT")
+    "words", daily(["build --tables OUT", "build --out OUT"], "build --out OUT")
 )
 def test_a_report_lets_a_measurement_begin_at_once_and_pauses(
     workspace: Path, tmp_path: Path, words: str

@@ -109,12 +109,12 @@ FILES = {
     "a device's option": (
         "devices/t.yaml",
         f"name: t\nkind: simulated\noptions: {{{_json(EVIL)}: 1}}\n",
-        (("devices", "show", "t"),),
+        (("devices", "check", "t"),),
     ),
     "a device's model": (
         "devices/t.yaml",
         f"name: t\nkind: simulated\noptions: {{device_model: {_json(EVIL)}}}\n",
-        (("devices", "show", "t"), ("devices", "show", "t", "--json")),
+        (("devices", "check", "t"), ("devices", "check", "t", "--json")),
     ),
     "a name of a file": (
         f"devices/{EVIL.replace(chr(0), '')}.yaml",

@@ -63,7 +63,7 @@ def test_a_read_only_results_folder_ends_each_command_that_writes_and_changes_no
         ("results", "exclude", sweep_id, "--reason", "x"),
         ("results", "export", "--format", "csv", "--out", "results/all.csv"),
         ("report", "build", "--include-simulated", "--out", "results/report.html"),
-        ("report", "export", "results/tables", "--to", "csv", "--include-simulated"),
+        ("report", "build", "--tables", "results/tables", "--include-simulated"),
     ):
         refused = folder.run(*command, before=with_read_only(results))
         assert refused.returncode == 1, (command, refused.stdout + refused.stderr)

@@ -1,4 +1,4 @@
-"""`devices add --adb`, `check`, `remove`, `discover` as a user types them, on virtual phones."""
+"""`devices add --adb`, `check`, `remove`, `list --found` as they are typed, on virtual phones."""
 
 import json
 import shutil
