@@ -45,6 +45,8 @@ _MOST_SOURCES = 30
 _FOLDS = 20
 """Measured models that are left out on their own; of more, some are left out together."""
 
+_FACT_NAMES = ("flops", "parameters")
+
 Indices = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
 
@@ -120,20 +122,18 @@ class Fit:
         return found[np.isfinite(found)]
 
 
-def fact_columns(flops: Floats, parameters: Floats, families: Sequence[str | None]) -> Floats:
-    """Log FLOPs, log parameters and a column per family, (n_models, n_columns), mean 0 and sd 1.
+def fact_columns(models: pl.DataFrame) -> Floats:
+    """Log FLOPs, log parameters and a column per family, (n_models, n_columns).
 
-    An unknown value (NaN, or not above 0) becomes 0, the mean. Constant columns are left out.
+    Mean 0 and standard deviation 1 of the known values; an unknown one (null, or not above 0)
+    becomes 0, the mean. Constant columns are left out.
     """
-    named = sorted({family for family in families if family is not None})
-    columns = [_log(flops), _log(parameters)]
-    columns += [
-        np.array([np.nan if one is None else float(one == name) for one in families])
-        for name in named
-    ]
-    standard = [_standardised(column) for column in columns]
-    kept = [column for column in standard if column.any()]
-    return np.column_stack(kept) if kept else np.zeros((len(families), 0))
+    above = [pl.when(pl.col(name) > 0).then(name).cast(pl.Float64).log() for name in _FACT_NAMES]
+    families = models["family"].drop_nulls().unique().sort()
+    are = [(pl.col("family") == one).cast(pl.Float64).alias(f"is {one}") for one in families]
+    columns = models.select(*above, *are).cast(pl.Float64).fill_null(np.nan)
+    standard = [_standardised(column.to_numpy()) for column in columns]
+    return np.column_stack([np.zeros((models.height, 0)), *(one for one in standard if one.any())])
 
 
 def known_of(values: DeviceValues, column: int) -> Known:
@@ -237,11 +237,6 @@ def _spread(logs: Floats) -> Floats:
     usual = max(float(squares.sum()) / max(int(free.sum()), 1), FLOOR**2)
     spread: Floats = (squares / usual + _SPREAD_WEIGHT) / (free + _SPREAD_WEIGHT)
     return spread
-
-
-def _log(values: Floats) -> Floats:
-    logs: Floats = np.log(np.where(values > 0, values, np.nan))
-    return logs
 
 
 def _standardised(values: Floats) -> Floats:
@@ -504,7 +499,7 @@ def _arranged(
     sources = places.filter(is_source)
     facts = (
         cells.group_by("identity")
-        .agg(pl.col(name).drop_nulls().sort().first() for name in ("flops", "parameters", "family"))
+        .agg(pl.col(name).drop_nulls().sort().first() for name in (*_FACT_NAMES, "family"))
         .sort("identity")
     )
     known = table.filter(is_source)["identity"].unique()
@@ -518,17 +513,7 @@ def _arranged(
             f"measure {MIN_MODELS} models on it, or import another device in this configuration",
         )
     models, names = facts["identity"].to_list(), list(places.iter_rows())
-    logs = np.full((len(models), len(names)), np.nan)
-    row, column = ({name: at for at, name in enumerate(one)} for one in (models, names))
-    for model, owner, setting, value in table.iter_rows():
-        if model in row:
-            logs[row[model], column[owner, setting]] = value
-    columns = fact_columns(
-        facts["flops"].cast(pl.Float64).to_numpy(),
-        facts["parameters"].cast(pl.Float64).to_numpy(),
-        facts["family"].to_list(),
-    )
-    share = _FACTS
+    logs, share = _matrix(table, models, names), _FACTS
     if sources.is_empty():
         # A device that is equally fast for all models: the facts explain the rest.
         names, logs, share = [("none", "")], np.zeros((len(models), 1)), _FACTS_ALONE
@@ -539,7 +524,7 @@ def _arranged(
         models=tuple(models),
         values=DeviceValues(
             logs=np.column_stack([logs, own_logs]),
-            facts=math.sqrt(share) * columns,
+            facts=math.sqrt(share) * fact_columns(facts),
             devices=np.unique(owners, return_inverse=True)[1],
             is_alike=np.array(settings) == "",
             target=len(names),
@@ -547,3 +532,14 @@ def _arranged(
         devices=tuple(sources.filter(pl.col("setting") == "")["owner"]),
         n_itself=sources.filter(pl.col("owner") == "").height,
     )
+
+
+def _matrix(
+    table: pl.DataFrame, models: Sequence[str], places: Sequence[tuple[str, ...]]
+) -> Floats:
+    row, column = ({name: at for at, name in enumerate(one)} for one in (models, places))
+    matrix = np.full((len(models), len(places)), np.nan)
+    for model, owner, setting, value in table.iter_rows():
+        if model in row:
+            matrix[row[model], column[owner, setting]] = value
+    return matrix

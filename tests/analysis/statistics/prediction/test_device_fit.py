@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import numpy as np
+import polars as pl
 import pytest
 from daily import daily
 
@@ -17,6 +18,12 @@ from fleetrank.analysis.statistics.device_fit import (
 )
 
 M = 14
+
+
+def facts_of(flops, parameters, families):
+    frame = {"flops": flops, "parameters": parameters, "family": families}
+    types = {"flops": pl.Float64, "parameters": pl.Float64, "family": pl.String}
+    return fact_columns(pl.DataFrame(frame, schema_overrides=types))
 
 
 def hidden(logs, k, rng=None):
@@ -75,7 +82,7 @@ def slow(values):
 
 
 def test_the_fit_is_the_mean_of_the_gaussian_prior(panel):
-    facts = fact_columns(*np.exp(np.random.default_rng(4).normal(size=(2, M))), ["a", "b"] * 7)
+    facts = facts_of(*np.exp(np.random.default_rng(4).normal(size=(2, M))), ["a", "b"] * 7)
     given = replace(hidden(panel, 5), facts=0.2 * facts)
     assert fitted(given) == pytest.approx(slow(given))
 
@@ -117,7 +124,7 @@ def test_the_device_itself_in_another_configuration_serves(panel):
 def test_flops_alone_predict_where_no_device_is_known():
     flops = np.exp(np.random.default_rng(7).normal(size=M))
     alone = np.log(flops)[:, None] * 0.8 + 3
-    facts = 30**0.5 * fact_columns(flops, np.full(M, np.nan), [None] * M)
+    facts = 30**0.5 * facts_of(flops, [None] * M, [None] * M)
     found = fitted(replace(hidden(alone, 6), facts=facts))
     assert found == pytest.approx(alone[:, 0], abs=0.02)
 
@@ -131,11 +138,11 @@ def test_a_missing_value_is_left_out_and_not_read_as_zero(panel):
 
 
 def test_unknown_and_constant_facts_become_no_column():
-    none = np.full(M, np.nan)
-    assert fact_columns(none, none, [None] * M).shape == (M, 0)
-    assert fact_columns(np.full(M, 5e9), none, ["cnn"] * M).shape == (M, 0)
+    none = [None] * M
+    assert facts_of(none, none, none).shape == (M, 0)
+    assert facts_of(np.full(M, 5e9), none, ["cnn"] * M).shape == (M, 0)
     zero = np.where(np.arange(M) == 0, 0.0, np.e ** np.arange(M))
-    column = fact_columns(zero, none, [None] * M)
+    column = facts_of(zero, none, none)
     assert np.isfinite(column).all()
     assert column[0] == 0
 
