@@ -47,7 +47,8 @@ def print_table(
         print(json_text(chosen, indent=2))
         return
     chosen, common = _named(chosen)
-    note = "; ".join(filter(None, (common and f"all on {common}", note)))
+    if common:
+        print(f"all on {common}")
     if not rows:
         print("(none)")
     elif is_on_terminal:

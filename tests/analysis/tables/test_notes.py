@@ -96,11 +96,12 @@ def test_doubtful_rows_show_three_sentences_and_explain_prints_the_rest(
         with subtests.test(request.words):
             table = tables.table(request)
             brief, everything = render(table, "table"), render(table, "table", is_explained=True)
-            shown = [note for note in table.notes if f"Note: {note}" in brief]
+            said = table.for_people()
+            shown = [note for note in said.notes if f"Note: {note}" in brief]
             assert 1 <= sentences_in(shown) <= MAX_SENTENCES
-            assert table.notes[0] in shown
+            assert said.notes[0] in shown
             assert sum(line.startswith("Note: ") for line in brief.splitlines()) == len(shown)
-            assert all(f"Note: {note}" in everything for note in (*table.notes, *table.explanation))
+            assert all(f"Note: {note}" in everything for note in (*said.notes, *said.explanation))
             assert json.loads(render(table, "json"))["notes"] == list(table.notes)
             if request.table == "transfer":
                 assert len(shown) < len(table.notes), "the rows give too few notes for this test"
