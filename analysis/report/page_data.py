@@ -364,7 +364,6 @@ def _sets(attempts: pl.LazyFrame, evidence: Evidence) -> dict[tuple[str, str], l
 
 _PAIR_FIGURES = (
     "rho", "low", "high", "null_mean", "null_p95", "residual_null_mean", "residual_p_adjusted",
-    "ceiling",
 )  # fmt: skip
 _PAIR_DIGITS = 3
 
