@@ -35,7 +35,6 @@ def compare(
         float,
         typer.Option(
             "--margin",
-            "--threshold",
             parser=share,
             metavar="SHARE",
             help="Largest change of no interest, as 5% or 0.05.",

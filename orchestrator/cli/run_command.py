@@ -40,6 +40,7 @@ from fleetrank.orchestrator.errors import NothingToDoError, UsageError
 if TYPE_CHECKING:
     import polars as pl
 
+    from fleetrank.models.cards.card import ModelCard
     from fleetrank.orchestrator.progress import SweepFinished
     from fleetrank.orchestrator.sweep.sweep_session import RunOptions
     from fleetrank.orchestrator.sweep.sweep_setup import Setup
@@ -138,9 +139,10 @@ def run(
 
     workspace, sizes = settle_workspace(), axis_sizes(axis or ())
     names = [model_named(workspace, model, inputs or ()) for model in models]
-    for name in names:
-        _check_axes(workspace, name, sizes)
-    hints = [hint for name in names for hint in _hints(workspace, name, sizes)]
+    cards = _cards(workspace, names)
+    for card in cards:
+        _check_axes(card, sizes)
+    hints = [hint for card in cards for hint in _hints(card, sizes)]
     print("".join(f"note: {hint}\n" for hint in hints), end="", file=sys.stderr)
     if backend is not None and not runtime:
         raise UsageError(f"--backend {shortened(backend)} is of no runtime", "give --runtime too")
@@ -148,8 +150,7 @@ def run(
         "name": "run",
         "models": names,
         "devices": [one for text in devices or ["local-cpu"] for one in _words(text)],
-        "runtimes": [one.value for one in runtime or ()]
-        or _runtimes_of(workspace, names, _DEFAULT_RUNTIME),
+        "runtimes": [one.value for one in runtime or ()] or _runtimes_of(cards, _DEFAULT_RUNTIME),
         "threads": [threads],
         "batch": sizes.pop("batch", [1]),
         "axes": sizes,
@@ -159,9 +160,9 @@ def run(
     }
     sides = {"components": profile, "replicas": replicas is not None}
     if workload or not any(sides.values()):
-        content |= _workloads_for(workspace, names, workload or ())
+        content |= _workloads_for(cards, workload or ())
     else:
-        content |= _one_workload(workspace, names, None)
+        content |= _one_workload(cards, None)
     if backend is not None:
         content["backends"] = {one.value: [backend] for one in runtime or ()}
     if profile:
@@ -227,18 +228,19 @@ def ab(
     models = model_named(workspace, a), model_named(workspace, b)
     if models[0] == models[1]:
         raise UsageError(f"{a} and {b} are the same model", "give two different models")
+    cards = _cards(workspace, models)
     content = {
         "name": "ab",
         "models": list(models),
         "devices": [device],
-        "runtimes": _runtimes_of(workspace, models, runtime),
+        "runtimes": _runtimes_of(cards, runtime),
         "threads": threads,
         "repeats": rounds,
         "seed": seed,
         "rounds": {"cells": 2, "mix_platforms": True},
         "weights_of": _published_weights(models, (a, b)),
         **_limited(max_time),
-        **_one_workload(workspace, models, workload),
+        **_one_workload(cards, workload),
     }
     outcome, _ = _measured(content, options, as_json=as_json)
     if outcome.is_interrupted:
@@ -327,16 +329,14 @@ def _published_weights(names: Sequence[str], given: Sequence[str]) -> dict[str, 
     }
 
 
-def _hints(workspace: "Workspace", name: str, sizes: Mapping[str, Sequence[int]]) -> Iterator[str]:
+def _hints(card: "ModelCard", sizes: Mapping[str, Sequence[int]]) -> Iterator[str]:
     """What a person did not choose about the inputs of a file: its batch, and values of ids."""
     from fleetrank.foundation.vocabulary import Format
     from fleetrank.models.cards.card import Source
     from fleetrank.models.cards.inputs import BATCH
-    from fleetrank.models.cards.zoo import load_cards
     from fleetrank.models.errors import CardError
     from fleetrank.models.files import inputs_of
 
-    card = load_cards(workspace.cards).find(name)
     format_ = Path(card.entry).suffix[1:].lower()
     if card.source is not Source.FILE or format_ not in set(Format):
         return
@@ -345,7 +345,7 @@ def _hints(workspace: "Workspace", name: str, sizes: Mapping[str, Sequence[int]]
     except CardError:
         return  # the export says what is wrong with the file
     if BATCH not in sizes and any(BATCH in one.shape for one in inputs):
-        yield f"the batch of {name} is free, measured at 1; --axis batch=1,8 measures others"
+        yield f"the batch of {card.name} is free, measured at 1; --axis batch=1,8 measures others"
     for one in inputs:
         if one.dtype in {"int32", "int64"} and one.values is None:
             yield (
@@ -378,79 +378,70 @@ def _check_sides(setup: "Setup") -> None:
             raise NothingToDoError(f"{nothing}: {reasons}", f"name another {remedy}")
 
 
-def _check_axes(workspace: "Workspace", name: str, sizes: Mapping[str, Sequence[int]]) -> None:
+def _check_axes(card: "ModelCard", sizes: Mapping[str, Sequence[int]]) -> None:
     """Checks that every free axis has a size and that every given axis exists."""
     from fleetrank.models.cards.card import INPUT_SIZE, takes_images
     from fleetrank.models.cards.inputs import BATCH, axis_names
-    from fleetrank.models.cards.zoo import load_cards
 
-    card = load_cards(workspace.cards).find(name)
     known = axis_names(card.inputs, takes_tokens=bool(card.workloads))
     free = (BATCH, *known, *((INPUT_SIZE,) if takes_images(card) else ()))
     if unknown := [one for one in sizes if one not in free]:
         raise UsageError(
-            f"{name} has no free axis '{unknown[0]}'", f"its free axes: {', '.join(free)}"
+            f"{card.name} has no free axis '{unknown[0]}'", f"its free axes: {', '.join(free)}"
         )
     if missing := [one for one in known if one not in sizes and one not in dict(card.axes)]:
         wanted = " ".join(f"--axis {one}=128" for one in missing)
         raise UsageError(
-            f"no size is given for the free axis {', '.join(missing)} of {name}",
+            f"no size is given for the free axis {', '.join(missing)} of {card.name}",
             f"add {wanted}, with your sizes",
         )
 
 
-def _workloads_for(
-    workspace: "Workspace", models: Iterable[str], given: Sequence[str]
-) -> dict[str, list[str]]:
-    """The key `workloads` of a specification; empty without a given workload.
+def _cards(workspace: "Workspace", names: Iterable[str]) -> "list[ModelCard]":
+    """The cards of the models.
 
     Raises:
-        UsageError: a model takes no tokens.
         CardError: a model is unknown or its card is not valid.
     """
     from fleetrank.models.cards.zoo import load_cards
 
-    if not given:
-        return {}
-    cards = load_cards(workspace.cards)
-    for card in map(cards.find, models):
+    return list(map(load_cards(workspace.cards).find, names))
+
+
+def _workloads_for(cards: "Iterable[ModelCard]", given: Sequence[str]) -> dict[str, list[str]]:
+    """The key `workloads` of a specification; empty without a given workload.
+
+    Raises:
+        UsageError: a model takes no tokens.
+    """
+    for card in cards if given else ():
         if not card.workloads:
             raise UsageError(
                 f"{card.name} takes no tokens, so its only workload is image",
                 "leave the workload out, or name a language model",
             )
-    return {"workloads": list(given)}
+    return {"workloads": list(given)} if given else {}
 
 
-def _one_workload(
-    workspace: "Workspace", models: Sequence[str], given: str | None
-) -> dict[str, list[str]]:
+def _one_workload(cards: "Sequence[ModelCard]", given: str | None) -> dict[str, list[str]]:
     """The key `workloads` for a comparison, which needs one; empty for models without tokens.
 
     Without a given workload it is `decode@128`, or the usual one that the first model answers.
     Raises as `_workloads_for`.
     """
-    from fleetrank.models.cards.zoo import load_cards
     from fleetrank.orchestrator.plan.plan import USUAL_WORKLOADS
 
-    kinds = load_cards(workspace.cards).find(models[0]).workloads
-    answered = [str(one) for one in reversed(USUAL_WORKLOADS) if one.kind in kinds]
+    answered = [str(one) for one in reversed(USUAL_WORKLOADS) if one.kind in cards[0].workloads]
     chosen = given if given is not None else next(iter(answered), None)
-    return _workloads_for(workspace, models, [] if chosen is None else [chosen])
+    return _workloads_for(cards, [] if chosen is None else [chosen])
 
 
-def _runtimes_of(workspace: "Workspace", models: Iterable[str], default: Runtime) -> list[str]:
-    """The runtimes of the files among the models; without a file, the default.
-
-    Raises:
-        CardError: a model is unknown or its card is not valid.
-    """
+def _runtimes_of(cards: "Iterable[ModelCard]", default: Runtime) -> list[str]:
+    """The runtimes of the files among the models; without a file, the default."""
     from fleetrank.foundation.vocabulary import RUNTIME_OF_FORMAT
     from fleetrank.models.cards.card import Source, formats_of
-    from fleetrank.models.cards.zoo import load_cards
 
-    cards = load_cards(workspace.cards)
-    files = [card for card in map(cards.find, models) if card.source is Source.FILE]
+    files = [card for card in cards if card.source is Source.FILE]
     own = {RUNTIME_OF_FORMAT[formats_of(card)[0]] for card in files}
     return sorted(runtime.value for runtime in own or {default})
 
