@@ -304,25 +304,22 @@ def _announced(service: MdnsService) -> SeenDevice:
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FoundAdb:
-    """One adb binary; `version` as in `AdbServer.version`."""
-
-    path: Path
-    version: str
+FoundAdb = tuple[str, Path]
+"""Version and path of one adb binary."""
 
 
 def judge_adb(used: FoundAdb, on_path: FoundAdb | None) -> HostCheck:
     """Compares the adb used for measuring with the adb on PATH."""
-    message = f"{used.version} at {used.path}"
-    if on_path is None or on_path.version == used.version:
+    message = "{} at {}".format(*used)
+    if on_path is None or on_path[0] == used[0]:
         return HostCheck(name="adb", message=message)
+    version, path = on_path
     return HostCheck(
         name="adb",
-        message=f"{message}, but PATH has {on_path.version} at {on_path.path}; both share one "
-        "server, started by the first one used",
-        remedy=f"use only one: set {ADB_VARIABLE}={shlex.quote(str(on_path.path))}, or put the "
-        "other first on PATH",
+        message=f"{message}, but PATH has {version} at {path}; both share one server, started by "
+        "the first one used",
+        remedy=f"use only one: set {ADB_VARIABLE}={shlex.quote(str(path))}, or put the other first "
+        "on PATH",
     )
 
 
@@ -330,7 +327,7 @@ def check_adb() -> Sequence[HostCheck]:
     """Finds adb in the same way as measuring and reads its version; starts no server."""
     try:
         adb = find_adb()
-        used = FoundAdb(path=adb, version=AdbServer(adb).version())
+        used = AdbServer(adb).version(), adb
     except MissingLibraryError:
         return ()  # only phones need it
     except FleetError as error:
@@ -352,7 +349,7 @@ def _adb_on_path() -> FoundAdb | None:
     if path is None:
         return None
     try:
-        return FoundAdb(path=Path(path), version=AdbServer(Path(path)).version())
+        return AdbServer(Path(path)).version(), Path(path)
     except FleetError:
         return None  # an adb that does not run cannot start a server
 

@@ -169,7 +169,7 @@ _TEMPERATURE = re.compile(
     r"Temperature\{mValue=(-?\d{1,6}(?:\.\d{1,9})?),\s*mType=(-?\d{1,4})[,}]", re.ASCII
 )
 _SENSOR = "Temperature{"
-_CPU, _GPU, _BATTERY, _SKIN = 0, 1, 2, 3
+_CPU, _GPU, _BATTERY = 0, 1, 2
 _CHARGING, _FULL = "2", "5"
 """BatteryManager.BATTERY_STATUS_CHARGING and _FULL."""
 _UPDATES_STOPPED = "UPDATES STOPPED"
@@ -200,7 +200,6 @@ class Thermal:
     cpu_c: float | None = None
     gpu_c: float | None = None
     battery_c: float | None = None
-    skin_c: float | None = None
 
 
 def parse_battery(text: str) -> Battery | None:
@@ -247,7 +246,6 @@ def parse_thermal(text: str) -> Thermal | None:
         cpu_c=hottest.get(_CPU),
         gpu_c=hottest.get(_GPU),
         battery_c=hottest.get(_BATTERY),
-        skin_c=hottest.get(_SKIN),
     )
 
 

@@ -4,8 +4,8 @@ import pytest
 
 from fleetrank.device_agents.android.phone_registration import FoundAdb, check_adb, judge_adb
 
-NEW_ADB = FoundAdb(path=Path("/wheel/adb"), version="36.0.0-13206524")
-OLD_ADB = FoundAdb(path=Path("/usr/bin/adb"), version="29.0.6-debian")
+NEW_ADB = ("36.0.0-13206524", Path("/wheel/adb"))
+OLD_ADB = ("29.0.6-debian", Path("/usr/bin/adb"))
 
 
 @pytest.mark.parametrize("on_path", [None, NEW_ADB])
@@ -16,7 +16,7 @@ def test_one_version_of_adb_is_no_problem(on_path: FoundAdb | None) -> None:
 def test_two_versions_of_adb_are_both_named_with_what_settles_it() -> None:
     finding = judge_adb(NEW_ADB, OLD_ADB)
     for adb in (NEW_ADB, OLD_ADB):
-        assert f"{adb.version} at {adb.path}" in finding.message
+        assert "{} at {}".format(*adb) in finding.message
     assert "FLEETRANK_ADB=/usr/bin/adb" in (finding.remedy or "")
 
 

@@ -69,9 +69,7 @@ def test_no_battery_and_no_access_are_not_known() -> None:
 
 
 def test_temperatures_are_the_present_ones_of_the_hottest_sensor() -> None:
-    assert parse_thermal(THERMAL) == Thermal(
-        status=1, cpu_c=43.5, gpu_c=None, battery_c=30.0, skin_c=33.0
-    )
+    assert parse_thermal(THERMAL) == Thermal(status=1, cpu_c=43.5, gpu_c=None, battery_c=30.0)
 
 
 def test_an_overridden_status_is_told() -> None:
