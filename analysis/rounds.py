@@ -105,7 +105,7 @@ class RoundValues:
         platforms = count_of(changed["platform_key"].n_unique(), "platform")
         note = (
             f"Models of {platforms} took turns in rounds: their latencies are compared without the "
-            "effects of the host that they had in common; the table `cells` has the medians."
+            "effects of the host that they had in common; the table `latency` has the medians."
         )
         return Scope(cells=cells, notes=(*scope.notes, note))
 

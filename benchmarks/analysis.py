@@ -38,7 +38,8 @@ from fleetrank.analysis.panel.panel import Measure
 from fleetrank.analysis.panel.session import Session
 from fleetrank.analysis.stored.load import load_measurements
 from fleetrank.analysis.stored.selection import Selection
-from fleetrank.analysis.tables.tables import TABLES, session_table
+from fleetrank.analysis.tables.table_specs import TABLES
+from fleetrank.analysis.tables.tables import session_table
 
 MODELS, PLATFORMS, SAMPLED = 1000, 2000, 200
 DRAWS, FLEET = 1000, 100

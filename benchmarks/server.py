@@ -25,7 +25,7 @@ from serving import serving
 
 CLIENTS = 16
 SECONDS = 5.0
-TABLE = "/api/transfer"
+TABLE = "/api/tables/transfer"
 PATHS = (TABLE, "/api/progress", "/api/query?sql=SELECT+count(*)+FROM+measurements")
 
 

@@ -506,7 +506,7 @@ def _cells(sweep: str, frame: pl.LazyFrame) -> Cells:
     if cells.is_empty():
         raise NoDataError(
             f"sweep {sweep} has no successful measurement",
-            "see the table `quality` with `list=dropped`, or compare another sweep",
+            "see the table `trust` with `part=dropped`, or compare another sweep",
         )
     return {
         row["cell_key"]: MeasuredCell(

@@ -208,7 +208,7 @@ def refuse_unknown_models(facts: ModelFacts, models: Iterable[tuple[str, str]]) 
             raise AnalysisError(
                 f"{facts.name}, line {number}: the import has no model '{shortened(model)}'",
                 f"{did_you_mean(model, names)}use the stored name, or its part after the "
-                "colon; after an import without facts `fleetrank report show cells` lists them",
+                "colon; after an import without facts `fleetrank report show latency` lists them",
             )
 
 

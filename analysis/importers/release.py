@@ -123,7 +123,7 @@ def _wanted(column: Column, value: object) -> str | None:
 
 
 def drop(row: Row, reason: str, detail: str) -> Row:
-    """The row as one that no figure uses, kept so that `quality --list dropped` lists it.
+    """The row as one that no figure uses, kept so that `trust --part dropped` lists it.
 
     `reason` is a few words that many rows share; `detail` is about this one.
     """

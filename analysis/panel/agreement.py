@@ -69,7 +69,8 @@ class Agreement:
         n_pairs, n_clusters: of a mean: pairs, and pairs of device models, that have a rho. If a
             pair has the models that an interval needs, those with fewer are left out, with the
             `reason`.
-        rho: Spearman's; of frontiers in table `ceiling`, their precision or recall.
+        rho: Spearman's; of frontiers in table `trust` with `part=ceiling`, their precision or
+            recall.
         low, high: 95 % percentile bootstrap over models; `None` below 9 of them. In a mean each
             resample serves all pairs.
         null_mean, null_p95: rho when latencies are permuted in every condition; `None`, as is the

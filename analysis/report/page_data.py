@@ -42,7 +42,7 @@ _BYTES_PER_MB = 1e6
 _PLACE = ["model", "platform_key"]
 _BAR_TABLES = {"components": "components", "operators": "components split=operator"}
 """A choice of the chart of components to the table that has its bars."""
-_CROSSOVERS = "strategies part=crossover"
+_CROSSOVERS = "tokens/crossover"
 _MOST_BARS = 12
 """Components of one model on one platform; the others are summed, or the chart gets too high."""
 _REST = "(all smaller ones)"
@@ -98,13 +98,10 @@ def shown_token_cells(evidence: Evidence) -> pl.DataFrame | None:
 
 
 def reading_times(evidence: Evidence, tables: PageTables) -> pl.DataFrame:
-    """The rows of table `strategies` that the page shows; empty without segments."""
-    if (
-        not evidence.has_segments
-        or len(tables.answered("strategies", "strategies part=crossover")) < 2
-    ):
+    """The times of reading that the page shows; empty without segments."""
+    if not evidence.has_segments or len(tables.answered("tokens/reading", "tokens/crossover")) < 2:
         return pl.DataFrame()
-    return evidence.shown.on_page(tables["strategies"].frame)
+    return evidence.shown.on_page(tables["tokens/reading"].frame)
 
 
 def reading_groups(evidence: Evidence, tables: PageTables) -> list[Json]:

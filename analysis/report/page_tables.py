@@ -48,8 +48,8 @@ from fleetrank.analysis.stored.side_tables import COMPONENT_TIMES, read_side
 from fleetrank.analysis.stored.sweep_record import SweepRecord, SweepTags, read_record, shown_tags
 from fleetrank.analysis.tables.formats import column_texts, grid_of_rows, heading
 from fleetrank.analysis.tables.table import Table, meaning_of_column, split_notes
-from fleetrank.analysis.tables.table_settings import TableRequest
-from fleetrank.analysis.tables.tables import TABLES, session_table
+from fleetrank.analysis.tables.table_specs import TABLES, TableRequest
+from fleetrank.analysis.tables.tables import session_table
 from fleetrank.foundation.errors import count_of
 from fleetrank.foundation.inputs import IMAGE, Workload, WorkloadKind
 from fleetrank.foundation.lease import pause_between_steps
@@ -177,13 +177,13 @@ def _left_out(n_models: int, of_models: int, n_platforms: int, of_platforms: int
     if n_models < of_models:
         notes.append(
             f"This page shows {n_models:,} of {of_models:,} models: those measured on the most "
-            "platforms. Ranks, correlations and frontiers use all; the table `cells` with "
+            "platforms. Ranks, correlations and frontiers use all; the table `latency` with "
             "`model=NAME` lists the others."
         )
     if n_platforms < of_platforms:
         notes.append(
             f"This page shows {n_platforms:,} of {of_platforms:,} platforms, an equal share of "
-            "each tier; `fleetrank report show cells` prints all."
+            "each tier; `fleetrank report show latency` prints all."
         )
     return notes
 
@@ -485,10 +485,10 @@ class HtmlTable:
 
 
 def table_request(name: str) -> TableRequest:
-    """The request of a table's name on the page, such as `quality list=dropped`."""
+    """The request of a name on the page, such as `trust/dropped` or `transfer along=runtime`."""
     table, *settings = name.split()
     pairs = (one.partition("=") for one in settings)
-    return TableRequest(table=table, settings=tuple((key, word) for key, _, word in pairs))
+    return TableRequest(name=table, settings=tuple((key, word) for key, _, word in pairs))
 
 
 def html_table(
@@ -628,28 +628,25 @@ def _coded(texts: Sequence[str]) -> Json:
 
 
 _OF_ALL = (
-    "cells", "cells quantity=coldstart", "memory", "quality list=dropped",
-    "quality list=host", "quality list=waits", "frm", "disagreement", "disagreement by=model",
-    "scaling",
+    "latency", "latency/coldstart", "scaling/memory", "trust/dropped", "trust/host",
+    "trust/waits", "flops/frm", "flops", "flops/models", "scaling",
 )  # fmt: skip
 _OF_TOKENS = ("tokens",)
-_OF_SEGMENTS = (
-    "strategies", "strategies part=crossover", "strategies part=transfer", "strategies part=sizes",
-)  # fmt: skip
+_OF_SEGMENTS = ("tokens/reading", "tokens/crossover", "tokens/agreement", "tokens/segments")
 _OF_PROFILES = ("components", "components split=operator")
-_OF_COMPARED_TOKENS = ("phases",)
+_OF_COMPARED_TOKENS = ("transfer/phases",)
 """Of a page about a workload with tokens."""
 _OF_AVERAGED = ("transfer",)
 _OF_COMPARED = (
-    "transfer", "transfer along=runtime", "stability", "rank-sets", "variance",
-    "variance part=plans",
+    "transfer", "transfer along=runtime", "trust/stability", "trust/ranks",
+    "trust/variance", "trust/plans",
 )  # fmt: skip
 """With many platforms the means of `transfer` are those of `averaged`, and its pairs are these."""
-_OF_PAIRED = ("pareto", "regret")
+_OF_PAIRED = ("frontier", "frontier/regret")
 PREDICTED_LEAD = (
     "An open symbol with a thin line is a prediction and its 90 % interval, not a measurement."
 )
-_SLOW = ("stability", "rank-sets")
+_SLOW = ("trust/stability", "trust/ranks")
 """These tables make many draws even for few platforms; the cost of one grows with the models."""
 _MANY_MODELS = 200
 
@@ -667,7 +664,7 @@ class PageTables:
         why_no_fleet: the reason.
         verdicts: every cell with its verdict.
         curves: the points of table `scaling`, of all workloads; `None` without two of an axis.
-        phases: what table `phases` is made from; `None` without two workloads with tokens.
+        phases: of `transfer/phases`; `None` without two workloads with tokens.
         predictions: of the page's platforms; `None` unless the page was asked to show them.
     """
 
@@ -714,7 +711,7 @@ def page_tables(evidence: Evidence, *, is_predicted: bool = False) -> PageTables
         found.why_no_fleet = f"{error}."
     if is_predicted:
         found.predictions = _predictions(session, evidence.shown)
-        found.made["predictions"] = predictions_as_table(found.predictions, session)
+        found.made["predict"] = predictions_as_table(found.predictions, session)
     tokens = _OF_TOKENS if evidence.token_workloads else ()
     segments = _OF_SEGMENTS if evidence.has_segments else ()
     profiles = _OF_PROFILES if evidence.has_profiles else ()
@@ -734,7 +731,7 @@ def page_tables(evidence: Evidence, *, is_predicted: bool = False) -> PageTables
             except AnalysisError as error:
                 found.reasons[name] = str(error)
                 request = table_request(name)
-                settings = (f"{setting} {word}" for setting, word in request.settings)
+                settings = (f"{setting} {word}" for setting, word in request.choices)
                 title = ", ".join((request.table.capitalize(), *settings))
                 found.made[name] = Table(title=title, frame=pl.DataFrame(), notes=(str(error),))
     return found
@@ -762,13 +759,13 @@ def _table(name: str, session: Session, evidence: Evidence, found: PageTables) -
     if name == "scaling":
         found.curves = scaling_points(_every_workload(session))
         return session_table(name, _every_workload(session))
-    if name == "phases":
+    if name == "transfer/phases":
         found.phases = phases(_every_workload(session))
         return phases_table(_every_workload(session))
-    table = session_table(request.table, session.asked(request.selection(session.selection)))
-    if name == "pareto":
+    table = session_table(request.name, session.asked(request.selection(session.selection)))
+    if name == "frontier":
         found.pareto = pareto(session)
-    elif name == "regret":
+    elif name == "frontier/regret":
         found.regret = regrets(session)
     return table
 

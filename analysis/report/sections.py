@@ -304,7 +304,7 @@ def host_part(evidence: Evidence, _tables: PageTables) -> _Own | None:
 
 def waits_part(_evidence: Evidence, tables: PageTables) -> _Own | None:
     """Only if a repeat waited."""
-    return _Own() if tables["quality list=waits"].frame["n_waited"].sum() else None
+    return _Own() if tables["trust/waits"].frame["n_waited"].sum() else None
 
 
 def phases_part(evidence: Evidence, _tables: PageTables) -> _Own | None:
@@ -346,7 +346,7 @@ def _sustained(evidence: Evidence, _tables: PageTables) -> _Own | None:
     table = sustained_as_table(rows)
     return _Own(
         has_charts=bool(sustained_series(evidence)),
-        after=(html_table("sustained", table, evidence.shown, is_statistic=True),),
+        after=(html_table("scaling/sustained", table, evidence.shown, is_statistic=True),),
         drawn=rows,
     )
 

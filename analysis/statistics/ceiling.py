@@ -1,4 +1,4 @@
-"""Table `ceiling`: the highest agreement possible, given how repeatable each platform is.
+"""Part `ceiling` of table `trust`: the highest agreement that noise of the platforms allows.
 
 Of rankings, and of accuracy-latency frontiers: how well a platform's frontier predicts itself.
 """
@@ -112,7 +112,7 @@ def ceiling_table(session: Session) -> Table:
         ),
         explanation=(
             *explained(
-                "ceiling",
+                "trust/ceiling",
                 {
                     "seed": seed,
                     "splits": of_measures[0].halves.shape[3],
@@ -415,7 +415,7 @@ def stability_table(session: Session) -> Table:
         found,
         title="Stability inside a tier",
         notes=(*panel.notes, *incomplete_notes(panel), *few_models_warning(n_models)),
-        explanation=(*explained("stability", values), *few_models_note(n_models)),
+        explanation=(*explained("trust/stability", values), *few_models_note(n_models)),
     )
 
 

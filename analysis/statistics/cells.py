@@ -2,10 +2,9 @@
 
 import itertools
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from types import MappingProxyType
 
 import numpy as np
 import polars as pl
@@ -28,7 +27,6 @@ from fleetrank.analysis.stored.selection import STATISTIC, Selection, matches, n
 from fleetrank.analysis.stored.side_tables import EVALUATIONS, newest_evaluations, unit_of_metric
 from fleetrank.analysis.tables.explanations import explained
 from fleetrank.analysis.tables.table import Table
-from fleetrank.analysis.tables.table_settings import QUANTITY
 from fleetrank.analysis.weather import (
     MIN_BLOCKS,
     MIN_CELLS,
@@ -45,20 +43,7 @@ from fleetrank.foundation.inputs import Workload, WorkloadKind
 from fleetrank.foundation.vocabulary import BYTES_PER_MIB, NS_PER_MS, NS_PER_S
 
 
-def cells_table(session: Session) -> Table:
-    """Latency, peak memory or cold start of each model on each platform."""
-    table = _OF_QUANTITY[QUANTITY.chosen(session.selection)](session)
-    workload = session.workload
-    if workload.kind not in MEANINGS:
-        return table
-    return replace(
-        table,
-        title=f"{table.title}, {workload}",
-        explanation=(MEANINGS[workload.kind], *table.explanation),
-    )
-
-
-def _latency(session: Session) -> Table:
+def latency_table(session: Session) -> Table:
     """p50, p95 and p99, with the interval of the p50 over processes."""
     scope = session.cells
     columns = {
@@ -74,11 +59,25 @@ def _latency(session: Session) -> Table:
         STATISTIC, placement(),
         pl.col("interval_reason").alias("reason"),
     )  # fmt: skip
-    explanation = explained("cells/latency", {"coverage": _coverage(scope.cells)})
-    return Table(title="Latency", frame=shown, notes=scope.notes, explanation=explanation)
+    explanation = explained("latency/latency", {"coverage": _coverage(scope.cells)})
+    return _of_workload(
+        session, Table(title="Latency", frame=shown, notes=scope.notes, explanation=explanation)
+    )
 
 
-def _memory(session: Session) -> Table:
+def _of_workload(session: Session, table: Table) -> Table:
+    """The table with its workload in the title, and what one inference of it is."""
+    workload = session.workload
+    if workload.kind not in MEANINGS:
+        return table
+    return replace(
+        table,
+        title=f"{table.title}, {workload}",
+        explanation=(MEANINGS[workload.kind], *table.explanation),
+    )
+
+
+def memory_table(session: Session) -> Table:
     """Peaks above the baseline while running and while loading, with their metric."""
     scope = session.cells
     columns = {
@@ -96,15 +95,16 @@ def _memory(session: Session) -> Table:
     metric = (
         f"Memory metric: {metrics or 'none'}; compare only figures of one metric and one runtime."
     )
-    return Table(
+    table = Table(
         title="Peak memory",
         frame=shown,
         notes=(*scope.notes, metric),
-        explanation=explained("cells/memory"),
+        explanation=explained("latency/memory"),
     )
+    return _of_workload(session, table)
 
 
-def _coldstart(session: Session) -> Table:
+def coldstart_table(session: Session) -> Table:
     """Load and first inference, and the ratio of the first one to a steady inference."""
     scope = session.cells
     columns = {
@@ -122,17 +122,13 @@ def _coldstart(session: Session) -> Table:
         STATISTIC, ratio.alias("first_to_steady"), "n_repeats", reason.alias("reason"),
     )  # fmt: skip
     cache = "The file may be in the page cache: load_ms does not measure a cold disk."
-    return Table(
+    table = Table(
         title="Cold start",
         frame=shown,
         notes=(*scope.notes, cache),
-        explanation=explained("cells/coldstart"),
+        explanation=explained("latency/coldstart"),
     )
-
-
-_OF_QUANTITY: Mapping[str, Callable[[Session], Table]] = MappingProxyType(
-    {"latency": _latency, "memory": _memory, "coldstart": _coldstart}
-)
+    return _of_workload(session, table)
 
 
 def _scaled(columns: dict[str, str], divisor: float) -> list[pl.Expr]:
@@ -147,7 +143,7 @@ def _coverage(cells: pl.DataFrame) -> str:
     return " to ".join(ends)
 
 
-# Table `training`: what one step of training takes, beside an inference of the same batch.
+# Part `training`: what one step of training takes, beside an inference of the same batch.
 
 _VALUE_BYTES = 4
 """A step of training is exported in fp32."""
@@ -177,7 +173,7 @@ def training_table(session: Session) -> Table:
     if not found:
         raise NoDataError(
             f"every attempt of {named([str(one) for one in workloads])} failed or is left out",
-            "see the table `quality` with `list=dropped` and `workload`",
+            "see the table `trust` with `part=dropped` and `workload`",
         )
     shown = pl.concat([_steps(session, of, one) for one, of in found.items()])
     every = pl.concat(found.values(), how="diagonal")
@@ -196,7 +192,7 @@ def training_table(session: Session) -> Table:
             *notes_on_failures(attempts, measured),
             *notes_on_flags(every),
         ),
-        explanation=explained("training"),
+        explanation=explained("latency/training"),
     )
 
 
@@ -287,7 +283,7 @@ def host_table(session: Session) -> Table:
         title="Host",
         notes=(*origin_banners(_attempts(session)), *notes[:3]),
         explanation=explained(
-            "quality/host",
+            "trust/host",
             {
                 "most_spread": 100 * MOST_SPREAD,
                 "most_rest": 100 * MOST_REST,
@@ -381,7 +377,7 @@ def waits_table(session: Session) -> Table:
         title="Waits",
         frame=found,
         notes=notes,
-        explanation=explained("quality/waits", {"least_wait_s": LEAST_WAIT_S}),
+        explanation=explained("trust/waits", {"least_wait_s": LEAST_WAIT_S}),
     )
 
 
@@ -390,7 +386,7 @@ def _attempts(session: Session) -> pl.LazyFrame:
     return select_stored(session.frame, selection)
 
 
-# Table `evaluations`: how good models are on the user's data, beside what is published.
+# Table `eval`: how good models are on the user's data, beside what is published.
 
 _SHOWN = (
     "model", "weights", "task", "data", "quality_metric", "quality", "unit", "flags",
@@ -431,7 +427,10 @@ def evaluations_table(session: Session) -> Table:
             f"{count_of(n_seeded, 'evaluation')} used random weights: the figures show no quality."
         )
     return Table(
-        title="Evaluations", frame=shown, notes=tuple(notes), explanation=explained("evaluations")
+        title="Evaluations",
+        frame=shown,
+        notes=tuple(notes),
+        explanation=explained("eval/evaluations"),
     )
 
 

@@ -10,11 +10,16 @@ import polars as pl
 from fleetrank.analysis.errors import AnalysisError, NoDataError
 from fleetrank.analysis.panel.session import Session
 from fleetrank.analysis.stored.cells_table import MIN_REPEATS, interval_depth, with_one_cell
-from fleetrank.analysis.stored.selection import fits_platform, known_workload, setting
+from fleetrank.analysis.stored.selection import (
+    Selection,
+    fits_platform,
+    known_workload,
+    setting,
+)
 from fleetrank.analysis.stored.side_tables import COMPONENT_TIMES, MODULE_MACS
 from fleetrank.analysis.tables.explanations import explained
 from fleetrank.analysis.tables.table import Table
-from fleetrank.analysis.tables.table_settings import DEPTH, SPLIT
+from fleetrank.analysis.tables.table_specs import TABLES
 from fleetrank.foundation.errors import count_of, few_of
 from fleetrank.foundation.vocabulary import BYTES_PER_MIB, NS_PER_MS, Runtime
 
@@ -223,6 +228,7 @@ def whole_name(name: str, known: Collection[str]) -> str:
     return f"{whole_name(parent, known)}.{last}" if dot else name
 
 
+_SPLIT = TABLES["components"].settings["split"]
 _MOST_DEPTH = 20
 _ENOUGH = 0.99
 """Attributed share below which a note says so; ONNX Runtime's kernels of the zoo give 1."""
@@ -254,7 +260,7 @@ def components_table(session: Session) -> Table:
         "n_processes",
     )
     return Table(
-        title=f"Components by {SPLIT.chosen(session.selection)}, {session.workload}",
+        title=f"Components by {_SPLIT.chosen(session.selection)}, {session.workload}",
         frame=shown,
         notes=(
             *session.cells.notes,
@@ -262,7 +268,7 @@ def components_table(session: Session) -> Table:
             *_delegate_note(kernels),
             *_attributed_note(kernels, session),
         ),
-        explanation=explained("components"),
+        explanation=explained("components/shares"),
     )
 
 
@@ -274,6 +280,7 @@ def selected_kernels(session: Session) -> tuple[pl.DataFrame, tuple[str, ...]]:
     Raises:
         NoDataError: no model was profiled.
     """
+    _component_choice(session.selection)  # a wrong depth is an error before any reading
     rows = session.side(COMPONENT_TIMES)
     cells = session.cells.cells.select(*PLACE, "latency_ns", measured_cell="cell_key")
     kernels, left_out = with_one_cell(valid_profiles(rows).join(cells, on=PLACE, how="inner"))
@@ -297,13 +304,8 @@ def _failures(rows: pl.DataFrame) -> str:
 
 def shares_of(session: Session, kernels: pl.DataFrame) -> pl.DataFrame:
     """`component_shares` as the settings ask for them, with `latency_ns` and `macs_share`."""
-    split = SPLIT.chosen(session.selection)
-    depth = setting(session.selection, DEPTH.name, 1.0)
-    if depth != int(depth) or not 1 <= depth <= _MOST_DEPTH:
-        raise AnalysisError(
-            f"depth={depth:g} is out of range", f"use a whole number from 1 to {_MOST_DEPTH}"
-        )
-    component = component_of(split, int(depth))
+    split, depth = _component_choice(session.selection)
+    component = component_of(split, depth)
     latencies = kernels.select(*PLACE, "sweep_id", "latency_ns").unique()
     shares = component_shares(kernels, component).join(
         latencies, on=PLACE, how="left", maintain_order="left"
@@ -313,6 +315,18 @@ def shares_of(session: Session, kernels: pl.DataFrame) -> pl.DataFrame:
     macs = macs_shares(session.side(MODULE_MACS), component)
     keys = ["sweep_id", "model", "workload", "component"]
     return shares.join(macs, on=keys, how="left", maintain_order="left")
+
+
+def _component_choice(selection: Selection) -> tuple[str, int]:
+    """How components are named: by module, of so many parts of its path, or by operator."""
+    split, depth = _SPLIT.chosen(selection), setting(selection, "depth", 1.0)
+    if split != MODULE and "depth" in dict(selection.settings):
+        raise AnalysisError(f"setting 'depth' has no effect with split={split}", "omit one of them")
+    if depth != int(depth) or not 1 <= depth <= _MOST_DEPTH:
+        raise AnalysisError(
+            f"depth={depth:g} is out of range", f"use a whole number from 1 to {_MOST_DEPTH}"
+        )
+    return split, int(depth)
 
 
 def _delegate_note(kernels: pl.DataFrame) -> tuple[str, ...]:
@@ -329,7 +343,7 @@ def _delegate_note(kernels: pl.DataFrame) -> tuple[str, ...]:
 
 def _attributed_note(kernels: pl.DataFrame, session: Session) -> tuple[str, ...]:
     """What is not attributed to a module, if the table is about modules."""
-    if SPLIT.chosen(session.selection) != MODULE:
+    if _SPLIT.chosen(session.selection) != MODULE:
         return ()
     found = attributed_share(kernels)
     unnamed = found.filter(pl.col("attributed") == 0)
@@ -348,7 +362,7 @@ def _attributed_note(kernels: pl.DataFrame, session: Session) -> tuple[str, ...]
     return tuple(notes)
 
 
-# Table `component-ratios`: which component is slow on another device.
+# Part `ratios`: which component is slow on another device.
 
 _PAIR = ("model", "component")
 _RATIO_FIGURES = ("share", "share_low", "share_high", "latency_ns")
@@ -389,7 +403,7 @@ def component_ratios_table(session: Session) -> Table:
             descending=[False, False, False, True], nulls_last=True,
         ),
         notes=(*session.cells.notes, *left_out, *_left_out_note(shares, pairs)),
-        explanation=explained("component-ratios"),
+        explanation=explained("components/ratios"),
     )  # fmt: skip
 
 

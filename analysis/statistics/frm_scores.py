@@ -1,4 +1,4 @@
-"""Table `frm`: FRM of every model on every platform, or the composite scores of other authors.
+"""Parts `frm` and `composites` of table `flops`: FRM, and the composite scores of other authors.
 
 The others are NetScore, the energy-delay product and the roofline bound.
 """
@@ -27,7 +27,6 @@ from fleetrank.analysis.panel.session import Session
 from fleetrank.analysis.stored.selection import Selection, setting
 from fleetrank.analysis.tables.explanations import explained
 from fleetrank.analysis.tables.table import Table
-from fleetrank.analysis.tables.table_settings import FRM_WEIGHTS, SCORE
 
 _SCHEMA = {
     "memory_metric": pl.String, "n_models": pl.Int64, "ratio_flops": pl.Float64,
@@ -72,20 +71,21 @@ def frm_scores(session: Session) -> tuple[PlatformFrm, ...]:
         raise NoDataError(
             f"no model has {', '.join(weights.used)} above 0 on any platform: "
             + " ".join(incomplete_notes(panel, weights.used)),
-            "see the table `cells` with `quantity=memory` for the measured values",
+            "see the table `latency` with `part=memory` for the measured values",
         )
     return tuple(_frm_of_platform(panel, present[:, column], column, weights) for column in columns)
 
 
+_WEIGHTS = ("weight_flops", "weight_latency", "weight_memory")
+
+
 def frm_table(session: Session) -> Table:
-    """FRM of each model on each platform, or the composite scores of other authors."""
-    if SCORE.chosen(session.selection) == "composites":
-        return composites_as_table(session)
+    """FRM of each model on each platform."""
     weights = frm_weights(session.selection)
     shown = pl.concat(map(_frm_rows, frm_scores(session))).sort("platform_key", "rank_frm", "model")
     lacking = incomplete_notes(session.panel, weights.used)
     notes = (*session.panel.notes, *lacking, *weights_note(weights))
-    return Table(title="FRM", frame=shown, notes=notes, explanation=explained("frm"))
+    return Table(title="FRM", frame=shown, notes=notes, explanation=explained("flops/frm"))
 
 
 def frm_weights(selection: Selection) -> Weights:
@@ -94,7 +94,7 @@ def frm_weights(selection: Selection) -> Weights:
     Raises:
         AnalysisError: a weight is below 0, or latency's is 0.
     """
-    flops, latency, memory = (setting(selection, name, 1.0) for name in FRM_WEIGHTS)
+    flops, latency, memory = (setting(selection, name, 1.0) for name in _WEIGHTS)
     try:
         return Weights(flops=flops, latency=latency, memory=memory)
     except ValueError as error:
@@ -280,7 +280,7 @@ def composites(session: Session) -> tuple[PlatformComposites, ...]:
     return tuple(map(_of_platform, cells.partition_by("platform_key", maintain_order=True)))
 
 
-def composites_as_table(session: Session) -> Table:
+def composites_table(session: Session) -> Table:
     """One row per model and platform; `source` and `source_tier` choose platforms."""
     shown = pl.concat(map(_rows, composites(session)))
     reason = pl.concat_str(
@@ -292,7 +292,7 @@ def composites_as_table(session: Session) -> Table:
         title="Composite measures",
         frame=shown.with_columns(pl.when(reason != "").then(reason).alias("reason")),
         notes=session.comparable.notes,
-        explanation=explained("frm/composites", {"min_models": MIN_MODELS}),
+        explanation=explained("flops/composites", {"min_models": MIN_MODELS}),
     )
 
 

@@ -494,7 +494,7 @@ def pareto_table(session: Session) -> Table:
             *(() if found.is_listed else (unlisted(found.pairs, session),)),
             *_incomplete(panel, found),
         ),
-        explanation=explained("pareto", {"min_repeats": MIN_REPEATS}),
+        explanation=explained("frontier/pareto", {"min_repeats": MIN_REPEATS}),
     )
 
 

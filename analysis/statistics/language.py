@@ -1,4 +1,4 @@
-"""Table `phases`: do two workloads rank models alike on one platform, and one on two devices?
+"""Part `phases` of table `transfer`: do two workloads rank models alike, and one on two devices?
 
 It answers "would I rank for generation by measuring prompts?".
 """
@@ -43,7 +43,7 @@ _TWO_DEVICES = AxisRule(
     grouped_by="workload",
 )
 ENOUGH = 0.9
-"""As for a device that counts as predicted in table `proxies`."""
+"""As for a device that counts as predicted in table `choose` with `part=proxy`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -151,7 +151,10 @@ def phases_table(session: Session) -> Table:
             *session.dropped_notes(one for one in session.workloads if one != str(IMAGE)),
             *((answer.sentence,) if answer else few_models_warning(found.n_models)),
         ),
-        explanation=(*explained("phases", {"enough": ENOUGH}), *few_models_note(found.n_models)),
+        explanation=(
+            *explained("transfer/phases", {"enough": ENOUGH}),
+            *few_models_note(found.n_models),
+        ),
     )  # fmt: skip
 
 
@@ -291,7 +294,7 @@ def tokens_table(session: Session) -> Table:
         title=f"Tokens, {workload}",
         frame=shown.with_columns(pl.when(floats.is_finite()).then(floats)),
         notes=(*scope.notes, MEANINGS[workload.kind]),
-        explanation=explained("tokens"),
+        explanation=explained("tokens/rates"),
     )
 
 
@@ -305,7 +308,7 @@ def workload_with_tokens(session: Session) -> Workload:
     if workload.kind is WorkloadKind.TRAIN:
         raise NoDataError(
             f"workload {workload} is a step of training, not an inference",
-            "choose another workload, or `fleetrank report show training`",
+            "choose another workload, or `fleetrank report show latency` with `part=training`",
         )
     if workload.kind is WorkloadKind.IMAGE:
         raise NoDataError(
@@ -358,7 +361,7 @@ def end_to_end_table(session: Session) -> Table:
             f"{n_known} of {shown.height} models on platforms have both parts.",
             *session.dropped_notes(str(one) for one in known if one.kind in _PARTS),
         ),
-        explanation=explained("end-to-end"),
+        explanation=explained("tokens/request"),
     )
 
 

@@ -210,7 +210,7 @@ def significance_table(session: Session) -> Table:
         frame=worded_verdicts(frame, limits),
         notes=(*session.comparable.notes, *hidden, chosen_note(session.selection)),
         explanation=(
-            *explained("significance", {"min_processes": MIN_PROCESSES, "min_pairs": MIN_PAIRS}),
+            *explained("pairs/tests", {"min_processes": MIN_PROCESSES, "min_pairs": MIN_PAIRS}),
             *verdict_meaning(limits),
         ),
     )

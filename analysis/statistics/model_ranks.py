@@ -1,4 +1,4 @@
-"""Table `rank-sets`: which ranks a model can have, on one platform and on a device not measured."""
+"""Part `ranks` of table `trust`: which ranks a model can have, here and on unmeasured devices."""
 
 import math
 import zlib
@@ -32,7 +32,6 @@ from fleetrank.analysis.stored.cells_table import MIN_REPEATS
 from fleetrank.analysis.stored.selection import setting
 from fleetrank.analysis.tables.explanations import explained
 from fleetrank.analysis.tables.table import Table, frame_of
-from fleetrank.analysis.tables.table_settings import BY_ROW
 from fleetrank.foundation.errors import count_of
 from fleetrank.foundation.vocabulary import NS_PER_MS
 
@@ -112,7 +111,7 @@ def rank_sets_table(session: Session) -> Table:
         [*ranks_in_tiers(session, int(k)), *ranks_on_platforms(session)],
         title="Sets of ranks",
         notes=(*session.panel.notes, *left_out_notes(device_groups(session))),
-        explanation=explained("rank-sets", values),
+        explanation=explained("trust/ranks", values),
     )
 
 
@@ -418,19 +417,22 @@ def disagreements(session: Session) -> tuple[Disagreement, ...]:
 
 
 def disagreement_table(session: Session) -> Table:
-    """Models whose measured rank differs from their rank by FLOPs, by measure or by model."""
-    part = BY_ROW.chosen(session.selection)
-    if part == "measure":
-        title, shown = "FLOPs disagreement", frame_of(Disagreement, disagreements(session))
-    else:
-        title, shown = "Shift from the rank by FLOPs", _by_model(session)
+    """Models whose measured rank differs from their rank by FLOPs, by measure."""
+    shown = frame_of(Disagreement, disagreements(session))
+    return _about_flops(session, "measures", "FLOPs disagreement", shown)
+
+
+def shifts_table(session: Session) -> Table:
+    """How far the measured rank of each model is from its rank by FLOPs."""
+    return _about_flops(session, "models", "Shift from the rank by FLOPs", _by_model(session))
+
+
+def _about_flops(session: Session, part: str, title: str, shown: pl.DataFrame) -> Table:
     return Table(
         title=title,
         frame=shown,
         notes=(*session.panel.notes, *incomplete_notes(session.panel)),
-        explanation=explained(
-            f"disagreement/{part}", {"min_shift": MIN_SHIFT, "min_models": MIN_MODELS}
-        ),
+        explanation=explained(f"flops/{part}", {"min_shift": MIN_SHIFT, "min_models": MIN_MODELS}),
     )
 
 

@@ -20,7 +20,6 @@ from fleetrank.analysis.statistics.device_fit import DeviceValues, Indices, fit,
 from fleetrank.analysis.stored.selection import Selection, setting
 from fleetrank.analysis.tables.explanations import explained
 from fleetrank.analysis.tables.table import Table
-from fleetrank.analysis.tables.table_settings import OVER
 from fleetrank.foundation.errors import count_of
 
 MODELS_TO_MEASURE = 3
@@ -271,43 +270,51 @@ class Savings:
     reason: str | None = None
 
 
-def effort_table(session: Session) -> Table:
-    """What to measure, and the error that is left: models of a new device, or devices.
-
-    Devices: each device model is predicted from FLOPs, and from random sets of other ones. Setting
-    of models: `k`, how many.
+def next_models_table(session: Session) -> Table:
+    """The models to measure on a new device, and the error that is left. Setting: `k`, how many.
 
     Raises:
         NoDataError: fewer than 5 models or 3 device models are complete.
         AnalysisError: the setting `k` is out of range.
     """
-    found, seed = profiles(session.panel), session.selection.seed
-    n_devices, n_models = len(found.devices), found.rows.size
-    targets = _drawn_targets(n_devices, seed)
-    texts: dict[str, object] = {
-        "which": "each" if len(targets) == n_devices else f"{len(targets)} drawn",
-        "n_devices": n_devices,
-        "seed": seed,
-    }
-    notes = (*session.panel.notes, *found.notes)
-    if OVER.chosen(session.selection) == "models":
-        return Table.of(
-            Step,
-            _next_models(session, found, targets),
-            title="Models to measure next",
-            notes=notes,
-            explanation=explained("effort/models", texts | {"draws": RANDOM_CHOICES}),
-        )
+    found, targets, texts = _left_out(session)
+    return Table.of(
+        Step,
+        _next_models(session, found, targets),
+        title="Models to measure next",
+        notes=(*session.panel.notes, *found.notes),
+        explanation=explained("choose/models", texts | {"draws": RANDOM_CHOICES}),
+    )
+
+
+def effort_table(session: Session) -> Table:
+    """The error that is left if only some devices are measured.
+
+    Each device model is predicted from FLOPs, and from random sets of other ones.
+
+    Raises:
+        NoDataError: fewer than 5 models or 3 device models are complete.
+    """
+    found, targets, texts = _left_out(session)
     n_without = int(np.isnan(session.panel.accuracy[found.rows]).sum())
-    texts |= {"draws": DRAWS, "n_cells": n_devices * n_models}
+    texts |= {"draws": DRAWS, "n_cells": len(found.devices) * found.rows.size}
     texts["n_without_accuracy"] = count_of(n_without, "model")
     return Table.of(
         Savings,
         _savings(session, found, targets),
         title="Runs saved against error",
-        notes=notes,
-        explanation=explained("effort/devices", texts),
+        notes=(*session.panel.notes, *found.notes),
+        explanation=explained("choose/devices", texts),
     )
+
+
+def _left_out(session: Session) -> tuple[Profiles, list[int], dict[str, object]]:
+    """The profiles, the devices to leave out, and what the explanation says of them."""
+    found, seed = profiles(session.panel), session.selection.seed
+    n_devices = len(found.devices)
+    targets = _drawn_targets(n_devices, seed)
+    which = "each" if len(targets) == n_devices else f"{len(targets)} drawn"
+    return found, targets, {"which": which, "n_devices": n_devices, "seed": seed}
 
 
 def _savings(session: Session, found: Profiles, targets: Sequence[int]) -> Iterator[Savings]:

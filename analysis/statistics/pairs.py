@@ -49,9 +49,10 @@ from fleetrank.analysis.statistics.pair_answer import (
 from fleetrank.analysis.stored.selection import fits_platform, margin_of, regex_of, setting
 from fleetrank.analysis.tables.explanations import explained
 from fleetrank.analysis.tables.table import Table
-from fleetrank.analysis.tables.table_settings import COMPARED, ORDERS
+from fleetrank.analysis.tables.table_specs import TABLES
 from fleetrank.foundation.errors import count_of, nearest
 
+_COMPARED = TABLES["pairs"].settings["quantity"]
 DEFAULT_MARGIN = 0.05
 """Users do not notice a smaller difference, and two processes of one model differ by as much."""
 CONFIDENCE = 0.95
@@ -124,7 +125,7 @@ class _Fleet:
         self.selection = selection = session.selection
         self.session = session.asked(replace(selection, runtime=None, precision=None))
         self.panel = panel = self.session.panel
-        self.quantity = QUANTITIES[COMPARED.chosen(selection)]
+        self.quantity = QUANTITIES[_COMPARED.chosen(selection)]
         values = getattr(panel, self.quantity.name)
         self.logs = np.log(np.where(values > 0, values, np.nan))
         self.doubts = _doubts(self.session) if self.quantity.name == "latency" else {}
@@ -624,17 +625,15 @@ def _count(fleet: _Fleet, rows: tuple[int, int], here: int, targets: Ints) -> Pa
 
 
 def pairs_table(session: Session) -> Table:
-    """Two models on every platform, or how often each pair keeps its order.
+    """Two models on every platform, or the pairs whose order is reversed somewhere.
 
     Settings: `model_a` and `model_b` name the models, `margin` the largest difference of no
-    interest, `quantity` what is compared; `part=gaps` shows kept orders by gap. `source` chooses
-    where the question is asked; `target`, runtime and precision choose the other platforms.
+    interest, `quantity` what is compared. `source` chooses where the question is asked; `target`,
+    runtime and precision choose the other platforms.
 
     Raises:
         AnalysisError, NoDataError: as `faster` and `pair_counts`.
     """
-    if ORDERS.chosen(session.selection) == "gaps":
-        return _gaps_table(session)
     a, b = (setting(session.selection, name, "") for name in ("model_a", "model_b"))
     if a and b:
         return pair_table(faster(session, a, b))
@@ -679,7 +678,7 @@ class GapRow:
     gap_95: float | None
 
 
-def _gaps_table(session: Session) -> Table:
+def gaps_table(session: Session) -> Table:
     """From each chosen source, without a choice from here, to each other platform."""
     fleet, chosen = _fleet(session), session.selection
     is_chosen = (chosen.source, chosen.source_tier) != (None, None)
@@ -688,7 +687,7 @@ def _gaps_table(session: Session) -> Table:
     return Table.of(
         GapRow,
         (row for pair in pairs if (row := _gap_row(fleet, *pair)) is not None),
-        title="Orders that are kept, by the gap at the source",
+        title=f"Orders that are kept, by the gap in {fleet.quantity.name} at the source",
         notes=fleet.session.comparable.notes,
         explanation=explained("pairs/gaps", {"min_models": MIN_MODELS}),
     )
@@ -732,4 +731,4 @@ def pair_table(answer: PairAnswer) -> Table:
 
 
 def _explanation(margin: float) -> tuple[str, ...]:
-    return explained("pairs", {"margin": margin, "min_devices": MIN_DEVICES})
+    return explained("pairs/platforms", {"margin": margin, "min_devices": MIN_DEVICES})

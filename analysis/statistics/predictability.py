@@ -43,11 +43,9 @@ from fleetrank.analysis.panel.conditions import (
 from fleetrank.analysis.panel.draws import Block, blocks, draws_for
 from fleetrank.analysis.panel.panel import Panel, measures
 from fleetrank.analysis.panel.session import Session, once_a_session
-from fleetrank.analysis.statistics.ratio_transfer import ratio_transfer_as_table
 from fleetrank.analysis.stored.columns import NO_FAMILY
 from fleetrank.analysis.tables.explanations import explained
 from fleetrank.analysis.tables.table import Table
-from fleetrank.analysis.tables.table_settings import METHOD
 from fleetrank.foundation.errors import count_of
 
 # Errors of predicting latency on one platform from another, by model and by family.
@@ -373,13 +371,6 @@ def predictability(session: Session) -> PredictabilityResult:
 
 
 def predictability_table(session: Session) -> Table:
-    """Error of latency predicted from another platform, by a fitted line or by a ratio."""
-    if METHOD.chosen(session.selection) == "ratio":
-        return ratio_transfer_as_table(session)
-    return _errors_as_table(session)
-
-
-def _errors_as_table(session: Session) -> Table:
     """Leave-one-out error by family, from tier to tier and for every directed pair."""
     found = predictability(session)
     is_listed = len(found.selected) <= MAX_LISTED_PAIRS
@@ -400,7 +391,7 @@ def _errors_as_table(session: Session) -> Table:
         (*found.groups, *found.pairs),
         title="Predictability by family",
         notes=notes,
-        explanation=(*explained("predictability/line", texts), *few_models_note(n_models)),
+        explanation=(*explained("predict/errors", texts), *few_models_note(n_models)),
     )
 
 

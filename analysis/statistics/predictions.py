@@ -24,9 +24,10 @@ from fleetrank.analysis.statistics.device_fit import (
 from fleetrank.analysis.stored.selection import Selection, fits_platform, matches, setting
 from fleetrank.analysis.tables.explanations import explained
 from fleetrank.analysis.tables.table import CellRow, Table
-from fleetrank.analysis.tables.table_settings import PREDICTED
+from fleetrank.analysis.tables.table_specs import TABLES
 from fleetrank.foundation.errors import count_of, nearest
 
+_PREDICTED = TABLES["predict"].settings["quantity"]
 COVERAGE = 0.9
 """Default share of intervals that hold the measured value."""
 LEAST_COVERAGE = 0.5
@@ -146,8 +147,8 @@ def predict(session: Session) -> PredictionsResult:
 
 def quantity_of(selection: Selection) -> Quantity:
     """The quantity of the setting; raises `AnalysisError` for an unknown word."""
-    name = PREDICTED.chosen(selection)
-    PREDICTED.refuse_unknown(name)
+    name = _PREDICTED.chosen(selection)
+    _PREDICTED.refuse_unknown(name)
     return QUANTITIES[name]
 
 
@@ -185,7 +186,7 @@ def _unknown_platform(like: str, cells: pl.DataFrame) -> NoDataError:
     return NoDataError(
         f"no platform is named '{like}'",
         (f"did you mean '{near}'? " if near else "")
-        + "give a platform key that `fleetrank report show cells` lists",
+        + "give a platform key that `fleetrank report show latency` lists",
     )
 
 
@@ -283,7 +284,7 @@ def predictions_as_table(found: PredictionsResult, session: Session) -> Table:
     table = Table.of(
         Prediction,
         found.rows,
-        title=f"Predicted {PREDICTED.chosen(session.selection)}{_stands_on(found)}",
+        title=f"Predicted {_PREDICTED.chosen(session.selection)}{_stands_on(found)}",
         notes=(
             *session.comparable.notes,
             *((lacking,) if n else ()),
@@ -291,7 +292,7 @@ def predictions_as_table(found: PredictionsResult, session: Session) -> Table:
             _summary(found, coverage_of(session.selection)),
         ),
         explanation=explained(
-            "predictions",
+            "predict/values",
             {
                 "most_devices": MAX_DEVICES,
                 "seed": session.selection.seed,
@@ -336,6 +337,6 @@ def _summary(found: PredictionsResult, coverage: float) -> str:
     lacking = f", {without} without one (column reason)" if without else ""
     return (
         f"PREDICTED: {len(predicted)} of {count_of(len(found.rows), 'row')}, not measured; "
-        f"{len(predicted) - without} with a {100 * coverage:g} % interval{lacking}; table `effort` "
-        "chooses the models to measure next."
+        f"{len(predicted) - without} with a {100 * coverage:g} % interval{lacking}; table `choose` "
+        "with `part=models` lists the models to measure next."
     )

@@ -26,7 +26,6 @@ from fleetrank.analysis.panel.session import Session
 from fleetrank.analysis.stored.selection import fits_platform, setting
 from fleetrank.analysis.tables.explanations import explained
 from fleetrank.analysis.tables.table import Table
-from fleetrank.analysis.tables.table_settings import OWN
 from fleetrank.foundation.errors import count_of
 
 # How well the device models of a selection agree, each with the others.
@@ -109,7 +108,7 @@ class Covered:
     reason: str | None
 
 
-def coverage_as_table(session: Session) -> Table:
+def coverage_table(session: Session) -> Table:
     """The fewest device models whose best member agrees with every other one.
 
     Sources may be owned, targets are predicted. Settings: `threshold`, the rho from which a device
@@ -130,7 +129,7 @@ def coverage_as_table(session: Session) -> Table:
         (_covered(fleet, rho, owned, target, threshold) for target in fleet.targets.tolist()),
         title="Coverage of the fleet",
         notes=(*session.panel.notes, _cover_note(fleet, cover, threshold)),
-        explanation=(*kept, *explained("proxies/fewest")),
+        explanation=(*kept, *explained("choose/fewest")),
     )
 
 
@@ -227,7 +226,7 @@ def _kept_note(fleet: Fleet, owned: npt.NDArray[np.int64], threshold: float) -> 
     draws = fleet.found.draws[:, owned[:, None], fleet.targets]
     reached = is_reached(draws, threshold) | (owned[:, None] == fleet.targets)
     share = float(reached.any(axis=1).all(axis=1).mean())
-    return explained("proxies/kept", {"percent": f"{100 * share:.0f}", "draws": DRAWS})
+    return explained("choose/kept", {"percent": f"{100 * share:.0f}", "draws": DRAWS})
 
 
 def _cover_note(fleet: Fleet, cover: Cover | None, threshold: float) -> str:
@@ -282,13 +281,11 @@ class Candidate:
 
 
 def proxies_table(session: Session) -> Table:
-    """Devices to own instead of all others: the best single one, or the fewest that are enough.
+    """The single device to own instead of all others, the best first.
 
     Raises:
         NoDataError: no two device models in the selection can be compared.
     """
-    if OWN.chosen(session.selection) == "fewest":
-        return coverage_as_table(session)
     fleet = make_fleet(session)
     rho = _between(fleet, fleet.found.rho)
     square = np.full_like(fleet.found.rho, np.nan)
@@ -311,7 +308,7 @@ def proxies_table(session: Session) -> Table:
         candidates,
         title="Best single reference device",
         notes=(*session.panel.notes, _choice(folds, fleet.found.devices)),
-        explanation=explained("proxies/one", {"draws": DRAWS, "seed": session.selection.seed}),
+        explanation=explained("choose/proxy", {"draws": DRAWS, "seed": session.selection.seed}),
     )
 
 

@@ -1,9 +1,7 @@
 """What is doubtful: flagged cells, dropped attempts, findings of the audit, a disturbed host."""
 
 from collections import Counter
-from collections.abc import Callable, Mapping
 from dataclasses import replace
-from types import MappingProxyType
 
 import polars as pl
 
@@ -17,19 +15,19 @@ from fleetrank.analysis.statistics.audit import (
     Finding,
     of_panel,
 )
-from fleetrank.analysis.statistics.cells import host_table, waits_table
 from fleetrank.analysis.statistics.verdicts import of_rows, sweep_sentences, with_verdicts
 from fleetrank.analysis.stored.cells_table import DISAGREE_SHARE, dropped_attempts, origin_banners
 from fleetrank.analysis.stored.columns import ORIGINS
 from fleetrank.analysis.stored.scope import differences, select_stored
 from fleetrank.analysis.tables.explanations import explained
 from fleetrank.analysis.tables.table import Table
-from fleetrank.analysis.tables.table_settings import LIST, WHAT
+from fleetrank.analysis.tables.table_specs import TABLES
 from fleetrank.foundation.errors import count_of
 from fleetrank.foundation.vocabulary import Problem
 
 # Checks of a data set, measured or imported, before its figures are used.
 
+_WHAT = TABLES["trust"].settings["what"]
 _RANKS = {problem: rank for rank, problem in enumerate(Problem)}
 
 
@@ -43,17 +41,17 @@ def findings_table(session: Session) -> Table:
         NoDataError: no row matches the selection.
     """
     findings = list(of_rows(session))
-    part, notes = "quality/findings", session.cells.notes
+    part, notes = "trust/findings", session.cells.notes
     try:
         notes = session.panel.notes
     except NotComparableError:
-        part = "quality/single-rows"
+        part = "trust/single-rows"
     else:
         findings += of_panel(session)
     findings.sort(
         key=lambda one: (_RANKS[one.what], one.platform_key or "", one.model or "", one.detail)
     )
-    kinds = {word.strip().replace("-", " ") for word in WHAT.chosen(session.selection).split(",")}
+    kinds = {word.strip().replace("-", " ") for word in _WHAT.chosen(session.selection).split(",")}
     wanted = kinds - {""}
     shown = [one for one in findings if not wanted or one.what in wanted]
     # The findings are sorted by kind, and a counter keeps the order of its first finds.
@@ -78,12 +76,7 @@ def findings_table(session: Session) -> Table:
     )
 
 
-def quality_table(session: Session) -> Table:
-    """Flags of each cell, attempts that no figure uses, findings of the audit, host or waits."""
-    return _LISTS[LIST.chosen(session.selection)](session)
-
-
-def _flags(session: Session) -> Table:
+def flags_table(session: Session) -> Table:
     """Quality flags of each model on each platform, the worst first."""
     scope = session.cells
     differing = differences(scope.cells)
@@ -101,13 +94,13 @@ def _flags(session: Session) -> Table:
     )  # fmt: skip
     counts = scope.cells["flags"].explode().drop_nulls().value_counts().sort("flags").iter_rows()
     listed = ", ".join(f"{flag} {count}" for flag, count in counts)
-    explanation = explained("quality/flags", {"disagree_percent": 100 * DISAGREE_SHARE})
+    explanation = explained("trust/flags", {"disagree_percent": 100 * DISAGREE_SHARE})
     said = sweep_sentences(with_verdicts(session))
     notes = (*scope.notes, *said, f"Rows under each flag: {listed or 'none'}.")
     return Table(title="Quality", frame=shown, notes=notes, explanation=explanation)
 
 
-def _dropped(session: Session) -> Table:
+def dropped_table(session: Session) -> Table:
     """All attempts that no figure uses, with the reason.
 
     Raises:
@@ -143,14 +136,3 @@ def _dropped(session: Session) -> Table:
         for platform, text in unlike.items()
     ]
     return Table(title="Dropped", frame=dropped, notes=tuple(notes))
-
-
-_LISTS: Mapping[str, Callable[[Session], Table]] = MappingProxyType(
-    {
-        "flags": _flags,
-        "dropped": _dropped,
-        "findings": findings_table,
-        "host": host_table,
-        "waits": waits_table,
-    }
-)

@@ -211,7 +211,7 @@ class ReferenceR2(Between):
     reason: str | None = None
 
 
-def ratio_transfer_as_table(session: Session) -> Table:
+def ratio_transfer_table(session: Session) -> Table:
     """r2 by reference model and their median, from tier to tier and for every directed pair.
 
     Raises:
@@ -239,7 +239,7 @@ def ratio_transfer_as_table(session: Session) -> Table:
         title="Kernel ratio transfer",
         notes=(*panel.notes, *hidden, _BETTER),
         explanation=explained(
-            "predictability/ratio",
+            "predict/ratios",
             {
                 "half": HALF,
                 "min_interval": MIN_MODELS_FOR_INTERVAL,

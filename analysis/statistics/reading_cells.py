@@ -78,7 +78,7 @@ def failed_note(
     listed = named([one for one in workloads if any(one == name for *_, name in failed)])
     return (
         f"Dropped: {count_of(len(failed), 'cell')} of {listed} with failed attempts only (table "
-        "`quality` with `list=dropped`).",
+        "`trust` with `part=dropped`).",
     )
 
 

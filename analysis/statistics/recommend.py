@@ -457,5 +457,5 @@ def recommend_table(session: Session) -> Table:
         found,
         title="Recommendations",
         notes=(*session.panel.notes, *drawn),
-        explanation=explained("recommend", {"seed": session.selection.seed}),
+        explanation=explained("choose/goal", {"seed": session.selection.seed}),
     )

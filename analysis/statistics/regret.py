@@ -448,8 +448,8 @@ def regret_table(session: Session) -> Table:
             ),
             _stated("Accuracy floors", floors, "%", "the common models' accuracies"),
             *((_stated("Memory budgets", limits, "MiB", ""),) if limits else ()),
-            *(explained("regret/memory") if limits else ()),
-            *explained("regret"),
+            *(explained("frontier/memory") if limits else ()),
+            *explained("frontier/regret"),
         ),
     )
 

@@ -1,4 +1,4 @@
-"""Table `replicas`: what several processes of one model do together, against one process."""
+"""Part `replicas` of table `scaling`: several processes of one model at once, against one."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -219,7 +219,7 @@ def replicas_table(session: Session) -> Table:
         title="Several processes on one device",
         notes=(*banners(cells), counted, *left_out, *_sharing(sets), *_warning(sets)),
         explanation=explained(
-            "replicas",
+            "scaling/replicas",
             {
                 "overlap_percent": 100 * MIN_OVERLAP,
                 "no_overlap": NO_OVERLAP,

@@ -19,13 +19,14 @@ from fleetrank.analysis.stored.scope import of_every_workload
 from fleetrank.analysis.stored.selection import WORKLOAD, exclusion_notes, known_workload
 from fleetrank.analysis.tables.explanations import explained
 from fleetrank.analysis.tables.table import CellRow, Table, frame_of
-from fleetrank.analysis.tables.table_settings import AXIS, CURVES, FILES
+from fleetrank.analysis.tables.table_specs import TABLES
 from fleetrank.foundation.errors import count_of
 from fleetrank.foundation.inputs import Workload, WorkloadKind
 from fleetrank.foundation.vocabulary import BYTES_PER_MIB, NS_PER_MS, NS_PER_S
 
 # Arithmetic of one curve: cost and rate of one model on one platform at growing values.
 
+_AXIS = TABLES["scaling"].settings["over"]
 KNEE_GAIN = 1.2
 """Twice the batch must give this times the rate; below it a larger batch mostly adds latency."""
 MIN_POINTS = 3
@@ -318,13 +319,36 @@ class Curve:
 
 
 def scaling_table(session: Session) -> Table:
-    """One row for each curve, or for each of its points.
+    """One row for each curve.
 
     Raises:
         NoDataError: no model was measured at two values of an axis.
     """
+    points, title, notes = _chosen_points(session)
+    return Table.of(
+        Curve,
+        map(_curve, points.partition_by(CURVE, maintain_order=True)),
+        title=title,
+        notes=notes,
+        explanation=explained("scaling/curves", {"knee_gain": KNEE_GAIN}),
+    )
+
+
+def points_table(session: Session) -> Table:
+    """One row for each point of the curves; raises as `scaling_table`."""
+    points, title, notes = _chosen_points(session)
+    return Table(
+        title=f"{title}, every point",
+        frame=_shown(points),
+        notes=notes,
+        explanation=explained("scaling/points"),
+    )
+
+
+def _chosen_points(session: Session) -> tuple[pl.DataFrame, str, tuple[str, ...]]:
+    """The points of the chosen axis, and the title and notes of their tables."""
     points = scaling_points(session)
-    if axis := AXIS.chosen(session.selection):
+    if axis := _AXIS.chosen(session.selection):
         points = points.filter(pl.col("over") == axis)
         if points.is_empty():
             raise NoDataError(
@@ -335,20 +359,7 @@ def scaling_table(session: Session) -> Table:
     measured = points.filter(pl.col("end").is_null())
     dropped = session.dropped_notes(session.chosen_workloads)
     notes = (*banners(measured), *_notes(points), *dropped)
-    if CURVES.chosen(session.selection) == "points":
-        return Table(
-            title=f"{title}, every point",
-            frame=_shown(points),
-            notes=notes,
-            explanation=explained("scaling/points"),
-        )
-    return Table.of(
-        Curve,
-        map(_curve, points.partition_by(CURVE, maintain_order=True)),
-        title=title,
-        notes=notes,
-        explanation=explained("scaling/curves", {"knee_gain": KNEE_GAIN}),
-    )
+    return points, title, notes
 
 
 def _notes(points: pl.DataFrame) -> Iterator[str]:
@@ -426,7 +437,7 @@ def _other_ends(failed: pl.DataFrame) -> str | None:
     return ", ".join(f"{value}: {end}" for value, end in others) or None
 
 
-# Table `memory`: what the peak holds (weights, state, the rest), and files by their format.
+# Parts `memory` and `files`: what the peak holds (weights, state, the rest), and files by format.
 
 WEIGHT_BYTES: Mapping[str, float] = MappingProxyType(
     {"fp64": 8.0, "fp32": 4.0, "fp16": 2.0, "bf16": 2.0, "int8": 1.0, "int4": 0.5}
@@ -435,25 +446,31 @@ WEIGHT_BYTES: Mapping[str, float] = MappingProxyType(
 
 
 def memory_table(session: Session) -> Table:
-    """The parts of the peak of each model on each platform, or the sizes of exported files."""
+    """The parts of the peak of each model on each platform."""
     scope = session.cells
-    cells = scope.cells.with_columns(_weights().alias("weights"))
-    if FILES.chosen(session.selection) == "files":
-        frame = _files(cells)
-        return Table(
-            title="Sizes of exported files",
-            frame=frame,
-            notes=scope.notes,
-            explanation=explained("memory/files"),
-        )
     metrics = ", ".join(scope.cells["memory_metric"].drop_nulls().unique().sort())
     note = f"Memory metric: {metrics or 'none'}; compare only figures of one metric."
     return Table(
         title="Memory, split",
-        frame=_parts(cells),
+        frame=_parts(_with_weights(scope.cells)),
         notes=(*scope.notes, note),
-        explanation=explained("memory/peaks"),
+        explanation=explained("scaling/memory"),
     )
+
+
+def files_table(session: Session) -> Table:
+    """The sizes of exported files by model and format."""
+    scope = session.cells
+    return Table(
+        title="Sizes of exported files",
+        frame=_files(_with_weights(scope.cells)),
+        notes=scope.notes,
+        explanation=explained("scaling/files"),
+    )
+
+
+def _with_weights(cells: pl.DataFrame) -> pl.DataFrame:
+    return cells.with_columns(_weights().alias("weights"))
 
 
 def _weights() -> pl.Expr:
@@ -509,7 +526,7 @@ def _files(cells: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-# Table `sustained`: the throughput of back-to-back inferences over a given time.
+# Part `sustained`: the throughput of back-to-back inferences over a given time.
 
 FloatArray = NDArray[np.float64]
 
@@ -656,7 +673,7 @@ def sustained_as_table(rows: pl.DataFrame) -> Table:
         frame=frame.select(pl.exclude("reason"), "reason"),
         notes=(*banners(rows), f"{rows.height} sustained runs, one row each."),
         explanation=explained(
-            "sustained", {"n_windows": _WINDOWS, "slowed_percent": 100 * SLOWED_SHARE}
+            "scaling/sustained", {"n_windows": _WINDOWS, "slowed_percent": 100 * SLOWED_SHARE}
         ),
     )
 

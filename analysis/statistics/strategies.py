@@ -1,11 +1,11 @@
-"""Table `strategies`: the time to read a text at once, in sliding windows, or with a memory.
+"""Reading long texts, in table `tokens`: at once, in sliding windows, or with a memory.
 
 Its parts: times by length, the length from which on a way is faster than at once, whether this
 length orders models alike on two platforms, and sizes of segments.
 """
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
@@ -28,7 +28,6 @@ from fleetrank.analysis.statistics.reading_cells import (
 from fleetrank.analysis.stored.selection import Selection, setting
 from fleetrank.analysis.tables.explanations import explained
 from fleetrank.analysis.tables.table import CellRow, Table
-from fleetrank.analysis.tables.table_settings import READING
 from fleetrank.foundation.errors import count_of
 from fleetrank.foundation.inputs import LARGEST_LENGTH, Workload, WorkloadKind
 from fleetrank.foundation.vocabulary import NS_PER_MS, NS_PER_S
@@ -286,38 +285,58 @@ class SegmentSize(CellRow):
     reason: str | None = None
 
 
-def strategies_table(session: Session) -> Table:
-    """One row for each model, platform, way to read and length; or another part, as set.
+def reading_table(session: Session) -> Table:
+    """One row for each model, platform, way to read and length.
 
     Raises:
         AnalysisError: a setting is out of range.
-        NoDataError: no prompt and no segment was measured at batch 1, or what the part needs.
+        NoDataError: no prompt and no segment was measured at batch 1.
     """
-    part = READING.chosen(session.selection)
-    kind, title, results = {
-        "times": (ReadingTime, "Ways to read a long text", _times),
-        "crossover": (
-            Crossover,
-            "From which length on is another way faster than reading at once?",
-            crossovers,
-        ),
-        "transfer": (CrossoverAgreement, "Does the crossover length transfer?", _agreements),
-        "sizes": (SegmentSize, "Sizes of segments", _segment_sizes),
-    }[part]
-    found = list(results(session))
-    is_cut = part == "transfer" and len(found) > MAX_LISTED_PAIRS
+    found = _times(session)
+    return _table(session, "reading", ReadingTime, found, title="Ways to read a long text")
+
+
+def crossover_table(session: Session) -> Table:
+    """The length from which on a way is faster than reading at once; raises as `reading_table`."""
+    title = "From which length on is another way faster than reading at once?"
+    return _table(session, "crossover", Crossover, crossovers(session), title=title)
+
+
+def agreement_table(session: Session) -> Table:
+    """Whether the crossover ranks models alike on two platforms; raises as `reading_table`."""
+    found, title = list(_agreements(session)), "Does the crossover length transfer?"
     cut = (
         f"More than {count_of(MAX_LISTED_PAIRS, 'pair')} match and are not listed: choose fewer "
         "with `source=`."
     )
+    notes = (cut,) if len(found) > MAX_LISTED_PAIRS else ()
+    shown = found[:MAX_LISTED_PAIRS]
+    return _table(session, "agreement", CrossoverAgreement, shown, title=title, notes=notes)
+
+
+def segments_table(session: Session) -> Table:
+    """What the sizes of segments cost; raises as `reading_table`."""
+    found = _segment_sizes(session)
+    return _table(session, "segments", SegmentSize, found, title="Sizes of segments")
+
+
+def _table(
+    session: Session,
+    part: str,
+    kind: type,
+    found: Iterable[object],
+    *,
+    title: str,
+    notes: tuple[str, ...] = (),
+) -> Table:
+    results = list(found)
+    values = {"seed": session.selection.seed, "draws": DRAWS}
     return Table.of(
         kind,
-        found[:MAX_LISTED_PAIRS] if is_cut else found,
+        results,
         title=title,
-        notes=(*readings(session).notes, *((cut,) if is_cut else ())),
-        explanation=explained(
-            f"strategies/{part}", {"seed": session.selection.seed, "draws": DRAWS}
-        ),
+        notes=(*readings(session).notes, *notes),
+        explanation=explained(f"tokens/{part}", values),
     )
 
 
@@ -627,13 +646,8 @@ def _wanted_reference(selection: Selection) -> Workload | None:
     """The segment that the user named.
 
     Raises:
-        AnalysisError: the setting `reference` is not a segment, or windows have a stride.
+        AnalysisError: the setting `reference` is not a segment.
     """
-    if stride_of(selection) is not None:
-        raise AnalysisError(
-            "setting 'stride' of table 'strategies' has no effect with part=sizes",
-            "leave it out, or choose another part, such as `part=crossover`",
-        )
     text = setting(selection, "reference", "")
     if not text:
         return None

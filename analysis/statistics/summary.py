@@ -23,7 +23,6 @@ from fleetrank.analysis.stored.side_tables import EVALUATIONS
 from fleetrank.analysis.tables.explanations import explained
 from fleetrank.analysis.tables.formats import value_text
 from fleetrank.analysis.tables.table import Table
-from fleetrank.analysis.tables.table_settings import FIELDS_OF_RUN
 from fleetrank.foundation.errors import count_of, few_of
 from fleetrank.foundation.inputs import Workload, WorkloadKind
 from fleetrank.foundation.vocabulary import BYTES_PER_MIB, NS_PER_MS, NS_PER_S
@@ -385,25 +384,21 @@ _RUN_COLUMNS = (
 
 
 def summary_table(session: Session) -> Table:
-    """One row for each run, or for each field of each run.
+    """One row for each run.
 
     Raises:
         NoDataError: no row matches the selection.
     """
     runs = run_summaries(session)
-    is_long = FIELDS_OF_RUN.chosen(session.selection) == "fields"
-    # Cards are not stored with results.
-    fields = [one for one in FIELDS if one not in ARCHITECTURE]
-    shown = field_rows(runs, fields).drop("meaning") if is_long else _compared(runs)
-    named = [one.name for one in fields] if is_long else shown.columns
+    shown = _compared(runs)
     dropped = session.dropped_notes(session.chosen_workloads)
     return Table(
         title="Summary of runs",
         frame=shown,
         notes=(*banners(summary_cells(session)), _RUN_COLUMNS, *_random(runs), *dropped),
         explanation=(
-            *explained("summary/fields" if is_long else "summary/runs"),
-            *(f"{name}: {MEANINGS[name]}." for name in named if name in MEANINGS),
+            *explained("summary"),
+            *(f"{name}: {MEANINGS[name]}." for name in shown.columns if name in MEANINGS),
         ),
     )
 

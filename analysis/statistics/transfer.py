@@ -58,7 +58,7 @@ from fleetrank.analysis.statistics.transfer_within import within_groups
 from fleetrank.analysis.stored.selection import STATISTIC, are_unlike
 from fleetrank.analysis.tables.explanations import explained
 from fleetrank.analysis.tables.table import Table, frame_of
-from fleetrank.analysis.tables.table_settings import ALONG, DETAIL
+from fleetrank.analysis.tables.table_specs import TABLES
 from fleetrank.foundation.errors import count_of
 from fleetrank.foundation.vocabulary import Axis
 
@@ -66,6 +66,7 @@ from fleetrank.foundation.vocabulary import Axis
 #
 # FRM, its parts and their shares of its variance, as measures of a panel.
 
+_ALONG = TABLES["transfer"].settings["along"]
 _WITHOUT_LATENCY = ("frm_without_latency", "flops", "memory")
 
 
@@ -92,7 +93,7 @@ def decompose(session: Session, axis: Axis) -> DecompositionResult:
     if AXES[axis].is_inside_platform:
         raise AnalysisError(
             f"the parts of FRM are compared between platforms, not between {AXES[axis].level}",
-            "leave out `detail=full`, or choose `along=device`",
+            "leave out `part=full`, or choose `along=device`",
         )
     panel, found = session.panel, compared(session, axis)
     weights = frm_weights(session.selection)
@@ -626,11 +627,8 @@ def _transfer(session: Session, axis: Axis) -> TransferResult:
 
 
 def transfer_table(session: Session) -> Table:
-    """Rank agreement of latency, FRM and FRM's parts along an axis: tiers, runtimes, platforms."""
-    axis = Axis(ALONG.chosen(session.selection))
-    if DETAIL.chosen(session.selection) == "full":
-        return _decomposition_as_table(session, axis)
-    return transfer_as_table(transfer(session, axis))
+    """Rank agreement of latency and FRM along an axis: tiers, runtimes, platforms."""
+    return transfer_as_table(transfer(session, Axis(_ALONG.chosen(session.selection))))
 
 
 def transfer_as_table(found: TransferResult) -> Table:
@@ -643,7 +641,7 @@ def transfer_as_table(found: TransferResult) -> Table:
         *few_models_warning(found.n_models),
     )
     noise = {"ceiling_of_rho": "", "within_alike": ""} if is_inside else {}
-    explanation = explained("transfer/brief", _values(found.axis, found.seed, found.draws) | noise)
+    explanation = explained("transfer/ranks", _values(found.axis, found.seed, found.draws) | noise)
     places = ("platform_key",) if is_inside else ()
     rows = (*found.groups, *found.within, *found.pairs)
     return Table(
@@ -654,8 +652,9 @@ def transfer_as_table(found: TransferResult) -> Table:
     )
 
 
-def _decomposition_as_table(session: Session, axis: Axis) -> Table:
+def decomposition_table(session: Session) -> Table:
     """FRM with its null, its parts, and the variance of each part; groups first, then pairs."""
+    axis = Axis(_ALONG.chosen(session.selection))
     found = decompose(session, axis)
     n_models, pairs = len(session.panel.models), compared(session, axis).pairs
     notes = (

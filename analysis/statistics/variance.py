@@ -1,4 +1,4 @@
-"""Table `variance`: where the variance of log latency lies, and what more measuring would buy.
+"""Parts `variance` and `plans` of table `trust`: where the variance lies, and what reduces it.
 
 Components: models, devices, sessions, repeats. Plans: generalisability coefficients of rankings
 with more sessions, repeats or devices.
@@ -31,7 +31,6 @@ from fleetrank.analysis.panel.session import (
 )
 from fleetrank.analysis.tables.explanations import explained
 from fleetrank.analysis.tables.table import Table
-from fleetrank.analysis.tables.table_settings import PART
 from fleetrank.foundation.errors import count_of
 
 _OF_ORDER = (
@@ -121,27 +120,35 @@ class Plan:
 
 
 def variance_table(session: Session) -> Table:
-    """Variance components of log latency, or what more measurements would buy.
+    """Variance components of log latency.
 
     Raises:
         NotComparableError: no platform holds comparable rows.
     """
-    part = PART.chosen(session.selection)
+    return _table(session, ComponentVariance, "Where the variance of log latency lies")
+
+
+def plans_table(session: Session) -> Table:
+    """What more sessions, repeats or devices would buy; raises as `variance_table`."""
+    return _table(session, Plan, "What more sessions, repeats or devices would buy")
+
+
+def _table(session: Session, kind: type[ComponentVariance | Plan], title: str) -> Table:
     groups, seed = device_groups(session), session.selection.seed
     frame = observations(session).drop_nulls("latency_ns")
     found = [_of_group(frame, group, seed) for group in groups]
-    is_plans = part == "plans"
+    is_plans = kind is Plan
     without = {"keys", "n_left_out"} | (
         set() if any(group.axes is not None for group in groups) else {"axes"}
     )
     return Table.of(
-        Plan if is_plans else ComponentVariance,
+        kind,
         [row for both in found for row in both[is_plans]],
-        title="What more sessions, repeats or devices would buy"
-        if is_plans
-        else "Where the variance of log latency lies",
+        title=title,
         notes=(*session.comparable.notes, *left_out_notes(groups)),
-        explanation=explained(f"variance/{part}", {"pause_hours": PAUSE_HOURS}),
+        explanation=explained(
+            "trust/plans" if is_plans else "trust/variance", {"pause_hours": PAUSE_HOURS}
+        ),
         without=without,
     )
 

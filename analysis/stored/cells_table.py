@@ -350,7 +350,7 @@ def notes_on_failures(attempts: pl.LazyFrame, cells: pl.DataFrame) -> tuple[str,
     models = f", all cells of {count_of(len(gone), 'model')}: {few_of(gone, _NAMED)}"
     return (
         f"Dropped: {count_of(missing, 'cell')} with failed attempts only{models if gone else ''} "
-        "(table `quality` with `list=dropped`).",
+        "(table `trust` with `part=dropped`).",
     )
 
 

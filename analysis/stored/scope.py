@@ -262,7 +262,7 @@ def select_cells(frame: pl.LazyFrame, selection: Selection) -> Scope:
         raise NoDataError(
             " ".join(("no successful measurement matches the selection.", *excluded)).rstrip("."),
             "widen the selection (`include_simulated=true` adds virtual and simulated devices), or "
-            "see the table `quality` with `list=dropped`"
+            "see the table `trust` with `part=dropped`"
             + (" and `fleetrank results exclude`" if excluded else ""),
         )
     failed = notes_on_failures(attempts, cells)
@@ -299,7 +299,7 @@ def within_memory(cells: pl.DataFrame, limit_mib: float) -> tuple[pl.DataFrame, 
     if kept.is_empty():
         raise NoDataError(
             f"no model fits into {limit_mib:g} MiB; {text}",
-            "raise the limit or leave it out; the table `cells` with `quantity=memory` "
+            "raise the limit or leave it out; the table `latency` with `part=memory` "
             "lists what models need",
         )
     return kept, (f"{text[0].upper()}{text[1:]}.",)
@@ -334,7 +334,7 @@ def _names_of_several(cells: pl.DataFrame) -> list[str]:
 
 # Names in a selection that no stored row has: they are probably misspelt.
 
-_LISTED = "`fleetrank report show cells` lists them"
+_LISTED = "`fleetrank report show latency` lists them"
 
 
 def refuse_unmatched(frame: pl.LazyFrame, selection: Selection) -> None:

@@ -96,6 +96,7 @@ SENTENCE = 100
 KEYS = frozenset({
     "level", "measure", "figure", "statistic", "kind", "form", "over", "goal", "scope", "component",
     "model", "model_a", "model_b", "reference", "family", "workload", "strategy", "sizes", "tokens",
+    "value", "plan",
     "source", "target", "platform_key", "platform", "platform_a", "platform_b", "tier", "device",
     "device_model", "runtime", "precision", "batch", "target_batch", "sweep_id", "repeat",
     "attempt",

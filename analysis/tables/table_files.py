@@ -14,8 +14,8 @@ from fleetrank.analysis.errors import AnalysisError
 from fleetrank.analysis.panel.session import Session
 from fleetrank.analysis.stored.selection import Selection
 from fleetrank.analysis.tables.formats import render
-from fleetrank.analysis.tables.table_settings import TableRequest
-from fleetrank.analysis.tables.tables import REQUESTS, session_table
+from fleetrank.analysis.tables.table_specs import REQUESTS, TableRequest
+from fleetrank.analysis.tables.tables import session_table
 from fleetrank.foundation.codec import json_text
 from fleetrank.foundation.errors import BadFileError
 from fleetrank.foundation.files import make_folder, replace_file
@@ -41,7 +41,6 @@ class TableFile:
         request: the table and its options, as `report show` takes them.
     """
 
-    table: str
     request: str
     file: str | None = None
     sha256: str | None = None
@@ -62,7 +61,7 @@ def export_tables(
 ) -> list[TableFile]:
     """Writes all tables of a scan into a folder; after an error about files none is written.
 
-    Each table is written with its default settings; so are the parts in `tables.REQUESTS`.
+    Each part is written with its default settings: `table_specs.REQUESTS`.
 
     An existing file is replaced only if an earlier export wrote it and it did not change since.
     Files are written under a temporary name and renamed: a link is replaced, never followed.
@@ -83,7 +82,7 @@ def export_tables(
     if form not in SUFFIXES:
         raise AnalysisError(f"no format '{form}'", f"there are {', '.join(SUFFIXES)}")
     session = Session(frame, selection, results=results)
-    session_table("cells", session)  # a selection without data is an error: no folder is created
+    session_table("latency", session)  # a selection without data is an error: no folder is created
     contents = [_content(request, session, form) for request in REQUESTS]
     entries = [entry for entry, _ in contents]
     written = {entry.file: data for entry, data in contents if entry.file}
@@ -98,11 +97,11 @@ def export_tables(
 
 
 def _content(request: TableRequest, session: Session, form: str) -> tuple[TableFile, bytes]:
-    entry = TableFile(table=request.table, request=request.words)
+    entry = TableFile(request=request.words)
     try:
-        table = session_table(request.table, session.asked(request.selection(session.selection)))
+        table = session_table(request.name, session.asked(request.selection(session.selection)))
     except AnalysisError as error:
-        # With one device the table of proxies is not possible; the other tables are still written.
+        # With one device the choice of a proxy is not possible; the other tables are still written.
         return replace(entry, missing_because=str(error)), b""
     data = render(table, form).encode()
     found = replace(

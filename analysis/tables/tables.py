@@ -1,15 +1,14 @@
-"""The tables a user can ask for by name.
+"""Makes the tables that `table_specs.toml` lists.
 
-To add one: write a function `(session) -> Table` in `analysis/statistics/` and add it to
-`_FUNCTIONS`. Start from `session.cells` or `session.panel`: they hold the selected values, and the
-notes that every table shows. Settings are in `table_settings.toml`.
+To add a part: write a function `(session) -> Table` in `analysis/statistics/` and name it there.
+Start from `session.cells` or `session.panel`: they hold the selected values, and the notes that
+every table shows.
 """
 
 import importlib
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
@@ -20,13 +19,7 @@ from fleetrank.analysis.stored.scope import refuse_unmatched
 from fleetrank.analysis.stored.selection import Selection, fits_platform
 from fleetrank.analysis.tables.explanations import explained
 from fleetrank.analysis.tables.table import Table
-from fleetrank.analysis.tables.table_settings import (
-    SETTINGS,
-    Setting,
-    TableRequest,
-    refuse_wrong_settings,
-)
-from fleetrank.foundation.errors import nearest
+from fleetrank.analysis.tables.table_specs import Part, part_of
 from fleetrank.foundation.lease import pause_between_steps
 
 if TYPE_CHECKING:
@@ -35,96 +28,12 @@ if TYPE_CHECKING:
 TableFunction = Callable[["Session"], Table]
 
 _STATISTICS = "fleetrank.analysis.statistics"
-"""The package of the modules in `TABLES`."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TableSpec:
-    """One table: where its function is, and what a user can give it.
-
-    Attributes:
-        function: `module:function` below `analysis/statistics`; imported on first use.
-        is_of_platforms: the table shows single platforms: `source` selects them, and a target is
-            an error.
-        is_apart: its rows are not measurements, so a name that no measurement has is allowed.
-        settings: its own settings, with their words and defaults.
-    """
-
-    function: str
-    is_of_platforms: bool = False
-    is_apart: bool = False
-    settings: tuple[Setting, ...] = ()
-
-
-_FUNCTIONS = {
-    "pairs": "pairs:pairs_table",
-    "cells": "cells:cells_table",
-    "tokens": "language:tokens_table",
-    "end-to-end": "language:end_to_end_table",
-    "phases": "language:phases_table",
-    "scaling": "scaling:scaling_table",
-    "memory": "scaling:memory_table",
-    "sustained": "scaling:sustained_table",
-    "strategies": "strategies:strategies_table",
-    "summary": "summary:summary_table",
-    "training": "cells:training_table",
-    "frm": "frm_scores:frm_table",
-    "transfer": "transfer:transfer_table",
-    "rank-sets": "model_ranks:rank_sets_table",
-    "ceiling": "ceiling:ceiling_table",
-    "variance": "variance:variance_table",
-    "stability": "ceiling:stability_table",
-    "predictability": "predictability:predictability_table",
-    "predictions": "predictions:predictions_table",
-    "pareto": "frontier_transfer:pareto_table",
-    "regret": "regret:regret_table",
-    "disagreement": "model_ranks:disagreement_table",
-    "proxies": "proxies:proxies_table",
-    "effort": "next_models:effort_table",
-    "recommend": "recommend:recommend_table",
-    "significance": "model_differences:significance_table",
-    "components": "components:components_table",
-    "component-ratios": "components:component_ratios_table",
-    "replicas": "replicas:replicas_table",
-    "evaluations": "cells:evaluations_table",
-    "quality": "quality:quality_table",
-}
+"""The package of the modules that `Part.function` names."""
 _RANKINGS = {
     "frm_scores", "transfer", "model_ranks", "ceiling", "predictability", "frontier_transfer",
-    "regret", "proxies", "next_models",
+    "regret", "proxies", "next_models", "ratio_transfer",
 }  # fmt: skip
 """Modules whose tables say which of their figures are doubtful; `pairs` leaves these out."""
-_OF_PAIRS = {
-    "pairs", "transfer", "ceiling", "stability", "predictability", "predictions", "pareto",
-    "regret", "proxies", "recommend", "component-ratios",
-}  # fmt: skip
-_APART = {"evaluations"}
-
-TABLES: Mapping[str, TableSpec] = MappingProxyType(
-    {
-        name: TableSpec(
-            function=function,
-            is_of_platforms=name not in _OF_PAIRS,
-            is_apart=name in _APART,
-            settings=tuple(SETTINGS.get(name, {}).values()),
-        )
-        for name, function in _FUNCTIONS.items()
-    }
-)
-
-
-_PARTS = (
-    ("cells", "quantity", "coldstart"), ("frm", "score", "composites"),
-    ("transfer", "detail", "full"), ("transfer", "along", "runtime"),
-    ("predictability", "method", "ratio"), ("disagreement", "by", "model"),
-    ("proxies", "own", "fewest"), ("effort", "over", "devices"),
-    ("quality", "list", "dropped"), ("quality", "list", "findings"),
-)  # fmt: skip
-REQUESTS = (
-    *(TableRequest(table=name) for name in TABLES),
-    *(TableRequest(table=table, settings=((name, word),)) for table, name, word in _PARTS),
-)
-"""Every table with its defaults, and the parts of tables that answer a question of their own."""
 
 
 def make_table(
@@ -132,6 +41,7 @@ def make_table(
 ) -> Table:
     """Makes one table from every stored attempt, as `load.load_measurements` scans them.
 
+    `name` is a table's, or that of one of its parts, such as `trust/dropped`.
     `results` is the folder that was scanned; tables of side tables are empty without it.
     Raises the errors of `session_table`, which is for several tables of the same rows.
     """
@@ -160,21 +70,21 @@ def checked_table(name: str, session: "Session") -> Table:
         NotComparableError: rows differ in a fact that must be equal for the comparison.
     """
     pause_between_steps()
-    selection, spec = session.selection, TABLES[name]
-    if spec.is_of_platforms and (selection.source, selection.source_tier) != (None, None):
+    selection, part = session.selection, part_of(name)
+    if not part.is_of_pairs and (selection.source, selection.source_tier) != (None, None):
         session = session.once(_of_source)
     try:
-        table = _with_batches(table_function(name)(session), session)
+        table = _with_batches(function_of(part)(session), session)
     except (ValueError, OverflowError) as error:
         # Only a number or a text that the user gave can be out of range.
-        free = {one.name for one in spec.settings if not one.words}
+        free = {one.name for one in part.settings.values() if not one.words}
         if not any(given in free for given, _ in selection.settings):
             raise
         raise AnalysisError(
-            f"table '{name}' has no finite figures with these settings: {error}",
+            f"{part.said} has no finite figures with these settings: {error}",
             "use values nearer to the defaults",
         ) from error
-    if spec.function.partition(":")[0] in _RANKINGS:
+    if part.function.partition(":")[0] in _RANKINGS:
         doubts = _attribute("verdicts:doubts_sentence")(session)
         table = replace(table, notes=(*table.notes, *([doubts] if doubts else [])))
     return replace(table, devices=session.once(_published))
@@ -188,33 +98,24 @@ def check_request(name: str, frame: pl.LazyFrame, selection: Selection) -> None:
     """Checks a table's name, settings and selection before any figure is computed.
 
     Raises:
-        AnalysisError: no such table or setting exists, or the table has no target; the remedy
+        AnalysisError: no such table, part or setting exists, or the part has no target; the remedy
             names the nearest.
         NoDataError: no row has a platform or model of a name.
     """
-    table_function(name)
-    spec = TABLES[name]
-    refuse_wrong_settings(name, spec.settings, selection)
-    if not spec.is_apart:
+    part = part_of(name)
+    part.refuse_wrong_settings(selection)
+    if not part.is_apart:
         refuse_unmatched(frame, selection)
-    if spec.is_of_platforms and (selection.target, selection.target_tier) != (None, None):
+    if not part.is_of_pairs and (selection.target, selection.target_tier) != (None, None):
         raise AnalysisError(
-            f"table '{name}' shows single platforms and has no target",
+            f"{part.said} shows single platforms and has no target",
             "choose platforms with source or source_tier",
         )
 
 
-def table_function(name: str) -> TableFunction:
-    """The function of a name in `TABLES`.
-
-    Raises:
-        AnalysisError: no such table exists; the remedy names the nearest.
-    """
-    if name not in TABLES:
-        near = nearest(name, TABLES)
-        hint = f"did you mean '{near}'? " if near else ""
-        raise AnalysisError(f"no table '{name}'", f"{hint}there are {', '.join(TABLES)}")
-    function: TableFunction = _attribute(TABLES[name].function)
+def function_of(part: Part) -> TableFunction:
+    """The function of a part; its module is imported here."""
+    function: TableFunction = _attribute(part.function)
     return function
 
 

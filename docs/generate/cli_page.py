@@ -49,10 +49,19 @@ def _command_texts(name: str) -> Iterator[str]:
         yield _section(f"fleetrank {name}", found)
         return
     yield COMMANDS[name].help
-    for inner_name, inner in sorted(found.commands.items()):
-        if not inner.hidden:
-            yield f"### {name} {inner_name}"
-            yield _section(f"fleetrank {name} {inner_name}", inner)
+    yield from _below(name, found)
+
+
+def _below(path: str, group: TyperGroup) -> Iterator[str]:
+    for name, inner in sorted(group.commands.items()):
+        if inner.hidden:
+            continue
+        yield f"### {path} {name}"
+        if isinstance(inner, TyperGroup):
+            yield str(inner.help)
+            yield from _below(f"{path} {name}", inner)
+        else:
+            yield _section(f"fleetrank {path} {name}", inner)
 
 
 def _section(path: str, command: object) -> str:

@@ -1,14 +1,12 @@
 """The reference of what is stored and shown: columns with their units, and tables."""
 
-import inspect
 from collections.abc import Iterator
 from html import escape
 
 from fleetrank.analysis.sql import EVERY_ROW, ROWS_OF_TABLES, ViewColumn, described_views
 from fleetrank.analysis.stored.columns import SCHEMA_VERSION
 from fleetrank.analysis.tables.explanations import parts_of
-from fleetrank.analysis.tables.table_settings import Setting
-from fleetrank.analysis.tables.tables import TABLES, table_function
+from fleetrank.analysis.tables.table_specs import TABLES, Setting, TableSpec
 
 _VIEWS = {
     "measurements": "Every attempt at every repeat, failed ones included, that the tables use: "
@@ -44,52 +42,39 @@ def _column_row(column: ViewColumn) -> str:
 
 
 def tables_page() -> str:
-    """Markdown: each table of `fleetrank report show`, and its settings."""
-    rows = []
-    for name, spec in TABLES.items():
-        settings = "; ".join(map(_setting, spec.settings)).replace("|", "\\|")
-        rows.append(f"| `{name}` | {_summary(name)} | {settings} |")
-    return "\n".join(
-        [
-            "# Tables",
-            "",
-            "`fleetrank report show NAME` prints one; [read the tables](../analysis.md) says which "
-            "one answers a question and when it misleads.",
-            "",
-            "| table | what it shows | settings |",
-            "|---|---|---|",
-            *rows,
-            "",
-            "A setting with words is an option (`--along runtime`); the others are given with "
-            "`--set NAME=VALUE`.",
-            "",
-            *(line for name in TABLES for line in _explanation(name)),
-        ]
-    )
+    """Markdown: the question of each table of `fleetrank report show`, its parts and settings."""
+    intro = [
+        "# Tables",
+        "",
+        "`fleetrank report show NAME --part PART` prints one, or without `--part` its first part. "
+        "[Read the tables](../analysis.md) says which one answers a question and when it misleads.",
+        "",
+        "| table | question |",
+        "|---|---|",
+        *(f"| [`{name}`](#{name}) | {spec.question} |" for name, spec in TABLES.items()),
+        "",
+    ]
+    return "\n".join([*intro, *(line for spec in TABLES.values() for line in _table(spec))])
 
 
-def _explanation(table: str) -> Iterator[str]:
-    """What `--explain` prints of a table, part by part."""
-    parts = parts_of(table)
-    if parts:
-        yield from (f"## {table}", "")
-    for part, paragraphs in parts.items():
-        if len(parts) > 1:
-            yield from (f"**{part}**", "")
+def _table(spec: TableSpec) -> Iterator[str]:
+    """Its parts, its settings, and what `--explain` prints of each part."""
+    yield from (f"## {spec.name}", "", spec.question, "", "| part | shows |", "|---|---|")
+    yield from (f"| `{part}` | {one.shows} |" for part, one in spec.parts.items())
+    yield ""
+    if spec.settings:
+        yield from ("| setting | parts | meaning |", "|---|---|---|")
+        yield from map(_setting, spec.settings.values())
+        yield ""
+    for part, paragraphs in parts_of(spec.name).items():
+        yield from (f"**{part}**", "")
         for paragraph in paragraphs:
             shown = escape(paragraph, quote=False).replace("*", "\\*")
             yield from (f"- {shown}", "")
 
 
 def _setting(one: Setting) -> str:
-    """Its name, with the words in place of `--set`."""
     words = [f"{word} (default)" if word == one.default else word for word in one.words]
-    if words:
-        return f"`--{one.name}` {', '.join(words)}"
-    return f"`{one.name}`: {one.meaning}"
-
-
-def _summary(name: str) -> str:
-    """The first sentence of the function that makes the table."""
-    text = inspect.getdoc(table_function(name)) or ""
-    return text.partition("\n\n")[0].replace("\n", " ").replace("|", "\\|")
+    text = f"{one.meaning}: {', '.join(words)}" if words else one.meaning
+    parts = ", ".join(one.parts) or "all"
+    return f"| `--{one.name.replace('_', '-')}` | {parts} | {text.replace('*', chr(92) + '*')} |"

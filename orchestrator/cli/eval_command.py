@@ -73,7 +73,7 @@ def _show_progress(task: str, done: int, before: int, total: int) -> None:
 def _print(rows: "Sequence[Row]", as_json: bool) -> None:
     print_table(rows if as_json else [_shown(row) for row in rows], as_json)
     if not as_json:
-        print("stored; `fleetrank report show evaluations` lists all evaluations", file=sys.stderr)
+        print("stored; `fleetrank report show eval` lists all evaluations", file=sys.stderr)
 
 
 def _shown(row: "Row") -> "Row":

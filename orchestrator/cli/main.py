@@ -82,10 +82,6 @@ COMMANDS: Mapping[str, Command] = {
     "eval": Command(
         "fleetrank.orchestrator.cli.eval_command:app", "How good a model is on your data."
     ),
-    "recommend": Command(
-        "fleetrank.orchestrator.cli.report_command:recommend",
-        "Show what to measure for a goal.",
-    ),
     "predict": Command(
         "fleetrank.orchestrator.cli.query_command:predict",
         "Predict the models of a device that has few measurements.",

@@ -3,15 +3,14 @@
 import dataclasses
 import functools
 import inspect
-from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, cast, get_args, get_type_hints
+from types import MappingProxyType
+from typing import Annotated, get_args, get_type_hints
 
 import typer
 
-from fleetrank.analysis.tables.table_settings import Setting
-from fleetrank.analysis.tables.tables import TABLES
+from fleetrank.analysis.tables.table_specs import Setting
 from fleetrank.foundation.inputs import Workload
 from fleetrank.foundation.user_file import Key
 from fleetrank.foundation.vocabulary import TableForm
@@ -110,7 +109,7 @@ def share(given: str | float) -> float:
         raise typer.BadParameter(f"'{text}' is not a share such as 5% or 0.05") from error
 
 
-# The options of a command that selects rows: one for each selector, and for settings of tables.
+# The options of a command that selects rows: one for each selector.
 
 AsForm = Annotated[TableForm, typer.Option("--format", help="Output format.")]
 JsonForm = Annotated[bool, typer.Option("--json", help="Same as --format json.")]
@@ -121,12 +120,14 @@ Explain = Annotated[
 _MODELS_FILE = "models_file"
 
 
-def with_selectors(*names: str, has_settings: bool = False) -> Callable[[Command], Command]:
+def with_selectors(
+    *names: str, settings: Mapping[str, Setting] = MappingProxyType({})
+) -> Callable[[Command], Command]:
     """Gives a command one option per selector in place of its parameter `selectors`.
 
     Args:
         names: the selectors that the command has; all, if no name is given.
-        has_settings: also one option for each setting of a table that takes words.
+        settings: of a table; each is an option too.
     """
     fields = {field.name: field for field in selector_fields()}
     options = [_option(fields[name]) for name in names or fields]
@@ -135,19 +136,21 @@ def with_selectors(*names: str, has_settings: bool = False) -> Callable[[Command
         text = "File of models or patterns, one a line; # starts a comment. Adds to --model."
         info = typer.Option("--models-file", help=text)
         options.append(option(_MODELS_FILE, Path | None, None, info))
-    settings = setting_options() if has_settings else []
 
     def build(**values: object) -> Selectors:
-        words = _as_set({one.name: values.pop(one.name) for one in settings})
+        given = {name: values.pop(name) for name in settings}
         if isinstance(path := values.pop(_MODELS_FILE, None), Path):
             named = values["model"]
             values["model"] = [*(named if isinstance(named, list) else ()), *read_names(path)]
         known = {name: value for name, value in values.items() if value is not None}
-        if words:
-            known["set"] = [*cast("list[str]", known.get("set", [])), *words]
+        known["set"] = [
+            f"{name}={','.join(word) if isinstance(word, list) else word}"
+            for name, word in given.items()
+            if word is not None
+        ]
         return Selectors.model_validate(known)
 
-    return with_options("selectors", [*options, *settings], build)
+    return with_options("selectors", [*map(_setting_option, settings.values()), *options], build)
 
 
 def _option(field: SelectorField) -> inspect.Parameter:
@@ -162,37 +165,14 @@ def _option(field: SelectorField) -> inspect.Parameter:
         info = typer.Option(flag, min=field.minimum, max=field.maximum, help=text)
     elif field.kind is SelectorKind.ARRAY:
         kind, default = list[str] | None, None
-        metavar = "NAME=VALUE" if field.name == "set" else None
-        info = typer.Option(flag, metavar=metavar, help=text)
     return option(field.name, kind, default, info)
 
 
-def setting_options() -> list[inspect.Parameter]:
-    """One option for each name; tables can have different words under one name."""
-    owners: dict[str, dict[str, Setting]] = defaultdict(dict)
-    for table, spec in TABLES.items():
-        for one in spec.settings:
-            if one.words:
-                owners[one.name][table] = one
-    return [_setting_option(name, tables) for name, tables in owners.items()]
-
-
-def _setting_option(name: str, tables: Mapping[str, Setting]) -> inspect.Parameter:
-    is_many = any(one.is_many for one in tables.values())
-    meanings = []
-    for table, one in tables.items():
-        words = (f"{word} (default)" if word == one.default else word for word in one.words)
-        many = "; may be repeated" if one.is_many else ""
-        meanings.append(f"Table {table}: {one.meaning}: {', '.join(words)}{many}.")
-    text = " ".join(meanings)
-    kind: object = list[str] | None if is_many else str | None
-    return option(name, kind, None, typer.Option(f"--{name}", metavar="WORD", help=text))
-
-
-def _as_set(words: Mapping[str, object]) -> list[str]:
-    """The given options as `--set` has them; several words are joined by commas."""
-    return [
-        f"{name}={','.join(word) if isinstance(word, list) else word}"
-        for name, word in words.items()
-        if word is not None
-    ]
+def _setting_option(one: Setting) -> inspect.Parameter:
+    words = ", ".join(f"{word} (default)" if word == one.default else word for word in one.words)
+    scope = f" Part {' and '.join(one.parts)}." if one.parts else ""
+    text = f"{one.meaning[:1].upper()}{one.meaning[1:]}{f': {words}' if words else ''}.{scope}"
+    info = typer.Option(
+        f"--{one.name.replace('_', '-')}", metavar="WORD" if words else "VALUE", help=text
+    )
+    return option(one.name, list[str] | None if one.is_many else str | None, None, info)

@@ -12,7 +12,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from fleetrank.analysis.tables.table_settings import PREDICTED
+from fleetrank.analysis.tables.table_specs import TABLES
 from fleetrank.foundation.errors import count_of
 from fleetrank.foundation.files import make_folder, written_aside
 from fleetrank.foundation.vocabulary import Form
@@ -36,6 +36,7 @@ from fleetrank.orchestrator.workspace.selectors import Selectors
 
 _RowForm = Literal[Form.TABLE, Form.JSON, Form.CSV, Form.PARQUET]
 _TIMEOUT_S = 30.0
+_QUANTITY = TABLES["predict"].settings["quantity"]
 _MAX_ROWS = 1000
 """Default row limit, more than fits a terminal; `--max-rows` raises it."""
 
@@ -172,8 +173,8 @@ def predict(
     *,
     device: Annotated[str, typer.Option(help="Device to predict, or a platform pattern with *.")],
     quantity: Annotated[
-        str, typer.Option(metavar="WORD", help=f"One of {', '.join(PREDICTED.words)}.")
-    ] = PREDICTED.default,
+        str, typer.Option(metavar="WORD", help=f"One of {', '.join(_QUANTITY.words)}.")
+    ] = _QUANTITY.default,
     models: Annotated[
         list[str] | None,
         typer.Option(help="List only these models: a name, or a pattern with *; may be repeated."),
@@ -194,7 +195,7 @@ def predict(
 ) -> None:
     """Predict every model on a device from its few measurements and all known devices.
 
-    `fleetrank report show predictions` prints the same as a table and accepts all selectors.
+    `fleetrank report show predict` prints the same as a table and accepts all selectors.
     """
     given = {
         "quantity": quantity,
@@ -210,7 +211,7 @@ def predict(
         }
     )
     print_in_form(
-        selected_table("predictions", chosen, now=now),
+        selected_table("predict", chosen, now=now),
         Form.JSON if as_json else format_,
         is_explained=explain,
         view=view,

@@ -23,7 +23,7 @@ from fleetrank.orchestrator.compute.child import ONE_BLAS_THREAD
 Now = Annotated[
     bool, typer.Option("--now", help="Do not wait for a measurement; this may disturb it.")
 ]
-_READING = frozenset({"faster", "report", "recommend", "predict", "query"})
+_READING = frozenset({"faster", "report", "predict", "query"})
 _READING_RESULTS = frozenset({"exclude", "export", "import", "verify"})
 _WRITES = "--repair"
 """With it `results verify` takes the host's lease: measurements wait for it, so it keeps its speed.
@@ -32,7 +32,7 @@ _WRITES = "--repair"
 SHORT_S = 1.0
 """Less work is done beside a measurement: it is about what loading the libraries takes."""
 _CELL_S = 1e-3
-"""Seen for tables with random draws, transfer to recommend: 0.2 to 3 s for 78 to 3,300 cells
+"""Seen for tables with random draws, transfer to choose: 0.2 to 3 s for 78 to 3,300 cells
 (model x platform); at 36,000 cells half of it."""
 
 

@@ -1,4 +1,4 @@
-"""`fleetrank report` and `recommend`: the page and the tables of the analysis."""
+"""`fleetrank report`: the page and the tables of the analysis."""
 
 import shutil
 import socket
@@ -7,20 +7,20 @@ import textwrap
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, replace
-from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
+from typer.core import TyperGroup
 
 from fleetrank.analysis.tables.formats import PIPE_WIDTH
-from fleetrank.analysis.tables.tables import TABLES
+from fleetrank.analysis.tables.table_specs import TABLES, TableSpec, part_of
 from fleetrank.foundation.codec import json_text
 from fleetrank.foundation.errors import with_flags
 from fleetrank.foundation.vocabulary import Form, TableForm
 from fleetrank.orchestrator.cli.context import current
 from fleetrank.orchestrator.cli.listing import AsJson, print_table, write_data
-from fleetrank.orchestrator.cli.options import AsForm, Explain, JsonForm, with_selectors
+from fleetrank.orchestrator.cli.options import AsForm, Command, Explain, JsonForm, with_selectors
 from fleetrank.orchestrator.cli.reading_turn import Now, Work, reading_turn
 from fleetrank.orchestrator.cli.report_compare import compare
 from fleetrank.orchestrator.cli.table_view import (
@@ -30,9 +30,11 @@ from fleetrank.orchestrator.cli.table_view import (
     with_table_view,
 )
 from fleetrank.orchestrator.errors import UsageError, require_libraries
-from fleetrank.orchestrator.workspace.selectors import PAGE_SELECTORS, Selectors
+from fleetrank.orchestrator.workspace.selectors import PAGE_SELECTORS, Selectors, selector_fields
 
 if TYPE_CHECKING:
+    from typer import _click as click
+
     from fleetrank.analysis.panel.session import Session
     from fleetrank.analysis.stored.selection import Selection
     from fleetrank.analysis.tables.table import Table
@@ -193,61 +195,68 @@ def _write_tables(
     print_table(rows, as_json)
 
 
-@app.command()
-@with_table_view
-@with_selectors(has_settings=True)
-def show(
-    name: Annotated[str, typer.Argument(metavar="TABLE", help=f"One of {', '.join(TABLES)}.")],
-    *,
-    format_: AsForm = Form.TABLE,
-    as_json: JsonForm = False,
-    explain: Explain = False,
-    now: Now = False,
-    view: TableView,
-    selectors: Selectors,
-) -> None:
-    """Print one table as text, JSON, CSV, Markdown or LaTeX."""
-    print_in_form(
-        selected_table(name, selectors, now=now),
-        Form.JSON if as_json else format_,
-        is_explained=explain,
-        view=view,
+class _Tables(TyperGroup):
+    """The tables as commands; a wrong name is an error that names the nearest."""
+
+    def get_command(self, context: "click.Context", name: str) -> "click.Command | None":
+        """Raises `AnalysisError` for a name that no table has."""
+        part_of(name)
+        return super().get_command(context, name)
+
+
+show = typer.Typer(invoke_without_command=True, rich_markup_mode=None, cls=_Tables)
+app.add_typer(show, name="show")
+_OF_PAIRS = ("target", "target_tier", "allow_unlike_batch")
+"""Selectors that no table of single platforms has."""
+
+
+@show.callback()
+def questions(context: typer.Context, *, as_json: AsJson = False) -> None:
+    """Print a table; without a name, list the tables and the question of each."""
+    if context.invoked_subcommand is None:
+        rows = [
+            {"table": name, "question": spec.question, "parts": list(spec.parts)}
+            for name, spec in TABLES.items()
+        ]
+        print_table(rows, as_json)
+
+
+def _show_command(spec: TableSpec) -> Command:
+    """The command that prints one table; it has the options of that table only."""
+    names = [one.name for one in selector_fields() if one.name != "set"]
+    if not any(part.is_of_pairs for part in spec.parts.values()):
+        names = [name for name in names if name not in _OF_PAIRS]
+
+    @with_table_view
+    @with_selectors(*names, settings=spec.settings)
+    def command(
+        *,
+        part: Annotated[
+            str, typer.Option(metavar="PART", help=f"One of {', '.join(spec.parts)}.")
+        ] = spec.usual,
+        selectors: Selectors,
+        format_: AsForm = Form.TABLE,
+        as_json: JsonForm = False,
+        explain: Explain = False,
+        now: Now = False,
+        view: TableView,
+    ) -> None:
+        print_in_form(
+            selected_table(f"{spec.name}/{part}", selectors, now=now),
+            Form.JSON if as_json else format_,
+            is_explained=explain,
+            view=view,
+        )
+
+    return command
+
+
+for _spec in TABLES.values():
+    _width = max(map(len, _spec.parts))
+    _lines = (f"  {name:{_width}}  {one.shows}" for name, one in _spec.parts.items())
+    show.command(_spec.name, help="\n".join((f"{_spec.question}\n\n\b\nParts:", *_lines)))(
+        _show_command(_spec)
     )
-
-
-@with_selectors(
-    "sweep", "source", "target", "source_tier", "target_tier", "runtime", "precision", "workload",
-    "include_simulated", "allow_unlike_batch", "seed",
-)  # fmt: skip
-def recommend(
-    *,
-    goal: Annotated[
-        str, typer.Option(help="Goal such as 'production', or its first letters (default: all).")
-    ] = "",
-    now: Now = False,
-    selectors: Selectors,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the table as JSON.")] = False,
-) -> None:
-    """Show what to measure for a goal and the figures that support it.
-
-    `fleetrank report show recommend` prints the same as a table and accepts all selectors.
-    """
-    from fleetrank.analysis.statistics.recommend import branches_of
-    from fleetrank.analysis.tables.formats import render
-
-    branches_of(goal)  # a wrong goal is an error before any wait
-    chosen = selectors.model_copy(update={"settings": (f"goal={goal}",)})
-    table = selected_table("recommend", chosen, now=now)
-    if as_json:
-        print(render(table, "json"), end="")
-        return
-    for name, rows in groupby(table.frame.iter_rows(named=True), key=lambda row: str(row["goal"])):
-        print(f"{name[:1].upper()}{name[1:]}")
-        for row in rows:
-            print(wrapped(str(row["answer"]), "  "))
-    print()
-    for note in table.notes:
-        print(wrapped(note, "# "))
 
 
 def wrapped(text: str, start: str = "") -> str:
@@ -325,13 +334,13 @@ def selected_session(name: str, selectors: Selectors, *, now: bool) -> "Iterator
     from fleetrank.analysis.stored.load import load_measurements
     from fleetrank.analysis.tables.tables import check_request
 
-    results = current().workspace.results
+    part, results = part_of(name), current().workspace.results
     selection = selectors.selection(results)
     # Read rows of every origin: the selection drops some, and the table reports how many.
     frame = load_measurements(results, sweep=selection.sweep, origins=ORIGINS)
     # Before any wait: a wrong name is an error at once.
     check_request(name, frame, selection)
-    work = Work.ROWS if TABLES[name].is_of_platforms else Work.PAIRS
+    work = Work.PAIRS if part.is_of_pairs else Work.ROWS
     with reading_turn(results, selection.sweeps, work=work, now=now):
         yield Session(frame, selection, results=results)
 

@@ -158,7 +158,7 @@ def _lines(one: Imported) -> list[str]:
     ]
     if one.dropped:
         lines.append(
-            f"  list them: fleetrank report show quality --list dropped --sweep {one.sweep_id}"
+            f"  list them: fleetrank report show trust --part dropped --sweep {one.sweep_id}"
         )
     return lines
 

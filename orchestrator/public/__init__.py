@@ -65,19 +65,26 @@ def load(results: str | Path, *, sweep: Named = None) -> pl.LazyFrame:
         return load_measurements(folder, sweep=ids, origins=origins)
 
 
-def tables() -> tuple[str, ...]:
-    """The names that `table` takes, as `fleetrank report show` lists them."""
-    from fleetrank.analysis.tables.tables import TABLES
+def tables() -> dict[str, tuple[str, ...]]:
+    """The names that `table` takes, as `fleetrank report show` lists them, and their parts."""
+    from fleetrank.analysis.tables.table_specs import TABLES
 
-    return tuple(TABLES)
+    return {name: tuple(spec.parts) for name, spec in TABLES.items()}
 
 
-def table(name: str, results: str | Path, selection: Selection | None = None) -> Table:
+def table(
+    name: str,
+    results: str | Path,
+    selection: Selection | None = None,
+    *,
+    part: str | None = None,
+) -> Table:
     """Returns one table of `report show`: its title, its figures as a frame, and its notes.
 
     Args:
         name: one of `tables()`.
         results: the folder `results/` of a workspace.
+        part: one of the table's parts; `None` is the first.
         selection: the rows to use; `None` selects all measured and imported rows. Its `sweep` may
             be `tag:NAME`.
 
@@ -90,9 +97,12 @@ def table(name: str, results: str | Path, selection: Selection | None = None) ->
     from fleetrank.analysis.tables.tables import make_table
 
     folder, chosen = path_of("results", results), _chosen(selection)
+    asked = text_of("name", name)
+    if part is not None:
+        asked = f"{asked}/{text_of('part', part)}"
     with explained_errors(folder):
         frame, chosen = _rows(folder, chosen)
-        return make_table(text_of("name", name), frame, chosen, results=folder)
+        return make_table(asked, frame, chosen, results=folder)
 
 
 def _chosen(selection: Selection | None) -> Selection:
@@ -144,7 +154,7 @@ def predict(
         ("like", "" if like is None else text_of("like", like)),
     )
     return table(
-        "predictions",
+        "predict",
         results,
         replace(
             chosen,

@@ -20,12 +20,13 @@ from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.responses import HTMLResponse, JSONResponse
 
+from fleetrank.analysis.errors import AnalysisError
 from fleetrank.analysis.labels import keys_in, labels_of
 from fleetrank.analysis.report.page import templates
 from fleetrank.analysis.report.page_tables import HtmlTable, html_of_rows
 from fleetrank.analysis.sql import ViewColumn, described_views
 from fleetrank.analysis.tables.formats import value_text
-from fleetrank.analysis.tables.tables import TABLES
+from fleetrank.analysis.tables.table_specs import TABLES, part_of
 from fleetrank.foundation.errors import FleetError, duration
 from fleetrank.foundation.vocabulary import Form, TableForm
 from fleetrank.orchestrator.compute.child import Job, JobKind
@@ -39,7 +40,7 @@ from fleetrank.orchestrator.server.answers import (
     status_of,
 )
 from fleetrank.orchestrator.sweep.sweep_status import Live, SweepStatus
-from fleetrank.orchestrator.workspace.selectors import PAGE_SELECTORS, Selectors
+from fleetrank.orchestrator.workspace.selectors import MAX_TEXT, PAGE_SELECTORS, Selectors
 from fleetrank.orchestrator.workspace.workspace import package_versions
 
 # The JSON API: the tables, relations, SQL and progress of the command line over HTTP.
@@ -140,6 +141,10 @@ class TableName:
     """A table that can be requested."""
 
     name: str
+    question: str
+    parts: Annotated[
+        dict[str, str], Field(description="What each part shows; the first is the usual one.")
+    ]
     settings: Annotated[list[str], Field(description="Its settings, for `set`.")]
     words: Annotated[
         dict[str, list[str]],
@@ -160,8 +165,11 @@ class ProgressAnswer:
 
 
 class TableQuery(Selectors):
-    """Selectors, and the form of the answer."""
+    """Selectors, the part of the table, and the form of the answer."""
 
+    part: str = Field(
+        default="", max_length=MAX_TEXT, description="Part of the table (default: the first)."
+    )
     format: TableForm = Field(default=Form.JSON, description="Form of the table.")
 
 
@@ -197,26 +205,16 @@ _TABLE: _Responses = {
 api = APIRouter(prefix="/api")
 
 
-@api.get("/transfer", responses=_TABLE, summary="Rank transfer")
-@api.get("/frm", responses=_TABLE, summary="FRM of every model on every platform")
-@api.get("/pareto", responses=_TABLE, summary="Frontiers of source and target")
-@api.get("/predictions", responses=_TABLE, summary="Models of a device with few values")
-async def table_by_path(
-    asked: Annotated[Selectors, Query()], context: Context, request: Request
-) -> Response:
-    """The same as `/api/tables/` with this name, as JSON."""
-    name = request.url.path.rpartition("/")[2]
-    return sent(await context.ask(table_job(name, asked)), request)
-
-
 @api.get("/tables", summary="List of tables")
 async def tables() -> list[TableName]:
-    """Every table by name, with its own settings for `set` and their words."""
+    """Every table by name: its question, its parts, its settings for `set` and their words."""
     return [
         TableName(
             name=name,
-            settings=[one.name for one in spec.settings],
-            words={one.name: list(one.words) for one in spec.settings if one.words},
+            question=spec.question,
+            parts={part: one.shows for part, one in spec.parts.items()},
+            settings=list(spec.settings),
+            words={key: list(one.words) for key, one in spec.settings.items() if one.words},
         )
         for name, spec in TABLES.items()
     ]
@@ -230,8 +228,11 @@ async def table(
     request: Request,
 ) -> Response:
     """The table that `fleetrank report show NAME` prints."""
-    selectors = Selectors.model_validate(asked.model_dump(by_alias=True, exclude={"format"}))
-    return sent(await context.ask(table_job(name, selectors, asked.format)), request)
+    selectors = Selectors.model_validate(
+        asked.model_dump(by_alias=True, exclude={"format", "part"})
+    )
+    full_name = f"{name}/{asked.part}" if asked.part else name
+    return sent(await context.ask(table_job(full_name, selectors, asked.format)), request)
 
 
 @api.get("/devices", responses=_ROWS, summary="Devices measured, with their newest facts")
@@ -278,8 +279,10 @@ def table_job(name: str, selectors: Selectors, form: TableForm = Form.JSON) -> J
         NotFoundError: the table does not exist.
         UsageError: a selector is wrong.
     """
-    if name not in TABLES:
-        raise NotFoundError(f"unknown table '{name}'", f"use one of: {', '.join(TABLES)}")
+    try:
+        part_of(name)
+    except AnalysisError as error:
+        raise NotFoundError(error.message, error.remedy) from error
     selectors.selection()
     text = selectors.model_dump_json(by_alias=True)
     return Job(kind=JobKind.TABLE, name=name, selectors=text, form=form.value)

@@ -15,7 +15,8 @@ from fleetrank.analysis.report.page import build_report
 from fleetrank.analysis.stored.columns import LARGEST, SCHEMA, SMALLEST
 from fleetrank.analysis.stored.load import load_measurements
 from fleetrank.analysis.stored.selection import Selection
-from fleetrank.analysis.tables.tables import REQUESTS, session_table
+from fleetrank.analysis.tables.table_specs import REQUESTS
+from fleetrank.analysis.tables.tables import session_table
 
 pytestmark = pytest.mark.slow
 
@@ -68,5 +69,5 @@ def test_every_table_and_the_page_survive_any_figure(tmp_path: Path, every: int)
         asked = session.asked(request.selection(session.selection))
         # A table that cannot be made of such rows says so.
         with contextlib.suppress(AnalysisError):
-            session_table(request.table, asked)
+            session_table(request.name, asked)
     assert build_report(results, tmp_path / "page.html").size_bytes > 0

@@ -22,7 +22,7 @@ pytestmark = pytest.mark.slow
 def test_a_table_and_its_exports_name_statistic_and_placement(make_attempts) -> None:
     facts = {"statistic": "minimum", "backend_nodes": 54, "graph_nodes": 65}
     rows = make_attempts([{"latency_p50_ns": 2e6, **facts}, {"model": "b", "latency_p50_ns": 3e6}])
-    table = make_table("cells", rows, Selection())
+    table = make_table("latency", rows, Selection())
     assert table.frame.select("statistic", "placement").rows() == [
         ("minimum", "54/65"), (None, None),
     ]  # fmt: skip

@@ -11,7 +11,7 @@ SOURCE = [1.0, 2, 4, 8, 16, 32]
 
 
 def rows_of(frame: pl.LazyFrame, level: str, **selection: str) -> dict[str, dict[str, object]]:
-    rows = make_table("predictability", frame, Selection(**selection)).frame.to_dicts()  # type: ignore[arg-type]
+    rows = make_table("predict/errors", frame, Selection(**selection)).frame.to_dicts()  # type: ignore[arg-type]
     return {str(row["family"]): row for row in rows if row["level"] == level}
 
 

@@ -86,7 +86,7 @@ def test_a_model_with_two_weights_on_a_platform_is_left_out_there(
 @pytest.mark.slow
 def test_the_component_that_is_slow_on_a_device_is_found(results: Path) -> None:
     chosen = {"source": "cpu-3fa2c1/onnx/*", "target": "pixel-7/onnx/*"}
-    frame = session_table("component-ratios", _session(results, **chosen)).frame
+    frame = session_table("components/ratios", _session(results, **chosen)).frame
     assert frame["source"].n_unique() == frame["target"].n_unique() == 1
     for _model, rows in frame.group_by("model"):
         assert rows["component"][0] == SLOW
@@ -101,7 +101,7 @@ def test_the_component_that_is_slow_on_a_device_is_found(results: Path) -> None:
 @pytest.mark.slow
 def test_components_of_one_platform_alone_are_named(results: Path, tmp_path: Path) -> None:
     pair = {"source": "cpu-3fa2c1/onnx/*", "target": "pixel-7/onnx/*"}
-    whole = session_table("component-ratios", _session(results, **pair))
+    whole = session_table("components/ratios", _session(results, **pair))
     assert not any("Left out" in note for note in whole.notes)
     folder = write_results(tmp_path / "results")
     measured = valid_attempts(load_measurements(folder)).filter(pl.col("model") == MODELS[0])
@@ -113,7 +113,7 @@ def test_components_of_one_platform_alone_are_named(results: Path, tmp_path: Pat
         for name in ("stem", "blocks.0", *alone.get(row["device"], ()))
     ]
     append_side(folder, COMPONENT_TIMES, rows, sweep_id=SWEEP)
-    table = session_table("component-ratios", _session(folder, **pair))
+    table = session_table("components/ratios", _session(folder, **pair))
     assert set(table.frame["component"]) == {"stem", "blocks.0"}
     (note,) = [one for one in table.notes if "Left out" in one]
     assert all(f"act.{number}" in note for number in range(1, 5))
@@ -155,7 +155,7 @@ def test_a_depth_out_of_range_is_refused(results: Path, depth: str) -> None:
 def test_one_platform_has_no_ratios(results: Path) -> None:
     session = _session(results, source="pixel-7/onnx/*", target="pixel-7/onnx/*")
     with pytest.raises(NoDataError) as found:
-        session_table("component-ratios", session)
+        session_table("components/ratios", session)
     assert "device" in found.value.remedy
 
 
@@ -171,14 +171,14 @@ def test_platforms_whose_components_have_other_names_are_told_apart(tmp_path: Pa
     append_side(folder, COMPONENT_TIMES, rows, sweep_id=SWEEP)
     pair = {"source": "cpu-3fa2c1/onnx/*", "target": "pixel-7/onnx/*"}
     with pytest.raises(NoDataError, match=MODELS[0]) as found:
-        session_table("component-ratios", _session(folder, **pair))
+        session_table("components/ratios", _session(folder, **pair))
     assert "split=module" in found.value.remedy
 
 
 @pytest.mark.slow
 def test_profiles_change_no_latency(results: Path, tmp_path: Path) -> None:
     plain = write_results(tmp_path / "plain")
-    for name in ("cells", "transfer"):
+    for name in ("latency", "transfer"):
         mine = session_table(name, Session(load_measurements(results), Selection()))
         assert mine.frame.equals(session_table(name, _session(plain)).frame)
 

@@ -115,7 +115,7 @@ def test_every_filter_acts_on_all_plots_and_tables(
     assert told == f"Showing {platforms} of 5 platforms, {models} of 14 models."
     for kind in ("latency", "memory", "flops"):
         assert len(_titles(page, kind)) == platforms
-    for table in ("cells", "memory", "cells-coldstart"):
+    for table in ("latency", "scaling-memory", "latency-coldstart"):
         assert len(_rows(page, table)) == platforms * models
     assert page.locator("p.overall").first.is_visible()
 
@@ -130,7 +130,7 @@ def test_pairs_are_shown_where_both_sides_are(page: "playwright.Page", report: s
         "pixel-7, tflite",
     } <= set(labels)
     assert not [label for label in labels if label.startswith("cpu-")]
-    assert all(row.count("pixel-7") == 2 for row in _rows(page, "pareto")[1:])
+    assert all(row.count("pixel-7") == 2 for row in _rows(page, "frontier")[1:])
 
 
 def test_a_frontier_is_shown_from_one_s_own_source_to_one_s_own_target(
@@ -173,7 +173,7 @@ def test_one_platform_leaves_no_pair_and_the_page_says_so(
     _open(page, report, device=HOSTILE_DEVICE)
     assert _titles(page, "transfer") == []
     assert "report show transfer" in page.locator("[data-more=transfer]").inner_text()
-    assert "report show pareto" in page.locator("[data-more=frontier]").inner_text()
+    assert "report show frontier" in page.locator("[data-more=frontier]").inner_text()
 
 
 def test_the_keyboard_sets_a_filter_and_the_address_keeps_it(

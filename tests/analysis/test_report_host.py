@@ -89,7 +89,7 @@ def test_waits_are_on_the_page_if_there_were_any(tmp_path: Path) -> None:
     tables = page_tables(evidence)
     ids = [one.id for one in page_sections(evidence, tables)]
     assert (ids.count("host"), ids.count("waits")) == (0, 1)
-    shown = tables["quality list=waits"].frame
+    shown = tables["trust/waits"].frame
     assert (shown["waited_s"].sum(), shown["n_waited"].sum()) == (60.0, 1)
     assert shown["longest_s"][0] == 60.0
     everything = pl.read_parquet(tmp_path / "waits" / "measurements")

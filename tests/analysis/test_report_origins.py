@@ -127,7 +127,7 @@ def _texts(evidence: Evidence, name: str) -> set[str]:
     return {cell.text for row in table.rows for cell in row.cells} | set(table.notes)
 
 
-@pytest.mark.parametrize("name", ["strategies part=crossover", "strategies part=sizes", "scaling"])
+@pytest.mark.parametrize("name", ["tokens/crossover", "tokens/segments", "scaling"])
 def test_a_table_has_the_rows_that_its_chart_draws(mixed: Path, name: str) -> None:
     texts = _texts(gather(mixed, CHOSEN), name)
     assert any("sim-reader" in text for text in texts if "SIMULATED" not in text)

@@ -65,10 +65,10 @@ def test_the_charts_have_a_point_for_each_model_that_a_platform_lacks(results: P
     }
 
 
-@pytest.mark.parametrize("name", ["cells", "frm", "transfer", "pareto"])
+@pytest.mark.parametrize("name", ["latency", "flops/frm", "transfer", "frontier"])
 def test_a_prediction_enters_no_other_table(results: Path, name: str) -> None:
     session = Session(load_measurements(results), Selection())
     before = session_table(name, Session(load_measurements(results), Selection())).frame
-    session_table("predictions", session)
+    session_table("predict", session)
     assert session_table(name, session).frame.equals(before)
     assert len(PLACES) == session.panel.platforms.height

@@ -67,14 +67,14 @@ def test_a_model_without_the_workload_of_the_page_is_drawn_too(tmp_path: Path) -
 def test_a_crossover_of_the_table_is_in_its_group(made: tuple[Evidence, PageTables]) -> None:
     evidence, tables = made
     crossings = [one["crossings"] for one in reading_groups(evidence, tables)]
-    known = tables["strategies part=crossover"].frame.drop_nulls("crossover_tokens")
+    known = tables["tokens/crossover"].frame.drop_nulls("crossover_tokens")
     assert sum(map(len, crossings)) == known.height > 0
 
 
 def test_the_section_has_the_tables_that_could_be_made(made: tuple[Evidence, PageTables]) -> None:
     (section,) = [one for one in page_sections(*made) if one.id == "reading"]
     assert [table.id for table in section.tables] == [
-        "strategies", "strategies-crossover", "strategies-transfer", "strategies-sizes",
+        "tokens-reading", "tokens-crossover", "tokens-agreement", "tokens-segments",
     ]  # fmt: skip
 
 

@@ -34,7 +34,7 @@ def _without(shown: Shown, name: str) -> Shown:
 
 
 def _html(frame: pl.DataFrame, shown: Shown) -> HtmlTable:
-    return html_table("memory", Table(title="t", frame=frame), shown)
+    return html_table("scaling/memory", Table(title="t", frame=frame), shown)
 
 
 def test_missing_is_a_dash_and_a_key_has_its_short_name(shown: Shown) -> None:
@@ -90,7 +90,7 @@ def test_rows_beyond_the_page_are_counted_and_left_out(shown: Shown) -> None:
     table = _html(frame, _without(shown, "elsewhere"))
     assert len(table.rows) == 1
     assert table.notes == (
-        "1 of 2 rows are on this page; `fleetrank report show memory` prints all.",
+        "1 of 2 rows are on this page; `fleetrank report show scaling --part memory` prints all.",
     )
 
 

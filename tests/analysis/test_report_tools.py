@@ -80,7 +80,7 @@ def _latencies(results: Path) -> dict[tuple[str, str], float]:
     return {(model, key): ms for model, key, ms in rows.iter_rows()}
 
 
-@pytest.mark.parametrize("table", daily(["matrix", "cells"], "cells"))
+@pytest.mark.parametrize("table", daily(["matrix", "latency"], "latency"))
 def test_the_keyboard_sorts_a_table_up_down_and_back(page: "playwright.Page", table: str) -> None:
     """`cells` is long, so the script writes its rows; `matrix` is written in the page."""
     _open(page, table)
@@ -112,15 +112,16 @@ def test_a_missing_value_is_last_in_both_directions(page: "playwright.Page") -> 
 
 
 def test_a_search_keeps_the_rows_with_all_words(page: "playwright.Page") -> None:
-    _open(page, "cells")
+    _open(page, "latency")
     search = page.get_by_role("searchbox", name="Find in Latency", exact=True)
     search.fill("RESNET18 pixel-7")
-    rows = page.locator("#table-cells tbody tr:not([hidden])").all_text_contents()
+    rows = page.locator("#table-latency tbody tr:not([hidden])").all_text_contents()
     assert len(rows) == 2
     assert all("resnet18" in row and "pixel-7" in row for row in rows)
-    assert f"2 of 2 rows that fit, of {N_CELLS}." in page.locator("[data-rows=cells]").inner_text()
+    shown = page.locator("[data-rows=latency]").inner_text()
+    assert f"2 of 2 rows that fit, of {N_CELLS}." in shown
     search.fill("")
-    assert len(_column(page, "cells", 1)) == N_CELLS
+    assert len(_column(page, "latency", 1)) == N_CELLS
 
 
 def test_search_and_filter_work_together(page: "playwright.Page", report: str) -> None:
@@ -167,8 +168,8 @@ def test_every_table_with_rows_can_be_copied(page: "playwright.Page") -> None:
 
 @pytest.mark.parametrize(("form", "mark"), daily([("TSV", "\t"), ("CSV", ",")], "CSV"))
 def test_a_copy_has_all_rows_in_their_order(page: "playwright.Page", form: str, mark: str) -> None:
-    _open(page, "cells")
-    page.locator("#table-cells .sort").first.click()
+    _open(page, "latency")
+    page.locator("#table-latency .sort").first.click()
     page.get_by_role("button", name=f"Copy Latency as {form}", exact=True).click()
     page.locator(".tools [role=status]", has_text="Copied.").wait_for()
     text = page.evaluate("navigator.clipboard.readText()")
@@ -176,7 +177,7 @@ def test_a_copy_has_all_rows_in_their_order(page: "playwright.Page", form: str, 
     assert len(rows) == N_CELLS
     assert all(len(row) == len(head) for row in rows)
     names = [row[0].removeprefix("'") for row in rows]
-    assert names == _column(page, "cells", 1)
+    assert names == _column(page, "latency", 1)
     assert HOSTILE_MODEL in {field for row in rows for field in row}
     assert "-" not in {field for row in rows for field in row}
 

@@ -10,19 +10,21 @@ from fleet_rows import NETS, PLACES, Place, write_results
 from growth_rows import OF_READING, OF_SIDE_ROWS, rows_for
 from language_rows import OF_TOKENS, write_language_results
 from polars.testing import assert_frame_equal
+from shared_tables import NAMES
 
 from fleetrank.analysis.errors import AnalysisError
 from fleetrank.analysis.stored.load import load_measurements
 from fleetrank.analysis.stored.selection import Selection, matches
 from fleetrank.analysis.tables.table import Table
-from fleetrank.analysis.tables.tables import TABLES, make_table
+from fleetrank.analysis.tables.table_specs import part_of
+from fleetrank.analysis.tables.tables import make_table
 
 pytestmark = pytest.mark.slow
 
 NEWER = "paper13-20261122T080000-cd34"
 MODELS = ("*s*", "*1*")
 OF_TEXT = {*OF_TOKENS, *OF_READING}
-OF_ROWS = [name for name in TABLES if name not in OF_SIDE_ROWS]
+OF_ROWS = [name for name in NAMES if name not in OF_SIDE_ROWS]
 SELECTIONS: tuple[tuple[Mapping[str, object], pl.Expr], ...] = (
     ({"model": MODELS}, matches("model", *MODELS)),
     ({"runtime": "onnx"}, pl.col("runtime") == "onnx"),
@@ -61,7 +63,7 @@ def _table(name: str, rows: pl.LazyFrame, selected: Mapping[str, object]) -> Tab
 
 
 @pytest.mark.parametrize(
-    "name", daily(OF_ROWS, "cells", "frm", "transfer", "rank-sets", "predictions", "scaling")
+    "name", daily(OF_ROWS, "latency", "flops/frm", "transfer", "trust/ranks", "predict", "scaling")
 )
 def test_a_selection_gives_the_table_of_the_selected_rows(
     name: str, images: pl.LazyFrame, texts: pl.LazyFrame
@@ -71,7 +73,7 @@ def test_a_selection_gives_the_table_of_the_selected_rows(
     shown = 0
     for selected, kept in SELECTIONS:
         is_all = rows.filter(~kept).head(1).collect().is_empty()
-        if is_all or ("source_tier" in selected and not TABLES[name].is_of_platforms):
+        if is_all or ("source_tier" in selected and part_of(name).is_of_pairs):
             continue
         found = _table(name, rows, {**fixed, **selected})
         expected = _table(name, rows.filter(kept), fixed)

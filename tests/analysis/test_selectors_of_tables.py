@@ -3,15 +3,17 @@
 import polars as pl
 import pytest
 from fleet_rows import write_results
+from shared_tables import NAMES
 
 from fleetrank.analysis.errors import AnalysisError, NoDataError
 from fleetrank.analysis.panel.session import Session
 from fleetrank.analysis.stored.load import load_measurements
 from fleetrank.analysis.stored.selection import Selection
-from fleetrank.analysis.tables.tables import TABLES, check_request, make_table, session_table
+from fleetrank.analysis.tables.table_specs import part_of
+from fleetrank.analysis.tables.tables import check_request, make_table, session_table
 
 pytestmark = pytest.mark.slow
-OF_MEASUREMENTS = sorted(name for name, spec in TABLES.items() if not spec.is_apart)
+OF_MEASUREMENTS = [name for name in NAMES if not part_of(name).is_apart]
 
 
 @pytest.fixture(scope="module")
@@ -29,7 +31,7 @@ def test_a_source_chooses_the_platforms_of_a_table_of_platforms(
     }
     for selection, device in chosen.items():
         session = Session(frame, selection)
-        for name in ("cells", "memory", "frm", "quality"):
+        for name in ("latency", "scaling/memory", "flops/frm", "trust"):
             with subtests.test(name, device=device):
                 keys = session_table(name, session).frame["platform_key"].unique().to_list()
                 assert keys
@@ -40,7 +42,7 @@ def test_a_source_chooses_the_platforms_of_a_table_of_platforms(
 def test_a_target_is_refused_where_there_is_none(
     selection: Selection, frame: pl.LazyFrame, subtests: pytest.Subtests
 ) -> None:
-    for name in (name for name, spec in TABLES.items() if spec.is_of_platforms):
+    for name in (name for name in NAMES if not part_of(name).is_of_pairs):
         with subtests.test(name), pytest.raises(AnalysisError, match="has no target"):
             check_request(name, frame, selection)
 
@@ -71,13 +73,13 @@ def test_a_model_that_no_row_has_is_an_error_in_every_table(
 
 def test_the_nearest_device_is_named(frame: pl.LazyFrame) -> None:
     with pytest.raises(NoDataError) as caught:
-        make_table("cells", frame, Selection(source="pixl-7*"))
+        make_table("latency", frame, Selection(source="pixl-7*"))
     assert "did you mean 'pixel-7'" in caught.value.remedy
 
 
 def test_several_models_are_those_that_fit_any_pattern(frame: pl.LazyFrame) -> None:
     selection = Selection(model=["resnet18", "*mobile*"])
-    models = set(make_table("cells", frame, selection).frame["model"])
+    models = set(make_table("latency", frame, selection).frame["model"])
     assert models == {
         "resnet18", "mobilenet_v2", "mobilenet_v3_large", "mobilevit_xxs",
     }  # fmt: skip

@@ -100,7 +100,7 @@ def parse(words: list[str]) -> None:
         return
     command = _command_for(next((word for word in rest if not word.startswith("-")), ""))
     context = command.make_context("fleetrank", list(rest))
-    while isinstance(command, TyperGroup):
+    while isinstance(command, TyperGroup) and rest:
         name, found, rest = command.resolve_command(context, rest)
         assert found is not None
         command = found

@@ -14,7 +14,7 @@ from mkdocs.exceptions import PluginError
 from pydantic import TypeAdapter
 
 from fleetrank.analysis.stored.columns import COLUMNS
-from fleetrank.analysis.tables.tables import TABLES
+from fleetrank.analysis.tables.table_specs import TABLES
 from fleetrank.device_agents.contract.task import MeasurePolicy
 from fleetrank.models.cards.user_cards import CARD_FILE
 from fleetrank.orchestrator.cli.main import COMMANDS
@@ -41,12 +41,16 @@ def test_every_column_is_listed_with_its_unit() -> None:
 
 def test_every_table_is_listed_and_explained() -> None:
     page, explained = tables_page(), (ROOT / "docs/analysis.md").read_text()
-    for name in TABLES:
-        assert f"| `{name}` | " in page
+    for name, spec in TABLES.items():
+        assert f"## {name}\n\n{spec.question}\n" in page
+        for part in spec.parts:
+            assert f"| `{part}` | " in page
         assert name in explained
     assert "\n- speed_up: time of vanilla at the same T" in page
     assert "\n- Seed `seed`: `draws` resamples." in page
-    assert "`--over` models (default), devices; `k`: " in page
+    assert (
+        "| `--quantity` | values | what is predicted: latency (default), memory, energy |" in page
+    )
 
 
 def test_every_key_of_a_sweep_has_a_meaning() -> None:

@@ -10,7 +10,7 @@ from fleetrank.foundation.errors import with_flags
     [
         ("choose with `source=` or `target=`", "choose with --source or --target"),
         ("such as `set k=3`", "such as --set k=3"),
-        ("see `cells` with `quantity=memory`", "see `cells` with --quantity memory"),
+        ("see `latency` with `part=memory`", "see `latency` with --part memory"),
         ("`source_tier=cpu` and `force=true`", "--source-tier cpu and --force"),
         ("`fleetrank query` with `tables=true`", "`fleetrank query --tables`"),
         (

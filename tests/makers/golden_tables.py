@@ -10,7 +10,8 @@ from fleetrank.analysis.errors import AnalysisError
 from fleetrank.analysis.panel.session import Session
 from fleetrank.analysis.stored.load import load_measurements
 from fleetrank.analysis.stored.selection import Selection
-from fleetrank.analysis.tables.tables import REQUESTS, session_table
+from fleetrank.analysis.tables.table_specs import REQUESTS
+from fleetrank.analysis.tables.tables import session_table
 
 Figures = dict[str, list[object]]
 
@@ -25,7 +26,7 @@ def figures_of(results: Path) -> dict[str, Figures | str]:
     for request in REQUESTS:
         asked = session.asked(request.selection(session.selection))
         try:
-            table = session_table(request.table, asked).frame
+            table = session_table(request.name, asked).frame
         except AnalysisError as error:
             found[request.words] = type(error).__name__
             continue

@@ -16,8 +16,8 @@ from fleetrank.analysis.errors import AnalysisError
 from fleetrank.analysis.panel.session import Session
 from fleetrank.analysis.stored.load import load_measurements
 from fleetrank.analysis.stored.selection import Selection
-from fleetrank.analysis.tables.table_settings import TableRequest
-from fleetrank.analysis.tables.tables import REQUESTS, session_table
+from fleetrank.analysis.tables.table_specs import REQUESTS, TableRequest
+from fleetrank.analysis.tables.tables import session_table
 from fleetrank.orchestrator import doctor
 from fleetrank.orchestrator.cli.main import COMMANDS, build_app
 from fleetrank.orchestrator.doctor import LIBRARIES, Finding, judge_library
@@ -64,7 +64,7 @@ def _notes(request: TableRequest, session: Session) -> Iterator[str]:
     yield f"=== {request.words}"
     asked = session.asked(request.selection(session.selection))
     try:
-        table = session_table(request.table, asked)
+        table = session_table(request.name, asked)
     except AnalysisError as error:
         yield f"{type(error).__name__}: {error.message}\n-> {error.remedy}"
         return

@@ -7,11 +7,11 @@ from collections.abc import Iterator
 
 import polars as pl
 
-OF_GROWTH = ("scaling", "sustained", "training")
+OF_GROWTH = ("scaling", "scaling/points", "scaling/sustained", "latency/training")
 """Tables that need such rows."""
-OF_READING = ("strategies",)
+OF_READING = ("tokens/reading", "tokens/crossover", "tokens/agreement", "tokens/segments")
 """Tables that need prompts of several lengths, and segments."""
-OF_SIDE_ROWS = ("components", "component-ratios", "evaluations", "replicas")
+OF_SIDE_ROWS = ("components", "components/ratios", "eval", "scaling/replicas")
 """Tables that need profiles, evaluations or sets of processes; their tests make them."""
 
 

@@ -19,7 +19,7 @@ from fleetrank.foundation.codec import json_text
 from fleetrank.foundation.inputs import Workload, WorkloadKind
 
 SWEEP = "text-20261122T080000-cd34"
-OF_TOKENS = ("tokens", "end-to-end", "phases")
+OF_TOKENS = ("tokens", "tokens/request", "transfer/phases")
 """Tables that need rows of workloads with tokens."""
 WORKLOADS = ("prefill@128", "prefill@512", "decode@128", "decode@512")
 

@@ -9,13 +9,16 @@ from language_rows import OF_TOKENS
 from fleetrank.analysis.panel.session import Session
 from fleetrank.analysis.stored.selection import Selection
 from fleetrank.analysis.tables.table import Table
-from fleetrank.analysis.tables.table_settings import ALONG, Setting, TableRequest
+from fleetrank.analysis.tables.table_specs import REQUESTS, Setting, TableRequest
 from fleetrank.analysis.tables.tables import session_table
+
+NAMES = tuple(dict.fromkeys(request.name for request in REQUESTS))
+"""Every part of every table."""
 
 
 def words_with_rows(setting: Setting) -> tuple[str, ...]:
     """The words, but not axes in which the rows of `write_results` do not differ."""
-    return ("device", "runtime") if setting is ALONG else setting.words
+    return ("device", "runtime") if setting.name == "along" else setting.words
 
 
 _WITH_MORE_ROWS = (OF_GROWTH, OF_READING, OF_TOKENS)
@@ -45,9 +48,9 @@ class SharedTables:
     def table(self, request: TableRequest) -> Table:
         """Raises the errors of `session_table`."""
         if request not in self._made:
-            session = self._session_for(request.table)
+            session = self._session_for(request.name)
             asked = session.asked(request.selection(session.selection))
-            self._made[request] = session_table(request.table, asked)
+            self._made[request] = session_table(request.name, asked)
         return self._made[request]
 
     def _session_for(self, table: str) -> Session:

@@ -107,7 +107,7 @@ def test_rho_of_two_timm_devices_is_scipys_over_the_raw_files(workspace, capsys)
 
 
 def test_latencies_are_the_raw_figures_in_our_units(workspace, capsys) -> None:
-    rows = _table(workspace, capsys, "report", "show", "cells", "--model", "resnet50")
+    rows = _table(workspace, capsys, "report", "show", "latency", "--model", "resnet50")
     gpu = [row for row in rows if "rtx-3090" in str(row["platform_key"])]
     # The file says 3219.06 samples a second at 224 px: 0.31065 ms each.
     assert [row["latency_p50_ms"] for row in gpu] == [pytest.approx(1e3 / 3219.06)]
@@ -118,7 +118,9 @@ def test_latencies_are_the_raw_figures_in_our_units(workspace, capsys) -> None:
 
 def test_frm_of_a_phone_is_the_cube_root_of_three_ratios(workspace, capsys) -> None:
     """FRM of ResNet50 over SqueezeNet: geometric means cancel in the quotient of two models."""
-    rows = _table(workspace, capsys, "report", "show", "frm", "--runtime", "tflite")
+    rows = _table(
+        workspace, capsys, "report", "show", "flops", "--part", "frm", "--runtime", "tflite"
+    )
     key = "qai-hub-samsung-galaxy-s24/tflite/npu/eager/fp16/b1/t?/afree/{}"
     frm = {row["model"]: row["frm"] for row in rows if row["platform_key"] == key}
     device = "Samsung Galaxy S24"
@@ -156,7 +158,7 @@ def _query(workspace: Path, capsys, sql: str) -> list[dict[str, object]]:
 
 
 def test_the_board_under_two_names_counts_once_and_nothing_is_lost(workspace, capsys) -> None:
-    rows = _table(workspace, capsys, "report", "show", "quality", "--list", "dropped")
+    rows = _table(workspace, capsys, "report", "show", "trust", "--part", "dropped")
     mirrors = [row for row in rows if str(row["detail"]).startswith("mirror")]
     assert len(mirrors) == 62
     assert {row["reason"] for row in rows if row not in mirrors} == {"superseded"}
@@ -173,7 +175,7 @@ def test_the_board_under_two_names_counts_once_and_nothing_is_lost(workspace, ca
 
 
 def test_jobs_in_the_slow_state_of_a_board_come_out_as_outliers(workspace, capsys) -> None:
-    rows = _table(workspace, capsys, "report", "show", "quality", "--list", "findings")
+    rows = _table(workspace, capsys, "report", "show", "trust", "--part", "findings")
     slow = {
         row["model"]
         for row in rows
@@ -220,8 +222,8 @@ def test_means_of_a_gpu_against_minima_of_a_phone_are_ranked_and_marked(workspac
     pair = (
         "--source", "timm-nvidia-geforce-rtx-3090", "--target", S24_TFLITE,
     )  # fmt: skip
-    for table in ("transfer", "ceiling"):
-        rows = _table(workspace, capsys, "report", "show", table, *pair)
+    for words in (("transfer",), ("trust", "--part", "ceiling")):
+        rows = _table(workspace, capsys, "report", "show", *words, *pair)
         (row,) = [row for row in rows if (row["level"], row["measure"]) == ("pair", "latency")]
         assert "statistic: mean / minimum" in str(row["unlike"])
     assert row["figure"] == pytest.approx(0.7143, abs=5e-5)

@@ -4,7 +4,7 @@ const KINDS = {
     pick: spread, none: "This page compares no pair of the selected platforms over at least five models: "
       + "`fleetrank report show transfer` compares all pairs." },
   frontier: { step: 4, noun: "pair", of: frontierPairs, panels: frontierPanels, offer: offerEnds,
-    none: "No selected pair is on this page: `fleetrank report show pareto` lists all." },
+    none: "No selected pair is on this page: `fleetrank report show frontier` lists all." },
   flops: { step: 6, noun: "platform", panels: ranksPanels,
     of: () => shown.platforms.filter((number) => rankRows(number).length > 0) },
   latency: { step: 6, noun: "platform", panels: latencyPanels,

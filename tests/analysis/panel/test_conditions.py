@@ -30,7 +30,7 @@ from fleetrank.analysis.panel.session import Session
 from fleetrank.analysis.stored.load import load_measurements
 from fleetrank.analysis.stored.selection import Selection
 from fleetrank.analysis.tables.table import Table
-from fleetrank.analysis.tables.table_settings import ALONG
+from fleetrank.analysis.tables.table_specs import TABLES
 from fleetrank.analysis.tables.tables import make_table
 from fleetrank.foundation.vocabulary import Axis, words_of
 
@@ -117,9 +117,9 @@ def test_too_many_sweeps_and_parts_of_frm_inside_a_platform_are_refused(make_att
     many = [row | {"sweep_id": f"s{n:02}"} for n in range(21) for row in rows]
     with pytest.raises(AnalysisError, match="21 sweeps are too many"):
         along(make_attempts(many), Axis.SWEEP)
-    full = Selection(settings=(("along", "sweep"), ("detail", "full")))
+    full = Selection(settings=(("along", "sweep"),))
     with pytest.raises(AnalysisError, match="not between sweeps"):
-        make_table("transfer", make_attempts(rows_of(Axis.SWEEP)), full)
+        make_table("transfer/full", make_attempts(rows_of(Axis.SWEEP)), full)
 
 
 def test_pairs_of_an_axis_are_those_of_a_slow_search() -> None:
@@ -146,7 +146,7 @@ def test_pairs_along_an_axis_are_made_once(make_attempts) -> None:
 
 
 def test_the_option_takes_the_word_of_every_axis() -> None:
-    assert ALONG.words == words_of(Axis) == tuple(AXES)
+    assert TABLES["transfer"].settings["along"].words == words_of(Axis) == tuple(AXES)
 
 
 PAIRS = [(0, 1), (0, 2), (1, 0), (1, 2), (2, 0), (2, 1)]

@@ -4,12 +4,15 @@ from collections.abc import Callable
 
 import polars as pl
 import pytest
+from growth_rows import OF_READING, OF_SIDE_ROWS
+from language_rows import OF_TOKENS
 from scipy import stats
+from shared_tables import NAMES
 from wording import has
 
 from fleetrank.analysis.panel.session import Session
 from fleetrank.analysis.stored.selection import Selection
-from fleetrank.analysis.tables.tables import TABLES, make_table
+from fleetrank.analysis.tables.tables import make_table
 
 pytestmark = pytest.mark.slow
 
@@ -17,10 +20,9 @@ GPU = [1.0, 2.0, 3.0, 4.0, 5.0, 6.0]
 CPU = [2.0, 1.0, 3.0, 5.0, 4.0, 6.0]
 OTHER = [1.0, 3.0, 2.0, 4.0, 6.0, 5.0]
 _FIGURES = {"accuracy": range(60, 66), "flops": range(1, 7), "memory": range(1, 7)}
-OF_OTHERS = {"tokens", "end-to-end", "phases", "training", "components", "component-ratios",
-             "evaluations", "sustained", "strategies", "replicas"}  # fmt: skip
+OF_OTHERS = {*OF_SIDE_ROWS, *OF_TOKENS, *OF_READING, "latency/training", "scaling/sustained"}
 """Tables that need tokens, steps of training, profiles, evaluations, sustained runs or sets."""
-NAMES = sorted(TABLES.keys() - OF_OTHERS)
+NAMES = sorted(set(NAMES) - OF_OTHERS)
 UNLIKE = Selection(allow_unlike_batch=True)
 
 
@@ -86,7 +88,7 @@ def test_every_table_takes_the_request_and_keeps_its_other_columns(
 
 
 def test_the_frontier_and_the_regret_have_rows_between_the_tiers_too(frame: pl.LazyFrame) -> None:
-    for name in ("pareto", "regret", "predictability"):
+    for name in ("frontier", "frontier/regret", "predict/errors"):
         sides = {(row["source"], row["target"]) for row in tier_rows(frame, name, UNLIKE)}
         assert {("gpu", "cpu"), ("cpu", "gpu")} <= sides
 

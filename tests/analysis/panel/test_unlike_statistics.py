@@ -52,20 +52,20 @@ def test_a_ranking_of_means_against_one_of_minima_is_made_and_marked(make_attemp
 def test_a_ceiling_is_not_made_across_unlike_statistics(make_attempts) -> None:
     like = _session(make_attempts, cpu="mean", phone="mean")
     unlike = _session(make_attempts, cpu="mean", phone="minimum")
-    (expected,), (row,) = (_pairs(session_table("ceiling", one)) for one in (like, unlike))
+    (expected,), (row,) = (_pairs(session_table("trust/ceiling", one)) for one in (like, unlike))
     assert expected["ceiling"] is not None
     same = ("figure", "reliability_source", "reliability_target", "low", "high")
     assert [row[name] for name in same] == [expected[name] for name in same]
     assert (row["ceiling"], row["share_of_ceiling"], row["method"]) == (None, None, None)
     assert has(row["reason"], "ceiling", "statistics")
-    (tier,) = _pairs(session_table("ceiling", unlike), "tier")
+    (tier,) = _pairs(session_table("trust/ceiling", unlike), "tier")
     assert tier["ceiling"] is None
 
 
 @pytest.mark.slow
 def test_a_frontiers_ceiling_is_not_made_either(make_attempts) -> None:
     def precision(session: Session) -> dict[str, object]:
-        frame = session_table("ceiling", session).frame
+        frame = session_table("trust/ceiling", session).frame
         is_meant = (pl.col("level") == "pair") & (pl.col("measure") == "frontier_precision")
         return frame.filter(is_meant).row(0, named=True)
 
@@ -79,15 +79,14 @@ def test_a_frontiers_ceiling_is_not_made_either(make_attempts) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("method", "figures"),
-    [("line", ["mean_error_percent", "median_error_percent"]), ("ratio", ["r2", "median_r2"])],
+    ("part", "figures"),
+    [("errors", ["mean_error_percent", "median_error_percent"]), ("ratios", ["r2", "median_r2"])],
 )
 def test_a_constant_factor_between_statistics_does_not_change_a_prediction(
-    make_attempts, method: str, figures: list[str]
+    make_attempts, part: str, figures: list[str]
 ) -> None:
-    chosen = Selection(settings=(("method", method),))
     like, unlike = (
-        session_table("predictability", session.asked(chosen)).frame
+        session_table(f"predict/{part}", session).frame
         for session in (
             _session(make_attempts, cpu="mean", phone="mean"),
             _session(make_attempts, factor=0.8, cpu="mean", phone="minimum"),
@@ -103,7 +102,7 @@ def test_a_constant_factor_between_statistics_does_not_change_a_prediction(
 @pytest.mark.parametrize("other", ["mean", None])
 def test_equal_or_unstated_statistics_are_compared_in_full(make_attempts, other) -> None:
     session = _session(make_attempts, cpu="mean", phone=other)
-    (row,) = _pairs(session_table("ceiling", session))
+    (row,) = _pairs(session_table("trust/ceiling", session))
     assert row["ceiling"] is not None
     assert not any("minimum" in note for note in session.cells.notes)
 

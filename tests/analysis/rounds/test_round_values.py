@@ -9,7 +9,7 @@ import pytest
 from polars.testing import assert_frame_equal
 
 from fleetrank.analysis.panel.session import Session
-from fleetrank.analysis.statistics.cells import cells_table
+from fleetrank.analysis.statistics.cells import latency_table
 from fleetrank.analysis.statistics.model_differences import significance
 from fleetrank.analysis.statistics.model_ranks import ranks_on_platforms
 from fleetrank.analysis.stored.selection import Selection
@@ -69,7 +69,7 @@ def test_the_cells_that_people_read_keep_their_medians(session_of) -> None:
     without = [row | {"round_id": None} for row in rows_of()]
     expected = session_of(without).cells.cells
     assert_frame_equal(session.cells.cells, expected)
-    assert_frame_equal(cells_table(session).frame, cells_table(session_of(without)).frame)
+    assert_frame_equal(latency_table(session).frame, latency_table(session_of(without)).frame)
     of_a = [row["latency_p50_ns"] for row in rows_of() if row["model"] == "a"]
     assert session.cells.cells["latency_ns"][0] == pytest.approx(np.median(of_a))
 
@@ -124,8 +124,8 @@ def test_platforms_chosen_by_source_have_the_values_of_those_chosen_by_runtime(
 ) -> None:
     facts = {name: {"runtime": "onnx" if name < "d" else "torch"} for name in LEVELS_NS}
     frame = make_attempts(row | facts[str(row["model"])] for row in rows_of())
-    by_runtime = make_table("rank-sets", frame, Selection(runtime="onnx")).frame
-    by_source = make_table("rank-sets", frame, Selection(source="*/onnx/*")).frame
+    by_runtime = make_table("trust/ranks", frame, Selection(runtime="onnx")).frame
+    by_source = make_table("trust/ranks", frame, Selection(source="*/onnx/*")).frame
     assert_frame_equal(by_source, by_runtime)
 
 

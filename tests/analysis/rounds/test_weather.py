@@ -15,7 +15,6 @@ from fleetrank.analysis.stored.selection import Selection
 from fleetrank.analysis.tables.tables import make_table
 from fleetrank.analysis.weather import RoundVerdict, verdict_of_rounds, weather_of
 
-HOST = Selection(settings=(("list", "host"),))
 VALID, DISTURBED, UNKNOWN = RoundVerdict
 
 
@@ -103,7 +102,7 @@ def rows_of(host: float) -> list[dict[str, object]]:
 
 
 def host_table(frame: pl.LazyFrame) -> pl.DataFrame:
-    return make_table("quality", frame, HOST).frame
+    return make_table("trust/host", frame, Selection()).frame
 
 
 @pytest.mark.slow
@@ -125,7 +124,7 @@ def test_without_rounds_the_table_says_how_to_get_them(
     make_attempts: Callable[..., pl.LazyFrame],
 ) -> None:
     rows = [row | {"round_id": None} for row in rows_of(0.0)]
-    table = make_table("quality", make_attempts(rows), HOST)
+    table = make_table("trust/host", make_attempts(rows), Selection())
     assert table.frame.is_empty()
     assert "rounds: {}" in table.notes[0]
 

@@ -1,4 +1,4 @@
-"""Table `variance` on frames made by hand, and sessions in table `ceiling`."""
+"""Components of variance on frames made by hand, and sessions in the ceiling."""
 
 import numpy as np
 import polars as pl
@@ -41,9 +41,8 @@ def rows_of(
     return rows
 
 
-def table_of(frame: pl.LazyFrame, what: str = "components", **selection) -> pl.DataFrame:
-    chosen = Selection(settings=(("part", what),), **selection)
-    return make_table("variance", frame, chosen).frame
+def table_of(frame: pl.LazyFrame, part: str = "variance", **selection) -> pl.DataFrame:
+    return make_table(f"trust/{part}", frame, Selection(**selection)).frame
 
 
 def by_component(frame: pl.DataFrame) -> dict[str, dict[str, object]]:
@@ -101,7 +100,7 @@ def test_a_device_model_counts_once_and_the_rest_is_named(make_attempts) -> None
     (group,) = device_groups(session)
     assert [key.partition("/")[0] for key in group.keys] == ["d0", "d1", "d2", "d3"]
     assert group.n_left_out == 1
-    notes = make_table("variance", make_attempts(rows + twin), Selection()).notes
+    notes = make_table("trust/variance", make_attempts(rows + twin), Selection()).notes
     assert any(note.startswith("Not used: 1 further platform") for note in notes)
 
 
@@ -210,8 +209,8 @@ def test_an_unknown_word_is_refused_with_the_nearest(make_attempts) -> None:
 def test_a_ceiling_uses_sessions_where_two_exist(make_attempts) -> None:
     """Repeats of a session agree closely, sessions do not: halves alone would promise too much."""
     rows = rows_of(2, 2, 4, of_session=0.5, noise=0.01)
-    both = make_table("ceiling", make_attempts(rows), Selection()).frame
-    one = make_table("ceiling", make_attempts(rows), Selection(sweep="s1")).frame
+    both = make_table("trust/ceiling", make_attempts(rows), Selection()).frame
+    one = make_table("trust/ceiling", make_attempts(rows), Selection(sweep="s1")).frame
     platform = pl.col("level") == "platform", pl.col("measure") == "latency"
     assert one.filter(*platform)["method"].unique().to_list() == ["split repeats"]
     assert one.filter(*platform)["figure"].min() > 0.99
@@ -237,7 +236,7 @@ def test_sessions_in_opposite_order_give_no_ceiling_and_say_why(make_attempts) -
         row | {"sweep_id": "s1", "started_utc": 40, "latency_p50_ns": 1e12 / row["latency_p50_ns"]}
         for row in rows
     ]
-    frame = make_table("ceiling", make_attempts(rows + turned), Selection()).frame
+    frame = make_table("trust/ceiling", make_attempts(rows + turned), Selection()).frame
     row = frame.filter(pl.col("level") == "platform", pl.col("measure") == "latency").to_dicts()[0]
     assert row["figure"] is None
     assert has(row["reason"], "sessions")

@@ -40,13 +40,13 @@ def test_a_model_is_kept_where_it_fits(frame: pl.LazyFrame) -> None:
 
 @pytest.mark.slow
 def test_a_frontier_has_only_models_that_fit_on_both_sides(frame: pl.LazyFrame) -> None:
-    table = make_table("pareto", frame, Selection(max_memory_mib=10)).frame
+    table = make_table("frontier", frame, Selection(max_memory_mib=10)).frame
     assert set(table.filter(pl.col("level") == "pair")["n_models"]) == {3}
 
 
 def test_no_model_that_fits_is_an_error(frame: pl.LazyFrame) -> None:
     with pytest.raises(NoDataError, match="fits into 4 MiB") as caught:
-        make_table("cells", frame, Selection(max_memory_mib=4))
+        make_table("latency", frame, Selection(max_memory_mib=4))
     assert has([caught.value.message], "10 rows above", "2 rows without")
 
 

@@ -11,8 +11,8 @@ import pytest
 from daily import daily
 from fleet_rows import PLACES, write_results
 from growth_rows import OF_GROWTH, OF_READING, OF_SIDE_ROWS, rows_for
-from language_rows import write_language_results
-from shared_tables import SharedTables, words_with_rows
+from language_rows import OF_TOKENS, write_language_results
+from shared_tables import NAMES, SharedTables, words_with_rows
 from wording import has
 
 from fleetrank.analysis.report.page_tables import choose_shown, html_table
@@ -22,22 +22,23 @@ from fleetrank.analysis.stored.load import load_measurements
 from fleetrank.analysis.stored.selection import Selection
 from fleetrank.analysis.tables.formats import EXPLAIN_HINT, render
 from fleetrank.analysis.tables.table import MAX_SENTENCES, Table, sentences_in, split_notes
-from fleetrank.analysis.tables.table_settings import TableRequest
-from fleetrank.analysis.tables.tables import TABLES, make_table
+from fleetrank.analysis.tables.table_specs import TableRequest, part_of
+from fleetrank.analysis.tables.tables import make_table
 
 pytestmark = pytest.mark.slow
 
-SELF_EVIDENT = "quality --list dropped"
+SELF_EVIDENT = "trust --part dropped"
 """Its columns are those of the stored rows, and its notes are facts."""
 EVERY = [
-    TableRequest(table=name, settings=tuple(zip(names, words, strict=True)))
-    for name, spec in TABLES.items()
+    TableRequest(name=name, settings=tuple(zip(names, words, strict=True)))
+    for name in NAMES
     if name not in OF_SIDE_ROWS
-    for names in [[one.name for one in spec.settings if one.default]]
-    for words in product(*(words_with_rows(one) for one in spec.settings if one.default))
+    for settings in [[one for one in part_of(name).settings.values() if one.default]]
+    for names in [[one.name for one in settings]]
+    for words in product(*map(words_with_rows, settings))
 ]
 """Each table of measurements with each word that changes what its rows are."""
-USUAL = [TableRequest(table=name) for name in TABLES if name not in OF_SIDE_ROWS]
+USUAL = [TableRequest(name=name) for name in NAMES if name not in OF_SIDE_ROWS]
 
 
 @pytest.fixture(scope="module")
@@ -171,21 +172,21 @@ def test_a_page_folds_the_explanation(tmp_path: Path, table: Table) -> None:
 def test_only_selected_attempts_of_another_origin_are_counted(make_attempts) -> None:
     real = [{"model": name, "latency_p50_ns": 1e6} for name in ("a", "b")]
     rows = [*real, *(row | {"device": "sim", "origin": "simulated"} for row in real)]
-    selection = Selection(model="a", settings=(("list", "dropped"),))
-    assert has(make_table("quality", make_attempts(rows), selection).notes, "1", "simulated")
+    selection = Selection(model="a")
+    assert has(make_table("trust/dropped", make_attempts(rows), selection).notes, "1", "simulated")
 
 
 def test_tables_of_several_workloads_name_what_they_leave_out(
     frame: pl.LazyFrame, text: pl.LazyFrame, subtests: pytest.Subtests
 ) -> None:
-    of_text = {*OF_READING, "tokens", "end-to-end", "phases"}
+    of_text = {*OF_READING, *OF_TOKENS}
     sources = {True: _left_out(text), False: _left_out(frame)}
-    for name in sorted({*OF_GROWTH, *of_text, "summary"}):
+    for name in sorted({*OF_GROWTH, *of_text}):
         with subtests.test(name):
             rows = rows_for(name, sources[name in of_text])
             chosen = Selection(workload="prefill@128" if name == "tokens" else None)
             assert has(make_table(name, rows, chosen).notes, "excluded by hand", "a fan failed")
-            if name != "sustained":  # it lists attempts
+            if name != "scaling/sustained":  # it lists attempts
                 limited = make_table(name, rows, replace(chosen, max_memory_mib=100))
                 assert has(limited.notes, "limit", "100 MiB")
 

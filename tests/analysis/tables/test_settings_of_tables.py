@@ -4,19 +4,19 @@ import polars as pl
 import pytest
 from fleet_rows import write_results
 from growth_rows import OF_SIDE_ROWS
-from shared_tables import SharedTables, words_with_rows
+from shared_tables import NAMES, SharedTables, words_with_rows
 
 from fleetrank.analysis.errors import AnalysisError
 from fleetrank.analysis.panel.session import Session
 from fleetrank.analysis.stored.load import load_measurements
 from fleetrank.analysis.stored.selection import Selection, setting
-from fleetrank.analysis.tables.table_settings import Setting, TableRequest
-from fleetrank.analysis.tables.tables import TABLES, make_table, session_table
+from fleetrank.analysis.tables.table_specs import TableRequest, part_of
+from fleetrank.analysis.tables.tables import make_table, session_table
 from fleetrank.foundation.errors import with_flags
 
 EVERY_WORD = [
-    (table, one.name, word) for table, spec in TABLES.items() if table not in OF_SIDE_ROWS
-    for one in spec.settings for word in words_with_rows(one)
+    (name, one, word) for name in NAMES if name not in OF_SIDE_ROWS
+    for one in part_of(name).settings.values() for word in words_with_rows(one)
 ]  # fmt: skip
 
 
@@ -32,33 +32,26 @@ def tables(frame: pl.LazyFrame) -> SharedTables:
     return SharedTables(frame, frame, Selection(), workload="image")
 
 
-def setting_of(table: str, name: str) -> Setting:
-    return next(one for one in TABLES[table].settings if one.name == name)
-
-
 @pytest.mark.slow
 def test_every_word_of_every_setting_makes_a_table(
     tables: SharedTables, subtests: pytest.Subtests
 ) -> None:
-    for table, name, word in EVERY_WORD:
-        with subtests.test(table=table, setting=name, word=word):
-            needs = setting_of(table, name).needs
-            settings = ((name, word), *(((needs[0].name, needs[1]),) if needs else ()))
-            assert tables.table(TableRequest(table=table, settings=settings)).title
+    for name, one, word in EVERY_WORD:
+        with subtests.test(name=name, setting=one.name, word=word):
+            assert tables.table(TableRequest(name=name, settings=((one.name, word),))).title
 
 
 @pytest.mark.slow
 def test_the_words_of_a_setting_give_different_tables(
     tables: SharedTables, subtests: pytest.Subtests
 ) -> None:
-    for table, name in dict.fromkeys((one[:2]) for one in EVERY_WORD if one[1] != "what"):
-        with subtests.test(table=table, setting=name):
-            one = setting_of(table, name)
+    for name, one in dict.fromkeys(each[:2] for each in EVERY_WORD if each[1].name != "what"):
+        with subtests.test(name=name, setting=one.name):
             words = words_with_rows(one)
-            requests = [TableRequest(table=table, settings=((name, word),)) for word in words]
+            requests = [TableRequest(name=name, settings=((one.name, word),)) for word in words]
             made = [tables.table(request) for request in requests]
             assert len({(each.title, *each.frame.columns) for each in made}) == len(words)
-            default = tables.table(TableRequest(table=table))
+            default = tables.table(TableRequest(name=name))
             if one.default:  # without one, the table shows the rows of all words
                 assert default.frame.equals(made[words.index(one.default)].frame)
 
@@ -67,14 +60,16 @@ def test_the_words_of_a_setting_give_different_tables(
 @pytest.mark.parametrize(
     ("table", "settings", "remedy"),
     [
-        ("cells", (("quantity", "memroy"),), "did you mean 'memory'?"),
-        ("cells", (("by", "runtime"),), "it takes quantity"),
-        ("ceiling", (("by", "runtime"),), "it takes none"),
-        ("proxies", (("threshold", 0.5),), "add --own fewest"),
-        ("transfer", (("weight_latency", 2),), "add --detail full"),
-        ("quality", (("what", "unit-slip"),), "add --list findings"),
-        ("quality", (("list", "findings"), ("what", "unit-slips")), "did you mean 'unit-slip'?"),
-        ("effort", (("over", "devices"), ("k", 2)), "add --over models"),
+        ("predict", (("quantity", "memroy"),), "did you mean 'memory'?"),
+        ("transfer/phases", (("by", "runtime"),), "takes no setting"),
+        ("transfer", (("by", "runtime"),), "takes along"),
+        ("choose/proxy", (("threshold", 0.5),), "add --part fewest"),
+        ("transfer", (("weight_latency", 2),), "add --part full"),
+        ("transfer/phases", (("along", "runtime"),), "add --part ranks or add --part full"),
+        ("trust", (("what", "unit-slip"),), "add --part findings"),
+        ("trust/findings", (("what", "unit-slips"),), "did you mean 'unit-slip'?"),
+        ("choose/devices", (("k", 2),), "add --part models"),
+        ("components", (("split", "operator"), ("depth", 2)), "omit one"),
     ],
 )
 def test_a_setting_that_is_wrong_or_without_effect_is_refused(
@@ -87,16 +82,15 @@ def test_a_setting_that_is_wrong_or_without_effect_is_refused(
 
 @pytest.mark.slow
 def test_several_kinds_of_findings_are_given_with_commas(frame: pl.LazyFrame) -> None:
-    kinds = (("list", "findings"), ("what", "tied latency, too-few-models"))
-    table = make_table("quality", frame, Selection(settings=kinds))
+    kinds = (("what", "tied latency, too-few-models"),)
+    table = make_table("trust/findings", frame, Selection(settings=kinds))
     assert set(table.frame["what"]) <= {"tied latency", "too few models"}
 
 
 @pytest.mark.slow
 def test_the_full_detail_is_possible_between_runtimes(frame: pl.LazyFrame) -> None:
-    settings = (("along", "runtime"), ("detail", "full"))
-    full = make_table("transfer", frame, Selection(settings=settings)).frame
-    brief = make_table("transfer", frame, Selection(settings=settings[:1])).frame
+    chosen = Selection(settings=(("along", "runtime"),))
+    full, brief = (make_table(name, frame, chosen).frame for name in ("transfer/full", "transfer"))
     assert set(full["level"]) == set(brief["level"]) == {"runtimes", "pair"}
     measures = {name for name in brief["measure"] if not name.startswith("latency in ")}
     assert measures < set(full["measure"])
@@ -107,8 +101,8 @@ def test_the_full_detail_is_possible_between_runtimes(frame: pl.LazyFrame) -> No
 @pytest.mark.slow
 def test_tables_of_one_session_share_arrays_whatever_their_settings(frame: pl.LazyFrame) -> None:
     session = Session(frame, Selection())
-    asked = session.asked(Selection(settings=(("by", "model"),), source="pixel-7"))
-    session_table("disagreement", asked)
+    asked = session.asked(Selection(source="pixel-7"))
+    session_table("flops/models", asked)
     assert asked.panel is session.panel
 
 

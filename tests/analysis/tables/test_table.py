@@ -14,7 +14,7 @@ import pytest
 from fleetrank.analysis.tables import explanations
 from fleetrank.analysis.tables.explanations import explained
 from fleetrank.analysis.tables.table import Table, schema_of
-from fleetrank.analysis.tables.tables import TABLES
+from fleetrank.analysis.tables.table_specs import TABLES
 
 TEXTS: Mapping[str, Mapping[str, str]] = tomllib.loads(
     Path(explanations.__file__).with_name("explanations.toml").read_text()
@@ -85,5 +85,5 @@ def test_a_text_is_of_a_part_and_its_names_are_filled(monkeypatch: pytest.Monkey
 def test_every_text_is_of_a_table_and_every_shared_one_is_used() -> None:
     everything = " ".join(text for part in TEXTS.values() for text in part.values())
     names = set(re.findall(r"\{(\w+)\}", everything))
-    assert set(TEXTS) - set(TABLES) == {"shared", "unlike-batch", "compare"}
+    assert set(TEXTS) - set(TABLES) == {"shared", "unlike-batch", "compare", "summary"}
     assert set(TEXTS["shared"]) <= names

@@ -13,7 +13,7 @@ from fleetrank.analysis.stored.columns import ORIGINS
 from fleetrank.analysis.stored.load import load_measurements
 from fleetrank.analysis.stored.selection import Selection
 from fleetrank.analysis.tables.table_files import export_tables, index_name
-from fleetrank.analysis.tables.tables import REQUESTS
+from fleetrank.analysis.tables.table_specs import REQUESTS
 from fleetrank.foundation.files import StorageError
 
 pytestmark = pytest.mark.slow
@@ -33,7 +33,7 @@ def test_every_table_is_a_file_or_has_a_reason(frame: pl.LazyFrame, tmp_path: Pa
     assert files == {entry.file for entry in entries if entry.file} | {index_name("csv")}
     for entry in entries:
         assert (entry.file is None) is (entry.missing_because is not None)
-    with (tmp_path / "new" / "folder" / "cells.csv").open() as file:
+    with (tmp_path / "new" / "folder" / "latency.csv").open() as file:
         assert len(list(csv.DictReader(file))) == 18
     index = json.loads((tmp_path / "new" / "folder" / index_name("csv")).read_text())
     cells = index["tables"][0]
@@ -47,18 +47,18 @@ def test_formats_share_a_folder(
     export_tables(frame, Selection(), tmp_path, form="csv")
     export_tables(frame, Selection(), tmp_path, form=form)
     export_tables(frame, Selection(), tmp_path, form="csv")
-    assert (tmp_path / f"cells.{ending}").exists()
+    assert (tmp_path / f"latency.{ending}").exists()
 
 
 def test_a_file_that_somebody_wrote_or_changed_stays(frame: pl.LazyFrame, tmp_path: Path) -> None:
-    (tmp_path / "frm.csv").write_text("mine")
-    with pytest.raises(AnalysisError, match=r"frm\.csv"):
+    (tmp_path / "flops-frm.csv").write_text("mine")
+    with pytest.raises(AnalysisError, match=r"flops-frm\.csv"):
         export_tables(frame, Selection(), tmp_path, form="csv")
-    assert [path.name for path in tmp_path.iterdir()] == ["frm.csv"]
+    assert [path.name for path in tmp_path.iterdir()] == ["flops-frm.csv"]
     export_tables(frame, Selection(), tmp_path, form="csv", may_overwrite=True)
-    assert (tmp_path / "frm.csv").read_text().startswith("model,")
-    (tmp_path / "memory.csv").write_text("mended by hand")
-    with pytest.raises(AnalysisError, match=r"memory\.csv"):
+    assert (tmp_path / "flops-frm.csv").read_text().startswith("model,")
+    (tmp_path / "latency-memory.csv").write_text("mended by hand")
+    with pytest.raises(AnalysisError, match=r"latency-memory\.csv"):
         export_tables(frame, Selection(), tmp_path, form="csv")
 
 
@@ -67,12 +67,12 @@ def test_a_link_is_replaced_and_never_followed(frame: pl.LazyFrame, tmp_path: Pa
     outside.write_text("mine")
     folder = tmp_path / "tables"
     folder.mkdir()
-    (folder / "cells.csv").symlink_to(outside)
-    with pytest.raises(AnalysisError, match=r"cells\.csv"):
+    (folder / "latency.csv").symlink_to(outside)
+    with pytest.raises(AnalysisError, match=r"latency\.csv"):
         export_tables(frame, Selection(), folder, form="csv")
     export_tables(frame, Selection(), folder, form="csv", may_overwrite=True)
     assert outside.read_text() == "mine"
-    assert not (folder / "cells.csv").is_symlink()
+    assert not (folder / "latency.csv").is_symlink()
 
 
 def test_an_index_of_somebody_else_is_in_the_way(frame: pl.LazyFrame, tmp_path: Path) -> None:

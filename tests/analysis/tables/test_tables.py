@@ -5,15 +5,15 @@ import time
 import polars as pl
 import pytest
 from growth_rows import OF_SIDE_ROWS
-from shared_tables import SharedTables
+from shared_tables import NAMES, SharedTables
 from wording import has
 
 from fleetrank.analysis.errors import AnalysisError, NoDataError, NotComparableError
 from fleetrank.analysis.stored.columns import READ_SCHEMA
 from fleetrank.analysis.stored.selection import Selection
 from fleetrank.analysis.tables.formats import FORMATS, KEYS, render
-from fleetrank.analysis.tables.table_settings import TableRequest
-from fleetrank.analysis.tables.tables import TABLES, make_table
+from fleetrank.analysis.tables.table_specs import TableRequest
+from fleetrank.analysis.tables.tables import make_table
 
 pytestmark = pytest.mark.slow
 
@@ -30,14 +30,14 @@ def test_latency_by_hand_in_milliseconds(make_attempts) -> None:
          "latency_p99_ns": p50 * 3e6}
         for n, p50 in enumerate([3.0, 1, 2, 5, 4])
     )  # fmt: skip
-    (row,) = rows_of("cells", frame)
+    (row,) = rows_of("latency", frame)
     figures = ("latency_p50_ms", "latency_low_ms", "latency_high_ms", "latency_p95_ms",
                "latency_p99_ms", "n_repeats", "reason")  # fmt: skip
     assert [row[name] for name in figures] == [3, 1, 5, 6, 9, 5, None]
 
 
 def test_notes_state_what_stands_behind_the_figures(make_grid) -> None:
-    notes = make_table("cells", make_grid({"d1": UP, "d2": UP}), Selection()).notes
+    notes = make_table("latency", make_grid({"d1": UP, "d2": UP}), Selection()).notes
     counted = ("5 models", "2 platforms", "2 device models", "seeds", "7", "repeats per cell", "1")
     assert has(notes[0], *counted, "10", "10", "5", "repeats")
 
@@ -46,7 +46,7 @@ def test_memory_by_hand_names_its_metric(make_attempts) -> None:
     frame = make_attempts(
         [{"peak_memory_bytes": 3 * 2**20, "load_peak_memory_bytes": 2**20}, {"model": "b"}]
     )
-    known, missing = rows_of("cells", frame, settings=(("quantity", "memory"),))
+    known, missing = rows_of("latency/memory", frame)
     assert (known["peak_memory_mib"], known["load_peak_memory_mib"]) == (3, 1)
     assert known["memory_metric"] == "vmhwm_growth"
     assert (missing["peak_memory_mib"], missing["reason"]) == (
@@ -59,13 +59,13 @@ def test_coldstart_by_hand(make_attempts) -> None:
     frame = make_attempts(
         [{"load_ns": 5_000_000, "first_inference_ns": 6_000_000, "latency_p50_ns": 2e6}]
     )
-    (row,) = rows_of("cells", frame, settings=(("quantity", "coldstart"),))
+    (row,) = rows_of("latency/coldstart", frame)
     assert (row["load_ms"], row["first_inference_ms"], row["first_to_steady"]) == (5, 6, 3)
 
 
 def test_frm_by_hand_and_dropped_where_a_component_is_missing(make_grid) -> None:
     frame = make_grid({"d1": [2.0, 8, 9]}, memory=[8, 8, 0], flops=[1, 4, 4])
-    table = make_table("frm", frame, Selection())
+    table = make_table("flops/frm", frame, Selection())
     first, second = table.frame.to_dicts()
     assert first["frm"] == pytest.approx((0.5 * 0.5 * 1) ** (1 / 3))
     assert second["frm"] == pytest.approx((2 * 2 * 1) ** (1 / 3))
@@ -163,7 +163,7 @@ def test_selectors_narrow_the_rows(make_attempts) -> None:
     )
 
     def models(**selection: object) -> list[object]:
-        return [row["model"] for row in rows_of("cells", frame, **selection)]
+        return [row["model"] for row in rows_of("latency", frame, **selection)]
 
     assert models() == ["resnet18", "resnet50"]
     assert models(model="resnet1*") == models(family="standard_cnn") == ["resnet18"]
@@ -176,7 +176,7 @@ def test_tables_of_one_frame_do_not_take_each_others_selection(make_attempts) ->
     frame = make_attempts([{"model": "a", "runtime": "torch"}, {"model": "b"}])
     other = make_attempts([{"model": "c"}])
     shown = [
-        [row["model"] for row in rows_of("cells", of, **selection)]
+        [row["model"] for row in rows_of("latency", of, **selection)]
         for of, selection in (
             (frame, {}), (frame, {"runtime": "torch"}), (frame, {}), (other, {}), (frame, {})
         )
@@ -186,19 +186,19 @@ def test_tables_of_one_frame_do_not_take_each_others_selection(make_attempts) ->
 
 def test_pattern_is_text_but_for_the_star(make_attempts) -> None:
     frame = make_attempts([{"model": "a.b"}, {"model": "axb"}])
-    assert [row["model"] for row in rows_of("cells", frame, model="a.*")] == ["a.b"]
+    assert [row["model"] for row in rows_of("latency", frame, model="a.*")] == ["a.b"]
 
 
 def test_simulated_rows_come_under_a_banner(make_attempts) -> None:
     frame = make_attempts([{"origin": "simulated"}, {"model": "b"}])
-    notes = make_table("cells", frame, Selection(origins=("measured", "simulated"))).notes
+    notes = make_table("latency", frame, Selection(origins=("measured", "simulated"))).notes
     assert notes[0].startswith("SIMULATED DATA: 1 of 2 rows")
 
 
 def test_the_banner_names_the_devices_that_are_none(make_attempts) -> None:
     rows = [{"origin": "virtual", "device": f"phone-{n}"} for n in range(8)]
     frame = make_attempts([*rows, {"device": "real"}])
-    banner = make_table("cells", frame, Selection(origins=("measured", "virtual"))).notes[0]
+    banner = make_table("latency", frame, Selection(origins=("measured", "virtual"))).notes[0]
     assert banner.endswith("phone-4, phone-5 and 2 more).")
     assert "real," not in banner
 
@@ -206,10 +206,10 @@ def test_the_banner_names_the_devices_that_are_none(make_attempts) -> None:
 def test_memory_counted_in_unlike_ways_is_said_beside_the_figures(make_attempts) -> None:
     phone = {"device": "phone", "memory_metric": "maxrss_growth"}
     frame = make_attempts([{}, phone, {"device": "other", "memory_metric": None}])
-    notes = " ".join(make_table("cells", frame, Selection()).notes)
+    notes = " ".join(make_table("latency", frame, Selection()).notes)
     assert "different ways" in notes
     assert has(notes, "maxrss_growth", "phone", "vmhwm_growth")
-    alike = " ".join(make_table("cells", make_attempts([{}]), Selection()).notes)
+    alike = " ".join(make_table("latency", make_attempts([{}]), Selection()).notes)
     assert "different ways" not in alike
 
 
@@ -218,7 +218,7 @@ def test_pareto_by_hand(make_grid) -> None:
     frame = make_grid(
         {"d1": [1, 2, 3, 4], "d2": [2, 3, 4, 1]}, accuracy=[60, 70, 80, 75], flops=[1, 2, 3, 4]
     )
-    _, there, back = rows_of("pareto", frame)
+    _, there, back = rows_of("frontier", frame)
     assert (there["n_models"], there["n_source"], there["n_target"]) == (4, 3, 2)
     assert there["precision"] == pytest.approx(1 / 3)
     assert there["recall"] == pytest.approx(1 / 2)
@@ -231,7 +231,7 @@ def test_pareto_by_hand(make_grid) -> None:
 
 def test_pareto_names_models_without_accuracy(make_grid) -> None:
     frame = make_grid({"d1": [1, 2], "d2": [1, 2]})
-    table = make_table("pareto", frame, Selection())
+    table = make_table("frontier", frame, Selection())
     assert set(table.frame["reason"]) == {"no common model has all objectives"}
     assert has(table.notes, "accuracy", "m0", "m1")
 
@@ -239,13 +239,13 @@ def test_pareto_names_models_without_accuracy(make_grid) -> None:
 def test_disagreement_by_hand(make_grid) -> None:
     # d1 agrees; on d2 the first is last: shifts +4 and four times -1, one case of 5.
     frame = make_grid({"d1": UP, "d2": [9, 1, 2, 3, 4]}, flops=[1, 2, 3, 4, 5])
-    (row,) = rows_of("disagreement", frame)
+    (row,) = rows_of("flops", frame)
     assert (row["measure"], row["n_platforms"], row["n_values"]) == ("latency", 2, 10)
     assert (row["cases"], row["share"], row["platforms_with_any"]) == (1, 0.1, 0.5)
     # 1 - (3 x 5 - 2) / 25 and 1 - 8 / 120.
     assert row["chance_share"] == pytest.approx(0.48)
     assert row["chance_platforms_with_any"] == pytest.approx(1 - 8 / 120)
-    worst = rows_of("disagreement", frame, settings=(("by", "model"),))[0]
+    worst = rows_of("flops/models", frame)[0]
     assert (worst["model"], worst["mean_shift"], worst["max_shift"]) == ("m0", 2, 4)
 
 
@@ -278,7 +278,7 @@ def test_quality_counts_flags_and_puts_the_worst_first(make_attempts) -> None:
             {"model": "b", "latency_p50_ns": 2.0, "repeat": 1},
         ]
     )
-    table = make_table("quality", frame, Selection())
+    table = make_table("trust", frame, Selection())
     assert table.frame["model"].to_list() == ["b", "a"]
     assert table.frame["flags"].to_list() == [["drift", "repeats_disagree"], []]
     assert any("drift 1, repeats_disagree 1" in note for note in table.notes)
@@ -292,7 +292,7 @@ def test_dropped_lists_failures_with_their_reason(make_attempts) -> None:
             {"model": "c", "origin": "simulated"},
         ]
     )
-    table = make_table("quality", frame, Selection(settings=(("list", "dropped"),)))
+    table = make_table("trust/dropped", frame, Selection())
     (row,) = table.frame.to_dicts()
     assert (row["model"], row["reason"], row["detail"]) == ("b", "failed", "30 s")
     assert has(table.notes[0], "1", "2", "attempts", "1")
@@ -302,8 +302,8 @@ def test_dropped_lists_failures_with_their_reason(make_attempts) -> None:
 def test_only_failures_are_no_data_but_can_be_listed(make_attempts) -> None:
     frame = make_attempts([{"status": "failed"}])
     with pytest.raises(NoDataError, match="no successful measurement"):
-        rows_of("cells", frame)
-    assert len(rows_of("quality", frame, settings=(("list", "dropped"),))) == 1
+        rows_of("latency", frame)
+    assert len(rows_of("trust/dropped", frame)) == 1
 
 
 def test_rankings_refuse_a_fleet_of_mixed_platforms(make_attempts) -> None:
@@ -318,8 +318,8 @@ def test_one_platform_cannot_be_transferred(make_grid) -> None:
 
 
 def test_unknown_table_is_told_with_the_nearest(make_grid) -> None:
-    with pytest.raises(AnalysisError, match="did you mean 'cells'"):
-        make_table("cels", make_grid({"d1": UP}), Selection())
+    with pytest.raises(AnalysisError, match="did you mean 'latency'"):
+        make_table("latecy", make_grid({"d1": UP}), Selection())
 
 
 def fleet(make_grid) -> pl.LazyFrame:
@@ -349,9 +349,9 @@ def test_every_table_has_notes_every_format_keys_and_no_row_order(
         SharedTables(*rows, Selection(), workload="decode@256")
         for rows in (both, [frame.reverse() for frame in both])
     )
-    for name in sorted(TABLES.keys() - set(OF_SIDE_ROWS)):
+    for name in sorted(set(NAMES) - set(OF_SIDE_ROWS)):
         with subtests.test(name):
-            request = TableRequest(table=name)
+            request = TableRequest(name=name)
             table = tables.table(request)
             assert table.notes
             assert table.frame.equals(others.table(request).frame)
@@ -386,7 +386,7 @@ def test_a_hundred_thousand_rows_take_seconds() -> None:
     ]
     lazy = frame.with_columns(missing).cast(READ_SCHEMA).lazy()  # type: ignore[arg-type]
     started = time.perf_counter()
-    for table in ("cells", "memory", "frm", "quality", "disagreement"):
+    for table in ("latency", "scaling/memory", "flops/frm", "trust", "flops"):
         assert make_table(table, lazy, Selection()).frame.height
     # Takes 2 s on a quiet core; the limit only catches what became slow by its order.
     assert time.perf_counter() - started < 30
@@ -394,8 +394,7 @@ def test_a_hundred_thousand_rows_take_seconds() -> None:
 
 @pytest.mark.parametrize(
     ("name", "settings"),
-    [("predictability", ()), ("predictability", (("method", "ratio"),)), ("pareto", ()),
-     ("regret", ())],
+    [("predict/errors", ()), ("predict/ratios", ()), ("frontier", ()), ("frontier/regret", ())],
 )  # fmt: skip
 def test_predictions_too_print_unlike_facts_with_the_pair(
     make_grid, name: str, settings: tuple[tuple[str, str], ...]

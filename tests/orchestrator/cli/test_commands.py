@@ -348,8 +348,8 @@ def test_a_plan_counts_the_start_of_a_ray_only_where_one_starts(
 @pytest.mark.parametrize(
     "command",
     [
-        "report show cells", "report build", "report build --tables out", "results export",
-        "recommend", "query SELECT+*+FROM+measurements",
+        "report show latency", "report build", "report build --tables out", "results export",
+        "query SELECT+*+FROM+measurements",
         f"report compare {SWEEP_ID} other",
     ],
 )  # fmt: skip
@@ -395,8 +395,8 @@ def test_a_repair_brings_back_a_changed_line_of_the_journal(stored, capsys) -> N
 @pytest.mark.parametrize(
     "command",
     [
-        "report build", "report show cells", "report build --tables out", "report compare a b",
-        "query SELECT+1", "recommend",
+        "report build", "report show latency", "report build --tables out", "report compare a b",
+        "query SELECT+1",
     ],
 )  # fmt: skip
 def test_nobody_waits_to_hear_that_there_is_nothing(workspace, command, capsys) -> None:

@@ -51,7 +51,7 @@ def test_commands_options_and_names_are_completed(completed, workspace, monkeypa
         "models show resnet1": ["resnet18"],
         "sweep plan g": ["gate"],
         "sweep status g": ["gate-2026-ab"],
-        "report show cells --sweep ga": ["gate-2026-ab"],
+        "report show latency --sweep ga": ["gate-2026-ab"],
         # A name with letters of the shell is never offered.
         "devices remove ": ["pixel-8"],
     }

@@ -39,8 +39,8 @@ LONG = 1
 """Index of the workspace whose pairs take more than a second."""
 SHORT_WORK = [
     ["report", "show", "transfer"],
-    ["report", "show", "quality"],
-    ["recommend"],
+    ["report", "show", "trust"],
+    ["predict", "--device", "pixel-7"],
     ["query", "SELECT count(*) FROM measurements"],
     ["results", "export"],
     ["results", "exclude"],
@@ -139,7 +139,7 @@ def test_long_work_waits_and_says_for_what_since_when_and_how_to_skip(
     workspaces, measuring, capsys
 ) -> None:
     codes: list[int] = []
-    words = ["report", "show", "ceiling", "--workspace", str(workspaces[LONG])]
+    words = ["report", "show", "trust", "--part", "ceiling", "--workspace", str(workspaces[LONG])]
     waiting = Thread(target=lambda: codes.append(run(words)))
     waiting.start()
     said: list[str] = []
@@ -160,7 +160,7 @@ def test_long_work_waits_and_says_for_what_since_when_and_how_to_skip(
 
 @pytest.mark.parametrize(
     "words",
-    [["report", "show", "ceiling"], ["report", "build", "--tables", "OUT"]],
+    [["report", "show", "trust", "--part", "ceiling"], ["report", "build", "--tables", "OUT"]],
     ids=["show", "export"],
 )
 def test_now_starts_long_work_at_once(words, workspaces, measuring, tmp_path, capsys) -> None:
@@ -175,10 +175,10 @@ def test_now_starts_long_work_at_once(words, workspaces, measuring, tmp_path, ca
     "words",
     [
         ["report", "show", "trnsfer"],
-        ["report", "show", "ceiling", "--set", "nonsense=1"],
-        ["report", "show", "ceiling", "--model", "no-such-model"],
+        ["report", "show", "trust", "--part", "ceiling", "--k", "1"],
+        ["report", "show", "trust", "--part", "ceiling", "--model", "no-such-model"],
         ["report", "show", "transfer", "--source", "no-such-device"],
-        ["recommend", "--goal", "no-such-goal"],
+        ["report", "show", "choose", "--goal", "no-such-goal"],
         ["report", "compare", SWEEP, SWEEP],
     ],
     ids=lambda words: "-".join(words[1:3]),

@@ -20,17 +20,17 @@ def workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 REFUSED = [
     ("report build --sweep nope", 4, "paper13-"),
-    ("report show cels", 2, "cells"),
-    ("report show cells --runtime onx", 2, "onnx"),
-    ("report show cells --family cnn", 2, "standard_cnn"),
-    ("report show cells --source-tier phone", 2, "edge"),
-    ("report show cells --format yaml", 2, "markdown"),
-    # An option of another table, and a misspelt word of an own one.
-    ("report show ceiling --by runtime", 2, "no setting 'by'"),
-    ("report show cells --quantity memroy", 2, "did you mean 'memory'"),
-    ("report show cells --set k", 2, "'k' has no value"),
-    ("report show cells --set k=2", 2, "no setting 'k'"),
-    ("recommend --goal fame", 2, "fame"),
+    ("report show latncy", 2, "latency"),
+    ("report show latency --runtime onx", 2, "onnx"),
+    ("report show latency --family cnn", 2, "standard_cnn"),
+    ("report show latency --source-tier phone", 2, "edge"),
+    ("report show latency --format yaml", 2, "markdown"),
+    # The option of another part, and a misspelt word of an own one.
+    ("report show ceiling", 2, "fleetrank report show trust --part ceiling"),
+    ("report show transfer --part phases --along runtime", 2, "add --part ranks"),
+    ("report show latency --part memroy", 2, "did you mean 'memory'"),
+    ("report show predict --quantity memroy", 2, "did you mean 'memory'"),
+    ("report show choose --goal fame", 2, "fame"),
     ("query", 2, "--tables"),
     ("query SQL DROP VIEW models", 2, "query --tables"),
     ("query SQL SELECT * FROM read_csv('/etc/passwd')", 2, "query --tables"),
@@ -51,7 +51,7 @@ def test_what_is_refused_has_its_exit_code_and_says_why(asked, line, code, said)
     assert "panic" not in answer.err
 
 
-@pytest.mark.parametrize("line", ["report build", "report show cells", "query SELECT+1"])
+@pytest.mark.parametrize("line", ["report build", "report show latency", "query SELECT+1"])
 def test_no_result_is_exit_code_4_with_the_remedy(asked, tmp_path: Path, line: str) -> None:
     (tmp_path / "cluster.yaml").touch()
     answer = asked("", *(word.replace("+", " ") for word in line.split()), root=tmp_path)
@@ -69,14 +69,14 @@ def test_build_prints_the_path_and_ends_with_the_answer(asked, tmp_path: Path) -
 
 
 def test_show_prints_json_for_programs(asked) -> None:
-    rows = asked("report show cells --model res* --runtime onnx --json").rows
+    rows = asked("report show latency --model res* --runtime onnx --json").rows
     assert len(rows) == 6
     assert {row["model"] for row in rows} == {"resnet18", "resnet50"}
 
 
 def test_models_come_from_options_and_from_a_file(asked, tmp_path: Path) -> None:
     path = tmp_path / "models.txt"
-    show = "report show cells --runtime onnx --json --models-file"
+    show = "report show latency --runtime onnx --json --models-file"
     path.write_text("# the study's\nvit*\nresnet50\n")
     unknown = asked(show, str(path), "--model", "res*")
     assert (unknown.code, "no model fits 'vit*'" in unknown.err) == (4, True)
@@ -93,7 +93,7 @@ def test_several_sweeps_are_read_together_and_each_must_exist(asked, tmp_path: P
     names = ("a-20261120T080000-aa11", "b-20261121T080000-bb22", "c-20261122T080000-cc33")
     for name, place in zip(names, PLACES[::2], strict=True):
         write_results(tmp_path / "results", places=[place], repeats=1, n_samples=2, sweep=name)
-    show = f"report show cells --json --sweep {names[0]} --sweep"
+    show = f"report show latency --json --sweep {names[0]} --sweep"
     keys = {row["platform_key"] for row in asked(show, names[2], root=tmp_path).rows}
     assert {key.partition("/")[0] for key in keys} == {"cpu-3fa2c1", "rtx-4090"}
     unknown = asked(show, "c-20261122", root=tmp_path)
@@ -104,17 +104,11 @@ def test_show_prints_every_format(asked) -> None:
     for form, mark in (
         ("table", "-----"), ("csv", "model,platform_key"), ("markdown", "| ---"), ("latex", "\\"),
     ):  # fmt: skip
-        assert mark in asked(f"report show cells --format {form}").out, form
-
-
-def test_an_option_of_a_table_and_its_setting_are_the_same(asked) -> None:
-    option = asked("report show cells --quantity coldstart")
-    assert option.code == 0
-    assert asked("report show cells --set quantity=coldstart") == option
+        assert mark in asked(f"report show latency --format {form}").out, form
 
 
 def test_an_option_with_many_words_may_be_repeated(asked) -> None:
-    show = "report show quality --list findings --include-simulated --json"
+    show = "report show trust --part findings --include-simulated --json"
     rows = asked(f"{show} --what tied-latency --what too-few-models").rows
     assert {row["what"] for row in rows} <= {"tied latency", "too few models"}
 
@@ -128,22 +122,14 @@ def test_selectors_narrow_pairs(asked) -> None:
 
 
 def test_simulated_rows_enter_when_asked(asked) -> None:
-    show = "report show cells --format csv"
+    show = "report show latency --format csv"
     assert "sim/" not in asked(show).out
     assert "sim/" in asked(f"{show} --include-simulated").out
-    assert "SIMULATED DATA" in asked("report show cells --include-simulated").out
-
-
-def test_recommend_answers_every_goal_in_sentences(asked) -> None:
-    text = asked("recommend").out
-    for goal in ("Early exploration", "Paper comparison", "Production", "Architecture search"):
-        assert f"{goal}\n  " in text
-    assert "13 models, 6 platforms" in text
-    assert "real target" in asked("recommend --goal production --json").out
+    assert "SIMULATED DATA" in asked("report show latency --include-simulated").out
 
 
 def test_a_setting_reaches_its_table(asked) -> None:
-    rows = asked("report show proxies --own fewest --set threshold=-1 --json").rows
+    rows = asked("report show choose --part fewest --threshold -1 --json").rows
     assert sum(row["is_owned"] for row in rows) == 1
 
 

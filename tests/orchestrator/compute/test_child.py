@@ -75,7 +75,7 @@ def test_a_huge_answer_is_refused(child: Child) -> None:
 
 def test_a_defect_is_an_answer_too(child: Child) -> None:
     with pytest.raises(RefusedError) as raised:
-        child.ask(Job(kind=JobKind.TABLE, name="cells", form="nonsense"), "f", timeout_s=60)
+        child.ask(Job(kind=JobKind.TABLE, name="latency", form="nonsense"), "f", timeout_s=60)
     assert status_of(raised.value) == 500
 
 

@@ -368,7 +368,7 @@ NUMBERS = {
     "query": ("query", "SELECT 1", "--timeout"),
     "rows": ("query", "SELECT 1", "--max-rows"),
     "serve": ("report", "serve", "--port"),
-    "seed": ("report", "show", "frm", "--seed"),
+    "seed": ("report", "show", "flops", "--part", "frm", "--seed"),
     "prune": ("models", "export", "--max-size"),
     "virtual": ("devices", "virtual", "--count"),
 }

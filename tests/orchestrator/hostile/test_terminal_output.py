@@ -152,7 +152,7 @@ FILES = {
     "exclusions": (
         "results/exclusions.json",
         json.dumps({"exclusions": [{"reason": EVIL}]}),
-        (("results", "list"), ("report", "show", "cells")),
+        (("results", "list"), ("report", "show", "latency")),
     ),
 }
 
@@ -204,7 +204,7 @@ def test_what_is_drawn_on_a_terminal_shows_a_device_s_name_escaped(workspace) ->
     ):
         text = assert_safe(draw_inside(workspace, *words), draws=True)
         assert ESCAPED.search(text), words
-    table = draw_inside(workspace, "report", "show", "cells", "--include-simulated")
+    table = draw_inside(workspace, "report", "show", "latency", "--include-simulated")
     assert b"\x1b[1m" in table
     assert_safe(table, draws=True)
 

@@ -40,7 +40,7 @@ def test_load_has_every_attempt(results: Path) -> None:
 
 def test_a_table_is_a_frame_with_notes(results: Path) -> None:
     assert "transfer" in fleetrank.tables()
-    table = fleetrank.table("cells", results, Selection(runtime="onnx"))
+    table = fleetrank.table("latency", results, Selection(runtime="onnx"))
     assert table.frame.height == len(NETS) * 3
     assert table.notes
 
@@ -49,11 +49,11 @@ def test_a_tag_names_its_sweeps(results: Path) -> None:
     change_tags(ResultStore(results), SWEEP, added=["base"])
     assert fleetrank.load(results, sweep="tag:base").collect().height
     chosen = Selection(runtime="onnx", sweep=["tag:base", SWEEP])
-    tagged = fleetrank.table("cells", results, chosen)
-    assert tagged.frame.equals(fleetrank.table("cells", results, Selection(runtime="onnx")).frame)
+    tagged = fleetrank.table("latency", results, chosen)
+    assert tagged.frame.equals(fleetrank.table("latency", results, Selection(runtime="onnx")).frame)
     for ask in (
         lambda: fleetrank.load(results, sweep="tag:other"),
-        lambda: fleetrank.table("cells", results, Selection(sweep="tag:other")),
+        lambda: fleetrank.table("latency", results, Selection(sweep="tag:other")),
     ):
         with pytest.raises(fleetrank.FleetError, match="tag 'other'"):
             ask()

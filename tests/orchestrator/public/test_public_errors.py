@@ -22,7 +22,7 @@ TEXTS: tuple[object, ...] = (None, 5, b"latency", ["latency"])
 
 
 def _selected(**fields: object) -> Call:
-    return lambda results, _: fleetrank.table("cells", results, Selection(**fields))  # type: ignore[arg-type]
+    return lambda results, _: fleetrank.table("latency", results, Selection(**fields))  # type: ignore[arg-type]
 
 
 def _paths() -> dict[str, Call]:
@@ -30,7 +30,7 @@ def _paths() -> dict[str, Call]:
     calls: dict[str, Call] = {}
     of_paths: dict[str, Callable[[object], object]] = {
         "load": fleetrank.load,
-        "table": lambda path: fleetrank.table("cells", path),
+        "table": lambda path: fleetrank.table("latency", path),
         "predict": lambda path: fleetrank.predict(path, "cpu"),
         "query": lambda path: fleetrank.query(path, "SELECT 1"),
         "report": lambda path: fleetrank.report(path, "page.html"),
@@ -79,7 +79,7 @@ def _selections() -> dict[str, Call]:
     calls: dict[str, Call] = {}
     for selection in SELECTIONS:
         calls[f"table with {selection!r}"] = lambda results, _, s=selection: fleetrank.table(
-            "cells", results, s
+            "latency", results, s
         )
         calls[f"predict with {selection!r}"] = lambda results, _, s=selection: fleetrank.predict(
             results, "*", selection=s
@@ -94,15 +94,19 @@ def _selections() -> dict[str, Call]:
         "where": _selected(where=("backend", "cpu")),
         "where of no column": _selected(where=(("no_such_column", "x"),)),
         "where=5": _selected(where=5),
-        "settings": _selected(settings=("quantity", "memory")),
+        "settings": _selected(settings=("k", "memory")),
         "settings=5": _selected(settings=5),
         "no such setting": _selected(settings=(("no_such", "x"),)),
-        "no such word": _selected(settings=(("quantity", "x"),)),
+        "no such word": lambda results, _: fleetrank.table(
+            "predict", results, Selection(settings=(("quantity", "x"),))
+        ),
+        "no such part": lambda results, _: fleetrank.table("trust", results, part="x"),
+        "part=5": lambda results, _: fleetrank.table("trust", results, part=5),  # type: ignore[arg-type]
         "a wrong number": lambda results, _: fleetrank.table(
-            "frm", results, Selection(settings=(("weight_memory", "x"),))
+            "flops", results, Selection(settings=(("weight_memory", "x"),)), part="frm"
         ),
         "a number of None": lambda results, _: fleetrank.table(
-            "frm", results, Selection(settings=(("weight_memory", None),))  # type: ignore[arg-type]
+            "flops", results, Selection(settings=(("weight_memory", None),)), part="frm",  # type: ignore[arg-type]
         ),
         "max_memory_mib": _selected(max_memory_mib="much"),
         "max_memory_mib=-1": _selected(max_memory_mib=-1),
@@ -123,7 +127,7 @@ def _selections() -> dict[str, Call]:
     return calls
 
 
-_OF_TERMINALS = {"formats.py", "audit.py", "table_settings.py", "wording.py", "errors.py"}
+_OF_TERMINALS = {"formats.py", "audit.py", "table_specs.py", "wording.py", "errors.py"}
 """They hold a hint of the text form, a shell command of the audit, and a line of the page."""
 CALLS = {"paths": _paths(), "values": _values(), "selections": _selections()}
 
@@ -151,7 +155,7 @@ def test_a_wrong_argument_is_an_error_of_fleetrank(
 def test_a_path_is_text_or_a_path(kind: type, results: Path, tmp_path: Path) -> None:
     folder = kind(results)
     assert fleetrank.load(folder).collect().height
-    assert fleetrank.table("cells", folder).frame.height
+    assert fleetrank.table("latency", folder).frame.height
     assert fleetrank.query(folder, "SELECT 1 AS one").item() == 1
     assert fleetrank.predict(folder, "*").frame.height
     assert fleetrank.report(folder, kind(tmp_path / "page.html")).size_bytes

@@ -12,7 +12,7 @@ from fleetrank.foundation.lease import ReadingWatch, host_lease
 from fleetrank.orchestrator.compute.child import Job, JobKind, RefusedError
 from fleetrank.orchestrator.server.answers import Answers, BusyError, Turn, status_of
 
-LATENCY = Job(kind=JobKind.TABLE, name="cells")
+LATENCY = Job(kind=JobKind.TABLE, name="latency")
 
 
 @pytest.fixture

@@ -16,24 +16,23 @@ SLOW = "SELECT count(*) FROM range(100000000000) a, range(100000) b"
 
 
 def test_a_table_is_its_title_notes_and_rows(client: httpx.Client) -> None:
-    for name in ("transfer", "frm", "pareto"):
-        answer = client.get(f"/api/{name}", params={"runtime": "onnx"})
+    for name, part in (("transfer", ""), ("flops", "frm"), ("frontier", "pareto")):
+        answer = client.get(f"/api/tables/{name}", params={"runtime": "onnx", "part": part})
         assert answer.status_code == 200, name
         content = answer.json()
         assert set(content) == {"title", "notes", "explanation", "rows"}
         assert content["rows"], name
-        assert content == client.get(f"/api/tables/{name}", params={"runtime": "onnx"}).json()
 
 
 def test_selectors_and_settings_narrow_as_on_the_command_line(client: httpx.Client) -> None:
     selectors = {"model": "res*", "source_tier": "cpu"}
-    rows = client.get("/api/tables/cells", params=selectors).json()["rows"]
+    rows = client.get("/api/tables/latency", params=selectors).json()["rows"]
     assert {row["model"] for row in rows} == {"resnet18", "resnet50"}
     several = {"model": ["resnet18", "*mobile*"], "sweep": [SWEEP, ""]}
-    rows = client.get("/api/tables/cells", params=several).json()["rows"]
+    rows = client.get("/api/tables/latency", params=several).json()["rows"]
     assert {row["model"] for row in rows} >= {"resnet18", "mobilenet_v2"}
     assert all(row["model"] == "resnet18" or "mobile" in row["model"] for row in rows)
-    answer = client.get("/api/tables/proxies", params={"set": ["own=fewest", "threshold=-1"]})
+    answer = client.get("/api/tables/choose", params={"part": "fewest", "set": "threshold=-1"})
     assert sum(row["is_owned"] for row in answer.json()["rows"]) == 1
 
 
@@ -41,16 +40,16 @@ def test_a_tag_names_its_sweeps_as_on_the_command_line(
     client: httpx.Client, hostile_workspace: Path
 ) -> None:
     store = ResultStore(hostile_workspace / "results")
-    all_rows = client.get("/api/tables/cells").json()["rows"]
+    all_rows = client.get("/api/tables/latency").json()["rows"]
     try:
         change_tags(store, SWEEP, added=["base"])
-        tagged = client.get("/api/tables/cells", params={"sweep": "tag:base"})
+        tagged = client.get("/api/tables/latency", params={"sweep": "tag:base"})
         assert tagged.json()["rows"] == all_rows
     finally:
         change_tags(store, SWEEP, removed=["base"])
     # The server notices that the tag is gone, although no row has changed.
     wait_until(
-        lambda: client.get("/api/tables/cells", params={"sweep": "tag:base"}).status_code == 404,
+        lambda: client.get("/api/tables/latency", params={"sweep": "tag:base"}).status_code == 404,
         "an answer that knows no such tag",
     )
 
@@ -58,13 +57,14 @@ def test_a_tag_names_its_sweeps_as_on_the_command_line(
 def test_tables_are_listed_with_their_settings(client: httpx.Client) -> None:
     listed = {one["name"]: one for one in client.get("/api/tables").json()}
     assert listed["transfer"]["words"]["along"][:2] == ["device", "runtime"]
-    assert "threshold" in listed["proxies"]["settings"]
+    assert "threshold" in listed["choose"]["settings"]
+    assert next(iter(listed["trust"]["parts"])) == "flags"
 
 
 def test_a_table_comes_in_other_forms(client: httpx.Client) -> None:
     kinds = {"csv": "text/csv", "markdown": "text/markdown", "latex": "application/x-latex"}
     for form, kind in kinds.items():
-        answer = client.get("/api/tables/cells", params={"format": form})
+        answer = client.get("/api/tables/latency", params={"format": form})
         assert answer.headers["content-type"].startswith(kind)
         assert "resnet18" in answer.text, form
 
@@ -96,16 +96,17 @@ ERRORS = (
     ("/api/query?sql=SELECT+repeat('abcdefgh',+500000000)", 400, "memory"),
     ("/api/query", 422, "sql"),
     ("/api/query?sql=SELECT+1&max_rows=0", 422, "max_rows"),
-    ("/api/transfer?runtime=onx", 400, "onx"),
-    ("/api/transfer?colour=red", 422, "colour"),
-    ("/api/transfer?seed=-1", 422, "seed"),
-    ("/api/transfer?sweep=none", 404, "none"),
-    ("/api/transfer?workload=prefill@9999999999", 400, "prefill@9999999999"),
-    ("/api/predictions?target=pixel-77", 404, "pixel-7"),
-    ("/api/predictions?set=coverage=2", 400, "coverage"),
-    ("/api/tables/proxies?set=own=fewest&set=threshold=x", 400, "threshold"),
-    ("/api/tables/frm?set=weight_flops=1e308", 400, "no finite figures"),
+    ("/api/tables/transfer?runtime=onx", 400, "onx"),
+    ("/api/tables/transfer?colour=red", 422, "colour"),
+    ("/api/tables/transfer?seed=-1", 422, "seed"),
+    ("/api/tables/transfer?sweep=none", 404, "none"),
+    ("/api/tables/transfer?workload=prefill@9999999999", 400, "prefill@9999999999"),
+    ("/api/tables/predict?target=pixel-77", 404, "pixel-7"),
+    ("/api/tables/predict?set=coverage=2", 400, "coverage"),
+    ("/api/tables/choose?part=fewest&set=threshold=x", 400, "threshold"),
+    ("/api/tables/flops?part=frm&set=weight_flops=1e308", 400, "no finite figures"),
     ("/api/tables/nope", 404, "nope"),
+    ("/api/tables/trust?part=celing", 404, "celing"),
     ("/api/nope", 404, "page not found"),
 )
 
@@ -133,13 +134,13 @@ def test_a_slow_query_ends_in_time_and_the_next_is_answered(client: httpx.Client
 
 
 def test_while_one_query_runs_the_server_answers_the_rest(client: httpx.Client) -> None:
-    client.get("/api/transfer")
+    client.get("/api/tables/transfer")
     slow = threading.Thread(
         target=lambda: client.get("/api/query", params={"sql": SLOW, "timeout_s": 5})
     )
     slow.start()
     try:
-        for path in ("/api/transfer", "/api/progress", "/api/tables", "/live"):
+        for path in ("/api/tables/transfer", "/api/progress", "/api/tables", "/live"):
             assert client.get(path, timeout=2.0).status_code == 200
         assert slow.is_alive()
     finally:
@@ -159,23 +160,23 @@ def test_more_than_can_wait_are_told_to_come_again(client: httpx.Client) -> None
 def test_sixteen_clients_get_the_same_answer(client: httpx.Client) -> None:
     with ThreadPoolExecutor(16) as pool:
         # Of a seed nobody asked for: computed once, while fifteen wait.
-        paths = ["/api/transfer?seed=4711"] * 64
+        paths = ["/api/tables/transfer?seed=4711"] * 64
         answers = list(pool.map(client.get, paths))
     assert {answer.status_code for answer in answers} == {200}
     assert len({answer.content for answer in answers}) == 1
 
 
 def test_what_the_client_has_is_not_sent_again(client: httpx.Client) -> None:
-    first = client.get("/api/frm")
+    first = client.get("/api/tables/flops")
     assert first.headers["fleetrank-current"] == "true"
-    again = client.get("/api/frm", headers={"if-none-match": first.headers["etag"]})
+    again = client.get("/api/tables/flops", headers={"if-none-match": first.headers["etag"]})
     assert (again.status_code, again.content) == (304, b"")
 
 
 def test_the_document_is_complete(client: httpx.Client) -> None:
     document = client.get("/api/openapi.json").json()
     paths = set(document["paths"])
-    for name in ("transfer", "frm", "pareto", "devices", "query", "progress", "tables/{name}"):
+    for name in ("devices", "query", "progress", "tables/{name}"):
         assert f"/api/{name}" in paths
     assert all(path.startswith("/api/") for path in paths)
     for methods in document["paths"].values():
@@ -192,7 +193,7 @@ def test_progress_of_a_finished_sweep_comes_from_its_record(client: httpx.Client
 def test_beside_a_measurement_an_answer_says_that_it_is_old(
     client: httpx.Client, hostile_workspace: Path
 ) -> None:
-    paths = ("/api/devices", "/report", "/api/tables/cells")
+    paths = ("/api/devices", "/report", "/api/tables/latency")
 
     def ages() -> set[str]:
         return {client.get(path).headers["fleetrank-current"] for path in paths}

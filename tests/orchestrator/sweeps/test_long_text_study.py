@@ -57,7 +57,7 @@ def workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def _rows(
     workspace: Path, capsys: pytest.CaptureFixture[str], *words: str
 ) -> list[dict[str, object]]:
-    shown = ["report", "show", "strategies", "--include-simulated", "--json"]
+    shown = ["report", "show", "tokens", "--include-simulated", "--json"]
     capsys.readouterr()
     assert run([*shown, *words, "--workspace", str(workspace)]) == 0
     rows: list[dict[str, object]] = json.loads(capsys.readouterr().out)["rows"]
@@ -81,7 +81,7 @@ def test_the_measured_crossover_is_that_by_operations(
 def test_it_transfers_between_devices_that_operations_bind(
     workspace: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    rows = _rows(workspace, capsys, "--part", "transfer")
+    rows = _rows(workspace, capsys, "--part", "agreement")
     rhos = [row["rho"] for row in rows if row["strategy"] == "hmt"]
     assert rhos == [pytest.approx(1)] * 3
 
@@ -89,7 +89,7 @@ def test_it_transfers_between_devices_that_operations_bind(
 def test_a_text_beyond_the_context_has_a_reason_instead_of_a_time(
     workspace: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    rows = _rows(workspace, capsys, "--set", "tokens=16384")
+    rows = _rows(workspace, capsys, "--part", "reading", "--tokens", "16384")
     long = [row for row in rows if row["tokens"] == 16384]
     assert {row["time_ms"] is None for row in long if row["strategy"] == "vanilla"} == {True}
     assert all("8,192" in str(row["reason"]) for row in long)

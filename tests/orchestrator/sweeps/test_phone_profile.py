@@ -54,7 +54,7 @@ def test_the_operator_that_breaks_the_transfer_is_named(folder) -> None:
     done = folder.run("sweep", "run", "sweeps/t.yaml", "--inline")
     assert done.returncode == 0, done.stderr
     words = ("--include-simulated", "--split", "operator", "--json")
-    shown = folder.run("report", "show", "component-ratios", *words)
+    shown = folder.run("report", "show", "components", "--part", "ratios", *words)
     assert shown.returncode == 0, shown.stderr
     rows = json.loads(shown.stdout)["rows"]
     assert {row["component"] for row in rows} == {"CONV_2D", "TRANSPOSE"}

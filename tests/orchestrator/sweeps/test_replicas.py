@@ -56,7 +56,7 @@ def test_the_command_compares_sets_with_one_process(folder) -> None:
         assert min(rates) <= row["items_per_s"] <= max(rates)
     asked = "SELECT count(*) FROM replica_runs"
     assert "9" in folder.run("query", asked, "--format", "csv").stdout
-    assert folder.run("report", "show", "replicas", "--json").returncode == 0
+    assert folder.run("report", "show", "scaling", "--part", "replicas", "--json").returncode == 0
 
 
 def test_a_sweep_runs_sets_where_it_can_and_says_the_rest(folder) -> None:

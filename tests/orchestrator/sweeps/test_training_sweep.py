@@ -24,5 +24,5 @@ def test_a_step_is_verified_and_measured_beside_an_inference(folder) -> None:
         assert (row["batch"], row["artifact_format"]) == (4, "pt2")
         assert row["artifact_max_relative_error"] < 1e-4
     assert 2 < rows["train@4"]["flops"] / rows[None]["flops"] < 3
-    shown = folder.run("report", "show", "training", "--format", "json")
+    shown = folder.run("report", "show", "latency", "--part", "training", "--format", "json")
     assert '"over_inference"' in shown.stdout

@@ -77,7 +77,7 @@ def test_one_model_can_be_run_in_two_workloads_and_its_tables_keep_them_apart(fo
     assert set(cells) == {"decode@64", "prefill@64"}
     for row, tokens in ((cells["decode@64"], 1), (cells["prefill@64"], 64)):
         assert row["tokens_per_s"] == pytest.approx(tokens / (row["latency_ms"] / 1e3))
-    unnamed = folder.call("report", "show", "cells", "--include-simulated")
+    unnamed = folder.call("report", "show", "latency", "--include-simulated")
     assert unnamed.returncode == 2
     assert "--workload prefill@64" in unnamed.stderr
     table = folder.call(

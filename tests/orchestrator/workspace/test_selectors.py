@@ -9,24 +9,29 @@ from pydantic import ValidationError
 
 from fleetrank.analysis.stored.columns import SCHEMA
 from fleetrank.analysis.stored.selection import Selection
+from fleetrank.analysis.tables.table_specs import TABLES
 from fleetrank.orchestrator.cli import report_command
-from fleetrank.orchestrator.cli.options import setting_options
 from fleetrank.orchestrator.errors import UsageError
-from fleetrank.orchestrator.server.app import PageQuery, api
+from fleetrank.orchestrator.server.app import PageQuery, TableQuery, api
 from fleetrank.orchestrator.workspace.selectors import PAGE_SELECTORS, Selectors, selector_fields
 
 pytestmark = pytest.mark.slow
 
-_FORMS = {"name", "format_", "as_json", "explain", "now"}
-_OF_VIEW = {"columns", "sort", "descending", "limit", "no_pager"}
+_FORMS = {"part", "format_", "as_json", "explain", "now"}
+_OF_VIEW = {"columns", "sort", "descending", "limit", "no_pager", "show_all"}
 _OF_COMMAND_LINE = {"models_file"}
 """Selectors that read a file: the API and the server must not have them."""
 
 
-def test_report_show_takes_every_selector_and_no_other() -> None:
-    options = set(inspect.signature(report_command.show).parameters) - _FORMS - _OF_VIEW
-    words = {one.name for one in setting_options()}
-    assert options == {field.name for field in selector_fields()} | _OF_COMMAND_LINE | words
+def test_a_table_takes_its_own_settings_and_the_selectors_that_it_can_use() -> None:
+    every = {field.name for field in selector_fields()} - {"set"}
+    for command in report_command.show.registered_commands:
+        spec = TABLES[str(command.name)]
+        assert command.callback is not None
+        options = set(inspect.signature(command.callback).parameters) - _FORMS - _OF_VIEW
+        has_pairs = any(part.is_of_pairs for part in spec.parts.values())
+        usable = every if has_pairs else every - {"target", "target_tier", "allow_unlike_batch"}
+        assert options == usable | _OF_COMMAND_LINE | set(spec.settings)
 
 
 def test_only_the_command_line_reads_a_file_of_models(tmp_path) -> None:
@@ -64,8 +69,8 @@ def test_the_page_takes_its_own_selectors_alone() -> None:
 def test_the_api_documents_every_selector() -> None:
     app = FastAPI()
     app.include_router(api)
-    parameters = app.openapi()["paths"]["/api/transfer"]["get"]["parameters"]
-    named = {field.alias or name for name, field in Selectors.model_fields.items()}
+    parameters = app.openapi()["paths"]["/api/tables/{name}"]["get"]["parameters"]
+    named = {field.alias or name for name, field in TableQuery.model_fields.items()} | {"name"}
     assert {parameter["name"] for parameter in parameters} == named
     assert all(parameter["description"] for parameter in parameters)
 

@@ -10,8 +10,6 @@ from fleetrank.analysis.errors import AnalysisError, NoDataError
 from fleetrank.analysis.stored.selection import Selection
 from fleetrank.analysis.tables.tables import make_table
 
-BY_DEVICES = Selection(settings=(("over", "devices"),))
-
 
 @pytest.fixture
 def fleet(make_grid):
@@ -25,7 +23,7 @@ def fleet(make_grid):
 
 @pytest.mark.slow
 def test_the_odd_model_is_measured_and_the_rest_follows(fleet) -> None:
-    rows = make_table("effort", fleet, Selection(settings=(("k", 2),))).frame.to_dicts()
+    rows = make_table("choose/models", fleet, Selection(settings=(("k", 2),))).frame.to_dicts()
     assert [row["step"] for row in rows] == [0, 1, 2]
     assert "m4" in [row["model"] for row in rows]
     assert rows[2]["error_left"] < 0.02 < rows[2]["error_left_random"]
@@ -39,7 +37,7 @@ def test_the_odd_model_is_measured_and_the_rest_follows(fleet) -> None:
 @pytest.mark.parametrize("k", ["0", "9", "2.5", "-1"])
 def test_k_is_a_number_of_models(fleet, k: str) -> None:
     with pytest.raises(AnalysisError) as caught:
-        make_table("effort", fleet, Selection(settings=(("k", k),)))
+        make_table("choose/models", fleet, Selection(settings=(("k", k),)))
     assert has(caught.value.remedy, "number", "1", "8")
 
 
@@ -49,7 +47,7 @@ def test_savings_by_hand(make_grid) -> None:
     frame = make_grid(
         {"a": up, "b": up, "c": down}, flops=[1, 2, 3, 4, 5], accuracy=[61, 62, 63, 64, 65]
     )
-    none, one, two = make_table("effort", frame, BY_DEVICES).frame.to_dicts()
+    none, one, two = make_table("choose/devices", frame, Selection()).frame.to_dicts()
     assert [row["runs_saved"] for row in (none, one, two)] == pytest.approx([1, 2 / 3, 1 / 3])
     assert none["rho"] == pytest.approx(1 / 3)
     # FLOPs find all five of a and b, and of c the one that is on its frontier.
@@ -62,7 +60,7 @@ def test_savings_by_hand(make_grid) -> None:
 
 def test_missing_accuracy_and_flops_are_told(make_grid) -> None:
     frame = make_grid({name: [1.0, 2, 3, 4, 5 + n] for n, name in enumerate("abc")})
-    rows = make_table("effort", frame, BY_DEVICES).frame.to_dicts()
+    rows = make_table("choose/devices", frame, Selection()).frame.to_dicts()
     assert (rows[0]["rho"], rows[0]["reason"]) == (None, "a model has no FLOPs")
     assert has(rows[1]["reason"], "frontier", "accuracy")
     assert rows[1]["rho"] == pytest.approx(1)
@@ -72,16 +70,16 @@ def test_missing_accuracy_and_flops_are_told(make_grid) -> None:
 def test_sparse_platforms_and_models_are_left_out_and_counted(make_grid) -> None:
     full = make_grid({name: [1.0, 2, 3, 4, 5, 6 + n] for n, name in enumerate("abc")})
     sparse = make_grid({"d": [1.0, 2]})
-    table = make_table("effort", pl.concat([full, sparse]), BY_DEVICES)
+    table = make_table("choose/devices", pl.concat([full, sparse]), Selection())
     assert any(has(note, "6", "3", "1", "platform") for note in table.notes)
 
 
 @pytest.mark.slow
 def test_two_device_models_cannot_judge(make_grid) -> None:
     frame = make_grid({"a": [1.0, 2, 3, 4, 5], "b": [1.0, 2, 3, 4, 5]})
-    for over in ("models", "devices"):
+    for part in ("models", "devices"):
         with pytest.raises(NoDataError, match=r"5.*models.*3"):
-            make_table("effort", frame, Selection(settings=(("over", over),)))
+            make_table(f"choose/{part}", frame, Selection())
 
 
 @pytest.mark.slow
@@ -90,4 +88,4 @@ def test_a_large_fleet_takes_seconds(make_grid) -> None:
         {f"d{n:02}": [2 + math.sin(i * n + i) for i in range(12)] for n in range(60)},
         accuracy=range(12),
     )
-    assert make_table("effort", frame, BY_DEVICES).frame["n_targets"].to_list()[0] == 50
+    assert make_table("choose/devices", frame, Selection()).frame["n_targets"].to_list()[0] == 50

@@ -32,7 +32,7 @@ def fleet(make_attempts):
 
 
 def answers(frame, goal: str, **selection: object) -> dict[str, dict[str, object]]:
-    table = make_table("recommend", frame, Selection(settings=(("goal", goal),), **selection))  # type: ignore[arg-type]
+    table = make_table("choose", frame, Selection(settings=(("goal", goal),), **selection))  # type: ignore[arg-type]
     return {f"{row['figure']} {row['scope']}": row for row in table.frame.to_dicts()}
 
 

@@ -1,4 +1,4 @@
-"""Table `evaluations`: the newest of each setting, for a folder without any measurement too."""
+"""Table `eval`: the newest of each setting, for a folder without any measurement too."""
 
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -29,7 +29,7 @@ def _store(results: Path, number: int, **changes: object) -> None:
 
 def _table(results: Path, **selected: object) -> Table:
     frame = load_measurements(results)
-    return make_table("evaluations", frame, Selection(**selected), results=results)
+    return make_table("eval", frame, Selection(**selected), results=results)
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from fleetrank.analysis.tables.tables import make_table
 
 
 def rows_of(frame: pl.LazyFrame, level: str = "pair", **selection: object) -> list[dict]:
-    table = make_table("pareto", frame, Selection(**selection))  # type: ignore[arg-type]
+    table = make_table("frontier", frame, Selection(**selection))  # type: ignore[arg-type]
     return [row for row in table.frame.to_dicts() if row["level"] == level]
 
 
@@ -98,7 +98,7 @@ def test_memory_has_noise_and_energy_none(make_attempts) -> None:
 def test_noise_is_the_interval_that_the_latency_table_shows(make_attempts, repeats: int) -> None:
     values = [float((7 * n) % 17 + 1) for n in range(repeats)]
     frame = make_attempts({"repeat": n, "latency_p50_ns": one} for n, one in enumerate(values))
-    shown = make_table("cells", frame, Selection()).frame.row(0, named=True)
+    shown = make_table("latency", frame, Selection()).frame.row(0, named=True)
     low, high = process_interval(np.array([*values, np.nan]))
     if repeats < 5:
         assert shown["latency_low_ms"] is None
@@ -113,7 +113,7 @@ def test_noise_is_the_interval_that_the_latency_table_shows(make_attempts, repea
 def test_missing_objectives_are_counted(make_grid) -> None:
     frame = make_grid({"d1": [1, 2], "d2": [1, 2]}, accuracy=[70, 70], memory=[0, 3])
     selection = Selection(settings=(("objectives", "accuracy,memory"),))
-    table = make_table("pareto", frame, selection)
+    table = make_table("frontier", frame, selection)
     assert has(table.notes, "Dropped", "2", "4", "0")
     assert set(table.frame["n_models"]) == {1}
 

@@ -180,7 +180,7 @@ def test_nan_is_refused() -> None:
 
 def rows_of(frame: pl.LazyFrame, level: str, **settings: str) -> list[dict]:
     selection = Selection(source="d1", settings=tuple(settings.items()))
-    table = make_table("regret", frame, selection)
+    table = make_table("frontier/regret", frame, selection)
     return [row for row in table.frame.to_dicts() if row["level"] == level]
 
 
@@ -208,7 +208,7 @@ def test_the_users_budgets_by_hand(swapped) -> None:
 @pytest.mark.slow
 def test_the_settings_are_stated(swapped) -> None:
     selection = Selection(settings=(("budgets_ms", "2,3.5"),))
-    notes = make_table("regret", swapped, selection).explanation
+    notes = make_table("frontier/regret", swapped, selection).explanation
     assert has(notes, "Latency", "2", "3.5")
     assert has(notes, "25", "50", "75", "models")
 
@@ -229,7 +229,7 @@ def test_the_users_memory_budgets_by_hand(make_grid) -> None:
     # At 65 % m1 is chosen and right. At 75 % d1 chooses m2, which does not fit on d2.
     assert (extra["n_cases"], extra["n_undefined"], extra["worst"]) == (1, 1, 0)
     assert extra["over_budget_share"] == 0.5
-    table = make_table("regret", frame, Selection(settings=tuple(settings.items())))
+    table = make_table("frontier/regret", frame, Selection(settings=tuple(settings.items())))
     assert has(table.notes, "1 of 8", "memory")
     assert has(table.explanation, "Memory", "10 MiB")
 

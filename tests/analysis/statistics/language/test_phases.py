@@ -84,7 +84,7 @@ def test_the_null_of_frm_is_high_where_its_other_parts_are_the_same(frame) -> No
 
 
 def test_a_workload_of_the_selection_is_in_every_compared_pair(frame) -> None:
-    table = make_table("phases", frame, Selection(workload="decode@128")).frame
+    table = make_table("transfer/phases", frame, Selection(workload="decode@128")).frame
     between = table.filter(pl.col("level") == "workloads")
     assert between.filter(
         (pl.col("source") != "decode@128") & (pl.col("target") != "decode@128")
@@ -95,14 +95,14 @@ def test_a_workload_of_the_selection_is_in_every_compared_pair(frame) -> None:
 def test_one_workload_cannot_be_compared(tmp_path) -> None:
     rows = load_measurements(write_language_results(tmp_path, workloads=["decode@128"]))
     with pytest.raises(NoDataError, match="decode@128"):
-        make_table("phases", rows, Selection())
+        make_table("transfer/phases", rows, Selection())
 
 
 def test_workloads_that_only_failed_are_named(frame) -> None:
     is_kept = pl.col("workload") == "decode@128"
     failed = frame.with_columns(status=pl.when(is_kept).then("status").otherwise(pl.lit("failed")))
     with pytest.raises(NoDataError, match="Left out: prefill@128"):
-        make_table("phases", failed, Selection())
+        make_table("transfer/phases", failed, Selection())
 
 
 def test_a_model_that_one_workload_lacks_is_left_out_of_its_pairs(frame) -> None:

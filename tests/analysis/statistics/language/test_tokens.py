@@ -81,7 +81,7 @@ def test_images_have_no_tokens(make_attempts) -> None:
 
 
 def test_the_latency_table_says_what_its_latency_is(make_attempts) -> None:
-    table = make_table("cells", make_attempts([STEP]), Selection())
+    table = make_table("latency", make_attempts([STEP]), Selection())
     assert table.title == "Latency, decode@128"
     assert "inter-token latency (ITL)" in table.explanation[0]
 
@@ -98,7 +98,7 @@ def parts(make_attempts, *more: dict[str, object]):
 
 @pytest.mark.slow
 def test_a_whole_answer_is_its_prompt_and_one_step_less_than_its_tokens(make_attempts) -> None:
-    (row,) = make_table("end-to-end", parts(make_attempts), Selection()).frame.to_dicts()
+    (row,) = make_table("tokens/request", parts(make_attempts), Selection()).frame.to_dicts()
     assert row["end_to_end_ms"] == pytest.approx((100 + 31 * 20) * 1.02)
     assert row["end_to_end_low_ms"] == pytest.approx(100 + 31 * 20)
     assert row["end_to_end_high_ms"] == pytest.approx((100 + 31 * 20) * 1.04)
@@ -110,7 +110,7 @@ def test_a_measured_answer_stands_beside_the_sum_of_its_parts(make_attempts) -> 
     whole = STEP | {
         "workload": "generate@128+32", "latency_p50_ns": 22e6, "ttft_samples_ns": [110_000_000],
     }  # fmt: skip
-    (row,) = make_table("end-to-end", parts(make_attempts, whole), Selection()).frame.to_dicts()
+    (row,) = make_table("tokens/request", parts(make_attempts, whole), Selection()).frame.to_dicts()
     assert row["generate_ms"] == pytest.approx(110 + 31 * 22 * 1.02)
     assert row["parts_to_generate"] == pytest.approx(row["end_to_end_ms"] / row["generate_ms"])
 
@@ -118,7 +118,7 @@ def test_a_measured_answer_stands_beside_the_sum_of_its_parts(make_attempts) -> 
 def test_an_answer_longer_than_every_measured_cache_is_refused(make_attempts) -> None:
     asked = Selection(settings=(("prompt", 128), ("generated", 129)))
     with pytest.raises(NoDataError) as raised:
-        make_table("end-to-end", parts(make_attempts), asked)
+        make_table("tokens/request", parts(make_attempts), asked)
     assert "decode@256" in raised.value.message
     assert "decode@257" in raised.value.remedy
 
@@ -129,26 +129,26 @@ def test_a_length_that_ran_out_of_memory_leaves_the_others(make_attempts) -> Non
     too_long = [STEP | {"workload": name} | failed for name in ("prefill@2048", "decode@4096")]
     whole = STEP | {"workload": "generate@128+32"} | failed
     (row,) = make_table(
-        "end-to-end", parts(make_attempts, *too_long, whole), Selection()
+        "tokens/request", parts(make_attempts, *too_long, whole), Selection()
     ).frame.to_dicts()
     assert row["end_to_end_ms"] == pytest.approx((100 + 31 * 20) * 1.02)
     assert row["generate_ms"] is None
     asked = Selection(settings=(("prompt", 1024.0),))
     with pytest.raises(NoDataError) as found:
-        make_table("end-to-end", parts(make_attempts, *too_long), asked)
+        make_table("tokens/request", parts(make_attempts, *too_long), asked)
     assert has(found.value.message, "1,024", "no valid attempt of prefill@2048")
 
 
 @pytest.mark.parametrize("wrong", [0, -1, 1.5, 1e7, "many"])
 def test_a_number_of_tokens_is_a_whole_number(make_attempts, wrong: object) -> None:
     with pytest.raises(AnalysisError):
-        make_table("end-to-end", parts(make_attempts), Selection(settings=(("prompt", wrong),)))
+        make_table("tokens/request", parts(make_attempts), Selection(settings=(("prompt", wrong),)))
 
 
 @pytest.mark.slow
 def test_a_source_limits_the_platforms_of_every_workload(tmp_path) -> None:
     frame = load_measurements(write_language_results(tmp_path))
-    for name in ("end-to-end", "phases"):
+    for name in ("tokens/request", "transfer/phases"):
         table = make_table(name, frame, Selection(source="xeon")).frame
         assert {key.split("/")[0] for key in table["platform_key"].drop_nulls()} == {"xeon"}
     assert str(Session(frame, Selection(workload="decode@128")).workload) == "decode@128"
@@ -163,7 +163,9 @@ def test_each_cell_uses_the_shortest_prompt_that_it_measured(make_attempts) -> N
         STEP | {"model": "other", "cell_key": "q", "workload": "prefill@128"},
     )  # fmt: skip
     asked = Selection(settings=(("prompt", 40), ("generated", 2)))
-    rows = {row["model"]: row for row in make_table("end-to-end", frame, asked).frame.to_dicts()}
+    rows = {
+        row["model"]: row for row in make_table("tokens/request", frame, asked).frame.to_dicts()
+    }
     assert rows["net"]["prompt_workload"] == "prefill@64"
     assert rows["other"]["prompt_workload"] == "prefill@128"
     assert all(row["end_to_end_ms"] is not None for row in rows.values())

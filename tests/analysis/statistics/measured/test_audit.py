@@ -21,8 +21,6 @@ from fleetrank.analysis.statistics.audit import (
 from fleetrank.analysis.stored.selection import Selection, cell_pattern
 from fleetrank.analysis.tables.tables import make_table
 
-FINDINGS = Selection(settings=(("list", "findings"),))
-
 pytestmark = pytest.mark.slow
 
 MODELS = 12
@@ -184,7 +182,7 @@ def test_ties_are_a_share_of_the_known(values: list[float], share: float) -> Non
 
 
 def _findings(frame, what: str) -> list[dict[str, object]]:
-    table = make_table("quality", frame, FINDINGS)
+    table = make_table("trust/findings", frame, Selection())
     return table.frame.filter(table.frame["what"].str.starts_with(what)).to_dicts()
 
 
@@ -276,6 +274,6 @@ def test_a_clean_data_set_has_no_finding(make_grid) -> None:
         {f"d{n}": np.array(FAST) ** (0.9 + n / 20) * np.exp(rng.normal(0, 0.1, 10))
          for n in range(4)}
     )  # fmt: skip
-    table = make_table("quality", frame, FINDINGS)
+    table = make_table("trust/findings", frame, Selection())
     assert table.frame.is_empty()
     assert table.notes[-1] == "0 findings: none."

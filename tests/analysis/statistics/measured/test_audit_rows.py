@@ -13,7 +13,7 @@ EARLY = "import-hub-v0.9.0-20260201T000000-b"
 
 
 def _findings(frame, what: str) -> list[dict[str, object]]:
-    table = make_table("quality", frame, Selection(settings=(("list", "findings"), ("what", what))))
+    table = make_table("trust/findings", frame, Selection(settings=(("what", what),)))
     return table.frame.to_dicts()
 
 
@@ -79,7 +79,7 @@ def test_memory_in_another_unit_than_in_older_sweeps_is_found(make_attempts, fac
 
 def test_kinds_can_be_chosen_and_all_are_counted(make_grid) -> None:
     frame = make_grid({"d1": [1e6, 2e6, 2e6, 2.0**64 - 1]})
-    table = make_table("quality", frame, Selection(settings=(("list", "findings"),)))
+    table = make_table("trust/findings", frame, Selection())
     assert table.frame["what"].to_list() == ["sentinel", "tied latency", "too few models"]
     assert [row["what"] for row in _findings(frame, "too-few-models, sentinel")] == [
         "sentinel",

@@ -11,7 +11,7 @@ from fleetrank.analysis.tables.tables import make_table
 
 
 def table_of(frame: pl.LazyFrame, **settings: float | str) -> Table:
-    return make_table("significance", frame, Selection(settings=tuple(settings.items())))
+    return make_table("pairs/tests", frame, Selection(settings=tuple(settings.items())))
 
 
 @pytest.fixture
@@ -116,7 +116,7 @@ def test_too_many_pairs_are_told_not_listed(make_processes) -> None:
 @pytest.mark.slow
 def test_source_chooses_the_platforms(make_grid) -> None:
     frame = make_grid({"d1": [1.0, 1.1], "d2": [1.0, 1.1]})
-    rows = make_table("significance", frame, Selection(source="d2")).frame
+    rows = make_table("pairs/tests", frame, Selection(source="d2")).frame
     assert rows["platform_key"].to_list() == ["d2/onnx/b1/t1"]
 
 

@@ -70,9 +70,7 @@ def test_megabytes_read_as_mebibytes_are_found_where_memory_is_equal(seed: int) 
 
 
 def _kinds(frame) -> list[tuple[object, object, object]]:
-    rows = make_table(
-        "quality", frame, Selection(settings=(("list", "findings"),))
-    ).frame.to_dicts()
+    rows = make_table("trust/findings", frame, Selection()).frame.to_dicts()
     return [(row["what"], row["platform_key"], row["model"]) for row in rows]
 
 

@@ -322,8 +322,8 @@ def test_gaps_are_counted_from_source_to_target(make_grid) -> None:
     series = [1e6 * 1.3**at for at in range(5)]
     series.append(1.2 * series[-1])
     frame = make_grid({"here": series, "p1": [*series[:4], series[5], series[4]], "few": [1e6]})
-    chosen = Selection(source="here", settings=(("part", "gaps"),))
-    (row,) = make_table("pairs", frame, chosen).frame.to_dicts()
+    chosen = Selection(source="here")
+    (row,) = make_table("pairs/gaps", frame, chosen).frame.to_dicts()
     assert (row["n_models"], row["below_1_1"], row["from_1_1"]) == (6, None, 0)
     assert (row["from_1_25"], row["from_1_5"], row["from_2"], row["from_5"]) == (1, 1, 1, None)
     assert row["kept"] == pytest.approx(14 / 15)

@@ -36,9 +36,7 @@ def fleet(make_attempts, new=MODELS[:5], facts=None, **of_device):
 
 def predicted(frame, **given):
     settings = tuple((name, value) for name, value in given.pop("settings", {}).items())
-    return make_table(
-        "predictions", frame, Selection(target="new", **({"settings": settings} | given))
-    )
+    return make_table("predict", frame, Selection(target="new", **({"settings": settings} | given)))
 
 
 def by_model(table, column):
@@ -178,7 +176,7 @@ def test_the_title_counts_the_platforms_that_no_known_device_serves(make_attempt
 @pytest.mark.slow
 def test_a_device_without_measurements_is_predicted_like_a_platform(make_attempts):
     frame = fleet(make_attempts)
-    table = make_table("predictions", frame, Selection(settings=(("like", "d01/onnx/b1/t1"),)))
+    table = make_table("predict", frame, Selection(settings=(("like", "d01/onnx/b1/t1"),)))
     assert set(table.frame["kind"]) == {"predicted"}
     assert set(table.frame["k"]) == {0}
     width = (table.frame["high_ms"] / table.frame["low_ms"]).median()
@@ -215,7 +213,7 @@ def test_nothing_to_predict_from_is_an_error(make_attempts):
 )
 def test_a_wrong_name_or_number_is_refused_with_the_nearest(make_attempts, selection, error, near):
     with pytest.raises(error) as caught:
-        make_table("predictions", fleet(make_attempts), selection)
+        make_table("predict", fleet(make_attempts), selection)
     assert near in caught.value.remedy
 
 
@@ -223,7 +221,7 @@ def test_a_simulated_target_that_is_left_out_is_named_with_the_option_to_include
     simulated = pl.when(device="new").then(pl.lit("simulated")).otherwise("origin")
     frame = fleet(make_attempts).with_columns(origin=simulated)
     with pytest.raises(NoDataError) as caught:
-        make_table("predictions", frame, Selection(target="new"))
+        make_table("predict", frame, Selection(target="new"))
     assert "include_simulated=true" in caught.value.remedy
 
 

@@ -110,9 +110,7 @@ def test_draws_surround_the_median_and_do_not_depend_on_other_pairs() -> None:
 
 
 def table_rows(frame, **selection: str) -> list[dict[str, object]]:
-    return make_table(
-        "predictability", frame, Selection(settings=(("method", "ratio"),), **selection)
-    ).frame.to_dicts()  # type: ignore[arg-type]
+    return make_table("predict/ratios", frame, Selection(**selection)).frame.to_dicts()  # type: ignore[arg-type]
 
 
 @pytest.mark.slow

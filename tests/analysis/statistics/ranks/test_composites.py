@@ -12,8 +12,6 @@ from fleetrank.analysis.statistics.frm_scores import energy_delay_mj_ms, netscor
 from fleetrank.analysis.stored.selection import Selection
 from fleetrank.analysis.tables.tables import make_table
 
-COMPOSITES = Selection(settings=(("score", "composites"),))
-
 positive = arrays(np.float64, (6, 3), elements=st.floats(1, 1e6))
 
 
@@ -60,7 +58,7 @@ def test_the_table_by_hand(make_attempts) -> None:
         }
         for n in range(1, 6)
     )  # fmt: skip
-    rows = make_table("frm", frame, COMPOSITES).frame.to_dicts()
+    rows = make_table("flops/composites", frame, Selection()).frame.to_dicts()
     last = rows[-1]
     assert last["netscore"] == pytest.approx(20 * math.log10(4900 / math.sqrt(1 * 0.005)))
     assert last["edp_mj_ms"] == pytest.approx(4)
@@ -73,7 +71,7 @@ def test_the_table_by_hand(make_attempts) -> None:
 
 
 def test_what_is_not_known_is_null_with_the_reason(make_grid) -> None:
-    (row,) = make_table("frm", make_grid({"d": [1.0]}), COMPOSITES).frame.to_dicts()
+    (row,) = make_table("flops/composites", make_grid({"d": [1.0]}), Selection()).frame.to_dicts()
     assert [row[name] for name in ("netscore", "edp_mj_ms", "bound")] == [None] * 3
     assert "no NetScore" in row["reason"]
     assert "no energy reading" in row["reason"]
@@ -82,7 +80,5 @@ def test_what_is_not_known_is_null_with_the_reason(make_grid) -> None:
 
 def test_source_chooses_platforms(make_grid) -> None:
     frame = make_grid({"a": [1.0], "b": [1.0]})
-    shown = make_table(
-        "frm", frame, Selection(settings=(("score", "composites"),), source="b")
-    ).frame
+    shown = make_table("flops/composites", frame, Selection(source="b")).frame
     assert shown["platform_key"].to_list() == ["b/onnx/b1/t1"]

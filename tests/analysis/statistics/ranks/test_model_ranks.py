@@ -1,4 +1,4 @@
-"""Table `rank-sets` on frames made by hand."""
+"""Table `trust` with `part=ranks` on frames made by hand."""
 
 import numpy as np
 import polars as pl
@@ -26,7 +26,7 @@ def rows_of(latencies: dict[str, list[float]], repeats: int = 5) -> list[dict[st
 
 
 def shown(frame: pl.LazyFrame, **settings: float) -> pl.DataFrame:
-    return make_table("rank-sets", frame, Selection(settings=tuple(settings.items()))).frame
+    return make_table("trust/ranks", frame, Selection(settings=tuple(settings.items()))).frame
 
 
 def test_close_models_share_a_set_and_a_distant_one_has_one_rank(make_attempts) -> None:

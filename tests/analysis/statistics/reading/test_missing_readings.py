@@ -1,4 +1,4 @@
-"""Table `strategies` names what it leaves out, and what is doubtful, as every table does."""
+"""Tables on long texts name what they leave out, and what is doubtful, as every table does."""
 
 from collections.abc import Callable, Iterable, Iterator
 
@@ -19,9 +19,11 @@ Make = Callable[[Iterable[dict[str, object]]], pl.LazyFrame]
 FAILED = {"status": "failed", "error_kind": "out_of_memory", "latency_p50_ns": None}
 
 
-def _table(frame: pl.LazyFrame, limit_mib: float | None = None, **settings: str) -> Table:
+def _table(
+    frame: pl.LazyFrame, limit_mib: float | None = None, *, part: str = "reading", **settings: str
+) -> Table:
     given = tuple(sorted(settings.items()))
-    return make_table("strategies", frame, Selection(max_memory_mib=limit_mib, settings=given))
+    return make_table(f"tokens/{part}", frame, Selection(max_memory_mib=limit_mib, settings=given))
 
 
 def _study(**of_longest: object) -> Iterator[dict[str, object]]:
@@ -48,7 +50,7 @@ def test_a_prompt_above_the_limit_of_memory_says_so(make_attempts: Make) -> None
         assert has(reason, "without a peak memory", "100 MiB", "prefill@1024")
 
 
-@pytest.mark.parametrize("part", ["times", "crossover", "transfer", "sizes"])
+@pytest.mark.parametrize("part", ["reading", "crossover", "agreement", "segments"])
 def test_every_part_counts_what_the_limit_drops(make_attempts: Make, part: str) -> None:
     rows = [*_study(), *_rows("segment@64+k8+n16", 100.0, peak_memory_bytes=None)]
     rows += [*_rows("segment@64+k8+n0", 90.0), *_rows("prefill@512", 9.0, batch=2)]

@@ -1,4 +1,4 @@
-"""Table `strategies` with two model cards of one name: these are two models."""
+"""Parts of table `tokens` on long texts: with two model cards of one name: these are two models."""
 
 from collections.abc import Callable, Iterable, Iterator
 
@@ -17,7 +17,7 @@ Make = Callable[[Iterable[dict[str, object]]], pl.LazyFrame]
 
 
 def _table(frame: pl.LazyFrame, part: str) -> Table:
-    return make_table("strategies", frame, Selection(settings=(("part", part),)))
+    return make_table(f"tokens/{part}", frame, Selection())
 
 
 def _of_card(card: str | None, rows: Iterable[dict[str, object]]) -> Iterator[dict[str, object]]:
@@ -35,7 +35,7 @@ def _transfer(make_attempts: Make, *cards: tuple[str, str | None, float]) -> dic
             card, crossing_rows(1.5 + step * number, model=f"m{number}", device=device)
         )
     ]
-    frame = _table(make_attempts(rows), "transfer").frame
+    frame = _table(make_attempts(rows), "agreement").frame
     names = (pl.col("platform_a"), pl.col("platform_b"))
     is_pair = [name.str.starts_with(to) for name, to in zip(names, ("d1", "d2"), strict=True)]
     return frame.filter(*is_pair, strategy="hmt").row(0, named=True)
@@ -56,7 +56,7 @@ def test_platforms_with_unlike_cards_are_not_compared(make_attempts: Make) -> No
     assert (row["rho"], row["n_models"]) == (pytest.approx(1), 6), "the name alone is known"
 
 
-@pytest.mark.parametrize("part", ["times", "crossover", "sizes"])
+@pytest.mark.parametrize("part", ["reading", "crossover", "segments"])
 @pytest.mark.parametrize("other", ["bb" * 32, None])
 def test_rows_of_several_cards_name_them(make_attempts: Make, part: str, other: str | None) -> None:
     segments = [*reading_rows(SEGMENT, 128.0), *reading_rows("segment@128+k8+n0", 100.0)]

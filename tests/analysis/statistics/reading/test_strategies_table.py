@@ -1,4 +1,4 @@
-"""Table `strategies`: ways to read a text, from ordinary cells of prompts and segments."""
+"""Ways to read a long text, from ordinary cells of prompts and segments."""
 
 import math
 from collections.abc import Callable, Iterable, Iterator
@@ -18,8 +18,9 @@ from fleetrank.analysis.tables.tables import make_table
 Make = Callable[[Iterable[dict[str, object]]], pl.LazyFrame]
 
 
-def _table(frame: pl.LazyFrame, **settings: str) -> Table:
-    return make_table("strategies", frame, Selection(settings=tuple(sorted(settings.items()))))
+def _table(frame: pl.LazyFrame, part: str = "reading", **settings: str) -> Table:
+    chosen = Selection(settings=tuple(sorted(settings.items())))
+    return make_table(f"tokens/{part}", frame, chosen)
 
 
 @pytest.fixture
@@ -212,7 +213,7 @@ def _fleet() -> Iterator[dict[str, object]]:
 
 @pytest.mark.slow
 def test_the_transfer_of_the_crossover_is_the_rank_correlation(make_attempts: Make) -> None:
-    table = _table(make_attempts(_fleet()), part="transfer")
+    table = _table(make_attempts(_fleet()), part="agreement")
     rows = {
         (row["platform_a"].split("/")[0], row["platform_b"].split("/")[0]): row
         for row in table.frame.filter(strategy="hmt").iter_rows(named=True)
@@ -233,7 +234,7 @@ def test_sizes_are_relative_to_the_segment_with_most_memories(make_attempts: Mak
         *_rows("segment@128+k8+n0", 80.0, flops=1000),
         *_rows("segment@64+k8+n16", 96.0, flops=960),
     ]
-    table = _table(make_attempts(rows), part="sizes")
+    table = _table(make_attempts(rows), part="segments")
     found = {row["workload"]: row for row in table.frame.iter_rows(named=True)}
     assert {row["reference"] for row in found.values()} == {"segment@128+k8+n16"}
     assert found["segment@128+k8+n16"]["ratio"] == 1
@@ -244,7 +245,7 @@ def test_sizes_are_relative_to_the_segment_with_most_memories(make_attempts: Mak
     assert found["segment@64+k8+n16"]["ratio_low"] == pytest.approx(1.2)
     assert found["segment@64+k8+n16"]["per_token_ms"] == pytest.approx(1.5)
     assert (found["segment@64+k8+n16"]["n_memories"]) == 16
-    other = _table(make_attempts(rows), part="sizes", reference="segment@128+k8+n0").frame
+    other = _table(make_attempts(rows), part="segments", reference="segment@128+k8+n0").frame
     assert other.filter(workload="segment@128+k8+n16")["ratio"][0] == pytest.approx(2)
 
 
@@ -252,9 +253,9 @@ def test_sizes_are_relative_to_the_segment_with_most_memories(make_attempts: Mak
 @pytest.mark.parametrize(
     ("settings", "word"),
     [({"stride": "0"}, "stride"), ({"stride": "2.5"}, "stride"), ({"tokens": "1e3"}, "tokens"),
-     ({"part": "sizes", "reference": "prefill@8"}, "reference"),
-     ({"part": "sizes", "reference": "?"}, "reference"),
-     ({"part": "sizes", "stride": "8"}, "part"), ({"reference": "segment@8"}, "part")],
+     ({"part": "segments", "reference": "prefill@8"}, "reference"),
+     ({"part": "segments", "reference": "?"}, "reference"),
+     ({"part": "segments", "stride": "8"}, "part"), ({"reference": "segment@8"}, "part")],
 )  # fmt: skip
 def test_a_setting_that_is_out_of_range_is_refused(
     study: pl.LazyFrame, settings: dict[str, str], word: str
@@ -264,7 +265,7 @@ def test_a_setting_that_is_out_of_range_is_refused(
     assert word in f"{raised.value.message} {raised.value.remedy}"
 
 
-@pytest.mark.parametrize("part", ["times", "crossover", "transfer", "sizes"])
+@pytest.mark.parametrize("part", ["reading", "crossover", "agreement", "segments"])
 def test_without_such_rows_a_part_says_what_to_measure(make_attempts: Make, part: str) -> None:
     rows = [*_rows("decode@128", 3.0)]
     with pytest.raises(NoDataError) as raised:

@@ -252,7 +252,9 @@ def test_only_models_with_sets_are_counted_as_simulated(both: Path) -> None:
     origin = pl.when(is_other).then(pl.lit("simulated")).otherwise("origin")
     _rewrite(both, lambda frame: frame.with_columns(origin=origin))
     rows = load_measurements(both, origins=ORIGINS)
-    found = session_table("replicas", Session(rows, Selection(origins=ORIGINS), results=both))
+    found = session_table(
+        "scaling/replicas", Session(rows, Selection(origins=ORIGINS), results=both)
+    )
     assert not has(found.notes, "SIMULATED DATA")
 
 
@@ -266,7 +268,9 @@ def _without_id(row: Row) -> Row:
 
 def table(results: Path, **selection: object) -> Table:
     chosen = Selection(**selection)  # type: ignore[arg-type]
-    return session_table("replicas", Session(load_measurements(results), chosen, results=results))
+    return session_table(
+        "scaling/replicas", Session(load_measurements(results), chosen, results=results)
+    )
 
 
 @pytest.mark.slow

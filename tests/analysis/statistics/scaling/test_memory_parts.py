@@ -1,4 +1,4 @@
-"""Table `memory`: parts of the peak by hand, and files by format."""
+"""Table `scaling` with `part=memory`: parts of the peak by hand, and files by format."""
 
 import pytest
 from wording import has
@@ -9,9 +9,9 @@ from fleetrank.analysis.tables.tables import make_table
 MIB = 2**20
 
 
-def _rows(frame, **settings: str) -> list[dict[str, object]]:
+def _rows(frame, name: str = "scaling/memory", **settings: str) -> list[dict[str, object]]:
     selection = Selection(settings=tuple(settings.items()))
-    return make_table("memory", frame, selection).frame.to_dicts()
+    return make_table(name, frame, selection).frame.to_dicts()
 
 
 def test_the_rest_is_the_peak_without_weights_and_state(make_attempts) -> None:
@@ -59,6 +59,6 @@ def test_files_stand_side_by_side_by_format(make_attempts) -> None:
          "platform_key": f"x/{kind}"}
         for kind, size in (("onnx", 5), ("tflite", 6), ("pt2", 7))
     ]  # fmt: skip
-    (row,) = _rows(make_attempts(rows), part="files")
+    (row,) = _rows(make_attempts(rows), "scaling/files")
     assert [row[f"{kind}_mib"] for kind in ("onnx", "pt2", "tflite", "pte")] == [5, 7, 6, None]
     assert row["weights_mib"] == 4

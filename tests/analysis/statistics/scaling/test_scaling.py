@@ -22,15 +22,15 @@ def _batch(batch: int, ms: float | None, **more: object) -> dict[str, object]:
     return row | latency | more
 
 
-def _table(frame: pl.LazyFrame, **settings: str) -> list[dict[str, object]]:
+def _table(frame: pl.LazyFrame, name: str = "scaling", **settings: str) -> list[dict[str, object]]:
     selection = Selection(settings=tuple(sorted(settings.items())))
-    return make_table("scaling", frame, selection).frame.to_dicts()
+    return make_table(name, frame, selection).frame.to_dicts()
 
 
 @pytest.mark.slow
 def test_efficiency_and_gain_are_those_computed_by_hand(make_attempts: Make) -> None:
     rows = [_batch(1, 10.0), _batch(2, 12.0), _batch(4, 20.0)]
-    one, two, four = _table(make_attempts(rows), part="points")
+    one, two, four = _table(make_attempts(rows), "scaling/points")
     assert one["items_per_s"] == pytest.approx(100)
     assert two["items_per_s"] == pytest.approx(2 / 0.012)
     assert one["efficiency"] == 1
@@ -71,7 +71,7 @@ def test_flags_of_points_are_flags_of_their_curve(make_attempts: Make) -> None:
     table = make_table("scaling", make_attempts(rows), Selection())
     assert table.frame["flags"].to_list() == [["busy_host", "spread"]]
     assert has(table.notes, "2 of 3 rows carry a quality flag")
-    points = _table(make_attempts(rows), part="points")
+    points = _table(make_attempts(rows), "scaling/points")
     assert [point["flags"] for point in points] == [["spread"], [], ["busy_host"], None]
 
 
@@ -84,7 +84,7 @@ def test_out_of_memory_is_a_typed_end_of_the_curve(make_attempts: Make) -> None:
     assert (row["largest_that_fits"], row["out_of_memory_at"]) == (2, 4)
     assert row["other_ends"] == "16: timed_out"
     assert (row["largest"], row["n_points"]) == (2, 2)
-    points = _table(make_attempts(rows), part="points")
+    points = _table(make_attempts(rows), "scaling/points")
     assert [(p["value"], p["reason"]) for p in points][2:] == [
         (4, "out_of_memory"), (8, "out_of_memory"), (16, "timed_out"),
     ]  # fmt: skip
@@ -121,7 +121,7 @@ def test_prompts_and_steps_are_two_curves_over_length(make_attempts: Make) -> No
     assert prefill["r2"] == pytest.approx(1)
     assert (decode["workload"], decode["slope"]) == ("decode@*", pytest.approx(0, abs=1e-9))
     assert decode["knee"] is None
-    first = _table(make_attempts(rows), part="points", over="length")[3]
+    first = _table(make_attempts(rows), "scaling/points", over="length")[3]
     assert (first["item"], first["items_per_s"], first["state_mib"]) == ("token", 2000, 1)
 
 
@@ -147,7 +147,7 @@ def test_the_models_own_size_joins_from_an_ordinary_cell(make_attempts: Make) ->
     (row,) = _table(make_attempts(rows))
     assert (row["n_points"], row["largest"]) == (2, 224)
     rows.append(_size(224, 9.0, "input_size=224"))
-    points = _table(make_attempts(rows), part="points")
+    points = _table(make_attempts(rows), "scaling/points")
     assert [p["latency_p50_ms"] for p in points] == [1.0, 9.0]
 
 

@@ -1,4 +1,4 @@
-"""Table `sustained`: throughput over wall time, drift and slowing, by hand."""
+"""Table `scaling` with `part=sustained`: throughput over wall time, drift and slowing, by hand."""
 
 from collections.abc import Callable, Iterable
 
@@ -26,7 +26,7 @@ def _row(samples_ms: Iterable[float], **more: object) -> dict[str, object]:
 
 
 def _one(frame: pl.LazyFrame) -> dict[str, object]:
-    (row,) = make_table("sustained", frame, Selection()).frame.to_dicts()
+    (row,) = make_table("scaling/sustained", frame, Selection()).frame.to_dicts()
     return row
 
 
@@ -72,14 +72,14 @@ def test_few_runs_have_no_thirds(make_attempts: Make) -> None:
 
 def test_ordinary_rows_are_no_sustained_runs(make_attempts: Make) -> None:
     with pytest.raises(NoDataError) as raised:
-        make_table("sustained", make_attempts([_row([1.0] * 9, stop_reason="half_width")]),
+        make_table("scaling/sustained", make_attempts([_row([1.0] * 9, stop_reason="half_width")]),
                    Selection())  # fmt: skip
     assert "min_time_s: 60" in raised.value.remedy
 
 
 def test_every_repeat_is_a_row(make_attempts: Make) -> None:
     rows = [_row([100.0] * 9, repeat=n) for n in range(3)]
-    frame = make_table("sustained", make_attempts(rows), Selection()).frame
+    frame = make_table("scaling/sustained", make_attempts(rows), Selection()).frame
     assert frame["repeat"].to_list() == [0, 1, 2]
 
 
@@ -122,8 +122,8 @@ def test_a_newer_sustained_sweep_does_not_replace_ordinary_repeats(make_attempts
     ordinary = [_row([2.0] * 9, stop_reason="half_width", sweep_id="a", repeat=n) for n in range(5)]
     sustained = _row([3.0] * 9, sweep_id="b", started_utc=5)
     frame = make_attempts([*ordinary, sustained])
-    (cell,) = make_table("cells", frame, Selection()).frame.to_dicts()
+    (cell,) = make_table("latency", frame, Selection()).frame.to_dicts()
     assert (cell["latency_p50_ms"], cell["n_repeats"]) == (2.0, 5)
     assert _one(frame)["first_third_per_s"] == pytest.approx(4 / 0.003)
-    (alone,) = make_table("cells", make_attempts([sustained]), Selection()).frame.to_dicts()
+    (alone,) = make_table("latency", make_attempts([sustained]), Selection()).frame.to_dicts()
     assert alone["latency_p50_ms"] == 3.0

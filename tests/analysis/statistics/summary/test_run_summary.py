@@ -8,10 +8,15 @@ import polars as pl
 import pytest
 
 from fleetrank.analysis.panel.session import Session
-from fleetrank.analysis.statistics.summary import ARCHITECTURE, FIELDS, evaluated, run_summaries
+from fleetrank.analysis.statistics.summary import (
+    FIELDS,
+    evaluated,
+    field_rows,
+    run_summaries,
+    summary_table,
+)
 from fleetrank.analysis.stored.selection import Selection
 from fleetrank.analysis.stored.side_tables import EVALUATIONS
-from fleetrank.analysis.tables.tables import make_table
 from fleetrank.foundation.inputs import Workload
 from fleetrank.orchestrator.store.side import append_side
 
@@ -232,7 +237,7 @@ def test_figures_of_random_weights_are_flagged_and_noted(
               weights_id="seeded-0", flags=["drift"])
         for runtime in ("onnx", "torch")
     ]  # fmt: skip
-    table = make_table("summary", make_attempts(rows), Selection(), results=tmp_path)
+    table = summary_table(Session(make_attempts(rows), Selection(), results=tmp_path))
     shown = table.frame.sort("platform").select("perplexity", "quality_strategy", "flags").rows()
     assert shown == [(30_000.0, "vanilla", ["drift", "seeded"]), (None, None, ["drift"])]
     (note,) = [note for note in table.notes if "random weights" in note]
@@ -240,14 +245,15 @@ def test_figures_of_random_weights_are_flagged_and_noted(
 
 
 @pytest.mark.slow
-def test_the_table_shows_runs_or_every_field(make_attempts: Make, tmp_path: Path) -> None:
-    frame = make_attempts([_text("prefill@128", 1, 5.0), {"latency_p50_ns": 3e6}])
-    runs = make_table("summary", frame, Selection()).frame
+def test_the_table_shows_runs_and_its_fields_are_rows(make_attempts: Make) -> None:
+    session = Session(
+        make_attempts([_text("prefill@128", 1, 5.0), {"latency_p50_ns": 3e6}]), Selection()
+    )
+    runs = summary_table(session).frame
     assert runs["model"].to_list() == ["a", "writer"]
     assert runs["image_latency_ms"].to_list() == [3.0, None]
     assert "tokens_per_s" not in runs.columns
-    chosen = Selection(model="writer", settings=(("part", "fields"),))
-    fields = make_table("summary", frame, chosen).frame
-    shown = dict(fields.select("field", "value").iter_rows())
-    assert len(shown) == len(FIELDS) - 2 - len(ARCHITECTURE) >= 40
+    of_writer = run_summaries(session).filter(model="writer")
+    shown = dict(field_rows(of_writer).select("field", "value").iter_rows())
+    assert len(shown) == len(FIELDS) - 2 >= 40
     assert (shown["seq128_latency_ms"], shown["perplexity"]) == ("5.000", None)

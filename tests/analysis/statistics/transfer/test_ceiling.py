@@ -1,4 +1,4 @@
-"""Table `ceiling` on frames made by hand."""
+"""Table `trust` with `part=ceiling` on frames made by hand."""
 
 import numpy as np
 import polars as pl
@@ -36,7 +36,7 @@ def rows_of(devices, *, noise=0.3, repeats=4, n_models=N_MODELS, **facts):
 
 
 def shown(frame: pl.LazyFrame, **selection) -> Table:
-    return make_table("ceiling", frame, Selection(**selection))
+    return make_table("trust/ceiling", frame, Selection(**selection))
 
 
 def find(table: Table, level: str, measure: str) -> list[dict[str, object]]:

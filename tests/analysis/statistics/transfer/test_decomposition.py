@@ -31,8 +31,6 @@ from fleetrank.analysis.stored.selection import Selection
 from fleetrank.analysis.tables.table import Table
 from fleetrank.analysis.tables.tables import make_table
 
-FULL = Selection(settings=(("detail", "full"),))
-
 tied = hnp.arrays(
     np.float64, st.tuples(st.integers(5, 9), st.just(3)), elements=st.integers(1, 5).map(float)
 )
@@ -158,7 +156,7 @@ MIXED = [UP[n] for n in (5, 2, 9, 0, 7, 4, 1, 8, 3, 6)]
 
 def decompose(make_grid, source: list[float], target: list[float]) -> Table:
     frame = make_grid({"d1": source, "d2": target}, flops=FLOPS, memory=MEMORY)
-    return make_table("transfer", frame, FULL)
+    return make_table("transfer/full", frame, Selection())
 
 
 def pair_row(table: Table, measure: str) -> dict[str, object]:
@@ -218,14 +216,14 @@ def test_shares_of_a_pair_are_the_mean_of_its_platforms(make_grid) -> None:
 @pytest.mark.slow
 def test_models_without_memory_enter_no_measure(make_grid) -> None:
     frame = make_grid({"d1": UP, "d2": MIXED}, flops=FLOPS, memory=[0, *MEMORY[1:]])
-    table = make_table("transfer", frame, FULL)
+    table = make_table("transfer/full", frame, Selection())
     assert table.frame["n_models"].unique().to_list() == [9]
 
 
 @pytest.mark.slow
 def test_four_models_give_reasons_and_no_figures(make_grid) -> None:
     frame = make_grid({"d1": UP[:4], "d2": UP[:4]}, flops=FLOPS[:4], memory=MEMORY[:4])
-    shown = make_table("transfer", frame, FULL).frame
+    shown = make_table("transfer/full", frame, Selection()).frame
     assert shown["rho"].null_count() == shown.height
     assert shown["variance_share"].null_count() == shown.height
     assert shown["reason"].null_count() == 0
@@ -235,8 +233,7 @@ def test_four_models_give_reasons_and_no_figures(make_grid) -> None:
 def test_weight_of_zero_takes_a_component_out_of_both_tables(make_grid) -> None:
     frame = make_grid({"d1": UP, "d2": MIXED}, flops=FLOPS)
     chosen = Selection(settings=(("weight_memory", "0"), ("weight_latency", "2")))
-    full = replace(chosen, settings=(*FULL.settings, *chosen.settings))
-    table = make_table("transfer", frame, full)
+    table = make_table("transfer/full", frame, chosen)
     assert set(table.frame["measure"]) == {
         "latency", "latency_given_flops", "frm", "frm_without_flops", "frm_without_latency", "flops"
     }  # fmt: skip
@@ -244,7 +241,7 @@ def test_weight_of_zero_takes_a_component_out_of_both_tables(make_grid) -> None:
     shares = [pair_row(table, name)["variance_share"] for name in ("flops", "latency")]
     assert sum(shares) == pytest.approx(1)
     assert any("weights: flops 1, latency 2, memory 0" in note for note in table.notes)
-    first = make_table("frm", frame, chosen).frame.to_dicts()[0]
+    first = make_table("flops/frm", frame, chosen).frame.to_dicts()[0]
     assert first["frm"] == pytest.approx(
         (first["ratio_flops"] * first["ratio_latency"] ** 2) ** (1 / 3)
     )
@@ -254,14 +251,14 @@ def test_weight_of_zero_takes_a_component_out_of_both_tables(make_grid) -> None:
 def test_frm_without_latency_is_refused_with_a_remedy(make_grid) -> None:
     chosen = Selection(settings=(("weight_latency", 0),))
     with pytest.raises(AnalysisError, match="latency's weight above 0"):
-        make_table("frm", make_grid({"d1": UP}, flops=FLOPS, memory=MEMORY), chosen)
+        make_table("flops/frm", make_grid({"d1": UP}, flops=FLOPS, memory=MEMORY), chosen)
 
 
 @pytest.mark.slow
 def test_figures_do_not_depend_on_the_order_of_rows(make_grid) -> None:
     frame = make_grid({"d1": UP, "d2": MIXED}, flops=FLOPS, memory=MEMORY)
     shuffled = frame.collect().sample(fraction=1.0, shuffle=True, seed=1).lazy()
-    one, other = (make_table("transfer", rows, FULL) for rows in (frame, shuffled))
+    one, other = (make_table("transfer/full", rows, Selection()) for rows in (frame, shuffled))
     assert one.frame.equals(other.frame)
 
 

@@ -1,4 +1,4 @@
-"""Spread of ranks and ratios, against slow and obvious versions, and table `stability`."""
+"""Spread of ranks and ratios inside a tier, against slow and obvious versions."""
 
 import itertools
 
@@ -67,7 +67,7 @@ def test_eight_models_have_no_interval() -> None:
 def shown(make_grid, **series: list[float]) -> Table:
     n_models = len(next(iter(series.values())))
     frame = make_grid(series, flops=range(1, n_models + 1), memory=MEMORY[:n_models])
-    return make_table("stability", frame, Selection())
+    return make_table("trust/stability", frame, Selection())
 
 
 def value(table: Table, statistic: str, measure: str) -> dict[str, object]:
@@ -123,7 +123,7 @@ def test_frms_rho_stands_with_its_null(make_grid) -> None:
 @pytest.mark.slow
 def test_only_models_on_all_platforms_enter_a_spread(make_grid) -> None:
     frame = make_grid({"d1": UP, "d2": OTHER[:7]})
-    table = make_table("stability", frame, Selection())
+    table = make_table("trust/stability", frame, Selection())
     row = value(table, "rank_std", "latency")
     assert (row["n_models"], row["low"]) == (7, None)
     assert has(row["reason"], "interval", "7", "9")
@@ -139,7 +139,7 @@ def test_tiers_and_batches_are_kept_apart_and_one_platform_has_no_spread(make_gr
         g1={"tier": "gpu"}, g2={"tier": "gpu"}, e1={"tier": "edge"},
         b1={"tier": "gpu", "batch": 8}, b2={"tier": "gpu", "batch": 8},
     )  # fmt: skip
-    found = make_table("stability", frame, Selection()).frame
+    found = make_table("trust/stability", frame, Selection()).frame
     assert set(zip(found["tier"], found["batch"], strict=True)) == {("gpu", 1), ("gpu", 8)}
     assert set(found["n_platforms"]) == {2}
 
@@ -151,7 +151,7 @@ def test_two_runtimes_of_one_device_have_spreads_but_no_rho(make_attempts) -> No
         for runtime, series in (("onnx", UP), ("torch", OTHER))
         for i in range(10)
     )
-    table = make_table("stability", frame, Selection())
+    table = make_table("trust/stability", frame, Selection())
     assert value(table, "rank_std", "latency")["value"] is not None
     assert value(table, "rho", "latency")["reason"].startswith("one device only")
 
@@ -159,12 +159,12 @@ def test_two_runtimes_of_one_device_have_spreads_but_no_rho(make_attempts) -> No
 @pytest.mark.slow
 def test_one_platform_is_no_tier_to_compare(make_grid) -> None:
     with pytest.raises(NoDataError, match="two platforms"):
-        make_table("stability", make_grid({"d1": UP}), Selection())
+        make_table("trust/stability", make_grid({"d1": UP}), Selection())
 
 
 @pytest.mark.slow
 def test_order_of_rows_changes_nothing(make_grid) -> None:
     frame = make_grid({"d1": UP, "d2": OTHER}, flops=range(1, 11), memory=MEMORY)
     shuffled = frame.collect().sample(fraction=1.0, shuffle=True, seed=1).lazy()
-    one, other = (make_table("stability", rows, Selection()) for rows in (frame, shuffled))
+    one, other = (make_table("trust/stability", rows, Selection()) for rows in (frame, shuffled))
     assert one.frame.equals(other.frame)

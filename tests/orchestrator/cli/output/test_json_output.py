@@ -64,7 +64,7 @@ def workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "devices add x --kind simulated", "devices list", "devices remove y", "models list",
         "models show resnet18", "results list", "results verify", "devices check local-cpu",
         "results delete b", "report compare a b",
-        "report show cells", "sweep status a",
+        "report show latency", "sweep status a",
     ],
 )  # fmt: skip
 def test_the_documented_shape_is_what_a_command_prints(

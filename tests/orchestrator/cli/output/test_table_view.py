@@ -27,7 +27,7 @@ def workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 N_CELLS = len(NETS) * len(PLACES)
-CELLS = ("report", "show", "cells")
+CELLS = ("report", "show", "latency")
 
 
 def test_missing_values_come_last_in_both_directions() -> None:
@@ -93,7 +93,7 @@ def test_wrong_options_are_bad_usage(workspace: Path, words: list[str]) -> None:
 def test_no_line_in_a_pipe_is_wider_than_200(
     workspace: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    for name in ("cells", "recommend", "transfer", "quality"):
+    for name in ("latency", "choose", "transfer", "trust"):
         assert run(["report", "show", name, "--workspace", str(workspace)]) == 0
         assert max(map(len, capsys.readouterr().out.splitlines())) <= 200
 
@@ -136,11 +136,8 @@ def test_long_output_goes_through_the_pager_of_the_user(workspace: Path) -> None
         assert "convnext_tiny" in _at_80_columns(workspace, missing, *CELLS)
 
 
-def test_recommend_keeps_its_figures_at_80_columns(workspace: Path) -> None:
-    text = _at_80_columns(workspace, "", "report", "show", "recommend")
+def test_goals_keep_their_figures_at_80_columns(workspace: Path) -> None:
+    text = _at_80_columns(workspace, "", "report", "show", "choose")
     for name in ("value", "low", "high"):
         assert name in text.partition("Hidden columns:")[0]
     assert "0.9341" in text
-    sentences = _at_80_columns(workspace, "", "recommend").splitlines()
-    assert max(map(len, sentences)) <= 80
-    assert "rho 0.93 [0.76, 0.98]" in " ".join(line.strip() for line in sentences)

@@ -63,7 +63,7 @@ def test_a_sweep_goes_is_listed_and_comes_back(workspace, capsys) -> None:
 def test_a_part_of_a_sweep_goes_alone(workspace, capsys) -> None:
     assert exclude(NEW, "--only", "resnet18", "--reason", "x", "--json") == 0
     assert json.loads(capsys.readouterr().out)[0]["pattern"] == "resnet18"
-    assert run(["report", "show", "quality", "--list", "dropped", "--json"]) == 0
+    assert run(["report", "show", "trust", "--part", "dropped", "--json"]) == 0
     rows = json.loads(capsys.readouterr().out)["rows"]
     excluded = [row for row in rows if row["reason"] == "excluded"]
     assert {(row["sweep_id"], row["model"]) for row in excluded} == {(NEW, "resnet18")}
@@ -175,12 +175,12 @@ def test_an_exclusion_outlives_its_sweep(workspace, capsys) -> None:
     for part in (workspace / "results").glob(f"measurements/sweep_id={NEW}/*"):
         part.unlink()
     assert [entry["n_rows"] for entry in listed(capsys)] == [0]
-    assert run(["report", "show", "cells"]) == 0
+    assert run(["report", "show", "latency"]) == 0
 
 
 def test_a_damaged_file_stops_every_figure_with_a_remedy(workspace, capsys) -> None:
     (workspace / "results" / "exclusions.json").write_text('{"exclusions": 3}')
-    for words in (["report", "show", "cells"], ["query", "SELECT 1"], ["results", "exclude"]):
+    for words in (["report", "show", "latency"], ["query", "SELECT 1"], ["results", "exclude"]):
         assert run(words) == 2
         text = capsys.readouterr().err
         assert "exclusions.json is not a record" in text

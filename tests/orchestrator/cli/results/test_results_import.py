@@ -200,7 +200,7 @@ def test_an_import_without_room_is_to_be_run_again(workspace, capsys) -> None:
 def test_what_is_dropped_is_listed_with_its_reason(workspace, capsys) -> None:
     assert run(["results", "import", "--from", "timm", str(DATA / "timm")]) == 0
     assert "dropped: 1 x no throughput" in capsys.readouterr().out
-    assert run(["report", "show", "quality", "--list", "dropped", "--json"]) == 0
+    assert run(["report", "show", "trust", "--part", "dropped", "--json"]) == 0
     (row,) = json.loads(capsys.readouterr().out)["rows"]
     assert row["model"] == "timm:stuck@224"
     assert row["detail"] == "no throughput: '0'"
@@ -261,7 +261,7 @@ def test_a_mapping_to_a_card_that_does_not_exist_is_refused(workspace, capsys) -
 
 def test_an_audit_speaks_of_chosen_sweeps_or_all(workspace, capsys) -> None:
     first, second = _import(capsys, "--from", "timm", str(DATA / "timm"))
-    ask = ["report", "show", "quality", "--list", "findings", "--json"]
+    ask = ["report", "show", "trust", "--part", "findings", "--json"]
     assert run(ask) == 0
     everything = json.loads(capsys.readouterr().out)["rows"]
     assert [row["what"] for row in everything] == ["tied latency"] + ["too few models"] * 3
@@ -279,7 +279,7 @@ def test_the_command_of_a_finding_excludes_its_cell(workspace, capsys) -> None:
     lines = [f"net {model},Phone {phone},{ms}" for model, phone, ms in times]
     Path("lab.csv").write_text("\n".join(("net,phone,ms", *lines)))
     _import(capsys, "--from", "csv", "lab.csv", "--map", "mapping.toml")
-    ask = ["report", "show", "quality", "--list", "findings", "--json"]
+    ask = ["report", "show", "trust", "--part", "findings", "--json"]
     ask += ["--runtime", "tflite", "--what", "unit-slip"]
     assert run(ask) == 0
     (found,) = json.loads(capsys.readouterr().out)["rows"]

@@ -72,7 +72,7 @@ def test_a_page_without_tags_has_no_columns_for_them(
 def test_a_tag_selects_the_rows_of_tables(
     workspace: Path, sweep_id: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    words = ("report", "show", "cells", "--format", "json", "--sweep")
+    words = ("report", "show", "latency", "--format", "json", "--sweep")
     assert _run(workspace, *words, sweep_id) == 0
     by_id = capsys.readouterr().out
     assert _run(workspace, "sweep", "status", sweep_id, "--tag", "base") == 0

@@ -108,7 +108,6 @@ def test_a_folder_gets_a_record_and_a_page_of_each_run(workspace, records, tmp_p
     assert "| perplexity | 4.500 |" in page
     assert "| image\\_latency\\_ms | - |" in page
     comparison = (out / "summary.md").read_text()
-    assert "export --standard-metrics" in comparison
     assert "=true" not in comparison
     assert all(model in comparison for model in ("resnet18", "stories15m"))
     before = sorted(path.name for path in out.iterdir())
