@@ -1,6 +1,7 @@
 """Resuming what failed for good, on simulated devices with faults."""
 
 import json
+import re
 import shlex
 import shutil
 from collections import defaultdict
@@ -130,12 +131,11 @@ def test_the_next_step_after_failures_retries_them(folder) -> None:
     again = folder.call(*words[1:], "--workspace", str(folder.root))
     assert again.returncode == 3, again.stderr
     assert f"--workspace {folder.root}" in again.stdout
-    assert "attempt 2" in again.stdout
     status = folder.call("sweep", "status").stdout
     assert status.splitlines()[-1].endswith(f"resume {sweep_id} --retry-failed")
     (failure,) = json.loads(folder.call("sweep", "status", "--json").stdout)["failures"]
     assert (failure["repeat"], failure["tries"]) == (0, 2)
-    (shown,) = [line.split() for line in status.splitlines() if line.startswith("m0")]
+    (shown,) = [re.split(r"\s{2,}", line) for line in status.splitlines() if line.startswith("m0")]
     assert shown[2] == "1", "people count repeats from one"
 
 
