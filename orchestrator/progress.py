@@ -228,7 +228,6 @@ class Publisher:
 
 STOPPING = "stopping when the running work is stored; press Ctrl-C again to stop now"
 """The message after the first Ctrl-C."""
-_NAMED_FLAGS = 4
 
 
 def sentence(event: Event) -> str | None:
@@ -324,12 +323,7 @@ def _waits(event: DeviceWaits) -> str:
 def _finished(event: SweepFinished) -> str:
     state = "stopped" if event.is_interrupted else "finished"
     counts = f"{event.n_ok} measured, {event.n_failed} failed, {event.n_left} left"
-    text = f"sweep {event.sweep_id} {state} after {duration(event.seconds)}: {counts}"
-    if event.n_flagged:
-        flags = ", ".join(f"{flag} {count}" for flag, count in event.flags[:_NAMED_FLAGS])
-        flagged = count_of(event.n_flagged, "result carries", "results carry")
-        text += f"; {flagged} a warning flag ({flags})"
-    return text
+    return f"sweep {event.sweep_id} {state} after {duration(event.seconds)}: {counts}"
 
 
 # The state of a running sweep, updated event by event; pure. Consoles and files show it.

@@ -66,15 +66,6 @@ HAPPENED: list[Event] = [
 ]
 
 
-def test_the_end_of_a_sweep_says_how_much_of_it_is_in_doubt() -> None:
-    flags = (("busy_host", 58), ("spread", 12), ("drift", 3), ("niced", 2), ("hot", 1))
-    said = sentence(replace(FINISHED, n_flagged=60, flags=flags))
-    assert said is not None
-    assert has(said, "60 results", "busy_host 58, spread 12, drift 3, niced 2")
-    assert "hot" not in said
-    assert "doubt" not in str(sentence(FINISHED))
-
-
 def test_two_workloads_of_a_model_are_two_files() -> None:
     starts = [
         ExportStarted(model="gpt2", format="onnx", workload=workload)

@@ -81,7 +81,6 @@ def test_a_batch_that_ran_out_of_memory_leaves_the_others(make_attempts) -> None
     assert table.frame["workload"].to_list() == ["train@4", "train@4"]
     assert has(table.notes[0], "1 of 2 rows")
     assert has(table.notes, "1 cell with failed attempts only")
-    assert has(table.notes, "1 of 2 rows carry a quality flag")
     with pytest.raises(NoDataError) as found:
         make_table("latency/training", make_attempts([too_large]), Selection())
     assert "train@64" in found.value.message

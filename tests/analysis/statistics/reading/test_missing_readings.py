@@ -95,7 +95,7 @@ def test_unlike_weights_are_the_reason_of_a_missing_prompt(make_attempts: Make) 
         assert has(reason, "left out", "prefill@1024", "unlike weights")
 
 
-def test_flags_and_unlike_figures_are_noted_once(make_attempts: Make) -> None:
+def test_unlike_figures_are_noted_once(make_attempts: Make) -> None:
     rows = [
         *_study(flags=["throttled"]),
         *_rows("prefill@256", 256.0, device="d2", memory_metric="pss", flags=["hot"]),
@@ -103,7 +103,6 @@ def test_flags_and_unlike_figures_are_noted_once(make_attempts: Make) -> None:
         *_rows("prefill@512", 640.0, device="d2", memory_metric="pss", statistic="median"),
     ]
     notes = _table(make_attempts(rows)).notes
-    assert sum(has(note, "2 of 7 rows", "quality flag") for note in notes) == 1
     assert sum(has(note, "peak memory in different ways", "pss on d2") for note in notes) == 1
     assert sum(has(note, "different statistics", "mean on d2") for note in notes) == 1
     assert sum(has(note, "platforms") for note in notes) == 1

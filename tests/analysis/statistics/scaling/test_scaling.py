@@ -70,7 +70,6 @@ def test_flags_of_points_are_flags_of_their_curve(make_attempts: Make) -> None:
     ]  # fmt: skip
     table = make_table("scaling", make_attempts(rows), Selection())
     assert table.frame["flags"].to_list() == [["busy_host", "spread"]]
-    assert has(table.notes, "2 of 3 rows carry a quality flag")
     points = _table(make_attempts(rows), "scaling/points")
     assert [point["flags"] for point in points] == [["spread"], [], ["busy_host"], None]
 
