@@ -6,7 +6,11 @@ from pathlib import Path
 import pytest
 
 from fleetrank.device_agents.host.worker_client import measure_in_worker
-from fleetrank.device_agents.host.worker_process import SCRATCH, worker_environment
+from fleetrank.device_agents.host.worker_process import (
+    SCRATCH,
+    shed_inheritance,
+    worker_environment,
+)
 from fleetrank.foundation.vocabulary import Runtime
 from tests.device_agents.conftest import MakeTask
 
@@ -73,3 +77,12 @@ def test_a_trusted_task_has_neither_folder_nor_environment(task_of: MakeTask, te
     with worker_environment(task_of(Runtime.ONNX, is_trusted=True)) as environment:
         assert environment is None
         assert list(temp.iterdir()) == []
+
+
+def test_variables_of_openmp_that_another_process_set_are_dropped_and_recorded(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name in ("OMP_NUM_THREADS", "KMP_AFFINITY", "GOMP_CPU_AFFINITY"):
+        monkeypatch.setenv(name, "1")
+    assert shed_inheritance().omp_num_threads == "1"
+    assert not [name for name in os.environ if name.startswith(("OMP_", "KMP_", "GOMP_"))]

@@ -39,6 +39,16 @@ def test_a_file_that_changes_between_check_and_load_is_lost(
         check_unchanged(str(file), state)
 
 
+@pytest.mark.parametrize("content", [b"else", None])
+def test_a_file_of_another_checksum_is_lost(content: bytes | None, tmp_path: Path) -> None:
+    file = tmp_path / "model.onnx"
+    file.write_bytes(b"this")
+    wanted = sha256(file)
+    file.unlink() if content is None else file.write_bytes(content)
+    with pytest.raises(LostArtifactError):
+        check_artifact(str(file), wanted)
+
+
 def test_reading_a_file_changes_nothing(tmp_path: Path) -> None:
     file = tmp_path / "model.onnx"
     file.write_bytes(b"this")
