@@ -29,7 +29,8 @@ def _commands() -> Iterator[tuple[str, bool]]:
             for name, one in command.commands.items():
                 yield from walk(one, (*path, name))
         elif isinstance(command, TyperCommand):
-            yield " ".join(path), any("--json" in one.opts for one in command.params)
+            # The third word of `report show` is the name of a table.
+            yield " ".join(path[:2]), any("--json" in one.opts for one in command.params)
 
     for name in COMMANDS:
         top = get_command(build_app([name]))
