@@ -27,7 +27,7 @@ from fleetrank.analysis.stored.cells_table import NOISY_SHARE
 from fleetrank.analysis.stored.load import last_attempts, release_order
 from fleetrank.analysis.stored.scope import differences
 from fleetrank.analysis.stored.selection import STATISTIC
-from fleetrank.foundation.errors import count_of
+from fleetrank.foundation.errors import count_of, with_flags
 from fleetrank.foundation.vocabulary import NS_PER_MS, CellVerdict, Flag, Problem
 
 _AGAINST = (
@@ -128,10 +128,10 @@ def sweep_sentences(cells: pl.DataFrame) -> tuple[str, ...]:
 def _sentence(cells: pl.DataFrame, sweep: str) -> str:
     noisy = cells.filter(pl.col("verdict") == CellVerdict.NOISY)
     cause, cure = _cause(noisy)
-    again = f"measure them again: `fleetrank sweep resume {sweep} --repeat-noisy`"
+    again = f"measure them again: `fleetrank sweep resume {sweep}` with `repeat_noisy=true`"
     counts = f"{noisy.height} of {count_of(cells.height, 'cell')} of sweep {sweep} are noisy"
     changes = _undecided(cells)
-    return f"{counts}: {_spreads(cells)}. {cause}; {cure}, and {again}.{changes}"
+    return f"{counts}: {_spreads(cells)}. {cause}; {cure}, and {with_flags(again)}.{changes}"
 
 
 def _spreads(cells: pl.DataFrame) -> str:
