@@ -28,6 +28,7 @@ class Setting:
         words: the only values; empty for a number or a text, whose default the function has.
         default: one of the words; empty if the table shows all without the setting.
         is_many: takes several words, separated by commas.
+        is_start: takes the beginning of a word too.
     """
 
     name: str
@@ -36,6 +37,7 @@ class Setting:
     words: tuple[str, ...] = ()
     default: str = ""
     is_many: bool = False
+    is_start: bool = False
 
     def chosen(self, selection: Selection) -> str:
         """The user's word, or else the default; of many, separated by commas."""
@@ -50,6 +52,8 @@ class Setting:
         given = str(value).split(",") if self.is_many else [str(value)]
         for word in given if self.words else ():
             if self.is_many and word.strip().replace(" ", "-") in ("", *self.words):
+                continue
+            if self.is_start and any(one.startswith(word) for one in self.words):
                 continue
             if word not in self.words:
                 raise AnalysisError(
