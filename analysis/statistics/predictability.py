@@ -1,9 +1,7 @@
 """How well latency on one platform predicts latency on another, by family of models."""
 
-import statistics
 import zlib
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -306,22 +304,6 @@ class FamilyPrediction(Between):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FamilyMedians:
-    """Medians over pairs of the figures of one family; `None` without any.
-
-    Attributes:
-        n_models: the most of any pair.
-    """
-
-    family: str
-    n_models: int
-    n_pairs: int
-    rho: float | None
-    mean_abs_shift: float | None
-    mean_error_percent: float | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class PredictabilityResult:
     """Errors of all families.
 
@@ -334,13 +316,6 @@ class PredictabilityResult:
     groups: tuple[FamilyPrediction, ...]
     pairs: tuple[FamilyPrediction, ...]
     selected: tuple[Pair, ...]
-
-    def medians_over_pairs(self) -> tuple[FamilyMedians, ...]:
-        """One entry per family; used instead of tiers where one device was measured."""
-        families: dict[str, list[FamilyPrediction]] = defaultdict(list)
-        for one in self.pairs:
-            families[one.family].append(one)
-        return tuple(map(_medians, families.values()))
 
 
 @once_a_session
@@ -451,22 +426,6 @@ def _prediction(
         mean_abs_shift=known(found.shift[at]),
         reason=_reason(n_models, n_fitted, known(found.mean[at]), rho),
     )
-
-
-def _medians(pairs: Sequence[FamilyPrediction]) -> FamilyMedians:
-    return FamilyMedians(
-        family=pairs[0].family,
-        n_models=max(one.n_models for one in pairs),
-        n_pairs=len(pairs),
-        rho=_median(one.rho for one in pairs),
-        mean_abs_shift=_median(one.mean_abs_shift for one in pairs),
-        mean_error_percent=_median(one.mean_error_percent for one in pairs),
-    )
-
-
-def _median(values: Iterable[float | None]) -> float | None:
-    some = [value for value in values if value is not None]
-    return statistics.median(some) if some else None
 
 
 def _reason(n_models: int, n_fitted: int, mean: float | None, rho: float | None) -> str | None:

@@ -55,11 +55,6 @@ class Inside(StrEnum):
         return f"{LATENCY} in {self}"
 
 
-def is_below(one: Agreement) -> bool:
-    """Whether rho of all together is above what holds inside, beyond its uncertainty."""
-    return one.gap_low is not None and one.gap_low > 0
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Mean:
     """A mean over the pairs of a group.

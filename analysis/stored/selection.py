@@ -241,8 +241,6 @@ def regex_of(pattern: str) -> str:
 # Which workload a table is about: figures of two workloads are never compared.
 
 WORKLOAD = "workload"
-KNOWN_WORKLOAD = f"COALESCE({WORKLOAD}, '{IMAGE}')"
-"""SQL that Polars and DuckDB both read: rows of images, and older rows, are stored without one."""
 _NAMED = 8
 """A sentence names at most this many workloads."""
 

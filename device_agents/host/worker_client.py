@@ -167,9 +167,7 @@ class Worker:
 
     def _take_end(self, end: End) -> None:
         ended = self._ended(end)
-        oom_kills = read_oom_kills()
-        if None not in (oom_kills, self._oom_kills):
-            oom_kills = (oom_kills or 0) - (self._oom_kills or 0)
+        oom_kills = _oom_kills_since(self._oom_kills)
         self.measurement = read_measurement(self.task, ended, self._started, oom_kills)
 
     def _ended(self, end: End) -> ChildEnd:
@@ -178,6 +176,12 @@ class Worker:
 
     def _fail(self, failure: Failure) -> None:
         self.measurement = failed(self.task.task_id, failure, started_utc=self._started)
+
+
+def _oom_kills_since(before: int | None) -> int | None:
+    """Processes killed for lack of memory since an earlier count; `None` if either is unknown."""
+    now = read_oom_kills()
+    return None if before is None or now is None else now - before
 
 
 def _is_report(received: bytearray) -> bool:
@@ -195,6 +199,7 @@ def infer_in_worker(
     command: Sequence[str] = WORKER,
 ) -> Failure | None:
     """Runs the artifact over stored inputs in a fresh worker; `None` means success."""
+    oom_kills = read_oom_kills()
     try:
         with worker_environment(task) as environment:
             end = run_child(
@@ -207,7 +212,7 @@ def infer_in_worker(
     except OSError as error:
         return _not_started(error)
     if not _has_result(end):
-        return _failure_from_end(end, None)
+        return _failure_from_end(end, _oom_kills_since(oom_kills))
     try:
         return from_json(InferReply, end.stdout).failure
     except CodecError as error:

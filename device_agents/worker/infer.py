@@ -86,7 +86,8 @@ def _run(
     arrays = []
     for number, spec in enumerate(model.inputs):
         given = stored.get(f"input_{number}")
-        zeros = np.zeros(() if spec.state is None else spec.shape, spec.dtype)
+        # No input has the shape (0,): one that is not stored and is no state is refused.
+        zeros = np.zeros((0,) if spec.state is None else spec.shape, spec.dtype)
         array = states.get(number, zeros) if given is None else given[case]
         scale = model.input_scales[number] if isinstance(model, QuantizedModel) else None
         arrays.append(_in_dtype(array, spec, scale))

@@ -36,8 +36,6 @@ _BUILTIN = {
     123: "SELECT_V2", 126: "BATCH_MATMUL", 130: "BROADCAST_TO", 150: "GELU",
     190: "STABLEHLO_SCATTER", 206: "STABLEHLO_COMPOSITE",
 }  # fmt: skip
-_LAST_OF_BYTE = 127
-"""Codes up to this one are also in a field of one byte, which old files have alone."""
 _HEAVY = {"CONV_2D": 20.0, "DEPTHWISE_CONV_2D": 8.0, "FULLY_CONNECTED": 10.0, "BATCH_MATMUL": 10.0}
 """A product takes ten to twenty times as long as an operation on single elements."""
 _XNNPACK = {

@@ -5,19 +5,23 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import psutil
 import pytest
 from waiting import wait_until
 
+from fleetrank.device_agents.contract.agent import never_stop
 from fleetrank.device_agents.contract.measurement import Failure, Measurement
 from fleetrank.device_agents.contract.protocol import encode_request
 from fleetrank.device_agents.contract.task import Execution
-from fleetrank.device_agents.host.worker_client import measure_in_worker
+from fleetrank.device_agents.host.worker_client import WORKER, Worker, measure_in_worker
+from fleetrank.foundation import supervised_child
 from fleetrank.foundation.codec import from_json, to_json
-from fleetrank.foundation.vocabulary import ErrorKind, Runtime, Status
+from fleetrank.foundation.vocabulary import NS_PER_S, ErrorKind, Runtime, Status
 from tests.device_agents.conftest import MakeTask, make_task
 
 pytestmark = pytest.mark.slow
@@ -100,11 +104,23 @@ def test_a_missing_interpreter_is_a_failure_not_an_exception(task_of: MakeTask) 
     assert seen.failure.is_transient
 
 
-def test_a_model_that_never_returns_times_out(looping_onnx: Path) -> None:
-    seen = measure_in_worker(make_task(looping_onnx, Runtime.ONNX, timeout_s=3.0))
-    assert seen.failure.kind is ErrorKind.TIMED_OUT
-    assert seen.failure.stage == "first_inference"
-    assert not seen.failure.is_transient
+def test_a_model_that_never_returns_times_out(
+    looping_onnx: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    worker = Worker(make_task(looping_onnx, Runtime.ONNX, timeout_s=3600.0), never_stop)
+
+    def an_hour_later_once_it_runs_ns() -> int:
+        runs = b"first_inference" in worker._child.stderr
+        return time.perf_counter_ns() + runs * 3600 * NS_PER_S
+
+    clock = SimpleNamespace(perf_counter_ns=an_hour_later_once_it_runs_ns, sleep=time.sleep)
+    monkeypatch.setattr(supervised_child, "time", clock)
+    with ExitStack() as stack:
+        worker.start(stack, WORKER)
+    failure = worker.measurement.failure
+    assert failure.kind is ErrorKind.TIMED_OUT
+    assert failure.stage == "first_inference"
+    assert not failure.is_transient
 
 
 def test_a_stop_is_heard_while_a_model_runs(looping_onnx: Path) -> None:

@@ -155,11 +155,13 @@ def test_an_answer_that_never_comes_ends_the_wait_and_not_the_child(echo: Superv
 
 
 def test_another_thread_can_kill_a_child_that_is_waited_for(echo: SupervisedChild) -> None:
-    def kill() -> bool:
-        echo.kill()
+    def kill_once_it_runs() -> bool:
+        if echo.stdout:  # before it runs, the reaper would die of the signal that it waits for
+            echo.kill()
         return False
 
-    assert echo.wait(deadline_ns=later_ns(), stop_requested=kill) is End.ITSELF
+    echo.send(b"I run\n")
+    assert echo.wait(deadline_ns=later_ns(), stop_requested=kill_once_it_runs) is End.ITSELF
     assert echo.end() == -signal.SIGKILL
 
 
