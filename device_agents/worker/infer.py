@@ -86,7 +86,7 @@ def _run(
     arrays = []
     for number, spec in enumerate(model.inputs):
         given = stored.get(f"input_{number}")
-        # No input has the shape (0,): one that is not stored and is no state is refused.
+        # Refuses an input that is not stored and is not a state: no input has the shape (0,).
         zeros = np.zeros((0,) if spec.state is None else spec.shape, spec.dtype)
         array = states.get(number, zeros) if given is None else given[case]
         scale = model.input_scales[number] if isinstance(model, QuantizedModel) else None
