@@ -474,7 +474,7 @@ def of_panel(session: Session) -> Iterator[Finding]:
     panel = session.panel
     logs = np.log(np.where(panel.latency > 0, panel.latency, np.nan))
     yield from _duplicates(panel, logs)
-    yield from session.once_of_rows(_all_off_the_line)
+    yield from off_the_line(session)
     yield from _slipped(panel, logs)
     yield from _slipped_memory(panel, _sources_of(session))
     yield from _ties(panel)
@@ -483,8 +483,7 @@ def of_panel(session: Session) -> Iterator[Finding]:
 
 def doubtful_cells(session: Session) -> Mapping[tuple[str, str], str]:
     """What is doubtful about single latencies, by model of the panel and platform key."""
-    found = session.once_of_rows(_all_off_the_line)
-    return {(str(one.model), str(one.platform_key)): one.detail for one in found}
+    return {(str(one.model), str(one.platform_key)): one.detail for one in off_the_line(session)}
 
 
 def _sources_of(session: Session) -> _Sources:
@@ -510,6 +509,11 @@ def _duplicates(panel: Panel, logs: Floats) -> Iterator[Finding]:
             ),
             what_to_do="possibly the same device registered twice: if so, count it once",
         )
+
+
+def off_the_line(session: Session) -> tuple[Finding, ...]:
+    """Latencies far from what the platform's other models predict; raises those of `panel`."""
+    return session.once_of_rows(_all_off_the_line)
 
 
 def _all_off_the_line(session: Session) -> tuple[Finding, ...]:

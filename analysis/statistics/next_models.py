@@ -16,7 +16,7 @@ from fleetrank.analysis.arrays.ranking import Floats, average_ranks, require_fin
 from fleetrank.analysis.errors import AnalysisError
 from fleetrank.analysis.panel.device_models import Profiles, profiles
 from fleetrank.analysis.panel.session import Session
-from fleetrank.analysis.statistics.device_fit import DeviceValues, Indices, fit, known_of
+from fleetrank.analysis.statistics.device_fit import DeviceValues, Indices, Known, fit, known_of
 from fleetrank.analysis.stored.selection import Selection, setting
 from fleetrank.analysis.tables.explanations import explained
 from fleetrank.analysis.tables.table import Table
@@ -67,18 +67,8 @@ def choose(covariance: Floats, k: int) -> tuple[Indices, Floats]:
     return np.array(chosen, dtype=np.int64), np.array(left)
 
 
-def judge(logs: Floats, target: int, measured: Indices) -> tuple[float, float]:
-    """How well the other models of a device are predicted after measuring some of it.
-
-    Args:
-        logs: log latencies, (n_models, n_devices).
-        target: column of the device.
-        measured: rows, at least one and not all.
-
-    Returns:
-        Mean of |predicted / true - 1| over models not measured; Spearman's rho of measured and
-        predicted latencies with the true ones.
-    """
+def beside(logs: Floats, target: int) -> Known:
+    """What the other devices say about one, from log latencies (n_models, n_devices)."""
     n_models, n_devices = logs.shape
     values = DeviceValues(
         logs=logs,
@@ -87,10 +77,24 @@ def judge(logs: Floats, target: int, measured: Indices) -> tuple[float, float]:
         is_alike=np.ones(n_devices, dtype=np.bool_),
         target=target,
     )
-    truth = logs[:, target]
-    predicted = fit(known_of(values, target), truth, measured).centre
+    return known_of(values, target)
+
+
+def judge(others: Known, truth: Floats, measured: Indices) -> tuple[float, float]:
+    """How well the other models of a device are predicted after measuring some of it.
+
+    Args:
+        others: of `beside`.
+        truth: log latencies of the device, (n_models,).
+        measured: rows, at least one and not all.
+
+    Returns:
+        Mean of |predicted / true - 1| over models not measured; Spearman's rho of measured and
+        predicted latencies with the true ones.
+    """
+    predicted = fit(others, truth, measured).centre
     predicted[measured] = truth[measured]
-    error = np.abs(np.expm1(predicted - truth)).sum() / (n_models - measured.size)
+    error = np.abs(np.expm1(predicted - truth)).sum() / (truth.size - measured.size)
     return float(error), float(rank_agreement(predicted, truth))
 
 
@@ -202,7 +206,8 @@ def _one_device(
     """
     chosen, _ = choose(covariance_of(np.delete(logs, target, axis=1)), k)
     orders = [chosen, *(rng.permutation(logs.shape[0]) for _ in range(RANDOM_CHOICES))]
-    return [[judge(logs, target, order[: step + 1]) for order in orders] for step in range(k)]
+    others, truth = beside(logs, target), logs[:, target]
+    return [[judge(others, truth, order[: step + 1]) for order in orders] for step in range(k)]
 
 
 # Runs saved by measuring a few device models only, against the error of predicting the others.

@@ -7,6 +7,7 @@ Flags are reasons behind a verdict, and no verdict of their own: on a host with 
 threads nearly every process has some, and their medians agree all the same.
 """
 
+import contextlib
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
@@ -20,7 +21,7 @@ from fleetrank.analysis.statistics.audit import (
     OUTLIER_FACTOR,
     Finding,
     common_slip,
-    of_panel,
+    off_the_line,
     sentinels,
 )
 from fleetrank.analysis.stored.cells_table import NOISY_SHARE
@@ -30,11 +31,6 @@ from fleetrank.analysis.stored.selection import STATISTIC
 from fleetrank.foundation.errors import count_of, with_flags
 from fleetrank.foundation.vocabulary import NS_PER_MS, CellVerdict, Flag, Problem
 
-_AGAINST = (
-    Problem.UNIT_SLIP, Problem.SENTINEL, Problem.AGAINST_ITSELF, Problem.AGAINST_THE_FIT,
-    Problem.PLACEMENT,
-)  # fmt: skip
-"""Findings about one cell that make its latency doubtful."""
 _THERMAL = (Flag.THROTTLED, Flag.HOT)
 _OTHERS = (Flag.BUSY_HOST, Flag.PREEMPTED, Flag.BESIDE_READING)
 """Flags of work beside the measurement."""
@@ -50,24 +46,28 @@ def with_verdicts(session: Session) -> pl.DataFrame:
     Raises:
         NoDataError: no row matches the selection.
     """
-    return session.once(_with_verdicts)
+    return session.once_of_rows(_with_verdicts)
 
 
 def _with_verdicts(session: Session) -> pl.DataFrame:
     schema = dict.fromkeys((*_PLACE, "audit"), pl.String())
-    findings = {one.wrong_cell: one for one in _findings(session) if one.wrong_cell}
-    rows = [(*place, one.platform_key, one.detail) for place, one in findings.items()]
-    audit = pl.DataFrame(rows, schema=schema, orient="row")
+    rows = [
+        (*one.wrong_cell, one.platform_key, one.detail)
+        for one in _against_cells(session)
+        if one.wrong_cell
+    ]
+    audit = pl.DataFrame(rows, schema=schema, orient="row").unique(_PLACE, keep="last")
     cells = session.cells.cells.join(audit, on=_PLACE, how="left", maintain_order="left")
     return cells.with_columns(_reason().alias(_WHY)).with_columns(verdict=_verdict()).drop("audit")
 
 
-def _findings(session: Session) -> Iterator[Finding]:
-    try:
-        found = [*of_rows(session), *of_panel(session)]
-    except NotComparableError:
-        found = [*of_rows(session)]
-    yield from (one for one in found if one.what in _AGAINST)
+def _against_cells(session: Session) -> Iterator[Finding]:
+    """Findings about one cell that make its figures doubtful."""
+    yield from _sentinels(session.cells.cells)
+    yield from _against_itself(session)
+    yield from _replaced(session)
+    with contextlib.suppress(NotComparableError):
+        yield from off_the_line(session)
 
 
 def _reason() -> pl.Expr:

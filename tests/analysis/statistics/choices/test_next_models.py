@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from fleetrank.analysis.statistics.next_models import (
     accepted_error,
+    beside,
     choose,
     covariance_of,
     judge,
@@ -43,12 +44,14 @@ def test_each_choice_takes_most_from_the_variance(seed: int) -> None:
 
 def test_only_the_models_not_measured_have_an_error() -> None:
     logs = np.tile(np.arange(5.0)[:, None], 4)
-    assert judge(logs, 3, np.array([0, 2])) == pytest.approx((0, 1))
+    assert judge(beside(logs, 3), logs[:, 3], np.array([0, 2])) == pytest.approx((0, 1))
     logs[4, 3] += 1
-    error, rho = judge(logs, 3, np.array([0, 4]))
+    error, rho = judge(beside(logs, 3), logs[:, 3], np.array([0, 4]))
     assert 0 < error < 1
     assert rho == pytest.approx(1)
-    assert judge(logs, 3, np.arange(4))[0] == pytest.approx(1 - np.exp(-1), abs=0.05)
+    assert judge(beside(logs, 3), logs[:, 3], np.arange(4))[0] == pytest.approx(
+        1 - np.exp(-1), abs=0.05
+    )
 
 
 def test_active_choice_finds_the_models_that_differ_between_devices() -> None:
