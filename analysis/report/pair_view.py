@@ -3,6 +3,7 @@
 import math
 
 import numpy as np
+import polars as pl
 from scipy import special
 
 from fleetrank.analysis.figures import platform_labels
@@ -30,7 +31,11 @@ def fleet_data(session: Session) -> Json:
         AnalysisError: nothing can be ranked.
     """
     panel, noise, doubts = session.panel, noise_of(session), doubtful_cells(session)
-    answer = main_pair(session)
+    selection = session.selection
+    # The question may be asked on any runtime; the page has its own platforms only.
+    is_part = (selection.runtime, selection.precision) != (None, None)
+    of_page = session.narrowed(pl.col("platform_key").is_in(panel.keys)) if is_part else session
+    answer = main_pair(of_page)
     labels = platform_labels(panel.platforms).names
     room = max(2, _MOST_VALUES // len(panel.models))
     column = {key: at for at, key in enumerate(panel.keys)}
@@ -64,7 +69,7 @@ def fleet_data(session: Session) -> Json:
             for (model, key), said in doubts.items()
             if key in keys
         ],
-        "margin": margin_of(session.selection, DEFAULT_MARGIN),
+        "margin": margin_of(selection, DEFAULT_MARGIN),
         "main": None if answer is None else _answer(answer),
         "a": a,
         "b": b,

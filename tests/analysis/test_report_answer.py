@@ -49,6 +49,20 @@ def test_a_doubtful_figure_is_no_latency_and_says_why(tmp_path: Path) -> None:
     assert "times" in said
 
 
+def test_a_page_of_one_runtime_asks_about_its_own_platforms(make_attempts) -> None:
+    """Another runtime measured more models, and would else be where the question is asked."""
+    places = (("d0", "torch", 8), ("d1", "onnx", 6), ("d2", "onnx", 6))
+    rows = [
+        {"model": f"m{at}", "platform_key": f"{device}/{runtime}/cpu/eager/fp32/b1/t1/afree/{{}}",
+         "device": device, "runtime": runtime, "latency_p50_ns": 1e6 * (1 + at * (n + 1) % 7)}
+        for n, (device, runtime, n_models) in enumerate(places)
+        for at in range(n_models)
+    ]  # fmt: skip
+    fleet = fleet_data(Session(make_attempts(rows), Selection(runtime="onnx")))
+    assert [one["label"] for one in fleet["platforms"]] == ["d1", "d2"]  # type: ignore[attr-defined]
+    assert len(fleet["main"]["rows"]) == 2  # type: ignore[index, arg-type]
+
+
 def _pick(page: "playwright.Page", label: str, name: str) -> None:
     page.locator(".question").get_by_label(label, exact=True).select_option(label=name)
 

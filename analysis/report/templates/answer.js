@@ -25,8 +25,9 @@ function ratioOn(platform, a, b) {
 function rowsFor(a, b, here) {
   return fleet.platforms.flatMap(({ label, batch }, at) => {
     const found = ratioOn(at, a, b), doubts = fleet.doubts.filter(([model, where]) => where === at && [a, b].includes(model));
+    if (batch !== fleet.platforms[here].batch) return [];
     if (doubts.length) return [{ label, order: "doubtful", detail: `left out: ${doubts[0][2]}` }];
-    if (!found || batch !== fleet.platforms[here].batch) return [];
+    if (!found) return [];
     return [{ label, ...found, order: at === here ? "here" : found.order }];
   });
 }
