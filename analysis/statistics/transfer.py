@@ -54,7 +54,7 @@ from fleetrank.analysis.panel.panel import (
 )
 from fleetrank.analysis.panel.session import Session
 from fleetrank.analysis.statistics.frm_scores import frm_weights, weights_note
-from fleetrank.analysis.statistics.transfer_within import within_groups
+from fleetrank.analysis.statistics.transfer_within import inside_warnings, within_groups
 from fleetrank.analysis.stored.selection import STATISTIC, are_unlike
 from fleetrank.analysis.tables.explanations import explained
 from fleetrank.analysis.tables.table import Table, frame_of
@@ -639,6 +639,7 @@ def transfer_as_table(found: TransferResult) -> Table:
         *((unlisted(found.selected),) if len(found.selected) > MAX_LISTED_PAIRS else ()),
         *(() if found.groups else (_NO_TIERS,)),
         *few_models_warning(found.n_models),
+        *inside_warnings(found.within),
     )
     noise = {"ceiling_of_rho": "", "within_alike": ""} if is_inside else {}
     explanation = explained("transfer/ranks", _values(found.axis, found.seed, found.draws) | noise)

@@ -55,6 +55,31 @@ class Inside(StrEnum):
         return f"{LATENCY} in {self}"
 
 
+def is_below(one: Agreement) -> bool:
+    """Whether rho of all together is above what holds inside, beyond its uncertainty."""
+    return one.gap_low is not None and one.gap_low > 0
+
+
+_HOLDS = 0.9
+"""Where the inner rho is surely above it, two of 13 models move by about two ranks: no warning."""
+
+
+def inside_warnings(within: Iterable[Agreement]) -> tuple[str, ...]:
+    """A sentence for each two tiers whose rho over all models says too much about alike ones."""
+    words = {word.measure: word for word in Inside}
+    found = {
+        (frozenset((one.source, one.target)), one.measure): one
+        for one in within
+        if is_below(one) and (one.low is None or one.low < _HOLDS)
+    }
+    return tuple(
+        f"Between {one.source} and {one.target} rho is {one.rho:.2f} among models of one "
+        f"{words[one.measure].one}, lower than over all {words[one.measure]}: do not choose among "
+        "them by this order."
+        for one in found.values()
+    )
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Mean:
     """A mean over the pairs of a group.

@@ -4,10 +4,9 @@ import numpy as np
 import polars as pl
 import pytest
 
-from fleetrank.analysis.panel.agreement import Agreement
 from fleetrank.analysis.panel.session import Session
-from fleetrank.analysis.statistics.transfer import transfer
-from fleetrank.analysis.statistics.transfer_within import Inside
+from fleetrank.analysis.statistics.transfer import transfer, transfer_as_table
+from fleetrank.analysis.statistics.transfer_within import Inside, is_below
 from fleetrank.analysis.stored.selection import Selection
 from fleetrank.analysis.tables.tables import make_table
 
@@ -36,11 +35,6 @@ def planted(*, is_alike_ordered: bool) -> tuple[np.ndarray, list[str | None], li
     return logs, [FAMILIES[family] for family in member], flops  # type: ignore[return-value]
 
 
-def is_below(one: Agreement) -> bool:
-    """Whether rho of all together is above what holds inside, beyond its uncertainty."""
-    return one.gap_low is not None and one.gap_low > 0
-
-
 def within_of(frame: pl.LazyFrame) -> dict[tuple[str, str], object]:
     found = transfer(Session(frame, Selection()))
     return {(one.measure, one.target): one for one in found.within if one.source == "cpu"}
@@ -63,16 +57,14 @@ def test_an_order_between_families_only_is_not_one_inside_them(make_attempts) ->
     assert (shown["gap_low"][0], shown["n_models"][0]) == (one.gap_low, 30)
 
 
-def test_an_order_that_holds_inside_too_is_not_below(make_attempts) -> None:
-    frame = make_attempts(rows_of(*planted(is_alike_ordered=True)))
-    inside = [
-        one
-        for one in transfer(Session(frame, Selection())).within
-        if one.measure == Inside.FAMILIES.measure
-    ]
-    assert inside
-    assert not any(map(is_below, inside))
-    assert min(one.rho for one in inside if one.rho is not None) > 0.9
+def test_a_note_warns_of_it_and_not_of_an_order_that_holds_inside_too(make_attempts) -> None:
+    for is_alike_ordered in (False, True):
+        frame = make_attempts(rows_of(*planted(is_alike_ordered=is_alike_ordered)))
+        found = transfer(Session(frame, Selection()))
+        noted = ["one family" in note for note in transfer_as_table(found).notes]
+        assert any(noted) is not is_alike_ordered
+        inside = [one for one in found.within if one.measure == Inside.FAMILIES.measure]
+        assert min(one.rho for one in inside if one.rho is not None) > 0.9 or not is_alike_ordered
 
 
 def test_without_families_or_flops_the_rows_say_why(make_attempts) -> None:
