@@ -25,9 +25,9 @@ Now = Annotated[
 ]
 _READING = frozenset({"faster", "report", "predict", "query"})
 _READING_RESULTS = frozenset({"exclude", "export", "import", "verify"})
-_WRITES = "--repair"
-"""With it `results verify` takes the host's lease: measurements wait for it, so it keeps its speed.
-"""
+_TAKES_LEASE = frozenset({"--repair", "workspace", "--from=workspace"})
+"""With one of these `results verify` and `import` take the host's lease: measurements wait for
+them, so they keep their speed."""
 
 SHORT_S = 1.0
 """Less work is done beside a measurement: it is about what loading the libraries takes."""
@@ -40,7 +40,7 @@ def is_reading(words: Sequence[str]) -> bool:
     """Whether a command line, without the shared options, reads results and takes no lease."""
     command, *rest = words or [""]
     is_of_results = command == "results" and not _READING_RESULTS.isdisjoint(rest[:1])
-    return (command in _READING or is_of_results) and _WRITES not in rest
+    return (command in _READING or is_of_results) and _TAKES_LEASE.isdisjoint(rest)
 
 
 def settle_for_reading(words: Sequence[str]) -> None:

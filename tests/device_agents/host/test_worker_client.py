@@ -18,11 +18,17 @@ from fleetrank.device_agents.contract.agent import never_stop
 from fleetrank.device_agents.contract.measurement import Failure, Measurement
 from fleetrank.device_agents.contract.protocol import encode_request
 from fleetrank.device_agents.contract.task import Execution
-from fleetrank.device_agents.host.worker_client import WORKER, Worker, measure_in_worker
+from fleetrank.device_agents.host import worker_client
+from fleetrank.device_agents.host.worker_client import (
+    WORKER,
+    Worker,
+    infer_in_worker,
+    measure_in_worker,
+)
 from fleetrank.foundation import supervised_child
 from fleetrank.foundation.codec import from_json, to_json
 from fleetrank.foundation.vocabulary import NS_PER_S, ErrorKind, Runtime, Status
-from tests.device_agents.conftest import MakeTask, make_task
+from tests.device_agents.conftest import MakeTask, infer_task, make_task
 
 pytestmark = pytest.mark.slow
 
@@ -147,6 +153,21 @@ def test_a_model_beyond_the_memory_limit_is_out_of_memory(huge_onnx: Path) -> No
 def test_a_worker_without_memory_to_start_is_out_of_memory(task_of: MakeTask) -> None:
     seen = measure_in_worker(task_of(Runtime.ONNX, memory_limit_bytes=8 * 1024**2))
     assert seen.failure.kind is ErrorKind.OUT_OF_MEMORY, seen.failure
+
+
+def test_a_kill_for_lack_of_memory_is_told_from_another(
+    task_of: MakeTask, onnx_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    counts = iter([0, 1, 1, 2])
+    monkeypatch.setattr(worker_client, "read_oom_kills", lambda: next(counts))
+    killed = "os.kill(os.getpid(), signal.SIGKILL)"
+    command = (sys.executable, "-P", "-c", READ_REQUEST + killed)
+    failures = (
+        fail_with(killed, task_of),
+        infer_in_worker(infer_task(onnx_file, tmp_path), command=command),
+    )
+    for failure in failures:
+        assert (failure.kind, failure.is_transient) == (ErrorKind.OUT_OF_MEMORY, True)
 
 
 def test_unusable_cpus_are_a_failure(task_of: MakeTask) -> None:

@@ -96,6 +96,7 @@ def test_commands_that_need_not_wait_and_the_server_are_those_that_run_at_low_pr
             can_skip |= {words} if has_now else set()
     assert reading == can_skip | {("report", "serve")}
     assert not is_reading(["results", "verify", "--repair"])
+    assert not is_reading(["results", "import", "elsewhere", "--from", "workspace"])
     assert not is_reading([])
 
 

@@ -120,7 +120,7 @@ def test_every_response_carries_the_policy(served: Served) -> None:
 @pytest.mark.parametrize("ending", daily([signal.SIGINT, signal.SIGKILL], signal.SIGKILL))
 def test_the_server_leaves_no_process_behind(hostile_workspace: Path, ending: int) -> None:
     with serving(hostile_workspace) as found:
-        for path in ("/api/frm", "/api/query?sql=SELECT+1"):
+        for path in ("/api/tables/transfer", "/api/query?sql=SELECT+1"):
             assert httpx.get(f"{found.base}{path}", timeout=60).status_code == 200
         children = psutil.Process(found.process.pid).children()
         assert len(children) == 2
