@@ -2,7 +2,8 @@
 
 Each table is made in a separate process with one BLAS thread, as `fleetrank report show` makes it,
 from stored rows in a temporary folder. `--shapes 18x2000,2000x13` are platforms x models,
-`--tables transfer,ceiling` limits the tables, and `--profile` prints where a table spends its time.
+`--tables transfer,trust/ceiling` limits the tables, and `--profile` prints where one spends its
+time.
 A busy machine makes these seconds longer by up to a half; the first line states its load.
 """
 
@@ -23,7 +24,7 @@ from made_up_rows import Shape, make_rows
 from fleetrank.analysis.errors import AnalysisError
 from fleetrank.analysis.stored.load import load_measurements
 from fleetrank.analysis.stored.selection import Selection
-from fleetrank.analysis.tables.table_specs import TABLES
+from fleetrank.analysis.tables.table_specs import REQUESTS
 from fleetrank.analysis.tables.tables import make_table
 
 SAMPLES = 10
@@ -35,7 +36,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--shapes", default="18x2000,2000x13")
     parser.add_argument("--repeats", type=int, default=5)
-    parser.add_argument("--tables", default=",".join(TABLES))
+    parser.add_argument("--tables", default=",".join(dict.fromkeys(one.name for one in REQUESTS)))
     parser.add_argument("--profile", action="store_true")
     parser.add_argument("--one", type=Path)
     given = parser.parse_args()
@@ -68,7 +69,7 @@ def line(folder: Path, name: str, *, is_profiled: bool) -> str:
     )
     *listed, figures = done.stdout.splitlines()
     found = json.loads(figures)
-    text = f"  {name:14} {found['cpu_s']:6.1f} s {found['peak_bytes'] / 1e9:5.2f} GB"
+    text = f"  {name:18} {found['cpu_s']:6.1f} s {found['peak_bytes'] / 1e9:5.2f} GB"
     return "\n".join([*listed, text + (f"  {found['refused']}" if found["refused"] else "")])
 
 
