@@ -27,9 +27,9 @@ from fleetrank.analysis.statistics.audit import (
 from fleetrank.analysis.stored.cells_table import NOISY_SHARE
 from fleetrank.analysis.stored.load import last_attempts, release_order
 from fleetrank.analysis.stored.scope import differences
-from fleetrank.analysis.stored.selection import STATISTIC
+from fleetrank.analysis.stored.selection import STATISTIC, fits_platform
 from fleetrank.foundation.errors import count_of, with_flags
-from fleetrank.foundation.vocabulary import NS_PER_MS, CellVerdict, Flag, Problem
+from fleetrank.foundation.vocabulary import NS_PER_MS, CellVerdict, Flag, Origin, Problem
 
 _THERMAL = (Flag.THROTTLED, Flag.HOT)
 _OTHERS = (Flag.BUSY_HOST, Flag.PREEMPTED, Flag.BESIDE_READING)
@@ -104,7 +104,11 @@ def _verdict() -> pl.Expr:
 
 def doubts_sentence(session: Session) -> str | None:
     """The doubtful cells that a ranking contains, for its notes; `None` without any."""
-    cells = with_verdicts(session).filter(pl.col("verdict") == CellVerdict.DOUBTFUL)
+    chosen = session.selection
+    is_in = fits_platform(chosen.source, chosen.source_tier) | fits_platform(
+        chosen.target, chosen.target_tier
+    )
+    cells = with_verdicts(session).filter(pl.col("verdict") == CellVerdict.DOUBTFUL, is_in)
     if cells.is_empty():
         return None
     names = [
@@ -127,11 +131,13 @@ def sweep_sentences(cells: pl.DataFrame) -> tuple[str, ...]:
 
 def _sentence(cells: pl.DataFrame, sweep: str) -> str:
     noisy = cells.filter(pl.col("verdict") == CellVerdict.NOISY)
+    counts = f"{noisy.height} of {count_of(cells.height, 'cell')} of sweep {sweep} are noisy"
+    said, changes = f"{counts}: {_spreads(cells)}.", _undecided(cells)
+    if (noisy["origin"] == Origin.IMPORTED).all():
+        return f"{said} They are imported and cannot be measured again here.{changes}"
     cause, cure = _cause(noisy)
     again = f"measure them again: `fleetrank sweep resume {sweep}` with `repeat_noisy=true`"
-    counts = f"{noisy.height} of {count_of(cells.height, 'cell')} of sweep {sweep} are noisy"
-    changes = _undecided(cells)
-    return f"{counts}: {_spreads(cells)}. {cause}; {cure}, and {with_flags(again)}.{changes}"
+    return f"{said} {cause}; {cure}, and {with_flags(again)}.{changes}"
 
 
 def _spreads(cells: pl.DataFrame) -> str:

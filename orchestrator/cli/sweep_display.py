@@ -173,7 +173,8 @@ def _noisy_lines(results: Path, sweep_id: str) -> Iterator[str]:
         rows = load_measurements(results, sweep=sweep_id, origins=ORIGINS)
         session = Session(rows, Selection(origins=ORIGINS, sweep=sweep_id))
         for workload in session.workloads:
-            yield from sweep_sentences(with_verdicts(session.of_workload(workload)))
+            if session.cells_of(workload) is not None:
+                yield from sweep_sentences(with_verdicts(session.of_workload(workload)))
 
 
 def _next_steps(outcome: "SweepFinished", options: "RunOptions") -> Iterator[str]:

@@ -63,6 +63,13 @@ def test_a_sweep_is_told_cause_cure_and_what_is_not_decided(make_attempts) -> No
         assert words in said
 
 
+def test_an_imported_sweep_is_not_told_to_measure_again(make_attempts) -> None:
+    rows = _row("a", ms=(10.0, 13.0, 11.5), origin="imported")
+    (said,) = sweep_sentences(with_verdicts(Session(make_attempts(rows), Selection())))
+    assert "imported" in said
+    assert "resume" not in said
+
+
 def test_a_ranking_says_which_of_its_figures_are_doubtful(make_attempts) -> None:
     keys = [f"d{n}/onnx/cpu/eager/fp32/b1/t1/afree/{{}}" for n in range(6)]
     rows = [
@@ -73,3 +80,6 @@ def test_a_ranking_says_which_of_its_figures_are_doubtful(make_attempts) -> None
     ]  # fmt: skip
     notes = make_table("transfer", make_attempts(rows), Selection()).notes
     assert f"Doubtful figures are in it: m3 on {keys[0]}; m3 on {keys[1]}." in notes
+    pair = Selection(source=keys[2], target=keys[3])
+    notes = make_table("transfer", make_attempts(rows), pair).notes
+    assert not any(note.startswith("Doubtful") for note in notes)
