@@ -1,4 +1,4 @@
-"""All tables of the page. Each is computed once; headlines, charts and study tables use them."""
+"""All tables of the page. Each is computed once; its charts and sections use them."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -684,11 +684,6 @@ class PageTables:
     def __getitem__(self, name: str) -> Table:
         """The table of that name."""
         return self.made[name]
-
-    @property
-    def ranks(self) -> tuple[TransferResult, ...]:
-        """The results about rank transfer that could be computed."""
-        return tuple(one for one in (self.transfer, self.frameworks) if one is not None)
 
     def answered(self, *names: str) -> tuple[str, ...]:
         """Those of the tables that the page has with an answer."""

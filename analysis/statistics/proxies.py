@@ -327,12 +327,6 @@ def typical_rho(rho: Floats) -> Floats:
     return known_median(rho, -1)
 
 
-def best_source(rho: Floats) -> int | None:
-    """The source with the highest median agreement (the first if tied), or `None`."""
-    typical = typical_rho(rho)
-    return None if np.isnan(typical).all() else int(np.nanargmax(typical))
-
-
 def leave_one_out(rho: Floats, sources: npt.NDArray[np.int64]) -> list[Fold]:
     """Chooses the best of `sources` without each device, and tests the choice on that device.
 
