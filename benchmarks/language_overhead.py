@@ -254,8 +254,8 @@ def bare_executorch(model: SequenceModel) -> Steps:
 
     def sequence() -> list[int]:
         model.run()
-        caches, times = list(model._prompt[2:]), []
-        for tokens, positions, *_ in model._steps:
+        caches, times = list(model._prompt[1][2:]), []
+        for _, (tokens, positions, *_) in model._steps:
             start = time.perf_counter_ns()
             method.set_inputs((tokens, positions, *caches))
             method.execute()
