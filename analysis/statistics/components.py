@@ -379,7 +379,8 @@ def component_ratios_table(session: Session) -> Table:
     """
     kernels, left_out = selected_kernels(session)
     shares = shares_of(session, kernels)
-    facts = session.cells.cells.select("platform_key", "device", "tier").unique("platform_key")
+    facts = session.cells.cells.select("platform_key", "device", "device_model", "tier")
+    facts = facts.unique("platform_key")
     shares = shares.join(facts, on="platform_key", how="left", maintain_order="left")
     chosen = session.selection
     sources = _platforms(shares, fits_platform(chosen.source, chosen.source_tier))

@@ -223,10 +223,12 @@ def _expressions(patterns: Sequence[str]) -> Iterator[str]:
 
 
 def fits_platform(pattern: str | None, tier: str | None) -> pl.Expr:
-    """Whether a platform's key or device matches the pattern, and its tier equals the tier."""
+    """Whether a platform's key, device or device model matches the pattern; the tier is equal."""
     fits = pl.lit(value=True)
     if pattern is not None:
-        fits = fits & (matches("platform_key", pattern) | matches("device", pattern))
+        columns = ("platform_key", "device", "device_model")
+        named = pl.any_horizontal(matches(column, pattern) for column in columns)
+        fits = fits & named.fill_null(value=False)
     if tier is not None:
         fits = fits & (pl.col("tier") == tier)
     return fits

@@ -39,6 +39,7 @@ def test_the_answer_comes_first_and_then_the_platforms(
     heading = next(line for line in lines if line.startswith("label"))
     assert heading.split()[:5] == ["label", "order", "ratio", "low", "high"]
     assert "afirst_cores" not in "".join(lines)
+    assert f"a is {A}, b is {B}" in lines
 
 
 def test_json_and_the_function_say_the_same(
@@ -54,10 +55,11 @@ def test_json_and_the_function_say_the_same(
     assert said["users"]["faster"] == answer.users.faster
 
 
-def test_here_and_on_choose_platforms(workspace: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    said = json.loads(
-        typed(workspace, capsys, A, B, "--here", "pixel-7/*", "--on", "*/onnx/*", "--json")
-    )
+@pytest.mark.parametrize("pixel", ["pixel-7/*", "pixel-7", "Google Pixel 7", "Google Pix*"])
+def test_here_and_on_choose_platforms(
+    workspace: Path, capsys: pytest.CaptureFixture[str], pixel: str
+) -> None:
+    said = json.loads(typed(workspace, capsys, A, B, "--here", pixel, "--on", "*/onnx/*", "--json"))
     assert said["here"]["platform_key"].startswith("pixel-7/")
     assert {one["platform_key"].split("/")[1] for one in said["targets"]} == {"onnx"}
 
