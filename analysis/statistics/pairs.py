@@ -568,7 +568,7 @@ def pair_counts(session: Session, a: str | None = None) -> tuple[PairCount, ...]
     if len(pairs) > MAX_LISTED:
         raise AnalysisError(
             f"{len(pairs)} pairs of models are too many to list, at most {MAX_LISTED}",
-            "name one model, or choose some with `model=`",
+            "name one model, or choose some with `fleetrank report show pairs` with `model=NAME`",
         )
     here = _common_here(fleet)
     has_both = [rows for rows in pairs if _has_both(fleet, rows)[here]]

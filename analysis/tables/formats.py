@@ -275,7 +275,7 @@ EXPLAIN_HINT = (
 )
 
 
-FITTING = "Choose columns with --columns, or print everything with --format csv."
+FITTING = "Choose columns with --columns, or print everything with --json."
 
 
 _RHO_DIGITS = 2

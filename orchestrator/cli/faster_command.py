@@ -88,7 +88,8 @@ def faster(
         if users is not None:
             raise UsageError("--users needs two models", "name both: fleetrank faster A B")
         table = selected_table("pairs", chosen, now=now)
-        print_in_form(table, Form.JSON if as_json else Form.TABLE, is_explained=explain, view=view)
+        form = Form.JSON if as_json else Form.TABLE
+        print_in_form(table, form, is_explained=explain, view=view, full="--json")
         return
     answer = _answer(model_a, model_b, users, chosen, now=now)
     if as_json:
@@ -128,5 +129,6 @@ def _print(answer: "PairAnswer", view: TableView, *, is_explained: bool) -> None
     if not view.columns:
         shown = [name for name in _SHOWN if frame[name].null_count() < frame.height]
         frame = frame.select(shown)
-    table = replace(table, title="", frame=frame, notes=())
-    print_in_form(table, Form.TABLE, is_explained=is_explained, view=view)
+    title = f"a is {answer.here.model_a}, b is {answer.here.model_b}"
+    table = replace(table, title=title, frame=frame, notes=())
+    print_in_form(table, Form.TABLE, is_explained=is_explained, view=view, full="--json")

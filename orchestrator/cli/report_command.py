@@ -273,9 +273,14 @@ def wrapped(text: str, start: str = "") -> str:
 
 
 def print_in_form(
-    table: "Table", form: TableForm, *, is_explained: bool, view: TableView = EVERYTHING
+    table: "Table",
+    form: TableForm,
+    *,
+    is_explained: bool,
+    view: TableView = EVERYTHING,
+    full: str = "--format csv",
 ) -> None:
-    """Prints the viewed part of a table in one form.
+    """Prints the viewed part of a table in one form; `full` is the option that prints it all.
 
     Raises:
         UsageError: the table lacks a column that `view` names.
@@ -295,7 +300,7 @@ def print_in_form(
     )
     if is_on_terminal:
         with console.capture() as captured:
-            print_on_terminal(table, console, is_explained=is_explained, note=note)
+            print_on_terminal(table, console, is_explained=is_explained, full=full, note=note)
         show_paged(captured.get(), console, has_pager=view.has_pager)
         return
     if form is Form.CSV:

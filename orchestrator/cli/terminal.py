@@ -99,7 +99,7 @@ def _print_grid(table: Grid, console: Console, full: str) -> None:
     for row in zip(*(shown[name] for name in widths), strict=True):
         grid.add_row(*(Text(cell, overflow="fold") for cell in row))
     for name, text in shared.items():
-        console.print(Text(f"{heading(name)} of all rows: {text}", style="dim"))
+        console.print(Text(f"{heading(name)}: {text} in all rows", style="dim"))
     console.print("", grid, "", sep="\n")
     if REASON in hidden:
         for line in sentences_of_reasons(columns[REASON]):
