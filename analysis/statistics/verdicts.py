@@ -131,7 +131,8 @@ def sweep_sentences(cells: pl.DataFrame) -> tuple[str, ...]:
 
 def _sentence(cells: pl.DataFrame, sweep: str) -> str:
     noisy = cells.filter(pl.col("verdict") == CellVerdict.NOISY)
-    counts = f"{noisy.height} of {count_of(cells.height, 'cell')} of sweep {sweep} are noisy"
+    are = "is" if noisy.height == 1 else "are"
+    counts = f"{noisy.height} of {count_of(cells.height, 'cell')} of sweep {sweep} {are} noisy"
     said, changes = f"{counts}: {_spreads(cells)}.", _undecided(cells)
     if (noisy["origin"] == Origin.IMPORTED).all():
         return f"{said} They are imported and cannot be measured again here.{changes}"

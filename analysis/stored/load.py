@@ -206,7 +206,9 @@ def _no_data(results: Path, sweep: str | None = None) -> NoDataError:
     known = [one for one in published_sweeps(results) if one != NO_SWEEP]
     if sweep is None or not known:
         return NoDataError(
-            f"no measurements in {results / MEASUREMENTS}", "run `fleetrank sweep run`"
+            f"no measurements in {results / MEASUREMENTS}",
+            "measure with `fleetrank sweep run SPEC`, or import published figures: "
+            "`fleetrank results import` with `from=demo`",
         )
     return NoDataError(
         f"no sweep '{sweep}' has measurements",

@@ -88,8 +88,13 @@ def faster(
         if users is not None:
             raise UsageError("--users needs two models", "name both: fleetrank faster A B")
         table = selected_table("pairs", chosen, now=now)
-        form = Form.JSON if as_json else Form.TABLE
-        print_in_form(table, form, is_explained=explain, view=view, full="--json")
+        print_in_form(
+            table,
+            Form.JSON if as_json else Form.TABLE,
+            is_explained=explain,
+            view=view,
+            full="--json",
+        )
         return
     answer = _answer(model_a, model_b, users, chosen, now=now)
     if as_json:
