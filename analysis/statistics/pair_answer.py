@@ -336,6 +336,9 @@ def _verdict(answer: PairAnswer) -> str:
     )
     if not measured:
         return f"Not known elsewhere: {said}; no other platform measured both."
+    if not kept + swapped:
+        platforms = count_of(len(measured), "other platform")
+        return f"Not shown elsewhere: {said}; of {platforms}, none shows a difference."
     most = max(kept, swapped)
     word = "Yes" if kept >= swapped else "No"
     if most < _NEARLY_ALL * len(measured):

@@ -44,6 +44,7 @@ function verdictOf(rows) {
   const [kept, reversed] = ["kept", "reversed"].map((order) => measured.filter((row) => row.order === order).length);
   if (here.low !== null && here.low <= 1) return `Undecided here: ${said}.`;
   if (measured.length === 0) return `Not known elsewhere: ${said}; no other platform measured both.`;
+  if (kept + reversed === 0) return `Not shown elsewhere: ${said}; of ${plural(measured.length, "other platform")}, none shows a difference.`;
   const most = Math.max(kept, reversed), isKept = kept >= reversed;
   const word = most >= 0.9 * measured.length ? (isKept ? "Yes" : "No") : isKept ? "Not everywhere" : "Mostly not";
   return `${word}: ${said}, and ${isKept ? "also faster" : "slower"} on ${most} of ${plural(measured.length, "other platform")}.`;

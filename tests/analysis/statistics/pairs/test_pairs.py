@@ -230,6 +230,7 @@ def test_what_cannot_be_answered_is_refused_with_a_remedy(make_grid) -> None:
     [
         ({"p1": [1e6, 2e6]}, "Yes: "), ({"p1": [2e6, 1e6]}, "No: "),
         ({"p1": [1e6, 2e6], "p2": [2e6, 1e6]}, "Not everywhere: "), ({}, "Not known elsewhere: "),
+        ({"p1": [1e6, 1e6]}, "Not shown elsewhere: "),
     ],
 )  # fmt: skip
 def test_the_first_word_is_the_answer(make_grid, latencies, word) -> None:
