@@ -212,7 +212,7 @@ _OF_PAIRS = ("target", "target_tier", "allow_unlike_batch")
 
 @show.callback()
 def questions(context: typer.Context, *, as_json: AsJson = False) -> None:
-    """Print a table; without a name, list the tables and the question of each."""
+    """Print a table; without a name, list the questions of all tables."""
     if context.invoked_subcommand is None:
         rows = [
             {"table": name, "question": spec.question, "parts": list(spec.parts)}

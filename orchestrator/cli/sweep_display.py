@@ -164,12 +164,14 @@ def conclude(outcome: "SweepFinished", options: "RunOptions", stream: TextIO | N
 def _noisy_lines(results: Path, sweep_id: str) -> Iterator[str]:
     """Which cells of each workload are noisy, why, and what it changes; none if all are steady."""
     from fleetrank.analysis.errors import AnalysisError
-    from fleetrank.analysis.panel.session import Session
-    from fleetrank.analysis.statistics.verdicts import sweep_sentences, with_verdicts
-    from fleetrank.analysis.stored.load import load_measurements
-    from fleetrank.analysis.stored.selection import Selection
 
-    with suppress(AnalysisError):
+    # An installation without the extra `analysis` measures, and has no verdicts.
+    with suppress(AnalysisError, ModuleNotFoundError):
+        from fleetrank.analysis.panel.session import Session
+        from fleetrank.analysis.statistics.verdicts import sweep_sentences, with_verdicts
+        from fleetrank.analysis.stored.load import load_measurements
+        from fleetrank.analysis.stored.selection import Selection
+
         rows = load_measurements(results, sweep=sweep_id, origins=ORIGINS)
         session = Session(rows, Selection(origins=ORIGINS, sweep=sweep_id))
         for workload in session.workloads:

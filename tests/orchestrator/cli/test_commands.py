@@ -321,7 +321,7 @@ def test_a_plan_says_what_no_real_device_measures(workspace, capsys) -> None:
     (workspace.sweeps / "t.yaml").write_text(text)
     capsys.readouterr()
     assert run(["sweep", "plan", "t"]) == 0
-    real, unreal = capsys.readouterr().out.splitlines()[1:3]
+    real, unreal = capsys.readouterr().out.splitlines()[2:4]
     assert "measured" in real
     assert "simulated" in unreal
     assert run(["sweep", "plan", "t", "--only", "*sim*"]) == 0

@@ -91,7 +91,7 @@ def test_tables_are_listed_and_files_of_others_stay(asked, tmp_path: Path) -> No
     build = f"report build --tables {folder} --to markdown"
     rows = asked(f"{build} --json").json
     assert {row["file"] for row in rows if row["file"]} < {path.name for path in folder.iterdir()}
-    (folder / "frm.md").write_text("mine")
+    (folder / "flops-frm.md").write_text("mine")
     refused = asked(build)
     assert (refused.code, "--force" in refused.err) == (2, True)
     assert asked(f"{build} --force").code == 0

@@ -43,7 +43,7 @@ def test_commands_options_and_names_are_completed(completed, workspace, monkeypa
     expected = {
         "repo": ["report"],
         "models exp": ["export"],
-        "report show --desc": ["--descending"],
+        "report show transfer --desc": ["--descending"],
         "report compare a --j": ["--json", "--junit"],
         "-v --workspace . report bu": ["build"],
         "devices check pi": ["pixel-8"],

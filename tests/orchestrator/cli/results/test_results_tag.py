@@ -91,5 +91,7 @@ def test_the_page_of_a_sweep_shows_tags_and_counts_repeats_from_one(
     assert (progress.sweep_id, progress.tags) == (sweep_id, ("base",))
     row = dict.fromkeys(("finished_utc", "device", "platform_key", "error_kind"))
     row |= {"repeat": 0, "model": "m", "flags": [], "latency_ms": 1.0}
-    shown = render("live.html.j2", {"fingerprint": "f", "sweeps": [progress], "latest": [row]})
+    shown = render(
+        "live.html.j2", {"fingerprint": "f", "sweeps": [progress], "latest": [row], "said": str}
+    )
     assert '<td class="number">1</td>' in bytes(shown.body).decode()
