@@ -56,7 +56,7 @@ unit: setup ## run the tests of one edit: no process, no runtime, about 16 s
 PYTEST := $(BIN)/pytest --disable-plugin-autoload -p xdist.plugin --numprocesses 4 --dist worksteal
 # With bytecode, even where the environment forbids it: a process that compiles the product takes 3 s longer.
 test test-all test-cluster: export PYTHONDONTWRITEBYTECODE :=
-test: setup ## run the tests of daily work: every mechanism at least once, about 17 minutes
+test: setup ## run the tests of daily work: every mechanism at least once, about 13 minutes
 	$(PYTEST)
 
 test-all: setup ## also run what is slow and rarely decides, before a release
