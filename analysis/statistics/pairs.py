@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import pairwise
+from itertools import combinations, pairwise
 
 import numpy as np
 import numpy.typing as npt
@@ -57,7 +57,7 @@ DEFAULT_MARGIN = 0.05
 """Users do not notice a smaller difference, and two processes of one model differ by as much."""
 CONFIDENCE = 0.95
 MAX_LISTED = 5000
-"""Pairs of models in one answer: all pairs of a hundred models."""
+"""Pairs of models compared in one list: all pairs of a hundred models, in about half a second."""
 _MOST_MODELS = 100
 """Models among which the page looks for a pair: 4,950 pairs."""
 _MOST_SOURCES = 60
@@ -554,28 +554,51 @@ class PairCount:
     worst_ratio: float | None
 
 
-def pair_counts(session: Session, a: str | None = None) -> tuple[PairCount, ...]:
+def pair_counts(session: Session, a: str | None = None) -> tuple[tuple[PairCount, ...], int]:
     """Each pair of a model, most often reversed first; without a model all that are reversed.
 
+    Also gives the number of pairs that are left out, though some platform has them in the opposite
+    order: without a model, `MAX_LISTED` pairs are compared.
+
     Raises:
-        AnalysisError: more than `MAX_LISTED` pairs would be compared.
         NoDataError: the model has no row, or no chosen platform measured two models.
     """
     fleet = _fleet(session)
-    models = fleet.panel.models
-    firsts = range(len(models)) if a is None else [_row_of(fleet, a)]
-    pairs = [(i, j) for i in firsts for j in range(len(models)) if (j > i if a is None else j != i)]
-    if len(pairs) > MAX_LISTED:
-        raise AnalysisError(
-            f"{len(pairs)} pairs of models are too many to list, at most {MAX_LISTED}",
-            "name one model, or choose some with `fleetrank report show pairs` with `model=NAME`",
-        )
+    row = None if a is None else _row_of(fleet, a)
     here = _common_here(fleet)
-    has_both = [rows for rows in pairs if _has_both(fleet, rows)[here]]
     targets = np.array(_chosen_targets(fleet, here), dtype=np.int64)
-    counts = [_count(fleet, rows, here, targets) for rows in has_both]
+    known = np.flatnonzero(np.isfinite(fleet.logs[:, here])).tolist()
+    n_left_out = 0
+    if row is None:
+        pairs = [*combinations(known, 2)]
+        if len(pairs) > MAX_LISTED:
+            pairs, n_left_out = _most_opposite(fleet, pairs, here, targets)
+    else:
+        pairs = [(row, other) for other in known if other != row] if row in known else []
+    counts = [_count(fleet, rows, here, targets) for rows in pairs]
     shown = [one for one in counts if a is not None or one.reversed]
-    return tuple(sorted(shown, key=lambda one: (-one.reversed, one.ratio or 1.0)))
+    return tuple(sorted(shown, key=lambda one: (-one.reversed, one.ratio or 1.0))), n_left_out
+
+
+def _most_opposite(
+    fleet: _Fleet, pairs: Sequence[tuple[int, int]], here: int, targets: Ints
+) -> tuple[list[tuple[int, int]], int]:
+    """The `MAX_LISTED` pairs whose order is the opposite most often, and how many others are so.
+
+    Differences above the margin count first. A pair whose order is nowhere the opposite cannot be
+    reversed.
+    """
+    columns = fleet.logs[:, [here, *targets.tolist()]]
+    beyond, opposite = [], []
+    for some in np.array_split(np.array(pairs), len(pairs) // MAX_LISTED + 1):
+        logs = columns[some[:, 1]] - columns[some[:, 0]]
+        others = np.where(logs[:, :1] < 0, -1, 1) * logs[:, 1:]
+        beyond.append((others < -math.log1p(fleet.margin)).sum(axis=1))
+        opposite.append((others < 0).sum(axis=1))
+    n_opposite = np.concatenate(opposite)
+    ranked = np.lexsort((-n_opposite, -np.concatenate(beyond)))
+    left_out = n_opposite[ranked[MAX_LISTED:]] > 0
+    return [pairs[at] for at in sorted(ranked[:MAX_LISTED].tolist())], int(left_out.sum())
 
 
 def main_pair(session: Session) -> PairAnswer | None:
@@ -637,7 +660,12 @@ def pairs_table(session: Session) -> Table:
     a, b = (setting(session.selection, name, "") for name in ("model_a", "model_b"))
     if a and b:
         return pair_table(faster(session, a, b))
-    counts = pair_counts(session, a or b or None)
+    counts, n_left_out = pair_counts(session, a or b or None)
+    cut = (
+        f"Only {MAX_LISTED} pairs of models are compared, those with the opposite order on most "
+        f"platforms; {count_of(n_left_out, 'further pair')} may be reversed somewhere: name one "
+        "model, or choose some with `fleetrank report show pairs` with `model=NAME`."
+    )
     fleet = _fleet(session)
     here = fleet.labels[fleet.panel.keys[_common_here(fleet)]]
     by = "" if fleet.quantity.name == "latency" else f", by {fleet.quantity.name}"
@@ -645,7 +673,11 @@ def pairs_table(session: Session) -> Table:
         PairCount,
         counts,
         title=f"Orders of {a or b} and others{by}" if a or b else f"Orders that are reversed{by}",
-        notes=(*fleet.session.comparable.notes, f"Here: {here}."),
+        notes=(
+            *fleet.session.comparable.notes,
+            f"Here: {here}.",
+            *((cut,) if n_left_out else ()),
+        ),
         explanation=_explanation(fleet.margin),
     )
 

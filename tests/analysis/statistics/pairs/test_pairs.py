@@ -9,6 +9,7 @@ from wording import has
 
 from fleetrank.analysis.errors import AnalysisError, NoDataError
 from fleetrank.analysis.panel.session import Session
+from fleetrank.analysis.statistics import pairs
 from fleetrank.analysis.statistics.pair_answer import (
     Order,
     PairOrder,
@@ -191,13 +192,28 @@ def test_a_probability_is_repeated_to_the_last_digit(make_attempts) -> None:
 
 def test_pairs_that_are_reversed_come_first_and_alone(make_grid) -> None:
     frame = make_grid({"here": [1e6, 2e6, 4e6], "p1": [2e6, 1e6, 4e6], "p2": [3e6, 1e6, 2e6]})
-    found = pair_counts(session_of(frame, source="here"))
+    found, _ = pair_counts(session_of(frame, source="here"))
     assert [(one.model_a, one.model_b, one.reversed) for one in found] == [
         ("m0", "m1", 2), ("m0", "m2", 1),
     ]  # fmt: skip
     assert found[0].worst_ratio == pytest.approx(1 / 3)
-    every = pair_counts(session_of(frame, source="here"), "m2")
+    every, _ = pair_counts(session_of(frame, source="here"), "m2")
     assert {(one.model_a, one.model_b) for one in every} == {("m0", "m2"), ("m1", "m2")}
+
+
+def test_of_too_many_pairs_the_most_often_reversed_are_listed(make_grid, monkeypatch) -> None:
+    """Three pairs are the opposite somewhere, one of them twice, one by less than the margin."""
+    frame = make_grid(
+        {"here": [1e6, 2e6, 4e6, 8e6], "p1": [2e6, 1e6, 4e6, 3.9e6], "p2": [3e6, 1e6, 2e6, 8e6]}
+    )
+    monkeypatch.setattr(pairs, "MAX_LISTED", 2)
+    counts, n_left_out = pair_counts(session_of(frame, source="here"))
+    assert [(one.model_a, one.model_b, one.reversed) for one in counts] == [
+        ("m0", "m1", 2), ("m0", "m2", 1),
+    ]  # fmt: skip
+    assert n_left_out == 1
+    notes = make_table("pairs", frame, Selection(source="here")).notes
+    assert has(notes[-1], "Only 2 pairs", "1 further pair", "`model=NAME`")
 
 
 def test_the_table_has_the_rows_of_the_answer(make_attempts) -> None:

@@ -318,6 +318,8 @@ def test_the_demo_answers_the_question_without_a_workspace(tmp_path, monkeypatch
     assert has(capsys.readouterr().out, "3085 usable", "BSD-3-Clause")
     assert run(["faster", "mobilenet_v3_large", "mobilenet_v2"]) == 0
     assert has(capsys.readouterr().out, "mobilenet_v2 is", "13 of 13 other platforms")
+    assert run(["faster"]) == 0
+    assert has(capsys.readouterr().out, "Orders that are reversed")
 
 
 @pytest.mark.parametrize(
