@@ -1,5 +1,6 @@
 """Array functions that check a data set; values are logarithms, NaN where one is missing."""
 
+import contextlib
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -11,6 +12,7 @@ from scipy import stats
 
 from fleetrank.analysis.arrays.bootstrap import MIN_MODELS_FOR_INTERVAL
 from fleetrank.analysis.arrays.ranking import Floats
+from fleetrank.analysis.errors import NotComparableError
 from fleetrank.analysis.panel.panel import Panel
 from fleetrank.analysis.panel.session import Session
 from fleetrank.analysis.stored.columns import ROUNDED_SENTINELS, SENTINELS
@@ -512,12 +514,30 @@ def _duplicates(panel: Panel, logs: Floats) -> Iterator[Finding]:
 
 
 def off_the_line(session: Session) -> tuple[Finding, ...]:
-    """Latencies far from what the platform's other models predict; raises those of `panel`."""
-    return session.once_of_rows(_all_off_the_line)
+    """Latencies far from what the platform's other models predict; raises those of `panel`.
+
+    All models predict, also those that the selection leaves out: a figure is as doubtful alone as
+    among others.
+    """
+    return session.once_of_rows(_selected_off_the_line)
 
 
-def _all_off_the_line(session: Session) -> tuple[Finding, ...]:
-    return tuple(_off_the_line(session))
+def _selected_off_the_line(session: Session) -> tuple[Finding, ...]:
+    chosen, sources = session.selection, _sources_of(session)
+    if (chosen.model, chosen.family) == (None, None):
+        return tuple(_off_the_line(session))
+    # Some of the rows may have only one workload, all of them several.
+    every = replace(chosen, model=None, family=None, workload=str(session.workload))
+    names = {(*source, key): model for (model, key), source in sources.items()}
+    found: list[Finding] = []
+    # Models of another version of the tools can make every platform of all models incomparable.
+    with contextlib.suppress(NotComparableError):
+        found.extend(_off_the_line(session.asked(every)))
+    return tuple(
+        replace(one, model=names[cell])
+        for one in found
+        if one.wrong_cell and (cell := (*one.wrong_cell, str(one.platform_key))) in names
+    )
 
 
 def _off_the_line(session: Session) -> Iterator[Finding]:

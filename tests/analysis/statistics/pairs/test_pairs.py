@@ -10,6 +10,7 @@ from wording import has
 from fleetrank.analysis.errors import AnalysisError, NoDataError
 from fleetrank.analysis.panel.session import Session
 from fleetrank.analysis.statistics import pairs
+from fleetrank.analysis.statistics.audit import doubtful_cells
 from fleetrank.analysis.statistics.pair_answer import (
     Order,
     PairOrder,
@@ -128,6 +129,25 @@ def test_a_doubtful_figure_counts_for_nothing_and_is_named(make_attempts) -> Non
     assert orders["p0"] in (Order.DOUBTFUL, Order.NOT_MEASURED)
     assert {orders[f"p{at}"] for at in range(1, 6)} == {Order.KEPT}
     assert has(pair_sentences(answer), "Left out", "p0", "doubtful")
+
+
+@pytest.mark.parametrize(
+    "chosen", [{"model": ("m0", "m1")}, {"model": "m*"}, {"family": "one", "model": "m*"}]
+)
+def test_a_figure_is_as_doubtful_among_few_models_as_among_all(make_attempts, chosen) -> None:
+    rows = fleet(make_attempts, spread=0.03).collect().to_dicts()
+    for row in rows:
+        row["family"] = "one" if row["model"] in ("m0", "m1", "m2") else "other"
+        if (row["device"], row["model"]) == ("p0", "m0"):
+            row["latency_p50_ns"] *= 8
+    frame = make_attempts(rows)
+    every, few = (doubtful_cells(session_of(frame, **some)) for some in ({}, chosen))
+    assert few == every
+    assert [model for model, _ in every] == ["m0"]
+    (pair, *_) = pair_counts(session_of(frame, source="here", **chosen), "m0")[0]
+    assert pair.reversed == 0
+    kept = session_of(frame, **chosen | {"model": "m1"})
+    assert not doubtful_cells(kept)
 
 
 def test_a_device_without_one_of_them_has_a_probability(make_attempts) -> None:
