@@ -65,19 +65,19 @@ _HOLDS = 0.9
 
 
 def inside_warnings(within: Iterable[Agreement]) -> tuple[str, ...]:
-    """A sentence for each two tiers whose rho over all models says too much about alike ones."""
+    """At most one sentence: where rho over all models says too much about alike ones."""
     words = {word.measure: word for word in Inside}
     found = {
-        (frozenset((one.source, one.target)), one.measure): one
+        (one.measure, frozenset((one.source, one.target))): one
         for one in within
         if is_below(one) and (one.low is None or one.low < _HOLDS)
     }
-    return tuple(
-        f"Between {one.source} and {one.target} rho is {one.rho:.2f} among models of one "
-        f"{words[one.measure].one}, lower than over all {words[one.measure]}: do not choose among "
-        "them by this order."
-        for one in found.values()
-    )
+    listed: dict[str, list[str]] = {}
+    for one in found.values():
+        group = f"models of one {words[one.measure].one}"
+        listed.setdefault(group, []).append(f"{one.rho:.2f} between {one.source} and {one.target}")
+    texts = "; ".join(f"among {group} it is {', '.join(some)}" for group, some in listed.items())
+    return (f"Do not choose among alike models by rho over all: {texts}.",) if texts else ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
