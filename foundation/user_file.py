@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, Protocol, TypeVar
 
-from fleetrank.foundation.errors import BadFileError, nearest, shortened
+from fleetrank.foundation.errors import BadFileError, did_you_mean, nearest, shortened
 from fleetrank.foundation.files import decoded
 
 T_co = TypeVar("T_co", covariant=True)
@@ -237,8 +237,8 @@ class _Form:
     def _unknown_key(self, place: Place, missing: Sequence[str]) -> tuple[str, str]:
         """Message and remedy; a required key that is missing is the most likely intention."""
         word, known = str(place[-1]), self._properties(place[:-1])
-        guess = nearest(word, missing) or nearest(word, known)
-        remedy = f"did you mean '{guess}'?" if guess else f"valid keys: {self._keys_at(place[:-1])}"
+        otherwise = did_you_mean(word, known, f"valid keys: {self._keys_at(place[:-1])}")
+        remedy = did_you_mean(word, missing, otherwise)
         return f"unknown {self._name(place, is_stated=True)}", remedy
 
     def _wrong_value(self, item: Node) -> tuple[str, str]:

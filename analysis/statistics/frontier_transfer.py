@@ -39,7 +39,7 @@ from fleetrank.analysis.stored.selection import setting
 from fleetrank.analysis.stored.side_tables import EVALUATIONS, LOWER_IS_BETTER
 from fleetrank.analysis.tables.explanations import explained
 from fleetrank.analysis.tables.table import Table
-from fleetrank.foundation.errors import count_of, nearest
+from fleetrank.foundation.errors import count_of, did_you_mean
 from fleetrank.foundation.inputs import IMAGE
 
 # The objective `quality`: what evaluations of the models found, in one metric on the same data.
@@ -196,8 +196,7 @@ def parse_objectives(text: str) -> tuple[Objective, ...]:
     known = ", ".join(Objective)
     for name in names:
         if name not in list(Objective):
-            near = nearest(name, Objective)
-            hint = f"did you mean '{near}'? " if near else ""
+            hint = did_you_mean(name, Objective)
             raise AnalysisError(f"no objective '{name}'", f"{hint}there are {known}")
     if len(names) < 2 or len(set(names)) < len(names):
         raise AnalysisError(

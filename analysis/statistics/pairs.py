@@ -50,7 +50,7 @@ from fleetrank.analysis.stored.selection import fits_platform, margin_of, regex_
 from fleetrank.analysis.tables.explanations import explained
 from fleetrank.analysis.tables.table import Table
 from fleetrank.analysis.tables.table_specs import TABLES
-from fleetrank.foundation.errors import count_of, nearest
+from fleetrank.foundation.errors import count_of, did_you_mean
 
 _COMPARED = TABLES["pairs"].settings["quantity"]
 DEFAULT_MARGIN = 0.05
@@ -318,11 +318,10 @@ def _row_of(fleet: _Fleet, name: str) -> int:
     models = fleet.panel.models
     if name in models:
         return models.index(name)
-    near = nearest(name, models)
-    hint = f"did you mean '{near}'? " if near else ""
     raise NoDataError(
         f"no platform has a comparable {fleet.quantity.name} of '{name}'",
-        f"{hint}measure it with `fleetrank run {name}`, or import published figures",
+        f"{did_you_mean(name, models)}measure it with `fleetrank run {name}`, or import published "
+        "figures",
     )
 
 

@@ -25,7 +25,7 @@ from fleetrank.analysis.stored.selection import Selection, fits_platform, matche
 from fleetrank.analysis.tables.explanations import explained
 from fleetrank.analysis.tables.table import CellRow, Table
 from fleetrank.analysis.tables.table_specs import TABLES
-from fleetrank.foundation.errors import count_of, nearest
+from fleetrank.foundation.errors import count_of, did_you_mean
 
 _PREDICTED = TABLES["predict"].settings["quantity"]
 COVERAGE = 0.9
@@ -182,11 +182,10 @@ def _platforms(cells: pl.DataFrame, selection: Selection) -> list[str]:
 
 
 def _unknown_platform(like: str, cells: pl.DataFrame) -> NoDataError:
-    near = nearest(like, cells["platform_key"].unique().sort())
+    hint = did_you_mean(like, cells["platform_key"].unique().sort())
     return NoDataError(
         f"no platform is named '{like}'",
-        (f"did you mean '{near}'? " if near else "")
-        + "give a platform key that `fleetrank report show latency` lists",
+        f"{hint}give a platform key that `fleetrank report show latency` lists",
     )
 
 
@@ -249,10 +248,9 @@ def _only_models(found: list[Prediction], patterns: str) -> tuple[Prediction, ..
     kept = set(names.filter(matches("model", *wanted))["model"])
     for pattern in wanted:
         if names.filter(matches("model", pattern)).is_empty():
-            near = nearest(pattern.replace("*", ""), names["model"])
+            hint = did_you_mean(pattern.replace("*", ""), names["model"])
             raise NoDataError(
-                f"no model fits '{pattern}'",
-                (f"did you mean '{near}'? " if near else "") + "give a name, or a pattern with *",
+                f"no model fits '{pattern}'", f"{hint}give a name, or a pattern with *"
             )
     return tuple(one for one in found if one.model in kept)
 

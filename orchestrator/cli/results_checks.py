@@ -9,7 +9,7 @@ import typer
 
 from fleetrank.analysis.stored.selection import read_exclusions
 from fleetrank.analysis.stored.sweep_record import NO_SWEEP, PARTS, part_files, published_sweeps
-from fleetrank.foundation.errors import count_of, nearest
+from fleetrank.foundation.errors import count_of, did_you_mean
 from fleetrank.foundation.inputs import IMAGE
 from fleetrank.foundation.lease import pause_between_steps
 from fleetrank.orchestrator.cli.context import current, host_turn
@@ -272,10 +272,9 @@ def _refuse_strange(store: ResultStore, sweep: str, pattern: str) -> None:
         seen = seen.vstack(_journal_names(store, sweep)).unique()
     if seen.filter(fits(pattern)).is_empty():
         known = sorted(seen["model"].drop_nulls().unique())
-        guess = nearest(pattern, [*known, *seen["platform_key"].drop_nulls()])
         raise UsageError(
             f"no stored row of {sweep} has the model, workload, platform or cell '{pattern}'",
-            (f"did you mean '{guess}'? " if guess else "")
+            did_you_mean(pattern, [*known, *seen["platform_key"].drop_nulls()])
             + f"its models are {', '.join(known[:_NAMED]) or 'not stored yet'}; "
             "one cell is 'MODEL on PLATFORM'; * in a name matches anything",
         )

@@ -9,7 +9,7 @@ from functools import cache
 from types import MappingProxyType
 
 from fleetrank.device_agents.contract.task import Execution
-from fleetrank.foundation.errors import count_of, nearest, shortened
+from fleetrank.foundation.errors import count_of, did_you_mean, nearest, shortened
 from fleetrank.foundation.inputs import IMAGE, Axes, Workload, WorkloadKind
 from fleetrank.foundation.vocabulary import (
     FORMAT_OF_RUNTIME,
@@ -319,15 +319,12 @@ def check_axes(spec: SweepSpec, models: Sequence[ResolvedCard]) -> None:
         used.add(INPUT_SIZE)
     for name in spec.axes:
         if name not in used:
-            guess = nearest(name, used)
             known = f"axes of its models: {', '.join(sorted(used)) or 'none'}"
             raise UsageError(
                 f"sweep '{spec.name}', key 'axes': no model of it has an axis '{name}'",
                 "the batch has its own key 'batch'"
                 if name == BATCH
-                else f"did you mean '{guess}'?"
-                if guess
-                else known,
+                else did_you_mean(name, used, known),
             )
     for model in models:
         for name in axes_of(model):

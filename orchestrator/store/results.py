@@ -20,7 +20,7 @@ from fleetrank.analysis.stored.sweep_record import (
     read_tags,
     tags_path,
 )
-from fleetrank.foundation.errors import BadFileError, nearest
+from fleetrank.foundation.errors import BadFileError, did_you_mean
 from fleetrank.foundation.lease import holder, open_lease, sign, wait_for_lock
 from fleetrank.orchestrator.errors import NothingToDoError, StoreError, UsageError
 from fleetrank.orchestrator.store.journal import Journal
@@ -105,10 +105,9 @@ class ResultStore:
             UsageError: the sweep does not exist; the remedy names the nearest id.
         """
         if sweep_id not in (known := self.sweep_ids()):
-            guess = nearest(sweep_id, known)
             raise UsageError(
                 f"sweep '{sweep_id}' does not exist",
-                f"did you mean '{guess}'?" if guess else "`fleetrank results list` lists them",
+                did_you_mean(sweep_id, known, "`fleetrank results list` lists them"),
             )
 
     def sweep_record(self, sweep_id: str) -> SweepRecord:

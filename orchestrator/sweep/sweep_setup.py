@@ -13,7 +13,7 @@ from fleetrank.device_agents.contract.task import CanaryTask, Execution
 from fleetrank.device_agents.host.conditions import cpus_one_per_core
 from fleetrank.device_agents.registry import create_agent
 from fleetrank.foundation.codec import CodecError, from_plain, to_plain
-from fleetrank.foundation.errors import nearest, raise_together
+from fleetrank.foundation.errors import did_you_mean, nearest, raise_together
 from fleetrank.foundation.vocabulary import Format
 from fleetrank.models.cards.card import Artifact, Cost, ExportRequest, ResolvedCard
 from fleetrank.models.cards.identity import resolve
@@ -381,10 +381,9 @@ def find_sweep(workspace: Workspace, store: ResultStore, given: str | None) -> s
             f"give the id: {' or '.join(found)}",
         )
     if not found:
-        guess = nearest(path.name, [*known, *newest])
         raise UsageError(
             f"sweep '{given}' does not exist",
-            f"did you mean '{guess}'?" if guess else "`fleetrank results list` lists them",
+            did_you_mean(path.name, [*known, *newest], "`fleetrank results list` lists them"),
         )
     return found[0]
 
