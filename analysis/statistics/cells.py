@@ -18,7 +18,7 @@ from fleetrank.analysis.stored.cells_table import (
     banners,
     notes_on_failures,
     notes_on_figures,
-    notes_on_flags,
+    notes_on_noise,
     origin_banners,
     placement,
 )
@@ -190,7 +190,7 @@ def training_table(session: Session) -> Table:
             *session.dropped_notes(map(str, workloads)),
             *notes_on_figures(every),
             *notes_on_failures(attempts, measured),
-            *notes_on_flags(every),
+            *notes_on_noise(every),
         ),
         explanation=explained("latency/training"),
     )

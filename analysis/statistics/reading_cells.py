@@ -16,7 +16,7 @@ from fleetrank.analysis.stored.cells_table import (
     MIN_REPEATS,
     banners,
     notes_on_figures,
-    notes_on_flags,
+    notes_on_noise,
 )
 from fleetrank.analysis.stored.columns import EXCLUDED
 from fleetrank.analysis.stored.load import valid_attempts
@@ -231,7 +231,7 @@ class Readings:
         )
         return (
             *banners(self.cells), counts, *notes_on_figures(self.cells), *self.dropped,
-            *notes_on_flags(self.cells), *self._unlike_notes(),
+            *notes_on_noise(self.cells), *self._unlike_notes(),
         )  # fmt: skip
 
     def _unlike_notes(self) -> Iterator[str]:

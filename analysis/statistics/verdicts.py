@@ -58,7 +58,12 @@ def _with_verdicts(session: Session) -> pl.DataFrame:
     ]
     audit = pl.DataFrame(rows, schema=schema, orient="row").unique(_PLACE, keep="last")
     cells = session.cells.cells.join(audit, on=_PLACE, how="left", maintain_order="left")
-    return cells.with_columns(_reason().alias(_WHY)).with_columns(verdict=_verdict()).drop("audit")
+    return (
+        cells.with_columns(_doubt().alias(_WHY))
+        .with_columns(verdict=_verdict())
+        .with_columns(pl.coalesce(_WHY, _spread()).alias(_WHY))
+        .drop("audit")
+    )
 
 
 def _against_cells(session: Session) -> Iterator[Finding]:
@@ -70,10 +75,9 @@ def _against_cells(session: Session) -> Iterator[Finding]:
         yield from off_the_line(session)
 
 
-def _reason() -> pl.Expr:
-    """What speaks against a cell, the first that holds."""
+def _doubt() -> pl.Expr:
+    """What makes a cell doubtful, the first that holds."""
     is_hot = pl.col("flags").list.eval(pl.element().is_in(_THERMAL)).list.any()
-    spread = (100 * pl.col("process_gap")).round(0).cast(pl.Int64)
     return (
         pl.when(pl.col("audit").is_not_null())
         .then(pl.col("audit"))
@@ -85,18 +89,23 @@ def _reason() -> pl.Expr:
         .then(pl.format("nothing ran on {}", "backend"))
         .when(is_hot)
         .then(pl.lit("the device was hot or slowed down"))
-        .when(pl.col("process_gap") > NOISY_SHARE)
-        .then(pl.format("two processes differ by {} % on average", spread))
+    )
+
+
+def _spread() -> pl.Expr:
+    """What makes a cell noisy."""
+    percent = (100 * pl.col("process_gap")).round(0).cast(pl.Int64)
+    return pl.when(pl.col("verdict") == CellVerdict.NOISY).then(
+        pl.format("two processes differ by {} % on average", percent)
     )
 
 
 def _verdict() -> pl.Expr:
-    is_noisy = pl.col(_WHY).str.starts_with("two processes")
     return (
-        pl.when(is_noisy)
-        .then(pl.lit(CellVerdict.NOISY))
-        .when(pl.col(_WHY).is_not_null())
+        pl.when(pl.col(_WHY).is_not_null())
         .then(pl.lit(CellVerdict.DOUBTFUL))
+        .when(pl.col("process_gap") > NOISY_SHARE)
+        .then(pl.lit(CellVerdict.NOISY))
         .when(pl.col("process_gap").is_not_null())
         .then(pl.lit(CellVerdict.STEADY))
     )
@@ -115,7 +124,7 @@ def doubts_sentence(session: Session) -> str | None:
         f"{model} on {key}" for model, key in cells.select("model", "platform_key").iter_rows()
     ]
     more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
-    return f"Doubtful figures are in it: {'; '.join(names[:_NAMED])}{more}."
+    return f"This table contains doubtful figures: {'; '.join(names[:_NAMED])}{more}."
 
 
 def sweep_sentences(cells: pl.DataFrame) -> tuple[str, ...]:

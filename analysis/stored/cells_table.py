@@ -371,8 +371,8 @@ def with_one_cell(rows: pl.DataFrame) -> tuple[pl.DataFrame, tuple[str, ...]]:
     return rows.filter(is_one), (note,)
 
 
-def notes_on_flags(cells: pl.DataFrame) -> tuple[str, ...]:
-    """A note on cells whose processes disagree."""
+def notes_on_noise(cells: pl.DataFrame) -> tuple[str, ...]:
+    """A note on noisy cells."""
     noisy = cells.filter(pl.col("process_gap") > NOISY_SHARE).height
     if not noisy:
         return ()

@@ -10,7 +10,7 @@ from fleetrank.analysis.stored.cells_table import (
     cell_values,
     notes_on_cells,
     notes_on_failures,
-    notes_on_flags,
+    notes_on_noise,
 )
 from fleetrank.analysis.stored.load import newest_sweep
 from fleetrank.analysis.stored.selection import (
@@ -275,7 +275,7 @@ def select_cells(frame: pl.LazyFrame, selection: Selection) -> Scope:
         cells, limited = within_memory(cells, selection.max_memory_mib)
     cells, of_accuracy = _with_one_accuracy(cells)
     notes = (
-        *notes_on_cells(cells), *limited, *excluded, *failed, *notes_on_flags(cells),
+        *notes_on_cells(cells), *limited, *excluded, *failed, *notes_on_noise(cells),
         *others, *of_accuracy,
     )  # fmt: skip
     return Scope(cells=cells, notes=notes)

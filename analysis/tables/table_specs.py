@@ -71,6 +71,7 @@ class Part:
     function: str
     shows: str
     is_of_pairs: bool
+    is_ranking: bool
     is_apart: bool
     settings: Mapping[str, Setting]
 
@@ -142,6 +143,7 @@ def _spec(name: str, given: Mapping[str, Any]) -> TableSpec:
                     function=one["from"],
                     shows=one["shows"],
                     is_of_pairs=one.get("is_of_pairs", False),
+                    is_ranking=one.get("is_ranking", False),
                     is_apart=one.get("is_apart", False),
                     settings=MappingProxyType(
                         {k: s for k, s in settings.items() if not s.parts or part in s.parts}

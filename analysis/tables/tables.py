@@ -29,11 +29,6 @@ TableFunction = Callable[["Session"], Table]
 
 _STATISTICS = "fleetrank.analysis.statistics"
 """The package of the modules that `Part.function` names."""
-_RANKINGS = {
-    "frm_scores", "transfer", "model_ranks", "ceiling", "predictability", "frontier_transfer",
-    "regret", "proxies", "next_models", "ratio_transfer",
-}  # fmt: skip
-"""Modules whose tables say which of their figures are doubtful; `pairs` leaves these out."""
 
 
 def make_table(
@@ -84,7 +79,7 @@ def checked_table(name: str, session: "Session") -> Table:
             f"{part.said} has no finite figures with these settings: {error}",
             "use values nearer to the defaults",
         ) from error
-    if part.function.partition(":")[0] in _RANKINGS:
+    if part.is_ranking:
         doubts = _attribute("verdicts:doubts_sentence")(session)
         table = replace(table, notes=(*table.notes, *([doubts] if doubts else [])))
     return replace(table, devices=session.once(_published))

@@ -34,6 +34,7 @@ def _verdict(make_attempts, **facts: object) -> tuple[str | None, str | None]:
         ({"ms": (10.0,) * 8 + (12.0,)}, "steady", None),
         ({"flags": ["preempted", "drift", "outliers"]}, "steady", None),
         ({"flags": ["throttled"]}, "doubtful", "the device was hot or slowed down"),
+        ({"flags": ["hot"], "ms": (10.0, 11.5)}, "doubtful", "the device was hot or slowed down"),
         ({"flags": ["clocks_disagree"]}, "doubtful", "two clocks disagree about it"),
         ({"backend_nodes": 0, "graph_nodes": 9}, "doubtful", "nothing ran on cpu"),
     ],
@@ -79,7 +80,7 @@ def test_a_ranking_says_which_of_its_figures_are_doubtful(make_attempts) -> None
         for key in keys
     ]  # fmt: skip
     notes = make_table("transfer", make_attempts(rows), Selection()).notes
-    assert f"Doubtful figures are in it: m3 on {keys[0]}; m3 on {keys[1]}." in notes
+    assert f"This table contains doubtful figures: m3 on {keys[0]}; m3 on {keys[1]}." in notes
     pair = Selection(source=keys[2], target=keys[3])
     notes = make_table("transfer", make_attempts(rows), pair).notes
-    assert not any(note.startswith("Doubtful") for note in notes)
+    assert not any("doubtful" in note for note in notes)
