@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from scipy import optimize, special
+from scipy import special
 
 from fleetrank.analysis.arrays.ranking import Floats
 
@@ -251,6 +251,8 @@ def fit_curve(
         devices: number of the device model of each platform.
         n_models: most models of a platform.
     """
+    from scipy import optimize  # half a second that other tables do not need
+
     names, at, size = np.unique(np.array(devices), return_inverse=True, return_counts=True)
     if names.size < MIN_DEVICES:
         return None
@@ -309,6 +311,8 @@ _REACH = math.log(30)
 
 def _own_scale(table: Floats, scale: float, shape: float, floor: float) -> float:
     """Log of the scale that suits one platform best, over the usual one."""
+    from scipy import optimize
+
     found = optimize.minimize_scalar(
         lambda log: _loss(table, scale * math.exp(log), shape, floor),
         bounds=(-_REACH, _REACH),

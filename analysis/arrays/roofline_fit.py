@@ -9,7 +9,6 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from scipy.optimize import least_squares
 
 from fleetrank.analysis.arrays.ranking import Floats
 from fleetrank.analysis.arrays.reliability import ROOFLINE_MIN_MODELS
@@ -56,6 +55,8 @@ def fit_roofline(
     Raises:
         ValueError: fewer than `MIN_MODELS` cells, or a value is not above 0 and finite.
     """
+    from scipy.optimize import least_squares  # half a second that no table needs
+
     values = np.stack([operations, weight_bytes, latency_ns])
     if values.shape[1] < ROOFLINE_MIN_MODELS or not (
         np.isfinite(values).all() and (values > 0).all()

@@ -8,10 +8,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 import polars as pl
-from scipy import stats
 
 from fleetrank.analysis.arrays.bootstrap import MIN_MODELS_FOR_INTERVAL
-from fleetrank.analysis.arrays.ranking import Floats
+from fleetrank.analysis.arrays.ranking import Floats, spearman_matrix
 from fleetrank.analysis.errors import NotComparableError
 from fleetrank.analysis.panel.panel import Panel
 from fleetrank.analysis.panel.session import Session
@@ -128,7 +127,7 @@ def _duplicate(logs: Floats, first: int, second: int) -> Duplicate | None:
     if np.ptp(a) == 0 or np.ptp(b) == 0:
         return None
     keep = np.abs(ratios[common] / ratio - 1) <= max(deviation, PROPORTIONAL_SHARE)
-    rho = float(stats.spearmanr(a[keep], b[keep]).statistic)
+    rho = float(spearman_matrix(np.column_stack((a[keep], b[keep])))[0, 1])
     # NaN, if all kept values are equal, is not enough either.
     if not rho >= MIN_RHO:
         return None
@@ -264,10 +263,19 @@ def _free_residuals(x: Floats, y: Floats) -> Floats | None:
         order = order[np.linspace(0, order.size - 1, _MAX_FITTED).round().astype(np.int64)]
     if x.size < _MIN_SLOPE or np.ptp(x) == 0:
         return None
-    # Two equal x have no slope; SciPy leaves such pairs out.
-    slope = float(stats.siegelslopes(y[order], x[order]).slope)
+    slope = _repeated_medians(x[order], y[order])
     distances: Floats = y - slope * x - np.median(y - slope * x)
     return distances
+
+
+def _repeated_medians(x: Floats, y: Floats) -> float:
+    """Siegel's slope, where some x differ; two equal x have no slope and are left out.
+
+    Importing `scipy.stats` for it takes longer than a table of a small workspace.
+    """
+    runs = x[:, None] - x
+    slopes = (y[:, None] - y) / np.where(runs == 0, np.nan, runs)
+    return float(np.median(median_of(slopes, axis=1)))
 
 
 def median_of(values: Floats, axis: int) -> Floats:

@@ -147,6 +147,14 @@ def test_a_steep_platform_keeps_its_own_slope() -> None:
     assert np.abs(residuals).max() < 0.1
 
 
+def test_the_free_slope_is_scipys_also_with_equal_values() -> None:
+    steps = LADDER.round()
+    values = 1.6 * steps + np.random.default_rng(5).normal(0, 0.02, MODELS)
+    slope = stats.siegelslopes(values, steps).slope
+    line = values - slope * steps
+    assert fit_residuals(values, steps)[0] == pytest.approx(line - np.median(line))
+
+
 def test_platforms_are_compared_with_those_of_their_tools_if_there_are_three() -> None:
     odd = LADDER.copy()
     odd[3] += np.log(6)
