@@ -66,18 +66,6 @@ def stratified_units(values: Floats, strata: Numbers, counts: Numbers) -> Iterat
         yield _units(orders, weights, middle, np.where(strata == NO_STRATUM, 0.0, scale))
 
 
-def counted_ranks(values: Floats, counts: Numbers) -> Floats:
-    """Average ranks of each model when it is present `counts` times.
-
-    From (n_models, n_platforms) and (draws, n_models) to (draws, n_models, n_platforms).
-    """
-    ranks = np.empty((values.shape[1], *counts.shape))
-    orders = _stratum_orders(values, np.zeros(values.shape[0], dtype=np.int64))
-    for order, mine in zip(orders, ranks, strict=True):
-        _rank(order, counts.astype(np.float64), mine)
-    return np.moveaxis(ranks, 0, 2)
-
-
 def _stratum_orders(values: Floats, strata: Numbers) -> list[_Order]:
     """Sorting once per platform serves all draws: ranks follow from cumulative counts."""
     require_finite(values)

@@ -257,25 +257,19 @@ def tied_share(values: Floats) -> float:
 
 
 def _free_residuals(x: Floats, y: Floats) -> Floats | None:
-    """Distances from the line of repeated medians; `None` if too few models can give its slope."""
+    """Distances from Siegel's line of repeated medians; `None` if too few models give its slope."""
     order = np.lexsort((y, x))
     if order.size > _MAX_FITTED:
         order = order[np.linspace(0, order.size - 1, _MAX_FITTED).round().astype(np.int64)]
     if x.size < _MIN_SLOPE or np.ptp(x) == 0:
         return None
-    slope = _repeated_medians(x[order], y[order])
+    # Importing `scipy.stats` for it takes longer than a table of a small workspace. Two equal x
+    # have no slope.
+    runs, rises = (values[order][:, None] - values[order] for values in (x, y))
+    slopes = rises / np.where(runs == 0, np.nan, runs)
+    slope = np.median(median_of(slopes, axis=1))
     distances: Floats = y - slope * x - np.median(y - slope * x)
     return distances
-
-
-def _repeated_medians(x: Floats, y: Floats) -> float:
-    """Siegel's slope, where some x differ; two equal x have no slope and are left out.
-
-    Importing `scipy.stats` for it takes longer than a table of a small workspace.
-    """
-    runs = x[:, None] - x
-    slopes = (y[:, None] - y) / np.where(runs == 0, np.nan, runs)
-    return float(np.median(median_of(slopes, axis=1)))
 
 
 def median_of(values: Floats, axis: int) -> Floats:

@@ -58,12 +58,20 @@ def _with_verdicts(session: Session) -> pl.DataFrame:
     ]
     audit = pl.DataFrame(rows, schema=schema, orient="row").unique(_PLACE, keep="last")
     cells = session.cells.cells.join(audit, on=_PLACE, how="left", maintain_order="left")
-    return (
-        cells.with_columns(_doubt().alias(_WHY))
-        .with_columns(verdict=_verdict())
-        .with_columns(pl.coalesce(_WHY, _spread()).alias(_WHY))
-        .drop("audit")
+    verdict = (
+        pl.when(pl.col(_WHY).is_not_null())
+        .then(pl.lit(CellVerdict.DOUBTFUL))
+        .when(pl.col("process_gap") > NOISY_SHARE)
+        .then(pl.lit(CellVerdict.NOISY))
+        .when(pl.col("process_gap").is_not_null())
+        .then(pl.lit(CellVerdict.STEADY))
     )
+    judged = cells.with_columns(_doubt().alias(_WHY)).with_columns(verdict=verdict)
+    percent = (100 * pl.col("process_gap")).round(0).cast(pl.Int64)
+    spread = pl.format("two processes differ by {} % on average", percent)
+    is_noisy = pl.col("verdict") == CellVerdict.NOISY
+    why = pl.when(is_noisy).then(spread).otherwise(_WHY).alias(_WHY)
+    return judged.with_columns(why).drop("audit")
 
 
 def _against_cells(session: Session) -> Iterator[Finding]:
@@ -89,25 +97,6 @@ def _doubt() -> pl.Expr:
         .then(pl.format("nothing ran on {}", "backend"))
         .when(is_hot)
         .then(pl.lit("the device was hot or slowed down"))
-    )
-
-
-def _spread() -> pl.Expr:
-    """What makes a cell noisy."""
-    percent = (100 * pl.col("process_gap")).round(0).cast(pl.Int64)
-    return pl.when(pl.col("verdict") == CellVerdict.NOISY).then(
-        pl.format("two processes differ by {} % on average", percent)
-    )
-
-
-def _verdict() -> pl.Expr:
-    return (
-        pl.when(pl.col(_WHY).is_not_null())
-        .then(pl.lit(CellVerdict.DOUBTFUL))
-        .when(pl.col("process_gap") > NOISY_SHARE)
-        .then(pl.lit(CellVerdict.NOISY))
-        .when(pl.col("process_gap").is_not_null())
-        .then(pl.lit(CellVerdict.STEADY))
     )
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from lab_mapping import LAB_MAPPING
 
 from fleetrank.analysis.importers.csv_map import parse_csv
 from fleetrank.analysis.importers.qai_hub import parse_qai_hub
@@ -14,27 +15,10 @@ from fleetrank.analysis.importers.timm import parse_timm
 
 DATA = Path(__file__).parents[2] / "data"
 PERF = next((DATA / "qai_hub").rglob("perf.yaml")).read_bytes()
-MAPPING = b"""
-[source]
-name = "lab"
-licence = "CC0"
-sample_kind = "tool_summary"
-[columns]
-model = "net"
-device = "phone"
-latency = "time"
-[units]
-latency = "ms"
-[constants]
-tier = "edge"
-runtime = "tflite"
-precision = "fp32"
-batch = 1
-"""
 
 
 def _csv(lines: str) -> Release:
-    (release,) = parse_csv("t.csv", f"net,phone,time\n{lines}".encode(), MAPPING)
+    (release,) = parse_csv("t.csv", f"net,phone,ms\n{lines}".encode(), LAB_MAPPING.encode())
     return release
 
 
@@ -125,13 +109,11 @@ def test_two_gib_is_a_figure_and_the_code_beside_it_is_not() -> None:
 
 
 def test_codes_for_missing_memory_are_counted_and_never_a_figure() -> None:
-    mapping = (
-        MAPPING.replace(b'latency = "time"', b'latency = "time"\nmemory = "rss"')
-        .replace(b'latency = "ms"', b'latency = "ms"\nmemory = "MiB"')
-        .replace(b"batch = 1", b'batch = 1\nmemory_metric = "maxrss_growth"')
+    mapping = LAB_MAPPING.replace("[units]", 'memory = "rss"\n[units]\nmemory = "MiB"').replace(
+        "batch = 1", 'batch = 1\nmemory_metric = "maxrss_growth"'
     )
-    table = b"net,phone,time,rss\na,P,1,-1\nb,P,2,2048\nc,P,3,0\n"
-    (release,) = parse_csv("t.csv", table, mapping)
+    table = b"net,phone,ms,rss\na,P,1,-1\nb,P,2,2048\nc,P,3,0\n"
+    (release,) = parse_csv("t.csv", table, mapping.encode())
     assert [row.get("peak_memory_bytes") for row in release.rows] == [None, 2**31, None]
     note, _not_stated = release.notes
     assert note.startswith("2 of 3 memory")

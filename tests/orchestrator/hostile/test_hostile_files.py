@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from command_line import COMMAND, Ended, run_command, run_inside
+from lab_mapping import LAB_MAPPING
 
 from fleetrank.orchestrator.cli.main import run
 from fleetrank.orchestrator.workspace.workspace import Workspace
@@ -205,24 +206,6 @@ PLACES = {
     "table": ("t.csv", ("results", "import", "t.csv", "--from", "csv", "--map", "m.toml")),
 }
 MOST = ("sweep", "card")
-MAPPING = """
-[source]
-name = "mine"
-licence = "none"
-sample_kind = "vendor"
-[columns]
-model = "m"
-latency = "l"
-[constants]
-device = "d"
-tier = "cpu"
-runtime = "onnx"
-precision = "fp32"
-batch = 1
-threads = 1
-[units]
-latency = "ms"
-"""
 
 
 @pytest.mark.parametrize(
@@ -235,8 +218,8 @@ latency = "ms"
 )
 def test_what_is_no_regular_file_is_refused_at_once(kind, place, workspace, command) -> None:
     name, words = PLACES[place]
-    (workspace / "t.csv").write_text("m,l\na,1\n")
-    (workspace / "m.toml").write_text(MAPPING)
+    (workspace / "t.csv").write_text("net,phone,ms\na,P,1\n")
+    (workspace / "m.toml").write_text(LAB_MAPPING)
     (workspace / name).unlink(missing_ok=True)
     IRREGULAR[kind](workspace / name)
     reading, writing = os.pipe()
@@ -403,7 +386,7 @@ def test_init_in_a_folder_of_hostile_files_ends_at_once(tmp_path, command) -> No
 
 def _tables(workspace: Path) -> None:
     _to("/dev/zero")(workspace / "t.csv")
-    (workspace / "m.toml").write_text(MAPPING)
+    (workspace / "m.toml").write_text(LAB_MAPPING)
 
 
 def _file(name: str, content: str) -> Callable[[Path], None]:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from full_disk import no_room_beyond
+from lab_mapping import LAB_MAPPING
 from wording import has
 
 from fleetrank.analysis.stored.load import load_measurements
@@ -220,29 +221,8 @@ def test_a_folder_without_tables_is_refused(workspace, capsys, folder) -> None:
     assert "->" in capsys.readouterr().err
 
 
-MAPPING = """
-[source]
-name = "lab"
-licence = "ours"
-sample_kind = "tool_summary"
-[columns]
-model = "net"
-device = "phone"
-latency = "ms"
-[units]
-latency = "ms"
-[constants]
-tier = "edge"
-runtime = "tflite"
-precision = "fp32"
-batch = 1
-[models]
-r18 = "resnet18"
-"""
-
-
 def test_any_csv_is_imported_through_a_mapping(workspace, capsys) -> None:
-    Path("mapping.toml").write_text(MAPPING)
+    Path("mapping.toml").write_text(LAB_MAPPING)
     Path("lab.csv").write_text("net,phone,ms\nr18,Pixel 7,10\nr18,Pixel 7,12\nmine,Pixel 7,1\n")
     (done,) = _import(capsys, "--from", "csv", "lab.csv", "--map", "mapping.toml")
     assert str(done["sweep_id"]).startswith("import-lab-1-")
@@ -253,7 +233,7 @@ def test_any_csv_is_imported_through_a_mapping(workspace, capsys) -> None:
 
 
 def test_a_mapping_to_a_card_that_does_not_exist_is_refused(workspace, capsys) -> None:
-    Path("mapping.toml").write_text(MAPPING.replace("resnet18", "resnet81"))
+    Path("mapping.toml").write_text(LAB_MAPPING.replace("resnet18", "resnet81"))
     Path("lab.csv").write_text("net,phone,ms\nr18,Pixel 7,10\n")
     assert run(["results", "import", "--from", "csv", "lab.csv", "--map", "mapping.toml"]) == 2
     assert "did you mean 'resnet18'" in capsys.readouterr().err
@@ -273,7 +253,7 @@ def test_an_audit_speaks_of_chosen_sweeps_or_all(workspace, capsys) -> None:
 
 
 def test_the_command_of_a_finding_excludes_its_cell(workspace, capsys) -> None:
-    Path("mapping.toml").write_text(MAPPING)
+    Path("mapping.toml").write_text(LAB_MAPPING)
     times = [(model, phone, (model + 1) * (10000 if (model, phone) == (3, 1) else 10))
              for model in range(8) for phone in range(4)]  # fmt: skip
     lines = [f"net {model},Phone {phone},{ms}" for model, phone, ms in times]
