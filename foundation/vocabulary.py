@@ -36,6 +36,9 @@ class Precision(Words):
     """The same."""
 
 
+INTEGERS = frozenset({Precision.INT8, Precision.INT4})
+
+
 class Mode(Words):
     """How the runtime executes the graph; `eager` if the runtime has only one way."""
 

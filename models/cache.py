@@ -31,7 +31,7 @@ from fleetrank.foundation.files import (
     storage_error,
 )
 from fleetrank.foundation.plain_data import read_json_object
-from fleetrank.models.cards.card import Artifact, ExportRequest, Source, StagedExport
+from fleetrank.models.cards.card import Artifact, Comparison, ExportRequest, Source, StagedExport
 from fleetrank.models.cards.identity import card_sha256
 from fleetrank.models.errors import ExportError
 
@@ -90,9 +90,11 @@ class ArtifactCache:
             return Path(tempfile.mkdtemp(prefix=prefix, dir=self._staging))
 
     def commit(
-        self, request: ExportRequest, staged: StagedExport, max_relative_error: float | None
+        self, request: ExportRequest, staged: StagedExport, compared: Comparison | None
     ) -> Artifact:
         """Moves a staged file into the cache; readers see the complete file or no file.
+
+        `compared` is `None` without an original to compare the file with.
 
         Raises:
             CardError: the user's file cannot be read any more.
@@ -117,7 +119,9 @@ class ArtifactCache:
                 format=staged.format,
                 cost=staged.cost,
                 versions=staged.versions,
-                max_relative_error=max_relative_error,
+                max_relative_error=compared.max_relative_error if compared else None,
+                snr_db=compared.snr_db if compared else None,
+                top1_agreement=compared.top1_agreement if compared else None,
                 is_trusted=request.card.source is not Source.FILE,
                 weights_sha256=None if weights is None else weights.stem,
             )

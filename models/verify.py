@@ -1,13 +1,14 @@
 """Checks that an exported file computes the same as its network; compares arrays only."""
 
+import math
 import zipfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
+from fleetrank.models.cards.card import Comparison
 from fleetrank.models.errors import ExportError
 
 Array = npt.NDArray[np.floating]
@@ -19,50 +20,45 @@ by PyTorch itself (fp16 0.0008 to 0.017, bf16 0.005 to 0.13). Detects wrong, not
 """
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Comparison:
-    """The difference between two sets of outputs.
-
-    Attributes:
-        max_relative_error: max|a-b| / max|a|, the largest over the outputs; `None` if shapes or
-            values cannot be compared.
-        reason: why they differ; `None` if they are equal.
-    """
-
-    max_relative_error: float | None
-    is_equal: bool
-    reason: str | None = None
+LEAST_SNR_DB = 3.0
+"""Of a file with integers: noise of half the power of the signal; unrelated outputs of the same
+scale have -3 dB, zeros 0."""
 
 
 def compare_outputs(
-    reference: Sequence[Array], candidate: Sequence[Array], tolerance: float = TOLERANCE
+    reference: Sequence[Array], candidate: Sequence[Array], tolerance: float | None = TOLERANCE
 ) -> Comparison:
     """Compares output by output, arrays of shape (n_cases, ...).
 
     Equal means: same shapes, all finite, error within `tolerance`, and the same top-1 per case
-    unless the reference's two largest values differ by less than that tolerance.
+    unless the reference's two largest values differ by less than that tolerance. Without a
+    tolerance, which integers do not keep: at least `LEAST_SNR_DB`.
     """
     if len(reference) != len(candidate):
         return _unlike(f"{len(candidate)} outputs instead of {len(reference)}")
-    worst = 0.0
-    for number, (expected, actual) in enumerate(zip(reference, candidate, strict=True)):
+    pairs = list(zip(reference, candidate, strict=True))
+    for number, (expected, actual) in enumerate(pairs):
         if expected.shape != actual.shape:
             return _unlike(f"output {number} has shape {actual.shape}, not {expected.shape}")
         if not (np.isfinite(expected).all() and np.isfinite(actual).all()):
             return _unlike(f"output {number} holds values that are not finite")
-        worst = max(worst, _relative_error(expected, actual))
-    if worst > tolerance:
+    worst = max((_relative_error(*pair) for pair in pairs), default=0.0)
+    snr_db = min((one for pair in pairs if (one := _snr_db(*pair)) is not None), default=None)
+    reason = None
+    if tolerance is None:
+        if snr_db is not None and snr_db < LEAST_SNR_DB:
+            reason = f"signal-to-noise ratio {snr_db:.1f} dB below {LEAST_SNR_DB:g}"
+    elif worst > tolerance:
         reason = f"relative error {worst:.2g} above {tolerance:g}"
-        return Comparison(max_relative_error=worst, is_equal=False, reason=reason)
-    changed = [
-        number
-        for number, (expected, actual) in enumerate(zip(reference, candidate, strict=True))
-        if not _has_same_top1(expected, actual, tolerance)
-    ]
-    if changed:
+    elif changed := [n for n, pair in enumerate(pairs) if not _has_same_top1(*pair, tolerance)]:
         reason = f"output {changed[0]} has a different top-1 class in at least one case"
-        return Comparison(max_relative_error=worst, is_equal=False, reason=reason)
-    return Comparison(max_relative_error=worst, is_equal=True)
+    return Comparison(
+        max_relative_error=worst,
+        is_equal=reason is None,
+        reason=reason,
+        snr_db=snr_db,
+        top1_agreement=_top1_agreement(pairs),
+    )
 
 
 def compare_files(
@@ -73,7 +69,7 @@ def compare_files(
     Raises:
         ExportError: one of them cannot be read.
     """
-    tolerance = TOLERANCES.get(precision, TOLERANCE)
+    tolerance = TOLERANCES.get(precision)
     return compare_outputs(_read_outputs(reference_path), _read_outputs(candidate_path), tolerance)
 
 
@@ -90,6 +86,20 @@ def _relative_error(expected: Array, actual: Array) -> float:
     if scale == 0:
         return 0.0 if difference == 0 else float("inf")
     return difference / scale
+
+
+def _snr_db(expected: Array, actual: Array) -> float | None:
+    wanted = expected.astype(np.float64)
+    signal, noise = float(np.sum(wanted**2)), float(np.sum((wanted - actual) ** 2))
+    return None if not signal or not noise else 10 * math.log10(signal / noise)
+
+
+def _top1_agreement(pairs: Sequence[tuple[Array, Array]]) -> float | None:
+    """Of the first output that is a row of class scores."""
+    for expected, actual in pairs:
+        if expected.ndim == 2 and expected.shape[1] > 1 and len(expected):
+            return float(np.mean(expected.argmax(axis=1) == actual.argmax(axis=1)))
+    return None
 
 
 def _has_same_top1(expected: Array, actual: Array, tolerance: float) -> bool:

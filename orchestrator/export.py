@@ -20,7 +20,7 @@ from fleetrank.foundation.files import file_sha256
 from fleetrank.foundation.lease import host_lease, is_host_wanted
 from fleetrank.foundation.vocabulary import RUNTIME_OF_FORMAT, ErrorKind, Format, Precision, Runtime
 from fleetrank.models.cache import ArtifactCache
-from fleetrank.models.cards.card import Artifact, ExportRequest, StagedExport
+from fleetrank.models.cards.card import Artifact, Comparison, ExportRequest, StagedExport
 from fleetrank.models.errors import ModelError
 from fleetrank.models.export.process import (
     ExportChild,
@@ -139,8 +139,8 @@ def _export(request: ExportRequest, tools: ExportTools, child: ExportChild) -> R
 
 def _verify(
     request: ExportRequest, staged: StagedExport, tools: ExportTools
-) -> float | Failure | None:
-    """The relative error, a failure, or `None` without an original to compare with."""
+) -> Comparison | Failure | None:
+    """The equal outputs, a failure, or `None` without an original to compare with."""
     if staged.inputs_path is None or staged.reference_path is None:
         return None
     outputs_path = staged.path.parent / "outputs.npz"
@@ -149,7 +149,7 @@ def _verify(
         return replace(failure, stage="verify", is_transient=False)
     comparison = compare_files(staged.reference_path, outputs_path, request.precision)
     if comparison.is_equal:
-        return comparison.max_relative_error
+        return comparison
     return _failure(
         ErrorKind.VERIFICATION_FAILED,
         f"{request.card.name} as {request.format} gives different outputs than its original: "

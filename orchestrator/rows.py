@@ -372,6 +372,9 @@ def _model_columns(export: ExportRequest, artifact: Artifact | None) -> Columns:
             "artifact_sha256": artifact.sha256,
             "artifact_bytes": artifact.size_bytes,
             "artifact_max_relative_error": artifact.max_relative_error,
+            "artifact_snr_db": artifact.snr_db,
+            "artifact_top1_agreement": artifact.top1_agreement,
+            "recipe": export.recipe,
             "exporter_versions": canonical_json(dict(artifact.versions)),
         }
     return _storable_row(columns)

@@ -95,6 +95,8 @@ def _doubt() -> pl.Expr:
         .then(pl.lit("two clocks disagree about it"))
         .when(pl.col("backend_nodes") == 0)
         .then(pl.format("nothing ran on {}", "backend"))
+        .when(pl.col("integer_products") < pl.col("products"))
+        .then(pl.format("{} of {} products with integers", "integer_products", "products"))
         .when(is_hot)
         .then(pl.lit("the device was hot or slowed down"))
     )

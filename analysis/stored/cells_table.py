@@ -29,8 +29,8 @@ _FACTS = (
     "backend", "mode", "precision", "batch", "threads", "affinity", "options", "axes",
     "workload", "prompt_tokens", "context_tokens", "tokens_per_inference",
     "model_context_tokens", "weight_bytes", "state_bytes", "bytes_moved", "peak_gflops",
-    "peak_gbps", "sweep_id", "seed", "backend_nodes", "graph_nodes", "artifact_bytes",
-    "artifact_format", "logical_cores",
+    "peak_gbps", "sweep_id", "seed", "backend_nodes", "graph_nodes",
+    "integer_products", "products", "artifact_bytes", "artifact_format", "logical_cores",
 )  # fmt: skip
 _MUST_AGREE = ("memory_metric", "sample_kind", STATISTIC, "design", "runtime_version", "origin")
 _SUMMARIES = {
@@ -64,7 +64,8 @@ def cell_values(frame: pl.LazyFrame) -> pl.DataFrame:
         repeats_spread: range of the process medians over their median; null for one process.
         process_gap: mean difference of two process medians over the median; null for one process.
         flags: quality flags of any repeat, including `repeats_disagree`.
-        backend_nodes, graph_nodes: of the first repeat that states them.
+        backend_nodes, graph_nodes, integer_products, products: of the first repeat that states
+            them.
         affinity: the platform's: `first_cores`, CPU numbers, or null if the system chooses.
     If a fact differs between repeats, its text column lists all values, joined by ' | '.
     """
@@ -193,8 +194,14 @@ def with_repeats_disagree(cells: pl.LazyFrame) -> pl.LazyFrame:
 
 
 def placement() -> pl.Expr:
-    """`54/65`: nodes on the backend of all nodes; null where a source does not state both."""
-    return pl.format("{}/{}", "backend_nodes", "graph_nodes").alias("placement")
+    """`54/65`: nodes on the backend of all nodes; null where a source does not state both.
+
+    `37/53 integer`: products with integers of all products, of a file with integers on a host.
+    """
+    return pl.coalesce(
+        pl.format("{}/{}", "backend_nodes", "graph_nodes"),
+        pl.format("{}/{} integer", "integer_products", "products"),
+    ).alias("placement")
 
 
 def dropped_attempts(frame: pl.LazyFrame) -> pl.DataFrame:

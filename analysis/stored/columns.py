@@ -141,6 +141,9 @@ _MODEL = (
     column("artifact_format", STR, "its format", FORMATS),
     column("artifact_bytes", INT, "its size"),
     column("artifact_max_relative_error", FLOAT, "max|a-b|/max|a| against PyTorch's output"),
+    column("artifact_snr_db", FLOAT, "signal-to-noise ratio of the same outputs, in dB"),
+    column("artifact_top1_agreement", FLOAT, "share of the same outputs with the same largest one"),
+    column("recipe", STR, "what made integers of a network, and from what; null: nothing did"),
     column("exporter_versions", STR, "JSON object, library to version"),
 )
 _DEVICE = (
@@ -189,6 +192,8 @@ _PLATFORM = (
     column("bytes_moved", INT, "bytes of weights and cache that one timed sample moves"),
     measured("backend_nodes", INT, "nodes (layers) of the graph that ran on the backend"),
     measured("graph_nodes", INT, "nodes (layers) of the graph; null: placement not stated"),
+    measured("integer_products", INT, "convolutions and matrix products with integers"),
+    measured("products", INT, "all convolutions and matrix products; null: not counted"),
 )
 _OUTCOME = (
     measured("status", STR, "result of the attempt", STATUSES),

@@ -356,6 +356,9 @@ class Measurement:
         backend_nodes: nodes of the graph that ran on the backend, such as a delegate; `None` if the
             tool does not report it.
         graph_nodes: nodes of the graph.
+        integer_products: of a file with integers, the convolutions and matrix products that the
+            runtime computes with integers; `None` if the runtime does not show it.
+        products: all of them.
         input_copy_ns: median time to copy the inputs from the host to the device; no sample
             includes it.
         energy: `None` if the device has no energy counter.
@@ -394,6 +397,8 @@ class Measurement:
     process_memory_bytes: int | None = None
     backend_nodes: int | None = None
     graph_nodes: int | None = None
+    integer_products: int | None = None
+    products: int | None = None
     input_copy_ns: int | None = None
     energy: Energy | None = None
     conditions_before: Conditions | None = None

@@ -3,7 +3,9 @@
 import importlib
 import importlib.metadata
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from tempfile import mkdtemp
 from types import ModuleType
 from typing import TYPE_CHECKING
 
@@ -23,6 +25,7 @@ from fleetrank.device_agents.runtimes.runner import (
     FoundInput,
     Library,
     LoadedModel,
+    Products,
     PromptAndSteps,
     StatePair,
     check_state,
@@ -32,6 +35,7 @@ from fleetrank.device_agents.runtimes.runner import (
     with_batch,
 )
 from fleetrank.device_agents.runtimes.torch_cuda import TorchGpu
+from fleetrank.foundation.binary import spans_of
 from fleetrank.foundation.errors import FleetError, is_out_of_memory, says_out_of_memory
 from fleetrank.foundation.inputs import ModelInput
 from fleetrank.foundation.vocabulary import Mode
@@ -318,11 +322,43 @@ _UNSUPPORTED_SIGNS = (
 """Texts with which ONNX Runtime 1.22 to 1.31 reports a missing operator."""
 
 
-class OnnxModel:
-    """One session, its feed and its last outputs; it fulfils `LoadedModel`."""
+_OF_INTEGERS = frozenset({
+    "QLinearConv", "QGemm", "QLinearMatMul", "MatMulInteger", "MatMulIntegerToFloat", "ConvInteger",
+    "DynamicQuantizeMatMul", "DynamicQuantizeLSTM", "QAttention", "MatMulNBits",
+})  # fmt: skip
+_OF_FLOATS = frozenset({
+    "Conv", "ConvTranspose", "FusedConv", "NhwcFusedConv", "Gemm", "FusedGemm", "MatMul",
+    "FusedMatMul", "Attention", "MultiHeadAttention", "LSTM", "GRU",
+})  # fmt: skip
+"""Operators of ONNX and of ONNX Runtime (docs/ContribOperators.md) that are products."""
+_GRAPH, _NODE, _OPERATOR = 7, 1, 4
+"""Fields of ModelProto, GraphProto and NodeProto. Source: onnx.proto."""
 
-    def __init__(self, session: "Session", execution: Execution, settings: Options) -> None:
+
+def kernels_of(model: bytes) -> list[str]:
+    """The operators of a model's graph, in its order."""
+    whole = (0, len(model))
+    graphs = [span for number, span in spans_of(model, whole) if number == _GRAPH]
+    nodes = [span for one in graphs for number, span in spans_of(model, one) if number == _NODE]
+    fields = [field for node in nodes for field in spans_of(model, node)]
+    return [model[start:end].decode() for number, (start, end) in fields if number == _OPERATOR]
+
+
+class OnnxModel:
+    """One session, its feed and its last outputs; it fulfils `CountedModel`.
+
+    `write_optimised` writes the graph that the session runs to a path.
+    """
+
+    def __init__(
+        self,
+        session: "Session",
+        execution: Execution,
+        settings: Options,
+        write_optimised: Callable[[str], None],
+    ) -> None:
         self._session = session
+        self._write_optimised = write_optimised
         self.inputs = input_specs(session, execution)
         self.settings = settings
         self._feed: dict[str, Array] = {}
@@ -344,6 +380,13 @@ class OnnxModel:
     def outputs(self) -> list[Array]:
         """Copies the outputs of the last run."""
         return [output.copy() for output in self._outputs]
+
+    def products(self) -> Products:
+        """Of the optimised graph: a graph before it has quantised numbers between float nodes."""
+        # The worker's parent removes the folder.
+        path = Path(mkdtemp(prefix="fleetrank-optimised-"), "model.onnx")
+        self._write_optimised(str(path))
+        return Products.count(kernels_of(path.read_bytes()), _OF_INTEGERS, _OF_FLOATS)
 
 
 class OnnxRunner:
@@ -409,7 +452,14 @@ class OnnxRunner:
         )
         if has_states(execution):
             return OnnxStateModel(ort, session, execution, settings)
-        return OnnxModel(session, execution, settings)
+
+        def write_optimised(to: str) -> None:
+            again = _session_options(ort, 1, spinning=spinning, flush=flush)
+            again.optimized_model_filepath = to
+            again.log_severity_level = 3  # it warns that the graph is for this machine only
+            ort.InferenceSession(path, again, providers=["CPUExecutionProvider"])
+
+        return OnnxModel(session, execution, settings, write_optimised)
 
 
 def _session_options(

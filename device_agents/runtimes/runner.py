@@ -3,7 +3,7 @@
 A runtime and its library are imported only on request.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Sequence, Set
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
@@ -154,6 +154,32 @@ class QuantizedModel(LoadedModel, Protocol):
     @property
     def output_scales(self) -> Sequence[Scale | None]:
         """In the order of `outputs`; `None` for an output that is not quantised."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Products:
+    """The convolutions and matrix products of a loaded file, and how many take integers."""
+
+    of_integers: int
+    all: int
+
+    @classmethod
+    def count(
+        cls, kernels: Iterable[str], of_integers: Set[str], of_floats: Set[str]
+    ) -> "Products":
+        """Counts kernels by the names that a runtime gives them; others are no products."""
+        names = list(kernels)
+        found = sum(name in of_integers for name in names)
+        return cls(of_integers=found, all=found + sum(name in of_floats for name in names))
+
+
+@runtime_checkable
+class CountedModel(LoadedModel, Protocol):
+    """A model whose runtime shows which kernels it chose."""
+
+    def products(self) -> Products:
+        """May take as long as loading; not timed."""
         ...
 
 

@@ -17,6 +17,7 @@ from fleetrank.device_agents.runtimes.runner import (
     FoundInput,
     Library,
     LoadedModel,
+    Products,
     PromptAndSteps,
     Scale,
     check_state,
@@ -39,8 +40,14 @@ _UNSUPPORTED_SIGNS = ("unresolved custom op", "unresolved-ops", "Didn't find op 
 """Texts with which LiteRT 2 reports a missing operator."""
 
 
+_PRODUCTS = frozenset({
+    "CONV_2D", "DEPTHWISE_CONV_2D", "TRANSPOSE_CONV", "CONV_3D", "FULLY_CONNECTED", "BATCH_MATMUL",
+})  # fmt: skip
+_INTEGERS = frozenset({np.dtype(np.int8), np.dtype(np.uint8), np.dtype(np.int16)})
+
+
 class TfliteModel:
-    """One interpreter with its tensors allocated; it fulfils `QuantizedModel`."""
+    """One interpreter with its tensors allocated: a `QuantizedModel` and a `CountedModel`."""
 
     def __init__(
         self, interpreter: "Interpreter", inputs: Sequence[ModelInput], settings: Options
@@ -60,6 +67,17 @@ class TfliteModel:
         """How many nodes of the executed graph run on a delegate."""
         details = self._interpreter._get_ops_details()
         return sum(detail["op_name"] == "DELEGATE" for detail in details)
+
+    def products(self) -> Products:
+        """By the types of the second operand: both kernel libraries take integers as integers.
+
+        With float activations and integer weights they turn the activations into integers. Weights
+        that are only stored as integers come from a node that dequantises them, as floats.
+        """
+        nodes = [one for one in self._interpreter._get_ops_details() if one["op_name"] in _PRODUCTS]
+        tensors = {one["index"]: one["dtype"] for one in self._interpreter.get_tensor_details()}
+        weights = [np.dtype(tensors[one["inputs"][1]]) for one in nodes]
+        return Products(of_integers=sum(one in _INTEGERS for one in weights), all=len(nodes))
 
     def set_inputs(self, arrays: Sequence[Array]) -> None:
         """Copies the arrays into the interpreter's arena."""

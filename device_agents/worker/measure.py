@@ -11,10 +11,14 @@ from fleetrank.device_agents.contract.measurement import (
     failed,
     failure_from_error,
 )
-from fleetrank.device_agents.contract.task import MeasureTask
+from fleetrank.device_agents.contract.task import Execution, MeasureTask
+from fleetrank.device_agents.errors import UnsupportedError
 from fleetrank.device_agents.host.conditions import Shares
 from fleetrank.device_agents.host.worker_process import growth_bytes
 from fleetrank.device_agents.runtimes.runner import (
+    CountedModel,
+    LoadedModel,
+    Products,
     Runner,
     copies_state,
     create_runner,
@@ -36,7 +40,7 @@ from fleetrank.device_agents.worker.run import (
     run_once,
 )
 from fleetrank.device_agents.worker.watch import Watch, open_watch
-from fleetrank.foundation.vocabulary import Mode, Origin, SampleKind, Status
+from fleetrank.foundation.vocabulary import INTEGERS, Mode, Origin, SampleKind, Status
 
 if TYPE_CHECKING:
     from fleetrank.device_agents.confinement.walls import Walls
@@ -93,10 +97,32 @@ def _measure(
     check_unchanged(task.artifact_path, state)
     with collection_off():
         ran = run_loaded(loaded, task, watch, before, caller)
+    found = _products(loaded.model, task.execution)
     settings = (*loaded.model.settings, *watch.settings())
     facts = facts_of(inherited, runner, settings, walls)
     facts = replace(facts, involuntary_switches=ran.timed.involuntary_switches)
-    return _compose(task, watch, loaded, ran, facts)
+    measured = _compose(task, watch, loaded, ran, facts)
+    if found is None:
+        return measured
+    return replace(measured, integer_products=found.of_integers, products=found.all)
+
+
+def _products(model: LoadedModel, execution: Execution) -> Products | None:
+    """Of a file with integers, counted after its runs because that takes memory; or `None`.
+
+    Raises:
+        UnsupportedError: not one of them computes with integers.
+    """
+    if execution.precision not in INTEGERS or not isinstance(model, CountedModel):
+        return None
+    found = model.products()
+    if found.all and not found.of_integers:
+        raise UnsupportedError(
+            f"0 of {found.all} products of this {execution.precision} file compute with integers",
+            f"{execution.runtime} has no such kernels here: export it by another recipe, or "
+            "measure fp32",
+        )
+    return found
 
 
 def _prime(runner: Runner, task: MeasureTask, enter: Stage) -> None:

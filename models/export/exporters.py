@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fleetrank.foundation.inputs import ModelInput, Workload, WorkloadKind, step_of
-from fleetrank.foundation.vocabulary import BYTES_PER_MIB, Format
-from fleetrank.models.cards.card import Cost, ExportRequest, Source, own_format
+from fleetrank.foundation.vocabulary import BYTES_PER_MIB, Format, Precision
+from fleetrank.models.cards.card import RECIPES, Cost, ExportRequest, Source, own_format
 from fleetrank.models.errors import ExportError, LibraryError
 from fleetrank.models.files import check_tflite_states
 from fleetrank.models.networks.build import INPUT_SEED, Arguments, Array, Examples
@@ -141,7 +141,7 @@ def direct_search() -> Iterator[None]:
 
 
 _TFLITE_IDENTIFIER = b"TFL3"
-_ONLY_SIGNATURE, _ONLY_METHOD = "serving_default", "forward"
+ONLY_SIGNATURE, ONLY_METHOD = "serving_default", "forward"
 """Of a file with one graph; the names that LiteRT and ExecuTorch give it."""
 _PTE_IDENTIFIER = re.compile(rb"ET\d\d")
 _SOURCE_LIBRARY = {Source.TORCHVISION: ("torchvision",), Source.TIMM: ("timm",)}
@@ -163,7 +163,9 @@ class Exporter:
         copy: checks a user's file without running it, and writes it as one file. Returns the
             counted cost, or `None`. Raises `ExportError`.
         copy_libraries, copy_extra: distributions that `copy` uses, and their extra.
-        precisions: of weights, inputs and arithmetic, which share one type.
+        precisions: of weights, inputs and arithmetic, which share one type. Beside these, the
+            integers of `RECIPES`.
+        recipe_libraries: distributions that the recipes use.
     """
 
     libraries: tuple[str, ...]
@@ -174,6 +176,7 @@ class Exporter:
     copy_libraries: tuple[str, ...] = ()
     copy_extra: str = ""
     precisions: tuple[str, ...] = ("fp32",)
+    recipe_libraries: tuple[str, ...] = ()
     weight_copies: float = 5.0
 
 
@@ -182,6 +185,12 @@ def why_not_precision(request: ExportRequest) -> str | None:
     known = EXPORTERS[request.format].precisions
     if request.card.source is Source.FILE or request.precision in known:
         return None
+    known += tuple(word for format_, word in RECIPES if format_ is request.format)
+    if request.precision in known:
+        is_text = request.card.source is Source.LANGUAGE
+        return f"no recipe writes a language model in {request.precision}" if is_text else None
+    if request.format is Format.PT2 and request.precision == Precision.INT8:
+        return "pt2 cannot be exported in precision 'int8': eager PyTorch would compute it in fp32"
     *others, last = known
     return (
         f"{request.format} cannot be exported in precision {request.precision!r}, only in "
@@ -197,6 +206,8 @@ def library_versions(request: ExportRequest) -> tuple[tuple[str, str], ...]:
     """
     exporter, card = EXPORTERS[request.format], request.card
     libraries, extra = exporter.libraries + _SOURCE_LIBRARY.get(card.source, ()), exporter.extra
+    if request.recipe is not None:
+        libraries += exporter.recipe_libraries
     if card.source is Source.FILE:
         libraries, extra = ("tensorflow-cpu",), "tensorflow"
         if own_format(card) is not None:
@@ -273,7 +284,7 @@ def _export_tflite(program: Program, path: Path) -> None:
         litert_torch.convert(program.network, program.arguments).export(str(path))
         return
     converter = litert_torch.Converter()
-    for name, arguments in (program.calls or {_ONLY_SIGNATURE: program.arguments}).items():
+    for name, arguments in (program.calls or {ONLY_SIGNATURE: program.arguments}).items():
         converter.add_signature(name, program.network, (), program.named(arguments))
     converter.convert().export(str(path))
 
@@ -299,13 +310,19 @@ def _export_pte(program: Program, path: Path) -> None:
     `generate` has two methods. A tied head is stored twice: XNNPACK packs it for its product.
     """
     import torch
-    from executorch.backends.xnnpack.partition.xnnpack_partitioner import XnnpackPartitioner
-    from executorch.exir import to_edge_transform_and_lower
 
     graphs = {
         name: torch.export.export(program.network, arguments)
-        for name, arguments in (program.calls or {_ONLY_METHOD: program.arguments}).items()
+        for name, arguments in (program.calls or {ONLY_METHOD: program.arguments}).items()
     }
+    write_pte(graphs, path)
+
+
+def write_pte(graphs: "dict[str, torch.export.ExportedProgram]", path: Path) -> None:
+    """Lowers the graph of each method to XNNPACK."""
+    from executorch.backends.xnnpack.partition.xnnpack_partitioner import XnnpackPartitioner
+    from executorch.exir import to_edge_transform_and_lower
+
     lowered = to_edge_transform_and_lower(graphs, partitioner=[XnnpackPartitioner()])
     with path.open("wb") as file:
         lowered.to_executorch().write_to_file(file)
@@ -331,6 +348,7 @@ EXPORTERS: Mapping[Format, Exporter] = {
         copy=_copy_onnx,
         copy_libraries=("onnx",),
         copy_extra="onnx",
+        recipe_libraries=("onnxruntime",),
         precisions=("fp32", "fp16"),  # ONNX Runtime lacks bfloat16 convolutions
         weight_copies=4.0,
     ),
@@ -349,6 +367,7 @@ EXPORTERS: Mapping[Format, Exporter] = {
         peak_memory_bytes=1500 * BYTES_PER_MIB,
         export=_export_tflite,
         copy=_copy_tflite,
+        recipe_libraries=("ai-edge-litert", "ai-edge-quantizer"),
     ),
     Format.PTE: Exporter(
         libraries=("executorch", "torch"),
@@ -356,6 +375,7 @@ EXPORTERS: Mapping[Format, Exporter] = {
         peak_memory_bytes=900 * BYTES_PER_MIB,
         export=_export_pte,
         copy=_copy_pte,
+        recipe_libraries=("torchao",),
     ),
 }
 

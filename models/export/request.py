@@ -38,6 +38,7 @@ from fleetrank.models.export.exporters import (
     write_sequence,
 )
 from fleetrank.models.export.process import usable_cores
+from fleetrank.models.export.quantize import export_quantised
 from fleetrank.models.files import check_sizes, weights_beside
 from fleetrank.models.networks.build import Arguments, Examples, check_trust
 from fleetrank.models.networks.cost import count_cost, stated_cost
@@ -146,7 +147,8 @@ def _convert_to_tflite(source: Path, path: Path) -> None:
 
 
 _LOG = logging.getLogger(__name__)
-_DTYPES = {"fp32": None, "fp16": "float16", "bf16": "bfloat16"}
+_DTYPES = {"fp16": "float16", "bf16": "bfloat16"}
+"""Of a network before it is written; integers are made from fp32."""
 _NO_ROOM_BYTES = 1024 * 1024
 """Smaller than any exported network; if a writer fails with less free space, the disk is full."""
 
@@ -267,7 +269,7 @@ def export_network(request: ExportRequest, out_dir: Path, *, is_trusted: bool) -
     # After the reference: a step of training changes its network.
     cost = _counted_cost(original, examples, request)
     path = out_dir / f"model.{request.format}"
-    _export(exporter, _program(network, examples, request), path, request)
+    _export(exporter, _program(network, examples, request), path, request, examples)
     return StagedExport(
         path=path,
         format=request.format,
@@ -312,7 +314,7 @@ def _check_size(request: ExportRequest, examples: Examples) -> None:
 def _program(network: "torch.nn.Module", examples: Examples, request: ExportRequest) -> Program:
     """The network in the precision of the request, and the names of a language model's tensors."""
     arguments, shape = examples.traced, request.card.language
-    if (name := _DTYPES[request.precision]) is not None:
+    if (name := _DTYPES.get(request.precision)) is not None:
         import torch
 
         dtype: torch.dtype = getattr(torch, name)
@@ -352,9 +354,16 @@ def _counted_cost(network: "torch.nn.Module", examples: Examples, request: Expor
         return Cost(macs=None, parameters=parameters, method=None)
 
 
-def _export(exporter: Exporter, program: Program, path: Path, request: ExportRequest) -> None:
+def _export(
+    exporter: Exporter, program: Program, path: Path, request: ExportRequest, examples: Examples
+) -> None:
     try:
-        exporter.export(program, path)
+        if request.recipe is None:
+            exporter.export(program, path)
+        else:
+            export_quantised(program, path, request, examples)
+    except ModelError:
+        raise
     except Exception as error:
         if is_out_of_memory(error) or isinstance(error, OSError):
             raise  # a problem of the machine, not of the network

@@ -258,10 +258,10 @@ class Examples:
     has_whole_cases: bool
 
 
-def image_examples(size: int, batch: int) -> Examples:
+def image_examples(size: int, batch: int, seed: int = INPUT_SEED) -> Examples:
     """Images of height and width `size`; at least 16, and a multiple of the batch."""
     n_cases = batch * -(-CASES // batch)
-    images = seeded_images(n_cases, size)
+    images = seeded_images(n_cases, size, seed)
     # The same images as in verification, so that they match the fitted statistics.
     fitted = images[:CASES]
     return Examples(
@@ -278,13 +278,15 @@ def image_examples(size: int, batch: int) -> Examples:
     )
 
 
-def stated_examples(inputs: Sequence[ModelInput], batch: int, *, cases: int = CASES) -> Examples:
+def stated_examples(
+    inputs: Sequence[ModelInput], batch: int, *, cases: int = CASES, seed: int = INPUT_SEED
+) -> Examples:
     """Seeded values for the inputs that a card states, `cases` times.
 
     Raises:
         ExportError: a file with values cannot be read, or has another shape or type.
     """
-    rng = np.random.default_rng(INPUT_SEED)
+    rng = np.random.default_rng(seed)
     return whole_examples([_cases(one, rng, cases) for one in inputs], batch)
 
 
@@ -359,11 +361,11 @@ def _read(one: ModelInput, path: Path) -> Array:
     return found
 
 
-def seeded_images(count: int, size: int) -> "torch.Tensor":
+def seeded_images(count: int, size: int, seed: int = INPUT_SEED) -> "torch.Tensor":
     """Standard normal images of shape (count, 3, size, size), as normalised photographs are."""
     import torch
 
     # NumPy's generator, not torch's, because NumPy guarantees its stream across versions.
-    rng = np.random.default_rng(INPUT_SEED)
+    rng = np.random.default_rng(seed)
     values = rng.standard_normal((count, 3, size, size), dtype=np.float32)
     return torch.from_numpy(values)

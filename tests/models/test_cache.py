@@ -10,6 +10,7 @@ from fleetrank.foundation.vocabulary import Family, FlopsMethod, Format
 from fleetrank.models.cache import ArtifactCache
 from fleetrank.models.cards.card import (
     Artifact,
+    Comparison,
     Cost,
     ExportRequest,
     ModelCard,
@@ -22,6 +23,7 @@ from fleetrank.models.cards.identity import resolve
 from fleetrank.models.cards.zoo import load_zoo
 from fleetrank.models.errors import ExportError
 
+EQUAL = Comparison(max_relative_error=1e-6, is_equal=True)
 REQUEST = ExportRequest(
     model=resolve(load_zoo()["resnet18"]), weights=Weights(), format=Format.ONNX
 )
@@ -41,7 +43,7 @@ def stage(cache: ArtifactCache, request: ExportRequest, content: bytes) -> Stage
 
 
 def put(cache: ArtifactCache, request: ExportRequest, content: bytes) -> Artifact:
-    return cache.commit(request, stage(cache, request, content), 1e-6)
+    return cache.commit(request, stage(cache, request, content), EQUAL)
 
 
 def test_empty_cache_finds_nothing(tmp_path: Path) -> None:

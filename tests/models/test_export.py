@@ -56,7 +56,7 @@ def test_primer_exports_to_every_format_without_trust(tmp_path: Path, format_: F
         assert arrays["input_0"].shape == (16, 3, 16, 16)
     with np.load(staged.reference_path, allow_pickle=False) as arrays:
         assert arrays["output_0"].shape == (16, 10)
-    committed = cache.commit(request, staged, 0.0)
+    committed = cache.commit(request, staged, None)
     assert cache.find(request) == committed
 
 

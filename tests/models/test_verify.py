@@ -77,3 +77,24 @@ def test_a_file_of_pickled_objects_or_of_text_is_refused(tmp_path: Path) -> None
     for path in (pickled, text):
         with pytest.raises(ExportError, match=f"cannot read the outputs in .*{path.name}"):
             compare_files(path, path)
+
+
+def test_integers_are_judged_by_their_noise() -> None:
+    noisy = SCORES + np.array([[1, 0, 0], [0, 1, 0]], dtype=np.float32)
+    seen = compare_outputs([SCORES], [noisy], None)
+    assert seen.is_equal
+    assert seen.snr_db == pytest.approx(10 * np.log10((1 + 4 + 16 + 64 + 1) / 2))
+    assert seen.top1_agreement == 1.0
+    assert compare_outputs([SCORES], [SCORES[::-1]], None).top1_agreement == 0.0
+
+
+@pytest.mark.parametrize("wrong", [ZEROS, SCORES[::-1], np.full((2, 3), SCORES.mean())])
+def test_integers_that_lost_the_signal_are_refused(wrong: np.ndarray) -> None:
+    reason = compare_outputs([SCORES], [wrong.astype(np.float32)], None).reason
+    assert reason is not None
+    assert reason.startswith("signal-to-noise ratio")
+
+
+def test_equal_outputs_have_no_noise() -> None:
+    assert compare_outputs([SCORES], [SCORES], None).snr_db is None
+    assert compare_outputs([ZEROS], [ZEROS + 1], None).snr_db is None

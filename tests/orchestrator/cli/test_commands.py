@@ -255,7 +255,7 @@ def _export(workspace: Workspace, name: str) -> Path:
     path.write_bytes(name.encode() * 100)
     cost = Cost(macs=7, parameters=3, method=FlopsMethod.COUNTED)
     staged = StagedExport(path=path, format=Format.ONNX, cost=cost, versions=(("onnx", "1"),))
-    return Path(cache.commit(request, staged, 1e-6).path)
+    return Path(cache.commit(request, staged, None).path)
 
 
 def test_a_missing_model_file_fails_its_own_export_only(workspace, capsys) -> None:

@@ -8,10 +8,10 @@ from wording import has
 
 from fleetrank.analysis.stored.selection import matches
 from fleetrank.foundation.vocabulary import Family, Format, Precision, WeightsKind
-from fleetrank.models.cards.card import ModelCard, ResolvedCard, Source
+from fleetrank.models.cards.card import ExportRequest, ModelCard, ResolvedCard, Source, Weights
 from fleetrank.models.cards.identity import resolve
 from fleetrank.models.cards.inputs import CardInput
-from fleetrank.models.cards.zoo import load_language_zoo
+from fleetrank.models.cards.zoo import load_language_zoo, load_zoo
 from fleetrank.orchestrator.errors import UsageError
 from fleetrank.orchestrator.identity import DevicePlace
 from fleetrank.orchestrator.plan.estimate import measuring_s
@@ -275,14 +275,38 @@ def test_the_estimate_takes_history_before_the_rule_and_the_slowest_device() -> 
 
 def test_a_precision_that_no_exporter_writes_is_skipped_with_those_that_it_writes() -> None:
     plan = _plan(models="one", precision=["fp32", "int8", "int4"], devices=["box"])
-    assert {c.execution.precision for c in plan.cells} == {"fp32"}
-    assert {skipped.reason for skipped in plan.skipped} == {
-        f"{format_} cannot be exported in precision '{precision}', only in {known}"
-        for precision in ("int8", "int4")
-        for format_, known in (
-            ("onnx", "fp32 or fp16"), ("pt2", "fp32, fp16 or bf16"), ("tflite", "fp32"),
-        )
+    assert {(c.execution.runtime, c.execution.precision) for c in plan.cells} == {
+        ("onnx", "fp32"), ("onnx", "int8"), ("tflite", "fp32"), ("tflite", "int8"),
+        ("torch", "fp32"),
     }  # fmt: skip
+    assert {skipped.reason for skipped in plan.skipped} == {
+        "pt2 cannot be exported in precision 'int8': eager PyTorch would compute it in fp32",
+        *(
+            f"{format_} cannot be exported in precision 'int4', only in {known}"
+            for format_, known in (
+                ("onnx", "fp32, fp16 or int8"), ("pt2", "fp32, fp16 or bf16"),
+                ("tflite", "fp32 or int8"),
+            )
+        ),
+    }  # fmt: skip
+
+
+def test_no_recipe_makes_integers_of_a_language_model() -> None:
+    model = resolve(load_language_zoo()["stories260k"])
+    spec = _spec(precision=["fp32", "int8"], runtimes="onnx", devices=["box"])
+    plan = make_plan(spec, [model], DEVICES)
+    assert {skipped.reason for skipped in plan.skipped} == {
+        "no recipe writes a language model in int8"
+    }
+
+
+def test_a_recipe_is_part_of_the_identity_of_integers_only() -> None:
+    model = resolve(load_zoo()["squeezenet1_1"])
+    plain = ExportRequest(model=model, weights=Weights(), format=Format.ONNX)
+    integers = replace(plain, precision=Precision.INT8)
+    assert plain.recipe is None
+    assert integers.recipe == "qdq-u8s8/1, 16 seeded inputs"
+    assert plain.key != integers.key
 
 
 def test_a_device_that_opens_no_file_has_every_precision_of_a_known_cost() -> None:

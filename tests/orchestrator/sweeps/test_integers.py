@@ -1,0 +1,73 @@
+"""A network in int8: exported, verified and measured where integers are computed with."""
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+from tests.orchestrator.sweeps.test_training_sweep import CARD
+
+pytestmark = pytest.mark.export
+
+
+def test_a_network_is_measured_with_integers_in_each_runtime(folder) -> None:
+    (folder.root / "cards" / "mine.toml").write_text(CARD)
+    path = folder.write_spec(["mine"], ["local-cpu"], repeats=1)
+    runtimes = "runtimes: [onnx, tflite, executorch]\nprecision: int8"
+    path.write_text(path.read_text().replace("runtimes: [onnx]", runtimes))
+    done = folder.run("sweep", "run", "t", "--inline")
+    rows = {row["runtime"]: row for row in folder.rows()}
+    assert set(rows) == {"onnx", "tflite", "executorch"}, done.stderr
+    for runtime, row in rows.items():
+        assert row["status"] == "ok", (runtime, row["error_message"])
+        assert row["precision"] == "int8"
+        assert row["recipe"].endswith("/1, 16 seeded inputs")
+        assert 20 < row["artifact_snr_db"] < 60
+        assert row["artifact_top1_agreement"] > 0.5
+    counted = {name: (row["integer_products"], row["products"]) for name, row in rows.items()}
+    assert counted == {"onnx": (2, 2), "tflite": (2, 2), "executorch": (None, None)}
+
+
+def _save_rounded(path, kernel: str) -> None:
+    """A file of int8 weights, whose convolution takes floats or integers."""
+    rng = np.random.default_rng(0)
+    weights = rng.integers(-127, 127, (4, 3, 3, 3)).astype(np.int8)
+    constants = [
+        numpy_helper.from_array(weights, "w"),
+        numpy_helper.from_array(np.float32(0.02), "s"),
+        numpy_helper.from_array(np.int8(0), "zs"),
+        numpy_helper.from_array(np.uint8(128), "z"),
+    ]
+    back = helper.make_node("DequantizeLinear", ["w", "s", "zs"], ["wf"])
+    around = [
+        helper.make_node("QuantizeLinear", ["x", "s", "z"], ["xq"]),
+        helper.make_node("DequantizeLinear", ["xq", "s", "z"], ["xf"]),
+        back,
+        helper.make_node("Conv", ["xf", "wf"], ["yf"]),
+        helper.make_node("QuantizeLinear", ["yf", "s", "z"], ["yq"]),
+        helper.make_node("DequantizeLinear", ["yq", "s", "z"], ["y"]),
+    ]
+    stored_only = [back, helper.make_node("Conv", ["x", "wf"], ["y"])]
+    graph = helper.make_graph(
+        around if kernel == "integers" else stored_only,
+        "g",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 3, 16, 16])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [1, 4, 14, 14])],
+        constants,
+    )
+    opsets = [helper.make_opsetid("", 17)]
+    onnx.save(helper.make_model(graph, opset_imports=opsets, ir_version=8), str(path))
+
+
+def test_a_file_that_computes_with_floats_only_fails_with_the_count(folder) -> None:
+    for kernel in ("integers", "floats"):
+        _save_rounded(folder.root / f"{kernel}.onnx", kernel)
+        folder.add_model(kernel, folder.root / f"{kernel}.onnx")
+    folder.write_spec(["integers", "floats"], ["local-cpu"], repeats=1)
+    folder.run("sweep", "run", "t", "--inline")
+    rows = {row["model"]: row for row in folder.rows()}
+    good, bad = rows["integers"], rows["floats"]
+    seen = (good["status"], good["integer_products"], good["products"])
+    assert seen == ("ok", 1, 1), good["error_message"]
+    assert (bad["status"], bad["error_kind"]) == ("failed", "unsupported")
+    assert bad["error_message"] == "0 of 1 products of this int8 file compute with integers"
