@@ -52,7 +52,9 @@ def stratified_units(values: Floats, strata: Numbers, counts: Numbers) -> Iterat
     Source: Taylor 1987, Kendall's and Spearman's correlation coefficients in the presence of a
     blocking variable.
     """
-    orders = _stratum_orders(values, strata)
+    require_finite(values)
+    # Sorting once per platform serves all draws: ranks follow from cumulative counts.
+    orders = [_order(column, strata) for column in values.T]
     _, member = np.unique(strata, return_inverse=True)
     by_stratum = np.argsort(member, kind="stable")
     starts = np.flatnonzero(np.diff(member[by_stratum], prepend=-1))
@@ -64,12 +66,6 @@ def stratified_units(values: Floats, strata: Numbers, counts: Numbers) -> Iterat
         middle = (np.cumsum(sizes, axis=1) - (sizes - 1) / 2)[:, member]
         scale = np.sqrt(weights) / (sizes + 1)[:, member]
         yield _units(orders, weights, middle, np.where(strata == NO_STRATUM, 0.0, scale))
-
-
-def _stratum_orders(values: Floats, strata: Numbers) -> list[_Order]:
-    """Sorting once per platform serves all draws: ranks follow from cumulative counts."""
-    require_finite(values)
-    return [_order(column, strata) for column in values.T]
 
 
 def _order(column: Floats, strata: Numbers) -> _Order:
