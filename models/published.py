@@ -8,7 +8,7 @@ import os
 import re
 import struct
 import tomllib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -87,6 +87,16 @@ class Architecture:
             return False
         return all(getattr(shape, name) == value for name, value in self.always.items())
 
+    def stated(
+        self, config: Mapping[str, object]
+    ) -> Iterator[tuple[str, Mapping[str, object], object]]:
+        """Each key with its rule and its value in the file, or else the architecture's default."""
+        flat = _flat(config)
+        for name, key in self.config.items():
+            rule = {"of": key} if isinstance(key, str) else key
+            value = flat.get(name)
+            yield name, rule, rule.get("default") if value is None else value
+
     def disagreement(
         self, config: Mapping[str, object], shape: LanguageShape
     ) -> tuple[str, object, object] | None:
@@ -94,12 +104,8 @@ class Architecture:
 
         `None` if the file agrees. A key that the file leaves out has its architecture's default.
         """
-        stated = _flat(config)
-        for name, key in self.config.items():
-            rule = {"of": key} if isinstance(key, str) else key
+        for name, rule, found in self.stated(config):
             wanted = rule["is"] if "is" in rule else _value_of(shape, str(rule["of"]))
-            found = stated.get(name)
-            found = rule.get("default") if found is None else found
             if found is not None and not _agrees(found, wanted, is_least="is_least" in rule):
                 older = (old for old, new in _OLD_NAMES.items() if new == name and old in config)
                 return next(older, name), found, wanted
@@ -176,12 +182,9 @@ def shape_of(folder: Path) -> LanguageShape:
     """
     path = folder / CONFIG
     config = read_json_object(path)
-    architecture, stated = _named_architecture(path, config), _flat(config)
+    architecture = _named_architecture(path, config)
     values: dict[str, object] = dict(architecture.always)
-    for name, key in architecture.config.items():
-        rule = {"of": key} if isinstance(key, str) else key
-        value = stated.get(name)
-        value = rule.get("default") if value is None else value
+    for _, rule, value in architecture.stated(config):
         if "of" in rule and value is not None:
             values |= _of_card(str(rule["of"]), value)
     width, heads = values.get("width"), values.get("heads")
@@ -199,7 +202,7 @@ def _of_card(name: str, value: object) -> dict[str, object]:
     """A value of `config.json` as a card states it; nothing if no card can."""
     if name == "activation":
         known = {word: one for one, words in _ACTIVATIONS.items() for word in words}
-        return {name: known[str(value)]} if value in known else {}
+        return {name: known[str(value)]} if str(value) in known else {}
     if name == "has_all_biases":
         return {"bias": Bias.ALL if value else Bias.NONE}
     return {"embedding_width" if name == "table_width" else name: value}

@@ -73,6 +73,7 @@ def test_the_folder_of_a_language_model_has_the_card_with_its_numbers(
     for wrong, said in (
         ({"model_type": "mamba"}, "model_type"),
         ({"hidden_act": "tanh"}, "hidden_act"),
+        ({"hidden_act": ["silu"]}, "hidden_act"),
         ({"rope_scaling": {"rope_type": "llama3"}}, "rope_type"),
         ({"num_hidden_layers": 10**6}, "layers"),
         ({"hidden_size": None}, "width"),
