@@ -157,8 +157,6 @@ class SweepFinished:
 
     Attributes:
         n_failed: repeats that were tried and have no valid measurement.
-        n_flagged: measured repeats that carry a flag.
-        flags: number of repeats for each flag, the most frequent first.
         is_unreal: every device is simulated or virtual.
         n_profile_failed: profiled repeats that failed; not part of the other numbers.
         n_sets_failed: sets of processes that failed; not part of them either.
@@ -170,8 +168,6 @@ class SweepFinished:
     n_left: int
     seconds: float
     is_interrupted: bool
-    n_flagged: int = 0
-    flags: tuple[tuple[str, int], ...] = ()
     is_unreal: bool = False
     n_profile_failed: int = 0
     n_sets_failed: int = 0

@@ -238,10 +238,6 @@ class Journal:
             count, first = count_of(len(skipped), "line"), skipped[0]
             _log.warning("%s: %s left out, line %d: %s", self.path, count, first.line, first.reason)
 
-    def problems(self) -> list[JournalProblem]:
-        """Returns every line that is not a row."""
-        return [item for item in self.scan() if isinstance(item, JournalProblem)]
-
     def scan(self) -> Iterator[Entry | JournalProblem]:
         """Yields rows and damaged lines."""
         for number, line in enumerate(self.lines(), start=1):

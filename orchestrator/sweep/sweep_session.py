@@ -547,8 +547,6 @@ class SweepSession:
         return SweepFinished(
             sweep_id=self._sweep_id,
             seconds=seconds,
-            n_flagged=tally.n_flagged,
-            flags=tally.flags,
             n_ok=tally.n_ok,
             n_failed=tally.n_failed,
             n_left=self._n_left(tally),

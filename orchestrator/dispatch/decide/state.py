@@ -1,7 +1,7 @@
 """The state of the dispatcher, which only `step` changes; a lane in it is a frozen value."""
 
 import zlib
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
@@ -57,7 +57,6 @@ class Tally:
         self._standing: dict[RepeatKey, Standing] = {}
         self._next_attempt: dict[RepeatKey, int] = {}
         self._measured: set[str] = set()
-        self._flagged: dict[RepeatKey, tuple[str, ...]] = {}
         self._verdicts: dict[str, Failure] = {}
 
     @classmethod
@@ -71,29 +70,16 @@ class Tally:
     def observe(self, row: Mapping[str, object]) -> None:
         """Counts one stored row."""
         is_ok = row.get("status") == Status.OK
-        flags = row.get("flags") if is_ok else None
         row_key = RowKey.of(row)
-        self.count(
-            (row_key.cell_key, row_key.repeat),
-            row_key.attempt,
-            None if is_ok else _failure_of(row),
-            tuple(map(str, flags)) if isinstance(flags, Sequence) else (),
-        )
+        failure = None if is_ok else _failure_of(row)
+        self.count((row_key.cell_key, row_key.repeat), row_key.attempt, failure)
 
-    def count(
-        self,
-        key: RepeatKey,
-        attempt: int,
-        failure: Failure | None,
-        flags: Sequence[str] = (),
-    ) -> None:
+    def count(self, key: RepeatKey, attempt: int, failure: Failure | None) -> None:
         """Counts one attempt; `failure` is `None` for a valid measurement."""
         self._next_attempt[key] = max(self._next_attempt.get(key, 0), attempt + 1)
         if failure is None:
             self._standing[key] = Standing.OK
             self._measured.add(key[0])
-            if flags:
-                self._flagged[key] = tuple(flags)
         elif self._standing.get(key) is not Standing.OK:
             # Without a file or a device nothing was measured. At a resume the disk may have room,
             # the file may be trusted, or the phone may accept this computer.
@@ -105,7 +91,6 @@ class Tally:
     def withdraw(self, key: RepeatKey, failure: Failure) -> None:
         """Counts a repeat as failed whose measurement could not be stored."""
         self._standing.pop(key, None)
-        self._flagged.pop(key, None)
         self.count(key, self.next_attempt(key) - 1, failure)
 
     def reopen(self, cell_keys: Collection[str]) -> int:
@@ -150,17 +135,6 @@ class Tally:
     def n_failed(self) -> int:
         """Repeats that were tried and have no valid measurement."""
         return len(self._standing) - self.n_ok
-
-    @property
-    def n_flagged(self) -> int:
-        """Repeats whose valid measurement carries a flag."""
-        return len(self._flagged)
-
-    @property
-    def flags(self) -> tuple[tuple[str, int], ...]:
-        """Number of repeats with each flag, the most frequent flag first."""
-        counts = Counter(flag for flags in self._flagged.values() for flag in flags)
-        return tuple(sorted(counts.items(), key=lambda item: (-item[1], item[0])))
 
     @property
     def n_finished(self) -> int:

@@ -188,8 +188,7 @@ def _stored(
     was_measured = state.tally.is_measured(key_of(attempt))
     if measurement.failure is not None and not will_retry and not was_measured:
         state.spent.add(key_of(attempt))
-    flags = attempt.flags(measurement.flags)
-    state.tally.count(key_of(attempt), attempt.number, measurement.failure, flags)
+    state.tally.count(key_of(attempt), attempt.number, measurement.failure)
     return Store(
         device=device,
         attempt=attempt,

@@ -8,6 +8,7 @@ from stored_part import published_rows
 
 from fleetrank.analysis.stored.sweep_record import SweepRecord, SweepState
 from fleetrank.orchestrator.errors import StoreError
+from fleetrank.orchestrator.store.journal import JournalProblem
 from fleetrank.orchestrator.store.results import ResultStore
 from fleetrank.orchestrator.store.side import JournalSink
 from fleetrank.orchestrator.store.small_files import read_log
@@ -35,7 +36,7 @@ def test_nothing_appended_is_lost_when_the_disk_fills_up(store, new_row) -> None
     journal.close()
     repeats = [row["repeat"] for row in store.open_journal(SWEEP_ID).rows()]
     assert repeats == list(range(n_appended))
-    assert store.open_journal(SWEEP_ID).problems() == []
+    assert not any(isinstance(item, JournalProblem) for item in store.open_journal(SWEEP_ID).scan())
 
 
 def test_a_row_whose_log_has_no_room_is_kept_with_its_log(store, new_row) -> None:

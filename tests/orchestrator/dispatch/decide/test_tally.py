@@ -3,40 +3,35 @@
 from fleetrank.orchestrator.dispatch.decide.state import Tally
 
 
-def row(repeat: int, attempt: int, status: str, flags: list[str]) -> dict[str, object]:
+def row(repeat: int, attempt: int, status: str) -> dict[str, object]:
     return {
         "sweep_id": "s", "cell_key": "c", "repeat": repeat, "attempt": attempt, "status": status,
-        "flags": flags,
         "error_kind": None if status == "ok" else "crash", "error_is_transient": True,
         "error_message": "m", "error_remedy": "r",
     }  # fmt: skip
 
 
-def test_only_valid_measurements_are_in_doubt_and_each_repeat_once() -> None:
+def test_each_repeat_counts_once() -> None:
     tally = Tally.of([
-        row(0, 0, "failed", ["hot"]),
-        row(0, 1, "ok", ["drift", "spread"]),
-        row(1, 0, "ok", ["spread"]),
-        row(2, 0, "ok", []),
-        row(3, 0, "failed", ["hot"]),
+        row(0, 0, "failed"), row(0, 1, "ok"), row(1, 0, "ok"), row(2, 0, "ok"),
+        row(3, 0, "failed"),
     ])  # fmt: skip
-    assert (tally.n_ok, tally.n_flagged) == (3, 2)
-    assert tally.flags == (("spread", 2), ("drift", 1))
+    assert (tally.n_ok, tally.n_failed) == (3, 1)
 
 
 def test_a_failed_try_after_a_good_one_takes_nothing_back() -> None:
-    tally = Tally.of([row(0, 0, "ok", ["spread"]), row(0, 1, "failed", ["hot"])])
+    tally = Tally.of([row(0, 0, "ok"), row(0, 1, "failed")])
     assert tally.is_measured(("c", 0))
-    assert tally.flags == (("spread", 1),)
+    assert (tally.n_ok, tally.n_failed) == (1, 0)
 
 
 def _failure(repeat: int, cell: str, kind: str = "timed_out") -> dict[str, object]:
     fault = {"cell_key": cell, "error_kind": kind, "error_is_transient": False}
-    return row(repeat, 0, "failed", []) | fault
+    return row(repeat, 0, "failed") | fault
 
 
 def test_reopened_failures_may_be_tried_again_and_keep_their_numbers() -> None:
-    rows = [_failure(0, "c"), _failure(1, "c"), row(2, 0, "ok", []), _failure(0, "other")]
+    rows = [_failure(0, "c"), _failure(1, "c"), row(2, 0, "ok"), _failure(0, "other")]
     tally = Tally.of(rows)
     assert tally.n_finished == 4
     assert tally.verdict("other") is not None
@@ -56,6 +51,6 @@ def test_a_verdict_counts_repeats_from_one() -> None:
 
 
 def test_a_cell_with_a_valid_repeat_is_never_given_up() -> None:
-    rows = [row(0, 0, "ok", []), _failure(1, "c")]
+    rows = [row(0, 0, "ok"), _failure(1, "c")]
     for order in (rows, rows[::-1]):
         assert Tally.of(order).verdict("c") is None
