@@ -340,7 +340,8 @@ def noisy_again(plan: Plan, results: Path, sweep_id: str) -> Plan:
         NothingToDoError: no cell is noisy.
     """
     cells = cell_values(load_measurements(results, sweep=sweep_id, origins=ORIGINS))
-    noisy = cells.filter(pl.col("process_gap") > NOISY_SHARE)
+    keys = [one.cell_key for one in plan.cells]
+    noisy = cells.filter(pl.col("process_gap") > NOISY_SHARE, pl.col("cell_key").is_in(keys))
     again = tuple(one for one in plan.cells if one.cell_key in set(noisy["cell_key"]))
     if not again:
         raise NothingToDoError(
@@ -543,7 +544,6 @@ class SweepSession:
         return exporting_s(missing, idle_cores()) + (RAY_S if cells and has_ray else 0.0)
 
     def _outcome(self, tally: Tally, seconds: float) -> SweepFinished:
-        n_repeats = self._setup.plan.n_repeats
         return SweepFinished(
             sweep_id=self._sweep_id,
             seconds=seconds,
@@ -552,7 +552,7 @@ class SweepSession:
             n_left=self._n_left(tally),
             # A stop was requested after the last repeat had started, so nothing is missing.
             is_interrupted=self._switch.is_stopping
-            and (tally.n_finished < n_repeats or bool(self._pending(tally))),
+            and bool(open_cells(self._setup.plan, tally) or self._pending(tally)),
             n_profile_failed=self._profiles.n_failed,
             n_sets_failed=self._sets.n_failed,
             is_unreal=all(
@@ -561,8 +561,9 @@ class SweepSession:
         )
 
     def _n_left(self, tally: Tally) -> int:
-        # A journal that was edited by hand can hold repeats that the plan lacks.
-        return max(0, self._setup.plan.n_repeats - tally.n_ok - tally.n_failed)
+        plan = self._setup.plan
+        # A journal that was edited by hand can hold cells that the plan lacks.
+        return max(0, plan.n_repeats - tally.n_tried(plan.repeats))
 
     def _close_record(self, state: SweepState, tally: Tally) -> None:
         """Writes the record; on failure the old one stays, with state `running` and no lease."""

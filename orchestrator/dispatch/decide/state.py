@@ -136,6 +136,10 @@ class Tally:
         """Repeats that were tried and have no valid measurement."""
         return len(self._standing) - self.n_ok
 
+    def n_tried(self, n_repeats: int) -> int:
+        """Tried ones of the first `n_repeats` of each cell: without further ones of noisy cells."""
+        return sum(number < n_repeats for _, number in self._standing)
+
     @property
     def n_finished(self) -> int:
         """Repeats that a resume would skip."""

@@ -1,6 +1,7 @@
 """Resuming what was noisy, on simulated devices with and without noise."""
 
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 
@@ -13,17 +14,18 @@ _DEVICE = "name: {name}\nkind: simulated\noptions: {{noise: {noise}}}\n"
 
 
 def test_only_noisy_cells_get_as_many_further_repeats(folder) -> None:
-    for name, noise in (("quiet", 0.001), ("wild", 0.5)):
+    for name, noise in (("quiet", 0.001), ("wild", 0.5), ("rough", 0.5)):
         text = _DEVICE.format(name=name, noise=noise)
         (folder.root / "devices" / f"{name}.yaml").write_text(text)
-    folder.write_spec(["m0"], ["quiet", "wild"], repeats=3)
+    folder.write_spec(["m0"], ["quiet", "wild", "rough"], repeats=3)
     workspace = Workspace.at(folder.root)
     run_sweep(workspace, workspace.sweeps / "t.yaml", RunOptions(is_inline=True))
     again = RunOptions(is_inline=True, repeats_noisy=True)
-    for n_wild in (6, 9):
-        outcome = resume_sweep(workspace, None, again)
-        assert Counter(row["device"] for row in folder.rows()) == {"quiet": 3, "wild": n_wild}
-        assert (outcome.n_ok, outcome.n_missing) == (3 + n_wild, 0)
-    only = RunOptions(is_inline=True, repeats_noisy=True, restricted_to="*quiet*")
+    # A cell that is not chosen adds no repeats to the chosen ones.
+    for only, n_wild, n_rough in (("*wild*", 6, 3), ("*rough*", 6, 6), (None, 9, 9)):
+        outcome = resume_sweep(workspace, None, replace(again, restricted_to=only))
+        counts = Counter(row["device"] for row in folder.rows())
+        assert counts == {"quiet": 3, "wild": n_wild, "rough": n_rough}
+        assert (outcome.n_ok, outcome.n_missing) == (3 + n_wild + n_rough, 0)
     with pytest.raises(NothingToDoError, match="is noisy"):
-        resume_sweep(workspace, None, only)
+        resume_sweep(workspace, None, replace(again, restricted_to="*quiet*"))
