@@ -25,7 +25,7 @@ from fleetrank.orchestrator.cli.sweep_display import (
     shown_progress,
     with_sweep_options,
 )
-from fleetrank.orchestrator.errors import UsageError, is_installed
+from fleetrank.orchestrator.errors import UsageError
 from fleetrank.orchestrator.progress import counted_from_one
 from fleetrank.orchestrator.workspace.sweep_spec import SweepSpec
 
@@ -92,8 +92,7 @@ def plan(
     tell = PlainLines(sys.stderr)
     with open_dispatch_backend(workspace, cluster=cluster, is_inline=False, emit=tell) as backend:
         setup = plan_sweep(workspace, specification, only, backend.fleet, backend.ask_host)
-    starts_ray = cluster is None and is_installed("ray")
-    print_plan(workspace, setup, as_json=as_json, starts_ray=starts_ray)
+    print_plan(workspace, setup, as_json=as_json, starts_ray=backend.starts_ray)
 
 
 @app.command()

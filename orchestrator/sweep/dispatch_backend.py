@@ -168,11 +168,13 @@ class DispatchBackend:
         fleet: the hosts to plan for.
         ask_host: asks another host which executions its CPU does not support.
         open_hosts: opens the hosts of a planned sweep, by the sweep's id.
+        starts_ray: a Ray of this host starts and ends with them.
     """
 
     fleet: Fleet
     ask_host: Refusals | None = None
     open_hosts: Callable[[str, Setup], AbstractContextManager[Hosts]]
+    starts_ray: bool = False
 
 
 _LEAVE_S = 10.0
@@ -281,7 +283,7 @@ def _local(spools: Path, emit: Subscriber) -> DispatchBackend:
         if is_idle:
             remove_spent(spool)
 
-    return DispatchBackend(fleet=this_host(), open_hosts=open_hosts)
+    return DispatchBackend(fleet=this_host(), open_hosts=open_hosts, starts_ray=True)
 
 
 def _hosts(sweep_id: str, setup: Setup, reach: Reach) -> Hosts:

@@ -36,7 +36,6 @@ from fleetrank.orchestrator.errors import (
     NothingToDoError,
     OrchestratorError,
     StoreError,
-    is_installed,
 )
 from fleetrank.orchestrator.export import ExportTools, build_artifacts, host_turn
 from fleetrank.orchestrator.identity import (
@@ -530,18 +529,15 @@ class SweepSession:
 
     def _before_measuring_s(self, tally: Tally) -> float:
         """About how long the start of Ray and the exports of this run take."""
-        options, cells = self._options, self._pending(tally)
-        has_ray = not options.is_inline and options.cluster is None and is_installed("ray")
-        cache, costs = (
-            ArtifactCache(self._workspace.artifacts),
-            self._setup.costs_without_file(cells),
-        )
+        cells, cache = self._pending(tally), ArtifactCache(self._workspace.artifacts)
+        costs = self._setup.costs_without_file(cells)
         missing = set[ExportRequest]()
         for request in {cell.export for cell in cells} - costs.keys():
             with contextlib.suppress(ModelError):  # the export says what is wrong with a file
                 if not cache.has(request):
                     missing.add(request)
-        return exporting_s(missing, idle_cores()) + (RAY_S if cells and has_ray else 0.0)
+        has_ray = cells and self._backend.starts_ray
+        return exporting_s(missing, idle_cores()) + (RAY_S if has_ray else 0.0)
 
     def _outcome(self, tally: Tally, seconds: float) -> SweepFinished:
         return SweepFinished(

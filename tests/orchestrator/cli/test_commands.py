@@ -332,9 +332,8 @@ def test_a_plan_says_what_no_real_device_measures(workspace, capsys) -> None:
 def test_a_plan_counts_the_start_of_a_ray_only_where_one_starts(
     workspace, capsys, monkeypatch, has_ray: bool, n_lines: int
 ) -> None:
-    for module in ("cli.sweep_command", "sweep.dispatch_backend"):
-        name = f"fleetrank.orchestrator.{module}.is_installed"
-        monkeypatch.setattr(name, lambda library: has_ray)
+    name = "fleetrank.orchestrator.sweep.dispatch_backend.is_installed"
+    monkeypatch.setattr(name, lambda library: has_ray)
     assert run(["devices", "add", "sim", "--kind", "simulated"]) == 0
     text = "name: t\nmodels: resnet18\nruntimes: onnx\ndevices: [sim]\n"
     (workspace.sweeps / "t.yaml").write_text(text)
