@@ -29,7 +29,7 @@ from fleetrank.orchestrator.errors import UsageError
 from fleetrank.orchestrator.housekeeping import Step, copy_sweep, plan_merge
 from fleetrank.orchestrator.imports import Imported, import_release, refuse_unknown_facts
 from fleetrank.orchestrator.store.results import ResultStore
-from fleetrank.orchestrator.store.side import copy_side_rows, missing_lines
+from fleetrank.orchestrator.store.side import copy_side_rows
 from fleetrank.orchestrator.workspace.selectors import origins_of
 from fleetrank.orchestrator.workspace.workspace import Workspace
 
@@ -123,8 +123,7 @@ def _copy_sweeps(store: ResultStore, workspace: Workspace, *, as_json: bool) -> 
             with host_turn("results import"):
                 copy_sweep(store, other, one.sweep_id)
     with host_turn("results import"):
-        n_rows = len(missing_lines(store.root, other.root))
-        copy_side_rows(store.root, other.root)
+        n_rows = copy_side_rows(store.root, other.root)
     print_table([asdict(one) for one in plan], as_json)
     if n_rows and not as_json:
         print(f"{count_of(n_rows, 'row without a sweep', 'rows without a sweep')} copied")

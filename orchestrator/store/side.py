@@ -173,28 +173,20 @@ def _store_lines(results: Path, sweep_id: str | None, lines: Iterable[bytes]) ->
         store.publish(sweep_id or NO_SWEEP)
 
 
-def missing_lines(results: Path, other: Path) -> list[bytes]:
-    """The rows without a sweep that another results folder has and this one lacks.
+def copy_side_rows(results: Path, other: Path) -> int:
+    """Copies the rows without a sweep that another folder has and this one lacks; returns how many.
 
     Raises:
-        StoreError: a packed journal is damaged.
+        StoreError: a packed journal is damaged, or a file cannot be read or written.
     """
     ours = set(ResultStore(results).open_journal(NO_SWEEP).lines())
     theirs = ResultStore(other).open_journal(NO_SWEEP)
-    return [
+    missing = [
         line
         for line in theirs.lines()
         if line not in ours and isinstance(theirs.parsed(line, 1), Entry)
     ]
-
-
-def copy_side_rows(results: Path, other: Path) -> int:
-    """Copies the rows of `missing_lines`; returns how many.
-
-    Raises:
-        StoreError: a file cannot be read or written.
-    """
-    if missing := missing_lines(results, other):
+    if missing:
         _store_lines(results, None, missing)
     return len(missing)
 
