@@ -34,14 +34,24 @@ class CliContext:
         return Workspace.find() if self.given_root is None else Workspace.at(self.given_root)
 
     @property
-    def folder(self) -> Path:
-        """The workspace's root, or the current folder for commands that need no workspace."""
+    def found(self) -> Workspace | None:
+        """The workspace; `None` if no folder is named and none here is one.
+
+        Raises:
+            UsageError: the named folder is no workspace.
+        """
         try:
-            return self.workspace.root
+            return self.workspace
         except UsageError:
             if self.given_root is not None:
                 raise
-            return Path.cwd()
+            return None
+
+    @property
+    def folder(self) -> Path:
+        """The workspace's root, or the current folder for commands that need no workspace."""
+        found = self.found
+        return Path.cwd() if found is None else found.root
 
 
 _current = CliContext()
@@ -66,11 +76,8 @@ def settle_workspace() -> Workspace:
     Raises:
         UsageError: the named folder is not a workspace, or the default cannot be made.
     """
-    try:
-        return current().workspace
-    except UsageError:
-        if current().given_root is not None:
-            raise
+    if (found := current().found) is not None:
+        return found
     root = default_root()
     workspace = Workspace.at(root) if is_workspace(root) else Workspace.init(root)
     print(f"not in a workspace: {root} is used", file=sys.stderr)

@@ -84,7 +84,8 @@ def _cpus_of(device: DeviceFile, threads: int) -> tuple[int, ...]:
 
 def _print_found(*, as_json: bool, view: TableView) -> None:
     """The devices that this host sees, such as phones of adb, and the next step for each."""
-    devices = list(_registered())
+    workspace = current().found  # discovery works without one too
+    devices = [] if workspace is None else list(load_devices(workspace).values())
     rows: list[dict[str, object]] = []
     advice = []
     for one in KINDS.values():
@@ -129,14 +130,6 @@ def _what_to_do(kind: Kind, seen: SeenDevice, name: str | None) -> str:
     if name is not None:
         return f"nothing; registered as {name}"
     return f"fleetrank devices add --{kind.address_option} {shlex.quote(seen.address)}"
-
-
-def _registered() -> Iterable[DeviceFile]:
-    try:
-        workspace = current().workspace
-    except UsageError:
-        return ()  # discovery works without a workspace too
-    return load_devices(workspace).values()
 
 
 MAX_COUNT = 200

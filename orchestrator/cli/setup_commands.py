@@ -12,7 +12,7 @@ from fleetrank.foundation.errors import count_of, with_flags
 from fleetrank.orchestrator.cli.context import current
 from fleetrank.orchestrator.cli.listing import AsJson, print_table
 from fleetrank.orchestrator.doctor import LIBRARIES, Finding, Level
-from fleetrank.orchestrator.errors import NothingToDoError, UsageError
+from fleetrank.orchestrator.errors import NothingToDoError
 from fleetrank.orchestrator.workspace.workspace import Workspace, default_root
 
 _MARK = {Level.OK: "ok     ", Level.WARNING: "warning", Level.ERROR: "error  "}
@@ -80,13 +80,10 @@ def doctor(
 
 def _folder() -> Path:
     """Where results would be stored: the workspace, or what exists of the path to the default."""
-    try:
-        return current().workspace.root
-    except UsageError:
-        if current().given_root is not None:
-            raise
-        root = default_root()
-        return next(folder for folder in (root, *root.parents) if folder.is_dir())
+    if (found := current().found) is not None:
+        return found.root
+    root = default_root()
+    return next(folder for folder in (root, *root.parents) if folder.is_dir())
 
 
 def _conclude(findings: Sequence[Finding]) -> None:
