@@ -179,6 +179,7 @@ def canary_ns(
     Raises:
         NotFitError: it deviates more, slower or faster, than the board's noise explains.
         UnfitConditionsError: it could not be measured.
+        BadOutputError: the board's answer has no latency.
     """
     path, sha256 = canary.artifact_path, canary.artifact_sha256
     seen = measure(canary_task(path, sha256, canary.affinity, CANARY_POLICY, CANARY_LIMIT_S))
@@ -186,15 +187,16 @@ def canary_ns(
         raise UnfitConditionsError(
             f"the canary model could not be measured: {seen.failure.message}", seen.failure.remedy
         )
-    found = seen.latency_ns or 0
-    ratio = canary.deviation(found, tolerance)
+    if seen.latency_ns is None:
+        raise BadOutputError("the board's answer about the canary has no latency", "try again")
+    ratio = canary.deviation(seen.latency_ns, tolerance)
     if ratio is not None:
         raise NotFitError(
             f"the canary model took {ratio:.2f} times its registered latency",
             "let the board cool down and end its other programs; if its settings were changed, "
             "register it again",
         )
-    return found
+    return seen.latency_ns
 
 
 def with_canary(

@@ -57,6 +57,15 @@ def test_the_outputs_are_those_of_this_host_and_only_the_artifact_stays(
     assert board.kept == []
 
 
+def test_another_board_under_the_same_name_is_refused(
+    board: SshBoard, onnx_file: Path, tmp_path: Path
+) -> None:
+    found = failure_of(board.agent(board_hash="0" * 16).infer(task_of(tmp_path, onnx_file)))
+    assert (found.kind, found.is_transient) == (ErrorKind.DEVICE_LOST, False)
+    assert "another board" in found.message
+    assert stored_names(board) == [], "no file is sent"
+
+
 def test_outputs_arrive_in_pieces(board: SshBoard, onnx_file: Path, tmp_path: Path) -> None:
     """9 MB of outputs, of which a command of the board returns 8 MiB."""
     task = task_of(tmp_path, onnx_file, n_cases=2_300)

@@ -5,8 +5,11 @@ The texts are as the makers' documents and public issues print them: raspberrypi
 core numbers of Rockchip's RK3588 (four Cortex-A55 first, then four Cortex-A76).
 """
 
+from dataclasses import replace
+
 import pytest
 
+from fleetrank.device_agents.board.board_probe import canary_ns
 from fleetrank.device_agents.board.board_state import (
     BoardOptions,
     parse_clusters,
@@ -19,6 +22,7 @@ from fleetrank.device_agents.board.board_state import (
     with_state,
 )
 from fleetrank.device_agents.contract.measurement import Conditions, Measurement
+from fleetrank.device_agents.contract.task import CanaryTask
 from fleetrank.device_agents.device_output import parse_throttled
 from fleetrank.device_agents.errors import BadOutputError, NotFitError, UnusableDeviceError
 from fleetrank.foundation.vocabulary import Flag, Origin, Status
@@ -224,3 +228,15 @@ def test_the_row_has_the_board_s_readings() -> None:
     assert found.conditions_after.throttle_reasons == "frequency_capped"
     assert found.conditions_after.temp_c == 60.0
     assert found.conditions_after.clock_cap_mhz == 2400.0
+
+
+def test_a_canary_without_a_latency_is_bad_output() -> None:
+    canary = CanaryTask(
+        artifact_path="c.tflite", artifact_sha256="0", affinity=None, reference_ns=100,
+        spread=None, runs_before=True, runs_after=False,
+    )  # fmt: skip
+    seen = Measurement(task_id="c", status=Status.OK, origin=Origin.MEASURED)
+    with pytest.raises(BadOutputError, match="no latency"):
+        canary_ns(canary, lambda _task: seen, tolerance=0.15)
+    good = replace(seen, samples_ns=(95, 100, 120))
+    assert canary_ns(canary, lambda _task: good, tolerance=0.15) == 100
