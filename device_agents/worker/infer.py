@@ -1,9 +1,10 @@
 """Runs an artifact over stored inputs inside the worker, for verification."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
+from zipfile import BadZipFile
 
 import numpy as np
 from numpy.typing import NDArray
@@ -179,8 +180,7 @@ def infer(task: InferTask, enter: Stage, walls: "Walls | None") -> Failure | Non
         path = task.artifact_path if task.is_trusted else runner.admit(task.artifact_path)
         if walls is not None:
             walls.arm()
-        with np.load(task.inputs_path, allow_pickle=False) as file:
-            stored: dict[str, Array] = {name: file[name] for name in file.files}
+        stored = _read_inputs(task.inputs_path)
         if TARGETS in stored:
             outputs = score_cases(runner.load(path, task.execution), stored)
         elif is_chain(stored):
@@ -200,6 +200,25 @@ def infer(task: InferTask, enter: Stage, walls: "Walls | None") -> Failure | Non
     except Exception as error:  # the caller stores it as the reason
         return failure_from_error(error if walls is None else walls.cause(error), "verify")
     return None
+
+
+def _read_inputs(path: str) -> dict[str, Array]:
+    """Raises `BadArtifactError` if the file is damaged, or an array has nothing to run."""
+    remedy = "export the model again, or give data that is not empty"
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            stored: dict[str, Array] = {name: file[name] for name in file.files}
+    except (EOFError, BadZipFile) as error:
+        raise BadArtifactError("the file of inputs is empty or cut off", remedy) from error
+    states = {name.replace("every_", "input_") for name in stored if is_chain((name,))}
+    cases = [
+        array
+        for name, array in stored.items()
+        if name == TARGETS or (name.startswith(("input_", "step_")) and name not in states)
+    ]
+    if not cases or not all(array.ndim and len(array) for array in cases):
+        raise BadArtifactError("the file of inputs holds no case", remedy)
+    return stored
 
 
 def _run_cases(model: LoadedModel, inputs: Sequence[Array]) -> list[Array]:
@@ -238,7 +257,7 @@ Stored = Mapping[str, Array]
 """Arrays of the file of inputs: `input_K` of each input, `step_K` and `every_K` as below."""
 
 
-def is_chain(stored: Stored) -> bool:
+def is_chain(stored: Iterable[str]) -> bool:
     """Whether the file says which outputs feed the next inference."""
     return any(name.startswith("every_") for name in stored)
 

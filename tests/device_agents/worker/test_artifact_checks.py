@@ -1,14 +1,17 @@
-"""The bytes that were hashed are the bytes that were loaded."""
+"""The bytes that were hashed are the bytes that were loaded, and inputs are not empty."""
 
 import os
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from fleetrank.device_agents.errors import LostArtifactError
+from fleetrank.device_agents.worker.infer import infer
 from fleetrank.device_agents.worker.run import check_artifact, check_unchanged
-from tests.device_agents.conftest import sha256
+from fleetrank.foundation.vocabulary import ErrorKind
+from tests.device_agents.conftest import infer_task, sha256
 
 
 def write_in_place(file: Path) -> None:
@@ -55,3 +58,27 @@ def test_reading_a_file_changes_nothing(tmp_path: Path) -> None:
     state = check_artifact(str(file), sha256(file))
     file.read_bytes()
     check_unchanged(str(file), state)
+
+
+EMPTY = {
+    "no bytes": None, "no arrays": {}, "no cases": {"input_0": np.zeros((0, 3, 16, 16))},
+    "no axis of cases": {"input_0": np.float32(1)}, "no targets": {"targets": np.zeros((0, 1))},
+    "no inferences": {"input_0": np.zeros((0, 1)), "input_1": np.ones(2), "every_1": np.array(1)},
+}  # fmt: skip
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", EMPTY)
+def test_an_empty_file_of_inputs_is_named_with_a_remedy(
+    onnx_file: Path, tmp_path: Path, kind: str
+) -> None:
+    arrays = EMPTY[kind]
+    if arrays is None:
+        (tmp_path / "in.npz").touch()
+    else:
+        np.savez(tmp_path / "in.npz", **arrays)
+    failure = infer(infer_task(onnx_file, tmp_path, is_trusted=True), lambda _stage: None, None)
+    assert failure is not None
+    assert failure.kind is ErrorKind.BAD_ARTIFACT
+    assert "file of inputs" in failure.message
+    assert "data that is not empty" in failure.remedy

@@ -111,6 +111,20 @@ def test_values_for_integers_without_a_scale_are_refused() -> None:
     assert score_cases(Bytes(), stored)
 
 
+class Scaled(Echo):
+    """Takes a number beside its first input."""
+
+    inputs = (*Bytes.inputs, ModelInput(name="gain", shape=(), dtype="float32"))
+
+
+def test_a_scalar_input_without_data_is_refused_and_is_no_zero() -> None:
+    stored = {"input_0": np.zeros((1, 1, 5, 7), np.uint8), "targets": np.zeros((1, 5), dtype=int)}
+    with pytest.raises(BadArtifactError, match="'gain' has the shape"):
+        score_cases(Scaled(), stored)
+    stored["input_1"] = np.ones(1, np.float32)
+    assert score_cases(Scaled(), stored)
+
+
 @pytest.mark.slow
 def test_litert_says_what_the_integers_of_a_file_mean() -> None:
     path = Path(__file__).parents[2] / "models" / "data" / "uint8.tflite"
