@@ -41,10 +41,14 @@ def faster(
     ] = None,
     here: Annotated[
         str | None,
-        typer.Option(help="Platform, or pattern with *, where you ask (default: this machine's)."),
+        typer.Option(
+            help="Device, device model or platform where you ask, or a pattern with * (default: "
+            "yours with most models)."
+        ),
     ] = None,
     on: Annotated[
-        str | None, typer.Option(help="Only these other platforms: a device, or a pattern with *.")
+        str | None,
+        typer.Option(help="Only these others: device, device model, platform or pattern with *."),
     ] = None,
     margin: Annotated[
         float, typer.Option(parser=share, metavar="SHARE", help="Difference that counts as equal.")
