@@ -72,13 +72,10 @@ EMPTY = {
 def test_an_empty_file_of_inputs_is_named_with_a_remedy(
     onnx_file: Path, tmp_path: Path, kind: str
 ) -> None:
-    arrays = EMPTY[kind]
-    if arrays is None:
-        (tmp_path / "in.npz").touch()
-    else:
-        np.savez(tmp_path / "in.npz", **arrays)
+    with (tmp_path / "in.npz").open("wb") as file:
+        if EMPTY[kind] is not None:
+            np.savez(file, **EMPTY[kind])
     failure = infer(infer_task(onnx_file, tmp_path, is_trusted=True), lambda _stage: None, None)
-    assert failure is not None
     assert failure.kind is ErrorKind.BAD_ARTIFACT
     assert "file of inputs" in failure.message
     assert "data that is not empty" in failure.remedy

@@ -121,8 +121,7 @@ def test_a_scalar_input_without_data_is_refused_and_is_no_zero() -> None:
     stored = {"input_0": np.zeros((1, 1, 5, 7), np.uint8), "targets": np.zeros((1, 5), dtype=int)}
     with pytest.raises(BadArtifactError, match="'gain' has the shape"):
         score_cases(Scaled(), stored)
-    stored["input_1"] = np.ones(1, np.float32)
-    assert score_cases(Scaled(), stored)
+    assert score_cases(Scaled(), stored | {"input_1": np.ones(1, np.float32)})
 
 
 @pytest.mark.slow

@@ -12,10 +12,8 @@ def row(repeat: int, attempt: int, status: str) -> dict[str, object]:
 
 
 def test_each_repeat_counts_once() -> None:
-    tally = Tally.of([
-        row(0, 0, "failed"), row(0, 1, "ok"), row(1, 0, "ok"), row(2, 0, "ok"),
-        row(3, 0, "failed"),
-    ])  # fmt: skip
+    tries = [(0, 0, "failed"), (0, 1, "ok"), (1, 0, "ok"), (2, 0, "ok"), (3, 0, "failed")]
+    tally = Tally.of([row(*one) for one in tries])
     assert (tally.n_ok, tally.n_failed) == (3, 1)
 
 
