@@ -1,12 +1,12 @@
 """Options of an `android` device file."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from fleetrank.device_agents.android.programs.phone_program import PROGRAMS
 from fleetrank.device_agents.android.state.fitness import BOOT_LIMIT_S, SETTLE_S, PhoneRules
 from fleetrank.device_agents.android.state.power_text import LOOK_S, MAX_ENERGY_S
-from fleetrank.device_agents.contract.agent import read_fields
+from fleetrank.device_agents.contract.agent import OPTION_NAMES, read_fields
 from fleetrank.device_agents.contract.task import OptionValue
 
 
@@ -30,8 +30,8 @@ class PhoneOptions(PhoneRules):
         energy_look_s: time between two looks at the power while energy is counted.
         max_energy_s: the longest run for energy; `energy_s` of the sweep is the shortest.
         boot_limit_s: how long to wait for a phone that is lost or restarts.
-        benchmark_model, onnxruntime_perf_test, executor_runner: SHA-256 of each program that the
-            phone was registered with.
+        programs: SHA-256 of each program that the phone was registered with, by name; in a device
+            file each name in `PROGRAMS` is an option.
     """
 
     serial: str
@@ -46,19 +46,12 @@ class PhoneOptions(PhoneRules):
     load_cap_mhz: float | None = None
     energy_look_s: float = LOOK_S
     max_energy_s: float = MAX_ENERGY_S
-    benchmark_model: str | None = None
-    onnxruntime_perf_test: str | None = None
-    executor_runner: str | None = None
+    programs: Mapping[str, str] = field(default_factory=dict, metadata={OPTION_NAMES: PROGRAMS})
 
     @property
     def hashes(self) -> tuple[str | None, ...]:
         """What the phone at the address must have, as of `Identity.hashes`."""
         return self.serial_hash, self.identity_hash, self.unit_hash
-
-    @property
-    def programs(self) -> Mapping[str, str]:
-        """The registered programs, by name."""
-        return {name: found for name in PROGRAMS if (found := getattr(self, name)) is not None}
 
 
 def read_options(options: Mapping[str, OptionValue]) -> PhoneOptions:

@@ -116,6 +116,9 @@ class RoundAgent(Protocol):
 
 T = TypeVar("T")
 
+OPTION_NAMES = "option_names"
+"""Metadata of a field that is a mapping: the names of the options that it collects."""
+
 
 def read_fields(
     cls: type[T],
@@ -125,24 +128,31 @@ def read_fields(
     """Builds a dataclass from the options of one device; an integer is accepted for a float.
 
     Args:
-        cls: the dataclass.
+        cls: the dataclass; each field is an option, or collects those of its `OPTION_NAMES`.
         kind: kind of the device, for messages.
         options: by name.
 
     Raises:
         PermanentError: an unknown or missing name, or a value of another type.
     """
-    known = {field.name: field for field in fields(cls)}  # type: ignore[arg-type]
+    known = {
+        name: field
+        for field in fields(cls)  # type: ignore[arg-type]
+        for name in field.metadata.get(OPTION_NAMES, (field.name,))
+    }
     values: dict[str, OptionValue] = {}
+    collected: dict[str, dict[str, OptionValue]] = {}
     for name, value in options.items():
         if name not in known:
             raise PermanentError(
                 f"a device of kind {kind} has no option {name!r}",
                 f"its options are: {', '.join(known)}",
             )
-        values[name] = _typed(name, value, known[name].type)
+        field = known[name]
+        place = values if field.name == name else collected.setdefault(field.name, {})
+        place[name] = _typed(name, value, field.type)
     try:
-        return cls(**values)
+        return cls(**values, **collected)
     except TypeError as error:
         raise PermanentError(
             f"a device of kind {kind} lacks an option: {error}", "add the option"
@@ -150,7 +160,7 @@ def read_fields(
 
 
 def _typed(name: str, value: OptionValue, wanted: object) -> OptionValue:
-    kinds = get_args(wanted) or (wanted,)
+    kinds = tuple(dict.fromkeys(get_args(wanted))) or (wanted,)
     if type(value) in kinds:
         return value
     if float in kinds and type(value) is int:

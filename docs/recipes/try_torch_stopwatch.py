@@ -1,9 +1,10 @@
-"""Runs the imitation of `torch_stopwatch`, and reads its output."""
+"""Runs the imitation of `torch_stopwatch`, reads its output, and registers it for a phone."""
 
 import shutil
 import subprocess
 from pathlib import Path
 
+from fleetrank.device_agents.android.agent import AndroidAgent
 from fleetrank.device_agents.android.programs.phone_program import ProgramOutput, create_program
 from fleetrank.device_agents.contract.kind import VirtualMode
 from fleetrank.device_agents.contract.task import Execution, MeasureTask
@@ -39,3 +40,5 @@ reading = program.read(
     ProgramOutput(run=call, exit_code=done.returncode, stdout=done.stdout, stderr=done.stderr)
 )
 assert len(reading.samples_ns) == task.policy.min_runs
+agent = AndroidAgent({"serial": "p", program.name: "0" * 64})
+assert agent.why_unsupported(execution) is None

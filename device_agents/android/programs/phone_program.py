@@ -3,8 +3,8 @@
 A member plans a command line and reads the command's output. It never contacts a phone, so a
 better parser can read stored raw logs again. A member is imported only on request.
 
-Adding one is one line of the table; its name is then an option of a phone's device file, and
-`virtual_phone.imitation.imitated_NAME` stands in for it on a virtual phone.
+Adding one is one line of the table; a runtime has one program. Its name is then an option of a
+phone's device file, and `virtual_phone.imitation.imitated_NAME` imitates it on a virtual phone.
 """
 
 import math
@@ -221,7 +221,22 @@ _TABLE = (
     (Runtime.ONNX, "onnxruntime_perf_test", f"{_FOLDER}.perf_test:PerfTest"),
 )
 PROGRAMS = Registry[type[PhoneProgram]]("program", {name: member for _, name, member in _TABLE})
-NAME_OF_RUNTIME = {runtime: name for runtime, name, _ in _TABLE}
+
+
+def one_for_each_runtime(table: Sequence[tuple[Runtime, str, str]]) -> Mapping[Runtime, str]:
+    """The name of the program of each runtime.
+
+    Raises:
+        ValueError: two programs have one runtime; a task names only its runtime.
+    """
+    names: dict[Runtime, str] = {}
+    for runtime, name, _ in table:
+        if (other := names.setdefault(runtime, name)) != name:
+            raise ValueError(f"{other} and {name} both run {runtime.value}: keep one of them")
+    return names
+
+
+NAME_OF_RUNTIME = one_for_each_runtime(_TABLE)
 
 
 def create_program(runtime: Runtime) -> PhoneProgram:
