@@ -168,7 +168,7 @@ class Plan:
         timeout_s: time limit of one repeat.
         memory_limit_bytes: limit of one worker; `None` lets the agent decide.
         canary_every: number of repeats on a phone between two runs of its canary.
-        host_wait_s: maximum wait for a host that stopped answering.
+        host_wait_s: maximum wait for a host that stopped answering; `HostsSpec` has the default.
         allows_takeover: an equal device may measure the pending repeats of an abandoned one.
         quiet_s: how long a CPU may ask for time while its host is busy; `None` measures at once.
         rounds: on devices whose cells can take turns; `None` measures one cell at a time.
@@ -183,9 +183,9 @@ class Plan:
     memory_limit_bytes: int | None
     policy: MeasurePolicy
     canary_every: int
+    host_wait_s: float
     cells: tuple[Cell, ...]
     skipped: tuple[SkippedCell, ...] = ()
-    host_wait_s: float = 300.0
     allows_takeover: bool = False
     rounds: RoundRules | None = None
     quiet_s: float | None = None

@@ -85,6 +85,7 @@ def new_work(
             timeout_s=10.0,
             memory_limit_bytes=None,
             canary_every=10,
+            host_wait_s=300.0,
             policy=MeasurePolicy(),
             cells=cells,
         ),

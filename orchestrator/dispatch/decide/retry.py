@@ -186,19 +186,19 @@ class RetryRules:
 
     Attributes:
         max_attempts: attempts at one repeat, at least 1.
+        host_wait_s: how long an unavailable host is waited for before its devices are given up.
         first_delay_s: delay before the second attempt; doubles with each further attempt.
         max_delay_s: longest back-off and longest pause between two probes.
         failures_to_set_aside: after this many failed repeats in a row a device is set aside.
         max_probes: after this many unanswered probes a device is given up.
-        host_wait_s: how long an unavailable host is waited for before its devices are given up.
     """
 
     max_attempts: int
+    host_wait_s: float
     first_delay_s: float = 0.5
     max_delay_s: float = 30.0
     failures_to_set_aside: int = 3
     max_probes: int = 5
-    host_wait_s: float = 300.0
 
 
 def delay_s(rules: RetryRules, n_before: int, jitter: float) -> float:

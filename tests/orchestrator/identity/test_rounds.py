@@ -17,7 +17,7 @@ def plan_of(n_models: int, repeats: int) -> Plan:
     cells = tuple(make_cell("d", number) for number in range(n_models))
     return Plan(
         name="s", seed=0, repeats=repeats, max_attempts=1, timeout_s=10.0, memory_limit_bytes=None,
-        policy=MeasurePolicy(), canary_every=10, cells=cells,
+        policy=MeasurePolicy(), canary_every=10, host_wait_s=300.0, cells=cells,
     )  # fmt: skip
 
 

@@ -302,7 +302,6 @@ def test_the_cells_of_a_round_that_asked_for_time_start_together_again() -> None
     # The limit is that of the round: when its first cell has waited in vain, the others have too.
     asked = replace(rested, running=attempts, retries=())
     assert after_wait(asked, attempts[0], wait, 70.0, asked_s=70.0) is None
-    over, _ = after_result(
-        asked, attempts[0], NOT_FIT, rules=RetryRules(max_attempts=1), now_s=70.0, jitter=0.0
-    )
+    rules = RetryRules(max_attempts=1, host_wait_s=300.0)
+    over, _ = after_result(asked, attempts[0], NOT_FIT, rules=rules, now_s=70.0, jitter=0.0)
     assert after_wait(over, attempts[1], wait, 70.0, asked_s=70.0) is None

@@ -24,7 +24,7 @@ from fleetrank.orchestrator.dispatch.decide.state import next_assignments
 from fleetrank.orchestrator.dispatch.decide.step import step
 from fleetrank.orchestrator.progress import Notice
 
-RULES = RetryRules(max_attempts=3)
+RULES = RetryRules(max_attempts=3, host_wait_s=300.0)
 LOST = failure(ErrorKind.DEVICE_LOST, is_transient=True)
 BAD_FILE = failure(ErrorKind.BAD_ARTIFACT, is_transient=False)
 CRASHED = failure(ErrorKind.CRASHED, is_transient=False)
