@@ -18,8 +18,6 @@ from fleetrank.analysis.arrays.significance import (
     smallest_p,
 )
 from fleetrank.analysis.comparison.verdict import (
-    DEFAULT_ALPHA,
-    DEFAULT_MARGIN,
     Change,
     Verdict,
     percent,
@@ -33,6 +31,8 @@ from fleetrank.analysis.rounds import round_values
 from fleetrank.analysis.stored.columns import EXCLUDED, ORIGINS
 from fleetrank.analysis.stored.load import last_attempts, load_measurements
 from fleetrank.analysis.stored.selection import (
+    CHANGE_ALPHA,
+    CHANGE_MARGIN,
     STATISTIC,
     WORKLOAD,
     covers,
@@ -400,8 +400,8 @@ def compare_sweeps(
     sweep_a: str,
     sweep_b: str,
     *,
-    threshold: float = DEFAULT_MARGIN,
-    alpha: float = DEFAULT_ALPHA,
+    threshold: float = CHANGE_MARGIN,
+    alpha: float = CHANGE_ALPHA,
 ) -> Comparison:
     """Compares the process medians of each cell that both sweeps measured.
 

@@ -38,11 +38,6 @@ from fleetrank.analysis.tables.explanations import explained
 from fleetrank.foundation.errors import count_of
 from fleetrank.foundation.vocabulary import NS_PER_MS
 
-DEFAULT_MARGIN = 0.02
-"""Smaller changes are not useful: medians of two processes on a quiet machine differ by 4 %."""
-DEFAULT_ALPHA = 0.05
-"""Accepted share of wrong claims among the changes with one kind of verdict."""
-
 
 class Verdict(StrEnum):
     """The result of a comparison. Exactly one applies, the first whose condition holds."""

@@ -10,8 +10,8 @@ from fleetrank.analysis.figures import platform_labels
 from fleetrank.analysis.panel.session import Session
 from fleetrank.analysis.statistics.audit import doubtful_cells
 from fleetrank.analysis.statistics.pair_answer import Order, PairAnswer, PairOrder, pair_sentences
-from fleetrank.analysis.statistics.pairs import CONFIDENCE, DEFAULT_MARGIN, main_pair, noise_of
-from fleetrank.analysis.stored.selection import margin_of
+from fleetrank.analysis.statistics.pairs import CONFIDENCE, main_pair, noise_of
+from fleetrank.analysis.stored.selection import ORDER_MARGIN, margin_of
 from fleetrank.foundation.vocabulary import NS_PER_MS
 
 Json = dict[str, object]
@@ -69,7 +69,7 @@ def fleet_data(session: Session) -> Json:
             for (model, key), said in doubts.items()
             if key in keys
         ],
-        "margin": margin_of(selection, DEFAULT_MARGIN),
+        "margin": margin_of(selection, ORDER_MARGIN),
         "main": None if answer is None else _answer(answer),
         "a": a,
         "b": b,

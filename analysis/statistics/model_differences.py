@@ -20,8 +20,6 @@ from fleetrank.analysis.arrays.significance import (
     wilcoxon,
 )
 from fleetrank.analysis.comparison.verdict import (
-    DEFAULT_ALPHA,
-    DEFAULT_MARGIN,
     Change,
     verdict_meaning,
     verdicts,
@@ -30,7 +28,14 @@ from fleetrank.analysis.comparison.verdict import (
 from fleetrank.analysis.panel.conditions import MAX_LISTED_PAIRS
 from fleetrank.analysis.panel.session import Session
 from fleetrank.analysis.stored.load import valid_attempts
-from fleetrank.analysis.stored.selection import Selection, margin_of, matches, setting
+from fleetrank.analysis.stored.selection import (
+    CHANGE_ALPHA,
+    CHANGE_MARGIN,
+    Selection,
+    margin_of,
+    matches,
+    setting,
+)
 from fleetrank.analysis.tables.explanations import explained
 from fleetrank.analysis.tables.table import Table, frame_of
 
@@ -186,7 +191,7 @@ def significance(session: Session) -> SignificanceResult:
 
 def limits_of(selection: Selection) -> Limits:
     """The margin that the user set, else the default; raises the errors of `margin_of`."""
-    return Limits(margin=margin_of(selection, DEFAULT_MARGIN), alpha=DEFAULT_ALPHA)
+    return Limits(margin=margin_of(selection, CHANGE_MARGIN), alpha=CHANGE_ALPHA)
 
 
 def significance_table(session: Session) -> Table:

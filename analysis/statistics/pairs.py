@@ -46,15 +46,19 @@ from fleetrank.analysis.statistics.pair_answer import (
     repeats_to_settle,
     with_users,
 )
-from fleetrank.analysis.stored.selection import fits_platform, margin_of, regex_of, setting
+from fleetrank.analysis.stored.selection import (
+    ORDER_MARGIN,
+    fits_platform,
+    margin_of,
+    regex_of,
+    setting,
+)
 from fleetrank.analysis.tables.explanations import explained
 from fleetrank.analysis.tables.table import Table
 from fleetrank.analysis.tables.table_specs import TABLES
 from fleetrank.foundation.errors import count_of, did_you_mean
 
 _COMPARED = TABLES["pairs"].settings["quantity"]
-DEFAULT_MARGIN = 0.05
-"""Users do not notice a smaller difference, and two processes of one model differ by as much."""
 CONFIDENCE = 0.95
 MAX_LISTED = 5000
 """Pairs of models compared in one list: all pairs of a hundred models, in about half a second."""
@@ -138,7 +142,7 @@ class _Fleet:
         self.labels = platform_labels(panel.platforms).names
         self.noise = noise_of(self.session, self.quantity.name)
         self.quantiles: Floats = special.stdtrit(self.noise.degrees, (1 + CONFIDENCE) / 2)
-        self.margin = margin_of(selection, DEFAULT_MARGIN)
+        self.margin = margin_of(selection, ORDER_MARGIN)
         self._curves: dict[tuple[bytes, int], KeptCurve | None] = {}
         self._ratios: dict[bytes, Floats] = {}
 

@@ -35,6 +35,20 @@ from fleetrank.foundation.plain_data import without_checksum
 Named = str | Sequence[str] | None
 """One name, several, or `None` for all."""
 
+ORDER_MARGIN = 0.05
+"""The only default margin of `faster`, its page, its table and its function in Python.
+
+It separates equal from undecided; it decides kept or reversed only where the noise is not known.
+Users do not notice a smaller difference, and two processes of one model differ by as much.
+"""
+CHANGE_MARGIN = 0.02
+"""The only default margin of `ab`, `report compare` and tests of two models.
+
+Smaller changes are not useful: medians of two processes on a quiet machine differ by 4 %.
+"""
+CHANGE_ALPHA = 0.05
+"""Accepted share of wrong claims among the changes with one kind of verdict."""
+
 _MAX_EXPRESSION = 2000
 """Characters of patterns in one regular expression; Polars refuses one that compiles to 10 MiB."""
 

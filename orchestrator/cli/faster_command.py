@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from fleetrank.analysis.stored.selection import ORDER_MARGIN
 from fleetrank.foundation.codec import json_text
 from fleetrank.foundation.vocabulary import Form, Origin
 from fleetrank.orchestrator.cli.context import current, settle_workspace
@@ -52,7 +53,7 @@ def faster(
     ] = None,
     margin: Annotated[
         float, typer.Option(parser=share, metavar="SHARE", help="Difference that counts as equal.")
-    ] = 0.05,
+    ] = ORDER_MARGIN,
     memory: Annotated[
         bool, typer.Option("--memory", help="Compare peak memory in place of latency.")
     ] = False,

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from fleetrank.analysis.stored.selection import CHANGE_ALPHA, CHANGE_MARGIN
 from fleetrank.analysis.tables.formats import PIPE_WIDTH
 from fleetrank.foundation.codec import json_text
 from fleetrank.orchestrator.cli.context import current
@@ -21,8 +22,6 @@ if TYPE_CHECKING:
 
 _MOST_PLATFORMS = 4
 """Named in one message."""
-_MARGIN, _ALPHA = 0.02, 0.05
-"""Copied from `analysis.comparison`, which is slow to import; a test compares both."""
 
 
 def compare(
@@ -39,10 +38,10 @@ def compare(
             metavar="SHARE",
             help="Largest change of no interest, as 5% or 0.05.",
         ),
-    ] = _MARGIN,
+    ] = CHANGE_MARGIN,
     alpha: Annotated[
         float, typer.Option(help="False discovery rate over the tested cells.")
-    ] = _ALPHA,
+    ] = CHANGE_ALPHA,
     now: Now = False,
     require_same: Annotated[
         bool,

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Annotated, TextIO
 import typer
 import yaml
 
+from fleetrank.analysis.stored.selection import CHANGE_ALPHA, CHANGE_MARGIN
 from fleetrank.foundation.codec import json_text
 from fleetrank.foundation.errors import shortened
 from fleetrank.foundation.vocabulary import Runtime
@@ -203,7 +204,7 @@ def ab(
     margin: Annotated[
         float,
         typer.Option(parser=share, metavar="SHARE", help="Largest change of no interest, as 2%."),
-    ] = 0.02,
+    ] = CHANGE_MARGIN,
     seed: Annotated[int, typer.Option(min=0, help="Random seed of order and inputs.")] = 0,
     options: NewSweepOptions,
     as_json: AsJson = False,
@@ -215,7 +216,6 @@ def ab(
     """
     from fleetrank.analysis.arrays.significance import Limits
     from fleetrank.analysis.comparison.verdict import (
-        DEFAULT_ALPHA,
         Verdict,
         compare_rounds,
         rounds_sentences,
@@ -245,7 +245,7 @@ def ab(
     outcome, _ = _measured(content, options, as_json=as_json)
     if outcome.is_interrupted:
         raise typer.Exit(EXIT_INTERRUPTED)
-    limits = Limits(margin=margin, alpha=DEFAULT_ALPHA)
+    limits = Limits(margin=margin, alpha=CHANGE_ALPHA)
     rows = load_measurements(workspace.results, sweep=outcome.sweep_id, origins=ORIGINS)
     found = compare_rounds(rows, models, limits)
     if as_json:

@@ -1,6 +1,5 @@
 """`report compare`, `report build --tables` and Parquet as they are typed."""
 
-import inspect
 import io
 import os
 import pty
@@ -12,8 +11,6 @@ from fleet_rows import NETS, PLACES, Place, write_results
 from stored_part import write_part
 from wording import has
 
-from fleetrank.analysis.comparison.verdict import DEFAULT_ALPHA, DEFAULT_MARGIN
-from fleetrank.orchestrator.cli import report_compare
 from fleetrank.orchestrator.cli.main import run
 
 BASE, SLOW, FEW = ("s-20260101T000000-aa", "s-20260102T000000-bb", "s-20260103T000000-cc")
@@ -78,12 +75,6 @@ def test_every_difference_is_printed_once(asked, tmp_path: Path) -> None:
     text = asked(SLOWER, root=tmp_path).out
     assert [text.count(f": {name} was") for name in names] == [1] * len(names)
     assert has(text, "session")
-
-
-def test_the_defaults_are_those_of_the_analysis() -> None:
-    defaults = inspect.signature(report_compare.compare).parameters
-    assert defaults["margin"].default == DEFAULT_MARGIN
-    assert defaults["alpha"].default == DEFAULT_ALPHA
 
 
 def test_tables_are_listed_and_files_of_others_stay(asked, tmp_path: Path) -> None:
