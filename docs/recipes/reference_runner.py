@@ -36,7 +36,7 @@ class ReferenceModel:
         self._feeds = dict(zip(names, arrays, strict=True))
 
     def run(self) -> None:
-        """Runs one inference."""
+        """Runs one inference; the output can be read when this returns."""
         self._outputs = self._evaluator.run(None, self._feeds)
 
     def outputs(self) -> list[Array]:
