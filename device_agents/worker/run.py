@@ -173,6 +173,7 @@ def run_loaded(
         stop_reason=timed.runs.stop_reason,
         **{name: getattr(timed, name) for name in ("device_samples_ns", "blocks", "sustained_ns")},
         input_copy_ns=input_copy_ns,
+        # Column `peak_memory_bytes` of the table; `analysis.stored.columns` names each column.
         run_peak_memory_bytes=growth_bytes(loaded.seen.baseline_memory_bytes, peak),
         conditions_before=before,
         conditions_after=after,
