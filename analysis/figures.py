@@ -64,7 +64,7 @@ near-black. Families of text repeat those of images, because a page is about one
 def platform_labels(cells: pl.DataFrame) -> Labels:
     """Names of platforms, best known tier first.
 
-    Takes rows of `cells_table.cell_values`; the order of the names is the order to show.
+    Takes rows of `cell_values.cell_values`; the order of the names is the order to show.
     """
     tier = pl.col("tier").replace_strict(_TIER_ORDER, default=len(_TIER_ORDER))
     ordered = cells.unique("platform_key").sort(tier, *PARTS)["platform_key"]

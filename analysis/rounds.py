@@ -15,7 +15,7 @@ import polars as pl
 
 from fleetrank.analysis.arrays.ranking import Floats
 from fleetrank.analysis.round_effects import block_effects, effects_of
-from fleetrank.analysis.stored.cells_table import MIN_REPEATS
+from fleetrank.analysis.stored.cell_values import MIN_REPEATS
 from fleetrank.analysis.stored.columns import ROW_KEY
 from fleetrank.analysis.stored.load import last_attempts
 from fleetrank.analysis.stored.scope import Scope
@@ -75,7 +75,7 @@ class RoundValues:
             geometric mean over a cell's processes is the cell's value. The spread of `adjusted_ns`
             gives the error of its ratio to another cell of the sweep, that of `level_ns` to a cell
             of another sweep: see `round_effects.Effects`.
-        cells: `sweep_id`, `cell_key`, and the columns of `cells_table.cell_values` that change.
+        cells: `sweep_id`, `cell_key`, and the columns of `cell_values.cell_values` that change.
         rounds: every round, in order of time.
     """
 

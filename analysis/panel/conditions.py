@@ -20,7 +20,7 @@ from fleetrank.analysis.arrays.ranking import Floats
 from fleetrank.analysis.errors import AnalysisError, NoDataError
 from fleetrank.analysis.panel.panel import Measure, Panel, measures
 from fleetrank.analysis.panel.session import Session
-from fleetrank.analysis.stored.cells_table import banners
+from fleetrank.analysis.stored.cell_values import banners
 from fleetrank.analysis.stored.columns import TIERS
 from fleetrank.analysis.stored.scope import EQUAL_INSIDE_PLATFORM
 from fleetrank.analysis.stored.selection import Selection, fits_platform, named

@@ -27,7 +27,7 @@ from fleetrank.analysis.report.page_tables import (
 )
 from fleetrank.analysis.report.pair_view import answer_sentences
 from fleetrank.analysis.report.sections import Section, page_sections
-from fleetrank.analysis.stored.cells_table import devices_of
+from fleetrank.analysis.stored.cell_values import devices_of
 from fleetrank.analysis.stored.columns import DEFAULT_ORIGINS, NO_FAMILY
 from fleetrank.analysis.stored.selection import Selection
 from fleetrank.analysis.tables.formats import time_text

@@ -407,7 +407,7 @@ def models_by_memory(cells: pl.DataFrame) -> list[str]:
 def flops_ranks(cells: pl.DataFrame) -> pl.DataFrame:
     """Ranks from 1 (fewest FLOPs, fastest) among the platform's models that have both.
 
-    Takes rows of `cells_table.cell_values`; gives `model`, `platform_key`, `flops_rank`,
+    Takes rows of `cell_values.cell_values`; gives `model`, `platform_key`, `flops_rank`,
     `latency_rank` and `n_ranked`, of platforms with at least two such models. Equal values share
     the mean of their ranks.
     """

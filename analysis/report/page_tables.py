@@ -32,7 +32,7 @@ from fleetrank.analysis.statistics.regret import RegretResult, regrets
 from fleetrank.analysis.statistics.scaling import scaling_points, sustained_rows
 from fleetrank.analysis.statistics.transfer import TransferResult, transfer, transfer_as_table
 from fleetrank.analysis.statistics.verdicts import with_verdicts
-from fleetrank.analysis.stored.cells_table import cell_values
+from fleetrank.analysis.stored.cell_values import cell_values
 from fleetrank.analysis.stored.columns import (
     FAMILIES,
     ORIGINS,
@@ -81,7 +81,7 @@ class Shown:
         platforms: key to short name, in the order to show.
         names: key to short name of every platform in the results.
         models: from the fastest to the slowest.
-        cells: rows of `cells_table.cell_values` of these models and platforms.
+        cells: rows of `cell_values.cell_values` of these models and platforms.
         notes: which data is not shown, and where to see it.
         left_out: what the page leaves out because there is too much, by the name of a column. A
             model that was not measured in the page's workload is not left out: sections on other
@@ -291,7 +291,7 @@ class Evidence:
 
     @property
     def cells(self) -> pl.DataFrame:
-        """The selected cells, as `cells_table.cell_values` gives them."""
+        """The selected cells, as `cell_values.cell_values` gives them."""
         return self.scope.cells
 
     @property

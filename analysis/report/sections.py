@@ -42,7 +42,7 @@ from fleetrank.analysis.statistics.model_ranks import MIN_SHIFT
 from fleetrank.analysis.statistics.scaling import KNEE_GAIN, sustained_as_table
 from fleetrank.analysis.statistics.transfer import transfer_as_table
 from fleetrank.analysis.statistics.verdicts import sweep_sentences
-from fleetrank.analysis.stored.cells_table import MIN_REPEATS, NOISY_SHARE
+from fleetrank.analysis.stored.cell_values import MIN_REPEATS, NOISY_SHARE
 from fleetrank.analysis.stored.selection import STATISTIC
 from fleetrank.analysis.stored.sweep_record import SweepRecord, SweepTags
 from fleetrank.analysis.tables.formats import value_text

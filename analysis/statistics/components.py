@@ -9,7 +9,7 @@ import polars as pl
 
 from fleetrank.analysis.errors import AnalysisError, NoDataError
 from fleetrank.analysis.panel.session import Session
-from fleetrank.analysis.stored.cells_table import MIN_REPEATS, interval_depth, with_one_cell
+from fleetrank.analysis.stored.cell_values import MIN_REPEATS, interval_depth, with_one_cell
 from fleetrank.analysis.stored.selection import (
     Selection,
     fits_platform,

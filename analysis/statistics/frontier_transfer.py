@@ -34,7 +34,7 @@ from fleetrank.analysis.panel.conditions import (
 from fleetrank.analysis.panel.draws import Block, blocks
 from fleetrank.analysis.panel.panel import Panel, Repeats
 from fleetrank.analysis.panel.session import Session, once_a_session
-from fleetrank.analysis.stored.cells_table import MIN_REPEATS, interval_depth
+from fleetrank.analysis.stored.cell_values import MIN_REPEATS, interval_depth
 from fleetrank.analysis.stored.selection import setting
 from fleetrank.analysis.stored.side_tables import EVALUATIONS, LOWER_IS_BETTER
 from fleetrank.analysis.tables.explanations import explained

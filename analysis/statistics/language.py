@@ -23,7 +23,7 @@ from fleetrank.analysis.panel.conditions import (
 )
 from fleetrank.analysis.panel.panel import LATENCY, Measure
 from fleetrank.analysis.panel.session import Session
-from fleetrank.analysis.stored.cells_table import banners
+from fleetrank.analysis.stored.cell_values import banners
 from fleetrank.analysis.stored.selection import named, setting
 from fleetrank.analysis.tables.explanations import explained
 from fleetrank.analysis.tables.table import Table, frame_of

@@ -28,7 +28,7 @@ from fleetrank.analysis.panel.session import (
     left_out_notes,
     once_a_session,
 )
-from fleetrank.analysis.stored.cells_table import MIN_REPEATS
+from fleetrank.analysis.stored.cell_values import MIN_REPEATS
 from fleetrank.analysis.stored.selection import setting
 from fleetrank.analysis.tables.explanations import explained
 from fleetrank.analysis.tables.table import Table, frame_of

@@ -16,7 +16,7 @@ from fleetrank.analysis.statistics.audit import (
     of_panel,
 )
 from fleetrank.analysis.statistics.verdicts import of_rows, sweep_sentences, with_verdicts
-from fleetrank.analysis.stored.cells_table import DISAGREE_SHARE, dropped_attempts, origin_banners
+from fleetrank.analysis.stored.cell_values import DISAGREE_SHARE, dropped_attempts, origin_banners
 from fleetrank.analysis.stored.columns import ORIGINS
 from fleetrank.analysis.stored.scope import differences, select_stored
 from fleetrank.analysis.tables.explanations import explained

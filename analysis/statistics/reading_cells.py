@@ -12,7 +12,7 @@ from fleetrank.analysis.arrays.bootstrap import resampled_medians
 from fleetrank.analysis.arrays.ranking import Floats
 from fleetrank.analysis.errors import NoDataError
 from fleetrank.analysis.panel.session import Session, once_a_session
-from fleetrank.analysis.stored.cells_table import (
+from fleetrank.analysis.stored.cell_values import (
     MIN_REPEATS,
     banners,
     notes_on_figures,

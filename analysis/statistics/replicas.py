@@ -10,7 +10,7 @@ from fleetrank.analysis.arrays.ranking import Floats
 from fleetrank.analysis.arrays.significance import MIN_FOR_VARIANCE, log_ratio, ratio_interval
 from fleetrank.analysis.errors import NoDataError
 from fleetrank.analysis.panel.session import Session
-from fleetrank.analysis.stored.cells_table import (
+from fleetrank.analysis.stored.cell_values import (
     MIN_REPEATS,
     banners,
     interval_depth,

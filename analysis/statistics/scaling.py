@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from fleetrank.analysis.errors import NoDataError
 from fleetrank.analysis.panel.session import Session, once_a_session
-from fleetrank.analysis.stored.cells_table import banners
+from fleetrank.analysis.stored.cell_values import banners
 from fleetrank.analysis.stored.columns import FORMATS
 from fleetrank.analysis.stored.load import IS_SUSTAINED, valid_attempts
 from fleetrank.analysis.stored.scope import of_every_workload
@@ -182,7 +182,7 @@ def scaling_points(session: Session) -> pl.DataFrame:
         value: batch, tokens (slots of the cache for `decode`), or pixels of height and width.
         item: `sample`, or `token` of a workload with tokens.
         latency_ns, latency_low_ns, latency_high_ns, peak_memory_bytes, state_bytes, n_repeats,
-            flags: as in `cells_table.cell_values`; null for a cell without a valid attempt.
+            flags: as in `cell_values.cell_values`; null for a cell without a valid attempt.
         items_per_s: items of one inference over its latency.
         rate_ratio: items_per_s over that of the smallest measured value of the curve.
         efficiency: only over batch, if batch 1 was measured: (rate(B) / rate(1)) / B, which is

@@ -16,7 +16,7 @@ import polars as pl
 
 from fleetrank.analysis.errors import NoDataError
 from fleetrank.analysis.panel.session import Session, once_a_session
-from fleetrank.analysis.stored.cells_table import banners
+from fleetrank.analysis.stored.cell_values import banners
 from fleetrank.analysis.stored.columns import FLOAT, INT, STR, STRS, UTC, Column, column
 from fleetrank.analysis.stored.load import valid_attempts
 from fleetrank.analysis.stored.side_tables import EVALUATIONS

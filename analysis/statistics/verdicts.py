@@ -24,7 +24,7 @@ from fleetrank.analysis.statistics.audit import (
     off_the_line,
     sentinels,
 )
-from fleetrank.analysis.stored.cells_table import NOISY_SHARE
+from fleetrank.analysis.stored.cell_values import NOISY_SHARE
 from fleetrank.analysis.stored.load import last_attempts, release_order
 from fleetrank.analysis.stored.scope import differences
 from fleetrank.analysis.stored.selection import STATISTIC, fits_platform

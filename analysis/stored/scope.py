@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 import polars as pl
 
 from fleetrank.analysis.errors import NoDataError, NotComparableError
-from fleetrank.analysis.stored.cells_table import (
+from fleetrank.analysis.stored.cell_values import (
     cell_values,
     notes_on_cells,
     notes_on_failures,
@@ -190,7 +190,7 @@ def _only_value(fact: str) -> pl.Expr:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scope:
-    """Selected cells, rows of `cells_table.cell_values`, with their notes.
+    """Selected cells, rows of `cell_values.cell_values`, with their notes.
 
     A model has one accuracy on all its platforms.
     """

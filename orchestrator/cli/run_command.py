@@ -22,19 +22,16 @@ from fleetrank.foundation.errors import shortened
 from fleetrank.foundation.vocabulary import Runtime
 from fleetrank.orchestrator.cli.context import current, settle_workspace
 from fleetrank.orchestrator.cli.listing import AsJson, print_table
-from fleetrank.orchestrator.cli.options import share
+from fleetrank.orchestrator.cli.options import NewSweepOptions, Progress, share, with_sweep_options
 from fleetrank.orchestrator.cli.sweep_display import (
     EXIT_FAILED_CELLS,
     EXIT_INTERRUPTED,
     EXIT_SLOWER,
-    NewSweepOptions,
-    Progress,
     cell_rows,
     conclude,
     result_stream,
     shown_cells,
     shown_progress,
-    with_sweep_options,
 )
 from fleetrank.orchestrator.errors import NothingToDoError, UsageError
 

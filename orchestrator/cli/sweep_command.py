@@ -15,15 +15,17 @@ from fleetrank.foundation.inputs import IMAGE
 from fleetrank.foundation.vocabulary import ErrorKind
 from fleetrank.orchestrator.cli.context import current
 from fleetrank.orchestrator.cli.listing import AsJson, print_table
-from fleetrank.orchestrator.cli.sweep_display import (
+from fleetrank.orchestrator.cli.options import (
     Cluster,
     NewSweepOptions,
     SweepOptions,
+    with_sweep_options,
+)
+from fleetrank.orchestrator.cli.sweep_display import (
     conclude,
     fleetrank_command,
     result_stream,
     shown_progress,
-    with_sweep_options,
 )
 from fleetrank.orchestrator.errors import UsageError
 from fleetrank.orchestrator.progress import counted_from_one

@@ -1,14 +1,11 @@
-"""What commands that run a sweep share: how they show progress, and what they print at the end."""
+"""How commands that run a sweep show progress, and what they print at the end."""
 
-import inspect
 import shlex
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, fields, replace
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TextIO, get_type_hints
+from typing import TYPE_CHECKING, TextIO
 
 import typer
 
@@ -16,7 +13,7 @@ from fleetrank.analysis.stored.columns import ORIGINS
 from fleetrank.foundation.inputs import IMAGE
 from fleetrank.foundation.vocabulary import BYTES_PER_MIB, NS_PER_MS, NS_PER_S
 from fleetrank.orchestrator.cli.context import current
-from fleetrank.orchestrator.cli.options import Command, with_options
+from fleetrank.orchestrator.cli.options import Progress
 from fleetrank.orchestrator.progress import Subscriber
 
 if TYPE_CHECKING:
@@ -24,95 +21,6 @@ if TYPE_CHECKING:
     from fleetrank.orchestrator.sweep.sweep_session import RunOptions
 
 EXIT_FAILED_CELLS, EXIT_SLOWER, EXIT_INTERRUPTED = 3, 5, 130
-
-
-class Progress(StrEnum):
-    """How a running sweep shows its progress."""
-
-    AUTO = "auto"
-    PLAIN = "plain"
-    JSONL = "jsonl"
-    NONE = "none"
-
-
-Inline = Annotated[
-    bool,
-    typer.Option("--inline", help="Run in this process without Ray, as `run` and `ab` always do."),
-]
-Cluster = Annotated[
-    str | None,
-    typer.Option(metavar="ADDRESS", help="Run on this Ray cluster: IP:PORT of its head, or auto."),
-]
-Trust = Annotated[
-    bool, typer.Option("--trust", help="Allow model-supplied code to run. Review it first.")
-]
-Display = Annotated[
-    Progress,
-    typer.Option(
-        help="auto: live table on a terminal, plain lines in a pipe. none: only the result."
-    ),
-]
-
-
-Tags = Annotated[
-    list[str] | None, typer.Option("--tag", help="Tag of this sweep; may be repeated.")
-]
-Note = Annotated[str | None, typer.Option("--note", help="Note about this sweep, one line.")]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SweepOptions:
-    """The options of every command that runs a sweep."""
-
-    inline: Inline = False
-    cluster: Cluster = None
-    trust: Trust = False
-    progress: Display = Progress.AUTO
-
-    def run_options(
-        self, subscribers: Sequence[Subscriber], *, is_inline: bool = False
-    ) -> "RunOptions":
-        """How to run; `is_inline` is the command's own choice."""
-        from fleetrank.orchestrator.sweep.sweep_session import RunOptions
-
-        return RunOptions(
-            is_inline=self.inline or is_inline,
-            cluster=self.cluster,
-            is_trusted=self.trust,
-            subscribers=subscribers,
-        )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NewSweepOptions(SweepOptions):
-    """The options of a command that starts a sweep."""
-
-    tag: Tags = None
-    note: Note = None
-
-    def run_options(
-        self, subscribers: Sequence[Subscriber], *, is_inline: bool = False
-    ) -> "RunOptions":
-        """How to run, with the tags."""
-        from fleetrank.orchestrator.store.results import new_tags
-
-        options = SweepOptions.run_options(self, subscribers, is_inline=is_inline)
-        return replace(options, tags=new_tags(self.tag, self.note))
-
-
-def with_sweep_options(kind: type[SweepOptions]) -> Callable[[Command], Command]:
-    """Gives a command the options of a class in place of its parameter `options`."""
-    hints = get_type_hints(kind, include_extras=True)
-    added = [
-        inspect.Parameter(
-            one.name,
-            inspect.Parameter.KEYWORD_ONLY,
-            default=one.default,
-            annotation=hints[one.name],
-        )
-        for one in fields(kind)
-    ]
-    return with_options("options", added, kind)
 
 
 @contextmanager
@@ -225,7 +133,7 @@ def _options_of(options: "RunOptions") -> list[str]:
 def cell_rows(results: Path, sweep_id: str) -> list[dict[str, object]]:
     """One row for each measured cell of a sweep, simulated ones too; empty if nothing worked."""
     from fleetrank.analysis.errors import NoDataError
-    from fleetrank.analysis.stored.cells_table import cell_values
+    from fleetrank.analysis.stored.cell_values import cell_values
     from fleetrank.analysis.stored.load import load_measurements
 
     try:

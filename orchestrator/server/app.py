@@ -32,7 +32,7 @@ from fleetrank.foundation.vocabulary import Form, TableForm
 from fleetrank.orchestrator.compute.child import Job, JobKind
 from fleetrank.orchestrator.errors import OrchestratorError
 from fleetrank.orchestrator.server.access import Access, Gate
-from fleetrank.orchestrator.server.answers import (
+from fleetrank.orchestrator.server.answer_cache import (
     RETRY_AFTER_S,
     Answer,
     Answers,

@@ -9,7 +9,7 @@ from time import perf_counter
 
 import polars as pl
 
-from fleetrank.analysis.stored.cells_table import NOISY_SHARE, cell_values
+from fleetrank.analysis.stored.cell_values import NOISY_SHARE, cell_values
 from fleetrank.analysis.stored.columns import ORIGINS
 from fleetrank.analysis.stored.load import load_measurements
 from fleetrank.analysis.stored.sweep_record import SweepState, SweepTags, stamp_now

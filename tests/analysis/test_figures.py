@@ -21,7 +21,7 @@ from fleetrank.analysis.figures import (
 )
 from fleetrank.analysis.panel.agreement import Agreement
 from fleetrank.analysis.report.page_data import flops_ranks, heat_columns, models_by_memory
-from fleetrank.analysis.stored.cells_table import cell_values
+from fleetrank.analysis.stored.cell_values import cell_values
 from fleetrank.analysis.stored.load import load_measurements, valid_attempts
 from fleetrank.analysis.stored.scope import select_cells
 from fleetrank.analysis.stored.selection import Selection

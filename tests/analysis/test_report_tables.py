@@ -15,7 +15,7 @@ from fleetrank.analysis.report.page_tables import (
     choose_shown,
     html_table,
 )
-from fleetrank.analysis.stored.cells_table import cell_values
+from fleetrank.analysis.stored.cell_values import cell_values
 from fleetrank.analysis.stored.load import load_measurements
 from fleetrank.analysis.tables.table import Table
 

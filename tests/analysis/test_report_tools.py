@@ -15,7 +15,7 @@ from headless_browser import headless_chromium, unfold
 from stored_part import write_part
 
 from fleetrank.analysis.report.page import build_report
-from fleetrank.analysis.stored.cells_table import cell_values
+from fleetrank.analysis.stored.cell_values import cell_values
 from fleetrank.analysis.stored.load import load_measurements
 
 pytestmark = pytest.mark.browser

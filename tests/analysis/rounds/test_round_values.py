@@ -9,7 +9,7 @@ import pytest
 from polars.testing import assert_frame_equal
 
 from fleetrank.analysis.panel.session import Session
-from fleetrank.analysis.statistics.cells import latency_table
+from fleetrank.analysis.statistics.latency_tables import latency_table
 from fleetrank.analysis.statistics.model_differences import significance
 from fleetrank.analysis.statistics.model_ranks import ranks_on_platforms
 from fleetrank.analysis.stored.selection import Selection

@@ -3,7 +3,7 @@ import pytest
 from wording import has
 
 from fleetrank.analysis.errors import NotComparableError
-from fleetrank.analysis.stored.cells_table import cell_values
+from fleetrank.analysis.stored.cell_values import cell_values
 from fleetrank.analysis.stored.scope import comparable_cells, differences
 
 

@@ -1,4 +1,4 @@
-from fleetrank.analysis.stored.cells_table import dropped_attempts
+from fleetrank.analysis.stored.cell_values import dropped_attempts
 
 
 def test_every_attempt_left_out_has_its_reason(make_attempts) -> None:

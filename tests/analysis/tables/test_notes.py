@@ -16,7 +16,7 @@ from shared_tables import NAMES, SharedTables, words_with_rows
 from wording import has
 
 from fleetrank.analysis.report.page_tables import choose_shown, html_table
-from fleetrank.analysis.stored.cells_table import cell_values
+from fleetrank.analysis.stored.cell_values import cell_values
 from fleetrank.analysis.stored.columns import ORIGINS
 from fleetrank.analysis.stored.load import load_measurements
 from fleetrank.analysis.stored.selection import Selection

@@ -11,7 +11,7 @@ from fleet_rows import NETS, PLACES, write_results
 from rich.console import Console
 
 from fleetrank.analysis.report.page_tables import choose_shown, html_of_rows, html_table
-from fleetrank.analysis.stored.cells_table import cell_values
+from fleetrank.analysis.stored.cell_values import cell_values
 from fleetrank.analysis.stored.load import load_measurements
 from fleetrank.analysis.tables.formats import FORMATS, heading, number_text, render, value_text
 from fleetrank.analysis.tables.table import Table

@@ -9,7 +9,7 @@ from collections import defaultdict
 import polars as pl
 import pytest
 
-from fleetrank.analysis.stored.cells_table import dropped_attempts
+from fleetrank.analysis.stored.cell_values import dropped_attempts
 from fleetrank.analysis.stored.columns import ORIGINS
 from fleetrank.analysis.stored.load import load_measurements, valid_attempts
 from fleetrank.orchestrator.errors import UsageError

@@ -1,4 +1,4 @@
-"""Tables that compare nothing: cells, trainings, hosts and waits, evaluations."""
+"""Tables that compare nothing: latency and memory, trainings, hosts and waits, evaluations."""
 
 import itertools
 import math
@@ -14,7 +14,7 @@ from fleetrank.analysis.panel.session import Session
 from fleetrank.analysis.rounds import MeasuredRound
 from fleetrank.analysis.statistics.language import MEANINGS
 from fleetrank.analysis.statistics.verdicts import with_verdicts
-from fleetrank.analysis.stored.cells_table import (
+from fleetrank.analysis.stored.cell_values import (
     banners,
     notes_on_failures,
     notes_on_figures,

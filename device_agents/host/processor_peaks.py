@@ -1,7 +1,7 @@
 """The peaks of this host's processor: a large product, and a large copy.
 
-Run as a program in a fresh process that the caller pinned: `python -m ...host.peaks THREADS` prints
-one line of JSON. Data sheets are not used: a virtual machine has a share of its host's memory.
+Run as a program in a fresh process that the caller pinned, `python -m ...processor_peaks THREADS`
+prints one line of JSON. No data sheet is used: a virtual machine has a share of its host's memory.
 """
 
 import json
@@ -46,7 +46,13 @@ def probe_peak(cpus: Sequence[int]) -> Peak:
         PermanentError: the process failed; the message has its last words.
     """
     threads = len(cpus)
-    command = (sys.executable, "-P", "-m", "fleetrank.device_agents.host.peaks", str(threads))
+    command = (
+        sys.executable,
+        "-P",
+        "-m",
+        "fleetrank.device_agents.host.processor_peaks",
+        str(threads),
+    )
     mask = os.sched_getaffinity(0)
     try:
         os.sched_setaffinity(0, cpus)  # the child inherits it

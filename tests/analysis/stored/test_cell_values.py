@@ -2,7 +2,7 @@ import polars as pl
 import pytest
 from wording import has
 
-from fleetrank.analysis.stored.cells_table import cell_values, notes_on_failures
+from fleetrank.analysis.stored.cell_values import cell_values, notes_on_failures
 
 
 def one_cell(make_attempts, medians: list[float | None], **facts: object) -> dict[str, object]:

@@ -10,7 +10,7 @@ from waiting import wait_until
 
 from fleetrank.foundation.lease import ReadingWatch, host_lease
 from fleetrank.orchestrator.compute.child import Job, JobKind, RefusedError
-from fleetrank.orchestrator.server.answers import Answers, BusyError, Turn, status_of
+from fleetrank.orchestrator.server.answer_cache import Answers, BusyError, Turn, status_of
 
 LATENCY = Job(kind=JobKind.TABLE, name="latency")
 
@@ -55,7 +55,7 @@ def test_beside_a_measurement_the_last_answer_stands(answers: Answers, results: 
 def test_without_a_last_answer_one_waits_and_is_then_answered_beside_the_measurement(
     answers: Answers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("fleetrank.orchestrator.server.answers._REPEAT_S", 0.3)
+    monkeypatch.setattr("fleetrank.orchestrator.server.answer_cache._REPEAT_S", 0.3)
     with host_lease("a measurement"):
         watch = ReadingWatch()
         assert answers.get(LATENCY).is_current
