@@ -98,6 +98,21 @@ def test_devices_of_a_lost_host_wait_for_it_and_no_attempt_is_used_up(new_world:
     assert world.state.lanes["d0"].is_given_up
 
 
+def test_a_host_may_be_lost_more_often_than_a_repeat_has_attempts(new_world: NewWorld) -> None:
+    world = new_world(("g", False), repeats=1)
+    for minute in range(RULES.max_attempts + 1):
+        assert world.tick(60.0 * minute) == ["d0"]
+        world.fail([world.task_on("d0")], HOST_LOST)
+        world.tick()
+        world.answer("d0", None)
+    assert world.tick(60.0 * (RULES.max_attempts + 1)) == ["d0"]
+    world.end("d0")
+    assert [(row.attempt, row.failure) for row in world.rows] == [
+        *((number, HOST_LOST) for number in range(RULES.max_attempts + 1)),
+        (RULES.max_attempts + 1, None),
+    ]
+
+
 def test_a_device_whose_host_is_not_there_yet_is_waited_for_longer_than_a_silent_one(
     new_world: NewWorld,
 ) -> None:

@@ -18,7 +18,7 @@ from fleetrank.device_agents.errors import NotFitError
 from fleetrank.device_agents.registry import create_agent
 from fleetrank.device_agents.simulated.agent import SimulatedAgent
 from fleetrank.foundation.files import file_sha256
-from fleetrank.foundation.lease import reading_beside_measurements
+from fleetrank.foundation.lease import give_up_at_once, host_lease, reading_beside_measurements
 from fleetrank.foundation.vocabulary import ErrorKind, Flag, Origin, Runtime, Status
 from fleetrank.orchestrator.dispatch.host import DeviceTask, Host, PollReply, PollRequest
 from fleetrank.orchestrator.identity import DeviceSpec, HostShare
@@ -234,6 +234,28 @@ def test_it_measures_when_the_other_has_finished_and_the_wait_does_not_count(
     assert found.status is Status.OK
     assert 0.9 < (found.waited_s or 0.0) < _LIMIT_S
     assert (free.waited_s or 0.0) < 0.9
+
+
+@pytest.mark.parametrize(
+    ("share", "free"),
+    [(HostShare.ALONE, ()), (HostShare.BESIDE, (True,)), (HostShare.NONE, (True, False))],
+)
+def test_a_device_has_as_much_of_its_host_as_it_needs(
+    share: HostShare, free: tuple[bool, ...], host: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`free` are the kinds of lease, shared or not, that others get meanwhile."""
+    found: list[bool] = []
+    measure = SimulatedAgent.measure
+
+    def try_both(agent: SimulatedAgent, task: MeasureTask, stop: StopRequested) -> Measurement:
+        for is_shared in (True, False):
+            with host_lease("other", is_shared=is_shared, give_up=give_up_at_once) as is_held:
+                found.extend([is_shared] if is_held else [])
+        return measure(agent, task, stop)
+
+    monkeypatch.setattr(SimulatedAgent, "measure", try_both)
+    assert measured(host, order(0, replace(QUICK, share=share))).status is Status.OK
+    assert tuple(found) == free
 
 
 @pytest.mark.parametrize("end", [Host.interrupt, Host.finish_rounds])
