@@ -1,3 +1,5 @@
+import gc
+
 from fleetrank.device_agents.contract.task import MeasurePolicy
 from fleetrank.device_agents.timing import sequence_policy, time_sequences, warm_up_sequences
 
@@ -29,7 +31,7 @@ class Decoder:
         self.now += self.between_ns
 
     def after(self) -> None:
-        pass
+        assert not gc.isenabled()
 
 
 def timed(model: Decoder, **changes: object):
