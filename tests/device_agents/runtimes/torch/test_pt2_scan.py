@@ -115,6 +115,25 @@ def test_no_protocol_hides_a_call(protocol: int, tmp_path: Path) -> None:
         check_pickle(pickle.dumps(Hostile(tmp_path), protocol=protocol), "here")
 
 
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"(itorch\nSize\n.",
+        b"(ctorch\nSize\no.",
+        b"\x8c\x05torch\x8c\x04Size\x93.",
+        b"\x82\x01.",
+        b"\x83\x01\x00.",
+        b"\x84\x01\x00\x00\x00.",
+        b"ctorch\nSizes\n.",
+        b"cnot.torch\nSize\n.",
+    ],
+)
+def test_a_name_of_tensors_is_allowed_as_a_whole_and_by_one_opcode(data: bytes) -> None:
+    check_pickle(b"ctorch\nSize\n.", "here")
+    with pytest.raises(BadArtifactError, match="would call"):
+        check_pickle(data, "here")
+
+
 def test_a_file_is_scanned_before_the_clock_of_loading_starts(
     pt2_file: Path, tmp_path: Path
 ) -> None:
