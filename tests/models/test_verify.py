@@ -70,6 +70,15 @@ def test_files_are_compared_in_the_order_of_the_outputs(tmp_path: Path) -> None:
     assert compare_files(first, second).is_equal
 
 
+@pytest.mark.parametrize(("precision", "limit"), [("fp32", 0.001), ("fp16", 0.05), ("bf16", 0.4)])
+def test_each_precision_has_its_tolerance(precision: str, limit: float, tmp_path: Path) -> None:
+    original, exported = tmp_path / "a.npz", tmp_path / "b.npz"
+    np.savez(original, output_0=SCORES)
+    for share, is_equal in ((0.95, True), (1.05, False)):
+        np.savez(exported, output_0=SCORES + SCORES.max() * limit * share)
+        assert compare_files(original, exported, precision).is_equal is is_equal
+
+
 def test_a_file_of_pickled_objects_or_of_text_is_refused(tmp_path: Path) -> None:
     pickled, text = tmp_path / "a.npz", tmp_path / "b.npz"
     np.savez(pickled, output_0=np.array([{"run": "me"}], dtype=object))
