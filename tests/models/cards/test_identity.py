@@ -1,5 +1,6 @@
 """What a card's identity covers, and the precision that a file has."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -58,3 +59,36 @@ def test_a_card_that_contradicts_its_file_is_refused() -> None:
     assert "fp16.tflite are fp16" in caught.value.message
     assert "int8" in caught.value.message
     assert "fp16" in caught.value.remedy
+
+
+def test_a_model_can_be_renamed_and_its_parts_cannot(tmp_path: Path) -> None:
+    for path, part, other in (
+        (tmp_path / "saved", "saved/variables/a", "saved/variables/b"),
+        (tmp_path / "m.onnx", "m.onnx.data", "m.onnx_data"),
+    ):
+        file, as_other = tmp_path / part, tmp_path / other
+        file.parent.mkdir(parents=True, exist_ok=True)
+        (path / "saved_model.pb" if path.is_dir() else path).write_bytes(b"graph")
+        file.write_bytes(b"weights")
+        before = card_sha256(card_of(path))
+        file.rename(as_other)
+        assert card_sha256(card_of(path)) != before
+        as_other.rename(file)
+        if path.is_file():
+            file.rename(tmp_path / "n.onnx.data")
+        assert card_sha256(card_of(path.rename(path.with_stem("n")))) == before
+
+
+def test_names_of_modules_are_part_of_a_network_of_code(tmp_path: Path) -> None:
+    package = tmp_path / "networks"
+    package.mkdir()
+    (package / "a.py").write_bytes(b"x = 1")
+    card = replace(
+        card_of(package),
+        source=Source.ENTRY_POINT,
+        entry="networks.a:make",
+        import_folder=str(tmp_path),
+    )
+    before = card_sha256(card)
+    (package / "a.py").rename(package / "b.py")
+    assert card_sha256(card) != before
