@@ -94,10 +94,11 @@ def test_p_of_a_constant_is_undefined() -> None:
     assert np.isfinite(p[0, 0])
 
 
-def test_p_is_uniform_when_nothing_is_related() -> None:
+def test_p_is_the_same_from_both_sides_and_uniform_when_nothing_is_related() -> None:
     values = np.random.default_rng(1).normal(size=(12, 60))
-    p = permutation_p(values, 999, np.random.default_rng(0))[np.triu_indices(60, k=1)]
-    assert (p < 0.05).mean() == pytest.approx(0.05, abs=0.02)
+    p = permutation_p(values, 999, np.random.default_rng(0))
+    np.testing.assert_array_equal(p, p.T)
+    assert (p[np.triu_indices(60, k=1)] < 0.05).mean() == pytest.approx(0.05, abs=0.02)
 
 
 def test_adjustment_is_scipys_and_keeps_unknown_unknown() -> None:
