@@ -413,3 +413,19 @@ def _detectable_shift(n_a: int, n_b: int, alpha: float) -> float | None:
     # A shift of b puts every pair whose difference is smaller than it into the right order.
     differences = np.sort((a - b).reshape(_DRAWS, -1), axis=1)
     return float(np.quantile(differences[:, u - 1], POWER))
+
+
+def paired_share_difference(n_lost: int, n_gained: int, n: int) -> tuple[float, float, float]:
+    """The second share minus the first over the same `n` items, and its 95 % interval.
+
+    Args:
+        n_lost: items right in the first only.
+        n_gained: items right in the second only.
+        n: all items, at least one.
+
+    Source: Bonett and Price 2012, adjusted Wald interval of paired proportions.
+    """
+    lost, gained = (n_lost + 1) / (n + 2), (n_gained + 1) / (n + 2)
+    half = special.ndtri(0.975) * math.sqrt((lost + gained - (gained - lost) ** 2) / (n + 2))
+    middle = gained - lost
+    return (n_gained - n_lost) / n, max(-1.0, middle - half), min(1.0, middle + half)

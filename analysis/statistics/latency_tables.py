@@ -40,7 +40,7 @@ from fleetrank.analysis.weather import (
 )
 from fleetrank.foundation.errors import count_of
 from fleetrank.foundation.inputs import Workload, WorkloadKind
-from fleetrank.foundation.vocabulary import BYTES_PER_MIB, NS_PER_MS, NS_PER_S
+from fleetrank.foundation.vocabulary import BYTES_PER_MIB, NS_PER_MS, NS_PER_S, Precision
 
 
 def latency_table(session: Session) -> Table:
@@ -404,13 +404,7 @@ def evaluations_table(session: Session) -> Table:
     Raises:
         NoDataError: nothing was evaluated, or nothing that the selection names.
     """
-    stored = session.side(EVALUATIONS)
-    found = newest_evaluations(stored).filter(_is_selected(session.selection))
-    if found.is_empty():
-        raise NoDataError(
-            "no evaluation is stored" if stored.is_empty() else "no evaluation fits the selection",
-            "run `fleetrank eval ppl`, `eval smallbench` or `eval images`",
-        )
+    found = _evaluations(session)
     units = pl.Series("unit", map(unit_of_metric, found["quality_metric"]), dtype=pl.String)
     shown = (
         found.with_columns(units)
@@ -432,6 +426,73 @@ def evaluations_table(session: Session) -> Table:
         notes=tuple(notes),
         explanation=explained("eval/evaluations"),
     )
+
+
+def _evaluations(session: Session) -> pl.DataFrame:
+    """The newest selected ones."""
+    stored = session.side(EVALUATIONS)
+    found = newest_evaluations(stored).filter(_is_selected(session.selection))
+    if found.is_empty():
+        raise NoDataError(
+            "no evaluation is stored" if stored.is_empty() else "no evaluation fits the selection",
+            "run `fleetrank eval ppl`, `eval smallbench` or `eval images`",
+        )
+    return found
+
+
+_SAME_ITEMS = (
+    "model", "card_sha256", "weights", "weights_sha256", "task", "data", "data_sha256", "prompts",
+    "item_limit", "quality_metric", "runtime", "device",
+)  # fmt: skip
+
+
+def precision_quality_table(session: Session) -> Table:
+    """What a precision costs in quality: the same items in it and in fp32, by the same runtime.
+
+    Raises:
+        NoDataError: no selected share of right items is stored in fp32 and in another precision.
+    """
+    shares = _evaluations(session).filter(pl.col("right_items").is_not_null())
+    is_plain = pl.col("precision") == Precision.FP32
+    pairs = shares.filter(~is_plain).join(
+        shares.filter(is_plain), on=_SAME_ITEMS, suffix="_fp32", nulls_equal=True
+    )
+    if pairs.is_empty():
+        raise NoDataError(
+            "no evaluation of the same items in fp32 and in another precision by one runtime",
+            "run `fleetrank eval images` in both precisions",
+        )
+    changes = [
+        _change(row["right_items_fp32"], row["right_items"], row["n_items"])
+        for row in pairs.iter_rows(named=True)
+    ]
+    frame = pairs.select(
+        "model", "runtime", "precision", "quality_metric", "quality", "quality_fp32", "n_items",
+        "data", "device",
+    ).hstack(pl.DataFrame(changes))  # fmt: skip
+    return Table(
+        title="Quality beside fp32",
+        frame=frame.sort("model", "runtime", "precision", "quality_metric"),
+        notes=(f"{count_of(len(frame), 'pair')} of evaluations over the same items.",),
+        explanation=explained("eval/precisions"),
+    )
+
+
+def _change(before: str, after: str, n: int) -> dict[str, float | int]:
+    """The difference in points, its interval, and how many items changed each way."""
+    # SciPy takes longer to load than the other tables of this module take.
+    from fleetrank.analysis.arrays.significance import paired_share_difference
+
+    first, second = (
+        np.unpackbits(np.frombuffer(bytes.fromhex(one), dtype=np.uint8))[:n].astype(bool)
+        for one in (before, after)
+    )
+    n_lost, n_gained = int((first & ~second).sum()), int((second & ~first).sum())
+    difference, low, high = paired_share_difference(n_lost, n_gained, n)
+    return {
+        "difference": 100 * difference, "difference_low": 100 * low, "difference_high": 100 * high,
+        "n_lost": n_lost, "n_gained": n_gained,
+    }  # fmt: skip
 
 
 def _is_selected(selection: Selection) -> pl.Expr:

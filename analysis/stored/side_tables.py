@@ -156,6 +156,8 @@ _FIGURES: tuple[Column, ...] = (
     column("baseline", FLOAT, "the metric of always giving the most frequent class, for top5 the "
            "five most frequent; null if the metric has no such baseline"),
     column("n_items", INT, "images, examples, or scored tokens"),
+    column("right_items", STR, "which items were right, as hexadecimal bits, the first item first; "
+           "null for a metric that is no share of items"),
     column("n_documents", INT, "documents of a text; null for other tasks"),
     column("n_windows", INT, "windows of a text; null for other tasks"),
     column("n_tokens", INT, "scored tokens of the text, or of all answers; null for images"),

@@ -201,6 +201,36 @@ class ResolvedCard:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Preprocessing:
+    """How an image becomes an input.
+
+    Attributes:
+        crop: the central square of this share of the shorter side is resized to the input.
+        mean, std: of each channel, for values from 0 to 1; one number is for all channels.
+    """
+
+    crop: float = 0.875
+    mean: tuple[float, ...] = (0.485, 0.456, 0.406)
+    std: tuple[float, ...] = (0.229, 0.224, 0.225)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Calibration:
+    """Data of the user that give a recipe the ranges of values.
+
+    Attributes:
+        path: a folder of images, or a `.npy` file of shape (cases, *sizes of one case).
+        n: cases used, at most.
+        sha256: of the data and, of images, of how they become inputs.
+    """
+
+    path: str
+    n: int
+    sha256: str
+    preprocessing: Preprocessing = Preprocessing()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Weights:
     """The exact weights of a model.
 
@@ -208,12 +238,14 @@ class Weights:
         seed: of seeded weights.
         checkpoint_path: path of a local state dict; only with `checkpoint`.
         checkpoint_sha256: identity of that file; part of the cell key.
+        calibration: for integers made of these weights; `None` takes seeded inputs.
     """
 
     kind: WeightsKind = WeightsKind.SEEDED
     seed: int = 0
     checkpoint_path: str | None = None
     checkpoint_sha256: str | None = None
+    calibration: Calibration | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -269,7 +301,9 @@ class ExportRequest:
         recipe = RECIPES.get((self.format, self.precision))
         if recipe is None or self.card.source is Source.FILE:
             return None
-        return f"{recipe}, {N_CALIBRATION} seeded inputs"
+        data = self.weights.calibration
+        inputs = f"{N_CALIBRATION} seeded" if data is None else f"{data.n} of {data.sha256[:16]}"
+        return f"{recipe}, {inputs}"
 
     @property
     def key(self) -> str:

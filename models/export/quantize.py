@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fleetrank.foundation.vocabulary import Format
-from fleetrank.models.cards.card import ExportRequest
+from fleetrank.models.calibration import read_calibration
+from fleetrank.models.cards.card import Calibration, ExportRequest
 from fleetrank.models.errors import ExportError
 from fleetrank.models.export.exporters import (
     EXPORTERS,
@@ -40,19 +41,19 @@ def export_quantised(
     """Writes the network of a request whose precision has a recipe.
 
     Raises:
-        ExportError: a value of the calibration is not finite, or all are zero.
+        ExportError: the user's data cannot calibrate it.
     """
-    calls = _calibration_calls(request, examples)
-    _check_ranges(calls)
-    _WRITERS[request.format](program, calls, path)
+    _WRITERS[request.format](program, _calibration_calls(request, examples), path)
 
 
 def _calibration_calls(request: ExportRequest, examples: Examples) -> Calls:
-    """Inputs like those of the verification, with another seed.
+    """The user's data; or inputs like those of the verification, with another seed.
 
     An entry point that returned its inputs is calibrated with those: nothing says what else it
     takes.
     """
+    if request.weights.calibration is not None:
+        return _given_calls(request.weights.calibration, examples)
     if request.inputs:
         return stated_examples(request.inputs, request.batch, seed=_SEED).calls
     if examples.has_whole_cases:
@@ -60,17 +61,20 @@ def _calibration_calls(request: ExportRequest, examples: Examples) -> Calls:
     return image_examples(request.card.input_size or 224, request.batch, seed=_SEED).calls
 
 
-def _check_ranges(calls: Calls) -> None:
+def _given_calls(given: Calibration, examples: Examples) -> Calls:
+    """The cases in batches; the last ones are repeated to fill their batch."""
     import torch
 
-    floats = [one for call in calls for one in call if one.is_floating_point()]
-    if not all(bool(torch.isfinite(one).all()) for one in floats):
-        raise ExportError("a calibration input is not finite", "correct the values of the inputs")
-    if floats and not any(bool(one.any()) for one in floats):
+    if len(examples.traced) != 1:
         raise ExportError(
-            "all calibration inputs are zero, so no range of values is known",
-            "give inputs with the values that the model meets in use",
+            f"a network with {len(examples.traced)} inputs is calibrated with seeded values only",
+            "leave out `calibrate`",
         )
+    batch, *shape = examples.traced[0].shape
+    cases = torch.from_numpy(read_calibration(given, shape))
+    n_batches = -(-len(cases) // batch)
+    filled = cases[torch.arange(n_batches * batch).clamp(max=len(cases) - 1)]
+    return tuple((part.clone(),) for part in filled.split(batch))
 
 
 def _write_onnx(program: Program, calls: Calls, path: Path) -> None:

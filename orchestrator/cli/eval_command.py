@@ -3,6 +3,7 @@
 import sys
 from collections.abc import Sequence
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -196,6 +197,13 @@ def images(
     tolerance: Annotated[
         float, typer.Option(min=0, help="Points beyond which accuracy_differs is set.")
     ] = 0.5,
+    calibrate: Annotated[
+        Path | None,
+        typer.Option(
+            help="With --precision int8, data for the ranges of values: a folder of images, or a "
+            ".npy file (default: seeded)."
+        ),
+    ] = None,
     keys: Where,
     as_json: AsJson = False,
 ) -> None:
@@ -204,10 +212,12 @@ def images(
     Images are scaled as for ImageNet unless --mean and --std are given. If it is interrupted, the
     same command goes on where it ended.
     """
+    from fleetrank.models.calibration import find_calibration
+    from fleetrank.models.cards.card import Preprocessing
     from fleetrank.orchestrator.evaluation.data_child import DataChild
     from fleetrank.orchestrator.evaluation.evaluate import evaluate_pictures
     from fleetrank.orchestrator.evaluation.evaluation_rows import Published
-    from fleetrank.orchestrator.evaluation.user_data import Preprocessing, read_picture_data
+    from fleetrank.orchestrator.evaluation.user_data import read_picture_data
 
     usual = Preprocessing()
     preprocessing = Preprocessing(
@@ -215,6 +225,10 @@ def images(
     )
     found = read_picture_data(data, classes)
     run = _run(keys)
+    if calibrate is not None:
+        data_of_ranges = find_calibration(calibrate.resolve(), preprocessing=preprocessing)
+        weights = replace(run.subject.weights, calibration=data_of_ranges)
+        run = replace(run, subject=replace(run.subject, weights=weights))
     with closing(DataChild()) as child:
         known = Published(value=published, source=source, tolerance=tolerance)
         rows = evaluate_pictures(run, found, preprocessing, known, child)

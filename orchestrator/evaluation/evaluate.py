@@ -15,8 +15,9 @@ import numpy as np
 
 from fleetrank.foundation.inputs import IMAGE, Workload
 from fleetrank.foundation.vocabulary import WeightsKind
-from fleetrank.models.cards.card import own_format, takes_images
+from fleetrank.models.cards.card import Preprocessing, own_format, takes_images
 from fleetrank.models.files import inputs_of
+from fleetrank.models.pictures import PictureForm
 from fleetrank.orchestrator.errors import UsageError
 from fleetrank.orchestrator.evaluation.data_child import DataChild
 from fleetrank.orchestrator.evaluation.evaluation_rows import (
@@ -53,8 +54,6 @@ from fleetrank.orchestrator.evaluation.scoring import (
 )
 from fleetrank.orchestrator.evaluation.user_data import (
     PictureData,
-    PictureForm,
-    Preprocessing,
     TextData,
     data_sha256,
     refuse_unfit,

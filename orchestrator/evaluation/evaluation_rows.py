@@ -282,6 +282,7 @@ def store_metrics(
                 "quality_high": metric.high,
                 "baseline": metric.baseline,
                 "n_items": metric.n_items,
+                "right_items": metric.right_items,
                 "published": known.value,
                 "published_source": known.source,
                 "flags": _flags(run, asked, facts, metric, known),

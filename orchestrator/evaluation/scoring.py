@@ -517,6 +517,8 @@ class Metric:
         name: as in column `quality_metric`.
         low, high: 95 % interval.
         n_items: what it counts: tokens, examples or images.
+        right_items: of a share, whether each item was right: hexadecimal bits, the first item
+            first.
     """
 
     name: str
@@ -525,6 +527,7 @@ class Metric:
     high: float | None = None
     baseline: float | None = None
     n_items: int = 0
+    right_items: str | None = None
 
 
 def is_finite(figures: Figures) -> bool:
@@ -592,12 +595,13 @@ def _interval(
     return float(low), float(high)
 
 
-def share_metric(name: str, n_right: int, n_items: int, baseline: float | None = None) -> Metric:
-    """A share in per cent, with Wilson's interval.
+def share_metric(name: str, is_right: NDArray[np.bool_], baseline: float | None = None) -> Metric:
+    """The share of right items in per cent, with Wilson's interval.
 
     Source: Wilson 1927.
     """
-    share = n_right / n_items
+    n_items = len(is_right)
+    share = int(is_right.sum()) / n_items
     middle = (share + _Z**2 / (2 * n_items)) / (1 + _Z**2 / n_items)
     spread = math.sqrt(share * (1 - share) / n_items + _Z**2 / (4 * n_items**2))
     half = _Z / (1 + _Z**2 / n_items) * spread
@@ -608,6 +612,7 @@ def share_metric(name: str, n_right: int, n_items: int, baseline: float | None =
         high=100 * min(1.0, middle + half),
         baseline=baseline,
         n_items=n_items,
+        right_items=np.packbits(is_right).tobytes().hex(),
     )
 
 
@@ -636,8 +641,8 @@ def choice_metrics(
         for scores in (log_probabilities, log_probabilities / choice_bytes)
     )
     found = [
-        share_metric("acc", int((taken == labels).sum()), n, majority),
-        share_metric("acc_norm", int((per_byte == labels).sum()), n, majority),
+        share_metric("acc", taken == labels, majority),
+        share_metric("acc_norm", per_byte == labels, majority),
     ]
     if has_f1:
         n_both, n_taken = int((taken * labels).sum()), int(taken.sum())
@@ -671,8 +676,6 @@ def picture_metrics(figures: Figures, labels: Sequence[int]) -> list[Metric]:
     n = len(labels)
     counts = np.sort(np.bincount(labels))
     return [
-        share_metric(
-            name, round(float(figures[:, place].sum())), n, 100 * int(counts[-k:].sum()) / n
-        )
+        share_metric(name, figures[:, place] > 0, 100 * int(counts[-k:].sum()) / n)
         for name, place, k in (("top1", 1, 1), ("top5", 2, 5))
     ]

@@ -13,7 +13,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,12 +27,10 @@ from fleetrank.foundation.own_process import (
     limit_memory,
     write_all,
 )
+from fleetrank.models.pictures import PICTURE_SUFFIXES, PictureForm, as_input, opened_image
 from fleetrank.orchestrator.compute.child import Reply
 from fleetrank.orchestrator.errors import UsageError, is_installed
 from fleetrank.orchestrator.evaluation.data_child import LARGEST_FILE_BYTES, Act, Asked, DataChild
-
-if TYPE_CHECKING:
-    from PIL.Image import Image
 
 LARGEST_BYTES = 1 << 30
 """Of a file of text or examples: WikiText-103 has 0.5 GB. It is read into memory."""
@@ -321,39 +319,10 @@ def _sentencepiece(content: bytes) -> tuple[int, int, bool, Encode]:
 
 # Images to classify: a folder with a folder of each class, or a Parquet file.
 
-_SUFFIXES = frozenset({".jpg", ".jpeg", ".png", ".bmp", ".webp", ".ppm"})
-_PICTURE_FORMATS = ("BMP", "JPEG", "PNG", "PPM", "WEBP")
-"""The content decides, not the name; Pillow would start Ghostscript for PostScript."""
 _FORM = (
     "give a folder with one folder of images for each class, or a Parquet file with the columns "
 )
 _COLUMNS = "image and label"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Preprocessing:
-    """How an image becomes an input.
-
-    Attributes:
-        crop: the central square of this share of the shorter side is resized to the input.
-        mean, std: of each channel, for values from 0 to 1; one number is for all channels.
-    """
-
-    crop: float = 0.875
-    mean: tuple[float, ...] = (0.485, 0.456, 0.406)
-    std: tuple[float, ...] = (0.229, 0.224, 0.225)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PictureForm:
-    """The input that an image becomes.
-
-    Attributes:
-        shape: (1, channels, height, width); 1 channel takes grey values, 3 take red, green, blue.
-    """
-
-    shape: tuple[int, ...]
-    preprocessing: Preprocessing
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -421,7 +390,7 @@ def _of_folder(path: Path, classes: Sequence[str]) -> PictureData:
         (file, number)
         for number, name in enumerate(classes)
         for file in sorted((path / name).glob("*"))
-        if file.suffix.lower() in _SUFFIXES
+        if file.suffix.lower() in PICTURE_SUFFIXES
     ]
     if not found:
         raise UsageError(f"{path} has no images", _FORM + _COLUMNS)
@@ -458,39 +427,6 @@ def _bytes(value: object) -> bytes:
     """Data sets on the Hub store bytes with a path; other files only the bytes."""
     inner = value.get("bytes") if isinstance(value, dict) else value
     return inner if isinstance(inner, bytes) else b""
-
-
-def opened_image(content: bytes, where: str) -> "Image":
-    """Decodes an image in this process; the caller limits its memory and time.
-
-    Raises:
-        UsageError: it is not an image.
-    """
-    from PIL import Image
-
-    try:
-        image = Image.open(io.BytesIO(content), formats=_PICTURE_FORMATS)
-        image.load()
-    except Exception as error:  # Pillow raises anything for a damaged file, SyntaxError too
-        raise UsageError(f"{where} is not an image: {error}", "remove or replace it") from error
-    return image
-
-
-def as_input(image: "Image", form: PictureForm) -> NDArray[np.float32]:
-    """An image of any size and colours as the input of a model."""
-    from PIL import Image
-
-    preprocessing = form.preprocessing
-    _, channels, height, width = form.shape
-    coloured = image.convert("RGB" if channels == 3 else "L")
-    side = preprocessing.crop * min(coloured.size)
-    left, top = ((size - side) / 2 for size in coloured.size)
-    box = (left, top, left + side, top + side)
-    resized = coloured.resize((width, height), Image.Resampling.BILINEAR, box=box)
-    values = np.asarray(resized, dtype=np.float32).reshape(height, width, channels) / 255
-    mean, std = (np.resize(one, channels) for one in (preprocessing.mean, preprocessing.std))
-    scaled = (values - mean) / std
-    return np.ascontiguousarray(scaled.transpose(2, 0, 1)[None], dtype=np.float32)
 
 
 def refuse_unfit_classes(data: PictureData, n_outputs: int, model: str) -> None:

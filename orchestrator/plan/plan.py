@@ -23,6 +23,7 @@ from fleetrank.foundation.vocabulary import (
 )
 from fleetrank.models.cards.card import (
     INPUT_SIZE,
+    Calibration,
     ExportRequest,
     ModelCard,
     ResolvedCard,
@@ -533,6 +534,16 @@ def _weights(spec: SweepSpec, card: ModelCard) -> Weights:
         seed=choice.seed,
         checkpoint_path=None if choice.path is None else str(choice.path),
         checkpoint_sha256=choice.sha256,
+        calibration=_calibration(spec),
+    )
+
+
+def _calibration(spec: SweepSpec) -> Calibration | None:
+    given = spec.calibrate
+    if given is None or given.sha256 is None:
+        return None
+    return Calibration(
+        path=str(given.data), n=given.n, sha256=given.sha256, preprocessing=given.preprocessing
     )
 
 

@@ -24,7 +24,10 @@ from fleetrank.foundation.inputs import Workload
 from fleetrank.foundation.plain_data import TYPED, check_events, check_limits
 from fleetrank.foundation.user_file import Bytes, Key, checked
 from fleetrank.foundation.vocabulary import Mode, Precision, Runtime
+from fleetrank.models.calibration import DEFAULT_CASES, find_calibration
+from fleetrank.models.cards.card import Preprocessing
 from fleetrank.models.cards.inputs import AxisName
+from fleetrank.models.errors import CardError
 from fleetrank.models.published import checkpoint_sha256
 from fleetrank.orchestrator.errors import UsageError
 from fleetrank.orchestrator.identity import RoundRules
@@ -316,6 +319,35 @@ class WeightsSpec(SpecSection):
         return self
 
 
+class CalibrateSpec(SpecSection):
+    """What integer networks are calibrated with."""
+
+    data: Path = Field(
+        description="a folder of images, or a .npy file of shape (cases, *sizes of one case); "
+        "relative to this file"
+    )
+    n: Annotated[int, Key(ge=2, le=100_000)] = Field(
+        default=DEFAULT_CASES, description="cases used, at most"
+    )
+    crop: Annotated[float, Key(gt=0, le=1)] = Field(
+        default=0.875, description="share of an image's shorter side that is resized to the input"
+    )
+    mean: OneOrMany[float] = Field(
+        default=Preprocessing().mean, description="subtracted from each channel, 0 to 1"
+    )
+    std: OneOrMany[Annotated[float, Key(gt=0)]] = Field(
+        default=Preprocessing().std, description="each channel is divided by it"
+    )
+    sha256: Annotated[str, Field(pattern="^[0-9a-f]{64}$")] | None = Field(
+        default=None, description="hash of the data; computed if omitted"
+    )
+
+    @property
+    def preprocessing(self) -> Preprocessing:
+        """How images become inputs."""
+        return Preprocessing(crop=self.crop, mean=tuple(self.mean), std=tuple(self.std))
+
+
 WeightsChoice = Annotated[
     WeightsSpec,
     # `pretrained` is short for `{kind: pretrained}`.
@@ -378,6 +410,11 @@ class SweepSpec(SpecSection):
     weights_of: dict[str, WeightsChoice] = Field(
         default={}, description="weights of single models, by name"
     )
+    calibrate: CalibrateSpec | None = Field(
+        default=None,
+        description="data that give networks in int8 their ranges of values (default: 16 seeded "
+        "inputs)",
+    )
     repeats: Annotated[int, Key(ge=1, le=1000)] = Field(
         default=5, description="new processes per cell; below 5, figures have no interval"
     )
@@ -437,7 +474,7 @@ class SweepSpec(SpecSection):
 
 
 def load_spec(path: Path) -> SweepSpec:
-    """Reads a sweep specification and hashes the checkpoints that it names.
+    """Reads a sweep specification and hashes the checkpoints and data that it names.
 
     Raises:
         UsageError: names the file, the key, the nearest valid key and the remedy.
@@ -446,7 +483,7 @@ def load_spec(path: Path) -> SweepSpec:
 
 
 def with_checkpoints(spec: SweepSpec, path: Path) -> SweepSpec:
-    """The specification with absolute paths and hashes of its checkpoints.
+    """The specification with absolute paths and hashes of its checkpoints and calibration data.
 
     Args:
         spec: as written.
@@ -462,8 +499,28 @@ def with_checkpoints(spec: SweepSpec, path: Path) -> SweepSpec:
                 model: _resolve(weights, path, f"weights_of.{model}")
                 for model, weights in spec.weights_of.items()
             },
+            "calibrate": spec.calibrate and _found_data(spec.calibrate, path),
         }
     )
+
+
+def _found_data(given: CalibrateSpec, spec_path: Path) -> CalibrateSpec:
+    try:
+        path = resolved(spec_path.parent / given.data)
+        sha256 = find_calibration(path, given.n, given.preprocessing).sha256
+    except (CardError, OSError) as error:
+        message, remedy = (
+            (error.message, error.remedy)
+            if isinstance(error, CardError)
+            else (f"{shortened(str(given.data))} cannot be read: {error.strerror}", "correct it")
+        )
+        raise UsageError(f"{spec_path}: key 'calibrate.data': {message}", remedy) from error
+    if given.sha256 not in {None, sha256}:
+        raise UsageError(
+            f"{spec_path}: key 'calibrate.sha256': {path} has the sha256 {sha256}",
+            "give the right data, or remove sha256",
+        )
+    return given.model_copy(update={"data": path, "sha256": sha256})
 
 
 def _resolve(weights: WeightsSpec, spec_path: Path, key: str) -> WeightsSpec:

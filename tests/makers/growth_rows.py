@@ -11,7 +11,9 @@ OF_GROWTH = ("scaling", "scaling/points", "scaling/sustained", "latency/training
 """Tables that need such rows."""
 OF_READING = ("tokens/reading", "tokens/crossover", "tokens/agreement", "tokens/segments")
 """Tables that need prompts of several lengths, and segments."""
-OF_SIDE_ROWS = ("components", "components/ratios", "eval", "scaling/replicas")
+OF_SIDE_ROWS = (
+    "components", "components/ratios", "eval", "eval/precisions", "scaling/replicas",
+)  # fmt: skip
 """Tables that need profiles, evaluations or sets of processes; their tests make them."""
 
 

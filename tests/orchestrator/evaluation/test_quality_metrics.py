@@ -51,10 +51,11 @@ def test_nine_documents_give_an_interval_around_the_figure() -> None:
 @pytest.mark.parametrize(("right", "n"), [(0, 5), (3, 5), (5, 5), (871, 1000)])
 def test_a_share_has_wilson_s_interval(right: int, n: int) -> None:
     wanted = binomtest(right, n).proportion_ci(method="wilson")
-    found = share_metric("acc", right, n)
+    found = share_metric("acc", np.arange(n) < right)
     assert found.value == pytest.approx(100 * right / n)
     assert found.low == pytest.approx(100 * wanted.low, abs=1e-4)
     assert found.high == pytest.approx(100 * wanted.high, abs=1e-4)
+    assert found.right_items == np.packbits(np.arange(n) < right).tobytes().hex()
 
 
 def test_the_longer_choice_wins_only_per_byte() -> None:

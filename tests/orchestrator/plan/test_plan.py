@@ -305,7 +305,7 @@ def test_a_recipe_is_part_of_the_identity_of_integers_only() -> None:
     plain = ExportRequest(model=model, weights=Weights(), format=Format.ONNX)
     integers = replace(plain, precision=Precision.INT8)
     assert plain.recipe is None
-    assert integers.recipe == "qdq-u8s8/1, 16 seeded inputs"
+    assert integers.recipe == "qdq-u8s8/1, 16 seeded"
     assert plain.key != integers.key
 
 
