@@ -13,12 +13,17 @@ known (pairs of these are left out). Every target, or target and source, counts 
   `KeptCurve.interval`, or is a likely draw from a share inside it, and its mean width. A tenth
   has 12 to 400 pairs: where all are kept, the share is above every end below 1.
 
-The second table compares the probability that was said with the share that was seen, in bins.
+The second table compares the probability that was said with the share that was seen, in bins:
+said, seen, the reach of the 95 % interval of their difference, and the number of pairs. Pairs of a
+device are not independent, so the interval comes from the differences between devices: each target
+is left out in turn (jackknife, Student's t). A last sentence counts the bins that are off, and how
+many would be off by chance if every probability were right on average over devices.
 
 `python benchmarks/kept_order.py WORKSPACE/results ...`; a few minutes for AI Hub.
 """
 
 import argparse
+import math
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -48,16 +53,45 @@ LEVELS = (0, 3, 5, 10)
 """Known models of the target."""
 SURE = 0.95
 EDGES = (0.55, 0.7, 0.8, 0.9, 0.95, 0.99)
+MANY = 1000
+"""Pairs that a bin has more of to be counted."""
+OFF = 0.03
+"""A bin is off where what was said and seen differ by more."""
 TENTHS = 10
 TAIL = 0.025
 """The sampling error of a kept share explains what is less rare than this."""
 COLUMNS = ("kept", "constant", "curve", "decided", "right", "inside", "covered", "width")
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bin:
+    """Pairs whose probability is in one range.
+
+    Attributes:
+        said: mean probability.
+        seen: share whose order was kept.
+        error: standard error over targets of the difference; NaN with one target.
+        reach: half of its 95 % interval; NaN with one target.
+        n: pairs.
+    """
+
+    said: float
+    seen: float
+    error: float
+    reach: float
+    n: int
+
+    @property
+    def is_off(self) -> bool:
+        """Whether what was said is wrong by more than `OFF`."""
+        return abs(self.said - self.seen) > OFF
+
+
 @dataclass
 class Scores:
     """What was seen in one set of platforms with one variant; a list has an item per target."""
 
+    targets: list[int] = field(default_factory=list)
     kept: list[Floats] = field(default_factory=list)
     said: list[Floats] = field(default_factory=list)
     constant: list[float] = field(default_factory=list)
@@ -65,8 +99,9 @@ class Scores:
     covered: list[npt.NDArray[np.bool_]] = field(default_factory=list)
     widths: list[Floats] = field(default_factory=list)
 
-    def add(self, pairs: KeptPairs, curve: KeptCurve, usual: float) -> None:
+    def add(self, target: int, pairs: KeptPairs, curve: KeptCurve, usual: float) -> None:
         """Scores the pairs of one target, whose other devices keep the share `usual`."""
+        self.targets.append(target)
         said = curve.probability(pairs.gaps)
         low, high = curve.interval(pairs.gaps)
         parts = np.array_split(np.argsort(pairs.gaps), TENTHS)
@@ -100,13 +135,41 @@ class Scores:
             "width": float(np.mean(self.widths)),
         }
 
-    def bins(self) -> Iterator[str]:
-        """What was said and seen in each bin of the probability, with the number of pairs."""
+    def bins(self) -> list[Bin | None]:
+        """What was said and seen in each bin of the probability; `None` without a pair."""
+        target = np.repeat(self.targets, [one.size for one in self.said])
         said, kept = np.concatenate(self.said), np.concatenate(self.kept)
         at = np.digitize(said, EDGES)
-        for part in (at == number for number in range(len(EDGES) + 1)):
-            some = part.any()
-            yield f"{said[part].mean():.3f} {kept[part].mean():.3f} ({part.sum()})" if some else "-"
+        parts = (at == number for number in range(len(EDGES) + 1))
+        return [bin_of(target[part], said[part], kept[part]) for part in parts]
+
+
+def bin_of(target: Ints, said: Floats, kept: Floats) -> Bin | None:
+    """One bin from its pairs, (n_pairs,) each; `None` without one."""
+    if not said.size:
+        return None
+    sums = np.array([np.bincount(target, one) for one in (np.ones_like(said), said, kept)])
+    sums = sums[:, sums[0] > 0]
+    m, error, reach = sums.shape[1], np.nan, np.nan
+    if m > 1:
+        n, of_said, of_kept = sums.sum(axis=1, keepdims=True) - sums
+        error = math.sqrt((m - 1) * float(np.var((of_kept - of_said) / n)))
+        reach = error * float(special.stdtrit(m - 1, 1 - TAIL))
+    mean_said, seen = float(said.mean()), float(kept.mean())
+    return Bin(said=mean_said, seen=seen, error=error, reach=reach, n=said.size)
+
+
+def counted(bins: Sequence[Bin]) -> str:
+    """How many bins are off, and how many would be by chance."""
+    many = [one for one in bins if one.n > MANY and one.error > 0]
+    off = [one for one in many if one.is_off]
+    inside = sum(abs(one.said - one.seen) <= one.reach for one in off)
+    chance = sum(2 * float(special.ndtr(-OFF / one.error)) for one in many)
+    return (
+        f"Of {len(many)} bins with more than {MANY:,} pairs, {len(off)} are off by more than "
+        f"{100 * OFF:.0f} points, {inside} of these inside the interval over devices; by chance "
+        f"alone {chance:.1f} would be off."
+    )
 
 
 def log_loss(said: Floats, kept: Floats) -> float:
@@ -171,8 +234,13 @@ def scores_of(logs: Floats) -> dict[str, Scores]:
                 if other != target and (columns != other).any()
             )
             rates = [one.kept.mean() for one in played if one.gaps.size >= MIN_PAIRS]
-            by_variant[name].add(pairs, curve, float(np.mean(rates)))
+            by_variant[name].add(target, pairs, curve, float(np.mean(rates)))
     return by_variant
+
+
+def text_of(one: Bin | None) -> str:
+    """A cell of the second table."""
+    return "-" if one is None else f"{one.said:.3f} {one.seen:.3f} ±{one.reach:.3f} ({one.n})"
 
 
 def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
@@ -193,6 +261,7 @@ def main() -> None:
     for results in chosen.results:
         figures: list[list[str]] = []
         bins: list[list[str]] = []
+        every: list[Bin] = []
         session = Session(load_measurements(results), Selection())
         for name, logs in sets_of(session, across=chosen.across):
             if logs.shape[1] <= MIN_DEVICES:
@@ -201,10 +270,13 @@ def main() -> None:
                 start = [f"{name} ({logs.shape[1]})", variant]
                 values = scores.figures()
                 figures.append([*start, *(f"{values[one]:.3f}" for one in COLUMNS)])
-                bins.append([*start, *scores.bins()])
+                cells = scores.bins()
+                bins.append([*start, *(text_of(one) for one in cells)])
+                every += [one for one in cells if one is not None]
         print_table(("platforms (devices)", "sources", *COLUMNS), figures)
         edges = [f"below {EDGES[0]}", *(f"from {one}" for one in EDGES)]
         print_table(("platforms (devices)", "sources", *edges), bins)
+        print(counted(every))
 
 
 if __name__ == "__main__":
