@@ -10,7 +10,10 @@ them after that. One line per set of comparable platforms:
 - won: share of the draws in which the median error of predict is the smaller one;
 - held: share of the hidden values inside their interval, each target and draw counted alike;
 - width: median of the square root of high / low, as a factor; `none` without intervals;
-- unlike: share of the draws in which the device was said to be unlike the others, and `held` there.
+- unlike: share of the draws in which the device was said to be unlike the others, and `held` there;
+- recognised, false: share of the draws in which this was said of a device that is unlike them, and
+  of another one. A device is unlike them if its median error in a draw is the largest one of the
+  set, and 1.5 times the median one of the others, of at least four.
 
 `python benchmarks/prediction_coverage.py WORKSPACE/results --draws 20`; some minutes.
 """
@@ -27,7 +30,12 @@ import polars as pl
 from fleetrank.analysis.arrays.ranking import Floats
 from fleetrank.analysis.errors import NoDataError
 from fleetrank.analysis.panel.session import Session
-from fleetrank.analysis.statistics.device_fit import DeviceValues, neighbours_of, predict_device
+from fleetrank.analysis.statistics.device_fit import (
+    UNLIKE,
+    DeviceValues,
+    neighbours_of,
+    predict_device,
+)
 from fleetrank.analysis.statistics.predictions import QUANTITIES
 from fleetrank.analysis.stored.load import load_measurements
 from fleetrank.analysis.stored.selection import Selection
@@ -35,6 +43,8 @@ from fleetrank.analysis.stored.selection import Selection
 MOST_MODELS = 150
 """Models drawn from a larger set: enough for any figure below, and fast."""
 NEAREST = 3
+LEAST_OTHERS = 4
+"""Devices beside a target whose errors show what is usual."""
 LEAST_SHARE = 0.5
 """Share of a set's devices with more than `k` models: a few devices that were measured more than
 the rest are no draw from the set."""
@@ -48,6 +58,8 @@ class Scores:
     held: list[float] = field(default_factory=list)
     widths: list[Floats] = field(default_factory=list)
     unlike: list[float] = field(default_factory=list)
+    is_said: list[bool] = field(default_factory=list)
+    said_of: dict[bool, list[bool]] = field(default_factory=lambda: defaultdict(list))
 
     def add(self, other: "Scores") -> None:
         """Takes what was seen elsewhere, too."""
@@ -56,6 +68,17 @@ class Scores:
         self.held += other.held
         self.widths += other.widths
         self.unlike += other.unlike
+        for is_unlike, said in other.said_of.items():
+            self.said_of[is_unlike] += said
+
+    def judge(self) -> None:
+        """Notes which devices of one draw are unlike the others, and whether this was said."""
+        medians = np.array([np.median(one) for one in self.errors["predict"]])
+        for at, is_said in enumerate(self.is_said):
+            others = np.delete(medians, at)
+            if others.size >= LEAST_OTHERS:
+                is_unlike = medians[at] > max(others.max(), UNLIKE * np.median(others))
+                self.said_of[bool(is_unlike)].append(is_said)
 
 
 def sets_of(cells: pl.DataFrame, column: str) -> Iterator[tuple[str, list[DeviceValues]]]:
@@ -128,6 +151,7 @@ def one_draw(
     truth, low, high = truth[is_scored], found.low[is_scored], found.high[is_scored]
     for name, predicted in (("predict", found.centre), ("nearest", beside)):
         to.errors[name].append(100 * np.abs(np.expm1(predicted[is_scored] - truth)))
+    to.is_said.append(found.unlike is not None)
     if np.isfinite(high - low).all():
         to.held.append(float(((low <= truth) & (truth <= high)).mean()))
         to.widths.append((high - low) / 2)
@@ -145,12 +169,15 @@ def row_of(name: str, n_devices: str, k: int, scores: Scores) -> str:
     won = np.mean([(gain > 0) + (gain == 0) / 2 for gain in gains])
     cells.append(f"{100 * won:.0f} %" if np.isfinite(gains).all() else "-")
     if not scores.held:
-        return f"| {' | '.join([*cells, 'none', 'none', '-'])} |"
+        return f"| {' | '.join([*cells, 'none', 'none', '-', '-', '-'])} |"
     unlike = np.isfinite(scores.unlike)
     width = np.exp(np.median(np.concatenate(scores.widths)))
     seen = f"{100 * unlike.mean():.0f} %"
     seen += f", {np.nanmean(scores.unlike):.2f}" if unlike.any() else ""
-    return f"| {' | '.join([*cells, f'{np.mean(scores.held):.3f}', f'{width:.2f}', seen])} |"
+    said = [scores.said_of[one] for one in (True, False)]
+    shares = [f"{100 * np.mean(one):.0f} % of {len(one)}" if one else "-" for one in said]
+    cells += [f"{np.mean(scores.held):.3f}", f"{width:.2f}", seen, *shares]
+    return f"| {' | '.join(cells)} |"
 
 
 def main() -> None:
@@ -163,8 +190,9 @@ def main() -> None:
     parser.add_argument("--k", type=int, nargs="*", default=(0, 3, 5, 10))
     chosen = parser.parse_args()
     session = Session(load_measurements(chosen.results), Selection())
-    print("| platforms | devices | k | draws | predict | nearest | won | held | width | unlike |")
-    print("|---|---:|---:|---:|---|---|---:|---:|---:|---|")
+    columns = "platforms | devices | k | draws | predict | nearest | won | held | width | unlike"
+    print(f"| {columns} | recognised | false |")
+    print("|---|---:|---:|---:|---|---|---:|---:|---:|---|---|---|")
     totals = {k: Scores() for k in chosen.k}
     n_sets = dict.fromkeys(chosen.k, 0)
     for name, targets in sets_of(session.comparable.cells, QUANTITIES[chosen.quantity].column):
@@ -174,8 +202,11 @@ def main() -> None:
                 continue
             scores = Scores()
             for draw in range(chosen.draws):
+                drawn = Scores()
                 for number, values in enumerate(targets):
-                    one_draw(values, k, chosen.coverage, (draw, number, k), scores)
+                    one_draw(values, k, chosen.coverage, (draw, number, k), drawn)
+                drawn.judge()
+                scores.add(drawn)
             if scores.errors["predict"]:
                 print(row_of(name, str(len(targets)), k, scores), flush=True)
                 totals[k].add(scores)

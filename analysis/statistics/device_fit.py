@@ -267,8 +267,8 @@ _LEAST_DEVICES = 4
 _LEAST_MODELS = 3
 """Measured models for that: one error can be large by chance."""
 UNLIKE = 1.5
-"""A device is unlike the others if its left-out errors are so many times as large as theirs, and
-larger than those of each of them."""
+"""A device is unlike the others if its expected error is so many times that of the median one, and
+larger than that of each of them."""
 _MISSES = 0.75
 """Share of the allowed misses that is used, where it can be: at 90 %, the public devices held 0.90
 with all of it and 0.92 with three quarters; devices that are asked about are no random draw."""
@@ -288,7 +288,8 @@ class Predicted:
         low, high: ends of the interval, (n_models,); infinite where the calibration is too small.
         n_groups: devices that calibrate, the target included.
         k: measured models that are used.
-        unlike: left-out errors beside those of the other devices; `None` for a device like them.
+        unlike: expected error, the width times the size of the left-out errors, beside that of the
+            other devices; `None` for a device like them.
     """
 
     centre: Floats
@@ -307,9 +308,9 @@ def predict_device(values: DeviceValues, coverage: float, rng: np.random.Generat
     without = left_out(known, own, measured)
     mine = without.scores(own[measured])
     beside = list(_treated_as_new(values, measured, rng))
-    sizes = np.array([_size(left) for left, _ in beside if left.size])
+    sizes = np.array([_size(left) for left, _, _ in beside if left.size])
     usual = max(_size(sizes), _LEAST_SCORE) if sizes.size else None
-    scores = [np.abs(held_out) / _factor(left, usual) for left, held_out in beside]
+    scores = [np.abs(held_out) / _factor(left, usual) for left, held_out, _ in beside]
     scores.append(
         np.array([abs(mine[at]) / _factor(np.delete(mine, at), usual) for at in range(mine.size)])
     )
@@ -317,7 +318,9 @@ def predict_device(values: DeviceValues, coverage: float, rng: np.random.Generat
     weights = [np.full(one.size, 1 / of) for one, of in zip(scores, n, strict=True)]
     n_groups = len(scores)
     reach = _reach(np.concatenate(scores), np.concatenate(weights) / n_groups, coverage)
-    half = np.where(np.isfinite(own), np.nan, reach * _factor(mine, usual) * found.width)
+    expected = _factor(mine, usual) * found.width
+    half = np.where(np.isfinite(own), np.nan, reach * expected)
+    theirs = [_factor(left, usual) * np.median(width) for left, _, width in beside if left.size]
     centre = found.centre.copy()
     centre[measured] = without.centre
     return Predicted(
@@ -326,7 +329,7 @@ def predict_device(values: DeviceValues, coverage: float, rng: np.random.Generat
         high=centre + half,
         n_groups=n_groups,
         k=measured.size,
-        unlike=_unlike(mine, sizes),
+        unlike=_unlike(mine.size, float(np.median(expected)), np.array(theirs)),
     )
 
 
@@ -346,8 +349,8 @@ def more_needed(found: Predicted, n_devices: int, coverage: float) -> tuple[int,
 
 def _treated_as_new(
     values: DeviceValues, measured: Indices, rng: np.random.Generator
-) -> Iterator[tuple[Floats, Floats]]:
-    """Scores of each other device, of its measured models left out and of the others."""
+) -> Iterator[tuple[Floats, Floats, Floats]]:
+    """Scores of each other device, of its measured models left out and of the others, and width."""
     chosen = values.others(values.target)
     if chosen.size > MAX_DEVICES:
         chosen = np.sort(rng.choice(chosen, MAX_DEVICES, replace=False))
@@ -359,9 +362,10 @@ def _treated_as_new(
         if not values.others(column).size:
             continue
         known = known_of(values, column)
-        held_out = fit(known, logs, mine).scores(np.where(is_open, logs, np.nan))
+        found = fit(known, logs, mine)
+        held_out = found.scores(np.where(is_open, logs, np.nan))
         if held_out.size:
-            yield left_out(known, logs, mine).scores(logs[mine]), held_out
+            yield left_out(known, logs, mine).scores(logs[mine]), held_out, found.width
 
 
 def _size(scores: Floats) -> float:
@@ -375,11 +379,11 @@ def _factor(left: Floats, usual: float | None) -> float:
     return math.sqrt((float((left**2).sum()) + _USUAL * usual**2) / (left.size + _USUAL))
 
 
-def _unlike(mine: Floats, sizes: Floats) -> float | None:
-    if mine.size < _LEAST_MODELS or sizes.size < _LEAST_DEVICES:
+def _unlike(n_measured: int, mine: float, theirs: Floats) -> float | None:
+    if n_measured < _LEAST_MODELS or theirs.size < _LEAST_DEVICES:
         return None
-    factor = _size(mine) / max(float(np.median(sizes)), _LEAST_SCORE)
-    return factor if factor > UNLIKE and _size(mine) > sizes.max() else None
+    factor = mine / float(np.median(theirs))
+    return factor if factor > UNLIKE and mine > theirs.max() else None
 
 
 def _reach(scores: Floats, weights: Floats, coverage: float) -> float:

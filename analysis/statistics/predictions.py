@@ -77,8 +77,8 @@ class Prediction(CellRow):
         k: measured models of the platform that the prediction uses.
         basis: the known device models, and the device itself in other configurations, or that
             there is none.
-        unlike: how many times as large the errors on its measured models are as those of the other
-            devices; `None` for a device that is like them.
+        unlike: how many times the usual error of the other devices is expected on this one; `None`
+            for a device that is like them.
     """
 
     kind: str
@@ -312,8 +312,8 @@ def _unlike(found: PredictionsResult) -> Iterator[str]:
     factors = {one.platform_key: one.unlike for one in found.rows if one.unlike is not None}
     for platform, factor in factors.items():
         yield (
-            f"{platform} is unlike the other devices: its measured models are predicted with "
-            f"{factor:.1f} times their error, so its intervals are wider."
+            f"{platform} is unlike the other devices: {factor:.1f} times their usual error is "
+            "expected on it, so its intervals are wider."
         )
 
 
