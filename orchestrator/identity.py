@@ -23,7 +23,13 @@ from fleetrank.foundation.user_file import Bytes, Key
 from fleetrank.foundation.vocabulary import CpuChoice, Flag, FlopsMethod, Format, Origin
 from fleetrank.models.cards.card import Artifact, Cost, ExportRequest
 from fleetrank.models.cards.language import LanguageShape
-from fleetrank.models.networks.cost import VALUE_BYTES, call_cost, calls_of, known_cost
+from fleetrank.models.networks.cost import (
+    MATRIX_BYTES,
+    VALUE_BYTES,
+    call_cost,
+    calls_of,
+    known_cost,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -491,7 +497,11 @@ def token_costs(shape: LanguageShape | None, execution: Execution) -> tuple[Toke
     if shape is None or execution.workload.kind is WorkloadKind.TRAIN:
         return ()
     size = VALUE_BYTES.get(execution.precision, _USUAL_BYTES)
-    costs = (call_cost(shape, call, execution.batch, size) for call in calls_of(execution.workload))
+    matrix = MATRIX_BYTES.get(execution.precision)
+    costs = (
+        call_cost(shape, call, execution.batch, size, matrix)
+        for call in calls_of(execution.workload)
+    )
     return tuple(
         TokenCost(
             macs=cost.macs * execution.batch,

@@ -27,7 +27,6 @@ from fleetrank.device_agents.timing import host_overhead_ns
 from fleetrank.foundation.inputs import IMAGE, axes_text
 from fleetrank.foundation.vocabulary import Design, Statistic
 from fleetrank.models.cards.card import Artifact, Cost, ExportRequest, weights_id
-from fleetrank.models.cards.language import LanguageShape
 from fleetrank.orchestrator.identity import (
     Attempt,
     DevicePlace,
@@ -338,7 +337,7 @@ def make_row(
         **_NOTHING_KNOWN,
         **_model_columns(cell.export, artifact),
         **_platform_columns(cell.execution),
-        **_cost_columns(cell.export.card.language, cell.execution),
+        **_cost_columns(cell.export, cell.execution, artifact),
         **_device_columns(facts),
         **_storable_row(measured),
     }
@@ -413,12 +412,18 @@ def _workload_columns(execution: Execution) -> Columns:
 
 
 @functools.lru_cache(maxsize=_KEPT)
-def _cost_columns(shape: LanguageShape | None, execution: Execution) -> Columns:
+def _cost_columns(
+    export: ExportRequest, execution: Execution, artifact: Artifact | None
+) -> Columns:
     """Bytes of one timed sample, which is a step where one run has a prompt and steps."""
-    if not (costs := token_costs(shape, execution)):
+    if not (costs := token_costs(export.card.language, execution)):
         return {}
+    stored = costs[-1].weight_bytes
+    if export.recipe is not None and artifact is not None and artifact.has_file:
+        # Some recipes make integers of the tables, too.
+        stored = min(stored, artifact.size_bytes)
     return {
-        "weight_bytes": costs[-1].weight_bytes,
+        "weight_bytes": stored,
         "state_bytes": costs[-1].state_bytes,
         "bytes_moved": costs[-1].moved_bytes,
     }

@@ -32,11 +32,27 @@ RECIPES: Mapping[tuple[Format, str], str] = {
 }
 """Name and version of what writes a network with integers; raise the version if its files change.
 
+Of networks of images and others that take numbers:
+
 - `qdq-u8s8`: ONNX Runtime's static quantisation, QDQ, unsigned activations, signed weights by
   channel. With signed activations ONNX Runtime 1.31 leaves 15 of MobileNetV2's 52 convolutions in
   float on x86 (11.7 ms and not 3.5, one thread; fp32 5.9).
 - `static-wi8-ai8`: AI Edge Quantizer's static recipe, activations by tensor, weights by channel.
 - `xnnpack-pt2e`: ExecuTorch's XNNPACK quantizer on the exported graph, weights by channel.
+"""
+LANGUAGE_RECIPES: Mapping[tuple[Format, str], str] = {
+    (Format.ONNX, Precision.INT8): "matmul-nbits8/1",
+    (Format.ONNX, Precision.INT4): "matmul-nbits4/1",
+    (Format.TFLITE, Precision.INT8): "dynamic-wi8/1",
+    (Format.TFLITE, Precision.INT4): "dynamic-wi4/1",
+    (Format.PTE, Precision.INT8): "8da8w/1",
+    (Format.PTE, Precision.INT4): "8da4w/1",
+}
+"""The same of language models: weights of products only, so nothing is calibrated.
+
+- `matmul-nbits`: ONNX Runtime's MatMulNBits, blocks of 32 weights, products with 8-bit activations.
+- `dynamic-wi`: AI Edge Quantizer's dynamic recipes, activations quantised while they run.
+- `8da8w`, `8da4w`: torchao's dynamic 8-bit activations; 4-bit weights in groups of 32.
 """
 
 
@@ -298,9 +314,10 @@ class ExportRequest:
     @property
     def recipe(self) -> str | None:
         """What writes the network with integers, and from what; `None` if nothing does."""
-        recipe = RECIPES.get((self.format, self.precision))
-        if recipe is None or self.card.source is Source.FILE:
-            return None
+        is_text = self.card.language is not None
+        recipe = (LANGUAGE_RECIPES if is_text else RECIPES).get((self.format, self.precision))
+        if recipe is None or self.card.source is Source.FILE or is_text:
+            return None if self.card.source is Source.FILE else recipe
         data = self.weights.calibration
         inputs = f"{N_CALIBRATION} seeded" if data is None else f"{data.n} of {data.sha256[:16]}"
         return f"{recipe}, {inputs}"

@@ -20,7 +20,14 @@ import numpy as np
 
 from fleetrank.foundation.inputs import ModelInput, Workload, WorkloadKind, step_of
 from fleetrank.foundation.vocabulary import BYTES_PER_MIB, Format, Precision
-from fleetrank.models.cards.card import RECIPES, Cost, ExportRequest, Source, own_format
+from fleetrank.models.cards.card import (
+    LANGUAGE_RECIPES,
+    RECIPES,
+    Cost,
+    ExportRequest,
+    Source,
+    own_format,
+)
 from fleetrank.models.errors import ExportError, LibraryError
 from fleetrank.models.files import check_tflite_states
 from fleetrank.models.networks.build import INPUT_SEED, Arguments, Array, Examples
@@ -185,10 +192,10 @@ def why_not_precision(request: ExportRequest) -> str | None:
     known = EXPORTERS[request.format].precisions
     if request.card.source is Source.FILE or request.precision in known:
         return None
-    known += tuple(word for format_, word in RECIPES if format_ is request.format)
-    if request.precision in known:
-        is_text = request.card.source is Source.LANGUAGE
-        return f"no recipe writes a language model in {request.precision}" if is_text else None
+    if request.recipe is not None:
+        return None
+    recipes = RECIPES if request.card.language is None else LANGUAGE_RECIPES
+    known += tuple(word for format_, word in recipes if format_ is request.format)
     if request.format is Format.PT2 and request.precision == Precision.INT8:
         return "pt2 cannot be exported in precision 'int8': eager PyTorch would compute it in fp32"
     *others, last = known

@@ -1,11 +1,13 @@
-"""Writes a network with 8-bit integers, in each format whose runtime computes with them.
+"""Writes a network with integers, in each format whose runtime computes with them.
 
 Inputs and outputs stay 32-bit floats, so that the files of all runtimes do the same work. The name
 and version of each recipe are in `models.cards.card.RECIPES`.
 """
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from fleetrank.foundation.vocabulary import Format
@@ -19,6 +21,7 @@ from fleetrank.models.export.exporters import (
     Program,
     write_pte,
 )
+from fleetrank.models.files import save_model
 from fleetrank.models.networks.build import (
     INPUT_SEED,
     Arguments,
@@ -28,6 +31,8 @@ from fleetrank.models.networks.build import (
 )
 
 if TYPE_CHECKING:
+    import onnx
+
     from fleetrank.models.networks.build import Array
 
 Calls = tuple[Arguments, ...]
@@ -43,7 +48,11 @@ def export_quantised(
     Raises:
         ExportError: the user's data cannot calibrate it.
     """
-    _WRITERS[request.format](program, _calibration_calls(request, examples), path)
+    name = str(request.recipe).partition("/")[0]
+    if (write := _WEIGHTS_ONLY.get(name)) is not None:
+        write(program, path)
+        return
+    _CALIBRATED[name](program, _calibration_calls(request, examples), path)
 
 
 def _calibration_calls(request: ExportRequest, examples: Examples) -> Calls:
@@ -159,8 +168,78 @@ def _write_pte(program: Program, calls: Calls, path: Path) -> None:
     write_pte({ONLY_METHOD: torch.export.export(convert_pt2e(watched), program.arguments)}, path)
 
 
-_WRITERS: dict[Format, Callable[[Program, Calls, Path], None]] = {
-    Format.ONNX: _write_onnx,
-    Format.TFLITE: _write_tflite,
-    Format.PTE: _write_pte,
+def _write_nbits(bits: int, program: Program, path: Path) -> None:
+    import onnx
+    from onnxruntime.quantization.matmul_nbits_quantizer import MatMulNBitsQuantizer
+
+    with TemporaryDirectory(dir=path.parent) as folder:
+        whole = Path(folder, "float.onnx")
+        EXPORTERS[Format.ONNX].export(program, whole)
+        model = onnx.load(str(whole))
+    _untie_heads(model)
+    tool = MatMulNBitsQuantizer(
+        model, bits=bits, block_size=32, is_symmetric=False, accuracy_level=4
+    )
+    tool.process()
+    save_model(tool.model.model, path)
+
+
+def _untie_heads(model: "onnx.ModelProto") -> None:
+    """Gives each product with a transposed table its own weights: only a MatMul is quantised."""
+    from onnx import helper, numpy_helper
+
+    tables = {one.name: one for one in model.graph.initializer}
+    for node in model.graph.node:
+        settings = {one.name: helper.get_attribute_value(one) for one in node.attribute}
+        is_plain = settings.get("alpha", 1.0) == settings.get("beta", 1.0) == 1.0
+        if node.op_type != "Gemm" or len(node.input) != 2 or not is_plain:
+            continue
+        if settings.get("transA", 0) or node.input[1] not in tables:
+            continue
+        weights = numpy_helper.to_array(tables[node.input[1]])
+        own = weights.T.copy() if settings.get("transB", 0) else weights
+        name = f"{node.input[1]}_of_{node.output[0]}"
+        model.graph.initializer.append(numpy_helper.from_array(own, name))
+        product = helper.make_node("MatMul", [node.input[0], name], node.output, name=node.name)
+        node.CopyFrom(product)
+
+
+def _write_dynamic(bits: int, program: Program, path: Path) -> None:
+    from ai_edge_quantizer import quantizer, recipe
+
+    whole = path.with_name("float.tflite")
+    EXPORTERS[Format.TFLITE].export(program, whole)
+    tool = quantizer.Quantizer(str(whole))
+    recipes = {8: recipe.dynamic_wi8_afp32, 4: recipe.dynamic_wi4_afp32}
+    tool.load_quantization_recipe(recipes[bits]())
+    tool.quantize().export_model(str(path), overwrite=True)
+    whole.unlink()
+
+
+def _write_linear(bits: int, program: Program, path: Path) -> None:
+    import torch
+    from torchao.quantization import Int8DynamicActivationIntxWeightConfig, quantize_
+    from torchao.quantization.granularity import PerAxis, PerGroup
+
+    dtypes = {8: (torch.int8, PerAxis(0)), 4: (torch.int4, PerGroup(32))}
+    dtype, granularity = dtypes[bits]
+    config = Int8DynamicActivationIntxWeightConfig(
+        weight_dtype=dtype, weight_granularity=granularity
+    )
+    quantize_(program.network, config)
+    EXPORTERS[Format.PTE].export(program, path)
+
+
+_CALIBRATED: dict[str, Callable[[Program, Calls, Path], None]] = {
+    "qdq-u8s8": _write_onnx,
+    "static-wi8-ai8": _write_tflite,
+    "xnnpack-pt2e": _write_pte,
+}
+_WEIGHTS_ONLY: dict[str, Callable[[Program, Path], None]] = {
+    "matmul-nbits8": partial(_write_nbits, 8),
+    "matmul-nbits4": partial(_write_nbits, 4),
+    "dynamic-wi8": partial(_write_dynamic, 8),
+    "dynamic-wi4": partial(_write_dynamic, 4),
+    "8da8w": partial(_write_linear, 8),
+    "8da4w": partial(_write_linear, 4),
 }

@@ -217,6 +217,8 @@ VALUE_BYTES: Mapping[str, int] = {
     Precision.BF16: 2,
 }
 """Of a weight and of a value of the cache; other precisions do not store both in one type."""
+MATRIX_BYTES: Mapping[str, float] = {Precision.INT8: 1.0, Precision.INT4: 0.5}
+"""Of a weight of a product where the other weights and the cache are fp32; without scales."""
 _ID_BYTES = 8
 """Of a token id, which is a whole number of 64 bits."""
 
@@ -297,8 +299,16 @@ def calls_of(workload: Workload) -> tuple[Call, ...]:
     return (call, Call(tokens=1, slots=slots)) if is_loop else (call,)
 
 
-def call_cost(shape: LanguageShape, call: Call, batch: int = 1, value_bytes: int = 4) -> CallCost:
+def call_cost(
+    shape: LanguageShape,
+    call: Call,
+    batch: int = 1,
+    value_bytes: int = 4,
+    matrix_bytes: float | None = None,
+) -> CallCost:
     """The cost of one call for `batch` sequences, with weights and cache of `value_bytes` a value.
+
+    With `matrix_bytes`, weights of products have so many; a tied head then is a copy of its table.
 
     Source: the products of Kaplan et al. 2020, table 1, with grouped queries and gates, and the
     norms and softmax as `cost.count_cost` counts them.
@@ -312,15 +322,26 @@ def call_cost(shape: LanguageShape, call: Call, batch: int = 1, value_bytes: int
     memories = batch * call.memories * shape.table_width
     matrices = len(call.passes) * _products_per_token(shape) + _head(shape)
     matrices += _recall_matrices(shape, call) + _extra_rows(call) * _narrowed(shape)
-    moved = matrices + per_slot * touched_slots + rows + 2 * memories
+    moved = value_bytes * (per_slot * touched_slots + rows + 2 * memories)
     state = per_slot * call.slots if has_cache else memories
     return CallCost(
         macs=_macs(shape, call),
         parameters=weights,
-        weight_bytes=value_bytes * weights,
+        weight_bytes=round(_stored_bytes(shape, weights, value_bytes, matrix_bytes)),
         state_bytes=value_bytes * state + _ID_BYTES * batch * call.sensory,
-        bytes_moved=value_bytes * moved,
+        bytes_moved=moved + round((matrix_bytes or value_bytes) * matrices),
     )
+
+
+def _stored_bytes(
+    shape: LanguageShape, weights: int, value_bytes: int, matrix_bytes: float | None
+) -> float:
+    if matrix_bytes is None:
+        return value_bytes * weights
+    head = 0 if shape.is_encoder else shape.table_width * shape.vocabulary
+    matrices = shape.layers * _block_matrices(shape) + (0 if shape.is_tied else head)
+    copied = head if shape.is_tied else 0
+    return value_bytes * (weights - matrices) + matrix_bytes * (matrices + copied)
 
 
 def _macs(shape: LanguageShape, call: Call) -> int:

@@ -32,6 +32,21 @@ SMOLLM, STORIES = ZOO["smollm-135m"], ZOO["stories15m"]
 DECODE = Workload.parse("decode@1024")
 
 
+def test_integers_are_weights_of_products_and_a_copy_of_a_tied_head() -> None:
+    plain = call_cost(STORIES, *calls_of(DECODE))
+    halved = call_cost(STORIES, *calls_of(DECODE), matrix_bytes=2)
+    head = STORIES.vocabulary * STORIES.table_width
+    in_blocks = (plain.bytes_moved - halved.bytes_moved) // 2 - head
+    assert STORIES.is_tied
+    assert halved.weight_bytes == plain.weight_bytes - 2 * in_blocks + 2 * head
+    own_head = replace(STORIES, is_tied=False)
+    saved = (
+        call_cost(own_head, *calls_of(DECODE)).weight_bytes
+        - call_cost(own_head, *calls_of(DECODE), matrix_bytes=2).weight_bytes
+    )
+    assert saved == 2 * (in_blocks + head)
+
+
 def arguments(shape: LanguageShape, call: Call, batch: int) -> tuple[torch.Tensor, ...]:
     tokens = torch.zeros(batch, call.tokens, dtype=torch.int64)
     if shape.is_encoder:

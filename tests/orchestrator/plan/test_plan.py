@@ -291,13 +291,14 @@ def test_a_precision_that_no_exporter_writes_is_skipped_with_those_that_it_write
     }  # fmt: skip
 
 
-def test_no_recipe_makes_integers_of_a_language_model() -> None:
+def test_language_models_have_recipes_of_their_own() -> None:
     model = resolve(load_language_zoo()["stories260k"])
-    spec = _spec(precision=["fp32", "int8"], runtimes="onnx", devices=["box"])
+    spec = _spec(precision=["fp32", "int8", "int4"], runtimes=["onnx", "torch"], devices=["box"])
     plan = make_plan(spec, [model], DEVICES)
-    assert {skipped.reason for skipped in plan.skipped} == {
-        "no recipe writes a language model in int8"
-    }
+    assert {(c.execution.runtime, c.execution.precision, c.export.recipe) for c in plan.cells} == {
+        ("onnx", "fp32", None), ("onnx", "int8", "matmul-nbits8/1"),
+        ("onnx", "int4", "matmul-nbits4/1"), ("torch", "fp32", None),
+    }  # fmt: skip
 
 
 def test_a_recipe_is_part_of_the_identity_of_integers_only() -> None:
@@ -311,10 +312,10 @@ def test_a_recipe_is_part_of_the_identity_of_integers_only() -> None:
 
 def test_a_device_that_opens_no_file_has_every_precision_of_a_known_cost() -> None:
     model = resolve(load_language_zoo()["stories260k"])
-    spec = _spec(precision=["fp32", "int4"], runtimes="onnx", devices=["sim", "box"])
+    spec = _spec(precision=["fp32", "bf16"], runtimes="onnx", devices=["sim", "box"])
     plan = make_plan(spec, [model], DEVICES)
     assert {(c.device, c.execution.precision) for c in plan.cells} == {
-        ("sim", "fp32"), ("sim", "int4"), ("box", "fp32"),
+        ("sim", "fp32"), ("sim", "bf16"), ("box", "fp32"),
     }  # fmt: skip
 
 

@@ -71,3 +71,16 @@ def test_a_file_that_computes_with_floats_only_fails_with_the_count(folder) -> N
     assert seen == ("ok", 1, 1), good["error_message"]
     assert (bad["status"], bad["error_kind"]) == ("failed", "unsupported")
     assert bad["error_message"] == "0 of 1 products of this int8 file compute with integers"
+
+
+def test_a_decoder_is_measured_with_weights_of_4_bits(folder) -> None:
+    path = folder.write_spec(["stories260k"], ["local-cpu"], repeats=1)
+    path.write_text(path.read_text() + "precision: int4\nworkloads: [decode@8]\n")
+    done = folder.run("sweep", "run", "t", "--inline")
+    (row,) = folder.rows()
+    assert row["status"] == "ok", done.stderr
+    assert row["recipe"] == "matmul-nbits4/1"
+    assert 5 < row["artifact_snr_db"] < 20
+    # The table of tokens is fp32, its copy for the head and all other matrices have 4 bits.
+    assert 4 * row["parameters"] / 5 < row["weight_bytes"] < row["artifact_bytes"]
+    assert row["bytes_moved"] < row["parameters"]
