@@ -85,6 +85,15 @@ def settle_workspace() -> Workspace:
     return workspace
 
 
+def readable_workspace() -> Workspace:
+    """The workspace, or else the user's default one if it exists: for commands that only read.
+
+    Raises:
+        UsageError: there is neither, or the named folder is not a workspace.
+    """
+    return settle_workspace() if is_workspace(default_root()) else current().workspace
+
+
 def host_turn(command: str) -> AbstractContextManager[bool]:
     """Holds the host's lease while a command works; explains a long wait; Ctrl-C ends the wait."""
     return host_lease(

@@ -16,7 +16,7 @@ from fleetrank.analysis.tables.table_specs import TABLES
 from fleetrank.foundation.errors import count_of
 from fleetrank.foundation.files import make_folder, written_aside
 from fleetrank.foundation.vocabulary import Form
-from fleetrank.orchestrator.cli.context import current
+from fleetrank.orchestrator.cli.context import current, readable_workspace
 from fleetrank.orchestrator.cli.listing import print_table, write_data
 from fleetrank.orchestrator.cli.options import AsForm, Explain, JsonForm, with_selectors
 from fleetrank.orchestrator.cli.reading_turn import Now, Work, turn_for
@@ -116,7 +116,7 @@ def _ask(sql: str, path: Path, form: Form, timeout_s: float, max_rows: int, *, n
     Raises:
         AnalysisError: the child's error, as `analysis.sql.run_query` raises it.
     """
-    results = current().workspace.results
+    results = readable_workspace().results
     job = Job(
         kind=JobKind.QUERY_FILE,
         name=sql,

@@ -18,7 +18,7 @@ from fleetrank.analysis.tables.table_specs import TABLES, TableSpec, part_of
 from fleetrank.foundation.codec import json_text
 from fleetrank.foundation.errors import with_flags
 from fleetrank.foundation.vocabulary import Form, TableForm
-from fleetrank.orchestrator.cli.context import current
+from fleetrank.orchestrator.cli.context import readable_workspace
 from fleetrank.orchestrator.cli.listing import AsJson, print_table, write_data
 from fleetrank.orchestrator.cli.options import AsForm, Command, Explain, JsonForm, with_selectors
 from fleetrank.orchestrator.cli.reading_turn import Now, Work, reading_turn
@@ -70,7 +70,7 @@ def serve(
     from fleetrank.orchestrator.server.access import access_for
     from fleetrank.orchestrator.server.app import create_app
 
-    results = current().workspace.results
+    results = readable_workspace().results
     listener = open_listener(host, port)
     bound_port = int(listener.getsockname()[1])
     access = access_for(host, bound_port, frozenset(name or ()))
@@ -155,7 +155,7 @@ def build(
     """
     if tables is None:
         require_libraries("the page", "report", "jinja2", "vl_convert", "scipy")
-    workspace = current().workspace
+    workspace = readable_workspace()
     chosen = selectors.selection(workspace.results)
     turn = reading_turn(workspace.results, chosen.sweeps, work=Work.EVERY_TABLE, now=now)
     if tables is not None:
@@ -183,7 +183,7 @@ def _write_tables(
     from fleetrank.analysis.stored.load import load_measurements
     from fleetrank.analysis.tables.table_files import export_tables
 
-    results = current().workspace.results
+    results = readable_workspace().results
     frame = load_measurements(results, sweep=selection.sweep, origins=ORIGINS)
     entries = export_tables(
         frame, selection, folder, form=to.value, may_overwrite=may_overwrite, results=results
@@ -339,7 +339,7 @@ def selected_session(name: str, selectors: Selectors, *, now: bool) -> "Iterator
     from fleetrank.analysis.stored.load import load_measurements
     from fleetrank.analysis.tables.tables import check_request
 
-    part, results = part_of(name), current().workspace.results
+    part, results = part_of(name), readable_workspace().results
     selection = selectors.selection(results)
     # Read rows of every origin: the selection drops some, and the table reports how many.
     frame = load_measurements(results, sweep=selection.sweep, origins=ORIGINS)

@@ -8,7 +8,7 @@ import typer
 from fleetrank.analysis.stored.selection import CHANGE_ALPHA, CHANGE_MARGIN
 from fleetrank.analysis.tables.formats import PIPE_WIDTH
 from fleetrank.foundation.codec import json_text
-from fleetrank.orchestrator.cli.context import current
+from fleetrank.orchestrator.cli.context import readable_workspace
 from fleetrank.orchestrator.cli.listing import AsJson
 from fleetrank.orchestrator.cli.options import Explain, share
 from fleetrank.orchestrator.cli.reading_turn import Now, Work, reading_turn
@@ -89,7 +89,7 @@ def compare(
     from fleetrank.analysis.comparison.gates import Requirement
     from fleetrank.orchestrator.store.results import ResultStore
 
-    results = current().workspace.results
+    results = readable_workspace().results
     newest = sweep_b or ResultStore(results).newest_sweep()
     refuse_wrong_limits(sweep_a, newest, threshold=margin, alpha=alpha)
     chosen = (sweep_a, newest)

@@ -12,7 +12,7 @@ from fleetrank.analysis.stored.sweep_record import NO_SWEEP, PARTS, part_files, 
 from fleetrank.foundation.errors import count_of, did_you_mean
 from fleetrank.foundation.inputs import IMAGE
 from fleetrank.foundation.lease import pause_between_steps
-from fleetrank.orchestrator.cli.context import current, host_turn
+from fleetrank.orchestrator.cli.context import current, host_turn, readable_workspace
 from fleetrank.orchestrator.cli.listing import AsJson, print_table
 from fleetrank.orchestrator.cli.reading_turn import Now, Work, turn_for
 from fleetrank.orchestrator.errors import NothingToDoError, StoreError, UsageError
@@ -70,7 +70,7 @@ def verify(
         return
     from fleetrank.orchestrator.store.health import Fault, examine, repair_sweep
 
-    store = ResultStore(current().workspace.results)
+    store = ResultStore(readable_workspace().results)
     read_exclusions(store.root)  # raises for damaged ones
     faults: list[Fault] = []
     rows: list[dict[str, object]] = []
@@ -108,7 +108,7 @@ _WITHOUT = "rows without a sweep"
 
 
 def _reparse(sweeps: list[str] | None, *, is_stored: bool, as_json: bool) -> None:
-    store = ResultStore(current().workspace.results)
+    store = ResultStore(readable_workspace().results)
     read = _reparse_and_store if is_stored else reparse_sweep
     items = [item for sweep_id in chosen_sweeps(store, sweeps) for item in read(store, sweep_id)]
     if not items:

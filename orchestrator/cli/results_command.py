@@ -20,7 +20,7 @@ from fleetrank.analysis.stored.sweep_record import (
 from fleetrank.analysis.tables.formats import csv_text
 from fleetrank.foundation.errors import count_of, did_you_mean
 from fleetrank.foundation.vocabulary import Form
-from fleetrank.orchestrator.cli.context import current, host_turn
+from fleetrank.orchestrator.cli.context import current, host_turn, readable_workspace
 from fleetrank.orchestrator.cli.listing import AsJson, print_table, write_data
 from fleetrank.orchestrator.cli.reading_turn import Now, Work, turn_for
 from fleetrank.orchestrator.cli.results_checks import SweepIds, chosen_sweeps, exclude, verify
@@ -88,7 +88,7 @@ app.command()(delete)
 @with_view
 def list_sweeps(*, as_json: AsJson = False, view: TableView) -> None:
     """List the sweeps, oldest first."""
-    store = ResultStore(current().workspace.results)
+    store = ResultStore(readable_workspace().results)
     left_out = _left_out(store)
     rows = []
     for sweep_id in store.sweep_ids():
@@ -161,7 +161,7 @@ def export(
     Excluded rows are written too, and those of simulated devices. With --table, the rows of a side
     table are written. With --standard-metrics, the summary of each run is written.
     """
-    store = ResultStore(current().workspace.results)
+    store = ResultStore(readable_workspace().results)
     if standard_metrics:
         if table != MEASUREMENTS or export_format is Form.PARQUET:
             raise UsageError(

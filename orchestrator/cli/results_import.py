@@ -20,7 +20,12 @@ from fleetrank.models.cards.language import LanguageShape
 from fleetrank.models.cards.zoo import load_cards
 from fleetrank.models.errors import ModelError
 from fleetrank.models.networks.cost import embedding_count, parameter_count
-from fleetrank.orchestrator.cli.context import current, host_turn, settle_workspace
+from fleetrank.orchestrator.cli.context import (
+    current,
+    host_turn,
+    readable_workspace,
+    settle_workspace,
+)
 from fleetrank.orchestrator.cli.listing import AsJson, print_table, write_data
 from fleetrank.orchestrator.cli.reading_turn import Now, Work, reading_turn, turn_for
 from fleetrank.orchestrator.cli.report_command import in_options
@@ -193,7 +198,7 @@ def export_standard_metrics(
 
     if out is not None and out.exists() and not out.is_dir():
         raise UsageError(f"{out} is a file", "name a folder; each run gets two files in it")
-    workspace = current().workspace
+    workspace = readable_workspace()
     with reading_turn(workspace.results, work=Work.ROWS, now=now):
         origins = origins_of(include_simulated=include_simulated)
         selection = Selection(origins=origins, sweep=tuple(sweeps) or None)

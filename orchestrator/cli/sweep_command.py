@@ -13,7 +13,7 @@ from fleetrank.foundation.codec import json_text
 from fleetrank.foundation.errors import count_of, duration, with_flags
 from fleetrank.foundation.inputs import IMAGE
 from fleetrank.foundation.vocabulary import ErrorKind
-from fleetrank.orchestrator.cli.context import current
+from fleetrank.orchestrator.cli.context import current, readable_workspace
 from fleetrank.orchestrator.cli.listing import AsJson, print_table
 from fleetrank.orchestrator.cli.options import (
     Cluster,
@@ -164,7 +164,7 @@ def status(
     from fleetrank.orchestrator.store.results import ResultStore, change_tags
     from fleetrank.orchestrator.sweep.sweep_status import read_status
 
-    store = ResultStore(current().workspace.results)
+    store = ResultStore(readable_workspace().results)
     sweep_id = _id_of(store, sweep)
     if tag or untag or note is not None:
         change_tags(store, sweep_id, added=tag or (), removed=untag or (), note=note)

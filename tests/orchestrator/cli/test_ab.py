@@ -83,8 +83,9 @@ def test_a_file_is_measured_without_a_workspace_and_what_nobody_chose_is_said(
     assert has(done.stderr, "ids", "0 or 1", "--input ids=ids:30522")
     # The commands that it names find its results.
     assert f"--workspace {place}" in done.stdout
-    assert run(tmp_path, "sweep", "status").returncode == 2
     assert run(tmp_path, "sweep", "status", "--workspace", str(place)).returncode == 0
+    assert f"{place} is used" in run(tmp_path, "sweep", "status").stderr
+    assert run(tmp_path, "sweep", "resume").returncode == 2, "it would measure"
     chosen = ("--axis", "batch=2", "--input", "ids=ids:9")
     again = run(tmp_path, "run", "net.onnx", "--repeats", "1", *SHORT, *chosen, "--json")
     assert "note:" not in again.stderr
