@@ -289,7 +289,7 @@ def column_texts(frame: pl.DataFrame, name: str, *, is_grouped: bool = False) ->
     is_rho = any(word in name for word in _OF_RHO) or (name in _ENDS and "rho" in frame.columns)
     if is_rho and frame[name].dtype.is_float():
         known = frame[name].to_list()
-        return [MISSING if one is None else f"{one:.{_RHO_DIGITS}f}" for one in known]
+        return [MISSING if one is None else f"{one:z.{_RHO_DIGITS}f}" for one in known]
     return [value_text(value, is_grouped=is_grouped) for value in frame[name].to_list()]
 
 

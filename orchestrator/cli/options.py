@@ -10,11 +10,13 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Annotated, get_args, get_type_hints
 
 import typer
+from pydantic import ValidationError
 
 from fleetrank.analysis.tables.table_specs import Setting
 from fleetrank.foundation.inputs import Workload
 from fleetrank.foundation.user_file import Key
 from fleetrank.foundation.vocabulary import TableForm
+from fleetrank.orchestrator.errors import UsageError
 from fleetrank.orchestrator.workspace.device_registry import read_names
 from fleetrank.orchestrator.workspace.selectors import (
     SelectorField,
@@ -153,7 +155,12 @@ def with_selectors(
             for name, word in given.items()
             if word is not None
         ]
-        return Selectors.model_validate(known)
+        try:
+            return Selectors.model_validate(known)
+        except ValidationError as error:  # a number above the limit, which no help shows
+            first = error.errors()[0]
+            flag = f"--{first['loc'][0]}".replace("_", "-")
+            raise UsageError(f"{flag}: {first['msg']}", "give a smaller number") from error
 
     return with_options("selectors", [*map(_setting_option, settings.values()), *options], build)
 
@@ -167,7 +174,7 @@ def _option(field: SelectorField) -> inspect.Parameter:
         kind = bool
     elif field.kind is SelectorKind.INTEGER:
         kind = int if default is not None else int | None
-        info = typer.Option(flag, min=field.minimum, max=field.maximum, help=text)
+        info = typer.Option(flag, min=field.minimum, help=text)
     elif field.kind is SelectorKind.ARRAY:
         kind, default = list[str] | None, None
     return option(field.name, kind, default, info)

@@ -4,6 +4,7 @@ import shlex
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
@@ -17,6 +18,8 @@ from fleetrank.orchestrator.cli.options import Progress
 from fleetrank.orchestrator.progress import Subscriber
 
 if TYPE_CHECKING:
+    import polars as pl
+
     from fleetrank.orchestrator.progress import SweepFinished
     from fleetrank.orchestrator.sweep.sweep_session import RunOptions
 
@@ -71,20 +74,31 @@ def conclude(outcome: "SweepFinished", options: "RunOptions", stream: TextIO | N
 
 def _noisy_lines(results: Path, sweep_id: str) -> Iterator[str]:
     """Which cells of each workload are noisy, why, and what it changes; none if all are steady."""
+    for cells in _judged(results, sweep_id):
+        from fleetrank.analysis.statistics.verdicts import sweep_sentences
+
+        yield from sweep_sentences(cells)
+
+
+@cache
+def _judged(results: Path, sweep_id: str) -> tuple["pl.DataFrame", ...]:
+    """The cells of each workload of a finished sweep, with verdicts.
+
+    Empty in an installation without the extra `analysis`, which measures and has no verdicts.
+    """
     from fleetrank.analysis.errors import AnalysisError
 
-    # An installation without the extra `analysis` measures, and has no verdicts.
     with suppress(AnalysisError, ModuleNotFoundError):
         from fleetrank.analysis.panel.session import Session
-        from fleetrank.analysis.statistics.verdicts import sweep_sentences, with_verdicts
+        from fleetrank.analysis.statistics.verdicts import with_verdicts
         from fleetrank.analysis.stored.load import load_measurements
         from fleetrank.analysis.stored.selection import Selection
 
         rows = load_measurements(results, sweep=sweep_id, origins=ORIGINS)
         session = Session(rows, Selection(origins=ORIGINS, sweep=sweep_id))
-        for workload in session.workloads:
-            if session.cells_of(workload) is not None:
-                yield from sweep_sentences(with_verdicts(session.of_workload(workload)))
+        known = [one for one in session.workloads if session.cells_of(one) is not None]
+        return tuple(with_verdicts(session.of_workload(one)) for one in known)
+    return ()
 
 
 def _next_steps(outcome: "SweepFinished", options: "RunOptions") -> Iterator[str]:
@@ -127,7 +141,7 @@ def _options_of(options: "RunOptions") -> list[str]:
     ]
 
 
-# What a command prints about the cells of one sweep: figures with their interval and flags.
+# What a command prints about the cells of one sweep: figures with their interval and verdict.
 
 
 def cell_rows(results: Path, sweep_id: str) -> list[dict[str, object]]:
@@ -140,7 +154,16 @@ def cell_rows(results: Path, sweep_id: str) -> list[dict[str, object]]:
         cells = cell_values(load_measurements(results, sweep=sweep_id, origins=ORIGINS))
     except NoDataError:
         return []
-    return [_row(cell) for cell in cells.iter_rows(named=True)]
+    verdicts = {
+        (row["cell_key"], row["workload"]): {"verdict": row["verdict"], "why": row["why"]}
+        for judged in _judged(results, sweep_id)
+        for row in judged.iter_rows(named=True)
+    }
+    unknown: dict[str, object] = {"verdict": None, "why": None}
+    return [
+        _row(cell) | verdicts.get((cell["cell_key"], cell["workload"]), unknown)
+        for cell in cells.iter_rows(named=True)
+    ]
 
 
 def _row(cell: Mapping[str, object]) -> dict[str, object]:
@@ -192,7 +215,8 @@ def shown_cells(rows: Sequence[Mapping[str, object]]) -> list[dict[str, object]]
             "tokens_per_s": row["tokens_per_s"],
             "peak_memory_mib": row["peak_memory_mib"],
             "on_backend": _placement(row),
-            "flags": row["flags"] or None,
+            "verdict": row["verdict"],
+            "why": row["why"],
             "origin": None if row["origin"] == "measured" else row["origin"],
         }
         for row in rows

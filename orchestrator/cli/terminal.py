@@ -30,7 +30,8 @@ if TYPE_CHECKING:
 
 _GAP = 2
 _LEAST_TEXT = 16
-"""Least width of a text column; narrower is hard to read. A name in the first is never wrapped."""
+"""Least width of a text column; narrower is hard to read. A name in the first is only wrapped if it
+takes more than half of the width."""
 
 Columns = Mapping[str, list[str]]
 
@@ -137,7 +138,10 @@ def _widths(columns: Columns, numbers: Container[str], width: int) -> Mapping[st
         for name, cells in columns.items()
     }
     first = next(iter(columns), "")
-    is_name = not any(" " in cell for cell in columns.get(first, ()))
+    is_name = (
+        not any(" " in cell for cell in columns.get(first, ()))
+        and 2 * wanted.get(first, 0) <= width
+    )
     found = {
         name: most if name in numbers or (is_name and name == first) else min(most, _LEAST_TEXT)
         for name, most in wanted.items()

@@ -4,7 +4,9 @@ Escaping happens where text leaves the process, so every message and table is co
 """
 
 import io
+import shutil
 import sys
+import textwrap
 from typing import TextIO
 
 from fleetrank.foundation.errors import visible
@@ -17,7 +19,8 @@ class VisibleStream(io.TextIOWrapper):
         unescaped: the underlying stream, for intended control codes.
     """
 
-    def __init__(self, stream: io.TextIOWrapper) -> None:
+    def __init__(self, stream: io.TextIOWrapper, *, is_wrapped: bool = False) -> None:
+        """Creates it; `is_wrapped` breaks lines longer than the terminal between words."""
         stream.flush()
         super().__init__(
             stream.buffer,
@@ -28,10 +31,12 @@ class VisibleStream(io.TextIOWrapper):
             write_through=stream.write_through,
         )
         self.unescaped = stream
+        self._is_wrapped = is_wrapped
 
     def write(self, text: str) -> int:
         """Writes text; returns the number of characters passed in."""
-        super().write(visible(text))
+        shown = visible(text)
+        super().write("\n".join(map(_wrapped, shown.split("\n"))) if self._is_wrapped else shown)
         return len(text)
 
     def close(self) -> None:
@@ -41,9 +46,24 @@ class VisibleStream(io.TextIOWrapper):
 
 def make_streams_visible() -> None:
     """Replaces standard output and error of this process."""
-    sys.stdout, sys.stderr = _made_visible(sys.stdout), _made_visible(sys.stderr)
+    sys.stdout = _made_visible(sys.stdout)
+    sys.stderr = _made_visible(sys.stderr, is_wrapped=sys.stderr.isatty())
 
 
-def _made_visible(stream: TextIO) -> TextIO:
+def _made_visible(stream: TextIO, *, is_wrapped: bool = False) -> TextIO:
     # The stream has no file under pythonw; a test may also have replaced it.
-    return VisibleStream(stream) if isinstance(stream, io.TextIOWrapper) else stream
+    if not isinstance(stream, io.TextIOWrapper):
+        return stream
+    return VisibleStream(stream, is_wrapped=is_wrapped)
+
+
+def _wrapped(line: str) -> str:
+    """A message in lines that fit the terminal; a word longer than a line is not broken."""
+    width = shutil.get_terminal_size().columns
+    if len(line) <= width:
+        return line
+    indent = " " * (len(line) - len(line.lstrip()))
+    return textwrap.fill(
+        line, width, subsequent_indent=indent, replace_whitespace=False, break_long_words=False,
+        break_on_hyphens=False,
+    )  # fmt: skip

@@ -6,8 +6,11 @@ import polars as pl
 import pytest
 from rich.console import Console
 
+from fleetrank.analysis.tables.formats import column_texts
 from fleetrank.analysis.tables.table import Table
+from fleetrank.orchestrator.cli.sweep_display import shown_cells
 from fleetrank.orchestrator.cli.terminal import print_on_terminal, print_rows
+from fleetrank.orchestrator.cli.visible_streams import VisibleStream
 
 FRAME = pl.DataFrame(
     {
@@ -112,3 +115,31 @@ def test_a_moment_in_a_list_fits_its_column(monkeypatch: pytest.MonkeyPatch, cap
     assert "2026-11-22 16:00:01" in line
     assert "+00:00" not in line
     assert any("2026-11-22 16:30:00" in line for line in lines), "in UTC, of all rows"
+
+
+def test_a_message_on_a_terminal_is_broken_between_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "20")
+    file = io.BytesIO()
+    with VisibleStream(io.TextIOWrapper(file, encoding="utf-8"), is_wrapped=True) as stream:
+        print("  -> use a/very/long/path/of/a/file, or none", "short", sep="\n", file=stream)
+        stream.flush()
+        lines = file.getvalue().decode().splitlines()
+    assert lines == ["  -> use", "  a/very/long/path/of/a/file,", "  or none", "short"]
+
+
+def test_a_correlation_that_rounds_to_zero_has_no_sign() -> None:
+    assert column_texts(pl.DataFrame({"headroom": [-0.001, -0.01]}), "headroom") == [
+        "0.00",
+        "-0.01",
+    ]
+
+
+def test_cells_of_a_run_show_the_verdict_and_no_flags() -> None:
+    names = (
+        "model", "platform_key", "workload", "latency_ms", "latency_low_ms", "latency_high_ms",
+        "tokens_per_s", "peak_memory_mib", "backend_nodes", "graph_nodes", "origin",
+    )  # fmt: skip
+    row = dict.fromkeys(names) | {"flags": ["drift"], "verdict": "noisy", "why": "two differ"}
+    assert shown_cells([row | {"origin": "measured"}]) == [
+        {"verdict": "noisy", "why": "two differ"}
+    ]
