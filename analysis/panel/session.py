@@ -8,7 +8,7 @@ from typing import TypeVar, cast
 
 import polars as pl
 
-from fleetrank.analysis.errors import NoDataError
+from fleetrank.analysis.errors import AnalysisError, NoDataError
 from fleetrank.analysis.panel.panel import (
     Panel,
     Repeats,
@@ -307,6 +307,25 @@ def once_a_session(make: Callable[[Session], T]) -> Callable[[Session], T]:
 @once_a_session
 def _without_limit(session: Session) -> Session:
     return session.asked(replace(session.selection, max_memory_mib=None))
+
+
+def split_by_precision(session: Session) -> Session:
+    """Every precision of a model as a model of its own, on platforms without a precision.
+
+    Raises:
+        AnalysisError: the selection chooses a precision.
+    """
+    key = pl.col("platform_key").str.replace(r"^((?:[^/]+/){4})[^/]+", "${1}any")
+    frame = session.frame.with_columns(
+        pl.format("{}:{}", "model", pl.col("precision").fill_null("?")).alias("model"),
+        key.alias("platform_key"),
+        pl.lit("any").alias("precision"),
+    )
+    if session.selection.precision is not None:
+        raise AnalysisError(
+            "a model is named with its precision, and `precision=` is given too", "give one of them"
+        )
+    return Session(frame, replace(session.selection, model=None))
 
 
 # Every process of every session, and the platforms of different devices that can be averaged.

@@ -91,10 +91,10 @@ def _answer(answer: PairAnswer) -> Json:
 
 def _row(one: PairOrder) -> Json:
     detail = ""
-    if one.probability is not None:
-        detail = f"faster with probability {one.probability:.2f}"
-    elif one.order is Order.DOUBTFUL:
+    if one.order is Order.DOUBTFUL:
         detail = "left out"
+    elif one.probability is not None:
+        detail = f"faster with probability {one.probability:.2f}"
     return {
         "label": one.label, "order": one.order.value, "detail": detail,
         "ratio": one.ratio, "low": one.low, "high": one.high,

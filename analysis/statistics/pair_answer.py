@@ -10,14 +10,18 @@ from scipy import special
 
 from fleetrank.analysis.arrays.bootstrap import percentile_interval
 from fleetrank.analysis.arrays.kept_order import KeptCurve
-from fleetrank.foundation.errors import count_of
-from fleetrank.foundation.vocabulary import BYTES_PER_MIB, NS_PER_MS
+from fleetrank.foundation.errors import count_of, few_of
+from fleetrank.foundation.vocabulary import BYTES_PER_MIB, NS_PER_MS, Origin
 
 _DRAWS = 4000
 _Z = 1.959964
 """Standard normal deviations to each end of a 95 % interval."""
 _NAMED = 3
 """Platforms named in a sentence."""
+_MOST_PARTS = 2
+"""A sum of shares above it is of percent, or of numbers of users."""
+_ROUNDED = 0.005
+"""A sum of rounded shares differs from 100 % by so much."""
 _LARGEST_GAP = 100
 """Beyond it a gap is an extrapolation: models of one use differ less."""
 
@@ -33,6 +37,7 @@ class Quantity:
         ratio: how A, here and by a ratio above 1, differs from B.
         kept, reversed: how the one who speaks first in `ratio` is elsewhere.
         better: A where its order is kept.
+        best: the first of several.
     """
 
     name: str
@@ -44,6 +49,7 @@ class Quantity:
     kept: str
     reversed: str
     better: str
+    best: str
 
 
 def _consumed(name: str, column: str, unit: str, per_unit: float) -> Quantity:
@@ -57,6 +63,7 @@ def _consumed(name: str, column: str, unit: str, per_unit: float) -> Quantity:
         kept="also more",
         reversed="less",
         better=f"needs less {name}",
+        best=f"needs the least {name}",
     )
 
 
@@ -71,6 +78,7 @@ QUANTITIES = {
         kept="also faster",
         reversed="slower",
         better="is faster",
+        best="is the fastest",
     ),
     "memory": _consumed("memory", "peak_memory_bytes", "MiB", BYTES_PER_MIB),
     "energy": _consumed("energy", "energy_mj", "mJ", 1.0),
@@ -85,7 +93,7 @@ class Order(StrEnum):
     DOUBTFUL = "doubtful"
     """The audit doubts one of the two figures; it counts for nothing."""
     NOT_MEASURED = "not measured"
-    """One of the two models is missing; the row has a probability."""
+    """One of the two models is missing; the row has a probability, as a doubtful one."""
     EQUAL = "equal"
     """The interval of the ratio is inside the margin."""
     KEPT = "kept"
@@ -105,7 +113,7 @@ class PairOrder:
             source.
         value_a, value_b: their figures, in `unit`.
         n_a, n_b: processes.
-        probability: that A is the faster one, if the two were not both measured.
+        probability: that A is the faster one, if the two were not both measured without doubt.
         probability_low, probability_high: 95 % of further devices lie inside.
     """
 
@@ -144,6 +152,7 @@ class UserShare:
             device measured both.
         measured: share of users whose device measured both models.
         unknown: devices of which no row is stored.
+        given: the sum of the shares as given, which stand for all users.
     """
 
     faster: float
@@ -152,6 +161,7 @@ class UserShare:
     cost: float | None
     measured: float
     unknown: tuple[str, ...]
+    given: float = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -176,6 +186,7 @@ class PairAnswer:
     """The answer for two models; A is the faster one here.
 
     Attributes:
+        origin: of the rows here; `imported` ones are not of the user's machine.
         targets: every other platform that measured both, then one for each device that did not.
         gap_kept: share of pairs with this gap whose order is kept elsewhere, from all models here;
             `None` if too few are measured here or elsewhere.
@@ -185,6 +196,7 @@ class PairAnswer:
     """
 
     here: PairOrder
+    origin: str
     targets: tuple[PairOrder, ...]
     margin: float
     quantity: str = "latency"
@@ -255,10 +267,10 @@ def repeats_to_settle(one: PairOrder, variance: float, margin: float) -> int | N
 
 def _openness(one: PairOrder) -> float:
     """1 where nothing is known, 0 where the order is: 4 p (1 - p) of its probability."""
-    if one.order is Order.NOT_MEASURED:
-        p = 0.5 if one.probability is None else one.probability
-        return 4 * p * (1 - p)
-    return float(one.is_open)
+    if one.order is Order.UNDECIDED or not one.is_open:
+        return float(one.is_open)
+    p = 0.5 if one.probability is None else one.probability
+    return 4 * p * (1 - p)
 
 
 def _user_share(
@@ -323,13 +335,15 @@ _NEARLY_ALL = 0.9
 
 def _verdict(answer: PairAnswer) -> str:
     here, words = answer.here, QUANTITIES[answer.quantity]
-    said = words.ratio.format(a=here.model_a, b=here.model_b, ratio=here.ratio) + " here"
+    said = words.ratio.format(a=here.model_a, b=here.model_b, ratio=here.ratio)
+    is_own = answer.origin == Origin.MEASURED
+    place, label = ("here", f"; {here.label}") if is_own else (f"on {here.label}", "")
     if here.low is None:
-        said += f" (one value each, no interval; {here.label})"
+        said += f" {place} (one value each, no interval{label})"
     else:
-        said += f" ({here.low:.2f} to {here.high:.2f}, {_processes(here)}; {here.label})"
+        said += f" {place} ({here.low:.2f} to {here.high:.2f}, {_processes(here)}{label})"
     if here.low is not None and here.low <= 1:
-        return f"Undecided here: {said}."
+        return f"Undecided {'here' if is_own else 'there'}: {said}."
     measured = [one for one in answer.targets if one.order in _MEASURED]
     kept, swapped = (
         sum(one.order is order for one in measured) for order in (Order.KEPT, Order.REVERSED)
@@ -412,10 +426,18 @@ def _of_users(answer: PairAnswer) -> tuple[str, ...]:
     if users.cost:
         said.append(f"choosing it costs {users.cost:.3g} {answer.here.unit} on average")
     sentence = "; ".join(said) + "."
-    if users.unknown:
-        names = ", ".join(users.unknown[:_NAMED]) + (", ..." if len(users.unknown) > _NAMED else "")
-        sentence += f" No measurement is stored of {names}."
-    return (sentence,)
+    return (" ".join((sentence, *shares_sentences(users.given, users.unknown))),)
+
+
+def shares_sentences(given: float, unknown: Sequence[str]) -> tuple[str, ...]:
+    """What was done with shares of users that sum to `given`, and devices without a measurement."""
+    said = []
+    if all(abs(given / whole - 1) > _ROUNDED for whole in (1, 100)):
+        total = f"{given:g}" if given > _MOST_PARTS else _percent(given)
+        said.append(f"The shares sum to {total}, scaled to 100 %: the answer is about these users.")
+    if unknown:
+        said.append(f"No measurement is stored of {few_of(unknown, _NAMED)}.")
+    return tuple(said)
 
 
 def _percent(share: float) -> str:
@@ -430,7 +452,9 @@ def _of_gap(answer: PairAnswer) -> tuple[str, ...]:
         if answer.gap_needed is None or answer.gap_needed > _LARGEST_GAP
         else f"for 95 % it takes {answer.gap_needed:.2f}"
     )
-    where = "here" if answer.gap_from is None else f"on {answer.gap_from} (here has too few models)"
+    where = "here" if answer.origin == Origin.MEASURED else f"on {answer.here.label}"
+    if answer.gap_from is not None:
+        where = f"on {answer.gap_from} ({answer.here.label} has too few models)"
     return (
         f"A gap of {answer.here.ratio:.2f} {where} "
         f"is kept in {_percent(answer.gap_kept)} of pairs of models; {needed}.",

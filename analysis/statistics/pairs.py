@@ -34,7 +34,7 @@ from fleetrank.analysis.arrays.ranking import Floats
 from fleetrank.analysis.errors import AnalysisError, NoDataError
 from fleetrank.analysis.figures import platform_labels
 from fleetrank.analysis.panel.panel import MEASURED
-from fleetrank.analysis.panel.session import Session
+from fleetrank.analysis.panel.session import Session, split_by_precision
 from fleetrank.analysis.statistics.audit import doubtful_cells
 from fleetrank.analysis.statistics.pair_answer import (
     QUANTITIES,
@@ -57,6 +57,7 @@ from fleetrank.analysis.tables.explanations import explained
 from fleetrank.analysis.tables.table import Table
 from fleetrank.analysis.tables.table_specs import TABLES
 from fleetrank.foundation.errors import count_of, did_you_mean
+from fleetrank.foundation.vocabulary import Origin, Precision
 
 _COMPARED = TABLES["pairs"].settings["quantity"]
 CONFIDENCE = 0.95
@@ -66,6 +67,7 @@ _MOST_MODELS = 100
 """Models among which the page looks for a pair: 4,950 pairs."""
 _MOST_SOURCES = 60
 """Platforms that a probability uses; more make it slower and hardly better."""
+_PRECISE = re.compile(f":({'|'.join(Precision)})$")
 _SURE = 0.95
 """The probability for which the sentence on gaps names the gap."""
 
@@ -118,14 +120,16 @@ def _within(logs: Floats) -> tuple[Floats, Floats]:
     return squares, degrees
 
 
-class _Fleet:
+class Fleet:
     """The figures of a session that answers about pairs share.
 
     Runtime and precision of the selection choose the other platforms, not where the question is
     asked, nor what a probability is learned from.
     """
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: Session, by_precision: bool) -> None:
+        if by_precision:
+            session = split_by_precision(session)
         self.selection = selection = session.selection
         self.session = session.asked(replace(selection, runtime=None, precision=None))
         self.panel = panel = self.session.panel
@@ -203,8 +207,9 @@ def _doubts(session: Session) -> Mapping[tuple[int, int], str]:
     return {(row[model], column[key]): said for (model, key), said in found.items()}
 
 
-def _fleet(session: Session) -> _Fleet:
-    return session.once(_Fleet)
+def fleet_of(session: Session, names: Iterable[str] = ()) -> Fleet:
+    """Made once; by precision if a model is named with one, such as `resnet18:int8`."""
+    return session.once(Fleet, any(map(_PRECISE.search, names)))
 
 
 def faster(
@@ -222,24 +227,24 @@ def faster(
 
     Args:
         session: the rows to use.
-        a: name of a model.
+        a: name of a model, or `NAME:PRECISION` for one precision of it.
         b: name of another.
         users: share of users by device or device model, above 0; they are made to sum to 1.
         devices: names of known devices; one without any row counts as not measured.
 
     Raises:
-        AnalysisError: both names are one model.
+        AnalysisError: both names are one model, or one has several precisions to choose from.
         NoDataError: a model has no row, or no chosen platform measured both.
     """
-    fleet = _fleet(session)
-    rows = _row_of(fleet, a), _row_of(fleet, b)
+    fleet = fleet_of(session, (a, b))
+    rows = row_of(fleet, a), row_of(fleet, b)
     if rows[0] == rows[1]:
         raise AnalysisError(f"{a} and {b} are one model", "name two models")
     return _answer(fleet, rows, _here(fleet, rows), users, devices)
 
 
 def _answer(
-    fleet: _Fleet,
+    fleet: Fleet,
     rows: tuple[int, int],
     here: int,
     users: Mapping[str, float] | None = None,
@@ -251,11 +256,12 @@ def _answer(
     shares, unknown = dict[str, float](), list[str]()
     if users:
         known = {one.platform_key: one for one in targets}
-        shares, unknown = _shares(fleet, users, (fleet.panel.keys[here], *known))
+        shares, unknown = platform_shares(fleet, users, (fleet.panel.keys[here], *known))
     lacking = dict.fromkeys([*unknown, *_without_rows(fleet, devices)])
     targets += [_unmeasured(fleet, rows, None, sources, name) for name in lacking]
     answer = PairAnswer(
-        here=replace(_measured(fleet, rows, here), order=Order.HERE),
+        here=replace(measured_order(fleet, rows, here), order=Order.HERE),
+        origin=fleet.facts["origin"][here],
         targets=tuple(targets),
         margin=fleet.margin,
         quantity=fleet.quantity.name,
@@ -263,17 +269,20 @@ def _answer(
     )
     answer = _with_gap(fleet, answer, here)
     efforts = {one.platform_key: _effort(fleet, rows, here, one) for one in targets if one.is_open}
-    return with_users(answer, shares, unknown, efforts, fleet.selection.seed)
+    answer = with_users(answer, shares, unknown, efforts, fleet.selection.seed)
+    if not users or answer.users is None:
+        return answer
+    return replace(answer, users=replace(answer.users, given=sum(users.values())))
 
 
-def _without_rows(fleet: _Fleet, devices: Iterable[str]) -> Iterator[str]:
+def _without_rows(fleet: Fleet, devices: Iterable[str]) -> Iterator[str]:
     """Devices without any row, of those that the target's pattern fits."""
     known = set(fleet.facts["device"])
     pattern = re.compile(regex_of(fleet.selection.target or "*"))
     yield from (name for name in devices if name not in known and pattern.fullmatch(name))
 
 
-def _effort(fleet: _Fleet, rows: tuple[int, int], here: int, one: PairOrder) -> Effort:
+def _effort(fleet: Fleet, rows: tuple[int, int], here: int, one: PairOrder) -> Effort:
     """What settles an open target: more processes of each model, and the minutes they take.
 
     Where both are missing, as many as here. A model that was not timed there takes as long as on
@@ -294,13 +303,13 @@ def _effort(fleet: _Fleet, rows: tuple[int, int], here: int, one: PairOrder) -> 
     return Effort(n_processes=n, minutes=minutes)
 
 
-def _faster_first(fleet: _Fleet, rows: tuple[int, int], here: int) -> tuple[int, int]:
+def _faster_first(fleet: Fleet, rows: tuple[int, int], here: int) -> tuple[int, int]:
     a, b = rows
     return (b, a) if fleet.logs[a, here] > fleet.logs[b, here] else (a, b)
 
 
-def _shares(
-    fleet: _Fleet, users: Mapping[str, float], keys: Sequence[str]
+def platform_shares(
+    fleet: Fleet, users: Mapping[str, float], keys: Sequence[str]
 ) -> tuple[dict[str, float], list[str]]:
     """Shares by platform key, a device's split over its platforms, and devices without a row."""
     names = pl.concat_list(pl.col("platform_key", "device", "device_model").str.to_lowercase())
@@ -318,36 +327,50 @@ def _shares(
     return {key: share / total for key, share in shares.items()}, unknown
 
 
-def _row_of(fleet: _Fleet, name: str) -> int:
+def row_of(fleet: Fleet, name: str) -> int:
+    """The row of a model; a name without a precision may stand for the only one."""
     models = fleet.panel.models
     if name in models:
         return models.index(name)
+    if precise := [one for one in models if _PRECISE.sub("", one) == name]:
+        if len(precise) == 1:
+            return models.index(precise[0])
+        raise AnalysisError(
+            f"'{name}' was measured in several precisions", f"name one: {', '.join(precise)}"
+        )
+    model = _PRECISE.sub("", name)
     raise NoDataError(
         f"no platform has a comparable {fleet.quantity.name} of '{name}'",
-        f"{did_you_mean(name, models)}measure it with `fleetrank run {name}`, or import published "
+        f"{did_you_mean(name, models)}measure it with `fleetrank run {model}`, or import published "
         "figures",
     )
 
 
-def _has_both(fleet: _Fleet, rows: tuple[int, int]) -> npt.NDArray[np.bool_]:
+def _has_both(fleet: Fleet, rows: tuple[int, int]) -> npt.NDArray[np.bool_]:
     a, b = np.isfinite(fleet.logs[list(rows)])
     both: npt.NDArray[np.bool_] = a & b
     return both
 
 
-def _here(fleet: _Fleet, rows: tuple[int, int]) -> int:
+def _here(fleet: Fleet, rows: tuple[int, int]) -> int:
     """The column where the question about two models is asked."""
     here = _best_here(fleet, _has_both(fleet, rows))
     if here is None:
         a, b = (fleet.panel.models[row] for row in rows)
+        # Of models that were measured in one precision each.
+        known = [fleet.facts.filter(np.isfinite(fleet.logs[row]))["precision"] for row in rows]
+        ones = [one[0] for one in known if one.n_unique() == 1 and one[0] in [*Precision]]
+        precise = [f"{model}:{one}" for model, one in zip((a, b), ones, strict=False)]
+        by_precision = f"files of unlike precision: `fleetrank faster {' '.join(precise)}`; "
         raise NoDataError(
             f"no chosen platform measured both {a} and {b}",
-            f"measure them here: `fleetrank ab {a} {b}`",
+            (by_precision if len({*ones}) > 1 else "")
+            + f"measure them here: `fleetrank ab {a} {b}`",
         )
     return here
 
 
-def _common_here(fleet: _Fleet) -> int:
+def _common_here(fleet: Fleet) -> int:
     """The column that counts as here for every pair."""
     has_any: npt.NDArray[np.bool_] = np.isfinite(fleet.logs).sum(axis=0) > 0
     here = _best_here(fleet, has_any)
@@ -359,7 +382,7 @@ def _common_here(fleet: _Fleet) -> int:
     return here
 
 
-def _best_here(fleet: _Fleet, is_usable: npt.NDArray[np.bool_]) -> int | None:
+def _best_here(fleet: Fleet, is_usable: npt.NDArray[np.bool_]) -> int | None:
     """Of the chosen platforms: measured rather than imported, most models, fewest threads."""
     n_models = np.isfinite(fleet.logs).sum(axis=0)
     facts = fleet.panel.platforms.select("origin", "threads", "platform_key").rows()
@@ -372,7 +395,7 @@ def _best_here(fleet: _Fleet, is_usable: npt.NDArray[np.bool_]) -> int | None:
     return min((at for at in chosen if is_usable[at]), key=rank, default=None)
 
 
-def _measured(fleet: _Fleet, rows: tuple[int, int], at: int) -> PairOrder:
+def measured_order(fleet: Fleet, rows: tuple[int, int], at: int) -> PairOrder:
     """The two models on a platform that measured both."""
     a, b = rows
     log, low, high, order = (one[0] for one in _orders(fleet, rows, np.array([at])))
@@ -391,7 +414,7 @@ def _measured(fleet: _Fleet, rows: tuple[int, int], at: int) -> PairOrder:
 
 
 def _orders(
-    fleet: _Fleet, rows: tuple[int, int], columns: Ints
+    fleet: Fleet, rows: tuple[int, int], columns: Ints
 ) -> tuple[Floats, Floats, Floats, npt.NDArray[np.str_]]:
     """Log ratios on platforms that measured both, their intervals, and orders, (n_columns,) each.
 
@@ -412,15 +435,17 @@ def _orders(
     return log, log - reach, log + reach, order
 
 
-def _targets(fleet: _Fleet, rows: tuple[int, int], here: int, sources: Ints) -> Iterator[PairOrder]:
-    """The other platforms with both models, then the best known platform of each other device."""
+def _targets(fleet: Fleet, rows: tuple[int, int], here: int, sources: Ints) -> Iterator[PairOrder]:
+    """The other platforms with both models, doubtful ones, and one of each other device.
+
+    Of a device without any of them, that is the platform with most models. Each is there once.
+    """
     alike = _chosen_targets(fleet, here)
     both = _has_both(fleet, rows)
-    yield from (_measured(fleet, rows, at) for at in alike if both[at])
-    for at in alike:
-        if said := _doubt(fleet, rows, at):
-            yield _doubted(fleet, rows, at, said)
-    seen = {fleet.clusters[at] for at in (here, *(at for at in alike if both[at]))}
+    yield from (measured_order(fleet, rows, at) for at in alike if both[at])
+    doubted = {at: said for at in alike if (said := _doubt(fleet, rows, at))}
+    yield from (_doubted(fleet, rows, at, sources, said) for at, said in doubted.items())
+    seen = {fleet.clusters[at] for at in (here, *doubted, *(at for at in alike if both[at]))}
     n_models = np.isfinite(fleet.logs).sum(axis=0)
     best: dict[int, int] = {}
     for at in sorted(alike, key=n_models.__getitem__):
@@ -430,18 +455,18 @@ def _targets(fleet: _Fleet, rows: tuple[int, int], here: int, sources: Ints) -> 
             yield _unmeasured(fleet, rows, at, sources)
 
 
-def _chosen_targets(fleet: _Fleet, here: int) -> list[int]:
+def _chosen_targets(fleet: Fleet, here: int) -> list[int]:
     """The other platforms with the batch that is used here, of those that the target selects."""
     is_alike = _alike(fleet, here)
     return [int(at) for at in fleet.targets() if is_alike[at]]
 
 
-def _doubt(fleet: _Fleet, rows: tuple[int, int], at: int) -> str | None:
+def _doubt(fleet: Fleet, rows: tuple[int, int], at: int) -> str | None:
     return next((fleet.doubts[row, at] for row in rows if (row, at) in fleet.doubts), None)
 
 
 def _named(
-    fleet: _Fleet, rows: tuple[int, int], order: Order, at: int | None, name: str = ""
+    fleet: Fleet, rows: tuple[int, int], order: Order, at: int | None, name: str = ""
 ) -> PairOrder:
     """A row without figures; `at` is `None` for a device without a stored row, which has a name."""
     key = name if at is None else fleet.panel.keys[at]
@@ -454,20 +479,21 @@ def _named(
     )
 
 
-def _doubted(fleet: _Fleet, rows: tuple[int, int], at: int, said: str) -> PairOrder:
+def _doubted(fleet: Fleet, rows: tuple[int, int], at: int, sources: Ints, said: str) -> PairOrder:
+    """A row with the stored ratio, and the probability that it has without the doubtful figure."""
     a, b = (float(fleet.panel.latency[row, at]) for row in rows)
-    named = _named(fleet, rows, Order.DOUBTFUL, at)
     ratio = b / a if math.isfinite(a) and math.isfinite(b) and a > 0 else None
-    return replace(named, ratio=ratio, reason=said)
+    row = _unmeasured(fleet, rows, at, sources)
+    return replace(row, order=Order.DOUBTFUL, ratio=ratio, reason=said)
 
 
-def _alike(fleet: _Fleet, here: int) -> npt.NDArray[np.bool_]:
+def _alike(fleet: Fleet, here: int) -> npt.NDArray[np.bool_]:
     """Other platforms with the batch that is used here, (n_platforms,)."""
     batches = fleet.panel.platforms["batch"].to_list()
     return np.array([at != here and one == batches[here] for at, one in enumerate(batches)])
 
 
-def _sources(fleet: _Fleet, rows: tuple[int, int], here: int) -> Ints:
+def _sources(fleet: Fleet, rows: tuple[int, int], here: int) -> Ints:
     """Columns of the platforms with both models: here first, then at most some drawn others."""
     others = np.flatnonzero(_has_both(fleet, rows) & _alike(fleet, here)).tolist()
     if len(others) >= _MOST_SOURCES:
@@ -477,7 +503,7 @@ def _sources(fleet: _Fleet, rows: tuple[int, int], here: int) -> Ints:
 
 
 def _unmeasured(
-    fleet: _Fleet, rows: tuple[int, int], at: int | None, sources: Ints, name: str = ""
+    fleet: Fleet, rows: tuple[int, int], at: int | None, sources: Ints, name: str = ""
 ) -> PairOrder:
     """The two models on a platform that lacks one; `at` is `None` for a device without any row."""
     named = _named(fleet, rows, Order.NOT_MEASURED, at, name)
@@ -509,7 +535,7 @@ def _unmeasured(
     )
 
 
-def _with_gap(fleet: _Fleet, answer: PairAnswer, here: int) -> PairAnswer:
+def _with_gap(fleet: Fleet, answer: PairAnswer, here: int) -> PairAnswer:
     """Adds how often an order with this gap here is kept elsewhere, over all models.
 
     Where too few models are measured here, the platform with most of them stands for it. A single
@@ -566,8 +592,8 @@ def pair_counts(session: Session, a: str | None = None) -> tuple[tuple[PairCount
     Raises:
         NoDataError: the model has no row, or no chosen platform measured two models.
     """
-    fleet = _fleet(session)
-    row = None if a is None else _row_of(fleet, a)
+    fleet = fleet_of(session, [a or ""])
+    row = None if a is None else row_of(fleet, a)
     here = _common_here(fleet)
     targets = np.array(_chosen_targets(fleet, here), dtype=np.int64)
     known = np.flatnonzero(np.isfinite(fleet.logs[:, here])).tolist()
@@ -584,7 +610,7 @@ def pair_counts(session: Session, a: str | None = None) -> tuple[tuple[PairCount
 
 
 def _most_opposite(
-    fleet: _Fleet, pairs: Sequence[tuple[int, int]], here: int, targets: Ints
+    fleet: Fleet, pairs: Sequence[tuple[int, int]], here: int, targets: Ints
 ) -> tuple[list[tuple[int, int]], int]:
     """The `MAX_LISTED` pairs whose order is the opposite most often, and how many others are so.
 
@@ -609,7 +635,7 @@ def main_pair(session: Session) -> PairAnswer | None:
 
     Of the fastest models here. `None` if no other platform measured two of them.
     """
-    fleet = _fleet(session)
+    fleet = fleet_of(session)
     here = _common_here(fleet)
     elsewhere = fleet.logs[:, _alike(fleet, here)]
     has = np.isfinite(fleet.logs[:, here]) & np.isfinite(elsewhere).any(axis=1)
@@ -627,9 +653,9 @@ def main_pair(session: Session) -> PairAnswer | None:
     return _answer(fleet, (int(rows[first[best]]), int(rows[second[best]])), here)
 
 
-def _count(fleet: _Fleet, rows: tuple[int, int], here: int, targets: Ints) -> PairCount:
+def _count(fleet: Fleet, rows: tuple[int, int], here: int, targets: Ints) -> PairCount:
     rows = _faster_first(fleet, rows, here)
-    one, both = _measured(fleet, rows, here), _has_both(fleet, rows)
+    one, both = measured_order(fleet, rows, here), _has_both(fleet, rows)
     others = targets[both[targets]]
     logs, _, _, orders = _orders(fleet, rows, others)
     number = {order: int((orders == order).sum()) for order in Order}
@@ -669,8 +695,9 @@ def pairs_table(session: Session) -> Table:
         f"platforms; {count_of(n_left_out, 'further pair')} may be reversed somewhere: name one "
         "model, or choose some with `fleetrank report show pairs` with `model=NAME`."
     )
-    fleet = _fleet(session)
-    here = fleet.labels[fleet.panel.keys[_common_here(fleet)]]
+    fleet = fleet_of(session, (a, b))
+    here = _common_here(fleet)
+    is_own = fleet.facts["origin"][here] == Origin.MEASURED
     by = "" if fleet.quantity.name == "latency" else f", by {fleet.quantity.name}"
     return Table.of(
         PairCount,
@@ -678,7 +705,8 @@ def pairs_table(session: Session) -> Table:
         title=f"Orders of {a or b} and others{by}" if a or b else f"Orders that are reversed{by}",
         notes=(
             *fleet.session.comparable.notes,
-            f"Here: {here}.",
+            f"Here: {fleet.labels[fleet.panel.keys[here]]}"
+            + ("." if is_own else ", as nothing was measured here."),
             *((cut,) if n_left_out else ()),
         ),
         explanation=_explanation(fleet.margin),
@@ -715,7 +743,7 @@ class GapRow:
 
 def gaps_table(session: Session) -> Table:
     """From each chosen source, without a choice from here, to each other platform."""
-    fleet, chosen = _fleet(session), session.selection
+    fleet, chosen = fleet_of(session), session.selection
     is_chosen = (chosen.source, chosen.source_tier) != (None, None)
     sources = fleet.sources().tolist() if is_chosen else [_common_here(fleet)]
     pairs = [(one, other) for one in sources for other in _chosen_targets(fleet, one)]
@@ -728,7 +756,7 @@ def gaps_table(session: Session) -> Table:
     )
 
 
-def _gap_row(fleet: _Fleet, source: int, target: int) -> GapRow | None:
+def _gap_row(fleet: Fleet, source: int, target: int) -> GapRow | None:
     logs = fleet.logs[:, [source, target]]
     rows = np.flatnonzero(np.isfinite(logs).all(axis=1))
     if rows.size < MIN_MODELS:

@@ -1,5 +1,6 @@
 """`fleetrank faster`: is the model that is faster here also faster on the devices of users?"""
 
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -23,17 +24,23 @@ from fleetrank.orchestrator.cli.report_command import (
 from fleetrank.orchestrator.cli.table_view import TableView, with_table_view
 from fleetrank.orchestrator.errors import UsageError
 from fleetrank.orchestrator.workspace.selectors import Selectors
+from fleetrank.orchestrator.workspace.user_shares import read_shares
 
 if TYPE_CHECKING:
     from fleetrank.analysis.statistics.pair_answer import PairAnswer
+    from fleetrank.analysis.tables.table import Table
+
+    Said = tuple[tuple[str, ...], Table]
+
+Shares = Mapping[str, float] | None
 
 
 @with_table_view
 @with_selectors("sweep", "runtime", "precision", "family", "workload", "include_simulated", "seed")
 def faster(
-    model_a: Annotated[str | None, typer.Argument(metavar="A", help="A model.")] = None,
-    model_b: Annotated[
-        str | None, typer.Argument(metavar="B", help="Another one (default: every other one).")
+    models: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="MODEL", help="A, B, ...; A:int8 is A in one precision."),
     ] = None,
     *,
     users: Annotated[
@@ -68,20 +75,20 @@ def faster(
 ) -> None:
     """Is the model that is faster here also faster on the devices of your users?
 
-    With A alone it compares A with every other model; without both it lists the pairs whose order
-    is reversed on some platform. --runtime and --precision choose the other platforms.
+    With A alone it compares A with every other model; without a model it lists the pairs whose
+    order is reversed on some platform; of three or more it shows the fastest on each platform.
+    --runtime and --precision choose the other platforms.
 
     `fleetrank report show pairs` prints the same as a table and accepts all selectors.
     """
     settle_workspace()
-    if memory and energy:
-        raise UsageError("--memory and --energy exclude each other", "ask twice, with one of them")
+    names = [*dict.fromkeys(models or ())]
+    _refuse_wrong(names, users=users, here=here, is_both=memory and energy)
+    named = {"models": ",".join(names)} if len(names) > 2 else zip(_PAIR, names, strict=False)
     settings = {
         "margin": f"{margin:g}",
-        "model_a": model_a or "",
-        "model_b": model_b or "",
         "quantity": "memory" if memory else "energy" if energy else "latency",
-    }
+    } | dict(named)
     chosen = selectors.model_copy(
         update={
             "source": here,
@@ -89,35 +96,64 @@ def faster(
             "settings": tuple(f"{name}={value}" for name, value in settings.items()),
         }
     )
-    if model_a is None or model_b is None:
-        if users is not None:
-            raise UsageError("--users needs two models", "name both: fleetrank faster A B")
+    shares = None if users is None else read_shares(users)
+    sentences: tuple[str, ...] = ()
+    if len(names) < 2:
         table = selected_table("pairs", chosen, now=now)
-        print_in_form(
-            table,
-            Form.JSON if as_json else Form.TABLE,
-            is_explained=explain,
-            view=view,
-            full="--json",
-        )
-        return
-    answer = _answer(model_a, model_b, users, chosen, now=now)
+    elif len(names) > 2:
+        sentences, table = _of_several(shares, chosen, now=now)
+    else:
+        answer = _answer(names, shares, chosen, now=now)
+        if as_json:
+            print(json_text(asdict(answer), indent=2))
+            return
+        sentences, table = _of_pair(answer, view, is_chosen=here is not None)
     if as_json:
-        print(json_text(asdict(answer), indent=2))
-        return
-    _print(answer, view, is_explained=explain)
+        table = replace(table, notes=(*table.notes, *sentences))
+    elif sentences:
+        print("\n".join(map(wrapped, sentences)), end="\n\n")
+        table = replace(table, notes=())
+    print_in_form(
+        table,
+        Form.JSON if as_json else Form.TABLE,
+        is_explained=explain,
+        view=view,
+        full="--json",
+    )
 
 
-def _answer(a: str, b: str, users: Path | None, selectors: Selectors, *, now: bool) -> "PairAnswer":
+_PAIR = ("model_a", "model_b")
+
+
+def _refuse_wrong(
+    names: Sequence[str], *, users: Path | None, here: str | None, is_both: bool
+) -> None:
+    if is_both:
+        raise UsageError("--memory and --energy exclude each other", "ask twice, with one of them")
+    if users is not None and len(names) < 2:
+        raise UsageError("--users needs two models", "name both: fleetrank faster A B")
+    if here is not None and len(names) > 2:
+        raise UsageError("--here is for two models", "omit it, or name two models")
+
+
+def _answer(
+    names: Sequence[str], shares: Shares, selectors: Selectors, *, now: bool
+) -> "PairAnswer":
     from fleetrank.analysis.statistics.pairs import faster as answer
     from fleetrank.orchestrator.workspace.device_registry import read_device_files
-    from fleetrank.orchestrator.workspace.user_shares import read_shares
 
-    shares = None if users is None else read_shares(users)
     registered = read_device_files(current().workspace).values()
     devices = [one.name for one in registered if one.traits.origin is Origin.MEASURED]
     with selected_session("pairs", selectors, now=now) as session:
-        return answer(session, a, b, users=shares, devices=devices)
+        return answer(session, *names, users=shares, devices=devices)
+
+
+def _of_several(shares: Shares, selectors: Selectors, *, now: bool) -> "Said":
+    from fleetrank.analysis.statistics.fastest import fastest
+
+    with selected_session("pairs/fastest", selectors, now=now) as session:
+        sentences, table = fastest(session, shares)
+    return sentences, in_options(table)
 
 
 _SHOWN = (
@@ -126,19 +162,22 @@ _SHOWN = (
 )  # fmt: skip
 
 
-def _print(answer: "PairAnswer", view: TableView, *, is_explained: bool) -> None:
-    """The answer first, then the platforms."""
+def _of_pair(answer: "PairAnswer", view: TableView, *, is_chosen: bool) -> "Said":
+    """The answer, and a table of its platforms."""
     from fleetrank.analysis.statistics.pair_answer import pair_sentences
     from fleetrank.analysis.statistics.pairs import pair_table
 
-    for sentence in pair_sentences(answer):
-        print(wrapped(sentence))
-    print()
+    a, b = answer.here.model_a, answer.here.model_b
+    first, *sentences = pair_sentences(answer)
+    if answer.origin == Origin.IMPORTED and not is_chosen:
+        sentences.insert(
+            0,
+            "The start is a published platform, because you have not measured both: --here chooses "
+            "another one, `fleetrank run` measures on this machine.",
+        )
     table = in_options(pair_table(answer))
     frame = table.frame
     if not view.columns:
         shown = [name for name in _SHOWN if frame[name].null_count() < frame.height]
         frame = frame.select(shown)
-    title = f"a is {answer.here.model_a}, b is {answer.here.model_b}"
-    table = replace(table, title=title, frame=frame, notes=())
-    print_in_form(table, Form.TABLE, is_explained=is_explained, view=view, full="--json")
+    return (first, *sentences), replace(table, title=f"a is {a}, b is {b}", frame=frame)

@@ -83,6 +83,34 @@ def test_users_without_two_models_are_refused(
     assert has(capsys.readouterr().err, "--users", "two models")
 
 
+def test_of_three_models_the_fastest_is_named_first(
+    workspace: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = typed(workspace, capsys, A, B, "convnext_tiny", "--runtime", "onnx")
+    assert text.startswith("Of ")
+    assert has(text.splitlines()[0], "3 platforms", f"{A} is", "on 3")
+    said = json.loads(typed(workspace, capsys, A, B, "convnext_tiny", "--json"))
+    assert {row["fastest"] for row in said["rows"]} <= {A, B, "convnext_tiny"}
+    assert has(said["notes"][-1], "platforms", f"{A} is")
+    assert run(["faster", A, B, "x", "--here", "p", "--workspace", str(workspace)]) == 2
+
+
+def test_commands_that_read_use_the_default_workspace(
+    workspace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    words = ["report", "show", "pairs", "--part", "fastest", "--limit", "1"]
+    assert run(words) == 2, "there is none"
+    assert not (tmp_path / "fleetrank").exists()
+    (tmp_path / "fleetrank").symlink_to(workspace)
+    capsys.readouterr()
+    assert run(words) == 0
+    assert "is used" in capsys.readouterr().err
+    assert run(["results", "delete", "any"]) == 2, "it changes them"
+
+
 def test_memory_is_compared_and_not_energy_too(
     workspace: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

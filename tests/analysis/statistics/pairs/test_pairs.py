@@ -11,6 +11,7 @@ from fleetrank.analysis.errors import AnalysisError, NoDataError
 from fleetrank.analysis.panel.session import Session
 from fleetrank.analysis.statistics import pairs
 from fleetrank.analysis.statistics.audit import doubtful_cells
+from fleetrank.analysis.statistics.fastest import fastest
 from fleetrank.analysis.statistics.pair_answer import (
     Order,
     PairOrder,
@@ -125,10 +126,15 @@ def test_a_doubtful_figure_counts_for_nothing_and_is_named(make_attempts) -> Non
         if (row["device"], row["model"]) == ("p0", "m0"):
             row["latency_p50_ns"] *= 8
     answer = faster(session_of(make_attempts(slow), source="here"), "m0", "m1")
-    orders = {one.platform_key.split("/")[0]: one.order for one in answer.targets if one.ratio}
-    assert orders["p0"] in (Order.DOUBTFUL, Order.NOT_MEASURED)
-    assert {orders[f"p{at}"] for at in range(1, 6)} == {Order.KEPT}
+    orders = [(one.platform_key.split("/")[0], one.order) for one in answer.targets]
+    assert sorted(orders) == [
+        ("p0", Order.DOUBTFUL),
+        *((f"p{at}", Order.KEPT) for at in range(1, 6)),
+    ]
     assert has(pair_sentences(answer), "Left out", "p0", "doubtful")
+    (doubted,) = (one for one in answer.targets if one.order is Order.DOUBTFUL)
+    assert 0.9 < doubted.probability <= 1, "as if it were not measured"
+    assert doubted.ratio == pytest.approx(1.3 / 8, rel=0.2), "as stored"
 
 
 @pytest.mark.parametrize(
@@ -184,6 +190,84 @@ def test_users_are_counted_by_what_holds_on_their_devices(make_attempts) -> None
     assert users.cost == pytest.approx((1 - 1.3 / 1.6) * math.exp(0.6) * 0.3 / 0.9, rel=1e-3), (
         "30 of 90 % lose that much, others nothing"
     )
+
+
+@pytest.mark.parametrize(
+    ("shares", "said"),
+    [
+        ({"p0": 0.3, "p1": 0.3}, "sum to 60 %"), ({"p0": 100, "p1": 250}, "sum to 350"),
+        ({"p0": 0.333, "p1": 0.667}, None), ({"p0": 45, "p1": 55}, None),
+    ],
+)  # fmt: skip
+def test_shares_that_are_not_of_all_users_are_named(make_attempts, shares, said) -> None:
+    answer = faster(session_of(fleet(make_attempts), source="here"), "m0", "m1", users=shares)
+    (sentence,) = (one for one in pair_sentences(answer) if one.startswith("Of your users"))
+    assert ("shares sum" in sentence) == (said is not None)
+    assert said is None or said in sentence
+
+
+def test_a_published_start_is_named_and_not_called_here(make_attempts) -> None:
+    frame = fleet(make_attempts, without=("here",))
+    answer = faster(session_of(frame, source="p0"), "m0", "m1")
+    assert answer.origin == "imported"
+    sentences = pair_sentences(answer)
+    assert has(sentences[0], "m0 is", "1.30", "m1 on p0")
+    assert " here" not in " ".join(sentences)
+    assert "nothing was measured" in make_table("pairs", frame, Selection(source="p0")).notes[-1]
+
+
+def of_precisions(make_attempts):
+    """a has both precisions on two devices, b and c one each on the same device."""
+    rows = [
+        {"model": model, "device": device, "precision": precision, "latency_p50_ns": latency * 1e6,
+         "platform_key": f"{device}/onnx/cpu/eager/{precision}/b1/t1/afree/{{}}"}
+        for model, device, precision, latency in (
+            ("a", "here", "fp32", 4), ("a", "here", "int8", 2), ("a", "p1", "fp32", 4),
+            ("a", "p1", "int8", 5), ("b", "here", "fp32", 3), ("c", "here", "int8", 1),
+        )
+    ]  # fmt: skip
+    return make_attempts(rows)
+
+
+def test_two_precisions_of_a_model_are_compared_on_one_platform(make_attempts) -> None:
+    session = session_of(of_precisions(make_attempts), source="here*")
+    answer = faster(session, "a:fp32", "a:int8")
+    assert (answer.here.model_a, answer.here.ratio) == ("a:int8", pytest.approx(2))
+    assert [(one.platform_key[:3], one.order) for one in answer.targets] == [
+        ("p1/", Order.REVERSED)
+    ]
+    assert faster(session, "b", "c:int8").here.model_b == "b:fp32", "it has one precision"
+    with pytest.raises(AnalysisError) as raised:
+        faster(session, "a", "c:int8")
+    assert has(raised.value.remedy, "a:fp32, a:int8")
+    with pytest.raises(NoDataError) as raised:
+        faster(session, "b", "c")
+    assert "`fleetrank faster b:fp32 c:int8`" in raised.value.remedy
+    with pytest.raises(AnalysisError, match="precision"):
+        faster(session_of(of_precisions(make_attempts), precision="int8"), "a:fp32", "a:int8")
+
+
+def test_the_fastest_of_several_is_named_on_every_platform(make_grid) -> None:
+    frame = make_grid(
+        {"p0": [1e6, 2e6, 4e6], "p1": [3e6, 2e6, 4e6], "p2": [1e6, 1.02e6, 4e6],
+         "p3": [1e6, 2e6], "p4": [1e6]}
+    )  # fmt: skip
+    chosen = session_of(frame, settings=(("models", "m2,m0,m1"),))
+    sentences, table = fastest(chosen, {"p0": 50, "p2": 20, "p3": 30})
+    rows = {row["platform_key"].split("/")[0]: row for row in table.frame.to_dicts()}
+    assert [*rows] == ["p0", "p1", "p2", "p3"], "p4 measured one of them"
+    assert [row["fastest"] for row in rows.values()] == ["m0", "m1", "m0", "m0"]
+    assert [row["verdict"] for row in rows.values()] == ["faster", "faster", "undecided", "faster"]
+    assert (rows["p1"]["ratio"], rows["p1"]["others"]) == (pytest.approx(1.5), "m0 1.50, m2 2.00")
+    assert (rows["p3"]["missing"], rows["p0"]["missing"]) == ("m2", None)
+    all_of_them, some, of_users = sentences
+    for words in ("Of 3 platforms", "m0 is", "1 (p0/", "m1 is", "1 (p1/", "undecided", "1 (p2/"):
+        assert words in all_of_them
+    assert "1 platform" in some, "p3 lacks m2"
+    assert "m0 is" in of_users, "p0"
+    assert "m1" not in of_users, "no user has p1"
+    assert of_users.count("50 %") == 2, "p2 is undecided, and p3 lacks m2"
+    assert make_table("pairs/fastest", frame, Selection()).frame.height == 4
 
 
 def test_the_gap_that_is_kept_is_larger_where_devices_disagree(make_attempts) -> None:
