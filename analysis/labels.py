@@ -27,6 +27,7 @@ _FOLLOWS = {"backend": "runtime", "affinity": "threads"}
 _USUAL = {
     "mode": ("eager",), "batch": ("1",), "threads": ("?",), "affinity": ("free",),
     "options": ("{}", "?"),
+    "precision": ("any",),
 }  # fmt: skip
 """Values that a name leaves out unless nothing else is left of it."""
 _UNSAID = _USUAL | {"backend": ("cpu",), "affinity": ("free", "first_cores")}

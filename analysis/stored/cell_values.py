@@ -35,6 +35,7 @@ _FACTS = (
 _MUST_AGREE = ("memory_metric", "sample_kind", STATISTIC, "design", "runtime_version", "origin")
 _SUMMARIES = {
     "latency_ns": "latency_p50_ns",
+    "latency_mean_ns": "latency_mean_ns",
     "latency_p95_ns": "latency_p95_ns",
     "latency_p99_ns": "latency_p99_ns",
     "peak_memory_bytes": "peak_memory_bytes",

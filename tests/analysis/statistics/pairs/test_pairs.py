@@ -449,3 +449,27 @@ def test_gaps_are_counted_from_source_to_target(make_grid) -> None:
     assert (row["from_1_25"], row["from_1_5"], row["from_2"], row["from_5"]) == (1, 1, 1, None)
     assert row["kept"] == pytest.approx(14 / 15)
     assert row["gap_95"] == pytest.approx(1.3)
+
+
+def test_a_precision_is_shown_beside_fp32_with_its_size(make_attempts) -> None:
+    rows = [
+        row | {"precision": precision, "artifact_bytes": megabytes << 20, "cell_key": cell}
+        for precision, megabytes, middle, cell in (
+            ("fp32", 16, 4e6, "a"), ("int8", 4, 2e6, "b"), ("int4", 2, 6e6, "c"),
+        )
+        for row in processes("m", "here", near(middle, 0.01), latency_mean_ns=middle * 1.5)
+    ]  # fmt: skip
+    rows += [row | {"precision": "int8"} for row in processes("alone", "here", near(1e6, 0.01))]
+    table = make_table("pairs/precisions", make_attempts(rows), Selection())
+    assert table.frame["model"].to_list() == ["m", "m"]
+    slower, faster_one = table.frame.to_dicts()
+    assert (slower["precision"], slower["verdict"]) == ("int4", "slower")
+    assert (faster_one["precision"], faster_one["verdict"]) == ("int8", "faster")
+    assert slower["ratio"] == pytest.approx(4 / 6)
+    assert faster_one["ratio"] == pytest.approx(2)
+    assert faster_one["mean_ratio"] == pytest.approx(2)
+    assert faster_one["low"] < 2 < faster_one["high"]
+    assert (faster_one["file_mib"], faster_one["fp32_file_mib"]) == (4, 16)
+    assert "int8 is 2.00 times as fast as fp32" in " ".join(table.notes)
+    with pytest.raises(NoDataError, match="in fp32 and in another precision"):
+        make_table("pairs/precisions", make_attempts(rows[:5]), Selection())
