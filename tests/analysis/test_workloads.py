@@ -92,7 +92,7 @@ OF_ACCURACY = {"frontier": "no quality", "frontier/regret": "no accuracy"}
 
 
 OF_OTHER_RESULTS = {
-    "eval", "components", "components/ratios", "latency/training", "scaling", "scaling/points",
+    "eval", "eval/precisions", "pairs/precisions", "components", "components/ratios", "latency/training", "scaling", "scaling/points",
     "scaling/replicas",
 }  # fmt: skip
 OF_DOUBTS = {"trust/dropped", "trust/findings", "trust/host", "trust/waits"}

@@ -143,7 +143,7 @@ def test_the_environment_is_small_and_has_only_what_was_asked_for(installed: Ins
 @pytest.mark.parametrize(
     ("arguments", "extra"),
     [
-        (("report", "show", "latency"), "analysis"),
+        (("report", "show", "pairs"), "analysis"),
         (("query", "SELECT 1"), "analysis"),
         (("report", "build"), "report"),
         (("report", "serve"), "server"),
@@ -165,7 +165,7 @@ def test_a_missing_library_names_its_extra(
 def test_the_api_names_the_extra_that_is_missing(measured: Installed) -> None:
     for call, extra in (
         ("report('workspace/results', 'page.html')", "report"),
-        ("table('latency', 'workspace/results')", "analysis"),
+        ("table('pairs', 'workspace/results')", "analysis"),
         ("query('workspace/results', 'SELECT 1')", "analysis"),
     ):
         code = (
