@@ -91,7 +91,9 @@ def _relative_error(expected: Array, actual: Array) -> float:
 def _snr_db(expected: Array, actual: Array) -> float | None:
     wanted = expected.astype(np.float64)
     signal, noise = float(np.sum(wanted**2)), float(np.sum((wanted - actual) ** 2))
-    return None if not signal or not noise else 10 * math.log10(signal / noise)
+    if not noise:
+        return None
+    return 10 * math.log10(signal / noise) if signal else -math.inf
 
 
 def _top1_agreement(pairs: Sequence[tuple[Array, Array]]) -> float | None:

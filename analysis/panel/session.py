@@ -32,6 +32,7 @@ from fleetrank.analysis.stored.selection import (
     excluded_column,
     exclusion_notes,
     known_workload,
+    matches,
     not_excluded,
     read_exclusions,
     workloads_of,
@@ -310,13 +311,16 @@ def _without_limit(session: Session) -> Session:
 
 
 def split_by_precision(session: Session) -> Session:
-    """Every precision of a model as a model of its own, on platforms without a precision.
+    """Every precision of a model as a separate model, on platforms without a precision.
 
     Raises:
         AnalysisError: the selection chooses a precision.
     """
     key = pl.col("platform_key").str.replace(r"^((?:[^/]+/){4})[^/]+", "${1}any")
-    frame = session.frame.with_columns(
+    frame = session.frame
+    if session.selection.models:
+        frame = frame.filter(matches("model", *session.selection.models))
+    frame = frame.with_columns(
         pl.format("{}:{}", "model", pl.col("precision").fill_null("?")).alias("model"),
         key.alias("platform_key"),
         pl.lit("any").alias("precision"),

@@ -33,7 +33,8 @@ class FastestRow:
         value: its figure.
         ratio: figure of the next model over that of the fastest.
         low, high: 95 % interval of the ratio; `None` where no repeats show one.
-        verdict: `faster` if it is shown to be faster than the next one, else `same` or `undecided`.
+        verdict: `faster` if it is shown to be faster than each other one, `same` if the next one is
+            equal, else `undecided`.
         others: the models behind it, each with its ratio to the fastest.
         missing: models without a figure there, or with a doubtful one.
     """
@@ -49,7 +50,11 @@ class FastestRow:
     missing: str | None
 
 
-_VERDICTS = {Order.KEPT: Verdict.FASTER, Order.EQUAL: Verdict.SAME}
+def _verdict(orders: Sequence[Order]) -> Verdict:
+    """Of the first model beside all others: one with few repeats may be behind it by chance."""
+    if all(order is Order.KEPT for order in orders):
+        return Verdict.FASTER
+    return Verdict.SAME if orders[0] is Order.EQUAL else Verdict.UNDECIDED
 
 
 def fastest(
@@ -112,7 +117,7 @@ def _fastest(fleet: Fleet, rows: Sequence[int], at: int) -> FastestRow | None:
         ratio=math.exp(logs[behind[0]] - logs[best]),
         low=one.low,
         high=one.high,
-        verdict=_VERDICTS.get(one.order, Verdict.UNDECIDED),
+        verdict=_verdict([measured_order(fleet, (best, row), at).order for row in behind]),
         others=few_of(
             [f"{names[row]} {math.exp(logs[row] - logs[best]):.2f}" for row in behind],
             _MOST_OTHERS,
@@ -144,7 +149,8 @@ def _fastest_sentences(
     shares, unknown = platform_shares(fleet, users, [one.platform_key for one in found])
     parts = {model: sum(shares.get(key, 0.0) for key in won) for model, won in wins}
     said = [f"{model} {best} for {100 * part:.0f} %" for model, part in parts.items() if part]
-    said.append(f"not known for {100 * (1 - sum(parts.values())):.0f} %")
+    if (rest := round(100 * (1 - sum(parts.values())))) > 0:
+        said.append(f"undecided or not known for {rest} %")
     of_users = f"Of your users: {'; '.join(said)}."
     yield " ".join((of_users, *shares_sentences(sum(users.values()), unknown)))
 

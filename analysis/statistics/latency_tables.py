@@ -442,7 +442,7 @@ def _evaluations(session: Session) -> pl.DataFrame:
 
 _SAME_ITEMS = (
     "model", "card_sha256", "weights", "weights_sha256", "task", "data", "data_sha256", "prompts",
-    "item_limit", "quality_metric", "runtime", "device",
+    "item_limit", "preprocessing", "quality_metric", "runtime", "backend", "device",
 )  # fmt: skip
 
 
@@ -468,11 +468,11 @@ def precision_quality_table(session: Session) -> Table:
     ]
     frame = pairs.select(
         "model", "runtime", "precision", "quality_metric", "quality", "quality_fp32", "n_items",
-        "data", "device",
+        "data", "device", "backend", "recipe",
     ).hstack(pl.DataFrame(changes))  # fmt: skip
     return Table(
         title="Quality beside fp32",
-        frame=frame.sort("model", "runtime", "precision", "quality_metric"),
+        frame=frame.sort("model", "runtime", "precision", "recipe", "quality_metric"),
         notes=(f"{count_of(len(frame), 'pair')} of evaluations over the same items.",),
         explanation=explained("eval/precisions"),
     )

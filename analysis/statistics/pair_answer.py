@@ -278,7 +278,9 @@ def _user_share(
 ) -> UserShare:
     """Draws the order on each device, as often as it is so; the interval is over these draws."""
     rows = {one.platform_key: one for one in (answer.here, *answer.targets)}
-    weights, chances = np.array([(share, _chance(rows[key])) for key, share in shares.items()]).T
+    weights, chances = np.array(
+        [(share, _chance(rows[key], answer.margin)) for key, share in shares.items()]
+    ).T
     rng = np.random.default_rng(seed)
     low, high = percentile_interval((rng.random((_DRAWS, chances.size)) < chances) @ weights)
     measured = {key: share for key, share in shares.items() if rows[key].value_a is not None}
@@ -294,8 +296,11 @@ def _user_share(
     )
 
 
-def _chance(one: PairOrder) -> float:
+def _chance(one: PairOrder, margin: float) -> float:
     """That A is the faster one on a platform, by what is known of it."""
+    if one.order is Order.HERE and one.low is None and one.ratio is not None:
+        # As elsewhere: where nothing shows the spread, the margin decides.
+        return 1.0 if one.ratio > 1 + margin else 0.5
     if one.order in (Order.KEPT, Order.REVERSED):
         return float(one.order is Order.KEPT)
     if one.probability is not None:

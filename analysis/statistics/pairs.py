@@ -67,7 +67,8 @@ _MOST_MODELS = 100
 """Models among which the page looks for a pair: 4,950 pairs."""
 _MOST_SOURCES = 60
 """Platforms that a probability uses; more make it slower and hardly better."""
-_PRECISE = re.compile(f":({'|'.join(Precision)})$")
+PRECISE = re.compile(rf":({'|'.join(Precision)})(?=$| \()")
+"""The precision in the name of a model that stands for one; sizes or weights may follow."""
 _SURE = 0.95
 """The probability for which the sentence on gaps names the gap."""
 
@@ -209,7 +210,7 @@ def _doubts(session: Session) -> Mapping[tuple[int, int], str]:
 
 def fleet_of(session: Session, names: Iterable[str] = ()) -> Fleet:
     """Made once; by precision if a model is named with one, such as `resnet18:int8`."""
-    return session.once(Fleet, any(map(_PRECISE.search, names)))
+    return session.once(Fleet, any(map(PRECISE.search, names)))
 
 
 def faster(
@@ -332,13 +333,19 @@ def row_of(fleet: Fleet, name: str) -> int:
     models = fleet.panel.models
     if name in models:
         return models.index(name)
-    if precise := [one for one in models if _PRECISE.sub("", one) == name]:
+    if precise := [one for one in models if PRECISE.sub("", one) == name]:
         if len(precise) == 1:
             return models.index(precise[0])
         raise AnalysisError(
             f"'{name}' was measured in several precisions", f"name one: {', '.join(precise)}"
         )
-    model = _PRECISE.sub("", name)
+    model = PRECISE.sub("", name)
+    others = sorted(one for one in models if one != model and PRECISE.sub("", one) == model)
+    if others:
+        raise NoDataError(
+            f"no platform has a comparable {fleet.quantity.name} of '{name}'",
+            f"it was measured as {', '.join(others)}; published floats are often fp16",
+        )
     raise NoDataError(
         f"no platform has a comparable {fleet.quantity.name} of '{name}'",
         f"{did_you_mean(name, models)}measure it with `fleetrank run {model}`, or import published "
@@ -364,10 +371,16 @@ def _here(fleet: Fleet, rows: tuple[int, int]) -> int:
         by_precision = f"files of unlike precision: `fleetrank faster {' '.join(precise)}`; "
         raise NoDataError(
             f"no chosen platform measured both {a} and {b}",
-            (by_precision if len({*ones}) > 1 else "")
-            + f"measure them here: `fleetrank ab {a} {b}`",
+            (by_precision if len({*ones}) > 1 else "") + _how_to_measure(a, b),
         )
     return here
+
+
+def _how_to_measure(a: str, b: str) -> str:
+    if not (PRECISE.search(a) or PRECISE.search(b)):
+        return f"measure them here: `fleetrank ab {a} {b}`"
+    words = dict.fromkeys(found[1] for name in (a, b) if (found := PRECISE.search(name)))
+    return f"measure both in a sweep with `precision: [{', '.join(words)}]`"
 
 
 def _common_here(fleet: Fleet) -> int:

@@ -12,7 +12,7 @@ from fleetrank.analysis.errors import NoDataError
 from fleetrank.analysis.labels import published_names
 from fleetrank.analysis.panel.session import Session
 from fleetrank.analysis.statistics.pair_answer import Order
-from fleetrank.analysis.statistics.pairs import Fleet, fleet_of, measured_order
+from fleetrank.analysis.statistics.pairs import PRECISE, Fleet, fleet_of, measured_order
 from fleetrank.analysis.tables.explanations import explained
 from fleetrank.analysis.tables.table import Table
 from fleetrank.foundation.errors import count_of
@@ -63,8 +63,11 @@ def gains_of_precisions(session: Session) -> Table:
     Raises:
         NoDataError: no platform measured a model in fp32 and in another precision.
     """
-    fleet = fleet_of(session, (f":{Precision.FP32}",))
-    found = sorted(_rows(fleet), key=lambda row: (row.precision, row.ratio))
+    wanted = session.selection.precision
+    every = session.asked(replace(session.selection, precision=None))
+    fleet = fleet_of(every, (f":{Precision.FP32}",))
+    chosen = (row for row in _rows(fleet) if wanted in {None, row.precision})
+    found = sorted(chosen, key=lambda row: (row.precision, row.ratio))
     if not found:
         raise NoDataError(
             "no platform measured a model in fp32 and in another precision",
@@ -85,21 +88,19 @@ def _rows(fleet: Fleet) -> Iterator[GainRow]:
     cells = _facts(fleet)
     targets = fleet.targets()
     for name, row in places.items():
-        model, _, precision = name.rpartition(":")
-        plain = places.get(f"{model}:{Precision.FP32}")
-        if plain is None or precision == Precision.FP32:
+        precise = PRECISE.search(name)
+        plain_name = PRECISE.sub(f":{Precision.FP32}", name)
+        plain = places.get(plain_name)
+        if plain is None or precise is None or plain == row:
             continue
         both = np.isfinite(fleet.logs[row]) & np.isfinite(fleet.logs[plain])
         for at in targets[both[targets]]:
             one = measured_order(fleet, (row, plain), int(at))
-            facts = (
-                cells[name, one.platform_key],
-                cells[f"{model}:{Precision.FP32}", one.platform_key],
-            )
+            facts = (cells[name, one.platform_key], cells[plain_name, one.platform_key])
             yield GainRow(
-                model=model,
+                model=PRECISE.sub("", name),
                 platform_key=one.platform_key,
-                precision=precision,
+                precision=precise[1],
                 ratio=math.exp(fleet.logs[plain, at] - fleet.logs[row, at]),
                 low=one.low,
                 high=one.high,
@@ -122,9 +123,11 @@ _SIZES = {
 def _facts(fleet: Fleet) -> dict[tuple[str, str], dict[str, float | None]]:
     """The figures of each model and platform key."""
     names = ["latency_mean_ns", *(column for column, _ in _SIZES.values())]
-    cells = fleet.session.comparable.cells.select("model", "platform_key", *names)
+    cells = fleet.session.comparable.cells.select("identity", "platform_key", *names)
     figures = cells.select(pl.col(names).cast(pl.Float64)).to_dicts()
-    return dict(zip(zip(cells["model"], cells["platform_key"], strict=True), figures, strict=True))
+    return dict(
+        zip(zip(cells["identity"], cells["platform_key"], strict=True), figures, strict=True)
+    )
 
 
 def _sizes(facts: tuple[Mapping[str, float | None], ...]) -> dict[str, float | None]:

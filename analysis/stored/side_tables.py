@@ -147,6 +147,7 @@ _IDENTITY: tuple[Column, ...] = (
     column("stride_tokens", INT, "new tokens in each window of a text; null for other tasks"),
     column("prompts", STR, "set of prompts of a task with choices; null for other tasks"),
     column("item_limit", INT, "only so many items were evaluated; null for all items"),
+    column("preprocessing", STR, "JSON object: how images become inputs; null for other tasks"),
 )
 _FIGURES: tuple[Column, ...] = (
     column("quality_metric", STR, "what `quality` is", METRICS),
@@ -157,7 +158,7 @@ _FIGURES: tuple[Column, ...] = (
            "five most frequent; null if the metric has no such baseline"),
     column("n_items", INT, "images, examples, or scored tokens"),
     column("right_items", STR, "which items were right, as hexadecimal bits, the first item first; "
-           "null for a metric that is no share of items"),
+           "null for a metric that is not a share of items"),
     column("n_documents", INT, "documents of a text; null for other tasks"),
     column("n_windows", INT, "windows of a text; null for other tasks"),
     column("n_tokens", INT, "scored tokens of the text, or of all answers; null for images"),
@@ -173,6 +174,7 @@ _WHERE: tuple[Column, ...] = (
     column("runtime", STR, "runtime that ran the model"),
     column("backend", STR, "backend of the runtime"),
     column("precision", STR, "number format of the model"),
+    column("recipe", STR, "what made integers of the network, and from what; null: nothing did"),
     column("artifact_sha256", STR, "of the exported file"),
     column("runtime_version", STR, "version of the runtime"),
     column("fleetrank_version", STR, "version that wrote the row"),
@@ -191,7 +193,7 @@ def unit_of_metric(name: str) -> str | None:
 
 
 def newest_evaluations(rows: pl.DataFrame) -> pl.DataFrame:
-    """The newest row of each model, weights, data, setting, metric, runtime and device.
+    """The newest row of each model, weights, data, setting, metric, runtime, file and device.
 
     Args:
         rows: of the side table.
@@ -199,7 +201,7 @@ def newest_evaluations(rows: pl.DataFrame) -> pl.DataFrame:
     same = (
         "model", "card_sha256", "weights", "weights_sha256", "task", "data_sha256",
         "tokenizer_sha256", "strategy", "window_tokens", "stride_tokens", "prompts", "item_limit",
-        "quality_metric", "runtime", "backend", "precision", "device",
+        "preprocessing", "quality_metric", "runtime", "backend", "precision", "recipe", "device",
     )  # fmt: skip
     oldest_first = rows.sort("finished_utc", maintain_order=True)
     newest = oldest_first.unique(subset=same, keep="last", maintain_order=True)

@@ -35,7 +35,7 @@ from fleetrank.device_agents.runtimes.runner import (
     with_batch,
 )
 from fleetrank.device_agents.runtimes.torch_cuda import TorchGpu
-from fleetrank.foundation.binary import spans_of
+from fleetrank.foundation.binary import Span, fields_of, spans_of
 from fleetrank.foundation.errors import FleetError, is_out_of_memory, says_out_of_memory
 from fleetrank.foundation.inputs import ModelInput
 from fleetrank.foundation.vocabulary import Mode
@@ -331,17 +331,43 @@ _OF_FLOATS = frozenset({
     "FusedMatMul", "Attention", "MultiHeadAttention", "LSTM", "GRU",
 })  # fmt: skip
 """Operators of ONNX and of ONNX Runtime (docs/ContribOperators.md) that are products."""
-_GRAPH, _NODE, _OPERATOR = 7, 1, 4
-"""Fields of ModelProto, GraphProto and NodeProto. Source: onnx.proto."""
+_GRAPH, _NODE, _WEIGHTS = 7, 1, 5
+_INPUT, _OUTPUT, _OPERATOR, _ATTRIBUTE, _NAME = 1, 2, 4, 5, 8
+_ATTRIBUTE_NAME, _ATTRIBUTE_INTEGER = 1, 3
+"""Fields of ModelProto, GraphProto, NodeProto, TensorProto and AttributeProto: onnx.proto."""
+_BITS, _LEVEL, _OF_INT8 = "MatMulNBits", "accuracy_level", 4
+"""At another level it turns its weights into floats (docs/ContribOperators.md)."""
 
 
 def kernels_of(model: bytes) -> list[str]:
-    """The operators of a model's graph, in its order."""
-    whole = (0, len(model))
-    graphs = [span for number, span in spans_of(model, whole) if number == _GRAPH]
-    nodes = [span for one in graphs for number, span in spans_of(model, one) if number == _NODE]
-    fields = [field for node in nodes for field in spans_of(model, node)]
-    return [model[start:end].decode() for number, (start, end) in fields if number == _OPERATOR]
+    """The operators of a model's graph that have weights, in its order; not those of subgraphs."""
+
+    def text(span: Span) -> str:
+        return model[span[0] : span[1]].decode()
+
+    def named(span: Span, field: int) -> list[str]:
+        return [text(one) for number, one in spans_of(model, span) if number == field]
+
+    def level(node: Span) -> object:
+        for number, one in spans_of(model, node):
+            if number == _ATTRIBUTE and named(one, _ATTRIBUTE_NAME) == [_LEVEL]:
+                return dict(fields_of(model, one)).get(_ATTRIBUTE_INTEGER)
+        return None
+
+    (graph,) = (span for number, span in spans_of(model, (0, len(model))) if number == _GRAPH)
+    parts = list(spans_of(model, graph))
+    weights = {name for number, one in parts if number == _WEIGHTS for name in named(one, _NAME)}
+    kernels = []
+    for node in (one for number, one in parts if number == _NODE):
+        (operator,) = named(node, _OPERATOR)
+        if operator == "DequantizeLinear" and named(node, _INPUT)[0] in weights:
+            weights.update(named(node, _OUTPUT))
+            continue
+        if weights.isdisjoint(named(node, _INPUT)):
+            continue
+        is_float = operator == _BITS and level(node) != _OF_INT8
+        kernels.append("MatMul" if is_float else operator)
+    return kernels
 
 
 class OnnxModel:

@@ -74,7 +74,19 @@ class TfliteModel:
         With float activations and integer weights they turn the activations into integers. Weights
         that are only stored as integers come from a node that dequantises them, as floats.
         """
-        nodes = [one for one in self._interpreter._get_ops_details() if one["op_name"] in _PRODUCTS]
+        details = self._interpreter._get_ops_details()
+        # Not the products of two computed tensors, as of attention.
+        computed = {
+            int(index)
+            for one in details
+            if one["op_name"] != "DEQUANTIZE"
+            for index in one["outputs"]
+        }
+        nodes = [
+            one
+            for one in details
+            if one["op_name"] in _PRODUCTS and int(one["inputs"][1]) not in computed
+        ]
         tensors = {one["index"]: one["dtype"] for one in self._interpreter.get_tensor_details()}
         weights = [np.dtype(tensors[one["inputs"][1]]) for one in nodes]
         return Products(of_integers=sum(one in _INTEGERS for one in weights), all=len(nodes))

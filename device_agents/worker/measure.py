@@ -1,6 +1,7 @@
 """The measuring protocol inside the worker: prime, load, first inference, warm up, time."""
 
 import gc
+import logging
 import time
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -45,6 +46,7 @@ from fleetrank.foundation.vocabulary import INTEGERS, Mode, Origin, SampleKind, 
 if TYPE_CHECKING:
     from fleetrank.device_agents.confinement.walls import Walls
 
+_LOG = logging.getLogger(__name__)
 CONDITIONS_WINDOW_S = 0.25
 """Time this process idles to measure other processes: 25 ticks per core, so 2 to 4 % resolution."""
 
@@ -108,14 +110,20 @@ def _measure(
 
 
 def _products(model: LoadedModel, execution: Execution) -> Products | None:
-    """Of a file with integers, counted after its runs because that takes memory; or `None`.
+    """Of a file with integers, counted after its runs because that takes memory.
+
+    `None` if they cannot be counted: the samples are good all the same.
 
     Raises:
         UnsupportedError: not one of them computes with integers.
     """
     if execution.precision not in INTEGERS or not isinstance(model, CountedModel):
         return None
-    found = model.products()
+    try:
+        found = model.products()
+    except Exception:  # runtimes raise many classes; a graph above 2 GiB cannot be written
+        _LOG.exception("the products of the file could not be counted")
+        return None
     if found.all and not found.of_integers:
         raise UnsupportedError(
             f"0 of {found.all} products of this {execution.precision} file compute with integers",

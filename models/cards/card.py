@@ -314,10 +314,12 @@ class ExportRequest:
     @property
     def recipe(self) -> str | None:
         """What writes the network with integers, and from what; `None` if nothing does."""
+        if self.card.source is Source.FILE:
+            return None
         is_text = self.card.language is not None
         recipe = (LANGUAGE_RECIPES if is_text else RECIPES).get((self.format, self.precision))
-        if recipe is None or self.card.source is Source.FILE or is_text:
-            return None if self.card.source is Source.FILE else recipe
+        if recipe is None or is_text:
+            return recipe
         data = self.weights.calibration
         inputs = f"{N_CALIBRATION} seeded" if data is None else f"{data.n} of {data.sha256[:16]}"
         return f"{recipe}, {inputs}"
@@ -372,7 +374,7 @@ class Comparison:
         max_relative_error: max|a-b| / max|a|, the largest over the outputs; `None` if shapes or
             values cannot be compared.
         snr_db: 10 log10 of sum(a^2) / sum((a-b)^2), the smallest over the outputs; `None` if they
-            cannot be compared, are equal in every bit, or all of `a` is zero.
+            cannot be compared or are equal in every bit.
         top1_agreement: share of cases with the same largest output, of outputs of shape
             (n_cases, n_classes); `None` without such an output.
         reason: why they differ; `None` if they are equal.

@@ -153,9 +153,11 @@ def usable_cores() -> int:
 def _is_ours(request: ExportRequest) -> bool:
     """Whether the network is defined here or by its library, and no file of the user is read."""
     card = request.card
-    if card.source is Source.ENTRY_POINT:
-        return card.entry.startswith(OWN_ENTRY_PREFIX)
-    return card.source is not Source.FILE and request.weights.checkpoint_path is None
+    if card.source is Source.ENTRY_POINT and not card.entry.startswith(OWN_ENTRY_PREFIX):
+        return False
+    weights = request.weights
+    is_known = weights.checkpoint_path is None and weights.calibration is None
+    return card.source is not Source.FILE and is_known
 
 
 def _has_line(received: bytearray) -> bool:

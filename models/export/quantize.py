@@ -58,15 +58,19 @@ def export_quantised(
 def _calibration_calls(request: ExportRequest, examples: Examples) -> Calls:
     """The user's data; or inputs like those of the verification, with another seed.
 
-    An entry point that returned its inputs is calibrated with those: nothing says what else it
-    takes.
+    Raises:
+        ExportError: an entry point returned its inputs, so nothing says which others it takes.
     """
     if request.weights.calibration is not None:
         return _given_calls(request.weights.calibration, examples)
     if request.inputs:
         return stated_examples(request.inputs, request.batch, seed=_SEED).calls
     if examples.has_whole_cases:
-        return examples.calls
+        raise ExportError(
+            f"entry point {request.card.entry} returns its inputs, one case, which shows no range "
+            "of values",
+            "state [[inputs]] in the card, or give data with `calibrate`",
+        )
     return image_examples(request.card.input_size or 224, request.batch, seed=_SEED).calls
 
 
@@ -80,7 +84,7 @@ def _given_calls(given: Calibration, examples: Examples) -> Calls:
             "leave out `calibrate`",
         )
     batch, *shape = examples.traced[0].shape
-    cases = torch.from_numpy(read_calibration(given, shape))
+    cases = torch.from_numpy(read_calibration(given, shape)).to(examples.traced[0].dtype)
     n_batches = -(-len(cases) // batch)
     filled = cases[torch.arange(n_batches * batch).clamp(max=len(cases) - 1)]
     return tuple((part.clone(),) for part in filled.split(batch))

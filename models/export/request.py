@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fleetrank.foundation.errors import is_out_of_memory
+from fleetrank.foundation.errors import FleetError, is_out_of_memory
 from fleetrank.foundation.files import check_regular, is_no_room, storage_error
 from fleetrank.foundation.inputs import Optimizer, WorkloadKind
 from fleetrank.models.cards.card import (
@@ -364,6 +364,8 @@ def _export(
             export_quantised(program, path, request, examples)
     except ModelError:
         raise
+    except FleetError as error:
+        raise ExportError(error.message, error.remedy) from error
     except Exception as error:
         if is_out_of_memory(error) or isinstance(error, OSError):
             raise  # a problem of the machine, not of the network

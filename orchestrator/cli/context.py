@@ -38,7 +38,7 @@ class CliContext:
         """The workspace; `None` if no folder is named and none here is one.
 
         Raises:
-            UsageError: the named folder is no workspace.
+            UsageError: the named folder is not a workspace.
         """
         try:
             return self.workspace

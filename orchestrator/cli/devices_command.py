@@ -30,7 +30,6 @@ from fleetrank.orchestrator.cli.reading_turn import Work, reading_turn
 from fleetrank.orchestrator.cli.table_view import TableView, with_view
 from fleetrank.orchestrator.errors import NothingToDoError, UsageError
 from fleetrank.orchestrator.workspace.device_registry import (
-    LOCAL_CPU,
     DeviceFile,
     NewDevice,
     PeakSpec,
@@ -45,6 +44,7 @@ from fleetrank.orchestrator.workspace.device_registry import (
     update_device,
 )
 from fleetrank.orchestrator.workspace.sweep_spec import load_yaml, parse_content
+from fleetrank.orchestrator.workspace.workspace import LOCAL_CPU
 
 
 def _measure_peaks(device: DeviceFile, threads: Iterable[int]) -> list[dict[str, object]]:

@@ -226,6 +226,8 @@ def images(
     found = read_picture_data(data, classes)
     run = _run(keys)
     if calibrate is not None:
+        if run.subject.request().recipe is None:
+            raise UsageError("--calibrate is for networks in int8", "add --precision int8")
         data_of_ranges = find_calibration(calibrate.resolve(), preprocessing=preprocessing)
         weights = replace(run.subject.weights, calibration=data_of_ranges)
         run = replace(run, subject=replace(run.subject, weights=weights))

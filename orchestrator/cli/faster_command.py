@@ -82,7 +82,7 @@ def faster(
     `fleetrank report show pairs` prints the same as a table and accepts all selectors.
     """
     settle_workspace()
-    names = [*dict.fromkeys(models or ())]
+    names = models or []
     _refuse_wrong(names, users=users, here=here, is_both=memory and energy)
     named = {"models": ",".join(names)} if len(names) > 2 else zip(_PAIR, names, strict=False)
     settings = {

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
+from fleetrank.foundation.codec import to_json
 from fleetrank.foundation.inputs import IMAGE, Workload
 from fleetrank.foundation.vocabulary import WeightsKind
 from fleetrank.models.cards.card import Preprocessing, own_format, takes_images
@@ -199,6 +200,7 @@ def evaluate_pictures(
     n = run.head(data.labels)
     facts: Row = {
         "task": "images", "data": data.name, "data_sha256": data.sha256,
+        "preprocessing": to_json(preprocessing),
         **limit_fact(run, len(data.labels)),
     }  # fmt: skip
 

@@ -44,13 +44,13 @@ from fleetrank.orchestrator.evaluation.user_data import Tokenizer
 from fleetrank.orchestrator.export import ExportTools, build_artifacts, execution_of
 from fleetrank.orchestrator.store.side import append_side
 from fleetrank.orchestrator.workspace.device_registry import (
-    LOCAL_CPU,
     DeviceFile,
     find_device,
     load_devices,
 )
 from fleetrank.orchestrator.workspace.model_argument import model_named
 from fleetrank.orchestrator.workspace.workspace import (
+    LOCAL_CPU,
     Workspace,
     git_commit,
     new_sweep_id,
@@ -318,6 +318,7 @@ def _identity(run: EvalRun, asked: Asked) -> Row:
         "runtime": subject.runtime.value,
         "backend": asked.scorer.execution.backend,
         "precision": subject.precision.value,
+        "recipe": subject.request().recipe,
         "artifact_sha256": asked.scorer.artifact.sha256,
         "runtime_version": asked.runtime_version,
         "fleetrank_version": package_versions(["fleetrank"]).get("fleetrank"),

@@ -39,12 +39,10 @@ from fleetrank.orchestrator.errors import NothingToDoError, OrchestratorError, U
 from fleetrank.orchestrator.identity import HOST_NAME, DeviceSpec
 from fleetrank.orchestrator.workspace.selectors import MAX_NAMES, MAX_TEXT
 from fleetrank.orchestrator.workspace.sweep_spec import OptionSpec, parse_content, parse_file
-from fleetrank.orchestrator.workspace.workspace import Workspace, host_hash
+from fleetrank.orchestrator.workspace.workspace import LOCAL_CPU, Workspace, stored_name
 
 _log = logging.getLogger(__name__)
 
-LOCAL_CPU = "local-cpu"
-"""The name that means this host's CPU on every host, so that a sweep file can be shared."""
 _MARK = "# checksum "
 _HINT = "; delete this line after an edit\n"
 """Text around the checksum. It is in the first line, so that a truncated file still has it."""
@@ -188,7 +186,7 @@ class DeviceFile(BaseModel):
 
 def local_cpu() -> DeviceFile:
     """This host's CPU, under a name that differs from host to host."""
-    return DeviceFile(name=f"cpu-{host_hash()[:6]}", kind=HOST_CPU)
+    return DeviceFile(name=stored_name(LOCAL_CPU), kind=HOST_CPU)
 
 
 def host_cpu(host: str, host_hash: str) -> DeviceFile:

@@ -24,6 +24,7 @@ from fleetrank.analysis.stored.columns import (
 from fleetrank.analysis.stored.selection import Selection
 from fleetrank.analysis.stored.sweep_record import tagged_sweeps
 from fleetrank.orchestrator.errors import UsageError
+from fleetrank.orchestrator.workspace.workspace import stored_name
 
 MAX_TEXT = 500
 """Longer than any name or platform key; a longer pattern is a mistake or an attack."""
@@ -133,6 +134,7 @@ class Selectors(BaseModel):
         if results is not None:
             given["sweep"] = tagged_sweeps(results, self.sweep)
         given |= {name: given[name] or None for name in _REPEATED}
+        given |= {name: given[name] and stored_name(given[name]) for name in ("source", "target")}
         own = {field.name for field in fields(Selection)}
         return Selection(
             **{name: value for name, value in given.items() if name in own},

@@ -330,7 +330,8 @@ class CalibrateSpec(SpecSection):
         default=DEFAULT_CASES, description="cases used, at most"
     )
     crop: Annotated[float, Key(gt=0, le=1)] = Field(
-        default=0.875, description="share of an image's shorter side that is resized to the input"
+        default=Preprocessing().crop,
+        description="share of an image's shorter side that is resized to the input",
     )
     mean: OneOrMany[float] = Field(
         default=Preprocessing().mean, description="subtracted from each channel, 0 to 1"
@@ -442,6 +443,12 @@ class SweepSpec(SpecSection):
     hosts: HostsSpec = Field(default=HostsSpec(), description="settings for the hosts of devices")
 
     @model_validator(mode="after")
+    def _check_calibrate(self) -> Self:
+        if self.calibrate is not None and Precision.INT8 not in (self.precision or ()):
+            raise ValueError("calibrate is for networks in int8; add `precision: [fp32, int8]`")
+        return self
+
+    @model_validator(mode="after")
     def _check_retry(self) -> Self:
         if self.hosts.quiet == "retry" and self.rounds is None:
             raise ValueError("hosts.quiet: retry needs rounds; add `rounds: {}`")
@@ -490,7 +497,7 @@ def with_checkpoints(spec: SweepSpec, path: Path) -> SweepSpec:
         path: of the file, or its name in messages; paths are relative to its folder.
 
     Raises:
-        UsageError: a checkpoint cannot be read, or is not the stated one.
+        UsageError: a checkpoint or the data cannot be read, or are not the stated ones.
     """
     return spec.model_copy(
         update={

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from fleetrank.foundation.errors import BadFileError, shortened, visible_line
 from fleetrank.foundation.files import read_small_text
+from fleetrank.orchestrator.workspace.workspace import stored_name
 
 MAX_DEVICES = 10_000
 """The largest public list of devices has a third of this."""
@@ -36,7 +37,7 @@ def read_shares(path: Path) -> dict[str, float]:
             share = math.nan
         if not 0 < share < math.inf:
             raise _bad(path, number, f"'{shortened(visible_line(given))}' is not a share above 0")
-        shares[device] = share
+        shares[stored_name(device)] = share
     if not 0 < len(shares) <= MAX_DEVICES:
         raise BadFileError(
             f"{path} names {len(shares):,} devices", f"name 1 to {MAX_DEVICES:,}, one a line"

@@ -21,6 +21,8 @@ from fleetrank.orchestrator.identity import SweepFacts
 if TYPE_CHECKING:
     from fleetrank.analysis.stored.sweep_record import Provenance
 
+LOCAL_CPU = "local-cpu"
+"""The name that means this host's CPU on every host, so that a sweep file can be shared."""
 _MARKER = "cluster.yaml"
 """The file that marks a folder as a workspace."""
 _FOLDERS = ("sweeps", "devices", "cards")
@@ -215,6 +217,11 @@ def host_hash() -> str:
     except OSError:
         machine_id = ""
     return hashlib.sha256(f"{platform.node()}\n{machine_id}".encode()).hexdigest()[:12]
+
+
+def stored_name(device: str) -> str:
+    """The name of a device in rows: `local-cpu` is the CPU of this host."""
+    return f"cpu-{host_hash()[:6]}" if device == LOCAL_CPU else device
 
 
 def git_commit(folder: Path) -> str | None:

@@ -92,8 +92,8 @@ OF_ACCURACY = {"frontier": "no quality", "frontier/regret": "no accuracy"}
 
 
 OF_OTHER_RESULTS = {
-    "eval", "eval/precisions", "pairs/precisions", "components", "components/ratios", "latency/training", "scaling", "scaling/points",
-    "scaling/replicas",
+    "eval", "eval/precisions", "pairs/precisions", "components", "components/ratios",
+    "latency/training", "scaling", "scaling/points", "scaling/replicas",
 }  # fmt: skip
 OF_DOUBTS = {"trust/dropped", "trust/findings", "trust/host", "trust/waits"}
 """Nothing failed, took turns or waited here."""

@@ -24,7 +24,6 @@ def test_cases_are_taken_at_equal_distances(tmp_path: Path) -> None:
     values = np.broadcast_to(np.arange(10.0)[:, None, None, None], (10, *SHAPE))
     path = _array(tmp_path, values)
     found = read_calibration(find_calibration(path, 4), SHAPE)
-    assert found.dtype == np.float32
     assert found[:, 0, 0, 0].tolist() == [0, 3, 6, 9]
     assert len(read_calibration(find_calibration(path), SHAPE)) == 10
 
@@ -49,6 +48,7 @@ def test_images_are_scaled_as_asked(tmp_path: Path) -> None:
         (np.full((4, *SHAPE), np.nan), ("not finite",)),
         (np.ones((4, 4, 4, 3)), ("shape (4, 4, 4, 3)", "(cases, 3, 4, 4)")),
         (np.array(None), ("cannot be read",)),
+        (np.full((4, *SHAPE), "1.5"), ("type <U3", "not numbers")),
     ],
 )
 def test_data_that_cannot_calibrate_are_refused(
@@ -71,3 +71,20 @@ def test_a_folder_without_images_and_a_missing_path_are_refused(tmp_path: Path) 
     for path in (tmp_path, tmp_path / "missing"):
         with pytest.raises(CardError):
             find_calibration(path)
+
+
+def test_only_the_images_that_are_used_are_read(tmp_path: Path) -> None:
+    for number in range(5):
+        Image.new("RGB", (4, 4), (number + 1, 0, 0)).save(tmp_path / f"{number}.png")
+    given = find_calibration(tmp_path, 3)
+    Image.new("RGB", (4, 4), (99, 0, 0)).save(tmp_path / "1.png")
+    assert find_calibration(tmp_path, 3) == given
+    Image.new("RGB", (4, 4), (99, 0, 0)).save(tmp_path / "2.png")
+    assert find_calibration(tmp_path, 3) != given
+
+
+def test_more_cases_than_memory_holds_are_refused(tmp_path: Path) -> None:
+    given = find_calibration(_array(tmp_path, np.ones((4, *SHAPE))), 100_000)
+    with pytest.raises(ExportError) as error:
+        read_calibration(given, (3, 512, 512))
+    assert has(error.value.remedy, "682 cases fit")

@@ -14,6 +14,7 @@ from fleetrank.analysis.arrays.significance import (
     cohens_d,
     hotelling_t2,
     mann_whitney,
+    paired_share_difference,
     smallest_p,
     smallest_significant_u,
     wilcoxon,
@@ -132,3 +133,13 @@ def test_nan_is_refused() -> None:
         mann_whitney(np.array([np.nan]), np.array([1.0]))
     with pytest.raises(ValueError, match="NaN"):
         wilcoxon(np.array([np.nan]))
+
+
+def test_the_interval_of_paired_shares_is_the_published_one() -> None:
+    """Bonett and Price 2012: 10 of 100 items lost and 5 gained, by hand."""
+    difference, low, high = paired_share_difference(10, 5, 100)
+    assert difference == pytest.approx(-0.05)
+    assert (low, high) == pytest.approx((-0.127673, 0.029634), abs=1e-6)
+    gained = paired_share_difference(5, 10, 100)
+    assert gained == pytest.approx((0.05, -high, -low))
+    assert paired_share_difference(0, 1, 1)[2] == 1.0

@@ -6,7 +6,6 @@ from fleetrank.device_agents.contract.kind import HostShare
 from fleetrank.foundation.vocabulary import Origin
 from fleetrank.orchestrator.errors import UsageError
 from fleetrank.orchestrator.workspace.device_registry import (
-    LOCAL_CPU,
     DeviceFile,
     find_device,
     load_devices,
@@ -15,7 +14,7 @@ from fleetrank.orchestrator.workspace.device_registry import (
     remove_device,
     save_device,
 )
-from fleetrank.orchestrator.workspace.workspace import Workspace, host_hash
+from fleetrank.orchestrator.workspace.workspace import LOCAL_CPU, Workspace, host_hash
 
 PHONE = DeviceFile(name="phone-1", kind="simulated", options={"tier": "edge", "noise": 0.1})
 

@@ -3,6 +3,7 @@ import json
 from pathlib import Path
 
 import jsonschema
+import numpy as np
 import pytest
 import yaml
 
@@ -68,7 +69,8 @@ def test_every_key_is_understood(tmp_path) -> None:
 def test_a_specification_survives_the_record_of_its_sweep(tmp_path) -> None:
     (tmp_path / "w.pt").write_bytes(b"weights")
     checkpoint = FULL.replace("pretrained}", "{kind: checkpoint, path: w.pt}}")
-    for text in (FULL, checkpoint, "name: a\nmodels: all"):
+    calibrated = "name: a\nmodels: all\nprecision: int8\ncalibrate: {data: w.pt, mean: 0.5}"
+    for text in (FULL, checkpoint, calibrated, "name: a\nmodels: all"):
         spec = load_spec(_file(tmp_path, text))
         record = json.loads(json.dumps(spec.model_dump(mode="json")))
         assert SweepSpec.model_validate(record) == spec
@@ -120,6 +122,8 @@ def test_the_schema_accepts_what_the_loader_accepts(tmp_path) -> None:
         ("runtime_options: {onnx: {a: [1]}}", "'runtime_options.onnx.a': give a number", "correct"),
         ("runtime_options: {onnx: {a: .nan}}", "'runtime_options.onnx.a'", "correct"),
         ("measure: 3", "'measure': needs `key: value` lines", "correct"),
+        ("calibrate: {data: x.npy}", "calibrate is for networks in int8", "correct"),
+        ("precision: int8\ncalibrate: {data: no.npy}", "calibrate.data", "folder of images"),
         ("weights: best", "weights.kind", "give one of seeded, pretrained, checkpoint"),
         ("weights: checkpoint", "'path' is required", "correct"),
         ("weights: {path: x.pt}", "'path' is required", "correct"),
@@ -170,3 +174,15 @@ def test_a_checkpoint_is_found_beside_the_file_and_known_by_its_content(tmp_path
 @pytest.mark.parametrize("name", ["quick", "paper13"])
 def test_the_sweeps_of_the_repository_are_valid(name) -> None:
     assert load_spec(REPOSITORY / "sweeps" / f"{name}.yaml").name == name
+
+
+def test_calibration_data_are_found_beside_the_file_and_known_by_their_content(tmp_path) -> None:
+    np.save(tmp_path / "data.npy", np.ones((4, 3, 8, 8), np.float32))
+    text = "name: a\nmodels: all\nprecision: int8\ncalibrate: {data: data.npy, n: 3%s}"
+    found = load_spec(_file(tmp_path, text % "")).calibrate
+    assert (found.data, found.n) == (tmp_path / "data.npy", 3)
+    same = load_spec(_file(tmp_path, text % f", sha256: {found.sha256}")).calibrate
+    assert same == found
+    np.save(tmp_path / "data.npy", np.zeros((4, 3, 8, 8), np.float32))
+    with pytest.raises(UsageError, match=r"calibrate\.sha256"):
+        load_spec(_file(tmp_path, text % f", sha256: {found.sha256}"))
