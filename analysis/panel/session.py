@@ -1,5 +1,6 @@
 """One selection of the stored attempts, and the arrays that several statistics share."""
 
+import re
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, wraps
@@ -40,6 +41,7 @@ from fleetrank.analysis.stored.selection import (
 from fleetrank.analysis.stored.side_tables import SideTable, read_side
 from fleetrank.foundation.errors import count_of
 from fleetrank.foundation.inputs import Workload
+from fleetrank.foundation.vocabulary import Precision
 
 T = TypeVar("T")
 _OF_EXCLUSIONS = {"model", "platform_key", "workload"}
@@ -308,6 +310,18 @@ def once_a_session(make: Callable[[Session], T]) -> Callable[[Session], T]:
 @once_a_session
 def _without_limit(session: Session) -> Session:
     return session.asked(replace(session.selection, max_memory_mib=None))
+
+
+PRECISE = re.compile(rf":({'|'.join(Precision)})(?=$| \()")
+"""The precision in the name of a model that stands for one; sizes or weights may follow."""
+
+
+def how_to_measure(a: str, b: str) -> str:
+    """The remedy for two models, each perhaps with its precision, that no platform measured."""
+    if not (PRECISE.search(a) or PRECISE.search(b)):
+        return f"measure them here: `fleetrank ab {a} {b}`"
+    words = dict.fromkeys(found[1] for name in (a, b) if (found := PRECISE.search(name)))
+    return f"measure both in a sweep with `precision: [{', '.join(words)}]`"
 
 
 def split_by_precision(session: Session) -> Session:

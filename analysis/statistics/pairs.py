@@ -34,7 +34,7 @@ from fleetrank.analysis.arrays.ranking import Floats
 from fleetrank.analysis.errors import AnalysisError, NoDataError
 from fleetrank.analysis.figures import platform_labels
 from fleetrank.analysis.panel.panel import MEASURED
-from fleetrank.analysis.panel.session import Session, split_by_precision
+from fleetrank.analysis.panel.session import PRECISE, Session, how_to_measure, split_by_precision
 from fleetrank.analysis.statistics.audit import doubtful_cells
 from fleetrank.analysis.statistics.pair_answer import (
     QUANTITIES,
@@ -67,8 +67,6 @@ _MOST_MODELS = 100
 """Models among which the page looks for a pair: 4,950 pairs."""
 _MOST_SOURCES = 60
 """Platforms that a probability uses; more make it slower and hardly better."""
-PRECISE = re.compile(rf":({'|'.join(Precision)})(?=$| \()")
-"""The precision in the name of a model that stands for one; sizes or weights may follow."""
 _SURE = 0.95
 """The probability for which the sentence on gaps names the gap."""
 
@@ -341,15 +339,12 @@ def row_of(fleet: Fleet, name: str) -> int:
         )
     model = PRECISE.sub("", name)
     others = sorted(one for one in models if one != model and PRECISE.sub("", one) == model)
-    if others:
-        raise NoDataError(
-            f"no platform has a comparable {fleet.quantity.name} of '{name}'",
-            f"it was measured as {', '.join(others)}; published floats are often fp16",
-        )
+    how = f"measure it with `fleetrank run {model}`, or import published figures"
     raise NoDataError(
         f"no platform has a comparable {fleet.quantity.name} of '{name}'",
-        f"{did_you_mean(name, models)}measure it with `fleetrank run {model}`, or import published "
-        "figures",
+        f"it was measured as {', '.join(others)}; published floats are often fp16"
+        if others
+        else did_you_mean(name, models) + how,
     )
 
 
@@ -367,20 +362,12 @@ def _here(fleet: Fleet, rows: tuple[int, int]) -> int:
         # Of models that were measured in one precision each.
         known = [fleet.facts.filter(np.isfinite(fleet.logs[row]))["precision"] for row in rows]
         ones = [one[0] for one in known if one.n_unique() == 1 and one[0] in [*Precision]]
-        precise = [f"{model}:{one}" for model, one in zip((a, b), ones, strict=False)]
-        by_precision = f"files of unlike precision: `fleetrank faster {' '.join(precise)}`; "
-        raise NoDataError(
-            f"no chosen platform measured both {a} and {b}",
-            (by_precision if len({*ones}) > 1 else "") + _how_to_measure(a, b),
-        )
+        how = how_to_measure(a, b)
+        if len({*ones}) > 1:
+            precise = " ".join(f"{one}:{of}" for one, of in zip((a, b), ones, strict=True))
+            how = f"files of unlike precision: `fleetrank faster {precise}`; {how}"
+        raise NoDataError(f"no chosen platform measured both {a} and {b}", how)
     return here
-
-
-def _how_to_measure(a: str, b: str) -> str:
-    if not (PRECISE.search(a) or PRECISE.search(b)):
-        return f"measure them here: `fleetrank ab {a} {b}`"
-    words = dict.fromkeys(found[1] for name in (a, b) if (found := PRECISE.search(name)))
-    return f"measure both in a sweep with `precision: [{', '.join(words)}]`"
 
 
 def _common_here(fleet: Fleet) -> int:

@@ -10,9 +10,9 @@ import polars as pl
 from fleetrank.analysis.comparison.verdict import Verdict
 from fleetrank.analysis.errors import NoDataError
 from fleetrank.analysis.labels import published_names
-from fleetrank.analysis.panel.session import Session
+from fleetrank.analysis.panel.session import PRECISE, Session
 from fleetrank.analysis.statistics.pair_answer import Order
-from fleetrank.analysis.statistics.pairs import PRECISE, Fleet, fleet_of, measured_order
+from fleetrank.analysis.statistics.pairs import Fleet, fleet_of, measured_order
 from fleetrank.analysis.tables.explanations import explained
 from fleetrank.analysis.tables.table import Table
 from fleetrank.foundation.errors import count_of
