@@ -1,6 +1,8 @@
 """The closed sets of words that describe a measurement, for all packages and for stored rows."""
 
+from collections.abc import Mapping
 from enum import Enum
+from types import MappingProxyType
 from typing import Literal
 
 
@@ -33,10 +35,14 @@ class Precision(Words):
     FP64 = "fp64"
     """Only in files of the user; no exporter writes it."""
     INT4 = "int4"
-    """The same."""
+    """Of the weights of products; the activations are 8-bit integers or floats."""
 
 
 INTEGERS = frozenset({Precision.INT8, Precision.INT4})
+WEIGHT_BYTES: Mapping[str, float] = MappingProxyType(
+    {"fp64": 8.0, "fp32": 4.0, "fp16": 2.0, "bf16": 2.0, "int8": 1.0, "int4": 0.5}
+)
+"""Of one weight in each precision; scales of quantised weights come on top."""
 
 
 class Mode(Words):

@@ -20,16 +20,18 @@ from fleetrank.device_agents.contract.task import (
 from fleetrank.foundation.errors import count_of
 from fleetrank.foundation.inputs import IMAGE, WorkloadKind, axes_text
 from fleetrank.foundation.user_file import Bytes, Key
-from fleetrank.foundation.vocabulary import CpuChoice, Flag, FlopsMethod, Format, Origin
+from fleetrank.foundation.vocabulary import (
+    INTEGERS,
+    WEIGHT_BYTES,
+    CpuChoice,
+    Flag,
+    FlopsMethod,
+    Format,
+    Origin,
+)
 from fleetrank.models.cards.card import Artifact, Cost, ExportRequest
 from fleetrank.models.cards.language import LanguageShape
-from fleetrank.models.networks.cost import (
-    MATRIX_BYTES,
-    VALUE_BYTES,
-    call_cost,
-    calls_of,
-    known_cost,
-)
+from fleetrank.models.networks.cost import VALUE_BYTES, call_cost, calls_of, known_cost
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -497,7 +499,8 @@ def token_costs(shape: LanguageShape | None, execution: Execution) -> tuple[Toke
     if shape is None or execution.workload.kind is WorkloadKind.TRAIN:
         return ()
     size = VALUE_BYTES.get(execution.precision, _USUAL_BYTES)
-    matrix = MATRIX_BYTES.get(execution.precision)
+    # Of integers: weights of products alone; the other weights and the cache are fp32.
+    matrix = WEIGHT_BYTES[execution.precision] if execution.precision in INTEGERS else None
     costs = (
         call_cost(shape, call, execution.batch, size, matrix)
         for call in calls_of(execution.workload)

@@ -4,6 +4,9 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+import numpy as np
+import numpy.typing as npt
+
 from fleetrank.analysis.comparison.verdict import Verdict
 from fleetrank.analysis.errors import NoDataError
 from fleetrank.analysis.labels import published_names
@@ -12,7 +15,7 @@ from fleetrank.analysis.statistics.pair_answer import Order, shares_sentences
 from fleetrank.analysis.statistics.pairs import (
     Fleet,
     fleet_of,
-    measured_order,
+    orders_of,
     platform_shares,
     row_of,
 )
@@ -50,11 +53,11 @@ class FastestRow:
     missing: str | None
 
 
-def _verdict(orders: Sequence[Order]) -> Verdict:
+def _verdict(orders: npt.NDArray[np.str_]) -> Verdict:
     """Of the first model beside all others: one with few repeats may be behind it by chance."""
-    if all(order is Order.KEPT for order in orders):
+    if np.all(orders == Order.KEPT):
         return Verdict.FASTER
-    return Verdict.SAME if orders[0] is Order.EQUAL else Verdict.UNDECIDED
+    return Verdict.SAME if orders[0] == Order.EQUAL else Verdict.UNDECIDED
 
 
 def fastest(
@@ -108,18 +111,19 @@ def _fastest(fleet: Fleet, rows: Sequence[int], at: int) -> FastestRow | None:
     if len(known) < 2:
         return None
     best, *behind = known
-    one = measured_order(fleet, (best, behind[0]), at)
+    ratios, lows, highs, orders = orders_of(fleet, (best, np.array(behind)), np.array([at]))
+    has_interval = math.isfinite(lows[0])
     missing = [names[row] for row in rows if row not in known]
     return FastestRow(
-        platform_key=one.platform_key,
+        platform_key=fleet.panel.keys[at],
         fastest=names[best],
         value=math.exp(logs[best]) / fleet.quantity.per_unit,
-        ratio=math.exp(logs[behind[0]] - logs[best]),
-        low=one.low,
-        high=one.high,
-        verdict=_verdict([measured_order(fleet, (best, row), at).order for row in behind]),
+        ratio=math.exp(ratios[0]),
+        low=math.exp(lows[0]) if has_interval else None,
+        high=math.exp(highs[0]) if has_interval else None,
+        verdict=_verdict(orders),
         others=few_of(
-            [f"{names[row]} {math.exp(logs[row] - logs[best]):.2f}" for row in behind],
+            [f"{names[row]} {math.exp(one):.2f}" for row, one in zip(behind, ratios, strict=True)],
             _MOST_OTHERS,
         ),
         missing=few_of(missing, _MOST_OTHERS) or None,

@@ -27,6 +27,7 @@ from fleetrank.analysis.panel.session import Session
 from fleetrank.analysis.stored.selection import Selection, setting
 from fleetrank.analysis.tables.explanations import explained
 from fleetrank.analysis.tables.table import Table
+from fleetrank.foundation.vocabulary import WEIGHT_BYTES
 
 _SCHEMA = {
     "memory_metric": pl.String, "n_models": pl.Int64, "ratio_flops": pl.Float64,
@@ -229,7 +230,6 @@ def _require_positive(*parts: Floats) -> None:
             raise ValueError("a value is not above 0: remove models without a value")
 
 
-_WEIGHT_BYTES = {"fp64": 8.0, "fp32": 4.0, "fp16": 2.0, "bf16": 2.0, "int8": 1.0, "int4": 0.5}
 _FLOPS_PER_MAC = 2.0
 _BOUNDS = {
     "bound": pl.String,
@@ -275,7 +275,9 @@ def composites(session: Session) -> tuple[PlatformComposites, ...]:
     cells = session.comparable.cells.sort("platform_key", "identity").with_columns(
         work=pl.col("flops") * pl.col("batch").fill_null(1),
         weight_bytes=pl.col("parameters")
-        * pl.col("precision").replace_strict(_WEIGHT_BYTES, default=None, return_dtype=pl.Float64),
+        * pl.col("precision").replace_strict(
+            dict(WEIGHT_BYTES), default=None, return_dtype=pl.Float64
+        ),
     )
     return tuple(map(_of_platform, cells.partition_by("platform_key", maintain_order=True)))
 

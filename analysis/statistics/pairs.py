@@ -398,7 +398,7 @@ def _best_here(fleet: Fleet, is_usable: npt.NDArray[np.bool_]) -> int | None:
 def measured_order(fleet: Fleet, rows: tuple[int, int], at: int) -> PairOrder:
     """The two models on a platform that measured both."""
     a, b = rows
-    log, low, high, order = (one[0] for one in _orders(fleet, rows, np.array([at])))
+    log, low, high, order = (one[0] for one in orders_of(fleet, rows, np.array([at])))
     is_known = math.isfinite(low)
     return replace(
         _named(fleet, rows, Order(order), at),
@@ -413,11 +413,12 @@ def measured_order(fleet: Fleet, rows: tuple[int, int], at: int) -> PairOrder:
     )
 
 
-def _orders(
-    fleet: Fleet, rows: tuple[int, int], columns: Ints
+def orders_of(
+    fleet: Fleet, rows: tuple[int, int | Ints], columns: Ints
 ) -> tuple[Floats, Floats, Floats, npt.NDArray[np.str_]]:
     """Log ratios on platforms that measured both, their intervals, and orders, (n_columns,) each.
 
+    With one column, `rows` may name several second models: then one of each for every model.
     The log ratio is above 0 here. Where the noise is not known, the interval is NaN, and the margin
     decides alone.
     """
@@ -657,7 +658,7 @@ def _count(fleet: Fleet, rows: tuple[int, int], here: int, targets: Ints) -> Pai
     rows = _faster_first(fleet, rows, here)
     one, both = measured_order(fleet, rows, here), _has_both(fleet, rows)
     others = targets[both[targets]]
-    logs, _, _, orders = _orders(fleet, rows, others)
+    logs, _, _, orders = orders_of(fleet, rows, others)
     number = {order: int((orders == order).sum()) for order in Order}
     reversed_logs = np.where(orders == Order.REVERSED, logs, 0.0)
     worst = int(others[reversed_logs.argmin()]) if number[Order.REVERSED] else None

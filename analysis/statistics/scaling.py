@@ -3,7 +3,6 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -22,7 +21,7 @@ from fleetrank.analysis.tables.table import CellRow, Table, frame_of
 from fleetrank.analysis.tables.table_specs import TABLES
 from fleetrank.foundation.errors import count_of
 from fleetrank.foundation.inputs import Workload, WorkloadKind
-from fleetrank.foundation.vocabulary import BYTES_PER_MIB, NS_PER_MS, NS_PER_S
+from fleetrank.foundation.vocabulary import BYTES_PER_MIB, NS_PER_MS, NS_PER_S, WEIGHT_BYTES
 
 # Arithmetic of one curve: cost and rate of one model on one platform at growing values.
 
@@ -438,11 +437,6 @@ def _other_ends(failed: pl.DataFrame) -> str | None:
 
 
 # Parts `memory` and `files`: what the peak holds (weights, state, the rest), and files by format.
-
-WEIGHT_BYTES: Mapping[str, float] = MappingProxyType(
-    {"fp64": 8.0, "fp32": 4.0, "fp16": 2.0, "bf16": 2.0, "int8": 1.0, "int4": 0.5}
-)
-"""Bytes of one weight; scales of quantised weights come on top."""
 
 
 def memory_table(session: Session) -> Table:

@@ -412,7 +412,9 @@ class OnnxModel:
         # The worker's parent removes the folder.
         path = Path(mkdtemp(prefix="fleetrank-optimised-"), "model.onnx")
         self._write_optimised(str(path))
-        return Products.count(kernels_of(path.read_bytes()), _OF_INTEGERS, _OF_FLOATS)
+        kernels = kernels_of(path.read_bytes())
+        found = sum(name in _OF_INTEGERS for name in kernels)
+        return Products(of_integers=found, all=found + sum(name in _OF_FLOATS for name in kernels))
 
 
 class OnnxRunner:

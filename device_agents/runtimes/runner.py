@@ -3,7 +3,7 @@
 A runtime and its library are imported only on request.
 """
 
-from collections.abc import Iterable, Sequence, Set
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
@@ -163,15 +163,6 @@ class Products:
 
     of_integers: int
     all: int
-
-    @classmethod
-    def count(
-        cls, kernels: Iterable[str], of_integers: Set[str], of_floats: Set[str]
-    ) -> "Products":
-        """Counts kernels by the names that a runtime gives them; others are no products."""
-        names = list(kernels)
-        found = sum(name in of_integers for name in names)
-        return cls(of_integers=found, all=found + sum(name in of_floats for name in names))
 
 
 @runtime_checkable

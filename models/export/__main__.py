@@ -41,7 +41,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--out", type=Path, required=True, help="folder for the file")
     parser.add_argument("--seed", type=int, default=0, help="random seed of the seeded weights")
     parser.add_argument("--batch", type=int, default=1)
-    parser.add_argument("--precision", default="fp32", help="fp32, fp16 or bf16")
+    parser.add_argument("--precision", default="fp32", help="fp32, fp16, bf16, int8 or int4")
     parser.add_argument(
         "--workload", type=_workload, default=IMAGE, help="of a language model: prefill@128, ..."
     )

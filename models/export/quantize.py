@@ -4,7 +4,8 @@ Inputs and outputs stay 32-bit floats, so that the files of all runtimes do the 
 and version of each recipe are in `models.cards.card.RECIPES`.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -90,6 +91,19 @@ def _given_calls(given: Calibration, examples: Examples) -> Calls:
     return tuple((part.clone(),) for part in filled.split(batch))
 
 
+@contextmanager
+def _float_file(program: Program, path: Path) -> Iterator[Path]:
+    """The network in fp32, in a folder that goes with the weights of a large one beside it."""
+    with TemporaryDirectory(dir=path.parent) as folder:
+        whole = Path(folder, f"float{path.suffix}")
+        EXPORTERS[Format(path.suffix[1:])].export(program, whole)
+        yield whole
+
+
+def _named(names: Sequence[str], call: Arguments) -> "dict[str, Array]":
+    return {name: one.numpy() for name, one in zip(names, call, strict=True)}
+
+
 def _write_onnx(program: Program, calls: Calls, path: Path) -> None:
     from onnxruntime.quantization import (
         CalibrationDataReader,
@@ -100,36 +114,32 @@ def _write_onnx(program: Program, calls: Calls, path: Path) -> None:
     )
     from onnxruntime.quantization.shape_inference import quant_pre_process
 
-    whole, ready = path.with_name("float.onnx"), path.with_name("ready.onnx")
-    EXPORTERS[Format.ONNX].export(program, whole)
-    quant_pre_process(whole, ready, skip_symbolic_shape=True)
-    names = _onnx_inputs(ready)
-
     class Reader(CalibrationDataReader):  # type: ignore[misc]  # the library has no types
         """The calls, one after the other."""
 
-        def __init__(self) -> None:
-            self._calls = iter(calls)
+        def __init__(self, names: Sequence[str]) -> None:
+            self._names, self._calls = names, iter(calls)
 
         def get_next(self) -> "dict[str, Array] | None":
             """The next call; `None` after the last."""
             call = next(self._calls, None)
             if call is None:
                 return None
-            return {name: one.numpy() for name, one in zip(names, call, strict=True)}
+            return _named(self._names, call)
 
-    quantize_static(
-        ready,
-        path,
-        Reader(),
-        quant_format=QuantFormat.QDQ,
-        per_channel=True,
-        activation_type=QuantType.QUInt8,
-        weight_type=QuantType.QInt8,
-        calibrate_method=CalibrationMethod.MinMax,
-    )
-    for scratch in (whole, ready):
-        scratch.unlink()
+    with _float_file(program, path) as whole:
+        ready = whole.with_name("ready.onnx")
+        quant_pre_process(whole, ready, skip_symbolic_shape=True)
+        quantize_static(
+            ready,
+            path,
+            Reader(_onnx_inputs(ready)),
+            quant_format=QuantFormat.QDQ,
+            per_channel=True,
+            activation_type=QuantType.QUInt8,
+            weight_type=QuantType.QInt8,
+            calibrate_method=CalibrationMethod.MinMax,
+        )
 
 
 def _onnx_inputs(path: Path) -> list[str]:
@@ -141,20 +151,17 @@ def _onnx_inputs(path: Path) -> list[str]:
 def _write_tflite(program: Program, calls: Calls, path: Path) -> None:
     from ai_edge_quantizer import qtyping, quantizer, recipe
 
-    whole = path.with_name("float.tflite")
-    EXPORTERS[Format.TFLITE].export(program, whole)
-    tool = quantizer.Quantizer(str(whole))
-    tool.load_quantization_recipe(recipe.static_wi8_ai8())
-    for end in (qtyping.TFLOperationName.INPUT, qtyping.TFLOperationName.OUTPUT):
-        tool.update_quantization_recipe(
-            regex=".*", operation_name=end, algorithm_key=quantizer.AlgorithmName.NO_QUANTIZE
-        )
     # Without names the converter numbers the inputs.
     names = program.input_names or [f"args_{place}" for place in range(len(program.arguments))]
-    data = [{n: one.numpy() for n, one in zip(names, call, strict=True)} for call in calls]
-    ranges = tool.calibrate({ONLY_SIGNATURE: data})
-    tool.quantize(ranges).export_model(str(path), overwrite=True)
-    whole.unlink()
+    with _float_file(program, path) as whole:
+        tool = quantizer.Quantizer(str(whole))
+        tool.load_quantization_recipe(recipe.static_wi8_ai8())
+        for end in (qtyping.TFLOperationName.INPUT, qtyping.TFLOperationName.OUTPUT):
+            tool.update_quantization_recipe(
+                regex=".*", operation_name=end, algorithm_key=quantizer.AlgorithmName.NO_QUANTIZE
+            )
+        ranges = tool.calibrate({ONLY_SIGNATURE: [_named(names, call) for call in calls]})
+        tool.quantize(ranges).export_model(str(path), overwrite=True)
 
 
 def _write_pte(program: Program, calls: Calls, path: Path) -> None:
@@ -176,9 +183,7 @@ def _write_nbits(bits: int, program: Program, path: Path) -> None:
     import onnx
     from onnxruntime.quantization.matmul_nbits_quantizer import MatMulNBitsQuantizer
 
-    with TemporaryDirectory(dir=path.parent) as folder:
-        whole = Path(folder, "float.onnx")
-        EXPORTERS[Format.ONNX].export(program, whole)
+    with _float_file(program, path) as whole:
         model = onnx.load(str(whole))
     _untie_heads(model)
     tool = MatMulNBitsQuantizer(
@@ -211,13 +216,11 @@ def _untie_heads(model: "onnx.ModelProto") -> None:
 def _write_dynamic(bits: int, program: Program, path: Path) -> None:
     from ai_edge_quantizer import quantizer, recipe
 
-    whole = path.with_name("float.tflite")
-    EXPORTERS[Format.TFLITE].export(program, whole)
-    tool = quantizer.Quantizer(str(whole))
     recipes = {8: recipe.dynamic_wi8_afp32, 4: recipe.dynamic_wi4_afp32}
-    tool.load_quantization_recipe(recipes[bits]())
-    tool.quantize().export_model(str(path), overwrite=True)
-    whole.unlink()
+    with _float_file(program, path) as whole:
+        tool = quantizer.Quantizer(str(whole))
+        tool.load_quantization_recipe(recipes[bits]())
+        tool.quantize().export_model(str(path), overwrite=True)
 
 
 def _write_linear(bits: int, program: Program, path: Path) -> None:

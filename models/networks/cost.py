@@ -217,8 +217,6 @@ VALUE_BYTES: Mapping[str, int] = {
     Precision.BF16: 2,
 }
 """Of a weight and of a value of the cache; other precisions do not store both in one type."""
-MATRIX_BYTES: Mapping[str, float] = {Precision.INT8: 1.0, Precision.INT4: 0.5}
-"""Of a weight of a product where the other weights and the cache are fp32; without scales."""
 _ID_BYTES = 8
 """Of a token id, which is a whole number of 64 bits."""
 

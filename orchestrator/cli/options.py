@@ -159,6 +159,8 @@ def with_selectors(
             return Selectors.model_validate(known)
         except ValidationError as error:  # a number above the limit, which no help shows
             first = error.errors()[0]
+            if first["type"] != "less_than_equal":
+                raise
             flag = f"--{first['loc'][0]}".replace("_", "-")
             raise UsageError(f"{flag}: {first['msg']}", "give a smaller number") from error
 

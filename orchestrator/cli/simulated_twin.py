@@ -14,11 +14,11 @@ from fleetrank.analysis.stored.load import load_measurements, valid_attempts
 from fleetrank.device_agents.contract.task import OptionValue
 from fleetrank.foundation.errors import count_of, did_you_mean
 from fleetrank.foundation.inputs import IMAGE
+from fleetrank.foundation.vocabulary import WEIGHT_BYTES
 from fleetrank.orchestrator.errors import NothingToDoError
 
 SIMULATED = "simulated"
 _ORIGINS = ("measured", "imported", "virtual")
-_WEIGHT_BYTES = {"fp64": 8.0, "fp32": 4.0, "fp16": 2.0, "bf16": 2.0, "int8": 1.0, "int4": 0.5}
 _DIGITS = 4
 """Significant digits of an option: more would claim what the fit does not know."""
 _LEAST = 1e-4
@@ -81,7 +81,7 @@ def _cells(rows: pl.LazyFrame) -> pl.DataFrame:
                 "memory_bytes",
             ).drop_nulls().first(),
             pl.col("precision").first().replace_strict(
-                _WEIGHT_BYTES, default=4.0, return_dtype=pl.Float64
+                dict(WEIGHT_BYTES), default=4.0, return_dtype=pl.Float64
             ).alias("weight_bytes"),
             latency.median().alias("latency_ns"),
             latency.log().std().alias("noise"),

@@ -516,12 +516,11 @@ def _found_data(given: CalibrateSpec, spec_path: Path) -> CalibrateSpec:
         path = resolved(spec_path.parent / given.data)
         sha256 = find_calibration(path, given.n, given.preprocessing).sha256
     except (CardError, OSError) as error:
-        message, remedy = (
-            (error.message, error.remedy)
-            if isinstance(error, CardError)
-            else (f"{shortened(str(given.data))} cannot be read: {error.strerror}", "correct it")
-        )
-        raise UsageError(f"{spec_path}: key 'calibrate.data': {message}", remedy) from error
+        why = error.strerror if isinstance(error, OSError) else error.message
+        raise UsageError(
+            f"{spec_path}: key 'calibrate.data': {shortened(str(given.data))}: {why}",
+            "give a folder of images or a .npy file, relative to the sweep file",
+        ) from error
     if given.sha256 not in {None, sha256}:
         raise UsageError(
             f"{spec_path}: key 'calibrate.sha256': {path} has the sha256 {sha256}",
