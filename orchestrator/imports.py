@@ -10,6 +10,7 @@ from pathlib import Path
 from fleetrank.analysis.importers.model_facts import ModelFacts, fill, refuse_unknown_models
 from fleetrank.analysis.importers.release import Release, drop_reason
 from fleetrank.analysis.stored.columns import SCHEMA, SCHEMA_VERSION
+from fleetrank.analysis.stored.side_tables import EVALUATIONS
 from fleetrank.analysis.stored.sweep_record import IMPORTED, SweepRecord, SweepState
 from fleetrank.models.cards.card import ModelCard
 from fleetrank.models.cards.zoo import find_card
@@ -21,6 +22,7 @@ from fleetrank.orchestrator.identity import (
 )
 from fleetrank.orchestrator.rows import Row
 from fleetrank.orchestrator.store.results import ResultStore
+from fleetrank.orchestrator.store.side import side_lines
 from fleetrank.orchestrator.workspace.workspace import new_sweep_id, sweep_facts, sweep_provenance
 
 _ACCURACY_NOTE = {
@@ -91,14 +93,15 @@ def import_release(
         rows, notes = fill(facts, release.source, rows)
         release = replace(release, notes=(*release.notes, *notes))
     dropped = Counter(reason for row in rows if (reason := drop_reason(row)) is not None)
-    content = hashlib.sha256(canonical_json([rows, release.aliases]).encode()).hexdigest()
+    whole = canonical_json([rows, release.aliases, release.evaluations])
+    content = hashlib.sha256(whole.encode()).hexdigest()
     earlier = _earlier(store, release, content)
     sweep_id, state = _stored(store, content)
     if sweep_id is None:
         sweep_id = new_sweep_id(f"import-{release.source}-{release.version}", store.sweep_ids())
         store.create_sweep(_record(sweep_id, release, rows, content, dropped, folder))
     if state is not SweepState.FINISHED:
-        _write(store, sweep_id, rows, folder)
+        _write(store, sweep_id, rows, release.evaluations, folder)
     return Imported(
         sweep_id=sweep_id,
         release=release,
@@ -166,7 +169,13 @@ def _record(
     )
 
 
-def _write(store: ResultStore, sweep_id: str, rows: Iterable[Row], folder: Path) -> None:
+def _write(
+    store: ResultStore,
+    sweep_id: str,
+    rows: Iterable[Row],
+    evaluations: Sequence[Row],
+    folder: Path,
+) -> None:
     facts = sweep_facts(sweep_id, 0, folder)
     n_of: Counter[object] = Counter()
     with store.lease(sweep_id):
@@ -176,6 +185,9 @@ def _write(store: ResultStore, sweep_id: str, rows: Iterable[Row], folder: Path)
                 n_of[row["status"]] += 1
                 if number >= n_there:
                     journal.append(row)
+            n_there = sum(1 for _ in journal.rows(EVALUATIONS.name))
+            if left := evaluations[n_there:]:
+                journal.append_lines(side_lines(EVALUATIONS, left, sweep_id))
         store.publish(sweep_id)
         journal.pack()
         changes = {

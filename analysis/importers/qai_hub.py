@@ -60,6 +60,8 @@ _FLOAT_ON = {"npu": "fp16", "gpu": "fp16", "cpu": "fp32"}
 _QUANTISED = re.compile(r"w8a\d+\w*")
 _WIDE_ACTIVATIONS = {"uint16", "int16"}
 """Older releases name a model with 8-bit weights after its 16-bit activations."""
+_EVALUATED = {"float", "fp32", "fp16", "w8a8", "int8"}
+"""Of others, which also count as int8, accuracies are of another file."""
 _PROXY = "(Proxy)"
 _DERIVED = (
     "latency_p50_ns: the shortest time of a job, the vendor's one figure",
@@ -114,12 +116,17 @@ class Job:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HubModel:
-    """One model folder of one release."""
+    """One model folder of one release.
+
+    Attributes:
+        accuracy: the entry of `numerics.yaml` about images of ImageNet; empty without one.
+    """
 
     name: str
     reference: str
     jobs: tuple[Job, ...]
     facts: Row
+    accuracy: Node
 
 
 def read_models(files: Mapping[str, bytes]) -> list[tuple[str, list[HubModel]]]:
@@ -162,11 +169,13 @@ def _read_model(path: str, files: Mapping[str, bytes]) -> HubModel:
         name: _node(_yaml(str(folder / name), files.get(str(folder / name), b"")))
         for name in ("info.yaml", "numerics.yaml")
     }
+    accuracy = _of_imagenet(beside["numerics.yaml"])
     return HubModel(
         name=folder.name,
         reference=file_reference(f"{folder.name}/perf.yaml", files[path]),
         jobs=tuple(read_jobs(_yaml(path, files[path]))),
-        facts=_info_facts(beside["info.yaml"]) | _accuracy(beside["numerics.yaml"]),
+        facts=_info_facts(beside["info.yaml"]) | _float_accuracy(accuracy),
+        accuracy=accuracy,
     )
 
 
@@ -199,17 +208,19 @@ def _info_facts(info: Mapping[str, object]) -> Row:
     }
 
 
-def _accuracy(numerics: Mapping[str, object]) -> Row:
-    """Top-1 of the float model, as tested by the vendor on part of ImageNet."""
+def _of_imagenet(numerics: Mapping[str, object]) -> Node:
     metrics = numerics.get("metrics")
-    for entry in metrics if isinstance(metrics, list) else []:
-        metric = _node(entry)
-        top1 = read_number(metric.get("partial_torch_metric"))
-        if "imagenet" in str(metric.get("dataset_name")) and top1 is not None:
-            n = metric.get("num_partial_samples")
-            source = f"AI Hub numerics.yaml: float model on {n} images of ImageNet"
-            return {"accuracy_top1": top1, "accuracy_source": source}
-    return {}
+    entries = map(_node, metrics if isinstance(metrics, list) else [])
+    return next((one for one in entries if "imagenet" in str(one.get("dataset_name"))), {})
+
+
+def _float_accuracy(accuracy: Node) -> Row:
+    """Top-1 of the float model, as tested by the vendor on part of ImageNet."""
+    top1, n = read_number(accuracy.get("partial_torch_metric")), accuracy.get("num_partial_samples")
+    if top1 is None:
+        return {}
+    source = f"AI Hub numerics.yaml: float model on {n} images of ImageNet"
+    return {"accuracy_top1": top1, "accuracy_source": source}
 
 
 def read_jobs(document: object) -> list[Job]:
@@ -353,6 +364,7 @@ def _make_release(version: str, models: list[HubModel], context: _Context) -> Re
         version=version,
         licence=LICENCE,
         rows=tuple(rows),
+        evaluations=tuple(one for model in models for one in _evaluations(model, context)),
         aliases=tuple(sorted(context.aliases.items())),
         notes=_notes(models, context),
     )
@@ -389,6 +401,33 @@ def _model_rows(model: HubModel, context: _Context) -> Iterator[Row]:
         row = _row(model, job, job.device, context)
         is_mirror = there == job.job_id
         yield drop(row, "mirror", f"job {job.job_id} of {kept} again") if is_mirror else row
+
+
+_OF_EVALUATION = ("model", "device", "runtime", "backend", "precision", "runtime_version")
+
+
+def _evaluations(model: HubModel, context: _Context) -> Iterator[Row]:
+    """The accuracy of each file where the vendor tested it, of floats and of 8-bit integers."""
+    for job in model.jobs:
+        found = model.accuracy.get("device_metric")
+        for part in (job.device, job.precision, job.path):
+            found = _node(found).get(part)
+        top1 = read_number(_node(found).get("partial_metric"))
+        row = _row(model, job, context.aliases.get(job.device, job.device), context)
+        if top1 is None or row["status"] != "ok" or job.precision not in _EVALUATED:
+            continue
+        n = whole(read_number(model.accuracy.get("num_partial_samples")))
+        yield {name: row[name] for name in _OF_EVALUATION} | {
+            "evaluation_id": f"{SOURCE}-{job.job_id}",
+            "weights": "published",
+            "task": "images",
+            "data": str(model.accuracy.get("dataset_name")),
+            "item_limit": n,
+            "n_items": n,
+            "quality_metric": "top1",
+            "quality": top1,
+            "flags": ["limited"],
+        }
 
 
 def _where(job: Job) -> tuple[str, str, str]:

@@ -65,6 +65,7 @@ class Release:
         version: of the release, letters, digits and dots.
         rows: every measurement of the source, those that no figure may use with status `failed`
             and the reason.
+        evaluations: rows of the side table of that name; without `sweep_id`.
         aliases: names under which the source repeats a device, to the name it was imported as.
         notes: facts for readers of any figure from this release.
     """
@@ -73,6 +74,7 @@ class Release:
     version: str
     licence: str
     rows: tuple[Row, ...]
+    evaluations: tuple[Row, ...] = ()
     aliases: tuple[tuple[str, str], ...] = ()
     notes: tuple[str, ...] = ()
 

@@ -9,7 +9,7 @@ from typing import TypeVar, cast
 
 import polars as pl
 
-from fleetrank.analysis.errors import AnalysisError, NoDataError
+from fleetrank.analysis.errors import NoDataError
 from fleetrank.analysis.panel.panel import (
     Panel,
     Repeats,
@@ -22,18 +22,20 @@ from fleetrank.analysis.rounds import RoundValues, round_values
 from fleetrank.analysis.stored.columns import TIERS
 from fleetrank.analysis.stored.scope import (
     Scope,
+    named_by_precision,
     of_every_workload,
+    of_precisions,
     select_attempts,
     select_cells,
     with_workload,
     within_memory,
 )
 from fleetrank.analysis.stored.selection import (
+    ANY_PRECISION,
     Selection,
     excluded_column,
     exclusion_notes,
     known_workload,
-    matches,
     not_excluded,
     read_exclusions,
     workloads_of,
@@ -130,7 +132,7 @@ class Session:
             cells: the selected cells if the caller has them already.
             results: the results folder that `frame` is of, for `side`; `None` without one.
         """
-        self.frame = frame
+        self.frame = frame = of_precisions(frame, selection, results)
         self.selection = selection
         self._rows = _Rows(frame, selection, cells)
         self._results = results
@@ -212,6 +214,8 @@ class Session:
         if self._results is None:
             return pl.DataFrame(schema=table.schema)
         rows, sweeps = read_side(self._results, table), self.selection.sweeps
+        if self.selection.precision == ANY_PRECISION and "precision" in table.schema:
+            rows = named_by_precision(rows)
         if sweeps:
             is_of_sweep = pl.col("sweep_id").is_null() | pl.col("sweep_id").is_in(sweeps)
             rows = rows.filter(is_of_sweep)
@@ -322,28 +326,6 @@ def how_to_measure(a: str, b: str) -> str:
         return f"measure them here: `fleetrank ab {a} {b}`"
     words = dict.fromkeys(found[1] for name in (a, b) if (found := PRECISE.search(name)))
     return f"measure both in a sweep with `precision: [{', '.join(words)}]`"
-
-
-def split_by_precision(session: Session) -> Session:
-    """Every precision of a model as a separate model, on platforms without a precision.
-
-    Raises:
-        AnalysisError: the selection chooses a precision.
-    """
-    key = pl.col("platform_key").str.replace(r"^((?:[^/]+/){4})[^/]+", "${1}any")
-    frame = session.frame
-    if session.selection.models:
-        frame = frame.filter(matches("model", *session.selection.models))
-    frame = frame.with_columns(
-        pl.format("{}:{}", "model", pl.col("precision").fill_null("?")).alias("model"),
-        key.alias("platform_key"),
-        pl.lit("any").alias("precision"),
-    )
-    if session.selection.precision is not None:
-        raise AnalysisError(
-            "a model is named with its precision, and `precision=` is given too", "give one of them"
-        )
-    return Session(frame, replace(session.selection, model=None))
 
 
 # Every process of every session, and the platforms of different devices that can be averaged.

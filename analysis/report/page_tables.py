@@ -42,7 +42,13 @@ from fleetrank.analysis.stored.columns import (
     TIERS,
 )
 from fleetrank.analysis.stored.load import IS_SUSTAINED, load_measurements, valid_attempts
-from fleetrank.analysis.stored.scope import Scope, of_every_workload, select_attempts, select_cells
+from fleetrank.analysis.stored.scope import (
+    Scope,
+    of_every_workload,
+    of_precisions,
+    select_attempts,
+    select_cells,
+)
 from fleetrank.analysis.stored.selection import Selection, refuse_absent_workload, workloads_of
 from fleetrank.analysis.stored.side_tables import COMPONENT_TIMES, read_side
 from fleetrank.analysis.stored.sweep_record import SweepRecord, SweepTags, read_record, shown_tags
@@ -310,7 +316,8 @@ def gather(results: Path, selection: Selection) -> Evidence:
     Raises:
         NoDataError: there are no measurements, or no successful ones, or no row has the workload.
     """
-    scan = load_measurements(results, sweep=selection.sweep, origins=ORIGINS)
+    stored = load_measurements(results, sweep=selection.sweep, origins=ORIGINS)
+    scan = of_precisions(stored, selection, results)
     blank = (pl.lit(None, dtype=pl.List(pl.Int64)).alias(name) for name in _SAMPLES)
     attempts = scan.with_columns(blank).collect().lazy()
     refuse_absent_workload(attempts, selection.workload)

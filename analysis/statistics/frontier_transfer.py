@@ -36,7 +36,7 @@ from fleetrank.analysis.panel.panel import Panel, Repeats
 from fleetrank.analysis.panel.session import Session, once_a_session
 from fleetrank.analysis.stored.cell_values import MIN_REPEATS, interval_depth
 from fleetrank.analysis.stored.selection import setting
-from fleetrank.analysis.stored.side_tables import EVALUATIONS, LOWER_IS_BETTER
+from fleetrank.analysis.stored.side_tables import EVALUATIONS, LOWER_IS_BETTER, of_most_models
 from fleetrank.analysis.tables.explanations import explained
 from fleetrank.analysis.tables.table import Table
 from fleetrank.foundation.errors import count_of, did_you_mean
@@ -46,7 +46,7 @@ from fleetrank.foundation.inputs import IMAGE
 
 _OF_TOKENIZER = ("perplexity", "token_top1", "token_top5")
 """Figures per token: another tokenizer makes other tokens of the same text."""
-_SAME = ("task", "data_sha256", "strategy", "prompts", "item_limit", "quality_metric", "tokens_of")
+_SAME = ("task", "data_sha256", "strategy", "prompts", "item_limit", "tokens_of", "quality_metric")
 _NOTHING = "No model has a measured quality: run `fleetrank eval` with trained weights."
 
 
@@ -78,17 +78,7 @@ def measured_quality(session: Session) -> Quality:
     known = _comparable(session.side(EVALUATIONS), list(names.values()))
     if known.is_empty():
         return Quality(costs=np.full(len(panel.models), np.nan), note=_NOTHING)
-    most = (
-        known.group_by(_SAME)
-        .agg(pl.col("model").n_unique().alias("n"), pl.col("finished_utc").max())
-        .sort("n", "finished_utc", "quality_metric", descending=[True, True, False])
-        .head(1)
-    )
-    used = (
-        known.join(most.select(_SAME), on=_SAME, nulls_equal=True)
-        .sort("finished_utc")
-        .unique("model", keep="last")
-    )
+    used = of_most_models(known, _SAME)
     return Quality(costs=_costs(panel, names, used), note=_note(used))
 
 

@@ -23,7 +23,7 @@ from fleetrank.analysis.stored.cell_values import (
     placement,
 )
 from fleetrank.analysis.stored.scope import select_stored
-from fleetrank.analysis.stored.selection import STATISTIC, Selection, matches, named
+from fleetrank.analysis.stored.selection import STATISTIC, Selection, fits_model, matches, named
 from fleetrank.analysis.stored.side_tables import EVALUATIONS, newest_evaluations, unit_of_metric
 from fleetrank.analysis.tables.explanations import explained
 from fleetrank.analysis.tables.table import Table
@@ -498,7 +498,7 @@ def _change(before: str, after: str, n: int) -> dict[str, float | int]:
 def _is_selected(selection: Selection) -> pl.Expr:
     is_meant = pl.lit(value=True)
     if selection.models:
-        is_meant = is_meant & matches("model", *selection.models)
+        is_meant = is_meant & fits_model(*selection.models)
     if selection.source is not None:
         is_meant = is_meant & matches("device", selection.source)
     for name, wanted in (

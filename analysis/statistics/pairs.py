@@ -34,7 +34,7 @@ from fleetrank.analysis.arrays.ranking import Floats
 from fleetrank.analysis.errors import AnalysisError, NoDataError
 from fleetrank.analysis.figures import platform_labels
 from fleetrank.analysis.panel.panel import MEASURED
-from fleetrank.analysis.panel.session import PRECISE, Session, how_to_measure, split_by_precision
+from fleetrank.analysis.panel.session import PRECISE, Session, how_to_measure
 from fleetrank.analysis.statistics.audit import doubtful_cells
 from fleetrank.analysis.statistics.pair_answer import (
     QUANTITIES,
@@ -47,6 +47,7 @@ from fleetrank.analysis.statistics.pair_answer import (
     with_users,
 )
 from fleetrank.analysis.stored.selection import (
+    ANY_PRECISION,
     ORDER_MARGIN,
     fits_platform,
     margin_of,
@@ -126,11 +127,13 @@ class Fleet:
     asked, nor what a probability is learned from.
     """
 
-    def __init__(self, session: Session, by_precision: bool) -> None:
-        if by_precision:
-            session = split_by_precision(session)
+    def __init__(self, session: Session, precision: str | None) -> None:
         self.selection = selection = session.selection
-        self.session = session.asked(replace(selection, runtime=None, precision=None))
+        if precision and selection.precision not in {None, ANY_PRECISION}:
+            raise AnalysisError(
+                "a model is named with a precision, and `precision=` is given", "give one of them"
+            )
+        self.session = session.asked(replace(selection, runtime=None, precision=precision))
         self.panel = panel = self.session.panel
         self.quantity = QUANTITIES[_COMPARED.chosen(selection)]
         values = getattr(panel, self.quantity.name)
@@ -208,7 +211,8 @@ def _doubts(session: Session) -> Mapping[tuple[int, int], str]:
 
 def fleet_of(session: Session, names: Iterable[str] = ()) -> Fleet:
     """Made once; by precision if a model is named with one, such as `resnet18:int8`."""
-    return session.once(Fleet, any(map(PRECISE.search, names)))
+    is_any = session.selection.precision == ANY_PRECISION or any(map(PRECISE.search, names))
+    return session.once(Fleet, ANY_PRECISION if is_any else None)
 
 
 def faster(
@@ -349,9 +353,7 @@ def row_of(fleet: Fleet, name: str) -> int:
 
 
 def _has_both(fleet: Fleet, rows: tuple[int, int]) -> npt.NDArray[np.bool_]:
-    a, b = np.isfinite(fleet.logs[list(rows)])
-    both: npt.NDArray[np.bool_] = a & b
-    return both
+    return np.asarray(np.isfinite(fleet.logs[list(rows)]).all(axis=0))
 
 
 def _here(fleet: Fleet, rows: tuple[int, int]) -> int:

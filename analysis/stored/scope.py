@@ -2,6 +2,8 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TypeVar
 
 import polars as pl
 
@@ -14,20 +16,24 @@ from fleetrank.analysis.stored.cell_values import (
 )
 from fleetrank.analysis.stored.load import newest_sweep
 from fleetrank.analysis.stored.selection import (
+    ANY_PRECISION,
     STATISTIC,
     WORKLOAD,
     Selection,
     chosen_workload,
     exclusion_notes,
+    fits_model,
     fits_platform,
     known_workload,
-    matches,
     not_excluded,
     other_workloads_note,
     refuse_absent_workload,
 )
+from fleetrank.analysis.stored.side_tables import EVALUATIONS, of_most_models, read_side
 from fleetrank.foundation.errors import count_of, did_you_mean, shortened
-from fleetrank.foundation.vocabulary import BYTES_PER_MIB
+from fleetrank.foundation.vocabulary import BYTES_PER_MIB, INTEGERS
+
+Rows = TypeVar("Rows", pl.DataFrame, pl.LazyFrame)
 
 EQUAL_INSIDE_PLATFORM = (
     "memory_metric", "sample_kind", STATISTIC, "design", "runtime_version", "options", "origin",
@@ -242,8 +248,14 @@ def of_every_workload(frame: pl.LazyFrame, selection: Selection) -> pl.LazyFrame
     if selection.sweeps:
         chosen = chosen.filter(pl.col("sweep_id").is_in(selection.sweeps))
     if selection.models:
-        chosen = chosen.filter(matches("model", *selection.models))
+        chosen = chosen.filter(fits_model(*selection.models))
     return chosen
+
+
+_OF_ANY = (
+    "Each precision of a model is a separate model. Its accuracy was measured with its file; "
+    "without evaluations, floats have the published one and integers none.",
+)
 
 
 def select_cells(frame: pl.LazyFrame, selection: Selection) -> Scope:
@@ -276,7 +288,7 @@ def select_cells(frame: pl.LazyFrame, selection: Selection) -> Scope:
     cells, of_accuracy = _with_one_accuracy(cells)
     notes = (
         *notes_on_cells(cells), *limited, *excluded, *failed, *notes_on_noise(cells),
-        *others, *of_accuracy,
+        *others, *of_accuracy, *(_OF_ANY if selection.precision == ANY_PRECISION else ()),
     )  # fmt: skip
     return Scope(cells=cells, notes=notes)
 
@@ -332,6 +344,52 @@ def _names_of_several(cells: pl.DataFrame) -> list[str]:
     return cells.filter(pl.col("identity") != usual)["model"].unique().sort().to_list()
 
 
+# The precision as a part of the model.
+
+
+def of_precisions(
+    frame: pl.LazyFrame, selection: Selection, results: Path | None = None
+) -> pl.LazyFrame:
+    """The rows; with the precision `any`, every precision of a model as a separate model.
+
+    The platforms are then without a precision. The accuracy of a model is what `eval images` found
+    with its files, on the data of most of them; without any, integers have no accuracy, as a
+    published one is of floats. Rows that are named already stay.
+    """
+    if selection.precision != ANY_PRECISION:
+        return frame
+    named = named_by_precision(frame)
+    found = pl.DataFrame() if results is None else _measured_accuracy(results)
+    if found.is_empty():
+        has_integers = pl.col("model").str.contains(rf":({'|'.join(INTEGERS)})$")
+        return named.with_columns(accuracy_top1=pl.when(~has_integers).then("accuracy_top1"))
+    known = named.join(found.lazy(), on="model", how="left")
+    return known.with_columns(accuracy_top1=pl.col("measured")).drop("measured")
+
+
+def named_by_precision(rows: Rows) -> Rows:
+    """Models named with their precision, and platforms without one; see `of_precisions`."""
+    key = pl.col("platform_key").str.replace(r"^((?:[^/]+/){4})[^/]+", f"${{1}}{ANY_PRECISION}")
+    is_named = pl.col("precision") == ANY_PRECISION
+    name = pl.format("{}:{}", "model", pl.col("precision").fill_null("?"))
+    keys = [key.alias("platform_key")] if "platform_key" in rows.collect_schema() else []
+    return rows.with_columns(
+        pl.when(is_named).then("model").otherwise(name).alias("model"),
+        pl.lit(ANY_PRECISION).alias("precision"),
+        *keys,
+    )
+
+
+def _measured_accuracy(results: Path) -> pl.DataFrame:
+    rows = named_by_precision(read_side(results, EVALUATIONS)).filter(
+        pl.col("quality_metric") == "top1",
+        pl.col("quality").is_not_null(),
+        ~pl.col("flags").list.contains("seeded").fill_null(value=False),
+    )
+    used = of_most_models(rows, ("data_sha256", "item_limit"))
+    return used.select("model", pl.col("quality").alias("measured"))
+
+
 # Names in a selection that no stored row has: they are probably misspelt.
 
 _LISTED = "`fleetrank report show latency` lists them"
@@ -366,7 +424,8 @@ def _refuse_platform(frame: pl.LazyFrame, word: str, pattern: str | None, tier: 
 
 def _refuse_models(frame: pl.LazyFrame, patterns: tuple[str, ...]) -> None:
     known = _values(frame, "model")
-    lacking = [pattern for pattern in patterns if not _is_in(known, pattern)]
+    fits = (known.to_frame().filter(fits_model(one)) for one in patterns)
+    lacking = [one for one, found in zip(patterns, fits, strict=True) if found.is_empty()]
     if not lacking:
         return
     first, more = lacking[0], len(lacking) - 1
@@ -375,10 +434,6 @@ def _refuse_models(frame: pl.LazyFrame, patterns: tuple[str, ...]) -> None:
         f"no model fits '{shortened(first)}'{others}",
         f"{_hint(first, known)}give a model's name, or a pattern with * in it; {_LISTED}",
     )
-
-
-def _is_in(known: pl.Series, pattern: str) -> bool:
-    return not known.to_frame().filter(matches(known.name, pattern)).is_empty()
 
 
 def _values(frame: pl.LazyFrame, column: str) -> pl.Series:

@@ -31,6 +31,7 @@ from fleetrank.foundation.errors import (
 from fleetrank.foundation.files import read_small_text
 from fleetrank.foundation.inputs import IMAGE, Workload
 from fleetrank.foundation.plain_data import without_checksum
+from fleetrank.foundation.vocabulary import Precision
 
 Named = str | Sequence[str] | None
 """One name, several, or `None` for all."""
@@ -49,6 +50,9 @@ Smaller changes are not useful: medians of two processes on a quiet machine diff
 CHANGE_ALPHA = 0.05
 """Accepted share of wrong claims among the changes with one kind of verdict."""
 
+ANY_PRECISION = "any"
+"""Selects every precision, each of a model as a separate model, such as `resnet18:int8`."""
+
 _MAX_EXPRESSION = 2000
 """Characters of patterns in one regular expression; Polars refuses one that compiles to 10 MiB."""
 
@@ -62,6 +66,7 @@ class Selection:
         source, target: a device, or a platform key in which `*` matches any text. A table of single
             platforms shows those that match `source`; a target is an error there.
         model: a name in which `*` matches any text, or several, of which a model fits one.
+        precision: one precision, or `ANY_PRECISION`.
         max_memory_mib: on a platform, only models with a known peak memory up to this, in MiB; it
             limits cells, not the lists of attempts.
         workload: what one inference does, such as `decode@512`; a table is about one. `None` is
@@ -222,6 +227,12 @@ def matches(column: str | pl.Expr, *patterns: str) -> pl.Expr:
     for expression in _expressions([pattern for pattern in patterns if "*" in pattern]):
         found = found | text.str.contains(expression)
     return found
+
+
+def fits_model(*patterns: str) -> pl.Expr:
+    """Whether the name of a model, with or without its precision, matches one of the patterns."""
+    plain = pl.col("model").str.replace(rf":({'|'.join(Precision)})$", "")
+    return matches("model", *patterns) | matches(plain, *patterns)
 
 
 def _expressions(patterns: Sequence[str]) -> Iterator[str]:

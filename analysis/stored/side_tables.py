@@ -208,6 +208,25 @@ def newest_evaluations(rows: pl.DataFrame) -> pl.DataFrame:
     return newest.sort("task", "data", "model", "finished_utc", maintain_order=True)
 
 
+def of_most_models(rows: pl.DataFrame, same: Sequence[str]) -> pl.DataFrame:
+    """The newest row of each model, of those that are equal in some columns with most models.
+
+    Of two groups with as many models, the one with the newest evaluation is used.
+
+    Args:
+        rows: of the side table.
+        same: the columns; the last one decides if all else is equal.
+    """
+    most = (
+        rows.group_by(same)
+        .agg(pl.col("model").n_unique().alias("n"), pl.col("finished_utc").max())
+        .sort("n", "finished_utc", same[-1], descending=[True, True, False])
+        .head(1)
+    )
+    used = rows.join(most.select(same), on=same, nulls_equal=True)
+    return used.sort("finished_utc").unique("model", keep="last")
+
+
 EVALUATIONS = SideTable(
     name="evaluations",
     doc="Quality of models on data that the user has; one row per metric.",

@@ -15,7 +15,7 @@ import polars as pl
 
 from fleetrank.analysis.errors import AnalysisError
 from fleetrank.analysis.labels import published_names
-from fleetrank.analysis.stored.scope import refuse_unmatched
+from fleetrank.analysis.stored.scope import of_precisions, refuse_unmatched
 from fleetrank.analysis.stored.selection import Selection, fits_platform
 from fleetrank.analysis.tables.explanations import explained
 from fleetrank.analysis.tables.table import Table
@@ -100,7 +100,7 @@ def check_request(name: str, frame: pl.LazyFrame, selection: Selection) -> None:
     part = part_of(name)
     part.refuse_wrong_settings(selection)
     if not part.is_apart:
-        refuse_unmatched(frame, selection)
+        refuse_unmatched(of_precisions(frame, selection), selection)
     if not part.is_of_pairs and (selection.target, selection.target_tier) != (None, None):
         raise AnalysisError(
             f"{part.said} shows single platforms and has no target",

@@ -21,7 +21,7 @@ from fleetrank.analysis.stored.columns import (
     STORED_RUNTIMES,
     TIERS,
 )
-from fleetrank.analysis.stored.selection import Selection
+from fleetrank.analysis.stored.selection import ANY_PRECISION, Selection
 from fleetrank.analysis.stored.sweep_record import tagged_sweeps
 from fleetrank.orchestrator.errors import UsageError
 from fleetrank.orchestrator.workspace.workspace import stored_name
@@ -35,7 +35,7 @@ _MAX_MEMORY_MIB = 2**40
 _MAX_SEED = 2**63 - 1
 _REPEATED = ("sweep", "model")
 """The selectors of text that may be given several times."""
-PAGE_SELECTORS = ("sweep", "workload", "include_simulated", "seed")
+PAGE_SELECTORS = ("sweep", "precision", "workload", "include_simulated", "seed")
 """The selectors of outputs about all models and platforms: the report page, the exported tables."""
 
 
@@ -67,7 +67,10 @@ class Selectors(BaseModel):
     runtime: str | None = _text(
         "Runtime such as tflite; qnn exists only in imported data.", STORED_RUNTIMES
     )
-    precision: str | None = _text("Precision: fp32, fp16, bf16 or int8.", PRECISIONS)
+    precision: str | None = _text(
+        "Precision such as int8; any: every precision of a model as a separate model.",
+        (*PRECISIONS, ANY_PRECISION),
+    )
     family: str | None = _text("Model family such as transformer.", FAMILIES)
     model: tuple[str, ...] = _texts("A model, or a pattern with *.")
     workload: str | None = _text(

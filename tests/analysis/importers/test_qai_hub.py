@@ -163,6 +163,15 @@ def test_a_variant_keeps_its_own_name_and_accuracy(new) -> None:
     assert any("inception_v3 is kept apart: 224 px against 299" in note for note in new.notes)
 
 
+def test_the_accuracy_of_each_tested_file_is_an_evaluation(new) -> None:
+    # 8-bit weights with 16-bit activations count as int8 too, and are another file.
+    (one,) = new.evaluations
+    assert (one["model"], one["device"], one["precision"], one["backend"]) == (
+        "resnet18", "qai-hub-samsung-galaxy-s24", "fp16", "gpu",
+    )  # fmt: skip
+    assert (one["quality_metric"], one["quality"], one["n_items"]) == ("top1", 69.4, 1000)
+
+
 def test_each_component_is_a_row_of_its_own(new) -> None:
     assert _row(new, "je")["model"] == "qai-hub:speech/Encoder"
     assert _row(new, "jd")["model"] == "qai-hub:speech/Decoder"

@@ -1,5 +1,6 @@
 """The objective `quality` comes from evaluations in one metric on the same data."""
 
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -117,3 +118,44 @@ def test_without_an_evaluation_the_table_says_what_to_run(
     assert table.frame["precision"].to_list() == [None] * table.frame.height
     assert any("fleetrank eval" in note for note in table.notes)
     assert any("no quality" in note for note in table.notes)
+
+
+def test_every_precision_of_a_model_is_a_choice(tmp_path: Path, make_attempts) -> None:
+    # int8 is faster on d1 and slower on d2; what it loses is known from an evaluation only.
+    frame = make_attempts(
+        {"model": model, "device": device, "precision": precision, "accuracy_top1": 70.0 + at,
+         "latency_p50_ns": latency * 1e6,
+         "platform_key": f"{device}/onnx/cpu/eager/{precision}/b1/t1/afree/{{}}"}
+        for at, model in enumerate(("a", "b"))
+        for device, precision, latency in (
+            ("d1", "fp32", 4 + at), ("d1", "int8", 2 + at), ("d2", "fp32", 4 + at),
+            ("d2", "int8", 7 + at),
+        )
+    )  # fmt: skip
+    every = Selection(precision="any")
+    published = Session(frame, every, results=tmp_path)
+    assert published.panel.models == ("a:fp32", "a:int8", "b:fp32", "b:int8")
+    assert str(published.panel.accuracy.tolist()) == "[70.0, nan, 71.0, nan]", "of floats alone"
+    top1 = {"task": "images", "quality_metric": "top1", "data_sha256": "d"}
+    evaluated(
+        tmp_path,
+        *(
+            top1 | {"model": model, "precision": precision, "quality": quality}
+            for model, precision, quality in (
+                ("a", "fp32", 90.0), ("a", "int8", 89.0), ("b", "fp32", 92.0), ("b", "int8", 88.0),
+            )
+        ),
+    )  # fmt: skip
+    (row,) = (
+        one
+        for one in pareto_table(Session(frame, every, results=tmp_path)).frame.to_dicts()
+        if one["level"] == "pair" and one["source"].startswith("d1")
+    )
+    assert row["n_models"] == 4
+    # a:int8, a:fp32 and b:fp32 on d1; on d2 the two in fp32 alone.
+    assert (row["n_source"], row["n_target"], row["precision"]) == (3, 2, pytest.approx(2 / 3))
+    one = Session(frame, Selection(precision="any", model="a:int8"), results=tmp_path)
+    assert one.panel.models == ("a:int8",)
+    assert Session(frame, replace(every, model="b"), results=tmp_path).panel.accuracy.tolist() == [
+        92.0, 88.0,
+    ]  # fmt: skip

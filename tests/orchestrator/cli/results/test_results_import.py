@@ -12,6 +12,7 @@ from lab_mapping import LAB_MAPPING
 from wording import has
 
 from fleetrank.analysis.stored.load import load_measurements
+from fleetrank.analysis.stored.side_tables import EVALUATIONS, read_side
 from fleetrank.analysis.stored.sweep_record import list_path
 from fleetrank.foundation.lease import host_lease
 from fleetrank.orchestrator.cli import reading_turn
@@ -122,6 +123,9 @@ def test_a_vendors_jobs_are_imported_release_by_release(workspace, capsys) -> No
     assert {row["flops"] for row in ours} == {3_628_000_000}
     assert {row["input_size"] for row in ours} == {224}
     assert "qai-hub:inception_v3" in {row["model"] for row in used}
+    (tested,) = read_side(workspace.results, EVALUATIONS).to_dicts()
+    assert (tested["model"], tested["quality"]) == ("resnet18", 69.4)
+    assert tested["sweep_id"] == new["sweep_id"], "it is deleted with its release"
 
 
 def test_facts_fill_what_a_vendor_does_not_state(workspace, capsys) -> None:
