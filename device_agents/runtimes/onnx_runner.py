@@ -3,7 +3,7 @@
 import importlib
 import importlib.metadata
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from tempfile import mkdtemp
 from types import ModuleType
@@ -371,20 +371,10 @@ def kernels_of(model: bytes) -> list[str]:
 
 
 class OnnxModel:
-    """One session, its feed and its last outputs; it fulfils `CountedModel`.
+    """One session, its feed and its last outputs."""
 
-    `write_optimised` writes the graph that the session runs to a path.
-    """
-
-    def __init__(
-        self,
-        session: "Session",
-        execution: Execution,
-        settings: Options,
-        write_optimised: Callable[[str], None],
-    ) -> None:
+    def __init__(self, session: "Session", execution: Execution, settings: Options) -> None:
         self._session = session
-        self._write_optimised = write_optimised
         self.inputs = input_specs(session, execution)
         self.settings = settings
         self._feed: dict[str, Array] = {}
@@ -406,15 +396,6 @@ class OnnxModel:
     def outputs(self) -> list[Array]:
         """Copies the outputs of the last run."""
         return [output.copy() for output in self._outputs]
-
-    def products(self) -> Products:
-        """Of the optimised graph: a graph before it has quantised numbers between float nodes."""
-        # The worker's parent removes the folder.
-        path = Path(mkdtemp(prefix="fleetrank-optimised-"), "model.onnx")
-        self._write_optimised(str(path))
-        kernels = kernels_of(path.read_bytes())
-        found = sum(name in _OF_INTEGERS for name in kernels)
-        return Products(of_integers=found, all=found + sum(name in _OF_FLOATS for name in kernels))
 
 
 class OnnxRunner:
@@ -480,14 +461,22 @@ class OnnxRunner:
         )
         if has_states(execution):
             return OnnxStateModel(ort, session, execution, settings)
+        return OnnxModel(session, execution, settings)
 
-        def write_optimised(to: str) -> None:
-            again = _session_options(ort, 1, spinning=spinning, flush=flush)
-            again.optimized_model_filepath = to
-            again.log_severity_level = 3  # it warns that the graph is for this machine only
-            ort.InferenceSession(path, again, providers=["CPUExecutionProvider"])
-
-        return OnnxModel(session, execution, settings, write_optimised)
+    def products(self, path: str, execution: Execution) -> Products | None:
+        """Of the optimised graph: a graph before it has quantised numbers between float nodes."""
+        if execution.backend in GPU_BACKENDS:
+            return None
+        ort = importlib.import_module("onnxruntime")
+        options = _session_options(ort, 1, spinning=False, flush=False)
+        # The worker's parent removes the folder.
+        optimised = Path(mkdtemp(prefix="fleetrank-optimised-"), "model.onnx")
+        options.optimized_model_filepath = str(optimised)
+        options.log_severity_level = 3  # it warns that the graph is for this machine only
+        ort.InferenceSession(path, options, providers=["CPUExecutionProvider"])
+        kernels = kernels_of(optimised.read_bytes())
+        found = sum(name in _OF_INTEGERS for name in kernels)
+        return Products(of_integers=found, all=found + sum(name in _OF_FLOATS for name in kernels))
 
 
 def _session_options(

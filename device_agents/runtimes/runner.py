@@ -159,19 +159,10 @@ class QuantizedModel(LoadedModel, Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Products:
-    """The convolutions and matrix products of a loaded file, and how many take integers."""
+    """The convolutions and matrix products of a file, and how many take integers."""
 
     of_integers: int
     all: int
-
-
-@runtime_checkable
-class CountedModel(LoadedModel, Protocol):
-    """A model whose runtime shows which kernels it chose."""
-
-    def products(self) -> Products:
-        """May take as long as loading; not timed."""
-        ...
 
 
 class Runner(Protocol):
@@ -203,6 +194,18 @@ class Runner(Protocol):
         Raises:
             PermanentError: damaged or hostile file, unknown option, unsupported operator.
             MissingLibraryError: the runtime is not installed; the remedy names the extra.
+        """
+        ...
+
+
+@runtime_checkable
+class CountingRunner(Runner, Protocol):
+    """A runtime that shows which kernels it chooses for a file."""
+
+    def products(self, path: str, execution: Execution) -> Products | None:
+        """Of the graph that `load` runs; `None` on a backend that does not show it.
+
+        It opens the file again, and is not timed.
         """
         ...
 

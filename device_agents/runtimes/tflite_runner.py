@@ -47,7 +47,7 @@ _INTEGERS = frozenset({np.dtype(np.int8), np.dtype(np.uint8), np.dtype(np.int16)
 
 
 class TfliteModel:
-    """One interpreter with its tensors allocated: a `QuantizedModel` and a `CountedModel`."""
+    """One interpreter with its tensors allocated: a `QuantizedModel`."""
 
     def __init__(
         self, interpreter: "Interpreter", inputs: Sequence[ModelInput], settings: Options
@@ -67,29 +67,6 @@ class TfliteModel:
         """How many nodes of the executed graph run on a delegate."""
         details = self._interpreter._get_ops_details()
         return sum(detail["op_name"] == "DELEGATE" for detail in details)
-
-    def products(self) -> Products:
-        """By the types of the second operand: both kernel libraries take integers as integers.
-
-        With float activations and integer weights they turn the activations into integers. Weights
-        that are only stored as integers come from a node that dequantises them, as floats.
-        """
-        details = self._interpreter._get_ops_details()
-        # Not the products of two computed tensors, as of attention.
-        computed = {
-            int(index)
-            for one in details
-            if one["op_name"] != "DEQUANTIZE"
-            for index in one["outputs"]
-        }
-        nodes = [
-            one
-            for one in details
-            if one["op_name"] in _PRODUCTS and int(one["inputs"][1]) not in computed
-        ]
-        tensors = {one["index"]: one["dtype"] for one in self._interpreter.get_tensor_details()}
-        weights = [np.dtype(tensors[one["inputs"][1]]) for one in nodes]
-        return Products(of_integers=sum(one in _INTEGERS for one in weights), all=len(nodes))
 
     def set_inputs(self, arrays: Sequence[Array]) -> None:
         """Copies the arrays into the interpreter's arena."""
@@ -139,6 +116,30 @@ class TfliteRunner:
         except (RuntimeError, ValueError) as error:
             raise _as_agent_error(error) from error
         return TfliteModel(interpreter, inputs, _settings(execution))
+
+    def products(self, path: str, execution: Execution) -> Products:
+        """By the types of the second operand: both kernel libraries take integers as integers.
+
+        With float activations and integer weights they turn the activations into integers. Weights
+        that are only stored as integers come from a node that dequantises them, as floats.
+        """
+        interpreter = _open(_import("ai_edge_litert.interpreter"), path, execution)
+        details = interpreter._get_ops_details()
+        # Not the products of two computed tensors, as of attention.
+        computed = {
+            int(index)
+            for one in details
+            if one["op_name"] != "DEQUANTIZE"
+            for index in one["outputs"]
+        }
+        nodes = [
+            one
+            for one in details
+            if one["op_name"] in _PRODUCTS and int(one["inputs"][1]) not in computed
+        ]
+        tensors = {one["index"]: one["dtype"] for one in interpreter.get_tensor_details()}
+        weights = [np.dtype(tensors[one["inputs"][1]]) for one in nodes]
+        return Products(of_integers=sum(one in _INTEGERS for one in weights), all=len(nodes))
 
     def _open_states(self) -> None:
         """Once in a process; the primer of a decoder has its workload, and no inputs."""

@@ -17,8 +17,7 @@ from fleetrank.device_agents.errors import UnsupportedError
 from fleetrank.device_agents.host.conditions import Shares
 from fleetrank.device_agents.host.worker_process import growth_bytes
 from fleetrank.device_agents.runtimes.runner import (
-    CountedModel,
-    LoadedModel,
+    CountingRunner,
     Products,
     Runner,
     copies_state,
@@ -99,7 +98,7 @@ def _measure(
     check_unchanged(task.artifact_path, state)
     with collection_off():
         ran = run_loaded(loaded, task, watch, before, caller)
-    found = _products(loaded.model, task.execution)
+    found = _products(runner, path, task.execution)
     settings = (*loaded.model.settings, *watch.settings())
     facts = facts_of(inherited, runner, settings, walls)
     facts = replace(facts, involuntary_switches=ran.timed.involuntary_switches)
@@ -109,7 +108,7 @@ def _measure(
     return replace(measured, integer_products=found.of_integers, products=found.all)
 
 
-def _products(model: LoadedModel, execution: Execution) -> Products | None:
+def _products(runner: Runner, path: str, execution: Execution) -> Products | None:
     """Of a file with integers, counted after its runs because that takes memory.
 
     `None` if they cannot be counted: the samples are good all the same.
@@ -117,14 +116,14 @@ def _products(model: LoadedModel, execution: Execution) -> Products | None:
     Raises:
         UnsupportedError: not one of them computes with integers.
     """
-    if execution.precision not in INTEGERS or not isinstance(model, CountedModel):
+    if execution.precision not in INTEGERS or not isinstance(runner, CountingRunner):
         return None
     try:
-        found = model.products()
+        found = runner.products(path, execution)
     except Exception:  # runtimes raise many classes; a graph above 2 GiB cannot be written
         _LOG.exception("the products of the file could not be counted")
         return None
-    if found.all and not found.of_integers:
+    if found is not None and found.all and not found.of_integers:
         raise UnsupportedError(
             f"0 of {found.all} products of this {execution.precision} file compute with integers",
             f"{execution.runtime} has no such kernels here: export it by another recipe, or "
