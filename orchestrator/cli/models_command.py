@@ -34,6 +34,7 @@ from fleetrank.models.cards.identity import resolve
 from fleetrank.models.cards.user_cards import card_text
 from fleetrank.models.cards.zoo import Cards, load_cards
 from fleetrank.models.errors import CardError
+from fleetrank.models.export.exporters import why_not_precision
 from fleetrank.orchestrator.cli.context import current, host_turn
 from fleetrank.orchestrator.cli.listing import AsJson, print_table
 from fleetrank.orchestrator.cli.options import WorkloadsOption
@@ -121,6 +122,10 @@ def export(
             help="Runtime to export for; may be repeated (default: onnx, torch and tflite)."
         ),
     ] = None,
+    precision: Annotated[
+        list[Precision] | None,
+        typer.Option(help="Precision such as int8; may be repeated (default: fp32)."),
+    ] = None,
     weights: WeightsOption = WeightsChoice.SEEDED,
     workload: WorkloadsOption = None,
     trust: Annotated[
@@ -150,16 +155,22 @@ def export(
     cards = _cards()
     chosen = _chosen(cards, names)
     wanted = [c for c in chosen if any(_is_wanted(c, f, runtime) for f in formats_of(c))]
-    errors = _elsewhere(chosen, wanted) if names else [*cards.bad.values()]
+    errors: list[FleetError] = _elsewhere(chosen, wanted) if names else [*cards.bad.values()]
     if names and not wanted:
         raise errors[0]
     models, unreadable = _resolved(wanted)
     errors += unreadable
     requests = [
         request
-        for request in _requests(models, weights, workload)
+        for request in _requests(models, weights, workload, precision)
         if _is_wanted(request.card, request.format, runtime)
     ]
+    refused = {one: why for one in requests if (why := why_not_precision(one)) is not None}
+    errors += [
+        NothingToDoError(f"{one.card.name}: {why}", "leave this runtime or precision out")
+        for one, why in refused.items()
+    ]
+    requests = [one for one in requests if one not in refused]
     tools = ExportTools(
         cache=ArtifactCache(workspace.artifacts),
         infer=create_agent(HOST_CPU, {}).infer,
@@ -197,15 +208,15 @@ def _artifact_rows(
 
 
 def _artifact_row(request: ExportRequest, artifact: Artifact) -> dict[str, object]:
+    facts = {name: getattr(artifact, name) for name in ("max_relative_error", "snr_db", "sha256")}
     return {
         "model": request.card.name,
         "format": request.format.value,
         "workload": str(request.workload),
+        "precision": request.precision,
         "size_bytes": artifact.size_bytes,
-        "max_relative_error": artifact.max_relative_error,
         "macs": artifact.cost.macs,
-        "sha256": artifact.sha256,
-    }
+    } | facts
 
 
 def _chosen(cards: Cards, names: list[str] | None) -> list[ModelCard]:
@@ -243,20 +254,24 @@ def _resolved(cards: Iterable[ModelCard]) -> tuple[list[ResolvedCard], list[Card
 
 
 def _requests(
-    models: Iterable[ResolvedCard], weights: WeightsChoice, workloads: list[Workload] | None = None
+    models: Iterable[ResolvedCard],
+    weights: WeightsChoice,
+    workloads: list[Workload] | None = None,
+    precisions: list[Precision] | None = None,
 ) -> list[ExportRequest]:
-    """Every format and workload of the models."""
+    """Every format, workload and precision of the models; a file has its own precision."""
     kinds = {Source.FILE: WeightsKind.EMBEDDED}
     return [
         ExportRequest(
             model=model,
             weights=Weights(kind=kinds.get(model.card.source, WeightsKind(weights))),
             format=format_,
-            precision=model.precision or Precision.FP32,
+            precision=precision,
             axes=model.card.axes,
             workload=workload,
         )
         for model in models
+        for precision in ([model.precision] if model.precision else precisions or [Precision.FP32])
         for workload in workloads_of(model.card, workloads)
         for format_ in formats_of(model.card)
     ]

@@ -23,14 +23,15 @@ def run(folder: Path, *words: str) -> "subprocess.CompletedProcess[str]":
 def test_a_file_of_each_workload_is_exported_and_found_again(tmp_path: Path) -> None:
     assert run(tmp_path, "init", ".").returncode == 0
     workloads = ("--workload", "decode@4", "--workload", "prefill@3")
-    done = run(
-        tmp_path, "models", "export", "stories260k", "--runtime", "torch", *workloads, "--json"
-    )
-    assert done.returncode == 0, done.stderr
+    export = ("models", "export", "stories260k", "--runtime", "torch", *workloads, "--json")
+    done = run(tmp_path, *export, "--precision", "fp32", "--precision", "int8")
+    assert done.returncode == 3
+    assert has(done.stderr, "stories260k", "int8", "eager PyTorch")
     rows = json.loads(done.stdout)
+    assert {row["precision"] for row in rows} == {"fp32"}
     assert [row["workload"] for row in rows] == ["decode@4", "prefill@3"]
     assert all(row["max_relative_error"] < 1e-5 for row in rows)
-    found = run(tmp_path, "models", "export", "stories260k", *workloads, "--json")
+    found = run(tmp_path, *export)
     assert json.loads(found.stdout) == rows
 
 
