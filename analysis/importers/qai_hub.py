@@ -60,8 +60,6 @@ _FLOAT_ON = {"npu": "fp16", "gpu": "fp16", "cpu": "fp32"}
 _QUANTISED = re.compile(r"w8a\d+\w*")
 _WIDE_ACTIVATIONS = {"uint16", "int16"}
 """Older releases name a model with 8-bit weights after its 16-bit activations."""
-_EVALUATED = {"float", "fp32", "fp16", "w8a8", "int8"}
-"""Of others, which also count as int8, accuracies are of another file."""
 _PROXY = "(Proxy)"
 _DERIVED = (
     "latency_p50_ns: the shortest time of a job, the vendor's one figure",
@@ -403,21 +401,23 @@ def _model_rows(model: HubModel, context: _Context) -> Iterator[Row]:
         yield drop(row, "mirror", f"job {job.job_id} of {kept} again") if is_mirror else row
 
 
-_OF_EVALUATION = ("model", "device", "runtime", "backend", "precision", "runtime_version")
+_OF_EVALUATION = ("model", "device", "runtime", "backend", "runtime_version")
 
 
 def _evaluations(model: HubModel, context: _Context) -> Iterator[Row]:
-    """The accuracy of each file where the vendor tested it, of floats and of 8-bit integers."""
+    """The accuracy of each file where the vendor tested it."""
     for job in model.jobs:
         found = model.accuracy.get("device_metric")
         for part in (job.device, job.precision, job.path):
             found = _node(found).get(part)
         top1 = read_number(_node(found).get("partial_metric"))
         row = _row(model, job, context.aliases.get(job.device, job.device), context)
-        if top1 is None or row["status"] != "ok" or job.precision not in _EVALUATED:
+        if top1 is None or row["status"] != "ok":
             continue
+        is_other = "quantisation" in str(row["options"])
         n = whole(read_number(model.accuracy.get("num_partial_samples")))
         yield {name: row[name] for name in _OF_EVALUATION} | {
+            "precision": job.precision if is_other else row["precision"],
             "evaluation_id": f"{SOURCE}-{job.job_id}",
             "weights": "published",
             "task": "images",

@@ -32,6 +32,7 @@ from fleetrank.analysis.stored.scope import (
 )
 from fleetrank.analysis.stored.selection import (
     ANY_PRECISION,
+    PRECISION_WORD,
     Selection,
     excluded_column,
     exclusion_notes,
@@ -43,7 +44,6 @@ from fleetrank.analysis.stored.selection import (
 from fleetrank.analysis.stored.side_tables import SideTable, read_side
 from fleetrank.foundation.errors import count_of
 from fleetrank.foundation.inputs import Workload
-from fleetrank.foundation.vocabulary import Precision
 
 T = TypeVar("T")
 _OF_EXCLUSIONS = {"model", "platform_key", "workload"}
@@ -316,7 +316,7 @@ def _without_limit(session: Session) -> Session:
     return session.asked(replace(session.selection, max_memory_mib=None))
 
 
-PRECISE = re.compile(rf":({'|'.join(Precision)})(?=$| \()")
+PRECISE = re.compile(rf":{PRECISION_WORD}(?=$| \()")
 """The precision in the name of a model that stands for one; sizes or weights may follow."""
 
 

@@ -346,6 +346,8 @@ def _names_of_several(cells: pl.DataFrame) -> list[str]:
 
 # The precision as a part of the model.
 
+_QUANTISATION = r',?"quantisation":"([^"]+)"'
+
 
 def of_precisions(
     frame: pl.LazyFrame, selection: Selection, results: Path | None = None
@@ -368,11 +370,21 @@ def of_precisions(
 
 
 def named_by_precision(rows: Rows) -> Rows:
-    """Models named with their precision, and platforms without one; see `of_precisions`."""
-    key = pl.col("platform_key").str.replace(r"^((?:[^/]+/){4})[^/]+", f"${{1}}{ANY_PRECISION}")
+    """Models named with their precision, and platforms without one; see `of_precisions`.
+
+    Published files of other integers, such as w8a16, count as int8 with this as an option; here it
+    is their precision.
+    """
+    known = rows.collect_schema()
+    word, keys = pl.col("precision"), list[pl.Expr]()
+    if "platform_key" in known:
+        key = pl.col("platform_key").str.replace(r"^((?:[^/]+/){4})[^/]+", f"${{1}}{ANY_PRECISION}")
+        keys = [key.str.replace(_QUANTISATION, "")]
+    if "options" in known:
+        word = pl.coalesce(pl.col("options").str.extract(_QUANTISATION), word)
+        keys.append(pl.col("options").str.replace(_QUANTISATION, ""))
     is_named = pl.col("precision") == ANY_PRECISION
-    name = pl.format("{}:{}", "model", pl.col("precision").fill_null("?"))
-    keys = [key.alias("platform_key")] if "platform_key" in rows.collect_schema() else []
+    name = pl.format("{}:{}", "model", word.fill_null("?"))
     return rows.with_columns(
         pl.when(is_named).then("model").otherwise(name).alias("model"),
         pl.lit(ANY_PRECISION).alias("precision"),

@@ -53,6 +53,9 @@ CHANGE_ALPHA = 0.05
 ANY_PRECISION = "any"
 """Selects every precision, each of a model as a separate model, such as `resnet18:int8`."""
 
+PRECISION_WORD = rf"({'|'.join(Precision)}|w\d+a\d+\w*)"
+"""A precision in the name of a model; the last form is of published files."""
+
 _MAX_EXPRESSION = 2000
 """Characters of patterns in one regular expression; Polars refuses one that compiles to 10 MiB."""
 
@@ -231,7 +234,7 @@ def matches(column: str | pl.Expr, *patterns: str) -> pl.Expr:
 
 def fits_model(*patterns: str) -> pl.Expr:
     """Whether the name of a model, with or without its precision, matches one of the patterns."""
-    plain = pl.col("model").str.replace(rf":({'|'.join(Precision)})$", "")
+    plain = pl.col("model").str.replace(f":{PRECISION_WORD}$", "")
     return matches("model", *patterns) | matches(plain, *patterns)
 
 

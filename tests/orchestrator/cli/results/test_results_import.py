@@ -11,7 +11,9 @@ from full_disk import no_room_beyond
 from lab_mapping import LAB_MAPPING
 from wording import has
 
+from fleetrank.analysis.panel.session import Session
 from fleetrank.analysis.stored.load import load_measurements
+from fleetrank.analysis.stored.selection import Selection
 from fleetrank.analysis.stored.side_tables import EVALUATIONS, read_side
 from fleetrank.analysis.stored.sweep_record import list_path
 from fleetrank.foundation.lease import host_lease
@@ -123,9 +125,14 @@ def test_a_vendors_jobs_are_imported_release_by_release(workspace, capsys) -> No
     assert {row["flops"] for row in ours} == {3_628_000_000}
     assert {row["input_size"] for row in ours} == {224}
     assert "qai-hub:inception_v3" in {row["model"] for row in used}
-    (tested,) = read_side(workspace.results, EVALUATIONS).to_dicts()
-    assert (tested["model"], tested["quality"]) == ("resnet18", 69.4)
-    assert tested["sweep_id"] == new["sweep_id"], "it is deleted with its release"
+    tested = read_side(workspace.results, EVALUATIONS)
+    assert {*tested.select("model", "quality").iter_rows()} == {
+        ("resnet18", 69.4),
+        ("resnet18", 69.1),
+    }
+    assert {*tested["sweep_id"]} == {new["sweep_id"]}, "they are deleted with their release"
+    named = Session(load_measurements(workspace.results), Selection(precision="any", runtime="qnn"))
+    assert named.panel.models == ("resnet18:w8a16",), "other integers that count as int8"
 
 
 def test_facts_fill_what_a_vendor_does_not_state(workspace, capsys) -> None:
