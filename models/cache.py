@@ -34,6 +34,7 @@ from fleetrank.foundation.plain_data import read_json_object
 from fleetrank.models.cards.card import Artifact, Comparison, ExportRequest, Source, StagedExport
 from fleetrank.models.cards.identity import card_sha256
 from fleetrank.models.errors import ExportError
+from fleetrank.models.number_types import read_types
 
 _LOG = logging.getLogger(__name__)
 _STRAY_AFTER = timedelta(days=1)
@@ -111,6 +112,7 @@ class ArtifactCache:
             self._files.mkdir(parents=True, exist_ok=True)
             self._index.mkdir(parents=True, exist_ok=True)
             sha256, weights = file_sha256(staged.path), staged.weights_path
+            types = read_types(staged.path, staged.format)
             sources = [staged.path] if weights is None else [staged.path, weights]
             artifact = Artifact(
                 path=str(self._files / f"{sha256}.{staged.format}"),
@@ -124,6 +126,7 @@ class ArtifactCache:
                 top1_agreement=compared.top1_agreement if compared else None,
                 is_trusted=request.card.source is not Source.FILE,
                 weights_sha256=None if weights is None else weights.stem,
+                border=None if types is None else types.border,
             )
             for source, target in zip(sources, _files_of(artifact), strict=True):
                 move_file(source, target)

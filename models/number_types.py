@@ -33,6 +33,8 @@ _PRECISION_OF: Mapping[str, Precision | None] = {
 """Wider integers are indices, shapes and biases, so they say nothing about the arithmetic."""
 _OF_QUANTISED = frozenset({"", "int8", "uint8", "int4", "uint4"})
 """Types of quantised weights; the empty one is a type that is not known."""
+_FLOATS = dict.fromkeys(("float64", "float32", "float16", "bfloat16"), "float")
+_INDICES = frozenset({"int32", "int64", "uint32", "uint64", "bool"})
 MOST_DIMENSIONS = 64
 """Eight times what runtimes support; the product of a hostile file's million sizes takes hours."""
 
@@ -71,7 +73,7 @@ class StoredTypes:
 
     Attributes:
         weights: (type, number of elements) of each stored tensor.
-        border: types of the inputs, then of the outputs.
+        inputs, outputs: types of the border.
         strings: names of inputs that take text.
         hides_weights: a part of the file cannot be read, such as the payload of a delegate.
         is_quantised: operators of the file quantise, dequantise or take quantised weights.
@@ -79,7 +81,8 @@ class StoredTypes:
     """
 
     weights: tuple[tuple[str, int], ...] = ()
-    border: tuple[str, ...] = ()
+    inputs: tuple[str, ...] = ()
+    outputs: tuple[str, ...] = ()
     strings: tuple[str, ...] = ()
     hides_weights: bool = False
     is_quantised: bool = False
@@ -97,7 +100,24 @@ class StoredTypes:
         weights = [one for one in self.weights if one[0] in _PRECISION_OF and one[1] > 0]
         if self.is_quantised:
             return _most(one for one in weights if one[0] in _OF_QUANTISED)
-        return _most(weights or ((name, 1) for name in self.border if name))
+        return _most(weights or ((name, 1) for name in (*self.inputs, *self.outputs) if name))
+
+    @property
+    def border(self) -> str | None:
+        """`float`, or `int8 in, float out` where conversions of integers are not all in the time.
+
+        Indices and masks do not count. `None` if a type is not known.
+        """
+        ends = {"in": self.inputs, "out": self.outputs}
+        if not all(map(all, ends.values())) or not any(ends.values()):
+            return None
+        sides = {
+            end: sorted({_FLOATS.get(name, name) for name in names} - _INDICES)
+            for end, names in ends.items()
+        }
+        if not any({*names} - {"float"} for names in sides.values()):
+            return "float"
+        return ", ".join(f"{'/'.join(names)} {end}" for end, names in sides.items() if names)
 
 
 def _most(types: Iterable[tuple[str, int]]) -> Precision | None:
@@ -148,7 +168,8 @@ def onnx_types(data: bytes) -> StoredTypes:
     stored = stored_weights(parts.tensors, parts.nodes)
     return StoredTypes(
         weights=stored.types,
-        border=tuple(one.dtype for one in (*inputs, *outputs)),
+        inputs=tuple(one.dtype for one in inputs),
+        outputs=tuple(one.dtype for one in outputs),
         strings=tuple(one.name for one in inputs if one.dtype == "string"),
         is_quantised=stored.is_quantised,
         parameters=stored.parameters,
@@ -312,7 +333,10 @@ def pt2_types(path: Path) -> StoredTypes:
     operators = [str(node["target"]) for node in nodes]
     return StoredTypes(
         weights=tuple(_weights(weights, _four_bit_weights(program, nodes))),
-        border=tuple(_pt2_type(meta) for _name, meta in _inputs(program) if meta is not None),
+        inputs=tuple(_pt2_type(meta) for _name, meta in _ends(program) if meta is not None),
+        outputs=tuple(
+            _pt2_type(meta) for _name, meta in _ends(program, "output") if meta is not None
+        ),
         hides_weights=any(map(PACKED.search, operators)),
         is_quantised=any(map(QUANTISED.match, operators)),
     )
@@ -330,7 +354,7 @@ def pt2_inputs(path: Path) -> list[StoredInput]:
         StoredInput(name=name, dtype="", sizes=())
         if meta is None
         else StoredInput(name=name, dtype=_pt2_type(meta), sizes=tuple(_shape(name, meta, names)))
-        for name, meta in _inputs(program)
+        for name, meta in _ends(program)
     ]
 
 
@@ -391,13 +415,13 @@ def _four_bit_weights(
     return found
 
 
-def _inputs(
-    program: Mapping[str, object],
+def _ends(
+    program: Mapping[str, object], end: str = "input"
 ) -> Iterator[tuple[str, Mapping[str, object] | None]]:
-    """The name of each input with the facts of its tensor; `None` if it is not a tensor."""
+    """The name of each input or output, and the facts of its tensor; `None` if it is not one."""
     tensors = _mapping(_graph(program)["tensor_values"])
-    for spec in _list(_signature(program)["input_specs"]):
-        user = _mapping(spec).get("user_input")
+    for spec in _list(_signature(program)[f"{end}_specs"]):
+        user = _mapping(spec).get(f"user_{end}")
         argument = {} if user is None else _mapping(_mapping(user)["arg"])
         if "as_tensor" in argument:
             name = str(_mapping(argument["as_tensor"])["name"])
@@ -462,14 +486,18 @@ def pte_types(data: bytes) -> StoredTypes:
     tensors = [_pte_tensor(value) for value in values]
     inputs = plan.numbers(_PLAN_INPUTS)
     operators = [operator.text(_OPERATOR_NAME) for operator in plan.tables(_PLAN_OPERATORS)]
-    ends = (tensors[i] for i in (*inputs, *plan.numbers(_PLAN_OUTPUTS)))
+    ends = (
+        tuple(_pte_type(tensor) for i in end if (tensor := tensors[i]) is not None)
+        for end in (inputs, plan.numbers(_PLAN_OUTPUTS))
+    )
     return StoredTypes(
         weights=tuple(
             (_pte_type(tensor), elements_of(tensor.numbers(_TENSOR_SIZES, MOST_DIMENSIONS)))
             for tensor in tensors
             if tensor is not None and tensor.number(_PTE_TENSOR_BUFFER)
         ),
-        border=tuple(_pte_type(tensor) for tensor in ends if tensor is not None),
+        inputs=next(ends),
+        outputs=next(ends),
         strings=tuple(
             f"input_{place}"
             for place, number in enumerate(inputs)
@@ -569,7 +597,8 @@ def tflite_types(data: bytes) -> StoredTypes:
     outputs = [tensors[i] for i in graphs[0].numbers(_GRAPH_OUTPUTS)]
     return StoredTypes(
         weights=tuple(weights),
-        border=tuple(_type(tensor) for tensor in (*inputs, *outputs)),
+        inputs=tuple(map(_type, inputs)),
+        outputs=tuple(map(_type, outputs)),
         strings=tuple(
             tensor.text(_TFLITE_TENSOR_NAME) for tensor in inputs if _type(tensor) == "string"
         ),

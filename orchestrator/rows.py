@@ -374,6 +374,7 @@ def _model_columns(export: ExportRequest, artifact: Artifact | None) -> Columns:
             "artifact_snr_db": artifact.snr_db,
             "artifact_top1_agreement": artifact.top1_agreement,
             "recipe": export.recipe,
+            "border": artifact.border,
             "exporter_versions": canonical_json(dict(artifact.versions)),
         }
     return _storable_row(columns)

@@ -563,8 +563,9 @@ def unlike_facts(source: Mapping[str, object], target: Mapping[str, object]) -> 
     """
     texts = [
         f"{name}: {_stated(source[name])} / {_stated(target[name])}"
-        for name in EQUAL_INSIDE_PLATFORM
+        for name in (*EQUAL_INSIDE_PLATFORM, "border")
         if source[name] != target[name]
+        and (name != "border" or None not in (source[name], target[name]))
     ]
     return "; ".join(texts) or None
 

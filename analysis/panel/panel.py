@@ -15,7 +15,7 @@ from fleetrank.analysis.stored.selection import STATISTIC
 
 PLATFORM_FACTS = (
     "device", "device_model", "tier", "runtime", "backend", "mode", "precision", "batch", "threads",
-    "affinity", "axes", *EQUAL_INSIDE_PLATFORM,
+    "affinity", "axes", "border", *EQUAL_INSIDE_PLATFORM,
 )  # fmt: skip
 LATENCY, FRM = "latency", "frm"
 """Names of the two measures that `measures` gives; tables show them, and seeds contain them."""

@@ -344,8 +344,9 @@ def row_of(fleet: Fleet, name: str) -> int:
     model = PRECISE.sub("", name)
     others = sorted(one for one in models if one != model and PRECISE.sub("", one) == model)
     how = f"measure it with `fleetrank run {model}`, or import published figures"
+    apart = [one for one in fleet.panel.notes if one.startswith(f"Left out: {name} on ")]
     raise NoDataError(
-        f"no platform has a comparable {fleet.quantity.name} of '{name}'",
+        ". ".join([f"no platform has a comparable {fleet.quantity.name} of '{name}'", *apart]),
         f"it was measured as {', '.join(others)}; published floats are often fp16"
         if others
         else did_you_mean(name, models) + how,

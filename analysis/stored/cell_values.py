@@ -30,7 +30,8 @@ _FACTS = (
     "workload", "prompt_tokens", "context_tokens", "tokens_per_inference",
     "model_context_tokens", "weight_bytes", "state_bytes", "bytes_moved", "peak_gflops",
     "peak_gbps", "sweep_id", "seed", "backend_nodes", "graph_nodes",
-    "integer_products", "products", "artifact_bytes", "artifact_format", "logical_cores",
+    "integer_products", "products", "artifact_bytes", "artifact_format", "border",
+    "logical_cores",
 )  # fmt: skip
 _MUST_AGREE = ("memory_metric", "sample_kind", STATISTIC, "design", "runtime_version", "origin")
 _SUMMARIES = {

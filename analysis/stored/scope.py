@@ -30,7 +30,7 @@ from fleetrank.analysis.stored.selection import (
     refuse_absent_workload,
 )
 from fleetrank.analysis.stored.side_tables import EVALUATIONS, of_most_models, read_side
-from fleetrank.foundation.errors import count_of, did_you_mean, shortened
+from fleetrank.foundation.errors import count_of, did_you_mean, few_of, shortened
 from fleetrank.foundation.vocabulary import BYTES_PER_MIB, INTEGERS
 
 Rows = TypeVar("Rows", pl.DataFrame, pl.LazyFrame)
@@ -79,7 +79,8 @@ def differences(cells: pl.DataFrame) -> dict[str, str]:
 def comparable_cells(cells: pl.DataFrame) -> tuple[pl.DataFrame, tuple[str, ...]]:
     """Cells that can be ranked inside their platform, and notes on what was left out and why.
 
-    A platform whose sweeps differ in a fact of `EQUAL_INSIDE_PLATFORM` keeps the cells that have
+    First without cells whose border is not that of most cells of their platform. A platform whose
+    sweeps differ in a fact of `EQUAL_INSIDE_PLATFORM` keeps the cells that have
     the facts of its newest sweep. One that mixes them inside a sweep is left out.
 
     Adds `identity`, the name that identifies a model on other platforms: it is equal only if card,
@@ -89,6 +90,7 @@ def comparable_cells(cells: pl.DataFrame) -> tuple[pl.DataFrame, tuple[str, ...]
     Raises:
         NotComparableError: no platform remains; the message lists the differences.
     """
+    cells, apart = _of_one_border(cells)
     texts = differences(cells)
     stale = cells.filter(_is_stale(cells, texts))
     current = cells.join(stale, on=("model", "platform_key", "cell_key"), how="anti")
@@ -114,7 +116,26 @@ def comparable_cells(cells: pl.DataFrame) -> tuple[pl.DataFrame, tuple[str, ...]
         "where they are equal."
         for model in _names_of_several(kept)
     ]
-    return kept.filter(~twice), tuple(notes)
+    return kept.filter(~twice), (*apart, *notes)
+
+
+def _of_one_border(cells: pl.DataFrame) -> tuple[pl.DataFrame, list[str]]:
+    """The cells with the border of most of their platform or without any, and notes on the others.
+
+    The time of a file that takes floats contains conversions that are outside of the other's.
+    """
+    border = pl.col("border")
+    usual = border.drop_nulls().sort().mode(maintain_order=True).first().over("platform_key")
+    is_apart = (border != usual).fill_null(value=False)
+    apart = cells.with_columns(usual.alias("usual")).filter(is_apart)
+    notes = [
+        f"Left out: {model} on {few_of(platforms, 2)}: its inputs and outputs are {own}, those of "
+        f"most models there {other}, so that the time of only one contains quantising "
+        "(`allow_unlike_border=true` compares both)."
+        for model, own, other, platforms in apart.group_by("model", "border", "usual")
+        .agg(pl.col("platform_key").sort()).sort("model", "border", "usual").iter_rows()
+    ]  # fmt: skip
+    return cells.filter(~is_apart), notes
 
 
 def _with_one_accuracy(cells: pl.DataFrame) -> tuple[pl.DataFrame, tuple[str, ...]]:
@@ -283,6 +304,9 @@ def select_cells(frame: pl.LazyFrame, selection: Selection) -> Scope:
         rows = of_every_workload(frame, selection)
         others = other_workloads_note(rows, str(selection.workload))
     limited: tuple[str, ...] = ()
+    if selection.allow_unlike_border:
+        others += _border_note(cells)
+        cells = cells.with_columns(border=pl.lit(None, pl.String))
     if selection.max_memory_mib is not None:
         cells, limited = within_memory(cells, selection.max_memory_mib)
     cells, of_accuracy = _with_one_accuracy(cells)
@@ -291,6 +315,17 @@ def select_cells(frame: pl.LazyFrame, selection: Selection) -> Scope:
         *others, *of_accuracy, *(_OF_ANY if selection.precision == ANY_PRECISION else ()),
     )  # fmt: skip
     return Scope(cells=cells, notes=notes)
+
+
+def _border_note(cells: pl.DataFrame) -> tuple[str, ...]:
+    """A warning, if cells of unlike borders are compared."""
+    borders = cells["border"].drop_nulls().unique().sort()
+    if len(borders) < 2:
+        return ()
+    return (
+        f"UNLIKE BORDERS are compared, as asked ({'; '.join(borders)}): some times contain "
+        "quantising of inputs and outputs, and some do not.",
+    )
 
 
 def within_memory(cells: pl.DataFrame, limit_mib: float) -> tuple[pl.DataFrame, tuple[str, ...]]:

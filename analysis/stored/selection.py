@@ -78,6 +78,8 @@ class Selection:
         allow_unlike_batch: also compare tiers over pairs of platforms with different batches;
             not by default, because a ranking can change with the batch, and published rows of
             GPUs have batch 256 and more, those of CPUs 1.
+        allow_unlike_border: also rank files that take floats with files that take integers; not by
+            default, because the time of only one contains quantising.
         seed: of every random step: bootstrap, permutation, null.
         settings: further settings of a single table, see `TableSpec`; read by `setting`.
 
@@ -101,6 +103,7 @@ class Selection:
     workload: str | None = None
     origins: tuple[str, ...] = DEFAULT_ORIGINS
     allow_unlike_batch: bool = False
+    allow_unlike_border: bool = False
     seed: int = 0
     settings: tuple[tuple[str, float | str], ...] = ()
 
@@ -127,6 +130,7 @@ class Selection:
         return (
             self.sweep, self.runtime, self.precision, self.family, self.model, self.where,
             self.workload, self.origins, self.max_memory_mib, self.allow_unlike_batch,
+            self.allow_unlike_border,
         )  # fmt: skip
 
 
@@ -150,6 +154,7 @@ def _check_types(selection: Selection) -> None:
         number_of("max_memory_mib", selection.max_memory_mib, above=-1, most=math.inf)
     count_given("seed", selection.seed, least=0, most=2**63 - 1)
     instance_of("allow_unlike_batch", selection.allow_unlike_batch, bool)
+    instance_of("allow_unlike_border", selection.allow_unlike_border, bool)
     _check_workload(selection.workload)
     pairs_of("settings", selection.settings)
     pairs_of("where", selection.where)

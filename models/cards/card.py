@@ -401,6 +401,7 @@ class Artifact:
         snr_db, top1_agreement: of the same outputs, as in `Comparison`.
         is_trusted: true if this workspace exported the file, false for a user's file.
         weights_sha256: of the file `SHA256.data` beside it; `None` if the weights are inside.
+        border: of its inputs and outputs, as `StoredTypes` says; `None` if it is not known.
     """
 
     path: str
@@ -414,6 +415,7 @@ class Artifact:
     weights_sha256: str | None = None
     snr_db: float | None = None
     top1_agreement: float | None = None
+    border: str | None = None
 
     def __hash__(self) -> int:
         # Cached for the same reason as for a card.

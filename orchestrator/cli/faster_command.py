@@ -36,7 +36,10 @@ Shares = Mapping[str, float] | None
 
 
 @with_table_view
-@with_selectors("sweep", "runtime", "precision", "family", "workload", "include_simulated", "seed")
+@with_selectors(
+    "sweep", "runtime", "precision", "family", "workload", "include_simulated",
+    "allow_unlike_border", "seed",
+)  # fmt: skip
 def faster(
     models: Annotated[
         list[str] | None,

@@ -96,6 +96,10 @@ class Selectors(BaseModel):
         default=False,
         description="Also compare tiers at different batches (output is marked).",
     )
+    allow_unlike_border: bool = Field(
+        default=False,
+        description="Also compare files that take integers with files that take floats.",
+    )
     seed: int = Field(
         default=0,
         ge=0,

@@ -2,9 +2,12 @@ import polars as pl
 import pytest
 from wording import has
 
-from fleetrank.analysis.errors import NotComparableError
+from fleetrank.analysis.errors import NoDataError, NotComparableError
+from fleetrank.analysis.panel.session import Session
+from fleetrank.analysis.statistics.pairs import faster
 from fleetrank.analysis.stored.cell_values import cell_values
 from fleetrank.analysis.stored.scope import comparable_cells, differences
+from fleetrank.analysis.stored.selection import Selection
 
 
 def test_unlike_runtime_versions_inside_a_platform_are_listed(make_attempts) -> None:
@@ -44,6 +47,28 @@ def test_a_platform_never_ranks_unlike_statistics(make_attempts, word) -> None:
     kept, notes = comparable_cells(cell_values(frame))
     assert kept["device"].to_list() == ["d2"]
     assert has(notes, "Dropped", "d1/onnx/b1/t1", " | ".join(sorted(("median", word))))
+
+
+MIXED = [
+    *({"model": one, "border": "float"} for one in "ab"),
+    {"model": "c"},
+    {"model": "q", "border": "int8 in, int8 out"},
+]
+
+
+def test_files_that_take_integers_are_not_ranked_with_those_that_take_floats(make_attempts) -> None:
+    frame = make_attempts(MIXED)
+    kept, notes = comparable_cells(cell_values(frame))
+    assert kept["model"].to_list() == ["a", "b", "c"]
+    assert has(notes[0], "q", "d1/onnx/b1/t1", "int8 in, int8 out", "float")
+    with pytest.raises(NoDataError, match=r"of 'q'\. Left out: q on .*int8 in"):
+        faster(Session(frame, Selection()), "a", "q")
+
+
+def test_unlike_borders_are_ranked_if_asked_and_said(make_attempts) -> None:
+    session = Session(make_attempts(MIXED), Selection(allow_unlike_border=True))
+    assert session.panel.models == ("a", "b", "c", "q")
+    assert has(session.panel.notes, "UNLIKE BORDERS", "float; int8 in, int8 out")
 
 
 def test_unknown_is_no_difference(make_attempts) -> None:

@@ -22,6 +22,7 @@ def test_a_network_is_measured_with_integers_in_each_runtime(folder) -> None:
         assert row["status"] == "ok", (runtime, row["error_message"])
         assert row["precision"] == "int8"
         assert row["recipe"].endswith("/1, 16 seeded")
+        assert row["border"] == "float"
         assert 20 < row["artifact_snr_db"] < 60
         assert row["artifact_top1_agreement"] > 0.5
     counted = {name: (row["integer_products"], row["products"]) for name, row in rows.items()}

@@ -57,16 +57,18 @@ def test_a_file_is_measured_on_this_host_and_is_a_sweep_afterwards(folder, onnx_
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("path", "rule"),
+    ("path", "rule", "border"),
     [
-        ("models/data/uint8.tflite", "keras_tensor=constant:7"),
-        pytest.param("data/pt2/tiny.pt2", "x=range:0,1", marks=pytest.mark.thorough),
+        ("models/data/uint8.tflite", "keras_tensor=constant:7", "uint8 in, uint8 out"),
+        pytest.param("data/pt2/tiny.pt2", "x=range:0,1", "float", marks=pytest.mark.thorough),
         pytest.param(
-            "device_agents/data/tiny.pte", "input_0=range:0,1", marks=pytest.mark.thorough
+            "device_agents/data/tiny.pte", "input_0=range:0,1", "float", marks=pytest.mark.thorough
         ),
     ],
 )
-def test_values_of_inputs_are_stated_for_every_format(folder, path: str, rule: str) -> None:
+def test_values_of_inputs_are_stated_for_every_format(
+    folder, path: str, rule: str, border: str
+) -> None:
     file = shutil.copy(DATA.parents[1] / path, folder.root)
 
     def run(rule: str):
@@ -83,7 +85,7 @@ def test_values_of_inputs_are_stated_for_every_format(folder, path: str, rule: s
 
     done = run(rule)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert [row["status"] for row in folder.rows()] == ["ok"]
+    assert [(row["status"], row["border"]) for row in folder.rows()] == [("ok", border)]
     # The worker makes the stated values: it refuses those that do not fit.
     np.save(folder.root / "values.npy", np.zeros(3))
     wrong = run(f"{rule.partition('=')[0]}=file:values.npy")
