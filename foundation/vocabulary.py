@@ -36,13 +36,28 @@ class Precision(Words):
     """Only in files of the user; no exporter writes it."""
     INT4 = "int4"
     """Of the weights of products; the activations are 8-bit integers or floats."""
+    INT8_DYNAMIC = "int8-dynamic"
+    """Networks by another recipe than the one of `int8`: activations quantised while they run."""
+    INT8_S8S8 = "int8-s8s8"
+    """Signed activations."""
+    W8A16 = "w8a16"
+    """Activations of 16 bits."""
 
 
-INTEGERS = frozenset({Precision.INT8, Precision.INT4})
+CALIBRATED = frozenset({Precision.INT8, Precision.INT8_S8S8, Precision.W8A16})
+"""Recipes that need the ranges of activations."""
+INTEGERS = CALIBRATED | {Precision.INT4, Precision.INT8_DYNAMIC}
 WEIGHT_BYTES: Mapping[str, float] = MappingProxyType(
-    {"fp64": 8.0, "fp32": 4.0, "fp16": 2.0, "bf16": 2.0, "int8": 1.0, "int4": 0.5}
+    {
+        "fp64": 8.0,
+        "fp32": 4.0,
+        "fp16": 2.0,
+        "bf16": 2.0,
+        **dict.fromkeys(INTEGERS, 1.0),
+        "int4": 0.5,
+    }
 )
-"""Of one weight in each precision; scales of quantised weights come on top."""
+"""Of one weight in each precision; scales of quantised weights come on top, see `SCALE_BYTES`."""
 
 
 class Mode(Words):

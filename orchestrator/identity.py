@@ -21,6 +21,7 @@ from fleetrank.foundation.errors import count_of
 from fleetrank.foundation.inputs import IMAGE, WorkloadKind, axes_text
 from fleetrank.foundation.user_file import Bytes, Key
 from fleetrank.foundation.vocabulary import (
+    FORMAT_OF_RUNTIME,
     INTEGERS,
     WEIGHT_BYTES,
     CpuChoice,
@@ -29,7 +30,13 @@ from fleetrank.foundation.vocabulary import (
     Format,
     Origin,
 )
-from fleetrank.models.cards.card import Artifact, Cost, ExportRequest
+from fleetrank.models.cards.card import (
+    LANGUAGE_RECIPES,
+    SCALE_BYTES,
+    Artifact,
+    Cost,
+    ExportRequest,
+)
 from fleetrank.models.cards.language import LanguageShape
 from fleetrank.models.networks.cost import VALUE_BYTES, call_cost, calls_of, known_cost
 
@@ -500,7 +507,10 @@ def token_costs(shape: LanguageShape | None, execution: Execution) -> tuple[Toke
         return ()
     size = VALUE_BYTES.get(execution.precision, _USUAL_BYTES)
     # Of integers: weights of products alone; the other weights and the cache are fp32.
-    matrix = WEIGHT_BYTES[execution.precision] if execution.precision in INTEGERS else None
+    matrix = None
+    if execution.precision in INTEGERS:
+        recipe = LANGUAGE_RECIPES.get((FORMAT_OF_RUNTIME[execution.runtime], execution.precision))
+        matrix = WEIGHT_BYTES[execution.precision] + SCALE_BYTES.get(str(recipe), 0.0)
     costs = (
         call_cost(shape, call, execution.batch, size, matrix)
         for call in calls_of(execution.workload)

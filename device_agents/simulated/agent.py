@@ -44,10 +44,10 @@ from fleetrank.device_agents.timing import (
 )
 from fleetrank.foundation.vocabulary import (
     NS_PER_S,
+    WEIGHT_BYTES,
     ErrorKind,
     MemoryMetric,
     Origin,
-    Precision,
     Runtime,
     SampleKind,
     Status,
@@ -209,11 +209,6 @@ def _check(
 
 # What one repeat takes on a simulated device, from the cost of its model.
 
-BITS_PER_VALUE = {
-    Precision.FP64: 64, Precision.FP32: 32, Precision.FP16: 16, Precision.BF16: 16,
-    Precision.INT8: 8, Precision.INT4: 4,
-}  # fmt: skip
-
 
 def latency_ns(capacity: Capacity, macs: int, parameters: int, execution: Execution) -> float:
     """Time of one inference: the larger of computing and reading the weights, plus overhead.
@@ -221,8 +216,7 @@ def latency_ns(capacity: Capacity, macs: int, parameters: int, execution: Execut
     Source: S. Williams, A. Waterman, D. Patterson, Roofline (CACM 52(4), 2009).
     """
     compute_ns = 2 * macs * execution.batch / capacity.peak_gflops
-    size_bytes = BITS_PER_VALUE[execution.precision] / 8
-    memory_ns = parameters * size_bytes / capacity.bandwidth_gbps
+    memory_ns = parameters * WEIGHT_BYTES[execution.precision] / capacity.bandwidth_gbps
     efficiency = capacity.efficiency[execution.runtime]
     return max(compute_ns, memory_ns) / efficiency + 1_000 * capacity.overhead_us
 
@@ -240,8 +234,8 @@ def memory_bytes(macs: int, parameters: int, execution: Execution) -> int:
 
     Networks of the study have one activation for about 100 MACs; the figure has no other meaning.
     """
-    bits = BITS_PER_VALUE[execution.precision]
-    return bits * parameters // 8 + bits * execution.batch * macs // 800
+    size_bytes = WEIGHT_BYTES[execution.precision]
+    return int(size_bytes * parameters) + int(size_bytes * execution.batch * macs) // 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

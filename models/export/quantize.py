@@ -104,7 +104,7 @@ def _named(names: Sequence[str], call: Arguments) -> "dict[str, Array]":
     return {name: one.numpy() for name, one in zip(names, call, strict=True)}
 
 
-def _write_onnx(program: Program, calls: Calls, path: Path) -> None:
+def _write_onnx(activations: str, program: Program, calls: Calls, path: Path) -> None:
     from onnxruntime.quantization import (
         CalibrationDataReader,
         CalibrationMethod,
@@ -136,7 +136,7 @@ def _write_onnx(program: Program, calls: Calls, path: Path) -> None:
             Reader(_onnx_inputs(ready)),
             quant_format=QuantFormat.QDQ,
             per_channel=True,
-            activation_type=QuantType.QUInt8,
+            activation_type=QuantType[activations],
             weight_type=QuantType.QInt8,
             calibrate_method=CalibrationMethod.MinMax,
         )
@@ -148,14 +148,15 @@ def _onnx_inputs(path: Path) -> list[str]:
     return [one.name for one in onnx.load(str(path), load_external_data=False).graph.input]
 
 
-def _write_tflite(program: Program, calls: Calls, path: Path) -> None:
+def _write_tflite(bits: int, program: Program, calls: Calls, path: Path) -> None:
     from ai_edge_quantizer import qtyping, quantizer, recipe
 
     # Without names the converter numbers the inputs.
     names = program.input_names or [f"args_{place}" for place in range(len(program.arguments))]
     with _float_file(program, path) as whole:
         tool = quantizer.Quantizer(str(whole))
-        tool.load_quantization_recipe(recipe.static_wi8_ai8())
+        recipes = {8: recipe.static_wi8_ai8, 16: recipe.static_wi8_ai16}
+        tool.load_quantization_recipe(recipes[bits]())
         for end in (qtyping.TFLOperationName.INPUT, qtyping.TFLOperationName.OUTPUT):
             tool.update_quantization_recipe(
                 regex=".*", operation_name=end, algorithm_key=quantizer.AlgorithmName.NO_QUANTIZE
@@ -177,6 +178,19 @@ def _write_pte(program: Program, calls: Calls, path: Path) -> None:
     for call in calls:
         watched(*call)
     write_pte({ONLY_METHOD: torch.export.export(convert_pt2e(watched), program.arguments)}, path)
+
+
+def _write_products(program: Program, path: Path) -> None:
+    import onnx
+    from onnxruntime.quantization import QuantType, quantize_dynamic
+
+    with _float_file(program, path) as whole:
+        model = onnx.load(str(whole))
+    # It raises on sizes that the exporter stored and that no longer fit.
+    del model.graph.value_info[:]
+    quantize_dynamic(
+        model, path, op_types_to_quantize=["MatMul"], per_channel=True, weight_type=QuantType.QInt8
+    )
 
 
 def _write_nbits(bits: int, program: Program, path: Path) -> None:
@@ -238,11 +252,14 @@ def _write_linear(bits: int, program: Program, path: Path) -> None:
 
 
 _CALIBRATED: dict[str, Callable[[Program, Calls, Path], None]] = {
-    "qdq-u8s8": _write_onnx,
-    "static-wi8-ai8": _write_tflite,
+    "qdq-u8s8": partial(_write_onnx, "QUInt8"),
+    "qdq-s8s8": partial(_write_onnx, "QInt8"),
+    "static-wi8-ai8": partial(_write_tflite, 8),
+    "static-wi8-ai16": partial(_write_tflite, 16),
     "xnnpack-pt2e": _write_pte,
 }
 _WEIGHTS_ONLY: dict[str, Callable[[Program, Path], None]] = {
+    "dynamic-matmul": _write_products,
     "matmul-nbits8": partial(_write_nbits, 8),
     "matmul-nbits4": partial(_write_nbits, 4),
     "dynamic-wi8": partial(_write_dynamic, 8),

@@ -11,6 +11,7 @@ import typer
 
 from fleetrank.device_agents.registry import HOST_CPU, create_agent
 from fleetrank.foundation.inputs import Workload
+from fleetrank.foundation.vocabulary import CALIBRATED
 from fleetrank.models.cache import ArtifactCache
 from fleetrank.orchestrator.cli.context import current
 from fleetrank.orchestrator.cli.listing import AsJson, print_table
@@ -226,7 +227,7 @@ def images(
     found = read_picture_data(data, classes)
     run = _run(keys)
     if calibrate is not None:
-        if run.subject.request().recipe is None:
+        if run.subject.precision not in CALIBRATED or run.subject.request().recipe is None:
             raise UsageError("--calibrate is for networks in int8", "add --precision int8")
         data_of_ranges = find_calibration(calibrate.resolve(), preprocessing=preprocessing)
         weights = replace(run.subject.weights, calibration=data_of_ranges)

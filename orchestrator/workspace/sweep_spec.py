@@ -23,7 +23,7 @@ from fleetrank.foundation.files import read_small_text, resolved
 from fleetrank.foundation.inputs import Workload
 from fleetrank.foundation.plain_data import TYPED, check_events, check_limits
 from fleetrank.foundation.user_file import Bytes, Key, checked
-from fleetrank.foundation.vocabulary import Mode, Precision, Runtime
+from fleetrank.foundation.vocabulary import CALIBRATED, Mode, Precision, Runtime
 from fleetrank.models.calibration import DEFAULT_CASES, find_calibration
 from fleetrank.models.cards.card import Preprocessing
 from fleetrank.models.cards.inputs import AxisName
@@ -444,7 +444,7 @@ class SweepSpec(SpecSection):
 
     @model_validator(mode="after")
     def _check_calibrate(self) -> Self:
-        if self.calibrate is not None and Precision.INT8 not in (self.precision or ()):
+        if self.calibrate is not None and CALIBRATED.isdisjoint(self.precision or ()):
             raise ValueError("calibrate is for networks in int8; add `precision: [fp32, int8]`")
         return self
 

@@ -1,5 +1,7 @@
 from dataclasses import replace
 
+import pytest
+
 from fleetrank.device_agents.contract.task import Execution
 from fleetrank.foundation.inputs import Workload
 from fleetrank.foundation.vocabulary import Precision, Runtime
@@ -16,13 +18,19 @@ SMOLLM_135M = replace(
 )  # fmt: skip
 
 
-def costs(shape: LanguageShape | None, workload: str, batch: int = 1, *, fp16: bool = False):
+def costs(
+    shape: LanguageShape | None,
+    workload: str,
+    batch: int = 1,
+    precision: Precision = Precision.FP32,
+    runtime: Runtime = Runtime.ONNX,
+):
     execution = Execution(
-        runtime=Runtime.ONNX,
+        runtime=runtime,
         backend="cpu",
         batch=batch,
         workload=Workload.parse(workload),
-        precision=Precision.FP16 if fp16 else Precision.FP32,
+        precision=precision,
     )
     return token_costs(shape, execution)
 
@@ -39,8 +47,35 @@ def test_a_step_reads_weights_once_and_the_cache_of_each_sequence() -> None:
 
 
 def test_half_precision_moves_half_the_bytes() -> None:
-    (full,), (half,) = costs(SMOLLM_135M, "decode@512"), costs(SMOLLM_135M, "decode@512", fp16=True)
+    full, half = (
+        costs(SMOLLM_135M, "decode@512", precision=one)[0]
+        for one in (Precision.FP32, Precision.FP16)
+    )
     assert (half.macs, 2 * half.moved_bytes) == (full.macs, full.moved_bytes)
+
+
+@pytest.mark.parametrize(
+    ("runtime", "precision", "bytes_each"),
+    [
+        # A block of 32: its numbers, a scale and, of ONNX Runtime, a zero point.
+        (Runtime.ONNX, Precision.INT8, (32 + 4 + 1) / 32),
+        (Runtime.ONNX, Precision.INT4, (16 + 4 + 0.5) / 32),
+        (Runtime.EXECUTORCH, Precision.INT4, (16 + 2) / 32),
+        (Runtime.TFLITE, Precision.INT4, 16 / 32),
+    ],
+)
+def test_weights_in_blocks_have_scales_too(
+    runtime: Runtime, precision: Precision, bytes_each: float
+) -> None:
+    shape = replace(SMOLLM_135M, is_tied=False)
+    (full,), (low,) = (
+        costs(shape, "decode@512", precision=one, runtime=runtime)
+        for one in (Precision.FP32, precision)
+    )
+    in_block = 2 * 576 * (9 + 3) * 64 + 3 * 576 * 1536
+    matrices = 30 * in_block + 576 * 49_152
+    assert full.weight_bytes - low.weight_bytes == round((4 - bytes_each) * matrices)
+    assert full.moved_bytes - low.moved_bytes == round((4 - bytes_each) * matrices)
 
 
 def test_generate_is_a_prompt_and_steps_in_the_whole_cache() -> None:

@@ -284,8 +284,8 @@ def test_a_precision_that_no_exporter_writes_is_skipped_with_those_that_it_write
         *(
             f"{format_} cannot be exported in precision 'int4', only in {known}"
             for format_, known in (
-                ("onnx", "fp32, fp16 or int8"), ("pt2", "fp32, fp16 or bf16"),
-                ("tflite", "fp32 or int8"),
+                ("onnx", "fp32, fp16, int8, int8-s8s8 or int8-dynamic"),
+                ("pt2", "fp32, fp16 or bf16"), ("tflite", "fp32, int8, int8-dynamic or w8a16"),
             )
         ),
     }  # fmt: skip

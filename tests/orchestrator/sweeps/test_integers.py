@@ -29,6 +29,29 @@ def test_a_network_is_measured_with_integers_in_each_runtime(folder) -> None:
     assert counted == {"onnx": (2, 2), "tflite": (2, 2), "executorch": (None, None)}
 
 
+def test_a_precision_can_name_another_recipe(folder) -> None:
+    (folder.root / "cards" / "mine.toml").write_text(CARD)
+    path = folder.write_spec(["mine"], ["local-cpu"], repeats=1)
+    wanted = "runtimes: [onnx, tflite]\nprecision: [int8-dynamic, int8-s8s8, w8a16]"
+    path.write_text(path.read_text().replace("runtimes: [onnx]", wanted))
+    done = folder.run("sweep", "run", "t", "--inline")
+    assert "2 cells skipped" in done.stdout
+    rows = {(row["precision"], row["runtime"]): row for row in folder.rows()}
+    assert {place: row["recipe"] for place, row in rows.items()} == {
+        ("int8-dynamic", "onnx"): "dynamic-matmul/1",
+        ("int8-dynamic", "tflite"): "dynamic-wi8/1",
+        ("int8-s8s8", "onnx"): "qdq-s8s8/1, 16 seeded",
+        ("w8a16", "tflite"): "static-wi8-ai16/1, 16 seeded",
+    }
+    for place, row in rows.items():
+        assert (row["status"], row["border"]) == ("ok", "float"), (place, row["error_message"])
+        assert row["artifact_snr_db"] > 20
+    counted = {place: (row["integer_products"], row["products"]) for place, row in rows.items()}
+    # Of ONNX Runtime the convolution stays in float.
+    assert counted.pop(("int8-dynamic", "onnx")) == (1, 2)
+    assert set(counted.values()) == {(2, 2)}
+
+
 def _save_rounded(path, kernel: str) -> None:
     """A file of int8 weights, whose convolution takes floats or integers."""
     rng = np.random.default_rng(0)
