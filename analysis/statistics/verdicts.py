@@ -29,7 +29,7 @@ from fleetrank.analysis.stored.load import last_attempts, release_order
 from fleetrank.analysis.stored.scope import differences
 from fleetrank.analysis.stored.selection import STATISTIC, fits_platform
 from fleetrank.foundation.errors import count_of, with_flags
-from fleetrank.foundation.vocabulary import NS_PER_MS, CellVerdict, Flag, Origin, Problem
+from fleetrank.foundation.vocabulary import NS_PER_MS, CellVerdict, Design, Flag, Origin, Problem
 
 _THERMAL = (Flag.THROTTLED, Flag.HOT)
 _OTHERS = (Flag.BUSY_HOST, Flag.PREEMPTED, Flag.BESIDE_READING)
@@ -133,10 +133,13 @@ def _sentence(cells: pl.DataFrame, sweep: str) -> str:
     noisy = cells.filter(pl.col("verdict") == CellVerdict.NOISY)
     are = "is" if noisy.height == 1 else "are"
     counts = f"{noisy.height} of {count_of(cells.height, 'cell')} of sweep {sweep} {are} noisy"
-    said, changes = f"{counts}: {_spreads(cells)}.", _undecided(cells)
+    # In rounds the effects of the host are taken out of an order.
+    takes_turns = (cells["design"] == Design.ROUNDS).any()
+    changes = "" if takes_turns else _undecided(cells)
+    said = f"{counts}: {_spreads(cells)}."
     if (noisy["origin"] == Origin.IMPORTED).all():
         return f"{said} They are imported and cannot be measured again here.{changes}"
-    cause, cure = _cause(noisy)
+    cause, cure = _cause(noisy, "more rounds" if takes_turns else "rounds")
     again = f"measure them again: `fleetrank sweep resume {sweep}` with `repeat_noisy=true`"
     return f"{said} {cause}; {cure}, and {with_flags(again)}.{changes}"
 
@@ -157,15 +160,15 @@ def _spreads(cells: pl.DataFrame) -> str:
     return f"results vary {', '.join(parts)}"
 
 
-def _cause(noisy: pl.DataFrame) -> tuple[str, str]:
-    """Why the cells are noisy, and what helps."""
+def _cause(noisy: pl.DataFrame, rounds: str) -> tuple[str, str]:
+    """Why the cells are noisy, and what helps, such as `rounds`."""
     has_all = (pl.col("threads") >= pl.col("logical_cores")).fill_null(value=False)
     has_others = pl.col("flags").list.eval(pl.element().is_in(_OTHERS)).list.any()
     if 2 * noisy.filter(has_all).height > noisy.height:
-        return "All cores were in use", "leave one free or use rounds"
+        return "All cores were in use", f"leave one free or use {rounds}"
     if 2 * noisy.filter(has_others).height > noisy.height:
-        return "Other programs used the host", "stop them or use rounds"
-    return "The cause is not recorded", "use rounds"
+        return "Other programs used the host", f"stop them or use {rounds}"
+    return "The cause is not recorded", f"use {rounds}"
 
 
 def _undecided(cells: pl.DataFrame) -> str:

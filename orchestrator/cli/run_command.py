@@ -29,6 +29,7 @@ from fleetrank.orchestrator.cli.sweep_display import (
     EXIT_SLOWER,
     cell_rows,
     conclude,
+    noisy_lines,
     result_stream,
     shown_cells,
     shown_progress,
@@ -248,7 +249,8 @@ def ab(
     if as_json:
         print(json_text({"sweep_id": outcome.sweep_id, **found.as_json()}, indent=2))
     else:
-        sentences = ("", *rounds_sentences(found), *_elsewhere(rows, models))
+        noisy = noisy_lines(workspace.results, outcome.sweep_id)
+        sentences = ("", *rounds_sentences(found), *noisy, *_elsewhere(rows, models))
         print("\n".join(sentences), file=result_stream(options.progress))
     if outcome.n_failed:
         print(f"details: fleetrank sweep status {outcome.sweep_id}", file=sys.stderr)

@@ -62,7 +62,7 @@ def conclude(outcome: "SweepFinished", options: "RunOptions", stream: TextIO | N
     if stream is not None:
         store_folder = current().workspace.results / f"measurements/sweep_id={outcome.sweep_id}"
         print(f"results: {store_folder}", file=stream)
-        for line in _noisy_lines(current().workspace.results, outcome.sweep_id):
+        for line in noisy_lines(current().workspace.results, outcome.sweep_id):
             print(line, file=stream)
         for line in _next_steps(outcome, options):
             print(line, file=stream)
@@ -72,7 +72,7 @@ def conclude(outcome: "SweepFinished", options: "RunOptions", stream: TextIO | N
         raise typer.Exit(EXIT_FAILED_CELLS)
 
 
-def _noisy_lines(results: Path, sweep_id: str) -> Iterator[str]:
+def noisy_lines(results: Path, sweep_id: str) -> Iterator[str]:
     """Which cells of each workload are noisy, why, and what it changes; none if all are steady."""
     for cells in _judged(results, sweep_id):
         from fleetrank.analysis.statistics.verdicts import sweep_sentences

@@ -64,6 +64,14 @@ def test_a_sweep_is_told_cause_cure_and_what_is_not_decided(make_attempts) -> No
         assert words in said
 
 
+def test_rounds_are_told_the_cause_and_no_order_that_the_host_changed(make_attempts) -> None:
+    facts = {"design": "rounds", "flags": ["busy_host"], "logical_cores": 8}
+    rows = [*_row("a", ms=(10.0, 13.0, 11.5), **facts), *_row("b", ms=(11.8, 12, 12.1), **facts)]
+    (said,) = sweep_sentences(with_verdicts(Session(make_attempts(rows), Selection())))
+    assert "Other programs used the host; stop them or use more rounds" in said
+    assert "Not decided" not in said
+
+
 def test_an_imported_sweep_is_not_told_to_measure_again(make_attempts) -> None:
     rows = _row("a", ms=(10.0, 13.0, 11.5), origin="imported")
     (said,) = sweep_sentences(with_verdicts(Session(make_attempts(rows), Selection())))
