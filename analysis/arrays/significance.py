@@ -8,7 +8,7 @@ import functools
 import math
 from bisect import bisect_left
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy import special
@@ -249,25 +249,16 @@ def log_ratio(a: Floats, b: Floats) -> LogRatio | None:
     )
 
 
-def paired_log_ratio(differences: Floats) -> LogRatio | None:
-    """Log ratio of b to a from pairs that were measured together.
-
-    Args:
-        differences: (n,) log of b minus log of a, of each pair. The pairs are independent.
-
-    `None` with fewer than `MIN_FOR_VARIANCE` pairs. `variance_b` is 0: the variance is that of the
-    differences.
-    """
-    require_finite(differences)
-    if differences.size < MIN_FOR_VARIANCE:
+def pooled_log_ratio(a: Floats, b: Floats) -> LogRatio | None:
+    """`log_ratio` of samples with one variance (Student), as those of models that took turns."""
+    found = log_ratio(a, b)
+    if found is None:
         return None
-    variance = 0.0 if np.ptp(differences) == 0 else float(differences.var(ddof=1))
-    return LogRatio(
-        estimate=float(differences.mean()),
-        variance_a=variance,
-        variance_b=0.0,
-        standard_error=math.sqrt(variance / differences.size),
-        degrees=differences.size - 1,
+    degrees = a.size + b.size - 2
+    variance = ((a.size - 1) * found.variance_a + (b.size - 1) * found.variance_b) / degrees
+    error = math.sqrt(variance / a.size + variance / b.size)
+    return replace(
+        found, variance_a=variance, variance_b=variance, standard_error=error, degrees=degrees
     )
 
 

@@ -5,7 +5,7 @@ that took turns.
 """
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 
@@ -27,13 +27,15 @@ from fleetrank.analysis.arrays.significance import (
     log_ratio,
     mann_whitney,
     one_sided_p,
-    paired_log_ratio,
+    pooled_log_ratio,
     ratio_interval,
     repeats_to_decide,
     two_sided_p,
 )
 from fleetrank.analysis.errors import NoDataError
-from fleetrank.analysis.stored.load import valid_attempts
+from fleetrank.analysis.rounds import round_values
+from fleetrank.analysis.stored.columns import ROW_KEY
+from fleetrank.analysis.stored.load import last_attempts
 from fleetrank.analysis.tables.explanations import explained
 from fleetrank.foundation.errors import count_of
 from fleetrank.foundation.vocabulary import NS_PER_MS
@@ -62,12 +64,13 @@ class Change:
 
     Attributes:
         n_a, n_b: processes of each side.
-        ratio: median of b over median of a; `None` if that of a is 0. Of pairs, the geometric mean
-            of the ratios.
-        ratio_low, ratio_high: 1 - 2 alpha interval of the ratio of the geometric means.
+        ratio: median of b over median of a; `None` if that of a is 0. Of models that took turns,
+            the ratio of the geometric means.
+        ratio_low, ratio_high: 1 - 2 alpha interval of the ratio of the geometric means; of models
+            that took turns 1 - alpha, as `faster` has it.
         u: pairs of processes in which b is slower.
         cliffs_delta: P(b slower) - P(b faster), -1 to 1.
-        p_value: of the two-sided rank test for this change alone, or of the paired t test;
+        p_value: of the two-sided rank test for this change alone, or of the t test;
             `p_adjusted` is over all.
         p_not_slower, p_not_faster: one-sided p of "slower (faster) by the margin or more".
         p_same_adjusted: the larger of both, adjusted over all changes.
@@ -95,16 +98,16 @@ class Change:
 
 
 Samples = tuple[Floats, Floats]
-"""Process medians of both sides, (n_a,) and (n_b,); of pairs, side by side."""
+"""Process medians of both sides, (n_a,) and (n_b,)."""
 
 
-def verdict(a: Floats, b: Floats, limits: Limits, *, paired: bool = False) -> Change:
+def verdict(a: Floats, b: Floats, limits: Limits, *, in_turns: bool = False) -> Change:
     """The verdict on one pair of samples; see `verdicts`."""
-    return verdicts([(a, b)], limits, paired=paired)[0]
+    return verdicts([(a, b)], limits, in_turns=in_turns)[0]
 
 
 def verdicts(
-    samples: Iterable[Samples], limits: Limits, *, paired: bool = False
+    samples: Iterable[Samples], limits: Limits, *, in_turns: bool = False
 ) -> tuple[Change, ...]:
     """The verdict on each pair of samples, with p-values adjusted over all of them.
 
@@ -114,11 +117,11 @@ def verdicts(
     Args:
         samples: those of two sides.
         limits: margin, and false discovery rate.
-        paired: values at one position were measured together, so their ratios are compared.
+        in_turns: the values are those of `rounds.RoundValues.adjusted`.
     """
     pairs = list(samples)
-    found = [paired_log_ratio(np.log(b / a)) if paired else log_ratio(a, b) for a, b in pairs]
-    test = _tested_pairs if paired else _tested
+    found = [(pooled_log_ratio if in_turns else log_ratio)(a, b) for a, b in pairs]
+    test = _tested_turns if in_turns else _tested
     tested = [test(pair, ratio, limits) for pair, ratio in zip(pairs, found, strict=True)]
     p_values = adjust_p([change.p_value for change in tested])
     # Both one-sided tests must be significant.
@@ -141,7 +144,7 @@ def verdicts(
     ]
     levels = _levels(changes, limits)
     return tuple(
-        _planned(change, ratio, levels, paired=paired)
+        _planned(change, ratio, levels, in_turns=in_turns)
         for change, ratio in zip(changes, found, strict=True)
     )
 
@@ -159,12 +162,15 @@ def _tested(pair: Samples, found: LogRatio | None, limits: Limits) -> Change:
     return replace(change, u=u, p_value=p_value, cliffs_delta=cliffs_delta(a, b))
 
 
-def _tested_pairs(pair: Samples, found: LogRatio | None, limits: Limits) -> Change:
+def _tested_turns(pair: Samples, found: LogRatio | None, limits: Limits) -> Change:
     a, b = pair
-    ratio = math.exp(float(np.log(b / a).mean()))
+    ratio = math.exp(float(np.log(b).mean() - np.log(a).mean()))
     change = Change(verdict=Verdict.UNDECIDED, n_a=a.size, n_b=b.size, ratio=ratio)
-    p_value = None if found is None else two_sided_p(found)
-    return replace(_inside(change, found, limits), p_value=p_value)
+    if found is None:
+        return change
+    low, high = ratio_interval(found, limits.alpha / 2)
+    change = _inside(change, found, limits)
+    return replace(change, ratio_low=low, ratio_high=high, p_value=two_sided_p(found))
 
 
 def _inside(change: Change, found: LogRatio | None, limits: Limits) -> Change:
@@ -228,15 +234,15 @@ def _next_level(limits: Limits, adjusted: Sequence[float]) -> Limits:
     return replace(limits, alpha=limits.alpha * (claims + 1) / max(len(adjusted), claims + 1))
 
 
-def _planned(change: Change, found: LogRatio | None, levels: _Levels, *, paired: bool) -> Change:
+def _planned(change: Change, found: LogRatio | None, levels: _Levels, *, in_turns: bool) -> Change:
     """Adds the detectable ratio and, where nothing is decided, the repeats that decide it."""
     n_a, n_b = change.n_a or 0, change.n_b or 0
     fewest = min(n_a, n_b)
     if found is None:
-        return replace(change, reason=_no_variance(fewest, paired=paired))
+        return replace(change, reason=_no_variance(fewest, in_turns=in_turns))
     detectable = (
-        _detectable_of_pairs(found, n_a, levels.single)
-        if paired
+        _detectable_in_turns(found, levels.single)
+        if in_turns
         else detectable_ratio(found, n_a, n_b, levels.single)
     )
     change = replace(change, detectable_ratio=detectable)
@@ -248,23 +254,23 @@ def _planned(change: Change, found: LogRatio | None, levels: _Levels, *, paired:
     total = repeats_to_decide(
         found,
         levels.same if is_near else levels.change,
-        least=fewest + 1 if is_near or paired else max(fewest + 1, MIN_PROCESSES),
+        least=fewest + 1 if is_near or in_turns else max(fewest + 1, MIN_PROCESSES),
     )
     more = None if total is None else total - fewest
     return replace(change, more_repeats=more, reason=_reason(change, more, levels))
 
 
-def _detectable_of_pairs(found: LogRatio, n: int, alpha: float) -> float:
+def _detectable_in_turns(found: LogRatio, alpha: float) -> float:
     """Source: Cohen 1988, 2.4: the shift is (t of alpha + t of power) standard errors."""
-    t = special.stdtrit(n - 1, 1 - alpha / 2) + special.stdtrit(n - 1, POWER)
+    t = special.stdtrit(found.degrees, [1 - alpha / 2, POWER]).sum()
     return math.exp(float(t) * found.standard_error)
 
 
-def _no_variance(n: int, *, paired: bool) -> str:
+def _no_variance(n: int, *, in_turns: bool) -> str:
     if n >= MIN_FOR_VARIANCE:
         return "a latency of 0 has no ratio"
-    if paired:
-        return f"{count_of(n, 'pair')}: too few for a variance, at least {MIN_FOR_VARIANCE} needed"
+    if in_turns:
+        return f"{count_of(n, 'round')}: too few for a variance, at least {MIN_FOR_VARIANCE} needed"
     few = count_of(n, "process", "processes")
     return f"{few}: too few for a variance, at least {MIN_PROCESSES} a side needed"
 
@@ -323,9 +329,7 @@ def verdict_meaning(limits: Limits, part: str = "compare/verdict") -> tuple[str,
     )
 
 
-# Compares two models that took turns: the ratio in each round, and what all rounds show.
-
-_COLUMNS = ("round_id", "model", "samples_ns", "block_sample_counts", "latency_p50_ns", "origin")
+# Compares two models that took turns: without the effects of the host, as every table does.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -333,9 +337,8 @@ class RoundsComparison(Change):
     """The latency of b compared with that of a. Rounds are the units of replication.
 
     Attributes:
-        median_a_ms, median_b_ms: median over the rounds, in which both were measured, of the
-            process medians.
-        round_spread: standard deviation of the rounds' log ratios; `None` below 3 rounds.
+        median_a_ms, median_b_ms: median of the process medians.
+        round_spread: standard deviation of a round's log ratio; `None` below 3 rounds.
     """
 
     model_a: str
@@ -347,8 +350,8 @@ class RoundsComparison(Change):
 
     @property
     def rounds(self) -> int:
-        """Number of rounds in which both were measured."""
-        return self.n_a or 0
+        """Number of rounds of the model with fewer."""
+        return min(self.n_a or 0, self.n_b or 0)
 
     def as_json(self) -> dict[str, object]:
         """The documented form, with margin and alpha."""
@@ -372,39 +375,43 @@ def compare_rounds(
     Raises:
         NoDataError: no round measured both.
     """
-    rounds = list(_rounds(frame, models))
-    if not rounds:
+    latencies = last_attempts(frame).select(*ROW_KEY, "model", "latency_p50_ns").collect()
+    rows = round_values(frame, frame).adjusted.join(latencies, on=ROW_KEY)
+    sides = [rows.filter(pl.col("model") == model) for model in models]
+    if any(side.is_empty() for side in sides):
         raise NoDataError(
             f"no round measured both {models[0]} and {models[1]}",
             "look at the failures with `fleetrank sweep status`",
         )
-    levels = np.array([logs for logs, _ in rounds])
-    medians = np.median([both for _, both in rounds], axis=0) / NS_PER_MS
-    found = verdict(np.exp(levels[:, 0]), np.exp(levels[:, 1]), limits, paired=True)
-    spread = float((levels[:, 1] - levels[:, 0]).std(ddof=1)) if found.ratio_low else None
+    a, b = (side["adjusted_ns"].to_numpy() for side in sides)
+    medians = [float(np.median(side["latency_p50_ns"])) / NS_PER_MS for side in sides]
+    found = verdict(a, b, limits, in_turns=True)
+    ratio = pooled_log_ratio(a, b)
     return RoundsComparison(
         model_a=models[0],
         model_b=models[1],
         limits=limits,
-        median_a_ms=float(medians[0]),
-        median_b_ms=float(medians[1]),
-        round_spread=spread,
+        median_a_ms=medians[0],
+        median_b_ms=medians[1],
+        round_spread=None if ratio is None else math.sqrt(2 * ratio.variance_a),
         **asdict(found),
     )
 
 
 def rounds_sentences(found: RoundsComparison) -> tuple[str, ...]:
     """What a person reads: both latencies, the ratio, the verdict, and what could be found."""
-    interval = (
-        "no interval below 3 rounds"
-        if found.ratio_low is None or found.ratio_high is None
-        else f"{percent(1 - 2 * found.limits.alpha)} interval {found.ratio_low:.3f} to "
-        f"{found.ratio_high:.3f}"
-    )
+    ratio, low, high = found.ratio or math.nan, found.ratio_low, found.ratio_high
+    fast, slow = found.model_b, found.model_a
+    if ratio > 1:
+        fast, slow = slow, fast
+    else:  # how many times as fast it is, as `faster` says
+        ratio, low, high = 1 / ratio, high and 1 / high, low and 1 / low
+    interval = "no interval below 3 rounds" if low is None else f"{low:.3f} to {high:.3f}"
     sentences = [
         f"{found.model_a}: {found.median_a_ms:.3g} ms",
         f"{found.model_b}: {found.median_b_ms:.3g} ms",
-        f"ratio {found.ratio:.3f}, {interval}, over {count_of(found.rounds, 'round')}",
+        f"{fast} is {ratio:.3f} times as fast as {slow} here "
+        f"({interval}, {count_of(found.rounds, 'round')})",
         f"{found.model_b} is {verdict_words(found.verdict, found.limits)}",
     ]
     if found.verdict is Verdict.UNDECIDED and found.more_repeats is not None:
@@ -415,32 +422,3 @@ def rounds_sentences(found: RoundsComparison) -> tuple[str, ...]:
             f"{percent(found.detectable_ratio - 1)}."
         )
     return tuple(sentences)
-
-
-def _rounds(
-    frame: pl.LazyFrame, models: tuple[str, str]
-) -> Iterator[tuple[tuple[float, float], tuple[float, float]]]:
-    """Mean log of the medians of blocks, and process median (ns), of both models in each round.
-
-    Only blocks that both have; only rounds that measured both.
-    """
-    rows = (
-        valid_attempts(frame)
-        .filter(pl.col("round_id").is_not_null() & pl.col("model").is_in(models))
-        .select(_COLUMNS)
-        .sort("round_id")
-        .collect()
-    )
-    for _, group in rows.group_by("round_id", maintain_order=True):
-        by_model = {row["model"]: row for row in group.to_dicts()}
-        if len(by_model) < len(models):
-            continue
-        a, b = (by_model[model] for model in models)
-        logs = []
-        for row in (a, b):
-            samples = np.asarray(row["samples_ns"], dtype=np.float64)
-            blocks = np.split(samples, np.cumsum(row["block_sample_counts"])[:-1])
-            logs.append(np.log([np.median(block) for block in blocks]))
-        cycles = min(map(len, logs))
-        of_a, of_b = (float(side[:cycles].mean()) for side in logs)
-        yield (of_a, of_b), (a["latency_p50_ns"], b["latency_p50_ns"])

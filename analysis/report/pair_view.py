@@ -4,13 +4,13 @@ import math
 
 import numpy as np
 import polars as pl
-from scipy import special
 
+from fleetrank.analysis.arrays.ranking import Floats
 from fleetrank.analysis.figures import platform_labels
 from fleetrank.analysis.panel.session import Session
 from fleetrank.analysis.statistics.audit import doubtful_cells
 from fleetrank.analysis.statistics.pair_answer import Order, PairAnswer, PairOrder, pair_sentences
-from fleetrank.analysis.statistics.pairs import CONFIDENCE, main_pair, noise_of
+from fleetrank.analysis.statistics.pairs import main_pair, noise_of
 from fleetrank.analysis.stored.selection import ORDER_MARGIN, margin_of
 from fleetrank.foundation.vocabulary import NS_PER_MS
 
@@ -24,7 +24,8 @@ def fleet_data(session: Session) -> Json:
     """What `templates/answer.js` needs.
 
     `ms` and `n` (processes) are by platform, then by model; a doubtful figure is null and listed in
-    `doubts`. `reach` is the half-width of the interval of one process, as a logarithm. `main` is
+    `doubts`. `reach` is the half-width of the interval of one process, as a logarithm: one for a
+    platform, or a list by model. `main` is
     the answer about the pair that matters most; `a`, `b`, `here` and `target` are asked first.
 
     Raises:
@@ -54,7 +55,6 @@ def fleet_data(session: Session) -> Json:
     if answer is not None:
         here = keys.index(answer.here.platform_key)
         a, b = (names.index(name) for name in (answer.here.model_a, answer.here.model_b))
-    reach = special.stdtrit(noise.degrees, (1 + CONFIDENCE) / 2) * np.sqrt(noise.variance)
     return {
         "models": names,
         "platforms": [
@@ -63,7 +63,7 @@ def fleet_data(session: Session) -> Json:
         ],
         "ms": [[_rounded(one) for one in latency[:, at] / NS_PER_MS] for at in columns],
         "n": [noise.n[:, at].tolist() for at in columns],
-        "reach": [_rounded(reach[at]) for at in columns],
+        "reach": [_reach(noise.reach[:, at]) for at in columns],
         "doubts": [
             [names.index(model), keys.index(key), said]
             for (model, key), said in doubts.items()
@@ -76,6 +76,11 @@ def fleet_data(session: Session) -> Json:
         "here": here,
         "target": _target(answer, keys, here),
     }  # fmt: skip
+
+
+def _reach(of_models: Floats) -> float | list[float | None] | None:
+    first, *others = map(_rounded, of_models.tolist())
+    return [first, *others] if any(one != first for one in others) else first
 
 
 def _rounded(value: float) -> float | None:

@@ -33,7 +33,7 @@ from fleetrank.analysis.arrays.kept_order import (
 from fleetrank.analysis.arrays.ranking import Floats
 from fleetrank.analysis.errors import AnalysisError, NoDataError
 from fleetrank.analysis.figures import platform_labels
-from fleetrank.analysis.panel.panel import MEASURED
+from fleetrank.analysis.panel.panel import MEASURED, positions
 from fleetrank.analysis.panel.session import PRECISE, Session, how_to_measure
 from fleetrank.analysis.statistics.audit import doubtful_cells
 from fleetrank.analysis.statistics.pair_answer import (
@@ -58,7 +58,7 @@ from fleetrank.analysis.tables.explanations import explained
 from fleetrank.analysis.tables.table import Table
 from fleetrank.analysis.tables.table_specs import TABLES
 from fleetrank.foundation.errors import count_of, did_you_mean
-from fleetrank.foundation.vocabulary import Origin, Precision
+from fleetrank.foundation.vocabulary import Design, Origin, Precision
 
 _COMPARED = TABLES["pairs"].settings["quantity"]
 CONFIDENCE = 0.95
@@ -74,49 +74,64 @@ _SURE = 0.95
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Noise:
-    """Spread of one process, for each platform, (n_platforms,); NaN where it is not known.
+    """Spread of one process, (n_models, n_platforms); NaN where it is not known.
 
     Attributes:
         variance: of the logarithm of the latency, from repeats of one model.
-        degrees: degrees of freedom of the variance.
-        n: processes behind each figure, (n_models, n_platforms).
+        reach: half-width of the 95 % interval that one process gives.
+        n: processes behind each figure.
     """
 
     variance: Floats
-    degrees: Floats
+    reach: Floats
     n: Ints
 
 
 def noise_of(session: Session, quantity: str = "latency") -> _Noise:
     """The spread of processes on each platform, pooled over its models.
 
-    That of releases of one source, where a release has one figure of each model. A platform without
+    Models that took turns have that of their sweep: it is without the effects of the host. That of
+    releases of one source, where a release has one figure of each model. A platform without
     any has that of the platforms with the same kind of samples and origin.
     """
     repeats, at = session.repeats, MEASURED.index(QUANTITIES[quantity].column)
     processes, releases = (np.log(cube[at]) for cube in (repeats.processes, repeats.sweeps))
     n = np.isfinite(processes).sum(axis=-1)
-    squares, degrees = _within(processes)
-    more = _within(releases)
+    own = _within(processes)
+    squares, degrees = (one.sum(axis=0) for one in own)
     is_bare = degrees == 0
-    squares[is_bare], degrees[is_bare] = more[0][is_bare], more[1][is_bare]
+    for found, more in zip((squares, degrees), _within(releases), strict=True):
+        found[is_bare] = more.sum(axis=0)[is_bare]
     kinds = session.panel.platforms.select(pl.concat_str("origin", "sample_kind", separator=" "))
     names = kinds.to_series().fill_null("").to_list()
     for name in set(names):
         mine = np.array([one == name for one in names])
         lacking = mine & (degrees == 0)
         squares[lacking], degrees[lacking] = squares[mine].sum(), degrees[mine].sum()
+    squares, degrees = (np.tile(one, (n.shape[0], 1)) for one in (squares, degrees))
+    for rows, at in _turns(session):
+        if own[1][rows, at].any():
+            squares[rows, at], degrees[rows, at] = (one[rows, at].sum() for one in own)
     variance = np.where(degrees > 0, squares / np.maximum(degrees, 1), np.nan)
-    return _Noise(variance=variance, degrees=degrees, n=np.maximum(n, 1))
+    known, place = np.unique(degrees, return_inverse=True)  # few differ, and a quantile is slow
+    quantiles = special.stdtrit(known, (1 + CONFIDENCE) / 2)[place].reshape(degrees.shape)
+    return _Noise(variance=variance, reach=quantiles * np.sqrt(variance), n=np.maximum(n, 1))
+
+
+def _turns(session: Session) -> Iterator[tuple[Ints, int]]:
+    """Rows of the models that one sweep measured in rounds on a platform, and its column."""
+    cells = session.comparable.cells.filter(pl.col("design") == Design.ROUNDS)
+    for (_, key), part in cells.group_by("sweep_id", "platform_key"):
+        yield positions(session.panel.models, part["identity"]), session.panel.keys.index(str(key))
 
 
 def _within(logs: Floats) -> tuple[Floats, Floats]:
-    """Squares around the mean of each model, and their degrees, summed over models, by platform."""
+    """Squares around the mean of each model, and their degrees, (n_models, n_platforms) each."""
     n = np.isfinite(logs).sum(axis=-1)
     known = np.where(np.isfinite(logs), logs, 0.0)
     mean = known.sum(axis=-1) / np.maximum(n, 1)
-    squares = np.where(np.isfinite(logs), (logs - mean[..., None]) ** 2, 0.0).sum(axis=(0, -1))
-    degrees: Floats = np.maximum(n - 1, 0).sum(axis=0).astype(np.float64)
+    squares = np.where(np.isfinite(logs), (logs - mean[..., None]) ** 2, 0.0).sum(axis=-1)
+    degrees: Floats = np.maximum(n - 1, 0).astype(np.float64)
     return squares, degrees
 
 
@@ -147,7 +162,6 @@ class Fleet:
         self.clusters: Ints = np.unique(names, return_inverse=True)[1].astype(np.int64)
         self.labels = platform_labels(panel.platforms).names
         self.noise = noise_of(self.session, self.quantity.name)
-        self.quantiles: Floats = special.stdtrit(self.noise.degrees, (1 + CONFIDENCE) / 2)
         self.margin = margin_of(selection, ORDER_MARGIN)
         self._curves: dict[tuple[bytes, int], KeptCurve | None] = {}
         self._ratios: dict[bytes, Floats] = {}
@@ -295,7 +309,10 @@ def _effort(fleet: Fleet, rows: tuple[int, int], here: int, one: PairOrder) -> E
     at = keys.index(one.platform_key) if one.platform_key in keys else None
     n = int(fleet.noise.n[list(rows), here].max())
     if at is not None and one.order is Order.UNDECIDED and one.ratio is not None:
-        n = repeats_to_settle(one, float(fleet.noise.variance[at]), fleet.margin) or n
+        n = (
+            repeats_to_settle(one, float(fleet.noise.variance[list(rows), at].mean()), fleet.margin)
+            or n
+        )
     minutes = 0.0
     for model in (one.model_a, one.model_b):
         known = fleet.minutes.get((model, one.platform_key))
@@ -427,8 +444,8 @@ def orders_of(
     """
     a, b = rows
     log = fleet.logs[b, columns] - fleet.logs[a, columns]
-    n = 1 / fleet.noise.n[a, columns] + 1 / fleet.noise.n[b, columns]
-    reach = fleet.quantiles[columns] * np.sqrt(fleet.noise.variance[columns] * n)
+    of_a, of_b = ((fleet.noise.reach**2 / fleet.noise.n)[row, columns] for row in rows)
+    reach = np.sqrt(of_a + of_b)
     margin = math.log1p(fleet.margin)
     is_equal = (-margin < log - reach) & (log + reach < margin)
     least = np.where(np.isnan(reach), margin, reach)

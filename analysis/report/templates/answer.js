@@ -15,7 +15,8 @@ function ratioOn(platform, a, b) {
   if (!(x > 0 && y > 0)) return null;
   const log = Math.log(y / x), margin = Math.log1p(fleet.margin), reach = fleet.reach[platform];
   const [n, m] = [a, b].map((model) => fleet.n[platform][model]);
-  const error = reach === null ? null : reach * Math.sqrt(1 / n + 1 / m);
+  const [r, s] = [a, b].map((model) => Array.isArray(reach) ? reach[model] : reach);
+  const error = r === null || s === null ? null : Math.hypot(r / Math.sqrt(n), s / Math.sqrt(m));
   const low = log - (error ?? margin), high = log + (error ?? margin);
   const order = error !== null && low > -margin && high < margin ? "equal"
     : low > 0 ? "kept" : high < 0 ? "reversed" : "undecided";

@@ -6,6 +6,7 @@ import numpy as np
 import polars as pl
 import pytest
 from scipy import stats
+from wording import has
 
 from fleetrank.analysis.arrays.significance import Limits
 from fleetrank.analysis.comparison.verdict import (
@@ -15,6 +16,10 @@ from fleetrank.analysis.comparison.verdict import (
     rounds_sentences,
 )
 from fleetrank.analysis.errors import NoDataError
+from fleetrank.analysis.panel.session import Session
+from fleetrank.analysis.rounds import round_values
+from fleetrank.analysis.statistics.pairs import faster
+from fleetrank.analysis.stored.selection import Selection
 
 LIMITS = Limits(margin=0.05, alpha=0.05)
 BLOCKS, SAMPLES = 5, 4
@@ -35,6 +40,8 @@ def compared(
                 "model": model, "repeat": number, "round_id": f"r{number}",
                 "samples_ns": samples, "block_sample_counts": [SAMPLES] * BLOCKS,
                 "latency_p50_ns": float(np.median(samples)), "design": "rounds",
+                "block_medians_ns": np.median(np.reshape(samples, (BLOCKS, SAMPLES)), axis=1)
+                .astype(int).tolist(),
             })  # fmt: skip
     return compare_rounds(make_attempts(rows), ("a", "b"), LIMITS)
 
@@ -48,25 +55,37 @@ def test_the_ratio_is_taken_inside_each_round(make_attempts) -> None:
     assert found.round_spread < 0.001
 
 
-def test_the_figures_are_those_of_a_paired_t_test(make_attempts) -> None:
+def test_the_figures_are_those_of_faster_and_of_students_tests(make_attempts) -> None:
+    """Another sweep with rounds, a noisy one, changes nothing about the first."""
     random = np.random.default_rng(3)
-    differences = random.normal(0.02, 0.03, 8)
     rows = [
-        {"model": model, "repeat": number, "round_id": f"r{number}", "samples_ns": [value],
-         "block_sample_counts": [1], "latency_p50_ns": float(value)}
-        for number, difference in enumerate(differences)
-        for model, value in (("a", 10**9), ("b", round(1e9 * math.exp(difference))))
+        {"model": model, "repeat": number, "round_id": f"r{number}", "sweep_id": sweep,
+         "design": "rounds", "latency_p50_ns": level * math.exp(random.normal(0.0, noise))}
+        for sweep, pair, noise in (("s1", ("a", "b"), 0.03), ("s2", ("c", "d"), 0.3))
+        for number in range(8)
+        for model, level in zip(pair, (1e9, 1.02e9), strict=True)
     ]  # fmt: skip
-    found = compare_rounds(make_attempts(rows), ("a", "b"), LIMITS)
-    test = stats.ttest_1samp(differences, 0.0)
-    assert found.p_value == pytest.approx(test.pvalue, rel=1e-5)
-    interval = test.confidence_interval(0.90)
-    assert found.ratio_low == pytest.approx(math.exp(interval.low), rel=1e-6)
-    assert found.ratio_high == pytest.approx(math.exp(interval.high), rel=1e-6)
+    frame = make_attempts(rows)
+    of_ab = frame.filter(pl.col("sweep_id") == "s1")
+    found = compare_rounds(of_ab, ("a", "b"), LIMITS)
+    here = faster(Session(frame, Selection()), "a", "b").here
+    said = rounds_sentences(found)
+    is_b = here.model_a == "b"
+    ratio, low, high = (1 / one if is_b else one for one in (here.ratio, here.low, here.high))
+    if is_b:
+        low, high = high, low
+    assert (found.ratio, found.ratio_low, found.ratio_high) == pytest.approx((ratio, low, high))
+    assert has(said, f"{here.model_a} is", f"{here.ratio:.3f}", f"as {here.model_b} here",
+               f"{here.low:.3f} to {here.high:.3f}", "8 rounds")  # fmt: skip
+    adjusted = round_values(of_ab, of_ab).adjusted.sort("cell_key", "repeat")["adjusted_ns"]
+    a, b = np.log(adjusted.to_numpy()).reshape(2, 8)
+    test = stats.ttest_ind(b, a)
+    assert found.p_value == pytest.approx(test.pvalue)
+    assert found.ratio_low == pytest.approx(math.exp(test.confidence_interval(0.95).low))
     bound = math.log1p(LIMITS.margin)
-    below = stats.ttest_1samp(differences, bound, alternative="less").pvalue
-    above = stats.ttest_1samp(differences, -bound, alternative="greater").pvalue
-    assert found.p_same_adjusted == pytest.approx(max(below, above), rel=1e-5)
+    below = stats.ttest_ind(b - bound, a, alternative="less").pvalue
+    above = stats.ttest_ind(b + bound, a, alternative="greater").pvalue
+    assert found.p_same_adjusted == pytest.approx(max(below, above))
 
 
 @pytest.mark.parametrize(
