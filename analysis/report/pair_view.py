@@ -79,8 +79,11 @@ def fleet_data(session: Session) -> Json:
 
 
 def _reach(of_models: Floats) -> float | list[float | None] | None:
-    first, *others = map(_rounded, of_models.tolist())
-    return [first, *others] if any(one != first for one in others) else first
+    """One for all models, or a list where they differ."""
+    rounded = [_rounded(one) for one in of_models.tolist()]
+    if any(one != rounded[0] for one in rounded):
+        return rounded
+    return rounded[0]
 
 
 def _rounded(value: float) -> float | None:

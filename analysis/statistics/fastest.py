@@ -11,12 +11,11 @@ from fleetrank.analysis.comparison.verdict import Verdict
 from fleetrank.analysis.errors import NoDataError
 from fleetrank.analysis.labels import published_names
 from fleetrank.analysis.panel.session import Session
-from fleetrank.analysis.statistics.pair_answer import Order, shares_sentences
+from fleetrank.analysis.statistics.pair_answer import Order, platform_shares
 from fleetrank.analysis.statistics.pairs import (
     Fleet,
     fleet_of,
     orders_of,
-    platform_shares,
     row_of,
 )
 from fleetrank.analysis.stored.selection import setting
@@ -150,13 +149,13 @@ def _fastest_sentences(
         yield f"On {count_of(n_part, 'platform')} only some of them are measured without doubt."
     if not users:
         return
-    shares, unknown = platform_shares(fleet, users, [one.platform_key for one in found])
-    parts = {model: sum(shares.get(key, 0.0) for key in won) for model, won in wins}
+    matched = platform_shares(fleet.named([one.platform_key for one in found]), users)
+    parts = {model: sum(matched.shares.get(key, 0.0) for key in won) for model, won in wins}
     said = [f"{model} {best} for {100 * part:.0f} %" for model, part in parts.items() if part]
     if (rest := round(100 * (1 - sum(parts.values())))) > 0:
         said.append(f"undecided or not known for {rest} %")
     of_users = f"Of your users: {'; '.join(said)}."
-    yield " ".join((of_users, *shares_sentences(sum(users.values()), unknown)))
+    yield " ".join((of_users, *matched.notes))
 
 
 def _counted(fleet: Fleet, keys: Sequence[str]) -> str:

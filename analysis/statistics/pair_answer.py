@@ -1,7 +1,7 @@
 """The answer about two models: their order on each platform, and what it means for users."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
@@ -10,7 +10,8 @@ from scipy import special
 
 from fleetrank.analysis.arrays.bootstrap import percentile_interval
 from fleetrank.analysis.arrays.kept_order import KeptCurve
-from fleetrank.foundation.errors import count_of, few_of
+from fleetrank.analysis.labels import KEY, PARTS
+from fleetrank.foundation.errors import count_of, few_of, nearest
 from fleetrank.foundation.vocabulary import BYTES_PER_MIB, NS_PER_MS, Origin
 
 _DRAWS = 4000
@@ -152,7 +153,7 @@ class UserShare:
             device measured both.
         measured: share of users whose device measured both models.
         unknown: devices of which no row is stored.
-        given: the sum of the shares as given, which stand for all users.
+        notes: what was done with the shares.
     """
 
     faster: float
@@ -161,7 +162,16 @@ class UserShare:
     cost: float | None
     measured: float
     unknown: tuple[str, ...]
-    given: float = 1.0
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlatformShares:
+    """Shares of users by platform key, with the sum 1; those of an unknown device by its name."""
+
+    shares: Mapping[str, float]
+    unknown: tuple[str, ...]
+    notes: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -174,11 +184,16 @@ class Effort:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NextStep:
-    """The target that settles most per minute, and the share of users, or of platforms, it has."""
+    """The target that settles most per minute, and the share of users, or of platforms, it has.
+
+    Attributes:
+        is_own: the device is registered, or was measured here; another one is named if none is.
+    """
 
     row: PairOrder
     share: float
     effort: Effort
+    is_own: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -191,7 +206,6 @@ class PairAnswer:
         gap_kept: share of pairs with this gap whose order is kept elsewhere, from all models here;
             `None` if too few are measured here or elsewhere.
         gap_needed: the ratio whose order is kept in 95 % of such pairs; `None` if none is.
-        gap_from: the platform that both are learned from, if here has too few models.
         curve: behind both; that of a probability has other sources.
     """
 
@@ -202,7 +216,6 @@ class PairAnswer:
     quantity: str = "latency"
     gap_kept: float | None = None
     gap_needed: float | None = None
-    gap_from: str | None = None
     curve: KeptCurve | None = None
     users: UserShare | None = None
     next_step: NextStep | None = None
@@ -211,34 +224,38 @@ class PairAnswer:
 
 def with_users(
     answer: PairAnswer,
-    shares: Mapping[str, float],
-    unknown: Sequence[str],
+    found: PlatformShares,
     efforts: Mapping[str, Effort],
+    own: Collection[str],
     seed: int,
 ) -> PairAnswer:
     """Adds what the choice means for users, and what to measure next.
 
     Args:
-        answer: has a row for each platform key of `shares`.
-        shares: of users by platform key, with the sum 1; empty weights all targets alike.
-        unknown: devices of which no row is stored.
+        answer: has a row for each platform key of the shares.
+        found: shares of users; without any, all targets weigh alike.
         efforts: what settles each open target, by its platform key.
+        own: platform keys, or names, of devices that the user can measure.
         seed: of the draws.
     """
     targets = {one.platform_key: one for one in answer.targets}
     alike = dict.fromkeys(targets, 1 / max(len(targets), 1))
     return replace(
         answer,
-        next_step=_next_step(targets, shares or alike, efforts),
-        users=_user_share(answer, shares, unknown, seed) if shares else None,
+        next_step=_next_step(targets, found.shares or alike, efforts, own),
+        users=_user_share(answer, found, seed) if found.shares else None,
     )
 
 
 def _next_step(
-    targets: Mapping[str, PairOrder], shares: Mapping[str, float], efforts: Mapping[str, Effort]
+    targets: Mapping[str, PairOrder],
+    shares: Mapping[str, float],
+    efforts: Mapping[str, Effort],
+    own: Collection[str],
 ) -> NextStep | None:
     """The target that settles most of its share per minute; `None` if none is open.
 
+    Of the user's own devices, if one of them is open.
     One whose time is not known counts as the median one.
     """
     known = [one.minutes for one in efforts.values() if one.minutes]
@@ -247,10 +264,10 @@ def _next_step(
         key: shares.get(key, 0.0) * _openness(targets[key]) / (one.minutes or usual)
         for key, one in efforts.items()
     }
-    key = max(gains, key=gains.__getitem__, default=None)
+    key = max(gains, key=lambda key: (key in own and gains[key] > 0, gains[key]), default=None)
     if key is None or gains[key] == 0:
         return None
-    return NextStep(row=targets[key], share=shares[key], effort=efforts[key])
+    return NextStep(row=targets[key], share=shares[key], effort=efforts[key], is_own=key in own)
 
 
 def repeats_to_settle(one: PairOrder, variance: float, margin: float) -> int | None:
@@ -273,11 +290,10 @@ def _openness(one: PairOrder) -> float:
     return 4 * p * (1 - p)
 
 
-def _user_share(
-    answer: PairAnswer, shares: Mapping[str, float], unknown: Sequence[str], seed: int
-) -> UserShare:
+def _user_share(answer: PairAnswer, found: PlatformShares, seed: int) -> UserShare:
     """Draws the order on each device, as often as it is so; the interval is over these draws."""
     rows = {one.platform_key: one for one in (answer.here, *answer.targets)}
+    shares = found.shares
     weights, chances = np.array(
         [(share, _chance(rows[key], answer.margin)) for key, share in shares.items()]
     ).T
@@ -292,7 +308,8 @@ def _user_share(
         high=float(high),
         cost=lost / total if total else None,
         measured=total,
-        unknown=tuple(unknown),
+        unknown=found.unknown,
+        notes=found.notes,
     )
 
 
@@ -363,7 +380,24 @@ def _verdict(answer: PairAnswer) -> str:
     if most < _NEARLY_ALL * len(measured):
         word = "Not everywhere" if kept >= swapped else "Mostly not"
     how = words.kept if kept >= swapped else words.reversed
-    return f"{word}: {said}, and {how} on {most} of {len(measured)} other platforms."
+    where = f"{most} of {len(measured)} other platforms{_conditions(here, measured)}"
+    return f"{word}: {said}, and {how} on {where}."
+
+
+_CONDITIONS = ("backend", "precision", "runtime")
+
+
+def _conditions(here: PairOrder, others: Sequence[PairOrder]) -> str:
+    """In which conditions nearly all of some platforms differ from here; empty without any."""
+    found = [KEY.fullmatch(one.platform_key) for one in (here, *others)]
+    own, *parts = [dict(zip(PARTS, one.groups() if one else PARTS, strict=True)) for one in found]
+    theirs, ours = list[str](), list[str]()
+    for name in _CONDITIONS:
+        unlike = [one[name] for one in parts if one[name] != own[name]]
+        if len(unlike) >= _NEARLY_ALL * len(parts):
+            theirs.append(" or ".join(sorted({*unlike})))
+            ours.append(own[name])
+    return f" ({', '.join(theirs)}; here {', '.join(ours)})" if ours else ""
 
 
 def _processes(one: PairOrder) -> str:
@@ -431,17 +465,59 @@ def _of_users(answer: PairAnswer) -> tuple[str, ...]:
     if users.cost:
         said.append(f"choosing it costs {users.cost:.3g} {answer.here.unit} on average")
     sentence = "; ".join(said) + "."
-    return (" ".join((sentence, *shares_sentences(users.given, users.unknown))),)
+    return (" ".join((sentence, *users.notes)),)
 
 
-def shares_sentences(given: float, unknown: Sequence[str]) -> tuple[str, ...]:
-    """What was done with shares of users that sum to `given`, and devices without a measurement."""
+def platform_shares(
+    listed: Sequence[tuple[str | None, ...]], users: Mapping[str, float]
+) -> PlatformShares:
+    """Shares by platform key, a device's split evenly over its platforms.
+
+    Args:
+        listed: platforms, each with its key and the names of its device.
+        users: share of users by device or device model.
+    """
+    known = {name.lower(): name for row in listed for name in row if name}
+    shares, near, split = dict[str, float](), dict[str, str | None](), list[str]()
+    for name, share in users.items():
+        mine = [
+            row[0] or "" for row in listed if name.lower() in [(one or "").lower() for one in row]
+        ]
+        if len(mine) > 1:
+            split.append(name)
+        elif not mine:
+            near[name] = known.get(nearest(name, known) or "")
+        for key in mine or [name]:
+            shares[key] = shares.get(key, 0.0) + share / max(len(mine), 1)
+    total = sum(shares.values())
+    return PlatformShares(
+        shares={key: share / total for key, share in shares.items()},
+        unknown=tuple(near),
+        notes=_shares_sentences(sum(users.values()), near, split) if users else (),
+    )
+
+
+def _shares_sentences(
+    given: float, unknown: Mapping[str, str | None], split: Sequence[str]
+) -> tuple[str, ...]:
+    """What was done with shares of users that sum to `given`.
+
+    Args:
+        given: their sum.
+        unknown: devices without a measurement, each with the most similar known name.
+        split: devices with several platforms.
+    """
     said = []
     if all(abs(given / whole - 1) > _ROUNDED for whole in (1, 100)):
         total = f"{given:g}" if given > _MOST_PARTS else _percent(given)
         said.append(f"The shares sum to {total}, scaled to 100 %: the answer is about these users.")
     if unknown:
-        said.append(f"No measurement is stored of {few_of(unknown, _NAMED)}.")
+        names = [
+            f"{one} (did you mean '{near}'?)" if near else one for one, near in unknown.items()
+        ]
+        said.append(f"No measurement is stored of {few_of(names, _NAMED)}.")
+    if split:
+        said.append(f"The share of {few_of(split, _NAMED)} is split evenly over several platforms.")
     return tuple(said)
 
 
@@ -458,8 +534,6 @@ def _of_gap(answer: PairAnswer) -> tuple[str, ...]:
         else f"for 95 % it takes {answer.gap_needed:.2f}"
     )
     where = "here" if answer.origin == Origin.MEASURED else f"on {answer.here.label}"
-    if answer.gap_from is not None:
-        where = f"on {answer.gap_from} ({answer.here.label} has too few models)"
     return (
         f"A gap of {answer.here.ratio:.2f} {where} "
         f"is kept in {_percent(answer.gap_kept)} of pairs of models; {needed}.",
@@ -477,7 +551,8 @@ def _next(answer: PairAnswer) -> tuple[str, ...]:
     about = [f"{_percent(step.share)} of the {'users' if answer.users else 'platforms'}"]
     if step.effort.minutes:
         about.append(f"about {_time(step.effort.minutes)}")
-    return (f"To settle most, measure {what}{again} on {step.row.label} ({', '.join(about)}).",)
+    where = step.row.label + ("" if step.is_own else ", if you have one")
+    return (f"To settle most, measure {what}{again} on {where} ({', '.join(about)}).",)
 
 
 def _time(minutes: float) -> str:

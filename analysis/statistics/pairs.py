@@ -43,6 +43,7 @@ from fleetrank.analysis.statistics.pair_answer import (
     PairAnswer,
     PairOrder,
     pair_sentences,
+    platform_shares,
     repeats_to_settle,
     with_users,
 )
@@ -90,9 +91,8 @@ class _Noise:
 def noise_of(session: Session, quantity: str = "latency") -> _Noise:
     """The spread of processes on each platform, pooled over its models.
 
-    Models that took turns have that of their sweep: it is without the effects of the host. That of
-    releases of one source, where a release has one figure of each model. A platform without
-    any has that of the platforms with the same kind of samples and origin.
+    Models that took turns have that of their sweep; releases with one figure of a model have that
+    between them. A platform without any has that of others with the same samples and origin.
     """
     repeats, at = session.repeats, MEASURED.index(QUANTITIES[quantity].column)
     processes, releases = (np.log(cube[at]) for cube in (repeats.processes, repeats.sweeps))
@@ -122,7 +122,8 @@ def _turns(session: Session) -> Iterator[tuple[Ints, int]]:
     """Rows of the models that one sweep measured in rounds on a platform, and its column."""
     cells = session.comparable.cells.filter(pl.col("design") == Design.ROUNDS)
     for (_, key), part in cells.group_by("sweep_id", "platform_key"):
-        yield positions(session.panel.models, part["identity"]), session.panel.keys.index(str(key))
+        rows = positions(session.panel.models, part["identity"])
+        yield rows, session.panel.keys.index(str(key))
 
 
 def _within(logs: Floats) -> tuple[Floats, Floats]:
@@ -177,6 +178,11 @@ class Fleet:
             if (wanted := getattr(self.selection, name)) is not None:
                 fits = fits & (pl.col(name) == wanted)
         return self._chosen(fits)
+
+    def named(self, keys: Sequence[str]) -> Sequence[tuple[str | None, ...]]:
+        """Each of these platforms that is stored: its key, its device and its device model."""
+        chosen = self.facts.filter(pl.col("platform_key").is_in(keys))
+        return chosen.select("platform_key", "device", "device_model").rows()
 
     def _chosen(self, fits: pl.Expr) -> Ints:
         return self.facts.filter(fits)["at"].to_numpy().astype(np.int64)
@@ -270,11 +276,11 @@ def _answer(
     rows = _faster_first(fleet, rows, here)
     sources = _sources(fleet, rows, here)
     targets = [*_targets(fleet, rows, here, sources)]
-    shares, unknown = dict[str, float](), list[str]()
-    if users:
-        known = {one.platform_key: one for one in targets}
-        shares, unknown = platform_shares(fleet, users, (fleet.panel.keys[here], *known))
-    lacking = dict.fromkeys([*unknown, *_without_rows(fleet, devices)])
+    found = platform_shares(
+        fleet.named([fleet.panel.keys[here], *(one.platform_key for one in targets)]), users or {}
+    )
+    registered = [*devices]
+    lacking = dict.fromkeys([*found.unknown, *_without_rows(fleet, registered)])
     targets += [_unmeasured(fleet, rows, None, sources, name) for name in lacking]
     answer = PairAnswer(
         here=replace(measured_order(fleet, rows, here), order=Order.HERE),
@@ -286,10 +292,9 @@ def _answer(
     )
     answer = _with_gap(fleet, answer, here)
     efforts = {one.platform_key: _effort(fleet, rows, here, one) for one in targets if one.is_open}
-    answer = with_users(answer, shares, unknown, efforts, fleet.selection.seed)
-    if not users or answer.users is None:
-        return answer
-    return replace(answer, users=replace(answer.users, given=sum(users.values())))
+    is_own = pl.col("device").is_in(registered) | (pl.col("origin") == Origin.MEASURED)
+    own = {*registered, *fleet.facts.filter(is_own)["platform_key"]}
+    return with_users(answer, found, efforts, own, fleet.selection.seed)
 
 
 def _without_rows(fleet: Fleet, devices: Iterable[str]) -> Iterator[str]:
@@ -326,25 +331,6 @@ def _effort(fleet: Fleet, rows: tuple[int, int], here: int, one: PairOrder) -> E
 def _faster_first(fleet: Fleet, rows: tuple[int, int], here: int) -> tuple[int, int]:
     a, b = rows
     return (b, a) if fleet.logs[a, here] > fleet.logs[b, here] else (a, b)
-
-
-def platform_shares(
-    fleet: Fleet, users: Mapping[str, float], keys: Sequence[str]
-) -> tuple[dict[str, float], list[str]]:
-    """Shares by platform key, a device's split over its platforms, and devices without a row."""
-    names = pl.concat_list(pl.col("platform_key", "device", "device_model").str.to_lowercase())
-    listed = fleet.facts.filter(pl.col("platform_key").is_in(keys)).select(
-        "platform_key", names=names
-    )
-    shares, unknown = dict[str, float](), list[str]()
-    for name, share in users.items():
-        mine = listed.filter(pl.col("names").list.contains(name.lower()))["platform_key"].to_list()
-        if not mine:
-            unknown.append(name)
-        for key in mine or [name]:
-            shares[key] = shares.get(key, 0.0) + share / max(len(mine), 1)
-    total = sum(shares.values())
-    return {key: share / total for key, share in shares.items()}, unknown
 
 
 def row_of(fleet: Fleet, name: str) -> int:
@@ -559,23 +545,20 @@ def _unmeasured(
 def _with_gap(fleet: Fleet, answer: PairAnswer, here: int) -> PairAnswer:
     """Adds how often an order with this gap here is kept elsewhere, over all models.
 
-    Where too few models are measured here, the platform with most of them stands for it. A single
+    Without it where too few models are measured here: another platform has other gaps. A single
     source has no spread beside the floor.
     """
-    n_models = np.isfinite(fleet.logs).sum(axis=0)
-    for at in (here, int(np.argmax(n_models * _alike(fleet, here)))):
-        curve = fleet.curve(np.array([at], dtype=np.int64), 0)
-        if n_models[at] < MIN_MODELS or curve is None or answer.here.ratio is None:
-            continue
-        needed = curve.gap_for(_SURE)
-        return replace(
-            answer,
-            gap_kept=float(curve.probability(math.log(answer.here.ratio) / FLOOR)),
-            gap_needed=None if needed is None else math.exp(needed * FLOOR),
-            gap_from=None if at == here else fleet.labels[fleet.panel.keys[at]],
-            curve=curve,
-        )
-    return answer
+    curve = fleet.curve(np.array([here], dtype=np.int64), 0)
+    n_models = int(np.isfinite(fleet.logs[:, here]).sum())
+    if n_models < MIN_MODELS or curve is None or answer.here.ratio is None:
+        return answer
+    needed = curve.gap_for(_SURE)
+    return replace(
+        answer,
+        gap_kept=float(curve.probability(math.log(answer.here.ratio) / FLOOR)),
+        gap_needed=None if needed is None else math.exp(needed * FLOOR),
+        curve=curve,
+    )
 
 
 # All pairs of one model, or all that are reversed somewhere, and the table of both.

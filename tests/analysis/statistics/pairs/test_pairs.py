@@ -4,6 +4,7 @@ import math
 from datetime import timedelta
 
 import numpy as np
+import polars as pl
 import pytest
 from wording import has
 
@@ -206,6 +207,19 @@ def test_shares_that_are_not_of_all_users_are_named(make_attempts, shares, said)
     assert said is None or said in sentence
 
 
+def test_names_of_users_that_nearly_match_and_shares_that_are_split_are_named(make_grid) -> None:
+    frame = make_grid({"here": [1e6, 2e6], "p1": [1e6, 2e6]}).collect()
+    again = frame.with_columns(
+        pl.col("platform_key") + "/tflite", pl.lit("tflite").alias("runtime")
+    )
+    frame = pl.concat([frame, again.filter(pl.col("device") == "p1")]).lazy()
+    shares = {"p1": 0.6, "Model of P": 0.4}
+    users = faster(session_of(frame, source="here"), "m0", "m1", users=shares).users
+    assert users.unknown == ("Model of P",)
+    assert has(users.notes, "No measurement", "Model of P", "did you mean 'model of p1'?")
+    assert has(users.notes, "p1 is split evenly")
+
+
 def test_a_published_start_is_named_and_not_called_here(make_attempts) -> None:
     frame = fleet(make_attempts, without=("here",))
     answer = faster(session_of(frame, source="p0"), "m0", "m1")
@@ -283,9 +297,15 @@ def test_the_gap_that_is_kept_is_larger_where_devices_disagree(make_attempts) ->
 def test_the_open_platform_with_most_users_comes_next(make_attempts) -> None:
     frame = fleet(make_attempts, missing={("p0", 0), ("p1", 0)}, spread=0.1)
     shares = {"p0": 10, "p1": 60, "p2": 30}
-    step = faster(session_of(frame, source="here"), "m0", "m1", users=shares).next_step
+    answer = faster(session_of(frame, source="here"), "m0", "m1", users=shares)
+    step = answer.next_step
     assert step.row.platform_key.startswith("p1/")
     assert step.share == pytest.approx(0.6)
+    assert has(pair_sentences(answer), "on p1", "if you have one")
+    session = session_of(frame, source="here")
+    owned = faster(session, "m0", "m1", users=shares, devices=["p0"])
+    assert owned.next_step.row.platform_key.startswith("p0/"), "a registered one comes first"
+    assert not has(pair_sentences(owned), "if you have one")
 
 
 def test_a_probability_is_repeated_to_the_last_digit(make_attempts) -> None:
@@ -431,11 +451,28 @@ def test_more_repeats_show_the_order_or_that_both_are_equal(ratio, n) -> None:
     assert repeats_to_settle(row, math.nan, 0.05) is None
 
 
-def test_with_few_models_here_the_gap_is_learned_elsewhere_and_named(make_attempts) -> None:
+def test_with_few_models_here_nothing_is_said_of_gaps(make_attempts) -> None:
     missing = {("here", model) for model in range(2, MODELS)}
     answer = faster(session_of(fleet(make_attempts, missing=missing), source="here"), "m0", "m1")
-    assert answer.gap_from.startswith("p")
-    assert has(pair_sentences(answer), f"on {answer.gap_from}", "too few models")
+    assert answer.gap_kept is None
+    assert not has(pair_sentences(answer), "gap")
+
+
+def test_conditions_in_which_nearly_all_others_differ_are_named(make_attempts) -> None:
+    def first(*places: tuple[str, str, str]) -> str:
+        rows = [
+            {"model": f"m{at}", "device": f"d{number}", "latency_p50_ns": (at + 1) * 1e6,
+             "platform_key": f"d{number}/{runtime}/{backend}/eager/{precision}/b1/t1/afree/{{}}"}
+            for number, (runtime, backend, precision) in enumerate(places) for at in range(2)
+        ]  # fmt: skip
+        return pair_sentences(faster(session_of(make_attempts(rows), source="d0*"), "m0", "m1"))[0]
+
+    here, npu = ("onnx", "cpu", "fp32"), ("onnx", "npu", "fp16")
+    assert first(here, npu, npu).endswith("2 of 2 other platforms (npu, fp16; here cpu, fp32).")
+    assert "(npu, fp16, qnn or tflite; here" in first(
+        here, ("qnn", "npu", "fp16"), ("tflite", "npu", "fp16")
+    )
+    assert first(here, npu, here).endswith("other platforms.")
 
 
 def test_gaps_are_counted_from_source_to_target(make_grid) -> None:
