@@ -104,6 +104,7 @@ def obtain(request: ExportRequest, tools: ExportTools, child: ExportChild) -> Re
             model=request.card.name,
             workload=str(request.workload),
             format=request.format,
+            precision=request.precision,
             seconds=perf_counter() - started_s,
             is_cached=is_cached,
             error=result.message if isinstance(result, Failure) else None,
@@ -115,7 +116,10 @@ def obtain(request: ExportRequest, tools: ExportTools, child: ExportChild) -> Re
 
 def _export(request: ExportRequest, tools: ExportTools, child: ExportChild) -> Result:
     name, workload = request.card.name, str(request.workload)
-    tools.emit(ExportStarted(model=name, format=request.format, workload=workload))
+    precision = request.precision
+    tools.emit(
+        ExportStarted(model=name, format=request.format, workload=workload, precision=precision)
+    )
     # The primer is fleetrank's own code, used through an entry point.
     is_primer = request == primer_request(request.format)
     out_dir = tools.cache.staging_dir(request)

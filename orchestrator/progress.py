@@ -21,7 +21,7 @@ from fleetrank.foundation.errors import BadFileError, count_of, duration, visibl
 from fleetrank.foundation.files import StorageError, replace_file
 from fleetrank.foundation.inputs import IMAGE
 from fleetrank.foundation.plain_data import read_json_object
-from fleetrank.foundation.vocabulary import Origin
+from fleetrank.foundation.vocabulary import Origin, Precision
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,12 +62,14 @@ class _OfExport:
     model: str
     format: str
     workload: str = str(IMAGE)
+    precision: str = Precision.FP32.value
 
     @property
     def label(self) -> str:
         """The file, as people read it."""
         what = self.model if self.workload == str(IMAGE) else f"{self.model} {self.workload}"
-        return f"{what} to {self.format}"
+        unusual = "" if self.precision == Precision.FP32 else f" {self.precision}"
+        return f"{what} to {self.format}{unusual}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -370,14 +370,16 @@ class RoundsComparison(Change):
 def compare_rounds(
     frame: pl.LazyFrame, models: tuple[str, str], limits: Limits
 ) -> RoundsComparison:
-    """Compares two models, baseline first, in the rounds of stored attempts.
+    """Compares two models, baseline first, perhaps as `NAME:PRECISION`, in rounds of attempts.
 
     Raises:
         NoDataError: no round measured both.
     """
-    latencies = last_attempts(frame).select(*ROW_KEY, "model", "latency_p50_ns").collect()
+    facts = ("model", "precision", "latency_p50_ns")
+    latencies = last_attempts(frame).select(*ROW_KEY, *facts).collect()
     rows = round_values(frame, frame).adjusted.join(latencies, on=ROW_KEY)
-    sides = [rows.filter(pl.col("model") == model) for model in models]
+    precise = pl.format("{}:{}", "model", "precision")
+    sides = [rows.filter((pl.col("model") == model) | (precise == model)) for model in models]
     if any(side.is_empty() for side in sides):
         raise NoDataError(
             f"no round measured both {models[0]} and {models[1]}",

@@ -33,22 +33,23 @@ class FastestRow:
 
     Attributes:
         value: its figure.
-        ratio: figure of the next model over that of the fastest.
+        next: the second; `ratio` is its figure over that of the fastest.
         low, high: 95 % interval of the ratio; `None` where no repeats show one.
         verdict: `faster` if it is shown to be faster than each other one, `same` if the next one is
             equal, else `undecided`.
-        others: the models behind it, each with its ratio to the fastest.
+        others: the models behind both, each with its ratio to the fastest; `None` without any.
         missing: models without a figure there, or with a doubtful one.
     """
 
     platform_key: str
     fastest: str
     value: float
+    next: str
     ratio: float
     low: float | None
     high: float | None
     verdict: Verdict
-    others: str
+    others: str | None
     missing: str | None
 
 
@@ -113,18 +114,17 @@ def _fastest(fleet: Fleet, rows: Sequence[int], at: int) -> FastestRow | None:
     ratios, lows, highs, orders = orders_of(fleet, (best, np.array(behind)), np.array([at]))
     has_interval = math.isfinite(lows[0])
     missing = [names[row] for row in rows if row not in known]
+    said = [f"{names[row]} {math.exp(one):.2f}" for row, one in zip(behind, ratios, strict=True)]
     return FastestRow(
         platform_key=fleet.panel.keys[at],
         fastest=names[best],
         value=math.exp(logs[best]) / fleet.quantity.per_unit,
+        next=names[behind[0]],
         ratio=math.exp(ratios[0]),
         low=math.exp(lows[0]) if has_interval else None,
         high=math.exp(highs[0]) if has_interval else None,
         verdict=_verdict(orders),
-        others=few_of(
-            [f"{names[row]} {math.exp(one):.2f}" for row, one in zip(behind, ratios, strict=True)],
-            _MOST_OTHERS,
-        ),
+        others=few_of(said[1:], _MOST_OTHERS) or None,
         missing=few_of(missing, _MOST_OTHERS) or None,
     )
 

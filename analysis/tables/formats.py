@@ -104,6 +104,8 @@ KEYS = frozenset({
 """Columns that say what a row is about; they are never hidden, as is the first of a table."""
 REASON = "reason"
 """The column that says why figures of a row are missing."""
+ANSWER = "answer"
+"""The column with what a table says: shortened, but never hidden."""
 _MAX_REASONS = 4
 _CUT = "..."
 _GAP = 2
@@ -223,9 +225,9 @@ def fitted(columns: Mapping[str, Sequence[str]], width: int) -> Fitted:
 def least_wanted(columns: Mapping[str, Sequence[str]]) -> str | None:
     """The column to hide first: the last one with sentences, so that figures stay, or the last.
 
-    `None` if only the first column and those of `KEYS` are left: they are never hidden.
+    `None` if only the first column, `ANSWER` and those of `KEYS` are left: they are never hidden.
     """
-    others = [name for name in list(columns)[1:] if name not in KEYS]
+    others = [name for name in list(columns)[1:] if name not in KEYS | {ANSWER}]
     sentences = [name for name in others if _widest(columns[name]) > SENTENCE]
     return next(reversed(sentences or others), None)
 

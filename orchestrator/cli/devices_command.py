@@ -24,7 +24,7 @@ from fleetrank.device_agents.host.processor_peaks import probe_peak
 from fleetrank.device_agents.registry import KINDS, create_agent
 from fleetrank.foundation.codec import json_text
 from fleetrank.foundation.errors import FleetError, shortened, with_flags
-from fleetrank.orchestrator.cli.context import current, host_turn
+from fleetrank.orchestrator.cli.context import current, host_turn, settle_workspace
 from fleetrank.orchestrator.cli.listing import AsJson, print_table
 from fleetrank.orchestrator.cli.reading_turn import Work, reading_turn
 from fleetrank.orchestrator.cli.table_view import TableView, with_view
@@ -56,7 +56,7 @@ def _measure_peaks(device: DeviceFile, threads: Iterable[int]) -> list[dict[str,
     known = {peak.threads: peak for peak in device.peaks}
     known |= {peak.threads: PeakSpec(**asdict(peak)) for peak in found}
     stored = tuple(known[count] for count in sorted(known))
-    update_device(current().workspace, device.model_copy(update={"peaks": stored}))
+    update_device(settle_workspace(), device.model_copy(update={"peaks": stored}))
     return [asdict(peak) for peak in found]
 
 
@@ -66,7 +66,7 @@ def _cpus_of(device: DeviceFile, threads: int) -> tuple[int, ...]:
             f"the peaks of device {device.name} of kind {device.kind} cannot be measured",
             f"measure those of a processor: `fleetrank devices check {LOCAL_CPU} --peaks`",
         )
-    own = find_device(load_devices(current().workspace), LOCAL_CPU)
+    own = find_device(load_devices(settle_workspace()), LOCAL_CPU)
     if device.name != own.name:
         raise UsageError(
             f"device {device.name} is the processor of another host",
@@ -204,7 +204,7 @@ def list_devices(
     if found:
         _print_found(as_json=as_json, view=view)
         return
-    devices = load_devices(current().workspace)
+    devices = load_devices(settle_workspace())
     unique = {device.name: device for device in devices.values()}
     rows = [
         {
@@ -270,7 +270,7 @@ def add(
     as_json: AsJson = False,
 ) -> None:
     """Register a device or re-register a phone or a board."""
-    workspace, name = current().workspace, name or named
+    workspace, name = settle_workspace(), name or named
     labels = dict(_split(label, "--label"))
     options = {key: _value(key, text) for key, text in _split(option, "--option")}
     addressed = _address(adb, ssh)
@@ -334,7 +334,7 @@ def check(
 
     It connects to the device. A registered one is tried out again, as when it was added.
     """
-    device = find_device(load_devices(current().workspace), name)
+    device = find_device(load_devices(settle_workspace()), name)
     if peaks:
         print_table(_measure_peaks(device, threads or [1]), as_json)
         return
@@ -372,7 +372,7 @@ def remove(name: Name, as_json: AsJson = False) -> None:
 
     Its measurements are kept. A file that cannot be read is deleted too.
     """
-    device = remove_device(current().workspace, name)
+    device = remove_device(settle_workspace(), name)
     if device is None:
         print(f"the file of {name} could not be read and was removed", file=sys.stderr)
     elif device.registration is not None:
@@ -420,7 +420,7 @@ def _kind_with_address(option: str, kind: str | None) -> str:
 
 
 def _desk() -> RegistrationDesk:
-    workspace = current().workspace
+    workspace = settle_workspace()
 
     def canary() -> CanaryFile:
         from fleetrank.orchestrator.export import canary_artifact
@@ -439,7 +439,7 @@ def _options_of_twin(kind: str, like: str) -> dict[str, OptionValue]:
             f"--like is for simulated devices, but --kind is {kind}",
             f"give --kind {SIMULATED}, or remove --like",
         )
-    workspace = current().workspace
+    workspace = settle_workspace()
     own = load_devices(workspace).get(like)
     with reading_turn(workspace.results, work=Work.ROWS, now=None):
         twin = fit_twin(workspace.results, like if own is None else own.name)

@@ -5,6 +5,7 @@
 """
 
 import json
+import re
 import shlex
 import shutil
 import sys
@@ -19,7 +20,7 @@ import yaml
 from fleetrank.analysis.stored.selection import CHANGE_ALPHA, CHANGE_MARGIN
 from fleetrank.foundation.codec import json_text
 from fleetrank.foundation.errors import shortened
-from fleetrank.foundation.vocabulary import Runtime
+from fleetrank.foundation.vocabulary import Precision, Runtime
 from fleetrank.orchestrator.cli.context import current, settle_workspace
 from fleetrank.orchestrator.cli.listing import AsJson, print_table
 from fleetrank.orchestrator.cli.options import NewSweepOptions, Progress, share, with_sweep_options
@@ -66,7 +67,7 @@ def run(
         typer.Argument(
             metavar="MODEL",
             help="A file (.onnx, .tflite, .pt2, .pte, ...), a Hugging Face folder with a "
-            "config.json, or the name of a model.",
+            "config.json, or the name of a model; NAME:int8 is one precision of it.",
         ),
     ],
     *,
@@ -133,11 +134,11 @@ def run(
     and have their tables. The result is a sweep like any other. A file gets a card in cards/, which
     you can complete. It needs no workspace: without one, a folder in your user data is used.
     """
-    from fleetrank.orchestrator.workspace.model_argument import axis_sizes, model_named
+    from fleetrank.orchestrator.workspace.model_argument import axis_sizes
     from fleetrank.orchestrator.workspace.sweep_spec import LimitsSpec
 
     workspace, sizes = settle_workspace(), axis_sizes(axis or ())
-    names = [model_named(workspace, model, inputs or ()) for model in models]
+    names, _, of_models = _models_of(workspace, models, inputs or ())
     cards = _cards(workspace, names)
     for card in cards:
         _check_axes(card, sizes)
@@ -148,13 +149,13 @@ def run(
     content: dict[str, object] = {
         "name": "run",
         "models": names,
+        **of_models,
         "devices": [one for text in devices or ["local-cpu"] for one in _words(text)],
         "runtimes": [one.value for one in runtime or ()] or _runtimes_of(cards, _DEFAULT_RUNTIME),
         "threads": [threads],
         "batch": sizes.pop("batch", [1]),
         "axes": sizes,
         "repeats": repeats,
-        "weights_of": _published_weights(names, models),
         **_limited(max_time),
     }
     sides = {"components": profile, "replicas": replicas is not None}
@@ -182,7 +183,7 @@ def run(
 @with_sweep_options(NewSweepOptions)
 def ab(
     a: Annotated[str, typer.Argument(help="A model file, or the name of a model.")],
-    b: Annotated[str, typer.Argument(help="A model file, or the name of a model.")],
+    b: Annotated[str, typer.Argument(help="Another; NAME:int8 is one precision of a model.")],
     *,
     device: Annotated[
         str, typer.Option(help="Device that can hold both models at once.")
@@ -220,23 +221,22 @@ def ab(
     )
     from fleetrank.analysis.stored.columns import ORIGINS
     from fleetrank.analysis.stored.load import load_measurements
-    from fleetrank.orchestrator.workspace.model_argument import model_named
 
     workspace = settle_workspace()
-    models = model_named(workspace, a), model_named(workspace, b)
-    if models[0] == models[1]:
+    names, (first, second), of_models = _models_of(workspace, (a, b))
+    if first == second:
         raise UsageError(f"{a} and {b} are the same model", "give two different models")
-    cards = _cards(workspace, models)
+    cards = _cards(workspace, names)
     content = {
         "name": "ab",
-        "models": list(models),
+        "models": names,
+        **of_models,
         "devices": [device],
         "runtimes": _runtimes_of(cards, runtime),
         "threads": threads,
         "repeats": rounds,
         "seed": seed,
         "rounds": {"cells": 2, "mix_platforms": True},
-        "weights_of": _published_weights(models, (a, b)),
         **_limited(max_time),
         **_one_workload(cards, workload),
     }
@@ -245,12 +245,12 @@ def ab(
         raise typer.Exit(EXIT_INTERRUPTED)
     limits = Limits(margin=margin, alpha=CHANGE_ALPHA)
     rows = load_measurements(workspace.results, sweep=outcome.sweep_id, origins=ORIGINS)
-    found = compare_rounds(rows, models, limits)
+    found = compare_rounds(rows, (first, second), limits)
     if as_json:
         print(json_text({"sweep_id": outcome.sweep_id, **found.as_json()}, indent=2))
     else:
         noisy = noisy_lines(workspace.results, outcome.sweep_id)
-        sentences = ("", *rounds_sentences(found), *noisy, *_elsewhere(rows, models))
+        sentences = ("", *rounds_sentences(found), *noisy, *_elsewhere(rows, (first, second)))
         print("\n".join(sentences), file=result_stream(options.progress))
     if outcome.n_failed:
         print(f"details: fleetrank sweep status {outcome.sweep_id}", file=sys.stderr)
@@ -264,8 +264,11 @@ def _elsewhere(rows: "pl.LazyFrame", models: tuple[str, str]) -> tuple[str, ...]
     import fleetrank
     from fleetrank.analysis.statistics.pair_answer import Order, pair_sentences
     from fleetrank.analysis.stored.selection import Selection
+    from fleetrank.orchestrator.workspace.model_argument import split_precision
 
     here = rows.select("platform_key").first().collect().item()
+    if split_precision(models[0])[1]:
+        here = re.sub(r"^((?:[^/]+/){4})[^/]+", r"\1*", here)  # a platform of both precisions
     try:
         answer = fleetrank.faster(
             current().workspace.results, *models, selection=Selection(source=here)
@@ -304,6 +307,37 @@ def _measured(
     with shown_progress(Progress.NONE if as_json else options.progress) as subscribers:
         run_options = options.run_options(subscribers, is_inline=options.cluster is None)
         return start_sweep(current().workspace, written, run_options, check=check), run_options
+
+
+def _models_of(
+    workspace: "Workspace", given: Sequence[str], rules: Sequence[str] = ()
+) -> tuple[list[str], list[str], dict[str, object]]:
+    """The names of models, each as given, such as `NAME:int8`, and the keys about single ones.
+
+    A model that is given twice, once without a precision, is meant in fp32 there.
+    """
+    from fleetrank.orchestrator.workspace.model_argument import model_named, split_precision
+
+    parts = [split_precision(one) for one in given]
+    names = [model_named(workspace, path, rules) for path, _ in parts]
+    words: dict[str, list[str | None]] = {name: [] for name in names}
+    for name, (_, word) in zip(names, parts, strict=True):
+        words[name].append(word)
+    precise = {
+        name: [word or Precision.FP32.value for word in of] for name, of in words.items() if any(of)
+    }
+    exact = [
+        f"{name}:{word or Precision.FP32}" if name in precise else name
+        for name, (_, word) in zip(names, parts, strict=True)
+    ]
+    return (
+        list(words),
+        exact,
+        {
+            "precision_of": precise,
+            "weights_of": _published_weights(names, [path for path, _ in parts]),
+        },
+    )
 
 
 def _limited(max_time_s: float | None) -> dict[str, object]:

@@ -13,7 +13,7 @@ from fleetrank.foundation.codec import json_text
 from fleetrank.foundation.errors import count_of, duration, with_flags
 from fleetrank.foundation.inputs import IMAGE
 from fleetrank.foundation.vocabulary import ErrorKind
-from fleetrank.orchestrator.cli.context import current, readable_workspace
+from fleetrank.orchestrator.cli.context import current, readable_workspace, settle_workspace
 from fleetrank.orchestrator.cli.listing import AsJson, print_table
 from fleetrank.orchestrator.cli.options import (
     Cluster,
@@ -89,7 +89,7 @@ def plan(
 
     if spec is None:
         raise UsageError("no sweep is named", "give a file, or the name of one in sweeps/")
-    workspace = current().workspace
+    workspace = settle_workspace()
     specification, _path = read_spec(workspace, spec)
     tell = PlainLines(sys.stderr)
     with open_dispatch_backend(workspace, cluster=cluster, is_inline=False, emit=tell) as backend:
@@ -110,7 +110,7 @@ def run(
 
     with shown_progress(options.progress) as subscribers:
         run_options = options.run_options(subscribers)
-        outcome = run_sweep(current().workspace, spec, run_options, only=only)
+        outcome = run_sweep(settle_workspace(), spec, run_options, only=only)
     conclude(outcome, run_options, result_stream(options.progress))
 
 

@@ -193,7 +193,9 @@ def choices_of(spec: SweepSpec, model: ResolvedCard) -> ModelChoices:
     defaults = dict(model.card.axes)
     sizes = [spec.axes.get(name) or (defaults[name],) for name in names]
     return ModelChoices(
-        precisions=spec.precision or (model.precision or Precision.FP32,),
+        precisions=spec.precision_of.get(model.card.name)
+        or spec.precision
+        or (model.precision or Precision.FP32,),
         axes=tuple(
             tuple(zip(names, combination, strict=True))
             for combination in itertools.product(*map(dict.fromkeys, sizes))
@@ -298,8 +300,8 @@ def check_precisions(spec: SweepSpec, models: Sequence[ResolvedCard]) -> None:
     Raises:
         UsageError: names the file, its precision and the stated ones.
     """
-    claimed = spec.precision or ()
     for model in models:
+        claimed = spec.precision_of.get(model.card.name) or spec.precision or ()
         if claimed and model.precision is not None and model.precision not in claimed:
             raise UsageError(
                 f"sweep '{spec.name}', key 'precision': {model.card.entry} (model "
@@ -364,13 +366,14 @@ def make_plan(
 
     Raises:
         UsageError: a device is unknown (names the key and the nearest known one), the
-            specification gives weights of a model that it does not name, a file has another
-            precision than all stated ones, an axis has no size, or a list of CPUs does not fit
-            its threads.
+            specification gives weights or precisions of a model that it does not name, a file has
+            another precision than all stated ones, an axis has no size, or a list of CPUs does not
+            fit its threads.
     """
     names = [model.card.name for model in models]
-    if unknown := [word for word in spec.weights_of if word not in names]:
-        raise _unknown(spec, "weights_of", "model of this sweep", unknown, names)
+    for key, given in (("weights_of", spec.weights_of), ("precision_of", spec.precision_of)):
+        if unknown := [word for word in given if word not in names]:
+            raise _unknown(spec, key, "model of this sweep", unknown, names)
     check_precisions(spec, models)
     check_axes(spec, models)
     check_affinity(spec)

@@ -12,7 +12,7 @@ from pydantic import TypeAdapter
 from fleetrank.foundation.errors import BadFileError, did_you_mean, shortened
 from fleetrank.foundation.files import check_regular, read_small_text, replace_file, resolved
 from fleetrank.foundation.user_file import Checked, checked
-from fleetrank.foundation.vocabulary import Family, Format
+from fleetrank.foundation.vocabulary import Family, Format, Precision
 from fleetrank.models.cards.card import FORMATS_OF_SUFFIX, ModelCard, Source, language_card
 from fleetrank.models.cards.identity import card_sha256
 from fleetrank.models.cards.inputs import CardInput, axis_names, valid_input
@@ -186,6 +186,13 @@ def model_named(workspace: Workspace, argument: str, rules: Sequence[str] = ()) 
     if not rules and (found := _name_of_card_with(workspace, cards, path)):
         return found
     return _own_card(workspace, cards, _new_card(path, rules))
+
+
+def split_precision(argument: str) -> tuple[str, str | None]:
+    """A model that is given as `NAME:PRECISION`, and its precision; `None` without one."""
+    name, _, word = argument.rpartition(":")
+    is_precise = bool(name) and word in {*Precision} and not os.path.lexists(argument)
+    return (name, word) if is_precise else (argument, None)
 
 
 def is_published_folder(argument: str) -> bool:

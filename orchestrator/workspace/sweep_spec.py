@@ -411,6 +411,9 @@ class SweepSpec(SpecSection):
     weights_of: dict[str, WeightsChoice] = Field(
         default={}, description="weights of single models, by name"
     )
+    precision_of: dict[str, OneOrMany[Precision]] = Field(
+        default={}, description="precisions of single models, by name"
+    )
     calibrate: CalibrateSpec | None = Field(
         default=None,
         description="data that give networks in int8 their ranges of values (default: 16 seeded "

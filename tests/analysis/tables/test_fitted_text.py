@@ -27,9 +27,10 @@ def test_a_long_text_is_shortened_before_a_column_is_hidden() -> None:
 def test_sentences_that_cannot_fit_are_hidden_before_figures() -> None:
     columns = {"goal": ["g" * 90], "advice": ["a" * 110], "answer": ["b" * 280], "value": ["0.93"]}
     found = fitted(columns, 200)
-    assert list(found.columns) == ["goal", "advice", "value"]
-    assert found.hidden == ("answer",)
+    assert list(found.columns) == ["goal", "answer", "value"]
+    assert found.hidden == ("advice",)
     assert found.columns["value"] == ["0.93"]
+    assert list(fitted(columns, 80).columns)[:2] == ["goal", "answer"]
 
 
 def test_the_last_columns_are_hidden_and_named() -> None:

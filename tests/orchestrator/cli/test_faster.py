@@ -7,6 +7,7 @@ from types import SimpleNamespace
 import polars as pl
 import pytest
 from fleet_rows import write_results
+from stored_part import part_of, write_part
 from wording import has
 
 import fleetrank
@@ -14,6 +15,7 @@ from fleetrank.foundation.errors import BadFileError
 from fleetrank.orchestrator.cli import run_command
 from fleetrank.orchestrator.cli.main import run
 from fleetrank.orchestrator.workspace.user_shares import read_shares
+from fleetrank.orchestrator.workspace.workspace import Workspace
 
 A, B = "mobilenet_v2", "resnet50"
 
@@ -111,6 +113,19 @@ def test_commands_that_read_use_the_default_workspace(
     assert run(["results", "delete", "any"]) == 2, "it changes them"
 
 
+def test_devices_and_sweeps_have_the_default_workspace_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    assert run(["devices", "list"]) == 0
+    assert run(["devices", "add", "sim", "--kind", "simulated"]) == 0
+    assert capsys.readouterr().err.count("fleetrank is used") == 2, "once for each command"
+    assert (tmp_path / "fleetrank/devices/sim.yaml").exists()
+    assert run(["sweep", "plan", "missing.yaml"]) == 2
+    assert "is used" in capsys.readouterr().err
+
+
 def test_memory_is_compared_and_not_energy_too(
     workspace: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -142,6 +157,46 @@ def test_ab_ends_with_the_order_elsewhere(workspace: Path, monkeypatch: pytest.M
     (_, sentence) = run_command._elsewhere(here, (A, B))
     assert has(sentence, f"{A} is", "pixel-7", "other platforms")
     assert run_command._elsewhere(here, (A, "unknown")) == ()
+
+
+def test_ab_and_run_take_one_precision_of_a_model(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Only the measurement is replaced, by rounds in which int8 is twice as fast."""
+    (tmp_path / "cluster.yaml").touch()
+    results = write_results(tmp_path / "results", n_samples=5)
+    rows = pl.read_parquet(results / "measurements/**/*.parquet")
+    is_a = (pl.col("model") == A) & pl.col("platform_key").str.starts_with("pixel-7/onnx")
+    plain = rows.filter(is_a, pl.col("status") == "ok").with_columns(
+        pl.col("started_utc").dt.offset_by("1d"),
+        pl.lit("ab-1").alias("sweep_id"), pl.lit("rounds").alias("design"),
+        pl.format("r{}", "repeat").alias("round_id"), pl.lit(["busy_host"]).alias("flags"),
+        latency_p50_ns=pl.col("latency_p50_ns") * (1 + pl.col("repeat") % 2),
+    )  # fmt: skip
+    int8 = plain.with_columns(
+        pl.lit("int8").alias("precision"), pl.col("cell_key") + " int8",
+        pl.col("platform_key").str.replace("fp32", "int8"), pl.col("latency_p50_ns") / 2,
+    )  # fmt: skip
+    write_part(pl.concat([plain, int8]), part_of(results, "ab-1"))
+    asked = list[dict[str, object]]()
+
+    def measured(content: dict[str, object], *_: object, **__: object) -> tuple[object, None]:
+        asked.append(content)
+        return SimpleNamespace(sweep_id="ab-1", is_interrupted=False, n_failed=0), None
+
+    monkeypatch.setattr(run_command, "_measured", measured)
+    at = ["--workspace", str(tmp_path)]
+    assert run(["ab", A, f"{A}:int8", *at]) == 0
+    said = capsys.readouterr().out
+    assert asked[0]["models"] == [A]
+    assert asked[0]["precision_of"] == {A: ["fp32", "int8"]}
+    assert has(said, f"{A}:int8 is 2.000 times as fast as {A}:fp32 here", "5 rounds")
+    assert has(said, "Other programs used the host; stop them or use more rounds")
+    assert has(
+        typed(tmp_path, capsys, A + ":fp32", A + ":int8", "--here", "pixel-7/*"), "2.00 times"
+    )
+    names, exact, keys = run_command._models_of(Workspace.at(tmp_path), [f"{A}:int8", B])
+    assert (names, exact, keys["precision_of"]) == ([A, B], [f"{A}:int8", B], {A: ["int8"]})
 
 
 def test_without_names_it_lists_pairs(workspace: Path, capsys: pytest.CaptureFixture[str]) -> None:

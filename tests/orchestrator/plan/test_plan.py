@@ -217,6 +217,7 @@ def test_what_a_device_cannot_do_is_skipped_with_its_reason() -> None:
         ({"models": ["qqqqqq"]}, "'models'", "models list"),
         ({"weights_of": {"thre": "pretrained"}}, "'weights_of'", "three"),
         ({"models": "one", "weights_of": {"two": "pretrained"}}, "'weights_of'", ""),
+        ({"precision_of": {"thre": "int8"}}, "'precision_of'", "three"),
         ({"devices": ["bx"]}, "device 'bx'", "box"),
     ],
 )

@@ -272,7 +272,8 @@ def test_the_fastest_of_several_is_named_on_every_platform(make_grid) -> None:
     assert [*rows] == ["p0", "p1", "p2", "p3"], "p4 measured one of them"
     assert [row["fastest"] for row in rows.values()] == ["m0", "m1", "m0", "m0"]
     assert [row["verdict"] for row in rows.values()] == ["faster", "faster", "undecided", "faster"]
-    assert (rows["p1"]["ratio"], rows["p1"]["others"]) == (pytest.approx(1.5), "m0 1.50, m2 2.00")
+    assert (rows["p1"]["next"], rows["p1"]["ratio"]) == ("m0", pytest.approx(1.5))
+    assert (rows["p1"]["others"], rows["p3"]["others"]) == ("m2 2.00", None)
     assert (rows["p3"]["missing"], rows["p0"]["missing"]) == ("m2", None)
     all_of_them, some, of_users = sentences
     for words in ("Of 3 platforms", "m0 is", "1 (p0/", "m1 is", "1 (p1/", "undecided", "1 (p2/"):
