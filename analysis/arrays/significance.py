@@ -406,6 +406,26 @@ def _detectable_shift(n_a: int, n_b: int, alpha: float) -> float | None:
     return float(np.quantile(differences[:, u - 1], POWER))
 
 
+def paired_loss_difference(losses: Floats, counts: Floats) -> tuple[float, float, float]:
+    """The difference of two losses per item, and its 95 % interval.
+
+    The interval is NaN below `MIN_FOR_VARIANCE` parts.
+
+    Args:
+        losses: (n_parts,) second loss minus the first, summed over the items of each part.
+        counts: (n_parts,) items of each part.
+
+    Source: Cochran 1977, Sampling Techniques, 6.4: the ratio of two sums over parts.
+    """
+    mean, n_parts = float(losses.sum() / counts.sum()), losses.size
+    if n_parts < MIN_FOR_VARIANCE:
+        return mean, math.nan, math.nan
+    squares = float(((losses - mean * counts) ** 2).sum())
+    error = math.sqrt(n_parts / (n_parts - 1) * squares) / float(counts.sum())
+    half = float(special.stdtrit(n_parts - 1, 0.975)) * error
+    return mean, mean - half, mean + half
+
+
 def paired_share_difference(n_lost: int, n_gained: int, n: int) -> tuple[float, float, float]:
     """The second share minus the first over the same `n` items, and its 95 % interval.
 

@@ -1,6 +1,7 @@
 """Tables that compare nothing: latency and memory, trainings, hosts and waits, evaluations."""
 
 import itertools
+import json
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -442,7 +443,8 @@ def _evaluations(session: Session) -> pl.DataFrame:
 
 _SAME_ITEMS = (
     "model", "card_sha256", "weights", "weights_sha256", "task", "data", "data_sha256", "prompts",
-    "item_limit", "preprocessing", "quality_metric", "runtime", "backend", "device",
+    "tokenizer", "tokenizer_sha256", "strategy", "window_tokens", "stride_tokens", "item_limit",
+    "preprocessing", "quality_metric", "runtime", "backend", "device",
 )  # fmt: skip
 
 
@@ -450,26 +452,30 @@ def precision_quality_table(session: Session) -> Table:
     """What a precision costs in quality: the same items in it and in fp32, by the same runtime.
 
     Raises:
-        NoDataError: no selected share of right items is stored in fp32 and in another precision.
+        NoDataError: no selected evaluation is stored in fp32 and in another precision.
     """
-    shares = _evaluations(session).filter(pl.col("right_items").is_not_null())
+    items = _evaluations(session).filter(
+        pl.any_horizontal(pl.col("right_items", "window_losses").is_not_null())
+    )
     is_plain = pl.col("precision") == Precision.FP32
-    pairs = shares.filter(~is_plain).join(
-        shares.filter(is_plain), on=_SAME_ITEMS, suffix="_fp32", nulls_equal=True
+    pairs = items.filter(~is_plain).join(
+        items.filter(is_plain), on=_SAME_ITEMS, suffix="_fp32", nulls_equal=True
     )
     if pairs.is_empty():
         raise NoDataError(
             "no evaluation of the same items in fp32 and in another precision by one runtime",
-            "run `fleetrank eval images` in both precisions",
+            "run `fleetrank eval images` or `fleetrank eval ppl` in both precisions",
         )
     changes = [
         _change(row["right_items_fp32"], row["right_items"], row["n_items"])
+        if row["right_items"] is not None
+        else _loss_change(row["window_losses_fp32"], row["window_losses"])
         for row in pairs.iter_rows(named=True)
     ]
     frame = pairs.select(
         "model", "runtime", "precision", "quality_metric", "quality", "quality_fp32", "n_items",
         "data", "device", "backend", "recipe",
-    ).hstack(pl.DataFrame(changes))  # fmt: skip
+    ).hstack(pl.DataFrame(changes, infer_schema_length=None))  # fmt: skip
     return Table(
         title="Quality beside fp32",
         frame=frame.sort("model", "runtime", "precision", "recipe", "quality_metric"),
@@ -478,7 +484,7 @@ def precision_quality_table(session: Session) -> Table:
     )
 
 
-def _change(before: str, after: str, n: int) -> dict[str, float | int]:
+def _change(before: str, after: str, n: int) -> dict[str, float | int | str | None]:
     """The difference in points, its interval, and how many items changed each way."""
     # SciPy takes longer to load than the other tables of this module take.
     from fleetrank.analysis.arrays.significance import paired_share_difference
@@ -491,7 +497,20 @@ def _change(before: str, after: str, n: int) -> dict[str, float | int]:
     difference, low, high = paired_share_difference(n_lost, n_gained, n)
     return {
         "difference": 100 * difference, "difference_low": 100 * low, "difference_high": 100 * high,
-        "n_lost": n_lost, "n_gained": n_gained,
+        "unit": "points", "ratio": None, "n_lost": n_lost, "n_gained": n_gained,
+    }  # fmt: skip
+
+
+def _loss_change(before: str, after: str) -> dict[str, float | int | str | None]:
+    """The difference of the loss of a token, its interval, and the ratio of the perplexities."""
+    from fleetrank.analysis.arrays.significance import paired_loss_difference
+
+    first, second = (np.array(json.loads(one)) for one in (before, after))
+    found = paired_loss_difference(second[:, 0] - first[:, 0], first[:, 1])
+    difference, low, high = (None if math.isnan(one) else one for one in found)
+    return {
+        "difference": difference, "difference_low": low, "difference_high": high,
+        "unit": "nats per token", "ratio": math.exp(found[0]), "n_lost": None, "n_gained": None,
     }  # fmt: skip
 
 

@@ -159,6 +159,8 @@ _FIGURES: tuple[Column, ...] = (
     column("n_items", INT, "images, examples, or scored tokens"),
     column("right_items", STR, "which items were right, as hexadecimal bits, the first item first; "
            "null for a metric that is not a share of items"),
+    column("window_losses", STR, "of a perplexity, JSON: sum of -ln p and number of tokens of each "
+           "window; null for other metrics, and if a sum is not finite"),
     column("n_documents", INT, "documents of a text; null for other tasks"),
     column("n_windows", INT, "windows of a text; null for other tasks"),
     column("n_tokens", INT, "scored tokens of the text, or of all answers; null for images"),

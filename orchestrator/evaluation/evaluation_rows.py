@@ -283,6 +283,7 @@ def store_metrics(
                 "baseline": metric.baseline,
                 "n_items": metric.n_items,
                 "right_items": metric.right_items,
+                "window_losses": metric.window_losses,
                 "published": known.value,
                 "published_source": known.source,
                 "flags": _flags(run, asked, facts, metric, known),

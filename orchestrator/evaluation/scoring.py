@@ -8,7 +8,7 @@ import tomllib
 import zipfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -519,6 +519,7 @@ class Metric:
         n_items: what it counts: tokens, examples or images.
         right_items: of a share, whether each item was right: hexadecimal bits, the first item
             first.
+        window_losses: of a perplexity, JSON: sum of -ln p and number of tokens of each window.
     """
 
     name: str
@@ -528,6 +529,7 @@ class Metric:
     baseline: float | None = None
     n_items: int = 0
     right_items: str | None = None
+    window_losses: str | None = None
 
 
 def is_finite(figures: Figures) -> bool:
@@ -574,6 +576,9 @@ def text_metrics(
                 n_items=int(tokens.sum()),
             )
         )
+    if is_finite(figures):
+        losses = json.dumps(np.stack([-figures[:, 0], figures[:, 3]], axis=1).tolist())
+        found[0] = replace(found[0], window_losses=losses)
     return found
 
 

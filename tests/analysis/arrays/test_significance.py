@@ -1,6 +1,7 @@
 """Tests between two samples against SciPy and against counting every order."""
 
 import itertools
+import math
 
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ from fleetrank.analysis.arrays.significance import (
     cohens_d,
     hotelling_t2,
     mann_whitney,
+    paired_loss_difference,
     paired_share_difference,
     smallest_p,
     smallest_significant_u,
@@ -143,3 +145,15 @@ def test_the_interval_of_paired_shares_is_the_published_one() -> None:
     gained = paired_share_difference(5, 10, 100)
     assert gained == pytest.approx((0.05, -high, -low))
     assert paired_share_difference(0, 1, 1)[2] == 1.0
+
+
+def test_the_loss_of_a_token_is_weighed_by_the_tokens_of_a_window() -> None:
+    losses, counts = np.array([2.0, 1.0, 0.0, 4.0]), np.array([2.0, 2.0, 1.0, 5.0])
+    difference, low, high = paired_loss_difference(losses, counts)
+    # Residuals 0.6, -0.4, -0.7 and 0.5 of 10 tokens; t of 3 degrees is 3.182.
+    half = 3.18245 * math.sqrt(4 / 3 * (0.36 + 0.16 + 0.49 + 0.25)) / 10
+    assert (difference, high - difference) == pytest.approx((0.7, half), rel=1e-5)
+    assert low == pytest.approx(0.7 - half, rel=1e-5)
+    # A constant loss of each token has no spread, however long the windows are.
+    assert paired_loss_difference(counts / 2, counts) == pytest.approx((0.5, 0.5, 0.5))
+    assert math.isnan(paired_loss_difference(losses[:1], counts[:1])[1])
