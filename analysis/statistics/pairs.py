@@ -336,11 +336,10 @@ def _faster_first(fleet: Fleet, rows: tuple[int, int], here: int) -> tuple[int, 
 def row_of(fleet: Fleet, name: str) -> int:
     """The row of a model; a name without a precision may stand for the only one."""
     models = fleet.panel.models
-    if name in models:
-        return models.index(name)
-    if precise := [one for one in models if PRECISE.sub("", one) == name]:
-        if len(precise) == 1:
-            return models.index(precise[0])
+    precise = [name] if name in models else [one for one in models if PRECISE.sub("", one) == name]
+    if len(precise) == 1:
+        return models.index(precise[0])
+    if precise:
         raise AnalysisError(
             f"'{name}' was measured in several precisions", f"name one: {', '.join(precise)}"
         )
