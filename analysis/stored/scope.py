@@ -274,8 +274,8 @@ def of_every_workload(frame: pl.LazyFrame, selection: Selection) -> pl.LazyFrame
 
 
 _OF_ANY = (
-    "Each precision of a model is a separate model. Its accuracy was measured with its file; "
-    "without evaluations, floats have the published one and integers none.",
+    "Each precision of a model is a separate model, with the accuracy that was measured with its "
+    "file; without evaluations, floats have the published one and integers none.",
 )
 
 

@@ -36,9 +36,7 @@ class Session(Network):
 
 def test_onnx_holds_no_output_through_the_next_run() -> None:
     session = Session()
-    model = OnnxModel(
-        session, Execution(runtime=Runtime.ONNX, backend="cpu"), (), write_optimised=str
-    )
+    model = OnnxModel(session, Execution(runtime=Runtime.ONNX, backend="cpu"), ())
     for _ in range(3):
         model.run()
     assert session.was_held == [False, False, False]
