@@ -160,6 +160,12 @@ def test_a_list_of_cpus_that_does_not_fit_the_threads_is_refused(affinity, why) 
         _plan(threads=[1, 2], affinity=affinity)
 
 
+def test_a_model_is_measured_in_its_own_precisions_and_others_in_those_of_the_sweep() -> None:
+    plan = _plan(runtimes="onnx", precision="fp32", precision_of={"two": ["int8", "fp32"]})
+    found = {(cell.export.card.name, str(cell.export.precision)) for cell in plan.cells}
+    assert found == {("one", "fp32"), ("two", "int8"), ("two", "fp32"), ("three", "fp32")}
+
+
 def test_weights_are_seeded_unless_a_model_has_its_own() -> None:
     plan = _plan(runtimes="onnx", weights_of={"two": "pretrained"})
     kinds = {cell.export.card.name: cell.export.weights.kind for cell in plan.cells}

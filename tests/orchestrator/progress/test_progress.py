@@ -66,6 +66,11 @@ HAPPENED: list[Event] = [
 ]
 
 
+def test_an_export_names_the_precision_that_it_writes() -> None:
+    started = ExportStarted(model="resnet18", format="onnx", precision="int8")
+    assert updated(View(), started, 0.0).exporting == ("resnet18 to onnx int8",)
+
+
 def test_two_workloads_of_a_model_are_two_files() -> None:
     starts = [
         ExportStarted(model="gpt2", format="onnx", workload=workload)
