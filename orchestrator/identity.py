@@ -29,6 +29,7 @@ from fleetrank.foundation.vocabulary import (
     FlopsMethod,
     Format,
     Origin,
+    Precision,
 )
 from fleetrank.models.cards.card import (
     LANGUAGE_RECIPES,
@@ -149,7 +150,7 @@ class DevicePlace(Traits):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoundRules(BlockPolicy):
-    """Cells of one platform are loaded together and take turns in blocks of timed runs."""
+    """Cells of one platform, in any precision, take turns in blocks of timed runs."""
 
     cells: Annotated[int, Key("most cells in one round", ge=2, le=16)] = 3
     mix_platforms: Annotated[
@@ -406,7 +407,7 @@ def cell_of_side_key(key: str) -> str:
     return key.split("-", 2 if key.startswith(_REPLICAS) else 1)[-1]
 
 
-# Which repeats form a round: cells of one platform that fit into the host's memory together.
+# Which repeats form a round: cells that fit into the host's memory together.
 
 FILE_COPIES = 3
 """A loaded model is assumed to take this many times its file: the file, the weights in the
@@ -420,8 +421,8 @@ def rounds(
 ) -> Iterator[tuple[Repeat, ...]]:
     """All first repeats as rounds in seeded random order, then all second repeats, and so on.
 
-    The cells of a platform are dealt to new rounds for each repeat, so that every pair of models
-    meets in some round.
+    The cells of a platform, whatever their precision, are dealt to new rounds for each repeat, so
+    that every two of them meet in some round.
 
     Args:
         plan: with the cells of one device.
@@ -447,8 +448,9 @@ def _company(cell: Cell, rules: RoundRules) -> object:
     """Equal for the cells that may meet; a sequence of steps is not interrupted, so it is alone."""
     if cell.execution.workload.steps is not None:
         return cell.cell_key
-    # Sizes of inputs belong to the model and not to the platform.
-    return None if rules.mix_platforms else replace(cell.execution, inputs=())
+    # Sizes of inputs belong to the model; what a precision gains is a ratio inside rounds, too.
+    alike = replace(cell.execution, inputs=(), precision=Precision.FP32)
+    return None if rules.mix_platforms else alike
 
 
 def _dealt(

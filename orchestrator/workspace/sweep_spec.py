@@ -428,8 +428,9 @@ class SweepSpec(SpecSection):
     )
     rounds: Annotated[RoundRules, AfterValidator(_in_order)] | None = Field(
         default=None,
-        description="let the cells of a platform take turns, on devices that can hold several "
-        "models at once; `rounds: {}` uses the defaults (default: one cell after the other)",
+        description="let the cells of a platform, in any precision, take turns, on devices that "
+        "can hold several models at once; `rounds: {}` uses the defaults (default: one cell after "
+        "the other)",
     )
     profile: _Flag = Field(
         default=False,

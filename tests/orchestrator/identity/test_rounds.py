@@ -1,4 +1,4 @@
-"""Rounds hold cells of one platform that fit into memory; each repeat deals them anew."""
+"""Rounds hold cells of one platform, in any precision, that fit into memory."""
 
 from collections import Counter
 from dataclasses import replace
@@ -8,6 +8,7 @@ from dispatch_bench import make_cell
 
 from fleetrank.device_agents.contract.task import MeasurePolicy
 from fleetrank.foundation.inputs import ModelInput, Values, Workload
+from fleetrank.foundation.vocabulary import Precision
 from fleetrank.orchestrator.identity import Cell, Plan, Repeat, RoundRules, rounds
 
 MIB = 1024**2
@@ -72,6 +73,16 @@ def test_cells_of_two_platforms_never_share_a_round() -> None:
     )  # fmt: skip
     for group in dealt(replace(plan, cells=twice)):
         assert len({repeat.cell.execution for repeat in group}) == 1
+
+
+def test_the_precisions_of_a_model_take_turns() -> None:
+    plan = plan_of(1, 1)
+    cells = tuple(
+        replace(cell, cell_key=precision, execution=replace(cell.execution, precision=precision))
+        for cell in plan.cells for precision in (Precision.FP32, Precision.INT8)
+    )  # fmt: skip
+    (group,) = dealt(replace(plan, cells=cells))
+    assert {repeat.cell.execution.precision for repeat in group} == {"fp32", "int8"}
 
 
 def with_workload(cell: Cell, text: str, size: int) -> Cell:

@@ -510,3 +510,20 @@ def test_a_precision_is_shown_beside_fp32_with_its_size(make_attempts) -> None:
     assert has(table.notes, "int8", "2.00")
     with pytest.raises(NoDataError):
         make_table("pairs/precisions", make_attempts(rows[:5]), Selection())
+
+
+def test_a_drift_of_the_host_does_not_change_the_gain_of_precisions_that_took_turns(
+    make_attempts,
+) -> None:
+    drift = (1.0, 1.5, 0.9, 1.3, 1.1, 1.8)
+    rows = [
+        row | {"precision": precision, "cell_key": precision, "round_id": f"r{row['repeat']}",
+               "platform_key": f"here/onnx/cpu/eager/{precision}/b1/t1/afree/{{}}"}
+        for precision, gain in (("fp32", 1.0), ("int8", 2.0))
+        for row in processes("m", "here", [1e6 * factor / gain for factor in drift])
+    ]  # fmt: skip
+    (row,) = make_table("pairs/precisions", make_attempts(rows), Selection()).frame.to_dicts()
+    assert (row["low"], row["ratio"], row["high"]) == pytest.approx((2, 2, 2), rel=0.01)
+    alone = make_attempts([row | {"round_id": None} for row in rows])
+    (row,) = make_table("pairs/precisions", alone, Selection()).frame.to_dicts()
+    assert row["low"] < 1.7
