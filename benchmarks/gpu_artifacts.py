@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
+from fleetrank.device_agents.comparison import compare_files
 from fleetrank.device_agents.contract.task import Execution, InferTask
 from fleetrank.device_agents.cuda.agent import CudaAgent
 from fleetrank.foundation.files import file_sha256
@@ -21,7 +22,6 @@ from fleetrank.models.cards.zoo import load_zoo
 from fleetrank.models.errors import ModelError
 from fleetrank.models.export.process import ExportChild, ExportOrder
 from fleetrank.models.networks.weights import primer_request
-from fleetrank.models.verify import compare_files
 
 TIMEOUT_S = 400.0
 

@@ -108,6 +108,10 @@ class BadOutputError(PermanentError):
     """The output of a tool or a device is not a valid answer."""
 
 
+class WrongOutputError(PermanentError):
+    """On this device the file computes something else than its network."""
+
+
 class StorageFullError(PermanentError):
     """The device has not enough free space."""
 

@@ -227,6 +227,8 @@ class ErrorKind(Words):
     """A signal or an exit code ended the worker, without a result."""
     BAD_OUTPUT = "bad_output"
     """The worker's output is not a measurement."""
+    WRONG_OUTPUT = "wrong_output"
+    """On this device the file computes something else than its network."""
     TIMED_OUT = "timed_out"
     DEVICE_LOST = "device_lost"
     HOST_LOST = "host_lost"

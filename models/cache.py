@@ -3,6 +3,7 @@
 ```
 ROOT/files/SHA256.FORMAT   the exported files
 ROOT/files/SHA256.data     weights of ONNX files that are too large for one file
+ROOT/files/SHA256.npz      inputs and outputs by which a device checks a file with integers
 ROOT/index/REQUEST.json    one per request: which file, cost, versions, verification
 ROOT/staging/...           exports in progress
 ```
@@ -22,6 +23,7 @@ from pathlib import Path
 from typing import cast
 
 from fleetrank.foundation.codec import CodecError, Json, from_plain, to_plain
+from fleetrank.foundation.comparison import Comparison
 from fleetrank.foundation.errors import BadFileError, MissingFileError
 from fleetrank.foundation.files import (
     StorageError,
@@ -31,7 +33,7 @@ from fleetrank.foundation.files import (
     storage_error,
 )
 from fleetrank.foundation.plain_data import read_json_object
-from fleetrank.models.cards.card import Artifact, Comparison, ExportRequest, Source, StagedExport
+from fleetrank.models.cards.card import Artifact, ExportRequest, Source, StagedExport
 from fleetrank.models.cards.identity import card_sha256
 from fleetrank.models.errors import ExportError
 from fleetrank.models.number_types import read_types
@@ -112,12 +114,12 @@ class ArtifactCache:
             self._files.mkdir(parents=True, exist_ok=True)
             self._index.mkdir(parents=True, exist_ok=True)
             sha256, weights = file_sha256(staged.path), staged.weights_path
-            types = read_types(staged.path, staged.format)
-            sources = [staged.path] if weights is None else [staged.path, weights]
+            types, check = read_types(staged.path, staged.format), staged.check_path
+            sources = [one for one in (staged.path, weights, check) if one is not None]
             artifact = Artifact(
                 path=str(self._files / f"{sha256}.{staged.format}"),
                 sha256=sha256,
-                size_bytes=sum(source.stat().st_size for source in sources),
+                size_bytes=sum(one.stat().st_size for one in sources if one != check),
                 format=staged.format,
                 cost=staged.cost,
                 versions=staged.versions,
@@ -127,6 +129,7 @@ class ArtifactCache:
                 is_trusted=request.card.source is not Source.FILE,
                 weights_sha256=None if weights is None else weights.stem,
                 border=None if types is None else types.border,
+                check_sha256=None if check is None else file_sha256(check),
             )
             for source, target in zip(sources, _files_of(artifact), strict=True):
                 move_file(source, target)
@@ -176,9 +179,10 @@ class ArtifactCache:
         try:
             found = from_plain(Artifact, cast("Json", read_json_object(path).get("artifact")))
             # Only names: a manipulated entry cannot point outside the folder.
-            weights = None if found.weights_sha256 is None else Path(found.weights_sha256).name
             inside = str(self._files / Path(found.path).name)
-            return replace(found, path=inside, weights_sha256=weights)
+            weights = found.weights_sha256 and Path(found.weights_sha256).name
+            check = found.check_sha256 and Path(found.check_sha256).name
+            return replace(found, path=inside, weights_sha256=weights, check_sha256=check)
         except MissingFileError:
             return None
         except (BadFileError, CodecError) as error:
@@ -216,11 +220,13 @@ class ArtifactCache:
 
 
 def _files_of(artifact: Artifact) -> dict[Path, str]:
-    """The file and, if it has any, its weights, with the sha256 that each should have."""
-    files = {Path(artifact.path): artifact.sha256}
-    if artifact.weights_path is not None and artifact.weights_sha256 is not None:
-        files[Path(artifact.weights_path)] = artifact.weights_sha256
-    return files
+    """The file and what lies beside it, with the sha256 that each should have."""
+    pairs = (
+        (artifact.path, artifact.sha256),
+        (artifact.weights_path, artifact.weights_sha256),
+        (artifact.check_path, artifact.check_sha256),
+    )
+    return {Path(path): sha256 for path, sha256 in pairs if path and sha256}
 
 
 def _is_sound(artifact: Artifact) -> bool:

@@ -12,16 +12,18 @@ from time import perf_counter, sleep
 
 import psutil
 
+from fleetrank.device_agents.comparison import compare_files
 from fleetrank.device_agents.contract.kind import Kind
 from fleetrank.device_agents.contract.measurement import Failure
 from fleetrank.device_agents.contract.task import Execution, InferTask
 from fleetrank.device_agents.registry import HOST_CPU, create_agent, load_kind
+from fleetrank.foundation.comparison import Comparison
+from fleetrank.foundation.errors import FleetError
 from fleetrank.foundation.files import file_sha256
 from fleetrank.foundation.lease import host_lease, is_host_wanted
 from fleetrank.foundation.vocabulary import RUNTIME_OF_FORMAT, ErrorKind, Format, Precision, Runtime
 from fleetrank.models.cache import ArtifactCache
-from fleetrank.models.cards.card import Artifact, Comparison, ExportRequest, StagedExport
-from fleetrank.models.errors import ModelError
+from fleetrank.models.cards.card import Artifact, ExportRequest, StagedExport
 from fleetrank.models.export.process import (
     ExportChild,
     ExportOrder,
@@ -29,7 +31,6 @@ from fleetrank.models.export.process import (
     usable_cores,
 )
 from fleetrank.models.networks.weights import canary_request, primer_request
-from fleetrank.models.verify import compare_files
 from fleetrank.orchestrator.dispatch.controller import StopSwitch
 from fleetrank.orchestrator.dispatch.decide.state import Exports
 from fleetrank.orchestrator.errors import NothingToDoError
@@ -91,7 +92,7 @@ def obtain(request: ExportRequest, tools: ExportTools, child: ExportChild) -> Re
         cached = tools.cache.find(request)
         is_cached = cached is not None
         result = cached or _export(request, tools, child)
-    except ModelError as error:
+    except FleetError as error:
         result = _failure(ErrorKind.EXPORT_FAILED, error.message, error.remedy)
     except Exception as error:
         result = _failure(
@@ -186,7 +187,6 @@ def _infer_task(
         artifact_sha256=file_sha256(staged.path),
         execution=execution_of(request, load_kind(HOST_CPU)),
         inputs_path=str(inputs_path),
-        has_whole_cases=staged.has_whole_cases,
         outputs_path=str(outputs_path),
         # Exported from a network just now, so there is an original to compare with.
         is_trusted=True,

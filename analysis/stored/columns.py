@@ -194,6 +194,8 @@ _PLATFORM = (
     measured("backend_nodes", INT, "nodes (layers) of the graph that ran on the backend"),
     measured("graph_nodes", INT, "nodes (layers) of the graph; null: placement not stated"),
     measured("integer_products", INT, "convolutions and matrix products with integers"),
+    measured("snr_db", FLOAT, "signal-to-noise ratio of the outputs here against fp32, in dB"),
+    measured("top1_agreement", FLOAT, "share of outputs here with the same largest one as in fp32"),
     measured("products", INT, "all convolutions and matrix products; null: not counted"),
 )
 _OUTCOME = (

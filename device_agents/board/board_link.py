@@ -411,6 +411,8 @@ def files_of(task: MeasureTask | InferTask) -> dict[str, BoardFile]:
     if task.weights_path is not None:
         # Its name is its SHA-256, by which the artifact finds it in its own folder.
         found[task.weights_path] = Path(task.weights_path).stem
+    if isinstance(task, MeasureTask) and task.check_path is not None:
+        found[task.check_path] = Path(task.check_path).stem
     more = [one.values.path for one in task.execution.inputs]
     more.append(task.inputs_path if isinstance(task, InferTask) else task.primer_path)
     for path in (path for path in more if path is not None):
@@ -441,7 +443,7 @@ def with_paths(task: Task, places: Mapping[str, str]) -> Task:
     )
     changes: dict[str, Any] = {
         name: places[path]
-        for name in ("artifact_path", "weights_path", "primer_path", "inputs_path")
+        for name in ("artifact_path", "weights_path", "primer_path", "check_path", "inputs_path")
         if (path := getattr(task, name, None)) is not None
     }
     if isinstance(task, MeasureTask):

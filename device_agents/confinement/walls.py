@@ -105,6 +105,7 @@ def _inputs(task: Task) -> Iterator[str]:
         task.weights_path,
         task.inputs_path if isinstance(task, InferTask) else None,
         task.primer_path if isinstance(task, MeasureTask) else None,
+        task.check_path if isinstance(task, MeasureTask) else None,
     )
     yield from (path for path in more if path is not None)
     yield from (one.values.path for one in task.execution.inputs if one.values.path is not None)

@@ -28,6 +28,7 @@ from fleetrank.device_agents.errors import (
     TransientError,
     UnfitConditionsError,
     UnusableDeviceError,
+    WrongOutputError,
 )
 from fleetrank.foundation.errors import FleetError, is_out_of_memory
 from fleetrank.foundation.files import NoRoomError, is_no_room, storage_error
@@ -359,6 +360,8 @@ class Measurement:
         integer_products: of a file with integers, the convolutions and matrix products that the
             runtime computes with integers; `None` if the runtime does not show it.
         products: all of them.
+        snr_db, top1_agreement: of the outputs on this device beside those of the network in fp32,
+            as in `Comparison`; `None` unless the task has outputs to compare with.
         input_copy_ns: median time to copy the inputs from the host to the device; no sample
             includes it.
         energy: `None` if the device has no energy counter.
@@ -399,6 +402,8 @@ class Measurement:
     graph_nodes: int | None = None
     integer_products: int | None = None
     products: int | None = None
+    snr_db: float | None = None
+    top1_agreement: float | None = None
     input_copy_ns: int | None = None
     energy: Energy | None = None
     conditions_before: Conditions | None = None
@@ -522,6 +527,7 @@ _KINDS: tuple[tuple[type[FleetError], ErrorKind], ...] = (
     (BadArtifactError, ErrorKind.BAD_ARTIFACT),
     (LostArtifactError, ErrorKind.BAD_ARTIFACT),
     (BadOutputError, ErrorKind.BAD_OUTPUT),
+    (WrongOutputError, ErrorKind.WRONG_OUTPUT),
     (StorageFullError, ErrorKind.DISK_FULL),
     (TimedOutError, ErrorKind.TIMED_OUT),
     (TooSlowError, ErrorKind.TIMED_OUT),

@@ -230,6 +230,8 @@ class MeasureTask(Task):
     Attributes:
         primer_path: a tiny artifact of the same runtime, loaded and run before the memory baseline
             is read; `None` counts the runtime's lazy imports and pools as memory of the model.
+        check_path: `SHA256.npz` with inputs as in `InferTask`, and what the network gave for them
+            in fp32: after the timed runs the file is compared with it. `None` compares nothing.
         seed: of the random inputs.
         macs_and_parameters: read only by the simulated agent: (MACs, parameters) of the network.
         token_costs: also read only by it, of a language model: of one inference; for `generate` of
@@ -248,6 +250,7 @@ class MeasureTask(Task):
     """
 
     primer_path: str | None = None
+    check_path: str | None = None
     seed: int = 0
     policy: MeasurePolicy = field(default_factory=MeasurePolicy)
     macs_and_parameters: tuple[int, int] | None = None
@@ -289,12 +292,10 @@ class InferTask(Task):
 
     Attributes:
         inputs_path: `.npz` with one array per model input, `input_0`, `input_1`, ...; the first
-            axis counts the cases, and each case runs as a batch of one.
-        has_whole_cases: the arrays have shape (n_cases, *shape of the input); each case is a whole
-            input and not one sample.
+            axis counts the cases. A case is a whole input if that is one axis more than the input
+            has, else one sample.
         outputs_path: path of the `.npz` to write, with `output_0`, ... of shape (n_cases, ...).
     """
 
     inputs_path: str
     outputs_path: str
-    has_whole_cases: bool = False

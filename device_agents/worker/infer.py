@@ -9,10 +9,11 @@ from zipfile import BadZipFile
 import numpy as np
 from numpy.typing import NDArray
 
+from fleetrank.device_agents.comparison import TOLERANCES, compare_outputs, read_outputs
 from fleetrank.device_agents.contract.agent import GPU_BACKENDS
 from fleetrank.device_agents.contract.measurement import Failure, failure_from_error
 from fleetrank.device_agents.contract.task import Execution, InferTask
-from fleetrank.device_agents.errors import BadArtifactError
+from fleetrank.device_agents.errors import BadArtifactError, WrongOutputError
 from fleetrank.device_agents.runtimes.runner import (
     Array,
     LoadedModel,
@@ -21,6 +22,7 @@ from fleetrank.device_agents.runtimes.runner import (
     create_runner,
 )
 from fleetrank.device_agents.worker.run import Stage, check_artifact, check_unchanged, run_once
+from fleetrank.foundation.comparison import Comparison
 from fleetrank.foundation.inputs import ModelInput, Workload, WorkloadKind
 
 if TYPE_CHECKING:
@@ -183,12 +185,8 @@ def infer(task: InferTask, enter: Stage, walls: "Walls | None") -> Failure | Non
         stored = _read_inputs(task.inputs_path)
         if TARGETS in stored:
             outputs = score_cases(runner.load(path, task.execution), stored)
-        elif is_chain(stored):
-            outputs = run_chain(stored, task.execution, lambda way: runner.load(path, way))
         else:
-            cases = [stored[f"input_{index}"] for index in range(len(stored))]
-            model = runner.load(path, task.execution)
-            outputs = (_run_whole if task.has_whole_cases else _run_cases)(model, cases)
+            outputs = _run_stored(stored, task.execution, lambda way: runner.load(path, way))
         check_unchanged(task.artifact_path, state)
         named = {f"output_{index}": output for index, output in enumerate(outputs)}
         if TARGETS in stored:
@@ -202,12 +200,49 @@ def infer(task: InferTask, enter: Stage, walls: "Walls | None") -> Failure | Non
     return None
 
 
+def compare_with_network(model: LoadedModel, check_path: str, execution: Execution) -> Comparison:
+    """Runs a loaded file over stored inputs and compares it with its network in fp32.
+
+    Args:
+        model: of one graph.
+        check_path: `.npz` of inputs and of the network's outputs.
+        execution: of the file.
+
+    Raises:
+        WrongOutputError: it computes something else here.
+    """
+    outputs = _run_stored(_read_inputs(check_path), execution, lambda _: model)
+    tolerance = TOLERANCES.get(execution.precision)
+    found = compare_outputs(read_outputs(Path(check_path)), outputs, tolerance)
+    if not found.is_equal:
+        raise WrongOutputError(
+            f"the file computes something else here than its network in fp32: {found.reason}",
+            "the same file was right where it was exported: try another version of the runtime, "
+            "another recipe, or fp32",
+        )
+    return found
+
+
+def _run_stored(
+    stored: Mapping[str, Array], execution: Execution, load: Callable[[Execution], LoadedModel]
+) -> list[Array]:
+    """The outputs of all stored cases."""
+    if is_chain(stored):
+        return run_chain(stored, execution, load)
+    model, cases = load(execution), [stored[f"input_{index}"] for index in range(len(stored))]
+    _check_count(model, cases)
+    is_whole = cases[0].ndim > len(model.inputs[0].shape)
+    return (_run_whole if is_whole else _run_cases)(model, cases)
+
+
 def _read_inputs(path: str) -> dict[str, Array]:
     """Raises `BadArtifactError` if the file is damaged, or an array has nothing to run."""
     remedy = "export the model again, or give data that is not empty"
     try:
         with np.load(path, allow_pickle=False) as file:
-            stored: dict[str, Array] = {name: file[name] for name in file.files}
+            stored: dict[str, Array] = {
+                name: file[name] for name in file.files if not name.startswith("output_")
+            }
     except (EOFError, BadZipFile) as error:
         raise BadArtifactError("the file of inputs is empty or cut off", remedy) from error
     states = {name.replace("every_", "input_") for name in stored if is_chain((name,))}
@@ -222,15 +257,14 @@ def _read_inputs(path: str) -> dict[str, Array]:
 
 
 def _run_cases(model: LoadedModel, inputs: Sequence[Array]) -> list[Array]:
-    """Runs case by case and stacks the outputs: arrays of shape (n_cases, ...)."""
-    _check_count(model, inputs)
+    """Runs batch by batch and stacks the outputs: arrays of shape (n_cases, ...)."""
     rows: list[list[Array]] = []
-    # A file for a larger batch computes the same case in every place: keep the first.
-    batches = [spec.shape[0] if spec.shape else 1 for spec in model.inputs]
-    for case in range(len(inputs[0])):
-        pairs = zip(batches, inputs, strict=True)
-        arrays = [np.repeat(array[case : case + 1], batch, axis=0) for batch, array in pairs]
-        rows.append([output[:1] for output in _outputs(model, arrays)])
+    batch = model.inputs[0].shape[0] if model.inputs[0].shape else 1
+    for start in range(0, len(inputs[0]), batch):
+        parts = [array[start : start + batch] for array in inputs]
+        # The last cases are repeated to fill their batch.
+        arrays = [np.resize(part, (batch, *part.shape[1:])) for part in parts]
+        rows.append([output[: len(parts[0])] for output in _outputs(model, arrays)])
     return [np.concatenate(column) for column in zip(*rows, strict=True)]
 
 

@@ -103,9 +103,15 @@ def _measure(
     facts = facts_of(inherited, runner, settings, walls)
     facts = replace(facts, involuntary_switches=ran.timed.involuntary_switches)
     measured = _compose(task, watch, loaded, ran, facts)
-    if found is None:
+    if found is not None:
+        measured = replace(measured, integer_products=found.of_integers, products=found.all)
+    if task.check_path is None:
         return measured
-    return replace(measured, integer_products=found.of_integers, products=found.all)
+    from fleetrank.device_agents.worker.infer import compare_with_network
+
+    caller.enter("verify")
+    alike = compare_with_network(loaded.model, task.check_path, task.execution)
+    return replace(measured, snr_db=alike.snr_db, top1_agreement=alike.top1_agreement)
 
 
 def _products(runner: Runner, path: str, execution: Execution) -> Products | None:

@@ -353,6 +353,8 @@ def admitted(runner: Runner, task: MeasureTask) -> tuple[str, State]:
     state = check_artifact(task.artifact_path, task.artifact_sha256)
     if task.weights_path is not None:
         check_artifact(task.weights_path, Path(task.weights_path).stem)
+    if task.check_path is not None:
+        check_artifact(task.check_path, Path(task.check_path).stem)
     path = task.artifact_path if task.is_trusted else runner.admit(task.artifact_path)
     return path, state
 

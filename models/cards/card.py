@@ -376,9 +376,9 @@ class StagedExport:
         versions: (name, version) of every package used by the export, sorted.
         inputs_path: `.npz` of seeded inputs, `input_0` of shape (n_cases, 3, height, width) with
             16 cases, or a multiple of the batch; for stated inputs (n_cases, *shape of the input).
-        has_whole_cases: the second form of `inputs_path`.
         reference_path: `.npz` of the PyTorch outputs, `output_0`, ... of shape (n_cases, ...).
             Both are `None` without a PyTorch original to compare with (a user's file).
+        check_path: both in one `.npz`, for the devices; `None` if no device checks the file.
     """
 
     path: Path
@@ -387,29 +387,8 @@ class StagedExport:
     versions: tuple[tuple[str, str], ...]
     inputs_path: Path | None = None
     reference_path: Path | None = None
-    has_whole_cases: bool = False
     weights_path: Path | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Comparison:
-    """The outputs of an exported file beside those of its network.
-
-    Attributes:
-        max_relative_error: max|a-b| / max|a|, the largest over the outputs; `None` if shapes or
-            values cannot be compared.
-        snr_db: 10 log10 of sum(a^2) / sum((a-b)^2), the smallest over the outputs; `None` if they
-            cannot be compared or are equal in every bit.
-        top1_agreement: share of cases with the same largest output, of outputs of shape
-            (n_cases, n_classes); `None` without such an output.
-        reason: why they differ; `None` if they are equal.
-    """
-
-    max_relative_error: float | None
-    is_equal: bool
-    reason: str | None = None
-    snr_db: float | None = None
-    top1_agreement: float | None = None
+    check_path: Path | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -427,6 +406,7 @@ class Artifact:
         is_trusted: true if this workspace exported the file, false for a user's file.
         weights_sha256: of the file `SHA256.data` beside it; `None` if the weights are inside.
         border: of its inputs and outputs, as `StoredTypes` says; `None` if it is not known.
+        check_sha256: of `SHA256.npz` beside it: inputs, and what the network gave for them.
     """
 
     path: str
@@ -438,6 +418,7 @@ class Artifact:
     max_relative_error: float | None
     is_trusted: bool
     weights_sha256: str | None = None
+    check_sha256: str | None = None
     snr_db: float | None = None
     top1_agreement: float | None = None
     border: str | None = None
@@ -452,6 +433,13 @@ class Artifact:
         if self.weights_sha256 is None:
             return None
         return str(Path(self.path).with_name(f"{self.weights_sha256}.data"))
+
+    @property
+    def check_path(self) -> str | None:
+        """What each device compares the file with; `None` if it need not."""
+        if self.check_sha256 is None:
+            return None
+        return str(Path(self.path).with_name(f"{self.check_sha256}.npz"))
 
     @property
     def has_file(self) -> bool:

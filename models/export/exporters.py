@@ -540,6 +540,14 @@ def _tensors(output: object) -> list[Array]:
     return [leaf.numpy() for leaf in leaves if isinstance(leaf, torch.Tensor)]
 
 
+def write_check(inputs_path: Path, reference_path: Path) -> Path:
+    """Both files in one, which goes to each device that runs the exported file."""
+    path = inputs_path.with_name("check.npz")
+    with np.load(inputs_path) as inputs, np.load(reference_path) as outputs:
+        np.savez(path, **inputs, **outputs)
+    return path
+
+
 def _save(out_dir: Path, inputs: Mapping[str, Array], outputs: Sequence[Array]) -> _Files:
     if not outputs:
         raise ExportError("the network returns no tensor", "return a tensor or a tuple of tensors")

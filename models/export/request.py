@@ -34,6 +34,7 @@ from fleetrank.models.export.exporters import (
     library_versions,
     why_not_precision,
     with_names,
+    write_check,
     write_reference,
     write_sequence,
 )
@@ -270,6 +271,8 @@ def export_network(request: ExportRequest, out_dir: Path, *, is_trusted: bool) -
     cost = _counted_cost(original, examples, request)
     path = out_dir / f"model.{request.format}"
     _export(exporter, _program(network, examples, request), path, request, examples)
+    # Kernels of integers differ between processors. A sequence would load two more graphs there.
+    is_checked = request.recipe is not None and request.workload.steps is None
     return StagedExport(
         path=path,
         format=request.format,
@@ -277,8 +280,8 @@ def export_network(request: ExportRequest, out_dir: Path, *, is_trusted: bool) -
         versions=versions,
         inputs_path=inputs_path,
         reference_path=reference_path,
-        has_whole_cases=examples.has_whole_cases,
         weights_path=weights_beside(path),
+        check_path=write_check(inputs_path, reference_path) if is_checked else None,
     )
 
 

@@ -157,7 +157,7 @@ def file_names(task: MeasureTask) -> tuple[str, ...]:
 def _path_texts(task: MeasureTask) -> Sequence[str]:
     # A device that opens no file has a task without one.
     paths = [task.artifact_path] if task.artifact_path else []
-    more = (task.weights_path, task.primer_path)
+    more = (task.weights_path, task.primer_path, task.check_path)
     paths += [path for path in more if path is not None]
     if task.canary is not None:
         paths.append(task.canary.artifact_path)
@@ -195,6 +195,7 @@ class HostFiles:
             artifact_path=task.artifact_path and self._here(task.artifact_path),
             weights_path=None if task.weights_path is None else self._here(task.weights_path),
             primer_path=None if task.primer_path is None else self._here(task.primer_path),
+            check_path=None if task.check_path is None else self._here(task.check_path),
             canary=canary,
         )
 

@@ -64,6 +64,13 @@ def infer_task(path: Path, folder: Path, **changes: object) -> InferTask:
     return InferTask(**{**fields, **changes})  # type: ignore[arg-type]
 
 
+def save_check(folder: Path, inputs: np.ndarray, outputs: np.ndarray) -> str:
+    """What a device compares a file with, named by its content."""
+    path = folder / "check.npz"
+    np.savez(path, input_0=inputs, output_0=outputs)
+    return str(path.rename(folder / f"{sha256(path)}.npz"))
+
+
 @pytest.fixture(scope="session")
 def onnx_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A 3 x 3 convolution with a free batch."""

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from fleetrank.foundation.comparison import Comparison
 from fleetrank.foundation.vocabulary import Family, FlopsMethod, Format
 from fleetrank.models.cache import ArtifactCache
 from fleetrank.models.cards.card import (
     Artifact,
-    Comparison,
     Cost,
     ExportRequest,
     ModelCard,
@@ -211,3 +211,15 @@ def test_a_model_at_another_size_of_images_is_stored_beside_its_own(tmp_path: Pa
     found = cache.find(REQUEST)
     assert found is not None
     assert Path(found.path).read_bytes() == b"network"
+
+
+def test_what_devices_check_is_kept_beside_the_file(tmp_path: Path) -> None:
+    cache = ArtifactCache(tmp_path)
+    staged = stage(cache, REQUEST, b"network")
+    check = staged.path.with_name("check.npz")
+    check.write_bytes(b"cases")
+    artifact = cache.commit(REQUEST, replace(staged, check_path=check), EQUAL)
+    assert (artifact.size_bytes, cache.find(REQUEST)) == (7, artifact)
+    assert artifact.check_path is not None
+    Path(artifact.check_path).write_bytes(b"others")
+    assert cache.find(REQUEST) is None

@@ -146,6 +146,7 @@ _NOT_THE_DEVICE = frozenset(
     {
         ErrorKind.BAD_ARTIFACT,
         ErrorKind.UNSUPPORTED,
+        ErrorKind.WRONG_OUTPUT,
         ErrorKind.EXPORT_FAILED,
         ErrorKind.VERIFICATION_FAILED,
         ErrorKind.INTERRUPTED,
@@ -159,6 +160,7 @@ _THE_CELL = frozenset(
     {
         ErrorKind.BAD_ARTIFACT,
         ErrorKind.UNSUPPORTED,
+        ErrorKind.WRONG_OUTPUT,
         ErrorKind.OUT_OF_MEMORY,
         ErrorKind.TIMED_OUT,
     }

@@ -237,6 +237,7 @@ def task_of(work: SweepWork, attempt: Attempt, canary: CanaryTask | None = None)
         execution=cell.execution,
         is_trusted=artifact.is_trusted or work.is_trusted,
         primer_path=None if primer is None else primer.path,
+        check_path=None if work.is_profiled or cell.replicas else artifact.check_path,
         # Differs between attempts, and is equal for the same attempt.
         seed=zlib.crc32(f"{plan.seed}/{cell.cell_key}/{index}/{attempt.number}".encode()),
         policy=plan.policy,

@@ -9,6 +9,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
+import numpy as np
 import pytest
 from older_python import find_python
 from ssh_board import SshBoard, ssh_board, why_no_mounts
@@ -20,7 +21,7 @@ from fleetrank.device_agents.contract.measurement import Failure, Measurement
 from fleetrank.device_agents.contract.task import MeasureTask, OptionValue
 from fleetrank.foundation.lease import give_up_at_once, open_lease, wait_for_lock
 from fleetrank.foundation.vocabulary import ErrorKind, Runtime, Status
-from tests.device_agents.conftest import QUICK, make_task, sha256
+from tests.device_agents.conftest import QUICK, make_task, save_check, sha256
 
 pytestmark = pytest.mark.slow
 
@@ -282,7 +283,10 @@ def test_weights_in_a_second_file_travel_too(
         tensor.external_data[0].value = weights.name
     path = tmp_path / "second.onnx"
     path.write_bytes(loaded.SerializeToString())
-    task = make_task(path, Runtime.ONNX, is_trusted=True, weights_path=str(weights))
+    check = save_check(tmp_path, np.zeros((1, 3, 16, 16), np.float32), np.zeros((1, 4, 16, 16)))
+    task = make_task(
+        path, Runtime.ONNX, is_trusted=True, weights_path=str(weights), check_path=check
+    )
     seen = board.agent().measure(task)
     assert seen.status is Status.OK, seen.failure
-    assert {one.name for one in board.cache.glob("files/*")} >= {weights.name}
+    assert {one.name for one in board.cache.glob("files/*")} >= {weights.name, Path(check).name}

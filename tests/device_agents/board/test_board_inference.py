@@ -117,7 +117,7 @@ def test_a_worker_that_dies_is_a_failure_and_leaves_nothing(
 def looping(folder: Path, path: Path, **changes: object) -> InferTask:
     """A task whose model does not end."""
     np.savez(folder / "loop.npz", input_0=np.zeros((1, 1), np.float32))
-    given: dict[str, object] = {"has_whole_cases": True, "inputs_path": str(folder / "loop.npz")}
+    given: dict[str, object] = {"inputs_path": str(folder / "loop.npz")}
     return task_of(folder, path, **{**given, **changes})
 
 

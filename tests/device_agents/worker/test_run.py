@@ -3,15 +3,17 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from fleetrank.device_agents.android.programs.phone_program import READ
 from fleetrank.device_agents.contract.measurement import Conditions, WorkerFacts
 from fleetrank.device_agents.contract.task import MeasurePolicy
+from fleetrank.device_agents.worker.infer import infer
 from fleetrank.device_agents.worker.measure import measure
 from fleetrank.device_agents.worker.run import Caller, Loaded, run_loaded
-from fleetrank.foundation.vocabulary import Runtime, Status
-from tests.device_agents.conftest import make_task, plain_task
+from fleetrank.foundation.vocabulary import ErrorKind, Runtime, Status
+from tests.device_agents.conftest import infer_task, make_task, plain_task, save_check
 
 WARM_UP = MeasurePolicy(min_warmup_runs=4, min_warmup_s=0.0, max_warmup_s=0.0, energy_s=0.0)
 
@@ -63,3 +65,31 @@ def test_nothing_is_collected_between_the_warm_up_and_the_last_timed_run(onnx_fi
     assert found.status is Status.OK
     assert (is_on["load"], is_on["warmup"], is_on["timed"]) == (True, False, False)
     assert gc.isenabled()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("factor", "reason"),
+    [(1.0001, None), (np.nan, "output 0 holds values that are not finite"), (0.0, "error 1 ")],
+    ids=["alike", "not a number", "zeros"],
+)
+def test_outputs_are_compared_with_those_that_travelled_with_the_file(
+    onnx_file: Path, tmp_path: Path, factor: float, reason: str | None
+) -> None:
+    pytest.importorskip("onnxruntime")
+    images = np.random.default_rng(0).standard_normal((3, 3, 16, 16), dtype=np.float32)
+    np.savez(tmp_path / "in.npz", input_0=images)
+    assert infer(infer_task(onnx_file, tmp_path), lambda _: None, None) is None
+    with np.load(tmp_path / "out.npz") as found:
+        check = save_check(tmp_path, images * np.float32(factor), found["output_0"])
+    caller = Caller(enter=lambda _: None)
+    task = make_task(onnx_file, Runtime.ONNX, check_path=check)
+    seen = measure(task, WorkerFacts(), caller, None)
+    if reason is None:
+        assert seen.status is Status.OK, seen.failure
+        assert seen.snr_db == pytest.approx(80, abs=0.1)
+    else:
+        assert seen.failure is not None
+        assert (seen.failure.kind, seen.failure.stage) == (ErrorKind.WRONG_OUTPUT, "verify")
+        assert not seen.failure.is_transient
+        assert reason in seen.failure.message

@@ -3,6 +3,7 @@
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +12,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from fleetrank.device_agents.android.execution import program_run
+from fleetrank.device_agents.comparison import compare_files
 from fleetrank.device_agents.contract.task import Execution, InferTask, MeasurePolicy, MeasureTask
 from fleetrank.device_agents.errors import UnsupportedError
 from fleetrank.device_agents.registry import HOST_CPU, create_agent
@@ -29,7 +31,6 @@ from fleetrank.models.cards.card import (
 )
 from fleetrank.models.cards.identity import resolve
 from fleetrank.models.export.request import export_request
-from fleetrank.models.verify import compare_files
 from fleetrank.orchestrator.dispatch.host import HostFiles, file_names
 
 EXECUTION = Execution(runtime=Runtime.ONNX, backend="cpu")
@@ -135,20 +136,25 @@ def test_weights_that_another_model_shares_stay_until_both_go(
 
 
 @pytest.mark.slow
-def test_both_files_are_sent_to_a_host(
+def test_all_files_are_sent_to_a_host(
     tmp_path: Path, cached: Callable[[str, float], Artifact]
 ) -> None:
     artifact = cached("MatMul", 2.0)
-    task = task_of(artifact)
+    ones, check = np.ones((1, 16, 16), np.float32), tmp_path / "check.npz"
+    np.savez(check, input_0=ones, output_0=32 * ones[0])
+    check = check.rename(Path(artifact.path).with_name(f"{file_sha256(check)}.npz"))
+    task = replace(task_of(artifact), check_path=str(check))
     names = file_names(task)
-    assert names == (f"{artifact.sha256}.onnx", f"{artifact.weights_sha256}.data")
+    assert names == (f"{artifact.sha256}.onnx", f"{artifact.weights_sha256}.data", check.name)
     on_host = HostFiles(tmp_path / "host")
     assert list(on_host.missing(names)) == list(names)
     for name in names:
         (tmp_path / "host" / name).write_bytes((tmp_path / "cache" / "files" / name).read_bytes())
     here = on_host.here(task)
     assert here.weights_path == str(tmp_path / "host" / names[1])
-    assert create_agent(HOST_CPU, {}).measure(here).status is Status.OK
+    measured = create_agent(HOST_CPU, {}).measure(here)
+    assert measured.status is Status.OK, measured.failure
+    assert measured.top1_agreement == 1.0
 
 
 def test_a_phone_refuses_it(cached: Callable[[str, float], Artifact]) -> None:

@@ -25,6 +25,8 @@ def test_a_network_is_measured_with_integers_in_each_runtime(folder) -> None:
         assert row["border"] == "float"
         assert 20 < row["artifact_snr_db"] < 60
         assert row["artifact_top1_agreement"] > 0.5
+        assert row["snr_db"] == pytest.approx(row["artifact_snr_db"], abs=1)
+        assert row["top1_agreement"] > 0.5
     counted = {name: (row["integer_products"], row["products"]) for name, row in rows.items()}
     assert counted == {"onnx": (2, 2), "tflite": (2, 2), "executorch": (None, None)}
 
@@ -108,6 +110,7 @@ def test_a_decoder_is_measured_with_weights_of_4_bits(folder) -> None:
     assert counted == [36] * 4, done.stderr
     assert row["recipe"] == "matmul-nbits4/1"
     assert 5 < row["artifact_snr_db"] < 20
+    assert row["snr_db"] == pytest.approx(row["artifact_snr_db"], abs=1)
     # The table of tokens is fp32, its copy for the head and all other matrices have 4 bits.
     assert 4 * row["parameters"] / 5 < row["weight_bytes"] < row["artifact_bytes"]
     assert row["bytes_moved"] < row["parameters"]

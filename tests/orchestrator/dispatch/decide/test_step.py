@@ -194,6 +194,7 @@ def test_only_failures_that_every_repeat_would_have_condemn_a_cell() -> None:
     assert {kind for kind in ErrorKind if condemns_cell(failure(kind, is_transient=False))} == {
         ErrorKind.BAD_ARTIFACT,
         ErrorKind.UNSUPPORTED,
+        ErrorKind.WRONG_OUTPUT,
         ErrorKind.OUT_OF_MEMORY,
         ErrorKind.TIMED_OUT,
     }

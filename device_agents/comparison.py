@@ -4,14 +4,15 @@ import math
 import zipfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from fleetrank.models.cards.card import Comparison
-from fleetrank.models.errors import ExportError
+from fleetrank.device_agents.errors import BadOutputError
+from fleetrank.foundation.comparison import Comparison
 
-Array = npt.NDArray[np.floating]
+Array = npt.NDArray[Any]
 TOLERANCE = 1e-3
 """max|a-b| / max|a| in fp32: exporters reorder sums and fold constants, which costs about 1e-5."""
 TOLERANCES: Mapping[str, float] = {"fp32": TOLERANCE, "fp16": 0.05, "bf16": 0.4}
@@ -67,10 +68,10 @@ def compare_files(
     """Compares two `.npz` files holding `output_0`, `output_1`, ..., as `precision` allows.
 
     Raises:
-        ExportError: one of them cannot be read.
+        BadOutputError: one of them cannot be read.
     """
     tolerance = TOLERANCES.get(precision)
-    return compare_outputs(_read_outputs(reference_path), _read_outputs(candidate_path), tolerance)
+    return compare_outputs(read_outputs(reference_path), read_outputs(candidate_path), tolerance)
 
 
 def _unlike(reason: str) -> Comparison:
@@ -114,11 +115,17 @@ def _has_same_top1(expected: Array, actual: Array, tolerance: float) -> bool:
     return bool(np.all(gap <= tolerance * np.abs(expected).max()))
 
 
-def _read_outputs(path: Path) -> list[Array]:
+def read_outputs(path: Path) -> list[Array]:
+    """The arrays `output_0`, `output_1`, ... of a file, which may hold others.
+
+    Raises:
+        BadOutputError: it cannot be read.
+    """
     try:
         with np.load(path, allow_pickle=False) as arrays:
-            return [arrays[f"output_{number}"] for number in range(len(arrays.files))]
+            n_outputs = sum(name.startswith("output_") for name in arrays.files)
+            return [arrays[f"output_{number}"] for number in range(n_outputs)]
     except (OSError, ValueError, KeyError, zipfile.BadZipFile, EOFError) as error:
-        raise ExportError(
+        raise BadOutputError(
             f"cannot read the outputs in {path}: {error}", "export it again"
         ) from error

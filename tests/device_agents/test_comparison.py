@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from wording import has
 
-from fleetrank.models.errors import ExportError
-from fleetrank.models.verify import compare_files, compare_outputs
+from fleetrank.device_agents.comparison import compare_files, compare_outputs
+from fleetrank.device_agents.errors import BadOutputError
 
 SCORES = np.array([[1.0, 2.0, 4.0], [8.0, 1.0, 0.0]], dtype=np.float32)
 
@@ -84,7 +84,7 @@ def test_a_file_of_pickled_objects_or_of_text_is_refused(tmp_path: Path) -> None
     np.savez(pickled, output_0=np.array([{"run": "me"}], dtype=object))
     text.write_text("not arrays")
     for path in (pickled, text):
-        with pytest.raises(ExportError, match=f"cannot read the outputs in .*{path.name}"):
+        with pytest.raises(BadOutputError, match=f"cannot read the outputs in .*{path.name}"):
             compare_files(path, path)
 
 
