@@ -182,6 +182,11 @@ class Table:
         slots = self._slots(field, most)
         return tuple(struct.unpack_from("<i", self.data, slot)[0] for slot in slots)
 
+    def floats(self, field: int) -> tuple[float, ...]:
+        """The numbers of four bytes with a fraction in a vector."""
+        slots = self._slots(field, MOST_ITEMS)
+        return struct.unpack_from(f"<{len(slots)}f", self.data, slots.start)
+
     def length(self, field: int) -> int:
         """The number of items in a vector."""
         vector = self.child(field)

@@ -549,7 +549,8 @@ def _pte_type(tensor: Table) -> str:
 # `SubGraph`, fields 0 to 2 are tensors, inputs and outputs; of `Tensor`, fields 0 to 3 are shape,
 # type, buffer and name, and field 7 is the shape with -1 for a free size. Field 7 of `Model` is
 # the signatures; of `SignatureDef`, field 1 is pairs of name and tensor for the outputs, and
-# field 4 the subgraph.
+# field 4 the subgraph. Field 4 of `Tensor` is its quantization: field 2 is the scales, field 3 the
+# zero points, and field 4 is above 0 if scales are elsewhere.
 
 _MODEL_SUBGRAPHS, _MODEL_BUFFERS, _MODEL_SIGNATURES = 2, 4, 7
 _SIGNATURE_OUTPUTS, _SIGNATURE_GRAPH = 1, 4
@@ -557,7 +558,8 @@ _PAIR_NAME, _PAIR_TENSOR = 0, 1
 _BUFFER_DATA, _BUFFER_OFFSET, _BUFFER_SIZE = 0, 1, 2
 _GRAPH_TENSORS, _GRAPH_INPUTS, _GRAPH_OUTPUTS = 0, 1, 2
 _TENSOR_SHAPE, _TFLITE_TENSOR_TYPE, _TENSOR_BUFFER, _TFLITE_TENSOR_NAME = 0, 1, 2, 3
-_TENSOR_FREE_SHAPE = 7
+_TENSOR_QUANTIZATION, _TENSOR_FREE_SHAPE = 4, 7
+_SCALES, _ZEROS, _SCALES_ELSEWHERE = 2, 3, 4
 _TYPES = {
     0: "float32", 1: "float16", 2: "int32", 3: "uint8", 4: "int64", 5: "string", 6: "bool",
     7: "int16", 9: "int8", 10: "float64", 12: "uint64", 15: "uint32", 16: "uint16", 17: "int4",
@@ -603,6 +605,27 @@ def tflite_types(data: bytes) -> StoredTypes:
             tensor.text(_TFLITE_TENSOR_NAME) for tensor in inputs if _type(tensor) == "string"
         ),
     )
+
+
+def tflite_scales(data: bytes) -> Iterator[tuple[str, tuple[float, ...]]]:
+    """The name and the scales of each tensor whose integers are quantised.
+
+    Raises:
+        struct.error: a table is beyond the end of the file.
+        ValueError: tables overlap.
+    """
+    n_read = 0
+    for graph in Table.root(data).tables(_MODEL_SUBGRAPHS):
+        for tensor in graph.tables(_GRAPH_TENSORS):
+            found = tensor.table(_TENSOR_QUANTIZATION)
+            n_read += 1 if found is None else 1 + found.length(_SCALES)
+            if n_read > len(data):
+                raise ValueError("tables overlap")
+            if found is None or _type(tensor) not in _OF_QUANTISED:
+                continue
+            scales = found.floats(_SCALES)
+            if scales or (found.length(_ZEROS) and not found.number(_SCALES_ELSEWHERE, "<B")):
+                yield tensor.text(_TFLITE_TENSOR_NAME), scales
 
 
 def tflite_inputs(data: bytes) -> list[StoredInput]:

@@ -29,7 +29,7 @@ from fleetrank.models.cards.card import (
     own_format,
 )
 from fleetrank.models.errors import ExportError, LibraryError
-from fleetrank.models.files import check_tflite_states
+from fleetrank.models.files import check_tflite_scales, check_tflite_states
 from fleetrank.models.networks.build import INPUT_SEED, Arguments, Array, Examples
 from fleetrank.models.number_types import check_buffers
 
@@ -303,6 +303,7 @@ def _copy_tflite(source: Path, path: Path, request: ExportRequest) -> None:
         raise ExportError(f"{source} is not a TFLite model", "export it again, or correct the path")
     try:
         check_buffers(data)
+        check_tflite_scales(data, source)
         check_tflite_states(data, source, request.inputs)
     except (struct.error, ValueError, IndexError) as error:
         raise ExportError(

@@ -5,9 +5,9 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fleetrank.models.number_types import check_buffers
+from fleetrank.models.number_types import check_buffers, tflite_scales
 
-CONTENT = (Path(__file__).parent / "data" / "primer.tflite").read_bytes()
+CONTENT = (Path(__file__).parent / "data" / "uint8.tflite").read_bytes()
 
 
 def test_whole_file_passes() -> None:
@@ -19,6 +19,8 @@ def test_changed_bytes_never_raise_anything_unexpected(at: int, change: bytes) -
     damaged = CONTENT[:at] + change + CONTENT[at + len(change) :]
     with contextlib.suppress(struct.error, ValueError):
         check_buffers(damaged)
+    with contextlib.suppress(struct.error, ValueError):
+        list(tflite_scales(damaged))
 
 
 @given(st.binary(max_size=200))

@@ -18,6 +18,7 @@ from fleetrank.models.cards.card import Cost, ExportRequest, StagedExport
 from fleetrank.models.cards.identity import resolve
 from fleetrank.models.errors import ExportError, UntrustedError
 from fleetrank.models.export.request import stage_file
+from fleetrank.models.number_types import tflite_scales
 
 TFLITE = Path(__file__).parent / "data" / "primer.tflite"
 COUNTED = Cost(macs=16, parameters=16, method=FlopsMethod.COUNTED)
@@ -238,3 +239,59 @@ def test_a_model_that_takes_text_is_refused_with_the_remedy(files: Files) -> Non
     words, y = (helper.make_tensor_value_info(n, TensorProto.STRING, [1]) for n in ("words", "y"))
     saved(files.root / "m.onnx", [helper.make_node("Identity", ["words"], ["y"])], [words], [y])
     assert has(str(files.refused("m.onnx")), "'words'", "text", "tokenizer")
+
+
+@pytest.mark.parametrize(
+    ("operator", "scales", "word"),
+    [
+        ("DequantizeLinear", [1.0, np.nan], "not a number"),
+        ("DequantizeLinear", [1.0, np.inf], "infinite"),
+        ("DequantizeLinear", [1.0, 0.0], "zero"),
+        ("DequantizeLinear", [1.0, 1e-9], None),
+        ("MatMulNBits", [-1.0, 0.0], None),
+        ("MatMulNBits", [0.0, 0.0], "zero"),
+    ],
+)
+def test_scales_without_a_meaning_are_refused_by_name(
+    files: Files, operator: str, scales: list[float], word: str | None
+) -> None:
+    is_block = operator == "MatMulNBits"
+    packed = np.ones((2, 1, 8), np.uint8) if is_block else np.ones((4, 2), np.int8)
+    scale = numpy_helper.from_array(np.array(scales, np.float32), "s")
+    if is_block:
+        numbers = {"K": 16, "N": 2, "bits": 4, "block_size": 16}
+        nodes = [
+            helper.make_node(
+                operator, ["x", "w", "s"], ["y"], "n", None, "com.microsoft", **numbers
+            )
+        ]
+    else:
+        nodes = [
+            helper.make_node(operator, ["w", "s"], ["v"], axis=1),
+            helper.make_node("MatMul", ["x", "v"], ["y"]),
+        ]
+    graph = helper.make_graph(
+        nodes,
+        "g",
+        [floats("x", [1, 16 if is_block else 4])],
+        [floats("y", [1, 2])],
+        [numpy_helper.from_array(packed, "w"), scale],
+    )
+    opsets = [helper.make_opsetid("", 20), helper.make_opsetid("com.microsoft", 1)]
+    onnx.save(helper.make_model(graph, opset_imports=opsets), str(files.root / "m.onnx"))
+    as_ = "int4" if is_block else "int8"
+    if word is None:
+        assert files.staged("m.onnx", as_).path.is_file()
+    else:
+        error = files.refused("m.onnx")
+        assert f"scale 's' is {word}" in error.message
+
+
+@pytest.mark.parametrize(("scale", "word"), [(np.nan, "not a number"), (0.0, "zero")])
+def test_a_scale_of_a_tflite_file_is_refused_by_the_name_of_its_tensor(
+    files: Files, scale: float, word: str
+) -> None:
+    good = TFLITE.with_name("uint8.tflite").read_bytes()
+    name, scales = next(tflite_scales(good))
+    bad = good.replace(struct.pack("<f", scales[0]), struct.pack("<f", scale))
+    assert f"tensor {name!r} is {word}" in files.refused("m.tflite", bad).message
