@@ -105,7 +105,7 @@ KEYS = frozenset({
 REASON = "reason"
 """The column that says why figures of a row are missing."""
 ANSWER = "answer"
-"""The column with what a table says: shortened, but never hidden."""
+"""The column with what a table says: it is hidden after other sentences and before figures."""
 _MAX_REASONS = 4
 _CUT = "..."
 _GAP = 2
@@ -225,11 +225,11 @@ def fitted(columns: Mapping[str, Sequence[str]], width: int) -> Fitted:
 def least_wanted(columns: Mapping[str, Sequence[str]]) -> str | None:
     """The column to hide first: the last one with sentences, so that figures stay, or the last.
 
-    `None` if only the first column, `ANSWER` and those of `KEYS` are left: they are never hidden.
+    `None` if only the first column and those of `KEYS` are left: they are never hidden.
     """
-    others = [name for name in list(columns)[1:] if name not in KEYS | {ANSWER}]
+    others = [name for name in list(columns)[1:] if name not in KEYS]
     sentences = [name for name in others if _widest(columns[name]) > SENTENCE]
-    return next(reversed(sentences or others), None)
+    return next(reversed([one for one in sentences if one != ANSWER] or sentences or others), None)
 
 
 def sentences_of_reasons(cells: Sequence[str]) -> Iterator[str]:

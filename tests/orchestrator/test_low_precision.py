@@ -44,4 +44,4 @@ def test_files_in_16_bits_compute_nearly_what_their_original_does(tmp_path: Path
 def test_a_precision_that_a_format_lacks_names_those_it_has(tmp_path: Path) -> None:
     request = replace(primer_request(Format.ONNX), precision="bf16")
     (failure,) = build_artifacts([request], (), tools_in(tmp_path)).failures.values()
-    assert has(failure.message, "onnx", "'bf16'", "fp32, fp16 or int8")
+    assert has(failure.message, "onnx", "'bf16'", "fp32, fp16, int8")

@@ -20,6 +20,7 @@ from adb_bench import (
     phone_options,
     wait_until_it_runs,
 )
+from waiting import wait_until
 
 from fleetrank.device_agents.android.agent import AndroidAgent
 from fleetrank.device_agents.android.state.identity import phone_lease, probe_phone
@@ -45,6 +46,8 @@ def test_an_unauthorized_phone_is_no_fault_of_the_cell(
     assert (failure.kind, failure.is_transient) == (ErrorKind.DEVICE_LOST, False)
     assert "accept" in failure.remedy
     bench.clear(Fault.UNAUTHORIZED)
+    states = bench.phone.server.devices
+    wait_until(lambda: {one.state for one in states()} == {"device"}, "adb to accept the key")
     assert_good(measure_patiently(agent, make_task()), bench)
 
 
