@@ -411,8 +411,10 @@ def _evaluations(model: HubModel, context: _Context) -> Iterator[Row]:
         for part in (job.device, job.precision, job.path):
             found = _node(found).get(part)
         top1 = read_number(_node(found).get("partial_metric"))
+        if top1 is None:
+            continue
         row = _row(model, job, context.aliases.get(job.device, job.device), context)
-        if top1 is None or row["status"] != "ok":
+        if row["status"] != "ok":
             continue
         is_other = "quantisation" in str(row["options"])
         n = whole(read_number(model.accuracy.get("num_partial_samples")))

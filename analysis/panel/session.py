@@ -123,6 +123,7 @@ class Session:
         *,
         cells: Scope | None = None,
         results: Path | None = None,
+        is_named: bool = False,
     ) -> None:
         """Creates it without reading a row.
 
@@ -131,8 +132,10 @@ class Session:
             selection: the rows to use, and the settings of a table.
             cells: the selected cells if the caller has them already.
             results: the results folder that `frame` is of, for `side`; `None` without one.
+            is_named: the models of `frame` are named with their precision already.
         """
-        self.frame = frame = of_precisions(frame, selection, results)
+        self._is_named = is_named or selection.precision == ANY_PRECISION
+        self.frame = frame = frame if is_named else of_precisions(frame, selection, results)
         self.selection = selection
         self._rows = _Rows(frame, selection, cells)
         self._results = results
@@ -245,7 +248,7 @@ class Session:
 
         A part of the rows may lack the workload that all of them imply.
         """
-        part = Session(self.frame.filter(kept), self.selection, results=self._results)
+        part = self._on(self.frame.filter(kept), self.selection)
         part._rows = _Rows(part.frame, part.selection, None, self._rows)
         return part
 
@@ -291,11 +294,14 @@ class Session:
         known = [cells for one in wanted if (cells := self.unlimited.cells_of(one)) is not None]
         return (*within_memory(pl.concat(known), limit)[1], *excluded)
 
+    def _on(self, frame: pl.LazyFrame, selection: Selection) -> "Session":
+        return Session(frame, selection, results=self._results, is_named=self._is_named)
+
     def asked(self, selection: Selection) -> "Session":
         """A session of the same frame with another selection; equal rows share their arrays."""
         if selection == self.selection:
             return self
-        session = Session(self.frame, selection, results=self._results)
+        session = self._on(self.frame, selection)
         if selection.rows == self.selection.rows:
             session._rows = self._rows
         return session

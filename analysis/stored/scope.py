@@ -17,6 +17,7 @@ from fleetrank.analysis.stored.cell_values import (
 from fleetrank.analysis.stored.load import newest_sweep
 from fleetrank.analysis.stored.selection import (
     ANY_PRECISION,
+    PRECISION_OF_KEY,
     STATISTIC,
     WORKLOAD,
     Selection,
@@ -413,7 +414,7 @@ def named_by_precision(rows: Rows) -> Rows:
     known = rows.collect_schema()
     word, keys = pl.col("precision"), list[pl.Expr]()
     if "platform_key" in known:
-        key = pl.col("platform_key").str.replace(r"^((?:[^/]+/){4})[^/]+", f"${{1}}{ANY_PRECISION}")
+        key = pl.col("platform_key").str.replace(PRECISION_OF_KEY, f"${{1}}{ANY_PRECISION}")
         keys = [key.str.replace(_QUANTISATION, "")]
     if "options" in known:
         word = pl.coalesce(pl.col("options").str.extract(_QUANTISATION), word)

@@ -53,6 +53,8 @@ CHANGE_ALPHA = 0.05
 ANY_PRECISION = "any"
 """Selects every precision, each of a model as a separate model, such as `resnet18:int8`."""
 
+PRECISION_OF_KEY = r"^((?:[^/]+/){4})[^/]+"
+"""The precision in a platform key, behind the four parts that are kept."""
 PRECISION_WORD = rf"({'|'.join(Precision)}|w\d+a\d+\w*)"
 """A precision in the name of a model; the last form is of published files."""
 

@@ -208,15 +208,17 @@ def _artifact_rows(
 
 
 def _artifact_row(request: ExportRequest, artifact: Artifact) -> dict[str, object]:
-    facts = {name: getattr(artifact, name) for name in ("max_relative_error", "snr_db", "sha256")}
     return {
         "model": request.card.name,
         "format": request.format.value,
         "workload": str(request.workload),
         "precision": request.precision,
         "size_bytes": artifact.size_bytes,
+        "max_relative_error": artifact.max_relative_error,
+        "snr_db": artifact.snr_db,
         "macs": artifact.cost.macs,
-    } | facts
+        "sha256": artifact.sha256,
+    }
 
 
 def _chosen(cards: Cards, names: list[str] | None) -> list[ModelCard]:

@@ -263,12 +263,12 @@ def _elsewhere(rows: "pl.LazyFrame", models: tuple[str, str]) -> tuple[str, ...]
     """Whether the order is the same on other platforms; empty where none measured both."""
     import fleetrank
     from fleetrank.analysis.statistics.pair_answer import Order, pair_sentences
-    from fleetrank.analysis.stored.selection import Selection
+    from fleetrank.analysis.stored.selection import PRECISION_OF_KEY, Selection
     from fleetrank.orchestrator.workspace.model_argument import split_precision
 
     here = rows.select("platform_key").first().collect().item()
     if split_precision(models[0])[1]:
-        here = re.sub(r"^((?:[^/]+/){4})[^/]+", r"\1*", here)  # a platform of both precisions
+        here = re.sub(PRECISION_OF_KEY, r"\1*", here)  # a platform of both precisions
     try:
         answer = fleetrank.faster(
             current().workspace.results, *models, selection=Selection(source=here)
