@@ -1,6 +1,5 @@
 """One selection of the stored attempts, and the arrays that several statistics share."""
 
-import re
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, wraps
@@ -32,13 +31,13 @@ from fleetrank.analysis.stored.scope import (
 )
 from fleetrank.analysis.stored.selection import (
     ANY_PRECISION,
-    PRECISION_WORD,
     Selection,
     excluded_column,
     exclusion_notes,
     known_workload,
     not_excluded,
     read_exclusions,
+    split_precision,
     workloads_of,
 )
 from fleetrank.analysis.stored.side_tables import SideTable, read_side
@@ -322,15 +321,11 @@ def _without_limit(session: Session) -> Session:
     return session.asked(replace(session.selection, max_memory_mib=None))
 
 
-PRECISE = re.compile(rf":{PRECISION_WORD}(?=$| \()")
-"""The precision in the name of a model that stands for one; sizes or weights may follow."""
-
-
 def how_to_measure(a: str, b: str) -> str:
     """The remedy for two models, each perhaps with its precision, that no platform measured."""
-    if not (PRECISE.search(a) or PRECISE.search(b)):
+    words = dict.fromkeys(word for name in (a, b) if (word := split_precision(name)[1]))
+    if not words:
         return f"measure them here: `fleetrank ab {a} {b}`"
-    words = dict.fromkeys(found[1] for name in (a, b) if (found := PRECISE.search(name)))
     return f"measure both in a sweep with `precision: [{', '.join(words)}]`"
 
 

@@ -4,6 +4,7 @@ import contextlib
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import product
 
 import numpy as np
 import numpy.typing as npt
@@ -15,7 +16,7 @@ from fleetrank.analysis.errors import NotComparableError
 from fleetrank.analysis.panel.panel import Panel
 from fleetrank.analysis.panel.session import Session
 from fleetrank.analysis.stored.columns import ROUNDED_SENTINELS, SENTINELS
-from fleetrank.analysis.stored.selection import cell_pattern
+from fleetrank.analysis.stored.selection import cell_pattern, split_precision
 from fleetrank.foundation.errors import count_of
 from fleetrank.foundation.vocabulary import NS_PER_MS, Problem
 
@@ -157,12 +158,15 @@ def median_platform(logs: Floats, groups: npt.NDArray[np.int64]) -> Floats:
     return effect
 
 
-def median_platforms(logs: Floats, tiers: Sequence[str], tools: Sequence[str]) -> list[Floats]:
-    """The median platform to compare each platform with, (n_models,) each.
+def median_platforms(
+    logs: Floats, tiers: Sequence[str], tools: Sequence[str]
+) -> list[tuple[Floats, bool]]:
+    """The median platform to compare each platform with, (n_models,), and whether it is alike.
 
-    It is made of the platforms of its tier with its tools (runtime and precision), since a runtime
-    can be slow with an architecture on every device. With fewer than 3 of them it is made of its
-    tier, and with fewer than 3 of those of all tiers.
+    An alike one is made of the platforms of its tier with its tools (runtime and precision), since
+    a runtime can be slow with an architecture on every device. With fewer than 3 of them it is made
+    of its tier, and with fewer than 3 of those of all tiers: a true effect of the tools is as far
+    from it as a wrong value, so that it shows only another unit.
 
     Args:
         logs: (n_models, n_platforms).
@@ -174,17 +178,17 @@ def median_platforms(logs: Floats, tiers: Sequence[str], tools: Sequence[str]) -
                           return_inverse=True)  # fmt: skip
     made: dict[tuple[int, int], Floats] = {}
 
-    def reference(column: int) -> Floats:
+    def reference(column: int) -> tuple[Floats, bool]:
         for level, groups in enumerate((narrow, tier)):
             name = level, int(groups[column])
             inside = groups == groups[column]
             if inside.sum() >= MIN_PLATFORMS:
                 if name not in made:
                     made[name] = median_platform(logs[:, inside], tier[inside])
-                return made[name]
+                return made[name], level == 0
         if (-1, -1) not in made:
             made[-1, -1] = median_platform(logs, tier)
-        return made[-1, -1]
+        return made[-1, -1], False
 
     return [reference(column) for column in range(logs.shape[1])]
 
@@ -543,20 +547,23 @@ def _selected_off_the_line(session: Session) -> tuple[Finding, ...]:
 
 
 def _off_the_line(session: Session) -> Iterator[Finding]:
+    """Each precision has its own line: what int8 gains differs from device to device."""
     panel, sources = session.panel, _sources_of(session)
     logs = np.log(np.where(panel.latency > 0, panel.latency, np.nan))
     references = median_platforms(logs, _words(panel, "tier"), _words(panel, *_TOOLS))
-    for column, key in enumerate(panel.keys):
-        residuals, scale = fit_residuals(logs[:, column], references[column])
+    precise = _numbers([split_precision(model)[1] or "" for model in panel.models])
+    for (column, key), own in product(enumerate(panel.keys), np.unique(precise)):
+        reference, is_alike = references[column]
+        values = np.where(precise == own, logs[:, column], np.nan)
+        residuals, scale = fit_residuals(values, reference)
         if scale is None:
             continue
         powers = unit_slips(residuals)
-        for row in np.flatnonzero(outliers(residuals, scale)):
+        for row in np.flatnonzero(outliers(residuals, scale) & (is_alike | (powers != 0))):
             factor = float(np.exp(residuals[row]))
             slip = int(powers[row])
-            what = Problem.UNIT_SLIP if slip else Problem.AGAINST_THE_FIT
             yield Finding(
-                what=what,
+                what=Problem.UNIT_SLIP if slip else Problem.AGAINST_THE_FIT,
                 platform_key=key,
                 model=panel.models[row],
                 figure=factor,
@@ -625,7 +632,7 @@ def _slipped_memory(panel: Panel, sources: _Sources) -> Iterator[Finding]:
                 detail=f"its peak memory is {factor:.5g} times the median platform's, near {near}",
                 what_to_do="check the unit of peak memory in the source or in the mapping",
             )
-        residuals, scale = fit_residuals(memory[:, column], references[column])
+        residuals, scale = fit_residuals(memory[:, column], references[column][0])
         if scale is None:
             continue
         far = outliers(residuals, scale) & (unit_slips(residuals) != 0)

@@ -34,7 +34,7 @@ from fleetrank.analysis.arrays.ranking import Floats
 from fleetrank.analysis.errors import AnalysisError, NoDataError
 from fleetrank.analysis.figures import platform_labels
 from fleetrank.analysis.panel.panel import MEASURED, positions
-from fleetrank.analysis.panel.session import PRECISE, Session, how_to_measure
+from fleetrank.analysis.panel.session import Session, how_to_measure
 from fleetrank.analysis.statistics.audit import doubtful_cells
 from fleetrank.analysis.statistics.pair_answer import (
     QUANTITIES,
@@ -54,6 +54,7 @@ from fleetrank.analysis.stored.selection import (
     margin_of,
     regex_of,
     setting,
+    split_precision,
 )
 from fleetrank.analysis.tables.explanations import explained
 from fleetrank.analysis.tables.table import Table
@@ -231,7 +232,8 @@ def _doubts(session: Session) -> Mapping[tuple[int, int], str]:
 
 def fleet_of(session: Session, names: Iterable[str] = ()) -> Fleet:
     """Made once; by precision if a model is named with one, such as `resnet18:int8`."""
-    is_any = session.selection.precision == ANY_PRECISION or any(map(PRECISE.search, names))
+    precise = any(split_precision(name)[1] for name in names)
+    is_any = precise or session.selection.precision == ANY_PRECISION
     return session.once(Fleet, ANY_PRECISION if is_any else None)
 
 
@@ -335,22 +337,20 @@ def _faster_first(fleet: Fleet, rows: tuple[int, int], here: int) -> tuple[int, 
 
 def row_of(fleet: Fleet, name: str) -> int:
     """The row of a model; a name without a precision may stand for the only one."""
-    models = fleet.panel.models
-    precise = [name] if name in models else [one for one in models if PRECISE.sub("", one) == name]
-    if len(precise) == 1:
-        return models.index(precise[0])
-    if precise:
+    models, (model, word) = fleet.panel.models, split_precision(name)
+    alike = sorted(one for one in models if split_precision(one)[0] == model)
+    if name in models or (word is None and len(alike) == 1):
+        return models.index(name if name in models else alike[0])
+    if alike and word is None:
         raise AnalysisError(
-            f"'{name}' was measured in several precisions", f"name one: {', '.join(precise)}"
+            f"'{name}' was measured in several precisions", f"name one: {', '.join(alike)}"
         )
-    model = PRECISE.sub("", name)
-    others = sorted(one for one in models if one != model and PRECISE.sub("", one) == model)
     how = f"measure it with `fleetrank run {model}`, or import published figures"
     apart = [one for one in fleet.panel.notes if one.startswith(f"Left out: {name} on ")]
     raise NoDataError(
         ". ".join([f"no platform has a comparable {fleet.quantity.name} of '{name}'", *apart]),
-        f"it was measured as {', '.join(others)}; published floats are often fp16"
-        if others
+        f"it was measured as {', '.join(alike)}; published floats are often fp16"
+        if alike
         else did_you_mean(name, models) + how,
     )
 

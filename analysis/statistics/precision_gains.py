@@ -10,9 +10,10 @@ import polars as pl
 from fleetrank.analysis.comparison.verdict import Verdict
 from fleetrank.analysis.errors import NoDataError
 from fleetrank.analysis.labels import published_names
-from fleetrank.analysis.panel.session import PRECISE, Session
+from fleetrank.analysis.panel.session import Session
 from fleetrank.analysis.statistics.pair_answer import Order
 from fleetrank.analysis.statistics.pairs import Fleet, fleet_of, measured_order
+from fleetrank.analysis.stored.selection import ANY_PRECISION, split_precision
 from fleetrank.analysis.tables.explanations import explained
 from fleetrank.analysis.tables.table import Table
 from fleetrank.foundation.errors import count_of
@@ -64,8 +65,7 @@ def gains_of_precisions(session: Session) -> Table:
         NoDataError: no platform measured a model in fp32 and in another precision.
     """
     wanted = session.selection.precision
-    every = session.asked(replace(session.selection, precision=None))
-    fleet = fleet_of(every, (f":{Precision.FP32}",))
+    fleet = fleet_of(session.asked(replace(session.selection, precision=ANY_PRECISION)))
     chosen = (row for row in _rows(fleet) if wanted in {None, row.precision})
     found = sorted(chosen, key=lambda row: (row.precision, row.ratio))
     if not found:
@@ -84,23 +84,22 @@ def gains_of_precisions(session: Session) -> Table:
 
 
 def _rows(fleet: Fleet) -> Iterator[GainRow]:
-    places = {str(name): row for row, name in enumerate(fleet.panel.models)}
+    names = fleet.panel.models
+    places = {split_precision(name): row for row, name in enumerate(names)}
     cells = _facts(fleet)
     targets = fleet.targets()
-    for name, row in places.items():
-        precise = PRECISE.search(name)
-        plain_name = PRECISE.sub(f":{Precision.FP32}", name)
-        plain = places.get(plain_name)
-        if plain is None or precise is None or plain == row:
+    for (model, precision), row in places.items():
+        plain = places.get((model, Precision.FP32))
+        if plain is None or precision is None or plain == row:
             continue
         both = np.isfinite(fleet.logs[row]) & np.isfinite(fleet.logs[plain])
         for at in targets[both[targets]]:
             one = measured_order(fleet, (row, plain), int(at))
-            facts = (cells[name, one.platform_key], cells[plain_name, one.platform_key])
+            facts = (cells[names[row], one.platform_key], cells[names[plain], one.platform_key])
             yield GainRow(
-                model=PRECISE.sub("", name),
+                model=model,
                 platform_key=one.platform_key,
-                precision=precise[1],
+                precision=precision,
                 ratio=math.exp(fleet.logs[plain, at] - fleet.logs[row, at]),
                 low=one.low,
                 high=one.high,

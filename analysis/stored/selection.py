@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -57,7 +58,6 @@ PRECISION_OF_KEY = r"^((?:[^/]+/){4})[^/]+"
 """The precision in a platform key, behind the four parts that are kept."""
 PRECISION_WORD = rf"({'|'.join(Precision)}|w\d+a\d+\w*)"
 """A precision in the name of a model; the last form is of published files."""
-
 _MAX_EXPRESSION = 2000
 """Characters of patterns in one regular expression; Polars refuses one that compiles to 10 MiB."""
 
@@ -237,6 +237,16 @@ def matches(column: str | pl.Expr, *patterns: str) -> pl.Expr:
     for expression in _expressions([pattern for pattern in patterns if "*" in pattern]):
         found = found | text.str.contains(expression)
     return found
+
+
+_PRECISE = re.compile(rf"(?<=.):{PRECISION_WORD}(?=$| \()")
+"""Sizes or weights may follow in the name of a model."""
+
+
+def split_precision(name: str) -> tuple[str, str | None]:
+    """The name of a model without its precision, and the precision; `None` without one."""
+    found = _PRECISE.search(name)
+    return (_PRECISE.sub("", name), found[1]) if found else (name, None)
 
 
 def fits_model(*patterns: str) -> pl.Expr:

@@ -264,10 +264,10 @@ def _elsewhere(rows: "pl.LazyFrame", models: tuple[str, str]) -> tuple[str, ...]
     import fleetrank
     from fleetrank.analysis.statistics.pair_answer import Order, pair_sentences
     from fleetrank.analysis.stored.selection import PRECISION_OF_KEY, Selection
-    from fleetrank.orchestrator.workspace.model_argument import split_precision
+    from fleetrank.orchestrator.workspace.model_argument import given_precision
 
     here = rows.select("platform_key").first().collect().item()
-    if split_precision(models[0])[1]:
+    if given_precision(models[0])[1]:
         here = re.sub(PRECISION_OF_KEY, r"\1*", here)  # a platform of both precisions
     try:
         answer = fleetrank.faster(
@@ -316,9 +316,9 @@ def _models_of(
 
     A model that is given twice, once without a precision, is meant in fp32 there.
     """
-    from fleetrank.orchestrator.workspace.model_argument import model_named, split_precision
+    from fleetrank.orchestrator.workspace.model_argument import given_precision, model_named
 
-    parts = [split_precision(one) for one in given]
+    parts = [given_precision(one) for one in given]
     names = [model_named(workspace, path, rules) for path, _ in parts]
     words: dict[str, list[str | None]] = {name: [] for name in names}
     for name, (_, word) in zip(names, parts, strict=True):

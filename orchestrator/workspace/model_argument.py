@@ -9,10 +9,11 @@ from typing import Annotated
 
 from pydantic import TypeAdapter
 
+from fleetrank.analysis.stored.selection import split_precision
 from fleetrank.foundation.errors import BadFileError, did_you_mean, shortened
 from fleetrank.foundation.files import check_regular, read_small_text, replace_file, resolved
 from fleetrank.foundation.user_file import Checked, checked
-from fleetrank.foundation.vocabulary import Family, Format, Precision
+from fleetrank.foundation.vocabulary import Family, Format
 from fleetrank.models.cards.card import FORMATS_OF_SUFFIX, ModelCard, Source, language_card
 from fleetrank.models.cards.identity import card_sha256
 from fleetrank.models.cards.inputs import CardInput, axis_names, valid_input
@@ -188,11 +189,9 @@ def model_named(workspace: Workspace, argument: str, rules: Sequence[str] = ()) 
     return _own_card(workspace, cards, _new_card(path, rules))
 
 
-def split_precision(argument: str) -> tuple[str, str | None]:
-    """A model that is given as `NAME:PRECISION`, and its precision; `None` without one."""
-    name, _, word = argument.rpartition(":")
-    is_precise = bool(name) and word in {*Precision} and not os.path.lexists(argument)
-    return (name, word) if is_precise else (argument, None)
+def given_precision(argument: str) -> tuple[str, str | None]:
+    """A model as `NAME:PRECISION`, and its precision; `None` without, and of a path that exists."""
+    return (argument, None) if os.path.lexists(argument) else split_precision(argument)
 
 
 def is_published_folder(argument: str) -> bool:

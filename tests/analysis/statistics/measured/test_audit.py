@@ -132,7 +132,7 @@ def test_a_third_of_slow_models_at_one_end_does_not_tilt_the_line(slow: list[int
     rng = np.random.default_rng(4)
     logs = LADDER[:, None] + rng.normal(0, 0.1, (MODELS, 6))
     logs[slow, 0] += np.log(5)
-    reference = median_platforms(logs, ["cpu"] * 6, ["onnx"] * 6)[0]
+    reference = median_platforms(logs, ["cpu"] * 6, ["onnx"] * 6)[0][0]
     residuals, scale = fit_residuals(logs[:, 0], reference)
     assert scale is not None
     assert np.flatnonzero(outliers(residuals, scale)).tolist() == slow
@@ -160,13 +160,15 @@ def test_platforms_are_compared_with_those_of_their_tools_if_there_are_three() -
     odd[3] += np.log(6)
     logs = np.column_stack([LADDER, LADDER, LADDER, odd, odd, odd])
     tools = ["onnx"] * 3 + ["tflite"] * 3
-    for column, reference in enumerate(median_platforms(logs, ["cpu"] * 6, tools)):
+    for column, (reference, is_alike) in enumerate(median_platforms(logs, ["cpu"] * 6, tools)):
         residuals, scale = fit_residuals(logs[:, column], reference)
+        assert is_alike
         assert scale is not None
         assert not outliers(residuals, scale).any()
-    few = median_platforms(logs[:, :5], ["cpu"] * 5, tools[:5])
-    residuals, scale = fit_residuals(logs[:, 3], few[3])
+    few, is_alike = median_platforms(logs[:, :5], ["cpu"] * 5, tools[:5])[3]
+    residuals, scale = fit_residuals(logs[:, 3], few)
     assert np.flatnonzero(outliers(residuals, scale or 0.0)).tolist() == [3]
+    assert not is_alike
 
 
 def test_all_equal_values_have_no_outlier() -> None:
@@ -220,6 +222,38 @@ def test_a_slow_state_is_found_on_its_own_platform_only(make_grid) -> None:
     frame = make_grid({"d1": FAST, "d2": [value**0.9 for value in FAST], "d3": slipped})
     (found,) = _findings(frame, "unit slip")
     assert "near 10^-3" in str(found["detail"])
+
+
+def test_another_runtime_shows_a_wrong_unit_and_no_slow_state(make_grid) -> None:
+    def found(factor: float, *runtimes: str) -> list[str]:
+        odd = [*FAST[:4], FAST[4] * factor, *FAST[5:]]
+        frame = make_grid(
+            {"d1": FAST, "d2": [value**0.9 for value in FAST], "d3": odd},
+            **{f"d{n}": {"runtime": one} for n, one in enumerate(runtimes, 1)},
+        )
+        return [
+            str(one["what"]) for kind in ("outlier", "unit slip") for one in _findings(frame, kind)
+        ]
+
+    unlike = ("onnx", "tflite", "executorch")
+    assert found(5, "onnx", "onnx", "onnx") == ["outlier against the fit"]
+    assert found(5, *unlike) == []
+    assert found(1e3, *unlike) == ["unit slip"]
+
+
+def test_what_a_precision_gains_on_a_device_is_not_doubted(make_attempts) -> None:
+    gains = {"d1": 1.3, "d2": 1.4, "d3": 5.0}
+    rows = [
+        {"model": f"m{i}", "device": device, "platform_key": f"{device}/onnx/cpu/eager/{word}/b1",
+         "precision": word, "latency_p50_ns": value / (gain if word == "int8" else 1)
+         * (5 if (device, word, i) == ("d3", "int8", 4) else 1)}
+        for device, gain in gains.items()
+        for word in ("fp32", "int8")
+        for i, value in enumerate(FAST if word == "fp32" else FAST[:6])
+    ]  # fmt: skip
+    table = make_table("trust/findings", make_attempts(rows), Selection(precision="any"))
+    found = table.frame.filter(table.frame["what"].str.starts_with("outlier"))
+    assert found["model"].to_list() == ["m4:int8"]
 
 
 def test_the_command_of_a_finding_names_the_sweep_and_the_cell(make_grid, make_attempts) -> None:
