@@ -181,6 +181,8 @@ def _tails(probabilities: Floats, observed: int) -> tuple[float, float]:
 
 MIN_FOR_VARIANCE = 3
 """Fewest processes a side: the variance of 2 has one degree of freedom, and t is 6.3 at 5 %."""
+MIN_ROUNDS = 2
+"""Fewest of models that took turns: their variance is pooled, with 2 degrees of freedom."""
 POWER = 0.8
 """Probability of a decision that a number of repeats is planned for (Cohen 1988, 2.4)."""
 MAX_PLANNED = 1000
@@ -226,14 +228,14 @@ class Limits:
         return math.log1p(self.margin)
 
 
-def log_ratio(a: Floats, b: Floats) -> LogRatio | None:
+def log_ratio(a: Floats, b: Floats, least: int = MIN_FOR_VARIANCE) -> LogRatio | None:
     """Log of the geometric mean of `b` over that of `a`, of (n_a,) and (n_b,) values above 0.
 
-    `None` with fewer than `MIN_FOR_VARIANCE` values on a side, or with a value of 0.
+    `None` with fewer than `least` values on a side, or with a value of 0.
     The sides may vary differently: Welch 1947, with the degrees of freedom of Satterthwaite 1946.
     """
     require_finite(np.concatenate([a, b]))
-    if min(a.size, b.size) < MIN_FOR_VARIANCE or min(a.min(), b.min()) <= 0:
+    if min(a.size, b.size) < least or min(a.min(), b.min()) <= 0:
         return None
     logs = np.log(a), np.log(b)
     # Rounding gives equal values a small variance.
@@ -251,7 +253,7 @@ def log_ratio(a: Floats, b: Floats) -> LogRatio | None:
 
 def pooled_log_ratio(a: Floats, b: Floats) -> LogRatio | None:
     """`log_ratio` of samples with one variance (Student), as those of models that took turns."""
-    found = log_ratio(a, b)
+    found = log_ratio(a, b, MIN_ROUNDS)
     if found is None:
         return None
     degrees = a.size + b.size - 2

@@ -19,6 +19,7 @@ from fleetrank.analysis.arrays.significance import (
     MAX_PLANNED,
     MIN_FOR_VARIANCE,
     MIN_PROCESSES,
+    MIN_ROUNDS,
     POWER,
     Limits,
     LogRatio,
@@ -36,6 +37,7 @@ from fleetrank.analysis.errors import NoDataError
 from fleetrank.analysis.rounds import round_values
 from fleetrank.analysis.stored.columns import ROW_KEY
 from fleetrank.analysis.stored.load import last_attempts
+from fleetrank.analysis.stored.scope import border_note
 from fleetrank.analysis.tables.explanations import explained
 from fleetrank.foundation.errors import count_of
 from fleetrank.foundation.vocabulary import NS_PER_MS
@@ -267,10 +269,10 @@ def _detectable_in_turns(found: LogRatio, alpha: float) -> float:
 
 
 def _no_variance(n: int, *, in_turns: bool) -> str:
-    if n >= MIN_FOR_VARIANCE:
+    if n >= (MIN_ROUNDS if in_turns else MIN_FOR_VARIANCE):
         return "a latency of 0 has no ratio"
     if in_turns:
-        return f"{count_of(n, 'round')}: too few for a variance, at least {MIN_FOR_VARIANCE} needed"
+        return f"{count_of(n, 'round')}: too few for a variance, at least {MIN_ROUNDS} needed"
     few = count_of(n, "process", "processes")
     return f"{few}: too few for a variance, at least {MIN_PROCESSES} a side needed"
 
@@ -338,7 +340,8 @@ class RoundsComparison(Change):
 
     Attributes:
         median_a_ms, median_b_ms: median of the process medians.
-        round_spread: standard deviation of a round's log ratio; `None` below 3 rounds.
+        notes: that inputs and outputs of the files have unlike types.
+        round_spread: standard deviation of a round's log ratio; `None` of one round.
     """
 
     model_a: str
@@ -347,6 +350,7 @@ class RoundsComparison(Change):
     median_a_ms: float
     median_b_ms: float
     round_spread: float | None = None
+    notes: tuple[str, ...] = ()
 
     @property
     def rounds(self) -> int:
@@ -357,7 +361,7 @@ class RoundsComparison(Change):
         """The documented form, with margin and alpha."""
         same = (
             "model_a", "model_b", "verdict", "rounds", "median_a_ms", "median_b_ms", "ratio",
-            "ratio_low", "ratio_high", "round_spread", "p_value", "detectable_ratio",
+            "ratio_low", "ratio_high", "round_spread", "p_value", "detectable_ratio", "notes",
         )  # fmt: skip
         return {
             **{name: getattr(self, name) for name in same},
@@ -375,7 +379,7 @@ def compare_rounds(
     Raises:
         NoDataError: no round measured both.
     """
-    facts = ("model", "precision", "latency_p50_ns")
+    facts = ("model", "precision", "latency_p50_ns", "border")
     latencies = last_attempts(frame).select(*ROW_KEY, *facts).collect()
     rows = round_values(frame, frame).adjusted.join(latencies, on=ROW_KEY)
     precise = pl.format("{}:{}", "model", "precision")
@@ -388,14 +392,15 @@ def compare_rounds(
     a, b = (side["adjusted_ns"].to_numpy() for side in sides)
     medians = [float(np.median(side["latency_p50_ns"])) / NS_PER_MS for side in sides]
     found = verdict(a, b, limits, in_turns=True)
-    ratio = pooled_log_ratio(a, b)
+    spread = math.sqrt(sum(np.log(one).var(ddof=1) for one in (a, b))) if len(a) > 1 else None
     return RoundsComparison(
         model_a=models[0],
         model_b=models[1],
         limits=limits,
         median_a_ms=medians[0],
         median_b_ms=medians[1],
-        round_spread=None if ratio is None else math.sqrt(2 * ratio.variance_a),
+        round_spread=spread,
+        notes=border_note(rows),
         **asdict(found),
     )
 
@@ -408,7 +413,9 @@ def rounds_sentences(found: RoundsComparison) -> tuple[str, ...]:
         fast, slow = slow, fast
     else:  # how many times as fast it is, as `faster` says
         ratio, low, high = 1 / ratio, high and 1 / high, low and 1 / low
-    interval = "no interval below 3 rounds" if low is None else f"{low:.3f} to {high:.3f}"
+    interval = (
+        f"no interval below {MIN_ROUNDS} rounds" if low is None else f"{low:.3f} to {high:.3f}"
+    )
     sentences = [
         f"{found.model_a}: {found.median_a_ms:.3g} ms",
         f"{found.model_b}: {found.median_b_ms:.3g} ms",
@@ -423,4 +430,4 @@ def rounds_sentences(found: RoundsComparison) -> tuple[str, ...]:
             f"Smallest change that these rounds show with a probability of {percent(POWER)}: "
             f"{percent(found.detectable_ratio - 1)}."
         )
-    return tuple(sentences)
+    return (*sentences, *found.notes)

@@ -559,16 +559,11 @@ def _nothing_to_compare(panel: Panel) -> NoDataError:
 def unlike_facts(source: Mapping[str, object], target: Mapping[str, object]) -> str | None:
     """Facts that may differ between platforms but change the meaning of the figure.
 
-    Both are rows of `Panel.platforms`; `None` without a difference.
+    Both are rows of `Panel.platforms`; one that is not stated does not differ. `None` without any.
     """
     texts = [
-        f"{name}: {_stated(source[name])} / {_stated(target[name])}"
+        f"{name}: {source[name]} / {target[name]}"
         for name in (*EQUAL_INSIDE_PLATFORM, "border")
-        if source[name] != target[name]
-        and (name != "border" or None not in (source[name], target[name]))
+        if source[name] != target[name] and None not in (source[name], target[name])
     ]
     return "; ".join(texts) or None
-
-
-def _stated(value: object) -> object:
-    return "not stated" if value is None else value

@@ -9,7 +9,13 @@ from fleetrank.analysis.arrays.ranking import Floats
 from fleetrank.analysis.figures import platform_labels
 from fleetrank.analysis.panel.session import Session
 from fleetrank.analysis.statistics.audit import doubtful_cells
-from fleetrank.analysis.statistics.pair_answer import Order, PairAnswer, PairOrder, pair_sentences
+from fleetrank.analysis.statistics.pair_answer import (
+    Order,
+    PairAnswer,
+    PairOrder,
+    conditions_of,
+    pair_sentences,
+)
 from fleetrank.analysis.statistics.pairs import main_pair, noise_of
 from fleetrank.analysis.stored.selection import ORDER_MARGIN, margin_of
 from fleetrank.foundation.vocabulary import NS_PER_MS
@@ -58,7 +64,8 @@ def fleet_data(session: Session) -> Json:
     return {
         "models": names,
         "platforms": [
-            {"label": labels[key], "batch": panel.platforms["batch"][at]}
+            {"label": labels[key], "batch": panel.platforms["batch"][at],
+             "conditions": conditions_of(key)}
             for key, at in zip(keys, columns, strict=True)
         ],
         "ms": [[_rounded(one) for one in latency[:, at] / NS_PER_MS] for at in columns],

@@ -51,6 +51,8 @@ Source: Iglewicz and Hoaglin 1993, modified z-score.
 """
 OUTLIER_FACTOR = 2.0
 """Architecture explains a factor of up to 2; observed slow states were 3.5 to 7 times slower."""
+TOOLS_FACTOR = 16.0
+"""The same beside other runtimes or precisions: of one network, their effects reached 11."""
 _MAD_TO_STD = 1.4826
 _POLISH_ROUNDS = 10
 """Median polish converges in a few iterations."""
@@ -165,8 +167,8 @@ def median_platforms(
 
     An alike one is made of the platforms of its tier with its tools (runtime and precision), since
     a runtime can be slow with an architecture on every device. With fewer than 3 of them it is made
-    of its tier, and with fewer than 3 of those of all tiers: a true effect of the tools is as far
-    from it as a wrong value, so that it shows only another unit.
+    of its tier, and with fewer than 3 of those of all tiers; from it, a true effect of the tools is
+    far, too.
 
     Args:
         logs: (n_models, n_platforms).
@@ -244,9 +246,9 @@ def _reweighted(residuals: Floats) -> float:
     return float(np.sqrt((kept**2).sum() / (kept.size - 1)))
 
 
-def outliers(residuals: Floats, scale: float) -> Mask:
-    """Whether a value is more than 3.5 scales and a factor of 2 away from the line."""
-    bound = max(OUTLIER_SCALES * scale, float(np.log(OUTLIER_FACTOR)))
+def outliers(residuals: Floats, scale: float, factor: float = OUTLIER_FACTOR) -> Mask:
+    """Whether a value is more than 3.5 scales and a factor away from the line."""
+    bound = max(OUTLIER_SCALES * scale, float(np.log(factor)))
     is_far: Mask = np.abs(residuals) > bound
     return is_far
 
@@ -559,7 +561,8 @@ def _off_the_line(session: Session) -> Iterator[Finding]:
         if scale is None:
             continue
         powers = unit_slips(residuals)
-        for row in np.flatnonzero(outliers(residuals, scale) & (is_alike | (powers != 0))):
+        least = OUTLIER_FACTOR if is_alike else TOOLS_FACTOR
+        for row in np.flatnonzero(outliers(residuals, scale, least)):
             factor = float(np.exp(residuals[row]))
             slip = int(powers[row])
             yield Finding(

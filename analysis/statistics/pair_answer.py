@@ -387,16 +387,22 @@ def _verdict(answer: PairAnswer) -> str:
 _CONDITIONS = ("backend", "precision", "runtime")
 
 
+def conditions_of(platform_key: str) -> tuple[str, ...]:
+    """What a platform may have in common with all others but the one here."""
+    found = KEY.fullmatch(platform_key)
+    parts = dict(zip(PARTS, found.groups() if found else PARTS, strict=True))
+    return tuple(parts[name] for name in _CONDITIONS)
+
+
 def _conditions(here: PairOrder, others: Sequence[PairOrder]) -> str:
     """In which conditions nearly all of some platforms differ from here; empty without any."""
-    found = [KEY.fullmatch(one.platform_key) for one in (here, *others)]
-    own, *parts = [dict(zip(PARTS, one.groups() if one else PARTS, strict=True)) for one in found]
     theirs, ours = list[str](), list[str]()
-    for name in _CONDITIONS:
-        unlike = [one[name] for one in parts if one[name] != own[name]]
+    words = [conditions_of(one.platform_key) for one in (here, *others)]
+    for own, *parts in zip(*words, strict=True):
+        unlike = [one for one in parts if one != own]
         if len(unlike) >= _NEARLY_ALL * len(parts):
             theirs.append(" or ".join(sorted({*unlike})))
-            ours.append(own[name])
+            ours.append(own)
     return f" ({', '.join(theirs)}; here {', '.join(ours)})" if ours else ""
 
 

@@ -16,12 +16,15 @@ from fleetrank.analysis.statistics.pairs import Fleet, fleet_of, measured_order
 from fleetrank.analysis.stored.selection import ANY_PRECISION, split_precision
 from fleetrank.analysis.tables.explanations import explained
 from fleetrank.analysis.tables.table import Table
-from fleetrank.foundation.errors import count_of
+from fleetrank.foundation.errors import count_of, few_of
 from fleetrank.foundation.vocabulary import BYTES_PER_MIB, NS_PER_MS, Precision
 
 _VERDICTS = {
     Order.KEPT: Verdict.FASTER, Order.REVERSED: Verdict.SLOWER, Order.EQUAL: Verdict.SAME,
 }  # fmt: skip
+
+_NAMED = 6
+"""Doubtful figures that a note names."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,6 +39,7 @@ class GainRow:
         file_mib, fp32_file_mib: of the exported files; `None` without.
         memory_mib, fp32_memory_mib: peaks while running.
         load_ms, fp32_load_ms, first_ms, fp32_first_ms: loading, and the first inference.
+        snr_db: signal-to-noise ratio of the outputs there against fp32.
     """
 
     model: str
@@ -56,6 +60,7 @@ class GainRow:
     fp32_load_ms: float | None
     first_ms: float | None
     fp32_first_ms: float | None
+    snr_db: float | None
 
 
 def gains_of_precisions(session: Session) -> Table:
@@ -77,7 +82,7 @@ def gains_of_precisions(session: Session) -> Table:
         GainRow,
         found,
         title="Precisions beside fp32",
-        notes=(*fleet.session.comparable.notes, *_sentences(found)),
+        notes=(*fleet.session.comparable.notes, *_doubtful(fleet), *_sentences(found)),
         explanation=explained("pairs/precisions", {"margin": fleet.margin}),
     )
     return replace(table, devices=published_names(session.frame))
@@ -107,6 +112,7 @@ def _rows(fleet: Fleet) -> Iterator[GainRow]:
                 mean_ratio=_ratio(*(each["latency_mean_ns"] for each in facts)),
                 latency_ms=math.exp(fleet.logs[row, at]) / NS_PER_MS,
                 fp32_ms=math.exp(fleet.logs[plain, at]) / NS_PER_MS,
+                snr_db=facts[0]["snr_db"],
                 **_sizes(facts),
             )
 
@@ -121,7 +127,7 @@ _SIZES = {
 
 def _facts(fleet: Fleet) -> dict[tuple[str, str], dict[str, float | None]]:
     """The figures of each model and platform key."""
-    names = ["latency_mean_ns", *(column for column, _ in _SIZES.values())]
+    names = ["latency_mean_ns", "snr_db", *(column for column, _ in _SIZES.values())]
     cells = fleet.session.comparable.cells.select("identity", "platform_key", *names)
     figures = cells.select(pl.col(names).cast(pl.Float64)).to_dicts()
     return dict(
@@ -140,6 +146,16 @@ def _sizes(facts: tuple[Mapping[str, float | None], ...]) -> dict[str, float | N
 
 def _ratio(after: float | None, before: float | None) -> float | None:
     return before / after if before and after else None
+
+
+def _doubtful(fleet: Fleet) -> Iterator[str]:
+    """Which figures the audit leaves out of the gains."""
+    names = [
+        f"{fleet.panel.models[row]} on {fleet.labels[fleet.panel.keys[at]]}"
+        for row, at in sorted(fleet.doubts)
+    ]
+    if names:
+        yield f"Left out: {few_of(names, _NAMED)}, whose figures are doubtful."
 
 
 def _sentences(found: list[GainRow]) -> Iterator[str]:

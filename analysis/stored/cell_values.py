@@ -46,6 +46,7 @@ _SUMMARIES = {
     "load_ns": "load_ns",
     "first_inference_ns": "first_inference_ns",
     "energy_mj": "energy_mj",
+    "snr_db": "snr_db",
 }
 
 

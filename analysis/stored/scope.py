@@ -306,7 +306,7 @@ def select_cells(frame: pl.LazyFrame, selection: Selection) -> Scope:
         others = other_workloads_note(rows, str(selection.workload))
     limited: tuple[str, ...] = ()
     if selection.allow_unlike_border:
-        others += _border_note(cells)
+        others += border_note(cells)
         cells = cells.with_columns(border=pl.lit(None, pl.String))
     if selection.max_memory_mib is not None:
         cells, limited = within_memory(cells, selection.max_memory_mib)
@@ -318,13 +318,13 @@ def select_cells(frame: pl.LazyFrame, selection: Selection) -> Scope:
     return Scope(cells=cells, notes=notes)
 
 
-def _border_note(cells: pl.DataFrame) -> tuple[str, ...]:
+def border_note(cells: pl.DataFrame) -> tuple[str, ...]:
     """A warning, if cells of unlike borders are compared."""
     borders = cells["border"].drop_nulls().unique().sort()
     if len(borders) < 2:
         return ()
     return (
-        f"UNLIKE BORDERS are compared, as asked ({'; '.join(borders)}): some times contain "
+        f"UNLIKE BORDERS are compared ({'; '.join(borders)}): some times contain "
         "quantising of inputs and outputs, and some do not.",
     )
 

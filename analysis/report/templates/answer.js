@@ -29,7 +29,7 @@ function rowsFor(a, b, here) {
     if (batch !== fleet.platforms[here].batch) return [];
     if (doubts.length) return [{ label, order: "doubtful", detail: `left out: ${doubts[0][2]}` }];
     if (!found) return [];
-    return [{ label, ...found, order: at === here ? "here" : found.order }];
+    return [{ label, at, ...found, order: at === here ? "here" : found.order }];
   });
 }
 
@@ -48,7 +48,16 @@ function verdictOf(rows) {
   if (kept + reversed === 0) return `Not shown elsewhere: ${said}; of ${plural(measured.length, "other platform")}, none shows a difference.`;
   const most = Math.max(kept, reversed), isKept = kept >= reversed;
   const word = most >= 0.9 * measured.length ? (isKept ? "Yes" : "No") : isKept ? "Not everywhere" : "Mostly not";
-  return `${word}: ${said}, and ${isKept ? "also faster" : "slower"} on ${most} of ${plural(measured.length, "other platform")}.`;
+  return `${word}: ${said}, and ${isKept ? "also faster" : "slower"} on ${most} of ${plural(measured.length, "other platform")}${conditionsOf(here, measured)}.`;
+}
+
+// In which conditions nearly all of some platforms differ from here.
+function conditionsOf(here, others) {
+  const [own, ...words] = [here, ...others].map(({ at }) => fleet.platforms[at].conditions);
+  const theirs = own.map((word, i) => words.map((one) => one[i]).filter((one) => one !== word));
+  const unlike = [...own.keys()].filter((i) => theirs[i].length >= 0.9 * others.length);
+  return unlike.length === 0 ? ""
+    : ` (${unlike.map((i) => [...new Set(theirs[i])].sort().join(" or ")).join(", ")}; here ${unlike.map((i) => own[i]).join(", ")})`;
 }
 
 function sentencesOf(rows) {

@@ -55,14 +55,15 @@ def test_the_ratio_is_taken_inside_each_round(make_attempts) -> None:
     assert found.round_spread < 0.001
 
 
-def test_the_figures_are_those_of_faster_and_of_students_tests(make_attempts) -> None:
+@pytest.mark.parametrize("n", [2, 8])
+def test_the_figures_are_those_of_faster_and_of_students_tests(make_attempts, n: int) -> None:
     """Another sweep with rounds, a noisy one, changes nothing about the first."""
     random = np.random.default_rng(3)
     rows = [
         {"model": model, "repeat": number, "round_id": f"r{number}", "sweep_id": sweep,
          "design": "rounds", "latency_p50_ns": level * math.exp(random.normal(0.0, noise))}
         for sweep, pair, noise in (("s1", ("a", "b"), 0.03), ("s2", ("c", "d"), 0.3))
-        for number in range(8)
+        for number in range(n)
         for model, level in zip(pair, (1e9, 1.02e9), strict=True)
     ]  # fmt: skip
     frame = make_attempts(rows)
@@ -76,9 +77,9 @@ def test_the_figures_are_those_of_faster_and_of_students_tests(make_attempts) ->
         low, high = high, low
     assert (found.ratio, found.ratio_low, found.ratio_high) == pytest.approx((ratio, low, high))
     assert has(said, f"{here.model_a} is", f"{here.ratio:.3f}", f"as {here.model_b} here",
-               f"{here.low:.3f} to {here.high:.3f}", "8 rounds")  # fmt: skip
+               f"{here.low:.3f} to {here.high:.3f}", f"{n} rounds")  # fmt: skip
     adjusted = round_values(of_ab, of_ab).adjusted.sort("cell_key", "repeat")["adjusted_ns"]
-    a, b = np.log(adjusted.to_numpy()).reshape(2, 8)
+    a, b = np.log(adjusted.to_numpy()).reshape(2, n)
     test = stats.ttest_ind(b, a)
     assert found.p_value == pytest.approx(test.pvalue)
     assert found.ratio_low == pytest.approx(math.exp(test.confidence_interval(0.95).low))
@@ -114,10 +115,24 @@ def test_one_file_under_two_names_is_rarely_called_different(make_attempts) -> N
     assert different <= 10  # 5 % of 200
 
 
-def test_two_rounds_have_a_ratio_and_no_interval(make_attempts) -> None:
-    found = compared(make_attempts, 1.3, rounds=2)
+def test_one_round_has_a_ratio_and_no_interval(make_attempts) -> None:
+    found = compared(make_attempts, 1.3, rounds=1)
     assert (found.verdict, found.ratio_low, found.p_value) == (Verdict.UNDECIDED, None, None)
+    assert found.round_spread is None
     assert "no interval" in " ".join(rounds_sentences(found))
+
+
+def test_a_file_that_takes_integers_is_compared_and_said(make_attempts) -> None:
+    rows = [
+        {"model": model, "repeat": number, "round_id": f"r{number}", "design": "rounds",
+         "latency_p50_ns": 1e6, "border": border}
+        for model, border in (("a", "float"), ("b", "int8 in, int8 out"))
+        for number in range(3)
+    ]  # fmt: skip
+    found = compare_rounds(make_attempts(rows), ("a", "b"), LIMITS)
+    assert has(rounds_sentences(found), "UNLIKE BORDERS", "float; int8 in, int8 out")
+    alike = make_attempts([row | {"border": "float"} for row in rows])
+    assert compare_rounds(alike, ("a", "b"), LIMITS).notes == ()
 
 
 def test_a_round_in_which_one_failed_is_left_out(make_attempts) -> None:

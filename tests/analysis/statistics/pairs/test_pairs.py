@@ -494,7 +494,10 @@ def test_a_precision_is_shown_beside_fp32_with_its_size(make_attempts) -> None:
         for precision, megabytes, middle, cell in (
             ("fp32", 16, 4e6, "a"), ("int8", 4, 2e6, "b"), ("int4", 2, 6e6, "c"),
         )
-        for row in processes("m", "here", near(middle, 0.01), latency_mean_ns=middle * 1.5)
+        for row in processes(
+            "m", "here", near(middle, 0.01), latency_mean_ns=middle * 1.5,
+            snr_db=None if precision == "fp32" else 14.5,
+        )
     ]  # fmt: skip
     rows += [row | {"precision": "int8"} for row in processes("alone", "here", near(1e6, 0.01))]
     table = make_table("pairs/precisions", make_attempts(rows), Selection())
@@ -507,9 +510,24 @@ def test_a_precision_is_shown_beside_fp32_with_its_size(make_attempts) -> None:
     assert faster_one["mean_ratio"] == pytest.approx(2)
     assert faster_one["low"] < 2 < faster_one["high"]
     assert (faster_one["file_mib"], faster_one["fp32_file_mib"]) == (4, 16)
+    assert faster_one["snr_db"] == 14.5
     assert has(table.notes, "int8", "2.00")
     with pytest.raises(NoDataError):
         make_table("pairs/precisions", make_attempts(rows[:5]), Selection())
+
+
+def test_gains_name_the_doubtful_figure_that_they_leave_out(make_attempts) -> None:
+    wrong = ("d3", "int8", 4)
+    rows = [
+        {"model": f"m{i}", "device": device, "precision": word, "cell_key": f"{device} {word} {i}",
+         "latency_p50_ns": 1e6 * (i + 1) * (5 if (device, word, i) == wrong else 1)}
+        for device in ("d1", "d2", "d3")
+        for word in ("fp32", "int8")
+        for i in range(8)
+    ]  # fmt: skip
+    table = make_table("pairs/precisions", make_attempts(rows), Selection())
+    assert table.frame.height == 3 * 8 - 1
+    assert has(table.notes, "Left out", "m4:int8 on d3")
 
 
 def test_a_drift_of_the_host_does_not_change_the_gain_of_precisions_that_took_turns(
