@@ -3,7 +3,8 @@
 Only the binary chosen here starts the server. A client whose protocol number differs from the
 server's kills the server in the middle of measurements (adb 29 and 36 both use 1.0.41). For the
 same reason no server is started on another host, nor where one of another program was seen: its
-owner starts it again, and two would kill each other.
+owner starts it again, and two would kill each other. Nor where only a device file names a server:
+it may be the end of a tunnel, which could not be opened again.
 """
 
 import importlib.util
@@ -267,6 +268,7 @@ class AdbServer:
             PermanentError: no binary, or no such address.
         """
         self.adb = find_adb() if adb is None else adb
+        self._is_named = address is not None
         if address is not None:
             self.host, self.port = parse_address(address, "option adb_server")
         else:
@@ -334,7 +336,14 @@ class AdbServer:
                 f"start it on {self.host}; fleetrank starts none on another host. The address is "
                 f"from the device's option adb_server, {SOCKET_VARIABLE} or {HOST_VARIABLE}",
             )
-        if self._owner_file.exists() and self._owner_file.read_text("ascii") == _FOREIGN:
+        owner = self._owner_file.read_text("ascii") if self._owner_file.exists() else None
+        if self._is_named and owner is None:
+            raise TransientError(
+                f"no adb server answers at {self.host}:{self.port}: {error}",
+                "open the tunnel to it, or start it: fleetrank starts none where only the option "
+                "adb_server of a device names one",
+            )
+        if owner == _FOREIGN:
             raise TransientError(
                 f"the adb server at port {self.port}, which fleetrank did not start, does not "
                 f"answer any more: {error}",

@@ -13,7 +13,8 @@ from fleetrank.device_agents.android.phone import Phone
 from fleetrank.device_agents.android.programs.phone_program import create_program, why_unsupported
 from fleetrank.device_agents.android.state.identity import (
     identify,
-    phone_lease,
+    phone_held,
+    phone_lock,
     probe_phone,
     to_device_facts,
     why_refused,
@@ -103,7 +104,8 @@ class AndroidAgent:
             PermanentError: another phone answers, or the phone rejects this computer.
         """
         phone.connect()
-        with phone_lease(identify(phone, self._options.hashes).lease_name):
+        identity = identify(phone, self._options.hashes)
+        with phone_held(phone_lock(phone), identity.lease_name):
             yield
 
     def phone(self) -> Phone:

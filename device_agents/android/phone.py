@@ -40,12 +40,17 @@ _NO_ROOM = "No space left on device"
 
 
 class Phone:
-    """A phone behind an adb server, named by its serial. It keeps no connection between calls."""
+    """A phone behind an adb server, named by its serial. It keeps no connection between calls.
+
+    It keeps what the phone's shell can do: asking before each call costs as much as half a call
+    to a server that is far away.
+    """
 
     def __init__(self, server: AdbServer, serial: str) -> None:
         """Does no I/O; the first call finds out whether the phone is attached."""
         self.server = server
         self.serial = serial
+        self._has_exit_codes: bool | None = None
 
     def connect(self) -> None:
         """Connects to a phone on the network. A USB phone or an open connection is fine.
@@ -62,9 +67,11 @@ class Phone:
 
     def has_exit_codes(self) -> bool:
         """Whether the phone's shell reports exit codes (shell v2); others get a marker line."""
-        with self._errors(), self.server.open(ASK_TIMEOUT_S) as connection:
-            connection.request(f"host-serial:{self.serial}:features")
-            return "shell_v2" in connection.read_block().split(",")
+        if self._has_exit_codes is None:
+            with self._errors(), self.server.open(ASK_TIMEOUT_S) as connection:
+                connection.request(f"host-serial:{self.serial}:features")
+                self._has_exit_codes = "shell_v2" in connection.read_block().split(",")
+        return self._has_exit_codes
 
     def shell(
         self,

@@ -6,12 +6,17 @@ import signal
 import threading
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
 
 from fleetrank.device_agents.android.adb_server import ADB_VARIABLE, AdbServer, find_adb
-from fleetrank.device_agents.android.adb_text import MdnsService, Transport
+from fleetrank.device_agents.android.adb_text import (
+    MdnsService,
+    Transport,
+    find_address,
+    parse_address,
+)
 from fleetrank.device_agents.android.agent import AndroidAgent
 from fleetrank.device_agents.android.execution.program_run import CANARY_POLICY, CANARY_TIMEOUT_S
 from fleetrank.device_agents.android.execution.storage import (
@@ -49,6 +54,7 @@ _PROBED = (
 """Facts that identify a phone; free space and current clocks do not."""
 _CANARY_PROGRAM = "benchmark_model"
 _CAP = "load_cap_mhz"
+_SERVER = "adb_server"
 _DELEGATES = ("gpu", "nnapi")
 """Backends of the program that a phone may lack; the CPU backends always exist."""
 _NIGHTLY = (
@@ -76,7 +82,14 @@ class PhoneRegistrar:
 
     def meet(self, request: RegistrationRequest, say: Say) -> "NewPhone":
         """Reads a phone's properties; connects to it first if it is on the network."""
-        phone = Phone(self._server(), request.address)
+        # A phone can have moved: what the request does not say is that of the default server.
+        options = {**self._options, **request.options}
+        adb, address = options.get("adb"), options.get(_SERVER)
+        server = AdbServer(
+            None if adb is None else find_adb(str(adb)),
+            address=None if address is None else str(address),
+        )
+        phone = Phone(server, request.address)
         phone.connect()
         facts = probe_phone(phone)
         refusal = why_refused(facts)
@@ -85,14 +98,9 @@ class PhoneRegistrar:
         say(f"{facts.device_model}, Android {facts.android_release}, {facts.soc}")
         if (warning := _offline_warning(facts)) is not None:
             say(warning)
+        if address is not None:
+            request = replace(request, options={**request.options, _SERVER: address})
         return NewPhone(request=request, found=facts, store=self._store, say=say)
-
-    def _server(self) -> AdbServer:
-        adb, address = self._options.get("adb"), self._options.get("adb_server")
-        return AdbServer(
-            None if adb is None else find_adb(str(adb)),
-            address=None if address is None else str(address),
-        )
 
     def identity_of(self, options: Mapping[str, OptionValue]) -> str | None:
         """The hash of serial number, model, build and emulator, and that of the unit if known."""
@@ -146,7 +154,7 @@ class NewPhone:
     def options(self, before: Mapping[str, OptionValue]) -> dict[str, OptionValue]:
         """The options for its agent, with the program that it gets for each runtime."""
         is_virtual = self.found.virtual is not None
-        options: dict[str, OptionValue] = dict(before)
+        options = {name: value for name, value in before.items() if name != _SERVER}
         if is_virtual:
             options["settle_s"] = 0.0
         options |= self.request.options
@@ -267,17 +275,45 @@ _PAIRING = "_adb-tls-pairing._tcp"
 
 
 class PhoneDiscoverer:
-    """Asks this host's adb server, which is started if needed."""
+    """Asks this host's adb server, which is started if needed, and those that devices name."""
 
     nothing_seen = (
         "adb lists no phone: connect one and enable USB debugging in its developer options, "
         "or try `fleetrank devices virtual`"
     )
 
-    def discover(self) -> Sequence[SeenDevice]:
+    def discover(self, known: Sequence[Mapping[str, OptionValue]]) -> Sequence[SeenDevice]:
         """Lists the phones that adb finds, then those that are announced but not connected."""
         server = AdbServer()
-        return phones_of(server.devices(), server.mdns_services())
+        seen = list(phones_of(server.devices(), server.mdns_services()))
+        for address in sorted({str(one[_SERVER]) for one in known if _SERVER in one}):
+            try:
+                named = AdbServer(server.adb, address=address)
+                found = phones_of(named.devices(), named.mdns_services())
+            except FleetError as error:
+                # The phones of other servers are listed all the same.
+                silent = SeenDevice(
+                    address=address,
+                    state="no answer",
+                    transport="server",
+                    model=None,
+                    remedy=error.remedy,
+                )
+                found = (silent,)
+            if (named.host, named.port) != (server.host, server.port):
+                seen += (replace(one, options={_SERVER: address}) for one in found)
+        return seen
+
+    def is_at(self, options: Mapping[str, OptionValue], seen: SeenDevice) -> bool:
+        """Two servers can list different phones under one serial."""
+        is_same_server = _address_of(options) == _address_of(seen.options)
+        return is_same_server and options.get("serial") == seen.address
+
+
+def _address_of(options: Mapping[str, OptionValue]) -> tuple[str, int]:
+    """Of the server that these options name, or of the default one."""
+    address = options.get(_SERVER)
+    return find_address() if address is None else parse_address(str(address), f"option {_SERVER}")
 
 
 def phones_of(

@@ -14,6 +14,7 @@ from fleetrank.device_agents.android.execution.program_run import (
     read,
 )
 from fleetrank.device_agents.android.options import PhoneOptions
+from fleetrank.device_agents.android.phone import Phone
 from fleetrank.device_agents.android.programs.phone_program import (
     ProgramCall,
     ProgramOutput,
@@ -31,7 +32,12 @@ from fleetrank.device_agents.android.state.fitness import (
     when_back,
     why_unfit,
 )
-from fleetrank.device_agents.android.state.identity import identify, phone_lease
+from fleetrank.device_agents.android.state.identity import (
+    identify,
+    phone_held,
+    phone_lock,
+    require_unlocked,
+)
 from fleetrank.device_agents.android.state.power_text import UNSEEN, RunClocks
 from fleetrank.device_agents.contract.measurement import (
     Energy,
@@ -99,22 +105,27 @@ class Visit:
 
     def _measure(self) -> Measurement:
         phone, stop = self.programs.phone, self.programs.stop_requested
+        # Cheap looks first: a caller that waits must not disturb what another measures there.
+        require_unlocked(self.options.hashes)
         require_up(
             phone,
             limit_s=self.options.boot_limit_s,
             settle_s=self.options.settle_s,
             stop_requested=stop,
         )
+        lock = phone_lock(phone)
+        lock.look()
         identity = identify(phone, self.options.hashes, stop)
         self.origin = identity.origin
         self.versions["adb_version"] = phone.server.version()
-        with phone_lease(identity.lease_name):
+        with phone_held(lock, identity.lease_name) as held:
+            self.programs = replace(self.programs, require_phone=held.require)
             # Before anything is sent and the screen is lit: a phone that cools down is left alone.
             self._look()
             self.stage = "load"
             placed = self.programs.place(self.task)
             self.versions |= self.programs.version_of(self.task)
-            with settings_for_measuring(phone) as self.has_settings:
+            with settings_for_measuring(phone, held.require) as self.has_settings:
                 try:
                     return self._measure_awake(placed)
                 finally:
@@ -178,8 +189,13 @@ class Visit:
     def _clean(self) -> None:
         """Stops the program; if the phone stays unavailable, the next caller does."""
         phone = self.programs.phone
+
+        def clean(phone: Phone) -> None:
+            self.programs.require_phone()
+            clean_runs(phone)
+
         try:
-            when_back(phone, clean_runs)
+            when_back(phone, clean)
         except FleetError as error:
             _logger.warning("phone %r is not cleaned yet: %s", phone.serial, error)
 

@@ -201,6 +201,7 @@ class SeenDevice:
         state: in the words of the kind's own tools.
         transport: how it is connected.
         remedy: what to do before it can be registered; `None` if it is ready.
+        options: of its device file, without which its address is not reached.
     """
 
     address: str
@@ -208,6 +209,7 @@ class SeenDevice:
     transport: str
     model: str | None
     remedy: str | None
+    options: Mapping[str, OptionValue] = field(default_factory=dict)
 
 
 class Discoverer(Protocol):
@@ -216,12 +218,19 @@ class Discoverer(Protocol):
     nothing_seen: str
     """What to do if no device is seen."""
 
-    def discover(self) -> Sequence[SeenDevice]:
+    def discover(self, known: Sequence["DeviceOptions"]) -> Sequence[SeenDevice]:
         """Lists the devices; those that are only announced come last.
+
+        Args:
+            known: options of the registered devices, which may name more places to look at.
 
         Raises:
             FleetError: the tool that lists them is missing or does not answer.
         """
+        ...
+
+    def is_at(self, options: "DeviceOptions", seen: SeenDevice) -> bool:
+        """Whether the device with these options has the address of the one that was seen."""
         ...
 
 

@@ -11,6 +11,7 @@ import typer
 
 from fleetrank.device_agents.contract.kind import (
     CanaryFile,
+    Discoverer,
     Kind,
     RegistrationRequest,
     SeenDevice,
@@ -34,7 +35,6 @@ from fleetrank.orchestrator.workspace.device_registry import (
     NewDevice,
     PeakSpec,
     RegistrationDesk,
-    address_of,
     clean_device,
     find_device,
     kind_with_address,
@@ -90,8 +90,9 @@ def _print_found(*, as_json: bool, view: TableView) -> None:
     advice = []
     for one in KINDS.values():
         if one.discoverer is not None:
-            discoverer = one.discoverer()
-            rows += rows_of(one, discoverer.discover(), devices)
+            discoverer, own = one.discoverer(), [d for d in devices if d.kind_of is one]
+            seen = discoverer.discover([d.options for d in own])
+            rows += rows_of(one, discoverer, seen, own)
             advice.append(discoverer.nothing_seen)
     if rows or as_json:
         print_table(rows, as_json, view)
@@ -100,27 +101,23 @@ def _print_found(*, as_json: bool, view: TableView) -> None:
 
 
 def rows_of(
-    kind: Kind, seen: Iterable[SeenDevice], devices: Iterable[DeviceFile]
+    kind: Kind, discoverer: Discoverer, seen: Iterable[SeenDevice], devices: Sequence[DeviceFile]
 ) -> list[dict[str, object]]:
     """One row per device that a host sees; a registered one is recognised by its address."""
-    names: dict[str | None, str] = {}
-    if kind.registrar is not None:
-        registrar = kind.registrar({})
-        names = {
-            address_of(registrar, device): device.name
-            for device in devices
-            if device.kind_of is kind
-        }
+    found = (
+        (one, next((d.name for d in devices if discoverer.is_at(d.options, one)), None))
+        for one in seen
+    )
     return [
         {
             "serial": one.address,
             "state": one.state,
             "transport": one.transport,
             "model": one.model,
-            "registered_as": names.get(one.address),
-            "what_to_do": _what_to_do(kind, one, names.get(one.address)),
+            "registered_as": name,
+            "what_to_do": _what_to_do(kind, one, name),
         }
-        for one in seen
+        for one, name in found
     ]
 
 
@@ -129,7 +126,8 @@ def _what_to_do(kind: Kind, seen: SeenDevice, name: str | None) -> str:
         return with_flags(seen.remedy)
     if name is not None:
         return f"nothing; registered as {name}"
-    return f"fleetrank devices add --{kind.address_option} {shlex.quote(seen.address)}"
+    more = "".join(f" --option {key}={value}" for key, value in seen.options.items())
+    return f"fleetrank devices add --{kind.address_option} {shlex.quote(seen.address)}{more}"
 
 
 MAX_COUNT = 200

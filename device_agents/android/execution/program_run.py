@@ -4,7 +4,7 @@ import base64
 import re
 import secrets
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -183,12 +183,14 @@ class PhonePrograms:
     Attributes:
         registered: SHA-256 of each program the phone was registered with, by name.
         stop_requested: asked while a program runs.
+        require_phone: called before each program; raises if the phone is another host's by now.
     """
 
     phone: Phone
     store: ProgramStore
     registered: Mapping[str, str]
     stop_requested: StopRequested
+    require_phone: Callable[[], None] = lambda: None
 
     def place(self, task: MeasureTask) -> ProgramCall:
         """Places program and artifact on the phone, and plans the call."""
@@ -235,6 +237,7 @@ class PhonePrograms:
             TooSlowError: it did not end in time, although the phone answers.
             FleetError: the same errors as `run_program`.
         """
+        self.require_phone()
         try:
             return run_program(
                 self.phone,

@@ -34,6 +34,7 @@ from fleetrank.device_agents.errors import (
     TransientError,
     UnfitConditionsError,
 )
+from fleetrank.device_agents.hold import LostHoldError
 from fleetrank.device_agents.host.conditions import parse_available_memory, parse_load
 from fleetrank.device_agents.host.worker_client import SYSTEM_CLOCK
 from fleetrank.device_agents.timing import drift_share
@@ -357,7 +358,8 @@ def require_up(
     except StoppedError:
         raise
     except TimedOutError as error:
-        # Other callers may still use this connection.
+        # A network that was cut leaves a connection on which nothing ever answers.
+        _let_go(phone)
         raise AwayError(error.message, error.remedy, HUNG_S, limit_s) from error
     except TransientError as error:
         _let_go(phone)
@@ -386,6 +388,8 @@ def when_back(
         try:
             require_up(phone, settle_s=0.0)
             return step(phone)
+        except LostHoldError:
+            raise
         except TransientError:
             if SYSTEM_CLOCK.now_ns() >= deadline_ns:
                 raise
@@ -471,18 +475,25 @@ _logger = logging.getLogger(__name__)
 
 
 @contextmanager
-def settings_for_measuring(phone: Phone) -> Iterator[bool]:
+def settings_for_measuring(
+    phone: Phone, require_phone: Callable[[], None] = lambda: None
+) -> Iterator[bool]:
     """Restores settings after a crash, then sets stay-awake and no heads-up; reverts at the end.
 
     Gives whether the phone applied both. Several makers deny it by default; such a phone can be
     measured, but its screen may go off and notifications may appear.
 
     If the phone is lost at the end and stays away, it keeps its record, and the next caller
-    restores it.
+    restores it. So it does if `require_phone` raises, because another host uses the phone.
 
     Raises:
         TransientError: the connection was lost before the block.
     """
+
+    def restore(phone: Phone) -> None:
+        require_phone()
+        restore_settings(phone)
+
     # A record that cannot be restored must not be replaced: it has the user's values.
     refusal = _refusal(phone, _RESTORE, RECORD) or _refusal(phone, _SAVE, FOLDER, RECORD)
     try:
@@ -492,7 +503,7 @@ def settings_for_measuring(phone: Phone) -> Iterator[bool]:
         yield refusal is None
     finally:
         try:
-            when_back(phone, restore_settings)
+            when_back(phone, restore)
         except FleetError as error:
             _logger.warning("settings of phone %r not restored yet: %s", phone.serial, error)
 

@@ -127,12 +127,14 @@ def test_a_full_phone_takes_no_artifact(agent: AndroidAgent, bench: AdbBench) ->
     assert leftovers(bench.farmed.folder) == []
 
 
-def test_a_phone_in_use_is_left_to_its_user(agent: AndroidAgent, bench: AdbBench) -> None:
-    with phone_lease(probe_phone(bench.phone).unit_hash):
-        failure = failure_of(agent.measure(make_task()))
-    assert (failure.kind, failure.is_transient) == (ErrorKind.DEVICE_LOST, True)
-    assert "in use" in failure.message
-    assert_good(agent.measure(make_task()), bench)
+def test_a_phone_in_use_is_left_to_its_user(new_agent: NewAgent, bench: AdbBench) -> None:
+    name = probe_phone(bench.phone).unit_hash
+    for known in ({}, {"unit_hash": name}):
+        with phone_lease(name):
+            failure = failure_of(new_agent(**known).measure(make_task()))
+        assert failure.wait is not None
+        assert "in use" in failure.message
+    assert_good(new_agent().measure(make_task()), bench)
 
 
 def test_another_phone_at_the_address_is_refused(new_agent: NewAgent, bench: AdbBench) -> None:

@@ -106,7 +106,9 @@ def test_a_hot_phone_asks_for_time_before_anything_is_sent_to_it(
     wait = failure_of(seen).wait
     assert (wait.ask_again_s, wait.limit_s) == (0.1, 20.0)
     assert seen.conditions_before is not None
-    assert not (bench.farmed.folder / FOLDER[1:]).exists()
+    folder = bench.farmed.folder / FOLDER[1:]
+    assert [path.name for path in folder.iterdir()] == ["lock"]
+    assert not list((folder / "lock/held").iterdir())
 
 
 def test_a_hot_phone_is_waited_for(new_agent: NewAgent, bench: AdbBench) -> None:

@@ -91,6 +91,18 @@ def test_an_option_given_once_stays_when_the_phone_is_registered_anew(desk: Desk
     assert desk.register(device, options={"max_wait_s": 7.0}).options["max_wait_s"] == 7.0
 
 
+def test_a_phone_is_the_same_at_another_server(desk: Desk) -> None:
+    port = desk.bench.phone.server.port
+    device = desk.register(options={"adb_server": f"localhost:{port}"})
+    assert device.options["adb_server"] == f"localhost:{port}"
+    assert desk.desk.check(device) == ()
+    moved = desk.register(device)
+    assert moved.name == device.name
+    assert "adb_server" not in moved.options
+    with pytest.raises(NothingToDoError, match="localhost:1"):
+        desk.register(device, options={"adb_server": "localhost:1"})
+
+
 def test_two_phones_of_a_model_are_told_apart(desk: Desk) -> None:
     other = DeviceFile(name="pixel-8", kind="cpu")
     assert desk.register().name == "pixel-8"

@@ -138,6 +138,12 @@ def test_no_server_is_started_where_a_foreign_one_served(never_started: Path) ->
         AdbServer(never_started, port).devices()
 
 
+def test_no_server_is_started_where_only_a_device_names_one(never_started: Path) -> None:
+    with pytest.raises(TransientError) as caught:
+        AdbServer(never_started, address=f"127.0.0.1:{_free_port()}").devices()
+    assert "tunnel" in caught.value.remedy
+
+
 @pytest.mark.slow
 def test_the_address_that_was_chosen_reaches_adb_alone(
     make_adb: MakeAdb, monkeypatch: pytest.MonkeyPatch
