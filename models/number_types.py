@@ -486,18 +486,18 @@ def pte_types(data: bytes) -> StoredTypes:
     tensors = [_pte_tensor(value) for value in values]
     inputs = plan.numbers(_PLAN_INPUTS)
     operators = [operator.text(_OPERATOR_NAME) for operator in plan.tables(_PLAN_OPERATORS)]
-    ends = (
+    ends = [
         tuple(_pte_type(tensor) for i in end if (tensor := tensors[i]) is not None)
         for end in (inputs, plan.numbers(_PLAN_OUTPUTS))
-    )
+    ]
     return StoredTypes(
         weights=tuple(
             (_pte_type(tensor), elements_of(tensor.numbers(_TENSOR_SIZES, MOST_DIMENSIONS)))
             for tensor in tensors
             if tensor is not None and tensor.number(_PTE_TENSOR_BUFFER)
         ),
-        inputs=next(ends),
-        outputs=next(ends),
+        inputs=ends[0],
+        outputs=ends[1],
         strings=tuple(
             f"input_{place}"
             for place, number in enumerate(inputs)

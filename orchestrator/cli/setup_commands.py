@@ -23,16 +23,20 @@ _EXIT_ERROR = 4
 
 
 def init(
-    folder: Annotated[Path, typer.Argument(help="The folder to create; may exist.")],
+    folder: Annotated[Path, typer.Argument(help="The folder to create; may exist.")] = Path(),
     as_json: AsJson = False,
 ) -> None:
-    """Create a workspace: an example sweep, a cluster file, and folders for devices and cards."""
+    """Create a workspace, in the current folder unless you name one.
+
+    It has an example sweep, a cluster file, and folders for devices and cards.
+    """
     workspace = Workspace.init(folder)
     if as_json:
         print(json_text({"workspace": str(workspace.root)}, indent=2))
         return
     print(f"{workspace.root} is a workspace. Next steps:")
-    print(f"  cd {workspace.root}")
+    if workspace.root != Path.cwd():
+        print(f"  cd {workspace.root}")
     print("  fleetrank doctor")
     print("  fleetrank sweep run sweeps/example.yaml")
 

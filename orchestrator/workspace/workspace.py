@@ -80,7 +80,9 @@ class Workspace:
             UsageError: the folder is already a workspace, or is not writable.
         """
         if (folder / _MARKER).exists():
-            raise UsageError(f"{folder} is already a workspace", "use it, or name another folder")
+            raise UsageError(
+                f"{folder.resolve()} is already a workspace", "use it, or name another folder"
+            )
         templates = resources.files("fleetrank.orchestrator").joinpath("templates")
         try:
             for name in _FOLDERS:

@@ -15,7 +15,7 @@ from fleetrank.device_agents.runtimes.executorch_runner import (
     _as_agent_error,
     _check_delegates,
 )
-from fleetrank.device_agents.runtimes.runner import why_unsupported
+from fleetrank.device_agents.runtimes.runner import Products, why_unsupported
 from fleetrank.foundation.vocabulary import ErrorKind, Mode, Runtime, Status
 from tests.device_agents.conftest import infer_task, make_task
 
@@ -39,6 +39,26 @@ def test_outputs_are_those_of_pytorch(pte_file: Path, tmp_path: Path) -> None:
     with np.load(tmp_path / "out.npz") as stored, torch.inference_mode():
         expected = network(torch.from_numpy(cases)).numpy()
         np.testing.assert_allclose(stored["output_0"], expected, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.thorough
+@pytest.mark.export
+@pytest.mark.filterwarnings("ignore::Warning")  # ExecuTorch's exporter has many of its own
+def test_a_product_outside_of_the_delegate_computes_with_floats(
+    pte_file: Path, tmp_path: Path
+) -> None:
+    import torch
+    from executorch.exir import to_edge_transform_and_lower
+
+    network = torch.nn.Sequential(
+        torch.nn.Conv2d(3, 4, 3), torch.nn.Flatten(), torch.nn.Linear(784, 5)
+    )
+    graph = torch.export.export(network.eval(), (torch.zeros(1, 3, 16, 16),))
+    portable = tmp_path / "portable.pte"
+    portable.write_bytes(to_edge_transform_and_lower(graph).to_executorch().buffer)
+    runner = ExecutorchRunner()
+    assert runner.products(str(pte_file), XNNPACK) == Products(of_integers=0, all=1)
+    assert runner.products(str(portable), XNNPACK) == Products(of_integers=0, all=2)
 
 
 @pytest.mark.thorough

@@ -28,7 +28,7 @@ def test_a_network_is_measured_with_integers_in_each_runtime(folder) -> None:
         assert row["snr_db"] == pytest.approx(row["artifact_snr_db"], abs=1)
         assert row["top1_agreement"] > 0.5
     counted = {name: (row["integer_products"], row["products"]) for name, row in rows.items()}
-    assert counted == {"onnx": (2, 2), "tflite": (2, 2), "executorch": (None, None)}
+    assert counted == dict.fromkeys(rows, (2, 2))
 
 
 def test_a_precision_can_name_another_recipe(folder) -> None:

@@ -2,6 +2,7 @@ from pathlib import Path
 
 import pytest
 
+from fleetrank.orchestrator.cli.main import run
 from fleetrank.orchestrator.errors import UsageError
 from fleetrank.orchestrator.workspace.workspace import Workspace, default_root
 
@@ -12,6 +13,14 @@ def test_a_workspace_is_found_from_a_folder_below_it(tmp_path: Path) -> None:
     below.mkdir()
     assert Workspace.find(below) == workspace
     assert Workspace.at(tmp_path / "w") == workspace
+
+
+def test_the_current_folder_becomes_a_workspace(tmp_path: Path, monkeypatch, capsys) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert run(["init"]) == 0
+    assert Workspace.find() == Workspace(tmp_path)
+    assert run(["init"]) == 2
+    assert f"{tmp_path} is already a workspace" in capsys.readouterr().err
 
 
 def test_outside_a_workspace_the_remedy_is_init(tmp_path: Path) -> None:
