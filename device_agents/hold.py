@@ -1,14 +1,19 @@
-"""What is held while a device is used, such as the lock on a phone that several hosts reach."""
+"""What is held while a device is used: the lock on a phone, or the reservation of a lab."""
 
 import logging
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Protocol
+from dataclasses import dataclass
+from typing import Annotated, Protocol
 
-from fleetrank.device_agents.errors import TransientError
-from fleetrank.foundation.errors import FleetError
+from fleetrank.device_agents.contract.task import Seconds, SecondsOrNone
+from fleetrank.device_agents.errors import NotFitError, PermanentError, TransientError
+from fleetrank.foundation.errors import FleetError, shortened, visible_line
+from fleetrank.foundation.lease import LONGEST_WAIT_S
+from fleetrank.foundation.supervised_child import End, exit_name, run_child
+from fleetrank.foundation.user_file import NO_OTHER_KEYS, Checked, Key
 
 _logger = logging.getLogger(__name__)
 
@@ -22,7 +27,7 @@ class Hold(Protocol):
 
     @property
     def every_s(self) -> float:
-        """Seconds between two renewals; it must not lapse within twice this time."""
+        """Seconds between two renewals; if one fails, the next must still be in time."""
         ...
 
     def take(self) -> None:
@@ -59,6 +64,10 @@ class Held:
         self._turn = threading.Lock()
         self._thread = threading.Thread(target=self._renew, daemon=True)
         self._thread.start()
+
+    def is_lost(self) -> bool:
+        """Whether a renewal has found that another user has it or had it."""
+        return self._lost is not None
 
     def require(self) -> None:
         """Returns if it is surely held now; renews it if the last renewal is too long ago.
@@ -118,6 +127,170 @@ def held(hold: Hold) -> Iterator[Held]:
         yield taken
     finally:
         taken.end()
+
+
+IDLE_S = 120.0
+"""A device that is not used for so long is given back: its sweep measures others, or has died."""
+
+
+class KeptHold:
+    """A hold that stays taken between two uses. Safe to use from any thread."""
+
+    def __init__(self, hold: Hold, idle_s: float = IDLE_S) -> None:
+        self._hold = hold
+        self._idle_s = idle_s
+        self._lock = threading.Lock()
+        self._held: Held | None = None
+        self._n_users = 0
+        self._is_wanted = True
+        self._timer: threading.Timer | None = None
+
+    @contextmanager
+    def used(self) -> Iterator[Held]:
+        """Takes it for the block unless it is taken still; raises as `held`."""
+        with self._lock:
+            self._stop_timer()
+            taken = self._held = self._taken()
+            self._n_users += 1
+            self._is_wanted = True
+        try:
+            yield taken
+            taken.require()
+        finally:
+            with self._lock:
+                self._n_users -= 1
+                if self._n_users == 0 and self._is_wanted:
+                    self._timer = threading.Timer(self._idle_s, self.leave)
+                    self._timer.daemon = True
+                    self._timer.start()
+                elif self._n_users == 0:
+                    self._end()
+
+    def leave(self) -> None:
+        """Gives it back now, or at the end of its use."""
+        with self._lock:
+            self._is_wanted = False
+            if self._n_users == 0:
+                self._stop_timer()
+                self._end()
+
+    def _taken(self) -> Held:
+        """What is held still, or is taken now because it was given back or lost."""
+        if self._held is not None:
+            try:
+                self._held.require()
+            except FleetError:
+                self._end()
+            else:
+                return self._held
+        self._hold.take()
+        return Held(self._hold)
+
+    def _end(self) -> None:
+        taken, self._held = self._held, None
+        try:
+            if taken is not None:
+                taken.end()
+        except LostHoldError as error:
+            _logger.warning("%s", error)
+
+    def _stop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+
+COMMAND_TIMEOUT_S = 30.0
+"""Of one command; a command that waits for its turn must give up earlier and is called again."""
+
+
+def _a_command(words: tuple[str, ...]) -> tuple[str, ...]:
+    """The words; raises `ValueError` for words that can start no program."""
+    if not words or not words[0] or any("\0" in word for word in words):
+        raise ValueError("give a program and its arguments")
+    return words
+
+
+_Command = Annotated[tuple[str, ...], Checked(_a_command)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reservation:
+    """The commands that reserve a device; the key `reserve` of a device file."""
+
+    __pydantic_config__ = NO_OTHER_KEYS
+
+    command: Annotated[
+        _Command, Key("program and arguments that reserve it; any exit code but 0 means: not now")
+    ]
+    release: Annotated[_Command | None, Key("gives it back; null: it lapses by itself")] = None
+    renew: Annotated[_Command | None, Key("renews it; any exit code but 0 means: it is lost")] = (
+        None
+    )
+    every_s: Annotated[Seconds, Key("pause between two renewals, and two tries to reserve")] = 30.0
+    limit_s: Annotated[
+        SecondsOrNone, Key("how long a sweep waits for it; 0 leaves the device out at once")
+    ] = LONGEST_WAIT_S
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommandHold:
+    """A reservation by commands, as a `Hold`.
+
+    The words are passed to the programs as they are, without a shell.
+    """
+
+    reservation: Reservation
+
+    @property
+    def every_s(self) -> float:
+        """As of `Reservation`."""
+        return self.reservation.every_s
+
+    def take(self) -> None:
+        """As of `Hold`; a command that was ended at its time limit may have reserved it."""
+        wanted = self.reservation
+        refusal, is_ended = _run(wanted.command)
+        if is_ended:
+            self.release()
+        if refusal is not None:
+            remedy = "wait until its user releases it, or correct `reserve` in the device file"
+            raise NotFitError(
+                f"the device is not reserved: {refusal}", remedy, wanted.every_s, wanted.limit_s
+            )
+
+    def keep(self) -> None:
+        """As of `Hold`."""
+        if self.reservation.renew is not None:
+            refusal, _ = _run(self.reservation.renew)
+            if refusal is not None:
+                message = f"the reservation of the device is lost: {refusal}"
+                raise LostHoldError(message, "it is reserved again for the next try")
+
+    def release(self) -> None:
+        """As of `Hold`."""
+        if self.reservation.release is not None:
+            refusal, _ = _run(self.reservation.release)
+            if refusal is not None:
+                raise TransientError(f"the device is not released: {refusal}", "release it by hand")
+
+
+def _run(command: tuple[str, ...]) -> tuple[str | None, bool]:
+    """Why a command failed, `None` if it succeeded; and whether its time limit ended it."""
+    try:
+        ended = run_child(command, "", timeout_s=COMMAND_TIMEOUT_S)
+    except OSError as error:
+        raise PermanentError(
+            f"`{command[0]}` cannot be started: {error}",
+            "correct `reserve` in the device file, or install it on the host of the device",
+        ) from error
+    if ended.end is End.ITSELF and ended.exit_code == 0:
+        return None, False
+    lines = (ended.stderr.strip() or ended.stdout.strip()).splitlines()
+    said = shortened(visible_line(lines[-1][:500])) if lines else exit_name(ended.exit_code)
+    is_ended = ended.end is not End.ITSELF
+    why = f"no end after {ended.timeout_s:g} s" if is_ended else said
+    return f"`{command[0]}`: {why}", is_ended
 
 
 def _now_s() -> float:

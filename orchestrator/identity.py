@@ -17,6 +17,7 @@ from fleetrank.device_agents.contract.task import (
     ReplicaPolicy,
     TokenCost,
 )
+from fleetrank.device_agents.hold import Reservation
 from fleetrank.foundation.errors import count_of
 from fleetrank.foundation.inputs import IMAGE, WorkloadKind, axes_text
 from fleetrank.foundation.user_file import Bytes, Key
@@ -235,6 +236,7 @@ class DeviceSpec:
 
     Attributes:
         origin: origin of its rows until the device has been queried.
+        reserve: how to reserve it; `None` if it is always ours.
     """
 
     name: str
@@ -242,6 +244,7 @@ class DeviceSpec:
     options: Options = ()
     share: HostShare = HostShare.NONE
     origin: Origin = Origin.MEASURED
+    reserve: Reservation | None = None
 
 
 # Keys of platforms, cells and rows, equal on every host, and the ids of tasks.

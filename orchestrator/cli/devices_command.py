@@ -338,7 +338,8 @@ def check(
         return
     agent = create_agent(device.kind, device.options)
     try:
-        facts = asdict(agent.probe())
+        with device.reserved():
+            facts = asdict(agent.probe())
     except FleetError as error:
         raise NothingToDoError(error.message, error.remedy) from error
     row: dict[str, object] = {

@@ -12,7 +12,7 @@ import queue
 import re
 import sys
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -22,7 +22,13 @@ from importlib.util import find_spec
 from pathlib import Path
 from time import perf_counter, sleep
 
-from fleetrank.device_agents.contract.agent import Agent, DeviceFacts, RoundAgent
+from fleetrank.device_agents.contract.agent import (
+    Agent,
+    DeviceFacts,
+    RoundAgent,
+    StopRequested,
+    never_stop,
+)
 from fleetrank.device_agents.contract.kind import HostShare
 from fleetrank.device_agents.contract.measurement import (
     Failure,
@@ -33,6 +39,7 @@ from fleetrank.device_agents.contract.measurement import (
 )
 from fleetrank.device_agents.contract.task import Execution, MeasureTask
 from fleetrank.device_agents.errors import HOST_PATIENCE_S, NotFitError, TransientError, host_in_use
+from fleetrank.device_agents.hold import CommandHold, KeptHold, Reservation
 from fleetrank.device_agents.host import conditions
 from fleetrank.device_agents.host.energy import open_rapl
 from fleetrank.device_agents.registry import KINDS, create_agent
@@ -401,6 +408,7 @@ class Host:
         self._turns: dict[str, threading.Lock] = {}
         self._users: dict[str, str] = {}
         self._rounds: dict[tuple[str, ...], _Round] = {}
+        self._holds: dict[Reservation, KeptHold] = {}
         self._threads = _Threads()
         self._changed = threading.Condition()
 
@@ -494,7 +502,8 @@ class Host:
     def probe(self, spec: DeviceSpec) -> DeviceFacts | Failure:
         """Probes a device; returns its facts or the failure."""
         try:
-            return self._agent(spec).probe()
+            with self._reserved(spec):
+                return self._agent(spec).probe()
         except Exception as error:
             return _failure_of(error)
 
@@ -609,17 +618,21 @@ class Host:
         of a device that is not fit yet, with the reason: the same task is sent again.
         """
         asked_s = perf_counter()
-        with self._turn(spec, tasks[0], running) as is_held:
+        with self._reserved(spec) as is_lost, self._turn(spec, tasks[0], running) as is_held:
             if not is_held:
                 return [failed(task.task_id, interrupted(), spec.origin) for task in tasks]
             agent = self._agent(spec)
             watch = ReadingWatch() if spec.share is HostShare.ALONE else None
             began_s = perf_counter()
             running.deadline_s = began_s + sum(map(agent.longest_s, tasks))
+
+            def must_stop() -> bool:
+                return running.stop.is_set() or is_lost()
+
             if tasks[0].blocks is not None and isinstance(agent, RoundAgent):
-                found = agent.measure_round(tasks, running.stop.is_set, running.finish.is_set)
+                found = agent.measure_round(tasks, must_stop, running.finish.is_set)
             else:
-                found = [agent.measure(task, running.stop.is_set) for task in tasks]
+                found = [agent.measure(task, must_stop) for task in tasks]
             is_beside = watch is not None and watch.has_seen()
         beside = (Flag.BESIDE_READING,) if is_beside else ()
         return [
@@ -661,6 +674,27 @@ class Host:
                 yield is_held
         finally:
             turn.release()
+
+    @contextmanager
+    def _reserved(self, spec: DeviceSpec) -> Iterator[StopRequested]:
+        """Reserves a device for the block, if its file says how; yields whether that is lost.
+
+        It stays reserved for the next block, also of another device with the same reservation.
+        """
+        if spec.reserve is None:
+            yield never_stop
+            return
+        with self._changed:
+            new = KeptHold(CommandHold(reservation=spec.reserve))
+            hold = self._holds.setdefault(spec.reserve, new)
+        with hold.used() as taken:
+            yield taken.is_lost
+
+    def release(self, reservations: Collection[Reservation]) -> None:
+        """Gives reserved devices back; one that is in use, at the end of its task."""
+        for one in reservations:
+            if one in self._holds:
+                self._holds[one].leave()
 
     def _agent(self, spec: DeviceSpec) -> Agent:
         if spec not in self._agents:

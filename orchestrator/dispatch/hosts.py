@@ -41,6 +41,8 @@ _FACTS_TIMEOUT_S = 120.0
 _FIRST_REPLY_S = 10.0
 _LEAVE_S = 5.0
 """Time for the last acknowledgements; hosts offer unacknowledged measurements again."""
+_RELEASE_S = 30.0
+"""Time for the commands that give reserved devices back; later, the reservations lapse."""
 _WAIT_S = 1.0
 """A host with nothing to report answers after this time, to show that it is alive."""
 _BATCH_S = 0.01
@@ -182,6 +184,7 @@ class Hosts:
             deadline_s = time.monotonic() + _LEAVE_S
             while time.monotonic() < deadline_s and self._has_acknowledgements():
                 self._exchange(0.1)
+            self._release()
         except RayLostError as error:
             _log.info("the hosts were not left as they should be: %s", error)
         self._clients.clear()
@@ -306,6 +309,16 @@ class Hosts:
             self._reach.restart(client.host, is_lost=True)
             return f"it has not answered for {self._silent_s:g} s"
         return None
+
+    def _release(self) -> None:
+        """Gives reserved devices back, so that a lab need not wait until they lapse."""
+        reserved = {(one.host, one.spec.reserve) for one in self._devices.values()}
+        answers = []
+        for host in self._clients:
+            here = [found for name, found in reserved if name == host and found is not None]
+            if here:
+                answers.append(self._reach.call(host, "release", here))
+        wait(answers, _RELEASE_S)
 
     def _has_acknowledgements(self) -> bool:
         return any(client.acknowledged for client in self._clients.values())

@@ -282,14 +282,15 @@ def _scored(run: EvalRun, facts: Row, work: _Work) -> tuple[Asked, Figures, int 
     )  # fmt: skip
     key = hashlib.sha256(json.dumps(parts, default=str).encode()).hexdigest()[:20]
     unfinished = Unfinished(run.workspace.results / "unfinished" / f"eval-{key}.jsonl")
-    figures, last = score_all(
-        scorer,
-        n_cases,
-        work.make,
-        unfinished,
-        lambda now, before: run.done(task, now, before, n_cases),
-        run.tools.turn,
-    )
+    with run.subject.device.reserved():
+        figures, last = score_all(
+            scorer,
+            n_cases,
+            work.make,
+            unfinished,
+            lambda now, before: run.done(task, now, before, n_cases),
+            run.tools.turn,
+        )
     asked = Asked(
         scorer=scorer,
         unfinished=unfinished,

@@ -451,7 +451,8 @@ class SweepSession:
             listening(self._switch),
         ):
             devices = dict.fromkeys(cell.device for cell in self._plan_now.cells)
-            if not devices.keys() & hosts.facts().keys():
+            is_reservable = any(self._setup.devices[name].reserve for name in devices)
+            if not is_reservable and not devices.keys() & hosts.facts().keys():
                 raise NothingToDoError(
                     f"no device answers: {', '.join(devices)}",
                     "see `fleetrank doctor` and `fleetrank devices check NAME`",

@@ -39,9 +39,9 @@ class SweepStatus:
         state: `running finished interrupted failed imported`, or `stopped`: its driver died, or a
             device was abandoned.
         seconds_left: from the pace of the current run; `None` when it does not run.
-        devices: for each device its host and work now, why it waits, its counts and its last
-            attempt; `n_repeats` is `None` if the record does not contain the device. Empty if no
-            journal was read.
+        devices: for each device its host and work now, why it waits or was left out, its counts and
+            its last attempt; `n_repeats` is `None` if the record does not contain the device. Empty
+            if no journal was read.
         n_overcome: failed tries of repeats that another try measured.
         failures: the last error of repeats without a valid measurement, and the number of tries;
             only the newest, for display.
@@ -130,7 +130,9 @@ class SweepCount:
     def _devices(
         self, store: ResultStore, record: SweepRecord, *, is_running: bool
     ) -> tuple[Mapping[str, object], ...]:
-        now = read_progress(store.progress_path(record.sweep_id)) if is_running else {}
+        # After its end: why devices were left out. After a crash the file is about the past.
+        is_true = is_running or record.finished_utc is not None
+        now = read_progress(store.progress_path(record.sweep_id)) if is_true else {}
         plan = record.plan
         cells = {} if plan is None else plan.cells_by_device
         tallies = {device: Tally() for device in (*cells, *now)} | self._of_device
@@ -138,7 +140,7 @@ class SweepCount:
             {
                 "device": device,
                 "host": now.get(device, {}).get("host"),
-                "running": now.get(device, {}).get("running"),
+                "running": now.get(device, {}).get("running") if is_running else None,
                 "waits": waits_of(now.get(device, {})),
                 "n_repeats": cells[device] * plan.repeats if plan and device in cells else None,
                 "n_ok": tally.n_ok,

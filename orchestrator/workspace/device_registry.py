@@ -3,6 +3,7 @@
 import logging
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Annotated, Self
@@ -23,6 +24,7 @@ from fleetrank.device_agents.contract.kind import (
     Traits,
 )
 from fleetrank.device_agents.contract.task import OptionValue
+from fleetrank.device_agents.hold import CommandHold, Reservation, held
 from fleetrank.device_agents.registration import changes_between, try_out
 from fleetrank.device_agents.registry import HOST_CPU, KINDS, create_agent, load_kind
 from fleetrank.foundation.errors import (
@@ -136,6 +138,9 @@ class DeviceFile(BaseModel):
     )
     options: dict[str, OptionSpec] = Field(default={}, description="options of its device kind")
     labels: dict[str, str] = Field(default={}, description="shown but not used")
+    reserve: Reservation | None = Field(
+        default=None, description="commands of a lab that reserve the device while it is used"
+    )
     registration: Registration | None = Field(
         default=None, description="data found when the phone was registered; do not edit"
     )
@@ -181,7 +186,18 @@ class DeviceFile(BaseModel):
             options=tuple(sorted(self.options.items())),
             share=traits.share,
             origin=traits.origin,
+            reserve=self.reserve,
         )
+
+    def reserved(self) -> AbstractContextManager[object]:
+        """Reserves the device for a block of one command, if its file says how.
+
+        Raises:
+            NotFitError: another user has it.
+        """
+        if self.reserve is None:
+            return nullcontext()
+        return held(CommandHold(reservation=self.reserve))
 
 
 def local_cpu() -> DeviceFile:
@@ -414,7 +430,8 @@ class RegistrationDesk:
         """
         registrar = registrar_of(device.kind, device.options)
         try:
-            create_agent(device.kind, device.options).probe()
+            with device.reserved():
+                create_agent(device.kind, device.options).probe()
         except FleetError as error:
             raise NothingToDoError(error.message, error.remedy) from error
         request = RegistrationRequest(address=address_of(registrar, device) or "")
@@ -439,8 +456,12 @@ class RegistrationDesk:
             UsageError: the name belongs to another device or is invalid.
             NothingToDoError: the device is unreachable or unusable; the remedy names the problem.
         """
+        # By its address: what a device says of itself is known only when it is ours.
+        address = new.request.address
+        there = [one for one in known if address_of(registrar, one) == address]
         try:
-            return self._register(registrar, new, known)
+            with there[0].reserved() if there else nullcontext():
+                return self._register(registrar, new, known)
         except OrchestratorError:
             raise
         except FleetError as error:
@@ -461,6 +482,7 @@ class RegistrationDesk:
             "host": new.host or (before.host if before else None),
             "options": options,
             "labels": {**(before.labels if before else {}), **new.labels},
+            "reserve": before.reserve if before else None,
         }
         where = f"device {new.request.address!r}"
         device = parse_content(where, DeviceFile, content)
@@ -496,7 +518,8 @@ def clean_device(device: DeviceFile) -> None:
     """
     create = device.kind_of.registrar
     if create is not None:
-        create(device.options).clean(device.options)
+        with device.reserved():
+            create(device.options).clean(device.options)
 
 
 def _find(

@@ -1,10 +1,10 @@
 """The messages between the control loop and `step`: events go in, actions come out."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from fleetrank.device_agents.contract.agent import DeviceFacts
-from fleetrank.device_agents.contract.measurement import Failure, Measurement
+from fleetrank.device_agents.contract.measurement import Failure, Measurement, Wait
 from fleetrank.device_agents.contract.task import MeasureTask
 from fleetrank.foundation.errors import count_of, duration
 from fleetrank.orchestrator.dispatch.decide.retry import Lane, is_host_lost
@@ -227,6 +227,17 @@ def waits(lane: Lane, reason: str, now_s: float) -> DeviceWaits:
         ask_again_s=0.0 if until_s is None else max(0.0, until_s - now_s),
         limit_s=None if rest is None else rest.limit_s,
         is_news=rest is not None and rest.said_s == now_s,
+    )
+
+
+def waits_for_user(lane: Lane, failure: Failure, wait: Wait, now_s: float) -> DeviceWaits:
+    """A device that answered its probe: another user has it."""
+    until_s = now_s if lane.awaited_until_s is None else lane.awaited_until_s
+    return replace(
+        waits(lane, failure.message, now_s),
+        waited_s=max(0.0, now_s - (until_s - wait.limit_s)),
+        limit_s=wait.limit_s,
+        is_news=lane.n_probes == 1,
     )
 
 

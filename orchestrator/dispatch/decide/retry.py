@@ -70,7 +70,8 @@ class Lane:
         probe_at_s: when a device that is set aside is probed next; `None` while it is in use.
         is_probing: a probe is in flight; a phone that hangs takes half a minute to fail.
         n_probes: unanswered probes since it was set aside.
-        host_until_s: its host is unavailable and is waited for until then; `None` otherwise.
+        awaited_until_s: its host is unavailable, or another user has the device, and it is waited
+            for until then; `None` otherwise.
         is_given_up: no probe was answered; its pending attempts are left to a resume.
     """
 
@@ -88,7 +89,7 @@ class Lane:
     probe_at_s: float | None = None
     is_probing: bool = False
     n_probes: int = 0
-    host_until_s: float | None = None
+    awaited_until_s: float | None = None
     is_given_up: bool = False
 
     @property
@@ -287,9 +288,9 @@ def after_host_loss(lane: Lane, rules: RetryRules, now_s: float) -> Lane:
 
     It can take long until the first device answers. Until then nothing starts on the others.
     """
-    if lane.host_until_s is not None or lane.is_given_up:
+    if lane.awaited_until_s is not None or lane.is_given_up:
         return lane
-    return replace(lane, probe_at_s=now_s, n_probes=0, host_until_s=now_s + rules.host_wait_s)
+    return replace(lane, probe_at_s=now_s, n_probes=0, awaited_until_s=now_s + rules.host_wait_s)
 
 
 def condemns_cell(failure: Failure) -> bool:
@@ -304,27 +305,29 @@ def after_probe(lane: Lane, failure: Failure | None, *, rules: RetryRules, now_s
     """Returns the lane after a probe of a device that was set aside.
 
     A device that answers is used again; one more failure sets it aside again. A device whose host
-    is unavailable is waited for as long as the host.
+    is unavailable is waited for as long as the host, and one that another user has as it says.
     """
     lane = replace(lane, is_probing=False)
     if lane.probe_at_s is None:
         return lane
     n_probes = lane.n_probes + 1
-    if is_host_lost(failure) and lane.host_until_s is None:
-        lane = replace(lane, host_until_s=now_s + rules.host_wait_s)
+    wait = None if failure is None else failure.wait
+    if lane.awaited_until_s is None and (is_host_lost(failure) or wait is not None):
+        limit_s = rules.host_wait_s if wait is None else wait.limit_s
+        lane = replace(lane, awaited_until_s=now_s + limit_s)
     if failure is None:
         # The host was unavailable, not the device, unless the device itself had failed before.
         n_failures = rules.failures_to_set_aside - 1
-        if lane.host_until_s is not None:
+        if lane.awaited_until_s is not None:
             n_failures = min(n_failures, lane.n_failures_in_a_row)
         return replace(
-            lane, probe_at_s=None, n_probes=0, host_until_s=None, n_failures_in_a_row=n_failures
+            lane, probe_at_s=None, n_probes=0, awaited_until_s=None, n_failures_in_a_row=n_failures
         )
-    is_host = lane.host_until_s is not None
     is_over = n_probes >= rules.max_probes
-    if lane.host_until_s is not None:
-        is_over = now_s >= lane.host_until_s
+    pause_s = delay_s(rules, n_probes, 0.5)
+    if lane.awaited_until_s is not None:
+        is_over = now_s >= lane.awaited_until_s
+        pause_s = _HOST_PROBE_S if wait is None else max(_LEAST_PAUSE_S, wait.ask_again_s)
     if is_over:
         return replace(lane, probe_at_s=None, n_probes=n_probes, is_given_up=True)
-    pause_s = _HOST_PROBE_S if is_host else delay_s(rules, n_probes, 0.5)
     return replace(lane, probe_at_s=now_s + pause_s, n_probes=n_probes)

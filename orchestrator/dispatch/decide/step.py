@@ -376,6 +376,9 @@ def _probed(state: DispatchState, event: messages.Probed) -> Iterator[Action]:
         waits = messages.waits_for_resume(lane, event.answer, event.now_s)
         yield messages.Announce(event=waits)
         state.refill_all()
+    elif event.answer.wait is not None:
+        waits = messages.waits_for_user(lane, event.answer, event.answer.wait, event.now_s)
+        yield messages.Announce(event=waits)
 
 
 def _stop_pressed(state: DispatchState, event: messages.StopPressed) -> Iterator[Action]:

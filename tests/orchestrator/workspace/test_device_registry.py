@@ -3,6 +3,7 @@ from pathlib import Path
 import pytest
 
 from fleetrank.device_agents.contract.kind import HostShare
+from fleetrank.device_agents.hold import Reservation
 from fleetrank.foundation.vocabulary import Origin
 from fleetrank.orchestrator.errors import UsageError
 from fleetrank.orchestrator.workspace.device_registry import (
@@ -16,7 +17,12 @@ from fleetrank.orchestrator.workspace.device_registry import (
 )
 from fleetrank.orchestrator.workspace.workspace import LOCAL_CPU, Workspace, host_hash
 
-PHONE = DeviceFile(name="phone-1", kind="simulated", options={"tier": "edge", "noise": 0.1})
+PHONE = DeviceFile(
+    name="phone-1",
+    kind="simulated",
+    options={"tier": "edge", "noise": 0.1},
+    reserve=Reservation(command=("lab", "reserve"), release=("lab", "release"), limit_s=60.0),
+)
 
 
 @pytest.fixture
@@ -74,6 +80,9 @@ def test_an_unknown_device_is_answered_with_the_nearest(workspace) -> None:
         ("name: phone\nkind: toaster", "'kind': unknown device kind 'toaster'"),
         ("name: ../phone\nkind: cpu", "'name'"),
         ("name: phone\nkind: cpu\noptions: {a: [1]}", "options"),
+        ("name: phone\nkind: cpu\nreserve: {release: [lab]}", "'reserve.command': is required"),
+        ("name: phone\nkind: cpu\nreserve: {command: []}", "'reserve.command': give a program"),
+        ("name: phone\nkind: cpu\nreserve: {command: [a], every: 9}", "key 'reserve.every'"),
         ("name: local-cpu\nkind: cpu", "means the CPU"),
         ("name: cpu-6b103d\nkind: simulated", "reserved for the CPU"),
     ],

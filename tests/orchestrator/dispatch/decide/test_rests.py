@@ -305,3 +305,21 @@ def test_the_cells_of_a_round_that_asked_for_time_start_together_again() -> None
     rules = RetryRules(max_attempts=1, host_wait_s=300.0)
     over, _ = after_result(asked, attempts[0], NOT_FIT, rules=rules, now_s=70.0, jitter=0.0)
     assert after_wait(over, attempts[1], wait, 70.0, asked_s=70.0) is None
+
+
+@pytest.mark.parametrize(("limit_s", "n_asked"), [(60.0, 7), (0.0, 1)])
+def test_a_device_that_another_user_has_from_the_start_is_waited_for_as_long_as_it_says(
+    new_world: NewWorld, limit_s: float, n_asked: int
+) -> None:
+    in_use = replace(NOT_FIT, wait=Wait(ask_again_s=10.0, limit_s=limit_s))
+    world = new_world(False)
+    world.state.lanes["d0"] = replace(world.state.lanes["d0"], probe_at_s=0.0)
+    for number in range(n_asked):
+        assert not world.state.lanes["d0"].is_given_up
+        world.tick(10.0 * number)
+        world.answer("d0", in_use)
+    assert world.state.is_over
+    reasons = [one.reason for one in world.announced(DeviceWaits)]
+    assert len(reasons) == n_asked
+    assert all(NOT_FIT.message in reason for reason in reasons)
+    assert world.rows == [], "nothing was tried"

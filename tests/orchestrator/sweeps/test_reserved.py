@@ -1,0 +1,131 @@
+"""A sweep of a device that a lab gives by turns: it waits, gives back, and loses nothing."""
+
+import json
+import os
+import signal
+from pathlib import Path
+
+import pytest
+from small_lab import SmallLab
+from waiting import ended, start, wait_for_repeats, wait_until
+
+pytestmark = pytest.mark.slow
+
+DEVICE = """name: sim-a
+kind: simulated
+options: {{duration_s: {duration_s}, crash_rate: {crash_rate}}}
+reserve:
+  command: {command}
+  renew: {renew}
+  release: {release}
+  every_s: 0.2
+  limit_s: {limit_s}
+"""
+
+
+@pytest.fixture
+def lab(tmp_path: Path) -> SmallLab:
+    (tmp_path / "lab").mkdir()
+    return SmallLab(tmp_path / "lab", lapses_s=30.0)
+
+
+def add_device(folder, lab: SmallLab, **changes: float) -> None:
+    words = {name: json.dumps(lab.words(call)) for name, call in SmallLab.CALLS.items()}
+    fields = {"duration_s": 0.1, "crash_rate": 0.0, "limit_s": 60.0} | words | changes
+    (folder.root / "devices/sim-a.yaml").write_text(DEVICE.format(**fields))
+
+
+def waits(folder) -> dict[str, str | None]:
+    """Why each device waits, as `sweep status` says."""
+    status = json.loads(folder.call("sweep", "status", "--json").stdout)
+    return {one["device"]: one["waits"] for one in status["devices"]}
+
+
+def test_a_device_that_another_user_has_is_waited_for_and_given_back(folder, lab) -> None:
+    add_device(folder, lab)
+    folder.write_spec(["m0", "m1"], ["sim-a"], repeats=1)
+    lab.give_to("ann")
+    process = start(folder, "--inline")
+    wait_for_repeats(process, 1, "DeviceWaits")
+    wait_until(lambda: "used by ann" in (waits(folder)["sim-a"] or ""), "the reason in the status")
+    lab.free()
+    code, error = ended(process)
+    assert code == 0, error
+    assert [row["status"] for row in folder.rows()] == ["ok", "ok"]
+    assert {row["device_model"] for row in folder.rows()} == {"simulated"}, "its facts are known"
+    assert lab.user is None
+    # Between two repeats it is not given back.
+    assert [call for call in lab.calls if call != "renew"][-2:] == ["reserve", "release"]
+
+
+def test_without_patience_it_is_left_out_with_the_reason(folder, lab) -> None:
+    add_device(folder, lab, limit_s=0.0)
+    folder.write_spec(["m0"], ["sim-a", "sim-b"], repeats=1)
+    lab.give_to("ann")
+    folder.call("sweep", "run", "t", "--inline")
+    assert [(row["device"], row["status"]) for row in folder.rows()] == [("sim-b", "ok")]
+    assert "used by ann" in (waits(folder)["sim-a"] or "")
+    lab.free()
+    assert folder.call("sweep", "resume", "--inline").returncode == 0
+    assert len(folder.rows()) == 2
+    assert lab.user is None
+
+
+def test_it_is_given_back_after_failures(folder, lab) -> None:
+    add_device(folder, lab, crash_rate=1.0)
+    folder.write_spec(["m0"], ["sim-a"], repeats=1)
+    assert folder.call("sweep", "run", "t", "--inline").returncode == 3
+    assert lab.user is None
+    assert lab.calls[-1] == "release"
+
+
+def test_sigterm_gives_it_back(folder, lab) -> None:
+    add_device(folder, lab, duration_s=60.0)
+    folder.write_spec(["m0"], ["sim-a"], repeats=1)
+    process = start(folder, "--inline")
+    wait_for_repeats(process, 1, "RepeatStarted")
+    assert lab.user == "me"
+    process.terminate()
+    assert ended(process)[0] == 130
+    assert lab.user is None
+
+
+def test_after_kill_9_it_lapses_because_nothing_renews_it(folder, lab) -> None:
+    lab = SmallLab(lab.folder, lapses_s=1.0)
+    add_device(folder, lab, duration_s=60.0)
+    folder.write_spec(["m0"], ["sim-a"], repeats=1)
+    process = start(folder, "--inline")
+    wait_for_repeats(process, 1, "RepeatStarted")
+    wait_until(lambda: lab.calls.count("renew") > 7, "more renewals than fit into its time")
+    assert lab.user == "me"
+    os.kill(process.pid, signal.SIGKILL)
+    ended(process)
+    wait_until(lambda: lab.user is None, "the reservation to lapse")
+
+
+def test_a_place_taken_away_in_the_middle_is_one_failed_attempt(folder, lab) -> None:
+    add_device(folder, lab, duration_s=3.0)
+    folder.write_spec(["m0"], ["sim-a"], repeats=2)
+    process = start(folder, "--inline")
+    wait_for_repeats(process, 1, "RepeatStarted")
+    lab.give_to("ann")
+    wait_for_repeats(process, 1)
+    lab.free()
+    code, error = ended(process)
+    assert code == 0, error
+    rows = folder.rows()
+    assert [row["status"] for row in rows] == ["failed", "ok", "ok"]
+    assert rows[0]["error_kind"] == "device_lost"
+    assert "used by ann" in str(rows[0]["error_message"])
+    assert lab.user is None
+
+
+def test_a_command_for_one_device_reserves_it_too(folder, lab) -> None:
+    add_device(folder, lab)
+    lab.give_to("ann")
+    refused = folder.call("devices", "check", "sim-a")
+    assert refused.returncode != 0
+    assert "used by ann" in refused.stderr
+    lab.free()
+    assert folder.call("devices", "check", "sim-a").returncode == 0
+    assert lab.calls == ["reserve", "reserve", "release"]
