@@ -332,8 +332,7 @@ def _payloads(data: bytes, program: Table, plan: Table) -> Iterator[bytes]:
     behind = int.from_bytes(data[24:32], "little") if data[8:12] == _SEGMENTS_MAGIC else 0
     n_read = 0
     for delegate in plan.tables(_DELEGATES):
-        processed = delegate.table(_PROCESSED)
-        if processed is None:
+        if (processed := delegate.table(_PROCESSED)) is None:
             continue
         index = processed.number(1)
         if processed.number(0, "<B") == _IS_SEGMENT:

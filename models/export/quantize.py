@@ -188,6 +188,7 @@ def _write_products(program: Program, path: Path) -> None:
         model = onnx.load(str(whole))
     # It raises on sizes that the exporter stored and that no longer fit.
     del model.graph.value_info[:]
+    _untie_heads(model)  # the tool would transpose a table that Gather reads, too
     quantize_dynamic(
         model, path, op_types_to_quantize=["MatMul"], per_channel=True, weight_type=QuantType.QInt8
     )

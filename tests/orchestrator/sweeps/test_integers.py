@@ -99,15 +99,18 @@ def test_a_file_that_computes_with_floats_only_fails_with_the_count(folder) -> N
     assert bad["error_message"] == "0 of 1 products of this int8 file compute with integers"
 
 
-def test_a_decoder_is_measured_with_weights_of_4_bits(folder) -> None:
+def test_a_decoder_is_measured_with_weights_of_integers(folder) -> None:
     path = folder.write_spec(["stories260k"], ["local-cpu"], repeats=1)
-    text = path.read_text().replace("[onnx]", "[onnx, tflite]") + "precision: int4\n"
-    path.write_text(text + "workloads: [decode@8]\n")
+    text = path.read_text().replace("[onnx]", "[onnx, tflite]")
+    path.write_text(text + "precision: [int4, int8-dynamic]\nworkloads: [decode@8]\n")
     done = folder.run("sweep", "run", "t", "--inline")
-    row, other = sorted(folder.rows(), key=lambda one: one["runtime"])
+    rows = {(one["runtime"], one["precision"]): one for one in folder.rows()}
     # Seven matrices in each of five layers, and the head.
-    counted = [one[name] for one in (row, other) for name in ("integer_products", "products")]
-    assert counted == [36] * 4, done.stderr
+    counted = [one[name] for one in rows.values() for name in ("integer_products", "products")]
+    assert counted == [36] * 6, done.stderr
+    # A head that shares the table of tokens, which the recipe transposes.
+    assert rows["onnx", "int8-dynamic"]["artifact_snr_db"] > 20
+    row = rows["onnx", "int4"]
     assert row["recipe"] == "matmul-nbits4/1"
     assert 5 < row["artifact_snr_db"] < 20
     assert row["snr_db"] == pytest.approx(row["artifact_snr_db"], abs=1)
