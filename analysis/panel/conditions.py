@@ -559,11 +559,19 @@ def _nothing_to_compare(panel: Panel) -> NoDataError:
 def unlike_facts(source: Mapping[str, object], target: Mapping[str, object]) -> str | None:
     """Facts that may differ between platforms but change the meaning of the figure.
 
-    Both are rows of `Panel.platforms`; one that is not stated does not differ. `None` without any.
+    Both are rows of `Panel.platforms`; `None` without a difference. An unknown border
+    is like any other: only files that were read have one.
     """
+    names = list(EQUAL_INSIDE_PLATFORM)
+    if None not in (source["border"], target["border"]):
+        names.append("border")
     texts = [
-        f"{name}: {source[name]} / {target[name]}"
-        for name in (*EQUAL_INSIDE_PLATFORM, "border")
-        if source[name] != target[name] and None not in (source[name], target[name])
+        f"{name}: {_stated(source[name])} / {_stated(target[name])}"
+        for name in names
+        if source[name] != target[name]
     ]
     return "; ".join(texts) or None
+
+
+def _stated(value: object) -> object:
+    return "not stated" if value is None else value

@@ -57,6 +57,7 @@ class Phone:
 
         Raises the same errors as `AdbServer.connect`.
         """
+        self._has_exit_codes = None  # a phone that comes back may have been updated
         if is_network_serial(self.serial):
             self.server.connect(self.serial)
 
