@@ -3,7 +3,7 @@
 import importlib
 import importlib.metadata
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from tempfile import mkdtemp
 from types import ModuleType
@@ -333,41 +333,47 @@ _OF_FLOATS = frozenset({
 """Operators of ONNX and of ONNX Runtime (docs/ContribOperators.md) that are products."""
 _GRAPH, _NODE, _WEIGHTS = 7, 1, 5
 _INPUT, _OUTPUT, _OPERATOR, _ATTRIBUTE, _NAME = 1, 2, 4, 5, 8
-_ATTRIBUTE_NAME, _ATTRIBUTE_INTEGER = 1, 3
+_ATTRIBUTE_NAME, _ATTRIBUTE_INTEGER, _BODIES = 1, 3, (6, 11)
 """Fields of ModelProto, GraphProto, NodeProto, TensorProto and AttributeProto: onnx.proto."""
 _BITS, _LEVEL, _OF_INT8 = "MatMulNBits", "accuracy_level", 4
 """At another level it turns its weights into floats (docs/ContribOperators.md)."""
 
 
 def kernels_of(model: bytes) -> list[str]:
-    """The operators of a model's graph that have weights, in its order; not those of subgraphs."""
-
-    def text(span: Span) -> str:
-        return model[span[0] : span[1]].decode()
-
-    def named(span: Span, field: int) -> list[str]:
-        return [text(one) for number, one in spans_of(model, span) if number == field]
-
-    def level(node: Span) -> object:
-        for number, one in spans_of(model, node):
-            if number == _ATTRIBUTE and named(one, _ATTRIBUTE_NAME) == [_LEVEL]:
-                return dict(fields_of(model, one)).get(_ATTRIBUTE_INTEGER)
-        return None
-
+    """The operators of a model that have weights, those of an `If` or `Loop` behind it."""
     (graph,) = (span for number, span in spans_of(model, (0, len(model))) if number == _GRAPH)
+    return list(_kernels(model, graph, frozenset()))
+
+
+def _kernels(model: bytes, graph: Span, outer: frozenset[str]) -> Iterator[str]:
+    """Those of a graph that also sees the weights of outer ones."""
     parts = list(spans_of(model, graph))
-    weights = {name for number, one in parts if number == _WEIGHTS for name in named(one, _NAME)}
-    kernels = []
+    stored = [one for number, one in parts if number == _WEIGHTS]
+    weights = outer.union(*(_texts(model, one, _NAME) for one in stored))
     for node in (one for number, one in parts if number == _NODE):
-        (operator,) = named(node, _OPERATOR)
-        if operator == "DequantizeLinear" and named(node, _INPUT)[0] in weights:
-            weights.update(named(node, _OUTPUT))
-            continue
-        if weights.isdisjoint(named(node, _INPUT)):
-            continue
-        is_float = operator == _BITS and level(node) != _OF_INT8
-        kernels.append("MatMul" if is_float else operator)
-    return kernels
+        (operator,) = _texts(model, node, _OPERATOR)
+        inputs = _texts(model, node, _INPUT)
+        attributes = [one for number, one in spans_of(model, node) if number == _ATTRIBUTE]
+        if operator == "DequantizeLinear" and inputs[0] in weights:
+            weights = weights.union(_texts(model, node, _OUTPUT))
+        elif not weights.isdisjoint(inputs):
+            is_float = operator == _BITS and _level(model, attributes) != _OF_INT8
+            yield "MatMul" if is_float else operator
+        for number, body in (part for one in attributes for part in spans_of(model, one)):
+            if number in _BODIES:
+                yield from _kernels(model, body, weights)
+
+
+def _level(model: bytes, attributes: Sequence[Span]) -> object:
+    for one in attributes:
+        if _texts(model, one, _ATTRIBUTE_NAME) == [_LEVEL]:
+            return dict(fields_of(model, one)).get(_ATTRIBUTE_INTEGER)
+    return None
+
+
+def _texts(model: bytes, span: Span, field: int) -> list[str]:
+    found = (at for number, at in spans_of(model, span) if number == field)
+    return [model[start:end].decode() for start, end in found]
 
 
 class OnnxModel:

@@ -5,6 +5,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
+from fleetrank.device_agents.runtimes.onnx_runner import kernels_of
 from tests.orchestrator.sweeps.test_training_sweep import CARD
 
 pytestmark = pytest.mark.export
@@ -83,6 +84,27 @@ def _save_rounded(path, kernel: str) -> None:
     )
     opsets = [helper.make_opsetid("", 17)]
     onnx.save(helper.make_model(graph, opset_imports=opsets, ir_version=8), str(path))
+
+
+def test_products_in_a_branch_are_counted(tmp_path) -> None:
+    branch = [
+        helper.make_graph(
+            [helper.make_node("MatMul", ["x", "w"], ["h"]), helper.make_node(end, ["h"], ["o"])],
+            end, [], [helper.make_tensor_value_info("o", TensorProto.FLOAT, [1, 2])],
+        )
+        for end in ("Relu", "Abs")
+    ]  # fmt: skip
+    graph = helper.make_graph(
+        [helper.make_node("If", ["c"], ["y"], then_branch=branch[0], else_branch=branch[1])],
+        "g",
+        [
+            helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 2]),
+            helper.make_tensor_value_info("c", TensorProto.BOOL, []),
+        ],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [1, 2])],
+        [numpy_helper.from_array(np.eye(2, dtype=np.float32), "w")],
+    )
+    assert kernels_of(helper.make_model(graph).SerializeToString()) == ["MatMul", "MatMul"]
 
 
 def test_a_file_that_computes_with_floats_only_fails_with_the_count(folder) -> None:
