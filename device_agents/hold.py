@@ -1,6 +1,11 @@
 """What is held while a device is used: the lock on a phone, or the reservation of a lab."""
 
+import getpass
 import logging
+import os
+import socket
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -200,6 +205,7 @@ class KeptHold:
             self._timer = None
 
 
+_LONGEST_REASON = 200
 COMMAND_TIMEOUT_S = 30.0
 """Of one command; a command that waits for its turn must give up earlier and is called again."""
 
@@ -214,43 +220,102 @@ def _a_command(words: tuple[str, ...]) -> tuple[str, ...]:
 _Command = Annotated[tuple[str, ...], Checked(_a_command)]
 
 
+_NAME = r"^[^-\s]\S*$"
+"""A name that a program does not take for an option."""
+LABGRID = "labgrid-client"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reservation:
-    """The commands that reserve a device; the key `reserve` of a device file."""
+    """How a device is reserved; the key `reserve` of a device file."""
 
     __pydantic_config__ = NO_OTHER_KEYS
 
     command: Annotated[
-        _Command, Key("program and arguments that reserve it; any exit code but 0 means: not now")
-    ]
+        _Command | None,
+        Key("program and arguments that reserve it; any exit code but 0 means: not now"),
+    ] = None
     release: Annotated[_Command | None, Key("gives it back; null: it lapses by itself")] = None
     renew: Annotated[_Command | None, Key("renews it; any exit code but 0 means: it is lost")] = (
         None
     )
+    labgrid: Annotated[
+        str | None, Key("place of a labgrid, instead of the three commands", pattern=_NAME)
+    ] = None
+    coordinator: Annotated[
+        str | None,
+        Key("host:port of labgrid's coordinator (default: as labgrid-client)", pattern=_NAME),
+    ] = None
     every_s: Annotated[Seconds, Key("pause between two renewals, and two tries to reserve")] = 30.0
     limit_s: Annotated[
         SecondsOrNone, Key("how long a sweep waits for it; 0 leaves the device out at once")
     ] = LONGEST_WAIT_S
 
+    def __post_init__(self) -> None:
+        """Raises `ValueError` unless it is one way of reserving."""
+        if (self.command is None) == (self.labgrid is None):
+            raise ValueError("give either a command or the place of a labgrid")
+        if self.labgrid is None and self.coordinator is not None:
+            raise ValueError("a coordinator needs the place of a labgrid")
+        if self.labgrid is not None and (self.release or self.renew):
+            raise ValueError("a place of a labgrid needs no commands")
+
+    def commands(self) -> "Commands":
+        """As they are called on this host.
+
+        Source: labgrid 26.0: `acquire` fails if any user has the place, also this one. `env` fails
+        if this user does not have it. `release-from` leaves the place of another user alone.
+        """
+        if self.command is not None:
+            return Commands(take=self.command, keep=self.renew, release=self.release)
+        to = () if self.coordinator is None else ("-x", self.coordinator)
+        client = (LABGRID, *to, "-p", str(self.labgrid))
+        host = os.environ.get("LG_HOSTNAME", socket.gethostname())
+        user = os.environ.get("LG_USERNAME") or getpass.getuser()
+        release = (*client, "release-from", f"{host}/{user}")
+        return Commands(take=(*client, "acquire"), keep=(*client, "env"), release=release)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Commands:
+    """The words of the commands of a reservation."""
+
+    take: tuple[str, ...]
+    keep: tuple[str, ...] | None
+    release: tuple[str, ...] | None
+
+
+_GUARD = """
+import subprocess, sys
+if not sys.stdin.read():
+    subprocess.run(sys.argv[1:], stdin=subprocess.DEVNULL, check=False)
+"""
+"""Runs a command when its standard input ends without a word: its parent was killed."""
+
+
 class CommandHold:
     """A reservation by commands, as a `Hold`.
 
-    The words are passed to the programs as they are, without a shell.
+    The words are passed to the programs as they are, without a shell. A small process releases it
+    if this process is killed.
     """
 
-    reservation: Reservation
+    def __init__(self, reservation: Reservation) -> None:
+        """Reserves nothing yet."""
+        self._wanted = reservation
+        self._commands = reservation.commands()
+        self._guard: subprocess.Popen[bytes] | None = None
 
     @property
     def every_s(self) -> float:
         """As of `Reservation`."""
-        return self.reservation.every_s
+        return self._wanted.every_s
 
     def take(self) -> None:
         """As of `Hold`; a command that was ended at its time limit may have reserved it."""
-        wanted = self.reservation
-        refusal, is_ended = _run(wanted.command)
+        wanted = self._wanted
+        self._disarm()  # of a reservation that was lost
+        refusal, is_ended = _run(self._commands.take)
         if is_ended:
             self.release()
         if refusal is not None:
@@ -258,21 +323,37 @@ class CommandHold:
             raise NotFitError(
                 f"the device is not reserved: {refusal}", remedy, wanted.every_s, wanted.limit_s
             )
+        if self._commands.release is not None:
+            self._guard = subprocess.Popen(
+                [sys.executable, "-I", "-S", "-c", _GUARD, *self._commands.release],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                start_new_session=True,  # it must not hear Ctrl-C
+            )
 
     def keep(self) -> None:
         """As of `Hold`."""
-        if self.reservation.renew is not None:
-            refusal, _ = _run(self.reservation.renew)
-            if refusal is not None:
-                message = f"the reservation of the device is lost: {refusal}"
-                raise LostHoldError(message, "it is reserved again for the next try")
+        if self._commands.keep is None:
+            return
+        refusal, _ = _run(self._commands.keep)
+        if refusal is not None:
+            self._disarm()
+            message = f"the reservation of the device is lost: {refusal}"
+            raise LostHoldError(message, "it is reserved again for the next try")
 
     def release(self) -> None:
         """As of `Hold`."""
-        if self.reservation.release is not None:
-            refusal, _ = _run(self.reservation.release)
+        self._disarm()
+        if self._commands.release is not None:
+            refusal, _ = _run(self._commands.release)
             if refusal is not None:
                 raise TransientError(f"the device is not released: {refusal}", "release it by hand")
+
+    def _disarm(self) -> None:
+        guard, self._guard = self._guard, None
+        if guard is not None:
+            guard.communicate(b"over")
 
 
 def _run(command: tuple[str, ...]) -> tuple[str | None, bool]:
@@ -287,7 +368,11 @@ def _run(command: tuple[str, ...]) -> tuple[str | None, bool]:
     if ended.end is End.ITSELF and ended.exit_code == 0:
         return None, False
     lines = (ended.stderr.strip() or ended.stdout.strip()).splitlines()
-    said = shortened(visible_line(lines[-1][:500])) if lines else exit_name(ended.exit_code)
+    said = (
+        shortened(visible_line(lines[-1][:500]), _LONGEST_REASON)
+        if lines
+        else exit_name(ended.exit_code)
+    )
     is_ended = ended.end is not End.ITSELF
     why = f"no end after {ended.timeout_s:g} s" if is_ended else said
     return f"`{command[0]}`: {why}", is_ended

@@ -685,7 +685,7 @@ class Host:
             yield never_stop
             return
         with self._changed:
-            new = KeptHold(CommandHold(reservation=spec.reserve))
+            new = KeptHold(CommandHold(spec.reserve))
             hold = self._holds.setdefault(spec.reserve, new)
         with hold.used() as taken:
             yield taken.is_lost

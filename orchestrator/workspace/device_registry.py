@@ -197,7 +197,7 @@ class DeviceFile(BaseModel):
         """
         if self.reserve is None:
             return nullcontext()
-        return held(CommandHold(reservation=self.reserve))
+        return held(CommandHold(self.reserve))
 
 
 def local_cpu() -> DeviceFile:

@@ -69,10 +69,10 @@ def test_a_command_without_end_is_ended_and_what_it_may_have_reserved_is_release
     released = tmp_path / "released $(x)"
     wanted = Reservation(command=("sleep", "60"), release=("touch", str(released)))
     with pytest.raises(NotFitError, match="no end after"):
-        CommandHold(reservation=wanted).take()
+        CommandHold(wanted).take()
     assert released.exists(), "by its words, without a shell"
 
 
 def test_a_program_that_is_missing_is_no_wait() -> None:
     with pytest.raises(PermanentError, match="no-such-lab"):
-        CommandHold(reservation=Reservation(command=("no-such-lab", "x"))).take()
+        CommandHold(Reservation(command=("no-such-lab", "x"))).take()

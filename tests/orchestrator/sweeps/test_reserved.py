@@ -29,7 +29,7 @@ def lab(tmp_path: Path) -> SmallLab:
     return SmallLab(tmp_path / "lab", lapses_s=30.0)
 
 
-def add_device(folder, lab: SmallLab, **changes: float) -> None:
+def add_device(folder, lab: SmallLab, **changes: float | str) -> None:
     words = {name: json.dumps(lab.words(call)) for name, call in SmallLab.CALLS.items()}
     fields = {"duration_s": 0.1, "crash_rate": 0.0, "limit_s": 60.0} | words | changes
     (folder.root / "devices/sim-a.yaml").write_text(DEVICE.format(**fields))
@@ -90,9 +90,12 @@ def test_sigterm_gives_it_back(folder, lab) -> None:
     assert lab.user is None
 
 
-def test_after_kill_9_it_lapses_because_nothing_renews_it(folder, lab) -> None:
-    lab = SmallLab(lab.folder, lapses_s=1.0)
-    add_device(folder, lab, duration_s=60.0)
+@pytest.mark.parametrize("has_release", [True, False])
+def test_after_kill_9_it_is_released_or_lapses_because_nothing_renews_it(
+    folder, lab, has_release: bool
+) -> None:
+    lab = SmallLab(lab.folder, lapses_s=30.0 if has_release else 1.0)
+    add_device(folder, lab, duration_s=60.0, **({} if has_release else {"release": "null"}))
     folder.write_spec(["m0"], ["sim-a"], repeats=1)
     process = start(folder, "--inline")
     wait_for_repeats(process, 1, "RepeatStarted")
@@ -100,7 +103,8 @@ def test_after_kill_9_it_lapses_because_nothing_renews_it(folder, lab) -> None:
     assert lab.user == "me"
     os.kill(process.pid, signal.SIGKILL)
     ended(process)
-    wait_until(lambda: lab.user is None, "the reservation to lapse")
+    wait_until(lambda: lab.user is None, "the place to be free")
+    assert lab.calls[-1] == ("release" if has_release else "renew")
 
 
 def test_a_place_taken_away_in_the_middle_is_one_failed_attempt(folder, lab) -> None:

@@ -80,7 +80,12 @@ def test_an_unknown_device_is_answered_with_the_nearest(workspace) -> None:
         ("name: phone\nkind: toaster", "'kind': unknown device kind 'toaster'"),
         ("name: ../phone\nkind: cpu", "'name'"),
         ("name: phone\nkind: cpu\noptions: {a: [1]}", "options"),
-        ("name: phone\nkind: cpu\nreserve: {release: [lab]}", "'reserve.command': is required"),
+        (
+            "name: phone\nkind: cpu\nreserve: {release: [lab]}",
+            "'reserve': give either a command or",
+        ),
+        ("name: phone\nkind: cpu\nreserve: {labgrid: a, renew: [b]}", "needs no commands"),
+        ("name: phone\nkind: cpu\nreserve: {labgrid: --kick}", "'reserve.labgrid'"),
         ("name: phone\nkind: cpu\nreserve: {command: []}", "'reserve.command': give a program"),
         ("name: phone\nkind: cpu\nreserve: {command: [a], every: 9}", "key 'reserve.every'"),
         ("name: local-cpu\nkind: cpu", "means the CPU"),
