@@ -3,6 +3,7 @@
 `kind` is the contract of a whole kind of device.
 """
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Protocol, TypeVar, get_args, runtime_checkable
@@ -202,7 +203,11 @@ class Capability:
             where: such as "on a GPU", for the sentence.
         """
         asked = (
-            ("backend", execution.backend, self.backends),
+            (
+                "backend",
+                PLUGIN if plugin_of(execution.backend) else execution.backend,
+                self.backends,
+            ),
             ("mode", execution.mode.value, self.modes),
             ("precision", execution.precision.value, self.precisions),
             *(("option", name, self.option_names) for name, _value in execution.options),
@@ -234,6 +239,36 @@ def boolean_option(execution: Execution, name: str, *, default: bool) -> bool:
 
 
 # Backends and options for NVIDIA GPUs, by runtime; runners, agent and worker use this list.
+
+PLUGIN = "plugin:NAME"
+"""How messages write the backend of a plugin for ONNX Runtime."""
+_PLUGIN = re.compile(r"plugin:([a-z0-9][a-z0-9_-]{0,40})(?::(cpu|gpu|npu))?", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plugin:
+    """A provider of ONNX Runtime that is a separate Python package.
+
+    A plugin is code. A sweep can name only what is installed under a name that begins with
+    `onnxruntime`, never a path.
+
+    Attributes:
+        packages: the modules that can hold it, the makers' usual name first.
+        unit: the kind of hardware; `None` if the plugin offers one device.
+    """
+
+    packages: tuple[str, ...]
+    unit: str | None
+
+
+def plugin_of(backend: str) -> Plugin | None:
+    """The plugin of a backend `plugin:NAME` or `plugin:NAME:npu`; `None` for every other one."""
+    named = _PLUGIN.fullmatch(backend)
+    if named is None:
+        return None
+    name = named[1].replace("-", "_")
+    return Plugin(packages=(f"onnxruntime_ep_{name}", f"onnxruntime_{name}"), unit=named[2])
+
 
 CUDA = "cuda"
 TENSORRT = "tensorrt"

@@ -111,8 +111,8 @@ class Execution:
     """How to execute an artifact: the device-independent part of a platform.
 
     Attributes:
-        backend: execution provider or delegate: `cpu`, `cuda` or `tensorrt` for ONNX Runtime,
-            `cpu` or `cuda` for PyTorch, `xnnpack` for LiteRT.
+        backend: execution provider or delegate: `cpu`, `cuda`, `tensorrt`, `plugin:NAME` for ONNX
+            Runtime, `cpu` or `cuda` for PyTorch, `xnnpack` for LiteRT.
         affinity: CPU numbers the worker is pinned to; `None` lets the system choose.
         cpu_choice: what the sweep asked for; with `first_cores` the numbers are not part of the
             platform. `None` if no sweep asked.

@@ -12,7 +12,7 @@ from pathlib import Path
 from statistics import median
 from typing import Protocol, cast
 
-from fleetrank.device_agents.contract.agent import GPU_BACKENDS
+from fleetrank.device_agents.contract.agent import GPU_BACKENDS, plugin_of
 from fleetrank.device_agents.contract.measurement import MOST_RUNS, Kernel, Profile
 from fleetrank.device_agents.contract.task import Execution, MeasurePolicy
 from fleetrank.device_agents.errors import BadOutputError, missing_library
@@ -68,6 +68,8 @@ def why_not_profiled(execution: Execution) -> str | None:
             "a GPU runs kernels after the processor has started them, and the runtime reports the "
             "time of the start alone: use NVIDIA's Nsight Systems"
         )
+    if plugin_of(execution.backend):
+        return "ONNX Runtime sees the nodes of a plugin as one: use the maker's own profiler"
     if execution.runtime not in PROFILERS:
         return f"the Python library of {execution.runtime} reports no times of kernels"
     if execution.mode is not Mode.EAGER:

@@ -74,6 +74,24 @@ class DeviceModel(LoadedModel, Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Placed:
+    """How many nodes of a graph run on the backend, of how many."""
+
+    backend_nodes: int
+    graph_nodes: int
+
+
+@runtime_checkable
+class PlacedModel(LoadedModel, Protocol):
+    """A model whose runtime says where the nodes run."""
+
+    @property
+    def placed(self) -> Placed:
+        """The nodes that the backend took."""
+        ...
+
+
 @runtime_checkable
 class StatefulModel(LoadedModel, Protocol):
     """A model whose states stay in the runtime's memory: a run leaves them for the next one."""

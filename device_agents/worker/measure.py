@@ -3,9 +3,11 @@
 import gc
 import logging
 import time
+from contextlib import nullcontext, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from fleetrank.device_agents.contract.agent import plugin_of
 from fleetrank.device_agents.contract.measurement import (
     Measurement,
     WorkerFacts,
@@ -18,6 +20,7 @@ from fleetrank.device_agents.host.conditions import Shares
 from fleetrank.device_agents.host.worker_process import growth_bytes
 from fleetrank.device_agents.runtimes.runner import (
     CountingRunner,
+    PlacedModel,
     Products,
     Runner,
     copies_state,
@@ -105,6 +108,11 @@ def _measure(
     measured = _compose(task, watch, loaded, ran, facts)
     if found is not None:
         measured = replace(measured, integer_products=found.of_integers, products=found.all)
+    if isinstance(loaded.model, PlacedModel):
+        placed = loaded.model.placed
+        measured = replace(
+            measured, backend_nodes=placed.backend_nodes, graph_nodes=placed.graph_nodes
+        )
     if task.check_path is None:
         return measured
     from fleetrank.device_agents.worker.infer import compare_with_network
@@ -145,9 +153,11 @@ def _prime(runner: Runner, task: MeasureTask, enter: Stage) -> None:
     enter("prime")
     # The primer is made at batch 1, and compiling it would cost more than it saves.
     execution = replace(task.execution, mode=Mode.EAGER, batch=1, inputs=())
-    model = runner.load(task.primer_path, execution)
-    model.set_inputs(make_inputs(model.inputs, seed=0))
-    run_once(model)
+    # A plugin may take no node of so small a file; its library is loaded all the same.
+    with suppress(UnsupportedError) if plugin_of(execution.backend) else nullcontext():
+        model = runner.load(task.primer_path, execution)
+        model.set_inputs(make_inputs(model.inputs, seed=0))
+        run_once(model)
 
 
 def _load(runner: Runner, task: MeasureTask, watch: Watch, enter: Stage) -> Loaded:
