@@ -28,9 +28,8 @@ from fleetrank.analysis.arrays.bootstrap import (
     resample_counts,
     resampled_units,
 )
-from fleetrank.analysis.arrays.missing_ranks import spearman_common
 from fleetrank.analysis.arrays.pareto import frontier
-from fleetrank.analysis.arrays.ranking import products, spearman_matrix
+from fleetrank.analysis.arrays.ranking import products, spearman_common, spearman_matrix
 from fleetrank.analysis.errors import AnalysisError
 from fleetrank.analysis.panel.agreement import pair_figures
 from fleetrank.analysis.panel.draws import draws_for
@@ -38,8 +37,7 @@ from fleetrank.analysis.panel.panel import Measure
 from fleetrank.analysis.panel.session import Session
 from fleetrank.analysis.stored.load import load_measurements
 from fleetrank.analysis.stored.selection import Selection
-from fleetrank.analysis.tables.table_specs import TABLES
-from fleetrank.analysis.tables.tables import session_table
+from fleetrank.analysis.tables.tables import TABLES, session_table
 
 MODELS, PLATFORMS, SAMPLED = 1000, 2000, 200
 DRAWS, FLEET = 1000, 100

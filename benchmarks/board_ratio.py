@@ -30,7 +30,7 @@ from fleetrank.device_agents.board.agent import BoardAgent
 from fleetrank.device_agents.contract.agent import Agent
 from fleetrank.device_agents.contract.measurement import Measurement
 from fleetrank.device_agents.contract.task import Execution, MeasurePolicy, MeasureTask
-from fleetrank.device_agents.cpu.agent import CpuAgent
+from fleetrank.device_agents.cpu import CpuAgent
 from fleetrank.foundation.files import file_sha256
 from fleetrank.foundation.vocabulary import Runtime
 

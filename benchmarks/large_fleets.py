@@ -24,8 +24,7 @@ from made_up_rows import Shape, make_rows
 from fleetrank.analysis.errors import AnalysisError
 from fleetrank.analysis.stored.load import load_measurements
 from fleetrank.analysis.stored.selection import Selection
-from fleetrank.analysis.tables.table_specs import REQUESTS
-from fleetrank.analysis.tables.tables import make_table
+from fleetrank.analysis.tables.tables import REQUESTS, make_table
 
 SAMPLES = 10
 """Of each row. Tables read stored summaries, so the number of samples costs only disk space."""

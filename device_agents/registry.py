@@ -102,7 +102,7 @@ KINDS: Mapping[str, Kind] = {
         why_not_profiled=later(_PROFILED),
     ),
     "cpu": Kind(
-        create_agent=later(f"{_HERE}.cpu.agent:CpuAgent"),
+        create_agent=later(f"{_HERE}.cpu:CpuAgent"),
         traits_of=lambda _options: _CPU_TRAITS,
         default_backend=later(_BACKEND),
         check_library=later(_LIBRARY),
@@ -126,7 +126,7 @@ KINDS: Mapping[str, Kind] = {
         why_not_replicated=later(_REPLICATED),
     ),
     "simulated": Kind(
-        create_agent=later(f"{_HERE}.simulated.agent:SimulatedAgent"),
+        create_agent=later(f"{_HERE}.simulated:SimulatedAgent"),
         traits_of=_simulated_traits,
         default_backend=later(_BACKEND),
     ),

@@ -404,7 +404,7 @@ def canary_artifact(workspace: Workspace) -> Artifact:
     found = cache.find(request)
     if found is not None:
         return found
-    from fleetrank.orchestrator.progress_displays import PlainLines
+    from fleetrank.orchestrator.progress import PlainLines
 
     tools = ExportTools(
         cache=cache,

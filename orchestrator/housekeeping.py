@@ -20,9 +20,9 @@ from fleetrank.analysis.stored.sweep_record import REPAIR, pending_path
 from fleetrank.foundation.lease import is_locked
 from fleetrank.orchestrator.durable import replace_file, store_error, sync_file, sync_folder
 from fleetrank.orchestrator.errors import NewerSchemaError, StoreError, UsageError
-from fleetrank.orchestrator.store.exclusions import adopt, forget_sweep
 from fleetrank.orchestrator.store.health import Content, content_of
 from fleetrank.orchestrator.store.results import ResultStore
+from fleetrank.orchestrator.store.small_files import adopt, forget_sweep
 
 
 class Operation(StrEnum):

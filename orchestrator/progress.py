@@ -1,6 +1,6 @@
 """The events of a sweep as frozen values, and the publisher that sends them to subscribers.
 
-Only subscribers print.
+Only subscribers print: a live table on a terminal, or lines in a pipe or a log file.
 """
 
 import contextlib
@@ -10,13 +10,15 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from time import monotonic
+from time import monotonic, perf_counter
+from typing import TextIO
 
 import orjson
 
 from fleetrank.analysis.labels import Labels, labels_of
 from fleetrank.analysis.stored.sweep_record import SweepState
 from fleetrank.analysis.tables.formats import MISSING
+from fleetrank.foundation.codec import json_text
 from fleetrank.foundation.errors import BadFileError, count_of, duration, visible_line, with_flags
 from fleetrank.foundation.files import StorageError, replace_file
 from fleetrank.foundation.inputs import IMAGE
@@ -529,3 +531,70 @@ def waits_of(device: Mapping[str, object]) -> str | None:
     if not isinstance(reason, str) or not isinstance(waited_s, float):
         return None
     return waiting(reason, waited_s)
+
+
+class JsonLines:
+    """Writes each event as `{"event": "RepeatFinished", ...}`; fields as in `progress`."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def __call__(self, event: Event) -> None:
+        """Writes and flushes, so that a reader of the pipe gets each event at once."""
+        content = {"event": type(event).__name__, **asdict(event)}
+        self._stream.write(json_text(content) + "\n")
+        self._stream.flush()
+
+
+class PlainLines:
+    """Writes one sentence per event; overwrites nothing and needs no terminal.
+
+    While it measures, a line a minute says how long it takes against the plan's estimate.
+    """
+
+    def __init__(self, stream: TextIO, clock: Callable[[], float] = perf_counter) -> None:
+        self._stream = stream
+        self._clock = clock
+        self._n_done = 0
+        self._view = View()
+        self._said_s = 0.0
+
+    def __call__(self, event: Event) -> None:
+        """Writes the event's sentence, if there is one, and the progress if it is due."""
+        now_s, was_measuring = self._clock(), self._view.measuring_since_s is not None
+        self._view = updated(self._view, event, now_s)
+        self._write(event)
+        if self._view.measuring_since_s is None or not was_measuring:
+            self._said_s = now_s
+        elif isinstance(event, RepeatFinished) and now_s - self._said_s >= _HEARTBEAT_S:
+            self._said_s = now_s
+            self._stream.write(f"{pace(self._view, now_s)}\n")
+            self._stream.flush()
+
+    def _write(self, event: Event) -> None:
+        if isinstance(event, SweepStarted):
+            self._n_done = event.n_done
+        line = sentence(event)
+        if isinstance(event, RepeatFinished):
+            self._n_done += not event.will_retry
+        if line is None:
+            return
+        if isinstance(event, RepeatFinished):
+            line = f"{self._n_done}/{self._view.n_repeats}  {line}"
+        self._stream.write(f"{self._view.labels.said(line)}\n")
+        self._stream.flush()
+
+
+_HEARTBEAT_S = 60.0
+"""Between two lines about the progress: seldom enough for the log of a long sweep."""
+
+
+def pace(view: View, now_s: float) -> str:
+    """The time since the start and the time left, against the plan's estimate."""
+    elapsed_s = 0.0 if view.started_s is None else now_s - view.started_s
+    n_done = view.n_done_before + view.n_done + view.n_failed
+    text = f"progress: {n_done} of {view.n_repeats} repeats after {duration(elapsed_s)}"
+    if (left_s := view.eta_s(now_s)) is not None:
+        text += f", about {duration(left_s)} left"
+    planned = view.estimate_s
+    return text if planned is None else f"{text} (the plan estimated {duration(planned)})"

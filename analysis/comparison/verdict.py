@@ -38,7 +38,7 @@ from fleetrank.analysis.rounds import round_values
 from fleetrank.analysis.stored.columns import ROW_KEY
 from fleetrank.analysis.stored.load import last_attempts
 from fleetrank.analysis.stored.scope import border_note
-from fleetrank.analysis.tables.explanations import explained
+from fleetrank.analysis.tables.table import explained
 from fleetrank.foundation.errors import count_of
 from fleetrank.foundation.vocabulary import NS_PER_MS
 

@@ -13,8 +13,7 @@ from fleetrank.analysis.arrays.bootstrap import (
     resample_counts,
     resampled_units,
 )
-from fleetrank.analysis.arrays.missing_ranks import spearman_common
-from fleetrank.analysis.arrays.ranking import MIN_MODELS, Floats, products
+from fleetrank.analysis.arrays.ranking import MIN_MODELS, Floats, products, spearman_common
 from fleetrank.analysis.errors import NoDataError
 from fleetrank.analysis.panel.draws import Block, blocks
 from fleetrank.analysis.panel.panel import Panel, measures

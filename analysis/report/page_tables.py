@@ -54,8 +54,7 @@ from fleetrank.analysis.stored.side_tables import COMPONENT_TIMES, read_side
 from fleetrank.analysis.stored.sweep_record import SweepRecord, SweepTags, read_record, shown_tags
 from fleetrank.analysis.tables.formats import column_texts, grid_of_rows, heading
 from fleetrank.analysis.tables.table import Table, meaning_of_column, split_notes
-from fleetrank.analysis.tables.table_specs import TABLES, TableRequest
-from fleetrank.analysis.tables.tables import session_table
+from fleetrank.analysis.tables.tables import TABLES, TableRequest, session_table
 from fleetrank.foundation.errors import count_of
 from fleetrank.foundation.inputs import IMAGE, Workload, WorkloadKind
 from fleetrank.foundation.lease import pause_between_steps

@@ -63,8 +63,7 @@ from fleetrank.analysis.statistics.transfer import (
 )
 from fleetrank.analysis.stored.columns import TIERS
 from fleetrank.analysis.stored.selection import STATISTIC, are_unlike
-from fleetrank.analysis.tables.explanations import explained
-from fleetrank.analysis.tables.table import Table, frame_of
+from fleetrank.analysis.tables.table import Table, explained, frame_of
 from fleetrank.foundation.errors import count_of
 
 _MEASURES = ("frontier_precision", "frontier_recall")

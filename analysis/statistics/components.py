@@ -17,9 +17,8 @@ from fleetrank.analysis.stored.selection import (
     setting,
 )
 from fleetrank.analysis.stored.side_tables import COMPONENT_TIMES, MODULE_MACS
-from fleetrank.analysis.tables.explanations import explained
-from fleetrank.analysis.tables.table import Table
-from fleetrank.analysis.tables.table_specs import TABLES
+from fleetrank.analysis.tables.table import Table, explained
+from fleetrank.analysis.tables.tables import TABLES
 from fleetrank.foundation.errors import count_of, few_of
 from fleetrank.foundation.vocabulary import BYTES_PER_MIB, NS_PER_MS, Runtime
 

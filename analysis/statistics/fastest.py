@@ -19,8 +19,7 @@ from fleetrank.analysis.statistics.pairs import (
     row_of,
 )
 from fleetrank.analysis.stored.selection import setting
-from fleetrank.analysis.tables.explanations import explained
-from fleetrank.analysis.tables.table import Table
+from fleetrank.analysis.tables.table import Table, explained
 from fleetrank.foundation.errors import count_of, few_of
 
 _MOST_OTHERS = 3

@@ -25,8 +25,7 @@ from fleetrank.analysis.errors import AnalysisError, NoDataError
 from fleetrank.analysis.panel.panel import Panel, components, incomplete_notes
 from fleetrank.analysis.panel.session import Session
 from fleetrank.analysis.stored.selection import Selection, setting
-from fleetrank.analysis.tables.explanations import explained
-from fleetrank.analysis.tables.table import Table
+from fleetrank.analysis.tables.table import Table, explained
 from fleetrank.foundation.vocabulary import WEIGHT_BYTES
 
 _SCHEMA = {

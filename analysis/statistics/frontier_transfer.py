@@ -37,8 +37,7 @@ from fleetrank.analysis.panel.session import Session, once_a_session
 from fleetrank.analysis.stored.cell_values import MIN_REPEATS, interval_depth
 from fleetrank.analysis.stored.selection import setting
 from fleetrank.analysis.stored.side_tables import EVALUATIONS, LOWER_IS_BETTER, of_most_models
-from fleetrank.analysis.tables.explanations import explained
-from fleetrank.analysis.tables.table import Table
+from fleetrank.analysis.tables.table import Table, explained
 from fleetrank.foundation.errors import count_of, did_you_mean
 from fleetrank.foundation.inputs import IMAGE
 

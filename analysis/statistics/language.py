@@ -25,8 +25,7 @@ from fleetrank.analysis.panel.panel import LATENCY, Measure
 from fleetrank.analysis.panel.session import Session
 from fleetrank.analysis.stored.cell_values import banners
 from fleetrank.analysis.stored.selection import named, setting
-from fleetrank.analysis.tables.explanations import explained
-from fleetrank.analysis.tables.table import Table, frame_of
+from fleetrank.analysis.tables.table import Table, explained, frame_of
 from fleetrank.foundation.errors import count_of
 from fleetrank.foundation.inputs import IMAGE, LARGEST_LENGTH, Workload, WorkloadKind
 from fleetrank.foundation.vocabulary import BYTES_PER_MIB, NS_PER_MS, NS_PER_S, Axis

@@ -26,8 +26,7 @@ from fleetrank.analysis.stored.cell_values import (
 from fleetrank.analysis.stored.scope import select_stored
 from fleetrank.analysis.stored.selection import STATISTIC, Selection, fits_model, matches, named
 from fleetrank.analysis.stored.side_tables import EVALUATIONS, newest_evaluations, unit_of_metric
-from fleetrank.analysis.tables.explanations import explained
-from fleetrank.analysis.tables.table import Table
+from fleetrank.analysis.tables.table import Table, explained
 from fleetrank.analysis.weather import (
     MIN_BLOCKS,
     MIN_CELLS,

@@ -36,8 +36,7 @@ from fleetrank.analysis.stored.selection import (
     matches,
     setting,
 )
-from fleetrank.analysis.tables.explanations import explained
-from fleetrank.analysis.tables.table import Table, frame_of
+from fleetrank.analysis.tables.table import Table, explained, frame_of
 
 # The process medians of the models on one platform, and which pairs of models are compared.
 

@@ -30,8 +30,7 @@ from fleetrank.analysis.panel.session import (
 )
 from fleetrank.analysis.stored.cell_values import MIN_REPEATS
 from fleetrank.analysis.stored.selection import setting
-from fleetrank.analysis.tables.explanations import explained
-from fleetrank.analysis.tables.table import Table, frame_of
+from fleetrank.analysis.tables.table import Table, explained, frame_of
 from fleetrank.foundation.errors import count_of
 from fleetrank.foundation.vocabulary import NS_PER_MS
 

@@ -18,8 +18,7 @@ from fleetrank.analysis.panel.device_models import Profiles, profiles
 from fleetrank.analysis.panel.session import Session
 from fleetrank.analysis.statistics.device_fit import DeviceValues, Indices, Known, fit, known_of
 from fleetrank.analysis.stored.selection import Selection, setting
-from fleetrank.analysis.tables.explanations import explained
-from fleetrank.analysis.tables.table import Table
+from fleetrank.analysis.tables.table import Table, explained
 from fleetrank.foundation.errors import count_of
 
 MODELS_TO_MEASURE = 3

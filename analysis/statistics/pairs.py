@@ -56,9 +56,8 @@ from fleetrank.analysis.stored.selection import (
     setting,
     split_precision,
 )
-from fleetrank.analysis.tables.explanations import explained
-from fleetrank.analysis.tables.table import Table
-from fleetrank.analysis.tables.table_specs import TABLES
+from fleetrank.analysis.tables.table import Table, explained
+from fleetrank.analysis.tables.tables import TABLES
 from fleetrank.foundation.errors import count_of, did_you_mean
 from fleetrank.foundation.vocabulary import Design, Origin, Precision
 

@@ -14,8 +14,7 @@ from fleetrank.analysis.panel.session import Session
 from fleetrank.analysis.statistics.pair_answer import Order
 from fleetrank.analysis.statistics.pairs import Fleet, fleet_of, measured_order
 from fleetrank.analysis.stored.selection import ANY_PRECISION, split_precision
-from fleetrank.analysis.tables.explanations import explained
-from fleetrank.analysis.tables.table import Table
+from fleetrank.analysis.tables.table import Table, explained
 from fleetrank.foundation.errors import count_of, few_of
 from fleetrank.foundation.vocabulary import BYTES_PER_MIB, NS_PER_MS, Precision
 

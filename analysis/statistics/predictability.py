@@ -42,8 +42,7 @@ from fleetrank.analysis.panel.draws import Block, blocks, draws_for
 from fleetrank.analysis.panel.panel import Panel, measures
 from fleetrank.analysis.panel.session import Session, once_a_session
 from fleetrank.analysis.stored.columns import NO_FAMILY
-from fleetrank.analysis.tables.explanations import explained
-from fleetrank.analysis.tables.table import Table
+from fleetrank.analysis.tables.table import Table, explained
 from fleetrank.foundation.errors import count_of
 
 # Errors of predicting latency on one platform from another, by model and by family.

@@ -22,9 +22,8 @@ from fleetrank.analysis.statistics.device_fit import (
     predict_device,
 )
 from fleetrank.analysis.stored.selection import Selection, fits_platform, matches, setting
-from fleetrank.analysis.tables.explanations import explained
-from fleetrank.analysis.tables.table import CellRow, Table
-from fleetrank.analysis.tables.table_specs import TABLES
+from fleetrank.analysis.tables.table import CellRow, Table, explained
+from fleetrank.analysis.tables.tables import TABLES
 from fleetrank.foundation.errors import count_of, did_you_mean
 
 _PREDICTED = TABLES["predict"].settings["quantity"]

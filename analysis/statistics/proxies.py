@@ -24,8 +24,7 @@ from fleetrank.analysis.panel.device_models import DRAWS, Agreement, agreement, 
 from fleetrank.analysis.panel.panel import Panel
 from fleetrank.analysis.panel.session import Session
 from fleetrank.analysis.stored.selection import fits_platform, setting
-from fleetrank.analysis.tables.explanations import explained
-from fleetrank.analysis.tables.table import Table
+from fleetrank.analysis.tables.table import Table, explained
 from fleetrank.foundation.errors import count_of
 
 # How well the device models of a selection agree, each with the others.

@@ -35,8 +35,7 @@ from fleetrank.analysis.panel.conditions import (
 from fleetrank.analysis.panel.draws import blocks, draws_for
 from fleetrank.analysis.panel.panel import Panel, measures
 from fleetrank.analysis.panel.session import Session
-from fleetrank.analysis.tables.explanations import explained
-from fleetrank.analysis.tables.table import Table
+from fleetrank.analysis.tables.table import Table, explained
 from fleetrank.foundation.errors import count_of
 
 # How well the ratio to one reference model predicts latency on another platform, on arrays.

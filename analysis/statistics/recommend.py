@@ -30,8 +30,7 @@ from fleetrank.analysis.statistics.frontier_transfer import (
 from fleetrank.analysis.statistics.predictability import error_intervals, group_errors
 from fleetrank.analysis.statistics.transfer import Noise, mean_ceiling, noises, pair_ceilings
 from fleetrank.analysis.stored.selection import setting
-from fleetrank.analysis.tables.explanations import explained
-from fleetrank.analysis.tables.table import Table
+from fleetrank.analysis.tables.table import Table, explained
 from fleetrank.foundation.errors import count_of
 
 # The study's decision framework as data: advice per goal, and the figure that decides.

@@ -25,8 +25,7 @@ from fleetrank.analysis.panel.draws import Block, blocks
 from fleetrank.analysis.panel.panel import Panel, components, measures
 from fleetrank.analysis.panel.session import Session, once_a_session
 from fleetrank.analysis.stored.selection import Selection, setting
-from fleetrank.analysis.tables.explanations import explained
-from fleetrank.analysis.tables.table import Table
+from fleetrank.analysis.tables.table import Table, explained
 from fleetrank.foundation.vocabulary import BYTES_PER_MIB, NS_PER_MS
 
 # Regret of each pair of platforms: what choosing by the source's figures costs on the target.

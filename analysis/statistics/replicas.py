@@ -18,8 +18,7 @@ from fleetrank.analysis.stored.cell_values import (
 )
 from fleetrank.analysis.stored.selection import known_workload
 from fleetrank.analysis.stored.side_tables import REPLICA_RUNS
-from fleetrank.analysis.tables.explanations import explained
-from fleetrank.analysis.tables.table import CellRow, Table
+from fleetrank.analysis.tables.table import CellRow, Table, explained
 from fleetrank.foundation.errors import count_of
 from fleetrank.foundation.supervised_child import CoreUse
 from fleetrank.foundation.vocabulary import BYTES_PER_MIB, NS_PER_MS, NS_PER_S

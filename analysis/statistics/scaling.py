@@ -16,9 +16,8 @@ from fleetrank.analysis.stored.columns import FORMATS
 from fleetrank.analysis.stored.load import IS_SUSTAINED, valid_attempts
 from fleetrank.analysis.stored.scope import of_every_workload
 from fleetrank.analysis.stored.selection import WORKLOAD, exclusion_notes, known_workload
-from fleetrank.analysis.tables.explanations import explained
-from fleetrank.analysis.tables.table import CellRow, Table, frame_of
-from fleetrank.analysis.tables.table_specs import TABLES
+from fleetrank.analysis.tables.table import CellRow, Table, explained, frame_of
+from fleetrank.analysis.tables.tables import TABLES
 from fleetrank.foundation.errors import count_of
 from fleetrank.foundation.inputs import Workload, WorkloadKind
 from fleetrank.foundation.vocabulary import BYTES_PER_MIB, NS_PER_MS, NS_PER_S, WEIGHT_BYTES

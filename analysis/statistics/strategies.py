@@ -26,8 +26,7 @@ from fleetrank.analysis.statistics.reading_cells import (
     readings,
 )
 from fleetrank.analysis.stored.selection import Selection, setting
-from fleetrank.analysis.tables.explanations import explained
-from fleetrank.analysis.tables.table import CellRow, Table
+from fleetrank.analysis.tables.table import CellRow, Table, explained
 from fleetrank.foundation.errors import count_of
 from fleetrank.foundation.inputs import LARGEST_LENGTH, Workload, WorkloadKind
 from fleetrank.foundation.vocabulary import NS_PER_MS, NS_PER_S

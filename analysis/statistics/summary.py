@@ -20,9 +20,8 @@ from fleetrank.analysis.stored.cell_values import banners
 from fleetrank.analysis.stored.columns import FLOAT, INT, STR, STRS, UTC, Column, column
 from fleetrank.analysis.stored.load import valid_attempts
 from fleetrank.analysis.stored.side_tables import EVALUATIONS
-from fleetrank.analysis.tables.explanations import explained
 from fleetrank.analysis.tables.formats import value_text
-from fleetrank.analysis.tables.table import Table
+from fleetrank.analysis.tables.table import Table, explained
 from fleetrank.foundation.errors import count_of, few_of
 from fleetrank.foundation.inputs import Workload, WorkloadKind
 from fleetrank.foundation.vocabulary import BYTES_PER_MIB, NS_PER_MS, NS_PER_S

@@ -56,9 +56,8 @@ from fleetrank.analysis.panel.session import Session
 from fleetrank.analysis.statistics.frm_scores import frm_weights, weights_note
 from fleetrank.analysis.statistics.transfer_within import inside_warnings, within_groups
 from fleetrank.analysis.stored.selection import STATISTIC, are_unlike
-from fleetrank.analysis.tables.explanations import explained
-from fleetrank.analysis.tables.table import Table, frame_of
-from fleetrank.analysis.tables.table_specs import TABLES
+from fleetrank.analysis.tables.table import Table, explained, frame_of
+from fleetrank.analysis.tables.tables import TABLES
 from fleetrank.foundation.errors import count_of
 from fleetrank.foundation.vocabulary import Axis
 

@@ -29,8 +29,7 @@ from fleetrank.analysis.panel.session import (
     left_out_notes,
     observations,
 )
-from fleetrank.analysis.tables.explanations import explained
-from fleetrank.analysis.tables.table import Table
+from fleetrank.analysis.tables.table import Table, explained
 from fleetrank.foundation.errors import count_of
 
 _OF_ORDER = (

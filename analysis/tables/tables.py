@@ -3,12 +3,20 @@
 To add a part: write a function `(session) -> Table` in `analysis/statistics/` and name it there.
 Start from `session.cells` or `session.panel`: they hold the selected values, and the notes that
 every table shows.
+
+To add a setting: describe it in the file, and read it in the function of the part with
+`Setting.chosen` (words) or `stored.selection.setting` (numbers and texts). It is then an option of
+`report show` and a name for `Selection.settings`.
 """
 
+import hashlib
 import importlib
-from collections.abc import Callable
-from dataclasses import replace
+import os
+import tomllib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
@@ -16,14 +24,243 @@ import polars as pl
 from fleetrank.analysis.errors import AnalysisError
 from fleetrank.analysis.labels import published_names
 from fleetrank.analysis.stored.scope import of_precisions, refuse_unmatched
-from fleetrank.analysis.stored.selection import Selection, fits_platform
-from fleetrank.analysis.tables.explanations import explained
-from fleetrank.analysis.tables.table import Table
-from fleetrank.analysis.tables.table_specs import Part, part_of
+from fleetrank.analysis.stored.selection import Selection, fits_platform, setting
+from fleetrank.analysis.tables.formats import render
+from fleetrank.analysis.tables.table import Table, explained
+from fleetrank.foundation.codec import json_text
+from fleetrank.foundation.errors import BadFileError, did_you_mean
+from fleetrank.foundation.files import make_folder, replace_file
 from fleetrank.foundation.lease import pause_between_steps
+from fleetrank.foundation.plain_data import read_json_object
+from fleetrank.foundation.vocabulary import Problem
 
 if TYPE_CHECKING:
     from fleetrank.analysis.panel.session import Session
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setting:
+    """One setting of a table.
+
+    Attributes:
+        meaning: what it does, as help and reference show it.
+        parts: of the table, on which it has an effect; empty for all.
+        words: the only values; empty for a number or a text, whose default the function has.
+        default: one of the words; empty if the table shows all without the setting.
+        is_many: takes several words, separated by commas.
+        is_start: takes the beginning of a word too.
+    """
+
+    name: str
+    meaning: str
+    parts: tuple[str, ...] = ()
+    words: tuple[str, ...] = ()
+    default: str = ""
+    is_many: bool = False
+    is_start: bool = False
+
+    def chosen(self, selection: Selection) -> str:
+        """The user's word, or else the default; of many, separated by commas."""
+        return setting(selection, self.name, self.default)
+
+    def refuse_unknown(self, value: object) -> None:
+        """Accepts the words only, if the setting has any.
+
+        Raises:
+            AnalysisError: the value is not one of the words; the remedy names the nearest.
+        """
+        given = str(value).split(",") if self.is_many else [str(value)]
+        for word in given if self.words else ():
+            if self.is_many and word.strip().replace(" ", "-") in ("", *self.words):
+                continue
+            if self.is_start and any(one.startswith(word) for one in self.words):
+                continue
+            if word not in self.words:
+                raise AnalysisError(
+                    f"setting '{self.name}' has no value '{word}'",
+                    f"{did_you_mean(word, self.words)}it takes {', '.join(self.words)}",
+                )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """One view of the answer of a table; the keys of `table_specs.toml` explain the fields."""
+
+    table: str
+    name: str
+    function: str
+    shows: str
+    is_of_pairs: bool
+    is_ranking: bool
+    is_apart: bool
+    settings: Mapping[str, Setting]
+
+    def refuse_wrong_settings(self, selection: Selection) -> None:
+        """Accepts the settings that this part has, with the values that they take.
+
+        Raises:
+            AnalysisError: the part lacks a setting, or the value is unknown; the remedy says what
+                to give.
+        """
+        for name, value in selection.settings:
+            if name in self.settings:
+                self.settings[name].refuse_unknown(value)
+                continue
+            elsewhere = TABLES[self.table].settings.get(name)
+            if elsewhere is not None:
+                raise AnalysisError(
+                    f"setting '{name}' has no effect on {self.said}",
+                    " or ".join(f"add `part={part}`" for part in elsewhere.parts),
+                )
+            takes = ", ".join(self.settings) or "no setting"
+            raise AnalysisError(
+                f"table '{self.table}' has no setting '{name}'",
+                f"{did_you_mean(name, self.settings)}{self.said} takes {takes}",
+            )
+
+    @property
+    def said(self) -> str:
+        """As a message names it."""
+        return f"part '{self.name}' of table '{self.table}'"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableSpec:
+    """One question, and what a user can give it.
+
+    Attributes:
+        parts: by name; the first one is shown without a choice.
+        settings: of all parts, by name.
+    """
+
+    name: str
+    question: str
+    parts: Mapping[str, Part]
+    settings: Mapping[str, Setting]
+
+    @property
+    def usual(self) -> str:
+        """The name of the first part."""
+        return next(iter(self.parts))
+
+
+def _spec(name: str, given: Mapping[str, Any]) -> TableSpec:
+    settings: dict[str, Setting] = {}
+    for key, one in given.get("settings", {}).items():
+        words = one.pop("words", ())
+        if words == "problems":
+            words = [kind.replace(" ", "-") for kind in Problem]
+        parts = tuple(one.pop("parts", ()))
+        settings[key] = Setting(name=key, words=tuple(words), parts=parts, **one)
+    return TableSpec(
+        name=name,
+        question=given["question"],
+        parts=MappingProxyType(
+            {
+                part: Part(
+                    table=name,
+                    name=part,
+                    function=one["from"],
+                    shows=one["shows"],
+                    is_of_pairs=one.get("is_of_pairs", False),
+                    is_ranking=one.get("is_ranking", False),
+                    is_apart=one.get("is_apart", False),
+                    settings=MappingProxyType(
+                        {k: s for k, s in settings.items() if not s.parts or part in s.parts}
+                    ),
+                )
+                for part, one in given["parts"].items()
+            }
+        ),
+        settings=MappingProxyType(settings),
+    )
+
+
+_FILE = Path(__file__).with_name("table_specs.toml")
+TABLES: Mapping[str, TableSpec] = MappingProxyType(
+    {
+        name: _spec(name, given)
+        for name, given in tomllib.loads(_FILE.read_text(encoding="utf-8")).items()
+    }
+)
+"""The questions, in the order of help and reference."""
+
+
+def part_of(name: str) -> Part:
+    """The part of a name such as `trust` (its usual part) or `trust/dropped`.
+
+    Raises:
+        AnalysisError: no such table or part exists; the remedy names the nearest.
+    """
+    table, _, part = name.partition("/")
+    if table not in TABLES:
+        homes = [
+            f"`fleetrank report show {one}` with `part={table}`"
+            for one, spec in TABLES.items()
+            if table in spec.parts
+        ]
+        hint = f"see {' or '.join(homes)}; " if homes else did_you_mean(table, TABLES)
+        raise AnalysisError(f"no table '{table}'", f"{hint}there are {', '.join(TABLES)}")
+    parts = TABLES[table].parts
+    if (part or TABLES[table].usual) not in parts:
+        raise AnalysisError(
+            f"table '{table}' has no part '{part}'",
+            f"{did_you_mean(part, parts)}it has {', '.join(parts)}",
+        )
+    return parts[part or TABLES[table].usual]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableRequest:
+    """A part of a table and the words of its settings; the other settings have their defaults.
+
+    Attributes:
+        name: as `part_of` takes it; a usual part has the name of its table.
+        settings: name and word of each setting.
+    """
+
+    name: str
+    settings: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def choices(self) -> tuple[tuple[str, str], ...]:
+        """The part and the settings, as options."""
+        _, _, part = self.name.partition("/")
+        return ((("part", part),) if part else ()) + self.settings
+
+    @property
+    def table(self) -> str:
+        """The name of the table."""
+        return self.name.partition("/")[0]
+
+    @property
+    def file_stem(self) -> str:
+        """Name of a file of this table without its ending: `trust-dropped`."""
+        return "-".join([self.table, *(word for _, word in self.choices)])
+
+    @property
+    def words(self) -> str:
+        """As `fleetrank report show` takes it: `trust --part dropped`."""
+        return " ".join([self.table, *(f"--{name} {word}" for name, word in self.choices)])
+
+    def selection(self, base: Selection) -> Selection:
+        """The selection with these settings; a setting that it has already counts more."""
+        if not self.settings:
+            return base
+        return replace(base, settings=(*self.settings, *base.settings))
+
+
+def name_of(part: Part) -> str:
+    """The name that `part_of` takes."""
+    return part.table if part.name == TABLES[part.table].usual else f"{part.table}/{part.name}"
+
+
+REQUESTS = (
+    *(TableRequest(name=name_of(part)) for spec in TABLES.values() for part in spec.parts.values()),
+    TableRequest(name="transfer", settings=(("along", "runtime"),)),
+)
+"""Every part with its defaults, and agreement between runtimes."""
+
 
 TableFunction = Callable[["Session"], Table]
 
@@ -167,3 +404,129 @@ def _batches(session: "Session") -> dict[str, str]:
             if facts["batch"] is not None:
                 batches.add(facts["batch"])
     return {name: ", ".join(map(str, sorted(some))) or "?" for name, some in found.items()}
+
+
+SUFFIXES: Mapping[str, str] = MappingProxyType({"csv": "csv", "latex": "tex", "markdown": "md"})
+"""Format to the suffix of its files."""
+
+
+def index_name(form: str) -> str:
+    """The index of the written files: names, sha256, titles, notes, missing tables with reasons.
+
+    Each format has its own index, so several formats can share a folder.
+    """
+    return f"fleetrank-tables-{form}.json"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableFile:
+    """One table of the index; without a file it has the reason.
+
+    Attributes:
+        request: the table and its options, as `report show` takes them.
+    """
+
+    request: str
+    file: str | None = None
+    sha256: str | None = None
+    title: str | None = None
+    notes: tuple[str, ...] = ()
+    explanation: tuple[str, ...] = ()
+    missing_because: str | None = None
+
+
+def export_tables(
+    frame: pl.LazyFrame,
+    selection: Selection,
+    folder: Path,
+    *,
+    form: str,
+    may_overwrite: bool = False,
+    results: Path | None = None,
+) -> list[TableFile]:
+    """Writes all tables of a scan into a folder; after an error about files none is written.
+
+    Each part is written with its default settings: `table_specs.REQUESTS`.
+
+    An existing file is replaced only if an earlier export wrote it and it did not change since.
+    Files are written under a temporary name and renamed: a link is replaced, never followed.
+
+    Args:
+        frame: a scan of `load.load_measurements` with every origin.
+        selection: what to look at.
+        folder: created if it is missing.
+        form: one of `SUFFIXES`.
+        may_overwrite: also replace files that no export wrote.
+        results: the folder that was scanned; tables of side tables are empty without it.
+
+    Raises:
+        AnalysisError: the format does not exist, or a foreign file would be replaced.
+        StorageError: the folder cannot be written.
+        NoDataError: no row matches the selection.
+    """
+    if form not in SUFFIXES:
+        raise AnalysisError(f"no format '{form}'", f"there are {', '.join(SUFFIXES)}")
+    from fleetrank.analysis.panel.session import Session
+
+    session = Session(frame, selection, results=results)
+    session_table("latency", session)  # a selection without data is an error: no folder is created
+    contents = [_content(request, session, form) for request in REQUESTS]
+    entries = [entry for entry, _ in contents]
+    written = {entry.file: data for entry, data in contents if entry.file}
+    if not may_overwrite:
+        _refuse_others(folder, index_name(form), list(written))
+    make_folder(folder)
+    for name, data in written.items():
+        replace_file(folder / name, data)
+    index = {"tables": [asdict(entry) for entry in entries]}
+    replace_file(folder / index_name(form), (json_text(index, indent=2) + "\n").encode())
+    return entries
+
+
+def _content(request: TableRequest, session: "Session", form: str) -> tuple[TableFile, bytes]:
+    entry = TableFile(request=request.words)
+    try:
+        table = session_table(request.name, session.asked(request.selection(session.selection)))
+    except AnalysisError as error:
+        # With one device the choice of a proxy is not possible; the other tables are still written.
+        return replace(entry, missing_because=str(error)), b""
+    data = render(table, form).encode()
+    found = replace(
+        entry,
+        file=f"{request.file_stem}.{SUFFIXES[form]}",
+        sha256=hashlib.sha256(data).hexdigest(),
+        title=table.title,
+        notes=table.notes,
+        explanation=table.explanation,
+    )
+    return found, data
+
+
+def _refuse_others(folder: Path, index: str, names: Sequence[str]) -> None:
+    ours = _written_before(folder / index)
+    in_the_way = [name for name in names if not _is_ours(folder / name, ours.get(name))]
+    if os.path.lexists(folder / index) and not ours:
+        in_the_way.append(index)
+    if in_the_way:
+        raise AnalysisError(
+            f"{folder} contains files that no export wrote or that changed since: "
+            f"{', '.join(in_the_way)}",
+            "choose another folder, or replace the files with `force=true`",
+        )
+
+
+def _written_before(index: Path) -> dict[str, str]:
+    """File name to sha256; empty without an index from fleetrank."""
+    try:
+        entries: Any = read_json_object(index)["tables"]
+        return {str(entry["file"]): str(entry["sha256"]) for entry in entries if entry["file"]}
+    except (BadFileError, KeyError, TypeError):
+        return {}
+
+
+def _is_ours(path: Path, sha256: str | None) -> bool:
+    if not os.path.lexists(path):
+        return True
+    if path.is_symlink() or not path.is_file():
+        return False
+    return hashlib.sha256(path.read_bytes()).hexdigest() == sha256

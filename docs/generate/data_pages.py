@@ -5,8 +5,8 @@ from html import escape
 
 from fleetrank.analysis.sql import EVERY_ROW, ROWS_OF_TABLES, ViewColumn, described_views
 from fleetrank.analysis.stored.columns import SCHEMA_VERSION
-from fleetrank.analysis.tables.explanations import parts_of
-from fleetrank.analysis.tables.table_specs import TABLES, Setting, TableSpec
+from fleetrank.analysis.tables.table import parts_of
+from fleetrank.analysis.tables.tables import TABLES, Setting, TableSpec
 
 _VIEWS = {
     "measurements": "Every attempt at every repeat, failed ones included, that the tables use: "

@@ -15,7 +15,7 @@ from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 from pydantic import TypeAdapter
 
-from fleetrank.models.cards.user_cards import CARD_FILE
+from fleetrank.models.cards.zoo import CARD_FILE
 from fleetrank.orchestrator.server.access import access_for
 from fleetrank.orchestrator.server.app import create_app
 from fleetrank.orchestrator.workspace.device_registry import DeviceFile

@@ -1,6 +1,6 @@
 """The kind `abacus`: beads on the host's desk."""
 
-from fleetrank.device_agents.simulated.agent import SimulatedAgent
+from fleetrank.device_agents.simulated import SimulatedAgent
 from fleetrank.foundation.vocabulary import Runtime
 
 

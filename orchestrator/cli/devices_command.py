@@ -25,9 +25,14 @@ from fleetrank.device_agents.host.processor_peaks import probe_peak
 from fleetrank.device_agents.registry import KINDS, create_agent
 from fleetrank.foundation.codec import json_text
 from fleetrank.foundation.errors import FleetError, shortened, with_flags
-from fleetrank.orchestrator.cli.context import current, host_turn, settle_workspace
+from fleetrank.orchestrator.cli.context import (
+    Work,
+    current,
+    host_turn,
+    reading_turn,
+    settle_workspace,
+)
 from fleetrank.orchestrator.cli.listing import AsJson, print_table
-from fleetrank.orchestrator.cli.reading_turn import Work, reading_turn
 from fleetrank.orchestrator.cli.table_view import TableView, with_view
 from fleetrank.orchestrator.errors import NothingToDoError, UsageError
 from fleetrank.orchestrator.workspace.device_registry import (

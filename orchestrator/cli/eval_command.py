@@ -45,7 +45,7 @@ Window = Annotated[
 
 def _run(where: Where) -> "EvalRun":
     from fleetrank.orchestrator.evaluation.evaluation_rows import EvalRun
-    from fleetrank.orchestrator.progress_displays import PlainLines
+    from fleetrank.orchestrator.progress import PlainLines
 
     workspace = current().workspace
     tools = ExportTools(

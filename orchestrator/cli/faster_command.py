@@ -10,10 +10,9 @@ import typer
 from fleetrank.analysis.stored.selection import ORDER_MARGIN
 from fleetrank.foundation.codec import json_text
 from fleetrank.foundation.vocabulary import Form, Origin
-from fleetrank.orchestrator.cli.context import current, settle_workspace
+from fleetrank.orchestrator.cli.context import Now, current, settle_workspace
 from fleetrank.orchestrator.cli.listing import AsJson
 from fleetrank.orchestrator.cli.options import Explain, share, with_selectors
-from fleetrank.orchestrator.cli.reading_turn import Now
 from fleetrank.orchestrator.cli.report_command import (
     in_options,
     print_in_form,

@@ -31,8 +31,7 @@ from fleetrank.foundation.files import StorageError
 from fleetrank.foundation.lease import LeaseError
 from fleetrank.foundation.registry import UnknownNameError
 from fleetrank.models.errors import LibraryError, ModelError
-from fleetrank.orchestrator.cli.context import CliContext, current, set_current
-from fleetrank.orchestrator.cli.reading_turn import settle_for_reading
+from fleetrank.orchestrator.cli.context import CliContext, current, set_current, settle_for_reading
 from fleetrank.orchestrator.cli.visible_streams import make_streams_visible
 from fleetrank.orchestrator.errors import (
     NewerSchemaError,

@@ -31,8 +31,7 @@ from fleetrank.models.cards.card import (
     formats_of,
 )
 from fleetrank.models.cards.identity import resolve
-from fleetrank.models.cards.user_cards import card_text
-from fleetrank.models.cards.zoo import Cards, load_cards
+from fleetrank.models.cards.zoo import Cards, card_text, load_cards
 from fleetrank.models.errors import CardError
 from fleetrank.models.export.exporters import why_not_precision
 from fleetrank.orchestrator.cli.context import current, host_turn
@@ -142,7 +141,7 @@ def export(
     as_json: AsJson = False,
 ) -> None:
     """Export models and verify each file against PyTorch. Cached files are checked and reused."""
-    from fleetrank.orchestrator.progress_displays import PlainLines
+    from fleetrank.orchestrator.progress import PlainLines
 
     workspace, switch = current().workspace, StopSwitch()
     if max_size is not None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, get_args, get_type_hints
 import typer
 from pydantic import ValidationError
 
-from fleetrank.analysis.tables.table_specs import Setting
+from fleetrank.analysis.tables.tables import Setting
 from fleetrank.foundation.inputs import Workload
 from fleetrank.foundation.user_file import Key
 from fleetrank.foundation.vocabulary import TableForm

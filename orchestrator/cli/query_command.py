@@ -12,14 +12,13 @@ from typing import Annotated, Literal
 
 import typer
 
-from fleetrank.analysis.tables.table_specs import TABLES
+from fleetrank.analysis.tables.tables import TABLES
 from fleetrank.foundation.errors import count_of
 from fleetrank.foundation.files import make_folder, written_aside
 from fleetrank.foundation.vocabulary import Form
-from fleetrank.orchestrator.cli.context import current, readable_workspace
+from fleetrank.orchestrator.cli.context import Now, Work, current, readable_workspace, turn_for
 from fleetrank.orchestrator.cli.listing import print_table, write_data
 from fleetrank.orchestrator.cli.options import AsForm, Explain, JsonForm, with_selectors
-from fleetrank.orchestrator.cli.reading_turn import Now, Work, turn_for
 from fleetrank.orchestrator.cli.report_command import print_in_form, selected_table
 from fleetrank.orchestrator.cli.table_view import TableView, with_view
 from fleetrank.orchestrator.compute.child import (

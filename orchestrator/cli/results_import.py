@@ -21,13 +21,16 @@ from fleetrank.models.cards.zoo import load_cards
 from fleetrank.models.errors import ModelError
 from fleetrank.models.networks.cost import embedding_count, parameter_count
 from fleetrank.orchestrator.cli.context import (
+    Now,
+    Work,
     current,
     host_turn,
     readable_workspace,
+    reading_turn,
     settle_workspace,
+    turn_for,
 )
 from fleetrank.orchestrator.cli.listing import AsJson, print_table, write_data
-from fleetrank.orchestrator.cli.reading_turn import Now, Work, reading_turn, turn_for
 from fleetrank.orchestrator.cli.report_command import in_options
 from fleetrank.orchestrator.durable import replace_file
 from fleetrank.orchestrator.errors import UsageError

@@ -83,7 +83,7 @@ def plan(
         print(json_text(SweepSpec.model_json_schema(), indent=2))
         return
     from fleetrank.orchestrator.cli.sweep_plan_text import print_plan
-    from fleetrank.orchestrator.progress_displays import PlainLines
+    from fleetrank.orchestrator.progress import PlainLines
     from fleetrank.orchestrator.sweep.dispatch_backend import open_dispatch_backend
     from fleetrank.orchestrator.sweep.sweep_setup import plan_sweep, read_spec
 

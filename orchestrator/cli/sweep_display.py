@@ -29,8 +29,8 @@ EXIT_FAILED_CELLS, EXIT_SLOWER, EXIT_INTERRUPTED = 3, 5, 130
 @contextmanager
 def shown_progress(progress: Progress) -> Iterator[list[Subscriber]]:
     """The event subscribers of a progress style; restores the terminal at the end."""
-    from fleetrank.orchestrator.cli.terminal import VisibleConsole
-    from fleetrank.orchestrator.progress_displays import JsonLines, LiveConsole, PlainLines
+    from fleetrank.orchestrator.cli.terminal import LiveConsole, VisibleConsole
+    from fleetrank.orchestrator.progress import JsonLines, PlainLines
 
     if progress is Progress.NONE:
         yield []

@@ -16,9 +16,9 @@ import numpy as np
 from fleetrank.foundation.codec import to_json
 from fleetrank.foundation.inputs import IMAGE, Workload
 from fleetrank.foundation.vocabulary import WeightsKind
+from fleetrank.models.calibration import PictureForm
 from fleetrank.models.cards.card import Preprocessing, own_format, takes_images
 from fleetrank.models.files import inputs_of
-from fleetrank.models.pictures import PictureForm
 from fleetrank.orchestrator.errors import UsageError
 from fleetrank.orchestrator.evaluation.data_child import DataChild
 from fleetrank.orchestrator.evaluation.evaluation_rows import (

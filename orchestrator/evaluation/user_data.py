@@ -27,7 +27,7 @@ from fleetrank.foundation.own_process import (
     limit_memory,
     write_all,
 )
-from fleetrank.models.pictures import PICTURE_SUFFIXES, PictureForm, as_input, opened_image
+from fleetrank.models.calibration import PICTURE_SUFFIXES, PictureForm, as_input, opened_image
 from fleetrank.orchestrator.compute.child import Reply
 from fleetrank.orchestrator.errors import UsageError, is_installed
 from fleetrank.orchestrator.evaluation.data_child import LARGEST_FILE_BYTES, Act, Asked, DataChild

@@ -67,7 +67,7 @@ def load(results: str | Path, *, sweep: Named = None) -> pl.LazyFrame:
 
 def tables() -> dict[str, tuple[str, ...]]:
     """The names that `table` takes, as `fleetrank report show` lists them, and their parts."""
-    from fleetrank.analysis.tables.table_specs import TABLES
+    from fleetrank.analysis.tables.tables import TABLES
 
     return {name: tuple(spec.parts) for name, spec in TABLES.items()}
 

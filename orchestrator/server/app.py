@@ -26,7 +26,7 @@ from fleetrank.analysis.report.page import templates
 from fleetrank.analysis.report.page_tables import HtmlTable, html_of_rows
 from fleetrank.analysis.sql import ViewColumn, described_views
 from fleetrank.analysis.tables.formats import value_text
-from fleetrank.analysis.tables.table_specs import TABLES, part_of
+from fleetrank.analysis.tables.tables import TABLES, part_of
 from fleetrank.foundation.errors import FleetError, duration
 from fleetrank.foundation.vocabulary import Form, TableForm
 from fleetrank.orchestrator.compute.child import Job, JobKind

@@ -17,8 +17,7 @@ from fleetrank.foundation.vocabulary import Family, Format
 from fleetrank.models.cards.card import FORMATS_OF_SUFFIX, ModelCard, Source, language_card
 from fleetrank.models.cards.identity import card_sha256
 from fleetrank.models.cards.inputs import CardInput, axis_names, valid_input
-from fleetrank.models.cards.user_cards import card_text, placed
-from fleetrank.models.cards.zoo import Cards, load_cards
+from fleetrank.models.cards.zoo import Cards, card_text, load_cards, placed
 from fleetrank.models.errors import CardError
 from fleetrank.models.files import inputs_of
 from fleetrank.models.published import CONFIG, shape_of

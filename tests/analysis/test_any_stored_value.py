@@ -15,8 +15,7 @@ from fleetrank.analysis.report.page import build_report
 from fleetrank.analysis.stored.columns import LARGEST, SCHEMA, SMALLEST
 from fleetrank.analysis.stored.load import load_measurements
 from fleetrank.analysis.stored.selection import Selection
-from fleetrank.analysis.tables.table_specs import REQUESTS
-from fleetrank.analysis.tables.tables import session_table
+from fleetrank.analysis.tables.tables import REQUESTS, session_table
 
 pytestmark = pytest.mark.slow
 

@@ -8,7 +8,7 @@ import pytest
 from fleet_rows import write_results
 from golden_tables import figures_of
 
-from fleetrank.analysis.tables.table_specs import REQUESTS
+from fleetrank.analysis.tables.tables import REQUESTS
 
 pytestmark = pytest.mark.slow
 

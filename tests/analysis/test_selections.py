@@ -16,8 +16,7 @@ from fleetrank.analysis.errors import AnalysisError
 from fleetrank.analysis.stored.load import load_measurements
 from fleetrank.analysis.stored.selection import Selection, matches
 from fleetrank.analysis.tables.table import Table
-from fleetrank.analysis.tables.table_specs import part_of
-from fleetrank.analysis.tables.tables import make_table
+from fleetrank.analysis.tables.tables import make_table, part_of
 
 pytestmark = pytest.mark.slow
 

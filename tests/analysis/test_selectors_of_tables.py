@@ -9,8 +9,7 @@ from fleetrank.analysis.errors import AnalysisError, NoDataError
 from fleetrank.analysis.panel.session import Session
 from fleetrank.analysis.stored.load import load_measurements
 from fleetrank.analysis.stored.selection import Selection
-from fleetrank.analysis.tables.table_specs import part_of
-from fleetrank.analysis.tables.tables import check_request, make_table, session_table
+from fleetrank.analysis.tables.tables import check_request, make_table, part_of, session_table
 
 pytestmark = pytest.mark.slow
 OF_MEASUREMENTS = [name for name in NAMES if not part_of(name).is_apart]

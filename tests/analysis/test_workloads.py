@@ -17,8 +17,7 @@ from fleetrank.analysis.sql import run_query
 from fleetrank.analysis.stored.columns import ORIGINS
 from fleetrank.analysis.stored.load import load_measurements, valid_attempts
 from fleetrank.analysis.stored.selection import Selection, cell_pattern, fits
-from fleetrank.analysis.tables.table_specs import TableRequest
-from fleetrank.analysis.tables.tables import make_table
+from fleetrank.analysis.tables.tables import TableRequest, make_table
 
 pytestmark = pytest.mark.slow
 

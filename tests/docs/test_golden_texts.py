@@ -5,7 +5,7 @@ import difflib
 import pytest
 from golden_texts import COMMAND, GOLDEN, SURFACES
 
-from fleetrank.analysis.tables.table_specs import REQUESTS
+from fleetrank.analysis.tables.tables import REQUESTS
 from fleetrank.orchestrator.cli.main import COMMANDS
 
 

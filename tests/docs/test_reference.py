@@ -14,9 +14,9 @@ from mkdocs.exceptions import PluginError
 from pydantic import TypeAdapter
 
 from fleetrank.analysis.stored.columns import COLUMNS
-from fleetrank.analysis.tables.table_specs import TABLES
+from fleetrank.analysis.tables.tables import TABLES
 from fleetrank.device_agents.contract.task import MeasurePolicy
-from fleetrank.models.cards.user_cards import CARD_FILE
+from fleetrank.models.cards.zoo import CARD_FILE
 from fleetrank.orchestrator.cli.main import COMMANDS
 from fleetrank.orchestrator.workspace.sweep_spec import SweepSpec
 

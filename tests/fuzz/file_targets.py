@@ -16,7 +16,7 @@ from fleetrank.analysis.stored.sweep_record import Provenance
 from fleetrank.device_agents.contract.agent import DeviceFacts
 from fleetrank.foundation.errors import FleetError
 from fleetrank.models.cards.card import CardKeys
-from fleetrank.models.cards.user_cards import load_user_card
+from fleetrank.models.cards.zoo import load_user_card
 from fleetrank.orchestrator.cli import devices_command
 from fleetrank.orchestrator.progress import read_progress
 from fleetrank.orchestrator.store.results import ResultStore

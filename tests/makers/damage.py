@@ -29,10 +29,10 @@ from fleetrank.foundation.errors import FleetError
 from fleetrank.orchestrator.cli.main import run
 from fleetrank.orchestrator.housekeeping import Step, copy_sweep, plan_merge
 from fleetrank.orchestrator.store import journal
-from fleetrank.orchestrator.store.exclusions import exclude
 from fleetrank.orchestrator.store.health import examine, repair_sweep
 from fleetrank.orchestrator.store.journal import make_line
 from fleetrank.orchestrator.store.results import ResultStore
+from fleetrank.orchestrator.store.small_files import exclude
 from fleetrank.orchestrator.workspace.device_registry import (
     DeviceFile,
     Registration,

@@ -10,8 +10,7 @@ from fleetrank.analysis.errors import AnalysisError
 from fleetrank.analysis.panel.session import Session
 from fleetrank.analysis.stored.load import load_measurements
 from fleetrank.analysis.stored.selection import Selection
-from fleetrank.analysis.tables.table_specs import REQUESTS
-from fleetrank.analysis.tables.tables import session_table
+from fleetrank.analysis.tables.tables import REQUESTS, session_table
 
 Figures = dict[str, list[object]]
 

@@ -16,8 +16,7 @@ from fleetrank.analysis.errors import AnalysisError
 from fleetrank.analysis.panel.session import Session
 from fleetrank.analysis.stored.load import load_measurements
 from fleetrank.analysis.stored.selection import Selection
-from fleetrank.analysis.tables.table_specs import REQUESTS, TableRequest
-from fleetrank.analysis.tables.tables import session_table
+from fleetrank.analysis.tables.tables import REQUESTS, TableRequest, session_table
 from fleetrank.orchestrator import doctor
 from fleetrank.orchestrator.cli.main import COMMANDS, build_app
 from fleetrank.orchestrator.doctor import LIBRARIES, Finding, judge_library

@@ -9,8 +9,7 @@ from language_rows import OF_TOKENS
 from fleetrank.analysis.panel.session import Session
 from fleetrank.analysis.stored.selection import Selection
 from fleetrank.analysis.tables.table import Table
-from fleetrank.analysis.tables.table_specs import REQUESTS, Setting, TableRequest
-from fleetrank.analysis.tables.tables import session_table
+from fleetrank.analysis.tables.tables import REQUESTS, Setting, TableRequest, session_table
 
 NAMES = tuple(dict.fromkeys(request.name for request in REQUESTS))
 """Every part of every table."""

@@ -6,9 +6,9 @@ from pathlib import Path
 from fleet_rows import NETS, PLACES, write_results
 
 from fleetrank.analysis.stored.sweep_record import list_path
-from fleetrank.orchestrator.store.exclusions import exclude
 from fleetrank.orchestrator.store.parts import frames_of, journal_rows
 from fleetrank.orchestrator.store.results import ResultStore
+from fleetrank.orchestrator.store.small_files import exclude
 
 KEPT, GOES = "kept-20261120T080000-aa11", "goes-20261121T080000-bb22"
 

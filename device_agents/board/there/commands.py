@@ -100,7 +100,7 @@ def local_agent(gpu: "Options | None") -> Agent:
     """
     worker = (sys.executable, sys.argv[0], "worker")
     if gpu is None:
-        from fleetrank.device_agents.cpu.agent import CpuAgent
+        from fleetrank.device_agents.cpu import CpuAgent
 
         return CpuAgent({}, command=worker)
     from fleetrank.device_agents.cuda.agent import CudaAgent

@@ -10,9 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import array_shapes, arrays
 from scipy import stats
 
-from fleetrank.analysis.arrays import missing_ranks
-from fleetrank.analysis.arrays.missing_ranks import _MAX_SHORT, spearman_common
-from fleetrank.analysis.arrays.ranking import spearman_matrix
+from fleetrank.analysis.arrays.ranking import _MAX_SHORT, spearman_common, spearman_matrix
 
 NAN = math.nan
 tied = arrays(
@@ -51,7 +49,7 @@ def test_blocks_of_pairs_change_nothing(monkeypatch: pytest.MonkeyPatch, block: 
     rng = np.random.default_rng(0)
     values = rng.normal(size=(30, 21))
     values[rng.random(values.shape) < 0.2] = NAN
-    monkeypatch.setattr(missing_ranks, "_BLOCK_VALUES", block)
+    monkeypatch.setattr("fleetrank.analysis.arrays.ranking._BLOCK_VALUES", block)
     expected, _ = pairwise(values)
     assert spearman_common(values)[0] == pytest.approx(expected, abs=1e-12)
 

@@ -5,7 +5,7 @@ import pytest
 
 from fleetrank.analysis.arrays.roofline_fit import fit_roofline
 from fleetrank.device_agents.contract.task import Execution
-from fleetrank.device_agents.simulated.agent import capacity_of, latency_ns, read_options
+from fleetrank.device_agents.simulated import capacity_of, latency_ns, read_options
 from fleetrank.foundation.vocabulary import Runtime
 
 MACS = np.array([3.5e8, 8.2e8, 3.0e8, 2.2e8, 1.8e9, 4.1e9, 1.5e10, 4.0e8, 1.3e9, 4.6e9])

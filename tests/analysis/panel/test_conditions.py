@@ -30,8 +30,7 @@ from fleetrank.analysis.panel.session import Session
 from fleetrank.analysis.stored.load import load_measurements
 from fleetrank.analysis.stored.selection import Selection
 from fleetrank.analysis.tables.table import Table
-from fleetrank.analysis.tables.table_specs import TABLES
-from fleetrank.analysis.tables.tables import make_table
+from fleetrank.analysis.tables.tables import TABLES, make_table
 from fleetrank.foundation.vocabulary import Axis, words_of
 
 N_MODELS = 7

@@ -22,8 +22,7 @@ from fleetrank.analysis.stored.load import load_measurements
 from fleetrank.analysis.stored.selection import Selection
 from fleetrank.analysis.tables.formats import EXPLAIN_HINT, render
 from fleetrank.analysis.tables.table import MAX_SENTENCES, Table, sentences_in, split_notes
-from fleetrank.analysis.tables.table_specs import TableRequest, part_of
-from fleetrank.analysis.tables.tables import make_table
+from fleetrank.analysis.tables.tables import TableRequest, make_table, part_of
 
 pytestmark = pytest.mark.slow
 

@@ -10,8 +10,7 @@ from fleetrank.analysis.errors import AnalysisError
 from fleetrank.analysis.panel.session import Session
 from fleetrank.analysis.stored.load import load_measurements
 from fleetrank.analysis.stored.selection import Selection, setting
-from fleetrank.analysis.tables.table_specs import TableRequest, part_of
-from fleetrank.analysis.tables.tables import make_table, session_table
+from fleetrank.analysis.tables.tables import TableRequest, make_table, part_of, session_table
 from fleetrank.foundation.errors import with_flags
 
 EVERY_WORD = [

@@ -11,13 +11,12 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from fleetrank.analysis.tables import explanations
-from fleetrank.analysis.tables.explanations import explained
-from fleetrank.analysis.tables.table import Table, schema_of
-from fleetrank.analysis.tables.table_specs import TABLES
+from fleetrank.analysis.tables import table
+from fleetrank.analysis.tables.table import Table, explained, schema_of
+from fleetrank.analysis.tables.tables import TABLES
 
 TEXTS: Mapping[str, Mapping[str, str]] = tomllib.loads(
-    Path(explanations.__file__).with_name("explanations.toml").read_text()
+    Path(table.__file__).with_name("explanations.toml").read_text()
 )
 
 
@@ -76,7 +75,7 @@ def test_nan_and_infinity_become_null_and_a_row_of_another_class_lacks_columns()
 
 def test_a_text_is_of_a_part_and_its_names_are_filled(monkeypatch: pytest.MonkeyPatch) -> None:
     texts = {"shared": {"x": "one\n{seed}"}, "t": {"t": "a: {x}.\n\n{none}\n\nb {share}\n"}}
-    monkeypatch.setattr(explanations, "_texts", lambda: texts)
+    monkeypatch.setattr("fleetrank.analysis.tables.table._texts", lambda: texts)
     assert explained("t", {"seed": 3, "share": 0.50, "none": ""}) == ("a: one 3.", "b 0.5")
     with pytest.raises(KeyError):
         explained("t")

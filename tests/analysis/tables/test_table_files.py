@@ -12,8 +12,7 @@ from fleetrank.analysis.errors import AnalysisError, NoDataError
 from fleetrank.analysis.stored.columns import ORIGINS
 from fleetrank.analysis.stored.load import load_measurements
 from fleetrank.analysis.stored.selection import Selection
-from fleetrank.analysis.tables.table_files import export_tables, index_name
-from fleetrank.analysis.tables.table_specs import REQUESTS
+from fleetrank.analysis.tables.tables import REQUESTS, export_tables, index_name
 from fleetrank.foundation.files import StorageError
 
 pytestmark = pytest.mark.slow

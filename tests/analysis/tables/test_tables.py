@@ -12,8 +12,7 @@ from fleetrank.analysis.errors import AnalysisError, NoDataError, NotComparableE
 from fleetrank.analysis.stored.columns import READ_SCHEMA
 from fleetrank.analysis.stored.selection import Selection
 from fleetrank.analysis.tables.formats import FORMATS, KEYS, render
-from fleetrank.analysis.tables.table_specs import TableRequest
-from fleetrank.analysis.tables.tables import make_table
+from fleetrank.analysis.tables.tables import TableRequest, make_table
 
 pytestmark = pytest.mark.slow
 

@@ -4,7 +4,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fleetrank.device_agents.cpu.agent import CpuAgent
+from fleetrank.device_agents.cpu import CpuAgent
 from fleetrank.device_agents.host import worker_process
 from fleetrank.device_agents.host.worker_process import LIMIT_SHARE, default_limit_bytes
 from fleetrank.foundation.vocabulary import ErrorKind, Runtime

@@ -10,7 +10,7 @@ from fleetrank.device_agents.contract.measurement import Measurement, failed, fa
 from fleetrank.device_agents.contract.task import MeasureTask
 from fleetrank.device_agents.errors import AwayError, NotFitError, StoppedError
 from fleetrank.device_agents.host.worker_client import Clock, measure_when_fit
-from fleetrank.device_agents.simulated.agent import SimulatedAgent
+from fleetrank.device_agents.simulated import SimulatedAgent
 from fleetrank.foundation.vocabulary import ErrorKind, Origin, Status
 from tests.device_agents.conftest import plain_task
 

@@ -10,7 +10,7 @@ import psutil
 import pytest
 
 from fleetrank.device_agents.contract.task import BlockPolicy
-from fleetrank.device_agents.cpu.agent import CpuAgent
+from fleetrank.device_agents.cpu import CpuAgent
 from fleetrank.device_agents.errors import NotFitError
 from fleetrank.device_agents.host.conditions import CpuTime, require_quiet
 from fleetrank.foundation.vocabulary import ErrorKind

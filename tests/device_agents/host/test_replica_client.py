@@ -10,7 +10,7 @@ import pytest
 
 from fleetrank.device_agents.contract.measurement import Conditions, Measurement
 from fleetrank.device_agents.contract.task import Execution, MeasureTask, ReplicaPolicy
-from fleetrank.device_agents.cpu.agent import CpuAgent
+from fleetrank.device_agents.cpu import CpuAgent
 from fleetrank.device_agents.host.energy import CounterSource
 from fleetrank.device_agents.host.round_client import (
     core_use,

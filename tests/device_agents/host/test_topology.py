@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from fleetrank.device_agents.contract.task import Execution, MeasureTask
-from fleetrank.device_agents.cpu.agent import CpuAgent
+from fleetrank.device_agents.cpu import CpuAgent
 from fleetrank.device_agents.errors import PermanentError
 from fleetrank.device_agents.host.conditions import (
     cpus_one_per_core,
@@ -50,7 +50,7 @@ def test_cpus_are_ascending_where_the_system_tells_nothing(tmp_path: Path) -> No
 def test_a_task_without_an_affinity_is_left_to_the_system(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[MeasureTask] = []
     monkeypatch.setattr(
-        "fleetrank.device_agents.cpu.agent.measure_in_worker", lambda t, _stop, **_: asked.append(t)
+        "fleetrank.device_agents.cpu.measure_in_worker", lambda t, _stop, **_: asked.append(t)
     )
     task = plain_task(execution=ONNX)
     CpuAgent({}).measure(task)

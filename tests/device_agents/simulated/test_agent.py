@@ -6,7 +6,7 @@ import pytest
 
 from fleetrank.device_agents.contract.task import Execution, MeasureTask, OptionValue, TokenCost
 from fleetrank.device_agents.errors import PermanentError
-from fleetrank.device_agents.simulated.agent import SimulatedAgent
+from fleetrank.device_agents.simulated import SimulatedAgent
 from fleetrank.foundation.inputs import Workload
 from fleetrank.foundation.vocabulary import (
     ErrorKind,

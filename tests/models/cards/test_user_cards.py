@@ -14,8 +14,7 @@ from fleetrank.models.cards.card import ExportRequest, ModelCard, Source, Weight
 from fleetrank.models.cards.identity import resolve
 from fleetrank.models.cards.inputs import ValueRule, axis_names, has_batch
 from fleetrank.models.cards.language import LanguageShape
-from fleetrank.models.cards.user_cards import card_text, load_user_card
-from fleetrank.models.cards.zoo import load_language_zoo
+from fleetrank.models.cards.zoo import card_text, load_language_zoo, load_user_card
 from fleetrank.models.errors import CardError
 
 GOOD = 'family = "mobile_cnn"\nsource = "file"\nentry = "nets/mine.onnx"\n'

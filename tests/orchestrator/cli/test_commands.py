@@ -21,8 +21,7 @@ from fleetrank.foundation.vocabulary import FlopsMethod, Format
 from fleetrank.models.cache import ArtifactCache
 from fleetrank.models.cards.card import Cost, ExportRequest, StagedExport, Weights
 from fleetrank.models.cards.identity import resolve
-from fleetrank.models.cards.user_cards import load_user_card
-from fleetrank.models.cards.zoo import load_language_zoo, load_zoo
+from fleetrank.models.cards.zoo import load_language_zoo, load_user_card, load_zoo
 from fleetrank.orchestrator.cli.listing import print_table
 from fleetrank.orchestrator.cli.main import run
 from fleetrank.orchestrator.store.parts import write_list

@@ -16,15 +16,14 @@ from waiting import wait_until
 from wording import has
 
 from fleetrank.analysis.stored.load import load_measurements
-from fleetrank.orchestrator.cli import reading_turn
-from fleetrank.orchestrator.cli.main import COMMANDS, build_app, run
-from fleetrank.orchestrator.cli.reading_turn import (
+from fleetrank.orchestrator.cli.context import (
     SHORT_S,
     Work,
     is_reading,
     settle_for_reading,
     work_s,
 )
+from fleetrank.orchestrator.cli.main import COMMANDS, build_app, run
 from fleetrank.orchestrator.compute.child import ONE_BLAS_THREAD
 from fleetrank.orchestrator.errors import StoreError, explained_errors
 
@@ -117,7 +116,8 @@ def test_rows_that_vanish_while_they_are_read_are_named(
 
 def test_only_reading_takes_one_thread_and_low_priority(monkeypatch: pytest.MonkeyPatch) -> None:
     lowered: list[bool] = []
-    monkeypatch.setattr(reading_turn, "lower_priority", lambda: lowered.append(True))
+    place = "fleetrank.orchestrator.cli.context.lower_priority"
+    monkeypatch.setattr(place, lambda: lowered.append(True))
     for name in ONE_BLAS_THREAD:
         monkeypatch.setenv(name, "7")
     settle_for_reading(["sweep", "run", "report"])

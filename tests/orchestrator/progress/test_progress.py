@@ -11,13 +11,16 @@ from wording import has
 from fleetrank.analysis.tables.formats import value_text
 from fleetrank.foundation.errors import duration
 from fleetrank.foundation.vocabulary import Origin
+from fleetrank.orchestrator.cli.terminal import LiveConsole, render
 from fleetrank.orchestrator.progress import (
     DeviceWaits,
     Event,
     ExportFinished,
     ExportStarted,
+    JsonLines,
     Notice,
     PhaseStarted,
+    PlainLines,
     Publisher,
     RepeatFinished,
     RepeatStarted,
@@ -28,7 +31,6 @@ from fleetrank.orchestrator.progress import (
     sentence,
     updated,
 )
-from fleetrank.orchestrator.progress_displays import JsonLines, LiveConsole, PlainLines, render
 
 STARTED = SweepStarted(
     sweep_id="s-1", n_cells=2, n_repeats=4, n_done=1, n_skipped=0, estimate_s=60.0

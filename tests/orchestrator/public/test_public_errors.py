@@ -127,7 +127,7 @@ def _selections() -> dict[str, Call]:
     return calls
 
 
-_OF_TERMINALS = {"formats.py", "audit.py", "table_specs.py", "wording.py", "errors.py"}
+_OF_TERMINALS = {"formats.py", "audit.py", "tables.py", "wording.py", "errors.py"}
 """They hold a hint of the text form, a shell command of the audit, and a line of the page."""
 CALLS = {"paths": _paths(), "values": _values(), "selections": _selections()}
 

@@ -4,8 +4,8 @@ from pathlib import Path
 
 from fleetrank.analysis.stored.sweep_record import SweepRecord
 from fleetrank.orchestrator.server.answer_cache import Fingerprint
-from fleetrank.orchestrator.store.exclusions import exclude, take_back
 from fleetrank.orchestrator.store.results import ResultStore, change_tags
+from fleetrank.orchestrator.store.small_files import exclude, take_back
 
 
 def test_an_exclusion_and_its_end_are_noticed(tmp_path: Path) -> None:

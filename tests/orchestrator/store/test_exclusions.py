@@ -11,7 +11,7 @@ from fleetrank.analysis.stored.selection import MAX_EXCLUSIONS, read_exclusions
 from fleetrank.foundation.lease import open_lease, wait_for_lock
 from fleetrank.orchestrator.errors import StoreError, UsageError
 from fleetrank.orchestrator.store import small_files
-from fleetrank.orchestrator.store.exclusions import exclude, take_back
+from fleetrank.orchestrator.store.small_files import exclude, take_back
 
 
 def numbers(results: Path) -> list[int]:

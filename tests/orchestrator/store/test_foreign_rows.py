@@ -12,9 +12,9 @@ from fleetrank.analysis.stored.sweep_record import SweepRecord
 from fleetrank.foundation.plain_data import KEY, marked_checksum
 from fleetrank.orchestrator.errors import StoreError
 from fleetrank.orchestrator.housekeeping import Step, copy_sweep, plan_merge
-from fleetrank.orchestrator.store.exclusions import exclude
 from fleetrank.orchestrator.store.health import examine, repair_sweep
 from fleetrank.orchestrator.store.results import ResultStore
+from fleetrank.orchestrator.store.small_files import exclude
 
 A, B = "a-20260102T030405-0a1b", "b-20260102T030405-0a1b"
 N = 3

@@ -21,10 +21,8 @@ from waiting import MODES, ended, ok_repeats, start, wait_for_repeats
 from wording import has
 
 from fleetrank.foundation.supervised_child import SupervisedChild
-from fleetrank.orchestrator import progress_displays
 from fleetrank.orchestrator.cli.main import run
-from fleetrank.orchestrator.progress import Event, SweepFinished
-from fleetrank.orchestrator.progress_displays import JsonLines
+from fleetrank.orchestrator.progress import Event, JsonLines, SweepFinished
 
 ALL = ("m0", "m1", "m2", "m3")
 KIB = 1024
@@ -318,7 +316,7 @@ def test_a_head_that_dies_after_the_last_row_does_not_change_the_exit_code(
             if isinstance(event, SweepFinished):
                 kill_head(head.pid)
 
-    monkeypatch.setattr(progress_displays, "JsonLines", KillsTheHead)
+    monkeypatch.setattr("fleetrank.orchestrator.progress.JsonLines", KillsTheHead)
     folder.write_spec(["m0"], ["sim-a"], repeats=2)
     words = ["sweep", "run", "t", "--cluster", address, "--progress", "jsonl"]
     code = run(["--workspace", str(folder.root), *words])

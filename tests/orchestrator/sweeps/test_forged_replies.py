@@ -10,7 +10,7 @@ import pytest
 from forged_replies import FORGERIES
 from ssh_board import ssh_board, why_no_sshd
 
-from fleetrank.device_agents.cpu.agent import CpuAgent
+from fleetrank.device_agents.cpu import CpuAgent
 from fleetrank.orchestrator.cli.main import run
 
 pytestmark = pytest.mark.slow

@@ -9,7 +9,7 @@ from pydantic import ValidationError
 
 from fleetrank.analysis.stored.columns import SCHEMA
 from fleetrank.analysis.stored.selection import Selection
-from fleetrank.analysis.tables.table_specs import TABLES
+from fleetrank.analysis.tables.tables import TABLES
 from fleetrank.orchestrator.cli import report_command
 from fleetrank.orchestrator.errors import UsageError
 from fleetrank.orchestrator.server.app import PageQuery, TableQuery, api

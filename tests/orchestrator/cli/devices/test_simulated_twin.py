@@ -10,7 +10,7 @@ from fleet_rows import NETS, PLACES, write_results
 from wording import has
 
 from fleetrank.device_agents.contract.task import Execution
-from fleetrank.device_agents.simulated.agent import capacity_of, latency_ns, read_options
+from fleetrank.device_agents.simulated import capacity_of, latency_ns, read_options
 from fleetrank.foundation.vocabulary import Runtime
 from fleetrank.orchestrator.cli.main import run
 

@@ -17,7 +17,6 @@ from fleetrank.analysis.stored.selection import Selection
 from fleetrank.analysis.stored.side_tables import EVALUATIONS, read_side
 from fleetrank.analysis.stored.sweep_record import list_path
 from fleetrank.foundation.lease import host_lease
-from fleetrank.orchestrator.cli import reading_turn
 from fleetrank.orchestrator.cli.main import run
 from fleetrank.orchestrator.store.results import ResultStore
 from fleetrank.orchestrator.workspace.workspace import Workspace
@@ -57,7 +56,7 @@ def test_each_release_becomes_a_sweep_with_its_provenance(workspace, capsys) -> 
 def test_an_import_waits_for_a_measurement_unless_it_shall_start_now(
     workspace, capsys, monkeypatch
 ) -> None:
-    monkeypatch.setattr(reading_turn, "LONGEST_READING_WAIT_S", 0.1)
+    monkeypatch.setattr("fleetrank.orchestrator.cli.context.LONGEST_READING_WAIT_S", 0.1)
     with host_lease("sweep s-1, which measures here"):
         assert run(["results", "import", "--from", "timm", str(DATA / "timm"), "--now"]) == 0
         assert capsys.readouterr().err == ""

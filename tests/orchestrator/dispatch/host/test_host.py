@@ -16,7 +16,7 @@ from fleetrank.device_agents.contract.measurement import Measurement, failed, fa
 from fleetrank.device_agents.contract.task import BlockPolicy, Execution, MeasurePolicy, MeasureTask
 from fleetrank.device_agents.errors import NotFitError
 from fleetrank.device_agents.registry import create_agent
-from fleetrank.device_agents.simulated.agent import SimulatedAgent
+from fleetrank.device_agents.simulated import SimulatedAgent
 from fleetrank.foundation.files import file_sha256
 from fleetrank.foundation.lease import give_up_at_once, host_lease, reading_beside_measurements
 from fleetrank.foundation.vocabulary import ErrorKind, Flag, Origin, Runtime, Status

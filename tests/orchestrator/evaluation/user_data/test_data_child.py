@@ -11,8 +11,8 @@ import pytest
 from PIL import Image
 from tokenizers import Tokenizer, models, normalizers
 
+from fleetrank.models.calibration import PictureForm
 from fleetrank.models.cards.card import Preprocessing
-from fleetrank.models.pictures import PictureForm
 from fleetrank.orchestrator.errors import UsageError
 from fleetrank.orchestrator.evaluation.data_child import DataChild
 from fleetrank.orchestrator.evaluation.user_data import (

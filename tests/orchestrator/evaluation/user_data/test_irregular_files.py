@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from fleetrank.foundation.errors import BadFileError
+from fleetrank.models.calibration import PictureForm
 from fleetrank.models.cards.card import Preprocessing
-from fleetrank.models.pictures import PictureForm
 from fleetrank.orchestrator.evaluation.data_child import DataChild
 from fleetrank.orchestrator.evaluation.scoring import read_questions
 from fleetrank.orchestrator.evaluation.user_data import (

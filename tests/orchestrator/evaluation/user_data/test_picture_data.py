@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
+from fleetrank.models.calibration import PictureForm, as_input, opened_image
 from fleetrank.models.cards.card import Preprocessing
 from fleetrank.models.errors import ExportError
-from fleetrank.models.pictures import PictureForm, as_input, opened_image
 from fleetrank.orchestrator.errors import UsageError
 from fleetrank.orchestrator.evaluation.data_child import DataChild
 from fleetrank.orchestrator.evaluation.user_data import (

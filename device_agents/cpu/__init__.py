@@ -1,4 +1,0 @@
-"""The CPU of a host.
-
-Open `agent` first.
-"""
