@@ -1,8 +1,11 @@
 """Stored rows of made-up fleets of any size, for benchmarks of the analysis."""
 
+import sys
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent.parent / "tests" / "makers"))
 
 import numpy as np
 import polars as pl

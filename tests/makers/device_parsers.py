@@ -238,6 +238,7 @@ OTHER_TEXT = {
     "board.board_registrar": "a version of libc, matched as a whole",
     "board.ssh": "the user's name of a host, matched as a whole",
     "board.there.keeper": "names of files that this side sends, matched as a whole",
+    "contract.agent": "a backend of the user's sweep, matched as a whole",
     "cuda.nvml": "answers of the driver, as numbers and names",
     "profiling.profiler": "names of operators in a trace of the worker's own process",
     "profiling.onnx_profiler": "model files",

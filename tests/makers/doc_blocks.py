@@ -245,7 +245,7 @@ def run_page(ground: TrialGround, blocks: list[Block], workspace: Path) -> str:
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-        timeout=300,
+        timeout=600,
         check=False,
     )  # fmt: skip
     assert ended.returncode == 0, f"exit code {ended.returncode}:\n{ended.stdout[-6000:]}"

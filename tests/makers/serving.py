@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 _COMMAND = "from fleetrank.orchestrator.cli.main import main; main()"
-_END_S = 20.0
+_END_S = 60.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -143,8 +143,8 @@ def test_a_sweep_appears_while_it_runs_and_its_report_after_it(
     command = "from fleetrank.orchestrator.cli.main import main; main()"
     run = [sys.executable, "-P", "-c", command, "sweep", "run", "live", "--inline"]
     with serving(live_workspace) as server:
-        page.goto(server.base + "/?include_simulated=true")
         page.set_default_timeout(PATIENCE_MS)
+        page.goto(server.base + "/?include_simulated=true")
         page.frame_locator("#report").get_by_text("No report yet").wait_for()
         with subprocess.Popen(run, cwd=live_workspace, stdout=subprocess.DEVNULL) as sweep:
             page.locator(".state.running").wait_for(timeout=PATIENCE_MS)

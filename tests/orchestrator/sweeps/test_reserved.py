@@ -118,9 +118,11 @@ def test_a_place_taken_away_in_the_middle_is_one_failed_attempt(folder, lab) -> 
     code, error = ended(process)
     assert code == 0, error
     rows = folder.rows()
-    assert [row["status"] for row in rows] == ["failed", "ok", "ok"]
-    assert rows[0]["error_kind"] == "device_lost"
-    assert "used by ann" in str(rows[0]["error_message"])
+    # On a busy host the first repeat may end before a renewal fails.
+    assert sorted(row["status"] for row in rows) == ["failed", "ok", "ok"]
+    (lost,) = [row for row in rows if row["status"] == "failed"]
+    assert lost["error_kind"] == "device_lost"
+    assert "used by ann" in str(lost["error_message"])
     assert lab.user is None
 
 
