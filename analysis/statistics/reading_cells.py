@@ -121,7 +121,7 @@ _CARD_LETTERS = 8
 _FACTS = (
     *PLACE, "cell_key", "workload", "sweep_id", "origin", "device", "latency_ns", STATISTIC,
     "peak_memory_bytes", "memory_metric", "flops", "model_context_tokens", "n_repeats", "flags",
-    "process_gap",
+    "process_gap", "taken_share",
 )  # fmt: skip
 
 

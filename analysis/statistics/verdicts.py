@@ -1,8 +1,8 @@
 """Whether the figure of a cell can be used: steady, noisy or doubtful, and what to do about it.
 
 A cell is `doubtful` if the audit, the placement, the thermal state or the value itself speaks
-against it, `noisy` if two of its processes differ by more than 10 % on average, and else `steady`;
-one process alone has no verdict.
+against it, `noisy` if two of its processes differ by more than 10 % on average or other programs
+used its cores, and else `steady`; one process alone has no other verdict.
 Flags are reasons behind a verdict, and no verdict of their own: on a host with as many cores as
 threads nearly every process has some, and their medians agree all the same.
 
@@ -37,6 +37,7 @@ from fleetrank.analysis.stored.cell_values import (
     DISAGREE_SHARE,
     NOISY_SHARE,
     dropped_attempts,
+    is_noisy,
     origin_banners,
 )
 from fleetrank.analysis.stored.columns import ORIGINS
@@ -78,7 +79,7 @@ def _with_verdicts(session: Session) -> pl.DataFrame:
     verdict = (
         pl.when(pl.col(_WHY).is_not_null())
         .then(pl.lit(CellVerdict.DOUBTFUL))
-        .when(pl.col("process_gap") > NOISY_SHARE)
+        .when(is_noisy())
         .then(pl.lit(CellVerdict.NOISY))
         .when(pl.col("process_gap").is_not_null())
         .then(pl.lit(CellVerdict.STEADY))
@@ -86,8 +87,10 @@ def _with_verdicts(session: Session) -> pl.DataFrame:
     judged = cells.with_columns(_doubt().alias(_WHY)).with_columns(verdict=verdict)
     percent = (100 * pl.col("process_gap")).round(0).cast(pl.Int64)
     spread = pl.format("two processes differ by {} % on average", percent)
-    is_noisy = pl.col("verdict") == CellVerdict.NOISY
-    why = pl.when(is_noisy).then(spread).otherwise(_WHY).alias(_WHY)
+    taken = (100 * pl.col("taken_share")).round(0).cast(pl.Int64)
+    others = pl.format("other programs used {} % of its cores", taken)
+    reason = pl.when(pl.col("process_gap") > NOISY_SHARE).then(spread).otherwise(others)
+    why = pl.when(pl.col("verdict") == CellVerdict.NOISY).then(reason).otherwise(_WHY).alias(_WHY)
     return judged.with_columns(why).drop("audit")
 
 

@@ -16,6 +16,7 @@ from fleetrank.analysis.stored.load import pinned_to, valid_attempts
 from fleetrank.analysis.stored.selection import STATISTIC
 from fleetrank.foundation.errors import count_of, few_of
 from fleetrank.foundation.inputs import IMAGE
+from fleetrank.foundation.vocabulary import Design
 
 MIN_REPEATS = 5
 """Below 5 processes even the range of all covers the median with less than 93.75 %."""
@@ -66,6 +67,9 @@ def cell_values(frame: pl.LazyFrame) -> pl.DataFrame:
         interval_coverage: what share of such intervals holds the median, at least 0.9375.
         repeats_spread: range of the process medians over their median; null for one process.
         process_gap: mean difference of two process medians over the median; null for one process.
+        taken_share: share of its cores that other programs used just before a process, 0 to 1,
+            median over processes; null where the use or the number of cores is unknown, and in
+            rounds, where it is the same for all models.
         flags: quality flags of any repeat, including `repeats_disagree`.
         backend_nodes, graph_nodes, integer_products, products: of the first repeat that states
             them.
@@ -83,6 +87,7 @@ def cell_values(frame: pl.LazyFrame) -> pl.DataFrame:
             *(_joined(name) for name in _MUST_AGREE),
             pl.col("started_utc").min(),
             pl.col("sample_count").sum(),
+            _taken().median().alias("taken_share"),
             pl.col("flags").explode().drop_nulls().unique().sort(),
             pl.col("latency_p50_ns").drop_nulls().sort().alias("medians"),
         )
@@ -93,6 +98,13 @@ def cell_values(frame: pl.LazyFrame) -> pl.DataFrame:
 
 def _fact(name: str) -> pl.Expr:
     return pinned_to() if name == "affinity" else pl.col(name)
+
+
+def _taken() -> pl.Expr:
+    others = pl.col("busy_share_before") * pl.col("logical_cores")
+    free = pl.col("logical_cores") - pl.col("threads")
+    share = ((others - free) / pl.col("threads")).clip(0.0, 1.0)
+    return pl.when(pl.col("design").ne_missing(Design.ROUNDS), pl.col("threads") > 0).then(share)
 
 
 def _mixes() -> pl.Expr:
@@ -165,6 +177,12 @@ NOISY_SHARE = 0.10
 
 Unlike a range it does not grow with the number of processes. A standard deviation of 5 %, usual on
 a quiet machine, gives 5.6 %.
+"""
+TAKEN_SHARE = 0.25
+"""Share of a cell's cores in other programs' use beyond which it is noisy, whatever its processes.
+
+Beside two busy loops on two cores 2 of 12 cells had processes that agreed within 10 % on a latency
+that was 45 % too long; their share was 1. Without a loop it was at most 0.06.
 """
 DISAGREE_FLAG = "repeats_disagree"
 
@@ -381,12 +399,20 @@ def with_one_cell(rows: pl.DataFrame) -> tuple[pl.DataFrame, tuple[str, ...]]:
     return rows.filter(is_one), (note,)
 
 
+def is_noisy() -> pl.Expr:
+    """Whether two processes of a cell differ too much, or other programs used its cores."""
+    by_others = (pl.col("taken_share") > TAKEN_SHARE).fill_null(value=False)
+    return by_others | (pl.col("process_gap") > NOISY_SHARE).fill_null(value=False)
+
+
+NOISY = (
+    f"two of its processes differ by more than {100 * NOISY_SHARE:.0f} % on average, or other "
+    f"programs used more than {100 * TAKEN_SHARE:.0f} % of its cores"
+)
+"""What `is_noisy` asks of a cell, in words."""
+
+
 def notes_on_noise(cells: pl.DataFrame) -> tuple[str, ...]:
     """A note on noisy cells."""
-    noisy = cells.filter(pl.col("process_gap") > NOISY_SHARE).height
-    if not noisy:
-        return ()
-    return (
-        f"{noisy} of {cells.height} rows are noisy: two of their processes differ by more than "
-        f"{100 * NOISY_SHARE:.0f} % on average.",
-    )
+    noisy = cells.filter(is_noisy()).height
+    return (f"{noisy} of {cells.height} rows are noisy: {NOISY}.",) if noisy else ()

@@ -9,7 +9,7 @@ from time import perf_counter
 
 import polars as pl
 
-from fleetrank.analysis.stored.cell_values import NOISY_SHARE, cell_values
+from fleetrank.analysis.stored.cell_values import cell_values, is_noisy
 from fleetrank.analysis.stored.columns import ORIGINS
 from fleetrank.analysis.stored.load import load_measurements
 from fleetrank.analysis.stored.sweep_record import SweepState, SweepTags, stamp_now
@@ -340,7 +340,7 @@ def noisy_again(plan: Plan, results: Path, sweep_id: str) -> Plan:
     """
     cells = cell_values(load_measurements(results, sweep=sweep_id, origins=ORIGINS))
     keys = [one.cell_key for one in plan.cells]
-    noisy = cells.filter(pl.col("process_gap") > NOISY_SHARE, pl.col("cell_key").is_in(keys))
+    noisy = cells.filter(is_noisy(), pl.col("cell_key").is_in(keys))
     again = tuple(one for one in plan.cells if one.cell_key in set(noisy["cell_key"]))
     if not again:
         raise NothingToDoError(

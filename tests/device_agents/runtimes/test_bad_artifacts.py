@@ -106,7 +106,10 @@ def test_an_unknown_operator_is_unsupported(onnx_file: Path, tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("runtime", "options"),
     [
-        (Runtime.ONNX, (("flush_denormals", True), ("spinning", False))),
+        (
+            Runtime.ONNX,
+            (("flush_denormals", True), ("spinning", False), ("x64_quant_precision", True)),
+        ),
         (Runtime.TORCH, (("flush_denormals", True),)),
     ],
 )

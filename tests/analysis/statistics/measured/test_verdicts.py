@@ -9,6 +9,9 @@ from fleetrank.analysis.statistics.verdicts import sweep_sentences, with_verdict
 from fleetrank.analysis.stored.selection import Selection
 from fleetrank.analysis.tables.tables import make_table
 
+TWO_CORES = {"threads": 1, "logical_cores": 2}
+OTHERS = "other programs used 100 % of its cores"
+
 
 def _row(model: str = "m0", **facts: object) -> list[dict[str, object]]:
     """Processes of one cell; `ms` has the median of each."""
@@ -33,6 +36,11 @@ def _verdict(make_attempts, **facts: object) -> tuple[str | None, str | None]:
         ({"ms": (10.0, 10.9)}, "steady", None),
         ({"ms": (10.0, 11.5)}, "noisy", "two processes differ by 14 % on average"),
         ({"ms": (10.0,) * 8 + (12.0,)}, "steady", None),
+        ({"busy_share_before": 1.0, **TWO_CORES}, "noisy", OTHERS),
+        ({"busy_share_before": 1.0, "ms": (10.0,), **TWO_CORES}, "noisy", OTHERS),
+        ({"busy_share_before": 1.0, "design": "rounds", **TWO_CORES}, "steady", None),
+        ({"busy_share_before": 0.6, **TWO_CORES}, "steady", None),
+        ({"busy_share_before": 0.6, "threads": 1}, "steady", None),
         ({"flags": ["preempted", "drift", "outliers"]}, "steady", None),
         ({"flags": ["throttled"]}, "doubtful", "the device was hot or slowed down"),
         ({"flags": ["hot"], "ms": (10.0, 11.5)}, "doubtful", "the device was hot or slowed down"),
