@@ -8,7 +8,8 @@ STAMP := $(VENV)/.installed
 export RAY_worker_niceness := 0
 
 .DEFAULT_GOAL := help
-.PHONY: help setup link sweep unit test test-all test-pythons test-cluster test-gpu fuzz check bench docs clean
+.PHONY: help setup link sweep unit test test-all test-pythons test-cluster test-gpu ort-runner android-root fuzz check bench docs \
+  clean
 
 help: ## show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
@@ -83,6 +84,47 @@ test-cluster: setup ## run the fault matrix on a fleet of hosts made of namespac
 GPU_PYTHON ?= $(if $(wildcard $(BIN)/python),$(BIN)/python,python3)
 test-gpu: link ## run the tests that need an NVIDIA GPU, with pytest, NumPy and the runtimes alone
 	PYTHONPATH=$(CURDIR)/build/import $(GPU_PYTHON) -m pytest tests/gpu -m gpu -rsP -W default
+
+# zig has no headers of Android's C library; of those of musl only what is equal in both is used.
+# The libraries that are linked are empty ones with Android's names.
+ZIG = PYTHONPATH=build/zig $(BIN)/python -m ziglang cc
+ZIG_HEADERS = build/zig/ziglang/lib/libc/include
+LIBC = __libc_init atof atoll calloc clock_gettime exit fclose fgets fopen fread free fwrite memcpy memset printf \
+  realloc setenv strcmp strlen strncmp
+LIBDL = dlerror dlopen dlsym
+ORT_RUNNER ?= build/ort_runner
+build/zig: | $(STAMP)
+	$(BIN)/pip install --quiet --target $@ ziglang==0.17.0
+
+define empty_library # target, name, functions
+	printf 'void %s(void) {}\n' $(3) | $(ZIG) -target $(1)-linux-android -nostdlib -fno-builtin -w -shared \
+	  -Wl,-soname,$(2) -o build/zig/$(1)-$(2) -x c -
+endef
+
+define ort_runner # target, ABI
+	mkdir -p $(ORT_RUNNER)/$(2)
+	$(call empty_library,$(1),libc.so,$(LIBC))
+	$(call empty_library,$(1),libdl.so,$(LIBDL))
+	$(ZIG) -target $(1)-linux-android -nostdlib -fno-builtin -fno-stack-protector -O2 -Wall -Wextra -fPIE -pie -s \
+	  -DWITHOUT_NDK -isystem $(ZIG_HEADERS)/$(1)-linux-musl -isystem $(ZIG_HEADERS)/generic-musl -I build/zig/aar \
+	  -Wl,--dynamic-linker=/system/bin/linker64 -Wl,-z,max-page-size=16384 -o $(ORT_RUNNER)/$(2)/ort_runner \
+	  device_agents/android/programs/ort_runner.c build/zig/$(1)-libc.so build/zig/$(1)-libdl.so
+	unzip -qoj $(AAR) jni/$(2)/libonnxruntime.so -d $(ORT_RUNNER)/$(2)
+endef
+
+ort-runner: build/zig ## build our program of ONNX Runtime for phones, with AAR=onnxruntime-android.aar
+	unzip -qoj $(or $(AAR),$(error AAR=FILE names ONNX Runtime for Android)) 'headers/*' -d build/zig/aar
+	$(call ort_runner,aarch64,arm64-v8a)
+	$(call ort_runner,x86_64,x86_64)
+
+ANDROID_ROOT ?= build/android_root
+android-root: build/zig ## fetch the root of emulated phones, with ROOTFS= and SCRIPTS=, see docs/edge-devices.md
+	mkdir -p $(ANDROID_ROOT)
+	$(BIN)/python tests/makers/android_root.py $(ANDROID_ROOT) $(ROOTFS) $(SCRIPTS)
+	$(MAKE) ort-runner AAR=$(ANDROID_ROOT)/onnxruntime.aar ORT_RUNNER=$(ANDROID_ROOT)/tools/ort_runner
+	printf '' | $(ZIG) -target aarch64-linux-android -nostdlib -shared -Wl,-soname,libandroid.so \
+	  -o $(ANDROID_ROOT)/system/lib64/libandroid.so -x c -
+	$(ZIG) -O2 -Wall -Wextra -s -shared -fPIC -o $(ANDROID_ROOT)/elf_exec.so device_agents/virtual_phone/elf_exec.c
 
 # A crash is saved under tests/fuzz/found/, where `make test` tries it from then on.
 fuzz: export PYTHONPATH := $(CURDIR)/tests/makers

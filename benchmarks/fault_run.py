@@ -31,12 +31,11 @@ from fleetrank.device_agents.android.adb_server import AdbServer
 from fleetrank.device_agents.android.execution.storage import ProgramFile, ProgramStore, file_sha256
 from fleetrank.device_agents.android.phone import Phone
 from fleetrank.device_agents.android.phone_registration import NewPhone
-from fleetrank.device_agents.android.programs.phone_program import PROGRAMS
 from fleetrank.device_agents.android.state.fitness import FOLDER
 from fleetrank.device_agents.android.state.identity import probe_phone
 from fleetrank.device_agents.contract.kind import RegistrationData, RegistrationRequest
 from fleetrank.device_agents.virtual_phone.farm import FarmedPhone, FarmSpec, VirtualFarm
-from fleetrank.device_agents.virtual_phone.imitation.command import stand_in_of
+from fleetrank.device_agents.virtual_phone.imitation.command import stand_in_of, stand_ins
 from fleetrank.device_agents.virtual_phone.profile import DEFAULT_PROFILES, Fault, draw_injections
 from fleetrank.foundation.vocabulary import ErrorKind
 from fleetrank.orchestrator.progress import Event, RepeatFinished, RepeatStarted
@@ -247,7 +246,7 @@ def register(
     max_wait_s: float = 10.0,
 ) -> tuple[str, ...]:
     """Writes the phones' device files as `devices add` does, without a canary."""
-    tools = {name: file_sha256(stand_in_of(name)) for name in PROGRAMS}
+    tools = {name: file_sha256(stand_in_of(name)) for name in stand_ins()}
     for name, sha256 in tools.items():
         ProgramStore().add(ProgramFile(name=name, path=stand_in_of(name), sha256=sha256))
     names = []

@@ -15,6 +15,7 @@ from fleetrank.device_agents.contract.kind import (
     Presence,
     Traits,
     VirtualMode,
+    origin_of,
 )
 from fleetrank.device_agents.errors import PermanentError
 from fleetrank.foundation.registry import later
@@ -22,14 +23,14 @@ from fleetrank.foundation.vocabulary import Origin
 
 
 def _phone_traits(options: DeviceOptions) -> Traits:
-    is_virtual = "virtual" in options
+    mode = str(options.get("virtual"))
     # A virtual phone in real mode takes the host's lease itself, while it computes. If dispatch
     # took it too, the program would wait for its caller.
-    is_on_host = options.get("virtual") == VirtualMode.REAL
+    shares = {VirtualMode.REAL.value: HostShare.NONE, VirtualMode.EMULATED.value: HostShare.ALONE}
     return Traits(
-        origin=Origin.VIRTUAL if is_virtual else Origin.MEASURED,
-        share=HostShare.NONE if is_on_host else HostShare.BESIDE,
-        needs_quiet=is_on_host,
+        origin=origin_of(options.get("virtual")),
+        share=shares.get(mode, HostShare.BESIDE),
+        needs_quiet=mode in shares,
     )
 
 

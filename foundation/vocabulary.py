@@ -112,6 +112,8 @@ class Origin(Words):
 
     MEASURED = "measured"
     VIRTUAL = "virtual"
+    EMULATED = "emulated"
+    """The real program, on an emulated processor: its outputs and counts are real, no time is."""
     SIMULATED = "simulated"
     IMPORTED = "imported"
 

@@ -28,7 +28,7 @@ from fleetrank.analysis.comparison.verdict import (
 )
 from fleetrank.analysis.errors import AnalysisError, NoDataError
 from fleetrank.analysis.rounds import round_values
-from fleetrank.analysis.stored.columns import EXCLUDED, ORIGINS
+from fleetrank.analysis.stored.columns import DEFAULT_ORIGINS, EXCLUDED, ORIGINS
 from fleetrank.analysis.stored.load import last_attempts, load_measurements
 from fleetrank.analysis.stored.selection import (
     CHANGE_ALPHA,
@@ -524,7 +524,7 @@ def _cells(sweep: str, frame: pl.LazyFrame) -> Cells:
 
 def _banner(sides: Sequence[Cells]) -> tuple[str, ...]:
     origins = {cell.facts["origin"] for side in sides for cell in side.values()}
-    unreal = sorted(origin for origin in origins if origin in {"virtual", "simulated"})
+    unreal = sorted(origin for origin in origins if origin not in DEFAULT_ORIGINS)
     if not unreal:
         return ()
     return (f"NOT REAL DEVICES: rows are {' and '.join(unreal)}.",)

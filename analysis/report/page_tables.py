@@ -72,7 +72,7 @@ _WORDS = {
     "tier": TIERS, "runtime": STORED_RUNTIMES, "precision": PRECISIONS, "family": FAMILIES,
 }  # fmt: skip
 _SIDES = ("source", "target")
-UNREAL = ("simulated", "virtual")
+UNREAL = ("simulated", "virtual", "emulated")
 """Origins that are not real devices."""
 
 

@@ -276,7 +276,11 @@ def dropped_attempts(frame: pl.LazyFrame) -> pl.DataFrame:
 
 # What the reader of every table must know about its cells, in a few sentences.
 
-_UNREAL = {"simulated": "SIMULATED DATA", "virtual": "DATA FROM VIRTUAL DEVICES"}
+_UNREAL = {
+    "simulated": "SIMULATED DATA",
+    "virtual": "DATA FROM VIRTUAL DEVICES",
+    "emulated": "DATA FROM EMULATED DEVICES",
+}
 _NAMED = 6
 """A sentence names at most this many devices."""
 

@@ -21,6 +21,7 @@ from fleetrank.device_agents.android.state.identity import (
 )
 from fleetrank.device_agents.android.visit import Visit
 from fleetrank.device_agents.contract.agent import DeviceFacts, StopRequested, never_stop
+from fleetrank.device_agents.contract.kind import origin_of
 from fleetrank.device_agents.contract.measurement import (
     Failure,
     Measurement,
@@ -32,7 +33,6 @@ from fleetrank.device_agents.contract.task import Execution, InferTask, MeasureT
 from fleetrank.device_agents.errors import PermanentError
 from fleetrank.device_agents.host.worker_client import infer_in_worker
 from fleetrank.foundation.errors import FleetError
-from fleetrank.foundation.vocabulary import Origin
 
 BESIDE_S = 600.0
 """Time for the other steps: a push of a gigabyte over a bad cable, conditions, cleaning."""
@@ -58,10 +58,10 @@ class AndroidAgent:
 
     def why_unsupported(self, execution: Execution) -> str | None:
         """Says why this device cannot execute this, or `None` when it can."""
-        reason = why_unsupported(execution)
+        reason = why_unsupported(execution, self._options.programs)
         if reason is not None:
             return reason
-        name = create_program(execution.runtime).name
+        name = create_program(execution.runtime, self._options.programs).name
         if name in self._options.programs:
             return None
         return (
@@ -77,7 +77,7 @@ class AndroidAgent:
     def measure(self, task: MeasureTask, stop_requested: StopRequested = never_stop) -> Measurement:
         """Measures one repeat."""
         started = utc_now()
-        origin = Origin.MEASURED if self._options.virtual is None else Origin.VIRTUAL
+        origin = origin_of(self._options.virtual)
         try:
             programs = PhonePrograms(
                 phone=self.phone(),

@@ -37,6 +37,7 @@ from fleetrank.device_agents.contract.kind import (
     HostCheck,
     RegistrationRequest,
     SeenDevice,
+    VirtualMode,
     VirtualRequest,
 )
 from fleetrank.device_agents.contract.task import OptionValue
@@ -52,6 +53,7 @@ _PROBED = (
     "fingerprint", "avd", "gpu", "has_thermal", "has_battery", "has_exit_codes", "has_taskset",
 )  # fmt: skip
 """Facts that identify a phone; free space and current clocks do not."""
+_WITH_STAND_INS = frozenset({VirtualMode.REAL, VirtualMode.CANNED})
 _CANARY_PROGRAM = "benchmark_model"
 _CAP = "load_cap_mhz"
 _SERVER = "adb_server"
@@ -153,9 +155,8 @@ class NewPhone:
 
     def options(self, before: Mapping[str, OptionValue]) -> dict[str, OptionValue]:
         """The options for its agent, with the program that it gets for each runtime."""
-        is_virtual = self.found.virtual is not None
         options = {name: value for name, value in before.items() if name != _SERVER}
-        if is_virtual:
+        if self.found.virtual is not None:
             options["settle_s"] = 0.0
         options |= self.request.options
         options["serial"] = self.request.address
@@ -218,7 +219,7 @@ class NewPhone:
 
     def _is_kept(self, name: str, sha256: str) -> bool:
         """Whether a registered program stays; a virtual phone gets this version's stand-in."""
-        if self.found.virtual is None:
+        if self.found.virtual not in _WITH_STAND_INS:
             return True
         try:
             return bool(self.store.find(name, sha256).folder)
@@ -234,7 +235,7 @@ class NewPhone:
         """
         if (own := self.request.programs.get(name)) is not None:
             return read_program(name, own)
-        if self.found.virtual is not None:
+        if self.found.virtual in _WITH_STAND_INS:
             return read_program(name, stand_in_of(name))
         abis = self.found.abis
         remedy = f"give a file: `tool={name}=PATH`"

@@ -18,7 +18,6 @@ from fleetrank.device_agents.android.phone import Phone
 from fleetrank.device_agents.android.programs.phone_program import (
     ProgramCall,
     ProgramOutput,
-    create_program,
 )
 from fleetrank.device_agents.android.state.fitness import (
     NOTHING,
@@ -140,7 +139,8 @@ class Visit:
             self._run_canary_before(canary)
         self.stage = "timed"
         output = self._run(placed)
-        stricter = create_program(self.task.execution.runtime).task_that_proves(self.task, output)
+        program = self.programs.program_of(self.task)
+        stricter = program.task_that_proves(self.task, output)
         if stricter is not None:
             self.task = stricter
             output = self._run(self.programs.place(stricter))
@@ -150,6 +150,9 @@ class Visit:
             # At rest they say nothing about the program.
             self.after = replace(self.after, cores=self.clocks.looks[-1])
         reading = read(self.task, output)
+        self.stage = "verify"
+        if (alike := program.compared(self.task, output)) is not None:
+            reading = replace(reading, snr_db=alike.snr_db, top1_agreement=alike.top1_agreement)
         self._count_energy(reading)
         canary_off = None
         if canary is not None and canary.runs_after:

@@ -241,6 +241,15 @@ class VirtualMode(Words):
     """The model runs on the device's host."""
     CANNED = "canned"
     """Computed from the model's SHA-256 and the device's seed, in milliseconds."""
+    EMULATED = "emulated"
+    """The programs that a user gives run on the device's host, on an emulated processor."""
+
+
+def origin_of(virtual: object) -> Origin:
+    """The origin of rows of a device in this mode; `None` is a real device."""
+    if virtual is None:
+        return Origin.MEASURED
+    return Origin.EMULATED if virtual == VirtualMode.EMULATED else Origin.VIRTUAL
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

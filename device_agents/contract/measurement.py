@@ -371,7 +371,7 @@ class Measurement:
         replicas: the processes of a task that asks for several; the samples are theirs then.
         waited_s: how long the task waited on its host for its device and for the host; in a row,
             also how long the device rested before. `None` if unknown.
-        origin: `simulated` and `virtual` mark rows that no real device produced.
+        origin: `simulated`, `virtual` and `emulated` mark rows that no real device produced.
     """
 
     task_id: str

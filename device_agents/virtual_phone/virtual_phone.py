@@ -31,6 +31,8 @@ from fleetrank.device_agents.virtual_phone.profile import (
     Fault,
     PhonePaths,
     Profile,
+    android_root,
+    emulate,
     environment,
     install,
     leave_fault,
@@ -134,6 +136,8 @@ class VirtualPhone:
         self._is_running = False
         self._battery = Battery(since_s=UPTIME_AT_START_S)
         install(self.paths.root, spec.profile, self._properties())
+        is_emulated = spec.mode is VirtualMode.EMULATED
+        self._emulation = emulate(self.paths.root, android_root()) if is_emulated else {}
         write(self.paths.root, ".phone/settings/secure/android_id", digest[8:24])
         self._tell_boot()
         self._tell_conditions()
@@ -165,7 +169,7 @@ class VirtualPhone:
 
     def environment(self) -> dict[str, str]:
         """The environment of a command on the phone, without the daemon's environment."""
-        return environment(self.paths.root)
+        return environment(self.paths.root) | self._emulation
 
     def has_fault(self, fault: Fault) -> bool:
         """Whether a fault is active."""

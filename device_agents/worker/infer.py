@@ -182,11 +182,11 @@ def infer(task: InferTask, enter: Stage, walls: "Walls | None") -> Failure | Non
         path = task.artifact_path if task.is_trusted else runner.admit(task.artifact_path)
         if walls is not None:
             walls.arm()
-        stored = _read_inputs(task.inputs_path)
+        stored = read_stored(task.inputs_path)
         if TARGETS in stored:
             outputs = score_cases(runner.load(path, task.execution), stored)
         else:
-            outputs = _run_stored(stored, task.execution, lambda way: runner.load(path, way))
+            outputs = run_stored(stored, task.execution, lambda way: runner.load(path, way))
         check_unchanged(task.artifact_path, state)
         named = {f"output_{index}": output for index, output in enumerate(outputs)}
         if TARGETS in stored:
@@ -211,7 +211,12 @@ def compare_with_network(model: LoadedModel, check_path: str, execution: Executi
     Raises:
         WrongOutputError: it computes something else here.
     """
-    outputs = _run_stored(_read_inputs(check_path), execution, lambda _: model)
+    outputs = run_stored(read_stored(check_path), execution, lambda _: model)
+    return compare_with(outputs, check_path, execution)
+
+
+def compare_with(outputs: Sequence[Array], check_path: str, execution: Execution) -> Comparison:
+    """Compares the outputs of a file with those of its network; errors as above."""
     tolerance = TOLERANCES.get(execution.precision)
     found = compare_outputs(read_outputs(Path(check_path)), outputs, tolerance)
     if not found.is_equal:
@@ -223,7 +228,7 @@ def compare_with_network(model: LoadedModel, check_path: str, execution: Executi
     return found
 
 
-def _run_stored(
+def run_stored(
     stored: Mapping[str, Array], execution: Execution, load: Callable[[Execution], LoadedModel]
 ) -> list[Array]:
     """The outputs of all stored cases."""
@@ -235,7 +240,7 @@ def _run_stored(
     return (_run_whole if is_whole else _run_cases)(model, cases)
 
 
-def _read_inputs(path: str) -> dict[str, Array]:
+def read_stored(path: str) -> dict[str, Array]:
     """Raises `BadArtifactError` if the file is damaged, or an array has nothing to run."""
     remedy = "export the model again, or give data that is not empty"
     try:

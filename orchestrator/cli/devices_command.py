@@ -148,7 +148,10 @@ def virtual(
     count: Annotated[int, typer.Option(min=1, max=MAX_COUNT, help="How many phones.")] = 1,
     mode: Annotated[
         VirtualMode,
-        typer.Option(help="real: run models on this computer; canned: generate latencies."),
+        typer.Option(
+            help="real: run models on this computer; canned: generate latencies; emulated: run the "
+            "programs that you give, on an emulated ARM processor."
+        ),
     ] = VirtualMode.REAL,
     profile: Annotated[
         list[str] | None,
@@ -168,7 +171,8 @@ def virtual(
     """Start virtual phones and serve them until Ctrl-C.
 
     They implement the device side of the adb protocol, on this computer only and for your adb key
-    only. Their measurements have the origin `virtual` and are excluded from the transfer tables.
+    only. Their measurements have the origin `virtual` or `emulated`, and are excluded from the
+    transfer tables.
     """
     imitations = _imitations()
     if unknown := set(profile or ()) - set(imitations.profiles):

@@ -52,17 +52,16 @@ def load(results: str | Path, *, sweep: Named = None) -> pl.LazyFrame:
     Raises:
         FleetError: no measurement, sweep or tag was found, or a newer fleetrank wrote the folder.
     """
-    from fleetrank.analysis.stored.columns import DEFAULT_ORIGINS
+    from fleetrank.analysis.stored.columns import ORIGINS
     from fleetrank.analysis.stored.load import load_measurements
     from fleetrank.analysis.stored.selection import names_of
     from fleetrank.analysis.stored.sweep_record import tagged_sweeps
     from fleetrank.orchestrator.errors import explained_errors
 
-    origins = (*DEFAULT_ORIGINS, "virtual", "simulated")
     folder = path_of("results", results)
     with explained_errors(folder):
         ids = tagged_sweeps(folder, names_of(sweep)) or None
-        return load_measurements(folder, sweep=ids, origins=origins)
+        return load_measurements(folder, sweep=ids, origins=ORIGINS)
 
 
 def tables() -> dict[str, tuple[str, ...]]:

@@ -61,7 +61,7 @@ def test_every_command_is_understood(subtests: pytest.Subtests) -> None:
                 parse(words)
         for words in (one for block in typed for one in commands_of(block, "make")):
             with subtests.test(page=_name(page), words=words):
-                assert set(words) <= _make_targets()
+                assert {word for word in words if "=" not in word} <= _make_targets()
         for words in spans_of(text):
             with subtests.test(page=_name(page), words=words):
                 parse_named(words)

@@ -19,7 +19,6 @@ from fleetrank.device_agents.android.adb_server import AdbServer
 from fleetrank.device_agents.android.agent import AndroidAgent
 from fleetrank.device_agents.android.execution.storage import ProgramFile, ProgramStore, file_sha256
 from fleetrank.device_agents.android.phone import Phone
-from fleetrank.device_agents.android.programs.phone_program import PROGRAMS
 from fleetrank.device_agents.android.state.fitness import FOLDER, when_back
 from fleetrank.device_agents.contract.kind import VirtualMode
 from fleetrank.device_agents.contract.measurement import Failure, Measurement
@@ -32,7 +31,7 @@ from fleetrank.device_agents.contract.task import (
 )
 from fleetrank.device_agents.host.worker_client import measure_when_fit
 from fleetrank.device_agents.virtual_phone.farm import FarmedPhone, FarmSpec, VirtualFarm
-from fleetrank.device_agents.virtual_phone.imitation.command import stand_in_of
+from fleetrank.device_agents.virtual_phone.imitation.command import stand_in_of, stand_ins
 from fleetrank.device_agents.virtual_phone.profile import Fault
 from fleetrank.foundation.vocabulary import Origin, Runtime, Status
 
@@ -98,7 +97,7 @@ TINY_TFLITE = Path(__file__).parents[1] / "device_agents" / "data" / "tiny.tflit
 def add_standins() -> dict[str, OptionValue]:
     """Keeps the stand-ins as registered programs; the options that name them."""
     options: dict[str, OptionValue] = {}
-    for name in PROGRAMS:
+    for name in stand_ins():
         path = stand_in_of(name)
         sha256 = file_sha256(path)
         ProgramStore().add(ProgramFile(name=name, path=path, sha256=sha256))

@@ -19,6 +19,7 @@ from fleetrank.device_agents.android.programs.benchmark_model import (
 )
 from fleetrank.device_agents.android.programs.benchmark_text import read_delegation
 from fleetrank.device_agents.android.programs.executor_runner import ExecutorRunner
+from fleetrank.device_agents.android.programs.ort_runner import OrtRunner, decode_tensors
 from fleetrank.device_agents.android.programs.perf_test import PerfTest
 from fleetrank.device_agents.android.programs.phone_program import (
     EXTERNAL,
@@ -80,6 +81,7 @@ PROFILED = (DATA / "benchmark_model" / "tf1_profiling.txt").read_text(encoding="
 OPERATORS = (DATA / "benchmark_model" / "litert_profiled.txt").read_text(encoding="utf-8")
 NODE = "[a.nn.Net/a.nn.Block_4/a.nn.Linear_up;;a.nn.Net/a.nn.Block_4;1, a.nn.Net;2]:12"
 EXECUTOR = (DATA / "executor_runner" / "logcat.txt").read_text(encoding="utf-8")
+ORT = (DATA / "ort_runner" / "cpu.txt").read_text(encoding="utf-8")
 PERF = (DATA / "perf_test" / "stdout.txt").read_text(encoding="utf-8")
 PERF_ROWS = (DATA / "perf_test" / "result.csv").read_text(encoding="utf-8")
 
@@ -193,6 +195,11 @@ TOOLS: dict[str, tuple[Parser, str]] = {
     ),
     "fields": (named_fields, "first=8522 curr=8498 avg=8.56e+06"),
     "executor text": (lambda text: ExecutorRunner().read(output(text)), EXECUTOR),
+    "ort text": (lambda text: OrtRunner().read(output(text)), ORT),
+    "ort outputs": (
+        lambda text: list(decode_tensors(text.encode())),
+        (DATA / "ort_runner" / "outputs.bin").read_bytes()[:40].decode(),
+    ),
     "perf text": (lambda text: PerfTest().read(output(text)), PERF),
     "perf file": (lambda text: PerfTest().read(output(PERF, result=text.encode())), PERF_ROWS),
     "failed": (lambda text: BenchmarkModel().read(output(text, exit_code=1)), WORDS),
@@ -212,6 +219,7 @@ COVERED = {
     "android.execution.program_run",
     "android.programs.benchmark_text",
     "android.programs.executor_runner",
+    "android.programs.ort_runner",
     "android.programs.perf_test",
     "android.programs.phone_program",
     "android.state.fitness",
@@ -228,6 +236,7 @@ COVERED = {
 
 OTHER_TEXT = {
     "board.agent": "reads, and hands on",
+    "contract.agent": "a backend of the user's sweep, matched as a whole",
     "android.adb_server": "what the user's own adb binary prints, and a variable",
     "android.phone": "reads, and hands on",
     "android.execution.program_run": "reads, and hands on",
@@ -238,7 +247,6 @@ OTHER_TEXT = {
     "board.board_registrar": "a version of libc, matched as a whole",
     "board.ssh": "the user's name of a host, matched as a whole",
     "board.there.keeper": "names of files that this side sends, matched as a whole",
-    "contract.agent": "a backend of the user's sweep, matched as a whole",
     "cuda.nvml": "answers of the driver, as numbers and names",
     "profiling.profiler": "names of operators in a trace of the worker's own process",
     "profiling.onnx_profiler": "model files",

@@ -1,10 +1,9 @@
-"""Tasks for the three programs of phones, and the calls that they become."""
+"""Tasks for the programs of phones, and the calls that they become."""
 
 from fleetrank.device_agents.android.programs.phone_program import (
     PROGRAMS,
     PhoneProgram,
     ProgramCall,
-    create_program,
 )
 from fleetrank.device_agents.contract.task import Execution, MeasurePolicy, MeasureTask
 from fleetrank.foundation.inputs import ModelInput
@@ -12,6 +11,7 @@ from fleetrank.foundation.vocabulary import Runtime
 
 RUNTIMES = {
     "benchmark_model": (Runtime.TFLITE, "xnnpack"),
+    "ort_runner": (Runtime.ONNX, "cpu"),
     "onnxruntime_perf_test": (Runtime.ONNX, "cpu"),
     "executor_runner": (Runtime.EXECUTORCH, "xnnpack"),
 }
@@ -19,7 +19,7 @@ assert sorted(RUNTIMES) == sorted(PROGRAMS)
 
 
 def program_of(name: str) -> PhoneProgram:
-    return create_program(RUNTIMES[name][0])
+    return PROGRAMS.load(name)()
 
 
 def execution_of(name: str, *inputs: ModelInput, **fields: object) -> Execution:

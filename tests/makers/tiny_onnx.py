@@ -44,6 +44,41 @@ def save_external(path: Path, location: str) -> Path:
     return path
 
 
+def save_rounded(path: Path, kernel: str) -> Path:
+    """A file of int8 weights, whose convolution takes floats or integers."""
+    import onnx
+    from onnx import TensorProto, helper, numpy_helper
+
+    rng = np.random.default_rng(0)
+    weights = rng.integers(-63, 64, (4, 3, 3, 3)).astype(np.int8)
+    constants = [
+        numpy_helper.from_array(weights, "w"),
+        numpy_helper.from_array(np.float32(0.02), "s"),
+        numpy_helper.from_array(np.int8(0), "zs"),
+        numpy_helper.from_array(np.uint8(128), "z"),
+    ]
+    back = helper.make_node("DequantizeLinear", ["w", "s", "zs"], ["wf"])
+    around = [
+        helper.make_node("QuantizeLinear", ["x", "s", "z"], ["xq"]),
+        helper.make_node("DequantizeLinear", ["xq", "s", "z"], ["xf"]),
+        back,
+        helper.make_node("Conv", ["xf", "wf"], ["yf"]),
+        helper.make_node("QuantizeLinear", ["yf", "s", "z"], ["yq"]),
+        helper.make_node("DequantizeLinear", ["yq", "s", "z"], ["y"]),
+    ]
+    stored_only = [back, helper.make_node("Conv", ["x", "wf"], ["y"])]
+    graph = helper.make_graph(
+        around if kernel == "integers" else stored_only,
+        "g",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 3, 16, 16])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [1, 4, 14, 14])],
+        constants,
+    )
+    opsets = [helper.make_opsetid("", 17)]
+    onnx.save(helper.make_model(graph, opset_imports=opsets, ir_version=8), str(path))
+    return path
+
+
 def save_looping(path: Path) -> Path:
     """A network that returns after 2^62 rounds of a loop."""
     from onnx import TensorProto, helper, numpy_helper

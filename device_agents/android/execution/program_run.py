@@ -9,12 +9,18 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from fleetrank.device_agents.android.execution.storage import PhoneStorage, ProgramStore
+from fleetrank.device_agents.android.execution.storage import (
+    PUSH_BYTES_PER_S,
+    PhoneStorage,
+    ProgramStore,
+)
 from fleetrank.device_agents.android.phone import Phone
 from fleetrank.device_agents.android.programs.phone_program import (
+    PhoneProgram,
     ProgramCall,
     ProgramOutput,
     create_program,
+    program_of,
 )
 from fleetrank.device_agents.android.state.fitness import FOLDER
 from fleetrank.device_agents.contract.agent import StopRequested, never_stop
@@ -97,6 +103,8 @@ def run_program(
     """
     clean_runs(phone)
     mark = secrets.token_hex(8)
+    if run.inputs_file is not None:
+        _push(phone, run.inputs, run.inputs_file)
     if run.log_tag is not None:
         phone.shell('log -t "$1" "$2"', LOG_MARK, mark, timeout_s=_ASK_TIMEOUT_S)
     pinned = () if affinity is None else ("taskset", mask_of(affinity))
@@ -119,6 +127,7 @@ def run_program(
         stderr=ended.stderr,
         result=None if run.result_file is None else _pull(phone, run.result_file),
         logcat=None if run.log_tag is None else _read_logcat(phone, run.log_tag, mark),
+        outputs=None if run.outputs_file is None else _pull(phone, run.outputs_file),
     )
 
 
@@ -143,8 +152,16 @@ def library_paths(folder: str) -> tuple[str, str]:
     return f"LD_LIBRARY_PATH={folder}", f"ADSP_LIBRARY_PATH={folder};{_DSP_FOLDERS}"
 
 
+def _push(phone: Phone, content: bytes, remote: str) -> None:
+    phone.shell('mkdir -p "$1"', remote.rpartition("/")[0], timeout_s=_ASK_TIMEOUT_S)
+    with temporary_folder("inputs") as folder:
+        local = folder / "inputs"
+        local.write_bytes(content)
+        phone.push(local, remote, _ASK_TIMEOUT_S + len(content) / PUSH_BYTES_PER_S)
+
+
 def _pull(phone: Phone, remote: str) -> bytes | None:
-    """Reads the result file; a binary that does not know the flag writes none."""
+    """Reads a file that the program wrote; a binary that does not know the flag writes none."""
     with temporary_folder("result") as folder:
         local = folder / "result"
         try:
@@ -199,7 +216,7 @@ class PhonePrograms:
                 "the weights of this file are in a second file, which no program for phones reads",
                 "measure this model as TFLite or in a narrower precision",
             )
-        program = create_program(task.execution.runtime)
+        program = self.program_of(task)
         found = self.store.find(program.name, self.registered[program.name])
         cache = PhoneStorage(self.phone)
         call = program.plan_run(
@@ -218,11 +235,15 @@ class PhonePrograms:
             Path(task.artifact_path), task.artifact_sha256, program.artifact_suffix
         )
         folder = program_path.rpartition("/")[0] if found.folder else None
-        return replace(call, library_folder=folder)
+        return replace(call, library_folder=folder, inputs=program.input_bytes(task))
+
+    def program_of(self, task: MeasureTask) -> PhoneProgram:
+        """The program that runs a task on this phone."""
+        return create_program(task.execution.runtime, self.registered)
 
     def version_of(self, task: MeasureTask) -> dict[str, str]:
         """The program of a task, as stored in a row."""
-        name = create_program(task.execution.runtime).name
+        name = self.program_of(task).name
         return {f"{name}_sha256": self.registered[name]}
 
     def run(
@@ -271,7 +292,7 @@ class PhonePrograms:
 
 def read(task: MeasureTask, output: ProgramOutput) -> Measurement:
     """Parses an output; raises the same errors as `PhoneProgram.read`."""
-    return create_program(task.execution.runtime).read(output)
+    return program_of(task.execution.runtime, output.run).read(output)
 
 
 def latency_of(reading: Measurement) -> int:
@@ -362,13 +383,15 @@ def read_log(text: str, runtime: Runtime, origin: Origin) -> Measurement:
     Raises:
         FleetError: the log is damaged, or the parser rejects the program's output.
     """
-    return replace(create_program(runtime).read(decode_log(text)), origin=origin)
+    output = decode_log(text)
+    return replace(program_of(runtime, output.run).read(output), origin=origin)
 
 
 _READ_FIELDS = frozenset({
     "sample_kind", "samples_ns", "summary", "load_ns", "first_inference_ns", "warmup_ns",
-    "warmup_runs", "memory_metric", "load_peak_memory_bytes", "run_peak_memory_bytes",
-    "backend_nodes", "graph_nodes", "settings", "runtime_version",
+    "warmup_runs", "sustained_ns", "memory_metric", "baseline_memory_bytes",
+    "load_peak_memory_bytes", "run_peak_memory_bytes", "backend_nodes", "graph_nodes", "settings",
+    "runtime_version",
 })  # fmt: skip
 """What a program prints; a profile is stored apart from the rows that a log is read for."""
 

@@ -150,7 +150,7 @@ SPARE_BYTES = 100 * 1024 * 1024
 
 _ASK_TIMEOUT_S = 120.0
 """Timeout of one script; the checksum of a gigabyte on a slow phone takes about ten seconds."""
-_PUSH_BYTES_PER_S = 1_000_000
+PUSH_BYTES_PER_S = 1_000_000
 """A fifth of the rate of a bad USB 2 cable."""
 
 _MAKE_FOLDER = 'mkdir -p -- "$1" && df -k "$1"'
@@ -226,7 +226,7 @@ class PhoneStorage:
     def _push(self, local: Path, sha256: str, remote: str, *, mode: int) -> None:
         n_bytes = _size(local)
         self._require_room(remote.rpartition("/")[0], n_bytes)
-        self.phone.push(local, remote, _ASK_TIMEOUT_S + n_bytes / _PUSH_BYTES_PER_S, mode=mode)
+        self.phone.push(local, remote, _ASK_TIMEOUT_S + n_bytes / PUSH_BYTES_PER_S, mode=mode)
         (found,) = self._sums([remote])
         if found != sha256:
             raise PermanentError(

@@ -42,6 +42,21 @@ _ROW = re.compile(rf"({NUMBER}),{NUMBER},{NUMBER},([0-9]{{1,9}})")
 """The end of a row: seconds, working set, CPU use, index. A model's name may contain commas."""
 
 
+WORDING = Wording(
+    unsupported=(
+        "is not supported in this build", "NOT_IMPLEMENTED",
+        "Could not find an implementation", "is not a registered function/op",
+        "No Op registered for", "No opset import for domain", "is under development",
+        "nknown command line flag", "perf_test [options",
+    ),
+    bad_artifact=(
+        "Protobuf parsing failed", "INVALID_PROTOBUF", "INVALID_GRAPH", "NO_SUCHFILE",
+        "Load model from", "INVALID_ARGUMENT",
+    ),
+)  # fmt: skip
+"""How ONNX Runtime reports failures, in every program."""
+
+
 class PerfTest(PhoneProgram):
     """Backends: `cpu`, `xnnpack`, `nnapi`; option `spinning` (default true).
 
@@ -55,19 +70,7 @@ class PerfTest(PhoneProgram):
     capability = Capability(
         backends=("cpu", "xnnpack", "nnapi"), option_names=frozenset({"spinning"})
     )
-
-    wording = Wording(
-        unsupported=(
-            "is not supported in this build", "NOT_IMPLEMENTED",
-            "Could not find an implementation", "is not a registered function/op",
-            "No Op registered for", "No opset import for domain", "is under development",
-            "nknown command line flag", "perf_test [options",
-        ),
-        bad_artifact=(
-            "Protobuf parsing failed", "INVALID_PROTOBUF", "INVALID_GRAPH", "NO_SUCHFILE",
-            "Load model from", "INVALID_ARGUMENT",
-        ),
-    )  # fmt: skip
+    wording = WORDING
 
     def why_not_stated(self, execution: Execution) -> str | None:
         """Says which value the program cannot be given, or `None`."""

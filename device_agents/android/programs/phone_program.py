@@ -3,15 +3,16 @@
 A member plans a command line and reads the command's output. It never contacts a phone, so a
 better parser can read stored raw logs again. A member is imported only on request.
 
-Adding one is one line of the table; a runtime has one program. Its name is then an option of a
-phone's device file, and `virtual_phone.imitation.imitated_NAME` imitates it on a virtual phone.
+Adding one is one line of the table; of a runtime's programs the first that a phone was registered
+with runs. Its name is then an option of a phone's device file, and
+`virtual_phone.imitation.imitated_NAME`, if there is one, imitates it on a virtual phone.
 """
 
 import math
 import re
 import signal
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from fleetrank.device_agents.contract.agent import Capability
 from fleetrank.device_agents.contract.measurement import Measurement, WorkerFacts
@@ -27,6 +28,7 @@ from fleetrank.device_agents.errors import (
     UnsupportedError,
 )
 from fleetrank.device_agents.runtimes import runner
+from fleetrank.foundation.comparison import Comparison
 from fleetrank.foundation.errors import FleetError, says_out_of_memory
 from fleetrank.foundation.registry import Registry
 from fleetrank.foundation.vocabulary import NS_PER_S, Origin, Runtime, SampleKind, Status
@@ -61,6 +63,9 @@ class ProgramCall:
         library: file name of a library beside the program that the call needs; `None` without one.
         library_folder: folder on the phone where the program finds libraries that were given with
             it; `None` if none were given.
+        inputs: content of the file of inputs, and
+        inputs_file: its path on the phone; `None` if the program makes its inputs itself.
+        outputs_file: path on the phone of the outputs to compare; `None` if none are compared.
     """
 
     argv: tuple[str, ...]
@@ -69,6 +74,9 @@ class ProgramCall:
     warmup_runs: int = 0
     library: str | None = None
     library_folder: str | None = None
+    inputs: bytes = field(default=b"", repr=False)
+    inputs_file: str | None = None
+    outputs_file: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,6 +88,7 @@ class ProgramOutput:
         exit_code: as the phone's shell reports it: 128 + n for signal n.
         result: bytes of the result file; `None` if no file was written.
         logcat: lines of the tag, as `logcat -d -s TAG` prints them.
+        outputs: bytes of the file of outputs; not part of the stored log.
     """
 
     run: ProgramCall
@@ -88,6 +97,7 @@ class ProgramOutput:
     stderr: str
     result: bytes | None = None
     logcat: str | None = None
+    outputs: bytes | None = field(default=None, repr=False)
 
 
 READ = Measurement(task_id="", status=Status.OK, origin=Origin.MEASURED)
@@ -185,6 +195,23 @@ class PhoneProgram:
         """The command line of a task that the program supports."""
         raise NotImplementedError
 
+    def input_bytes(self, task: MeasureTask) -> bytes:  # noqa: ARG002
+        """The content of the file of inputs, of a program whose call names one.
+
+        Raises:
+            FleetError: the file of the task takes no such inputs.
+        """
+        return b""
+
+    def compared(self, task: MeasureTask, output: ProgramOutput) -> Comparison | None:  # noqa: ARG002
+        """The outputs on the phone beside those of the network in fp32; `None` without them.
+
+        Raises:
+            WrongOutputError: the file computes something else there.
+            BadOutputError: the outputs cannot be read.
+        """
+        return None
+
     def task_that_proves(self, task: MeasureTask, output: ProgramOutput) -> MeasureTask | None:  # noqa: ARG002
         """A stricter task that ends badly if what an output leaves open is not so.
 
@@ -218,50 +245,42 @@ _FOLDER = "fleetrank.device_agents.android.programs"
 _TABLE = (
     (Runtime.TFLITE, "benchmark_model", f"{_FOLDER}.benchmark_model:BenchmarkModel"),
     (Runtime.EXECUTORCH, "executor_runner", f"{_FOLDER}.executor_runner:ExecutorRunner"),
+    (Runtime.ONNX, "ort_runner", f"{_FOLDER}.ort_runner:OrtRunner"),
     (Runtime.ONNX, "onnxruntime_perf_test", f"{_FOLDER}.perf_test:PerfTest"),
 )
 PROGRAMS = Registry[type[PhoneProgram]]("program", {name: member for _, name, member in _TABLE})
 
 
-def one_for_each_runtime(table: Sequence[tuple[Runtime, str, str]]) -> Mapping[Runtime, str]:
-    """The name of the program of each runtime.
-
-    Raises:
-        ValueError: two programs have one runtime; a task names only its runtime.
-    """
-    names: dict[Runtime, str] = {}
-    for runtime, name, _ in table:
-        if (other := names.setdefault(runtime, name)) != name:
-            raise ValueError(f"{other} and {name} both run {runtime.value}: keep one of them")
-    return names
-
-
-NAME_OF_RUNTIME = one_for_each_runtime(_TABLE)
-
-
-def create_program(runtime: Runtime) -> PhoneProgram:
-    """Makes the program of a runtime.
+def create_program(runtime: Runtime, registered: Collection[str] = ()) -> PhoneProgram:
+    """Makes the program of a runtime: the first registered one, or the first if none is.
 
     Raises:
         UnsupportedError: no program on a phone runs it; the remedy names the supported runtimes.
     """
-    if runtime not in NAME_OF_RUNTIME:
-        known = ", ".join(sorted(NAME_OF_RUNTIME))
+    names = [name for one, name, _ in _TABLE if one is runtime]
+    if not names:
+        known = ", ".join(sorted({one.value for one, _, _ in _TABLE}))
         raise UnsupportedError(f"no program runs {runtime.value} on a phone", f"use {known}")
-    return PROGRAMS.load(NAME_OF_RUNTIME[runtime])()
+    return PROGRAMS.load(next((name for name in names if name in registered), names[0]))()
+
+
+def program_of(runtime: Runtime, call: ProgramCall) -> PhoneProgram:
+    """The program of a call, by its name on the phone."""
+    return create_program(runtime, (call.argv[0].rpartition("/")[2],))
 
 
 def default_backend(runtime: Runtime) -> str:
     """The backend on a phone if a sweep names none; that of a processor if no program runs it."""
-    if runtime not in NAME_OF_RUNTIME:
+    try:
+        return create_program(runtime).capability.default_backend
+    except UnsupportedError:
         return runner.default_backend(runtime)
-    return create_program(runtime).capability.default_backend
 
 
-def why_unsupported(execution: Execution) -> str | None:
+def why_unsupported(execution: Execution, registered: Collection[str] = ()) -> str | None:
     """Says why no program on a phone supports this, or `None`; does not contact a phone."""
     try:
-        return create_program(execution.runtime).why_unsupported(execution)
+        return create_program(execution.runtime, registered).why_unsupported(execution)
     except UnsupportedError as error:
         return str(error)
 

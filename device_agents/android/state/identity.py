@@ -31,7 +31,7 @@ from fleetrank.device_agents.android.state.power_text import (
     parse_topology,
 )
 from fleetrank.device_agents.contract.agent import DeviceFacts, StopRequested, never_stop
-from fleetrank.device_agents.contract.kind import VirtualMode
+from fleetrank.device_agents.contract.kind import VirtualMode, origin_of
 from fleetrank.device_agents.contract.task import Options
 from fleetrank.device_agents.device_output import (
     MEMORY_BYTES,
@@ -283,7 +283,7 @@ def to_device_facts(facts: PhoneFacts, *, adb_version: str) -> DeviceFacts:
     return DeviceFacts(
         device_model=facts.device_model,
         tier=Tier.EDGE,
-        origin=Origin.MEASURED if facts.virtual is None else Origin.VIRTUAL,
+        origin=origin_of(facts.virtual),
         os=f"Android {facts.android_release or '?'}",
         arch=facts.abis[0] if facts.abis else "unknown",
         cpu_model=facts.soc,
@@ -407,7 +407,7 @@ class Identity:
     @property
     def origin(self) -> Origin:
         """The origin that every row from it stores."""
-        return Origin.MEASURED if self.virtual is None else Origin.VIRTUAL
+        return origin_of(self.virtual)
 
 
 def identify(

@@ -195,10 +195,14 @@ def stand_in_of(program: str) -> Path:
     Raises:
         UnsupportedError: no imitation of that program exists.
     """
-    modules = sorted(Path(__file__).parent.glob(f"{_PREFIX}*.py"))
-    known = [module.stem.removeprefix(_PREFIX) for module in modules]
-    if program not in known:
+    if program not in (known := stand_ins()):
         raise UnsupportedError(
             f"virtual phones have no stand-in for '{program}'", f"use one of {', '.join(known)}"
         )
     return _STAND_IN
+
+
+def stand_ins() -> tuple[str, ...]:
+    """The programs that have one."""
+    modules = sorted(Path(__file__).parent.glob(f"{_PREFIX}*.py"))
+    return tuple(module.stem.removeprefix(_PREFIX) for module in modules)

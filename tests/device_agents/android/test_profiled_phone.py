@@ -80,7 +80,7 @@ def test_what_a_phone_cannot_profile_is_known_before_it_is_asked() -> None:
     assert why is not None
     for runtime, backend, words in (
         (Runtime.EXECUTORCH, "xnnpack", "event tracer"),
-        (Runtime.ONNX, "cpu", "onnxruntime_perf_test"),
+        (Runtime.ONNX, "cpu", "ort_runner"),
         (Runtime.TORCH, "cpu", "no program runs torch"),
         (Runtime.TFLITE, "nowhere", "no backend"),
     ):

@@ -9,8 +9,7 @@ import pytest
 from adb_bench import OnePhone
 from waiting import wait_until
 
-from fleetrank.device_agents.android.programs.phone_program import PROGRAMS
-from fleetrank.device_agents.virtual_phone.imitation.command import stand_in_of
+from fleetrank.device_agents.virtual_phone.imitation.command import stand_in_of, stand_ins
 from fleetrank.device_agents.virtual_phone.profile import Fault, Injection
 
 pytestmark = pytest.mark.adb
@@ -217,5 +216,5 @@ def test_a_schedule_strikes_at_its_time(phone: OnePhone) -> None:
 
 
 def test_every_runner_has_a_stand_in_that_runs_nowhere_else() -> None:
-    for tool in PROGRAMS:
+    for tool in stand_ins():
         assert stand_in_of(tool).stat().st_mode & 0o111

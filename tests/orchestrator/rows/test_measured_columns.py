@@ -114,7 +114,7 @@ def test_a_stored_log_that_is_read_again_decides_what_a_reading_has_and_no_more(
     decided = decided_columns(log_reader().fields)
     by_field = {column.field: column.name for column in COLUMNS}
     assert set(decided) == {by_field[name] for name in read} | {*SUMMARIES, "statistic"}
-    assert not {"stop_reason", "baseline_memory_bytes", "device_samples_ns"} & set(decided)
+    assert not {"stop_reason", "device_samples_ns"} & set(decided)
 
 
 def test_the_blocks_of_a_round_are_lists_beside_its_samples() -> None:

@@ -3,9 +3,9 @@
 from pathlib import Path
 
 import numpy as np
-import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
+from tiny_onnx import save_rounded
 
 from fleetrank.device_agents.runtimes.onnx_runner import kernels_of
 from tests.orchestrator.sweeps.test_training_sweep import CARD
@@ -57,37 +57,6 @@ def test_a_precision_can_name_another_recipe(folder) -> None:
     assert set(counted.values()) == {(2, 2)}
 
 
-def _save_rounded(path, kernel: str) -> None:
-    """A file of int8 weights, whose convolution takes floats or integers."""
-    rng = np.random.default_rng(0)
-    weights = rng.integers(-127, 127, (4, 3, 3, 3)).astype(np.int8)
-    constants = [
-        numpy_helper.from_array(weights, "w"),
-        numpy_helper.from_array(np.float32(0.02), "s"),
-        numpy_helper.from_array(np.int8(0), "zs"),
-        numpy_helper.from_array(np.uint8(128), "z"),
-    ]
-    back = helper.make_node("DequantizeLinear", ["w", "s", "zs"], ["wf"])
-    around = [
-        helper.make_node("QuantizeLinear", ["x", "s", "z"], ["xq"]),
-        helper.make_node("DequantizeLinear", ["xq", "s", "z"], ["xf"]),
-        back,
-        helper.make_node("Conv", ["xf", "wf"], ["yf"]),
-        helper.make_node("QuantizeLinear", ["yf", "s", "z"], ["yq"]),
-        helper.make_node("DequantizeLinear", ["yq", "s", "z"], ["y"]),
-    ]
-    stored_only = [back, helper.make_node("Conv", ["x", "wf"], ["y"])]
-    graph = helper.make_graph(
-        around if kernel == "integers" else stored_only,
-        "g",
-        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 3, 16, 16])],
-        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [1, 4, 14, 14])],
-        constants,
-    )
-    opsets = [helper.make_opsetid("", 17)]
-    onnx.save(helper.make_model(graph, opset_imports=opsets, ir_version=8), str(path))
-
-
 def test_products_in_a_branch_are_counted(tmp_path) -> None:
     branch = [
         helper.make_graph(
@@ -111,7 +80,7 @@ def test_products_in_a_branch_are_counted(tmp_path) -> None:
 
 def test_a_file_that_computes_with_floats_only_fails_with_the_count(folder) -> None:
     for kernel in ("integers", "floats"):
-        _save_rounded(folder.root / f"{kernel}.onnx", kernel)
+        save_rounded(folder.root / f"{kernel}.onnx", kernel)
         folder.add_model(kernel, folder.root / f"{kernel}.onnx")
     folder.write_spec(["integers", "floats"], ["local-cpu"], repeats=1)
     folder.run("sweep", "run", "t", "--inline")
