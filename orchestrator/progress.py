@@ -7,11 +7,11 @@ import contextlib
 import logging
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from time import monotonic, perf_counter
-from typing import TextIO
+from typing import Any, TextIO
 
 import orjson
 
@@ -468,6 +468,11 @@ _PAUSE_S = 1.0
 """Minimum time between two writes: a fleet of a thousand devices has 1,000 events a second."""
 
 
+def shallow(one: Event | DeviceView) -> dict[str, Any]:
+    """The fields by name. `asdict` would copy what is in them, for each repeat and device."""
+    return {named.name: getattr(one, named.name) for named in fields(one)}
+
+
 class ProgressFile:
     """Writes the view of the sweep after events: a few kilobytes, without fsync.
 
@@ -504,10 +509,11 @@ class ProgressFile:
     def _write(self, now_s: float) -> None:
         devices = {}
         for name, device in self._view.devices.items():
-            fields = asdict(device)
+            stated = shallow(device)
             # How long it waits, because readers have another clock.
-            since_s = fields.pop("waits_since_s")
-            devices[name] = fields | {"waited_s": None if since_s is None else now_s - since_s}
+            del stated["waits_since_s"]
+            since_s = device.waits_since_s
+            devices[name] = stated | {"waited_s": None if since_s is None else now_s - since_s}
         content = {
             "written_utc": datetime.now(UTC).isoformat(timespec="seconds"),
             "seconds_left": self._view.eta_s(now_s),

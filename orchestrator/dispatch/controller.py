@@ -8,7 +8,7 @@ import signal
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
-from dataclasses import asdict, replace
+from dataclasses import replace
 from functools import partial
 from time import perf_counter
 from types import FrameType
@@ -30,7 +30,7 @@ from fleetrank.orchestrator.dispatch.decide.state import SweepWork, Tally, new_s
 from fleetrank.orchestrator.dispatch.decide.step import step
 from fleetrank.orchestrator.dispatch.hosts import Hosts, in_thread
 from fleetrank.orchestrator.errors import StoreError
-from fleetrank.orchestrator.progress import RepeatFinished, Subscriber
+from fleetrank.orchestrator.progress import RepeatFinished, Subscriber, shallow
 from fleetrank.orchestrator.rows import Row, make_row
 
 # Ctrl-C once: finish the running repeats, then stop. Twice: stop now.
@@ -158,7 +158,7 @@ class Recorder:
         )
         latency, failure = row["latency_p50_ns"], measurement.failure
         ended = RepeatFinished(
-            **asdict(replace(started, origin=measurement.origin)),
+            **(shallow(started) | {"origin": measurement.origin}),
             latency_p50_ns=latency if isinstance(latency, float) else None,
             flags=tuple(flag.value for flag in measurement.flags),
             error=None if failure is None else failure.message,
