@@ -53,6 +53,8 @@ _PROBED = (
     "fingerprint", "avd", "gpu", "has_thermal", "has_battery", "has_exit_codes", "has_taskset",
 )  # fmt: skip
 """Facts that identify a phone; free space and current clocks do not."""
+UNTIMED: Mapping[str, OptionValue] = {"max_drift": 1e3, "min_canary_tolerance": 1e3}
+"""Options of an emulated phone: its times say nothing, so they make no repeat invalid."""
 _WITH_STAND_INS = frozenset({VirtualMode.REAL, VirtualMode.CANNED})
 _CANARY_PROGRAM = "benchmark_model"
 _CAP = "load_cap_mhz"
@@ -158,6 +160,8 @@ class NewPhone:
         options = {name: value for name, value in before.items() if name != _SERVER}
         if self.found.virtual is not None:
             options["settle_s"] = 0.0
+        if self.found.virtual is VirtualMode.EMULATED:
+            options |= UNTIMED
         options |= self.request.options
         options["serial"] = self.request.address
         for name in ("serial_hash", "identity_hash", "unit_hash"):

@@ -30,10 +30,14 @@ int execve(const char* path, char* const argv[], char* const envp[]) {
   snprintf(emulator_path, sizeof emulator_path, "%s/system/bin/qemu-%s", phone, emulator);
   size_t n = 0;
   while (argv[n] != NULL) n++;
-  char** words = calloc(n + 4, sizeof *words);
+  // QEMU_CPU names a core of 64 bits, which the other emulator does not know.
+  int is_arm = strcmp(emulator, "arm") == 0, first = is_arm ? 6 : 4;
+  char** words = calloc(n + first, sizeof *words);
   if (words == NULL) return -1;
-  words[0] = emulator_path, words[1] = "-0", words[2] = argv[0], words[3] = (char*)path;
-  for (size_t i = 1; i < n; i++) words[i + 3] = argv[i];
+  words[0] = emulator_path, words[1] = "-0", words[2] = argv[0];
+  if (is_arm) words[3] = "-cpu", words[4] = "max";
+  words[first - 1] = (char*)path;
+  for (size_t i = 1; i < n; i++) words[first - 1 + i] = argv[i];
   return run(emulator_path, words, envp);
 }
 

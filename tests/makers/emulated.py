@@ -11,6 +11,7 @@ from adb_bench import AdbBench, open_bench
 from fleetrank.device_agents.android.adb_server import AdbServer
 from fleetrank.device_agents.android.agent import AndroidAgent
 from fleetrank.device_agents.android.execution.storage import ProgramStore, read_program
+from fleetrank.device_agents.android.phone_registration import UNTIMED
 from fleetrank.device_agents.contract.kind import VirtualMode
 from fleetrank.device_agents.errors import PermanentError
 from fleetrank.device_agents.virtual_phone.profile import ROOT_VARIABLE, android_root
@@ -44,5 +45,6 @@ def emulated_phone(server: AdbServer, folder: Path) -> Iterator[tuple[AdbBench, 
             "adb": str(server.adb),
             "adb_server": f"{server.host}:{server.port}",
             "settle_s": 0.0,
+            **UNTIMED,
         })  # fmt: skip
         yield bench, agent
