@@ -12,6 +12,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
+from math import inf
 from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Self
@@ -34,6 +35,8 @@ _LOOK_S = 1.0
 _CONNECT_S = 60.0
 """Ray's first actor takes 0.4 s on an idle host; a host that swaps takes longer."""
 _STEP_S = 0.5
+_SILENT_S = 30.0
+"""As `hosts.silent_s`: after this an actor that a new driver cannot reach is restarted."""
 _LEAVE_S = 5.0
 """Ray answers in milliseconds whether a node or actor exists; leaving must not wait longer."""
 _SETTLE_S = _CONNECT_S + 5.0
@@ -106,6 +109,7 @@ class RayHosts:
         self._stop = threading.Event()
         self._threads: list[threading.Thread] = []
         self._renewed: set[str] = set()
+        self._silent_since_s: dict[str, float] = {}
         self._here = ""
 
     def __enter__(self) -> Self:
@@ -268,7 +272,13 @@ class RayHosts:
         import ray
 
         actor = self._actor(name)
-        facts = self._describe(actor)
+        asked_s = monotonic()
+        try:
+            facts = self._describe(actor)
+        except (ray.exceptions.GetTimeoutError, ray.exceptions.ActorUnavailableError):
+            self._restart_silent(actor, node_id, asked_s)
+            raise
+        self._silent_since_s.pop(node_id, None)
         is_other = facts.code_sha256 != code_sha256()
         if is_other and not facts.n_running and node_id not in self._renewed:
             # Only once: if the new actor has other code too, that code is installed there.
@@ -280,6 +290,18 @@ class RayHosts:
             raise OrchestratorError(_skew(facts), "install the same fleetrank on every host")
         link = HostLink(node_id=node_id, has_files=node_id == self._here)
         return _Handle(link=link, actor=actor, facts=facts)
+
+    def _restart_silent(self, actor: "ray.actor.ActorHandle", node_id: str, asked_s: float) -> None:
+        """Restarts an actor that never answers: it can be frozen, and its driver gone.
+
+        Only once: if only this process cannot reach it, other drivers measure with it.
+        """
+        import ray
+
+        since_s = self._silent_since_s.setdefault(node_id, asked_s)
+        if monotonic() - since_s > _SILENT_S and not self._stop.is_set():
+            self._silent_since_s[node_id] = inf
+            ray.kill(actor, no_restart=False)
 
     def _describe(self, actor: "ray.actor.ActorHandle") -> HostFacts:
         """Waits in short steps, so that leaving does not wait for a host that hangs."""

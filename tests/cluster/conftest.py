@@ -62,11 +62,11 @@ def onnx_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def case(cluster: RayCluster, onnx_file: Path, request: pytest.FixtureRequest) -> Iterator[Case]:
-    """A fleet that is well and a workspace of two models on its head."""
+    """A fleet that is well and a workspace of two models on its head, or on the given host."""
     cluster.mend(HOSTS)
-    head = cluster.network.hosts["head"]
-    root = head.home / f"ws{next(_NUMBERS)}"
-    driver = ClusterDriver(host=head, address=cluster.address, root=root)
+    host = cluster.network.hosts[getattr(request, "param", "head")]
+    root = host.home / f"ws{next(_NUMBERS)}"
+    driver = ClusterDriver(host=host, address=cluster.address, root=root)
     driver.make(onnx_file, n_models=2)
     found = Case(cluster=cluster, driver=driver, table=request.config.stash[TABLE])
     yield found

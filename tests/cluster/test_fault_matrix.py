@@ -5,11 +5,23 @@ time to recover goes into the table that `make test-cluster` prints.
 """
 
 import signal
+import sys
 import time
 
+import onnx
 import pytest
-from cluster_driver import ACTOR, RAYLET, WORKER, Case, is_failure, is_ok
-from namespace_hosts import wait_until
+from cluster_driver import (
+    ACTOR,
+    HEAD,
+    RAYLET,
+    WORKER,
+    Case,
+    ClusterDriver,
+    is_failure,
+    is_ok,
+)
+from memory_group import memory_group
+from namespace_hosts import NamespaceHost, wait_until
 
 pytestmark = pytest.mark.cluster
 
@@ -63,6 +75,55 @@ def test_kill_of_a_host_actor(case: Case) -> None:
     case.assert_all_measured(4)
     case.assert_nothing_left_behind()
     case.note("kill -9 of a host actor", "its worker ended with it, Ray started it anew")
+
+
+def test_a_host_actor_freezes(case: Case) -> None:
+    _, frozen = _simulate(case, "right", "left")
+    case.start().wait_for(lambda event: is_ok(event) and event["device"] == frozen, _LIMIT_S)
+    case.harm(frozen)
+    assert case.host("left").kill(ACTOR, signal.SIGSTOP)
+    case.sweep.wait_for(is_failure, 30.0)
+    assert "has not answered for 12 s" in case.driver.waits(frozen)
+    assert case.sweep.finish(_LIMIT_S) == 0, case.sweep.output
+    case.assert_all_measured(16)
+    assert case.failures() == ["host_lost"]
+    case.assert_nothing_left_behind()
+    case.note("a host actor freezes", "it was killed, and Ray started it anew")
+
+
+@pytest.mark.thorough
+def test_a_new_driver_meets_a_frozen_actor(case: Case) -> None:
+    _, frozen = _simulate(case, "right", "left")
+    case.start().wait_for(is_ok, _LIMIT_S, n=4)
+    case.sweep.process.kill()
+    assert case.host("left").kill(ACTOR, signal.SIGSTOP)
+    case.harm(frozen)
+    assert case.start("resume").finish(2 * _LIMIT_S) == 0, case.sweep.output
+    assert "left is not used: " in case.sweep.output
+    case.assert_all_measured(16)
+    case.assert_nothing_left_behind()
+    case.note("a new driver meets a frozen actor", "it was killed, and Ray started it anew")
+
+
+@pytest.mark.thorough
+def test_the_kernel_kills_a_worker_for_memory(case: Case) -> None:
+    left = case.host("left")
+    with memory_group(limit_bytes=16 * 1024**2) as group:
+        cpu = _measure_on(case, "left")
+        case.harm(cpu)
+        before = {worker.pid for worker in left.processes(WORKER)}
+
+        def has_killed() -> bool:
+            # Each further worker is in the group before it has loaded its runtime.
+            group.take({worker.pid for worker in left.processes(WORKER)} - before)
+            return group.has_killed()
+
+        wait_until(has_killed, "the kernel to kill a worker", _LIMIT_S)
+        assert case.sweep.finish(_LIMIT_S) == 0, case.sweep.output
+    case.assert_all_measured(4)
+    assert case.failures() == ["out_of_memory"]
+    case.assert_nothing_left_behind()
+    case.note("a worker is killed for memory", "the repeat failed and was tried again")
 
 
 @pytest.mark.thorough
@@ -156,6 +217,70 @@ def test_a_link_is_cut_for_good_and_restored_for_a_resume(case: Case) -> None:
 
 
 @pytest.mark.thorough
+@pytest.mark.parametrize(("mute", "deaf"), [("left", "head"), ("head", "left")])
+def test_one_direction_of_a_link_is_lost(case: Case, mute: str, deaf: str) -> None:
+    _, cut = _simulate(case, "right", "left")
+    case.start().wait_for(lambda event: is_ok(event) and event["device"] == cut, _LIMIT_S)
+    case.harm(cut)
+    case.host(mute).silence(case.host(deaf))
+    case.sweep.wait_for(is_failure, 30.0)
+    assert case.driver.waits(cut)
+    case.host(mute).restore()
+    assert case.sweep.finish(_LIMIT_S) == 0, case.sweep.output
+    case.assert_all_measured(16)
+    assert set(case.failures()) == {"host_lost"}
+    case.assert_nothing_left_behind()
+    case.note(f"nothing from {mute} arrives at {deaf}", "its work waited for the link")
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("case", ["right"], indirect=True)
+def test_only_the_head_reaches_a_host(case: Case) -> None:
+    _, cut = _simulate(case, "head", "left")
+    case.start().wait_for(lambda event: is_ok(event) and event["device"] == cut, _LIMIT_S)
+    case.harm(cut)
+    driver, host = case.host("right"), case.host("left")
+    driver.silence(host)
+    host.silence(driver)
+    case.sweep.wait_for(is_failure, 30.0)
+    assert "has not answered for 12 s" in case.driver.waits(cut)
+    assert case.cluster.alive() >= {"left", "right"}
+    for end in (driver, host):
+        end.restore()
+    assert case.sweep.finish(_LIMIT_S) == 0, case.sweep.output
+    case.assert_all_measured(16)
+    assert set(case.failures()) == {"host_lost"}
+    case.assert_nothing_left_behind()
+    case.note("the head reaches a host, the driver does not", "its work waited for the link")
+
+
+@pytest.mark.thorough
+def test_the_head_is_killed_in_the_middle(case: Case) -> None:
+    _simulate(case, "left", "right")
+    case.start().wait_for(is_ok, _LIMIT_S, n=4)
+    assert case.host("head").kill(HEAD)
+    assert case.sweep.finish(_LIMIT_S) == 1, case.sweep.output
+    assert "fleetrank sweep resume" in case.sweep.output
+    case.cluster.mend(("head", "left", "right"))
+    case.harm()
+    assert case.start("resume").finish(_LIMIT_S) == 0, case.sweep.output
+    case.assert_all_measured(16)
+    case.assert_nothing_left_behind()
+    case.note("kill -9 of the head, resume", "what hosts had finished was fetched")
+
+
+@pytest.mark.thorough
+def test_the_head_is_killed_at_the_end(case: Case) -> None:
+    _simulate(case, "left", "right")
+    case.start().wait_for(is_ok, _LIMIT_S, n=16)
+    assert case.host("head").kill(HEAD)
+    assert case.sweep.finish(_LIMIT_S) == 0, case.sweep.output
+    case.assert_all_measured(16)
+    assert case.failures() == []
+    case.note("kill -9 of the head at the end", "it had no effect")
+
+
+@pytest.mark.thorough
 def test_an_equal_device_takes_over_from_a_lost_host(case: Case) -> None:
     taker, lost = _simulate(case, "right", "left", wait_s=6.0, takeover=True)
     case.start().wait_for(lambda event: is_ok(event) and event["device"] == lost, _LIMIT_S)
@@ -202,6 +327,80 @@ def test_the_driver_runs_out_of_disk(case: Case) -> None:
     case.note("disk full on the driver, resume", "what could not be stored was fetched again")
 
 
+_HOLD_STORE = """
+import sys, time
+import numpy, ray
+ray.init(address=sys.argv[1], log_to_driver=False, namespace="another")
+# What a process reads can be moved to no disk.
+held = [ray.get(ray.put(numpy.zeros(10_000_000, "u1"))) for _ in range(9)]
+print("held", flush=True)
+time.sleep(1000)
+"""
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("host", ["head", "left"])
+def test_the_object_store_is_full(case: Case, host: str) -> None:
+    """Of the driver's host, and of a host that gets the model's file."""
+    holder = [sys.executable, "-c", _HOLD_STORE, case.cluster.address]
+    log = case.host(host).folder / "holder.log"
+    holding = case.host(host).start(holder, log=log)
+    wait_until(lambda: "held" in log.read_text(), "the store to be full", 30.0)
+    try:
+        model = onnx.load(case.driver.here / "m.onnx")
+        model.doc_string = "x" * 20_000_000
+        onnx.save(model, case.driver.here / "m.onnx")
+        case.driver.write_spec([case.cpu_of("left")], repeats=2)
+        case.harm()
+        assert case.start().finish(_LIMIT_S) == 0, case.sweep.output
+    finally:
+        holding.kill()
+    case.assert_all_measured(4)
+    assert case.failures() == []
+    case.assert_nothing_left_behind()
+    case.note(f"object store of {host} is full", "the model's file arrived all the same")
+
+
+def _host_with(case: Case, name: str, program: str) -> NamespaceHost:
+    """A host more, on which every Python runs a program first."""
+    host = case.cluster.network.add(name)
+    folder = host.folder / "first"
+    folder.mkdir()
+    (folder / "sitecustomize.py").write_text(program)
+    paths = filter(None, (str(folder), host.env.get("PYTHONPATH")))
+    host.extra_env["PYTHONPATH"] = ":".join(paths)
+    case.cluster.start(host)
+    return host
+
+
+_SLOW_DISK = """
+import os, time
+_fsync = os.fsync
+
+def _slow(file):
+    time.sleep(3.0)
+    _fsync(file)
+
+os.fsync = _slow
+"""
+
+
+@pytest.mark.thorough
+def test_an_fsync_takes_seconds(case: Case) -> None:
+    model = case.driver.here / "m.onnx"
+    slow = _host_with(case, "slow", _SLOW_DISK)
+    case.driver = ClusterDriver(host=slow, address=case.cluster.address, root=slow.home / "ws")
+    case.driver.make(model, n_models=2)
+    _simulate(case, "left", "slow", repeats=2)
+    case.harm()
+    assert case.start().finish(2 * _LIMIT_S) == 0, case.sweep.output
+    case.assert_all_measured(8)
+    assert case.failures() == []
+    case.assert_nothing_left_behind()
+    case.note("fsync takes 3 s, on driver and host", "slower, and nothing else")
+    slow.power_off()
+
+
 _LATE_CLOCK = """
 # An hour ahead for what fleetrank's own processes on this host read. Ray's keep the machine's time:
 # the clock belongs to the kernel, and a library preloaded to falsify it ends the raylet.
@@ -228,13 +427,7 @@ builtins.__import__ = _with_clock
 
 @pytest.mark.thorough
 def test_a_clock_is_off_by_an_hour(case: Case) -> None:
-    skewed = case.cluster.network.add("skewed")
-    folder = skewed.folder / "clock"
-    folder.mkdir()
-    (folder / "sitecustomize.py").write_text(_LATE_CLOCK)
-    paths = filter(None, (str(folder), skewed.env.get("PYTHONPATH")))
-    skewed.extra_env["PYTHONPATH"] = ":".join(paths)
-    case.cluster.start(skewed)
+    _host_with(case, "skewed", _LATE_CLOCK)
     _, device = _simulate(case, "left", "skewed")
     assert case.start().finish(_LIMIT_S) == 0, case.sweep.output
     case.assert_all_measured(16)

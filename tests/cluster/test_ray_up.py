@@ -2,7 +2,6 @@
 
 import json
 import os
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,16 +9,23 @@ from pathlib import Path
 import pytest
 import yaml
 from cluster_driver import FLEETRANK
-from namespace_hosts import HostNetwork, NamespaceHost, RayCluster, wait_until
+from namespace_hosts import (
+    SSHD,
+    HostNetwork,
+    NamespaceHost,
+    RayCluster,
+    make_key,
+    start_sshd,
+    wait_until,
+)
 
 CLUSTER_FILE = Path(__file__).parents[2] / "cluster.yaml"
 RAY = str(Path(sys.executable).parent / "ray")
-_SSHD = Path("/usr/sbin/sshd")
 
 pytestmark = [
     pytest.mark.cluster,
     pytest.mark.thorough,
-    pytest.mark.skipif(not _SSHD.exists(), reason="needs openssh-server"),
+    pytest.mark.skipif(not SSHD.exists(), reason="needs openssh-server"),
 ]
 
 
@@ -29,28 +35,12 @@ def logins(network: HostNetwork) -> Iterator[list[NamespaceHost]]:
     hosts = [network.add(name) for name in ("up1", "up2", "up3")]
     key = hosts[0].home / ".ssh" / "id_ed25519"
     key.parent.mkdir(mode=0o700)
-    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(key)], check=True)
+    public_key = make_key(key)
     for host in hosts:
-        _start_sshd(host, key.with_suffix(".pub").read_text())
+        start_sshd(host, public_key)
     yield hosts
     for host in hosts:
         host.power_off()
-
-
-def _start_sshd(host: NamespaceHost, public_key: str) -> None:
-    folder = host.home / ".ssh"
-    folder.mkdir(mode=0o700, exist_ok=True)
-    (folder / "authorized_keys").write_text(public_key)
-    # A login shell sets its variables anew.
-    exports = [f"export {name}='{value}'\n" for name, value in host.env.items()]
-    for name in (".profile", ".bashrc"):
-        (host.home / name).write_text("".join(exports))
-    host_key = host.folder / "host_key"
-    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(host_key)], check=True)
-    options = ["StrictModes=no", "UsePAM=no", f"PidFile={host.folder}/sshd.pid"]
-    flags = [part for option in options for part in ("-o", option)]
-    command = [str(_SSHD), "-D", "-f", "/dev/null", "-h", str(host_key), *flags]
-    host.start(command, log=host.folder / "sshd.log")
 
 
 def test_ray_up_starts_every_host_of_the_file(logins: list[NamespaceHost]) -> None:

@@ -163,6 +163,11 @@ class ClusterDriver:
             raise AssertionError(f"{arguments} ended with {done.returncode}: {done.stderr}")
         return done.stdout
 
+    def waits(self, device: str) -> str:
+        """Why a device waits, as `sweep status` says; empty if it does not."""
+        status = json.loads(self.run("sweep", "status", "--json"))
+        return next(one["waits"] or "" for one in status["devices"] if one["device"] == device)
+
     @property
     def here(self) -> Path:
         """The workspace as this machine sees it."""
@@ -184,6 +189,7 @@ class ClusterDriver:
 WORKER = "fleetrank.device_agents.worker"
 ACTOR = "ray::HostActor"
 RAYLET = "raylet/raylet"
+HEAD = "gcs/gcs_server"
 """Parts of command lines by which processes are told apart."""
 TABLE_HEAD = (
     "fault",
@@ -240,6 +246,10 @@ class Case:
         ends = self.driver.ends()
         n_failed = sum(row["status"] != "ok" for rows in ends.values() for row in rows)
         self.table.append((fault, *times, str(len(ends)), str(n_failed), outcome))
+
+    def failures(self) -> list[object]:
+        """The kinds of the failed attempts, in the order of the rows."""
+        return [row["error_kind"] for row in self.driver.rows() if row["status"] != "ok"]
 
     def _times(self) -> tuple[float | None, float | None]:
         """Seconds to the first failed attempt and to the first good one after it."""

@@ -25,6 +25,8 @@ import psutil
 PREFIX = "flr-"
 SWITCH = f"{PREFIX}switch"
 UNSHARE_FLAGS = ("-m", "-u", "-i", "-p", "-f", "--mount-proc", "--kill-child")
+_NOBODY = "02:00:00:00:00:01"
+"""An address that no interface has: a frame to it is lost, and nobody says so."""
 _PATH = f"{Path(sys.executable).parent}:/usr/sbin:/usr/bin:/sbin:/bin"
 _INIT = """
 set -e
@@ -55,6 +57,7 @@ class NamespaceHost:
     address: str
     folder: Path
     extra_env: dict[str, str] = field(default_factory=dict)
+    _unheard_by: set[str] = field(default_factory=set)
     _power: subprocess.Popen[str] | None = None
     _started: list[subprocess.Popen[bytes]] = field(default_factory=list)
 
@@ -112,9 +115,20 @@ class NamespaceHost:
         """Pulls the network cable."""
         run_ip("-n", SWITCH, "link", "set", "dev", self.name, "down")
 
+    def silence(self, *others: "NamespaceHost") -> None:
+        """Loses all that it sends to others from here on; what they send still arrives."""
+        for other in others:
+            self._neighbour("replace", other.address, "lladdr", _NOBODY, "nud", "permanent")
+            self._unheard_by.add(other.address)
+
     def restore(self) -> None:
-        """Plugs the network cable in again."""
+        """Plugs the network cable in again, and loses nothing more."""
         run_ip("-n", SWITCH, "link", "set", "dev", self.name, "up")
+        while self._unheard_by:
+            self._neighbour("del", self._unheard_by.pop())
+
+    def _neighbour(self, change: str, *words: str) -> None:
+        run_ip("-n", f"{PREFIX}{self.name}", "neigh", change, *words, "dev", "eth0")
 
     def start(
         self, command: Sequence[str], *, log: Path, env: Mapping[str, str] | None = None
@@ -309,6 +323,32 @@ class HostNetwork:
             (host.folder / "hosts").write_text("\n".join(["127.0.0.1 localhost", *lines, ""]))
 
 
+SSHD = Path("/usr/sbin/sshd")
+
+
+def make_key(path: Path) -> str:
+    """Makes a private key; the public one."""
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(path)], check=True)
+    return path.with_suffix(".pub").read_text()
+
+
+def start_sshd(host: NamespaceHost, public_key: str) -> None:
+    """Lets the owner of a key log in."""
+    folder = host.home / ".ssh"
+    folder.mkdir(mode=0o700, exist_ok=True)
+    (folder / "authorized_keys").write_text(public_key)
+    # A login shell sets its variables anew.
+    exports = [f"export {name}='{value}'\n" for name, value in host.env.items()]
+    for name in (".profile", ".bashrc"):
+        (host.home / name).write_text("".join(exports))
+    host_key = host.folder / "host_key"
+    make_key(host_key)
+    options = ["StrictModes=no", "UsePAM=no", f"PidFile={host.folder}/sshd.pid"]
+    flags = [part for option in options for part in ("-o", option)]
+    command = [str(SSHD), "-D", "-f", "/dev/null", "-h", str(host_key), *flags]
+    host.start(command, log=host.folder / "sshd.log")
+
+
 @contextlib.contextmanager
 def host_network(folder: Path) -> Iterator[HostNetwork]:
     """A bridge without hosts; all that is added to it is gone afterwards, however it ends."""
@@ -354,7 +394,7 @@ def _passwd(home: Path) -> str:
 
 
 _PORT = 6379
-_START_TIMEOUT_S = 60.0
+_START_TIMEOUT_S = 120.0
 RAY_ENV = {
     "RAY_AUTH_MODE": "token",
     "RAY_worker_niceness": "0",
@@ -434,7 +474,10 @@ class RayCluster:
         """Hosts the head counts among the living."""
         if self.head is None:
             return set()
-        done = self.head.run([sys.executable, "-c", _NODES, self.address], timeout_s=30)
+        try:
+            done = self.head.run([sys.executable, "-c", _NODES, self.address], timeout_s=30)
+        except subprocess.TimeoutExpired:
+            return set()
         if done.returncode:
             return set()
         # A host that came back is in the list twice, dead and alive.
