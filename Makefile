@@ -90,7 +90,7 @@ test-gpu: link ## run the tests that need an NVIDIA GPU, with pytest, NumPy and 
 ZIG = PYTHONPATH=build/zig $(BIN)/python -m ziglang cc
 ZIG_HEADERS = build/zig/ziglang/lib/libc/include
 LIBC = __libc_init atof atoll calloc clock_gettime exit fclose fgets fopen fread free fwrite memcpy memset printf \
-  realloc setenv strcmp strlen strncmp
+  realloc setenv strchr strcmp strlen strncmp
 LIBDL = dlerror dlopen dlsym
 ORT_RUNNER ?= build/ort_runner
 build/zig: | $(STAMP)

@@ -542,7 +542,7 @@ def _plugin_error(error: Exception, what: str) -> Exception:
     )
 
 
-_SWITCHES = {
+SWITCHES = {
     "flush_denormals": (False, "session.set_denormal_as_zero"),
     "spinning": (True, "session.intra_op.allow_spinning"),
     "x64_quant_precision": (False, "session.x64quantprecision"),
@@ -560,7 +560,7 @@ class OnnxRunner:
         session: the last session that was opened on a processor; `None` before.
     """
 
-    capability = Capability(backends=("cpu", PLUGIN), option_names=frozenset(_SWITCHES))
+    capability = Capability(backends=("cpu", PLUGIN), option_names=frozenset(SWITCHES))
     library = Library(distribution="onnxruntime", module="onnxruntime", extra="onnx")
 
     def __init__(self, profile_prefix: str | None = None) -> None:
@@ -589,7 +589,7 @@ class OnnxRunner:
             raise missing_library("onnxruntime", "onnx", error) from error
         switches = {
             name: boolean_option(execution, name, default=default)
-            for name, (default, _) in _SWITCHES.items()
+            for name, (default, _) in SWITCHES.items()
         }
         options = _session_options(ort, execution.threads, switches)
         if self._profile_prefix is not None:
@@ -642,7 +642,7 @@ def _session_options(
     options.inter_op_num_threads = 1
     options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_ENABLE_ALL
     for name, is_on in switches.items():
-        options.add_session_config_entry(_SWITCHES[name][1], str(int(is_on)))
+        options.add_session_config_entry(SWITCHES[name][1], str(int(is_on)))
     return options
 
 

@@ -1,7 +1,7 @@
 // Measures one ONNX file in ONNX Runtime on a phone; `ort_runner.py` calls it and reads its text.
 //
-// ort_runner model=FILE inputs=FILE outputs=FILE provider=cpu|xnnpack|nnapi threads=N spinning=0|1
-//     denormal_as_zero=0|1 warmup_runs=N warmup_s=S max_warmup_s=S runs=N observed_s=S max_s=S
+// ort_runner model=FILE inputs=FILE outputs=FILE provider=cpu|xnnpack|nnapi threads=N
+//     [session.ENTRY=VALUE] warmup_runs=N warmup_s=S max_warmup_s=S runs=N observed_s=S max_s=S
 //     max_runs=N least_s=S
 //
 // A file of tensors has for each tensor, in int64: its ONNX type, number of sizes, the sizes and
@@ -157,8 +157,15 @@ static void open_session(OrtEnv* env, void* library) {
   CHECK(ort->SetIntraOpNumThreads(options, number_of("threads")));
   CHECK(ort->SetInterOpNumThreads(options, 1));
   CHECK(ort->SetSessionGraphOptimizationLevel(options, ORT_ENABLE_ALL));
-  CHECK(ort->AddSessionConfigEntry(options, "session.intra_op.allow_spinning", text_of("spinning")));
-  CHECK(ort->AddSessionConfigEntry(options, "session.set_denormal_as_zero", text_of("denormal_as_zero")));
+  for (int i = 1; i < n_words; i++) {
+    char entry[256];
+    const char* value = strchr(words[i], '=');
+    if (strncmp(words[i], "session.", 8) != 0 || value == NULL) continue;
+    if (value - words[i] >= (long)sizeof entry) fail("session", "the name of an entry is too long");
+    memcpy(entry, words[i], value - words[i]);
+    entry[value - words[i]] = '\0';
+    CHECK(ort->AddSessionConfigEntry(options, entry, value + 1));
+  }
   CHECK(ort->AddSessionConfigEntry(options, "session.record_ep_graph_assignment_info", "1"));
   add_provider(options, library);
   CHECK(ort->CreateSession(env, text_of("model"), options, &session));

@@ -32,6 +32,7 @@ from fleetrank.device_agents.contract.task import Execution, MeasureTask, Option
 from fleetrank.device_agents.device_output import MAX_DIGITS
 from fleetrank.device_agents.errors import BadArtifactError, UnsupportedError
 from fleetrank.device_agents.host.worker_process import growth_bytes
+from fleetrank.device_agents.runtimes.onnx_runner import SWITCHES
 from fleetrank.device_agents.runtimes.runner import Array, FoundInput, make_inputs, specs_of
 from fleetrank.device_agents.worker.infer import compare_with, is_chain, read_stored, run_stored
 from fleetrank.device_agents.worker.run import check_artifact, check_batch
@@ -72,7 +73,7 @@ _DONE = re.compile(r"^done$", re.MULTILINE)
 
 
 class OrtRunner(PhoneProgram):
-    """Backends: `cpu`, `xnnpack`, `nnapi`; options `spinning` (default true) and `flush_denormals`.
+    """Backends: `cpu`, `xnnpack`, `nnapi`; options as of ONNX Runtime on a host's processor.
 
     Warm-up and timed runs end by their numbers and times; neither the halves of the warm-up nor
     the half-width of the median decides. The file is compared with its network after the samples.
@@ -80,9 +81,7 @@ class OrtRunner(PhoneProgram):
 
     name = "ort_runner"
     artifact_suffix = ".onnx"
-    capability = Capability(
-        backends=tuple(_PROVIDERS), option_names=frozenset({"spinning", "flush_denormals"})
-    )
+    capability = Capability(backends=tuple(_PROVIDERS), option_names=frozenset(SWITCHES))
     wording = replace(
         WORDING,
         unsupported=(*WORDING.unsupported, "failed dlopen", "failed GetApi"),
@@ -108,8 +107,7 @@ class OrtRunner(PhoneProgram):
             "outputs": outputs_file,
             "provider": task.execution.backend,
             "threads": task.execution.threads,
-            "spinning": int(chosen.get("spinning", True)),
-            "denormal_as_zero": int(chosen.get("flush_denormals", False)),
+            **{entry: int(chosen.get(name, usual)) for name, (usual, entry) in SWITCHES.items()},
             "warmup_runs": policy.min_warmup_runs,
             "warmup_s": policy.min_warmup_s,
             "max_warmup_s": policy.max_warmup_s,
@@ -172,7 +170,7 @@ class OrtRunner(PhoneProgram):
                 reported({
                     "graph_optimization": "all",
                     "intra_op_threads": int(words.get("threads", "0")),
-                    "spinning": words.get("spinning") == "1",
+                    **{name: words.get(entry) == "1" for name, (_, entry) in SWITCHES.items()},
                 }),
                 runtime_version=version[1] if version else None,
             ),

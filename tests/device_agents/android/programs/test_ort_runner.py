@@ -32,7 +32,7 @@ NAME = OrtRunner.name
 
 
 def output(text: str, *, exit_code: int = 0, **words: str) -> ProgramOutput:
-    given = {"provider": "cpu", "threads": "1", "spinning": "1", "least_s": "0.0", **words}
+    given = {"provider": "cpu", "threads": "1", "least_s": "0.0", **words}
     run = ProgramCall(argv=("/t/ort_runner", *(f"{name}={word}" for name, word in given.items())))
     return ProgramOutput(run=run, exit_code=exit_code, stdout=text, stderr="")
 
@@ -43,9 +43,9 @@ def test_the_command_line_is_the_task() -> None:
     run = plan_of(NAME, chosen, policy, check_path="/c/check.npz")
     assert run.argv == (
         "/t/tool", "model=/a/m", "inputs=/r/inputs", "outputs=/r/outputs", "provider=xnnpack",
-        "threads=2", "spinning=0", "denormal_as_zero=0", "warmup_runs=3", "warmup_s=0.5",
-        "max_warmup_s=10.0", "runs=20", "observed_s=0.2", "max_s=20.0", "max_runs=100000",
-        "least_s=1.5",
+        "threads=2", "session.set_denormal_as_zero=0", "session.intra_op.allow_spinning=0",
+        "session.x64quantprecision=0", "warmup_runs=3", "warmup_s=0.5", "max_warmup_s=10.0",
+        "runs=20", "observed_s=0.2", "max_s=20.0", "max_runs=100000", "least_s=1.5",
     )  # fmt: skip
     assert (run.inputs_file, run.outputs_file) == ("/r/inputs", "/r/outputs")
     assert plan_of(NAME, chosen, policy).outputs_file is None
