@@ -402,7 +402,7 @@ def test_nobody_waits_to_hear_that_there_is_nothing(workspace, command, capsys) 
         with host_lease("sweep s-1, which measures on this host"):
             words = [word.replace("+", " ") for word in command.split()]
             code = pool.submit(run, words)
-            assert wait([code], timeout=20.0).done, "it waits"
+            assert wait([code], timeout=60.0).done, "it waits"
         assert code.result() == 4
     assert "waiting" not in capsys.readouterr().err
 

@@ -96,7 +96,7 @@ def test_the_report_stands_in_the_home_page_and_draws(visit: Visit, served: Serv
     visit.page.goto(served.base)
     report = visit.page.frame_locator("#report")
     report.locator("#verdict").wait_for()
-    visit.page.wait_for_function("document.getElementById('news').textContent === ''")
+    visit.page.locator("#news:empty").wait_for(state="attached", timeout=PATIENCE_MS)
     assert visit.messages == []
 
 
@@ -106,7 +106,8 @@ def test_an_error_is_a_page_with_a_way_back(visit: Visit, served: Served) -> Non
     assert answer.status == 404
     assert "page not found" in visit.page.locator("main").inner_text()
     visit.page.get_by_role("link", name="fleetrank").click()
-    visit.page.wait_for_function("document.title.startsWith('Report')")
+    visit.page.wait_for_url(served.base + "/", timeout=PATIENCE_MS)
+    assert visit.page.title().startswith("Report")
     assert not any("dialog" in message for message in visit.messages)
 
 
