@@ -182,7 +182,7 @@ TAKEN_SHARE = 0.25
 """Share of a cell's cores in other programs' use beyond which it is noisy, whatever its processes.
 
 Beside two busy loops on two cores 2 of 12 cells had processes that agreed within 10 % on a latency
-that was 45 % too long; their share was 1. Without a loop it was at most 0.06.
+that was 45 % too long; their share was 1. Without a loop it was at most 0.11.
 """
 DISAGREE_FLAG = "repeats_disagree"
 

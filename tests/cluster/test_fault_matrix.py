@@ -83,7 +83,7 @@ def test_a_host_actor_freezes(case: Case) -> None:
     case.harm(frozen)
     assert case.host("left").kill(ACTOR, signal.SIGSTOP)
     case.sweep.wait_for(is_failure, 30.0)
-    assert "has not answered for 12 s" in case.driver.waits(frozen)
+    assert "for 12 s" in case.driver.waits(frozen)
     assert case.sweep.finish(_LIMIT_S) == 0, case.sweep.output
     case.assert_all_measured(16)
     assert case.failures() == ["host_lost"]
@@ -243,7 +243,7 @@ def test_only_the_head_reaches_a_host(case: Case) -> None:
     driver.silence(host)
     host.silence(driver)
     case.sweep.wait_for(is_failure, 30.0)
-    assert "has not answered for 12 s" in case.driver.waits(cut)
+    assert "for 12 s" in case.driver.waits(cut)
     assert case.cluster.alive() >= {"left", "right"}
     for end in (driver, host):
         end.restore()
