@@ -34,6 +34,7 @@ from fleetrank.analysis.statistics.transfer import TransferResult, transfer, tra
 from fleetrank.analysis.statistics.verdicts import with_verdicts
 from fleetrank.analysis.stored.cell_values import cell_values
 from fleetrank.analysis.stored.columns import (
+    DEFAULT_ORIGINS,
     FAMILIES,
     ORIGINS,
     PRECISIONS,
@@ -72,7 +73,7 @@ _WORDS = {
     "tier": TIERS, "runtime": STORED_RUNTIMES, "precision": PRECISIONS, "family": FAMILIES,
 }  # fmt: skip
 _SIDES = ("source", "target")
-UNREAL = ("simulated", "virtual", "emulated")
+UNREAL = tuple(origin for origin in ORIGINS if origin not in DEFAULT_ORIGINS)
 """Origins that are not real devices."""
 
 

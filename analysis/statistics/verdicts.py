@@ -2,7 +2,7 @@
 
 A cell is `doubtful` if the audit, the placement, the thermal state or the value itself speaks
 against it, `noisy` if two of its processes differ by more than 10 % on average or other programs
-used its cores, and else `steady`; one process alone has no other verdict.
+used its cores, and else `steady`. One process alone is never called steady.
 Flags are reasons behind a verdict, and no verdict of their own: on a host with as many cores as
 threads nearly every process has some, and their medians agree all the same.
 

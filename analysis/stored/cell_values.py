@@ -409,14 +409,13 @@ def is_noisy() -> pl.Expr:
     return by_others | (pl.col("process_gap") > NOISY_SHARE).fill_null(value=False)
 
 
-NOISY = (
-    f"two of its processes differ by more than {100 * NOISY_SHARE:.0f} % on average, or other "
-    f"programs used more than {100 * TAKEN_SHARE:.0f} % of its cores"
-)
-"""What `is_noisy` asks of a cell, in words."""
-
-
 def notes_on_noise(cells: pl.DataFrame) -> tuple[str, ...]:
     """A note on noisy cells."""
     noisy = cells.filter(is_noisy()).height
-    return (f"{noisy} of {cells.height} rows are noisy: {NOISY}.",) if noisy else ()
+    if not noisy:
+        return ()
+    return (
+        f"{noisy} of {cells.height} rows are noisy: two of their processes differ by more than "
+        f"{100 * NOISY_SHARE:.0f} % on average, or other programs used more than "
+        f"{100 * TAKEN_SHARE:.0f} % of their cores.",
+    )

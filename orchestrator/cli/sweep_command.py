@@ -58,9 +58,7 @@ RetryFailed = Annotated[
 ]
 RepeatNoisy = Annotated[
     bool,
-    typer.Option(
-        "--repeat-noisy", help="Measure only cells whose processes disagree, as often again."
-    ),
+    typer.Option("--repeat-noisy", help="Measure only the noisy cells, as often again."),
 ]
 
 

@@ -266,7 +266,7 @@ class RunOptions:
         is_trusted: the user allows model-supplied code to run.
         subscribers: receive the events.
         retries_failed: repeats that failed for good in an earlier run are tried again.
-        repeats_noisy: only the cells whose processes disagree are measured, as often again.
+        repeats_noisy: only the noisy cells are measured, as often again.
         restricted_to: a pattern of the cells that this run measures; `None` measures all. Other
             pending repeats stay pending.
         tags: of a new sweep; `None` without any.

@@ -122,9 +122,8 @@ def test_a_place_taken_away_in_the_middle_is_one_failed_attempt(folder, lab) -> 
     assert code == 0, error
     rows = folder.rows()
     assert [row["status"] for row in rows] == ["failed", "ok", "ok"]
-    lost = rows[0]
-    assert lost["error_kind"] == "device_lost"
-    assert "used by ann" in str(lost["error_message"])
+    assert rows[0]["error_kind"] == "device_lost"
+    assert "used by ann" in str(rows[0]["error_message"])
     assert lab.user is None
 
 
