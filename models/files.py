@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from fleetrank.foundation.files import file_sha256
 from fleetrank.foundation.inputs import ModelInput
+from fleetrank.foundation.onnx_file import StoredInput
 from fleetrank.foundation.vocabulary import FlopsMethod, Format
 from fleetrank.models.cards.card import Cost, ModelCard, external_data_names, own_format
 from fleetrank.models.cards.inputs import BATCH, CardInput
@@ -16,7 +17,6 @@ from fleetrank.models.errors import CardError, ExportError
 from fleetrank.models.networks.cost import ELEMENTWISE_FLOPS
 from fleetrank.models.number_types import (
     UNREADABLE,
-    StoredInput,
     read_inputs,
     tflite_outputs,
     tflite_scales,

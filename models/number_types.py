@@ -9,11 +9,22 @@ import zipfile
 import zlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from fleetrank.foundation.binary import Span, Table, fields_of, packed_numbers, spans_of
 from fleetrank.foundation.inputs import plain_input_name
+from fleetrank.foundation.onnx_file import (
+    ELEMENT_TYPES,
+    INITIALIZERS,
+    INPUTS,
+    TENSOR_NAME,
+    StoredInput,
+    onnx_graph,
+    onnx_inputs,
+    text_of,
+    value_of,
+)
 from fleetrank.foundation.vocabulary import Format, Precision
 from fleetrank.models.onnx_weights import Node, Tensor, stored_weights
 
@@ -37,21 +48,6 @@ _FLOATS = dict.fromkeys(("float64", "float32", "float16", "bfloat16"), "float")
 _INDICES = frozenset({"int32", "int64", "uint32", "uint64", "bool"})
 MOST_DIMENSIONS = 64
 """Eight times what runtimes support; the product of a hostile file's million sizes takes hours."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StoredInput:
-    """One input as a file states it.
-
-    Attributes:
-        dtype: name in NumPy, or `bfloat16`; empty for a type that is not a number.
-        sizes: a text is a free size: inputs with the same text have the same size; an empty text
-            says nothing.
-    """
-
-    name: str
-    dtype: str
-    sizes: tuple[int | str, ...]
 
 
 def elements_of(sizes: Sequence[int]) -> int:
@@ -130,25 +126,15 @@ def _most(types: Iterable[tuple[str, int]]) -> Precision | None:
     return found[0][0] if found else None
 
 
-# Reads the number types and the inputs of an ONNX file without `onnx`, which a planning host may
-# lack.
+# Reads the number types of an ONNX file without `onnx`, which a planning host may lack.
 #
 # Source: onnx/onnx.proto (1.19) for field numbers and types; the encoding guide of protobuf.
 
-ELEMENT_TYPES = {
-    1: "float32", 2: "uint8", 3: "int8", 4: "uint16", 5: "int16", 6: "int32", 7: "int64",
-    8: "string", 9: "bool", 10: "float16", 11: "float64", 12: "uint32", 13: "uint64",
-    16: "bfloat16", 21: "uint4", 22: "int4",
-}  # fmt: skip
-"""Number in a file to the name in NumPy."""
-_MODEL_GRAPH = 7
-_NODES, _INITIALIZERS, _INPUTS, _OUTPUTS = 1, 5, 11, 12
+_NODES, _OUTPUTS = 1, 12
 _NODE_INPUTS, _NODE_OUTPUTS, _NODE_OPERATOR, _NODE_ATTRIBUTES = 1, 2, 4, 5
 _ATTRIBUTE_NAME, _ATTRIBUTE_NUMBER, _ATTRIBUTE_TENSOR = 1, 3, 5
 _ATTRIBUTE_GRAPHS = (6, 11)
-_TENSOR_DIMS, _TENSOR_TYPE, _TENSOR_NAME = 1, 2, 8
-_VALUE_NAME, _VALUE_TYPE, _TYPE_TENSOR, _ELEMENT_TYPE, _SHAPE = 1, 2, 1, 1, 2
-_DIM, _DIM_VALUE, _DIM_PARAM = 1, 1, 2
+_TENSOR_DIMS, _TENSOR_TYPE = 1, 2
 
 
 def onnx_types(data: bytes) -> StoredTypes:
@@ -157,11 +143,11 @@ def onnx_types(data: bytes) -> StoredTypes:
     Raises:
         ValueError: it is not an ONNX model.
     """
-    parts, graph = _Parts(data), _onnx_graph(data)
+    parts, graph = _Parts(data), onnx_graph(data)
     parts.read(graph)
     inputs, outputs = (
-        [_value_info(data, span) for number, span in spans_of(data, graph) if number == end]
-        for end in (_INPUTS, _OUTPUTS)
+        [value_of(data, span) for number, span in spans_of(data, graph) if number == end]
+        for end in (INPUTS, _OUTPUTS)
     )
     # Older files list their initializers among the inputs.
     inputs = [one for one in inputs if one.name not in parts.tensors]
@@ -176,31 +162,6 @@ def onnx_types(data: bytes) -> StoredTypes:
     )
 
 
-def onnx_inputs(data: bytes) -> list[StoredInput]:
-    """The inputs of a model in its order; a free size has the file's name.
-
-    Raises:
-        ValueError: it is not a model.
-    """
-    stored, found = set[str](), list[StoredInput]()
-    for number, span in spans_of(data, _onnx_graph(data)):
-        if number == _INITIALIZERS:
-            stored |= {
-                _text(data, inner) for at, inner in spans_of(data, span) if at == _TENSOR_NAME
-            }
-        elif number == _INPUTS:
-            found.append(_value_info(data, span))
-    numbers = (replace(one, dtype=one.dtype.removeprefix("string")) for one in found)
-    return [one for one in numbers if one.name not in stored]
-
-
-def _onnx_graph(data: bytes) -> Span:
-    graphs = [span for number, span in spans_of(data, (0, len(data))) if number == _MODEL_GRAPH]
-    if not graphs:
-        raise ValueError("it has no graph")
-    return graphs[-1]
-
-
 class _Parts:
     """Stored tensors by name, and the nodes, of a graph and of the graphs inside its nodes."""
 
@@ -212,7 +173,7 @@ class _Parts:
     def read(self, graph: Span) -> None:
         """Adds the parts of one graph."""
         for number, span in spans_of(self._data, graph):
-            if number == _INITIALIZERS:
+            if number == INITIALIZERS:
                 name, tensor = _tensor(self._data, span)
                 self.tensors[name] = tensor
             elif number == _NODES:
@@ -221,7 +182,7 @@ class _Parts:
     def _read_node(self, span: Span) -> None:
         parts = list(spans_of(self._data, span))
         operator, inputs, outputs = (
-            [_text(self._data, part) for number, part in parts if number == field]
+            [text_of(self._data, part) for number, part in parts if number == field]
             for field in (_NODE_OPERATOR, _NODE_INPUTS, _NODE_OUTPUTS)
         )
         numbers = dict[str, int]()
@@ -247,16 +208,12 @@ class _Parts:
                 if field == _ATTRIBUTE_NUMBER:
                     numbers[name] = value
             elif field == _ATTRIBUTE_NAME:
-                name = _text(self._data, value)
+                name = text_of(self._data, value)
             elif field == _ATTRIBUTE_TENSOR:
                 self.tensors |= dict.fromkeys(constants, _tensor(self._data, value)[1])
             elif field in _ATTRIBUTE_GRAPHS:
                 self.read(value)
         return numbers
-
-
-def _text(data: bytes, span: Span) -> str:
-    return data[slice(*span)].decode("utf-8", "replace")
 
 
 def _tensor(data: bytes, span: Span) -> tuple[str, Tensor]:
@@ -269,35 +226,9 @@ def _tensor(data: bytes, span: Span) -> tuple[str, Tensor]:
             # Packed or one by one: both are valid.
             dims += [value] if isinstance(value, int) else packed_numbers(data, value)
             elements_of(dims)  # at once: a hostile file has millions
-        elif number == _TENSOR_NAME and not isinstance(value, int):
-            name = _text(data, value)
+        elif number == TENSOR_NAME and not isinstance(value, int):
+            name = text_of(data, value)
     return name, (kind, elements_of(dims))
-
-
-def _value_info(data: bytes, span: Span) -> StoredInput:
-    """An input or output; an empty type if it is not a tensor."""
-    name, dtype, sizes = "", "", list[int | str]()
-    for number, inner in spans_of(data, span):
-        if number == _VALUE_NAME:
-            name = _text(data, inner)
-        elif number == _VALUE_TYPE:
-            tensors = [part for field, part in spans_of(data, inner) if field == _TYPE_TENSOR]
-            for field, value in (pair for part in tensors for pair in fields_of(data, part)):
-                if field == _ELEMENT_TYPE and isinstance(value, int):
-                    dtype = ELEMENT_TYPES.get(value, "")
-                elif field == _SHAPE and not isinstance(value, int):
-                    sizes = [_dim(data, dim) for at, dim in spans_of(data, value) if at == _DIM]
-    return StoredInput(name=name, dtype=dtype, sizes=tuple(sizes))
-
-
-def _dim(data: bytes, span: Span) -> int | str:
-    size: int | str = ""
-    for number, value in fields_of(data, span):
-        if number == _DIM_VALUE and isinstance(value, int) and value > 0:
-            size = value
-        elif number == _DIM_PARAM and not isinstance(value, int):
-            size = _text(data, value)
-    return size
 
 
 # Reads the number types and inputs of a `.pt2` archive from its tables, without PyTorch.

@@ -14,6 +14,7 @@ from fleetrank.device_agents.errors import BadOutputError
 from fleetrank.device_agents.runtimes.onnx_runner import OnnxRunner
 from fleetrank.device_agents.runtimes.runner import LoadedModel
 from fleetrank.foundation.binary import Span, spans_of
+from fleetrank.foundation.onnx_file import onnx_graph, text_of
 from fleetrank.foundation.vocabulary import NS_PER_US
 
 # Reads the profile that ONNX Runtime writes: a list of events in Chrome's trace format.
@@ -119,7 +120,7 @@ _NORM_RULE = "FuseBatchNormInto"
 """Starts the rules that put a norm into the layer before it; the new node is noted as the norm."""
 _WEIGHT = 1
 """Place of the weight among the inputs of a layer."""
-_GRAPH, _NODE, _KEY, _VALUE = 7, 1, 1, 2
+_NODE, _KEY, _VALUE = 1, 1, 2
 _INPUT, _OUTPUT, _NAME, _OPERATOR, _METADATA = 1, 2, 3, 4, 9
 """Field numbers. Source: onnx.proto of ONNX 1.16, the first with metadata of nodes."""
 _MOST_SCOPE_CHARACTERS = 10_000
@@ -160,11 +161,8 @@ def read_graph(path: Path) -> list[GraphNode]:
 
 
 def _nodes(data: bytes) -> Iterator[GraphNode]:
-    for number, graph in spans_of(data, (0, len(data))):
-        if number == _GRAPH:
-            yield from (
-                _node(data, span) for field, span in spans_of(data, graph) if field == _NODE
-            )
+    parts = spans_of(data, onnx_graph(data))
+    return (_node(data, span) for field, span in parts if field == _NODE)
 
 
 def _node(data: bytes, node: Span) -> GraphNode:
@@ -172,9 +170,9 @@ def _node(data: bytes, node: Span) -> GraphNode:
     notes: dict[str, str] = {}
     for number, span in spans_of(data, node):
         if number in texts:
-            texts[number].append(_text(data, span))
+            texts[number].append(text_of(data, span))
         elif number == _METADATA:
-            fields = {field: _text(data, part) for field, part in spans_of(data, span)}
+            fields = {field: text_of(data, part) for field, part in spans_of(data, span)}
             notes[fields.get(_KEY, "")] = fields.get(_VALUE, "")
     return GraphNode(
         name="".join(texts[_NAME][-1:]),
@@ -215,10 +213,6 @@ def scope_of_text(text: str) -> Scope | None:
     if len(scopes) < 2:
         return None
     return Scope(module=scopes[-2], operator=_NUMBER.sub("", scopes[-1]))
-
-
-def _text(data: bytes, span: Span) -> str:
-    return data[span[0] : span[1]].decode("utf-8", "replace")
 
 
 # Which module each kernel of ONNX Runtime belongs to.

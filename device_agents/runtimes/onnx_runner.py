@@ -49,6 +49,7 @@ from fleetrank.device_agents.runtimes.torch_cuda import TorchGpu
 from fleetrank.foundation.binary import Span, fields_of, spans_of
 from fleetrank.foundation.errors import FleetError, is_out_of_memory, says_out_of_memory
 from fleetrank.foundation.inputs import ModelInput
+from fleetrank.foundation.onnx_file import INITIALIZERS, TENSOR_NAME, onnx_graph, text_of
 from fleetrank.foundation.vocabulary import Mode
 
 if TYPE_CHECKING:
@@ -343,25 +344,23 @@ _OF_FLOATS = frozenset({
     "FusedMatMul", "Attention", "MultiHeadAttention", "LSTM", "GRU",
 })  # fmt: skip
 """Operators of ONNX and of ONNX Runtime (docs/ContribOperators.md) that are products."""
-_GRAPH, _NODE, _WEIGHTS = 7, 1, 5
-_INPUT, _OUTPUT, _OPERATOR, _ATTRIBUTE, _NAME = 1, 2, 4, 5, 8
+_NODE, _INPUT, _OUTPUT, _OPERATOR, _ATTRIBUTE = 1, 1, 2, 4, 5
 _ATTRIBUTE_NAME, _ATTRIBUTE_INTEGER, _BODIES = 1, 3, (6, 11)
-"""Fields of ModelProto, GraphProto, NodeProto, TensorProto and AttributeProto: onnx.proto."""
+"""Fields of GraphProto, NodeProto and AttributeProto: onnx.proto."""
 _BITS, _LEVEL, _OF_INT8 = "MatMulNBits", "accuracy_level", 4
 """At another level it turns its weights into floats (docs/ContribOperators.md)."""
 
 
 def kernels_of(model: bytes) -> list[str]:
     """The operators of a model that have weights, those of an `If` or `Loop` behind it."""
-    (graph,) = (span for number, span in spans_of(model, (0, len(model))) if number == _GRAPH)
-    return list(_kernels(model, graph, frozenset()))
+    return list(_kernels(model, onnx_graph(model), frozenset()))
 
 
 def _kernels(model: bytes, graph: Span, outer: frozenset[str]) -> Iterator[str]:
     """Those of a graph that also sees the weights of outer ones."""
     parts = list(spans_of(model, graph))
-    stored = [one for number, one in parts if number == _WEIGHTS]
-    weights = outer.union(*(_texts(model, one, _NAME) for one in stored))
+    stored = [one for number, one in parts if number == INITIALIZERS]
+    weights = outer.union(*(_texts(model, one, TENSOR_NAME) for one in stored))
     for node in (one for number, one in parts if number == _NODE):
         (operator,) = _texts(model, node, _OPERATOR)
         inputs = _texts(model, node, _INPUT)
@@ -384,8 +383,7 @@ def _level(model: bytes, attributes: Sequence[Span]) -> object:
 
 
 def _texts(model: bytes, span: Span, field: int) -> list[str]:
-    found = (at for number, at in spans_of(model, span) if number == field)
-    return [model[start:end].decode() for start, end in found]
+    return [text_of(model, at) for number, at in spans_of(model, span) if number == field]
 
 
 class OnnxModel:

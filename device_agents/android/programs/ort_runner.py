@@ -36,9 +36,9 @@ from fleetrank.device_agents.runtimes.onnx_runner import SWITCHES
 from fleetrank.device_agents.runtimes.runner import Array, FoundInput, make_inputs, specs_of
 from fleetrank.device_agents.worker.infer import compare_with, is_chain, read_stored, run_stored
 from fleetrank.device_agents.worker.run import check_artifact, check_batch
-from fleetrank.foundation.binary import Span, fields_of, spans_of
 from fleetrank.foundation.comparison import Comparison
 from fleetrank.foundation.inputs import ModelInput
+from fleetrank.foundation.onnx_file import ELEMENT_TYPES, onnx_inputs
 from fleetrank.foundation.vocabulary import MemoryMetric
 
 _PROVIDERS = {
@@ -46,19 +46,16 @@ _PROVIDERS = {
     "xnnpack": "XnnpackExecutionProvider",
     "nnapi": "NnapiExecutionProvider",
 }
-_TYPES = {
-    1: "float32", 2: "uint8", 3: "int8", 4: "uint16", 5: "int16", 6: "int32", 7: "int64",
-    9: "bool", 10: "float16", 11: "float64", 12: "uint32", 13: "uint64",
-}  # fmt: skip
-"""TensorProto.DataType of onnx.proto, which are the numbers of ONNX Runtime, too."""
-_NUMBERS = {name: number for number, name in _TYPES.items()}
+_NUMBERS = {
+    name: number
+    for number, name in ELEMENT_TYPES.items()
+    if name not in ("string", "bfloat16", "uint4", "int4")
+}
+"""Names in NumPy; ONNX Runtime's numbers are those of ONNX."""
+_NAMES = {number: name for name, number in _NUMBERS.items()}
 _MOST_SIZES = 64
 _HEAD = struct.Struct("<qq")
 _BYTES_PER_KIB = 1024
-_GRAPH, _WEIGHTS, _INPUTS = 7, 5, 11
-_NAME, _TYPE, _TENSOR, _ELEMENT, _SHAPE, _DIM, _SIZE = 1, 2, 1, 1, 2, 1, 1
-_WEIGHTS_NAME = 8
-"""Fields of ModelProto, GraphProto, ValueInfoProto, TypeProto and TensorProto: onnx.proto."""
 
 _NUMBER = f"([0-9]{{1,{MAX_DIGITS}}})"
 _LOADED = re.compile(rf"^load_ns {_NUMBER}$", re.MULTILINE)
@@ -233,44 +230,19 @@ def found_inputs(model: bytes) -> list[FoundInput]:
         ValueError: the bytes are no model.
         UnsupportedError: an input is not an array of numbers.
     """
-    graphs = [span for number, span in spans_of(model, (0, len(model))) if number == _GRAPH]
-    if len(graphs) != 1:
-        raise ValueError("it has no graph")
-    parts = list(spans_of(model, graphs[0]))
-    weights = {_text(model, one, _WEIGHTS_NAME) for number, one in parts if number == _WEIGHTS}
-    inputs = [_found(model, one) for number, one in parts if number == _INPUTS]
-    return [one for one in inputs if one.name not in weights]
-
-
-def _found(model: bytes, span: Span) -> FoundInput:
-    name = _text(model, span, _NAME)
-    tensors = [
-        tensor
-        for number, kind in spans_of(model, span)
-        if number == _TYPE
-        for field, tensor in spans_of(model, kind)
-        if field == _TENSOR
-    ]
-    fields = list(fields_of(model, tensors[0])) if tensors else []
-    dtype = _TYPES.get(next((at for n, at in fields if n == _ELEMENT and isinstance(at, int)), 0))
-    if dtype is None:
+    inputs = onnx_inputs(model)
+    for name in (one.name for one in inputs if one.dtype not in _NUMBERS):
         raise UnsupportedError(
             f"input {name!r} is not an array of numbers", "use a model whose inputs are numbers"
         )
-    shapes = [at for number, at in fields if number == _SHAPE and isinstance(at, tuple)]
-    sizes = [
-        dict(fields_of(model, dim)).get(_SIZE)
-        for shape in shapes
-        for number, dim in spans_of(model, shape)
-        if number == _DIM
+    return [
+        FoundInput(
+            name=one.name,
+            sizes=tuple(size if isinstance(size, int) else None for size in one.sizes),
+            dtype=one.dtype,
+        )
+        for one in inputs
     ]
-    known = tuple(size if isinstance(size, int) and size > 0 else None for size in sizes)
-    return FoundInput(name=name, sizes=known, dtype=dtype)
-
-
-def _text(model: bytes, span: Span, field: int) -> str:
-    found = [at for number, at in spans_of(model, span) if number == field]
-    return model[slice(*found[0])].decode() if found else ""
 
 
 def encode_tensor(array: Array) -> bytes:
@@ -301,7 +273,7 @@ def _decode_tensor(data: bytes, at: int) -> tuple[Array, int]:
         raise ValueError(f"it has {rank} sizes")
     *sizes, n_bytes = struct.unpack_from(f"<{rank + 1}q", data, at + _HEAD.size)
     at += _HEAD.size + 8 * (rank + 1)
-    dtype = np.dtype(_TYPES[number])
+    dtype = np.dtype(_NAMES[number])
     if min(sizes, default=0) < 0 or prod(sizes) * dtype.itemsize != n_bytes:
         raise ValueError(f"it has {n_bytes} bytes for {sizes}")
     return np.frombuffer(data, dtype, prod(sizes), at).reshape(sizes), at + n_bytes
