@@ -25,5 +25,5 @@ def served(hostile_workspace: Path, own_folders: None) -> Iterator[Served]:
 
 @pytest.fixture
 def client(served: Served) -> Iterator[httpx.Client]:
-    with httpx.Client(base_url=served.base, timeout=180.0) as found:
+    with httpx.Client(base_url=served.base, timeout=300.0) as found:
         yield found
