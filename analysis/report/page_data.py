@@ -524,7 +524,7 @@ def _lists(column: pl.Series) -> list[object]:
 
 
 def _frontiers(evidence: Evidence, regret: RegretResult | None) -> list[Json]:
-    """Directed pairs; `fates` has a letter for each of `models`, as `figures.points.Fate`."""
+    """Directed pairs; `fates` has a letter for each of `models`, as `analysis.figures.Fate`."""
     shown = evidence.shown
     keys = [key for key in evidence.paired_keys if key in shown.platform_at]
     costs = _regrets(regret)

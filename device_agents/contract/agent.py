@@ -27,7 +27,7 @@ class DeviceFacts:
     Attributes:
         device_model: two phones of one model are two devices with the same device model.
         physical_cores: `None` if the system does not report it.
-        extra: further facts, only for display, sorted by name.
+        extra: further facts, sorted by name; rows store them in `device_facts`.
     """
 
     device_model: str

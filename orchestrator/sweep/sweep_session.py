@@ -333,7 +333,7 @@ def _why_not_run(kind: Kind, runtime: Runtime) -> FleetError | None:
 
 
 def noisy_again(plan: Plan, results: Path, sweep_id: str) -> Plan:
-    """The noisy cells of a plan, with as many further repeats as it has.
+    """The noisy cells of a plan, with as many further repeats as they have at most.
 
     Raises:
         NothingToDoError: no cell is noisy.
@@ -345,7 +345,7 @@ def noisy_again(plan: Plan, results: Path, sweep_id: str) -> Plan:
     if not again:
         raise NothingToDoError(
             f"no chosen cell of sweep {sweep_id} is noisy",
-            "two of its processes differ by more than 10 % where one is: see `report show trust`",
+            "processes that differ, or other programs on its cores, make one so: `report show trust`",
         )
     return replace(plan, cells=again, repeats=plan.repeats + max(noisy["n_repeats"]))
 
