@@ -37,7 +37,7 @@ class Precision(Words):
     INT4 = "int4"
     """Of the weights of products; the activations are 8-bit integers or floats."""
     INT8_DYNAMIC = "int8-dynamic"
-    """Weights in the file; activations are quantised while they run. By another recipe than `int8`."""
+    """By another recipe than `int8`: activations are quantised while the network runs."""
     INT8_S8S8 = "int8-s8s8"
     """Signed activations."""
     W8A16 = "w8a16"

@@ -345,7 +345,7 @@ def noisy_again(plan: Plan, results: Path, sweep_id: str) -> Plan:
     if not again:
         raise NothingToDoError(
             f"no chosen cell of sweep {sweep_id} is noisy",
-            "processes that differ, or other programs on its cores, make one so: `report show trust`",
+            "processes that differ or other programs on its cores make one so: `report show trust`",
         )
     return replace(plan, cells=again, repeats=plan.repeats + max(noisy["n_repeats"]))
 
