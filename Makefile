@@ -32,7 +32,7 @@ $(STAMP): pyproject.toml setup.py constraints.txt
 	@[ ! -x $(BIN)/python ] || exec $(BIN)/$(INSTALL) '.[all,dev]'; \
 	for python in $(PYTHONS); do \
 	  $$python $(RUNS) || continue; \
-	  echo "installing into $(VENV) with $$($$python --version): about 5 GB, some two minutes"; \
+	  echo "installing into $(VENV) with $$($$python --version): up to 9 GB, some minutes"; \
 	  $$python -m venv --clear $(VENV) && $(BIN)/$(INSTALL) '.[all,dev]' && exit 0; \
 	  echo "not all libraries can be installed for $$python" >&2; rm -rf $(VENV); \
 	done; echo "$(VENV) needs one of $(PYTHONS), with venv (Debian, Ubuntu: apt install python3-venv)" >&2; exit 1
