@@ -13,12 +13,11 @@ from fleetrank.device_agents.android.phone import Phone
 from fleetrank.device_agents.android.programs.phone_program import create_program, why_unsupported
 from fleetrank.device_agents.android.state.identity import (
     identify,
-    phone_held,
-    phone_lock,
     probe_phone,
     to_device_facts,
     why_refused,
 )
+from fleetrank.device_agents.android.state.phone_lock import phone_held, phone_lock
 from fleetrank.device_agents.android.visit import Visit
 from fleetrank.device_agents.contract.agent import DeviceFacts, StopRequested, never_stop
 from fleetrank.device_agents.contract.kind import origin_of

@@ -31,8 +31,8 @@ from fleetrank.device_agents.android.state.fitness import (
     when_back,
     why_unfit,
 )
-from fleetrank.device_agents.android.state.identity import (
-    identify,
+from fleetrank.device_agents.android.state.identity import identify
+from fleetrank.device_agents.android.state.phone_lock import (
     phone_held,
     phone_lock,
     require_unlocked,

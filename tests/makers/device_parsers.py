@@ -244,6 +244,7 @@ OTHER_TEXT = {
     "android.adb_text": "adb's variables and an option of the user's, matched as a whole",
     "android.programs.phone_program": "a backend of the user's sweep; `benchmark_model` uses it",
     "android.state.identity": "a number of 64 bits, matched as a whole",
+    "android.state.phone_lock": "a name of 32 digits, matched as a whole",
     "board.board_registrar": "a version of libc, matched as a whole",
     "board.ssh": "the user's name of a host, matched as a whole",
     "board.there.keeper": "names of files that this side sends, matched as a whole",

@@ -20,7 +20,7 @@ from waiting import wait_until
 
 from fleetrank.device_agents.android.phone import Phone
 from fleetrank.device_agents.android.state import fitness
-from fleetrank.device_agents.android.state.identity import PhoneLock
+from fleetrank.device_agents.android.state.phone_lock import PhoneLock
 from fleetrank.device_agents.errors import NotFitError, TransientError
 from fleetrank.device_agents.hold import LostHoldError, held
 from fleetrank.device_agents.virtual_phone.profile import Fault

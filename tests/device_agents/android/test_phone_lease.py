@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from fleetrank.device_agents.android.state.identity import phone_lease
+from fleetrank.device_agents.android.state.phone_lock import phone_lease
 from fleetrank.device_agents.errors import TransientError
 
 pytestmark = pytest.mark.slow

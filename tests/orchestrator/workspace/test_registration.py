@@ -16,7 +16,8 @@ from fleetrank.device_agents.android.agent import AndroidAgent
 from fleetrank.device_agents.android.execution.storage import ProgramStore
 from fleetrank.device_agents.android.phone_registration import NewPhone, PhoneRegistrar
 from fleetrank.device_agents.android.state.fitness import settings_for_measuring
-from fleetrank.device_agents.android.state.identity import facts_of_sections, phone_lease
+from fleetrank.device_agents.android.state.identity import facts_of_sections
+from fleetrank.device_agents.android.state.phone_lock import phone_lease
 from fleetrank.device_agents.android.state.power_text import Core
 from fleetrank.device_agents.contract.kind import CanaryFile, RegistrationRequest
 from fleetrank.device_agents.contract.task import OptionValue

@@ -12,7 +12,7 @@ from adb_bench import TINY_TFLITE
 
 from fleetrank.device_agents.android.adb_server import AdbServer
 from fleetrank.device_agents.android.state.fitness import FOLDER
-from fleetrank.device_agents.android.state.identity import phone_lease
+from fleetrank.device_agents.android.state.phone_lock import phone_lease
 from fleetrank.device_agents.virtual_phone.farm import FarmedPhone, FarmSpec, VirtualFarm
 from fleetrank.device_agents.virtual_phone.imitation.command import stand_in_of
 from fleetrank.foundation.vocabulary import Format
