@@ -69,10 +69,12 @@ LANGUAGE_RECIPES: Mapping[tuple[Format, str], str] = {
 - `dynamic-wi`: AI Edge Quantizer's dynamic recipes, activations quantised while they run.
 - `8da8w`, `8da4w`: torchao's dynamic 8-bit activations; 4-bit weights in groups of 32.
 """
+GROUP = 32
+"""Weights that share a scale; ONNX Runtime fills the last block, torchao refuses a part of one."""
 SCALE_BYTES: Mapping[str, float] = {
-    "matmul-nbits8/1": (4 + 1) / 32,
-    "matmul-nbits4/1": (4 + 0.5) / 32,
-    "8da4w/1": 2 / 32,
+    "matmul-nbits8/1": (4 + 1) / GROUP,
+    "matmul-nbits4/1": (4 + 0.5) / GROUP,
+    "8da4w/1": 2 / GROUP,
 }
 """Of a weight in blocks: its part of the scale and, of ONNX Runtime, of the zero point.
 

@@ -129,6 +129,11 @@ class LanguageShape:
         return self.embedding_width or self.width
 
     @property
+    def widths_read(self) -> frozenset[int]:
+        """Lengths of the rows of all matrices of weights."""
+        return frozenset({self.width, self.table_width, self.hidden, self.heads * self.head_size})
+
+    @property
     def workloads(self) -> tuple[WorkloadKind, ...]:
         """The kinds of inferences of this network."""
         return ENCODER_WORKLOADS if self.is_encoder else DECODER_WORKLOADS

@@ -21,6 +21,7 @@ import numpy as np
 from fleetrank.foundation.inputs import ModelInput, Workload, WorkloadKind, step_of
 from fleetrank.foundation.vocabulary import BYTES_PER_MIB, Format, Precision
 from fleetrank.models.cards.card import (
+    GROUP,
     LANGUAGE_RECIPES,
     RECIPES,
     Cost,
@@ -193,7 +194,7 @@ def why_not_precision(request: ExportRequest) -> str | None:
     if request.card.source is Source.FILE or request.precision in known:
         return None
     if request.recipe is not None:
-        return None
+        return _why_not_groups(request)
     recipes = RECIPES if request.card.language is None else LANGUAGE_RECIPES
     known += tuple(word for format_, word in recipes if format_ is request.format)
     if request.format is Format.PT2 and request.precision == Precision.INT8:
@@ -202,6 +203,19 @@ def why_not_precision(request: ExportRequest) -> str | None:
     return (
         f"{request.format} cannot be exported in precision {request.precision!r}, only in "
         f"{', '.join(others)}{' or ' if others else ''}{last}"
+    )
+
+
+def _why_not_groups(request: ExportRequest) -> str | None:
+    shape, is_grouped = request.card.language, request.precision == Precision.INT4
+    if shape is None or not is_grouped or request.format is not Format.PTE:
+        return None
+    uneven = sorted(width for width in shape.widths_read if width % GROUP)
+    if not uneven:
+        return None
+    return (
+        f"{request.card.name} cannot be exported to pte in precision 'int4': weights are in "
+        f"groups of {GROUP}, which do not divide a width of {' or '.join(map(str, uneven))}"
     )
 
 

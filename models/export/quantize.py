@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from fleetrank.foundation.vocabulary import Format
 from fleetrank.models.calibration import read_calibration
-from fleetrank.models.cards.card import Calibration, ExportRequest
+from fleetrank.models.cards.card import GROUP, Calibration, ExportRequest
 from fleetrank.models.errors import ExportError
 from fleetrank.models.export.exporters import (
     EXPORTERS,
@@ -202,7 +202,7 @@ def _write_nbits(bits: int, program: Program, path: Path) -> None:
         model = onnx.load(str(whole))
     _untie_heads(model)
     tool = MatMulNBitsQuantizer(
-        model, bits=bits, block_size=32, is_symmetric=False, accuracy_level=4
+        model, bits=bits, block_size=GROUP, is_symmetric=False, accuracy_level=4
     )
     tool.process()
     save_model(tool.model.model, path)
@@ -243,7 +243,7 @@ def _write_linear(bits: int, program: Program, path: Path) -> None:
     from torchao.quantization import Int8DynamicActivationIntxWeightConfig, quantize_
     from torchao.quantization.granularity import PerAxis, PerGroup
 
-    dtypes = {8: (torch.int8, PerAxis(0)), 4: (torch.int4, PerGroup(32))}
+    dtypes = {8: (torch.int8, PerAxis(0)), 4: (torch.int4, PerGroup(GROUP))}
     dtype, granularity = dtypes[bits]
     config = Int8DynamicActivationIntxWeightConfig(
         weight_dtype=dtype, weight_granularity=granularity

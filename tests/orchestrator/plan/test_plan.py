@@ -300,12 +300,18 @@ def test_a_precision_that_no_exporter_writes_is_skipped_with_those_that_it_write
 
 def test_language_models_have_recipes_of_their_own() -> None:
     model = resolve(load_language_zoo()["stories260k"])
-    spec = _spec(precision=["fp32", "int8", "int4"], runtimes=["onnx", "torch"], devices=["box"])
+    runtimes = ["onnx", "torch", "executorch"]
+    spec = _spec(precision=["fp32", "int8", "int4"], runtimes=runtimes, devices=["box"])
     plan = make_plan(spec, [model], DEVICES)
     assert {(c.execution.runtime, c.execution.precision, c.export.recipe) for c in plan.cells} == {
         ("onnx", "fp32", None), ("onnx", "int8", "matmul-nbits8/1"),
         ("onnx", "int4", "matmul-nbits4/1"), ("torch", "fp32", None),
+        ("executorch", "fp32", None), ("executorch", "int8", "8da8w/1"),
     }  # fmt: skip
+    assert {one.reason for one in plan.skipped if "/executorch/" in one.label} == {
+        "stories260k cannot be exported to pte in precision 'int4': weights are in groups of 32, "
+        "which do not divide a width of 172"
+    }
 
 
 def test_a_recipe_is_part_of_the_identity_of_integers_only() -> None:
