@@ -129,6 +129,7 @@ class ArtifactCache:
                 is_trusted=request.card.source is not Source.FILE,
                 weights_sha256=None if weights is None else weights.stem,
                 border=None if types is None else types.border,
+                border_scales=None if types is None else types.border_scales,
                 check_sha256=None if check is None else file_sha256(check),
             )
             for source, target in zip(sources, _files_of(artifact), strict=True):

@@ -46,8 +46,12 @@ _OF_QUANTISED = frozenset({"", "int8", "uint8", "int4", "uint4"})
 """Types of quantised weights; the empty one is a type that is not known."""
 _FLOATS = dict.fromkeys(("float64", "float32", "float16", "bfloat16"), "float")
 _INDICES = frozenset({"int32", "int64", "uint32", "uint64", "bool"})
+Scale = tuple[float, int]
+"""Scale and zero point: an integer q stands for scale x (q - zero point)."""
 MOST_DIMENSIONS = 64
 """Eight times what runtimes support; the product of a hostile file's million sizes takes hours."""
+_MOST_SCALES = 1000
+"""In a row: four times the inputs and outputs of a decoder of 60 layers with its cache."""
 
 
 def elements_of(sizes: Sequence[int]) -> int:
@@ -70,6 +74,8 @@ class StoredTypes:
     Attributes:
         weights: (type, number of elements) of each stored tensor.
         inputs, outputs: types of the border.
+        scales: of the inputs and then the outputs, `None` where the file states none; empty for
+            formats where they are not read.
         strings: names of inputs that take text.
         hides_weights: a part of the file cannot be read, such as the payload of a delegate.
         is_quantised: operators of the file quantise, dequantise or take quantised weights.
@@ -79,6 +85,7 @@ class StoredTypes:
     weights: tuple[tuple[str, int], ...] = ()
     inputs: tuple[str, ...] = ()
     outputs: tuple[str, ...] = ()
+    scales: tuple[Scale | None, ...] = ()
     strings: tuple[str, ...] = ()
     hides_weights: bool = False
     is_quantised: bool = False
@@ -115,6 +122,14 @@ class StoredTypes:
             return "float"
         return ", ".join(f"{'/'.join(names)} {end}" for end, names in sides.items() if names)
 
+    @property
+    def border_scales(self) -> str | None:
+        """JSON object of lists `in` and `out` of `scales`; `None` if no scale is stated."""
+        if not any(self.scales) or len(self.scales) > _MOST_SCALES:
+            return None
+        n_inputs = len(self.inputs)
+        return json.dumps({"in": self.scales[:n_inputs], "out": self.scales[n_inputs:]})
+
 
 def _most(types: Iterable[tuple[str, int]]) -> Precision | None:
     """The precision with the most elements; of two equally common ones the first."""
@@ -135,6 +150,10 @@ _NODE_INPUTS, _NODE_OUTPUTS, _NODE_OPERATOR, _NODE_ATTRIBUTES = 1, 2, 4, 5
 _ATTRIBUTE_NAME, _ATTRIBUTE_NUMBER, _ATTRIBUTE_TENSOR = 1, 3, 5
 _ATTRIBUTE_GRAPHS = (6, 11)
 _TENSOR_DIMS, _TENSOR_TYPE = 1, 2
+_TENSOR_INTEGERS, _TENSOR_VALUES = 5, (4, 9)
+_FORMS = {
+    "float32": "<f", "int8": "<b", "uint8": "<B", "int16": "<h", "uint16": "<H", "int32": "<i",
+}  # fmt: skip
 
 
 def onnx_types(data: bytes) -> StoredTypes:
@@ -156,6 +175,7 @@ def onnx_types(data: bytes) -> StoredTypes:
         weights=stored.types,
         inputs=tuple(one.dtype for one in inputs),
         outputs=tuple(one.dtype for one in outputs),
+        scales=parts.scales_of([one.name for one in (*inputs, *outputs)]),
         strings=tuple(one.name for one in inputs if one.dtype == "string"),
         is_quantised=stored.is_quantised,
         parameters=stored.parameters,
@@ -168,6 +188,7 @@ class _Parts:
     def __init__(self, data: bytes) -> None:
         self._data = data
         self.tensors: dict[str, Tensor] = {}
+        self._spans: dict[str, Span] = {}
         self.nodes: list[Node] = []
 
     def read(self, graph: Span) -> None:
@@ -175,7 +196,7 @@ class _Parts:
         for number, span in spans_of(self._data, graph):
             if number == INITIALIZERS:
                 name, tensor = _tensor(self._data, span)
-                self.tensors[name] = tensor
+                self.tensors[name], self._spans[name] = tensor, span
             elif number == _NODES:
                 self._read_node(span)
 
@@ -211,9 +232,39 @@ class _Parts:
                 name = text_of(self._data, value)
             elif field == _ATTRIBUTE_TENSOR:
                 self.tensors |= dict.fromkeys(constants, _tensor(self._data, value)[1])
+                self._spans |= dict.fromkeys(constants, value)
             elif field in _ATTRIBUTE_GRAPHS:
                 self.read(value)
         return numbers
+
+    def scales_of(self, names: Sequence[str]) -> tuple[Scale | None, ...]:
+        """Of integers that the graph dequantises first, or quantises last."""
+        found, wanted = dict[str, Scale](), {*names}
+        for node in self.nodes:
+            ends = {"DequantizeLinear": node.inputs[:1], "QuantizeLinear": node.outputs[:1]}
+            for name in wanted.intersection(ends.get(node.operator, ())):
+                values = [self._only_value(one) for one in filter(None, node.inputs[1:3])]
+                scale, zero = (*values, 0)[:2] if values else (None, 0)
+                if scale is not None and zero is not None:
+                    found[name] = _scale(scale, zero)
+        return tuple(map(found.get, names))
+
+    def _only_value(self, name: str) -> float | None:
+        """Of a stored tensor; `None` if it has several values, or none in this file."""
+        form, data = _FORMS.get(self.tensors.get(name, ("", 0))[0]), self._data
+        if form is None or self.tensors[name][1] != 1:
+            return None
+        for number, span in spans_of(data, self._spans[name]):
+            if number == _TENSOR_INTEGERS:
+                for value in packed_numbers(data, span):
+                    return value - 2**64 if value >> 63 else value
+            if number in _TENSOR_VALUES and span[1] - span[0] == struct.calcsize(form):
+                return float(struct.unpack_from(form, data, span[0])[0])
+        return None
+
+
+def _scale(scale: float, zero: float) -> Scale:
+    return float(f"{scale:.9g}"), int(zero)  # nine digits: it is stored in 32 bits
 
 
 def _tensor(data: bytes, span: Span) -> tuple[str, Tensor]:
@@ -532,10 +583,20 @@ def tflite_types(data: bytes) -> StoredTypes:
         weights=tuple(weights),
         inputs=tuple(map(_type, inputs)),
         outputs=tuple(map(_type, outputs)),
+        scales=tuple(map(_tensor_scale, (*inputs, *outputs))),
         strings=tuple(
             tensor.text(_TFLITE_TENSOR_NAME) for tensor in inputs if _type(tensor) == "string"
         ),
     )
+
+
+def _tensor_scale(tensor: Table) -> Scale | None:
+    """Of a tensor of integers with one scale."""
+    found = tensor.table(_TENSOR_QUANTIZATION)
+    if found is None or found.length(_SCALES) != 1 or _type(tensor) in _FLOATS:
+        return None
+    # Zero points have eight bytes: read as numbers of four, the first is the lower half.
+    return _scale(found.floats(_SCALES)[0], next(iter(found.numbers(_ZEROS)), 0))
 
 
 def tflite_scales(data: bytes) -> Iterator[tuple[str, tuple[float, ...]]]:

@@ -375,6 +375,7 @@ def _model_columns(export: ExportRequest, artifact: Artifact | None) -> Columns:
             "artifact_top1_agreement": artifact.top1_agreement,
             "recipe": export.recipe,
             "border": artifact.border,
+            "border_scales": artifact.border_scales,
             "exporter_versions": canonical_json(dict(artifact.versions)),
         }
     return _storable_row(columns)

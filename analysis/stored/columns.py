@@ -146,6 +146,7 @@ _MODEL = (
     column("artifact_top1_agreement", FLOAT, "share of the same outputs with the same largest one"),
     column("recipe", STR, "what made integers of a network, and from what; null: nothing did"),
     column("border", STR, "inputs, outputs: 'float', 'int8 in, float out'; null: not known"),
+    column("border_scales", STR, "JSON: in, out: lists of [scale, zero point]; null: not stated"),
     column("exporter_versions", STR, "JSON object, library to version"),
 )
 _DEVICE = (

@@ -408,6 +408,7 @@ class Artifact:
         is_trusted: true if this workspace exported the file, false for a user's file.
         weights_sha256: of the file `SHA256.data` beside it; `None` if the weights are inside.
         border: of its inputs and outputs, as `StoredTypes` says; `None` if it is not known.
+        border_scales: of its integers, as `StoredTypes` says.
         check_sha256: of `SHA256.npz` beside it: inputs, and what the network gave for them.
     """
 
@@ -424,6 +425,7 @@ class Artifact:
     snr_db: float | None = None
     top1_agreement: float | None = None
     border: str | None = None
+    border_scales: str | None = None
 
     def __hash__(self) -> int:
         # Cached for the same reason as for a card.

@@ -131,6 +131,32 @@ def test_tflite_types_are_those_that_litert_reads(name: str) -> None:
     expected = tuple(np.dtype(end["dtype"]).name for end in ends)
     types = tflite_types((DATA / name).read_bytes())
     assert (*types.inputs, *types.outputs) == expected
+    scales = [one or (0.0, 0) for one in types.scales]
+    assert scales == [pytest.approx(end["quantization"], rel=1e-8) for end in ends]
+
+
+@pytest.mark.parametrize("is_raw", [True, False])
+def test_scales_of_an_integer_border_are_read_from_an_onnx_file(is_raw: bool) -> None:
+    def stored(name: str, value: float, kind: type[np.generic]) -> TensorProto:
+        array = np.array(value, dtype=kind)
+        if is_raw:
+            return numpy_helper.from_array(array, name)
+        return helper.make_tensor(name, helper.np_dtype_to_tensor_dtype(array.dtype), (), [value])
+
+    ends = {"x": TensorProto.UINT8, "z": TensorProto.INT8, "y": TensorProto.INT8}
+    x, z, y = (helper.make_tensor_value_info(name, kind, [1]) for name, kind in ends.items())
+    nodes = [
+        helper.make_node("DequantizeLinear", ["x", "xs", "xz"], ["a"]),
+        helper.make_node("DequantizeLinear", ["z", "ys"], ["b"]),
+        helper.make_node("Add", ["a", "b"], ["c"]),
+        helper.make_node("QuantizeLinear", ["c", "ys", "yz"], ["y"]),
+    ]
+    values = [stored("xs", 0.5, np.float32), stored("xz", 200, np.uint8)]
+    values += [stored("ys", 0.25, np.float32), stored("yz", -3, np.int8)]
+    model = helper.make_model(helper.make_graph(nodes, "g", [x, z], [y], values))
+    types = onnx_types(model.SerializeToString())
+    assert types.border == "int8/uint8 in, int8 out"
+    assert types.border_scales == '{"in": [[0.5, 200], [0.25, 0]], "out": [[0.25, -3]]}'
 
 
 def test_a_delegate_hides_weights_but_not_the_border() -> None:
