@@ -60,8 +60,8 @@ LANGUAGE_RECIPES: Mapping[tuple[Format, str], str] = {
     (Format.ONNX, Precision.INT8_DYNAMIC): "dynamic-matmul/1",
     (Format.TFLITE, Precision.INT8): "dynamic-wi8/1",
     (Format.TFLITE, Precision.INT4): "dynamic-wi4/1",
-    (Format.PTE, Precision.INT8): "8da8w/1",
-    (Format.PTE, Precision.INT4): "8da4w/1",
+    (Format.PTE, Precision.INT8): "8da8w/2",
+    (Format.PTE, Precision.INT4): "8da4w/2",
 }
 """The same of language models: weights of products only, so nothing is calibrated.
 
@@ -74,7 +74,7 @@ GROUP = 32
 SCALE_BYTES: Mapping[str, float] = {
     "matmul-nbits8/1": (4 + 1) / GROUP,
     "matmul-nbits4/1": (4 + 0.5) / GROUP,
-    "8da4w/1": 2 / GROUP,
+    "8da4w/2": 2 / GROUP,
 }
 """Of a weight in blocks: its part of the scale and, of ONNX Runtime, of the zero point.
 

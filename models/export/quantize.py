@@ -33,6 +33,7 @@ from fleetrank.models.networks.build import (
 
 if TYPE_CHECKING:
     import onnx
+    import torch
 
     from fleetrank.models.networks.build import Array
 
@@ -248,8 +249,21 @@ def _write_linear(bits: int, program: Program, path: Path) -> None:
     config = Int8DynamicActivationIntxWeightConfig(
         weight_dtype=dtype, weight_granularity=granularity
     )
+    give_own_head(program.network)
     quantize_(program.network, config)
     EXPORTERS[Format.PTE].export(program, path)
+
+
+def give_own_head(network: "torch.nn.Module") -> None:
+    """Of a decoder whose head reads its table: `quantize_` finds linear layers only."""
+    import torch
+
+    from fleetrank.models.networks.decoder import Decoder
+
+    if isinstance(network, Decoder) and network.head is None:
+        table = network.embedding.tokens.weight
+        network.head = torch.nn.Linear(table.shape[1], table.shape[0], bias=False)
+        network.head.weight = table
 
 
 _CALIBRATED: dict[str, Callable[[Program, Calls, Path], None]] = {

@@ -1,5 +1,7 @@
 """The built-in decoders and encoders of text."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 from language_shapes import ENCODERS, LLAMA, SHAPES
@@ -10,6 +12,7 @@ from fleetrank.models.cards.card import ExportRequest, Weights
 from fleetrank.models.cards.identity import resolve
 from fleetrank.models.cards.language import LanguageShape, language_inputs, language_outputs
 from fleetrank.models.cards.zoo import load_language_zoo
+from fleetrank.models.export.quantize import give_own_head
 from fleetrank.models.networks.decoder import Decoder, Encoder
 from fleetrank.models.networks.weights import network_with_weights
 
@@ -156,3 +159,17 @@ def test_one_graph_reads_a_prompt_and_makes_a_step_in_a_cache_of_any_size(
     for arguments in (prompt, (torch.tensor([[3]]), torch.tensor([6]), *decoder(*prompt)[1:])):
         for found, wanted in zip(graph(*arguments), decoder(*arguments), strict=True):
             torch.testing.assert_close(found, wanted)
+
+
+@pytest.mark.slow
+def test_a_head_that_shares_its_table_gets_integers_of_its_own() -> None:
+    torchao = pytest.importorskip("torchao.quantization")
+    decoder = Decoder(replace(LLAMA, hidden=64)).eval()
+    assert decoder.head is None
+    table = decoder.embedding.tokens.weight
+    stored = table.clone()
+    give_own_head(decoder)
+    torchao.quantize_(decoder, torchao.Int8DynamicActivationIntxWeightConfig())
+    assert isinstance(decoder.head.weight, torchao.IntxUnpackedToInt8Tensor)
+    assert decoder.embedding.tokens.weight is table
+    assert torch.equal(table, stored)

@@ -306,7 +306,7 @@ def test_language_models_have_recipes_of_their_own() -> None:
     assert {(c.execution.runtime, c.execution.precision, c.export.recipe) for c in plan.cells} == {
         ("onnx", "fp32", None), ("onnx", "int8", "matmul-nbits8/1"),
         ("onnx", "int4", "matmul-nbits4/1"), ("torch", "fp32", None),
-        ("executorch", "fp32", None), ("executorch", "int8", "8da8w/1"),
+        ("executorch", "fp32", None), ("executorch", "int8", "8da8w/2"),
     }  # fmt: skip
     assert {one.reason for one in plan.skipped if "/executorch/" in one.label} == {
         "stories260k cannot be exported to pte in precision 'int4': weights are in groups of 32, "
