@@ -7,6 +7,7 @@ probability: see `arrays.kept_order`.
 
 import math
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -428,7 +429,8 @@ def orders_of(
     """
     a, b = rows
     log = fleet.logs[b, columns] - fleet.logs[a, columns]
-    of_a, of_b = ((fleet.noise.reach**2 / fleet.noise.n)[row, columns] for row in rows)
+    noise = fleet.noise
+    of_a, of_b = (noise.reach[row, columns] ** 2 / noise.n[row, columns] for row in rows)
     reach = np.sqrt(of_a + of_b)
     margin = math.log1p(fleet.margin)
     is_equal = (-margin < log - reach) & (log + reach < margin)
@@ -660,7 +662,7 @@ def _count(fleet: Fleet, rows: tuple[int, int], here: int, targets: Ints) -> Pai
     one, both = measured_order(fleet, rows, here), _has_both(fleet, rows)
     others = targets[both[targets]]
     logs, _, _, orders = orders_of(fleet, rows, others)
-    number = {order: int((orders == order).sum()) for order in Order}
+    number = Counter(orders.tolist())
     reversed_logs = np.where(orders == Order.REVERSED, logs, 0.0)
     worst = int(others[reversed_logs.argmin()]) if number[Order.REVERSED] else None
     return PairCount(
