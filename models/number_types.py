@@ -239,14 +239,12 @@ class _Parts:
 
     def scales_of(self, names: Sequence[str]) -> tuple[Scale | None, ...]:
         """Of integers that the graph dequantises first, or quantises last."""
-        found, wanted = dict[str, Scale](), {*names}
+        found, wanted = dict[str, Scale | None](), {*names}
         for node in self.nodes:
             ends = {"DequantizeLinear": node.inputs[:1], "QuantizeLinear": node.outputs[:1]}
             for name in wanted.intersection(ends.get(node.operator, ())):
-                values = [self._only_value(one) for one in filter(None, node.inputs[1:3])]
-                scale, zero = (*values, 0)[:2] if values else (None, 0)
-                if scale is not None and zero is not None:
-                    found[name] = _scale(scale, zero)
+                scale, zero = (*node.inputs[1:3], "", "")[:2]
+                found[name] = _scale(self._only_value(scale), self._only_value(zero) if zero else 0)
         return tuple(map(found.get, names))
 
     def _only_value(self, name: str) -> float | None:
@@ -263,7 +261,10 @@ class _Parts:
         return None
 
 
-def _scale(scale: float, zero: float) -> Scale:
+def _scale(scale: float | None, zero: float | None) -> Scale | None:
+    """`None` if one is missing, or is no number."""
+    if scale is None or zero is None or not math.isfinite(scale + zero):
+        return None
     return float(f"{scale:.9g}"), int(zero)  # nine digits: it is stored in 32 bits
 
 

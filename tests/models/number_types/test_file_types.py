@@ -1,5 +1,6 @@
 """Types that files state, read without their libraries, beside what the libraries read."""
 
+import math
 import struct
 import zipfile
 from collections.abc import Callable
@@ -157,6 +158,17 @@ def test_scales_of_an_integer_border_are_read_from_an_onnx_file(is_raw: bool) ->
     types = onnx_types(model.SerializeToString())
     assert types.border == "int8/uint8 in, int8 out"
     assert types.border_scales == '{"in": [[0.5, 200], [0.25, 0]], "out": [[0.25, -3]]}'
+
+
+@pytest.mark.parametrize(("scale", "zero"), [(math.nan, 0), (math.inf, 0), (0.5, math.inf)])
+def test_a_scale_that_is_no_number_is_not_stated(scale: float, zero: float) -> None:
+    values = {"s": scale, "z": zero}
+    stored = [numpy_helper.from_array(np.float32(one), name) for name, one in values.items()]
+    x = helper.make_tensor_value_info("x", TensorProto.INT8, [1])
+    y = helper.make_tensor_value_info("y", TensorProto.FLOAT, [1])
+    node = helper.make_node("DequantizeLinear", ["x", "s", "z"], ["y"])
+    model = helper.make_model(helper.make_graph([node], "g", [x], [y], stored))
+    assert onnx_types(model.SerializeToString()).border_scales is None
 
 
 def test_a_delegate_hides_weights_but_not_the_border() -> None:
