@@ -262,7 +262,7 @@ class _Parts:
 
 
 def _scale(scale: float | None, zero: float | None) -> Scale | None:
-    """`None` if one is missing, or is no number."""
+    """`None` if one is missing, or is not a number."""
     if scale is None or zero is None or not math.isfinite(scale + zero):
         return None
     return float(f"{scale:.9g}"), int(zero)  # nine digits: it is stored in 32 bits

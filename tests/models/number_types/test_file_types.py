@@ -161,7 +161,7 @@ def test_scales_of_an_integer_border_are_read_from_an_onnx_file(is_raw: bool) ->
 
 
 @pytest.mark.parametrize(("scale", "zero"), [(math.nan, 0), (math.inf, 0), (0.5, math.inf)])
-def test_a_scale_that_is_no_number_is_not_stated(scale: float, zero: float) -> None:
+def test_a_scale_that_is_not_a_number_is_left_out(scale: float, zero: float) -> None:
     values = {"s": scale, "z": zero}
     stored = [numpy_helper.from_array(np.float32(one), name) for name, one in values.items()]
     x = helper.make_tensor_value_info("x", TensorProto.INT8, [1])
