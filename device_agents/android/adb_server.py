@@ -274,6 +274,11 @@ class AdbServer:
         else:
             self.host, self.port = find_address() if port is None else (DEFAULT_HOST, port)
 
+    @property
+    def address(self) -> str:
+        """`HOST:PORT`, as option `adb_server` takes it."""
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
     def version(self) -> str:
         """The binary's version, as `36.0.0-13206524`. Every row measured through it stores it."""
         match = _VERSION.search(self._run("version"))
@@ -332,14 +337,14 @@ class AdbServer:
         """Returns if a server may be started here."""
         if self.host not in _THIS_HOST:
             raise TransientError(
-                f"no adb server answers at {self.host}:{self.port}: {error}",
+                f"no adb server answers at {self.address}: {error}",
                 f"start it on {self.host}; fleetrank starts none on another host. The address is "
                 f"from the device's option adb_server, {SOCKET_VARIABLE} or {HOST_VARIABLE}",
             )
         owner = self._owner_file.read_text("ascii") if self._owner_file.exists() else None
         if self._is_named and owner is None:
             raise TransientError(
-                f"no adb server answers at {self.host}:{self.port}: {error}",
+                f"no adb server answers at {self.address}: {error}",
                 "open the tunnel to it, or start it: fleetrank starts none where only the option "
                 "adb_server of a device names one",
             )

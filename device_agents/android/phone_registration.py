@@ -12,6 +12,8 @@ from types import MappingProxyType
 
 from fleetrank.device_agents.android.adb_server import ADB_VARIABLE, AdbServer, find_adb
 from fleetrank.device_agents.android.adb_text import (
+    DEFAULT_HOST,
+    DEFAULT_PORT,
     MdnsService,
     Transport,
     find_address,
@@ -291,6 +293,9 @@ class PhoneDiscoverer:
         """Lists the phones that adb finds, then those that are announced but not connected."""
         server = AdbServer()
         seen = list(phones_of(server.devices(), server.mdns_services()))
+        if (server.host, server.port) != (DEFAULT_HOST, DEFAULT_PORT):
+            # A device file must not depend on the variables of today.
+            seen = [replace(one, options={_SERVER: server.address}) for one in seen]
         for address in sorted({str(one[_SERVER]) for one in known if _SERVER in one}):
             try:
                 named = AdbServer(server.adb, address=address)

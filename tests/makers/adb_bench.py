@@ -5,6 +5,7 @@ The agent on such a phone, tasks to give it, and what a good and a failed repeat
 
 import importlib.util
 import os
+import shutil
 import socket
 import subprocess
 import time
@@ -33,7 +34,10 @@ from fleetrank.device_agents.host.worker_client import measure_when_fit
 from fleetrank.device_agents.virtual_phone.farm import FarmedPhone, FarmSpec, VirtualFarm
 from fleetrank.device_agents.virtual_phone.imitation.command import stand_in_of, stand_ins
 from fleetrank.device_agents.virtual_phone.profile import Fault
-from fleetrank.foundation.vocabulary import Origin, Runtime, Status
+from fleetrank.foundation.vocabulary import Format, Origin, Runtime, Status
+from fleetrank.models.cache import ArtifactCache
+from fleetrank.models.cards.card import Cost, StagedExport
+from fleetrank.models.networks.weights import canary_request
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,6 +121,15 @@ def phone_options(server: AdbServer, address: str) -> dict[str, OptionValue]:
         "max_wait_s": 0.0,
         "poll_s": 0.1,
     }
+
+
+def keep_canary(artifacts: Path, file: Path = TINY_TFLITE) -> None:
+    """Puts a canary that need not be exported first into a workspace's artifacts."""
+    cache, request = ArtifactCache(artifacts), canary_request()
+    copy = shutil.copy(file, cache.staging_dir(request) / "canary.tflite")
+    cost = Cost(macs=1, parameters=1, method=None)
+    staged = StagedExport(path=copy, format=Format.TFLITE, cost=cost, versions=())
+    cache.commit(request, staged, None)
 
 
 def leftovers(phone: Path) -> list[str]:

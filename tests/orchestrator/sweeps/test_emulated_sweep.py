@@ -7,15 +7,12 @@ from pathlib import Path
 import litert_torch
 import pytest
 import torch
+from adb_bench import keep_canary
 from emulated import tools
 
 from fleetrank.device_agents.android.adb_server import AdbServer
 from fleetrank.device_agents.contract.kind import VirtualMode
 from fleetrank.device_agents.virtual_phone.farm import FarmedPhone, FarmSpec, VirtualFarm
-from fleetrank.foundation.vocabulary import Format
-from fleetrank.models.cache import ArtifactCache
-from fleetrank.models.cards.card import Cost, StagedExport
-from fleetrank.models.networks.weights import canary_request
 from tests.orchestrator.sweeps.test_training_sweep import CARD
 
 pytestmark = [pytest.mark.adb, pytest.mark.export, pytest.mark.slow]
@@ -77,10 +74,7 @@ def test_real_programs_are_registered_and_measured_and_enter_no_ranking(
 
 def make_canary(folder) -> None:
     """One that XNNPACK of 2020 runs as a whole; the usual one would be exported first."""
-    cache, request = ArtifactCache(folder.root / "artifacts"), canary_request()
-    file = cache.staging_dir(request) / "canary.tflite"
+    file = folder.root / "canary.tflite"
     convolution = litert_torch.to_channel_last_io(torch.nn.Conv2d(3, 4, 3), [0], [0]).eval()
     litert_torch.convert(convolution, (torch.zeros(1, 16, 16, 3),)).export(str(file))
-    cost = Cost(macs=1, parameters=1, method=None)
-    staged = StagedExport(path=file, format=Format.TFLITE, cost=cost, versions=())
-    cache.commit(request, staged, None)
+    keep_canary(folder.root / "artifacts", file)

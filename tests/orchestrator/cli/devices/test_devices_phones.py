@@ -1,6 +1,7 @@
 """`devices add --adb`, `check`, `remove`, `list --found` as they are typed, on virtual phones."""
 
 import json
+import shlex
 import shutil
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -8,17 +9,13 @@ from pathlib import Path
 
 import pytest
 import yaml
-from adb_bench import TINY_TFLITE
+from adb_bench import keep_canary
 
 from fleetrank.device_agents.android.adb_server import AdbServer
 from fleetrank.device_agents.android.state.fitness import FOLDER
 from fleetrank.device_agents.android.state.phone_lock import phone_lease
 from fleetrank.device_agents.virtual_phone.farm import FarmedPhone, FarmSpec, VirtualFarm
 from fleetrank.device_agents.virtual_phone.imitation.command import stand_in_of
-from fleetrank.foundation.vocabulary import Format
-from fleetrank.models.cache import ArtifactCache
-from fleetrank.models.cards.card import Cost, StagedExport
-from fleetrank.models.networks.weights import canary_request
 from fleetrank.orchestrator.cli.main import run
 from fleetrank.orchestrator.workspace.workspace import Workspace
 
@@ -32,13 +29,7 @@ def workspace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys) -> Worksp
     capsys.readouterr()
     monkeypatch.chdir(tmp_path / "w")
     found = Workspace.find()
-    cache = ArtifactCache(found.artifacts)
-    request = canary_request()
-    file = cache.staging_dir(request) / "canary.tflite"
-    file.write_bytes(TINY_TFLITE.read_bytes())
-    cost = Cost(macs=1, parameters=1, method=None)
-    staged = StagedExport(path=file, format=Format.TFLITE, cost=cost, versions=())
-    cache.commit(request, staged, None)
+    keep_canary(found.artifacts)
     return found
 
 
@@ -220,6 +211,17 @@ def test_two_phones_of_one_model_have_names_of_their_own(
         rows = json.loads(capsys.readouterr().out)
         seen = {row["serial"]: row["registered_as"] for row in rows}
     assert {"pixel-8", "pixel-8-2"} <= set(seen.values())
+
+
+def test_the_printed_command_registers_a_phone_of_a_server_that_only_a_variable_names(
+    server: AdbServer, phone: FarmedPhone, workspace: Workspace, capsys, monkeypatch
+) -> None:
+    server.connect(phone.address)
+    assert run(["devices", "list", "--found", "--json"]) == 0
+    (row,) = json.loads(capsys.readouterr().out)
+    monkeypatch.delenv("ANDROID_ADB_SERVER_PORT")
+    assert run([*shlex.split(row["what_to_do"])[1:], "--name", "mine"]) == 0
+    assert read_file(workspace, "mine")["options"]["adb_server"] == f"127.0.0.1:{server.port}"
 
 
 def test_a_phone_with_too_old_a_system_is_refused_with_the_reason(
