@@ -56,18 +56,22 @@ class Lanes:
     started_s: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
     ended_s: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
     waited_s: dict[str, float] = field(default_factory=lambda: defaultdict(float))
+    waits_since_s: dict[str, float] = field(default_factory=dict)
     since_s: float = field(default_factory=time.perf_counter)
 
     def __call__(self, event: Event) -> None:
         """Takes one event of the sweep."""
         now_s = time.perf_counter() - self.since_s
+        if isinstance(event, RepeatStarted | RepeatFinished):
+            waited_s = now_s - self.waits_since_s.pop(event.device, now_s)
+            self.waited_s[event.device] = max(self.waited_s[event.device], waited_s)
         if isinstance(event, RepeatStarted):
             self.started_s[event.device].append(now_s)
         elif isinstance(event, RepeatFinished):
             self.ended_s[event.device].append(now_s)
             self.on_end(event.device, len(self.ended_s[event.device]))
         elif isinstance(event, DeviceWaits):
-            self.waited_s[event.device] = max(self.waited_s[event.device], event.waited_s)
+            self.waits_since_s.setdefault(event.device, now_s - event.waited_s)
             if event.is_news:
                 print(f"  {now_s:6.1f} s  {sentence(event)}")
 

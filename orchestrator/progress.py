@@ -127,7 +127,7 @@ class DeviceWaits:
     """A device cannot be measured now; its repeat is left for later, and other devices go on.
 
     Ends with the next other event of the device; the same attempt then has a second
-    `RepeatStarted`. Comes again each time the device was asked and is not fit.
+    `RepeatStarted`. Comes again with another reason, and after a minute.
 
     Attributes:
         reason: such as a temperature, or the failure after which the device was set aside or
@@ -135,7 +135,8 @@ class DeviceWaits:
         waited_s: since it first gave a reason.
         ask_again_s: seconds until it is asked again.
         limit_s: after waiting this long in all its repeat fails; `None` if it is set aside.
-        is_news: the first, or the first for a minute; lines leave the others out.
+        is_news: the first, or the first for a minute; lines leave the others out, and what another
+            line has said.
     """
 
     device: str
@@ -144,7 +145,7 @@ class DeviceWaits:
     waited_s: float
     ask_again_s: float
     limit_s: float | None
-    is_news: bool
+    is_news: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -226,7 +226,6 @@ def waits(lane: Lane, reason: str, now_s: float) -> DeviceWaits:
         waited_s=0.0 if rest is None else now_s - rest.since_s,
         ask_again_s=0.0 if until_s is None else max(0.0, until_s - now_s),
         limit_s=None if rest is None else rest.limit_s,
-        is_news=rest is not None and rest.said_s == now_s,
     )
 
 
@@ -237,7 +236,6 @@ def waits_for_user(lane: Lane, failure: Failure, wait: Wait, now_s: float) -> De
         waits(lane, failure.message, now_s),
         waited_s=max(0.0, now_s - (until_s - wait.limit_s)),
         limit_s=wait.limit_s,
-        is_news=lane.n_probes == 1,
     )
 
 

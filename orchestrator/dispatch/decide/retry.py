@@ -39,14 +39,12 @@ class Rest:
         since_s: when it first asked for time since it was last fit.
         until_s: nothing starts on it before.
         limit_s: the longest limit that one of its answers named; counts from `since_s`.
-        said_s: when its reason was last news for the user.
         is_measuring: it was asked again and has not answered at once, so its repeat runs.
     """
 
     since_s: float
     until_s: float
     limit_s: float
-    said_s: float
     is_measuring: bool = False
 
 
@@ -179,9 +177,6 @@ _HOST_PROBE_S = 1.0
 _LEAST_PAUSE_S = 0.5
 """A device that asks for no pause must not keep its host busy with questions."""
 
-NEWS_S = 60.0
-"""How often the user is reminded of a device that rests."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetryRules:
@@ -259,10 +254,9 @@ def after_wait(
 
     Nothing was tried: the same attempt is sent again. The first wait counts from `asked_s`.
     """
-    since_s, limit_s, said_s = asked_s, wait.limit_s, now_s
+    since_s, limit_s = asked_s, wait.limit_s
     if lane.rest is not None:
         since_s, limit_s = lane.rest.since_s, max(lane.rest.limit_s, wait.limit_s)
-        said_s = now_s if now_s >= lane.rest.said_s + NEWS_S else lane.rest.said_s
     left_s = since_s + limit_s - now_s
     if left_s <= 0:
         return None
@@ -274,7 +268,7 @@ def after_wait(
         running_since_s=lane.running_since_s if running else None,
         retries=(*lane.retries, Waiting(attempt=attempt, ready_s=until_s, asked_in=lane.turn)),
         n_started=lane.n_started - 1,
-        rest=Rest(since_s=since_s, until_s=until_s, limit_s=limit_s, said_s=said_s),
+        rest=Rest(since_s=since_s, until_s=until_s, limit_s=limit_s),
     )
 
 

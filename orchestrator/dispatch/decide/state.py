@@ -389,6 +389,8 @@ class DispatchState:
         taken: tasks that are decided and not acknowledged yet.
         turns: what each device has measured of its running round, by device.
         spent: repeats that have ended in this run after their last attempt failed.
+        shown_waits: the reason for which displays show a device to wait (`None`: it does not), and
+            how long it had waited at its last line, by device.
         turn: number of attempts started so far.
         is_stopping: running attempts may finish; no new one starts.
         has_store_failed: a row could not be written; nothing is acknowledged any more.
@@ -416,6 +418,7 @@ class DispatchState:
     taken: list[str] = field(default_factory=list)
     turns: dict[str, list[Turns]] = field(default_factory=dict)
     spent: set[RepeatKey] = field(default_factory=set)
+    shown_waits: dict[str, tuple[str | None, float | None]] = field(default_factory=dict)
     turn: int = 0
     is_stopping: bool = False
     has_store_failed: bool = False

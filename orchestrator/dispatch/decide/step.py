@@ -25,7 +25,7 @@ from fleetrank.orchestrator.dispatch.decide.state import (
     tasks_of,
 )
 from fleetrank.orchestrator.identity import Attempt, Cell
-from fleetrank.orchestrator.progress import STOPPING, Notice
+from fleetrank.orchestrator.progress import STOPPING, DeviceWaits, Notice, RepeatStarted
 from fleetrank.orchestrator.rows import block_medians
 
 # What a result means: it is stored, held or discarded, and its repeat ends or is tried again.
@@ -242,16 +242,41 @@ _SYNC_S = 0.2
 """Rows of this period share one sync; until then a host keeps its measurements anyway."""
 _ASKED_S = 3.0
 """A device that is not fit answers sooner; after this its repeat runs, and the user sees it."""
+_NEWS_S = 60.0
+"""How often the user is reminded of a device that waits."""
 _PUBLISH_S = 60.0
 """Parquet readers see a row after at most this time; writing a part takes under a second."""
 
 
 def step(state: DispatchState, event: Event) -> tuple[Action, ...]:
     """Takes one event into the state; returns the actions to carry out, in this order."""
-    actions = tuple(_actions(state, event))
+    actions = tuple(_without_repetitions(state, _actions(state, event)))
     if any(isinstance(action, Store | StoreUntried | messages.Announce) for action in actions):
         state.announced_s = event.now_s
     return actions
+
+
+def _without_repetitions(state: DispatchState, actions: Iterator[Action]) -> Iterator[Action]:
+    """Leaves out what displays show: a device waits, for the same reason and less than a minute.
+
+    A reserved device is asked many times a minute.
+    """
+    for action in actions:
+        event = action.event if isinstance(action, messages.Announce) else None
+        if isinstance(event, DeviceWaits):
+            reason, said_s = state.shown_waits.get(event.device, (None, None))
+            # A shorter time is that of another wait.
+            is_due = said_s is None or not 0 <= event.waited_s - said_s < _NEWS_S
+            is_news = is_due and event.limit_s is not None
+            state.shown_waits[event.device] = event.reason, event.waited_s if is_news else said_s
+            if is_due or reason != event.reason:
+                yield messages.Announce(event=replace(event, is_news=is_news))
+            continue
+        if isinstance(action, Store):
+            state.shown_waits.pop(action.device, None)
+        elif isinstance(event, RepeatStarted) and event.device in state.shown_waits:
+            state.shown_waits[event.device] = None, state.shown_waits[event.device][1]
+        yield action
 
 
 def _actions(state: DispatchState, event: Event) -> Iterator[Action]:

@@ -196,11 +196,28 @@ def test_the_user_sees_who_waits_and_why_and_a_line_a_minute(new_world: NewWorld
         world.tick(float(now_s))
         ask_for_time(world, "d0")
     seen = world.announced(DeviceWaits)
-    assert [event.waited_s for event in seen] == [float(n) for n in range(0, 150, 10)]
     assert {(e.device, e.reason, e.ask_again_s, e.limit_s) for e in seen} == {
         ("d0", NOT_FIT.message, 10.0, 600.0)
     }
     assert [event.waited_s for event in seen if event.is_news] == [0.0, 60.0, 120.0]
+    assert len(seen) == 3, "the reason was the same"
+
+
+def test_the_user_sees_another_reason_at_once_and_the_same_one_again_after_a_repeat_began(
+    new_world: NewWorld,
+) -> None:
+    world = new_world(False)
+    world.tick(0.0)
+    for now_s, message in ((0.0, "ann"), (10.0, "ann"), (20.0, "bob"), (30.0, "bob")):
+        ask_for_time(world, "d0", replace(NOT_FIT, message=message))
+        world.tick(now_s + 10.0)
+    world.tick(44.0)
+    assert len(world.announced(RepeatStarted)) == 2, "it has not answered at once"
+    ask_for_time(world, "d0", replace(NOT_FIT, message="bob"))
+    seen = world.announced(DeviceWaits)
+    assert [(event.reason, event.is_news) for event in seen] == [
+        ("ann", True), ("bob", False), ("bob", False),
+    ]  # fmt: skip
 
 
 def test_a_repeat_is_announced_when_it_starts_and_again_when_its_device_is_fit(
@@ -320,6 +337,6 @@ def test_a_device_that_another_user_has_from_the_start_is_waited_for_as_long_as_
         world.answer("d0", in_use)
     assert world.state.is_over
     reasons = [one.reason for one in world.announced(DeviceWaits)]
-    assert len(reasons) == n_asked
+    assert len(reasons) == min(n_asked, 2), "it waits, and is given up"
     assert all(NOT_FIT.message in reason for reason in reasons)
     assert world.rows == [], "nothing was tried"
