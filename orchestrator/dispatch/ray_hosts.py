@@ -35,8 +35,6 @@ _LOOK_S = 1.0
 _CONNECT_S = 60.0
 """Ray's first actor takes 0.4 s on an idle host; a host that swaps takes longer."""
 _STEP_S = 0.5
-_SILENT_S = 30.0
-"""As `hosts.silent_s`: after this an actor that a new driver cannot reach is restarted."""
 _LEAVE_S = 5.0
 """Ray answers in milliseconds whether a node or actor exists; leaving must not wait longer."""
 _SETTLE_S = _CONNECT_S + 5.0
@@ -94,13 +92,19 @@ class RayHosts:
         self,
         folder: str | None = None,
         on_change: Callable[[Mapping[str, HostLink]], None] = lambda _hosts: None,
+        *,
+        silent_s: float = inf,
     ) -> None:
-        """Takes the folder of the hosts' spools and who wants to know when hosts leave or join.
+        """Watches nothing yet.
 
-        Without a folder, each host uses its default.
+        Args:
+            folder: of the hosts' spools; without it, each host uses its default.
+            on_change: called with the hosts when one leaves or joins.
+            silent_s: an actor that has never answered is restarted after this time.
         """
         self._folder = folder
         self._on_change = on_change
+        self._silent_s = silent_s
         self._lock = threading.Lock()
         self._handles: dict[str, _Handle] = {}
         self._connecting: set[str] = set()
@@ -299,7 +303,7 @@ class RayHosts:
         import ray
 
         since_s = self._silent_since_s.setdefault(node_id, asked_s)
-        if monotonic() - since_s > _SILENT_S and not self._stop.is_set():
+        if monotonic() - since_s > self._silent_s and not self._stop.is_set():
             self._silent_since_s[node_id] = inf
             ray.kill(actor, no_restart=False)
 

@@ -17,6 +17,7 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import ExitStack
 from dataclasses import replace
+from math import inf
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, Self
@@ -49,7 +50,9 @@ class RayProcess:
     written is then in a file below the temporary folder.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, silent_s: float = inf) -> None:
+        """Starts nothing yet; `silent_s` as of `RayHosts`."""
+        self._silent_s = silent_s
         self._lock = threading.Lock()
         self._sending = threading.Lock()
         self._waiting: dict[int, Future[Any]] = {}
@@ -95,12 +98,12 @@ class RayProcess:
 
     def start(self, spool: Path) -> Joined:
         """Starts a Ray on this host; raises as `local_ray`."""
-        joined: Joined = self._ask("start", str(spool)).result()
+        joined: Joined = self._ask("start", self._silent_s, str(spool)).result()
         return joined
 
     def connect(self, address: str) -> Joined:
         """Connects to a cluster; raises as `cluster_ray`."""
-        joined: Joined = self._ask("connect", address).result()
+        joined: Joined = self._ask("connect", self._silent_s, address).result()
         return joined
 
     def hosts(self) -> Mapping[str, HostLink]:
@@ -211,15 +214,15 @@ class _Program:
         else:
             self._answer(number, result, None)
 
-    def start(self, spool: str) -> Joined:
+    def start(self, silent_s: float, spool: str) -> Joined:
         """Starts a Ray for one sweep."""
         self._opened.enter_context(local_ray())
-        return self._join(spool)
+        return self._join(silent_s, spool)
 
-    def connect(self, address: str) -> Joined:
+    def connect(self, silent_s: float, address: str) -> Joined:
         """Connects to a cluster."""
         dashboard = self._opened.enter_context(cluster_ray(address))
-        return replace(self._join(None), dashboard=dashboard)
+        return replace(self._join(silent_s, None), dashboard=dashboard)
 
     def leave(self) -> None:
         """Leaves Ray; ends one that `start` started."""
@@ -229,8 +232,9 @@ class _Program:
         """Restarts the process of a host."""
         self._hosts.restart(host, is_lost=is_lost)
 
-    def _join(self, spool: str | None) -> Joined:
-        self._hosts = self._opened.enter_context(RayHosts(spool, self._tell))
+    def _join(self, silent_s: float, spool: str | None) -> Joined:
+        hosts = RayHosts(spool, self._tell, silent_s=silent_s)
+        self._hosts = self._opened.enter_context(hosts)
         return self._hosts.settle()
 
     def _tell(self, hosts: Mapping[str, HostLink]) -> None:

@@ -189,7 +189,12 @@ _WITHOUT_RAY = (
 
 @contextmanager
 def open_dispatch_backend(
-    workspace: Workspace, *, cluster: str | None, is_inline: bool, emit: Subscriber
+    workspace: Workspace,
+    *,
+    cluster: str | None,
+    is_inline: bool,
+    emit: Subscriber,
+    silent_s: float = inf,
 ) -> Iterator[DispatchBackend]:
     """Connects as the command line requests; a cluster keeps running when the block ends.
 
@@ -200,6 +205,7 @@ def open_dispatch_backend(
         cluster: the address of a cluster, or `None`.
         is_inline: run in this process without Ray.
         emit: receives notices about hosts that cannot be used.
+        silent_s: a host of the cluster that has never answered is restarted after this time.
 
     Raises:
         UsageError: both are requested, or the cluster rejects this process.
@@ -216,7 +222,7 @@ def open_dispatch_backend(
         else:
             yield _inline(spools, lambda: emit(Notice(level="info", message=_WITHOUT_RAY)))
         return
-    with ray_process.RayProcess() as process:
+    with ray_process.RayProcess(silent_s=silent_s) as process:
         joined = process.connect(cluster)
         fleet = fleet_of(joined)
         for message in (*not_used(joined.problems), *skew(fleet.hosts)):
@@ -269,7 +275,7 @@ def _local(spools: Path, emit: Subscriber) -> DispatchBackend:
         # One per sweep: with two drivers in one workspace, one would empty the other's file.
         spool = spools / sweep_id
         emit(PhaseStarted(name="starting Ray"))
-        with ray_process.RayProcess() as process:
+        with ray_process.RayProcess(silent_s=setup.spec.hosts.silent_s) as process:
             joined = process.start(spool)
             if LOCAL_HOST not in joined.hosts:
                 why = "; ".join(joined.problems.values()) or "it does not answer"

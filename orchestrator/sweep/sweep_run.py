@@ -84,7 +84,7 @@ def start_sweep(
 
     `check` can refuse the plan before anything is stored.
     """
-    with _open_backend(workspace, options) as backend:
+    with _open_backend(workspace, options, written.spec) as backend:
         setup = plan_sweep(workspace, written.spec, only, backend.fleet, backend.ask_host)
         if check is not None:
             check(setup)
@@ -118,7 +118,7 @@ def resume_sweep(workspace: Workspace, sweep_id: str | None, options: RunOptions
     store = ResultStore(workspace.results)
     sweep_id = sweep_id or store.newest_sweep()
     setup = setup_of_record(workspace, store.sweep_record(sweep_id))
-    with _open_backend(workspace, options) as backend:
+    with _open_backend(workspace, options, setup.spec) as backend:
         _check_same_place(setup, options)
         with _resumable(sweep_id):
             return SweepSession(workspace, store, sweep_id, setup, options, backend).run()
@@ -205,13 +205,14 @@ def _resumable(sweep_id: str) -> Iterator[None]:
 
 
 def _open_backend(
-    workspace: Workspace, options: RunOptions
+    workspace: Workspace, options: RunOptions, spec: SweepSpec
 ) -> AbstractContextManager[DispatchBackend]:
     return open_dispatch_backend(
         workspace,
         cluster=options.cluster,
         is_inline=options.is_inline,
         emit=Publisher(options.subscribers),
+        silent_s=spec.hosts.silent_s,
     )
 
 

@@ -17,6 +17,7 @@ from fleetrank.device_agents.contract.agent import DeviceFacts
 from fleetrank.device_agents.contract.measurement import Failure, Measurement
 from fleetrank.device_agents.contract.task import Execution, MeasurePolicy, MeasureTask
 from fleetrank.foundation.vocabulary import ErrorKind, Origin, Runtime, Status
+from fleetrank.orchestrator.dispatch import ray_hosts
 from fleetrank.orchestrator.dispatch.host import Host
 from fleetrank.orchestrator.dispatch.hosts import LOCAL_HOST, HostHere, Hosts, PlacedDevice
 from fleetrank.orchestrator.dispatch.ray_cluster import local_ray
@@ -195,6 +196,27 @@ def test_a_host_process_that_hangs_is_ended_and_its_devices_answer_again(
         hosts.poll(0.2)
         hosts.submit("quick", task("t6"))
         assert wait_for(hosts, 1)["t6"].status is Status.OK
+
+
+@pytest.mark.ray
+def test_a_new_driver_restarts_a_frozen_actor_only_if_a_sweep_says_after_how_long(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with local_ray():
+        with RayHosts(str(tmp_path)) as reach:
+            assert LOCAL_HOST in reach.settle().hosts
+        frozen = _actor_process()
+        os.kill(frozen.pid, signal.SIGSTOP)
+        monkeypatch.setattr(ray_hosts, "_CONNECT_S", 1.5)
+        with RayHosts(str(tmp_path)) as reader:
+            assert LOCAL_HOST in reader.settle().problems
+        assert frozen.is_running()
+        with RayHosts(str(tmp_path), silent_s=1.0) as reach:
+            end_s = time.perf_counter() + 60
+            while LOCAL_HOST not in reach.hosts():
+                assert time.perf_counter() < end_s
+                time.sleep(0.05)
+        assert not frozen.is_running()
 
 
 @pytest.mark.ray
