@@ -1,16 +1,31 @@
-"""Devices that a host of the cluster conducts: a board, and a place of a lab."""
+"""Devices that a host of the cluster conducts, and what happens on their way and in their lab."""
 
 import json
+import shlex
 import sys
+from collections.abc import Iterator
+from pathlib import Path
 
+import bad_network
 import pytest
-from cluster_driver import ACTOR, Case, is_failure, is_ok
-from namespace_hosts import SSHD, HostNetwork, NamespaceHost, make_key, start_sshd, wait_until
+from adb_bench import PID, adb_of_the_wheel, keep_canary, leftovers
+from cluster_driver import ACTOR, FLEETRANK, Case, ClusterDriver, is_failure, is_ok
+from namespace_hosts import (
+    SSHD,
+    HostNetwork,
+    HostProcess,
+    NamespaceHost,
+    make_key,
+    start_sshd,
+    wait_until,
+)
 from small_lab import SmallLab
 
 pytestmark = pytest.mark.cluster
 
 _LIMIT_S = 90.0
+_DELAY_S = 0.025
+"""Each way: a lab in another town."""
 _BOARD = """name: board
 kind: board
 host: left
@@ -26,8 +41,91 @@ reserve: {{command: {command}, renew: {renew}, release: {release}, every_s: 0.2}
 
 @pytest.fixture(scope="module")
 def lab(network: HostNetwork) -> NamespaceHost:
-    """A machine outside the cluster."""
-    return network.add("lab")
+    """A machine outside the cluster: it has an adb server for its network, and a virtual phone."""
+    adb = adb_of_the_wheel()
+    if adb is None:
+        pytest.skip("adbutils is not installed")
+    host = network.add("lab")
+    host.extra_env |= {"ADB_LIBUSB": "0", "ADB_LOCAL_TRANSPORT_MAX_PORT": "5554"}
+    host.start([str(adb), "-a", "nodaemon", "server"], log=host.folder / "adb.log")
+    wait_until(lambda: host.run([str(adb), "devices"]).returncode == 0, "the adb server", 20.0)
+    log = host.folder / "phones.log"
+    words = ["devices", "virtual", "--mode", "canned", "--folder", str(host.home / "phones")]
+    host.start([*FLEETRANK, *words], log=log, env={"PYTHONUNBUFFERED": "1"})
+    wait_until(lambda: "Ctrl-C" in log.read_text(), "the virtual phone", 30.0)
+    return host
+
+
+@pytest.fixture
+def tunnel(case: Case, lab: NamespaceHost) -> Iterator["Tunnel"]:
+    opened = Tunnel(case.host("left"), lab)
+    yield opened
+    opened.close()
+
+
+class Tunnel:
+    """Leads from a port of a host to the adb server of the lab."""
+
+    address = "127.0.0.1:15037"
+
+    def __init__(self, host: NamespaceHost, lab: NamespaceHost) -> None:
+        self._host = host
+        to = [lab.address, "5037", str(_DELAY_S)]
+        self._command = [sys.executable, bad_network.__file__, self.address.split(":")[1], *to]
+        self._running: HostProcess
+        self.open()
+
+    def open(self) -> None:
+        self._running = self._host.start(self._command, log=self._host.folder / "tunnel.log")
+
+    def close(self) -> None:
+        if self._running.is_running:
+            self._running.kill()
+
+
+def _register(driver: ClusterDriver, host: NamespaceHost, adb_server: str) -> None:
+    """Finds the phone from the host that will conduct it, and copies its file to the driver."""
+    bench = ClusterDriver(host=host, address="", root=host.home / f"bench-{driver.root.name}")
+    assert host.run([*FLEETRANK, "init", str(bench.root)]).returncode == 0
+    keep_canary(bench.here / "artifacts")
+    keep_canary(driver.here / "artifacts")
+    host.extra_env["ADB_SERVER_SOCKET"] = f"tcp:{adb_server}"
+    (seen,) = json.loads(bench.run("devices", "list", "--found", "--json"))
+    del host.extra_env["ADB_SERVER_SOCKET"]
+    advice = shlex.split(seen["what_to_do"])
+    more = ("--option=settle_s=0", "--option=poll_s=0.1", "--name", "phone", "--host", host.name)
+    bench.run(*advice[1:], *more)
+    text = (bench.here / "devices" / "phone.yaml").read_text()
+    (driver.here / "devices" / "phone.yaml").write_text(text)
+
+
+def _phone(lab: NamespaceHost) -> Path:
+    """The files of the virtual phone, whose programs from now on take the time that they say."""
+    (folder,) = (lab.home / "phones").iterdir()
+    (folder / ".phone/real_time").write_text("1")
+    return folder
+
+
+@pytest.mark.thorough
+def test_a_tunnel_to_a_phone_breaks_and_returns(
+    case: Case, lab: NamespaceHost, tunnel: Tunnel
+) -> None:
+    phone = _phone(lab)
+    _register(case.driver, case.host("left"), tunnel.address)
+    case.driver.write_spec(["phone"], repeats=2, max_time_s=5.0)
+    case.start().wait_for(is_ok, _LIMIT_S)
+    # Later than the program: a cut while the phone is tidied up costs no attempt.
+    wait_until((phone / PID).exists, "the program on the phone", 30.0)
+    case.harm("phone")
+    tunnel.close()
+    case.sweep.wait_for(is_failure, _LIMIT_S)
+    wait_until(lambda: "does not answer" in case.driver.waits("phone"), "the reason", 30.0)
+    tunnel.open()
+    assert case.sweep.finish(2 * _LIMIT_S) == 0, case.sweep.output
+    case.assert_all_measured(4)
+    assert case.failures() == ["device_lost"]
+    assert leftovers(phone) == []
+    case.note("a tunnel to a phone breaks and returns", "the phone was waited for")
 
 
 @pytest.mark.thorough

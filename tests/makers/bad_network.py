@@ -1,7 +1,11 @@
-"""A network between two ends on this host that delays, is cut, and forgets connections."""
+"""A network between two ends on this host that delays, is cut, and forgets connections.
+
+`python bad_network.py PORT TO_HOST TO_PORT DELAY_S` is a tunnel: it carries until it is ended.
+"""
 
 import contextlib
 import socket
+import sys
 import threading
 import time
 from typing import Self
@@ -15,7 +19,8 @@ class BadNetwork:
     def __init__(self) -> None:
         self._listener: socket.socket | None = None
         self._ends: list[socket.socket] = []
-        self._target = self._port = 0
+        self._port = 0
+        self._target = ("127.0.0.1", 0)
         self._delay_s = 0.0
         self._n_forgotten = 0
 
@@ -25,9 +30,11 @@ class BadNetwork:
     def __exit__(self, *_error: object) -> None:
         self.cut()
 
-    def lead_to(self, target: int, delay_s: float = 0.0) -> str:
-        """Opens it; its address."""
-        self._target, self._delay_s = target, delay_s
+    def lead_to(
+        self, target: int, delay_s: float = 0.0, *, host: str = "127.0.0.1", port: int = 0
+    ) -> str:
+        """Opens it, at a free port or the given one; its address."""
+        self._target, self._delay_s, self._port = (host, target), delay_s, port
         self.mend()
         return f"127.0.0.1:{self._port}"
 
@@ -54,7 +61,7 @@ class BadNetwork:
         with contextlib.suppress(OSError):
             while True:
                 near, _address = listener.accept()
-                far = socket.create_connection(("127.0.0.1", self._target))
+                far = socket.create_connection(self._target)
                 number = len(self._ends)
                 self._ends += near, far
                 for source, sink in ((near, far), (far, near)):
@@ -70,3 +77,9 @@ class BadNetwork:
                     sink.sendall(data)
             if number >= self._n_forgotten:
                 sink.shutdown(socket.SHUT_WR)
+
+
+if __name__ == "__main__":
+    opened, host, target, delay = sys.argv[1:]
+    BadNetwork().lead_to(int(target), float(delay), host=host, port=int(opened))
+    threading.Event().wait()
