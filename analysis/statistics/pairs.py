@@ -429,9 +429,8 @@ def orders_of(
     """
     a, b = rows
     log = fleet.logs[b, columns] - fleet.logs[a, columns]
-    noise = fleet.noise
-    of_a, of_b = (noise.reach[row, columns] ** 2 / noise.n[row, columns] for row in rows)
-    reach = np.sqrt(of_a + of_b)
+    noise, places = fleet.noise, [(row, columns) for row in rows]
+    reach = np.sqrt(sum(noise.reach[one] ** 2 / noise.n[one] for one in places))
     margin = math.log1p(fleet.margin)
     is_equal = (-margin < log - reach) & (log + reach < margin)
     least = np.where(np.isnan(reach), margin, reach)
