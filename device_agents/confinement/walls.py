@@ -13,6 +13,7 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 
 import fleetrank.device_agents
@@ -349,9 +350,14 @@ class Walls:
         self._audit = audit
         self.names = names_of(version, has_filter=has_filter, has_audit=audit is not None)
 
-    def arm(self) -> None:
-        """Installs the hook: after the runtime is imported and before the file is opened."""
+    def arm(self, library: str) -> None:
+        """Imports the library of the runtime, then installs the hook, before the file is opened.
+
+        An import may do what no network needs: PyTorch with CUDA starts `ldconfig`.
+        """
         if self._audit is not None:
+            with suppress(ImportError):  # loading the file says what is missing
+                import_module(library)
             self._audit.arm()
 
     def check(self) -> None:

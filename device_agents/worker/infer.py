@@ -181,7 +181,7 @@ def infer(task: InferTask, enter: Stage, walls: "Walls | None") -> Failure | Non
         runner = create_runner(task.execution.runtime)
         path = task.artifact_path if task.is_trusted else runner.admit(task.artifact_path)
         if walls is not None:
-            walls.arm()
+            walls.arm(runner.library.module)
         stored = read_stored(task.inputs_path)
         if TARGETS in stored:
             outputs = score_cases(runner.load(path, task.execution), stored)

@@ -96,7 +96,7 @@ def _measure(
     path, state = admitted(runner, task)
     _prime(runner, task, caller.enter)
     if walls is not None:
-        walls.arm()
+        walls.arm(runner.library.module)
     loaded = _load(runner, replace(task, artifact_path=path), watch, caller.enter)
     check_unchanged(task.artifact_path, state)
     with collection_off():

@@ -452,7 +452,7 @@ def profile(
     profiler = PROFILERS.load(task.execution.runtime)()
     path, state = admitted(profiler.runner, task)
     if walls is not None:
-        walls.arm()
+        walls.arm(profiler.runner.library.module)
     enter("load")
     start = time.perf_counter_ns()
     model = profiler.load(path, task.execution)
