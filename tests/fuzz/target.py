@@ -22,8 +22,8 @@ from fleetrank.foundation.errors import FleetError
 
 ROOT = Path(__file__).resolve().parents[2]
 OWN = ("analysis", "device_agents", "foundation", "models", "orchestrator")
-MAX_CPU_S = 1.0
-"""For one input of at most 64 KiB: a hundred times what the slowest honest one takes."""
+MAX_CPU_S = 3.0
+"""For one input of at most 64 KiB: the slowest honest one takes a hundredth on an idle host."""
 QUICK_SHARE = 0.2
 """Of a parser that takes microseconds and has one form of input."""
 MEMORY_BYTES = 3 << 30

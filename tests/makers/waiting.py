@@ -61,7 +61,7 @@ def wait_for_notice(process: subprocess.Popen, message: str) -> None:
     raise AssertionError(process.stderr.read())
 
 
-def ended(process: subprocess.Popen, limit_s: float = 60) -> tuple[int, str]:
+def ended(process: subprocess.Popen, limit_s: float = 180) -> tuple[int, str]:
     _out, error = process.communicate(timeout=limit_s)
     return process.returncode, error
 

@@ -129,6 +129,30 @@ def test_all_walls_hold_and_the_row_says_what_the_file_tried(
     assert_named(seen)
 
 
+def test_what_a_runtime_does_when_it_is_imported_is_not_held_against_the_file(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "loud.py").write_text("import subprocess\nsubprocess.run(['true'], check=True)\n")
+    code = """
+import contextlib, subprocess, sys
+from fleetrank.device_agents.confinement.walls import AuditWall, Grants, Walls
+grants = Grants(installation=(), readable=(), writable=(), scratch="", starts_programs=False)
+walls = Walls(None, AuditWall(grants), has_filter=False)
+walls.arm("loud")
+walls.check()
+print("loud" in sys.modules, flush=True)
+with contextlib.suppress(PermissionError):
+    subprocess.run(["true"])
+walls.check()
+"""
+    environment = os.environ | {"PYTHONPATH": str(tmp_path)}
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.stdout == "True\n", done.stderr
+    assert "the file tried to start a program" in done.stderr
+
+
 def assert_named(seen: Measurement) -> None:
     """The file caught every refusal and went on; its row is a failed one all the same."""
     assert seen.failure.kind is ErrorKind.BAD_ARTIFACT

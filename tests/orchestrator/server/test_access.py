@@ -95,21 +95,21 @@ def test_the_printed_address_lets_a_browser_in(closed: Served) -> None:
 
 def test_a_program_shows_its_token_in_a_header(closed: Served) -> None:
     base = closed.base.replace("0.0.0.0", "127.0.0.1")
-    answer = httpx.get(f"{base}/api/tables", timeout=60)
+    answer = httpx.get(f"{base}/api/tables", timeout=300)
     assert (answer.status_code, answer.headers["www-authenticate"]) == (401, "Bearer")
     headers = {"authorization": f"Bearer {closed.token}"}
-    assert httpx.get(f"{base}/api/tables", headers=headers, timeout=60).status_code == 200
+    assert httpx.get(f"{base}/api/tables", headers=headers, timeout=300).status_code == 200
 
 
 def test_a_rebound_name_is_refused_by_the_running_server(served: Served) -> None:
-    answer = httpx.get(f"{served.base}/api/devices", headers={"host": "evil.example"}, timeout=60)
+    answer = httpx.get(f"{served.base}/api/devices", headers={"host": "evil.example"}, timeout=300)
     assert answer.status_code == 421
     assert "name=NAME" in answer.json()["remedy"]
 
 
 def test_every_response_carries_the_policy(served: Served) -> None:
     for path in ("/", "/api/tables", "/nope", "/assets/live.js"):
-        headers = httpx.get(f"{served.base}{path}", timeout=60).headers
+        headers = httpx.get(f"{served.base}{path}", timeout=300).headers
         assert headers["x-content-type-options"] == "nosniff"
         assert headers["referrer-policy"] == "no-referrer"
         assert "script-src 'self';" in headers["content-security-policy"]
@@ -121,7 +121,7 @@ def test_every_response_carries_the_policy(served: Served) -> None:
 def test_the_server_leaves_no_process_behind(hostile_workspace: Path, ending: int) -> None:
     with serving(hostile_workspace) as found:
         for path in ("/api/tables/transfer", "/api/query?sql=SELECT+1"):
-            assert httpx.get(f"{found.base}{path}", timeout=60).status_code == 200
+            assert httpx.get(f"{found.base}{path}", timeout=300).status_code == 200
         children = psutil.Process(found.process.pid).children()
         assert len(children) == 2
         found.process.send_signal(ending)
