@@ -150,7 +150,7 @@ walls.check()
         [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False
     )
     assert done.stdout == "True\n", done.stderr
-    assert "the file tried to start a program" in done.stderr
+    assert "BadArtifactError" in done.stderr
 
 
 def assert_named(seen: Measurement) -> None:
