@@ -5,8 +5,8 @@ One row is one attempt at one repeat of one cell, failures included; the key is
 or not applicable, never 0. A string column with a closed set of values names it; the sets are
 those of `foundation.vocabulary`.
 A new measured column is a line here and a field in `device_agents/contract/measurement.py`: rows
-take it from there, and a test names the one that is missing. A fact of a device is rather a pair of
-`DeviceFacts.extra`, which are one column.
+take it from there, and a test names the one that is missing. A fact of a device is a pair of
+`DeviceFacts.extra` instead: all pairs are one column.
 """
 
 from dataclasses import dataclass
@@ -133,7 +133,7 @@ _MODEL = (
     column("weights_id", STR, "seed, pretrained tag or sha256 of the weights"),
     column("input_size", INT, "height = width of the input in pixels"),
     column("macs", INT, "multiply-accumulates of one inference at batch 1"),
-    column("flops", INT, "2 x MACs, so at batch 1, too"),
+    column("flops", INT, "2 x MACs, of one inference at batch 1"),
     column("flops_method", STR, "how FLOPs were obtained", FLOPS_METHODS),
     column("parameters", INT, "number of parameters"),
     column("accuracy_top1", FLOAT, "ImageNet top-1 in per cent, as published"),

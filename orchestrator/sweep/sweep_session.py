@@ -333,7 +333,7 @@ def _why_not_run(kind: Kind, runtime: Runtime) -> FleetError | None:
 
 
 def noisy_again(plan: Plan, results: Path, sweep_id: str) -> Plan:
-    """The noisy cells of a plan, with as many further repeats as they have at most.
+    """The noisy cells of a plan, with as many further repeats as the one with most has.
 
     Raises:
         NothingToDoError: no cell is noisy.

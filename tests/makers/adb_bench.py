@@ -116,7 +116,7 @@ def phone_options(server: AdbServer, address: str) -> dict[str, OptionValue]:
         "serial": address,
         "virtual": "canned",
         "adb": str(server.adb),
-        "adb_server": f"{server.host}:{server.port}",
+        "adb_server": server.address,
         "settle_s": 0.0,
         "max_wait_s": 0.0,
         "poll_s": 0.1,

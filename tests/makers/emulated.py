@@ -43,7 +43,7 @@ def emulated_phone(server: AdbServer, folder: Path) -> Iterator[tuple[AdbBench, 
             "serial": bench.farmed.address,
             "virtual": VirtualMode.EMULATED.value,
             "adb": str(server.adb),
-            "adb_server": f"{server.host}:{server.port}",
+            "adb_server": server.address,
             "settle_s": 0.0,
             **UNTIMED,
         })  # fmt: skip

@@ -31,9 +31,7 @@ from fleetrank.device_agents.device_output import (
     value_of,
     whole_number,
 )
-from fleetrank.device_agents.errors import (
-    UnusableDeviceError,
-)
+from fleetrank.device_agents.errors import UnusableDeviceError
 from fleetrank.foundation.vocabulary import Origin, Tier
 
 # Hashes that name one phone; the serial number itself is in no row and in no message.

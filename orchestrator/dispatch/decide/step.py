@@ -257,7 +257,7 @@ def step(state: DispatchState, event: Event) -> tuple[Action, ...]:
 
 
 def _without_repetitions(state: DispatchState, actions: Iterator[Action]) -> Iterator[Action]:
-    """Leaves out what displays show: a device waits, for the same reason and less than a minute.
+    """Leaves out that a device waits if displays show the same reason for less than a minute.
 
     A reserved device is asked many times a minute.
     """

@@ -145,7 +145,7 @@ def test_ort_runner_without_its_library_says_so(phone: Phone, tmp_path: Path) ->
     alone = read_program("ort_runner", tools()["ort_runner"] / "ort_runner")
     ProgramStore().add(alone)
     options = {"adb": str(bench.phone.server.adb), "serial": bench.farmed.address}
-    server = f"{bench.phone.server.host}:{bench.phone.server.port}"
+    server = bench.phone.server.address
     agent = AndroidAgent({**options, "adb_server": server, "ort_runner": alone.sha256})
     seen = agent.measure(onnx_task(save_tiny_onnx(tmp_path / "net.onnx")))
     assert seen.failure is not None

@@ -45,7 +45,7 @@ def test_real_programs_are_registered_and_measured_and_enter_no_ranking(
 ) -> None:
     make_canary(folder)
     given = [word for name, path in tools().items() for word in ("--tool", f"{name}={path}")]
-    words = ("--option", f"adb_server={server.host}:{server.port}")
+    words = ("--option", f"adb_server={server.address}")
     added = folder.run("devices", "add", "--adb", phone.address, "--name", "arm", *given, *words)
     assert added.returncode == 0, added.stderr
     (folder.root / "cards" / "mine.toml").write_text(CARD)
