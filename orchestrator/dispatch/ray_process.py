@@ -50,9 +50,7 @@ class RayProcess:
     written is then in a file below the temporary folder.
     """
 
-    def __init__(self, *, silent_s: float = inf) -> None:
-        """Starts nothing yet; `silent_s` as of `RayHosts`."""
-        self._silent_s = silent_s
+    def __init__(self) -> None:
         self._lock = threading.Lock()
         self._sending = threading.Lock()
         self._waiting: dict[int, Future[Any]] = {}
@@ -96,14 +94,14 @@ class RayProcess:
             self._line.close()
             self._native_output.close()
 
-    def start(self, spool: Path) -> Joined:
-        """Starts a Ray on this host; raises as `local_ray`."""
-        joined: Joined = self._ask("start", self._silent_s, str(spool)).result()
+    def start(self, spool: Path, *, silent_s: float = inf) -> Joined:
+        """Starts a Ray on this host; raises as `local_ray`; `silent_s` as of `RayHosts`."""
+        joined: Joined = self._ask("start", str(spool), silent_s).result()
         return joined
 
-    def connect(self, address: str) -> Joined:
-        """Connects to a cluster; raises as `cluster_ray`."""
-        joined: Joined = self._ask("connect", self._silent_s, address).result()
+    def connect(self, address: str, *, silent_s: float = inf) -> Joined:
+        """Connects to a cluster; raises as `cluster_ray`; `silent_s` as of `RayHosts`."""
+        joined: Joined = self._ask("connect", address, silent_s).result()
         return joined
 
     def hosts(self) -> Mapping[str, HostLink]:
@@ -214,15 +212,15 @@ class _Program:
         else:
             self._answer(number, result, None)
 
-    def start(self, silent_s: float, spool: str) -> Joined:
+    def start(self, spool: str, silent_s: float) -> Joined:
         """Starts a Ray for one sweep."""
         self._opened.enter_context(local_ray())
-        return self._join(silent_s, spool)
+        return self._join(spool, silent_s)
 
-    def connect(self, silent_s: float, address: str) -> Joined:
+    def connect(self, address: str, silent_s: float) -> Joined:
         """Connects to a cluster."""
         dashboard = self._opened.enter_context(cluster_ray(address))
-        return replace(self._join(silent_s, None), dashboard=dashboard)
+        return replace(self._join(None, silent_s), dashboard=dashboard)
 
     def leave(self) -> None:
         """Leaves Ray; ends one that `start` started."""
@@ -232,7 +230,7 @@ class _Program:
         """Restarts the process of a host."""
         self._hosts.restart(host, is_lost=is_lost)
 
-    def _join(self, silent_s: float, spool: str | None) -> Joined:
+    def _join(self, spool: str | None, silent_s: float) -> Joined:
         hosts = RayHosts(spool, self._tell, silent_s=silent_s)
         self._hosts = self._opened.enter_context(hosts)
         return self._hosts.settle()

@@ -222,8 +222,8 @@ def open_dispatch_backend(
         else:
             yield _inline(spools, lambda: emit(Notice(level="info", message=_WITHOUT_RAY)))
         return
-    with ray_process.RayProcess(silent_s=silent_s) as process:
-        joined = process.connect(cluster)
+    with ray_process.RayProcess() as process:
+        joined = process.connect(cluster, silent_s=silent_s)
         fleet = fleet_of(joined)
         for message in (*not_used(joined.problems), *skew(fleet.hosts)):
             emit(Notice(level="warning", message=message))
@@ -275,8 +275,8 @@ def _local(spools: Path, emit: Subscriber) -> DispatchBackend:
         # One per sweep: with two drivers in one workspace, one would empty the other's file.
         spool = spools / sweep_id
         emit(PhaseStarted(name="starting Ray"))
-        with ray_process.RayProcess(silent_s=setup.spec.hosts.silent_s) as process:
-            joined = process.start(spool)
+        with ray_process.RayProcess() as process:
+            joined = process.start(spool, silent_s=setup.spec.hosts.silent_s)
             if LOCAL_HOST not in joined.hosts:
                 why = "; ".join(joined.problems.values()) or "it does not answer"
                 raise OrchestratorError(
