@@ -1,4 +1,4 @@
 """Android phones through adb.
 
-Open `agent` first, then `visit`: one repeat on one phone.
+Open `agent` first: `Visit` is one repeat on one phone.
 """

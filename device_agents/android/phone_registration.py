@@ -19,7 +19,7 @@ from fleetrank.device_agents.android.adb_text import (
     find_address,
     parse_address,
 )
-from fleetrank.device_agents.android.agent import AndroidAgent
+from fleetrank.device_agents.android.agent import AndroidAgent, read_options
 from fleetrank.device_agents.android.execution.program_run import CANARY_POLICY, CANARY_TIMEOUT_S
 from fleetrank.device_agents.android.execution.storage import (
     PhoneStorage,
@@ -27,7 +27,6 @@ from fleetrank.device_agents.android.execution.storage import (
     ProgramStore,
     read_program,
 )
-from fleetrank.device_agents.android.options import read_options
 from fleetrank.device_agents.android.phone import Phone
 from fleetrank.device_agents.android.programs.phone_program import PROGRAMS, backend_of_library
 from fleetrank.device_agents.android.state.fitness import FOLDER, PhoneRules, restore_settings

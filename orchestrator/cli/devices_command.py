@@ -32,8 +32,7 @@ from fleetrank.orchestrator.cli.context import (
     reading_turn,
     settle_workspace,
 )
-from fleetrank.orchestrator.cli.listing import AsJson, print_table
-from fleetrank.orchestrator.cli.table_view import TableView, with_view
+from fleetrank.orchestrator.cli.listing import AsJson, TableView, print_table, with_view
 from fleetrank.orchestrator.errors import NothingToDoError, UsageError
 from fleetrank.orchestrator.workspace.device_registry import (
     DeviceFile,

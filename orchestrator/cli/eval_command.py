@@ -119,10 +119,13 @@ def ppl(
 
     If it is interrupted, the same command goes on where it ended.
     """
-    from fleetrank.orchestrator.evaluation.data_child import DataChild
     from fleetrank.orchestrator.evaluation.evaluate import evaluate_text
     from fleetrank.orchestrator.evaluation.evaluation_rows import Reading
-    from fleetrank.orchestrator.evaluation.user_data import open_tokenizer, read_text_data
+    from fleetrank.orchestrator.evaluation.user_data import (
+        DataChild,
+        open_tokenizer,
+        read_text_data,
+    )
 
     if strategy not in STRATEGIES:
         raise UsageError(f"no strategy '{strategy}'", f"there are {', '.join(STRATEGIES)}")
@@ -156,10 +159,9 @@ def smallbench(
     The answer is the more probable one. Give one file or more. If it is interrupted, the same
     command goes on where it ended.
     """
-    from fleetrank.orchestrator.evaluation.data_child import DataChild
     from fleetrank.orchestrator.evaluation.evaluate import evaluate_choices
     from fleetrank.orchestrator.evaluation.evaluation_rows import Reading
-    from fleetrank.orchestrator.evaluation.user_data import open_tokenizer
+    from fleetrank.orchestrator.evaluation.user_data import DataChild, open_tokenizer
 
     given = dict(zip(CHOICE_TASKS, (sst2, rte, boolq, mrpc), strict=True))
     files = {task: path for task, path in given.items() if path is not None}
@@ -215,10 +217,9 @@ def images(
     """
     from fleetrank.models.calibration import find_calibration
     from fleetrank.models.cards.card import Preprocessing
-    from fleetrank.orchestrator.evaluation.data_child import DataChild
     from fleetrank.orchestrator.evaluation.evaluate import evaluate_pictures
     from fleetrank.orchestrator.evaluation.evaluation_rows import Published
-    from fleetrank.orchestrator.evaluation.user_data import read_picture_data
+    from fleetrank.orchestrator.evaluation.user_data import DataChild, read_picture_data
 
     usual = Preprocessing()
     preprocessing = Preprocessing(

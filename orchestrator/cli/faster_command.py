@@ -11,7 +11,7 @@ from fleetrank.analysis.stored.selection import ORDER_MARGIN
 from fleetrank.foundation.codec import json_text
 from fleetrank.foundation.vocabulary import Form, Origin
 from fleetrank.orchestrator.cli.context import Now, current, settle_workspace
-from fleetrank.orchestrator.cli.listing import AsJson
+from fleetrank.orchestrator.cli.listing import AsJson, TableView, with_table_view
 from fleetrank.orchestrator.cli.options import Explain, share, with_selectors
 from fleetrank.orchestrator.cli.report_command import (
     in_options,
@@ -20,7 +20,6 @@ from fleetrank.orchestrator.cli.report_command import (
     selected_table,
     wrapped,
 )
-from fleetrank.orchestrator.cli.table_view import TableView, with_table_view
 from fleetrank.orchestrator.errors import UsageError
 from fleetrank.orchestrator.workspace.selectors import Selectors
 from fleetrank.orchestrator.workspace.user_shares import read_shares

@@ -35,9 +35,8 @@ from fleetrank.models.cards.zoo import Cards, card_text, load_cards
 from fleetrank.models.errors import CardError
 from fleetrank.models.export.exporters import why_not_precision
 from fleetrank.orchestrator.cli.context import current, host_turn
-from fleetrank.orchestrator.cli.listing import AsJson, print_table
+from fleetrank.orchestrator.cli.listing import AsJson, TableView, print_table, with_view
 from fleetrank.orchestrator.cli.options import WorkloadsOption
-from fleetrank.orchestrator.cli.table_view import TableView, with_view
 from fleetrank.orchestrator.dispatch.controller import StopSwitch, listening
 from fleetrank.orchestrator.errors import NothingToDoError, UsageError
 from fleetrank.orchestrator.export import ExportTools, build_artifacts

@@ -17,10 +17,9 @@ from fleetrank.foundation.errors import count_of
 from fleetrank.foundation.files import make_folder, written_aside
 from fleetrank.foundation.vocabulary import Form
 from fleetrank.orchestrator.cli.context import Now, Work, current, readable_workspace, turn_for
-from fleetrank.orchestrator.cli.listing import print_table, write_data
+from fleetrank.orchestrator.cli.listing import TableView, print_table, with_view, write_data
 from fleetrank.orchestrator.cli.options import AsForm, Explain, JsonForm, with_selectors
 from fleetrank.orchestrator.cli.report_command import print_in_form, selected_table
-from fleetrank.orchestrator.cli.table_view import TableView, with_view
 from fleetrank.orchestrator.compute.child import (
     QUERY_GRACE_S,
     QUERY_MEMORY_BYTES,

@@ -20,7 +20,15 @@ from fleetrank.foundation.codec import json_text
 from fleetrank.foundation.errors import with_flags
 from fleetrank.foundation.vocabulary import Form, TableForm
 from fleetrank.orchestrator.cli.context import Now, Work, readable_workspace, reading_turn
-from fleetrank.orchestrator.cli.listing import AsJson, print_table, write_data
+from fleetrank.orchestrator.cli.listing import (
+    EVERYTHING,
+    AsJson,
+    TableView,
+    print_table,
+    viewed_table,
+    with_table_view,
+    write_data,
+)
 from fleetrank.orchestrator.cli.options import (
     AsForm,
     Command,
@@ -30,12 +38,6 @@ from fleetrank.orchestrator.cli.options import (
     with_selectors,
 )
 from fleetrank.orchestrator.cli.sweep_display import EXIT_SLOWER
-from fleetrank.orchestrator.cli.table_view import (
-    EVERYTHING,
-    TableView,
-    viewed_table,
-    with_table_view,
-)
 from fleetrank.orchestrator.durable import replace_file
 from fleetrank.orchestrator.errors import NothingToDoError, UsageError, require_libraries
 from fleetrank.orchestrator.workspace.selectors import PAGE_SELECTORS, Selectors, selector_fields

@@ -34,9 +34,8 @@ from fleetrank.orchestrator.cli.context import (
     readable_workspace,
     turn_for,
 )
-from fleetrank.orchestrator.cli.listing import AsJson, print_table, write_data
+from fleetrank.orchestrator.cli.listing import AsJson, TableView, print_table, with_view, write_data
 from fleetrank.orchestrator.cli.results_import import export_standard_metrics, import_results
-from fleetrank.orchestrator.cli.table_view import TableView, with_view
 from fleetrank.orchestrator.durable import replace_file
 from fleetrank.orchestrator.errors import NothingToDoError, StoreError, UsageError
 from fleetrank.orchestrator.housekeeping import delete_sweep, plan_deletion

@@ -20,7 +20,6 @@ from fleetrank.models.calibration import PictureForm
 from fleetrank.models.cards.card import Preprocessing, own_format, takes_images
 from fleetrank.models.files import inputs_of
 from fleetrank.orchestrator.errors import UsageError
-from fleetrank.orchestrator.evaluation.data_child import DataChild
 from fleetrank.orchestrator.evaluation.evaluation_rows import (
     Asked,
     EvalRun,
@@ -54,6 +53,7 @@ from fleetrank.orchestrator.evaluation.scoring import (
     text_metrics,
 )
 from fleetrank.orchestrator.evaluation.user_data import (
+    DataChild,
     PictureData,
     TextData,
     data_sha256,

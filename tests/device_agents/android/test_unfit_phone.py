@@ -128,7 +128,7 @@ def test_readings_set_by_hand_are_refused_with_the_command_that_resets_them(
 def test_a_phone_that_heats_up_keeps_what_it_measured_and_is_tried_again(
     agent: AndroidAgent, bench: AdbBench
 ) -> None:
-    from fleetrank.device_agents.android import visit
+    from fleetrank.device_agents.android import agent as visit
 
     # The look before anything is sent, and the one before the run.
     reads = iter(["fit", None])

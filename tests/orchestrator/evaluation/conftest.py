@@ -6,8 +6,7 @@ import pytest
 
 from fleetrank.orchestrator.compute.child import answer_in
 from fleetrank.orchestrator.errors import UsageError
-from fleetrank.orchestrator.evaluation.data_child import Act, Asked, DataChild
-from fleetrank.orchestrator.evaluation.user_data import Answering
+from fleetrank.orchestrator.evaluation.user_data import Act, Answering, Asked, DataChild
 from fleetrank.orchestrator.workspace.workspace import Workspace
 
 

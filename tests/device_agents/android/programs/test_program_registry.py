@@ -1,6 +1,6 @@
 import pytest
 
-from fleetrank.device_agents.android.options import read_options
+from fleetrank.device_agents.android.agent import read_options
 from fleetrank.device_agents.android.programs.phone_program import (
     PROGRAMS,
     ProgramCall,

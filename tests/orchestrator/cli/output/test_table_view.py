@@ -13,8 +13,8 @@ from command_line import COMMAND, run_on_terminal
 from fleet_rows import NETS, PLACES, write_results
 
 from fleetrank.models.cards.zoo import load_language_zoo, load_zoo
+from fleetrank.orchestrator.cli.listing import TableView
 from fleetrank.orchestrator.cli.main import run
-from fleetrank.orchestrator.cli.table_view import TableView
 from fleetrank.orchestrator.errors import UsageError
 
 

@@ -14,8 +14,8 @@ from tokenizers import Tokenizer, models, normalizers
 from fleetrank.models.calibration import PictureForm
 from fleetrank.models.cards.card import Preprocessing
 from fleetrank.orchestrator.errors import UsageError
-from fleetrank.orchestrator.evaluation.data_child import DataChild
 from fleetrank.orchestrator.evaluation.user_data import (
+    DataChild,
     open_tokenizer,
     read_picture_data,
 )
@@ -61,7 +61,7 @@ def test_a_text_that_grows_without_bounds_ends_at_the_limit(
 def test_a_file_that_takes_too_long_ends_at_the_limit(
     tmp_path: Path, child: DataChild, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("fleetrank.orchestrator.evaluation.data_child._START_S", 0.0)
+    monkeypatch.setattr("fleetrank.orchestrator.evaluation.user_data._START_S", 0.0)
     with pytest.raises(UsageError, match=r"tokenizer\.json took longer"):
         open_tokenizer(_tokenizer(tmp_path), child)
 

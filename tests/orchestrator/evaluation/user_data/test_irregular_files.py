@@ -9,9 +9,9 @@ import pytest
 from fleetrank.foundation.errors import BadFileError
 from fleetrank.models.calibration import PictureForm
 from fleetrank.models.cards.card import Preprocessing
-from fleetrank.orchestrator.evaluation.data_child import DataChild
 from fleetrank.orchestrator.evaluation.scoring import read_questions
 from fleetrank.orchestrator.evaluation.user_data import (
+    DataChild,
     open_tokenizer,
     read_picture_data,
     read_text_data,

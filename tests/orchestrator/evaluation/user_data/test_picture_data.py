@@ -15,8 +15,8 @@ from fleetrank.models.calibration import PictureForm, as_input, opened_image
 from fleetrank.models.cards.card import Preprocessing
 from fleetrank.models.errors import ExportError
 from fleetrank.orchestrator.errors import UsageError
-from fleetrank.orchestrator.evaluation.data_child import DataChild
 from fleetrank.orchestrator.evaluation.user_data import (
+    DataChild,
     PictureData,
     read_picture_data,
     refuse_unfit_classes,

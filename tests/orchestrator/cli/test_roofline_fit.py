@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from fleetrank.analysis.arrays.roofline_fit import fit_roofline
 from fleetrank.device_agents.contract.task import Execution
 from fleetrank.device_agents.simulated import capacity_of, latency_ns, read_options
 from fleetrank.foundation.vocabulary import Runtime
+from fleetrank.orchestrator.cli.simulated_twin import fit_roofline
 
 MACS = np.array([3.5e8, 8.2e8, 3.0e8, 2.2e8, 1.8e9, 4.1e9, 1.5e10, 4.0e8, 1.3e9, 4.6e9])
 PARAMETERS = np.array([1.2e6, 1.2e6, 3.5e6, 5.4e6, 1.2e7, 2.6e7, 1.4e8, 5.3e6, 5.7e6, 2.8e7])
