@@ -17,13 +17,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from fault_run import (
-    end_server,
-    free_port,
-    make_workspace,
-    register,
-    use_private_home,
-)
+from fault_run import end_server, free_port, make_workspace, register, use_private_home
 
 from fleetrank.device_agents.android.adb_server import AdbServer
 from fleetrank.device_agents.virtual_phone.farm import FarmSpec, VirtualFarm

@@ -15,12 +15,7 @@ from fleetrank.models.cards.card import Cost, ModelCard, external_data_names, ow
 from fleetrank.models.cards.inputs import BATCH, CardInput
 from fleetrank.models.errors import CardError, ExportError
 from fleetrank.models.networks.cost import ELEMENTWISE_FLOPS
-from fleetrank.models.number_types import (
-    UNREADABLE,
-    read_inputs,
-    tflite_outputs,
-    tflite_scales,
-)
+from fleetrank.models.number_types import UNREADABLE, read_inputs, tflite_outputs, tflite_scales
 
 if TYPE_CHECKING:
     import onnx

@@ -19,13 +19,7 @@ from fleetrank.foundation.errors import BadFileError, shortened
 from fleetrank.foundation.files import file_sha256, open_regular
 from fleetrank.foundation.plain_data import read_json_object
 from fleetrank.foundation.user_file import Checked, checked
-from fleetrank.models.cards.language import (
-    MEMORY,
-    Activation,
-    Bias,
-    LanguageShape,
-    valid_shape,
-)
+from fleetrank.models.cards.language import MEMORY, Activation, Bias, LanguageShape, valid_shape
 from fleetrank.models.errors import ExportError
 
 if TYPE_CHECKING:

@@ -32,13 +32,7 @@ from fleetrank.foundation.vocabulary import (
     Origin,
     Precision,
 )
-from fleetrank.models.cards.card import (
-    LANGUAGE_RECIPES,
-    SCALE_BYTES,
-    Artifact,
-    Cost,
-    ExportRequest,
-)
+from fleetrank.models.cards.card import LANGUAGE_RECIPES, SCALE_BYTES, Artifact, Cost, ExportRequest
 from fleetrank.models.cards.language import LanguageShape
 from fleetrank.models.networks.cost import VALUE_BYTES, call_cost, calls_of, known_cost
 

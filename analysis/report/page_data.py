@@ -15,13 +15,7 @@ from fleetrank.analysis.panel.agreement import Agreement
 from fleetrank.analysis.panel.conditions import Level
 from fleetrank.analysis.panel.panel import FRM, LATENCY
 from fleetrank.analysis.panel.session import Session
-from fleetrank.analysis.report.page_tables import (
-    Evidence,
-    Json,
-    PageTables,
-    Shown,
-    titled,
-)
+from fleetrank.analysis.report.page_tables import Evidence, Json, PageTables, Shown, titled
 from fleetrank.analysis.rounds import MeasuredRound
 from fleetrank.analysis.statistics.model_ranks import ranks_on_platforms
 from fleetrank.analysis.statistics.predictions import PredictionsResult

@@ -10,12 +10,7 @@ import polars as pl
 from fleetrank.analysis.errors import AnalysisError, NoDataError
 from fleetrank.analysis.panel.session import Session
 from fleetrank.analysis.stored.cell_values import MIN_REPEATS, interval_depth, with_one_cell
-from fleetrank.analysis.stored.selection import (
-    Selection,
-    fits_platform,
-    known_workload,
-    setting,
-)
+from fleetrank.analysis.stored.selection import Selection, fits_platform, known_workload, setting
 from fleetrank.analysis.stored.side_tables import COMPONENT_TIMES, MODULE_MACS
 from fleetrank.analysis.tables.table import Table, explained
 from fleetrank.analysis.tables.tables import TABLES

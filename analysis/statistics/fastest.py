@@ -12,12 +12,7 @@ from fleetrank.analysis.errors import NoDataError
 from fleetrank.analysis.labels import published_names
 from fleetrank.analysis.panel.session import Session
 from fleetrank.analysis.statistics.pair_answer import Order, platform_shares
-from fleetrank.analysis.statistics.pairs import (
-    Fleet,
-    fleet_of,
-    orders_of,
-    row_of,
-)
+from fleetrank.analysis.statistics.pairs import Fleet, fleet_of, orders_of, row_of
 from fleetrank.analysis.stored.selection import setting
 from fleetrank.analysis.tables.table import Table, explained
 from fleetrank.foundation.errors import count_of, few_of

@@ -19,12 +19,7 @@ from fleetrank.analysis.arrays.significance import (
     hotelling_t2,
     wilcoxon,
 )
-from fleetrank.analysis.comparison.verdict import (
-    Change,
-    verdict_meaning,
-    verdicts,
-    worded_verdicts,
-)
+from fleetrank.analysis.comparison.verdict import Change, verdict_meaning, verdicts, worded_verdicts
 from fleetrank.analysis.panel.conditions import MAX_LISTED_PAIRS
 from fleetrank.analysis.panel.session import Session
 from fleetrank.analysis.stored.load import valid_attempts

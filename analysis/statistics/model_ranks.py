@@ -11,12 +11,7 @@ import numpy.typing as npt
 import polars as pl
 
 from fleetrank.analysis.arrays.pareto import Mask
-from fleetrank.analysis.arrays.ranking import (
-    MIN_MODELS,
-    Floats,
-    average_ranks,
-    require_finite,
-)
+from fleetrank.analysis.arrays.ranking import MIN_MODELS, Floats, average_ranks, require_finite
 from fleetrank.analysis.errors import AnalysisError, NoDataError
 from fleetrank.analysis.panel.conditions import Level
 from fleetrank.analysis.panel.device_models import MIN_SHARE, complete_part

@@ -28,12 +28,7 @@ from fleetrank.analysis.arrays.reliability import (
     split_reliability,
 )
 from fleetrank.analysis.errors import AnalysisError
-from fleetrank.analysis.panel.agreement import (
-    MAY_BE_CHANCE,
-    Agreement,
-    agreements,
-    positions_of,
-)
+from fleetrank.analysis.panel.agreement import MAY_BE_CHANCE, Agreement, agreements, positions_of
 from fleetrank.analysis.panel.conditions import (
     AXES,
     MAX_LISTED_PAIRS,

@@ -25,12 +25,7 @@ from fleetrank.device_agents.errors import (
     TransientError,
     UnsupportedError,
 )
-from fleetrank.device_agents.host.conditions import (
-    CpuTime,
-    Shares,
-    read_cpu_time,
-    shares,
-)
+from fleetrank.device_agents.host.conditions import CpuTime, Shares, read_cpu_time, shares
 from fleetrank.device_agents.host.energy import (
     EnergySource,
     EnergyWindow,

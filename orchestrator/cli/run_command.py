@@ -214,11 +214,7 @@ def ab(
     Without a workspace, a folder in your user data is used.
     """
     from fleetrank.analysis.arrays.significance import Limits
-    from fleetrank.analysis.comparison.verdict import (
-        Verdict,
-        compare_rounds,
-        rounds_sentences,
-    )
+    from fleetrank.analysis.comparison.verdict import Verdict, compare_rounds, rounds_sentences
     from fleetrank.analysis.stored.columns import ORIGINS
     from fleetrank.analysis.stored.load import load_measurements
 

@@ -14,12 +14,7 @@ from fleetrank.models.errors import ModelError
 from fleetrank.models.networks.weights import canary_request, primer_request
 from fleetrank.orchestrator.cli.listing import print_table
 from fleetrank.orchestrator.identity import RoundRules, SkippedCell
-from fleetrank.orchestrator.plan.estimate import (
-    RAY_S,
-    disk_bytes,
-    exporting_s,
-    measuring_s,
-)
+from fleetrank.orchestrator.plan.estimate import RAY_S, disk_bytes, exporting_s, measuring_s
 from fleetrank.orchestrator.store.results import ResultStore
 from fleetrank.orchestrator.sweep.sweep_session import profiles_of, sets_of
 from fleetrank.orchestrator.sweep.sweep_setup import Setup, idle_cores, primed_formats

@@ -43,11 +43,7 @@ from fleetrank.orchestrator.evaluation.scoring import (
 from fleetrank.orchestrator.evaluation.user_data import Tokenizer
 from fleetrank.orchestrator.export import ExportTools, build_artifacts, execution_of
 from fleetrank.orchestrator.store.side import append_side
-from fleetrank.orchestrator.workspace.device_registry import (
-    DeviceFile,
-    find_device,
-    load_devices,
-)
+from fleetrank.orchestrator.workspace.device_registry import DeviceFile, find_device, load_devices
 from fleetrank.orchestrator.workspace.model_argument import model_named
 from fleetrank.orchestrator.workspace.workspace import (
     LOCAL_CPU,

@@ -32,11 +32,7 @@ from fleetrank.orchestrator.dispatch.controller import (
 )
 from fleetrank.orchestrator.dispatch.decide.state import Exports, SweepWork, Tally, attempts_left
 from fleetrank.orchestrator.dispatch.hosts import Hosts
-from fleetrank.orchestrator.errors import (
-    NothingToDoError,
-    OrchestratorError,
-    StoreError,
-)
+from fleetrank.orchestrator.errors import NothingToDoError, OrchestratorError, StoreError
 from fleetrank.orchestrator.export import ExportTools, build_artifacts, host_turn
 from fleetrank.orchestrator.identity import (
     Cell,
@@ -46,12 +42,7 @@ from fleetrank.orchestrator.identity import (
     replicated_key,
     without_file,
 )
-from fleetrank.orchestrator.plan.estimate import (
-    RAY_S,
-    copy_bytes,
-    exporting_s,
-    measuring_s,
-)
+from fleetrank.orchestrator.plan.estimate import RAY_S, copy_bytes, exporting_s, measuring_s
 from fleetrank.orchestrator.plan.plan import narrow, replica_cpus
 from fleetrank.orchestrator.progress import (
     Event,

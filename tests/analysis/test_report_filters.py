@@ -7,14 +7,7 @@ from urllib.parse import urlencode
 
 import polars as pl
 import pytest
-from fleet_rows import (
-    HOSTILE_DEVICE,
-    HOSTILE_MODEL,
-    NETS,
-    Place,
-    hostile_results,
-    write_results,
-)
+from fleet_rows import HOSTILE_DEVICE, HOSTILE_MODEL, NETS, Place, hostile_results, write_results
 from headless_browser import headless_chromium, unfold
 from stored_part import write_part
 

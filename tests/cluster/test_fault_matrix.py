@@ -10,16 +10,7 @@ import time
 
 import onnx
 import pytest
-from cluster_driver import (
-    ACTOR,
-    HEAD,
-    RAYLET,
-    WORKER,
-    Case,
-    ClusterDriver,
-    is_failure,
-    is_ok,
-)
+from cluster_driver import ACTOR, HEAD, RAYLET, WORKER, Case, ClusterDriver, is_failure, is_ok
 from memory_group import memory_group
 from namespace_hosts import NamespaceHost, wait_until
 

@@ -15,10 +15,7 @@ def described() -> dict[str, object]:
 
 @pytest.mark.ray
 def test_ray_accepts_the_cluster_file(described: dict[str, object]) -> None:
-    from ray.autoscaler._private.util import (
-        prepare_config,
-        validate_config,
-    )
+    from ray.autoscaler._private.util import prepare_config, validate_config
 
     validate_config(prepare_config(described))
     with pytest.raises(Exception, match="devices"):

@@ -14,10 +14,7 @@ from fleetrank.device_agents.android.programs.phone_program import (
     ProgramOutput,
     backend_of_library,
 )
-from fleetrank.device_agents.contract.measurement import (
-    Measurement,
-    ToolSummary,
-)
+from fleetrank.device_agents.contract.measurement import Measurement, ToolSummary
 from fleetrank.device_agents.contract.task import Execution, MeasurePolicy, OptionValue
 from fleetrank.device_agents.errors import (
     BadArtifactError,
@@ -28,11 +25,7 @@ from fleetrank.device_agents.errors import (
     UnfitConditionsError,
     UnsupportedError,
 )
-from fleetrank.foundation.vocabulary import (
-    MemoryMetric,
-    SampleKind,
-    Statistic,
-)
+from fleetrank.foundation.vocabulary import MemoryMetric, SampleKind, Statistic
 
 DATA = Path(__file__).parents[3] / "data" / "benchmark_model"
 

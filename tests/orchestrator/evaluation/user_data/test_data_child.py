@@ -14,11 +14,7 @@ from tokenizers import Tokenizer, models, normalizers
 from fleetrank.models.calibration import PictureForm
 from fleetrank.models.cards.card import Preprocessing
 from fleetrank.orchestrator.errors import UsageError
-from fleetrank.orchestrator.evaluation.user_data import (
-    DataChild,
-    open_tokenizer,
-    read_picture_data,
-)
+from fleetrank.orchestrator.evaluation.user_data import DataChild, open_tokenizer, read_picture_data
 
 pytestmark = pytest.mark.slow
 SMALL_BYTES = 1 << 30
