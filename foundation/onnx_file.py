@@ -4,6 +4,7 @@ Source: onnx/onnx.proto (1.19) for field numbers and types; the encoding guide o
 """
 
 from dataclasses import dataclass, replace
+from enum import IntEnum
 
 from fleetrank.foundation.binary import Span, fields_of, spans_of
 
@@ -14,10 +15,21 @@ ELEMENT_TYPES = {
 }  # fmt: skip
 """Number in a file to the name in NumPy."""
 _GRAPH = 7
-INITIALIZERS, INPUTS, TENSOR_NAME = 5, 11, 8
+NODES, INITIALIZERS, INPUTS, TENSOR_NAME = 1, 5, 11, 8
 """Fields of GraphProto and TensorProto."""
 _VALUE_NAME, _VALUE_TYPE, _TYPE_TENSOR, _ELEMENT_TYPE, _SHAPE = 1, 2, 1, 1, 2
 _DIM, _DIM_VALUE, _DIM_PARAM = 1, 1, 2
+
+
+class NodeField(IntEnum):
+    """The fields of NodeProto; ONNX 1.16 is the first with `METADATA`."""
+
+    INPUTS = 1
+    OUTPUTS = 2
+    NAME = 3
+    OPERATOR = 4
+    ATTRIBUTES = 5
+    METADATA = 9
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,7 +14,7 @@ from fleetrank.device_agents.errors import BadOutputError
 from fleetrank.device_agents.runtimes.onnx_runner import OnnxRunner
 from fleetrank.device_agents.runtimes.runner import LoadedModel
 from fleetrank.foundation.binary import Span, spans_of
-from fleetrank.foundation.onnx_file import onnx_graph, text_of
+from fleetrank.foundation.onnx_file import NODES, NodeField, onnx_graph, text_of
 from fleetrank.foundation.vocabulary import NS_PER_US
 
 # Reads the profile that ONNX Runtime writes: a list of events in Chrome's trace format.
@@ -120,9 +120,8 @@ _NORM_RULE = "FuseBatchNormInto"
 """Starts the rules that put a norm into the layer before it; the new node is noted as the norm."""
 _WEIGHT = 1
 """Place of the weight among the inputs of a layer."""
-_NODE, _KEY, _VALUE = 1, 1, 2
-_INPUT, _OUTPUT, _NAME, _OPERATOR, _METADATA = 1, 2, 3, 4, 9
-"""Field numbers. Source: onnx.proto of ONNX 1.16, the first with metadata of nodes."""
+_KEY, _VALUE = 1, 2
+"""Fields of one entry of a node's metadata."""
 _MOST_SCOPE_CHARACTERS = 10_000
 """Longer than any list of nested modules."""
 _NUMBER = re.compile(r"_\d+$")
@@ -162,24 +161,25 @@ def read_graph(path: Path) -> list[GraphNode]:
 
 def _nodes(data: bytes) -> Iterator[GraphNode]:
     parts = spans_of(data, onnx_graph(data))
-    return (_node(data, span) for field, span in parts if field == _NODE)
+    return (_node(data, span) for field, span in parts if field == NODES)
 
 
 def _node(data: bytes, node: Span) -> GraphNode:
-    texts: dict[int, list[str]] = {_INPUT: [], _OUTPUT: [], _NAME: [], _OPERATOR: []}
+    read = (NodeField.INPUTS, NodeField.OUTPUTS, NodeField.NAME, NodeField.OPERATOR)
+    texts: dict[int, list[str]] = {field: [] for field in read}
     notes: dict[str, str] = {}
     for number, span in spans_of(data, node):
         if number in texts:
             texts[number].append(text_of(data, span))
-        elif number == _METADATA:
+        elif number == NodeField.METADATA:
             fields = {field: text_of(data, part) for field, part in spans_of(data, span)}
             notes[fields.get(_KEY, "")] = fields.get(_VALUE, "")
     return GraphNode(
-        name="".join(texts[_NAME][-1:]),
-        operator="".join(texts[_OPERATOR][-1:]),
-        inputs=tuple(texts[_INPUT]),
-        outputs=tuple(texts[_OUTPUT]),
-        scope=scope_of_node(texts[_INPUT], notes),
+        name="".join(texts[NodeField.NAME][-1:]),
+        operator="".join(texts[NodeField.OPERATOR][-1:]),
+        inputs=tuple(texts[NodeField.INPUTS]),
+        outputs=tuple(texts[NodeField.OUTPUTS]),
+        scope=scope_of_node(texts[NodeField.INPUTS], notes),
     )
 
 

@@ -49,7 +49,14 @@ from fleetrank.device_agents.runtimes.torch_cuda import TorchGpu
 from fleetrank.foundation.binary import Span, fields_of, spans_of
 from fleetrank.foundation.errors import FleetError, is_out_of_memory, says_out_of_memory
 from fleetrank.foundation.inputs import ModelInput
-from fleetrank.foundation.onnx_file import INITIALIZERS, TENSOR_NAME, onnx_graph, text_of
+from fleetrank.foundation.onnx_file import (
+    INITIALIZERS,
+    NODES,
+    TENSOR_NAME,
+    NodeField,
+    onnx_graph,
+    text_of,
+)
 from fleetrank.foundation.vocabulary import Mode
 
 if TYPE_CHECKING:
@@ -344,9 +351,8 @@ _OF_FLOATS = frozenset({
     "FusedMatMul", "Attention", "MultiHeadAttention", "LSTM", "GRU",
 })  # fmt: skip
 """Operators of ONNX and of ONNX Runtime (docs/ContribOperators.md) that are products."""
-_NODE, _INPUT, _OUTPUT, _OPERATOR, _ATTRIBUTE = 1, 1, 2, 4, 5
 _ATTRIBUTE_NAME, _ATTRIBUTE_INTEGER, _BODIES = 1, 3, (6, 11)
-"""Fields of GraphProto, NodeProto and AttributeProto: onnx.proto."""
+"""Fields of AttributeProto: onnx.proto."""
 _BITS, _LEVEL, _OF_INT8 = "MatMulNBits", "accuracy_level", 4
 """At another level it turns its weights into floats (docs/ContribOperators.md)."""
 
@@ -361,12 +367,14 @@ def _kernels(model: bytes, graph: Span, outer: frozenset[str]) -> Iterator[str]:
     parts = list(spans_of(model, graph))
     stored = [one for number, one in parts if number == INITIALIZERS]
     weights = outer.union(*(_texts(model, one, TENSOR_NAME) for one in stored))
-    for node in (one for number, one in parts if number == _NODE):
-        (operator,) = _texts(model, node, _OPERATOR)
-        inputs = _texts(model, node, _INPUT)
-        attributes = [one for number, one in spans_of(model, node) if number == _ATTRIBUTE]
+    for node in (one for number, one in parts if number == NODES):
+        (operator,) = _texts(model, node, NodeField.OPERATOR)
+        inputs = _texts(model, node, NodeField.INPUTS)
+        attributes = [
+            one for number, one in spans_of(model, node) if number == NodeField.ATTRIBUTES
+        ]
         if operator == "DequantizeLinear" and inputs[0] in weights:
-            weights = weights.union(_texts(model, node, _OUTPUT))
+            weights = weights.union(_texts(model, node, NodeField.OUTPUTS))
         elif not weights.isdisjoint(inputs):
             is_float = operator == _BITS and _level(model, attributes) != _OF_INT8
             yield "MatMul" if is_float else operator

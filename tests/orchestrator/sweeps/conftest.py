@@ -103,7 +103,7 @@ class Folder:
         env: Mapping[str, str] = MappingProxyType({}),
     ) -> subprocess.CompletedProcess[str]:
         process = self.start(*arguments, setup=setup, before=before, env=env)
-        out, error = process.communicate(timeout=180)
+        out, error = process.communicate(timeout=600)
         return subprocess.CompletedProcess(arguments, process.returncode, out, error)
 
     def call(self, *arguments: str) -> subprocess.CompletedProcess[str]:
