@@ -6,6 +6,7 @@ error with its column name here, so no wrong value is shown and Polars does not 
 
 import os
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +23,7 @@ from fleetrank.analysis.stored.side_tables import SIDE_TABLES, read_side
 from fleetrank.analysis.stored.sweep_record import damage_in, read_record
 from fleetrank.analysis.tables.formats import UNITS
 from fleetrank.foundation.errors import count_of, is_rust_panic
+from fleetrank.foundation.lease import time_had_s
 
 # The relations for SQL: stored rows, as tables read them, and views of them.
 
@@ -205,6 +207,7 @@ DEFAULT_TIMEOUT_S = 30.0
 """Ten times the duration of a full scan of 10^6 rows on a laptop."""
 DEFAULT_MAX_ROWS = 10_000
 """More rows than a person reads; a program sets its own limit."""
+_POLL_S = 0.1
 _MEMORY_LIMIT = "1GB"
 """Enough to sort 10^6 rows without their samples; small compared with a laptop's memory."""
 _NO_MEMORY = ("Out of Memory Error", "bad_alloc", "malloc of size", "Cannot allocate memory")
@@ -244,7 +247,7 @@ def run_query(
     Args:
         results: the results folder of a workspace.
         sql: exactly one statement of type SELECT.
-        timeout_s: wall clock until the query is interrupted.
+        timeout_s: until the query is interrupted, as `time_had_s` counts.
         max_rows: rows beyond it are not fetched; ask for one more to see whether there are any.
 
     Raises:
@@ -262,18 +265,22 @@ def query_frames(
 ) -> Iterator[pl.DataFrame]:
     """Like `run_query`, but yields tables of some thousand rows; at least one table."""
     check_text(sql)
-    is_over = threading.Event()
+    is_over, has_ended = threading.Event(), threading.Event()
     with duckdb.connect(":memory:", config=dict(_SETTINGS)) as connection:
         register_views(connection, results)
         lock_down(connection)
 
-        def interrupt() -> None:
-            is_over.set()
-            connection.interrupt()
+        since_s, used_s = time.monotonic(), time.process_time()
 
-        timer = threading.Timer(timeout_s, interrupt)
-        timer.daemon = True
-        timer.start()
+        def interrupt() -> None:
+            while not has_ended.wait(min(_POLL_S, timeout_s)):
+                wall_s, cpu_s = time.monotonic() - since_s, time.process_time() - used_s
+                if time_had_s(wall_s, cpu_s) >= timeout_s:
+                    is_over.set()
+                    connection.interrupt()
+                    return
+
+        threading.Thread(target=interrupt, name="query-limit", daemon=True).start()
         try:
             yield from _frames(connection.sql(_only_select(connection, sql).query), max_rows)
         except (duckdb.Error, pl.exceptions.PolarsError, OSError) as error:
@@ -281,7 +288,7 @@ def query_frames(
                 raise too_late(timeout_s) from error
             raise _explained(error, results) from error
         finally:
-            timer.cancel()
+            has_ended.set()
 
 
 def check_text(sql: str) -> None:

@@ -296,6 +296,15 @@ def reading_beside_measurements(
             _pause.reset(token)
 
 
+def time_had_s(wall_s: float, cpu_s: float) -> float:
+    """What a time limit of reading counts: wall clock while it gets half a core or more.
+
+    Reading has the lowest priority, so a busy host may give it a hundredth of a core for minutes.
+    A tenth of the wall clock counts in any case, so that a job that hangs ends.
+    """
+    return max(wall_s / 10, min(wall_s, 2 * cpu_s))
+
+
 def _wait_for_free_host(limit_s: float, say: Callable[[str], None]) -> float:
     """Waits until no process holds the lease alone; returns the seconds."""
     since_s = monotonic()

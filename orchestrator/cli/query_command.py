@@ -54,9 +54,10 @@ def query(
     out: Annotated[
         Path | None, typer.Option(help="Write to this file instead of standard output.")
     ] = None,
-    timeout_s: Annotated[float, typer.Option(min=0.01, help="Stop after this many seconds.")] = (
-        _TIMEOUT_S
-    ),
+    timeout_s: Annotated[
+        float,
+        typer.Option(min=0.01, help="Stop after so many seconds; ten times more without a core."),
+    ] = _TIMEOUT_S,
     max_rows: Annotated[
         int, typer.Option(min=1, max=10**9, help="Maximum number of rows.")
     ] = _MAX_ROWS,

@@ -5,11 +5,13 @@ than most answers. If a job ends the child (crash, memory, time limit), the next
 one.
 """
 
+import math
 import os
 import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
@@ -17,6 +19,7 @@ from pathlib import Path
 from fleetrank.analysis import errors as analysis_errors
 from fleetrank.foundation.codec import from_json, to_json
 from fleetrank.foundation.errors import FleetError
+from fleetrank.foundation.lease import time_had_s
 from fleetrank.foundation.supervised_child import End, SupervisedChild, exit_name
 from fleetrank.orchestrator import errors as orchestrator_errors
 from fleetrank.orchestrator.errors import OrchestratorError
@@ -149,19 +152,28 @@ Answer = tuple[Reply, bytes]
 
 
 def ask(
-    child: SupervisedChild, request: bytes, *, timeout_s: float, max_bytes: int = _MAX_BODY_BYTES
+    child: SupervisedChild,
+    request: bytes,
+    *,
+    timeout_s: float,
+    max_bytes: int = _MAX_BODY_BYTES,
+    left_s: Callable[[], float] = lambda: 0.0,
 ) -> tuple[End, Answer | None]:
     """Sends a request and waits for its reply.
 
-    Without a reply, the first value says why: the child ended, or a limit was reached.
+    Without a reply, the first value says why: the child ended, or a limit was reached. `left_s`
+    says at the time limit how much longer to wait.
     """
     child.stdout.clear()
     child.send(request)
-    end = child.wait(
-        deadline_ns=time.perf_counter_ns() + int(timeout_s * 1e9),
-        max_bytes=max_bytes,
-        is_complete=lambda received: _whole_reply(received) is not None,
-    )
+    end, wait_s = End.TIME_LIMIT, timeout_s
+    while end is End.TIME_LIMIT and wait_s > 0:
+        end = child.wait(
+            deadline_ns=time.perf_counter_ns() + int(wait_s * 1e9),
+            max_bytes=max_bytes,
+            is_complete=lambda received: _whole_reply(received) is not None,
+        )
+        wait_s = left_s()
     answer = answer_in(child.stdout) if end is End.COMPLETE else None
     child.stdout.clear()
     return end, answer
@@ -180,6 +192,17 @@ def _whole_reply(received: bytearray) -> Reply | None:
         return None
     reply = from_json(Reply, received[:end].decode())
     return reply if len(received) - end - 1 >= reply.size_bytes else None
+
+
+def _cpu_s(child: SupervisedChild) -> float:
+    """Processor time of a child; infinite if it has ended."""
+    import psutil  # not for a command that starts no child
+
+    try:
+        times = psutil.Process(child.pid).cpu_times()
+    except psutil.Error:
+        return math.inf
+    return float(times.user + times.system)
 
 
 class Child:
@@ -219,7 +242,8 @@ class Child:
             job: what to answer.
             fingerprint: fingerprint of the results' files; if it has changed, the child scans
                 again.
-            timeout_s: time limit beside the job's `wait_s`; the child is killed after it.
+            timeout_s: time limit beside the job's `wait_s`, as `time_had_s` counts; the child is
+                killed after it.
 
         Raises:
             RefusedError: the job has no answer; the message gives the reason.
@@ -265,7 +289,13 @@ class Child:
             end, answer = ask(child, Job(kind=JobKind.START).line(), timeout_s=_START_S)
             if answer is None:
                 return end, None
-        return ask(child, job.line(), timeout_s=timeout_s + job.wait_s)
+        limit_s = timeout_s + job.wait_s
+        since_s, used_s = time.monotonic(), _cpu_s(child)
+
+        def left_s() -> float:
+            return limit_s - time_had_s(time.monotonic() - since_s, _cpu_s(child) - used_s)
+
+        return ask(child, job.line(), timeout_s=limit_s, left_s=left_s)
 
     def _end(self) -> int | None:
         """Ends the child and returns its exit code; `None` if no child was running."""

@@ -14,6 +14,7 @@ from fleetrank.foundation.lease import (
     host_lease,
     pause_between_steps,
     reading_beside_measurements,
+    time_had_s,
 )
 
 _LIMIT_S = 20.0
@@ -105,3 +106,9 @@ def test_without_a_place_for_the_lease_reading_starts(own_folder: Path) -> None:
     (own_folder / "fleetrank").chmod(0o777)
     with reading_beside_measurements():
         pause_between_steps()
+
+
+def test_a_limit_counts_the_time_with_a_core() -> None:
+    assert time_had_s(30.0, 60.0) == 30.0
+    assert time_had_s(30.0, 4.0) == 8.0
+    assert time_had_s(300.0, 0.1) == 30.0

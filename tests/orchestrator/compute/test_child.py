@@ -1,6 +1,8 @@
 """A computing child: what it answers, and what ends it."""
 
 import os
+import signal
+import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -56,6 +58,17 @@ def test_a_child_that_takes_too_long_is_ended(child: Child) -> None:
         child.ask(slow, "f", timeout_s=0.3)
     assert status_of(raised.value) == 400
     assert child.ask(query("SELECT 1 AS n"), "f", timeout_s=60).body
+
+
+def test_a_child_that_gets_no_core_is_not_late(child: Child) -> None:
+    child.ask(query("SELECT 1"), "f", timeout_s=60)
+    process = child._child
+    assert process is not None
+    os.kill(process.pid, signal.SIGSTOP)
+    goes_on = threading.Timer(3.0, os.kill, (process.pid, signal.SIGCONT))
+    goes_on.start()
+    assert child.ask(query("SELECT 1 AS n", timeout_s=1.0), "f", timeout_s=1.0).body
+    assert not goes_on.is_alive()
 
 
 def test_memory_is_limited_below_what_duckdb_limits_itself(results: Path) -> None:
