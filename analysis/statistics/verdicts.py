@@ -156,7 +156,7 @@ def _sentence(cells: pl.DataFrame, sweep: str) -> str:
     # In rounds the effects of the host are taken out of an order.
     takes_turns = (cells["design"] == Design.ROUNDS).any()
     changes = "" if takes_turns else _undecided(cells)
-    said = f"{counts}: {_spreads(cells)}."
+    said = f"{counts}{_spreads(cells)}."
     if (noisy["origin"] == Origin.IMPORTED).all():
         return f"{said} They are imported and cannot be measured again here.{changes}"
     cause, cure = _cause(noisy, "more rounds" if takes_turns else "rounds")
@@ -165,7 +165,7 @@ def _sentence(cells: pl.DataFrame, sweep: str) -> str:
 
 
 def _spreads(cells: pl.DataFrame) -> str:
-    """How much results vary, by the number of threads."""
+    """How much results vary, by the number of threads; empty if no cell has two processes."""
     found = (
         cells.drop_nulls("process_gap")
         .group_by("threads")
@@ -177,7 +177,7 @@ def _spreads(cells: pl.DataFrame) -> str:
         + f"by {percent:.0f} %"
         for threads, percent in found.iter_rows()
     ]
-    return f"results vary {', '.join(parts)}"
+    return f": results vary {', '.join(parts)}" if parts else ""
 
 
 def _cause(noisy: pl.DataFrame, rounds: str) -> tuple[str, str]:

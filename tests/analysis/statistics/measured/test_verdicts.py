@@ -81,6 +81,12 @@ def test_rounds_are_told_the_cause_and_no_order_that_the_host_changed(make_attem
     assert "Not decided" not in said
 
 
+def test_without_a_second_process_nothing_is_said_of_how_results_vary(make_attempts) -> None:
+    rows = _row("a", ms=(10.0,), flags=["busy_host"], busy_share_before=1.0, **TWO_CORES)
+    (said,) = sweep_sentences(with_verdicts(Session(make_attempts(rows), Selection())))
+    assert has(said, "is noisy. Other programs")
+
+
 def test_an_imported_sweep_is_not_told_to_measure_again(make_attempts) -> None:
     rows = _row("a", ms=(10.0, 13.0, 11.5), origin="imported")
     (said,) = sweep_sentences(with_verdicts(Session(make_attempts(rows), Selection())))
