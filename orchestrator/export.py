@@ -121,8 +121,6 @@ def _export(request: ExportRequest, tools: ExportTools, child: ExportChild) -> R
     tools.emit(
         ExportStarted(model=name, format=request.format, workload=workload, precision=precision)
     )
-    # The primer is fleetrank's own code, used through an entry point.
-    is_primer = request == primer_request(request.format)
     out_dir = tools.cache.staging_dir(request)
     try:
         order = ExportOrder(
@@ -130,7 +128,7 @@ def _export(request: ExportRequest, tools: ExportTools, child: ExportChild) -> R
             out_dir=out_dir,
             # A higher limit than the machine's memory would only cause swapping until the timeout.
             memory_limit_bytes=psutil.virtual_memory().total,
-            is_trusted=tools.is_trusted or is_primer,
+            is_trusted=tools.is_trusted,
         )
         staged = child.export(order, export_limit_s(request))
         verdict = _verify(request, staged, tools)

@@ -3,10 +3,10 @@
 Seeded weights are the same numbers on every machine.
 """
 
-import importlib.util
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -248,15 +248,14 @@ def canary_request() -> ExportRequest:
 
 
 _FILES = Path(__file__).parent
-"""Holds `primer.onnx`: `make_network` below, exported with seeded weights, without metadata."""
-_PRIMER = resolve(
-    ModelCard(
-        name="primer",
-        family=Family.STANDARD_CNN,
-        source=Source.ENTRY_POINT,
-        entry="fleetrank.models.networks.weights:make_network",
-        input_size=16,
-    )
+"""Holds `primer.onnx`, without metadata, and `primer.tflite`: `make_network` below with seeded
+weights, exported with torch 2.13, onnx 1.23 and litert-torch 0.10."""
+PRIMER = ModelCard(
+    name="primer",
+    family=Family.STANDARD_CNN,
+    source=Source.ENTRY_POINT,
+    entry="fleetrank.models.networks.weights:make_network",
+    input_size=16,
 )
 
 
@@ -273,10 +272,14 @@ def make_network() -> "torch.nn.Module":
     )
 
 
+@cache
 def primer_request(format: Format) -> ExportRequest:  # noqa: A002 - the word of the data class
-    """The export request of a format's primer; without PyTorch, ONNX has it as a file."""
-    model = _PRIMER
-    if format is Format.ONNX and importlib.util.find_spec("torch") is None:
-        card = replace(_PRIMER.card, source=Source.FILE, entry=str(_FILES / "primer.onnx"))
-        model = resolve(card)
-    return ExportRequest(model=model, weights=Weights(), format=format)
+    """The export request of a format's primer.
+
+    ONNX and TFLite have it as a file: they need no PyTorch and no converter. The other formats
+    belong to a version of their runtime.
+    """
+    file = _FILES / f"primer.{format}"
+    is_file = format in {Format.ONNX, Format.TFLITE}
+    card = replace(PRIMER, source=Source.FILE, entry=str(file)) if is_file else PRIMER
+    return ExportRequest(model=resolve(card), weights=Weights(), format=format)

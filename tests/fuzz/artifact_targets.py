@@ -29,7 +29,7 @@ from fleetrank.models.number_types import read_types
 
 TFLITE = tuple(
     (ROOT / path).read_bytes()
-    for path in ("tests/device_agents/data/tiny.tflite", "tests/models/data/primer.tflite")
+    for path in ("tests/device_agents/data/tiny.tflite", "models/networks/primer.tflite")
 )
 PTE = (ROOT / "tests/device_agents/data/tiny.pte").read_bytes()
 PT2 = (ROOT / "tests/data/pt2/tiny.pt2").read_bytes()

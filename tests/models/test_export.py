@@ -10,7 +10,9 @@ import numpy as np
 import onnx
 import pytest
 
-from fleetrank.foundation.vocabulary import Family, FlopsMethod, Format
+from fleetrank.device_agents.contract.task import Execution
+from fleetrank.device_agents.runtimes.runner import create_runner, default_backend
+from fleetrank.foundation.vocabulary import Family, FlopsMethod, Format, Runtime
 from fleetrank.models.cache import ArtifactCache
 from fleetrank.models.cards.card import (
     Cost,
@@ -24,8 +26,7 @@ from fleetrank.models.cards.identity import resolve
 from fleetrank.models.cards.zoo import load_zoo
 from fleetrank.models.export.process import ExportChild, ExportOrder
 from fleetrank.models.files import count_onnx_macs
-from fleetrank.models.networks import weights
-from fleetrank.models.networks.weights import primer_request
+from fleetrank.models.networks.weights import PRIMER, primer_request
 
 ROOT = Path(__file__).parents[2]
 
@@ -39,9 +40,9 @@ def export(request: ExportRequest, out_dir: Path, *, is_trusted: bool = False) -
 
 @pytest.mark.export
 @pytest.mark.parametrize("format_", list(Format))
-def test_primer_exports_to_every_format_without_trust(tmp_path: Path, format_: Format) -> None:
+def test_a_network_of_ours_exports_to_every_format(tmp_path: Path, format_: Format) -> None:
     cache = ArtifactCache(tmp_path)
-    request = primer_request(format_)
+    request = ExportRequest(model=resolve(PRIMER), weights=Weights(), format=format_)
     staged = export(request, cache.staging_dir(request))
     assert staged.cost == Cost(
         macs=42_416,
@@ -61,32 +62,36 @@ def test_primer_exports_to_every_format_without_trust(tmp_path: Path, format_: F
 
 
 @pytest.mark.slow
-def test_the_primer_of_onnx_needs_no_torch(tmp_path: Path) -> None:
+@pytest.mark.parametrize("format_", [Format.ONNX, Format.TFLITE])
+def test_the_primer_s_file_needs_no_torch(tmp_path: Path, format_: Format) -> None:
     code = (
         "import sys; sys.modules['torch'] = None\n"
         "from pathlib import Path\n"
         "from fleetrank.foundation.vocabulary import Format\n"
         "from fleetrank.models.export.request import export_request\n"
         "from fleetrank.models.networks.weights import primer_request\n"
-        f"export_request(primer_request(Format.ONNX), Path({str(tmp_path)!r}), is_trusted=False)"
+        f"request = primer_request(Format({format_.value!r}))\n"
+        f"export_request(request, Path({str(tmp_path)!r}), is_trusted=False)"
     )
     subprocess.run([sys.executable, "-P", "-c", code], check=True)
-    assert (tmp_path / "model.onnx").stat().st_size < 4000
+    assert (tmp_path / f"model.{format_}").stat().st_size < 4000
 
 
 @pytest.mark.export
-def test_the_primer_s_file_is_the_exported_primer(tmp_path: Path) -> None:
-    import onnxruntime
-
-    staged = export(primer_request(Format.ONNX), tmp_path)
+def test_the_primer_s_files_compute_what_the_network_does(tmp_path: Path) -> None:
+    request = ExportRequest(model=resolve(PRIMER), weights=Weights(), format=Format.PT2)
+    staged = export(request, tmp_path)
     assert staged.inputs_path is not None
     assert staged.reference_path is not None
-    file = Path(weights.__file__).parent / "primer.onnx"
-    session = onnxruntime.InferenceSession(str(file), providers=["CPUExecutionProvider"])
-    name = session.get_inputs()[0].name
-    with np.load(staged.inputs_path) as inputs, np.load(staged.reference_path) as reference:
-        found = [session.run(None, {name: one[None]})[0][0] for one in inputs["input_0"]]
-        np.testing.assert_allclose(np.stack(found), reference["output_0"], rtol=1e-4, atol=1e-5)
+    for format_, runtime in ((Format.ONNX, Runtime.ONNX), (Format.TFLITE, Runtime.TFLITE)):
+        file = primer_request(format_).card.entry
+        execution = Execution(runtime=runtime, backend=default_backend(runtime))
+        model = create_runner(runtime).load(file, execution)
+        with np.load(staged.inputs_path) as inputs, np.load(staged.reference_path) as reference:
+            for one, expected in zip(inputs["input_0"], reference["output_0"], strict=True):
+                model.set_inputs([one[None]])
+                model.run()
+                np.testing.assert_allclose(model.outputs()[0][0], expected, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.export

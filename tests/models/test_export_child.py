@@ -52,7 +52,7 @@ def test_a_process_exports_again_unless_code_of_the_user_ran_or_it_failed(
 
 
 @pytest.mark.export
-@pytest.mark.parametrize("format_", daily(Format, Format.ONNX))
+@pytest.mark.parametrize("format_", daily(Format, Format.PT2))
 def test_files_of_a_used_process_equal_those_of_a_fresh_one(
     tmp_path: Path, shared: ExportChild, format_: Format
 ) -> None:

@@ -20,7 +20,8 @@ from fleetrank.models.errors import ExportError, UntrustedError
 from fleetrank.models.export.request import stage_file
 from fleetrank.models.number_types import tflite_scales
 
-TFLITE = Path(__file__).parent / "data" / "primer.tflite"
+TFLITE = Path(__file__).parents[2] / "models/networks/primer.tflite"
+DATA = Path(__file__).parent / "data"
 COUNTED = Cost(macs=16, parameters=16, method=FlopsMethod.COUNTED)
 
 
@@ -221,7 +222,7 @@ def test_other_files_are_taken_over_unchanged_and_not_opened(files: Files) -> No
 
 def test_what_is_converted_needs_trust(files: Files) -> None:
     (files.root / "m.keras").write_bytes(b"anything")
-    shutil.copytree(TFLITE.parent, files.root / "saved")
+    shutil.copytree(DATA, files.root / "saved")
     for name in ("m.keras", "saved"):
         with pytest.raises(UntrustedError, match="`trust=true`"):
             files.staged(name)
@@ -230,7 +231,7 @@ def test_what_is_converted_needs_trust(files: Files) -> None:
 
 
 def test_a_file_of_another_precision_than_the_request_is_refused(files: Files) -> None:
-    content = TFLITE.with_name("fp16.tflite").read_bytes()
+    content = (DATA / "fp16.tflite").read_bytes()
     assert has(files.refused("fp16.tflite", content).message, "fp16.tflite", "fp16", "not fp32")
     assert files.staged("fp16.tflite", "fp16").path.read_bytes() == content
 
@@ -291,7 +292,7 @@ def test_scales_without_a_meaning_are_refused_by_name(
 def test_a_scale_of_a_tflite_file_is_refused_by_the_name_of_its_tensor(
     files: Files, scale: float, word: str
 ) -> None:
-    good = TFLITE.with_name("uint8.tflite").read_bytes()
+    good = (DATA / "uint8.tflite").read_bytes()
     name, scales = next(tflite_scales(good))
     bad = good.replace(struct.pack("<f", scales[0]), struct.pack("<f", scale))
     assert f"tensor {name!r} is {word}" in files.refused("m.tflite", bad).message

@@ -9,9 +9,13 @@ from wording import has
 from fleetrank.device_agents.host.worker_client import infer_in_worker
 from fleetrank.foundation.vocabulary import Format
 from fleetrank.models.cache import ArtifactCache
-from fleetrank.models.networks.weights import primer_request
+from fleetrank.models.cards.card import ExportRequest, Weights
+from fleetrank.models.cards.identity import resolve
+from fleetrank.models.networks.weights import PRIMER
 from fleetrank.orchestrator.dispatch.controller import StopSwitch
 from fleetrank.orchestrator.export import ExportTools, build_artifacts
+
+OURS = ExportRequest(model=resolve(PRIMER), weights=Weights(), format=Format.ONNX)
 
 
 def tools_in(folder: Path) -> ExportTools:
@@ -28,7 +32,7 @@ def tools_in(folder: Path) -> ExportTools:
 @pytest.mark.export
 def test_files_in_16_bits_compute_nearly_what_their_original_does(tmp_path: Path) -> None:
     requests = [
-        replace(primer_request(format_), precision=precision)
+        replace(OURS, format=format_, precision=precision)
         for format_, precision in (
             (Format.PT2, "fp16"), (Format.PT2, "bf16"), (Format.ONNX, "fp16"),
         )
@@ -42,6 +46,6 @@ def test_files_in_16_bits_compute_nearly_what_their_original_does(tmp_path: Path
 
 
 def test_a_precision_that_a_format_lacks_names_those_it_has(tmp_path: Path) -> None:
-    request = replace(primer_request(Format.ONNX), precision="bf16")
+    request = replace(OURS, precision="bf16")
     (failure,) = build_artifacts([request], (), tools_in(tmp_path)).failures.values()
     assert has(failure.message, "onnx", "'bf16'", "fp32, fp16, int8")

@@ -82,7 +82,7 @@ def test_text_inputs_are_refused(tmp_path: Path) -> None:
         inputs_of(_save(tmp_path / "m.onnx", [[1]], TensorProto.STRING), Format.ONNX)
 
 
-TFLITE = ("models/data/uint8.tflite", "models/data/primer.tflite", "models/data/fp16.tflite",
+TFLITE = ("models/data/uint8.tflite", "../models/networks/primer.tflite", "models/data/fp16.tflite",
           "device_agents/data/tiny.tflite")  # fmt: skip
 
 

@@ -16,7 +16,7 @@ from fleetrank.models.cards.inputs import CardInput
 from fleetrank.models.errors import ExportError
 from fleetrank.models.export.request import stage_file
 
-TFLITE = Path(__file__).parents[1] / "data" / "primer.tflite"
+TFLITE = Path(__file__).parents[3] / "models/networks/primer.tflite"
 ADDED = CardInput(name="added", shape=(1, "tokens"), dtype="float32")
 SUMS = CardInput(name="sums", shape=(1, "context"), dtype="float32", state="next_sums")
 

@@ -24,6 +24,7 @@ from fleetrank.models.number_types import (
 
 TESTS = Path(__file__).parents[2]
 DATA = TESTS / "models/data"
+PRIMER = "../../../models/networks/primer.tflite"
 UINT8 = (DATA / "uint8.tflite").read_bytes()
 PTE = (TESTS / "device_agents/data/tiny.pte").read_bytes()
 
@@ -115,7 +116,7 @@ def test_the_names_of_text_inputs_are_read() -> None:
     [
         ("fp16.tflite", "fp16", "float"),
         ("uint8.tflite", "int8", "uint8 in, uint8 out"),
-        ("primer.tflite", "fp32", "float"),
+        (PRIMER, "fp32", "float"),
     ],
 )
 def test_tflite_files_made_by_tensorflow(name: str, precision: str, border: str) -> None:
@@ -125,7 +126,9 @@ def test_tflite_files_made_by_tensorflow(name: str, precision: str, border: str)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["fp16.tflite", "uint8.tflite", "primer.tflite"])
+@pytest.mark.parametrize(
+    "name", ["fp16.tflite", "uint8.tflite", "../../../models/networks/primer.tflite"]
+)
 def test_tflite_types_are_those_that_litert_reads(name: str) -> None:
     interpreter = pytest.importorskip("ai_edge_litert.interpreter").Interpreter(str(DATA / name))
     ends = (*interpreter.get_input_details(), *interpreter.get_output_details())
