@@ -167,13 +167,13 @@ def ask(
     child.stdout.clear()
     child.send(request)
     end, wait_s = End.TIME_LIMIT, timeout_s
-    while end is End.TIME_LIMIT and wait_s > 0:
+    while wait_s > 0:
         end = child.wait(
             deadline_ns=time.perf_counter_ns() + int(wait_s * 1e9),
             max_bytes=max_bytes,
             is_complete=lambda received: _whole_reply(received) is not None,
         )
-        wait_s = left_s()
+        wait_s = left_s() if end is End.TIME_LIMIT else 0.0
     answer = answer_in(child.stdout) if end is End.COMPLETE else None
     child.stdout.clear()
     return end, answer

@@ -126,9 +126,7 @@ def test_tflite_files_made_by_tensorflow(name: str, precision: str, border: str)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "name", ["fp16.tflite", "uint8.tflite", "../../../models/networks/primer.tflite"]
-)
+@pytest.mark.parametrize("name", ["fp16.tflite", "uint8.tflite", PRIMER])
 def test_tflite_types_are_those_that_litert_reads(name: str) -> None:
     interpreter = pytest.importorskip("ai_edge_litert.interpreter").Interpreter(str(DATA / name))
     ends = (*interpreter.get_input_details(), *interpreter.get_output_details())

@@ -170,11 +170,13 @@ from fleetrank.foundation.codec import to_json
 from fleetrank.foundation.vocabulary import Format
 from fleetrank.models.export.request import export_request
 from fleetrank.models import files
-from fleetrank.models.networks.weights import primer_request
+from fleetrank.models.cards.card import ExportRequest, Weights
+from fleetrank.models.cards.identity import resolve
+from fleetrank.models.networks.weights import PRIMER
 
 files.LARGEST_BYTES = 100
-staged = export_request(primer_request(Format.ONNX), Path(sys.argv[1]), is_trusted=False)
-print(to_json(staged))
+request = ExportRequest(model=resolve(PRIMER), weights=Weights(), format=Format.ONNX)
+print(to_json(export_request(request, Path(sys.argv[1]), is_trusted=False)))
 """
 
 
