@@ -23,7 +23,7 @@ from fleetrank.analysis.stored.side_tables import SIDE_TABLES, read_side
 from fleetrank.analysis.stored.sweep_record import damage_in, read_record
 from fleetrank.analysis.tables.formats import UNITS
 from fleetrank.foundation.errors import count_of, is_rust_panic
-from fleetrank.foundation.lease import time_had_s
+from fleetrank.foundation.lease import clock_of_reading
 
 # The relations for SQL: stored rows, as tables read them, and views of them.
 
@@ -208,6 +208,7 @@ DEFAULT_TIMEOUT_S = 30.0
 DEFAULT_MAX_ROWS = 10_000
 """More rows than a person reads; a program sets its own limit."""
 _POLL_S = 0.1
+"""Between two looks at the time limit."""
 _MEMORY_LIMIT = "1GB"
 """Enough to sort 10^6 rows without their samples; small compared with a laptop's memory."""
 _NO_MEMORY = ("Out of Memory Error", "bad_alloc", "malloc of size", "Cannot allocate memory")
@@ -270,12 +271,11 @@ def query_frames(
         register_views(connection, results)
         lock_down(connection)
 
-        since_s, used_s = time.monotonic(), time.process_time()
+        had_s = clock_of_reading(time.process_time)
 
         def interrupt() -> None:
             while not has_ended.wait(min(_POLL_S, timeout_s)):
-                wall_s, cpu_s = time.monotonic() - since_s, time.process_time() - used_s
-                if time_had_s(wall_s, cpu_s) >= timeout_s:
+                if had_s() >= timeout_s:
                     is_over.set()
                     connection.interrupt()
                     return

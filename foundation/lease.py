@@ -305,6 +305,12 @@ def time_had_s(wall_s: float, cpu_s: float) -> float:
     return max(wall_s / 10, min(wall_s, 2 * cpu_s))
 
 
+def clock_of_reading(cpu_s: Callable[[], float]) -> Callable[[], float]:
+    """Starts a clock of `time_had_s`; `cpu_s` gives the processor time of who reads."""
+    since_s, used_s = monotonic(), cpu_s()
+    return lambda: time_had_s(monotonic() - since_s, cpu_s() - used_s)
+
+
 def _wait_for_free_host(limit_s: float, say: Callable[[str], None]) -> float:
     """Waits until no process holds the lease alone; returns the seconds."""
     since_s = monotonic()

@@ -145,7 +145,3 @@ def retest_reliability(sweeps: Floats) -> tuple[float, int]:
                 rhos.append(rho)
                 compared |= both
     return float(np.mean(rhos)) if rhos else float("nan"), int(compared.sum())
-
-
-ROOFLINE_MIN_MODELS = 5
-"""Three parameters and two residuals: with fewer, any figures fit."""

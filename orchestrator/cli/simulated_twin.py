@@ -14,7 +14,6 @@ import numpy.typing as npt
 import polars as pl
 
 from fleetrank.analysis.arrays.ranking import Floats
-from fleetrank.analysis.arrays.reliability import ROOFLINE_MIN_MODELS
 from fleetrank.analysis.stored.columns import RUNTIMES
 from fleetrank.analysis.stored.load import load_measurements, valid_attempts
 from fleetrank.device_agents.contract.task import OptionValue
@@ -23,6 +22,8 @@ from fleetrank.foundation.inputs import IMAGE
 from fleetrank.foundation.vocabulary import WEIGHT_BYTES
 from fleetrank.orchestrator.errors import NothingToDoError
 
+MIN_MODELS = 5
+"""Three parameters and two residuals: with fewer, any figures fit."""
 _SOFT = 0.1
 """Log residuals beyond 10 % count less than their square (soft L1), so that one model with a slow
 operator does not decide the fit."""
@@ -68,10 +69,8 @@ def fit_roofline(
     from scipy.optimize import least_squares  # half a second that no table needs
 
     values = np.stack([operations, weight_bytes, latency_ns])
-    if values.shape[1] < ROOFLINE_MIN_MODELS or not (
-        np.isfinite(values).all() and (values > 0).all()
-    ):
-        raise ValueError(f"needs {ROOFLINE_MIN_MODELS} cells or more, with finite values above 0")
+    if values.shape[1] < MIN_MODELS or not (np.isfinite(values).all() and (values > 0).all()):
+        raise ValueError(f"needs {MIN_MODELS} cells or more, with finite values above 0")
     log_latency = np.log(latency_ns)
 
     def residuals(parameters: Floats) -> Floats:
@@ -143,11 +142,11 @@ def fit_twin(results: Path, device: str) -> Twin:
     rows = every.filter(pl.col("workload") == str(IMAGE))
     mine = rows.filter((pl.col("device") == device) | (pl.col("device_model") == device))
     cells = _cells(mine)
-    if cells["model"].n_unique() < ROOFLINE_MIN_MODELS:
+    if cells["model"].n_unique() < MIN_MODELS:
         known = rows.select(pl.col("device").unique().drop_nulls().sort()).collect()["device"]
         raise NothingToDoError(
             f"{device} has {count_of(cells['model'].n_unique(), 'measured model')} with FLOPs, "
-            f"parameters and a latency; the fit needs {ROOFLINE_MIN_MODELS}",
+            f"parameters and a latency; the fit needs {MIN_MODELS}",
             f"{did_you_mean(device, known.to_list())}measure more models on it; devices with "
             f"rows: {', '.join(known) or 'none'}",
         )

@@ -19,7 +19,7 @@ from pathlib import Path
 from fleetrank.analysis import errors as analysis_errors
 from fleetrank.foundation.codec import from_json, to_json
 from fleetrank.foundation.errors import FleetError
-from fleetrank.foundation.lease import time_had_s
+from fleetrank.foundation.lease import clock_of_reading
 from fleetrank.foundation.supervised_child import End, SupervisedChild, exit_name
 from fleetrank.orchestrator import errors as orchestrator_errors
 from fleetrank.orchestrator.errors import OrchestratorError
@@ -290,12 +290,8 @@ class Child:
             if answer is None:
                 return end, None
         limit_s = timeout_s + job.wait_s
-        since_s, used_s = time.monotonic(), _cpu_s(child)
-
-        def left_s() -> float:
-            return limit_s - time_had_s(time.monotonic() - since_s, _cpu_s(child) - used_s)
-
-        return ask(child, job.line(), timeout_s=limit_s, left_s=left_s)
+        had_s = clock_of_reading(lambda: _cpu_s(child))
+        return ask(child, job.line(), timeout_s=limit_s, left_s=lambda: limit_s - had_s())
 
     def _end(self) -> int | None:
         """Ends the child and returns its exit code; `None` if no child was running."""

@@ -128,11 +128,11 @@ def test_readings_set_by_hand_are_refused_with_the_command_that_resets_them(
 def test_a_phone_that_heats_up_keeps_what_it_measured_and_is_tried_again(
     agent: AndroidAgent, bench: AdbBench
 ) -> None:
-    from fleetrank.device_agents.android import agent as visit
+    from fleetrank.device_agents.android import agent as module
 
     # The look before anything is sent, and the one before the run.
     reads = iter(["fit", None])
-    real = visit.read_phone_conditions
+    real = module.read_phone_conditions
 
     def read_then_heat(*arguments: object) -> object:
         seen = real(*arguments)
@@ -141,7 +141,7 @@ def test_a_phone_that_heats_up_keeps_what_it_measured_and_is_tried_again(
         return seen
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(visit, "read_phone_conditions", read_then_heat)
+        patch.setattr(module, "read_phone_conditions", read_then_heat)
         seen = agent.measure(make_task())
     failure = failure_of(seen)
     assert (failure.kind, failure.is_transient) == (ErrorKind.UNFIT_CONDITIONS, True)
