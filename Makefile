@@ -52,16 +52,16 @@ unit: export PYTHONDONTWRITEBYTECODE :=
 unit: setup ## run the tests of one edit: no process, no runtime, about 16 s
 	$(BIN)/pytest --unit --quiet --disable-plugin-autoload -p xdist.plugin -n 2 --dist worksteal
 
-# Four for two cores: a third of the time is waiting for processes. Without the plug-ins that other
-# packages register, as in `unit`.
-PYTEST := $(BIN)/pytest --disable-plugin-autoload -p xdist.plugin --numprocesses 4 --dist worksteal
+# Three for two cores: some of the time is waiting for processes. Without the plug-ins that other
+# packages register, as in `unit`. TESTS="--hold-budget" fails if the tests are too dear.
+PYTEST := $(BIN)/pytest --disable-plugin-autoload -p xdist.plugin --numprocesses 3 --dist worksteal --cpu-seconds
 # With bytecode, even where the environment forbids it: a process that compiles the product takes 3 s longer.
 test test-all test-cluster: export PYTHONDONTWRITEBYTECODE :=
 test: setup ## run the tests of daily work: every mechanism at least once, about 13 minutes
-	$(PYTEST)
+	$(PYTEST) $(TESTS)
 
 test-all: setup ## also run what is slow and rarely decides, before a release
-	$(PYTEST) -m "not cluster"
+	$(PYTEST) --all $(TESTS)
 
 # Without PyTorch, whose files for another Python are gigabytes; EXTRAS=all,test tries it, too.
 EXTRAS ?= onnx,server,cluster,android,cuda,test

@@ -17,6 +17,8 @@ from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import pytest
+from cpu_budget import CpuSeconds
+from programs import NEEDS
 
 UNIT_FOLDERS = (
     "analysis",
@@ -61,10 +63,11 @@ if importlib.util.find_spec("hypothesis") is not None:
     # would follow from the tests that the same process ran before it.
     providers._get_local_constants = providers.Constants
     # Shared machines stall for longer than any per-example deadline; chance is not a test result.
-    settings.register_profile("fleetrank", deadline=None, derandomize=True)
-    # Of a hundred examples, those that find a slip while one edits are mostly among the first.
-    settings.register_profile("unit", settings.get_profile("fleetrank"), max_examples=10)
-    settings.load_profile("fleetrank")
+    settings.register_profile("all", deadline=None, derandomize=True)
+    # Of a hundred examples, those that find a slip are mostly among the first.
+    settings.register_profile("daily", settings.get_profile("all"), max_examples=25)
+    settings.register_profile("unit", settings.get_profile("all"), max_examples=10)
+    settings.load_profile("daily")
 
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -98,15 +101,30 @@ def own_folders(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--unit", action="store_true", help="the set to run between two edits")
+    parser.addoption("--all", action="store_true", help="thorough tests too, and more examples")
+    parser.addoption("--cpu-seconds", action="store_true", help="print what each area cost")
+    parser.addoption("--hold-budget", action="store_true", help="and fail if that is too dear")
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    hold = config.getoption("--hold-budget")
+    if hold or config.getoption("--cpu-seconds"):
+        config.pluginmanager.register(CpuSeconds(hold=hold), "cpu-seconds")
+    atexit.register(_silence)
+    if config.getoption("--all"):
+        config.option.markexpr = "not cluster"
+    profile = next((one for one in ("unit", "all") if config.getoption(f"--{one}")), "daily")
+    if importlib.util.find_spec("hypothesis") is not None:
+        settings.load_profile(profile)
     if config.getoption("--unit"):
-        if importlib.util.find_spec("hypothesis") is not None:
-            settings.load_profile("unit")
         watch = _Watch()
         sys.addaudithook(watch.hear)
         config.pluginmanager.register(watch, "unit-watch")
+
+
+def _silence() -> None:
+    """The last to run: DuckDB's binding then prints a hundred lines about what an exit leaves."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
@@ -124,11 +142,34 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     return None
 
 
+@pytest.hookimpl(trylast=True)
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """One line for all that was skipped because a program is missing."""
+    reasons = [str(report.longrepr[2]) for report in terminalreporter.stats.get("skipped", [])]
+    missing = [one.partition(NEEDS)[2] for one in reasons if NEEDS in one]
+    if missing:
+        packages = " ".join(sorted({name for one in missing for name in one.split()}))
+        terminalreporter.write_line(f"{len(missing)} skipped: apt install {packages} runs them")
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     if config.getoption("--unit"):
         left = [one for one in items if any(mark.name in NOT_UNIT for mark in one.iter_markers())]
         config.hook.pytest_deselected(items=left)
         items[:] = [one for one in items if one not in set(left)]
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection() -> None:
+    gc.disable()  # nearly all that is made while tests are read stays to the end
+
+
+def pytest_collection_finish() -> None:
+    # What was collected is never garbage; tests that collect garbage need not look at it.
+    gc.freeze()
+    gc.enable()
+    # Not before pytest's own last collections; libraries in C report what is left at the end.
+    atexit.register(gc.unfreeze)
 
 
 class _Watch:
@@ -147,7 +188,6 @@ class _Watch:
     @pytest.hookimpl(tryfirst=True)
     def pytest_collection(self) -> None:
         self._seen.clear()  # what pytest and its plug-ins start does not concern a test
-        gc.disable()  # nearly all that is made while tests are read stays to the end
 
     @pytest.hookimpl(wrapper=True)
     def pytest_make_collect_report(
@@ -158,13 +198,6 @@ class _Watch:
         if seen:
             raise pytest.UsageError(f"{collector.nodeid} of `--unit`, when it is read, {seen[0]}")
         return report
-
-    def pytest_collection_finish(self, session: pytest.Session) -> None:
-        # What was collected is never garbage; tests that collect garbage need not look at it.
-        gc.freeze()
-        gc.enable()
-        # Not before pytest's own last collections; libraries in C report what is left at the end.
-        atexit.register(gc.unfreeze)
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_call(self, item: pytest.Item) -> Iterator[None]:

@@ -10,7 +10,6 @@ import pytest
 import yaml
 from cluster_driver import FLEETRANK
 from namespace_hosts import (
-    SSHD,
     HostNetwork,
     NamespaceHost,
     RayCluster,
@@ -18,20 +17,18 @@ from namespace_hosts import (
     start_sshd,
     wait_until,
 )
+from programs import need
 
 CLUSTER_FILE = Path(__file__).parents[2] / "cluster.yaml"
 RAY = str(Path(sys.executable).parent / "ray")
 
-pytestmark = [
-    pytest.mark.cluster,
-    pytest.mark.thorough,
-    pytest.mark.skipif(not SSHD.exists(), reason="needs openssh-server"),
-]
+pytestmark = [pytest.mark.cluster, pytest.mark.thorough]
 
 
 @pytest.fixture(scope="module")
 def logins(network: HostNetwork) -> Iterator[list[NamespaceHost]]:
     """Three hosts that the first can log in to with a key, as on-premise machines are."""
+    need("sshd", "rsync")
     hosts = [network.add(name) for name in ("up1", "up2", "up3")]
     key = hosts[0].home / ".ssh" / "id_ed25519"
     key.parent.mkdir(mode=0o700)

@@ -12,7 +12,6 @@ import pytest
 from adb_bench import PID, adb_of_the_wheel, keep_canary, leftovers
 from cluster_driver import ACTOR, FLEETRANK, Case, ClusterDriver, is_failure, is_ok
 from namespace_hosts import (
-    SSHD,
     HostNetwork,
     HostProcess,
     NamespaceHost,
@@ -44,8 +43,6 @@ reserve: {{command: {command}, renew: {renew}, release: {release}, every_s: 0.2}
 def lab(network: HostNetwork) -> NamespaceHost:
     """A machine outside the cluster: it has an adb server for its network, and a virtual phone."""
     adb = adb_of_the_wheel()
-    if adb is None:
-        pytest.skip("adbutils is not installed")
     host = network.add("lab")
     host.extra_env |= {"ADB_LIBUSB": "0", "ADB_LOCAL_TRANSPORT_MAX_PORT": "5554"}
     host.start([str(adb), "-a", "nodaemon", "server"], log=host.folder / "adb.log")
@@ -152,7 +149,6 @@ def test_two_hosts_conduct_a_phone_by_turns(case: Case, lab: NamespaceHost, tunn
 
 
 @pytest.mark.thorough
-@pytest.mark.skipif(not SSHD.exists(), reason="needs openssh-server")
 def test_the_host_of_a_board_loses_its_actor(case: Case, lab: NamespaceHost) -> None:
     left = case.host("left")
     start_sshd(lab, make_key(left.folder / "board_key"))

@@ -11,7 +11,7 @@ import pytest
 from adb_bench import open_bench, phone_options, private_server
 from daily import daily
 from fake_gpu import FakeGpuLibrary
-from ssh_board import ssh_board, why_no_sshd
+from ssh_board import ssh_board
 
 from fleetrank.device_agents.android.adb_server import find_adb
 from fleetrank.device_agents.contract.agent import Agent
@@ -62,8 +62,6 @@ def phone_of_this_host(tmp_path_factory: pytest.TempPathFactory) -> PhoneOptions
 @pytest.fixture(scope="module")
 def board_of_this_host() -> Iterator[Mapping[str, OptionValue]]:
     """This machine over ssh; the options of its agent."""
-    if (reason := why_no_sshd()) is not None:
-        pytest.skip(reason)
     with (
         tempfile.TemporaryDirectory(prefix="run-", ignore_cleanup_errors=True) as runtime,
         pytest.MonkeyPatch.context() as patch,

@@ -11,7 +11,6 @@ import json
 import os
 import secrets
 import shlex
-import shutil
 import signal
 import subprocess
 import sys
@@ -21,6 +20,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import psutil
+from programs import need, why_missing
 
 PREFIX = "flr-"
 SWITCH = f"{PREFIX}switch"
@@ -256,9 +256,8 @@ def why_impossible() -> str | None:
     """What this machine lacks for such hosts; `None` where it has all."""
     if os.geteuid() != 0:
         return "needs root"
-    missing = [name for name in ("ip", "unshare", "nsenter", "setpriv") if not shutil.which(name)]
-    if missing:
-        return f"needs {' '.join(missing)} (iproute2, util-linux)"
+    if (reason := why_missing("ip", "unshare", "nsenter", "setpriv")) is not None:
+        return reason
     try:
         _try_all(f"{PREFIX}try")
     except RuntimeError as error:
@@ -323,9 +322,6 @@ class HostNetwork:
             (host.folder / "hosts").write_text("\n".join(["127.0.0.1 localhost", *lines, ""]))
 
 
-SSHD = Path("/usr/sbin/sshd")
-
-
 def make_key(path: Path) -> str:
     """Makes a private key; the public one."""
     subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(path)], check=True)
@@ -333,7 +329,7 @@ def make_key(path: Path) -> str:
 
 
 def start_sshd(host: NamespaceHost, public_key: str) -> None:
-    """Lets the owner of a key log in."""
+    """Lets the owner of a key log in; skips the test without sshd."""
     folder = host.home / ".ssh"
     folder.mkdir(mode=0o700, exist_ok=True)
     (folder / "authorized_keys").write_text(public_key)
@@ -345,7 +341,7 @@ def start_sshd(host: NamespaceHost, public_key: str) -> None:
     make_key(host_key)
     options = ["StrictModes=no", "UsePAM=no", f"PidFile={host.folder}/sshd.pid"]
     flags = [part for option in options for part in ("-o", option)]
-    command = [str(SSHD), "-D", "-f", "/dev/null", "-h", str(host_key), *flags]
+    command = [str(need("sshd")), "-D", "-f", "/dev/null", "-h", str(host_key), *flags]
     host.start(command, log=host.folder / "sshd.log")
 
 

@@ -18,20 +18,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import psutil
+import pytest
+from programs import need
 from waiting import wait_until
 
 from fleetrank.device_agents.board.agent import BoardAgent
 from fleetrank.device_agents.board.ssh import SshConnection, SshTarget
 from fleetrank.device_agents.contract.task import OptionValue
-
-SSHD = Path("/usr/sbin/sshd")
-
-
-def why_no_sshd() -> str | None:
-    """What this machine lacks for such a board; `None` where it has all."""
-    if not SSHD.exists():
-        return "needs openssh-server"
-    return None if Path("/run/sshd").is_dir() or os.geteuid() == 0 else "needs root"
 
 
 @dataclass(slots=True, kw_only=True)
@@ -93,7 +86,7 @@ class SshBoard:
         flags = [part for option in options for part in ("-o", option)]
         argv = [
             *self.before,
-            str(SSHD),
+            str(need("sshd")),
             "-D",
             "-e",
             "-f",
@@ -242,7 +235,13 @@ class Relay:
 def ssh_board(
     *, home_name: str = "home", login: str = "", is_started: bool = True
 ) -> Iterator[SshBoard]:
-    """A board that accepts one new key, and the configuration of a user who knows its host key."""
+    """A board that accepts one new key, and the configuration of a user who knows its host key.
+
+    Skips the test where there is no sshd, or where it does not run.
+    """
+    need("sshd", "ssh-keygen")
+    if os.geteuid() != 0 and not Path("/run/sshd").is_dir():
+        pytest.skip("needs root, or the folder /run/sshd")
     with tempfile.TemporaryDirectory(prefix="board-", ignore_cleanup_errors=True) as name:
         folder = Path(name)
         home = folder / home_name

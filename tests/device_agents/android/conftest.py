@@ -5,22 +5,18 @@ from pathlib import Path
 
 import pytest
 from adb_bench import AdbBench, NewAgent, open_bench, phone_options, private_server
+from programs import need
 
 from fleetrank.device_agents.android.adb_server import AdbServer, find_adb
 from fleetrank.device_agents.android.agent import AndroidAgent
-
-DEBIANS_ADB = Path("/usr/lib/android-sdk/platform-tools/adb")
-"""Version 29, the oldest that is supported."""
 
 
 @pytest.fixture(scope="session", params=["wheel", "debian"])
 def adb_server(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[AdbServer]:
-    """A server on a port, in a home and with a key of its own."""
-    adb = find_adb() if request.param == "wheel" else DEBIANS_ADB
-    if not adb.is_file():
-        pytest.skip(f"{adb} is not installed")
+    """A server with a home and a key of its own; Debian's is 29, the oldest supported."""
+    adb = find_adb() if request.param == "wheel" else need("adb")
     with private_server(adb, tmp_path_factory.mktemp("home")) as server:
         yield server
 

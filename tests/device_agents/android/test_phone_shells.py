@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from adb_bench import TINY_TFLITE, AdbBench, leftovers, open_bench, phone_options
+from programs import need
 
 from fleetrank.device_agents.android.adb_server import AdbServer
 from fleetrank.device_agents.android.agent import AndroidAgent
@@ -28,19 +29,12 @@ pytestmark = [pytest.mark.adb, pytest.mark.parametrize("adb_server", ["wheel"], 
 LIBRARY = "libQnnTFLiteDelegate.so"
 
 
-def tool(name: str) -> Path:
-    found = shutil.which(name)
-    if found is None:
-        pytest.skip(f"{name} is not installed (Debian: apt-get install mksh toybox)")
-    return Path(found)
-
-
 @pytest.fixture
 def android(
     adb_server: AdbServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[AdbBench]:
     """A phone whose shell is mksh and whose tools are toybox's, where toybox has them."""
-    mksh, toybox = tool("mksh"), tool("toybox")
+    mksh, toybox = need("mksh"), need("toybox")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     known = subprocess.run([toybox], capture_output=True, text=True, check=True).stdout.split()
     with open_bench(adb_server, tmp_path / "phones", Path.home()) as bench:

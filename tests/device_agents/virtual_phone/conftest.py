@@ -4,14 +4,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from adb_bench import ADB_29, Adb, OnePhone, adb_of_the_wheel, connect, serve_adb
+from adb_bench import Adb, OnePhone, adb_of_the_wheel, connect, serve_adb
+from programs import need
 
 
 @pytest.fixture(scope="session", params=["36", "29"])
 def adb(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Adb]:
-    binary = adb_of_the_wheel() if request.param == "36" else ADB_29
-    if binary is None or not binary.exists():
-        pytest.skip(f"adb {request.param} is not installed")
+    binary = adb_of_the_wheel() if request.param == "36" else need("adb")
     yield from serve_adb(binary, tmp_path_factory.mktemp("home"))
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import forged_replies
 import pytest
 from forged_replies import FORGERIES
-from ssh_board import ssh_board, why_no_sshd
+from ssh_board import ssh_board
 
 from fleetrank.device_agents.cpu import CpuAgent
 from fleetrank.orchestrator.cli.main import run
@@ -54,8 +54,6 @@ def test_a_forged_answer_of_a_worker_is_one_failed_row(
 def test_a_forged_answer_of_a_board_is_one_failed_row(
     folder, onnx_file, tmp_path, monkeypatch
 ) -> None:
-    if (reason := why_no_sshd()) is not None:
-        pytest.skip(reason)
     forgeries = forged_replies.lay_out(tmp_path / "forgeries")
     python = forged_replies.board_python(forgeries, tmp_path / "python")
     with tempfile.TemporaryDirectory(prefix="run-", ignore_cleanup_errors=True) as runtime:

@@ -25,8 +25,6 @@ def test_phones_are_started_connected_and_taken_off_again(
     tmp_path: Path, number: int, setup: Callable[[], None] | None
 ) -> None:
     binary = adb_of_the_wheel()
-    if binary is None:
-        pytest.skip("adbutils is not installed")
     for adb in serve_adb(binary, tmp_path / "home"):
         environment = dict(os.environ)
         environment |= {"HOME": str(adb.home), "ANDROID_ADB_SERVER_PORT": str(adb.port)}

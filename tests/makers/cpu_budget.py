@@ -1,0 +1,161 @@
+"""A plug-in of pytest: the CPU seconds of each test, held against `tests/budget.toml`.
+
+Wall time depends on the neighbours of a machine, CPU time on the test. A test counts with all
+processes that it started, those that still run included; what has left the tree of this process,
+such as an adb server, does not count. `--cpu-seconds` prints the table; `--hold-budget` also fails
+the run if the sum of all workers is above the limit by more than a quarter.
+"""
+
+import collections
+import os
+import time
+import tomllib
+from collections.abc import Generator, Iterator
+from pathlib import Path
+
+import pytest
+
+BUDGET_FILE = Path(__file__).parents[1] / "budget.toml"
+SLACK = 1.25
+"""Above limit times this the run fails: equal runs of one machine differ by about a tenth."""
+DEAREST = 20
+_TICK_S = 1 / os.sysconf("SC_CLK_TCK")
+_EMPTY_RUNS = 100_000
+
+
+class Budget:
+    """What `make test` may cost on this machine, in CPU seconds.
+
+    Attributes:
+        step_ns: how long a run of the timing loop with an empty step takes here.
+        machine: `slow` or `fast`, by that time.
+        limit_s: for all tests.
+    """
+
+    def __init__(self, content: dict[str, dict[str, float]], step_ns: float) -> None:
+        """Takes the content of the file, and the speed of this machine."""
+        limits = content["limit_s"]
+        self.step_ns = step_ns
+        self.machine = "slow" if step_ns > content["slow_above"]["step_ns"] else "fast"
+        self.limit_s = limits[self.machine]
+        share = self.limit_s / limits["slow"]
+        self._areas = {path: share * seconds for path, seconds in content["areas_slow_s"].items()}
+
+    def area_of(self, node_id: str) -> str:
+        """The longest path of the file that the name of the test begins with."""
+        return max((one for one in self._areas if node_id.startswith(one)), key=len, default="")
+
+    def areas(self, seconds_of_test: dict[str, float]) -> list[tuple[str, float, float]]:
+        """Area, what it took, and its limit; the one furthest above its limit is first."""
+        taken = dict.fromkeys(self._areas, 0.0)
+        for node_id, seconds in seconds_of_test.items():
+            area = self.area_of(node_id)
+            taken[area] = taken.get(area, 0.0) + seconds
+        rows = [(area, seconds, self._areas.get(area, 0.0)) for area, seconds in taken.items()]
+        return sorted(rows, key=lambda row: row[2] - row[1])
+
+
+def read_budget() -> Budget:
+    """Reads the file and measures how fast this machine is now."""
+    return Budget(tomllib.loads(BUDGET_FILE.read_text("utf-8")), empty_step_ns())
+
+
+def empty_step_ns() -> float:
+    """CPU time, the least of five: a neighbour can only make it longer."""
+    from fleetrank.device_agents.contract.task import MeasurePolicy
+    from fleetrank.device_agents.timing import HalfWidthRule, time_runs
+
+    policy = MeasurePolicy(min_runs=_EMPTY_RUNS, max_samples=_EMPTY_RUNS, half_width=0.0)
+    taken = []
+    for _ in range(5):
+        start = time.process_time_ns()
+        time_runs(lambda: None, time.perf_counter_ns, HalfWidthRule(policy=policy), max_time_s=60.0)
+        taken.append(time.process_time_ns() - start)
+    return min(taken) / _EMPTY_RUNS
+
+
+def spent_s() -> float:
+    """CPU seconds of this process and of all its children, ended or still running."""
+    return sum(os.times()[:4]) + _TICK_S * sum(_ticks(pid) for pid in _children(os.getpid()))
+
+
+def _children(pid: int) -> Iterator[int]:
+    for task in Path(f"/proc/{pid}/task").iterdir():
+        try:
+            yield from map(int, (task / "children").read_text("ascii").split())
+        except OSError:  # the thread has ended
+            continue
+
+
+def _ticks(pid: int) -> int:
+    """Of a running process, of its children that ended, and of those that run."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text("utf-8", "replace").rpartition(")")[2].split()
+        return sum(map(int, fields[11:15])) + sum(map(_ticks, _children(pid)))
+    except OSError:  # it has ended: its parent has its time
+        return 0
+
+
+class CpuSeconds:
+    """Counts, adds up what the workers counted, and prints where it went."""
+
+    def __init__(self, *, hold: bool) -> None:
+        """With `hold`, a run that is too dear fails."""
+        self._hold = hold
+        self._last_s = 0.0
+        self._of_test: dict[str, float] = collections.defaultdict(float)
+        self._of_workers_s = 0.0
+        self._sum_s = 0.0
+        self._budget: Budget | None = None
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_runtest_protocol(self) -> Generator[None, object, object]:
+        """What a worker does between two tests belongs to no test."""
+        self._last_s = spent_s()
+        return (yield)
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_makereport(self) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+        """A report has the seconds of its phase; they travel from a worker as its other values."""
+        report = yield
+        now_s = spent_s()
+        report.cpu_s = now_s - self._last_s
+        self._last_s = now_s
+        return report
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Runs in each worker, and for all of them in the process that was started."""
+        self._of_test[report.nodeid] += getattr(report, "cpu_s", 0.0)
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_testnodedown(self, node: object) -> None:
+        """A worker has ended, and stated its sum with its start and its imports."""
+        self._of_workers_s += getattr(node, "workeroutput", {}).get("cpu_s", 0.0)
+
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        """A worker states its sum; the process that was started judges all of them."""
+        output = getattr(session.config, "workeroutput", None)
+        if output is not None:
+            output["cpu_s"] = spent_s()
+            return
+        # Workers that were waited for are in the sum of this process, too.
+        self._sum_s = max(spent_s(), self._of_workers_s + sum(os.times()[:2]))
+        self._budget = read_budget()
+        if self._hold and not session.exitstatus and self._sum_s > SLACK * self._budget.limit_s:
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        """Every area with its budget, and the dearest tests."""
+        budget = self._budget
+        if budget is None:
+            return
+        write, of_test = terminalreporter.write_line, self._of_test
+        terminalreporter.section("CPU seconds")
+        for node_id, seconds in sorted(of_test.items(), key=lambda one: -one[1])[:DEAREST]:
+            write(f"{seconds:6.1f}  {node_id}")
+        for area, seconds, limit_s in budget.areas(of_test):
+            above = "  above its budget" if seconds > limit_s else ""
+            write(f"{seconds:6.1f} of {limit_s:4.0f}  {area or 'others'}{above}")
+        write(f"{self._sum_s - sum(of_test.values()):6.1f}          start, imports, collection")
+        machine = f"a {budget.machine} machine, an empty step takes {budget.step_ns:.0f} ns"
+        write(f"{self._sum_s:6.1f} of {budget.limit_s:4.0f}  in all ({machine})")
