@@ -26,8 +26,6 @@ from fleetrank.orchestrator.cli.main import build_app, take_shared_options
 from fleetrank.orchestrator.workspace.sweep_spec import SweepSpec
 
 PAGES = pages_in(ROOT)
-DAILY = {"docs/tutorial.md"}
-"""Pages whose commands `make test` runs, too; each command of the others is parsed there."""
 
 
 def _name(page: Path) -> str:
@@ -35,7 +33,7 @@ def _name(page: Path) -> str:
 
 
 RUN = [
-    pytest.param(page, marks=[] if _name(page) in DAILY else pytest.mark.thorough, id=_name(page))
+    pytest.param(page, id=_name(page))
     for page in PAGES
     if any(block.is_typed and block.reason is None for block in blocks_of(page.read_text()))
 ]
@@ -46,6 +44,7 @@ def ground(tmp_path_factory: pytest.TempPathFactory) -> TrialGround:
     return make_trial_ground(tmp_path_factory.mktemp("docs") / "ground")
 
 
+@pytest.mark.thorough
 @pytest.mark.ray
 @pytest.mark.parametrize("page", RUN)
 def test_what_a_page_says_can_be_typed_from_top_to_bottom(page, ground, tmp_path) -> None:

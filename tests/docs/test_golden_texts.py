@@ -31,3 +31,8 @@ def test_every_word_is_the_recorded_one(name: str) -> None:
 def test_the_record_covers_the_whole_surface(name: str, parts: list[str]) -> None:
     lines = (GOLDEN / name).read_text(encoding="utf-8").splitlines()
     assert {f"=== {part}" for part in parts} <= set(lines)
+
+
+def test_no_note_of_a_table_names_an_option() -> None:
+    lines = (GOLDEN / "notes.txt").read_text(encoding="utf-8").splitlines()
+    assert [line for line in lines if "--" in line and not line.startswith("===")] == []

@@ -16,9 +16,12 @@ from fleetrank.orchestrator.cli.main import run
 ROOT = Path(
     os.environ.get("FLEETRANK_PUBLIC_DATA") or Path(__file__).parents[2].parent / "shared" / "data"
 )
-pytestmark = pytest.mark.skipif(
-    not (ROOT / "timm").is_dir(), reason="no ../shared/data, no FLEETRANK_PUBLIC_DATA"
-)
+pytestmark = [
+    pytest.mark.thorough,
+    pytest.mark.skipif(
+        not (ROOT / "timm").is_dir(), reason="no ../shared/data, no FLEETRANK_PUBLIC_DATA"
+    ),
+]
 RTX_3090 = "benchmark-infer-amp-nchw-pt240-cu124-rtx3090.csv"
 I9 = "benchmark-infer-fp32-nchw-pt240-cpu-i9_10940x-dynamo.csv"
 S24_TFLITE = "qai-hub-samsung-galaxy-s24/tflite/npu/eager/fp16/*"

@@ -28,13 +28,16 @@ def query(sql: str, timeout_s: float = 10.0) -> Job:
     return Job(kind=JobKind.QUERY, name=sql, timeout_s=timeout_s, max_rows=10)
 
 
-@pytest.fixture
-def results(tmp_path: Path) -> Path:
-    return write_results(tmp_path / "results", nets=NETS[:5], places=PLACES[:2], n_samples=3)
+@pytest.fixture(scope="module")
+def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_results(
+        tmp_path_factory.mktemp("results"), nets=NETS[:5], places=PLACES[:2], n_samples=3
+    )
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def child(results: Path) -> Iterator[Child]:
+    """For all tests: where one ends its process, the next question starts another."""
     found = Child(results, memory_limit_bytes=2 << 30)
     yield found
     found.close()
@@ -101,7 +104,8 @@ def test_closing_ends_the_child(results: Path) -> None:
     assert not Path(f"/proc/{process.pid}").exists()
 
 
-def test_closing_ends_a_child_that_computes_for_another_thread(child: Child) -> None:
+def test_closing_ends_a_child_that_computes_for_another_thread(results: Path) -> None:
+    child = Child(results, memory_limit_bytes=2 << 30)
     child.ask(query("SELECT 1"), "f", timeout_s=60)
     slow = query("SELECT count(*) FROM range(100000000000) a, range(100000) b", timeout_s=30)
     with ThreadPoolExecutor(1) as pool:

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import expensive_sql
+import pytest
 from fleet_rows import NETS, PLACES, write_results
 
 from fleetrank.orchestrator.compute.child import QUERY_GRACE_S, QUERY_MEMORY_BYTES
@@ -19,11 +20,17 @@ _KINDS = {"answer", "QueryError"}
 _CAUSES = ("longer than 0.1 s", "1GB", "MiB", "ended the process", "depth limit")
 
 
+@pytest.mark.parametrize(
+    "names",
+    [
+        pytest.param(expensive_sql.DAILY, id="daily"),
+        pytest.param(expensive_sql.QUICK, id="all", marks=pytest.mark.thorough),
+    ],
+)
 def test_every_expensive_statement_ends_in_time_and_memory_and_says_which_limit(
-    tmp_path: Path,
+    tmp_path: Path, names: tuple[str, ...]
 ) -> None:
     results = write_results(tmp_path / "results", nets=NETS[:5], places=PLACES[:2], n_samples=3)
-    names = expensive_sql.QUICK
     ended = subprocess.run(
         [sys.executable, "-P", expensive_sql.__file__, str(results), str(_TIMEOUT_S), *names],
         env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},

@@ -195,6 +195,7 @@ def test_batches_and_narrow_numbers_are_verified_too(
     assert artifact.max_relative_error < limit
 
 
+@pytest.mark.thorough
 @pytest.mark.export
 def test_a_file_with_one_wrong_state_is_refused(tmp_path: Path) -> None:
     agent = create_agent(HOST_CPU, {})

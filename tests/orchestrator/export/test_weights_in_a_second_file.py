@@ -180,6 +180,7 @@ print(to_json(export_request(request, Path(sys.argv[1]), is_trusted=False)))
 """
 
 
+@pytest.mark.thorough
 @pytest.mark.export
 def test_an_exported_network_has_its_weights_beside_it_and_computes_the_same(
     tmp_path: Path,

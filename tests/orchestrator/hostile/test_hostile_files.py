@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from command_line import COMMAND, Ended, run_command, run_inside
+from daily import daily
 from lab_mapping import LAB_MAPPING
 
 from fleetrank.orchestrator.cli.main import run
@@ -414,13 +415,15 @@ def base_cpu_s(loaded_workspace: Path) -> float:
     return run_command(loaded_workspace, "sweep", "plan", "example").cpu_s
 
 
-@pytest.mark.parametrize("name", WHOLE)
+@pytest.mark.parametrize("name", daily(WHOLE, "sweep"))
 def test_the_program_itself_refuses_at_once(name, workspace, base_cpu_s) -> None:
+    """Limits of nesting, digits and memory belong to a process: each command ends by itself."""
     prepare, words, word = WHOLE[name]
     prepare(workspace)
     assert_refused(run_command(workspace, *words), word, base_cpu_s=base_cpu_s)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", ["seed", "rows"])
 def test_the_program_itself_refuses_a_number_at_once(name, workspace, base_cpu_s) -> None:
     ended = run_command(workspace, *NUMBERS[name], "9" * 100_000)

@@ -5,7 +5,7 @@ import re
 from pathlib import Path
 
 import pytest
-from command_line import draw_inside, run_command, run_on_terminal
+from command_line import draw_inside, run_command, run_inside, run_on_terminal
 from daily import daily
 
 from fleetrank.orchestrator.workspace.workspace import Workspace
@@ -191,7 +191,7 @@ def test_what_is_drawn_on_a_terminal_shows_a_device_s_name_escaped(workspace) ->
     (workspace / "sweeps" / "t.yaml").write_text(
         sweep(devices="[t]", repeats="1") + f"description: {_json(EVIL)}\n"
     )
-    sent = run_on_terminal(workspace, "sweep", "run", "t", "--inline")
+    sent = draw_inside(workspace, "sweep", "run", "t", "--inline")
     # The live display draws.
     assert b"\x1b[" in sent
     assert "1 measured, 0 failed" in assert_safe(sent, draws=True)
@@ -210,17 +210,18 @@ def test_what_is_drawn_on_a_terminal_shows_a_device_s_name_escaped(workspace) ->
 
 
 def test_a_program_gets_the_same_values_as_before(workspace) -> None:
+    """A program reads a pipe: only a process of its own knows that it is one."""
     (workspace / "cards" / "t.toml").write_text(card(weights_tag=EVIL), encoding="utf-8")
     shown = run_command(workspace, "models", "show", "t", "--json").stdout
     assert json.loads(shown)["weights_tag"] == EVIL
     assert not UNSAFE.findall(shown)
 
 
-def test_a_message_of_several_lines_cannot_pose_as_ours(workspace) -> None:
+def test_a_message_of_several_lines_cannot_pose_as_ours(workspace, capfd) -> None:
     forged = "x\n  -> run this\nfleetrank: all is well"
     (workspace / "cards" / "t.toml").write_text(card(family=forged), encoding="utf-8")
     for words in (("models", "show", forged), ("models", "show", "t")):
-        lines = run_command(workspace, *words).stderr.splitlines()
+        lines = run_inside(workspace, *words, capture=capfd).stderr.splitlines()
         assert sum(line.startswith("fleetrank:") for line in lines) == 1, lines
         assert sum(line.startswith("  -> ") for line in lines) == 1, lines
 

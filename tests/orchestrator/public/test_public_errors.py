@@ -1,18 +1,13 @@
 """Wrong arguments of the public API: its own errors, in words that fit Python and the terminal."""
 
-import ast
-import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from fleet_rows import write_results
 
 import fleetrank
-import fleetrank.analysis
-import fleetrank.foundation
 from fleetrank.analysis.stored.selection import Selection
-from fleetrank.analysis.tables.table import Table
 
 Call = Callable[[Path, Path], object]
 """A call with a good results folder and a folder that can be written."""
@@ -127,8 +122,6 @@ def _selections() -> dict[str, Call]:
     return calls
 
 
-_OF_TERMINALS = {"formats.py", "audit.py", "tables.py", "wording.py", "errors.py"}
-"""They hold a hint of the text form, a shell command of the audit, and a line of the page."""
 CALLS = {"paths": _paths(), "values": _values(), "selections": _selections()}
 
 
@@ -167,40 +160,3 @@ def test_a_damaged_part_is_named(results: Path, tmp_path: Path) -> None:
         part.write_bytes(part.read_bytes()[:-1000] + bytes(1000))
     with pytest.raises(fleetrank.FleetError, match="part-"):
         fleetrank.query(damaged, "SELECT count(*) FROM measurements WHERE status = 'ok'")
-
-
-def test_no_note_of_a_table_names_an_option(results: Path) -> None:
-    made = [_table_or_error(name, results) for name in fleetrank.tables()]
-    tables = [one for one in made if isinstance(one, Table)]
-    assert len(tables) > len(made) / 2
-    texts = [str(one) for one in made if isinstance(one, fleetrank.FleetError)]
-    texts += [note for one in tables for note in (*one.notes, *one.explanation)]
-    assert [text for text in texts if "--" in text] == []
-
-
-def _table_or_error(name: str, results: Path) -> Table | fleetrank.FleetError:
-    try:
-        return fleetrank.table(name, results)
-    except fleetrank.FleetError as error:
-        return error
-
-
-def test_no_text_of_the_analysis_names_an_option() -> None:
-    """Also the messages that these calls do not reach."""
-    packages = Path(fleetrank.analysis.__path__[0]), Path(fleetrank.foundation.__path__[0])
-    found = [
-        (path.name, text)
-        for package in packages
-        for path in package.rglob("*.py")
-        for text in _texts(ast.parse(path.read_text(encoding="utf-8")))
-        if re.search(r"(?<![\w-])--[a-z]", text)
-    ]
-    assert [one for one in found if one[0] not in _OF_TERMINALS] == []
-
-
-def _texts(tree: ast.AST) -> Iterator[str]:
-    """Every text that is not a docstring."""
-    alone = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in alone:
-            yield node.value

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 from tiny_onnx import save_tiny_onnx
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.thorough]
 
 ROOT = Path(__file__).parents[3]
 SOURCES = ("analysis", "device_agents", "foundation", "models", "orchestrator")
@@ -106,7 +106,6 @@ def measured(installed: Installed) -> Installed:
     return installed
 
 
-@pytest.mark.thorough
 def test_an_onnx_file_is_measured_without_torch_and_without_ray(measured: Installed) -> None:
     listed = measured.fleetrank("results", "list", "--json")
     assert listed.returncode == 0, listed.stderr

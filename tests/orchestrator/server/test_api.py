@@ -6,6 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import httpx
+import pytest
 from fleet_rows import HOSTILE_DEVICE, HOSTILE_MODEL, SWEEP
 from waiting import wait_until
 
@@ -133,6 +134,7 @@ def test_a_slow_query_ends_in_time_and_the_next_is_answered(client: httpx.Client
     assert client.get("/api/query", params={"sql": "SELECT 1 AS n"}).json()["rows"] == [{"n": 1}]
 
 
+@pytest.mark.thorough
 def test_while_one_query_runs_the_server_answers_the_rest(client: httpx.Client) -> None:
     client.get("/api/tables/transfer")
     slow = threading.Thread(
@@ -147,6 +149,7 @@ def test_while_one_query_runs_the_server_answers_the_rest(client: httpx.Client) 
         slow.join()
 
 
+@pytest.mark.thorough
 def test_more_than_can_wait_are_told_to_come_again(client: httpx.Client) -> None:
     asked = {"sql": SLOW, "timeout_s": 0.1}
     with ThreadPoolExecutor(36) as pool:
@@ -190,6 +193,7 @@ def test_progress_of_a_finished_sweep_comes_from_its_record(client: httpx.Client
     assert [sweep["state"] for sweep in content["sweeps"]] == ["finished"]
 
 
+@pytest.mark.thorough
 def test_beside_a_measurement_an_answer_says_that_it_is_old(
     client: httpx.Client, hostile_workspace: Path
 ) -> None:

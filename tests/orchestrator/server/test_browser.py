@@ -93,6 +93,7 @@ def test_hostile_names_are_text(visit: Visit, served: Served) -> None:
     assert visit.messages == []
 
 
+@pytest.mark.thorough
 def test_the_report_stands_in_the_home_page_and_draws(visit: Visit, served: Served) -> None:
     visit.page.goto(served.base)
     report = visit.page.frame_locator("#report")
@@ -101,6 +102,7 @@ def test_the_report_stands_in_the_home_page_and_draws(visit: Visit, served: Serv
     assert visit.messages == []
 
 
+@pytest.mark.thorough
 def test_an_error_is_a_page_with_a_way_back(visit: Visit, served: Served) -> None:
     answer = visit.page.goto(served.base + "/no/such<script>alert(1)</script>")
     assert answer is not None
@@ -112,6 +114,7 @@ def test_an_error_is_a_page_with_a_way_back(visit: Visit, served: Served) -> Non
     assert not any("dialog" in message for message in visit.messages)
 
 
+@pytest.mark.thorough
 def test_the_pages_can_be_walked_with_the_keyboard(visit: Visit, served: Served) -> None:
     visit.page.goto(served.base + "/query")
     visit.page.keyboard.press("Tab")
@@ -138,6 +141,7 @@ def live_workspace(tmp_path: Path, onnx_file: Path) -> Path:
     return root
 
 
+@pytest.mark.thorough
 def test_a_sweep_appears_while_it_runs_and_its_report_after_it(
     visit: Visit, live_workspace: Path
 ) -> None:

@@ -1,13 +1,12 @@
 """Side tables: stored, read, checked, deleted and copied like measurements."""
 
 import json
-import subprocess
-import sys
 from datetime import UTC, datetime
 from pathlib import Path
 
 import polars as pl
 import pytest
+from command_line import run_inside
 from fleet_rows import SWEEP, write_results
 from wording import has
 
@@ -129,30 +128,27 @@ def test_sql_needs_no_measurement_for_them(tmp_path: Path) -> None:
     assert run_query(tmp_path, joined).item() == 1
 
 
-def _cli(folder: Path, *arguments: str) -> tuple[int, str, str]:
-    done = subprocess.run(
-        [sys.executable, "-m", "fleetrank", *arguments, "--workspace", str(folder)],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    return done.returncode, done.stdout, done.stderr
-
-
-def test_commands_check_write_and_copy_them(tmp_path: Path) -> None:
+def test_commands_check_write_and_copy_them(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     here, there = tmp_path / "here", tmp_path / "there"
     for folder in (here, there):
         Workspace.init(folder)
     append_side(there / "results", EVALUATIONS, [_row()])
-    code, out, _ = _cli(here, "results", "import", str(there), "--from", "workspace")
+
+    def ask(*words: str) -> tuple[int, str, str]:
+        ended = run_inside(here, *words, capture=capfd)
+        return ended.code, ended.stdout, ended.stderr
+
+    code, out, _ = ask("results", "import", str(there), "--from", "workspace")
     assert (code, has(out, "1 row", "copied")) == (0, True)
-    code, out, _ = _cli(here, "results", "export", "--table", "evaluations", "--format", "json")
+    code, out, _ = ask("results", "export", "--table", "evaluations", "--format", "json")
     assert (code, json.loads(out)["quality"]) == (0, 12.5)
-    assert _cli(here, "results", "verify")[:2] == (0, "rows without a sweep: ok\n")
+    assert ask("results", "verify")[:2] == (0, "rows without a sweep: ok\n")
     (copied,) = part_files(here / "results", NO_SWEEP, EVALUATIONS.name)
     copied.write_bytes(copied.read_bytes()[:-9])
-    code, out, err = _cli(here, "results", "verify")
+    code, out, err = ask("results", "verify")
     assert (code, "1 fault" in out, str(copied) in err) == (1, True, True)
-    assert _cli(here, "results", "verify", "--repair")[0] == 0
-    code, _, err = _cli(here, "results", "export", "--table", "evaluation")
+    assert ask("results", "verify", "--repair")[0] == 0
+    code, _, err = ask("results", "export", "--table", "evaluation")
     assert (code, "did you mean 'evaluations'" in err) == (2, True)

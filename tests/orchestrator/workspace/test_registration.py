@@ -94,6 +94,7 @@ def test_an_option_given_once_stays_when_the_phone_is_registered_anew(desk: Desk
     assert desk.register(device, options={"max_wait_s": 7.0}).options["max_wait_s"] == 7.0
 
 
+@pytest.mark.thorough
 def test_a_phone_of_a_lab_is_reserved_while_it_is_registered_anew(
     desk: Desk, tmp_path: Path
 ) -> None:
@@ -102,9 +103,11 @@ def test_a_phone_of_a_lab_is_reserved_while_it_is_registered_anew(
     reserve = Reservation(**words)
     device = desk.register().model_copy(update={"reserve": reserve})
     assert desk.register(device).reserve == reserve
-    assert lab.calls == ["reserve", "release"]
+    # On a busy host it is also renewed meanwhile.
+    assert [call for call in lab.calls if call != "renew"] == ["reserve", "release"]
 
 
+@pytest.mark.thorough
 def test_a_phone_is_the_same_at_another_server(desk: Desk) -> None:
     port = desk.bench.phone.server.port
     device = desk.register(options={"adb_server": f"localhost:{port}"})
@@ -117,6 +120,7 @@ def test_a_phone_is_the_same_at_another_server(desk: Desk) -> None:
         desk.register(device, options={"adb_server": "localhost:1"})
 
 
+@pytest.mark.thorough
 def test_two_phones_of_a_model_are_told_apart(desk: Desk) -> None:
     other = DeviceFile(name="pixel-8", kind="cpu")
     assert desk.register().name == "pixel-8"
@@ -129,6 +133,7 @@ def test_an_option_no_phone_has_is_refused_by_name(desk: Desk) -> None:
     assert {"max_wait_s", "settle_s"} <= set(caught.value.remedy.replace(",", "").split())
 
 
+@pytest.mark.thorough
 def test_a_phone_on_the_network_is_found_again_when_adb_has_forgotten_it(desk: Desk) -> None:
     device = desk.register()
     desk.bench.phone.server.disconnect(desk.bench.phone.serial)

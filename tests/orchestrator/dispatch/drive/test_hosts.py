@@ -177,6 +177,7 @@ def test_an_actor_that_dies_loses_the_measurement_and_comes_back(
         assert status is Status.OK
 
 
+@pytest.mark.thorough
 @pytest.mark.ray
 def test_a_host_process_that_hangs_is_ended_and_its_devices_answer_again(
     home: Path, tmp_path: Path
@@ -198,6 +199,7 @@ def test_a_host_process_that_hangs_is_ended_and_its_devices_answer_again(
         assert wait_for(hosts, 1)["t6"].status is Status.OK
 
 
+@pytest.mark.thorough
 @pytest.mark.ray
 def test_a_new_driver_restarts_a_frozen_actor_only_if_a_sweep_says_after_how_long(
     home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -219,6 +221,7 @@ def test_a_new_driver_restarts_a_frozen_actor_only_if_a_sweep_says_after_how_lon
         assert not frozen.is_running()
 
 
+@pytest.mark.thorough
 @pytest.mark.ray
 def test_nobody_asks_ray_after_the_hosts_were_left(home: Path, tmp_path: Path) -> None:
     with local_ray():
@@ -237,6 +240,7 @@ def _host_threads() -> list[str]:
     return [thread.name for thread in threading.enumerate() if thread.name.startswith("host-c")]
 
 
+@pytest.mark.thorough
 @pytest.mark.ray
 def test_hosts_are_not_silent_while_the_driver_does_not_listen(home: Path, tmp_path: Path) -> None:
     absent_s = 0.0
@@ -249,7 +253,9 @@ def test_hosts_are_not_silent_while_the_driver_does_not_listen(home: Path, tmp_p
         assert found.status is Status.OK, found.failure
 
 
-@pytest.mark.parametrize("kind", REACHES)
+@pytest.mark.parametrize(
+    "kind", ["inline", pytest.param("ray", marks=[pytest.mark.ray, pytest.mark.thorough])]
+)
 def test_what_nobody_has_stored_is_offered_to_the_next_driver(
     kind: str, home: Path, tmp_path: Path
 ) -> None:
@@ -268,6 +274,7 @@ def test_what_nobody_has_stored_is_offered_to_the_next_driver(
         assert list(hosts.poll(0.0)) == []
 
 
+@pytest.mark.thorough
 @pytest.mark.ray
 def test_a_folder_with_packages_of_our_names_shadows_nothing(
     tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch
@@ -282,6 +289,7 @@ def test_a_folder_with_packages_of_our_names_shadows_nothing(
         assert wait_for(hosts, 1)["t7"].status is Status.OK
 
 
+@pytest.mark.thorough
 @pytest.mark.ray
 def test_leaving_takes_every_process_along(home: Path, tmp_path: Path) -> None:
     with open_ray(SPECS, tmp_path) as hosts:

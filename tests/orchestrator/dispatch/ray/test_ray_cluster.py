@@ -45,6 +45,7 @@ def test_inline_and_cluster_exclude_each_other(
     assert "--inline and --cluster" in capsys.readouterr().err
 
 
+@pytest.mark.thorough
 @pytest.mark.ray
 def test_a_missing_or_wrong_token_is_one_error_and_not_twenty_seconds_of_lines(
     tmp_path: Path,
