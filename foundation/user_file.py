@@ -5,6 +5,7 @@ process that must not load Pydantic, such as the measuring worker, imports the s
 module takes Pydantic's schemas and errors as plain data.
 """
 
+import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -152,6 +153,20 @@ def bytes_of(value: object) -> object:
 
 Bytes = Annotated[int, Short(bytes_of, form=int | str)]
 """A number of bytes; text such as `2GiB` is one too."""
+
+
+_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
+
+
+def plain_number(text: str) -> float:
+    """A number as people write it: not `1_0`, `inf` and digits of other scripts, as Python reads.
+
+    Raises:
+        ValueError: it is not one, or beyond floats.
+    """
+    if not _NUMBER.fullmatch(text) or math.isinf(value := float(text)):
+        raise ValueError(f"'{text}' is not a number")
+    return value
 
 
 class FileSchema(Protocol[T_co]):

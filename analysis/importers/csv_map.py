@@ -9,6 +9,7 @@ from typing import Annotated
 from pydantic import TypeAdapter
 
 from fleetrank.analysis.errors import AnalysisError
+from fleetrank.analysis.importers.readings import number_in, unlike_repeats
 from fleetrank.analysis.importers.release import (
     COUNT_RANGE,
     LATENCY_RANGE_NS,
@@ -23,7 +24,6 @@ from fleetrank.analysis.importers.release import (
     is_sentinel,
     load_equivalences,
     named,
-    read_number,
     read_table,
     read_tables,
     whole,
@@ -70,6 +70,7 @@ _NOT_STATED = (
 _REST, _LINE, _FILE_OF = "\0rest", "\0line", "\0file"
 """Keys of the fields beyond the last column, of the line's number and of its file; no header has a
 NUL."""
+_OF_LINES = frozenset({_REST, _LINE, _FILE_OF})
 
 
 def _valid_constants(constants: Mapping[str, int | str]) -> Mapping[str, int | str]:
@@ -100,7 +101,9 @@ class Source:
     licence: Annotated[str, Key(pattern=".")]
     sample_kind: Annotated[str, Key(words=_WORDS["sample_kind"])]
     delimiter: Annotated[str, Key("between two fields", pattern="^.$")] = ","
+    decimal: Annotated[str, Key("the decimal sign", words=(".", ","))] | None = None
     records: Annotated[str, Key("of the list in each JSON file", pattern=".")] = "results"
+    ignored: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,6 +118,7 @@ class Mapped:
         models: their name to our card, declared equal by the author of the mapping.
         failures: their word in the column of `error_kind` to ours; such a line is a failed attempt.
         wrong_output: a column of theirs to the value which says that the model computed wrong.
+        where: columns of theirs to the value that a line must have; other lines are left out.
     """
 
     __pydantic_config__ = NO_OTHER_KEYS
@@ -132,6 +136,22 @@ class Mapped:
         default_factory=dict
     )
     wrong_output: Mapping[str, str] = field(default_factory=dict)
+    where: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def settings(self) -> tuple[str, ...]:
+        """Their columns that tell one cell from another."""
+        return tuple(own for name, own in self.columns.items() if name not in QUANTITIES)
+
+    @property
+    def used(self) -> tuple[str, ...]:
+        """Their columns that this mapping reads."""
+        return (*self.columns.values(), *self.wrong_output, *self.where)
+
+    def number(self, text: str, line: Mapping[str, str], column: str) -> float | None:
+        """A figure in a column of theirs; raises `AnalysisError` if it has two readings."""
+        where = f"{self.source.name}, line {line[_LINE]}: {column}"
+        return number_in(text, self.source.decimal, where)
 
     @property
     def factors(self) -> Mapping[str, float]:
@@ -200,8 +220,9 @@ def parse_csv(name: str, content: bytes, mapping_content: bytes) -> tuple[Releas
 def parse_records(files: Mapping[str, bytes], mapping_content: bytes) -> Release:
     """Reads lists of records in JSON files, name to content; a record is a line.
 
-    A column of an inner object is named with dots, such as `env.os`; lists have no column. The
-    facts that stand beside the list are those of each record in it.
+    A column of an inner object is named with dots, such as `env.os`, and so is a list inside one,
+    such as `results.runs`; lists have no column. The facts that stand beside the list are those of
+    each record in it. A file with one object and no list holds one record.
 
     Raises:
         BadFileError: the mapping is wrong, a file is not JSON, or has no such list.
@@ -219,14 +240,19 @@ def parse_records(files: Mapping[str, bytes], mapping_content: bytes) -> Release
     return _release("the list of records", lines, header, mapping, mapping_content)
 
 
-def _records(name: str, content: bytes, key: str) -> Iterator[dict[str, str]]:
+def _records(name: str, content: bytes, path: str) -> Iterator[dict[str, str]]:
+    """The records of a list, which may lie in inner objects; an object without lists is one."""
     found = parse_json(decoded(content, name), name)
-    beside = found if isinstance(found, dict) else {key: found}
-    records = beside.get(key)
-    if not isinstance(records, list) or not all(isinstance(one, dict) for one in records):
-        raise BadFileError(f"{name} has no list of records '{key}'", "name it under [source]")
-    facts = dict(_flat({name: value for name, value in beside.items() if name != key}))
-    for number, record in enumerate(records, start=1):
+    facts: dict[str, str] = {}
+    for at in path.split("."):
+        if isinstance(found, dict) and at in found:
+            facts |= _flat({key: value for key, value in found.items() if key != at})
+            found = found[at]
+    if isinstance(found, dict) and found and not any(isinstance(x, list) for x in found.values()):
+        found = [found]
+    if not isinstance(found, list) or not all(isinstance(one, dict) for one in found):
+        raise BadFileError(f"{name} has no list of records '{path}'", "name it under [source]")
+    for number, record in enumerate(found, start=1):
         yield facts | dict(_flat(record)) | {_LINE: str(number)}
 
 
@@ -250,13 +276,13 @@ def _release(
     mapping_content: bytes,
 ) -> Release:
     source = mapping.source
-    missing = [
-        column for column in (*mapping.columns.values(), *mapping.wrong_output)
-        if column not in header
-    ]  # fmt: skip
-    if missing:
+    if missing := [column for column in mapping.used if column not in header]:
         raise AnalysisError(
             f"{where} has no column {', '.join(missing)}", f"it has {', '.join(header)}"
+        )
+    if twice := [column for column in mapping.used if header.count(column) > 1]:
+        raise AnalysisError(
+            f"{where} has several columns named '{twice[0]}'", "rename them: one figure each"
         )
     equal = Equivalences(
         source=source.name,
@@ -264,14 +290,36 @@ def _release(
         unequal={},
         macs=load_equivalences(source.name).macs,
     )
-    filled = [dict.fromkeys(header, "") | line for line in lines]
+    chosen = [
+        line
+        for line in lines
+        if all(line.get(name, "").strip() == value for name, value in mapping.where.items())
+    ]
+    if not chosen:
+        raise AnalysisError(f"{where} has no line that [where] chooses", "correct its values")
+    at = mapping.columns["latency"]
+    pooled = (
+        (
+            [line.get(one, "") for one in mapping.settings],
+            mapping.number(line.get(at, ""), line, at),
+            line,
+        )
+        for line in chosen
+    )
+    notes = tuple(unlike_repeats(pooled, (*mapping.used, *source.ignored), where))
+    # Of a table with many columns only those that are read.
+    filled = [
+        {name: line.get(name, "") for name in mapping.used}
+        | {name: text for name, text in line.items() if name in _OF_LINES}
+        for line in chosen
+    ]
     reference = file_reference("mapping", mapping_content)
     return Release(
         source=source.name,
         version=source.version,
         licence=source.licence,
         rows=tuple(_rows(filled, mapping, equal, reference)),
-        notes=_notes(filled, mapping),
+        notes=(*notes, *_notes(filled, mapping)),
     )
 
 
@@ -317,6 +365,9 @@ def _row(
     """The row, and why it cannot be used; the first reason found."""
     facts, reason = _facts(line, mapping)
     figures, gaps = _figures(line, mapping)
+    if mapping.units.get("latency") == _PER_SECOND and "latency" in figures:
+        # One inference takes a whole batch.
+        figures["latency"] *= int(str(facts.get("batch") or 1))
     row = facts | _derived(figures, facts, mapping)
     name = str(facts["model"] or "?")
     row = named(row, name, table)
@@ -345,7 +396,7 @@ def _facts(line: Mapping[str, str], mapping: Mapped) -> tuple[Row, tuple[str, st
         if name == "error_kind" and text:
             value = mapping.failures.get(text, ErrorKind.BAD_OUTPUT.value)
         if SCHEMA[name].is_integer():
-            value = whole(read_number(text))
+            value = whole(mapping.number(text, line, column))
         if value is not None and (words := _WORDS.get(name)) is not None and value not in words:
             reason = reason or (f"unknown {name}", repr(text))
             value = None
@@ -378,7 +429,7 @@ def _figures(
     gaps: dict[str, tuple[str, str]] = {}
     for name, factor in mapping.factors.items():
         text = line[mapping.columns[name]]
-        value = read_number(text)
+        value = mapping.number(text, line, mapping.columns[name])
         if value is None:
             gaps[name] = (f"no {name}", repr(text))
         elif value in mapping.missing.get(name, ()) or is_sentinel(value) or value < 0:
@@ -435,6 +486,8 @@ def _converted(figures: Mapping[str, float], mapping: Mapped) -> list[str]:
 
 
 def _read_mapped(path: Path, mapping: bytes) -> tuple[Release, ...]:
+    if path.is_dir():
+        return (parse_records(read_tables(path, "**/*.json"), mapping),)
     if path.suffix == ".json":
         return (parse_records({path.name: read_table(path)}, mapping),)
     return parse_csv(path.name, read_table(path), mapping)

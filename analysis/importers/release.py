@@ -19,6 +19,7 @@ from fleetrank.analysis.stored.columns import COLUMNS, ROUNDED_SENTINELS, SENTIN
 from fleetrank.foundation.errors import BadFileError, did_you_mean, shortened
 from fleetrank.foundation.files import read_small_bytes
 from fleetrank.foundation.registry import Registry
+from fleetrank.foundation.user_file import plain_number
 
 EQUIVALENCE_TABLE = Path(__file__).with_name("equivalence.toml")
 
@@ -44,7 +45,7 @@ _HELD: Mapping[type[pl.DataType], tuple[tuple[type, ...], str]] = {
     pl.Datetime: ((str,), "a time as text"),
 }
 """Type of a column to the values it holds."""
-_GROUPED = re.compile(r"[+-]?\d{1,3}(,\d{3})+(\.\d*)?")
+_GROUPED = re.compile(r"[+-]?\d{1,3}(,\d{3})+(\.\d*)?", re.ASCII)
 _MAX_COUNT = 2**62
 """Fits into 64 bits after any rounding."""
 LATENCY_RANGE_NS = (1.0, 1e15)
@@ -151,16 +152,16 @@ def drop_reason(row: Row) -> str | None:
 def read_number(text: object) -> float | None:
     """A figure as tables print it; `1,014.45` has a thousands comma.
 
-    `None` for empty text, `null`, words, NaN and infinity: these are not measurements.
+    `None` for empty text, `null`, words, NaN and infinity: these are not measurements. So is what
+    only Python takes for a number, such as `1_0` and digits of other scripts.
     """
     words = str(text).strip()
     if _GROUPED.fullmatch(words):
         words = words.replace(",", "")
     try:
-        value = float(words)
+        return plain_number(words)
     except ValueError:
         return None
-    return value if math.isfinite(value) else None
 
 
 def is_possible(value: object, limits: tuple[float, float]) -> bool:

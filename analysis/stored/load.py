@@ -63,6 +63,7 @@ def _scan(parts: list[Path]) -> pl.LazyFrame:
         return pl.LazyFrame(schema=SCHEMA)
     return pl.scan_parquet(
         parts,
+        glob=False,  # a folder of the user may be named `lab[1]`
         schema=SCHEMA,
         hive_partitioning=True,
         hive_schema={"sweep_id": pl.String()},

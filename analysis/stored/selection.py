@@ -32,6 +32,7 @@ from fleetrank.foundation.errors import (
 from fleetrank.foundation.files import read_small_text
 from fleetrank.foundation.inputs import IMAGE, Workload
 from fleetrank.foundation.plain_data import without_checksum
+from fleetrank.foundation.user_file import plain_number
 from fleetrank.foundation.vocabulary import Precision
 
 Named = str | Sequence[str] | None
@@ -209,7 +210,7 @@ def setting(selection: Selection, name: str, default: float | str) -> float | st
     if isinstance(default, str):
         return str(given)
     try:
-        value = float(given)
+        value = plain_number(str(given))
     except (TypeError, ValueError):
         value = math.nan
     if not math.isfinite(value):

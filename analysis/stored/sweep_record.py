@@ -229,7 +229,7 @@ def read_part(path: Path, schema: Mapping[str, pl.DataType]) -> pl.DataFrame:
         DamagedPartError: the file cannot be read, or its types are wrong.
     """
     try:
-        scan = pl.scan_parquet(path, hive_partitioning=False)
+        scan = pl.scan_parquet(path, glob=False, hive_partitioning=False)
         stored = set(scan.collect_schema().names())
         known = scan.select(name for name in schema if name in stored).collect()
         return pl.concat([empty_table(tuple(schema.items())), known], how="diagonal_relaxed")

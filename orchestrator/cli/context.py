@@ -117,7 +117,9 @@ def work_s(parts: Sequence[Path], work: Work) -> float:
 
     if not parts:
         return 0.0
-    rows = pl.scan_parquet(list(parts), missing_columns="insert", extra_columns="ignore")
+    rows = pl.scan_parquet(
+        list(parts), glob=False, missing_columns="insert", extra_columns="ignore"
+    )
     cells = pl.struct("model", "platform_key").n_unique()
     try:
         n_rows = int(rows.select(pl.len()).collect().item())

@@ -365,7 +365,8 @@ def repeat_seconds(results: Path, sweep_ids: Sequence[str]) -> dict[str, float]:
         paths = [path for one in sweep_ids for path in part_files(results, one)]
         if not paths:
             return {}
-        good = pl.scan_parquet(paths, hive_partitioning=False).filter(pl.col("status") == "ok")
+        stored = pl.scan_parquet(paths, glob=False, hive_partitioning=False)
+        good = stored.filter(pl.col("status") == "ok")
         means = good.group_by("cell_key").agg(took.mean()).drop_nulls().collect()
     except DamagedPartError as error:
         raise StoreError(error.message, error.remedy) from error

@@ -12,7 +12,7 @@ from pydantic import TypeAdapter
 from fleetrank.analysis.stored.selection import split_precision
 from fleetrank.foundation.errors import BadFileError, did_you_mean, shortened
 from fleetrank.foundation.files import check_regular, read_small_text, replace_file, resolved
-from fleetrank.foundation.user_file import Checked, checked
+from fleetrank.foundation.user_file import Checked, checked, plain_number
 from fleetrank.foundation.vocabulary import Family, Format
 from fleetrank.models.cards.card import FORMATS_OF_SUFFIX, ModelCard, Source, language_card
 from fleetrank.models.cards.identity import card_sha256
@@ -92,10 +92,10 @@ def _values(rule: str) -> object:
         case "ids":
             return {"below": int(value)}
         case "constant":
-            return {"constant": float(value)}
+            return {"constant": plain_number(value)}
         case "range":
             low, high = value.split(",")
-            return {"range": (float(low), float(high))}
+            return {"range": (plain_number(low), plain_number(high))}
         case "file":
             return {"file": value}
     raise ValueError(rule)

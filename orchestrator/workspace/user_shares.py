@@ -1,12 +1,12 @@
 """Reads the file of `faster --users`: which share of the users has which device."""
 
-import csv
 import math
 from collections.abc import Iterator
 from pathlib import Path
 
 from fleetrank.foundation.errors import BadFileError, shortened, visible_line
-from fleetrank.foundation.files import read_small_text
+from fleetrank.foundation.files import MAX_TYPED_BYTES, read_small_bytes
+from fleetrank.foundation.user_file import plain_number, read_csv
 from fleetrank.orchestrator.workspace.workspace import stored_name
 
 MAX_DEVICES = 10_000
@@ -46,18 +46,20 @@ def read_shares(path: Path) -> dict[str, float]:
 
 
 def _rows(path: Path) -> Iterator[tuple[int, str, str]]:
-    reader = csv.DictReader(read_small_text(path).splitlines(), skipinitialspace=True)
-    if not set(_COLUMNS) <= set(reader.fieldnames or ()):
-        raise BadFileError(
-            f"{path} lacks a column: it needs {' and '.join(_COLUMNS)}",
-            "begin it with the line `device,share`",
-        )
-    try:
-        for row in reader:
-            device, share = ((row[name] or "").strip() for name in _COLUMNS)
-            yield reader.line_num, device, share
-    except csv.Error as error:
-        raise _bad(path, reader.line_num, str(error)) from error
+    header, lines = read_csv(read_small_bytes(path, MAX_TYPED_BYTES), str(path))
+    header = [name.strip() for name in header]
+    for count, problem in ((0, "lacks a column"), (2, "has a column twice")):
+        if count in map(header.count, _COLUMNS):
+            raise BadFileError(
+                f"{path} {problem}: it needs {' and '.join(_COLUMNS)}",
+                "begin it with the line `device,share`",
+            )
+    at = [header.index(name) for name in _COLUMNS]
+    for number, cells in lines:
+        if len(cells) != len(header):
+            raise _bad(path, number, f"{len(cells)} fields in place of {len(header)}")
+        device, share = (cells[one].strip() for one in at)
+        yield number, device, share
 
 
 def share_of(text: str) -> float:
@@ -67,7 +69,7 @@ def share_of(text: str) -> float:
         ValueError: it is not a number.
     """
     number = text.removesuffix("%")
-    return float(number) / (1 if number == text else 100)
+    return plain_number(number) / (1 if number == text else 100)
 
 
 def _bad(path: Path, number: int, problem: str) -> BadFileError:
