@@ -32,7 +32,7 @@ from fidelity import artifact_of, interval, shown
 from fleetrank.device_agents.confinement.walls import confine
 from fleetrank.device_agents.contract.measurement import Measurement
 from fleetrank.device_agents.contract.task import Execution, MeasurePolicy, MeasureTask
-from fleetrank.device_agents.host.conditions import cpus_one_per_core
+from fleetrank.device_agents.host.cores import cpus_one_per_core
 from fleetrank.device_agents.host.worker_client import measure_in_worker
 from fleetrank.device_agents.host.worker_process import SCRATCH, scratch_of_this_worker
 from fleetrank.device_agents.runtimes.runner import LoadedModel, create_runner, make_inputs

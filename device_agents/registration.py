@@ -50,7 +50,10 @@ def try_out(
     data = RegistrationData(
         registered_utc=datetime.now(UTC).isoformat(timespec="seconds"),
         facts=applicant.facts,
-        clusters=applicant.clusters,
+        clusters=tuple(cluster.cores for cluster in applicant.clusters),
+        small=tuple(
+            cpu for cluster in applicant.clusters if cluster.is_small for cpu in cluster.cores
+        ),
     )
     plan = applicant.canary(options)
     if plan is None:

@@ -31,7 +31,7 @@ from fleetrank.device_agents.android.phone import Phone
 from fleetrank.device_agents.android.programs.phone_program import PROGRAMS, backend_of_library
 from fleetrank.device_agents.android.state.fitness import FOLDER, PhoneRules, restore_settings
 from fleetrank.device_agents.android.state.identity import PhoneFacts, probe_phone, why_refused
-from fleetrank.device_agents.contract.agent import Say
+from fleetrank.device_agents.contract.agent import Cluster, Say
 from fleetrank.device_agents.contract.kind import (
     CanaryPlan,
     Fact,
@@ -184,11 +184,11 @@ class NewPhone:
         return stored | {"abis": ",".join(self.found.abis)}
 
     @property
-    def clusters(self) -> tuple[tuple[int, ...], ...]:
+    def clusters(self) -> tuple[Cluster, ...]:
         """The cores to pin to; none while a core is offline, since the kernel refuses it."""
         if not self.found.has_taskset or self.found.offline_cores:
             return ()
-        return tuple(cluster.cores for cluster in self.found.clusters)
+        return self.found.clusters
 
     def canary(self, options: Mapping[str, OptionValue]) -> CanaryPlan | None:
         """Runs it with its program, and then with each delegate."""

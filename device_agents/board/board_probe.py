@@ -13,7 +13,7 @@ from fleetrank.device_agents.board.board_state import (
     parse_soc,
     parse_state,
 )
-from fleetrank.device_agents.contract.agent import DeviceFacts
+from fleetrank.device_agents.contract.agent import Cluster, DeviceFacts
 from fleetrank.device_agents.contract.measurement import Conditions, Measurement
 from fleetrank.device_agents.contract.task import (
     CanaryTask,
@@ -58,7 +58,7 @@ class BoardProbe:
     python: str
     platform: str
     cpus: tuple[int, ...]
-    clusters: tuple[tuple[int, ...], ...]
+    clusters: tuple[Cluster, ...]
     state: BoardState
     versions: Mapping[str, str]
     problems: Mapping[str, str]

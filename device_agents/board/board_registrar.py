@@ -24,7 +24,7 @@ from fleetrank.device_agents.board.board_probe import (
 from fleetrank.device_agents.board.board_state import BoardOptions, read_options
 from fleetrank.device_agents.board.ssh import SshConnection
 from fleetrank.device_agents.board.there.keeper import INSTALL_LIMIT_S
-from fleetrank.device_agents.contract.agent import Say
+from fleetrank.device_agents.contract.agent import Cluster, Say
 from fleetrank.device_agents.contract.kind import CanaryPlan, Fact, RegistrationRequest
 from fleetrank.device_agents.contract.task import OptionValue
 from fleetrank.device_agents.errors import (
@@ -306,7 +306,7 @@ class NewBoard:
         return {**facts, "power_mode": probe.state.power_mode, **versions}
 
     @property
-    def clusters(self) -> tuple[tuple[int, ...], ...]:
+    def clusters(self) -> tuple[Cluster, ...]:
         """As the kernel shows them."""
         return self.probe.clusters
 

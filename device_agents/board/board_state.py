@@ -11,13 +11,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from fleetrank.device_agents.board.ssh import SshTarget
-from fleetrank.device_agents.contract.agent import read_fields
+from fleetrank.device_agents.contract.agent import Cluster, read_fields
 from fleetrank.device_agents.contract.measurement import Conditions, Measurement
 from fleetrank.device_agents.contract.task import OptionValue
 from fleetrank.device_agents.device_output import (
     CLOCK_MHZ,
-    TEMP_C,
     Throttled,
+    degrees_c,
     lines_of,
     parse_throttled,
     whole_number,
@@ -28,9 +28,8 @@ from fleetrank.device_agents.errors import (
     PermanentError,
     UnusableDeviceError,
 )
-from fleetrank.device_agents.host.conditions import (
-    SMALL_DESIGNS,
-    Design,
+from fleetrank.device_agents.host.cores import (
+    clusters_by_kind,
     order_by_core,
     parse_cpu_list,
     parse_designs,
@@ -251,10 +250,9 @@ def parse_os(text: Text) -> str | None:
     return _first(_PRETTY, text.get("etc/os-release", ""))
 
 
-def parse_clusters(text: Text, usable: tuple[int, ...]) -> tuple[tuple[int, ...], ...]:
-    """CPUs of one kind, fastest kind first, one CPU of each core; empty if all are of one kind.
+def parse_clusters(text: Text, usable: tuple[int, ...]) -> tuple[Cluster, ...]:
+    """CPUs by their kind, one CPU of each core; empty if all are of one kind.
 
-    CPUs of a kind have one design and one highest clock; small designs come last, as on phones.
     Where all are of one kind, and counting from 0 gives different cores, no choice is needed.
 
     Args:
@@ -262,7 +260,6 @@ def parse_clusters(text: Text, usable: tuple[int, ...]) -> tuple[tuple[int, ...]
         usable: CPUs that a program may use there.
     """
     clock = {cpu: policy.max_mhz or 0.0 for policy in parse_policies(text) for cpu in policy.cpus}
-    designs = parse_designs(text.get("proc/cpuinfo", ""))
     siblings = {
         int(match[1]): parse_cpu_list(value)
         for path, value in text.items()
@@ -270,15 +267,10 @@ def parse_clusters(text: Text, usable: tuple[int, ...]) -> tuple[tuple[int, ...]
     }
     n_cores = len({siblings.get(cpu, (cpu,)) for cpu in usable})
     cores = order_by_core(siblings, usable)[:n_cores]
-    kinds: dict[tuple[bool, float, Design | None], list[int]] = {}
-    for cpu in sorted(cores):
-        design = designs.get(cpu)
-        kind = (design in SMALL_DESIGNS, -clock.get(cpu, 0.0), design)
-        kinds.setdefault(kind, []).append(cpu)
-    if len(kinds) < 2 and tuple(sorted(cores)) == tuple(range(len(cores))):
+    found = clusters_by_kind(cores, clock, parse_designs(text.get("proc/cpuinfo", "")))
+    if len(found) < 2 and tuple(sorted(cores)) == tuple(range(len(cores))):
         return ()
-    ordered = sorted(kinds.items(), key=lambda found: (*found[0][:2], -found[1][0]))
-    return tuple(tuple(cpus) for _, cpus in ordered)
+    return found
 
 
 def _hottest_c(text: Text) -> float | None:
@@ -287,9 +279,9 @@ def _hottest_c(text: Text) -> float | None:
         millis = whole_number(value) if _ZONE.fullmatch(path) else None
         kind = text.get(path.replace("/temp", "/type"), "")
         # A zone of a part that is off shows a value that no board has; the others count.
-        if millis not in (None, _NO_ALARM.get(kind)) and TEMP_C.holds(millis / 1000):
-            temps.append(millis / 1000)
-    return max(temps, default=None)
+        if millis not in (None, _NO_ALARM.get(kind)):
+            temps.append(degrees_c(millis))
+    return max((celsius for celsius in temps if celsius is not None), default=None)
 
 
 def _arm_clock_mhz(text: str) -> float | None:

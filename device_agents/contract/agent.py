@@ -21,6 +21,21 @@ from fleetrank.foundation.vocabulary import Mode, Origin, Precision, Runtime, Ti
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Cluster:
+    """Cores of one kind.
+
+    Attributes:
+        cores: CPU numbers, ascending.
+        max_mhz: their highest clock; `None` if all are offline or report none.
+        is_small: of a smaller kind than the first cluster of the machine.
+    """
+
+    cores: tuple[int, ...]
+    max_mhz: float | None
+    is_small: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceFacts:
     """Facts about a device; every row measured on it stores them.
 

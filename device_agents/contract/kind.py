@@ -10,7 +10,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Protocol
 
-from fleetrank.device_agents.contract.agent import Agent, Say
+from fleetrank.device_agents.contract.agent import Agent, Cluster, Say
 from fleetrank.device_agents.contract.measurement import Measurement
 from fleetrank.device_agents.contract.task import Execution, MeasurePolicy, OptionValue
 from fleetrank.foundation.vocabulary import Origin, Runtime, Words
@@ -34,6 +34,7 @@ class RegistrationData:
         facts: for display, and for the comparison with the device later.
         clusters: CPUs of one kind, fastest cluster first; empty if the device reports no cores,
             if a core was offline, or if programs cannot be pinned to them.
+        small: CPUs of the clusters of smaller kinds, which `auto` leaves.
         canary_latency_ns: median of each canary process, on the fastest cluster.
         options: options of its agent that the canary found; the device file has them beside the
             others.
@@ -42,6 +43,7 @@ class RegistrationData:
     registered_utc: str | None = None
     facts: Mapping[str, Fact] = field(default_factory=dict)
     clusters: tuple[tuple[int, ...], ...] = ()
+    small: tuple[int, ...] = ()
     canary_latency_ns: tuple[int, ...] = ()
     options: Mapping[str, OptionValue] = field(default_factory=dict)
 
@@ -124,8 +126,8 @@ class Applicant(Protocol):
         ...
 
     @property
-    def clusters(self) -> tuple[tuple[int, ...], ...]:
-        """As in `RegistrationData`."""
+    def clusters(self) -> tuple[Cluster, ...]:
+        """Its cores by their kind, fastest first; empty as in `RegistrationData`."""
         ...
 
     def options(self, before: Mapping[str, OptionValue]) -> dict[str, OptionValue]:

@@ -8,14 +8,15 @@ import os
 import platform
 import re
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from fleetrank.device_agents.contract.agent import DeviceFacts
 from fleetrank.device_agents.contract.measurement import Conditions
-from fleetrank.device_agents.device_output import LOAD, MEMORY_BYTES, lines_of
+from fleetrank.device_agents.device_output import LOAD, MEMORY_BYTES, degrees_c
 from fleetrank.device_agents.errors import NotFitError
+from fleetrank.device_agents.host.cores import cpus_one_per_core, read_siblings
 from fleetrank.device_agents.host.worker_process import text_of
 from fleetrank.device_agents.timing import MAX_BUSY_SHARE, MAX_STEAL_SHARE
 from fleetrank.foundation.vocabulary import Origin, Tier
@@ -29,8 +30,12 @@ _CPUINFO_MHZ = re.compile(
 _STAT = re.compile(r"^cpu[ \t]+((?:\d{1,20}(?: +|$))+)$", re.MULTILINE | re.ASCII)
 _VMSTAT_OOM = re.compile(r"^oom_kill (\d{1,18})$", re.MULTILINE | re.ASCII)
 _LOAD = re.compile(r"(\d{1,18}\.\d{1,18})(?= |$)", re.ASCII)
-_CPU_SENSORS = ("coretemp", "k10temp", "zenpower", "cpu_thermal", "x86_pkg_temp", "cpu-thermal")
-"""Names of kernel drivers and thermal zones that mean the CPU."""
+_CPU_SENSOR = re.compile(r"cpu|core|soc|cluster|pkg|package|k10temp|zenpower", re.IGNORECASE)
+"""In names of kernel drivers and thermal zones that mean the CPU or the chip that it is in.
+
+Source: such as `x86_pkg_temp`, `coretemp`, `cpu_thermal`, `CPU-therm`, `soc-thermal`,
+`bigcore0-thermal` of Linux and of the makers of boards.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -154,8 +159,9 @@ def read_governor(root: Path = ROOT) -> str | None:
 
 
 def read_clock_max_mhz(root: Path = ROOT) -> float | None:
-    """Highest clock that any core supports."""
-    found = (parse_number(text_of(folder / "cpuinfo_max_freq")) for folder in _cpufreq(None, root))
+    """Highest clock that any core supports of those that this process may use."""
+    folders = _cpufreq(cpus_one_per_core(root), root)
+    found = (parse_number(text_of(folder / "cpuinfo_max_freq")) for folder in folders)
     return max((khz / 1000 for khz in found if khz is not None), default=None)
 
 
@@ -177,14 +183,15 @@ def _hottest_c(root: Path) -> float | None:
     readings = [
         parse_number(text_of(file))
         for chip in (root / "sys/class/hwmon").glob("hwmon*")
-        if text_of(chip / "name").strip() in _CPU_SENSORS
+        if _CPU_SENSOR.search(text_of(chip / "name"))
         for file in chip.glob("temp*_input")
     ] + [
         parse_number(text_of(zone / "temp"))
         for zone in (root / "sys/class/thermal").glob("thermal_zone*")
-        if text_of(zone / "type").strip() in _CPU_SENSORS
+        if _CPU_SENSOR.search(text_of(zone / "type"))
     ]
-    return max((mc / 1000 for mc in readings if mc is not None), default=None)
+    known = (degrees_c(reading) for reading in readings if reading is not None)
+    return max((celsius for celsius in known if celsius is not None), default=None)
 
 
 def _mean(values: Iterable[float]) -> float | None:
@@ -239,35 +246,6 @@ def require_quiet(
 
 _MODEL = re.compile(r"^(?:model name|Model|Hardware)[ \t]*:(.*)$", re.MULTILINE)
 _FLAGS = re.compile(r"^flags[ \t]*:(.*)$", re.MULTILINE)
-_RANGE = re.compile(r"(\d{1,9})(?:-(\d{1,9}))?", re.ASCII)
-_NUMBER = re.compile(r"\d{1,4}", re.ASCII)
-_MAX_CPU = 65_536
-"""Above any kernel's limit; a larger number is not part of a list of CPUs."""
-
-Design = tuple[str, str]
-"""Implementer and part of a core, as in /proc/cpuinfo of ARM systems."""
-SMALL_DESIGNS = frozenset({
-    ("0x41", "0xc05"), ("0x41", "0xc07"), ("0x41", "0xc08"), ("0x41", "0xd01"), ("0x41", "0xd03"),
-    ("0x41", "0xd04"), ("0x41", "0xd05"), ("0x41", "0xd46"), ("0x41", "0xd80"), ("0x41", "0xd8f"),
-    ("0x51", "0x801"), ("0x51", "0x803"), ("0x51", "0x805"),
-})  # fmt: skip
-"""Cortex-A5, A7, A8, A32, A53, A35, A55, A510, A520, A320 and Kryo 2xx, 3xx, 4xx Silver. Every
-other core of one chip is faster than these, also at a lower clock.
-
-Source: src/arm/uarch.c of pytorch/cpuinfo."""
-
-
-def parse_cpu_list(text: str) -> tuple[int, ...]:
-    """Parses a set of CPUs in the kernel's form `0-3,8`; invalid parts are skipped."""
-    cpus: set[int] = set()
-    for part in ",".join(lines_of(text.strip())[:1]).split(","):
-        match = _RANGE.fullmatch(part.strip())
-        if match is None:
-            continue
-        first, last = int(match.group(1)), int(match.group(2) or match.group(1))
-        if last < _MAX_CPU:
-            cpus.update(range(first, last + 1))
-    return tuple(sorted(cpus))
 
 
 def parse_cpu_model(cpuinfo: str) -> str | None:
@@ -276,66 +254,10 @@ def parse_cpu_model(cpuinfo: str) -> str | None:
     return next((name for name in names if name), None)
 
 
-def parse_designs(cpuinfo: str) -> dict[int, Design]:
-    """The design of each CPU, by its number; empty unless the system lists one for each.
-
-    Old kernels print one design after all cores: that of the core that read the file.
-    """
-    designs: dict[int, Design] = {}
-    number, implementer, n_listed = -1, "", 0
-    for line in lines_of(cpuinfo):
-        if ":" not in line:
-            continue
-        name, _, value = (part.strip() for part in line.partition(":"))
-        if name == "processor":
-            number, implementer = int(value) if _NUMBER.fullmatch(value) else -1, ""
-            n_listed += 1
-        elif name == "CPU implementer":
-            implementer = value.lower()
-        elif name == "CPU part" and number >= 0:
-            designs[number] = (implementer, value.lower())
-    return designs if len(designs) == n_listed else {}
-
-
 def parse_is_virtual(cpuinfo: str) -> bool | None:
     """Whether the CPU reports a hypervisor; `None` on CPUs that never report it (not x86)."""
     match = _FLAGS.search(cpuinfo)
     return "hypervisor" in match.group(1).split() if match else None
-
-
-def order_by_core(
-    siblings: Mapping[int, tuple[int, ...]], usable: Iterable[int]
-) -> tuple[int, ...]:
-    """The usable CPUs: the first of each physical core, ascending, then their SMT siblings.
-
-    Args:
-        siblings: logical CPU to all logical CPUs of its core; a missing one counts as one core.
-        usable: logical CPUs this process may use.
-    """
-    first: list[int] = []
-    rest: list[int] = []
-    taken: set[int] = set()
-    for cpu in sorted(usable):
-        (rest if cpu in taken else first).append(cpu)
-        taken.update(siblings.get(cpu, (cpu,)))
-    return (*first, *rest)
-
-
-def cpus_one_per_core(root: Path = ROOT) -> tuple[int, ...]:
-    """The CPUs this process may use, ordered so that the first n are on n different cores.
-
-    If fewer cores exist, cores repeat. Ascending if the system does not report shared cores.
-    """
-    return order_by_core(read_siblings(root), os.sched_getaffinity(0))
-
-
-def read_siblings(root: Path = ROOT) -> dict[int, tuple[int, ...]]:
-    """Logical CPU to the logical CPUs of its core; empty if the system does not report it."""
-    folders = (root / "sys/devices/system/cpu").glob("cpu[0-9]*/topology")
-    return {
-        int(folder.parent.name[3:]): parse_cpu_list(text_of(folder / "thread_siblings_list"))
-        for folder in folders
-    }
 
 
 def read_facts(root: Path = ROOT) -> DeviceFacts:

@@ -22,7 +22,8 @@ from fleetrank.device_agents.contract.measurement import (
 )
 from fleetrank.device_agents.contract.protocol import Turn
 from fleetrank.device_agents.contract.task import BlockPolicy, Execution, MeasureTask, ReplicaPolicy
-from fleetrank.device_agents.host.conditions import read_conditions, read_siblings
+from fleetrank.device_agents.host.conditions import read_conditions
+from fleetrank.device_agents.host.cores import read_siblings
 from fleetrank.device_agents.host.energy import CounterLooks, EnergySource
 from fleetrank.device_agents.host.worker_client import WORKER, Worker
 from fleetrank.device_agents.host.worker_process import anonymous_bytes

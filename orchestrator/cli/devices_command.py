@@ -20,7 +20,7 @@ from fleetrank.device_agents.contract.kind import (
     VirtualRequest,
 )
 from fleetrank.device_agents.contract.task import OptionValue
-from fleetrank.device_agents.host.conditions import cpus_one_per_core
+from fleetrank.device_agents.host.cores import cpus_one_per_core
 from fleetrank.device_agents.host.processor_peaks import probe_peak
 from fleetrank.device_agents.registry import KINDS, create_agent
 from fleetrank.foundation.codec import json_text

@@ -40,7 +40,7 @@ from fleetrank.device_agents.contract.measurement import (
 from fleetrank.device_agents.contract.task import Execution, MeasureTask
 from fleetrank.device_agents.errors import HOST_PATIENCE_S, NotFitError, TransientError, host_in_use
 from fleetrank.device_agents.hold import CommandHold, KeptHold, Reservation
-from fleetrank.device_agents.host import conditions
+from fleetrank.device_agents.host import conditions, cores
 from fleetrank.device_agents.host.energy import open_rapl
 from fleetrank.device_agents.registry import KINDS, create_agent
 from fleetrank.foundation.errors import FleetError
@@ -95,7 +95,7 @@ def read_host_facts() -> HostFacts:
     """Reads the facts of this host; its actor supplies what it sees and counts."""
     return HostFacts(
         host_hash=host_hash(),
-        one_per_core=conditions.cpus_one_per_core(),
+        one_per_core=cores.cpus_one_per_core(),
         python_version=sys.version.split()[0],
         versions=tuple(sorted(package_versions(["fleetrank", *PACKAGES]).items())),
         code_sha256=code_sha256(),

@@ -66,12 +66,13 @@ class DeviceCores:
     Attributes:
         one_per_core: one logical CPU of each core, in the order of use; `None` counts from 0, and
             empty pins nothing.
-        clusters: a phone's groups of CPUs with equal maximum clock, fastest first; empty for
-            other devices.
+        clusters: a phone's groups of CPUs of one kind, fastest first; empty for other devices.
+        small: CPUs of the clusters of smaller kinds.
     """
 
     one_per_core: tuple[int, ...] | None = None
     clusters: tuple[tuple[int, ...], ...] = ()
+    small: tuple[int, ...] = ()
 
 
 def affinities(
@@ -88,7 +89,7 @@ def affinities(
         return ((CpuChoice.LISTED, spec.affinity[:threads]),)
     if cores.clusters:
         words = spec.phones.clusters
-        found = dict.fromkeys(cluster_of(word, threads, cores.clusters) for word in words)
+        found = dict.fromkeys(cluster_of(word, threads, cores) for word in words)
         return tuple(_FREE if cpus is None else (CpuChoice.CLUSTER, cpus) for cpus in found)
     if cores.one_per_core is None:
         return ((CpuChoice.FIRST_CORES, tuple(range(threads))),)
@@ -114,17 +115,20 @@ def replica_cpus(
     return tuple(pool[n * n_threads : (n + 1) * n_threads] for n in range(n_processes))
 
 
-def cluster_of(word: str, threads: int, clusters: tuple[tuple[int, ...], ...]) -> Affinity:
+def cluster_of(word: str, threads: int, cores: DeviceCores) -> Affinity:
     """The CPUs of a phone's cluster, by the name of the cluster.
 
     `auto` is the fastest cluster with a core for every thread, because two threads would share a
-    single prime core; `None` if no cluster is large enough. `middle` is the second fastest of
-    three clusters, otherwise the same as `big`. A cluster requested by name is used even if it has
-    fewer cores than threads.
+    single prime core; else all clusters together, but those of smaller kinds. A thread on a small
+    core makes all others wait, so `None`, the system's choice, follows if these are too few.
+    `middle` is the second fastest of three clusters, otherwise the same as `big`. A cluster
+    requested by name is used even if it has fewer cores than threads.
     """
+    clusters = cores.clusters
     if word == "auto":
-        roomy = (cpus for cpus in clusters if len(cpus) >= threads)
-        return next(roomy, None)
+        large = [cpus for cpus in clusters if not set(cpus) <= set(cores.small)]
+        joined = tuple(cpu for cpus in large for cpu in cpus)
+        return next((cpus for cpus in (*large, joined) if len(cpus) >= threads), None)
     if word == "little":
         return clusters[-1]
     return clusters[1] if word == "middle" and len(clusters) > 2 else clusters[0]

@@ -10,7 +10,7 @@ from statistics import fmean
 
 from fleetrank.device_agents.contract.kind import EnergyMeter, Pinning
 from fleetrank.device_agents.contract.task import CanaryTask, Execution
-from fleetrank.device_agents.host.conditions import cpus_one_per_core
+from fleetrank.device_agents.host.cores import cpus_one_per_core
 from fleetrank.device_agents.registry import create_agent
 from fleetrank.foundation.codec import CodecError, from_plain, to_plain
 from fleetrank.foundation.errors import did_you_mean, nearest, raise_together
@@ -394,8 +394,9 @@ def cores_of(device: DeviceFile, fleet: Fleet) -> DeviceCores:
     if pinning is Pinning.HOST_CORES:
         facts = fleet.hosts.get(host_of(device, fleet))
         return DeviceCores(one_per_core=None if facts is None else facts.one_per_core)
-    clusters = device.found.clusters
-    return DeviceCores(clusters=clusters, one_per_core=() if pinning is Pinning.FREE else None)
+    free = () if pinning is Pinning.FREE else None
+    found = device.found
+    return DeviceCores(clusters=found.clusters, small=found.small, one_per_core=free)
 
 
 def memory_of(device: DeviceFile, fleet: Fleet) -> int | None:

@@ -80,6 +80,7 @@ class Registration(BaseModel):
     Attributes:
         facts: from the probe, for display and for `devices check`.
         clusters: CPUs with equal maximum clock, fastest cluster first.
+        small: CPUs of the clusters of smaller kinds.
         canary_latency_ns: median of each canary process, on the fastest cluster.
     """
 
@@ -88,6 +89,7 @@ class Registration(BaseModel):
     registered_utc: str | None = None
     facts: dict[str, bool | int | float | str | None] = {}
     clusters: tuple[tuple[Cpu, ...], ...] = ()
+    small: tuple[Cpu, ...] = ()
     canary_latency_ns: tuple[LatencyNs, ...] = ()
 
     @classmethod
@@ -104,6 +106,7 @@ class Registration(BaseModel):
             registered_utc=self.registered_utc,
             facts=self.facts,
             clusters=self.clusters,
+            small=self.small,
             canary_latency_ns=self.canary_latency_ns,
         )
 

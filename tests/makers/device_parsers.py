@@ -39,7 +39,7 @@ from fleetrank.device_agents.board import board_state
 from fleetrank.device_agents.board.ssh import transport_error
 from fleetrank.device_agents.contract import measurement
 from fleetrank.device_agents.device_output import MAX_PROBE_BYTES, parse_throttled
-from fleetrank.device_agents.host import conditions, worker_client, worker_process
+from fleetrank.device_agents.host import conditions, cores, worker_client, worker_process
 from fleetrank.device_agents.virtual_phone.profile import (
     PhonePaths,
     battery_dump,
@@ -172,7 +172,8 @@ PROBES: dict[str, tuple[Parser, str]] = {
     "status": (worker_process.parse_status, STATUS),
     "cpu model": (conditions.parse_cpu_model, CPUINFO),
     "cpu flags": (conditions.parse_is_virtual, CPUINFO),
-    "cpu list": (conditions.parse_cpu_list, "0-3,8\n"),
+    "cpu list": (cores.parse_cpu_list, "0-3,8\n"),
+    "designs": (cores.parse_designs, TOPOLOGY),
     "paths": (PhonePaths(Path("/a")).to_host, "cat /sys/class/thermal /data/local/tmp\n"),
 }
 """Parser and a text that it reads, of a probe's size."""
@@ -227,6 +228,7 @@ COVERED = {
     "android.state.identity",
     "contract.measurement",
     "host.conditions",
+    "host.cores",
     "device_output",
     "host.worker_client",
     "host.worker_process",

@@ -39,7 +39,7 @@ from fleetrank.device_agents.contract.agent import StopRequested
 from fleetrank.device_agents.contract.measurement import Energy, Measurement
 from fleetrank.device_agents.contract.task import MeasureTask
 from fleetrank.device_agents.errors import StoppedError
-from fleetrank.device_agents.host.conditions import parse_cpu_list
+from fleetrank.device_agents.host.cores import parse_cpu_list
 from fleetrank.device_agents.host.energy import (
     MIN_STEPS,
     CounterLooks,

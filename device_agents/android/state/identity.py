@@ -11,7 +11,6 @@ from fleetrank.device_agents.android.state.power_text import (
     CORES_SCRIPT,
     TOPOLOGY_SCRIPT,
     UNKNOWN,
-    Cluster,
     Core,
     Topology,
     clusters_of,
@@ -21,7 +20,7 @@ from fleetrank.device_agents.android.state.power_text import (
     parse_thermal,
     parse_topology,
 )
-from fleetrank.device_agents.contract.agent import DeviceFacts, StopRequested, never_stop
+from fleetrank.device_agents.contract.agent import Cluster, DeviceFacts, StopRequested, never_stop
 from fleetrank.device_agents.contract.kind import VirtualMode, origin_of
 from fleetrank.device_agents.contract.task import Options
 from fleetrank.device_agents.device_output import (

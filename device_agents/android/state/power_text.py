@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
+from fleetrank.device_agents.contract.agent import Cluster
 from fleetrank.device_agents.device_output import (
     BATTERY_PERCENT,
     BATTERY_SCALE,
@@ -25,9 +26,9 @@ from fleetrank.device_agents.device_output import (
     value_of,
     whole_number,
 )
-from fleetrank.device_agents.host.conditions import (
-    SMALL_DESIGNS,
+from fleetrank.device_agents.host.cores import (
     Design,
+    clusters_by_kind,
     parse_cpu_list,
     parse_designs,
 )
@@ -417,14 +418,6 @@ _NUMBER = re.compile(r"\d{1,4}", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Cluster:
-    """Cores of one kind; `max_mhz` is `None` if all of them are offline or report no clock."""
-
-    cores: tuple[int, ...]
-    max_mhz: float | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Topology:
     """What the kernel says about the cores of a phone beside their clocks.
 
@@ -440,8 +433,6 @@ class Topology:
 
 
 UNKNOWN = Topology()
-_Kind = tuple[bool, int, tuple[int, ...], Design | None]
-"""Small, highest clock in kHz (negative, 0 if unknown), policy and design: equal in a cluster."""
 
 
 def parse_topology(text: str) -> Topology:
@@ -458,28 +449,23 @@ def parse_topology(text: str) -> Topology:
 
 
 def clusters_of(cores: Sequence[Core], topology: Topology = UNKNOWN) -> tuple[Cluster, ...]:
-    """Groups cores of equal design, highest clock and frequency policy, the fastest group first.
+    """The cores by their kind, as `clusters_by_kind`.
 
     A core that is offline has the design and the clock of its policy. Policies of one core each do
-    not separate cores: some chips give every core its own clock. Small designs come last, then
-    the highest clock decides, then the higher core number, because kernels count small cores first.
+    not separate cores: some chips give every core its own clock.
     """
     policies = _policies(topology)
     known = {core.number: core for core in cores}
-    groups: dict[_Kind, list[int]] = {}
-    for number in sorted(known):
-        policy = policies.get(number, ())
-        mates = (number, *policy)
-        clocks = (known[mate].max_khz for mate in mates if mate in known)
-        khz = next((clock for clock in clocks if clock is not None), None)
-        design = next((topology.designs[mate] for mate in mates if mate in topology.designs), None)
-        is_small = design in SMALL_DESIGNS
-        groups.setdefault((is_small, -(khz or 0), policy, design), []).append(number)
-    ordered = sorted(groups.items(), key=lambda group: (*group[0][:2], -group[1][0]))
-    return tuple(
-        Cluster(cores=tuple(numbers), max_mhz=-khz / 1000 if khz else None)
-        for (_, khz, *_), numbers in ordered
-    )
+    clocks: dict[int, float] = {}
+    designs: dict[int, Design] = {}
+    for number in known:
+        mates = (number, *policies.get(number, ()))
+        khz = (known[mate].max_khz for mate in mates if mate in known)
+        clocks[number] = next((one / 1000 for one in khz if one is not None), 0.0)
+        named = (topology.designs[mate] for mate in mates if mate in topology.designs)
+        if (design := next(named, None)) is not None:
+            designs[number] = design
+    return clusters_by_kind(known, clocks, designs, policies)
 
 
 def offline_cores(cores: Sequence[Core], topology: Topology = UNKNOWN) -> tuple[int, ...]:

@@ -92,3 +92,25 @@ def test_oom_kills_are_found_by_their_whole_name() -> None:
 def test_a_line_of_counters_is_summed(numbers: list[int]) -> None:
     seen = parse_stat("cpu  " + " ".join(str(number) for number in numbers) + "\n")
     assert seen.total == sum(numbers[:8])
+
+
+@pytest.mark.parametrize(
+    ("kind", "text", "temp_c"),
+    [
+        ("bigcore0-thermal", "48000", 48.0),
+        ("CPU-therm", "34500", 34.5),
+        ("soc_thermal", "65", 65.0),
+        ("cpu_thermal", "-2000", -2.0),
+        ("soc-thermal", "999000", None),
+        ("iwlwifi_1", "61000", None),
+        ("acpitz", "27800", None),
+    ],
+)
+def test_the_zone_of_a_chip_is_known_by_its_name_and_read_in_its_unit(
+    tmp_path: Path, kind: str, text: str, temp_c: float | None
+) -> None:
+    zone = tmp_path / "sys/class/thermal/thermal_zone0"
+    zone.mkdir(parents=True)
+    (zone / "type").write_text(f"{kind}\n")
+    (zone / "temp").write_text(f"{text}\n")
+    assert read_conditions(None, None, tmp_path).temp_c == temp_c

@@ -8,7 +8,7 @@ from fleetrank.orchestrator.workspace.device_registry import DeviceFile, save_de
 from fleetrank.orchestrator.workspace.sweep_spec import SweepSpec
 from fleetrank.orchestrator.workspace.workspace import Workspace
 
-PHONE = DeviceCores(clusters=((8,), (4, 5, 6, 7), (0, 1, 2, 3)))
+PHONE = DeviceCores(clusters=((8,), (4, 5, 6, 7), (0, 1, 2, 3)), small=(0, 1, 2, 3))
 TWO_CLUSTERS = DeviceCores(clusters=((4, 5, 6, 7), (0, 1, 2, 3)))
 UNTOLD = {"serial": "1", "benchmark_model": "0" * 64}
 
@@ -24,7 +24,8 @@ def _cpus(spec: SweepSpec, threads: int, cores: DeviceCores) -> tuple[object, ..
 
 
 @pytest.mark.parametrize(
-    ("threads", "expected"), [(1, (8,)), (2, (4, 5, 6, 7)), (4, (4, 5, 6, 7)), (5, None)]
+    ("threads", "expected"),
+    [(1, (8,)), (2, (4, 5, 6, 7)), (4, (4, 5, 6, 7)), (5, (8, 4, 5, 6, 7)), (6, None)],
 )
 def test_a_phone_is_pinned_to_the_fastest_cluster_with_a_core_per_thread(threads, expected) -> None:
     assert _cpus(_spec(), threads, PHONE) == (expected,)
@@ -47,7 +48,7 @@ def test_a_host_does_not_know_clusters() -> None:
 
 
 def test_what_was_asked_for_is_stated_and_what_could_not_be_pinned_is_free() -> None:
-    clusters = affinities(_spec(["auto", "little"]), 5, PHONE)
+    clusters = affinities(_spec(["auto", "little"]), 6, PHONE)
     assert clusters == ((CpuChoice.FREE, None), (CpuChoice.CLUSTER, (0, 1, 2, 3)))
     one_core = DeviceCores(one_per_core=(3,))
     assert affinities(_spec(), 2, one_core) == ((CpuChoice.FREE, None),)

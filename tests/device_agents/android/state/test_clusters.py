@@ -5,13 +5,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fleetrank.device_agents.android.state.power_text import (
-    Cluster,
     Topology,
     clusters_of,
     offline_cores,
     parse_cores,
     parse_topology,
 )
+from fleetrank.device_agents.contract.agent import Cluster
 
 
 def cpuinfo(*parts: str, implementer: str = "0x41") -> str:
@@ -50,17 +50,17 @@ GALAXY_S7_TOPOLOGY = (
 def test_cores_without_design_and_policy_are_grouped_by_their_highest_clock() -> None:
     text = "0 1803000 - - -\n1 1803000 - - -\n2 2802000 - - -\n3 - - - -\n"
     assert clusters_of(parse_cores(text)) == (
-        Cluster(cores=(2,), max_mhz=2802.0),
-        Cluster(cores=(0, 1), max_mhz=1803.0),
-        Cluster(cores=(3,), max_mhz=None),
+        Cluster(cores=(2,), max_mhz=2802.0, is_small=False),
+        Cluster(cores=(0, 1), max_mhz=1803.0, is_small=True),
+        Cluster(cores=(3,), max_mhz=None, is_small=False),
     )
 
 
 def test_cores_of_one_clock_and_two_designs_are_two_clusters() -> None:
     found = clusters_of(parse_cores(OPPO_R15), parse_topology(OPPO_R15_TOPOLOGY))
     assert found == (
-        Cluster(cores=(4, 5, 6, 7), max_mhz=1989.0),
-        Cluster(cores=(0, 1, 2, 3), max_mhz=1989.0),
+        Cluster(cores=(4, 5, 6, 7), max_mhz=1989.0, is_small=False),
+        Cluster(cores=(0, 1, 2, 3), max_mhz=1989.0, is_small=True),
     )
 
 
@@ -73,8 +73,8 @@ def test_cores_of_one_clock_in_two_policies_are_two_clusters() -> None:
 def test_big_cores_that_are_offline_are_known_by_their_design() -> None:
     cores, topology = parse_cores(NEXUS_5X), parse_topology(NEXUS_5X_TOPOLOGY)
     assert clusters_of(cores, topology) == (
-        Cluster(cores=(4, 5), max_mhz=None),
-        Cluster(cores=(0, 1, 2, 3), max_mhz=1440.0),
+        Cluster(cores=(4, 5), max_mhz=None, is_small=False),
+        Cluster(cores=(0, 1, 2, 3), max_mhz=1440.0, is_small=True),
     )
     assert offline_cores(cores, topology) == (4, 5)
 
@@ -82,8 +82,8 @@ def test_big_cores_that_are_offline_are_known_by_their_design() -> None:
 def test_an_offline_core_belongs_to_the_policy_that_names_it() -> None:
     cores, topology = parse_cores(GALAXY_S7), parse_topology(GALAXY_S7_TOPOLOGY)
     assert clusters_of(cores, topology) == (
-        Cluster(cores=(4, 5, 6, 7), max_mhz=2600.0),
-        Cluster(cores=(0, 1, 2, 3), max_mhz=1586.0),
+        Cluster(cores=(4, 5, 6, 7), max_mhz=2600.0, is_small=False),
+        Cluster(cores=(0, 1, 2, 3), max_mhz=1586.0, is_small=True),
     )
     assert offline_cores(cores, topology) == (6, 7)
 
@@ -91,7 +91,9 @@ def test_an_offline_core_belongs_to_the_policy_that_names_it() -> None:
 def test_equal_cores_with_a_policy_each_are_one_cluster() -> None:
     cores = parse_cores("".join(f"{n} 2265600 - 300000 -\n" for n in range(4)))
     topology = parse_topology("".join(f"related {n} {n}\n" for n in range(4)))
-    assert clusters_of(cores, topology) == (Cluster(cores=(0, 1, 2, 3), max_mhz=2265.6),)
+    assert clusters_of(cores, topology) == (
+        Cluster(cores=(0, 1, 2, 3), max_mhz=2265.6, is_small=False),
+    )
 
 
 def test_one_design_after_all_cores_is_that_of_none() -> None:

@@ -76,15 +76,19 @@ def test_a_raspberry_pi() -> None:
     assert parse_clusters(PI5, (0, 1, 2, 3)) == ()
 
 
+def cores_in(text: dict[str, str], usable: tuple[int, ...]) -> tuple[tuple[int, ...], ...]:
+    return tuple(cluster.cores for cluster in parse_clusters(text, usable))
+
+
 def test_clusters_of_unlike_cores_come_fastest_first() -> None:
-    assert parse_clusters(RK3588, tuple(range(8))) == ((4, 5, 6, 7), (0, 1, 2, 3))
-    assert parse_clusters(RK3588, (0, 1, 4)) == ((4,), (0, 1))
+    assert cores_in(RK3588, tuple(range(8))) == ((4, 5, 6, 7), (0, 1, 2, 3))
+    assert cores_in(RK3588, (0, 1, 4)) == ((4,), (0, 1))
 
 
 def test_cores_whose_threads_are_neighbours_are_listed_one_by_one() -> None:
     topology = "sys/devices/system/cpu/cpu{}/topology/thread_siblings_list"
     text = {topology.format(n): "0-1" if n < 2 else "2-3" for n in range(4)}
-    assert parse_clusters(text, (0, 1, 2, 3)) == ((0, 2),)
+    assert cores_in(text, (0, 1, 2, 3)) == ((0, 2),)
 
 
 def test_a_jetson_s_mode_and_its_sensor_of_a_part_that_is_off() -> None:
@@ -132,7 +136,7 @@ def test_a_small_core_with_the_higher_clock_is_not_the_faster_one() -> None:
         f"{CPUFREQ}/policy2/cpuinfo_max_freq": "1800000",
         "proc/cpuinfo": cpuinfo(a53, a53, a73, a73, a73, a73),
     }
-    assert parse_clusters(odroid_n2, tuple(range(6))) == ((2, 3, 4, 5), (0, 1))
+    assert cores_in(odroid_n2, tuple(range(6))) == ((2, 3, 4, 5), (0, 1))
 
 
 def test_a_clock_that_no_board_has_is_refused() -> None:
