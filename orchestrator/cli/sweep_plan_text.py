@@ -1,5 +1,6 @@
 """What `fleetrank sweep plan` prints."""
 
+import itertools
 from collections import defaultdict
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -13,7 +14,7 @@ from fleetrank.models.cards.card import ExportRequest
 from fleetrank.models.errors import ModelError
 from fleetrank.models.networks.weights import canary_request, primer_request
 from fleetrank.orchestrator.cli.listing import print_table
-from fleetrank.orchestrator.identity import RoundRules, SkippedCell
+from fleetrank.orchestrator.identity import Cell, RoundRules, SkippedCell
 from fleetrank.orchestrator.plan.estimate import RAY_S, disk_bytes, exporting_s, measuring_s
 from fleetrank.orchestrator.store.results import ResultStore
 from fleetrank.orchestrator.sweep.sweep_session import profiles_of, sets_of
@@ -62,6 +63,7 @@ def print_plan(
             "family": cell.export.card.family.value,
             "workload": str(cell.execution.workload),
             "platform": cell.platform_key,
+            "cpus": _cpus(cell),
             "origin": setup.places[cell.device].origin.value,
             "repeats": plan.repeats,
             "file": _file_state(cell.export, cached, unopened),
@@ -90,8 +92,11 @@ def print_plan(
         }
         print(json_text(content, indent=2))
         return
-    if {row["workload"] for row in rows} <= {str(IMAGE)}:
-        rows = [{name: row[name] for name in row if name != "workload"} for row in rows]
+    hidden = {
+        *(["workload"] if {row["workload"] for row in rows} <= {str(IMAGE)} else []),
+        *([] if _differ_in_cpus(plan.cells) else ["cpus"]),
+    }
+    rows = [{name: row[name] for name in row if name not in hidden} for row in rows]
     print_table(rows, as_json=False)
     labels = labels_of(keys_in(cell.label for cell in plan.skipped))
     for line in _skipped_lines(plan.skipped):
@@ -102,9 +107,41 @@ def print_plan(
     print(f"files: {len(cached)} ready, {n_to_build} to build and verify{size}")
     if plan.rounds is not None:
         print(_rounds_line(setup, plan.rounds))
-    for line in (*_profile_lines(setup), *_set_lines(setup)):
+    for line in (*_unlike_cores(plan.cells), *_profile_lines(setup), *_set_lines(setup)):
         print(line)
     _print_times(times)
+
+
+def _cpus(cell: Cell) -> str | None:
+    """The CPUs of a cell as the kernel lists them; `None` where the system chooses."""
+    cpus = sorted(cell.execution.affinity or ())
+    runs = [list(one) for _, one in itertools.groupby(cpus, key=lambda cpu: cpu - cpus.index(cpu))]
+    texts = [f"{one[0]}-{one[-1]}" if len(one) > 1 else str(one[0]) for one in runs]
+    return ",".join(texts) or None
+
+
+def _cpus_by_threads(cells: Iterable[Cell]) -> dict[str, dict[int, frozenset[int]]]:
+    found: dict[str, dict[int, frozenset[int]]] = defaultdict(dict)
+    for cell in cells:
+        found[cell.device][cell.execution.threads] = frozenset(cell.execution.affinity or ())
+    return found
+
+
+def _differ_in_cpus(cells: Iterable[Cell]) -> bool:
+    return any(len(set(of.values())) > 1 for of in _cpus_by_threads(cells).values())
+
+
+def _unlike_cores(cells: Sequence[Cell]) -> Iterator[str]:
+    """Devices on which more threads do not just add cores: their scaling compares unlike cores."""
+    shown = {(cell.device, cell.execution.threads): _cpus(cell) for cell in cells}
+    for device, of in _cpus_by_threads(cells).items():
+        sets = [of[threads] for threads in sorted(of)]
+        # The system may choose any core, and phones have unlike ones.
+        if any(few and not few <= many for few, many in itertools.pairwise(sets)):
+            places = ", ".join(
+                f"{count_of(n, 'thread')} on {shown[device, n] or 'any'}" for n in sorted(of)
+            )
+            yield f"{device}: {places}: numbers of threads use unlike cores"
 
 
 def _profile_lines(setup: Setup) -> Iterator[str]:

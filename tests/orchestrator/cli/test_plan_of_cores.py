@@ -1,0 +1,35 @@
+"""What a plan says of the cores of a phone with three kinds."""
+
+import json
+from pathlib import Path
+
+import pytest
+from wording import has
+
+from fleetrank.orchestrator.cli.main import run
+from fleetrank.orchestrator.workspace.device_registry import DeviceFile, Registration, save_device
+from fleetrank.orchestrator.workspace.workspace import Workspace
+
+
+def test_a_plan_shows_cpus_where_cells_differ_in_them(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    workspace = Workspace.init(tmp_path / "w")
+    registration = Registration(clusters=((7,), (4, 5, 6), (0, 1, 2, 3)), small=(0, 1, 2, 3))
+    options = {"serial": "1", "benchmark_model": "0" * 64}
+    save_device(
+        workspace,
+        DeviceFile(name="phone", kind="android", options=options, registration=registration),
+    )
+    words = ["sweep", "plan", "t", "--workspace", str(workspace.root)]
+    spec = "{{name: t, models: [resnet18], runtimes: [tflite], devices: [phone], threads: {}}}\n"
+    (workspace.sweeps / "t.yaml").write_text(spec.format([1, 2, 4, 8]))
+    assert run([*words, "--json"]) == 0
+    cells = json.loads(capsys.readouterr().out)["cells"]
+    assert [cell["cpus"] for cell in cells] == ["7", "4-6", "4-7", None]
+    assert run(words) == 0
+    said = capsys.readouterr().out
+    assert has(said, "phone", "1 thread on 7", "2 threads on 4-6", "4 threads on 4-7", "unlike")
+    (workspace.sweeps / "t.yaml").write_text(spec.format([4]))
+    assert run(words) == 0
+    assert "cpus" not in capsys.readouterr().out
