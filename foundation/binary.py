@@ -1,5 +1,6 @@
 """Fields of protobuf messages and of FlatBuffers, read by number without a schema's code."""
 
+import mmap
 import struct
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -13,17 +14,18 @@ _MOST_VARINT_BYTES = 10
 _MOST_NUMBERS = 1000
 """Of one packed field: a tensor has at most some ten sizes."""
 
+Buffer = bytes | mmap.mmap
 Span = tuple[int, int]
 """Where the bytes of a field start and end."""
 Value = int | Span
 
 
-def spans_of(data: bytes, span: Span) -> Iterator[tuple[int, Span]]:
+def spans_of(data: Buffer, span: Span) -> Iterator[tuple[int, Span]]:
     """The fields of a message that are messages, texts or bytes; errors as `fields_of`."""
     return ((number, value) for number, value in fields_of(data, span) if isinstance(value, tuple))
 
 
-def fields_of(data: bytes, span: Span) -> Iterator[tuple[int, Value]]:
+def fields_of(data: Buffer, span: Span) -> Iterator[tuple[int, Value]]:
     """(number, value) of a message's fields: an integer, or where its bytes start and end.
 
     Fields of fixed width are skipped.
@@ -35,14 +37,14 @@ def fields_of(data: bytes, span: Span) -> Iterator[tuple[int, Value]]:
     return ((number, value) for number, wire, value in found if wire in (_VARINT, _BYTES))
 
 
-def floats_of(data: bytes, span: Span) -> Iterator[tuple[int, float]]:
+def floats_of(data: Buffer, span: Span) -> Iterator[tuple[int, float]]:
     """The fields of type float; errors as `fields_of`."""
     for number, wire, value in _wired(data, span):
         if wire == _FOUR_BYTES and isinstance(value, tuple):
             yield number, struct.unpack_from("<f", data, value[0])[0]
 
 
-def _wired(data: bytes, span: Span) -> Iterator[tuple[int, int, Value]]:
+def _wired(data: Buffer, span: Span) -> Iterator[tuple[int, int, Value]]:
     """Every field with its wire type."""
     at, end = span
     while at < end:
@@ -80,7 +82,7 @@ def packed_numbers(data: bytes, span: Span) -> list[int]:
     return numbers
 
 
-def _varint(data: bytes, at: int, end: int) -> tuple[int, int]:
+def _varint(data: Buffer, at: int, end: int) -> tuple[int, int]:
     value = 0
     for place, byte in enumerate(data[at : min(end, at + _MOST_VARINT_BYTES)]):
         value |= (byte & 0x7F) << 7 * place

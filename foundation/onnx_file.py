@@ -3,10 +3,14 @@
 Source: onnx/onnx.proto (1.19) for field numbers and types; the encoding guide of protobuf.
 """
 
+import mmap
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from enum import IntEnum
+from pathlib import Path
 
-from fleetrank.foundation.binary import Span, fields_of, spans_of
+from fleetrank.foundation.binary import Buffer, Span, fields_of, spans_of
+from fleetrank.foundation.files import open_regular
 
 ELEMENT_TYPES = {
     1: "float32", 2: "uint8", 3: "int8", 4: "uint16", 5: "int16", 6: "int32", 7: "int64",
@@ -19,6 +23,12 @@ NODES, INITIALIZERS, INPUTS, TENSOR_NAME = 1, 5, 11, 8
 """Fields of GraphProto and TensorProto."""
 _VALUE_NAME, _VALUE_TYPE, _TYPE_TENSOR, _ELEMENT_TYPE, _SHAPE = 1, 2, 1, 1, 2
 _DIM, _DIM_VALUE, _DIM_PARAM = 1, 1, 2
+
+
+_EXTERNAL_DATA, _ENTRY_KEY, _ENTRY_VALUE = 13, 1, 2
+"""Fields of TensorProto and StringStringEntryProto."""
+_ATTRIBUTE_TENSORS, _ATTRIBUTE_GRAPHS = frozenset({5, 10}), frozenset({6, 11})
+"""Fields of AttributeProto: t and tensors, g and graphs."""
 
 
 class NodeField(IntEnum):
@@ -65,7 +75,46 @@ def onnx_inputs(data: bytes) -> list[StoredInput]:
     return [one for one in numbers if one.name not in stored]
 
 
-def onnx_graph(data: bytes) -> Span:
+def external_data_of(path: Path) -> tuple[str, ...]:
+    """The files in which a model says that its weights lie, as it writes their names, sorted.
+
+    Those of its tensors, of constants, and of graphs inside of nodes; empty for a file that is not
+    a model.
+
+    Raises:
+        OSError: the file cannot be read.
+    """
+    with open_regular(path) as file:
+        try:
+            with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+                graph = onnx_graph(data)
+                return tuple(sorted(set(_locations(data, graph))))
+        except (ValueError, RecursionError):  # an empty file, too, cannot be mapped
+            return ()
+
+
+def _locations(data: Buffer, graph: Span) -> Iterator[str]:
+    for number, span in spans_of(data, graph):
+        if number == INITIALIZERS:
+            yield from _locations_of_tensor(data, span)
+        elif number == NODES:
+            for field, attribute in spans_of(data, span):
+                for at, part in spans_of(data, attribute) if field == NodeField.ATTRIBUTES else ():
+                    if at in _ATTRIBUTE_TENSORS:
+                        yield from _locations_of_tensor(data, part)
+                    elif at in _ATTRIBUTE_GRAPHS:
+                        yield from _locations(data, part)
+
+
+def _locations_of_tensor(data: Buffer, tensor: Span) -> Iterator[str]:
+    for number, entry in spans_of(data, tensor):
+        if number == _EXTERNAL_DATA:
+            texts = {at: text_of(data, part) for at, part in spans_of(data, entry)}
+            if texts.get(_ENTRY_KEY) == "location":
+                yield texts.get(_ENTRY_VALUE, "")
+
+
+def onnx_graph(data: Buffer) -> Span:
     """Where the graph is; errors as `onnx_inputs`."""
     graphs = [span for number, span in spans_of(data, (0, len(data))) if number == _GRAPH]
     if not graphs:
@@ -73,7 +122,7 @@ def onnx_graph(data: bytes) -> Span:
     return graphs[-1]
 
 
-def text_of(data: bytes, span: Span) -> str:
+def text_of(data: Buffer, span: Span) -> str:
     """The text of a field; a byte that is not UTF-8 becomes a question mark of Unicode."""
     return data[slice(*span)].decode("utf-8", "replace")
 

@@ -11,7 +11,7 @@ from fleetrank.foundation.files import file_sha256
 from fleetrank.foundation.inputs import ModelInput
 from fleetrank.foundation.onnx_file import StoredInput
 from fleetrank.foundation.vocabulary import FlopsMethod, Format
-from fleetrank.models.cards.card import Cost, ModelCard, external_data_names, own_format
+from fleetrank.models.cards.card import Cost, ModelCard, external_data, own_format
 from fleetrank.models.cards.inputs import BATCH, CardInput
 from fleetrank.models.errors import CardError, ExportError
 from fleetrank.models.networks.cost import ELEMENTWISE_FLOPS
@@ -476,7 +476,7 @@ def _fix_sizes(model: "onnx.ModelProto", input_size: int | None) -> None:
 
 def _check_external_data(model: "onnx.ModelProto", source: Path) -> None:
     """Reports problems with weights outside the file."""
-    folder = source.resolve().parent
+    folder, watched = source.resolve().parent, external_data(source)
     for location in sorted(set(_external_locations(model))):
         # resolve() also follows links to targets outside the folder.
         target = (folder / location).resolve()
@@ -485,13 +485,11 @@ def _check_external_data(model: "onnx.ModelProto", source: Path) -> None:
                 f"{source}: external data {location!r} is outside the model's folder",
                 "keep model and data in one folder; do not use a model that reads other files",
             )
-        if location not in external_data_names(source):
-            name, _ = external_data_names(source)
+        if location not in watched:
             raise ExportError(
-                f"{source}: external data {location!r} has a name that fleetrank does not watch "
-                "for changes",
-                f"save the model as one file, or with its data in {name}: onnx.save(onnx.load(...),"
-                f" ..., save_as_external_data=True, location={name!r})",
+                f"{source}: external data {location!r} belongs to a part of the model that "
+                "fleetrank does not watch for changes",
+                "save the model as one file: onnx.save(onnx.load(...), ...)",
             )
         if not target.is_file():
             raise ExportError(
@@ -517,17 +515,23 @@ def _first_line(error: BaseException) -> str:
 
 # The inputs that a model file states, as a card states them.
 
-_BATCH_NAMES = frozenset({"b", "n", "bs", "batch", "batch_size", "batchsize", "batch_dim"})
-"""Names that exporters give the axis of samples, in lower case."""
+_BATCH_NAME = re.compile(r"b|n|bs|.*batch.*", re.IGNORECASE)
+"""Names that exporters give the axis of samples."""
+_NO_NAME = re.compile(
+    r"|\?|-1|none|s\d+|unk__\d+|dim_?\d+|dyn\w*\d*|\w*_dim_\d+|\w*dynamic_axes_\d+",
+    re.IGNORECASE,
+)
+"""What exporters give an axis that nobody named: PyTorch, tf2onnx, ONNX, Paddle."""
 _LONGEST_AXIS = 20
 
 
 def inputs_of(path: Path, format_: Format) -> tuple[CardInput, ...]:
     """The inputs of a model file in its order, with free axes as names.
 
-    A free axis that is named like a batch is `batch`; without such a name the free first axis is.
-    Other axes keep the file's name in lower case; one without a name is called after its input and
-    place.
+    A free axis that is named like a batch is `batch`; without such a name a free first axis that
+    nobody named is. A first axis with a name of its own, such as `n_nodes`, is an axis like others:
+    one node is not a batch of 1. Other axes keep the file's name in lower case; one without a name
+    is called after its input and place.
 
     Raises:
         CardError: the file is not a model of this format, or an input is not a tensor of numbers.
@@ -545,7 +549,7 @@ def inputs_of(path: Path, format_: Format) -> tuple[CardInput, ...]:
                 f"{path}: input {one.name!r} is not a tensor of numbers",
                 "use a model whose inputs are numbers",
             )
-    names = _AxisNames([one.sizes for one in found])
+    names = _AxisNames(found)
     return tuple(
         CardInput(name=one.name, shape=names.named(one.name, one.sizes), dtype=one.dtype)
         for one in found
@@ -589,13 +593,19 @@ def check_sizes(card: ModelCard) -> None:
 class _AxisNames:
     """Gives each free axis of a file a name that a card accepts."""
 
-    def __init__(self, shapes: Sequence[Sequence[int | str]]) -> None:
-        free = {size for sizes in shapes for size in sizes if isinstance(size, str)}
-        self._batch = {size for size in free if size.lower() in _BATCH_NAMES}
+    def __init__(self, inputs: Sequence[StoredInput]) -> None:
+        free = {size for one in inputs for size in one.sizes if isinstance(size, str)}
+        self._batch = {size for size in free if _BATCH_NAME.fullmatch(size)}
         self._first_is_batch = not self._batch
         if self._first_is_batch:
-            self._batch = {sizes[0] for sizes in shapes if sizes and isinstance(sizes[0], str)}
-            self._batch.discard("")
+            # A `.pt2` has no names of axes: its reader calls them after their input and place.
+            self._batch = {
+                size
+                for one in inputs
+                for size in one.sizes[:1]
+                if isinstance(size, str) and size
+                if size == f"{one.name}_0" or _NO_NAME.fullmatch(size)
+            }
         self._known: dict[str, str] = {}
 
     def named(self, name: str, sizes: Sequence[int | str]) -> tuple[int | str, ...]:

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -9,6 +10,7 @@ from pathlib import Path
 from typing import Annotated
 
 from fleetrank.foundation.inputs import IMAGE, TOKENS, Axes, ModelInput, Workload, WorkloadKind
+from fleetrank.foundation.onnx_file import external_data_of
 from fleetrank.foundation.user_file import NO_OTHER_KEYS, Checked, Key
 from fleetrank.foundation.vocabulary import (
     CALIBRATED,
@@ -459,9 +461,21 @@ FORMATS_OF_SUFFIX: Mapping[str, Format] = {
 """A user's file runs only in its own runtime; Keras files are converted by TensorFlow."""
 
 
-def external_data_names(path: Path) -> tuple[str, str]:
-    """Names that PyTorch and onnx give to external data; other files do not affect the identity."""
-    return f"{path.name}.data", f"{path.name}_data"
+def external_data(path: Path) -> dict[str, Path]:
+    """The files in which an ONNX file says that its weights lie, by the name that it gives.
+
+    Only those of its own folder, or of one inside it: a model that names others, or has a link to
+    them, is refused later.
+
+    Raises:
+        OSError: the file cannot be read.
+    """
+    if path.suffix.lower() != f".{Format.ONNX}":
+        return {}
+    folder = path.absolute().parent
+    names = [name for name in external_data_of(path) if name and "\0" not in name]
+    found = {name: Path(os.path.normpath(folder / name)) for name in names}
+    return {name: file for name, file in found.items() if folder in file.parents}
 
 
 def own_format(card: ModelCard) -> Format | None:

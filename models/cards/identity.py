@@ -15,7 +15,7 @@ from fleetrank.models.cards.card import (
     ModelCard,
     ResolvedCard,
     Source,
-    external_data_names,
+    external_data,
     own_format,
 )
 from fleetrank.models.errors import CardError
@@ -116,14 +116,7 @@ def _json_sha256(value: object) -> str:
 
 def _tree_sha256(path: Path) -> str:
     try:
-        # A single file is known by its suffix, so that it can be renamed.
-        parts = [
-            (
-                file.relative_to(path).as_posix() if path.is_dir() else file.name[len(path.name) :],
-                file_sha256(file),
-            )
-            for file in _files_of(path)
-        ]
+        parts = [(name, file_sha256(file)) for name, file in _files_of(path)]
     except OSError as error:
         raise CardError(
             f"cannot read the model file {path}: {error.strerror}",
@@ -143,11 +136,14 @@ def _source_sha256(folder: Path, entry: str) -> str | None:
     return _json_sha256([(f.relative_to(folder).as_posix(), file_sha256(f)) for f in files])
 
 
-def _files_of(path: Path) -> Iterator[Path]:
-    """The file itself, a SavedModel's files, or a file together with its external data."""
+def _files_of(path: Path) -> Iterator[tuple[str, Path]]:
+    """Name and file: of a SavedModel's files, or of a file and its external data.
+
+    A single file has no name, so that it can be renamed.
+    """
     if path.is_dir():
-        yield from sorted(p for p in path.rglob("*") if p.is_file())
+        files = sorted(file for file in path.rglob("*") if file.is_file())
+        yield from ((file.relative_to(path).as_posix(), file) for file in files)
         return
-    yield path
-    beside = (path.with_name(name) for name in external_data_names(path))
-    yield from (file for file in beside if file.is_file())
+    yield "", path
+    yield from ((name, file) for name, file in external_data(path).items() if file.is_file())

@@ -25,7 +25,7 @@ from fleetrank.models.cards.card import (
     CardKeys,
     ModelCard,
     Source,
-    external_data_names,
+    external_data,
     language_card,
 )
 from fleetrank.models.cards.inputs import BATCH, CardInput
@@ -170,10 +170,12 @@ def _entry_path(card: CardKeys, path: Path) -> str:
         # Makes the path absolute and normalised, but does not resolve a symlinked model.
         entry = resolved(path.parent / card.entry)
         is_folder = entry.is_dir()  # a SavedModel
-        files = () if is_folder else (entry, *map(entry.with_name, external_data_names(entry)))
-        for file in files:
-            with contextlib.suppress(FileNotFoundError):
-                check_regular(file)
+        with contextlib.suppress(FileNotFoundError):
+            if not is_folder:
+                check_regular(entry)
+                for file in external_data(entry).values():
+                    with contextlib.suppress(FileNotFoundError):
+                        check_regular(file)
         return str(entry)
     except OSError as error:
         raise CardError(

@@ -14,7 +14,7 @@ from onnx import TensorProto, helper, numpy_helper
 from wording import has
 
 from fleetrank.foundation.vocabulary import FlopsMethod, Format, Precision
-from fleetrank.models.cards.card import Cost, ExportRequest, StagedExport
+from fleetrank.models.cards.card import Cost, ExportRequest, StagedExport, external_data
 from fleetrank.models.cards.identity import resolve
 from fleetrank.models.errors import ExportError, UntrustedError
 from fleetrank.models.export.request import stage_file
@@ -144,14 +144,22 @@ def test_onnx_external_data_elsewhere_is_refused(files: Files) -> None:
         ("linked.bin", "outside the model's folder"),
         ("m.onnx_data", "m.onnx_data", "missing"),
         ("m.onnx.data", "too small"),
-        ("weights.bin", "'weights.bin'", "m.onnx.data"),  # not part of its identity
     ):
         write_onnx(files.root / "m.onnx", location)
         assert has(str(files.refused("m.onnx")), *words), location
 
 
-def test_onnx_external_data_of_a_constant_is_looked_at_too(files: Files) -> None:
-    (files.root / "weights.bin").write_bytes(bytes(64))
+def test_external_data_has_any_name_in_the_folder(files: Files) -> None:
+    for location in ("weights.bin", "model.onnx_data_1", "layer.0.weight", "data/w.bin"):
+        (files.root / location).parent.mkdir(exist_ok=True)
+        np.full((4, 4), 7, dtype=np.float32).tofile(files.root / location)
+        write_onnx(files.root / "m.onnx", location)
+        assert list(external_data(files.root / "m.onnx")) == [location]
+        assert files.staged("m.onnx").cost.macs == 16
+
+
+def test_onnx_external_data_of_a_constant_is_watched_too(files: Files) -> None:
+    np.full((4, 4), 7, dtype=np.float32).tofile(files.root / "weights.bin")
     write_onnx(files.root / "m.onnx")
     model = onnx.load(str(files.root / "m.onnx"))
     tensor = TensorProto(
@@ -160,7 +168,10 @@ def test_onnx_external_data_of_a_constant_is_looked_at_too(files: Files) -> None
     tensor.external_data.add(key="location", value="weights.bin")
     model.graph.ClearField("initializer")
     model.graph.node.insert(0, helper.make_node("Constant", [], ["w"], value=tensor))
-    assert "'weights.bin'" in files.refused("m.onnx", model.SerializeToString()).message
+    (files.root / "m.onnx").write_bytes(model.SerializeToString())
+    assert list(external_data(files.root / "m.onnx")) == ["weights.bin"]
+    (files.root / "weights.bin").unlink()
+    assert "missing" in files.refused("m.onnx").message
 
 
 def test_onnx_file_that_the_checker_refuses_is_not_called_damaged(files: Files) -> None:

@@ -4,7 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tiny_onnx import save_tiny_onnx
+from tiny_onnx import save_external, save_tiny_onnx
 from wording import has
 
 from fleetrank.foundation.vocabulary import Family, Precision
@@ -64,18 +64,19 @@ def test_a_card_that_contradicts_its_file_is_refused() -> None:
 def test_a_model_can_be_renamed_and_its_parts_cannot(tmp_path: Path) -> None:
     for path, part, other in (
         (tmp_path / "saved", "saved/variables/a", "saved/variables/b"),
-        (tmp_path / "m.onnx", "m.onnx.data", "m.onnx_data"),
+        (tmp_path / "m.onnx", "w.bin", "v.bin"),
     ):
         file, as_other = tmp_path / part, tmp_path / other
         file.parent.mkdir(parents=True, exist_ok=True)
-        (path / "saved_model.pb" if path.is_dir() else path).write_bytes(b"graph")
+        if path.is_dir():
+            (path / "saved_model.pb").write_bytes(b"graph")
+        else:
+            save_external(path, part)
         file.write_bytes(b"weights")
         before = card_sha256(card_of(path))
         file.rename(as_other)
         assert card_sha256(card_of(path)) != before
         as_other.rename(file)
-        if path.is_file():
-            file.rename(tmp_path / "n.onnx.data")
         assert card_sha256(card_of(path.rename(path.with_stem("n")))) == before
 
 

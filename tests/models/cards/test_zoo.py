@@ -4,6 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from tiny_onnx import save_external
 
 from fleetrank.foundation.vocabulary import Family, Format, WeightsKind
 from fleetrank.models.cards.card import ModelCard, Source, Weights, formats_of, weights_id
@@ -105,8 +106,8 @@ def test_identity_of_a_file_is_its_bytes_and_not_its_place(tmp_path: Path) -> No
 
 
 def test_identity_of_a_file_covers_its_external_data(tmp_path: Path) -> None:
-    path, data = tmp_path / "a.onnx", tmp_path / "a.onnx.data"
-    path.write_bytes(b"graph")
+    path, data = tmp_path / "a.onnx", tmp_path / "any.name"
+    save_external(path, data.name)
     data.write_bytes(b"weights")
     before = resolve(file_card(path)).sha256
     data.write_bytes(b"others")

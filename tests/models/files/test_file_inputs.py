@@ -155,3 +155,26 @@ def test_no_content_ends_in_another_error(
         path.write_bytes(damaged)
         with contextlib.suppress(CardError):
             inputs_of(path, format_)
+
+
+@pytest.mark.parametrize(
+    ("first", "axis"),
+    [
+        ("n_samples", "n_samples"), ("n_nodes", "n_nodes"), ("time", "time"), ("points", "points"),
+        ("N", "batch"), ("batch_size", "batch"), ("text_batch", "batch"), ("unk__42", "batch"),
+        ("s77", "batch"), ("wave_dynamic_axes_1", "batch"), ("", "batch"), ("wave_0", "batch"),
+    ],
+)  # fmt: skip
+def test_only_an_axis_without_a_name_of_its_own_is_taken_for_the_batch(
+    tmp_path: Path, first: str, axis: str
+) -> None:
+    import onnx
+
+    helper = onnx.helper
+    ends = [helper.make_tensor_value_info(name, 1, [first, 4]) for name in ("wave", "y")]
+    node = helper.make_node("Identity", ["wave"], ["y"])
+    graph = helper.make_graph([node], "g", ends[:1], ends[1:])
+    path = tmp_path / "net.onnx"
+    path.write_bytes(helper.make_model(graph, ir_version=9).SerializeToString())
+    (found,) = inputs_of(path, Format.ONNX)
+    assert found.shape == (axis, 4)
