@@ -20,7 +20,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.thorough]
 
 ROOT = Path(__file__).parents[3]
 SOURCES = ("analysis", "device_agents", "foundation", "models", "orchestrator")
-FILES = ("pyproject.toml", "setup.py", "README.md", "constraints.txt")
+FILES = ("pyproject.toml", "setup.py", "README.md", "LICENSE", "constraints.txt")
 MOST_MB = 400
 """docs/install.md says 350 MB; new versions of libraries grow."""
 NEEDED_MB = 1500
