@@ -65,7 +65,9 @@ def test_build_prints_the_path_and_ends_with_the_answer(asked, tmp_path: Path) -
     answer = asked("report build --out", str(out))
     assert (answer.code, answer.out.strip()) == (0, str(out))
     assert "times as fast as" in answer.err
-    assert "Not measured" not in out.read_text()
+    page = out.read_text()
+    assert "Not measured" not in page
+    assert ">tags<" not in page, "no sweep has one"
 
 
 def test_show_prints_json_for_programs(asked) -> None:

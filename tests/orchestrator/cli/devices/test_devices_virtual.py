@@ -1,3 +1,6 @@
+"""`devices virtual` and wrong words of `devices add`."""
+
+import itertools
 import os
 import signal
 import subprocess
@@ -7,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from adb_bench import adb_of_the_wheel, serve_adb
+from daily import daily
 
 from fleetrank.orchestrator.cli.main import run
 from fleetrank.orchestrator.workspace.workspace import Workspace
@@ -19,8 +23,13 @@ def ignore_ctrl_c() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
-@pytest.mark.parametrize("setup", [None, ignore_ctrl_c])
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize(
+    ("number", "setup"),
+    daily(
+        itertools.product((signal.SIGINT, signal.SIGTERM), (None, ignore_ctrl_c)),
+        (signal.SIGINT, None),
+    ),
+)
 def test_phones_are_started_connected_and_taken_off_again(
     tmp_path: Path, number: int, setup: Callable[[], None] | None
 ) -> None:
