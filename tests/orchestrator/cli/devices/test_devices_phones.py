@@ -249,6 +249,22 @@ def test_a_phone_whose_instructions_no_program_has_is_refused(
 
 
 @pytest.mark.thorough
+def test_a_phone_without_a_program_says_which_to_give_and_takes_it(
+    phone: FarmedPhone, workspace: Workspace, capsys
+) -> None:
+    set_property(phone, "ro.fleetrank.virtual", "")  # as a real phone, which gets no stand-in
+    assert add(phone) == 4
+    assert "--tool benchmark_model=PATH" in capsys.readouterr().err
+    assert add(phone, "--tool", "benchmark-model=/x") == 2
+    assert "benchmark_model" in capsys.readouterr().err
+    set_property(phone, "ro.fleetrank.virtual", "canned")
+    given = stand_in_of("benchmark_model")
+    assert add(phone, "--tool", f"benchmark_model={given}") == 0
+    assert add(phone, "--tool", "benchmark_model=/no/such/file") != 0
+    assert "/no/such/file" in capsys.readouterr().err
+
+
+@pytest.mark.thorough
 def test_a_program_in_a_folder_is_registered_with_what_its_delegates_take(
     phone: FarmedPhone, workspace: Workspace, tmp_path: Path, capsys
 ) -> None:
@@ -310,3 +326,15 @@ def test_a_phone_that_is_away_is_removed_with_a_note(
     assert "not deleted" in told
     assert f"rm -r {FOLDER}" in told
     assert not list(workspace.devices.glob("*.yaml"))
+
+
+@pytest.mark.thorough
+def test_removing_does_not_clean_another_phone_at_the_address(
+    phone: FarmedPhone, workspace: Workspace, capsys
+) -> None:
+    assert add(phone) == 0
+    for name in ("ro.serialno", "ro.boot.serialno"):
+        set_property(phone, name, "OTHER")
+    assert run(["devices", "remove", "pixel-8"]) == 0
+    assert (phone.folder / FOLDER[1:]).exists()
+    assert "not the registered phone" in capsys.readouterr().err
