@@ -83,11 +83,6 @@ def test_a_listing_has_the_same_options(
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize("words", [["--columns", ","], ["--descending"], ["--sort", "nothing"]])
-def test_wrong_options_are_bad_usage(workspace: Path, words: list[str]) -> None:
-    assert run(["models", "list", *words, "--workspace", str(workspace)]) == 2
-
-
 def test_no_line_in_a_pipe_is_wider_than_200(
     workspace: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
