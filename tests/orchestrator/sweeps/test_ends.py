@@ -5,6 +5,7 @@ import json
 import os
 import signal
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import psutil
@@ -14,6 +15,9 @@ from full_disk import no_room_beyond
 from ssh_board import why_no_mounts, with_read_only
 from waiting import MODES, ended, ok_repeats, start, wait_for_repeats
 from wording import has
+
+from fleetrank.analysis.stored.sweep_record import SweepRecord
+from fleetrank.orchestrator.sweep import sweep_status
 
 ALL = ("m0", "m1", "m2", "m3")
 KIB = 1024
@@ -102,6 +106,20 @@ def test_a_workspace_that_is_moved_ends_the_sweep_which_goes_on_in_the_new_place
     assert len(after) == 40
     assert set(after.values()) == {1}
     assert moved.call("results", "verify").returncode == 0
+
+
+def test_after_a_clock_that_jumped_back_the_next_sweep_is_the_newest_and_says_so(folder) -> None:
+    tomorrow = datetime.now(UTC) + timedelta(days=1)
+    first = f"t-{tomorrow:%Y%m%dT%H%M%S}-0a1b"
+    folder.store.create_sweep(SweepRecord(sweep_id=first, started_utc=tomorrow.isoformat()))
+    folder.write_spec(["m0"], ["sim-a"], repeats=1)
+    done = folder.call("sweep", "run", "t", "--inline", "--progress", "jsonl")
+    assert done.returncode == 0, done.stderr
+    assert "this host's clock is 2" in done.stdout, "about 24 h behind"
+    assert sweep_status._seconds_left([tomorrow, tomorrow], n_left=3) is None
+    assert folder.store.sweep_ids()[0] == first
+    assert folder.store.newest_sweep() != first
+    assert list(ok_repeats(folder).values()) == [1]
 
 
 @pytest.mark.thorough
