@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import onnx
@@ -12,10 +13,12 @@ from stored_part import forget_rows
 from fleetrank.analysis.stored.side_tables import (
     COMPONENT_TIMES,
     MODULE_MACS,
+    OF_MEASUREMENTS,
     read_side,
 )
 from fleetrank.orchestrator.progress import Notice
 from fleetrank.orchestrator.store.journal import Entry
+from fleetrank.orchestrator.store.side import append_side
 from fleetrank.orchestrator.sweep.sweep_run import resume_sweep, run_sweep
 from fleetrank.orchestrator.sweep.sweep_session import RunOptions
 from fleetrank.orchestrator.workspace.workspace import Workspace
@@ -128,3 +131,22 @@ def test_a_resume_makes_the_profiles_that_are_missing(folder, named: str) -> Non
     assert set(_profiles(folder)["repeat"]) == {0, 1, 2}
     assert _profiles(folder)[: kept.height].equals(kept)
     assert folder.rows() == measured
+
+
+@pytest.mark.thorough
+def test_a_failed_profile_is_tried_again_when_asked(folder, named: str) -> None:
+    spec = folder.write_spec([named], ["local-cpu"], repeats=1)
+    spec.write_text(spec.read_text() + "profile: true\n")
+    _run(folder, spec)
+    results = folder.root / "results"
+    row = {name: _profiles(folder)[name][0] for name in OF_MEASUREMENTS}
+    broken = {"status": "failed", "error_kind": "crashed", "error_is_transient": False}
+    (sweep_id,) = folder.store.sweep_ids()
+    forget_rows(folder.store, sweep_id, _is_profile_of(0))
+    append_side(results, COMPONENT_TIMES, [row | broken], sweep_id=sweep_id)
+    resume_sweep(Workspace.at(folder.root), None, _options([]))
+    assert set(_profiles(folder)["status"]) == {"failed"}
+    again = replace(_options([]), retries_failed=True)
+    resume_sweep(Workspace.at(folder.root), None, again)
+    assert set(_profiles(folder)["status"]) == {"failed", "ok"}
+    assert set(_profiles(folder)["attempt"]) == {0, 1}

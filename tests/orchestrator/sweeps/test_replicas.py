@@ -116,6 +116,22 @@ def test_a_stop_leaves_the_other_sets_to_a_resume(folder) -> None:
     assert ok.select("n_replicas", "repeat").n_unique() == 4
 
 
+@pytest.mark.thorough
+def test_a_set_that_fails_is_stored_with_its_reason_and_the_rest_goes_on(
+    folder, foreign_onnx: Path
+) -> None:
+    folder.add_model("foreign", foreign_onnx)
+    spec = folder.write_spec(["foreign", "m0"], ["local-cpu"], repeats=1)
+    spec.write_text(spec.read_text() + SETS)
+    outcome = run_sweep(Workspace.at(folder.root), spec, _options([]))
+    assert outcome.n_sets_failed == 2
+    stored = _runs(folder)
+    failed = stored.filter(pl.col("model") == "foreign")
+    assert set(failed["status"]) == {"failed"}
+    assert failed["error_message"].null_count() == 0
+    assert set(stored.filter(pl.col("model") == "m0")["status"]) == {"ok"}
+
+
 def test_the_plan_says_how_many_sets_and_which_do_not_fit(folder) -> None:
     _spec(folder, ["local-cpu", "sim-a"])
     done = folder.call("sweep", "plan", "sweeps/t.yaml")
