@@ -312,18 +312,6 @@ def with_read_only(folder: Path) -> list[str]:
     )
 
 
-def with_little_room(folder: Path, size_bytes: int, kept: Path) -> list[str]:
-    """What stands before a command for which a folder is an empty file system of this size.
-
-    What the command leaves in it is copied to `kept`, since the file system ends with it.
-    """
-    script = (
-        'mkdir -p "$1"; mount -t tmpfs -o size="$2" tmpfs "$1"; in="$1"; kept="$3"; shift 3; '
-        'set +e; "$@"; code=$?; cp -a "$in" "$kept"; exit $code'
-    )
-    return _before(script, folder, str(size_bytes), kept)
-
-
 def _before(script: str, *words: Path | str) -> list[str]:
     return [*_command(), "sh", "-ec", script, "sh", *map(str, words)]
 

@@ -1,5 +1,6 @@
 """A card, a cell and a row that tests of the orchestrator vary; a board, and a server of adb."""
 
+import os
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -29,6 +30,7 @@ from fleetrank.orchestrator.rows import Row, make_row
 
 if TYPE_CHECKING:
     from ssh_board import SshBoard
+    from world import World
 
     from fleetrank.device_agents.android.adb_server import AdbServer
 
@@ -143,6 +145,15 @@ def new_row(translate: RowMaker) -> RowMaker:
 def onnx_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A 3 x 3 convolution over 16 x 16 pixels: exported, verified and measured in no time."""
     return save_tiny_onnx(tmp_path_factory.mktemp("onnx") / "tiny.onnx")
+
+
+@pytest.fixture(scope="session")
+def world(tmp_path_factory: pytest.TempPathFactory) -> "World":
+    """Six measured sweeps; a test that writes takes a copy."""
+    from world import shared_world
+
+    base = tmp_path_factory.getbasetemp()
+    return shared_world(base.parent if "PYTEST_XDIST_WORKER" in os.environ else base)
 
 
 @pytest.fixture

@@ -1,14 +1,17 @@
 """A command line as it is typed, with its exit code and what it printed."""
 
+import itertools
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from fleetrank.orchestrator.cli.main import run
+from fleetrank.orchestrator.compute.child import Child, Job, Result
 
 
 @dataclass(frozen=True)
@@ -43,3 +46,28 @@ def asked(workspace: Path, capfd: pytest.CaptureFixture[str]) -> Asked:
         return Answer(code, *capfd.readouterr())
 
     return ask
+
+
+@pytest.fixture(autouse=True, scope="package")
+def kept_child() -> Iterator[None]:
+    """Queries of a folder share one computing child, whose start is dear; it reads it each time."""
+    numbers, child, of = itertools.count(), None, None
+
+    def child_of(results: Path, **limits: Any) -> SimpleNamespace:
+        nonlocal child, of
+        if child is None or of != results:
+            if child is not None:
+                child.close()
+            child, of = Child(results, **limits), results
+        kept = child
+
+        def ask(job: Job, _fingerprint: str, *, timeout_s: float) -> Result:
+            return kept.ask(job, str(next(numbers)), timeout_s=timeout_s)
+
+        return SimpleNamespace(ask=ask, close=lambda: None)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("fleetrank.orchestrator.cli.query_command.Child", child_of)
+        yield
+    if child is not None:
+        child.close()

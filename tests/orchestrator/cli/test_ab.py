@@ -1,53 +1,45 @@
-"""`fleetrank ab` and `run` with real files and real processes."""
+"""`fleetrank ab` and `run` with real files and real workers."""
 
 import json
-import os
-import subprocess
 from pathlib import Path
+from subprocess import CompletedProcess
 
 import onnx
 import polars as pl
 import pytest
-from command_line import COMMAND
 from onnx import TensorProto, helper
 from tiny_onnx import save_tiny_onnx
 from wording import has
+from world import World, call_inside
 
 pytestmark = pytest.mark.slow
 SHORT = ("--max-time", "0.1")
 
 
-def run(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    env = os.environ | {"XDG_DATA_HOME": str(folder / "data")}
-    return subprocess.run(
-        [COMMAND, *words], cwd=folder, capture_output=True, text=True, timeout=300, check=False,
-        env=env,
-    )  # fmt: skip
-
-
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    assert run(tmp_path, "init", ".").returncode == 0
-    model = onnx.load(save_tiny_onnx(tmp_path / "a.onnx"))
-    model.doc_string = "the same graph under another name"
-    onnx.save(model, tmp_path / "b.onnx")
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    save_tiny_onnx(tmp_path / "a.onnx")
+    (tmp_path / "cluster.yaml").touch()
     return tmp_path
 
 
-def test_two_files_take_turns_and_are_a_sweep_afterwards(folder: Path) -> None:
-    words = ("ab", "a.onnx", "b.onnx", "--rounds", "3", "--margin", "900%", *SHORT)
-    done = run(folder, *words, "--json")
-    assert done.returncode == 0, done.stderr
-    found = json.loads(done.stdout)
+def run(folder: Path, *words: str) -> CompletedProcess[str]:
+    return call_inside(folder, folder, *words)
+
+
+def test_two_files_take_turns_and_are_a_sweep_afterwards(world: World) -> None:
+    done = world.said["ab"]
+    assert done["code"] == 0, done["err"]
+    found = json.loads(done["out"])
     assert (found["rounds"], found["verdict"], found["margin"]) == (3, "same", 9.0)
     assert found["ratio_low"] < found["ratio"] < found["ratio_high"]
-    rows = pl.read_parquet(folder / "results/measurements/**/*.parquet")
+    rows = pl.DataFrame(world.rows("ab"))
     assert rows.height == 6
     assert set(rows["design"]) == {"rounds"}
     assert rows.group_by("round_id").len()["len"].to_list() == [2, 2, 2]
-    listed = json.loads(run(folder, "results", "list", "--json").stdout)
-    assert found["sweep_id"] in json.dumps(listed)
-    again = run(folder, "sweep", "resume", found["sweep_id"], "--inline")
+    assert found["sweep_id"] in world.call("results", "list", "--json").stdout
+    again = world.call("sweep", "resume", found["sweep_id"], "--inline")
     assert "0 left" in again.stdout + again.stderr
 
 
@@ -66,28 +58,29 @@ def test_a_file_that_cannot_run_is_reported_and_the_exit_code_says_so(folder: Pa
 
 
 def test_a_file_is_measured_without_a_workspace_and_what_nobody_chose_is_said(
-    tmp_path: Path,
+    folder: Path,
 ) -> None:
+    (folder / "cluster.yaml").unlink()
     ids = helper.make_tensor_value_info("ids", TensorProto.INT64, ["batch", 4])
     out = helper.make_tensor_value_info("out", TensorProto.FLOAT, ["batch", 4, 2])
     table = helper.make_tensor("table", TensorProto.FLOAT, [9, 2], [0.5] * 18)
     node = helper.make_node("Gather", ["table", "ids"], ["out"])
     graph = helper.make_graph([node], "g", [ids], [out], [table])
     opset = helper.make_opsetid("", 17)
-    onnx.save(helper.make_model(graph, opset_imports=[opset], ir_version=8), tmp_path / "net.onnx")
-    done = run(tmp_path, "run", "net.onnx", "--repeats", "1", *SHORT)
+    onnx.save(helper.make_model(graph, opset_imports=[opset], ir_version=8), folder / "net.onnx")
+    done = run(folder, "run", "net.onnx", "--repeats", "1", *SHORT)
     assert done.returncode == 0, done.stderr
-    place = tmp_path / "data" / "fleetrank"
+    place = folder / "data" / "fleetrank"
     assert f"{place} is used" in done.stderr
     assert has(done.stderr, "batch", "measured at 1", "--axis batch=1,8")
     assert has(done.stderr, "ids", "0 or 1", "--input ids=ids:30522")
     # The commands that it names find its results.
     assert f"--workspace {place}" in done.stdout
-    assert run(tmp_path, "sweep", "status", "--workspace", str(place)).returncode == 0
-    assert f"{place} is used" in run(tmp_path, "sweep", "status").stderr
-    assert run(tmp_path, "sweep", "resume").returncode == 2, "it would measure"
+    assert run(folder, "sweep", "status", "--workspace", str(place)).returncode == 0
+    assert f"{place} is used" in run(folder, "sweep", "status").stderr
+    assert run(folder, "sweep", "resume").returncode == 2, "it would measure"
     chosen = ("--axis", "batch=2", "--input", "ids=ids:9")
-    again = run(tmp_path, "run", "net.onnx", "--repeats", "1", *SHORT, *chosen, "--json")
+    again = run(folder, "run", "net.onnx", "--repeats", "1", *SHORT, *chosen, "--json")
     assert "note:" not in again.stderr
     assert len(json.loads(again.stdout)["cells"]) == 1
     records = [json.loads(path.read_bytes()) for path in place.glob("results/sweeps/*.json")]
@@ -95,7 +88,8 @@ def test_a_file_is_measured_without_a_workspace_and_what_nobody_chose_is_said(
 
 
 def test_the_plan_of_a_sweep_with_rounds_names_the_devices_that_take_turns(folder: Path) -> None:
-    (folder / "cards").mkdir(exist_ok=True)
+    for name in ("cards", "sweeps"):
+        (folder / name).mkdir()
     (folder / "cards/tiny.toml").write_text('source = "file"\nentry = "../a.onnx"\n')
     (folder / "sweeps/turns.yaml").write_text(
         "name: turns\nmodels: tiny\nruntimes: onnx\nrounds: {cells: 5}\n"

@@ -78,13 +78,6 @@ def test_on_chooses_the_platforms_that_are_counted(
     assert min(counted()) > 1
 
 
-def test_users_without_two_models_are_refused(
-    workspace: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert run(["faster", A, "--users", "users.csv", "--workspace", str(workspace)]) == 2
-    assert has(capsys.readouterr().err, "--users", "two models")
-
-
 def test_of_three_models_the_fastest_is_named_first(
     workspace: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

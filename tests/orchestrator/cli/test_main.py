@@ -252,13 +252,8 @@ def test_a_workspace_with_its_own_packages_does_not_shadow_ours(tmp_path) -> Non
     assert json.loads(answer.stdout)[0]["kind"] == "cpu"
 
 
-def test_every_command_of_the_list_is_there() -> None:
-    for name in COMMANDS:
-        assert run([name, "--help"]) == 0, name
-
-
 @pytest.mark.parametrize("words", [[], *([name] for name in COMMANDS)])
-def test_no_help_of_a_command_is_cut_off(words, monkeypatch, capsys) -> None:
+def test_every_command_has_a_help_that_is_not_cut_off(words, monkeypatch, capsys) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     assert run([*words, "--help"]) == 0
     lines = capsys.readouterr().out.splitlines()

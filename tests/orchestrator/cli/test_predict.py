@@ -72,14 +72,6 @@ def test_every_format_marks_what_is_predicted(
     assert "predicted" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("words", [("--coverage", "0"), ("--quantity", "speed")])
-def test_a_wrong_value_is_exit_code_2(
-    workspace: Path, capsys: pytest.CaptureFixture[str], words: tuple[str, str]
-) -> None:
-    assert run(["predict", "--device", "pixel-7", *words, "--workspace", str(workspace)]) == 2
-    assert "->" in capsys.readouterr().err
-
-
 def test_a_program_gets_the_same_figures(
     workspace: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -12,14 +12,13 @@ from pathlib import Path
 import httpx
 import psutil
 import pytest
-from daily import daily
 from fleet_rows import NETS, PLACES, write_results
 from serving import serving
 from waiting import wait_until
 
 from fleetrank.foundation.lease import ReadingWatch, give_up_at_once, host_lease
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.thorough
 
 _COMMAND = "from fleetrank.orchestrator.cli.main import main; main()"
 _LIMIT_S = 300.0
@@ -63,9 +62,7 @@ def command(*words: str) -> Iterator[subprocess.Popen[str]]:
         one.kill()
 
 
-@pytest.mark.parametrize(
-    "words", daily(["build --tables OUT", "build --out OUT"], "build --out OUT")
-)
+@pytest.mark.parametrize("words", ["build --tables OUT", "build --out OUT"])
 def test_a_report_lets_a_measurement_begin_at_once_and_pauses(
     workspace: Path, tmp_path: Path, words: str
 ) -> None:
@@ -80,7 +77,6 @@ def test_a_report_lets_a_measurement_begin_at_once_and_pauses(
     assert out.exists()
 
 
-@pytest.mark.thorough
 def test_the_report_server_lets_a_measurement_begin_at_once_and_pauses(workspace: Path) -> None:
     pages: list[httpx.Response] = []
     with serving(workspace) as served, httpx.Client(base_url=served.base) as client:

@@ -5,6 +5,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from threading import Thread
@@ -51,8 +52,8 @@ def workspaces(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     return small, large
 
 
-@pytest.fixture
-def measuring() -> Iterator[subprocess.Popen[str]]:
+@contextmanager
+def measures() -> Iterator[subprocess.Popen[str]]:
     """Another process that measures on this host, in whatever workspace."""
     command = [sys.executable, "-c", HOLDER]
     with subprocess.Popen(
@@ -62,6 +63,12 @@ def measuring() -> Iterator[subprocess.Popen[str]]:
         assert process.stdout.readline() == "held\n"
         yield process
         process.kill()
+
+
+@pytest.fixture(scope="module")
+def measuring() -> Iterator[subprocess.Popen[str]]:
+    with measures() as process:
+        yield process
 
 
 def parts_of(root: Path) -> list[Path]:
@@ -126,6 +133,27 @@ def test_a_damaged_file_is_no_work_to_wait_for(tmp_path: Path) -> None:
     assert work_s([tmp_path / "part.parquet"], Work.PAIRS) == 0.0
 
 
+def test_long_work_waits_and_says_for_what_since_when_and_how_to_skip(workspaces, capsys) -> None:
+    codes: list[int] = []
+    words = ["report", "show", "trust", "--part", "ceiling", "--workspace", str(workspaces[LONG])]
+    waiting = Thread(target=lambda: codes.append(run(words)))
+    said: list[str] = []
+
+    def is_announced() -> bool:
+        said.append(capsys.readouterr().err)
+        return "waiting" in "".join(said)
+
+    with measures() as measuring:
+        waiting.start()
+        wait_until(is_announced, "the notice")
+        text = "".join(said)
+        assert has(text, "s-1", str(measuring.pid), "since", "--now")
+        assert len(text.strip().splitlines()) == 1
+        assert codes == []
+    waiting.join(60)
+    assert codes == [0]
+
+
 @pytest.mark.parametrize("words", SHORT_WORK, ids=lambda words: "-".join(words[:3])[:24])
 def test_short_work_starts_beside_a_measurement(words, workspaces, measuring, capsys) -> None:
     assert run([*words, "--workspace", str(workspaces[0])]) == 0
@@ -133,38 +161,9 @@ def test_short_work_starts_beside_a_measurement(words, workspaces, measuring, ca
     assert measuring.poll() is None
 
 
-def test_long_work_waits_and_says_for_what_since_when_and_how_to_skip(
-    workspaces, measuring, capsys
-) -> None:
-    codes: list[int] = []
-    words = ["report", "show", "trust", "--part", "ceiling", "--workspace", str(workspaces[LONG])]
-    waiting = Thread(target=lambda: codes.append(run(words)))
-    waiting.start()
-    said: list[str] = []
-
-    def is_announced() -> bool:
-        said.append(capsys.readouterr().err)
-        return "waiting" in "".join(said)
-
-    wait_until(is_announced, "the notice")
-    text = "".join(said)
-    assert has(text, "s-1", str(measuring.pid), "since", "--now")
-    assert len(text.strip().splitlines()) == 1
-    assert codes == []
-    measuring.kill()
-    waiting.join(60)
-    assert codes == [0]
-
-
-@pytest.mark.parametrize(
-    "words",
-    [["report", "show", "trust", "--part", "ceiling"], ["report", "build", "--tables", "OUT"]],
-    ids=["show", "export"],
-)
-def test_now_starts_long_work_at_once(words, workspaces, measuring, tmp_path, capsys) -> None:
-    words = [str(tmp_path / "out") if word == "OUT" else word for word in words]
-    root = workspaces[LONG if "show" in words else 0]
-    assert run([*words, "--now", "--workspace", str(root)]) == 0
+def test_now_starts_long_work_at_once(workspaces, measuring, capsys) -> None:
+    words = ["report", "show", "trust", "--part", "ceiling", "--now"]
+    assert run([*words, "--workspace", str(workspaces[LONG])]) == 0
     assert "waiting" not in capsys.readouterr().err
     assert measuring.poll() is None
 

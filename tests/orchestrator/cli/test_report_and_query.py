@@ -1,4 +1,4 @@
-"""`report` and `query` as they are typed."""
+"""`report` and `query` as they are typed, and one table of what commands refuse."""
 
 import csv
 import io
@@ -31,6 +31,23 @@ REFUSED = [
     ("report show latency --part memroy", 2, "did you mean 'memory'"),
     ("report show predict --quantity memroy", 2, "did you mean 'memory'"),
     ("report show choose --goal fame", 2, "fame"),
+    ("predict --device pixel-7 --coverage 0", 2, "->"),
+    ("predict --device pixel-7 --quantity speed", 2, "->"),
+    ("faster mobilenet_v2 --users users.csv", 2, "two models"),
+    ("models list --columns ,", 2, "->"),
+    ("models list --descending", 2, "->"),
+    ("models list --sort nothing", 2, "->"),
+    ("results export --include-simulated", 2, "--standard-metrics"),
+    ("results export --standard-metrics --table evaluations", 2, "--standard-metrics"),
+    ("results export --standard-metrics --format parquet", 2, "--standard-metrics"),
+    ("results import --from demo x", 2, "'demo' has no path"),
+    ("results import --from timm", 2, "'timm' needs the path"),
+    ("results import --from workspace", 2, "another workspace needs its path"),
+    ("results import --from timm missing", 2, "->"),
+    ("devices virtual --profile iphone", 2, "pixel-8"),
+    ("devices add --adb 1 --kind cpu", 2, "--adb is for phones"),
+    ("devices add box --kind cpu --tool a=b", 2, "--tool is only for phones"),
+    ("devices add box --kind cpu --option threads=[", 2, "is not a valid value"),
     ("query", 2, "--tables"),
     ("query SQL DROP VIEW models", 2, "query --tables"),
     ("query SQL SELECT * FROM read_csv('/etc/passwd')", 2, "query --tables"),
@@ -65,7 +82,9 @@ def test_build_prints_the_path_and_ends_with_the_answer(asked, tmp_path: Path) -
     answer = asked("report build --out", str(out))
     assert (answer.code, answer.out.strip()) == (0, str(out))
     assert "times as fast as" in answer.err
-    assert "Not measured" not in out.read_text()
+    page = out.read_text()
+    assert "Not measured" not in page
+    assert ">tags<" not in page, "no sweep has one"
 
 
 def test_show_prints_json_for_programs(asked) -> None:

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import polars as pl
 import pytest
-from daily import daily
 from stored_evaluations import LM_EVAL, MODEL, evaluated
 from waiting import wait_until
 from wording import has
+from world import TEXT, World
 
 from fleetrank.analysis.stored.side_tables import EVALUATIONS, read_side
 from fleetrank.orchestrator.cli.main import run
@@ -23,14 +23,8 @@ pytestmark = pytest.mark.slow
 FIGURES = json.loads((LM_EVAL / "figures.json").read_text())
 
 
-@pytest.mark.parametrize("runtime", daily(["torch", "onnx"], "onnx"))
-def test_a_text_scores_as_in_the_harness(folder: Path, runtime: str) -> None:
+def check_text(row: dict[str, object]) -> None:
     wanted = FIGURES["text"]
-    found = evaluated(
-        folder, "ppl", "--model", MODEL, "--text", str(LM_EVAL / "text.jsonl"), "--seeded",
-        "--tokenizer", "bytes", "--runtime", runtime, "--window", str(wanted["window"]),
-    )  # fmt: skip
-    row = found["ppl bits_per_byte"]
     assert row["quality"] == pytest.approx(wanted["bits_per_byte"], rel=1e-6)
     per_byte = math.exp(row["nll_nats"] / row["n_bytes"])
     assert per_byte == pytest.approx(wanted["byte_perplexity"], rel=1e-5)
@@ -38,6 +32,20 @@ def test_a_text_scores_as_in_the_harness(folder: Path, runtime: str) -> None:
     assert row["quality_low"] < row["quality"] < row["quality_high"]
 
 
+def test_a_text_scores_as_in_the_harness(world: World) -> None:
+    assert world.said["eval"]["code"] == 0, world.said["eval"]["err"]
+    rows = read_side(world.root / "results", EVALUATIONS).filter(task="ppl")
+    (row,) = rows.filter(quality_metric="bits_per_byte").to_dicts()
+    check_text(row)
+
+
+@pytest.mark.thorough
+def test_a_text_scores_as_in_the_harness_in_torch(folder: Path) -> None:
+    words = (*TEXT[1:], "--runtime", "torch")
+    check_text(evaluated(folder, *words)["ppl bits_per_byte"])
+
+
+@pytest.mark.thorough
 def test_a_text_shows_what_low_precision_costs(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -131,13 +139,15 @@ def _has_scored(paths: set[Path]) -> bool:
 @pytest.mark.parametrize(
     "reading",
     [
-        ("--window", "64"),
+        ("--window", TEXT[-1]),
         pytest.param(("--strategy", "hmt", "--segment", "64+k8+n4"), marks=pytest.mark.thorough),
     ],
 )
 def test_a_killed_evaluation_goes_on(
-    folder: Path, reading: tuple[str, ...], capfd: pytest.CaptureFixture[str]
+    world: World, tmp_path: Path, reading: tuple[str, ...], capfd: pytest.CaptureFixture[str]
 ) -> None:
+    """A process, because only one that is killed leaves half a file of scores."""
+    folder = world.copy(tmp_path / "w").root
     text = folder / f"long{len(reading)}.txt"
     text.write_text("words and more words, " * 400)
     command = [

@@ -15,7 +15,7 @@ from torch import nn
 
 from fleetrank.orchestrator.cli.main import run
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.thorough
 
 
 @pytest.fixture(scope="module")
@@ -63,7 +63,6 @@ def _images(folder: Path, digits: Path, *words: str) -> dict[str, dict[str, obje
     )  # fmt: skip
 
 
-@pytest.mark.thorough
 def test_three_runtimes_have_the_accuracy_of_the_trained_network(
     folder: Path, digits: Path
 ) -> None:
@@ -108,7 +107,6 @@ def test_the_accuracy_of_int8_is_compared_with_fp32_over_the_same_images(
     assert -3 < row["difference"] < 3
 
 
-@pytest.mark.thorough
 @pytest.mark.parametrize("runtime", ["tflite", "executorch"])
 def test_int8_keeps_the_accuracy_in_other_runtimes(
     folder: Path, digits: Path, runtime: str

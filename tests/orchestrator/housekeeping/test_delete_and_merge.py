@@ -1,4 +1,4 @@
-"""`results delete` and `import --from workspace`: plans, refusals, and a kill at every step."""
+"""`results delete` and `import --from workspace`: plans, refusals, and an end at every step."""
 
 import itertools
 import json
@@ -12,6 +12,7 @@ from pathlib import Path
 import killed_at
 import pytest
 from daily import daily
+from killed_at import dying_before
 from two_sweeps import GOES, KEPT, make_workspace
 
 from fleetrank.analysis.errors import NoDataError
@@ -26,7 +27,7 @@ from fleetrank.orchestrator.store.results import ResultStore
 
 NEW = "new-20261122T080000-cc33"
 _STRIDE = 4
-"""Of some 30 changes of files every fourth is enough for a suite; each takes a process."""
+"""Of some 30 changes of files every fourth is enough for a suite."""
 
 
 def _run(workspace: Path, *words: str) -> int:
@@ -182,10 +183,10 @@ def test_the_server_sees_that_a_sweep_came_or_went(workspace: Path) -> None:
 
 
 @pytest.mark.parametrize("command", daily(["delete", "import"], "delete"))
-def test_a_kill_at_any_step_leaves_all_or_nothing_and_the_next_run_ends_it(
+def test_an_end_at_any_step_leaves_all_or_nothing_and_the_next_run_ends_it(
     workspace: Path, tmp_path: Path, command: str
 ) -> None:
-    """Every reader agrees after each kill; the sweeps around it are never touched."""
+    """Every reader agrees after each end; the sweeps around it are never touched."""
     other = make_workspace(tmp_path / "other", NEW)
     sweep, words = (
         (GOES, ["delete", GOES, "--yes"]) if command == "delete" else (NEW, _copied(other))
@@ -194,29 +195,40 @@ def test_a_kill_at_any_step_leaves_all_or_nothing_and_the_next_run_ends_it(
     for number in itertools.count(1, _STRIDE):
         here = tmp_path / f"here{number}"
         shutil.copytree(workspace, here)
-        if _killed(number, here, *words) == 0:
-            break
-        sights.add(_sight(here, sweep))
-        # Of a deletion that was killed at its very end nothing is left to name.
-        if command == "import" or _everything(here, sweep):
+        with dying_before(number, str(here)) as refused:
             assert _run(here, *words) == 0
-        assert _sight(here, sweep) == ("all" if command == "import" else "nothing")
-        assert not list((here / "results" / "sweeps").glob("*.pending"))
-        assert command == "import" or not _everything(here, sweep)
+        if not refused:
+            break
+        sights.add(_sight_until_done(here, sweep, *words))
     assert number > 4 * _STRIDE
     assert "nothing" in sights
 
 
-def _killed(number: int, workspace: Path, *words: str) -> int:
+def _sight_until_done(here: Path, sweep: str, *words: str) -> str:
+    """What readers see after a command was ended, and checks what the next run makes of it."""
+    sight, is_import = _sight(here, sweep), words[0] == "import"
+    # Of a deletion that was ended at its very end nothing is left to name.
+    if is_import or _everything(here, sweep):
+        assert _run(here, *words) == 0
+    assert _sight(here, sweep) == ("all" if is_import else "nothing")
+    assert not list((here / "results" / "sweeps").glob("*.pending"))
+    assert is_import or not _everything(here, sweep)
+    return sight
+
+
+def test_kill_9_in_a_delete_leaves_what_the_next_run_ends(workspace: Path) -> None:
+    """Only a process that is killed shows that the system keeps what was written until then."""
+    words = ["delete", GOES, "--yes"]
     ended = subprocess.run(
-        [sys.executable, "-P", killed_at.__file__, str(number), str(workspace),
-         "results", *words, "--workspace", str(workspace)],
+        [sys.executable, "-P", killed_at.__file__, "9", str(workspace), "results", *words,
+         "--workspace", str(workspace)],
         env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
         capture_output=True,
         check=False,
     )  # fmt: skip
-    assert ended.returncode in (0, -signal.SIGKILL), ended.stderr
-    return ended.returncode
+    assert ended.returncode == -signal.SIGKILL, ended.stderr
+    assert _everything(workspace, GOES), "it was not over"
+    _sight_until_done(workspace, GOES, *words)
 
 
 def _sight(workspace: Path, sweep: str) -> str:

@@ -1,25 +1,20 @@
 """Workspaces with tiny models and simulated devices, and the real command in a process."""
 
-import contextlib
-import io
-import json
-import logging
 import os
 import subprocess
 import sys
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
-from typing import cast
+from typing import Literal
 
 import pytest
 import short_measuring
 from tiny_onnx import save_foreign, save_huge, save_looping
+from world import call_inside
 
 from fleetrank.analysis.stored.sweep_record import SweepRecord
-from fleetrank.orchestrator.cli.main import run
 from fleetrank.orchestrator.store.results import ResultStore
 
 SIMULATED = """name: {name}
@@ -37,7 +32,7 @@ models: [{models}]
 runtimes: [onnx]
 devices: [{devices}]
 repeats: {repeats}
-measure: {{min_warmup_s: 0.0, min_runs: 20, min_observed_s: 0.0, max_time_s: 0.5}}
+measure: {{min_warmup_s: 0.0, min_runs: 20, min_observed_s: 0.0, max_time_s: 0.1}}
 limits: {{timeout_s: {timeout_s}, max_attempts: 2{memory}}}
 """
 
@@ -106,24 +101,11 @@ class Folder:
         out, error = process.communicate(timeout=600)
         return subprocess.CompletedProcess(arguments, process.returncode, out, error)
 
-    def call(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+    def call(
+        self, *arguments: str, warnings_are: Literal["ignore", "error"] = "ignore"
+    ) -> subprocess.CompletedProcess[str]:
         """As `run`, but in this process: for what a command says and stores, which is quicker."""
-        out, error = (io.TextIOWrapper(io.BytesIO(), write_through=True) for _ in range(2))
-        with (
-            pytest.MonkeyPatch.context() as patch,
-            contextlib.redirect_stdout(out),
-            contextlib.redirect_stderr(error),
-            warnings.catch_warnings(),
-        ):
-            warnings.simplefilter("ignore")
-            patch.chdir(self.root)
-            patch.setenv("HOME", str(self.home))
-            patch.setattr(sys, "argv", ["fleetrank", *arguments])
-            # The handlers of pytest would take what the command logs to standard error.
-            patch.setattr(logging.getLogger(), "handlers", [])
-            code = run(arguments)
-        shown = [cast("io.BytesIO", one.buffer).getvalue().decode() for one in (out, error)]
-        return subprocess.CompletedProcess(arguments, code, *shown)
+        return call_inside(self.root, self.home, *arguments, warnings_are=warnings_are)
 
     @property
     def store(self) -> ResultStore:
@@ -152,15 +134,6 @@ def folder(tmp_path: Path, onnx_file: Path) -> Folder:
     found.add_device("sim-a")
     found.add_device("sim-b")
     return found
-
-
-def events(output: str) -> list[dict[str, object]]:
-    return [json.loads(line) for line in output.splitlines()]
-
-
-@pytest.fixture
-def parse_events() -> Callable[[str], list[dict[str, object]]]:
-    return events
 
 
 @pytest.fixture

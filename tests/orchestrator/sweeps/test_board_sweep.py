@@ -7,7 +7,7 @@ import pytest
 from ssh_board import SshBoard
 from waiting import ended, ok_repeats, start, wait_for_repeats, wait_until
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.thorough
 
 _DEVICE = """name: pi5
 kind: board
@@ -20,7 +20,6 @@ def add_board(folder, board: SshBoard, wait_s: float) -> None:
     (folder.root / "devices" / "pi5.yaml").write_text(text)
 
 
-@pytest.mark.thorough
 def test_a_board_and_the_cpu_in_one_page(folder, onnx_file, board: SshBoard) -> None:
     folder.add_model("one", onnx_file)
     folder.write_spec(["one"], ["local-cpu", "pi5"], repeats=3)
@@ -48,21 +47,6 @@ def test_a_board_and_the_cpu_in_one_page(folder, onnx_file, board: SshBoard) -> 
     code, error = ended(built, 120.0)
     assert code == 0, error
     assert "pi5" in (folder.root / "report.html").read_text()
-
-
-@pytest.mark.thorough
-def test_a_line_that_returns_costs_no_repeat(folder, onnx_file, board: SshBoard) -> None:
-    folder.add_model("one", onnx_file)
-    folder.write_spec(["one"], ["pi5"], repeats=3)
-    add_board(folder, board, wait_s=120.0)
-    process = start(folder, "--inline")
-    wait_for_repeats(process, 1)
-    board.stop()
-    wait_until(lambda: not board.processes("worker"), "the end of what ran there")
-    board.start()
-    code, error = ended(process, 180.0)
-    assert code == 0, error
-    assert sorted(ok_repeats(folder).values()) == [1] * 3
 
 
 def test_what_the_board_kept_is_adopted_after_the_conductor_died(

@@ -26,7 +26,7 @@ def test_a_gate_of_two_equal_sweeps_compares_them_under_another_mask(folder) -> 
         assert {row["cpu_choice"] for row in rows} == {"first_cores"}
     # A second of noise between two cores of a busy host must not decide this test.
     words = ("report", "compare", *folder.store.sweep_ids(), "--margin", "500%", "--json")
-    done = folder.run(*words)
+    done = folder.call(*words)
     answer = json.loads(done.stdout)
     assert [row["n_a"] for row in answer["rows"]] == [row["n_b"] for row in answer["rows"]] == [5]
     assert {row["platform_key"] for row in answer["rows"]} == {
@@ -39,24 +39,12 @@ def test_a_gate_of_two_equal_sweeps_compares_them_under_another_mask(folder) -> 
 
 @pytest.mark.thorough
 @needs_two
-def test_a_sweep_goes_on_under_another_mask(folder) -> None:
-    folder.write_spec(("m0",), ["local-cpu"], repeats=2)
-    assert folder.run("sweep", "run", "t", "--inline", before=MASKS[0]).returncode == 0
-    (journal,) = (folder.root / "results" / "journal").iterdir()
-    again = folder.run("sweep", "resume", "--inline", before=MASKS[1])
-    assert again.returncode == 0, again.stderr
-    assert journal.exists()
-    assert len(folder.rows()) == 2
-
-
-@pytest.mark.thorough
-@needs_two
 def test_sweeps_of_listed_cpus_are_two_platforms_and_the_message_says_so(folder) -> None:
     for cpu in (CPUS[0], CPUS[-1]):
         path = folder.write_spec(("m0",), ["local-cpu"], repeats=1)
         path.write_text(f"{path.read_text()}affinity: [{cpu}]\n")
-        assert folder.run("sweep", "run", "t", "--inline").returncode == 0
-    done = folder.run("report", "compare", *folder.store.sweep_ids())
+        assert folder.call("sweep", "run", "t", "--inline").returncode == 0
+    done = folder.call("report", "compare", *folder.store.sweep_ids())
     assert done.returncode == 4
     assert f"/a{CPUS[0]}/" in done.stderr
     assert f"/a{CPUS[-1]}/" in done.stderr

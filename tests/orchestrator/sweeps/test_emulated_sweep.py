@@ -9,11 +9,11 @@ import pytest
 import torch
 from adb_bench import keep_canary
 from emulated import tools
+from world import NETWORK
 
 from fleetrank.device_agents.android.adb_server import AdbServer
 from fleetrank.device_agents.contract.kind import VirtualMode
 from fleetrank.device_agents.virtual_phone.farm import FarmedPhone, FarmSpec, VirtualFarm
-from tests.orchestrator.sweeps.test_training_sweep import CARD
 
 pytestmark = [pytest.mark.adb, pytest.mark.export, pytest.mark.slow]
 
@@ -48,7 +48,7 @@ def test_real_programs_are_registered_and_measured_and_enter_no_ranking(
     words = ("--option", f"adb_server={server.address}")
     added = folder.run("devices", "add", "--adb", phone.address, "--name", "arm", *given, *words)
     assert added.returncode == 0, added.stderr
-    (folder.root / "cards" / "mine.toml").write_text(CARD)
+    (folder.root / "cards" / "mine.toml").write_text(NETWORK)
     (folder.root / "sweeps" / "t.yaml").write_text(SPEC)
     folder.run("sweep", "run", "t", "--inline")
     rows = {

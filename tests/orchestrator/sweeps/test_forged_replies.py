@@ -13,7 +13,7 @@ from ssh_board import ssh_board
 from fleetrank.device_agents.cpu import CpuAgent
 from fleetrank.orchestrator.cli.main import run
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.thorough
 
 _BOARD = """name: pi5
 kind: board
@@ -50,7 +50,6 @@ def test_a_forged_answer_of_a_worker_is_one_failed_row(
     run_with_forgeries(folder, "local-cpu", onnx_file, monkeypatch)
 
 
-@pytest.mark.thorough
 def test_a_forged_answer_of_a_board_is_one_failed_row(
     folder, onnx_file, tmp_path, monkeypatch
 ) -> None:

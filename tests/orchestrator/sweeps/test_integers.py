@@ -3,43 +3,54 @@
 import numpy as np
 import pytest
 from onnx import TensorProto, helper, numpy_helper
-from tiny_onnx import save_rounded
+from world import NETWORK, World
 
 from fleetrank.device_agents.runtimes.onnx_runner import kernels_of
-from tests.orchestrator.sweeps.test_training_sweep import CARD
 
 pytestmark = pytest.mark.export
 
 
-def test_a_network_is_measured_with_integers_in_each_runtime(folder) -> None:
-    (folder.root / "cards" / "mine.toml").write_text(CARD)
-    path = folder.write_spec(["mine"], ["local-cpu"], repeats=1)
-    runtimes = "runtimes: [onnx, tflite, executorch]\nprecision: int8"
-    path.write_text(path.read_text().replace("runtimes: [onnx]", runtimes))
-    done = folder.run("sweep", "run", "t", "--inline")
-    rows = {row["runtime"]: row for row in folder.rows()}
-    assert set(rows) == {"onnx", "tflite", "executorch"}, done.stderr
-    for runtime, row in rows.items():
+def check(rows: list[dict[str, object]]) -> None:
+    """Rows of int8: exported, verified by a worker, and computed with integers throughout."""
+    for row in rows:
+        runtime = row["runtime"]
         assert row["status"] == "ok", (runtime, row["error_message"])
-        assert row["precision"] == "int8"
         assert row["recipe"].endswith("/1, 16 seeded")
         assert row["border"] == "float"
         assert 20 < row["artifact_snr_db"] < 60
         assert row["artifact_top1_agreement"] > 0.5
         assert row["snr_db"] == pytest.approx(row["artifact_snr_db"], abs=1)
         assert row["top1_agreement"] > 0.5
-    counted = {name: (row["integer_products"], row["products"]) for name, row in rows.items()}
-    assert counted == dict.fromkeys(rows, (2, 2))
+        assert (row["integer_products"], row["products"]) == (2, 2), runtime
 
 
-def test_a_precision_can_name_another_recipe(folder) -> None:
-    (folder.root / "cards" / "mine.toml").write_text(CARD)
+def measured(folder, changes: str) -> dict[tuple[str, str], dict[str, object]]:
+    """The rows of a sweep of its own, by precision and runtime."""
+    (folder.root / "cards" / "mine.toml").write_text(NETWORK)
     path = folder.write_spec(["mine"], ["local-cpu"], repeats=1)
+    path.write_text(path.read_text().replace("runtimes: [onnx]", changes))
+    assert folder.call("sweep", "run", "t", "--inline").returncode == 0
+    return {(row["precision"], row["runtime"]): row for row in folder.rows()}
+
+
+def test_a_network_is_measured_with_integers(world: World) -> None:
+    rows = [row for row in world.rows("networks") if row["precision"] == "int8"]
+    assert {row["runtime"] for row in rows} == {"onnx", "tflite"}
+    check(rows)
+
+
+@pytest.mark.thorough
+def test_a_network_is_measured_with_integers_in_executorch_too(folder) -> None:
+    rows = measured(folder, "runtimes: [executorch]\nprecision: int8")
+    assert set(rows) == {("int8", "executorch")}
+    check(list(rows.values()))
+
+
+@pytest.mark.thorough
+def test_a_precision_can_name_another_recipe(folder) -> None:
     wanted = "runtimes: [onnx, tflite]\nprecision: [int8-dynamic, int8-s8s8, w8a16]"
-    path.write_text(path.read_text().replace("runtimes: [onnx]", wanted))
-    done = folder.run("sweep", "run", "t", "--inline")
-    assert "2 cells skipped" in done.stdout
-    rows = {(row["precision"], row["runtime"]): row for row in folder.rows()}
+    rows = measured(folder, wanted)
+    assert "2 cells skipped" in folder.call("sweep", "plan", "t").stdout
     assert {place: row["recipe"] for place, row in rows.items()} == {
         ("int8-dynamic", "onnx"): "dynamic-matmul/1",
         ("int8-dynamic", "tflite"): "dynamic-wi8/1",
@@ -76,13 +87,8 @@ def test_products_in_a_branch_are_counted(tmp_path) -> None:
     assert kernels_of(helper.make_model(graph).SerializeToString()) == ["MatMul", "MatMul"]
 
 
-def test_a_file_that_computes_with_floats_only_fails_with_the_count(folder) -> None:
-    for kernel in ("integers", "floats"):
-        save_rounded(folder.root / f"{kernel}.onnx", kernel)
-        folder.add_model(kernel, folder.root / f"{kernel}.onnx")
-    folder.write_spec(["integers", "floats"], ["local-cpu"], repeats=1)
-    folder.run("sweep", "run", "t", "--inline")
-    rows = {row["model"]: row for row in folder.rows()}
+def test_a_file_that_computes_with_floats_only_fails_with_the_count(world: World) -> None:
+    rows = {row["model"]: row for row in world.rows("files")}
     good, bad = rows["integers"], rows["floats"]
     seen = (good["status"], good["integer_products"], good["products"])
     assert seen == ("ok", 1, 1), good["error_message"]
@@ -90,23 +96,28 @@ def test_a_file_that_computes_with_floats_only_fails_with_the_count(folder) -> N
     assert bad["error_message"] == "0 of 1 products of this int8 file compute with integers"
 
 
-def test_a_decoder_is_measured_with_weights_of_integers(folder) -> None:
-    path = folder.write_spec(["stories260k"], ["local-cpu"], repeats=1)
-    text = path.read_text().replace("[onnx]", "[onnx, tflite]")
-    # Without it, sums of bytes saturate on processors without VNNI.
-    exact = "runtime_options: {onnx: {x64_quant_precision: true}}\n"
-    path.write_text(text + exact + "precision: [int4, int8-dynamic]\nworkloads: [decode@8]\n")
-    done = folder.run("sweep", "run", "t", "--inline")
-    rows = {(one["runtime"], one["precision"]): one for one in folder.rows()}
-    # Seven matrices in each of five layers, and the head.
-    counted = [one[name] for one in rows.values() for name in ("integer_products", "products")]
-    assert counted == [36] * 6, done.stderr
-    # A head that shares the table of tokens, which the recipe transposes.
-    assert rows["onnx", "int8-dynamic"]["snr_db"] > 20
-    row = rows["onnx", "int4"]
+def test_a_decoder_is_measured_with_weights_of_integers(world: World) -> None:
+    (row,) = world.rows("decoder")
     assert row["recipe"] == "matmul-nbits4/1"
+    # Seven matrices in each of five layers, and the head.
+    assert (row["integer_products"], row["products"]) == (36, 36)
     assert 5 < row["artifact_snr_db"] < 20
     assert row["snr_db"] == pytest.approx(row["artifact_snr_db"], abs=1)
     # The table of tokens is fp32, its copy for the head and all other matrices have 4 bits.
     assert 4 * row["parameters"] / 5 < row["weight_bytes"] < row["artifact_bytes"]
     assert row["bytes_moved"] < row["parameters"]
+
+
+@pytest.mark.thorough
+def test_a_decoder_has_integers_in_other_runtimes_and_recipes(folder) -> None:
+    path = folder.write_spec(["stories260k"], ["local-cpu"], repeats=1)
+    text = path.read_text().replace("[onnx]", "[onnx, tflite]")
+    # Without it, sums of bytes saturate on processors without VNNI.
+    exact = "runtime_options: {onnx: {x64_quant_precision: true}}\n"
+    path.write_text(text + exact + "precision: [int4, int8-dynamic]\nworkloads: [decode@8]\n")
+    folder.call("sweep", "run", "t", "--inline")
+    rows = {(one["runtime"], one["precision"]): one for one in folder.rows()}
+    counted = [one[name] for one in rows.values() for name in ("integer_products", "products")]
+    assert counted == [36] * 6
+    # A head that shares the table of tokens, which the recipe transposes.
+    assert rows["onnx", "int8-dynamic"]["snr_db"] > 20

@@ -1,9 +1,7 @@
 """A place of a real labgrid: its coordinator and exporter, and two users who want one place."""
 
-import json
 import os
 import shutil
-import signal
 import socket
 import subprocess
 import sys
@@ -12,18 +10,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from waiting import ended, start, wait_for_repeats, wait_until
+from waiting import wait_until
 
 from fleetrank.device_agents.errors import NotFitError
 from fleetrank.device_agents.hold import LABGRID, CommandHold, LostHoldError, Reservation
 
-pytestmark = pytest.mark.slow
-
-DEVICE = """name: sim-a
-kind: simulated
-options: {{duration_s: 60.0}}
-reserve: {{labgrid: board, coordinator: "{at}", every_s: 0.5}}
-"""
+pytestmark = pytest.mark.thorough
 
 
 @dataclass(frozen=True)
@@ -74,23 +66,6 @@ def labgrid(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Labgrid
         for one in running:
             one.kill()
             one.wait()
-
-
-def test_a_place_is_waited_for_taken_and_released_after_kill_9(folder, labgrid: Labgrid) -> None:
-    (folder.root / "devices/sim-a.yaml").write_text(DEVICE.format(at=labgrid.at))
-    folder.write_spec(["m0"], ["sim-a"], repeats=1)
-    process = start(folder, "--inline")
-    wait_for_repeats(process, 1, "DeviceWaits")
-    status = json.loads(folder.call("sweep", "status", "--json").stdout)
-    waits = {one["device"]: one["waits"] for one in status["devices"]}
-    assert "acquired by" in waits["sim-a"]
-    assert "/ann" in waits["sim-a"]
-    assert labgrid.call("release") == 0
-    wait_for_repeats(process, 1, "RepeatStarted")
-    assert labgrid.call("acquire") == 1
-    os.kill(process.pid, signal.SIGKILL)
-    ended(process)
-    wait_until(lambda: labgrid.call("acquire") == 0, "the place to be free")
 
 
 def test_a_place_that_was_taken_away_is_lost_and_stays_with_its_new_user(labgrid: Labgrid) -> None:

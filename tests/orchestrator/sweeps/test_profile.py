@@ -1,8 +1,6 @@
 """Profiles through the real command: stored apart, resumed, and refused with a reason."""
 
 import json
-import os
-import signal
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -59,8 +57,25 @@ def _options(events: list[object]) -> RunOptions:
     return RunOptions(is_inline=True, subscribers=[events.append])
 
 
+def test_a_sweep_profiles_what_can_be_profiled_and_says_the_rest(folder, named: str) -> None:
+    spec = folder.write_spec([named], ["local-cpu", "sim-a"], repeats=1)
+    spec.write_text(spec.read_text() + "profile: true\n")
+    notices = [event.message for event in _run(folder, spec) if isinstance(event, Notice)]
+    assert any("no profile of named" in text and "sim-a" in text for text in notices)
+    measured, stored = folder.rows(), _profiles(folder)
+    assert len(measured) == 2, "the journal has the latencies alone"
+    assert set(stored["device"]) == {row["device"] for row in measured} - {"sim-a"}
+    assert set(stored["cell_key"]) < {row["cell_key"] for row in measured}
+    assert set(stored["repeat"]) == {0}
+    by_operator = folder.call("report", "show", "components", "--split", "operator", "--json")
+    assert "Conv" in by_operator.stdout, by_operator.stderr
+    queried = folder.call("query", "SELECT DISTINCT module FROM component_times", "--format", "csv")
+    assert "body.conv" in queried.stdout, queried.stderr
+
+
+@pytest.mark.thorough
 def test_shares_stand_beside_a_latency_that_no_profile_has_touched(folder, named: str) -> None:
-    done = folder.run("run", named, "--profile", "--repeats", "5", "--json")
+    done = folder.call("run", named, "--profile", "--repeats", "5", "--json")
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
     rows = found["components"]["rows"]
@@ -71,21 +86,12 @@ def test_shares_stand_beside_a_latency_that_no_profile_has_touched(folder, named
         assert row["share_low"] <= row["share"] <= row["share_high"]
         assert row["about_ms"] == pytest.approx(row["share"] * row["latency_ms"])
         assert row["n_processes"] == 5
-    measured = folder.rows()
-    assert len(measured) == 5, "the journal has the latencies alone"
-    stored = _profiles(folder)
-    assert set(stored["cell_key"]) == {row["cell_key"] for row in measured}
-    assert set(stored["repeat"]) == {0, 1, 2, 3, 4}
-    by_operator = folder.call("report", "show", "components", "--split", "operator", "--json")
-    assert "Conv" in by_operator.stdout, by_operator.stderr
-    queried = folder.call("query", "SELECT DISTINCT module FROM component_times", "--format", "csv")
-    assert "body.conv" in queried.stdout, queried.stderr
 
 
 @pytest.mark.thorough
 def test_shares_of_macs_stand_beside_shares_of_time(folder) -> None:
     words = ("run", "stories260k", "--profile", "--runtime", "torch", "--workload", "prefill@8")
-    done = folder.run(*words, "--repeats", "2", "--json")
+    done = folder.call(*words, "--repeats", "2", "--json")
     assert done.returncode == 0, done.stderr
     rows = json.loads(done.stdout)["components"]["rows"]
     shares = {row["component"]: row["macs_share"] for row in rows}
@@ -110,16 +116,6 @@ def test_nothing_is_measured_where_nothing_can_be_profiled(folder, named: str) -
     assert alone.returncode == 2
     assert "--runtime" in alone.stderr
     assert folder.store.sweep_ids() == []
-
-
-def test_a_sweep_profiles_what_can_be_profiled_and_says_the_rest(folder, named: str) -> None:
-    spec = folder.write_spec([named], ["local-cpu", "sim-a"])
-    spec.write_text(spec.read_text() + "profile: true\n")
-    events = _run(folder, spec)
-    notices = [event.message for event in events if isinstance(event, Notice)]
-    assert any("no profile of named" in text and "sim-a" in text for text in notices)
-    assert set(_profiles(folder)["device"]) == {row["device"] for row in folder.rows()} - {"sim-a"}
-    assert len(folder.rows()) == 4
 
 
 @pytest.mark.thorough
@@ -154,27 +150,3 @@ def test_a_failed_profile_is_tried_again_when_asked(folder, named: str) -> None:
     resume_sweep(Workspace.at(folder.root), None, again)
     assert set(_profiles(folder)["status"]) == {"failed", "ok"}
     assert set(_profiles(folder)["attempt"]) == {0, 1}
-
-
-@pytest.mark.thorough
-def test_a_stop_between_profiles_leaves_the_others_to_a_resume(folder, named: str) -> None:
-    spec = folder.write_spec([named], ["local-cpu"], repeats=3)
-    spec.write_text(spec.read_text() + "profile: true\n")
-    seen: list[object] = []
-
-    def stop(event: object) -> None:
-        seen.append(event)
-        if isinstance(event, Notice) and "[profile 1/3]" in event.message:
-            os.kill(os.getpid(), signal.SIGINT)
-
-    outcome = run_sweep(
-        Workspace.at(folder.root), spec, RunOptions(is_inline=True, subscribers=[stop])
-    )
-    assert outcome.is_interrupted
-    assert (outcome.n_ok, outcome.n_missing) == (3, 0), "every latency is measured"
-    assert folder.record().state == "interrupted"
-    n_before = _profiles(folder)["repeat"].n_unique()
-    assert 1 <= n_before < 3
-    outcome = resume_sweep(Workspace.at(folder.root), None, _options([]))
-    assert not outcome.is_interrupted
-    assert set(_profiles(folder)["repeat"]) == {0, 1, 2}

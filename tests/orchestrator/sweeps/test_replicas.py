@@ -17,7 +17,7 @@ from fleetrank.orchestrator.workspace.workspace import Workspace
 
 pytestmark = pytest.mark.slow
 
-SETS = "replicas: {processes: [1, 2], run_s: 0.5}\n"
+SETS = "replicas: {processes: [1, 2], run_s: 0.1}\n"
 
 
 def _runs(folder) -> pl.DataFrame:
@@ -37,7 +37,7 @@ def _options(events: list[object]) -> RunOptions:
 @pytest.mark.thorough
 def test_the_command_compares_sets_with_one_process(folder) -> None:
     words = ("--replicas", "1,2", "--seconds", "0.5", "--repeats", "3", "--json")
-    done = folder.run("run", "m0", *words)
+    done = folder.call("run", "m0", *words)
     assert done.returncode == 0, done.stderr
     rows = json.loads(done.stdout)["replicas"]["rows"]
     assert [row["n_replicas"] for row in rows] == [1, 2]
@@ -55,13 +55,17 @@ def test_the_command_compares_sets_with_one_process(folder) -> None:
         ]
         assert min(rates) <= row["items_per_s"] <= max(rates)
     asked = "SELECT count(*) FROM replica_runs"
-    assert "9" in folder.run("query", asked, "--format", "csv").stdout
-    assert folder.run("report", "show", "scaling", "--part", "replicas", "--json").returncode == 0
+    assert "9" in folder.call("query", asked, "--format", "csv").stdout
+    assert folder.call("report", "show", "scaling", "--part", "replicas", "--json").returncode == 0
 
 
 def test_a_sweep_runs_sets_where_it_can_and_says_the_rest(folder) -> None:
     events: list[object] = []
-    run_sweep(Workspace.at(folder.root), _spec(folder, ["local-cpu", "sim-a"]), _options(events))
+    run_sweep(
+        Workspace.at(folder.root),
+        _spec(folder, ["local-cpu", "sim-a"], repeats=1),
+        _options(events),
+    )
     notices = [event.message for event in events if isinstance(event, Notice)]
     refused = [text for text in notices if "one process" in text]
     assert len(refused) == 2
@@ -76,26 +80,22 @@ def test_a_sweep_runs_sets_where_it_can_and_says_the_rest(folder) -> None:
     assert two["given_cpus"].to_list() == two["cpus"].to_list()
 
 
-def test_the_time_limit_of_the_command_leaves_room_for_its_seconds(folder) -> None:
-    words = ("--replicas", "1,2", "--seconds", "5000")
-    done = folder.call("run", "m0", *words, "--device", "sim-a")
-    assert "timeout_s" not in done.stderr
-    assert "kind simulated" in done.stderr
-
-
-def test_a_device_without_sets_is_refused_before_anything_is_measured(folder) -> None:
-    done = folder.call("run", "m0", "--replicas", "1,2", "--device", "sim-a")
-    assert done.returncode == 4
-    assert "one process" in done.stderr
-    assert not (folder.root / "results").exists()
-
-
 @pytest.mark.parametrize(
-    "numbers", ["", "0", "two", "1,,2", "1,1", "1,999", "99999999999999999999"]
+    ("words", "code", "said"),
+    [
+        ("1,2 --device sim-a", 4, "one process"),
+        ("1,2 --seconds 5000 --device sim-a", 4, "kind simulated"),
+        *((f"{wrong} --device sim-a", 2, "") for wrong in ("", "0", "two", "1,,2", "1,1", "1,999")),
+        ("99999999999999999999", 2, ""),
+    ],
 )
-def test_wrong_numbers_of_processes_are_refused(folder, numbers: str) -> None:
-    done = folder.call("run", "m0", "--replicas", numbers)
-    assert done.returncode == 2, done.stdout
+def test_what_has_no_sets_is_refused_before_anything_is_measured(
+    folder, words: str, code: int, said: str
+) -> None:
+    done = folder.call("run", "m0", "--replicas", *words.split(" "))
+    assert done.returncode == code, done.stdout
+    assert said in done.stderr
+    assert "timeout_s" not in done.stderr, "the time limit leaves room for the seconds"
     assert not (folder.root / "results").exists()
 
 
@@ -139,13 +139,9 @@ def test_the_plan_says_how_many_sets_and_which_do_not_fit(folder) -> None:
     assert "one process" in done.stdout
     plain = folder.write_spec(["m0"], ["local-cpu"])
     assert "sets" not in folder.call("sweep", "plan", str(plain)).stdout
-
-
-def test_a_time_limit_below_the_time_of_a_set_is_refused(folder) -> None:
-    spec = _spec(folder, ["local-cpu"], more="replicas: {processes: [1, 2], run_s: 90}\n")
-    done = folder.call("sweep", "plan", str(spec))
-    assert done.returncode == 2
-    assert "raise timeout_s" in done.stderr
+    long = _spec(folder, ["local-cpu"], more="replicas: {processes: [1, 2], run_s: 90}\n")
+    refused = folder.call("sweep", "plan", str(long))
+    assert (refused.returncode, "raise timeout_s" in refused.stderr) == (2, True)
 
 
 @pytest.mark.skipif(psutil.virtual_memory().total > 100e9, reason="256 copies of GPT-2 may fit")

@@ -51,16 +51,6 @@ def _attempts(folder) -> dict[tuple[str, int], list[str]]:
     return dict(found)
 
 
-@pytest.fixture
-def failed(folder):
-    """A finished sweep of two models on a device that never succeeds."""
-    _add_faulty(folder, "broken", 1.0)
-    folder.write_spec(["m0", "m1"], ["broken"], repeats=1)
-    outcome = _start(folder)
-    assert (outcome.n_ok, outcome.n_failed) == (0, 2)
-    return folder
-
-
 def test_retries_replace_failures_until_all_are_measured(folder) -> None:
     _add_faulty(folder, "flaky", 0.4)
     folder.write_spec(["m0", "m1"], ["flaky"], repeats=12)
@@ -82,24 +72,26 @@ def test_retries_replace_failures_until_all_are_measured(folder) -> None:
     assert dropped_attempts(frame)["reason"].to_list() == ["retried"] * n_failed
 
 
-def test_a_plain_resume_keeps_a_permanent_failure(failed) -> None:
-    before = failed.rows()
-    outcome, events = _resume(failed)
+def test_a_plain_resume_keeps_a_permanent_failure_and_only_the_named_model_is_retried(
+    folder,
+) -> None:
+    _add_faulty(folder, "broken", 1.0)
+    folder.write_spec(["m0", "m1"], ["broken"], repeats=1)
+    outcome, before = _start(folder), folder.rows()
+    assert (outcome.n_ok, outcome.n_failed) == (0, 2)
+    outcome, events = _resume(folder)
     assert outcome.n_failed == 2
     assert not [event for event in events if isinstance(event, RepeatStarted)]
-    assert failed.rows() == before
-
-
-def test_only_the_named_model_is_retried(failed) -> None:
-    outcome, events = _resume(failed, retries_failed=True, restricted_to="m0")
-    assert _attempts(failed) == {("m0", 0): ["failed", "failed"], ("m1", 0): ["failed"]}
+    assert folder.rows() == before
+    outcome, events = _resume(folder, retries_failed=True, restricted_to="m0")
+    assert _attempts(folder) == {("m0", 0): ["failed", "failed"], ("m1", 0): ["failed"]}
     assert (outcome.n_failed, outcome.n_left) == (2, 0)
     (started,) = [event for event in events if isinstance(event, SweepStarted)]
     assert (started.n_cells, started.n_repeats, started.n_done) == (1, 1, 0)
     (notice,) = [event for event in events if isinstance(event, Notice)]
     assert "1 failed repeat" in notice.message
     with pytest.raises(UsageError, match="m9"):
-        _resume(failed, retries_failed=True, restricted_to="m9")
+        _resume(folder, retries_failed=True, restricted_to="m9")
 
 
 def test_only_narrows_the_pending_repeats_of_a_resume_too(folder) -> None:
@@ -115,6 +107,10 @@ def test_only_narrows_the_pending_repeats_of_a_resume_too(folder) -> None:
     assert folder.record().state == "stopped"
     outcome, _events = _resume(folder)
     assert (outcome.n_ok, folder.record().state) == (4, "finished")
+    before = folder.rows()
+    _outcome, events = _resume(folder, retries_failed=True)
+    assert any("nothing has failed" in (sentence(event) or "") for event in events)
+    assert folder.rows() == before
 
 
 def test_the_next_step_after_failures_retries_them(folder) -> None:
@@ -137,11 +133,3 @@ def test_the_next_step_after_failures_retries_them(folder) -> None:
     assert (failure["repeat"], failure["tries"]) == (0, 2)
     (shown,) = [re.split(r"\s{2,}", line) for line in status.splitlines() if line.startswith("m0")]
     assert shown[2] == "1", "people count repeats from one"
-
-
-def test_nothing_failed_needs_no_device(folder) -> None:
-    folder.write_spec(["m0"], ["sim-a"], repeats=1)
-    _start(folder)
-    _outcome, events = _resume(folder, retries_failed=True)
-    assert any("nothing has failed" in (sentence(event) or "") for event in events)
-    assert len(folder.rows()) == 1

@@ -1,18 +1,22 @@
 """Whole sweeps through the real command, on simulated devices."""
 
 import json
-import resource
 from collections import Counter
 
 import polars as pl
 import pytest
+from full_disk import no_room_beyond
+
+from fleetrank.models.cards.card import StagedExport
+from fleetrank.models.errors import ExportError
+from fleetrank.models.export.process import ExportChild, ExportOrder
 
 ALL = ("m0", "m1", "m2", "m3")
 
 
 def test_a_sweep_measures_everything_and_says_where_it_is(folder) -> None:
     folder.write_spec(ALL, ["sim-a", "sim-b"])
-    done = folder.run("sweep", "run", "t", "--inline")
+    done = folder.call("sweep", "run", "t", "--inline")
     assert done.returncode == 0, done.stderr
     rows = folder.rows()
     assert len({(row["cell_key"], row["repeat"]) for row in rows}) == len(rows) == 16
@@ -26,12 +30,12 @@ def test_a_sweep_measures_everything_and_says_where_it_is(folder) -> None:
     assert "16 measured, 0 failed, 0 left" in done.stdout
 
 
-def test_a_second_sweep_exports_nothing(folder, parse_events) -> None:
+def test_a_second_sweep_exports_nothing(folder) -> None:
     folder.write_spec(ALL, ["sim-a"], repeats=1)
     arguments = ("sweep", "run", "t", "--inline", "--progress", "jsonl")
     exported = []
     for _ in range(2):
-        happened = parse_events(folder.call(*arguments).stdout)
+        happened = map(json.loads, folder.call(*arguments).stdout.splitlines())
         exported.append([e["is_cached"] for e in happened if e["event"] == "ExportFinished"])
     # The four cards name one file, but a card is part of what is asked for.
     assert exported == [[False] * 4, [True] * 4]
@@ -75,23 +79,18 @@ def test_resuming_a_finished_sweep_starts_nothing(folder) -> None:
     assert len(folder.rows()) == 1
 
 
-def test_a_resume_refuses_a_sweep_whose_models_have_changed(folder) -> None:
+def test_a_resume_refuses_a_sweep_whose_models_or_devices_have_changed(folder) -> None:
     folder.write_spec(["m0"], ["sim-a"], repeats=1)
     folder.call("sweep", "run", "t", "--inline")
     card = folder.root / "cards/m0.toml"
-    card.write_text(card.read_text().replace("macs = 1000000", "macs = 2000000"))
+    before = card.read_text()
+    card.write_text(before.replace("macs = 1000000", "macs = 2000000"))
     refused = folder.call("sweep", "resume", "--inline")
-    assert refused.returncode == 2
-    assert "began: model m0\n" in refused.stderr
-
-
-def test_a_resume_refuses_a_sweep_whose_device_has_changed(folder) -> None:
-    folder.write_spec(["m0"], ["sim-a"], repeats=1)
-    folder.call("sweep", "run", "t", "--inline")
+    assert (refused.returncode, "began: model m0\n" in refused.stderr) == (2, True)
+    card.write_text(before)
     folder.add_device("sim-a", duration_s=0.25)
     refused = folder.call("sweep", "resume", "--inline")
-    assert refused.returncode == 2
-    assert "began: device sim-a\n" in refused.stderr
+    assert (refused.returncode, "began: device sim-a\n" in refused.stderr) == (2, True)
 
 
 def test_a_broken_model_is_a_stored_failure_and_the_others_are_measured(folder) -> None:
@@ -111,44 +110,38 @@ def test_a_broken_model_is_a_stored_failure_and_the_others_are_measured(folder) 
     assert models == {"m0": 4, "broken": 8}, "nothing was measured, so the file is tried again"
 
 
-@pytest.mark.export
-def test_what_could_not_be_exported_is_measured_when_a_resume_can(folder) -> None:
-    source = (
-        "import pathlib, torch\n\n\ndef make():\n"
-        f"    pathlib.Path({str(folder.home / 'ready')!r}).read_text()\n"
-        "    return torch.nn.Conv2d(3, 4, 3)\n"
-    )
-    (folder.root / "my_nets.py").write_text(source)
-    card = 'family = "mobile_cnn"\nsource = "entry_point"\nentry = "my_nets:make"\n'
-    (folder.root / "cards/mine.toml").write_text(card + "input_size = 16\n")
-    folder.write_spec(["m0", "mine"], ["sim-a"], repeats=1)
-    failed = folder.run("sweep", "run", "t", "--inline", "--trust")
-    assert failed.returncode == 3, failed.stderr
-    assert [row["error_kind"] for row in folder.rows() if row["model"] == "mine"] == [
-        "export_failed"
-    ]
-    (folder.home / "ready").touch()
-    resumed = folder.run("sweep", "resume", "--inline", "--trust")
+def test_what_could_not_be_exported_is_measured_when_a_resume_can(
+    folder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    export = ExportChild.export
+
+    def fail(child: ExportChild, order: ExportOrder, timeout_s: float) -> StagedExport:
+        if order.request.card.name == "m1":
+            raise ExportError("no network", "wait")
+        return export(child, order, timeout_s)
+
+    folder.write_spec(["m0", "m1"], ["sim-a"], repeats=1)
+    with monkeypatch.context() as patch:
+        patch.setattr(ExportChild, "export", fail)
+        assert folder.call("sweep", "run", "t", "--inline").returncode == 3
+    kinds = {row["model"]: row["error_kind"] for row in folder.rows()}
+    assert kinds == {"m0": None, "m1": "export_failed"}
+    resumed = folder.call("sweep", "resume", "--inline")
     assert resumed.returncode == 0, resumed.stdout + resumed.stderr
-    assert Counter(row["model"] for row in folder.rows() if row["status"] == "ok") == {
-        "m0": 1,
-        "mine": 1,
-    }
+    ok = Counter(row["model"] for row in folder.rows() if row["status"] == "ok")
+    assert ok == {"m0": 1, "m1": 1}
 
 
 def test_a_full_disk_ends_the_sweep_with_a_remedy_and_a_resume_completes_it(folder) -> None:
     folder.write_spec(ALL, ["sim-a", "sim-b"], repeats=10)
-
-    def no_room() -> None:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (60_000, 60_000))
-
-    full = folder.run("sweep", "run", "t", "--inline", setup=no_room)
+    with no_room_beyond(60_000):
+        full = folder.call("sweep", "run", "t", "--inline")
     assert full.returncode == 1, full.stdout + full.stderr
     assert "file size limit" in full.stderr
     assert "sweep resume" in full.stderr
     kept = [(row["cell_key"], row["repeat"]) for row in folder.rows()]
     assert 0 < len(kept) < 80
-    resumed = folder.run("sweep", "resume", "--inline")
+    resumed = folder.call("sweep", "resume", "--inline")
     assert resumed.returncode == 0, resumed.stderr
     keys = [(row["cell_key"], row["repeat"]) for row in folder.rows()]
     assert keys[: len(kept)] == kept

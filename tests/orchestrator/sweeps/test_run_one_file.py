@@ -35,27 +35,6 @@ def encoder(folder) -> Path:
 
 
 @pytest.mark.slow
-def test_a_file_is_measured_on_this_host_and_is_a_sweep_afterwards(folder, onnx_file) -> None:
-    shutil.copy(onnx_file, folder.root / "net.onnx")
-    done = folder.run("run", "net.onnx", "--inline")
-    assert done.returncode == 0, done.stderr
-    lines = done.stdout.splitlines()
-    header = next(at for at, line in enumerate(lines) if line.startswith("model "))
-    interval = {"latency_ms", "latency_low_ms", "latency_high_ms"}
-    assert interval | {"platform", "peak_memory_mib"} <= set(lines[header].split())
-    assert lines[header + 1].startswith("net-")
-    assert ": 5 measured, 0 failed" in done.stdout
-    rows = folder.rows()
-    assert {(row["status"], row["runtime"], row["origin"]) for row in rows} == {
-        ("ok", "onnx", "measured")
-    }
-    assert folder.record().spec_path == "fleetrank run net.onnx --inline"
-    again = folder.call("sweep", "resume", "--inline")
-    assert again.returncode == 0, again.stderr
-    assert folder.rows() == rows
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("path", "rule", "border"),
     [
@@ -74,14 +53,14 @@ def test_values_of_inputs_are_stated_for_every_format(
     def run(rule: str):
         words = ("run", Path(file).name, "--repeats", "1", "--inline", "--input", rule)
         if not path.endswith(".pte"):
-            return folder.run(*words)
+            return folder.call(*words)
         before = set((folder.root / "cards").glob("tiny-*.toml"))
-        done = folder.run(*words)
+        done = folder.call(*words)
         assert (done.returncode, 'add precision = "int8"' in done.stderr) == (2, True), done
         (card,) = set((folder.root / "cards").glob("tiny-*.toml")) - before
         # Each card that is written must say what the file cannot.
         card.write_text(card.read_text().replace("entry =", 'precision = "fp32"\nentry ='))
-        return folder.run(*words)
+        return folder.call(*words)
 
     done = run(rule)
     assert done.returncode == 0, done.stdout + done.stderr

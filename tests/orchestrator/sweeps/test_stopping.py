@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+from collections.abc import Callable
 from pathlib import Path
 
 import psutil
@@ -19,8 +20,9 @@ RAY_AGENTS = {"ray::DashboardAgent", "ray::RuntimeEnvAgent"}
 later (a constant of Ray 2.60); they hold no device and no worker."""
 
 
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", daily(MODES, MODES[-1]))
 def test_kill_9_of_the_driver_then_resume_gives_the_same_set(folder, mode: str) -> None:
+    """A process, because only one that is killed leaves its lease, its workers and its Ray."""
     folder.add_device("sim-a", duration_s=0.15)
     folder.write_spec(["m0", "m1", "m2", "m3"], ["sim-a"], repeats=5)
     process = start(folder, mode)
@@ -35,19 +37,22 @@ def test_kill_9_of_the_driver_then_resume_gives_the_same_set(folder, mode: str) 
     assert psutil.wait_procs(family, timeout=20)[1] == [], "processes outlive their driver"
     before = ok_repeats(folder)
     assert 6 <= sum(before.values()) < 20
-    status = json.loads(folder.run("sweep", "status", "--json").stdout)
+    status = json.loads(folder.call("sweep", "status", "--json").stdout)
     assert (status["state"], status["n_ok"]) == ("stopped", sum(before.values()))
 
-    code, error = ended(start(folder, mode, "resume"))
-    assert code == 0, error
+    resumed = folder.call("sweep", "resume", "--inline")
+    assert resumed.returncode == 0, resumed.stderr
     after = ok_repeats(folder)
     assert len(after) == 20, "none is missing"
     assert set(after.values()) == {1}, "none is measured twice"
     assert folder.record().state == "finished"
 
 
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize(
+    "mode", ["--inline", pytest.param("", marks=[pytest.mark.ray, pytest.mark.thorough])]
+)
 def test_ctrl_c_once_stores_the_running_repeat_and_stops(folder, mode: str) -> None:
+    """A process, because a terminal signals the whole group."""
     folder.add_device("sim-a", duration_s=1.0)
     folder.write_spec(["m0", "m1", "m2"], ["sim-a"], repeats=3)
     process = start(folder, mode)
@@ -64,7 +69,8 @@ def test_ctrl_c_once_stores_the_running_repeat_and_stops(folder, mode: str) -> N
     assert parts, "what was measured is published"
 
 
-@pytest.mark.parametrize("mode", daily(MODES, MODES[-1]))
+@pytest.mark.thorough
+@pytest.mark.parametrize("mode", MODES)
 def test_ctrl_c_twice_stops_now_and_the_repeat_is_measured_again(folder, mode: str) -> None:
     folder.add_device("sim-a", duration_s=10.0)
     folder.write_spec(["m0"], ["sim-a"], repeats=1)
@@ -76,7 +82,7 @@ def test_ctrl_c_twice_stops_now_and_the_repeat_is_measured_again(folder, mode: s
     code, error = ended(process, limit_s=60)
     assert code == 130, error
     assert [row["error_kind"] for row in folder.rows()] == ["interrupted"]
-    assert folder.run("sweep", "resume", "--inline").returncode == 0
+    assert folder.call("sweep", "resume", "--inline").returncode == 0
     assert [row["attempt"] for row in folder.rows()] == [0, 1]
 
 
@@ -85,29 +91,29 @@ def ignore_ctrl_c() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
-@pytest.mark.parametrize("setup", [None, ignore_ctrl_c])
-def test_sigterm_stops_now(folder, setup) -> None:
-    folder.add_device("sim-a", duration_s=60.0)
-    folder.write_spec(["m0"], ["sim-a"], repeats=1)
+@pytest.mark.parametrize(
+    ("number", "setup", "statuses"),
+    [
+        (signal.SIGTERM, None, ["failed"]),
+        pytest.param(signal.SIGTERM, ignore_ctrl_c, ["failed"], marks=pytest.mark.thorough),
+        pytest.param(signal.SIGINT, ignore_ctrl_c, ["ok"], marks=pytest.mark.thorough),
+    ],
+)
+def test_sigterm_stops_now_and_a_background_job_of_a_script_hears_sigint(
+    folder, number: int, setup: Callable[[], None] | None, statuses: list[str]
+) -> None:
+    """A process, because the handlers are those of a whole program."""
+    folder.add_device("sim-a", duration_s=60.0 if number == signal.SIGTERM else 1.0)
+    folder.write_spec(["m0", "m1"], ["sim-a"], repeats=1)
     process = folder.start("sweep", "run", "t", "--inline", "--progress", "jsonl", setup=setup)
     wait_for_repeats(process, 1, "RepeatStarted")
-    process.terminate()
+    process.send_signal(number)
     code, error = ended(process, limit_s=60)
     assert code == 130, error
+    assert [row["status"] for row in folder.rows()] == statuses
 
 
-def test_a_sweep_in_the_background_of_a_script_hears_sigint(folder) -> None:
-    folder.add_device("sim-a", duration_s=1.0)
-    folder.write_spec(["m0", "m1"], ["sim-a"], repeats=1)
-    command = ("sweep", "run", "t", "--inline", "--progress", "jsonl")
-    process = folder.start(*command, setup=ignore_ctrl_c)
-    wait_for_repeats(process, 1, "RepeatStarted")
-    process.send_signal(signal.SIGINT)
-    code, error = ended(process)
-    assert code == 130, error
-    assert [row["status"] for row in folder.rows()] == ["ok"]
-
-
+@pytest.mark.thorough
 def test_a_reader_that_goes_away_does_not_end_the_sweep(folder) -> None:
     folder.add_device("sim-a", duration_s=0.1)
     folder.write_spec(["m0", "m1"], ["sim-a"], repeats=3)
@@ -121,6 +127,17 @@ def test_a_reader_that_goes_away_does_not_end_the_sweep(folder) -> None:
 
 
 @pytest.mark.export
+def test_a_hostile_model_on_the_real_cpu_harms_only_itself(folder, huge_onnx: Path) -> None:
+    """Workers, because the limit is on the memory of a process."""
+    folder.add_model("huge", huge_onnx)
+    folder.write_spec(["huge", "m0"], ["local-cpu"], repeats=1, memory="1500MiB")
+    assert folder.call("sweep", "run", "t", "--inline").returncode == 3
+    kinds = {row["model"]: row["error_kind"] for row in folder.rows()}
+    assert kinds == {"huge": "out_of_memory", "m0": None}
+
+
+@pytest.mark.thorough
+@pytest.mark.export
 def test_hostile_models_on_the_real_cpu_harm_only_themselves(
     folder, onnx_file: Path, looping_onnx: Path, huge_onnx: Path, foreign_onnx: Path
 ) -> None:
@@ -128,7 +145,7 @@ def test_hostile_models_on_the_real_cpu_harm_only_themselves(
     for name, file in models.items():
         folder.add_model(name, file)
     folder.write_spec(["m0", *models], ["local-cpu"], repeats=2, timeout_s=8.0, memory="1500MiB")
-    done = folder.run("sweep", "run", "t", "--inline")
+    done = folder.call("sweep", "run", "t", "--inline")
     assert done.returncode == 3, done.stdout + done.stderr
     last = {str(row["model"]): row for row in folder.rows()}
     kinds = {name: row["error_kind"] for name, row in last.items()}
@@ -139,7 +156,7 @@ def test_hostile_models_on_the_real_cpu_harm_only_themselves(
     never = [row for row in folder.rows() if row["model"] == "never"]
     untried = [str(row["error_message"]).startswith("not tried: repeat ") for row in never]
     assert untried == [False, True]
-    assert folder.run("sweep", "resume", "--inline").returncode == 3
+    assert folder.call("sweep", "resume", "--inline").returncode == 3
     assert [row for row in folder.rows() if row["model"] == "never"] == never
     assert kinds["foreign"] in {"export_failed", "bad_artifact", "unsupported"}
     assert all(row["error_remedy"] for row in last.values() if row["status"] == "failed")

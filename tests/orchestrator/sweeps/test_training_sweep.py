@@ -1,18 +1,14 @@
 """A step of training through a whole sweep: exported, verified by a worker, measured, shown."""
 
 import pytest
+from world import NETWORK
 
 pytestmark = pytest.mark.export
-CARD = """family = "other"
-source = "entry_point"
-entry = "fleetrank.models.networks.weights:make_network"
-input_size = 16
-"""
 
 
 @pytest.mark.thorough
 def test_a_step_is_verified_and_measured_beside_an_inference(folder) -> None:
-    (folder.root / "cards" / "mine.toml").write_text(CARD)
+    (folder.root / "cards" / "mine.toml").write_text(NETWORK)
     path = folder.write_spec(["mine"], ["local-cpu"], repeats=1)
     text = path.read_text().replace("runtimes: [onnx]", "runtimes: [torch]\nbatch: 4")
     path.write_text(text + "workloads: [image, train@4, train@4+adamw]\n")

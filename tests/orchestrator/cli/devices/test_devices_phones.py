@@ -13,7 +13,6 @@ from adb_bench import keep_canary
 
 from fleetrank.device_agents.android.adb_server import AdbServer
 from fleetrank.device_agents.android.state.fitness import FOLDER
-from fleetrank.device_agents.android.state.phone_lock import phone_lease
 from fleetrank.device_agents.virtual_phone.farm import FarmedPhone, FarmSpec, VirtualFarm
 from fleetrank.device_agents.virtual_phone.imitation.command import stand_in_of
 from fleetrank.orchestrator.cli.main import run
@@ -89,6 +88,7 @@ def test_a_phone_is_registered_with_what_it_is_and_how_it_repeats(
     assert not (phone.folder / FOLDER[1:] / "run").exists()
 
 
+@pytest.mark.thorough
 def test_the_same_phone_again_updates_its_file_and_keeps_what_a_person_wrote(
     phone: FarmedPhone, workspace: Workspace
 ) -> None:
@@ -132,6 +132,7 @@ def android_id(phone: FarmedPhone) -> Path:
     return phone.folder / ".phone/settings/secure/android_id"
 
 
+@pytest.mark.thorough
 def test_two_equal_tablets_are_two_devices(
     server: AdbServer, workspace: Workspace, tmp_path: Path
 ) -> None:
@@ -167,6 +168,7 @@ def test_a_tablet_that_an_older_version_registered_is_told_from_its_twin_from_th
         assert files_of(workspace) == {"first", "second"}
 
 
+@pytest.mark.thorough
 def test_the_file_of_a_twin_is_not_removed_for_another_name(
     server: AdbServer, workspace: Workspace, tmp_path: Path, capsys
 ) -> None:
@@ -195,6 +197,7 @@ def test_a_phone_that_an_older_version_registered_is_the_same_phone(
     assert "identity_hash" in read_file(workspace, "mine")["options"]
 
 
+@pytest.mark.thorough
 def test_two_phones_of_one_model_have_names_of_their_own(
     server: AdbServer, workspace: Workspace, tmp_path: Path, capsys
 ) -> None:
@@ -213,6 +216,7 @@ def test_two_phones_of_one_model_have_names_of_their_own(
     assert {"pixel-8", "pixel-8-2"} <= set(seen.values())
 
 
+@pytest.mark.thorough
 def test_the_printed_command_registers_a_phone_of_a_server_that_only_a_variable_names(
     server: AdbServer, phone: FarmedPhone, workspace: Workspace, capsys, monkeypatch
 ) -> None:
@@ -244,6 +248,7 @@ def test_a_phone_whose_instructions_no_program_has_is_refused(
     assert "mips" in capsys.readouterr().err
 
 
+@pytest.mark.thorough
 def test_a_phone_without_a_program_says_which_to_give_and_takes_it(
     phone: FarmedPhone, workspace: Workspace, capsys
 ) -> None:
@@ -257,18 +262,6 @@ def test_a_phone_without_a_program_says_which_to_give_and_takes_it(
     assert add(phone, "--tool", f"benchmark_model={given}") == 0
     assert add(phone, "--tool", "benchmark_model=/no/such/file") != 0
     assert "/no/such/file" in capsys.readouterr().err
-
-
-@pytest.mark.thorough
-def test_check_tells_nothing_of_a_phone_that_is_the_same(
-    phone: FarmedPhone, workspace: Workspace, capsys
-) -> None:
-    assert add(phone) == 0
-    before = (workspace.devices / "pixel-8.yaml").read_bytes()
-    assert changes(capsys) == {}
-    assert run(["devices", "check", "pixel-8"]) == 0
-    assert "has not changed" in capsys.readouterr().out
-    assert (workspace.devices / "pixel-8.yaml").read_bytes() == before
 
 
 @pytest.mark.thorough
@@ -296,6 +289,7 @@ def test_a_program_in_a_folder_is_registered_with_what_its_delegates_take(
     assert read_file(workspace) == newer
 
 
+@pytest.mark.thorough
 def test_check_tells_another_system_another_speed_and_another_program(
     phone: FarmedPhone, workspace: Workspace, tmp_path: Path, capsys
 ) -> None:
@@ -312,17 +306,6 @@ def test_check_tells_another_system_another_speed_and_another_program(
     assert "benchmark_model" in found
 
 
-def test_another_phone_at_the_address_is_not_taken_for_it(
-    phone: FarmedPhone, workspace: Workspace, capsys
-) -> None:
-    assert add(phone) == 0
-    for name in ("ro.serialno", "ro.boot.serialno"):
-        set_property(phone, name, "OTHER")
-    capsys.readouterr()
-    assert run(["devices", "check", "pixel-8"]) == 4
-    assert "not the registered phone" in capsys.readouterr().err
-
-
 def test_removing_a_phone_cleans_it(phone: FarmedPhone, workspace: Workspace) -> None:
     assert add(phone) == 0
     assert (phone.folder / FOLDER[1:]).exists()
@@ -331,30 +314,7 @@ def test_removing_a_phone_cleans_it(phone: FarmedPhone, workspace: Workspace) ->
     assert not list(workspace.devices.glob("*.yaml"))
 
 
-def test_removing_a_phone_restores_what_a_crash_left_set(
-    phone: FarmedPhone, workspace: Workspace
-) -> None:
-    assert add(phone) == 0
-    (phone.folder / FOLDER[1:] / "restore.txt").write_text(
-        "global stay_on_while_plugged_in null\nglobal heads_up_notifications_enabled 1\n"
-    )
-    settings = phone.folder / ".phone/settings/global"
-    (settings / "stay_on_while_plugged_in").write_text("7\n")
-    assert run(["devices", "remove", "pixel-8"]) == 0
-    assert not (settings / "stay_on_while_plugged_in").exists()
-    assert (settings / "heads_up_notifications_enabled").read_text() == "1\n"
-
-
-def test_a_phone_that_is_measured_on_is_not_cleaned_under_it(
-    phone: FarmedPhone, workspace: Workspace, capsys
-) -> None:
-    assert add(phone) == 0
-    with phone_lease(read_file(workspace, "pixel-8")["options"]["unit_hash"]):
-        assert run(["devices", "remove", "pixel-8"]) == 0
-    assert "in use" in capsys.readouterr().err
-    assert (phone.folder / FOLDER[1:]).exists()
-
-
+@pytest.mark.thorough
 def test_a_phone_that_is_away_is_removed_with_a_note(
     server: AdbServer, workspace: Workspace, tmp_path: Path, capsys
 ) -> None:
@@ -368,6 +328,7 @@ def test_a_phone_that_is_away_is_removed_with_a_note(
     assert not list(workspace.devices.glob("*.yaml"))
 
 
+@pytest.mark.thorough
 def test_removing_does_not_clean_another_phone_at_the_address(
     phone: FarmedPhone, workspace: Workspace, capsys
 ) -> None:

@@ -1,3 +1,6 @@
+"""`devices virtual` starts phones, and ends them by Ctrl-C and SIGTERM."""
+
+import itertools
 import os
 import signal
 import subprocess
@@ -7,9 +10,7 @@ from pathlib import Path
 
 import pytest
 from adb_bench import adb_of_the_wheel, serve_adb
-
-from fleetrank.orchestrator.cli.main import run
-from fleetrank.orchestrator.workspace.workspace import Workspace
+from daily import daily
 
 pytestmark = pytest.mark.adb
 
@@ -19,8 +20,13 @@ def ignore_ctrl_c() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
-@pytest.mark.parametrize("setup", [None, ignore_ctrl_c])
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize(
+    ("number", "setup"),
+    daily(
+        itertools.product((signal.SIGINT, signal.SIGTERM), (None, ignore_ctrl_c)),
+        (signal.SIGINT, None),
+    ),
+)
 def test_phones_are_started_connected_and_taken_off_again(
     tmp_path: Path, number: int, setup: Callable[[], None] | None
 ) -> None:
@@ -56,24 +62,3 @@ def test_phones_are_started_connected_and_taken_off_again(
                 process.kill()  # else leaving the block would wait for ever
         assert "device" not in adb.run("devices").stdout.decode().partition("\n")[2]
         assert not list(tmp_path.glob("fleetrank-phones-*"))
-
-
-def test_a_phone_that_nobody_knows_is_refused_by_name(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["devices", "virtual", "--profile", "iphone"]) == 2
-    assert "pixel-8" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(
-    ("words", "problem"),
-    [
-        (["--adb", "1", "--kind", "cpu"], "--adb is for phones"),
-        (["box", "--kind", "cpu", "--tool", "a=b"], "--tool is only for phones"),
-        (["box", "--kind", "cpu", "--option", "threads=["], "is not a valid value"),
-    ],
-)
-def test_what_does_not_go_together_is_refused(
-    words: list[str], problem: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    workspace = Workspace.init(tmp_path / "w")
-    assert run(["--workspace", str(workspace.root), "devices", "add", *words]) == 2
-    assert problem in capsys.readouterr().err

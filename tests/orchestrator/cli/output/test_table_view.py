@@ -3,13 +3,11 @@
 import csv
 import io
 import json
-import os
-import pty
-import subprocess
 from pathlib import Path
 
+import command_line
 import pytest
-from command_line import COMMAND, run_on_terminal
+from command_line import draw_inside
 from fleet_rows import NETS, PLACES, write_results
 
 from fleetrank.models.cards.zoo import load_language_zoo, load_zoo
@@ -85,11 +83,6 @@ def test_a_listing_has_the_same_options(
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize("words", [["--columns", ","], ["--descending"], ["--sort", "nothing"]])
-def test_wrong_options_are_bad_usage(workspace: Path, words: list[str]) -> None:
-    assert run(["models", "list", *words, "--workspace", str(workspace)]) == 2
-
-
 def test_no_line_in_a_pipe_is_wider_than_200(
     workspace: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -98,46 +91,33 @@ def test_no_line_in_a_pipe_is_wider_than_200(
         assert max(map(len, capsys.readouterr().out.splitlines())) <= 200
 
 
+def _drawn(folder: Path, pager: str, *words: str) -> str:
+    """What arrives on a terminal with this pager."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PAGER", pager)
+        return draw_inside(folder, *words).decode()
+
+
 def test_a_terminal_shows_50_rows_and_the_number_left_out(workspace: Path) -> None:
-    text = run_on_terminal(workspace, *CELLS, "--no-pager").decode()
-    assert f"50 of {N_CELLS} rows shown" in text
-    assert (
-        "rows shown"
-        not in run_on_terminal(workspace, *CELLS, "--no-pager", "--limit", "0").decode()
-    )
-
-
-def _at_80_columns(workspace: Path, pager: str, *words: str) -> str:
-    """What arrives on a terminal of 80 x 24 with this pager."""
-    ours, theirs = pty.openpty()
-    environment = {**os.environ, "COLUMNS": "80", "LINES": "24", "PAGER": pager, "TERM": "xterm"}
-    with subprocess.Popen(
-        [COMMAND, *words], cwd=workspace, stdin=theirs, stdout=theirs, stderr=theirs,
-        env=environment,
-    ) as process:  # fmt: skip
-        os.close(theirs)
-        received = b""
-        try:
-            while chunk := os.read(ours, 65536):
-                received += chunk
-        except OSError:  # the other side is closed
-            pass
-        assert process.wait(timeout=60) == 0
-    os.close(ours)
-    return received.decode()
+    assert f"50 of {N_CELLS} rows shown" in _drawn(workspace, "", *CELLS, "--no-pager")
+    every = _drawn(workspace, "", *CELLS, "--no-pager", "--limit", "0")
+    assert "rows shown" not in every
 
 
 def test_long_output_goes_through_the_pager_of_the_user(workspace: Path) -> None:
-    marked = _at_80_columns(workspace, "sed s/^/PAGED:/", *CELLS)
+    marked = _drawn(workspace, "sed s/^/PAGED:/", *CELLS)
     assert marked.count("PAGED:") > 50
     for words in ((*CELLS, "--no-pager"), (*CELLS, "--limit", "2", "--columns", "model")):
-        assert "PAGED:" not in _at_80_columns(workspace, "sed s/^/PAGED:/", *words)
+        assert "PAGED:" not in _drawn(workspace, "sed s/^/PAGED:/", *words)
     for missing in ("", "no-such-pager"):
-        assert "convnext_tiny" in _at_80_columns(workspace, missing, *CELLS)
+        assert "convnext_tiny" in _drawn(workspace, missing, *CELLS)
 
 
-def test_goals_keep_their_figures_at_80_columns(workspace: Path) -> None:
-    text = _at_80_columns(workspace, "", "report", "show", "choose")
+def test_goals_keep_their_figures_at_80_columns(
+    workspace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(command_line._TERMINAL, "COLUMNS", "80")
+    text = _drawn(workspace, "", "report", "show", "choose")
     for name in ("value", "low", "high"):
         assert name in text.partition("Hidden columns:")[0]
     assert "0.9341" in text

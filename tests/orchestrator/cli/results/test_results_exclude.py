@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -16,12 +17,20 @@ from fleetrank.orchestrator.store.results import ResultStore
 OLD, NEW = "s-20260101T000000-aa", "s-20260102T000000-bb"
 
 
-@pytest.fixture
-def workspace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    (tmp_path / "cluster.yaml").touch()
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("made")
+    (root / "cluster.yaml").touch()
     options = {"nets": NETS[:4], "places": PLACES[:2], "repeats": 2, "n_samples": 3}
     for sweep in (OLD, NEW):
-        write_results(tmp_path / "results", sweep=sweep, **options)
+        write_results(root / "results", sweep=sweep, **options)
+    return root
+
+
+@pytest.fixture
+def workspace(made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Of its own."""
+    shutil.copytree(made, tmp_path, dirs_exist_ok=True)
     monkeypatch.chdir(tmp_path)
     return tmp_path
 

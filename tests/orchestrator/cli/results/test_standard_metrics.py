@@ -139,18 +139,6 @@ def test_only_simulated_rows_are_an_error_that_names_the_option(tmp_path, capsys
     assert "--include-simulated" in capsys.readouterr().err
 
 
-def test_rows_of_every_origin_are_written_without_the_option(workspace, capsys) -> None:
-    words = ["results", "export", "--include-simulated", "--workspace", str(workspace)]
-    assert run(words) == 2
-    assert "--standard-metrics" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize("words", [("--table", "evaluations"), ("--format", "parquet")])
-def test_options_of_rows_are_refused(workspace, capsys, words) -> None:
-    assert _run(workspace, *words) == 2
-    assert "--standard-metrics" in capsys.readouterr().err
-
-
 def test_a_file_in_place_of_the_folder_is_refused(workspace, tmp_path, capsys) -> None:
     file = tmp_path / "summary.json"
     file.write_text("mine")

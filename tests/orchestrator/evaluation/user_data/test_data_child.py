@@ -77,7 +77,7 @@ def test_a_panic_of_the_library_is_an_error_with_the_name_of_the_file(
 def test_an_image_of_too_many_pixels_is_refused(tmp_path: Path, child: DataChild) -> None:
     (tmp_path / "set" / "x").mkdir(parents=True)
     buffer = io.BytesIO()
-    Image.new("1", (30_000, 30_000)).save(buffer, "PNG")
+    Image.new("1", (14_000, 14_000)).save(buffer, "PNG")
     (tmp_path / "set" / "x" / "0.png").write_bytes(buffer.getvalue())
     form = PictureForm(shape=(1, 3, 2, 2), preprocessing=Preprocessing())
     with pytest.raises(UsageError, match=r"0\.png"):
