@@ -7,6 +7,7 @@ This is the only definition of its entries. Entries that this version does not k
 entry except the id may be missing, as in the record of an import.
 """
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -51,6 +52,7 @@ UNREADABLE = (
     UnicodeDecodeError,
 )
 """Errors that Polars raises for a damaged file."""
+_SWEEP_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*", re.ASCII)
 REPAIR = "`fleetrank results verify` with `repair=true`"
 _REMEDY = (
     f"run {REPAIR}: it keeps a damaged file under another name and makes it again from the journal"
@@ -138,11 +140,33 @@ def is_pending(results: Path, sweep_id: str) -> bool:
     return pending_path(results, sweep_id).exists()
 
 
+def sweeps_here(results: Path) -> list[str]:
+    """The visible sweeps of which any file is here: a record, a journal, a list or parts; sorted.
+
+    Readers and those who look after the files both ask this, so a sweep that lost one of its files
+    stays known. With `NO_SWEEP` if it has a journal or a list.
+    """
+    records = (path.stem for path in (results / "sweeps").glob("*.json"))
+    journals = (path.name.partition(".jsonl")[0] for path in (results / "journal").glob("*.jsonl*"))
+    found = {*records, *journals, *_with_parts(results)}
+    return [one for one in sorted(found) if is_sweep_id(one) and not is_pending(results, one)]
+
+
 def published_sweeps(results: Path) -> list[str]:
-    """The visible sweeps that have a list of parts, or parts; with `NO_SWEEP` if it has rows."""
+    """Those of `sweeps_here` that have a list of parts, or parts."""
+    published = _with_parts(results)
+    return [one for one in sweeps_here(results) if one in published]
+
+
+def _with_parts(results: Path) -> set[str]:
     lists = (path.stem for path in (results / "sweeps").glob("*.parts"))
     folders = (path.name.partition("=")[2] for path in results.glob(f"{MEASUREMENTS}/sweep_id=*"))
-    return [one for one in sorted({*lists, *folders}) if not is_pending(results, one)]
+    return {*lists, *folders}
+
+
+def is_sweep_id(text: str) -> bool:
+    """Whether a file of this name is one of a sweep, or of rows without one."""
+    return text == NO_SWEEP or _SWEEP_ID.fullmatch(text) is not None
 
 
 def read_list(results: Path, sweep_id: str) -> PartList:
@@ -160,9 +184,22 @@ def read_list(results: Path, sweep_id: str) -> PartList:
         return PartList(sweep_id=sweep_id)
     except (BadFileError, CodecError) as error:
         raise DamagedPartError(f"{path} is damaged: {error.message}", _REMEDY) from error
-    if found.sweep_id != sweep_id or not all(part.table.isidentifier() for part in found.parts()):
+    if found.sweep_id != sweep_id or not _is_possible(found):
         raise DamagedPartError(f"{path} is not the list of sweep {sweep_id}", _REMEDY)
     return found
+
+
+def _is_possible(found: PartList) -> bool:
+    """Whether stretches follow one another from the first byte, and their parts begin with them."""
+    at = 0
+    for stretch in found.stretches:
+        if stretch.start != at or stretch.end <= at or not 0 <= stretch.n_bad <= stretch.n_lines:
+            return False
+        at = stretch.end
+        for part in stretch.parts:
+            if part.start != stretch.start or part.n_rows < 0 or not part.table.isidentifier():
+                return False
+    return True
 
 
 def part_files(results: Path, sweep_id: str, table: str = MEASUREMENTS) -> list[Path]:

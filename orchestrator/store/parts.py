@@ -301,6 +301,9 @@ def _store(
             sha256=hashlib.sha256(content).hexdigest(),
             before_sha256=before,
         )
+    if first and not list_path(results, found.sweep_id).exists():
+        # Parts without a list are a damage: a kill in between shows readers no rows yet.
+        write_list(results, found)
     for path, content in first:
         replace_file(path, content)
     others = [one for one in found.stretches if one.start != draft.start]

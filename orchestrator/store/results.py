@@ -16,8 +16,10 @@ from fleetrank.analysis.stored.sweep_record import (
     SweepRecord,
     SweepTags,
     is_pending,
+    is_sweep_id,
     parts_folder,
     read_tags,
+    sweeps_here,
     tags_path,
 )
 from fleetrank.foundation.errors import BadFileError, did_you_mean
@@ -62,8 +64,6 @@ def sweep_lease(path: Path) -> Iterator[None]:
 
 
 _log = logging.getLogger(__name__)
-
-_SWEEP_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
 
 
 class ResultStore:
@@ -139,12 +139,7 @@ class ResultStore:
 
     def sweep_ids(self) -> list[str]:
         """Returns all sweeps, oldest first, without those being removed or copied."""
-        ids = [
-            path.stem
-            for path in (self.root / "sweeps").glob("*.json")
-            if not is_pending(self.root, path.stem)
-        ]
-        return sorted(ids, key=_age)
+        return sorted((one for one in sweeps_here(self.root) if one != NO_SWEEP), key=_age)
 
     def newest_sweep(self) -> str:
         """Returns the newest sweep; imported sweeps are left out, because they cannot be resumed.
@@ -236,7 +231,7 @@ class ResultStore:
 
 def _checked(sweep_id: str) -> str:
     """Checks an id from a user, because a path must not lead out of the folder."""
-    if sweep_id != NO_SWEEP and not _SWEEP_ID.fullmatch(sweep_id):
+    if not is_sweep_id(sweep_id):
         raise UsageError(
             f"'{sweep_id}' is not the id of a sweep", "`fleetrank results list` lists them"
         )
