@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 import polars as pl
 import pytest
 from fleet_rows import NETS, write_results
-from headless_browser import headless_chromium
 from stored_part import write_part
 
 from fleetrank.analysis.panel.session import Session
@@ -64,26 +63,27 @@ def _pick(page: "playwright.Page", label: str, name: str) -> None:
 
 
 @pytest.mark.browser
-def test_a_picked_pair_has_the_answer_of_the_analysis(tmp_path: Path) -> None:
+def test_a_picked_pair_has_the_answer_of_the_analysis(
+    browser: "playwright.Browser", tmp_path: Path
+) -> None:
     results = write_results(tmp_path / "r", n_samples=5)
     part = next((results / "measurements").rglob("*.parquet"))
     is_here = pl.col("device").str.starts_with("cpu-")
     chosen = pl.read_parquet(part).filter(is_here == (pl.col("runtime") == "onnx"))
     write_part(chosen, part)
     answer = faster(_session(results), A, B)
-    with headless_chromium() as browser:
-        page = browser.new_page()
-        page.goto(build_report(results, tmp_path / "report.html").path.as_uri())
-        _pick(page, "Model A", answer.here.model_a)
-        _pick(page, "Model B", answer.here.model_b)
-        _pick(page, "Here", answer.here.label)
-        rows = [row.all_inner_texts() for row in _cells(page)]
-        verdict = page.locator("#verdict").inner_text()
-        _pick(page, "Model B", answer.here.model_a)
-        assert page.locator("#verdict").inner_text() == "Pick two models."
-        _pick(page, "Source", answer.here.label)
-        swaps = page.locator("#swaps-table tr.reversed").count()
-        said = page.locator("#swaps-table [role=status]").inner_text()
+    page = browser.new_page()
+    page.goto(build_report(results, tmp_path / "report.html").path.as_uri())
+    _pick(page, "Model A", answer.here.model_a)
+    _pick(page, "Model B", answer.here.model_b)
+    _pick(page, "Here", answer.here.label)
+    rows = [row.all_inner_texts() for row in _cells(page)]
+    verdict = page.locator("#verdict").inner_text()
+    _pick(page, "Model B", answer.here.model_a)
+    assert page.locator("#verdict").inner_text() == "Pick two models."
+    _pick(page, "Source", answer.here.label)
+    swaps = page.locator("#swaps-table tr.reversed").count()
+    said = page.locator("#swaps-table [role=status]").inner_text()
     shown = {row[0]: (row[1], row[2]) for row in rows}
     for one in (answer.here, *answer.targets):
         text, order = shown[one.label.replace(", ", " ", 1)]

@@ -1,4 +1,7 @@
-"""The page in a real browser, opened as a file: what it draws, says, and never asks for."""
+"""The page in a real browser, opened as a file: what it draws, says, and never asks for.
+
+`make test` opens one page of images whose models took turns; other pages are `thorough`.
+"""
 
 import re
 from collections.abc import Iterator
@@ -8,8 +11,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 from daily import daily
-from fleet_rows import HOSTILE_DEVICE, HOSTILE_MODEL, Place, hostile_results, write_results
-from headless_browser import headless_chromium, unfold
+from fleet_rows import (
+    HOSTILE_DEVICE,
+    HOSTILE_MODEL,
+    Place,
+    hostile_results,
+    with_rounds,
+    write_results,
+)
+from headless_browser import unfold
 
 from fleetrank.analysis.report.page import build_report
 
@@ -17,6 +27,15 @@ pytestmark = pytest.mark.browser
 if TYPE_CHECKING:
     from playwright import sync_api as playwright
 
+SECTIONS = (
+    "latency",
+    "transfer",
+    "frontier",
+    "flops",
+    "memory",
+    "host",
+    "turns",
+)
 WIDTHS = {"phone": 390, "laptop": 1366, "wide": 2200}
 
 
@@ -33,13 +52,8 @@ class Visit:
 @pytest.fixture(scope="module")
 def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("browser")
-    return build_report(hostile_results(folder / "results"), folder / "report.html").path
-
-
-@pytest.fixture(scope="module")
-def browser() -> "Iterator[playwright.Browser]":
-    with headless_chromium() as browser:
-        yield browser
+    results = with_rounds(hostile_results(folder / "results"))
+    return build_report(results, folder / "report.html").path
 
 
 @pytest.fixture(scope="module")
@@ -71,6 +85,8 @@ def _centre(page: "playwright.Page", chart: str) -> None:
 def test_every_chart_is_drawn_with_marks_and_described(visit: Visit) -> None:
     charts = visit.page.locator(".chart")
     assert charts.count() > 15
+    for section in SECTIONS:
+        assert visit.page.locator(f"#{section} .chart svg").count() > 0, section
     assert visit.page.locator(".chart.failed").count() == 0
     for number in range(charts.count()):
         assert charts.nth(number).locator("svg path").count() > 5
@@ -108,7 +124,21 @@ def test_a_tooltip_shows_a_hostile_name_as_text(visit: Visit) -> None:
     pytest.fail("no point of the hostile model was found")
 
 
-@pytest.mark.parametrize("width", daily([WIDTHS["phone"], WIDTHS["laptop"]], WIDTHS["phone"]))
+def test_a_filter_and_a_search_act_on_an_open_page(visit: Visit) -> None:
+    page = visit.page
+    page.evaluate("location.hash = 'device=pixel-7&model=resnet18&model=resnet50'")
+    page.locator("#shown", has_text="Showing 2 of 5 platforms, 2 of 14 models.").wait_for()
+    assert page.locator("[data-charts=latency] figcaption strong").count() == 2
+    assert page.locator("#table-matrix tbody tr:not([hidden])").count() == 2
+    page.get_by_role("searchbox", name="Find in Latency, ms: models by platforms").fill("resnet50")
+    assert page.locator("#table-matrix tbody tr:not([hidden])").count() == 1
+    page.locator("#reset").click()
+    assert page.locator("#shown").inner_text().startswith("Showing 5 of 5")
+    assert visit.messages == []
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("width", [WIDTHS["phone"], WIDTHS["laptop"]])
 def test_long_names_of_platforms_stay_apart_in_the_matrix(
     browser: "playwright.Browser", tmp_path: Path, width: int
 ) -> None:
@@ -131,7 +161,7 @@ def test_long_names_of_platforms_stay_apart_in_the_matrix(
     assert max(map(len, texts)) < 50
 
 
-@pytest.mark.parametrize("measure", ["1", "2"])
+@pytest.mark.parametrize("measure", daily(["1", "2"], "1"))
 def test_the_matrix_shows_interval_and_null_on_hover(visit: Visit, measure: str) -> None:
     _centre(visit.page, f"transfer-{measure}")
     visit.page.locator(f"#transfer-{measure} svg g.mark-rect path").nth(1).hover(force=True)
@@ -147,6 +177,7 @@ def test_the_matrix_shows_interval_and_null_on_hover(visit: Visit, measure: str)
     assert re.search(r"statistics:?\s+median", text)
 
 
+@pytest.mark.thorough
 def test_a_distribution_can_be_seen_relative_to_its_median(visit: Visit) -> None:
     page = visit.page
     page.get_by_role("button", name="relative to each median").click()
@@ -169,7 +200,8 @@ def test_the_body_never_scrolls_sideways(
     page.close()
 
 
-@pytest.mark.parametrize(("scheme", "is_dark"), daily([("light", False), ("dark", True)], "dark"))
+@pytest.mark.thorough
+@pytest.mark.parametrize(("scheme", "is_dark"), [("light", False), ("dark", True)])
 def test_paper_and_charts_follow_the_colour_scheme(
     browser: "playwright.Browser", report: Path, scheme: str, is_dark: bool
 ) -> None:
@@ -191,6 +223,7 @@ def _brightness(page: "playwright.Page", selector: str, name: str) -> float:
     return sum(channels) / 3
 
 
+@pytest.mark.thorough
 def test_a_print_has_every_table_open_and_fits_the_paper(
     browser: "playwright.Browser", report: Path
 ) -> None:

@@ -3,11 +3,12 @@
 import shutil
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import polars as pl
 import pytest
 from fleet_rows import NETS, PLACES, SWEEP, write_results
-from headless_browser import headless_chromium, unfold
+from headless_browser import unfold
 from stored_part import write_part
 from wording import has
 
@@ -22,6 +23,9 @@ from fleetrank.analysis.stored.selection import Selection
 from fleetrank.analysis.stored.side_tables import COMPONENT_TIMES, OF_MEASUREMENTS
 from fleetrank.analysis.tables.tables import session_table
 from fleetrank.orchestrator.store.side import append_side
+
+if TYPE_CHECKING:
+    from playwright import sync_api as playwright
 
 SLOW, TIMES = "blocks.2", 4
 HOSTILE = '</script><img src=x onerror=alert(1)>"&'
@@ -222,21 +226,23 @@ def test_small_components_are_summed(results: Path) -> None:
 
 
 @pytest.mark.browser
-def test_the_bars_are_drawn_and_switched_to_operators(results: Path, tmp_path: Path) -> None:
+@pytest.mark.thorough
+def test_the_bars_are_drawn_and_switched_to_operators(
+    browser: "playwright.Browser", results: Path, tmp_path: Path
+) -> None:
     page_path = build_report(results, tmp_path / "report.html").path
     said: list[str] = []
-    with headless_chromium() as browser:
-        page = browser.new_page(viewport={"width": 400, "height": 800})
-        page.on("console", lambda message: said.append(message.text))
-        page.on("pageerror", lambda error: said.append(str(error)))
-        page.on("dialog", lambda dialog: said.append(dialog.message))
-        page.goto(page_path.as_uri())
-        unfold(page)
-        section = page.locator("#components")
-        assert section.locator("figure svg").count() == len(MODELS)
-        assert SLOW in (section.locator("figure svg").first.text_content() or "")
-        section.get_by_role("button", name="by operator").click()
-        unfold(page)
-        assert "Conv" in (section.locator("figure svg").first.text_content() or "")
-        assert page.evaluate("document.documentElement.scrollWidth") <= 400
+    page = browser.new_page(viewport={"width": 400, "height": 800})
+    page.on("console", lambda message: said.append(message.text))
+    page.on("pageerror", lambda error: said.append(str(error)))
+    page.on("dialog", lambda dialog: said.append(dialog.message))
+    page.goto(page_path.as_uri())
+    unfold(page)
+    section = page.locator("#components")
+    assert section.locator("figure svg").count() == len(MODELS)
+    assert SLOW in (section.locator("figure svg").first.text_content() or "")
+    section.get_by_role("button", name="by operator").click()
+    unfold(page)
+    assert "Conv" in (section.locator("figure svg").first.text_content() or "")
+    assert page.evaluate("document.documentElement.scrollWidth") <= 400
     assert said == []

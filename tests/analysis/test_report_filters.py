@@ -8,12 +8,12 @@ from urllib.parse import urlencode
 import polars as pl
 import pytest
 from fleet_rows import HOSTILE_DEVICE, HOSTILE_MODEL, NETS, Place, hostile_results, write_results
-from headless_browser import headless_chromium, unfold
+from headless_browser import unfold
 from stored_part import write_part
 
 from fleetrank.analysis.report.page import build_report
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.thorough]
 if TYPE_CHECKING:
     from playwright import sync_api as playwright
 
@@ -32,9 +32,8 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 @pytest.fixture(scope="module")
-def context() -> "Iterator[playwright.BrowserContext]":
-    with headless_chromium() as browser:
-        yield browser.new_context(permissions=["clipboard-read", "clipboard-write"])
+def context(browser: "playwright.Browser") -> "playwright.BrowserContext":
+    return browser.new_context(permissions=["clipboard-read", "clipboard-write"])
 
 
 @pytest.fixture
@@ -87,11 +86,11 @@ def test_without_a_filter_all_is_shown(page: "playwright.Page", report: str) -> 
 @pytest.mark.parametrize(
     ("chosen", "platforms", "models"),
     [
-        pytest.param({"tier": "cpu"}, 2, 14, marks=pytest.mark.thorough),
-        pytest.param({"device": "pixel-7"}, 2, 14, marks=pytest.mark.thorough),
+        ({"tier": "cpu"}, 2, 14),
+        ({"device": "pixel-7"}, 2, 14),
         ({"runtime": "onnx"}, 3, 14),
-        pytest.param({"precision": "int8"}, 2, 14, marks=pytest.mark.thorough),
-        pytest.param({"family": "transformer"}, 5, 2, marks=pytest.mark.thorough),
+        ({"precision": "int8"}, 2, 14),
+        ({"family": "transformer"}, 5, 2),
         ({"model": ["resnet18", "resnet50"]}, 5, 2),
         ({"tier": "edge", "family": "hybrid"}, 3, 3),
     ],
@@ -241,7 +240,6 @@ def test_a_combination_that_nothing_fits_is_said(page: "playwright.Page", report
     assert "Nothing" in page.locator("[data-more=latency]").inner_text()
 
 
-@pytest.mark.thorough
 def test_more_platforms_are_drawn_when_asked(page: "playwright.Page", tmp_path: Path) -> None:
     places = [
         Place(device=f"phone-{number}", tier="edge", runtime="onnx", gflops=9)

@@ -2,13 +2,14 @@
 
 import shutil
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import polars as pl
 import pytest
 from fleet_rows import write_results
 from growth_rows import with_growth
-from headless_browser import headless_chromium, legend_colours, unfold
+from headless_browser import legend_colours, unfold
 from stored_part import write_part
 
 from fleetrank.analysis.report.page import build_report
@@ -16,6 +17,9 @@ from fleetrank.analysis.report.page_data import curve_groups, sustained_series
 from fleetrank.analysis.report.page_tables import gather, page_tables
 from fleetrank.analysis.report.sections import page_sections
 from fleetrank.analysis.stored.selection import Selection
+
+if TYPE_CHECKING:
+    from playwright import sync_api as playwright
 
 pytestmark = pytest.mark.slow
 
@@ -60,8 +64,11 @@ def test_a_series_covers_the_whole_run(growing: Path) -> None:
     assert all(np.isfinite(rate) and rate > 0 for *_, rate in points)
 
 
+@pytest.mark.browser
 @pytest.mark.thorough
-def test_a_model_without_the_workload_of_the_page_is_drawn_too(tmp_path: Path) -> None:
+def test_a_model_without_the_workload_of_the_page_is_drawn_too(
+    browser: "playwright.Browser", tmp_path: Path
+) -> None:
     results = _growing(write_results(tmp_path / "results", repeats=1))
     part = next((results / "measurements").rglob("*.parquet"))
     frame = pl.read_parquet(part)
@@ -81,12 +88,11 @@ def test_a_model_without_the_workload_of_the_page_is_drawn_too(tmp_path: Path) -
     assert text in str(section.tables[0].packed)
     page = tmp_path / "page.html"
     build_report(results, page)
-    with headless_chromium() as browser:
-        view = browser.new_page(viewport={"width": 1280, "height": 900})
-        view.goto(page.as_uri())
-        unfold(view)
-        names = view.locator("#scaling .chart svg text").all_text_contents()
-        assert text in names
+    view = browser.new_page(viewport={"width": 1280, "height": 900})
+    view.goto(page.as_uri())
+    unfold(view)
+    names = view.locator("#scaling .chart svg text").all_text_contents()
+    assert text in names
 
 
 def _listed(value: object) -> list[list[object]]:
@@ -100,7 +106,11 @@ def test_without_such_rows_the_page_has_no_section(tmp_path: Path) -> None:
     assert not ids & {"scaling", "sustained"}
 
 
-def test_the_charts_are_drawn_and_their_choices_work(growing: Path, tmp_path: Path) -> None:
+@pytest.mark.browser
+@pytest.mark.thorough
+def test_the_charts_are_drawn_and_their_choices_work(
+    browser: "playwright.Browser", growing: Path, tmp_path: Path
+) -> None:
     results = shutil.copytree(growing, tmp_path / "results")
     part = next((results / "measurements").rglob("*.parquet"))
     frame = pl.read_parquet(part)
@@ -109,23 +119,22 @@ def test_the_charts_are_drawn_and_their_choices_work(growing: Path, tmp_path: Pa
     frame.filter(~lacks).pipe(write_part, part)
     page = tmp_path / "page.html"
     build_report(results, page)
-    with headless_chromium() as browser:
-        view = browser.new_page(viewport={"width": 1280, "height": 900})
-        errors: list[str] = []
-        view.on("pageerror", lambda error: errors.append(str(error)))
-        view.goto(page.as_uri())
-        unfold(view)
-        assert view.locator("#scaling .chart svg").count() > 0
-        assert " groups of curves " in view.locator("[data-more=scaling]").inner_text()
-        assert view.locator("#sustained .chart svg").count() > 0
-        colours = legend_colours(view, "#scaling", "#sustained")
-        assert len(colours) > 3
-        assert {len(of_model) for of_model in colours.values()} == {1}
-        captions = view.locator("#scaling figcaption").all_inner_texts()
-        assert any("out of memory at 4: " in one for one in captions)
-        assert any("over input size" in one for one in captions)
-        view.locator("#scaling button", has_text="rate").click()
-        unfold(view)
-        label = view.locator("#scaling .chart").first.get_attribute("aria-label")
-        assert "samples per second" in str(label)
-        assert errors == []
+    view = browser.new_page(viewport={"width": 1280, "height": 900})
+    errors: list[str] = []
+    view.on("pageerror", lambda error: errors.append(str(error)))
+    view.goto(page.as_uri())
+    unfold(view)
+    assert view.locator("#scaling .chart svg").count() > 0
+    assert " groups of curves " in view.locator("[data-more=scaling]").inner_text()
+    assert view.locator("#sustained .chart svg").count() > 0
+    colours = legend_colours(view, "#scaling", "#sustained")
+    assert len(colours) > 3
+    assert {len(of_model) for of_model in colours.values()} == {1}
+    captions = view.locator("#scaling figcaption").all_inner_texts()
+    assert any("out of memory at 4: " in one for one in captions)
+    assert any("over input size" in one for one in captions)
+    view.locator("#scaling button", has_text="rate").click()
+    unfold(view)
+    label = view.locator("#scaling .chart").first.get_attribute("aria-label")
+    assert "samples per second" in str(label)
+    assert errors == []

@@ -2,13 +2,13 @@
 
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import polars as pl
 import pytest
-from daily import daily
-from fleet_rows import SWEEP, write_results
-from headless_browser import headless_chromium, unfold
+from fleet_rows import SWEEP, part_in, with_rounds, write_results
+from headless_browser import unfold
 from stored_part import write_part
 
 from fleetrank.analysis.report.page import build_report
@@ -17,27 +17,10 @@ from fleetrank.analysis.report.page_tables import gather, page_tables
 from fleetrank.analysis.report.sections import page_sections
 from fleetrank.analysis.stored.selection import Selection
 
+if TYPE_CHECKING:
+    from playwright import sync_api as playwright
+
 pytestmark = pytest.mark.slow
-
-
-def with_rounds(results: Path) -> Path:
-    """Every repeat of a platform is a round of all its models, with four equal blocks."""
-    part = next((results / "measurements").rglob("*.parquet"))
-    frame = pl.read_parquet(part)
-    median = pl.col("latency_p50_ns").round().cast(pl.Int64)
-    is_cpu = pl.col("tier") == "cpu"
-    blocks = {
-        "round_id": pl.format("{}/{}", "platform_key", "repeat"),
-        "design": pl.lit("rounds"),
-        "block_medians_ns": pl.concat_list([median] * 4),
-        "block_starts_ns": pl.lit([0, 10**9, 2 * 10**9, 3 * 10**9]),
-    }
-    known = {name: frame.schema[name] for name in blocks}
-    frame.with_columns(
-        pl.when(is_cpu).then(value.cast(known[name])).otherwise(None).alias(name)
-        for name, value in blocks.items()
-    ).pipe(write_part, part)
-    return results
 
 
 @pytest.fixture(scope="module")
@@ -77,7 +60,7 @@ def test_the_section_is_on_the_page_only_with_rounds(rounds: Path, tmp_path: Pat
 
 def with_waits(results: Path) -> Path:
     """One attempt waited a minute; the others did not, or do not say it."""
-    part = next((results / "measurements").rglob("*.parquet"))
+    part = part_in(results)
     frame = pl.read_parquet(part)
     waits = [60.0, 0.2, None] + [0.0] * (frame.height - 3)
     frame.with_columns(pl.Series("waited_s", waits, pl.Float64)).pipe(write_part, part)
@@ -103,20 +86,6 @@ def test_charts_of_ranks_use_the_latency_without_the_host(rounds: Path) -> None:
     assert set(both.filter(differs)["tier"]) == {"cpu"}
 
 
-@pytest.mark.browser
-def test_the_chart_is_drawn(rounds: Path, tmp_path: Path) -> None:
-    page_file = build_report(rounds, tmp_path / "report.html").path
-    messages: list[str] = []
-    with headless_chromium() as browser:
-        page = browser.new_page()
-        page.on("console", lambda message: messages.append(message.text))
-        page.goto(page_file.as_uri())
-        unfold(page)
-        assert page.locator("#host .chart svg path").count() > 10
-        page.locator("#host").screenshot(path=str(tmp_path / "host.png"))
-    assert messages == []
-
-
 def test_both_sets_of_ranks_are_of_the_same_processes(restless: Path) -> None:
     (series,) = rank_series(gather(restless, Selection()))
     rows = series["rows"]
@@ -134,7 +103,7 @@ def test_without_rounds_there_are_no_sets_to_compare(tmp_path: Path) -> None:
 def restless(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Rounds of all models of one platform; the host is up to 30 % slower in some of them."""
     results = with_rounds(write_results(tmp_path_factory.mktemp("restless") / "results"))
-    part = next((results / "measurements").rglob("*.parquet"))
+    part = part_in(results)
     frame = pl.read_parquet(part)
     first = frame.filter(pl.col("tier") == "cpu")["platform_key"].min()
     took_turns = pl.col("platform_key") == first
@@ -149,15 +118,15 @@ def restless(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return results
 
 
+@pytest.mark.thorough
 @pytest.mark.browser
-@pytest.mark.parametrize("width", daily([1280, 400], 400))
-def test_the_chart_of_ranks_is_drawn(restless: Path, tmp_path: Path, width: int) -> None:
-    page_file = build_report(restless, tmp_path / "report.html").path
-    with headless_chromium() as browser:
-        page = browser.new_page(viewport={"width": width, "height": 900})
-        page.goto(page_file.as_uri())
-        unfold(page)
-        assert page.locator("#turns .chart svg path").count() > 10
-        assert page.evaluate("document.documentElement.scrollWidth") <= width
-        for name in ("turns", "host"):
-            page.locator(f"#{name}").screenshot(path=str(tmp_path / f"{name}-{width}.png"))
+@pytest.mark.parametrize("width", [1280, 400])
+def test_the_chart_of_ranks_is_drawn(
+    browser: "playwright.Browser", restless: Path, tmp_path: Path, width: int
+) -> None:
+    page = browser.new_page(viewport={"width": width, "height": 900})
+    page.goto(build_report(restless, tmp_path / "report.html").path.as_uri())
+    unfold(page)
+    assert page.locator("#turns .chart svg path").count() > 10
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    page.close()

@@ -6,11 +6,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import polars as pl
 import pytest
 from fleet_rows import Place, write_results
-from headless_browser import headless_chromium, unfold
+from headless_browser import unfold
 from language_rows import DECODERS, MACHINES, Machine, write_language_results
 from stored_part import write_part
 from wording import has
@@ -21,6 +22,9 @@ from fleetrank.analysis.report.page_tables import Evidence, gather, page_tables
 from fleetrank.analysis.report.sections import Section, listed, page_sections
 from fleetrank.analysis.stored.columns import ORIGINS
 from fleetrank.analysis.stored.selection import Selection
+
+if TYPE_CHECKING:
+    from playwright import sync_api as playwright
 
 pytestmark = pytest.mark.slow
 
@@ -102,8 +106,11 @@ def test_titles_of_platforms_of_the_page_say_it_too(tmp_path: Path) -> None:
     assert sorted(titles) == ["board", "phone (virtual)"]
 
 
+@pytest.mark.browser
 @pytest.mark.thorough
-def test_the_axes_of_the_matrix_mark_platforms_that_are_not_real(tmp_path: Path) -> None:
+def test_the_axes_of_the_matrix_mark_platforms_that_are_not_real(
+    browser: "playwright.Browser", tmp_path: Path
+) -> None:
     places = [
         Place(device=name, tier="edge", runtime="onnx", gflops=9, origin=origin)
         for name, origin in (("board", "measured"), ("other", "measured"), ("phone", "virtual"))
@@ -112,14 +119,13 @@ def test_the_axes_of_the_matrix_mark_platforms_that_are_not_real(tmp_path: Path)
     for origins, marked in ((ORIGINS, {"phone"}), (("measured",), set[str]())):
         page = tmp_path / f"{len(origins)}.html"
         build_report(results, page, selection=Selection(origins=origins))
-        with headless_chromium() as browser:
-            view = browser.new_page(viewport={"width": 1280, "height": 900})
-            view.goto(page.as_uri())
-            unfold(view)
-            matrix = view.locator("[data-charts=transfer]")
-            names = set(matrix.locator("svg text").all_text_contents())
-            assert {name.split()[0] for name in names if name.endswith("*")} == marked
-            assert ("* is" in matrix.locator("figcaption").first.inner_text()) == bool(marked)
+        view = browser.new_page(viewport={"width": 1280, "height": 900})
+        view.goto(page.as_uri())
+        unfold(view)
+        matrix = view.locator("[data-charts=transfer]")
+        names = set(matrix.locator("svg text").all_text_contents())
+        assert {name.split()[0] for name in names if name.endswith("*")} == marked
+        assert ("* is" in matrix.locator("figcaption").first.inner_text()) == bool(marked)
 
 
 def _texts(evidence: Evidence, name: str) -> set[str]:

@@ -3,11 +3,11 @@
 import json
 import re
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
-from daily import daily
 from fleet_rows import write_results
-from headless_browser import headless_chromium, unfold
+from headless_browser import unfold
 from language_rows import DECODERS, MACHINES, WORKLOADS, write_language_results
 
 from fleetrank.analysis.errors import NoDataError
@@ -15,6 +15,9 @@ from fleetrank.analysis.figures import FAMILY_MARKS
 from fleetrank.analysis.report.page import build_report
 from fleetrank.analysis.stored.columns import FAMILIES
 from fleetrank.analysis.stored.selection import Selection
+
+if TYPE_CHECKING:
+    from playwright import sync_api as playwright
 
 pytestmark = pytest.mark.slow
 
@@ -71,22 +74,25 @@ def test_a_page_about_an_absent_workload_names_those_that_exist(tmp_path) -> Non
     assert "decode@512" in raised.value.remedy
 
 
-def test_the_charts_are_drawn_and_follow_the_chosen_workloads(built) -> None:
-    with headless_chromium() as browser:
-        page, errors = browser.new_page(), list[str]()
-        page.on("pageerror", lambda error: errors.append(str(error)))
-        page.goto(built.as_uri())
-        unfold(page)
-        for name in ("phases", "rates", "contexts"):
-            assert page.locator(f"#{name} figure svg").count() == len(MACHINES)
-        axis = page.locator("#phases figure").first
-        assert "decode@512" in axis.text_content()
-        page.locator('#phases select[data-phase="y"]').select_option(label="decode@128")
-        page.locator("#phases figure", has_text="decode@128").first.wait_for()
-        assert page.locator('#rates select[data-phase="y"]').input_value() == str(
-            WORKLOADS.index("decode@128")
-        )
-        assert errors == []
+@pytest.mark.browser
+@pytest.mark.thorough
+def test_the_charts_are_drawn_and_follow_the_chosen_workloads(
+    browser: "playwright.Browser", built
+) -> None:
+    page, errors = browser.new_page(), list[str]()
+    page.on("pageerror", lambda error: errors.append(str(error)))
+    page.goto(built.as_uri())
+    unfold(page)
+    for name in ("phases", "rates", "contexts"):
+        assert page.locator(f"#{name} figure svg").count() == len(MACHINES)
+    axis = page.locator("#phases figure").first
+    assert "decode@512" in axis.text_content()
+    page.locator('#phases select[data-phase="y"]').select_option(label="decode@128")
+    page.locator("#phases figure", has_text="decode@128").first.wait_for()
+    assert page.locator('#rates select[data-phase="y"]').input_value() == str(
+        WORKLOADS.index("decode@128")
+    )
+    assert errors == []
 
 
 _BOXES = """names => [...document.querySelectorAll('#phases figure svg')].map(svg => {
@@ -99,13 +105,16 @@ _BOXES = """names => [...document.querySelectorAll('#phases figure svg')].map(sv
 })"""
 
 
-@pytest.mark.parametrize("width", daily([1280, 400], 400))
-def test_names_of_models_neither_overlap_nor_leave_their_chart(built: Path, width: int) -> None:
-    with headless_chromium() as browser:
-        page = browser.new_page(viewport={"width": width, "height": 900})
-        page.goto(built.as_uri())
-        unfold(page)
-        charts = page.evaluate(_BOXES, [one.name for one in DECODERS])
+@pytest.mark.browser
+@pytest.mark.thorough
+@pytest.mark.parametrize("width", [1280, 400])
+def test_names_of_models_neither_overlap_nor_leave_their_chart(
+    browser: "playwright.Browser", built: Path, width: int
+) -> None:
+    page = browser.new_page(viewport={"width": width, "height": 900})
+    page.goto(built.as_uri())
+    unfold(page)
+    charts = page.evaluate(_BOXES, [one.name for one in DECODERS])
     assert len(charts) == len(MACHINES)
     for chart in charts:
         frame, boxes = chart["frame"], chart["names"]
