@@ -16,7 +16,7 @@ from fleetrank.analysis.errors import AnalysisError, NoDataError
 from fleetrank.analysis.panel.session import Session
 from fleetrank.analysis.report.page import build_report
 from fleetrank.analysis.report.page_data import component_points, page_data
-from fleetrank.analysis.report.page_tables import gather, page_tables
+from fleetrank.analysis.report.page_tables import Evidence, PageTables, gather, page_tables
 from fleetrank.analysis.report.sections import page_sections
 from fleetrank.analysis.stored.load import load_measurements, valid_attempts
 from fleetrank.analysis.stored.selection import Selection
@@ -36,7 +36,7 @@ _PARTS = {"stem": 100_000, "blocks.0": 200_000, "blocks.1": 200_000, SLOW: 200_0
 @pytest.fixture(scope="module")
 def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Three models with profiles on every platform; a depthwise part is slow on the phone."""
-    folder = write_results(tmp_path_factory.mktemp("profiles") / "results")
+    folder = write_results(tmp_path_factory.mktemp("profiles") / "results", nets=NETS[:5])
     measured = valid_attempts(load_measurements(folder)).filter(pl.col("model").is_in(MODELS))
     kernels = []
     for row in measured.select(OF_MEASUREMENTS).collect().to_dicts():
@@ -47,6 +47,12 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
             kernels.append({**row, **one, "kernel_ns": noisy_ns, "runs": 30, "run_ns": 10**6})
     append_side(folder, COMPONENT_TIMES, kernels, sweep_id=SWEEP)
     return folder
+
+
+@pytest.fixture(scope="module")
+def made(results: Path) -> tuple[Evidence, PageTables]:
+    evidence = gather(results, Selection())
+    return evidence, page_tables(evidence)
 
 
 def _session(results: Path, **selection: object) -> Session:
@@ -181,16 +187,17 @@ def test_platforms_whose_components_have_other_names_are_told_apart(tmp_path: Pa
 
 @pytest.mark.slow
 def test_profiles_change_no_latency(results: Path, tmp_path: Path) -> None:
-    plain = write_results(tmp_path / "plain")
+    plain = write_results(tmp_path / "plain", nets=NETS[:5])
     for name in ("latency", "transfer"):
         mine = session_table(name, Session(load_measurements(results), Selection()))
         assert mine.frame.equals(session_table(name, _session(plain)).frame)
 
 
 @pytest.mark.slow
-def test_the_page_has_bars_for_the_profiled_models_alone(results: Path, tmp_path: Path) -> None:
-    evidence = gather(results, Selection())
-    tables = page_tables(evidence)
+def test_the_page_has_bars_for_the_profiled_models_alone(
+    made: tuple[Evidence, PageTables], tmp_path: Path
+) -> None:
+    evidence, tables = made
     (section,) = [one for one in page_sections(evidence, tables) if one.id == "components"]
     assert section.charts == "components"
     assert len(section.tables) == 2
@@ -199,15 +206,15 @@ def test_the_page_has_bars_for_the_profiled_models_alone(results: Path, tmp_path
     by_module = points["components"]
     assert {evidence.shown.models[number] for number in by_module["m"]} == set(MODELS)
     assert len(by_module["name"]) == len(MODELS) * len(PLACES) * len(_PARTS)
-    plain = gather(write_results(tmp_path / "plain"), Selection())
-    assert "components" not in {one.id for one in page_sections(plain, page_tables(plain))}
-    assert page_data(plain, page_tables(plain))["components"] is None
+    plain = gather(write_results(tmp_path / "plain", nets=NETS[:3]), Selection())
+    of_plain = page_tables(plain)
+    assert "components" not in {one.id for one in page_sections(plain, of_plain)}
+    assert page_data(plain, of_plain)["components"] is None
 
 
 @pytest.mark.slow
-def test_small_components_are_summed(results: Path) -> None:
-    evidence = gather(results, Selection())
-    tables = page_tables(evidence)
+def test_small_components_are_summed(made: tuple[Evidence, PageTables]) -> None:
+    evidence, tables = made
     table = tables.made["components"]
     many = pl.concat(
         table.frame.with_columns(

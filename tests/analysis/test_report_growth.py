@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 import pytest
-from fleet_rows import write_results
+from fleet_rows import NETS, PLACES, write_results
 from growth_rows import with_growth
 from headless_browser import legend_colours, unfold
 from stored_part import write_part
 
 from fleetrank.analysis.report.page import build_report
 from fleetrank.analysis.report.page_data import curve_groups, sustained_series
-from fleetrank.analysis.report.page_tables import gather, page_tables
+from fleetrank.analysis.report.page_tables import Evidence, gather, page_tables
 from fleetrank.analysis.report.sections import page_sections
 from fleetrank.analysis.stored.selection import Selection
 
@@ -39,11 +39,16 @@ def _growing(results: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def growing(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return _growing(write_results(tmp_path_factory.mktemp("growth") / "results", repeats=1))
+    folder = tmp_path_factory.mktemp("growth") / "results"
+    return _growing(write_results(folder, nets=NETS[:6], places=PLACES[:2], repeats=1))
 
 
-def test_a_group_has_a_row_for_each_measured_point_and_names_the_ends(growing: Path) -> None:
-    evidence = gather(growing, Selection())
+@pytest.fixture(scope="module")
+def evidence(growing: Path) -> Evidence:
+    return gather(growing, Selection())
+
+
+def test_a_group_has_a_row_for_each_measured_point_and_names_the_ends(evidence: Evidence) -> None:
     groups = curve_groups(evidence, page_tables(evidence))
     over = {one["over"] for one in groups}
     assert {"batch", "input_size"} <= over
@@ -55,8 +60,7 @@ def test_a_group_has_a_row_for_each_measured_point_and_names_the_ends(growing: P
     assert "out of memory at 4: " in str(first["ends"])
 
 
-def test_a_series_covers_the_whole_run(growing: Path) -> None:
-    evidence = gather(growing, Selection())
+def test_a_series_covers_the_whole_run(evidence: Evidence) -> None:
     (series, *_) = [one for one in sustained_series(evidence) if one["title"].endswith("image")]
     points = series["points"]
     assert isinstance(points, list)
@@ -101,7 +105,7 @@ def _listed(value: object) -> list[list[object]]:
 
 
 def test_without_such_rows_the_page_has_no_section(tmp_path: Path) -> None:
-    evidence = gather(write_results(tmp_path / "results", repeats=1), Selection())
+    evidence = gather(write_results(tmp_path / "results", nets=NETS[:3], repeats=1), Selection())
     ids = {one.id for one in page_sections(evidence, page_tables(evidence))}
     assert not ids & {"scaling", "sustained"}
 

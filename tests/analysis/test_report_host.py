@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 import pytest
-from fleet_rows import SWEEP, part_in, with_rounds, write_results
+from fleet_rows import NETS, SWEEP, part_in, with_rounds, write_results
 from headless_browser import unfold
 from stored_part import write_part
 
 from fleetrank.analysis.report.page import build_report
 from fleetrank.analysis.report.page_data import host_series, page_data, rank_series
-from fleetrank.analysis.report.page_tables import gather, page_tables
+from fleetrank.analysis.report.page_tables import Evidence, gather, page_tables
 from fleetrank.analysis.report.sections import page_sections
 from fleetrank.analysis.stored.selection import Selection
 
@@ -25,11 +25,16 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture(scope="module")
 def rounds(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return with_rounds(write_results(tmp_path_factory.mktemp("host") / "results"))
+    folder = tmp_path_factory.mktemp("host") / "results"
+    return with_rounds(write_results(folder, nets=NETS[:5]))
 
 
-def test_a_series_has_a_point_for_each_block_with_its_verdict(rounds: Path) -> None:
-    evidence = gather(rounds, Selection())
+@pytest.fixture(scope="module")
+def evidence(rounds: Path) -> Evidence:
+    return gather(rounds, Selection())
+
+
+def test_a_series_has_a_point_for_each_block_with_its_verdict(evidence: Evidence) -> None:
     device = evidence.rounds[0].device
     mine = [one for one in evidence.rounds if one.device == device]
     (series,) = host_series(mine)
@@ -41,8 +46,8 @@ def test_a_series_has_a_point_for_each_block_with_its_verdict(rounds: Path) -> N
     assert points[1][0] > points[0][0]
 
 
-def test_a_long_sweep_has_a_point_for_each_round(rounds: Path) -> None:
-    (one, *_) = gather(rounds, Selection()).rounds
+def test_a_long_sweep_has_a_point_for_each_round(evidence: Evidence) -> None:
+    (one, *_) = evidence.rounds
     many = [replace(one, round_id=str(number)) for number in range(600)]
     (series,) = host_series(many)
     assert isinstance(series["points"], list)
@@ -50,7 +55,7 @@ def test_a_long_sweep_has_a_point_for_each_round(rounds: Path) -> None:
 
 
 def test_the_section_is_on_the_page_only_with_rounds(rounds: Path, tmp_path: Path) -> None:
-    for results, n_sections in ((rounds, 1), (write_results(tmp_path / "alone"), 0)):
+    for results, n_sections in ((rounds, 1), (write_results(tmp_path / "alone", nets=NETS[:3]), 0)):
         evidence = gather(results, Selection())
         tables = page_tables(evidence)
         ids = [one.id for one in page_sections(evidence, tables)]
@@ -68,7 +73,7 @@ def with_waits(results: Path) -> Path:
 
 
 def test_waits_are_on_the_page_if_there_were_any(tmp_path: Path) -> None:
-    evidence = gather(with_waits(write_results(tmp_path / "waits")), Selection())
+    evidence = gather(with_waits(write_results(tmp_path / "waits", nets=NETS[:3])), Selection())
     tables = page_tables(evidence)
     ids = [one.id for one in page_sections(evidence, tables)]
     assert (ids.count("host"), ids.count("waits")) == (0, 1)
@@ -79,8 +84,7 @@ def test_waits_are_on_the_page_if_there_were_any(tmp_path: Path) -> None:
     assert shown["n_attempts"].sum() == everything["waited_s"].is_not_null().sum()
 
 
-def test_charts_of_ranks_use_the_latency_without_the_host(rounds: Path) -> None:
-    evidence = gather(rounds, Selection())
+def test_charts_of_ranks_use_the_latency_without_the_host(evidence: Evidence) -> None:
     both = evidence.cells.join(evidence.ranked, on=("model", "platform_key"), suffix="_ranked")
     differs = pl.col("latency_ns") != pl.col("latency_ns_ranked")
     assert set(both.filter(differs)["tier"]) == {"cpu"}
@@ -96,7 +100,7 @@ def test_both_sets_of_ranks_are_of_the_same_processes(restless: Path) -> None:
 
 
 def test_without_rounds_there_are_no_sets_to_compare(tmp_path: Path) -> None:
-    assert rank_series(gather(write_results(tmp_path / "alone"), Selection())) == []
+    assert rank_series(gather(write_results(tmp_path / "alone", nets=NETS[:3]), Selection())) == []
 
 
 @pytest.fixture(scope="module")

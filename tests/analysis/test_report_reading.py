@@ -83,7 +83,9 @@ def test_the_section_has_the_tables_that_could_be_made(made: tuple[Evidence, Pag
 
 
 def test_without_segments_the_page_has_no_section(tmp_path: Path) -> None:
-    results = write_language_results(tmp_path, decoders=DECODERS[:2], workloads=PROMPTS)
+    results = write_language_results(
+        tmp_path, decoders=DECODERS[:2], machines=MACHINES[:1], workloads=PROMPTS
+    )
     evidence = gather(results, CHOSEN)
     sections = page_sections(evidence, page_tables(evidence))
     assert "reading" not in {one.id for one in sections}

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from fleet_rows import write_results
+from fleet_rows import NETS, PLACES, write_results
 from headless_browser import unfold
 from language_rows import DECODERS, MACHINES, WORKLOADS, write_language_results
 
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from playwright import sync_api as playwright
 
 pytestmark = pytest.mark.slow
+FEW = {"decoders": DECODERS[:3], "machines": MACHINES[:2]}
 
 
 @pytest.fixture(scope="module")
@@ -52,8 +53,8 @@ def test_every_family_has_a_mark_of_its_own_kind_of_model() -> None:
 
 
 def test_a_page_about_images_has_no_points_of_tokens(tmp_path) -> None:
-    results = write_results(tmp_path / "results")
-    write_language_results(results)
+    results = write_results(tmp_path / "results", nets=NETS[:4], places=PLACES[:2])
+    write_language_results(results, **FEW)
     page = build_report(results, tmp_path / "report.html").path
     assert data_of(page)["tokens"] is None
     text = page.read_text()
@@ -62,13 +63,13 @@ def test_a_page_about_images_has_no_points_of_tokens(tmp_path) -> None:
 
 
 def test_of_several_workloads_without_images_the_first_is_shown(tmp_path) -> None:
-    results = write_language_results(tmp_path / "results")
+    results = write_language_results(tmp_path / "results", **FEW)
     page = build_report(results, tmp_path / "report.html").path
     assert f"workload {WORKLOADS[0]}" in page.read_text()
 
 
 def test_a_page_about_an_absent_workload_names_those_that_exist(tmp_path) -> None:
-    results = write_language_results(tmp_path / "results")
+    results = write_language_results(tmp_path / "results", **FEW)
     with pytest.raises(NoDataError) as raised:
         build_report(results, tmp_path / "x.html", selection=Selection(workload="decode@7"))
     assert "decode@512" in raised.value.remedy

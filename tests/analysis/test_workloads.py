@@ -17,7 +17,7 @@ from fleetrank.analysis.sql import run_query
 from fleetrank.analysis.stored.columns import ORIGINS
 from fleetrank.analysis.stored.load import load_measurements, valid_attempts
 from fleetrank.analysis.stored.selection import Selection, cell_pattern, fits
-from fleetrank.analysis.tables.tables import TableRequest, make_table
+from fleetrank.analysis.tables.tables import TableRequest, make_table, session_table
 
 pytestmark = pytest.mark.slow
 
@@ -80,10 +80,10 @@ def test_a_text_that_is_not_a_workload_is_refused(wrong: str) -> None:
 
 
 def test_rows_of_images_give_the_figures_that_they_give_alone(both: Path, tmp_path: Path) -> None:
-    alone = write_results(tmp_path)
+    alone = make_session(write_results(tmp_path))
+    mixed = make_session(both)
     for name in ("latency", "transfer", "flops/frm", "trust/stability"):
-        mixed = make_table(name, load_measurements(both), Selection())
-        assert mixed.frame.equals(make_table(name, load_measurements(alone), Selection()).frame)
+        assert session_table(name, mixed).frame.equals(session_table(name, alone).frame)
 
 
 OF_ACCURACY = {"frontier": "no quality", "frontier/regret": "no accuracy"}

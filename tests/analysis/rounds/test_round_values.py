@@ -89,7 +89,7 @@ def test_rank_sets_are_as_narrow_as_the_rounds_allow(session_of) -> None:
     assert any(one.rank_low != one.rank_high for one in alone)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("repeats", [5, 8])
 def test_intervals_and_tests_of_one_model_under_six_names(session_of, repeats: int) -> None:
     """A/A: no test claims more than 5 %, and the intervals hold the value that all share."""

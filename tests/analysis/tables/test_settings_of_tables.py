@@ -2,7 +2,7 @@
 
 import polars as pl
 import pytest
-from fleet_rows import write_results
+from fleet_rows import NETS, write_results
 from growth_rows import OF_SIDE_ROWS
 from shared_tables import NAMES, SharedTables, words_with_rows
 
@@ -24,7 +24,9 @@ OF_ROWS = {"what", "goal"}
 
 @pytest.fixture(scope="module")
 def frame(tmp_path_factory: pytest.TempPathFactory) -> pl.LazyFrame:
-    frame = load_measurements(write_results(tmp_path_factory.mktemp("former") / "results"))
+    folder = tmp_path_factory.mktemp("former") / "results"
+    results = write_results(folder, nets=NETS[:9], repeats=3, n_samples=5)
+    frame = load_measurements(results).collect().lazy()
     return frame.with_columns(energy_mj=pl.col("latency_p50_ns") / 1e6)
 
 

@@ -360,7 +360,7 @@ def test_every_table_has_notes_every_format_keys_and_no_row_order(
             assert table.frame.select(keys).is_unique().all(), "columns that are never hidden"
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_a_hundred_thousand_rows_take_seconds() -> None:
     n_models, n_platforms, repeats = 100, 200, 5
     n = n_models * n_platforms * repeats
