@@ -40,6 +40,7 @@ def _with_minimum(results: Path) -> Path:
     return results
 
 
+@pytest.mark.thorough
 def test_the_page_names_the_statistic_of_every_platform(tmp_path: Path) -> None:
     results = _with_minimum(write_results(tmp_path / "results", nets=NETS[:4], repeats=2))
     evidence = gather(results, Selection())

@@ -126,14 +126,20 @@ def test_a_tooltip_shows_a_hostile_name_as_text(visit: Visit) -> None:
 
 def test_a_filter_and_a_search_act_on_an_open_page(visit: Visit) -> None:
     page = visit.page
-    page.evaluate("location.hash = 'device=pixel-7&model=resnet18&model=resnet50'")
+    assert page.locator("#shown").inner_text().startswith("Showing 5 of 5")
+    assert page.locator(".overall").first.is_hidden()
+    page.evaluate("location.hash = 'device=pixel-7&model=resnet18&model=resnet50&at=memory'")
     page.locator("#shown", has_text="Showing 2 of 5 platforms, 2 of 14 models.").wait_for()
+    assert page.evaluate("document.activeElement.parentElement.id") == "memory"
     assert page.locator("[data-charts=latency] figcaption strong").count() == 2
     assert page.locator("#table-matrix tbody tr:not([hidden])").count() == 2
     page.get_by_role("searchbox", name="Find in Latency, ms: models by platforms").fill("resnet50")
     assert page.locator("#table-matrix tbody tr:not([hidden])").count() == 1
     page.locator("#reset").click()
     assert page.locator("#shown").inner_text().startswith("Showing 5 of 5")
+    assert page.locator("#reset").is_hidden()
+    assert page.url == visit.file_url
+    assert page.locator("input:checked").count() == 0
     assert visit.messages == []
 
 

@@ -71,7 +71,7 @@ def test_shares_are_of_each_model_and_platform(results: Path) -> None:
     assert not any("module" in note for note in table.notes)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_a_model_with_two_weights_on_a_platform_is_left_out_there(
     results: Path, tmp_path: Path
 ) -> None:
@@ -185,7 +185,7 @@ def test_platforms_whose_components_have_other_names_are_told_apart(tmp_path: Pa
     assert "split=module" in found.value.remedy
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_profiles_change_no_latency(results: Path, tmp_path: Path) -> None:
     plain = write_results(tmp_path / "plain", nets=NETS[:5])
     for name in ("latency", "transfer"):

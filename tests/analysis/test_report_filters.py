@@ -76,13 +76,6 @@ def _rows(page: "playwright.Page", table: str) -> list[str]:
     return [" | ".join(row.locator("th,td").all_text_contents()) for row in rows.all()]
 
 
-def test_without_a_filter_all_is_shown(page: "playwright.Page", report: str) -> None:
-    _open(page, report)
-    assert page.locator("#shown").inner_text() == "Showing 5 of 5 platforms, 14 of 14 models."
-    assert page.locator("#reset").is_hidden()
-    assert page.locator(".overall").first.is_hidden()
-
-
 @pytest.mark.parametrize(
     ("chosen", "platforms", "models"),
     [
@@ -186,27 +179,12 @@ def test_the_keyboard_sets_a_filter_and_the_address_keeps_it(
     assert page.locator("[data-pick=tier] summary b").inner_text() == first
 
 
-def test_reset_shows_all_again(page: "playwright.Page", report: str) -> None:
-    _open(page, report, tier="edge", model="resnet18")
-    page.locator("#reset").click()
-    assert page.locator("#shown").inner_text().startswith("Showing 5 of 5")
-    assert page.url == report
-    assert page.locator("input:checked").count() == 0
-
-
 def test_the_first_tab_stop_leads_past_the_controls(page: "playwright.Page", report: str) -> None:
     _open(page, report)
     page.keyboard.press("Tab")
     assert page.evaluate("document.activeElement.textContent") == "Skip to the answer"
     page.keyboard.press("Enter")
     assert page.evaluate("document.activeElement.id") == "answer"
-
-
-def test_a_sent_address_is_followed_on_an_open_page(page: "playwright.Page", report: str) -> None:
-    _open(page, report)
-    page.evaluate("location.hash = 'tier=edge&family=hybrid&at=memory'")
-    page.locator("#shown", has_text="Showing 3 of 5 platforms, 3 of 14 models.").wait_for()
-    assert page.evaluate("document.activeElement.parentElement.id") == "memory"
 
 
 @pytest.mark.parametrize(("name", "value"), [("device", HOSTILE_DEVICE), ("model", HOSTILE_MODEL)])

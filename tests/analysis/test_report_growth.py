@@ -104,6 +104,7 @@ def _listed(value: object) -> list[list[object]]:
     return value
 
 
+@pytest.mark.thorough
 def test_without_such_rows_the_page_has_no_section(tmp_path: Path) -> None:
     evidence = gather(write_results(tmp_path / "results", nets=NETS[:3], repeats=1), Selection())
     ids = {one.id for one in page_sections(evidence, page_tables(evidence))}

@@ -8,17 +8,15 @@ import numpy as np
 import polars as pl
 import pytest
 from fleet_rows import NETS, SWEEP, part_in, with_rounds, write_results
-from headless_browser import unfold
 from stored_part import write_part
 
-from fleetrank.analysis.report.page import build_report
 from fleetrank.analysis.report.page_data import host_series, page_data, rank_series
 from fleetrank.analysis.report.page_tables import Evidence, gather, page_tables
 from fleetrank.analysis.report.sections import page_sections
 from fleetrank.analysis.stored.selection import Selection
 
 if TYPE_CHECKING:
-    from playwright import sync_api as playwright
+    pass
 
 pytestmark = pytest.mark.slow
 
@@ -54,6 +52,7 @@ def test_a_long_sweep_has_a_point_for_each_round(evidence: Evidence) -> None:
     assert len(series["points"]) == 600
 
 
+@pytest.mark.thorough
 def test_the_section_is_on_the_page_only_with_rounds(rounds: Path, tmp_path: Path) -> None:
     for results, n_sections in ((rounds, 1), (write_results(tmp_path / "alone", nets=NETS[:3]), 0)):
         evidence = gather(results, Selection())
@@ -99,6 +98,7 @@ def test_both_sets_of_ranks_are_of_the_same_processes(restless: Path) -> None:
     assert widths[:, 1].mean() < 0.7 * widths[:, 0].mean()
 
 
+@pytest.mark.thorough
 def test_without_rounds_there_are_no_sets_to_compare(tmp_path: Path) -> None:
     assert rank_series(gather(write_results(tmp_path / "alone", nets=NETS[:3]), Selection())) == []
 
@@ -120,17 +120,3 @@ def restless(tmp_path_factory: pytest.TempPathFactory) -> Path:
         *(pl.when(took_turns).then(name).alias(name) for name in ("round_id", "block_starts_ns")),
     ).pipe(write_part, part)
     return results
-
-
-@pytest.mark.thorough
-@pytest.mark.browser
-@pytest.mark.parametrize("width", [1280, 400])
-def test_the_chart_of_ranks_is_drawn(
-    browser: "playwright.Browser", restless: Path, tmp_path: Path, width: int
-) -> None:
-    page = browser.new_page(viewport={"width": width, "height": 900})
-    page.goto(build_report(restless, tmp_path / "report.html").path.as_uri())
-    unfold(page)
-    assert page.locator("#turns .chart svg path").count() > 10
-    assert page.evaluate("document.documentElement.scrollWidth") <= width
-    page.close()

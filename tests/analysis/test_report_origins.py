@@ -74,6 +74,7 @@ def test_a_banner_names_the_sections_with_simulated_rows_of_other_workloads(made
     assert "Tokens per second" not in said
 
 
+@pytest.mark.thorough
 def test_a_page_of_real_devices_has_no_banner(mixed: Path, tmp_path: Path) -> None:
     assert _banner(gather(mixed, replace(CHOSEN, origins=("measured",)))) is None
     of_real = write_language_results(tmp_path, decoders=DECODERS[:2], machines=MACHINES[:2])
@@ -100,6 +101,7 @@ def test_titles_of_panels_say_that_a_device_is_simulated(made: Made) -> None:
     assert not [title for title in titles if "xeon" in title and "simulated" in title]
 
 
+@pytest.mark.thorough
 def test_titles_of_platforms_of_the_page_say_it_too(tmp_path: Path) -> None:
     places = [
         Place(device=name, tier="edge", runtime="onnx", gflops=9, origin=origin)
@@ -147,6 +149,7 @@ def test_a_table_has_the_rows_that_its_chart_draws(made: Made, name: str) -> Non
     assert not any(" rows are on " in text for text in texts)
 
 
+@pytest.mark.thorough
 def test_what_the_page_has_no_room_for_is_in_neither(
     mixed: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -104,12 +104,14 @@ def test_the_page_begins_with_a_pair_whose_order_changes(tmp_path: Path) -> None
     assert re.search(r"(No|Mostly not): .* slower on 4 of 5 other platforms", page.text)
 
 
+@pytest.mark.thorough
 def test_without_a_changed_order_the_page_claims_none(tmp_path: Path) -> None:
     nets = (NETS[0], NETS[1])
     page = _page(write_results(tmp_path / "r", nets=nets, places=PLACES[:2]))
     assert "Yes: resnet18 is" in page.text
 
 
+@pytest.mark.thorough
 def test_imported_figures_without_samples_are_said_to_have_none(tmp_path: Path) -> None:
     folder = write_results(tmp_path / "r", **FEW)
     part = next((folder / "measurements").rglob("*.parquet"))
@@ -223,6 +225,7 @@ def test_characters_that_turn_text_around_are_shown_escaped_everywhere(tmp_path:
     assert shown in [model["name"] for model in Page(html).data()["models"]]
 
 
+@pytest.mark.thorough
 def test_two_repeats_carry_no_interval_and_the_page_says_so(tmp_path: Path) -> None:
     places = [
         Place(device="cpu-1", tier="cpu", runtime=runtime, gflops=50)

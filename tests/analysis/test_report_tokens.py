@@ -52,6 +52,7 @@ def test_every_family_has_a_mark_of_its_own_kind_of_model() -> None:
     assert set(FAMILIES) <= set(FAMILY_MARKS)
 
 
+@pytest.mark.thorough
 def test_a_page_about_images_has_no_points_of_tokens(tmp_path) -> None:
     results = write_results(tmp_path / "results", nets=NETS[:4], places=PLACES[:2])
     write_language_results(results, **FEW)
@@ -62,6 +63,7 @@ def test_a_page_about_images_has_no_points_of_tokens(tmp_path) -> None:
     assert "decode@512" in text
 
 
+@pytest.mark.thorough
 def test_of_several_workloads_without_images_the_first_is_shown(tmp_path) -> None:
     results = write_language_results(tmp_path / "results", **FEW)
     page = build_report(results, tmp_path / "report.html").path

@@ -117,13 +117,6 @@ def test_a_search_keeps_the_rows_with_all_words(page: "playwright.Page") -> None
     assert len(_column(page, "latency", 1)) == N_CELLS
 
 
-def test_search_and_filter_work_together(page: "playwright.Page", report: str) -> None:
-    page.goto("about:blank")
-    page.goto(report + "#family=transformer")
-    page.get_by_role("searchbox", name="Find in Latency, ms: models by platforms").fill("e")
-    assert sorted(_column(page, "matrix", 1)) == ["deit_tiny", "levit_128s"]
-
-
 def test_the_matrix_has_the_median_of_each_model_on_each_platform(
     page: "playwright.Page", results: Path
 ) -> None:

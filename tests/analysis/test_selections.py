@@ -27,6 +27,7 @@ OF_ROWS = [name for name in NAMES if name not in OF_SIDE_ROWS]
 SELECTIONS: tuple[tuple[Mapping[str, object], pl.Expr], ...] = (
     ({"model": MODELS}, matches("model", *MODELS)),
     ({"runtime": "onnx"}, pl.col("runtime") == "onnx"),
+    ({"family": "mobile_cnn"}, pl.col("family") == "mobile_cnn"),
     ({"sweep": NEWER}, pl.col("sweep_id") == NEWER),
     ({"where": (("tier", "edge"),), "precision": "fp32"}, pl.col("tier") == "edge"),
     ({"source_tier": "edge"}, pl.col("tier") == "edge"),

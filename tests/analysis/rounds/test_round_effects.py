@@ -127,7 +127,7 @@ def test_a_host_that_does_not_vary_leaves_means_of_rows() -> None:
     assert effects_of(table).rows == pytest.approx(np.nanmean(table, axis=1), abs=0.01)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize(("host", "gain"), daily([(0.15, 3.0), (0.05, 1.4), (0.0, 0.95)], 0.15))
 def test_effects_are_unbiased_and_their_errors_are_known(host: float, gain: float) -> None:
     """Bias below 1 %, intervals of all pairs cover, and never worse than means of processes."""

@@ -195,6 +195,7 @@ def test_only_selected_attempts_of_another_origin_are_counted(make_attempts) -> 
     assert has(make_table("trust/dropped", make_attempts(rows), selection).notes, "1", "simulated")
 
 
+@pytest.mark.thorough
 def test_tables_of_several_workloads_name_what_they_leave_out(
     frame: pl.LazyFrame, text: pl.LazyFrame, subtests: pytest.Subtests
 ) -> None:

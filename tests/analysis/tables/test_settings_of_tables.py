@@ -45,7 +45,7 @@ def test_every_word_of_every_setting_makes_a_table(
             assert tables.table(TableRequest(name=name, settings=((one.name, word),))).title
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_the_words_of_a_setting_give_different_tables(
     tables: SharedTables, subtests: pytest.Subtests
 ) -> None:
@@ -91,7 +91,7 @@ def test_several_kinds_of_findings_are_given_with_commas(frame: pl.LazyFrame) ->
     assert set(table.frame["what"]) <= {"tied latency", "too few models"}
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_the_full_detail_is_possible_between_runtimes(frame: pl.LazyFrame) -> None:
     chosen = Selection(settings=(("along", "runtime"),))
     full, brief = (make_table(name, frame, chosen).frame for name in ("transfer/full", "transfer"))

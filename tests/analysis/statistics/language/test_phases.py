@@ -57,6 +57,7 @@ def test_the_mean_over_platforms_is_that_of_scipy(frame, found, measure: str, co
     assert sorted(singles) == pytest.approx(sorted(rhos))
 
 
+@pytest.mark.thorough
 def test_a_device_of_no_known_model_is_a_model_of_its_own(frame, found) -> None:
     unknown = frame.with_columns(device_model=pl.lit(None, dtype=pl.String))
     apart = phases(Session(unknown, Selection()))
@@ -95,6 +96,7 @@ def test_a_workload_of_the_selection_is_in_every_compared_pair(frame) -> None:
     assert between.height == 3 * 2
 
 
+@pytest.mark.thorough
 def test_one_workload_cannot_be_compared(tmp_path) -> None:
     rows = load_measurements(write_language_results(tmp_path, workloads=["decode@128"]))
     with pytest.raises(NoDataError, match="decode@128"):
@@ -108,6 +110,7 @@ def test_workloads_that_only_failed_are_named(frame) -> None:
         make_table("transfer/phases", failed, Selection())
 
 
+@pytest.mark.thorough
 def test_a_model_that_one_workload_lacks_is_left_out_of_its_pairs(frame) -> None:
     lacks = (pl.col("workload") == "prefill@512") & (pl.col("model") == "gpt2")
     found = phases(Session(frame.filter(~lacks), Selection()))
@@ -117,6 +120,7 @@ def test_a_model_that_one_workload_lacks_is_left_out_of_its_pairs(frame) -> None
     assert found.n_platforms == len(MACHINES)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("slower", "is_yes"), [(lambda n: 1.0, True), (lambda n: 3.0 ** (-n), False)]
 )

@@ -219,7 +219,7 @@ def test_a_device_unlike_the_others_is_recognised_and_has_wider_intervals():
     assert ((unlike.high - unlike.low) > 2 * (like.high - like.low))[5:].all()
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_a_device_with_three_times_the_errors_is_recognised_by_ten_models():
     """By size of the errors on these ten alone, 3 of 10 such devices are."""
     found = []

@@ -36,7 +36,7 @@ def drawn(truth: np.ndarray, spread: float, repeats: int, rng: np.random.Generat
     return rank_sets(data.mean(axis=1), errors, np.full(truth.size, repeats - 1.0), rng)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("gap", daily([0.001, 0.05, 0.2], 0.001))
 def test_all_true_ranks_are_in_their_sets_in_95_of_100_cases(gap: float) -> None:
     rng = np.random.default_rng(3)
