@@ -11,6 +11,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+from daily import daily
 from wording import has
 
 from fleetrank.foundation.codec import from_json, to_json
@@ -125,12 +126,19 @@ def test_child_sees_no_gpu_and_no_package_of_the_workspace(
     assert refused(source).message.endswith("sees")
 
 
+KILLED = "import os; os.kill(os.getpid(), 9)"
+ENDED = "import os; print('last words', flush=True); os._exit(3)"
+
+
 @pytest.mark.parametrize(
     ("body", "words"),
-    [
-        ("import os; os.kill(os.getpid(), 9)", ("pt2", "ended", "SIGKILL", "memory")),
-        ("import os; print('last words', flush=True); os._exit(3)", ("exit code 3", "last words")),
-    ],
+    daily(
+        [
+            (KILLED, ("pt2", "ended", "SIGKILL", "memory")),
+            (ENDED, ("exit code 3", "last words")),
+        ],
+        KILLED,
+    ),
 )
 def test_a_child_that_ends_is_an_error_with_its_reason(
     refused: Refused, body: str, words: tuple[str, ...]

@@ -116,6 +116,7 @@ def test_doubtful_rows_show_three_sentences_and_explain_prints_the_rest(
         with subtests.test(request.words):
             table = tables.table(request)
             brief, everything = render(table, "table"), render(table, "table", is_explained=True)
+            assert table.notes[0].startswith("SIMULATED DATA: ")
             said = table.for_people()
             shown = [note for note in said.notes if f"Note: {note}" in brief]
             assert 1 <= sentences_in(shown) <= MAX_SENTENCES
@@ -127,7 +128,8 @@ def test_doubtful_rows_show_three_sentences_and_explain_prints_the_rest(
                 assert len(shown) < len(table.notes), "the rows give too few notes for this test"
 
 
-@REQUESTED
+@pytest.mark.thorough
+@pytest.mark.parametrize("requests", [USUAL, EVERY], ids=["usual", "every"])
 def test_simulated_rows_come_first_in_the_notes_of_every_table(
     requests: Sequence[TableRequest],
     frame: pl.LazyFrame,
