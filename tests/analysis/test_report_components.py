@@ -194,9 +194,7 @@ def test_profiles_change_no_latency(results: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_the_page_has_bars_for_the_profiled_models_alone(
-    made: tuple[Evidence, PageTables], tmp_path: Path
-) -> None:
+def test_the_page_has_bars_for_the_profiled_models_alone(made: tuple[Evidence, PageTables]) -> None:
     evidence, tables = made
     (section,) = [one for one in page_sections(evidence, tables) if one.id == "components"]
     assert section.charts == "components"
@@ -206,10 +204,6 @@ def test_the_page_has_bars_for_the_profiled_models_alone(
     by_module = points["components"]
     assert {evidence.shown.models[number] for number in by_module["m"]} == set(MODELS)
     assert len(by_module["name"]) == len(MODELS) * len(PLACES) * len(_PARTS)
-    plain = gather(write_results(tmp_path / "plain", nets=NETS[:3]), Selection())
-    of_plain = page_tables(plain)
-    assert "components" not in {one.id for one in page_sections(plain, of_plain)}
-    assert page_data(plain, of_plain)["components"] is None
 
 
 @pytest.mark.slow

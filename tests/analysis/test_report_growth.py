@@ -104,13 +104,6 @@ def _listed(value: object) -> list[list[object]]:
     return value
 
 
-@pytest.mark.thorough
-def test_without_such_rows_the_page_has_no_section(tmp_path: Path) -> None:
-    evidence = gather(write_results(tmp_path / "results", nets=NETS[:3], repeats=1), Selection())
-    ids = {one.id for one in page_sections(evidence, page_tables(evidence))}
-    assert not ids & {"scaling", "sustained"}
-
-
 @pytest.mark.browser
 @pytest.mark.thorough
 def test_the_charts_are_drawn_and_their_choices_work(

@@ -10,7 +10,7 @@ import pytest
 from fleet_rows import NETS, SWEEP, part_in, with_rounds, write_results
 from stored_part import write_part
 
-from fleetrank.analysis.report.page_data import host_series, page_data, rank_series
+from fleetrank.analysis.report.page_data import host_series, rank_series
 from fleetrank.analysis.report.page_tables import Evidence, gather, page_tables
 from fleetrank.analysis.report.sections import page_sections
 from fleetrank.analysis.stored.selection import Selection
@@ -52,16 +52,6 @@ def test_a_long_sweep_has_a_point_for_each_round(evidence: Evidence) -> None:
     assert len(series["points"]) == 600
 
 
-@pytest.mark.thorough
-def test_the_section_is_on_the_page_only_with_rounds(rounds: Path, tmp_path: Path) -> None:
-    for results, n_sections in ((rounds, 1), (write_results(tmp_path / "alone", nets=NETS[:3]), 0)):
-        evidence = gather(results, Selection())
-        tables = page_tables(evidence)
-        ids = [one.id for one in page_sections(evidence, tables)]
-        assert (ids.count("host"), ids.count("waits")) == (n_sections, 0)
-        assert (page_data(evidence, tables)["host"] == []) == (n_sections == 0)
-
-
 def with_waits(results: Path) -> Path:
     """One attempt waited a minute; the others did not, or do not say it."""
     part = part_in(results)
@@ -96,11 +86,6 @@ def test_both_sets_of_ranks_are_of_the_same_processes(restless: Path) -> None:
     widths = np.array([[high - low for _, low, high in sets] for _, *sets in rows])
     assert len(rows) == 13
     assert widths[:, 1].mean() < 0.7 * widths[:, 0].mean()
-
-
-@pytest.mark.thorough
-def test_without_rounds_there_are_no_sets_to_compare(tmp_path: Path) -> None:
-    assert rank_series(gather(write_results(tmp_path / "alone", nets=NETS[:3]), Selection())) == []
 
 
 @pytest.fixture(scope="module")

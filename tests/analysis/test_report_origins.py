@@ -74,13 +74,6 @@ def test_a_banner_names_the_sections_with_simulated_rows_of_other_workloads(made
     assert "Tokens per second" not in said
 
 
-@pytest.mark.thorough
-def test_a_page_of_real_devices_has_no_banner(mixed: Path, tmp_path: Path) -> None:
-    assert _banner(gather(mixed, replace(CHOSEN, origins=("measured",)))) is None
-    of_real = write_language_results(tmp_path, decoders=DECODERS[:2], machines=MACHINES[:2])
-    assert _banner(gather(of_real, CHOSEN)) is None
-
-
 def test_one_sentence_has_the_values_of_the_page_and_those_of_sections() -> None:
     cells = pl.DataFrame({"device": ["a", "b"], "origin": ["measured", "virtual"]})
     drawn = pl.DataFrame({"device": ["b", "c"], "origin": ["virtual", "simulated"]})

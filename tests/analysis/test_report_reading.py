@@ -82,16 +82,6 @@ def test_the_section_has_the_tables_that_could_be_made(made: tuple[Evidence, Pag
     ]  # fmt: skip
 
 
-@pytest.mark.thorough
-def test_without_segments_the_page_has_no_section(tmp_path: Path) -> None:
-    results = write_language_results(
-        tmp_path, decoders=DECODERS[:2], machines=MACHINES[:1], workloads=PROMPTS
-    )
-    evidence = gather(results, CHOSEN)
-    sections = page_sections(evidence, page_tables(evidence))
-    assert "reading" not in {one.id for one in sections}
-
-
 @pytest.mark.browser
 @pytest.mark.thorough
 def test_the_chart_is_drawn_with_its_crossovers(

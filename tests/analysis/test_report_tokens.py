@@ -10,7 +10,6 @@ from fleet_rows import NETS, PLACES, write_results
 from headless_browser import unfold
 from language_rows import DECODERS, MACHINES, WORKLOADS, write_language_results
 
-from fleetrank.analysis.errors import NoDataError
 from fleetrank.analysis.figures import FAMILY_MARKS
 from fleetrank.analysis.report.page import build_report
 from fleetrank.analysis.stored.columns import FAMILIES
@@ -68,13 +67,6 @@ def test_of_several_workloads_without_images_the_first_is_shown(tmp_path) -> Non
     results = write_language_results(tmp_path / "results", **FEW)
     page = build_report(results, tmp_path / "report.html").path
     assert f"workload {WORKLOADS[0]}" in page.read_text()
-
-
-def test_a_page_about_an_absent_workload_names_those_that_exist(tmp_path) -> None:
-    results = write_language_results(tmp_path / "results", **FEW)
-    with pytest.raises(NoDataError) as raised:
-        build_report(results, tmp_path / "x.html", selection=Selection(workload="decode@7"))
-    assert "decode@512" in raised.value.remedy
 
 
 @pytest.mark.browser

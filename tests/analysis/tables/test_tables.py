@@ -129,19 +129,6 @@ def test_selectors_choose_and_direct_the_pairs(make_grid, selection, expected) -
     assert found == expected
 
 
-@pytest.mark.thorough
-def test_tables_of_one_frame_do_not_take_each_others_selection(make_attempts) -> None:
-    frame = make_attempts([{"model": "a", "runtime": "torch"}, {"model": "b"}])
-    other = make_attempts([{"model": "c"}])
-    shown = [
-        [row["model"] for row in rows_of("latency", of, **selection)]
-        for of, selection in (
-            (frame, {}), (frame, {"runtime": "torch"}), (frame, {}), (other, {}), (frame, {})
-        )
-    ]  # fmt: skip
-    assert shown == [["a", "b"], ["a"], ["a", "b"], ["c"], ["a", "b"]]
-
-
 def test_simulated_rows_come_under_a_banner(make_attempts) -> None:
     frame = make_attempts([{"origin": "simulated"}, {"model": "b"}])
     notes = make_table("latency", frame, Selection(origins=("measured", "simulated"))).notes

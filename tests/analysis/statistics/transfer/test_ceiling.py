@@ -72,16 +72,6 @@ def test_the_reliability_of_a_platform_is_computed_once(make_attempts, monkeypat
     assert sorted(asked) == [(name, column) for name in ("frm", "latency") for column in range(3)]
 
 
-@pytest.mark.thorough
-def test_noise_lowers_the_ceiling(make_attempts) -> None:
-    quiet, loud = (
-        find(shown(make_attempts(rows_of(["d1", "d2"], noise=noise))), "pair", "latency")[0]
-        for noise in (0.01, 1.0)
-    )
-    assert loud["ceiling"] < quiet["ceiling"]
-    assert quiet["ceiling"] > 0.99
-
-
 def test_one_repeat_gives_no_ceiling_and_says_why(make_attempts) -> None:
     table = shown(make_attempts(rows_of(["d1", "d2"], repeats=1)))
     (pair,) = find(table, "pair", "latency")
@@ -148,20 +138,6 @@ def test_frms_figure_never_stands_without_its_null(make_attempts) -> None:
     for row in [*find(table, "pair", "frm"), *find(table, "tier", "frm")]:
         assert row["null_mean"] is not None
         assert row["null_p95"] is not None
-
-
-@pytest.mark.thorough
-def test_quiet_frontier_predicts_itself_and_a_noisy_one_less(make_attempts) -> None:
-    quiet, loud = (
-        find(
-            shown(make_attempts(rows_of(["d1", "d2"], noise=noise))),
-            "platform",
-            "frontier_precision",
-        )[0]["figure"]
-        for noise in (1e-6, 1.0)
-    )
-    assert quiet == pytest.approx(1)
-    assert loud < 0.95
 
 
 def test_frontier_needs_five_models_with_accuracy(make_attempts) -> None:
