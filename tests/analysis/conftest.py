@@ -1,12 +1,17 @@
 """Attempts as a sweep stores them, made by hand: a test names only what it is about."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
 
 import polars as pl
 import pytest
+from headless_browser import headless_chromium
 
 from fleetrank.analysis.stored.columns import READ_SCHEMA
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
 
 _START = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -33,6 +38,13 @@ def _attempt(given: Mapping[str, object]) -> dict[str, object]:
     if isinstance(row["started_utc"], int):
         row["started_utc"] = _START + timedelta(hours=row["started_utc"])
     return row
+
+
+@pytest.fixture(scope="module")
+def browser() -> "Iterator[Browser]":
+    """One browser for the tests of a file; its event loop must not run beside those of others."""
+    with headless_chromium() as browser:
+        yield browser
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import polars as pl
 import pytest
-from fleet_rows import write_results
+from fleet_rows import NETS, PLACES, write_results
 from stored_part import write_part
 
 from fleetrank.analysis.errors import AnalysisError
@@ -41,7 +41,7 @@ def one_in(every: int, column: pl.Series, chance: random.Random) -> pl.Series:
 
 
 def extreme_results(folder: Path, every: int) -> Path:
-    results = write_results(folder, n_samples=20)
+    results = write_results(folder, nets=NETS[:9], places=PLACES[:5], n_samples=20)
     (part,) = results.glob("measurements/*/*.parquet")
     frame = pl.read_parquet(part, hive_partitioning=False)
     chance = random.Random(every)

@@ -1,25 +1,20 @@
 """The question about two models and the swaps between two platforms, as the page answers them."""
 
-import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import polars as pl
 import pytest
 from fleet_rows import NETS, write_results
-from headless_browser import headless_chromium
 from stored_part import write_part
 
 from fleetrank.analysis.panel.session import Session
-from fleetrank.analysis.report.page import build_report
 from fleetrank.analysis.report.pair_view import fleet_data
-from fleetrank.analysis.statistics.pair_answer import pair_sentences
-from fleetrank.analysis.statistics.pairs import faster
 from fleetrank.analysis.stored.load import load_measurements
 from fleetrank.analysis.stored.selection import Selection
 
 if TYPE_CHECKING:
-    from playwright import sync_api as playwright
+    pass
 
 A, B = "mobilenet_v2", "squeezenet1_1"
 
@@ -57,46 +52,3 @@ def test_a_page_of_one_runtime_asks_about_its_own_platforms(make_attempts) -> No
     fleet = fleet_data(Session(make_attempts(rows), Selection(runtime="onnx")))
     assert [one["label"] for one in fleet["platforms"]] == ["d1", "d2"]  # type: ignore[attr-defined]
     assert len(fleet["main"]["rows"]) == 2  # type: ignore[index, arg-type]
-
-
-def _pick(page: "playwright.Page", label: str, name: str) -> None:
-    page.locator(".question").get_by_label(label, exact=True).select_option(label=name)
-
-
-@pytest.mark.browser
-def test_a_picked_pair_has_the_answer_of_the_analysis(tmp_path: Path) -> None:
-    results = write_results(tmp_path / "r", n_samples=5)
-    part = next((results / "measurements").rglob("*.parquet"))
-    is_here = pl.col("device").str.starts_with("cpu-")
-    chosen = pl.read_parquet(part).filter(is_here == (pl.col("runtime") == "onnx"))
-    write_part(chosen, part)
-    answer = faster(_session(results), A, B)
-    with headless_chromium() as browser:
-        page = browser.new_page()
-        page.goto(build_report(results, tmp_path / "report.html").path.as_uri())
-        _pick(page, "Model A", answer.here.model_a)
-        _pick(page, "Model B", answer.here.model_b)
-        _pick(page, "Here", answer.here.label)
-        rows = [row.all_inner_texts() for row in _cells(page)]
-        verdict = page.locator("#verdict").inner_text()
-        _pick(page, "Model B", answer.here.model_a)
-        assert page.locator("#verdict").inner_text() == "Pick two models."
-        _pick(page, "Source", answer.here.label)
-        swaps = page.locator("#swaps-table tr.reversed").count()
-        said = page.locator("#swaps-table [role=status]").inner_text()
-    shown = {row[0]: (row[1], row[2]) for row in rows}
-    for one in (answer.here, *answer.targets):
-        text, order = shown[one.label.replace(", ", " ", 1)]
-        assert order == one.order
-        assert re.findall(r"[\d.]+", text) == [f"{v:.2f}" for v in (one.ratio, one.low, one.high)]
-    assert answer.here.model_a in verdict
-    # The page says what `faster` does, with the conditions of the others.
-    assert verdict == pair_sentences(answer)[0]
-    assert swaps > 1
-    assert re.search(r"Of \d+ pairs of models: .* \d+ reversed", said)
-
-
-def _cells(page: "playwright.Page") -> "list[playwright.Locator]":
-    """Device, ratio and order of each platform."""
-    rows = page.locator(".orders tbody tr")
-    return [row.locator("th, td:nth-child(n+3)") for row in rows.all()]

@@ -1,4 +1,7 @@
-"""The page in a real browser, opened as a file: what it draws, says, and never asks for."""
+"""The page in a real browser, opened as a file: what it draws, says, and never asks for.
+
+`make test` opens one page of images whose models took turns; other pages are `thorough`.
+"""
 
 import re
 from collections.abc import Iterator
@@ -6,17 +9,40 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import polars as pl
 import pytest
 from daily import daily
-from fleet_rows import HOSTILE_DEVICE, HOSTILE_MODEL, Place, hostile_results, write_results
-from headless_browser import headless_chromium, unfold
+from fleet_rows import (
+    HOSTILE_DEVICE,
+    HOSTILE_MODEL,
+    Place,
+    hostile_results,
+    with_rounds,
+    write_results,
+)
+from headless_browser import unfold
+from stored_part import write_part
 
+from fleetrank.analysis.panel.session import Session
 from fleetrank.analysis.report.page import build_report
+from fleetrank.analysis.statistics.pair_answer import pair_sentences
+from fleetrank.analysis.statistics.pairs import faster
+from fleetrank.analysis.stored.load import load_measurements
+from fleetrank.analysis.stored.selection import Selection
 
 pytestmark = pytest.mark.browser
 if TYPE_CHECKING:
     from playwright import sync_api as playwright
 
+SECTIONS = (
+    "latency",
+    "transfer",
+    "frontier",
+    "flops",
+    "memory",
+    "host",
+    "turns",
+)
 WIDTHS = {"phone": 390, "laptop": 1366, "wide": 2200}
 
 
@@ -33,13 +59,8 @@ class Visit:
 @pytest.fixture(scope="module")
 def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("browser")
-    return build_report(hostile_results(folder / "results"), folder / "report.html").path
-
-
-@pytest.fixture(scope="module")
-def browser() -> "Iterator[playwright.Browser]":
-    with headless_chromium() as browser:
-        yield browser
+    results = with_rounds(hostile_results(folder / "results"))
+    return build_report(results, folder / "report.html").path
 
 
 @pytest.fixture(scope="module")
@@ -71,6 +92,8 @@ def _centre(page: "playwright.Page", chart: str) -> None:
 def test_every_chart_is_drawn_with_marks_and_described(visit: Visit) -> None:
     charts = visit.page.locator(".chart")
     assert charts.count() > 15
+    for section in SECTIONS:
+        assert visit.page.locator(f"#{section} .chart svg").count() > 0, section
     assert visit.page.locator(".chart.failed").count() == 0
     for number in range(charts.count()):
         assert charts.nth(number).locator("svg path").count() > 5
@@ -108,7 +131,27 @@ def test_a_tooltip_shows_a_hostile_name_as_text(visit: Visit) -> None:
     pytest.fail("no point of the hostile model was found")
 
 
-@pytest.mark.parametrize("width", daily([WIDTHS["phone"], WIDTHS["laptop"]], WIDTHS["phone"]))
+def test_a_filter_and_a_search_act_on_an_open_page(visit: Visit) -> None:
+    page = visit.page
+    assert page.locator("#shown").inner_text().startswith("Showing 5 of 5")
+    assert page.locator(".overall").first.is_hidden()
+    page.evaluate("location.hash = 'device=pixel-7&model=resnet18&model=resnet50&at=memory'")
+    page.locator("#shown", has_text="Showing 2 of 5 platforms, 2 of 14 models.").wait_for()
+    assert page.evaluate("document.activeElement.parentElement.id") == "memory"
+    assert page.locator("[data-charts=latency] figcaption strong").count() == 2
+    assert page.locator("#table-matrix tbody tr:not([hidden])").count() == 2
+    page.get_by_role("searchbox", name="Find in Latency, ms: models by platforms").fill("resnet50")
+    assert page.locator("#table-matrix tbody tr:not([hidden])").count() == 1
+    page.locator("#reset").click()
+    assert page.locator("#shown").inner_text().startswith("Showing 5 of 5")
+    assert page.locator("#reset").is_hidden()
+    assert page.url == visit.file_url
+    assert page.locator("input:checked").count() == 0
+    assert visit.messages == []
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("width", [WIDTHS["phone"], WIDTHS["laptop"]])
 def test_long_names_of_platforms_stay_apart_in_the_matrix(
     browser: "playwright.Browser", tmp_path: Path, width: int
 ) -> None:
@@ -131,7 +174,7 @@ def test_long_names_of_platforms_stay_apart_in_the_matrix(
     assert max(map(len, texts)) < 50
 
 
-@pytest.mark.parametrize("measure", ["1", "2"])
+@pytest.mark.parametrize("measure", daily(["1", "2"], "1"))
 def test_the_matrix_shows_interval_and_null_on_hover(visit: Visit, measure: str) -> None:
     _centre(visit.page, f"transfer-{measure}")
     visit.page.locator(f"#transfer-{measure} svg g.mark-rect path").nth(1).hover(force=True)
@@ -147,6 +190,7 @@ def test_the_matrix_shows_interval_and_null_on_hover(visit: Visit, measure: str)
     assert re.search(r"statistics:?\s+median", text)
 
 
+@pytest.mark.thorough
 def test_a_distribution_can_be_seen_relative_to_its_median(visit: Visit) -> None:
     page = visit.page
     page.get_by_role("button", name="relative to each median").click()
@@ -169,7 +213,8 @@ def test_the_body_never_scrolls_sideways(
     page.close()
 
 
-@pytest.mark.parametrize(("scheme", "is_dark"), daily([("light", False), ("dark", True)], "dark"))
+@pytest.mark.thorough
+@pytest.mark.parametrize(("scheme", "is_dark"), [("light", False), ("dark", True)])
 def test_paper_and_charts_follow_the_colour_scheme(
     browser: "playwright.Browser", report: Path, scheme: str, is_dark: bool
 ) -> None:
@@ -191,6 +236,7 @@ def _brightness(page: "playwright.Page", selector: str, name: str) -> float:
     return sum(channels) / 3
 
 
+@pytest.mark.thorough
 def test_a_print_has_every_table_open_and_fits_the_paper(
     browser: "playwright.Browser", report: Path
 ) -> None:
@@ -207,3 +253,47 @@ def test_a_print_has_every_table_open_and_fits_the_paper(
     page.set_viewport_size({"width": 794, "height": 1123})
     assert page.evaluate("document.documentElement.scrollWidth") == 794
     page.close()
+
+
+def _pick(page: "playwright.Page", label: str, name: str) -> None:
+    page.locator(".question").get_by_label(label, exact=True).select_option(label=name)
+
+
+def test_a_picked_pair_has_the_answer_of_the_analysis(
+    browser: "playwright.Browser", tmp_path: Path
+) -> None:
+    results = write_results(tmp_path / "r", n_samples=5)
+    part = next((results / "measurements").rglob("*.parquet"))
+    is_here = pl.col("device").str.starts_with("cpu-")
+    chosen = pl.read_parquet(part).filter(is_here == (pl.col("runtime") == "onnx"))
+    write_part(chosen, part)
+    session = Session(load_measurements(results), Selection(source="cpu-*"))
+    answer = faster(session, "mobilenet_v2", "squeezenet1_1")
+    page = browser.new_page()
+    page.goto(build_report(results, tmp_path / "report.html").path.as_uri())
+    _pick(page, "Model A", answer.here.model_a)
+    _pick(page, "Model B", answer.here.model_b)
+    _pick(page, "Here", answer.here.label)
+    rows = [row.all_inner_texts() for row in _cells(page)]
+    verdict = page.locator("#verdict").inner_text()
+    _pick(page, "Model B", answer.here.model_a)
+    assert page.locator("#verdict").inner_text() == "Pick two models."
+    _pick(page, "Source", answer.here.label)
+    swaps = page.locator("#swaps-table tr.reversed").count()
+    said = page.locator("#swaps-table [role=status]").inner_text()
+    shown = {row[0]: (row[1], row[2]) for row in rows}
+    for one in (answer.here, *answer.targets):
+        text, order = shown[one.label.replace(", ", " ", 1)]
+        assert order == one.order
+        assert re.findall(r"[\d.]+", text) == [f"{v:.2f}" for v in (one.ratio, one.low, one.high)]
+    assert answer.here.model_a in verdict
+    # The page says what `faster` does, with the conditions of the others.
+    assert verdict == pair_sentences(answer)[0]
+    assert swaps > 1
+    assert re.search(r"Of \d+ pairs of models: .* \d+ reversed", said)
+
+
+def _cells(page: "playwright.Page") -> "list[playwright.Locator]":
+    """Device, ratio and order of each platform."""
+    rows = page.locator(".orders tbody tr")
+    return [row.locator("th, td:nth-child(n+3)") for row in rows.all()]

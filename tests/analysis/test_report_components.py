@@ -3,11 +3,12 @@
 import shutil
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import polars as pl
 import pytest
 from fleet_rows import NETS, PLACES, SWEEP, write_results
-from headless_browser import headless_chromium, unfold
+from headless_browser import unfold
 from stored_part import write_part
 from wording import has
 
@@ -15,13 +16,16 @@ from fleetrank.analysis.errors import AnalysisError, NoDataError
 from fleetrank.analysis.panel.session import Session
 from fleetrank.analysis.report.page import build_report
 from fleetrank.analysis.report.page_data import component_points, page_data
-from fleetrank.analysis.report.page_tables import gather, page_tables
+from fleetrank.analysis.report.page_tables import Evidence, PageTables, gather, page_tables
 from fleetrank.analysis.report.sections import page_sections
 from fleetrank.analysis.stored.load import load_measurements, valid_attempts
 from fleetrank.analysis.stored.selection import Selection
 from fleetrank.analysis.stored.side_tables import COMPONENT_TIMES, OF_MEASUREMENTS
 from fleetrank.analysis.tables.tables import session_table
 from fleetrank.orchestrator.store.side import append_side
+
+if TYPE_CHECKING:
+    from playwright import sync_api as playwright
 
 SLOW, TIMES = "blocks.2", 4
 HOSTILE = '</script><img src=x onerror=alert(1)>"&'
@@ -32,7 +36,7 @@ _PARTS = {"stem": 100_000, "blocks.0": 200_000, "blocks.1": 200_000, SLOW: 200_0
 @pytest.fixture(scope="module")
 def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Three models with profiles on every platform; a depthwise part is slow on the phone."""
-    folder = write_results(tmp_path_factory.mktemp("profiles") / "results")
+    folder = write_results(tmp_path_factory.mktemp("profiles") / "results", nets=NETS[:5])
     measured = valid_attempts(load_measurements(folder)).filter(pl.col("model").is_in(MODELS))
     kernels = []
     for row in measured.select(OF_MEASUREMENTS).collect().to_dicts():
@@ -43,6 +47,12 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
             kernels.append({**row, **one, "kernel_ns": noisy_ns, "runs": 30, "run_ns": 10**6})
     append_side(folder, COMPONENT_TIMES, kernels, sweep_id=SWEEP)
     return folder
+
+
+@pytest.fixture(scope="module")
+def made(results: Path) -> tuple[Evidence, PageTables]:
+    evidence = gather(results, Selection())
+    return evidence, page_tables(evidence)
 
 
 def _session(results: Path, **selection: object) -> Session:
@@ -61,7 +71,7 @@ def test_shares_are_of_each_model_and_platform(results: Path) -> None:
     assert not any("module" in note for note in table.notes)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_a_model_with_two_weights_on_a_platform_is_left_out_there(
     results: Path, tmp_path: Path
 ) -> None:
@@ -175,18 +185,17 @@ def test_platforms_whose_components_have_other_names_are_told_apart(tmp_path: Pa
     assert "split=module" in found.value.remedy
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_profiles_change_no_latency(results: Path, tmp_path: Path) -> None:
-    plain = write_results(tmp_path / "plain")
+    plain = write_results(tmp_path / "plain", nets=NETS[:5])
     for name in ("latency", "transfer"):
         mine = session_table(name, Session(load_measurements(results), Selection()))
         assert mine.frame.equals(session_table(name, _session(plain)).frame)
 
 
 @pytest.mark.slow
-def test_the_page_has_bars_for_the_profiled_models_alone(results: Path, tmp_path: Path) -> None:
-    evidence = gather(results, Selection())
-    tables = page_tables(evidence)
+def test_the_page_has_bars_for_the_profiled_models_alone(made: tuple[Evidence, PageTables]) -> None:
+    evidence, tables = made
     (section,) = [one for one in page_sections(evidence, tables) if one.id == "components"]
     assert section.charts == "components"
     assert len(section.tables) == 2
@@ -195,15 +204,11 @@ def test_the_page_has_bars_for_the_profiled_models_alone(results: Path, tmp_path
     by_module = points["components"]
     assert {evidence.shown.models[number] for number in by_module["m"]} == set(MODELS)
     assert len(by_module["name"]) == len(MODELS) * len(PLACES) * len(_PARTS)
-    plain = gather(write_results(tmp_path / "plain"), Selection())
-    assert "components" not in {one.id for one in page_sections(plain, page_tables(plain))}
-    assert page_data(plain, page_tables(plain))["components"] is None
 
 
 @pytest.mark.slow
-def test_small_components_are_summed(results: Path) -> None:
-    evidence = gather(results, Selection())
-    tables = page_tables(evidence)
+def test_small_components_are_summed(made: tuple[Evidence, PageTables]) -> None:
+    evidence, tables = made
     table = tables.made["components"]
     many = pl.concat(
         table.frame.with_columns(
@@ -222,21 +227,23 @@ def test_small_components_are_summed(results: Path) -> None:
 
 
 @pytest.mark.browser
-def test_the_bars_are_drawn_and_switched_to_operators(results: Path, tmp_path: Path) -> None:
+@pytest.mark.thorough
+def test_the_bars_are_drawn_and_switched_to_operators(
+    browser: "playwright.Browser", results: Path, tmp_path: Path
+) -> None:
     page_path = build_report(results, tmp_path / "report.html").path
     said: list[str] = []
-    with headless_chromium() as browser:
-        page = browser.new_page(viewport={"width": 400, "height": 800})
-        page.on("console", lambda message: said.append(message.text))
-        page.on("pageerror", lambda error: said.append(str(error)))
-        page.on("dialog", lambda dialog: said.append(dialog.message))
-        page.goto(page_path.as_uri())
-        unfold(page)
-        section = page.locator("#components")
-        assert section.locator("figure svg").count() == len(MODELS)
-        assert SLOW in (section.locator("figure svg").first.text_content() or "")
-        section.get_by_role("button", name="by operator").click()
-        unfold(page)
-        assert "Conv" in (section.locator("figure svg").first.text_content() or "")
-        assert page.evaluate("document.documentElement.scrollWidth") <= 400
+    page = browser.new_page(viewport={"width": 400, "height": 800})
+    page.on("console", lambda message: said.append(message.text))
+    page.on("pageerror", lambda error: said.append(str(error)))
+    page.on("dialog", lambda dialog: said.append(dialog.message))
+    page.goto(page_path.as_uri())
+    unfold(page)
+    section = page.locator("#components")
+    assert section.locator("figure svg").count() == len(MODELS)
+    assert SLOW in (section.locator("figure svg").first.text_content() or "")
+    section.get_by_role("button", name="by operator").click()
+    unfold(page)
+    assert "Conv" in (section.locator("figure svg").first.text_content() or "")
+    assert page.evaluate("document.documentElement.scrollWidth") <= 400
     assert said == []

@@ -2,20 +2,24 @@
 
 import shutil
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import polars as pl
 import pytest
-from fleet_rows import write_results
+from fleet_rows import NETS, PLACES, write_results
 from growth_rows import with_growth
-from headless_browser import headless_chromium, legend_colours, unfold
+from headless_browser import legend_colours, unfold
 from stored_part import write_part
 
 from fleetrank.analysis.report.page import build_report
 from fleetrank.analysis.report.page_data import curve_groups, sustained_series
-from fleetrank.analysis.report.page_tables import gather, page_tables
+from fleetrank.analysis.report.page_tables import Evidence, gather, page_tables
 from fleetrank.analysis.report.sections import page_sections
 from fleetrank.analysis.stored.selection import Selection
+
+if TYPE_CHECKING:
+    from playwright import sync_api as playwright
 
 pytestmark = pytest.mark.slow
 
@@ -35,11 +39,16 @@ def _growing(results: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def growing(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return _growing(write_results(tmp_path_factory.mktemp("growth") / "results", repeats=1))
+    folder = tmp_path_factory.mktemp("growth") / "results"
+    return _growing(write_results(folder, nets=NETS[:6], places=PLACES[:2], repeats=1))
 
 
-def test_a_group_has_a_row_for_each_measured_point_and_names_the_ends(growing: Path) -> None:
-    evidence = gather(growing, Selection())
+@pytest.fixture(scope="module")
+def evidence(growing: Path) -> Evidence:
+    return gather(growing, Selection())
+
+
+def test_a_group_has_a_row_for_each_measured_point_and_names_the_ends(evidence: Evidence) -> None:
     groups = curve_groups(evidence, page_tables(evidence))
     over = {one["over"] for one in groups}
     assert {"batch", "input_size"} <= over
@@ -51,8 +60,7 @@ def test_a_group_has_a_row_for_each_measured_point_and_names_the_ends(growing: P
     assert "out of memory at 4: " in str(first["ends"])
 
 
-def test_a_series_covers_the_whole_run(growing: Path) -> None:
-    evidence = gather(growing, Selection())
+def test_a_series_covers_the_whole_run(evidence: Evidence) -> None:
     (series, *_) = [one for one in sustained_series(evidence) if one["title"].endswith("image")]
     points = series["points"]
     assert isinstance(points, list)
@@ -60,8 +68,11 @@ def test_a_series_covers_the_whole_run(growing: Path) -> None:
     assert all(np.isfinite(rate) and rate > 0 for *_, rate in points)
 
 
+@pytest.mark.browser
 @pytest.mark.thorough
-def test_a_model_without_the_workload_of_the_page_is_drawn_too(tmp_path: Path) -> None:
+def test_a_model_without_the_workload_of_the_page_is_drawn_too(
+    browser: "playwright.Browser", tmp_path: Path
+) -> None:
     results = _growing(write_results(tmp_path / "results", repeats=1))
     part = next((results / "measurements").rglob("*.parquet"))
     frame = pl.read_parquet(part)
@@ -81,12 +92,11 @@ def test_a_model_without_the_workload_of_the_page_is_drawn_too(tmp_path: Path) -
     assert text in str(section.tables[0].packed)
     page = tmp_path / "page.html"
     build_report(results, page)
-    with headless_chromium() as browser:
-        view = browser.new_page(viewport={"width": 1280, "height": 900})
-        view.goto(page.as_uri())
-        unfold(view)
-        names = view.locator("#scaling .chart svg text").all_text_contents()
-        assert text in names
+    view = browser.new_page(viewport={"width": 1280, "height": 900})
+    view.goto(page.as_uri())
+    unfold(view)
+    names = view.locator("#scaling .chart svg text").all_text_contents()
+    assert text in names
 
 
 def _listed(value: object) -> list[list[object]]:
@@ -94,13 +104,11 @@ def _listed(value: object) -> list[list[object]]:
     return value
 
 
-def test_without_such_rows_the_page_has_no_section(tmp_path: Path) -> None:
-    evidence = gather(write_results(tmp_path / "results", repeats=1), Selection())
-    ids = {one.id for one in page_sections(evidence, page_tables(evidence))}
-    assert not ids & {"scaling", "sustained"}
-
-
-def test_the_charts_are_drawn_and_their_choices_work(growing: Path, tmp_path: Path) -> None:
+@pytest.mark.browser
+@pytest.mark.thorough
+def test_the_charts_are_drawn_and_their_choices_work(
+    browser: "playwright.Browser", growing: Path, tmp_path: Path
+) -> None:
     results = shutil.copytree(growing, tmp_path / "results")
     part = next((results / "measurements").rglob("*.parquet"))
     frame = pl.read_parquet(part)
@@ -109,23 +117,22 @@ def test_the_charts_are_drawn_and_their_choices_work(growing: Path, tmp_path: Pa
     frame.filter(~lacks).pipe(write_part, part)
     page = tmp_path / "page.html"
     build_report(results, page)
-    with headless_chromium() as browser:
-        view = browser.new_page(viewport={"width": 1280, "height": 900})
-        errors: list[str] = []
-        view.on("pageerror", lambda error: errors.append(str(error)))
-        view.goto(page.as_uri())
-        unfold(view)
-        assert view.locator("#scaling .chart svg").count() > 0
-        assert " groups of curves " in view.locator("[data-more=scaling]").inner_text()
-        assert view.locator("#sustained .chart svg").count() > 0
-        colours = legend_colours(view, "#scaling", "#sustained")
-        assert len(colours) > 3
-        assert {len(of_model) for of_model in colours.values()} == {1}
-        captions = view.locator("#scaling figcaption").all_inner_texts()
-        assert any("out of memory at 4: " in one for one in captions)
-        assert any("over input size" in one for one in captions)
-        view.locator("#scaling button", has_text="rate").click()
-        unfold(view)
-        label = view.locator("#scaling .chart").first.get_attribute("aria-label")
-        assert "samples per second" in str(label)
-        assert errors == []
+    view = browser.new_page(viewport={"width": 1280, "height": 900})
+    errors: list[str] = []
+    view.on("pageerror", lambda error: errors.append(str(error)))
+    view.goto(page.as_uri())
+    unfold(view)
+    assert view.locator("#scaling .chart svg").count() > 0
+    assert " groups of curves " in view.locator("[data-more=scaling]").inner_text()
+    assert view.locator("#sustained .chart svg").count() > 0
+    colours = legend_colours(view, "#scaling", "#sustained")
+    assert len(colours) > 3
+    assert {len(of_model) for of_model in colours.values()} == {1}
+    captions = view.locator("#scaling figcaption").all_inner_texts()
+    assert any("out of memory at 4: " in one for one in captions)
+    assert any("over input size" in one for one in captions)
+    view.locator("#scaling button", has_text="rate").click()
+    unfold(view)
+    label = view.locator("#scaling .chart").first.get_attribute("aria-label")
+    assert "samples per second" in str(label)
+    assert errors == []

@@ -2,51 +2,37 @@
 
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import polars as pl
 import pytest
-from daily import daily
-from fleet_rows import SWEEP, write_results
-from headless_browser import headless_chromium, unfold
+from fleet_rows import NETS, SWEEP, part_in, with_rounds, write_results
 from stored_part import write_part
 
-from fleetrank.analysis.report.page import build_report
-from fleetrank.analysis.report.page_data import host_series, page_data, rank_series
-from fleetrank.analysis.report.page_tables import gather, page_tables
+from fleetrank.analysis.report.page_data import host_series, rank_series
+from fleetrank.analysis.report.page_tables import Evidence, gather, page_tables
 from fleetrank.analysis.report.sections import page_sections
 from fleetrank.analysis.stored.selection import Selection
+
+if TYPE_CHECKING:
+    pass
 
 pytestmark = pytest.mark.slow
 
 
-def with_rounds(results: Path) -> Path:
-    """Every repeat of a platform is a round of all its models, with four equal blocks."""
-    part = next((results / "measurements").rglob("*.parquet"))
-    frame = pl.read_parquet(part)
-    median = pl.col("latency_p50_ns").round().cast(pl.Int64)
-    is_cpu = pl.col("tier") == "cpu"
-    blocks = {
-        "round_id": pl.format("{}/{}", "platform_key", "repeat"),
-        "design": pl.lit("rounds"),
-        "block_medians_ns": pl.concat_list([median] * 4),
-        "block_starts_ns": pl.lit([0, 10**9, 2 * 10**9, 3 * 10**9]),
-    }
-    known = {name: frame.schema[name] for name in blocks}
-    frame.with_columns(
-        pl.when(is_cpu).then(value.cast(known[name])).otherwise(None).alias(name)
-        for name, value in blocks.items()
-    ).pipe(write_part, part)
-    return results
+@pytest.fixture(scope="module")
+def rounds(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("host") / "results"
+    return with_rounds(write_results(folder, nets=NETS[:5]))
 
 
 @pytest.fixture(scope="module")
-def rounds(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return with_rounds(write_results(tmp_path_factory.mktemp("host") / "results"))
+def evidence(rounds: Path) -> Evidence:
+    return gather(rounds, Selection())
 
 
-def test_a_series_has_a_point_for_each_block_with_its_verdict(rounds: Path) -> None:
-    evidence = gather(rounds, Selection())
+def test_a_series_has_a_point_for_each_block_with_its_verdict(evidence: Evidence) -> None:
     device = evidence.rounds[0].device
     mine = [one for one in evidence.rounds if one.device == device]
     (series,) = host_series(mine)
@@ -58,26 +44,17 @@ def test_a_series_has_a_point_for_each_block_with_its_verdict(rounds: Path) -> N
     assert points[1][0] > points[0][0]
 
 
-def test_a_long_sweep_has_a_point_for_each_round(rounds: Path) -> None:
-    (one, *_) = gather(rounds, Selection()).rounds
+def test_a_long_sweep_has_a_point_for_each_round(evidence: Evidence) -> None:
+    (one, *_) = evidence.rounds
     many = [replace(one, round_id=str(number)) for number in range(600)]
     (series,) = host_series(many)
     assert isinstance(series["points"], list)
     assert len(series["points"]) == 600
 
 
-def test_the_section_is_on_the_page_only_with_rounds(rounds: Path, tmp_path: Path) -> None:
-    for results, n_sections in ((rounds, 1), (write_results(tmp_path / "alone"), 0)):
-        evidence = gather(results, Selection())
-        tables = page_tables(evidence)
-        ids = [one.id for one in page_sections(evidence, tables)]
-        assert (ids.count("host"), ids.count("waits")) == (n_sections, 0)
-        assert (page_data(evidence, tables)["host"] == []) == (n_sections == 0)
-
-
 def with_waits(results: Path) -> Path:
     """One attempt waited a minute; the others did not, or do not say it."""
-    part = next((results / "measurements").rglob("*.parquet"))
+    part = part_in(results)
     frame = pl.read_parquet(part)
     waits = [60.0, 0.2, None] + [0.0] * (frame.height - 3)
     frame.with_columns(pl.Series("waited_s", waits, pl.Float64)).pipe(write_part, part)
@@ -85,7 +62,7 @@ def with_waits(results: Path) -> Path:
 
 
 def test_waits_are_on_the_page_if_there_were_any(tmp_path: Path) -> None:
-    evidence = gather(with_waits(write_results(tmp_path / "waits")), Selection())
+    evidence = gather(with_waits(write_results(tmp_path / "waits", nets=NETS[:3])), Selection())
     tables = page_tables(evidence)
     ids = [one.id for one in page_sections(evidence, tables)]
     assert (ids.count("host"), ids.count("waits")) == (0, 1)
@@ -96,25 +73,10 @@ def test_waits_are_on_the_page_if_there_were_any(tmp_path: Path) -> None:
     assert shown["n_attempts"].sum() == everything["waited_s"].is_not_null().sum()
 
 
-def test_charts_of_ranks_use_the_latency_without_the_host(rounds: Path) -> None:
-    evidence = gather(rounds, Selection())
+def test_charts_of_ranks_use_the_latency_without_the_host(evidence: Evidence) -> None:
     both = evidence.cells.join(evidence.ranked, on=("model", "platform_key"), suffix="_ranked")
     differs = pl.col("latency_ns") != pl.col("latency_ns_ranked")
     assert set(both.filter(differs)["tier"]) == {"cpu"}
-
-
-@pytest.mark.browser
-def test_the_chart_is_drawn(rounds: Path, tmp_path: Path) -> None:
-    page_file = build_report(rounds, tmp_path / "report.html").path
-    messages: list[str] = []
-    with headless_chromium() as browser:
-        page = browser.new_page()
-        page.on("console", lambda message: messages.append(message.text))
-        page.goto(page_file.as_uri())
-        unfold(page)
-        assert page.locator("#host .chart svg path").count() > 10
-        page.locator("#host").screenshot(path=str(tmp_path / "host.png"))
-    assert messages == []
 
 
 def test_both_sets_of_ranks_are_of_the_same_processes(restless: Path) -> None:
@@ -126,15 +88,11 @@ def test_both_sets_of_ranks_are_of_the_same_processes(restless: Path) -> None:
     assert widths[:, 1].mean() < 0.7 * widths[:, 0].mean()
 
 
-def test_without_rounds_there_are_no_sets_to_compare(tmp_path: Path) -> None:
-    assert rank_series(gather(write_results(tmp_path / "alone"), Selection())) == []
-
-
 @pytest.fixture(scope="module")
 def restless(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Rounds of all models of one platform; the host is up to 30 % slower in some of them."""
     results = with_rounds(write_results(tmp_path_factory.mktemp("restless") / "results"))
-    part = next((results / "measurements").rglob("*.parquet"))
+    part = part_in(results)
     frame = pl.read_parquet(part)
     first = frame.filter(pl.col("tier") == "cpu")["platform_key"].min()
     took_turns = pl.col("platform_key") == first
@@ -147,17 +105,3 @@ def restless(tmp_path_factory: pytest.TempPathFactory) -> Path:
         *(pl.when(took_turns).then(name).alias(name) for name in ("round_id", "block_starts_ns")),
     ).pipe(write_part, part)
     return results
-
-
-@pytest.mark.browser
-@pytest.mark.parametrize("width", daily([1280, 400], 400))
-def test_the_chart_of_ranks_is_drawn(restless: Path, tmp_path: Path, width: int) -> None:
-    page_file = build_report(restless, tmp_path / "report.html").path
-    with headless_chromium() as browser:
-        page = browser.new_page(viewport={"width": width, "height": 900})
-        page.goto(page_file.as_uri())
-        unfold(page)
-        assert page.locator("#turns .chart svg path").count() > 10
-        assert page.evaluate("document.documentElement.scrollWidth") <= width
-        for name in ("turns", "host"):
-            page.locator(f"#{name}").screenshot(path=str(tmp_path / f"{name}-{width}.png"))

@@ -6,21 +6,25 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import polars as pl
 import pytest
-from fleet_rows import Place, write_results
-from headless_browser import headless_chromium, unfold
+from fleet_rows import NETS, Place, write_results
+from headless_browser import unfold
 from language_rows import DECODERS, MACHINES, Machine, write_language_results
 from stored_part import write_part
 from wording import has
 
 from fleetrank.analysis.report.page import banner, build_report, other_workloads, render_page
 from fleetrank.analysis.report.page_data import curve_groups, reading_groups
-from fleetrank.analysis.report.page_tables import Evidence, gather, page_tables
+from fleetrank.analysis.report.page_tables import Evidence, PageTables, gather, page_tables
 from fleetrank.analysis.report.sections import Section, listed, page_sections
 from fleetrank.analysis.stored.columns import ORIGINS
 from fleetrank.analysis.stored.selection import Selection
+
+if TYPE_CHECKING:
+    from playwright import sync_api as playwright
 
 pytestmark = pytest.mark.slow
 
@@ -30,6 +34,7 @@ PROMPTS = (PAGE, "prefill@512", "prefill@2048")
 SEGMENTS = ("segment@128+k8+n16", "segment@128+k8+n0")
 SIMULATED = Machine(device="sim-reader", tier="cpu", gflops=30.0, gbytes_s=9.0, origin="simulated")
 CHOSEN = Selection(workload=PAGE, origins=ORIGINS)
+Made = tuple[Evidence, PageTables]
 
 
 def _results(folder: Path, machines: Sequence[Machine]) -> Path:
@@ -48,24 +53,25 @@ def mixed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return _results(tmp_path_factory.mktemp("mixed"), [*MACHINES[:2], SIMULATED])
 
 
-def _banner(results: Path, selection: Selection) -> str | None:
-    text = render_page(gather(results, selection), NOW)
+@pytest.fixture(scope="module")
+def made(mixed: Path) -> Made:
+    evidence = gather(mixed, CHOSEN)
+    return evidence, page_tables(evidence)
+
+
+def _banner(evidence: Evidence, tables: PageTables | None = None) -> str | None:
+    text = render_page(evidence, NOW, tables)
     found = re.search(r'class="banner".*?</strong>(.*?)</div>', text, re.DOTALL)
     return None if found is None else found[1].strip()
 
 
-def test_a_banner_names_the_sections_with_simulated_rows_of_other_workloads(mixed: Path) -> None:
-    said = _banner(mixed, CHOSEN)
+def test_a_banner_names_the_sections_with_simulated_rows_of_other_workloads(made: Made) -> None:
+    said = _banner(*made)
     assert said is not None
     assert "segment with memory" in said
     assert "grow" in said
     assert "simulated, those of sim-reader:" in said
     assert "Tokens per second" not in said
-
-
-def test_a_page_of_real_devices_has_no_banner(mixed: Path, tmp_path: Path) -> None:
-    assert _banner(mixed, replace(CHOSEN, origins=("measured",))) is None
-    assert _banner(_results(tmp_path, MACHINES[:2]), CHOSEN) is None
 
 
 def test_one_sentence_has_the_values_of_the_page_and_those_of_sections() -> None:
@@ -79,9 +85,8 @@ def test_one_sentence_has_the_values_of_the_page_and_those_of_sections() -> None
     assert has(said, "1", "of", "2", "virtual", "b;", "section", "Scaling", "simulated", "c:")
 
 
-def test_titles_of_panels_say_that_a_device_is_simulated(mixed: Path) -> None:
-    evidence = gather(mixed, CHOSEN)
-    tables = page_tables(evidence)
+def test_titles_of_panels_say_that_a_device_is_simulated(made: Made) -> None:
+    evidence, tables = made
     titles = [str(one["title"]) for one in reading_groups(evidence, tables)]
     titles += [str(one["title"]) for one in curve_groups(evidence, tables)]
     marked = {"(simulated)" in title for title in titles if "sim-reader" in title}
@@ -89,12 +94,13 @@ def test_titles_of_panels_say_that_a_device_is_simulated(mixed: Path) -> None:
     assert not [title for title in titles if "xeon" in title and "simulated" in title]
 
 
+@pytest.mark.thorough
 def test_titles_of_platforms_of_the_page_say_it_too(tmp_path: Path) -> None:
     places = [
         Place(device=name, tier="edge", runtime="onnx", gflops=9, origin=origin)
         for name, origin in (("board", "measured"), ("phone", "virtual"))
     ]
-    results = write_results(tmp_path / "r", places=places, repeats=1)
+    results = write_results(tmp_path / "r", nets=NETS[:4], places=places, repeats=1)
     text = render_page(gather(results, Selection(origins=ORIGINS)), NOW)
     found = re.search(r'id="data">(.*?)</script>', text, re.DOTALL)
     assert found is not None
@@ -102,8 +108,11 @@ def test_titles_of_platforms_of_the_page_say_it_too(tmp_path: Path) -> None:
     assert sorted(titles) == ["board", "phone (virtual)"]
 
 
+@pytest.mark.browser
 @pytest.mark.thorough
-def test_the_axes_of_the_matrix_mark_platforms_that_are_not_real(tmp_path: Path) -> None:
+def test_the_axes_of_the_matrix_mark_platforms_that_are_not_real(
+    browser: "playwright.Browser", tmp_path: Path
+) -> None:
     places = [
         Place(device=name, tier="edge", runtime="onnx", gflops=9, origin=origin)
         for name, origin in (("board", "measured"), ("other", "measured"), ("phone", "virtual"))
@@ -112,28 +121,28 @@ def test_the_axes_of_the_matrix_mark_platforms_that_are_not_real(tmp_path: Path)
     for origins, marked in ((ORIGINS, {"phone"}), (("measured",), set[str]())):
         page = tmp_path / f"{len(origins)}.html"
         build_report(results, page, selection=Selection(origins=origins))
-        with headless_chromium() as browser:
-            view = browser.new_page(viewport={"width": 1280, "height": 900})
-            view.goto(page.as_uri())
-            unfold(view)
-            matrix = view.locator("[data-charts=transfer]")
-            names = set(matrix.locator("svg text").all_text_contents())
-            assert {name.split()[0] for name in names if name.endswith("*")} == marked
-            assert ("* is" in matrix.locator("figcaption").first.inner_text()) == bool(marked)
+        view = browser.new_page(viewport={"width": 1280, "height": 900})
+        view.goto(page.as_uri())
+        unfold(view)
+        matrix = view.locator("[data-charts=transfer]")
+        names = set(matrix.locator("svg text").all_text_contents())
+        assert {name.split()[0] for name in names if name.endswith("*")} == marked
+        assert ("* is" in matrix.locator("figcaption").first.inner_text()) == bool(marked)
 
 
-def _texts(evidence: Evidence, name: str) -> set[str]:
-    (table,) = listed(evidence, page_tables(evidence), name)
+def _texts(evidence: Evidence, tables: PageTables, name: str) -> set[str]:
+    (table,) = listed(evidence, tables, name)
     return {cell.text for row in table.rows for cell in row.cells} | set(table.notes)
 
 
 @pytest.mark.parametrize("name", ["tokens/crossover", "tokens/segments", "scaling"])
-def test_a_table_has_the_rows_that_its_chart_draws(mixed: Path, name: str) -> None:
-    texts = _texts(gather(mixed, CHOSEN), name)
+def test_a_table_has_the_rows_that_its_chart_draws(made: Made, name: str) -> None:
+    texts = _texts(*made, name)
     assert any("sim-reader" in text for text in texts if "SIMULATED" not in text)
     assert not any(" rows are on " in text for text in texts)
 
 
+@pytest.mark.thorough
 def test_what_the_page_has_no_room_for_is_in_neither(
     mixed: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -151,11 +160,11 @@ def test_what_the_page_has_no_room_for_is_in_neither(
     assert models == {kept}
     rows = [row for group in curve_groups(evidence, tables) for row in list(group["rows"])]  # type: ignore[call-overload]
     assert {row[0] for row in rows} == {0}
-    assert left_out not in _texts(evidence, "scaling")
+    assert left_out not in _texts(evidence, tables, "scaling")
 
 
-def test_the_head_says_how_to_build_the_page_of_another_workload(mixed: Path) -> None:
-    said = other_workloads(gather(mixed, CHOSEN))
+def test_the_head_says_how_to_build_the_page_of_another_workload(mixed: Path, made: Made) -> None:
+    said = other_workloads(made[0])
     assert "--workload prefill@512 --include-simulated`" in said
     assert all(name in said for name in (*PROMPTS, *SEGMENTS))
     of_real = other_workloads(gather(mixed, replace(CHOSEN, origins=("measured",))))

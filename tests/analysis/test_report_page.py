@@ -34,6 +34,7 @@ pytestmark = pytest.mark.slow
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 MAX_BYTES = 5_000_000
+FEW: dict[str, Any] = {"nets": NETS[:5], "places": PLACES[:3], "n_samples": 5}
 
 
 class Page(HTMLParser):
@@ -103,19 +104,21 @@ def test_the_page_begins_with_a_pair_whose_order_changes(tmp_path: Path) -> None
     assert re.search(r"(No|Mostly not): .* slower on 4 of 5 other platforms", page.text)
 
 
+@pytest.mark.thorough
 def test_without_a_changed_order_the_page_claims_none(tmp_path: Path) -> None:
     nets = (NETS[0], NETS[1])
     page = _page(write_results(tmp_path / "r", nets=nets, places=PLACES[:2]))
     assert "Yes: resnet18 is" in page.text
 
 
+@pytest.mark.thorough
 def test_imported_figures_without_samples_are_said_to_have_none(tmp_path: Path) -> None:
-    folder = write_results(tmp_path / "r", n_samples=5)
+    folder = write_results(tmp_path / "r", **FEW)
     part = next((folder / "measurements").rglob("*.parquet"))
     frame = pl.read_parquet(part)
     frame.with_columns(pl.lit(None, dtype=frame["samples_ns"].dtype).alias("samples_ns")).pipe(write_part, part)  # fmt: skip # noqa: E501
     page = _page(folder)
-    assert "78 of 78 values have no raw samples" in page.text
+    assert "15 of 15 values have no raw samples" in page.text
     assert set(map(str, page.data()["cells"]["quantiles_ms"])) == {"None"}
 
 
@@ -212,8 +215,9 @@ def test_hostile_names_are_text_in_html_and_in_specifications(tmp_path: Path) ->
 
 def test_characters_that_turn_text_around_are_shown_escaped_everywhere(tmp_path: Path) -> None:
     name = "a\u202eb\u2066c\x1b\u200bd"
-    nets = [*NETS, replace(NETS[0], name=name)]
-    html = render_page(gather(write_results(tmp_path / "r", nets=nets), Selection()), NOW)
+    nets = [*NETS[:5], replace(NETS[0], name=name)]
+    results = write_results(tmp_path / "r", **{**FEW, "nets": nets})
+    html = render_page(gather(results, Selection()), NOW)
     assert not re.findall("[\x1b\u200b\u202a-\u202e\u2066-\u2069]", Page(html).text)
     shown = r"a\u202eb\u2066c\u001b\u200bd"
     assert shown in Page(html).text
@@ -221,6 +225,7 @@ def test_characters_that_turn_text_around_are_shown_escaped_everywhere(tmp_path:
     assert shown in [model["name"] for model in Page(html).data()["models"]]
 
 
+@pytest.mark.thorough
 def test_two_repeats_carry_no_interval_and_the_page_says_so(tmp_path: Path) -> None:
     places = [
         Place(device="cpu-1", tier="cpu", runtime=runtime, gflops=50)
@@ -239,13 +244,13 @@ def test_one_repeat_of_one_model_on_one_platform_still_makes_a_page(tmp_path: Pa
 
 def test_simulated_rows_enter_only_when_asked_and_under_a_banner(tmp_path: Path) -> None:
     place = Place(device="sim", tier="edge", runtime="onnx", gflops=9, origin="simulated")
-    folder = write_results(tmp_path / "r", places=[*PLACES[:2], place])
+    folder = write_results(tmp_path / "r", nets=NETS[:5], places=[*PLACES[:2], place])
     real = _page(folder)
     assert "Not measured on real devices" not in real.text
     assert re.search(r"\d+ attempts of origin simulated not selected", real.text)
     both = _page(folder, origins=("measured", "simulated"))
     assert "Not measured on real devices" in both.text
-    assert "13 of 39 values are simulated" in both.text
+    assert "5 of 15 values are simulated" in both.text
     assert "those of sim:" in both.text
 
 
@@ -258,7 +263,7 @@ def test_only_simulated_rows_are_no_result_unless_asked(tmp_path: Path) -> None:
 
 
 def test_missing_accuracy_memory_and_record_leave_a_page(tmp_path: Path) -> None:
-    folder = write_results(tmp_path / "r", n_samples=5)
+    folder = write_results(tmp_path / "r", **FEW)
     part = next((folder / "measurements").rglob("*.parquet"))
     frame = pl.read_parquet(part)
     blank = ("accuracy_top1", "peak_memory_bytes", "load_peak_memory_bytes", "flops", "started_utc")
@@ -276,7 +281,8 @@ def test_build_writes_one_small_file_and_says_what_it_holds(fleet: Path, tmp_pat
     assert (facts.n_models, facts.n_platforms) == (13, 6)
 
 
-def test_a_page_that_cannot_be_written_says_so(fleet: Path, tmp_path: Path) -> None:
+def test_a_page_that_cannot_be_written_says_so(tmp_path: Path) -> None:
+    fleet = write_results(tmp_path / "r", **FEW)
     (tmp_path / "file").write_text("")
     with pytest.raises(StorageError, match="cannot be written") as raised:
         build_report(fleet, tmp_path / "file" / "report.html")

@@ -12,7 +12,13 @@ from stored_part import write_part
 from fleetrank.analysis.panel.session import Session
 from fleetrank.analysis.report.page import render_page
 from fleetrank.analysis.report.page_data import page_data
-from fleetrank.analysis.report.page_tables import PREDICTED_LEAD, gather, page_tables
+from fleetrank.analysis.report.page_tables import (
+    PREDICTED_LEAD,
+    Evidence,
+    PageTables,
+    gather,
+    page_tables,
+)
 from fleetrank.analysis.stored.load import load_measurements
 from fleetrank.analysis.stored.selection import Selection
 from fleetrank.analysis.tables.tables import session_table
@@ -25,28 +31,36 @@ DEVICE = "pixel-7"
 @pytest.fixture(scope="module")
 def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The phone lacks some models."""
-    folder = write_results(tmp_path_factory.mktemp("predicted") / "results")
+    folder = write_results(tmp_path_factory.mktemp("predicted") / "results", n_samples=5)
     part = next((folder / "measurements").rglob("*.parquet"))
     is_hidden = (pl.col("device") == DEVICE) & pl.col("model").is_in(HIDDEN)
     pl.read_parquet(part).filter(~is_hidden).pipe(write_part, part)
     return folder
 
 
-def test_a_page_has_predictions_only_if_it_was_asked_for_them(results: Path) -> None:
+@pytest.fixture(scope="module")
+def made(results: Path) -> tuple[Evidence, PageTables]:
     evidence = gather(results, Selection())
+    return evidence, page_tables(evidence, is_predicted=True)
+
+
+def test_a_page_has_predictions_only_if_it_was_asked_for_them(
+    made: tuple[Evidence, PageTables],
+) -> None:
+    evidence, asked = made
     now = datetime(2026, 11, 22, tzinfo=UTC)
     plain, predicted = (
-        render_page(evidence, now, page_tables(evidence, is_predicted=asked))
-        for asked in (False, True)
+        render_page(evidence, now, tables) for tables in (page_tables(evidence), asked)
     )
     assert PREDICTED_LEAD not in plain
     assert PREDICTED_LEAD in predicted
     assert "PREDICTED:" in predicted
 
 
-def test_the_charts_have_a_point_for_each_model_that_a_platform_lacks(results: Path) -> None:
-    evidence = gather(results, Selection())
-    data = page_data(evidence, page_tables(evidence, is_predicted=True))
+def test_the_charts_have_a_point_for_each_model_that_a_platform_lacks(
+    made: tuple[Evidence, PageTables],
+) -> None:
+    data = page_data(*made)
     points = json.loads(json.dumps(data["predicted"]))
     platforms = [row["key"] for row in data["platforms"]]  # type: ignore[attr-defined]
     models = [row["name"] for row in data["models"]]  # type: ignore[attr-defined]
@@ -65,10 +79,10 @@ def test_the_charts_have_a_point_for_each_model_that_a_platform_lacks(results: P
     }
 
 
-@pytest.mark.parametrize("name", ["latency", "flops/frm", "transfer", "frontier"])
-def test_a_prediction_enters_no_other_table(results: Path, name: str) -> None:
-    session = Session(load_measurements(results), Selection())
-    before = session_table(name, Session(load_measurements(results), Selection())).frame
+def test_a_prediction_enters_no_other_table(results: Path) -> None:
+    rows = load_measurements(results)
+    session, before = Session(rows, Selection()), Session(rows, Selection())
     session_table("predict", session)
-    assert session_table(name, session).frame.equals(before)
+    for name in ("latency", "flops/frm", "transfer", "frontier"):
+        assert session_table(name, session).frame.equals(session_table(name, before).frame), name
     assert len(PLACES) == session.panel.platforms.height

@@ -2,10 +2,11 @@
 
 import shutil
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import polars as pl
 import pytest
-from headless_browser import headless_chromium, legend_colours, unfold
+from headless_browser import legend_colours, unfold
 from language_rows import DECODERS, MACHINES, write_language_results
 from stored_part import write_part
 
@@ -14,6 +15,9 @@ from fleetrank.analysis.report.page_data import reading_groups
 from fleetrank.analysis.report.page_tables import Evidence, PageTables, gather, page_tables
 from fleetrank.analysis.report.sections import page_sections
 from fleetrank.analysis.stored.selection import Selection
+
+if TYPE_CHECKING:
+    from playwright import sync_api as playwright
 
 pytestmark = pytest.mark.slow
 
@@ -78,14 +82,11 @@ def test_the_section_has_the_tables_that_could_be_made(made: tuple[Evidence, Pag
     ]  # fmt: skip
 
 
-def test_without_segments_the_page_has_no_section(tmp_path: Path) -> None:
-    results = write_language_results(tmp_path, decoders=DECODERS[:2], workloads=PROMPTS)
-    evidence = gather(results, CHOSEN)
-    sections = page_sections(evidence, page_tables(evidence))
-    assert "reading" not in {one.id for one in sections}
-
-
-def test_the_chart_is_drawn_with_its_crossovers(results: Path, tmp_path: Path) -> None:
+@pytest.mark.browser
+@pytest.mark.thorough
+def test_the_chart_is_drawn_with_its_crossovers(
+    browser: "playwright.Browser", results: Path, tmp_path: Path
+) -> None:
     copied = shutil.copytree(results, tmp_path / "results")
     part = next((copied / "measurements").rglob("*.parquet"))
     frame = pl.read_parquet(part)
@@ -94,20 +95,18 @@ def test_the_chart_is_drawn_with_its_crossovers(results: Path, tmp_path: Path) -
     frame.filter(~lacks).pipe(write_part, part)
     page = tmp_path / "page.html"
     build_report(copied, page, selection=CHOSEN)
-    with headless_chromium() as browser:
-        view = browser.new_page(viewport={"width": 1280, "height": 900})
-        errors: list[str] = []
-        view.on("pageerror", lambda error: errors.append(str(error)))
-        view.goto(page.as_uri())
-        unfold(view)
-        assert view.locator("#reading .chart svg").count() == 6
-        labels = [
-            str(chart.get_attribute("aria-label"))
-            for chart in view.locator("#reading .chart").all()
-        ]
-        assert any("segment@128+k8+n16 from" in label for label in labels)
-        assert view.locator("#reading .chart svg .mark-rule line").count() > 0
-        colours = legend_colours(view, "#reading")
-        assert len(colours) > 3
-        assert {len(of_way) for of_way in colours.values()} == {1}
-        assert errors == []
+    view = browser.new_page(viewport={"width": 1280, "height": 900})
+    errors: list[str] = []
+    view.on("pageerror", lambda error: errors.append(str(error)))
+    view.goto(page.as_uri())
+    unfold(view)
+    assert view.locator("#reading .chart svg").count() == 6
+    labels = [
+        str(chart.get_attribute("aria-label")) for chart in view.locator("#reading .chart").all()
+    ]
+    assert any("segment@128+k8+n16 from" in label for label in labels)
+    assert view.locator("#reading .chart svg .mark-rule line").count() > 0
+    colours = legend_colours(view, "#reading")
+    assert len(colours) > 3
+    assert {len(of_way) for of_way in colours.values()} == {1}
+    assert errors == []

@@ -3,20 +3,23 @@
 import json
 import re
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
-from daily import daily
-from fleet_rows import write_results
-from headless_browser import headless_chromium, unfold
+from fleet_rows import NETS, PLACES, write_results
+from headless_browser import unfold
 from language_rows import DECODERS, MACHINES, WORKLOADS, write_language_results
 
-from fleetrank.analysis.errors import NoDataError
 from fleetrank.analysis.figures import FAMILY_MARKS
 from fleetrank.analysis.report.page import build_report
 from fleetrank.analysis.stored.columns import FAMILIES
 from fleetrank.analysis.stored.selection import Selection
 
+if TYPE_CHECKING:
+    from playwright import sync_api as playwright
+
 pytestmark = pytest.mark.slow
+FEW = {"decoders": DECODERS[:3], "machines": MACHINES[:2]}
 
 
 @pytest.fixture(scope="module")
@@ -48,9 +51,10 @@ def test_every_family_has_a_mark_of_its_own_kind_of_model() -> None:
     assert set(FAMILIES) <= set(FAMILY_MARKS)
 
 
+@pytest.mark.thorough
 def test_a_page_about_images_has_no_points_of_tokens(tmp_path) -> None:
-    results = write_results(tmp_path / "results")
-    write_language_results(results)
+    results = write_results(tmp_path / "results", nets=NETS[:4], places=PLACES[:2])
+    write_language_results(results, **FEW)
     page = build_report(results, tmp_path / "report.html").path
     assert data_of(page)["tokens"] is None
     text = page.read_text()
@@ -58,35 +62,32 @@ def test_a_page_about_images_has_no_points_of_tokens(tmp_path) -> None:
     assert "decode@512" in text
 
 
+@pytest.mark.thorough
 def test_of_several_workloads_without_images_the_first_is_shown(tmp_path) -> None:
-    results = write_language_results(tmp_path / "results")
+    results = write_language_results(tmp_path / "results", **FEW)
     page = build_report(results, tmp_path / "report.html").path
     assert f"workload {WORKLOADS[0]}" in page.read_text()
 
 
-def test_a_page_about_an_absent_workload_names_those_that_exist(tmp_path) -> None:
-    results = write_language_results(tmp_path / "results")
-    with pytest.raises(NoDataError) as raised:
-        build_report(results, tmp_path / "x.html", selection=Selection(workload="decode@7"))
-    assert "decode@512" in raised.value.remedy
-
-
-def test_the_charts_are_drawn_and_follow_the_chosen_workloads(built) -> None:
-    with headless_chromium() as browser:
-        page, errors = browser.new_page(), list[str]()
-        page.on("pageerror", lambda error: errors.append(str(error)))
-        page.goto(built.as_uri())
-        unfold(page)
-        for name in ("phases", "rates", "contexts"):
-            assert page.locator(f"#{name} figure svg").count() == len(MACHINES)
-        axis = page.locator("#phases figure").first
-        assert "decode@512" in axis.text_content()
-        page.locator('#phases select[data-phase="y"]').select_option(label="decode@128")
-        page.locator("#phases figure", has_text="decode@128").first.wait_for()
-        assert page.locator('#rates select[data-phase="y"]').input_value() == str(
-            WORKLOADS.index("decode@128")
-        )
-        assert errors == []
+@pytest.mark.browser
+@pytest.mark.thorough
+def test_the_charts_are_drawn_and_follow_the_chosen_workloads(
+    browser: "playwright.Browser", built
+) -> None:
+    page, errors = browser.new_page(), list[str]()
+    page.on("pageerror", lambda error: errors.append(str(error)))
+    page.goto(built.as_uri())
+    unfold(page)
+    for name in ("phases", "rates", "contexts"):
+        assert page.locator(f"#{name} figure svg").count() == len(MACHINES)
+    axis = page.locator("#phases figure").first
+    assert "decode@512" in axis.text_content()
+    page.locator('#phases select[data-phase="y"]').select_option(label="decode@128")
+    page.locator("#phases figure", has_text="decode@128").first.wait_for()
+    assert page.locator('#rates select[data-phase="y"]').input_value() == str(
+        WORKLOADS.index("decode@128")
+    )
+    assert errors == []
 
 
 _BOXES = """names => [...document.querySelectorAll('#phases figure svg')].map(svg => {
@@ -99,13 +100,16 @@ _BOXES = """names => [...document.querySelectorAll('#phases figure svg')].map(sv
 })"""
 
 
-@pytest.mark.parametrize("width", daily([1280, 400], 400))
-def test_names_of_models_neither_overlap_nor_leave_their_chart(built: Path, width: int) -> None:
-    with headless_chromium() as browser:
-        page = browser.new_page(viewport={"width": width, "height": 900})
-        page.goto(built.as_uri())
-        unfold(page)
-        charts = page.evaluate(_BOXES, [one.name for one in DECODERS])
+@pytest.mark.browser
+@pytest.mark.thorough
+@pytest.mark.parametrize("width", [1280, 400])
+def test_names_of_models_neither_overlap_nor_leave_their_chart(
+    browser: "playwright.Browser", built: Path, width: int
+) -> None:
+    page = browser.new_page(viewport={"width": width, "height": 900})
+    page.goto(built.as_uri())
+    unfold(page)
+    charts = page.evaluate(_BOXES, [one.name for one in DECODERS])
     assert len(charts) == len(MACHINES)
     for chart in charts:
         frame, boxes = chart["frame"], chart["names"]

@@ -9,16 +9,15 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 import pytest
-from daily import daily
 from fleet_rows import HOSTILE_DEVICE, HOSTILE_MODEL, hostile_results
-from headless_browser import headless_chromium, unfold
+from headless_browser import unfold
 from stored_part import write_part
 
 from fleetrank.analysis.report.page import build_report
 from fleetrank.analysis.stored.cell_values import cell_values
 from fleetrank.analysis.stored.load import load_measurements
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.thorough]
 if TYPE_CHECKING:
     from playwright import sync_api as playwright
 
@@ -41,12 +40,6 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def report(results: Path) -> str:
     return build_report(results, results.parent / "report.html").path.as_uri()
-
-
-@pytest.fixture(scope="module")
-def browser() -> "Iterator[playwright.Browser]":
-    with headless_chromium() as browser:
-        yield browser
 
 
 @pytest.fixture
@@ -80,7 +73,7 @@ def _latencies(results: Path) -> dict[tuple[str, str], float]:
     return {(model, key): ms for model, key, ms in rows.iter_rows()}
 
 
-@pytest.mark.parametrize("table", daily(["matrix", "latency"], "latency"))
+@pytest.mark.parametrize("table", ["matrix", "latency"])
 def test_the_keyboard_sorts_a_table_up_down_and_back(page: "playwright.Page", table: str) -> None:
     """`cells` is long, so the script writes its rows; `matrix` is written in the page."""
     _open(page, table)
@@ -124,13 +117,6 @@ def test_a_search_keeps_the_rows_with_all_words(page: "playwright.Page") -> None
     assert len(_column(page, "latency", 1)) == N_CELLS
 
 
-def test_search_and_filter_work_together(page: "playwright.Page", report: str) -> None:
-    page.goto("about:blank")
-    page.goto(report + "#family=transformer")
-    page.get_by_role("searchbox", name="Find in Latency, ms: models by platforms").fill("e")
-    assert sorted(_column(page, "matrix", 1)) == ["deit_tiny", "levit_128s"]
-
-
 def test_the_matrix_has_the_median_of_each_model_on_each_platform(
     page: "playwright.Page", results: Path
 ) -> None:
@@ -166,7 +152,7 @@ def test_every_table_with_rows_can_be_copied(page: "playwright.Page") -> None:
         assert page.locator(f".tools button[aria-label$='as {form}']").count() == filled
 
 
-@pytest.mark.parametrize(("form", "mark"), daily([("TSV", "\t"), ("CSV", ",")], "CSV"))
+@pytest.mark.parametrize(("form", "mark"), [("TSV", "\t"), ("CSV", ",")])
 def test_a_copy_has_all_rows_in_their_order(page: "playwright.Page", form: str, mark: str) -> None:
     _open(page, "latency")
     page.locator("#table-latency .sort").first.click()
@@ -236,8 +222,8 @@ def test_at_400_pixels_the_heat_map_has_its_figures_and_names(
         ]  # fmt: skip
 
 
-@pytest.mark.parametrize("scheme", daily(["light", "dark"], "dark"))
-@pytest.mark.parametrize("width", daily([400, 1280], 1280))
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [400, 1280])
 def test_axe_finds_nothing(
     browser: "playwright.Browser", report: str, width: int, scheme: str
 ) -> None:

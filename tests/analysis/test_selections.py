@@ -27,6 +27,7 @@ OF_ROWS = [name for name in NAMES if name not in OF_SIDE_ROWS]
 SELECTIONS: tuple[tuple[Mapping[str, object], pl.Expr], ...] = (
     ({"model": MODELS}, matches("model", *MODELS)),
     ({"runtime": "onnx"}, pl.col("runtime") == "onnx"),
+    ({"family": "mobile_cnn"}, pl.col("family") == "mobile_cnn"),
     ({"sweep": NEWER}, pl.col("sweep_id") == NEWER),
     ({"where": (("tier", "edge"),), "precision": "fp32"}, pl.col("tier") == "edge"),
     ({"source_tier": "edge"}, pl.col("tier") == "edge"),
@@ -61,9 +62,7 @@ def _table(name: str, rows: pl.LazyFrame, selected: Mapping[str, object]) -> Tab
         return None
 
 
-@pytest.mark.parametrize(
-    "name", daily(OF_ROWS, "latency", "flops/frm", "transfer", "trust/ranks", "predict", "scaling")
-)
+@pytest.mark.parametrize("name", daily(OF_ROWS, "transfer", "predict"))
 def test_a_selection_gives_the_table_of_the_selected_rows(
     name: str, images: pl.LazyFrame, texts: pl.LazyFrame
 ) -> None:

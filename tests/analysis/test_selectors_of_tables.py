@@ -2,6 +2,7 @@
 
 import polars as pl
 import pytest
+from daily import daily
 from fleet_rows import write_results
 from shared_tables import NAMES
 
@@ -17,9 +18,11 @@ OF_MEASUREMENTS = [name for name in NAMES if not part_of(name).is_apart]
 
 @pytest.fixture(scope="module")
 def frame(tmp_path_factory: pytest.TempPathFactory) -> pl.LazyFrame:
-    return load_measurements(write_results(tmp_path_factory.mktemp("selectors") / "results"))
+    folder = tmp_path_factory.mktemp("selectors") / "results"
+    return load_measurements(write_results(folder, repeats=2, n_samples=2)).collect().lazy()
 
 
+@pytest.mark.thorough
 def test_a_source_chooses_the_platforms_of_a_table_of_platforms(
     frame: pl.LazyFrame, subtests: pytest.Subtests
 ) -> None:
@@ -37,18 +40,22 @@ def test_a_source_chooses_the_platforms_of_a_table_of_platforms(
                 assert all(key.startswith(f"{device}/") for key in keys)
 
 
-@pytest.mark.parametrize("selection", [Selection(target="pixel-7"), Selection(target_tier="edge")])
+@pytest.mark.parametrize("name", daily(["target", "target_tier"], "target"))
 def test_a_target_is_refused_where_there_is_none(
-    selection: Selection, frame: pl.LazyFrame, subtests: pytest.Subtests
+    name: str, frame: pl.LazyFrame, subtests: pytest.Subtests
 ) -> None:
-    for name in (name for name in NAMES if not part_of(name).is_of_pairs):
-        with subtests.test(name), pytest.raises(AnalysisError, match="has no target"):
-            check_request(name, frame, selection)
+    selection = Selection(**{name: {"target": "pixel-7", "target_tier": "edge"}[name]})
+    for table in (table for table in NAMES if not part_of(table).is_of_pairs):
+        with subtests.test(table), pytest.raises(AnalysisError, match="has no target"):
+            check_request(table, frame, selection)
 
 
 @pytest.mark.parametrize(
     "selection",
-    [Selection(source="nosuch"), Selection(target="pixel-8*"), Selection(source_tier="fpga")],
+    daily(
+        [Selection(source="nosuch"), Selection(target="pixel-8*"), Selection(source_tier="fpga")],
+        Selection(target="pixel-8*"),
+    ),
 )
 def test_a_selector_that_fits_nothing_is_an_error_in_every_table(
     selection: Selection, frame: pl.LazyFrame, subtests: pytest.Subtests
@@ -74,11 +81,3 @@ def test_the_nearest_device_is_named(frame: pl.LazyFrame) -> None:
     with pytest.raises(NoDataError) as caught:
         make_table("latency", frame, Selection(source="pixl-7*"))
     assert "did you mean 'pixel-7'" in caught.value.remedy
-
-
-def test_several_models_are_those_that_fit_any_pattern(frame: pl.LazyFrame) -> None:
-    selection = Selection(model=["resnet18", "*mobile*"])
-    models = set(make_table("latency", frame, selection).frame["model"])
-    assert models == {
-        "resnet18", "mobilenet_v2", "mobilenet_v3_large", "mobilevit_xxs",
-    }  # fmt: skip

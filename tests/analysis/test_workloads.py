@@ -17,7 +17,7 @@ from fleetrank.analysis.sql import run_query
 from fleetrank.analysis.stored.columns import ORIGINS
 from fleetrank.analysis.stored.load import load_measurements, valid_attempts
 from fleetrank.analysis.stored.selection import Selection, cell_pattern, fits
-from fleetrank.analysis.tables.tables import TableRequest, make_table
+from fleetrank.analysis.tables.tables import TableRequest, make_table, session_table
 
 pytestmark = pytest.mark.slow
 
@@ -38,6 +38,7 @@ def make_session(results: Path, **chosen: object) -> Session:
     return Session(load_measurements(results, origins=ORIGINS), Selection(**chosen))
 
 
+@pytest.mark.thorough
 def test_every_row_of_a_cell_is_of_the_chosen_workload(text: Path) -> None:
     session = make_session(text, workload="decode@512")
     assert session.cells.cells["workload"].unique().to_list() == ["decode@512"]
@@ -57,6 +58,7 @@ def test_the_only_workload_of_the_selected_rows_needs_no_choice(tmp_path: Path) 
     assert str(make_session(results).workload) == "decode@128"
 
 
+@pytest.mark.thorough
 def test_images_come_first_and_the_other_workloads_are_named(both: Path) -> None:
     session = make_session(both)
     assert str(session.workload) == "image"
@@ -80,10 +82,10 @@ def test_a_text_that_is_not_a_workload_is_refused(wrong: str) -> None:
 
 
 def test_rows_of_images_give_the_figures_that_they_give_alone(both: Path, tmp_path: Path) -> None:
-    alone = write_results(tmp_path)
+    alone = make_session(write_results(tmp_path))
+    mixed = make_session(both)
     for name in ("latency", "transfer", "flops/frm", "trust/stability"):
-        mixed = make_table(name, load_measurements(both), Selection())
-        assert mixed.frame.equals(make_table(name, load_measurements(alone), Selection()).frame)
+        assert session_table(name, mixed).frame.equals(session_table(name, alone).frame)
 
 
 OF_ACCURACY = {"frontier": "no quality", "frontier/regret": "no accuracy"}
@@ -110,6 +112,7 @@ def test_every_table_can_be_made_of_a_workload_with_tokens(
             assert (table.frame.height > 0) is (name not in OF_DOUBTS)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", sorted(OF_OTHER_RESULTS))
 def test_a_table_of_other_results_says_what_to_measure(text: Path, name: str) -> None:
     with pytest.raises(NoDataError) as raised:
@@ -117,6 +120,7 @@ def test_a_table_of_other_results_says_what_to_measure(text: Path, name: str) ->
     assert "`" in raised.value.remedy
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", sorted(OF_ACCURACY))
 def test_a_table_of_accuracy_says_that_none_is_known(text: Path, name: str) -> None:
     table = make_table(name, load_measurements(text), Selection(workload="decode@512"))
@@ -124,6 +128,7 @@ def test_a_table_of_accuracy_says_that_none_is_known(text: Path, name: str) -> N
     assert any(OF_ACCURACY[name] in note for note in table.notes)
 
 
+@pytest.mark.thorough
 def test_a_newer_sweep_of_one_workload_replaces_only_its_rows(tmp_path: Path) -> None:
     write_language_results(tmp_path)
     write_language_results(tmp_path, workloads=["decode@128"], sweep="text-20261123T080000-ef56")
@@ -159,6 +164,7 @@ def test_an_exclusion_can_name_a_workload(
     assert covered["model"].n_unique() == n_models
 
 
+@pytest.mark.thorough
 def test_sweeps_are_compared_workload_by_workload(tmp_path: Path) -> None:
     write_language_results(tmp_path, workloads=["prefill@128", "decode@128"])
     other = "text-20261123T080000-ef56"

@@ -89,6 +89,7 @@ def test_a_run_that_was_cut_off_goes_on_and_measures_nothing_twice(
     assert "device_lost" not in (out / "table.md").read_text()
 
 
+@pytest.mark.thorough
 def test_a_file_that_cannot_be_made_is_told_and_left(
     gpu_table: ModuleType,
     artifacts: Path,

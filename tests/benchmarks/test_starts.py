@@ -17,6 +17,7 @@ for name in sys.argv[1:]:
 
 
 @pytest.mark.slow
+@pytest.mark.thorough
 def test_every_benchmark_finds_what_it_imports() -> None:
     names = sorted(path.stem for path in _FOLDER.glob("*.py"))
     environment = os.environ | {"PYTHONPATH": str(_FOLDER)}

@@ -1,10 +1,12 @@
 """The promises of a comparison's verdicts, on simulated process medians."""
 
 import importlib
+from itertools import product
 from pathlib import Path
 from types import ModuleType
 
 import pytest
+from daily import daily
 
 pytestmark = pytest.mark.slow
 
@@ -21,9 +23,10 @@ def rates() -> ModuleType:
         return importlib.import_module("verdict_rates")
 
 
-@pytest.mark.parametrize("noise", [0.01, 0.03, 0.1])
-@pytest.mark.parametrize("n", [3, 5, 10, 20])
-def test_each_claim_is_wrong_in_one_of_twenty_at_most(rates, noise: float, n: int) -> None:
+@pytest.mark.parametrize(
+    ("n", "noise"), daily(product((3, 5, 10, 20), (0.01, 0.03, 0.1)), (5, 0.03))
+)
+def test_each_claim_is_wrong_in_one_of_twenty_at_most(rates, n: int, noise: float) -> None:
     at_bound = rates.Setting(noise=noise, repeats=n, ratio=1.05)
     found = rates.verdict_shares(at_bound, CASES)
     assert found["same"] <= found["not_slower"] <= MOST
@@ -31,7 +34,7 @@ def test_each_claim_is_wrong_in_one_of_twenty_at_most(rates, noise: float, n: in
     assert unchanged["slower"] + unchanged["faster"] <= MOST
 
 
-@pytest.mark.parametrize(("ratio", "least"), [(1.0, 0.9), (1.02, 0.55)])
+@pytest.mark.parametrize(("ratio", "least"), daily([(1.0, 0.9), (1.02, 0.55)], 1.02))
 def test_equal_models_are_shown_to_be_the_same(rates, ratio: float, least: float) -> None:
     found = rates.verdict_shares(rates.Setting(noise=0.03, repeats=10, ratio=ratio), CASES)
     assert found["same"] >= least
@@ -44,8 +47,10 @@ def test_a_slow_one_is_found_and_never_called_the_same(rates) -> None:
     assert found["same"] == 0
 
 
-@pytest.mark.parametrize("noise", [0.03, 0.1])
-@pytest.mark.parametrize(("n", "ratio"), [(3, 1.0), (5, 1.0), (5, 1.02), (5, 1.1)])
+@pytest.mark.parametrize("noise", daily([0.03, 0.1], 0.03))
+@pytest.mark.parametrize(
+    ("n", "ratio"), daily([(3, 1.0), (5, 1.0), (5, 1.02), (5, 1.1)], (5, 1.02))
+)
 def test_the_advised_repeats_decide(rates, noise: float, n: int, ratio: float) -> None:
     setting = rates.Setting(noise=noise, repeats=n, ratio=ratio)
     n_advised, n_without, rate = rates.advice_rate(setting, CASES // 2)
@@ -53,6 +58,7 @@ def test_the_advised_repeats_decide(rates, noise: float, n: int, ratio: float) -
     assert n_without <= n_advised + 5
 
 
+@pytest.mark.thorough
 def test_of_many_cells_the_share_of_wrong_claims_is_kept(rates) -> None:
     unchanged = rates.Setting(noise=0.1, repeats=7, ratio=1.0)
     assert rates.family_errors(unchanged, n_cells=20, families=CASES // 2)["changed"] <= MOST

@@ -68,7 +68,7 @@ def test_one_waits_for_another_process_and_is_told_for_what() -> None:
         assert line(other) == "held True"
         with host_lease("report", on_wait=told.append) as is_held:
             assert is_held
-            assert other.wait(timeout=5) == 0
+            assert other.wait(timeout=_LIMIT_S) == 0
     assert len(told) == 1
     assert told[0].startswith(f"waiting for sweep s-1 (process {other.pid}, since 20")
     assert told[0].endswith(", at most 4 h 00 min")
@@ -104,7 +104,7 @@ def test_a_wait_ends_when_asked_and_on_ctrl_c() -> None:
         with other_process(0.0) as other:
             assert line(other).startswith("waiting for here")
             other.send_signal(signal.SIGINT)
-            _out, error = other.communicate(timeout=10)
+            _out, error = other.communicate(timeout=_LIMIT_S)
             assert "KeyboardInterrupt" in error
 
 
@@ -116,7 +116,7 @@ def test_who_lets_go_and_asks_again_lets_the_other_go_first() -> None:
         assert line(other).startswith("waiting for first")
     with host_lease("first again"):
         assert other.poll() is not None or line(other) == "held True"
-    out, _ = other.communicate(timeout=10)
+    out, _ = other.communicate(timeout=_LIMIT_S)
     assert other.returncode == 0, out
 
 

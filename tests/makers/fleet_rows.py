@@ -5,7 +5,7 @@ Latency is an overhead per model plus FLOPs over the platform's speed, with a se
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -93,6 +93,11 @@ def write_results(
         for number, place in enumerate(places)
         for row in _platform_rows(nets, place, repeats, n_samples, sweep, seed + number)
     ]
+    return store_rows(results, rows, sweep)
+
+
+def store_rows(results: Path, rows: Sequence[Mapping[str, object]], sweep: str) -> Path:
+    """Writes the rows and the record of their sweep."""
     pl.DataFrame(rows, schema=SCHEMA, strict=False).pipe(write_part, part_of(results, sweep))
     (results / "schema.json").write_text('{"schema_version": 1}')
     (results / "sweeps").mkdir(exist_ok=True)
@@ -112,6 +117,29 @@ def hostile_results(results: Path) -> Path:
     )
     places = [*PLACES[:4], Place(device=HOSTILE_DEVICE, tier="edge", runtime="onnx", gflops=9.0)]
     return write_results(results, nets=[*NETS, odd], places=places)  # fmt: skip
+
+
+def part_in(results: Path) -> Path:
+    """The only file of measurements."""
+    (part,) = (results / "measurements").rglob("*.parquet")
+    return part
+
+
+def with_rounds(results: Path) -> Path:
+    """Every repeat of a CPU is a round of all its models, with four equal blocks."""
+    frame = pl.read_parquet(part_in(results))
+    median = pl.col("latency_p50_ns").round().cast(pl.Int64)
+    blocks = {
+        "round_id": pl.format("{}/{}", "platform_key", "repeat"),
+        "design": pl.lit("rounds"),
+        "block_medians_ns": pl.concat_list([median] * 4),
+        "block_starts_ns": pl.lit([0, 10**9, 2 * 10**9, 3 * 10**9]),
+    }
+    frame.with_columns(
+        pl.when(pl.col("tier") == "cpu").then(value.cast(frame.schema[name])).alias(name)
+        for name, value in blocks.items()
+    ).pipe(write_part, part_in(results))
+    return results
 
 
 def record(sweep: str = SWEEP) -> dict[str, object]:
@@ -159,38 +187,47 @@ _FAILURE: dict[str, object] = {
 }  # fmt: skip
 
 
-def _row(net: Net, place: Place, repeat: int, samples: np.ndarray, sweep: str) -> dict[str, object]:
-    platform = f"{place.device}/{place.runtime}/cpu/eager/fp32/b1/t{place.threads}/afree/{{}}"
+def shared_facts(
+    name: str, family: str, parameters: float, repeat: int, samples: np.ndarray, origin: str
+) -> dict[str, object]:
+    """What rows of images and of text state alike."""
     p50, p90, p95, p99 = np.percentile(samples, [50, 90, 95, 99])
-    memory = int(net.parameters * 4.4 + 8e6 + net.mflops * 2000)
+    start = STARTED + timedelta(seconds=repeat * 600)
     return {
-        "sweep_id": sweep, "cell_key": f"{net.name}@{platform}", "repeat": repeat, "attempt": 0,
-        "schema_version": 1, "fleetrank_version": "0.1.0", "seed": 7,
-        "git_commit": "0123456789abcdef0123456789abcdef01234567",
-        "model": net.name, "family": net.family, "has_attention": net.has_attention,
-        "card_sha256": f"{net.name:0<64}"[:64], "weights_kind": "seeded", "weights_id": "seed-0",
-        "input_size": 224, "macs": int(net.mflops * 5e5), "flops": int(net.mflops * 1e6),
-        "flops_method": "counted", "parameters": int(net.parameters),
-        "accuracy_top1": net.accuracy, "accuracy_source": "published",
-        "artifact_sha256": "a" * 64, "artifact_format": "onnx",
-        "artifact_bytes": int(net.parameters * 4),
-        "artifact_max_relative_error": 1e-6, "exporter_versions": '{"onnx": "1.22"}',
-        "device": place.device, "device_model": place.device_model or place.device,
-        "tier": place.tier, "origin": place.origin, "host": "9d5ed6", "os": "Linux 6.1",
-        "arch": "x86_64", "cpu_model": "some CPU", "logical_cores": 2, "physical_cores": 1,
-        "memory_bytes": 8 << 30, "is_virtual_machine": True,
-        "platform_key": platform, "runtime": place.runtime, "backend": "cpu", "mode": "eager",
-        "precision": "fp32", "batch": 1, "threads": place.threads, "options": "{}",
-        "status": "ok", "sample_kind": "per_inference", "samples_ns": samples.tolist(),
+        "repeat": repeat, "attempt": 0, "schema_version": 1, "fleetrank_version": "0.1.0",
+        "seed": 7, "model": name, "family": family, "card_sha256": f"{name:0<64}"[:64],
+        "weights_kind": "seeded", "weights_id": "seed-0", "flops_method": "counted",
+        "parameters": int(parameters), "artifact_format": "onnx", "origin": origin,
+        "host": "9d5ed6", "os": "Linux 6.1", "memory_bytes": 8 << 30, "backend": "cpu",
+        "mode": "eager", "precision": "fp32", "batch": 1, "options": "{}", "status": "ok",
+        "sample_kind": "per_inference", "samples_ns": samples.tolist(),
         "sample_count": len(samples), "latency_p50_ns": float(p50), "latency_p90_ns": float(p90),
         "latency_p95_ns": float(p95), "latency_p99_ns": float(p99),
         "latency_mean_ns": float(samples.mean()), "latency_std_ns": float(samples.std(ddof=1)),
-        "load_ns": int(p50 * 20), "first_inference_ns": int(p50 * 4), "warmup_ns": int(p50 * 30),
-        "warmup_runs": 20, "stop_reason": "half_width",
-        "memory_metric": "simulated" if place.origin == "simulated" else "vmhwm_growth",
-        "baseline_memory_bytes": 60 << 20, "load_peak_memory_bytes": memory * 2,
-        "peak_memory_bytes": memory, "runtime_version": "1.27.0", "python_version": "3.11.9",
-        "runtime_settings": "{}", "niceness": 0, "flags": [],
-        "started_utc": STARTED + timedelta(seconds=repeat * 600),
-        "finished_utc": STARTED + timedelta(seconds=repeat * 600 + 5),
+        "load_ns": int(p50 * 20), "first_inference_ns": int(p50 * 4),
+        "memory_metric": "simulated" if origin == "simulated" else "vmhwm_growth",
+        "runtime_settings": "{}", "niceness": 0, "flags": [], "started_utc": start,
+        "finished_utc": start + timedelta(seconds=5),
+    }  # fmt: skip
+
+
+def _row(net: Net, place: Place, repeat: int, samples: np.ndarray, sweep: str) -> dict[str, object]:
+    platform = f"{place.device}/{place.runtime}/cpu/eager/fp32/b1/t{place.threads}/afree/{{}}"
+    memory = int(net.parameters * 4.4 + 8e6 + net.mflops * 2000)
+    return shared_facts(net.name, net.family, net.parameters, repeat, samples, place.origin) | {
+        "sweep_id": sweep, "cell_key": f"{net.name}@{platform}",
+        "git_commit": "0123456789abcdef0123456789abcdef01234567",
+        "has_attention": net.has_attention, "input_size": 224,
+        "macs": int(net.mflops * 5e5), "flops": int(net.mflops * 1e6),
+        "accuracy_top1": net.accuracy, "accuracy_source": "published",
+        "artifact_sha256": "a" * 64, "artifact_bytes": int(net.parameters * 4),
+        "artifact_max_relative_error": 1e-6, "exporter_versions": '{"onnx": "1.22"}',
+        "device": place.device, "device_model": place.device_model or place.device,
+        "tier": place.tier, "arch": "x86_64", "cpu_model": "some CPU", "logical_cores": 2,
+        "physical_cores": 1, "is_virtual_machine": True, "platform_key": platform,
+        "runtime": place.runtime, "threads": place.threads,
+        "warmup_ns": int(np.percentile(samples, 50) * 30), "warmup_runs": 20,
+        "stop_reason": "half_width", "baseline_memory_bytes": 60 << 20,
+        "load_peak_memory_bytes": memory * 2, "peak_memory_bytes": memory,
+        "runtime_version": "1.27.0", "python_version": "3.11.9",
     }  # fmt: skip

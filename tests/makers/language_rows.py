@@ -4,18 +4,13 @@ Prompts are bound by arithmetic and steps by bytes, so that the two rank models 
 platform whose bandwidth is small beside its arithmetic.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from datetime import timedelta
 from pathlib import Path
 
 import numpy as np
-import polars as pl
-from fleet_rows import STARTED, record
-from stored_part import part_of, write_part
+from fleet_rows import shared_facts, store_rows
 
-from fleetrank.analysis.stored.columns import SCHEMA
-from fleetrank.foundation.codec import json_text
 from fleetrank.foundation.inputs import Workload, WorkloadKind
 
 SWEEP = "text-20261122T080000-cd34"
@@ -90,11 +85,7 @@ def write_language_results(
         for quirk in [float(np.exp(rng.normal(0, 0.15)))]
         for repeat in range(repeats)
     ]
-    pl.DataFrame(rows, schema=SCHEMA, strict=False).pipe(write_part, part_of(results, sweep))
-    (results / "schema.json").write_text('{"schema_version": 1}')
-    (results / "sweeps").mkdir(exist_ok=True)
-    (results / "sweeps" / f"{sweep}.json").write_text(json_text(record(sweep)))
-    return results
+    return store_rows(results, rows, sweep)
 
 
 def _row(
@@ -116,38 +107,21 @@ def _row(
     seconds = max(2 * macs / (machine.gflops * 1e9), moved / (machine.gbytes_s * 1e9))
     process_ns = 1e9 * quirk * (seconds + 5e-6 * decoder.layers) * np.exp(rng.normal(0, 0.03))
     samples = (process_ns * np.exp(rng.normal(0.0, 0.01, 30))).astype(np.int64)
-    p50, p90, p95, p99 = np.percentile(samples, [50, 90, 95, 99])
     platform = f"{machine.device}/onnx/cpu/eager/fp32/b1/t1/afree/{{}}"
-    start = STARTED + timedelta(seconds=repeat * 600)
-    facts: Mapping[str, object] = {
-        "cell_key": f"{decoder.name} {workload} @{platform}",
-        "repeat": repeat, "attempt": 0, "schema_version": 1, "fleetrank_version": "0.1.0",
-        "seed": 7, "model": decoder.name, "family": decoder.family, "has_attention": True,
-        "card_sha256": f"{decoder.name:0<64}"[:64], "weights_kind": "seeded",
-        "weights_id": "seed-0", "macs": int(macs), "flops": int(2 * macs),
-        "flops_method": "counted", "parameters": int(decoder.weights * 1e6),
-        "artifact_sha256": "b" * 64, "artifact_format": "onnx", "artifact_bytes": weight_bytes,
-        "device": machine.device, "device_model": f"model of {machine.device}",
-        "tier": machine.tier, "origin": machine.origin, "host": "9d5ed6", "os": "Linux 6.1",
-        "memory_bytes": 8 << 30, "platform_key": platform, "runtime": "onnx", "backend": "cpu",
-        "mode": "eager", "precision": "fp32", "batch": 1, "threads": 1, "options": "{}",
-        "workload": str(workload), "prompt_tokens": workload.prompt_tokens,
-        "context_tokens": workload.context_tokens,
+    name, parameters = decoder.name, decoder.weights * 1e6
+    return shared_facts(name, decoder.family, parameters, repeat, samples, machine.origin) | {
+        "cell_key": f"{name} {workload} @{platform}", "has_attention": True,
+        "macs": int(macs), "flops": int(2 * macs), "artifact_sha256": "b" * 64,
+        "artifact_bytes": weight_bytes, "device": machine.device,
+        "device_model": f"model of {machine.device}", "tier": machine.tier,
+        "platform_key": platform, "runtime": "onnx", "threads": 1, "workload": str(workload),
+        "prompt_tokens": workload.prompt_tokens, "context_tokens": workload.context_tokens,
         "tokens_per_inference": workload.tokens_per_sample(1), "vocabulary": 32_000,
-        "model_context_tokens": 4096,
-        "weight_bytes": weight_bytes, "state_bytes": state_bytes, "bytes_moved": moved,
-        "status": "ok", "sample_kind": "per_inference", "samples_ns": samples.tolist(),
-        "sample_count": len(samples), "latency_p50_ns": float(p50), "latency_p90_ns": float(p90),
-        "latency_p95_ns": float(p95), "latency_p99_ns": float(p99),
-        "latency_mean_ns": float(samples.mean()), "latency_std_ns": float(samples.std(ddof=1)),
-        "load_ns": int(p50 * 20), "first_inference_ns": int(p50 * 4),
-        "memory_metric": "simulated" if machine.origin == "simulated" else "vmhwm_growth",
-        "peak_memory_bytes": moved + (20 << 20), "load_peak_memory_bytes": 2 * moved,
-        "energy_mj": 1e3 * 5.0 * p50 / 1e9, "runtime_version": "1.31.1", "runtime_settings": "{}",
-        "niceness": 0, "flags": [], "started_utc": start,
-        "finished_utc": start + timedelta(seconds=5),
+        "model_context_tokens": 4096, "weight_bytes": weight_bytes, "state_bytes": state_bytes,
+        "bytes_moved": moved, "peak_memory_bytes": moved + (20 << 20),
+        "load_peak_memory_bytes": 2 * moved, "runtime_version": "1.31.1",
+        "energy_mj": 1e3 * 5.0 * float(np.percentile(samples, 50)) / 1e9,
     }  # fmt: skip
-    return {name: value for name, value in facts.items() if name in SCHEMA}
 
 
 SEGMENT = "segment@128+k8+n16"

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import onnx
 import torch
-from onnx import TensorProto, helper, numpy_helper
+from onnx import helper, numpy_helper
 from tiny_onnx import save_tiny_onnx
 
 DATA = Path(__file__).parents[1] / "models/data"
@@ -97,98 +97,55 @@ def write_models(workspace: Path) -> None:
     (workspace / "sweeps/kinds.yaml").write_text(SPEC.format(models=", ".join(CARDS)))
 
 
+GRAPHS = {
+    "two_inputs": """two (float[n,8] x, bool[n,8] mask) => (float[n,3] y) {
+        kept = Where(mask, x, zero)
+        y = MatMul(kept, w)
+    }""",
+    "lstm": """lstm (float[time,n,4] x) => (float[time,1,n,5] y) {
+        y = LSTM <hidden_size=5> (x, w, r)
+    }""",
+    "half": "half (float16[n,8] x) => (float16[n,8] y) { y = MatMul(x, w) }",
+    # Two trees of one split each, as skl2onnx writes a RandomForestRegressor.
+    "forest": """forest (float[n,2] x) => (float[n,1] y) {
+        y = ai.onnx.ml.TreeEnsembleRegressor <
+            n_targets=1, aggregate_function="SUM",
+            nodes_treeids=[0,0,0,1,1,1], nodes_nodeids=[0,1,2,0,1,2],
+            nodes_featureids=[0,0,0,1,0,0],
+            nodes_modes=["BRANCH_LEQ","LEAF","LEAF","BRANCH_LEQ","LEAF","LEAF"],
+            nodes_values=[0.5,0.0,0.0,-0.5,0.0,0.0],
+            nodes_truenodeids=[1,0,0,1,0,0], nodes_falsenodeids=[2,0,0,2,0,0],
+            target_treeids=[0,0,1,1], target_nodeids=[1,2,1,2], target_ids=[0,0,0,0],
+            target_weights=[1.0,2.0,3.0,4.0]
+        > (x)
+    }""",
+}
+WEIGHTS = {
+    "two_inputs": {
+        "w": _RNG.standard_normal((8, 3), dtype=np.float32),
+        "zero": np.zeros((), dtype=np.float32),
+    },
+    "lstm": {
+        name: _RNG.standard_normal((1, 20, size), dtype=np.float32)
+        for name, size in (("w", 4), ("r", 5))
+    },
+    "half": {"w": np.ones((8, 8), dtype=np.float16)},
+    "forest": {},
+}
+_ML = helper.make_opsetid("ai.onnx.ml", 3)
+
+
 def _write_onnx(folder: Path) -> None:
-    _save(folder / "two_inputs.onnx", _two_inputs())
-    _save(folder / "lstm.onnx", _lstm())
-    _save(folder / "half.onnx", _half())
-    _save(folder / "forest.onnx", _forest(), ml=True)
+    for name, text in GRAPHS.items():
+        graph = onnx.parser.parse_graph(text)
+        graph.initializer.extend(numpy_helper.from_array(v, k) for k, v in WEIGHTS[name].items())
+        opsets = [helper.make_opsetid("", 17), *([_ML] if name == "forest" else [])]
+        model = helper.make_model(graph, opset_imports=opsets, ir_version=8)
+        onnx.save(model, str(folder / f"{name}.onnx"))
     model = onnx.load(str(save_tiny_onnx(folder / "external.onnx")))
     (folder / "external.onnx").unlink()
-    onnx.save(
-        model,
-        str(folder / "external.onnx"),
-        save_as_external_data=True,
-        location="external.onnx.data",
-        size_threshold=0,
-    )
-
-
-def _save(path: Path, graph: onnx.GraphProto, *, ml: bool = False) -> None:
-    opsets = [helper.make_opsetid("", 17), *([helper.make_opsetid("ai.onnx.ml", 3)] if ml else [])]
-    onnx.save(helper.make_model(graph, opset_imports=opsets, ir_version=8), str(path))
-
-
-def _two_inputs() -> onnx.GraphProto:
-    weights = numpy_helper.from_array(_RNG.standard_normal((8, 3), dtype=np.float32), "w")
-    zero = numpy_helper.from_array(np.zeros((), dtype=np.float32), "zero")
-    return helper.make_graph(
-        [
-            helper.make_node("Where", ["mask", "x", "zero"], ["kept"]),
-            helper.make_node("MatMul", ["kept", "w"], ["y"]),
-        ],
-        "two",
-        [
-            helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", 8]),
-            helper.make_tensor_value_info("mask", TensorProto.BOOL, ["n", 8]),
-        ],
-        [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["n", 3])],
-        [weights, zero],
-    )
-
-
-def _lstm() -> onnx.GraphProto:
-    shapes = {"w": (1, 20, 4), "r": (1, 20, 5)}
-    weights = [
-        numpy_helper.from_array(_RNG.standard_normal(shape, dtype=np.float32), name)
-        for name, shape in shapes.items()
-    ]
-    return helper.make_graph(
-        [helper.make_node("LSTM", ["x", "w", "r"], ["y"], hidden_size=5)],
-        "lstm",
-        [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["time", "n", 4])],
-        [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["time", 1, "n", 5])],
-        weights,
-    )
-
-
-def _half() -> onnx.GraphProto:
-    weights = numpy_helper.from_array(np.ones((8, 8), dtype=np.float16), "w")
-    return helper.make_graph(
-        [helper.make_node("MatMul", ["x", "w"], ["y"])],
-        "half",
-        [helper.make_tensor_value_info("x", TensorProto.FLOAT16, ["n", 8])],
-        [helper.make_tensor_value_info("y", TensorProto.FLOAT16, ["n", 8])],
-        [weights],
-    )
-
-
-def _forest() -> onnx.GraphProto:
-    """Two trees of one split each, as skl2onnx writes a RandomForestRegressor."""
-    node = helper.make_node(
-        "TreeEnsembleRegressor",
-        ["x"],
-        ["y"],
-        domain="ai.onnx.ml",
-        n_targets=1,
-        aggregate_function="SUM",
-        nodes_treeids=[0, 0, 0, 1, 1, 1],
-        nodes_nodeids=[0, 1, 2, 0, 1, 2],
-        nodes_featureids=[0, 0, 0, 1, 0, 0],
-        nodes_modes=["BRANCH_LEQ", "LEAF", "LEAF"] * 2,
-        nodes_values=[0.5, 0.0, 0.0, -0.5, 0.0, 0.0],
-        nodes_truenodeids=[1, 0, 0, 1, 0, 0],
-        nodes_falsenodeids=[2, 0, 0, 2, 0, 0],
-        target_treeids=[0, 0, 1, 1],
-        target_nodeids=[1, 2, 1, 2],
-        target_ids=[0, 0, 0, 0],
-        target_weights=[1.0, 2.0, 3.0, 4.0],
-    )
-    return helper.make_graph(
-        [node],
-        "forest",
-        [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", 2])],
-        [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["n", 1])],
-    )
+    beside = {"location": "external.onnx.data", "size_threshold": 0}
+    onnx.save(model, str(folder / "external.onnx"), save_as_external_data=True, **beside)
 
 
 class Encoder(torch.nn.Module):

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import psutil
 import pytest
-from daily import daily
 
 from fleetrank.foundation.inputs import Workload
 from fleetrank.foundation.vocabulary import Format
@@ -51,8 +50,9 @@ def test_a_process_exports_again_unless_code_of_the_user_ran_or_it_failed(
     assert len(set.union(*seen)) == 3
 
 
+@pytest.mark.thorough
 @pytest.mark.export
-@pytest.mark.parametrize("format_", daily(Format, Format.PT2))
+@pytest.mark.parametrize("format_", Format)
 def test_files_of_a_used_process_equal_those_of_a_fresh_one(
     tmp_path: Path, shared: ExportChild, format_: Format
 ) -> None:

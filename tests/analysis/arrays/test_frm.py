@@ -2,6 +2,7 @@ import itertools
 
 import numpy as np
 import pytest
+from daily import daily
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
@@ -198,7 +199,7 @@ def test_two_sizes_of_flops_have_no_bend_to_fit() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("has_memory", [False, True])
-@pytest.mark.parametrize(("n_models", "spread"), [(8, 0.8), (12, 0.3), (30, 0.3)])
+@pytest.mark.parametrize(("n_models", "spread"), daily([(8, 0.8), (12, 0.3), (30, 0.3)], 8))
 def test_a_true_null_is_rejected_in_about_5_percent_of_cases(
     n_models: int, spread: float, *, has_memory: bool
 ) -> None:

@@ -157,7 +157,7 @@ def test_unbalanced_components_are_near_those_of_reml() -> None:
     assert found_of(simulated((12, 6, 3, 3), 3, kept=0.6)).raw == pytest.approx(reml, rel=0.15)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_estimates_are_unbiased_without_balance() -> None:
     found = np.array([found_of(simulated((8, 5, 2, 3), seed, kept=0.6)).raw for seed in range(300)])
     true = np.array([TRUE[component] for component in COMPONENTS])

@@ -89,6 +89,7 @@ def test_three_repeats_a_side_can_show_that_a_cell_is_the_same(store) -> None:
     assert found.n_tested == 0
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("n", [1, 2])
 def test_without_a_variance_a_cell_is_undecided_and_says_so(store, n: int) -> None:
     store("a", processes(STEADY))
@@ -151,6 +152,7 @@ def test_a_comparison_of_two_sweeps_says_that_it_is_of_two_sessions(store) -> No
     assert has(found.table.notes, "session")
 
 
+@pytest.mark.thorough
 def test_each_requirement_counts_the_cells_that_do_not_meet_it(store) -> None:
     values = {"same": STEADY, "noisy": NOISY}
     store("a", [row for model in values for row in processes(values[model], model=model)])

@@ -66,7 +66,7 @@ def along(frame: pl.LazyFrame, axis: Axis, **selection: object) -> Table:
     return make_table("transfer", frame, chosen)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("axis", VALUES)
 def test_an_axis_compares_its_values_on_each_device(make_attempts, axis: Axis) -> None:
     rows, (name, (first, second)) = rows_of(axis), VALUES[axis]

@@ -12,7 +12,8 @@ from wording import has
 
 from fleetrank.analysis.panel.session import Session
 from fleetrank.analysis.stored.selection import Selection
-from fleetrank.analysis.tables.tables import make_table
+from fleetrank.analysis.tables.table import Table
+from fleetrank.analysis.tables.tables import make_table, session_table
 
 pytestmark = pytest.mark.slow
 
@@ -39,7 +40,11 @@ def frame(make_grid: Callable[..., pl.LazyFrame]) -> pl.LazyFrame:
 
 
 def tier_rows(frame: pl.LazyFrame, name: str, selection: Selection) -> list[dict[str, object]]:
-    rows = make_table(name, frame, selection).frame
+    return of_tiers(make_table(name, frame, selection))
+
+
+def of_tiers(table: Table) -> list[dict[str, object]]:
+    rows = table.frame
     has_tiers = {"level", "source"} <= set(rows.columns)
     return rows.filter(pl.col("level") == "tier").to_dicts() if has_tiers else []
 
@@ -66,29 +71,28 @@ def test_a_pair_has_the_batches_of_its_platforms(frame: pl.LazyFrame) -> None:
         assert f"/b{row['target_batch']}/" in row["target"]
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_without_the_request_nothing_is_compared_or_marked(frame: pl.LazyFrame, name: str) -> None:
-    selection = Selection()
-    table = make_table(name, frame, selection)
-    assert "target_batch" not in table.frame.columns
-    assert not has(table.notes, "UNLIKE BATCHES")
-    tiers = {(row["source"], row["target"]) for row in tier_rows(frame, name, selection)}
-    assert tiers <= {("cpu", "cpu")}
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_every_table_takes_the_request_and_keeps_its_other_columns(
-    frame: pl.LazyFrame, name: str
+def test_every_table_takes_the_request_and_compares_nothing_without_it(
+    frame: pl.LazyFrame, subtests: pytest.Subtests
 ) -> None:
-    marked, plain = make_table(name, frame, UNLIKE), make_table(name, frame, Selection())
-    added = {"batch", "target_batch"} - set(plain.frame.columns)
-    has_sides = {"source", "target"} <= set(plain.frame.columns)
-    assert set(marked.frame.columns) == set(plain.frame.columns) | (added if has_sides else set())
-    if has_sides:
-        place = marked.frame.columns.index("target")
-        assert marked.frame.columns[place + 1 : place + 3] == ["batch", "target_batch"]
+    of_request, without = Session(frame, UNLIKE), Session(frame, Selection())
+    for name in NAMES:
+        with subtests.test(name):
+            marked = session_table(name, of_request)
+            plain = session_table(name, without)
+            assert "target_batch" not in plain.frame.columns
+            assert not has(plain.notes, "UNLIKE BATCHES")
+            tiers = {(row["source"], row["target"]) for row in of_tiers(plain)}
+            assert tiers <= {("cpu", "cpu")}
+            columns, given = list(marked.frame.columns), set(plain.frame.columns)
+            added = {"batch", "target_batch"} - given
+            has_sides = {"source", "target"} <= given
+            assert set(columns) == given | (added if has_sides else set())
+            if has_sides:
+                place = columns.index("target")
+                assert columns[place + 1 : place + 3] == ["batch", "target_batch"]
 
 
+@pytest.mark.thorough
 def test_the_frontier_and_the_regret_have_rows_between_the_tiers_too(frame: pl.LazyFrame) -> None:
     for name in ("frontier", "frontier/regret", "predict/errors"):
         sides = {(row["source"], row["target"]) for row in tier_rows(frame, name, UNLIKE)}

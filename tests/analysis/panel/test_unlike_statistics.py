@@ -62,7 +62,7 @@ def test_a_ceiling_is_not_made_across_unlike_statistics(make_attempts) -> None:
     assert tier["ceiling"] is None
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_a_frontiers_ceiling_is_not_made_either(make_attempts) -> None:
     def precision(session: Session) -> dict[str, object]:
         frame = session_table("trust/ceiling", session).frame
@@ -98,7 +98,7 @@ def test_a_constant_factor_between_statistics_does_not_change_a_prediction(
     assert set(pairs["unlike"]) == {"statistic: mean / minimum", "statistic: minimum / mean"}
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("other", ["mean", None])
 def test_equal_or_unstated_statistics_are_compared_in_full(make_attempts, other) -> None:
     session = _session(make_attempts, cpu="mean", phone=other)

@@ -81,7 +81,7 @@ def test_tables_say_which_latency_they_use(session_of) -> None:
     assert not any("took turns" in note for note in session.cells.notes)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_rank_sets_are_as_narrow_as_the_rounds_allow(session_of) -> None:
     taken = ranks_on_platforms(session_of(list(rows_of())))
     alone = ranks_on_platforms(session_of([row | {"round_id": None} for row in rows_of()]))
@@ -89,7 +89,7 @@ def test_rank_sets_are_as_narrow_as_the_rounds_allow(session_of) -> None:
     assert any(one.rank_low != one.rank_high for one in alone)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("repeats", [5, 8])
 def test_intervals_and_tests_of_one_model_under_six_names(session_of, repeats: int) -> None:
     """A/A: no test claims more than 5 %, and the intervals hold the value that all share."""
@@ -118,7 +118,7 @@ def test_a_model_that_is_not_selected_still_shows_what_the_host_did(session_of) 
     assert some == pytest.approx(every, rel=1e-12)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_platforms_chosen_by_source_have_the_values_of_those_chosen_by_runtime(
     make_attempts: Callable[..., pl.LazyFrame],
 ) -> None:
@@ -145,7 +145,7 @@ def test_rows_without_medians_of_blocks_are_compared_by_their_process_medians(se
     assert ratios(session_of(rows).panel.latency[:, 0]) == pytest.approx(1.0, abs=0.04)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_rounds_of_one_model_leave_its_median(session_of) -> None:
     rows = [row | {"round_id": f"{row['round_id']}/{row['model']}"} for row in rows_of()]
     alone = session_of([row | {"round_id": None} for row in rows])
@@ -153,7 +153,7 @@ def test_rounds_of_one_model_leave_its_median(session_of) -> None:
     np.testing.assert_array_equal(session_of(rows).repeats.processes, alone.repeats.processes)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_groups_that_never_met_keep_their_own_level(session_of) -> None:
     """Their ratio is that of processes at different times, as without rounds."""
     first = {name: LEVELS_NS[name] for name in "abc"}

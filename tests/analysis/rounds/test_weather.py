@@ -34,14 +34,14 @@ def drawn(seed: int, *, host: float, noise: float, cells: int = 3, blocks: int =
     return np.arange(cells)[:, None] + shared + random.normal(0.0, noise, (cells, blocks))
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_spread_and_rest_are_those_that_were_put_in() -> None:
     found = [weather_of(a_round(drawn(seed, host=0.1, noise=0.02))) for seed in range(200)]
     squares = [(one.spread**2, one.rest**2) for one in found if one.spread is not None]
     assert np.sqrt(np.mean(squares, axis=0)) == pytest.approx([0.1, 0.02], rel=0.1)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_noise_of_models_is_not_taken_for_a_change_of_the_host() -> None:
     found = [weather_of(a_round(drawn(seed, host=0.0, noise=0.02))) for seed in range(200)]
     assert np.median([one.spread for one in found]) < 0.007

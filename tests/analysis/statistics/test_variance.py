@@ -104,6 +104,7 @@ def test_a_device_model_counts_once_and_the_rest_is_named(make_attempts) -> None
     assert any(note.startswith("Not used: 1 further platform") for note in notes)
 
 
+@pytest.mark.thorough
 def test_sizes_of_axes_are_groups_of_their_own(make_attempts) -> None:
     sizes = {"seq=128": 0, "seq=512": 1, None: 2}
     rows = [

@@ -76,15 +76,6 @@ def test_facts_that_differ_between_repeats_are_all_named(make_attempts) -> None:
     assert cell_values(make_attempts(rows))["runtime_version"].to_list() == ["1 | 2"]
 
 
-def test_row_order_does_not_matter(make_attempts) -> None:
-    rows = [
-        {"model": model, "repeat": n, "latency_p50_ns": float(n * 7 % 5), "flags": ["drift"]}
-        for model in "cab"
-        for n in range(5)
-    ]
-    assert cell_values(make_attempts(rows)).equals(cell_values(make_attempts(rows[::-1])))
-
-
 def test_no_attempt_gives_an_empty_frame(make_attempts) -> None:
     cells = cell_values(make_attempts([{"status": "failed"}]))
     assert isinstance(cells, pl.DataFrame)

@@ -14,6 +14,7 @@ from shared_tables import NAMES
 from stored_part import part_of, write_part
 
 from fleetrank.analysis.errors import AnalysisError
+from fleetrank.analysis.panel.session import Session
 from fleetrank.analysis.report.page_tables import gather
 from fleetrank.analysis.stored.load import load_measurements, valid_attempts
 from fleetrank.analysis.stored.selection import (
@@ -25,7 +26,7 @@ from fleetrank.analysis.stored.selection import (
     exclusion_notes,
     read_exclusions,
 )
-from fleetrank.analysis.tables.tables import make_table
+from fleetrank.analysis.tables.tables import make_table, session_table
 
 pytestmark = pytest.mark.slow
 
@@ -209,22 +210,25 @@ OF_ATTEMPTS = {"trust/dropped", "trust/host", "trust/waits"}
 """They list attempts, rounds and waits; what was excluded was one too."""
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", sorted(set(NAMES) - OF_ATTEMPTS))
-def test_no_table_holds_what_was_excluded(with_and_without, name: str) -> None:
-    def make(results: Path) -> object:
+def test_no_table_holds_what_was_excluded(with_and_without, subtests: pytest.Subtests) -> None:
+    """One session each serves all tables."""
+    sessions = [Session(load_measurements(one), Selection()) for one in with_and_without]
+
+    def make(session: Session, name: str) -> object:
         try:
-            table = make_table(name, load_measurements(results), Selection())
+            table = session_table(name, session.asked(Selection()))
         except AnalysisError as error:
             return error.message
         notes = [note for note in table.notes if "excluded by hand" not in note]
         return table.frame.to_dicts(), notes, len(table.notes) - len(notes)
 
-    found, expected = (make(results) for results in with_and_without)
-    if isinstance(expected, tuple):
-        assert found == (*expected[:2], 1)
-    else:
-        assert found == expected
+    for name in sorted(set(NAMES) - OF_ATTEMPTS):
+        with subtests.test(name):
+            found, expected = (make(session, name) for session in sessions)
+            if isinstance(expected, tuple):
+                assert found == (*expected[:2], 1)
+            else:
+                assert found == expected
 
 
 def test_the_table_of_dropped_attempts_lists_them_with_their_reason(with_and_without) -> None:

@@ -61,6 +61,7 @@ def test_an_empty_list_of_sweeps_does_not_select_all(results: Path) -> None:
         load_measurements(results, sweep=[])
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("sweep", ["s*", "?1", "[s]1", "..", "s1/../sweep_id=s1", ""])
 def test_sweep_is_neither_a_pattern_nor_a_path(results: Path, sweep: str) -> None:
     with pytest.raises(NoDataError, match="known are s1, s2"):

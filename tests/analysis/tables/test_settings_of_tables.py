@@ -2,7 +2,7 @@
 
 import polars as pl
 import pytest
-from fleet_rows import write_results
+from fleet_rows import NETS, write_results
 from growth_rows import OF_SIDE_ROWS
 from shared_tables import NAMES, SharedTables, words_with_rows
 
@@ -24,7 +24,9 @@ OF_ROWS = {"what", "goal"}
 
 @pytest.fixture(scope="module")
 def frame(tmp_path_factory: pytest.TempPathFactory) -> pl.LazyFrame:
-    frame = load_measurements(write_results(tmp_path_factory.mktemp("former") / "results"))
+    folder = tmp_path_factory.mktemp("former") / "results"
+    results = write_results(folder, nets=NETS[:9], repeats=3, n_samples=5)
+    frame = load_measurements(results).collect().lazy()
     return frame.with_columns(energy_mj=pl.col("latency_p50_ns") / 1e6)
 
 
@@ -43,7 +45,7 @@ def test_every_word_of_every_setting_makes_a_table(
             assert tables.table(TableRequest(name=name, settings=((one.name, word),))).title
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_the_words_of_a_setting_give_different_tables(
     tables: SharedTables, subtests: pytest.Subtests
 ) -> None:
@@ -89,7 +91,7 @@ def test_several_kinds_of_findings_are_given_with_commas(frame: pl.LazyFrame) ->
     assert set(table.frame["what"]) <= {"tied latency", "too few models"}
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_the_full_detail_is_possible_between_runtimes(frame: pl.LazyFrame) -> None:
     chosen = Selection(settings=(("along", "runtime"),))
     full, brief = (make_table(name, frame, chosen).frame for name in ("transfer/full", "transfer"))

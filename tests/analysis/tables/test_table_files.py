@@ -16,13 +16,22 @@ from fleetrank.analysis.tables.tables import REQUESTS, export_tables, index_name
 from fleetrank.foundation.files import StorageError
 
 pytestmark = pytest.mark.slow
+OTHER = "flops --part frm"
 
 
 @pytest.fixture(scope="module")
 def frame(tmp_path_factory: pytest.TempPathFactory) -> pl.LazyFrame:
     results = tmp_path_factory.mktemp("tables") / "results"
     write_results(results, nets=NETS[:6], places=PLACES[:3], n_samples=3)
-    return load_measurements(results, origins=ORIGINS)
+    return load_measurements(results, origins=ORIGINS).collect().lazy()
+
+
+@pytest.fixture
+def few(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What happens to files does not depend on how many tables there are."""
+    some = [one for one in REQUESTS if one.words in {"latency", "latency --part memory", OTHER}]
+    assert len(some) == 3
+    monkeypatch.setattr("fleetrank.analysis.tables.tables.REQUESTS", some)
 
 
 def test_every_table_is_a_file_or_has_a_reason(frame: pl.LazyFrame, tmp_path: Path) -> None:
@@ -40,6 +49,7 @@ def test_every_table_is_a_file_or_has_a_reason(frame: pl.LazyFrame, tmp_path: Pa
 
 
 @pytest.mark.parametrize(("form", "ending"), [("latex", "tex"), ("markdown", "md")])
+@pytest.mark.usefixtures("few")
 def test_formats_share_a_folder(
     frame: pl.LazyFrame, tmp_path: Path, form: str, ending: str
 ) -> None:
@@ -49,6 +59,7 @@ def test_formats_share_a_folder(
     assert (tmp_path / f"latency.{ending}").exists()
 
 
+@pytest.mark.usefixtures("few")
 def test_a_file_that_somebody_wrote_or_changed_stays(frame: pl.LazyFrame, tmp_path: Path) -> None:
     (tmp_path / "flops-frm.csv").write_text("mine")
     with pytest.raises(AnalysisError, match=r"flops-frm\.csv"):
@@ -61,6 +72,7 @@ def test_a_file_that_somebody_wrote_or_changed_stays(frame: pl.LazyFrame, tmp_pa
         export_tables(frame, Selection(), tmp_path, form="csv")
 
 
+@pytest.mark.usefixtures("few")
 def test_a_link_is_replaced_and_never_followed(frame: pl.LazyFrame, tmp_path: Path) -> None:
     outside = tmp_path / "outside.txt"
     outside.write_text("mine")
@@ -74,18 +86,21 @@ def test_a_link_is_replaced_and_never_followed(frame: pl.LazyFrame, tmp_path: Pa
     assert not (folder / "latency.csv").is_symlink()
 
 
+@pytest.mark.usefixtures("few")
 def test_an_index_of_somebody_else_is_in_the_way(frame: pl.LazyFrame, tmp_path: Path) -> None:
     (tmp_path / index_name("csv")).write_text('{"tables": 3}')
     with pytest.raises(AnalysisError, match="no export wrote"):
         export_tables(frame, Selection(), tmp_path, form="csv")
 
 
+@pytest.mark.usefixtures("few")
 def test_nothing_to_say_makes_no_folder(frame: pl.LazyFrame, tmp_path: Path) -> None:
     with pytest.raises(NoDataError):
         export_tables(frame, Selection(model="nobody"), tmp_path / "x", form="csv")
     assert not (tmp_path / "x").exists()
 
 
+@pytest.mark.usefixtures("few")
 def test_a_folder_that_is_a_file_is_an_error_with_a_remedy(
     frame: pl.LazyFrame, tmp_path: Path
 ) -> None:

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 import torch
+from daily import daily
 from language_shapes import ENCODERS, SHAPES
 from wording import has
 
@@ -56,7 +57,7 @@ def arguments(shape: LanguageShape, call: Call, batch: int) -> tuple[torch.Tenso
     return (tokens, torch.arange(call.tokens), *caches)
 
 
-@pytest.mark.parametrize("batch", [1, 3])
+@pytest.mark.parametrize("batch", daily([1, 3], 3))
 @pytest.mark.parametrize("call", CALLS, ids=str)
 @pytest.mark.parametrize("shape", ALL.values(), ids=ALL)
 def test_the_formula_equals_the_counter(shape: LanguageShape, call: Call, batch: int) -> None:

@@ -1,6 +1,7 @@
 """The graph of a training step against PyTorch's own loop, step after step."""
 
 import copy
+import itertools
 from collections.abc import Iterator
 
 import pytest
@@ -10,7 +11,6 @@ from language_shapes import SHAPES
 from torch import nn
 
 from fleetrank.foundation.inputs import ModelInput, Optimizer, Values
-from fleetrank.models.cards.language import LanguageShape
 from fleetrank.models.errors import ExportError
 from fleetrank.models.networks.cost import count_cost
 from fleetrank.models.networks.decoder import Decoder
@@ -112,13 +112,12 @@ def test_a_network_without_class_scores_is_refused() -> None:
     assert "train@" in found.value.remedy
 
 
-@pytest.mark.parametrize("optimizer", list(Optimizer))
 @pytest.mark.parametrize(
-    "shape", daily(SHAPES.values(), SHAPES["gpt"], SHAPES["llama"]), ids=SHAPES
+    ("name", "optimizer"),
+    daily(itertools.product(SHAPES, Optimizer), ("gpt", Optimizer.ADAMW)),
 )
-def test_a_decoder_takes_the_same_steps_as_a_loop(
-    shape: LanguageShape, optimizer: Optimizer
-) -> None:
+def test_a_decoder_takes_the_same_steps_as_a_loop(name: str, optimizer: Optimizer) -> None:
+    shape = SHAPES[name]
     torch.manual_seed(5)
     ids = Values(low=0.0, high=float(shape.vocabulary - 1))
     tokens = ModelInput(name="tokens", shape=(2, 6), dtype="int64", values=ids)

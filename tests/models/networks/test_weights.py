@@ -52,7 +52,7 @@ SMALLEST_NORMAL = torch.finfo(torch.float32).tiny
 
 
 @pytest.mark.export
-@pytest.mark.parametrize("name", daily(load_zoo(), "squeezenet1_1", "mobilenet_v2", "deit_tiny"))
+@pytest.mark.parametrize("name", daily(load_zoo(), "squeezenet1_1"))
 def test_zoo_network_costs_what_is_published_and_stays_healthy_when_seeded(name: str) -> None:
     card = load_zoo()[name]
     network, _ = network_with_weights(card, Weights(), is_trusted=False)

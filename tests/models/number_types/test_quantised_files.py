@@ -170,6 +170,7 @@ def pt2e() -> Callable[..., Any]:
     return make
 
 
+@pytest.mark.thorough
 @quiet
 @pytest.mark.parametrize(
     ("choice", "precision"), [({}, "int8"), ({"weight_qmin": -8, "weight_qmax": 7}, "int4")]

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from daily import daily
 from language_shapes import ENCODERS, LLAMA, SHAPES
 from published_models import KINDS, save_published
 from wording import has
@@ -40,7 +41,6 @@ ZOO = {
     for name, kind in ZOO_KINDS.items()
 }
 """Published sizes with two layers and a short vocabulary."""
-BOTH = {**SMALL, **{f"{name} of the zoo": one for name, one in ZOO.items()}}
 
 
 def built(shape: LanguageShape) -> torch.nn.Module:
@@ -57,7 +57,11 @@ def outputs(network: torch.nn.Module, shape: LanguageShape, tokens: torch.Tensor
     return network(tokens, torch.arange(length), *caches)[0]
 
 
-@pytest.mark.parametrize(("kind", "shape"), BOTH.values(), ids=BOTH)
+@pytest.mark.parametrize(
+    ("kind", "shape"),
+    daily([*SMALL.values(), *ZOO.values()], *SMALL.values()),
+    ids=[*SMALL, *(f"{name} of the zoo" for name in ZOO)],
+)
 def test_outputs_are_those_of_the_library(kind: str, shape: LanguageShape, tmp_path: Path) -> None:
     model = save_published(kind, shape, tmp_path)
     network = built(shape)

@@ -21,7 +21,7 @@ def fleet(make_grid):
     return make_grid(devices, flops=range(1, 10), accuracy=range(60, 69))
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_the_odd_model_is_measured_and_the_rest_follows(fleet) -> None:
     rows = make_table("choose/models", fleet, Selection(settings=(("k", 2),))).frame.to_dicts()
     assert [row["step"] for row in rows] == [0, 1, 2]

@@ -31,7 +31,7 @@ def test_a_name_that_can_be_two_modules_stays() -> None:
     assert whole_name("0.up", {"encoder.0.up", "decoder.0.up"}) == "0.up"
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_every_called_module_of_a_network_is_found_again() -> None:
     """The short names are made as LiteRT makes them: of the modules around that are called."""
     import torch

@@ -78,7 +78,7 @@ def test_it_is_selected_without_a_measurement(
     assert ("random" in " ".join(table.notes)) is (wanted == [5.0])
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "selected",
     [

@@ -65,7 +65,7 @@ def test_fewer_than_five_repeats_have_no_noise_and_say_so(make_attempts) -> None
         assert has(row["reason"], "noisy_*", "5", "repeats")
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_the_user_names_the_objectives(make_grid) -> None:
     # By latency m1 is dominated by m0; by memory it is the best.
     frame = make_grid({"d1": [1, 2], "d2": [1, 2]}, accuracy=[70, 70], memory=[5, 3], flops=[1, 1])

@@ -12,7 +12,7 @@ from fleetrank.analysis.errors import NoDataError
 from fleetrank.analysis.panel.conditions import Level
 from fleetrank.analysis.panel.panel import FRM, LATENCY
 from fleetrank.analysis.panel.session import Session
-from fleetrank.analysis.statistics.language import answer_of, phases
+from fleetrank.analysis.statistics.language import PhasesResult, answer_of, phases
 from fleetrank.analysis.stored.load import load_measurements
 from fleetrank.analysis.stored.selection import Selection
 from fleetrank.analysis.tables.tables import make_table
@@ -22,7 +22,13 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture(scope="module")
 def frame(tmp_path_factory: pytest.TempPathFactory) -> pl.LazyFrame:
-    return load_measurements(write_language_results(tmp_path_factory.mktemp("phases")))
+    rows = load_measurements(write_language_results(tmp_path_factory.mktemp("phases")))
+    return rows.collect().lazy()
+
+
+@pytest.fixture(scope="module")
+def found(frame) -> PhasesResult:
+    return phases(Session(frame, Selection()))
 
 
 def values(frame: pl.LazyFrame, workload: str, quantity: str = "latency_ns") -> pl.DataFrame:
@@ -36,10 +42,9 @@ def values(frame: pl.LazyFrame, workload: str, quantity: str = "latency_ns") -> 
 
 
 @pytest.mark.parametrize(("measure", "column"), [(LATENCY, "latency_ns"), (FRM, "frm")])
-def test_the_mean_over_platforms_is_that_of_scipy(frame, measure: str, column: str) -> None:
+def test_the_mean_over_platforms_is_that_of_scipy(frame, found, measure: str, column: str) -> None:
     prompts, steps = (values(frame, one, column) for one in ("prefill@512", "decode@512"))
     rhos = [spearmanr(prompts[key], steps[key]).statistic for key in prompts.columns]
-    found = phases(Session(frame, Selection()))
     mean = found.mean(Level.WORKLOADS, measure, "prefill@512", "decode@512")
     assert mean is not None
     assert mean.rho == pytest.approx(np.mean(rhos))
@@ -52,29 +57,28 @@ def test_the_mean_over_platforms_is_that_of_scipy(frame, measure: str, column: s
     assert sorted(singles) == pytest.approx(sorted(rhos))
 
 
-def test_a_device_of_no_known_model_is_a_model_of_its_own(frame) -> None:
+@pytest.mark.thorough
+def test_a_device_of_no_known_model_is_a_model_of_its_own(frame, found) -> None:
     unknown = frame.with_columns(device_model=pl.lit(None, dtype=pl.String))
-    expected, found = (phases(Session(rows, Selection())) for rows in (frame, unknown))
+    apart = phases(Session(unknown, Selection()))
     for level, source in ((Level.WORKLOADS, "prefill@512"), (Level.DEVICES, "decode@512")):
         wanted = (level, LATENCY, source, "decode@512")
-        assert found.mean(*wanted).n_pairs == expected.mean(*wanted).n_pairs
-        assert found.mean(*wanted).rho == expected.mean(*wanted).rho
+        assert apart.mean(*wanted).n_pairs == found.mean(*wanted).n_pairs
+        assert apart.mean(*wanted).rho == found.mean(*wanted).rho
 
 
-def test_the_mean_over_devices_is_that_of_scipy(frame) -> None:
+def test_the_mean_over_devices_is_that_of_scipy(frame, found) -> None:
     steps = values(frame, "decode@512")
     rhos = [
         spearmanr(steps[a], steps[b]).statistic for a, b in itertools.combinations(steps.columns, 2)
     ]
-    found = phases(Session(frame, Selection()))
     mean = found.mean(Level.DEVICES, LATENCY, "decode@512", "decode@512")
     assert mean is not None
     assert mean.rho == pytest.approx(np.mean(rhos))
     assert mean.n_pairs == len(rhos)
 
 
-def test_the_null_of_frm_is_high_where_its_other_parts_are_the_same(frame) -> None:
-    found = phases(Session(frame, Selection()))
+def test_the_null_of_frm_is_high_where_its_other_parts_are_the_same(found) -> None:
     frm = found.mean(Level.WORKLOADS, FRM, "prefill@512", "decode@512")
     latency = found.mean(Level.WORKLOADS, LATENCY, "prefill@512", "decode@512")
     assert frm is not None
@@ -92,6 +96,7 @@ def test_a_workload_of_the_selection_is_in_every_compared_pair(frame) -> None:
     assert between.height == 3 * 2
 
 
+@pytest.mark.thorough
 def test_one_workload_cannot_be_compared(tmp_path) -> None:
     rows = load_measurements(write_language_results(tmp_path, workloads=["decode@128"]))
     with pytest.raises(NoDataError, match="decode@128"):
@@ -105,6 +110,7 @@ def test_workloads_that_only_failed_are_named(frame) -> None:
         make_table("transfer/phases", failed, Selection())
 
 
+@pytest.mark.thorough
 def test_a_model_that_one_workload_lacks_is_left_out_of_its_pairs(frame) -> None:
     lacks = (pl.col("workload") == "prefill@512") & (pl.col("model") == "gpt2")
     found = phases(Session(frame.filter(~lacks), Selection()))
@@ -114,6 +120,7 @@ def test_a_model_that_one_workload_lacks_is_left_out_of_its_pairs(frame) -> None
     assert found.n_platforms == len(MACHINES)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("slower", "is_yes"), [(lambda n: 1.0, True), (lambda n: 3.0 ** (-n), False)]
 )

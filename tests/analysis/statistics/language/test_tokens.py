@@ -64,7 +64,7 @@ def test_a_figure_over_nothing_is_null(make_attempts, facts: dict[str, object]) 
     one_row(make_attempts, "tokens", **facts)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_prompts_and_steps_have_rates_of_different_names(tmp_path) -> None:
     frame = load_measurements(write_language_results(tmp_path))
     of_prompt, of_step = (
@@ -145,7 +145,7 @@ def test_a_number_of_tokens_is_a_whole_number(make_attempts, wrong: object) -> N
         make_table("tokens/request", parts(make_attempts), Selection(settings=(("prompt", wrong),)))
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_a_source_limits_the_platforms_of_every_workload(tmp_path) -> None:
     frame = load_measurements(write_language_results(tmp_path))
     for name in ("tokens/request", "transfer/phases"):

@@ -257,6 +257,7 @@ def test_what_a_precision_gains_on_a_device_is_not_doubted(make_attempts) -> Non
     assert found["model"].to_list() == ["m4:int8"]
 
 
+@pytest.mark.thorough
 def test_the_command_of_a_finding_names_the_sweep_and_the_cell(make_grid, make_attempts) -> None:
     slow = [*FAST[:4], FAST[4] * 5, *FAST[5:]]
     frame = make_grid(
@@ -286,6 +287,7 @@ def test_a_newer_sweep_that_contradicts_older_ones_is_found(make_attempts) -> No
     assert has(str(found["detail"]), "median", "2", "1.05")
 
 
+@pytest.mark.thorough
 def test_unlike_memory_metrics_sentinels_and_ties_are_found(make_grid) -> None:
     frame = make_grid({"d1": [1e6, 2e6, 2e6, 2.0**64 - 1]}, memory=[1, 2**31 - 1, 3, 4])
     assert {(f["model"], f["figure"]) for f in _findings(frame, "sentinel")} == {

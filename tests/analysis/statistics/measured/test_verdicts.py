@@ -54,6 +54,7 @@ def test_a_verdict_follows_the_processes_and_not_their_flags(
     assert _verdict(make_attempts, **facts) == (verdict, why)
 
 
+@pytest.mark.thorough
 def test_the_gap_of_processes_does_not_grow_with_their_number(make_attempts) -> None:
     rng = np.random.default_rng(1)
     for n in (2, 5, 40):

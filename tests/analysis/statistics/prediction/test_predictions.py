@@ -62,12 +62,6 @@ def test_a_hardly_measured_device_has_a_row_for_every_model(make_attempts):
     assert table.notes[-1].startswith("PREDICTED: 11 of 16 rows")
 
 
-@pytest.mark.slow
-def test_a_prediction_is_repeated_to_the_last_digit(make_attempts):
-    frame = fleet(make_attempts)
-    assert predicted(frame).frame.equals(predicted(frame).frame)
-
-
 SERVES_NOT = [
     {"precision": "int8"}, {"batch": 8}, {"runtime": "tflite"}, {"backend": "cuda"},
     {"mode": "compile"}, {"sample_kind": "vendor"}, {"statistic": "mean"},
@@ -94,7 +88,7 @@ def test_an_unlike_metric_of_memory_matters_to_memory(make_attempts):
     assert {"predicted_mib", "low_mib", "high_mib", "measured_mib"} < set(memory.columns)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_of_several_platforms_of_a_device_those_with_the_threads_of_the_target_serve(
     make_attempts,
 ):
@@ -163,7 +157,7 @@ def test_without_another_device_flops_predict_from_nine_models_on(make_attempts)
     assert has(found["basis"], "10 models")
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_the_title_counts_the_platforms_that_no_known_device_serves(make_attempts):
     frame = fleet(make_attempts, new=MODELS[:10])
     alone = frame.filter(device="new").with_columns(

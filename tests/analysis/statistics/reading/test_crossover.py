@@ -125,7 +125,7 @@ def test_the_crossing_by_operations_is_the_one_that_every_length_tried_gives(
     assert found == pytest.approx(slower[-1], abs=1.5)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("model", ["stories15m", "opt-125m", "smollm-135m"])
 @pytest.mark.parametrize("text", ["segment@128", "segment@512", "segment@256+k8+n16"])
 def test_the_crossing_by_the_operations_of_exported_networks_is_exact(
@@ -175,7 +175,7 @@ def _cell(text: str, median: float, noise: float, rng: np.random.Generator) -> R
     )
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("noise", daily([0.005, 0.02, 0.05], 0.02))
 @pytest.mark.parametrize("true", daily([700.0, 1450.0], 1450.0))
 def test_a_known_crossover_is_inside_its_interval_in_nine_of_ten_data_sets(

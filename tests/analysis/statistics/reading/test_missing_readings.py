@@ -50,6 +50,7 @@ def test_a_prompt_above_the_limit_of_memory_says_so(make_attempts: Make) -> None
         assert has(reason, "without a peak memory", "100 MiB", "prefill@1024")
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("part", ["reading", "crossover", "agreement", "segments"])
 def test_every_part_counts_what_the_limit_drops(make_attempts: Make, part: str) -> None:
     rows = [*_study(), *_rows("segment@64+k8+n16", 100.0, peak_memory_bytes=None)]

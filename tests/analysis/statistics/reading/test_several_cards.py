@@ -56,6 +56,7 @@ def test_platforms_with_unlike_cards_are_not_compared(make_attempts: Make) -> No
     assert (row["rho"], row["n_models"]) == (pytest.approx(1), 6), "the name alone is known"
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("part", ["reading", "crossover", "segments"])
 @pytest.mark.parametrize("other", ["bb" * 32, None])
 def test_rows_of_several_cards_name_them(make_attempts: Make, part: str, other: str | None) -> None:

@@ -140,7 +140,7 @@ def test_the_crossover_is_between_the_lengths_beside_that_by_operations(
     assert has(window["reason"], "beyond the context of 1,024")
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("ms", "said"),
     [(128 * 3.0, ("slower up to 1,024",)), (128 * 0.5, ("faster from 256",))],
@@ -183,7 +183,7 @@ def _crossover_row(make_attempts: Make, *few: str) -> dict[str, object]:
     return frame.filter(strategy="hmt").row(0, named=True)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_a_prompt_outside_the_comparison_may_lack_repeats(make_attempts: Make) -> None:
     row = _crossover_row(make_attempts, "prefill@32")
     assert row["crossover_tokens"] == pytest.approx(400)

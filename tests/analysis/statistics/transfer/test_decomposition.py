@@ -178,7 +178,7 @@ def test_frm_correlates_perfectly_while_latency_does_not_transfer(make_grid) -> 
     assert "does not show transfer" in found
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_every_measure_has_a_tier_row_and_a_pair_row(make_grid) -> None:
     names = ["latency", "latency_given_flops", "frm", "frm_without_flops", "frm_without_memory",
              "frm_without_latency", "flops", "memory"]  # fmt: skip
@@ -187,7 +187,7 @@ def test_every_measure_has_a_tier_row_and_a_pair_row(make_grid) -> None:
     assert frame["level"].to_list() == ["tier"] * 8 + ["pair"] * 8
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_measures_without_latency_have_no_null_and_say_why(make_grid) -> None:
     table = decompose(make_grid, UP, MIXED)
     for name in ("frm_without_latency", "flops", "memory"):
@@ -213,7 +213,7 @@ def test_shares_of_a_pair_are_the_mean_of_its_platforms(make_grid) -> None:
     assert sum(found) == pytest.approx(1)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_models_without_memory_enter_no_measure(make_grid) -> None:
     frame = make_grid({"d1": UP, "d2": MIXED}, flops=FLOPS, memory=[0, *MEMORY[1:]])
     table = make_table("transfer/full", frame, Selection())
@@ -252,14 +252,6 @@ def test_frm_without_latency_is_refused_with_a_remedy(make_grid) -> None:
     chosen = Selection(settings=(("weight_latency", 0),))
     with pytest.raises(AnalysisError, match="latency's weight above 0"):
         make_table("flops/frm", make_grid({"d1": UP}, flops=FLOPS, memory=MEMORY), chosen)
-
-
-@pytest.mark.slow
-def test_figures_do_not_depend_on_the_order_of_rows(make_grid) -> None:
-    frame = make_grid({"d1": UP, "d2": MIXED}, flops=FLOPS, memory=MEMORY)
-    shuffled = frame.collect().sample(fraction=1.0, shuffle=True, seed=1).lazy()
-    one, other = (make_table("transfer/full", rows, Selection()) for rows in (frame, shuffled))
-    assert one.frame.equals(other.frame)
 
 
 def test_few_models_are_warned_of_by_number() -> None:

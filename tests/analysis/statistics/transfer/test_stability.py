@@ -160,11 +160,3 @@ def test_two_runtimes_of_one_device_have_spreads_but_no_rho(make_attempts) -> No
 def test_one_platform_is_no_tier_to_compare(make_grid) -> None:
     with pytest.raises(NoDataError, match="two platforms"):
         make_table("trust/stability", make_grid({"d1": UP}), Selection())
-
-
-@pytest.mark.slow
-def test_order_of_rows_changes_nothing(make_grid) -> None:
-    frame = make_grid({"d1": UP, "d2": OTHER}, flops=range(1, 11), memory=MEMORY)
-    shuffled = frame.collect().sample(fraction=1.0, shuffle=True, seed=1).lazy()
-    one, other = (make_table("trust/stability", rows, Selection()) for rows in (frame, shuffled))
-    assert one.frame.equals(other.frame)

@@ -57,6 +57,7 @@ def test_an_order_between_families_only_is_not_one_inside_them(make_attempts) ->
     assert (shown["gap_low"][0], shown["n_models"][0]) == (one.gap_low, 30)
 
 
+@pytest.mark.thorough
 def test_a_note_warns_of_it_and_not_of_an_order_that_holds_inside_too(make_attempts) -> None:
     for is_alike_ordered in (False, True):
         frame = make_attempts(rows_of(*planted(is_alike_ordered=is_alike_ordered)))
