@@ -5,19 +5,20 @@ from pathlib import Path
 
 import pytest
 from adb_bench import Adb, OnePhone, adb_of_the_wheel, connect, serve_adb
+from daily import daily
 from programs import need
 
 
-@pytest.fixture(scope="session", params=["36", "29"])
+@pytest.fixture(scope="session", params=daily(["36", "29"], "36"))
 def adb(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Adb]:
     binary = adb_of_the_wheel() if request.param == "36" else need("adb")
     yield from serve_adb(binary, tmp_path_factory.mktemp("home"))
 
 
-@pytest.fixture
-def phone(adb: Adb, tmp_path: Path) -> Iterator[OnePhone]:
-    """A Pixel 8."""
-    yield from connect(adb, tmp_path, "pixel-8")
+@pytest.fixture(scope="module")
+def phone(adb: Adb, tmp_path_factory: pytest.TempPathFactory) -> Iterator[OnePhone]:
+    """A Pixel 8, which the tests of a module share."""
+    yield from connect(adb, tmp_path_factory.mktemp("phones"), "pixel-8")
 
 
 @pytest.fixture
