@@ -112,16 +112,22 @@ def pte_file() -> Path:
     return Path(__file__).parent / "data" / "tiny.pte"
 
 
+class Artifacts(dict[Runtime, Path]):
+    """A file of each runtime, made when it is first asked for: PyTorch takes seconds to load."""
+
+    def __init__(self, fixture: Callable[[str], Path]) -> None:
+        super().__init__()
+        self._fixture = fixture
+
+    def __missing__(self, runtime: Runtime) -> Path:
+        names = {Runtime.TORCH: "pt2_file", Runtime.EXECUTORCH: "pte_file"}
+        self[runtime] = self._fixture(names.get(runtime, f"{runtime}_file"))
+        return self[runtime]
+
+
 @pytest.fixture(scope="session")
-def artifacts(
-    onnx_file: Path, pt2_file: Path, tflite_file: Path, pte_file: Path
-) -> dict[Runtime, Path]:
-    return {
-        Runtime.ONNX: onnx_file,
-        Runtime.TORCH: pt2_file,
-        Runtime.TFLITE: tflite_file,
-        Runtime.EXECUTORCH: pte_file,
-    }
+def artifacts(request: pytest.FixtureRequest) -> Artifacts:
+    return Artifacts(request.getfixturevalue)
 
 
 @pytest.fixture(scope="session")
