@@ -1,6 +1,7 @@
 """Tiny real artifacts in every format, made once per session."""
 
 import hashlib
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 
@@ -8,7 +9,9 @@ import numpy as np
 import pytest
 from tiny_onnx import save_huge, save_looping
 
+from fleetrank.device_agents.contract.measurement import Measurement, WorkerFacts
 from fleetrank.device_agents.contract.task import Execution, InferTask, MeasurePolicy, MeasureTask
+from fleetrank.device_agents.worker.run import Caller
 from fleetrank.foundation.vocabulary import Runtime
 
 QUICK = MeasurePolicy(
@@ -62,6 +65,14 @@ def infer_task(path: Path, folder: Path, **changes: object) -> InferTask:
         "outputs_path": str(folder / "out.npz"),
     }
     return InferTask(**{**fields, **changes})  # type: ignore[arg-type]
+
+
+def measure_here(task: MeasureTask) -> Measurement:
+    """What a worker does with a trusted file, in this process: a process is not the subject."""
+    from fleetrank.device_agents.worker.measure import measure
+
+    with warnings.catch_warnings(action="ignore"):  # importing ExecuTorch warns
+        return measure(task, WorkerFacts(), Caller(enter=lambda _: None), None)
 
 
 def save_check(folder: Path, inputs: np.ndarray, outputs: np.ndarray) -> str:
