@@ -19,6 +19,7 @@ from adb_bench import (
     open_bench,
     phone_options,
 )
+from daily import daily
 
 from fleetrank.device_agents.android.adb_server import AdbServer
 from fleetrank.device_agents.android.agent import AndroidAgent
@@ -27,8 +28,9 @@ from fleetrank.device_agents.android.execution.storage import (
     file_sha256,
     read_program,
 )
+from fleetrank.device_agents.android.state.fitness import read_phone_conditions, to_conditions
 from fleetrank.device_agents.android.state.identity import probe_phone
-from fleetrank.device_agents.contract.measurement import Measurement
+from fleetrank.device_agents.contract.measurement import Conditions, Measurement
 from fleetrank.device_agents.contract.task import Execution
 from fleetrank.device_agents.virtual_phone.imitation.command import stand_in_of
 from fleetrank.device_agents.virtual_phone.profile import Fault
@@ -46,11 +48,13 @@ def test_a_repeat_has_all_that_its_row_needs(agent: AndroidAgent, bench: AdbBenc
     seen = agent.measure(make_task(canary=canary))
     assert_good(seen, bench)
     assert seen.sample_kind is SampleKind.TOOL_SUMMARY
+    assert Flag.SETTINGS_NOT_APPLIED not in seen.flags
     assert seen.raw_log is not None
     assert seen.conditions_before.canary_ns is not None
     assert {"adb_version", "benchmark_model_sha256"} <= set(dict(seen.worker.settings))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("profile", "clusters", "rest_cap_mhz"),
     [
@@ -80,37 +84,43 @@ def test_a_recorded_phone_is_understood_and_measured(
     assert seen.conditions_after.clock_cap_mhz == highest_mhz
 
 
+STRANGE = (
+    Fault.NO_EXIT_CODES, Fault.CLOCK_JUMP, Fault.HOSTILE_NAMES, Fault.NAN_SENSOR,
+    Fault.SHARED_SERIAL,
+)  # fmt: skip
+
+
 @pytest.mark.parametrize(
-    "fault",
+    "faults",
     [
-        Fault.NO_EXIT_CODES,
-        Fault.CLOCK_JUMP,
-        Fault.HOSTILE_NAMES,
-        Fault.NAN_SENSOR,
-        Fault.HAL_NOT_READY,
-        Fault.SHARED_SERIAL,
+        STRANGE,
+        pytest.param((Fault.HAL_NOT_READY,), marks=pytest.mark.thorough),
+        *(pytest.param((fault,), marks=pytest.mark.thorough) for fault in STRANGE),
     ],
 )
 def test_a_strange_phone_is_measured_all_the_same(
-    agent: AndroidAgent, bench: AdbBench, fault: Fault
+    agent: AndroidAgent, bench: AdbBench, faults: tuple[Fault, ...]
 ) -> None:
-    bench.inject(fault)
+    for fault in faults:
+        bench.inject(fault)
     assert_good(measure_patiently(agent, make_task()), bench)
 
 
-def test_a_sensor_without_a_value_hides_no_other_and_no_hal_is_no_status(
-    agent: AndroidAgent, bench: AdbBench
-) -> None:
-    usual = agent.measure(make_task()).conditions_before
+def test_a_sensor_without_a_value_hides_no_other_and_no_hal_is_no_status(bench: AdbBench) -> None:
+    def look() -> Conditions:
+        return to_conditions(read_phone_conditions(bench.phone))
+
+    usual = look()
     bench.inject(Fault.NAN_SENSOR)
-    broken = agent.measure(make_task()).conditions_before
+    broken = look()
     bench.clear(Fault.NAN_SENSOR)
     bench.inject(Fault.HAL_NOT_READY)
-    blind = agent.measure(make_task()).conditions_before
+    blind = look()
     assert broken.temp_c == usual.temp_c
     assert (usual.thermal_status, blind.thermal_status) == (0, None)
 
 
+@pytest.mark.thorough
 def test_the_cores_in_the_row_are_those_that_the_kernel_gave(
     agent: AndroidAgent, bench: AdbBench
 ) -> None:
@@ -120,6 +130,7 @@ def test_the_cores_in_the_row_are_those_that_the_kernel_gave(
     assert seen.worker.affinity == tuple(sorted(os.sched_getaffinity(0)))
 
 
+@pytest.mark.thorough
 def test_lines_of_earlier_runs_in_the_log_are_not_this_runs(
     new_agent: NewAgent, bench: AdbBench
 ) -> None:
@@ -147,7 +158,6 @@ def assert_good_samples(seen: Measurement) -> None:
 def test_a_phone_that_denies_settings_is_measured_with_a_flag(
     agent: AndroidAgent, bench: AdbBench
 ) -> None:
-    assert Flag.SETTINGS_NOT_APPLIED not in agent.measure(make_task()).flags
     bench.inject(Fault.SETTINGS_DENIED)
     seen = agent.measure(make_task())
     assert_good(seen, bench)
@@ -155,6 +165,7 @@ def test_a_phone_that_denies_settings_is_measured_with_a_flag(
     assert seen.conditions_after.is_screen_on is not None
 
 
+@pytest.mark.thorough
 def test_a_clock_that_jumps_in_the_middle_changes_no_time(
     agent: AndroidAgent, bench: AdbBench
 ) -> None:
@@ -167,11 +178,14 @@ def test_a_clock_that_jumps_in_the_middle_changes_no_time(
 
 @pytest.mark.parametrize(
     ("fault", "kind"),
-    [
-        (Fault.RUNNER_CRASH, ErrorKind.CRASHED),
-        (Fault.HALF_OUTPUT, ErrorKind.BAD_OUTPUT),
-        (Fault.GARBAGE_OUTPUT, ErrorKind.BAD_OUTPUT),
-    ],
+    daily(
+        [
+            (Fault.RUNNER_CRASH, ErrorKind.CRASHED),
+            (Fault.HALF_OUTPUT, ErrorKind.BAD_OUTPUT),
+            (Fault.GARBAGE_OUTPUT, ErrorKind.BAD_OUTPUT),
+        ],
+        Fault.RUNNER_CRASH,
+    ),
 )
 def test_a_runner_that_fails_is_a_typed_failure_with_its_output(
     agent: AndroidAgent, bench: AdbBench, fault: Fault, kind: ErrorKind
@@ -185,6 +199,7 @@ def test_a_runner_that_fails_is_a_typed_failure_with_its_output(
     assert_good(agent.measure(make_task()), bench)
 
 
+@pytest.mark.thorough
 def test_another_versions_format_is_read(agent: AndroidAgent, bench: AdbBench) -> None:
     bench.inject(Fault.OTHER_VERSION)
     execution = replace(make_task().execution, backend="builtin")
@@ -193,6 +208,7 @@ def test_another_versions_format_is_read(agent: AndroidAgent, bench: AdbBench) -
     assert dict(seen.worker.settings)["read_from"] == "text"
 
 
+@pytest.mark.thorough
 def test_a_placement_that_nothing_proves_is_asked_for_once(
     agent: AndroidAgent, bench: AdbBench
 ) -> None:
@@ -216,6 +232,7 @@ def test_hostile_names_of_phone_and_artifact_are_never_run(
     assert not list(tmp_path.rglob("pwned*"))
 
 
+@pytest.mark.thorough
 def test_an_external_delegate_runs_from_the_programs_folder(
     new_agent: NewAgent, bench: AdbBench, tmp_path: Path
 ) -> None:
