@@ -1,8 +1,6 @@
 """Repeats of strange, failing and hostile phones, through the agent and the real adb."""
 
 import os
-import shutil
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -16,23 +14,16 @@ from adb_bench import (
     make_canary,
     make_task,
     measure_patiently,
-    open_bench,
-    phone_options,
 )
 from daily import daily
 
-from fleetrank.device_agents.android.adb_server import AdbServer
 from fleetrank.device_agents.android.agent import AndroidAgent
 from fleetrank.device_agents.android.execution.storage import (
-    ProgramStore,
     file_sha256,
-    read_program,
 )
 from fleetrank.device_agents.android.state.fitness import read_phone_conditions, to_conditions
-from fleetrank.device_agents.android.state.identity import probe_phone
 from fleetrank.device_agents.contract.measurement import Conditions, Measurement
 from fleetrank.device_agents.contract.task import Execution
-from fleetrank.device_agents.virtual_phone.imitation.command import stand_in_of
 from fleetrank.device_agents.virtual_phone.profile import Fault
 from fleetrank.foundation.vocabulary import ErrorKind, Flag, Runtime, SampleKind, Status
 
@@ -52,36 +43,6 @@ def test_a_repeat_has_all_that_its_row_needs(agent: AndroidAgent, bench: AdbBenc
     assert seen.raw_log is not None
     assert seen.conditions_before.canary_ns is not None
     assert {"adb_version", "benchmark_model_sha256"} <= set(dict(seen.worker.settings))
-
-
-@pytest.mark.thorough
-@pytest.mark.parametrize(
-    ("profile", "clusters", "rest_cap_mhz"),
-    [
-        ("oppo-r15", ((4, 5, 6, 7), (0, 1, 2, 3)), 793.0),
-        ("galaxy-s9", ((4, 5, 6, 7), (0, 1, 2, 3)), 1794.0),
-    ],
-)
-def test_a_recorded_phone_is_understood_and_measured(
-    adb_server: AdbServer,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    profile: str,
-    clusters: tuple[tuple[int, ...], ...],
-    rest_cap_mhz: float,
-) -> None:
-    """Cores of equal clock, and caps at rest of 40 and 66 %, as real phones have them."""
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    with open_bench(adb_server, tmp_path / "phones", Path.home(), profile=profile) as bench:
-        facts = probe_phone(bench.phone)
-        assert tuple(cluster.cores for cluster in facts.clusters) == clusters
-        agent = AndroidAgent(phone_options(bench.phone.server, bench.farmed.address))
-        bench.inject(Fault.SLOW_RUN)
-        seen = agent.measure(make_task())
-        assert_good(seen, bench)
-    highest_mhz = facts.clusters[0].max_mhz
-    assert seen.conditions_before.clock_cap_mhz == rest_cap_mhz
-    assert seen.conditions_after.clock_cap_mhz == highest_mhz
 
 
 STRANGE = (
@@ -165,17 +126,6 @@ def test_a_phone_that_denies_settings_is_measured_with_a_flag(
     assert seen.conditions_after.is_screen_on is not None
 
 
-@pytest.mark.thorough
-def test_a_clock_that_jumps_in_the_middle_changes_no_time(
-    agent: AndroidAgent, bench: AdbBench
-) -> None:
-    before = agent.measure(make_task())
-    bench.inject(Fault.CLOCK_JUMP)
-    after = agent.measure(make_task())
-    assert_good(after, bench)
-    assert before.summary == after.summary
-
-
 @pytest.mark.parametrize(
     ("fault", "kind"),
     daily(
@@ -200,15 +150,6 @@ def test_a_runner_that_fails_is_a_typed_failure_with_its_output(
 
 
 @pytest.mark.thorough
-def test_another_versions_format_is_read(agent: AndroidAgent, bench: AdbBench) -> None:
-    bench.inject(Fault.OTHER_VERSION)
-    execution = replace(make_task().execution, backend="builtin")
-    seen = agent.measure(make_task(execution=execution))
-    assert_good(seen, bench)
-    assert dict(seen.worker.settings)["read_from"] == "text"
-
-
-@pytest.mark.thorough
 def test_a_placement_that_nothing_proves_is_asked_for_once(
     agent: AndroidAgent, bench: AdbBench
 ) -> None:
@@ -230,26 +171,3 @@ def test_hostile_names_of_phone_and_artifact_are_never_run(
     task = make_task(task_id=HOSTILE, artifact_path=str(artifact))
     assert_good(agent.measure(task), bench)
     assert not list(tmp_path.rglob("pwned*"))
-
-
-@pytest.mark.thorough
-def test_an_external_delegate_runs_from_the_programs_folder(
-    new_agent: NewAgent, bench: AdbBench, tmp_path: Path
-) -> None:
-    folder = tmp_path / "qnn"
-    folder.mkdir()
-    shutil.copy(stand_in_of("benchmark_model"), folder / "benchmark_model")
-    (folder / "libQnnTFLiteDelegate.so").write_bytes(b"a library")
-    program = read_program("benchmark_model", folder)
-    ProgramStore().add(program)
-    agent = new_agent(benchmark_model=program.sha256)
-    execution = make_task().execution
-    task = make_task(execution=replace(execution, backend="external:QnnTFLiteDelegate"))
-    seen = agent.measure(task)
-    assert_good(seen, bench)
-    assert (seen.backend_nodes, seen.graph_nodes) == (52, 65)
-    assert dict(seen.worker.settings)["benchmark_model_sha256"] == program.sha256
-    absent = make_task(execution=replace(execution, backend="external:Neuron"))
-    failure = failure_of(agent.measure(absent))
-    assert failure.kind is ErrorKind.UNSUPPORTED
-    assert "libNeuron.so" in failure.message

@@ -3,10 +3,11 @@
 import shutil
 import subprocess
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from adb_bench import TINY_TFLITE, AdbBench, leftovers, open_bench, phone_options
+from adb_bench import TINY_TFLITE, AdbBench, failure_of, leftovers, open_bench, phone_options
 from programs import need
 
 from fleetrank.device_agents.android.adb_server import AdbServer
@@ -23,7 +24,7 @@ from fleetrank.device_agents.contract.task import Execution, MeasurePolicy, Meas
 from fleetrank.device_agents.host.energy import MIN_STEPS
 from fleetrank.device_agents.virtual_phone.imitation.command import stand_in_of
 from fleetrank.device_agents.virtual_phone.profile import HOST_PROGRAMS, Fault
-from fleetrank.foundation.vocabulary import EnergyMethod, Runtime, Status
+from fleetrank.foundation.vocabulary import EnergyMethod, ErrorKind, Runtime, Status
 
 pytestmark = [pytest.mark.adb, pytest.mark.parametrize("adb_server", ["wheel"], indirect=True)]
 LIBRARY = "libQnnTFLiteDelegate.so"
@@ -96,6 +97,10 @@ def test_every_script_of_a_repeat_works(android: AdbBench, tmp_path: Path) -> No
     assert seen.conditions_after.clock_cap_mhz == 2914.0
     assert seen.worker.affinity is not None
     assert leftovers(android.farmed.folder) == []
+    execution = replace(task.execution, backend="external:Neuron")
+    failure = failure_of(AndroidAgent(options).measure(replace(task, execution=execution)))
+    assert failure.kind is ErrorKind.UNSUPPORTED
+    assert "libNeuron.so" in failure.message
 
 
 def test_settings_are_put_back_and_our_folder_is_removed(android: AdbBench) -> None:

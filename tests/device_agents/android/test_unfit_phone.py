@@ -77,20 +77,6 @@ def test_an_unfit_phone_is_not_measured(
 
 
 @pytest.mark.thorough
-def test_a_phone_whose_caps_are_low_at_rest_is_measured(
-    new_agent: NewAgent, bench: AdbBench
-) -> None:
-    bench.inject(Fault.LOW_CAPS_AT_REST)
-    bench.inject(Fault.SLOW_RUN)
-    seen = new_agent().measure(make_task())
-    assert_good(seen, bench)
-    rest, load = seen.conditions_before, seen.conditions_after
-    assert rest.clock_cap_mhz < 0.85 * load.clock_cap_mhz
-    bench.inject(Fault.SLOW_RUN)
-    assert_good(new_agent(load_cap_mhz=load.clock_cap_mhz).measure(make_task()), bench)
-
-
-@pytest.mark.thorough
 def test_a_phone_that_is_slower_under_load_than_at_registration_is_not_counted(
     new_agent: NewAgent, bench: AdbBench
 ) -> None:

@@ -11,11 +11,9 @@ from adb_bench import AdbBench, open_bench, wait_until_back
 from daily import daily
 
 from fleetrank.device_agents.android.adb_server import AdbServer
-from fleetrank.device_agents.android.adb_text import DeviceState
 from fleetrank.device_agents.device_output import CUT, MAX_PROBE_BYTES
 from fleetrank.device_agents.errors import (
     BadOutputError,
-    PermanentError,
     StoppedError,
     TimedOutError,
     TransientError,
@@ -192,29 +190,8 @@ def test_a_cable_pulled_in_a_run_never_looks_like_an_end(
     assert bench.phone.shell("echo whole", timeout_s=20).stdout == "whole\n"
 
 
-def test_an_unauthorized_phone_is_permanent_and_tells_what_to_do(bench: AdbBench) -> None:
-    bench.inject(Fault.UNAUTHORIZED)
-    error = _error_of(bench, PermanentError)
-    assert "accept this computer's key" in error.remedy
-    states = {seen.address: seen.state for seen in bench.phone.server.devices()}
-    assert states[bench.phone.serial] == DeviceState.UNAUTHORIZED
-
-
 def test_a_phone_that_is_not_there_is_transient(calm: AdbBench) -> None:
     for serial in ("no such phone", "a;touch x", "$(id)", "x\ny", "usb:1-1"):
         phone = type(calm.phone)(calm.phone.server, serial)
         with pytest.raises(TransientError):
             phone.shell("true", timeout_s=20)
-
-
-def _error_of(bench: AdbBench, kind: type[PermanentError | TransientError]) -> Exception:
-    """The first error of that kind: adb's server needs a moment to see what has changed."""
-    for _ in range(60):
-        try:
-            bench.phone.shell("true", timeout_s=5)
-        except kind as error:
-            return error
-        except TransientError:
-            pass
-        time.sleep(0.1)
-    raise AssertionError("it kept answering")
