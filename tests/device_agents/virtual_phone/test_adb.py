@@ -5,10 +5,11 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from adb_bench import Adb, OnePhone, connect, serve_adb
+from adb_bench import OnePhone, adb, connect, private_server
 from daily import daily
 from waiting import wait_until
 
+from fleetrank.device_agents.android.adb_server import AdbServer
 from fleetrank.device_agents.virtual_phone.farm import FarmSpec, VirtualFarm
 from fleetrank.device_agents.virtual_phone.imitation.command import stand_in_of, stand_ins
 from fleetrank.device_agents.virtual_phone.profile import Fault, Injection
@@ -29,9 +30,9 @@ def test_a_phone_without_shell_v2_mixes_streams_and_tells_no_code(old_phone: One
 
 
 @pytest.mark.parametrize("profile", daily(["pixel-8", "nexus-5x", "nexus-5"], "nexus-5"))
-def test_files_arrive_as_they_left(profile: str, adb: Adb, tmp_path: Path) -> None:
+def test_files_arrive_as_they_left(profile: str, adb_server: AdbServer, tmp_path: Path) -> None:
     sent, back = tmp_path / "sent", tmp_path / "back"
-    for phone in connect(adb, tmp_path / "phones", profile):
+    for phone in connect(adb_server, tmp_path / "phones", profile):
         for size in (0, 1, 65_536, 1_500_000):
             sent.write_bytes(random.Random(size).randbytes(size))
             assert phone.run("push", str(sent), f"{TMP}/a b;$(c)").returncode == 0
@@ -56,11 +57,11 @@ def test_a_command_knows_the_phones_paths_and_nothing_of_the_daemon(
     monkeypatch.setenv("SECRET_OF_THE_DAEMON", "1")
     seen = phone.shell("env")
     assert "SECRET" not in seen
-    assert str(phone.folder) not in seen
+    assert str(phone.bench.farmed.folder) not in seen
 
 
 def test_the_phone_answers_as_its_profile_says(phone: OnePhone) -> None:
-    serial = phone.farm.phones[0].serial
+    serial = phone.bench.farm.phones[0].serial
     assert phone.shell("getprop ro.product.model") == "Pixel 8\n"
     assert phone.shell("getprop ro.serialno") == f"{serial}\n"
     assert phone.shell("getprop ro.fleetrank.virtual") == "canned\n"
@@ -69,41 +70,42 @@ def test_the_phone_answers_as_its_profile_says(phone: OnePhone) -> None:
     assert "Current temperatures from HAL" in phone.shell("dumpsys thermalservice")
     assert "mWakefulness=Awake" in phone.shell("dumpsys power")
     assert phone.shell("df -k /data").splitlines()[1].split()[-1] == "/data"
-    assert b"model:Pixel_8" in phone.adb.run("devices", "-l").stdout
+    assert b"model:Pixel_8" in adb(phone.bench.phone.server, "devices", "-l").stdout
 
 
 @pytest.mark.thorough
 def test_another_users_key_opens_nothing(phone: OnePhone, tmp_path: Path) -> None:
-    for other in serve_adb(phone.adb.binary, tmp_path / "other"):
-        other.run("connect", phone.address)
-        seen = other.run("devices").stdout
-        assert b"unauthorized" in seen
-        assert other.run("-s", phone.address, "shell", "echo in").stdout == b""
+    (tmp_path / "other").mkdir()
+    with private_server(phone.bench.phone.server.adb, tmp_path / "other") as other:
+        adb(other, "connect", phone.address)
+        assert b"unauthorized" in adb(other, "devices").stdout
+        assert adb(other, "-s", phone.address, "shell", "echo in").stdout == b""
     assert phone.shell("echo in") == "in\n"
 
 
 @pytest.mark.thorough
-def test_many_phones_of_one_process_answer_at_once(adb: Adb, tmp_path: Path) -> None:
-    spec = FarmSpec(folder=tmp_path, count=12, key_file=adb.key_file)
+def test_many_phones_of_one_process_answer_at_once(adb_server: AdbServer, tmp_path: Path) -> None:
+    spec = FarmSpec(folder=tmp_path, count=12, key_file=Path.home() / ".android/adbkey.pub")
     with VirtualFarm(spec) as farm, ThreadPoolExecutor(6) as pool:
         addresses = [phone.address for phone in farm.phones]
-        list(pool.map(lambda address: adb.run("connect", address), addresses))
+        list(pool.map(lambda address: adb(adb_server, "connect", address), addresses))
         serials = pool.map(
-            lambda address: adb.run("-s", address, "shell", "getprop ro.serialno").stdout, addresses
+            lambda address: adb(adb_server, "-s", address, "shell", "getprop ro.serialno").stdout,
+            addresses,
         )
         assert [serial.decode().strip() for serial in serials] == [p.serial for p in farm.phones]
         assert len({phone.serial for phone in farm.phones}) == 12
         for address in addresses:
-            adb.run("disconnect", address)
+            adb(adb_server, "disconnect", address)
 
 
 @pytest.mark.thorough
-def test_a_phone_started_again_is_the_same_one(adb: Adb, tmp_path: Path) -> None:
-    for phone in connect(adb, tmp_path, "redmi-note-10"):
+def test_a_phone_started_again_is_the_same_one(adb_server: AdbServer, tmp_path: Path) -> None:
+    for phone in connect(adb_server, tmp_path, "redmi-note-10"):
         phone.shell(f"echo kept > {TMP}/file; settings put global a 1")
-        serial = phone.farm.phones[0].serial
-    for phone in connect(adb, tmp_path, "redmi-note-10"):
-        assert phone.farm.phones[0].serial == serial
+        serial = phone.bench.farm.phones[0].serial
+    for phone in connect(adb_server, tmp_path, "redmi-note-10"):
+        assert phone.bench.farm.phones[0].serial == serial
         assert phone.shell(f"cat {TMP}/file; settings get global a") == "kept\n1\n"
 
 
@@ -124,18 +126,22 @@ def test_hostile_names_are_offered_and_write_nothing_elsewhere(
     phone: OnePhone, tmp_path: Path
 ) -> None:
     phone.shell(f"mkdir {TMP}/d; echo a > {TMP}/d/a")
-    phone.farm.inject(0, Fault.HOSTILE_NAMES)
+    phone.bench.farm.inject(0, Fault.HOSTILE_NAMES)
     assert phone.run("ls", f"{TMP}/d").returncode != 0  # adb itself stops at such a name
     phone.run("pull", f"{TMP}/d", str(tmp_path / "deep/er"))
-    escaped = [path for path in tmp_path.rglob("escaped") if phone.folder not in path.parents]
+    escaped = [
+        path for path in tmp_path.rglob("escaped") if phone.bench.farmed.folder not in path.parents
+    ]
     assert not escaped
     assert not Path("/tmp/escaped").exists()
-    phone.farm.clear(0, Fault.HOSTILE_NAMES)
+    phone.bench.farm.clear(0, Fault.HOSTILE_NAMES)
     assert phone.run("ls", f"{TMP}/d").returncode == 0
 
 
 def test_a_schedule_strikes_at_its_time(phone: OnePhone) -> None:
-    phone.farm.schedule([Injection(after_s=0.3, phone=0, fault=Fault.BATTERY_LOW, duration_s=30.0)])
+    phone.bench.farm.schedule(
+        [Injection(after_s=0.3, phone=0, fault=Fault.BATTERY_LOW, duration_s=30.0)]
+    )
     assert "level: 84" in phone.shell("dumpsys battery")
     wait_until(lambda: "level: 12" in phone.shell("dumpsys battery"), "the fault")
 

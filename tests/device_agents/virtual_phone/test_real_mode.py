@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from adb_bench import Adb, OnePhone
+from adb_bench import OnePhone, open_bench
 
+from fleetrank.device_agents.android.adb_server import AdbServer
 from fleetrank.device_agents.contract.kind import VirtualMode
-from fleetrank.device_agents.virtual_phone.farm import FarmSpec, VirtualFarm
 from fleetrank.device_agents.virtual_phone.imitation.command import stand_in_of
 
 pytestmark = pytest.mark.adb
@@ -20,15 +20,14 @@ TFLITE = Path(__file__).parents[1] / "data/tiny.tflite"
 
 
 @pytest.fixture
-def real_phone(adb: Adb, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[OnePhone]:
+def real_phone(
+    adb_server: AdbServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[OnePhone]:
     # The lease of this test's own: another measurement on this host shall not hold it up.
     (tmp_path / "run").mkdir(mode=0o700)
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path / "run"))
-    spec = FarmSpec(folder=tmp_path / "phones", mode=VirtualMode.REAL, key_file=adb.key_file)
-    with VirtualFarm(spec) as farm:
-        adb.run("connect", farm.phones[0].address)
-        yield OnePhone(adb=adb, farm=farm, address=farm.phones[0].address)
-        adb.run("disconnect", farm.phones[0].address)
+    with open_bench(adb_server, tmp_path / "phones", Path.home(), VirtualMode.REAL) as bench:
+        yield OnePhone(bench)
 
 
 def push_tool(phone: OnePhone, tool: str, model: Path) -> None:
