@@ -116,6 +116,7 @@ def assert_good_samples(seen: Measurement) -> None:
     assert seen.samples_ns
 
 
+@pytest.mark.thorough
 def test_a_phone_that_denies_settings_is_measured_with_a_flag(
     agent: AndroidAgent, bench: AdbBench
 ) -> None:

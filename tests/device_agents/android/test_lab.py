@@ -36,6 +36,7 @@ def lock_of(phone: Phone, name: str, **changes: object) -> PhoneLock:
     return replace(PhoneLock(phone=phone, me=name[0] * 32, who=f"{name}@bench"), **changes)
 
 
+@pytest.mark.thorough
 def test_a_phone_that_another_host_has_is_waited_for(new_agent: NewAgent, bench: AdbBench) -> None:
     agent = new_agent()
     with held(lock_of(bench.phone, "ann")):
