@@ -46,10 +46,7 @@ def test_kill_of_a_worker(case: Case) -> None:
     cpu = _measure_on(case, "left")
     case.harm(cpu)
     assert case.host("left").kill(WORKER)
-    assert case.sweep.finish(_LIMIT_S) == 0, case.sweep.output
-    case.assert_all_measured(4)
-    case.assert_nothing_left_behind()
-    case.note("kill -9 of a worker", "the repeat failed and was tried again")
+    case.recovers(4, "kill -9 of a worker", "the repeat failed and was tried again")
 
 
 def test_kill_of_a_host_actor(case: Case) -> None:
@@ -62,10 +59,7 @@ def test_kill_of_a_host_actor(case: Case) -> None:
         "the worker to follow its actor",
         3.0,
     )
-    assert case.sweep.finish(_LIMIT_S) == 0, case.sweep.output
-    case.assert_all_measured(4)
-    case.assert_nothing_left_behind()
-    case.note("kill -9 of a host actor", "its worker ended with it, Ray started it anew")
+    case.recovers(4, "kill -9 of a host actor", "its worker ended with it, Ray started it anew")
 
 
 def test_a_host_actor_freezes(case: Case) -> None:
@@ -75,11 +69,9 @@ def test_a_host_actor_freezes(case: Case) -> None:
     assert case.host("left").kill(ACTOR, signal.SIGSTOP)
     case.sweep.wait_for(is_failure, 30.0)
     assert "for 12 s" in case.driver.waits(frozen)
-    assert case.sweep.finish(_LIMIT_S) == 0, case.sweep.output
-    case.assert_all_measured(16)
-    assert case.failures() == ["host_lost"]
-    case.assert_nothing_left_behind()
-    case.note("a host actor freezes", "it was killed, and Ray started it anew")
+    case.recovers(
+        16, "a host actor freezes", "it was killed, and Ray started it anew", failures=["host_lost"]
+    )
 
 
 @pytest.mark.thorough
@@ -89,7 +81,8 @@ def test_a_new_driver_meets_a_frozen_actor(case: Case) -> None:
     case.sweep.process.kill()
     assert case.host("left").kill(ACTOR, signal.SIGSTOP)
     case.harm(frozen)
-    assert case.start("resume").finish(2 * _LIMIT_S) == 0, case.sweep.output
+    case.start("resume")
+    assert case.sweep.finish(2 * _LIMIT_S) == 0, case.sweep.output
     assert "left is not used: " in case.sweep.output
     case.assert_all_measured(16)
     case.assert_nothing_left_behind()
@@ -110,11 +103,12 @@ def test_the_kernel_kills_a_worker_for_memory(case: Case) -> None:
             return group.has_killed()
 
         wait_until(has_killed, "the kernel to kill a worker", _LIMIT_S)
-        assert case.sweep.finish(_LIMIT_S) == 0, case.sweep.output
-    case.assert_all_measured(4)
-    assert case.failures() == ["out_of_memory"]
-    case.assert_nothing_left_behind()
-    case.note("a worker is killed for memory", "the repeat failed and was tried again")
+        case.recovers(
+            4,
+            "a worker is killed for memory",
+            "the repeat failed and was tried again",
+            failures=["out_of_memory"],
+        )
 
 
 @pytest.mark.thorough
@@ -128,10 +122,7 @@ def test_kill_of_a_raylet(case: Case) -> None:
         "the worker to follow its raylet",
         10.0,
     )
-    assert case.sweep.finish(_LIMIT_S) == 0, case.sweep.output
-    case.assert_all_measured(4)
-    case.assert_nothing_left_behind()
-    case.note("kill -9 of a raylet", "the supervisor started another, the host joined again")
+    case.recovers(4, "kill -9 of a raylet", "the supervisor started another, the host joined again")
 
 
 def test_kill_of_the_driver(case: Case) -> None:
@@ -151,7 +142,8 @@ def test_kill_of_the_driver(case: Case) -> None:
     spools = [case.spool("left"), case.spool("right")]
     wait_until(lambda: all(spool.stat().st_size for spool in spools), "what was under way", 5.0)
     case.harm()
-    assert case.start("resume").finish(_LIMIT_S) == 0, case.sweep.output
+    case.start("resume")
+    assert case.sweep.finish(_LIMIT_S) == 0, case.sweep.output
     case.assert_all_measured(16)
     # What the two hosts finished while nobody asked was fetched: no repeat was begun a second time.
     assert len(case.driver.rows()) == 16 + n_failed
@@ -171,10 +163,7 @@ def test_a_host_loses_power_and_comes_back(case: Case) -> None:
     )
     case.host("left").power_on()
     case.cluster.start(case.host("left"))
-    assert case.sweep.finish(_LIMIT_S) == 0, case.sweep.output
-    case.assert_all_measured(16)
-    case.assert_nothing_left_behind()
-    case.note("power off of a host, and on", "its work waited for it")
+    case.recovers(16, "power off of a host, and on", "its work waited for it")
 
 
 @pytest.mark.thorough
@@ -185,10 +174,7 @@ def test_a_link_is_cut_for_5_s(case: Case) -> None:
     case.host("left").cut()
     time.sleep(5.0)
     case.host("left").restore()
-    assert case.sweep.finish(_LIMIT_S) == 0, case.sweep.output
-    case.assert_all_measured(16)
-    case.assert_nothing_left_behind()
-    case.note("link cut for 5 s", "nothing was measured twice")
+    case.recovers(16, "link cut for 5 s", "nothing was measured twice")
 
 
 def test_a_link_is_cut_for_good_and_restored_for_a_resume(case: Case) -> None:
@@ -201,10 +187,8 @@ def test_a_link_is_cut_for_good_and_restored_for_a_resume(case: Case) -> None:
     case.host("left").restore()
     case.cluster.wait_for("left", is_alive=True, timeout_s=60.0)
     case.harm(cut)
-    assert case.start("resume").finish(_LIMIT_S) == 0, case.sweep.output
-    case.assert_all_measured(16)
-    case.assert_nothing_left_behind()
-    case.note("link restored, resume", "the rest was measured")
+    case.start("resume")
+    case.recovers(16, "link restored, resume", "the rest was measured")
 
 
 @pytest.mark.thorough
@@ -254,10 +238,8 @@ def test_the_head_is_killed_in_the_middle(case: Case) -> None:
     assert "fleetrank sweep resume" in case.sweep.output
     case.cluster.mend(("head", "left", "right"))
     case.harm()
-    assert case.start("resume").finish(_LIMIT_S) == 0, case.sweep.output
-    case.assert_all_measured(16)
-    case.assert_nothing_left_behind()
-    case.note("kill -9 of the head, resume", "what hosts had finished was fetched")
+    case.start("resume")
+    case.recovers(16, "kill -9 of the head, resume", "what hosts had finished was fetched")
 
 
 @pytest.mark.thorough
@@ -291,10 +273,7 @@ def test_a_host_is_added_in_the_middle(case: Case) -> None:
     case.start().wait_for(is_ok, _LIMIT_S)
     case.harm(late)
     case.cluster.start(case.cluster.network.add("late"))
-    assert case.sweep.finish(_LIMIT_S) == 0, case.sweep.output
-    case.assert_all_measured(16)
-    case.assert_nothing_left_behind()
-    case.note("host added in the middle", "its cells, which had waited, were measured")
+    case.recovers(16, "host added in the middle", "its cells, which had waited, were measured")
 
 
 @pytest.mark.thorough
@@ -312,10 +291,10 @@ def test_the_driver_runs_out_of_disk(case: Case) -> None:
     assert "space" in case.sweep.output
     (case.driver.here / "results" / "filler").unlink()
     case.harm()
-    assert case.start("resume").finish(_LIMIT_S) == 0, case.sweep.output
-    case.assert_all_measured(16)
-    case.assert_nothing_left_behind()
-    case.note("disk full on the driver, resume", "what could not be stored was fetched again")
+    case.start("resume")
+    case.recovers(
+        16, "disk full on the driver, resume", "what could not be stored was fetched again"
+    )
 
 
 _HOLD_STORE = """
@@ -384,11 +363,14 @@ def test_an_fsync_takes_seconds(case: Case) -> None:
     case.driver.make(model, n_models=2)
     _simulate(case, "left", "slow", repeats=2)
     case.harm()
-    assert case.start().finish(2 * _LIMIT_S) == 0, case.sweep.output
-    case.assert_all_measured(8)
-    assert case.failures() == []
-    case.assert_nothing_left_behind()
-    case.note("fsync takes 3 s, on driver and host", "slower, and nothing else")
+    case.start()
+    case.recovers(
+        8,
+        "fsync takes 3 s, on driver and host",
+        "slower, and nothing else",
+        failures=[],
+        limit_s=2 * _LIMIT_S,
+    )
     slow.power_off()
 
 
@@ -420,7 +402,8 @@ builtins.__import__ = _with_clock
 def test_a_clock_is_off_by_an_hour(case: Case) -> None:
     _host_with(case, "skewed", _LATE_CLOCK)
     _, device = _simulate(case, "left", "skewed")
-    assert case.start().finish(_LIMIT_S) == 0, case.sweep.output
+    case.start()
+    assert case.sweep.finish(_LIMIT_S) == 0, case.sweep.output
     case.assert_all_measured(16)
     stamps = {row["device"]: str(row["finished_utc"])[:13] for row in case.driver.rows()}
     assert stamps[device] != stamps["sim-left"]
@@ -442,7 +425,5 @@ def test_sigterm_of_everything(case: Case) -> None:
         case.host(name).power_on()
         case.cluster.start(case.host(name))
     case.harm()
-    assert case.start("resume").finish(_LIMIT_S) == 0, case.sweep.output
-    case.assert_all_measured(16)
-    case.assert_nothing_left_behind()
-    case.note("SIGTERM of everything, resume", "nothing finished was measured again")
+    case.start("resume")
+    case.recovers(16, "SIGTERM of everything, resume", "nothing finished was measured again")

@@ -1,6 +1,7 @@
 """Tiny real artifacts in every format, made once per session."""
 
 import hashlib
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 
@@ -8,7 +9,9 @@ import numpy as np
 import pytest
 from tiny_onnx import save_huge, save_looping
 
+from fleetrank.device_agents.contract.measurement import Measurement, WorkerFacts
 from fleetrank.device_agents.contract.task import Execution, InferTask, MeasurePolicy, MeasureTask
+from fleetrank.device_agents.worker.run import Caller
 from fleetrank.foundation.vocabulary import Runtime
 
 QUICK = MeasurePolicy(
@@ -64,6 +67,14 @@ def infer_task(path: Path, folder: Path, **changes: object) -> InferTask:
     return InferTask(**{**fields, **changes})  # type: ignore[arg-type]
 
 
+def measure_here(task: MeasureTask) -> Measurement:
+    """What a worker does with a trusted file, in this process: a process is not the subject."""
+    from fleetrank.device_agents.worker.measure import measure
+
+    with warnings.catch_warnings(action="ignore"):  # importing ExecuTorch warns
+        return measure(task, WorkerFacts(), Caller(enter=lambda _: None), None)
+
+
 def save_check(folder: Path, inputs: np.ndarray, outputs: np.ndarray) -> str:
     """What a device compares a file with, named by its content."""
     path = folder / "check.npz"
@@ -112,16 +123,22 @@ def pte_file() -> Path:
     return Path(__file__).parent / "data" / "tiny.pte"
 
 
+class Artifacts(dict[Runtime, Path]):
+    """A file of each runtime, made when it is first asked for: PyTorch takes seconds to load."""
+
+    def __init__(self, fixture: Callable[[str], Path]) -> None:
+        super().__init__()
+        self._fixture = fixture
+
+    def __missing__(self, runtime: Runtime) -> Path:
+        names = {Runtime.TORCH: "pt2_file", Runtime.EXECUTORCH: "pte_file"}
+        self[runtime] = self._fixture(names.get(runtime, f"{runtime}_file"))
+        return self[runtime]
+
+
 @pytest.fixture(scope="session")
-def artifacts(
-    onnx_file: Path, pt2_file: Path, tflite_file: Path, pte_file: Path
-) -> dict[Runtime, Path]:
-    return {
-        Runtime.ONNX: onnx_file,
-        Runtime.TORCH: pt2_file,
-        Runtime.TFLITE: tflite_file,
-        Runtime.EXECUTORCH: pte_file,
-    }
+def artifacts(request: pytest.FixtureRequest) -> Artifacts:
+    return Artifacts(request.getfixturevalue)
 
 
 @pytest.fixture(scope="session")

@@ -35,11 +35,14 @@ from tests.device_agents.conftest import BACKENDS, MakeTask, infer_task
 OPTIONS: Mapping[str, Mapping[str, OptionValue]] = {"cpu": {}, "simulated": {}}
 """Of the kinds that need no device beside this host."""
 GPU_WORKER = (sys.executable, str(Path(__file__).parents[1] / "makers/fake_gpu_worker.py"))
-KINDS = [*sorted(OPTIONS), "board", "cuda", pytest.param("android", marks=pytest.mark.adb)]
+KINDS = [
+    *daily([*sorted(OPTIONS), "board", "cuda"], *OPTIONS),
+    pytest.param("android", marks=pytest.mark.adb),
+]
 # torch compiles with the machine's own compiler and takes half a minute: its own test.
 RUNTIMES = list(Runtime)
-DAILY = (Runtime.ONNX, Runtime.TFLITE)
-"""PyTorch and ExecuTorch take seconds to load, and other tests of their workers run daily."""
+DAILY = Runtime.TFLITE
+"""The one that every kind of the short set but a GPU has; others are tested by their runtime."""
 
 
 PhoneOptions = Iterator[Mapping[str, OptionValue]]
@@ -99,7 +102,7 @@ def test_probe_says_what_the_device_is(agent: Agent) -> None:
     assert facts.os
 
 
-@pytest.mark.parametrize("runtime", daily(RUNTIMES, *DAILY))
+@pytest.mark.parametrize("runtime", daily(RUNTIMES, DAILY))
 def test_a_measurement_answers_its_task(agent: Agent, runtime: Runtime, task_of: MakeTask) -> None:
     task = task_for(agent, task_of(runtime))
     seen = agent.measure(task)

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import yaml
 from hypothesis import strategies as st
-from mutation import HOSTILE, NUMBERS, arbitrary, as_toml, as_yaml, documents, mutated, one_of
+from mutation import HOSTILE, NUMBERS, as_toml, as_yaml, documents, mutated, one_of
 from target import ROOT, Target
 
 from fleetrank.analysis.importers.csv_map import parse_csv
@@ -17,7 +17,6 @@ from fleetrank.analysis.importers.release import (
     Release,
     drop_reason,
     load_equivalences,
-    read_number,
     require_complete,
 )
 from fleetrank.analysis.importers.timm import ACCURACY_FILE, parse_timm
@@ -103,12 +102,6 @@ def model_facts(data: bytes) -> object:
     return [(row["model"], row.get("flops"), row.get("accuracy_top1")) for row in rows]
 
 
-def number(data: bytes) -> object:
-    found = read_number(data.decode("utf-8", "replace"))
-    assert found is None or found - found == 0.0, "a figure that is not finite"
-    return found
-
-
 def _fits_the_table(releases: Iterable[Release]) -> object:
     """What every importer owes the table: its columns, its words, its types."""
     answer = []
@@ -180,9 +173,5 @@ TARGETS = (
     Target(mapped_csv, _joined(_csv_inputs((TABLE,), ";"), mutated((MAPPING, b"", b"")))),
     Target(llm_log, _joined(mutated((LOG,)), mutated((LOG_MAPPING, b"")))),
     Target(model_facts, _csv_inputs((FACTS,), ",")),
-    Target(
-        number,
-        st.one_of(one_of(CELLS).map(lambda s: s.encode()), mutated((b"1,014.45",)), arbitrary(30)),
-    ),
 )
 load_equivalences("timm")

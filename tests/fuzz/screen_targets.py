@@ -22,7 +22,6 @@ from fleetrank.analysis.errors import AnalysisError, QueryError
 from fleetrank.analysis.report.page import json_block
 from fleetrank.analysis.report.page_tables import Shown, html_table
 from fleetrank.analysis.sql import _only_select, lock_down
-from fleetrank.analysis.stored.selection import matches, regex_of
 from fleetrank.analysis.tables.formats import render
 from fleetrank.analysis.tables.table import Table
 from fleetrank.foundation.errors import FleetError, visible
@@ -77,35 +76,6 @@ def sql_statement(data: bytes) -> object:
         again = connection.extract_statements(statement.query)
         assert [one.type for one in again] == [duckdb.StatementType.SELECT]
         return str(statement.type)
-
-
-def pattern(data: bytes) -> object:
-    """Held against a matcher of a few lines."""
-    given, _, name = data.decode("utf-8", "replace").partition(SEPARATOR)
-    frame = pl.DataFrame({"name": [name]})
-    found = frame.select(matches("name", given)).item()
-    assert found == _fits(given, name), "another answer than letter by letter"
-    assert (
-        frame.lazy().select(pl.col("name").str.contains(regex_of(given))).collect().item() == found
-    )
-    return found
-
-
-def _fits(given: str, name: str) -> bool:
-    """Whether the parts of a pattern stand in the name in order, the outer ones at its ends."""
-    first, *middle = given.split("*")
-    if not middle:
-        return name == given
-    last = middle.pop()
-    if len(name) < len(first) + len(last) or not (name.startswith(first) and name.endswith(last)):
-        return False
-    at, end = len(first), len(name) - len(last)
-    for part in middle:
-        at = name.find(part, at, end)
-        if at < 0:
-            return False
-        at += len(part)
-    return True
 
 
 def selectors(data: bytes) -> object:
@@ -252,16 +222,6 @@ def _words(least: int, most: int) -> st.SearchStrategy[bytes]:
     )
 
 
-def _pattern_inputs() -> st.SearchStrategy[bytes]:
-    few = st.text("ab*.(\n", max_size=10)
-    return st.one_of(
-        st.tuples(few, st.text("ab.(\n", max_size=10)).map(
-            lambda two: SEPARATOR.join(two).encode()
-        ),
-        _words(2, 2),
-    )
-
-
 OPTIONS = (
     "--workspace",
     "--workspace=",
@@ -280,7 +240,6 @@ TARGETS = (
         st.one_of(mutated(tuple(map(str.encode, SQL)), SQL_WORDS), arbitrary(80)),
         may_raise=(QueryError, duckdb.Error),
     ),
-    Target(pattern, _pattern_inputs()),
     Target(selectors, _words(0, 8), may_raise=(FleetError, ValidationError)),
     Target(
         shared_options,

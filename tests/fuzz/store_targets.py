@@ -10,20 +10,15 @@ from target import Target, as_file, scratch
 
 from fleetrank.analysis.stored.columns import ROW_KEY, SCHEMA, SCHEMA_VERSION
 from fleetrank.analysis.stored.sweep_record import MEASUREMENTS
-from fleetrank.device_agents.android.execution.program_run import decode_log, encode_log
-from fleetrank.device_agents.android.programs.phone_program import ProgramCall, ProgramOutput
 from fleetrank.device_agents.contract.measurement import (
     Failure,
     Measurement,
     WorkerFacts,
-    says_device_lost,
 )
-from fleetrank.device_agents.contract.protocol import STAGE_MARK, decode_request, encode_request
+from fleetrank.device_agents.contract.protocol import decode_request, encode_request
 from fleetrank.device_agents.contract.task import Execution, MeasureTask
-from fleetrank.device_agents.errors import AgentError
-from fleetrank.device_agents.host.worker_client import last_stage
 from fleetrank.foundation.codec import from_json, parse_json, to_json
-from fleetrank.foundation.errors import FleetError, says_out_of_memory
+from fleetrank.foundation.errors import FleetError
 from fleetrank.foundation.vocabulary import (
     ErrorKind,
     Family,
@@ -74,10 +69,6 @@ STAGED = {
     "reference_path": "/r", "cost": {"macs": 1, "parameters": 2, "method": "counted"},
 }  # fmt: skip
 ANSWER = {"staged": STAGED, "message": "m", "remedy": "r", "lacks_trust": False}
-LOG = ProgramOutput(
-    run=ProgramCall(argv=("/t", "--a=b c"), result_file="/r", log_tag="X", warmup_runs=2),
-    exit_code=0, stdout="out\n== end\n", stderr="é", result=b"\0\xff", logcat="",
-)  # fmt: skip
 JSON_SAMPLES = (to_json(MEASUREMENT).encode(), as_json(ROW), b'{"a":[1,1.5e3,"\\ud800",null]}')
 
 
@@ -158,17 +149,6 @@ def spool(data: bytes) -> object:
     return kept
 
 
-def raw_log(data: bytes) -> object:
-    found = decode_log(data.decode("utf-8", "replace"))
-    assert decode_log(encode_log(found)) == found
-    return found
-
-
-def worker_words(data: bytes) -> object:
-    text = data.decode("utf-8", "replace")
-    return last_stage(text), says_out_of_memory(text), says_device_lost(text)
-
-
 def host_file_name(data: bytes) -> object:
     name = _checked(data.decode("utf-8", "surrogateescape"))
     found = (scratch() / name).resolve()
@@ -204,13 +184,6 @@ TARGETS = (
     Target(
         spool,
         mutated(((to_json(MEASUREMENT) + "\n").encode() * 2, as_json({"task_id": "s/x"}) + b"\n")),
-    ),
-    Target(raw_log, mutated((encode_log(LOG).encode(),))),
-    Target(
-        worker_words,
-        mutated((f"x\n{STAGE_MARK} load\nMemoryError\n".encode(), b"out of memory")),
-        may_raise=(AgentError,),
-        share=0.5,
     ),
     Target(
         host_file_name,

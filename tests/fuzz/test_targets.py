@@ -8,9 +8,9 @@ from counts import FOUND
 from hypothesis import HealthCheck, given, settings
 from target import QUICK_SHARE, judge, warm_up
 
-EXAMPLES = 6
-"""Of each target in the ordinary tests; `make fuzz` gives thousands."""
-MORE_EXAMPLES = 40
+SHARE = 0.06
+"""Of the examples that a test of hypothesis takes; `make fuzz` gives thousands."""
+QUICK = 0.4
 """Of a target that is quick."""
 CASES = sorted(FOUND.glob("*/*.bin"))
 
@@ -20,7 +20,8 @@ CASES = sorted(FOUND.glob("*/*.bin"))
 def test_a_few_inputs_are_read_or_refused(name: str) -> None:
     target = TARGETS[name]
     warm_up(target)
-    n_examples = MORE_EXAMPLES if target.share == QUICK_SHARE else EXAMPLES
+    share = QUICK if target.share == QUICK_SHARE else SHARE
+    n_examples = max(3, round(share * settings().max_examples))
 
     @settings(max_examples=n_examples, database=None, suppress_health_check=list(HealthCheck))
     @given(target.inputs)

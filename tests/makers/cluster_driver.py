@@ -270,6 +270,26 @@ class Case:
             None,
         )
 
+    def recovers(
+        self,
+        n_repeats: int,
+        fault: str,
+        outcome: str,
+        *,
+        failures: list[str] | None = None,
+        limit_s: float = 90.0,
+    ) -> None:
+        """The sweep ends well with every repeat, leaves nothing behind, and is in the table.
+
+        With `failures`, those are the kinds of all attempts that failed.
+        """
+        assert self.sweep is not None
+        assert self.sweep.finish(limit_s) == 0, self.sweep.output
+        self.assert_all_measured(n_repeats)
+        assert failures in (None, self.failures())
+        self.assert_nothing_left_behind()
+        self.note(fault, outcome)
+
     def assert_all_measured(self, n_repeats: int) -> None:
         """Every repeat of every cell has exactly one good row, whatever failed before it."""
         ends = self.driver.ends()

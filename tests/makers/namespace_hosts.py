@@ -423,16 +423,11 @@ print(json.dumps([[node.labels["fleetrank-host"], node.state == 0] for node in n
 
 @dataclass(slots=True, kw_only=True)
 class RayCluster:
-    """The first host started is the head.
-
-    Attributes:
-        supervisors: what starts Ray again on a host, where it is asked to.
-    """
+    """The first host started is the head; on each, a loop starts Ray again."""
 
     network: HostNetwork
     token: str = field(default_factory=lambda: secrets.token_hex(32))
     head: NamespaceHost | None = None
-    supervisors: dict[str, HostProcess] = field(default_factory=dict)
 
     @property
     def address(self) -> str:
@@ -441,19 +436,13 @@ class RayCluster:
             raise RuntimeError("no head was started")
         return f"{self.head.address}:{_PORT}"
 
-    def start(self, host: NamespaceHost, *, is_supervised: bool = True) -> None:
+    def start(self, host: NamespaceHost) -> None:
         """Starts Ray and waits until it has joined; hosts have to be started one by one."""
         self._give_token(host)
         command = [str(Path(sys.executable).parent / "ray"), "start", *self._options(host)]
         log = host.folder / "ray.log"
-        if is_supervised:
-            loop = _SUPERVISED.format(command=shlex.join(command))
-            started = host.start(["bash", "-c", loop, "fleetrank-ray-loop"], log=log)
-            self.supervisors[host.name] = started
-        else:
-            done = host.run(command, timeout_s=_START_TIMEOUT_S)
-            if done.returncode:
-                raise RuntimeError(f"ray start on {host.name}: {done.stdout}{done.stderr}")
+        loop = _SUPERVISED.format(command=shlex.join(command))
+        host.start(["bash", "-c", loop, "fleetrank-ray-loop"], log=log)
         self.wait_for(host.name, is_alive=True, timeout_s=_START_TIMEOUT_S)
 
     def mend(self, names: Sequence[str]) -> None:

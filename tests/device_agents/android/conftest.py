@@ -5,13 +5,14 @@ from pathlib import Path
 
 import pytest
 from adb_bench import AdbBench, NewAgent, open_bench, phone_options, private_server
+from daily import daily
 from programs import need
 
 from fleetrank.device_agents.android.adb_server import AdbServer, find_adb
 from fleetrank.device_agents.android.agent import AndroidAgent
 
 
-@pytest.fixture(scope="session", params=["wheel", "debian"])
+@pytest.fixture(scope="session", params=daily(["wheel", "debian"], "wheel"))
 def adb_server(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[AdbServer]:

@@ -1,8 +1,6 @@
 """Repeats of strange, failing and hostile phones, through the agent and the real adb."""
 
 import os
-import shutil
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -16,21 +14,16 @@ from adb_bench import (
     make_canary,
     make_task,
     measure_patiently,
-    open_bench,
-    phone_options,
 )
+from daily import daily
 
-from fleetrank.device_agents.android.adb_server import AdbServer
 from fleetrank.device_agents.android.agent import AndroidAgent
 from fleetrank.device_agents.android.execution.storage import (
-    ProgramStore,
     file_sha256,
-    read_program,
 )
-from fleetrank.device_agents.android.state.identity import probe_phone
-from fleetrank.device_agents.contract.measurement import Measurement
+from fleetrank.device_agents.android.state.fitness import read_phone_conditions, to_conditions
+from fleetrank.device_agents.contract.measurement import Conditions, Measurement
 from fleetrank.device_agents.contract.task import Execution
-from fleetrank.device_agents.virtual_phone.imitation.command import stand_in_of
 from fleetrank.device_agents.virtual_phone.profile import Fault
 from fleetrank.foundation.vocabulary import ErrorKind, Flag, Runtime, SampleKind, Status
 
@@ -46,71 +39,49 @@ def test_a_repeat_has_all_that_its_row_needs(agent: AndroidAgent, bench: AdbBenc
     seen = agent.measure(make_task(canary=canary))
     assert_good(seen, bench)
     assert seen.sample_kind is SampleKind.TOOL_SUMMARY
+    assert Flag.SETTINGS_NOT_APPLIED not in seen.flags
     assert seen.raw_log is not None
     assert seen.conditions_before.canary_ns is not None
     assert {"adb_version", "benchmark_model_sha256"} <= set(dict(seen.worker.settings))
 
 
-@pytest.mark.parametrize(
-    ("profile", "clusters", "rest_cap_mhz"),
-    [
-        ("oppo-r15", ((4, 5, 6, 7), (0, 1, 2, 3)), 793.0),
-        ("galaxy-s9", ((4, 5, 6, 7), (0, 1, 2, 3)), 1794.0),
-    ],
-)
-def test_a_recorded_phone_is_understood_and_measured(
-    adb_server: AdbServer,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    profile: str,
-    clusters: tuple[tuple[int, ...], ...],
-    rest_cap_mhz: float,
-) -> None:
-    """Cores of equal clock, and caps at rest of 40 and 66 %, as real phones have them."""
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    with open_bench(adb_server, tmp_path / "phones", Path.home(), profile=profile) as bench:
-        facts = probe_phone(bench.phone)
-        assert tuple(cluster.cores for cluster in facts.clusters) == clusters
-        agent = AndroidAgent(phone_options(bench.phone.server, bench.farmed.address))
-        bench.inject(Fault.SLOW_RUN)
-        seen = agent.measure(make_task())
-        assert_good(seen, bench)
-    highest_mhz = facts.clusters[0].max_mhz
-    assert seen.conditions_before.clock_cap_mhz == rest_cap_mhz
-    assert seen.conditions_after.clock_cap_mhz == highest_mhz
+STRANGE = (
+    Fault.NO_EXIT_CODES, Fault.CLOCK_JUMP, Fault.HOSTILE_NAMES, Fault.NAN_SENSOR,
+    Fault.SHARED_SERIAL,
+)  # fmt: skip
 
 
 @pytest.mark.parametrize(
-    "fault",
+    "faults",
     [
-        Fault.NO_EXIT_CODES,
-        Fault.CLOCK_JUMP,
-        Fault.HOSTILE_NAMES,
-        Fault.NAN_SENSOR,
-        Fault.HAL_NOT_READY,
-        Fault.SHARED_SERIAL,
+        STRANGE,
+        pytest.param((Fault.HAL_NOT_READY,), marks=pytest.mark.thorough),
+        *(pytest.param((fault,), marks=pytest.mark.thorough) for fault in STRANGE),
     ],
 )
 def test_a_strange_phone_is_measured_all_the_same(
-    agent: AndroidAgent, bench: AdbBench, fault: Fault
+    agent: AndroidAgent, bench: AdbBench, faults: tuple[Fault, ...]
 ) -> None:
-    bench.inject(fault)
+    for fault in faults:
+        bench.inject(fault)
     assert_good(measure_patiently(agent, make_task()), bench)
 
 
-def test_a_sensor_without_a_value_hides_no_other_and_no_hal_is_no_status(
-    agent: AndroidAgent, bench: AdbBench
-) -> None:
-    usual = agent.measure(make_task()).conditions_before
+def test_a_sensor_without_a_value_hides_no_other_and_no_hal_is_no_status(bench: AdbBench) -> None:
+    def look() -> Conditions:
+        return to_conditions(read_phone_conditions(bench.phone))
+
+    usual = look()
     bench.inject(Fault.NAN_SENSOR)
-    broken = agent.measure(make_task()).conditions_before
+    broken = look()
     bench.clear(Fault.NAN_SENSOR)
     bench.inject(Fault.HAL_NOT_READY)
-    blind = agent.measure(make_task()).conditions_before
+    blind = look()
     assert broken.temp_c == usual.temp_c
     assert (usual.thermal_status, blind.thermal_status) == (0, None)
 
 
+@pytest.mark.thorough
 def test_the_cores_in_the_row_are_those_that_the_kernel_gave(
     agent: AndroidAgent, bench: AdbBench
 ) -> None:
@@ -120,6 +91,7 @@ def test_the_cores_in_the_row_are_those_that_the_kernel_gave(
     assert seen.worker.affinity == tuple(sorted(os.sched_getaffinity(0)))
 
 
+@pytest.mark.thorough
 def test_lines_of_earlier_runs_in_the_log_are_not_this_runs(
     new_agent: NewAgent, bench: AdbBench
 ) -> None:
@@ -144,10 +116,10 @@ def assert_good_samples(seen: Measurement) -> None:
     assert seen.samples_ns
 
 
+@pytest.mark.thorough
 def test_a_phone_that_denies_settings_is_measured_with_a_flag(
     agent: AndroidAgent, bench: AdbBench
 ) -> None:
-    assert Flag.SETTINGS_NOT_APPLIED not in agent.measure(make_task()).flags
     bench.inject(Fault.SETTINGS_DENIED)
     seen = agent.measure(make_task())
     assert_good(seen, bench)
@@ -155,23 +127,16 @@ def test_a_phone_that_denies_settings_is_measured_with_a_flag(
     assert seen.conditions_after.is_screen_on is not None
 
 
-def test_a_clock_that_jumps_in_the_middle_changes_no_time(
-    agent: AndroidAgent, bench: AdbBench
-) -> None:
-    before = agent.measure(make_task())
-    bench.inject(Fault.CLOCK_JUMP)
-    after = agent.measure(make_task())
-    assert_good(after, bench)
-    assert before.summary == after.summary
-
-
 @pytest.mark.parametrize(
     ("fault", "kind"),
-    [
-        (Fault.RUNNER_CRASH, ErrorKind.CRASHED),
-        (Fault.HALF_OUTPUT, ErrorKind.BAD_OUTPUT),
-        (Fault.GARBAGE_OUTPUT, ErrorKind.BAD_OUTPUT),
-    ],
+    daily(
+        [
+            (Fault.RUNNER_CRASH, ErrorKind.CRASHED),
+            (Fault.HALF_OUTPUT, ErrorKind.BAD_OUTPUT),
+            (Fault.GARBAGE_OUTPUT, ErrorKind.BAD_OUTPUT),
+        ],
+        Fault.RUNNER_CRASH,
+    ),
 )
 def test_a_runner_that_fails_is_a_typed_failure_with_its_output(
     agent: AndroidAgent, bench: AdbBench, fault: Fault, kind: ErrorKind
@@ -185,14 +150,7 @@ def test_a_runner_that_fails_is_a_typed_failure_with_its_output(
     assert_good(agent.measure(make_task()), bench)
 
 
-def test_another_versions_format_is_read(agent: AndroidAgent, bench: AdbBench) -> None:
-    bench.inject(Fault.OTHER_VERSION)
-    execution = replace(make_task().execution, backend="builtin")
-    seen = agent.measure(make_task(execution=execution))
-    assert_good(seen, bench)
-    assert dict(seen.worker.settings)["read_from"] == "text"
-
-
+@pytest.mark.thorough
 def test_a_placement_that_nothing_proves_is_asked_for_once(
     agent: AndroidAgent, bench: AdbBench
 ) -> None:
@@ -214,25 +172,3 @@ def test_hostile_names_of_phone_and_artifact_are_never_run(
     task = make_task(task_id=HOSTILE, artifact_path=str(artifact))
     assert_good(agent.measure(task), bench)
     assert not list(tmp_path.rglob("pwned*"))
-
-
-def test_an_external_delegate_runs_from_the_programs_folder(
-    new_agent: NewAgent, bench: AdbBench, tmp_path: Path
-) -> None:
-    folder = tmp_path / "qnn"
-    folder.mkdir()
-    shutil.copy(stand_in_of("benchmark_model"), folder / "benchmark_model")
-    (folder / "libQnnTFLiteDelegate.so").write_bytes(b"a library")
-    program = read_program("benchmark_model", folder)
-    ProgramStore().add(program)
-    agent = new_agent(benchmark_model=program.sha256)
-    execution = make_task().execution
-    task = make_task(execution=replace(execution, backend="external:QnnTFLiteDelegate"))
-    seen = agent.measure(task)
-    assert_good(seen, bench)
-    assert (seen.backend_nodes, seen.graph_nodes) == (52, 65)
-    assert dict(seen.worker.settings)["benchmark_model_sha256"] == program.sha256
-    absent = make_task(execution=replace(execution, backend="external:Neuron"))
-    failure = failure_of(agent.measure(absent))
-    assert failure.kind is ErrorKind.UNSUPPORTED
-    assert "libNeuron.so" in failure.message

@@ -36,6 +36,7 @@ def lock_of(phone: Phone, name: str, **changes: object) -> PhoneLock:
     return replace(PhoneLock(phone=phone, me=name[0] * 32, who=f"{name}@bench"), **changes)
 
 
+@pytest.mark.thorough
 def test_a_phone_that_another_host_has_is_waited_for(new_agent: NewAgent, bench: AdbBench) -> None:
     agent = new_agent()
     with held(lock_of(bench.phone, "ann")):
@@ -46,6 +47,7 @@ def test_a_phone_that_another_host_has_is_waited_for(new_agent: NewAgent, bench:
     assert_good(agent.measure(make_task()), bench)
 
 
+@pytest.mark.thorough
 def test_what_was_measured_while_the_lock_was_lost_does_not_count(
     new_agent: NewAgent, bench: AdbBench
 ) -> None:
@@ -115,17 +117,17 @@ def can_take(lock: PhoneLock) -> bool:
     return True
 
 
-@pytest.mark.parametrize(
-    "text", ["", "\n", "99999 x y", "9" * 40, "$(id) a b", "1;id -1", "a[0] b"]
-)
-def test_a_file_that_is_no_lock_locks_nothing(bench: AdbBench, text: str) -> None:
+def test_a_file_that_is_no_lock_locks_nothing(bench: AdbBench) -> None:
     folder = bench.farmed.folder / LOCKS / "held"
     folder.mkdir(parents=True)
-    (folder / "x").write_text(text)
+    texts = ("", "\n", "99999 x y", "9" * 40, "$(id) a b", "1;id -1", "a[0] b")
+    for name, text in zip("tuvwxyz", texts, strict=True):
+        (folder / name).write_text(text)
     lock_of(bench.phone, "ann").take()
     assert [file.name[:1] for file in folder.iterdir()] == ["a"]
 
 
+@pytest.mark.thorough
 def test_of_many_that_ask_at_once_at_most_one_has_the_phone(bench: AdbBench) -> None:
     locks = [lock_of(bench.phone, name) for name in "abcdefgh"]
     has: list[int] = []
@@ -156,6 +158,7 @@ def network() -> Iterator[BadNetwork]:
         yield opened
 
 
+@pytest.mark.thorough
 def test_a_server_behind_a_bad_network_costs_one_attempt_when_it_is_cut(
     new_agent: NewAgent, bench: AdbBench, network: BadNetwork
 ) -> None:
@@ -184,6 +187,7 @@ def test_a_server_behind_a_bad_network_costs_one_attempt_when_it_is_cut(
     assert_good(measure_patiently(agent, make_task()), bench)
 
 
+@pytest.mark.thorough
 def test_a_cut_while_a_phone_is_tidied_up_costs_nothing(
     new_agent: NewAgent, bench: AdbBench, network: BadNetwork
 ) -> None:
@@ -201,6 +205,7 @@ def test_a_cut_while_a_phone_is_tidied_up_costs_nothing(
     cutting.join()
 
 
+@pytest.mark.thorough
 def test_a_connection_on_which_nothing_answers_is_opened_anew(
     new_agent: NewAgent, bench: AdbBench, network: BadNetwork, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -20,6 +20,7 @@ from adb_bench import (
     phone_options,
     wait_until_it_runs,
 )
+from daily import daily
 from waiting import wait_until
 
 from fleetrank.device_agents.android.agent import AndroidAgent
@@ -39,6 +40,7 @@ def hang_when_it_runs(bench: AdbBench) -> None:
     bench.farm.inject(0, Fault.HANG, duration_s=3.0)
 
 
+@pytest.mark.thorough
 def test_an_unauthorized_phone_is_no_fault_of_the_cell(
     agent: AndroidAgent, bench: AdbBench
 ) -> None:
@@ -52,7 +54,7 @@ def test_an_unauthorized_phone_is_no_fault_of_the_cell(
     assert_good(measure_patiently(agent, make_task()), bench)
 
 
-@pytest.mark.parametrize("fault", [Fault.OFFLINE, Fault.REBOOT])
+@pytest.mark.parametrize("fault", daily([Fault.OFFLINE, Fault.REBOOT], Fault.REBOOT))
 def test_a_phone_that_is_away_for_a_moment_is_waited_for(
     agent: AndroidAgent, bench: AdbBench, fault: Fault
 ) -> None:
@@ -68,7 +70,10 @@ def test_a_phone_that_is_gone_is_lost(new_agent: NewAgent, bench: AdbBench) -> N
     assert failure.wait.limit_s == 1.0
 
 
-@pytest.mark.parametrize(("fault", "stage"), [(Fault.DROP_PUSH, "load"), (Fault.DROP_RUN, "timed")])
+@pytest.mark.parametrize(
+    ("fault", "stage"),
+    daily([(Fault.DROP_PUSH, "load"), (Fault.DROP_RUN, "timed")], Fault.DROP_RUN),
+)
 def test_a_cable_pulled_in_the_middle_costs_one_attempt(
     agent: AndroidAgent, bench: AdbBench, fault: Fault, stage: str
 ) -> None:
@@ -80,6 +85,7 @@ def test_a_cable_pulled_in_the_middle_costs_one_attempt(
     assert_good(measure_patiently(agent, make_task()), bench)
 
 
+@pytest.mark.thorough
 def test_a_phone_that_hangs_ends_at_the_time_limit(agent: AndroidAgent, bench: AdbBench) -> None:
     assert_good(agent.measure(make_task()), bench)
     started_s = time.perf_counter()
@@ -113,6 +119,7 @@ def test_an_adb_server_killed_in_the_middle_is_started_again(
     assert_good(measure_patiently(agent, make_task()), bench)
 
 
+@pytest.mark.thorough
 def test_a_killed_server_that_many_miss_is_started_once(bench: AdbBench) -> None:
     server = bench.phone.server
     command = [str(server.adb), "-P", str(server.port), "kill-server"]
@@ -128,6 +135,7 @@ def test_a_full_phone_takes_no_artifact(agent: AndroidAgent, bench: AdbBench) ->
     assert leftovers(bench.farmed.folder) == []
 
 
+@pytest.mark.thorough
 def test_a_phone_in_use_is_left_to_its_user(new_agent: NewAgent, bench: AdbBench) -> None:
     name = probe_phone(bench.phone).unit_hash
     for known in ({}, {"unit_hash": name}):
@@ -148,6 +156,7 @@ def test_another_phone_at_the_address_is_refused(new_agent: NewAgent, bench: Adb
     assert not (bench.farmed.folder / "data/local/tmp/fleetrank").exists()
 
 
+@pytest.mark.thorough
 def test_a_twin_at_the_address_is_refused(new_agent: NewAgent, bench: AdbBench) -> None:
     """Equal tablets can have one serial number, model and build."""
     facts = probe_phone(bench.phone)
@@ -170,6 +179,7 @@ AndroidAgent(options).measure(task)
 """
 
 
+@pytest.mark.thorough
 def test_what_a_killed_process_left_is_cleaned_by_the_next(
     new_agent: NewAgent, bench: AdbBench
 ) -> None:

@@ -3,10 +3,11 @@
 import shutil
 import subprocess
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from adb_bench import TINY_TFLITE, AdbBench, leftovers, open_bench, phone_options
+from adb_bench import TINY_TFLITE, AdbBench, failure_of, leftovers, open_bench, phone_options
 from programs import need
 
 from fleetrank.device_agents.android.adb_server import AdbServer
@@ -23,21 +24,23 @@ from fleetrank.device_agents.contract.task import Execution, MeasurePolicy, Meas
 from fleetrank.device_agents.host.energy import MIN_STEPS
 from fleetrank.device_agents.virtual_phone.imitation.command import stand_in_of
 from fleetrank.device_agents.virtual_phone.profile import HOST_PROGRAMS, Fault
-from fleetrank.foundation.vocabulary import EnergyMethod, Runtime, Status
+from fleetrank.foundation.vocabulary import EnergyMethod, ErrorKind, Runtime, Status
 
 pytestmark = [pytest.mark.adb, pytest.mark.parametrize("adb_server", ["wheel"], indirect=True)]
 LIBRARY = "libQnnTFLiteDelegate.so"
 
 
-@pytest.fixture
-def android(
-    adb_server: AdbServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[AdbBench]:
+@pytest.fixture(scope="module")
+def android(adb_server: AdbServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[AdbBench]:
     """A phone whose shell is mksh and whose tools are toybox's, where toybox has them."""
+    folder = tmp_path_factory.mktemp("android")
     mksh, toybox = need("mksh"), need("toybox")
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     known = subprocess.run([toybox], capture_output=True, text=True, check=True).stdout.split()
-    with open_bench(adb_server, tmp_path / "phones", Path.home()) as bench:
+    with (
+        pytest.MonkeyPatch.context() as patch,
+        open_bench(adb_server, folder / "phones", Path.home()) as bench,
+    ):
+        patch.setenv("XDG_CACHE_HOME", str(folder / "cache"))
         programs = bench.farmed.folder / "system/bin"
         for name in HOST_PROGRAMS:
             if name in known and name != "sh":
@@ -94,6 +97,10 @@ def test_every_script_of_a_repeat_works(android: AdbBench, tmp_path: Path) -> No
     assert seen.conditions_after.clock_cap_mhz == 2914.0
     assert seen.worker.affinity is not None
     assert leftovers(android.farmed.folder) == []
+    execution = replace(task.execution, backend="external:Neuron")
+    failure = failure_of(AndroidAgent(options).measure(replace(task, execution=execution)))
+    assert failure.kind is ErrorKind.UNSUPPORTED
+    assert "libNeuron.so" in failure.message
 
 
 def test_settings_are_put_back_and_our_folder_is_removed(android: AdbBench) -> None:
@@ -109,10 +116,7 @@ def test_settings_are_put_back_and_our_folder_is_removed(android: AdbBench) -> N
     assert not (android.farmed.folder / FOLDER[1:]).exists()
 
 
-@pytest.mark.parametrize(
-    "name", ["a b", "-rf", "$(touch pwned)", "'; touch pwned; '", "`touch pwned`", "*", "a\nb"]
-)
-def test_no_name_is_code_in_mksh(android: AdbBench, name: str) -> None:
-    answer = android.phone.shell('printf %s "$1"', name, timeout_s=20)
-    assert answer.stdout == name
+def test_no_name_is_code_in_mksh(android: AdbBench) -> None:
+    for name in ("a b", "-rf", "$(touch pwned)", "'; touch pwned; '", "`touch pwned`", "*", "a\nb"):
+        assert android.phone.shell('printf %s "$1"', name, timeout_s=20).stdout == name
     assert not list(android.farmed.folder.rglob("pwned"))

@@ -132,6 +132,7 @@ def test_settings_of_a_phone_lost_for_a_moment_at_the_end_are_put_back(bench: Ad
     assert read(bench.phone, STAY_ON) == "null"
 
 
+@pytest.mark.thorough
 def test_settings_of_a_phone_that_stays_away_are_put_back_later(
     bench: AdbBench, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -8,8 +8,7 @@ from fleetrank.device_agents.android.execution.program_run import log_reader
 from fleetrank.device_agents.contract.measurement import Measurement
 from fleetrank.device_agents.contract.task import Execution
 from fleetrank.device_agents.registry import KINDS
-from fleetrank.device_agents.virtual_phone.profile import Fault
-from fleetrank.foundation.vocabulary import ErrorKind, Origin, Runtime, Status
+from fleetrank.foundation.vocabulary import Origin, Runtime, Status
 
 # The newer adb alone, as in test_lost_phone.py.
 pytestmark = [pytest.mark.adb, pytest.mark.parametrize("adb_server", ["wheel"], indirect=True)]
@@ -40,38 +39,11 @@ def test_the_files_own_nodes_and_modules_are_reported(agent: AndroidAgent, bench
     assert again.profile == seen.profile
 
 
+@pytest.mark.thorough
 def test_xnnpack_reports_its_own_operators_and_a_gpu_is_one_node(agent: AndroidAgent) -> None:
     found = operators_of(profiled(agent, "xnnpack"))
     assert set(found) == {"Transpose (ND, F32)", "Convolution (NHWC, F32) IGEMM"}
     assert set(operators_of(profiled(agent, "gpu"))) == {"TfLiteGpuDelegateV2"}
-
-
-def test_an_old_version_is_read_too(agent: AndroidAgent, bench: AdbBench) -> None:
-    bench.inject(Fault.OTHER_VERSION)
-    assert set(operators_of(profiled(agent, "builtin"))) == {"TRANSPOSE", "CONV_2D"}
-
-
-@pytest.mark.parametrize("fault", [Fault.HALF_OUTPUT, Fault.GARBAGE_OUTPUT])
-def test_half_a_profile_is_a_failure(agent: AndroidAgent, bench: AdbBench, fault: Fault) -> None:
-    bench.inject(fault)
-    seen = profiled(agent, "builtin")
-    assert seen.failure.kind is ErrorKind.BAD_OUTPUT
-    assert seen.profile is None
-
-
-def test_an_operator_that_is_slow_on_the_phone_takes_a_larger_share(
-    agent: AndroidAgent, bench: AdbBench
-) -> None:
-    def share() -> float:
-        found = operators_of(profiled(agent, "builtin"))
-        return found["CONV_2D"] / sum(found.values())
-
-    usual = agent.measure(make_task())
-    before = share()
-    bench.inject(Fault.SLOW_CONVOLUTION)
-    slow = agent.measure(make_task())
-    assert before < share() < 1
-    assert slow.summary.latency_ns > 2 * usual.summary.latency_ns, "the whole model is slower"
 
 
 @pytest.mark.usefixtures("agent")

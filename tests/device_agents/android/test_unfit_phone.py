@@ -2,6 +2,7 @@
 
 import pytest
 from adb_bench import AdbBench, NewAgent, assert_good, failure_of, leftovers, make_canary, make_task
+from daily import daily
 
 from fleetrank.device_agents.android.agent import AndroidAgent
 from fleetrank.device_agents.android.state.fitness import FOLDER
@@ -14,7 +15,7 @@ from fleetrank.foundation.vocabulary import ErrorKind
 pytestmark = [pytest.mark.adb, pytest.mark.parametrize("adb_server", ["wheel"], indirect=True)]
 
 
-@pytest.mark.parametrize("fault", [None, Fault.RUNNER_CRASH, Fault.GARBAGE_OUTPUT])
+@pytest.mark.parametrize("fault", daily([None, Fault.RUNNER_CRASH, Fault.GARBAGE_OUTPUT], None))
 def test_a_canary_that_is_off_or_fails_says_nothing_of_the_cell(
     agent: AndroidAgent, bench: AdbBench, fault: Fault | None
 ) -> None:
@@ -26,6 +27,7 @@ def test_a_canary_that_is_off_or_fails_says_nothing_of_the_cell(
     assert leftovers(bench.farmed.folder) == []
 
 
+@pytest.mark.thorough
 def test_a_canary_that_is_off_after_keeps_what_was_measured(
     agent: AndroidAgent, bench: AdbBench
 ) -> None:
@@ -37,6 +39,7 @@ def test_a_canary_that_is_off_after_keeps_what_was_measured(
     assert leftovers(bench.farmed.folder) == []
 
 
+@pytest.mark.thorough
 def test_cores_that_go_offline_cost_one_attempt(agent: AndroidAgent, bench: AdbBench) -> None:
     """Hot-plugging: the kernel switches the cores off that the repeat is pinned to."""
     bench.inject(Fault.CORES_OFFLINE)
@@ -50,13 +53,16 @@ def test_cores_that_go_offline_cost_one_attempt(agent: AndroidAgent, bench: AdbB
 
 @pytest.mark.parametrize(
     ("fault", "reason"),
-    [
-        (Fault.HOT, "thermal status"),
-        (Fault.THROTTLED, "thermal status"),
-        (Fault.BATTERY_LOW, "battery"),
-        (Fault.BATTERY_SAVER, "battery saver"),
-        (Fault.DOZES, "dozes"),
-    ],
+    daily(
+        [
+            (Fault.HOT, "thermal status"),
+            (Fault.THROTTLED, "thermal status"),
+            (Fault.BATTERY_LOW, "battery"),
+            (Fault.BATTERY_SAVER, "battery saver"),
+            (Fault.DOZES, "dozes"),
+        ],
+        Fault.BATTERY_LOW,
+    ),
 )
 def test_an_unfit_phone_is_not_measured(
     agent: AndroidAgent, bench: AdbBench, fault: Fault, reason: str
@@ -70,19 +76,7 @@ def test_an_unfit_phone_is_not_measured(
     assert leftovers(bench.farmed.folder) == []
 
 
-def test_a_phone_whose_caps_are_low_at_rest_is_measured(
-    new_agent: NewAgent, bench: AdbBench
-) -> None:
-    bench.inject(Fault.LOW_CAPS_AT_REST)
-    bench.inject(Fault.SLOW_RUN)
-    seen = new_agent().measure(make_task())
-    assert_good(seen, bench)
-    rest, load = seen.conditions_before, seen.conditions_after
-    assert rest.clock_cap_mhz < 0.85 * load.clock_cap_mhz
-    bench.inject(Fault.SLOW_RUN)
-    assert_good(new_agent(load_cap_mhz=load.clock_cap_mhz).measure(make_task()), bench)
-
-
+@pytest.mark.thorough
 def test_a_phone_that_is_slower_under_load_than_at_registration_is_not_counted(
     new_agent: NewAgent, bench: AdbBench
 ) -> None:
@@ -111,6 +105,7 @@ def test_a_hot_phone_asks_for_time_before_anything_is_sent_to_it(
     assert not list((folder / "lock/held").iterdir())
 
 
+@pytest.mark.thorough
 def test_a_hot_phone_is_waited_for(new_agent: NewAgent, bench: AdbBench) -> None:
     bench.farm.inject(0, Fault.HOT, duration_s=1.0)
     assert_good(measure_when_fit(new_agent(max_wait_s=20.0), make_task(), print), bench)

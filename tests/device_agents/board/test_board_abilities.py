@@ -38,6 +38,7 @@ def spans_of(number: int, one: Measurement) -> Iterator[tuple[int, int, int]]:
         yield block.start_ns, block.start_ns + sum(samples), number
 
 
+@pytest.mark.thorough
 def test_the_cells_of_a_round_take_turns_there(board: SshBoard, onnx_file: Path) -> None:
     agent = board.agent()
     seen = agent.measure_round(round_of(onnx_file, 3, blocks=BLOCKS))
@@ -69,6 +70,7 @@ def test_the_worker_there_finds_out_where_the_time_goes(
     assert board.kept == [], "acknowledged"
 
 
+@pytest.mark.thorough
 def test_a_round_ends_after_its_blocks_on_request(board: SshBoard, onnx_file: Path) -> None:
     policy = replace(QUICK, max_time_s=300.0)
     tasks = round_of(onnx_file, 2, blocks=ENDLESS, policy=policy)
@@ -94,6 +96,7 @@ def input_task(path: Path, values: Path, sha: str) -> MeasureTask:
     return replace(task, execution=replace(task.execution, inputs=(stated,)))
 
 
+@pytest.mark.thorough
 def test_values_of_an_input_travel(board: SshBoard, onnx_file: Path, tmp_path: Path) -> None:
     values = tmp_path / "it's the input.npy"
     np.save(values, np.ones((1, 3, 16, 16), np.float32))
@@ -102,6 +105,7 @@ def test_values_of_an_input_travel(board: SshBoard, onnx_file: Path, tmp_path: P
     assert [path.read_bytes() for path in board.cache.glob("files/*.npy")] == [values.read_bytes()]
 
 
+@pytest.mark.thorough
 def test_values_that_changed_since_the_plan_are_refused(
     board: SshBoard, onnx_file: Path, tmp_path: Path
 ) -> None:
@@ -159,6 +163,7 @@ def test_the_canary_runs_where_it_is_due(measured: Measured, tflite_file: Path) 
     assert seen.conditions_after.canary_ns is None
 
 
+@pytest.mark.thorough
 def test_a_canary_that_deviates_puts_the_repeat_off(
     measured: Measured, board: SshBoard, tflite_file: Path
 ) -> None:

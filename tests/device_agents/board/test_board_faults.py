@@ -63,6 +63,7 @@ def begin(board: SshBoard, onnx_file: Path, pool: ThreadPoolExecutor) -> Begin:
     return start
 
 
+@pytest.mark.thorough
 def test_a_cut_in_a_push_leaves_nothing_half(board: SshBoard, tmp_path: Path) -> None:
     path = tmp_path / "large.onnx"
     path.write_bytes(bytes(range(256)) * 40_000)
@@ -90,6 +91,7 @@ def test_what_was_measured_while_the_line_was_cut_is_fetched(board: SshBoard, be
     wait_until(lambda: board.kept == [], "the acknowledgement", 30.0)
 
 
+@pytest.mark.thorough
 def test_a_busy_board_keeps_what_was_measured_while_the_line_was_cut(
     board: SshBoard, onnx_file: Path, begin: Begin
 ) -> None:
@@ -109,6 +111,7 @@ def test_a_busy_board_keeps_what_was_measured_while_the_line_was_cut(
     assert (seen.status, seen.stop_reason) == (Status.OK, "max_time")
 
 
+@pytest.mark.thorough
 def test_a_repeat_ends_when_the_connection_does(board: SshBoard, begin: Begin) -> None:
     found = begin(300.0)
     board.relay.reset()
@@ -119,6 +122,7 @@ def test_a_repeat_ends_when_the_connection_does(board: SshBoard, begin: Begin) -
     assert board.kept == []
 
 
+@pytest.mark.thorough
 def test_a_restart_is_named(board: SshBoard, begin: Begin) -> None:
     if (reason := why_no_mounts()) is not None:
         pytest.skip(reason)
@@ -134,6 +138,7 @@ def test_a_restart_is_named(board: SshBoard, begin: Begin) -> None:
     assert "restarted" in failure.message
 
 
+@pytest.mark.thorough
 def test_a_board_that_hangs_is_given_up(
     board: SshBoard, begin: Begin, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -148,6 +153,7 @@ def test_a_board_that_hangs_is_given_up(
     assert (failure.kind, failure.is_transient) == (ErrorKind.TIMED_OUT, True)
 
 
+@pytest.mark.thorough
 def test_a_model_that_hangs_ends_at_its_own_limit(board: SshBoard, looping_onnx: Path) -> None:
     task = make_task(looping_onnx, Runtime.ONNX, is_trusted=True, timeout_s=8.0)
     found = failure_of(board.agent().measure(task))
@@ -155,6 +161,7 @@ def test_a_model_that_hangs_ends_at_its_own_limit(board: SshBoard, looping_onnx:
     assert board.processes("worker") == []
 
 
+@pytest.mark.thorough
 def test_a_stop_ends_the_worker_there(board: SshBoard, onnx_file: Path) -> None:
     stop = threading.Event()
     agent = board.agent()
@@ -169,6 +176,7 @@ def test_a_stop_ends_the_worker_there(board: SshBoard, onnx_file: Path) -> None:
     wait_until(lambda: not board.processes("worker"), "the worker's end")
 
 
+@pytest.mark.thorough
 def test_a_full_disk_is_a_row(short_runtime: None, tmp_path: Path) -> None:
     if (reason := why_no_mounts()) is not None:
         pytest.skip(reason)
@@ -183,6 +191,7 @@ def test_a_full_disk_is_a_row(short_runtime: None, tmp_path: Path) -> None:
     assert "needs 5 MiB" in found.message
 
 
+@pytest.mark.thorough
 def test_rows_have_the_times_of_this_host(short_runtime: None, onnx_file: Path) -> None:
     """The board's clock is three years slow, as of one without a battery."""
     late = """
@@ -224,6 +233,7 @@ def test_a_python_that_cannot_be_used_is_named(
     assert "`python=PATH`" in found.remedy
 
 
+@pytest.mark.thorough
 def test_a_python_with_spaces_and_quotes_in_its_name_is_started(
     board: SshBoard, onnx_file: Path
 ) -> None:
@@ -254,6 +264,7 @@ def test_two_hosts_take_turns_on_one_board(
     assert mine.finished_utc < patient.finished_utc
 
 
+@pytest.mark.thorough
 def test_another_board_under_the_same_name_is_refused(board: SshBoard, onnx_file: Path) -> None:
     agent = board.agent(board_hash="0" * 16)
     found = failure_of(agent.measure(make_task(onnx_file, Runtime.ONNX)))
@@ -261,6 +272,7 @@ def test_another_board_under_the_same_name_is_refused(board: SshBoard, onnx_file
     assert "another board" in found.message
 
 
+@pytest.mark.thorough
 def test_a_login_that_prints_does_not_disturb(short_runtime: None, onnx_file: Path) -> None:
     with ssh_board(login="echo 'Welcome to the board'; echo fleetrank >&2") as board:
         seen = board.agent().measure(make_task(onnx_file, Runtime.ONNX, is_trusted=True))

@@ -70,11 +70,13 @@ def test_a_repeat_reaches_the_worker_of_the_gpu(server: SshBoard, pt2_file: Path
     assert "PyTorch" in failure.message
 
 
+@pytest.mark.thorough
 def test_another_gpu_than_the_registered_one_is_refused(server: SshBoard) -> None:
     with pytest.raises(AgentError, match="GPU-9"):
         BoardAgent(given(server, gpu="GPU-9")).probe()
 
 
+@pytest.mark.thorough
 def test_a_missing_binding_says_what_to_install_there(server: SshBoard, pt2_file: Path) -> None:
     (server.home / "fake" / "pynvml.py").write_text(_NO_BINDING)
     agent = BoardAgent(given(server))

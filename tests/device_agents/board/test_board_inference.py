@@ -14,7 +14,7 @@ from fleetrank.device_agents.board.there import keeper
 from fleetrank.device_agents.board.there.keeper import BoardStore, DamagedFileError
 from fleetrank.device_agents.contract.measurement import Failure
 from fleetrank.device_agents.contract.task import InferTask
-from fleetrank.device_agents.registry import HOST_CPU, create_agent
+from fleetrank.device_agents.worker.infer import infer
 from fleetrank.foundation.files import file_sha256
 from fleetrank.foundation.vocabulary import ErrorKind
 from tests.device_agents.conftest import infer_task, sha256
@@ -43,7 +43,7 @@ def test_the_outputs_are_those_of_this_host_and_only_the_artifact_stays(
 ) -> None:
     (tmp_path / "here").mkdir()
     here, there = task_of(tmp_path / "here", onnx_file), task_of(tmp_path, onnx_file)
-    assert create_agent(HOST_CPU, {}).infer(here) is None
+    assert infer(here, lambda _: None, None) is None
     agent = board.agent()
     assert agent.infer(there) is None
     with np.load(here.outputs_path) as ours, np.load(there.outputs_path) as theirs:
@@ -57,15 +57,7 @@ def test_the_outputs_are_those_of_this_host_and_only_the_artifact_stays(
     assert board.kept == []
 
 
-def test_another_board_under_the_same_name_is_refused(
-    board: SshBoard, onnx_file: Path, tmp_path: Path
-) -> None:
-    found = failure_of(board.agent(board_hash="0" * 16).infer(task_of(tmp_path, onnx_file)))
-    assert (found.kind, found.is_transient) == (ErrorKind.DEVICE_LOST, False)
-    assert "another board" in found.message
-    assert stored_names(board) == [], "no file is sent"
-
-
+@pytest.mark.thorough
 def test_outputs_arrive_in_pieces(board: SshBoard, onnx_file: Path, tmp_path: Path) -> None:
     """9 MB of outputs, of which a command of the board returns 8 MiB."""
     task = task_of(tmp_path, onnx_file, n_cases=2_300)
@@ -77,6 +69,7 @@ def test_outputs_arrive_in_pieces(board: SshBoard, onnx_file: Path, tmp_path: Pa
     assert stored_names(board) == [f"{sha256(onnx_file)}.onnx"]
 
 
+@pytest.mark.thorough
 def test_a_piece_that_is_damaged_is_noticed(
     board: SshBoard, onnx_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -99,6 +92,7 @@ def test_outputs_that_made_room_for_another_file_are_named(tmp_path: Path) -> No
         store.take(name, 0)
 
 
+@pytest.mark.thorough
 def test_a_worker_that_dies_is_a_failure_and_leaves_nothing(
     board: SshBoard, looping_onnx: Path, onnx_file: Path, tmp_path: Path
 ) -> None:
@@ -121,6 +115,7 @@ def looping(folder: Path, path: Path, **changes: object) -> InferTask:
     return task_of(folder, path, **{**given, **changes})
 
 
+@pytest.mark.thorough
 def test_a_cut_line_ends_the_worker_and_leaves_nothing(
     board: SshBoard, looping_onnx: Path, tmp_path: Path
 ) -> None:
@@ -136,6 +131,7 @@ def test_a_cut_line_ends_the_worker_and_leaves_nothing(
     assert stored_names(board) == [f"{sha256(looping_onnx)}.onnx"]
 
 
+@pytest.mark.thorough
 def test_a_full_disk_is_a_failure(short_runtime: None, onnx_file: Path, tmp_path: Path) -> None:
     if (reason := why_no_mounts()) is not None:
         pytest.skip(reason)

@@ -44,6 +44,7 @@ def request_of(board: SshBoard, **options: OptionValue) -> RegistrationRequest:
     return RegistrationRequest(address="board", options={**known, **options})
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 def test_a_board_is_registered_and_checked(board: SshBoard, tflite_file: Path) -> None:
     said: list[str] = []
@@ -71,6 +72,7 @@ def test_a_board_is_registered_and_checked(board: SshBoard, tflite_file: Path) -
     assert not board.cache.exists()
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 def test_a_python_without_numpy_says_how_to_set_the_board_up(board: SshBoard) -> None:
     venv.create(board.home / "bare", symlinks=True)
@@ -123,6 +125,7 @@ def _wheel(folder: Path, name: str, version: str = "1.0") -> None:
         archive.writestr(f"{info}/RECORD", record)
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 def test_no_wheels_for_a_board_is_an_error_with_pip_s_words(
     board: SshBoard, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

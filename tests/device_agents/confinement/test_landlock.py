@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from daily import daily
 
 from fleetrank.device_agents.confinement import walls
 
@@ -49,7 +50,7 @@ print(json.dumps({
 
 
 @pytest.mark.skipif(ABI is None, reason="this kernel has no Landlock")
-@pytest.mark.parametrize("version", range(1, (ABI or 1) + 1))
+@pytest.mark.parametrize("version", daily(range(1, (ABI or 1) + 1), 1, ABI or 1))
 def test_an_older_kernel_s_ruleset_holds_what_it_knows(version: int, tmp_path: Path) -> None:
     (tmp_path / "scratch").mkdir()
     for name in ("readable", "writable", "secret"):

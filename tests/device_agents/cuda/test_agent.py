@@ -1,5 +1,6 @@
 """The agent on a GPU that is not there: NVML is a fake, the worker computes on the processor."""
 
+import importlib.util
 import os
 import sys
 from dataclasses import replace
@@ -10,7 +11,6 @@ import pytest
 from fake_gpu import A100, H100, FakeGpuLibrary
 
 from fleetrank.device_agents.contract.agent import GPU_RUNTIMES, why_unsupported_on_gpu
-from fleetrank.device_agents.contract.measurement import Measurement
 from fleetrank.device_agents.contract.task import Execution, MeasureTask, ReplicaPolicy
 from fleetrank.device_agents.cuda import gpu_watch, nvml
 from fleetrank.device_agents.cuda.agent import CudaAgent
@@ -30,6 +30,7 @@ from tests.device_agents.conftest import infer_task, make_task
 
 pytestmark = pytest.mark.slow
 
+RECORDED = Path(__file__).parents[2] / "data/pt2/tiny.pt2"
 WORKER = (sys.executable, str(Path(__file__).parents[2] / "makers/fake_gpu_worker.py"))
 
 
@@ -44,12 +45,13 @@ def gpu_task(path: Path, runtime: Runtime, **changes: object) -> MeasureTask:
     return replace(task, is_trusted=True, policy=replace(task.policy, energy_s=0.2))
 
 
-@pytest.fixture(scope="module")
-def seen(pt2_file: Path) -> Measurement:
-    return agent_on().measure(gpu_task(pt2_file, Runtime.TORCH))
-
-
-def test_every_sample_has_a_device_time_within_it(seen: Measurement) -> None:
+def test_a_repeat_states_times_memory_energy_conditions_and_clocks_of_the_gpu() -> None:
+    """One worker with PyTorch: its start takes longer than all that it measures."""
+    if importlib.util.find_spec("torch") is None:
+        pytest.skip("torch is not installed")
+    library = FakeGpuLibrary()
+    task = gpu_task(RECORDED, Runtime.TORCH, batch=2)
+    seen = agent_on(library, lock_clocks_mhz=1410).measure(task)
     assert seen.status is Status.OK, seen.failure
     assert seen.device_samples_ns is not None
     assert len(seen.device_samples_ns) == len(seen.samples_ns)
@@ -57,14 +59,10 @@ def test_every_sample_has_a_device_time_within_it(seen: Measurement) -> None:
     assert all(0 < device <= wall for wall, device in pairs)
     assert Flag.CLOCKS_DISAGREE not in seen.flags
 
-
-def test_memory_is_the_allocators_growth_and_reserved_stands_beside_it(seen: Measurement) -> None:
-    assert seen.memory_metric is MemoryMetric.CUDA_ALLOCATED
+    assert seen.memory_metric is MemoryMetric.CUDA_ALLOCATED, "what the allocator grew by"
     assert (seen.baseline_memory_bytes, seen.run_peak_memory_bytes) == (1000, 4000)
     assert seen.reserved_memory_bytes == 7000
 
-
-def test_energy_states_its_window_and_its_steps(seen: Measurement) -> None:
     energy = seen.energy
     assert energy.method is EnergyMethod.NVML_COUNTER
     assert energy.per_inference_mj is not None
@@ -73,14 +71,14 @@ def test_energy_states_its_window_and_its_steps(seen: Measurement) -> None:
     assert energy.counter_steps >= 20
     assert energy.window_ns >= 200_000_000
 
-
-def test_conditions_settings_and_copy_are_stated(seen: Measurement) -> None:
     assert seen.conditions_after.clock_mhz == 1755.0
     assert seen.conditions_after.throttle_reasons == "none"
     assert seen.input_copy_ns is not None
     settings = dict(seen.worker.settings)
     assert (settings["tf32"], settings["flush_l2"], settings["cudnn"]) == (False, False, 91002)
-    assert "clock_lock" not in settings
+
+    assert library.calls == ["lock 1410", "unlock"]
+    assert settings["clock_lock"] == "locked at 1410 MHz"
 
 
 @pytest.mark.thorough
@@ -111,12 +109,15 @@ def test_onnx_runtime_has_no_device_time_without_a_stream(onnx_file: Path) -> No
     assert seen.status is Status.OK, seen.failure
     assert seen.device_samples_ns is None
     assert seen.input_copy_ns is not None
-    assert dict(seen.worker.settings)["nodes_on_cpu"] == 1
+    settings = dict(seen.worker.settings)
+    assert settings["nodes_on_cpu"] == 1
+    assert "clock_lock" not in settings
     # The fake driver lists no process, so nobody knows what this one holds.
     assert seen.process_memory_bytes is None
     assert seen.memory_metric is None
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("fault", "kind", "is_transient"),
     [
@@ -133,12 +134,12 @@ def test_faults_of_the_gpu_are_typed(
     assert (failure.kind, failure.is_transient) == (kind, is_transient), failure
 
 
-def test_a_worker_that_dies_on_a_lost_gpu_did_not_crash_by_itself(pt2_file: Path) -> None:
+def test_a_worker_that_dies_on_a_lost_gpu_did_not_crash_by_itself(onnx_file: Path) -> None:
     library = FakeGpuLibrary()
 
     ends = (sys.executable, "-c", "exit(9)")
     agent = CudaAgent({}, open_library=lambda: library, command=ends)
-    crashed = agent.measure(gpu_task(pt2_file, Runtime.TORCH)).failure
+    crashed = agent.measure(gpu_task(onnx_file, Runtime.ONNX)).failure
     assert crashed.kind is ErrorKind.CRASHED
 
     def find_once() -> FakeGpuLibrary:
@@ -148,34 +149,27 @@ def test_a_worker_that_dies_on_a_lost_gpu_did_not_crash_by_itself(pt2_file: Path
 
     calls: list[int] = []
     agent = CudaAgent({}, open_library=find_once, command=ends)
-    lost = agent.measure(gpu_task(pt2_file, Runtime.TORCH)).failure
+    lost = agent.measure(gpu_task(onnx_file, Runtime.ONNX)).failure
     assert (lost.kind, lost.is_transient) == (ErrorKind.DEVICE_LOST, True)
 
 
 @pytest.mark.parametrize(("limit", "exit_code"), [(None, 7), (2**30, 8)])
 def test_host_memory_is_limited_only_where_the_sweep_says_so(
-    limit: int | None, exit_code: int, pt2_file: Path
+    limit: int | None, exit_code: int, onnx_file: Path
 ) -> None:
     tells = (
         "import json; t = json.loads(input())['task']; exit(8 if t['memory_limit_bytes'] else 7)"
     )
     agent = CudaAgent({}, open_library=FakeGpuLibrary, command=(sys.executable, "-c", tells))
-    task = replace(gpu_task(pt2_file, Runtime.TORCH), memory_limit_bytes=limit)
+    task = replace(gpu_task(onnx_file, Runtime.ONNX), memory_limit_bytes=limit)
     failure = agent.measure(task).failure
     assert failure.exit_code == exit_code
 
 
-def test_a_gpu_that_is_gone_before_the_repeat_is_transient(pt2_file: Path) -> None:
+def test_a_gpu_that_is_gone_before_the_repeat_is_transient(onnx_file: Path) -> None:
     agent = agent_on(FakeGpuLibrary(is_lost=True))
-    failure = agent.measure(gpu_task(pt2_file, Runtime.TORCH)).failure
+    failure = agent.measure(gpu_task(onnx_file, Runtime.ONNX)).failure
     assert (failure.kind, failure.is_transient) == (ErrorKind.DEVICE_LOST, True)
-
-
-def test_clocks_are_held_around_the_worker_and_stated(pt2_file: Path) -> None:
-    library = FakeGpuLibrary()
-    seen = agent_on(library, lock_clocks_mhz=1410).measure(gpu_task(pt2_file, Runtime.TORCH))
-    assert library.calls == ["lock 1410", "unlock"]
-    assert dict(seen.worker.settings)["clock_lock"] == "locked at 1410 MHz"
 
 
 def test_probe_names_the_gpu_and_several_need_a_name(monkeypatch) -> None:
@@ -220,7 +214,7 @@ def test_every_combination_of_a_gpu_is_supported() -> None:
                 assert why_unsupported_on_gpu(execution) is None
 
 
-def test_a_process_that_is_just_ending_is_waited_for(pt2_file: Path, monkeypatch) -> None:
+def test_a_process_that_is_just_ending_is_waited_for(onnx_file: Path, monkeypatch) -> None:
     class Ending(FakeGpuLibrary):
         looks = 0
 
@@ -231,19 +225,19 @@ def test_a_process_that_is_just_ending_is_waited_for(pt2_file: Path, monkeypatch
     monkeypatch.setattr(nvml, "open_nvml", Ending)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", H100.uuid)
     monkeypatch.setenv("NVIDIA_TF32_OVERRIDE", "0")
-    assert gpu_watch.open_gpu_watch(gpu_task(pt2_file, Runtime.TORCH)).before == ()
+    assert gpu_watch.open_gpu_watch(gpu_task(onnx_file, Runtime.ONNX)).before == ()
 
 
 @pytest.mark.parametrize("others", ["refuse", "flag"])
 def test_company_on_the_gpu_refuses_or_flags_the_repeat(
-    others: str, pt2_file: Path, monkeypatch, tmp_path: Path
+    others: str, onnx_file: Path, monkeypatch, tmp_path: Path
 ) -> None:
     company = FakeGpuLibrary(running=(GpuProcess(pid=1, name="trainer"),))
     monkeypatch.setattr(nvml, "open_nvml", lambda: company)
     monkeypatch.setattr(gpu_watch, "GRACE_S", 0.2)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", H100.uuid)
     monkeypatch.setenv("NVIDIA_TF32_OVERRIDE", "1")
-    task = replace(gpu_task(pt2_file, Runtime.TORCH), allows_shared_gpu=others == "flag")
+    task = replace(gpu_task(onnx_file, Runtime.ONNX), allows_shared_gpu=others == "flag")
     if others == "refuse":
         with pytest.raises(UnfitConditionsError, match="trainer"):
             gpu_watch.open_gpu_watch(task)

@@ -6,6 +6,7 @@ from fleetrank.device_agents.errors import PermanentError
 from fleetrank.device_agents.host.processor_peaks import probe_peak
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 def test_a_probe_pins_its_child_and_restores_this_process() -> None:
     mask = os.sched_getaffinity(0)

@@ -1,13 +1,16 @@
 """A busy host asks for time, if the sweep wants a quiet one."""
 
+import itertools
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
+from functools import partial
 
 import psutil
 import pytest
+from daily import daily
 
 from fleetrank.device_agents.contract.task import BlockPolicy
 from fleetrank.device_agents.cpu import CpuAgent
@@ -17,6 +20,7 @@ from fleetrank.foundation.vocabulary import ErrorKind
 from tests.device_agents.conftest import plain_task
 
 START = CpuTime(busy=1000, steal=50, total=9000)
+NUMBERS = itertools.count(1)
 TASK = plain_task(task_id="s/c/0/0", quiet_s=60.0)
 
 
@@ -55,20 +59,25 @@ def neighbours() -> Iterator[None]:
             child.wait()
 
 
+def busy_reading() -> CpuTime:
+    number = next(NUMBERS)
+    return CpuTime(busy=50 * number, steal=0, total=100 * number)
+
+
 @pytest.mark.slow
-def test_every_cell_of_a_round_asks_for_time_beside_a_neighbour() -> None:
+@pytest.mark.parametrize("is_real", daily([False, True], False))
+def test_every_cell_asks_for_time_beside_a_neighbour_and_none_without_the_wish(
+    is_real: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     tasks = [replace(TASK, task_id=f"t{n}", blocks=BlockPolicy()) for n in range(2)]
-    with neighbours():
+    if not is_real:
+        look = partial(require_quiet, read=busy_reading, sleep=lambda _: None)
+        monkeypatch.setattr("fleetrank.device_agents.cpu.require_quiet", look)
+    with neighbours() if is_real else nullcontext():
+        assert CpuAgent({}).measure(replace(TASK, quiet_s=None)).failure.wait is None
         alone = CpuAgent({}).measure(TASK)
         in_turns = CpuAgent({}).measure_round(tasks)
     assert [one.task_id for one in in_turns] == ["t0", "t1"]
     for one in (alone, *in_turns):
         assert one.failure.kind is ErrorKind.UNFIT_CONDITIONS
         assert one.failure.wait.limit_s == 60.0
-
-
-@pytest.mark.slow
-def test_without_the_wish_a_busy_host_is_measured() -> None:
-    with neighbours():
-        answer = CpuAgent({}).measure(replace(TASK, quiet_s=None))
-    assert answer.failure.wait is None

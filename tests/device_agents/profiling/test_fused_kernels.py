@@ -141,6 +141,7 @@ def _exported(path: Path, *, is_half: bool) -> Path:
     return path
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 @pytest.mark.parametrize("is_half", [False, True])
 def test_each_layer_of_an_exported_network_has_its_kernel(tmp_path: Path, *, is_half: bool) -> None:

@@ -1,4 +1,4 @@
-"""Profiles of real files in a real worker."""
+"""Profiles of real files."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -6,11 +6,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from fleetrank.device_agents.contract.measurement import Measurement
 from fleetrank.device_agents.contract.task import Execution
 from fleetrank.device_agents.host.worker_client import measure_in_worker
 from fleetrank.foundation.inputs import Workload
 from fleetrank.foundation.vocabulary import ErrorKind, Mode, Runtime, Status
-from tests.device_agents.conftest import make_task
+from tests.device_agents.conftest import make_task, measure_here
 
 pytestmark = pytest.mark.slow
 
@@ -48,13 +49,13 @@ def named_onnx(tmp_path: Path) -> Path:
     return path
 
 
-def _profiled(path: Path, runtime: Runtime, **changes: object):
-    return measure_in_worker(make_task(path, runtime, is_profiled=True, **changes))
+def _profiled(path: Path, runtime: Runtime) -> Measurement:
+    return measure_here(make_task(path, runtime, is_profiled=True))
 
 
-@pytest.mark.parametrize("is_trusted", [True, False])
-def test_every_kernel_of_onnx_belongs_to_a_module(named_onnx: Path, is_trusted: bool) -> None:
-    found = _profiled(named_onnx, Runtime.ONNX, is_trusted=is_trusted)
+def test_every_kernel_of_onnx_belongs_to_a_module(named_onnx: Path) -> None:
+    """In a real worker, whose walls let the profiler write its file."""
+    found = measure_in_worker(make_task(named_onnx, Runtime.ONNX, is_profiled=True))
     assert found.status is Status.OK, found.failure
     assert found.samples_ns == (), "a profile is no latency"
     kernels = found.profile.kernels
@@ -62,7 +63,7 @@ def test_every_kernel_of_onnx_belongs_to_a_module(named_onnx: Path, is_trusted: 
     assert {"Conv", "ReduceMean"} <= {one.operator for one in kernels}
     assert sum(one.kernel_ns for one in kernels) > 0
     assert found.profile.run_ns >= sum(one.kernel_ns for one in kernels) / 2
-    assert (found.worker.confinement is None) == is_trusted
+    assert found.worker.confinement is not None
 
 
 def test_a_file_without_names_of_modules_is_profiled_by_operator(onnx_file: Path) -> None:
@@ -80,7 +81,7 @@ def test_what_cannot_be_profiled_says_why(onnx_file: Path) -> None:
         Execution(runtime=Runtime.TORCH, backend="cpu", mode=Mode.COMPILE),
         generate,
     ):
-        found = measure_in_worker(replace(task, execution=execution))
+        found = measure_here(replace(task, execution=execution))
         assert found.failure.kind is ErrorKind.UNSUPPORTED
         assert found.profile is None
 
@@ -116,7 +117,7 @@ def test_the_module_of_a_node_is_the_innermost_one(stack: object, module: str | 
 
 
 def test_a_pte_file_is_profiled_by_operator(pte_file: Path) -> None:
-    found = _profiled(pte_file, Runtime.EXECUTORCH, is_trusted=True)
+    found = _profiled(pte_file, Runtime.EXECUTORCH)
     assert found.profile is not None, found.failure
     kernels = found.profile.kernels
     assert {one.module for one in kernels} == {None}
@@ -127,5 +128,5 @@ def test_a_pte_file_is_profiled_by_operator(pte_file: Path) -> None:
 
 @pytest.mark.thorough
 def test_a_pte_file_from_outside_needs_trust(pte_file: Path) -> None:
-    found = _profiled(pte_file, Runtime.EXECUTORCH, is_trusted=False)
+    found = measure_in_worker(make_task(pte_file, Runtime.EXECUTORCH, is_profiled=True))
     assert "trust" in found.failure.remedy

@@ -1,5 +1,9 @@
-"""Damaged, hostile and odd files, each through a real worker: a clear failure, nothing executed."""
+"""Damaged, hostile and odd files: a clear failure, nothing executed.
 
+A file that may end the process of its runtime goes through a real worker.
+"""
+
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,28 +13,34 @@ import pytest
 from daily import daily
 from onnx import TensorProto, helper
 
+from fleetrank.device_agents.contract.measurement import Measurement
 from fleetrank.device_agents.contract.task import Execution, MeasureTask, Options
 from fleetrank.device_agents.errors import UnsupportedError
-from fleetrank.device_agents.host.worker_client import infer_in_worker, measure_in_worker
+from fleetrank.device_agents.host.worker_client import measure_in_worker
 from fleetrank.device_agents.runtimes.runner import with_batch
+from fleetrank.device_agents.worker.infer import infer
 from fleetrank.foundation.vocabulary import ErrorKind, Mode, Runtime, Status
-from tests.device_agents.conftest import MakeTask, infer_task, make_task
+from tests.device_agents.conftest import MakeTask, infer_task, make_task, measure_here
+
+Run = Callable[[MeasureTask], Measurement]
 
 
-def kind_of(task: MeasureTask, *, is_transient: bool = False) -> tuple[ErrorKind, str]:
-    seen = measure_in_worker(task)
+def kind_of(
+    task: MeasureTask, run: Run = measure_here, *, is_transient: bool = False
+) -> tuple[ErrorKind, str]:
+    seen = run(task)
     assert seen.status is Status.FAILED
     assert seen.failure.is_transient is is_transient
     assert seen.failure.remedy
     return seen.failure.kind, seen.failure.message
 
 
-@pytest.mark.parametrize("runtime", list(Runtime))
-@pytest.mark.parametrize("data", [b"this is a text file\n", b""], ids=["text", "empty"])
+@pytest.mark.parametrize("runtime", daily(Runtime, Runtime.ONNX, Runtime.TFLITE))
+@pytest.mark.parametrize("data", daily([b"this is a text file\n", b""], b"this is a text file\n"))
 def test_a_file_of_another_kind_is_refused(runtime: Runtime, data: bytes, tmp_path: Path) -> None:
     file = tmp_path / "file"
     file.write_bytes(data)
-    assert kind_of(make_task(file, runtime))[0] is ErrorKind.BAD_ARTIFACT
+    assert kind_of(make_task(file, runtime), measure_in_worker)[0] is ErrorKind.BAD_ARTIFACT
 
 
 @pytest.mark.parametrize("runtime", daily(Runtime, Runtime.ONNX, Runtime.TFLITE))
@@ -40,12 +50,12 @@ def test_a_file_cut_in_half_is_refused(
     whole = artifacts[runtime].read_bytes()
     file = tmp_path / f"half{artifacts[runtime].suffix}"
     file.write_bytes(whole[: len(whole) // 2])
-    kind, _message = kind_of(make_task(file, runtime, is_trusted=True))
+    kind, _message = kind_of(make_task(file, runtime, is_trusted=True), measure_in_worker)
     # LiteRT does not verify the whole file and may die of it; that ends one worker, no more.
     assert kind in {ErrorKind.BAD_ARTIFACT, ErrorKind.CRASHED}
 
 
-@pytest.mark.parametrize("runtime", list(Runtime))
+@pytest.mark.parametrize("runtime", daily(Runtime, Runtime.ONNX, Runtime.EXECUTORCH))
 def test_a_file_that_changed_since_it_was_made_is_not_opened(
     runtime: Runtime, task_of: MakeTask, artifacts: dict[Runtime, Path], tmp_path: Path
 ) -> None:
@@ -59,6 +69,7 @@ def test_a_file_that_changed_since_it_was_made_is_not_opened(
     assert "has changed" in message
 
 
+@pytest.mark.thorough
 def test_a_pt2_with_a_changed_byte_is_refused_by_its_checksum(
     pt2_file: Path, tmp_path: Path
 ) -> None:
@@ -67,7 +78,7 @@ def test_a_pt2_with_a_changed_byte_is_refused_by_its_checksum(
     data[place] ^= 0x01
     file = tmp_path / "changed.pt2"
     file.write_bytes(data)
-    assert kind_of(make_task(file, Runtime.TORCH))[0] is ErrorKind.BAD_ARTIFACT
+    assert kind_of(make_task(file, Runtime.TORCH), measure_in_worker)[0] is ErrorKind.BAD_ARTIFACT
 
 
 def test_a_file_that_is_gone_condemns_no_cell_since_a_resume_exports_it_again(
@@ -105,13 +116,16 @@ def test_an_unknown_operator_is_unsupported(onnx_file: Path, tmp_path: Path) -> 
 
 @pytest.mark.parametrize(
     ("runtime", "options"),
-    [
-        (
-            Runtime.ONNX,
-            (("flush_denormals", True), ("spinning", False), ("x64_quant_precision", True)),
-        ),
-        (Runtime.TORCH, (("flush_denormals", True),)),
-    ],
+    daily(
+        [
+            (
+                Runtime.ONNX,
+                (("flush_denormals", True), ("spinning", False), ("x64_quant_precision", True)),
+            ),
+            (Runtime.TORCH, (("flush_denormals", True),)),
+        ],
+        Runtime.ONNX,
+    ),
 )
 def test_options_are_given_to_the_runtime_and_recorded(
     runtime: Runtime, options: Options, task_of: MakeTask
@@ -122,7 +136,7 @@ def test_options_are_given_to_the_runtime_and_recorded(
     assert set(options) <= set(seen.worker.settings)
 
 
-@pytest.mark.parametrize("runtime", [Runtime.TORCH, Runtime.TFLITE])
+@pytest.mark.parametrize("runtime", daily([Runtime.TORCH, Runtime.TFLITE], Runtime.TFLITE))
 def test_a_file_of_another_batch_is_not_measured_under_a_false_name(
     runtime: Runtime, task_of: MakeTask
 ) -> None:
@@ -138,6 +152,7 @@ def test_an_option_of_the_wrong_type_is_unsupported(task_of: MakeTask) -> None:
     assert kind_of(replace(task, execution=execution))[0] is ErrorKind.UNSUPPORTED
 
 
+@pytest.mark.thorough
 def test_compiling_without_a_compiler_says_so(
     task_of: MakeTask, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -145,7 +160,8 @@ def test_compiling_without_a_compiler_says_so(
     monkeypatch.delenv("CXX", raising=False)
     monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path))
     task = task_of(Runtime.TORCH, is_trusted=True)
-    kind, message = kind_of(replace(task, execution=replace(task.execution, mode=Mode.COMPILE)))
+    task = replace(task, execution=replace(task.execution, mode=Mode.COMPILE))
+    kind, message = kind_of(task, measure_in_worker)
     assert kind is ErrorKind.UNSUPPORTED, message
 
 
@@ -154,7 +170,7 @@ def test_a_free_batch_is_set_to_the_task_s(onnx_file: Path, tmp_path: Path) -> N
     task = infer_task(
         onnx_file, tmp_path, execution=Execution(runtime=Runtime.ONNX, backend="cpu", batch=5)
     )
-    assert infer_in_worker(task) is None
+    assert infer(task, lambda _: None, None) is None
     with np.load(tmp_path / "out.npz") as stored:
         assert stored["output_0"].shape == (2, 4, 16, 16)
 
@@ -195,5 +211,5 @@ def test_inputs_that_do_not_fit_are_a_failure(
 ) -> None:
     np.savez(tmp_path / "in.npz", **stored)  # type: ignore[arg-type]
     task = infer_task(onnx_file, tmp_path)
-    failure = infer_in_worker(task)
+    failure = infer(task, lambda _: None, None)
     assert failure.kind is ErrorKind.BAD_ARTIFACT

@@ -1,4 +1,4 @@
-"""ExecuTorch through a real worker: true outputs, threads as asked, damaged files refused."""
+"""ExecuTorch: true outputs, threads as asked, damaged files refused."""
 
 import sys
 from dataclasses import replace
@@ -9,13 +9,14 @@ import pytest
 
 from fleetrank.device_agents.contract.task import Execution, MeasureTask
 from fleetrank.device_agents.errors import MissingLibraryError, UnsupportedError
-from fleetrank.device_agents.host.worker_client import infer_in_worker, measure_in_worker
+from fleetrank.device_agents.host.worker_client import measure_in_worker
 from fleetrank.device_agents.runtimes.executorch_runner import (
     ExecutorchRunner,
     _as_agent_error,
     _check_delegates,
 )
 from fleetrank.device_agents.runtimes.runner import Products, why_unsupported
+from fleetrank.device_agents.worker.infer import infer
 from fleetrank.foundation.vocabulary import ErrorKind, Mode, Runtime, Status
 from tests.device_agents.conftest import infer_task, make_task
 
@@ -27,6 +28,7 @@ def task_with(path: Path, data: bytes) -> MeasureTask:
     return make_task(path, Runtime.EXECUTORCH)
 
 
+@pytest.mark.filterwarnings("ignore::Warning")
 def test_outputs_are_those_of_pytorch(pte_file: Path, tmp_path: Path) -> None:
     import torch
 
@@ -35,7 +37,7 @@ def test_outputs_are_those_of_pytorch(pte_file: Path, tmp_path: Path) -> None:
     cases = np.random.default_rng(1).standard_normal((3, 3, 16, 16), dtype=np.float32)
     np.savez(tmp_path / "in.npz", input_0=cases)
     task = infer_task(pte_file, tmp_path, task_id="verify", execution=XNNPACK)
-    assert infer_in_worker(task) is None
+    assert infer(task, lambda _: None, None) is None
     with np.load(tmp_path / "out.npz") as stored, torch.inference_mode():
         expected = network(torch.from_numpy(cases)).numpy()
         np.testing.assert_allclose(stored["output_0"], expected, rtol=1e-4, atol=1e-5)

@@ -16,7 +16,6 @@ from tiny_decoder import VOCABULARY, execution_of, teacher_forced
 from fleetrank.device_agents.contract.measurement import Measurement
 from fleetrank.device_agents.contract.task import MeasurePolicy, MeasureTask
 from fleetrank.device_agents.errors import UnsupportedError
-from fleetrank.device_agents.host.worker_client import measure_in_worker
 from fleetrank.device_agents.runtimes.runner import (
     Array,
     SequenceModel,
@@ -29,6 +28,7 @@ from fleetrank.device_agents.runtimes.runner import (
 from fleetrank.foundation.files import file_sha256
 from fleetrank.foundation.inputs import ModelInput
 from fleetrank.foundation.vocabulary import Flag, Runtime, Status
+from tests.device_agents.conftest import measure_here
 
 PROMPT, STEPS = 16, 7
 GENERATE, DECODE = "generate@16+8", "decode@24"
@@ -153,12 +153,12 @@ def measured(runtime: Runtime, path: Path, text: str) -> Measurement:
         is_trusted=True,
         policy=POLICY,
     )
-    return measure_in_worker(task)
+    return measure_here(task)
 
 
 @pytest.mark.parametrize("runtime", daily(RUNTIMES, Runtime.ONNX))
 @pytest.mark.export
-def test_a_worker_times_steps_by_themselves_and_in_sequences(
+def test_steps_are_timed_by_themselves_and_in_sequences(
     runtime: Runtime, file_of: Callable[[Runtime, str], Path]
 ) -> None:
     whole = measured(runtime, file_of(runtime, GENERATE), GENERATE)

@@ -4,23 +4,29 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from adb_bench import Adb, OnePhone, adb_of_the_wheel, connect, serve_adb
+from adb_bench import OnePhone, adb_of_the_wheel, connect, private_server
+from daily import daily
 from programs import need
 
+from fleetrank.device_agents.android.adb_server import AdbServer
 
-@pytest.fixture(scope="session", params=["36", "29"])
-def adb(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Adb]:
+
+@pytest.fixture(scope="session", params=daily(["36", "29"], "36"))
+def adb_server(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[AdbServer]:
     binary = adb_of_the_wheel() if request.param == "36" else need("adb")
-    yield from serve_adb(binary, tmp_path_factory.mktemp("home"))
+    with private_server(binary, tmp_path_factory.mktemp("home")) as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def phone(adb_server: AdbServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[OnePhone]:
+    """A Pixel 8, which the tests of a module share."""
+    yield from connect(adb_server, tmp_path_factory.mktemp("phones"), "pixel-8")
 
 
 @pytest.fixture
-def phone(adb: Adb, tmp_path: Path) -> Iterator[OnePhone]:
-    """A Pixel 8."""
-    yield from connect(adb, tmp_path, "pixel-8")
-
-
-@pytest.fixture
-def old_phone(adb: Adb, tmp_path: Path) -> Iterator[OnePhone]:
+def old_phone(adb_server: AdbServer, tmp_path: Path) -> Iterator[OnePhone]:
     """A Nexus 5: no shell v2, checksums, messages of 4 KiB."""
-    yield from connect(adb, tmp_path, "nexus-5")
+    yield from connect(adb_server, tmp_path, "nexus-5")

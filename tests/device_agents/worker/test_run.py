@@ -13,7 +13,7 @@ from fleetrank.device_agents.worker.infer import infer
 from fleetrank.device_agents.worker.measure import measure
 from fleetrank.device_agents.worker.run import Caller, Loaded, run_loaded
 from fleetrank.foundation.vocabulary import ErrorKind, Runtime, Status
-from tests.device_agents.conftest import infer_task, make_task, plain_task, save_check
+from tests.device_agents.conftest import infer_task, make_task, measure_here, plain_task, save_check
 
 WARM_UP = MeasurePolicy(min_warmup_runs=4, min_warmup_s=0.0, max_warmup_s=0.0, energy_s=0.0)
 
@@ -82,9 +82,7 @@ def test_outputs_are_compared_with_those_that_travelled_with_the_file(
     assert infer(infer_task(onnx_file, tmp_path), lambda _: None, None) is None
     with np.load(tmp_path / "out.npz") as found:
         check = save_check(tmp_path, images * np.float32(factor), found["output_0"])
-    caller = Caller(enter=lambda _: None)
-    task = make_task(onnx_file, Runtime.ONNX, check_path=check)
-    seen = measure(task, WorkerFacts(), caller, None)
+    seen = measure_here(make_task(onnx_file, Runtime.ONNX, check_path=check))
     if reason is None:
         assert seen.status is Status.OK, seen.failure
         assert seen.snr_db == pytest.approx(80, abs=0.1)

@@ -178,17 +178,16 @@ def measure(
     return seen
 
 
+@pytest.mark.thorough
 @pytest.mark.adb
 @pytest.mark.parametrize("adb_server", ["wheel"], indirect=True)
 @pytest.mark.parametrize(
     ("profile", "method", "power_mw"),
     [
         ("pixel-8", EnergyMethod.ODPM_COUNTER, 0.6 * BUSY_MW),
-        pytest.param("pixel-4a", EnergyMethod.BATTERY_COUNTER, BUSY_MW, marks=pytest.mark.thorough),
+        ("pixel-4a", EnergyMethod.BATTERY_COUNTER, BUSY_MW),
         ("galaxy-s21", EnergyMethod.BATTERY_POLLED, BUSY_MW),  # mA, dumpsys alone
-        pytest.param(
-            "redmi-note-10", EnergyMethod.BATTERY_POLLED, BUSY_MW, marks=pytest.mark.thorough
-        ),  # positive uA, charge in mAh
+        ("redmi-note-10", EnergyMethod.BATTERY_POLLED, BUSY_MW),  # positive uA, charge in mAh
     ],
 )
 def test_an_unplugged_phone_of_every_maker_has_its_energy(
@@ -216,6 +215,7 @@ def test_an_unplugged_phone_of_every_maker_has_its_energy(
     raise AssertionError(tries)
 
 
+@pytest.mark.thorough
 @pytest.mark.adb
 @pytest.mark.parametrize("adb_server", ["wheel"], indirect=True)
 def test_a_phone_on_its_cable_has_no_energy(

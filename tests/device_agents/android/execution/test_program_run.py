@@ -1,5 +1,6 @@
 """One program on the virtual phone: its end, its time limit, and what is left of it."""
 
+import os
 import subprocess
 from collections.abc import Iterator
 from dataclasses import replace
@@ -60,8 +61,12 @@ def programs_of(bench: AdbBench) -> PhonePrograms:
     )
 
 
-def is_running(command: str) -> bool:
-    return subprocess.run(["pgrep", "-fx", command], check=False).returncode == 0
+SLEEP = ("sleep", f"60.{os.getpid()}")
+"""Not that of another worker of pytest."""
+
+
+def is_running() -> bool:
+    return subprocess.run(["pgrep", "-fx", " ".join(SLEEP)], check=False).returncode == 0
 
 
 def test_a_program_that_a_closed_connection_leaves_is_ended_by_the_next_cleaning(
@@ -70,21 +75,21 @@ def test_a_program_that_a_closed_connection_leaves_is_ended_by_the_next_cleaning
     """adbd sends SIGHUP to the shell of a command, and to nothing else."""
     bench.inject(Fault.HANGUP_ONLY)
     with pytest.raises(TimedOutError):
-        run_program(bench.phone, ProgramCall(argv=("sleep", "63")), affinity=None, timeout_s=1.0)
-    assert is_running("sleep 63")
+        run_program(bench.phone, ProgramCall(argv=SLEEP), affinity=None, timeout_s=1.0)
+    assert is_running()
     clean_runs(bench.phone)
-    assert not is_running("sleep 63")
+    assert not is_running()
     assert not has_run_folder(bench)
 
 
 def test_a_program_at_work_at_its_time_limit_is_not_tried_again(bench: AdbBench) -> None:
     task = replace(canary_task("a", "b", None, CANARY_POLICY, 60.0), timeout_s=1.0)
     with pytest.raises(TooSlowError, match="within 1 s") as caught:
-        programs_of(bench).run(task, ProgramCall(argv=("sleep", "61")))
+        programs_of(bench).run(task, ProgramCall(argv=SLEEP))
     failure = failure_from_error(caught.value, "timed")
     assert (failure.kind, failure.is_transient) == (ErrorKind.TIMED_OUT, False)
     clean_runs(bench.phone)
-    assert not is_running("sleep 61")
+    assert not is_running()
     assert not has_run_folder(bench)
 
 
@@ -99,13 +104,13 @@ def test_a_number_that_is_another_programs_by_now_is_left_alone(
     assert not has_run_folder(bench)
 
 
-@pytest.mark.parametrize("content", ["", "1; touch pwned", "-1", "x\n"])
-def test_a_number_that_is_none_ends_nothing(bench: AdbBench, content: str) -> None:
+def test_a_number_that_is_none_ends_nothing(bench: AdbBench) -> None:
     folder = bench.farmed.folder / TASK_FOLDER[1:]
-    folder.mkdir(parents=True)
-    (folder / "pid").write_text(content)
-    clean_runs(bench.phone)
-    assert not has_run_folder(bench)
+    for content in ("", "1; touch pwned", "-1", "x\n"):
+        folder.mkdir(parents=True)
+        (folder / "pid").write_text(content)
+        clean_runs(bench.phone)
+        assert not has_run_folder(bench)
     assert not list(bench.farmed.folder.rglob("pwned"))
 
 

@@ -2,8 +2,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from phone_calls import execution_of, plan_of
 
 from fleetrank.device_agents.android.programs.executor_runner import ExecutorRunner
@@ -99,17 +97,6 @@ def test_every_bad_end_is_a_typed_error(seen, error) -> None:
     with pytest.raises(error) as caught:
         ExecutorRunner().read(seen)
     assert type(caught.value) is error
-
-
-@given(st.lists(st.integers(1, 10**10), min_size=3, max_size=30))
-def test_samples_survive_the_way_through_the_log(times_ns) -> None:
-    text = "".join(
-        f"I ExecuTorch: Iteration {i} of {len(times_ns)}: {time_ns / 1e6:.6f} ms\n"
-        for i, time_ns in enumerate(times_ns, start=1)
-    )
-    reading = ExecutorRunner().read(output(text))
-    assert reading.first_inference_ns == times_ns[0]
-    assert reading.samples_ns == tuple(times_ns[2:])
 
 
 @pytest.mark.parametrize(

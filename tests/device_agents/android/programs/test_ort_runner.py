@@ -16,7 +16,6 @@ from fleetrank.device_agents.android.programs.ort_runner import (
 from fleetrank.device_agents.android.programs.phone_program import ProgramCall, ProgramOutput
 from fleetrank.device_agents.contract.task import MeasurePolicy
 from fleetrank.device_agents.errors import (
-    AgentError,
     BadArtifactError,
     BadOutputError,
     CrashedError,
@@ -105,22 +104,6 @@ def test_every_bad_end_is_a_typed_error(seen: ProgramOutput, error: type[Excepti
     assert type(caught.value) is error
 
 
-@given(
-    st.integers(0, len(RECORDED["cpu"])), st.integers(0, 12), st.text(max_size=40), st.booleans()
-)
-def test_no_text_crashes_the_parser(at: int, cut: int, noise: str, is_good: bool) -> None:
-    text = RECORDED["cpu"]
-    try:
-        reading = OrtRunner().read(
-            output(text[:at] + noise + text[at + cut :], exit_code=0 if is_good else 1)
-        )
-    except AgentError:
-        return
-    assert is_good
-    assert all(ns > 0 for ns in reading.samples_ns)
-    assert 0 < reading.backend_nodes <= reading.graph_nodes
-
-
 @given(st.lists(arrays(np.float32, array_shapes(min_dims=0, max_dims=4, max_side=4)), max_size=3))
 def test_arrays_survive_the_way_through_the_file(given: list[np.ndarray]) -> None:
     read = list(decode_tensors(b"".join(map(encode_tensor, given))))
@@ -133,17 +116,6 @@ def test_the_outputs_of_the_program_are_read() -> None:
     (scores,) = decode_tensors((DATA / "outputs.bin").read_bytes())
     assert (scores.shape, scores.dtype) == ((1, 10), np.float32)
     assert np.isfinite(scores).all()
-
-
-@given(st.binary(max_size=80), st.integers(0, 80))
-def test_no_bytes_crash_the_reader_of_outputs(noise: bytes, at: int) -> None:
-    right = (DATA / "outputs.bin").read_bytes()
-    for data in (noise, right[:at] + noise + right[at + len(noise) :]):
-        try:
-            read = list(decode_tensors(data))
-        except BadOutputError:
-            continue
-        assert sum(one.nbytes for one in read) <= len(data)
 
 
 def test_the_inputs_are_read_from_the_file() -> None:

@@ -1,8 +1,6 @@
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from phone_calls import execution_of, plan_of
 
 from fleetrank.device_agents.android.programs.perf_test import PerfTest
@@ -103,11 +101,3 @@ def test_every_bad_end_is_a_typed_error(seen, error) -> None:
     with pytest.raises(error) as caught:
         PerfTest().read(seen)
     assert type(caught.value) is error
-
-
-@given(st.lists(st.floats(1e-6, 100), min_size=1, max_size=20))
-def test_samples_survive_the_way_through_the_file(times_s) -> None:
-    rows = "".join(f"m,{time_s:.6g},1,1,{i}\n" for i, time_s in enumerate(times_s))
-    printed = STDOUT.replace("requests: 5", f"requests: {len(times_s)}")
-    reading = PerfTest().read(output(printed, rows.encode(), warmup_runs=0))
-    assert reading.samples_ns == tuple(round(float(f"{time_s:.6g}") * 1e9) for time_s in times_s)

@@ -1,4 +1,4 @@
-"""Untrusted `.pt2` files through real workers: what is loaded is the copy that was checked."""
+"""Untrusted `.pt2` files: what is loaded is the copy that was checked."""
 
 import io
 import pickle  # noqa: TID251 - makes hostile files; reads nothing
@@ -28,7 +28,7 @@ from fleetrank.device_agents.host.worker_client import measure_in_worker
 from fleetrank.device_agents.runtimes import pt2_program
 from fleetrank.device_agents.runtimes.pt2_program import ALIGNMENT, check_pickle, copy_checked
 from fleetrank.device_agents.runtimes.torch_runner import TorchRunner
-from fleetrank.foundation.vocabulary import ErrorKind, Runtime, Status
+from fleetrank.foundation.vocabulary import ErrorKind, Runtime
 from tests.device_agents.conftest import make_task
 
 Make = Callable[[Path, Path, Path], Path]
@@ -50,9 +50,7 @@ def test_a_hostile_pt2_is_refused_and_executes_nothing(
     file = make(marker, pt2_file, tmp_path / "hostile.pt2")
     assert file.read_bytes() != pt2_file.read_bytes()
     with pytest.raises(BadArtifactError, match="`trust=true`"):
-        copy_checked(str(file), tmp_path / "copy.pt2")
-    failure = measure_in_worker(make_task(file, Runtime.TORCH)).failure
-    assert failure.kind is ErrorKind.BAD_ARTIFACT
+        TorchRunner().admit(str(file))
     assert not marker.exists()
 
 
@@ -62,8 +60,10 @@ def test_the_hostile_files_are_real_ones(make: Make, pt2_file: Path, tmp_path: P
     """Without this, the tests beside it would pass on files that harm no machine."""
     marker = tmp_path / "marker"
     file = make(marker, pt2_file, tmp_path / "hostile.pt2")
-    measure_in_worker(make_task(file, Runtime.TORCH, is_trusted=True))
-    assert marker.exists()
+    # A busy machine takes long to load PyTorch, and a worker at its limit harms nothing.
+    task = make_task(file, Runtime.TORCH, is_trusted=True, timeout_s=300.0)
+    seen = measure_in_worker(task)
+    assert marker.exists(), seen.failure
 
 
 def test_a_file_with_two_directories_is_refused(pt2_file: Path, tmp_path: Path) -> None:
@@ -82,9 +82,8 @@ def test_a_copy_holds_what_was_checked_even_where_the_layout_is_not(
     marker, copy = tmp_path / "marker", tmp_path / "copy.pt2"
     file = two_directories(marker, pt2_file, tmp_path / "two.pt2")
     copy_checked(str(file), copy)
-    # As a trusted file: no check of ours stands between this copy and PyTorch.
-    measured = measure_in_worker(make_task(copy, Runtime.TORCH, is_trusted=True))
-    assert measured.status is Status.OK, measured.failure
+    # No check of ours stands between this copy and PyTorch.
+    assert pytest.importorskip("torch").export.load(copy).module() is not None
     assert not marker.exists()
 
 
@@ -137,9 +136,11 @@ def test_a_name_of_tensors_is_allowed_as_a_whole_and_by_one_opcode(data: bytes) 
 def test_a_file_is_scanned_before_the_clock_of_loading_starts(
     pt2_file: Path, tmp_path: Path
 ) -> None:
+    """A real worker, which refuses the file and executes nothing of it."""
     file = hostile_weights(tmp_path / "marker", pt2_file, tmp_path / "hostile.pt2")
     failure = measure_in_worker(make_task(file, Runtime.TORCH, primer_path=str(pt2_file))).failure
-    assert failure.stage == "start"
+    assert (failure.kind, failure.stage) == (ErrorKind.BAD_ARTIFACT, "start")
+    assert not (tmp_path / "marker").exists()
 
 
 def test_the_runner_admits_a_copy_below_the_temp_folder(

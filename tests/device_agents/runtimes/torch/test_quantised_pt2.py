@@ -4,6 +4,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from daily import daily
 
 from fleetrank.device_agents.contract.task import Execution
 from fleetrank.device_agents.host.worker_client import infer_in_worker
@@ -13,7 +14,7 @@ from tests.device_agents.conftest import infer_task
 pytestmark = pytest.mark.slow
 
 
-@pytest.mark.parametrize("is_trusted", [False, True])
+@pytest.mark.parametrize("is_trusted", daily([False, True], False))
 def test_a_file_with_quantised_weights_runs_in_a_fresh_worker(
     tmp_path: Path, is_trusted: bool
 ) -> None:

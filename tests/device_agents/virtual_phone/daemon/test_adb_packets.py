@@ -20,7 +20,6 @@ from fleetrank.device_agents.virtual_phone.shell_service import (
 
 CNXN = (Path(__file__).parents[1] / "data/cnxn.bin").read_bytes()
 WORD = st.integers(0, 2**32 - 1)
-VERSIONS = st.sampled_from([VERSION_WITH_CHECKSUM, VERSION_WITHOUT_CHECKSUM])
 MESSAGES = st.builds(
     Message, command=st.sampled_from(Command), first=WORD, second=WORD, payload=st.binary()
 )
@@ -31,26 +30,16 @@ def split(data: bytes) -> tuple[Header, bytes]:
     return decode_header(data[:size]), data[size:]
 
 
-@given(message=MESSAGES, version=VERSIONS)
+@given(message=MESSAGES, version=st.sampled_from([VERSION_WITH_CHECKSUM, VERSION_WITHOUT_CHECKSUM]))
 def test_what_is_encoded_is_decoded(message: Message, version: int) -> None:
     header, payload = split(encode(message, version=version))
     assert decode_message(header, payload, version=version) == message
 
 
-def test_the_greeting_of_a_real_client_is_understood() -> None:
-    header, payload = split(CNXN)
-    message = decode_message(header, payload, version=VERSION_WITH_CHECKSUM)
-    assert (message.command, message.first) == (
-        Command.CNXN,
-        VERSION_WITHOUT_CHECKSUM,
-    )
-    assert message.second == 1024 * 1024
-    assert message.payload.startswith(b"host::features=shell_v2,")
-
-
 def test_our_encoding_of_a_real_greeting_is_the_real_one() -> None:
     header, payload = split(CNXN)
     message = decode_message(header, payload, version=VERSION_WITH_CHECKSUM)
+    assert (message.command, message.first) == (Command.CNXN, VERSION_WITHOUT_CHECKSUM)
     assert encode(message, version=VERSION_WITH_CHECKSUM) == CNXN
 
 
@@ -65,16 +54,3 @@ def test_a_changed_byte_is_noticed_where_checksums_are_kept(message: Message, fl
     with pytest.raises(ProtocolError, match="checksum"):
         decode_message(header, payload, version=VERSION_WITH_CHECKSUM)
     decode_message(header, payload, version=VERSION_WITHOUT_CHECKSUM)
-
-
-@given(data=st.binary(min_size=24, max_size=24))
-def test_random_bytes_are_an_error_and_nothing_else(data: bytes) -> None:
-    with pytest.raises(ProtocolError):
-        decode_header(data)
-
-
-def test_a_payload_above_the_limit_is_refused_before_it_is_read() -> None:
-    message = Message(command=Command.WRTE, first=1, second=1, payload=b"12345")
-    data = encode(message, version=VERSION_WITH_CHECKSUM)
-    with pytest.raises(ProtocolError, match="payload of 5"):
-        decode_header(data[:24], max_payload_bytes=4)

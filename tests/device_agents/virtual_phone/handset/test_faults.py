@@ -9,14 +9,10 @@ from fleetrank.device_agents.virtual_phone.profile import (
     DEFAULT_PROFILES,
     RUNNER,
     Fault,
-    battery_dump,
     draw_injections,
     find_profile,
-    kernel_files,
     leave_fault,
-    load_profiles,
     take_fault,
-    thermal_dump,
 )
 
 
@@ -47,33 +43,9 @@ def test_a_fault_of_a_runner_strikes_once(tmp_path: Path) -> None:
     assert take_fault(tmp_path) is None
 
 
-def test_heat_shows_in_every_place_that_tells_of_it() -> None:
-    profile = find_profile("pixel-8")
-    cool, hot = (
-        (battery_dump(faults), thermal_dump(faults), kernel_files(profile, faults))
-        for faults in (frozenset[Fault](), frozenset({Fault.HOT}))
-    )
-    assert all(one != other for one, other in zip(cool, hot, strict=True))
-    assert "Thermal Status: 3" in hot[1]
-
-
-def test_a_throttled_phone_may_run_at_a_part_of_its_clock() -> None:
-    files = kernel_files(find_profile("pixel-8"), frozenset({Fault.THROTTLED}))
-    folder = "sys/devices/system/cpu/cpu8/cpufreq"
-    assert int(files[f"{folder}/cpuinfo_max_freq"]) == 2_914_000
-    assert int(files[f"{folder}/scaling_max_freq"]) == 1_748_400
-
-
 def test_the_default_phones_can_all_take_part() -> None:
     for name in DEFAULT_PROFILES:
         profile = find_profile(name)
         assert profile.sdk >= 26
         assert "arm64-v8a" in profile.abilist
         assert "shell_v2" in profile.features
-
-
-def test_there_is_a_phone_to_refuse_for_each_reason() -> None:
-    profiles = load_profiles().values()
-    assert any("shell_v2" not in profile.features for profile in profiles)
-    assert any("arm64" not in profile.abilist for profile in profiles)
-    assert any(profile.sdk < 26 for profile in profiles)

@@ -83,8 +83,3 @@ def test_a_link_out_of_the_phone_is_not_followed(paths: PhonePaths) -> None:
     assert paths.file("/data/out") is None
     assert paths.file("/data/out/passwd") is None
     assert paths.file("/data/in") == paths.root / "data/in"
-
-
-@pytest.mark.parametrize("path", ["/data/" + "é" * 200, "/data/" + "x" * 300 + "/y"])
-def test_a_name_that_is_too_long_for_the_host_lies_nowhere(paths: PhonePaths, path: str) -> None:
-    assert paths.file(path) is None
