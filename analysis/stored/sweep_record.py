@@ -193,7 +193,7 @@ def _is_possible(found: PartList) -> bool:
     """Whether stretches follow one another from the first byte, and their parts begin with them."""
     at = 0
     for stretch in found.stretches:
-        if stretch.start != at or stretch.end <= at or not 0 <= stretch.n_bad <= stretch.n_lines:
+        if stretch.start != at or stretch.end < at or not 0 <= stretch.n_bad <= stretch.n_lines:
             return False
         at = stretch.end
         for part in stretch.parts:
