@@ -68,6 +68,10 @@ _WRITTEN_SO = (
     "a row that was written wrong cannot be repaired: `fleetrank results exclude` leaves it out "
     "of every figure, and a new sweep measures its cell again"
 )
+_RESTORE_ROWS = (
+    "restore journal, list and parts together from a copy; or `fleetrank sweep resume` measures "
+    "what is missing, and an import is deleted and made again"
+)
 _LISTED = 20
 """Maximum number of rows of one kind that are listed; the rest are counted."""
 _ROWS_AT_ONCE = 2000
@@ -201,11 +205,37 @@ def examine(store: ResultStore, sweep_id: str) -> list[Fault]:
     compared = compare(store, sweep_id)
     broken = {path for _, path in compared.broken}
     paths = [part_path(store.root, sweep_id, one) for one in compared.found.parts(MEASUREMENTS)]
+    faults = list(compared.faults)
+    if not faults and sweep_id != NO_SWEEP:
+        faults += _fewer_than_recorded(store, sweep_id, paths)
     return [
         *(_faults_of_record(store, sweep_id) if sweep_id != NO_SWEEP else ()),
-        *compared.faults,
+        *faults,
         *_faults_of_rows([path for path in paths if path not in broken]),
     ]
+
+
+def _fewer_than_recorded(
+    store: ResultStore, sweep_id: str, paths: Sequence[Path]
+) -> Iterator[Fault]:
+    """Fewer rows than the record of an ended sweep states, though journal and parts agree.
+
+    So it is if all of them were removed, or come from an older copy.
+    """
+    try:
+        record = store.sweep_record(sweep_id)
+    except (StoreError, UsageError):
+        return  # a fault of its own
+    schema = {name: SCHEMAS[MEASUREMENTS][name] for name in (*_KEY, "status")}
+    rows = pl.concat([pl.DataFrame(schema=schema), *(read_part(path, schema) for path in paths)])
+    measured = rows.filter(pl.col("status") == "ok").select("cell_key", "repeat").unique().height
+    for found, stated, what in (
+        (measured, record.n_ok, "measured repeat"),
+        (rows.height, record.n_rows if record.is_imported else None, "row"),
+    ):
+        if stated is not None and found < stated:
+            counts = f"{count_of(found, what)} of the {stated:,} that its record states"
+            yield Fault(text=f"{counts} are stored", remedy=_RESTORE_ROWS)
 
 
 def _faults_of_record(store: ResultStore, sweep_id: str) -> Iterator[Fault]:

@@ -104,3 +104,28 @@ def test_a_merge_says_that_a_sweep_of_the_other_side_has_no_record(
     store.record_path(GOES).unlink()
     with pytest.raises(FleetError, match=GOES):
         plan_merge(here, store)
+
+
+@pytest.mark.parametrize("lost", ["all three", "an older copy"])
+def test_fewer_rows_than_the_record_states_are_a_fault(store: ResultStore, lost: str) -> None:
+    n_ok = len(list(store.open_journal(GOES).rows()))
+    store.update_record(GOES, {"n_ok": n_ok, "n_failed": 0, "n_left": 0})
+    assert examine(store, GOES) == []
+    journal = store.open_journal(GOES).path
+    lines = journal.read_bytes().splitlines(keepends=True)
+    journal.unlink()
+    list_path(store.root, GOES).unlink()
+    for path in store.parts_folder(GOES).iterdir():
+        path.unlink()
+    if lost == "an older copy":
+        journal.write_bytes(b"".join(lines[: n_ok // 2]))
+        store.publish(GOES)
+    (fault,) = examine(store, GOES)
+    assert str(n_ok) in fault.text
+
+
+def test_fewer_rows_of_an_import_are_a_fault(store: ResultStore) -> None:
+    n_rows = len(list(store.open_journal(KEPT).rows()))
+    store.update_record(KEPT, {"origin": "imported", "n_rows": n_rows + 1})
+    (fault,) = examine(store, KEPT)
+    assert str(n_rows + 1) in fault.text
