@@ -118,6 +118,7 @@ def test_hostile_names_are_text_everywhere(visit: Visit) -> None:
     assert HOSTILE_DEVICE in described
 
 
+@pytest.mark.thorough
 def test_a_tooltip_shows_a_hostile_name_as_text(visit: Visit) -> None:
     page = visit.page
     _centre(page, "latency-1")
@@ -174,6 +175,7 @@ def test_long_names_of_platforms_stay_apart_in_the_matrix(
     assert max(map(len, texts)) < 50
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("measure", daily(["1", "2"], "1"))
 def test_the_matrix_shows_interval_and_null_on_hover(visit: Visit, measure: str) -> None:
     _centre(visit.page, f"transfer-{measure}")
@@ -202,6 +204,7 @@ def test_a_distribution_can_be_seen_relative_to_its_median(visit: Visit) -> None
     _wait(page)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("width", daily(WIDTHS.values(), WIDTHS["phone"]), ids=WIDTHS.keys())
 def test_the_body_never_scrolls_sideways(
     browser: "playwright.Browser", report: Path, width: int

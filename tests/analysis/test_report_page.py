@@ -242,6 +242,7 @@ def test_one_repeat_of_one_model_on_one_platform_still_makes_a_page(tmp_path: Pa
     assert page.ids("section") == ["answer", "matrix", "trust"]
 
 
+@pytest.mark.thorough
 def test_simulated_rows_enter_only_when_asked_and_under_a_banner(tmp_path: Path) -> None:
     place = Place(device="sim", tier="edge", runtime="onnx", gflops=9, origin="simulated")
     folder = write_results(tmp_path / "r", nets=NETS[:5], places=[*PLACES[:2], place])

@@ -112,6 +112,7 @@ def test_a_network_without_class_scores_is_refused() -> None:
     assert "train@" in found.value.remedy
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("name", "optimizer"),
     daily(itertools.product(SHAPES, Optimizer), ("gpt", Optimizer.ADAMW)),
