@@ -81,6 +81,7 @@ def test_the_charts_have_a_point_for_each_model_that_a_platform_lacks(
     }
 
 
+@pytest.mark.thorough
 def test_a_prediction_enters_no_other_table(results: Path) -> None:
     rows = load_measurements(results)
     session, before = Session(rows, Selection()), Session(rows, Selection())
