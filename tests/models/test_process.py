@@ -174,6 +174,7 @@ def test_child_that_exhausts_its_memory_says_so(refused: Refused) -> None:
     assert "memory limit" in error.remedy
 
 
+@pytest.mark.thorough
 def test_child_that_never_returns_is_killed_with_all_it_started(
     tmp_path: Path, refused: Refused
 ) -> None:
