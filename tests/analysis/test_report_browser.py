@@ -111,6 +111,7 @@ def test_nothing_is_asked_for_and_nothing_goes_wrong(visit: Visit) -> None:
     assert visit.messages == []
 
 
+@pytest.mark.thorough
 def test_hostile_names_are_text_everywhere(visit: Visit) -> None:
     page = visit.page
     page.evaluate("document.querySelectorAll('main details').forEach(d => { d.open = true; })")

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import polars as pl
 import pytest
+from daily import daily
 from fleet_rows import NETS, PLACES, write_results
 
 from fleetrank.analysis.errors import AnalysisError, NoDataError
@@ -66,7 +67,7 @@ def test_every_table_is_a_file_or_has_a_reason(
     assert "6 models" in cells["notes"][0]
 
 
-@pytest.mark.parametrize(("form", "ending"), [("latex", "tex"), ("markdown", "md")])
+@pytest.mark.parametrize(("form", "ending"), daily([("latex", "tex"), ("markdown", "md")], "latex"))
 @pytest.mark.usefixtures("few")
 def test_formats_share_a_folder(
     frame: pl.LazyFrame, tmp_path: Path, form: str, ending: str

@@ -4,6 +4,7 @@ import time
 
 import polars as pl
 import pytest
+from daily import daily
 from growth_rows import OF_SIDE_ROWS
 from shared_tables import NAMES, SharedTables
 from wording import has
@@ -328,14 +329,19 @@ def test_a_hundred_thousand_rows_take_seconds() -> None:
 
 @pytest.mark.parametrize(
     "name",
-    [
+    daily(
+        [
+            "transfer",
+            "trust/ceiling",
+            "predict/errors",
+            "predict/ratios",
+            "frontier",
+            "frontier/regret",
+        ],
         "transfer",
-        "trust/ceiling",
-        "predict/errors",
         "predict/ratios",
         "frontier",
-        "frontier/regret",
-    ],
+    ),
 )
 def test_unlike_facts_are_printed_with_the_pair(make_grid, name: str) -> None:
     frame = make_grid({"d1": UP, "d2": UP}, accuracy=UP, d2={"runtime_version": "2.0"})
