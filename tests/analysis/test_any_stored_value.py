@@ -59,6 +59,7 @@ def test_a_figure_that_cannot_be_is_missing(tmp_path: Path) -> None:
     assert (sizes.is_between(SMALLEST, LARGEST) | (sizes == 0)).all()
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("every", [30, pytest.param(2, marks=pytest.mark.thorough)])
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 def test_every_table_and_the_page_survive_any_figure(tmp_path: Path, every: int) -> None:

@@ -95,10 +95,15 @@ def test_every_chart_is_drawn_with_marks_and_described(visit: Visit) -> None:
     for section in SECTIONS:
         assert visit.page.locator(f"#{section} .chart svg").count() > 0, section
     assert visit.page.locator(".chart.failed").count() == 0
-    for number in range(charts.count()):
-        assert charts.nth(number).locator("svg path").count() > 5
-        assert charts.nth(number).get_attribute("role") == "img"
-        assert charts.nth(number).get_attribute("aria-label")
+    drawn = charts.evaluate_all(
+        "all => all.map(one => [one.querySelectorAll('svg path').length, "
+        "one.getAttribute('role'), one.getAttribute('aria-label')])"
+    )
+    assert len(drawn) == charts.count()
+    for n_paths, role, label in drawn:
+        assert n_paths > 5
+        assert role == "img"
+        assert label
 
 
 def test_nothing_is_asked_for_and_nothing_goes_wrong(visit: Visit) -> None:
@@ -106,6 +111,7 @@ def test_nothing_is_asked_for_and_nothing_goes_wrong(visit: Visit) -> None:
     assert visit.messages == []
 
 
+@pytest.mark.thorough
 def test_hostile_names_are_text_everywhere(visit: Visit) -> None:
     page = visit.page
     page.evaluate("document.querySelectorAll('main details').forEach(d => { d.open = true; })")
@@ -118,6 +124,7 @@ def test_hostile_names_are_text_everywhere(visit: Visit) -> None:
     assert HOSTILE_DEVICE in described
 
 
+@pytest.mark.thorough
 def test_a_tooltip_shows_a_hostile_name_as_text(visit: Visit) -> None:
     page = visit.page
     _centre(page, "latency-1")
@@ -174,6 +181,7 @@ def test_long_names_of_platforms_stay_apart_in_the_matrix(
     assert max(map(len, texts)) < 50
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("measure", daily(["1", "2"], "1"))
 def test_the_matrix_shows_interval_and_null_on_hover(visit: Visit, measure: str) -> None:
     _centre(visit.page, f"transfer-{measure}")
@@ -202,6 +210,7 @@ def test_a_distribution_can_be_seen_relative_to_its_median(visit: Visit) -> None
     _wait(page)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("width", daily(WIDTHS.values(), WIDTHS["phone"]), ids=WIDTHS.keys())
 def test_the_body_never_scrolls_sideways(
     browser: "playwright.Browser", report: Path, width: int

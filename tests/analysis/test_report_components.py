@@ -193,6 +193,7 @@ def test_profiles_change_no_latency(results: Path, tmp_path: Path) -> None:
         assert mine.frame.equals(session_table(name, _session(plain)).frame)
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 def test_the_page_has_bars_for_the_profiled_models_alone(made: tuple[Evidence, PageTables]) -> None:
     evidence, tables = made
@@ -206,6 +207,7 @@ def test_the_page_has_bars_for_the_profiled_models_alone(made: tuple[Evidence, P
     assert len(by_module["name"]) == len(MODELS) * len(PLACES) * len(_PARTS)
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 def test_small_components_are_summed(made: tuple[Evidence, PageTables]) -> None:
     evidence, tables = made

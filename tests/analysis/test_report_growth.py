@@ -48,6 +48,7 @@ def evidence(growing: Path) -> Evidence:
     return gather(growing, Selection())
 
 
+@pytest.mark.thorough
 def test_a_group_has_a_row_for_each_measured_point_and_names_the_ends(evidence: Evidence) -> None:
     groups = curve_groups(evidence, page_tables(evidence))
     over = {one["over"] for one in groups}
@@ -60,6 +61,7 @@ def test_a_group_has_a_row_for_each_measured_point_and_names_the_ends(evidence: 
     assert "out of memory at 4: " in str(first["ends"])
 
 
+@pytest.mark.thorough
 def test_a_series_covers_the_whole_run(evidence: Evidence) -> None:
     (series, *_) = [one for one in sustained_series(evidence) if one["title"].endswith("image")]
     points = series["points"]

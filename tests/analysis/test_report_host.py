@@ -79,6 +79,7 @@ def test_charts_of_ranks_use_the_latency_without_the_host(evidence: Evidence) ->
     assert set(both.filter(differs)["tier"]) == {"cpu"}
 
 
+@pytest.mark.thorough
 def test_both_sets_of_ranks_are_of_the_same_processes(restless: Path) -> None:
     (series,) = rank_series(gather(restless, Selection()))
     rows = series["rows"]

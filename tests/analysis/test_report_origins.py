@@ -65,6 +65,7 @@ def _banner(evidence: Evidence, tables: PageTables | None = None) -> str | None:
     return None if found is None else found[1].strip()
 
 
+@pytest.mark.thorough
 def test_a_banner_names_the_sections_with_simulated_rows_of_other_workloads(made: Made) -> None:
     said = _banner(*made)
     assert said is not None
@@ -85,6 +86,7 @@ def test_one_sentence_has_the_values_of_the_page_and_those_of_sections() -> None
     assert has(said, "1", "of", "2", "virtual", "b;", "section", "Scaling", "simulated", "c:")
 
 
+@pytest.mark.thorough
 def test_titles_of_panels_say_that_a_device_is_simulated(made: Made) -> None:
     evidence, tables = made
     titles = [str(one["title"]) for one in reading_groups(evidence, tables)]
@@ -135,6 +137,7 @@ def _texts(evidence: Evidence, tables: PageTables, name: str) -> set[str]:
     return {cell.text for row in table.rows for cell in row.cells} | set(table.notes)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", ["tokens/crossover", "tokens/segments", "scaling"])
 def test_a_table_has_the_rows_that_its_chart_draws(made: Made, name: str) -> None:
     texts = _texts(*made, name)
@@ -163,6 +166,7 @@ def test_what_the_page_has_no_room_for_is_in_neither(
     assert left_out not in _texts(evidence, tables, "scaling")
 
 
+@pytest.mark.thorough
 def test_the_head_says_how_to_build_the_page_of_another_workload(mixed: Path, made: Made) -> None:
     said = other_workloads(made[0])
     assert "--workload prefill@512 --include-simulated`" in said

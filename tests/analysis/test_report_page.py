@@ -17,13 +17,18 @@ from fleet_rows import (
     PLACES,
     SWEEP,
     Place,
-    hostile_results,
     write_results,
 )
 from stored_part import write_part
 
 from fleetrank.analysis.errors import NoDataError
-from fleetrank.analysis.report.page import build_report, json_block, own_script, render_page
+from fleetrank.analysis.report.page import (
+    ReportFacts,
+    build_report,
+    json_block,
+    own_script,
+    render_page,
+)
 from fleetrank.analysis.report.page_tables import gather
 from fleetrank.analysis.stored.load import load_measurements
 from fleetrank.analysis.stored.selection import Selection
@@ -76,13 +81,14 @@ def _page(results: Path, **selection: object) -> Page:
 
 
 @pytest.fixture(scope="module")
-def fleet(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_results(tmp_path_factory.mktemp("page") / "results")
+def built(tmp_path_factory: pytest.TempPathFactory) -> ReportFacts:
+    folder = tmp_path_factory.mktemp("page")
+    return build_report(write_results(folder / "results"), folder / "deep" / "report.html")
 
 
 @pytest.fixture(scope="module")
-def page(fleet: Path) -> Page:
-    return _page(fleet)
+def page(built: ReportFacts) -> Page:
+    return Page(built.path.read_text("utf-8"))
 
 
 def test_the_answer_comes_first_and_what_is_left_is_folded(page: Page) -> None:
@@ -202,9 +208,21 @@ def test_what_was_dropped_skipped_and_run_is_said(page: Page) -> None:
     assert SWEEP in page.text
 
 
-def test_hostile_names_are_text_in_html_and_in_specifications(tmp_path: Path) -> None:
-    html = render_page(gather(hostile_results(tmp_path / "r"), Selection()), NOW)
-    page = Page(html)
+TURNED = "a\u202eb\u2066c\x1b\u200bd"
+
+
+@pytest.fixture(scope="module")
+def hostile(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Markup, and characters that turn text around, in names of models and of a device."""
+    nets = [*NETS[:5], *(replace(NETS[0], name=name) for name in (HOSTILE_MODEL, TURNED))]
+    places = [*PLACES[:2], replace(PLACES[2], device=HOSTILE_DEVICE)]
+    folder = tmp_path_factory.mktemp("hostile") / "r"
+    results = write_results(folder, nets=nets, places=places, n_samples=5)
+    return render_page(gather(results, Selection()), NOW)
+
+
+def test_hostile_names_are_text_in_html_and_in_specifications(hostile: str) -> None:
+    html, page = hostile, Page(hostile)
     assert HOSTILE_MODEL in page.text
     assert HOSTILE_DEVICE in page.text
     assert not [tag for tag, _ in page.tags if tag == "img"]
@@ -213,11 +231,8 @@ def test_hostile_names_are_text_in_html_and_in_specifications(tmp_path: Path) ->
     assert HOSTILE_MODEL in [model["name"] for model in page.data()["models"]]
 
 
-def test_characters_that_turn_text_around_are_shown_escaped_everywhere(tmp_path: Path) -> None:
-    name = "a\u202eb\u2066c\x1b\u200bd"
-    nets = [*NETS[:5], replace(NETS[0], name=name)]
-    results = write_results(tmp_path / "r", **{**FEW, "nets": nets})
-    html = render_page(gather(results, Selection()), NOW)
+def test_characters_that_turn_text_around_are_shown_escaped_everywhere(hostile: str) -> None:
+    html = hostile
     assert not re.findall("[\x1b\u200b\u202a-\u202e\u2066-\u2069]", Page(html).text)
     shown = r"a\u202eb\u2066c\u001b\u200bd"
     assert shown in Page(html).text
@@ -242,6 +257,7 @@ def test_one_repeat_of_one_model_on_one_platform_still_makes_a_page(tmp_path: Pa
     assert page.ids("section") == ["answer", "matrix", "trust"]
 
 
+@pytest.mark.thorough
 def test_simulated_rows_enter_only_when_asked_and_under_a_banner(tmp_path: Path) -> None:
     place = Place(device="sim", tier="edge", runtime="onnx", gflops=9, origin="simulated")
     folder = write_results(tmp_path / "r", nets=NETS[:5], places=[*PLACES[:2], place])
@@ -274,15 +290,14 @@ def test_missing_accuracy_memory_and_record_leave_a_page(tmp_path: Path) -> None
     assert "time not recorded" in page.text
 
 
-def test_build_writes_one_small_file_and_says_what_it_holds(fleet: Path, tmp_path: Path) -> None:
-    facts = build_report(fleet, tmp_path / "deep" / "report.html")
-    assert [path.name for path in facts.path.parent.iterdir()] == ["report.html"]
-    assert facts.size_bytes == facts.path.stat().st_size < MAX_BYTES
-    assert (facts.n_models, facts.n_platforms) == (13, 6)
+def test_build_writes_one_small_file_and_says_what_it_holds(built: ReportFacts) -> None:
+    assert [path.name for path in built.path.parent.iterdir()] == ["report.html"]
+    assert built.size_bytes == built.path.stat().st_size < MAX_BYTES
+    assert (built.n_models, built.n_platforms) == (13, 6)
 
 
 def test_a_page_that_cannot_be_written_says_so(tmp_path: Path) -> None:
-    fleet = write_results(tmp_path / "r", **FEW)
+    fleet = write_results(tmp_path / "r", nets=NETS[:1], places=PLACES[:1], repeats=1)
     (tmp_path / "file").write_text("")
     with pytest.raises(StorageError, match="cannot be written") as raised:
         build_report(fleet, tmp_path / "file" / "report.html")

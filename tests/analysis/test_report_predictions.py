@@ -44,6 +44,7 @@ def made(results: Path) -> tuple[Evidence, PageTables]:
     return evidence, page_tables(evidence, is_predicted=True)
 
 
+@pytest.mark.thorough
 def test_a_page_has_predictions_only_if_it_was_asked_for_them(
     made: tuple[Evidence, PageTables],
 ) -> None:
@@ -57,6 +58,7 @@ def test_a_page_has_predictions_only_if_it_was_asked_for_them(
     assert "PREDICTED:" in predicted
 
 
+@pytest.mark.thorough
 def test_the_charts_have_a_point_for_each_model_that_a_platform_lacks(
     made: tuple[Evidence, PageTables],
 ) -> None:
@@ -79,6 +81,7 @@ def test_the_charts_have_a_point_for_each_model_that_a_platform_lacks(
     }
 
 
+@pytest.mark.thorough
 def test_a_prediction_enters_no_other_table(results: Path) -> None:
     rows = load_measurements(results)
     session, before = Session(rows, Selection()), Session(rows, Selection())

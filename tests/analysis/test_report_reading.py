@@ -40,6 +40,7 @@ def made(results: Path) -> tuple[Evidence, PageTables]:
     return evidence, page_tables(evidence)
 
 
+@pytest.mark.thorough
 def test_a_group_has_every_way_of_one_model_on_one_platform(
     made: tuple[Evidence, PageTables],
 ) -> None:
@@ -54,6 +55,7 @@ def test_a_group_has_every_way_of_one_model_on_one_platform(
         assert {tokens for _, tokens, _ in rows} == {128, 512, 2048}
 
 
+@pytest.mark.thorough
 def test_a_model_without_the_workload_of_the_page_is_drawn_too(tmp_path: Path) -> None:
     results = write_language_results(
         tmp_path, decoders=DECODERS[:2], machines=MACHINES[:1], workloads=[*PROMPTS, *SEGMENTS]
@@ -68,6 +70,7 @@ def test_a_model_without_the_workload_of_the_page_is_drawn_too(tmp_path: Path) -
     assert sorted(str(one["model"]) for one in groups) == ["0", "None"]
 
 
+@pytest.mark.thorough
 def test_a_crossover_of_the_table_is_in_its_group(made: tuple[Evidence, PageTables]) -> None:
     evidence, tables = made
     crossings = [one["crossings"] for one in reading_groups(evidence, tables)]
@@ -75,6 +78,7 @@ def test_a_crossover_of_the_table_is_in_its_group(made: tuple[Evidence, PageTabl
     assert sum(map(len, crossings)) == known.height > 0
 
 
+@pytest.mark.thorough
 def test_the_section_has_the_tables_that_could_be_made(made: tuple[Evidence, PageTables]) -> None:
     (section,) = [one for one in page_sections(*made) if one.id == "reading"]
     assert [table.id for table in section.tables] == [

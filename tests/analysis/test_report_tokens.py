@@ -36,6 +36,7 @@ def data_of(page: Path) -> dict[str, object]:
     return json.loads(found)
 
 
+@pytest.mark.thorough
 def test_the_page_holds_the_cells_of_every_workload_and_names_them(built) -> None:
     tokens = data_of(built)["tokens"]
     assert tokens["workloads"] == list(WORKLOADS)

@@ -62,11 +62,11 @@ def _table(name: str, rows: pl.LazyFrame, selected: Mapping[str, object]) -> Tab
         return None
 
 
-@pytest.mark.parametrize("name", daily(OF_ROWS, "transfer", "predict"))
+@pytest.mark.parametrize("name", daily(OF_ROWS, "flops"))
 def test_a_selection_gives_the_table_of_the_selected_rows(
-    name: str, images: pl.LazyFrame, texts: pl.LazyFrame
+    name: str, request: pytest.FixtureRequest
 ) -> None:
-    rows = rows_for(name, texts if name in OF_TEXT else images)
+    rows = rows_for(name, request.getfixturevalue("texts" if name in OF_TEXT else "images"))
     fixed = {"workload": "prefill@128"} if name == "tokens" else {}
     shown = 0
     for selected, kept in SELECTIONS:

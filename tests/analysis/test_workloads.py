@@ -101,6 +101,7 @@ OF_DOUBTS = {"trust/dropped", "trust/findings", "trust/host", "trust/waits"}
 """No evaluation, profile, set of processes, step of training or second size is measured here."""
 
 
+@pytest.mark.thorough
 def test_every_table_can_be_made_of_a_workload_with_tokens(
     text: Path, subtests: pytest.Subtests
 ) -> None:

@@ -105,6 +105,7 @@ def test_a_decoder_of_135_million_parameters_stays_below_6_gb(
     assert memory - off > 2 * 4 * (2 * 576 * 4096)  # two copies at least of two matrices
 
 
+@pytest.mark.thorough
 def test_entry_point_without_trust_is_told_to_the_parent(
     tmp_path: Path, entry_point: EntryPoint
 ) -> None:
@@ -113,6 +114,7 @@ def test_entry_point_without_trust_is_told_to_the_parent(
         export(entry_point("raise SystemExit"), tmp_path, is_trusted=False)
 
 
+@pytest.mark.thorough
 def test_child_sees_no_gpu_and_no_package_of_the_workspace(
     tmp_path: Path, refused: Refused, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -164,6 +166,7 @@ def test_what_goes_wrong_in_code_of_the_user_is_an_error_with_its_reason(
     sys.modules.pop("networks")
 
 
+@pytest.mark.thorough
 def test_child_that_exhausts_its_memory_says_so(refused: Refused) -> None:
     source = "import torch\n\ndef make():\n    return torch.ones(8 << 30)\n"
     error = refused(source, memory_limit_bytes=2 * GIB)
@@ -171,6 +174,7 @@ def test_child_that_exhausts_its_memory_says_so(refused: Refused) -> None:
     assert "memory limit" in error.remedy
 
 
+@pytest.mark.thorough
 def test_child_that_never_returns_is_killed_with_all_it_started(
     tmp_path: Path, refused: Refused
 ) -> None:

@@ -186,7 +186,7 @@ def test_a_change_is_planned_with_the_rank_test_that_finds_it() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("n_a", "n_b", "alpha"),
-    [(5, 5, 0.05), (5, 7, 0.01), pytest.param(40, 40, 0.05, marks=pytest.mark.slow)],
+    [(5, 5, 0.05), (5, 7, 0.01), pytest.param(40, 40, 0.05, marks=pytest.mark.thorough)],
 )
 def test_the_detectable_ratio_is_found_in_four_of_five_comparisons(n_a, n_b, alpha) -> None:
     found = LogRatio(

@@ -197,6 +197,7 @@ def test_two_sizes_of_flops_have_no_bend_to_fit() -> None:
     assert np.ptp(null) > 0
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 @pytest.mark.parametrize("has_memory", [False, True])
 @pytest.mark.parametrize(("n_models", "spread"), daily([(8, 0.8), (12, 0.3), (30, 0.3)], 8))

@@ -58,6 +58,7 @@ def of_a(found: Comparison) -> ComparedCell:
     return next(cell for cell in found.cells if cell.model == "a")
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("n", daily([10, 7], 7))
 def test_a_change_is_found_that_process_medians_hide(compared, n: int) -> None:
     in_turns, alone = [], []

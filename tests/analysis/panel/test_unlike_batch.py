@@ -71,6 +71,7 @@ def test_a_pair_has_the_batches_of_its_platforms(frame: pl.LazyFrame) -> None:
         assert f"/b{row['target_batch']}/" in row["target"]
 
 
+@pytest.mark.thorough
 def test_every_table_takes_the_request_and_compares_nothing_without_it(
     frame: pl.LazyFrame, subtests: pytest.Subtests
 ) -> None:

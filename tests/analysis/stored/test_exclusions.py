@@ -210,7 +210,16 @@ OF_ATTEMPTS = {"trust/dropped", "trust/host", "trust/waits"}
 """They list attempts, rounds and waits; what was excluded was one too."""
 
 
-def test_no_table_holds_what_was_excluded(with_and_without, subtests: pytest.Subtests) -> None:
+@pytest.mark.parametrize(
+    "names",
+    [
+        pytest.param(["latency", "flops/frm", "scaling/memory", "trust/findings"], id="few"),
+        pytest.param(sorted(set(NAMES) - OF_ATTEMPTS), id="every", marks=pytest.mark.thorough),
+    ],
+)
+def test_no_table_holds_what_was_excluded(
+    with_and_without, names: list[str], subtests: pytest.Subtests
+) -> None:
     """One session each serves all tables."""
     sessions = [Session(load_measurements(one), Selection()) for one in with_and_without]
 
@@ -222,7 +231,7 @@ def test_no_table_holds_what_was_excluded(with_and_without, subtests: pytest.Sub
         notes = [note for note in table.notes if "excluded by hand" not in note]
         return table.frame.to_dicts(), notes, len(table.notes) - len(notes)
 
-    for name in sorted(set(NAMES) - OF_ATTEMPTS):
+    for name in names:
         with subtests.test(name):
             found, expected = (make(session, name) for session in sessions)
             if isinstance(expected, tuple):

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+from daily import daily
 from fleet_rows import NETS, PLACES, SWEEP, write_results
 
 from fleetrank.analysis.sql import run_query
@@ -13,7 +14,9 @@ from fleetrank.orchestrator.store.parts import read_sweeps, repeat_seconds
 from fleetrank.orchestrator.store.results import ResultStore
 
 
-@pytest.mark.parametrize("name", ["lab[1]", "results [2026]", "lab*", "lab?", "{a,b}"])
+@pytest.mark.parametrize(
+    "name", daily(["lab[1]", "results [2026]", "lab*", "lab?", "{a,b}"], "lab[1]", "lab*")
+)
 def test_rows_are_those_of_the_folder_itself(tmp_path: Path, name: str) -> None:
     sizes = {"nets": NETS[:2], "places": PLACES[:1], "n_samples": 2}
     mine = write_results(tmp_path / name / "results", repeats=2, **sizes)

@@ -79,12 +79,12 @@ def _tables(images: pl.LazyFrame, text: pl.LazyFrame, chosen: Selection) -> Shar
     return SharedTables(images, text, chosen, workload="decode@512")
 
 
-REQUESTED = pytest.mark.parametrize(
-    "requests", daily([USUAL, EVERY], USUAL), ids=["usual", "every"]
-)
+FEW = [one for one in USUAL if one.words in {"transfer", "latency", "frontier --part regret"}]
+"""Those whose rows give the most notes, one of cells, and one of choices."""
 
 
-@REQUESTED
+@pytest.mark.thorough
+@pytest.mark.parametrize("requests", [USUAL, EVERY], ids=["usual", "every"])
 def test_notes_have_at_most_three_sentences(
     requests: Sequence[TableRequest],
     frame: pl.LazyFrame,
@@ -99,7 +99,7 @@ def test_notes_have_at_most_three_sentences(
             assert bool(table.explanation) == (request.words != SELF_EVIDENT)
 
 
-@REQUESTED
+@pytest.mark.parametrize("requests", daily([FEW, USUAL, EVERY], FEW), ids=["few", "usual", "every"])
 def test_doubtful_rows_show_three_sentences_and_explain_prints_the_rest(
     requests: Sequence[TableRequest],
     doubtful: pl.LazyFrame,

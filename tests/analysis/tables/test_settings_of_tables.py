@@ -36,6 +36,7 @@ def tables(frame: pl.LazyFrame) -> SharedTables:
     return SharedTables(frame, frame, Selection(), workload="image")
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 def test_every_word_of_every_setting_makes_a_table(
     tables: SharedTables, subtests: pytest.Subtests

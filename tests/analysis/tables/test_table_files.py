@@ -6,13 +6,14 @@ from pathlib import Path
 
 import polars as pl
 import pytest
+from daily import daily
 from fleet_rows import NETS, PLACES, write_results
 
 from fleetrank.analysis.errors import AnalysisError, NoDataError
 from fleetrank.analysis.stored.columns import ORIGINS
 from fleetrank.analysis.stored.load import load_measurements
 from fleetrank.analysis.stored.selection import Selection
-from fleetrank.analysis.tables.tables import REQUESTS, export_tables, index_name
+from fleetrank.analysis.tables.tables import REQUESTS, TableRequest, export_tables, index_name
 from fleetrank.foundation.files import StorageError
 
 pytestmark = pytest.mark.slow
@@ -34,9 +35,27 @@ def few(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("fleetrank.analysis.tables.tables.REQUESTS", some)
 
 
-def test_every_table_is_a_file_or_has_a_reason(frame: pl.LazyFrame, tmp_path: Path) -> None:
+SOME = [one for one in REQUESTS if one.table in {"latency", "eval"}]
+"""With tables that need other rows."""
+
+
+@pytest.mark.parametrize(
+    "requests",
+    [
+        pytest.param(SOME, id="some"),
+        pytest.param(REQUESTS, id="every", marks=pytest.mark.thorough),
+    ],
+)
+def test_every_table_is_a_file_or_has_a_reason(
+    frame: pl.LazyFrame,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    requests: list[TableRequest],
+) -> None:
+    monkeypatch.setattr("fleetrank.analysis.tables.tables.REQUESTS", requests)
     entries = export_tables(frame, Selection(), tmp_path / "new" / "folder", form="csv")
-    assert [entry.request for entry in entries] == [one.words for one in REQUESTS]
+    assert [entry.request for entry in entries] == [one.words for one in requests]
+    assert {entry.file is None for entry in entries} == {True, False}
     files = {path.name for path in (tmp_path / "new" / "folder").iterdir()}
     assert files == {entry.file for entry in entries if entry.file} | {index_name("csv")}
     for entry in entries:
@@ -48,7 +67,7 @@ def test_every_table_is_a_file_or_has_a_reason(frame: pl.LazyFrame, tmp_path: Pa
     assert "6 models" in cells["notes"][0]
 
 
-@pytest.mark.parametrize(("form", "ending"), [("latex", "tex"), ("markdown", "md")])
+@pytest.mark.parametrize(("form", "ending"), daily([("latex", "tex"), ("markdown", "md")], "latex"))
 @pytest.mark.usefixtures("few")
 def test_formats_share_a_folder(
     frame: pl.LazyFrame, tmp_path: Path, form: str, ending: str

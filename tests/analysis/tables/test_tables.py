@@ -4,6 +4,7 @@ import time
 
 import polars as pl
 import pytest
+from daily import daily
 from growth_rows import OF_SIDE_ROWS
 from shared_tables import NAMES, SharedTables
 from wording import has
@@ -12,6 +13,7 @@ from fleetrank.analysis.errors import AnalysisError, NoDataError
 from fleetrank.analysis.stored.columns import READ_SCHEMA
 from fleetrank.analysis.stored.selection import Selection
 from fleetrank.analysis.tables.formats import FORMATS, KEYS, render
+from fleetrank.analysis.tables.table import MAX_SENTENCES, sentences_in
 from fleetrank.analysis.tables.tables import TableRequest, make_table
 
 pytestmark = pytest.mark.slow
@@ -252,9 +254,18 @@ def of_two_workloads(frame: pl.LazyFrame) -> pl.LazyFrame:
     )
 
 
-@pytest.mark.slow
-def test_every_table_has_notes_every_format_keys_and_no_row_order(
-    make_grid, subtests: pytest.Subtests
+OF_ROWS = sorted(set(NAMES) - set(OF_SIDE_ROWS))
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        pytest.param(["latency", "transfer", "trust/findings"], id="few"),
+        pytest.param(OF_ROWS, id="every", marks=pytest.mark.thorough),
+    ],
+)
+def test_no_table_depends_on_the_order_of_rows(
+    make_grid, names: list[str], subtests: pytest.Subtests
 ) -> None:
     images = fleet(make_grid)
     both = images, of_two_workloads(images)
@@ -262,12 +273,23 @@ def test_every_table_has_notes_every_format_keys_and_no_row_order(
         SharedTables(*rows, Selection(), workload="decode@256")
         for rows in (both, [frame.reverse() for frame in both])
     )
-    for name in sorted(set(NAMES) - set(OF_SIDE_ROWS)):
+    for name in names:
         with subtests.test(name):
             request = TableRequest(name=name)
-            table = tables.table(request)
-            assert table.notes
-            assert table.frame.equals(others.table(request).frame)
+            assert tables.table(request).frame.equals(others.table(request).frame)
+
+
+@pytest.mark.slow
+def test_every_table_has_short_notes_every_format_and_keys(
+    make_grid, subtests: pytest.Subtests
+) -> None:
+    images = fleet(make_grid)
+    tables = SharedTables(images, of_two_workloads(images), Selection(), workload="decode@256")
+    for name in OF_ROWS:
+        with subtests.test(name):
+            table = tables.table(TableRequest(name=name))
+            assert 1 <= sentences_in(table.notes) <= MAX_SENTENCES, table.notes
+            assert bool(table.explanation) == (name != "trust/dropped")
             assert all(render(table, form) for form in FORMATS)
             columns = table.frame.columns
             keys = [column for column in columns if column in {columns[0], *KEYS}]
@@ -307,14 +329,19 @@ def test_a_hundred_thousand_rows_take_seconds() -> None:
 
 @pytest.mark.parametrize(
     "name",
-    [
+    daily(
+        [
+            "transfer",
+            "trust/ceiling",
+            "predict/errors",
+            "predict/ratios",
+            "frontier",
+            "frontier/regret",
+        ],
         "transfer",
-        "trust/ceiling",
-        "predict/errors",
         "predict/ratios",
         "frontier",
-        "frontier/regret",
-    ],
+    ),
 )
 def test_unlike_facts_are_printed_with_the_pair(make_grid, name: str) -> None:
     frame = make_grid({"d1": UP, "d2": UP}, accuracy=UP, d2={"runtime_version": "2.0"})

@@ -142,6 +142,7 @@ def test_the_smallest_card_builds_without_trust_and_repeats_by_seed(text: str) -
     assert not torch.equal(outputs[0], outputs[2])
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("shape", daily(SHAPES.values(), SHAPES["llama"]), ids=SHAPES)
 def test_one_graph_reads_a_prompt_and_makes_a_step_in_a_cache_of_any_size(
     shape: LanguageShape,

@@ -57,7 +57,7 @@ def network() -> Iterator[nn.Module]:
     torch.set_num_threads(threads)
 
 
-@pytest.mark.parametrize("optimizer", list(Optimizer))
+@pytest.mark.parametrize("optimizer", daily(Optimizer, Optimizer.ADAMW))
 def test_a_graph_takes_the_same_steps_as_a_loop(network: nn.Module, optimizer: Optimizer) -> None:
     batches = image_batches(network, SIZE, BATCH)
     loss = ImageLoss(prepare(network))
@@ -112,6 +112,7 @@ def test_a_network_without_class_scores_is_refused() -> None:
     assert "train@" in found.value.remedy
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("name", "optimizer"),
     daily(itertools.product(SHAPES, Optimizer), ("gpt", Optimizer.ADAMW)),

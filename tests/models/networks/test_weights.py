@@ -88,6 +88,7 @@ def test_torchvision_accuracies_are_those_of_the_weights_themselves() -> None:
             assert weights.meta["_metrics"]["ImageNet-1K"]["acc@1"] == card.accuracy_top1
 
 
+@pytest.mark.thorough
 def test_timm_weights_tags_exist() -> None:
     import_torchvision()
     import timm

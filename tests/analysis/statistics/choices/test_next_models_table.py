@@ -82,6 +82,7 @@ def test_two_device_models_cannot_judge(make_grid) -> None:
             make_table(f"choose/{part}", frame, Selection())
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 def test_a_large_fleet_takes_seconds(make_grid) -> None:
     frame = make_grid(

@@ -6,6 +6,7 @@ from datetime import timedelta
 import numpy as np
 import polars as pl
 import pytest
+from daily import daily
 from wording import has
 
 from fleetrank.analysis.errors import AnalysisError, NoDataError
@@ -139,7 +140,12 @@ def test_a_doubtful_figure_counts_for_nothing_and_is_named(make_attempts) -> Non
 
 
 @pytest.mark.parametrize(
-    "chosen", [{"model": ("m0", "m1")}, {"model": "m*"}, {"family": "one", "model": "m*"}]
+    "chosen",
+    daily(
+        [{"model": ("m0", "m1")}, {"model": "m*"}, {"family": "one", "model": "m*"}],
+        {"model": ("m0", "m1")},
+        {"family": "one", "model": "m*"},
+    ),
 )
 def test_a_figure_is_as_doubtful_among_few_models_as_among_all(make_attempts, chosen) -> None:
     rows = fleet(make_attempts, spread=0.03).collect().to_dicts()

@@ -182,6 +182,7 @@ def test_what_is_needed_is_what_makes_the_interval_finite():
         assert more_needed(found, n_devices - 1, 0.95) is None
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 @pytest.mark.parametrize("heavy", daily([False, True], True))
 @pytest.mark.parametrize(

@@ -71,6 +71,16 @@ SERVES = [{}, {"runtime_version": "9.9"}, {"memory_metric": "vendor_estimate"}]
 
 
 @pytest.mark.slow
+def test_of_devices_with_one_unlike_fact_each_none_serves(make_attempts):
+    facts = {f"d{at:02}": fact for at, fact in enumerate(SERVES_NOT + SERVES)}
+    frame = fleet(make_attempts, facts={"statistic": "median"}, **facts)
+    found = predicted(frame).frame
+    assert set(found["n_devices"]) == {14 - len(SERVES_NOT)}
+    named = " ".join(found["basis"])
+    assert not any(f"d{at:02}" in named for at in range(len(SERVES_NOT)))
+
+
+@pytest.mark.thorough
 def test_a_device_serves_unless_a_fact_of_it_is_unlike(make_attempts, subtests):
     for facts in (*SERVES_NOT, *SERVES):
         with subtests.test(str(facts)):

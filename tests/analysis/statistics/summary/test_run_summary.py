@@ -6,6 +6,7 @@ from pathlib import Path
 
 import polars as pl
 import pytest
+from daily import daily
 
 from fleetrank.analysis.panel.session import Session
 from fleetrank.analysis.statistics.summary import (
@@ -71,7 +72,7 @@ LAST = datetime(2026, 1, 9, tzinfo=UTC)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("at", [None, LAST])
+@pytest.mark.parametrize("at", daily([None, LAST], LAST))
 def test_sizes_are_of_the_model_without_a_memory(make_attempts: Make, at: datetime | None) -> None:
     when = {} if at is None else {"started_utc": at}
     rows = [
