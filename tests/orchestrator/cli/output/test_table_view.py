@@ -105,6 +105,7 @@ def test_a_terminal_shows_50_rows_and_the_number_left_out(workspace: Path) -> No
     assert "rows shown" not in every
 
 
+@pytest.mark.thorough
 def test_long_output_goes_through_the_pager_of_the_user(workspace: Path) -> None:
     marked = _drawn(workspace, "sed s/^/PAGED:/", *CELLS)
     assert marked.count("PAGED:") > 50
