@@ -149,7 +149,8 @@ def sweeps_here(results: Path) -> list[str]:
     records = (path.stem for path in (results / "sweeps").glob("*.json"))
     journals = (path.name.partition(".jsonl")[0] for path in (results / "journal").glob("*.jsonl*"))
     found = {*records, *journals, *_with_parts(results)}
-    return [one for one in sorted(found) if is_sweep_id(one) and not is_pending(results, one)]
+    # What begins with a dot was left by a killed process.
+    return [one for one in sorted(found) if one[:1] != "." and not is_pending(results, one)]
 
 
 def published_sweeps(results: Path) -> list[str]:
@@ -160,8 +161,9 @@ def published_sweeps(results: Path) -> list[str]:
 
 def _with_parts(results: Path) -> set[str]:
     lists = (path.stem for path in (results / "sweeps").glob("*.parts"))
-    folders = (path.name.partition("=")[2] for path in results.glob(f"{MEASUREMENTS}/sweep_id=*"))
-    return {*lists, *folders}
+    folders = results.glob(f"{MEASUREMENTS}/sweep_id=*")
+    filled = (path.name.partition("=")[2] for path in folders if any(path.glob(PARTS)))
+    return {*lists, *filled}
 
 
 def is_sweep_id(text: str) -> bool:
@@ -190,14 +192,14 @@ def read_list(results: Path, sweep_id: str) -> PartList:
 
 
 def _is_possible(found: PartList) -> bool:
-    """Whether stretches follow one another from the first byte, and their parts begin with them."""
+    """Whether stretches follow one another from the first byte, and no number is negative."""
     at = 0
     for stretch in found.stretches:
         if stretch.start != at or stretch.end < at or not 0 <= stretch.n_bad <= stretch.n_lines:
             return False
         at = stretch.end
         for part in stretch.parts:
-            if part.start != stretch.start or part.n_rows < 0 or not part.table.isidentifier():
+            if part.start < 0 or part.n_rows < 0 or not part.table.isidentifier():
                 return False
     return True
 

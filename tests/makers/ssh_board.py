@@ -80,6 +80,8 @@ class SshBoard:
             f"AuthorizedKeysFile={self.folder}/authorized", f"PidFile={self.folder}/sshd.pid",
             "PasswordAuthentication=no", "PermitRootLogin=yes", "MaxStartups=100",
             f"ForceCommand=sh {script}",
+            # Bash does not read the .bashrc of whoever runs the tests, which can take seconds.
+            "SetEnv=SHLVL=1",
         ]  # fmt: skip
         if os.geteuid() == 0:
             Path("/run/sshd").mkdir(mode=0o755, exist_ok=True)

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from adb_bench import adb_of_the_wheel, private_server
+from adb_bench import adb, adb_of_the_wheel, private_server
 from daily import daily
 
 pytestmark = pytest.mark.adb
@@ -33,9 +33,9 @@ def test_phones_are_started_connected_and_taken_off_again(
     binary = adb_of_the_wheel()
     home = tmp_path / "home"
     home.mkdir()
-    with private_server(binary, home) as adb:
+    with private_server(binary, home) as server:
         environment = dict(os.environ)
-        environment |= {"HOME": str(home), "ANDROID_ADB_SERVER_PORT": str(adb.port)}
+        environment |= {"HOME": str(home), "ANDROID_ADB_SERVER_PORT": str(server.port)}
         environment |= {"PYTHONUNBUFFERED": "1", "FLEETRANK_ADB": str(binary)}
         environment |= {"TMPDIR": str(tmp_path)}
         words = "from fleetrank.orchestrator.cli.main import main; main()"
@@ -54,7 +54,7 @@ def test_phones_are_started_connected_and_taken_off_again(
                 assert lines[-1], lines
                 lines.append(process.stdout.readline())
             addresses = [line.split()[0] for line in lines[:4]]
-            assert [one.state for one in adb.devices()] == ["device"] * 4
+            assert adb(server, "devices").stdout.decode().count("\tdevice") == 4
             assert f"devices add --adb {addresses[0]} --name virtual-pixel-8" in "".join(lines)
             assert f"devices add --adb {addresses[3]} --name virtual-pixel-8-2" in "".join(lines)
             process.send_signal(number)
@@ -62,5 +62,5 @@ def test_phones_are_started_connected_and_taken_off_again(
                 process.wait(60)
             finally:
                 process.kill()  # else leaving the block would wait for ever
-        assert [one for one in adb.devices() if one.state == "device"] == []
+        assert "device" not in adb(server, "devices").stdout.decode().partition("\n")[2]
         assert not list(tmp_path.glob("fleetrank-phones-*"))

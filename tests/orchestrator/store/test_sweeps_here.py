@@ -1,0 +1,106 @@
+"""Which sweeps are here: a sweep that lost one of its files stays known, by its fault."""
+
+import json
+from pathlib import Path
+
+import pytest
+from two_sweeps import GOES, KEPT, make_workspace
+
+from fleetrank.analysis.errors import DamagedPartError
+from fleetrank.analysis.stored.load import load_measurements
+from fleetrank.analysis.stored.sweep_record import list_path, read_list, sweeps_here
+from fleetrank.foundation.errors import FleetError
+from fleetrank.foundation.plain_data import with_checksum
+from fleetrank.orchestrator.cli.main import run
+from fleetrank.orchestrator.housekeeping import plan_deletion, plan_merge
+from fleetrank.orchestrator.store import parts
+from fleetrank.orchestrator.store.health import examine
+from fleetrank.orchestrator.store.results import ResultStore
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> ResultStore:
+    return ResultStore(make_workspace(tmp_path / "w", KEPT, GOES) / "results")
+
+
+def test_a_sweep_without_its_record_is_known_to_all_who_look_after_files(
+    store: ResultStore, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    store.record_path(GOES).unlink()
+    assert sweeps_here(store.root) == sorted((KEPT, GOES))
+    assert store.sweep_ids() == [KEPT, GOES]
+    name = store.record_path(GOES).name
+    assert any(name in fault.text for fault in examine(store, GOES))
+    assert [one.sweep_id for one in plan_deletion(store, [GOES])] == [GOES]
+    words = ["results", "verify", "--workspace", str(store.root.parent)]
+    assert run(words) == 1
+    assert GOES in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("lost", ["journal", "list", "parts"])
+def test_a_sweep_is_here_while_any_of_its_files_is(store: ResultStore, lost: str) -> None:
+    if lost == "journal":
+        store.open_journal(GOES).path.unlink()
+    elif lost == "list":
+        list_path(store.root, GOES).unlink()
+    else:
+        for path in store.parts_folder(GOES).iterdir():
+            path.unlink()
+    assert GOES in sweeps_here(store.root)
+    assert examine(store, GOES)
+
+
+def test_a_stray_list_is_a_fault_of_its_own_name(store: ResultStore) -> None:
+    stray = list_path(store.root, f"{GOES}-copy")
+    stray.write_bytes(list_path(store.root, GOES).read_bytes())
+    assert f"{GOES}-copy" in store.sweep_ids()
+    assert any("is not the list" in fault.text for fault in examine(store, f"{GOES}-copy"))
+
+
+@pytest.mark.parametrize("change", [{"end": -5}, {"start": 7}, {"n_bad": -1}, {"n_lines": -1}])
+def test_a_list_whose_numbers_cannot_be_is_refused(
+    store: ResultStore, change: dict[str, int]
+) -> None:
+    path = list_path(store.root, GOES)
+    content = json.loads(path.read_text())
+    content["stretches"][0] |= change
+    content.pop("checksum")
+    path.write_text(json.dumps(with_checksum(content)))
+    with pytest.raises(DamagedPartError):
+        read_list(store.root, GOES)
+    assert examine(store, GOES)
+
+
+def test_a_kill_between_the_first_part_and_its_list_stops_no_reader(
+    tmp_path: Path, store: ResultStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Readers see the state before the sweep; the next publication makes it whole."""
+    list_path(store.root, GOES).unlink()
+    for path in store.parts_folder(GOES).iterdir():
+        path.unlink()
+    real = parts.replace_file
+
+    class KilledError(Exception):
+        pass
+
+    def part_and_no_more(path: Path, content: bytes) -> None:
+        real(path, content)
+        raise KilledError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(parts, "replace_file", part_and_no_more)
+        with pytest.raises(KilledError):
+            store.publish(GOES)
+    assert any(store.parts_folder(GOES).glob("*.parquet"))
+    assert set(load_measurements(store.root).collect()["sweep_id"]) == {KEPT}
+    store.publish(GOES)
+    assert set(load_measurements(store.root).collect()["sweep_id"]) == {KEPT, GOES}
+
+
+def test_a_merge_says_that_a_sweep_of_the_other_side_has_no_record(
+    store: ResultStore, tmp_path: Path
+) -> None:
+    here = ResultStore(make_workspace(tmp_path / "here", KEPT) / "results")
+    store.record_path(GOES).unlink()
+    with pytest.raises(FleetError, match=GOES):
+        plan_merge(here, store)
