@@ -66,13 +66,13 @@ test-all: setup ## also run what is slow and rarely decides, before a release
 # Without PyTorch, whose files for another Python are gigabytes; EXTRAS=all,test tries it, too.
 EXTRAS ?= onnx,server,cluster,android,cuda,test
 OTHER = build/$(notdir $(PYTHON))
-WITHOUT_TORCH := tests/orchestrator/sweeps/test_other_pythons.py \
-  $(addprefix tests/orchestrator/,cli public) $(addprefix tests/device_agents/,confinement host worker)
+WITHOUT_TORCH := $(addprefix tests/orchestrator/,cli public) $(addprefix tests/device_agents/,confinement host worker)
 test-pythons: export PYTHONDONTWRITEBYTECODE :=
 test-pythons: ## try another Python: `unit`, `run`, `query`, `report build`, with PYTHON=python3.13
 	$(or $(PYTHON),$(error PYTHON=python3.13 names the Python)) -m venv $(OTHER)
 	$(OTHER)/bin/$(INSTALL) '.[$(EXTRAS)]' ai-edge-litert
 	$(OTHER)/bin/pytest --unit --quiet -r s -n 2 --dist worksteal
+	$(OTHER)/bin/pytest --all --quiet -r s tests/orchestrator/sweeps/test_other_pythons.py
 	$(OTHER)/bin/pytest --quiet -r s -n 2 --dist worksteal $(WITHOUT_TORCH)
 
 # CLUSTER="cluster and not thorough" is the part that continuous integration runs.

@@ -39,6 +39,11 @@ KINDS = [
     *daily([*sorted(OPTIONS), "board", "cuda"], *OPTIONS),
     pytest.param("android", marks=pytest.mark.adb),
 ]
+SUSTAINED = [
+    *daily([*sorted(OPTIONS), "board", "cuda"], *OPTIONS),
+    pytest.param("android", marks=[pytest.mark.adb, pytest.mark.thorough]),
+]
+"""Each run lasts: of a phone, `android/execution` holds what the tool is asked for."""
 # torch compiles with the machine's own compiler and takes half a minute: its own test.
 RUNTIMES = list(Runtime)
 DAILY = Runtime.TFLITE
@@ -168,6 +173,7 @@ def test_time_is_up_before_the_least_runs(agent: Agent, task_of: MakeTask) -> No
     assert Flag.TOO_FEW in seen.flags
 
 
+@pytest.mark.parametrize("agent", SUSTAINED, indirect=True)
 def test_a_sustained_run_lasts_as_long_as_asked(agent: Agent, task_of: MakeTask) -> None:
     runtime = Runtime.ONNX if isinstance(agent, CudaAgent) else Runtime.TFLITE
     task = task_for(agent, task_of(runtime))

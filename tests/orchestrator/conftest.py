@@ -149,7 +149,7 @@ def onnx_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def world(tmp_path_factory: pytest.TempPathFactory) -> "World":
-    """Six measured sweeps; a test that writes takes a copy."""
+    """Five measured sweeps; a test that writes takes a copy."""
     from world import shared_world
 
     base = tmp_path_factory.getbasetemp()

@@ -54,7 +54,8 @@ def test_an_unauthorized_phone_is_no_fault_of_the_cell(
     assert_good(measure_patiently(agent, make_task()), bench)
 
 
-@pytest.mark.parametrize("fault", daily([Fault.OFFLINE, Fault.REBOOT], Fault.REBOOT))
+@pytest.mark.thorough
+@pytest.mark.parametrize("fault", [Fault.OFFLINE, Fault.REBOOT])
 def test_a_phone_that_is_away_for_a_moment_is_waited_for(
     agent: AndroidAgent, bench: AdbBench, fault: Fault
 ) -> None:

@@ -62,6 +62,7 @@ def test_the_phones_shell_is_mksh_and_its_tools_are_toyboxs(android: AdbBench) -
     assert "toybox" in answer.stdout
 
 
+@pytest.mark.thorough
 def test_every_script_of_a_repeat_works(android: AdbBench, tmp_path: Path) -> None:
     """Probe, push of a folder, settings, run, watch of cores, energy, log, and cleaning."""
     android.inject(Fault.UNPLUGGED)

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from daily import daily
 from older_python import find_python
 from ssh_board import SshBoard, ssh_board, why_no_mounts
 from waiting import wait_until
@@ -220,7 +221,7 @@ datetime.datetime = _Slow
 
 @pytest.mark.parametrize(
     ("python", "said"),
-    [("no-such-python", "no-such-python"), ("python3.9", "needs 3.10")],
+    daily([("no-such-python", "no-such-python"), ("python3.9", "needs 3.10")], "python3.9"),
 )
 def test_a_python_that_cannot_be_used_is_named(
     board: SshBoard, onnx_file: Path, python: str, said: str

@@ -94,7 +94,6 @@ CASES = [(runtime, walls) for runtime in Runtime for walls in ("seccomp", ALL_WA
     daily(
         CASES,
         (Runtime.ONNX, "seccomp"),
-        (Runtime.ONNX, ALL_WALLS),
     ),
 )
 def test_native_code_is_refused_all_of_it(

@@ -116,7 +116,7 @@ def test_the_hook_alone_holds_what_goes_through_python(
 
 
 @needs_landlock
-@pytest.mark.parametrize("runtime", daily(Runtime, Runtime.ONNX, Runtime.TFLITE))
+@pytest.mark.parametrize("runtime", daily(Runtime, Runtime.ONNX))
 def test_all_walls_hold_and_the_row_says_what_the_file_tried(
     runtime: Runtime, task_of: MakeTask, target: Target
 ) -> None:
@@ -188,13 +188,14 @@ main()
 """
 
 
-@pytest.mark.parametrize("payload", daily(["file", "connection", "program"], "program"))
+@pytest.mark.thorough
+@pytest.mark.parametrize("payload", ["file", "connection", "program"])
 @pytest.mark.parametrize(
     "barriers",
     [
         pytest.param("landlock", marks=needs_landlock),
-        pytest.param("audit", marks=pytest.mark.thorough),
-        pytest.param("trusted", marks=pytest.mark.thorough),
+        "audit",
+        "trusted",
     ],
 )
 def test_a_pt2_that_runs_code_is_held_with_the_scan_switched_off(

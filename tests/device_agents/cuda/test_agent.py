@@ -45,6 +45,7 @@ def gpu_task(path: Path, runtime: Runtime, **changes: object) -> MeasureTask:
     return replace(task, is_trusted=True, policy=replace(task.policy, energy_s=0.2))
 
 
+@pytest.mark.thorough
 def test_a_repeat_states_times_memory_energy_conditions_and_clocks_of_the_gpu() -> None:
     """One worker with PyTorch: its start takes longer than all that it measures."""
     if importlib.util.find_spec("torch") is None:

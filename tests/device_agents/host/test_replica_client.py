@@ -159,6 +159,7 @@ def test_copies_without_room_are_refused_after_the_first(
     assert seen.replicas.runs == ()
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 def test_a_stop_ends_all_processes(onnx_file: Path) -> None:
     asked = 0

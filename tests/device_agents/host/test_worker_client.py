@@ -210,6 +210,7 @@ main()
     assert seen.status is Status.OK, seen.failure
 
 
+@pytest.mark.thorough
 @pytest.mark.usefixtures("own_temp")
 def test_a_person_gives_the_worker_a_file(task_of: MakeTask, tmp_path: Path) -> None:
     request = tmp_path / "task.json"
@@ -223,6 +224,7 @@ def test_a_person_gives_the_worker_a_file(task_of: MakeTask, tmp_path: Path) -> 
     assert from_json(Measurement, done.stdout).status is Status.OK
 
 
+@pytest.mark.thorough
 def test_chatter_of_a_library_after_a_crash_does_not_mix_into_the_result(
     task_of: MakeTask,
 ) -> None:
@@ -242,7 +244,8 @@ main()
     assert seen.status is Status.OK, seen.failure
 
 
-@pytest.mark.parametrize("runtime", daily([Runtime.ONNX, Runtime.TORCH], Runtime.ONNX))
+@pytest.mark.thorough
+@pytest.mark.parametrize("runtime", [Runtime.ONNX, Runtime.TORCH])
 def test_what_a_ray_worker_hands_down_is_dropped_and_recorded(
     runtime: Runtime, task_of: MakeTask, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -254,13 +257,15 @@ def test_what_a_ray_worker_hands_down_is_dropped_and_recorded(
 
 
 def test_a_worker_runs_where_it_is_pinned_and_a_primer_takes_the_runtime_out_of_its_memory(
-    onnx_file: Path,
+    onnx_file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setenv("OMP_NUM_THREADS", "7")  # as a Ray worker hands it down
     cpu = max(os.sched_getaffinity(0))
     execution = Execution(runtime=Runtime.ONNX, backend="cpu", affinity=(cpu,))
     task = make_task(onnx_file, Runtime.ONNX, execution=execution)
     seen = measure_in_worker(task)
     assert seen.worker.affinity == (cpu,)
+    assert seen.worker.omp_num_threads == "7"
     bare = seen.load_peak_memory_bytes
     primed = measure_in_worker(replace(task, primer_path=str(onnx_file))).load_peak_memory_bytes
     assert bare is not None

@@ -116,6 +116,7 @@ def test_the_module_of_a_node_is_the_innermost_one(stack: object, module: str | 
     assert module_of(stack) == module
 
 
+@pytest.mark.thorough
 def test_a_pte_file_is_profiled_by_operator(pte_file: Path) -> None:
     found = _profiled(pte_file, Runtime.EXECUTORCH)
     assert found.profile is not None, found.failure

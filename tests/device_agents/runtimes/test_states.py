@@ -111,6 +111,7 @@ def test_onnx_writes_a_state_where_it_reads_it(file_of) -> None:
     np.testing.assert_array_equal(before[:, :, PROMPT + 1 :], after[:, :, PROMPT + 1 :])
 
 
+@pytest.mark.thorough
 @pytest.mark.export
 def test_pytorch_takes_the_returned_tensors_as_the_next_arguments(file_of) -> None:
     import torch
@@ -156,7 +157,8 @@ def measured(runtime: Runtime, path: Path, text: str) -> Measurement:
     return measure_here(task)
 
 
-@pytest.mark.parametrize("runtime", daily(RUNTIMES, Runtime.ONNX))
+@pytest.mark.thorough
+@pytest.mark.parametrize("runtime", RUNTIMES)
 @pytest.mark.export
 def test_steps_are_timed_by_themselves_and_in_sequences(
     runtime: Runtime, file_of: Callable[[Runtime, str], Path]

@@ -57,6 +57,7 @@ def test_a_file_that_cannot_run_is_reported_and_the_exit_code_says_so(folder: Pa
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.thorough
 def test_a_file_is_measured_without_a_workspace_and_what_nobody_chose_is_said(
     folder: Path,
 ) -> None:

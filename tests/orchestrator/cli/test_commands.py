@@ -12,6 +12,7 @@ from time import monotonic
 
 import polars as pl
 import pytest
+from daily import daily
 from full_disk import no_room_beyond
 from wording import has
 
@@ -342,7 +343,7 @@ def test_a_plan_counts_the_start_of_a_ray_only_where_one_starts(
         f"report compare {SWEEP_ID} other",
     ],
 )  # fmt: skip
-@pytest.mark.parametrize("is_cut", [True, False])
+@pytest.mark.parametrize("is_cut", daily([True, False], True))
 def test_every_command_that_reads_names_a_damaged_part(stored, command, is_cut, capsys) -> None:
     (part,) = stored.parts_folder(SWEEP_ID).iterdir()
     content = part.read_bytes()
@@ -372,10 +373,13 @@ def test_a_repair_makes_a_damaged_part_again_and_keeps_it(stored, capsys) -> Non
 
 @pytest.mark.parametrize(
     "command",
-    [
-        "report build", "report show latency", "report build --tables out", "report compare a b",
-        "query SELECT+1",
-    ],
+    daily(
+        [
+            "report build", "report show latency", "report build --tables out",
+            "report compare a b", "query SELECT+1",
+        ],
+        "report build", "report show latency", "report compare a b",
+    ),
 )  # fmt: skip
 def test_nobody_waits_to_hear_that_there_is_nothing(workspace, command, capsys) -> None:
     with ThreadPoolExecutor(1) as pool:

@@ -88,6 +88,7 @@ def test_tables_are_listed_and_files_of_others_stay(asked, tmp_path: Path) -> No
     assert asked(f"{build} --force").code == 0
 
 
+@pytest.mark.thorough
 def test_parquet_goes_to_a_file(asked, tmp_path: Path) -> None:
     sql = "SELECT model, NULL AS nothing, [1, 2] AS list FROM models ORDER BY model"
     out = tmp_path / "answer.parquet"

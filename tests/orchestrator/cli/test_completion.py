@@ -67,6 +67,7 @@ def test_other_shells_get_the_same_names(completed, shell: str) -> None:
     assert "export" in completed("fleetrank models exp", shell)
 
 
+@pytest.mark.thorough
 def test_bash_completes_what_is_typed(workspace: Path) -> None:
     environment = os.environ | {"_FLEETRANK_COMPLETE": "source_bash"}
     script = subprocess.run([COMMAND], env=environment, capture_output=True, check=True, text=True)

@@ -6,6 +6,7 @@ from types import SimpleNamespace
 
 import polars as pl
 import pytest
+from daily import daily
 from fleet_rows import write_results
 from stored_part import part_of, write_part
 from wording import has
@@ -57,7 +58,10 @@ def test_json_and_the_function_say_the_same(
     assert said["users"]["faster"] == answer.users.faster
 
 
-@pytest.mark.parametrize("pixel", ["pixel-7/*", "pixel-7", "Google Pixel 7", "Google Pix*"])
+@pytest.mark.parametrize(
+    "pixel",
+    daily(["pixel-7/*", "pixel-7", "Google Pixel 7", "Google Pix*"], "pixel-7/*", "Google Pixel 7"),
+)
 def test_here_and_on_choose_platforms(
     workspace: Path, capsys: pytest.CaptureFixture[str], pixel: str
 ) -> None:

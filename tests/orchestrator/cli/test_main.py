@@ -236,6 +236,7 @@ def test_a_command_sees_the_workspace_it_was_given(tmp_path, monkeypatch, capsys
     assert seen == [tmp_path / "w"]
 
 
+@pytest.mark.thorough
 def test_a_workspace_with_its_own_packages_does_not_shadow_ours(tmp_path) -> None:
     assert run(["init", str(tmp_path)]) == 0
     for name in ("fleetrank", "models", "analysis", "yaml"):

@@ -140,6 +140,7 @@ def test_selectors_narrow_pairs(asked) -> None:
     assert {row["target"].split("/")[0] for row in rows} == {"pixel-7"}
 
 
+@pytest.mark.thorough
 def test_simulated_rows_enter_when_asked(asked) -> None:
     show = "report show latency --format csv"
     assert "sim/" not in asked(show).out

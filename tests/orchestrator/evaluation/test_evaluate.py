@@ -136,11 +136,12 @@ def _has_scored(paths: set[Path]) -> bool:
     return any(path.read_bytes().count(b"\n") > 1 for path in paths)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "reading",
     [
         ("--window", TEXT[-1]),
-        pytest.param(("--strategy", "hmt", "--segment", "64+k8+n4"), marks=pytest.mark.thorough),
+        ("--strategy", "hmt", "--segment", "64+k8+n4"),
     ],
 )
 def test_a_killed_evaluation_goes_on(

@@ -140,6 +140,7 @@ def test_documents_do_not_share_a_memory(folder: Path) -> None:
     assert total == pytest.approx(sum(parts), rel=1e-6)
 
 
+@pytest.mark.thorough
 def test_a_checkpoint_without_a_memory_has_no_quality_with_one(
     folder: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from daily import daily
 from onnx import TensorProto, helper, numpy_helper
 from PIL import Image
 from stored_evaluations import evaluated
@@ -41,7 +42,8 @@ def _file(path: Path, node: str, n_classes: int) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("node", "right", "flags"), [("Identity", 100, []), ("Log", 0, ["not_finite"])]
+    ("node", "right", "flags"),
+    daily([("Identity", 100, []), ("Log", 0, ["not_finite"])], "Log"),
 )
 def test_images_whose_scores_are_not_finite_are_wrong(
     folder: Path, tmp_path: Path, node: str, right: float, flags: list[str]

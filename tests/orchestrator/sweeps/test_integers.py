@@ -34,16 +34,19 @@ def measured(folder, changes: str) -> dict[tuple[str, str], dict[str, object]]:
 
 
 def test_a_network_is_measured_with_integers(world: World) -> None:
-    rows = [row for row in world.rows("networks") if row["precision"] == "int8"]
-    assert {row["runtime"] for row in rows} == {"onnx", "tflite"}
+    rows = world.rows("networks")
+    assert [(row["precision"], row["runtime"]) for row in rows] == [("int8", "onnx")]
     check(rows)
 
 
 @pytest.mark.thorough
-def test_a_network_is_measured_with_integers_in_executorch_too(folder) -> None:
-    rows = measured(folder, "runtimes: [executorch]\nprecision: int8")
-    assert set(rows) == {("int8", "executorch")}
-    check(list(rows.values()))
+def test_a_network_is_measured_with_integers_in_other_runtimes_and_beside_fp32(folder) -> None:
+    rows = measured(folder, "runtimes: [tflite, executorch]\nprecision: [fp32, int8]")
+    assert {one["status"] for one in rows.values()} == {"ok"}
+    of_integers = [row for (precision, _), row in rows.items() if precision == "int8"]
+    assert {row["runtime"] for row in of_integers} == {"tflite", "executorch"}
+    assert len(rows) == 4
+    check(of_integers)
 
 
 @pytest.mark.thorough
@@ -96,8 +99,12 @@ def test_a_file_that_computes_with_floats_only_fails_with_the_count(world: World
     assert bad["error_message"] == "0 of 1 products of this int8 file compute with integers"
 
 
-def test_a_decoder_is_measured_with_weights_of_integers(world: World) -> None:
-    (row,) = world.rows("decoder")
+@pytest.mark.thorough
+def test_a_decoder_is_measured_with_weights_of_integers(folder) -> None:
+    path = folder.write_spec(["stories260k"], ["local-cpu"], repeats=1)
+    path.write_text(f"{path.read_text()}precision: int4\nworkloads: [decode@8]\n")
+    assert folder.call("sweep", "run", "t", "--inline").returncode == 0
+    (row,) = folder.rows()
     assert row["recipe"] == "matmul-nbits4/1"
     # Seven matrices in each of five layers, and the head.
     assert (row["integer_products"], row["products"]) == (36, 36)

@@ -38,6 +38,6 @@ def test_a_kind_is_one_module_and_one_entry(folder, copy_with_abacus: dict[str, 
 
 
 def test_without_the_entry_the_kind_is_unknown(folder) -> None:
-    done = folder.run("devices", "add", "beads", "--kind", "abacus")
+    done = folder.call("devices", "add", "beads", "--kind", "abacus")
     assert done.returncode == 2
     assert "unknown device kind 'abacus'" in done.stderr

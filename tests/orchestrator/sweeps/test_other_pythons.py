@@ -9,6 +9,7 @@ import pytest
 DATA = Path(__file__).parents[2] / "models/data"
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 def test_a_file_is_measured_queried_and_shown_without_a_warning(
     folder, onnx_file: Path, monkeypatch: pytest.MonkeyPatch

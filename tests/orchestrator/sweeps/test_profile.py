@@ -57,6 +57,7 @@ def _options(events: list[object]) -> RunOptions:
     return RunOptions(is_inline=True, subscribers=[events.append])
 
 
+@pytest.mark.thorough
 def test_a_sweep_profiles_what_can_be_profiled_and_says_the_rest(folder, named: str) -> None:
     spec = folder.write_spec([named], ["local-cpu", "sim-a"], repeats=1)
     spec.write_text(spec.read_text() + "profile: true\n")

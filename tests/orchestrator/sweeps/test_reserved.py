@@ -57,6 +57,7 @@ def test_a_device_that_another_user_has_is_waited_for_and_given_back(folder, lab
     assert [call for call in lab.calls if call != "renew"][-2:] == ["reserve", "release"]
 
 
+@pytest.mark.thorough
 def test_without_patience_it_is_left_out_with_the_reason(folder, lab) -> None:
     add_device(folder, lab, limit_s=0.0)
     folder.write_spec(["m0"], ["sim-a", "sim-b"], repeats=1)

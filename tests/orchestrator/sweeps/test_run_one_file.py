@@ -34,15 +34,14 @@ def encoder(folder) -> Path:
     return path
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("path", "rule", "border"),
     [
         ("models/data/uint8.tflite", "keras_tensor=constant:7", "uint8 in, uint8 out"),
-        pytest.param("data/pt2/tiny.pt2", "x=range:0,1", "float", marks=pytest.mark.thorough),
-        pytest.param(
-            "device_agents/data/tiny.pte", "input_0=range:0,1", "float", marks=pytest.mark.thorough
-        ),
+        ("data/pt2/tiny.pt2", "x=range:0,1", "float"),
+        ("device_agents/data/tiny.pte", "input_0=range:0,1", "float"),
     ],
 )
 def test_values_of_inputs_are_stated_for_every_format(

@@ -126,6 +126,7 @@ def test_a_reader_that_goes_away_does_not_end_the_sweep(folder) -> None:
     assert folder.record().state == "finished"
 
 
+@pytest.mark.thorough
 @pytest.mark.export
 def test_a_hostile_model_on_the_real_cpu_harms_only_itself(folder, huge_onnx: Path) -> None:
     """Workers, because the limit is on the memory of a process."""

@@ -12,6 +12,7 @@ import zlib
 from pathlib import Path
 
 import pytest
+from daily import daily
 from older_python import find_python
 from ssh_board import SshBoard
 
@@ -77,6 +78,7 @@ def test_every_module_is_python_3_10() -> None:
             assert not any(map(newer.search, words)), f"{name}: {words} are newer than Python 3.10"
 
 
+@pytest.mark.thorough
 def test_a_module_travels_with_its_lines_and_without_notes() -> None:
     for name, path in measuring_modules().items():
         whole = path.read_text(encoding="utf-8")
@@ -112,7 +114,7 @@ def test_the_bundle_needs_nothing_else_of_ours(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("version", ["3.10", "3.12", "3.13"])
+@pytest.mark.parametrize("version", daily(["3.10", "3.12", "3.13"], "3.10"))
 def test_another_python_reads_and_writes_the_same_task(
     version: str, tmp_path: Path, onnx_file: Path
 ) -> None:

@@ -4,7 +4,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from daily import daily
 
 from fleetrank.device_agents.contract.task import Execution
 from fleetrank.device_agents.host.worker_client import infer_in_worker
@@ -14,7 +13,8 @@ from tests.device_agents.conftest import infer_task
 pytestmark = pytest.mark.slow
 
 
-@pytest.mark.parametrize("is_trusted", daily([False, True], False))
+@pytest.mark.thorough
+@pytest.mark.parametrize("is_trusted", [False, True])
 def test_a_file_with_quantised_weights_runs_in_a_fresh_worker(
     tmp_path: Path, is_trusted: bool
 ) -> None:

@@ -69,7 +69,7 @@ def changes(capsys, name: str = "pixel-8") -> dict[str, dict[str, object]]:
     return {row["fact"]: row for row in json.loads(capsys.readouterr().out)["changes"]}
 
 
-def test_a_phone_is_registered_with_what_it_is_and_how_it_repeats(
+def test_a_phone_is_registered_with_what_it_is_and_how_it_repeats_and_removing_cleans_it(
     phone: FarmedPhone, workspace: Workspace
 ) -> None:
     assert add(phone, "--label", "rack=2") == 0
@@ -86,6 +86,10 @@ def test_a_phone_is_registered_with_what_it_is_and_how_it_repeats(
     assert [len(cluster) for cluster in registration["clusters"]] == [1, 4, 4]
     assert registration["facts"]["soc"] == "Google Tensor G3"
     assert not (phone.folder / FOLDER[1:] / "run").exists()
+    assert (phone.folder / FOLDER[1:]).exists()
+    assert run(["devices", "remove", "pixel-8"]) == 0
+    assert not (phone.folder / FOLDER[1:]).exists()
+    assert not list(workspace.devices.glob("*.yaml"))
 
 
 @pytest.mark.thorough
@@ -304,14 +308,6 @@ def test_check_tells_another_system_another_speed_and_another_program(
     assert "compare only sweeps" in found["android_release"]["meaning"]
     assert found["canary_latency_ns"]["now"] > found["canary_latency_ns"]["registered"]
     assert "benchmark_model" in found
-
-
-def test_removing_a_phone_cleans_it(phone: FarmedPhone, workspace: Workspace) -> None:
-    assert add(phone) == 0
-    assert (phone.folder / FOLDER[1:]).exists()
-    assert run(["devices", "remove", "pixel-8"]) == 0
-    assert not (phone.folder / FOLDER[1:]).exists()
-    assert not list(workspace.devices.glob("*.yaml"))
 
 
 @pytest.mark.thorough

@@ -8,6 +8,7 @@ from pathlib import Path
 import command_line
 import pytest
 from command_line import draw_inside
+from daily import daily
 from fleet_rows import NETS, PLACES, write_results
 
 from fleetrank.models.cards.zoo import load_language_zoo, load_zoo
@@ -49,7 +50,7 @@ def test_rows_are_limited_on_a_terminal_only() -> None:
     assert TableView(limit=7).most(80, is_on_terminal=False) == 7
 
 
-@pytest.mark.parametrize("form", ["csv", "json"])
+@pytest.mark.parametrize("form", daily(["csv", "json"], "json"))
 def test_the_slowest_cells_are_those_of_the_whole_table(
     workspace: Path, capsys: pytest.CaptureFixture[str], form: str
 ) -> None:
@@ -83,12 +84,12 @@ def test_a_listing_has_the_same_options(
     ]  # fmt: skip
 
 
+@pytest.mark.parametrize("name", daily(["latency", "choose", "transfer", "trust"], "latency"))
 def test_no_line_in_a_pipe_is_wider_than_200(
-    workspace: Path, capsys: pytest.CaptureFixture[str]
+    workspace: Path, capsys: pytest.CaptureFixture[str], name: str
 ) -> None:
-    for name in ("latency", "choose", "transfer", "trust"):
-        assert run(["report", "show", name, "--workspace", str(workspace)]) == 0
-        assert max(map(len, capsys.readouterr().out.splitlines())) <= 200
+    assert run(["report", "show", name, "--workspace", str(workspace)]) == 0
+    assert max(map(len, capsys.readouterr().out.splitlines())) <= 200
 
 
 def _drawn(folder: Path, pager: str, *words: str) -> str:
@@ -104,6 +105,7 @@ def test_a_terminal_shows_50_rows_and_the_number_left_out(workspace: Path) -> No
     assert "rows shown" not in every
 
 
+@pytest.mark.thorough
 def test_long_output_goes_through_the_pager_of_the_user(workspace: Path) -> None:
     marked = _drawn(workspace, "sed s/^/PAGED:/", *CELLS)
     assert marked.count("PAGED:") > 50

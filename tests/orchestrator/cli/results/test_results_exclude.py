@@ -79,6 +79,7 @@ def test_a_part_of_a_sweep_goes_alone(workspace, capsys) -> None:
     assert listed(capsys)[0]["n_rows"] == len(excluded)
 
 
+@pytest.mark.thorough
 def test_one_cell_goes_alone_and_every_other_row_stays(workspace, capsys) -> None:
     capsys.readouterr()
     cells = "SELECT DISTINCT model, platform_key FROM measurements WHERE excluded IS NULL"
@@ -157,6 +158,7 @@ def test_what_cannot_be_meant_is_bad_usage(workspace, capsys, words, said) -> No
     assert listed(capsys) == []
 
 
+@pytest.mark.thorough
 def test_a_sweep_that_runs_can_be_excluded(workspace, capsys, new_row) -> None:
     """What it measures later is out, too, and it goes on as ever."""
     store = ResultStore(workspace / "results")

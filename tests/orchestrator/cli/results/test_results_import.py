@@ -249,6 +249,7 @@ def test_a_mapping_to_a_card_that_does_not_exist_is_refused(workspace, capsys) -
     assert "did you mean 'resnet18'" in capsys.readouterr().err
 
 
+@pytest.mark.thorough
 def test_an_audit_speaks_of_chosen_sweeps_or_all(workspace, capsys) -> None:
     first, second = _import(capsys, "--from", "timm", str(DATA / "timm"))
     ask = ["report", "show", "trust", "--part", "findings", "--json"]

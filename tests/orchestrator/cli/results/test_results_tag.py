@@ -38,6 +38,7 @@ def _run(workspace: Path, *words: str) -> int:
     return run([*words, "--workspace", str(workspace)])
 
 
+@pytest.mark.thorough
 def test_tags_are_shown_in_list_status_and_page_without_harm(
     workspace: Path, sweep_id: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -115,6 +115,7 @@ def test_a_folder_gets_a_record_and_a_page_of_each_run(workspace, records, tmp_p
     assert sorted(path.name for path in out.iterdir()) == before
 
 
+@pytest.mark.thorough
 def test_simulated_devices_count_only_if_they_are_asked_for(tmp_path, capsys) -> None:
     (tmp_path / "cluster.yaml").touch()
     machine = Machine(device="sim", tier="cpu", gflops=9.0, gbytes_s=9.0, origin="simulated")

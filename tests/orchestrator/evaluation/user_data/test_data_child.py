@@ -43,6 +43,7 @@ def test_tokens_and_images_come_from_the_child(tmp_path: Path, child: DataChild)
     np.testing.assert_allclose(given, np.full((1, 1, 2, 2), 0.2))
 
 
+@pytest.mark.thorough
 def test_a_text_that_grows_without_bounds_ends_at_the_limit(
     tmp_path: Path, child: DataChild
 ) -> None:
