@@ -52,9 +52,9 @@ unit: export PYTHONDONTWRITEBYTECODE :=
 unit: setup ## run the tests of one edit: no process, no runtime, about 16 s
 	$(BIN)/pytest --unit --quiet --disable-plugin-autoload -p xdist.plugin -n 2 --dist worksteal
 
-# Three for two cores: some of the time is waiting for processes. Without the plug-ins that other
+# One for each of two cores: every further one imports all tests again. Without the plug-ins that other
 # packages register, as in `unit`. TESTS="--hold-budget" fails if the tests are too dear.
-PYTEST := $(BIN)/pytest --disable-plugin-autoload -p xdist.plugin --numprocesses 3 --dist worksteal --cpu-seconds
+PYTEST := $(BIN)/pytest --disable-plugin-autoload -p xdist.plugin --numprocesses 2 --dist worksteal --cpu-seconds
 # With bytecode, even where the environment forbids it: a process that compiles the product takes 3 s longer.
 test test-all test-cluster: export PYTHONDONTWRITEBYTECODE :=
 test: setup ## run the tests of daily work: every mechanism at least once, about 13 minutes

@@ -102,25 +102,26 @@ class CpuSeconds:
     def __init__(self, *, hold: bool) -> None:
         """With `hold`, a run that is too dear fails."""
         self._hold = hold
-        self._last_s = 0.0
+        self._last_s = spent_s()
         self._of_test: dict[str, float] = collections.defaultdict(float)
         self._of_workers_s = 0.0
         self._sum_s = 0.0
         self._budget: Budget | None = None
 
-    @pytest.hookimpl(wrapper=True, tryfirst=True)
-    def pytest_runtest_protocol(self) -> Generator[None, object, object]:
-        """What a worker does between two tests belongs to no test."""
+    def pytest_collection_finish(self) -> None:
+        """From here on all time belongs to a test."""
         self._last_s = spent_s()
-        return (yield)
 
     @pytest.hookimpl(wrapper=True)
-    def pytest_runtest_makereport(self) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-        """A report has the seconds of its phase; they travel from a worker as its other values."""
+    def pytest_runtest_makereport(
+        self, call: pytest.CallInfo[None]
+    ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+        """The last report of a test has its seconds, which travel as its other values."""
         report = yield
-        now_s = spent_s()
-        report.cpu_s = now_s - self._last_s
-        self._last_s = now_s
+        if call.when == "teardown":  # reading the times of all processes costs half a millisecond
+            now_s = spent_s()
+            report.cpu_s = now_s - self._last_s
+            self._last_s = now_s
         return report
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:

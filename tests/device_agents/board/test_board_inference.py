@@ -38,6 +38,7 @@ def failure_of(found: Failure | None) -> Failure:
     return found
 
 
+@pytest.mark.thorough
 def test_the_outputs_are_those_of_this_host_and_only_the_artifact_stays(
     board: SshBoard, onnx_file: Path, tmp_path: Path
 ) -> None:

@@ -151,7 +151,7 @@ SWEEPS = {
 }
 
 
-@pytest.mark.parametrize("name", SWEEPS)
+@pytest.mark.parametrize("name", daily(SWEEPS, *list(SWEEPS)[::3]))
 def test_a_hostile_sweep_file_is_refused_at_once(name, workspace, command) -> None:
     content, word = SWEEPS[name]
     path = workspace / "sweeps" / "t.yaml"
@@ -285,7 +285,7 @@ CARDS = {
 }
 
 
-@pytest.mark.parametrize("name", CARDS)
+@pytest.mark.parametrize("name", daily(CARDS, *list(CARDS)[::3]))
 def test_a_hostile_card_is_refused_at_once(name, workspace, command) -> None:
     content, word = CARDS[name]
     path = workspace / "cards" / "t.toml"
@@ -314,7 +314,7 @@ DEVICES = {
 }
 
 
-@pytest.mark.parametrize("name", DEVICES)
+@pytest.mark.parametrize("name", daily(DEVICES, *list(DEVICES)[::3]))
 def test_a_hostile_device_file_is_refused_at_once(name, workspace, command) -> None:
     content, word = DEVICES[name]
     (workspace / "devices" / "t.yaml").write_text(content)

@@ -184,6 +184,7 @@ def test_names_typed_by_a_person_are_shown_escaped(workspace) -> None:
         assert ESCAPED.search(text), (words, text)
 
 
+@pytest.mark.thorough
 def test_what_is_drawn_on_a_terminal_shows_a_device_s_name_escaped(workspace) -> None:
     (workspace / "devices" / "t.yaml").write_text(
         f"name: t\nkind: simulated\noptions: {{device_model: {_json(EVIL)}, tier: edge}}\n"
@@ -226,5 +227,6 @@ def test_a_message_of_several_lines_cannot_pose_as_ours(workspace, capfd) -> Non
         assert sum(line.startswith("  -> ") for line in lines) == 1, lines
 
 
+@pytest.mark.thorough
 def test_help_has_no_escapes_of_its_own(workspace) -> None:
     assert "\\u001b" not in run_on_terminal(workspace, "sweep", "--help").decode()

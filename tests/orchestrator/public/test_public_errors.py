@@ -144,7 +144,7 @@ def test_a_wrong_argument_is_an_error_of_fleetrank(
             assert "--" not in str(caught.value)
 
 
-@pytest.mark.parametrize("kind", [str, Path])
+@pytest.mark.parametrize("kind", [str, pytest.param(Path, marks=pytest.mark.thorough)])
 def test_a_path_is_text_or_a_path(kind: type, results: Path, tmp_path: Path) -> None:
     folder = kind(results)
     assert fleetrank.load(folder).collect().height

@@ -88,6 +88,7 @@ def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Desk]:
     subprocess.run(kill, check=False, timeout=30, capture_output=True)
 
 
+@pytest.mark.thorough
 def test_an_option_given_once_stays_when_the_phone_is_registered_anew(desk: Desk) -> None:
     device = desk.register(options={"max_wait_s": 5.0})
     assert desk.register(device).options["max_wait_s"] == 5.0

@@ -303,8 +303,10 @@ def test_leaving_takes_every_process_along(home: Path, tmp_path: Path) -> None:
 
 @pytest.mark.ray
 def test_a_cell_measured_through_ray_and_inline_agrees(
-    onnx_file: Path, home: Path, tmp_path: Path
+    onnx_file: Path, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    # What Ray, started by an earlier test, leaves in its driver.
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     onnx_task = task(
         "t9",
         artifact_path=str(onnx_file),
