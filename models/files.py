@@ -521,7 +521,7 @@ _NO_NAME = re.compile(
     r"|\?|-1|none|s\d+|unk__\d+|dim_?\d+|dyn\w*\d*|\w*_dim_\d+|\w*dynamic_axes_\d+",
     re.IGNORECASE,
 )
-"""What exporters give an axis that nobody named: PyTorch, tf2onnx, ONNX, Paddle."""
+"""What exporters give an axis without a name: PyTorch, tf2onnx, ONNX, Paddle."""
 _LONGEST_AXIS = 20
 
 
@@ -529,8 +529,8 @@ def inputs_of(path: Path, format_: Format) -> tuple[CardInput, ...]:
     """The inputs of a model file in its order, with free axes as names.
 
     A free axis that is named like a batch is `batch`; without such a name a free first axis that
-    nobody named is. A first axis with a name of its own, such as `n_nodes`, is an axis like others:
-    one node is not a batch of 1. Other axes keep the file's name in lower case; one without a name
+    has no name is. A first axis with another name, such as `n_nodes`, is an axis like others: one
+    node is not a batch of 1. Other axes keep the file's name in lower case; one without a name
     is called after its input and place.
 
     Raises:

@@ -23,7 +23,7 @@ _NAMES_A_REPEAT = re.compile(
     r"no|nr|number|id|uuid|job|date|time|timestamp|utc|when|created|started|finished|commit|hash|"
     r"sha|build|host|url|link|path|file|filename|log|note|notes|comment|error|message)($|[^a-z])"
 )
-"""Words of a column that tells repeats apart, or describes one; no setting of a measurement."""
+"""Words of a column that numbers or describes repeats, in place of a setting."""
 _MOMENT = re.compile(r"\d{4}-\d\d-\d\d([T ].*)?|\d\d:\d\d(:\d\d)?.*", re.ASCII)
 
 

@@ -157,7 +157,7 @@ def cpus_one_per_core(root: Path = Path("/")) -> tuple[int, ...]:
 
 
 def _read_clusters(cpus: Iterable[int], root: Path) -> tuple[Cluster, ...]:
-    """Cores that only a favoured clock tells apart are one cluster, across all sockets."""
+    """Cores that differ only in a favoured clock are one cluster, across all sockets."""
     folder, found = root / "sys/devices/system/cpu", sorted(cpus)
     texts = {cpu: text_of(folder / f"cpu{cpu}/cpufreq/cpuinfo_max_freq").strip() for cpu in found}
     clocks = {cpu: int(text) / 1000 for cpu, text in texts.items() if _KHZ.fullmatch(text)}

@@ -464,7 +464,7 @@ FORMATS_OF_SUFFIX: Mapping[str, Format] = {
 def external_data(path: Path) -> dict[str, Path]:
     """The files in which an ONNX file says that its weights lie, by the name that it gives.
 
-    Only those of its own folder, or of one inside it: a model that names others, or has a link to
+    Only those in its folder, or in one inside it: a model that names others, or has a link to
     them, is refused later.
 
     Raises:

@@ -225,7 +225,7 @@ def _fewer_than_recorded(
     try:
         record = store.sweep_record(sweep_id)
     except (StoreError, UsageError):
-        return  # a fault of its own
+        return  # a separate fault
     schema = {name: SCHEMAS[MEASUREMENTS][name] for name in (*_KEY, "status")}
     rows = pl.concat([pl.DataFrame(schema=schema), *(read_part(path, schema) for path in paths)])
     measured = rows.filter(pl.col("status") == "ok").select("cell_key", "repeat").unique().height
