@@ -94,7 +94,10 @@ def unlike_repeats(pooled: Iterable[Pooled], known: Iterable[str], where: str) -
     for column, found in unlike.items():
         if column in skipped or "\0" in column or _NAMES_A_REPEAT.search(column.lower()):
             continue
-        if not (_is_text(found[0]) or _returns(found)):
+        is_text = any(read_number(one) is None and not _MOMENT.fullmatch(one) for one in found[0])
+        # Several cells with the same few values, as cells of a setting have them.
+        returns = len(found) > 1 and all(one.keys() == found[0].keys() for one in found)
+        if not (is_text or returns):
             continue
         first, second, *_ = sorted(found[0])
         said = (
@@ -126,12 +129,3 @@ def _apart(by_value: Mapping[str, list[float]]) -> float:
     medians = [median(one) for one in by_value.values() if one]
     least = min(medians, default=0.0)
     return max(medians) / least if least > 0 else 1.0
-
-
-def _is_text(values: Iterable[str]) -> bool:
-    return any(read_number(one) is None and not _MOMENT.fullmatch(one) for one in values)
-
-
-def _returns(found: Sequence[Mapping[str, object]]) -> bool:
-    """Whether several cells have the same few values, as cells of a setting do."""
-    return len(found) > 1 and all(one.keys() == found[0].keys() for one in found)

@@ -6,11 +6,10 @@ Code lines are lines without imports, docstrings, comments and blank lines.
 """
 
 import ast
-import collections
 import re
 import sys
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
@@ -18,7 +17,6 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 BUDGET = Path(__file__).with_name("house_size.toml")
 PACKAGES = ("foundation", "models", "device_agents", "analysis", "orchestrator")
-SMALL_MODULE_LINES = 80
 MANY_FIELDS = 5
 SHORT_BODY_LINES = 3
 SLACK_SHARE = 0.01
@@ -77,9 +75,8 @@ def figures(root: Path) -> dict[str, float]:
     return {
         "code and import lines": code + imports,
         "import share, %": round(100 * imports / (code + imports), 1),
-        "modules": len(modules),
+        "comment headings that split a module": sum(_headings(one.text) for one in found.values()),
         "folders with code": len({path.parent for path in modules}),
-        "small modules with one importer beside them": sum(_stands_alone(found, modules)),
         "short private functions called once": sum(_called_once(one) for one in found.values()),
         "class pairs with 5 equal fields": _twins(found.values()),
         "calls that copy 5 fields": sum(_copies(one.tree) for one in found.values()),
@@ -90,19 +87,16 @@ def figures(root: Path) -> dict[str, float]:
     }
 
 
-def _stands_alone(found: Mapping[Path, Measured], modules: list[Path]) -> Iterator[bool]:
-    """For each module, whether it is small and only one module of its folder imports it."""
-    importers: dict[str, set[Path]] = collections.defaultdict(set)
-    for path, one in found.items():
-        for node in ast.walk(one.tree):
-            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("fleetrank."):
-                base = str(node.module).removeprefix("fleetrank.").replace(".", "/")
-                for name in (base, *(f"{base}/{alias.name}" for alias in node.names)):
-                    importers[name].add(path)
-    for path in modules:
-        mine = importers[str(path.with_suffix(""))]
-        is_small = found[path].code < SMALL_MODULE_LINES
-        yield is_small and len(mine) == 1 and next(iter(mine)).parent == path.parent
+def _headings(text: str) -> int:
+    """Comments at the margin between blank lines: each begins a second module in one file."""
+    lines = ["", *text.split("\n"), ""]
+    starts = (
+        n
+        for n, line in enumerate(lines)
+        if line.startswith("# ") and n > 1 and not lines[n - 1].strip()
+    )
+    ends = (next(n for n in range(at, len(lines)) if not lines[n].startswith("#")) for at in starts)
+    return sum(not lines[end].strip() for end in ends)
 
 
 def _called_once(one: Measured) -> int:

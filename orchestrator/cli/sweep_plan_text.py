@@ -92,9 +92,10 @@ def print_plan(
         }
         print(json_text(content, indent=2))
         return
+    by_device = _cpus_by_threads(plan.cells).values()
     hidden = {
         *(["workload"] if {row["workload"] for row in rows} <= {str(IMAGE)} else []),
-        *([] if _differ_in_cpus(plan.cells) else ["cpus"]),
+        *([] if any(len({*one.values()}) > 1 for one in by_device) else ["cpus"]),
     }
     rows = [{name: row[name] for name in row if name not in hidden} for row in rows]
     print_table(rows, as_json=False)
@@ -125,10 +126,6 @@ def _cpus_by_threads(cells: Iterable[Cell]) -> dict[str, dict[int, frozenset[int
     for cell in cells:
         found[cell.device][cell.execution.threads] = frozenset(cell.execution.affinity or ())
     return found
-
-
-def _differ_in_cpus(cells: Iterable[Cell]) -> bool:
-    return any(len(set(of.values())) > 1 for of in _cpus_by_threads(cells).values())
 
 
 def _unlike_cores(cells: Sequence[Cell]) -> Iterator[str]:

@@ -102,13 +102,7 @@ class Registration(BaseModel):
     @property
     def data(self) -> RegistrationData:
         """The data as its kind understands them."""
-        return RegistrationData(
-            registered_utc=self.registered_utc,
-            facts=self.facts,
-            clusters=self.clusters,
-            small=self.small,
-            canary_latency_ns=self.canary_latency_ns,
-        )
+        return RegistrationData(**dict(self))
 
 
 class PeakSpec(BaseModel):
