@@ -57,7 +57,7 @@ unit: setup ## run the tests of one edit: no process, no runtime, about 16 s
 PYTEST := $(BIN)/pytest --disable-plugin-autoload -p xdist.plugin --numprocesses 2 --dist worksteal --cpu-seconds
 # With bytecode, even where the environment forbids it: a process that compiles the product takes 3 s longer.
 test test-all test-cluster: export PYTHONDONTWRITEBYTECODE :=
-test: setup ## run the tests of daily work: every mechanism at least once, about 13 minutes
+test: setup ## run the tests of daily work: every mechanism at least once, 5 to 12 minutes
 	$(PYTEST) $(TESTS)
 
 test-all: setup ## also run what is slow and rarely decides, before a release
