@@ -129,3 +129,16 @@ def test_a_link_among_the_devices_is_refused(
     with pytest.raises(StorageError, match="not a regular file"):
         replace_file(link, b"x")
     assert link.is_symlink()
+
+
+def test_a_synced_replacement_syncs_the_file_and_then_its_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: list[str] = []
+    monkeypatch.setattr(
+        os, "fsync", lambda fd: synced.append(str(Path(f"/proc/self/fd/{fd}").readlink()))
+    )
+    replace_file(tmp_path / "a", b"1", is_synced=True)
+    assert len(synced) == 2
+    assert synced[0].startswith(f"{tmp_path}/")
+    assert synced[1] == str(tmp_path)

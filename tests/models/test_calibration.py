@@ -10,6 +10,8 @@ from wording import has
 from fleetrank.models.calibration import find_calibration, read_calibration
 from fleetrank.models.cards.card import Preprocessing
 from fleetrank.models.errors import CardError, ExportError
+from fleetrank.models.export import quantize
+from fleetrank.models.networks.build import INPUT_SEED
 
 SHAPE = (3, 4, 4)
 AS_IT_IS = Preprocessing(crop=1, mean=(0,), std=(1 / 255,))
@@ -88,3 +90,7 @@ def test_more_cases_than_memory_holds_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ExportError) as error:
         read_calibration(given, (3, 512, 512))
     assert has(error.value.remedy, "682 cases fit")
+
+
+def test_calibration_sees_other_numbers_than_the_verification() -> None:
+    assert quantize._SEED != INPUT_SEED

@@ -159,3 +159,17 @@ def test_lists_in_objects_single_objects_and_folders_are_records() -> None:
     assert ms(parse_records({"a.json": content, "b.json": content}, given)) == [1.0, 2.0] * 2
     one = json.dumps({"net": "a", "phone": "p", "ms": 3}).encode()
     assert ms(parse_records({"one.json": one}, mapping())) == [3.0]
+
+
+@pytest.mark.parametrize(
+    ("unit", "n_bytes"),
+    [("B", 3), ("kB", 3e3), ("KiB", 3072), ("MB", 3e6), ("MiB", 3145728), ("GB", 3e9),
+     ("GiB", 3221225472)],
+)  # fmt: skip
+def test_a_unit_of_memory_is_what_its_name_says(unit: str, n_bytes: float) -> None:
+    given = mapping(
+        columns='memory = "rss"', constants='batch = 1\nmemory_metric = "maxrss_growth"'
+    )
+    given = given.replace(b"[units]", f'[units]\nmemory = "{unit}"'.encode())
+    (row,) = imported("net,phone,ms,rss\na,p,1,3\n", given).rows
+    assert row["peak_memory_bytes"] == n_bytes

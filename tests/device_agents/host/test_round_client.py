@@ -11,8 +11,10 @@ import pytest
 
 from fleetrank.device_agents.contract.measurement import Measurement
 from fleetrank.device_agents.contract.task import BlockPolicy, MeasureTask
+from fleetrank.device_agents.host import worker_client
 from fleetrank.device_agents.host.round_client import measure_round
 from fleetrank.device_agents.host.worker_client import WORKER
+from fleetrank.foundation.supervised_child import End
 from fleetrank.foundation.vocabulary import ErrorKind, Runtime, Status
 from tests.device_agents.conftest import QUICK, make_task
 
@@ -150,3 +152,33 @@ def test_the_time_limit_of_the_timed_runs_ends_the_round(onnx_file: Path) -> Non
     seen = measure_round(tasks_of(onnx_file, 2, policy=policy, blocks=blocks))
     assert {one.stop_reason for one in seen} == {"max_time"}
     assert {len(one.blocks) < 50 for one in seen} == {True}
+
+
+class _Turns:
+    """The process of a worker whose turns take 3 s each on its clock."""
+
+    def __init__(self) -> None:
+        self.now_ns, self.left_ns = 0, list[int]()
+        self.stdout = bytearray()
+
+    def send(self, _line: bytes) -> None: ...
+
+    def wait(self, *, deadline_ns: int, **_: object) -> End:
+        self.left_ns.append(deadline_ns - self.now_ns)
+        self.now_ns += 3 * 10**9
+        self.stdout += worker_client._MARK + b'{"block": null, "samples_ns": []}\n'
+        return End.COMPLETE
+
+
+def test_the_turns_of_a_worker_share_its_time_limit(
+    onnx_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    turns = _Turns()
+    monkeypatch.setattr(worker_client.time, "perf_counter_ns", lambda: turns.now_ns)
+    task = make_task(onnx_file, Runtime.ONNX, blocks=BlockPolicy(), timeout_s=10.0)
+    worker = worker_client.Worker(task, lambda: False)
+    worker._child = turns
+    for turn in ("go", "go", "go"):
+        worker.tell(turn)
+        worker.hear()
+    assert [left / 10**9 for left in turns.left_ns] == [10.0, 7.0, 4.0]

@@ -1,6 +1,7 @@
 """Plugins of ONNX Runtime, with a real one that says more than it does."""
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import onnx
@@ -10,9 +11,10 @@ from onnx import TensorProto, helper
 from fleetrank.device_agents.contract.agent import plugin_of
 from fleetrank.device_agents.contract.measurement import Measurement
 from fleetrank.device_agents.contract.task import Execution
-from fleetrank.device_agents.errors import MissingLibraryError
+from fleetrank.device_agents.errors import MissingLibraryError, UnsupportedError
 from fleetrank.device_agents.host.worker_client import measure_in_worker
 from fleetrank.device_agents.profiling.profiler import why_not_profiled
+from fleetrank.device_agents.runtimes import onnx_runner
 from fleetrank.device_agents.runtimes.onnx_runner import OnnxRunner
 from fleetrank.device_agents.runtimes.runner import why_unsupported
 from fleetrank.foundation.vocabulary import ErrorKind, Runtime, Status
@@ -99,3 +101,16 @@ def test_only_packages_for_onnx_runtime_can_be_named() -> None:
     assert why_not_profiled(execution) is not None
     with pytest.raises(MissingLibraryError, match="needs onnxruntime-ep-json or onnxruntime-json"):
         OnnxRunner().load("unread.onnx", execution)
+
+
+def test_of_several_kinds_of_devices_one_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    gpu, npu = (
+        SimpleNamespace(device=SimpleNamespace(type=SimpleNamespace(name=name)))
+        for name in ("GPU", "NPU")
+    )
+    with pytest.raises(UnsupportedError, match="several devices: gpu, npu"):
+        onnx_runner._plugin_device([gpu, npu], "plug", None)
+    assert onnx_runner._plugin_device([gpu, npu], "plug", "npu") is npu
+    assert onnx_runner._plugin_device([gpu, gpu], "plug", None) is gpu
+    with pytest.raises(UnsupportedError, match="the plugin offers gpu"):
+        onnx_runner._plugin_device([gpu], "plug", "npu")

@@ -46,6 +46,7 @@ def _verdict(make_attempts, **facts: object) -> tuple[str | None, str | None]:
         ({"flags": ["hot"], "ms": (10.0, 11.5)}, "doubtful", "the device was hot or slowed down"),
         ({"flags": ["clocks_disagree"]}, "doubtful", "two clocks disagree about it"),
         ({"backend_nodes": 0, "graph_nodes": 9}, "doubtful", "nothing ran on cpu"),
+        ({"integer_products": 3, "products": 9}, "doubtful", "3 of 9 products with integers"),
     ],
 )
 def test_a_verdict_follows_the_processes_and_not_their_flags(

@@ -549,3 +549,11 @@ def test_a_drift_of_the_host_does_not_change_the_gain_of_precisions_that_took_tu
     alone = make_attempts([row | {"round_id": None} for row in rows])
     (row,) = make_table("pairs/precisions", alone, Selection()).frame.to_dicts()
     assert row["low"] < 1.7
+
+
+def test_the_question_starts_where_something_was_measured_not_where_it_was_published(
+    make_attempts,
+) -> None:
+    frame = fleet(make_attempts, phones=3)
+    answer = faster(session_of(frame), "m0", "m1")
+    assert (answer.origin, answer.here.platform_key.split("/")[0]) == ("measured", "here")

@@ -209,3 +209,10 @@ def test_a_sustained_run_may_become_slower_and_may_not_restart() -> None:
     assert Flag.THROTTLED in slowed.flags
     restarted = judge_validity(COOL, replace(hot, boot_id="b2"), RULES)
     assert restarted.faults(is_sustained=True) == ("the phone restarted",)
+
+
+def test_a_phone_that_dozes_is_seen_and_only_an_id_is_a_boot_id() -> None:
+    seen = conditions_of_sections({"power": "  mDeviceIdleMode=true\n", "boot": "not an id"})
+    assert (seen.is_dozing, seen.boot_id) == (True, None)
+    boot = "0b5d3c1e-0000-4000-8000-000000000000"
+    assert conditions_of_sections({"boot": f"{boot}\n"}).boot_id == boot

@@ -340,3 +340,15 @@ def test_a_device_that_another_user_has_from_the_start_is_waited_for_as_long_as_
     assert len(reasons) == min(n_asked, 2), "it waits, and is given up"
     assert all(NOT_FIT.message in reason for reason in reasons)
     assert world.rows == [], "nothing was tried"
+
+
+def test_retries_of_repeats_that_failed_alone_start_one_by_one() -> None:
+    cells = new_work({"d0": False}).plan.cells
+    attempts = [Attempt(repeat=Repeat(cell=cell, index=0), number=1) for cell in cells]
+    lane = Lane(
+        device="d0",
+        host="h",
+        needs_quiet=False,
+        retries=tuple(Waiting(attempt=one, ready_s=float(n)) for n, one in enumerate(attempts)),
+    )
+    assert lane.next_ready(10.0) == (attempts[0],)
