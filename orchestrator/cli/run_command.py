@@ -158,7 +158,7 @@ def run(
         "repeats": repeats,
         **_limited(max_time),
     }
-    sides = {"components": profile, "replicas": replicas is not None}
+    sides = {"components": profile, "scaling/replicas": replicas is not None}
     if workload or not any(sides.values()):
         content |= _workloads_for(cards, workload or ())
     else:
@@ -482,7 +482,9 @@ def _print_cells(
     rows = cell_rows(current().workspace.results, sweep_id)
     if stream is None:
         content = {"sweep_id": sweep_id, "models": list(names), "cells": rows}
-        content |= {name: json.loads(_table_of(sweep_id, name, "json")) for name in tables}
+        for name in tables:
+            _, _, key = name.rpartition("/")
+            content[key] = json.loads(_table_of(sweep_id, name, "json"))
         print(json_text(content, indent=2))
         return
     print(file=stream)

@@ -34,18 +34,17 @@ def _options(events: list[object]) -> RunOptions:
     return RunOptions(is_inline=True, subscribers=[events.append])
 
 
-@pytest.mark.thorough
 def test_the_command_compares_sets_with_one_process(folder) -> None:
-    words = ("--replicas", "1,2", "--seconds", "0.5", "--repeats", "3", "--json")
+    words = ("--replicas", "1,2", "--seconds", "0.1", "--repeats", "1", "--json")
     done = folder.call("run", "m0", *words)
     assert done.returncode == 0, done.stderr
     rows = json.loads(done.stdout)["replicas"]["rows"]
     assert [row["n_replicas"] for row in rows] == [1, 2]
     stored = _runs(folder)
-    assert len(folder.rows()) == 3, "the journal has the latencies alone"
+    assert len(folder.rows()) == 1, "the journal has the latencies alone"
     assert set(stored["cell_key"]) == {row["cell_key"] for row in folder.rows()}
-    assert stored["set_id"].n_unique() == 6
-    assert stored.height == 9
+    assert stored["set_id"].n_unique() == 2
+    assert stored.height == 3
     held = [row for row in rows if row["n_sets"]]
     for row in held:
         sets = stored.filter(pl.col("n_replicas") == row["n_replicas"])
@@ -55,7 +54,7 @@ def test_the_command_compares_sets_with_one_process(folder) -> None:
         ]
         assert min(rates) <= row["items_per_s"] <= max(rates)
     asked = "SELECT count(*) FROM replica_runs"
-    assert "9" in folder.call("query", asked, "--format", "csv").stdout
+    assert "3" in folder.call("query", asked, "--format", "csv").stdout
     assert folder.call("report", "show", "scaling", "--part", "replicas", "--json").returncode == 0
 
 
