@@ -14,7 +14,7 @@ _DEVICE = "name: {name}\nkind: simulated\noptions: {{noise: {noise}}}\n"
 
 
 def test_only_noisy_cells_get_as_many_further_repeats(folder) -> None:
-    for name, noise in (("quiet", 0.001), ("wild", 0.5), ("rough", 0.5)):
+    for name, noise in (("quiet", 0.001), ("wild", 5), ("rough", 5)):
         text = _DEVICE.format(name=name, noise=noise)
         (folder.root / "devices" / f"{name}.yaml").write_text(text)
     folder.write_spec(["m0"], ["quiet", "wild", "rough"], repeats=3)
