@@ -28,16 +28,17 @@ class Budget:
 
     Attributes:
         step_ns: how long a run of the timing loop with an empty step takes here.
-        machine: `slow` or `fast`, by that time.
-        limit_s: for all tests.
+        limit_s: for all tests; from that of a fast machine to that of a slow one, by that time.
     """
 
     def __init__(self, content: dict[str, dict[str, float]], step_ns: float) -> None:
         """Takes the content of the file, and the speed of this machine."""
-        limits = content["limit_s"]
+        limits, steps = content["limit_s"], content["step_ns"]
         self.step_ns = step_ns
-        self.machine = "slow" if step_ns > content["slow_above"]["step_ns"] else "fast"
-        self.limit_s = limits[self.machine]
+        slowness = (step_ns - steps["fast"]) / (steps["slow"] - steps["fast"])
+        self.limit_s = limits["fast"] + min(max(slowness, 0.0), 1.0) * (
+            limits["slow"] - limits["fast"]
+        )
         share = self.limit_s / limits["slow"]
         self._areas = {path: share * seconds for path, seconds in content["areas_slow_s"].items()}
 
@@ -158,5 +159,5 @@ class CpuSeconds:
             above = "  above its budget" if seconds > limit_s else ""
             write(f"{seconds:6.1f} of {limit_s:4.0f}  {area or 'others'}{above}")
         write(f"{self._sum_s - sum(of_test.values()):6.1f}          start, imports, collection")
-        machine = f"a {budget.machine} machine, an empty step takes {budget.step_ns:.0f} ns"
+        machine = f"a machine on which an empty step takes {budget.step_ns:.0f} ns"
         write(f"{self._sum_s:6.1f} of {budget.limit_s:4.0f}  in all ({machine})")
