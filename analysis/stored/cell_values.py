@@ -131,7 +131,7 @@ def _with_interval(cells: pl.LazyFrame) -> pl.LazyFrame:
     depth = n.map_elements(interval_depth, return_dtype=pl.Int64)
     coverage = n.map_elements(_coverage, return_dtype=pl.Float64)
     has_interval = n >= MIN_REPEATS
-    reason = pl.format("n = {}: no interval below {} repeats", n, pl.lit(MIN_REPEATS))
+    reason = pl.concat_str(pl.lit("n = "), n, pl.lit(f": no interval below {MIN_REPEATS} repeats"))
     return cells.with_columns(
         pl.when(has_interval)
         .then(pl.col("medians").list.get(depth, null_on_oob=True))
@@ -141,7 +141,7 @@ def _with_interval(cells: pl.LazyFrame) -> pl.LazyFrame:
         .alias("latency_high_ns"),
         pl.when(has_interval).then(coverage).alias("interval_coverage"),
         pl.when(_mixes())
-        .then(pl.format("no latency: the repeats mix {}", STATISTIC))
+        .then(pl.concat_str(pl.lit("no latency: the repeats mix "), STATISTIC))
         .when(~has_interval)
         .then(reason)
         .alias("interval_reason"),
@@ -220,8 +220,8 @@ def placement() -> pl.Expr:
     `37/53 integer`: products with integers of all products, of a file with integers on a host.
     """
     return pl.coalesce(
-        pl.format("{}/{}", "backend_nodes", "graph_nodes"),
-        pl.format("{}/{} integer", "integer_products", "products"),
+        pl.concat_str("backend_nodes", "graph_nodes", separator="/"),
+        pl.concat_str("integer_products", pl.lit("/"), "products", pl.lit(" integer")),
     ).alias("placement")
 
 

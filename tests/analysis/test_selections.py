@@ -29,7 +29,8 @@ SELECTIONS: tuple[tuple[Mapping[str, object], pl.Expr], ...] = (
     ({"runtime": "onnx"}, pl.col("runtime") == "onnx"),
     ({"family": "mobile_cnn"}, pl.col("family") == "mobile_cnn"),
     ({"sweep": NEWER}, pl.col("sweep_id") == NEWER),
-    ({"where": (("tier", "edge"),), "precision": "fp32"}, pl.col("tier") == "edge"),
+    ({"where": (("tier", "edge"),), "precision": "fp32"},
+     (pl.col("tier") == "edge") & (pl.col("precision") == "fp32")),
     ({"source_tier": "edge"}, pl.col("tier") == "edge"),
 )  # fmt: skip
 
@@ -62,7 +63,7 @@ def _table(name: str, rows: pl.LazyFrame, selected: Mapping[str, object]) -> Tab
         return None
 
 
-@pytest.mark.parametrize("name", daily(OF_ROWS, "flops"))
+@pytest.mark.parametrize("name", daily(OF_ROWS, "flops", "pairs/precisions"))
 def test_a_selection_gives_the_table_of_the_selected_rows(
     name: str, request: pytest.FixtureRequest
 ) -> None:

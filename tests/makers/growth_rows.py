@@ -30,7 +30,7 @@ def with_integers(rows: pl.LazyFrame) -> pl.LazyFrame:
         pl.col("latency_p50_ns", "latency_mean_ns") / 2,
         pl.col("artifact_bytes") // 4,
         pl.col("platform_key").str.replace("/fp32/", "/int8/", literal=True),
-        pl.format("{}-int8", "cell_key").alias("cell_key"),
+        pl.concat_str("cell_key", pl.lit("-int8")),
         precision=pl.lit("int8"),
     )
     return pl.concat([plain, copies])
