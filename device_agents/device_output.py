@@ -171,18 +171,6 @@ BATTERY_SCALE = Range(what="the battery's scale", low=0.0, high=1e6)
 """100 on every phone seen; 0 says nothing."""
 TEMP_C = Range(what="a temperature", low=-40.0, high=150.0, unit=" C")
 """Silicon is rated from -40 to 125 degrees and shuts down below 150; batteries earlier."""
-_WHOLE_DEGREES = 150
-
-
-def degrees_c(reading: float) -> float | None:
-    """A temperature as the kernel shows it, in thousandths; `None` if no chip has it.
-
-    Kernels of some boards give whole degrees: 65 is not 0.065 C.
-    """
-    found = reading if abs(reading) <= _WHOLE_DEGREES else reading / 1000
-    return found if TEMP_C.holds(found) else None
-
-
 THERMAL_STATUS = Range(what="the thermal status", low=0, high=6)
 """Source: `Temperature.java` of frameworks/base: none to shutdown."""
 MEMORY_BYTES = Range(what="the memory", low=0, high=2**50, unit=" bytes")
@@ -193,6 +181,15 @@ LOAD = Range(what="the load", low=0.0, high=1e6)
 """Linux has at most four million processes."""
 UPTIME_S = Range(what="the time since the start", low=0.0, high=1e9, unit=" s")
 """Thirty years."""
+
+
+def degrees_c(reading: float) -> float | None:
+    """A temperature as the kernel shows it, in thousandths; `None` if no chip has it.
+
+    Kernels of some boards give whole degrees: 65 is not 0.065 C.
+    """
+    found = reading if abs(reading) <= TEMP_C.high else reading / 1000
+    return found if TEMP_C.holds(found) else None
 
 
 def refuse_impossible(

@@ -131,6 +131,7 @@ def _with_interval(cells: pl.LazyFrame) -> pl.LazyFrame:
     depth = n.map_elements(interval_depth, return_dtype=pl.Int64)
     coverage = n.map_elements(_coverage, return_dtype=pl.Float64)
     has_interval = n >= MIN_REPEATS
+    # No `pl.format` here: see `named_by_precision`.
     reason = pl.concat_str(pl.lit("n = "), n, pl.lit(f": no interval below {MIN_REPEATS} repeats"))
     return cells.with_columns(
         pl.when(has_interval)

@@ -420,7 +420,7 @@ def named_by_precision(rows: Rows) -> Rows:
         word = pl.coalesce(pl.col("options").str.extract(_QUANTISATION), word)
         keys.append(pl.col("options").str.replace(_QUANTISATION, ""))
     is_named = pl.col("precision") == ANY_PRECISION
-    # Not `pl.format`: polars 2.1 panics there if a filter leaves no row of a part of them.
+    # `pl.format` of polars 2.1 panics on a chunk of rows that a filter has emptied.
     name = pl.concat_str("model", pl.lit(":"), word.fill_null("?"))
     return rows.with_columns(
         pl.when(is_named).then("model").otherwise(name).alias("model"),

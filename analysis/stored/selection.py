@@ -210,12 +210,11 @@ def setting(selection: Selection, name: str, default: float | str) -> float | st
     if isinstance(default, str):
         return str(given)
     try:
-        value = plain_number(str(given))
-    except (TypeError, ValueError):
-        value = math.nan
-    if not math.isfinite(value):
-        raise AnalysisError(f"{name}={given} is not a number", f"such as `set {name}={default:g}`")
-    return value
+        return plain_number(str(given))
+    except ValueError as error:
+        raise AnalysisError(
+            f"{name}={given} is not a number", f"such as `set {name}={default:g}`"
+        ) from error
 
 
 def margin_of(selection: Selection, default: float) -> float:

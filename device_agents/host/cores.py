@@ -146,13 +146,11 @@ def cpus_one_per_core(root: Path = Path("/")) -> tuple[int, ...]:
     usable, siblings = os.sched_getaffinity(0), read_siblings(root)
     n_cores = len({siblings.get(cpu, (cpu,)) for cpu in usable})
     cpus = order_by_core(siblings, usable)
-    clusters = _read_clusters(usable, root)
-    return tuple(
-        cpu
-        for some in (cpus[:n_cores], cpus[n_cores:])
-        for cluster in clusters
-        for cpu in cluster.cores
-        if cpu in some
+    clusters = enumerate(_read_clusters(usable, root))
+    place = {cpu: n for n, cluster in clusters for cpu in cluster.cores}
+    return (
+        *sorted(cpus[:n_cores], key=place.__getitem__),
+        *sorted(cpus[n_cores:], key=place.__getitem__),
     )
 
 
