@@ -1,9 +1,4 @@
-"""How often do the intervals of variance components and the sets of ranks hold the truth?
-
-`components`: log latencies from the six components, with normal effects or with heavy tails
-(Student's t with 5 degrees of freedom), for a few designs, complete and with 40 % of the processes
-missing. Printed is the share of 95 % intervals that hold the true variance, and for the two
-generalisability coefficients.
+"""How often do the sets of ranks and the intervals of shares hold the truth?
 
 `ranks`: means of models from evenly spaced to almost equal, noise with equal or unequal standard
 deviations, normal or heavy-tailed. Printed is the share of cases in which all true ranks lie in
@@ -29,65 +24,13 @@ from fleetrank.analysis.arrays.bootstrap import (
     stratified_units,
 )
 from fleetrank.analysis.arrays.ranking import Floats
-from fleetrank.analysis.arrays.variance_components import (
-    COMPONENTS,
-    Observations,
-    coefficients,
-    estimate,
-)
 from fleetrank.analysis.statistics.model_ranks import rank_sets, share_interval
-
-TRUE = np.array([1.0, 0.5, 0.08, 0.01, 0.002, 0.001])
-"""In the order of `COMPONENTS`; ratios as on this project's CPUs."""
-DESIGNS = ((13, 3, 2, 5), (13, 6, 2, 5), (30, 10, 3, 3))
-"""Models, devices, sessions for each device, repeats."""
 
 
 def effects(n: int, rng: np.random.Generator, *, is_heavy: bool) -> Floats:
     """Independent effects with variance 1."""
     drawn = rng.standard_t(5, n) / np.sqrt(5 / 3) if is_heavy else rng.standard_normal(n)
     return np.asarray(drawn)
-
-
-def observations(
-    design: tuple[int, int, int, int], kept: float, rng: np.random.Generator, *, is_heavy: bool
-) -> Observations:
-    """One random data set of a design."""
-    _, n_devices, n_sessions, _ = design
-    i, j, s, _ = (axis.ravel() for axis in np.indices(design))
-    session = j * n_sessions + s
-    codes = (
-        i, j, i * n_devices + j, session, i * n_devices * n_sessions + session, np.arange(i.size),
-    )  # fmt: skip
-    values = np.zeros(i.size)
-    for variance, code in zip(TRUE, codes, strict=True):
-        values += np.sqrt(variance) * effects(int(code.max()) + 1, rng, is_heavy=is_heavy)[code]
-    chosen = rng.random(i.size) < kept
-    model, device, session = (
-        np.unique(code[chosen], return_inverse=True)[1] for code in (i, j, session)
-    )
-    return Observations(values=values[chosen], model=model, device=device, session=session)
-
-
-def components(cases: int) -> None:
-    """Coverage of variances and coefficients."""
-    names = [*COMPONENTS, "platform", "tier"]
-    print("design, kept, tails".ljust(28), *(f"{name:>16}" for name in names))
-    for design in DESIGNS:
-        for kept in (1.0, 0.6):
-            for is_heavy in (False, True):
-                rng = np.random.default_rng([*design, int(10 * kept), is_heavy])
-                hits = np.zeros(len(names))
-                counts = (1.0, float(design[3]), float(design[1]))
-                truth = np.append(TRUE, coefficients(TRUE[None], *counts)[:, 0])
-                for _ in range(cases):
-                    found = estimate(observations(design, kept, rng, is_heavy=is_heavy), rng)
-                    both = coefficients(found.draws, *counts).T
-                    draws = np.column_stack([found.draws, both])
-                    low, high = np.quantile(draws, (0.025, 0.975), axis=0)
-                    hits += (low <= truth) & (truth <= high)
-                label = f"{design}, {kept:g}, {'heavy' if is_heavy else 'normal'}"
-                print(f"{label:28}", *(f"{hit / cases:16.3f}" for hit in hits), flush=True)
 
 
 def ranks(cases: int, n_models: int = 13, repeats: int = 5) -> None:
@@ -160,7 +103,6 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--cases", type=int, default=1000)
     cases = parser.parse_args().cases
-    components(cases)
     ranks(cases)
     inside(cases)
     shares()

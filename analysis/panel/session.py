@@ -14,7 +14,6 @@ from fleetrank.analysis.panel.panel import (
     Repeats,
     comparable_scope,
     panel_of,
-    processes_of_sessions,
     repeats_of,
 )
 from fleetrank.analysis.rounds import RoundValues, round_values
@@ -399,34 +398,6 @@ def _order(group: DeviceGroup) -> tuple[str, str, int, str, int]:
     tiers = (*TIERS, ALL_TIERS)
     tier = tiers.index(group.tier) if group.tier in tiers else len(tiers)
     return group.runtime, group.precision, group.batch, group.axes or "", tier
-
-
-def observations(session: Session) -> pl.DataFrame:
-    """Every process of every session of the comparable cells; made once a session.
-
-    Columns: `identity` (the model), `platform_key`, `session` (numbered from 0 over all
-    platforms), `repeat`, `latency_ns` and `peak_memory_bytes`, both above 0 or null.
-    """
-    return session.once(_observations)
-
-
-def _observations(session: Session) -> pl.DataFrame:
-    figures = {"latency_ns": "latency_p50_ns", "peak_memory_bytes": "peak_memory_bytes"}
-    return (
-        processes_of_sessions(session.comparable.cells, session.compared)
-        .select(
-            "identity", "platform_key", "session", "repeat",
-            *(_above_zero(source).alias(name) for name, source in figures.items()),
-        )
-        .sort("platform_key", "session", "identity", "repeat")
-        .with_columns(pl.struct("platform_key", "session").rle_id().alias("session"))
-        .collect()
-    )  # fmt: skip
-
-
-def _above_zero(name: str) -> pl.Expr:
-    value = pl.col(name).cast(pl.Float64)
-    return pl.when(value > 0).then(value)
 
 
 def left_out_notes(groups: Sequence[DeviceGroup]) -> tuple[str, ...]:

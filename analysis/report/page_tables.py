@@ -639,15 +639,17 @@ _OF_ALL = (
     "trust/waits", "flops/frm", "flops", "flops/models", "scaling",
 )  # fmt: skip
 _OF_TOKENS = ("tokens",)
-_OF_SEGMENTS = ("tokens/reading", "tokens/crossover", "tokens/agreement", "tokens/segments")
+_OF_SEGMENTS = ("tokens/reading", "tokens/crossover")
 _OF_PROFILES = ("components", "components split=operator")
 _OF_COMPARED_TOKENS = ("transfer/phases",)
 """Of a page about a workload with tokens."""
 _OF_AVERAGED = ("transfer",)
 _OF_COMPARED = (
-    "transfer", "transfer along=runtime", "trust/stability", "trust/ranks",
-    "trust/variance", "trust/plans",
-)  # fmt: skip
+    "transfer",
+    "transfer along=runtime",
+    "trust/stability",
+    "trust/ranks",
+)
 """With many platforms the means of `transfer` are those of `averaged`, and its pairs are these."""
 _OF_PAIRED = ("frontier", "frontier/regret")
 PREDICTED_LEAD = (

@@ -1,13 +1,8 @@
-"""Part `ceiling` of table `trust`: the highest agreement that noise of the platforms allows.
+"""Part `ceiling` of table `trust`: the highest agreement of rankings that noise allows."""
 
-Of rankings, and of accuracy-latency frontiers: how well a platform's frontier predicts itself.
-"""
-
-import functools
-import math
 import zlib
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
@@ -19,9 +14,7 @@ from fleetrank.analysis.arrays.bootstrap import (
     known,
     percentile_interval,
     resample_counts,
-    resampled_medians,
 )
-from fleetrank.analysis.arrays.pareto import Mask, frontier, overlap
 from fleetrank.analysis.arrays.ranking import (
     MIN_MODELS,
     Floats,
@@ -32,44 +25,30 @@ from fleetrank.analysis.arrays.ranking import (
     ratios,
     require_finite,
 )
-from fleetrank.analysis.arrays.reliability import MIN_REPEATS_TO_SPLIT
 from fleetrank.analysis.errors import NoDataError
 from fleetrank.analysis.panel.agreement import Agreement, group_agreement
 from fleetrank.analysis.panel.conditions import (
     MAX_LISTED_PAIRS,
     Level,
-    Pair,
     chosen_platforms,
     tier_groups,
-    unlike_facts,
     unlisted,
 )
-from fleetrank.analysis.panel.draws import Block, blocks
-from fleetrank.analysis.panel.panel import FRM, Measure, Panel, Repeats, incomplete_notes, measures
+from fleetrank.analysis.panel.panel import FRM, Measure, Panel, incomplete_notes, measures
 from fleetrank.analysis.panel.session import Session
 from fleetrank.analysis.statistics.transfer import (
-    FEW_PLATFORMS,
-    UNLIKE_STATISTICS,
     Method,
     Noise,
-    Rows,
     component_measures,
     noises,
     platform_interval,
-    platform_rng,
     reliability_of,
     transfer,
     why_unreliable,
 )
 from fleetrank.analysis.stored.columns import TIERS
-from fleetrank.analysis.stored.selection import STATISTIC, are_unlike
 from fleetrank.analysis.tables.table import Table, explained, frame_of
 from fleetrank.foundation.errors import count_of
-
-_MEASURES = ("frontier_precision", "frontier_recall")
-OwnOverlap = Callable[[bytes, int], tuple[float, float]]
-"""`frontier_overlap` of row numbers of models as bytes, and a column."""
-
 
 _COLUMNS = (
     "level", "measure", "source", "target", "n_models", "n_pairs", "figure", "low", "high",
@@ -86,12 +65,8 @@ def ceiling_table(session: Session) -> Table:
     pairs = found.selected if found is not None else ()
     columns = sorted({column for pair in pairs for column in pair}) or [0]
     of_measures = noises(session)
-    listed = pairs if len(pairs) <= MAX_LISTED_PAIRS else ()
-    noise = frontier_noise(panel, session.repeats, seed)
-    of_platforms, of_pairs = frontier_ceilings(panel, noise, columns, listed)
     # Platforms first, then tiers, then pairs; measure after measure.
     rows = [row for one in of_measures for row in _reliabilities(panel, one, columns, seed)]
-    rows += of_platforms
     if found is not None:
         names = dict.fromkeys(one.measure for one in found.groups)
         groups = (one for name in names for one in found.groups if one.measure == name)
@@ -99,7 +74,6 @@ def ceiling_table(session: Session) -> Table:
             replace(one, reason="; ".join(filter(None, (one.reason, one.no_ceiling))) or None)
             for one in (*groups, *found.pairs)
         )
-    rows += of_pairs
     return Table(
         title="Ceilings",
         frame=frame_of(Agreement, rows).rename({"rho": "figure"}).select(_COLUMNS),
@@ -112,11 +86,7 @@ def ceiling_table(session: Session) -> Table:
         explanation=(
             *explained(
                 "trust/ceiling",
-                {
-                    "seed": seed,
-                    "splits": of_measures[0].halves.shape[3],
-                    "frontiers": noise.latency.shape[2],
-                },
+                {"seed": seed, "splits": of_measures[0].halves.shape[3]},
             ),
             *few_models_note(len(panel.models)),
         ),
@@ -143,156 +113,6 @@ def _reliabilities(
             method=method,
             reason=why_unreliable(noise, column) if known(value) is None else None,
         )
-
-
-def frontiers(latency: Floats, accuracy: Floats) -> Mask:
-    """The frontier of every draw: (draws, n_models) and (n_models,) to (draws, n_models).
-
-    Row by row what `pareto.frontier` gives; exact duplicates are both kept.
-    """
-    require_finite(latency)
-    require_finite(accuracy)
-    by_accuracy = np.argsort(-accuracy, kind="stable")
-    # Stable: of models equally fast, the more accurate comes first.
-    order = by_accuracy[np.argsort(latency[:, by_accuracy], axis=1, kind="stable")]
-    times, hits = np.take_along_axis(latency, order, axis=1), accuracy[order]
-    best = np.maximum.accumulate(hits, axis=1)
-    is_better = np.ones(times.shape, dtype=np.bool_)
-    is_better[:, 1:] = hits[:, 1:] > best[:, :-1]
-    is_new = np.ones(times.shape, dtype=np.bool_)
-    is_new[:, 1:] = (times[:, 1:] != times[:, :-1]) | (hits[:, 1:] != hits[:, :-1])
-    first = np.maximum.accumulate(np.where(is_new, np.arange(times.shape[1]), 0), axis=1)
-    masks = np.empty(times.shape, dtype=np.bool_)
-    np.put_along_axis(masks, order, np.take_along_axis(is_better, first, axis=1), axis=1)
-    return masks
-
-
-def self_overlap(first: Mask, second: Mask) -> tuple[float, float]:
-    """Mean precision and recall of frontier after frontier, (draws, n_models) each.
-
-    A frontier of at least one model is never empty.
-    """
-    both = (first & second).sum(axis=1)
-    return float((both / first.sum(axis=1)).mean()), float((both / second.sum(axis=1)).mean())
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FrontierNoise:
-    """Frontiers of two independent series of resampled medians per platform.
-
-    Attributes:
-        latency: (2, n_platforms, draws, n_models), NaN where a model has fewer than 2 repeats or
-            no accuracy.
-        accuracy: (n_models,).
-    """
-
-    latency: Floats
-    accuracy: Floats
-
-    @property
-    def present(self) -> Mask:
-        """Models that can be used, (n_models, n_platforms)."""
-        mask: Mask = np.isfinite(self.latency[0, :, 0, :]).T
-        return mask
-
-
-def frontier_noise(panel: Panel, repeats: Repeats, seed: int) -> FrontierNoise:
-    """Resamples every cell's process medians, twice over."""
-    n_platforms = len(panel.keys)
-    draws = 200 if n_platforms <= FEW_PLATFORMS else 50
-    latency = np.empty((2, n_platforms, draws, len(panel.models)))
-    for column, key in enumerate(panel.keys):
-        processes = repeats.processes[0, :, column]
-        is_used = (np.isfinite(processes).sum(axis=1) >= MIN_REPEATS_TO_SPLIT) & np.isfinite(
-            panel.accuracy
-        )
-        rng = platform_rng(seed, key, "frontier")
-        for side in (0, 1):
-            medians = resampled_medians(processes, draws, rng)
-            latency[side, column] = np.where(is_used, medians, np.nan)
-    return FrontierNoise(latency=latency, accuracy=panel.accuracy)
-
-
-def frontier_overlap(noise: FrontierNoise, models: Rows, column: int) -> tuple[float, float]:
-    """Mean precision and recall of the platform's frontier for itself; NaN below 5 models."""
-    if models.size < MIN_MODELS:
-        return float("nan"), float("nan")
-    accuracy = noise.accuracy[models]
-    first, second = (frontiers(side[column][:, models], accuracy) for side in noise.latency)
-    return self_overlap(first, second)
-
-
-def frontier_ceilings(
-    panel: Panel, noise: FrontierNoise, columns: Sequence[int], pairs: Sequence[Pair]
-) -> tuple[list[Agreement], list[Agreement]]:
-    """Figures of single platforms, and of pairs."""
-    of_pairs: list[list[Agreement]] = [[] for _ in pairs]
-
-    @functools.cache
-    def own(models: bytes, column: int) -> tuple[float, float]:
-        # A platform's own models are those of its pairs where nothing is missing.
-        return frontier_overlap(noise, np.frombuffer(models, dtype=np.int64), column)
-
-    for block in blocks(noise.present, pairs):
-        for where, mine in zip(block.where, _of_block(panel, own, block), strict=True):
-            of_pairs[where] = mine
-    of_platforms = [
-        Agreement(
-            level=Level.PLATFORM,
-            measure=name,
-            source=panel.keys[column],
-            n_models=models.size,
-            rho=known(value),
-            method=None if math.isnan(value) else Method.RESAMPLED,
-            reason=_few(models.size) if math.isnan(value) else None,
-        )
-        for column in columns
-        for models in (np.flatnonzero(noise.present[:, column]),)
-        for name, value in zip(_MEASURES, own(models.tobytes(), column), strict=True)
-    ]
-    return of_platforms, [one for mine in of_pairs for one in mine]
-
-
-def _of_block(panel: Panel, own_overlap: OwnOverlap, block: Block) -> Iterator[list[Agreement]]:
-    models = block.models
-    own = [own_overlap(models.tobytes(), column) for column in block.columns.tolist()]
-    masks = [
-        frontier(np.column_stack([panel.latency[models, column], -panel.accuracy[models]]))
-        for column in block.columns
-    ]
-    facts = panel.platforms[block.columns.tolist()].to_dicts()
-    for i, j in zip(block.source, block.target, strict=True):
-        both = overlap(masks[i], masks[j]) if models.size >= MIN_MODELS else None
-        figures = (None, None) if both is None else (both.precision, both.recall)
-        is_unlike = are_unlike(facts[i][STATISTIC], facts[j][STATISTIC])
-        bounds = [math.sqrt(a * b) for a, b in zip(own[i], own[j], strict=True)]
-        ceilings = [None if is_unlike else known(bound) for bound in bounds]
-        why = UNLIKE_STATISTICS if is_unlike else None
-        yield [
-            Agreement(
-                level=Level.PAIR,
-                measure=name,
-                source=panel.keys[block.columns[i]],
-                target=panel.keys[block.columns[j]],
-                n_models=models.size,
-                rho=figure,
-                reliability_source=known(own[i][at]),
-                reliability_target=known(own[j][at]),
-                ceiling=ceiling,
-                share_of_ceiling=None if figure is None or ceiling is None else figure / ceiling,
-                method=None if figure is None else Method.RESAMPLED,
-                unlike=unlike_facts(facts[i], facts[j]),
-                reason=why if both else _few(models.size),
-            )
-            for at, (name, figure, ceiling) in enumerate(
-                zip(_MEASURES, figures, ceilings, strict=True)
-            )
-        ]
-
-
-def _few(n_models: int) -> str:
-    few = count_of(n_models, "model")
-    return f"{few} with accuracy and 2 repeats or more, at least {MIN_MODELS} needed"
 
 
 # How steady are ranks and ratios over the platforms of one tier?

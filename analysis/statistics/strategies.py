@@ -1,12 +1,10 @@
 """Reading long texts, in table `tokens`: at once, in sliding windows, or with a memory.
 
-Its parts: times by length, the length from which on a way is faster than at once, whether this
-length orders models alike on two platforms, and sizes of segments.
+Its parts: times by length, and the length from which on a way is faster than at once.
 """
 
-import itertools
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import StrEnum
 
 import numpy as np
@@ -14,9 +12,6 @@ import numpy.typing as npt
 
 from fleetrank.analysis.arrays.ranking import Floats
 from fleetrank.analysis.errors import AnalysisError, NoDataError
-from fleetrank.analysis.panel.agreement import pair_figures
-from fleetrank.analysis.panel.conditions import MAX_LISTED_PAIRS
-from fleetrank.analysis.panel.panel import Measure
 from fleetrank.analysis.panel.session import Session, once_a_session
 from fleetrank.analysis.statistics.reading_cells import (
     DRAWS,
@@ -27,8 +22,7 @@ from fleetrank.analysis.statistics.reading_cells import (
 )
 from fleetrank.analysis.stored.selection import Selection, setting
 from fleetrank.analysis.tables.table import CellRow, Table, explained
-from fleetrank.foundation.errors import count_of
-from fleetrank.foundation.inputs import LARGEST_LENGTH, Workload, WorkloadKind
+from fleetrank.foundation.inputs import LARGEST_LENGTH
 from fleetrank.foundation.vocabulary import NS_PER_MS, NS_PER_S
 
 # From which length on is another way to read a text faster than reading it at once? On arrays.
@@ -168,10 +162,6 @@ def crossing_by_operations(
     return float(max(root, start) * scale)
 
 
-OPERATIONS = "operations"
-"""Stands for a platform whose crossovers follow from operations alone."""
-
-
 class Strategy(StrEnum):
     """How a text is read."""
 
@@ -250,40 +240,6 @@ class Crossover(CellRow):
     reason: str | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CrossoverAgreement:
-    """Rank agreement of the crossovers of two platforms, for one way to read."""
-
-    strategy: Strategy
-    sizes: str
-    platform_a: str
-    platform_b: str
-    n_models: int
-    rho: float | None
-    low: float | None
-    high: float | None
-    tau_b: float | None
-    reason: str | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SegmentSize(CellRow):
-    """One segment of a place that has several, against the reference of the place."""
-
-    workload: str
-    segment_tokens: int
-    sensory_tokens: int | None
-    n_memories: int | None
-    per_token_ms: float
-    ratio: float | None = None
-    ratio_low: float | None = None
-    ratio_high: float | None = None
-    ratio_of_operations: float | None = None
-    reference: str | None
-    facts: CellFacts
-    reason: str | None = None
-
-
 def reading_table(session: Session) -> Table:
     """One row for each model, platform, way to read and length.
 
@@ -301,32 +257,8 @@ def crossover_table(session: Session) -> Table:
     return _table(session, "crossover", Crossover, crossovers(session), title=title)
 
 
-def agreement_table(session: Session) -> Table:
-    """Whether the crossover ranks models alike on two platforms; raises as `reading_table`."""
-    found, title = list(_agreements(session)), "Does the crossover length transfer?"
-    cut = (
-        f"More than {count_of(MAX_LISTED_PAIRS, 'pair')} match and are not listed: choose fewer "
-        "with `source=`."
-    )
-    notes = (cut,) if len(found) > MAX_LISTED_PAIRS else ()
-    shown = found[:MAX_LISTED_PAIRS]
-    return _table(session, "agreement", CrossoverAgreement, shown, title=title, notes=notes)
-
-
-def segments_table(session: Session) -> Table:
-    """What the sizes of segments cost; raises as `reading_table`."""
-    found = _segment_sizes(session)
-    return _table(session, "segments", SegmentSize, found, title="Sizes of segments")
-
-
 def _table(
-    session: Session,
-    part: str,
-    kind: type,
-    found: Iterable[object],
-    *,
-    title: str,
-    notes: tuple[str, ...] = (),
+    session: Session, part: str, kind: type, found: Iterable[object], *, title: str
 ) -> Table:
     results = list(found)
     values = {"seed": session.selection.seed, "draws": DRAWS}
@@ -334,7 +266,7 @@ def _table(
         kind,
         results,
         title=title,
-        notes=(*readings(session).notes, *notes),
+        notes=readings(session).notes,
         explanation=explained(f"tokens/{part}", values),
     )
 
@@ -571,104 +503,3 @@ def _of_operations(found: float | None, place: ReadingPlace) -> str | None:
     if place.context is not None and found > place.context:
         return f"by operations it is beyond the context of {place.context:,} tokens"
     return None
-
-
-def _agreements(session: Session) -> Iterator[CrossoverAgreement]:
-    """At most one more than are listed: the pairs of many ways would take too long."""
-    found = crossovers(session)
-    keys = dict.fromkeys((one.strategy, one.sizes) for one in found)
-    every = (one for key in keys for one in _agreements_of(found, key, session.selection.seed))
-    return itertools.islice(every, MAX_LISTED_PAIRS + 1)
-
-
-def _agreements_of(
-    found: Sequence[Crossover], key: tuple[Strategy, str], seed: int
-) -> Iterator[CrossoverAgreement]:
-    some = [one for one in found if (one.strategy, one.sizes) == key]
-    platforms = sorted({one.platform_key for one in some})
-    models = sorted({one.model for one in some})
-    values = np.full((len(models), 1 + len(platforms)), np.nan)
-    for one in some:
-        row, column = models.index(one.model), 1 + platforms.index(one.platform_key)
-        if one.crossover_tokens is not None and np.isfinite(one.crossover_tokens):
-            values[row, column] = one.crossover_tokens
-        if one.by_operations_tokens is not None:
-            values[row, 0] = one.by_operations_tokens
-    names = [OPERATIONS, *platforms]
-    pairs = list(itertools.combinations(range(len(names)), 2))
-    measure = Measure(
-        name="crossover", rest=values, latency=np.ones_like(values), has_latency=False
-    )
-    figures = ("n_models", "rho", "low", "high", "tau_b", "reason")
-    for (a, b), figure in zip(pairs, pair_figures(measure, pairs, seed), strict=True):
-        yield CrossoverAgreement(
-            strategy=key[0],
-            sizes=key[1],
-            platform_a=names[a],
-            platform_b=names[b],
-            **{name: getattr(figure, name) for name in figures},
-        )
-
-
-def _segment_sizes(session: Session) -> Iterator[SegmentSize]:
-    places = [one for one in readings(session).places if len(one.segments) > 1]
-    wanted = _wanted_reference(session.selection)
-    if not places:
-        raise NoDataError(
-            "no model was measured with segments of two sizes on one platform",
-            "measure several: `workloads: [segment@128, segment@128+k0, segment@128+n0]`",
-        )
-    for place in places:
-        of_name = {one.workload: one for one in place.segments}
-        largest = max(
-            place.segments,
-            key=lambda one: (one.workload.memories or 0, one.workload.sensory or 0, one.tokens),
-        )
-        reference = largest if wanted is None else of_name.get(wanted)
-        for cell in place.segments:
-            found = SegmentSize(
-                model=place.model,
-                platform_key=place.platform_key,
-                workload=str(cell.workload),
-                segment_tokens=cell.tokens,
-                sensory_tokens=cell.workload.sensory,
-                n_memories=cell.workload.memories,
-                per_token_ms=cell.latency_ns / cell.tokens / NS_PER_MS,
-                reference=str(reference.workload) if reference else None,
-                facts=cell.facts,
-                reason=None if reference else f"no ratio: {wanted} was not measured",
-            )
-            yield _with_ratios(found, cell, reference) if reference else found
-
-
-def _wanted_reference(selection: Selection) -> Workload | None:
-    """The segment that the user named.
-
-    Raises:
-        AnalysisError: the setting `reference` is not a segment.
-    """
-    text = setting(selection, "reference", "")
-    if not text:
-        return None
-    try:
-        found = Workload.parse(text)
-    except ValueError:
-        found = None
-    if found is None or found.kind is not WorkloadKind.SEGMENT:
-        raise AnalysisError(
-            f"reference={text} is not a segment", "such as `set reference=segment@128+k0`"
-        )
-    return found
-
-
-def _with_ratios(found: SegmentSize, cell: ReadingCell, reference: ReadingCell) -> SegmentSize:
-    share = reference.tokens / cell.tokens
-    found = replace(found, ratio=share * cell.latency_ns / reference.latency_ns)
-    if cell.flops and reference.flops:
-        found = replace(found, ratio_of_operations=share * cell.flops / reference.flops)
-    if cell is reference:
-        return found
-    if cell.draws_ns is None or reference.draws_ns is None:
-        return replace(found, reason=cell.why_no_draws or reference.why_no_draws)
-    low, high = end_points(share * cell.draws_ns / reference.draws_ns)
-    return replace(found, ratio_low=low, ratio_high=high)

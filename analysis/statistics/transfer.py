@@ -287,8 +287,6 @@ class Method(StrEnum):
     SESSIONS = "pairs of sessions"
     SPLIT = "split repeats"
     RETEST = "pairs of sweeps"
-    RESAMPLED = "resampled repeats"
-    """Of a frontier."""
 
 
 Rows = npt.NDArray[np.int64]

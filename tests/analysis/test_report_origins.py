@@ -138,7 +138,7 @@ def _texts(evidence: Evidence, tables: PageTables, name: str) -> set[str]:
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("name", ["tokens/crossover", "tokens/segments", "scaling"])
+@pytest.mark.parametrize("name", ["tokens/crossover", "scaling"])
 def test_a_table_has_the_rows_that_its_chart_draws(made: Made, name: str) -> None:
     texts = _texts(*made, name)
     assert any("sim-reader" in text for text in texts if "SIMULATED" not in text)

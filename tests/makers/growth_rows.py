@@ -9,7 +9,7 @@ import polars as pl
 
 OF_GROWTH = ("scaling", "scaling/points", "scaling/sustained", "latency/training")
 """Tables that need such rows."""
-OF_READING = ("tokens/reading", "tokens/crossover", "tokens/agreement", "tokens/segments")
+OF_READING = ("tokens/reading", "tokens/crossover")
 """Tables that need prompts of several lengths, and segments."""
 OF_SIDE_ROWS = (
     "components", "components/ratios", "eval", "eval/precisions", "scaling/replicas",

@@ -1,4 +1,4 @@
-"""Reliability of rankings and frontiers, against slow and obvious versions."""
+"""Reliability of rankings, against slow and obvious versions."""
 
 import itertools
 
@@ -10,7 +10,6 @@ from hypothesis.extra import numpy as hnp
 from scipy import stats
 
 from fleetrank.analysis.arrays.bootstrap import resampled_medians
-from fleetrank.analysis.arrays.pareto import frontier, overlap
 from fleetrank.analysis.arrays.reliability import (
     reliability_interval,
     retest_reliability,
@@ -18,7 +17,6 @@ from fleetrank.analysis.arrays.reliability import (
     split_halves,
     split_reliability,
 )
-from fleetrank.analysis.statistics.ceiling import frontiers, self_overlap
 
 series = hnp.arrays(
     np.float64,
@@ -135,38 +133,6 @@ def test_retest_needs_two_sweeps_of_five_models() -> None:
     sweeps[:5, 1] = np.nan
     assert np.isnan(retest_reliability(sweeps)[0])
     assert retest_reliability(sweeps)[1] == 0
-
-
-points = st.integers(1, 8).flatmap(
-    lambda n: st.tuples(
-        hnp.arrays(np.float64, (3, n), elements=st.integers(1, 4).map(float)),
-        hnp.arrays(np.float64, n, elements=st.integers(1, 4).map(float)),
-    )
-)
-
-
-@pytest.mark.slow
-@given(points)
-def test_frontiers_of_draws_are_those_taken_one_by_one(
-    drawn: tuple[np.ndarray, np.ndarray],
-) -> None:
-    latency, accuracy = drawn
-    slow = [frontier(np.column_stack([row, -accuracy])) for row in latency]
-    np.testing.assert_array_equal(frontiers(latency, accuracy), slow)
-
-
-def test_frontiers_refuse_nan() -> None:
-    with pytest.raises(ValueError, match="NaN"):
-        frontiers(np.array([[1.0, np.nan]]), np.ones(2))
-
-
-def test_self_overlap_is_the_mean_of_single_overlaps() -> None:
-    latency, accuracy = np.exp(rng().normal(size=(2, 20, 9))), rng(1).normal(size=9)
-    first, second = (frontiers(side, accuracy) for side in latency)
-    slow = [overlap(a, b) for a, b in zip(first, second, strict=True)]
-    precision = np.mean([one.precision for one in slow if one is not None])
-    recall = np.mean([one.recall for one in slow if one is not None])
-    assert self_overlap(first, second) == pytest.approx((precision, recall))
 
 
 def test_resampled_medians_spread_as_bootstrap_of_the_median_does() -> None:

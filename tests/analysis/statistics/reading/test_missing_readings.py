@@ -51,7 +51,7 @@ def test_a_prompt_above_the_limit_of_memory_says_so(make_attempts: Make) -> None
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("part", ["reading", "crossover", "agreement", "segments"])
+@pytest.mark.parametrize("part", ["reading", "crossover"])
 def test_every_part_counts_what_the_limit_drops(make_attempts: Make, part: str) -> None:
     rows = [*_study(), *_rows("segment@64+k8+n16", 100.0, peak_memory_bytes=None)]
     rows += [*_rows("segment@64+k8+n0", 90.0), *_rows("prefill@512", 9.0, batch=2)]

@@ -1,12 +1,12 @@
 """Ways to read a long text, from ordinary cells of prompts and segments."""
 
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 
 import numpy as np
 import polars as pl
 import pytest
-from language_rows import SEGMENT, crossing_rows
+from language_rows import SEGMENT
 from language_rows import reading_rows as _rows
 from wording import has
 
@@ -203,59 +203,11 @@ def test_a_prompt_of_the_comparison_that_lacks_repeats_is_named(
     assert has(row["reason"], f"4 repeats of {used},")
 
 
-def _fleet() -> Iterator[dict[str, object]]:
-    """Six models whose crossovers are in one order on two devices, reversed on a third."""
-    for number in range(6):
-        for device, per_token in (("d1", 1.1), ("d2", 1.15), ("d3", 1.9)):
-            step = -0.1 if device == "d3" else 0.08
-            yield from crossing_rows(per_token + step * number, model=f"m{number}", device=device)
-
-
-@pytest.mark.slow
-def test_the_transfer_of_the_crossover_is_the_rank_correlation(make_attempts: Make) -> None:
-    table = _table(make_attempts(_fleet()), part="agreement")
-    rows = {
-        (row["platform_a"].split("/")[0], row["platform_b"].split("/")[0]): row
-        for row in table.frame.filter(strategy="hmt").iter_rows(named=True)
-    }
-    assert rows["d1", "d2"]["rho"] == pytest.approx(1)
-    assert rows["d1", "d3"]["rho"] == pytest.approx(-1)
-    assert rows["d1", "d2"]["n_models"] == 6
-    assert rows["d1", "d2"]["low"] is None
-    assert has(rows["d1", "d2"]["reason"], "no interval", "6 models")
-    assert rows["operations", "d1"]["rho"] is None
-    assert has(rows["operations", "d1"]["reason"], "0 models")
-
-
-@pytest.mark.slow
-def test_sizes_are_relative_to_the_segment_with_most_memories(make_attempts: Make) -> None:
-    rows = [
-        *_rows("segment@128+k8+n16", 160.0, flops=1600),
-        *_rows("segment@128+k8+n0", 80.0, flops=1000),
-        *_rows("segment@64+k8+n16", 96.0, flops=960),
-    ]
-    table = _table(make_attempts(rows), part="segments")
-    found = {row["workload"]: row for row in table.frame.iter_rows(named=True)}
-    assert {row["reference"] for row in found.values()} == {"segment@128+k8+n16"}
-    assert found["segment@128+k8+n16"]["ratio"] == 1
-    assert found["segment@128+k8+n16"]["ratio_low"] is None
-    assert found["segment@128+k8+n0"]["ratio"] == pytest.approx(0.5)
-    assert found["segment@128+k8+n0"]["ratio_of_operations"] == pytest.approx(0.625)
-    assert found["segment@64+k8+n16"]["ratio"] == pytest.approx(1.5 / 1.25)
-    assert found["segment@64+k8+n16"]["ratio_low"] == pytest.approx(1.2)
-    assert found["segment@64+k8+n16"]["per_token_ms"] == pytest.approx(1.5)
-    assert (found["segment@64+k8+n16"]["n_memories"]) == 16
-    other = _table(make_attempts(rows), part="segments", reference="segment@128+k8+n0").frame
-    assert other.filter(workload="segment@128+k8+n16")["ratio"][0] == pytest.approx(2)
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("settings", "word"),
     [({"stride": "0"}, "stride"), ({"stride": "2.5"}, "stride"), ({"tokens": "1e3"}, "tokens"),
-     ({"part": "segments", "reference": "prefill@8"}, "reference"),
-     ({"part": "segments", "reference": "?"}, "reference"),
-     ({"part": "segments", "stride": "8"}, "part"), ({"reference": "segment@8"}, "part")],
+     ({"reference": "segment@8"}, "reference")],
 )  # fmt: skip
 def test_a_setting_that_is_out_of_range_is_refused(
     study: pl.LazyFrame, settings: dict[str, str], word: str
@@ -265,7 +217,7 @@ def test_a_setting_that_is_out_of_range_is_refused(
     assert word in f"{raised.value.message} {raised.value.remedy}"
 
 
-@pytest.mark.parametrize("part", ["reading", "crossover", "agreement", "segments"])
+@pytest.mark.parametrize("part", ["reading", "crossover"])
 def test_without_such_rows_a_part_says_what_to_measure(make_attempts: Make, part: str) -> None:
     rows = [*_rows("decode@128", 3.0)]
     with pytest.raises(NoDataError) as raised:

@@ -140,14 +140,6 @@ def test_frms_figure_never_stands_without_its_null(make_attempts) -> None:
         assert row["null_p95"] is not None
 
 
-def test_frontier_needs_five_models_with_accuracy(make_attempts) -> None:
-    table = shown(make_attempts(rows_of(["d1", "d2"], n_models=4)))
-    for level in ("platform", "pair"):
-        for row in find(table, level, "frontier_recall"):
-            assert row["figure"] is None
-            assert row["reason"].startswith("4 models with accuracy")
-
-
 def test_notes_say_that_one_session_is_an_upper_bound(make_attempts) -> None:
     notes = shown(make_attempts(rows_of(["d1", "d2"]))).explanation
     assert any("upper bound" in note for note in notes)
