@@ -91,7 +91,6 @@ KINDS: Mapping[str, Kind] = {
         registrar=later(f"{_HERE}.android.phone_registration:PhoneRegistrar"),
         discoverer=later(f"{_HERE}.android.phone_registration:PhoneDiscoverer"),
         virtual_devices=later(f"{_HERE}.android.phone_registration:VirtualPhones"),
-        log_reader=later(f"{_HERE}.android.execution.program_run:log_reader"),
         why_not_profiled=later(f"{_HERE}.android.programs.phone_program:why_not_profiled"),
     ),
     "board": Kind(

@@ -11,7 +11,6 @@ from statistics import fmean
 from typing import Protocol
 
 from fleetrank.device_agents.contract.agent import Agent, Cluster, Say
-from fleetrank.device_agents.contract.measurement import Measurement
 from fleetrank.device_agents.contract.task import Execution, MeasurePolicy, OptionValue
 from fleetrank.foundation.vocabulary import Origin, Runtime, Words
 
@@ -377,22 +376,6 @@ class Presence:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LogReader:
-    """Reads the raw logs that a kind's agent stored.
-
-    Attributes:
-        is_own: whether this kind wrote a log.
-        read: (log, runtime, origin) to the measurement that today's parser makes of it, without
-            conditions, flags and times; raises `FleetError` if the parser rejects the log.
-        fields: the fields of that measurement that a log decides.
-    """
-
-    is_own: Callable[[str], bool]
-    read: Callable[[str, Runtime, Origin], Measurement]
-    fields: frozenset[str]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Kind:
     """One kind of device.
 
@@ -427,6 +410,5 @@ class Kind:
     registrar: Callable[[DeviceOptions], Registrar] | None = None
     discoverer: Callable[[], Discoverer] | None = None
     virtual_devices: Callable[[], VirtualDevices] | None = None
-    log_reader: Callable[[], LogReader] | None = None
     why_not_profiled: Callable[[Execution], str | None] | None = None
     why_not_replicated: Callable[[Execution], str | None] | None = None

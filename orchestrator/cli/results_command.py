@@ -1,7 +1,7 @@
 """`fleetrank results`: lists, checks and changes stored results."""
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -39,9 +39,7 @@ from fleetrank.orchestrator.cli.results_import import export_standard_metrics, i
 from fleetrank.orchestrator.durable import replace_file
 from fleetrank.orchestrator.errors import NothingToDoError, StoreError, UsageError
 from fleetrank.orchestrator.housekeeping import delete_sweep, plan_deletion
-from fleetrank.orchestrator.progress import counted_from_one
 from fleetrank.orchestrator.store.parts import read_sweeps, to_parquet
-from fleetrank.orchestrator.store.reparse import Reparsed, reparse_sweep, store_reparsed
 from fleetrank.orchestrator.store.results import ResultStore
 from fleetrank.orchestrator.sweep.sweep_status import is_running, state_of
 
@@ -78,21 +76,10 @@ def verify(
     repair: Annotated[
         bool, typer.Option("--repair", help="Restore damaged data from its second copy.")
     ] = False,
-    reparse: Annotated[
-        bool,
-        typer.Option(
-            "--reparse",
-            help="Parse stored logs of phones again instead, and show what today's parsers change; "
-            "with --repair the changed results are stored as new attempts.",
-        ),
-    ] = False,
     now: Now = False,
     as_json: AsJson = False,
 ) -> None:
     """Check journals and parts by checksum, rows by their samples."""
-    if reparse:
-        _reparse(sweeps, is_stored=repair, as_json=as_json)
-        return
     from fleetrank.orchestrator.store.health import Fault, examine, repair_sweep
 
     store = ResultStore(readable_workspace().results)
@@ -130,46 +117,6 @@ def verify(
 
 
 _WITHOUT = "rows without a sweep"
-
-
-def _reparse(sweeps: list[str] | None, *, is_stored: bool, as_json: bool) -> None:
-    store = ResultStore(readable_workspace().results)
-    read = _reparse_and_store if is_stored else reparse_sweep
-    items = [item for sweep_id in chosen_sweeps(store, sweeps) for item in read(store, sweep_id)]
-    if not items:
-        raise NothingToDoError(
-            "no stored attempt has a raw log", "only measurements on phones have one"
-        )
-    lines = [line for item in items for line in _changes(item)]
-    print_table(lines if as_json else [counted_from_one(line) for line in lines], as_json)
-    if not as_json:
-        n_new = sum(item.new is not None for item in items)
-        end = "stored as new attempts" if is_stored else "nothing stored; --repair stores them"
-        changed = count_of(n_new, "attempt changes", "attempts change")
-        print(f"{count_of(len(items), 'log')} read, {changed}: {end}")
-
-
-def _reparse_and_store(store: ResultStore, sweep_id: str) -> list[Reparsed]:
-    """Reads while holding the lease, so that a resume cannot use the same attempt number."""
-    with store.lease(sweep_id), host_turn("results verify --reparse"):
-        items = reparse_sweep(store, sweep_id)
-        store_reparsed(store, sweep_id, items)
-    return items
-
-
-def _changes(item: Reparsed) -> Iterator[dict[str, object]]:
-    """One line for each changed column, or for a log that can no longer be parsed."""
-    names = ("sweep_id", "model", "device", "repeat", "attempt")
-    where = {name: item.old.get(name) for name in names}
-    if item.refusal is not None:
-        yield {**where, "column": "status", "before": "ok", "after": item.refusal}
-    for column, before, after in item.changes:
-        yield {**where, "column": column, "before": _short(before), "after": _short(after)}
-
-
-def _short(value: object) -> object:
-    """Shortens a long list of samples to its length."""
-    return f"{len(value)} values" if isinstance(value, list) and len(value) > 10 else value
 
 
 # `fleetrank results exclude`: excludes stored rows from all figures, and undoes it.

@@ -5,7 +5,6 @@ The output is kept so that a better parser can read it again.
 
 import gzip
 import json
-import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, replace
@@ -127,8 +126,6 @@ def refuse_newer(root: Path) -> None:
 
 
 _FOLDER = "raw"
-MAX_LOG_BYTES = 16 * 1024 * 1024
-"""Maximum size of one unpacked log; ten thousand iterations take 0.5 MB."""
 
 
 def raw_folder(results: Path, sweep_id: str) -> Path:
@@ -155,29 +152,6 @@ def set_aside(results: Path, row: Row) -> Row:
     content = gzip.compress(text.encode("utf-8", "replace"), mtime=0)
     replace_file(results / name, content, is_synced=False)
     return {**row, "raw_log": str(name)}
-
-
-def read_log(results: Path, row: Mapping[str, object]) -> str | None:
-    """Returns the tool output of a stored row; `None` if the row has no output.
-
-    Raises:
-        StoreError: the file is missing or damaged.
-        UsageError: the row names a file outside the results folder.
-    """
-    name = row["raw_log"]
-    if not isinstance(name, str):
-        return None
-    folder = (results / _FOLDER).resolve()
-    path = (results / name).resolve()
-    if not path.is_relative_to(folder):
-        raise UsageError(f"a row names the log {name!r}", f"logs lie in {folder}")
-    try:
-        with gzip.open(path) as file:
-            return file.read(MAX_LOG_BYTES).decode("utf-8", "replace")
-    except (OSError, EOFError, zlib.error) as error:
-        raise StoreError(
-            f"{path} cannot be read: {error}", "restore it; the row is not damaged"
-        ) from error
 
 
 def exclude(results: Path, sweep_id: str, pattern: str | None, reason: str) -> Exclusion:

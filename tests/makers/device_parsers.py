@@ -9,7 +9,6 @@ from pathlib import Path
 
 from fleetrank.device_agents.android import adb_text
 from fleetrank.device_agents.android.adb_server import split_marked
-from fleetrank.device_agents.android.execution.program_run import decode_log, encode_log
 from fleetrank.device_agents.android.phone import split_sections
 from fleetrank.device_agents.android.programs.benchmark_model import (
     BenchmarkModel,
@@ -204,7 +203,6 @@ TOOLS: dict[str, tuple[Parser, str]] = {
     "perf text": (lambda text: PerfTest().read(output(text)), PERF),
     "perf file": (lambda text: PerfTest().read(output(PERF, result=text.encode())), PERF_ROWS),
     "failed": (lambda text: BenchmarkModel().read(output(text, exit_code=1)), WORDS),
-    "raw log": (decode_log, encode_log(output("text\n", result=b"\0\1"))),
     "out of memory": (says_out_of_memory, WORDS),
     "device lost": (measurement.says_device_lost, WORDS),
     "stage": (worker_client.last_stage, "fleetrank-stage load\nfleetrank-stage timed\n"),

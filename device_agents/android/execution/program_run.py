@@ -1,7 +1,6 @@
 """Places the program and the artifact of a task on a phone, runs the program and cleans up."""
 
 import base64
-import re
 import secrets
 import shlex
 from collections.abc import Callable, Mapping, Sequence
@@ -24,7 +23,6 @@ from fleetrank.device_agents.android.programs.phone_program import (
 )
 from fleetrank.device_agents.android.state.fitness import FOLDER
 from fleetrank.device_agents.contract.agent import StopRequested, never_stop
-from fleetrank.device_agents.contract.kind import LogReader
 from fleetrank.device_agents.contract.measurement import Measurement
 from fleetrank.device_agents.contract.task import (
     CanaryTask,
@@ -42,7 +40,6 @@ from fleetrank.device_agents.errors import (
 )
 from fleetrank.foundation.errors import FleetError
 from fleetrank.foundation.files import temporary_folder
-from fleetrank.foundation.vocabulary import Origin, Runtime
 
 RUN_FOLDER = f"{FOLDER}/run"
 TASK_FOLDER = f"{RUN_FOLDER}/0"
@@ -306,15 +303,13 @@ def latency_of(reading: Measurement) -> int:
     return reading.latency_ns
 
 
-# The stored output of one program call on a phone. Later parsers can read it again.
+# The stored output of one program call on a phone, for a reader who doubts a row.
 #
 # The log is text in sections. Each heading contains the section's length, so that no output can
 # be mistaken for a heading. The program's result file is a section of base64.
 
-_MARK = "fleetrank raw log "
-_FIRST_LINE = f"{_MARK}1\n"
+_FIRST_LINE = "fleetrank raw log 1\n"
 _LAST_LINE = "== end\n"
-_HEADING = re.compile(r"== ([a-z_]{1,20}), ([0-9]{1,12}) characters\n", re.ASCII)
 
 
 def encode_log(output: ProgramOutput) -> str:
@@ -329,77 +324,3 @@ def encode_log(output: ProgramOutput) -> str:
     texts = {name: str(value) for name, value in sections.items() if value is not None}
     parts = [f"== {name}, {len(text)} characters\n{text}\n" for name, text in texts.items()]
     return _FIRST_LINE + "".join(parts) + _LAST_LINE
-
-
-def decode_log(text: str) -> ProgramOutput:
-    """Decodes a log; the inverse of `encode_log`.
-
-    Raises:
-        BadOutputError: the text is not a complete log.
-    """
-    if not (text.startswith(_FIRST_LINE) and text.endswith(_LAST_LINE)):
-        raise _damaged("the first or the last line is not that of a raw log")
-    sections = _sections(text, len(_FIRST_LINE), len(text) - len(_LAST_LINE))
-    try:
-        result = sections.get("result")
-        return ProgramOutput(
-            run=ProgramCall(
-                argv=tuple(shlex.split(sections["argv"])),
-                result_file=sections.get("result_file"),
-                log_tag=sections.get("log_tag"),
-                warmup_runs=int(sections["warmup_runs"]),
-            ),
-            exit_code=int(sections["exit_code"]),
-            stdout=sections["stdout"],
-            stderr=sections["stderr"],
-            result=None if result is None else base64.b64decode(result, validate=True),
-            logcat=sections.get("logcat"),
-        )
-    except (KeyError, ValueError) as error:
-        raise _damaged(f"{type(error).__name__}: {error}") from error
-
-
-def _sections(text: str, at: int, last: int) -> dict[str, str]:
-    sections: dict[str, str] = {}
-    while at < last:
-        heading = _HEADING.match(text, at)
-        if heading is None:
-            raise _damaged(f"no heading at character {at}")
-        end = heading.end() + int(heading[2])
-        if text[end : end + 1] != "\n":
-            raise _damaged(f"the section at character {at} is cut off")
-        sections[heading[1]] = text[heading.end() : end]
-        at = end + 1
-    return sections
-
-
-def _damaged(why: str) -> BadOutputError:
-    return BadOutputError(f"a raw log is damaged: {why}", "restore it; its row does not change")
-
-
-def read_log(text: str, runtime: Runtime, origin: Origin) -> Measurement:
-    """What today's parser makes of a log, without conditions, flags and times.
-
-    Raises:
-        FleetError: the log is damaged, or the parser rejects the program's output.
-    """
-    output = decode_log(text)
-    return replace(program_of(runtime, output.run).read(output), origin=origin)
-
-
-_READ_FIELDS = frozenset({
-    "sample_kind", "samples_ns", "summary", "load_ns", "first_inference_ns", "warmup_ns",
-    "warmup_runs", "sustained_ns", "memory_metric", "baseline_memory_bytes",
-    "load_peak_memory_bytes", "run_peak_memory_bytes", "backend_nodes", "graph_nodes", "settings",
-    "runtime_version",
-})  # fmt: skip
-"""What a program prints; a profile is stored apart from the rows that a log is read for."""
-
-
-def log_reader() -> LogReader:
-    """Reads the logs of phones."""
-    return LogReader(
-        is_own=lambda text: text.startswith(_MARK),
-        read=read_log,
-        fields=_READ_FIELDS,
-    )

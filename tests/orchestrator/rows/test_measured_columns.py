@@ -8,7 +8,6 @@ from operator import attrgetter
 import pytest
 
 from fleetrank.analysis.stored.columns import COLUMNS
-from fleetrank.device_agents.android.execution.program_run import log_reader
 from fleetrank.device_agents.contract.measurement import (
     Block,
     Conditions,
@@ -20,7 +19,6 @@ from fleetrank.device_agents.contract.measurement import (
 )
 from fleetrank.foundation.vocabulary import EnergyMethod, ErrorKind, Origin, Statistic, Status
 from fleetrank.orchestrator.rows import FROM_SEVERAL, SUMMARIES, condition_columns, measured_columns
-from fleetrank.orchestrator.store.reparse import decided_columns
 
 PARTS = {
     "failure": Failure(
@@ -106,15 +104,6 @@ def test_a_tools_summary_counts_only_without_samples() -> None:
     assert (sampled["latency_p50_ns"], sampled["statistic"]) == (2.0, "median")
     failed = dataclasses.replace(tool, status=Status.FAILED, summary=None)
     assert measured_columns(failed)["statistic"] is None
-
-
-def test_a_stored_log_that_is_read_again_decides_what_a_reading_has_and_no_more() -> None:
-    apart = {"summary", "settings", "runtime_version"}  # decided with other values of the old row
-    read = log_reader().fields - apart
-    decided = decided_columns(log_reader().fields)
-    by_field = {column.field: column.name for column in COLUMNS}
-    assert set(decided) == {by_field[name] for name in read} | {*SUMMARIES, "statistic"}
-    assert not {"stop_reason", "device_samples_ns"} & set(decided)
 
 
 def test_the_blocks_of_a_round_are_lists_beside_its_samples() -> None:
