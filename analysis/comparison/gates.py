@@ -1,7 +1,4 @@
-"""What a comparison must meet, and its result as files for a build server and a monitor.
-
-JUnit for build servers, OpenMetrics for monitors.
-"""
+"""What a comparison must meet, and its result as a JUnit file for a build server."""
 
 import re
 from collections import Counter
@@ -14,16 +11,12 @@ from fleetrank.analysis.comparison.comparison import ComparedCell, Comparison, c
 from fleetrank.analysis.comparison.verdict import Verdict, percent
 from fleetrank.analysis.stored.selection import cell_pattern
 from fleetrank.foundation.errors import count_of, visible_line
-from fleetrank.foundation.inputs import IMAGE
 
 _CLASS = "fleetrank.compare"
 _NO_TEST = "a cell could be tested"
 """The extra case of a comparison without a tested cell: the gate fails, so the file must too."""
-_PREFIX = "fleetrank_compare"
 _NOT_XML = re.compile("[\ufffe\uffff]")
 """The two characters that XML forbids and `visible_line` keeps."""
-
-_Labelled = tuple[dict[str, str], ComparedCell]
 
 
 class Requirement(StrEnum):
@@ -148,82 +141,3 @@ def _sentence(cell: ComparedCell) -> str:
 
 def _text(text: str) -> str:
     return _NOT_XML.sub("?", visible_line(text))
-
-
-def open_metrics(found: Comparison) -> str:
-    """Gauges of each cell: ratio with its interval, medians in seconds, verdict as a state.
-
-    A figure that is not known has no sample. Cells of one model and platform that differ in other
-    facts, such as their weights, have a label `variant` from 2 on.
-
-    Source: OpenMetrics 1.0.
-    """
-    lines = [*_family("", "info", "The two sweeps that are compared.")]
-    sweeps = _labels({"sweep_a": found.sweep_a, "sweep_b": found.sweep_b})
-    lines.append(f"{_PREFIX}_info{sweeps} 1")
-    lines += _family("cells", "gauge", "Number of cells with each verdict.")
-    lines += [
-        f"{_PREFIX}_cells{_labels({'verdict': verdict.value})} {n}"
-        for verdict, n in found.counts.items()
-    ]
-    cells = list(_labelled(found.cells))
-    lines += [*_figures(cells), *_medians(cells), *_states(cells)]
-    return "\n".join([*lines, "# EOF"]) + "\n"
-
-
-def _figures(cells: Sequence[_Labelled]) -> Iterator[str]:
-    for name, text in (
-        ("ratio", "Latency of sweep B over the latency of sweep A."),
-        ("ratio_low", "Lower end of the interval of the ratio."),
-        ("ratio_high", "Upper end of the interval of the ratio."),
-        ("detectable_ratio", "Smallest ratio that would be found in this cell."),
-    ):
-        yield from _family(name, "gauge", text)
-        for labels, cell in cells:
-            if (value := getattr(cell, name)) is not None:
-                yield f"{_PREFIX}_{name}{_labels(labels)} {value!r}"
-
-
-def _medians(cells: Sequence[_Labelled]) -> Iterator[str]:
-    yield from _family("median_seconds", "gauge", "Median latency of one sweep.", unit="seconds")
-    for labels, cell in cells:
-        for side, median_ms in (("a", cell.median_a_ms), ("b", cell.median_b_ms)):
-            if median_ms is not None:
-                named = _labels({**labels, "sweep": side})
-                yield f"{_PREFIX}_median_seconds{named} {median_ms / 1e3!r}"
-
-
-def _states(cells: Sequence[_Labelled]) -> Iterator[str]:
-    yield from _family("verdict", "stateset", "The verdict on the cell.")
-    for labels, cell in cells:
-        for verdict in Verdict:
-            state = _labels({**labels, f"{_PREFIX}_verdict": verdict.value})
-            yield f"{_PREFIX}_verdict{state} {int(cell.verdict is verdict)}"
-
-
-def _family(name: str, kind: str, text: str, *, unit: str | None = None) -> list[str]:
-    full = f"{_PREFIX}_{name}" if name else _PREFIX
-    lines = [f"# TYPE {full} {kind}"]
-    if unit is not None:
-        lines.append(f"# UNIT {full} {unit}")
-    return [*lines, f"# HELP {full} {text}"]
-
-
-def _labelled(cells: Sequence[ComparedCell]) -> Iterator[_Labelled]:
-    """The cells with labels that are different for each."""
-    seen: Counter[tuple[str, ...]] = Counter()
-    for cell in cells:
-        key = (cell.model, cell.platform_key, cell.workload)
-        seen[key] += 1
-        variant = {"variant": str(seen[key])} if seen[key] > 1 else {}
-        workload = {} if cell.workload == str(IMAGE) else {"workload": cell.workload}
-        yield {"model": cell.model, **workload, "platform": cell.platform_key, **variant}, cell
-
-
-def _labels(labels: dict[str, str]) -> str:
-    pairs = (f'{name}="{_escaped(value)}"' for name, value in labels.items())
-    return f"{{{','.join(pairs)}}}"
-
-
-def _escaped(value: str) -> str:
-    return visible_line(value).replace("\\", "\\\\").replace('"', '\\"')

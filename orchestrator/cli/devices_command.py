@@ -26,10 +26,8 @@ from fleetrank.device_agents.registry import KINDS, create_agent
 from fleetrank.foundation.codec import json_text
 from fleetrank.foundation.errors import FleetError, shortened, with_flags
 from fleetrank.orchestrator.cli.context import (
-    Work,
     current,
     host_turn,
-    reading_turn,
     settle_workspace,
 )
 from fleetrank.orchestrator.cli.listing import AsJson, TableView, print_table, with_view
@@ -269,10 +267,6 @@ def add(
             "repeated."
         ),
     ] = None,
-    like: Annotated[
-        str | None,
-        typer.Option(help="Measured device that a simulated one imitates: name or model."),
-    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Register a device or re-register a phone or a board."""
@@ -301,8 +295,6 @@ def add(
             "NAME and --kind are required; for a phone, --adb SERIAL, for a board, --ssh HOST",
             "`fleetrank devices list --found` lists the phones",
         )
-    if like is not None:
-        options = _options_of_twin(kind, like) | options
     content = {"name": name, "kind": kind, "host": host, "options": options, "labels": labels}
     device = parse_content(f"device '{name}'", DeviceFile, content)
     # The agent rejects an unknown kind or option before the file is written.
@@ -436,22 +428,6 @@ def _desk() -> RegistrationDesk:
         return CanaryFile(path=artifact.path, sha256=artifact.sha256)
 
     return RegistrationDesk(canary=canary, say=lambda line: print(line, file=sys.stderr))
-
-
-def _options_of_twin(kind: str, like: str) -> dict[str, OptionValue]:
-    from fleetrank.orchestrator.cli.simulated_twin import SIMULATED, fit_twin
-
-    if kind != SIMULATED:
-        raise UsageError(
-            f"--like is for simulated devices, but --kind is {kind}",
-            f"give --kind {SIMULATED}, or remove --like",
-        )
-    workspace = settle_workspace()
-    own = load_devices(workspace).get(like)
-    with reading_turn(workspace.results, work=Work.ROWS, now=None):
-        twin = fit_twin(workspace.results, like if own is None else own.name)
-    print(twin.sentence, file=sys.stderr)
-    return dict(twin.options)
 
 
 def _split(pairs: Sequence[str] | None, option: str) -> list[tuple[str, str]]:

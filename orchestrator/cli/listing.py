@@ -41,7 +41,6 @@ class TableView:
         sort: the column to sort by; `None` keeps the order of the table. Missing values come last.
         is_descending: the largest value first.
         limit: the most rows; 0 prints all; `None` prints all but on a terminal.
-        has_pager: whether a terminal may show long output in a pager.
         is_whole: people also see empty columns and rows that have a reason in place of figures.
     """
 
@@ -49,7 +48,6 @@ class TableView:
     sort: str | None = None
     is_descending: bool = False
     limit: int | None = None
-    has_pager: bool = True
     is_whole: bool = False
 
     def names(self, known: Sequence[str]) -> list[str]:
@@ -152,7 +150,6 @@ def _view_of(
     sort: str | None,
     descending: bool,
     limit: int | None,
-    no_pager: bool,
     show_all: bool = False,
 ) -> TableView:
     names = tuple(name.strip() for name in (columns or "").split(",") if name.strip())
@@ -165,7 +162,6 @@ def _view_of(
         sort=sort,
         is_descending=descending,
         limit=limit,
-        has_pager=not no_pager,
         is_whole=show_all,
     )
 
@@ -202,12 +198,6 @@ _OPTIONS = (
             metavar="N",
             help=f"Print the first N rows (default: {MOST_ON_TERMINAL} on a terminal; 0: all).",
         ),
-    ),
-    option(
-        "no_pager",
-        bool,
-        False,
-        typer.Option("--no-pager", help="Do not show long output on a terminal in $PAGER."),
     ),
 )
 with_view = with_options("view", _OPTIONS, _view_of)
@@ -258,7 +248,7 @@ def print_table(
     elif is_on_terminal:
         from fleetrank.orchestrator.cli.terminal import print_rows
 
-        print_rows(chosen, note, has_pager=view.has_pager)
+        print_rows(chosen, note)
         return
     else:
         _print_lines(chosen)

@@ -100,9 +100,6 @@ def compare(
         Path | None,
         typer.Option(help="Also write a JUnit file: one test case for each cell."),
     ] = None,
-    openmetrics: Annotated[
-        Path | None, typer.Option(help="Also write an OpenMetrics file: ratios and verdicts.")
-    ] = None,
 ) -> None:
     """Say which cells of sweep B are slower than in sweep A.
 
@@ -117,7 +114,7 @@ def compare(
         comparison_json,
         refuse_wrong_limits,
     )
-    from fleetrank.analysis.comparison.gates import Requirement
+    from fleetrank.analysis.comparison.gates import Requirement, junit_xml
     from fleetrank.orchestrator.store.results import ResultStore
 
     results = readable_workspace().results
@@ -132,27 +129,13 @@ def compare(
         Requirement.POWER: require_power,
     }
     required = [one for one, is_wanted in options.items() if is_wanted]
-    # First, so that a build server has its files when the job fails.
-    _write_files(found, required, junit, openmetrics)
+    if junit is not None:  # first, so that a build server has its file when the job fails
+        replace_file(junit, junit_xml(found, required).encode())
     if as_json:
         print(json_text(comparison_json(found), indent=2))
     else:
         _print_text(found, is_explained=explain)
     _give_exit_code(found, required)
-
-
-def _write_files(
-    found: "Comparison",
-    required: "list[Requirement]",
-    junit: Path | None,
-    openmetrics: Path | None,
-) -> None:
-    from fleetrank.analysis.comparison.gates import junit_xml, open_metrics
-
-    if junit is not None:
-        replace_file(junit, junit_xml(found, required).encode())
-    if openmetrics is not None:
-        replace_file(openmetrics, open_metrics(found).encode())
 
 
 def _print_text(found: "Comparison", *, is_explained: bool) -> None:
@@ -454,7 +437,6 @@ def print_in_form(
     """
     from fleetrank.analysis.tables.formats import render
     from fleetrank.orchestrator.cli.terminal import VisibleConsole, print_on_terminal
-    from fleetrank.orchestrator.cli.terminal import show as show_paged
 
     console = VisibleConsole()
     is_on_terminal = form is Form.TABLE and console.is_terminal
@@ -466,9 +448,7 @@ def print_in_form(
         is_explained=is_explained,
     )
     if is_on_terminal:
-        with console.capture() as captured:
-            print_on_terminal(table, console, is_explained=is_explained, full=full, note=note)
-        show_paged(captured.get(), console, has_pager=view.has_pager)
+        print_on_terminal(table, console, is_explained=is_explained, full=full, note=note)
         return
     if form is Form.CSV:
         write_data(render(table, form.value).encode())

@@ -1,9 +1,5 @@
-"""What a terminal shows: a console that escapes text, the pager, statistics, the live table."""
+"""What a terminal shows: a console that escapes text, statistics, the live table."""
 
-import os
-import shlex
-import shutil
-import subprocess
 import sys
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from time import perf_counter
@@ -49,38 +45,6 @@ from fleetrank.orchestrator.progress import (
 
 if TYPE_CHECKING:
     from fleetrank.analysis.tables.table import Table
-
-_DEFAULT = "less"
-_LESS = "FRX"
-"""Options of `less` if the user has set none, as Git does: quit on one screen, keep colours."""
-
-
-def show(text: str, console: Console, *, has_pager: bool) -> None:
-    """Writes text to the console, through $PAGER if it does not fit the terminal.
-
-    A missing or empty $PAGER, one that cannot be started, and an input or output that is not a
-    terminal print the text directly.
-
-    Args:
-        text: what the console captured; escaped already, with its colours.
-        console: where it was captured.
-        has_pager: whether the user allows a pager.
-    """
-    words = shlex.split(os.environ.get("PAGER", _DEFAULT)) if has_pager else []
-    is_long = text.count("\n") >= console.size.height
-    is_seen = console.is_terminal and sys.stdin is not None and sys.stdin.isatty()
-    if not (words and is_long and is_seen and shutil.which(words[0])):
-        console.file.write(text)
-        console.file.flush()
-        return
-    environment = {"LESS": _LESS, **os.environ}
-    # The user chooses the program, as for every other command with a pager.
-    with subprocess.Popen(words, stdin=subprocess.PIPE, env=environment) as pager:
-        try:
-            pager.communicate(text.encode(errors="backslashreplace"))
-        except KeyboardInterrupt:  # Ctrl-C is for the pager's own prompt
-            pager.wait()
-
 
 _GAP = 2
 _LEAST_TEXT = 16
@@ -132,14 +96,12 @@ def print_on_terminal(
         console.print(Text(EXPLAIN_HINT, style="dim"))
 
 
-def print_rows(rows: Sequence[Mapping[str, object]], note: str | None, *, has_pager: bool) -> None:
+def print_rows(rows: Sequence[Mapping[str, object]], note: str | None) -> None:
     """Prints rows with equal keys on a terminal, within its width."""
     console = VisibleConsole()
-    with console.capture() as captured:
-        _print_grid(grid_of_rows(rows, has_headings=True), console, "--json")
-        if note:
-            console.print(Text(f"{note}."))
-    show(captured.get(), console, has_pager=has_pager)
+    _print_grid(grid_of_rows(rows, has_headings=True), console, "--json")
+    if note:
+        console.print(Text(f"{note}."))
 
 
 def _print_grid(table: Grid, console: Console, full: str) -> None:

@@ -1,6 +1,5 @@
-"""JUnit and OpenMetrics files of a comparison say what the gate says."""
+"""The JUnit file of a comparison says what the gate says."""
 
-import re
 from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
@@ -15,7 +14,6 @@ from fleetrank.analysis.comparison.comparison import Comparison, compare_sweeps
 from fleetrank.analysis.comparison.gates import (
     Requirement,
     junit_xml,
-    open_metrics,
     unmet_requirements,
 )
 from fleetrank.analysis.comparison.verdict import Verdict
@@ -63,36 +61,11 @@ def test_a_case_fails_exactly_if_the_gate_does(comparisons: list[Comparison]) ->
     assert outcomes == {True, False}
 
 
-def test_metrics_hold_every_known_figure_once(comparisons: list[Comparison]) -> None:
-    for found in comparisons:
-        lines = open_metrics(found).splitlines()
-        assert lines[-1] == "# EOF"
-        samples = [line for line in lines if not line.startswith("#")]
-        names = [line.rpartition(" ")[0] for line in samples]
-        assert len(set(names)) == len(names)
-        of = [float(line.rpartition(" ")[2]) for line in samples if "compare_ratio{" in line]
-        assert of == [cell.ratio for cell in found.cells if cell.ratio is not None]
-        states = [line for line in samples if "compare_verdict{" in line]
-        assert sum(line.endswith(" 1") for line in states) == len(found.cells)
-
-
-def test_cells_of_one_name_stay_apart(comparisons: list[Comparison]) -> None:
-    found = comparisons[0]
-    twice = replace(found, cells=(*found.cells, found.cells[0]))
-    samples = [line for line in open_metrics(twice).splitlines() if not line.startswith("#")]
-    assert any('variant="2"' in line for line in samples)
-    assert len({line.rpartition(" ")[0] for line in samples}) == len(samples)
-
-
 @given(name=st.text(min_size=1))
 def test_any_name_gives_a_valid_file(comparisons: list[Comparison], name: str) -> None:
     found = comparisons[0]
     hostile = replace(found, cells=(replace(found.cells[0], model=name),))
     assert ET.fromstring(junit_xml(hostile, ())).find("testsuite/testcase") is not None
-    for line in open_metrics(hostile).splitlines():
-        assert line.startswith("# ") or re.fullmatch(
-            r'fleetrank_compare\w*(\{(\w+="([^"\\]|\\\\|\\")*",?)*\})? [0-9.e+-]+', line
-        )
 
 
 def test_files_are_written_before_the_exit_code(
@@ -105,8 +78,7 @@ def test_files_are_written_before_the_exit_code(
         place = Place(device="d", tier="cpu", runtime="onnx", gflops=gflops)
         options = {"repeats": 6, "n_samples": 3, "sweep": sweep}
         write_results(tmp_path / "results", nets=NETS[:2], places=[place], **options)
-    junit, metrics = tmp_path / "gate" / "junit.xml", tmp_path / "gate" / "metrics.txt"
-    words = ["report", "compare", A, B, "--junit", str(junit), "--openmetrics", str(metrics)]
+    junit = tmp_path / "gate" / "junit.xml"
+    words = ["report", "compare", A, B, "--junit", str(junit)]
     assert run([*words, "--workspace", str(tmp_path)]) == 5
     assert ET.parse(junit).getroot()[0].attrib["failures"] == "2"
-    assert 'fleetrank_compare_cells{verdict="slower"} 2' in metrics.read_text()

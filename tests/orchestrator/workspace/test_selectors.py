@@ -18,7 +18,7 @@ from fleetrank.orchestrator.workspace.selectors import PAGE_SELECTORS, Selectors
 pytestmark = pytest.mark.slow
 
 _FORMS = {"part", "format_", "as_json", "explain", "now"}
-_OF_VIEW = {"columns", "sort", "descending", "limit", "no_pager", "show_all"}
+_OF_VIEW = {"columns", "sort", "descending", "limit", "show_all"}
 _OF_COMMAND_LINE = {"models_file"}
 """Selectors that read a file: the API and the server must not have them."""
 

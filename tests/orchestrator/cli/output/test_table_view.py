@@ -1,4 +1,4 @@
-"""`--columns`, `--sort`, `--descending`, `--limit` and the pager, as they are typed."""
+"""`--columns`, `--sort`, `--descending`, `--limit`, as they are typed."""
 
 import csv
 import io
@@ -92,34 +92,17 @@ def test_no_line_in_a_pipe_is_wider_than_200(
     assert max(map(len, capsys.readouterr().out.splitlines())) <= 200
 
 
-def _drawn(folder: Path, pager: str, *words: str) -> str:
-    """What arrives on a terminal with this pager."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PAGER", pager)
-        return draw_inside(folder, *words).decode()
-
-
 def test_a_terminal_shows_50_rows_and_the_number_left_out(workspace: Path) -> None:
-    assert f"50 of {N_CELLS} rows shown" in _drawn(workspace, "", *CELLS, "--no-pager")
-    every = _drawn(workspace, "", *CELLS, "--no-pager", "--limit", "0")
+    assert f"50 of {N_CELLS} rows shown" in draw_inside(workspace, *CELLS).decode()
+    every = draw_inside(workspace, *CELLS, "--limit", "0").decode()
     assert "rows shown" not in every
-
-
-@pytest.mark.thorough
-def test_long_output_goes_through_the_pager_of_the_user(workspace: Path) -> None:
-    marked = _drawn(workspace, "sed s/^/PAGED:/", *CELLS)
-    assert marked.count("PAGED:") > 50
-    for words in ((*CELLS, "--no-pager"), (*CELLS, "--limit", "2", "--columns", "model")):
-        assert "PAGED:" not in _drawn(workspace, "sed s/^/PAGED:/", *words)
-    for missing in ("", "no-such-pager"):
-        assert "convnext_tiny" in _drawn(workspace, missing, *CELLS)
 
 
 def test_goals_keep_their_figures_at_80_columns(
     workspace: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(command_line._TERMINAL, "COLUMNS", "80")
-    text = _drawn(workspace, "", "report", "show", "choose")
+    text = draw_inside(workspace, "report", "show", "choose").decode()
     for name in ("value", "low", "high"):
         assert name in text.partition("Hidden columns:")[0]
     assert "0.9341" in text

@@ -109,7 +109,7 @@ def test_a_moment_in_a_list_fits_its_column(monkeypatch: pytest.MonkeyPatch, cap
          "finished_utc": "2026-11-22T18:30:00.123+02:00", "tags": ["nightly"], "bad_utc": f"x{n}"}
         for n in (1, 2)
     ]  # fmt: skip
-    print_rows(rows, None, has_pager=False)
+    print_rows(rows, None)
     lines = capsys.readouterr().out.splitlines()
     (line,) = [line for line in lines if line.startswith("study-20261122T160001")]
     assert "2026-11-22 16:00:01" in line
