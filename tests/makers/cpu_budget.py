@@ -8,8 +8,10 @@ the run if the sum of all workers is above the limit by more than a quarter.
 
 import collections
 import os
+import statistics
 import time
 import tomllib
+from array import array
 from collections.abc import Generator, Iterator
 from pathlib import Path
 
@@ -20,7 +22,8 @@ SLACK = 1.25
 """Above limit times this the run fails: equal runs of one machine differ by about a tenth."""
 DEAREST = 20
 _TICK_S = 1 / os.sysconf("SC_CLK_TCK")
-_EMPTY_RUNS = 100_000
+_EMPTY_RUNS = 20_000
+_SAMPLED_EACH_S = 5.0
 
 
 class Budget:
@@ -56,23 +59,19 @@ class Budget:
         return sorted(rows, key=lambda row: row[2] - row[1])
 
 
-def read_budget() -> Budget:
-    """Reads the file and measures how fast this machine is now."""
-    return Budget(tomllib.loads(BUDGET_FILE.read_text("utf-8")), empty_step_ns())
+def read_budget(step_ns: float) -> Budget:
+    """Reads the file."""
+    return Budget(tomllib.loads(BUDGET_FILE.read_text("utf-8")), step_ns)
 
 
 def empty_step_ns() -> float:
-    """CPU time, the least of five: a neighbour can only make it longer."""
-    from fleetrank.device_agents.contract.task import MeasurePolicy
-    from fleetrank.device_agents.timing import HalfWidthRule, time_runs
+    """CPU time of one run of the timing loop with an empty step; takes about 5 ms."""
+    from fleetrank.device_agents.timing import NOTHING, fill
 
-    policy = MeasurePolicy(min_runs=_EMPTY_RUNS, max_samples=_EMPTY_RUNS, half_width=0.0)
-    taken = []
-    for _ in range(5):
-        start = time.process_time_ns()
-        time_runs(lambda: None, time.perf_counter_ns, HalfWidthRule(policy=policy), max_time_s=60.0)
-        taken.append(time.process_time_ns() - start)
-    return min(taken) / _EMPTY_RUNS
+    samples, clock = array("q", bytes(8 * _EMPTY_RUNS)), time.perf_counter_ns
+    start = time.thread_time_ns()
+    fill(samples, 0, _EMPTY_RUNS, (lambda: None, clock, clock() + 10**12), NOTHING)
+    return (time.thread_time_ns() - start) / _EMPTY_RUNS
 
 
 def spent_s() -> float:
@@ -106,6 +105,9 @@ class CpuSeconds:
         self._last_s = spent_s()
         self._of_test: dict[str, float] = collections.defaultdict(float)
         self._of_workers_s = 0.0
+        self._steps_ns: list[float] = []
+        """The speed of the machine while the tests run: what slows them slows an empty step."""
+        self._sampled_s = 0.0
         self._sum_s = 0.0
         self._budget: Budget | None = None
 
@@ -123,6 +125,9 @@ class CpuSeconds:
             now_s = spent_s()
             report.cpu_s = now_s - self._last_s
             self._last_s = now_s
+            if time.monotonic() - self._sampled_s > _SAMPLED_EACH_S:
+                self._steps_ns.append(empty_step_ns())
+                self._sampled_s = time.monotonic()
         return report
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
@@ -132,17 +137,19 @@ class CpuSeconds:
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, node: object) -> None:
         """A worker has ended, and stated its sum with its start and its imports."""
-        self._of_workers_s += getattr(node, "workeroutput", {}).get("cpu_s", 0.0)
+        output = getattr(node, "workeroutput", {})
+        self._of_workers_s += output.get("cpu_s", 0.0)
+        self._steps_ns += output.get("steps_ns", [])
 
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         """A worker states its sum; the process that was started judges all of them."""
         output = getattr(session.config, "workeroutput", None)
         if output is not None:
-            output["cpu_s"] = spent_s()
+            output["cpu_s"], output["steps_ns"] = spent_s(), self._steps_ns
             return
         # Workers that were waited for are in the sum of this process, too.
         self._sum_s = max(spent_s(), self._of_workers_s + sum(os.times()[:2]))
-        self._budget = read_budget()
+        self._budget = read_budget(statistics.median(self._steps_ns or [empty_step_ns()]))
         if self._hold and not session.exitstatus and self._sum_s > SLACK * self._budget.limit_s:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
 

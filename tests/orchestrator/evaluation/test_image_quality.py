@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
-from sklearn.datasets import load_digits
 from stored_evaluations import evaluated
 from torch import nn
 
@@ -21,6 +20,8 @@ pytestmark = pytest.mark.thorough
 @pytest.fixture(scope="module")
 def digits(folder: Path) -> Path:
     """Images of digits that training has not seen, and a network trained here."""
+    from sklearn.datasets import load_digits
+
     data = load_digits()
     images = torch.from_numpy(data.images[:, None] / 16).float()
     labels = torch.from_numpy(data.target)

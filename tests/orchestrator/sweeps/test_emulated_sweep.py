@@ -4,7 +4,6 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 
-import litert_torch
 import pytest
 import torch
 from adb_bench import keep_canary
@@ -75,6 +74,8 @@ def test_real_programs_are_registered_and_measured_and_enter_no_ranking(
 def make_canary(folder) -> None:
     """One that XNNPACK of 2020 runs as a whole; the usual one would be exported first."""
     file = folder.root / "canary.tflite"
+    import litert_torch  # two seconds of every run's collection
+
     convolution = litert_torch.to_channel_last_io(torch.nn.Conv2d(3, 4, 3), [0], [0]).eval()
     litert_torch.convert(convolution, (torch.zeros(1, 16, 16, 3),)).export(str(file))
     keep_canary(folder.root / "artifacts", file)
