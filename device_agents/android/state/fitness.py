@@ -32,7 +32,6 @@ from fleetrank.device_agents.errors import (
     StoppedError,
     TimedOutError,
     TransientError,
-    UnfitConditionsError,
 )
 from fleetrank.device_agents.hold import LostHoldError
 from fleetrank.device_agents.host.conditions import parse_available_memory, parse_load
@@ -181,16 +180,16 @@ class PhoneRules:
     min_canary_tolerance: float = 0.10
 
 
-def why_unfit(seen: PhoneConditions, rules: PhoneRules) -> UnfitConditionsError | None:
-    """What stops a repeat now, by the known values; first what waiting cannot change.
+def why_unfit(seen: PhoneConditions, rules: PhoneRules) -> NotFitError | None:
+    """What stops a repeat now, by the known values; first what only a person can change.
 
-    A `NotFitError` may pass: the caller looks again, for at most `max_wait_s`.
+    The caller looks again, for at most `max_wait_s`: a phone can cool down, and be charged.
     """
     thermal, battery = seen.thermal, seen.battery
     status = thermal.status if thermal else None
     percent = battery.percent if battery else None
     is_low = percent is not None and percent < rules.min_battery_percent
-    level = f"its battery is at {percent or 0:.0f} %, below {rules.min_battery_percent:.0f} %"
+    is_charging = battery is not None and battery.is_charging
     cool = "let it cool down, out of the sun and without its case"
     for is_so, reason, remedy in (
         (
@@ -204,15 +203,11 @@ def why_unfit(seen: PhoneConditions, rules: PhoneRules) -> UnfitConditionsError 
             "run `adb shell dumpsys battery reset`",
         ),
         (
-            is_low and battery is not None and not battery.is_charging,
-            f"{level}, and it is not charging",
-            "charge it",
+            is_low,
+            f"its battery is at {percent or 0:.0f} %, below {rules.min_battery_percent:.0f} %"
+            + ("" if is_charging else ", and it is not charging"),
+            "let it charge" if is_charging else "connect it to a charger",
         ),
-    ):
-        if is_so:
-            return UnfitConditionsError(f"the phone cannot be measured on: {reason}", remedy)
-    for is_so, reason, remedy in (
-        (is_low, level, "let it charge"),
         (
             status is not None and status > rules.max_thermal_status,
             f"its thermal status is {status}, above {rules.max_thermal_status}",

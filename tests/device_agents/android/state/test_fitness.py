@@ -13,7 +13,7 @@ from fleetrank.device_agents.android.state.fitness import (
 )
 from fleetrank.device_agents.android.state.power_text import Battery, Core, RunClocks, Thermal
 from fleetrank.device_agents.contract.task import CanaryTask
-from fleetrank.device_agents.errors import NotFitError, UnfitConditionsError
+from fleetrank.device_agents.errors import NotFitError
 from fleetrank.foundation.vocabulary import Flag
 
 COOL = PhoneConditions(
@@ -42,29 +42,29 @@ def battery(percent: float, is_charging: bool | None) -> PhoneConditions:
         (BLIND, None, ""),
         (battery(30.0, False), None, ""),
         (battery(29.0, True), NotFitError, "29 %"),
-        (battery(29.0, False), UnfitConditionsError, "is not charging"),
+        (battery(29.0, False), NotFitError, "is not charging"),
         (HOT, NotFitError, "37.1 C"),
         (replace(COOL, thermal=Thermal(status=1)), NotFitError, "thermal status"),
         (
             replace(COOL, thermal=Thermal(status=0, is_overridden=True)),
-            UnfitConditionsError,
+            NotFitError,
             "Override",
         ),
         (
             replace(HOT, thermal=Thermal(status=0, is_overridden=True)),
-            UnfitConditionsError,
+            NotFitError,
             "Override",
         ),
         (
             replace(COOL, battery=Battery(is_overridden=True)),
-            UnfitConditionsError,
+            NotFitError,
             "UPDATES STOPPED",
         ),
         (replace(COOL, cores=CAPPED), None, ""),
     ],
 )
 def test_each_state_has_its_error(
-    seen: PhoneConditions, error: type[UnfitConditionsError] | None, part: str
+    seen: PhoneConditions, error: type[NotFitError] | None, part: str
 ) -> None:
     found = why_unfit(seen, RULES)
     assert type(found) is (error or type(None))
