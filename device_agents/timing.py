@@ -629,7 +629,7 @@ class Seen:
         samples_ns: the samples; of `generate` the medians of its sequences.
         n_runs: timed runs, if they are more than the samples.
         observed_ns: of all timed runs together; `None` if it is the sum of the samples.
-        copies_state, has_loop_overhead: the flags of those names apply.
+        copies_state, has_loop_overhead, has_nan: the flags of those names apply.
     """
 
     samples_ns: Sequence[int]
@@ -643,6 +643,7 @@ class Seen:
     observed_ns: int | None = None
     copies_state: bool = False
     has_loop_overhead: bool = False
+    has_nan: bool = False
 
 
 def judge(seen: Seen, policy: MeasurePolicy) -> tuple[Flag, ...]:
@@ -670,6 +671,7 @@ def judge(seen: Seen, policy: MeasurePolicy) -> tuple[Flag, ...]:
         Flag.CLOCKS_DISAGREE: is_impossible(overhead),
         Flag.CACHE_COPIED: seen.copies_state,
         Flag.LOOP_OVERHEAD: seen.has_loop_overhead,
+        Flag.NAN_OUTPUTS: seen.has_nan,
     }
     return tuple(flag for flag in Flag if doubts.get(flag, False))
 

@@ -195,6 +195,8 @@ class Flag(Words):
     by a copy."""
     LOOP_OVERHEAD = "loop_overhead"
     """The sequences of `generate` took longer than their prompts and steps together."""
+    NAN_OUTPUTS = "nan_outputs"
+    """An output holds a NaN, or no finite number: the file computes nothing that is of use here."""
     TAKEN_OVER = "taken_over"
     """An equal device measured instead of the cell's own device; the dispatcher sets this flag."""
 

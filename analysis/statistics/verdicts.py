@@ -113,6 +113,8 @@ def _doubt() -> pl.Expr:
         .then(pl.lit("its latency is not above 0"))
         .when(pl.col("flags").list.contains(Flag.CLOCKS_DISAGREE))
         .then(pl.lit("two clocks disagree about it"))
+        .when(pl.col("flags").list.contains(Flag.NAN_OUTPUTS))
+        .then(pl.lit("its outputs are not numbers"))
         .when(pl.col("backend_nodes") == 0)
         .then(pl.format("nothing ran on {}", "backend"))
         .when(pl.col("integer_products") < pl.col("products"))

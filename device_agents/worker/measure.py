@@ -7,6 +7,8 @@ from contextlib import nullcontext, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from fleetrank.device_agents.contract.agent import plugin_of
 from fleetrank.device_agents.contract.measurement import (
     Measurement,
@@ -20,6 +22,7 @@ from fleetrank.device_agents.host.conditions import Shares
 from fleetrank.device_agents.host.worker_process import growth_bytes
 from fleetrank.device_agents.runtimes.runner import (
     CountingRunner,
+    LoadedModel,
     PlacedModel,
     Products,
     Runner,
@@ -208,6 +211,7 @@ def _compose(
         observed_ns=sum(ran.seen.samples_ns) + sum(sequences.prompts_ns if sequences else ()),
         copies_state=copies_state(loaded.model),
         has_loop_overhead=sequences is not None and sequences.has_overhead,
+        has_nan=_has_nan(loaded.model),
         device_samples_ns=ran.seen.device_samples_ns,
         is_warmup_stable=ran.is_warmup_stable,
         involuntary_switches=facts.involuntary_switches,
@@ -226,6 +230,21 @@ def _compose(
         worker=facts,
         flags=judge(seen, task.policy if loaded.sequences is None else loaded.sequences.policy),
     )
+
+
+def _has_nan(model: LoadedModel) -> bool:
+    """Whether an output of the last run holds a NaN, or no finite number.
+
+    Some infinite numbers are normal: a masked score is one. Looked at after all that is measured,
+    because a copy of the outputs takes memory and empties caches.
+    """
+    try:
+        arrays = [one for one in model.outputs() if isinstance(one, np.ndarray) and one.size]
+        floats = [one for one in arrays if one.dtype.kind not in "iubOSU"]
+        return any(np.isnan(one).any() or not np.isfinite(one).any() for one in floats)
+    except Exception:  # a type that NumPy lacks, or too little memory: the samples are good
+        _LOG.exception("the outputs could not be looked at")
+        return False
 
 
 def _idle_shares() -> Shares:

@@ -2,17 +2,21 @@ import gc
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
+from daily import daily
 
 from fleetrank.device_agents.android.programs.phone_program import READ
 from fleetrank.device_agents.contract.measurement import Conditions, WorkerFacts
 from fleetrank.device_agents.contract.task import MeasurePolicy
 from fleetrank.device_agents.worker.infer import infer
-from fleetrank.device_agents.worker.measure import measure
+from fleetrank.device_agents.worker.measure import _has_nan, measure
 from fleetrank.device_agents.worker.run import Caller, Loaded, run_loaded
-from fleetrank.foundation.vocabulary import ErrorKind, Runtime, Status
+from fleetrank.foundation.files import file_sha256
+from fleetrank.foundation.inputs import ModelInput, Values
+from fleetrank.foundation.vocabulary import ErrorKind, Flag, Runtime, Status
 from tests.device_agents.conftest import infer_task, make_task, measure_here, plain_task, save_check
 
 WARM_UP = MeasurePolicy(min_warmup_runs=4, min_warmup_s=0.0, max_warmup_s=0.0, energy_s=0.0)
@@ -91,3 +95,42 @@ def test_outputs_are_compared_with_those_that_travelled_with_the_file(
         assert (seen.failure.kind, seen.failure.stage) == (ErrorKind.WRONG_OUTPUT, "verify")
         assert not seen.failure.is_transient
         assert reason in seen.failure.message
+
+
+@pytest.mark.parametrize(
+    ("outputs", "flagged"),
+    [
+        ([np.zeros(3), np.array([1, np.nan], "float16")], True),
+        ([np.full(3, np.inf)], True),
+        ([np.array([-np.inf, 1.0])], False),
+        ([np.array(np.nan)], True),
+        ([np.array([1, complex(0, np.nan)])], True),
+        ([[{"a": 1.0}], np.array([np.nan])], True),
+        ([], False),
+        (
+            [np.zeros((0, 4), "float32"), np.array(["a"]), np.ones(2, bool), np.ones(2, "int8")],
+            False,
+        ),
+    ],
+)
+def test_outputs_that_are_not_numbers_are_noticed(outputs: list[Any], flagged: bool) -> None:
+    assert _has_nan(Mock(outputs=lambda: outputs)) is flagged
+
+
+def test_outputs_that_cannot_be_read_leave_the_row_as_it_is() -> None:
+    assert not _has_nan(Mock(outputs=Mock(side_effect=MemoryError)))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("runtime", daily(list(Runtime), Runtime.ONNX))
+@pytest.mark.parametrize("value", [0.5, np.nan])
+def test_a_row_whose_outputs_are_not_numbers_has_its_flag(
+    task_of, tmp_path: Path, runtime: Runtime, value: float
+) -> None:
+    np.save(tmp_path / "x.npy", np.full((1, 3, 16, 16), value, "float32"))
+    values = Values(path=str(tmp_path / "x.npy"), sha256=file_sha256(tmp_path / "x.npy"))
+    stated = ModelInput(name="x", shape=(1, 3, 16, 16), dtype="float32", values=values)
+    task = task_of(runtime)
+    found = measure_here(replace(task, execution=replace(task.execution, inputs=(stated,))))
+    assert found.status is Status.OK, found.failure
+    assert (Flag.NAN_OUTPUTS in found.flags) is bool(np.isnan(value))

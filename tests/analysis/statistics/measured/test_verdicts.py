@@ -45,6 +45,7 @@ def _verdict(make_attempts, **facts: object) -> tuple[str | None, str | None]:
         ({"flags": ["throttled"]}, "doubtful", "the device was hot or slowed down"),
         ({"flags": ["hot"], "ms": (10.0, 11.5)}, "doubtful", "the device was hot or slowed down"),
         ({"flags": ["clocks_disagree"]}, "doubtful", "two clocks disagree about it"),
+        ({"flags": ["nan_outputs"]}, "doubtful", "its outputs are not numbers"),
         ({"backend_nodes": 0, "graph_nodes": 9}, "doubtful", "nothing ran on cpu"),
         ({"integer_products": 3, "products": 9}, "doubtful", "3 of 9 products with integers"),
     ],
