@@ -11,7 +11,7 @@ import socket
 import stat
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import psutil
@@ -88,6 +88,9 @@ NAMESPACE = "fleetrank"
 _FOLDER_WITHOUT_MODULES = Path(__file__).parents[1] / "templates"
 _OBJECT_STORE_BYTES = 100_000_000
 """Ray takes 30 % of memory by default; here only small values pass through its store."""
+_LEAST_FILES = 128
+"""With 40 descriptors Ray waits in silence for a file of a process that has ended; 64 can do."""
+_END_S = 10.0
 _TOKEN_FILE = "RAY_AUTH_TOKEN_PATH"  # noqa: S105 - the name of a variable
 _ENVIRONMENT = {
     # The measuring process inherits the worker's niceness and cannot lower it again.
@@ -120,7 +123,7 @@ def local_ray() -> Iterator[None]:
         raise MissingLibraryError(
             "Ray is not installed", "pip install 'fleetrank[cluster]', or use `inline=true`"
         ) from error
-    _refuse_size_limit()
+    _refuse_low_limits()
     if ray.is_initialized():
         raise OrchestratorError("Ray runs in this process already", "call ray.shutdown() first")
     made = make_ray_folder()
@@ -128,23 +131,26 @@ def local_ray() -> Iterator[None]:
     with _own_token(folder):
         try:
             with in_own_folder():
-                ray.init(
-                    address="local",
-                    # One prestarted process; fleetrank counts the devices, not Ray.
-                    num_cpus=1,
-                    object_store_memory=_OBJECT_STORE_BYTES,
-                    include_dashboard=False,
-                    log_to_driver=False,
-                    logging_level="error",
-                    namespace=NAMESPACE,
-                    labels={LABEL: LOCAL_HOST},
-                    _temp_dir=str(inside(folder)),
+                _in_two_tries(
+                    lambda: ray.init(
+                        address="local",
+                        # One prestarted process; fleetrank counts the devices, not Ray.
+                        num_cpus=1,
+                        object_store_memory=_OBJECT_STORE_BYTES,
+                        include_dashboard=False,
+                        log_to_driver=False,
+                        logging_level="error",
+                        namespace=NAMESPACE,
+                        labels={LABEL: LOCAL_HOST},
+                        _temp_dir=str(inside(folder)),
+                    )
                 )
         except Exception as error:
             # If a raylet does not start in time, Ray raises a bare `Exception`.
             raise OrchestratorError(
-                f"Ray did not start: {error}",
-                f"free memory and space in {folder.parent} (logs: "
+                f"Ray did not start in two tries: {error}",
+                f"wait for other programs (the load is {os.getloadavg()[0]:.0f} on "
+                f"{os.cpu_count()} CPUs), free memory and space in {folder.parent} (logs: "
                 f"{inside(folder)}/session_latest/logs), or use `inline=true`",
             ) from error
         try:
@@ -153,6 +159,20 @@ def local_ray() -> Iterator[None]:
             ray.shutdown()
             shutil.rmtree(folder, ignore_errors=True)
             os.close(made.lock)
+
+
+def _in_two_tries(start: Callable[[], object]) -> None:
+    """Starts Ray; once more if it gives up after its own 30 s, which a busy host can need."""
+    before = set(psutil.Process().children(recursive=True))
+    try:
+        start()
+    except Exception:  # as above
+        failed = set(psutil.Process().children(recursive=True)) - before
+        for process in failed:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.kill()
+        psutil.wait_procs(failed, _END_S)
+        start()
 
 
 @contextlib.contextmanager
@@ -181,15 +201,18 @@ def _token() -> str:
     return secrets.token_hex(32)
 
 
-def _refuse_size_limit() -> None:
-    """Checks the file size limit: Ray's processes would end without a message after a minute."""
-    limit_bytes, _ = resource.getrlimit(resource.RLIMIT_FSIZE)
-    if limit_bytes != resource.RLIM_INFINITY and limit_bytes < _OBJECT_STORE_BYTES:
-        raise OrchestratorError(
-            f"the file size limit of this process is {limit_bytes} bytes, and Ray needs files of "
-            f"{_OBJECT_STORE_BYTES}",
-            "raise the limit (`ulimit -f unlimited`), or use `inline=true`",
-        )
+def _refuse_low_limits() -> None:
+    """Checks limits with which Ray's processes would end without a message after a minute."""
+    for kind, least, name, raised in (
+        (resource.RLIMIT_FSIZE, _OBJECT_STORE_BYTES, "file size limit in bytes", "-f unlimited"),
+        (resource.RLIMIT_NOFILE, _LEAST_FILES, "limit of open files", "-n 4096"),
+    ):
+        limit, _ = resource.getrlimit(kind)
+        if limit != resource.RLIM_INFINITY and limit < least:
+            raise OrchestratorError(
+                f"the {name} of this process is {limit}, and Ray needs {least}",
+                f"raise the limit (`ulimit {raised}`), or use `inline=true`",
+            )
 
 
 def set_ray_environment() -> None:

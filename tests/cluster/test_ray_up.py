@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -38,6 +39,9 @@ def logins(network: HostNetwork) -> Iterator[list[NamespaceHost]]:
     yield hosts
     for host in hosts:
         host.power_off()
+        for line in (host.home / ".fleetrank-ray.env").read_text().splitlines():
+            if line.startswith("export RAY_TMPDIR=/tmp/fleetrank."):  # of a long home
+                shutil.rmtree(line.partition("=")[2])
 
 
 def test_ray_up_starts_every_host_of_the_file(logins: list[NamespaceHost]) -> None:

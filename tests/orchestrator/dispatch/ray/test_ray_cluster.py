@@ -4,14 +4,17 @@ import os
 import socket
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
+from unittest.mock import Mock
 
 import psutil
 import pytest
+from wording import has
 
 from fleetrank.orchestrator.cli.main import run
-from fleetrank.orchestrator.dispatch.ray_cluster import cluster_ray
-from fleetrank.orchestrator.errors import NothingToDoError, UsageError
+from fleetrank.orchestrator.dispatch.ray_cluster import cluster_ray, local_ray
+from fleetrank.orchestrator.errors import NothingToDoError, OrchestratorError, UsageError
 
 
 @pytest.mark.parametrize("address", ["head", "1.2.3.4", "http://a:1/x", "a:b", ":6379", ""])
@@ -81,3 +84,45 @@ def test_a_missing_or_wrong_token_is_one_error_and_not_twenty_seconds_of_lines(
     assert len(lines) == 2, done.stderr
     assert all(line.startswith("UsageError the cluster at") for line in lines), lines
     assert all("needs a token" in line for line in lines)
+
+
+@pytest.mark.ray
+def test_ray_that_gave_up_starting_is_started_once_more() -> None:
+    # A process of its own: Ray forgets the processes of a start that failed.
+    code = """
+import psutil, ray
+from ray._private.node import Node
+from fleetrank.orchestrator.dispatch.ray_cluster import local_ray
+first, bare = [], Node.validate_ip_port
+def give_up(*_):
+    Node.validate_ip_port = staticmethod(bare)
+    first.extend(psutil.Process().children(recursive=True))
+    raise Exception("The current node timed out during startup")
+Node.validate_ip_port = give_up
+with local_ray():
+    left = [one for one in first if one.is_running()]
+    print(ray.get(ray.remote(lambda: 7).remote()), len(first) > 1, len(left))
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.stdout.split() == ["7", "True", "0"], done.stderr
+
+
+def test_ray_that_never_starts_is_an_error_that_names_the_load(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    import ray
+
+    monkeypatch.setattr(ray, "init", Mock(side_effect=Exception("timed out")))
+    with tempfile.TemporaryDirectory(dir="/tmp") as folder:  # it keeps Ray's logs
+        monkeypatch.setenv("RAY_TMPDIR", folder)
+        with pytest.raises(OrchestratorError, match="two tries: timed out") as raised, local_ray():
+            pass
+    assert has(raised.value.remedy, "the load is", "logs")
+    assert ray.init.call_count == 2
+
+
+def test_few_open_files_are_refused_before_ray_is_started() -> None:
+    few = ["bash", "-c", 'ulimit -n 100; exec "$@"', "-", sys.executable, "-c"]
+    code = "from fleetrank.orchestrator.dispatch.ray_cluster import local_ray as r; r().__enter__()"
+    done = subprocess.run([*few, code], capture_output=True, text=True, check=False)
+    assert has(done.stderr, "open files", "is 100", "ulimit -n 4096")
