@@ -74,6 +74,8 @@ class HostFacts:
         seen: the devices that the host sees, by kind; empty if they were not asked for.
         counts_energy: its processors' energy can be read; this needs separate energy windows.
         memory_bytes: its memory; `None` if unknown, as in older records.
+        clock_ahead_s: of its clock, when it was met; below 0 it is behind. Less than the answer
+            took is 0.
         n_running: tasks in flight.
         n_kept: measurements that no driver has acknowledged yet.
     """
@@ -87,6 +89,7 @@ class HostFacts:
     seen: Seen = ()
     counts_energy: bool = False
     memory_bytes: int | None = None
+    clock_ahead_s: float = 0.0
     n_running: int = 0
     n_kept: int = 0
 
@@ -420,6 +423,10 @@ class Host:
             n_running=len(self._running),
             n_kept=len(self._spool),
         )
+
+    def clock_s(self) -> float:
+        """The time of this host's clock, in seconds since 1970."""
+        return datetime.now(UTC).timestamp()
 
     def accept(self, tasks: Sequence[DeviceTask], has_files: bool) -> Sequence[str]:
         """Starts tasks; returns at once. A task that is in flight or already measured is skipped.

@@ -4,13 +4,15 @@ How a host is called is a `Reach`: `HostHere` calls one in this process, `ray_pr
 hosts of Ray. The rest is the same for both.
 """
 
+import contextlib
 import logging
 import math
 import secrets
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
 from pathlib import Path
 from threading import Thread
 from typing import Any, Protocol, Self, TypeVar
@@ -69,10 +71,12 @@ class HostLink:
     Attributes:
         node_id: changes when the host has left and returned.
         has_files: whether this process runs on the same host, so that paths are the same.
+        clock_ahead_s: as in `HostFacts`.
     """
 
     node_id: str
     has_files: bool
+    clock_ahead_s: float = 0.0
 
 
 class Reach(Protocol):
@@ -455,7 +459,8 @@ class _Client:
         self.acknowledged = [task_id for task_id in self.acknowledged if task_id not in sent]
         for measurement in reply.measurements:
             self.in_flight.pop(measurement.task_id, None)
-        self._arrived += reply.measurements
+        ahead = timedelta(seconds=self.link.clock_ahead_s)
+        self._arrived += [_in_time_of_driver(one, ahead) for one in reply.measurements]
         if reply.session == self._request.session and not self.is_answered:
             self.is_answered = True
             self._find_lost(reply)
@@ -518,6 +523,17 @@ class _Client:
 
 def _ids(tasks: Sequence[DeviceTask]) -> Sequence[str]:
     return [given.task.task_id for given in tasks]
+
+
+def _in_time_of_driver(found: Measurement, ahead: timedelta) -> Measurement:
+    """The measurement with stamps of this host's clock, so that rows of a sweep have one order."""
+    stamps = (found.started_utc, found.finished_utc)
+    with contextlib.suppress(ValueError):  # no stamp
+        started, finished = (
+            (datetime.fromisoformat(str(stamp)) - ahead).isoformat() for stamp in stamps
+        )
+        return replace(found, started_utc=started, finished_utc=finished)
+    return found
 
 
 def _host_lost(message: str) -> Failure:

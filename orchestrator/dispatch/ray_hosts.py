@@ -11,7 +11,8 @@ import secrets
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from math import inf
 from pathlib import Path
 from time import monotonic
@@ -278,7 +279,7 @@ class RayHosts:
         actor = self._actor(name)
         asked_s = monotonic()
         try:
-            facts = self._describe(actor)
+            facts: HostFacts = self._answer(actor.describe.remote())
         except (ray.exceptions.GetTimeoutError, ray.exceptions.ActorUnavailableError):
             self._restart_silent(actor, node_id, asked_s)
             raise
@@ -289,11 +290,17 @@ class RayHosts:
             self._renewed.add(node_id)
             ray.kill(actor)
             actor = self._actor(name)
-            facts = self._describe(actor)
+            facts = self._answer(actor.describe.remote())
         if facts.code_sha256 != code_sha256():
             raise OrchestratorError(_skew(facts), "install the same fleetrank on every host")
-        link = HostLink(node_id=node_id, has_files=node_id == self._here)
-        return _Handle(link=link, actor=actor, facts=facts)
+        asked_s = datetime.now(UTC).timestamp()
+        theirs_s: float = self._answer(actor.clock_s.remote())
+        # It was read since then: a difference that fits in between is not known.
+        least_s = theirs_s - datetime.now(UTC).timestamp()
+        ahead_s = min(max(least_s, 0.0), theirs_s - asked_s)
+        has_files = node_id == self._here
+        link = HostLink(node_id=node_id, has_files=has_files, clock_ahead_s=ahead_s)
+        return _Handle(link=link, actor=actor, facts=replace(facts, clock_ahead_s=ahead_s))
 
     def _restart_silent(self, actor: "ray.actor.ActorHandle", node_id: str, asked_s: float) -> None:
         """Restarts an actor that never answers: it can be frozen, and its driver gone.
@@ -307,20 +314,19 @@ class RayHosts:
             self._silent_since_s[node_id] = inf
             ray.kill(actor, no_restart=False)
 
-    def _describe(self, actor: "ray.actor.ActorHandle") -> HostFacts:
+    def _answer(self, reference: "ray.ObjectRef") -> Any:
         """Waits in short steps, so that leaving does not wait for a host that hangs."""
         import ray
 
-        reference = actor.describe.remote()
         deadline_s = monotonic() + _CONNECT_S
         while True:
             try:
-                facts: HostFacts = ray.get(reference, timeout=_STEP_S)
+                answer = ray.get(reference, timeout=_STEP_S)
             except ray.exceptions.GetTimeoutError:
                 if self._stop.is_set() or monotonic() > deadline_s:
                     raise
             else:
-                return facts
+                return answer
 
     def _actor(self, name: str) -> "ray.actor.ActorHandle":
         import ray

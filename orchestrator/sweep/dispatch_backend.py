@@ -37,6 +37,8 @@ from fleetrank.orchestrator.workspace.workspace import Workspace
 
 _COMPARED = ("ray", "onnxruntime", "torch", "ai-edge-litert")
 """Packages that affect a measurement; fleetrank's own version must be identical everywhere."""
+_MOST_AHEAD_S = 2.0
+"""NTP keeps clocks within milliseconds; a repeat takes seconds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,8 +113,14 @@ def not_used(problems: Mapping[str, str]) -> list[str]:
 
 
 def skew(hosts: Mapping[str, HostFacts]) -> list[str]:
-    """Differences between hosts in the versions of packages that affect measurements."""
-    found = []
+    """Differences between hosts: clocks, and versions of packages that affect measurements."""
+    found = [
+        f"the clock of {name} is {abs(facts.clock_ahead_s):.0f} s "
+        f"{'ahead of' if facts.clock_ahead_s > 0 else 'behind'} this host's, whose time rows get: "
+        "set it by NTP (`timedatectl set-ntp true`)"
+        for name, facts in sorted(hosts.items())
+        if abs(facts.clock_ahead_s) > _MOST_AHEAD_S
+    ]
     for package in _COMPARED:
         by_version: dict[str, list[str]] = {}
         for name, facts in sorted(hosts.items()):

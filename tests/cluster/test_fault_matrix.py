@@ -7,6 +7,7 @@ time to recover goes into the table that `make test-cluster` prints.
 import signal
 import sys
 import time
+from datetime import datetime, timedelta
 
 import onnx
 import pytest
@@ -401,14 +402,15 @@ builtins.__import__ = _with_clock
 @pytest.mark.thorough
 def test_a_clock_is_off_by_an_hour(case: Case) -> None:
     _host_with(case, "skewed", _LATE_CLOCK)
-    _, device = _simulate(case, "left", "skewed")
+    _simulate(case, "left", "skewed")
     case.start()
     assert case.sweep.finish(_LIMIT_S) == 0, case.sweep.output
     case.assert_all_measured(16)
-    stamps = {row["device"]: str(row["finished_utc"])[:13] for row in case.driver.rows()}
-    assert stamps[device] != stamps["sim-left"]
+    assert "the clock of skewed is 3600 s ahead of this host's" in case.sweep.output
+    stamps = [datetime.fromisoformat(str(row["finished_utc"])) for row in case.driver.rows()]
+    assert max(stamps) - min(stamps) < timedelta(minutes=30)
     case.assert_nothing_left_behind()
-    case.note("one clock an hour ahead", "durations and order do not depend on it")
+    case.note("one clock an hour ahead", "a warning; all rows have the driver's time")
 
 
 @pytest.mark.thorough
