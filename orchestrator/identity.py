@@ -284,7 +284,7 @@ def platform_key(device: str, execution: Execution) -> str:
     of named axes follow where a model has some: `/seq=128`. Versions are stored in rows and are
     not part of the name.
     """
-    affinity = None if execution.affinity is None else affinity_text(execution.affinity)
+    affinity = affinity_text(execution.affinity)
     if execution.cpu_choice is CpuChoice.FIRST_CORES:
         affinity = CpuChoice.FIRST_CORES.value
     return row_platform_key(
@@ -313,9 +313,9 @@ def row_platform_key(row: Mapping[str, object]) -> str:
     return "/".join((*named, *numbers, known["options"], *axes))
 
 
-def affinity_text(affinity: tuple[int, ...]) -> str:
-    """CPU numbers as the table stores them: `0,1`."""
-    return ",".join(str(cpu) for cpu in affinity)
+def affinity_text(cpus: tuple[int, ...] | None) -> str | None:
+    """CPU numbers as the table stores them: `0,1`; `None` where the system chooses."""
+    return None if cpus is None else ",".join(map(str, cpus))
 
 
 def canonical_json(value: object) -> str:

@@ -61,11 +61,6 @@ def _list(values: Iterable[object] | None) -> object:
     return [value.value if isinstance(value, Enum) else value for value in values]
 
 
-def cpu_numbers(cpus: tuple[int, ...] | None) -> str | None:
-    """CPUs as the table stores them."""
-    return None if cpus is None else affinity_text(cpus)
-
-
 @functools.lru_cache(maxsize=4096)
 def options_text(options: Options) -> str:
     """Options as the table stores them: sorted JSON."""
@@ -75,7 +70,7 @@ def options_text(options: Options) -> str:
 _CONVERT_COLUMN: Mapping[str, _Convert] = {
     "samples_ns": lambda samples: list(samples) or None,
     "runtime_settings": options_text,
-    "worker_affinity": cpu_numbers,
+    "worker_affinity": affinity_text,
 }
 
 
@@ -392,7 +387,7 @@ def _platform_columns(execution: Execution) -> Columns:
         "batch": execution.batch,
         "threads": execution.threads,
         "cpu_choice": execution.cpu_choice and execution.cpu_choice.value,
-        "affinity": cpu_numbers(execution.affinity),
+        "affinity": affinity_text(execution.affinity),
         "options": options_text(execution.options),
         "axes": axes_text(execution.axes),
         **_workload_columns(execution),

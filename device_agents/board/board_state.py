@@ -265,8 +265,7 @@ def parse_clusters(text: Text, usable: tuple[int, ...]) -> tuple[Cluster, ...]:
         for path, value in text.items()
         if (match := _SIBLINGS.fullmatch(path))
     }
-    n_cores = len({siblings.get(cpu, (cpu,)) for cpu in usable})
-    cores = order_by_core(siblings, usable)[:n_cores]
+    cores, _ = order_by_core(siblings, usable)
     found = clusters_by_kind(cores, clock, parse_designs(text.get("proc/cpuinfo", "")))
     if len(found) < 2 and tuple(sorted(cores)) == tuple(range(len(cores))):
         return ()

@@ -17,7 +17,7 @@ from fleetrank.device_agents.contract.measurement import Conditions
 from fleetrank.device_agents.device_output import LOAD, MEMORY_BYTES, degrees_c
 from fleetrank.device_agents.errors import NotFitError
 from fleetrank.device_agents.host.cores import cpus_one_per_core, read_siblings
-from fleetrank.device_agents.host.worker_process import text_of
+from fleetrank.device_agents.host.worker_process import number_of, text_of
 from fleetrank.device_agents.timing import MAX_BUSY_SHARE, MAX_STEAL_SHARE
 from fleetrank.foundation.vocabulary import Origin, Tier
 
@@ -99,12 +99,6 @@ def parse_oom_kills(text: str) -> int | None:
     return int(match.group(1)) if match else None
 
 
-def parse_number(text: str) -> float | None:
-    """Parses a sysfs file that contains one integer."""
-    stripped = text.strip()
-    return float(stripped) if re.fullmatch(r"-?\d{1,18}", stripped, re.ASCII) else None
-
-
 Shares = tuple[float, float] | None
 """Core time used by other processes and taken by the hypervisor; see `shares`."""
 
@@ -161,12 +155,12 @@ def read_governor(root: Path = ROOT) -> str | None:
 def read_clock_max_mhz(root: Path = ROOT) -> float | None:
     """Highest clock that any core supports of those that this process may use."""
     folders = _cpufreq(cpus_one_per_core(root), root)
-    found = (parse_number(text_of(folder / "cpuinfo_max_freq")) for folder in folders)
+    found = (number_of(folder / "cpuinfo_max_freq") for folder in folders)
     return max((khz / 1000 for khz in found if khz is not None), default=None)
 
 
 def _clocks_mhz(cpus: Sequence[int] | None, root: Path) -> list[float]:
-    found = (parse_number(text_of(folder / "scaling_cur_freq")) for folder in _cpufreq(cpus, root))
+    found = (number_of(folder / "scaling_cur_freq") for folder in _cpufreq(cpus, root))
     clocks = [khz / 1000 for khz in found if khz is not None]
     if clocks:
         return clocks
@@ -181,12 +175,12 @@ def _cpufreq(cpus: Sequence[int] | None, root: Path) -> list[Path]:
 
 def _hottest_c(root: Path) -> float | None:
     readings = [
-        parse_number(text_of(file))
+        number_of(file)
         for chip in (root / "sys/class/hwmon").glob("hwmon*")
         if _CPU_SENSOR.search(text_of(chip / "name"))
         for file in chip.glob("temp*_input")
     ] + [
-        parse_number(text_of(zone / "temp"))
+        number_of(zone / "temp")
         for zone in (root / "sys/class/thermal").glob("thermal_zone*")
         if _CPU_SENSOR.search(text_of(zone / "type"))
     ]

@@ -11,11 +11,10 @@ from pathlib import Path
 
 from fleetrank.device_agents.contract.agent import Cluster
 from fleetrank.device_agents.device_output import lines_of
-from fleetrank.device_agents.host.worker_process import text_of
+from fleetrank.device_agents.host.worker_process import number_of, text_of
 
 _RANGE = re.compile(r"(\d{1,9})(?:-(\d{1,9}))?", re.ASCII)
 _NUMBER = re.compile(r"\d{1,4}", re.ASCII)
-_KHZ = re.compile(r"\d{1,12}", re.ASCII)
 _MAX_CPU = 65_536
 """Above any kernel's limit; a larger number is not part of a list of CPUs."""
 
@@ -121,8 +120,8 @@ def parse_designs(cpuinfo: str) -> dict[int, Design]:
 
 def order_by_core(
     siblings: Mapping[int, tuple[int, ...]], usable: Iterable[int]
-) -> tuple[int, ...]:
-    """The usable CPUs: the first of each physical core, ascending, then their SMT siblings.
+) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """The usable CPUs: the first of each physical core, and their SMT siblings; both ascending.
 
     Args:
         siblings: logical CPU to all logical CPUs of its core; a missing one counts as one core.
@@ -134,7 +133,7 @@ def order_by_core(
     for cpu in sorted(usable):
         (rest if cpu in taken else first).append(cpu)
         taken.update(siblings.get(cpu, (cpu,)))
-    return (*first, *rest)
+    return tuple(first), tuple(rest)
 
 
 def cpus_one_per_core(root: Path = Path("/")) -> tuple[int, ...]:
@@ -143,22 +142,18 @@ def cpus_one_per_core(root: Path = Path("/")) -> tuple[int, ...]:
     Cores of the fastest kind come first. If fewer cores exist, cores repeat. Ascending if the
     system reports neither kinds nor shared cores.
     """
-    usable, siblings = os.sched_getaffinity(0), read_siblings(root)
-    n_cores = len({siblings.get(cpu, (cpu,)) for cpu in usable})
-    cpus = order_by_core(siblings, usable)
+    usable = os.sched_getaffinity(0)
     clusters = enumerate(_read_clusters(usable, root))
     place = {cpu: n for n, cluster in clusters for cpu in cluster.cores}
-    return (
-        *sorted(cpus[:n_cores], key=place.__getitem__),
-        *sorted(cpus[n_cores:], key=place.__getitem__),
-    )
+    first, rest = order_by_core(read_siblings(root), usable)
+    return (*sorted(first, key=place.__getitem__), *sorted(rest, key=place.__getitem__))
 
 
 def _read_clusters(cpus: Iterable[int], root: Path) -> tuple[Cluster, ...]:
     """Cores that differ only in a favoured clock are one cluster, across all sockets."""
     folder, found = root / "sys/devices/system/cpu", sorted(cpus)
-    texts = {cpu: text_of(folder / f"cpu{cpu}/cpufreq/cpuinfo_max_freq").strip() for cpu in found}
-    clocks = {cpu: int(text) / 1000 for cpu, text in texts.items() if _KHZ.fullmatch(text)}
+    khz = {cpu: number_of(folder / f"cpu{cpu}/cpufreq/cpuinfo_max_freq") for cpu in found}
+    clocks = {cpu: value / 1000 for cpu, value in khz.items() if value is not None}
     clusters = clusters_by_kind(found, clocks, parse_designs(text_of(root / "proc/cpuinfo")))
     least = min(clocks.get(cpu, 0.0) for cpu in found)
     if any(one.is_small for one in clusters) or least < _FAVOURED_CLOCK * max(

@@ -11,8 +11,8 @@ from functools import partial
 from pathlib import Path
 
 from fleetrank.device_agents.contract.measurement import Energy
-from fleetrank.device_agents.host.conditions import ROOT, parse_number
-from fleetrank.device_agents.host.worker_process import text_of
+from fleetrank.device_agents.host.conditions import ROOT
+from fleetrank.device_agents.host.worker_process import number_of, text_of
 from fleetrank.device_agents.timing import Clock, Step
 from fleetrank.foundation.vocabulary import NS_PER_S, EnergyMethod
 
@@ -246,7 +246,7 @@ def _rapl_source(folder: Path) -> CounterSource:
 
 
 def _read_mj(file: Path) -> float | None:
-    microjoules = parse_number(text_of(file))
+    microjoules = number_of(file)
     return None if microjoules is None else microjoules / _UJ_PER_MJ
 
 
@@ -308,9 +308,9 @@ def _reader(chip: Path, number: str) -> ReadMw:
     volts, amperes = chip / f"in{number}_input", chip / f"curr{number}_input"
 
     def read() -> float | None:
-        if (microwatts := _number(power)) is not None:
+        if (microwatts := number_of(power)) is not None:
             return microwatts / _UW_PER_MW
-        mv, ma = _number(volts), _number(amperes)
+        mv, ma = number_of(volts), number_of(amperes)
         return None if mv is None or ma is None else mv * ma / _UW_PER_MW
 
     return read
@@ -322,8 +322,4 @@ def _iio_inputs(root: Path) -> Iterator[ReadMw]:
     for name in sorted(drivers.glob("*/iio:device*/rail_name_[0-9]*")):
         if text_of(name).strip() in INPUT_LABELS:
             file = name.with_name(f"in_power{name.name.rpartition('_')[2]}_input")
-            yield partial(_number, file)
-
-
-def _number(file: Path) -> float | None:
-    return parse_number(text_of(file))
+            yield partial(number_of, file)

@@ -105,6 +105,17 @@ def text_of(path: Path) -> str:
         return ""
 
 
+def parse_number(text: str) -> float | None:
+    """Parses a sysfs file that contains one integer."""
+    stripped = text.strip()
+    return float(stripped) if re.fullmatch(r"-?\d{1,18}", stripped, re.ASCII) else None
+
+
+def number_of(path: Path) -> float | None:
+    """The number that a file of the system holds; `None` without one."""
+    return parse_number(text_of(path))
+
+
 def read_memory() -> Memory:
     """Memory of this process; both values are `None` on a system without procfs."""
     return parse_status(text_of(_STATUS))

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import psutil
 
-from fleetrank.device_agents.errors import MissingLibraryError
+from fleetrank.device_agents.errors import missing_library
 from fleetrank.foundation.files import LockedFolder, make_temporary_folder
 from fleetrank.orchestrator.dispatch.hosts import LOCAL_HOST
 from fleetrank.orchestrator.dispatch.ray_hosts import LABEL
@@ -120,9 +120,7 @@ def local_ray() -> Iterator[None]:
     try:
         import ray
     except ImportError as error:
-        raise MissingLibraryError(
-            "Ray is not installed", "pip install 'fleetrank[cluster]', or use `inline=true`"
-        ) from error
+        raise missing_library("Ray", "cluster", error) from error
     _refuse_low_limits()
     if ray.is_initialized():
         raise OrchestratorError("Ray runs in this process already", "call ray.shutdown() first")
@@ -265,9 +263,7 @@ def cluster_ray(address: str) -> Iterator[str]:
     try:
         import ray
     except ImportError as error:
-        raise MissingLibraryError(
-            "Ray is not installed", "pip install 'fleetrank[cluster]'"
-        ) from error
+        raise missing_library("Ray", "cluster", error) from error
     address = _checked(address)
     try:
         with in_own_folder():

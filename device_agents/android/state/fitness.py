@@ -190,41 +190,26 @@ def why_unfit(seen: PhoneConditions, rules: PhoneRules) -> NotFitError | None:
     percent = battery.percent if battery else None
     is_low = percent is not None and percent < rules.min_battery_percent
     is_charging = battery is not None and battery.is_charging
+    charge = "let it charge" if is_charging else "connect it to a charger"
     cool = "let it cool down, out of the sun and without its case"
     for is_so, reason, remedy in (
-        (
-            thermal is not None and thermal.is_overridden,
-            "its thermal status was set manually (IsStatusOverride)",
-            "run `adb shell cmd thermalservice reset`",
-        ),
-        (
-            battery is not None and battery.is_overridden,
-            "its battery readings were set manually (UPDATES STOPPED)",
-            "run `adb shell dumpsys battery reset`",
-        ),
-        (
-            is_low,
-            f"its battery is at {percent or 0:.0f} %, below {rules.min_battery_percent:.0f} %"
-            + ("" if is_charging else ", and it is not charging"),
-            "let it charge" if is_charging else "connect it to a charger",
-        ),
-        (
-            status is not None and status > rules.max_thermal_status,
-            f"its thermal status is {status}, above {rules.max_thermal_status}",
-            cool,
-        ),
-        (
-            _is_hot(seen, rules),
-            f"its battery is at {seen.battery_temp_c} C, above {rules.max_battery_temp_c} C",
-            cool,
-        ),
-        (
-            bool(seen.is_saving),
-            "its battery saver is on",
-            "switch it off, or connect the phone to a charger",
-        ),
+        (thermal is not None and thermal.is_overridden,
+         "its thermal status was set manually (IsStatusOverride)",
+         "run `adb shell cmd thermalservice reset`"),
+        (battery is not None and battery.is_overridden,
+         "its battery readings were set manually (UPDATES STOPPED)",
+         "run `adb shell dumpsys battery reset`"),
+        (is_low,
+         f"its battery is at {percent or 0:.0f} %, below {rules.min_battery_percent:.0f} %"
+         + ("" if is_charging else ", and it is not charging"), charge),
+        (status is not None and status > rules.max_thermal_status,
+         f"its thermal status is {status}, above {rules.max_thermal_status}", cool),
+        (_is_hot(seen, rules),
+         f"its battery is at {seen.battery_temp_c} C, above {rules.max_battery_temp_c} C", cool),
+        (bool(seen.is_saving), "its battery saver is on",
+         "switch it off, or connect the phone to a charger"),
         (bool(seen.is_dozing), "it dozes (deep idle)", "wake it, or charge it"),
-    ):
+    ):  # fmt: skip
         if is_so:
             return NotFitError(reason, remedy, rules.poll_s, rules.max_wait_s)
     return None

@@ -32,9 +32,9 @@ def test_a_list_of_cpus_is_read(text: str, cpus: tuple[int, ...]) -> None:
 
 def test_one_hyperthread_of_each_core_comes_first() -> None:
     siblings = {0: (0, 1), 1: (0, 1), 2: (2, 3), 3: (2, 3)}
-    assert order_by_core(siblings, {0, 1, 2, 3}) == (0, 2, 1, 3)
-    assert order_by_core(siblings, {1, 2, 3}) == (1, 2, 3)
-    assert order_by_core({}, {1, 0}) == (0, 1)
+    assert order_by_core(siblings, {0, 1, 2, 3}) == ((0, 2), (1, 3))
+    assert order_by_core(siblings, {1, 2, 3}) == ((1, 2), (3,))
+    assert order_by_core({}, {1, 0}) == ((0, 1), ())
 
 
 def test_cpus_are_ascending_where_the_system_tells_nothing(tmp_path: Path) -> None:
