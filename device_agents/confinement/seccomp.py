@@ -5,7 +5,7 @@ libraries differ too much for a list of what they need.
 
 libseccomp is not used: a board gets this code alone, and nothing else may be installed there. The
 program is a few lines for each call, found by binary search: a call that is not in the list costs
-seven comparisons, and nothing from Linux 5.11 on, which keeps a map of these.
+eight comparisons, and nothing from Linux 5.11 on, which keeps a map of these.
 
 Source: linux/seccomp.h, linux/filter.h, linux/audit.h and seccomp(2) of Linux 6.18.
 """
@@ -19,6 +19,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 _PR_SET_NO_NEW_PRIVS = 38  # Source: linux/prctl.h
+_CAPABILITIES_V3 = 0x20080522  # Source: linux/capability.h
+_KEPT = 0b110
+"""CAP_DAC_OVERRIDE and CAP_DAC_READ_SEARCH. Source: linux/capability.h"""
 
 
 def call(number: int, *arguments: object) -> int:
@@ -35,13 +38,21 @@ def call(number: int, *arguments: object) -> int:
     return result
 
 
-def forbid_new_privileges() -> None:
-    """Without this, an unprivileged process may not confine itself.
+def give_up_privileges() -> None:
+    """This thread, and what it starts, gets no new privileges, and keeps none of root's.
+
+    Without the first, an unprivileged process may not confine itself. Root may still pass over the
+    modes of files: those of a task can lie in the folder of another user.
 
     Raises:
         OSError: the kernel's error.
     """
-    if ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0:
+    library = ctypes.CDLL(None, use_errno=True)
+    header, held = struct.pack("=Ii", _CAPABILITIES_V3, 0), ctypes.create_string_buffer(24)
+    if library.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) or library.capget(header, held):
+        raise _last_error()
+    kept = [bits & _KEPT for bits in struct.unpack("=6I", held.raw)[:2]]
+    if library.capset(header, struct.pack("=6I", *kept, 0, 0, 0, 0)):
         raise _last_error()
 
 
@@ -75,7 +86,21 @@ NUMBERS: Mapping[str, "tuple[int | None, int | None]"] = {
     "mq_open": (240, 180), "mq_unlink": (241, 181),
     "io_uring_setup": (425, 425), "io_uring_enter": (426, 426), "io_uring_register": (427, 427),
     "unshare": (272, 97), "setns": (308, 268), "bpf": (321, 280), "perf_event_open": (298, 241),
-    "userfaultfd": (323, 282),
+    "userfaultfd": (323, 282), "chroot": (161, 51), "pivot_root": (155, 41), "mount": (165, 40),
+    "umount2": (166, 39), "open_tree": (428, 428), "open_tree_attr": (467, 467),
+    "move_mount": (429, 429), "fsopen": (430, 430), "fsconfig": (431, 431),
+    "fsmount": (432, 432), "fspick": (433, 433), "mount_setattr": (442, 442),
+    "open_by_handle_at": (304, 265), "name_to_handle_at": (303, 264), "mknod": (133, None),
+    "mknodat": (259, 33), "fanotify_init": (300, 262), "fanotify_mark": (301, 263),
+    "quotactl": (179, 60), "quotactl_fd": (443, 443), "acct": (163, 89), "swapon": (167, 224),
+    "swapoff": (168, 225), "setuid": (105, 146), "setgid": (106, 144), "setreuid": (113, 145),
+    "setregid": (114, 143), "setresuid": (117, 147), "setresgid": (119, 149),
+    "setfsuid": (122, 151), "setfsgid": (123, 152), "setgroups": (116, 159), "capset": (126, 91),
+    "settimeofday": (164, 170), "clock_settime": (227, 112), "adjtimex": (159, 171),
+    "clock_adjtime": (305, 266), "syslog": (103, 116), "sethostname": (170, 161),
+    "setdomainname": (171, 162), "reboot": (169, 142), "init_module": (175, 105),
+    "finit_module": (313, 273), "delete_module": (176, 106), "kexec_load": (246, 104),
+    "kexec_file_load": (320, 294), "iopl": (172, None), "ioperm": (173, None), "vhangup": (153, 58),
 }  # fmt: skip
 """Of x86-64 and of 64-bit Arm; `None` where there is none. Source: unistd.h of Linux 6.18."""
 
@@ -159,7 +184,7 @@ _FLAG_SPEC_ALLOW = 4
 """Without it, kernels before 5.16 slow the process down: they take a filter for a sign that code
 of strangers must be kept from speculating. An older kernel than 4.17 that lacks it gets no filter.
 """
-_LOAD, _EQUAL, _AT_LEAST, _AND, _RETURN = 0x20, 0x15, 0x35, 0x54, 0x06
+_LOAD, _EQUAL, _AT_LEAST, _ALWAYS, _AND, _RETURN = 0x20, 0x15, 0x35, 0x05, 0x54, 0x06
 _ALLOW, _ERROR = 0x7FFF0000, 0x00050000
 _NUMBER_AT, _MACHINE_AT, _ARGUMENTS_AT = 0, 4, 16
 """Offsets in `struct seccomp_data`; the lower half of an argument comes first on both machines."""
@@ -244,8 +269,9 @@ def _search(leaves: Sequence[tuple[int, list[bytes]]]) -> list[bytes]:
         return [_instruction(_EQUAL, number, 0, len(body)), *body, _instruction(_RETURN, _ALLOW)]
     middle = len(leaves) // 2
     lower = _search(leaves[:middle])
-    jump = _instruction(_AT_LEAST, leaves[middle][0], len(lower), 0)
-    return [jump, *lower, *_search(leaves[middle:])]
+    # A conditional jump passes over 255 instructions at most.
+    jump = [_instruction(_AT_LEAST, leaves[middle][0], 0, 1), _instruction(_ALWAYS, len(lower))]
+    return [*jump, *lower, *_search(leaves[middle:])]
 
 
 def _judge(name: str, conditions: Sequence[Condition]) -> list[bytes]:

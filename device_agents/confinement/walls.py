@@ -19,7 +19,7 @@ from pathlib import Path
 import fleetrank.device_agents
 import fleetrank.foundation
 from fleetrank.device_agents.confinement import seccomp
-from fleetrank.device_agents.confinement.seccomp import call, forbid_new_privileges
+from fleetrank.device_agents.confinement.seccomp import call, give_up_privileges
 from fleetrank.device_agents.contract.agent import GPU_BACKENDS
 from fleetrank.device_agents.contract.task import InferTask, MeasureTask, Task
 from fleetrank.device_agents.errors import BadArtifactError, UnsupportedError
@@ -418,7 +418,7 @@ def confine(task: Task, scratch: str) -> Walls:
         )
     has_filter = seccomp.is_available()
     if version is not None or has_filter:
-        forbid_new_privileges()
+        give_up_privileges()
     if version is not None:
         restrict(grants, version)
     if has_filter:

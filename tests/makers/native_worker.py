@@ -78,6 +78,22 @@ def attempts(outside: Path, port: int) -> dict[str, Callable[[], object]]:
         "key": lambda: call("add_key", b"user", b"fleetrank", b"x", 1, -2),
         "shared memory": lambda: done(LIBC.shmctl(done(LIBC.shmget(0, 4096, 0o1600)), 0, None)),
         "io_uring": lambda: call("io_uring_setup", 1, ctypes.create_string_buffer(120)),
+        **(of_root() if os.geteuid() == 0 else {}),
+    }
+
+
+def of_root() -> dict[str, Callable[[], object]]:
+    """What only root may do; none of it changes this machine."""
+    node = os.fsencode(f"/tmp/null-{os.getpid()}")
+    return {
+        "clock": lambda: call("settimeofday", None, None),
+        "root": lambda: call("chroot", b"/"),
+        "user": lambda: call("setresuid", -1, -1, -1),
+        "file system": lambda: call("fsopen", b"tmpfs", 0),
+        "watch of all files": lambda: call("fanotify_init", 0, 0),
+        "log of the kernel": lambda: call("syslog", 10, None, 0),
+        "device": lambda: (call("mknodat", -100, node, 0o20600, 0x103), Path(os.fsdecode(node)).unlink()),
+        "own priority": lambda: done(LIBC.setpriority(0, 0, -1)),
     }
 
 

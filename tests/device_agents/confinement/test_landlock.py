@@ -18,13 +18,13 @@ import json, os, socket, sys
 from pathlib import Path
 from fleetrank.device_agents.confinement import walls
 from fleetrank.device_agents.confinement.walls import Grants
-from fleetrank.device_agents.confinement.seccomp import forbid_new_privileges
+from fleetrank.device_agents.confinement.seccomp import give_up_privileges
 
 version, folder, port = int(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3])
 grants = Grants(installation=("/usr", "/lib"), readable=(str(folder / "readable"),),
                 writable=(str(folder / "writable"),), scratch=str(folder / "scratch"),
                 starts_programs=False)
-forbid_new_privileges()
+give_up_privileges()
 walls.restrict(grants, version)
 
 def may(action):
@@ -73,9 +73,9 @@ import os, sys, threading
 from pathlib import Path
 from fleetrank.device_agents.confinement import walls
 from fleetrank.device_agents.confinement.walls import Grants
-from fleetrank.device_agents.confinement.seccomp import forbid_new_privileges
+from fleetrank.device_agents.confinement.seccomp import give_up_privileges
 
-forbid_new_privileges()
+give_up_privileges()
 task = os.path.realpath("/proc/self/task")
 grants = Grants(installation=("/usr",), readable=("/proc",), writable=(task,), scratch=sys.argv[1],
                 starts_programs=False)

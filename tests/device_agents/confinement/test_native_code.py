@@ -102,7 +102,7 @@ def test_native_code_is_refused_all_of_it(
     before = (folder / "victim").stat()
     found = attack(task_of(runtime), walls, folder, listener)
     assert found.done == set()
-    assert len(found.tried) == 18
+    assert len(found.tried) == (26 if os.geteuid() == 0 else 18)
     assert (folder / "victim").stat() == before
     assert os.listxattr(folder / "victim") == []
     with pytest.raises(BlockingIOError):

@@ -42,6 +42,8 @@ def run(program: Sequence[bytes], data: bytes) -> int:
         place += 1
         if code == 0x20:
             (value,) = struct.unpack_from("=I", data, constant)
+        elif code == 0x05:
+            place += constant
         elif code == 0x54:
             value &= constant
         elif code == 0x06:

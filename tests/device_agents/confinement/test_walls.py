@@ -35,8 +35,7 @@ needs_landlock = pytest.mark.skipif(
 )
 RECORDED = Path(__file__).parents[2] / "data/pt2/tiny.pt2"
 HOSTILE = str(Path(__file__).parents[2] / "makers" / "confined_worker.py")
-# Root reads other processes' memory maps by CAP_PERFMON, which Landlock is not asked about.
-HARMLESS = {"write to scratch"} | ({"read the parent"} if os.geteuid() == 0 else set())
+HARMLESS = {"write to scratch"}
 KERNEL_ONLY = {"make a file by libc", "read a secret by libc", "read the parent", "threads outside"}
 
 
