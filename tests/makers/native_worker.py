@@ -92,7 +92,10 @@ def of_root() -> dict[str, Callable[[], object]]:
         "file system": lambda: call("fsopen", b"tmpfs", 0),
         "watch of all files": lambda: call("fanotify_init", 0, 0),
         "log of the kernel": lambda: call("syslog", 10, None, 0),
-        "device": lambda: (call("mknodat", -100, node, 0o20600, 0x103), Path(os.fsdecode(node)).unlink()),
+        "device": lambda: (
+            call("mknodat", -100, node, 0o20600, 0x103),
+            Path(os.fsdecode(node)).unlink(),
+        ),
         "own priority": lambda: done(LIBC.setpriority(0, 0, -1)),
     }
 
