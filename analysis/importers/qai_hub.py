@@ -53,13 +53,19 @@ _RUNTIMES = {
     "torchscript_onnx_qnn": ("qnn", "qairt", {}),
     "qnn_dlc": ("qnn", "qairt", {"path": "dlc"}),
     "qnn_context_binary": ("qnn", "qairt", {"path": "context_binary"}),
-}
+    "genie": ("qnn", "qairt", {"path": "genie"}),
+    "voice_ai": ("qnn", "qairt", {"path": "voice_ai"}),
+    "onnx_fp16": ("onnx", "onnx_runtime", {"path": "onnx_fp16"}),
+    "onnxruntime_genai": ("onnx", "onnx_runtime", {"path": "genai"}),
+    **dict.fromkeys(("llama_cpp_cpu", "llama_cpp_gpu", "llama_cpp_npu"),
+                    ("llama.cpp", "llama_cpp", {})),
+}  # fmt: skip
 """The source's word to runtime, the tool with the runtime's version, and options."""
 _FLOAT_ON = {"npu": "fp16", "gpu": "fp16", "cpu": "fp32"}
 """`float` says how the model is stored; older releases say fp16 for the same jobs on an NPU."""
-_QUANTISED = re.compile(r"w8a\d+\w*")
-_WIDE_ACTIVATIONS = {"uint16", "int16"}
-"""Older releases name a model with 8-bit weights after its 16-bit activations."""
+_QUANTISED = re.compile(r"(w4|q4|mxfp4)\w*|(w\d|q\d|mixed|u?int16)\w*")
+"""With weights of 4 bits, or else of more, all or in part: the option `quantisation` has the word.
+Older releases name a model with 8-bit weights after its 16-bit activations, `uint16`."""
 _PROXY = "(Proxy)"
 _DERIVED = (
     "latency_p50_ns: the shortest time of a job, the vendor's one figure",
@@ -470,7 +476,7 @@ def _job_facts(job: Job, device: str, name: str) -> Row:
     runtime, tool, options = _RUNTIMES.get(job.path, (None, "", {}))
     unit = job.unit.lower() or "unknown"
     precision = _precision(job.precision, unit)
-    if precision == "int8" and job.precision not in {"int8", "w8a8"}:
+    if precision in {"int4", "int8"} and job.precision not in {"int8", "w8a8"}:
         options = options | {"quantisation": job.precision}
     memory = None if _is_code(job) else whole(job.memory_max_bytes)
     return {
@@ -523,7 +529,8 @@ def _precision(word: str, unit: str) -> str | None:
         return _FLOAT_ON.get(unit)
     if word in {"fp16", "fp32", "int8"}:
         return word
-    return "int8" if word in _WIDE_ACTIVATIONS or _QUANTISED.fullmatch(word) else None
+    found = _QUANTISED.fullmatch(word)
+    return None if found is None else "int4" if found[1] else "int8"
 
 
 def _notes(models: list[HubModel], context: _Context) -> tuple[str, ...]:
