@@ -359,7 +359,7 @@ class CommandHold:
 def _run(command: tuple[str, ...]) -> tuple[str | None, bool]:
     """Why a command failed, `None` if it succeeded; and whether its time limit ended it."""
     try:
-        ended = run_child(command, "", timeout_s=COMMAND_TIMEOUT_S)
+        ended = run_child(command, None, timeout_s=COMMAND_TIMEOUT_S)
     except OSError as error:
         raise PermanentError(
             f"`{command[0]}` cannot be started: {error}",

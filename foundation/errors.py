@@ -79,7 +79,9 @@ def says_out_of_memory(text: str) -> bool:
 def is_out_of_memory(error: BaseException) -> bool:
     """Whether an error, or one of its causes, means that an allocation failed."""
     cause: BaseException | None = error
-    while cause is not None:
+    seen: list[BaseException] = []  # `raise error from error` makes a circle
+    while cause is not None and cause not in seen:
+        seen.append(cause)
         if isinstance(cause, MemoryError) or says_out_of_memory(str(cause)):
             return True
         cause = cause.__cause__ or cause.__context__

@@ -81,6 +81,7 @@ class SupervisedChild:
         command: Sequence[str],
         *,
         environment: Mapping[str, str] | None = None,
+        stdin: int = subprocess.PIPE,
         stderr: int | None = subprocess.PIPE,
         pass_fds: Sequence[int] = (),
     ) -> None:
@@ -89,6 +90,7 @@ class SupervisedChild:
         Args:
             command: program and arguments.
             environment: `None` means that of this process.
+            stdin: as of `subprocess.Popen`.
             stderr: as of `subprocess.Popen`; `None` means that of this process.
             pass_fds: further descriptors that it inherits.
 
@@ -101,7 +103,7 @@ class SupervisedChild:
         try:
             self._process = subprocess.Popen(
                 reaper.command_of(command, line),
-                stdin=subprocess.PIPE,
+                stdin=stdin,
                 stdout=subprocess.PIPE,
                 stderr=stderr,
                 start_new_session=True,
@@ -235,7 +237,7 @@ class SupervisedChild:
 
 def run_child(
     command: Sequence[str],
-    request: str,
+    request: str | None,
     *,
     timeout_s: float,
     stop_requested: Callable[[], bool] = _never,
@@ -247,7 +249,8 @@ def run_child(
 
     Args:
         command: program and arguments.
-        request: one line of text; the line end is added.
+        request: one line of text; the line end is added. Its input stays open then, and is empty
+            with `None`.
         timeout_s: the child is killed after this time.
         stop_requested: called about ten times a second; the child is killed if it says so.
         environment: `None` means that of this process.
@@ -256,7 +259,8 @@ def run_child(
         OSError: the process cannot be started.
     """
     deadline_ns = time.perf_counter_ns() + int(timeout_s * 1e9)
-    child = SupervisedChild(command, environment=environment)
+    stdin = subprocess.DEVNULL if request is None else subprocess.PIPE
+    child = SupervisedChild(command, environment=environment, stdin=stdin)
     try:
         child.send(f"{request}\n".encode())
         end = child.wait(deadline_ns=deadline_ns, stop_requested=stop_requested)

@@ -270,6 +270,8 @@ for target in json.load(sys.stdin):
     name, _, function = target.partition(":")
     try:
         module = importlib.import_module(name)
+        if module.__file__ is None:
+            raise ImportError(f"{name} is a folder without code")
         if function:
             getattr(module, function)()
     except Exception as exception:

@@ -190,7 +190,7 @@ def _seen(line: str) -> SeenDevice | None:
 
 def _parts(line: str) -> tuple[str, DeviceState | None, list[str]]:
     """Serial, state and facts; the state is the last word before the facts, or `no permissions`."""
-    serial, found, rest = line.partition(f" {DeviceState.NO_PERMISSIONS}")
+    serial, found, rest = line.partition(DeviceState.NO_PERMISSIONS)
     if found and serial.strip():
         return serial.rstrip(), DeviceState.NO_PERMISSIONS, _facts(rest.rsplit(maxsplit=MAX_FACTS))
     facts = _facts(line.rsplit(maxsplit=MAX_FACTS))

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from pathlib import Path
 from statistics import median
+from types import ModuleType
 
 from fleetrank.device_agents.contract.task import Options
 from fleetrank.device_agents.errors import (
@@ -465,6 +466,7 @@ _LOST_SIGNS = re.compile(
 """How the CUDA runtime reports a lost or defective GPU. Source: its table of error strings."""
 
 LOST_REMEDY = "look for Xid messages in `dmesg`; a lost GPU returns after a reset or a reboot"
+DAMAGED_REMEDY = "the library is damaged there: `pip install --force-reinstall` it on that host"
 MEMORY_REMEDY = "raise the memory limit of the sweep, or remove the model from the sweep"
 
 
@@ -548,6 +550,8 @@ def _kind_of(error: Exception) -> tuple[ErrorKind, str]:
         return kind, error.remedy
     if is_out_of_memory(error):
         return ErrorKind.OUT_OF_MEMORY, MEMORY_REMEDY
+    if isinstance(error, ImportError) or isinstance(getattr(error, "obj", None), ModuleType):
+        return ErrorKind.MISSING_LIBRARY, DAMAGED_REMEDY
     if says_device_lost(str(error)):
         return ErrorKind.DEVICE_LOST, LOST_REMEDY
     if isinstance(error, OSError) and is_no_room(error):

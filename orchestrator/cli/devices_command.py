@@ -106,9 +106,11 @@ def rows_of(
     kind: Kind, discoverer: Discoverer, seen: Iterable[SeenDevice], devices: Sequence[DeviceFile]
 ) -> list[dict[str, object]]:
     """One row per device that a host sees; a registered one is recognised by its address."""
+    seen = tuple(seen)
+    at = {d.name: [one for one in seen if discoverer.is_at(d.options, one)] for d in devices}
+    away = ", ".join(name for name, there in at.items() if not there)
     found = (
-        (one, next((d.name for d in devices if discoverer.is_at(d.options, one)), None))
-        for one in seen
+        (one, next((name for name, there in at.items() if one in there), None)) for one in seen
     )
     return [
         {
@@ -117,19 +119,20 @@ def rows_of(
             "transport": one.transport,
             "model": one.model,
             "registered_as": name,
-            "what_to_do": _what_to_do(kind, one, name),
+            "what_to_do": _what_to_do(kind, one, name, away),
         }
         for one, name in found
     ]
 
 
-def _what_to_do(kind: Kind, seen: SeenDevice, name: str | None) -> str:
+def _what_to_do(kind: Kind, seen: SeenDevice, name: str | None, away: str) -> str:
     if seen.remedy is not None:
         return with_flags(seen.remedy)
     if name is not None:
         return f"nothing; registered as {name}"
     more = "".join(f" --option {key}={value}" for key, value in seen.options.items())
-    return f"fleetrank devices add --{kind.address_option} {shlex.quote(seen.address)}{more}"
+    moved = f"  # {away} keeps its name if it is at this new address" if away else ""
+    return f"fleetrank devices add --{kind.address_option} {shlex.quote(seen.address)}{more}{moved}"
 
 
 MAX_COUNT = 200

@@ -164,9 +164,9 @@ class RayProcess:
         ending = exit_name(self._child.end())
         kept = "" if self._is_leaving else f"read {self._keep_native_output()}, "
         lost = RayLostError(
-            f"the process that talks to Ray has ended ({ending}); Ray ends it when its head "
-            "(gcs_server) does not answer any more",
-            f"{kept}on a cluster start the head again",
+            f"the process that talks to Ray has ended ({ending}); Ray ends it when the raylet of "
+            "this host has ended, or when its head (gcs_server) does not answer any more",
+            f"{kept}on a cluster start what `ray status` misses again, here or on the head",
         )
         with self._lock:
             self._lost, unanswered = lost, list(self._waiting.values())

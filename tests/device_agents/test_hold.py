@@ -73,6 +73,10 @@ def test_a_command_without_end_is_ended_and_what_it_may_have_reserved_is_release
     assert released.exists(), "by its words, without a shell"
 
 
+def test_a_command_that_reads_its_input_finds_it_empty() -> None:
+    CommandHold(Reservation(command=("sh", "-c", "! read line"))).take()
+
+
 def test_a_program_that_is_missing_is_no_wait() -> None:
     with pytest.raises(PermanentError, match="no-such-lab"):
         CommandHold(Reservation(command=("no-such-lab", "x"))).take()

@@ -262,7 +262,7 @@ def silence(state: DispatchState, now_s: float) -> Notice | None:
         if lane.running_since_s is not None
     )
     lines = [
-        f"{device} has been running {label}, repeat {index + 1}, for {duration(now_s - since_s)}"
+        f"{device} has been busy for {duration(now_s - since_s)} with {label}, repeat {index + 1}"
         for since_s, device, label, index in running
     ]
     lines += [f"waiting for {lane.device}" for lane in lanes if lane.probe_at_s is not None]

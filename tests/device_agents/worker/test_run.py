@@ -134,3 +134,13 @@ def test_a_row_whose_outputs_are_not_numbers_has_its_flag(
     found = measure_here(replace(task, execution=replace(task.execution, inputs=(stated,))))
     assert found.status is Status.OK, found.failure
     assert (Flag.NAN_OUTPUTS in found.flags) is bool(np.isnan(value))
+
+
+@pytest.mark.slow
+def test_a_library_without_its_parts_is_called_damaged(
+    task_of, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delattr(pytest.importorskip("onnxruntime"), "InferenceSession")
+    failure = measure_here(task_of(Runtime.ONNX)).failure
+    assert failure.kind is ErrorKind.MISSING_LIBRARY, failure
+    assert "--force-reinstall" in failure.remedy

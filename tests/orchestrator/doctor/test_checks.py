@@ -59,8 +59,13 @@ def test_a_missing_runtime_names_the_extra_to_install() -> None:
     assert "fleetrank[tflite]" in (finding.remedy or "")
 
 
-def test_a_module_that_fails_to_import_is_named_with_its_reason() -> None:
-    assert list(import_failures(["json", "no_such_module"])) == ["no_such_module"]
+def test_a_module_that_fails_to_import_is_named_with_its_reason(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "left_over").mkdir()
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    targets = ["json", "no_such_module", "left_over"]
+    assert list(import_failures(targets)) == targets[1:]
 
 
 def test_an_installed_library_has_a_version() -> None:

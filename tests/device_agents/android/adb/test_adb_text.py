@@ -22,6 +22,8 @@ R58M30ABCDE            unauthorized 1-3.2 transport_id:4
 ????????????           no permissions (user in plugdev group; are your udev rules wrong?); see [http://developer.android.com/tools/device.html] usb:1-4 transport_id:5
 adb-1A-xY._adb-tls-connect._tcp device product:x model:y device:z transport_id:6
 my device $(id)        device usb:2-1 model:X
+?1	no permissions; see [http://developer.android.com/tools/device.html]
+?2no permissions (missing udev rules? user is in the plugdev group) usb:1-4
 3A021JEHN02756         detached usb:1-2 transport_id:9
 
 """  # noqa: E501
@@ -37,6 +39,8 @@ def test_each_kind_of_line_is_read() -> None:
         ("????????????", DeviceState.NO_PERMISSIONS, Transport.USB),
         ("adb-1A-xY._adb-tls-connect._tcp", DeviceState.DEVICE, Transport.MDNS),
         ("my device $(id)", DeviceState.DEVICE, Transport.USB),
+        ("?1", DeviceState.NO_PERMISSIONS, Transport.USB),
+        ("?2", DeviceState.NO_PERMISSIONS, Transport.USB),
         ("3A021JEHN02756", DeviceState.DETACHED, Transport.USB),
     ]
     assert (seen[0].model, seen[0].remedy, seen[1].model) == ("Pixel_6", None, None)

@@ -40,3 +40,7 @@ def test_each_device_has_its_next_step(monkeypatch: pytest.MonkeyPatch) -> None:
     assert list(rows[0]) == [
         "serial", "state", "transport", "model", "registered_as", "what_to_do",
     ]  # fmt: skip
+    (moved,) = rows_of(kind, kind.discoverer(), seen[1:2], REGISTERED)
+    assert str(moved["what_to_do"]).endswith(
+        "B 2'  # mine, far keeps its name if it is at this new address"
+    )

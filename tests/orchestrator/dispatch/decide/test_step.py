@@ -257,7 +257,7 @@ def test_a_silent_minute_names_what_runs_and_what_is_waited_for(new_world: NewWo
     world.tick()
     (text,) = [one.message for one in world.announced(Notice)][n_before:]
     assert "1 min 00 s" in text
-    assert "d0 has been running model" in text
+    assert "d0 has been busy for" in text
     assert "for 1 min 15 s" in text
     assert text.endswith("waiting for d1")
 
