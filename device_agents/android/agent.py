@@ -112,6 +112,7 @@ class PhoneOptions(PhoneRules):
             it.
         settle_s: how long a phone rests after its start, before a measurement.
         load_cap_mhz: the highest clock cap under load at registration; `None` if it was not seen.
+        cells: of the battery, in series: a phone with two reports the voltage of one.
         energy_look_s: time between two looks at the power while energy is counted.
         max_energy_s: the longest run for energy; `energy_s` of the sweep is the shortest.
         boot_limit_s: how long to wait for a phone that is lost or restarts.
@@ -129,6 +130,7 @@ class PhoneOptions(PhoneRules):
     settle_s: float = SETTLE_S
     boot_limit_s: float = BOOT_LIMIT_S
     load_cap_mhz: float | None = None
+    cells: int = 1
     energy_look_s: float = LOOK_S
     max_energy_s: float = MAX_ENERGY_S
     programs: Mapping[str, str] = field(default_factory=dict, metadata={OPTION_NAMES: PROGRAMS})
@@ -352,6 +354,7 @@ class Visit:
                 programs=self.programs,
                 task=self.task,
                 latency_ns=latency_of(reading),
+                cells=self.options.cells,
                 look_s=self.options.energy_look_s,
                 max_s=self.options.max_energy_s,
             ).measure()

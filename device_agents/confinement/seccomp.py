@@ -39,7 +39,7 @@ def call(number: int, *arguments: object) -> int:
 
 
 def give_up_privileges() -> None:
-    """This thread, and what it starts, gets no new privileges, and keeps none of root's.
+    """This thread, and what it starts, gets no new privileges, and loses those of root.
 
     Without the first, an unprivileged process may not confine itself. Root may still pass over the
     modes of files: those of a task can lie in the folder of another user.
@@ -88,14 +88,14 @@ NUMBERS: Mapping[str, "tuple[int | None, int | None]"] = {
     "unshare": (272, 97), "setns": (308, 268), "bpf": (321, 280), "perf_event_open": (298, 241),
     "userfaultfd": (323, 282), "chroot": (161, 51), "pivot_root": (155, 41), "mount": (165, 40),
     "umount2": (166, 39), "open_tree": (428, 428), "open_tree_attr": (467, 467),
-    "move_mount": (429, 429), "fsopen": (430, 430), "fsconfig": (431, 431),
-    "fsmount": (432, 432), "fspick": (433, 433), "mount_setattr": (442, 442),
-    "open_by_handle_at": (304, 265), "name_to_handle_at": (303, 264), "mknod": (133, None),
-    "mknodat": (259, 33), "fanotify_init": (300, 262), "fanotify_mark": (301, 263),
-    "quotactl": (179, 60), "quotactl_fd": (443, 443), "acct": (163, 89), "swapon": (167, 224),
-    "swapoff": (168, 225), "setuid": (105, 146), "setgid": (106, 144), "setreuid": (113, 145),
-    "setregid": (114, 143), "setresuid": (117, 147), "setresgid": (119, 149),
-    "setfsuid": (122, 151), "setfsgid": (123, 152), "setgroups": (116, 159), "capset": (126, 91),
+    "move_mount": (429, 429), "fsopen": (430, 430), "fsconfig": (431, 431), "fsmount": (432, 432),
+    "fspick": (433, 433), "mount_setattr": (442, 442), "open_by_handle_at": (304, 265),
+    "name_to_handle_at": (303, 264), "mknod": (133, None), "mknodat": (259, 33),
+    "fanotify_init": (300, 262), "fanotify_mark": (301, 263), "quotactl": (179, 60),
+    "quotactl_fd": (443, 443), "acct": (163, 89), "swapon": (167, 224), "swapoff": (168, 225),
+    "setuid": (105, 146), "setgid": (106, 144), "setreuid": (113, 145), "setregid": (114, 143),
+    "setresuid": (117, 147), "setresgid": (119, 149), "setfsuid": (122, 151),
+    "setfsgid": (123, 152), "setgroups": (116, 159), "capset": (126, 91),
     "settimeofday": (164, 170), "clock_settime": (227, 112), "adjtimex": (159, 171),
     "clock_adjtime": (305, 266), "syslog": (103, 116), "sethostname": (170, 161),
     "setdomainname": (171, 162), "reboot": (169, 142), "init_module": (175, 105),

@@ -529,9 +529,7 @@ def _in_time_of_driver(found: Measurement, ahead: timedelta) -> Measurement:
     """The measurement with stamps of this host's clock, so that rows of a sweep have one order."""
     stamps = (found.started_utc, found.finished_utc)
     with contextlib.suppress(ValueError):  # no stamp
-        started, finished = (
-            (datetime.fromisoformat(str(stamp)) - ahead).isoformat() for stamp in stamps
-        )
+        started, finished = ((datetime.fromisoformat(str(s)) - ahead).isoformat() for s in stamps)
         return replace(found, started_utc=started, finished_utc=finished)
     return found
 

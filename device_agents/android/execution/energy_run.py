@@ -145,6 +145,7 @@ class EnergyRun:
 
     Attributes:
         latency_ns: of one run of the task, as it was just measured.
+        cells: as of `parse_look`.
         look_s: time between two looks.
         max_s: the longest run; a counter that needs more time gives no figure.
     """
@@ -152,6 +153,7 @@ class EnergyRun:
     programs: PhonePrograms
     task: MeasureTask
     latency_ns: int
+    cells: int = 1
     look_s: float = LOOK_S
     max_s: float = MAX_ENERGY_S
 
@@ -172,7 +174,7 @@ class EnergyRun:
             return None
 
     def _measure(self) -> Energy | None:
-        first = _see(self.programs.phone, FULL_SCRIPT, self.programs.stop_requested)
+        first = _see(self.programs.phone, FULL_SCRIPT, self.cells, self.programs.stop_requested)
         if not (first.is_discharging and first.has_source):
             return None
         script = FILES_SCRIPT if _has_files(self.programs) else FULL_SCRIPT
@@ -186,7 +188,7 @@ class EnergyRun:
     def _run(self, script: str, length_s: float) -> Energy | None:
         task = _lasting(self.task, self.latency_ns, length_s)
         placed = self.programs.place(task)
-        see = partial(_see, self.programs.phone, script)
+        see = partial(_see, self.programs.phone, script, self.cells)
         watch = PhoneWatch(see, first_s=self.look_s, every_s=self.look_s)
         reading = read(task, self.programs.run(task, placed, watch))
         mean_ns, runs = _mean_and_runs(reading)
@@ -351,10 +353,9 @@ def _has_files(programs: PhonePrograms) -> bool:
     return _see(programs.phone, FILES_SCRIPT, programs.stop_requested).has_source
 
 
-def _see(phone: Phone, script: str, stop_requested: StopRequested) -> PowerLook:
-    return parse_look(
-        read_sections(phone, script, timeout_s=LOOK_TIMEOUT_S, stop_requested=stop_requested)
-    )
+def _see(phone: Phone, script: str, cells: int, stop: StopRequested) -> PowerLook:
+    sections = read_sections(phone, script, timeout_s=LOOK_TIMEOUT_S, stop_requested=stop)
+    return parse_look(sections, cells)
 
 
 # Watches the clocks of a phone's cores while a program runs, from a thread of this host.

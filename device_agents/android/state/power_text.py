@@ -92,8 +92,13 @@ class PowerLook:
         return self.rails_uj is not None or (has_battery and self.voltage_mv is not None)
 
 
-def parse_look(sections: Mapping[str, str]) -> PowerLook:
-    """Reads the output of a script; a value of the kernel's files comes before the service's."""
+def parse_look(sections: Mapping[str, str], cells: int = 1) -> PowerLook:
+    """Reads the output of a script; a value of the kernel's files comes before the service's.
+
+    Args:
+        sections: of the output.
+        cells: of the battery, in series: such a phone reports its charge, and the voltage of one.
+    """
     files = dict(_words(sections.get("supply", "")))
     dump = sections.get("battery", "")
     # Samsung prints its own readings in lower case after the standard ones.
@@ -104,7 +109,7 @@ def parse_look(sections: Mapping[str, str]) -> PowerLook:
         is_discharging=_is_discharging(files.get("status"), dump),
         charge_uah=_first(_charge_uah, charge),
         current=_first(_size, current),
-        voltage_mv=_first(_voltage_mv, voltage),
+        voltage_mv=_first(lambda number: _voltage_mv(number, cells), voltage),
         rails_uj=_rails_uj(sections.get("rails", "")),
     )
 
@@ -138,11 +143,12 @@ def _size(number: int) -> int | None:
     return abs(number) if abs(number) <= 1000 * _MOST_MA else None
 
 
-def _voltage_mv(number: int) -> float | None:
-    """One cell, or two in series."""
-    if 2_500 <= number <= 10_000:
-        return float(number)
-    return number / 1000 if 2_500_000 <= number <= 10_000_000 else None
+def _voltage_mv(number: int, cells: int) -> float | None:
+    """Of the whole battery: more than 5 V is that of two cells in series already."""
+    mv = float(number) if number <= 10_000 else number / 1000
+    if not 2_500 <= mv <= 10_000:
+        return None
+    return mv if mv > 5_000 else mv * max(1, cells)
 
 
 def _is_discharging(status: str | None, dump: str) -> bool | None:

@@ -65,6 +65,16 @@ def test_a_samsung_on_its_cable_reports_ma_and_no_charge() -> None:
     assert look(battery=unplugged.replace("status: 2", "status: 3")).is_discharging is True
 
 
+@pytest.mark.parametrize(
+    ("reported", "cells", "mv"),
+    [(3850, 1, 3850), (3850, 2, 7700), (3850_000, 2, 7700), (7700, 2, 7700), (7_700_000, 2, 7700),
+     (3850, 0, 3850), (13, 2, None), (4500, 2, 9000)],
+)  # fmt: skip
+def test_the_voltage_is_that_of_all_cells(reported: int, cells: int, mv: float | None) -> None:
+    found = parse_look({"supply": f"voltage_now {reported}\n"}, cells)
+    assert found.voltage_mv == mv
+
+
 def test_a_box_without_a_battery_has_no_source() -> None:
     seen = look(battery=TV_BOX)
     assert (seen.voltage_mv, seen.current, seen.rails_uj) == (None, None, None)
