@@ -47,7 +47,7 @@ class BoardOptions:
     Attributes:
         ssh: the board's name for ssh: HOST, USER@HOST or an alias.
         ssh_config: file in place of `~/.ssh/config`. ssh runs the programs that it names, which is
-            as much as `reserve` of the same device file can do, so there is no separate wall.
+            as much as `reserve` of the same device file can do, so it needs no separate wall.
         python: name or path of Python 3.10 or newer there, with NumPy and the runtimes.
         board_hash: hash of its serial number at registration; another board is rejected.
         runtimes: found at registration, joined by commas; `None` if it was not registered.

@@ -105,15 +105,10 @@ def text_of(path: Path) -> str:
         return ""
 
 
-def parse_number(text: str) -> float | None:
-    """Parses a sysfs file that contains one integer."""
-    stripped = text.strip()
-    return float(stripped) if re.fullmatch(r"-?\d{1,18}", stripped, re.ASCII) else None
-
-
 def number_of(path: Path) -> float | None:
-    """The number that a file of the system holds; `None` without one."""
-    return parse_number(text_of(path))
+    """The integer that a file of the system consists of; `None` for any other content."""
+    text = text_of(path).strip()
+    return float(text) if re.fullmatch(r"-?\d{1,18}", text, re.ASCII) else None
 
 
 def read_memory() -> Memory:

@@ -167,7 +167,6 @@ PROBES: dict[str, tuple[Parser, str]] = {
     "stat": (conditions.parse_stat, STAT),
     "clocks": (conditions.parse_cpuinfo_mhz, CPUINFO),
     "oom": (conditions.parse_oom_kills, "nr_free_pages 1\noom_kill 3\n"),
-    "number": (worker_process.parse_number, "-2449998\n"),
     "status": (worker_process.parse_status, STATUS),
     "cpu model": (conditions.parse_cpu_model, CPUINFO),
     "cpu flags": (conditions.parse_is_virtual, CPUINFO),

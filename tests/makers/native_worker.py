@@ -84,7 +84,7 @@ def attempts(outside: Path, port: int) -> dict[str, Callable[[], object]]:
 
 def of_root() -> dict[str, Callable[[], object]]:
     """What only root may do; none of it changes this machine."""
-    node = os.fsencode(f"/tmp/null-{os.getpid()}")
+    node = Path(f"/tmp/null-{os.getpid()}")
     return {
         "clock": lambda: call("settimeofday", None, None),
         "root": lambda: call("chroot", b"/"),
@@ -92,10 +92,7 @@ def of_root() -> dict[str, Callable[[], object]]:
         "file system": lambda: call("fsopen", b"tmpfs", 0),
         "watch of all files": lambda: call("fanotify_init", 0, 0),
         "log of the kernel": lambda: call("syslog", 10, None, 0),
-        "device": lambda: (
-            call("mknodat", -100, node, 0o20600, 0x103),
-            Path(os.fsdecode(node)).unlink(),
-        ),
+        "device": lambda: (call("mknodat", -100, bytes(node), 0o20600, 0x103), node.unlink()),
         "own priority": lambda: done(LIBC.setpriority(0, 0, -1)),
     }
 

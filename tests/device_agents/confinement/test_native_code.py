@@ -89,13 +89,7 @@ CASES = [(runtime, walls) for runtime in Runtime for walls in ("seccomp", ALL_WA
 
 
 # ExecuTorch behind all walls: `test_walls`.
-@pytest.mark.parametrize(
-    ("runtime", "walls"),
-    daily(
-        CASES,
-        (Runtime.ONNX, "seccomp"),
-    ),
-)
+@pytest.mark.parametrize(("runtime", "walls"), daily(CASES, (Runtime.ONNX, "seccomp")))
 def test_native_code_is_refused_all_of_it(
     runtime: Runtime, walls: str, task_of: MakeTask, folder: Path, listener: socket.socket
 ) -> None:

@@ -190,12 +190,7 @@ main()
 @pytest.mark.thorough
 @pytest.mark.parametrize("payload", ["file", "connection", "program"])
 @pytest.mark.parametrize(
-    "barriers",
-    [
-        pytest.param("landlock", marks=needs_landlock),
-        "audit",
-        "trusted",
-    ],
+    "barriers", [pytest.param("landlock", marks=needs_landlock), "audit", "trusted"]
 )
 def test_a_pt2_that_runs_code_is_held_with_the_scan_switched_off(
     payload: str, barriers: str, tmp_path: Path, target: Target

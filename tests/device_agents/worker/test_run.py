@@ -101,24 +101,16 @@ def test_outputs_are_compared_with_those_that_travelled_with_the_file(
     ("outputs", "flagged"),
     [
         ([np.zeros(3), np.array([1, np.nan], "float16")], True),
+        ([[{"a": 1.0}], np.array(complex(0, np.nan))], True),
         ([np.full(3, np.inf)], True),
         ([np.array([-np.inf, 1.0])], False),
-        ([np.array(np.nan)], True),
-        ([np.array([1, complex(0, np.nan)])], True),
-        ([[{"a": 1.0}], np.array([np.nan])], True),
-        ([], False),
-        (
-            [np.zeros((0, 4), "float32"), np.array(["a"]), np.ones(2, bool), np.ones(2, "int8")],
-            False,
-        ),
+        ([np.zeros((0, 4)), np.array(["a"]), np.ones(2, bool), np.ones(2, "int8")], False),
+        (None, False),
     ],
 )
-def test_outputs_that_are_not_numbers_are_noticed(outputs: list[Any], flagged: bool) -> None:
+def test_outputs_that_are_not_numbers_are_noticed(outputs: Any, flagged: bool) -> None:
+    # `None` cannot be read: the row stays as it is.
     assert _has_nan(Mock(outputs=lambda: outputs)) is flagged
-
-
-def test_outputs_that_cannot_be_read_leave_the_row_as_it_is() -> None:
-    assert not _has_nan(Mock(outputs=Mock(side_effect=MemoryError)))
 
 
 @pytest.mark.slow

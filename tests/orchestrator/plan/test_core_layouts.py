@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from fleetrank.device_agents.host.cores import clusters_by_kind, cpus_one_per_core
+from fleetrank.device_agents.host.cores import clusters_by_kind, cpus_one_per_core, parse_cpu_list
 from fleetrank.orchestrator.plan.plan import DeviceCores, cluster_of
 
 A55, A510, A520 = ("0x41", "0xd05"), ("0x41", "0xd46"), ("0x41", "0xd80")
@@ -53,13 +53,6 @@ def cores_of(layout: str) -> tuple[dict[int, float], dict[int, tuple[str, str]]]
     return clocks, designs
 
 
-def numbers(text: str | None) -> tuple[int, ...] | None:
-    if text is None:
-        return None
-    first, _, last = text.partition("-")
-    return tuple(range(int(first), int(last or first) + 1))
-
-
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_phones_and_boards_start_with_the_fastest_cores(layout: str) -> None:
     clocks, designs = cores_of(layout)
@@ -70,7 +63,17 @@ def test_phones_and_boards_start_with_the_fastest_cores(layout: str) -> None:
     )
     chosen = {threads: cluster_of("auto", threads, cores) for threads in (1, 2, 4, 8)}
     found_sets = {n: None if cpus is None else tuple(sorted(cpus)) for n, cpus in chosen.items()}
-    assert found_sets == {n: numbers(text) for n, text in BIG[layout].items()}
+    assert found_sets == {n: text and parse_cpu_list(text) for n, text in BIG[layout].items()}
+
+
+def write_core(root: Path, cpu: int, mhz: float, mates: str) -> None:
+    folder = root / f"sys/devices/system/cpu/cpu{cpu}"
+    for name, text in (
+        ("cpufreq/cpuinfo_max_freq", f"{mhz * 1000:.0f}\n"),
+        ("topology/thread_siblings_list", mates),
+    ):
+        (folder / name).parent.mkdir(parents=True)
+        (folder / name).write_text(text)
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
@@ -81,11 +84,7 @@ def test_a_host_starts_with_the_fastest_cores(
     monkeypatch.setattr(os, "sched_getaffinity", lambda _pid: set(clocks))
     text = ""
     for cpu, mhz in clocks.items():
-        folder = tmp_path / f"sys/devices/system/cpu/cpu{cpu}"
-        (folder / "cpufreq").mkdir(parents=True)
-        (folder / "cpufreq/cpuinfo_max_freq").write_text(f"{mhz * 1000:.0f}\n")
-        (folder / "topology").mkdir()
-        (folder / "topology/thread_siblings_list").write_text(f"{cpu}\n")
+        write_core(tmp_path, cpu, mhz, f"{cpu}\n")
         maker, part = designs.get(cpu, ("", ""))
         text += f"processor\t: {cpu}\n" + (
             f"CPU implementer\t: {maker}\nCPU part\t: {part}\n\n" if maker else "\n"
@@ -105,9 +104,5 @@ def test_threads_of_two_cores_come_after_all_cores(
     for cpu, (mhz, mates) in enumerate(
         [(2000, "0"), (2000, "1")] + [(5000, "2-3")] * 2 + [(5000, "4-5")] * 2
     ):
-        folder = tmp_path / f"sys/devices/system/cpu/cpu{cpu}"
-        (folder / "cpufreq").mkdir(parents=True)
-        (folder / "cpufreq/cpuinfo_max_freq").write_text(f"{mhz * 1000}")
-        (folder / "topology").mkdir()
-        (folder / "topology/thread_siblings_list").write_text(mates)
+        write_core(tmp_path, cpu, mhz, mates)
     assert cpus_one_per_core(tmp_path) == (2, 4, 0, 1, 3, 5)

@@ -165,13 +165,12 @@ def test_versions_that_differ_are_named_with_their_hosts() -> None:
     assert has(said, "onnxruntime", "1.22 on head", "1.23 on lab")
 
 
-@pytest.mark.parametrize(
-    ("ahead_s", "said"),
-    [(3600.0, "3600 s ahead of"), (-2.4, "2 s behind"), (1.9, None), (-1.9, None)],
-)
-def test_a_clock_that_is_off_is_named(ahead_s: float, said: str | None) -> None:
-    found = skew({"head": FACTS, "lab": replace(OTHER, clock_ahead_s=ahead_s)})
-    assert [has(one, "clock of lab", said or "") for one in found] == [True] * bool(said)
+def test_a_clock_that_is_off_is_named() -> None:
+    off = {"a": 3600.0, "b": -2.4, "c": 1.9, "d": -1.9}
+    found = skew({name: replace(OTHER, clock_ahead_s=s) for name, s in off.items()})
+    assert [" ".join(one.split()[:9]) for one in found] == [
+        "the clock of a is 3600 s ahead of", "the clock of b is 2 s behind this",
+    ]  # fmt: skip
 
 
 def test_what_is_wrong_with_a_cluster_is_said_with_its_remedy() -> None:

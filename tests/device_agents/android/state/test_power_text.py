@@ -67,12 +67,10 @@ def test_a_samsung_on_its_cable_reports_ma_and_no_charge() -> None:
 
 @pytest.mark.parametrize(
     ("reported", "cells", "mv"),
-    [(3850, 1, 3850), (3850, 2, 7700), (3850_000, 2, 7700), (7700, 2, 7700), (7_700_000, 2, 7700),
-     (3850, 0, 3850), (13, 2, None), (4500, 2, 9000)],
-)  # fmt: skip
+    [(3850, 1, 3850), (3850_000, 2, 7700), (7_700_000, 2, 7700), (3850, 0, 3850), (13, 2, None)],
+)
 def test_the_voltage_is_that_of_all_cells(reported: int, cells: int, mv: float | None) -> None:
-    found = parse_look({"supply": f"voltage_now {reported}\n"}, cells)
-    assert found.voltage_mv == mv
+    assert parse_look({"supply": f"voltage_now {reported}\n"}, cells).voltage_mv == mv
 
 
 def test_a_box_without_a_battery_has_no_source() -> None:

@@ -107,9 +107,7 @@ with local_ray():
     assert done.stdout.split() == ["7", "True", "0"], done.stderr
 
 
-def test_ray_that_never_starts_is_an_error_that_names_the_load(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_ray_that_never_starts_names_the_load(monkeypatch: pytest.MonkeyPatch) -> None:
     import ray
 
     monkeypatch.setattr(ray, "init", Mock(side_effect=Exception("timed out")))
