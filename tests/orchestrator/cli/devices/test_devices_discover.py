@@ -1,4 +1,5 @@
 import pytest
+from wording import has
 
 from fleetrank.device_agents.contract.kind import SeenDevice
 from fleetrank.device_agents.registry import load_kind
@@ -41,6 +42,4 @@ def test_each_device_has_its_next_step(monkeypatch: pytest.MonkeyPatch) -> None:
         "serial", "state", "transport", "model", "registered_as", "what_to_do",
     ]  # fmt: skip
     (moved,) = rows_of(kind, kind.discoverer(), seen[1:2], REGISTERED)
-    assert str(moved["what_to_do"]).endswith(
-        "B 2'  # mine, far keeps its name if it is at this new address"
-    )
+    assert has(str(moved["what_to_do"]), "add --adb 'B 2'", "# mine, far keeps its name")
