@@ -108,7 +108,7 @@ def print_plan(
     print(f"files: {len(cached)} ready, {n_to_build} to build and verify{size}")
     if plan.rounds is not None:
         print(_rounds_line(setup, plan.rounds))
-    for line in (*_unlike_cores(plan.cells), *_profile_lines(setup), *_set_lines(setup)):
+    for line in (*_unlike_cores(setup), *_profile_lines(setup), *_set_lines(setup)):
         print(line)
     _print_times(times)
 
@@ -128,13 +128,14 @@ def _cpus_by_threads(cells: Iterable[Cell]) -> dict[str, dict[int, frozenset[int
     return found
 
 
-def _unlike_cores(cells: Sequence[Cell]) -> Iterator[str]:
-    """Devices on which more threads do not just add cores: their scaling compares unlike cores."""
-    shown = {(cell.device, cell.execution.threads): _cpus(cell) for cell in cells}
-    for device, of in _cpus_by_threads(cells).items():
-        sets = [of[threads] for threads in sorted(of)]
+def _unlike_cores(setup: Setup) -> Iterator[str]:
+    """Devices whose numbers of threads use other kinds of cores: their scaling compares these."""
+    shown = {(cell.device, cell.execution.threads): _cpus(cell) for cell in setup.plan.cells}
+    for device, of in _cpus_by_threads(setup.plan.cells).items():
+        clusters = setup.devices[device].found.clusters
         # The system may choose any core, and phones have unlike ones.
-        if any(few and not few <= many for few, many in itertools.pairwise(sets)):
+        used = {(bool(cpus), *map(cpus.isdisjoint, clusters)) for cpus in of.values()}
+        if len(used) > 1:
             places = ", ".join(
                 f"{count_of(n, 'thread')} on {shown[device, n] or 'any'}" for n in sorted(of)
             )

@@ -7,7 +7,12 @@ import pytest
 from wording import has
 
 from fleetrank.orchestrator.cli.main import run
-from fleetrank.orchestrator.workspace.device_registry import DeviceFile, Registration, save_device
+from fleetrank.orchestrator.workspace.device_registry import (
+    DeviceFile,
+    Registration,
+    save_device,
+    update_device,
+)
 from fleetrank.orchestrator.workspace.workspace import Workspace
 
 
@@ -30,6 +35,16 @@ def test_a_plan_shows_cpus_where_cells_differ_in_them(
     assert run(words) == 0
     said = capsys.readouterr().out
     assert has(said, "phone", "1 thread on 7", "2 threads on 4-6", "4 threads on 4-7", "unlike")
+    (workspace.sweeps / "t.yaml").write_text(spec.format([2, 3]))
+    assert run(words) == 0
+    assert "unlike" not in capsys.readouterr().out
+    # Of all cores that are not small, four are of another kind than the first four.
+    found = Registration(clusters=((4, 5, 6, 7), (0, 1, 2, 3)))
+    phone = DeviceFile(name="phone", kind="android", options=options, registration=found)
+    update_device(workspace, phone)
+    (workspace.sweeps / "t.yaml").write_text(spec.format([4, 8]))
+    assert run(words) == 0
+    assert has(capsys.readouterr().out, "4 threads on 4-7", "8 threads on 0-7", "unlike")
     (workspace.sweeps / "t.yaml").write_text(spec.format([4]))
     assert run(words) == 0
     assert "cpus" not in capsys.readouterr().out
