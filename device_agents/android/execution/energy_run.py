@@ -350,7 +350,7 @@ def _mean_and_runs(reading: Measurement) -> tuple[int, int]:
 
 def _has_files(programs: PhonePrograms) -> bool:
     """Whether the kernel's files alone say enough; else each look asks the battery service."""
-    return _see(programs.phone, FILES_SCRIPT, programs.stop_requested).has_source
+    return _see(programs.phone, FILES_SCRIPT, 1, programs.stop_requested).has_source
 
 
 def _see(phone: Phone, script: str, cells: int, stop: StopRequested) -> PowerLook:
