@@ -3,6 +3,7 @@
 This module decides which system errors concern storage, with their messages and remedies.
 """
 
+import codecs
 import contextlib
 import errno
 import fcntl
@@ -290,28 +291,40 @@ def read_small_bytes(path: Path, max_bytes: int) -> bytes:
 
 
 def read_small_text(path: Path, max_bytes: int = MAX_TYPED_BYTES) -> str:
-    """Reads the text of a small file in UTF-8, without a byte order mark.
+    """Reads the text of a small file, as `decoded` does.
 
     Raises:
         MissingFileError: the file does not exist.
-        BadFileError: the same as `read_small_bytes`, or it is not UTF-8.
+        BadFileError: the same as `read_small_bytes`, or it is not text.
     """
     return decoded(read_small_bytes(path, max_bytes), str(path))
 
 
-def decoded(content: bytes, where: str) -> str:
-    """The text of a file in UTF-8, without a byte order mark; `where` is its name in messages.
+_MARKS = (  # the mark of UTF-32 begins with that of UTF-16
+    (codecs.BOM_UTF32_LE, "UTF-32"), (codecs.BOM_UTF32_BE, "UTF-32"),
+    (codecs.BOM_UTF16_LE, "UTF-16"), (codecs.BOM_UTF16_BE, "UTF-16"),
+)  # fmt: skip
+
+
+def decoded(content: bytes, where: str, errors: str = "strict") -> str:
+    """The text of a file in UTF-8, or as its byte order mark says; the mark is left out.
+
+    Args:
+        content: of a file of the user. PowerShell's `>` writes UTF-16.
+        where: its name in messages.
+        errors: `replace` for a log, in which single bytes may be damaged.
 
     Raises:
-        BadFileError: it is not UTF-8.
+        BadFileError: it is not in that encoding.
     """
+    encoding = next((name for mark, name in _MARKS if content.startswith(mark)), "UTF-8")
     try:
-        return content.decode("utf-8-sig")
+        return content.decode("utf-8-sig" if encoding == "UTF-8" else encoding, errors)
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
         raise BadFileError(
             f"{where} cannot be read: byte 0x{content[error.start]:02x} in line {line} is not "
-            "UTF-8",
+            f"{encoding}",
             "save the file as text in UTF-8",
         ) from error
 

@@ -97,7 +97,7 @@ def parse_log(name: str, content: bytes, mapping: bytes) -> tuple[Release, ...]:
     """
     where = "the mapping"
     facts = checked(_FILE, parse_toml(decoded(mapping, where), where), where)
-    lines = _LINE.findall(content.decode("utf-8", errors="replace"))
+    lines = _LINE.findall(decoded(content, name, "replace"))
     if not lines:
         raise AnalysisError(
             f"{name} has no line of PyTorchObserver",

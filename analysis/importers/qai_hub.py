@@ -36,6 +36,7 @@ from fleetrank.analysis.importers.release import (
     whole,
 )
 from fleetrank.foundation.errors import BadFileError, shortened
+from fleetrank.foundation.files import decoded
 from fleetrank.foundation.plain_data import RECORD, check_events
 from fleetrank.foundation.vocabulary import BYTES_PER_MIB, NS_PER_MS, NS_PER_US
 
@@ -161,7 +162,7 @@ def _release_of(path: str, files: Mapping[str, bytes]) -> str:
             return part
     for name, content in files.items():
         if PurePosixPath(name).name == "_version.py" and (
-            match := _VERSION.search(content.decode(errors="replace"))
+            match := _VERSION.search(decoded(content, name, "replace"))
         ):
             return f"v{match[1]}"
     return "unknown"
@@ -189,8 +190,9 @@ def _yaml(path: str, content: bytes) -> object:
     # The loader in C is ten times faster, but not every wheel has it.
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     try:
-        check_events(yaml.parse(content, Loader=loader), path, RECORD)
-        return yaml.load(content, Loader=loader)  # noqa: S506
+        text = decoded(content, path)
+        check_events(yaml.parse(text, Loader=loader), path, RECORD)
+        return yaml.load(text, Loader=loader)  # noqa: S506
     except BadFileError as error:
         raise AnalysisError(error.message, "fetch it again") from error
     except (yaml.YAMLError, AttributeError, KeyError, TypeError, ValueError) as error:

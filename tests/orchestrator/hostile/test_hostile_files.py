@@ -128,7 +128,8 @@ SWEEPS = {
     "many documents": (GOOD + "---\n" * 50_000, "t.yaml"),
     "NUL": (GOOD + "\0", "t.yaml"),
     "Latin-1": ((GOOD + "description: é\n").encode("latin-1"), "UTF-8"),
-    "UTF-16": (GOOD.encode("utf-16"), "UTF-8"),
+    "UTF-16 without a mark": (GOOD.encode("utf-16-le"), "t.yaml"),
+    "half of UTF-16": (GOOD.encode("utf-16")[:-1], "UTF-16"),
     "nothing": ("", "models"),
     "2 MB": (GOOD + "#" * 2_000_000, "larger"),
     "NUL in a checkpoint's path": (
