@@ -99,10 +99,12 @@ _LONGEST = 100
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:
-    """The known name most similar to `name`; `None` if no name is similar."""
+    """The known name that ends with `:name` or is most similar; `None` if no name is similar."""
     import difflib  # not earlier: the measuring worker imports this module and never needs it
 
-    matches = difflib.get_close_matches(name[:_LONGEST].lower(), list(known), n=1, cutoff=0.5)
+    names = list(known)
+    matches = [one for one in names if one.endswith(f":{name}")]
+    matches += difflib.get_close_matches(name[:_LONGEST].lower(), names, n=1, cutoff=0.5)
     return matches[0] if matches else None
 
 

@@ -85,7 +85,7 @@ def fastest(
         FastestRow,
         found,
         title=f"The smallest {fleet.quantity.name} in {fleet.quantity.unit}{said}",
-        notes=fleet.session.comparable.notes,
+        notes=fleet.notes(*names),
         explanation=explained("pairs/fastest", {"margin": fleet.margin}),
     )
     table = replace(table, devices=published_names(session.frame))

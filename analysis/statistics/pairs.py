@@ -185,6 +185,12 @@ class Fleet:
         chosen = self.facts.filter(pl.col("platform_key").is_in(keys))
         return chosen.select("platform_key", "device", "device_model").rows()
 
+    def notes(self, *names: str) -> tuple[str, ...]:
+        """Notes of every table, and which models the ends of longer names stand for."""
+        of = {name: self.panel.models[row_of(self, name)] for name in names if name}
+        said = (f"{name} is {one}." for name, one in of.items() if not one.startswith(name))
+        return (*self.session.comparable.notes, *said)
+
     def _chosen(self, fits: pl.Expr) -> Ints:
         return self.facts.filter(fits)["at"].to_numpy().astype(np.int64)
 
@@ -232,8 +238,11 @@ def _doubts(session: Session) -> Mapping[tuple[int, int], str]:
 
 def fleet_of(session: Session, names: Iterable[str] = ()) -> Fleet:
     """Made once; by precision if a model is named with one, such as `resnet18:int8`."""
-    precise = any(split_precision(name)[1] for name in names)
-    is_any = precise or session.selection.precision == ANY_PRECISION
+    precise = [f":{name}" for name in names if split_precision(name)[1]]
+    if precise:  # a published name may end so too
+        known = [f":{one}" for one in session.frame.select("model").unique().collect()["model"]]
+        precise = [end for end in precise if not any(one.endswith(end) for one in known)]
+    is_any = bool(precise) or session.selection.precision == ANY_PRECISION
     return session.once(Fleet, ANY_PRECISION if is_any else None)
 
 
@@ -265,7 +274,8 @@ def faster(
     rows = row_of(fleet, a), row_of(fleet, b)
     if rows[0] == rows[1]:
         raise AnalysisError(f"{a} and {b} are one model", "name two models")
-    return _answer(fleet, rows, _here(fleet, rows), users, devices)
+    answer = _answer(fleet, rows, _here(fleet, rows), users, devices)
+    return replace(answer, notes=fleet.notes(a, b))
 
 
 def _answer(
@@ -290,7 +300,7 @@ def _answer(
         targets=tuple(targets),
         margin=fleet.margin,
         quantity=fleet.quantity.name,
-        notes=fleet.session.comparable.notes,
+        notes=fleet.notes(),
     )
     answer = _with_gap(fleet, answer, here)
     efforts = {one.platform_key: _effort(fleet, rows, here, one) for one in targets if one.is_open}
@@ -336,21 +346,34 @@ def _faster_first(fleet: Fleet, rows: tuple[int, int], here: int) -> tuple[int, 
 
 
 def row_of(fleet: Fleet, name: str) -> int:
-    """The row of a model; a name without a precision may stand for the only one."""
+    """The row of a model; a name may also stand for the only one with a precision or start more.
+
+    So `n3` is `lab:n3`, where no model is named `n3` and no other one ends so.
+
+    Raises:
+        AnalysisError: it stands for several.
+        NoDataError: for none.
+    """
     models, (model, word) = fleet.panel.models, split_precision(name)
-    alike = sorted(one for one in models if split_precision(one)[0] == model)
-    if name in models or (word is None and len(alike) == 1):
-        return models.index(name if name in models else alike[0])
-    if alike and word is None:
-        raise AnalysisError(
-            f"'{name}' was measured in several precisions", f"name one: {', '.join(alike)}"
-        )
+    is_precise = fleet.session.selection.precision == ANY_PRECISION
+    plain = [split_precision(one)[0] if is_precise else one for one in models]
+    for known, end in ((models, ""), (plain, ""), (models, f":{name}"), (plain, f":{name}")):
+        fits = [row for row, one in enumerate(known) if one == name or (end and one.endswith(end))]
+        if len(fits) == 1:
+            return fits[0]
+        if fits:
+            what = "is the end of several models" if end else "was measured in several precisions"
+            alike = ", ".join(sorted(models[row] for row in fits))
+            raise AnalysisError(f"'{name}' {what}", f"name one: {alike}")
     how = f"measure it with `fleetrank run {model}`, or import published figures"
     apart = [one for one in fleet.panel.notes if one.startswith(f"Left out: {name} on ")]
+    others = sorted(
+        one for one, short in zip(models, plain, strict=True) if word and short == model
+    )
     raise NoDataError(
         ". ".join([f"no platform has a comparable {fleet.quantity.name} of '{name}'", *apart]),
-        f"it was measured as {', '.join(alike)}; published floats are often fp16"
-        if alike
+        f"it was measured as {', '.join(others)}; published floats are often fp16"
+        if others
         else did_you_mean(name, models) + how,
     )
 
@@ -707,7 +730,7 @@ def pairs_table(session: Session) -> Table:
         counts,
         title=f"Orders of {a or b} and others{by}" if a or b else f"Orders that are reversed{by}",
         notes=(
-            *fleet.session.comparable.notes,
+            *fleet.notes(a, b),
             f"Here: {fleet.labels[fleet.panel.keys[here]]}"
             + ("." if is_own else ", as nothing was measured here."),
             *((cut,) if n_left_out else ()),
@@ -754,7 +777,7 @@ def gaps_table(session: Session) -> Table:
         GapRow,
         (row for pair in pairs if (row := _gap_row(fleet, *pair)) is not None),
         title=f"Orders that are kept, by the gap in {fleet.quantity.name} at the source",
-        notes=fleet.session.comparable.notes,
+        notes=fleet.notes(),
         explanation=explained("pairs/gaps", {"min_models": MIN_MODELS}),
     )
 

@@ -472,16 +472,16 @@ def _refuse_platform(frame: pl.LazyFrame, word: str, pattern: str | None, tier: 
 
 
 def _refuse_models(frame: pl.LazyFrame, patterns: tuple[str, ...]) -> None:
-    known = _values(frame, "model")
-    fits = (known.to_frame().filter(fits_model(one)) for one in patterns)
+    known = frame.select("model", "precision").unique().collect()
+    fits = (known.filter(fits_model(one)) for one in patterns)
     lacking = [one for one, found in zip(patterns, fits, strict=True) if found.is_empty()]
     if not lacking:
         return
-    first, more = lacking[0], len(lacking) - 1
+    first, more, stored = lacking[0], len(lacking) - 1, _values(frame, "model")
     others = f", nor {count_of(more, 'other name')} of the selection" if more else ""
     raise NoDataError(
         f"no model fits '{shortened(first)}'{others}",
-        f"{_hint(first, known)}give a model's name, or a pattern with * in it; {_LISTED}",
+        f"{_hint(first, stored)}give a model's name, or a pattern with * in it; {_LISTED}",
     )
 
 

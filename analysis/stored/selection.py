@@ -250,9 +250,13 @@ def split_precision(name: str) -> tuple[str, str | None]:
 
 
 def fits_model(*patterns: str) -> pl.Expr:
-    """Whether the name of a model, with or without its precision, matches one of the patterns."""
+    """Whether a model's name fits one of the patterns, or its name before the precision.
+
+    Of rows that are named by precision only: another model may be named `net:fp16` as published.
+    """
     plain = pl.col("model").str.replace(f":{PRECISION_WORD}$", "")
-    return matches("model", *patterns) | matches(plain, *patterns)
+    is_named = pl.col("precision").eq_missing(ANY_PRECISION)
+    return matches("model", *patterns) | (is_named & matches(plain, *patterns))
 
 
 def _expressions(patterns: Sequence[str]) -> Iterator[str]:

@@ -557,3 +557,36 @@ def test_the_question_starts_where_something_was_measured_not_where_it_was_publi
     frame = fleet(make_attempts, phones=3)
     answer = faster(session_of(frame), "m0", "m1")
     assert (answer.origin, answer.here.platform_key.split("/")[0]) == ("measured", "here")
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "models"),
+    [
+        ("web:net:fp16", "n2", {"web:net:fp16", "n2"}),
+        ("n2", "n3", {"n2", "lab:n3"}),
+        ("n3:fp32", "n2:fp32", {"lab:n3:fp32", "n2:fp32"}),
+        ("web:net:fp16", "n2:fp32", {"web:net:fp16:fp32", "n2:fp32"}),
+        ("net:fp16", "n3", {"web:net:fp16", "lab:n3"}),
+        ("twin", "n2", None), ("net", "n2", None), ("web:net", "n2", None), ("3", "n2", None),
+    ],
+)  # fmt: skip
+def test_an_exact_name_comes_first_and_a_unique_end_stands_for_the_model(
+    make_attempts, a, b, models
+) -> None:
+    """A tag such as `:fp16` of a published name is no precision."""
+    names = ("n2", "web:net:fp16", "lab:n3", "lab:twin", "web:twin")
+    rows = [
+        {"model": name, "device": device, "latency_p50_ns": (at + 1) * 1e6}
+        for device in ("here", "p1") for at, name in enumerate(names)
+    ]  # fmt: skip
+    session = session_of(make_attempts(rows), source="here")
+    if models is None:
+        with pytest.raises(AnalysisError):
+            faster(session, a, b)
+        return
+    answer = faster(session, a, b)
+    assert {answer.here.model_a, answer.here.model_b} == models
+    ends = [name for name in (a, b) if not any(one.startswith(name) for one in models)]
+    assert [note for note in answer.notes if " is lab:" in note or " is web:" in note] == [
+        f"{name} is {one}." for name in ends for one in models if one.endswith(f":{name}")
+    ]
