@@ -364,11 +364,17 @@ def _to_json(table: Table) -> str:
     return json_text(content, indent=2) + "\n"
 
 
+FORMULA = "^[=+@\t\r\n\uff1d\uff0b\uff0d\uff20-]"
+"""A spreadsheet reads a text that starts so as a formula; an apostrophe before it says that it is
+text. Source: OWASP, CSV injection. The page has the same in `copying.js`."""
+
+
 def csv_text(frame: pl.DataFrame) -> str:
     """Full precision, one header line, no notes; lists are joined by `;`, missing is empty."""
     lists = [name for name, dtype in frame.schema.items() if isinstance(dtype, pl.List)]
     joined = (pl.col(name).cast(pl.List(pl.String)).list.join(";") for name in lists)
-    return frame.with_columns(joined).write_csv()
+    texts = pl.col(frame.select(pl.col(pl.String, pl.List(pl.String))).columns)
+    return frame.with_columns(joined).with_columns(texts.str.replace(FORMULA, "'$0")).write_csv()
 
 
 def _to_markdown(table: Table) -> str:

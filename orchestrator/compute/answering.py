@@ -3,6 +3,7 @@
 import csv
 import io
 import math
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
@@ -18,6 +19,7 @@ from fleetrank.analysis.errors import QueryError
 from fleetrank.analysis.sql import left_out_note, query_frames, rows_of, run_query
 from fleetrank.analysis.stored.columns import ORIGINS
 from fleetrank.analysis.stored.load import load_measurements
+from fleetrank.analysis.tables.formats import FORMULA
 from fleetrank.foundation.codec import count_not_finite, json_text
 from fleetrank.foundation.vocabulary import Form
 from fleetrank.orchestrator.compute.child import JSON_TYPE, Job, JobKind, Result
@@ -212,20 +214,23 @@ def _write_table(frames: Frames, file: BinaryIO) -> int:
 
 
 def _write_csv(frames: Frames, file: BinaryIO) -> int:
-    """Writes a header and the rows; nested values are JSON."""
+    """Writes a header and the rows; nested values are JSON, and no text is a formula."""
     n_not_finite = 0
+
+    def cell(value: object) -> object:
+        if isinstance(value, list | dict):
+            return json_text(value)
+        return re.sub(FORMULA, r"'\g<0>", value) if isinstance(value, str) else value
+
     with io.TextIOWrapper(file, encoding="utf-8", newline="", write_through=True) as text:
         writer = csv.writer(text, lineterminator="\n")
         for number, frame in enumerate(frames):
             if number == 0:
-                writer.writerow(frame.columns)
+                writer.writerow(map(cell, frame.columns))
             for row in rows_of(frame):
                 nested = [value for value in row.values() if isinstance(value, list | dict)]
                 n_not_finite += count_not_finite(nested)
-                writer.writerow(
-                    json_text(value) if isinstance(value, list | dict) else value
-                    for value in row.values()
-                )
+                writer.writerow(map(cell, row.values()))
     return n_not_finite
 
 

@@ -12,7 +12,7 @@ async function copyText(text, status, open) {
 }
 
 // A spreadsheet reads a text that starts in this way as a formula, and names come from data.
-const FORMULA = /^[=+@\t\r-]/;
+const FORMULA = /^[=+@\t\r\n\uff1d\uff0b\uff0d\uff20-]/;
 
 // The rows of a table as they are sorted, filtered and searched, all parts of a long one; figures
 // as on the page, without commas between thousands.

@@ -6,7 +6,7 @@ import polars as pl
 import pytest
 
 from fleetrank.analysis.errors import AnalysisError
-from fleetrank.analysis.tables.formats import FORMATS, render
+from fleetrank.analysis.tables.formats import FORMATS, csv_text, render
 from fleetrank.analysis.tables.table import Table
 
 
@@ -46,6 +46,19 @@ def test_csv_reads_back(table: Table) -> None:
     rows = list(csv.DictReader(io.StringIO(render(table, "csv"))))
     assert rows[0] == {"model": "a|b_<i>", "latency_ms": "1234.5678", "flags": "x;y"}
     assert rows[1] == {"model": 'c,"d"&%', "latency_ms": "", "flags": ""}
+
+
+@pytest.mark.parametrize("start", ["=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0d"])
+def test_no_text_of_a_csv_is_a_formula_and_numbers_stay_numbers(start: str) -> None:
+    text = f"{start}HYPERLINK(1)"
+    frame = pl.DataFrame({"a": [text, "b-c", None], "b": [-1.5, 2, None], "c": [[text], [], None],
+                          "d": [[-1, 2], [3], None]})  # fmt: skip
+    found = list(csv.reader(io.StringIO(csv_text(frame), newline="")))
+    assert found[1:] == [
+        [f"'{text}", "-1.5", f"'{text}", "-1;2"],
+        ["b-c", "2.0", "", "3"],
+        [""] * 4,
+    ]
 
 
 def test_markdown_escapes_what_would_end_a_cell_or_become_html(table: Table) -> None:

@@ -171,9 +171,11 @@ def test_query_says_which_rows_it_leaves_out_and_how_to_get_them(asked) -> None:
 
 
 def test_query_prints_lists_as_json_in_csv(asked) -> None:
-    answer = asked("query --format csv", "SELECT model, [1, 2] AS l, NULL AS n FROM models LIMIT 1")
-    (row,) = csv.DictReader(io.StringIO(answer.out))
-    assert (row["l"], row["n"]) == ("[1, 2]", "")
+    answer = asked(
+        "query --format csv", "SELECT [1, 2] AS l, NULL AS n, '@A1' AS f, -1 AS \"=x\" FROM models"
+    )
+    row = next(csv.DictReader(io.StringIO(answer.out)))
+    assert row == {"l": "[1, 2]", "n": "", "f": "'@A1", "'=x": "-1"}, "no text is a formula"
 
 
 def test_query_writes_a_file(asked, tmp_path: Path) -> None:
