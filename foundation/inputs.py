@@ -11,9 +11,10 @@ from fleetrank.foundation.vocabulary import Words
 NAME_IN_A_FILE = r"^[^\x00-\x1f]{1,100}$"
 """Names of inputs and outputs are those of the file."""
 WHOLE_NUMBERS = {
-    "bool": (0, 1), "uint8": (0, 2**8 - 1), "int8": (-(2**7), 2**7 - 1),
-    "int16": (-(2**15), 2**15 - 1), "int32": (-(2**31), 2**31 - 1), "int64": (-(2**63), 2**63 - 1),
-}  # fmt: skip
+    "bool": (0, 1),
+    **{f"uint{bits}": (0, 2**bits - 1) for bits in (8, 16, 32, 64)},
+    **{f"int{bits}": (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1) for bits in (8, 16, 32, 64)},
+}
 """The smallest and the largest number of each type."""
 DTYPES = ("float32", "float16", "float64", *WHOLE_NUMBERS)
 """What a card can state; a file may hold others."""

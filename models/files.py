@@ -12,7 +12,7 @@ from fleetrank.foundation.inputs import ModelInput
 from fleetrank.foundation.onnx_file import StoredInput
 from fleetrank.foundation.vocabulary import FlopsMethod, Format
 from fleetrank.models.cards.card import Cost, ModelCard, external_data, own_format
-from fleetrank.models.cards.inputs import BATCH, CardInput
+from fleetrank.models.cards.inputs import AXIS_NAME, BATCH, LONGEST_AXIS, CardInput
 from fleetrank.models.errors import CardError, ExportError
 from fleetrank.models.networks.cost import ELEMENTWISE_FLOPS
 from fleetrank.models.number_types import UNREADABLE, read_inputs, tflite_outputs, tflite_scales
@@ -522,7 +522,9 @@ _NO_NAME = re.compile(
     re.IGNORECASE,
 )
 """What exporters give an axis without a name: PyTorch, tf2onnx, ONNX, Paddle."""
-_LONGEST_AXIS = 20
+_TERMS = re.compile(r"(?: *([+*]) *| (-) )")
+"""Between the axes from which a size is computed; a hyphen may be part of a name."""
+_TERM = re.compile(r"[A-Za-z_][\w. -]*|[0-9]{1,9}", re.ASCII)
 
 
 def inputs_of(path: Path, format_: Format) -> tuple[CardInput, ...]:
@@ -531,7 +533,7 @@ def inputs_of(path: Path, format_: Format) -> tuple[CardInput, ...]:
     A free axis that is named like a batch is `batch`; without such a name a free first axis that
     has no name is. A first axis with another name, such as `n_nodes`, is an axis like others: one
     node is not a batch of 1. Other axes keep the file's name in lower case; one without a name
-    is called after its input and place.
+    is called after its input and place. A size such as `past + 1` follows from its axes.
 
     Raises:
         CardError: the file is not a model of this format, or an input is not a tensor of numbers.
@@ -594,8 +596,9 @@ class _AxisNames:
     """Gives each free axis of a file a name that a card accepts."""
 
     def __init__(self, inputs: Sequence[StoredInput]) -> None:
-        free = {size for one in inputs for size in one.sizes if isinstance(size, str)}
-        self._batch = {size for size in free if _BATCH_NAME.fullmatch(size)}
+        sizes = [size for one in inputs for size in one.sizes if isinstance(size, str)]
+        free = dict.fromkeys(part for size in sizes for part in _parts(size)[::2])
+        self._batch = {name for name in free if _BATCH_NAME.fullmatch(name)}
         self._first_is_batch = not self._batch
         if self._first_is_batch:
             # A `.pt2` has no names of axes: its reader calls them after their input and place.
@@ -607,6 +610,10 @@ class _AxisNames:
                 if size == f"{one.name}_0" or _NO_NAME.fullmatch(size)
             }
         self._known: dict[str, str] = {}
+        # A name that needs no change keeps it, wherever the file has it.
+        for name in sorted(free, key=lambda one: re.fullmatch(AXIS_NAME, one) is None):
+            if name and not name.isdecimal():
+                self._name(name)
 
     def named(self, name: str, sizes: Sequence[int | str]) -> tuple[int | str, ...]:
         """The sizes of an input with the names of its axes."""
@@ -616,15 +623,30 @@ class _AxisNames:
         )
 
     def _axis(self, symbol: str, name: str, place: int) -> str:
-        if symbol in self._batch or (not symbol and place == 0 and self._first_is_batch):
+        if not symbol and place == 0 and self._first_is_batch:
             return BATCH
-        key = symbol or f"{name}_{place}"
+        parts = _parts(symbol or f"{name}_{place}")
+        kept = "+*-" if len(parts) == 1 else "+*-0123456789"
+        return " ".join(one if one.strip(kept) == "" else self._name(one) for one in parts)
+
+    def _name(self, key: str) -> str:
+        if key in self._batch:
+            return BATCH
         if key not in self._known:
             wanted = re.sub(r"[^a-z0-9]+", "_", key.lower()).strip("_")
             wanted = wanted if wanted[:1].isalpha() else f"axis_{wanted}"
-            wanted = wanted[:_LONGEST_AXIS].rstrip("_")
-            stem = wanted[: _LONGEST_AXIS - 4]
+            wanted = wanted[:LONGEST_AXIS].rstrip("_")
+            stem = wanted[: LONGEST_AXIS - 4]
             names = [wanted, *(f"{stem}_{number}" for number in range(2, 1000))]
             taken = {*self._known.values(), BATCH}
             self._known[key] = next(one for one in names if one not in taken)
         return self._known[key]
+
+
+def _parts(symbol: str) -> list[str]:
+    """The axes from which a size is computed, with the signs between them; else the whole text."""
+    parts = [part for part in _TERMS.split(symbol) if part]
+    is_sum = len(parts) in {3, 5, 7} and all(
+        (part in "+*-") if place % 2 else _TERM.fullmatch(part) for place, part in enumerate(parts)
+    )
+    return parts if is_sum else [symbol]

@@ -290,7 +290,7 @@ def _tensor(data: bytes, span: Span) -> tuple[str, Tensor]:
 
 _PT2_TYPES = {
     1: "uint8", 2: "int8", 3: "int16", 4: "int32", 5: "int64", 6: "float16", 7: "float32",
-    8: "float64", 12: "bool", 13: "bfloat16",
+    8: "float64", 12: "bool", 13: "bfloat16", 28: "uint16", 34: "uint32", 35: "uint64",
 }  # fmt: skip
 _WEIGHTS = "data/weights/model_weights_config.json"
 _PROGRAM = "models/model.json"

@@ -20,7 +20,7 @@ from fleetrank.foundation.vocabulary import (
     Precision,
     WeightsKind,
 )
-from fleetrank.models.cards.inputs import AxisName, CardInput, Size, sized, valid_input
+from fleetrank.models.cards.inputs import AxisName, AxisSize, CardInput, sized, valid_input
 from fleetrank.models.cards.language import (
     DECODER_WORKLOADS,
     ENCODER_WORKLOADS,
@@ -169,7 +169,7 @@ class CardKeys:
     ] = ()
     axes: Annotated[
         Axes,
-        Checked(lambda axes: tuple(sorted(axes.items())), form=dict[AxisName, Size]),
+        Checked(lambda axes: tuple(sorted(axes.items())), form=dict[AxisName, AxisSize]),
         Key("default sizes of named axes, for sweeps that give none"),
     ] = ()
     workloads: Annotated[
@@ -611,8 +611,8 @@ def why_not_size(card: ModelCard, axes: Axes) -> str | None:
             f"{card.name} is a file, which has its size: export it at {size} pixels, and give that "
             "file its own card"
         )
-    if size > _LARGEST:
-        return f"input_size {size} is above {_LARGEST} pixels"
+    if not 0 < size <= _LARGEST:
+        return f"input_size {size} is not from 1 to {_LARGEST} pixels"
     if card.is_fixed_size and size != card.input_size:
         return f"{card.name} takes images of {card.input_size} pixels only"
     return None

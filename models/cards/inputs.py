@@ -1,6 +1,7 @@
 """The inputs that a card states: sizes may be named axes, whose values a sweep gives."""
 
 import math
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Annotated
@@ -13,20 +14,27 @@ from fleetrank.foundation.inputs import (
     ModelInput,
     NamedInput,
     Values,
+    axes_text,
 )
 from fleetrank.foundation.user_file import NO_OTHER_KEYS, Checked, Key, Short
 from fleetrank.models.errors import CardError
 
 BATCH = "batch"
 """The axis whose size is the batch of a sweep."""
-AXIS_NAME = r"^[a-z][a-z0-9_]{0,19}$"
-"""Axis names become part of a platform's name."""
+LONGEST_AXIS = 64
+"""Letters of an axis: names of Hugging Face have up to 40, and become part of a platform's name."""
+AXIS_NAME = rf"^[a-z][a-z0-9_]{{0,{LONGEST_AXIS - 1}}}$"
+_TERM = rf"([a-z][a-z0-9_]{{0,{LONGEST_AXIS - 1}}}|[0-9]{{1,9}})"
+AXIS_SUM = rf"^{AXIS_NAME[1:-1]}$|^{_TERM}( [+*-] {_TERM}){{1,3}}$"
+"""Exporters write the size of one axis by those of others: `past_sequence_length + 1`."""
 _LARGEST_INPUT = 2**30
 """Elements of one input: 4 GiB in fp32."""
 _LARGEST_VALUE = 2.0**53
 """Whole numbers up to here are exact as floats, which TOML and JSON may turn them into."""
 AxisName = Annotated[str, Key(pattern=AXIS_NAME)]
 Size = Annotated[int, Key(ge=1, le=2**31 - 1)]
+AxisSize = Annotated[int, Key(ge=0, le=2**31 - 1)]
+"""Zero is an empty cache; not every file runs with it."""
 _Number = Annotated[float, Key(ge=-_LARGEST_VALUE, le=_LARGEST_VALUE)]
 
 
@@ -91,10 +99,10 @@ class CardInput(NamedInput):
     __pydantic_config__ = NO_OTHER_KEYS
 
     shape: Annotated[
-        tuple[Size | AxisName, ...],
+        tuple[Size | Annotated[str, Key(pattern=AXIS_SUM)], ...],
         Key(
             "sizes, or names of axes: 'batch' is the sweep's batch, other axes get their sizes "
-            "from the sweep's key 'axes'"
+            "from the sweep's key 'axes'; 'past + 1' is computed"
         ),
     ]
     values: Annotated[
@@ -145,13 +153,27 @@ def axis_names(inputs: Iterable[CardInput], *, takes_tokens: bool = False) -> tu
 
     The batch is not among them, nor are tokens and context where a workload gives these.
     """
-    names = {size for one in inputs for size in one.shape if isinstance(size, str)}
+    names = {name for one in inputs for size in one.shape for name in names_in(size)}
     return tuple(sorted(names - {BATCH} - ({TOKENS, CONTEXT} if takes_tokens else set())))
+
+
+def names_in(size: int | str) -> list[str]:
+    """The axes that a size of an input is computed from; its own name mostly."""
+    return re.findall(r"[a-z]\w*", str(size))
+
+
+def _computed(size: int | str, sizes: Mapping[str, int]) -> int:
+    """A size from those of its axes: products, added and subtracted."""
+    total = 0
+    for sign, product in re.findall(r"([+-]?) ?([^+-]+)", str(size)):
+        factors = (sizes[one] if one in sizes else int(one) for one in product.strip().split(" * "))
+        total += math.prod(factors) * (-1 if sign == "-" else 1)
+    return total
 
 
 def has_batch(inputs: Iterable[CardInput]) -> bool:
     """Whether any input has a batch axis."""
-    return any(BATCH in one.shape for one in inputs)
+    return any(BATCH in names_in(size) for one in inputs for size in one.shape)
 
 
 def sized(
@@ -172,15 +194,20 @@ def sized(
     found = []
     for one in inputs:
         values = Values() if one.values is None else one.values.values()
-        named = (*one.shape, values.counts_to)
-        missing = [size for size in named if isinstance(size, str) and size not in sizes]
+        named = (*one.shape, *([values.counts_to] if values.counts_to else []))
+        missing = [name for size in named for name in names_in(size) if name not in sizes]
         if missing:
             raise CardError(
                 f"axis {missing[0]!r} of input {one.name!r} has no size",
                 f"give it in the sweep, `axes: {{{missing[0]}: 128}}`, or as a default in the "
                 f"card, `axes = {{ {missing[0]} = 128 }}`",
             )
-        shape = tuple(sizes[size] if isinstance(size, str) else size for size in one.shape)
+        shape = tuple(_computed(size, sizes) for size in one.shape)
+        if min(shape, default=0) < 0:
+            raise CardError(
+                f"input {one.name!r} has the size {min(shape)} with {axes_text(axes)}",
+                "give larger sizes of its axes",
+            )
         if values.path is not None:
             values = replace(values, sha256=hashes.get(values.path))
         if isinstance(values.counts_to, str):

@@ -28,7 +28,7 @@ from fleetrank.models.cards.card import (
     external_data,
     language_card,
 )
-from fleetrank.models.cards.inputs import BATCH, CardInput
+from fleetrank.models.cards.inputs import BATCH, CardInput, names_in
 from fleetrank.models.cards.language import (
     DECODER_WORKLOADS,
     Activation,
@@ -82,7 +82,7 @@ def _check_axes(card: CardKeys) -> None:
     names, axes = [one.name for one in card.inputs], dict(card.axes)
     if len(set(names)) < len(names):
         raise ValueError("two inputs have the same name")
-    used = {size for one in card.inputs for size in one.shape if isinstance(size, str)}
+    used = {name for one in card.inputs for size in one.shape for name in names_in(size)}
     if unused := sorted(axes.keys() - used):
         raise ValueError(f"axes: no input has an axis {unused[0]!r}")
     if BATCH in axes:
@@ -95,7 +95,7 @@ def _check_workloads(card: CardKeys) -> None:
     """Checks that the inputs of a file are those of its workloads."""
     kinds = card.workloads
     states = [one.state for one in card.inputs if one.state is not None]
-    axes = {size for one in card.inputs for size in one.shape}
+    axes = {name for one in card.inputs for size in one.shape for name in names_in(size)}
     if not kinds:
         if states:
             raise ValueError("an input with a state needs the key 'workloads'")

@@ -359,10 +359,14 @@ def _published_weights(names: Sequence[str], given: Sequence[str]) -> dict[str, 
 
 
 def _hints(card: "ModelCard", sizes: Mapping[str, Sequence[int]]) -> Iterator[str]:
-    """What a person did not choose about the inputs of a file: its batch, and values of ids."""
+    """What a person did not choose about the inputs of a file: its batch, and values of ids.
+
+    Raises:
+        UsageError: the file fixes another batch.
+    """
     from fleetrank.foundation.vocabulary import Format
     from fleetrank.models.cards.card import Source
-    from fleetrank.models.cards.inputs import BATCH
+    from fleetrank.models.cards.inputs import BATCH, has_batch
     from fleetrank.models.errors import CardError
     from fleetrank.models.files import inputs_of
 
@@ -373,7 +377,14 @@ def _hints(card: "ModelCard", sizes: Mapping[str, Sequence[int]]) -> Iterator[st
         inputs = card.inputs or inputs_of(Path(card.entry), Format(format_))
     except CardError:
         return  # the export says what is wrong with the file
-    if BATCH not in sizes and any(BATCH in one.shape for one in inputs):
+    for batch in sizes.get(BATCH, [1]):
+        first = [one.shape[0] for one in inputs if len(one.shape) >= (1 if batch > 1 else 4)]
+        if all(isinstance(size, int) for size in first) and first and batch not in first:
+            raise UsageError(
+                f"{card.name} is made for a batch of {first[0]}, not {batch}",
+                f"give --axis batch={first[0]}, or export it with another or a dynamic one",
+            )
+    if BATCH not in sizes and has_batch(inputs):
         yield f"the batch of {card.name} is free, measured at 1; --axis batch=1,8 measures others"
     for one in inputs:
         if one.dtype in {"int32", "int64"} and one.values is None:

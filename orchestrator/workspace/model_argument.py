@@ -126,7 +126,7 @@ def axis_sizes(texts: Sequence[str]) -> dict[str, list[int]]:
 
 def _is_size(word: str) -> bool:
     # Longer numbers are above the limit of every axis.
-    return word.isascii() and word.isdecimal() and len(word) <= 10 and int(word) > 0
+    return word.isascii() and word.isdecimal() and len(word) <= 10
 
 
 _HEAD = "# Written by fleetrank for a file with the identity "
@@ -141,6 +141,15 @@ _SAVED_MODEL = "saved_model.pb"
 _READ_SUFFIXES = frozenset(f".{format_}" for format_ in Format)
 """Files in a format that runs as it is; others are converted, and state no inputs."""
 _FORMATS = f"give a file ending in {', '.join(FORMATS_OF_SUFFIX)}, or a SavedModel folder"
+
+_WEIGHTS = frozenset({".pt", ".pth", ".ckpt", ".bin", ".safetensors"})
+_EXPORTS = """export the network with its weights, in PyTorch:
+       import torch
+       net.load_state_dict(torch.load("FILE", weights_only=True))  # net: your module
+       program = torch.export.export(net.eval(), (torch.randn(1, 3, 224, 224),))
+       torch.export.save(program, "net.pt2")
+     a folder of Hugging Face: `optimum-cli export onnx --model FOLDER exported/`
+     """
 
 
 def model_named(workspace: Workspace, argument: str, rules: Sequence[str] = ()) -> str:
@@ -268,9 +277,13 @@ def _model_file(argument: str) -> Path:
             f"the name {argument} is not valid UTF-8", "rename the file or its folder"
         ) from error
     except OSError as error:
-        raise UsageError(f"{argument} cannot be measured: {error.strerror}", _FORMATS) from error
-    if path.suffix.lower() not in FORMATS_OF_SUFFIX and not is_saved_model:
-        raise UsageError(f"{argument} has an unsupported format", _FORMATS)
+        way = _EXPORTS if Path(argument).is_dir() else ""
+        message = f"{argument} cannot be measured: {error.strerror}"
+        raise UsageError(message, way + _FORMATS) from error
+    suffix = path.suffix.lower()
+    if suffix not in FORMATS_OF_SUFFIX and not is_saved_model:
+        way = _EXPORTS if suffix in _WEIGHTS else ""
+        raise UsageError(f"{argument} has an unsupported format", way + _FORMATS)
     return path
 
 

@@ -26,7 +26,7 @@ from fleetrank.foundation.user_file import Bytes, Key, checked
 from fleetrank.foundation.vocabulary import CALIBRATED, Mode, Precision, Runtime
 from fleetrank.models.calibration import DEFAULT_CASES, find_calibration
 from fleetrank.models.cards.card import Preprocessing
-from fleetrank.models.cards.inputs import AxisName
+from fleetrank.models.cards.inputs import AxisName, AxisSize
 from fleetrank.models.errors import CardError
 from fleetrank.models.published import checkpoint_sha256
 from fleetrank.orchestrator.errors import UsageError
@@ -390,7 +390,7 @@ class SweepSpec(SpecSection):
         description="numeric type of exported networks (default: fp32); a file that you exported "
         "is measured in its own",
     )
-    axes: dict[AxisName, OneOrMany[Count]] = Field(
+    axes: dict[AxisName, OneOrMany[AxisSize]] = Field(
         default={}, description="sizes of the named axes of models' inputs, such as seq: [128, 512]"
     )
     modes: dict[Runtime, OneOrMany[Mode]] = Field(

@@ -196,7 +196,7 @@ def test_a_wrong_input_names_its_place(load: Load) -> None:
         ('"seq"]', "0]", "inputs[0].shape"),
         ("{ seq = 16 }", "{ seq = 16, sq = 2 }", "'sq'"),
         ("{ seq = 16 }", "{ batch = 16 }", "batch"),
-        ("{ seq = 16 }", "{ seq = 0 }", "axes.seq"),
+        ("{ seq = 16 }", "{ seq = -1 }", "axes.seq"),
         ('name = "ids"', 'name = "mask"', "same", "name"),
         ('source = "file"', 'source = "timm"', "inputs"),
     ):

@@ -1,7 +1,9 @@
 """The inputs that model files state, compared with what the libraries of the formats read."""
 
 import contextlib
+import re
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +15,7 @@ from onnx import TensorProto, helper
 
 from fleetrank.foundation.inputs import plain_input_name
 from fleetrank.foundation.vocabulary import Format
+from fleetrank.models.cards.inputs import AXIS_SUM, axis_names, sized
 from fleetrank.models.errors import CardError
 from fleetrank.models.files import inputs_of
 
@@ -46,7 +49,36 @@ def test_names_that_a_card_would_refuse_or_confuse_are_changed(tmp_path: Path) -
     (shape,) = _shapes(tmp_path, ["n", "0", "A+1", "a 1", "é", "x" * 50, "y" * 50, "x" * 51])
     assert shape[0] == "batch"
     assert len(set(shape)) == len(shape)
-    assert all(str(name).isascii() and len(str(name)) <= 20 for name in shape)
+    assert shape[2] == "a + 1", "it is computed"
+    assert all(re.fullmatch(AXIS_SUM, str(name)) for name in shape)
+
+
+PAST = "past_sequence_length"
+
+
+@pytest.mark.parametrize(
+    ("shapes", "axes", "sizes"),
+    [
+        ([["b", f"{PAST} + 1"], ["b", PAST]], {PAST: 5}, [(2, 6), (2, 5)]),
+        ([["b", f"{PAST} + 1"], ["b", PAST]], {PAST: 0}, [(2, 1), (2, 0)]),
+        ([[f"{PAST}+sequence_length"], [PAST]], {PAST: 5, "sequence_length": 3}, [(8,), (5,)]),
+        ([["batch_size*heads", "Seq Len"]], {"heads": 4, "seq_len": 7}, [(8, 7)]),
+        ([["1 + seq", "seq - 1", "2*seq + 1"]], {"seq": 4}, [(5, 3, 9)]),
+        ([["Past", "past"]], {"past": 3, "past_2": 4}, [(4, 3)]),
+        ([["seq-1", "w-h"]], {"seq_1": 3, "w_h": 4}, [(3, 4)]),
+        ([["decoder_sequence_length_of_the_whole_text"]],
+         {"decoder_sequence_length_of_the_whole_text": 3}, [(3,)]),
+    ],
+)  # fmt: skip
+def test_a_size_that_follows_from_others_is_computed_and_plain_names_win(
+    tmp_path: Path, shapes: list[list[str]], axes: dict[str, int], sizes: list[tuple[int, ...]]
+) -> None:
+    inputs = inputs_of(_save(tmp_path / "m.onnx", shapes), Format.ONNX)
+    assert axis_names(inputs) == tuple(sorted(axes))
+    found = sized(inputs, tuple(sorted(axes.items())), 2, {})
+    assert [one.shape for one in found] == sizes
+    with pytest.raises(CardError, match="size -1"):
+        sized([replace(inputs[0], shape=("seq - 1",))], (("seq", 0),), 2, {})
 
 
 @given(

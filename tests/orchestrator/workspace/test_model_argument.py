@@ -7,11 +7,13 @@ from pathlib import Path
 import pytest
 from onnx import TensorProto, helper
 
+from fleetrank.device_agents.runtimes.runner import make_inputs
 from fleetrank.foundation.errors import FleetError
 from fleetrank.models.cards.identity import resolve
-from fleetrank.models.cards.inputs import ValueRule
+from fleetrank.models.cards.inputs import ValueRule, sized
 from fleetrank.models.cards.zoo import load_cards
 from fleetrank.models.errors import CardError
+from fleetrank.orchestrator.cli.run_command import _hints
 from fleetrank.orchestrator.errors import UsageError
 from fleetrank.orchestrator.workspace.model_argument import axis_sizes, model_named
 from fleetrank.orchestrator.workspace.workspace import Workspace
@@ -78,8 +80,9 @@ def test_the_folder_of_a_language_model_has_the_card_with_its_numbers(
         ({"num_hidden_layers": 10**6}, "layers"),
         ({"hidden_size": None}, "width"),
     ):
-        with pytest.raises(FleetError, match=said):
+        with pytest.raises(FleetError, match=said) as caught:
             named(**wrong)
+        assert ("optimum-cli export onnx" in str(caught.value)) == (said == "model_type")
     with pytest.raises(UsageError, match="inputs follow"):
         model_named(workspace, str(folder), ["tokens=normal"])
 
@@ -203,8 +206,10 @@ def test_a_file_in_the_workspace_moves_with_it(workspace: Workspace, tmp_path: P
     assert load_cards(Workspace.at(moved).cards).find(name).entry == str(moved / "nets/net.onnx")
 
 
-@pytest.mark.parametrize("name", ["net.pth", "net.safetensors", "net", "folder"])
-def test_a_file_of_another_format_is_refused(
+@pytest.mark.parametrize(
+    "name", ["net.pth", "net.PT", "net.ckpt", "net.safetensors", "net", "folder"]
+)
+def test_a_file_of_another_format_is_refused_and_the_way_is_shown(
     workspace: Workspace, tmp_path: Path, name: str
 ) -> None:
     path = tmp_path / name
@@ -212,6 +217,8 @@ def test_a_file_of_another_format_is_refused(
     with pytest.raises(FleetError) as caught:
         model_named(workspace, str(path))
     assert ".onnx" in caught.value.remedy
+    ways = ("torch.export.save", "optimum-cli export onnx")
+    assert all((way in caught.value.remedy) == (name != "net") for way in ways)
     assert _cards(workspace) == []
 
 
@@ -244,6 +251,43 @@ def test_free_axes_become_inputs_of_the_card(workspace: Workspace, tmp_path: Pat
     assert (ids.values, mask.values) == (ValueRule(below=30522), None)
     assert model_named(workspace, str(path), ["ids=ids:30522"]) == ruled
     assert model_named(workspace, str(path)) == plain
+
+
+@pytest.mark.parametrize("kind", ["UINT16", "UINT32", "UINT64"])
+def test_an_unsigned_input_with_a_free_axis_has_a_card(
+    workspace: Workspace, tmp_path: Path, kind: str
+) -> None:
+    path = tmp_path / "net.onnx"
+    path.write_bytes(_onnx("", [("x", TensorProto.DataType.Value(kind), ["batch", "seq"])]))
+    name = model_named(workspace, str(path), ["x=range:0,60000"])
+    card = load_cards(workspace.cards).find(name)
+    assert [one.dtype for one in card.inputs] == [kind.lower()]
+    assert [array.dtype for array in make_inputs(sized(card.inputs, (("seq", 4),), 2, {}), 0)] == [
+        kind.lower()
+    ]
+
+
+@pytest.mark.parametrize(
+    ("shape", "sizes", "refused"),
+    [
+        ([8, 3, 4, 4], {}, "8"), ([8, 3, 4, 4], {"batch": [8]}, None), ([8, 4], {}, None),
+        ([8, 4], {"batch": [8, 4]}, "8"), (["n", 3, 4, 4], {"batch": [4]}, None),
+        ([1, 3, 4, 4], {}, None), ([1, 3, 4, 4], {"batch": [2]}, "1"),
+    ],
+)  # fmt: skip
+def test_a_fixed_batch_is_named_before_anything_is_stored(
+    workspace: Workspace, tmp_path: Path, shape, sizes, refused
+) -> None:
+    path = tmp_path / "net.onnx"
+    path.write_bytes(_onnx("", [("x", TensorProto.FLOAT, shape)]))
+    name = model_named(workspace, str(path))
+    card = load_cards(workspace.cards).find(name)
+    if refused is None:
+        list(_hints(card, sizes))
+        return
+    with pytest.raises(UsageError, match="batch of") as caught:
+        list(_hints(card, sizes))
+    assert f"--axis batch={refused}" in caught.value.remedy
 
 
 def test_a_free_batch_alone_needs_no_inputs(workspace: Workspace, tmp_path: Path) -> None:
@@ -318,7 +362,8 @@ def test_a_file_that_is_no_onnx_model_is_refused(workspace: Workspace, tmp_path:
 
 def test_sizes_of_axes_are_read() -> None:
     assert axis_sizes(["batch=1", "seq=128,512"]) == {"batch": [1], "seq": [128, 512]}
-    for wrong in (["seq"], ["=3"], ["seq=0"], ["seq=-1"], ["seq=1,,2"], ["seq=1", "seq=2"]):
+    assert axis_sizes(["past=0"]) == {"past": [0]}, "an empty cache"
+    for wrong in (["seq"], ["=3"], ["seq=-1"], ["seq=1,,2"], ["seq=1", "seq=2"]):
         with pytest.raises(UsageError):
             axis_sizes(wrong)
 
@@ -326,7 +371,7 @@ def test_sizes_of_axes_are_read() -> None:
 @pytest.mark.parametrize(
     "stated",
     [
-        ("x", TensorProto.UINT16, ["batch", "seq"]),
+        ("x", TensorProto.BFLOAT16, ["batch", "seq"]),
         ("x\n", TensorProto.FLOAT, ["batch", "seq"]),
         ("x", TensorProto.FLOAT, [2**40, "seq"]),
     ],
