@@ -6,6 +6,7 @@ import json
 import math
 import os
 import re
+import shlex
 import struct
 import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -460,7 +461,8 @@ def _named_architecture(path: Path, config: Mapping[str, object]) -> Architectur
     if not isinstance(model_type, str) or model_type not in ARCHITECTURES:
         raise ExportError(
             f"{path}: key 'model_type': {shortened(str(model_type))} is not supported",
-            f"use a checkpoint of one of {', '.join(ARCHITECTURES)}",
+            f"use a checkpoint of one of {', '.join(ARCHITECTURES)}, or export this one: "
+            f"`optimum-cli export onnx --model {shlex.quote(str(path.parent))} exported/`",
         )
     return ARCHITECTURES[model_type]
 
