@@ -18,10 +18,11 @@ PARTS = (
 )  # fmt: skip
 """Of a platform's key, in its order."""
 KEY = re.compile(
-    r"([\w.-]+)/([^/\s]+)/([^/\s]+)/([^/\s]+)/([^/\s]+)/b([^/\s]+)/t([^/\s]+)/a([^/\s]+)"
-    r"/(\{.*?\}|\?)(?:/(\w+=[\w.-]+(?:,\w+=[\w.-]+)*))?(?![\w/])"
+    r"(?<![\w.-])([\w.-]+)/([^/\s]+)/([^/\s]+)/([^/\s]+)/([^/\s]+)/b([^/\s]+)/t([^/\s]+)"
+    r"/a([^/\s]+)/(\{.{,2000}?\}|\?)(?:/(\w+=[\w.-]+(?:,\w+=[\w.-]+)*))?(?![\w/])"
 )
-"""A platform's key in a text; a group is one of `PARTS`."""
+"""A platform's key in a text; a group is one of `PARTS`. It begins where a word does, and options
+have an end, so that no text is read again and again."""
 _FOLLOWS = {"backend": "runtime", "affinity": "threads"}
 """Parts left out if another part implies them: the usual delegate, the first cores."""
 _USUAL = {

@@ -1,6 +1,6 @@
 """Reads any CSV table of measurements, or lists in JSON files, with a mapping of its columns."""
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,6 +13,8 @@ from fleetrank.analysis.importers.readings import number_in, unlike_repeats
 from fleetrank.analysis.importers.release import (
     COUNT_RANGE,
     LATENCY_RANGE_NS,
+    LONGEST_NAME,
+    LONGEST_TEXT,
     Equivalences,
     Importer,
     Release,
@@ -60,6 +62,8 @@ FACTS = (
 _NEEDED = ("model", "device", "tier", "runtime", "precision", "batch", "latency")
 _WORDS = {column.name: column.values for column in COLUMNS if column.values is not None}
 _PER_SECOND = "samples_per_second"
+_MOST_FACTS = 50
+"""Facts of whole files that are compared where their records are repeats of one cell."""
 _LONGEST_TEXT = 300
 """Letters of a published error: a line of a log has fewer, a whole log has thousands."""
 _STATED = "stated by the mapping"
@@ -208,9 +212,10 @@ def parse_csv(name: str, content: bytes, mapping_content: bytes) -> tuple[Releas
     """
     mapping = read_mapping(mapping_content)
     header, table = read_csv(content, name, mapping.source.delimiter)
+    reference = file_reference(name, content)
     lines = [
         dict(zip(header, cells, strict=False))
-        | {_LINE: str(number), _FILE_OF: file_reference(name, content)}
+        | {_LINE: str(number), _FILE_OF: reference}
         | ({_REST: ""} if len(cells) > len(header) else {})
         for number, cells in table
     ]
@@ -229,19 +234,32 @@ def parse_records(files: Mapping[str, bytes], mapping_content: bytes) -> Release
         AnalysisError: no record, none has a column that the mapping names, or a figure cannot be.
     """
     mapping = read_mapping(mapping_content)
-    lines = [
-        {_FILE_OF: file_reference(name, content)} | line
+    found = [
+        (file_reference(name, content), *_records(name, content, mapping.source.records))
         for name, content in files.items()
-        for line in _records(name, content, mapping.source.records)
+    ]
+    texts = defaultdict[str, set[str]](set)
+    for _, facts, _ in found:
+        for column, text in facts.items():
+            texts[column].add(text)
+    differing = [column for column, some in texts.items() if len(some) > 1][:_MOST_FACTS]
+    lines = [
+        shared | {_FILE_OF: reference, _LINE: str(number)} | record
+        for reference, facts, records in found
+        for shared in [{one: facts[one] for one in (*mapping.used, *differing) if one in facts}]
+        for number, record in enumerate(records, start=1)
     ]
     if not lines:
         raise AnalysisError("no JSON file has records", "name the folder that holds these files")
-    header = list(dict.fromkeys(column for line in lines for column in line if "\0" not in column))
-    return _release("the list of records", lines, header, mapping, mapping_content)
+    header = {*texts, *(column for line in lines for column in line if "\0" not in column)}
+    return _release("the list of records", lines, sorted(header), mapping, mapping_content)
 
 
-def _records(name: str, content: bytes, path: str) -> Iterator[dict[str, str]]:
-    """The records of a list, which may lie in inner objects; an object without lists is one."""
+def _records(name: str, content: bytes, path: str) -> tuple[dict[str, str], list[dict[str, str]]]:
+    """The facts beside a list, which may lie in inner objects, and its records.
+
+    An object without lists is one record.
+    """
     found = parse_json(decoded(content, name), name)
     facts: dict[str, str] = {}
     for at in path.split("."):
@@ -252,14 +270,13 @@ def _records(name: str, content: bytes, path: str) -> Iterator[dict[str, str]]:
         found = [found]
     if not isinstance(found, list) or not all(isinstance(one, dict) for one in found):
         raise BadFileError(f"{name} has no list of records '{path}'", "name it under [source]")
-    for number, record in enumerate(found, start=1):
-        yield facts | dict(_flat(record)) | {_LINE: str(number)}
+    return facts, [dict(_flat(record)) for record in found]
 
 
 def _flat(record: Mapping[str, object], start: str = "") -> Iterator[tuple[str, str]]:
     """Column and text of each value; nesting is limited where the file is read."""
     for key, value in record.items():
-        column = f"{start}{key}".replace("\0", "")
+        column = f"{start}{key[:LONGEST_NAME]}".replace("\0", "")
         if isinstance(value, dict):
             yield from _flat(value, f"{column}.")
         elif isinstance(value, bool):
@@ -278,7 +295,8 @@ def _release(
     source = mapping.source
     if missing := [column for column in mapping.used if column not in header]:
         raise AnalysisError(
-            f"{where} has no column {', '.join(missing)}", f"it has {', '.join(header)}"
+            f"{where} has no column {', '.join(missing)}",
+            f"it has {shortened(', '.join(header), LONGEST_TEXT)}",
         )
     if twice := [column for column in mapping.used if header.count(column) > 1]:
         raise AnalysisError(

@@ -143,9 +143,12 @@ def read_models(files: Mapping[str, bytes]) -> list[tuple[str, list[HubModel]]]:
         AnalysisError: no `perf.yaml`, or one that is not YAML.
     """
     releases: dict[str, list[HubModel]] = defaultdict(list)
+    checkout = _release_of_checkout(files)
     for path in sorted(files):
-        if PurePosixPath(path).name == "perf.yaml" and not _TESTS & {*PurePosixPath(path).parts}:
-            releases[_release_of(path, files)].append(_read_model(path, files))
+        parts = PurePosixPath(path).parts
+        if parts[-1] == "perf.yaml" and not _TESTS & {*parts}:
+            release = next(filter(_RELEASE_FOLDER.fullmatch, parts), checkout)
+            releases[release].append(_read_model(path, files))
     if not releases:
         raise AnalysisError(
             "no perf.yaml of AI Hub", "name a checkout of ai-hub-models, or a folder of models"
@@ -156,10 +159,7 @@ def read_models(files: Mapping[str, bytes]) -> list[tuple[str, list[HubModel]]]:
     )
 
 
-def _release_of(path: str, files: Mapping[str, bytes]) -> str:
-    for part in PurePosixPath(path).parts:
-        if _RELEASE_FOLDER.fullmatch(part):
-            return part
+def _release_of_checkout(files: Mapping[str, bytes]) -> str:
     for name, content in files.items():
         if PurePosixPath(name).name == "_version.py" and (
             match := _VERSION.search(decoded(content, name, "replace"))

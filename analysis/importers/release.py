@@ -46,6 +46,9 @@ _HELD: Mapping[type[pl.DataType], tuple[tuple[type, ...], str]] = {
 }
 """Type of a column to the values it holds."""
 _GROUPED = re.compile(r"[+-]?\d{1,3}(,\d{3})+(\.\d*)?", re.ASCII)
+_NAMES = ("model", "device", "device_model", "tier", "backend", "runtime_version", "os")
+LONGEST_NAME, LONGEST_TEXT = 200, 10_000
+"""Letters. Cards have names of 100; a published one has its source before it."""
 _MAX_COUNT = 2**62
 """Fits into 64 bits after any rounding."""
 LATENCY_RANGE_NS = (1.0, 1e15)
@@ -120,6 +123,9 @@ def _wanted(column: Column, value: object) -> str | None:
     is_truth = isinstance(value, bool) and bool not in kinds
     if is_truth or not isinstance(value, kinds):
         return words
+    longest = LONGEST_NAME if column.name in _NAMES else LONGEST_TEXT
+    if isinstance(value, str) and len(value) > longest:
+        return f"a text of at most {longest:,} letters"
     if column.name in _LATENCIES and not is_possible(value, LATENCY_RANGE_NS):
         return "a latency from 1 ns to 10^6 s"
     return None

@@ -58,6 +58,7 @@ _DEVICES = {
 }
 """File names write one card in two ways; another device keeps the name of its file."""
 _NEEDED = ("model", "infer_img_size", "infer_samples_per_sec", "infer_batch_size")
+_READ = {*_NEEDED, "infer_gmacs", "param_count", "top1", "img_size"}
 
 Config = tuple[str, int]
 """Model and image size in pixels."""
@@ -96,8 +97,11 @@ def _read_bench(name: str, content: bytes) -> Bench | None:
 
 def _read_lines(name: str, content: bytes) -> list[Line]:
     header, lines = read_csv(content, name)
-    empty = dict.fromkeys(header, "")
-    return [empty | dict(zip(header, cells, strict=False)) for _, cells in lines]
+    places = {column: at for at, column in enumerate(header) if column in _READ}
+    return [
+        {column: cells[at] if at < len(cells) else "" for column, at in places.items()}
+        for _, cells in lines
+    ]
 
 
 def _config_of(line: Line) -> Config | None:

@@ -1,6 +1,7 @@
 """The answer about two models: their order on each platform, and what it means for users."""
 
 import math
+from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -483,34 +484,37 @@ def platform_shares(
         listed: platforms, each with its key and the names of its device.
         users: share of users by device or device model.
     """
-    known = {name.lower(): name for row in listed for name in row if name}
-    shares, near, split = dict[str, float](), dict[str, str | None](), list[str]()
+    keys, shown = defaultdict[str, dict[str, None]](dict), dict[str, str]()
+    for row in listed:
+        for name in filter(None, row):
+            keys[name.lower()][row[0] or ""] = None
+            shown[name.lower()] = name
+    shares, unknown, split = dict[str, float](), list[str](), list[str]()
     for name, share in users.items():
-        mine = [
-            row[0] or "" for row in listed if name.lower() in [(one or "").lower() for one in row]
-        ]
-        if len(mine) > 1:
-            split.append(name)
-        elif not mine:
-            near[name] = known.get(nearest(name, known) or "")
+        mine = keys.get(name.lower(), {})
+        if len(mine) != 1:
+            (split if mine else unknown).append(name)
         for key in mine or [name]:
             shares[key] = shares.get(key, 0.0) + share / max(len(mine), 1)
     total = sum(shares.values())
+    # To look for a similar name is slow, and few are said.
+    near = {name: shown.get(nearest(name, shown) or "") for name in unknown[:_NAMED]}
     return PlatformShares(
         shares={key: share / total for key, share in shares.items()},
-        unknown=tuple(near),
-        notes=_shares_sentences(sum(users.values()), near, split) if users else (),
+        unknown=tuple(unknown),
+        notes=_shares_sentences(sum(users.values()), unknown, near, split) if users else (),
     )
 
 
 def _shares_sentences(
-    given: float, unknown: Mapping[str, str | None], split: Sequence[str]
+    given: float, unknown: Sequence[str], near: Mapping[str, str | None], split: Sequence[str]
 ) -> tuple[str, ...]:
     """What was done with shares of users that sum to `given`.
 
     Args:
         given: their sum.
-        unknown: devices without a measurement, each with the most similar known name.
+        unknown: devices without a measurement.
+        near: the first of them, each with the most similar known name.
         split: devices with several platforms.
     """
     said = []
@@ -519,7 +523,8 @@ def _shares_sentences(
         said.append(f"The shares sum to {total}, scaled to 100 %: the answer is about these users.")
     if unknown:
         names = [
-            f"{one} (did you mean '{near}'?)" if near else one for one, near in unknown.items()
+            f"{one} (did you mean '{meant}'?)" if (meant := near.get(one)) else one
+            for one in unknown
         ]
         said.append(f"No measurement is stored of {few_of(names, _NAMED)}.")
     if split:

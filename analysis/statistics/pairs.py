@@ -293,7 +293,9 @@ def _answer(
     )
     registered = [*devices]
     lacking = dict.fromkeys([*found.unknown, *_without_rows(fleet, registered)])
-    targets += [_unmeasured(fleet, rows, None, sources, name) for name in lacking]
+    if lacking:  # all of them are expected to be alike, and there may be thousands
+        alike = _unmeasured(fleet, rows, None, sources)
+        targets += [replace(alike, platform_key=name, label=name) for name in lacking]
     answer = PairAnswer(
         here=replace(measured_order(fleet, rows, here), order=Order.HERE),
         origin=fleet.facts["origin"][here],
@@ -494,11 +496,9 @@ def _doubt(fleet: Fleet, rows: tuple[int, int], at: int) -> str | None:
     return next((fleet.doubts[row, at] for row in rows if (row, at) in fleet.doubts), None)
 
 
-def _named(
-    fleet: Fleet, rows: tuple[int, int], order: Order, at: int | None, name: str = ""
-) -> PairOrder:
-    """A row without figures; `at` is `None` for a device without a stored row, which has a name."""
-    key = name if at is None else fleet.panel.keys[at]
+def _named(fleet: Fleet, rows: tuple[int, int], order: Order, at: int | None) -> PairOrder:
+    """A row without figures; `at` is `None` for a device without a stored row."""
+    key = "" if at is None else fleet.panel.keys[at]
     return PairOrder(
         model_a=fleet.panel.models[rows[0]],
         model_b=fleet.panel.models[rows[1]],
@@ -531,11 +531,9 @@ def _sources(fleet: Fleet, rows: tuple[int, int], here: int) -> Ints:
     return np.array([here, *others], dtype=np.int64)
 
 
-def _unmeasured(
-    fleet: Fleet, rows: tuple[int, int], at: int | None, sources: Ints, name: str = ""
-) -> PairOrder:
+def _unmeasured(fleet: Fleet, rows: tuple[int, int], at: int | None, sources: Ints) -> PairOrder:
     """The two models on a platform that lacks one; `at` is `None` for a device without any row."""
-    named = _named(fleet, rows, Order.NOT_MEASURED, at, name)
+    named = _named(fleet, rows, Order.NOT_MEASURED, at)
     known: Ints = np.array([], dtype=np.int64)
     others = sources
     if at is not None:

@@ -63,6 +63,8 @@ def test_a_missing_column_is_named_with_its_row(name: str) -> None:
         ({"model": None}, "has no model"),
         ({"device": ""}, "has no device"),
         ({"derived": "x"}, "derived is 'x'.*list"),
+        ({"model": "m" * 201}, "model is 'm.*at most 200 letters"),
+        ({"source_ref": "m" * 10_001}, "source_ref is 'm.*at most 10,000 letters"),
     ],
 )
 def test_a_wrong_value_is_named_with_its_row(change: Row, message: str) -> None:
