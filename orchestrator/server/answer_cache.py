@@ -32,6 +32,9 @@ from fleetrank.orchestrator.compute.child import (
 )
 from fleetrank.orchestrator.errors import OrchestratorError
 
+LOOK_S = 0.2
+"""How soon it is noticed that a client has left."""
+
 
 class BusyError(OrchestratorError):
     """The server is busy: try again; status 503."""
@@ -138,18 +141,22 @@ class Turn:
         self._one = threading.Lock()
 
     @contextmanager
-    def take(self, patience_s: float) -> Iterator[None]:
+    def take(self, patience_s: float, left: threading.Event | None = None) -> Iterator[None]:
         """Holds the right to compute during the block; waits at most `patience_s` for it.
 
         Raises:
-            BusyError: too many requests wait, or the right was not free in time.
+            BusyError: too many requests wait, the right was not free in time, or the client left.
         """
         if not self._waiting.acquire(blocking=False):
             raise BusyError(
                 "too many requests wait for a computation", "try again in a few seconds"
             )
         try:
-            if not self._one.acquire(timeout=patience_s):
+            end_s = monotonic() + patience_s
+            while not (is_mine := self._one.acquire(timeout=min(patience_s, LOOK_S))):
+                if monotonic() >= end_s or (left is not None and left.is_set()):
+                    break
+            if not is_mine:
                 raise BusyError(
                     f"other requests took longer than {patience_s:g} s", "try again later"
                 )
@@ -174,6 +181,7 @@ class Answers:
         )
         self._kept: OrderedDict[Job, Answer] = OrderedDict()
         self._lock = threading.Lock()
+        self._asking: threading.Event | None = None
 
     def remembered(self, job: Job) -> Answer | None:
         """Returns the cached answer, if the results have not changed since."""
@@ -181,8 +189,12 @@ class Answers:
         is_fresh = answer is not None and answer.fingerprint == self._fingerprint.now()
         return answer if is_fresh else None
 
-    def get(self, job: Job) -> Answer:
+    def get(self, job: Job, left: threading.Event | None = None) -> Answer:
         """Returns the answer; an older one, marked as such, while this host measures or is busy.
+
+        Args:
+            job: what to answer.
+            left: of the client, as for `leave`.
 
         Raises:
             RefusedError: the job has no answer; the message gives the reason.
@@ -191,13 +203,20 @@ class Answers:
         last = self._last(job)
         if last is None or not is_host_measured():
             try:
-                with self._turn.take(0.0 if last else _PATIENCE_S):
+                with self._turn.take(0.0 if last else _PATIENCE_S, left):
                     # Another thread may have computed the same answer meanwhile.
-                    return self.remembered(job) or self._compute(job)
+                    return self.remembered(job) or self._compute(job, left)
             except BusyError:
                 if last is None:
                     raise
         return replace(last, is_current=last.fingerprint == self._fingerprint.now())
+
+    def leave(self, left: threading.Event) -> None:
+        """Gives up the place of a client that has left, and ends its query; a table is kept."""
+        left.set()
+        with self._lock:
+            if self._asking is left:
+                self._queries.close()
 
     def fingerprint(self) -> str:
         """The fingerprint of the published results; differs when they differ."""
@@ -208,13 +227,18 @@ class Answers:
         self._figures.close()
         self._queries.close()
 
-    def _compute(self, job: Job) -> Answer:
+    def _compute(self, job: Job, left: threading.Event | None) -> Answer:
         fingerprint = self._fingerprint.now()
         is_query = job.kind is JobKind.QUERY
         child = self._queries if is_query else self._figures
         timeout_s = job.timeout_s + QUERY_GRACE_S if is_query else _COMPUTE_S
         asked = replace(job, wait_s=_REPEAT_S)
-        result = child.ask(asked, fingerprint, timeout_s=timeout_s)
+        self._asking = left if is_query else None
+        try:
+            result = child.ask(asked, fingerprint, timeout_s=timeout_s)
+        finally:
+            with self._lock:
+                self._asking = None
         answer = Answer(
             media_type=result.media_type,
             body=result.body,

@@ -1,12 +1,14 @@
 """The local web application: the JSON API, the live report, a form for SQL, and their errors."""
 
+import asyncio
 import json
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, partial
 from importlib import resources
 from pathlib import Path
+from threading import Event
 from types import MappingProxyType
 from typing import Annotated, Any
 from urllib.parse import urlencode
@@ -33,6 +35,7 @@ from fleetrank.orchestrator.compute.child import Job, JobKind
 from fleetrank.orchestrator.errors import OrchestratorError
 from fleetrank.orchestrator.server.access import Access, Gate
 from fleetrank.orchestrator.server.answer_cache import (
+    LOOK_S,
     RETRY_AFTER_S,
     Answer,
     Answers,
@@ -58,13 +61,16 @@ returned. Status 503: try again after `Retry-After` seconds."""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerContext:
-    """The objects that answer questions about one results folder."""
+    """The objects that answer questions about one results folder, and the request that asks."""
 
     answers: Answers
     live: Live
+    request: Request | None = None
 
     async def ask(self, job: Job) -> Answer:
         """Returns the answer to a job; a cached answer needs no thread.
+
+        A client that leaves gives up its place, and ends its query.
 
         Raises:
             RefusedError: the job has no answer.
@@ -73,12 +79,17 @@ class ServerContext:
         remembered = self.answers.remembered(job)
         if remembered is not None:
             return remembered
-        return await run_in_threadpool(self.answers.get, job)
+        left = Event()
+        answering = asyncio.ensure_future(run_in_threadpool(self.answers.get, job, left))
+        while not (await asyncio.wait([answering], timeout=LOOK_S))[0]:
+            if self.request is not None and await self.request.is_disconnected():
+                self.answers.leave(left)
+        return answering.result()
 
 
 def _context(request: Request) -> ServerContext:
     found: ServerContext = request.app.state.context
-    return found
+    return replace(found, request=request)
 
 
 Context = Annotated[ServerContext, Depends(_context)]

@@ -217,3 +217,12 @@ def test_only_our_own_assets_are_there_and_pages_escape_every_value(client: http
     assert "<script>x" not in page.partition("<main")[2]
     assert "&lt;script&gt;x" in page
     assert "<i>" not in page
+
+
+def test_a_client_that_leaves_ends_its_query(client: httpx.Client) -> None:
+    """Seven that wait for the longest query would take longer than an eighth waits."""
+    for _ in range(7):
+        with pytest.raises(httpx.ReadTimeout):
+            client.get("/api/query", params={"sql": SLOW, "timeout_s": 10}, timeout=0.5)
+    asked = {"sql": "SELECT 1 AS one", "timeout_s": 10}
+    assert client.get("/api/query", params=asked).json()["rows"] == [{"one": 1}]
