@@ -6,7 +6,6 @@ probability: see `arrays.kept_order`.
 """
 
 import math
-import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -52,8 +51,8 @@ from fleetrank.analysis.stored.selection import (
     ANY_PRECISION,
     ORDER_MARGIN,
     fits_platform,
+    fits_text,
     margin_of,
-    regex_of,
     setting,
     split_precision,
 )
@@ -314,8 +313,8 @@ def _answer(
 def _without_rows(fleet: Fleet, devices: Iterable[str]) -> Iterator[str]:
     """Devices without any row, of those that the target's pattern fits."""
     known = set(fleet.facts["device"])
-    pattern = re.compile(regex_of(fleet.selection.target or "*"))
-    yield from (name for name in devices if name not in known and pattern.fullmatch(name))
+    pattern = fleet.selection.target or "*"
+    yield from (name for name in devices if name not in known and fits_text(pattern, name))
 
 
 def _effort(fleet: Fleet, rows: tuple[int, int], here: int, one: PairOrder) -> Effort:

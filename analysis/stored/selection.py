@@ -283,6 +283,19 @@ def fits_platform(pattern: str | None, tier: str | None) -> pl.Expr:
     return fits
 
 
+def fits_text(pattern: str, text: str) -> bool:
+    """Whether a text matches the pattern, in steps that grow with their lengths, as with Polars."""
+    first, *middle = pattern.split("*")
+    if not middle or not text.startswith(first):
+        return text == pattern
+    at = len(first)
+    for part in middle[:-1]:
+        if (found := text.find(part, at)) < 0:
+            return False
+        at = found + len(part)
+    return text.endswith(middle[-1]) and len(text) - len(middle[-1]) >= at
+
+
 def regex_of(pattern: str) -> str:
     """The pattern as a regular expression; Polars and DuckDB both match it in linear time."""
     parts = (pl.escape_regex(part) for part in pattern.split("*"))

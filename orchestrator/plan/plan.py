@@ -2,12 +2,12 @@
 
 import itertools
 import math
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from types import MappingProxyType
 
+from fleetrank.analysis.stored.selection import fits_text
 from fleetrank.device_agents.contract.task import Execution
 from fleetrank.foundation.errors import count_of, did_you_mean, nearest, shortened
 from fleetrank.foundation.inputs import IMAGE, Axes, Workload, WorkloadKind
@@ -453,11 +453,11 @@ def narrow(plan: Plan, pattern: str) -> Plan:
     Raises:
         UsageError: no cell matches.
     """
-    matches = re.compile(".*".join(map(re.escape, pattern.split("*"))), re.DOTALL).fullmatch
     cells = tuple(
         cell
         for cell in plan.cells
-        if any(map(matches, (cell.export.card.name, cell.platform_key, cell.label)))
+        for names in [(cell.export.card.name, cell.platform_key, cell.label)]
+        if any(fits_text(pattern, name) for name in names)
     )
     if not cells:
         raise UsageError(
