@@ -36,6 +36,8 @@ _FORBIDDEN = {errno.EROFS, errno.EACCES, errno.EPERM}
 _LOST = {errno.ESTALE, errno.EIO, errno.ENODEV, errno.ENXIO, errno.ENOTCONN}
 """The medium, or the server of a mounted folder, has become unavailable."""
 
+_log = logging.getLogger(__name__)
+
 
 class StorageError(FleetError):
     """A file cannot be written, for a reason that a person can remove; the old file is kept."""
@@ -202,6 +204,8 @@ MAX_RECORD_BYTES = 64 << 20
 """The record of a sweep lists its platforms and skipped cells: megabytes for a large fleet."""
 
 _CHUNK_BYTES = 1 << 20
+_LONG_BYTES = 8 << 30
+"""About ten seconds: longer without output looks like a hang."""
 _KINDS = {
     stat.S_IFDIR: "a folder",
     stat.S_IFIFO: "a pipe",
@@ -245,7 +249,7 @@ def check_regular(path: Path) -> None:
 
 
 def file_sha256(path: Path) -> str:
-    """SHA-256 of a regular file of any size, in hexadecimal.
+    """SHA-256 of a regular file of any size, in hexadecimal; a large one is named before.
 
     Raises:
         IrregularFileError: also if the file has more bytes than the system reports; some files in
@@ -253,6 +257,11 @@ def file_sha256(path: Path) -> str:
         OSError: the same as `open_regular`.
     """
     with open_regular(path) as file:
+        found = os.fstat(file.fileno())
+        if found.st_size > _LONG_BYTES:
+            is_sparse = found.st_blocks * 512 < found.st_size / 2
+            holes = ", mostly holes, as of a download that did not end" if is_sparse else ""
+            _log.warning("%s is read as a whole: %.0f GB%s", path, found.st_size / 1e9, holes)
         return sha256_of(file)
 
 
@@ -360,8 +369,6 @@ def _refuse_irregular(path: Path, mode: int) -> None:
 # Folders for temporary files; one that a killed process left is removed by the next process.
 #
 # Each folder is locked as long as its process lives, so an abandoned one has no lock.
-
-_log = logging.getLogger(__name__)
 
 _OPEN = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 

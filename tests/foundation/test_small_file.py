@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from fleetrank.foundation import files
 from fleetrank.foundation.errors import BadFileError, MissingFileError
 from fleetrank.foundation.files import (
     IrregularFileError,
@@ -84,3 +85,15 @@ def test_a_digest_is_that_of_the_bytes_and_ends_for_a_file_that_does_not(tmp_pat
     assert file_sha256(path) == hashlib.sha256(path.read_bytes()).hexdigest()
     with pytest.raises(IrregularFileError, match="grows"):
         file_sha256(Path("/proc/self/pagemap"))
+
+
+def test_a_long_file_is_named_before_it_is_read(tmp_path, monkeypatch, caplog) -> None:
+    monkeypatch.setattr(files, "_LONG_BYTES", 1 << 20)
+    (tmp_path / "weights").touch()
+    os.truncate(tmp_path / "weights", 2 << 20)
+    file_sha256(tmp_path / "weights")
+    assert "weights is read as a whole: 0 GB, mostly holes" in caplog.text
+    (tmp_path / "weights").write_bytes(b"x" * (2 << 20))
+    caplog.clear()
+    file_sha256(tmp_path / "weights")
+    assert caplog.text.endswith("0 GB\n")
