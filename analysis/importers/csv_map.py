@@ -1,7 +1,7 @@
 """Reads any CSV table of measurements, or lists in JSON files, with a mapping of its columns."""
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated
@@ -16,6 +16,7 @@ from fleetrank.analysis.importers.release import (
     LONGEST_NAME,
     LONGEST_TEXT,
     Equivalences,
+    Files,
     Importer,
     Release,
     Row,
@@ -33,6 +34,7 @@ from fleetrank.analysis.importers.release import (
 from fleetrank.analysis.stored.columns import COLUMNS, SCHEMA
 from fleetrank.foundation.errors import BadFileError, shortened, visible_line
 from fleetrank.foundation.files import decoded
+from fleetrank.foundation.inputs import Workload
 from fleetrank.foundation.plain_data import parse_json, parse_toml
 from fleetrank.foundation.user_file import NO_OTHER_KEYS, Checked, Key, checked, read_csv
 from fleetrank.foundation.vocabulary import ErrorKind
@@ -56,7 +58,7 @@ QUANTITIES: Mapping[str, tuple[str, Mapping[str, float]]] = {
 FACTS = (
     "model", "device", "device_model", "tier", "runtime", "backend", "mode", "precision", "batch",
     "threads", "input_size", "family", "runtime_version", "os", "memory_metric", "accuracy_source",
-    "statistic", "backend_nodes", "graph_nodes", "error_kind", "error_message",
+    "statistic", "workload", "backend_nodes", "graph_nodes", "error_kind", "error_message",
 )  # fmt: skip
 """Columns of the table that a mapping can fill without conversion."""
 _NEEDED = ("model", "device", "tier", "runtime", "precision", "batch", "latency")
@@ -71,10 +73,10 @@ _NOT_STATED = (
     'The mapping does not state what the latencies are: write statistic = "median", "mean" or '
     '"minimum" under [constants].'
 )
-_REST, _LINE, _FILE_OF = "\0rest", "\0line", "\0file"
-"""Keys of the fields beyond the last column, of the line's number and of its file; no header has a
-NUL."""
-_OF_LINES = frozenset({_REST, _LINE, _FILE_OF})
+_REST, _LINE, _FILE_OF, OPTIONS = "\0rest", "\0line", "\0file", "\0options"
+"""Keys of the fields beyond the last column, of the line's number and of its file, and of options;
+no header has a NUL."""
+_OF_LINES = frozenset({_REST, _LINE, _FILE_OF, OPTIONS})
 
 
 def _valid_constants(constants: Mapping[str, int | str]) -> Mapping[str, int | str]:
@@ -86,6 +88,8 @@ def _valid_constants(constants: Mapping[str, int | str]) -> Mapping[str, int | s
         if (words := _WORDS.get(name)) is not None and value not in words:
             shown = shortened(str(value))
             raise ValueError(f"{name} = '{shown}' is not an allowed word: use {', '.join(words)}")
+        if name == "workload":
+            Workload.parse(str(value))
     return constants
 
 
@@ -222,7 +226,11 @@ def parse_csv(name: str, content: bytes, mapping_content: bytes) -> tuple[Releas
     return (_release(name, lines, header, mapping, mapping_content),)
 
 
-def parse_records(files: Mapping[str, bytes], mapping_content: bytes) -> Release:
+def parse_records(
+    files: Mapping[str, bytes],
+    mapping_content: bytes,
+    complete: Callable[[dict[str, str]], dict[str, str]] = dict,
+) -> Release:
     """Reads lists of records in JSON files, name to content; a record is a line.
 
     A column of an inner object is named with dots, such as `env.os`, and so is a list inside one,
@@ -244,7 +252,7 @@ def parse_records(files: Mapping[str, bytes], mapping_content: bytes) -> Release
             texts[column].add(text)
     differing = [column for column, some in texts.items() if len(some) > 1][:_MOST_FACTS]
     lines = [
-        shared | {_FILE_OF: reference, _LINE: str(number)} | record
+        complete(shared | {_FILE_OF: reference, _LINE: str(number)} | record)
         for reference, facts, records in found
         for shared in [{one: facts[one] for one in (*mapping.used, *differing) if one in facts}]
         for number, record in enumerate(records, start=1)
@@ -260,7 +268,10 @@ def _records(name: str, content: bytes, path: str) -> tuple[dict[str, str], list
 
     An object without lists is one record.
     """
-    found = parse_json(decoded(content, name), name)
+    text = decoded(content, name)
+    if name.endswith(".jsonl"):
+        text = f"[{','.join(filter(str.strip, text.split(chr(10))))}]"
+    found = parse_json(text, name)
     facts: dict[str, str] = {}
     for at in path.split("."):
         if isinstance(found, dict) and at in found:
@@ -318,7 +329,7 @@ def _release(
     at = mapping.columns["latency"]
     pooled = (
         (
-            [line.get(one, "") for one in mapping.settings],
+            [line.get(one, "") for one in (*mapping.settings, OPTIONS)],
             mapping.number(line.get(at, ""), line, at),
             line,
         )
@@ -402,7 +413,7 @@ def _facts(line: Mapping[str, str], mapping: Mapped) -> tuple[Row, tuple[str, st
         "statistic": "mean" if mapping.is_rate else None,
         "backend": None,
         "mode": "eager",
-        "options": "{}",
+        "options": line.get(OPTIONS, "{}"),
         **mapping.constants,
     }
     reason = None
@@ -419,6 +430,8 @@ def _facts(line: Mapping[str, str], mapping: Mapped) -> tuple[Row, tuple[str, st
             reason = reason or (f"unknown {name}", repr(text))
             value = None
         facts[name] = value
+    sizes, unknown = _of_workload(facts)
+    facts, reason = facts | sizes, reason or unknown
     for name in ("model", "device"):
         if not facts.get(name):
             reason = reason or (f"no {name}", "the field is empty")
@@ -428,6 +441,22 @@ def _facts(line: Mapping[str, str], mapping: Mapped) -> tuple[Row, tuple[str, st
             facts["error_kind"] = ErrorKind.VERIFICATION_FAILED.value
             facts["error_message"] = f"{column} is {value}"
     return facts, reason or _bad_placement(facts)
+
+
+def _of_workload(facts: Row) -> tuple[Row, tuple[str, str] | None]:
+    """What the workload of a line says about its inferences; the reason if it is none."""
+    if (text := facts.get("workload")) is None:
+        return {}, None
+    try:
+        workload = Workload.parse(str(text))
+    except ValueError:
+        return {"workload": None}, ("unknown workload", repr(text))
+    return {
+        "prompt_tokens": workload.prompt_tokens,
+        "context_tokens": workload.context_tokens,
+        "generated_tokens": workload.generated,
+        "tokens_per_inference": workload.tokens_per_sample(int(str(facts.get("batch") or 1))),
+    }, None
 
 
 def _bad_placement(facts: Row) -> tuple[str, str] | None:
@@ -503,11 +532,17 @@ def _converted(figures: Mapping[str, float], mapping: Mapped) -> list[str]:
     return texts
 
 
+def json_files(path: Path) -> Files:
+    """A file with records, or all that a folder has."""
+    is_folder = path.is_dir()
+    return (
+        read_tables(path, "**/*.json", "**/*.jsonl") if is_folder else {path.name: read_table(path)}
+    )
+
+
 def _read_mapped(path: Path, mapping: bytes) -> tuple[Release, ...]:
-    if path.is_dir():
-        return (parse_records(read_tables(path, "**/*.json"), mapping),)
-    if path.suffix == ".json":
-        return (parse_records({path.name: read_table(path)}, mapping),)
+    if path.is_dir() or path.suffix in {".json", ".jsonl"}:
+        return (parse_records(json_files(path), mapping),)
     return parse_csv(path.name, read_table(path), mapping)
 
 

@@ -88,7 +88,7 @@ SCHEMA_VERSION = 1
 """Increased when a column is removed or changes its meaning; a newer version is an error."""
 
 RUNTIMES = words_of(Runtime)
-IMPORTED_RUNTIMES = ("qnn",)
+IMPORTED_RUNTIMES = ("qnn", "llama_cpp")
 """Runtimes of published measurements only; fleetrank does not run them."""
 STORED_RUNTIMES = (*RUNTIMES, *IMPORTED_RUNTIMES)
 PRECISIONS = words_of(Precision)
