@@ -309,12 +309,6 @@ def read_small_text(path: Path, max_bytes: int = MAX_TYPED_BYTES) -> str:
     return decoded(read_small_bytes(path, max_bytes), str(path))
 
 
-_MARKS = (  # the mark of UTF-32 begins with that of UTF-16
-    (codecs.BOM_UTF32_LE, "UTF-32"), (codecs.BOM_UTF32_BE, "UTF-32"),
-    (codecs.BOM_UTF16_LE, "UTF-16"), (codecs.BOM_UTF16_BE, "UTF-16"),
-)  # fmt: skip
-
-
 def decoded(content: bytes, where: str, errors: str = "strict") -> str:
     """The text of a file in UTF-8, or as its byte order mark says; the mark is left out.
 
@@ -326,14 +320,14 @@ def decoded(content: bytes, where: str, errors: str = "strict") -> str:
     Raises:
         BadFileError: it is not in that encoding.
     """
-    encoding = next((name for mark, name in _MARKS if content.startswith(mark)), "UTF-8")
+    is_wide = content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
     try:
-        return content.decode("utf-8-sig" if encoding == "UTF-8" else encoding, errors)
+        return content.decode("utf-16" if is_wide else "utf-8-sig", errors)
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
         raise BadFileError(
             f"{where} cannot be read: byte 0x{content[error.start]:02x} in line {line} is not "
-            f"{encoding}",
+            f"UTF-{16 if is_wide else 8}",
             "save the file as text in UTF-8",
         ) from error
 

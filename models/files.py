@@ -522,9 +522,11 @@ _NO_NAME = re.compile(
     re.IGNORECASE,
 )
 """What exporters give an axis without a name: PyTorch, tf2onnx, ONNX, Paddle."""
-_TERMS = re.compile(r"(?: *([+*]) *| (-) )")
-"""Between the axes from which a size is computed; a hyphen may be part of a name."""
-_TERM = re.compile(r"[A-Za-z_][\w. -]*|[0-9]{1,9}", re.ASCII)
+_AXIS = re.compile(r"[A-Za-z_][\w.-]*", re.ASCII)
+_SUM = re.compile(
+    rf"({_AXIS.pattern}|\d{{1,9}})( *[+*] *({_AXIS.pattern}|\d{{1,9}})){{1,3}}", re.ASCII
+)
+"""What some exporters write in place of a name: how the size follows from other axes."""
 
 
 def inputs_of(path: Path, format_: Format) -> tuple[CardInput, ...]:
@@ -596,8 +598,8 @@ class _AxisNames:
     """Gives each free axis of a file a name that a card accepts."""
 
     def __init__(self, inputs: Sequence[StoredInput]) -> None:
-        sizes = [size for one in inputs for size in one.sizes if isinstance(size, str)]
-        free = dict.fromkeys(part for size in sizes for part in _parts(size)[::2])
+        sizes = {size for one in inputs for size in one.sizes if isinstance(size, str)}
+        free = {x for one in sizes for x in (_AXIS.findall(one) if _SUM.fullmatch(one) else [one])}
         self._batch = {name for name in free if _BATCH_NAME.fullmatch(name)}
         self._first_is_batch = not self._batch
         if self._first_is_batch:
@@ -610,10 +612,8 @@ class _AxisNames:
                 if size == f"{one.name}_0" or _NO_NAME.fullmatch(size)
             }
         self._known: dict[str, str] = {}
-        # A name that needs no change keeps it, wherever the file has it.
-        for name in sorted(free, key=lambda one: re.fullmatch(AXIS_NAME, one) is None):
-            if name and not name.isdecimal():
-                self._name(name)
+        for name in sorted(filter(re.compile(AXIS_NAME).fullmatch, free)):
+            self._name(name)  # it needs no change, wherever the file has it
 
     def named(self, name: str, sizes: Sequence[int | str]) -> tuple[int | str, ...]:
         """The sizes of an input with the names of its axes."""
@@ -625,9 +625,10 @@ class _AxisNames:
     def _axis(self, symbol: str, name: str, place: int) -> str:
         if not symbol and place == 0 and self._first_is_batch:
             return BATCH
-        parts = _parts(symbol or f"{name}_{place}")
-        kept = "+*-" if len(parts) == 1 else "+*-0123456789"
-        return " ".join(one if one.strip(kept) == "" else self._name(one) for one in parts)
+        if _SUM.fullmatch(symbol):
+            named = _AXIS.sub(lambda found: self._name(found[0]), symbol)
+            return re.sub(r" *([+*]) *", r" \1 ", named)
+        return self._name(symbol or f"{name}_{place}")
 
     def _name(self, key: str) -> str:
         if key in self._batch:
@@ -641,12 +642,3 @@ class _AxisNames:
             taken = {*self._known.values(), BATCH}
             self._known[key] = next(one for one in names if one not in taken)
         return self._known[key]
-
-
-def _parts(symbol: str) -> list[str]:
-    """The axes from which a size is computed, with the signs between them; else the whole text."""
-    parts = [part for part in _TERMS.split(symbol) if part]
-    is_sum = len(parts) in {3, 5, 7} and all(
-        (part in "+*-") if place % 2 else _TERM.fullmatch(part) for place, part in enumerate(parts)
-    )
-    return parts if is_sum else [symbol]

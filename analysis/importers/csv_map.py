@@ -1,6 +1,6 @@
 """Reads any CSV table of measurements, or lists in JSON files, with a mapping of its columns."""
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -246,11 +246,8 @@ def parse_records(
         (file_reference(name, content), *_records(name, content, mapping.source.records))
         for name, content in files.items()
     ]
-    texts = defaultdict[str, set[str]](set)
-    for _, facts, _ in found:
-        for column, text in facts.items():
-            texts[column].add(text)
-    differing = [column for column, some in texts.items() if len(some) > 1][:_MOST_FACTS]
+    texts = Counter(name for name, _ in {one for _, facts, _ in found for one in facts.items()})
+    differing = sorted(name for name, n_texts in texts.items() if n_texts > 1)[:_MOST_FACTS]
     lines = [
         complete(shared | {_FILE_OF: reference, _LINE: str(number)} | record)
         for reference, facts, records in found
@@ -534,10 +531,9 @@ def _converted(figures: Mapping[str, float], mapping: Mapped) -> list[str]:
 
 def json_files(path: Path) -> Files:
     """A file with records, or all that a folder has."""
-    is_folder = path.is_dir()
-    return (
-        read_tables(path, "**/*.json", "**/*.jsonl") if is_folder else {path.name: read_table(path)}
-    )
+    if path.is_dir():
+        return read_tables(path, "**/*.json", "**/*.jsonl")
+    return {path.name: read_table(path)}
 
 
 def _read_mapped(path: Path, mapping: bytes) -> tuple[Release, ...]:

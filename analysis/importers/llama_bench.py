@@ -13,7 +13,6 @@ from pathlib import Path
 from fleetrank.analysis.importers.csv_map import OPTIONS, json_files, parse_records
 from fleetrank.analysis.importers.release import (
     Importer,
-    Release,
     read_number,
     read_table,
     whole,
@@ -58,9 +57,7 @@ def completed(line: dict[str, str]) -> dict[str, str]:
     }
 
 
-def _read(path: Path, _mapping: bytes) -> tuple[Release, ...]:
-    mapping = read_table(Path(__file__).with_suffix(".toml"))
-    return (parse_records(json_files(path), mapping, completed),)
-
-
-IMPORTER = Importer(read=_read)
+_MAPPING = Path(__file__).with_suffix(".toml")
+IMPORTER = Importer(
+    read=lambda path, _: (parse_records(json_files(path), read_table(_MAPPING), completed),)
+)

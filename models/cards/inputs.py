@@ -14,7 +14,6 @@ from fleetrank.foundation.inputs import (
     ModelInput,
     NamedInput,
     Values,
-    axes_text,
 )
 from fleetrank.foundation.user_file import NO_OTHER_KEYS, Checked, Key, Short
 from fleetrank.models.errors import CardError
@@ -25,7 +24,7 @@ LONGEST_AXIS = 64
 """Letters of an axis: names of Hugging Face have up to 40, and become part of a platform's name."""
 AXIS_NAME = rf"^[a-z][a-z0-9_]{{0,{LONGEST_AXIS - 1}}}$"
 _TERM = rf"([a-z][a-z0-9_]{{0,{LONGEST_AXIS - 1}}}|[0-9]{{1,9}})"
-AXIS_SUM = rf"^{AXIS_NAME[1:-1]}$|^{_TERM}( [+*-] {_TERM}){{1,3}}$"
+AXIS_SUM = rf"^{AXIS_NAME[1:-1]}$|^{_TERM}( [+*] {_TERM}){{1,3}}$"
 """Exporters write the size of one axis by those of others: `past_sequence_length + 1`."""
 _LARGEST_INPUT = 2**30
 """Elements of one input: 4 GiB in fp32."""
@@ -163,12 +162,9 @@ def names_in(size: int | str) -> list[str]:
 
 
 def _computed(size: int | str, sizes: Mapping[str, int]) -> int:
-    """A size from those of its axes: products, added and subtracted."""
-    total = 0
-    for sign, product in re.findall(r"([+-]?) ?([^+-]+)", str(size)):
-        factors = (sizes[one] if one in sizes else int(one) for one in product.strip().split(" * "))
-        total += math.prod(factors) * (-1 if sign == "-" else 1)
-    return total
+    """A size from those of its axes, a sum of products."""
+    terms = (term.split(" * ") for term in str(size).split(" + "))
+    return sum(math.prod(sizes[x] if x in sizes else int(x) for x in term) for term in terms)
 
 
 def has_batch(inputs: Iterable[CardInput]) -> bool:
@@ -203,11 +199,6 @@ def sized(
                 f"card, `axes = {{ {missing[0]} = 128 }}`",
             )
         shape = tuple(_computed(size, sizes) for size in one.shape)
-        if min(shape, default=0) < 0:
-            raise CardError(
-                f"input {one.name!r} has the size {min(shape)} with {axes_text(axes)}",
-                "give larger sizes of its axes",
-            )
         if values.path is not None:
             values = replace(values, sha256=hashes.get(values.path))
         if isinstance(values.counts_to, str):

@@ -32,6 +32,8 @@ from fleetrank.orchestrator.compute.child import (
 )
 from fleetrank.orchestrator.errors import OrchestratorError
 
+STAYS = threading.Event()
+"""Of a caller that does not leave."""
 LOOK_S = 0.2
 """How soon it is noticed that a client has left."""
 
@@ -141,7 +143,7 @@ class Turn:
         self._one = threading.Lock()
 
     @contextmanager
-    def take(self, patience_s: float, left: threading.Event | None = None) -> Iterator[None]:
+    def take(self, patience_s: float, left: threading.Event = STAYS) -> Iterator[None]:
         """Holds the right to compute during the block; waits at most `patience_s` for it.
 
         Raises:
@@ -153,13 +155,11 @@ class Turn:
             )
         try:
             end_s = monotonic() + patience_s
-            while not (is_mine := self._one.acquire(timeout=min(patience_s, LOOK_S))):
-                if monotonic() >= end_s or (left is not None and left.is_set()):
-                    break
-            if not is_mine:
-                raise BusyError(
-                    f"other requests took longer than {patience_s:g} s", "try again later"
-                )
+            while not self._one.acquire(timeout=min(patience_s, LOOK_S)):
+                if monotonic() >= end_s or left.is_set():
+                    raise BusyError(
+                        f"other requests took longer than {patience_s:g} s", "try again later"
+                    )
             try:
                 yield
             finally:
@@ -189,7 +189,7 @@ class Answers:
         is_fresh = answer is not None and answer.fingerprint == self._fingerprint.now()
         return answer if is_fresh else None
 
-    def get(self, job: Job, left: threading.Event | None = None) -> Answer:
+    def get(self, job: Job, left: threading.Event = STAYS) -> Answer:
         """Returns the answer; an older one, marked as such, while this host measures or is busy.
 
         Args:
@@ -227,7 +227,7 @@ class Answers:
         self._figures.close()
         self._queries.close()
 
-    def _compute(self, job: Job, left: threading.Event | None) -> Answer:
+    def _compute(self, job: Job, left: threading.Event) -> Answer:
         fingerprint = self._fingerprint.now()
         is_query = job.kind is JobKind.QUERY
         child = self._queries if is_query else self._figures

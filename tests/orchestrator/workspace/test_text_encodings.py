@@ -43,7 +43,6 @@ ENCODINGS = {
     "UTF-8": (codecs.BOM_UTF8, "utf-8"),
     "PowerShell": (codecs.BOM_UTF16_LE, "utf-16-le"),
     "big endian": (codecs.BOM_UTF16_BE, "utf-16-be"),
-    "UTF-32": (codecs.BOM_UTF32_LE, "utf-32-le"),
 }
 
 
