@@ -6,13 +6,16 @@ a whole test, without tokenising and sampling. The mapping in `llama_bench.toml`
 here.
 """
 
+import hashlib
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 
 from fleetrank.analysis.importers.csv_map import OPTIONS, json_files, parse_records
 from fleetrank.analysis.importers.release import (
     Importer,
+    Release,
     read_number,
     read_table,
     whole,
@@ -43,11 +46,13 @@ def completed(line: dict[str, str]) -> dict[str, str]:
     options = {name: text for name, text in given.items() if text not in _USUAL[name].split()}
     total_ns = None if n_prompt and n_made else read_number(line.get("avg_ns"))
     is_gpu = bool(line.get("gpu_info")) and line.get("n_gpu_layers") != "0"
+    stem = re.split(r"[\\/]", line.get("model_filename", ""))[-1].removesuffix(".gguf")
     types = [word for word in line.get("model_type", "").split() if word in _PRECISIONS]
     steps = f"generate@{n_prompt + depth or 1}+{n_made}"
     return line | {
         OPTIONS: json.dumps(options, sort_keys=True, separators=(",", ":")),
-        "run.model": re.split(r"[\\/]", line.get("model_filename", ""))[-1].removesuffix(".gguf"),
+        # llama.cpp's converter names each model so.
+        "run.model": line.get("model_type", "") if stem.startswith("ggml-model") else stem,
         "run.device": line.get("gpu_info" if is_gpu else "cpu_info", ""),
         "run.tier": "gpu" if is_gpu else "cpu",
         "run.backend": line.get("backends", "").lower(),
@@ -57,7 +62,11 @@ def completed(line: dict[str, str]) -> dict[str, str]:
     }
 
 
-_MAPPING = Path(__file__).with_suffix(".toml")
-IMPORTER = Importer(
-    read=lambda path, _: (parse_records(json_files(path), read_table(_MAPPING), completed),)
-)
+def _read(path: Path, _mapping: bytes) -> tuple[Release, ...]:
+    """Files of other content are another release: mostly of another machine."""
+    files, mapping = json_files(path), read_table(Path(__file__).with_suffix(".toml"))
+    version = hashlib.sha256(b"".join(files.values())).hexdigest()[:8]
+    return (replace(parse_records(files, mapping, completed), version=version),)
+
+
+IMPORTER = Importer(read=_read)

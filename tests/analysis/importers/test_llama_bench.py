@@ -61,6 +61,7 @@ def test_a_prompt_and_the_steps_after_it_are_two_workloads(imported) -> None:
         ({"model_type": "qwen2 7B Q6_K"}, "precision", None),
         ({"n_gen": 128}, "status", "failed"), ({"avg_ns": None}, "status", "failed"),
         ({"n_prompt": "x"}, "status", "failed"), ({"n_prompt": 10**9}, "status", "failed"),
+        ({"model_filename": "7B/ggml-model-f16.gguf", "model_type": "x"}, "model", "llama-bench:x"),
         ({"model_filename": "C:\\a\\b.gguf"}, "model", "llama-bench:b"),
     ],
 )  # fmt: skip
