@@ -76,7 +76,6 @@ _NOT_STATED = (
 _REST, _LINE, _FILE_OF, OPTIONS = "\0rest", "\0line", "\0file", "\0options"
 """Keys of the fields beyond the last column, of the line's number and of its file, and of options;
 no header has a NUL."""
-_OF_LINES = frozenset({_REST, _LINE, _FILE_OF, OPTIONS})
 
 
 def _valid_constants(constants: Mapping[str, int | str]) -> Mapping[str, int | str]:
@@ -333,19 +332,13 @@ def _release(
         for line in chosen
     )
     notes = tuple(unlike_repeats(pooled, (*mapping.used, *source.ignored), where))
-    # Of a table with many columns only those that are read.
-    filled = [
-        {name: line.get(name, "") for name in mapping.used}
-        | {name: text for name, text in line.items() if name in _OF_LINES}
-        for line in chosen
-    ]
     reference = file_reference("mapping", mapping_content)
     return Release(
         source=source.name,
         version=source.version,
         licence=source.licence,
-        rows=tuple(_rows(filled, mapping, equal, reference)),
-        notes=(*notes, *_notes(filled, mapping)),
+        rows=tuple(_rows(chosen, mapping, equal, reference)),
+        notes=(*notes, *_notes(chosen, mapping)),
     )
 
 
@@ -369,7 +362,7 @@ def _rows(
 ) -> Iterator[Row]:
     column = mapping.columns.get("device")
     constant = str(mapping.constants.get("device") or "")
-    published = (constant if column is None else line[column].strip() for line in lines)
+    published = (constant if column is None else line.get(column, "").strip() for line in lines)
     devices = device_names(mapping.source.name, published, kept="._")
     for line in lines:
         row, reason = _row(line, mapping, table)
@@ -417,7 +410,7 @@ def _facts(line: Mapping[str, str], mapping: Mapped) -> tuple[Row, tuple[str, st
     for name in FACTS:
         if (column := mapping.columns.get(name)) is None:
             continue
-        text = line[column].strip()
+        text = line.get(column, "").strip()
         value: object = text or None
         if name == "error_kind" and text:
             value = mapping.failures.get(text, ErrorKind.BAD_OUTPUT.value)
@@ -434,7 +427,7 @@ def _facts(line: Mapping[str, str], mapping: Mapped) -> tuple[Row, tuple[str, st
             reason = reason or (f"no {name}", "the field is empty")
     facts["device_model"] = facts.get("device_model") or facts.get("device")
     for column, value in mapping.wrong_output.items():
-        if facts.get("error_kind") is None and line[column].strip() == value:
+        if facts.get("error_kind") is None and line.get(column, "").strip() == value:
             facts["error_kind"] = ErrorKind.VERIFICATION_FAILED.value
             facts["error_message"] = f"{column} is {value}"
     return facts, reason or _bad_placement(facts)
@@ -472,7 +465,7 @@ def _figures(
     figures: dict[str, float] = {}
     gaps: dict[str, tuple[str, str]] = {}
     for name, factor in mapping.factors.items():
-        text = line[mapping.columns[name]]
+        text = line.get(mapping.columns[name], "")
         value = mapping.number(text, line, mapping.columns[name])
         if value is None:
             gaps[name] = (f"no {name}", repr(text))
@@ -536,13 +529,14 @@ def json_files(path: Path) -> Files:
     return {path.name: read_table(path)}
 
 
-def _read_mapped(path: Path, mapping: bytes) -> tuple[Release, ...]:
+def read_mapped(path: Path, mapping: bytes) -> tuple[Release, ...]:
+    """A file or folder of the user, through a mapping; raises the errors of both kinds of files."""
     if path.is_dir() or path.suffix in {".json", ".jsonl"}:
         return (parse_records(json_files(path), mapping),)
     return parse_csv(path.name, read_table(path), mapping)
 
 
-IMPORTER = Importer(read=_read_mapped, needs_mapping=True)
+IMPORTER = Importer(read=read_mapped, needs_mapping=True)
 _FOLDER = Path(__file__).parent
 
 

@@ -62,11 +62,11 @@ def completed(line: dict[str, str]) -> dict[str, str]:
     }
 
 
-def _read(path: Path, _mapping: bytes) -> tuple[Release, ...]:
+def read_runs(path: Path, _mapping: bytes) -> tuple[Release, ...]:
     """Files of other content are another release: mostly of another machine."""
     files, mapping = json_files(path), read_table(Path(__file__).with_suffix(".toml"))
     version = hashlib.sha256(b"".join(files.values())).hexdigest()[:8]
     return (replace(parse_records(files, mapping, completed), version=version),)
 
 
-IMPORTER = Importer(read=_read)
+IMPORTER = Importer(read=read_runs)

@@ -498,23 +498,27 @@ def platform_shares(
             shares[key] = shares.get(key, 0.0) + share / max(len(mine), 1)
     total = sum(shares.values())
     # To look for a similar name is slow, and few are said.
-    near = {name: shown.get(nearest(name, shown) or "") for name in unknown[:_NAMED]}
+    said = [
+        f"{name} (did you mean '{shown[near]}'?)" if (near := nearest(name, shown)) else name
+        for name in unknown[:_NAMED]
+    ]
     return PlatformShares(
         shares={key: share / total for key, share in shares.items()},
         unknown=tuple(unknown),
-        notes=_shares_sentences(sum(users.values()), unknown, near, split) if users else (),
+        notes=_shares_sentences(sum(users.values()), [*said, *unknown[_NAMED:]], split)
+        if users
+        else (),
     )
 
 
 def _shares_sentences(
-    given: float, unknown: Sequence[str], near: Mapping[str, str | None], split: Sequence[str]
+    given: float, unknown: Sequence[str], split: Sequence[str]
 ) -> tuple[str, ...]:
     """What was done with shares of users that sum to `given`.
 
     Args:
         given: their sum.
-        unknown: devices without a measurement.
-        near: the first of them, each with the most similar known name.
+        unknown: devices without a measurement, the first of them with the most similar known name.
         split: devices with several platforms.
     """
     said = []
@@ -522,11 +526,7 @@ def _shares_sentences(
         total = f"{given:g}" if given > _MOST_PARTS else _percent(given)
         said.append(f"The shares sum to {total}, scaled to 100 %: the answer is about these users.")
     if unknown:
-        names = [
-            f"{one} (did you mean '{meant}'?)" if (meant := near.get(one)) else one
-            for one in unknown
-        ]
-        said.append(f"No measurement is stored of {few_of(names, _NAMED)}.")
+        said.append(f"No measurement is stored of {few_of(unknown, _NAMED)}.")
     if split:
         said.append(f"The share of {few_of(split, _NAMED)} is split evenly over several platforms.")
     return tuple(said)

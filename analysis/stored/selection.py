@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import overload
 
@@ -284,16 +285,8 @@ def fits_platform(pattern: str | None, tier: str | None) -> pl.Expr:
 
 
 def fits_text(pattern: str, text: str) -> bool:
-    """Whether a text matches the pattern, in steps that grow with their lengths, as with Polars."""
-    first, *middle = pattern.split("*")
-    if not middle or not text.startswith(first):
-        return text == pattern
-    at = len(first)
-    for part in middle[:-1]:
-        if (found := text.find(part, at)) < 0:
-            return False
-        at = found + len(part)
-    return text.endswith(middle[-1]) and len(text) - len(middle[-1]) >= at
+    """Whether a text matches the pattern; `fnmatch` takes steps that grow with the lengths."""
+    return fnmatchcase(text, pattern.replace("[", "[[]").replace("?", "[?]"))
 
 
 def regex_of(pattern: str) -> str:

@@ -161,7 +161,7 @@ def names_in(size: int | str) -> list[str]:
     return re.findall(r"[a-z]\w*", str(size))
 
 
-def _computed(size: int | str, sizes: Mapping[str, int]) -> int:
+def computed(size: int | str, sizes: Mapping[str, int]) -> int:
     """A size from those of its axes, a sum of products."""
     terms = (term.split(" * ") for term in str(size).split(" + "))
     return sum(math.prod(sizes[x] if x in sizes else int(x) for x in term) for term in terms)
@@ -198,7 +198,7 @@ def sized(
                 f"give it in the sweep, `axes: {{{missing[0]}: 128}}`, or as a default in the "
                 f"card, `axes = {{ {missing[0]} = 128 }}`",
             )
-        shape = tuple(_computed(size, sizes) for size in one.shape)
+        shape = tuple(computed(size, sizes) for size in one.shape)
         if values.path is not None:
             values = replace(values, sha256=hashes.get(values.path))
         if isinstance(values.counts_to, str):

@@ -25,12 +25,11 @@ units = {latency = "ms"}
 constants = {tier = "edge", runtime = "tflite", precision = "fp32", batch = 1, statistic = "mean"}
 """
 LOG_FACTS = b'model="a"\ndevice="d"\ntier="edge"\nprecision="fp32"\nlicence="x"\n'
-TIMM, BENCH = (
-    "model,infer_img_size,infer_samples_per_sec,infer_batch_size",
-    "benchmark-infer-amp-nchw",
-)
-OLD = "models:\n- name: a\n  performance_metrics:\n"
-JOB = "job_id: j, job_status: Passed, primary_compute_unit: NPU"
+TIMM = "model,infer_img_size,infer_samples_per_sec,infer_batch_size"
+BENCH = "benchmark-infer-amp-nchw-pt240-cpu-d"
+JOB = """  - reference_device_info: {{name: d{}}}
+    tflite: {{inference_time: 3, job_id: j, job_status: Passed, primary_compute_unit: NPU}}
+"""
 KEY = "dev{}/onnx/cpu/eager/fp32/b1/t1/afree/{{}}"
 
 
@@ -47,8 +46,8 @@ def records(n: int, name: str = "v") -> bytes:
 
 
 def jobs(n: int) -> bytes:
-    line = "  - reference_device_info: {{name: d{0}}}\n    tflite: {{inference_time: 3, {1}}}\n"
-    return (OLD + "".join(line.format(at, JOB) for at in range(n))).encode()
+    entries = "".join(map(JOB.format, range(n)))
+    return f"models:\n- name: a\n  performance_metrics:\n{entries}".encode()
 
 
 CASES: dict[str, Callable[[int], object]] = {
@@ -60,12 +59,10 @@ CASES: dict[str, Callable[[int], object]] = {
     "json, key": lambda n: parse_records({"t": json.dumps({
         "k" * n: {f"{i}": 1 for i in range(n)}, "results": [{"net": "a", "dev": "d", "ms": 1}],
     }).encode()}, MAPPING),
-    "timm": lambda n: parse_timm({f"{BENCH}-pt240-cpu-d.csv": table(TIMM, "a{0},224,{0},1\n", n)}),
-    "timm, files": lambda n: parse_timm({
-        f"{BENCH}-pt240-cpu-d{i}.csv": table(TIMM, "a,224,3,1\n", 2) for i in range(n)
-    }),
+    "timm": lambda n: parse_timm({f"{BENCH}.csv": table(TIMM, "a{0},224,{0},1\n", n)}),
+    "timms": lambda n: parse_timm({f"{BENCH}{i}.csv": table(TIMM, "a\n", 1) for i in range(n)}),
     "timm, accuracy": lambda n: parse_timm({
-        f"{BENCH}-pt240-cpu-d.csv": table(TIMM, "a,224,3,1\n", 2),
+        f"{BENCH}.csv": table(TIMM, "a,224,3,1\n", 2),
         ACCURACY_FILE: table("model,img_size,top1", "a.t{},224,70\n", n),
     }),
     "qai-hub": lambda n: parse_qai_hub({"m/perf.yaml": jobs(n)}),

@@ -12,16 +12,12 @@ from fleetrank.foundation.errors import BadFileError
 
 # From tools/llama-bench/README.md of llama.cpp, build 5163.
 RUN = {
-    "build_commit": "8cf427ff", "build_number": 5163, "backends": "CUDA",
-    "cpu_info": "AMD Ryzen 7 7800X3D 8-Core Processor", "gpu_info": "NVIDIA GeForce RTX 4080",
+    "build_commit": "8cf427ff", "cpu_info": "AMD Ryzen 7 7800X3D 8-Core Processor",
+    "gpu_info": "NVIDIA GeForce RTX 4080", "backends": "CUDA",
     "model_filename": "models/Qwen2.5-7B-Instruct-Q4_K_M.gguf",
-    "model_type": "qwen2 7B Q4_K - Medium", "model_size": 4677120000, "model_n_params": 7615616512,
-    "n_batch": 2048, "n_ubatch": 512, "n_threads": 8, "cpu_mask": "0x0", "cpu_strict": False,
-    "poll": 50, "type_k": "f16", "type_v": "f16", "n_gpu_layers": 99, "split_mode": "layer",
-    "main_gpu": 0, "no_kv_offload": False, "flash_attn": False, "tensor_split": "0.00",
-    "use_mmap": True, "embeddings": False, "n_prompt": 512, "n_gen": 0, "n_depth": 0,
-    "test_time": "2025-04-24T11:58:50Z", "avg_ns": 72135640, "stddev_ns": 1453752,
-    "avg_ts": 7100.002165, "stddev_ts": 140.341520, "samples_ns": [74601900, 71632900],
+    "model_type": "qwen2 7B Q4_K - Medium", "model_n_params": 7615616512, "n_batch": 2048,
+    "n_threads": 8, "type_k": "f16", "n_gpu_layers": 99, "flash_attn": False, "n_prompt": 512,
+    "n_gen": 0, "n_depth": 0, "avg_ns": 72135640, "avg_ts": 7100.0, "samples_ns": [74601900],
 }  # fmt: skip
 STEPS = {"n_prompt": 0, "n_gen": 128, "avg_ns": 1076767880}
 
@@ -75,12 +71,11 @@ def test_a_mapping_of_the_user_states_a_workload() -> None:
 columns = {model = "model_filename", device = "gpu_info", latency = "avg_ns"}
 units = {latency = "ns"}
 where = {n_gen = "0", n_prompt = "512"}
-[constants]
-tier = "edge"
-runtime = "llama_cpp"
-precision = "fp16"
-batch = 1
-workload = "prefill@512"
+constants.workload = "prefill@512"
+constants.precision = "fp16"
+constants.tier = "edge"
+constants.runtime = "llama_cpp"
+constants.batch = 1
 """
     content = json.dumps([RUN, RUN | STEPS]).encode()
     (row,) = parse_records({"a.json": content}, mapping).rows

@@ -242,7 +242,7 @@ def test_a_pattern_narrows_a_plan(pattern, n_cells) -> None:
     assert len(narrow(plan, pattern).cells) == n_cells
 
 
-@given(st.text("ab*", max_size=9), st.text("ab\n", max_size=12))
+@given(st.text("ab*[]?!-", max_size=9), st.text("ab\n[]?-", max_size=12))
 def test_a_pattern_means_the_same_as_in_a_table(pattern: str, text: str) -> None:
     (expected,) = pl.DataFrame({"name": [text]}).select(matches("name", pattern))["name"]
     assert fits_text(pattern, text) == expected
