@@ -121,18 +121,19 @@ def _all_macs(benches: Sequence[Bench]) -> dict[Config, tuple[float, ...]]:
     return {config: tuple(sorted(values)) for config, values in found.items()}
 
 
-def _accuracies(content: bytes) -> dict[Config, tuple[float, str]]:
-    """Best top-1 of each architecture at each size, and how it was chosen."""
+def _accuracies(content: bytes) -> dict[Config, Row]:
+    """Columns with the best top-1 of each architecture at each size, and how it was chosen."""
     tags: dict[Config, list[tuple[float, str]]] = defaultdict(list)
     for line in _read_lines(ACCURACY_FILE, content):
         top1, size = read_number(line.get("top1")), whole(read_number(line.get("img_size")))
         if (tag := line.get("model")) and top1 is not None and size is not None:
             tags[tag.partition(".")[0], size].append((top1, tag))
-    chosen = {}
+    chosen: dict[Config, Row] = {}
     for config, found in tags.items():
         top1, tag = max(found)
         of = f"best of {len(found)} tags at {config[1]} px" if len(found) > 1 else "the only tag"
-        chosen[config] = (top1, f"timm {ACCURACY_FILE}: {tag}, {of}")
+        source = f"timm {ACCURACY_FILE}: {tag}, {of}"
+        chosen[config] = {"accuracy_top1": top1, "accuracy_source": source}
     return chosen
 
 
@@ -158,7 +159,7 @@ class _Context:
 
     equivalences: Equivalences
     macs: Mapping[Config, tuple[float, ...]]
-    accuracy: Mapping[Config, tuple[float, str]]
+    accuracy: Mapping[Config, Row]
     devices: Mapping[str, str]
 
 
@@ -220,7 +221,7 @@ def _row(line: Line, facts: Row, context: _Context) -> Row:
         "runtime_settings": f'{{"batch":{batch or "null"}}}',
         "derived": [*_DERIVED, *amp],
         **_flops(config, context),
-        **_accuracy(config, context),
+        **context.accuracy.get(config, {}),
     }
     row = named(row, f"{config[0]}@{config[1]}", context.equivalences)
     speed = read_number(line["infer_samples_per_sec"])
@@ -244,13 +245,6 @@ def _flops(config: Config, context: _Context) -> Row:
     if len(values) > 1:
         text += f"; files give {', '.join(f'{value:g}' for value in values)}, the largest taken"
     return flops_columns(whole(values[-1], _GIGA), text)
-
-
-def _accuracy(config: Config, context: _Context) -> Row:
-    if config not in context.accuracy:
-        return {}
-    top1, source = context.accuracy[config]
-    return {"accuracy_top1": top1, "accuracy_source": source}
 
 
 def _platform_facts(bench: Bench, devices: Mapping[str, str]) -> Row:
