@@ -52,7 +52,9 @@ from fleetrank.analysis.stored.selection import (
     ORDER_MARGIN,
     fits_platform,
     fits_text,
+    has_precision,
     margin_of,
+    place_of,
     setting,
     split_precision,
 )
@@ -137,11 +139,7 @@ def _within(logs: Floats) -> tuple[Floats, Floats]:
 
 
 class Fleet:
-    """The figures of a session that answers about pairs share.
-
-    Runtime and precision of the selection choose the other platforms, not where the question is
-    asked, nor what a probability is learned from.
-    """
+    """What answers about pairs share; runtime and precision choose the other platforms only."""
 
     def __init__(self, session: Session, precision: str | None) -> None:
         self.selection = selection = session.selection
@@ -237,11 +235,9 @@ def _doubts(session: Session) -> Mapping[tuple[int, int], str]:
 
 def fleet_of(session: Session, names: Iterable[str] = ()) -> Fleet:
     """Made once; by precision if a model is named with one, such as `resnet18:int8`."""
-    precise = [f":{name}" for name in names if split_precision(name)[1]]
-    if precise:  # a published name may end so too
-        known = [f":{one}" for one in session.frame.select("model").unique().collect()["model"]]
-        precise = [end for end in precise if not any(one.endswith(end) for one in known)]
-    is_any = bool(precise) or session.selection.precision == ANY_PRECISION
+    stored = session.frame.select("model").unique().collect()["model"].to_list()
+    precise = any(has_precision(name, stored) for name in names)
+    is_any = precise or session.selection.precision == ANY_PRECISION
     return session.once(Fleet, ANY_PRECISION if is_any else None)
 
 
@@ -347,30 +343,14 @@ def _faster_first(fleet: Fleet, rows: tuple[int, int], here: int) -> tuple[int, 
 
 
 def row_of(fleet: Fleet, name: str) -> int:
-    """The row of a model; a name may also stand for the only one with a precision or start more.
-
-    So `n3` is `lab:n3`, where no model is named `n3` and no other one ends so.
-
-    Raises:
-        AnalysisError: it stands for several.
-        NoDataError: for none.
-    """
+    """The row of the model that a name stands for; see `selection.place_of`."""
     models, (model, word) = fleet.panel.models, split_precision(name)
     is_precise = fleet.session.selection.precision == ANY_PRECISION
-    plain = [split_precision(one)[0] if is_precise else one for one in models]
-    for known, end in ((models, ""), (plain, ""), (models, f":{name}"), (plain, f":{name}")):
-        fits = [row for row, one in enumerate(known) if one == name or (end and one.endswith(end))]
-        if len(fits) == 1:
-            return fits[0]
-        if fits:
-            what = "is the end of several models" if end else "was measured in several precisions"
-            alike = ", ".join(sorted(models[row] for row in fits))
-            raise AnalysisError(f"'{name}' {what}", f"name one: {alike}")
+    if (row := place_of(name, models, is_precise=is_precise)) is not None:
+        return row
     how = f"measure it with `fleetrank run {model}`, or import published figures"
     apart = [one for one in fleet.panel.notes if one.startswith(f"Left out: {name} on ")]
-    others = sorted(
-        one for one, short in zip(models, plain, strict=True) if word and short == model
-    )
+    others = sorted(one for one in models if word and split_precision(one)[0] == model)
     raise NoDataError(
         ". ".join([f"no platform has a comparable {fleet.quantity.name} of '{name}'", *apart]),
         f"it was measured as {', '.join(others)}; published floats are often fp16"

@@ -3,7 +3,7 @@
 import json
 import math
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from fnmatch import fnmatchcase
@@ -248,6 +248,34 @@ def split_precision(name: str) -> tuple[str, str | None]:
     """The name of a model without its precision, and the precision; `None` without one."""
     found = _PRECISE.search(name)
     return (_PRECISE.sub("", name), found[1]) if found else (name, None)
+
+
+def has_precision(name: str, models: Iterable[str]) -> bool:
+    """Whether a name ends with a precision, and no model was published under a name that does."""
+    is_published = any(f":{one}".endswith(f":{name}") for one in models)
+    return split_precision(name)[1] is not None and not is_published
+
+
+def place_of(name: str, models: Sequence[str], *, is_precise: bool) -> int | None:
+    """The model that a name stands for; `None` without one.
+
+    It has exactly this name, or is the only one with it before its precision; or it is the only one
+    with a start before it: `n3` is `lab:n3`.
+
+    Raises:
+        AnalysisError: the name stands for several.
+    """
+    plain = [split_precision(one)[0] if is_precise else one for one in models]
+    for known, start in ((models, ""), (plain, ""), (models, ":"), (plain, ":")):
+        end = f"{start}{name}"
+        fits = [at for at, one in enumerate(known) if one == name or (start and one.endswith(end))]
+        if len(fits) > 1:
+            what = "is the end of several models" if start else "was measured in several precisions"
+            alike = ", ".join(sorted(models[at] for at in fits))
+            raise AnalysisError(f"'{name}' {what}", f"name one: {alike}")
+        if fits:
+            return fits[0]
+    return None
 
 
 def fits_model(*patterns: str) -> pl.Expr:

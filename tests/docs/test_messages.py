@@ -22,7 +22,9 @@ PRINTS = (
     "foundation/errors.py",
 )
 """What writes for a terminal only."""
-OF_OTHERS = re.compile(r"`(?:ray|ssh) [^`]*`?|pip install [^`]*|adb [^`]*|settings --user 0")
+OF_OTHERS = re.compile(
+    r"`(?:ray|ssh|optimum-cli) [^`]*`?|pip install [^`]*|adb [^`]*|settings --user 0"
+)
 """Commands of other programs have their own options."""
 OPTION = re.compile(r"(?:^|[\s`(])--[a-z][a-z-]+")
 
