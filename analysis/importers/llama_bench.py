@@ -40,10 +40,8 @@ def completed(line: dict[str, str]) -> dict[str, str]:
     n_prompt, n_made, depth = (
         whole(read_number(line.get(f"n_{name}"))) or 0 for name in ("prompt", "gen", "depth")
     )
-    given = {name: line[name] for name in _USUAL if line.get(name)}
-    if n_made:
-        given.pop("n_depth", None)
-    options = {name: text for name, text in given.items() if text not in _USUAL[name].split()}
+    usual = _USUAL | ({"n_depth": line.get("n_depth", "")} if n_made else {})
+    options = {x: line[x] for x in usual if line.get(x, "") not in ("", *usual[x].split())}
     total_ns = None if n_prompt and n_made else read_number(line.get("avg_ns"))
     is_gpu = bool(line.get("gpu_info")) and line.get("n_gpu_layers") != "0"
     stem = re.split(r"[\\/]", line.get("model_filename", ""))[-1].removesuffix(".gguf")

@@ -143,13 +143,7 @@ _READ_SUFFIXES = frozenset(f".{format_}" for format_ in Format)
 _FORMATS = f"give a file ending in {', '.join(FORMATS_OF_SUFFIX)}, or a SavedModel folder"
 
 _WEIGHTS = frozenset({".pt", ".pth", ".ckpt", ".bin", ".safetensors"})
-_EXPORTS = """export the network with its weights, in PyTorch:
-       import torch
-       net.load_state_dict(torch.load("FILE", weights_only=True))  # net: your module
-       program = torch.export.export(net.eval(), (torch.randn(1, 3, 224, 224),))
-       torch.export.save(program, "net.pt2")
-     a folder of Hugging Face: `optimum-cli export onnx --model FOLDER exported/`
-     """
+_EXPORTING = Path(__file__).parents[1] / "templates/exporting.txt"
 
 
 def model_named(workspace: Workspace, argument: str, rules: Sequence[str] = ()) -> str:
@@ -264,6 +258,8 @@ def _is_path(argument: str) -> bool:
 
 def _model_file(argument: str) -> Path:
     """The absolute path of a file that can be a model."""
+    has_weights = Path(argument).is_dir() or Path(argument).suffix.lower() in _WEIGHTS
+    remedy = (_EXPORTING.read_text(encoding="utf-8") if has_weights else "") + _FORMATS
     try:
         path = resolved(Path(argument))
         is_saved_model = (path / _SAVED_MODEL).is_file()
@@ -277,13 +273,9 @@ def _model_file(argument: str) -> Path:
             f"the name {argument} is not valid UTF-8", "rename the file or its folder"
         ) from error
     except OSError as error:
-        way = _EXPORTS if Path(argument).is_dir() else ""
-        message = f"{argument} cannot be measured: {error.strerror}"
-        raise UsageError(message, way + _FORMATS) from error
-    suffix = path.suffix.lower()
-    if suffix not in FORMATS_OF_SUFFIX and not is_saved_model:
-        way = _EXPORTS if suffix in _WEIGHTS else ""
-        raise UsageError(f"{argument} has an unsupported format", way + _FORMATS)
+        raise UsageError(f"{argument} cannot be measured: {error.strerror}", remedy) from error
+    if path.suffix.lower() not in FORMATS_OF_SUFFIX and not is_saved_model:
+        raise UsageError(f"{argument} has an unsupported format", remedy)
     return path
 
 
