@@ -1,6 +1,7 @@
 """Twice the input takes at most about twice the steps and the memory, in every importer."""
 
 import contextlib
+import gc
 import json
 import sys
 import tracemalloc
@@ -85,6 +86,7 @@ def cost(run: Callable[[int], object], n: int) -> tuple[int, int]:
         n_lines += 1
         return counted
 
+    gc.disable()  # when it comes depends on what ran before
     tracemalloc.start()
     before = sys.gettrace()
     sys.settrace(counted)
@@ -95,13 +97,15 @@ def cost(run: Callable[[int], object], n: int) -> tuple[int, int]:
         sys.settrace(before)
         peak = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
+        gc.enable()
     return n_lines, peak
 
 
 @pytest.mark.parametrize("case", CASES)
 def test_twice_the_input_takes_at_most_about_twice_as_much(case: str) -> None:
     CASES[case](20)
-    small, large = (cost(CASES[case], n) for n in (100, 200))
+    # The second time, as a table of the interpreter may grow in the first.
+    small, large = (min(cost(CASES[case], n) for _ in range(2)) for n in (50, 100))
     assert all(b < 2.4 * a for a, b in zip(small, large, strict=True)), (small, large)
 
 
