@@ -2,7 +2,8 @@
 
 import re
 import shlex
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 
 
 class FleetError(Exception):
@@ -31,6 +32,19 @@ class MissingFileError(BadFileError):
     """No file of that name exists."""
 
 
+@contextmanager
+def reworded(kind: type[FleetError], *causes: type[FleetError]) -> Iterator[None]:
+    """Raises these errors of the block as an error of this kind, with their words.
+
+    Raises:
+        FleetError: of the class `kind`.
+    """
+    try:
+        yield
+    except causes as error:
+        raise kind(error.message, error.remedy) from error
+
+
 def raise_together(errors: Iterable[FleetError]) -> None:
     """Raises several errors as one of the first one's class; nothing if there is none."""
     found = list(errors)
@@ -50,6 +64,30 @@ _PANIC = "PanicException"
 def is_rust_panic(error: BaseException) -> bool:
     """Whether an error is a panic: it derives from `BaseException`, not from `Exception`."""
     return type(error).__name__ == _PANIC
+
+
+@contextmanager
+def failing_as(
+    kind: type[FleetError], message: str, remedy: str, *causes: type[Exception]
+) -> Iterator[None]:
+    """Raises errors of the system or of a library that reads a file as `kind`.
+
+    Without `causes` any error: damage of a file can cause every one.
+
+    Raises:
+        FleetError: of the class `kind`; its message ends with the words of the library.
+    """
+    try:
+        yield
+    except BaseException as error:
+        is_any = isinstance(error, Exception) or is_rust_panic(error)
+        if not (
+            isinstance(error, causes) if causes else is_any and not isinstance(error, FleetError)
+        ):
+            raise
+        said = getattr(error, "strerror", None) or str(error) or type(error).__name__
+        reason = shortened(said, 300)
+        raise kind(f"{message}: {reason}", remedy) from error
 
 
 _MEMORY_SIGNS = re.compile(

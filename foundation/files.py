@@ -180,16 +180,15 @@ def move_file(source: Path, target: Path) -> None:
 
 def sync_file(path: Path) -> None:
     """Makes a file's content survive a power cut."""
-    _sync(path, os.O_RDONLY)
+    _sync(open_checked(path, os.O_RDONLY))
 
 
 def sync_folder(folder: Path) -> None:
     """Makes renames and new names in a folder survive a power cut."""
-    _sync(folder, os.O_RDONLY | os.O_DIRECTORY)
+    _sync(os.open(folder, os.O_RDONLY | os.O_DIRECTORY))
 
 
-def _sync(path: Path, flags: int) -> None:
-    descriptor = os.open(path, flags)
+def _sync(descriptor: int) -> None:
     try:
         os.fsync(descriptor)
     finally:
@@ -226,17 +225,25 @@ def open_regular(path: Path) -> BufferedReader:
         IrregularFileError: it is a device, a pipe or something else; or the name is not valid.
         OSError: the same as `open`.
     """
+    return os.fdopen(open_checked(path, os.O_RDONLY), "rb")
+
+
+def open_checked(path: Path, flags: int, mode: int = 0o600) -> int:
+    """The descriptor of a regular file, or of a new one with `O_CREAT`; raises as `open_regular`.
+
+    Children do not inherit it.
+    """
     # The check is before opening, because opening some devices has side effects.
-    check_regular(path)
-    flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
-    file = os.fdopen(os.open(path, flags), "rb")
+    with contextlib.suppress(*[FileNotFoundError] if flags & os.O_CREAT else []):
+        check_regular(path)
+    descriptor = os.open(path, flags | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY, mode)
     try:
         # The name may refer to another file by now.
-        _refuse_irregular(path, os.fstat(file.fileno()).st_mode)
+        _refuse_irregular(path, os.fstat(descriptor).st_mode)
     except OSError:
-        file.close()
+        os.close(descriptor)
         raise
-    return file
+    return descriptor
 
 
 def check_regular(path: Path) -> None:

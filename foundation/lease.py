@@ -21,6 +21,7 @@ from time import monotonic, sleep
 from typing import IO
 
 from fleetrank.foundation.errors import FleetError, duration
+from fleetrank.foundation.files import open_checked, open_regular
 
 PAUSE_S = 0.1
 """Poll interval of a waiting process: long enough not to disturb a measurement on this host."""
@@ -29,9 +30,9 @@ PAUSE_S = 0.1
 @contextmanager
 def open_lease(path: Path) -> Iterator[IO[str]]:
     """Opens the file to lock; its locks are released at the end of the block."""
-    # Children may outlive us, so they do not inherit it. Links of other users are not followed.
-    flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
-    with os.fdopen(os.open(path, flags, 0o600), "r+", encoding="utf-8") as file:
+    # Links of other users are not followed.
+    descriptor = open_checked(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW)
+    with os.fdopen(descriptor, "r+", encoding="utf-8") as file:
         yield file
 
 
@@ -55,7 +56,7 @@ def wait_for_lock(file: IO[str], give_up: Callable[[], bool], *, is_shared: bool
 def is_locked(path: Path) -> bool:
     """Whether a live process has the lock; does not take it."""
     try:
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             # Shared, and released at once: two checks do not see each other as holder.
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except FileNotFoundError:

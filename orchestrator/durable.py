@@ -1,10 +1,12 @@
 """Writes files of the results folder; a file that cannot be written raises `StoreError`."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
 from fleetrank.foundation import files
+from fleetrank.foundation.errors import reworded
 from fleetrank.foundation.files import (
     NoRoomError,
     StorageError,
@@ -14,12 +16,17 @@ from fleetrank.foundation.files import (
 )
 from fleetrank.orchestrator.errors import FullDiskError, StoreError
 
-__all__ = ["replace_file", "replace_file_with", "store_error", "sync_file", "sync_folder"]
+__all__ = ["replace_file", "replace_file_with", "storing", "sync_file", "sync_folder"]
 
 
-def store_error(path: Path, error: OSError) -> StoreError:
-    """Returns the error that names the file and the remedy."""
-    return _of_store(storage_error(path, error))
+@contextmanager
+def storing(path: Path) -> Iterator[None]:
+    """Raises the system's refusals in the block as `StoreError`; `path` is what it writes."""
+    with reworded(StoreError, StorageError), reworded(FullDiskError, NoRoomError):
+        try:
+            yield
+        except OSError as error:
+            raise storage_error(path, error) from error
 
 
 def replace_file(path: Path, content: bytes, *, is_synced: bool = True) -> None:
@@ -49,15 +56,6 @@ def replace_file_with(
     Raises:
         StoreError: the same errors as `replace_file`.
     """
-    try:
+    with storing(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         files.replace_file_with(path, write, is_synced=is_synced)
-    except StorageError as error:
-        raise _of_store(error) from error
-    except OSError as error:
-        raise store_error(path, error) from error
-
-
-def _of_store(error: StorageError) -> StoreError:
-    kind = FullDiskError if isinstance(error, NoRoomError) else StoreError
-    return kind(error.message, error.remedy)

@@ -17,8 +17,11 @@ from typing import Any
 
 from fleetrank.analysis.stored.selection import read_exclusions
 from fleetrank.analysis.stored.sweep_record import REPAIR, pending_path
+from fleetrank.foundation.errors import BadFileError, MissingFileError
+from fleetrank.foundation.files import check_regular
 from fleetrank.foundation.lease import is_locked
-from fleetrank.orchestrator.durable import replace_file, store_error, sync_file, sync_folder
+from fleetrank.foundation.plain_data import read_json_object
+from fleetrank.orchestrator.durable import replace_file, storing, sync_file, sync_folder
 from fleetrank.orchestrator.errors import NewerSchemaError, StoreError, UsageError
 from fleetrank.orchestrator.store.health import Content, content_of
 from fleetrank.orchestrator.store.results import ResultStore
@@ -45,11 +48,9 @@ def mark(store: ResultStore, sweep_id: str, operation: Operation) -> None:
 def unmark(store: ResultStore, sweep_id: str) -> None:
     """Removes the marker; readers then see the files on the disk."""
     path = pending_path(store.root, sweep_id)
-    try:
+    with storing(path):
         path.unlink(missing_ok=True)
         sync_folder(path.parent)
-    except OSError as error:
-        raise store_error(path, error) from error
 
 
 def operation_of(store: ResultStore, sweep_id: str) -> Operation | None:
@@ -60,10 +61,10 @@ def operation_of(store: ResultStore, sweep_id: str) -> Operation | None:
     """
     path = pending_path(store.root, sweep_id)
     try:
-        return Operation(json.loads(path.read_text(encoding="utf-8"))["operation"])
-    except FileNotFoundError:
+        return Operation(read_json_object(path)["operation"])
+    except MissingFileError:
         return None
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (BadFileError, ValueError, KeyError) as error:
         raise StoreError(
             f"{path} is damaged: {error}", f"delete it; then sweep {sweep_id} is visible again"
         ) from error
@@ -162,14 +163,12 @@ def remove(path: Path) -> None:
     Raises:
         StoreError: it cannot be removed.
     """
-    try:
+    with storing(path):
         if path.is_dir() and not path.is_symlink():
             shutil.rmtree(path)
         else:
             path.unlink(missing_ok=True)
         sync_folder(path.parent)
-    except OSError as error:
-        raise store_error(path, error) from error
 
 
 def _deletion(store: ResultStore, sweep_id: str) -> Deletion:
@@ -275,7 +274,7 @@ def _copy(source: Path, target: Path) -> None:
     """Copies a file or a folder, synced; links are not followed, as they may lead anywhere."""
     if source.name.startswith("."):
         return  # an incomplete file of a writer that was killed
-    try:
+    with storing(target):
         if source.is_symlink():
             raise UsageError(f"{source} is a link", "put the file itself in its place")
         if source.is_dir():
@@ -283,9 +282,8 @@ def _copy(source: Path, target: Path) -> None:
             for inner in sorted(source.iterdir()):
                 _copy(inner, target / inner.name)
         else:
+            check_regular(source)
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(source, target)
             sync_file(target)
         sync_folder(target.parent)
-    except OSError as error:
-        raise store_error(target, error) from error

@@ -30,7 +30,7 @@ from pydantic import (
 from fleetrank.analysis.errors import DamagedPartError, NoDataError
 from fleetrank.foundation.codec import CodecError, Json, from_plain
 from fleetrank.foundation.errors import BadFileError, MissingFileError
-from fleetrank.foundation.files import file_sha256
+from fleetrank.foundation.files import check_regular, file_sha256
 from fleetrank.foundation.plain_data import read_checked_object, read_json_object
 
 # The Parquet parts of a sweep, and the list that names each of them with its checksum.
@@ -268,6 +268,7 @@ def read_part(path: Path, schema: Mapping[str, pl.DataType]) -> pl.DataFrame:
         DamagedPartError: the file cannot be read, or its types are wrong.
     """
     try:
+        check_regular(path)
         scan = pl.scan_parquet(path, glob=False, hive_partitioning=False)
         stored = set(scan.collect_schema().names())
         known = scan.select(name for name in schema if name in stored).collect()
@@ -370,7 +371,7 @@ class SweepRecord(Provenance):
         dropped: of an imported release: rows that no figure uses, by reason.
     """
 
-    record_version: int = RECORD_VERSION
+    record_version: Annotated[int, Field(ge=1)] = RECORD_VERSION
     sweep_id: str
     state: Annotated[SweepState, Field(strict=False)] | None = None
     origin: str | None = None

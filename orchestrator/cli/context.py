@@ -115,7 +115,7 @@ def work_s(parts: Sequence[Path], work: Work) -> float:
     """
     import polars as pl
 
-    if not parts:
+    if not parts or not all(path.is_file() for path in parts):
         return 0.0
     rows = pl.scan_parquet(
         list(parts), glob=False, missing_columns="insert", extra_columns="ignore"

@@ -80,7 +80,7 @@ def verify(
     as_json: AsJson = False,
 ) -> None:
     """Check journals and parts by checksum, rows by their samples."""
-    from fleetrank.orchestrator.store.health import Fault, examine, repair_sweep
+    from fleetrank.orchestrator.store.health import Fault, examine, hidden_sweeps, repair_sweep
 
     store = ResultStore(readable_workspace().results)
     read_exclusions(store.root)  # raises for damaged ones
@@ -91,24 +91,35 @@ def verify(
     chosen += [NO_SWEEP] if has_others and not sweeps else []
     parts = [path for one in chosen for path in store.parts_folder(one).glob(PARTS)]
     with turn_for(parts, work=Work.CHECKSUMS, now=now):
+        done: dict[str, list[str]] = {sweep_id: [] for sweep_id in chosen}
+        # Twice: a repair can give rows to a sweep that was looked at before it.
+        for sweep_id in chosen * 2 if repair else []:
+            with store.lease(sweep_id), host_turn("results verify"):
+                done[sweep_id] += repair_sweep(store, sweep_id)
+        chosen += [] if sweeps else [one for one in store.sweep_ids() if one not in chosen]
         for sweep_id in chosen:
-            done: list[str] = []
-            if repair:
-                with store.lease(sweep_id), host_turn("results verify"):
-                    done = repair_sweep(store, sweep_id)
             pause_between_steps()
             found = examine(store, sweep_id)
             name = None if sweep_id == NO_SWEEP else sweep_id
             if not as_json:
                 verdict = count_of(len(found), "fault") if found else "ok"
-                print("".join(f"{name or _WITHOUT}: {text}\n" for text in (*done, verdict)), end="")
+                print(
+                    "".join(
+                        f"{name or _WITHOUT}: {text}\n"
+                        for text in (*done.get(sweep_id, ()), verdict)
+                    ),
+                    end="",
+                )
             for fault in found:
                 print(f"{name or _WITHOUT}: {fault.text}", file=sys.stderr)
             texts = [fault.text for fault in found]
-            rows.append({"sweep_id": name, "repaired": done, "faults": texts})
+            rows.append({"sweep_id": name, "repaired": done.get(sweep_id, []), "faults": texts})
             faults += found
     if as_json:
         print_table(rows, as_json)
+    for fault in hidden_sweeps(store):
+        print(fault.text, file=sys.stderr)
+        faults.append(fault)
     if faults:
         raise StoreError(
             f"{count_of(len(faults), 'fault')} in the stored results",

@@ -21,9 +21,10 @@ from fleetrank.analysis.stored.columns import ORIGINS
 from fleetrank.analysis.stored.load import load_measurements
 from fleetrank.analysis.tables.formats import FORMULA
 from fleetrank.foundation.codec import count_not_finite, json_text
+from fleetrank.foundation.errors import failing_as
 from fleetrank.foundation.vocabulary import Form
 from fleetrank.orchestrator.compute.child import JSON_TYPE, Job, JobKind, Result
-from fleetrank.orchestrator.durable import store_error
+from fleetrank.orchestrator.durable import storing
 
 if TYPE_CHECKING:
     from fleetrank.analysis.panel.session import Session
@@ -134,10 +135,8 @@ class Answering:
             self._results, job.name, timeout_s=job.timeout_s, max_rows=job.max_rows + 1
         )
         path = Path(job.out)
-        try:
+        with storing(path):
             written = write_rows(frames, path, Form(job.form), job.max_rows)
-        except OSError as error:
-            raise store_error(path, error) from error
         content = {**asdict(written), "left_out": left_out_note(self._results, job.name)}
         return Result(media_type=JSON_TYPE, body=_json(content))
 
@@ -235,7 +234,9 @@ def _write_csv(frames: Frames, file: BinaryIO) -> int:
 
 
 def _write_parquet(frames: Frames, file: BinaryIO) -> int:
-    try:
+    with failing_as(
+        QueryError, "a column does not fit into Parquet", "cast it to VARCHAR", pa.ArrowException
+    ):
         tables = (frame.to_arrow(compat_level=pl.CompatLevel.oldest()) for frame in frames)
         first = next(tables)
         with pq.ParquetWriter(
@@ -243,10 +244,6 @@ def _write_parquet(frames: Frames, file: BinaryIO) -> int:
         ) as writer:
             for group in _row_groups(chain([first], tables)):
                 writer.write_table(group)
-    except pa.ArrowException as error:
-        raise QueryError(
-            f"a column does not fit into Parquet: {error}", "cast it to VARCHAR"
-        ) from error
     return 0
 
 

@@ -20,7 +20,7 @@ from fleetrank.device_agents.contract.agent import Agent
 from fleetrank.device_agents.contract.task import Execution, InferTask
 from fleetrank.foundation.files import replace_file, temporary_folder
 from fleetrank.models.cards.card import Artifact
-from fleetrank.orchestrator.durable import store_error
+from fleetrank.orchestrator.durable import storing
 from fleetrank.orchestrator.errors import OrchestratorError, UsageError
 from fleetrank.orchestrator.evaluation.user_data import Example, Tokenizer, read_examples
 
@@ -289,7 +289,7 @@ class Unfinished:
             StoreError: the disk is full.
         """
         line = json.dumps({"start": start, "figures": figures.tolist()}) + "\n"
-        try:
+        with storing(self._path):
             self._path.parent.mkdir(parents=True, exist_ok=True)
             with self._path.open("a", encoding="utf-8") as file:
                 if start == 0:
@@ -297,8 +297,6 @@ class Unfinished:
                 file.write(line)
                 file.flush()
                 os.fsync(file.fileno())
-        except OSError as error:
-            raise store_error(self._path, error) from error
 
     def read_states(self) -> tuple[int, tuple[Array, ...]]:
         """How many cases left which states; 0 and none if that is not known."""

@@ -8,7 +8,7 @@ import contextlib
 import itertools
 import math
 import os
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -27,19 +27,29 @@ from fleetrank.analysis.stored.sweep_record import (
     Stretch,
     damage_error,
     digest_of,
+    is_sweep_id,
     list_path,
     part_path,
     parts_folder,
     read_list,
     read_part,
     record_problems,
+    sweeps_here,
 )
 from fleetrank.foundation.errors import count_of
-from fleetrank.orchestrator.durable import replace_file_with, store_error, sync_folder
+from fleetrank.foundation.lease import is_locked
+from fleetrank.orchestrator.durable import replace_file_with, storing, sync_folder
 from fleetrank.orchestrator.errors import NewerSchemaError, StoreError, UsageError
 from fleetrank.orchestrator.identity import RowKey
 from fleetrank.orchestrator.rows import SCHEMAS, summarise
-from fleetrank.orchestrator.store.journal import Entry, Journal, JournalProblem, make_line
+from fleetrank.orchestrator.store.journal import (
+    BadLineError,
+    Entry,
+    Journal,
+    JournalProblem,
+    make_line,
+    parse_line,
+)
 from fleetrank.orchestrator.store.parts import (
     frames_of,
     journal_rows,
@@ -61,7 +71,8 @@ KEEP_BOTH = (
 )
 _READ_PAST = (
     "leave the line in the journal: readers skip it, and `fleetrank sweep resume` measures a "
-    f"repeat again that was lost with it; or {REPAIR} removes it"
+    f"repeat again that was lost with it; or {REPAIR} removes it, and moves a whole row of another "
+    "sweep there, unless a process holds that sweep or its journal is damaged"
 )
 _PUBLISH = f"{REPAIR} publishes what is in the journal only"
 _WRITTEN_SO = (
@@ -100,7 +111,8 @@ class Compared:
         problems: lines that are not rows of this sweep.
         broken: parts that are missing or damaged, with their stretch.
         n_unpublished: rows after the last stretch.
-        packed_error: why the packed journal cannot be read to its end.
+        packed_error: why the journal cannot be read to its end.
+        n_only_parts: rows of parts without a valid checksum that no journal has.
     """
 
     found: PartList
@@ -110,6 +122,7 @@ class Compared:
     broken: tuple[tuple[Stretch, Path], ...] = ()
     n_unpublished: int
     packed_error: StoreError | None
+    n_only_parts: int = 0
 
     @property
     def is_journal_damaged(self) -> bool:
@@ -118,8 +131,10 @@ class Compared:
 
     @property
     def has_lost_both(self) -> bool:
-        """Whether a stretch is damaged on both sides."""
-        return any(stretch in self.lost for stretch, _ in self.broken)
+        """Whether a stretch is damaged on both sides, and its rows are in no other journal."""
+        is_exchanged = bool(self.problems) and all(one.home for one in self.problems)
+        is_both = any(one in self.lost for one, _ in self.broken)
+        return bool(self.n_only_parts) or (is_both and not is_exchanged)
 
     @property
     def faults(self) -> Iterator[Fault]:
@@ -127,6 +142,9 @@ class Compared:
         keep = KEEP_BOTH if self.has_lost_both else KEEP
         if self.list_error is not None:
             yield Fault(text=self.list_error.message, remedy=self.list_error.remedy)
+        if self.n_only_parts:
+            text = f"{count_of(self.n_only_parts, 'row')} of damaged or unlisted parts"
+            yield Fault(text=f"{text}: no journal has as many", remedy=keep)
         if self.packed_error is not None:
             yield Fault(text=self.packed_error.message, remedy=keep)
         texts = [f"journal, line {one.line}: {one.reason}" for one in self.problems]
@@ -163,12 +181,31 @@ def compare(store: ResultStore, sweep_id: str) -> Compared:
             elif digest != part.sha256:
                 n_unpublished += part.n_rows
     read = _read_journal(journal, found)
-    return replace(
+    compared = replace(
         read,
         list_error=list_error,
         broken=tuple(broken),
         n_unpublished=n_unpublished + read.n_unpublished,
     )
+    if not (broken or list_error) or compared.has_lost_both:
+        return compared
+    return replace(compared, n_only_parts=_n_only_parts(store, journal, compared))
+
+
+def _n_only_parts(store: ResultStore, journal: Journal, compared: Compared) -> int:
+    """By how many rows the list and the parts of a sweep exceed what can be written again."""
+    schema = {name: SCHEMAS[MEASUREMENTS][name] for name in _KEY}
+    keys = [pl.DataFrame(schema=schema)]
+    for path in store.parts_folder(journal.sweep_id).glob(PARTS):
+        with contextlib.suppress(DamagedPartError):
+            keys.append(read_part(path, schema))
+    own = pl.concat(keys).unique().filter(pl.col("sweep_id") == journal.sweep_id).height
+    counts = Counter({MEASUREMENTS: own})
+    for table in SCHEMAS:
+        listed = sum(part.n_rows for part in compared.found.parts(table))
+        counts[table] = max(counts[table], listed)
+    counts.subtract(entry.table for entry in _entries_again(store, journal, compared))
+    return sum((+counts).values())
 
 
 def _read_journal(journal: Journal, found: PartList) -> Compared:
@@ -213,6 +250,14 @@ def examine(store: ResultStore, sweep_id: str) -> list[Fault]:
         *faults,
         *_faults_of_rows([path for path in paths if path not in broken]),
     ]
+
+
+def hidden_sweeps(store: ResultStore) -> Iterator[Fault]:
+    """Sweeps that no reader sees, though no process removes or copies them now."""
+    for path in sorted((store.root / "sweeps").glob("*.pending")):
+        if not is_locked(path.with_suffix(".lease")):
+            remedy = "delete or import it again to finish; or delete the marker, and it is visible"
+            yield Fault(text=f"{path.stem} is hidden by the marker {path}", remedy=remedy)
 
 
 def _fewer_than_recorded(
@@ -330,38 +375,66 @@ def repair_sweep(store: ResultStore, sweep_id: str) -> list[str]:
 
 def _repaired(store: ResultStore, sweep_id: str) -> list[str]:
     """One step of a repair; empty if nothing is left to do."""
-    compared, root = compare(store, sweep_id), store.root
+    compared = compare(store, sweep_id)
     if compared.has_lost_both:
         return []
+    done = list[str]()
+    try:
+        for home in sorted({one.home for one in compared.problems if one.home is not None}):
+            done += _sent_home(store, store.open_journal(sweep_id), home)
+    except (StoreError, UsageError):
+        return done  # the rows stay here, and are a fault
+    broken = [path for _, path in compared.broken]
     if compared.list_error is not None:
-        if compared.packed_error is not None or store.open_journal(sweep_id).state is None:
-            return []
-        every = (
-            path for table in SCHEMAS for path in parts_folder(root, sweep_id, table).glob(PARTS)
-        )
-        _put_aside([list_path(root, sweep_id), *every])
-        return _published_again(store, sweep_id, f"{list_path(root, sweep_id).name} is made again")
-    if not compared.is_journal_damaged and (compared.broken or compared.n_unpublished):
-        kept = _put_aside([path for _, path in compared.broken])
+        return done + _list_again(store, compared)
+    if not compared.is_journal_damaged and (broken or compared.n_unpublished):
+        kept = _put_aside(broken)
         n_parts = store.publish(sweep_id)
         return [
             f"{path.name} is made again from the journal; the damaged one is {aside}"
             for path, aside in kept
         ] or [f"{count_of(n_parts, 'part')} written"]
-    if not (compared.is_journal_damaged or _stored_twice(root, compared.found)):
+    if compared.is_journal_damaged or _stored_twice(store.root, compared.found):
+        done.append(_write_journal_again(store, compared))
+        _publish_again(store, sweep_id, broken)
+    return done
+
+
+def _list_again(store: ResultStore, compared: Compared) -> list[str]:
+    sweep_id = compared.found.sweep_id
+    path = list_path(store.root, sweep_id)
+    parts = [
+        one for table in SCHEMAS for one in parts_folder(store.root, sweep_id, table).glob(PARTS)
+    ]
+    has_journal = store.open_journal(sweep_id).state is not None
+    if compared.packed_error is not None or (parts and not has_journal):
         return []
-    done = _write_journal_again(store, compared)
-    return _published_again(store, sweep_id, done, [path for _, path in compared.broken])
+    _put_aside([path, *parts])
+    if has_journal:
+        _publish_again(store, sweep_id)
+    return [f"{path.name} is {'made again' if has_journal else 'of no rows: it is put aside'}"]
 
 
-def _published_again(
-    store: ResultStore, sweep_id: str, done: str, broken: Iterable[Path] = ()
-) -> list[str]:
+def _publish_again(store: ResultStore, sweep_id: str, broken: Iterable[Path] = ()) -> None:
     """From here on the journal alone is the truth, also after a kill."""
     write_list(store.root, PartList(sweep_id=sweep_id))
     _put_aside(broken)
     store.publish(sweep_id)
-    return [done]
+
+
+def _sent_home(store: ResultStore, journal: Journal, home: str) -> list[str]:
+    """Appends whole rows of another sweep to its journal, unless it has them; publishes them."""
+    theirs = store.open_journal(home)
+    with store.lease(home), theirs:
+        known = _Known()
+        there = _entries_again(store, theirs, compare(store, home), is_alone=True)
+        deque(known.added(there), maxlen=0)
+        new = list(known.missing(_good_entries(journal, 0, None, home)))
+        theirs.append_lines(make_line(entry.row, entry.table) for entry in new)
+        theirs.flush()
+        with contextlib.suppress(StoreError):  # the repair of that sweep publishes them
+            store.publish(home)
+    return [f"{count_of(len(new), 'row')} moved to {theirs.path.name}"] if new else []
 
 
 def _write_journal_again(store: ResultStore, compared: Compared) -> str:
@@ -371,31 +444,36 @@ def _write_journal_again(store: ResultStore, compared: Compared) -> str:
 
     def lines() -> Iterator[bytes]:
         nonlocal n_rows
-        for entry in _entries_again(store.root, journal, compared):
+        for entry in _entries_again(store, journal, compared):
             n_rows += 1
             yield make_line(entry.row, entry.table)
 
     kept = _name_aside(journal.path if journal.path.exists() else journal.packed_path)
-    try:
-        if journal.path.exists():
+    with storing(kept):
+        if journal.path.is_file():
             os.link(journal.path, kept)
-            sync_folder(kept.parent)
+        elif journal.path.exists():
+            journal.path.rename(kept)
+        sync_folder(kept.parent)
         replace_file_with(journal.path, lambda file: file.writelines(lines()))
         if journal.packed_path.exists():
             journal.packed_path.rename(kept)
             sync_folder(kept.parent)
-    except OSError as error:
-        raise store_error(kept, error) from error
     before = f"the damaged is {kept}" if kept.exists() else "it was missing"
     return f"{journal.path.name} is written again with {n_rows:,} rows; {before}"
 
 
-def _entries_again(results: Path, journal: Journal, compared: Compared) -> Iterator[Entry]:
-    """Every row that journal or parts have, once."""
+def _entries_again(
+    store: ResultStore, journal: Journal, compared: Compared, *, is_alone: bool = False
+) -> Iterator[Entry]:
+    """Every row that a sweep's journal and parts have, and other journals of it, once."""
     found, known = compared.found, _Known()
+    broken = [stretch for stretch, _ in compared.broken]
     for stretch in found.stretches:
+        if stretch in compared.lost and stretch in broken:
+            continue
         if stretch in compared.lost:
-            rows = _rows_of_parts(results, found.sweep_id, stretch)
+            rows = _rows_of_parts(store.root, found.sweep_id, stretch)
         else:
             rows = _good_entries(journal, stretch.start, stretch.end)
         yield from known.added(rows)
@@ -404,6 +482,10 @@ def _entries_again(results: Path, journal: Journal, compared: Compared) -> Itera
         yield from known.missing(_good_entries(journal, 0, None))
     else:
         yield from known.added(_good_entries(journal, found.end, None))
+    for other in sweeps_here(store.root):
+        if other != found.sweep_id and is_sweep_id(other) and not is_alone:
+            lines = _good_entries(store.open_journal(other), 0, None, found.sweep_id)
+            yield from known.missing(lines)
 
 
 def _rows_of_parts(results: Path, sweep_id: str, stretch: Stretch) -> Iterator[Entry]:
@@ -413,15 +495,17 @@ def _rows_of_parts(results: Path, sweep_id: str, stretch: Stretch) -> Iterator[E
             yield Entry(table=part.table, row=row)
 
 
-def _good_entries(journal: Journal, start: int, end: int | None) -> Iterator[Entry]:
-    """The rows of these bytes of a journal; a packed one is read up to its damage."""
+def _good_entries(
+    journal: Journal, start: int, end: int | None, home: str | None = None
+) -> Iterator[Entry]:
+    """The rows of these bytes of a journal, or those of the sweep `home`; up to its damage."""
     with contextlib.suppress(StoreError):
         for line in journal.lines(start):
             if end is not None and start >= end:
                 return
             start += len(line)
-            if isinstance(item := journal.parsed(line, 1), Entry):
-                yield item
+            with contextlib.suppress(BadLineError):
+                yield parse_line(line, home or journal.sweep_id)
 
 
 class _Known:
@@ -439,14 +523,16 @@ class _Known:
 
     def missing(self, entries: Iterable[Entry]) -> Iterator[Entry]:
         """Yields the entries that were not added before."""
+        seen: Counter[tuple[str, int]] = Counter()
         for batch in _batches(entries):
             left = []
             for entry, value in zip(batch, _values(batch), strict=True):
-                if value is None or not self._values[value]:
+                if value is not None:
+                    seen[value] += 1
+                if value is None or seen[value] > self._values[value]:
                     left.append(entry)
-                else:
-                    self._values[value] -= 1
             yield from self._new_keys(left)
+        self._values |= seen
 
     def _new_keys(self, batch: Sequence[Entry]) -> Iterator[Entry]:
         for entry in batch:
@@ -481,11 +567,9 @@ def _put_aside(paths: Iterable[Path]) -> list[tuple[Path, Path]]:
         if not path.exists():
             continue
         aside = _name_aside(path)
-        try:
+        with storing(path):
             path.rename(aside)
             sync_folder(path.parent)
-        except OSError as error:
-            raise store_error(path, error) from error
         kept.append((path, aside))
     return kept
 

@@ -22,9 +22,9 @@ import orjson
 from fleetrank.analysis.stored.columns import ROW_KEY, SCHEMA, SCHEMA_VERSION
 from fleetrank.analysis.stored.sweep_record import MEASUREMENTS, NO_SWEEP, REPAIR
 from fleetrank.foundation.errors import count_of
-from fleetrank.foundation.files import open_regular
+from fleetrank.foundation.files import IrregularFileError, open_checked, open_regular
 from fleetrank.foundation.plain_data import DIGITS, KEY, MARK, marked_checksum
-from fleetrank.orchestrator.durable import replace_file_with, store_error, sync_folder
+from fleetrank.orchestrator.durable import replace_file_with, storing, sync_folder
 from fleetrank.orchestrator.errors import MovedFolderError, NewerSchemaError, StoreError
 from fleetrank.orchestrator.identity import RowKey
 from fleetrank.orchestrator.rows import SCHEMAS, Row, why_misfit
@@ -55,11 +55,13 @@ class JournalProblem:
     Attributes:
         line: its number, from 1.
         is_whole: it is not damaged: its row is of another sweep, or does not fit its table.
+        home: the other sweep that its row is of; `None` if it is not a row.
     """
 
     line: int
     reason: str
     is_whole: bool
+    home: str | None = None
 
 
 class BadLineError(ValueError):
@@ -67,7 +69,9 @@ class BadLineError(ValueError):
 
 
 class WrongRowError(BadLineError):
-    """A line is whole, but its row is of another sweep, or does not fit its table."""
+    """A line is whole, but its row is of another sweep (`home`), or does not fit its table."""
+
+    home: str | None = None
 
 
 def make_line(row: Mapping[str, object], table: str = MEASUREMENTS) -> bytes:
@@ -110,10 +114,12 @@ def parse_line(line: bytes, sweep_id: str) -> Entry:
             f"a row has schema version {version}; this fleetrank knows {SCHEMA_VERSION}",
             "use the newer fleetrank that wrote it",
         )
-    if row["sweep_id"] != (None if sweep_id == NO_SWEEP else sweep_id):
-        raise WrongRowError(f"foreign row, of sweep {row['sweep_id']!r}")
     if (why := why_misfit(row, table)) is not None:
         raise WrongRowError(f"{_label(row, table)} does not fit the table: {why}")
+    if (home := NO_SWEEP if row["sweep_id"] is None else row["sweep_id"]) != sweep_id:
+        foreign = WrongRowError(f"foreign row, of sweep {row['sweep_id']!r}")
+        foreign.home = str(home)
+        raise foreign
     return Entry(table=table, row=row)
 
 
@@ -158,7 +164,7 @@ class Journal:
         Raises:
             StoreError: the file cannot be made.
         """
-        with self._explained():
+        with storing(self.path):
             self._opened()
 
     def check_place(self) -> None:
@@ -209,7 +215,7 @@ class Journal:
         """
         self._write_pending()
         if self._descriptor is not None:
-            with self._explained():
+            with storing(self.path):
                 os.fsync(self._descriptor)
 
     def close(self) -> None:
@@ -248,8 +254,8 @@ class Journal:
         try:
             return parse_line(line, self.sweep_id)
         except BadLineError as error:
-            is_whole = isinstance(error, WrongRowError)
-            return JournalProblem(line=number, reason=str(error), is_whole=is_whole)
+            is_whole, home = isinstance(error, WrongRowError), getattr(error, "home", None)
+            return JournalProblem(line=number, reason=str(error), is_whole=is_whole, home=home)
         except NewerSchemaError as error:
             raise NewerSchemaError(
                 f"{self.path}, line {number}: {error.message}", error.remedy
@@ -297,10 +303,10 @@ class Journal:
                     packed.write(block)
 
         replace_file_with(self.packed_path, pack_into)
-        with self._explained(), gzip.open(self.packed_path) as packed:
+        with storing(self.path), gzip.open(self.packed_path) as packed:
             if hashlib.file_digest(packed, "sha256").digest() != digest.digest():
                 raise StoreError(f"{self.packed_path} was not written well", "check the disk")
-        with self._explained():
+        with storing(self.path):
             self.path.unlink()
             sync_folder(self.path.parent)
         return True
@@ -309,31 +315,24 @@ class Journal:
     def _reading(self) -> Iterator[IO[bytes]]:
         with ExitStack() as stack:
             file: IO[bytes] = io.BytesIO()
+            # Lines that exist are complete: a packed file beside them was or will be removed.
             try:
-                file = stack.enter_context(open_regular(self.path))
-            except FileNotFoundError:
-                # Lines that exist are complete: a packed file beside them was or will be removed.
-                with suppress(FileNotFoundError):
-                    packed = stack.enter_context(open_regular(self.packed_path))
-                    file = cast("IO[bytes]", stack.enter_context(gzip.open(packed)))
-            try:
+                for path in (self.path, self.packed_path):
+                    with suppress(FileNotFoundError):
+                        file = stack.enter_context(open_regular(path))
+                        if path == self.packed_path:
+                            file = cast("IO[bytes]", stack.enter_context(gzip.open(file)))
+                        break
                 yield file
-            except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+            except (EOFError, zlib.error, gzip.BadGzipFile, IrregularFileError) as error:
                 raise StoreError(
-                    f"{self.packed_path} is damaged: {error}",
+                    f"{path} is damaged: {getattr(error, 'strerror', None) or error}",
                     f"{REPAIR} keeps the damaged file under another name, and makes it again from "
                     "the Parquet parts",
                 ) from error
 
-    @contextmanager
-    def _explained(self) -> Iterator[None]:
-        try:
-            yield
-        except OSError as error:
-            raise store_error(self.path, error) from error
-
     def _write_pending(self) -> None:
-        with self._explained():
+        with storing(self.path):
             while self._pending:
                 self._write(self._pending[0])
                 del self._pending[0]
@@ -358,7 +357,7 @@ class Journal:
             if not self.path.exists():
                 replace_file_with(self.path, lambda file: file.writelines(self.blocks()))
             self.packed_path.unlink()
-        descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
+        descriptor = open_checked(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
         try:
             end = os.lseek(descriptor, 0, os.SEEK_END)
             if end and os.pread(descriptor, 1, end - 1) != b"\n":

@@ -22,7 +22,6 @@ from fleetrank.analysis.stored.sweep_record import (
     MEASUREMENTS,
     PARTS,
     REPAIR,
-    UNREADABLE,
     Part,
     PartList,
     Stretch,
@@ -37,7 +36,8 @@ from fleetrank.analysis.stored.sweep_record import (
     read_part,
 )
 from fleetrank.foundation.codec import to_plain
-from fleetrank.orchestrator.durable import replace_file, store_error, sync_file
+from fleetrank.foundation.errors import reworded
+from fleetrank.orchestrator.durable import replace_file, storing, sync_file
 from fleetrank.orchestrator.errors import StoreError
 from fleetrank.orchestrator.rows import SCHEMAS, Row
 from fleetrank.orchestrator.store.journal import Entry, Journal
@@ -45,6 +45,8 @@ from fleetrank.orchestrator.store.small_files import write_checked_object
 
 STRETCH_BYTES = 8 << 20
 """Some 2,000 rows of 100 samples: fast to make again, and 500 files for 10^6 rows."""
+_LONGEST_REPEAT_S = 86_400
+"""Of a repeat whose time can be an estimate; most take seconds."""
 _DOES_NOT_FIT = (pl.exceptions.PolarsError, TypeError, ValueError, OverflowError)
 
 
@@ -147,11 +149,9 @@ def publish(results: Path, journal: Journal) -> int:
         StoreError: a part is damaged, the journal is not the one that was published, or the disk is
             full.
     """
-    try:
+    with reworded(StoreError, DamagedPartError):
         found = read_list(results, journal.sweep_id)
         stale = [one for one in found.stretches if not _is_newest(results, found, one)]
-    except DamagedPartError as error:
-        raise StoreError(error.message, error.remedy) from error
     small = (one for one in found.stretches[-1:] if one.end - one.start < STRETCH_BYTES)
     growing = next((one for one in small if one not in stale), None)
     start = found.end if growing is None else growing.start
@@ -191,10 +191,8 @@ def _is_newest(results: Path, found: PartList, stretch: Stretch) -> bool:
 def _refuse_changed(journal: Journal, found: PartList) -> None:
     """Rows that are appended to a journal that was cut would never be published."""
     if journal.path.exists():
-        try:
+        with storing(journal.path):
             sync_file(journal.path)
-        except OSError as error:
-            raise store_error(journal.path, error) from error
         if journal.path.stat().st_size < found.end:
             raise _changed(journal)
     elif found.end and not journal.packed_path.exists():
@@ -215,10 +213,8 @@ def refuse_changed_journal(results: Path, journal: Journal) -> None:
     Raises:
         StoreError: it was cut or changed, or the list of the parts is damaged.
     """
-    try:
+    with reworded(StoreError, DamagedPartError):
         found = read_list(results, journal.sweep_id)
-    except DamagedPartError as error:
-        raise StoreError(error.message, error.remedy) from error
     for stretch, (digest, _) in zip(
         found.stretches, stretch_digests(journal, found.stretches), strict=True
     ):
@@ -340,11 +336,9 @@ def frames_of(results: Path, sweep_id: str, table: str = MEASUREMENTS) -> Iterat
     Raises:
         StoreError: a part is damaged.
     """
-    try:
+    with reworded(StoreError, DamagedPartError):
         for path in part_files(results, sweep_id, table):
             yield read_part(path, SCHEMAS[table])
-    except DamagedPartError as error:
-        raise StoreError(error.message, error.remedy) from error
 
 
 def read_sweeps(results: Path, sweep_ids: Sequence[str]) -> pl.DataFrame:
@@ -364,15 +358,13 @@ def repeat_seconds(results: Path, sweep_ids: Sequence[str]) -> dict[str, float]:
         StoreError: a part is damaged.
     """
     took = (pl.col("finished_utc") - pl.col("started_utc")).dt.total_microseconds() / 1e6
-    try:
+    columns = ("cell_key", "status", "started_utc", "finished_utc")
+    schema = {name: SCHEMAS[MEASUREMENTS][name] for name in columns}
+    with reworded(StoreError, DamagedPartError):
         paths = [path for one in sweep_ids for path in part_files(results, one)]
-        if not paths:
-            return {}
-        stored = pl.scan_parquet(paths, glob=False, hive_partitioning=False)
-        good = stored.filter(pl.col("status") == "ok")
-        means = good.group_by("cell_key").agg(took.mean()).drop_nulls().collect()
-    except DamagedPartError as error:
-        raise StoreError(error.message, error.remedy) from error
-    except UNREADABLE as error:
-        raise StoreError(f"the Parquet parts cannot be read: {error}", f"run {REPAIR}") from error
-    return dict(means.iter_rows())
+        stored = pl.concat(
+            [pl.DataFrame(schema=schema), *(read_part(one, schema) for one in paths)]
+        )
+    # A clock that was set back or on during a repeat makes times that cannot be.
+    good = stored.filter(pl.col("status") == "ok", took.is_between(0, _LONGEST_REPEAT_S))
+    return dict(good.group_by("cell_key").agg(took.mean()).iter_rows())

@@ -3,7 +3,7 @@
 import logging
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from time import monotonic
 
@@ -22,7 +22,7 @@ from fleetrank.analysis.stored.sweep_record import (
     sweeps_here,
     tags_path,
 )
-from fleetrank.foundation.errors import BadFileError, did_you_mean
+from fleetrank.foundation.errors import BadFileError, did_you_mean, reworded
 from fleetrank.foundation.lease import holder, open_lease, sign, wait_for_lock
 from fleetrank.orchestrator.errors import NothingToDoError, StoreError, UsageError
 from fleetrank.orchestrator.store.journal import Journal
@@ -158,9 +158,18 @@ class ResultStore:
         """Returns the journal of a sweep; the file is made with the first row."""
         return Journal(self.root / "journal" / f"{_checked(sweep_id)}.jsonl")
 
-    def lease(self, sweep_id: str) -> AbstractContextManager[None]:
-        """Holds the lease of a sweep, so that no second driver runs it."""
-        return sweep_lease(self.lease_path(sweep_id))
+    @contextmanager
+    def lease(self, sweep_id: str) -> Iterator[None]:
+        """Holds the lease of a sweep, so that no second driver runs it.
+
+        What a killed writer left half-written is removed: no other process writes these files.
+        """
+        with sweep_lease(self.lease_path(sweep_id)):
+            for place in self.files_of(sweep_id):
+                for path in place.glob(".*.tmp") if place.is_dir() else [place]:
+                    if path.name.startswith("."):
+                        path.unlink(missing_ok=True)
+            yield
 
     def files_of(self, sweep_id: str) -> tuple[Path, ...]:
         """Returns the files and folders of one sweep, without its lease; the record is last.
@@ -299,10 +308,8 @@ def change_tags(
         StoreError: the file is damaged or cannot be written; nothing changed.
     """
     store.check_sweep(sweep_id)
-    try:
+    with reworded(StoreError, BadFileError):
         known = read_tags(store.root, sweep_id)
-    except BadFileError as error:
-        raise StoreError(error.message, error.remedy) from error
     gone = set(removed)
     if unknown := sorted(gone - set(known.tags)):
         raise UsageError(

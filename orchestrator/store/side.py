@@ -21,7 +21,7 @@ from fleetrank.analysis.stored.sweep_record import NO_SWEEP
 from fleetrank.device_agents.contract.measurement import Measurement, ReplicaRun, ReplicaSet
 from fleetrank.foundation.lease import give_up_at_once, host_lease
 from fleetrank.models.cards.card import Artifact, ExportRequest
-from fleetrank.orchestrator.durable import store_error, sync_file, sync_folder
+from fleetrank.orchestrator.durable import storing, sync_file, sync_folder
 from fleetrank.orchestrator.identity import (
     Cell,
     cell_of_side_key,
@@ -130,10 +130,8 @@ class JournalSink:
 
     def _sync_logs(self) -> None:
         for path in self._unsynced:
-            try:
+            with storing(path):
                 sync_file(path)
-            except OSError as error:
-                raise store_error(path, error) from error
         for folder in {path.parent for path in self._unsynced}:
             sync_folder(folder)
         self._unsynced.clear()

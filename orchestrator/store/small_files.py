@@ -28,10 +28,10 @@ from fleetrank.analysis.stored.selection import (
     read_exclusions,
 )
 from fleetrank.analysis.stored.sweep_record import RECORD_VERSION, SweepRecord, record_problems
-from fleetrank.foundation.errors import BadFileError
+from fleetrank.foundation.errors import BadFileError, reworded
 from fleetrank.foundation.lease import open_lease, wait_for_lock
 from fleetrank.foundation.plain_data import read_checked_object, with_checksum
-from fleetrank.orchestrator.durable import replace_file, store_error
+from fleetrank.orchestrator.durable import replace_file, storing
 from fleetrank.orchestrator.errors import NewerSchemaError, StoreError, UsageError
 from fleetrank.orchestrator.identity import RowKey
 from fleetrank.orchestrator.rows import Row
@@ -70,7 +70,9 @@ def _record_of(path: Path, entries: Mapping[str, object]) -> SweepRecord:
             f"{path} has record version {version}; this fleetrank knows {RECORD_VERSION}",
             "use the newer fleetrank that wrote it",
         )
-    record = SweepRecord.model_validate({"sweep_id": path.stem, **entries})
+    if "sweep_id" not in entries or "stretches" in entries:
+        raise StoreError(f"{path} is damaged: it is not the record of a sweep", RESTORE_RECORD)
+    record = SweepRecord.model_validate(entries)
     if record.sweep_id != path.stem:
         raise StoreError(
             f"{path} is damaged: its entry 'sweep_id' is {record.sweep_id!r}", RESTORE_RECORD
@@ -97,11 +99,9 @@ def locked(path: Path) -> Iterator[None]:
     """
     deadline_s = monotonic() + _PATIENCE_S
     with ExitStack() as stack:
-        try:
+        with storing(path):
             path.parent.mkdir(parents=True, exist_ok=True)
             file = stack.enter_context(open_lease(path))
-        except OSError as error:
-            raise store_error(path, error) from error
         if not wait_for_lock(file, lambda: monotonic() >= deadline_s):
             raise StoreError(f"{path} is locked by another process", "try again")
         yield
@@ -114,10 +114,8 @@ def refuse_newer(root: Path) -> None:
         NewerSchemaError: a newer fleetrank wrote the folder.
         StoreError: the mark is damaged.
     """
-    try:
+    with reworded(StoreError, BadFileError):
         version = schema_version(root)
-    except BadFileError as error:
-        raise StoreError(error.message, error.remedy) from error
     if version is not None and version > SCHEMA_VERSION:
         raise NewerSchemaError(
             f"{root} has schema version {version}; this fleetrank knows {SCHEMA_VERSION}",
@@ -246,6 +244,8 @@ def adopt(results: Path, entries: Sequence[Exclusion]) -> None:
 def _known(results: Path) -> Iterator[Exclusions]:
     """What the file holds, which no other process changes meanwhile."""
     with locked(results / f".{FILE}.lock"):
+        for path in results.glob(f".{FILE}.*.tmp"):
+            path.unlink(missing_ok=True)  # a killed process left it
         yield read_exclusions(results)
 
 

@@ -8,7 +8,7 @@ import pytest
 from fleetrank.analysis.errors import AnalysisError, DamagedPartError
 from fleetrank.analysis.stored.load import load_measurements
 from fleetrank.analysis.stored.selection import COPY, FILE, read_exclusions
-from fleetrank.analysis.stored.sweep_record import SweepRecord
+from fleetrank.analysis.stored.sweep_record import SweepRecord, list_path
 from fleetrank.foundation.plain_data import KEY, marked_checksum
 from fleetrank.orchestrator.errors import StoreError
 from fleetrank.orchestrator.housekeeping import Step, copy_sweep, plan_merge
@@ -47,6 +47,10 @@ def journals_of(store: ResultStore) -> list[Path]:
     return [store.open_journal(one).path for one in (A, B)]
 
 
+def lists_of(store: ResultStore) -> list[Path]:
+    return [list_path(store.root, one) for one in (A, B)]
+
+
 def texts(store: ResultStore, sweep_id: str = A) -> str:
     return "\n".join(fault.text for fault in examine(store, sweep_id))
 
@@ -75,6 +79,43 @@ def test_journals_that_changed_places_are_named_and_no_row_is_doubled(store) -> 
     assert f"foreign row, of sweep '{B}'" in texts(store)
     assert list(store.open_journal(A).rows()) == []
     assert rows_after_repair(store) == [N, N]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "places", ["journal list parts", "journal list", "journal parts", "list parts", "list"]
+)
+def test_files_that_changed_places_together_lose_no_row(store, places: str) -> None:
+    files = {"journal": journals_of, "list": lists_of, "parts": parts_of}
+    for place in places.split():
+        exchange(*files[place](store))
+    assert rows_after_repair(store) == [N, N]
+
+
+@pytest.mark.slow
+def test_rows_in_the_journal_of_another_sweep_come_home_when_their_sweep_is_free(store) -> None:
+    mine, other = journals_of(store)
+    other.write_bytes(other.read_bytes() + mine.read_bytes())
+    for path in (mine, lists_of(store)[0], parts_of(store)[0]):
+        path.unlink()
+    with store.lease(A):
+        assert repair_sweep(store, B) == []
+    assert texts(store, B).count("foreign row") == N
+    assert f"{N} rows moved to {mine.name}" in repair_sweep(store, B)
+    assert load_measurements(store.root).collect().height == 2 * N
+    assert texts(store, A) + texts(store, B) == ""
+
+
+@pytest.mark.slow
+def test_parts_with_more_rows_than_the_journal_are_not_put_aside(store, new_row) -> None:
+    old = {path: path.read_bytes() for path in (journals_of(store)[0], lists_of(store)[0])}
+    with store.open_journal(A) as journal:
+        journal.append(new_row(sweep_id=A, repeat=N))
+    store.publish(A)
+    for path, content in old.items():
+        path.write_bytes(content)
+    assert repair_sweep(store, A) == []
+    assert "1 row of damaged or unlisted parts" in texts(store)
 
 
 @pytest.mark.slow

@@ -121,6 +121,13 @@ def test_publishing_makes_parquet_of_the_journal(store, new_row) -> None:
     assert store.history() == {"0123456789abcdef": 2.0}
 
 
+def test_times_of_a_clock_that_was_set_are_no_estimate(store, new_row) -> None:
+    for repeat, finished in enumerate(("2025-12-30T00:00:00+00:00", "2027-01-01T00:00:00+00:00")):
+        _append(store, new_row(repeat=repeat, finished_utc=finished))
+    store.publish(SWEEP_ID)
+    assert store.history() == {}
+
+
 def test_a_damaged_part_costs_the_estimate_and_nothing_else(store, new_row) -> None:
     _append(store, new_row())
     store.publish(SWEEP_ID)

@@ -1,6 +1,7 @@
 """Which sweeps are here: a sweep that lost one of its files stays known, by its fault."""
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -8,14 +9,21 @@ from two_sweeps import GOES, KEPT, make_workspace
 
 from fleetrank.analysis.errors import DamagedPartError
 from fleetrank.analysis.stored.load import load_measurements
-from fleetrank.analysis.stored.sweep_record import list_path, read_list, sweeps_here
+from fleetrank.analysis.stored.selection import FILE
+from fleetrank.analysis.stored.sweep_record import (
+    list_path,
+    read_list,
+    sweeps_here,
+)
 from fleetrank.foundation.errors import FleetError
 from fleetrank.foundation.plain_data import with_checksum
 from fleetrank.orchestrator.cli.main import run
+from fleetrank.orchestrator.errors import StoreError
 from fleetrank.orchestrator.housekeeping import plan_deletion, plan_merge
 from fleetrank.orchestrator.store import parts
 from fleetrank.orchestrator.store.health import examine
 from fleetrank.orchestrator.store.results import ResultStore
+from fleetrank.orchestrator.store.small_files import exclude, read_log
 
 
 @pytest.fixture
@@ -95,6 +103,56 @@ def test_a_kill_between_the_first_part_and_its_list_stops_no_reader(
     assert set(load_measurements(store.root).collect()["sweep_id"]) == {KEPT}
     store.publish(GOES)
     assert set(load_measurements(store.root).collect()["sweep_id"]) == {KEPT, GOES}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["pipe", "folder", "device"])
+@pytest.mark.parametrize(
+    "place",
+    [f"journal/{GOES}.jsonl", *(f"sweeps/{GOES}.{end}" for end in ("parts", "json", "lease")),
+     f"sweeps/{GOES}.pending", f"sweeps/{GOES}.tags", f"raw/{GOES}/a-0-0.log.gz",
+     f"measurements/sweep_id={GOES}/part-000000000000.parquet"],
+)  # fmt: skip
+def test_what_is_no_file_is_named_and_nobody_waits_for_it(
+    store: ResultStore, place: str, kind: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path, codes = store.root / place, []
+    path.unlink(missing_ok=True)
+    make = {"pipe": lambda: os.mkfifo(path), "folder": path.mkdir}
+    make.get(kind, lambda: path.symlink_to("/dev/zero"))()
+    for words in (["verify"], ["list"], ["verify", "--repair"], ["delete", GOES]):
+        codes.append(run(["results", *words, "--workspace", str(store.root.parent)]))
+        assert "bug in" not in (said := capsys.readouterr()).err
+        assert codes[-1] == 0 or path.name in said.out + said.err or GOES in said.err
+    assert codes[0] != 0 or path.suffix in {".lease", ".tags", ".gz"}
+    if place.startswith("raw"):
+        with pytest.raises(FleetError):
+            read_log(store.root, {"raw_log": place})
+    elif codes[0] and path.suffix not in {".json", ".pending"}:
+        assert len(load_measurements(store.root).collect()) == 8, "a repair has made it again"
+
+
+def test_what_killed_writers_left_is_removed_by_a_repair(store: ResultStore) -> None:
+    places = [store.record_path(GOES), store.open_journal(KEPT).path, store.root / FILE]
+    places += [store.raw_folder(GOES) / "a", store.parts_folder(GOES) / "b"]
+    left = [path.with_name(f".{path.name}.1-0a1b2c3d.tmp") for path in places]
+    for path in left:
+        path.touch()
+    assert run(["results", "verify", "--repair", "--workspace", str(store.root.parent)]) == 0
+    exclude(store.root, KEPT, "vit*", "another reason")
+    assert [path for path in left if path.exists()] == []
+
+
+@pytest.mark.parametrize(
+    "content",
+    [{}, {"tags": []}, {"sweep_id": GOES, "stretches": []}, {"sweep_id": [GOES]},
+     {"sweep_id": KEPT}, {"sweep_id": GOES, "n_ok": "4"}, {"sweep_id": GOES, "record_version": -1}],
+)  # fmt: skip
+def test_no_other_object_with_a_checksum_is_a_record(store: ResultStore, content) -> None:
+    store.record_path(GOES).write_text(json.dumps(with_checksum(content)))
+    with pytest.raises(StoreError, match="is damaged"):
+        store.sweep_record(GOES)
+    assert examine(store, GOES)
 
 
 def test_a_merge_says_that_a_sweep_of_the_other_side_has_no_record(
