@@ -6,7 +6,7 @@ in ISO 8601. `None` means not known or not applicable; 0 is a reading.
 
 import re
 from dataclasses import dataclass, replace
-from datetime import datetime, timezone
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from statistics import median
 from types import ModuleType
@@ -426,9 +426,23 @@ class Measurement:
         return None if self.summary is None else self.summary.latency_ns
 
 
+_CLOCK_STEP_S = 2.0
+"""A smaller difference does not mean that the clock was set."""
+
+
 def utc_now() -> str:
     """The timestamp that rows store."""
     return datetime.now(timezone.utc).isoformat()
+
+
+def with_possible_times(found: Measurement, took_s: float) -> Measurement:
+    """Ends it `took_s` after its start if its times differ: the clock was set meanwhile."""
+    if found.started_utc is None or found.finished_utc is None:
+        return found
+    started, finished = map(datetime.fromisoformat, (found.started_utc, found.finished_utc))
+    if timedelta() <= finished - started <= timedelta(seconds=took_s + _CLOCK_STEP_S):
+        return found
+    return replace(found, finished_utc=(started + timedelta(seconds=took_s)).isoformat())
 
 
 def failed(

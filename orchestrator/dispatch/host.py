@@ -36,6 +36,7 @@ from fleetrank.device_agents.contract.measurement import (
     failed,
     failure_from_error,
     interrupted,
+    with_possible_times,
 )
 from fleetrank.device_agents.contract.task import Execution, MeasureTask
 from fleetrank.device_agents.errors import HOST_PATIENCE_S, NotFitError, TransientError, host_in_use
@@ -640,10 +641,14 @@ class Host:
                 found = agent.measure_round(tasks, must_stop, running.finish.is_set)
             else:
                 found = [agent.measure(task, must_stop) for task in tasks]
+            took_s = perf_counter() - began_s
             is_beside = watch is not None and watch.has_seen()
         beside = (Flag.BESIDE_READING,) if is_beside else ()
         return [
-            replace(one, waited_s=began_s - asked_s, flags=(*one.flags, *beside)) for one in found
+            with_possible_times(
+                replace(one, waited_s=began_s - asked_s, flags=(*one.flags, *beside)), took_s
+            )
+            for one in found
         ]
 
     @contextmanager

@@ -1,9 +1,15 @@
 """What the parent of a worker knows itself, it does not take from the reply."""
 
+from dataclasses import replace
+
 import pytest
 
 from fleetrank.device_agents.confinement import seccomp, walls
-from fleetrank.device_agents.contract.measurement import Measurement, WorkerFacts
+from fleetrank.device_agents.contract.measurement import (
+    Measurement,
+    WorkerFacts,
+    with_possible_times,
+)
 from fleetrank.device_agents.contract.task import Execution, MeasureTask
 from fleetrank.device_agents.host.worker_client import measure_in_worker, read_measurement
 from fleetrank.foundation.codec import to_json
@@ -39,6 +45,15 @@ def test_origin_and_times_are_those_of_the_parent() -> None:
     assert found.started_utc == STARTED
     assert found.finished_utc is not None
     assert found.finished_utc > STARTED
+
+
+@pytest.mark.parametrize(
+    ("stated", "end"), [("2025-12-30T00", "01-01T00:00:03"), ("2026-01-09T00", "01-01T00:00:03"),
+                        ("2026-01-01T00:00:01", "01-01T00:00:01")],
+)  # fmt: skip
+def test_a_clock_that_was_set_does_not_end_a_measurement_before_its_start(stated, end) -> None:
+    found = replace(FORGED, started_utc=STARTED, finished_utc=f"{stated}+00:00")
+    assert with_possible_times(found, took_s=3.0).finished_utc == f"2026-{end}+00:00"
 
 
 @pytest.mark.parametrize(
