@@ -22,7 +22,7 @@ from fleetrank.analysis.stored.load import load_measurements
 from fleetrank.analysis.stored.side_tables import SIDE_TABLES, read_side
 from fleetrank.analysis.stored.sweep_record import damage_in, read_record
 from fleetrank.analysis.tables.formats import UNITS
-from fleetrank.foundation.errors import count_of, is_rust_panic
+from fleetrank.foundation.errors import count_of, failing_as, is_rust_panic
 from fleetrank.foundation.lease import clock_of_reading
 
 # The relations for SQL: stored rows, as tables read them, and views of them.
@@ -346,8 +346,11 @@ def _only_select(connection: duckdb.DuckDBPyConnection, sql: str) -> duckdb.Stat
     if len(statements) != 1:
         raise QueryError(f"{len(statements)} statements instead of one", _ONLY_SELECT)
     statement = statements[0]
-    if statement.type != duckdb.StatementType.SELECT:
-        raise QueryError(f"a {statement.type.name} statement is not a SELECT", _ONLY_SELECT)
+    # Of some statements DuckDB's Python has no type.
+    with failing_as(QueryError, "the statement is not a SELECT", _ONLY_SELECT):
+        kind = statement.type
+    if kind != duckdb.StatementType.SELECT:
+        raise QueryError(f"a {kind.name} statement is not a SELECT", _ONLY_SELECT)
     if statement.named_parameters:
         raise QueryError("the query has parameters ($1, ?)", "write the values into the query")
     return statement

@@ -1,7 +1,6 @@
 """Checks that an exported file computes the same as its network; compares arrays only."""
 
 import math
-import zipfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -11,6 +10,7 @@ import numpy.typing as npt
 
 from fleetrank.device_agents.errors import BadOutputError
 from fleetrank.foundation.comparison import Comparison
+from fleetrank.foundation.errors import failing_as
 
 Array = npt.NDArray[Any]
 TOLERANCE = 1e-3
@@ -121,11 +121,8 @@ def read_outputs(path: Path) -> list[Array]:
     Raises:
         BadOutputError: it cannot be read.
     """
-    try:
-        with np.load(path, allow_pickle=False) as arrays:
-            n_outputs = sum(name.startswith("output_") for name in arrays.files)
-            return [arrays[f"output_{number}"] for number in range(n_outputs)]
-    except (OSError, ValueError, KeyError, zipfile.BadZipFile, EOFError) as error:
-        raise BadOutputError(
-            f"cannot read the outputs in {path}: {error}", "export it again"
-        ) from error
+    message = f"cannot read the outputs in {path}"
+    remedy = "export it again"
+    with failing_as(BadOutputError, message, remedy), np.load(path, allow_pickle=False) as arrays:
+        n_outputs = sum(name.startswith("output_") for name in arrays.files)
+        return [arrays[f"output_{number}"] for number in range(n_outputs)]

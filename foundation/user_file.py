@@ -219,7 +219,7 @@ def read_csv(
     except csv.Error as error:
         raise BadFileError(
             f"{where} is not a CSV file: {error}",
-            f"save it in UTF-8, with its fields separated by {delimiter!r}",
+            f"save it in UTF-8, with fields of at most 131,072 letters, separated by {delimiter!r}",
         ) from error
 
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from fleetrank.foundation.errors import failing_as
 from fleetrank.foundation.files import file_sha256, read_small_bytes
 from fleetrank.models.cards.card import Calibration, Preprocessing
 from fleetrank.models.errors import CardError, ExportError
@@ -48,11 +49,9 @@ def opened_image(content: bytes, where: str) -> "Image":
     """
     from PIL import Image
 
-    try:
+    with failing_as(ExportError, f"{where} is not an image", "remove or replace it"):
         image = Image.open(io.BytesIO(content), formats=_PICTURE_FORMATS)
         image.load()
-    except Exception as error:  # Pillow raises anything for a damaged file, SyntaxError too
-        raise ExportError(f"{where} is not an image: {error}", "remove or replace it") from error
     return image
 
 
@@ -90,15 +89,13 @@ def find_calibration(
         CardError: there are none, or they cannot be read.
     """
     form = preprocessing or Preprocessing()
-    try:
+    with failing_as(CardError, f"{path} cannot be read", _FORM, OSError):
         if path.is_file():
             content: object = file_sha256(path)
         else:
             files = _images_in(path)
             names = [file.relative_to(path).as_posix() for file in files]
             content = (names, [file_sha256(files[k]) for k in _spread(len(files), n)], asdict(form))
-    except OSError as error:
-        raise CardError(f"{path} cannot be read: {error.strerror}", _FORM) from error
     sha256 = hashlib.sha256(json.dumps(content).encode()).hexdigest()
     return Calibration(path=str(path), n=n, sha256=sha256, preprocessing=form)
 
@@ -146,10 +143,8 @@ def _spread(count: int, n: int) -> list[int]:
 
 def _of_array(given: Calibration, shape: Sequence[int]) -> Array:
     path = Path(given.path)
-    try:
+    with failing_as(ExportError, f"{path} cannot be read", _FORM):
         found = np.load(path, mmap_mode="r", allow_pickle=False)
-    except (OSError, ValueError, EOFError) as error:
-        raise ExportError(f"{path} cannot be read: {error}", _FORM) from error
     if not isinstance(found, np.ndarray) or found.shape[1:] != tuple(shape) or not len(found):
         sizes = getattr(found, "shape", "no array")
         raise ExportError(f"{path} has the shape {sizes}, not (cases, {_text(shape)})", _FORM)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from fleetrank.foundation.errors import failing_as
 from fleetrank.foundation.files import file_sha256
 from fleetrank.foundation.inputs import ModelInput
 from fleetrank.foundation.onnx_file import StoredInput
@@ -420,12 +421,10 @@ def stage_onnx(
     """
     import onnx
 
-    try:
+    with failing_as(
+        ExportError, f"{source} is not an ONNX model", "export it again, or correct the path"
+    ):
         model = onnx.load(str(source), load_external_data=False)
-    except Exception as error:  # protobuf's DecodeError is not importable without its private API
-        raise ExportError(
-            f"{source} is not an ONNX model: {error}", "export it again, or correct the path"
-        ) from error
     if not model.graph.node:
         raise ExportError(f"{source} holds no ONNX graph", "export it again, or correct the path")
     _check_external_data(model, source)
@@ -540,13 +539,9 @@ def inputs_of(path: Path, format_: Format) -> tuple[CardInput, ...]:
     Raises:
         CardError: the file is not a model of this format, or an input is not a tensor of numbers.
     """
-    try:
+    remedy = "export it again, or correct the path"
+    with failing_as(CardError, f"{path} is not a readable .{format_} model", remedy):
         found = read_inputs(path, format_)
-    except UNREADABLE as error:
-        raise CardError(
-            f"{path} is not a readable .{format_} model: {error}",
-            "export it again, or correct the path",
-        ) from error
     for one in found:
         if not one.dtype:
             raise CardError(

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from pydantic import TypeAdapter
 
-from fleetrank.foundation.errors import BadFileError, shortened
+from fleetrank.foundation.errors import BadFileError, failing_as, reworded, shortened
 from fleetrank.foundation.files import file_sha256, open_regular
 from fleetrank.foundation.plain_data import read_json_object
 from fleetrank.foundation.user_file import Checked, checked
@@ -245,18 +245,14 @@ def read_tensors(path: Path) -> dict[str, StoredTensor]:
     Raises:
         BadFileError: the file cannot be read, is cut off, or its header is not valid.
     """
-    try:
-        with open_regular(path) as file:
-            n_bytes = os.fstat(file.fileno()).st_size
-            head = file.read(_LENGTH.size)
-            length = _LENGTH.unpack(head)[0] if len(head) == _LENGTH.size else n_bytes
-            if length > min(n_bytes - _LENGTH.size, _MAX_HEADER_BYTES):
-                raise _bad(path, f"its header would have {length:,} bytes")
-            text = file.read(length)
-    except OSError as error:
-        raise BadFileError(
-            f"{path} cannot be read: {error.strerror or error}", "check the path"
-        ) from error
+    explained = failing_as(BadFileError, f"{path} cannot be read", "check the path", OSError)
+    with explained, open_regular(path) as file:
+        n_bytes = os.fstat(file.fileno()).st_size
+        head = file.read(_LENGTH.size)
+        length = _LENGTH.unpack(head)[0] if len(head) == _LENGTH.size else n_bytes
+        if length > min(n_bytes - _LENGTH.size, _MAX_HEADER_BYTES):
+            raise _bad(path, f"its header would have {length:,} bytes")
+        text = file.read(length)
     return _checked(path, _header(path, text), _LENGTH.size + length, n_bytes)
 
 
@@ -326,15 +322,11 @@ def load_tensor(stored: StoredTensor) -> "torch.Tensor":
 
     if stored.dtype not in FLOATS:
         raise _bad(stored.path, f"{shortened(stored.name)} holds {stored.dtype}, not floats")
-    try:
-        with open_regular(stored.path) as file:
-            file.seek(stored.start)
-            values = bytearray(stored.stop - stored.start)
-            n_read = file.readinto(values)
-    except OSError as error:
-        raise BadFileError(
-            f"{stored.path} cannot be read: {error.strerror or error}", "check the path"
-        ) from error
+    explained = failing_as(BadFileError, f"{stored.path} cannot be read", "check the path", OSError)
+    with explained, open_regular(stored.path) as file:
+        file.seek(stored.start)
+        values = bytearray(stored.stop - stored.start)
+        n_read = file.readinto(values)
     if n_read != len(values):
         raise BadFileError(f"{stored.path} became shorter", "download it again")
     if not values:
@@ -414,7 +406,7 @@ def load_folder(network: "torch.nn.Module", shape: LanguageShape, folder: Path) 
     """
     import torch
 
-    try:
+    with reworded(ExportError, BadFileError):
         architecture = _architecture(folder, shape)
         stored = _stored(folder, architecture)
         parameters = dict(network.named_parameters())
@@ -427,8 +419,6 @@ def load_folder(network: "torch.nn.Module", shape: LanguageShape, folder: Path) 
             for one in wanted:
                 values = load_tensor(stored[one.name])
                 parameters[one.own].copy_(_own_form(values, one, shape, architecture))
-    except BadFileError as error:
-        raise ExportError(error.message, error.remedy) from error
 
 
 def _is_memory(own: str) -> bool:
@@ -518,7 +508,8 @@ def _sharded(index: Path) -> list[StoredTensor]:
     if not isinstance(places, Mapping) or not all(isinstance(f, str) for f in places.values()):
         raise BadFileError(f"{index} has no valid 'weight_map'", "download it again")
     files = sorted(set(places.values()))
-    if outside := [name for name in files if Path(name).name != name or not _is_read(name)]:
+    is_name = {name: Path(name).name == name and len(name.encode()) < 256 for name in files}
+    if outside := [name for name in files if not is_name[name] or not _is_read(name)]:
         raise BadFileError(
             f"{index} names {shortened(outside[0])}, which is not a safetensors file beside it",
             "download it again",

@@ -159,7 +159,7 @@ def _sets(
     logs: Floats, counts: Ranks, means: Floats, rng: np.random.Generator
 ) -> tuple[RankSets | None, str | None]:
     """Sets of ranks, or why there are none."""
-    fewest = int(counts.min())
+    fewest = int(counts.min(initial=MIN_REPEATS))
     if fewest < MIN_REPEATS:
         return None, f"a model has {count_of(fewest, 'repeat')}, at least {MIN_REPEATS} needed"
     if not 1 < means.size <= MAX_MODELS:

@@ -32,7 +32,7 @@ from fleetrank.analysis.stored.sweep_record import (
     published_sweeps,
     read_list,
 )
-from fleetrank.foundation.errors import BadFileError, did_you_mean
+from fleetrank.foundation.errors import BadFileError, did_you_mean, reworded
 from fleetrank.foundation.plain_data import read_checked_object
 
 
@@ -192,10 +192,8 @@ def schema_version(results: Path) -> int | None:
 
 
 def _refuse_newer_schema(results: Path) -> None:
-    try:
+    with reworded(AnalysisError, BadFileError):
         version = schema_version(results)
-    except BadFileError as error:
-        raise AnalysisError(error.message, error.remedy) from error
     if version is not None and version > SCHEMA_VERSION:
         raise AnalysisError(
             f"{results} has schema version {version}; this fleetrank reads {SCHEMA_VERSION}",

@@ -38,7 +38,7 @@ from fleetrank.device_agents.errors import (
     UnusableDeviceError,
 )
 from fleetrank.foundation.codec import CodecError, Json, from_plain, parse_json
-from fleetrank.foundation.errors import shortened, visible_line
+from fleetrank.foundation.errors import failing_as, shortened, visible_line
 from fleetrank.foundation.files import file_sha256
 from fleetrank.foundation.supervised_child import MAX_RESULT_BYTES, ChildEnd, End
 from fleetrank.foundation.vocabulary import ErrorKind
@@ -422,12 +422,10 @@ def files_of(task: MeasureTask | InferTask) -> dict[str, BoardFile]:
 
 def _sha256(path: Path) -> str:
     """Of the file as it is now; the worker compares it with what the card states."""
-    try:
+    with failing_as(
+        LostArtifactError, f"cannot read {path}", "restore the file, then resume the sweep", OSError
+    ):
         return file_sha256(path)
-    except OSError as error:
-        raise LostArtifactError(
-            f"cannot read {path}: {error.strerror}", "restore the file, then resume the sweep"
-        ) from error
 
 
 def with_paths(task: Task, places: Mapping[str, str]) -> Task:

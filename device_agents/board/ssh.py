@@ -27,7 +27,7 @@ from fleetrank.device_agents.errors import (
     TransientError,
     UnusableDeviceError,
 )
-from fleetrank.foundation.errors import shortened, visible_line
+from fleetrank.foundation.errors import failing_as, shortened, visible_line
 from fleetrank.foundation.lease import never_give_up, open_lease, runtime_folder, wait_for_lock
 from fleetrank.foundation.supervised_child import ChildEnd, End, SupervisedChild
 
@@ -200,10 +200,8 @@ class SshConnection:
         self._open()
         argv = [*self._ssh(), "--", self.target.host, shlex.join(command)]
         deadline_ns = time.perf_counter_ns() + int(timeout_s * 1e9)
-        try:
+        with failing_as(TransientError, "ssh cannot be started", "free memory here", OSError):
             child = SupervisedChild(argv)
-        except OSError as error:
-            raise TransientError(f"ssh cannot be started: {error}", "free memory here") from error
         # A send waits for the other side, and a board that hangs reads nothing.
         alarm = threading.Timer(timeout_s, child.kill)
         alarm.start()

@@ -17,6 +17,7 @@ from fleetrank.device_agents.contract.task import (
     OptionValue,
 )
 from fleetrank.device_agents.errors import PermanentError, UnsupportedError
+from fleetrank.foundation.errors import failing_as
 from fleetrank.foundation.vocabulary import Mode, Origin, Precision, Runtime, Tier
 
 
@@ -167,12 +168,10 @@ def read_fields(
         field = known[name]
         place = values if field.name == name else collected.setdefault(field.name, {})
         place[name] = _typed(name, value, field.type)
-    try:
+    with failing_as(
+        PermanentError, f"a device of kind {kind} lacks an option", "add the option", TypeError
+    ):
         return cls(**values, **collected)
-    except TypeError as error:
-        raise PermanentError(
-            f"a device of kind {kind} lacks an option: {error}", "add the option"
-        ) from error
 
 
 def _typed(name: str, value: OptionValue, wanted: object) -> OptionValue:

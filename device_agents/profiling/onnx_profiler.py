@@ -14,6 +14,7 @@ from fleetrank.device_agents.errors import BadOutputError
 from fleetrank.device_agents.runtimes.onnx_runner import OnnxRunner
 from fleetrank.device_agents.runtimes.runner import LoadedModel
 from fleetrank.foundation.binary import Span, spans_of
+from fleetrank.foundation.errors import failing_as
 from fleetrank.foundation.onnx_file import NODES, NodeField, onnx_graph, text_of
 from fleetrank.foundation.vocabulary import NS_PER_US
 
@@ -47,16 +48,12 @@ def runs_of(text: str) -> list[list[OnnxEvent]]:
     Raises:
         BadOutputError: the text is not such a profile.
     """
-    try:
+    with failing_as(BadOutputError, "ONNX Runtime's profile cannot be read", _REMEDY):
         events = json.loads(text)
         ends = [
             int(event["ts"]) + int(event["dur"]) for event in events if event.get("name") == _RUN
         ]
         calls = [_call(event) for event in events if _is_kernel(event)]
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise BadOutputError(
-            f"ONNX Runtime's profile cannot be read: {type(error).__name__}: {error}", _REMEDY
-        ) from error
     return _by_run(sorted(ends), sorted(calls, key=lambda call: call.start_us))
 
 
@@ -361,13 +358,9 @@ class OnnxProfiler:
         session = self.runner.session
         if session is None:
             raise BadOutputError("no model is loaded", "load one before")
-        try:
+        remedy = "free space in the temporary folder"
+        with failing_as(BadOutputError, "ONNX Runtime's profile cannot be read", remedy):
             text = Path(session.end_profiling()).read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            raise BadOutputError(
-                f"ONNX Runtime's profile cannot be read: {error}",
-                "free space in the temporary folder",
-            ) from error
         return [_joined(run, self._nodes) for run in runs_of(text)[-count:]]
 
 

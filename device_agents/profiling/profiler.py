@@ -19,6 +19,7 @@ from fleetrank.device_agents.errors import BadOutputError, missing_library
 from fleetrank.device_agents.runtimes.executorch_runner import ExecutorchRunner
 from fleetrank.device_agents.runtimes.runner import LoadedModel, Runner
 from fleetrank.device_agents.runtimes.torch_runner import TorchRunner
+from fleetrank.foundation.errors import failing_as
 from fleetrank.foundation.registry import Registry
 from fleetrank.foundation.vocabulary import NS_PER_MS, Mode, Runtime
 
@@ -176,15 +177,11 @@ class ExecutorchProfiler:
             devtools = importlib.import_module("executorch.devtools")
         except ImportError as error:
             raise missing_library("executorch.devtools", "executorch", error) from error
-        try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")
-                blocks = devtools.Inspector(etdump_path=str(path)).event_blocks
-        except Exception as error:  # the tools raise anything for a file that they cannot read
-            raise BadOutputError(
-                f"ExecuTorch's trace cannot be read: {type(error).__name__}: {error}",
-                "a file from outside needs `trust=true`: the tools start a program to read a trace",
-            ) from error
+        remedy = "a file from outside needs `trust=true`: the tools start a program to read a trace"
+        explained = failing_as(BadOutputError, "ExecuTorch's trace cannot be read", remedy)
+        with explained, warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            blocks = devtools.Inspector(etdump_path=str(path)).event_blocks
         return runs_of(
             [event for block in blocks if block.name == _RUNS for event in block.events], count
         )

@@ -38,6 +38,7 @@ from typing import IO, BinaryIO
 
 from fleetrank.device_agents.errors import BadArtifactError
 from fleetrank.foundation.codec import Json
+from fleetrank.foundation.errors import failing_as
 
 # The allowed forms of values in the JSON of a `.pt2`, mainly of texts.
 #
@@ -700,15 +701,18 @@ def copy_checked(source: str, target: Path) -> None:
     Raises:
         BadArtifactError: the source contains anything else, or is not an archive.
     """
-    try:
-        with Path(source).open("rb") as file, target.open("xb") as copy:
-            _copy(file, copy, _ROOT, _network_member)
-            copy.flush()
-            os.fsync(copy.fileno())
-    except (zipfile.BadZipFile, OSError, ValueError, EOFError, RuntimeError) as error:
-        raise BadArtifactError(
-            f"{Path(source).name} is not a readable .pt2 archive: {error}", "export the model again"
-        ) from error
+    with (
+        failing_as(
+            BadArtifactError,
+            f"{Path(source).name} is not a readable .pt2 archive",
+            "export the model again",
+        ),
+        Path(source).open("rb") as file,
+        target.open("xb") as copy,
+    ):
+        _copy(file, copy, _ROOT, _network_member)
+        copy.flush()
+        os.fsync(copy.fileno())
 
 
 def check_pickle(data: bytes, where: str) -> None:

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from fleetrank.device_agents.contract.agent import Capability
 from fleetrank.device_agents.contract.task import Execution, Options
 from fleetrank.device_agents.errors import LostArtifactError, MissingLibraryError, UnsupportedError
+from fleetrank.foundation.errors import failing_as
 from fleetrank.foundation.files import file_sha256
 from fleetrank.foundation.inputs import ModelInput, Values, plain_input_name
 from fleetrank.foundation.registry import Registry
@@ -494,14 +495,11 @@ def _no_input(spec: ModelInput) -> UnsupportedError:
 
 
 def _read(spec: ModelInput, values: Values, path: str) -> Array:
-    try:
+    remedy = "copy the file to the same path on the device's host, as numpy.save writes it"
+    message = f"the values of input {spec.name!r} cannot be read on this host"
+    with failing_as(LostArtifactError, message, remedy):
         is_same = file_sha256(Path(path)) == values.sha256
-        array: Array = np.load(path, allow_pickle=False)
-    except (OSError, ValueError, EOFError) as error:
-        raise LostArtifactError(
-            f"the values of input {spec.name!r} cannot be read on this host: {error}",
-            "copy the file to the same path on the device's host, as numpy.save writes it",
-        ) from error
+        array: Array = np.load(path, allow_pickle=False)[...]  # an archive is not an array
     if not is_same:
         raise LostArtifactError(
             f"the values of input {spec.name!r} in {path} have changed", "start a new sweep"

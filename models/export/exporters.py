@@ -9,7 +9,6 @@ import re
 import shutil
 import struct
 import zipfile
-import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib import metadata
@@ -18,6 +17,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from fleetrank.foundation.errors import failing_as
 from fleetrank.foundation.inputs import ModelInput, Workload, WorkloadKind, step_of
 from fleetrank.foundation.vocabulary import BYTES_PER_MIB, Format, Precision
 from fleetrank.models.cards.card import (
@@ -279,13 +279,10 @@ def _export_pt2(program: Program, path: Path) -> None:
 
 
 def _copy_pt2(source: Path, path: Path, _request: ExportRequest) -> None:
-    try:
-        with zipfile.ZipFile(source) as archive:
-            damaged = archive.testzip()
-    except (zipfile.BadZipFile, zlib.error, OSError) as error:
-        raise ExportError(
-            f"{source} is not a .pt2 archive: {error}", "save it again with torch.export.save"
-        ) from error
+    remedy = "save it again with torch.export.save"
+    explained = failing_as(ExportError, f"{source} is not a .pt2 archive", remedy)
+    with explained, zipfile.ZipFile(source) as archive:
+        damaged = archive.testzip()
     if damaged is not None:
         raise ExportError(
             f"{source} is damaged: {damaged} does not match its checksum",

@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fleetrank.foundation.errors import FleetError, is_out_of_memory
+from fleetrank.foundation.errors import FleetError, failing_as, is_out_of_memory
 from fleetrank.foundation.files import check_regular, is_no_room, storage_error
 from fleetrank.foundation.inputs import Optimizer, WorkloadKind
 from fleetrank.models.cards.card import (
@@ -131,7 +131,8 @@ def _convert_to_tflite(source: Path, path: Path) -> None:
     """
     import tensorflow as tf
 
-    try:
+    remedy = "convert it to TFLite yourself and give that file"
+    with failing_as(ExportError, f"TensorFlow cannot convert {source}", remedy):
         if source.is_dir():
             converter = tf.lite.TFLiteConverter.from_saved_model(str(source))
         else:
@@ -139,11 +140,6 @@ def _convert_to_tflite(source: Path, path: Path) -> None:
             network = tf.keras.models.load_model(source, compile=False, safe_mode=False)
             converter = tf.lite.TFLiteConverter.from_keras_model(network)
         data = converter.convert()
-    except Exception as error:  # Keras and TensorFlow raise many classes, also their own
-        raise ExportError(
-            f"TensorFlow cannot convert {source}: {type(error).__name__}: {error}",
-            "convert it to TFLite yourself and give that file",
-        ) from error
     path.write_bytes(data)
 
 

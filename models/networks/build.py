@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from fleetrank.foundation.errors import did_you_mean, is_out_of_memory
+from fleetrank.foundation.errors import did_you_mean, failing_as, is_out_of_memory
 from fleetrank.foundation.inputs import IMAGE, ModelInput, Workload
 from fleetrank.models.cards.card import ModelCard, Source, own_format
 from fleetrank.models.cards.language import LanguageShape
@@ -345,13 +345,9 @@ def _cases(one: ModelInput, rng: np.random.Generator, cases: int) -> Array:
 
 
 def _read(one: ModelInput, path: Path) -> Array:
-    try:
-        found: Array = np.load(path, allow_pickle=False)
-    except (OSError, ValueError, EOFError) as error:
-        raise ExportError(
-            f"the values of input {one.name!r} cannot be read: {error}",
-            "save them with numpy.save, as one array",
-        ) from error
+    message = f"the values of input {one.name!r} cannot be read"
+    with failing_as(ExportError, message, "save them with numpy.save, as one array"):
+        found: Array = np.load(path, allow_pickle=False)[...]  # an archive is not an array
     if found.shape != one.shape or found.dtype != np.dtype(one.dtype):
         raise ExportError(
             f"the values of input {one.name!r} in {path} have shape {found.shape} and type "

@@ -24,7 +24,7 @@ from fleetrank.device_agents.host.cores import cpus_one_per_core
 from fleetrank.device_agents.host.processor_peaks import probe_peak
 from fleetrank.device_agents.registry import KINDS, create_agent
 from fleetrank.foundation.codec import json_text
-from fleetrank.foundation.errors import FleetError, shortened, with_flags
+from fleetrank.foundation.errors import FleetError, reworded, shortened, with_flags
 from fleetrank.orchestrator.cli.context import (
     current,
     host_turn,
@@ -340,11 +340,8 @@ def check(
         print_table(_measure_peaks(device, threads or [1]), as_json)
         return
     agent = create_agent(device.kind, device.options)
-    try:
-        with device.reserved():
-            facts = asdict(agent.probe())
-    except FleetError as error:
-        raise NothingToDoError(error.message, error.remedy) from error
+    with reworded(NothingToDoError, FleetError), device.reserved():
+        facts = asdict(agent.probe())
     row: dict[str, object] = {
         "name": device.name,
         "kind": device.kind,

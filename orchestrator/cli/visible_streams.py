@@ -47,14 +47,16 @@ class VisibleStream(io.TextIOWrapper):
 def make_streams_visible() -> None:
     """Replaces standard output and error of this process."""
     sys.stdout = _made_visible(sys.stdout)
-    sys.stderr = _made_visible(sys.stderr, is_wrapped=sys.stderr.isatty())
+    sys.stderr = _made_visible(sys.stderr, is_wrapped=True)
 
 
-def _made_visible(stream: TextIO, *, is_wrapped: bool = False) -> TextIO:
+def _made_visible(stream: TextIO | None, *, is_wrapped: bool = False) -> TextIO:
+    if stream is None:  # it was closed; the next file that is opened must not take its number
+        return open("/dev/null", "w", encoding="utf-8")  # noqa: PTH123 - as long as the process
     # The stream has no file under pythonw; a test may also have replaced it.
     if not isinstance(stream, io.TextIOWrapper):
         return stream
-    return VisibleStream(stream, is_wrapped=is_wrapped)
+    return VisibleStream(stream, is_wrapped=is_wrapped and stream.isatty())
 
 
 def _wrapped(line: str) -> str:

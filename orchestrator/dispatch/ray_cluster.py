@@ -17,6 +17,7 @@ from pathlib import Path
 import psutil
 
 from fleetrank.device_agents.errors import missing_library
+from fleetrank.foundation.errors import failing_as
 from fleetrank.foundation.files import LockedFolder, make_temporary_folder
 from fleetrank.orchestrator.dispatch.hosts import LOCAL_HOST
 from fleetrank.orchestrator.dispatch.ray_hosts import LABEL
@@ -332,13 +333,9 @@ def _check_reachable(address: str) -> None:
             f"'{address}' is not an address of a Ray cluster", "give IP:PORT of its head, or auto"
         )
     host = match["host"].strip("[]")
-    try:
+    remedy = "start the cluster (`ray up cluster.yaml`), or check the network"
+    with failing_as(NothingToDoError, f"nothing answers at {address}", remedy, OSError):
         socket.create_connection((host, int(match["port"])), timeout=_REACH_S).close()
-    except OSError as error:
-        raise NothingToDoError(
-            f"nothing answers at {address}: {error}",
-            "start the cluster (`ray up cluster.yaml`), or check the network",
-        ) from error
 
 
 def _check_token(address: str) -> None:

@@ -10,6 +10,7 @@ import numpy as np
 
 from fleetrank.analysis.stored.side_tables import EVALUATIONS
 from fleetrank.device_agents.registry import create_agent
+from fleetrank.foundation.errors import failing_as
 from fleetrank.foundation.inputs import IMAGE, Workload, WorkloadKind
 from fleetrank.foundation.user_file import Key
 from fleetrank.foundation.vocabulary import (
@@ -148,12 +149,10 @@ def _weights(model: ResolvedCard, where: Where) -> Weights:
     if model.card.source is Source.FILE:
         return Weights(kind=WeightsKind.EMBEDDED)
     if where.checkpoint is not None:
-        try:
+        with failing_as(
+            UsageError, f"checkpoint {where.checkpoint} cannot be read", "check the path"
+        ):
             sha256 = checkpoint_sha256(where.checkpoint)
-        except OSError as error:
-            raise UsageError(
-                f"checkpoint {where.checkpoint} cannot be read: {error}", "check the path"
-            ) from error
         return Weights(
             kind=WeightsKind.CHECKPOINT,
             checkpoint_path=str(where.checkpoint.resolve()),

@@ -22,7 +22,13 @@ from numpy.typing import NDArray
 
 from fleetrank.device_agents.host.worker_process import default_limit_bytes
 from fleetrank.foundation.codec import from_json, to_json
-from fleetrank.foundation.errors import FleetError, count_of, is_rust_panic, shortened
+from fleetrank.foundation.errors import (
+    FleetError,
+    count_of,
+    failing_as,
+    is_rust_panic,
+    shortened,
+)
 from fleetrank.foundation.files import file_sha256, read_small_bytes, read_small_text
 from fleetrank.foundation.own_process import (
     die_with_parent,
@@ -227,10 +233,8 @@ def _tsv(path: Path) -> list[Example]:
         delimiter="\t",
         quoting=csv.QUOTE_NONE,
     )
-    try:
+    with failing_as(UsageError, f"{path} is not a table with tabs", _FORMATS):
         return list(reader)
-    except csv.Error as error:
-        raise UsageError(f"{path} is not a table with tabs: {error}", _FORMATS) from error
 
 
 def _jsonl(path: Path) -> list[Example]:
@@ -239,10 +243,8 @@ def _jsonl(path: Path) -> list[Example]:
     for number, line in enumerate(read_small_text(path, LARGEST_BYTES).split("\n"), 1):
         if not line.strip():
             continue
-        try:
+        with failing_as(UsageError, f"{path}: line {number} is not JSON", _FORMATS):
             row = json.loads(line)
-        except (ValueError, RecursionError) as error:
-            raise UsageError(f"{path}: line {number} is not JSON: {error}", _FORMATS) from error
         if not isinstance(row, dict):
             raise UsageError(f"{path}: line {number} is not a JSON object", _FORMATS)
         rows.append(row)
@@ -253,10 +255,8 @@ def _parquet(path: Path) -> list[Example]:
     import polars as pl
 
     content = read_small_bytes(path, LARGEST_BYTES)
-    try:
+    with failing_as(UsageError, f"{path} is not a Parquet file", _FORMATS):
         return list(pl.read_parquet(io.BytesIO(content)).iter_rows(named=True))
-    except (pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
-        raise UsageError(f"{path} is not a Parquet file: {error}", _FORMATS) from error
 
 
 # Tokenizers: the bytes of the text, a `tokenizer.json`, or a SentencePiece model.
@@ -504,10 +504,8 @@ def _of_folder(path: Path, classes: Sequence[str]) -> PictureData:
 
 def _of_parquet(path: Path) -> PictureData:
     rows = read_examples(path, {"image": ("image", "img"), "label": ("label", "labels")})
-    try:
+    with failing_as(UsageError, f"{path}: a label is not a number", _FORM + _COLUMNS):
         labels = tuple(int(str(row["label"])) for row in rows)
-    except ValueError as error:
-        raise UsageError(f"{path}: a label is not a number: {error}", _FORM + _COLUMNS) from error
     if min(labels) < 0:
         raise UsageError(f"{path} has images without a label", "use a split with labels")
     return PictureData(

@@ -29,7 +29,7 @@ from fleetrank.analysis.report.page_tables import HtmlTable, html_of_rows
 from fleetrank.analysis.sql import ViewColumn, described_views
 from fleetrank.analysis.tables.formats import value_text
 from fleetrank.analysis.tables.tables import TABLES, part_of
-from fleetrank.foundation.errors import FleetError, duration
+from fleetrank.foundation.errors import FleetError, duration, reworded
 from fleetrank.foundation.vocabulary import Form, TableForm
 from fleetrank.orchestrator.compute.child import Job, JobKind
 from fleetrank.orchestrator.errors import OrchestratorError
@@ -290,10 +290,8 @@ def table_job(name: str, selectors: Selectors, form: TableForm = Form.JSON) -> J
         NotFoundError: the table does not exist.
         UsageError: a selector is wrong.
     """
-    try:
+    with reworded(NotFoundError, AnalysisError):
         part_of(name)
-    except AnalysisError as error:
-        raise NotFoundError(error.message, error.remedy) from error
     selectors.selection()
     text = selectors.model_dump_json(by_alias=True)
     return Job(kind=JobKind.TABLE, name=name, selectors=text, form=form.value)

@@ -31,6 +31,7 @@ from fleetrank.foundation.errors import (
     BadFileError,
     FleetError,
     did_you_mean,
+    reworded,
     shortened,
     visible_line,
 )
@@ -426,11 +427,8 @@ class RegistrationDesk:
             NothingToDoError: the device is unreachable or unusable, or it is a different device.
         """
         registrar = registrar_of(device.kind, device.options)
-        try:
-            with device.reserved():
-                create_agent(device.kind, device.options).probe()
-        except FleetError as error:
-            raise NothingToDoError(error.message, error.remedy) from error
+        with reworded(NothingToDoError, FleetError), device.reserved():
+            create_agent(device.kind, device.options).probe()
         request = RegistrationRequest(address=address_of(registrar, device) or "")
         new = NewDevice(kind=device.kind, request=request, name=device.name)
         after = self.register(registrar, new, [device])

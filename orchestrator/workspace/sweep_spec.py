@@ -18,7 +18,7 @@ from pydantic import (
 )
 
 from fleetrank.device_agents.contract.task import Count, MeasurePolicy, Seconds
-from fleetrank.foundation.errors import BadFileError, shortened
+from fleetrank.foundation.errors import BadFileError, failing_as, reworded, shortened
 from fleetrank.foundation.files import read_small_text, resolved
 from fleetrank.foundation.inputs import Workload
 from fleetrank.foundation.plain_data import TYPED, check_events, check_limits
@@ -81,10 +81,8 @@ def read_yaml(path: Path) -> object:
     Raises:
         UsageError: the file is missing, unreadable, over a limit, not YAML, or has a duplicate key.
     """
-    try:
+    with reworded(UsageError, BadFileError):
         text = read_small_text(path)
-    except BadFileError as error:
-        raise UsageError(error.message, error.remedy) from error
     return load_yaml(text, str(path))
 
 
@@ -130,10 +128,8 @@ def parse_content(path: str, schema: type[FileT], content: object) -> FileT:
     Raises:
         UsageError: as `parse_file`.
     """
-    try:
+    with reworded(UsageError, BadFileError):
         return checked(TypeAdapter(schema), content, path)
-    except BadFileError as error:
-        raise UsageError(error.message, error.remedy) from error
 
 
 T = TypeVar("T")
@@ -537,15 +533,11 @@ def _resolve(weights: WeightsSpec, spec_path: Path, key: str) -> WeightsSpec:
     """Makes a checkpoint's path absolute and computes its sha256, which planning needs."""
     if weights.path is None:
         return weights
-    try:
+    remedy = "give the path of a state dict or of a model's folder, relative to the sweep file"
+    message = f"{spec_path}: key '{key}.path': {shortened(str(weights.path))} cannot be read"
+    with failing_as(UsageError, message, remedy, OSError):
         checkpoint = resolved(spec_path.parent / weights.path)
         sha256 = checkpoint_sha256(checkpoint)
-    except OSError as error:
-        raise UsageError(
-            f"{spec_path}: key '{key}.path': {shortened(str(weights.path))} cannot be read: "
-            f"{error.strerror}",
-            "give the path of a state dict or of a model's folder, relative to the sweep file",
-        ) from error
     if weights.sha256 not in {None, sha256}:
         raise UsageError(
             f"{spec_path}: key '{key}.sha256': {checkpoint} has the sha256 {sha256}",

@@ -15,6 +15,7 @@ from importlib import metadata, resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
+from fleetrank.foundation.errors import failing_as
 from fleetrank.orchestrator.errors import UsageError
 from fleetrank.orchestrator.identity import SweepFacts
 
@@ -84,17 +85,15 @@ class Workspace:
                 f"{folder.resolve()} is already a workspace", "use it, or name another folder"
             )
         templates = resources.files("fleetrank.orchestrator").joinpath("templates")
-        try:
+        with failing_as(
+            UsageError, f"{folder} cannot be made a workspace", "name another folder", OSError
+        ):
             for name in _FOLDERS:
                 (folder / name).mkdir(parents=True, exist_ok=True)
             for template, target in _FILES.items():
                 if not (folder / target).exists():
                     text = templates.joinpath(template).read_text(encoding="utf-8")
                     (folder / target).write_text(text, encoding="utf-8")
-        except OSError as error:
-            raise UsageError(
-                f"{folder} cannot be made a workspace: {error.strerror}", "name another folder"
-            ) from error
         return cls.at(folder)
 
     @classmethod

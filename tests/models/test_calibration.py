@@ -94,3 +94,12 @@ def test_more_cases_than_memory_holds_are_refused(tmp_path: Path) -> None:
 
 def test_calibration_sees_other_numbers_than_the_verification() -> None:
     assert quantize._SEED != INPUT_SEED
+
+
+@pytest.mark.parametrize("header", [b"{'descr': '<f8', (", b"{'descr': [[[", b"\xff" * 9])
+def test_a_damaged_array_is_named_whatever_numpy_raises(tmp_path: Path, header: bytes) -> None:
+    path = _array(tmp_path, np.ones((4, *SHAPE)))
+    content = path.read_bytes()
+    path.write_bytes(content[:10] + header + content[10 + len(header) :])
+    with pytest.raises(ExportError, match="cannot be read"):
+        read_calibration(find_calibration(path), SHAPE)

@@ -1,9 +1,12 @@
+import errno
 import importlib
 import pickle  # noqa: TID251 - how Ray carries an error
+from pathlib import Path
 
 import pytest
 
-from fleetrank.foundation.errors import FleetError
+from fleetrank.foundation.errors import BadFileError, FleetError
+from fleetrank.orchestrator.errors import file_error
 
 MODULES = (
     "fleetrank.orchestrator.errors",
@@ -30,3 +33,26 @@ def test_errors_survive_pickling(kind: type[FleetError]) -> None:
 
 def test_all_four_packages_have_errors() -> None:
     assert {kind.__module__ for kind in ERRORS} == set(MODULES)
+
+
+@pytest.mark.parametrize(
+    ("error", "remedy"),
+    [
+        (OSError(errno.ENOLCK, "x", "/a"), "with locks"), (OSError(errno.EBADF, "x"), "/dev/null"),
+        (OSError(errno.EOPNOTSUPP, "x"), "with locks"), (OSError(errno.EMFILE, "x"), "ulimit -n"),
+        (OSError("Too many open files (os error 24): /a"), "ulimit -n"),
+        (MemoryError(), "ulimit -v"), (RuntimeError("std::bad_alloc"), "ulimit -v"),
+        (OSError(errno.ENAMETOOLONG, "x", "/a"), "shorter"),
+        (OSError("No space left on device (os error 28)"), "free some space"),
+        (UnicodeError("encoding with 'idna' codec failed (label too long)"), "host"),
+    ],
+)  # fmt: skip
+def test_what_the_system_refuses_has_a_remedy(error: Exception, remedy: str) -> None:
+    found = file_error(error, Path("/w"))
+    assert found is not None
+    assert remedy in found.remedy
+
+
+@pytest.mark.parametrize("error", [ValueError("x"), KeyError("x"), BadFileError("memory", "x")])
+def test_a_defect_is_not_blamed_on_the_system(error: Exception) -> None:
+    assert file_error(error, Path("/w")) is None

@@ -18,6 +18,7 @@ from fleetrank.device_agents.android.state.fitness import FOLDER
 from fleetrank.device_agents.android.state.identity import free_bytes
 from fleetrank.device_agents.errors import PermanentError, StorageFullError, TransientError
 from fleetrank.foundation import files
+from fleetrank.foundation.errors import failing_as
 from fleetrank.foundation.files import cache_folder, make_folder, open_regular, replace_file_with
 
 # The files of a program on this host: one file, or a folder with the libraries beside it.
@@ -91,31 +92,24 @@ def file_sha256(path: Path) -> str:
     Raises:
         PermanentError: it cannot be read.
     """
-    try:
+    with failing_as(
+        PermanentError, f"{path} cannot be read", "give a file: `tool=NAME=PATH`", OSError
+    ):
         return files.file_sha256(path)
-    except OSError as error:
-        raise PermanentError(
-            f"{path} cannot be read: {error.strerror}", "give a file: `tool=NAME=PATH`"
-        ) from error
 
 
 def _files_of(name: str, folder: Path) -> list[Path]:
     """The paths of the folder's files by name, after all that can be refused without reading."""
     found: dict[str, Path] = {}
     n_bytes = 0
-    try:
-        with os.scandir(folder) as entries:
-            for entry in entries:
-                n_bytes += _file_size(folder, entry)
-                found[entry.name] = folder / entry.name
-                if len(found) > MAX_FILES or n_bytes > MAX_FOLDER_BYTES:
-                    raise _refused(
-                        folder, f"more than {MAX_FILES} files or {MAX_FOLDER_BYTES} bytes"
-                    )
-    except OSError as error:
-        raise PermanentError(
-            f"{folder} cannot be read: {error.strerror}", "give a folder: `tool=NAME=PATH`"
-        ) from error
+    remedy = "give a folder: `tool=NAME=PATH`"
+    explained = failing_as(PermanentError, f"{folder} cannot be read", remedy, OSError)
+    with explained, os.scandir(folder) as entries:
+        for entry in entries:
+            n_bytes += _file_size(folder, entry)
+            found[entry.name] = folder / entry.name
+            if len(found) > MAX_FILES or n_bytes > MAX_FOLDER_BYTES:
+                raise _refused(folder, f"more than {MAX_FILES} files or {MAX_FOLDER_BYTES} bytes")
     if name not in found:
         raise _refused(folder, f"no file {name}, which would be the program")
     return [found[key] for key in sorted(found)]
@@ -268,12 +262,10 @@ class PhoneStorage:
 
 
 def _size(local: Path) -> int:
-    try:
+    with failing_as(
+        PermanentError, f"{local} cannot be read", "export it again, or give another file", OSError
+    ):
         return local.stat().st_size
-    except OSError as error:
-        raise PermanentError(
-            f"{local} cannot be read: {error.strerror}", "export it again, or give another file"
-        ) from error
 
 
 def _no_room(free: int, n_bytes: int) -> StorageFullError:

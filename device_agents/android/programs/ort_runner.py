@@ -37,6 +37,7 @@ from fleetrank.device_agents.runtimes.runner import Array, FoundInput, make_inpu
 from fleetrank.device_agents.worker.infer import compare_with, is_chain, read_stored, run_stored
 from fleetrank.device_agents.worker.run import check_artifact, check_batch
 from fleetrank.foundation.comparison import Comparison
+from fleetrank.foundation.errors import failing_as
 from fleetrank.foundation.inputs import ModelInput
 from fleetrank.foundation.onnx_file import ELEMENT_TYPES, onnx_inputs
 from fleetrank.foundation.vocabulary import MemoryMetric
@@ -210,13 +211,9 @@ def _check_cases(task: MeasureTask, specs: Sequence[ModelInput]) -> list[list[Ar
 
 def _input_specs(task: MeasureTask) -> tuple[ModelInput, ...]:
     """The inputs of the file with all sizes, as the runner of a host finds them."""
-    try:
+    remedy = "export it again, or check where it comes from"
+    with failing_as(BadArtifactError, f"the inputs of {task.artifact_path} cannot be read", remedy):
         found = found_inputs(Path(task.artifact_path).read_bytes())
-    except (OSError, ValueError) as error:
-        raise BadArtifactError(
-            f"the inputs of {task.artifact_path} cannot be read: {error}",
-            "export it again, or check where it comes from",
-        ) from error
     specs = specs_of(found, task.execution)
     if not task.execution.inputs:
         check_batch(specs, task.execution.batch)

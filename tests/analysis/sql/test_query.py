@@ -178,6 +178,7 @@ NO_SELECTS = (
     ("PRAGMA database_list", "PRAGMA"),
     ("INSTALL httpfs", "LOAD"),
     ("LOAD httpfs", "LOAD"),
+    ("UPDATE EXTENSIONS", "not a SELECT"),
     ("SET memory_limit = '100GB'", "SET"),
     ("RESET enable_external_access", "SET"),
     ("CREATE TABLE t AS SELECT 1", "CREATE"),

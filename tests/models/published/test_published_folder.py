@@ -314,10 +314,13 @@ def test_a_missing_part_is_listed(sharded: Path) -> None:
     assert lost.name in refusal(sharded)
 
 
-@pytest.mark.parametrize("name", ["../x.safetensors", "/etc/passwd", "a/b.safetensors", "x.bin"])
+@pytest.mark.parametrize(
+    "name",
+    ["../x.safetensors", "/etc/passwd", "a/b.safetensors", "x.bin", f"{'é' * 130}.safetensors"],
+)
 def test_an_index_cannot_name_files_elsewhere(name: str, sharded: Path) -> None:
     (sharded / INDEX).write_text(json.dumps({"weight_map": {"model.norm.weight": name}}))
-    assert name in refusal(sharded)
+    assert name[:30] in refusal(sharded)
 
 
 @pytest.mark.parametrize("places", [None, [], {"a": 3}, "x"])

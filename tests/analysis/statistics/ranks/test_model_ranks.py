@@ -84,3 +84,8 @@ def test_a_k_out_of_range_is_refused(make_attempts, k: float) -> None:
     with pytest.raises(AnalysisError) as error:
         shown(make_attempts(rows_of({"d1": [1.0] * 5})), k=k)
     assert "whole number" in error.value.remedy
+
+
+def test_rows_without_a_figure_have_no_ranks_and_no_defect(make_attempts) -> None:
+    rows = [row | {"latency_p50_ns": None} for row in rows_of({"d1": [1.0, 2.0, 3.0]})]
+    assert shown(make_attempts(rows)).is_empty()

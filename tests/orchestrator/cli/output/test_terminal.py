@@ -1,6 +1,7 @@
 """Tables on a terminal fit it, and lose nothing without saying so."""
 
 import io
+import sys
 
 import polars as pl
 import pytest
@@ -10,7 +11,7 @@ from fleetrank.analysis.tables.formats import column_texts
 from fleetrank.analysis.tables.table import Table
 from fleetrank.orchestrator.cli.sweep_display import shown_cells
 from fleetrank.orchestrator.cli.terminal import print_on_terminal, print_rows
-from fleetrank.orchestrator.cli.visible_streams import VisibleStream
+from fleetrank.orchestrator.cli.visible_streams import VisibleStream, make_streams_visible
 
 FRAME = pl.DataFrame(
     {
@@ -125,6 +126,15 @@ def test_a_message_on_a_terminal_is_broken_between_words(monkeypatch: pytest.Mon
         stream.flush()
         lines = file.getvalue().decode().splitlines()
     assert lines == ["  -> use", "  a/very/long/path/of/a/file,", "  or none", "short"]
+
+
+def test_a_closed_output_takes_all_that_is_printed(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("stdout", "stderr"):
+        monkeypatch.setattr(sys, name, None)
+    make_streams_visible()
+    for stream in (sys.stdout, sys.stderr):
+        print("x", file=stream)
+        stream.close()
 
 
 def test_a_correlation_that_rounds_to_zero_has_no_sign() -> None:
