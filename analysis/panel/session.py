@@ -9,13 +9,7 @@ from typing import TypeVar, cast
 import polars as pl
 
 from fleetrank.analysis.errors import NoDataError
-from fleetrank.analysis.panel.panel import (
-    Panel,
-    Repeats,
-    comparable_scope,
-    panel_of,
-    repeats_of,
-)
+from fleetrank.analysis.panel.panel import Panel, Repeats, comparable_scope, panel_of, repeats_of
 from fleetrank.analysis.rounds import RoundValues, round_values
 from fleetrank.analysis.stored.columns import TIERS
 from fleetrank.analysis.stored.scope import (

@@ -11,13 +11,7 @@ from pathlib import Path
 
 from fleetrank.foundation.files import file_sha256
 from fleetrank.foundation.vocabulary import Precision
-from fleetrank.models.cards.card import (
-    ModelCard,
-    ResolvedCard,
-    Source,
-    external_data,
-    own_format,
-)
+from fleetrank.models.cards.card import ModelCard, ResolvedCard, Source, external_data, own_format
 from fleetrank.models.errors import CardError
 from fleetrank.models.number_types import read_types
 

@@ -25,11 +25,7 @@ from fleetrank.device_agents.host.processor_peaks import probe_peak
 from fleetrank.device_agents.registry import KINDS, create_agent
 from fleetrank.foundation.codec import json_text
 from fleetrank.foundation.errors import FleetError, reworded, shortened, with_flags
-from fleetrank.orchestrator.cli.context import (
-    current,
-    host_turn,
-    settle_workspace,
-)
+from fleetrank.orchestrator.cli.context import current, host_turn, settle_workspace
 from fleetrank.orchestrator.cli.listing import AsJson, TableView, print_table, with_view
 from fleetrank.orchestrator.errors import NothingToDoError, UsageError
 from fleetrank.orchestrator.workspace.device_registry import (
