@@ -61,7 +61,7 @@ def operation_of(store: ResultStore, sweep_id: str) -> Operation | None:
     """
     path = pending_path(store.root, sweep_id)
     try:
-        return Operation(read_json_object(path)["operation"])
+        return Operation(str(read_json_object(path)["operation"]))
     except MissingFileError:
         return None
     except (BadFileError, ValueError, KeyError) as error:

@@ -502,9 +502,8 @@ _PAYLOADS = record(
 # Reads an archive as PyTorch writes it, so that only one interpretation exists, and rewrites it.
 #
 # Python's zipfile and PyTorch's reader (miniz) find members by different rules, so a file can
-# contain different members for each of them. `check_layout` rejects every file that the two could
-# read in different ways. Even so, the file itself is never loaded: `add_member` writes the
-# checked content into a new archive.
+# contain different members for each of them. `check_layout` rejects those that the two could read
+# in different ways; even so, only what `add_member` writes, the checked content, is ever loaded.
 #
 # Source: PKWARE's APPNOTE 6.3.10; PyTorch 2.13, caffe2/serialize/inline_container.cc.
 

@@ -3,6 +3,7 @@ import os
 from pathlib import Path
 
 import pytest
+from wording import has
 
 from fleetrank.foundation import files
 from fleetrank.foundation.errors import BadFileError, MissingFileError
@@ -92,7 +93,7 @@ def test_a_long_file_is_named_before_it_is_read(tmp_path, monkeypatch, caplog) -
     (tmp_path / "weights").touch()
     os.truncate(tmp_path / "weights", 2 << 20)
     file_sha256(tmp_path / "weights")
-    assert "weights is read as a whole: 0 GB, mostly holes" in caplog.text
+    assert has(caplog.text, "weights", "0 GB, mostly holes")
     (tmp_path / "weights").write_bytes(b"x" * (2 << 20))
     caplog.clear()
     file_sha256(tmp_path / "weights")

@@ -23,7 +23,7 @@ from fleetrank.orchestrator.housekeeping import plan_deletion, plan_merge
 from fleetrank.orchestrator.store import parts
 from fleetrank.orchestrator.store.health import examine
 from fleetrank.orchestrator.store.results import ResultStore
-from fleetrank.orchestrator.store.small_files import exclude, read_log
+from fleetrank.orchestrator.store.small_files import exclude
 
 
 @pytest.fixture
@@ -110,7 +110,7 @@ def test_a_kill_between_the_first_part_and_its_list_stops_no_reader(
 @pytest.mark.parametrize(
     "place",
     [f"journal/{GOES}.jsonl", *(f"sweeps/{GOES}.{end}" for end in ("parts", "json", "lease")),
-     f"sweeps/{GOES}.pending", f"sweeps/{GOES}.tags", f"raw/{GOES}/a-0-0.log.gz",
+     f"sweeps/{GOES}.pending", f"sweeps/{GOES}.tags",
      f"measurements/sweep_id={GOES}/part-000000000000.parquet"],
 )  # fmt: skip
 def test_what_is_no_file_is_named_and_nobody_waits_for_it(
@@ -124,11 +124,8 @@ def test_what_is_no_file_is_named_and_nobody_waits_for_it(
         codes.append(run(["results", *words, "--workspace", str(store.root.parent)]))
         assert "bug in" not in (said := capsys.readouterr()).err
         assert codes[-1] == 0 or path.name in said.out + said.err or GOES in said.err
-    assert codes[0] != 0 or path.suffix in {".lease", ".tags", ".gz"}
-    if place.startswith("raw"):
-        with pytest.raises(FleetError):
-            read_log(store.root, {"raw_log": place})
-    elif codes[0] and path.suffix not in {".json", ".pending"}:
+    assert codes[0] != 0 or path.suffix in {".lease", ".tags"}
+    if codes[0] and path.suffix not in {".json", ".pending"}:
         assert len(load_measurements(store.root).collect()) == 8, "a repair has made it again"
 
 
