@@ -68,7 +68,7 @@ def test_a_limit_on_the_size_of_files_is_said_before_ray_meets_it(folder) -> Non
     with no_room_beyond(40 * KIB):
         refused = folder.call("sweep", "run", "t")
     assert refused.returncode == 1, refused.stderr
-    assert f"{40 * KIB} bytes" in refused.stderr
+    assert f"{40 * KIB}, and Ray needs" in refused.stderr
     assert "-> raise the limit" in refused.stderr
     # Its row fits into the journal, and no Parquet file does.
     with no_room_beyond(16 * KIB):
