@@ -83,6 +83,15 @@ class KeptCurve:
         reach = math.exp(quantile * self.spread * math.sqrt(1 + 1 / self.n_devices))
         return self.probability(gap, reach), self.probability(gap, 1 / reach)
 
+    def shown(self, probability: npt.ArrayLike) -> Floats:
+        """No nearer to 0 or 1 than so many device models can show.
+
+        Without any contradiction among n of them, one more has the order with probability
+        (n + 1/2) / (n + 1) (Jeffreys 1946).
+        """
+        most = (self.n_devices + 0.5) / (self.n_devices + 1)
+        return np.clip(probability, 1 - most, most)
+
     def gap_for(self, probability: float) -> float | None:
         """The smallest gap whose order is kept so often; `None` if none is."""
         if 2 * probability - 1 >= 1 - self.floor:

@@ -8,15 +8,17 @@ import polars as pl
 from fleetrank.analysis.arrays.ranking import Floats
 from fleetrank.analysis.figures import platform_labels
 from fleetrank.analysis.panel.session import Session
-from fleetrank.analysis.statistics.audit import doubtful_cells
 from fleetrank.analysis.statistics.pair_answer import (
+    SINGLE_MARGIN,
     Order,
     PairAnswer,
     PairOrder,
     conditions_of,
     pair_sentences,
 )
-from fleetrank.analysis.statistics.pairs import main_pair, noise_of
+from fleetrank.analysis.statistics.pairs import main_pair
+from fleetrank.analysis.statistics.process_noise import noise_of
+from fleetrank.analysis.statistics.verdicts import doubts_of
 from fleetrank.analysis.stored.selection import ORDER_MARGIN, margin_of
 from fleetrank.foundation.vocabulary import NS_PER_MS
 
@@ -30,14 +32,15 @@ def fleet_data(session: Session) -> Json:
     """What `templates/answer.js` needs.
 
     `ms` and `n` (processes) are by platform, then by model; a doubtful figure is null and listed in
-    `doubts`. `reach` is the half-width of the interval of one process, as a logarithm: one for a
-    platform, or a list by model. `main` is
-    the answer about the pair that matters most; `a`, `b`, `here` and `target` are asked first.
+    `doubts`; `unlike` ones count as undecided. `reach` is the half-width of the interval of a
+    figure, as a logarithm: one for a platform, or a list by model. Without it, `single` is the
+    least difference that counts. `main` is the answer about the pair that matters most; `a`, `b`,
+    `here` and `target` are asked first.
 
     Raises:
         AnalysisError: nothing can be ranked.
     """
-    panel, noise, doubts = session.panel, noise_of(session), doubtful_cells(session)
+    panel, noise, (doubts, unlike) = session.panel, noise_of(session), doubts_of(session)
     selection = session.selection
     # The question may be asked on any runtime; the page has its own platforms only.
     is_part = (selection.runtime, selection.precision) != (None, None)
@@ -71,12 +74,16 @@ def fleet_data(session: Session) -> Json:
         "ms": [[_rounded(one) for one in latency[:, at] / NS_PER_MS] for at in columns],
         "n": [noise.n[:, at].tolist() for at in columns],
         "reach": [_reach(noise.reach[:, at]) for at in columns],
-        "doubts": [
-            [names.index(model), keys.index(key), said]
-            for (model, key), said in doubts.items()
-            if key in keys
-        ],
+        **{
+            name: [
+                [names.index(model), keys.index(key), said]
+                for (model, key), said in found.items()
+                if key in keys
+            ]
+            for name, found in (("doubts", doubts), ("unlike", unlike))
+        },
         "margin": margin_of(selection, ORDER_MARGIN),
+        "single": SINGLE_MARGIN,
         "main": None if answer is None else _answer(answer),
         "a": a,
         "b": b,

@@ -491,11 +491,6 @@ def of_panel(session: Session) -> Iterator[Finding]:
     yield from _few(panel)
 
 
-def doubtful_cells(session: Session) -> Mapping[tuple[str, str], str]:
-    """What is doubtful about single latencies, by model of the panel and platform key."""
-    return {(str(one.model), str(one.platform_key)): one.detail for one in off_the_line(session)}
-
-
 def _sources_of(session: Session) -> _Sources:
     names = ("identity", "platform_key", "sweep_id", "model")
     rows = session.comparable.cells.select(names).iter_rows()

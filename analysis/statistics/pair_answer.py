@@ -18,6 +18,11 @@ from fleetrank.foundation.vocabulary import BYTES_PER_MIB, NS_PER_MS, Origin
 _DRAWS = 4000
 _Z = 1.959964
 """Standard normal deviations to each end of a 95 % interval."""
+_Z_OF_POWER = 0.841621
+"""The same for a probability of 80 %, with which the advised repeats settle an order."""
+SINGLE_MARGIN = 0.15
+"""Two single values closer than this may be of equal models: processes of one device differ by 4 to
+6 %, so that 95 % of such ratios lie within 1.96 x 1.41 x 5 % = 14 %."""
 _NAMED = 3
 """Platforms named in a sentence."""
 _MOST_PARTS = 2
@@ -93,7 +98,7 @@ class Order(StrEnum):
     HERE = "here"
     """The platform where the question is asked."""
     DOUBTFUL = "doubtful"
-    """The audit doubts one of the two figures; it counts for nothing."""
+    """One of the two figures has a known fault; it counts for nothing."""
     NOT_MEASURED = "not measured"
     """One of the two models is missing; the row has a probability, as a doubtful one."""
     EQUAL = "equal"
@@ -102,6 +107,10 @@ class Order(StrEnum):
     """The interval of the ratio is on the side of the ratio here."""
     REVERSED = "reversed"
     UNDECIDED = "undecided"
+    KEPT_UNLIKE = "kept?"
+    """A figure is unlike what the platform's other models and other platforms say, without a known
+    fault. It may be true, so the order is shown, and counts as undecided."""
+    REVERSED_UNLIKE = "reversed?"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,7 +149,10 @@ class PairOrder:
     @property
     def is_open(self) -> bool:
         """Whether a further measurement can settle the order."""
-        return self.order in (Order.NOT_MEASURED, Order.UNDECIDED, Order.DOUBTFUL)
+        return self.order in (Order.NOT_MEASURED, Order.DOUBTFUL, Order.UNDECIDED, *_UNLIKE)
+
+
+_UNLIKE = (Order.KEPT_UNLIKE, Order.REVERSED_UNLIKE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -265,27 +277,36 @@ def _next_step(
         key: shares.get(key, 0.0) * _openness(targets[key]) / (one.minutes or usual)
         for key, one in efforts.items()
     }
-    key = max(gains, key=lambda key: (key in own and gains[key] > 0, gains[key]), default=None)
+    key = max(
+        gains,
+        key=lambda key: (
+            key in own and gains[key] > 0,
+            targets[key].order in _UNLIKE and gains[key] > 0,
+            gains[key],
+        ),
+        default=None,
+    )
     if key is None or gains[key] == 0:
         return None
     return NextStep(row=targets[key], share=shares[key], effort=efforts[key], is_own=key in own)
 
 
 def repeats_to_settle(one: PairOrder, variance: float, margin: float) -> int | None:
-    """Further processes of each model until the interval shows the order, or that both are equal.
+    """Further processes of each model that show the order, or that both are equal, in 4 of 5 cases.
 
-    `None` if the spread of processes is not known.
+    `None` if the spread of processes is not known. The figures are medians of processes.
     """
     if one.ratio is None or one.n_a is None or one.n_b is None or not math.isfinite(variance):
         return None
     log = abs(math.log(one.ratio))
-    needed = 2 * variance * (_Z / max(log, math.log1p(margin) - log)) ** 2
+    gap = max(log, math.log1p(margin) - log)
+    needed = math.pi * variance * ((_Z + _Z_OF_POWER) / gap) ** 2
     return max(math.ceil(needed) - min(one.n_a, one.n_b), 1)
 
 
 def _openness(one: PairOrder) -> float:
     """1 where nothing is known, 0 where the order is: 4 p (1 - p) of its probability."""
-    if one.order is Order.UNDECIDED or not one.is_open:
+    if one.order in (Order.UNDECIDED, *_UNLIKE) or not one.is_open:
         return float(one.is_open)
     p = 0.5 if one.probability is None else one.probability
     return 4 * p * (1 - p)
@@ -318,13 +339,15 @@ def _chance(one: PairOrder, margin: float) -> float:
     """That A is the faster one on a platform, by what is known of it."""
     if one.order is Order.HERE and one.low is None and one.ratio is not None:
         # As elsewhere: where nothing shows the spread, the margin decides.
-        return 1.0 if one.ratio > 1 + margin else 0.5
+        return 1.0 if one.ratio > 1 + max(margin, SINGLE_MARGIN) else 0.5
     if one.order in (Order.KEPT, Order.REVERSED):
         return float(one.order is Order.KEPT)
     if one.probability is not None:
         return one.probability
-    if one.ratio is None or one.low is None or one.high is None or one.low == one.high:
+    if one.ratio is None or one.low is None or one.high is None or one.order in _UNLIKE:
         return 0.5
+    if one.low == one.high:
+        return 0.5 if one.ratio == 1 else float(one.ratio > 1)
     error = math.log(one.high / one.low) / 2 / _Z
     return float(special.ndtr(math.log(one.ratio) / error))
 
@@ -351,7 +374,7 @@ def pair_sentences(answer: PairAnswer) -> tuple[str, ...]:
     return tuple(sentence for part in parts for sentence in part)
 
 
-_MEASURED = (Order.KEPT, Order.REVERSED, Order.EQUAL, Order.UNDECIDED)
+_MEASURED = (Order.KEPT, Order.REVERSED, Order.EQUAL, Order.UNDECIDED, *_UNLIKE)
 _NEARLY_ALL = 0.9
 """Share of the other platforms from which on the answer is yes or no."""
 
@@ -426,7 +449,7 @@ def _on_targets(answer: PairAnswer) -> tuple[str, ...]:
         is_every = bare == sum(len(by_order[order]) for order in _MEASURED)
         said.append(
             f"No repeats are stored for {'any' if is_every else bare} of them: there, only "
-            f"differences above {_percent(answer.margin)} count."
+            f"differences above {_percent(max(answer.margin, SINGLE_MARGIN))} count."
         )
     if doubtful := by_order[Order.DOUBTFUL]:
         said.append(f"Left out: {_listed(doubtful)}, whose figures are doubtful.")
@@ -558,7 +581,7 @@ def _next(answer: PairAnswer) -> tuple[str, ...]:
     what = "both"
     if step.row.order is Order.UNDECIDED:
         what = f"{count_of(step.effort.n_processes, 'more repeat')} of both"
-    again = " again" if step.row.order is Order.DOUBTFUL else ""
+    again = " again" if step.row.order in (Order.DOUBTFUL, *_UNLIKE) else ""
     about = [f"{_percent(step.share)} of the {'users' if answer.users else 'platforms'}"]
     if step.effort.minutes:
         about.append(f"about {_time(step.effort.minutes)}")

@@ -15,7 +15,6 @@ from itertools import combinations, pairwise
 import numpy as np
 import numpy.typing as npt
 import polars as pl
-from scipy import special
 
 from fleetrank.analysis.arrays.kept_order import (
     FLOOR,
@@ -33,11 +32,10 @@ from fleetrank.analysis.arrays.kept_order import (
 from fleetrank.analysis.arrays.ranking import Floats
 from fleetrank.analysis.errors import AnalysisError, NoDataError
 from fleetrank.analysis.figures import platform_labels
-from fleetrank.analysis.panel.panel import MEASURED, positions
 from fleetrank.analysis.panel.session import Session, how_to_measure
-from fleetrank.analysis.statistics.audit import doubtful_cells
 from fleetrank.analysis.statistics.pair_answer import (
     QUANTITIES,
+    SINGLE_MARGIN,
     Effort,
     Order,
     PairAnswer,
@@ -47,6 +45,8 @@ from fleetrank.analysis.statistics.pair_answer import (
     repeats_to_settle,
     with_users,
 )
+from fleetrank.analysis.statistics.process_noise import noise_of
+from fleetrank.analysis.statistics.verdicts import doubts_of
 from fleetrank.analysis.stored.selection import (
     ANY_PRECISION,
     ORDER_MARGIN,
@@ -61,10 +61,9 @@ from fleetrank.analysis.stored.selection import (
 from fleetrank.analysis.tables.table import Table, explained
 from fleetrank.analysis.tables.tables import TABLES
 from fleetrank.foundation.errors import count_of, did_you_mean
-from fleetrank.foundation.vocabulary import Design, Origin, Precision
+from fleetrank.foundation.vocabulary import Origin, Precision
 
 _COMPARED = TABLES["pairs"].settings["quantity"]
-CONFIDENCE = 0.95
 MAX_LISTED = 5000
 """Pairs of models compared in one list: all pairs of a hundred models, in about half a second."""
 _MOST_MODELS = 100
@@ -75,71 +74,16 @@ _SURE = 0.95
 """The probability for which the sentence on gaps names the gap."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Noise:
-    """Spread of one process, (n_models, n_platforms); NaN where it is not known.
-
-    Attributes:
-        variance: of the logarithm of the latency, from repeats of one model.
-        reach: half-width of the 95 % interval that one process gives.
-        n: processes behind each figure.
-    """
-
-    variance: Floats
-    reach: Floats
-    n: Ints
-
-
-def noise_of(session: Session, quantity: str = "latency") -> _Noise:
-    """The spread of processes on each platform, pooled over its models.
-
-    Models that took turns have that of their sweep; releases with one figure of a model have that
-    between them. A platform without any has that of others with the same samples and origin.
-    """
-    repeats, at = session.repeats, MEASURED.index(QUANTITIES[quantity].column)
-    processes, releases = (np.log(cube[at]) for cube in (repeats.processes, repeats.sweeps))
-    n = np.isfinite(processes).sum(axis=-1)
-    own = _within(processes)
-    squares, degrees = (one.sum(axis=0) for one in own)
-    is_bare = degrees == 0
-    for found, more in zip((squares, degrees), _within(releases), strict=True):
-        found[is_bare] = more.sum(axis=0)[is_bare]
-    kinds = session.panel.platforms.select(pl.concat_str("origin", "sample_kind", separator=" "))
-    names = kinds.to_series().fill_null("").to_list()
-    for name in set(names):
-        mine = np.array([one == name for one in names])
-        lacking = mine & (degrees == 0)
-        squares[lacking], degrees[lacking] = squares[mine].sum(), degrees[mine].sum()
-    squares, degrees = (np.tile(one, (n.shape[0], 1)) for one in (squares, degrees))
-    for rows, at in _turns(session):
-        if own[1][rows, at].any():
-            squares[rows, at], degrees[rows, at] = (one[rows, at].sum() for one in own)
-    variance = np.where(degrees > 0, squares / np.maximum(degrees, 1), np.nan)
-    known, place = np.unique(degrees, return_inverse=True)  # few differ, and a quantile is slow
-    quantiles = special.stdtrit(known, (1 + CONFIDENCE) / 2)[place].reshape(degrees.shape)
-    return _Noise(variance=variance, reach=quantiles * np.sqrt(variance), n=np.maximum(n, 1))
-
-
-def _turns(session: Session) -> Iterator[tuple[Ints, int]]:
-    """Rows of the models that one sweep measured in rounds on a platform, and its column."""
-    cells = session.comparable.cells.filter(pl.col("design") == Design.ROUNDS)
-    for (_, key), part in cells.group_by("sweep_id", "platform_key"):
-        rows = positions(session.panel.models, part["identity"])
-        yield rows, session.panel.keys.index(str(key))
-
-
-def _within(logs: Floats) -> tuple[Floats, Floats]:
-    """Squares around the mean of each model, and their degrees, (n_models, n_platforms) each."""
-    n = np.isfinite(logs).sum(axis=-1)
-    known = np.where(np.isfinite(logs), logs, 0.0)
-    mean = known.sum(axis=-1) / np.maximum(n, 1)
-    squares = np.where(np.isfinite(logs), (logs - mean[..., None]) ** 2, 0.0).sum(axis=-1)
-    degrees: Floats = np.maximum(n - 1, 0).astype(np.float64)
-    return squares, degrees
+_Doubts = Mapping[tuple[int, int], str]
 
 
 class Fleet:
-    """What answers about pairs share; runtime and precision choose the other platforms only."""
+    """The figures of a session that answers about pairs share.
+
+    Runtime and precision of the selection choose the other platforms, not where the question is
+    asked, nor what a probability is learned from. Doubtful figures have no part in that: `logs` are
+    without them, `stated` are with them.
+    """
 
     def __init__(self, session: Session, precision: str | None) -> None:
         self.selection = selection = session.selection
@@ -151,16 +95,17 @@ class Fleet:
         self.panel = panel = self.session.panel
         self.quantity = QUANTITIES[_COMPARED.chosen(selection)]
         values = getattr(panel, self.quantity.name)
-        self.logs = np.log(np.where(values > 0, values, np.nan))
-        self.doubts = _doubts(self.session) if self.quantity.name == "latency" else {}
-        for row, column in self.doubts:
+        self.stated = np.log(np.where(values > 0, values, np.nan))
+        self.doubts, self.unlike = _doubts(self.session, self.quantity.name)
+        self.logs = self.stated.copy()
+        for row, column in (*self.doubts, *self.unlike):
             self.logs[row, column] = np.nan
         self.facts = panel.platforms.with_row_index("at")
         models = pl.coalesce("device_model", "device").cast(pl.String)
         names = panel.platforms.select(models).to_series().to_list()
         self.clusters: Ints = np.unique(names, return_inverse=True)[1].astype(np.int64)
         self.labels = platform_labels(panel.platforms).names
-        self.noise = noise_of(self.session, self.quantity.name)
+        self.noise = noise_of(self.session, self.quantity.column)
         self.margin = margin_of(selection, ORDER_MARGIN)
         self._curves: dict[tuple[bytes, int], KeptCurve | None] = {}
         self._ratios: dict[bytes, Floats] = {}
@@ -225,12 +170,17 @@ class Fleet:
         return self._curves[key]
 
 
-def _doubts(session: Session) -> Mapping[tuple[int, int], str]:
-    """What the audit says about single figures, by row and column of the panel."""
+def _doubts(session: Session, quantity: str) -> tuple[_Doubts, _Doubts]:
+    """Reasons by row and column of the panel: with a cause of their own, and only unlike."""
+    if quantity != "latency":
+        return {}, {}
     row = {name: at for at, name in enumerate(session.panel.models)}
     column = {key: at for at, key in enumerate(session.panel.keys)}
-    found = doubtful_cells(session)
-    return {(row[model], column[key]): said for (model, key), said in found.items()}
+    causes, unlike = (
+        {(row[model], column[key]): said for (model, key), said in found.items()}
+        for found in doubts_of(session)
+    )
+    return causes, unlike
 
 
 def fleet_of(session: Session, names: Iterable[str] = ()) -> Fleet:
@@ -414,8 +364,8 @@ def measured_order(fleet: Fleet, rows: tuple[int, int], at: int) -> PairOrder:
         ratio=math.exp(log),
         low=math.exp(low) if is_known else None,
         high=math.exp(high) if is_known else None,
-        value_a=math.exp(fleet.logs[a, at]) / fleet.quantity.per_unit,
-        value_b=math.exp(fleet.logs[b, at]) / fleet.quantity.per_unit,
+        value_a=math.exp(fleet.stated[a, at]) / fleet.quantity.per_unit,
+        value_b=math.exp(fleet.stated[b, at]) / fleet.quantity.per_unit,
         unit=fleet.quantity.unit,
         n_a=int(fleet.noise.n[a, at]),
         n_b=int(fleet.noise.n[b, at]),
@@ -432,12 +382,11 @@ def orders_of(
     decides alone.
     """
     a, b = rows
-    log = fleet.logs[b, columns] - fleet.logs[a, columns]
-    noise, places = fleet.noise, [(row, columns) for row in rows]
-    reach = np.sqrt(sum(noise.reach[one] ** 2 / noise.n[one] for one in places))
+    log = fleet.stated[b, columns] - fleet.stated[a, columns]
+    reach = np.hypot(*(fleet.noise.reach[row, columns] for row in rows))
     margin = math.log1p(fleet.margin)
     is_equal = (-margin < log - reach) & (log + reach < margin)
-    least = np.where(np.isnan(reach), margin, reach)
+    least = np.where(np.isnan(reach), max(margin, math.log1p(SINGLE_MARGIN)), reach)
     order = np.select(
         [is_equal, log > least, log < -least], [Order.EQUAL, Order.KEPT, Order.REVERSED],
         Order.UNDECIDED,
@@ -455,7 +404,11 @@ def _targets(fleet: Fleet, rows: tuple[int, int], here: int, sources: Ints) -> I
     yield from (measured_order(fleet, rows, at) for at in alike if both[at])
     doubted = {at: said for at in alike if (said := _doubt(fleet, rows, at))}
     yield from (_doubted(fleet, rows, at, sources, said) for at, said in doubted.items())
-    seen = {fleet.clusters[at] for at in (here, *doubted, *(at for at in alike if both[at]))}
+    unlike = {at: said for at in alike if at not in doubted and (said := _unlike(fleet, rows, at))}
+    yield from (_shown_unlike(fleet, rows, at, said) for at, said in unlike.items())
+    seen = {
+        fleet.clusters[at] for at in (here, *doubted, *unlike, *(at for at in alike if both[at]))
+    }
     n_models = np.isfinite(fleet.logs).sum(axis=0)
     best: dict[int, int] = {}
     for at in sorted(alike, key=n_models.__getitem__):
@@ -473,6 +426,21 @@ def _chosen_targets(fleet: Fleet, here: int) -> list[int]:
 
 def _doubt(fleet: Fleet, rows: tuple[int, int], at: int) -> str | None:
     return next((fleet.doubts[row, at] for row in rows if (row, at) in fleet.doubts), None)
+
+
+def _unlike(fleet: Fleet, rows: tuple[int, int], at: int) -> str | None:
+    """Why a platform that states both figures shows an order that counts as undecided."""
+    if not np.isfinite(fleet.stated[list(rows), at]).all():
+        return None
+    return next((fleet.unlike[row, at] for row in rows if (row, at) in fleet.unlike), None)
+
+
+def _shown_unlike(fleet: Fleet, rows: tuple[int, int], at: int, said: str) -> PairOrder:
+    """A row with its figures, whose order is not believed before it is measured again."""
+    one = measured_order(fleet, rows, at)
+    is_kept = one.ratio is not None and one.ratio > 1
+    order = Order.KEPT_UNLIKE if is_kept else Order.REVERSED_UNLIKE
+    return replace(one, order=order, reason=f"unlike the others: {said}")
 
 
 def _named(fleet: Fleet, rows: tuple[int, int], order: Order, at: int | None) -> PairOrder:
@@ -529,7 +497,7 @@ def _unmeasured(fleet: Fleet, rows: tuple[int, int], at: int | None, sources: In
     ratios = fleet.logs[b, others] - fleet.logs[a, others]
     found = expected(ratios, weights, fleet.usual(others, weights))
     log, gap = float(found.ratio), float(found.gap)
-    ends = [float(one) for one in (curve.probability(gap), *curve.interval(gap))]
+    ends = [float(curve.shown(one)) for one in (curve.probability(gap), *curve.interval(gap))]
     said, low, high = ends if log >= 0 else (1 - ends[0], 1 - ends[2], 1 - ends[1])
     return replace(
         named,
@@ -662,6 +630,7 @@ def _count(fleet: Fleet, rows: tuple[int, int], here: int, targets: Ints) -> Pai
     others = targets[both[targets]]
     logs, _, _, orders = orders_of(fleet, rows, others)
     number = Counter(orders.tolist())
+    number[Order.UNDECIDED] += sum(_unlike(fleet, rows, at) is not None for at in targets.tolist())
     reversed_logs = np.where(orders == Order.REVERSED, logs, 0.0)
     worst = int(others[reversed_logs.argmin()]) if number[Order.REVERSED] else None
     return PairCount(

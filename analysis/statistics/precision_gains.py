@@ -151,7 +151,7 @@ def _doubtful(fleet: Fleet) -> Iterator[str]:
     """Which figures the audit leaves out of the gains."""
     names = [
         f"{fleet.panel.models[row]} on {fleet.labels[fleet.panel.keys[at]]}"
-        for row, at in sorted(fleet.doubts)
+        for row, at in sorted({*fleet.doubts, *fleet.unlike})
     ]
     if names:
         yield f"Left out: {few_of(names, _NAMED)}, whose figures are doubtful."

@@ -12,7 +12,7 @@ a disturbed host.
 
 import contextlib
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
 
@@ -71,7 +71,7 @@ def _with_verdicts(session: Session) -> pl.DataFrame:
     schema = dict.fromkeys((*_PLACE, "audit"), pl.String())
     rows = [
         (*one.wrong_cell, one.platform_key, one.detail)
-        for one in _against_cells(session)
+        for one in session.once_of_rows(_against_cells)
         if one.wrong_cell
     ]
     audit = pl.DataFrame(rows, schema=schema, orient="row").unique(_PLACE, keep="last")
@@ -94,22 +94,32 @@ def _with_verdicts(session: Session) -> pl.DataFrame:
     return judged.with_columns(why).drop("audit")
 
 
-def _against_cells(session: Session) -> Iterator[Finding]:
+def _against_cells(session: Session) -> tuple[Finding, ...]:
     """Findings about one cell that make its figures doubtful."""
+    return tuple(_each_against_a_cell(session))
+
+
+def _each_against_a_cell(session: Session) -> Iterator[Finding]:
+    with contextlib.suppress(NotComparableError):
+        yield from off_the_line(session)
+    # The last finding about a cell is its reason: these name a cause.
     yield from _sentinels(session.cells.cells)
     yield from _against_itself(session)
     yield from _replaced(session)
-    with contextlib.suppress(NotComparableError):
-        yield from off_the_line(session)
 
 
 def _doubt() -> pl.Expr:
     """What makes a cell doubtful, the first that holds."""
+    partly = pl.format("{} of {} products with integers", "integer_products", "products")
+    is_partly = pl.col("integer_products") < pl.col("products")
+    return pl.coalesce("audit", _own_cause(), pl.when(is_partly).then(partly))
+
+
+def _own_cause() -> pl.Expr:
+    """What was wrong while a cell was measured, the first that holds."""
     is_hot = pl.col("flags").list.eval(pl.element().is_in(_THERMAL)).list.any()
     return (
-        pl.when(pl.col("audit").is_not_null())
-        .then(pl.col("audit"))
-        .when(pl.col("latency_ns") <= 0)
+        pl.when(pl.col("latency_ns") <= 0)
         .then(pl.lit("its latency is not above 0"))
         .when(pl.col("flags").list.contains(Flag.CLOCKS_DISAGREE))
         .then(pl.lit("two clocks disagree about it"))
@@ -117,11 +127,34 @@ def _doubt() -> pl.Expr:
         .then(pl.lit("its outputs are not numbers"))
         .when(pl.col("backend_nodes") == 0)
         .then(pl.format("nothing ran on {}", "backend"))
-        .when(pl.col("integer_products") < pl.col("products"))
-        .then(pl.format("{} of {} products with integers", "integer_products", "products"))
         .when(is_hot)
         .then(pl.lit("the device was hot or slowed down"))
     )
+
+
+Doubts = Mapping[tuple[str, str], str]
+"""Reasons by model of the panel and platform key."""
+
+
+def doubts_of(session: Session) -> tuple[Doubts, Doubts]:
+    """Doubtful latencies: those with a cause of their own, and those only unlike the others.
+
+    The order that an unlike one shows may be true: what is usual on other platforms cannot tell.
+    """
+    said: dict[tuple[str, str, str], Finding] = {}
+    for one in session.once_of_rows(_against_cells):
+        if one.wrong_cell:
+            said[*one.wrong_cell, str(one.platform_key)] = one
+    causes, unlike = dict[tuple[str, str], str](), dict[tuple[str, str], str]()
+    cells = session.comparable.cells.with_columns(cause=_own_cause())
+    for sweep, model, key, name, cause in cells.select(*_PLACE, "identity", "cause").iter_rows():
+        found = said.get((sweep, model, key))
+        is_unlike = found is not None and found.what is Problem.AGAINST_THE_FIT
+        if is_unlike and found and cause is None:
+            unlike[name, key] = found.detail
+        elif why := (found.detail if found and not is_unlike else cause):
+            causes[name, key] = why
+    return causes, unlike
 
 
 def doubts_sentence(session: Session) -> str | None:

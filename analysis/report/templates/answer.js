@@ -3,7 +3,7 @@
 const fleet = data.fleet;
 const MANY = 200;
 const OPEN_ROWS = 20;
-const FIRST = ["here", "reversed", "undecided", "equal", "kept"];
+const FIRST = ["here", "reversed", "reversed?", "undecided", "equal", "kept?", "kept"];
 const MEASURED = FIRST.slice(1);
 // What the reader asks; null fleets have nothing to ask.
 const question = fleet && { a: fleet.a, b: fleet.b, here: fleet.here };
@@ -16,8 +16,8 @@ function ratioOn(platform, a, b) {
   const log = Math.log(y / x), margin = Math.log1p(fleet.margin), reach = fleet.reach[platform];
   const [n, m] = [a, b].map((model) => fleet.n[platform][model]);
   const [r, s] = [a, b].map((model) => Array.isArray(reach) ? reach[model] : reach);
-  const error = r === null || s === null ? null : Math.hypot(r / Math.sqrt(n), s / Math.sqrt(m));
-  const low = log - (error ?? margin), high = log + (error ?? margin);
+  const error = r === null || s === null ? null : Math.hypot(r, s);
+  const least = error ?? Math.max(margin, Math.log1p(fleet.single)), low = log - least, high = log + least;
   const order = error !== null && low > -margin && high < margin ? "equal"
     : low > 0 ? "kept" : high < 0 ? "reversed" : "undecided";
   return { order, ratio: Math.exp(log), n, m, low: error === null ? null : Math.exp(low), high: error === null ? null : Math.exp(high) };
@@ -25,10 +25,12 @@ function ratioOn(platform, a, b) {
 
 function rowsFor(a, b, here) {
   return fleet.platforms.flatMap(({ label, batch }, at) => {
-    const found = ratioOn(at, a, b), doubts = fleet.doubts.filter(([model, where]) => where === at && [a, b].includes(model));
+    const isHere = ([model, where]) => where === at && [a, b].includes(model);
+    const found = ratioOn(at, a, b), doubts = fleet.doubts.filter(isHere), unlike = fleet.unlike.filter(isHere);
     if (batch !== fleet.platforms[here].batch) return [];
     if (doubts.length) return [{ label, order: "doubtful", detail: `left out: ${doubts[0][2]}` }];
     if (!found) return [];
+    if (unlike.length) return [{ label, at, ...found, order: found.ratio > 1 ? "kept?" : "reversed?", detail: `unlike the others: ${unlike[0][2]}` }];
     return [{ label, at, ...found, order: at === here ? "here" : found.order }];
   });
 }
@@ -69,12 +71,13 @@ function sentencesOf(rows) {
 
 // The faster model here is A; the pair of the page has its sentences from the analysis.
 function showAnswer() {
-  const here = ratioOn(question.here, question.a, question.b);
+  const isDoubted = fleet.unlike.some(([model, at]) => at === question.here && [question.a, question.b].includes(model));
+  const here = isDoubted ? null : ratioOn(question.here, question.a, question.b);
   if (here && here.ratio < 1) Object.assign(question, { a: question.b, b: question.a });
   const isFirst = fleet.main && ["a", "b", "here"].every((name) => question[name] === fleet[name]);
   const rows = isFirst ? fleet.main.rows : here ? rowsFor(question.a, question.b, question.here) : [];
   const [a, b] = [question.a, question.b].map((model) => fleet.models[model]);
-  const missing = a === b ? "Pick two models." : `${fleet.platforms[question.here].label} did not measure both.`;
+  const missing = a === b ? "Pick two models." : `${fleet.platforms[question.here].label} ${isDoubted ? "has a figure that is unlike the others: measure it again" : "did not measure both"}.`;
   const [verdict, ...sentences] = isFirst ? fleet.main.sentences : here && a !== b ? [verdictOf(rows), ...sentencesOf(rows)] : [missing];
   document.getElementById("verdict").textContent = verdict;
   const place = document.getElementById("orders");
@@ -117,7 +120,7 @@ function ordersTable(rows, a, b, reach) {
       axis.append(mark(place > 0 && place < 100 ? "dot" : "dot beyond", `left:${place}%`));
     }
     const detail = row.detail || (row.low > 0 ? `${row.low.toFixed(2)} to ${row.high.toFixed(2)}` : "");
-    return element("tr", { class: row.order.replace(" ", "-") },
+    return element("tr", { class: row.order.replace(" ", "-").replace("?", "") },
       element("th", { scope: "row" }, device, " ", element("small", {}, rest.join(", "))), element("td", {}, axis),
       element("td", {}, row.ratio > 0 ? `${row.ratio.toFixed(2)} ` : "", element("small", {}, detail)), element("td", {}, row.order));
   });
