@@ -240,7 +240,7 @@ def repeats_of(panel: Panel, comparable: pl.DataFrame, attempts: pl.LazyFrame) -
     known = sessions.filter(pl.col("n_repeats") >= MIN_REPEATS_TO_SPLIT)
     return Repeats(
         processes=_cube(newest, panel, repeat),
-        sweeps=_cube(_medians(_alike(comparable, attempts), "sweep_id"), panel, sweep),
+        sweeps=_cube(_medians(alike_attempts(comparable, attempts), "sweep_id"), panel, sweep),
         sessions=_cube(known, panel, pl.col("session")),
     )
 
@@ -256,13 +256,13 @@ def processes_of_sessions(comparable: pl.DataFrame, attempts: pl.LazyFrame) -> p
     part = begins.cum_sum().over("platform_key", "sweep_id", order_by="started_utc")
     name = pl.format("{} {}", "sweep_id", part.cast(pl.String).str.zfill(6))
     return (
-        _alike(comparable, attempts, ("runtime_version",))
+        alike_attempts(comparable, attempts, ("runtime_version",))
         .with_columns(name.alias("session"))
         .with_columns(pl.col("session").rank("dense").over("platform_key") - 1)
     )
 
 
-def _alike(
+def alike_attempts(
     comparable: pl.DataFrame, attempts: pl.LazyFrame, more: tuple[str, ...] = ()
 ) -> pl.LazyFrame:
     """The last ok attempts of every sweep with the facts of a comparable cell, and `identity`."""

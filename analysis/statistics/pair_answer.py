@@ -365,6 +365,7 @@ def pair_sentences(answer: PairAnswer) -> tuple[str, ...]:
     """The answer in sentences: the verdict first, then its parts, then what to measure."""
     parts = (
         (_verdict(answer),),
+        (f"Here {answer.here.reason}.",) if answer.here.reason else (),
         _on_targets(answer),
         _not_measured(answer),
         _of_users(answer),

@@ -45,6 +45,7 @@ from fleetrank.analysis.statistics.pair_answer import (
     repeats_to_settle,
     with_users,
 )
+from fleetrank.analysis.statistics.pair_evidence import Evidence, runs_of
 from fleetrank.analysis.statistics.process_noise import noise_of
 from fleetrank.analysis.statistics.verdicts import doubts_of
 from fleetrank.analysis.stored.selection import (
@@ -106,9 +107,30 @@ class Fleet:
         self.clusters: Ints = np.unique(names, return_inverse=True)[1].astype(np.int64)
         self.labels = platform_labels(panel.platforms).names
         self.noise = noise_of(self.session, self.quantity.column)
+        self.runs = {
+            at: runs.without(row for row, where in self.unlike if where == at)
+            for at, runs in runs_of(self.session, self.quantity.column).items()
+        }
         self.margin = margin_of(selection, ORDER_MARGIN)
         self._curves: dict[tuple[bytes, int], KeptCurve | None] = {}
         self._ratios: dict[bytes, Floats] = {}
+
+    def evidence(self, a: int, b: int, at: int) -> Evidence | None:
+        """The best evidence of two models on a platform of several sweeps; `None` of another."""
+        runs = self.runs.get(at)
+        return runs.of_pair(a, b) if runs and runs.has((a, b)) else None
+
+    def known(self, at: int) -> npt.NDArray[np.bool_]:
+        """Models of which a platform has a figure that is not doubted, (n_models,)."""
+        known: npt.NDArray[np.bool_] = np.isfinite(self.logs[:, at])
+        return known | np.isfinite(self.runs[at].logs).any(axis=1) if at in self.runs else known
+
+    def log_ratio(self, a: int, b: int, at: int) -> float:
+        """Figure of B over that of A on a platform that measured both, as a logarithm."""
+        found = self.evidence(a, b, at)
+        if found is not None:
+            return found.log_b - found.log_a
+        return float(self.stated[b, at] - self.stated[a, at])
 
     def sources(self) -> Ints:
         """Columns of the platforms where the question may be asked."""
@@ -135,6 +157,22 @@ class Fleet:
 
     def _chosen(self, fits: pl.Expr) -> Ints:
         return self.facts.filter(fits)["at"].to_numpy().astype(np.int64)
+
+    @cached_property
+    def began(self) -> Mapping[str, tuple[str, int]]:
+        """When the first sweep of each platform began, and how many models it measured there."""
+        first = (
+            self.session.attempts.filter(pl.col("status") == "ok")
+            .with_columns(pl.col("started_utc").min().over("sweep_id").alias("began"))
+            .group_by("platform_key", "sweep_id", "began")
+            .agg(pl.col("model").n_unique())
+            .sort("began", "sweep_id")
+            .group_by("platform_key", maintain_order=True)
+            .first()
+            .collect()
+        )
+        rows = first.select("platform_key", "began", "model").iter_rows()
+        return {key: (str(began), n) for key, began, n in rows}
 
     @cached_property
     def minutes(self) -> Mapping[tuple[str, str], float]:
@@ -289,7 +327,7 @@ def _effort(fleet: Fleet, rows: tuple[int, int], here: int, one: PairOrder) -> E
 
 def _faster_first(fleet: Fleet, rows: tuple[int, int], here: int) -> tuple[int, int]:
     a, b = rows
-    return (b, a) if fleet.logs[a, here] > fleet.logs[b, here] else (a, b)
+    return (b, a) if fleet.log_ratio(a, b, here) < 0 else (a, b)
 
 
 def row_of(fleet: Fleet, name: str) -> int:
@@ -310,7 +348,10 @@ def row_of(fleet: Fleet, name: str) -> int:
 
 
 def _has_both(fleet: Fleet, rows: tuple[int, int]) -> npt.NDArray[np.bool_]:
-    return np.asarray(np.isfinite(fleet.logs[list(rows)]).all(axis=0))
+    both = np.asarray(np.isfinite(fleet.logs[list(rows)]).all(axis=0))
+    for at in fleet.runs:
+        both[at] = both[at] or fleet.evidence(*rows, at) is not None
+    return both
 
 
 def _here(fleet: Fleet, rows: tuple[int, int]) -> int:
@@ -342,13 +383,18 @@ def _common_here(fleet: Fleet) -> int:
 
 
 def _best_here(fleet: Fleet, is_usable: npt.NDArray[np.bool_]) -> int | None:
-    """Of the chosen platforms: measured rather than imported, most models, fewest threads."""
-    n_models = np.isfinite(fleet.logs).sum(axis=0)
+    """Of the chosen platforms: measured rather than imported, then the one that began first.
+
+    What is measured later does not move it. Of those that began together, the one with most models
+    then, and with the fewest threads.
+    """
     facts = fleet.panel.platforms.select("origin", "threads", "platform_key").rows()
+    began = fleet.began
 
     def rank(at: int) -> tuple[object, ...]:
         origin, threads, key = facts[at]
-        return origin != "measured", -n_models[at], threads or 0, key
+        when, n_models = began[key]
+        return origin != "measured", when, -n_models, threads or 0, key
 
     chosen: list[int] = fleet.sources().tolist()
     return min((at for at in chosen if is_usable[at]), key=rank, default=None)
@@ -358,18 +404,41 @@ def measured_order(fleet: Fleet, rows: tuple[int, int], at: int) -> PairOrder:
     """The two models on a platform that measured both."""
     a, b = rows
     log, low, high, order = (one[0] for one in orders_of(fleet, rows, np.array([at])))
-    is_known = math.isfinite(low)
+    is_known, found = math.isfinite(low), fleet.evidence(a, b, at)
+    logs = (found.log_a, found.log_b) if found else fleet.stated[[a, b], at].tolist()
+    n_a, n_b = (found.n_a, found.n_b) if found else fleet.noise.n[[a, b], at].tolist()
+    value_a, value_b = (math.exp(one) / fleet.quantity.per_unit for one in logs)
     return replace(
         _named(fleet, rows, Order(order), at),
         ratio=math.exp(log),
         low=math.exp(low) if is_known else None,
         high=math.exp(high) if is_known else None,
-        value_a=math.exp(fleet.stated[a, at]) / fleet.quantity.per_unit,
-        value_b=math.exp(fleet.stated[b, at]) / fleet.quantity.per_unit,
+        value_a=value_a,
+        value_b=value_b,
         unit=fleet.quantity.unit,
-        n_a=int(fleet.noise.n[a, at]),
-        n_b=int(fleet.noise.n[b, at]),
+        n_a=n_a,
+        n_b=n_b,
+        reason=None if found is None else _beside(fleet, rows, at, found),
     )
+
+
+def _beside(fleet: Fleet, rows: tuple[int, int], at: int, found: Evidence) -> str | None:
+    """Newer figures of the models that are not used, or that two sessions are compared."""
+    if not found.is_of_one_sweep:
+        return (
+            f"no sweep measured both: figures of {' and '.join(found.sweeps)} are compared, with "
+            "the spread between sessions"
+        )
+    runs, said = fleet.runs[at], []
+    for row, log in zip(rows, (found.log_a, found.log_b), strict=True):
+        newest = runs.newest(row)
+        if runs.sweeps[newest] != found.sweeps[0]:
+            factor = math.exp(runs.stated[row, newest] - log)
+            name = fleet.panel.models[row]
+            said.append(f"{name} of {runs.sweeps[newest]}, {factor:.3g} times as long")
+    if not said:
+        return None
+    return f"{found.sweeps[0]} measured both together; not used: {'; '.join(said)}"
 
 
 def orders_of(
@@ -384,6 +453,10 @@ def orders_of(
     a, b = rows
     log = fleet.stated[b, columns] - fleet.stated[a, columns]
     reach = np.hypot(*(fleet.noise.reach[row, columns] for row in rows))
+    if np.isin(columns, [*fleet.runs]).any():
+        for place, (one, other, at) in enumerate(np.broadcast(a, b, columns)):
+            if (found := fleet.evidence(int(one), int(other), int(at))) is not None:
+                log[place], reach[place] = found.log_b - found.log_a, found.reach
     margin = math.log1p(fleet.margin)
     is_equal = (-margin < log - reach) & (log + reach < margin)
     least = np.where(np.isnan(reach), max(margin, math.log1p(SINGLE_MARGIN)), reach)
@@ -402,7 +475,7 @@ def _targets(fleet: Fleet, rows: tuple[int, int], here: int, sources: Ints) -> I
     alike = _chosen_targets(fleet, here)
     both = _has_both(fleet, rows)
     yield from (measured_order(fleet, rows, at) for at in alike if both[at])
-    doubted = {at: said for at in alike if (said := _doubt(fleet, rows, at))}
+    doubted = {at: said for at in alike if not both[at] and (said := _doubt(fleet, rows, at))}
     yield from (_doubted(fleet, rows, at, sources, said) for at, said in doubted.items())
     unlike = {at: said for at in alike if at not in doubted and (said := _unlike(fleet, rows, at))}
     yield from (_shown_unlike(fleet, rows, at, said) for at, said in unlike.items())
@@ -494,7 +567,7 @@ def _unmeasured(fleet: Fleet, rows: tuple[int, int], at: int | None, sources: In
     weights = closeness(fleet.logs, at, known, others, fleet.clusters)
     a, b = rows
     n_devices = np.unique(fleet.clusters[others]).size
-    ratios = fleet.logs[b, others] - fleet.logs[a, others]
+    ratios = np.array([fleet.log_ratio(a, b, at) for at in others.tolist()])
     found = expected(ratios, weights, fleet.usual(others, weights))
     log, gap = float(found.ratio), float(found.gap)
     ends = [float(curve.shown(one)) for one in (curve.probability(gap), *curve.interval(gap))]
@@ -567,7 +640,7 @@ def pair_counts(session: Session, a: str | None = None) -> tuple[tuple[PairCount
     row = None if a is None else row_of(fleet, a)
     here = _common_here(fleet)
     targets = np.array(_chosen_targets(fleet, here), dtype=np.int64)
-    known = np.flatnonzero(np.isfinite(fleet.logs[:, here])).tolist()
+    known = np.flatnonzero(fleet.known(here)).tolist()
     n_left_out = 0
     if row is None:
         pairs = [*combinations(known, 2)]

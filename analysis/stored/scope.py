@@ -37,7 +37,7 @@ from fleetrank.foundation.vocabulary import BYTES_PER_MIB, INTEGERS
 Rows = TypeVar("Rows", pl.DataFrame, pl.LazyFrame)
 
 EQUAL_INSIDE_PLATFORM = (
-    "memory_metric", "sample_kind", STATISTIC, "design", "runtime_version", "options", "origin",
+    "memory_metric", "sample_kind", STATISTIC, "runtime_version", "options", "origin",
 )  # fmt: skip
 """These must be equal inside a platform: otherwise a ranking would compare tools, not models."""
 IDENTITY = ("card_sha256", "weights_id", "input_size", "axes", WORKLOAD)

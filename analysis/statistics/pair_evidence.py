@@ -1,0 +1,201 @@
+"""What is stored about two models on one platform: a sweep that measured both, or two sessions.
+
+The ratio of figures of two sessions contains what the host did in each, so a sweep with both models
+is better evidence, and rounds in which they took turns are the best. Only where no sweep has both,
+figures of two sessions are divided, and their interval contains the spread between sessions.
+"""
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+from scipy import special
+
+from fleetrank.analysis.arrays.interval import CONFIDENCE, half_width, median_loss, shrunk
+from fleetrank.analysis.arrays.ranking import Floats
+from fleetrank.analysis.panel.panel import alike_attempts, positions
+from fleetrank.analysis.panel.session import Session
+from fleetrank.foundation.vocabulary import Design, Flag, Origin
+
+Ints = npt.NDArray[np.int64]
+_FAULTS = (Flag.THROTTLED, Flag.HOT, Flag.CLOCKS_DISAGREE)
+PRIOR_SPREAD = 0.1
+"""Spread of log latency between sessions of a host, before any model was measured in two."""
+PRIOR_DEGREES = 3
+"""What that counts as: three sessions that were compared."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evidence:
+    """Two models on a platform. Logarithms of the column's unit.
+
+    Attributes:
+        log_a, log_b: their figures, from the same sweep or not.
+        reach: half-width of the 95 % interval of the log ratio.
+        n_a, n_b: processes.
+        sweeps: of A and of B.
+    """
+
+    log_a: float
+    log_b: float
+    reach: float
+    n_a: int
+    n_b: int
+    sweeps: tuple[str, str]
+
+    @property
+    def is_of_one_sweep(self) -> bool:
+        """Whether one sweep measured both."""
+        return self.sweeps[0] == self.sweeps[1]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Runs:
+    """Every sweep of one platform, the oldest first.
+
+    Attributes:
+        sweeps: ids, (n_sweeps,).
+        stated: figures, NaN where a sweep lacks the model, (n_models, n_sweeps).
+        logs: of them those that are evidence, like `stated`.
+        reach: half-width of the 95 % interval of a figure inside its sweep, like `logs`.
+        n: processes, like `logs`.
+        turns: the model took turns with others, like `logs`.
+        between: half-width of what two sessions add to a log ratio.
+    """
+
+    sweeps: tuple[str, ...]
+    stated: Floats
+    logs: Floats
+    reach: Floats
+    n: Ints
+    turns: npt.NDArray[np.bool_]
+    between: float
+
+    def without(self, rows: Iterable[int]) -> "Runs":
+        """Without the newest figures of some models."""
+        logs = self.logs.copy()
+        for row in rows:
+            logs[row, self.newest(row)] = np.nan
+        return replace(self, logs=logs)
+
+    def newest(self, row: int) -> int:
+        """The number of the newest sweep that measured a model."""
+        return int(np.flatnonzero(np.isfinite(self.stated[row]))[-1])
+
+    def has(self, rows: tuple[int, int]) -> bool:
+        """Whether both models were measured, in one sweep or in two."""
+        return bool(np.isfinite(self.logs[list(rows)]).any(axis=1).all())
+
+    def of_pair(self, a: int, b: int) -> Evidence:
+        """The best evidence: in turns, then in one sweep, the steadier, then the newer one.
+
+        Otherwise the newest sweep of each.
+        """
+        reach = np.hypot(self.reach[a], self.reach[b])
+        both = np.flatnonzero(np.isfinite(self.logs[a] + self.logs[b]))
+        if both.size:
+            at = max(both.tolist(), key=lambda at: (self._in_turns(a, b, at), -reach[at], at))
+            return self._evidence((a, at), (b, at), float(reach[at]))
+        newest = [int(np.flatnonzero(np.isfinite(self.logs[row]))[-1]) for row in (a, b)]
+        wide = math.hypot(self.reach[a, newest[0]], self.reach[b, newest[1]], self.between)
+        return self._evidence((a, newest[0]), (b, newest[1]), wide)
+
+    def _in_turns(self, a: int, b: int, at: int) -> bool:
+        return bool(self.turns[a, at] and self.turns[b, at])
+
+    def _evidence(self, a: tuple[int, int], b: tuple[int, int], reach: float) -> Evidence:
+        return Evidence(
+            log_a=float(self.logs[a]),
+            log_b=float(self.logs[b]),
+            reach=reach,
+            n_a=int(self.n[a]),
+            n_b=int(self.n[b]),
+            sweeps=(self.sweeps[a[1]], self.sweeps[b[1]]),
+        )
+
+
+def runs_of(session: Session, column: str) -> Mapping[int, Runs]:
+    """By column of the panel, of platforms that this tool measured in several sweeps."""
+    panel = session.panel
+    value = pl.col(column).cast(pl.Float64)
+    has_fault = pl.col("flags").list.eval(pl.element().is_in(_FAULTS)).list.any()
+    rows = alike_attempts(session.comparable.cells, session.compared, ("runtime_version",))
+    usable = (
+        rows.filter(pl.col("origin") != Origin.IMPORTED, value > 0)
+        .filter(pl.col("sweep_id").n_unique().over("platform_key") > 1)
+        .filter(~has_fault.fill_null(value=False))
+        .with_columns(log=value.log())
+    )
+    sweeps = usable.group_by("platform_key", "identity", "sweep_id").agg(
+        pl.len().alias("n"),
+        pl.col("log").median().alias("median"),
+        pl.col("log").mean().alias("mean"),
+        pl.col("log").var().fill_null(0.0).alias("variance"),
+        (pl.col("design") == Design.ROUNDS).fill_null(value=False).all().alias("turns"),
+        pl.col("started_utc").min(),
+    )
+    return {
+        panel.keys.index(str(key)): _of_platform(panel.models, part)
+        for (key,), part in sweeps.collect().group_by("platform_key")
+    }
+
+
+def _of_platform(models: tuple[str, ...], rows: pl.DataFrame) -> Runs:
+    began = rows.group_by("sweep_id").agg(pl.col("started_utc").min())
+    sweeps = tuple(began.sort("started_utc", "sweep_id")["sweep_id"])
+    place = positions(models, rows["identity"]), positions(sweeps, rows["sweep_id"])
+    shape = len(models), len(sweeps)
+    logs, reach = np.full((2, *shape), np.nan)
+    n, turns = np.zeros(shape, dtype=np.int64), np.zeros(shape, dtype=np.bool_)
+    n[place], turns[place] = rows["n"].to_numpy(), rows["turns"].to_numpy()
+    logs[place] = rows.select(pl.when("turns").then("mean").otherwise("median")).to_series()
+    degrees = np.maximum(n - 1, 0).astype(np.float64)
+    squares = np.zeros(shape)
+    squares[place] = rows["variance"].to_numpy() * degrees[place]
+    is_any = np.ones(shape[0], dtype=np.bool_)
+    for at in range(shape[1]):
+        known = n[:, at] > 0
+        variance, freedom = shrunk(squares[known, at], degrees[known, at], is_any[known])
+        if not np.isfinite(variance).any():  # one process each: their spread in the other sweeps
+            variance, freedom = (one[known] for one in _over_sweeps(squares, degrees))
+        loss = np.where(turns[known, at], 1.0, median_loss(n[known, at]))
+        reach[known, at] = half_width(variance * loss / n[known, at], freedom)
+    return Runs(
+        sweeps=sweeps,
+        stated=logs,
+        logs=logs,
+        reach=reach,
+        n=n,
+        turns=turns,
+        between=between_sessions(logs),
+    )
+
+
+def _over_sweeps(squares: Floats, degrees: Floats) -> tuple[Floats, Floats]:
+    total = squares.sum(axis=1), degrees.sum(axis=1)
+    return shrunk(*total, np.ones(total[1].shape, dtype=np.bool_))
+
+
+def between_sessions(logs: Floats) -> float:
+    """Half-width of the 95 % interval of what two sessions add to a log ratio.
+
+    The models that several sessions measured show it; a session moves all of them alike, so that
+    further models are no further sessions.
+
+    Args:
+        logs: of figures, NaN where a session lacks the model, (n_models, n_sessions).
+    """
+    known = np.isfinite(logs)
+    counts = known.sum(axis=1)
+    freedom = int(np.maximum(counts - 1, 0).sum())
+    filled = np.where(known, logs, 0.0)
+    mean = filled.sum(axis=1) / np.maximum(counts, 1)
+    squares = np.where(known, (logs - mean[:, None]) ** 2, 0.0).sum()
+    sessions = min(freedom, logs.shape[1] - 1)
+    seen = squares / freedom if freedom else 0.0
+    degrees = PRIOR_DEGREES + sessions
+    variance = (PRIOR_DEGREES * PRIOR_SPREAD**2 + sessions * seen) / degrees
+    return float(special.stdtrit(degrees, (1 + CONFIDENCE) / 2)) * math.sqrt(2 * variance)
