@@ -130,7 +130,6 @@ android-root: build/zig ## fetch the root of emulated phones, with ROOTFS= and S
 fuzz: export PYTHONPATH := $(CURDIR)/tests/makers
 fuzz: setup ## give every parser and file reader 100,000 hostile inputs, FUZZ="--inputs N --only TARGET"
 	$(BIN)/python tests/fuzz/campaign.py $(FUZZ)
-	$(BIN)/python tests/fuzz/guided.py
 
 check: setup ## format, lint, types, the layers between packages, plain words, the size of the house
 	$(BIN)/ruff format --check .

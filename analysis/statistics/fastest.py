@@ -12,7 +12,7 @@ from fleetrank.analysis.errors import NoDataError
 from fleetrank.analysis.labels import published_names
 from fleetrank.analysis.panel.session import Session
 from fleetrank.analysis.statistics.pair_answer import Order, platform_shares
-from fleetrank.analysis.statistics.pairs import Fleet, fleet_of, orders_of, row_of
+from fleetrank.analysis.statistics.pair_fleet import Fleet, fleet_of
 from fleetrank.analysis.stored.selection import setting
 from fleetrank.analysis.tables.table import Table, explained
 from fleetrank.foundation.errors import count_of, few_of
@@ -73,7 +73,7 @@ def fastest(
     given = setting(session.selection, "models", "").split(",")
     names = [name for one in given if (name := one.strip())]
     fleet = fleet_of(session, names)
-    rows = dict.fromkeys(row_of(fleet, name) for name in names) or range(len(fleet.panel.models))
+    rows = dict.fromkeys(fleet.row_of(name) for name in names) or range(len(fleet.panel.models))
     targets = fleet.targets().tolist()
     found = [one for at in targets if (one := _fastest(fleet, [*rows], at)) is not None]
     if not found:
@@ -105,7 +105,7 @@ def _fastest(fleet: Fleet, rows: Sequence[int], at: int) -> FastestRow | None:
     if len(known) < 2:
         return None
     best, *behind = known
-    ratios, lows, highs, orders = orders_of(fleet, (best, np.array(behind)), np.array([at]))
+    ratios, lows, highs, orders = fleet.orders_of((best, np.array(behind)), np.array([at]))
     has_interval = math.isfinite(lows[0])
     missing = [names[row] for row in rows if row not in known]
     said = [f"{names[row]} {math.exp(one):.2f}" for row, one in zip(behind, ratios, strict=True)]

@@ -12,7 +12,7 @@ from fleetrank.analysis.errors import NoDataError
 from fleetrank.analysis.labels import published_names
 from fleetrank.analysis.panel.session import Session
 from fleetrank.analysis.statistics.pair_answer import Order
-from fleetrank.analysis.statistics.pairs import Fleet, fleet_of, measured_order
+from fleetrank.analysis.statistics.pair_fleet import Fleet, fleet_of
 from fleetrank.analysis.stored.selection import ANY_PRECISION, split_precision
 from fleetrank.analysis.tables.table import Table, explained
 from fleetrank.foundation.errors import count_of, few_of
@@ -98,7 +98,7 @@ def _rows(fleet: Fleet) -> Iterator[GainRow]:
             continue
         both = np.isfinite(fleet.logs[row]) & np.isfinite(fleet.logs[plain])
         for at in targets[both[targets]]:
-            one = measured_order(fleet, (row, plain), int(at))
+            one = fleet.measured_order((row, plain), int(at))
             facts = (cells[names[row], one.platform_key], cells[names[plain], one.platform_key])
             yield GainRow(
                 model=model,

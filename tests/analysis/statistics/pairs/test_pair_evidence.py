@@ -10,8 +10,9 @@ from wording import has
 
 from fleetrank.analysis.panel.session import Session
 from fleetrank.analysis.statistics.pair_answer import PairAnswer, pair_sentences
+from fleetrank.analysis.statistics.pair_counts import pair_counts
 from fleetrank.analysis.statistics.pair_evidence import PRIOR_SPREAD, between_sessions
-from fleetrank.analysis.statistics.pairs import faster, pair_counts
+from fleetrank.analysis.statistics.pairs import faster
 from fleetrank.analysis.stored.selection import Selection
 
 pytestmark = pytest.mark.slow

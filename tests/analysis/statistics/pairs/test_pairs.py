@@ -11,7 +11,7 @@ from wording import has
 
 from fleetrank.analysis.errors import AnalysisError, NoDataError
 from fleetrank.analysis.panel.session import Session
-from fleetrank.analysis.statistics import pairs
+from fleetrank.analysis.statistics import pair_counts as counted
 from fleetrank.analysis.statistics.fastest import fastest
 from fleetrank.analysis.statistics.pair_answer import (
     Order,
@@ -19,7 +19,8 @@ from fleetrank.analysis.statistics.pair_answer import (
     pair_sentences,
     repeats_to_settle,
 )
-from fleetrank.analysis.statistics.pairs import faster, pair_counts
+from fleetrank.analysis.statistics.pair_counts import pair_counts
+from fleetrank.analysis.statistics.pairs import faster
 from fleetrank.analysis.statistics.process_noise import noise_of
 from fleetrank.analysis.statistics.verdicts import doubts_of
 from fleetrank.analysis.stored.selection import Selection
@@ -366,7 +367,7 @@ def test_of_too_many_pairs_the_most_often_reversed_are_listed(make_grid, monkeyp
     frame = make_grid(
         {"here": [1e6, 2e6, 4e6, 8e6], "p1": [2e6, 1e6, 4e6, 3.9e6], "p2": [3e6, 1e6, 2e6, 8e6]}
     )
-    monkeypatch.setattr(pairs, "MAX_LISTED", 2)
+    monkeypatch.setattr(counted, "MAX_LISTED", 2)
     counts, n_left_out = pair_counts(session_of(frame, source="here"))
     assert [(one.model_a, one.model_b, one.reversed) for one in counts] == [
         ("m0", "m1", 2), ("m0", "m2", 1),
