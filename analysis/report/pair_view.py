@@ -16,6 +16,7 @@ from fleetrank.analysis.statistics.pair_answer import (
     conditions_of,
     pair_sentences,
 )
+from fleetrank.analysis.statistics.pair_evidence import Runs, runs_of
 from fleetrank.analysis.statistics.pairs import main_pair
 from fleetrank.analysis.statistics.process_noise import noise_of
 from fleetrank.analysis.statistics.verdicts import doubts_of
@@ -34,13 +35,17 @@ def fleet_data(session: Session) -> Json:
     `ms` and `n` (processes) are by platform, then by model; a doubtful figure is null and listed in
     `doubts`; `unlike` ones count as undecided. `reach` is the half-width of the interval of a
     figure, as a logarithm: one for a platform, or a list by model. Without it, `single` is the
-    least difference that counts. `main` is the answer about the pair that matters most; `a`, `b`,
-    `here` and `target` are asked first.
+    least difference that counts. `runs` has every sweep of a platform with several. `main` is the
+    answer about the pair that matters most; `a`, `b`, `here` and `target` are asked first.
 
     Raises:
         AnalysisError: nothing can be ranked.
     """
     panel, noise, (doubts, unlike) = session.panel, noise_of(session), doubts_of(session)
+    runs = {
+        at: one.without(panel.models.index(model) for model, key in unlike if key == panel.keys[at])
+        for at, one in runs_of(session, "latency_p50_ns").items()
+    }
     selection = session.selection
     # The question may be asked on any runtime; the page has its own platforms only.
     is_part = (selection.runtime, selection.precision) != (None, None)
@@ -74,6 +79,7 @@ def fleet_data(session: Session) -> Json:
         "ms": [[_rounded(one) for one in latency[:, at] / NS_PER_MS] for at in columns],
         "n": [noise.n[:, at].tolist() for at in columns],
         "reach": [_reach(noise.reach[:, at]) for at in columns],
+        "runs": [_runs(runs[at]) if at in runs else None for at in columns],
         **{
             name: [
                 [names.index(model), keys.index(key), said]
@@ -90,6 +96,18 @@ def fleet_data(session: Session) -> Json:
         "here": here,
         "target": _target(answer, keys, here),
     }  # fmt: skip
+
+
+def _runs(runs: Runs) -> Json:
+    """Every sweep of a platform as the page needs it: lists by sweep, then by model."""
+    ms, reach = np.exp(runs.logs) / NS_PER_MS, runs.reach
+    return {
+        "ms": [[_rounded(one) for one in of_models] for of_models in ms.T],
+        "reach": [[_rounded(one) for one in of_models] for of_models in reach.T],
+        "n": runs.n.T.tolist(),
+        "turns": runs.turns.T.tolist(),
+        "between": runs.between,
+    }
 
 
 def _reach(of_models: Floats) -> float | list[float | None] | None:

@@ -11,16 +11,30 @@ const way = fleet && { source: fleet.here, target: fleet.target };
 
 // The ratio of two models on a platform, and whether `a` is the faster one there; null without both.
 function ratioOn(platform, a, b) {
-  const [x, y] = [a, b].map((model) => fleet.ms[platform][model]);
-  if (!(x > 0 && y > 0)) return null;
-  const log = Math.log(y / x), margin = Math.log1p(fleet.margin), reach = fleet.reach[platform];
-  const [n, m] = [a, b].map((model) => fleet.n[platform][model]);
-  const [r, s] = [a, b].map((model) => Array.isArray(reach) ? reach[model] : reach);
-  const error = r === null || s === null ? null : Math.hypot(r, s);
+  const found = fleet.runs[platform] ? evidenceOf(fleet.runs[platform], a, b) : figuresOn(platform, a, b);
+  if (!found || !(found.x > 0 && found.y > 0)) return null;
+  const { x, y, n, m, error } = found, log = Math.log(y / x), margin = Math.log1p(fleet.margin);
   const least = error ?? Math.max(margin, Math.log1p(fleet.single)), low = log - least, high = log + least;
   const order = error !== null && low > -margin && high < margin ? "equal"
     : low > 0 ? "kept" : high < 0 ? "reversed" : "undecided";
   return { order, ratio: Math.exp(log), n, m, low: error === null ? null : Math.exp(low), high: error === null ? null : Math.exp(high) };
+}
+
+function figuresOn(platform, a, b) {
+  const reach = fleet.reach[platform], [r, s] = [a, b].map((model) => Array.isArray(reach) ? reach[model] : reach);
+  const [x, y] = [a, b].map((model) => fleet.ms[platform][model]), [n, m] = [a, b].map((model) => fleet.n[platform][model]);
+  return { x, y, n, m, error: r === null || s === null ? null : Math.hypot(r, s) };
+}
+
+// The best evidence of two models: in turns, in one sweep, the steadier, the newer; else two sessions.
+function evidenceOf({ ms, reach, n, turns, between }, a, b) {
+  const sweepsOf = (...models) => [...ms.keys()].filter((at) => models.every((model) => ms[at][model] !== null));
+  const inTurns = (at) => turns[at][a] && turns[at][b], reachOf = (at) => Math.hypot(reach[at][a], reach[at][b]);
+  const [best] = sweepsOf(a, b).sort((s, t) => inTurns(t) - inTurns(s) || reachOf(s) - reachOf(t) || t - s);
+  const [s, t] = best === undefined ? [sweepsOf(a).pop(), sweepsOf(b).pop()] : [best, best];
+  if (s === undefined || t === undefined) return null;
+  const parts = [reach[s][a], reach[t][b]], error = parts.includes(null) ? null : Math.hypot(...parts, s === t ? 0 : between);
+  return { x: ms[s][a], y: ms[t][b], n: n[s][a], m: n[t][b], error };
 }
 
 function rowsFor(a, b, here) {
