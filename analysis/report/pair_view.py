@@ -73,6 +73,7 @@ def fleet_data(session: Session) -> Json:
         "models": names,
         "platforms": [
             {"label": labels[key], "batch": panel.platforms["batch"][at],
+             "device": panel.platforms["device_model"][at] or panel.platforms["device"][at],
              "conditions": conditions_of(key)}
             for key, at in zip(keys, columns, strict=True)
         ],

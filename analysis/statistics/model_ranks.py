@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 import polars as pl
+from scipy import special
 
 from fleetrank.analysis.arrays.pareto import Mask
 from fleetrank.analysis.arrays.ranking import MIN_MODELS, Floats, average_ranks, require_finite
@@ -287,10 +288,8 @@ def share_interval(hits: int, n: int) -> tuple[float, float]:
     Source: Clopper and Pearson 1934: it covers at least 95 % for every n.
     """
     tail = (1 - _LEVEL) / 2
-    from scipy import stats  # half a second that other tables do not need
-
-    low = stats.beta.ppf(tail, hits, n - hits + 1) if hits > 0 else 0.0
-    high = stats.beta.ppf(1 - tail, hits + 1, n - hits) if hits < n else 1.0
+    low = special.betaincinv(hits, n - hits + 1, tail) if hits > 0 else 0.0
+    high = special.betaincinv(hits + 1, n - hits, 1 - tail) if hits < n else 1.0
     return float(low), float(high)
 
 

@@ -2,7 +2,7 @@
 
 import math
 from collections import defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
@@ -119,6 +119,7 @@ class PairOrder:
 
     Attributes:
         label: the platform, by what differs between the platforms of the answer.
+        device: its device model, or its device if that has none.
         ratio: figure of B over that of A: how many times as fast A is.
         low, high: 95 % interval of the ratio; `None` without repeats, here or anywhere in the same
             source.
@@ -133,6 +134,7 @@ class PairOrder:
     platform_key: str
     label: str
     order: Order
+    device: str = ""
     ratio: float | None = None
     low: float | None = None
     high: float | None = None
@@ -366,6 +368,7 @@ def pair_sentences(answer: PairAnswer) -> tuple[str, ...]:
     parts = (
         (_verdict(answer),),
         (f"Here {answer.here.reason}.",) if answer.here.reason else (),
+        _in_other_settings(answer),
         _on_targets(answer),
         _not_measured(answer),
         _of_users(answer),
@@ -376,8 +379,54 @@ def pair_sentences(answer: PairAnswer) -> tuple[str, ...]:
 
 
 _MEASURED = (Order.KEPT, Order.REVERSED, Order.EQUAL, Order.UNDECIDED, *_UNLIKE)
+_OF_DEVICE = (
+    Order.REVERSED, Order.REVERSED_UNLIKE, Order.KEPT, Order.KEPT_UNLIKE, Order.UNDECIDED,
+    Order.EQUAL,
+)  # fmt: skip
+"""A device has the first of these orders that one of its settings has."""
 _NEARLY_ALL = 0.9
-"""Share of the other platforms from which on the answer is yes or no."""
+"""Share of the other devices from which on the answer is yes or no."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeviceOrder:
+    """Two models on a device in all its settings: runtimes, precisions, threads.
+
+    Attributes:
+        rows: its platforms that measured both.
+        order: the first of `_OF_DEVICE`.
+    """
+
+    device: str
+    rows: tuple[PairOrder, ...]
+
+    @property
+    def order(self) -> Order:
+        """See the class."""
+        return next(one for one in _OF_DEVICE if any(row.order is one for row in self.rows))
+
+    @property
+    def having(self) -> tuple[PairOrder, ...]:
+        """The settings that have the order of the device, the worst first."""
+        some = (row for row in self.rows if row.order is self.order)
+        return tuple(sorted(some, key=lambda row: row.ratio or 1.0))
+
+    @property
+    def said(self) -> str:
+        """Its name and worst ratio, and in how many settings."""
+        some, worst = self.having, self.having[0]
+        name = self.device if len(self.rows) > 1 else worst.label
+        part = f" in {len(some)} of {len(self.rows)} settings" if len(some) < len(self.rows) else ""
+        return f"{name}: {worst.ratio:.2f}{part}" if worst.ratio else f"{name}{part}"
+
+
+def by_device(rows: Iterable[PairOrder]) -> tuple[DeviceOrder, ...]:
+    """Each device of some rows that measured both models, in their order."""
+    of_device: dict[str, list[PairOrder]] = {}
+    for one in rows:
+        if one.order in _MEASURED:
+            of_device.setdefault(one.device, []).append(one)
+    return tuple(DeviceOrder(device=name, rows=tuple(some)) for name, some in of_device.items())
 
 
 def _verdict(answer: PairAnswer) -> str:
@@ -391,22 +440,42 @@ def _verdict(answer: PairAnswer) -> str:
         said += f" {place} ({here.low:.2f} to {here.high:.2f}, {_processes(here)}{label})"
     if here.low is not None and here.low <= 1:
         return f"Undecided {'here' if is_own else 'there'}: {said}."
-    measured = [one for one in answer.targets if one.order in _MEASURED]
+    measured = by_device(one for one in answer.targets if one.device != here.device)
     kept, swapped = (
         sum(one.order is order for one in measured) for order in (Order.KEPT, Order.REVERSED)
     )
     if not measured:
-        return f"Not known elsewhere: {said}; no other platform measured both."
+        return f"Not known elsewhere: {said}; no other device measured both."
     if not kept + swapped:
-        platforms = count_of(len(measured), "other platform")
-        return f"Not shown elsewhere: {said}; of {platforms}, none shows a difference."
+        devices = count_of(len(measured), "other device")
+        return f"Not shown elsewhere: {said}; of {devices}, none shows a difference."
     most = max(kept, swapped)
     word = "Yes" if kept >= swapped else "No"
     if most < _NEARLY_ALL * len(measured):
-        word = "Not everywhere" if kept >= swapped else "Mostly not"
+        word = (
+            "Mostly not"
+            if kept < swapped
+            else "Not everywhere"
+            if swapped
+            else "Not shown everywhere"
+        )
     how = words.kept if kept >= swapped else words.reversed
-    where = f"{most} of {len(measured)} other platforms{_conditions(here, measured)}"
+    rows = [row for one in measured for row in one.rows]
+    where = f"{most} of {count_of(len(measured), 'other device')}{_conditions(here, rows)}"
     return f"{word}: {said}, and {how} on {where}."
+
+
+def _in_other_settings(answer: PairAnswer) -> tuple[str, ...]:
+    """What the other settings of the device say where the question is asked."""
+    mine = [one for one in answer.targets if one.device == answer.here.device]
+    for one in by_device(mine):
+        n, kept = len(one.rows), sum(row.order is Order.KEPT for row in one.rows)
+        settings = f"{count_of(n, 'other setting')} of this device"
+        if kept == n:
+            return (f"The same in all {settings}.",)
+        rest = "" if one.order is Order.KEPT else f", {one.order} in {_listed(one.having)}"
+        return (f"In {settings}: kept in {kept}{rest}.",)
+    return ()
 
 
 _CONDITIONS = ("backend", "precision", "runtime")
@@ -437,22 +506,24 @@ def _processes(one: PairOrder) -> str:
 
 
 def _on_targets(answer: PairAnswer) -> tuple[str, ...]:
-    by_order = {order: [one for one in answer.targets if one.order is order] for order in Order}
-    said = [
-        f"{order.capitalize()} on {len(rows)} ({_listed(rows)})."
-        for order, rows in by_order.items()
-        if rows and order in _MEASURED[1:]
-    ]
-    if kept := len(by_order[Order.KEPT]):
-        said.insert(0, f"Kept on {kept}.")
-    bare = sum(one.low is None for order in _MEASURED for one in by_order[order])
-    if bare:
-        is_every = bare == sum(len(by_order[order]) for order in _MEASURED)
+    others = [one for one in answer.targets if one.device != answer.here.device]
+    devices = by_device(others)
+    said = []
+    for order in _MEASURED:
+        some = [one for one in devices if one.order is order]
+        some.sort(key=lambda one: one.having[0].ratio or 1.0)
+        named = "; ".join([one.said for one in some[:_NAMED]] + ["..."] * (len(some) > _NAMED))
+        if some:
+            said.append(f"{order.capitalize()} on {len(some)}")
+            said[-1] += "." if order is Order.KEPT else f" ({named})."
+    rows = [row for one in devices for row in one.rows]
+    if bare := sum(one.low is None for one in rows):
+        is_every = bare == len(rows)
         said.append(
             f"No repeats are stored for {'any' if is_every else bare} of them: there, only "
             f"differences above {_percent(max(answer.margin, SINGLE_MARGIN))} count."
         )
-    if doubtful := by_order[Order.DOUBTFUL]:
+    if doubtful := [one for one in answer.targets if one.order is Order.DOUBTFUL]:
         said.append(f"Left out: {_listed(doubtful)}, whose figures are doubtful.")
     return (" ".join(said),) if said else ()
 

@@ -65,8 +65,8 @@ class Fleet:
             self.logs[row, column] = np.nan
         self.facts = panel.platforms.with_row_index("at")
         models = pl.coalesce("device_model", "device").cast(pl.String)
-        names = panel.platforms.select(models).to_series().to_list()
-        self.clusters: Ints = np.unique(names, return_inverse=True)[1].astype(np.int64)
+        self.devices: list[str] = panel.platforms.select(models).to_series().to_list()
+        self.clusters: Ints = np.unique(self.devices, return_inverse=True)[1].astype(np.int64)
         self.labels = platform_labels(panel.platforms).names
         self.noise = noise_of(self.session, self.quantity.column)
         self.runs = {
@@ -309,6 +309,7 @@ class Fleet:
             platform_key=key,
             label=self.labels.get(key, key),
             order=order,
+            device="" if at is None else self.devices[at],
         )
 
     def alike_platforms(self, here: int) -> npt.NDArray[np.bool_]:

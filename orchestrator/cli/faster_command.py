@@ -176,6 +176,12 @@ def _of_pair(answer: "PairAnswer", view: TableView, *, is_chosen: bool) -> "Said
             "The start is a published platform, because you have not measured both: --here chooses "
             "another one, `fleetrank run` measures on this machine.",
         )
+    if all(one.device == answer.here.device for one in answer.targets):
+        sentences.insert(
+            0,
+            "Nothing is stored of other devices: `fleetrank results import --from demo` brings "
+            "published ones, `fleetrank devices list --found` shows phones to register.",
+        )
     table = in_options(pair_table(answer))
     frame = table.frame
     if not view.columns:

@@ -107,7 +107,7 @@ def test_the_page_begins_with_a_pair_whose_order_changes(tmp_path: Path) -> None
     page = _page(folder, source="cpu-*")
     assert len(page.data()["fleet"]["main"]["rows"]) == len(PLACES)
     assert re.search(r"resnet18 is [\d.]+ times as fast as resnet50 here", page.text)
-    assert re.search(r"(No|Mostly not): .* slower on 4 of 5 other platforms", page.text)
+    assert re.search(r"(No|Mostly not): .* slower on [1-9] of [1-9] other devices", page.text)
 
 
 @pytest.mark.thorough

@@ -30,7 +30,7 @@ UNITS = (
 )  # fmt: skip
 MAX_PIECES = 12
 """Of a known text, to build others from: enough for each form of its lines."""
-FEW_PIECES = 3
+FEW_PIECES = 1
 """Of these in `make test`: with each of `UNITS` they find what is not linear in most forms."""
 SIGNS_OF_PARSING = re.compile(r"^import re$|device_output import", re.M)
 

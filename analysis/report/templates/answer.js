@@ -55,16 +55,29 @@ function times(row) {
   return `${row.ratio.toFixed(2)} times as fast as ${fleet.models[question.b]} here (${interval}; ${row.label})`;
 }
 
+// A device has the first of these orders that one of its settings has.
+const OF_DEVICE = ["reversed", "reversed?", "kept", "kept?", "undecided", "equal"];
+
+function byDevice(rows, isHere) {
+  const own = fleet.platforms[question.here].device, found = new Map();
+  for (const row of rows.filter(({ order }) => MEASURED.includes(order))) {
+    const { device } = fleet.platforms[row.at];
+    if ((device === own) === isHere) found.set(device, [...(found.get(device) ?? []), row]);
+  }
+  return [...found].map(([device, some]) => ({ device, rows: some, order: OF_DEVICE.find((one) => some.some(({ order }) => order === one)) }));
+}
+
 function verdictOf(rows) {
   const here = rows.find((row) => row.order === "here"), said = `${fleet.models[question.a]} is ${times(here)}`;
-  const measured = rows.filter((row) => MEASURED.includes(row.order));
-  const [kept, reversed] = ["kept", "reversed"].map((order) => measured.filter((row) => row.order === order).length);
+  const measured = byDevice(rows, false), count = (order) => measured.filter((one) => one.order === order).length;
+  const [kept, reversed] = ["kept", "reversed"].map(count), devices = plural(measured.length, "other device");
   if (here.low !== null && here.low <= 1) return `Undecided here: ${said}.`;
-  if (measured.length === 0) return `Not known elsewhere: ${said}; no other platform measured both.`;
-  if (kept + reversed === 0) return `Not shown elsewhere: ${said}; of ${plural(measured.length, "other platform")}, none shows a difference.`;
+  if (measured.length === 0) return `Not known elsewhere: ${said}; no other device measured both.`;
+  if (kept + reversed === 0) return `Not shown elsewhere: ${said}; of ${devices}, none shows a difference.`;
   const most = Math.max(kept, reversed), isKept = kept >= reversed;
-  const word = most >= 0.9 * measured.length ? (isKept ? "Yes" : "No") : isKept ? "Not everywhere" : "Mostly not";
-  return `${word}: ${said}, and ${isKept ? "also faster" : "slower"} on ${most} of ${plural(measured.length, "other platform")}${conditionsOf(here, measured)}.`;
+  const some = isKept ? (reversed ? "Not everywhere" : "Not shown everywhere") : "Mostly not";
+  const word = most >= 0.9 * measured.length ? (isKept ? "Yes" : "No") : some;
+  return `${word}: ${said}, and ${isKept ? "also faster" : "slower"} on ${most} of ${devices}${conditionsOf(here, measured.flatMap((one) => one.rows))}.`;
 }
 
 // In which conditions nearly all of some platforms differ from here.
@@ -77,9 +90,13 @@ function conditionsOf(here, others) {
 }
 
 function sentencesOf(rows) {
-  const count = (order) => rows.filter((row) => row.order === order).length;
-  const counts = MEASURED.filter(count).map((order) => `${order} on ${count(order)}`).join(", ");
-  return [counts && `The order is ${counts}.`, "For platforms that did not measure both, and for shares of users: "
+  const countsOf = (devices) => MEASURED.map((order) => [order, devices.filter((one) => one.order === order).length])
+    .filter(([, n]) => n).map(([order, n]) => `${order} on ${n}`).join(", ");
+  const counts = countsOf(byDevice(rows, false)), own = byDevice(rows, true).flatMap((one) => one.rows);
+  const n = own.filter(({ order }) => order === "kept").length;
+  const settings = `${plural(own.length, "other setting")} of this device`;
+  return [own.length > 0 && (n === own.length ? `The same in all ${settings}.` : `In ${settings}: kept in ${n}.`),
+    counts && `By device, the order is ${counts}.`, "For platforms that did not measure both, and for shares of users: "
     + `fleetrank faster ${fleet.models[question.a]} ${fleet.models[question.b]}`].filter(Boolean);
 }
 

@@ -10,6 +10,7 @@ from types import FrameType
 from typing import Any
 
 import pytest
+from daily import daily
 
 from fleetrank.analysis.errors import AnalysisError
 from fleetrank.analysis.importers.csv_map import parse_csv, parse_records
@@ -101,7 +102,7 @@ def cost(run: Callable[[int], object], n: int) -> tuple[int, int]:
     return n_lines, peak
 
 
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("case", daily(CASES, "csv", "labels", "users", "facts"))
 def test_twice_the_input_takes_at_most_about_twice_as_much(case: str) -> None:
     CASES[case](20)
     # The second time, as a table of the interpreter may grow in the first.

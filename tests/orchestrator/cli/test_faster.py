@@ -152,7 +152,7 @@ def test_ab_ends_with_the_order_elsewhere(workspace: Path, monkeypatch: pytest.M
     opened = SimpleNamespace(workspace=SimpleNamespace(results=workspace / "results"))
     monkeypatch.setattr(run_command, "current", lambda: opened)
     (_, sentence) = run_command._elsewhere(here, (A, B))
-    assert has(sentence, f"{A} is", "pixel-7", "other platforms")
+    assert has(sentence, f"{A} is", "pixel-7", "other devices")
     assert run_command._elsewhere(here, (A, "unknown")) == ()
 
 

@@ -84,6 +84,7 @@ def test_memory_is_limited_below_what_duckdb_limits_itself(results: Path) -> Non
         small.close()
 
 
+@pytest.mark.thorough
 def test_a_huge_answer_is_refused(child: Child) -> None:
     with pytest.raises(RefusedError, match="more than 16 MiB"):
         child.ask(query("SELECT repeat('x', 20000000)"), "f", timeout_s=60)
@@ -104,6 +105,7 @@ def test_closing_ends_the_child(results: Path) -> None:
     assert not Path(f"/proc/{process.pid}").exists()
 
 
+@pytest.mark.thorough
 def test_closing_ends_a_child_that_computes_for_another_thread(results: Path) -> None:
     child = Child(results, memory_limit_bytes=2 << 30)
     child.ask(query("SELECT 1"), "f", timeout_s=60)
@@ -130,6 +132,7 @@ def test_a_value_without_a_form_ends_no_child(child: Child) -> None:
     assert child._child is before
 
 
+@pytest.mark.thorough
 def test_a_value_that_no_interrupt_stops_ends_with_the_limit_in_the_message(child: Child) -> None:
     # One call of a function; DuckDB looks at its interrupt between calls only.
     deaf = query("SELECT length(repeat('ab', 300000000).regexp_replace('(a|b)+c', '', 'g'))", 0.3)

@@ -223,6 +223,6 @@ def test_a_client_that_leaves_ends_its_query(client: httpx.Client) -> None:
     """Seven that wait for the longest query would take longer than an eighth waits."""
     for _ in range(7):
         with pytest.raises(httpx.ReadTimeout):
-            client.get("/api/query", params={"sql": SLOW, "timeout_s": 10}, timeout=0.5)
+            client.get("/api/query", params={"sql": SLOW, "timeout_s": 10}, timeout=0.3)
     asked = {"sql": "SELECT 1 AS one", "timeout_s": 10}
     assert client.get("/api/query", params=asked).json()["rows"] == [{"one": 1}]

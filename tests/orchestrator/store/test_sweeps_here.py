@@ -5,6 +5,7 @@ import os
 from pathlib import Path
 
 import pytest
+from daily import daily
 from two_sweeps import GOES, KEPT, make_workspace
 
 from fleetrank.analysis.errors import DamagedPartError
@@ -106,7 +107,7 @@ def test_a_kill_between_the_first_part_and_its_list_stops_no_reader(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", ["pipe", "folder", "device"])
+@pytest.mark.parametrize("kind", daily(["pipe", "folder", "device"], "pipe"))
 @pytest.mark.parametrize(
     "place",
     [f"journal/{GOES}.jsonl", *(f"sweeps/{GOES}.{end}" for end in ("parts", "json", "lease")),

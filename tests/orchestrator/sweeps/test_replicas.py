@@ -58,6 +58,7 @@ def test_the_command_compares_sets_with_one_process(folder) -> None:
     assert folder.call("report", "show", "scaling", "--part", "replicas", "--json").returncode == 0
 
 
+@pytest.mark.thorough
 def test_a_sweep_runs_sets_where_it_can_and_says_the_rest(folder) -> None:
     events: list[object] = []
     run_sweep(

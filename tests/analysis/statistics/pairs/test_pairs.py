@@ -125,6 +125,26 @@ def test_published_figures_take_their_noise_from_other_releases(make_attempts) -
     assert faster(session, "a", "b").here.low is not None
 
 
+def test_a_device_counts_once_in_all_its_settings_and_that_of_here_is_no_other(
+    make_attempts,
+) -> None:
+    settings = [("here", "onnx", 1.5), ("here", "tflite", 1.5), ("here", "torch", 0.5),
+                ("p1", "onnx", 1.5), ("p1", "tflite", 0.6), ("p2", "onnx", 1.5)]  # fmt: skip
+    rows = [
+        row
+        for device, runtime, of_b in settings
+        for model, latency in (("a", 1e6), ("b", of_b * 1e6))
+        for row in processes(model, device, near(latency, 0.01), runtime=runtime)
+    ]
+    said = pair_sentences(faster(session_of(make_attempts(rows), source="here/onnx*"), "a", "b"))
+    assert has(said[:1], "Not everywhere", "on 1 of 2 other devices")
+    assert has(said, "2 other settings", "kept in 1", "reversed in", "torch", "0.50")
+    assert any("Reversed on 1 (model of p1: 0.60 in 1 of 2 settings)" in one for one in said)
+    (alone, *_) = [[r for r in rows if r["device"] == "here" and r["runtime"] == "onnx"]]
+    said = pair_sentences(faster(session_of(make_attempts(alone)), "a", "b"))
+    assert has(said, "no other device measured both")
+
+
 def test_without_any_repeat_the_margin_decides_and_is_named(make_grid) -> None:
     frame = make_grid({"here": [1e6, 2e6], "p1": [1e6, 1.04e6], "p2": [1e6, 1.16e6]})
     answer = faster(session_of(frame, source="here"), "m0", "m1")
@@ -147,7 +167,7 @@ def test_an_order_that_is_unlike_the_others_is_shown_and_counts_as_undecided(
     assert one.ratio == pytest.approx(1.3 / factor, rel=0.2), "as stored"
     assert one.probability is None, "the others do not fill what it contradicts"
     verdict, *said = pair_sentences(answer)
-    assert has([verdict], "Not everywhere", "on 5 of 6 other platforms")
+    assert has([verdict], "Not shown everywhere", "on 5 of 6 other devices")
     assert any("Reversed? on 1 (p0" in one for one in said)
     assert has(said[-1:], "again on p0"), "it is the first thing to measure"
 
@@ -509,7 +529,7 @@ def test_conditions_in_which_nearly_all_others_differ_are_named(make_attempts) -
     assert first(here, npu, npu).endswith("(npu, fp16; here cpu, fp32).")
     others = (("qnn", "npu", "fp16"), ("tflite", "npu", "fp16"))
     assert has(first(here, *others), "npu, fp16, qnn or tflite")
-    assert first(here, npu, here).endswith("other platforms.")
+    assert first(here, npu, here).endswith("other devices.")
 
 
 def test_gaps_are_counted_from_source_to_target(make_grid) -> None:

@@ -303,6 +303,7 @@ def test_leaving_takes_every_process_along(home: Path, tmp_path: Path) -> None:
     assert alive == []
 
 
+@pytest.mark.thorough
 @pytest.mark.ray
 def test_a_cell_measured_through_ray_and_inline_agrees(
     onnx_file: Path, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -86,6 +86,7 @@ def test_a_missing_or_wrong_token_is_one_error_and_not_twenty_seconds_of_lines(
     assert all("needs a token" in line for line in lines)
 
 
+@pytest.mark.thorough
 @pytest.mark.ray
 def test_ray_that_gave_up_starting_is_started_once_more() -> None:
     # A process of its own: Ray forgets the processes of a start that failed.
