@@ -15,6 +15,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -36,6 +37,7 @@ from fleetrank.analysis.statistics.audit import (
 from fleetrank.analysis.stored.cell_values import (
     DISAGREE_SHARE,
     NOISY_SHARE,
+    TAKEN_SHARE,
     dropped_attempts,
     is_noisy,
     origin_banners,
@@ -43,7 +45,7 @@ from fleetrank.analysis.stored.cell_values import (
 from fleetrank.analysis.stored.columns import ORIGINS
 from fleetrank.analysis.stored.load import last_attempts, release_order
 from fleetrank.analysis.stored.scope import differences, select_stored
-from fleetrank.analysis.stored.selection import STATISTIC, fits_platform
+from fleetrank.analysis.stored.selection import STATISTIC, WORKLOAD, fits_platform
 from fleetrank.analysis.tables.table import Table, explained
 from fleetrank.analysis.tables.tables import TABLES
 from fleetrank.foundation.errors import count_of, with_flags
@@ -197,6 +199,45 @@ def _sentence(cells: pl.DataFrame, sweep: str) -> str:
     cause, cure = _cause(noisy, "more rounds" if takes_turns else "rounds")
     again = f"measure them again: `fleetrank sweep resume {sweep}` with `repeat_noisy=true`"
     return f"{said} {cause}; {cure}, and {with_flags(again)}.{changes}"
+
+
+CHANGED = 1.5
+"""Factor beyond which a figure is not what its cell was in other sweeps: sessions of one shared
+host differed by 35 %."""
+
+
+def history_sentences(cells: pl.DataFrame, attempts: pl.LazyFrame) -> tuple[str, ...]:
+    """Cells of a sweep that are far from what they were in other sweeps of these devices.
+
+    Args:
+        cells: as `with_verdicts` gives them, of one sweep.
+        attempts: of all sweeps.
+    """
+    same = ("model", "platform_key", WORKLOAD, "card_sha256", "weights_id", STATISTIC)
+    others = last_attempts(attempts).filter(pl.col("sweep_id").is_in(cells["sweep_id"]).not_())
+    usual = (
+        others.group_by(*same, "sweep_id")
+        .agg(pl.col("latency_p50_ns").median())
+        .group_by(same)
+        .agg(pl.col("latency_p50_ns").median().alias("usual_ns"), pl.len().alias("n_sweeps"))
+        .collect()
+    )
+    far = cells.join(usual, on=same, nulls_equal=True).with_columns(
+        factor=pl.col("latency_ns") / pl.col("usual_ns")
+    ).filter((pl.col("factor") > CHANGED) | (pl.col("factor") < 1 / CHANGED))  # fmt: skip
+    return tuple(map(_changed, far.iter_rows(named=True)))
+
+
+def _changed(cell: Mapping[str, Any]) -> str:
+    ms, usual_ms = cell["latency_ns"] / NS_PER_MS, cell["usual_ns"] / NS_PER_MS
+    taken = cell["taken_share"] or 0.0
+    others = f" while other programs used {100 * taken:.0f} % of its cores"
+    return (
+        f"{cell['model']} on {cell['platform_key']} took {ms:.3g} ms"
+        f"{others if taken > TAKEN_SHARE else ''}, {cell['factor']:.2g} times the {usual_ms:.3g} "
+        f"ms of {count_of(cell['n_sweeps'], 'other sweep')}: compare models by `fleetrank ab`, where "
+        "they take turns"
+    )
 
 
 def _spreads(cells: pl.DataFrame) -> str:

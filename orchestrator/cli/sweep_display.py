@@ -73,11 +73,13 @@ def conclude(outcome: "SweepFinished", options: "RunOptions", stream: TextIO | N
 
 
 def noisy_lines(results: Path, sweep_id: str) -> Iterator[str]:
-    """Which cells of each workload are noisy, why, and what it changes; none if all are steady."""
+    """Which cells of each workload are noisy, or unlike they were in other sweeps, and why."""
     for cells in _judged(results, sweep_id):
-        from fleetrank.analysis.statistics.verdicts import sweep_sentences
+        from fleetrank.analysis.statistics.verdicts import history_sentences, sweep_sentences
+        from fleetrank.analysis.stored.load import load_measurements
 
         yield from sweep_sentences(cells)
+        yield from history_sentences(cells, load_measurements(results))
 
 
 @cache

@@ -5,7 +5,7 @@ import pytest
 from wording import has
 
 from fleetrank.analysis.panel.session import Session
-from fleetrank.analysis.statistics.verdicts import sweep_sentences, with_verdicts
+from fleetrank.analysis.statistics.verdicts import history_sentences, sweep_sentences, with_verdicts
 from fleetrank.analysis.stored.selection import Selection
 from fleetrank.analysis.tables.tables import make_table
 
@@ -88,6 +88,18 @@ def test_without_a_second_process_nothing_is_said_of_how_results_vary(make_attem
     rows = _row("a", ms=(10.0,), flags=["busy_host"], busy_share_before=1.0, **TWO_CORES)
     (said,) = sweep_sentences(with_verdicts(Session(make_attempts(rows), Selection())))
     assert has(said, "is noisy. Other programs")
+
+
+def test_a_cell_that_is_far_from_its_other_sweeps_is_told_by_how_much(make_attempts) -> None:
+    before = [_row(ms=(7.4, 7.5, 7.6), sweep_id=f"s{at}", started_utc=at) for at in (1, 2)]
+    facts = {"busy_share_before": 1.0, **TWO_CORES, "sweep_id": "s3", "started_utc": 3}
+    now = _row(ms=(31.9, 32.0, 32.1), **facts) + _row("m1", sweep_id="s3", started_utc=3)
+    frame = make_attempts([*before[0], *before[1], *now])
+    cells = with_verdicts(Session(frame, Selection(sweep="s3")))
+    (said,) = history_sentences(cells, frame)
+    assert has(said, "m0", "took 32 ms", OTHERS, "4.3 times", "7.5 ms")
+    assert has(said, "2 other sweeps", "fleetrank ab")
+    assert history_sentences(cells.filter(model="m1"), frame) == ()
 
 
 def test_an_imported_sweep_is_not_told_to_measure_again(make_attempts) -> None:
