@@ -5,6 +5,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from typing import Literal
 
 import numpy as np
 from scipy import special
@@ -463,6 +464,13 @@ def _verdict(answer: PairAnswer) -> str:
     rows = [row for one in measured for row in one.rows]
     where = f"{most} of {count_of(len(measured), 'other device')}{_conditions(here, rows)}"
     return f"{word}: {said}, and {how} on {where}."
+
+
+def holds(answer: PairAnswer, unless: Literal["reversed", "undecided"]) -> bool:
+    """Whether no device has the order reversed, or also none undecided, that of here included."""
+    bad = {Order.REVERSED} | ({Order.UNDECIDED, *_UNLIKE} if unless == "undecided" else set())
+    is_clear = answer.here.low is None or answer.here.low > 1 or unless == "reversed"
+    return is_clear and not any(one.order in bad for one in by_device(answer.targets))
 
 
 def _in_other_settings(answer: PairAnswer) -> tuple[str, ...]:

@@ -232,11 +232,12 @@ def _changed(cell: Mapping[str, Any]) -> str:
     ms, usual_ms = cell["latency_ns"] / NS_PER_MS, cell["usual_ns"] / NS_PER_MS
     taken = cell["taken_share"] or 0.0
     others = f" while other programs used {100 * taken:.0f} % of its cores"
+    why = others if taken > TAKEN_SHARE else ""
+    sweeps = count_of(cell["n_sweeps"], "other sweep")
     return (
-        f"{cell['model']} on {cell['platform_key']} took {ms:.3g} ms"
-        f"{others if taken > TAKEN_SHARE else ''}, {cell['factor']:.2g} times the {usual_ms:.3g} "
-        f"ms of {count_of(cell['n_sweeps'], 'other sweep')}: compare models by `fleetrank ab`, where "
-        "they take turns"
+        f"{cell['model']} on {cell['platform_key']} took {ms:.3g} ms{why}, {cell['factor']:.2g} "
+        f"times the {usual_ms:.3g} ms of {sweeps}: compare models by `fleetrank ab`, where they "
+        "take turns"
     )
 
 

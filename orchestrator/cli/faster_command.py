@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -20,6 +20,7 @@ from fleetrank.orchestrator.cli.report_command import (
     selected_table,
     wrapped,
 )
+from fleetrank.orchestrator.cli.sweep_display import EXIT_SLOWER
 from fleetrank.orchestrator.errors import UsageError
 from fleetrank.orchestrator.workspace.selectors import Selectors
 from fleetrank.orchestrator.workspace.user_shares import read_shares
@@ -68,6 +69,13 @@ def faster(
     energy: Annotated[
         bool, typer.Option("--energy", help="Compare energy in place of latency.")
     ] = False,
+    fail_if: Annotated[
+        Literal["reversed", "undecided"] | None,
+        typer.Option(
+            help="Exit code 5 if the order of two models is reversed on another device, or also if "
+            "it is undecided there or here."
+        ),
+    ] = None,
     explain: Explain = False,
     as_json: AsJson = False,
     now: Now = False,
@@ -84,7 +92,7 @@ def faster(
     """
     settle_workspace()
     names = models or []
-    _refuse_wrong(names, users=users, here=here, is_both=memory and energy)
+    _refuse_wrong(names, users=users, here=here, is_both=memory and energy, fail_if=fail_if)
     named = {"models": ",".join(names)} if len(names) > 2 else zip(_PAIR, names, strict=False)
     settings = {
         "margin": f"{margin:g}",
@@ -99,15 +107,19 @@ def faster(
     )
     shares = None if users is None else read_shares(users)
     sentences: tuple[str, ...] = ()
+    code = 0
     if len(names) < 2:
         table = selected_table("pairs", chosen, now=now)
     elif len(names) > 2:
         sentences, table = _of_several(shares, chosen, now=now)
     else:
         answer = _answer(names, shares, chosen, now=now)
+        from fleetrank.analysis.statistics.pair_answer import holds
+
+        code = 0 if fail_if is None or holds(answer, fail_if) else EXIT_SLOWER
         if as_json:
             print(json_text(asdict(answer), indent=2))
-            return
+            raise typer.Exit(code)
         sentences, table = _of_pair(answer, view, is_chosen=here is not None)
     if as_json:
         table = replace(table, notes=(*table.notes, *sentences))
@@ -121,18 +133,26 @@ def faster(
         view=view,
         full="--json",
     )
+    raise typer.Exit(code)
 
 
 _PAIR = ("model_a", "model_b")
 
 
 def _refuse_wrong(
-    names: Sequence[str], *, users: Path | None, here: str | None, is_both: bool
+    names: Sequence[str],
+    *,
+    users: Path | None,
+    here: str | None,
+    is_both: bool,
+    fail_if: str | None,
 ) -> None:
     if is_both:
         raise UsageError("--memory and --energy exclude each other", "ask twice, with one of them")
     if users is not None and len(names) < 2:
         raise UsageError("--users needs two models", "name both: fleetrank faster A B")
+    if fail_if and len(names) != 2:
+        raise UsageError("--fail-if needs two models", "name both: fleetrank faster A B")
     if here is not None and len(names) > 2:
         raise UsageError("--here is for two models", "omit it, or name two models")
 

@@ -45,6 +45,17 @@ def test_the_answer_comes_first_and_then_the_platforms(
     assert f"a is {A}, b is {B}" in lines
 
 
+def test_a_job_can_fail_if_the_order_does_not_hold(workspace: Path) -> None:
+    pair = ("mobilenet_v2", "squeezenet1_1")
+    answer = fleetrank.faster(workspace / "results", *pair)
+    orders = {one.order for one in answer.targets}
+    for wanted, bad in (("reversed", {"reversed"}), ("undecided", {"reversed", "undecided"})):
+        code = run(["faster", *pair, "--fail-if", wanted, "--workspace", str(workspace)])
+        assert code == (5 if orders & bad else 0), orders
+    assert "reversed" in orders
+    assert run(["faster", A, "--fail-if", "reversed", "--workspace", str(workspace)]) == 2
+
+
 def test_json_and_the_function_say_the_same(
     workspace: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
