@@ -112,6 +112,8 @@ class Order(StrEnum):
     """A figure is unlike what the platform's other models and other platforms say, without a known
     fault. It may be true, so the order is shown, and counts as undecided."""
     REVERSED_UNLIKE = "reversed?"
+    MIXED = "mixed"
+    """Of a device: kept in some of its settings, reversed in others."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -395,7 +397,7 @@ class DeviceOrder:
 
     Attributes:
         rows: its platforms that measured both.
-        order: the first of `_OF_DEVICE`.
+        order: mixed, or the first of `_OF_DEVICE`.
     """
 
     device: str
@@ -404,12 +406,16 @@ class DeviceOrder:
     @property
     def order(self) -> Order:
         """See the class."""
-        return next(one for one in _OF_DEVICE if any(row.order is one for row in self.rows))
+        found = {row.order for row in self.rows}
+        if found >= {Order.KEPT, Order.REVERSED}:
+            return Order.MIXED
+        return next(one for one in _OF_DEVICE if one in found)
 
     @property
     def having(self) -> tuple[PairOrder, ...]:
-        """The settings that have the order of the device, the worst first."""
-        some = (row for row in self.rows if row.order is self.order)
+        """The settings that have the order of the device, or the opposite one; the worst first."""
+        wanted = Order.REVERSED if self.order is Order.MIXED else self.order
+        some = (row for row in self.rows if row.order is wanted)
         return tuple(sorted(some, key=lambda row: row.ratio or 1.0))
 
     @property
@@ -442,33 +448,33 @@ def _verdict(answer: PairAnswer) -> str:
     if here.low is not None and here.low <= 1:
         return f"Undecided {'here' if is_own else 'there'}: {said}."
     measured = by_device(one for one in answer.targets if one.device != here.device)
-    kept, swapped = (
-        sum(one.order is order for one in measured) for order in (Order.KEPT, Order.REVERSED)
+    kept, swapped, mixed = (
+        sum(one.order is order for one in measured)
+        for order in (Order.KEPT, Order.REVERSED, Order.MIXED)
     )
+    devices = count_of(len(measured), "other device")
     if not measured:
         return f"Not known elsewhere: {said}; no other device measured both."
+    if mixed and not kept + swapped:
+        return f"It depends: {said}; on {mixed} of {devices} the order changes with the settings."
     if not kept + swapped:
-        devices = count_of(len(measured), "other device")
         return f"Not shown elsewhere: {said}; of {devices}, none shows a difference."
     most = max(kept, swapped)
     word = "Yes" if kept >= swapped else "No"
     if most < _NEARLY_ALL * len(measured):
-        word = (
-            "Mostly not"
-            if kept < swapped
-            else "Not everywhere"
-            if swapped
-            else "Not shown everywhere"
-        )
+        some = "Not everywhere" if swapped + mixed else "Not shown everywhere"
+        word = some if kept >= swapped else "Mostly not"
     how = words.kept if kept >= swapped else words.reversed
     rows = [row for one in measured for row in one.rows]
-    where = f"{most} of {count_of(len(measured), 'other device')}{_conditions(here, rows)}"
+    where = f"{most} of {devices}{_conditions(here, rows)}"
     return f"{word}: {said}, and {how} on {where}."
 
 
 def holds(answer: PairAnswer, unless: Literal["reversed", "undecided"]) -> bool:
     """Whether no device has the order reversed, or also none undecided, that of here included."""
-    bad = {Order.REVERSED} | ({Order.UNDECIDED, *_UNLIKE} if unless == "undecided" else set())
+    bad = {Order.REVERSED, Order.MIXED} | (
+        {Order.UNDECIDED, *_UNLIKE} if unless == "undecided" else set()
+    )
     is_clear = answer.here.low is None or answer.here.low > 1 or unless == "reversed"
     return is_clear and not any(one.order in bad for one in by_device(answer.targets))
 
@@ -481,7 +487,8 @@ def _in_other_settings(answer: PairAnswer) -> tuple[str, ...]:
         settings = f"{count_of(n, 'other setting')} of this device"
         if kept == n:
             return (f"The same in all {settings}.",)
-        rest = "" if one.order is Order.KEPT else f", {one.order} in {_listed(one.having)}"
+        order = one.having[0].order
+        rest = "" if order is Order.KEPT else f", {order} in {_listed(one.having)}"
         return (f"In {settings}: kept in {kept}{rest}.",)
     return ()
 
@@ -517,7 +524,7 @@ def _on_targets(answer: PairAnswer) -> tuple[str, ...]:
     others = [one for one in answer.targets if one.device != answer.here.device]
     devices = by_device(others)
     said = []
-    for order in _MEASURED:
+    for order in (*_MEASURED, Order.MIXED):
         some = [one for one in devices if one.order is order]
         some.sort(key=lambda one: one.having[0].ratio or 1.0)
         named = "; ".join([one.said for one in some[:_NAMED]] + ["..."] * (len(some) > _NAMED))

@@ -64,18 +64,20 @@ function byDevice(rows, isHere) {
     const { device } = fleet.platforms[row.at];
     if ((device === own) === isHere) found.set(device, [...(found.get(device) ?? []), row]);
   }
-  return [...found].map(([device, some]) => ({ device, rows: some, order: OF_DEVICE.find((one) => some.some(({ order }) => order === one)) }));
+  const orderOf = (has) => has("kept") && has("reversed") ? "mixed" : OF_DEVICE.find(has);
+  return [...found].map(([device, some]) => ({ device, rows: some, order: orderOf((one) => some.some(({ order }) => order === one)) }));
 }
 
 function verdictOf(rows) {
   const here = rows.find((row) => row.order === "here"), said = `${fleet.models[question.a]} is ${times(here)}`;
   const measured = byDevice(rows, false), count = (order) => measured.filter((one) => one.order === order).length;
-  const [kept, reversed] = ["kept", "reversed"].map(count), devices = plural(measured.length, "other device");
+  const [kept, reversed, mixed] = ["kept", "reversed", "mixed"].map(count), devices = plural(measured.length, "other device");
   if (here.low !== null && here.low <= 1) return `Undecided here: ${said}.`;
   if (measured.length === 0) return `Not known elsewhere: ${said}; no other device measured both.`;
+  if (mixed && kept + reversed === 0) return `It depends: ${said}; on ${mixed} of ${devices} the order changes with the settings.`;
   if (kept + reversed === 0) return `Not shown elsewhere: ${said}; of ${devices}, none shows a difference.`;
   const most = Math.max(kept, reversed), isKept = kept >= reversed;
-  const some = isKept ? (reversed ? "Not everywhere" : "Not shown everywhere") : "Mostly not";
+  const some = isKept ? (reversed + mixed ? "Not everywhere" : "Not shown everywhere") : "Mostly not";
   const word = most >= 0.9 * measured.length ? (isKept ? "Yes" : "No") : some;
   return `${word}: ${said}, and ${isKept ? "also faster" : "slower"} on ${most} of ${devices}${conditionsOf(here, measured.flatMap((one) => one.rows))}.`;
 }
@@ -90,7 +92,7 @@ function conditionsOf(here, others) {
 }
 
 function sentencesOf(rows) {
-  const countsOf = (devices) => MEASURED.map((order) => [order, devices.filter((one) => one.order === order).length])
+  const countsOf = (devices) => [...MEASURED, "mixed"].map((order) => [order, devices.filter((one) => one.order === order).length])
     .filter(([, n]) => n).map(([order, n]) => `${order} on ${n}`).join(", ");
   const counts = countsOf(byDevice(rows, false)), own = byDevice(rows, true).flatMap((one) => one.rows);
   const n = own.filter(({ order }) => order === "kept").length;

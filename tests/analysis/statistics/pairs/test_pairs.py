@@ -139,7 +139,7 @@ def test_a_device_counts_once_in_all_its_settings_and_that_of_here_is_no_other(
     said = pair_sentences(faster(session_of(make_attempts(rows), source="here/onnx*"), "a", "b"))
     assert has(said[:1], "Not everywhere", "on 1 of 2 other devices")
     assert has(said, "2 other settings", "kept in 1", "reversed in", "torch", "0.50")
-    assert any("Reversed on 1 (model of p1: 0.60 in 1 of 2 settings)" in one for one in said)
+    assert any("Mixed on 1 (model of p1: 0.60 in 1 of 2 settings)" in one for one in said)
     (alone, *_) = [[r for r in rows if r["device"] == "here" and r["runtime"] == "onnx"]]
     said = pair_sentences(faster(session_of(make_attempts(alone)), "a", "b"))
     assert has(said, "no other device measured both")
