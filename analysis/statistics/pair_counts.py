@@ -148,7 +148,7 @@ def pairs_table(session: Session) -> Table:
         notes=(
             *fleet.notes(a, b),
             f"Here: {fleet.labels[fleet.panel.keys[here]]}"
-            + ("." if is_own else ", as nothing was measured here."),
+            + ("." if is_own else ", as no two models were measured here."),
             *((cut,) if n_left_out else ()),
         ),
         explanation=pairs_explanation(fleet.margin),

@@ -198,9 +198,10 @@ class Fleet:
         return both
 
     def common_here(self) -> int:
-        """The column that counts as here for every pair."""
-        has_any: npt.NDArray[np.bool_] = np.isfinite(self.logs).sum(axis=0) > 0
-        here = self.best_here(has_any)
+        """The column that counts as here for every pair: one with a pair, where there is any."""
+        n_models = np.isfinite(self.logs).sum(axis=0)
+        with_pair, with_any = (self.best_here(n_models >= least) for least in (2, 1))
+        here = with_any if with_pair is None else with_pair
         if here is None:
             raise NoDataError(
                 f"no chosen platform has a comparable {self.quantity.name}",
