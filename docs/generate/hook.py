@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Iterator, Mapping
+from functools import partial
 from pathlib import Path
 
 import cli_page
@@ -25,7 +26,6 @@ ROOT = Path(__file__).parents[2]
 _FROM_ROOT = {"ARCHITECTURE.md": "architecture.md", "CONTRIBUTING.md": "contributing.md",
               "CHANGELOG.md": "changes.md"}  # fmt: skip
 """Pages that lie at the top of the repository, where people look for them."""
-_LINK_OUT = re.compile(r"\[([^\]]+)\]\(\.\./([^)#]+)(#[^)]*)?\)")
 _FETCHED = re.compile(
     r"<(?:script|img|iframe|link)\b[^>]*\b(?:src|href)=[\"']?(?:https?:)?//[^\s>]+"
 )
@@ -41,10 +41,9 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
     """Links to notebooks and files of the repository become links of the site, or plain names."""
     del config, files
-    markdown = markdown.replace(".ipynb)", ".md)")
-    if "/" in page.file.src_uri:
-        return markdown
-    return _LINK_OUT.sub(_inside, markdown)
+    to_docs = "../" * page.file.src_uri.count("/")
+    link_out = rf"\[([^\]]+)\]\({re.escape(to_docs)}\.\./([^.)#][^)#]*)(#[^)]*)?\)"
+    return re.sub(link_out, partial(_inside, to_docs), markdown.replace(".ipynb)", ".md)"))
 
 
 def on_post_page(output: str, page: Page, config: MkDocsConfig) -> str:
@@ -112,6 +111,6 @@ def _notebook_page(notebook: Mapping[str, list[Mapping[str, object]]]) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def _inside(link: re.Match[str]) -> str:
+def _inside(to_docs: str, link: re.Match[str]) -> str:
     text, target, place = link.groups()
-    return f"[{text}]({_FROM_ROOT[target]}{place or ''})" if target in _FROM_ROOT else text
+    return f"[{text}]({to_docs}{_FROM_ROOT[target]}{place or ''})" if target in _FROM_ROOT else text

@@ -101,10 +101,11 @@ def test_a_page_that_would_fetch_something_is_refused(fetched) -> None:
 
 
 def test_links_out_of_the_site_become_its_pages_or_plain_names() -> None:
-    page = SimpleNamespace(file=SimpleNamespace(src_uri="x.md"))
-    text = "[a](../ARCHITECTURE.md#decisions) [b](../cluster.yaml) [c](notebooks/x.ipynb)"
-    linked = hook.on_page_markdown(text, page, None, None)
-    assert linked == "[a](architecture.md#decisions) b [c](notebooks/x.md)"
+    text = "[a]({0}../ARCHITECTURE.md#decisions) [b]({0}../cluster.yaml) [c]({0}notebooks/x.ipynb)"
+    for uri, up in (("x.md", ""), ("reference/x.md", "../")):
+        page = SimpleNamespace(file=SimpleNamespace(src_uri=uri))
+        linked = hook.on_page_markdown(text.format(up), page, None, None)
+        assert linked == f"[a]({up}architecture.md#decisions) b [c]({up}notebooks/x.md)"
 
 
 def test_a_notebook_becomes_text_and_code() -> None:
