@@ -17,6 +17,7 @@ from pathlib import Path
 import short_measuring
 import yaml
 from fleet_rows import write_results
+from tiny_onnx import save_tiny_onnx
 
 from fleetrank.orchestrator.cli.main import run
 
@@ -193,8 +194,8 @@ if [ "$1" = init ]; then cp {cards}/* "$2/cards/" && ln -s {artifacts} "$2/artif
 """
 
 
-def make_workspace(ground: TrialGround, folder: Path) -> Path:
-    """A workspace with measured rows of three tiers, a simulated device and the usual sweeps."""
+def make_workspace(ground: TrialGround, folder: Path, *, is_measured: bool = True) -> Path:
+    """A workspace with rows of three tiers (if measured), a simulated device, the usual sweeps."""
     assert run(["init", str(folder)]) == 0
     for file in ground.cards.iterdir():
         (folder / "cards" / file.name).write_bytes(file.read_bytes())
@@ -202,7 +203,10 @@ def make_workspace(ground: TrialGround, folder: Path) -> Path:
     (folder / "devices" / f"{SIMULATED}.yaml").write_text(f"name: {SIMULATED}\nkind: simulated\n")
     for sweep in (*(ROOT / "sweeps").glob("*.yaml"), folder / "sweeps/example.yaml"):
         (folder / "sweeps" / sweep.name).write_text(smaller_sweep(sweep.read_text(), n_models=2))
-    write_results(folder / "results", n_samples=5)
+    if is_measured:
+        write_results(folder / "results", n_samples=5)
+    for name in ("mine", "old", "new"):
+        save_tiny_onnx(folder / f"{name}.onnx")
     # Stands for the folder of somebody's published tables.
     (folder / "DIR").symlink_to(ROOT / "tests/data/timm")
     return folder
