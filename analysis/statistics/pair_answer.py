@@ -445,7 +445,8 @@ def _verdict(answer: PairAnswer) -> str:
         said += f" {place} (one value each, no interval{label})"
     else:
         said += f" {place} ({here.low:.2f} to {here.high:.2f}, {_processes(here)}{label})"
-    if here.low is not None and here.low <= 1:
+    least = 1.0 if here.low is not None else 1 + max(answer.margin, SINGLE_MARGIN)
+    if here.ratio is not None and (here.low or here.ratio) <= least:
         return f"Undecided {'here' if is_own else 'there'}: {said}."
     measured = by_device(one for one in answer.targets if one.device != here.device)
     kept, swapped, mixed = (

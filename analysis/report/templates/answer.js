@@ -72,7 +72,8 @@ function verdictOf(rows) {
   const here = rows.find((row) => row.order === "here"), said = `${fleet.models[question.a]} is ${times(here)}`;
   const measured = byDevice(rows, false), count = (order) => measured.filter((one) => one.order === order).length;
   const [kept, reversed, mixed] = ["kept", "reversed", "mixed"].map(count), devices = plural(measured.length, "other device");
-  if (here.low !== null && here.low <= 1) return `Undecided here: ${said}.`;
+  const least = here.low === null ? 1 + Math.max(fleet.margin, fleet.single) : 1;
+  if ((here.low ?? here.ratio) <= least) return `Undecided here: ${said}.`;
   if (measured.length === 0) return `Not known elsewhere: ${said}; no other device measured both.`;
   if (mixed && kept + reversed === 0) return `It depends: ${said}; on ${mixed} of ${devices} the order changes with the settings.`;
   if (kept + reversed === 0) return `Not shown elsewhere: ${said}; of ${devices}, none shows a difference.`;
