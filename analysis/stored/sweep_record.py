@@ -150,7 +150,15 @@ def sweeps_here(results: Path) -> list[str]:
     journals = (path.name.partition(".jsonl")[0] for path in (results / "journal").glob("*.jsonl*"))
     found = {*records, *journals, *_with_parts(results)}
     # What begins with a dot was left by a killed process.
-    return [one for one in sorted(found) if one[:1] != "." and not is_pending(results, one)]
+    return [one for one in sorted(found) if is_sweep_id(one) and not is_pending(results, one)]
+
+
+def stray_files(results: Path) -> list[Path]:
+    """Files beside those of sweeps whose names are of none, such as copies; readers skip them."""
+    files = [*(results / "sweeps").iterdir()] if (results / "sweeps").is_dir() else []
+    # What begins with a dot was left by a killed process.
+    named = [one for one in sorted(files) if one.name[:1] != "."]
+    return [one for one in named if not (is_sweep_id(one.name) or one.stem == NO_SWEEP)]
 
 
 def published_sweeps(results: Path) -> list[str]:

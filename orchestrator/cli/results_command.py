@@ -80,7 +80,13 @@ def verify(
     as_json: AsJson = False,
 ) -> None:
     """Check journals and parts by checksum, rows by their samples."""
-    from fleetrank.orchestrator.store.health import Fault, examine, hidden_sweeps, repair_sweep
+    from fleetrank.orchestrator.store.health import (
+        Fault,
+        examine,
+        hidden_sweeps,
+        repair_sweep,
+        stray_faults,
+    )
 
     store = ResultStore(readable_workspace().results)
     read_exclusions(store.root)  # raises for damaged ones
@@ -97,9 +103,10 @@ def verify(
             with store.lease(sweep_id), host_turn("results verify"):
                 done[sweep_id] += repair_sweep(store, sweep_id)
         chosen += [] if sweeps else [one for one in store.sweep_ids() if one not in chosen]
+        here = {*store.sweep_ids(), NO_SWEEP}
         for sweep_id in chosen:
             pause_between_steps()
-            found = examine(store, sweep_id)
+            found = examine(store, sweep_id) if sweep_id in here else []
             name = None if sweep_id == NO_SWEEP else sweep_id
             if not as_json:
                 verdict = count_of(len(found), "fault") if found else "ok"
@@ -117,7 +124,7 @@ def verify(
             faults += found
     if as_json:
         print_table(rows, as_json)
-    for fault in hidden_sweeps(store):
+    for fault in (*hidden_sweeps(store), *stray_faults(store)):
         print(fault.text, file=sys.stderr)
         faults.append(fault)
     if faults:

@@ -34,6 +34,7 @@ from fleetrank.analysis.stored.sweep_record import (
     read_list,
     read_part,
     record_problems,
+    stray_files,
     sweeps_here,
 )
 from fleetrank.foundation.errors import count_of
@@ -260,6 +261,13 @@ def hidden_sweeps(store: ResultStore) -> Iterator[Fault]:
             yield Fault(text=f"{path.stem} is hidden by the marker {path}", remedy=remedy)
 
 
+def stray_faults(store: ResultStore) -> Iterator[Fault]:
+    """Files of no sweep, which every reader skips."""
+    for path in stray_files(store.root):
+        remedy = "move it out of the results; if it is a copy, its sweep has the same rows"
+        yield Fault(text=f"{path} is the file of no sweep, and is not read", remedy=remedy)
+
+
 def _fewer_than_recorded(
     store: ResultStore, sweep_id: str, paths: Sequence[Path]
 ) -> Iterator[Fault]:
@@ -407,12 +415,33 @@ def _list_again(store: ResultStore, compared: Compared) -> list[str]:
         one for table in SCHEMAS for one in parts_folder(store.root, sweep_id, table).glob(PARTS)
     ]
     has_journal = store.open_journal(sweep_id).state is not None
+    if parts and not has_journal and _are_copies(store, sweep_id):
+        _put_aside(parts)
+        return [f"{count_of(len(parts), 'part')} with rows of other sweeps only, put aside"]
     if compared.packed_error is not None or (parts and not has_journal):
         return []
     _put_aside([path, *parts])
     if has_journal:
         _publish_again(store, sweep_id)
     return [f"{path.name} is {'made again' if has_journal else 'of no rows: it is put aside'}"]
+
+
+def _are_copies(store: ResultStore, sweep_id: str) -> bool:
+    """Whether the sweeps that the rows of these unlisted parts name have all of them."""
+    of_home: dict[str, list[Entry]] = {}
+    for table, schema in SCHEMAS.items():
+        for path in parts_folder(store.root, sweep_id, table).glob(PARTS):
+            for row in journal_rows(read_part(path, schema), table):
+                of_home.setdefault(str(row["sweep_id"]), []).append(Entry(table=table, row=row))
+    for home, copies in of_home.items():
+        if home not in store.sweep_ids() or home == sweep_id:
+            return False
+        known = _Known()
+        there = _entries_again(store, store.open_journal(home), compare(store, home), is_alone=True)
+        deque(known.added(there), maxlen=0)
+        if any(True for _ in known.missing(copies)):
+            return False
+    return bool(of_home)
 
 
 def _publish_again(store: ResultStore, sweep_id: str, broken: Iterable[Path] = ()) -> None:

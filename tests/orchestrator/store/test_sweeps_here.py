@@ -2,11 +2,13 @@
 
 import json
 import os
+import shutil
 from pathlib import Path
 
 import pytest
 from daily import daily
 from two_sweeps import GOES, KEPT, make_workspace
+from wording import has
 
 from fleetrank.analysis.errors import DamagedPartError
 from fleetrank.analysis.stored.load import load_measurements
@@ -22,7 +24,7 @@ from fleetrank.orchestrator.cli.main import run
 from fleetrank.orchestrator.errors import StoreError
 from fleetrank.orchestrator.housekeeping import plan_deletion, plan_merge
 from fleetrank.orchestrator.store import parts
-from fleetrank.orchestrator.store.health import examine
+from fleetrank.orchestrator.store.health import examine, repair_sweep, stray_faults
 from fleetrank.orchestrator.store.results import ResultStore
 from fleetrank.orchestrator.store.small_files import exclude
 
@@ -64,6 +66,25 @@ def test_a_stray_list_is_a_fault_of_its_own_name(store: ResultStore) -> None:
     stray.write_bytes(list_path(store.root, GOES).read_bytes())
     assert f"{GOES}-copy" in store.sweep_ids()
     assert any("is not the list" in fault.text for fault in examine(store, f"{GOES}-copy"))
+
+
+def test_copies_of_a_sweep_under_other_names_are_put_aside_or_named(store: ResultStore) -> None:
+    copy = f"{GOES}-copy"
+    shutil.copytree(store.parts_folder(GOES), store.parts_folder(copy))
+    shutil.copy(store.record_path(GOES), store.root / "sweeps" / f"{GOES} (copy).json")
+    assert any("is missing" in fault.text for fault in examine(store, copy))
+    (said,) = repair_sweep(store, copy)
+    assert has(said, "rows of other sweeps")
+    assert copy not in store.sweep_ids()
+    assert len(load_measurements(store.root).collect()) == 8
+    (stray,) = stray_faults(store)
+    assert has(stray.text, f"{GOES} (copy).json", "no sweep")
+    shutil.copytree(store.parts_folder(GOES), store.parts_folder(copy), dirs_exist_ok=True)
+    list_path(store.root, GOES).unlink()
+    store.open_journal(GOES).path.unlink()
+    for path in store.parts_folder(GOES).iterdir():
+        path.unlink()
+    assert repair_sweep(store, copy) == [], "nobody else has these rows"
 
 
 @pytest.mark.parametrize("change", [{"end": -5}, {"start": 7}, {"n_bad": -1}, {"n_lines": -1}])
