@@ -92,8 +92,9 @@ def verify(
     read_exclusions(store.root)  # raises for damaged ones
     faults: list[Fault] = []
     rows: list[dict[str, object]] = []
-    has_others = NO_SWEEP in published_sweeps(store.root)
-    chosen = _known(store, sweeps) if sweeps or store.sweep_ids() or not has_others else []
+    has_others, strays = NO_SWEEP in published_sweeps(store.root), [*stray_faults(store)]
+    is_empty = not (store.sweep_ids() or has_others or strays)
+    chosen = _known(store, sweeps) if sweeps or store.sweep_ids() or is_empty else []
     chosen += [NO_SWEEP] if has_others and not sweeps else []
     parts = [path for one in chosen for path in store.parts_folder(one).glob(PARTS)]
     with turn_for(parts, work=Work.CHECKSUMS, now=now):
@@ -124,7 +125,7 @@ def verify(
             faults += found
     if as_json:
         print_table(rows, as_json)
-    for fault in (*hidden_sweeps(store), *stray_faults(store)):
+    for fault in (*hidden_sweeps(store), *strays):
         print(fault.text, file=sys.stderr)
         faults.append(fault)
     if faults:

@@ -89,6 +89,7 @@ def _centre(page: "playwright.Page", chart: str) -> None:
     )
 
 
+@pytest.mark.thorough
 def test_every_chart_is_drawn_with_marks_and_described(visit: Visit) -> None:
     charts = visit.page.locator(".chart")
     assert charts.count() > 15

@@ -7,6 +7,7 @@ the run if the sum of all workers is above the limit by more than a quarter.
 """
 
 import collections
+import math
 import os
 import statistics
 import time
@@ -31,17 +32,18 @@ class Budget:
 
     Attributes:
         step_ns: how long a run of the timing loop with an empty step takes here.
-        limit_s: for all tests; from that of a fast machine to that of a slow one, by that time.
+        limit_s: for all tests; from that of a fast machine to that of a slow one, by a power of
+            that time.
     """
 
     def __init__(self, content: dict[str, dict[str, float]], step_ns: float) -> None:
         """Takes the content of the file, and the speed of this machine."""
         limits, steps = content["limit_s"], content["step_ns"]
         self.step_ns = step_ns
-        slowness = (step_ns - steps["fast"]) / (steps["slow"] - steps["fast"])
-        self.limit_s = limits["fast"] + min(max(slowness, 0.0), 1.0) * (
-            limits["slow"] - limits["fast"]
-        )
+        # A power of the speed: of half of it, always so many times the cost.
+        slower = math.log(step_ns / steps["fast"]) / math.log(steps["slow"] / steps["fast"])
+        ratio = limits["slow"] / limits["fast"]
+        self.limit_s = limits["fast"] * ratio ** min(max(slower, 0.0), 1.0)
         share = self.limit_s / limits["slow"]
         self._areas = {path: share * seconds for path, seconds in content["areas_slow_s"].items()}
 
