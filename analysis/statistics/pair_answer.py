@@ -239,6 +239,11 @@ class PairAnswer:
     next_step: NextStep | None = None
     notes: tuple[str, ...] = ()
 
+    @property
+    def text(self) -> str:
+        """What a person reads, a sentence a line: the verdict first."""
+        return "\n".join(pair_sentences(self))
+
 
 def with_users(
     answer: PairAnswer,

@@ -100,11 +100,13 @@ class Runs:
         reach = np.hypot(self.reach[a], self.reach[b])
         both = np.flatnonzero(np.isfinite(self.logs[a] + self.logs[b]))
         if both.size:
-            at = max(both.tolist(), key=lambda at: (self._in_turns(a, b, at), -reach[at], at))
+            wide = np.nan_to_num(reach, nan=np.inf)
+            at = max(both.tolist(), key=lambda at: (self._in_turns(a, b, at), -wide[at], at))
             return self._evidence((a, at), (b, at), float(reach[at]))
         newest = [int(np.flatnonzero(np.isfinite(self.logs[row]))[-1]) for row in (a, b)]
-        wide = math.hypot(self.reach[a, newest[0]], self.reach[b, newest[1]], self.between)
-        return self._evidence((a, newest[0]), (b, newest[1]), wide)
+        known = np.nan_to_num([self.reach[row, at] for row, at in zip((a, b), newest, strict=True)])
+        both_and_host = math.hypot(*known.tolist(), self.between)
+        return self._evidence((a, newest[0]), (b, newest[1]), both_and_host)
 
     def _in_turns(self, a: int, b: int, at: int) -> bool:
         return bool(self.turns[a, at] and self.turns[b, at])

@@ -33,7 +33,8 @@ function evidenceOf({ ms, reach, n, turns, between }, a, b) {
   const [best] = sweepsOf(a, b).sort((s, t) => inTurns(t) - inTurns(s) || reachOf(s) - reachOf(t) || t - s);
   const [s, t] = best === undefined ? [sweepsOf(a).pop(), sweepsOf(b).pop()] : [best, best];
   if (s === undefined || t === undefined) return null;
-  const parts = [reach[s][a], reach[t][b]], error = parts.includes(null) ? null : Math.hypot(...parts, s === t ? 0 : between);
+  const parts = [reach[s][a], reach[t][b]], isOne = s === t;
+  const error = isOne && parts.includes(null) ? null : Math.hypot(...parts.map((part) => part ?? 0), isOne ? 0 : between);
   return { x: ms[s][a], y: ms[t][b], n: n[s][a], m: n[t][b], error };
 }
 

@@ -64,6 +64,7 @@ def test_json_and_the_function_say_the_same(
     said = json.loads(typed(workspace, capsys, A, B, "--users", str(users), "--json"))
     answer = fleetrank.faster(workspace / "results", A, B, users={"pixel-7": 60, "elsewhere": 40})
     assert said["here"]["ratio"] == answer.here.ratio > 1
+    assert has(answer.text.splitlines()[0], f"{A} is", "other devices")
     assert [one["order"] for one in said["targets"]] == [one.order for one in answer.targets]
     assert said["users"]["unknown"] == ["elsewhere"]
     assert said["users"]["faster"] == answer.users.faster

@@ -77,6 +77,9 @@ def test_figures_of_two_sessions_are_compared_as_weakly_as_they_deserve(
     alone = ask(make_attempts, rows, "squeeze", "mobile").here
     assert math.log(alone.high / alone.ratio) > 2 * PRIOR_SPREAD
     assert has(str(alone.reason), "no sweep measured both", "s1", "s2")
+    single = [row for row in rows if row["repeat"] == 0]
+    once = ask(make_attempts, single, "squeeze", "mobile").here
+    assert math.log(once.high / once.ratio) > 2 * PRIOR_SPREAD, "also of one process each"
     rows += sweep("s3", 2, 4.3, models=["squeeze", "resnet"]) + sweep("s4", 3, models=["resnet"])
     seen = ask(make_attempts, rows, "squeeze", "mobile").here
     assert seen.low < 0.5, "sessions of this host differed by a factor of 4"
