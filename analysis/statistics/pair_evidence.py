@@ -18,6 +18,7 @@ from fleetrank.analysis.arrays.interval import CONFIDENCE, half_width, median_lo
 from fleetrank.analysis.arrays.ranking import Floats
 from fleetrank.analysis.panel.panel import alike_attempts, positions
 from fleetrank.analysis.panel.session import Session
+from fleetrank.analysis.stored.load import IS_SUSTAINED
 from fleetrank.foundation.vocabulary import Design, Flag, Origin
 
 Ints = npt.NDArray[np.int64]
@@ -127,11 +128,13 @@ def runs_of(session: Session, column: str) -> Mapping[int, Runs]:
     panel = session.panel
     value = pl.col(column).cast(pl.Float64)
     has_fault = pl.col("flags").list.eval(pl.element().is_in(_FAULTS)).list.any()
+    is_sustained = IS_SUSTAINED.fill_null(value=False)
     rows = alike_attempts(session.comparable.cells, session.compared, ("runtime_version",))
     usable = (
         rows.filter(pl.col("origin") != Origin.IMPORTED, value > 0)
         .filter(pl.col("sweep_id").n_unique().over("platform_key") > 1)
         .filter(~has_fault.fill_null(value=False))
+        .filter(~is_sustained | is_sustained.all().over("platform_key", "identity"))
         .with_columns(log=value.log())
     )
     sweeps = usable.group_by("platform_key", "identity", "sweep_id").agg(

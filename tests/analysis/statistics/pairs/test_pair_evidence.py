@@ -85,9 +85,10 @@ def test_figures_of_two_sessions_are_compared_as_weakly_as_they_deserve(
     assert seen.low < 0.5, "sessions of this host differed by a factor of 4"
 
 
-def test_a_hot_sweep_is_no_evidence(make_attempts: Make) -> None:
-    hot = sweep("hot", 1, 3.0, models=["squeeze"], flags=["throttled"])
-    hot += sweep("hot", 1, models=["mobile"], flags=["throttled"])
+@pytest.mark.parametrize("facts", [{"flags": ["throttled"]}, {"stop_reason": "min_time"}])
+def test_a_hot_or_a_sustained_sweep_is_no_evidence(make_attempts: Make, facts) -> None:
+    hot = sweep("hot", 1, 3.0, models=["squeeze"], **facts)
+    hot += sweep("hot", 1, models=["mobile"], **facts)
     here = ask(make_attempts, [*sweep("s1", 0), *hot], "squeeze", "mobile").here
     assert here.model_a == "squeeze"
     assert here.ratio == pytest.approx(8.78 / 7.48, rel=0.05)
