@@ -77,7 +77,7 @@ def build(wanted: ExportRequest, folder: Path, infer: Infer | None = None) -> Ar
 
 @pytest.mark.export
 @pytest.mark.parametrize("workload", daily(["decode@12", "generate@6+5"], "decode@12"))
-@pytest.mark.parametrize("format_", daily(Format, Format.ONNX))
+@pytest.mark.parametrize("format_", daily(Format))
 def test_every_format_gives_the_outputs_and_states_of_pytorch(
     tmp_path: Path, format_: Format, workload: str
 ) -> None:
