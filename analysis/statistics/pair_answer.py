@@ -490,12 +490,13 @@ def _in_other_settings(answer: PairAnswer) -> tuple[str, ...]:
     mine = [one for one in answer.targets if one.device == answer.here.device]
     for one in by_device(mine):
         n, kept = len(one.rows), sum(row.order is Order.KEPT for row in one.rows)
-        settings = f"{count_of(n, 'other setting')} of this device"
         if kept == n:
-            return (f"The same in all {settings}.",)
-        order = one.having[0].order
-        rest = "" if order is Order.KEPT else f", {order} in {_listed(one.having)}"
-        return (f"In {settings}: kept in {kept}{rest}.",)
+            settings = "the other setting" if n == 1 else f"all {n} other settings"
+            return (f"The same in {settings} of this device.",)
+        parts = [f"kept in {kept}"] if kept else []
+        if (order := one.having[0].order) is not Order.KEPT:
+            parts.append(f"{order} in {_listed(one.having)}")
+        return (f"In {count_of(n, 'other setting')} of this device: {', '.join(parts)}.",)
     return ()
 
 

@@ -98,8 +98,8 @@ function sentencesOf(rows) {
     .filter(([, n]) => n).map(([order, n]) => `${order} on ${n}`).join(", ");
   const counts = countsOf(byDevice(rows, false)), own = byDevice(rows, true).flatMap((one) => one.rows);
   const n = own.filter(({ order }) => order === "kept").length;
-  const settings = `${plural(own.length, "other setting")} of this device`;
-  return [own.length > 0 && (n === own.length ? `The same in all ${settings}.` : `In ${settings}: kept in ${n}.`),
+  const settings = own.length === 1 ? "the other setting" : `all ${own.length} other settings`;
+  return [own.length > 0 && (n === own.length ? `The same in ${settings} of this device.` : `In ${plural(own.length, "other setting")} of this device: kept in ${n}.`),
     counts && `By device, the order is ${counts}.`, "For platforms that did not measure both, and for shares of users: "
     + `fleetrank faster ${fleet.models[question.a]} ${fleet.models[question.b]}`].filter(Boolean);
 }
