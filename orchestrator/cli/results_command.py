@@ -93,8 +93,8 @@ def verify(
     faults: list[Fault] = []
     rows: list[dict[str, object]] = []
     has_others, strays = NO_SWEEP in published_sweeps(store.root), [*stray_faults(store)]
-    is_empty = not (store.sweep_ids() or has_others or strays)
-    chosen = _known(store, sweeps) if sweeps or store.sweep_ids() or is_empty else []
+    is_known = bool(sweeps or store.sweep_ids()) or not (has_others or strays)
+    chosen = _known(store, sweeps) if is_known else []
     chosen += [NO_SWEEP] if has_others and not sweeps else []
     parts = [path for one in chosen for path in store.parts_folder(one).glob(PARTS)]
     with turn_for(parts, work=Work.CHECKSUMS, now=now):
@@ -103,11 +103,11 @@ def verify(
         for sweep_id in chosen * 2 if repair else []:
             with store.lease(sweep_id), host_turn("results verify"):
                 done[sweep_id] += repair_sweep(store, sweep_id)
-        chosen += [] if sweeps else [one for one in store.sweep_ids() if one not in chosen]
-        here = {*store.sweep_ids(), NO_SWEEP}
+        here = store.sweep_ids()
+        chosen += [] if sweeps else [one for one in here if one not in chosen]
         for sweep_id in chosen:
             pause_between_steps()
-            found = examine(store, sweep_id) if sweep_id in here else []
+            found = examine(store, sweep_id) if sweep_id in (*here, NO_SWEEP) else []
             name = None if sweep_id == NO_SWEEP else sweep_id
             if not as_json:
                 verdict = count_of(len(found), "fault") if found else "ok"

@@ -27,7 +27,6 @@ from fleetrank.analysis.stored.sweep_record import (
     Stretch,
     damage_error,
     digest_of,
-    is_sweep_id,
     list_path,
     part_path,
     parts_folder,
@@ -429,19 +428,16 @@ def _list_again(store: ResultStore, compared: Compared) -> list[str]:
 def _are_copies(store: ResultStore, sweep_id: str) -> bool:
     """Whether the sweeps that the rows of these unlisted parts name have all of them."""
     of_home: dict[str, list[Entry]] = {}
-    for table, schema in SCHEMAS.items():
-        for path in parts_folder(store.root, sweep_id, table).glob(PARTS):
-            for row in journal_rows(read_part(path, schema), table):
-                of_home.setdefault(str(row["sweep_id"]), []).append(Entry(table=table, row=row))
-    for home, copies in of_home.items():
-        if home not in store.sweep_ids() or home == sweep_id:
-            return False
-        known = _Known()
-        there = _entries_again(store, store.open_journal(home), compare(store, home), is_alone=True)
-        deque(known.added(there), maxlen=0)
-        if any(True for _ in known.missing(copies)):
-            return False
-    return bool(of_home)
+    folders = ((parts_folder(store.root, sweep_id, table), table) for table in SCHEMAS)
+    parts = ((path, table) for folder, table in folders for path in folder.glob(PARTS))
+    for entry in _rows_of_parts(parts):
+        of_home.setdefault(str(entry.row["sweep_id"]), []).append(entry)
+    if not of_home or not of_home.keys() <= {*store.sweep_ids()} - {sweep_id}:
+        return False
+    return not any(
+        next(_known_of(store, store.open_journal(home)).missing(copies), None)
+        for home, copies in of_home.items()
+    )
 
 
 def _publish_again(store: ResultStore, sweep_id: str, broken: Iterable[Path] = ()) -> None:
@@ -451,13 +447,18 @@ def _publish_again(store: ResultStore, sweep_id: str, broken: Iterable[Path] = (
     store.publish(sweep_id)
 
 
+def _known_of(store: ResultStore, journal: Journal) -> "_Known":
+    """Every row that a sweep has itself."""
+    known, compared = _Known(), compare(store, journal.sweep_id)
+    deque(known.added(_entries_again(store, journal, compared, is_alone=True)), maxlen=0)
+    return known
+
+
 def _sent_home(store: ResultStore, journal: Journal, home: str) -> list[str]:
     """Appends whole rows of another sweep to its journal, unless it has them; publishes them."""
     theirs = store.open_journal(home)
     with store.lease(home), theirs:
-        known = _Known()
-        there = _entries_again(store, theirs, compare(store, home), is_alone=True)
-        deque(known.added(there), maxlen=0)
+        known = _known_of(store, theirs)
         new = list(known.missing(_good_entries(journal, 0, None, home)))
         theirs.append_lines(make_line(entry.row, entry.table) for entry in new)
         theirs.flush()
@@ -502,7 +503,8 @@ def _entries_again(
         if stretch in compared.lost and stretch in broken:
             continue
         if stretch in compared.lost:
-            rows = _rows_of_parts(store.root, found.sweep_id, stretch)
+            paths = ((part_path(store.root, found.sweep_id, p), p.table) for p in stretch.parts)
+            rows = _rows_of_parts(paths)
         else:
             rows = _good_entries(journal, stretch.start, stretch.end)
         yield from known.added(rows)
@@ -512,16 +514,15 @@ def _entries_again(
     else:
         yield from known.added(_good_entries(journal, found.end, None))
     for other in sweeps_here(store.root):
-        if other != found.sweep_id and is_sweep_id(other) and not is_alone:
+        if other != found.sweep_id and not is_alone:
             lines = _good_entries(store.open_journal(other), 0, None, found.sweep_id)
             yield from known.missing(lines)
 
 
-def _rows_of_parts(results: Path, sweep_id: str, stretch: Stretch) -> Iterator[Entry]:
-    for part in stretch.parts:
-        frame = read_part(part_path(results, sweep_id, part), SCHEMAS[part.table])
-        for row in journal_rows(frame, part.table):
-            yield Entry(table=part.table, row=row)
+def _rows_of_parts(parts: Iterable[tuple[Path, str]]) -> Iterator[Entry]:
+    for path, table in parts:
+        for row in journal_rows(read_part(path, SCHEMAS[table]), table):
+            yield Entry(table=table, row=row)
 
 
 def _good_entries(
