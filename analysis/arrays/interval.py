@@ -90,6 +90,13 @@ def _inverse_trigamma(value: float) -> float:
     return found
 
 
+def squared_error(
+    variance: Floats, n: npt.NDArray[np.int64], is_mean: npt.NDArray[np.bool_]
+) -> Floats:
+    """Of a figure of n values with this variance each: a median, or a mean where `is_mean`."""
+    return variance * np.where(is_mean, 1.0, median_loss(n)) / n
+
+
 def half_width(variance: Floats, degrees: Floats) -> Floats:
     """Of the interval of a value with this squared error; NaN where it is not known.
 

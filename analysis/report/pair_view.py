@@ -42,10 +42,6 @@ def fleet_data(session: Session) -> Json:
         AnalysisError: nothing can be ranked.
     """
     panel, noise, (doubts, unlike) = session.panel, noise_of(session), doubts_of(session)
-    runs = {
-        at: one.without(panel.models.index(model) for model, key in unlike if key == panel.keys[at])
-        for at, one in runs_of(session, "latency_p50_ns").items()
-    }
     selection = session.selection
     # The question may be asked on any runtime; the page has its own platforms only.
     is_part = (selection.runtime, selection.precision) != (None, None)
@@ -63,6 +59,8 @@ def fleet_data(session: Session) -> Json:
     for model, key in doubts:
         latency[panel.models.index(model), column[key]] = np.nan
     names = [*map(str, panel.models)]
+    unlike_at = ((names.index(model), column[key]) for model, key in unlike)
+    runs = runs_of(session, "latency_p50_ns", unlike_at)
     here = int(np.argmax(np.isfinite(latency[:, columns]).sum(axis=0)))
     fastest = np.argsort(latency[:, columns[here]], kind="stable").tolist()
     a, b = fastest[0], fastest[min(1, len(names) - 1)]

@@ -487,8 +487,8 @@ def holds(answer: PairAnswer, unless: Literal["reversed", "undecided"]) -> bool:
 
 def _in_other_settings(answer: PairAnswer) -> tuple[str, ...]:
     """What the other settings of the device say where the question is asked."""
-    mine = [one for one in answer.targets if one.device == answer.here.device]
-    for one in by_device(mine):
+    mine = (one for one in answer.targets if one.device == answer.here.device)
+    for one in by_device(mine):  # none, or this device
         n, kept = len(one.rows), sum(row.order is Order.KEPT for row in one.rows)
         if kept == n:
             settings = "the other setting" if n == 1 else f"all {n} other settings"

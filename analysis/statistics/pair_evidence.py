@@ -7,14 +7,14 @@ figures of two sessions are divided, and their interval contains the spread betw
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 import polars as pl
 from scipy import special
 
-from fleetrank.analysis.arrays.interval import CONFIDENCE, half_width, median_loss, shrunk
+from fleetrank.analysis.arrays.interval import CONFIDENCE, half_width, shrunk, squared_error
 from fleetrank.analysis.arrays.ranking import Floats
 from fleetrank.analysis.panel.panel import alike_attempts, positions
 from fleetrank.analysis.panel.session import Session
@@ -78,13 +78,6 @@ class Runs:
     turns: npt.NDArray[np.bool_]
     between: float
 
-    def without(self, rows: Iterable[int]) -> "Runs":
-        """Without the newest figures of some models."""
-        logs = self.logs.copy()
-        for row in rows:
-            logs[row, self.newest(row)] = np.nan
-        return replace(self, logs=logs)
-
     def newest(self, row: int) -> int:
         """The number of the newest sweep that measured a model."""
         return int(np.flatnonzero(np.isfinite(self.stated[row]))[-1])
@@ -123,8 +116,16 @@ class Runs:
         )
 
 
-def runs_of(session: Session, column: str) -> Mapping[int, Runs]:
-    """By column of the panel, of platforms that this tool measured in several sweeps."""
+def runs_of(
+    session: Session, column: str, unlike: Iterable[tuple[int, int]] = ()
+) -> Mapping[int, Runs]:
+    """By column of the panel, of platforms that this tool measured in several sweeps.
+
+    Args:
+        session: the rows to use.
+        column: of the quantity.
+        unlike: rows and columns of the panel whose newest figure does not count.
+    """
     panel = session.panel
     value = pl.col(column).cast(pl.Float64)
     has_fault = pl.col("flags").list.eval(pl.element().is_in(_FAULTS)).list.any()
@@ -145,10 +146,15 @@ def runs_of(session: Session, column: str) -> Mapping[int, Runs]:
         (pl.col("design") == Design.ROUNDS).fill_null(value=False).all().alias("turns"),
         pl.col("started_utc").min(),
     )
-    return {
+    found = {
         panel.keys.index(str(key)): _of_platform(panel.models, part)
         for (key,), part in sweeps.collect().group_by("platform_key")
     }
+    for row, at in unlike:
+        # A cell that mixes versions of a runtime is of no sweep here.
+        if at in found and np.isfinite(found[at].stated[row]).any():
+            found[at].logs[row, found[at].newest(row)] = np.nan
+    return found
 
 
 def _of_platform(models: tuple[str, ...], rows: pl.DataFrame) -> Runs:
@@ -169,12 +175,12 @@ def _of_platform(models: tuple[str, ...], rows: pl.DataFrame) -> Runs:
         variance, freedom = shrunk(squares[known, at], degrees[known, at], is_any[known])
         if not np.isfinite(variance).any():  # one process each: their spread in the other sweeps
             variance, freedom = (one[known] for one in _over_sweeps(squares, degrees))
-        loss = np.where(turns[known, at], 1.0, median_loss(n[known, at]))
-        reach[known, at] = half_width(variance * loss / n[known, at], freedom)
+        error = squared_error(variance, n[known, at], turns[known, at])
+        reach[known, at] = half_width(error, freedom)
     return Runs(
         sweeps=sweeps,
         stated=logs,
-        logs=logs,
+        logs=logs.copy(),
         reach=reach,
         n=n,
         turns=turns,

@@ -69,10 +69,7 @@ class Fleet:
         self.clusters: Ints = np.unique(self.devices, return_inverse=True)[1].astype(np.int64)
         self.labels = platform_labels(panel.platforms).names
         self.noise = noise_of(self.session, self.quantity.column)
-        self.runs = {
-            at: runs.without(row for row, where in self.unlike if where == at)
-            for at, runs in runs_of(self.session, self.quantity.column).items()
-        }
+        self.runs = runs_of(self.session, self.quantity.column, self.unlike)
         self.margin = margin_of(selection, ORDER_MARGIN)
         self._curves: dict[tuple[bytes, int], KeptCurve | None] = {}
         self._ratios: dict[bytes, Floats] = {}

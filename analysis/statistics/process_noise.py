@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from fleetrank.analysis.arrays.interval import half_width, median_loss, shrunk
+from fleetrank.analysis.arrays.interval import half_width, shrunk, squared_error
 from fleetrank.analysis.arrays.ranking import Floats
 from fleetrank.analysis.panel.panel import MEASURED, positions
 from fleetrank.analysis.panel.session import Session
@@ -22,13 +22,11 @@ class ProcessNoise:
 
     Attributes:
         variance: of the logarithm of one process.
-        error: of the figure, a median of n processes: its variance.
         reach: half-width of the 95 % interval of the figure.
         n: processes behind each figure.
     """
 
     variance: Floats
-    error: Floats
     reach: Floats
     n: Ints
 
@@ -47,16 +45,15 @@ def noise_of(session: Session, column: str = "latency_p50_ns") -> ProcessNoise:
     for found, more in zip((squares, degrees), _within(releases), strict=True):
         found[:, is_bare] = more[:, is_bare]
     usual, turns = _usual(session), _turns(session)
-    # The figure of models that took turns is a mean.
-    loss = np.where(turns > 0, 1.0, median_loss(n))
     variance, freedom = np.full((2, *n.shape), np.nan)
     for at in range(n.shape[1]):
         for group in np.unique(turns[:, at]):
             place = (turns[:, at] == group, at)
             variance[place], freedom[place] = shrunk(squares[place], degrees[place], usual[place])
     _fill_by_kind(session, (squares, degrees), (variance, freedom))
-    error = variance * loss / n
-    return ProcessNoise(variance=variance, error=error, reach=half_width(error, freedom), n=n)
+    # The figure of models that took turns is a mean.
+    reach = half_width(squared_error(variance, n, turns > 0), freedom)
+    return ProcessNoise(variance=variance, reach=reach, n=n)
 
 
 def _usual(session: Session) -> npt.NDArray[np.bool_]:

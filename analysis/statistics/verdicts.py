@@ -214,7 +214,9 @@ def history_sentences(cells: pl.DataFrame, attempts: pl.LazyFrame) -> tuple[str,
         attempts: of all sweeps.
     """
     same = ("model", "platform_key", WORKLOAD, "card_sha256", "weights_id", STATISTIC)
-    others = last_attempts(attempts).filter(pl.col("sweep_id").is_in(cells["sweep_id"]).not_())
+    is_here = pl.col("platform_key").is_in(cells["platform_key"].unique())
+    is_other = ~pl.col("sweep_id").is_in(cells["sweep_id"].unique())
+    others = last_attempts(attempts.filter(is_here, is_other))
     usual = (
         others.group_by(*same, "sweep_id")
         .agg(pl.col("latency_p50_ns").median())

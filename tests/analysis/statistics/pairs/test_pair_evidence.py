@@ -11,7 +11,7 @@ from wording import has
 from fleetrank.analysis.panel.session import Session
 from fleetrank.analysis.statistics.pair_answer import PairAnswer, pair_sentences
 from fleetrank.analysis.statistics.pair_counts import pair_counts
-from fleetrank.analysis.statistics.pair_evidence import PRIOR_SPREAD, between_sessions
+from fleetrank.analysis.statistics.pair_evidence import PRIOR_SPREAD, between_sessions, runs_of
 from fleetrank.analysis.statistics.pairs import faster
 from fleetrank.analysis.stored.selection import Selection
 
@@ -92,6 +92,21 @@ def test_a_hot_or_a_sustained_sweep_is_no_evidence(make_attempts: Make, facts) -
     here = ask(make_attempts, [*sweep("s1", 0), *hot], "squeeze", "mobile").here
     assert here.model_a == "squeeze"
     assert here.ratio == pytest.approx(8.78 / 7.48, rel=0.05)
+
+
+def test_an_unlike_figure_of_several_versions_has_no_sweep_to_leave_out(
+    make_attempts: Make,
+) -> None:
+    rows = [*sweep("s1", 0), *sweep("s2", 1, models=["resnet"])]
+    for row in rows:
+        if row["model"] == "squeeze" and row["repeat"]:
+            row["runtime_version"] = "1.0.1"
+    session = Session(make_attempts(rows), Selection())
+    at, models = session.panel.keys.index("local/onnx/b1/t1"), session.panel.models
+    unlike = [(models.index("squeeze"), at), (models.index("resnet"), at)]
+    runs = runs_of(session, "latency_p50_ns", unlike)[at]
+    assert np.isfinite(runs.stated).any(axis=1).tolist() == [one != "squeeze" for one in models]
+    assert np.isfinite(runs.logs[models.index("resnet")]).tolist() == [True, False]
 
 
 def test_here_does_not_move_when_another_runtime_measures_more(make_attempts: Make) -> None:
