@@ -26,14 +26,13 @@ _ROUND, _CELL = ("sweep_id", "round_id"), ("sweep_id", "cell_key")
 _COLUMNS = (
     *ROW_KEY, "round_id", "device", _LATENCY, "block_medians_ns", "block_starts_ns", "started_utc",
 )  # fmt: skip
-_CONFIDENCE = 0.95
 _ADJUSTED = {
     "sweep_id": pl.String, "round_id": pl.String, "cell_key": pl.String, "adjusted_ns": pl.Float64,
     "level_ns": pl.Float64,
 }  # fmt: skip
 _OF_CELL = {
     "sweep_id": pl.String, "cell_key": pl.String, "latency_ns": pl.Float64,
-    "latency_low_ns": pl.Float64, "latency_high_ns": pl.Float64, "interval_coverage": pl.Float64,
+    "latency_low_ns": pl.Float64, "latency_high_ns": pl.Float64,
 }  # fmt: skip
 
 
@@ -226,21 +225,21 @@ class _ValueFit:
 
     def of_cells(self) -> pl.DataFrame:
         """The value of each cell and its 95 % interval, from 5 repeats on."""
-        from scipy import special  # tables without rounds need no SciPy
+        # Tables without rounds need no SciPy.
+        from fleetrank.analysis.arrays.interval import half_width, shrunk
 
         effects = self._effects
         counts = np.isfinite(effects.adjusted).sum(axis=1)
-        has_interval = counts >= MIN_REPEATS
-        spread = np.sqrt(np.nansum((effects.adjusted - effects.rows[:, None]) ** 2, axis=1))
-        freedom = np.maximum(counts - 1, 1)
-        t = special.stdtrit(freedom, (1 + _CONFIDENCE) / 2)
-        half = np.where(has_interval, t * spread / np.sqrt(freedom * counts), np.nan)
+        squares = np.nansum((effects.adjusted - effects.rows[:, None]) ** 2, axis=1)
+        degrees = np.maximum(counts - 1.0, 0.0)
+        variance, freedom = shrunk(squares, degrees, np.ones(counts.size, dtype=np.bool_))
+        reach = half_width(variance / np.maximum(counts, 1), freedom)
+        half = np.where(counts >= MIN_REPEATS, reach, np.nan)
         found = {
             "sweep_id": [self._rounds[0].sweep_id] * len(self._cells),
             "cell_key": self._cells,
             "latency_ns": np.exp(effects.rows),
             "latency_low_ns": np.exp(effects.rows - half),
             "latency_high_ns": np.exp(effects.rows + half),
-            "interval_coverage": np.where(has_interval, _CONFIDENCE, np.nan),
         }
         return pl.DataFrame(found, schema=_OF_CELL, nan_to_null=True)

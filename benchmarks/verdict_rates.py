@@ -17,8 +17,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fleetrank.analysis.arrays.significance import Limits
-from fleetrank.analysis.comparison.verdict import Change, Verdict, verdicts
+from fleetrank.analysis.arrays.ranking import Floats
+from fleetrank.analysis.arrays.two_samples import Limits, Verdict, figures_of
+from fleetrank.analysis.comparison.verdict import Change, verdicts
 
 NOISES = (0.01, 0.03, 0.1)
 REPEATS = (3, 5, 10, 20)
@@ -39,8 +40,16 @@ def changes_of(setting: Setting, cases: int, rng: np.random.Generator) -> Iterat
     """The judged change of each case, each judged alone."""
     limits = Limits(margin=MARGIN, alpha=ALPHA)
     for _ in range(cases):
-        a, b = np.exp(rng.normal(0, setting.noise, (2, setting.repeats)))
-        yield verdicts([(a, b * setting.ratio)], limits)[0]
+        logs = rng.normal(0, setting.noise, (2, 1, setting.repeats))
+        yield _judged(logs, setting.ratio, limits)[0]
+
+
+def _judged(logs: Floats, ratio: float, limits: Limits) -> tuple[Change, ...]:
+    """The cells of a platform in two sweeps, (2, n_cells, n_repeats)."""
+    n_cells = logs.shape[1]
+    samples = [*np.exp(logs[0]), *(ratio * np.exp(logs[1]))]
+    found = figures_of(samples, [False] * 2 * n_cells, [""] * 2 * n_cells)
+    return verdicts(found.at(slice(n_cells)), found.at(slice(n_cells, None)), limits)
 
 
 def verdict_shares(setting: Setting, cases: int, seed: int = 0) -> dict[str, float]:
@@ -48,7 +57,7 @@ def verdict_shares(setting: Setting, cases: int, seed: int = 0) -> dict[str, flo
     rng = np.random.default_rng([seed, setting.repeats, round(1e4 * setting.noise)])
     found = list(changes_of(setting, cases, rng))
     counts = Counter(str(change.verdict) for change in found)
-    counts["not_slower"] = sum((change.p_not_slower or 0) <= ALPHA for change in found)
+    counts["not_slower"] = sum(2 * (change.p_not_slower or 0) <= ALPHA for change in found)
     return {name: counts[name] / cases for name in (*_SHOWN, "not_slower")}
 
 
@@ -80,9 +89,8 @@ def family_errors(setting: Setting, n_cells: int, families: int, seed: int = 0) 
     rng = np.random.default_rng([seed, 2, n_cells])
     changed = same = 0
     for _ in range(families):
-        a, b = np.exp(rng.normal(0, setting.noise, (2, n_cells, setting.repeats)))
-        found = verdicts(zip(a, b * setting.ratio, strict=True), limits)
-        words = {change.verdict for change in found}
+        logs = rng.normal(0, setting.noise, (2, n_cells, setting.repeats))
+        words = {change.verdict for change in _judged(logs, setting.ratio, limits)}
         changed += not words.isdisjoint({Verdict.SLOWER, Verdict.FASTER})
         same += Verdict.SAME in words
     return {"changed": changed / families, "same": same / families}

@@ -1,6 +1,5 @@
 """Compares two sweeps cell by cell: which cells are slower or faster beyond the noise."""
 
-import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -10,16 +9,9 @@ import numpy as np
 import polars as pl
 
 from fleetrank.analysis.arrays.ranking import Floats
-from fleetrank.analysis.arrays.significance import (
-    MIN_PROCESSES,
-    POWER,
-    Limits,
-    first_enough,
-    smallest_p,
-)
+from fleetrank.analysis.arrays.two_samples import POWER, Figures, Limits, Verdict, figures_of
 from fleetrank.analysis.comparison.verdict import (
     Change,
-    Verdict,
     percent,
     verdict_meaning,
     verdict_words,
@@ -32,7 +24,7 @@ from fleetrank.analysis.stored.columns import DEFAULT_ORIGINS, EXCLUDED, ORIGINS
 from fleetrank.analysis.stored.load import last_attempts, load_measurements
 from fleetrank.analysis.stored.selection import (
     CHANGE_ALPHA,
-    CHANGE_MARGIN,
+    MARGIN,
     STATISTIC,
     WORKLOAD,
     covers,
@@ -173,7 +165,7 @@ def compare_cells(a: Cells, b: Cells, limits: Limits) -> tuple[ComparedCell, ...
     """
     common = [(a[key], b[key]) for key in sorted(a.keys() & b.keys())]
     alike = [pair for pair in common if not _unlike(*pair)]
-    changes = verdicts(((one.compared_ns, other.compared_ns) for one, other in alike), limits)
+    changes = verdicts(*_figures(alike), limits)
     judged = [
         replace(_compared(*pair), **asdict(change))
         for pair, change in zip(alike, changes, strict=True)
@@ -194,6 +186,17 @@ def compare_cells(a: Cells, b: Cells, limits: Limits) -> tuple[ComparedCell, ...
             ),
         )
     )
+
+
+def _figures(pairs: Sequence[tuple[MeasuredCell, MeasuredCell]]) -> tuple[Figures, Figures]:
+    """Those of both sides; the cells of a platform say together how far processes spread."""
+    cells = [pair[side] for side in (0, 1) for pair in pairs]
+    found = figures_of(
+        [one.compared_ns for one in cells],
+        [one.took_turns for one in cells],
+        [f"{one.platform_key} {one.took_turns}" for one in cells],
+    )
+    return found.at(slice(len(pairs))), found.at(slice(len(pairs), None))
 
 
 def _unlike(a: MeasuredCell, b: MeasuredCell) -> str:
@@ -277,38 +280,25 @@ SESSION_NOTE = (
 def detectable_of(cells: Sequence[ComparedCell]) -> float | None:
     """The ratio that is found whichever single cell changes: the largest over the tested cells.
 
-    `None` if no cell was tested, or a change of one of them cannot be found.
+    `None` if no cell was tested.
     """
-    ratios = [cell.detectable_ratio for cell in cells if cell.p_value is not None]
-    known = [ratio for ratio in ratios if ratio is not None]
-    return max(known) if known and len(known) == len(ratios) else None
+    known = (cell.detectable_ratio for cell in cells)
+    return max((ratio for ratio in known if ratio is not None), default=None)
 
 
-def power_note(cells: Sequence[ComparedCell], limits: Limits) -> tuple[str, ...]:
+def power_note(cells: Sequence[ComparedCell]) -> tuple[str, ...]:
     """The smallest change that this comparison finds."""
-    tested = [cell for cell in cells if cell.p_value is not None]
-    if not tested:
-        return ()
     found = detectable_of(cells)
-    if found is not None:
-        return (
-            f"Smallest change of a single cell that is found with a probability of "
-            f"{percent(POWER)}: {percent(found - 1)} in the noisiest cell.",
-        )
-    smallest = max(smallest_p(cell.n_a or 0, cell.n_b or 0) for cell in tested)
-    needed = math.ceil(smallest * len(tested) / limits.alpha)
-    level = limits.alpha / len(tested)
-    # With so many one changed cell among all can be significant.
-    repeats = first_enough(lambda n: float(smallest_p(n, n) <= level), range(MIN_PROCESSES, 1000))
+    if found is None:
+        return ()
     return (
-        f"With these repeats p is {smallest:.2g} at best: fewer than {needed} changed cells "
-        f"among {len(tested)} cannot be separated from chance; {repeats} repeats a side are the "
-        "fewest that find a single changed cell.",
+        f"Smallest change of a single cell that is found with a probability of {percent(POWER)}: "
+        f"{percent(found - 1)} in the noisiest cell.",
     )
 
 
-def rounds_note(a: Cells, b: Cells, limits: Limits) -> tuple[str, ...]:
-    """What rounds mean for this comparison, with the smallest change without their use."""
+def rounds_note(a: Cells, b: Cells) -> tuple[str, ...]:
+    """What rounds mean for this comparison."""
     sides = [any(cell.took_turns for cell in side.values()) for side in (a, b)]
     if not any(sides):
         return ()
@@ -317,15 +307,8 @@ def rounds_note(a: Cells, b: Cells, limits: Limits) -> tuple[str, ...]:
             "One sweep was measured in rounds and the other was not: models that take turns are a "
             "few per cent slower for this reason alone. Measure both in the same way.",
         )
-    by_median = [
-        {key: replace(cell, compared_ns=cell.medians_ns) for key, cell in side.items()}
-        for side in (a, b)
-    ]
-    found = detectable_of(compare_cells(by_median[0], by_median[1], limits))
-    without = "not any" if found is None else f"{percent(found - 1)} in the noisiest cell"
     return (
-        "Models took turns: the effect of the host on each round is subtracted from its cells. "
-        f"Smallest change that their process medians alone would show: {without}.",
+        "Models took turns: the effect of the host on each round is subtracted from its cells.",
     )
 
 
@@ -349,7 +332,6 @@ _SCHEMA = {
     "p_not_slower": pl.Float64,
     "p_not_faster": pl.Float64,
     "p_same_adjusted": pl.Float64,
-    "cliffs_delta": pl.Float64,
     "workload": pl.String,
 }
 """A narrow terminal hides the last columns."""
@@ -400,7 +382,7 @@ def compare_sweeps(
     sweep_a: str,
     sweep_b: str,
     *,
-    threshold: float = CHANGE_MARGIN,
+    threshold: float = MARGIN,
     alpha: float = CHANGE_ALPHA,
 ) -> Comparison:
     """Compares the process medians of each cell that both sweeps measured.
@@ -430,8 +412,8 @@ def compare_sweeps(
     differences = differing_facts(a, b)
     notes = (
         *_banner((a, b)),
-        *power_note(cells, limits),
-        *rounds_note(a, b, limits),
+        *power_note(cells),
+        *rounds_note(a, b),
         SESSION_NOTE,
         *(note for scan in scans.values() for note in exclusion_notes(scan)),
         *(difference.sentence for difference in differences),

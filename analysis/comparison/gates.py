@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 from enum import StrEnum
 from xml.etree import ElementTree as ET
 
-from fleetrank.analysis.arrays.significance import Limits
+from fleetrank.analysis.arrays.two_samples import Limits, Verdict
 from fleetrank.analysis.comparison.comparison import ComparedCell, Comparison, comparison_sentence
-from fleetrank.analysis.comparison.verdict import Verdict, percent
+from fleetrank.analysis.comparison.verdict import percent
 from fleetrank.analysis.stored.selection import cell_pattern
 from fleetrank.foundation.errors import count_of, visible_line
 
@@ -65,7 +65,7 @@ def _is_met(cell: ComparedCell, requirement: Requirement, limits: Limits) -> boo
     if requirement is Requirement.SAME:
         return cell.verdict is Verdict.SAME
     if requirement is Requirement.NOT_SLOWER:
-        return cell.p_not_slower is not None and cell.p_not_slower <= limits.alpha
+        return cell.p_not_slower is not None and 2 * cell.p_not_slower <= limits.alpha
     ratio = cell.detectable_ratio
     return ratio is not None and ratio <= 1 + limits.margin
 

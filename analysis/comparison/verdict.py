@@ -5,33 +5,28 @@ that took turns.
 """
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
-from enum import StrEnum
+from typing import Any
 
 import numpy as np
 import polars as pl
-from scipy import special
 
 from fleetrank.analysis.arrays.bootstrap import adjust_p
 from fleetrank.analysis.arrays.ranking import Floats
-from fleetrank.analysis.arrays.significance import (
+from fleetrank.analysis.arrays.two_samples import (
     MAX_PLANNED,
-    MIN_FOR_VARIANCE,
-    MIN_PROCESSES,
-    MIN_ROUNDS,
     POWER,
+    Figures,
     Limits,
-    LogRatio,
-    cliffs_delta,
+    LogRatios,
+    Plan,
+    Verdict,
     detectable_ratio,
-    log_ratio,
-    mann_whitney,
-    one_sided_p,
-    pooled_log_ratio,
-    ratio_interval,
+    figures_of,
+    log_ratios,
     repeats_to_decide,
-    two_sided_p,
+    shown,
 )
 from fleetrank.analysis.errors import NoDataError
 from fleetrank.analysis.rounds import round_values
@@ -43,42 +38,21 @@ from fleetrank.foundation.errors import count_of
 from fleetrank.foundation.vocabulary import NS_PER_MS
 
 
-class Verdict(StrEnum):
-    """The result of a comparison. Exactly one applies, the first whose condition holds."""
-
-    SLOWER = "slower"
-    """The rank test's adjusted p is at most alpha, and the ratio is at least 1 + margin."""
-    FASTER = "faster"
-    """The same, and the ratio is at most 1 / (1 + margin)."""
-    UNDECIDED = "undecided"
-    """Neither a change nor its absence is shown."""
-    SAME = "same"
-    """Two one-sided tests show that the ratio is inside the margin: adjusted p at most alpha."""
-    REFUSED = "refused"
-    """Measured in both sweeps, but not comparable."""
-    ONE_SIDED = "one_sided"
-    """Measured in one of the two sweeps only."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
     """The latency of b compared with that of a; a missing figure is `None`.
 
     Attributes:
         n_a, n_b: processes of each side.
-        ratio: median of b over median of a; `None` if that of a is 0. Of models that took turns,
-            the ratio of the geometric means.
-        ratio_low, ratio_high: 1 - 2 alpha interval of the ratio of the geometric means; of models
-            that took turns 1 - alpha, as `faster` has it.
-        u: pairs of processes in which b is slower.
-        cliffs_delta: P(b slower) - P(b faster), -1 to 1.
-        p_value: of the two-sided rank test for this change alone, or of the t test;
-            `p_adjusted` is over all.
+        ratio: figure of b over that of a: of the medians of processes, or, of models that took
+            turns, of their geometric means. `None` if one is 0.
+        ratio_low, ratio_high: its 1 - alpha interval.
+        p_value: of "the ratio is 1" for this change alone; `p_adjusted` is over all.
         p_not_slower, p_not_faster: one-sided p of "slower (faster) by the margin or more".
-        p_same_adjusted: the larger of both, adjusted over all changes.
+        p_same_adjusted: twice the larger of both, adjusted over all changes.
         detectable_ratio: the smallest ratio that a comparison like this finds as a change.
         more_repeats: how many more repeats a side decide it; only if the verdict is undecided,
-            and `None` if they are too many or the variance is not known.
+            and `None` if they are too many or nothing shows the spread.
     """
 
     verdict: Verdict
@@ -87,8 +61,6 @@ class Change:
     ratio: float | None = None
     ratio_low: float | None = None
     ratio_high: float | None = None
-    u: float | None = None
-    cliffs_delta: float | None = None
     p_value: float | None = None
     p_adjusted: float | None = None
     p_not_slower: float | None = None
@@ -99,110 +71,67 @@ class Change:
     reason: str | None = None
 
 
-Samples = tuple[Floats, Floats]
-"""Process medians of both sides, (n_a,) and (n_b,)."""
+def verdicts(a: Figures, b: Figures, limits: Limits) -> tuple[Change, ...]:
+    """The verdict on each pair of figures, (n_pairs,) of both sides.
 
-
-def verdict(a: Floats, b: Floats, limits: Limits, *, in_turns: bool = False) -> Change:
-    """The verdict on one pair of samples; see `verdicts`."""
-    return verdicts([(a, b)], limits, in_turns=in_turns)[0]
-
-
-def verdicts(
-    samples: Iterable[Samples], limits: Limits, *, in_turns: bool = False
-) -> tuple[Change, ...]:
-    """The verdict on each pair of samples, with p-values adjusted over all of them.
-
-    Benjamini-Hochberg adjusts the tests for a change and those of sameness separately: alpha is the
+    Benjamini-Hochberg adjusts the p of a change and those of sameness separately: alpha is the
     accepted share of wrong claims among the slower and faster ones, and among the same ones.
-
-    Args:
-        samples: those of two sides.
-        limits: margin, and false discovery rate.
-        in_turns: the values are those of `rounds.RoundValues.adjusted`.
     """
-    pairs = list(samples)
-    found = [(pooled_log_ratio if in_turns else log_ratio)(a, b) for a, b in pairs]
-    test = _tested_turns if in_turns else _tested
-    tested = [test(pair, ratio, limits) for pair, ratio in zip(pairs, found, strict=True)]
-    p_values = adjust_p([change.p_value for change in tested])
-    # Both one-sided tests must be significant.
-    p_same = adjust_p(
-        [
-            None
-            if change.p_not_slower is None or change.p_not_faster is None
-            else max(change.p_not_slower, change.p_not_faster)
-            for change in tested
-        ]
-    )
+    ratios = log_ratios(b.logs - a.logs, (a.reach, a.degrees), (b.reach, b.degrees))
+    return verdicts_on(ratios, (a, b), limits)
+
+
+def verdicts_on(
+    found: LogRatios, sides: tuple[Figures, Figures], limits: Limits
+) -> tuple[Change, ...]:
+    """The verdicts on ratios whose errors contain more than those of both sides."""
+    reach, p_values = found.reach(limits.alpha), found.p_different()
+    not_slower, not_faster = found.p_margin(limits.bound)
+    p_same = np.minimum(2 * np.maximum(not_slower, not_faster), 1.0)
+    adjusted, same = (adjust_p(_known(one)) for one in (p_values, p_same))
+    p_change, p_alike = (np.array(one, dtype=np.float64) for one in (adjusted, same))
+    words = shown(found, p_change, p_alike, least=limits.bound, alpha=limits.alpha)
+    figures = {
+        "ratio": np.exp(found.estimates),
+        "ratio_low": np.exp(found.estimates - reach),
+        "ratio_high": np.exp(found.estimates + reach),
+        "p_value": p_values,
+        "p_adjusted": p_change,
+        "p_not_slower": not_slower,
+        "p_not_faster": not_faster,
+        "p_same_adjusted": p_alike,
+    }
+    rows = zip(*(_known(one) for one in figures.values()), strict=True)
+    numbers = zip(sides[0].n.tolist(), sides[1].n.tolist(), strict=True)
     changes = [
-        replace(
-            change,
-            p_adjusted=p,
-            p_same_adjusted=same,
-            verdict=_verdict_of(change.ratio, p, same, limits),
+        Change(
+            verdict=Verdict(word),
+            n_a=n_a,
+            n_b=n_b,
+            **dict[str, Any](zip(figures, row, strict=True)),
         )
-        for change, p, same in zip(tested, p_values, p_same, strict=True)
+        for word, (n_a, n_b), row in zip(words, numbers, rows, strict=True)
     ]
     levels = _levels(changes, limits)
     return tuple(
-        _planned(change, ratio, levels, in_turns=in_turns)
-        for change, ratio in zip(changes, found, strict=True)
+        _planned(change, _plan(found, sides, at), levels) for at, change in enumerate(changes)
     )
 
 
-def _tested(pair: Samples, found: LogRatio | None, limits: Limits) -> Change:
-    a, b = pair
-    median_a = float(np.median(a))
-    ratio = float(np.median(b)) / median_a if median_a > 0 else None
-    change = _inside(
-        Change(verdict=Verdict.UNDECIDED, n_a=a.size, n_b=b.size, ratio=ratio), found, limits
+def _known(values: Floats) -> list[float | None]:
+    return [None if math.isnan(one) else one for one in values.tolist()]
+
+
+def _plan(found: LogRatios, sides: tuple[Figures, Figures], at: int) -> Plan:
+    a, b = sides
+    return Plan(
+        estimate=float(found.estimates[at]),
+        error=float(found.errors[at]),
+        degrees=float(found.degrees[at]),
+        variances=(float(a.variance[at]), float(b.variance[at])),
+        n=int(min(a.n[at], b.n[at])),
+        took_turns=bool(a.took_turns[at] and b.took_turns[at]),
     )
-    if min(a.size, b.size) < MIN_PROCESSES:
-        return change
-    u, p_value = mann_whitney(a, b)
-    return replace(change, u=u, p_value=p_value, cliffs_delta=cliffs_delta(a, b))
-
-
-def _tested_turns(pair: Samples, found: LogRatio | None, limits: Limits) -> Change:
-    a, b = pair
-    ratio = math.exp(float(np.log(b).mean() - np.log(a).mean()))
-    change = Change(verdict=Verdict.UNDECIDED, n_a=a.size, n_b=b.size, ratio=ratio)
-    if found is None:
-        return change
-    low, high = ratio_interval(found, limits.alpha / 2)
-    change = _inside(change, found, limits)
-    return replace(change, ratio_low=low, ratio_high=high, p_value=two_sided_p(found))
-
-
-def _inside(change: Change, found: LogRatio | None, limits: Limits) -> Change:
-    """The change with the interval of its ratio, and both one-sided tests of the margin."""
-    if found is None:
-        return change
-    low, high = ratio_interval(found, limits.alpha)
-    slower, faster = one_sided_p(found, limits.margin)
-    return replace(change, ratio_low=low, ratio_high=high, p_not_slower=slower, p_not_faster=faster)
-
-
-def _verdict_of(
-    ratio: float | None, p: float | None, p_same: float | None, limits: Limits
-) -> Verdict:
-    """The verdict by the rules of `Verdict`; a test that was not possible has no p.
-
-    Args:
-        ratio: latency of b over that of a.
-        p: of the test for a change.
-        p_same: the larger p of the two one-sided tests.
-        limits: margin and level.
-    """
-    if ratio is not None and p is not None and p <= limits.alpha:
-        if ratio >= 1 + limits.margin:
-            return Verdict.SLOWER
-        if ratio <= 1 / (1 + limits.margin):
-            return Verdict.FASTER
-    if p_same is not None and p_same <= limits.alpha:
-        return Verdict.SAME
-    return Verdict.UNDECIDED
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -236,45 +165,26 @@ def _next_level(limits: Limits, adjusted: Sequence[float]) -> Limits:
     return replace(limits, alpha=limits.alpha * (claims + 1) / max(len(adjusted), claims + 1))
 
 
-def _planned(change: Change, found: LogRatio | None, levels: _Levels, *, in_turns: bool) -> Change:
+def _planned(change: Change, plan: Plan, levels: _Levels) -> Change:
     """Adds the detectable ratio and, where nothing is decided, the repeats that decide it."""
-    n_a, n_b = change.n_a or 0, change.n_b or 0
-    fewest = min(n_a, n_b)
-    if found is None:
-        return replace(change, reason=_no_variance(fewest, in_turns=in_turns))
-    detectable = (
-        _detectable_in_turns(found, levels.single)
-        if in_turns
-        else detectable_ratio(found, n_a, n_b, levels.single)
-    )
-    change = replace(change, detectable_ratio=detectable)
+    if change.p_value is None:
+        return replace(change, reason=_no_figure(change))
+    change = replace(change, detectable_ratio=detectable_ratio(plan, levels.single))
     if change.verdict is Verdict.SAME and _is_claimed(change.p_adjusted, levels):
         return replace(change, reason="a difference, but smaller than the margin")
     if change.verdict is not Verdict.UNDECIDED:
         return change
-    is_near = abs(found.estimate) < levels.same.bound
-    total = repeats_to_decide(
-        found,
-        levels.same if is_near else levels.change,
-        least=fewest + 1 if is_near or in_turns else max(fewest + 1, MIN_PROCESSES),
-    )
-    more = None if total is None else total - fewest
+    is_near = abs(plan.estimate) < levels.same.bound
+    total = repeats_to_decide(plan, levels.same if is_near else levels.change)
+    more = None if total is None else total - plan.n
     return replace(change, more_repeats=more, reason=_reason(change, more, levels))
 
 
-def _detectable_in_turns(found: LogRatio, alpha: float) -> float:
-    """Source: Cohen 1988, 2.4: the shift is (t of alpha + t of power) standard errors."""
-    t = special.stdtrit(found.degrees, [1 - alpha / 2, POWER]).sum()
-    return math.exp(float(t) * found.standard_error)
-
-
-def _no_variance(n: int, *, in_turns: bool) -> str:
-    if n >= (MIN_ROUNDS if in_turns else MIN_FOR_VARIANCE):
+def _no_figure(change: Change) -> str:
+    if change.ratio is None:
         return "a latency of 0 has no ratio"
-    if in_turns:
-        return f"{count_of(n, 'round')}: too few for a variance, at least {MIN_ROUNDS} needed"
-    few = count_of(n, "process", "processes")
-    return f"{few}: too few for a variance, at least {MIN_PROCESSES} a side needed"
+    few = count_of(min(change.n_a or 0, change.n_b or 0), "process", "processes")
+    return f"{few}: nothing shows their spread, at least 2 of a cell needed"
 
 
 def _reason(change: Change, more: int | None, levels: _Levels) -> str:
@@ -284,9 +194,6 @@ def _reason(change: Change, more: int | None, levels: _Levels) -> str:
         if more is None
         else f"{count_of(more, 'more repeat')} a side decide it"
     )
-    if change.p_value is None:
-        few = count_of(min(change.n_a or 0, change.n_b or 0), "process", "processes")
-        return f"{few}, at least {MIN_PROCESSES} a side needed to find a change; {decides}"
     if not _is_claimed(change.p_value, levels):
         return decides
     if not _is_claimed(change.p_adjusted, levels):
@@ -323,10 +230,8 @@ def verdict_meaning(limits: Limits, part: str = "compare/verdict") -> tuple[str,
         {
             "margin": percent(limits.margin),
             "alpha": limits.alpha,
-            "level": percent(1 - 2 * limits.alpha),
+            "level": percent(1 - limits.alpha),
             "power": percent(POWER),
-            "min_for_variance": MIN_FOR_VARIANCE,
-            "min_processes": MIN_PROCESSES,
         },
     )
 
@@ -389,10 +294,11 @@ def compare_rounds(
             f"no round measured both {models[0]} and {models[1]}",
             "look at the failures with `fleetrank sweep status`",
         )
-    a, b = (side["adjusted_ns"].to_numpy() for side in sides)
+    adjusted = [side["adjusted_ns"].to_numpy() for side in sides]
+    figures = figures_of(adjusted, [True, True], ["", ""])
     medians = [float(np.median(side["latency_p50_ns"])) / NS_PER_MS for side in sides]
-    found = verdict(a, b, limits, in_turns=True)
-    spread = math.sqrt(sum(np.log(one).var(ddof=1) for one in (a, b))) if len(a) > 1 else None
+    (found,) = verdicts(figures.at([0]), figures.at([1]), limits)
+    spread = math.sqrt(figures.variance.sum()) if np.isfinite(figures.variance).all() else None
     return RoundsComparison(
         model_a=models[0],
         model_b=models[1],
@@ -413,9 +319,7 @@ def rounds_sentences(found: RoundsComparison) -> tuple[str, ...]:
         fast, slow = slow, fast
     else:  # how many times as fast it is, as `faster` says
         ratio, low, high = 1 / ratio, high and 1 / high, low and 1 / low
-    interval = (
-        f"no interval below {MIN_ROUNDS} rounds" if low is None else f"{low:.3f} to {high:.3f}"
-    )
+    interval = "no interval of one round" if low is None else f"{low:.3f} to {high:.3f}"
     sentences = [
         f"{found.model_a}: {found.median_a_ms:.3g} ms",
         f"{found.model_b}: {found.median_b_ms:.3g} ms",

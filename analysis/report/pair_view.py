@@ -16,11 +16,10 @@ from fleetrank.analysis.statistics.pair_answer import (
     conditions_of,
     pair_sentences,
 )
-from fleetrank.analysis.statistics.pair_evidence import Runs, runs_of
+from fleetrank.analysis.statistics.pair_evidence import Runs, stored_figures
 from fleetrank.analysis.statistics.pairs import main_pair
-from fleetrank.analysis.statistics.process_noise import noise_of
 from fleetrank.analysis.statistics.verdicts import doubts_of
-from fleetrank.analysis.stored.selection import ORDER_MARGIN, margin_of
+from fleetrank.analysis.stored.selection import MARGIN, margin_of
 from fleetrank.foundation.vocabulary import NS_PER_MS
 
 Json = dict[str, object]
@@ -41,7 +40,7 @@ def fleet_data(session: Session) -> Json:
     Raises:
         AnalysisError: nothing can be ranked.
     """
-    panel, noise, (doubts, unlike) = session.panel, noise_of(session), doubts_of(session)
+    panel, (doubts, unlike) = session.panel, doubts_of(session)
     selection = session.selection
     # The question may be asked on any runtime; the page has its own platforms only.
     is_part = (selection.runtime, selection.precision) != (None, None)
@@ -60,7 +59,7 @@ def fleet_data(session: Session) -> Json:
         latency[panel.models.index(model), column[key]] = np.nan
     names = [*map(str, panel.models)]
     unlike_at = ((names.index(model), column[key]) for model, key in unlike)
-    runs = runs_of(session, "latency_p50_ns", unlike_at)
+    found = stored_figures(session, unlike=unlike_at)
     here = int(np.argmax(np.isfinite(latency[:, columns]).sum(axis=0)))
     fastest = np.argsort(latency[:, columns[here]], kind="stable").tolist()
     a, b = fastest[0], fastest[min(1, len(names) - 1)]
@@ -76,18 +75,18 @@ def fleet_data(session: Session) -> Json:
             for key, at in zip(keys, columns, strict=True)
         ],
         "ms": [[_rounded(one) for one in latency[:, at] / NS_PER_MS] for at in columns],
-        "n": [noise.n[:, at].tolist() for at in columns],
-        "reach": [_reach(noise.reach[:, at]) for at in columns],
-        "runs": [_runs(runs[at]) if at in runs else None for at in columns],
+        "n": [found.newest.n[:, at].tolist() for at in columns],
+        "reach": [_reach(found.reach[:, at]) for at in columns],
+        "runs": [_runs(found.runs[at]) if at in found.runs else None for at in columns],
         **{
             name: [
                 [names.index(model), keys.index(key), said]
-                for (model, key), said in found.items()
+                for (model, key), said in of.items()
                 if key in keys
             ]
-            for name, found in (("doubts", doubts), ("unlike", unlike))
+            for name, of in (("doubts", doubts), ("unlike", unlike))
         },
-        "margin": margin_of(selection, ORDER_MARGIN),
+        "margin": margin_of(selection, MARGIN),
         "single": SINGLE_MARGIN,
         "main": None if answer is None else _answer(answer),
         "a": a,
@@ -105,7 +104,7 @@ def _runs(runs: Runs) -> Json:
         "reach": [[_rounded(one) for one in of_models] for of_models in reach.T],
         "n": runs.n.T.tolist(),
         "turns": runs.turns.T.tolist(),
-        "between": runs.between,
+        "between": runs.between[0],
     }
 
 

@@ -32,9 +32,10 @@ from fleetrank.analysis.panel.conditions import (
     unlisted,
 )
 from fleetrank.analysis.panel.draws import Block, blocks
-from fleetrank.analysis.panel.panel import Panel, Repeats
+from fleetrank.analysis.panel.panel import Panel
 from fleetrank.analysis.panel.session import Session, once_a_session
-from fleetrank.analysis.stored.cell_values import MIN_REPEATS, interval_depth
+from fleetrank.analysis.statistics.process_noise import noise_of
+from fleetrank.analysis.stored.cell_values import MIN_REPEATS
 from fleetrank.analysis.stored.selection import setting
 from fleetrank.analysis.stored.side_tables import EVALUATIONS, LOWER_IS_BETTER, of_most_models
 from fleetrank.analysis.tables.table import Table, explained
@@ -124,7 +125,7 @@ class Objective(StrEnum):
 DEFAULT_OBJECTIVES = "accuracy,latency"
 LANGUAGE_OBJECTIVES = "quality,latency"
 """The default of language models, which have no accuracy on images."""
-_PROCESSES = (Objective.LATENCY, Objective.MEMORY)
+_PROCESSES = {Objective.LATENCY: "latency_p50_ns", Objective.MEMORY: "peak_memory_bytes"}
 """In the order of `Repeats.processes`."""
 MODEL_OBJECTIVES = (Objective.ACCURACY, Objective.QUALITY, Objective.FLOPS)
 """These have no noise on a platform: they are properties of the model."""
@@ -194,17 +195,16 @@ def parse_objectives(text: str) -> tuple[Objective, ...]:
     return tuple(Objective(name) for name in names)
 
 
-def make_objectives(
-    panel: Panel, repeats: Repeats, names: tuple[Objective, ...], quality: Floats
-) -> Objectives:
+def make_objectives(session: Session, names: tuple[Objective, ...], quality: Floats) -> Objectives:
     """The values of the named objectives with their noise, and of those that need no device.
 
     `quality` is (n_models,), smaller is better, NaN is not measured.
     """
+    panel = session.panel
     points = _points(panel, names, quality)
     return Objectives(
         values=points,
-        bounds=_noise_bounds(points, repeats, names),
+        bounds=_noise_bounds(points, session, names),
         flops=_points(panel, by_flops(names), quality)[:, 0],
     )
 
@@ -298,7 +298,7 @@ def _points(panel: Panel, objectives: tuple[Objective, ...], quality: Floats) ->
 
 
 def _noise_bounds(
-    points: Floats, repeats: Repeats, objectives: tuple[Objective, ...]
+    points: Floats, session: Session, objectives: tuple[Objective, ...]
 ) -> tuple[Floats, Floats]:
     """Lower and upper bounds of the values within their noise; NaN where it is not known.
 
@@ -308,26 +308,12 @@ def _noise_bounds(
     low, high = points.copy(), points.copy()
     for at, objective in enumerate(objectives):
         if objective in _PROCESSES:
-            values = repeats.processes[_PROCESSES.index(objective)]
-            low[:, :, at], high[:, :, at] = process_interval(values)
+            noise = noise_of(session, _PROCESSES[objective])
+            reach = np.where(noise.n >= MIN_REPEATS, noise.reach, np.nan)
+            low[:, :, at] *= np.exp(-reach)
+            high[:, :, at] *= np.exp(reach)
         elif objective is Objective.ENERGY:
             low[:, :, at] = high[:, :, at] = np.nan
-    return low, high
-
-
-def process_interval(values: Floats) -> tuple[Floats, Floats]:
-    """Interval of the median over processes (..., n_repeats), NaN missing, as tables show it.
-
-    NaN below 5 of them.
-    """
-    in_order = np.sort(values, axis=-1)
-    count = np.isfinite(values).sum(axis=-1)
-    depth = np.array([interval_depth(n) for n in range(values.shape[-1] + 1)])[count]
-    ends = [
-        np.take_along_axis(in_order, np.maximum(at, 0)[..., None], axis=-1)[..., 0]
-        for at in (depth, count - 1 - depth)
-    ]
-    low, high = np.where(count >= MIN_REPEATS, ends, np.nan)
     return low, high
 
 
@@ -409,7 +395,7 @@ def compare_frontiers(session: Session, names: tuple[Objective, ...]) -> ParetoR
     quality = measured_quality(session) if Objective.QUALITY in names else None
     unknown = np.full(len(panel.models), np.nan)
     costs = unknown if quality is None else quality.costs
-    objectives = make_objectives(panel, session.repeats, names, costs)
+    objectives = make_objectives(session, names, costs)
     pairs = directed_pairs(panel, session.selection)
     is_listed = len(pairs) <= MAX_LISTED_PAIRS
     n_models, figures = pair_frontiers(objectives, pairs, with_shapes=is_listed)

@@ -59,7 +59,7 @@ def latency_table(session: Session) -> Table:
         STATISTIC, placement(),
         pl.col("interval_reason").alias("reason"),
     )  # fmt: skip
-    explanation = explained("latency/latency", {"coverage": _coverage(scope.cells)})
+    explanation = explained("latency/latency")
     return _of_workload(
         session, Table(title="Latency", frame=shown, notes=scope.notes, explanation=explanation)
     )
@@ -133,14 +133,6 @@ def coldstart_table(session: Session) -> Table:
 
 def _scaled(columns: dict[str, str], divisor: float) -> list[pl.Expr]:
     return [(pl.col(source) / divisor).alias(name) for name, source in columns.items()]
-
-
-def _coverage(cells: pl.DataFrame) -> str:
-    known = cells["interval_coverage"].drop_nulls().unique().sort()
-    if known.is_empty():
-        return "none here"
-    ends = sorted({f"{100 * value:.1f} %" for value in (known[0], known[-1])})
-    return " to ".join(ends)
 
 
 # Part `training`: what one step of training takes, beside an inference of the same batch.

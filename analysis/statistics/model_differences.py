@@ -13,19 +13,28 @@ from fleetrank.analysis.arrays.ranking import Floats
 from fleetrank.analysis.arrays.significance import (
     MIN_PAIRS,
     MIN_PROCESSES,
-    Limits,
     TSquared,
+    cliffs_delta,
     cohens_d,
     hotelling_t2,
+    mann_whitney,
     wilcoxon,
 )
-from fleetrank.analysis.comparison.verdict import Change, verdict_meaning, verdicts, worded_verdicts
+from fleetrank.analysis.arrays.two_samples import Limits
+from fleetrank.analysis.comparison.verdict import (
+    Change,
+    verdict_meaning,
+    verdicts_on,
+    worded_verdicts,
+)
 from fleetrank.analysis.panel.conditions import MAX_LISTED_PAIRS
+from fleetrank.analysis.panel.panel import positions
 from fleetrank.analysis.panel.session import Session
+from fleetrank.analysis.statistics.pair_evidence import stored_figures
 from fleetrank.analysis.stored.load import valid_attempts
 from fleetrank.analysis.stored.selection import (
     CHANGE_ALPHA,
-    CHANGE_MARGIN,
+    MARGIN,
     Selection,
     margin_of,
     matches,
@@ -131,9 +140,9 @@ def _near(
 
 _COLUMNS = (
     "platform_key", "model_a", "model_b", "n_a", "n_b", "verdict", "ratio", "ratio_low",
-    "ratio_high", "u", "p_value", "p_adjusted", "p_not_slower", "p_not_faster", "p_same_adjusted",
-    "detectable_ratio", "more_repeats", "n_paired", "wilcoxon_p", "wilcoxon_p_adjusted",
-    "cohens_d", "cliffs_delta", "hotelling_t2", "hotelling_p", "reason",
+    "ratio_high", "p_value", "p_adjusted", "p_not_slower", "p_not_faster", "p_same_adjusted",
+    "detectable_ratio", "more_repeats", "u", "mann_whitney_p", "n_paired", "wilcoxon_p",
+    "wilcoxon_p_adjusted", "cohens_d", "cliffs_delta", "hotelling_t2", "hotelling_p", "reason",
 )  # fmt: skip
 
 
@@ -142,12 +151,16 @@ class ModelPair(Change):
     """Two models on one platform; a test that could not be made is `None`, with the reason.
 
     Attributes:
+        u: pairs of processes in which b is slower, of the newest figures, as the tests below it.
         n_paired: repeats with the same number in one sweep, which the signed-rank test uses.
     """
 
     platform_key: str
     model_a: str
     model_b: str
+    u: float | None = None
+    mann_whitney_p: float | None = None
+    cliffs_delta: float | None = None
     n_paired: int | None = None
     wilcoxon_p: float | None = None
     wilcoxon_p_adjusted: float | None = None
@@ -173,7 +186,7 @@ def significance(session: Session) -> SignificanceResult:
     if len(samples) > MAX_LISTED_PAIRS:
         return SignificanceResult(pairs=None)
     limits = limits_of(session.selection)
-    changes = verdicts(((a.latency, b.latency) for a, b in samples), limits)
+    changes = _changes(session, samples, limits)
     tested = [_tested(a, b, change) for (a, b), change in zip(samples, changes, strict=True)]
     adjusted = adjust_p([pair.wilcoxon_p for pair in tested])
     return SignificanceResult(
@@ -183,9 +196,22 @@ def significance(session: Session) -> SignificanceResult:
     )
 
 
+def _changes(
+    session: Session, pairs: Sequence[tuple[ModelSample, ModelSample]], limits: Limits
+) -> tuple[Change, ...]:
+    """By the evidence and the spread that `faster` uses."""
+    if not pairs:
+        return ()
+    models, panel = ([pair[side].model for pair in pairs] for side in (0, 1)), session.panel
+    a, b = (positions(panel.models, pl.Series(names)) for names in models)
+    columns = positions(panel.keys, pl.Series([one.platform for one, _ in pairs]))
+    ratios, sides = stored_figures(session).ratios(a, b, columns)
+    return verdicts_on(ratios, sides, limits)
+
+
 def limits_of(selection: Selection) -> Limits:
     """The margin that the user set, else the default; raises the errors of `margin_of`."""
-    return Limits(margin=margin_of(selection, CHANGE_MARGIN), alpha=CHANGE_ALPHA)
+    return Limits(margin=margin_of(selection, MARGIN), alpha=CHANGE_ALPHA)
 
 
 def significance_table(session: Session) -> Table:
@@ -221,8 +247,10 @@ def _tested(a: ModelSample, b: ModelSample, change: Change) -> ModelPair:
     # The difference of the sessions is then part of the ratio.
     is_apart = not sweeps_a & sweeps_b
     reasons = [change.reason, "measured in different sessions" if is_apart else None]
-    if change.p_value is None:
-        return replace(pair, reason=_joined(reasons))
+    if min(a.latency.size, b.latency.size) < MIN_PROCESSES:
+        few = f"no rank test below {MIN_PROCESSES} processes a side"
+        return replace(pair, reason=_joined([*reasons, few]))
+    u, rank_p = mann_whitney(a.latency, b.latency)
     n_paired, wilcoxon_p = _paired(a, b)
     d = cohens_d(a.latency, b.latency)
     both, no_both = _both_measures(a, b)
@@ -234,6 +262,9 @@ def _tested(a: ModelSample, b: ModelSample, change: Change) -> ModelPair:
     ]  # fmt: skip
     return replace(
         pair,
+        u=u,
+        mann_whitney_p=rank_p,
+        cliffs_delta=cliffs_delta(a.latency, b.latency),
         n_paired=n_paired,
         wilcoxon_p=wilcoxon_p,
         cohens_d=d,

@@ -13,6 +13,7 @@ from scipy import special
 
 from fleetrank.analysis.arrays.pareto import Mask
 from fleetrank.analysis.arrays.ranking import MIN_MODELS, Floats, average_ranks, require_finite
+from fleetrank.analysis.arrays.two_samples import Figures
 from fleetrank.analysis.errors import AnalysisError, NoDataError
 from fleetrank.analysis.panel.conditions import Level
 from fleetrank.analysis.panel.device_models import MIN_SHARE, complete_part
@@ -24,6 +25,7 @@ from fleetrank.analysis.panel.session import (
     left_out_notes,
     once_a_session,
 )
+from fleetrank.analysis.statistics.process_noise import noise_of
 from fleetrank.analysis.stored.cell_values import MIN_REPEATS
 from fleetrank.analysis.stored.selection import setting
 from fleetrank.analysis.tables.table import Table, explained, frame_of
@@ -52,7 +54,7 @@ class ModelRank:
         n_models: models of the platform, or of the complete table of a tier.
         n_repeats: of a platform, processes of the model.
         n_devices: of a tier, the device models that were used.
-        latency_ms: of a platform, the geometric mean of the process medians; `rank` is of it. In a
+        latency_ms: of a platform, the figure that `faster` compares; `rank` is of it. In a
             tier it is of the mean log latency over devices.
         rank_low, rank_high: simultaneous 95 % set on a platform; `None` with its `reason`.
         p_among_k: share of devices on which the model is among the `k` fastest.
@@ -116,23 +118,20 @@ def ranks_on_platforms(session: Session) -> list[ModelRank]:
     Raises:
         NotComparableError: no platform holds comparable rows.
     """
-    logs = np.log(session.repeats.processes[0])
+    figures = noise_of(session)
     columns = range(len(session.panel.keys))
-    return [one for at in columns for one in _on_platform(session, at, logs[:, at])]
+    return [one for at in columns for one in _on_platform(session, at, figures)]
 
 
-def _on_platform(session: Session, column: int, every: Floats) -> Iterator[ModelRank]:
+def _on_platform(session: Session, column: int, every: Figures) -> Iterator[ModelRank]:
     panel = session.panel
     facts = panel.platforms.row(column, named=True)
-    rows = np.flatnonzero(np.isfinite(every).any(axis=1))
-    logs = every[rows]
-    counts, means = np.isfinite(logs).sum(axis=1), np.nanmean(logs, axis=1)
+    rows = np.flatnonzero(np.isfinite(every.logs[:, column]))
+    figures = every.at((rows, column))
     stream = zlib.crc32(facts["platform_key"].encode())
-    sets, reason = _sets(
-        logs, counts, means, np.random.default_rng([session.selection.seed, stream])
-    )
-    ranks = _ranks(means)
-    for at in np.argsort(means, kind="stable").tolist():
+    sets, reason = _sets(figures, np.random.default_rng([session.selection.seed, stream]))
+    ranks = _ranks(figures.logs)
+    for at in np.argsort(figures.logs, kind="stable").tolist():
         yield ModelRank(
             level=Level.PLATFORM,
             platform_key=facts["platform_key"],
@@ -142,8 +141,8 @@ def _on_platform(session: Session, column: int, every: Floats) -> Iterator[Model
             tier=facts["tier"],
             model=panel.models[rows[at]],
             n_models=rows.size,
-            n_repeats=int(counts[at]),
-            latency_ms=float(np.exp(means[at]) / NS_PER_MS),
+            n_repeats=int(figures.n[at]),
+            latency_ms=float(np.exp(figures.logs[at]) / NS_PER_MS),
             rank=int(ranks[at]),
             rank_low=None if sets is None else int(sets.low[at]),
             rank_high=None if sets is None else int(sets.high[at]),
@@ -156,19 +155,15 @@ def _ranks(means: Floats) -> Ranks:
     return np.asarray(1 + (means[:, None] > means).sum(axis=1), dtype=np.int64)
 
 
-def _sets(
-    logs: Floats, counts: Ranks, means: Floats, rng: np.random.Generator
-) -> tuple[RankSets | None, str | None]:
+def _sets(figures: Figures, rng: np.random.Generator) -> tuple[RankSets | None, str | None]:
     """Sets of ranks, or why there are none."""
-    fewest = int(counts.min(initial=MIN_REPEATS))
+    fewest = int(figures.n.min(initial=MIN_REPEATS))
     if fewest < MIN_REPEATS:
         return None, f"a model has {count_of(fewest, 'repeat')}, at least {MIN_REPEATS} needed"
-    if not 1 < means.size <= MAX_MODELS:
-        return None, f"{count_of(means.size, 'model')}, computed for 2 to {MAX_MODELS}"
-    spread: Floats = np.nanstd(logs, axis=1, ddof=1)
-    errors = np.maximum(spread / np.sqrt(counts), _LEAST_ERROR)
-    degrees = (counts - 1).astype(np.float64)
-    return rank_sets(means, errors, degrees, rng), None
+    if not 1 < figures.n.size <= MAX_MODELS:
+        return None, f"{count_of(figures.n.size, 'model')}, computed for 2 to {MAX_MODELS}"
+    errors = np.maximum(figures.errors, _LEAST_ERROR)
+    return rank_sets(figures.logs, errors, figures.degrees, rng), None
 
 
 def ranks_in_tiers(session: Session, k: int) -> list[ModelRank]:

@@ -16,8 +16,10 @@ from scipy import special
 
 from fleetrank.analysis.arrays.interval import CONFIDENCE, half_width, shrunk, squared_error
 from fleetrank.analysis.arrays.ranking import Floats
+from fleetrank.analysis.arrays.two_samples import Figures, LogRatios, log_ratios
 from fleetrank.analysis.panel.panel import alike_attempts, positions
 from fleetrank.analysis.panel.session import Session
+from fleetrank.analysis.statistics.process_noise import noise_of
 from fleetrank.analysis.stored.load import IS_SUSTAINED
 from fleetrank.foundation.vocabulary import Design, Flag, Origin
 
@@ -38,14 +40,16 @@ class Evidence:
 
     Attributes:
         log_a, log_b: their figures, from the same sweep or not.
-        reach: half-width of the 95 % interval of the log ratio.
+        error, degrees: standard error of the log ratio, and its degrees of freedom; NaN and 0
+            where nothing shows the spread.
         n_a, n_b: processes.
         sweeps: of A and of B.
     """
 
     log_a: float
     log_b: float
-    reach: float
+    error: float
+    degrees: float
     n_a: int
     n_b: int
     sweeps: tuple[str, str]
@@ -65,18 +69,20 @@ class Runs:
         stated: figures, NaN where a sweep lacks the model, (n_models, n_sweeps).
         logs: of them those that are evidence, like `stated`.
         reach: half-width of the 95 % interval of a figure inside its sweep, like `logs`.
+        degrees: of freedom of its error, like `logs`.
         n: processes, like `logs`.
         turns: the model took turns with others, like `logs`.
-        between: half-width of what two sessions add to a log ratio.
+        between: half-width of what two sessions add to a log ratio, and its degrees of freedom.
     """
 
     sweeps: tuple[str, ...]
     stated: Floats
     logs: Floats
     reach: Floats
+    degrees: Floats
     n: Ints
     turns: npt.NDArray[np.bool_]
-    between: float
+    between: tuple[float, float]
 
     def newest(self, row: int) -> int:
         """The number of the newest sweep that measured a model."""
@@ -96,36 +102,96 @@ class Runs:
         if both.size:
             wide = np.nan_to_num(reach, nan=np.inf)
             at = max(both.tolist(), key=lambda at: (self._in_turns(a, b, at), -wide[at], at))
-            return self._evidence((a, at), (b, at), float(reach[at]))
+            return self._evidence((a, at), (b, at))
         newest = [int(np.flatnonzero(np.isfinite(self.logs[row]))[-1]) for row in (a, b)]
-        known = np.nan_to_num([self.reach[row, at] for row, at in zip((a, b), newest, strict=True)])
-        both_and_host = math.hypot(*known.tolist(), self.between)
-        return self._evidence((a, newest[0]), (b, newest[1]), both_and_host)
+        return self._evidence((a, newest[0]), (b, newest[1]))
 
     def _in_turns(self, a: int, b: int, at: int) -> bool:
         return bool(self.turns[a, at] and self.turns[b, at])
 
-    def _evidence(self, a: tuple[int, int], b: tuple[int, int], reach: float) -> Evidence:
+    def _evidence(self, a: tuple[int, int], b: tuple[int, int]) -> Evidence:
+        parts = [(self.reach[one], self.degrees[one]) for one in (a, b)]
+        if a[1] != b[1]:  # single processes of two sessions have the error of sessions alone
+            parts = [*(part for part in parts if part[1] > 0), self.between]
+        both = [(np.array([reach]), np.array([degrees])) for reach, degrees in parts]
+        found = log_ratios(np.array([self.logs[b] - self.logs[a]]), *both)
         return Evidence(
             log_a=float(self.logs[a]),
             log_b=float(self.logs[b]),
-            reach=reach,
+            error=float(found.errors[0]),
+            degrees=float(found.degrees[0]),
             n_a=int(self.n[a]),
             n_b=int(self.n[b]),
             sweeps=(self.sweeps[a[1]], self.sweeps[b[1]]),
         )
 
 
-def runs_of(
-    session: Session, column: str, unlike: Iterable[tuple[int, int]] = ()
-) -> Mapping[int, Runs]:
-    """By column of the panel, of platforms that this tool measured in several sweeps.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredFigures:
+    """What a session holds of a quantity: the newest figures, and every sweep where there are more.
+
+    Attributes:
+        newest: (n_models, n_platforms).
+        reach: half-width of the 95 % interval of each of them, likewise.
+        runs: by column, of platforms that were measured in several sweeps.
+    """
+
+    newest: Figures
+    reach: Floats
+    runs: Mapping[int, Runs]
+
+    def evidence(self, a: int, b: int, at: int) -> Evidence | None:
+        """The best evidence of two models on a platform of several sweeps; `None` of another."""
+        runs = self.runs.get(at)
+        return runs.of_pair(a, b) if runs and runs.has((a, b)) else None
+
+    def ratios(
+        self, a: int | Ints, b: int | Ints, columns: Ints
+    ) -> tuple[LogRatios, tuple[Figures, Figures]]:
+        """Figures of B over those of A by the best evidence of each pair, and the figures.
+
+        Args:
+            a: rows; one for all columns, or one for each of them.
+            b: likewise.
+            columns: platforms; one may serve all rows.
+        """
+        rows = [np.asarray(one) for one in np.broadcast_arrays(a, b, columns)]
+        sides = [self.newest.at((one, rows[2])) for one in rows[:2]]
+        parts = [
+            (self.reach[one, rows[2]], side.degrees)
+            for one, side in zip(rows[:2], sides, strict=True)
+        ]
+        found = log_ratios(sides[1].logs - sides[0].logs, *parts)
+        if np.isin(columns, [*self.runs]).any():
+            for place, where in enumerate(zip(*(one.tolist() for one in rows), strict=True)):
+                if (best := self.evidence(*where)) is not None:
+                    found.estimates[place] = best.log_b - best.log_a
+                    found.errors[place], found.degrees[place] = best.error, best.degrees
+                    for side, log, n in zip(
+                        sides, (best.log_a, best.log_b), (best.n_a, best.n_b), strict=True
+                    ):
+                        side.logs[place], side.n[place] = log, n
+        return found, (sides[0], sides[1])
+
+
+def stored_figures(
+    session: Session, column: str = "latency_p50_ns", unlike: Iterable[tuple[int, int]] = ()
+) -> StoredFigures:
+    """What a session holds of the quantity of a column of the stored rows.
 
     Args:
         session: the rows to use.
         column: of the quantity.
-        unlike: rows and columns of the panel whose newest figure does not count.
+        unlike: rows and columns of the panel whose newest figure does not count as evidence.
     """
+    newest = noise_of(session, column)
+    return StoredFigures(newest=newest, reach=newest.reach, runs=_runs_of(session, column, unlike))
+
+
+def _runs_of(
+    session: Session, column: str, unlike: Iterable[tuple[int, int]]
+) -> Mapping[int, Runs]:
+    """By column of the panel, of platforms that this tool measured in several sweeps."""
     panel = session.panel
     value = pl.col(column).cast(pl.Float64)
     has_fault = pl.col("flags").list.eval(pl.element().is_in(_FAULTS)).list.any()
@@ -162,7 +228,7 @@ def _of_platform(models: tuple[str, ...], rows: pl.DataFrame) -> Runs:
     sweeps = tuple(began.sort("started_utc", "sweep_id")["sweep_id"])
     place = positions(models, rows["identity"]), positions(sweeps, rows["sweep_id"])
     shape = len(models), len(sweeps)
-    logs, reach = np.full((2, *shape), np.nan)
+    logs, reach, freedom = np.full((3, *shape), np.nan)
     n, turns = np.zeros(shape, dtype=np.int64), np.zeros(shape, dtype=np.bool_)
     n[place], turns[place] = rows["n"].to_numpy(), rows["turns"].to_numpy()
     logs[place] = rows.select(pl.when("turns").then("mean").otherwise("median")).to_series()
@@ -172,16 +238,17 @@ def _of_platform(models: tuple[str, ...], rows: pl.DataFrame) -> Runs:
     is_any = np.ones(shape[0], dtype=np.bool_)
     for at in range(shape[1]):
         known = n[:, at] > 0
-        variance, freedom = shrunk(squares[known, at], degrees[known, at], is_any[known])
+        variance, known_by = shrunk(squares[known, at], degrees[known, at], is_any[known])
         if not np.isfinite(variance).any():  # one process each: their spread in the other sweeps
-            variance, freedom = (one[known] for one in _over_sweeps(squares, degrees))
+            variance, known_by = (one[known] for one in _over_sweeps(squares, degrees))
         error = squared_error(variance, n[known, at], turns[known, at])
-        reach[known, at] = half_width(error, freedom)
+        reach[known, at], freedom[known, at] = half_width(error, known_by), known_by
     return Runs(
         sweeps=sweeps,
         stated=logs,
         logs=logs.copy(),
         reach=reach,
+        degrees=freedom,
         n=n,
         turns=turns,
         between=between_sessions(logs),
@@ -193,8 +260,8 @@ def _over_sweeps(squares: Floats, degrees: Floats) -> tuple[Floats, Floats]:
     return shrunk(*total, np.ones(total[1].shape, dtype=np.bool_))
 
 
-def between_sessions(logs: Floats) -> float:
-    """Half-width of the 95 % interval of what two sessions add to a log ratio.
+def between_sessions(logs: Floats) -> tuple[float, float]:
+    """Half-width of the 95 % interval of what two sessions add to a log ratio, and its degrees.
 
     The models that several sessions measured show it; a session moves all of them alike, so that
     further models are no further sessions.
@@ -212,4 +279,5 @@ def between_sessions(logs: Floats) -> float:
     seen = squares / freedom if freedom else 0.0
     degrees = PRIOR_DEGREES + sessions
     variance = (PRIOR_DEGREES * PRIOR_SPREAD**2 + sessions * seen) / degrees
-    return float(special.stdtrit(degrees, (1 + CONFIDENCE) / 2)) * math.sqrt(2 * variance)
+    quantile = float(special.stdtrit(degrees, (1 + CONFIDENCE) / 2))
+    return quantile * math.sqrt(2 * variance), float(degrees)

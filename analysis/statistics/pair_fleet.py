@@ -17,16 +17,16 @@ from fleetrank.analysis.arrays.kept_order import (
     usual_variance,
 )
 from fleetrank.analysis.arrays.ranking import Floats
+from fleetrank.analysis.arrays.two_samples import Verdict, shown
 from fleetrank.analysis.errors import AnalysisError, NoDataError
 from fleetrank.analysis.figures import platform_labels
 from fleetrank.analysis.panel.session import Session
 from fleetrank.analysis.statistics.pair_answer import QUANTITIES, SINGLE_MARGIN, Order, PairOrder
-from fleetrank.analysis.statistics.pair_evidence import Evidence, runs_of
-from fleetrank.analysis.statistics.process_noise import noise_of
+from fleetrank.analysis.statistics.pair_evidence import Evidence, stored_figures
 from fleetrank.analysis.statistics.verdicts import doubts_of
 from fleetrank.analysis.stored.selection import (
     ANY_PRECISION,
-    ORDER_MARGIN,
+    MARGIN,
     fits_platform,
     has_precision,
     margin_of,
@@ -57,9 +57,10 @@ class Fleet:
         self.session = session.asked(replace(selection, runtime=None, precision=precision))
         self.panel = panel = self.session.panel
         self.quantity = QUANTITIES[_COMPARED.chosen(selection)]
-        values = getattr(panel, self.quantity.name)
-        self.stated = np.log(np.where(values > 0, values, np.nan))
         self.doubts, self.unlike = _doubts(self.session, self.quantity.name)
+        self.stored = stored_figures(self.session, self.quantity.column, self.unlike)
+        self.figures = self.stored.newest
+        self.stated, self.runs = self.figures.logs, self.stored.runs
         self.logs = self.stated.copy()
         for row, column in (*self.doubts, *self.unlike):
             self.logs[row, column] = np.nan
@@ -68,16 +69,9 @@ class Fleet:
         self.devices: list[str] = panel.platforms.select(models).to_series().to_list()
         self.clusters: Ints = np.unique(self.devices, return_inverse=True)[1].astype(np.int64)
         self.labels = platform_labels(panel.platforms).names
-        self.noise = noise_of(self.session, self.quantity.column)
-        self.runs = runs_of(self.session, self.quantity.column, self.unlike)
-        self.margin = margin_of(selection, ORDER_MARGIN)
+        self.margin = margin_of(selection, MARGIN)
         self._curves: dict[tuple[bytes, int], KeptCurve | None] = {}
         self._ratios: dict[bytes, Floats] = {}
-
-    def evidence(self, a: int, b: int, at: int) -> Evidence | None:
-        """The best evidence of two models on a platform of several sweeps; `None` of another."""
-        runs = self.runs.get(at)
-        return runs.of_pair(a, b) if runs and runs.has((a, b)) else None
 
     def known(self, at: int) -> npt.NDArray[np.bool_]:
         """Models of which a platform has a figure that is not doubted, (n_models,)."""
@@ -86,7 +80,7 @@ class Fleet:
 
     def log_ratio(self, a: int, b: int, at: int) -> float:
         """Figure of B over that of A on a platform that measured both, as a logarithm."""
-        found = self.evidence(a, b, at)
+        found = self.stored.evidence(a, b, at)
         if found is not None:
             return found.log_b - found.log_a
         return float(self.stated[b, at] - self.stated[a, at])
@@ -191,7 +185,7 @@ class Fleet:
         """Which platforms measured both models without doubt, (n_platforms,)."""
         both = np.asarray(np.isfinite(self.logs[list(rows)]).all(axis=0))
         for at in self.runs:
-            both[at] = both[at] or self.evidence(*rows, at) is not None
+            both[at] = both[at] or self.stored.evidence(*rows, at) is not None
         return both
 
     def common_here(self) -> int:
@@ -227,9 +221,9 @@ class Fleet:
         """The two models on a platform that measured both."""
         a, b = rows
         log, low, high, order = (one[0] for one in self.orders_of(rows, np.array([at])))
-        is_known, found = math.isfinite(low), self.evidence(a, b, at)
+        is_known, found = math.isfinite(low), self.stored.evidence(a, b, at)
         logs = (found.log_a, found.log_b) if found else self.stated[[a, b], at].tolist()
-        n_a, n_b = (found.n_a, found.n_b) if found else self.noise.n[[a, b], at].tolist()
+        n_a, n_b = (found.n_a, found.n_b) if found else self.figures.n[[a, b], at].tolist()
         value_a, value_b = (math.exp(one) / self.quantity.per_unit for one in logs)
         return replace(
             self.named_order(rows, Order(order), at),
@@ -271,21 +265,20 @@ class Fleet:
         The log ratio is above 0 here. Where the noise is not known, the interval is NaN, and the
         margin decides alone.
         """
-        a, b = rows
-        log = self.stated[b, columns] - self.stated[a, columns]
-        reach = np.hypot(*(self.noise.reach[row, columns] for row in rows))
-        if np.isin(columns, [*self.runs]).any():
-            for place, (one, other, at) in enumerate(np.broadcast(a, b, columns)):
-                if (found := self.evidence(int(one), int(other), int(at))) is not None:
-                    log[place], reach[place] = found.log_b - found.log_a, found.reach
-        margin = math.log1p(self.margin)
-        is_equal = (-margin < log - reach) & (log + reach < margin)
-        least = np.where(np.isnan(reach), max(margin, math.log1p(SINGLE_MARGIN)), reach)
+        found, _ = self.stored.ratios(*rows, columns)
+        p_same = 2 * np.maximum(*found.p_margin(math.log1p(self.margin)))
+        verdicts = shown(found, found.p_different(), p_same)
+        reach = found.reach()
+        is_bare = np.isnan(reach)
+        least = math.log1p(max(self.margin, SINGLE_MARGIN))
         order = np.select(
-            [is_equal, log > least, log < -least], [Order.EQUAL, Order.KEPT, Order.REVERSED],
+            [verdicts == Verdict.SAME,
+             (verdicts == Verdict.SLOWER) | (is_bare & (found.estimates > least)),
+             (verdicts == Verdict.FASTER) | (is_bare & (found.estimates < -least))],
+            [Order.EQUAL, Order.KEPT, Order.REVERSED],
             Order.UNDECIDED,
         )  # fmt: skip
-        return log, log - reach, log + reach, order
+        return found.estimates, found.estimates - reach, found.estimates + reach, order
 
     def chosen_targets(self, here: int) -> list[int]:
         """The other platforms with the batch that is used here, of those that are selected."""

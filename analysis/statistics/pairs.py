@@ -128,10 +128,12 @@ def _effort(fleet: Fleet, rows: tuple[int, int], here: int, one: PairOrder) -> E
     """
     keys = fleet.panel.keys
     at = keys.index(one.platform_key) if one.platform_key in keys else None
-    n = int(fleet.noise.n[list(rows), here].max())
+    n = int(fleet.figures.n[list(rows), here].max())
     if at is not None and one.order is Order.UNDECIDED and one.ratio is not None:
         n = (
-            repeats_to_settle(one, float(fleet.noise.variance[list(rows), at].mean()), fleet.margin)
+            repeats_to_settle(
+                one, float(fleet.figures.variance[list(rows), at].mean()), fleet.margin
+            )
             or n
         )
     minutes = 0.0

@@ -1,13 +1,12 @@
 """How far the processes of a model spread on a platform, and the interval of a figure from that."""
 
-from dataclasses import dataclass
-
 import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from fleetrank.analysis.arrays.interval import half_width, shrunk, squared_error
+from fleetrank.analysis.arrays.interval import shrunk_by
 from fleetrank.analysis.arrays.ranking import Floats
+from fleetrank.analysis.arrays.two_samples import Figures
 from fleetrank.analysis.panel.panel import MEASURED, positions
 from fleetrank.analysis.panel.session import Session
 from fleetrank.analysis.stored.cell_values import is_noisy
@@ -16,26 +15,12 @@ from fleetrank.foundation.vocabulary import Design
 Ints = npt.NDArray[np.int64]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProcessNoise:
-    """Spread of processes, (n_models, n_platforms); NaN where it is not known.
+def noise_of(session: Session, column: str = "latency_p50_ns") -> Figures:
+    """The figure of each model on each platform, and the spread of its processes there.
 
-    Attributes:
-        variance: of the logarithm of one process.
-        reach: half-width of the 95 % interval of the figure.
-        n: processes behind each figure.
-    """
-
-    variance: Floats
-    reach: Floats
-    n: Ints
-
-
-def noise_of(session: Session, column: str = "latency_p50_ns") -> ProcessNoise:
-    """The spread of the processes of each model on each platform, drawn to that of its models.
-
-    Models that took turns have that of their sweep; releases with one figure of a model have that
-    between them. A platform without any has that of others with the same samples and origin.
+    (n_models, n_platforms). The spread is drawn to that of the platform's models. Models that took
+    turns have that of their sweep; releases with one figure of a model have that between them. A
+    platform without any has that of others with the same samples and origin.
     """
     repeats, which = session.repeats, MEASURED.index(column)
     processes, releases = (np.log(cube[which]) for cube in (repeats.processes, repeats.sweeps))
@@ -47,13 +32,15 @@ def noise_of(session: Session, column: str = "latency_p50_ns") -> ProcessNoise:
     usual, turns = _usual(session), _turns(session)
     variance, freedom = np.full((2, *n.shape), np.nan)
     for at in range(n.shape[1]):
-        for group in np.unique(turns[:, at]):
-            place = (turns[:, at] == group, at)
-            variance[place], freedom[place] = shrunk(squares[place], degrees[place], usual[place])
+        place = (slice(None), at)
+        variance[place], freedom[place] = shrunk_by(
+            squares[place], degrees[place], usual[place], turns[place]
+        )
     _fill_by_kind(session, (squares, degrees), (variance, freedom))
-    # The figure of models that took turns is a mean.
-    reach = half_width(squared_error(variance, n, turns > 0), freedom)
-    return ProcessNoise(variance=variance, reach=reach, n=n)
+    panel = session.panel
+    values = (panel.latency, panel.memory, panel.energy)[which]
+    logs = np.log(np.where(values > 0, values, np.nan))
+    return Figures(logs=logs, variance=variance, degrees=freedom, n=n, took_turns=turns > 0)
 
 
 def _usual(session: Session) -> npt.NDArray[np.bool_]:

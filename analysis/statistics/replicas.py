@@ -1,5 +1,6 @@
 """Part `replicas` of table `scaling`: several processes of one model at once, against one."""
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
@@ -7,13 +8,12 @@ import numpy as np
 import polars as pl
 
 from fleetrank.analysis.arrays.ranking import Floats
-from fleetrank.analysis.arrays.significance import MIN_FOR_VARIANCE, log_ratio, ratio_interval
+from fleetrank.analysis.arrays.two_samples import figures_of, log_ratios
 from fleetrank.analysis.errors import NoDataError
 from fleetrank.analysis.panel.session import Session
 from fleetrank.analysis.stored.cell_values import (
     MIN_REPEATS,
     banners,
-    interval_depth,
     with_one_cell,
 )
 from fleetrank.analysis.stored.selection import known_workload
@@ -42,8 +42,8 @@ class OverOne:
     """Throughput of a number of processes over that of one.
 
     Attributes:
-        ratio: of the geometric means over sets; `None` without a set on both sides.
-        low, high: its 95 % interval; `None` below 3 sets on a side.
+        ratio: of the medians over sets; `None` without a set on both sides.
+        low, high: its 95 % interval; `None` with one set on each side.
     """
 
     ratio: float | None
@@ -58,12 +58,13 @@ def over_one(one: Floats, many: Floats) -> OverOne:
     """
     if not one.size or not many.size:
         return OverOne(ratio=None, low=None, high=None)
-    ratio = float(np.exp(np.log(many).mean() - np.log(one).mean()))
-    found = log_ratio(one, many)
-    if found is None:
-        return OverOne(ratio=ratio, low=None, high=None)
-    low, high = ratio_interval(found, _ALPHA)
-    return OverOne(ratio=ratio, low=low, high=high)
+    both = figures_of([one, many], [False, False], ["sets", "sets"])
+    parts = ((both.reach[[at]], both.degrees[[at]]) for at in (0, 1))
+    found = log_ratios(both.logs[[1]] - both.logs[[0]], *parts)
+    log, reach = float(found.estimates[0]), float(found.reach()[0])
+    if math.isnan(reach):
+        return OverOne(ratio=math.exp(log), low=None, high=None)
+    return OverOne(ratio=math.exp(log), low=math.exp(log - reach), high=math.exp(log + reach))
 
 
 def newest_runs(rows: pl.DataFrame) -> pl.DataFrame:
@@ -299,17 +300,17 @@ def _reason(held: pl.DataFrame, alone: pl.DataFrame) -> str | None:
         return "no set holds: see flags"
     if alone.is_empty():
         return "no set of one process to compare with"
-    n = min(held.height, alone.height)
-    if n < MIN_FOR_VARIANCE:
-        return f"n = {n}: no interval of over_one below {MIN_FOR_VARIANCE} sets"
+    if max(held.height, alone.height) < 2:
+        return "n = 1: no interval of over_one from one set on each side"
     return None
 
 
 def _interval(rates: Floats) -> tuple[float | None, float | None]:
     if rates.size < MIN_REPEATS:
         return None, None
-    ordered, depth = np.sort(rates), interval_depth(rates.size)
-    return float(ordered[depth]), float(ordered[rates.size - 1 - depth])
+    one = figures_of([rates], [False], [""])
+    log, reach = float(one.logs[0]), float(one.reach[0])
+    return math.exp(log - reach), math.exp(log + reach)
 
 
 def _values(sets: pl.DataFrame, name: str) -> Floats:

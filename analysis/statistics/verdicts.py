@@ -11,6 +11,7 @@ a disturbed host.
 """
 
 import contextlib
+import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -271,17 +272,17 @@ def _cause(noisy: pl.DataFrame, rounds: str) -> tuple[str, str]:
 
 
 def _undecided(cells: pl.DataFrame) -> str:
-    """Neighbours in the order of a platform whose processes overlap, one of them noisy."""
+    """Neighbours in the order of a platform whose ratio may be 1, one of them noisy."""
     labels = labels_of(cells["platform_key"])
     found: list[str] = []
-    for (key,), rows in cells.drop_nulls("latency_ns").group_by(
+    for (key,), rows in cells.filter(pl.col("latency_ns") > 0).group_by(
         "platform_key", maintain_order=True
     ):
-        ordered = rows.sort("latency_ns").select("model", "latency_ns", "process_gap", "verdict")
+        ordered = rows.sort("latency_ns").select("model", "latency_ns", "log_reach", "verdict")
         listed: Sequence[tuple[str, float, float | None, str | None]] = ordered.rows()
-        for (a, x, spread_a, is_a), (b, y, spread_b, is_b) in pairwise(listed):
-            reach = ((spread_a or 0.0) * x + (spread_b or 0.0) * y) / 2
-            if CellVerdict.NOISY in (is_a, is_b) and y - x < reach:
+        for (a, x, of_a, is_a), (b, y, of_b, is_b) in pairwise(listed):
+            reach = math.hypot(of_a or 0.0, of_b or 0.0)
+            if CellVerdict.NOISY in (is_a, is_b) and math.log(y / x) < reach:
                 found.append(f"{a} and {b} ({labels.names[str(key)]})")
     more = f", nor {count_of(len(found) - _NAMED, 'more order')}" if len(found) > _NAMED else ""
     return f" Not decided: the order of {', of '.join(found[:_NAMED])}{more}." if found else ""

@@ -5,10 +5,8 @@ carry a flag, slow models more often than fast ones, so dropping them would bias
 models. Flagged cells are counted and named instead.
 """
 
-import functools
-import itertools
-import math
-
+import numpy as np
+import numpy.typing as npt
 import polars as pl
 
 from fleetrank.analysis.stored.columns import EXCLUDED
@@ -19,9 +17,7 @@ from fleetrank.foundation.inputs import IMAGE
 from fleetrank.foundation.vocabulary import Design
 
 MIN_REPEATS = 5
-"""Below 5 processes even the range of all covers the median with less than 93.75 %."""
-MIN_COVERAGE = 0.9375
-"""Coverage of the interval at the default 5 repeats; more repeats narrow the interval instead."""
+"""Fewest processes of an interval: below, it would rest on those of other cells."""
 
 _CELL = ("model", "platform_key", "cell_key")
 _FACTS = (
@@ -62,9 +58,10 @@ def cell_values(frame: pl.LazyFrame) -> pl.DataFrame:
             different statistics have no `latency_ns` together, nor an interval.
         ttft_ns: such a median of the prompts of `generate`, whose latency is of its steps; null for
             other workloads.
-        latency_low_ns, latency_high_ns: order-statistic interval of the median over processes;
-            null with `interval_reason` below 5 of them.
-        interval_coverage: what share of such intervals holds the median, at least 0.9375.
+        latency_low_ns, latency_high_ns: 95 % interval of the median over processes, see
+            `arrays.interval`; null with `interval_reason` below 5 of them.
+        log_reach: half-width of that interval of its logarithm, also below 5; null where no process
+            shows the spread.
         repeats_spread: range of the process medians over their median; null for one process.
         process_gap: mean difference of two process medians over the median; null for one process.
         taken_share: share of its cores that other programs used just before a process, 0 to 1,
@@ -92,8 +89,8 @@ def cell_values(frame: pl.LazyFrame) -> pl.DataFrame:
             pl.col("latency_p50_ns").drop_nulls().sort().alias("medians"),
         )
     )
-    values = _with_interval(with_repeats_disagree(_without_mixed(cells)))
-    return values.drop("medians").sort(_CELL).collect()
+    values = with_repeats_disagree(_without_mixed(cells)).sort(_CELL).collect()
+    return _with_interval(values).drop("medians")
 
 
 def _fact(name: str) -> pl.Expr:
@@ -126,46 +123,51 @@ def _joined(name: str) -> pl.Expr:
     return pl.when(values.len() > 0).then(values.str.join(" | ")).alias(name)
 
 
-def _with_interval(cells: pl.LazyFrame) -> pl.LazyFrame:
+def _with_interval(cells: pl.DataFrame) -> pl.DataFrame:
+    """Adds the interval of the median; the cells of a sweep on a platform say how far they spread.
+
+    Needs `medians`, `latency_ns`, `process_gap` and `taken_share`.
+    """
     n = pl.col("medians").list.len()
-    depth = n.map_elements(interval_depth, return_dtype=pl.Int64)
-    coverage = n.map_elements(_coverage, return_dtype=pl.Float64)
-    has_interval = n >= MIN_REPEATS
     # No `pl.format` here: see `named_by_precision`.
-    reason = pl.concat_str(pl.lit("n = "), n, pl.lit(f": no interval below {MIN_REPEATS} repeats"))
+    few = pl.concat_str(pl.lit("n = "), n, pl.lit(f": no interval below {MIN_REPEATS} repeats"))
+    mixed = pl.concat_str(pl.lit("no latency: the repeats mix "), STATISTIC)
+    reason = pl.when(_mixes()).then(mixed).when(n < MIN_REPEATS).then(few)
+    has_interval = (n >= MIN_REPEATS) & (pl.col("latency_ns") > 0)
+    end = pl.when(has_interval).then(pl.col("latency_ns"))
     return cells.with_columns(
-        pl.when(has_interval)
-        .then(pl.col("medians").list.get(depth, null_on_oob=True))
-        .alias("latency_low_ns"),
-        pl.when(has_interval)
-        .then(pl.col("medians").list.get(n.cast(pl.Int64) - 1 - depth, null_on_oob=True))
-        .alias("latency_high_ns"),
-        pl.when(has_interval).then(coverage).alias("interval_coverage"),
-        pl.when(_mixes())
-        .then(pl.concat_str(pl.lit("no latency: the repeats mix "), STATISTIC))
-        .when(~has_interval)
-        .then(reason)
-        .alias("interval_reason"),
+        pl.Series("log_reach", _reach(cells)).fill_nan(None),
+        reason.alias("interval_reason"),
+    ).with_columns(
+        (end * (-pl.col("log_reach")).exp()).alias("latency_low_ns"),
+        (end * pl.col("log_reach").exp()).alias("latency_high_ns"),
     )
 
 
-@functools.lru_cache(maxsize=1024)
-def interval_depth(n: int) -> int:
-    """How many of `n` sorted values can be cut from each end with coverage `MIN_COVERAGE` or more.
+def _reach(cells: pl.DataFrame) -> npt.NDArray[np.float64]:
+    """Half-width of the interval of the log of each median, (n_cells,); NaN if not known."""
+    if not cells.select((pl.col("medians").list.len() > 1).any()).item():
+        return np.full(cells.height, np.nan)
+    # Tables of single values need no SciPy.
+    from fleetrank.analysis.arrays.interval import half_width, shrunk_by, squared_error
 
-    Source: the sign test's interval; P(fewer than k of n lie below the median) is binomial.
-    """
-    return sum(1 - 2 * tail >= MIN_COVERAGE for tail in _tails(n)[1 : n // 2 + 1])
-
-
-@functools.lru_cache(maxsize=1024)
-def _coverage(n: int) -> float:
-    return 1 - 2 * _tails(n)[interval_depth(n)]
-
-
-def _tails(n: int) -> list[float]:
-    """P(at most k of n lie below the median) for k from 0 to n, in exact whole numbers."""
-    return [ways / 2**n for ways in itertools.accumulate(math.comb(n, k) for k in range(n + 1))]
+    logs = pl.col("medians").list.eval(pl.element().log())
+    found = cells.select(
+        alike=pl.concat_str("sweep_id", "platform_key", separator=" "),
+        n=pl.col("medians").list.len().cast(pl.Int64),
+        variance=logs.list.var().fill_null(0.0).fill_nan(0.0),
+        is_usual=~is_noisy(),
+    )
+    n = found["n"].to_numpy()
+    degrees = np.maximum(n - 1.0, 0.0)
+    variance, freedom = shrunk_by(
+        found["variance"].to_numpy() * degrees,
+        degrees,
+        found["is_usual"].to_numpy(),
+        found["alike"].to_numpy(),
+    )
+    error = squared_error(variance, n, np.zeros(n.size, dtype=np.bool_))
+    return half_width(error, freedom)
 
 
 DISAGREE_SHARE = 0.15

@@ -39,16 +39,11 @@ from fleetrank.foundation.vocabulary import Precision
 Named = str | Sequence[str] | None
 """One name, several, or `None` for all."""
 
-ORDER_MARGIN = 0.05
-"""The only default margin of `faster`, its page, its table and its function in Python.
+MARGIN = 0.05
+"""The only default margin, of `faster`, its page and tables, `ab`, `report compare` and tests.
 
-It separates equal from undecided; it decides kept or reversed only where the noise is not known.
-Users do not notice a smaller difference, and two processes of one model differ by as much.
-"""
-CHANGE_MARGIN = 0.02
-"""The only default margin of `ab`, `report compare` and tests of two models.
-
-Smaller changes are not useful: medians of two processes on a quiet machine differ by 4 %.
+It separates equal from undecided; it decides an order only where the noise is not known. Users do
+not notice a smaller difference, and two processes of one model differ by as much.
 """
 CHANGE_ALPHA = 0.05
 """Accepted share of wrong claims among the changes with one kind of verdict."""

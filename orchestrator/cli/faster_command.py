@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from fleetrank.analysis.stored.selection import ORDER_MARGIN
+from fleetrank.analysis.stored.selection import MARGIN
 from fleetrank.foundation.codec import json_text
 from fleetrank.foundation.vocabulary import Form, Origin
 from fleetrank.orchestrator.cli.context import Now, current, settle_workspace
@@ -62,7 +62,7 @@ def faster(
     ] = None,
     margin: Annotated[
         float, typer.Option(parser=share, metavar="SHARE", help="Difference that counts as equal.")
-    ] = ORDER_MARGIN,
+    ] = MARGIN,
     memory: Annotated[
         bool, typer.Option("--memory", help="Compare peak memory in place of latency.")
     ] = False,

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 from typer.core import TyperGroup
 
-from fleetrank.analysis.stored.selection import CHANGE_ALPHA, CHANGE_MARGIN
+from fleetrank.analysis.stored.selection import CHANGE_ALPHA, MARGIN
 from fleetrank.analysis.tables.formats import PIPE_WIDTH
 from fleetrank.analysis.tables.tables import TABLES, TableSpec, part_of
 from fleetrank.foundation.codec import json_text
@@ -69,7 +69,7 @@ def compare(
             metavar="SHARE",
             help="Largest change of no interest, as 5% or 0.05.",
         ),
-    ] = CHANGE_MARGIN,
+    ] = MARGIN,
     alpha: Annotated[
         float, typer.Option(help="False discovery rate over the tested cells.")
     ] = CHANGE_ALPHA,
@@ -162,8 +162,8 @@ def _print_text(found: "Comparison", *, is_explained: bool) -> None:
 
 
 def _give_exit_code(found: "Comparison", required: "list[Requirement]") -> None:
+    from fleetrank.analysis.arrays.two_samples import Verdict
     from fleetrank.analysis.comparison.gates import unmet_requirements
-    from fleetrank.analysis.comparison.verdict import Verdict
 
     if found.counts[Verdict.SLOWER]:
         raise typer.Exit(EXIT_SLOWER)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Annotated, TextIO
 import typer
 import yaml
 
-from fleetrank.analysis.stored.selection import CHANGE_ALPHA, CHANGE_MARGIN
+from fleetrank.analysis.stored.selection import CHANGE_ALPHA, MARGIN
 from fleetrank.foundation.codec import json_text
 from fleetrank.foundation.errors import shortened
 from fleetrank.foundation.vocabulary import Precision, Runtime
@@ -203,7 +203,7 @@ def ab(
     margin: Annotated[
         float,
         typer.Option(parser=share, metavar="SHARE", help="Largest change of no interest, as 2%."),
-    ] = CHANGE_MARGIN,
+    ] = MARGIN,
     seed: Annotated[int, typer.Option(min=0, help="Random seed of order and inputs.")] = 0,
     options: NewSweepOptions,
     as_json: AsJson = False,
@@ -213,8 +213,8 @@ def ab(
     Exit code 5: B is slower by the margin or more. The measurements are a sweep like any other.
     Without a workspace, a folder in your user data is used.
     """
-    from fleetrank.analysis.arrays.significance import Limits
-    from fleetrank.analysis.comparison.verdict import Verdict, compare_rounds, rounds_sentences
+    from fleetrank.analysis.arrays.two_samples import Limits, Verdict
+    from fleetrank.analysis.comparison.verdict import compare_rounds, rounds_sentences
     from fleetrank.analysis.stored.columns import ORIGINS
     from fleetrank.analysis.stored.load import load_measurements
 

@@ -181,7 +181,6 @@ def _row(cell: Mapping[str, object]) -> dict[str, object]:
         "latency_ms": _scaled(cell["latency_ns"], NS_PER_MS),
         "latency_low_ms": _scaled(cell["latency_low_ns"], NS_PER_MS),
         "latency_high_ms": _scaled(cell["latency_high_ns"], NS_PER_MS),
-        "interval_coverage": cell["interval_coverage"],
         "interval_reason": cell["interval_reason"],
         "n_repeats": cell["n_repeats"],
         "peak_memory_mib": _scaled(cell["peak_memory_bytes"], BYTES_PER_MIB),

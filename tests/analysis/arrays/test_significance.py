@@ -17,8 +17,6 @@ from fleetrank.analysis.arrays.significance import (
     mann_whitney,
     paired_loss_difference,
     paired_share_difference,
-    smallest_p,
-    smallest_significant_u,
     wilcoxon,
 )
 
@@ -52,20 +50,6 @@ def test_complete_separation_of_five_gives_the_smallest_p() -> None:
     low, high = np.arange(5.0), np.arange(5.0) + 9
     assert mann_whitney(low, high) == (25, pytest.approx(2 / 252))
     assert mann_whitney(low, low)[1] == 1
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("alpha", [0.2, 0.05, 0.01])
-@pytest.mark.parametrize(("n_a", "n_b"), [(3, 4), (5, 5), (6, 4)])
-def test_the_smallest_significant_u_is_where_p_reaches_the_level(n_a, n_b, alpha) -> None:
-    p_of_u = {}
-    for places in itertools.combinations(range(n_a + n_b), n_b):
-        b = np.array(places, dtype=float)
-        u, p = mann_whitney(np.setdiff1d(np.arange(n_a + n_b), b).astype(float), b)
-        p_of_u[u] = p
-    expected = [u for u, p in p_of_u.items() if u > n_a * n_b / 2 and p <= alpha]
-    assert smallest_significant_u(n_a, n_b, alpha) == (min(expected) if expected else None)
-    assert smallest_p(n_a, n_b) == pytest.approx(min(p_of_u.values()))
 
 
 def test_large_samples_take_the_normal_approximation() -> None:

@@ -9,9 +9,9 @@ import pytest
 from stored_part import write_part
 from wording import has
 
+from fleetrank.analysis.arrays.two_samples import Verdict
 from fleetrank.analysis.comparison.comparison import Comparison, compare_sweeps, comparison_json
 from fleetrank.analysis.comparison.gates import Requirement, unmet_requirements
-from fleetrank.analysis.comparison.verdict import Verdict
 from fleetrank.analysis.errors import AnalysisError, NoDataError
 from fleetrank.analysis.stored.columns import SCHEMA
 from fleetrank.foundation.errors import with_flags
@@ -56,11 +56,10 @@ def test_slower_faster_and_same_are_told_apart(store) -> None:
     ]
     found = compare_sweeps(store("b", rows), "a", "b")
     assert verdicts(found) == {"x": "slower", "y": "faster", "z": "same"}
-    # The slower ones come first; 2 of C(10, 5) = 252 splits separate both sides.
+    # The slower ones come first.
     first = found.table.frame.row(0, named=True)
     assert (first["model"], first["ratio"]) == ("x", pytest.approx(1.1))
-    assert first["p_value"] == pytest.approx(2 / 252)
-    assert first["p_adjusted"] == pytest.approx(3 / 252)
+    assert 0 < first["p_value"] < first["p_adjusted"] < 1e-6
     assert found.n_tested == 3
 
 
@@ -73,31 +72,22 @@ def test_a_small_difference_is_none_however_sure_it_is(store) -> None:
     assert verdicts(compare_sweeps(results, "a", "b", threshold=0.02)) == {"a": "slower"}
 
 
-def test_below_five_repeats_a_side_no_change_is_found(store) -> None:
-    store("a", processes(STEADY))
-    found = compare_sweeps(store("b", processes((200, 201, 199, 200))), "a", "b")
-    assert verdicts(found) == {"a": "undecided"}
-    assert has(found.table.frame["reason"].item(), "4", "processes", "5", "1", "more")
-    assert found.n_tested == 0
-    assert found.detectable_ratio is None
+def test_two_repeats_a_side_show_a_large_change_or_that_a_cell_is_the_same(store) -> None:
+    store("a", [row for model in "xy" for row in processes(STEADY[:2], model=model)])
+    rows = [*processes((200, 201), model="x"), *processes(STEADY[:2], model="y")]
+    found = compare_sweeps(store("b", rows), "a", "b")
+    assert verdicts(found) == {"x": "slower", "y": "same"}
+    assert found.n_tested == 2
 
 
-def test_three_repeats_a_side_can_show_that_a_cell_is_the_same(store) -> None:
-    store("a", processes(STEADY[:3]))
-    found = compare_sweeps(store("b", processes(STEADY[:3])), "a", "b", threshold=0.05)
-    assert verdicts(found) == {"a": "same"}
-    assert found.n_tested == 0
-
-
-@pytest.mark.thorough
-@pytest.mark.parametrize("n", [1, 2])
-def test_without_a_variance_a_cell_is_undecided_and_says_so(store, n: int) -> None:
-    store("a", processes(STEADY))
-    found = compare_sweeps(store("b", processes(STEADY[:n])), "a", "b")
+def test_single_processes_are_undecided_and_the_reason_says_why(store) -> None:
+    store("a", processes(STEADY[:1]))
+    found = compare_sweeps(store("b", processes(STEADY[1:2])), "a", "b")
     assert verdicts(found) == {"a": "undecided"}
     row = found.table.frame.row(0, named=True)
-    assert has(row["reason"], str(n), "variance")
+    assert has(row["reason"], "1 process", "spread", "2")
     assert (row["p_not_slower"], row["more_repeats"]) == (None, None)
+    assert (found.n_tested, found.detectable_ratio) == (0, None)
 
 
 NOISY = (100, 108, 93, 104, 96)
@@ -130,7 +120,7 @@ def test_sameness_of_many_cells_is_adjusted_as_changes_are(store) -> None:
     store("a", [*quiet, *noisy])
     found = compare_sweeps(store("b", [*quiet, *noisy]), "a", "b")
     rows = {row["model"]: row for row in found.table.frame.to_dicts()}
-    p = max(rows["q0"][name] for name in ("p_not_slower", "p_not_faster"))
+    p = 2 * max(rows["q0"][name] for name in ("p_not_slower", "p_not_faster"))
     assert rows["q0"]["p_same_adjusted"] == pytest.approx(p * 12 / 3)
 
 
@@ -179,17 +169,15 @@ def test_a_faster_cell_is_not_slower_and_not_the_same(store) -> None:
     assert len(unmet_requirements(found, [Requirement.SAME])) == 1
 
 
-def test_one_slower_cell_among_many_is_undecided_and_the_notes_say_why(store) -> None:
+def test_one_slower_cell_among_many_is_found_with_five_repeats(store) -> None:
+    """A rank test cannot: p is 0.008 at best, and 0.05 / 20 is less."""
     models = [f"m{number}" for number in range(20)]
     store("a", [row for model in models for row in processes(STEADY, model=model)])
-    slow = processes((150, 151, 149, 150.5, 149.5), model="m7")
+    slow = processes((110, 111, 109, 110.5, 109.5), model="m7")
     rest = [row for m in models if m != "m7" for row in processes(STEADY, model=m)]
     found = compare_sweeps(store("b", [*slow, *rest]), "a", "b")
-    assert found.counts[Verdict.UNDECIDED] == 1
-    assert found.counts[Verdict.SLOWER] == 0
+    assert (found.counts[Verdict.SLOWER], found.counts[Verdict.SAME]) == (1, 19)
     assert found.table.frame["model"][0] == "m7"
-    # 0.0079 * 20 / 4 = 0.04 is the first that is below 0.05.
-    assert any(has(note, "4", "changed", "20") for note in found.table.notes)
 
 
 def test_facts_that_differ_are_listed_with_the_cells_they_concern(store) -> None:

@@ -10,13 +10,13 @@ from fleet_rows import NETS, PLACES, Place, write_results
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fleetrank.analysis.arrays.two_samples import Verdict
 from fleetrank.analysis.comparison.comparison import Comparison, compare_sweeps
 from fleetrank.analysis.comparison.gates import (
     Requirement,
     junit_xml,
     unmet_requirements,
 )
-from fleetrank.analysis.comparison.verdict import Verdict
 
 pytestmark = pytest.mark.slow
 

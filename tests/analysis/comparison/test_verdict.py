@@ -5,15 +5,23 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fleetrank.analysis.arrays.significance import Limits
-from fleetrank.analysis.comparison.verdict import Change, Verdict, verdict, verdicts
+from fleetrank.analysis.arrays.two_samples import Limits, Verdict, figures_of
+from fleetrank.analysis.comparison.verdict import Change, verdicts
 
 LIMITS = Limits(margin=0.05, alpha=0.05)
 OPPOSITE = {Verdict.SLOWER: Verdict.FASTER, Verdict.FASTER: Verdict.SLOWER}
 
 
 def judged(a: np.ndarray, b: np.ndarray, limits: Limits = LIMITS) -> Change:
-    return verdict(a, b, limits)
+    return changes([(a, b)], limits)[0]
+
+
+def changes(pairs, limits: Limits) -> tuple[Change, ...]:
+    """Each pair alone says how far its processes spread."""
+    names = [f"{at}" for at in range(len(pairs))]
+    found = figures_of([pair[side] for side in (0, 1) for pair in pairs],
+                       [False] * 2 * len(pairs), names * 2)  # fmt: skip
+    return verdicts(found.at(slice(len(pairs))), found.at(slice(len(pairs), None)), limits)
 
 
 samples = st.builds(
@@ -70,7 +78,7 @@ def test_one_more_claim_is_planned_at_the_level_that_it_has_among_many() -> None
     alone = judged(noisy, noisy[::-1], Limits(margin=0.02, alpha=0.05))
     rng = np.random.default_rng(0)
     others = [tuple(rng.normal(100, 10, (2, 6))) for _ in range(19)]
-    among = verdicts([(noisy, noisy[::-1]), *others], Limits(margin=0.02, alpha=0.05))[0]
+    among = changes([(noisy, noisy[::-1]), *others], Limits(margin=0.02, alpha=0.05))[0]
     assert alone.verdict is among.verdict is Verdict.UNDECIDED
     assert among.more_repeats > alone.more_repeats
     assert among.detectable_ratio > alone.detectable_ratio > 1

@@ -1,5 +1,7 @@
+import numpy as np
 import polars as pl
 import pytest
+from scipy import stats
 from wording import has
 
 from fleetrank.analysis.stored.cell_values import cell_values, notes_on_failures
@@ -21,21 +23,35 @@ def test_latency_is_the_median_of_process_medians(make_attempts) -> None:
 def test_two_repeats_carry_no_interval_and_say_so(make_attempts) -> None:
     cell = one_cell(make_attempts, [10.0, 11.0])
     assert (cell["latency_low_ns"], cell["latency_high_ns"]) == (None, None)
-    assert cell["interval_coverage"] is None
     assert has(cell["interval_reason"], "2", "interval", "5")
 
 
-def test_five_repeats_span_the_whole_range(make_attempts) -> None:
-    cell = one_cell(make_attempts, [14.0, 10.0, 12.0, 11.0, 13.0])
-    assert (cell["latency_low_ns"], cell["latency_high_ns"]) == (10, 14)
-    assert cell["interval_coverage"] == 1 - 2 / 2**5
+def test_a_cell_alone_has_the_interval_of_its_own_spread(make_attempts) -> None:
+    values = np.array([14.0, 10.0, 12.0, 11.0, 13.0])
+    cell = one_cell(make_attempts, values.tolist())
+    # Of five values the median's variance is 1.434 times that of the mean (Hojo 1931).
+    reach = stats.t.ppf(0.975, 4) * np.log(values).std(ddof=1) * (1.434 / 5) ** 0.5
+    ends = (cell["latency_low_ns"], cell["latency_high_ns"])
+    assert ends == pytest.approx((12 * np.exp(-reach), 12 * np.exp(reach)))
     assert cell["interval_reason"] is None
 
 
-def test_nine_repeats_cut_one_from_each_end(make_attempts) -> None:
-    cell = one_cell(make_attempts, [float(n) for n in range(9)])
-    assert (cell["latency_low_ns"], cell["latency_high_ns"]) == (1, 7)
-    assert cell["interval_coverage"] == pytest.approx(1 - 2 * (1 + 9) / 2**9)
+def test_the_cells_of_a_sweep_say_together_how_far_processes_spread(make_attempts) -> None:
+    """Not those of another sweep, nor a noisy one."""
+
+    def widths(*levels: float) -> list[float]:
+        rows = [
+            {"model": f"m{at}", "repeat": n, "latency_p50_ns": 100.0 + level * n,
+             "sweep_id": "other" if at == 2 else "s"}
+            for at, level in enumerate(levels) for n in range(5)
+        ]  # fmt: skip
+        cells = cell_values(make_attempts(rows))
+        return (cells["latency_high_ns"] / cells["latency_low_ns"]).to_list()
+
+    alone, beside = widths(1.0), widths(1.0, 2.0, 9.0)
+    assert beside[0] != pytest.approx(alone[0])
+    assert beside[:2] == pytest.approx(widths(1.0, 2.0, 3.0)[:2])
+    assert widths(1.0, 20.0)[0] == pytest.approx(alone[0])
 
 
 @pytest.mark.parametrize(("worst", "flags"), [(11.4, []), (11.6, ["repeats_disagree"])])

@@ -13,7 +13,8 @@ from wording import has
 
 from fleetrank.orchestrator.cli.main import run
 
-BASE, SLOW, FEW = ("s-20260101T000000-aa", "s-20260102T000000-bb", "s-20260103T000000-cc")
+BASE, SLOW = "s-20260101T000000-aa", "s-20260102T000000-bb"
+ONE, LAST = "s-20260103T000000-cc", "s-20260104T000000-dd"
 SLOWER, FASTER = f"report compare {BASE} {SLOW}", f"report compare {SLOW} {BASE}"
 
 
@@ -23,7 +24,10 @@ def workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (root / "cluster.yaml").touch()
     slow = [Place(device=p.device, tier=p.tier, runtime=p.runtime, gflops=p.gflops / 1.5)
             for p in PLACES[:1]]  # fmt: skip
-    for sweep, places, repeats in ((BASE, PLACES[:1], 6), (SLOW, slow, 6), (FEW, PLACES[:1], 2)):
+    fast = PLACES[:1]
+    for sweep, places, repeats in (
+        (BASE, fast, 6), (SLOW, slow, 6), (ONE, fast, 1), (LAST, fast, 1),
+    ):  # fmt: skip
         options = {"repeats": repeats, "n_samples": 3, "sweep": sweep}
         write_results(root / "results", nets=NETS[:4], places=places, **options)
     return root
@@ -34,8 +38,8 @@ def workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
     [
         (SLOWER, 5, (f"{SLOW} against {BASE}", "4 cells: 4 slower")),
         (f"{SLOWER} --margin 2", 0, ()),
-        # The newest sweep when only one is named; it has too few repeats.
-        (f"report compare {BASE}", 4, ("2 processes", "5", "no cell")),
+        # The newest sweep when only one is named; both have too few repeats.
+        (f"report compare {ONE}", 4, (LAST, "1 process", "2", "no cell")),
         (f"{SLOWER} --margin wide", 2, ("wide",)),
         (f"report compare {BASE} nope", 4, (SLOW,)),
         # What an option requires and is not shown; a slower cell comes first.

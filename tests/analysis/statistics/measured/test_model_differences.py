@@ -5,6 +5,8 @@ import pytest
 from wording import has
 
 from fleetrank.analysis.errors import AnalysisError
+from fleetrank.analysis.panel.session import Session
+from fleetrank.analysis.statistics.pairs import faster
 from fleetrank.analysis.stored.selection import Selection
 from fleetrank.analysis.tables.table import Table
 from fleetrank.analysis.tables.tables import make_table
@@ -36,7 +38,8 @@ def test_six_processes_by_hand(make_processes) -> None:
     assert row["ratio"] == pytest.approx(112.5 / 102.5)
     assert (row["u"], row["cliffs_delta"]) == (36, 1)
     # One of C(12, 6) = 924 splits in each tail; one of 2^6 signs.
-    assert row["p_value"] == row["p_adjusted"] == pytest.approx(2 / 924)
+    assert row["mann_whitney_p"] == pytest.approx(2 / 924)
+    assert 0 < row["p_value"] == row["p_adjusted"] < 0.05
     assert row["wilcoxon_p"] == pytest.approx(2 / 64)
     assert row["cohens_d"] == pytest.approx(10 / 3.5**0.5)
     assert row["hotelling_t2"] is None
@@ -44,10 +47,27 @@ def test_six_processes_by_hand(make_processes) -> None:
 
 
 @pytest.mark.slow
-def test_fewer_than_five_processes_are_refused_with_the_reason(make_processes) -> None:
+def test_below_five_processes_rank_tests_are_refused_with_the_reason(make_processes) -> None:
     (row,) = table_of(make_processes({"a": range(9, 13), "b": range(9, 14)})).frame.to_dicts()
-    assert (row["p_value"], row["cohens_d"]) == (None, None)
-    assert has(row["reason"], "4", "processes", "5")
+    assert (row["mann_whitney_p"], row["cohens_d"]) == (None, None)
+    assert row["p_value"] is not None
+    assert has(row["reason"], "no rank test", "5")
+
+
+@pytest.mark.slow
+def test_ratio_and_interval_are_those_of_faster(make_processes) -> None:
+    values = {
+        "a": (100, 108, 93, 104, 96),
+        "b": (103, 109, 99, 112, 101),
+        "c": (90, 91, 92, 93, 94),
+    }
+    frame = make_processes(values)
+    (row,) = table_of(frame, model_a="a", model_b="b").frame.to_dicts()
+    here = faster(Session(frame, Selection()), "a", "b").here
+    assert (row["ratio"], row["ratio_low"], row["ratio_high"]) == pytest.approx(
+        (here.ratio, here.low, here.high)
+    )
+    assert (here.model_a, row["n_a"], row["n_b"]) == ("a", 5, 5)
 
 
 @pytest.mark.slow
@@ -85,8 +105,9 @@ def test_far_medians_are_listed_only_when_named(make_processes) -> None:
 def test_p_is_adjusted_over_the_listed_pairs(make_processes) -> None:
     frame = make_processes({"a": range(100, 106), "b": range(110, 116), "c": range(100, 106)})
     rows = table_of(frame).frame
+    p = rows["p_value"][0]
     # Two separated pairs of three: Benjamini-Hochberg multiplies their p by 3 / 2.
-    assert rows["p_adjusted"].to_list() == pytest.approx([3 / 924, 1, 3 / 924])
+    assert rows["p_adjusted"].to_list() == pytest.approx([1.5 * p, 1, 1.5 * p])
 
 
 @pytest.mark.slow
@@ -131,7 +152,7 @@ def test_two_models_without_a_significant_difference_are_not_called_the_same(
     assert row["more_repeats"] > 5
     (row,) = table_of(frame, margin=0.2).frame.to_dicts()
     assert row["verdict"] == "same within 20 %"
-    assert max(row["p_not_slower"], row["p_not_faster"]) == row["p_same_adjusted"] < 0.05
+    assert 2 * max(row["p_not_slower"], row["p_not_faster"]) == row["p_same_adjusted"] < 0.05
 
 
 @pytest.mark.slow

@@ -11,7 +11,11 @@ from wording import has
 from fleetrank.analysis.panel.session import Session
 from fleetrank.analysis.statistics.pair_answer import PairAnswer, pair_sentences
 from fleetrank.analysis.statistics.pair_counts import pair_counts
-from fleetrank.analysis.statistics.pair_evidence import PRIOR_SPREAD, between_sessions, runs_of
+from fleetrank.analysis.statistics.pair_evidence import (
+    PRIOR_SPREAD,
+    between_sessions,
+    stored_figures,
+)
 from fleetrank.analysis.statistics.pairs import faster
 from fleetrank.analysis.stored.selection import Selection
 
@@ -104,7 +108,7 @@ def test_an_unlike_figure_of_several_versions_has_no_sweep_to_leave_out(
     session = Session(make_attempts(rows), Selection())
     at, models = session.panel.keys.index("local/onnx/b1/t1"), session.panel.models
     unlike = [(models.index("squeeze"), at), (models.index("resnet"), at)]
-    runs = runs_of(session, "latency_p50_ns", unlike)[at]
+    runs = stored_figures(session, unlike=unlike).runs[at]
     assert np.isfinite(runs.stated).any(axis=1).tolist() == [one != "squeeze" for one in models]
     assert np.isfinite(runs.logs[models.index("resnet")]).tolist() == [True, False]
 
@@ -133,5 +137,5 @@ def test_intervals_of_two_sessions_hold_the_true_ratio(make_attempts: Make) -> N
         logs += 0.01 * rng.normal(size=logs.shape)
         error = (logs[1, 0] - logs[0, 1]) - math.log(2)
         logs[1, 1:] = logs[0, :1] = np.nan
-        inside.append(abs(error) <= between_sessions(logs))
+        inside.append(abs(error) <= between_sessions(logs)[0])
     assert 0.93 < np.mean(inside) < 0.995

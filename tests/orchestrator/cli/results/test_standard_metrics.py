@@ -66,7 +66,7 @@ def test_the_figures_of_an_image_model_are_those_of_its_rows(workspace, records)
     found, rows = records["resnet18"], _stored(workspace, "resnet18")
     median_ms = rows["latency_p50_ns"].median() / 1e6
     assert found["image_latency_ms"] == pytest.approx(median_ms, rel=1e-12)
-    assert found["image_latency_low_ms"] == pytest.approx(rows["latency_p50_ns"].min() / 1e6)
+    assert found["image_latency_low_ms"] < median_ms < found["image_latency_high_ms"]
     assert found["peak_memory_bytes"] == round(rows["peak_memory_bytes"].median())
     assert (found["n_repeats"], found["accuracy_top1"]) == (5, 69.758)
     assert (found["seed"], found["git_commit"]) == (rows["seed"][0], rows["git_commit"][0])

@@ -1,0 +1,322 @@
+"""Which of two is faster? One rule for the processes of both, for every table and command.
+
+The figure of a sample is the median of its processes, that of a model that took turns with others
+their geometric mean. Its error comes from the spread of its processes, drawn to that of the samples
+measured alike (`arrays.interval`). Everything is said of the log ratio of two figures and its 95 %
+interval: B is slower or faster if the interval lies beyond 1, the same as A if it lies inside the
+margin.
+"""
+
+import math
+from bisect import bisect_left
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields
+from enum import StrEnum
+
+import numpy as np
+import numpy.typing as npt
+from scipy import special
+
+from fleetrank.analysis.arrays.interval import (
+    CONFIDENCE,
+    half_width,
+    shrunk_by,
+    squared_error,
+    student_quantile,
+)
+from fleetrank.analysis.arrays.ranking import Floats, require_finite
+
+ALPHA = 1 - CONFIDENCE
+POWER = 0.8
+"""Probability of a decision that a number of repeats is planned for (Cohen 1988, 2.4)."""
+MAX_PLANNED = 1000
+"""Repeats a side: a week of a cell's time at 10 minutes each; another host is the better remedy."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """What counts as a change.
+
+    Attributes:
+        margin: the largest relative change that is of no interest, above 0: 0.05 is 5 %. A ratio
+            is inside the margin from 1 / (1 + margin) to 1 + margin.
+        alpha: probability of a wrong claim, as a false discovery rate over all tested changes.
+    """
+
+    margin: float
+    alpha: float
+
+    @property
+    def bound(self) -> float:
+        """The margin as a log ratio."""
+        return math.log1p(self.margin)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Figures:
+    """Figures of samples and their errors, as logarithms; arrays of one shape.
+
+    Attributes:
+        logs: NaN where a value is 0.
+        variance: of the log of one process; NaN where nothing shows the spread.
+        degrees: of freedom of the variance; 0 where nothing shows it.
+        n: processes.
+        took_turns: the figure is a mean, of processes that took turns with those of other models.
+    """
+
+    logs: Floats
+    variance: Floats
+    degrees: Floats
+    n: npt.NDArray[np.int64]
+    took_turns: npt.NDArray[np.bool_]
+
+    @property
+    def errors(self) -> Floats:
+        """Standard error of each figure; NaN where nothing shows it."""
+        return np.sqrt(squared_error(self.variance, self.n, self.took_turns))
+
+    @property
+    def reach(self) -> Floats:
+        """Half-width of the 95 % interval of each figure; NaN where it is not known."""
+        return half_width(self.errors**2, self.degrees)
+
+    def at(self, place: slice | npt.ArrayLike | tuple[npt.ArrayLike, ...]) -> "Figures":
+        """Those at some places of the arrays."""
+        return Figures(**{one.name: getattr(self, one.name)[place] for one in fields(self)})
+
+
+def figures_of(
+    samples: Sequence[Floats], took_turns: Sequence[bool], alike: Sequence[str]
+) -> Figures:
+    """The figures of samples, of (n,) values from 0 on each.
+
+    Args:
+        samples: latencies of processes.
+        took_turns: of each sample, whether its processes took turns with others.
+        alike: of each sample, the name of those that say together how far processes spread.
+    """
+    is_mean = np.array(took_turns, dtype=np.bool_)
+    n = np.array([one.size for one in samples], dtype=np.int64)
+    logs, squares = np.full(n.size, np.nan), np.zeros(n.size)
+    for at, sample in enumerate(samples):
+        require_finite(sample)
+        if sample.min(initial=1.0) > 0:
+            own = np.log(sample)
+            logs[at] = own.mean() if is_mean[at] else math.log(np.median(sample))
+            # Rounding gives equal values a small variance.
+            squares[at] = 0.0 if np.ptp(own) == 0 else own.var() * own.size
+    degrees = np.where(np.isfinite(logs), n - 1.0, 0.0)
+    variance, freedom = shrunk_by(squares, degrees, np.ones_like(is_mean), np.array(alike))
+    return Figures(logs=logs, variance=variance, degrees=freedom, n=n, took_turns=is_mean)
+
+
+class Verdict(StrEnum):
+    """What is shown of B compared with A; exactly one applies. The order is that of tables."""
+
+    SLOWER = "slower"
+    """The interval of the ratio lies above 1, and not inside the margin."""
+    FASTER = "faster"
+    """It lies below 1, and not inside the margin."""
+    UNDECIDED = "undecided"
+    """Neither a change nor its absence is shown."""
+    SAME = "same"
+    """It lies inside the margin."""
+    REFUSED = "refused"
+    """Measured in both sweeps, but not comparable."""
+    ONE_SIDED = "one_sided"
+    """Measured in one of the two sweeps only."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogRatios:
+    """Log ratios, B over A; arrays of one shape.
+
+    Attributes:
+        estimates: NaN where a figure is missing.
+        errors: their standard errors; NaN where nothing shows the spread.
+        degrees: of freedom of the errors.
+    """
+
+    estimates: Floats
+    errors: Floats
+    degrees: Floats
+
+    def reach(self, alpha: float = ALPHA) -> Floats:
+        """Half-width of the 1 - alpha interval; NaN where it is not known."""
+        found: Floats = student_quantile(self.degrees, 1 - alpha / 2) * self.errors
+        return found
+
+    def p_different(self) -> Floats:
+        """Of "the ratio is 1": at most alpha exactly if the 1 - alpha interval excludes it."""
+        return np.minimum(2 * self._p_inside(np.abs(self.estimates)), 1.0)
+
+    def p_margin(self, bound: float) -> tuple[Floats, Floats]:
+        """One-sided p of "slower by the margin or more", and of "faster by the margin or more".
+
+        If twice the larger one is at most alpha, the 1 - alpha interval lies inside the margin.
+        Source: Schuirmann 1987.
+        """
+        return self._p_inside(bound - self.estimates), self._p_inside(bound + self.estimates)
+
+    def _p_inside(self, distances: Floats) -> Floats:
+        """Of estimates this far inside a bound, if the truth lies on it."""
+        with np.errstate(divide="ignore", invalid="ignore"):
+            found = special.stdtr(self.degrees, -distances / self.errors)
+        exact = np.where(self.errors == 0, (distances <= 0).astype(np.float64), found)
+        return np.where(np.isfinite(self.errors + distances), exact, np.nan)
+
+
+def log_ratios(estimates: Floats, *parts: tuple[Floats, Floats]) -> LogRatios:
+    """Log ratios with the errors of their parts: both figures, and what two sessions add.
+
+    The interval is the root of the sum of the squares of those of the parts. Its degrees of freedom
+    are those of Satterthwaite (1946) for parts that err together, because their variances are drawn
+    to the same one: of parts with equal degrees as many, and then the interval is Student's.
+
+    Args:
+        estimates: figures of B over those of A.
+        parts: half-width of the 95 % interval and degrees of freedom of each.
+    """
+    squares = [(reach / student_quantile(freedom, 1 - ALPHA / 2)) ** 2 for reach, freedom in parts]
+    total = sum(squares)
+    fewest = np.minimum.reduce(np.broadcast_arrays(*(freedom for _, freedom in parts)))
+    rates = sum(
+        square / np.sqrt(np.maximum(freedom, 1.0))
+        for square, (_, freedom) in zip(squares, parts, strict=True)
+    )
+    with np.errstate(divide="ignore", invalid="ignore"):
+        degrees = np.where(total > 0, (total / rates) ** 2, fewest)
+    reach = np.sqrt(sum(reach**2 for reach, _ in parts))
+    return LogRatios(
+        estimates=estimates,
+        errors=reach / student_quantile(degrees, 1 - ALPHA / 2),
+        degrees=degrees,
+    )
+
+
+def shown(
+    found: LogRatios,
+    p: Floats,
+    p_same: Floats,
+    *,
+    least: float = 0.0,
+    alpha: float = ALPHA,
+) -> npt.NDArray[np.str_]:
+    """What is shown of each ratio, a `Verdict` each; where nothing shows the spread, undecided.
+
+    Args:
+        found: the ratios.
+        p: of a change, perhaps adjusted over many.
+        p_same: of their absence, likewise.
+        least: smallest estimated log ratio that is a change.
+        alpha: the largest p that shows something.
+    """
+    is_change = p <= alpha
+    return np.select(
+        [
+            p_same <= alpha,
+            is_change & (found.estimates >= least),
+            is_change & (found.estimates <= -least),
+        ],
+        [Verdict.SAME, Verdict.SLOWER, Verdict.FASTER],
+        Verdict.UNDECIDED,
+    )
+
+
+# How many processes decide, and the smallest change that is found.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """One log ratio, to be measured again with other numbers of processes.
+
+    Attributes:
+        estimate, error, degrees: as of `LogRatios`.
+        variances: of the log of one process of A and of B.
+        n: processes of the side with fewer.
+        took_turns: both figures are means.
+    """
+
+    estimate: float
+    error: float
+    degrees: float
+    variances: tuple[float, float]
+    n: int
+    took_turns: bool = False
+
+    def with_processes(self, n: int) -> tuple[float, float]:
+        """Standard error and degrees of freedom of n processes a side with the same variances."""
+        is_mean, number = np.array(self.took_turns), np.array(n)
+        squares = squared_error(np.array(sum(self.variances)), number, is_mean)
+        return math.sqrt(float(squares)), self.degrees * max(n - 1, 1) / max(self.n - 1, 1)
+
+
+def same_power(truth: float, plan: Plan, n: int, limits: Limits) -> float:
+    """Probability that the interval of n processes a side lies inside the margin.
+
+    Args:
+        truth: the true log ratio.
+        plan: gives the variances.
+        n: processes a side, at least 2.
+        limits: margin, and 1 - alpha of the interval.
+
+    Source: Phillips 1990: the difference of two non-central t probabilities.
+    """
+    error, degrees = plan.with_processes(n)
+    if error == 0:
+        return float(abs(truth) < limits.bound)
+    t = float(special.stdtrit(degrees, 1 - limits.alpha / 2))
+    below = special.nctdtr(degrees, (truth - limits.bound) / error, -t)
+    above = special.nctdtr(degrees, (truth + limits.bound) / error, t)
+    return max(0.0, float(below - above))
+
+
+def change_power(truth: float, plan: Plan, n: int, limits: Limits) -> float:
+    """Probability that n processes a side show a change whose estimate is outside the margin.
+
+    The lower of the probabilities of both. Arguments as in `same_power`.
+    """
+    error, degrees = plan.with_processes(n)
+    if error == 0:
+        return float(abs(truth) >= limits.bound)
+    t = float(special.stdtrit(degrees, 1 - limits.alpha / 2))
+    is_found = 1 - special.nctdtr(degrees, abs(truth) / error, t)
+    is_outside = special.ndtr((abs(truth) - limits.bound) / error)
+    return float(min(is_found, is_outside))
+
+
+def repeats_to_decide(plan: Plan, limits: Limits) -> int | None:
+    """Processes a side with which a comparison decides with probability `POWER`.
+
+    Planned for the estimated ratio: to show that it is inside the margin, or the change. An
+    estimate from few repeats can be far off: if a ratio of half the margin is in its interval,
+    the number is also enough to show that one. The variances are taken as true. `None` if it
+    needs more than `MAX_PLANNED`; always more than there are.
+    """
+    size, half = abs(plan.estimate), limits.bound / 2
+    reach = float(special.stdtrit(plan.degrees, 1 - limits.alpha / 2)) * plan.error
+    truths = (size, half) if size - reach < half else (size,)
+
+    def reached(n: int) -> float:
+        return min(
+            (same_power if truth < limits.bound else change_power)(truth, plan, n, limits)
+            for truth in truths
+        )
+
+    return first_enough(reached, range(max(plan.n + 1, 2), MAX_PLANNED + 1))
+
+
+def first_enough(power: Callable[[int], float], numbers: range) -> int | None:
+    """The first number whose power is at least `POWER`; `None` if that of the last is lower."""
+    position = bisect_left(numbers, POWER, key=power)
+    return numbers[position] if position < len(numbers) else None
+
+
+def detectable_ratio(plan: Plan, alpha: float) -> float:
+    """The smallest ratio that is found with probability `POWER` at this noise.
+
+    Its inverse is the largest one below 1. Source: Cohen 1988, 2.4: the shift is (t of alpha + t of
+    power) standard errors.
+    """
+    t = special.stdtrit(plan.degrees, [1 - alpha / 2, POWER]).sum()
+    return math.exp(float(t) * plan.error)
