@@ -335,7 +335,6 @@ def test_a_hundred_thousand_rows_take_seconds() -> None:
             "trust/ceiling",
             "predict/ratios",
             "frontier",
-            "frontier/regret",
         ],
         "transfer",
         "predict/ratios",
