@@ -68,8 +68,7 @@ class SimulatedOptions:
             meaning.
         noise: relative sigma between processes; samples of one process have a fifth of it.
         drift: relative growth of the latency from the first to the last sample.
-        crash_rate: share of tasks that end with a crash. The rates of timeouts and of transient
-            losses have the same meaning.
+        crash_rate: share of tasks that end with a crash.
         duration_s: real time a repeat takes.
     """
 
@@ -87,8 +86,6 @@ class SimulatedOptions:
     seed: int = 0
     device_model: str = "simulated"
     crash_rate: float = 0.0
-    timeout_rate: float = 0.0
-    transient_rate: float = 0.0
     duration_s: float = 0.0
 
 
@@ -159,11 +156,10 @@ multiply and add: 38 GFLOP/s) and a third of the 34 GB/s of a phone's LPDDR4X-42
 The efficiencies are round numbers of the order by which runtimes differ: TFLite and ExecuTorch use
 XNNPACK, which is written for Arm first. They have no other meaning; `devices add --like` fits them.
 """
-_RATES = ("crash_rate", "timeout_rate", "transient_rate")
 _POSITIVE = (
     "peak_gflops", "bandwidth_gbps", "memory_bytes", *(f"efficiency_{word}" for word in Runtime),
 )  # fmt: skip
-_NOT_NEGATIVE = ("overhead_us", "noise", "seed", "duration_s", *_RATES)
+_NOT_NEGATIVE = ("overhead_us", "noise", "seed", "duration_s", "crash_rate")
 
 
 def read_options(options: DeviceOptions) -> SimulatedOptions:
@@ -180,8 +176,6 @@ def read_options(options: DeviceOptions) -> SimulatedOptions:
     for name in _NOT_NEGATIVE:
         _check(name, getattr(read, name), "at least 0", is_allowed=lambda value: value >= 0)
     _check("drift", read.drift, "above -1", is_allowed=lambda value: value > -1)
-    if sum(getattr(read, name) for name in _RATES) > 1:
-        raise PermanentError("fault rates must add up to at most 1", "lower the rates")
     return read
 
 
@@ -411,7 +405,7 @@ _POLL_S = 0.05
 class SimulatedAgent:
     """The `simulated` device kind; its options are those of `SimulatedOptions`.
 
-    Faults are drawn from the seeds and the task's id. Another attempt has another id, so it may
+    A crash is drawn from the seeds and the task's id. Another attempt has another id, so it may
     succeed.
     """
 
@@ -449,7 +443,7 @@ class SimulatedAgent:
         """Computes one repeat; no model is executed, and the artifact is not opened."""
         started = utc_now()
         rng = random.Random(f"{self._options!r}/{task.task_id}/{task.seed}")  # noqa: S311 - no secret
-        failure = _wait(self._options.duration_s, stop_requested) or _draw_fault(self._options, rng)
+        failure = _wait(self._options.duration_s, stop_requested) or _draw_crash(self._options, rng)
         reason = self.why_unsupported(task.execution)
         if reason is not None:
             failure = _unsupported(reason, "change the cell's execution")
@@ -517,24 +511,16 @@ class SimulatedAgent:
         )
 
 
-def _draw_fault(options: SimulatedOptions, rng: random.Random) -> Failure | None:
-    drawn = rng.random()
-    faults = (
-        (options.crash_rate, ErrorKind.CRASHED, False),
-        (options.timeout_rate, ErrorKind.TIMED_OUT, False),
-        (options.transient_rate, ErrorKind.DEVICE_LOST, True),
+def _draw_crash(options: SimulatedOptions, rng: random.Random) -> Failure | None:
+    if rng.random() >= options.crash_rate:
+        return None
+    return Failure(
+        kind=ErrorKind.CRASHED,
+        message="simulated crash",
+        remedy="set the device's crash_rate to 0",
+        is_transient=False,
+        stage="timed",
     )
-    for rate, kind, is_transient in faults:
-        if drawn < rate:
-            return Failure(
-                kind=kind,
-                message=f"simulated fault: {kind.value}",
-                remedy="set the device's fault rates to 0",
-                is_transient=is_transient,
-                stage="timed",
-            )
-        drawn -= rate
-    return None
 
 
 def _wait(duration_s: float, stop_requested: StopRequested) -> Failure | None:

@@ -24,8 +24,7 @@ class DataLimits:
     """Limits of the content of one file.
 
     Attributes:
-        values: keys, values and lists in total. A YAML alias counts with its whole content: nine
-            lines of aliases can stand for 10^9 values.
+        values: keys, values and lists in total.
         depth: how deep lists and tables are nested.
     """
 
@@ -173,97 +172,49 @@ class Event(Protocol):
 
 @dataclass(slots=True)
 class _Open:
-    """A list or mapping whose end has not been read.
+    """A list or mapping whose end has not been read; `key` is the last one, empty in a list."""
 
-    Attributes:
-        n_before: values counted before it.
-        height: how deep its content is nested, itself included.
-        key: the last key in it; empty in a list.
-    """
-
-    anchor: str | None
-    n_before: int
     is_mapping: bool
-    height: int = 1
     n_inside: int = 0
     key: str = ""
+
+    def add(self, text: str) -> None:
+        """Counts a value inside it, which is a key if it is every other one of a mapping."""
+        if self.is_mapping and self.n_inside % 2 == 0:
+            self.key = shortened(text)
+        self.n_inside += 1
 
 
 def check_events(events: Iterable[Event], where: str, limits: DataLimits) -> None:
     """Reads events until a limit is exceeded or the text ends.
 
-    An alias counts with its whole content, which is never expanded here.
-
     Raises:
-        BadFileError: too many values, nested too deep, a number of too many digits, or a value that
-            contains itself; names the file and the place.
+        BadFileError: too many values, nested too deep, a number of too many digits, or an alias,
+            of which nine lines can stand for 10^9 values; names the file and the place.
     """
-    count = _Count(where, limits)
+    opened: list[_Open] = []
+    n_values = 0
     for event in events:
-        kind = type(event).__name__
-        anchor = getattr(event, "anchor", None)
+        kind, text = type(event).__name__, str(getattr(event, "value", ""))
+        if kind == "AliasEvent":
+            name = shortened(str(getattr(event, "anchor", "")))
+            raise BadFileError(f"{where}: the alias *{name} is not allowed", "write the value out")
+        if kind in _YAML_ENDS:
+            opened.pop()
+        if kind not in _YAML_BEGINS | {"ScalarEvent"}:
+            continue
+        n_values += 1
+        if n_values > limits.values:
+            raise too_many_values(where, limits)
+        if opened:
+            opened[-1].add(text)
         if kind in _YAML_BEGINS:
-            count.begin(anchor, is_mapping=kind == "MappingStartEvent")
-        elif kind in _YAML_ENDS:
-            count.end()
-        elif kind == "AliasEvent":
-            count.alias(str(anchor))
-        elif kind == "ScalarEvent":
-            count.scalar(anchor, str(getattr(event, "value", "")))
-
-
-class _Count:
-    def __init__(self, where: str, limits: DataLimits) -> None:
-        self._where = where
-        self._limits = limits
-        self._n_values = 0
-        self._open: list[_Open] = []
-        self._named: dict[str, tuple[int, int]] = {}
-        """Anchor to the number of values and the depth of its content."""
-
-    def begin(self, anchor: str | None, *, is_mapping: bool) -> None:
-        self._named.pop(anchor or "", None)
-        self._add("", n_values=1, height=1)
-        self._open.append(_Open(anchor, self._n_values - 1, is_mapping))
-
-    def end(self) -> None:
-        ended = self._open.pop()
-        if self._open:
-            self._open[-1].height = max(self._open[-1].height, ended.height + 1)
-        if ended.anchor is not None:
-            self._named[ended.anchor] = (self._n_values - ended.n_before, ended.height)
-
-    def scalar(self, anchor: str | None, text: str) -> None:
-        self._add(text, n_values=1, height=0)
+            opened.append(_Open(kind == "MappingStartEvent"))
+        if len(opened) > limits.depth:
+            raise too_deep(where, limits)
         if len(text) > MAX_DIGITS and all(c.isdigit() or c in _IN_YAML_NUMBERS for c in text):
-            keys = ".".join(inside.key for inside in self._open if inside.key)
-            raise too_many_digits(f"{self._where}: key '{shortened(keys)}'")
-        if anchor is not None:
-            self._named[anchor] = (1, 0)
-
-    def alias(self, anchor: str) -> None:
-        if any(inside.anchor == anchor for inside in self._open) and anchor not in self._named:
-            raise BadFileError(
-                f"{self._where}: the alias *{shortened(anchor)} is inside the value that it names",
-                "write the value out",
-            )
-        # The parser rejects an alias without an anchor.
-        n_values, height = self._named.get(anchor, (1, 0))
-        self._add("", n_values=n_values, height=height)
-
-    def _add(self, text: str, *, n_values: int, height: int) -> None:
-        self._n_values += n_values
-        if self._n_values > self._limits.values:
-            raise too_many_values(self._where, self._limits)
-        if len(self._open) + height > self._limits.depth:
-            raise too_deep(self._where, self._limits)
-        if not self._open:
-            return
-        inside = self._open[-1]
-        inside.height = max(inside.height, height + 1)
-        if inside.is_mapping and inside.n_inside % 2 == 0:
-            inside.key = shortened(text)
-        inside.n_inside += 1
+            keys = ".".join(inside.key for inside in opened if inside.key)
+            raise too_many_digits(f"{where}: key '{shortened(keys)}'")
 
 
 # Checksums of stored content, so that a flipped bit is detected and not read as another value.

@@ -4,15 +4,14 @@ import errno
 import hashlib
 import json
 import math
-import os
 import re
 import shlex
-import struct
 import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import TypeAdapter
 
@@ -203,40 +202,20 @@ def _of_card(name: str, value: object) -> dict[str, object]:
     return {"embedding_width" if name == "table_width" else name: value}
 
 
-# Reads safetensors files, which may be damaged or hostile; nothing in them is executed.
-#
-# Source of the format: huggingface/safetensors, README, "Format": 8 bytes of the header's length,
-# a JSON header, then the values of all tensors without a gap.
+# The tensors of safetensors files, which may be damaged or hostile; nothing in them is executed.
 
-_LENGTH = struct.Struct("<Q")
-_MAX_HEADER_BYTES = 16 << 20
-"""500 times the header of a decoder with 24 layers."""
-_MAX_AXES = 8
-_VALUE_BYTES = {"F64": 8, "F32": 4, "F16": 2, "BF16": 2, "I64": 8, "I32": 4, "I16": 2, "I8": 1,
-                "U8": 1, "BOOL": 1}  # fmt: skip
-FLOATS: Mapping[str, str] = {
-    "F64": "float64",
-    "F32": "float32",
-    "F16": "float16",
-    "BF16": "bfloat16",
-}
-"""Types of weights, with their names in PyTorch."""
+_FLOATS = frozenset({"F64", "F32", "F16", "BF16"})
+"""Types of weights, as the library names them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredTensor:
-    """One tensor of a file.
-
-    Attributes:
-        start, stop: bytes of the file.
-    """
+    """One tensor of a file."""
 
     path: Path
     name: str
     dtype: str
     shape: tuple[int, ...]
-    start: int
-    stop: int
 
 
 def read_tensors(path: Path) -> dict[str, StoredTensor]:
@@ -245,100 +224,37 @@ def read_tensors(path: Path) -> dict[str, StoredTensor]:
     Raises:
         BadFileError: the file cannot be read, is cut off, or its header is not valid.
     """
-    explained = failing_as(BadFileError, f"{path} cannot be read", "check the path", OSError)
-    with explained, open_regular(path) as file:
-        n_bytes = os.fstat(file.fileno()).st_size
-        head = file.read(_LENGTH.size)
-        length = _LENGTH.unpack(head)[0] if len(head) == _LENGTH.size else n_bytes
-        if length > min(n_bytes - _LENGTH.size, _MAX_HEADER_BYTES):
-            raise _bad(path, f"its header would have {length:,} bytes")
-        text = file.read(length)
-    return _checked(path, _header(path, text), _LENGTH.size + length, n_bytes)
-
-
-def _header(path: Path, text: bytes) -> Mapping[str, object]:
-    try:
-        header = json.loads(text.decode(), object_pairs_hook=_once)
-    except (ValueError, RecursionError) as error:
-        raise _bad(path, "its header is not JSON with each name once") from error
-    if not isinstance(header, dict):
-        raise _bad(path, "its header is not a JSON object")
-    return {name: entry for name, entry in header.items() if name != "__metadata__"}
-
-
-def _once(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        raise ValueError("a name occurs twice")
-    return found
-
-
-def _checked(
-    path: Path, header: Mapping[str, object], first: int, n_bytes: int
-) -> dict[str, StoredTensor]:
-    """Every byte after the header belongs to one tensor."""
-    found = [_tensor(path, name, entry, first) for name, entry in header.items()]
-    found.sort(key=lambda one: (one.start, one.stop))
-    end = first
-    for one in found:
-        if one.start != end:
-            raise _bad(path, f"the values of {shortened(one.name)} overlap others or leave a gap")
-        end = one.stop
-    if end > n_bytes:
-        raise BadFileError(
-            f"{path} is cut off: it has {n_bytes:,} of {end:,} bytes", "download it again"
-        )
-    if end < n_bytes:
-        raise _bad(path, f"{n_bytes - end:,} bytes at its end belong to no tensor")
-    return {one.name: one for one in found}
-
-
-def _tensor(path: Path, name: str, entry: object, first: int) -> StoredTensor:
-    match entry:
-        case {"dtype": str(dtype), "shape": list(shape), "data_offsets": [start, stop]} if (
-            dtype in _VALUE_BYTES
-            and len(shape) <= _MAX_AXES
-            and all(type(size) is int and 0 <= size < 2**48 for size in (*shape, start, stop))
-            and stop - start == math.prod(shape) * _VALUE_BYTES[dtype]
-        ):
-            return StoredTensor(
-                path=path,
-                name=name,
-                dtype=dtype,
-                shape=tuple(shape),
-                start=first + start,
-                stop=first + stop,
+    with _opened(path) as file:
+        parts = {name: file.get_slice(name) for name in file.offset_keys()}
+        return {
+            name: StoredTensor(
+                path=path, name=name, dtype=part.get_dtype(), shape=tuple(part.get_shape())
             )
-    raise _bad(path, f"type, shape and place of {shortened(name)} do not fit together")
+            for name, part in parts.items()
+        }
 
 
 def load_tensor(stored: StoredTensor) -> "torch.Tensor":
-    """The values of a tensor of floats.
+    """The values of a tensor.
 
     Raises:
-        BadFileError: the file has changed, or cannot be read; or the values are no floats.
+        BadFileError: the file has changed, or cannot be read.
     """
-    import torch
-
-    if stored.dtype not in FLOATS:
-        raise _bad(stored.path, f"{shortened(stored.name)} holds {stored.dtype}, not floats")
-    explained = failing_as(BadFileError, f"{stored.path} cannot be read", "check the path", OSError)
-    with explained, open_regular(stored.path) as file:
-        file.seek(stored.start)
-        values = bytearray(stored.stop - stored.start)
-        n_read = file.readinto(values)
-    if n_read != len(values):
-        raise BadFileError(f"{stored.path} became shorter", "download it again")
-    if not values:
-        return torch.empty(stored.shape)
-    flat = torch.frombuffer(values, dtype=getattr(torch, FLOATS[stored.dtype]))
-    return flat.reshape(stored.shape)
+    with _opened(stored.path) as file:
+        values: torch.Tensor = file.get_tensor(stored.name)
+    return values
 
 
-def _bad(path: Path, reason: str) -> BadFileError:
-    return BadFileError(
-        f"{path} is not a valid safetensors file: {reason}", "download or save it again"
-    )
+@contextmanager
+def _opened(path: Path) -> Iterator[Any]:
+    from safetensors import SafetensorError, safe_open
+
+    message = f"{path} is not a valid safetensors file"
+    invalid = failing_as(BadFileError, message, "download or save it again", SafetensorError)
+    unread = failing_as(BadFileError, f"{path} cannot be read", "check the path", OSError)
+    # The library would wait for the other end of a pipe.
+    with invalid, unread, open_regular(path), safe_open(path, framework="pt") as file:
+        yield file
 
 
 MEMORY_FILE = f"{MEMORY}.safetensors"
@@ -435,7 +351,7 @@ def _load_memory(
     stored = read_tensors(path) if path.is_file() else {}
     for name in names:
         found, shape = stored.get(name), tuple(parameters[name].shape)
-        if found is None or found.shape != shape or found.dtype not in FLOATS:
+        if found is None or found.shape != shape or found.dtype not in _FLOATS:
             raise ExportError(
                 f"{path} does not give {name} as floats of {list(shape)}, and the model has no "
                 "trained memory without it",
@@ -562,7 +478,7 @@ def _check_shapes(
         f"{one.name} is {list(stored[one.name].shape)} of {stored[one.name].dtype}, "
         f"not {list(one.stored_shape)} of floats"
         for one in wanted
-        if stored[one.name].shape != one.stored_shape or stored[one.name].dtype not in FLOATS
+        if stored[one.name].shape != one.stored_shape or stored[one.name].dtype not in _FLOATS
     ]
     if bad:
         raise ExportError(

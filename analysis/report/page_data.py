@@ -12,14 +12,12 @@ from fleetrank.analysis.errors import NotComparableError
 from fleetrank.analysis.figures import FAMILY_MARKS, QUANTILES, frontier_pairs
 from fleetrank.analysis.labels import labels_of
 from fleetrank.analysis.panel.agreement import Agreement
-from fleetrank.analysis.panel.conditions import Level
 from fleetrank.analysis.panel.panel import FRM, LATENCY
 from fleetrank.analysis.panel.session import Session
 from fleetrank.analysis.report.page_tables import Evidence, Json, PageTables, Shown, titled
 from fleetrank.analysis.rounds import MeasuredRound
 from fleetrank.analysis.statistics.model_ranks import ranks_on_platforms
 from fleetrank.analysis.statistics.predictions import PredictionsResult
-from fleetrank.analysis.statistics.regret import Form, RegretResult
 from fleetrank.analysis.statistics.scaling import windows
 from fleetrank.analysis.stored.columns import NO_FAMILY
 from fleetrank.analysis.stored.selection import STATISTIC
@@ -429,7 +427,6 @@ _SCALED = {
     "load_mb": ("load_peak_memory_bytes", _PER_MB), "accuracy": ("accuracy_top1", 1.0),
 }  # fmt: skip
 _MEASURES = (LATENCY, FRM)
-_FORMS = {Form.LOST: "lost", Form.EXTRA: "extra"}
 
 
 def page_data(evidence: Evidence, tables: PageTables) -> Json:
@@ -460,7 +457,7 @@ def page_data(evidence: Evidence, tables: PageTables) -> Json:
         "scaling": curve_groups(evidence, tables),
         "reading": reading_groups(evidence, tables),
         "sustained": sustained_series(evidence),
-        "frontiers": _frontiers(evidence, tables.regret),
+        "frontiers": _frontiers(evidence),
         "families": {
             name: {"colour": mark.colour, "shape": mark.shape}
             for name, mark in FAMILY_MARKS.items()
@@ -517,11 +514,10 @@ def _lists(column: pl.Series) -> list[object]:
     return scaled.to_list()
 
 
-def _frontiers(evidence: Evidence, regret: RegretResult | None) -> list[Json]:
+def _frontiers(evidence: Evidence) -> list[Json]:
     """Directed pairs; `fates` has a letter for each of `models`, as `analysis.figures.Fate`."""
     shown = evidence.shown
     keys = [key for key in evidence.paired_keys if key in shown.platform_at]
-    costs = _regrets(regret)
     return [
         {
             "s": shown.platform_at[pair.source],
@@ -530,7 +526,6 @@ def _frontiers(evidence: Evidence, regret: RegretResult | None) -> list[Json]:
             "precision": round(pair.overlap.precision, 3),
             "recall": round(pair.overlap.recall, 3),
             "chance": round(pair.overlap.chance_precision, 3),
-            **costs.get((pair.source, pair.target), {}),
             **_fates(shown, pair.models, [fate.value for fate in pair.fates]),
         }
         for pair in frontier_pairs(evidence.ranked, keys)
@@ -544,17 +539,6 @@ def _fates(shown: Shown, models: Sequence[str], fates: Sequence[str]) -> Json:
         if model in shown.model_at
     ]
     return {"models": [number for number, _ in known], "fates": "".join(fate for _, fate in known)}
-
-
-def _regrets(regret: RegretResult | None) -> Mapping[tuple[str, str], Json]:
-    """Median and worst of both forms, by source and target."""
-    found: dict[tuple[str, str], Json] = {}
-    for one in regret.cases if regret is not None else ():
-        if one.level is not Level.PAIR:
-            continue
-        rounded = [None if value is None else round(value, 2) for value in (one.median, one.worst)]
-        found.setdefault((one.source, one.target), {})[_FORMS[one.form]] = rounded
-    return found
 
 
 def _predicted(found: PredictionsResult | None, shown: Shown) -> dict[str, object]:

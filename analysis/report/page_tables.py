@@ -28,7 +28,6 @@ from fleetrank.analysis.statistics.predictions import (
     predict,
     predictions_as_table,
 )
-from fleetrank.analysis.statistics.regret import RegretResult, regrets
 from fleetrank.analysis.statistics.scaling import scaling_points, sustained_rows
 from fleetrank.analysis.statistics.transfer import TransferResult, transfer, transfer_as_table
 from fleetrank.analysis.statistics.verdicts import with_verdicts
@@ -667,7 +666,7 @@ class PageTables:
     Attributes:
         made: a table without an answer has no rows; its note is the reason.
         reasons: why a table has no answer, by name.
-        transfer, frameworks, pareto, regret: what these tables are made from;
+        transfer, frameworks, pareto: what these tables are made from;
             `None` without an answer.
         fleet: the latencies that answer about two models; `None` without any to rank.
         why_no_fleet: the reason.
@@ -682,7 +681,6 @@ class PageTables:
     transfer: TransferResult | None = None
     frameworks: TransferResult | None = None
     pareto: ParetoResult | None = None
-    regret: RegretResult | None = None
     predictions: PredictionsResult | None = None
     phases: PhasesResult | None = None
     curves: pl.DataFrame | None = None
@@ -769,8 +767,6 @@ def _table(name: str, session: Session, evidence: Evidence, found: PageTables) -
     table = session_table(request.name, session.asked(request.selection(session.selection)))
     if name == "frontier":
         found.pareto = pareto(session)
-    elif name == "frontier/regret":
-        found.regret = regrets(session)
     return table
 
 

@@ -1,8 +1,8 @@
-"""How well latency on one platform predicts latency on another, by family of models."""
+"""Errors of predicting latency on one tier from another, by family of models."""
 
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -12,7 +12,6 @@ from fleetrank.analysis.arrays.bootstrap import (
     cluster_means,
     known,
     known_mean,
-    known_median,
     percentile_interval,
     resample_counts,
 )
@@ -26,26 +25,21 @@ from fleetrank.analysis.arrays.ranking import (
     spearman_matrix,
 )
 from fleetrank.analysis.panel.conditions import (
-    MAX_LISTED_PAIRS,
     Between,
-    Level,
     Pair,
     PairCounts,
     PairGroup,
     chunks,
     directed_pairs,
+    sampled,
     tier_groups,
-    unlike_facts,
-    unlisted,
 )
 from fleetrank.analysis.panel.draws import Block, blocks, draws_for
-from fleetrank.analysis.panel.panel import Panel, measures
-from fleetrank.analysis.panel.session import Session, once_a_session
+from fleetrank.analysis.panel.panel import measures
+from fleetrank.analysis.panel.session import Session
 from fleetrank.analysis.stored.columns import NO_FAMILY
 from fleetrank.analysis.tables.table import Table, explained
 from fleetrank.foundation.errors import count_of
-
-# Errors of predicting latency on one platform from another, by model and by family.
 
 ALL = "all"
 """Each family counts once, for any number of models."""
@@ -132,37 +126,25 @@ def _fill(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FamilyErrors:
-    """Figures of the families in order, then of all: (n_families + 1, ...); NaN is undefined.
-
-    Attributes:
-        n_models: models with an error.
-        mean, median: of the error; for all, over families.
-        shift: mean |rank shift|.
-        rho: Spearman's; for all, over all models.
-    """
-
-    n_models: npt.NDArray[np.int64]
-    mean: Floats
-    median: Floats
-    shift: Floats
-    rho: Floats
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class GroupErrors:
-    """Families over many pairs; the median is over clusters.
+    """Figures of the families in order, then of all, (n_families + 1,); NaN is undefined.
 
     Attributes:
         by_model: each model's error, mean over clusters, (n_models,); NaN where it has none.
-        n_pairs, n_clusters: with an error.
+        n_models: models with an error.
+        mean: of the error; for all, over families.
+        shift: mean |rank shift|; for all, over families.
+        rho: Spearman's; for all, over all models.
+        counts: pairs and clusters with an error.
         fewest: fewest common models of a pair with an error, else of any pair.
     """
 
-    figures: FamilyErrors
     by_model: Floats
-    n_pairs: int
-    n_clusters: int
+    n_models: npt.NDArray[np.int64]
+    mean: Floats
+    shift: Floats
+    rho: Floats
+    counts: PairCounts
     fewest: int
 
 
@@ -172,59 +154,42 @@ def family_masks(families: Sequence[str | None]) -> Families:
     return {str(name): names == name for name in np.unique(names)}
 
 
-def pair_errors(
-    logs: Floats, pairs: Sequence[Pair], families: Families
-) -> tuple[FamilyErrors, npt.NDArray[np.int64]]:
-    """Figures of every pair, (n_families + 1, n_pairs), and its common models, (n_pairs,).
-
-    Mean and median are over the models of a family.
-    """
-    found = predictions(logs, pairs, _groups(families))
-    masks = families.values()
-    figures = FamilyErrors(
-        n_models=_count(found.errors, families),
-        mean=_with_all([known_mean(found.errors[mask], 0) for mask in masks], known_mean),
-        median=_with_all([known_median(found.errors[mask], 0) for mask in masks], known_median),
-        shift=_with_all([known_mean(found.shifts[mask], 0) for mask in masks], known_mean),
-        rho=found.rho,
-    )
-    return figures, found.n_common
-
-
 def group_errors(logs: Floats, group: PairGroup, families: Families) -> GroupErrors:
-    """Figures over the pairs of a group, (n_families + 1,).
+    """Figures over the pairs of a group, from log latency (n_models, n_platforms).
 
-    A model's error is averaged inside each cluster, then over clusters; a family's mean is over
-    its models, its median over its clusters' means.
+    A model's error is averaged inside each cluster, then over clusters, then over the models of
+    a family.
     """
-    sums, counts = np.zeros((2, logs.shape[0])), np.zeros((2, logs.shape[0]))
-    medians, rhos, common, used = [], [], [], []
+    masks = list(families.values())
+    sums, counts = np.zeros((2, 2, logs.shape[0]))
+    rhos, common, used, clusters = [], [], [], 0
     for pairs, starts in chunks(group, logs.shape[0]):
-        found = predictions(logs, pairs, _groups(families))
+        found = predictions(logs, pairs, [*masks, np.any(masks, axis=0)])
         both = np.array([cluster_means(one, starts) for one in (found.errors, found.shifts)])
         sums += np.nansum(both, axis=2)
         counts += np.isfinite(both).sum(axis=2)
-        medians.append([known_mean(both[0][mask], 0) for mask in families.values()])
         rhos.append(cluster_means(found.rho, starts))
         common.append(found.n_common)
         used.append(np.isfinite(found.errors).any(axis=0))
+        clusters += int(np.isfinite(both[0]).any(axis=0).sum())
     by_model, shifts = np.where(counts > 0, sums / np.maximum(counts, 1), np.nan)
-    by_cluster = np.concatenate(medians, axis=1)
     n_common, is_used = np.concatenate(common), np.concatenate(used)
-    figures = FamilyErrors(
-        n_models=_count(by_model[:, None], families)[:, 0],
-        mean=_with_all(_by_family(by_model, families), known_mean),
-        median=_with_all(list(known_median(by_cluster, 1)), known_median),
-        shift=_with_all(_by_family(shifts, families), known_mean),
-        rho=known_mean(np.concatenate(rhos, axis=1), 1),
-    )
     return GroupErrors(
-        figures=figures,
         by_model=by_model,
-        n_pairs=int(is_used.sum()),
-        n_clusters=int(np.isfinite(by_cluster).any(axis=0).sum()),
-        fewest=int(n_common[is_used].min() if is_used.any() else n_common.min()),
+        n_models=np.array(
+            [np.isfinite(by_model[mask]).sum() for mask in (*masks, np.any(masks, 0))]
+        ),
+        mean=_by_family(by_model, masks),
+        shift=_by_family(shifts, masks),
+        rho=known_mean(np.concatenate(rhos, axis=1), 1),
+        counts=PairCounts(n_pairs=int(is_used.sum()), n_clusters=clusters),
+        fewest=int((n_common[is_used] if is_used.any() else n_common).min()),
     )
+
+
+def _by_family(values: Floats, masks: Sequence[npt.NDArray[np.bool_]]) -> Floats:
+    means = np.array([known_mean(values[mask], 0) for mask in masks])
+    return np.append(means, known_mean(means, 0))
 
 
 def error_intervals(
@@ -256,116 +221,57 @@ def _interval(
     return float(low), float(high)
 
 
-def _groups(families: Families) -> list[npt.NDArray[np.bool_]]:
-    masks = list(families.values())
-    return [*masks, np.any(masks, axis=0)]
-
-
-def _by_family(values: Floats, families: Families) -> list[Floats]:
-    return [known_mean(values[mask], 0) for mask in families.values()]
-
-
-def _count(errors: Floats, families: Families) -> npt.NDArray[np.int64]:
-    known = np.isfinite(errors)
-    return np.array([known[mask].sum(axis=0) for mask in _groups(families)])
-
-
-def _with_all(by_family: list[Floats], over: Callable[[Floats, int], Floats]) -> Floats:
-    return np.array([*by_family, over(np.array(by_family), 0)])
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FamilyPrediction(Between):
-    """How well latency on the target is predicted for one family; `None` is undefined.
+    """How well latency on the target tier is predicted for one family; `None` is undefined.
 
     Attributes:
-        level: `TIER` or `PAIR`; source and target name two of these.
-        family: `family_errors.ALL` counts each family once.
+        family: `ALL` counts each family once.
         n_models: models with an error; `n_fitted` is the fewest common models of any pair.
-        counts: pairs with an error; `None` for a single pair.
-        low_percent, high_percent: of the mean error; `None` for a single pair.
-        unlike: facts that differ between the two platforms of a pair.
+        counts: pairs with an error.
+        low_percent, high_percent: of the mean error.
         reason: why a figure is missing.
     """
 
     family: str
     n_models: int
     n_fitted: int
-    counts: PairCounts | None = None
+    counts: PairCounts
     mean_error_percent: float | None
-    low_percent: float | None = None
-    high_percent: float | None = None
-    median_error_percent: float | None
+    low_percent: float | None
+    high_percent: float | None
     rho: float | None
     mean_abs_shift: float | None
-    unlike: str | None = None
     reason: str | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PredictabilityResult:
-    """Errors of all families.
-
-    Attributes:
-        groups: from tier to tier, all families of a group side by side.
-        pairs: all families of a directed pair side by side; empty above `MAX_LISTED_PAIRS` pairs.
-        selected: every directed pair that the selection names.
-    """
-
-    groups: tuple[FamilyPrediction, ...]
-    pairs: tuple[FamilyPrediction, ...]
-    selected: tuple[Pair, ...]
-
-
-@once_a_session
-def predictability(session: Session) -> PredictabilityResult:
-    """Leave-one-out error by family, from tier to tier and for every directed pair.
-
-    Made once a session.
+def predictability_table(session: Session) -> Table:
+    """Leave-one-out error by family, from tier to tier.
 
     Raises:
         NoDataError: fewer than two platforms match.
     """
-    panel, selection = session.panel, session.selection
-    pairs = directed_pairs(panel, selection)
-    logs = measures(panel)[0].values
-    families = family_masks(panel.families)
+    panel, seed = session.panel, session.selection.seed
+    pairs = directed_pairs(panel, session.selection)
     groups = tier_groups(panel, pairs, is_directed=True)
     draws = draws_for([pair for group in groups for pair in group.pairs]).bootstrap
-    listed = pairs if len(pairs) <= MAX_LISTED_PAIRS else []
-    return PredictabilityResult(
-        groups=tuple(
-            one
-            for group in groups
-            for one in _of_group(logs, group, families, (draws, selection.seed))
-        ),
-        pairs=tuple(_of_pairs(panel, logs, listed, families)),
-        selected=tuple(pairs),
-    )
-
-
-def predictability_table(session: Session) -> Table:
-    """Leave-one-out error by family, from tier to tier and for every directed pair."""
-    found = predictability(session)
-    is_listed = len(found.selected) <= MAX_LISTED_PAIRS
-    n_models = len(session.panel.models)
-    notes = (
-        *session.panel.notes,
-        *(() if is_listed else (unlisted(found.selected, session),)),
-        *few_models_warning(n_models),
-    )
+    logs, families = measures(panel)[0].values, family_masks(panel.families)
     texts = {
         "min_models": MIN_MODELS,
         "min_interval": MIN_MODELS_FOR_INTERVAL,
-        "seed": session.selection.seed,
-        "draws": draws_for(found.selected).bootstrap,
+        "seed": seed,
+        "draws": draws,
     }
     return Table.of(
         FamilyPrediction,
-        (*found.groups, *found.pairs),
+        [row for one in groups for row in _of_group(logs, one, families, (draws, seed))],
         title="Predictability by family",
-        notes=notes,
-        explanation=(*explained("predict/errors", texts), *few_models_note(n_models)),
+        notes=(
+            *panel.notes,
+            *sampled(session, len(pairs)),
+            *few_models_warning(len(panel.models)),
+        ),
+        explanation=(*explained("predict/errors", texts), *few_models_note(len(panel.models))),
     )
 
 
@@ -379,52 +285,26 @@ def _of_group(
     intervals = error_intervals(found.by_model, families, draws, rng)
     for at, (family, interval) in enumerate(zip([*families, ALL], intervals, strict=True)):
         low, high = (100 * bound for bound in interval) if interval else (None, None)
-        one = replace(
-            _prediction(
-                (group.level, group.source, group.target), family, found.figures, at, found.fewest
-            ),
-            counts=PairCounts(n_pairs=found.n_pairs, n_clusters=found.n_clusters),
+        mean, rho = known(100 * found.mean[at]), known(found.rho[at])
+        n_models = int(found.n_models[at])
+        reason = _reason(n_models, found.fewest, mean, rho)
+        if reason is None and low is None:
+            reason = f"no interval below {MIN_MODELS_FOR_INTERVAL} models"
+        yield FamilyPrediction(
+            level=group.level,
+            source=group.source,
+            target=group.target,
+            family=family,
+            n_models=n_models,
+            n_fitted=found.fewest,
+            counts=found.counts,
+            mean_error_percent=mean,
             low_percent=low,
             high_percent=high,
+            rho=rho,
+            mean_abs_shift=known(found.shift[at]),
+            reason=reason,
         )
-        if one.reason is None and low is None:
-            one = replace(one, reason=f"no interval below {MIN_MODELS_FOR_INTERVAL} models")
-        yield one
-
-
-def _of_pairs(
-    panel: Panel, logs: Floats, pairs: Sequence[Pair], families: Families
-) -> Iterator[FamilyPrediction]:
-    facts = panel.platforms.to_dicts()
-    found, n_common = pair_errors(logs, pairs, families)
-    for at, (i, j) in enumerate(pairs):
-        unlike, sides = unlike_facts(facts[i], facts[j]), (Level.PAIR, panel.keys[i], panel.keys[j])
-        for number, family in enumerate([*families, ALL]):
-            one = _prediction(sides, family, found, (number, at), int(n_common[at]))
-            yield replace(one, unlike=unlike)
-
-
-def _prediction(
-    sides: tuple[Level, str, str],
-    family: str,
-    found: FamilyErrors,
-    at: int | tuple[int, int],
-    n_fitted: int,
-) -> FamilyPrediction:
-    n_models, rho = int(found.n_models[at]), known(found.rho[at])
-    return FamilyPrediction(
-        level=sides[0],
-        source=sides[1],
-        target=sides[2],
-        family=family,
-        n_models=n_models,
-        n_fitted=n_fitted,
-        mean_error_percent=known(100 * found.mean[at]),
-        median_error_percent=known(100 * found.median[at]),
-        rho=rho,
-        mean_abs_shift=known(found.shift[at]),
-        reason=_reason(n_models, n_fitted, known(found.mean[at]), rho),
-    )
 
 
 def _reason(n_models: int, n_fitted: int, mean: float | None, rho: float | None) -> str | None:

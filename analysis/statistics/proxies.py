@@ -261,8 +261,6 @@ class Candidate:
         n_targets: device models whose agreement with it is known.
         n_models: fewest models in common with one of them.
         median_rho: over these; `low` to `high` is its 95 % interval over models.
-        times_chosen: how often it was chosen without the device that then tests it; `held_out_*`
-            are its agreements with these devices.
     """
 
     device_model: str
@@ -273,9 +271,6 @@ class Candidate:
     high: float | None
     min_rho: float | None
     worst_target: str | None
-    times_chosen: int
-    held_out_median: float | None
-    held_out_min: float | None
     reason: str | None
 
 
@@ -293,7 +288,7 @@ def proxies_table(session: Session) -> Table:
     folds = [fold for fold in folds if fold.left_out in fleet.targets]
     intervals = _intervals(fleet)
     candidates = [
-        _candidate(fleet, number, rho[number], intervals[number], folds)
+        _candidate(fleet, number, rho[number], intervals[number])
         for number in range(fleet.sources.size)
     ]
     candidates.sort(
@@ -352,16 +347,10 @@ def _intervals(fleet: Fleet) -> list[tuple[float | None, float | None]]:
 
 
 def _candidate(
-    fleet: Fleet,
-    number: int,
-    mine: Floats,
-    interval: tuple[float | None, float | None],
-    folds: list[Fold],
+    fleet: Fleet, number: int, mine: Floats, interval: tuple[float | None, float | None]
 ) -> Candidate:
     source, devices = int(fleet.sources[number]), fleet.found.devices
     is_known = np.isfinite(mine)
-    chosen = [fold.rho for fold in folds if fold.chosen == source]
-    judged = [value for value in chosen if value is not None]
     worst = int(np.nanargmin(mine)) if is_known.any() else None
     reason = fleet.found.reason
     if worst is None:
@@ -376,9 +365,6 @@ def _candidate(
         high=interval[1],
         min_rho=None if worst is None else float(mine[worst]),
         worst_target=None if worst is None else devices[fleet.targets[worst]],
-        times_chosen=len(chosen),
-        held_out_median=float(np.median(judged)) if judged else None,
-        held_out_min=min(judged, default=None),
         reason=reason,
     )
 

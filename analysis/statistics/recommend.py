@@ -311,14 +311,14 @@ def _errors(data: Known, group: PairGroup) -> Answer:
     found = group_errors(logs, group, families)
     rng = np.random.default_rng(data.session.selection.seed)
     interval = error_intervals(found.by_model, families, draws_for(data.pairs).bootstrap, rng)[0]
-    n_models = int(found.figures.n_models[0])
+    n_models = int(found.n_models[0])
     scope = f"{group.source} -> {group.target}"
-    mean = float(found.figures.mean[0])
+    mean = float(found.mean[0])
     what = f"From {_arrow(group)}, the {n_models} transformer and hybrid models"
     if np.isnan(mean):
         reason = "too few for a fit over 5 other models"
         return Answer(scope=scope, answer=f"{what} have no error", n_models=0, reason=reason)
-    rho = float(found.figures.rho[0])
+    rho = float(found.rho[0])
     agreement = " are too few for a rho;" if np.isnan(rho) else f" have rho {rho:.2f};"
     width = "" if interval is None else f" [{100 * interval[0]:.0f}, {100 * interval[1]:.0f}]"
     return Answer(
@@ -328,7 +328,7 @@ def _errors(data: Known, group: PairGroup) -> Answer:
         low=interval[0] if interval else None,
         high=interval[1] if interval else None,
         n_models=n_models,
-        n_pairs=found.n_pairs,
+        n_pairs=found.counts.n_pairs,
         reason=None if interval else "no interval below 9 models",
     )
 

@@ -413,8 +413,7 @@ KNOWN_STATISTIC = """
 
 A rate is the inverse of a mean. AI Hub reports the shortest time that it saw (its documentation,
 "How it works", Inference). fleetrank takes the median of samples; `benchmark_model` wrote which
-statistic it printed; `onnxruntime_perf_test` is refused without its median. What a user's own file
-holds is not known: null.
+statistic it printed. What a user's own file holds is not known: null.
 """
 
 

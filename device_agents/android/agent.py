@@ -174,10 +174,10 @@ class AndroidAgent:
 
     def why_unsupported(self, execution: Execution) -> str | None:
         """Says why this device cannot execute this, or `None` when it can."""
-        reason = why_unsupported(execution, self._options.programs)
+        reason = why_unsupported(execution)
         if reason is not None:
             return reason
-        name = create_program(execution.runtime, self._options.programs).name
+        name = create_program(execution.runtime).name
         if name in self._options.programs:
             return None
         return (
@@ -314,7 +314,7 @@ class Visit:
             self._run_canary_before(canary)
         self.stage = "timed"
         output = self._run(placed)
-        program = self.programs.program_of(self.task)
+        program = create_program(self.task.execution.runtime)
         stricter = program.task_that_proves(self.task, output)
         if stricter is not None:
             self.task = stricter

@@ -19,7 +19,7 @@ from fleetrank.orchestrator.cli.options import with_keys
 from fleetrank.orchestrator.dispatch.controller import StopSwitch
 from fleetrank.orchestrator.errors import UsageError
 from fleetrank.orchestrator.evaluation.evaluation_rows import Where, find_subject
-from fleetrank.orchestrator.evaluation.scoring import CHOICE_TASKS, HARNESS, PROMPT_SETS, STRATEGIES
+from fleetrank.orchestrator.evaluation.scoring import CHOICE_TASKS, STRATEGIES
 from fleetrank.orchestrator.export import ExportTools
 
 if TYPE_CHECKING:
@@ -149,7 +149,6 @@ def smallbench(
     rte: Annotated[Path | None, typer.Option(help="RTE.")] = None,
     boolq: Annotated[Path | None, typer.Option(help="BoolQ.")] = None,
     mrpc: Annotated[Path | None, typer.Option(help="MRPC.")] = None,
-    prompts: Annotated[str, typer.Option(help=f"Prompts: {' or '.join(PROMPT_SETS)}.")] = HARNESS,
     window: Window = None,
     keys: Where,
     as_json: AsJson = False,
@@ -167,12 +166,10 @@ def smallbench(
     files = {task: path for task, path in given.items() if path is not None}
     if not files:
         raise UsageError("no data set is given", "add --sst2 FILE, or another one")
-    if prompts not in PROMPT_SETS:
-        raise UsageError(f"no prompts '{prompts}'", f"there are {', '.join(PROMPT_SETS)}")
     with closing(DataChild()) as child:
         reading = Reading(tokenizer=open_tokenizer(tokenizer, child), window=window)
         run = _run(keys)
-        rows = evaluate_choices(run, files, prompts, reading)
+        rows = evaluate_choices(run, files, reading)
     _print(rows, as_json)
 
 

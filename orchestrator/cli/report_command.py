@@ -223,7 +223,7 @@ def serve(
     results = readable_workspace().results
     listener = open_listener(host, port)
     bound_port = int(listener.getsockname()[1])
-    access = access_for(host, bound_port, frozenset(name or ()))
+    access = access_for(host, bound_port, name or ())
     config = uvicorn.Config(
         create_app(results, access),
         log_level="warning",

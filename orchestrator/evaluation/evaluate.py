@@ -36,6 +36,7 @@ from fleetrank.orchestrator.evaluation.evaluation_rows import (
 )
 from fleetrank.orchestrator.evaluation.scoring import (
     CHOICE_TASKS,
+    PROMPTS,
     STRATEGIES,
     Case,
     Figures,
@@ -116,9 +117,7 @@ def evaluate_text(run: EvalRun, data: TextData, reading: Reading) -> list[Row]:
     return store_metrics(run, asked, {**facts, **_sums(figures)}, metrics)
 
 
-def evaluate_choices(
-    run: EvalRun, files: Mapping[str, Path], prompts: str, reading: Reading
-) -> list[Row]:
+def evaluate_choices(run: EvalRun, files: Mapping[str, Path], reading: Reading) -> list[Row]:
     """Answers the questions of each data set; stores the metrics and returns their rows.
 
     With all four data sets in full, the mean of their accuracies is one more row.
@@ -130,7 +129,7 @@ def evaluate_choices(
     shape, workload = fitting(run, reading)
     longest = workload.length or 0
     refuse_unfit(reading.tokenizer, shape.vocabulary, run.subject.model.card.name)
-    questions = {task: read_questions(task, path, prompts) for task, path in files.items()}
+    questions = {task: read_questions(task, path) for task, path in files.items()}
     rows: list[Row] = []
     asked: list[Asked] = []
     for task, every in questions.items():
@@ -145,7 +144,7 @@ def evaluate_choices(
         length = min(longest, 1 << (need - 1).bit_length())
         facts: Row = {
             "task": task, "data": files[task].name, "data_sha256": data_sha256(files[task]),
-            "prompts": prompts, **_facts_of_text(reading, length), **limit_fact(run, len(every)),
+            "prompts": PROMPTS, **_facts_of_text(reading, length), **limit_fact(run, len(every)),
         }  # fmt: skip
         work = _Work(
             workload=replace(workload, length=length), n_cases=len(windows), details=length,

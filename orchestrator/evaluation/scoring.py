@@ -408,33 +408,28 @@ class ChoiceTask:
     Attributes:
         fields: field to the names that it has in published forms of the data set.
         labels: the labels of published forms; each means 0 or 1.
-        prompts: by name of the set of prompts.
         has_f1: F1 of label 1 is published beside the accuracy.
     """
 
     fields: Mapping[str, Sequence[str]]
     labels: Mapping[str, int]
-    prompts: Mapping[str, Prompt]
+    prompt: Prompt
     has_f1: bool = False
 
 
-PLAIN, HARNESS = "plain", "lm-eval"
-"""Sets of prompts: those of SmallBench, and those of lm-evaluation-harness."""
+PROMPTS = "lm-eval"
+"""The set of prompts, as a stored row names it."""
 
 
 def _task(table: Mapping[str, Any]) -> ChoiceTask:
-    prompts = {
-        name: Prompt(text=one["text"], choices=tuple(one["choices"]))
-        for name, one in table["prompts"].items()
-    }
-    return ChoiceTask(**{**table, "prompts": prompts})
+    text, choices = table["prompt"]["text"], tuple(table["prompt"]["choices"])
+    return ChoiceTask(**{**table, "prompt": Prompt(text=text, choices=choices)})
 
 
 with Path(__file__).with_name("choice_tasks.toml").open("rb") as _file:
     CHOICE_TASKS: Mapping[str, ChoiceTask] = MappingProxyType(
         {name: _task(table) for name, table in tomllib.load(_file).items()}
     )
-PROMPT_SETS = (HARNESS, PLAIN)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -446,19 +441,18 @@ class Question:
     label: int
 
 
-def read_questions(task: str, path: Path, prompts: str) -> list[Question]:
+def read_questions(task: str, path: Path) -> list[Question]:
     """Reads the examples of a data set.
 
     Raises:
         UsageError: the file is not in a published form of the data set, or a label is unknown.
     """
     found = CHOICE_TASKS[task]
-    prompt = found.prompts[prompts]
     rows = read_examples(path, found.fields)
     return [
         Question(
-            context=prompt.text.format_map(row),
-            choices=prompt.choices,
+            context=found.prompt.text.format_map(row),
+            choices=found.prompt.choices,
             label=_label(found, path, number, row),
         )
         for number, row in enumerate(rows, 1)

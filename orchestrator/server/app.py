@@ -20,6 +20,7 @@ from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel, Field, JsonValue, model_validator
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
+from starlette.middleware.trustedhost import TrustedHostMiddleware
 from starlette.responses import HTMLResponse, JSONResponse
 
 from fleetrank.analysis.errors import AnalysisError
@@ -34,7 +35,7 @@ from fleetrank.foundation.vocabulary import Form, TableForm
 from fleetrank.orchestrator.compute.child import Job, JobKind
 from fleetrank.orchestrator.errors import OrchestratorError
 from fleetrank.orchestrator.server.access import Access, Gate
-from fleetrank.orchestrator.server.answer_cache import (
+from fleetrank.orchestrator.server.answers import (
     LOOK_S,
     RETRY_AFTER_S,
     Answer,
@@ -54,9 +55,10 @@ Measurements of one workspace and the analysis of them. Read-only: every path is
 The unit is the last part of a name: `_ns`, `_ms`, `_bytes`, `_mj`, `_percent`; `_utc` is a time. A
 missing or undefined value is null, never 0. Selectors are those of `fleetrank report show`.
 
-The header `fleetrank-made` gives the time when an answer was computed. `fleetrank-current` is false
-if the results have changed since: while a measurement runs on this host, the last answer is
-returned. Status 503: try again after `Retry-After` seconds."""
+The header `fleetrank-made` gives the time when an answer was computed. A client that sends `etag`
+back in `If-None-Match` gets status 304 while the results are the same, and also while a measurement
+runs on this host: `fleetrank-current` is then false if they have changed. Status 503: try again
+after `Retry-After` seconds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,7 +70,7 @@ class ServerContext:
     request: Request | None = None
 
     async def ask(self, job: Job) -> Answer:
-        """Returns the answer to a job; a cached answer needs no thread.
+        """Returns the answer to a job; one that the client has needs no thread.
 
         A client that leaves gives up its place, and ends its query.
 
@@ -76,9 +78,9 @@ class ServerContext:
             RefusedError: the job has no answer.
             BusyError: the answer cannot be computed now.
         """
-        remembered = self.answers.remembered(job)
-        if remembered is not None:
-            return remembered
+        shown = self.request.headers.get("if-none-match", "") if self.request else ""
+        if (had := self.answers.had(job, shown)) is not None:
+            return had
         left = Event()
         answering = asyncio.ensure_future(run_in_threadpool(self.answers.get, job, left))
         while not (await asyncio.wait([answering], timeout=LOOK_S))[0]:
@@ -95,16 +97,17 @@ def _context(request: Request) -> ServerContext:
 Context = Annotated[ServerContext, Depends(_context)]
 
 
-def sent(answer: Answer, request: Request) -> Response:
+def sent(answer: Answer) -> Response:
     """Returns the answer as a response; only headers if the client already has it."""
     headers = {
-        "etag": f'"{answer.tag}"',
-        "fleetrank-made": answer.made_utc.isoformat(timespec="seconds"),
         "fleetrank-fingerprint": answer.fingerprint,
         "fleetrank-current": "true" if answer.is_current else "false",
     }
-    if answer.tag in request.headers.get("if-none-match", ""):
+    if answer.tag is not None:
+        headers["etag"] = f'"{answer.tag}"'
+    if answer.body is None or answer.made_utc is None:
         return Response(status_code=304, headers=headers)
+    headers["fleetrank-made"] = answer.made_utc.isoformat(timespec="seconds")
     return Response(answer.body, media_type=answer.media_type, headers=headers)
 
 
@@ -199,9 +202,7 @@ class QueryQuery(BaseModel, extra="forbid"):
 
 
 _Responses = dict[int | str, dict[str, Any]]
-_PROBLEMS: _Responses = {
-    status: {"model": Problem} for status in (400, 401, 403, 404, 421, 422, 503)
-}
+_PROBLEMS: _Responses = {status: {"model": Problem} for status in (400, 401, 403, 404, 422, 503)}
 _ROWS: _Responses = {200: {"model": RowsAnswer}, **_PROBLEMS}
 _TEXTS = ("text/csv", "text/plain", "text/markdown", "application/x-latex")
 _TABLE: _Responses = {
@@ -236,14 +237,13 @@ async def table(
     name: Annotated[str, InPath(description="Name of a table that /api/tables lists.")],
     asked: Annotated[TableQuery, Query()],
     context: Context,
-    request: Request,
 ) -> Response:
     """The table that `fleetrank report show NAME` prints."""
     selectors = Selectors.model_validate(
         asked.model_dump(by_alias=True, exclude={"format", "part"})
     )
     full_name = f"{name}/{asked.part}" if asked.part else name
-    return sent(await context.ask(table_job(full_name, selectors, asked.format)), request)
+    return sent(await context.ask(table_job(full_name, selectors, asked.format)))
 
 
 @api.get("/devices", responses=_ROWS, summary="Devices measured, with their newest facts")
@@ -252,7 +252,7 @@ async def table(
 async def relation(context: Context, request: Request) -> Response:
     """All rows of this relation of SQL; `/api/columns` says what its columns mean."""
     view = request.url.path.rpartition("/")[2]
-    return sent(await context.ask(Job(kind=JobKind.VIEW, name=view)), request)
+    return sent(await context.ask(Job(kind=JobKind.VIEW, name=view)))
 
 
 @api.get("/columns", summary="What SQL sees")
@@ -266,14 +266,12 @@ async def columns() -> list[ViewColumn]:
     responses=_ROWS,
     summary="One SELECT over measurements, devices, models and sweeps",
 )
-async def query(
-    asked: Annotated[QueryQuery, Query()], context: Context, request: Request
-) -> Response:
+async def query(asked: Annotated[QueryQuery, Query()], context: Context) -> Response:
     """Runs one SELECT. The method is GET, because the server is read-only.
 
     Files, settings and a second statement are not allowed; time, memory and rows are limited.
     """
-    return sent(await context.ask(query_job(asked)), request)
+    return sent(await context.ask(query_job(asked)))
 
 
 @api.get("/progress", responses=_PROBLEMS, summary="Progress of the sweeps")
@@ -360,9 +358,7 @@ async def live_part(context: Context) -> Response:
 
 
 @pages.get("/report")
-async def report(
-    asked: Annotated[PageQuery, Query()], context: Context, request: Request
-) -> Response:
+async def report(asked: Annotated[PageQuery, Query()], context: Context) -> Response:
     """The page that `report build` writes; its own policy names its scripts by their hashes."""
     try:
         answer = await context.ask(asked.job())
@@ -370,7 +366,7 @@ async def report(
         return render(
             "no_report.html.j2", {"title": "No report", "error": error, "suffix": asked.suffix()}
         )
-    response = sent(answer, request)
+    response = sent(answer)
     response.headers["content-security-policy"] = "frame-ancestors 'self'"
     return response
 
@@ -384,7 +380,7 @@ async def query_page(
     error: OrchestratorError | None = None
     if sql.strip():
         try:
-            found = json.loads((await context.ask(query_job(QueryQuery(sql=sql)))).body)
+            found = json.loads((await context.ask(query_job(QueryQuery(sql=sql)))).body or b"")
             notes = [f"{found['left_out']}."] if found["left_out"] else []
             if found["is_cut"]:
                 notes.append("The first 1,000 rows; /api/query?max_rows= returns more.")
@@ -459,6 +455,7 @@ def create_app(results: Path, access: Access) -> FastAPI:
     app.add_exception_handler(RequestValidationError, _on_wrong_parameter)
     app.add_exception_handler(HTTPException, _on_http_error)
     app.add_exception_handler(Exception, _on_defect)
+    app.add_middleware(TrustedHostMiddleware, allowed_hosts=access.hosts, www_redirect=False)
     app.add_middleware(Gate, access=access)
     return app
 

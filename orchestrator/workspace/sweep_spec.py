@@ -59,10 +59,7 @@ class _UniqueKeyLoader(_Loader):
         """Builds a mapping after checking for duplicate keys."""
         seen: set[object] = set()
         for key_node, _ in node.value:
-            if key_node.tag == "tag:yaml.org,2002:merge":
-                continue
             if not isinstance(key_node, yaml.ScalarNode):
-                # Expanded to text, a key of nested aliases would fill memory.
                 raise yaml.constructor.ConstructorError(
                     None, None, "a key must be a plain value", key_node.start_mark
                 )

@@ -131,7 +131,6 @@ def test_a_frontier_is_shown_from_one_s_own_source_to_one_s_own_target(
     (title,) = _titles(page, "frontier")
     assert title.startswith(source)
     assert f"\N{RIGHTWARDS ARROW} {target}" in title
-    assert "regret: " in page.locator("[data-charts=frontier] figcaption").inner_text()
 
 
 def test_statistics_over_models_are_marked_and_not_made_anew(

@@ -98,7 +98,7 @@ def _check(text: str, limits: DataLimits = FEW) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["[1, 2, 3, 4, 5, 6, 7, 8, 9]", "[&a [1, 2], *a, *a]", "[[[1]]]", "{a: &a {b: 1}, c: *a}"],
+    ["[1, 2, 3, 4, 5, 6, 7, 8, 9]", "[&a [1, 2], 3]", "[[[1]]]", "{a: {b: 1}}"],
 )
 def test_yaml_within_the_limits_passes(text) -> None:
     _check(text)
@@ -108,10 +108,9 @@ def test_yaml_within_the_limits_passes(text) -> None:
     ("text", "said"),
     [
         ("[1, 2, 3, 4, 5, 6, 7, 8, 9, 10]", "more than 10 values"),
-        ("[&a [1, 2], *a, *a, *a]", "more than 10 values"),
         ("[[[[1]]]]", "more than 3 deep"),
-        ("[&a [[1]], [[*a]]]", "more than 3 deep"),
-        ("[&a [b, *a]]", "alias *a"),
+        ("[&a [b], *a]", "alias *a"),
+        ("{a: &a {b: 1}, <<: *a}", "alias *a"),
         (f"a: [b, {{c: {'1' * (MAX_DIGITS + 1)}}}]", "key 'a.c'"),
         (f"a: !!int '1{':1' * MAX_DIGITS}'", "key 'a'"),
     ],
@@ -120,18 +119,3 @@ def test_yaml_over_a_limit_is_refused_before_it_is_built(text, said) -> None:
     with pytest.raises(BadFileError) as caught:
         _check(text)
     assert said in caught.value.message
-
-
-def test_aliases_of_aliases_cost_as_much_as_their_text() -> None:
-    lines = "".join(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]\n" for n in range(1, 3000))
-    n_read = 0
-
-    def counted():
-        nonlocal n_read
-        for event in yaml.parse("a0: &a0 [x]\n" + lines, Loader=yaml.SafeLoader):
-            n_read += 1
-            yield event
-
-    with pytest.raises(BadFileError, match="50,000 values"):
-        check_events(counted(), "x", TYPED)
-    assert n_read < 200

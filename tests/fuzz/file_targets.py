@@ -71,7 +71,6 @@ BOMBS = (
     ),
     b"? {a: &x [*x]}\n: 1",
     b"&a [*a]",
-    b"&a {b: *a}",
     b"a: 2020-13-45",
     b"<<: [{a: 1}]\nb: !!set {x}",
     b"- !!binary x\n- !!float 9\n- !!int '9_'\n- 0o9\n- 1:90",

@@ -19,7 +19,6 @@ from fleetrank.device_agents.android.programs.benchmark_model import (
 from fleetrank.device_agents.android.programs.benchmark_text import read_delegation
 from fleetrank.device_agents.android.programs.executor_runner import ExecutorRunner
 from fleetrank.device_agents.android.programs.ort_runner import OrtRunner, decode_tensors
-from fleetrank.device_agents.android.programs.perf_test import PerfTest
 from fleetrank.device_agents.android.programs.phone_program import (
     EXTERNAL,
     ProgramCall,
@@ -81,8 +80,6 @@ OPERATORS = (DATA / "benchmark_model" / "litert_profiled.txt").read_text(encodin
 NODE = "[a.nn.Net/a.nn.Block_4/a.nn.Linear_up;;a.nn.Net/a.nn.Block_4;1, a.nn.Net;2]:12"
 EXECUTOR = (DATA / "executor_runner" / "logcat.txt").read_text(encoding="utf-8")
 ORT = (DATA / "ort_runner" / "cpu.txt").read_text(encoding="utf-8")
-PERF = (DATA / "perf_test" / "stdout.txt").read_text(encoding="utf-8")
-PERF_ROWS = (DATA / "perf_test" / "result.csv").read_text(encoding="utf-8")
 
 
 def output(
@@ -199,8 +196,6 @@ TOOLS: dict[str, tuple[Parser, str]] = {
         lambda text: list(decode_tensors(text.encode())),
         (DATA / "ort_runner" / "outputs.bin").read_bytes()[:40].decode(),
     ),
-    "perf text": (lambda text: PerfTest().read(output(text)), PERF),
-    "perf file": (lambda text: PerfTest().read(output(PERF, result=text.encode())), PERF_ROWS),
     "failed": (lambda text: BenchmarkModel().read(output(text, exit_code=1)), WORDS),
     "out of memory": (says_out_of_memory, WORDS),
     "device lost": (measurement.says_device_lost, WORDS),
@@ -218,7 +213,6 @@ COVERED = {
     "android.programs.benchmark_text",
     "android.programs.executor_runner",
     "android.programs.ort_runner",
-    "android.programs.perf_test",
     "android.programs.phone_program",
     "android.state.fitness",
     "android.state.power_text",

@@ -12,7 +12,6 @@ from fleetrank.foundation.vocabulary import Runtime
 RUNTIMES = {
     "benchmark_model": (Runtime.TFLITE, "xnnpack"),
     "ort_runner": (Runtime.ONNX, "cpu"),
-    "onnxruntime_perf_test": (Runtime.ONNX, "cpu"),
     "executor_runner": (Runtime.EXECUTORCH, "xnnpack"),
 }
 assert sorted(RUNTIMES) == sorted(PROGRAMS)

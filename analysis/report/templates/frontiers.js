@@ -91,18 +91,6 @@ function frontierChart(rows) {
   });
 }
 
-function regretText(pair) {
-  const parts = [];
-  const worst = (value) => (value === null ? "unknown" : Number(value.toPrecision(3)));
-  if (pair.lost && pair.lost[0] !== null) {
-    parts.push(`${worst(pair.lost[0])} points of accuracy lost (worst ${worst(pair.lost[1])})`);
-  }
-  if (pair.extra && pair.extra[0] !== null) {
-    parts.push(`${worst(pair.extra[0])} % extra latency (worst ${worst(pair.extra[1])})`);
-  }
-  return parts.length ? `regret: ${parts.join(", ")}` : "regret unknown";
-}
-
 function frontierPanels(pairs) {
   return pairs.map((pair) => {
     const rows = frontierRows(pair);
@@ -111,7 +99,7 @@ function frontierPanels(pairs) {
     const words = statisticsOf(pair.s, pair.t);
     const unlike = words.includes("/") ? `; latencies are ${words}` : "";
     const caption = `precision ${pair.precision.toFixed(2)} (by chance ${pair.chance.toFixed(2)}), `
-      + `recall ${pair.recall.toFixed(2)} over ${plural(pair.n, "model")}${cut}; ${regretText(pair)}${unlike}`;
+      + `recall ${pair.recall.toFixed(2)} over ${plural(pair.n, "model")}${cut}${unlike}`;
     return {
       title: `${source} \u2192 ${target}`, caption,
       description: `Accuracy against latency on ${target}, predicted by ${source}: ${caption}.`,

@@ -15,11 +15,9 @@ from fleetrank.device_agents.android.execution.storage import (
 )
 from fleetrank.device_agents.android.phone import Phone
 from fleetrank.device_agents.android.programs.phone_program import (
-    PhoneProgram,
     ProgramCall,
     ProgramOutput,
     create_program,
-    program_of,
 )
 from fleetrank.device_agents.android.state.fitness import FOLDER
 from fleetrank.device_agents.contract.agent import StopRequested, never_stop
@@ -213,7 +211,7 @@ class PhonePrograms:
                 "the weights of this file are in a second file, which no program for phones reads",
                 "measure this model as TFLite or in a narrower precision",
             )
-        program = self.program_of(task)
+        program = create_program(task.execution.runtime)
         found = self.store.find(program.name, self.registered[program.name])
         cache = PhoneStorage(self.phone)
         call = program.plan_run(
@@ -234,13 +232,9 @@ class PhonePrograms:
         folder = program_path.rpartition("/")[0] if found.folder else None
         return replace(call, library_folder=folder, inputs=program.input_bytes(task))
 
-    def program_of(self, task: MeasureTask) -> PhoneProgram:
-        """The program that runs a task on this phone."""
-        return create_program(task.execution.runtime, self.registered)
-
     def version_of(self, task: MeasureTask) -> dict[str, str]:
         """The program of a task, as stored in a row."""
-        name = self.program_of(task).name
+        name = create_program(task.execution.runtime).name
         return {f"{name}_sha256": self.registered[name]}
 
     def run(
@@ -289,7 +283,7 @@ class PhonePrograms:
 
 def read(task: MeasureTask, output: ProgramOutput) -> Measurement:
     """Parses an output; raises the same errors as `PhoneProgram.read`."""
-    return program_of(task.execution.runtime, output.run).read(output)
+    return create_program(task.execution.runtime).read(output)
 
 
 def latency_of(reading: Measurement) -> int:

@@ -14,12 +14,12 @@ from pathlib import Path
 
 import numpy as np
 
-from fleetrank.device_agents.android.programs.perf_test import WORDING
 from fleetrank.device_agents.android.programs.phone_program import (
     READ,
     PhoneProgram,
     ProgramCall,
     ProgramOutput,
+    Wording,
     not_a_result,
     readable,
     reported,
@@ -80,11 +80,19 @@ class OrtRunner(PhoneProgram):
     name = "ort_runner"
     artifact_suffix = ".onnx"
     capability = Capability(backends=tuple(_PROVIDERS), option_names=frozenset(SWITCHES))
-    wording = replace(
-        WORDING,
-        unsupported=(*WORDING.unsupported, "failed dlopen", "failed GetApi"),
+    wording = Wording(
+        unsupported=(
+            "is not supported in this build", "NOT_IMPLEMENTED",
+            "Could not find an implementation", "is not a registered function/op",
+            "No Op registered for", "No opset import for domain", "is under development",
+            "failed dlopen", "failed GetApi",
+        ),
+        bad_artifact=(
+            "Protobuf parsing failed", "INVALID_PROTOBUF", "INVALID_GRAPH", "NO_SUCHFILE",
+            "Load model from", "INVALID_ARGUMENT",
+        ),
         build="a folder with ort_runner and a libonnxruntime.so 1.24 or newer that has it",
-    )
+    )  # fmt: skip
     runs_for_a_time = True
 
     def why_not_stated(self, execution: Execution) -> str | None:

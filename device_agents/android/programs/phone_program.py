@@ -3,15 +3,15 @@
 A member plans a command line and reads the command's output. It never contacts a phone, so a
 better parser can read stored raw logs again. A member is imported only on request.
 
-Adding one is one line of the table; of a runtime's programs the first that a phone was registered
-with runs. Its name is then an option of a phone's device file, and
-`virtual_phone.imitation.imitated_NAME`, if there is one, imitates it on a virtual phone.
+Adding one is one line of the table: each runtime has one program. Its name is then an option of a
+phone's device file, and `virtual_phone.imitation.imitated_NAME`, if there is one, imitates it on a
+virtual phone.
 """
 
 import math
 import re
 import signal
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from fleetrank.device_agents.contract.agent import Capability
@@ -246,27 +246,21 @@ _TABLE = (
     (Runtime.TFLITE, "benchmark_model", f"{_FOLDER}.benchmark_model:BenchmarkModel"),
     (Runtime.EXECUTORCH, "executor_runner", f"{_FOLDER}.executor_runner:ExecutorRunner"),
     (Runtime.ONNX, "ort_runner", f"{_FOLDER}.ort_runner:OrtRunner"),
-    (Runtime.ONNX, "onnxruntime_perf_test", f"{_FOLDER}.perf_test:PerfTest"),
 )
 PROGRAMS = Registry[type[PhoneProgram]]("program", {name: member for _, name, member in _TABLE})
 
 
-def create_program(runtime: Runtime, registered: Collection[str] = ()) -> PhoneProgram:
-    """Makes the program of a runtime: the first registered one, or the first if none is.
+def create_program(runtime: Runtime) -> PhoneProgram:
+    """Makes the program of a runtime.
 
     Raises:
         UnsupportedError: no program on a phone runs it; the remedy names the supported runtimes.
     """
-    names = [name for one, name, _ in _TABLE if one is runtime]
-    if not names:
-        known = ", ".join(sorted({one.value for one, _, _ in _TABLE}))
+    names = {one: name for one, name, _ in _TABLE}
+    if runtime not in names:
+        known = ", ".join(sorted(names))
         raise UnsupportedError(f"no program runs {runtime.value} on a phone", f"use {known}")
-    return PROGRAMS.load(next((name for name in names if name in registered), names[0]))()
-
-
-def program_of(runtime: Runtime, call: ProgramCall) -> PhoneProgram:
-    """The program of a call, by its name on the phone."""
-    return create_program(runtime, (call.argv[0].rpartition("/")[2],))
+    return PROGRAMS.load(names[runtime])()
 
 
 def default_backend(runtime: Runtime) -> str:
@@ -277,10 +271,10 @@ def default_backend(runtime: Runtime) -> str:
         return runner.default_backend(runtime)
 
 
-def why_unsupported(execution: Execution, registered: Collection[str] = ()) -> str | None:
+def why_unsupported(execution: Execution) -> str | None:
     """Says why no program on a phone supports this, or `None`; does not contact a phone."""
     try:
-        return create_program(execution.runtime, registered).why_unsupported(execution)
+        return create_program(execution.runtime).why_unsupported(execution)
     except UnsupportedError as error:
         return str(error)
 

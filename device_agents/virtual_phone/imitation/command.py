@@ -100,7 +100,6 @@ class ImitatedOutput:
         log: lines for the phone's log, without stamp and tag.
         other_log: the same lines in the words of another version.
         result: content of the result file.
-        appends: whether `result` is appended to the result file or replaces it.
     """
 
     text: str = ""
@@ -109,14 +108,13 @@ class ImitatedOutput:
     other_log: tuple[str, ...] = ()
     result_path: str | None = None
     result: bytes | None = None
-    appends: bool = False
     exit_code: int = 0
 
 
 Imitation = Callable[[Sequence[str], Surroundings], ImitatedOutput]
 
 LOG_TAG = "ExecuTorch"
-"""The only one of the three programs that writes to the phone's log."""
+"""The only one of the programs that writes to the phone's log."""
 GARBAGE_BYTES = 4096
 SLOW_RUN_S = 3.0
 
@@ -168,8 +166,7 @@ def _emit_garbage(result: ImitatedOutput) -> int:
 
 def _write_result(result: ImitatedOutput, content: bytes | None) -> None:
     if result.result_path is not None and content is not None:
-        with Path(result.result_path).open("ab" if result.appends else "wb") as file:
-            file.write(content)
+        Path(result.result_path).write_bytes(content)
 
 
 def flags_of(program: str) -> dict[str, str]:

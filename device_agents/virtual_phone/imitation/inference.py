@@ -341,7 +341,7 @@ def _peak_bytes() -> int:
 def percentile(values: Sequence[int], percent: float) -> int:
     """The element at floor(n * p / 100) of the sorted values, not interpolated.
 
-    Source: stats_calculator.h of TensorFlow, performance_runner.cc of ONNX Runtime.
+    Source: stats_calculator.h of TensorFlow.
     """
     return sorted(values)[min(len(values) - 1, int(len(values) * percent / 100))]
 

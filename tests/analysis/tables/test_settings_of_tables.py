@@ -73,7 +73,6 @@ def test_the_words_of_a_setting_give_different_tables(
         ("transfer/phases", (("along", "runtime"),), "add --part ranks or add --part full"),
         ("trust", (("what", "unit-slip"),), "add --part findings"),
         ("trust/findings", (("what", "unit-slips"),), "did you mean 'unit-slip'?"),
-        ("choose/devices", (("k", 2),), "add --part models"),
         ("components", (("split", "operator"), ("depth", 2)), "omit one"),
     ],
 )

@@ -334,10 +334,8 @@ def test_a_hundred_thousand_rows_take_seconds() -> None:
         [
             "transfer",
             "trust/ceiling",
-            "predict/errors",
             "predict/ratios",
             "frontier",
-            "frontier/regret",
         ],
         "transfer",
         "predict/ratios",

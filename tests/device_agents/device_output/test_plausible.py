@@ -1,12 +1,11 @@
 from statistics import fmean, pstdev
 
 import pytest
-from device_parsers import BENCHMARK, CORES, DF, MEMINFO, PERF, PERF_ROWS, output
+from device_parsers import BENCHMARK, CORES, DF, MEMINFO, output
 from hypothesis import given
 from hypothesis import strategies as st
 
 from fleetrank.device_agents.android.programs.benchmark_model import BenchmarkModel
-from fleetrank.device_agents.android.programs.perf_test import PerfTest
 from fleetrank.device_agents.android.state.fitness import parse_uptime
 from fleetrank.device_agents.android.state.identity import facts_of_sections, free_bytes
 from fleetrank.device_agents.android.state.power_text import (
@@ -100,32 +99,6 @@ def test_a_median_a_thousand_times_the_mean_is_refused() -> None:
                 count=100,
             )
         )
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        ("P95 Latency: 0.0912857", "P95 Latency: 0.0603561"),
-        ("P99 Latency: 0.0912857", "P99 Latency: 0.0912858"),
-        ("Min Latency: 0.0529422", "Min Latency: 0.0603563"),
-        ("cost: 62.4 ms", "cost: 0.0624 ms"),
-        ("requests: 5", "requests: 0"),
-    ],
-    ids=lambda change: change[1],
-)
-def test_printed_statistics_of_the_other_program_are_held_to_the_same(change) -> None:
-    assert PerfTest().read(output(PERF)).summary is not None
-    assert change[0] in PERF
-    with pytest.raises(BadOutputError):
-        PerfTest().read(output(PERF.replace(*change)))
-
-
-def test_counts_of_runs_that_disagree_are_refused() -> None:
-    seen = output(PERF.replace("requests: 5", "requests: 6"), result=PERF_ROWS.encode())
-    with pytest.raises(
-        BadOutputError, match="counts of runs that disagree; what was read is '5, 6"
-    ):
-        PerfTest().read(seen)
 
 
 @given(st.lists(st.integers(1, 10**12), min_size=1, max_size=60))

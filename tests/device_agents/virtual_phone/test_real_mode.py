@@ -35,16 +35,6 @@ def push_tool(phone: OnePhone, tool: str, model: Path) -> None:
     phone.run("push", str(model), f"{TMP}/model")
 
 
-@pytest.mark.thorough
-def test_an_onnx_file_is_run(real_phone: OnePhone, onnx_file: Path) -> None:
-    push_tool(real_phone, "onnxruntime_perf_test", onnx_file)
-    command = f"{TMP}/onnxruntime_perf_test -e cpu -x 1 -m times -r 7 -I {TMP}/model {TMP}/r.csv"
-    done = real_phone.run("shell", command)
-    assert done.returncode == 0, done.stdout + done.stderr
-    rows = real_phone.shell(f"cat {TMP}/r.csv").splitlines()
-    assert [row.rsplit(",", 1)[1] for row in rows] == ["0", "1", "2", "3", "4", "5", "6"]
-
-
 def test_what_this_host_cannot_run_fails_in_the_tools_own_words(
     real_phone: OnePhone, tmp_path: Path
 ) -> None:

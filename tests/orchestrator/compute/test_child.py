@@ -21,7 +21,7 @@ from fleetrank.orchestrator.compute.child import (
     RefusedError,
     error_of_child,
 )
-from fleetrank.orchestrator.server.answer_cache import status_of
+from fleetrank.orchestrator.server.answers import status_of
 
 
 def query(sql: str, timeout_s: float = 10.0) -> Job:

@@ -21,7 +21,7 @@ from fleetrank.analysis.stored.columns import ORIGINS
 from fleetrank.analysis.stored.load import load_measurements
 from fleetrank.analysis.stored.selection import read_exclusions
 from fleetrank.orchestrator.cli.main import run
-from fleetrank.orchestrator.server.answer_cache import Fingerprint
+from fleetrank.orchestrator.server.answers import Fingerprint
 from fleetrank.orchestrator.store.health import content_of
 from fleetrank.orchestrator.store.results import ResultStore
 

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from fleetrank.analysis.stored.sweep_record import SweepRecord
-from fleetrank.orchestrator.server.answer_cache import Fingerprint
+from fleetrank.orchestrator.server.answers import Fingerprint
 from fleetrank.orchestrator.store.results import ResultStore, change_tags
 from fleetrank.orchestrator.store.small_files import exclude, take_back
 

@@ -74,17 +74,6 @@ def test_a_file_that_is_missing_not_text_or_huge_is_refused(tmp_path) -> None:
         read_yaml(_file(tmp_path, "a: " + "x" * 1_000_001))
 
 
-def test_a_key_of_aliases_inside_aliases_is_refused_at_once(tmp_path) -> None:
-    nested = "".join(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]\n" for n in range(1, 12))
-    with pytest.raises(UsageError, match="more than 50,000 values"):
-        read_yaml(_file(tmp_path, f"a0: &a0 [lol]\n{nested}? *a11\n: 1"))
-
-
-def test_merge_keys_may_repeat(tmp_path) -> None:
-    text = "a: &a {timeout_s: 2}\nname: {<<: *a, timeout_s: 3}"
-    assert read_yaml(_file(tmp_path, text)) == {"a": {"timeout_s": 2}, "name": {"timeout_s": 3}}
-
-
 @given(st.text(max_size=60))
 def test_any_text_gives_a_value_or_a_usage_error(tmp_path_factory, text) -> None:
     path = tmp_path_factory.getbasetemp() / "any.yaml"

@@ -6,12 +6,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fleetrank.analysis.statistics.next_models import (
-    accepted_error,
     beside,
     choose,
     covariance_of,
     judge,
-    predicted_by_sources,
 )
 
 
@@ -60,21 +58,3 @@ def test_active_choice_finds_the_models_that_differ_between_devices() -> None:
     logs[[2, 7]] += rng.normal(0, 1, (2, 12))
     chosen, _ = choose(covariance_of(logs - logs.mean(axis=0)), 3)
     assert {2, 7} < set(chosen.tolist())
-
-
-def test_all_other_devices_are_one_set_of_sources_and_never_the_target() -> None:
-    logs = fleet(1)
-    rng = np.random.default_rng(0)
-    assert predicted_by_sources(logs, 2, 5, rng) == pytest.approx(
-        np.delete(logs, 2, axis=1).mean(axis=1)[None]
-    )
-    single = predicted_by_sources(logs, 2, 1, rng)
-    assert not np.isclose(single, logs[:, 2]).all(axis=1).any()
-
-
-def test_accepted_error_by_hand() -> None:
-    truth, accuracy = np.array([1.0, 2, 3, 4]), np.array([60.0, 70, 80, 75])
-    found = accepted_error(np.array([[1.0, 2, 3, 4], [2.0, 3, 4, 1]]), truth, accuracy)
-    # The second frontier holds models 2 and 3; the true one 0, 1 and 2.
-    assert found == pytest.approx(np.array([[1, 1, 1], [-0.2, 1 / 2, 1 / 3]]))
-    assert np.isnan(accepted_error(truth[None], truth, np.full(4, np.nan))[:, 1:]).all()

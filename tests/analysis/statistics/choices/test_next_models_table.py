@@ -1,4 +1,4 @@
-"""Models to measure next and runs saved, from rows."""
+"""Models to measure next, from rows."""
 
 import math
 
@@ -42,44 +42,18 @@ def test_k_is_a_number_of_models(fleet, k: str) -> None:
 
 
 @pytest.mark.slow
-def test_savings_by_hand(make_grid) -> None:
-    up, down = [1.0, 2, 3, 4, 5], [5.0, 4, 3, 2, 1]
-    frame = make_grid(
-        {"a": up, "b": up, "c": down}, flops=[1, 2, 3, 4, 5], accuracy=[61, 62, 63, 64, 65]
-    )
-    none, one, two = make_table("choose/devices", frame, Selection()).frame.to_dicts()
-    assert [row["runs_saved"] for row in (none, one, two)] == pytest.approx([1, 2 / 3, 1 / 3])
-    assert none["rho"] == pytest.approx(1 / 3)
-    # FLOPs find all five of a and b, and of c the one that is on its frontier.
-    assert none["precision"] == pytest.approx((1 + 1 + 1 / 5) / 3)
-    assert none["recall"] == pytest.approx(1)
-    assert one["rho_min"] == pytest.approx(-1)
-    # The mean of a and c is flat but for rounding; of b's two sources one agrees.
-    assert -1 <= two["rho"] <= 1
-
-
-def test_missing_accuracy_and_flops_are_told(make_grid) -> None:
-    frame = make_grid({name: [1.0, 2, 3, 4, 5 + n] for n, name in enumerate("abc")})
-    rows = make_table("choose/devices", frame, Selection()).frame.to_dicts()
-    assert (rows[0]["rho"], rows[0]["reason"]) == (None, "a model has no FLOPs")
-    assert has(rows[1]["reason"], "frontier", "accuracy")
-    assert rows[1]["rho"] == pytest.approx(1)
-
-
-@pytest.mark.slow
 def test_sparse_platforms_and_models_are_left_out_and_counted(make_grid) -> None:
     full = make_grid({name: [1.0, 2, 3, 4, 5, 6 + n] for n, name in enumerate("abc")})
     sparse = make_grid({"d": [1.0, 2]})
-    table = make_table("choose/devices", pl.concat([full, sparse]), Selection())
+    table = make_table("choose/models", pl.concat([full, sparse]), Selection())
     assert any(has(note, "6", "3", "1", "platform") for note in table.notes)
 
 
 @pytest.mark.slow
 def test_two_device_models_cannot_judge(make_grid) -> None:
     frame = make_grid({"a": [1.0, 2, 3, 4, 5], "b": [1.0, 2, 3, 4, 5]})
-    for part in ("models", "devices"):
-        with pytest.raises(NoDataError, match=r"5.*models.*3"):
-            make_table(f"choose/{part}", frame, Selection())
+    with pytest.raises(NoDataError, match=r"5.*models.*3"):
+        make_table("choose/models", frame, Selection())
 
 
 @pytest.mark.thorough
@@ -89,4 +63,5 @@ def test_a_large_fleet_takes_seconds(make_grid) -> None:
         {f"d{n:02}": [2 + math.sin(i * n + i) for i in range(12)] for n in range(60)},
         accuracy=range(12),
     )
-    assert make_table("choose/devices", frame, Selection()).frame["n_targets"].to_list()[0] == 50
+    table = make_table("choose/models", frame, Selection(settings=(("k", 1),)))
+    assert table.frame["n_devices"].to_list() == [50, 50]

@@ -13,7 +13,6 @@ from fleetrank.analysis.errors import AnalysisError
 from fleetrank.analysis.statistics.regret import (
     QUARTILES,
     Budgets,
-    Sides,
     accuracy_lost,
     extra_latency,
     pair_regrets,
@@ -72,14 +71,7 @@ def test_each_pair_is_judged_on_its_common_models(
     latency: np.ndarray, accuracy: np.ndarray, by_flops: bool
 ) -> None:
     flops = np.arange(7.0)
-    sides = Sides(
-        accuracy=accuracy,
-        latency=latency,
-        memory=np.full_like(latency, np.nan),
-        flops=flops if by_flops else None,
-    )
-    found = pair_regrets(sides, PAIRS, Budgets())
-    assert np.isnan(found.is_too_large).all()
+    found = pair_regrets(accuracy, latency, PAIRS, Budgets(), flops if by_flops else None)
     for at, (i, j) in enumerate(PAIRS):
         common = np.isfinite(latency[:, i] + latency[:, j] + accuracy)
         if not common.any():
@@ -99,75 +91,9 @@ def test_each_pair_is_judged_on_its_common_models(
 @given(models)
 def test_choosing_on_the_target_itself_is_never_regretted(values: np.ndarray) -> None:
     accuracy, latency, _ = values.T
-    memory = np.full((accuracy.size, 1), np.nan)
-    sides = Sides(accuracy=accuracy, latency=latency[:, None], memory=memory)
-    found = pair_regrets(sides, [(0, 0)], Budgets())
+    found = pair_regrets(accuracy, latency[:, None], [(0, 0)], Budgets())
     assert (found.lost == 0).all()
     assert (found.extra == 0).all()
-
-
-def slow_within(accuracy, sides, memory, limits) -> tuple[list[float], list[float]]:
-    """Lists who qualifies, model by model; `limits` are latency, floor and memory."""
-    (source, target), (here, there), (budget, floor, limit) = sides, memory, limits
-    every = range(accuracy.size)
-    fits = [m for m in every if here[m] <= limit]
-    good = [m for m in every if there[m] <= limit and target[m] <= budget]
-    ranked = sorted(fits, key=lambda m: source[m])
-    chosen = [m for m in fits if good and source[m] <= source[ranked[: len(good)][-1]]]
-    first = max((accuracy[m] for m in chosen), default=np.nan)
-    found = max((accuracy[m] for m in chosen if m in good), default=np.nan)
-    lost = max((accuracy[m] for m in good), default=np.nan) - found
-    is_over = np.nan if np.isnan(first) else float(not found >= first)
-    choices = [m for m in fits if accuracy[m] >= floor]
-    allowed = [target[m] for m in every if accuracy[m] >= floor and there[m] <= limit]
-    extra = is_large = np.nan
-    if choices and allowed:
-        choice = min(choices, key=lambda m: (source[m], -accuracy[m], m))
-        is_large = float(not there[choice] <= limit)
-        extra = np.inf if is_large else target[choice] / min(allowed) - 1
-    return [lost, is_over], [extra, is_large]
-
-
-MEMORY = hnp.arrays(np.float64, (6, 2), elements=st.one_of(small, st.just(np.nan)))
-
-
-@pytest.mark.slow
-@given(hnp.arrays(np.float64, (6, 3), elements=small), MEMORY)
-def test_a_memory_budget_is_kept_model_by_model(values: np.ndarray, memory: np.ndarray) -> None:
-    accuracy, latency = values[:, 0], values[:, 1:]
-    sides = Sides(accuracy=accuracy, latency=latency, memory=memory)
-    limits = (2.5, 9.0)
-    found = pair_regrets(sides, [(0, 1)], Budgets(latency=(3.0,), accuracy=(3.0,), memory=limits))
-    for number, limit in enumerate(limits):
-        expected = slow_within(accuracy, latency.T, memory.T, (3.0, 3.0, limit))
-        np.testing.assert_array_equal(
-            [found.lost[number, 0], found.is_over[number, 0]], expected[0]
-        )
-        np.testing.assert_allclose(
-            [found.extra[number, 0], found.is_too_large[number, 0]], expected[1]
-        )
-
-
-@pytest.mark.slow
-@given(hnp.arrays(np.float64, (6, 3), elements=small))
-def test_a_memory_budget_above_all_changes_nothing(values: np.ndarray) -> None:
-    sides = Sides(accuracy=values[:, 0], latency=values[:, 1:], memory=values[:, 1:])
-    without = pair_regrets(sides, [(0, 1)], Budgets())
-    with_limit = pair_regrets(sides, [(0, 1)], Budgets(memory=(5.0,)))
-    for name in ("lost", "is_over", "extra"):
-        np.testing.assert_array_equal(getattr(without, name), getattr(with_limit, name))
-
-
-def test_flops_know_no_memory() -> None:
-    """The cheapest by FLOPs does not fit; a choice by the source sees this there."""
-    memory, latency = np.array([[9.0, 9.0], [1.0, 1.0]]), np.array([[1.0, 1.0], [2.0, 2.0]])
-    sides = Sides(accuracy=np.array([70.0, 70.0]), latency=latency, memory=memory)
-    blind = Sides(
-        accuracy=sides.accuracy, latency=latency, memory=memory, flops=np.array([1.0, 2.0])
-    )
-    budgets = Budgets(accuracy=(60.0,), memory=(5.0,))
-    assert pair_regrets(sides, [(0, 1)], budgets).extra.tolist() == [[0.0]]
-    assert pair_regrets(blind, [(0, 1)], budgets).is_too_large.tolist() == [[1.0]]
 
 
 def test_nan_is_refused() -> None:
@@ -195,7 +121,7 @@ def swapped(make_grid) -> pl.LazyFrame:
 @pytest.mark.slow
 def test_the_users_budgets_by_hand(swapped) -> None:
     settings = {"budgets_ms": "2, 3.5", "floors_percent": "65"}
-    lost, extra = rows_of(swapped, "pair", **settings)
+    lost, extra = rows_of(swapped, "source", **settings)
     # 2 ms: only m2 keeps it, d1 lets in m0: undefined.
     # 3.5 ms: m2 is the best; d1 lets in m0 and m1, of which m0 keeps it.
     assert (lost["n_cases"], lost["n_undefined"]) == (1, 1)
@@ -213,36 +139,15 @@ def test_the_settings_are_stated(swapped) -> None:
     assert has(notes, "25", "50", "75", "models")
 
 
-@pytest.mark.slow
-def test_the_users_memory_budgets_by_hand(make_grid) -> None:
-    """m2 fits on d1, but not on d2; the memory of m0 on d2 is not known."""
-    mib, latency = 2**20, [1e6, 2e6, 3e6, 4e6]
-    every = {"d1": [5 * mib] * 4, "d2": [None, 5 * mib, 50 * mib, 5 * mib]}
-    frame = pl.concat(
-        make_grid({device: latency}, memory=memory, accuracy=[60, 70, 80, 90], flops=[1] * 4)
-        for device, memory in every.items()
-    )
-    settings = {"budgets_ms": "4.5", "floors_percent": "65,75", "budgets_mib": "10"}
-    lost, extra = rows_of(frame, "pair", **settings)
-    # m1 and m3 qualify on d2, so d1 selects two: m0 and m1. m1 qualifies, m3 would be better.
-    assert (lost["n_cases"], lost["worst"], lost["over_budget_share"]) == (1, 20, 0)
-    # At 65 % m1 is chosen and right. At 75 % d1 chooses m2, which does not fit on d2.
-    assert (extra["n_cases"], extra["n_undefined"], extra["worst"]) == (1, 1, 0)
-    assert extra["over_budget_share"] == 0.5
-    table = make_table("frontier/regret", frame, Selection(settings=tuple(settings.items())))
-    assert has(table.notes, "1 of 8", "memory")
-    assert has(table.explanation, "Memory", "10 MiB")
-
-
 @pytest.mark.parametrize("text", ["fast", "0", "-1", "1,,2", "nan"])
 def test_budgets_that_are_no_numbers_are_refused(swapped, text: str) -> None:
     with pytest.raises(AnalysisError, match="must be numbers above 0"):
-        rows_of(swapped, "pair", budgets_ms=text)
+        rows_of(swapped, "source", budgets_ms=text)
 
 
 @pytest.mark.slow
 def test_a_budget_nobody_keeps_is_undefined_with_its_reason(swapped) -> None:
-    lost, _ = rows_of(swapped, "pair", budgets_ms="0.001")
+    lost, _ = rows_of(swapped, "source", budgets_ms="0.001")
     assert (lost["median"], lost["n_cases"]) == (None, 0)
     assert "within the budget" in lost["reason"]
 

@@ -3,30 +3,12 @@ import pytest
 from fleetrank.device_agents.android.agent import read_options
 from fleetrank.device_agents.android.programs.phone_program import (
     PROGRAMS,
-    ProgramCall,
     create_program,
-    program_of,
     why_unsupported,
 )
 from fleetrank.device_agents.contract.task import Execution
 from fleetrank.device_agents.errors import PermanentError, UnsupportedError
 from fleetrank.foundation.vocabulary import Runtime
-
-
-def test_the_first_registered_program_of_a_runtime_runs_it() -> None:
-    for runtime in (Runtime.TFLITE, Runtime.ONNX, Runtime.EXECUTORCH):
-        first = create_program(runtime).name
-        assert create_program(runtime, (first, "another")).name == first
-        assert create_program(runtime, PROGRAMS).name == first
-    assert create_program(Runtime.ONNX).name == "ort_runner"
-    assert create_program(Runtime.ONNX, ("onnxruntime_perf_test",)).name == "onnxruntime_perf_test"
-
-
-def test_a_log_is_read_by_the_program_that_wrote_it() -> None:
-    for name in ("ort_runner", "onnxruntime_perf_test"):
-        call = ProgramCall(argv=(f"/data/local/tmp/fleetrank/tools/aa/{name}", "-e"))
-        assert program_of(Runtime.ONNX, call).name == name
-    assert program_of(Runtime.ONNX, ProgramCall(argv=("renamed",))).name == "ort_runner"
 
 
 def test_each_program_is_an_option_of_a_phone() -> None:

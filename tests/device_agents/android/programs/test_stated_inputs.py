@@ -42,8 +42,6 @@ def test_names_that_would_end_a_flag_are_replaced() -> None:
         ("benchmark_model", "float32", Values(low=0.5, high=1), "0.5"),
         ("benchmark_model", "int64", Values(low=0, high=2**31), "32 bits"),
         ("benchmark_model", "bool", Values(low=1, high=1), "boolean"),
-        ("onnxruntime_perf_test", "int64", Values(low=1, high=1), "'x'"),
-        ("onnxruntime_perf_test", "float32", Values(path="/x.npy"), "'x'"),
         ("executor_runner", "float32", Values(), "sizes"),
     ],
 )
@@ -61,8 +59,6 @@ def test_what_a_program_cannot_be_given_is_refused_with_the_reason(
     [
         ("benchmark_model", ModelInput(name="m", shape=(1,), dtype="bool", values=Values())),
         ("benchmark_model", ModelInput(name="b", shape=(1,), dtype="uint8", values=Values())),
-        ("onnxruntime_perf_test", IDS),
-        ("onnxruntime_perf_test", IMAGE),
     ],
 )
 def test_what_a_program_can_make_is_measured(program: str, one: ModelInput) -> None:

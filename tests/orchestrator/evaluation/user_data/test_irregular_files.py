@@ -31,7 +31,7 @@ READERS: dict[str, Callable[[Path, DataChild], object]] = {
     "x.jsonl": lambda folder, _: read_text_data(folder / "x.jsonl"),
     "x.parquet": lambda folder, _: read_text_data(folder / "x.parquet"),
     "y.parquet": lambda folder, _: read_picture_data(folder / "y.parquet"),
-    "x.tsv": lambda folder, _: read_questions("sst2", folder / "x.tsv", "plain"),
+    "x.tsv": lambda folder, _: read_questions("sst2", folder / "x.tsv"),
     "x.json": lambda folder, child: open_tokenizer(str(folder / "x.json"), child),
     "x.model": lambda folder, child: open_tokenizer(str(folder / "x.model"), child),
     "x.classes": _classes,

@@ -107,43 +107,19 @@ FORMS = {
 }
 
 
-@pytest.mark.parametrize("prompts", ["lm-eval", "plain"])
 @pytest.mark.parametrize("task", FORMS)
-def test_published_forms_of_a_data_set_give_equal_questions(
-    tmp_path: Path, task: str, prompts: str
-) -> None:
+def test_published_forms_of_a_data_set_give_equal_questions(tmp_path: Path, task: str) -> None:
     read = []
     for name, content in FORMS[task]:
         (tmp_path / name).write_text(content, encoding="utf-8")
-        read.append(read_questions(task, tmp_path / name, prompts))
+        read.append(read_questions(task, tmp_path / name))
     assert read[0] == read[1]
     assert {one.label for one in read[0]} == {0, 1}
     assert all(one.context.endswith(":") for one in read[0])
     frame = pl.read_ndjson(tmp_path / FORMS[task][1][0], infer_schema_length=None)
     if frame.schema.get("label") == pl.Int64:
         frame.write_parquet(tmp_path / "c.parquet")
-        assert read_questions(task, tmp_path / "c.parquet", prompts) == read[0]
-
-
-@pytest.mark.parametrize(
-    ("task", "context", "choices"),
-    [
-        ("sst2", "Sentence: a \"great film\nSentiment:", ("negative", "positive")),
-        (
-            "rte", "Premise: It rains.\nHypothesis: It is wet.\nRelation:",
-            ("entailment", "not entailment"),
-        ),
-        ("boolq", "Passage: p\nQuestion: is it\nAnswer:", ("no", "yes")),
-        ("mrpc", "Sentence 1: It is.\nSentence 2: It \"is.\nParaphrase:", ("no", "yes")),
-    ],
-)  # fmt: skip
-def test_plain_prompts_are_those_of_smallbench_letter_for_letter(
-    tmp_path: Path, task: str, context: str, choices: tuple[str, str]
-) -> None:
-    name, content = FORMS[task][1]
-    (tmp_path / name).write_text(content, encoding="utf-8")
-    first = read_questions(task, tmp_path / name, "plain")[0]
-    assert (first.context, first.choices) == (context, choices)
+        assert read_questions(task, tmp_path / "c.parquet") == read[0]
 
 
 @pytest.mark.parametrize(
@@ -158,4 +134,4 @@ def test_plain_prompts_are_those_of_smallbench_letter_for_letter(
 def test_other_files_are_refused(tmp_path: Path, name: str, content: str, said: str) -> None:
     (tmp_path / name).write_text(content)
     with pytest.raises(UsageError, match=said):
-        read_questions("sst2", tmp_path / name, "lm-eval")
+        read_questions("sst2", tmp_path / name)

@@ -1,7 +1,8 @@
-"""What is computed, remembered, left for later, or ended."""
+"""What is computed, what the client has, and what is refused."""
 
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ from waiting import wait_until
 
 from fleetrank.foundation.lease import ReadingWatch, host_lease
 from fleetrank.orchestrator.compute.child import Job, JobKind, RefusedError
-from fleetrank.orchestrator.server.answer_cache import Answers, BusyError, Turn, status_of
+from fleetrank.orchestrator.server.answers import Answers, BusyError, Turn, status_of
 
 LATENCY = Job(kind=JobKind.TABLE, name="latency")
 
@@ -27,35 +28,36 @@ def answers(results: Path) -> Iterator[Answers]:
     found.close()
 
 
-def _add_sweep(answers: Answers, results: Path) -> None:
+def test_a_client_keeps_its_answer_until_the_results_change_or_a_measurement_ends(
+    answers: Answers, results: Path
+) -> None:
+    first = answers.get(LATENCY)
+    mine = f'W/"{first.tag}"'
+    assert answers.had(LATENCY, "") is None
+    assert answers.had(replace(LATENCY, name="transfer"), mine) is None
+    had = answers.had(LATENCY, mine)
+    assert had is not None
+    assert (had.body, had.tag, had.is_current) == (None, first.tag, True)
     write_results(results, nets=NETS[:5], places=PLACES[:2], n_samples=3, sweep="z-1-a", seed=9)
-    wait_until(lambda: answers.remembered(LATENCY) is None, "a look at the folder")
-
-
-def test_an_answer_is_remembered_until_the_results_change(answers: Answers, results: Path) -> None:
-    assert answers.remembered(LATENCY) is None
-    first = answers.get(LATENCY)
-    assert answers.remembered(LATENCY) == first
-    _add_sweep(answers, results)
-    assert answers.remembered(LATENCY) is None
-    second = answers.get(LATENCY)
-    assert second.is_current
-    assert second.tag != first.tag
-
-
-def test_beside_a_measurement_the_last_answer_stands(answers: Answers, results: Path) -> None:
-    first = answers.get(LATENCY)
-    _add_sweep(answers, results)
+    wait_until(lambda: answers.had(LATENCY, mine) is None, "a look at the folder")
     with host_lease("a measurement"):
-        last = answers.get(LATENCY)
-        assert (last.body, last.is_current) == (first.body, False)
-    assert answers.get(LATENCY).is_current
+        old = answers.had(LATENCY, mine)
+        assert old is not None
+        assert (old.fingerprint, old.is_current) == (first.fingerprint, False)
+    second = answers.get(LATENCY)
+    assert second.tag != first.tag
+    assert second.body != first.body
 
 
-def test_without_a_last_answer_one_waits_and_is_then_answered_beside_the_measurement(
+def test_sql_has_no_tag_because_it_can_depend_on_the_time(answers: Answers) -> None:
+    found = answers.get(Job(kind=JobKind.QUERY, name="SELECT 1", timeout_s=5, max_rows=1))
+    assert found.tag is None
+
+
+def test_one_waits_and_is_then_answered_beside_the_measurement(
     answers: Answers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("fleetrank.orchestrator.server.answer_cache._REPEAT_S", 0.3)
+    monkeypatch.setattr("fleetrank.orchestrator.server.answers._REPEAT_S", 0.3)
     with host_lease("a measurement"):
         watch = ReadingWatch()
         assert answers.get(LATENCY).is_current

@@ -1,15 +1,16 @@
-"""Answers to jobs: cached until the results change, then computed again, in turn.
+"""Answers to jobs, computed in turn; a client that has the answer gets no other.
 
 Making a page or answering SQL is a computation, which can change the latency of a measurement on
 this host. No measurement waits for it: its child runs at low priority, waits for the end of a
-repeat, and is announced, so that a row measured beside it has a flag. While the host measures, an
-older answer is returned instead, if there is one. Reading a file that has grown is cheap and is not
+repeat, and is announced, so that a row measured beside it has a flag. No answer is kept here: its
+tag names the job and the results, so a client that shows the tag keeps its answer while nothing has
+changed, and also while the host measures. Reading a file that has grown is cheap and is not
 counted. The HTTP status of each error is here too.
 """
 
 import hashlib
+import secrets
 import threading
-from collections import OrderedDict
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -78,8 +79,6 @@ _COMPUTE_S = 180.0
 """All tables of 10^6 rows take 30 s on two cores."""
 _QUERY_THREADS = 2
 """Threads of each library: on a host of 128 cores the stacks alone would use the memory."""
-_REMEMBERED_BYTES = 128 << 20
-"""Room for a few pages of 5 MB and thousands of tables."""
 _MAX_WAITING = 24
 """Each holds one of the server's 40 threads; further requests get an error and try again."""
 _LOOKED_AT = (
@@ -95,15 +94,18 @@ class Answer:
     """One answer as it is sent.
 
     Attributes:
-        tag: differs when the body differs.
+        body: `None` if the client has it: the tag that it showed is then `tag`.
+        tag: of this server, the job and the results; `None` for SQL, which can depend on the time.
+        fingerprint: of the results that it is made from.
+        made_utc: `None` without a body.
         is_current: whether the results have not changed since it was made.
     """
 
-    media_type: str
-    body: bytes
-    tag: str
+    media_type: str = ""
+    body: bytes | None = None
+    tag: str | None
     fingerprint: str
-    made_utc: datetime
+    made_utc: datetime | None = None
     is_current: bool = True
 
 
@@ -169,7 +171,7 @@ class Turn:
 
 
 class Answers:
-    """Computes and caches answers from one results folder; used by many threads."""
+    """Computes answers from one results folder; used by many threads."""
 
     def __init__(self, results: Path, *, turn: Turn | None = None) -> None:
         self._fingerprint = Fingerprint(results)
@@ -179,18 +181,27 @@ class Answers:
         self._queries = Child(
             results, memory_limit_bytes=QUERY_MEMORY_BYTES, threads=_QUERY_THREADS
         )
-        self._kept: OrderedDict[Job, Answer] = OrderedDict()
+        # Another version of fleetrank can answer otherwise.
+        self._start = secrets.token_hex(4)
         self._lock = threading.Lock()
         self._asking: threading.Event | None = None
 
-    def remembered(self, job: Job) -> Answer | None:
-        """Returns the cached answer, if the results have not changed since."""
-        answer = self._last(job)
-        is_fresh = answer is not None and answer.fingerprint == self._fingerprint.now()
-        return answer if is_fresh else None
+    def had(self, job: Job, shown: str) -> Answer | None:
+        """The answer that the client has, if it may keep it; needs no computation.
+
+        Args:
+            job: what to answer.
+            shown: the tags that the client shows.
+        """
+        now = self.fingerprint()
+        of_job = self._tag(job, "")
+        older = shown.partition(of_job)[2][: len(now)] if of_job in shown else ""
+        if job.is_query or not older or (older != now and not is_host_measured()):
+            return None
+        return Answer(tag=self._tag(job, older), fingerprint=older, is_current=older == now)
 
     def get(self, job: Job, left: threading.Event = STAYS) -> Answer:
-        """Returns the answer; an older one, marked as such, while this host measures or is busy.
+        """Computes the answer.
 
         Args:
             job: what to answer.
@@ -198,21 +209,17 @@ class Answers:
 
         Raises:
             RefusedError: the job has no answer; the message gives the reason.
-            BusyError: the answer cannot be computed now, and no older answer exists.
+            BusyError: the answer cannot be computed now.
         """
-        last = self._last(job)
-        if last is None or not is_host_measured():
-            try:
-                with self._turn.take(0.0 if last else _PATIENCE_S, left):
-                    # Another thread may have computed the same answer meanwhile.
-                    return self.remembered(job) or self._compute(job, left)
-            except BusyError:
-                if last is None:
-                    raise
-        return replace(last, is_current=last.fingerprint == self._fingerprint.now())
+        with self._turn.take(_PATIENCE_S, left):
+            return self._compute(job, left)
+
+    def _tag(self, job: Job, fingerprint: str) -> str:
+        asked = hashlib.sha256(self._start.encode() + job.line()).hexdigest()[:16]
+        return f"{asked}-{fingerprint}"
 
     def leave(self, left: threading.Event) -> None:
-        """Gives up the place of a client that has left, and ends its query; a table is kept."""
+        """Gives up the place of a client that has left, and ends its query; a table goes on."""
         left.set()
         with self._lock:
             if self._asking is left:
@@ -239,28 +246,10 @@ class Answers:
         finally:
             with self._lock:
                 self._asking = None
-        answer = Answer(
+        return Answer(
             media_type=result.media_type,
             body=result.body,
-            tag=hashlib.sha256(result.body).hexdigest()[:16],
+            tag=None if is_query else self._tag(job, fingerprint),
             fingerprint=fingerprint,
             made_utc=datetime.now(UTC),
         )
-        if not is_query:
-            # SQL can depend on the time of day, so its answers are not cached.
-            self._keep(job, answer)
-        return answer
-
-    def _last(self, job: Job) -> Answer | None:
-        with self._lock:
-            if (answer := self._kept.get(job)) is not None:
-                self._kept.move_to_end(job)
-            return answer
-
-    def _keep(self, job: Job, answer: Answer) -> None:
-        with self._lock:
-            self._kept[job] = answer
-            self._kept.move_to_end(job)
-            size = sum(len(kept.body) for kept in self._kept.values())
-            while size > _REMEMBERED_BYTES and len(self._kept) > 1:
-                size -= len(self._kept.popitem(last=False)[1].body)
