@@ -3,7 +3,7 @@
 import math
 import shlex
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Literal
@@ -270,9 +270,8 @@ def with_users(
     keys = [one.platform_key for one in answer.targets]
     shares = found.shares or dict.fromkeys(keys, 1 / max(len(keys), 1))
     steps = [
-        replace(one, share=1.0 if is_here else shares.get(one.row.platform_key, 0.0))
-        for one in candidates
-        if (is_here := one.row.order is Order.HERE) or found.shares or _can_change(answer, one.row)
+        replace(one, share=shares.get(one.row.platform_key, float(one.row.order is Order.HERE)))
+        for one in (candidates if found.shares else _changing(answer, candidates))
     ]
     return replace(
         answer,
@@ -281,8 +280,20 @@ def with_users(
     )
 
 
+def _changing(answer: PairAnswer, candidates: Iterable[NextStep]) -> Iterator[NextStep]:
+    """Those of which some order gives another verdict than the present one, and here."""
+    devices = {one.device for one in by_device(answer.targets)}
+    known = dict[str, bool]()
+    for one in candidates:
+        # Devices without an order are alike, and there may be thousands.
+        key = one.row.platform_key if one.row.device in devices else ""
+        if key not in known:
+            known[key] = one.row.order is Order.HERE or _can_change(answer, one.row)
+        if known[key]:
+            yield one
+
+
 def _can_change(answer: PairAnswer, one: PairOrder) -> bool:
-    """Whether some order of an open target gives another verdict than the present one."""
     others = [row for row in answer.targets if row.platform_key != one.platform_key]
     measured = replace(one, device=one.device or one.platform_key)
     rows = (replace(measured, order=order) for order in (Order.KEPT, Order.REVERSED, Order.EQUAL))
