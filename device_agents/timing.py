@@ -628,6 +628,7 @@ class Seen:
     Attributes:
         samples_ns: the samples; of `generate` the medians of its sequences.
         n_runs: timed runs, if they are more than the samples.
+        has_met_quota: a CPU quota stopped the process while it was timed.
         observed_ns: of all timed runs together; `None` if it is the sum of the samples.
         copies_state, has_loop_overhead, has_nan: the flags of those names apply.
     """
@@ -637,6 +638,7 @@ class Seen:
     is_warmup_stable: bool = True
     involuntary_switches: int | None = None
     niceness: int | None = None
+    has_met_quota: bool = False
     before: Conditions | None = None
     after: Conditions | None = None
     n_runs: int | None = None
@@ -661,6 +663,7 @@ def judge(seen: Seen, policy: MeasurePolicy) -> tuple[Flag, ...]:
             len(samples), sum(samples) if seen.observed_ns is None else seen.observed_ns, policy
         ),
         Flag.NICED: _exceeds(seen.niceness, 0),
+        Flag.CPU_QUOTA: seen.has_met_quota,
         Flag.BUSY_HOST: any(
             _exceeds(c.busy_share, MAX_BUSY_SHARE) or _exceeds(c.steal_share, MAX_STEAL_SHARE)
             for c in _known(seen)

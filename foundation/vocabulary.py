@@ -179,6 +179,8 @@ class Flag(Words):
     HOT = "hot"
     TOO_FEW = "too_few"
     NICED = "niced"
+    CPU_QUOTA = "cpu_quota"
+    """The quota of a control group stopped the worker while it was timed."""
     BUSY_HOST = "busy_host"
     BESIDE_READING = "beside_reading"
     """A fleetrank command that reads results worked on the same host, in any workspace."""

@@ -18,6 +18,7 @@ from fleetrank.device_agents.confinement import seccomp
 from fleetrank.device_agents.confinement.walls import NETWORK_ABI, names_of
 from fleetrank.device_agents.confinement.walls import abi as landlock_abi
 from fleetrank.device_agents.host.conditions import read_governor
+from fleetrank.device_agents.host.control_groups import cpu_quota_cores
 from fleetrank.device_agents.registry import KINDS
 from fleetrank.device_agents.runtimes.runner import RUNNERS
 from fleetrank.device_agents.timing import MAX_BUSY_SHARE
@@ -78,8 +79,21 @@ def judge_disk(free_bytes: int) -> Finding:
     return error("disk", message, remedy)
 
 
-def judge_cores(usable: int, present: int) -> Finding:
-    """Compares the cores that this process may use with those of the machine."""
+def judge_cores(usable: int, present: int, quota: float | None) -> Finding:
+    """Compares the cores that this process may use with those of the machine.
+
+    Args:
+        usable: those that the system lets it run on.
+        present: all.
+        quota: as `cpu_quota_cores`.
+    """
+    if quota is not None and quota < usable:
+        return warning(
+            "cores",
+            f"this machine may use {quota:.3g} of {present} cores: a control group has a CPU quota",
+            "raise the limit of the container or pod, or measure with fewer threads; rows that it "
+            "stops are flagged `cpu_quota` until then",
+        )
     if usable < present:
         return warning(
             "cores",
@@ -158,7 +172,7 @@ def check_host(folder: Path) -> Iterator[Finding]:
     """Reads this host's state and checks it; takes about half a second to sample the load."""
     yield judge_disk(shutil.disk_usage(folder).free)
     yield judge_memory(psutil.virtual_memory().available)
-    yield judge_cores(len(os.sched_getaffinity(0)), os.cpu_count() or 1)
+    yield judge_cores(len(os.sched_getaffinity(0)), os.cpu_count() or 1, cpu_quota_cores())
     yield judge_governor(read_governor())
     yield judge_load(psutil.cpu_percent(interval=_BUSY_WINDOW_S) / 100)
     yield judge_niceness(os.nice(0))

@@ -244,7 +244,7 @@ class RoundsComparison(Change):
     """The latency of b compared with that of a. Rounds are the units of replication.
 
     Attributes:
-        median_a_ms, median_b_ms: median of the process medians.
+        latency_a_ms, latency_b_ms: without what the host did; geometric means, as in `ratio`.
         notes: that inputs and outputs of the files have unlike types.
         round_spread: standard deviation of a round's log ratio; `None` of one round.
     """
@@ -252,8 +252,8 @@ class RoundsComparison(Change):
     model_a: str
     model_b: str
     limits: Limits
-    median_a_ms: float
-    median_b_ms: float
+    latency_a_ms: float
+    latency_b_ms: float
     round_spread: float | None = None
     notes: tuple[str, ...] = ()
 
@@ -265,7 +265,7 @@ class RoundsComparison(Change):
     def as_json(self) -> dict[str, object]:
         """The documented form, with margin and alpha."""
         same = (
-            "model_a", "model_b", "verdict", "rounds", "median_a_ms", "median_b_ms", "ratio",
+            "model_a", "model_b", "verdict", "rounds", "latency_a_ms", "latency_b_ms", "ratio",
             "ratio_low", "ratio_high", "round_spread", "p_value", "detectable_ratio", "notes",
         )  # fmt: skip
         return {
@@ -284,7 +284,7 @@ def compare_rounds(
     Raises:
         NoDataError: no round measured both.
     """
-    facts = ("model", "precision", "latency_p50_ns", "border")
+    facts = ("model", "precision", "border")
     latencies = last_attempts(frame).select(*ROW_KEY, *facts).collect()
     rows = round_values(frame, frame).adjusted.join(latencies, on=ROW_KEY)
     precise = pl.format("{}:{}", "model", "precision")
@@ -296,15 +296,15 @@ def compare_rounds(
         )
     adjusted = [side["adjusted_ns"].to_numpy() for side in sides]
     figures = figures_of(adjusted, [True, True], ["", ""])
-    medians = [float(np.median(side["latency_p50_ns"])) / NS_PER_MS for side in sides]
+    latencies_ms = (np.exp(figures.logs) / NS_PER_MS).tolist()
     (found,) = verdicts(figures.at([0]), figures.at([1]), limits)
     spread = math.sqrt(figures.variance.sum()) if np.isfinite(figures.variance).all() else None
     return RoundsComparison(
         model_a=models[0],
         model_b=models[1],
         limits=limits,
-        median_a_ms=medians[0],
-        median_b_ms=medians[1],
+        latency_a_ms=latencies_ms[0],
+        latency_b_ms=latencies_ms[1],
         round_spread=spread,
         notes=border_note(rows),
         **asdict(found),
@@ -321,8 +321,8 @@ def rounds_sentences(found: RoundsComparison) -> tuple[str, ...]:
         ratio, low, high = 1 / ratio, high and 1 / high, low and 1 / low
     interval = "no interval of one round" if low is None else f"{low:.3f} to {high:.3f}"
     sentences = [
-        f"{found.model_a}: {found.median_a_ms:.3g} ms",
-        f"{found.model_b}: {found.median_b_ms:.3g} ms",
+        f"{found.model_a}: {found.latency_a_ms:.4g} ms",
+        f"{found.model_b}: {found.latency_b_ms:.4g} ms",
         f"{fast} is {ratio:.3f} times as fast as {slow} here "
         f"({interval}, {count_of(found.rounds, 'round')})",
         f"{found.model_b} is {verdict_words(found.verdict, found.limits)}",

@@ -1,8 +1,9 @@
 """The answer about two models: their order on each platform, and what it means for users."""
 
 import math
+import shlex
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Literal
@@ -14,6 +15,7 @@ from fleetrank.analysis.arrays.bootstrap import percentile_interval
 from fleetrank.analysis.arrays.kept_order import KeptCurve
 from fleetrank.analysis.labels import KEY, PARTS
 from fleetrank.foundation.errors import count_of, few_of, nearest
+from fleetrank.foundation.inputs import IMAGE
 from fleetrank.foundation.vocabulary import BYTES_PER_MIB, NS_PER_MS, Origin
 
 _DRAWS = 4000
@@ -166,6 +168,8 @@ class UserShare:
 
     Attributes:
         faster, low, high: share of users for whom A is the faster one, with a 95 % interval.
+        shown_faster, shown_slower: share of users whose device measured that.
+        expected: share of users whose device has a probability only, and `expected_faster` of them.
         cost: what choosing A costs where B is shown to be better, in the unit of the figures,
             averaged over the users of measured devices; 0 if it is better nowhere, `None` if no
             device measured both.
@@ -177,6 +181,10 @@ class UserShare:
     faster: float
     low: float
     high: float
+    shown_faster: float
+    shown_slower: float
+    expected: float
+    expected_faster: float
     cost: float | None
     measured: float
     unknown: tuple[str, ...]
@@ -194,7 +202,7 @@ class PlatformShares:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Effort:
-    """More processes of each of the two models, and how long they take, if that is known."""
+    """Processes of each of the two models, and how long they take together, if that is known."""
 
     n_processes: int
     minutes: float | None
@@ -202,16 +210,19 @@ class Effort:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NextStep:
-    """The target that settles most per minute, and the share of users, or of platforms, it has.
+    """What settles most per minute, and the share of users, or of platforms, it has.
 
     Attributes:
         is_own: the device is registered, or was measured here; another one is named if none is.
+        command: measures it; `None` for a device of others, and where only a file of a sweep can
+            say the settings.
     """
 
     row: PairOrder
-    share: float
     effort: Effort
     is_own: bool
+    command: str | None = None
+    share: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -246,59 +257,65 @@ class PairAnswer:
 
 
 def with_users(
-    answer: PairAnswer,
-    found: PlatformShares,
-    efforts: Mapping[str, Effort],
-    own: Collection[str],
-    seed: int,
+    answer: PairAnswer, found: PlatformShares, candidates: Iterable[NextStep], seed: int
 ) -> PairAnswer:
     """Adds what the choice means for users, and what to measure next.
 
     Args:
         answer: has a row for each platform key of the shares.
         found: shares of users; without any, all targets weigh alike.
-        efforts: what settles each open target, by its platform key.
-        own: platform keys, or names, of devices that the user can measure.
+        candidates: the open targets, or here, if nothing is shown here.
         seed: of the draws.
     """
-    targets = {one.platform_key: one for one in answer.targets}
-    alike = dict.fromkeys(targets, 1 / max(len(targets), 1))
+    keys = [one.platform_key for one in answer.targets]
+    shares = found.shares or dict.fromkeys(keys, 1 / max(len(keys), 1))
+    steps = [
+        replace(one, share=shares.get(one.row.platform_key, float(one.row.order is Order.HERE)))
+        for one in (candidates if found.shares else _changing(answer, candidates))
+    ]
     return replace(
         answer,
-        next_step=_next_step(targets, found.shares or alike, efforts, own),
+        next_step=_best_step(steps),
         users=_user_share(answer, found, seed) if found.shares else None,
     )
 
 
-def _next_step(
-    targets: Mapping[str, PairOrder],
-    shares: Mapping[str, float],
-    efforts: Mapping[str, Effort],
-    own: Collection[str],
-) -> NextStep | None:
-    """The target that settles most of its share per minute; `None` if none is open.
+def _changing(answer: PairAnswer, candidates: Iterable[NextStep]) -> Iterator[NextStep]:
+    """Those of which some order gives another verdict than the present one, and here."""
+    devices = {one.device for one in by_device(answer.targets)}
+    known = dict[str, bool]()
+    for one in candidates:
+        # Devices without an order are alike, and there may be thousands.
+        key = one.row.platform_key if one.row.device in devices else ""
+        if key not in known:
+            known[key] = one.row.order is Order.HERE or _can_change(answer, one.row)
+        if known[key]:
+            yield one
 
-    Of the user's own devices, if one of them is open.
-    One whose time is not known counts as the median one.
+
+def _can_change(answer: PairAnswer, one: PairOrder) -> bool:
+    others = [row for row in answer.targets if row.platform_key != one.platform_key]
+    measured = replace(one, device=one.device or one.platform_key)
+    rows = (replace(measured, order=order) for order in (Order.KEPT, Order.REVERSED, Order.EQUAL))
+    answers = (answer, *(replace(answer, targets=(*others, row)) for row in rows))
+    return len({_verdict(one).partition(":")[0] for one in answers}) > 1
+
+
+def _best_step(steps: Sequence[NextStep]) -> NextStep | None:
+    """The step that settles most of its share per minute; `None` if none settles anything.
+
+    Of the user's own devices, if one of them is open. One whose time is not known counts as the
+    median one.
     """
-    known = [one.minutes for one in efforts.values() if one.minutes]
+    known = [one.effort.minutes for one in steps if one.effort.minutes]
     usual = float(np.median(known)) if known else 1.0
-    gains = {
-        key: shares.get(key, 0.0) * _openness(targets[key]) / (one.minutes or usual)
-        for key, one in efforts.items()
-    }
-    key = max(
-        gains,
-        key=lambda key: (
-            key in own and gains[key] > 0,
-            targets[key].order in _UNLIKE and gains[key] > 0,
-            gains[key],
-        ),
-        default=None,
-    )
-    if key is None or gains[key] == 0:
-        return None
-    return NextStep(row=targets[key], share=shares[key], effort=efforts[key], is_own=key in own)
+    gains = [one.share * _openness(one.row) / (one.effort.minutes or usual) for one in steps]
+    ranked = [
+        (one.is_own, one.row.order in _UNLIKE, gain, -at)
+        for at, (one, gain) in enumerate(zip(steps, gains, strict=True))
+        if gain > 0
+    ]
+    return steps[-max(ranked)[-1]] if ranked else None
 
 
 def repeats_to_settle(one: PairOrder, variance: float, margin: float) -> int | None:
@@ -316,8 +333,8 @@ def repeats_to_settle(one: PairOrder, variance: float, margin: float) -> int | N
 
 def _openness(one: PairOrder) -> float:
     """1 where nothing is known, 0 where the order is: 4 p (1 - p) of its probability."""
-    if one.order in (Order.UNDECIDED, *_UNLIKE) or not one.is_open:
-        return float(one.is_open)
+    if one.order in (Order.HERE, Order.UNDECIDED, *_UNLIKE) or not one.is_open:
+        return float(one.is_open or one.order is Order.HERE)
     p = 0.5 if one.probability is None else one.probability
     return 4 * p * (1 - p)
 
@@ -333,11 +350,17 @@ def _user_share(answer: PairAnswer, found: PlatformShares, seed: int) -> UserSha
     low, high = percentile_interval((rng.random((_DRAWS, chances.size)) < chances) @ weights)
     measured = {key: share for key, share in shares.items() if rows[key].value_a is not None}
     total = sum(measured.values())
+    faster = (Order.KEPT, Order.HERE) if is_shown_here(answer) else (Order.KEPT,)
+    said = [(share, p) for key, share in shares.items() if (p := rows[key].probability) is not None]
     lost = sum(share * _lost(rows[key]) for key, share in measured.items())
     return UserShare(
         faster=float(weights @ chances),
         low=float(low),
         high=float(high),
+        shown_faster=sum(shares[key] for key in shares if rows[key].order in faster),
+        shown_slower=sum(shares[key] for key in shares if rows[key].order is Order.REVERSED),
+        expected=sum(share for share, _ in said),
+        expected_faster=sum(share * p for share, p in said),
         cost=lost / total if total else None,
         measured=total,
         unknown=found.unknown,
@@ -380,7 +403,6 @@ def pair_sentences(answer: PairAnswer) -> tuple[str, ...]:
         _on_targets(answer),
         _not_measured(answer),
         _of_users(answer),
-        _of_gap(answer),
         _next(answer),
     )
     return tuple(sentence for part in parts for sentence in part)
@@ -441,6 +463,13 @@ def by_device(rows: Iterable[PairOrder]) -> tuple[DeviceOrder, ...]:
     return tuple(DeviceOrder(device=name, rows=tuple(some)) for name, some in of_device.items())
 
 
+def is_shown_here(answer: PairAnswer) -> bool:
+    """Whether the platform where the question is asked shows that A is the faster one."""
+    here = answer.here
+    least = 1.0 if here.low is not None else 1 + max(answer.margin, SINGLE_MARGIN)
+    return here.ratio is None or (here.low or here.ratio) > least
+
+
 def _verdict(answer: PairAnswer) -> str:
     here, words = answer.here, QUANTITIES[answer.quantity]
     said = words.ratio.format(a=here.model_a, b=here.model_b, ratio=here.ratio)
@@ -450,8 +479,7 @@ def _verdict(answer: PairAnswer) -> str:
         said += f" {place} (one value each, no interval{label})"
     else:
         said += f" {place} ({here.low:.2f} to {here.high:.2f}, {_processes(here)}{label})"
-    least = 1.0 if here.low is not None else 1 + max(answer.margin, SINGLE_MARGIN)
-    if here.ratio is not None and (here.low or here.ratio) <= least:
+    if not is_shown_here(answer):
         return f"Undecided {'here' if is_own else 'there'}: {said}."
     measured = by_device(one for one in answer.targets if one.device != here.device)
     kept, swapped, mixed = (
@@ -579,17 +607,31 @@ def _not_measured(answer: PairAnswer) -> tuple[str, ...]:
 
 
 def _of_users(answer: PairAnswer) -> tuple[str, ...]:
+    """What was measured on their devices, then what is expected on the others, and the cost."""
     users = answer.users
     if users is None:
         return ()
-    said = [
-        f"Of your users: {answer.here.model_a} {QUANTITIES[answer.quantity].better} for "
-        f"{_percent(users.faster)} ({_percent(users.low)} to {_percent(users.high)})"
-    ]
-    if users.cost:
-        said.append(f"choosing it costs {users.cost:.3g} {answer.here.unit} on average")
-    sentence = "; ".join(said) + "."
-    return (" ".join((sentence, *users.notes)),)
+    a, better = answer.here.model_a, QUANTITIES[answer.quantity].better
+    said = ["Of your users, none has a device that measured both."]
+    if users.measured:
+        open_ = users.measured - users.shown_faster - users.shown_slower
+        said = [
+            f"Of your users, {_percent(users.measured)} have a device that measured both: {a} "
+            f"{better} for {_percent(users.shown_faster)}, not for {_percent(users.shown_slower)}"
+            + (f", undecided for {_percent(open_)}." if open_ > _ROUNDED else ".")
+        ]
+    if users.expected > _ROUNDED:
+        both = (one for one in (answer.here, *answer.targets) if one.value_a is not None)
+        devices = count_of(len({one.device for one in both}), "device")
+        said.append(
+            f"For {_percent(users.expected)} it is expected, weakly, from {devices} of another "
+            f"kind: {a} {better} for {_percent(users.expected_faster)} of all."
+        )
+    said.append(
+        f"Together: {_percent(users.faster)} ({_percent(users.low)} to {_percent(users.high)})"
+        + (f"; {a} costs {users.cost:.3g} {answer.here.unit} on average." if users.cost else ".")
+    )
+    return (" ".join((*said, *users.notes)),)
 
 
 def platform_shares(
@@ -653,34 +695,80 @@ def _percent(share: float) -> str:
     return f"{100 * share:.0f} %"
 
 
-def _of_gap(answer: PairAnswer) -> tuple[str, ...]:
+def gap_sentences(answer: PairAnswer) -> tuple[str, ...]:
+    """How often an order with this gap is kept; empty if it is not known."""
     if answer.gap_kept is None or answer.here.ratio is None:
         return ()
     needed = (
-        f"no gap up to {_LARGEST_GAP} is kept in 95 %"
+        f"No factor up to {_LARGEST_GAP} gives 95 %."
         if answer.gap_needed is None or answer.gap_needed > _LARGEST_GAP
-        else f"for 95 % it takes {answer.gap_needed:.2f}"
+        else f"From a factor of {answer.gap_needed:.2f} on, 95 % keep it."
     )
     where = "here" if answer.origin == Origin.MEASURED else f"on {answer.here.label}"
     return (
-        f"A gap of {answer.here.ratio:.2f} {where} "
-        f"is kept in {_percent(answer.gap_kept)} of pairs of models; {needed}.",
+        f"Two models that differ by a factor of {answer.here.ratio:.2f} {where} have the same "
+        f"order on another device in {_percent(answer.gap_kept)} of pairs. {needed}",
     )
 
 
 def _next(answer: PairAnswer) -> tuple[str, ...]:
+    """The command that settles most and how long it takes, or which device would."""
     step = answer.next_step
     if step is None:
         return ()
-    what = "both"
-    if step.row.order is Order.UNDECIDED:
-        what = f"{count_of(step.effort.n_processes, 'more repeat')} of both"
-    again = " again" if step.row.order in (Order.DOUBTFUL, *_UNLIKE) else ""
-    about = [f"{_percent(step.share)} of the {'users' if answer.users else 'platforms'}"]
-    if step.effort.minutes:
-        about.append(f"about {_time(step.effort.minutes)}")
-    where = step.row.label + ("" if step.is_own else ", if you have one")
-    return (f"To settle most, measure {what}{again} on {where} ({', '.join(about)}).",)
+    share = f"{_percent(step.share)} of the {'users' if answer.users else 'platforms'}"
+    if not step.is_own:
+        return (
+            f"Still open: {step.row.label} ({share}), which is not a device of this workspace.",
+        )
+    minutes = step.effort.minutes
+    about = f", about {_time(minutes)}" if minutes else ""
+    where = "here" if step.row.order is Order.HERE else f"{step.row.label}, {share}"
+    what = f"`{step.command}`" if step.command else "measure both with a file of a sweep"
+    return (f"Next{about}: {what} ({where}).",)
+
+
+_OF_COMMANDS = {"mode": "eager", "batch": "1", "options": "{}", "axes": ""}
+"""What a command measures; a platform with another value needs a file of a sweep."""
+_USUAL_BACKENDS = ("cpu", "xnnpack", "cuda")
+"""Each is that of a runtime if none is named, on processors and on GPUs."""
+
+
+def measuring_command(row: PairOrder, n: int, *, takes_turns: bool, workload: str) -> str | None:
+    """The command that measures both models on a platform of this machine, or of its devices.
+
+    Args:
+        row: `platform_key` is the name of a device without any row.
+        n: processes of each model.
+        takes_turns: whether models of this device can take turns.
+        workload: of the session.
+
+    Returns:
+        `None` if options of the command cannot name the platform's settings.
+    """
+    found = KEY.fullmatch(row.platform_key)
+    if found is None and "/" in row.platform_key:
+        return None
+    at: dict[str, str] = dict(zip(PARTS, found.groups(default=""), strict=True)) if found else {}
+    if any(at.get(name, value) != value for name, value in _OF_COMMANDS.items()):
+        return None
+    precision = at.get("precision", "any")
+    models = [
+        name if ":" in name or precision in ("any", "fp32") else f"{name}:{precision}"
+        for name in (row.model_a, row.model_b)
+    ]
+    is_ab = takes_turns and at.get("backend") in _USUAL_BACKENDS
+    named = {name: at[name] for name in at if name in ("runtime", "backend", "threads")}
+    named |= {"workload": workload, "rounds" if is_ab else "repeats": str(n)}
+    usual = {
+        "threads": ("1", "?"), "workload": (str(IMAGE),), "rounds": ("10",), "repeats": ("5",),
+        "backend": _USUAL_BACKENDS if is_ab else (),
+    }  # fmt: skip
+    named = {name: value for name, value in named.items() if value not in usual.get(name, ())}
+    if (device := at.get("device", row.platform_key)) != "local-cpu":
+        named["device"] = device
+    options = (word for name, value in named.items() for word in (f"--{name}", value))
+    return shlex.join(["fleetrank", "ab" if is_ab else "run", *models, *options])
 
 
 def _time(minutes: float) -> str:

@@ -6,7 +6,7 @@ probability: see `arrays.kept_order`.
 """
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -26,19 +26,24 @@ from fleetrank.analysis.panel.session import Session, how_to_measure
 from fleetrank.analysis.statistics.pair_answer import (
     QUANTITIES,
     Effort,
+    NextStep,
     Order,
     PairAnswer,
     PairOrder,
+    gap_sentences,
+    is_shown_here,
+    measuring_command,
     pair_sentences,
     platform_shares,
     repeats_to_settle,
     with_users,
 )
 from fleetrank.analysis.statistics.pair_fleet import Fleet, fleet_of
+from fleetrank.analysis.stored.cell_values import MIN_REPEATS
 from fleetrank.analysis.stored.selection import fits_text
 from fleetrank.analysis.tables.table import Table, explained
 from fleetrank.foundation.errors import count_of
-from fleetrank.foundation.vocabulary import Origin, Precision
+from fleetrank.foundation.vocabulary import Origin, Precision, Tier
 
 _MOST_MODELS = 100
 """Models among which the page looks for a pair: 4,950 pairs."""
@@ -107,10 +112,31 @@ def _answer(
         notes=fleet.notes(),
     )
     answer = _with_gap(fleet, answer, here)
-    efforts = {one.platform_key: _effort(fleet, rows, here, one) for one in targets if one.is_open}
+    steps = _candidates(fleet, rows, here, answer, registered)
+    return with_users(answer, found, steps, fleet.selection.seed)
+
+
+def _candidates(
+    fleet: Fleet, rows: tuple[int, int], here: int, answer: PairAnswer, registered: Sequence[str]
+) -> Iterator[NextStep]:
+    """What can be measured next: here, if nothing is shown there, and else the open targets."""
     is_own = pl.col("device").is_in(registered) | (pl.col("origin") == Origin.MEASURED)
-    own = {*registered, *fleet.facts.filter(is_own)["platform_key"]}
-    return with_users(answer, found, efforts, own, fleet.selection.seed)
+    own = fleet.facts.filter(is_own).select("platform_key", "tier")
+    tiers = dict.fromkeys(registered) | dict(own.iter_rows())
+    places = [one for one in answer.targets if one.is_open]
+    if not is_shown_here(answer) and answer.origin == Origin.MEASURED:
+        places = [answer.here]
+    for one in places:
+        effort = _effort(fleet, rows, here, one)
+        takes_turns = tiers.get(one.platform_key) in (Tier.CPU, Tier.GPU)
+        command = measuring_command(
+            one,
+            effort.n_processes,
+            takes_turns=takes_turns and answer.quantity == "latency",
+            workload=str(fleet.session.workload),
+        )
+        is_mine = one.platform_key in tiers
+        yield NextStep(row=one, effort=effort, is_own=is_mine, command=command if is_mine else None)
 
 
 def _without_rows(fleet: Fleet, devices: Iterable[str]) -> Iterator[str]:
@@ -121,21 +147,19 @@ def _without_rows(fleet: Fleet, devices: Iterable[str]) -> Iterator[str]:
 
 
 def _effort(fleet: Fleet, rows: tuple[int, int], here: int, one: PairOrder) -> Effort:
-    """What settles an open target: more processes of each model, and the minutes they take.
+    """What settles a target, or here: processes of each model, and the minutes they take.
 
-    Where both are missing, as many as here. A model that was not timed there takes as long as on
-    the median platform.
+    Where both are missing, as many as here; at least those of an interval. A model that was not
+    timed there takes as long as on the median platform.
     """
     keys = fleet.panel.keys
     at = keys.index(one.platform_key) if one.platform_key in keys else None
     n = int(fleet.figures.n[list(rows), here].max())
-    if at is not None and one.order is Order.UNDECIDED and one.ratio is not None:
-        n = (
-            repeats_to_settle(
-                one, float(fleet.figures.variance[list(rows), at].mean()), fleet.margin
-            )
-            or n
-        )
+    if at is not None and one.order in (Order.UNDECIDED, Order.HERE):
+        variance = float(fleet.figures.variance[list(rows), at].mean())
+        # A new sweep does not add to the processes of an older one.
+        n = (repeats_to_settle(one, variance, fleet.margin) or 0) + min(one.n_a or 0, one.n_b or 0)
+    n = max(n, MIN_REPEATS)
     minutes = 0.0
     for model in (one.model_a, one.model_b):
         known = fleet.minutes.get((model, one.platform_key))
@@ -299,7 +323,7 @@ def pair_table(answer: PairAnswer) -> Table:
             a=answer.here.model_a, b=answer.here.model_b
         ),
         notes=(*answer.notes, *pair_sentences(answer)),
-        explanation=pairs_explanation(answer.margin),
+        explanation=(*pairs_explanation(answer.margin), *gap_sentences(answer)),
     )
 
 

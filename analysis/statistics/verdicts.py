@@ -44,17 +44,20 @@ from fleetrank.analysis.stored.cell_values import (
     origin_banners,
 )
 from fleetrank.analysis.stored.columns import ORIGINS
+from fleetrank.analysis.stored.disturbance import (
+    MIN_CLOCK,
+    OTHERS,
+    far_from_history,
+    has_flag,
+)
 from fleetrank.analysis.stored.load import last_attempts, release_order
 from fleetrank.analysis.stored.scope import differences, select_stored
-from fleetrank.analysis.stored.selection import STATISTIC, WORKLOAD, fits_platform
+from fleetrank.analysis.stored.selection import STATISTIC, fits_platform
 from fleetrank.analysis.tables.table import Table, explained
 from fleetrank.analysis.tables.tables import TABLES
 from fleetrank.foundation.errors import count_of, with_flags
 from fleetrank.foundation.vocabulary import NS_PER_MS, CellVerdict, Design, Flag, Origin, Problem
 
-_THERMAL = (Flag.THROTTLED, Flag.HOT)
-_OTHERS = (Flag.BUSY_HOST, Flag.PREEMPTED, Flag.BESIDE_READING)
-"""Flags of work beside the measurement."""
 _PLACE = ("sweep_id", "model", "platform_key")
 _NAMED = 2
 """Pairs of models that a sentence names."""
@@ -120,7 +123,6 @@ def _doubt() -> pl.Expr:
 
 def _own_cause() -> pl.Expr:
     """What was wrong while a cell was measured, the first that holds."""
-    is_hot = pl.col("flags").list.eval(pl.element().is_in(_THERMAL)).list.any()
     return (
         pl.when(pl.col("latency_ns") <= 0)
         .then(pl.lit("its latency is not above 0"))
@@ -130,7 +132,7 @@ def _own_cause() -> pl.Expr:
         .then(pl.lit("its outputs are not numbers"))
         .when(pl.col("backend_nodes") == 0)
         .then(pl.format("nothing ran on {}", "backend"))
-        .when(is_hot)
+        .when(has_flag(Flag.THROTTLED, Flag.HOT))
         .then(pl.lit("the device was hot or slowed down"))
     )
 
@@ -202,52 +204,52 @@ def _sentence(cells: pl.DataFrame, sweep: str) -> str:
     return f"{said} {cause}; {cure}, and {with_flags(again)}.{changes}"
 
 
-CHANGED = 1.5
-"""Factor beyond which a figure is not what its cell was in other sweeps: sessions of one shared
-host differed by 35 %."""
-
-
 def history_sentences(cells: pl.DataFrame, attempts: pl.LazyFrame) -> tuple[str, ...]:
-    """Cells of a sweep that are far from what they were in other sweeps of these devices.
+    """Cells of a sweep that are far from what they were in other sweeps, and why.
 
     Args:
         cells: as `with_verdicts` gives them, of one sweep.
         attempts: of all sweeps.
     """
-    same = ("model", "platform_key", WORKLOAD, "card_sha256", "weights_id", STATISTIC)
-    is_here = pl.col("platform_key").is_in(cells["platform_key"].unique())
-    is_other = ~pl.col("sweep_id").is_in(cells["sweep_id"].unique())
-    others = last_attempts(attempts.filter(is_here, is_other))
-    usual = (
-        others.group_by(*same, "sweep_id")
-        .agg(pl.col("latency_p50_ns").median())
-        .group_by(same)
-        .agg(pl.col("latency_p50_ns").median().alias("usual_ns"), pl.len().alias("n_sweeps"))
-        .collect()
-    )
-    far = cells.join(usual, on=same, nulls_equal=True).with_columns(
-        factor=pl.col("latency_ns") / pl.col("usual_ns")
-    ).filter((pl.col("factor") > CHANGED) | (pl.col("factor") < 1 / CHANGED))  # fmt: skip
-    return tuple(map(_changed, far.iter_rows(named=True)))
+    return tuple(map(_changed, far_from_history(cells, attempts).iter_rows(named=True)))
 
 
 def _changed(cell: Mapping[str, Any]) -> str:
     ms, usual_ms = cell["latency_ns"] / NS_PER_MS, cell["usual_ns"] / NS_PER_MS
-    taken = cell["taken_share"] or 0.0
-    others = f" while other programs used {100 * taken:.0f} % of its cores"
-    why = others if taken > TAKEN_SHARE else ""
     sweeps = count_of(cell["n_sweeps"], "other sweep")
     return (
-        f"{cell['model']} on {cell['platform_key']} took {ms:.3g} ms{why}, {cell['factor']:.2g} "
-        f"times the {usual_ms:.3g} ms of {sweeps}: compare models by `fleetrank ab`, where they "
-        "take turns"
+        f"{cell['model']} on {cell['platform_key']} took {ms:.3g} ms, {cell['factor']:.2g} times "
+        f"the {usual_ms:.3g} ms of {sweeps}: {_causes(cell)}; compare models by `fleetrank ab`, "
+        "where they take turns"
     )
 
 
+_SLOWED = {
+    Flag.NICED: "it ran at lower priority (niceness)",
+    Flag.CPU_QUOTA: "the CPU quota of its control group stopped it",
+    Flag.THROTTLED: "the clock fell",
+    Flag.HOT: "the device was hot",
+}
+
+
+def _causes(cell: Mapping[str, Any]) -> str:
+    """What its rows record of work beside it, its priority, its quota and its clock."""
+    taken, flags = cell["taken_share"] or 0.0, cell["flags"] or ()
+    said = [words for flag, words in _SLOWED.items() if flag in flags]
+    if taken > TAKEN_SHARE:
+        said.insert(0, f"other programs used {100 * taken:.0f} % of its cores")
+    elif not {*OTHERS}.isdisjoint(flags):
+        said.insert(0, "other programs used the host")
+    clock_mhz, usual_mhz = cell["clock_mhz"], cell["usual_mhz"]
+    if clock_mhz and usual_mhz and not MIN_CLOCK < clock_mhz / usual_mhz < 1 / MIN_CLOCK:
+        said.append(f"its clock was {clock_mhz:.0f} MHz, there {usual_mhz:.0f}")
+    return ", ".join(said) or "the cause is not recorded"
+
+
 def _spreads(cells: pl.DataFrame) -> str:
-    """How much results vary, by the number of threads; empty if no cell has two processes."""
+    """How much results vary where they do, by the number of threads; empty if they do nowhere."""
     found = (
-        cells.drop_nulls("process_gap")
+        cells.filter(pl.col("process_gap") > NOISY_SHARE)
         .group_by("threads")
         .agg((100 * pl.col("process_gap").median()).alias("percent"))
         .sort("percent", descending=True)
@@ -263,11 +265,14 @@ def _spreads(cells: pl.DataFrame) -> str:
 def _cause(noisy: pl.DataFrame, rounds: str) -> tuple[str, str]:
     """Why the cells are noisy, and what helps, such as `rounds`."""
     has_all = (pl.col("threads") >= pl.col("logical_cores")).fill_null(value=False)
-    has_others = pl.col("flags").list.eval(pl.element().is_in(_OTHERS)).list.any()
-    if 2 * noisy.filter(has_all).height > noisy.height:
-        return "All cores were in use", f"leave one free or use {rounds}"
-    if 2 * noisy.filter(has_others).height > noisy.height:
-        return "Other programs used the host", f"stop them or use {rounds}"
+    for condition, cause, cure in (
+        (has_flag(Flag.CPU_QUOTA), "A CPU quota stopped the workers", "raise it"),
+        (has_all, "All cores were in use", "leave one free"),
+        (has_flag(*OTHERS), "Other programs used the host", "stop them"),
+        (has_flag(Flag.NICED), "The workers ran at lower priority", "start without nice"),
+    ):
+        if 2 * noisy.filter(condition).height > noisy.height:
+            return cause, f"{cure} or use {rounds}"
     return "The cause is not recorded", f"use {rounds}"
 
 

@@ -10,7 +10,7 @@ import numpy.typing as npt
 import polars as pl
 
 from fleetrank.analysis.stored.columns import EXCLUDED
-from fleetrank.analysis.stored.load import pinned_to, valid_attempts
+from fleetrank.analysis.stored.load import last_attempts, pinned_to, valid_attempts
 from fleetrank.analysis.stored.selection import STATISTIC
 from fleetrank.foundation.errors import count_of, few_of
 from fleetrank.foundation.inputs import IMAGE
@@ -84,7 +84,7 @@ def cell_values(frame: pl.LazyFrame) -> pl.DataFrame:
             *(_joined(name) for name in _MUST_AGREE),
             pl.col("started_utc").min(),
             pl.col("sample_count").sum(),
-            _taken().median().alias("taken_share"),
+            taken_share().median().alias("taken_share"),
             pl.col("flags").explode().drop_nulls().unique().sort(),
             pl.col("latency_p50_ns").drop_nulls().sort().alias("medians"),
         )
@@ -97,7 +97,8 @@ def _fact(name: str) -> pl.Expr:
     return pinned_to() if name == "affinity" else pl.col(name)
 
 
-def _taken() -> pl.Expr:
+def taken_share() -> pl.Expr:
+    """Share of a repeat's cores that other programs used just before it; see `cell_values`."""
     others = pl.col("busy_share_before") * pl.col("logical_cores")
     free = pl.col("logical_cores") - pl.col("threads")
     share = ((others - free) / pl.col("threads")).clip(0.0, 1.0)
@@ -231,13 +232,13 @@ def placement() -> pl.Expr:
 def dropped_attempts(frame: pl.LazyFrame) -> pl.DataFrame:
     """All attempts that no figure uses, with `reason` and `detail`, sorted.
 
-    Reasons: `excluded` (by hand; `detail` is the reason given), `failed` (no later attempt at this
-    repeat worked), `retried` (one did), `superseded` (a newer sweep measured this model on this
-    platform), `no latency` (status ok, yet no summary).
+    Reasons: `excluded` (by hand; `detail` is the reason given), `failed` (no attempt at this repeat
+    worked), `retried` (another attempt at it counts), `superseded` (a newer sweep measured this
+    model on this platform), `no latency` (status ok, yet no summary).
     """
     kept = valid_attempts(frame).select(_KEY)
-    worked = frame.filter(pl.col("status") == "ok").select("sweep_id", "cell_key", "repeat")
-    has_ok = worked.unique().with_columns(pl.lit(value=True).alias("has_ok"))
+    of_repeat = ("sweep_id", "cell_key", "repeat")
+    last = last_attempts(frame).select(*of_repeat, pl.col("attempt").alias("last"))
     failed = pl.col("status") != "ok"
     out = (
         frame.select(
@@ -251,13 +252,13 @@ def dropped_attempts(frame: pl.LazyFrame) -> pl.DataFrame:
             EXCLUDED.name,
         )
         .join(kept, on=_KEY, how="anti")
-        .join(has_ok, on=["sweep_id", "cell_key", "repeat"], how="left")
+        .join(last, on=of_repeat, how="left")
         .with_columns(
             pl.when(pl.col(EXCLUDED.name).is_not_null())
             .then(pl.lit("excluded"))
-            .when(failed & pl.col("has_ok").is_null())
+            .when(failed & pl.col("last").is_null())
             .then(pl.lit("failed"))
-            .when(failed)
+            .when(failed | (pl.col("attempt") < pl.col("last")))
             .then(pl.lit("retried"))
             .otherwise(pl.lit("superseded"))
             .alias("reason")

@@ -1,4 +1,4 @@
-"""The worker's own process: what it inherits, its CPUs, its memory and its limit, its folder.
+"""The worker's own process: what it inherits, its CPUs, its memory, its folder.
 
 A Ray worker passes on nice 15, `OMP_NUM_THREADS=1` and oom_score_adj 1000; a measuring process
 that keeps them is slower than the same process started by hand. They are undone before any library
@@ -73,8 +73,6 @@ def _read_oom_score_adj() -> int | None:
         return None
 
 
-LIMIT_SHARE = 0.8
-"""Share of the host's memory: the system, Ray and the driver need the rest (1 to 2 GB)."""
 _LINE = re.compile(r"^(VmRSS|VmHWM):[ \t]*(\d{1,18}) kB$", re.MULTILINE | re.ASCII)
 _STATUS = Path("/proc/self/status")
 _CLEAR_REFS = Path("/proc/self/clear_refs")
@@ -153,32 +151,6 @@ def growth_bytes(baseline: int | None, peak: int | None) -> int | None:
     if baseline is None or peak is None:
         return None
     return max(peak - baseline, 0)
-
-
-def default_limit_bytes(root: Path = Path("/")) -> int:
-    """The default memory limit of one worker: a share of this host's memory, in bytes.
-
-    If a control group's limit is lower, it counts: reaching it would kill the worker.
-    """
-    total = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    return int(LIMIT_SHARE * min(total, *_group_limits_bytes(root)))
-
-
-def _group_limits_bytes(root: Path) -> Iterator[int]:
-    """Limits of this process's control group (version 2) and of its parent groups."""
-    yield sys.maxsize
-    lines = text_of(root / "proc/self/cgroup").splitlines()
-    if not lines:
-        return
-    name = next((line[3:] for line in lines if line.startswith("0::/")), "/")
-    mount = root / "sys/fs/cgroup"
-    group = mount / name.lstrip("/")
-    for folder in (group, *group.parents):
-        if not folder.is_relative_to(mount):
-            return
-        limit = text_of(folder / "memory.max").strip()
-        if limit.isdecimal():
-            yield int(limit)
 
 
 # The folder that a confined worker may write to; its parent creates and removes it.

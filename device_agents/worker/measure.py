@@ -216,6 +216,7 @@ def _compose(
         is_warmup_stable=ran.is_warmup_stable,
         involuntary_switches=facts.involuntary_switches,
         niceness=facts.niceness,
+        has_met_quota=ran.timed.n_throttled > 0,
         before=ran.seen.conditions_before,
         after=ran.seen.conditions_after,
     )

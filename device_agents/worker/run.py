@@ -26,6 +26,7 @@ from fleetrank.device_agents.errors import (
     UnsupportedError,
 )
 from fleetrank.device_agents.host.conditions import CpuTime, Shares, read_cpu_time, shares
+from fleetrank.device_agents.host.control_groups import times_throttled
 from fleetrank.device_agents.host.energy import (
     EnergySource,
     EnergyWindow,
@@ -111,6 +112,7 @@ class Timed:
 
     Attributes:
         blocks: empty if the runs were not interrupted.
+        n_throttled: periods in which a CPU quota stopped the process; 0 also if none is counted.
         used: shares of other processes and of the hypervisor in the time of these runs only.
         sequences: the same runs by sequence; `None` unless the workload is `generate`.
         sustained_ns: wall clock of runs for a given time; `None` for all others.
@@ -120,6 +122,7 @@ class Timed:
     device_samples_ns: tuple[int, ...] | None
     blocks: tuple[Block, ...]
     involuntary_switches: int
+    n_throttled: int
     used: Shares
     sequences: "TimedSequences | None" = None
     sustained_ns: int | None = None
@@ -242,6 +245,7 @@ def _with_use(runs: TimedRuns, around: Around, blocks: tuple[Block, ...], use: "
         device_samples_ns=around.samples_ns(),
         blocks=blocks,
         involuntary_switches=use.switches,
+        n_throttled=use.throttled,
         used=use.shares(),
     )
 
@@ -267,16 +271,20 @@ def _pause() -> None:
 
 
 class Use:
-    """What the system counts in one or several windows of time: switches, and others' CPU time."""
+    """What the system counts in one or several windows of time.
+
+    Switches, periods in which a CPU quota stopped the process, and others' CPU time.
+    """
 
     def __init__(self) -> None:
-        self.switches = 0
+        self.switches = self.throttled = 0
         self._busy = self._steal = self._total = 0
         self._own_ticks = 0.0
         self._is_known = True
 
     def begin(self) -> None:
         """Begins a window."""
+        self._throttled = times_throttled()
         self._switches, self._cpu, self._own = (
             involuntary_switches(),
             read_cpu_time(),
@@ -288,6 +296,7 @@ class Use:
         switches, cpu, own = involuntary_switches(), read_cpu_time(), _own_ticks()
         self.switches += switches - self._switches
         self._own_ticks += own - self._own
+        self.throttled += (times_throttled() or 0) - (self._throttled or 0)
         if cpu is None or self._cpu is None:
             self._is_known = False
             return

@@ -1,5 +1,6 @@
 """`fleetrank faster`: is the model that is faster here also faster on the devices of users?"""
 
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -20,7 +21,7 @@ from fleetrank.orchestrator.cli.report_command import (
     selected_table,
     wrapped,
 )
-from fleetrank.orchestrator.cli.sweep_display import EXIT_SLOWER
+from fleetrank.orchestrator.cli.sweep_display import EXIT_SLOWER, fleetrank_command
 from fleetrank.orchestrator.errors import UsageError
 from fleetrank.orchestrator.workspace.selectors import Selectors
 from fleetrank.orchestrator.workspace.user_shares import read_shares
@@ -189,6 +190,10 @@ def _of_pair(answer: "PairAnswer", view: TableView, *, is_chosen: bool) -> "Said
     from fleetrank.analysis.statistics.pairs import pair_table
 
     a, b = answer.here.model_a, answer.here.model_b
+    step = answer.next_step
+    if step is not None and step.command is not None:
+        command = fleetrank_command(*shlex.split(step.command)[1:])
+        answer = replace(answer, next_step=replace(step, command=command))
     first, *sentences = pair_sentences(answer)
     if answer.origin == Origin.IMPORTED and not is_chosen:
         sentences.insert(

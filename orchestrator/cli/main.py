@@ -118,11 +118,11 @@ _COMPLETED = "_FLEETRANK_COMPLETE"
 """The variable that a shell sets to ask for completions."""
 _NAMES: Mapping[str, tuple[str, ...]] = {
     "cards/*.toml": (
-        "models show", "models export", "run", "ab", "--model",
+        "models show", "models export", "run", "ab", "faster", "--model",
     ),
     "devices/*.yaml": (
         "devices check", "devices remove",
-        "--device", "--devices", "--source", "--target",
+        "--device", "--devices", "--source", "--target", "--here", "--on",
     ),
     "sweeps/*.yaml": ("sweep plan", "sweep run"),
     "results/sweeps/*.json": (

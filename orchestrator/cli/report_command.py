@@ -1,5 +1,6 @@
 """`fleetrank report`: the page and the tables of the analysis."""
 
+import re
 import shutil
 import socket
 import sys
@@ -410,16 +411,17 @@ for _spec in TABLES.values():
 
 
 def wrapped(text: str, start: str = "") -> str:
-    """A paragraph whose lines begin with `start`; a name longer than a line is not broken."""
+    """A paragraph whose lines begin with `start`; no long name and no command is broken."""
+    whole = re.sub("`[^`]+`", lambda found: found[0].replace(" ", "\0"), text)
     columns = shutil.get_terminal_size().columns if sys.stdout.isatty() else PIPE_WIDTH
     return textwrap.fill(
-        text,
+        whole,
         min(columns, PIPE_WIDTH),
         initial_indent=start,
         subsequent_indent=start,
         break_long_words=False,
         break_on_hyphens=False,
-    )
+    ).replace("\0", " ")
 
 
 def print_in_form(

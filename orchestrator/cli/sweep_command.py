@@ -58,7 +58,7 @@ RetryFailed = Annotated[
 ]
 RepeatNoisy = Annotated[
     bool,
-    typer.Option("--repeat-noisy", help="Measure only the noisy cells, as often again."),
+    typer.Option("--repeat-noisy", help="Also measure the disturbed repeats of noisy cells again."),
 ]
 
 

@@ -113,8 +113,12 @@ def _next_steps(outcome: "SweepFinished", options: "RunOptions") -> Iterator[str
         return
     yield f"details: {fleetrank_command('sweep', 'status', sweep_id)}"
     if outcome.is_interrupted:
-        retry = ["--retry-failed"] if options.retries_failed else []
-        chosen = [*retry, *_only_of(options), *_options_of(options)]
+        chosen = [
+            *(["--retry-failed"] if options.retries_failed else []),
+            *(["--repeat-noisy"] if options.repeats_noisy else []),
+            *_only_of(options),
+            *_options_of(options),
+        ]
         yield f"go on:   {fleetrank_command('sweep', 'resume', sweep_id, *chosen)}"
         return
     chosen = [*(["--retry-failed"] if outcome.n_failed else []), *_options_of(options)]

@@ -20,7 +20,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from fleetrank.device_agents.host.worker_process import default_limit_bytes
+from fleetrank.device_agents.host.control_groups import default_limit_bytes
 from fleetrank.foundation.codec import from_json, to_json
 from fleetrank.foundation.errors import FleetError, count_of, failing_as, is_rust_panic, shortened
 from fleetrank.foundation.files import file_sha256, read_small_bytes, read_small_text

@@ -4,13 +4,10 @@ import contextlib
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
-from pathlib import Path
 from time import perf_counter
 
-import polars as pl
-
-from fleetrank.analysis.stored.cell_values import cell_values, is_noisy
 from fleetrank.analysis.stored.columns import ORIGINS
+from fleetrank.analysis.stored.disturbance import disturbed_repeats
 from fleetrank.analysis.stored.load import load_measurements
 from fleetrank.analysis.stored.sweep_record import SweepState, SweepTags, stamp_now
 from fleetrank.device_agents.contract.kind import Kind
@@ -257,7 +254,7 @@ class RunOptions:
         is_trusted: the user allows model-supplied code to run.
         subscribers: receive the events.
         retries_failed: repeats that failed for good in an earlier run are tried again.
-        repeats_noisy: only the noisy cells are measured, as often again.
+        repeats_noisy: the disturbed repeats of noisy cells are measured again too.
         restricted_to: a pattern of the cells that this run measures; `None` measures all. Other
             pending repeats stay pending.
         tags: of a new sweep; `None` without any.
@@ -323,24 +320,6 @@ def _why_not_run(kind: Kind, runtime: Runtime) -> FleetError | None:
     return None
 
 
-def noisy_again(plan: Plan, results: Path, sweep_id: str) -> Plan:
-    """The noisy cells of a plan, with as many further repeats as the one with most has.
-
-    Raises:
-        NothingToDoError: no cell is noisy.
-    """
-    cells = cell_values(load_measurements(results, sweep=sweep_id, origins=ORIGINS))
-    keys = [one.cell_key for one in plan.cells]
-    noisy = cells.filter(is_noisy(), pl.col("cell_key").is_in(keys))
-    again = tuple(one for one in plan.cells if one.cell_key in set(noisy["cell_key"]))
-    if not again:
-        raise NothingToDoError(
-            f"no chosen cell of sweep {sweep_id} is noisy",
-            "processes that differ or other programs on its cores make one so: `report show trust`",
-        )
-    return replace(plan, cells=again, repeats=plan.repeats + max(noisy["n_repeats"]))
-
-
 class SweepSession:
     """One run of one sweep."""
 
@@ -359,8 +338,6 @@ class SweepSession:
         self._setup = setup
         pattern = options.restricted_to
         self._plan_now = setup.plan if pattern is None else narrow(setup.plan, pattern)
-        if options.repeats_noisy:
-            self._plan_now = noisy_again(self._plan_now, store.root, sweep_id)
         self._options = options
         self._backend = backend
         progress = ProgressFile(store.progress_path(sweep_id))
@@ -420,6 +397,21 @@ class SweepSession:
         return outcome
 
     def _reopen(self, tally: Tally) -> None:
+        """Opens repeats that are measured again, as the options want.
+
+        Raises:
+            NothingToDoError: noisy cells are to be measured again, and no cell is noisy.
+        """
+        if self._options.repeats_noisy:
+            rows = load_measurements(self._store.root, origins=ORIGINS)
+            chosen = {cell.cell_key for cell in self._plan_now.cells}
+            again = [one for one in disturbed_repeats(rows, self._sweep_id) if one[0] in chosen]
+            if not again:
+                raise NothingToDoError(
+                    f"no chosen cell of sweep {self._sweep_id} is noisy",
+                    "`report show trust` says what makes a cell so",
+                )
+            tally.measure_again(again)
         if not self._options.retries_failed:
             return
         n_failed = tally.reopen([cell.cell_key for cell in self._plan_now.cells])
@@ -551,7 +543,7 @@ class SweepSession:
     def _n_left(self, tally: Tally) -> int:
         plan = self._setup.plan
         # A journal that was edited by hand can hold cells that the plan lacks.
-        return max(0, plan.n_repeats - tally.n_tried(plan.repeats))
+        return max(0, plan.n_repeats - tally.n_tried)
 
     def _close_record(self, state: SweepState, tally: Tally) -> None:
         """Writes the record; on failure the old one stays, with state `running` and no lease."""

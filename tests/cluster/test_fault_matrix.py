@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 import onnx
 import pytest
 from cluster_driver import ACTOR, HEAD, RAYLET, WORKER, Case, ClusterDriver, is_failure, is_ok
-from memory_group import memory_group
+from control_group import memory_group
 from namespace_hosts import NamespaceHost, wait_until
 from wording import has
 

@@ -81,7 +81,7 @@ def _findings() -> Iterator[Finding]:
     disk = doctor.MIN_FREE_DISK_BYTES
     yield from map(doctor.judge_disk, (disk, disk - 1, disk // 2 - 1))
     yield from map(doctor.judge_memory, (8 * _GIB, _GIB))
-    yield from (doctor.judge_cores(usable, 2) for usable in (2, 1))
+    yield from (doctor.judge_cores(*one) for one in ((2, 2, None), (2, 2, 1.5), (1, 2, None)))
     yield from map(doctor.judge_governor, (None, "performance", "powersave"))
     yield from map(doctor.judge_load, (0.05, 0.5))
     yield from map(doctor.judge_niceness, (0, 15))

@@ -57,6 +57,7 @@ class Tally:
         self._standing: dict[RepeatKey, Standing] = {}
         self._next_attempt: dict[RepeatKey, int] = {}
         self._measured: set[str] = set()
+        self._again: set[RepeatKey] = set()
         self._verdicts: dict[str, Failure] = {}
 
     @classmethod
@@ -80,6 +81,7 @@ class Tally:
         if failure is None:
             self._standing[key] = Standing.OK
             self._measured.add(key[0])
+            self._again.discard(key)
         elif self._standing.get(key) is not Standing.OK:
             # Without a file or a device nothing was measured. At a resume the disk may have room,
             # the file may be trusted, or the phone may accept this computer.
@@ -106,6 +108,10 @@ class Tally:
             self._verdicts.pop(cell_key, None)
         return len(failed)
 
+    def measure_again(self, keys: Collection[RepeatKey]) -> None:
+        """Opens measured repeats for a further attempt; without one, the earlier still counts."""
+        self._again.update(keys)
+
     def verdict(self, cell_key: str) -> Failure | None:
         """Returns why no further repeat of a cell is tried; `None` if it may be tried.
 
@@ -116,11 +122,12 @@ class Tally:
 
     def is_finished(self, key: RepeatKey) -> bool:
         """Whether the repeat needs no further attempt, now or after a resume."""
-        return self._standing.get(key, Standing.MAY_RETRY) is not Standing.MAY_RETRY
+        standing = self._standing.get(key, Standing.MAY_RETRY)
+        return standing is not Standing.MAY_RETRY and key not in self._again
 
     def is_measured(self, key: RepeatKey) -> bool:
-        """Whether the repeat has a valid measurement."""
-        return self._standing.get(key) is Standing.OK
+        """Whether the repeat has a valid measurement, and is not to be measured again."""
+        return self._standing.get(key) is Standing.OK and key not in self._again
 
     def next_attempt(self, key: RepeatKey) -> int:
         """Returns the number of the next attempt; a number is never used twice."""
@@ -136,9 +143,10 @@ class Tally:
         """Repeats that were tried and have no valid measurement."""
         return len(self._standing) - self.n_ok
 
-    def n_tried(self, n_repeats: int) -> int:
-        """Tried ones of the first `n_repeats` of each cell: without further ones of noisy cells."""
-        return sum(number < n_repeats for _, number in self._standing)
+    @property
+    def n_tried(self) -> int:
+        """Repeats that have a row."""
+        return len(self._standing)
 
     @property
     def n_finished(self) -> int:

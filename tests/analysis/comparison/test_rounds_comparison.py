@@ -48,6 +48,7 @@ def compared(
 def test_the_ratio_is_taken_inside_each_round(make_attempts) -> None:
     found = compared(make_attempts, 1.10, noise=0.0)
     assert found.ratio == pytest.approx(1.10, rel=0.001)
+    assert found.latency_b_ms / found.latency_a_ms == pytest.approx(found.ratio)
     assert found.rounds == 10
     # The medians of whole processes meet different states of the host.
     assert found.round_spread is not None

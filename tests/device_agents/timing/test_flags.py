@@ -61,6 +61,7 @@ def test_runs_that_were_watched_for_a_moment_only_are_too_few() -> None:
         (samples(), [Flag.TOO_FEW]),
         (replace(CALM, niceness=1), [Flag.NICED]),
         (replace(CALM, niceness=-5), []),
+        (replace(CALM, has_met_quota=True), [Flag.CPU_QUOTA]),
         (after(busy_share=0.11), [Flag.BUSY_HOST]),
         (after(steal_share=0.06), [Flag.BUSY_HOST]),
         (replace(CALM, is_warmup_stable=False), [Flag.UNSTABLE_WARMUP]),

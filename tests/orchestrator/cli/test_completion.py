@@ -48,6 +48,7 @@ def test_commands_options_and_names_are_completed(completed, workspace, monkeypa
         "-v --workspace . report bu": ["build"],
         "devices check pi": ["pixel-8"],
         "run ow": ["own-net"],
+        "faster ow": ["own-net"],
         "models show resnet1": ["resnet18"],
         "sweep plan g": ["gate"],
         "sweep status g": ["gate-2026-ab"],

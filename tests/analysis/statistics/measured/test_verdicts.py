@@ -90,16 +90,30 @@ def test_without_a_second_process_nothing_is_said_of_how_results_vary(make_attem
     assert has(said, "is noisy. Other programs")
 
 
-def test_a_cell_that_is_far_from_its_other_sweeps_is_told_by_how_much(make_attempts) -> None:
-    before = [_row(ms=(7.4, 7.5, 7.6), sweep_id=f"s{at}", started_utc=at) for at in (1, 2)]
-    facts = {"busy_share_before": 1.0, **TWO_CORES, "sweep_id": "s3", "started_utc": 3}
-    now = _row(ms=(31.9, 32.0, 32.1), **facts) + _row("m1", sweep_id="s3", started_utc=3)
+@pytest.mark.parametrize(
+    ("facts", "causes"),
+    [
+        ({"busy_share_before": 1.0}, [OTHERS]),
+        ({"flags": ["busy_host", "niced"]}, ["other programs used the host", "niceness"]),
+        ({"flags": ["cpu_quota"]}, ["CPU quota"]),
+        ({"flags": ["throttled"], "clock_mhz_after": 800.0}, ["clock fell", "800 MHz, there 3000"]),
+        ({"clock_mhz_after": 2900.0}, ["not recorded"]),
+    ],
+)
+def test_a_cell_that_is_far_from_its_other_sweeps_is_told_by_how_much_and_why(
+    make_attempts, facts: dict[str, object], causes: list[str]
+) -> None:
+    clock = {"clock_mhz_after": 3000.0}
+    before = [_row(ms=(7.4, 7.5, 7.6), sweep_id=f"s{n}", started_utc=n, **clock) for n in (1, 2)]
+    last = {"sweep_id": "s3", "started_utc": 3}
+    now = _row(ms=(31.9, 32.0, 32.1), **TWO_CORES, **last, **facts) + _row("m1", **last)
     frame = make_attempts([*before[0], *before[1], *now])
     cells = with_verdicts(Session(frame, Selection(sweep="s3")))
     (said,) = history_sentences(cells, frame)
-    assert has(said, "m0", "took 32 ms", OTHERS, "4.3 times", "7.5 ms")
-    assert has(said, "2 other sweeps", "fleetrank ab")
+    assert has(said, "m0", "32 ms", "4.3 times the 7.5 ms", "2 other sweeps", *causes, "ab")
     assert history_sentences(cells.filter(model="m1"), frame) == ()
+    # Processes that agree do not vary, whatever disturbed all of them.
+    assert not any("vary" in one for one in sweep_sentences(cells))
 
 
 def test_an_imported_sweep_is_not_told_to_measure_again(make_attempts) -> None:

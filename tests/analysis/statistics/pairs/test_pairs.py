@@ -16,11 +16,13 @@ from fleetrank.analysis.statistics.fastest import fastest
 from fleetrank.analysis.statistics.pair_answer import (
     Order,
     PairOrder,
+    gap_sentences,
+    measuring_command,
     pair_sentences,
     repeats_to_settle,
 )
 from fleetrank.analysis.statistics.pair_counts import pair_counts
-from fleetrank.analysis.statistics.pairs import faster
+from fleetrank.analysis.statistics.pairs import faster, pair_table
 from fleetrank.analysis.statistics.process_noise import noise_of
 from fleetrank.analysis.statistics.verdicts import doubts_of
 from fleetrank.analysis.stored.selection import Selection
@@ -169,7 +171,7 @@ def test_an_order_that_is_unlike_the_others_is_shown_and_counts_as_undecided(
     verdict, *said = pair_sentences(answer)
     assert has([verdict], "Not shown everywhere", "on 5 of 6 other devices")
     assert any("Reversed? on 1 (p0" in one for one in said)
-    assert has(said[-1:], "again on p0"), "it is the first thing to measure"
+    assert has(said[-1:], "Still open: p0"), "it is the first thing to measure"
 
 
 def test_a_figure_with_a_known_fault_counts_for_nothing_and_is_named(make_attempts) -> None:
@@ -242,9 +244,16 @@ def test_users_are_counted_by_what_holds_on_their_devices(make_attempts) -> None
             row["latency_p50_ns"] /= 1.6
     frame = make_attempts(rows)
     shares = {"p0": 60, "Model of P1": 30, "unheard-of": 10}
-    users = faster(session_of(frame, source="here"), "m0", "m1", users=shares).users
+    answer = faster(session_of(frame, source="here"), "m0", "m1", users=shares)
+    users = answer.users
+    assert has(
+        answer.text, "Of your users, 90 %", "measured", "60 %", "not for 30 %", "10 %", "weakly",
+        "7 devices of another kind",
+    )  # fmt: skip
     assert users.unknown == ("unheard-of",)
     assert users.measured == pytest.approx(0.9)
+    assert (users.shown_faster, users.shown_slower) == pytest.approx((0.6, 0.3))
+    assert users.expected == pytest.approx(0.1)
     assert users.faster == pytest.approx(0.7, abs=0.02), "p0, not p1, and nearly all of the rest"
     assert (users.low, users.high) == pytest.approx((0.6, 0.7), abs=0.02)
     assert users.cost == pytest.approx((1 - 1.3 / 1.6) * math.exp(0.6) * 0.3 / 0.9, rel=1e-3), (
@@ -287,7 +296,7 @@ def test_a_published_start_is_named_and_not_called_here(make_attempts) -> None:
     sentences = pair_sentences(answer)
     assert has(sentences[0], "m0 is", "1.30", "m1 on p0")
     assert " here" not in " ".join(sentences)
-    assert "nothing was measured" in make_table("pairs", frame, Selection(source="p0")).notes[-1]
+    assert "as no two models" in make_table("pairs", frame, Selection(source="p0")).notes[-1]
 
 
 def of_precisions(make_attempts):
@@ -353,6 +362,8 @@ def test_the_gap_that_is_kept_is_larger_where_devices_disagree(make_attempts) ->
     )
     assert quiet.gap_kept > loud.gap_kept
     assert quiet.gap_needed is not None
+    assert has(gap_sentences(quiet), f"From a factor of {quiet.gap_needed:.2f} on")
+    assert pair_table(quiet).explanation[-1] == gap_sentences(quiet)[0]
     assert loud.gap_needed is None or loud.gap_needed > quiet.gap_needed
 
 
@@ -364,11 +375,11 @@ def test_the_open_platform_with_most_users_comes_next(make_attempts) -> None:
     step = answer.next_step
     assert step.row.platform_key.startswith("p1/")
     assert step.share == pytest.approx(0.6)
-    assert has(pair_sentences(answer), "on p1", "if you have one")
+    assert has(pair_sentences(answer), "Still open: p1", "60 % of the users", "not a device")
     session = session_of(frame, source="here")
     owned = faster(session, "m0", "m1", users=shares, devices=["p0"])
     assert owned.next_step.row.platform_key.startswith("p0/"), "a registered one comes first"
-    assert not has(pair_sentences(owned), "if you have one")
+    assert has(pair_sentences(owned), "Next", "p0")
 
 
 def test_pairs_that_are_reversed_come_first_and_alone(make_grid) -> None:
@@ -492,7 +503,49 @@ def test_the_quicker_of_two_equal_steps_comes_next(make_attempts) -> None:
     assert step.row.platform_key.startswith("p0/")
     assert step.effort.n_processes == 5
     assert step.effort.minutes == pytest.approx(5 * (2 + 1)), "m0 as on the median platform"
-    assert has(pair_sentences(answer), "To settle most, measure both on p0", "15 min")
+    assert has(pair_sentences(answer), "Next, about 15 min", "p0")
+
+
+@pytest.mark.parametrize(
+    ("platform", "command"),
+    [
+        ("local-cpu/tflite/xnnpack/eager/fp32/b1/t1/afirst_cores/{}",
+         "ab a b --runtime tflite --rounds 22"),
+        ("gpu/torch/cuda/eager/fp16/b1/t2/afree/{}",
+         "ab a:fp16 b:fp16 --runtime torch --threads 2 --rounds 22 --device gpu"),
+        ("local-cpu/tflite/builtin/eager/fp32/b1/t1/afirst_cores/{}",
+         "run a b --runtime tflite --backend builtin --repeats 22"),
+        ("new-phone", "run a b --repeats 22 --device new-phone"),
+        ("local-cpu/onnx/cpu/eager/fp32/b8/t1/afirst_cores/{}", None),
+        ("d/onnx/b1/t1", None),
+    ],
+)  # fmt: skip
+def test_the_next_step_is_a_command_that_measures_this_platform(platform, command) -> None:
+    row = PairOrder(model_a="a", model_b="b", platform_key=platform, label="p", order="undecided")
+    found = measuring_command(row, 22, takes_turns=True, workload="image")
+    assert found == (command and f"fleetrank {command}")
+
+
+def test_a_step_that_cannot_change_the_verdict_is_not_proposed(make_attempts) -> None:
+    """Twenty devices are kept; one more that is reversed leaves the answer a yes."""
+    many = fleet(make_attempts, phones=21, missing={("p0", 0)})
+    few = fleet(make_attempts, phones=4, missing={("p0", 0)})
+    assert faster(session_of(many, source="here"), "m0", "m1").next_step is None
+    assert faster(session_of(few, source="here"), "m0", "m1").next_step is not None
+
+
+def test_what_is_undecided_here_is_measured_here_first(make_attempts) -> None:
+    key = "local-cpu/onnx/cpu/eager/fp32/b1/t1/afirst_cores/{}"
+    rows = [
+        row
+        for model, middle in (("a", 1e6), ("b", 1.02e6))
+        for row in processes(model, "local-cpu", near(middle, 0.05), platform_key=key)
+    ]
+    answer = faster(session_of(make_attempts(rows)), "a", "b", devices=["phone"])
+    assert answer.text.startswith("Undecided here")
+    n = answer.next_step.effort.n_processes
+    assert n > 5
+    assert has(answer.text, "Next: `fleetrank ab a b", f"--rounds {n}`", "(here)")
 
 
 @pytest.mark.parametrize(("ratio", "n"), [(1.1, 22), (1.0, 99), (2.0, 1)])
@@ -512,7 +565,7 @@ def test_with_few_models_here_nothing_is_said_of_gaps(make_attempts) -> None:
     missing = {("here", model) for model in range(2, MODELS)}
     answer = faster(session_of(fleet(make_attempts, missing=missing), source="here"), "m0", "m1")
     assert answer.gap_kept is None
-    assert not has(pair_sentences(answer), "gap")
+    assert gap_sentences(answer) == ()
 
 
 @pytest.mark.thorough

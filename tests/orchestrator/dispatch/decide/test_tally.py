@@ -42,6 +42,16 @@ def test_reopened_failures_may_be_tried_again_and_keep_their_numbers() -> None:
     assert tally.verdict("other") is None
 
 
+def test_a_repeat_that_is_measured_again_counts_even_if_that_fails() -> None:
+    tally, key = Tally.of([row(0, 0, "ok")]), ("c", 0)
+    tally.measure_again([key])
+    assert not tally.is_finished(key)
+    tally.observe(row(0, 1, "failed"))
+    assert (tally.n_ok, tally.n_failed, tally.next_attempt(key)) == (1, 0, 2)
+    tally.observe(row(0, 2, "ok"))
+    assert tally.is_measured(key)
+
+
 def test_a_verdict_counts_repeats_from_one() -> None:
     verdict = Tally.of([_failure(0, "c")]).verdict("c")
     assert verdict is not None

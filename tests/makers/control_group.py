@@ -1,4 +1,4 @@
-"""A control group in which the kernel kills processes for lack of memory."""
+"""Control groups with a limit of memory, or with a quota of CPU time."""
 
 import contextlib
 import os
@@ -38,6 +38,26 @@ class MemoryGroup:
 def memory_group(*, limit_bytes: int) -> Iterator[MemoryGroup]:
     """A group of its own; skips the test with the reason where there can be none."""
     place, limit, kills = next((one for one in _PLACES if one[0].is_dir()), _PLACES[1])
+    with _group(place, limit, str(limit_bytes)) as folder:
+        yield MemoryGroup(folder, folder / kills)
+
+
+@contextlib.contextmanager
+def cpu_quota(*, cores: float) -> Iterator[None]:
+    """Puts this process into a group with a quota; skips the test where there can be none."""
+    place, limit, text = _ROOT / "cpu", "cpu.cfs_quota_us", f"{int(cores * 100_000)}"
+    if not place.is_dir():
+        place, limit, text = _ROOT, "cpu.max", f"{text} 100000"
+    with _group(place, limit, text) as folder:
+        (folder / "cgroup.procs").write_text(str(os.getpid()))
+        try:
+            yield
+        finally:
+            (place / "cgroup.procs").write_text(str(os.getpid()))
+
+
+@contextlib.contextmanager
+def _group(place: Path, limit: str, text: str) -> Iterator[Path]:
     folder = place / f"fleetrank-{os.getpid()}"
     try:
         folder.mkdir()
@@ -45,9 +65,9 @@ def memory_group(*, limit_bytes: int) -> Iterator[MemoryGroup]:
         pytest.skip(f"no control group can be made here: {error}")
     try:
         try:
-            (folder / limit).write_text(str(limit_bytes))
+            (folder / limit).write_text(text)
         except OSError as error:
-            pytest.skip(f"no control group of memory here: {error}")
-        yield MemoryGroup(folder, folder / kills)
+            pytest.skip(f"no control group with {limit} here: {error}")
+        yield folder
     finally:
         folder.rmdir()
