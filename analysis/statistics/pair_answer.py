@@ -114,8 +114,12 @@ class Order(StrEnum):
     """A figure is unlike what the platform's other models and other platforms say, without a known
     fault. It may be true, so the order is shown, and counts as undecided."""
     REVERSED_UNLIKE = "reversed?"
+    A_FIRST = "a first"
+    """The interval is above 1, but no order is shown here that this one could keep."""
+    B_FIRST = "b first"
+    """The same, below 1."""
     MIXED = "mixed"
-    """Of a device: kept in some of its settings, reversed in others."""
+    """Of a device: kept in some of its settings, reversed in others, or a first and b first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -160,6 +164,8 @@ class PairOrder:
 
 
 _UNLIKE = (Order.KEPT_UNLIKE, Order.REVERSED_UNLIKE)
+_A_AHEAD, _B_AHEAD = (Order.KEPT, Order.A_FIRST), (Order.REVERSED, Order.B_FIRST)
+_WITHOUT_HERE = dict(zip((Order.KEPT, Order.REVERSED), (Order.A_FIRST, Order.B_FIRST), strict=True))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -256,6 +262,19 @@ class PairAnswer:
         return "\n".join(pair_sentences(self))
 
 
+def relative_to_here(answer: PairAnswer) -> PairAnswer:
+    """The answer without kept and reversed orders, if none is shown here that they could be of.
+
+    Of planted pairs with five repeats, 9 % of `reversed` were wrong, and 0.6 % where here is shown.
+    """
+    if is_shown(answer.here, answer.margin):
+        return answer
+    targets = (
+        replace(one, order=_WITHOUT_HERE.get(one.order, one.order)) for one in answer.targets
+    )
+    return replace(answer, targets=tuple(targets))
+
+
 def with_users(
     answer: PairAnswer, found: PlatformShares, candidates: Iterable[NextStep], seed: int
 ) -> PairAnswer:
@@ -350,7 +369,7 @@ def _user_share(answer: PairAnswer, found: PlatformShares, seed: int) -> UserSha
     low, high = percentile_interval((rng.random((_DRAWS, chances.size)) < chances) @ weights)
     measured = {key: share for key, share in shares.items() if rows[key].value_a is not None}
     total = sum(measured.values())
-    faster = (Order.KEPT, Order.HERE) if is_shown_here(answer) else (Order.KEPT,)
+    faster = (*_A_AHEAD, Order.HERE) if is_shown(answer.here, answer.margin) else _A_AHEAD
     said = [(share, p) for key, share in shares.items() if (p := rows[key].probability) is not None]
     lost = sum(share * _lost(rows[key]) for key, share in measured.items())
     return UserShare(
@@ -358,7 +377,7 @@ def _user_share(answer: PairAnswer, found: PlatformShares, seed: int) -> UserSha
         low=float(low),
         high=float(high),
         shown_faster=sum(shares[key] for key in shares if rows[key].order in faster),
-        shown_slower=sum(shares[key] for key in shares if rows[key].order is Order.REVERSED),
+        shown_slower=sum(shares[key] for key in shares if rows[key].order in _B_AHEAD),
         expected=sum(share for share, _ in said),
         expected_faster=sum(share * p for share, p in said),
         cost=lost / total if total else None,
@@ -373,8 +392,8 @@ def _chance(one: PairOrder, margin: float) -> float:
     if one.order is Order.HERE and one.low is None and one.ratio is not None:
         # As elsewhere: where nothing shows the spread, the margin decides.
         return 1.0 if one.ratio > 1 + max(margin, SINGLE_MARGIN) else 0.5
-    if one.order in (Order.KEPT, Order.REVERSED):
-        return float(one.order is Order.KEPT)
+    if one.order in (*_A_AHEAD, *_B_AHEAD):
+        return float(one.order in _A_AHEAD)
     if one.probability is not None:
         return one.probability
     if one.ratio is None or one.low is None or one.high is None or one.order in _UNLIKE:
@@ -386,7 +405,7 @@ def _chance(one: PairOrder, margin: float) -> float:
 
 
 def _lost(one: PairOrder) -> float:
-    if one.order is not Order.REVERSED or one.value_a is None or one.value_b is None:
+    if one.order not in _B_AHEAD or one.value_a is None or one.value_b is None:
         return 0.0
     return one.value_a - one.value_b
 
@@ -408,10 +427,13 @@ def pair_sentences(answer: PairAnswer) -> tuple[str, ...]:
     return tuple(sentence for part in parts for sentence in part)
 
 
-_MEASURED = (Order.KEPT, Order.REVERSED, Order.EQUAL, Order.UNDECIDED, *_UNLIKE)
+_MEASURED = (
+    Order.KEPT, Order.REVERSED, Order.A_FIRST, Order.B_FIRST, Order.EQUAL, Order.UNDECIDED,
+    *_UNLIKE,
+)  # fmt: skip
 _OF_DEVICE = (
-    Order.REVERSED, Order.REVERSED_UNLIKE, Order.KEPT, Order.KEPT_UNLIKE, Order.UNDECIDED,
-    Order.EQUAL,
+    Order.REVERSED, Order.B_FIRST, Order.REVERSED_UNLIKE, Order.KEPT, Order.A_FIRST,
+    Order.KEPT_UNLIKE, Order.UNDECIDED, Order.EQUAL,
 )  # fmt: skip
 """A device has the first of these orders that one of its settings has."""
 _NEARLY_ALL = 0.9
@@ -434,15 +456,15 @@ class DeviceOrder:
     def order(self) -> Order:
         """See the class."""
         found = {row.order for row in self.rows}
-        if found >= {Order.KEPT, Order.REVERSED}:
+        if found >= {Order.KEPT, Order.REVERSED} or found >= {Order.A_FIRST, Order.B_FIRST}:
             return Order.MIXED
         return next(one for one in _OF_DEVICE if one in found)
 
     @property
     def having(self) -> tuple[PairOrder, ...]:
         """The settings that have the order of the device, or the opposite one; the worst first."""
-        wanted = Order.REVERSED if self.order is Order.MIXED else self.order
-        some = (row for row in self.rows if row.order is wanted)
+        wanted = _B_AHEAD if self.order is Order.MIXED else (self.order,)
+        some = (row for row in self.rows if row.order in wanted)
         return tuple(sorted(some, key=lambda row: row.ratio or 1.0))
 
     @property
@@ -463,10 +485,9 @@ def by_device(rows: Iterable[PairOrder]) -> tuple[DeviceOrder, ...]:
     return tuple(DeviceOrder(device=name, rows=tuple(some)) for name, some in of_device.items())
 
 
-def is_shown_here(answer: PairAnswer) -> bool:
+def is_shown(here: PairOrder, margin: float) -> bool:
     """Whether the platform where the question is asked shows that A is the faster one."""
-    here = answer.here
-    least = 1.0 if here.low is not None else 1 + max(answer.margin, SINGLE_MARGIN)
+    least = 1.0 if here.low is not None else 1 + max(margin, SINGLE_MARGIN)
     return here.ratio is None or (here.low or here.ratio) > least
 
 
@@ -479,7 +500,7 @@ def _verdict(answer: PairAnswer) -> str:
         said += f" {place} (one value each, no interval{label})"
     else:
         said += f" {place} ({here.low:.2f} to {here.high:.2f}, {_processes(here)}{label})"
-    if not is_shown_here(answer):
+    if not is_shown(answer.here, answer.margin):
         return f"Undecided {'here' if is_own else 'there'}: {said}."
     measured = by_device(one for one in answer.targets if one.device != here.device)
     kept, swapped, mixed = (
@@ -513,6 +534,14 @@ def holds(answer: PairAnswer, unless: Literal["reversed", "undecided"]) -> bool:
     return is_clear and not any(one.order in bad for one in by_device(answer.targets))
 
 
+def _worded(order: Order, answer: PairAnswer) -> str:
+    """How a sentence begins that says where an order was found."""
+    ahead = {Order.A_FIRST: answer.here.model_a, Order.B_FIRST: answer.here.model_b}
+    if order not in ahead:
+        return order
+    return f"{ahead[order]} {QUANTITIES[answer.quantity].better}"
+
+
 def _in_other_settings(answer: PairAnswer) -> tuple[str, ...]:
     """What the other settings of the device say where the question is asked."""
     mine = (one for one in answer.targets if one.device == answer.here.device)
@@ -523,7 +552,7 @@ def _in_other_settings(answer: PairAnswer) -> tuple[str, ...]:
             return (f"The same in {settings} of this device.",)
         parts = [f"kept in {kept}"] if kept else []
         if (order := one.having[0].order) is not Order.KEPT:
-            parts.append(f"{order} in {_listed(one.having)}")
+            parts.append(f"{_worded(order, answer)} in {_listed(one.having)}")
         return (f"In {count_of(n, 'other setting')} of this device: {', '.join(parts)}.",)
     return ()
 
@@ -564,8 +593,9 @@ def _on_targets(answer: PairAnswer) -> tuple[str, ...]:
         some.sort(key=lambda one: one.having[0].ratio or 1.0)
         named = "; ".join([one.said for one in some[:_NAMED]] + ["..."] * (len(some) > _NAMED))
         if some:
-            said.append(f"{order.capitalize()} on {len(some)}")
-            said[-1] += "." if order is Order.KEPT else f" ({named})."
+            word = _worded(order, answer)
+            said.append(f"{word.capitalize() if word == order else word} on {len(some)}")
+            said[-1] += "." if order in _A_AHEAD else f" ({named})."
     rows = [row for one in devices for row in one.rows]
     if bare := sum(one.low is None for one in rows):
         is_every = bare == len(rows)

@@ -10,7 +10,7 @@ import numpy as np
 
 from fleetrank.analysis.arrays.kept_order import Ints
 from fleetrank.analysis.panel.session import Session
-from fleetrank.analysis.statistics.pair_answer import Order
+from fleetrank.analysis.statistics.pair_answer import Order, is_shown
 from fleetrank.analysis.statistics.pair_fleet import Fleet, fleet_of
 from fleetrank.analysis.statistics.pairs import faster, pair_table, pairs_explanation
 from fleetrank.analysis.stored.selection import setting
@@ -27,7 +27,8 @@ class PairCount:
     """One pair of models over all platforms; model A is the faster one here.
 
     Attributes:
-        kept, reversed, equal, undecided: other platforms that measured both, by their order.
+        kept, reversed, equal, undecided: other platforms that measured both, by their order. None
+            is kept or reversed if no order is shown here.
         reversed_on: the platform where A is slowest beside B, if its order is reversed.
         worst_ratio: latency of B over that of A there.
     """
@@ -97,6 +98,8 @@ def _count(fleet: Fleet, rows: tuple[int, int], here: int, targets: Ints) -> Pai
     one, both = fleet.measured_order(rows, here), fleet.has_both(rows)
     others = targets[both[targets]]
     logs, _, _, orders = fleet.orders_of(rows, others)
+    if not is_shown(one, fleet.margin):
+        orders[orders != Order.EQUAL] = Order.UNDECIDED
     number = Counter(orders.tolist())
     number[Order.UNDECIDED] += sum(
         fleet.why_unlike(rows, at) is not None for at in targets.tolist()

@@ -31,10 +31,11 @@ from fleetrank.analysis.statistics.pair_answer import (
     PairAnswer,
     PairOrder,
     gap_sentences,
-    is_shown_here,
+    is_shown,
     measuring_command,
     pair_sentences,
     platform_shares,
+    relative_to_here,
     repeats_to_settle,
     with_users,
 )
@@ -111,7 +112,7 @@ def _answer(
         quantity=fleet.quantity.name,
         notes=fleet.notes(),
     )
-    answer = _with_gap(fleet, answer, here)
+    answer = _with_gap(fleet, relative_to_here(answer), here)
     steps = _candidates(fleet, rows, here, answer, registered)
     return with_users(answer, found, steps, fleet.selection.seed)
 
@@ -124,7 +125,7 @@ def _candidates(
     own = fleet.facts.filter(is_own).select("platform_key", "tier")
     tiers = dict.fromkeys(registered) | dict(own.iter_rows())
     places = [one for one in answer.targets if one.is_open]
-    if not is_shown_here(answer) and answer.origin == Origin.MEASURED:
+    if not is_shown(answer.here, answer.margin) and answer.origin == Origin.MEASURED:
         places = [answer.here]
     for one in places:
         effort = _effort(fleet, rows, here, one)

@@ -3,7 +3,7 @@
 const fleet = data.fleet;
 const MANY = 200;
 const OPEN_ROWS = 20;
-const FIRST = ["here", "reversed", "reversed?", "undecided", "equal", "kept?", "kept"];
+const FIRST = ["here", "reversed", "b first", "reversed?", "undecided", "equal", "kept?", "a first", "kept"];
 const MEASURED = FIRST.slice(1);
 // What the reader asks; null fleets have nothing to ask.
 const question = fleet && { a: fleet.a, b: fleet.b, here: fleet.here };
@@ -38,7 +38,12 @@ function evidenceOf({ ms, reach, n, turns, between }, a, b) {
   return { x: ms[s][a], y: ms[t][b], n: n[s][a], m: n[t][b], error };
 }
 
+function isShown(here) {
+  return (here.low ?? here.ratio) > (here.low === null ? 1 + Math.max(fleet.margin, fleet.single) : 1);
+}
+
 function rowsFor(a, b, here) {
+  const words = isShown(ratioOn(here, a, b)) ? {} : WITHOUT_HERE;
   return fleet.platforms.flatMap(({ label, batch }, at) => {
     const isHere = ([model, where]) => where === at && [a, b].includes(model);
     const found = ratioOn(at, a, b), doubts = fleet.doubts.filter(isHere), unlike = fleet.unlike.filter(isHere);
@@ -46,7 +51,7 @@ function rowsFor(a, b, here) {
     if (doubts.length) return [{ label, order: "doubtful", detail: `left out: ${doubts[0][2]}` }];
     if (!found) return [];
     if (unlike.length) return [{ label, at, ...found, order: found.ratio > 1 ? "kept?" : "reversed?", detail: `unlike the others: ${unlike[0][2]}` }];
-    return [{ label, at, ...found, order: at === here ? "here" : found.order }];
+    return [{ label, at, ...found, order: at === here ? "here" : words[found.order] ?? found.order }];
   });
 }
 
@@ -57,7 +62,9 @@ function times(row) {
 }
 
 // A device has the first of these orders that one of its settings has.
-const OF_DEVICE = ["reversed", "reversed?", "kept", "kept?", "undecided", "equal"];
+const OF_DEVICE = ["reversed", "b first", "reversed?", "kept", "a first", "kept?", "undecided", "equal"];
+// Without an order here there is none that could be kept.
+const WITHOUT_HERE = { kept: "a first", reversed: "b first" };
 
 function byDevice(rows, isHere) {
   const own = fleet.platforms[question.here].device, found = new Map();
@@ -65,7 +72,7 @@ function byDevice(rows, isHere) {
     const { device } = fleet.platforms[row.at];
     if ((device === own) === isHere) found.set(device, [...(found.get(device) ?? []), row]);
   }
-  const orderOf = (has) => has("kept") && has("reversed") ? "mixed" : OF_DEVICE.find(has);
+  const orderOf = (has) => (has("kept") && has("reversed")) || (has("a first") && has("b first")) ? "mixed" : OF_DEVICE.find(has);
   return [...found].map(([device, some]) => ({ device, rows: some, order: orderOf((one) => some.some(({ order }) => order === one)) }));
 }
 
@@ -73,8 +80,7 @@ function verdictOf(rows) {
   const here = rows.find((row) => row.order === "here"), said = `${fleet.models[question.a]} is ${times(here)}`;
   const measured = byDevice(rows, false), count = (order) => measured.filter((one) => one.order === order).length;
   const [kept, reversed, mixed] = ["kept", "reversed", "mixed"].map(count), devices = plural(measured.length, "other device");
-  const least = here.low === null ? 1 + Math.max(fleet.margin, fleet.single) : 1;
-  if ((here.low ?? here.ratio) <= least) return `Undecided here: ${said}.`;
+  if (!isShown(here)) return `Undecided here: ${said}.`;
   if (measured.length === 0) return `Not known elsewhere: ${said}; no other device measured both.`;
   if (mixed && kept + reversed === 0) return `It depends: ${said}; on ${mixed} of ${devices} the order changes with the settings.`;
   if (kept + reversed === 0) return `Not shown elsewhere: ${said}; of ${devices}, none shows a difference.`;
@@ -93,14 +99,19 @@ function conditionsOf(here, others) {
     : ` (${unlike.map((i) => [...new Set(theirs[i])].sort().join(" or ")).join(", ")}; here ${unlike.map((i) => own[i]).join(", ")})`;
 }
 
+function wordOf(order) {
+  const first = { "a first": question.a, "b first": question.b }[order];
+  return first === undefined ? order : `${fleet.models[first]} is faster`;
+}
+
 function sentencesOf(rows) {
   const countsOf = (devices) => [...MEASURED, "mixed"].map((order) => [order, devices.filter((one) => one.order === order).length])
-    .filter(([, n]) => n).map(([order, n]) => `${order} on ${n}`).join(", ");
+    .filter(([, n]) => n).map(([order, n]) => `${wordOf(order)} on ${n}`).join(", ");
   const counts = countsOf(byDevice(rows, false)), own = byDevice(rows, true).flatMap((one) => one.rows);
   const n = own.filter(({ order }) => order === "kept").length;
   const settings = own.length === 1 ? "the other setting" : `all ${own.length} other settings`;
   return [own.length > 0 && (n === own.length ? `The same in ${settings} of this device.` : `In ${plural(own.length, "other setting")} of this device: kept in ${n}.`),
-    counts && `By device, the order is ${counts}.`, "For platforms that did not measure both, and for shares of users: "
+    counts && `By device: ${counts}.`, "For platforms that did not measure both, and for shares of users: "
     + `fleetrank faster ${fleet.models[question.a]} ${fleet.models[question.b]}`].filter(Boolean);
 }
 

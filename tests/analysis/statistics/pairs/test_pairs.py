@@ -82,6 +82,25 @@ def test_the_order_here_is_compared_with_each_other_platform(make_attempts) -> N
     }
 
 
+def test_without_an_order_here_none_is_kept_or_reversed(make_attempts) -> None:
+    rows = []
+    for device, of_b in (("here", 1.03), ("phone", 1.5), ("board", 0.5), ("tablet", 1.6)):
+        spread = 0.1 if device == "here" else 0.01
+        rows += processes("a", device, near(1e6, spread))
+        rows += processes("b", device, near(of_b * 1e6, spread))
+    session = session_of(make_attempts(rows), source="here")
+    answer = faster(session, "a", "b")
+    assert {one.device.removeprefix("model of "): one.order for one in answer.targets} == {
+        "phone": Order.A_FIRST, "tablet": Order.A_FIRST, "board": Order.B_FIRST,
+    }  # fmt: skip
+    said = pair_sentences(answer)
+    assert said[0].startswith("Undecided here")
+    assert has(said, "a is faster on 2.", "b is faster on 1", "board", "0.50")
+    (count,), _ = pair_counts(session, "a")
+    assert (count.kept, count.reversed, count.undecided) == (0, 0, 3)
+    assert pair_counts(session) == ((), 0)
+
+
 def test_the_interval_is_that_of_two_medians_with_one_variance(make_attempts) -> None:
     """Student's t of 8 degrees; a median of 5 has 1.434 times the variance of their mean."""
     rows = processes("a", "here", near(1e6, 0.03)) + processes("b", "here", near(2e6, 0.03))
