@@ -87,7 +87,7 @@ def judge_cores(usable: int, present: int, quota: float | None) -> Finding:
         present: all.
         quota: as `cpu_quota_cores`.
     """
-    if quota is not None and quota < usable:
+    if quota is not None:
         return warning(
             "cores",
             f"this machine may use {quota:.3g} of {present} cores: a control group has a CPU quota",

@@ -329,12 +329,12 @@ def _best_step(steps: Sequence[NextStep]) -> NextStep | None:
     known = [one.effort.minutes for one in steps if one.effort.minutes]
     usual = float(np.median(known)) if known else 1.0
     gains = [one.share * _openness(one.row) / (one.effort.minutes or usual) for one in steps]
-    ranked = [
-        (one.is_own, one.row.order in _UNLIKE, gain, -at)
-        for at, (one, gain) in enumerate(zip(steps, gains, strict=True))
-        if gain > 0
-    ]
-    return steps[-max(ranked)[-1]] if ranked else None
+    gain, step = max(
+        zip(gains, steps, strict=True),
+        key=lambda one: (one[0] > 0, one[1].is_own, one[1].row.order in _UNLIKE, one[0]),
+        default=(0.0, None),
+    )
+    return step if gain > 0 else None
 
 
 def repeats_to_settle(one: PairOrder, variance: float, margin: float) -> int | None:
@@ -657,6 +657,8 @@ def _of_users(answer: PairAnswer) -> tuple[str, ...]:
             f"For {_percent(users.expected)} it is expected, weakly, from {devices} of another "
             f"kind: {a} {better} for {_percent(users.expected_faster)} of all."
         )
+    if (unknown := 1 - users.measured - users.expected) > _ROUNDED:
+        said.append(f"For {_percent(unknown)} nothing is known.")
     said.append(
         f"Together: {_percent(users.faster)} ({_percent(users.low)} to {_percent(users.high)})"
         + (f"; {a} costs {users.cost:.3g} {answer.here.unit} on average." if users.cost else ".")

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from fleetrank.device_agents.host.worker_process import text_of
+from fleetrank.device_agents.host.worker_process import text_of, usable_cpus
 
 _ROOT = Path("/")
 LIMIT_SHARE = 0.8
@@ -43,17 +43,19 @@ def default_limit_bytes(root: Path = _ROOT) -> int:
 
 
 def cpu_quota_cores(root: Path = _ROOT) -> float | None:
-    """Cores whose time this process may use together; `None` without a quota.
+    """Cores whose time this process may use together; `None` without a quota that limits it.
+
+    A quota of as many cores as this process may run on is usual in clusters.
 
     Source: the kernel's `cgroup-v2.rst`, cpu.max, and `sched-bwc.rst`: a quota per period, in us.
     """
-    found = []
+    found = usable = float(len(usable_cpus() or (0,)))
     for folder in _folders("cpu", root):
         both = (folder / name for name in ("cpu.max", "cpu.cfs_quota_us", "cpu.cfs_period_us"))
         match " ".join(map(text_of, both)).split():
             case [quota, period] if quota.isdecimal() and int(period):
-                found.append(int(quota) / int(period))
-    return min(found, default=None)
+                found = min(found, int(quota) / int(period))
+    return found if found < usable else None
 
 
 def times_throttled(root: Path = _ROOT) -> int | None:

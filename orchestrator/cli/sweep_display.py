@@ -108,7 +108,7 @@ def _next_steps(outcome: "SweepFinished", options: "RunOptions") -> Iterator[str
     # Without this option the report excludes simulated rows.
     unreal = ["--include-simulated"] if outcome.is_unreal else []
     report = fleetrank_command("report", "build", *unreal)
-    if not outcome.n_missing:
+    if not (outcome.n_missing or outcome.is_interrupted):
         yield f"next:    {report}"
         return
     yield f"details: {fleetrank_command('sweep', 'status', sweep_id)}"

@@ -41,7 +41,7 @@ from fleetrank.device_agents.contract.measurement import (
 from fleetrank.device_agents.contract.task import Execution, MeasureTask
 from fleetrank.device_agents.errors import HOST_PATIENCE_S, NotFitError, TransientError, host_in_use
 from fleetrank.device_agents.hold import CommandHold, KeptHold, Reservation
-from fleetrank.device_agents.host import conditions, cores
+from fleetrank.device_agents.host import conditions, control_groups, cores
 from fleetrank.device_agents.host.energy import open_rapl
 from fleetrank.device_agents.registry import KINDS, create_agent
 from fleetrank.foundation.errors import FleetError
@@ -75,6 +75,7 @@ class HostFacts:
         seen: the devices that the host sees, by kind; empty if they were not asked for.
         counts_energy: its processors' energy can be read; this needs separate energy windows.
         memory_bytes: its memory; `None` if unknown, as in older records.
+        cpu_quota_cores: as `control_groups.cpu_quota_cores`.
         clock_ahead_s: of its clock, when it was met; below 0 it is behind. Less than the answer
             took is 0.
         n_running: tasks in flight.
@@ -90,6 +91,7 @@ class HostFacts:
     seen: Seen = ()
     counts_energy: bool = False
     memory_bytes: int | None = None
+    cpu_quota_cores: float | None = None
     clock_ahead_s: float = 0.0
     n_running: int = 0
     n_kept: int = 0
@@ -106,6 +108,7 @@ def read_host_facts() -> HostFacts:
         niceness=os.nice(0),
         counts_energy=open_rapl() is not None,
         memory_bytes=conditions.memory_bytes(),
+        cpu_quota_cores=control_groups.cpu_quota_cores(),
     )
 
 

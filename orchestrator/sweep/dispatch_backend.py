@@ -89,6 +89,11 @@ def find_problems(
                 f"{name} runs its workers at niceness {facts.niceness}, which slows every "
                 "measurement: start its raylet with RAY_worker_niceness=0"
             )
+        if facts.cpu_quota_cores is not None:
+            found.append(
+                f"{name} has a CPU quota of {facts.cpu_quota_cores:.3g} cores, which stops "
+                "measurements: raise the limit of its container or pod"
+            )
     hashes = Counter(facts.host_hash for facts in fleet.hosts.values())
     for name, facts in fleet.hosts.items():
         if hashes[facts.host_hash] > 1:

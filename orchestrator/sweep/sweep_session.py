@@ -543,7 +543,7 @@ class SweepSession:
     def _n_left(self, tally: Tally) -> int:
         plan = self._setup.plan
         # A journal that was edited by hand can hold cells that the plan lacks.
-        return max(0, plan.n_repeats - tally.n_tried)
+        return max(0, plan.n_repeats - tally.n_ok - tally.n_failed)
 
     def _close_record(self, state: SweepState, tally: Tally) -> None:
         """Writes the record; on failure the old one stays, with state `running` and no lease."""

@@ -97,9 +97,8 @@ class SweepCount:
     ) -> SweepStatus:
         """The progress of this record's sweep; if its journal `is_read` its rows count."""
         n_ok, n_failed = self._tally.n_ok, self._tally.n_failed
-        repeats = 0 if record.plan is None else record.plan.repeats
-        n_repeats = 0 if record.plan is None else record.plan.n_cells * repeats
-        n_left = max(0, n_repeats - self._tally.n_tried)
+        n_repeats = 0 if record.plan is None else record.plan.n_cells * record.plan.repeats
+        n_left = max(0, n_repeats - n_ok - n_failed)
         if not is_read and record.counts is not None:
             n_ok, n_failed, n_left = record.counts
         started = _of_run(self._started, record)

@@ -144,11 +144,6 @@ class Tally:
         return len(self._standing) - self.n_ok
 
     @property
-    def n_tried(self) -> int:
-        """Repeats that have a row."""
-        return len(self._standing)
-
-    @property
     def n_finished(self) -> int:
         """Repeats that a resume would skip."""
         return len(self._standing) - self._count(Standing.MAY_RETRY)

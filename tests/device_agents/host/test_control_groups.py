@@ -50,9 +50,9 @@ V1 = "4:cpu,cpuacct:/docker/1\n3:memory:/\n"
 @pytest.mark.parametrize(
     ("groups", "files", "quota", "throttled"),
     [
-        ("0::/job\n", {"job/cpu.max": "max 100000\n", "cpu.max": "max 100000\n"}, None, None),
-        ("0::/a/job\n", {"a/job/cpu.max": "150000 100000", "a/job/cpu.stat": STAT.format(3),
-                         "a/cpu.max": "50000 20000", "a/cpu.stat": STAT.format(4)}, 1.5, 7),
+        ("0::/job\n", {"job/cpu.max": "max 100000\n", "cpu.max": "99900000 100000\n"}, None, None),
+        ("0::/a/job\n", {"a/job/cpu.max": "75000 100000", "a/job/cpu.stat": STAT.format(3),
+                         "a/cpu.max": "50000 20000", "a/cpu.stat": STAT.format(4)}, 0.75, 7),
         (V1, {"cpu,cpuacct/docker/1/cpu.cfs_quota_us": "-1\n",
               "cpu,cpuacct/docker/1/cpu.cfs_period_us": "100000\n"}, None, None),
         # A container sees its own group as the root; its name is that of the host.

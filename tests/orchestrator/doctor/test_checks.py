@@ -31,7 +31,6 @@ from fleetrank.orchestrator.doctor import (
         (judge_disk(MIN_FREE_DISK_BYTES - 1), Level.WARNING),
         (judge_disk(MIN_FREE_DISK_BYTES // 2 - 1), Level.ERROR),
         (judge_cores(2, 2, None), Level.OK),
-        (judge_cores(2, 2, 2.0), Level.OK),
         (judge_cores(2, 2, 1.5), Level.WARNING),
         (judge_cores(1, 2, None), Level.WARNING),
         (judge_governor(None), Level.OK),

@@ -174,7 +174,7 @@ def test_a_clock_that_is_off_is_named() -> None:
 
 
 def test_what_is_wrong_with_a_cluster_is_said_with_its_remedy() -> None:
-    niced = replace(OTHER, niceness=15, host_hash=FACTS.host_hash)
+    niced = replace(OTHER, niceness=15, host_hash=FACTS.host_hash, cpu_quota_cores=1.5)
     fleet = Fleet(here="head", hosts={"head": FACTS, "lab": niced}, is_cluster=True)
     lost = DeviceFile(name="phone", kind="simulated", host="cellar")
     found = "\n".join(find_problems(fleet, [lost], {"old": "other code"}))
@@ -182,6 +182,7 @@ def test_what_is_wrong_with_a_cluster_is_said_with_its_remedy() -> None:
         "old is not used: other code",
         "lab runs its workers at niceness 15",
         "RAY_worker_niceness=0",
+        "lab has a CPU quota of 1.5",
         "head has the same host name and machine id",
         "phone is attached to host cellar",
     ):
