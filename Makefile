@@ -127,9 +127,9 @@ android-root: build/zig ## fetch the root of emulated phones, with ROOTFS= and S
 	$(ZIG) -O2 -Wall -Wextra -s -shared -fPIC -o $(ANDROID_ROOT)/elf_exec.so device_agents/virtual_phone/elf_exec.c
 
 # A crash is saved under tests/fuzz/found/, where `make test` tries it from then on.
-fuzz: export PYTHONPATH := $(CURDIR)/tests/makers
-fuzz: setup ## give every parser and file reader 100,000 hostile inputs, FUZZ="--inputs N --only TARGET"
-	$(BIN)/python tests/fuzz/campaign.py $(FUZZ)
+fuzz: export FUZZ_INPUTS ?= 2000
+fuzz: setup ## give every parser and file reader 2,000 hostile inputs, FUZZ_INPUTS=N FUZZ="-k TARGET"
+	$(PYTEST) tests/fuzz $(FUZZ)
 
 check: setup ## format, lint, types, the layers between packages, plain words, the size of the house
 	$(BIN)/ruff format --check .

@@ -324,7 +324,6 @@ IMPORTERS: Registry[Importer] = Registry(
         "timm": "fleetrank.analysis.importers.timm:IMPORTER",
         "qai-hub": "fleetrank.analysis.importers.qai_hub:IMPORTER",
         "csv": "fleetrank.analysis.importers.csv_map:IMPORTER",
-        "executorch-llm": "fleetrank.analysis.importers.llm_log:IMPORTER",
         "llama-bench": "fleetrank.analysis.importers.llama_bench:IMPORTER",
         "edge-compat": "fleetrank.analysis.importers.csv_map:EDGE_COMPAT",
         "demo": "fleetrank.analysis.importers.csv_map:DEMO",

@@ -8,6 +8,7 @@ import struct
 import zipfile
 import zlib
 from collections.abc import Iterator
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
@@ -145,8 +146,12 @@ def users_pt2_file(data: bytes) -> object:
 
 
 def file_types(data: bytes) -> object:
-    """The plan reads the types of every file: whatever it holds, nothing is raised."""
-    found = [read_types(as_file(data, f"artifacts/types.{format_}"), format_) for format_ in Format]
+    """The plan reads the types of every file: whatever it holds, nothing is raised; and inputs."""
+    paths = {format_: as_file(data, f"artifacts/types.{format_}") for format_ in Format}
+    found = [read_types(path, format_) for format_, path in paths.items()]
+    for format_, path in paths.items():
+        with suppress(ModelError):
+            inputs_of(path, format_)
     return [types and types.precision for types in found]
 
 

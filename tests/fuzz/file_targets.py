@@ -115,6 +115,7 @@ def device_option(data: bytes) -> object:
 def exclusions(data: bytes) -> object:
     path = as_file(data, f"results/{EXCLUSIONS_FILE}")
     found = read_exclusions(path.parent)
+    assert all(one.number < found.next_number for one in found.entries)
     row = {"sweep_id": "s", "model": "resnet18", "platform_key": "p", "workload": None}
     rows = pl.LazyFrame([row], schema=dict.fromkeys(row, pl.String()))
     marked = rows.with_columns(excluded_column(found))

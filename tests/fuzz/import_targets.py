@@ -10,7 +10,6 @@ from mutation import HOSTILE, NUMBERS, as_toml, as_yaml, documents, mutated, one
 from target import ROOT, Target
 
 from fleetrank.analysis.importers.csv_map import parse_csv
-from fleetrank.analysis.importers.llm_log import parse_log
 from fleetrank.analysis.importers.model_facts import fill, parse_facts
 from fleetrank.analysis.importers.qai_hub import parse_qai_hub
 from fleetrank.analysis.importers.release import (
@@ -53,14 +52,6 @@ MAPPING = as_toml(
         "models": {"r18": "resnet18"},
     }
 )  # fmt: skip
-LOG = (
-    b'PyTorchObserver {"prompt_tokens":8,"generated_tokens":3,"inference_start_ms":0,'
-    b'"prompt_eval_end_ms":50,"first_token_ms":51,"inference_end_ms":150,'
-    b'"SCALING_FACTOR_UNITS_PER_SECOND":1000}\n'
-)
-LOG_MAPPING = (
-    b'model = "a"\ndevice = "b"\ntier = "edge"\nprecision = "fp32"\nlicence = "c"\nthreads = 2\n'
-)
 FACTS = b"model,flops,params,accuracy,family\nr18,3.6G,11.7M,69.76,standard_cnn\nOther,,1,2,\n"
 FACT_ROW = {"source_ref": "lab.csv"}
 CELLS = tuple(str(text) for text in (*HOSTILE, *NUMBERS, "12.5", "1,014.45", "224", "resnet18"))
@@ -84,11 +75,6 @@ def qai_hub(data: bytes) -> object:
 def mapped_csv(data: bytes) -> object:
     table, _, mapping = data.partition(SEPARATOR)
     return _fits_the_table(parse_csv("lab.csv", table, mapping or MAPPING))
-
-
-def llm_log(data: bytes) -> object:
-    log, _, mapping = data.partition(SEPARATOR)
-    return _fits_the_table(parse_log("run.log", log, mapping or LOG_MAPPING))
 
 
 def model_facts(data: bytes) -> object:
@@ -171,7 +157,6 @@ TARGETS = (
     Target(timm, _joined(_csv_inputs(TIMM, ","), _csv_inputs((ACCURACY,), ","))),
     Target(qai_hub, _hub_inputs()),
     Target(mapped_csv, _joined(_csv_inputs((TABLE,), ";"), mutated((MAPPING, b"", b"")))),
-    Target(llm_log, _joined(mutated((LOG,)), mutated((LOG_MAPPING, b"")))),
     Target(model_facts, _csv_inputs((FACTS,), ",")),
 )
 load_equivalences("timm")

@@ -14,7 +14,6 @@ from daily import daily
 
 from fleetrank.analysis.errors import AnalysisError
 from fleetrank.analysis.importers.csv_map import parse_csv, parse_records
-from fleetrank.analysis.importers.llm_log import parse_log
 from fleetrank.analysis.importers.model_facts import parse_facts
 from fleetrank.analysis.importers.qai_hub import parse_qai_hub
 from fleetrank.analysis.importers.timm import ACCURACY_FILE, parse_timm
@@ -26,7 +25,6 @@ columns = {model = "net", device = "dev", latency = "ms"}
 units = {latency = "ms"}
 constants = {tier = "edge", runtime = "tflite", precision = "fp32", batch = 1, statistic = "mean"}
 """
-LOG_FACTS = b'model="a"\ndevice="d"\ntier="edge"\nprecision="fp32"\nlicence="x"\n'
 TIMM = "model,infer_img_size,infer_samples_per_sec,infer_batch_size"
 BENCH = "benchmark-infer-amp-nchw-pt240-cpu-d"
 JOB = """  - reference_device_info: {{name: d{}}}
@@ -69,7 +67,6 @@ CASES: dict[str, Callable[[int], object]] = {
     }),
     "qai-hub": lambda n: parse_qai_hub({"m/perf.yaml": jobs(n)}),
     "qai-hub, files": lambda n: parse_qai_hub({f"m{i}/perf.yaml": jobs(2) for i in range(n)}),
-    "log": lambda n: parse_log("t", b'PyTorchObserver {"a":1}\nPyTorchObserver {' * n, LOG_FACTS),
     "facts": lambda n: parse_facts("t", table("model,flops", "a{},9\n", n, 0)),
     "users": lambda n: platform_shares(
         [(KEY.format(i), f"dev{i}") for i in range(n)], {f"dve{i}": 1.0 for i in range(n)}

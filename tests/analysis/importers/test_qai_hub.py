@@ -2,12 +2,10 @@ import json
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from wording import has
 
 from fleetrank.analysis.errors import AnalysisError
-from fleetrank.analysis.importers.qai_hub import FILES, parse_qai_hub, read_jobs
+from fleetrank.analysis.importers.qai_hub import FILES, parse_qai_hub
 from fleetrank.analysis.importers.release import Release, Row, drop_reason
 
 FOLDER = Path(__file__).parents[2] / "data" / "qai_hub"
@@ -217,22 +215,3 @@ def test_no_perf_file_and_no_yaml_are_refused() -> None:
         parse_qai_hub({})
     with pytest.raises(AnalysisError, match=r"m/perf\.yaml is not YAML"):
         parse_qai_hub({"m/perf.yaml": b"a: [1"})
-
-
-_JSON = st.recursive(
-    st.none() | st.integers() | st.floats() | st.text(max_size=5),
-    lambda inner: (
-        st.lists(inner, max_size=2)
-        | st.dictionaries(
-            st.sampled_from(["models", "precisions", "components", "performance_metrics", "a"]),
-            inner,
-            max_size=3,
-        )
-    ),
-    max_leaves=12,
-)
-
-
-@given(_JSON)
-def test_any_document_is_jobs_or_nothing(document: object) -> None:
-    assert isinstance(read_jobs(document), list)

@@ -8,8 +8,6 @@ from pathlib import Path
 import polars as pl
 import pytest
 from fleet_rows import NETS, PLACES, write_results
-from hypothesis import given
-from hypothesis import strategies as st
 from shared_tables import NAMES
 from stored_part import part_of, write_part
 
@@ -22,7 +20,6 @@ from fleetrank.analysis.stored.selection import (
     Exclusion,
     Exclusions,
     Selection,
-    covers,
     exclusion_notes,
     read_exclusions,
 )
@@ -140,33 +137,6 @@ def test_what_is_no_file_is_not_waited_for(results: Path) -> None:
     os.mkfifo(results / "exclusions.json")
     with pytest.raises(AnalysisError, match="not a regular file"):
         read_exclusions(results)
-
-
-_texts = st.text(max_size=8) | st.none() | st.integers()
-_entries = st.fixed_dictionaries(
-    {
-        "number": st.integers(-1, 4) | _texts, "sweep_id": _texts, "pattern": _texts,
-        "reason": _texts, "excluded_utc": st.just(ONE["excluded_utc"]) | _texts,
-    }
-)  # fmt: skip
-_json = st.recursive(_texts | st.floats(), lambda inner: st.lists(inner, max_size=3), max_leaves=5)
-
-
-@given(next_number=st.integers(-1, 6) | _texts, entries=st.lists(_entries | _json, max_size=4))
-def test_whatever_stands_there_is_read_or_refused(tmp_path_factory, next_number, entries) -> None:
-    folder = tmp_path_factory.mktemp("read")
-    content = {"next_number": next_number, "exclusions": entries}
-    (folder / "exclusions.json").write_text(json.dumps(content))
-    try:
-        found = read_exclusions(folder)
-    except AnalysisError:
-        return
-    assert len(found.entries) == len(entries)
-    row = pl.LazyFrame({"sweep_id": ["s"], "model": [None], "platform_key": ["p"]})
-    row = row.cast(pl.String)
-    for one in found.entries:
-        assert one.number < found.next_number
-        assert row.select(covers(one)).collect().item() in {True, False}
 
 
 def test_notes_count_rows_and_sweeps_for_each_reason(make_attempts) -> None:

@@ -1,6 +1,5 @@
 """The inputs that model files state, compared with what the libraries of the formats read."""
 
-import contextlib
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -164,26 +163,6 @@ def test_pt2_inputs_are_those_of_the_program_and_share_their_free_sizes(tmp_path
 
 def _with_minus(shape: Sequence[int | str]) -> list[int]:
     return [size if isinstance(size, int) else -1 for size in shape]
-
-
-SAMPLES = {
-    Format.ONNX: b"",
-    Format.TFLITE: (TESTS / TFLITE[0]).read_bytes(),
-    Format.PTE: (TESTS / "device_agents/data/tiny.pte").read_bytes(),
-    Format.PT2: (TESTS / "data/pt2/tiny.pt2").read_bytes(),
-}
-
-
-@given(content=st.binary(max_size=200), format_=st.sampled_from(Format), at=st.integers(0, 4000))
-def test_no_content_ends_in_another_error(
-    tmp_path_factory: pytest.TempPathFactory, content: bytes, format_: Format, at: int
-) -> None:
-    path = tmp_path_factory.mktemp("m") / f"m.{format_}"
-    sample = SAMPLES[format_]
-    for damaged in (content, sample[:at] + content[:4] + sample[at + 4 :], sample[:at]):
-        path.write_bytes(damaged)
-        with contextlib.suppress(CardError):
-            inputs_of(path, format_)
 
 
 @pytest.mark.parametrize(

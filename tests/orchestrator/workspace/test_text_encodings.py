@@ -1,14 +1,12 @@
 """Texts of users: a byte order mark says how they are encoded, in every reader."""
 
 import codecs
-import json
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from fleetrank.analysis.importers.qai_hub import _yaml
-from fleetrank.analysis.importers.release import IMPORTERS
 from fleetrank.foundation.errors import BadFileError
 from fleetrank.foundation.files import decoded
 from fleetrank.foundation.plain_data import read_json_object, read_toml
@@ -17,17 +15,6 @@ from fleetrank.orchestrator.workspace.device_registry import read_names
 from fleetrank.orchestrator.workspace.sweep_spec import read_yaml
 from fleetrank.orchestrator.workspace.user_shares import read_shares
 
-LOG_FACTS = 'model = "ü"\ndevice = "d"\ntier = "edge"\nprecision = "fp32"\nlicence = "own"\n'
-TICKS = {"inference_start_ms": 1, "prompt_eval_end_ms": 3, "first_token_ms": 4}
-RUN = TICKS | {"prompt_tokens": 2, "generated_tokens": 3, "inference_end_ms": 9,
-               "SCALING_FACTOR_UNITS_PER_SECOND": 1000}  # fmt: skip
-
-
-def _models_of_log(path: Path) -> object:
-    read = IMPORTERS.load("executorch-llm").read
-    return [row["model"] for row in read(path, path.with_name("map.toml").read_bytes())[0].rows]
-
-
 READERS: dict[str, tuple[str, Callable[[Path], object], object]] = {
     "csv": ("ü,b\n1,2\n", lambda p: read_csv(p.read_bytes(), "t")[0], ["ü", "b"]),
     "shares": ("device,share\nü,1\n", read_shares, {"ü": 1.0}),
@@ -35,7 +22,6 @@ READERS: dict[str, tuple[str, Callable[[Path], object], object]] = {
     "toml": ('"ü" = "a"\n', read_toml, {"ü": "a"}),
     "json": ('{"ü": 1}', read_json_object, {"ü": 1}),
     "yaml": ("ü: 1\n", read_yaml, {"ü": 1}),
-    "log": (f"PyTorchObserver {json.dumps(RUN)}\n", _models_of_log, ["executorch-llm:ü"]),
     "hub": ("name: ü\n", lambda p: _yaml("t", p.read_bytes()), {"name": "ü"}),
 }
 ENCODINGS = {
@@ -51,8 +37,7 @@ ENCODINGS = {
 def test_every_reader_honours_the_mark(tmp_path: Path, reader: str, encoding: str) -> None:
     text, read, expected = READERS[reader]
     mark, name = ENCODINGS[encoding]
-    for file, content in (("f", text), ("map.toml", LOG_FACTS)):
-        (tmp_path / file).write_bytes(mark + content.replace("\n", "\r\n").encode(name))
+    (tmp_path / "f").write_bytes(mark + text.replace("\n", "\r\n").encode(name))
     assert read(tmp_path / "f") == expected
 
 

@@ -1,9 +1,6 @@
-import contextlib
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from pydantic import BaseModel, ConfigDict
 
 from fleetrank.orchestrator.errors import UsageError
@@ -72,11 +69,3 @@ def test_a_file_that_is_missing_not_text_or_huge_is_refused(tmp_path) -> None:
         read_yaml(path)
     with pytest.raises(UsageError, match="larger"):
         read_yaml(_file(tmp_path, "a: " + "x" * 1_000_001))
-
-
-@given(st.text(max_size=60))
-def test_any_text_gives_a_value_or_a_usage_error(tmp_path_factory, text) -> None:
-    path = tmp_path_factory.getbasetemp() / "any.yaml"
-    path.write_text(text, encoding="utf-8")
-    with contextlib.suppress(UsageError):
-        parse_file(path, Outer)
