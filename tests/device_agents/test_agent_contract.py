@@ -14,6 +14,7 @@ from fake_gpu import FakeGpuLibrary
 from ssh_board import ssh_board
 
 from fleetrank.device_agents.android.adb_server import find_adb
+from fleetrank.device_agents.android.agent import AndroidAgent
 from fleetrank.device_agents.contract.agent import Agent
 from fleetrank.device_agents.contract.kind import VirtualMode
 from fleetrank.device_agents.contract.measurement import Measurement
@@ -196,8 +197,9 @@ def test_a_task_stopped_before_it_starts_is_interrupted(agent: Agent, task_of: M
 
 
 def test_an_execution_of_no_threads_is_unsupported(agent: Agent) -> None:
-    backend = "cuda" if isinstance(agent, CudaAgent) else "cpu"
-    execution = Execution(runtime=Runtime.ONNX, backend=backend, threads=0)
+    runtime = Runtime.TFLITE if isinstance(agent, AndroidAgent) else Runtime.ONNX
+    backend = "cuda" if isinstance(agent, CudaAgent) else BACKENDS[runtime]
+    execution = Execution(runtime=runtime, backend=backend, threads=0)
     assert agent.why_unsupported(execution) is not None
     assert agent.why_unsupported(replace(execution, threads=1)) is None
 

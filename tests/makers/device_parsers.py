@@ -242,6 +242,7 @@ OTHER_TEXT = {
     "board.ssh": "the user's name of a host, matched as a whole",
     "board.there.keeper": "names of files that this side sends, matched as a whole",
     "cuda.nvml": "answers of the driver, as numbers and names",
+    "host.control_groups": "files of the kernel",
     "profiling.profiler": "names of operators in a trace of the worker's own process",
     "profiling.onnx_profiler": "model files",
     "runtimes.executorch_runner": "a runtime's errors in the worker's own process",

@@ -180,6 +180,14 @@ def test_one_slower_cell_among_many_is_found_with_five_repeats(store) -> None:
     assert found.table.frame["model"][0] == "m7"
 
 
+def test_a_noisy_platform_does_not_hide_a_change_on_another(store) -> None:
+    noisy = [row for m in "xyz" for row in processes(NOISY, model=m, device="loud")]
+    store("a", [*noisy, *processes(STEADY, model="q")])
+    slow = processes([1.06 * value for value in STEADY], model="q")
+    found = compare_sweeps(store("b", [*noisy, *slow]), "a", "b")
+    assert verdicts(found)["q"] == "slower"
+
+
 def test_facts_that_differ_are_listed_with_the_cells_they_concern(store) -> None:
     store("a", processes(STEADY, runtime_version="1.0", host="h1"))
     results = store("b", processes(STEADY, runtime_version="1.1", host="h1"))

@@ -12,6 +12,7 @@ from fleetrank.analysis.panel.session import Session
 from fleetrank.analysis.statistics.latency_tables import latency_table
 from fleetrank.analysis.statistics.model_differences import significance
 from fleetrank.analysis.statistics.model_ranks import ranks_on_platforms
+from fleetrank.analysis.statistics.pairs import faster
 from fleetrank.analysis.stored.selection import Selection
 from fleetrank.analysis.tables.tables import make_table
 
@@ -72,6 +73,18 @@ def test_the_cells_that_people_read_keep_their_medians(session_of) -> None:
     assert_frame_equal(latency_table(session).frame, latency_table(session_of(without)).frame)
     of_a = [row["latency_p50_ns"] for row in rows_of() if row["model"] == "a"]
     assert session.cells.cells["latency_ns"][0] == pytest.approx(np.median(of_a))
+
+
+@pytest.mark.slow
+def test_the_interval_of_a_value_is_that_which_a_ratio_has_of_it(session_of) -> None:
+    """Of two models that take turns and vary alike: the ratio's is their root sum of squares."""
+    session = session_of(list(rows_of(levels={"a": 1e6, "b": 1.1e6})))
+    cells = session.comparable.cells
+    reach = np.log(cells["latency_high_ns"] / cells["latency_low_ns"]).to_numpy() / 2
+    here = faster(session, "a", "b").here
+    assert here.low is not None
+    assert here.high is not None
+    assert np.log(here.high / here.low) / 2 == pytest.approx(np.hypot(*reach))
 
 
 @pytest.mark.slow
