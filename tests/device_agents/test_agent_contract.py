@@ -14,6 +14,7 @@ from fake_gpu import FakeGpuLibrary
 from ssh_board import ssh_board
 
 from fleetrank.device_agents.android.adb_server import find_adb
+from fleetrank.device_agents.android.agent import AndroidAgent
 from fleetrank.device_agents.contract.agent import Agent
 from fleetrank.device_agents.contract.kind import VirtualMode
 from fleetrank.device_agents.contract.measurement import Measurement
@@ -189,7 +190,8 @@ def test_a_sustained_run_lasts_as_long_as_asked(agent: Agent, task_of: MakeTask)
 
 
 def test_a_task_stopped_before_it_starts_is_interrupted(agent: Agent, task_of: MakeTask) -> None:
-    seen = agent.measure(task_for(agent, task_of(Runtime.ONNX)), lambda: True)
+    runtime = Runtime.TFLITE if isinstance(agent, AndroidAgent) else Runtime.ONNX
+    seen = agent.measure(task_for(agent, task_of(runtime)), lambda: True)
     assert seen.status is Status.FAILED
     assert seen.failure.kind is ErrorKind.INTERRUPTED
     assert seen.failure.is_transient
@@ -198,6 +200,8 @@ def test_a_task_stopped_before_it_starts_is_interrupted(agent: Agent, task_of: M
 def test_an_execution_of_no_threads_is_unsupported(agent: Agent) -> None:
     backend = "cuda" if isinstance(agent, CudaAgent) else "cpu"
     execution = Execution(runtime=Runtime.ONNX, backend=backend, threads=0)
+    if isinstance(agent, AndroidAgent):
+        execution = replace(execution, runtime=Runtime.TFLITE, backend="xnnpack")
     assert agent.why_unsupported(execution) is not None
     assert agent.why_unsupported(replace(execution, threads=1)) is None
 

@@ -80,7 +80,7 @@ def test_a_frontiers_ceiling_is_not_made_either(make_attempts) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("part", "figures"),
-    [("errors", ["mean_error_percent", "median_error_percent"]), ("ratios", ["r2", "median_r2"])],
+    [("errors", ["mean_error_percent"]), ("ratios", ["r2", "median_r2"])],
 )
 def test_a_constant_factor_between_statistics_does_not_change_a_prediction(
     make_attempts, part: str, figures: list[str]
@@ -95,7 +95,8 @@ def test_a_constant_factor_between_statistics_does_not_change_a_prediction(
     assert like[figures].drop_nulls(figures[0]).height > 0
     assert_frame_equal(unlike[figures], like[figures], abs_tol=1e-9)
     pairs = unlike.filter(pl.col("level") == "pair")
-    assert set(pairs["unlike"]) == {"statistic: mean / minimum", "statistic: minimum / mean"}
+    if part == "ratios":
+        assert set(pairs["unlike"]) == {"statistic: mean / minimum", "statistic: minimum / mean"}
 
 
 @pytest.mark.thorough
