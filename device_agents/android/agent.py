@@ -85,6 +85,7 @@ from fleetrank.device_agents.errors import (
     PermanentError,
     TransientError,
     UnfitConditionsError,
+    UnsupportedError,
     UnusableDeviceError,
 )
 from fleetrank.device_agents.host.worker_client import infer_in_worker
@@ -195,6 +196,8 @@ class AndroidAgent:
         started = utc_now()
         origin = origin_of(self._options.virtual)
         try:
+            if (reason := self.why_unsupported(task.execution)) is not None:
+                raise UnsupportedError(reason, "remove this combination from the sweep")
             programs = PhonePrograms(
                 phone=self.phone(),
                 store=ProgramStore(),

@@ -12,7 +12,6 @@ from datetime import datetime, timedelta
 import onnx
 import pytest
 from cluster_driver import ACTOR, HEAD, RAYLET, WORKER, Case, ClusterDriver, is_failure, is_ok
-from control_group import memory_group
 from namespace_hosts import NamespaceHost, wait_until
 from wording import has
 
@@ -41,14 +40,6 @@ def _measure_on(case: Case, host: str) -> str:
     case.start().wait_for(is_ok, _LIMIT_S)
     wait_until(lambda: case.host(host).processes(WORKER), "a worker", 10.0)
     return cpu
-
-
-@pytest.mark.thorough
-def test_kill_of_a_worker(case: Case) -> None:
-    cpu = _measure_on(case, "left")
-    case.harm(cpu)
-    assert case.host("left").kill(WORKER)
-    case.recovers(4, "kill -9 of a worker", "the repeat failed and was tried again")
 
 
 def test_kill_of_a_host_actor(case: Case) -> None:
@@ -89,28 +80,6 @@ def test_a_new_driver_meets_a_frozen_actor(case: Case) -> None:
     case.assert_all_measured(16)
     case.assert_nothing_left_behind()
     case.note("a new driver meets a frozen actor", "it was killed, and Ray started it anew")
-
-
-@pytest.mark.thorough
-def test_the_kernel_kills_a_worker_for_memory(case: Case) -> None:
-    left = case.host("left")
-    with memory_group(limit_bytes=16 * 1024**2) as group:
-        cpu = _measure_on(case, "left")
-        case.harm(cpu)
-        before = {worker.pid for worker in left.processes(WORKER)}
-
-        def has_killed() -> bool:
-            # Each further worker is in the group before it has loaded its runtime.
-            group.take({worker.pid for worker in left.processes(WORKER)} - before)
-            return group.has_killed()
-
-        wait_until(has_killed, "the kernel to kill a worker", _LIMIT_S)
-        case.recovers(
-            4,
-            "a worker is killed for memory",
-            "the repeat failed and was tried again",
-            failures=["out_of_memory"],
-        )
 
 
 @pytest.mark.thorough
@@ -242,17 +211,6 @@ def test_the_head_is_killed_in_the_middle(case: Case) -> None:
     case.harm()
     case.start("resume")
     case.recovers(16, "kill -9 of the head, resume", "what hosts had finished was fetched")
-
-
-@pytest.mark.thorough
-def test_the_head_is_killed_at_the_end(case: Case) -> None:
-    _simulate(case, "left", "right")
-    case.start().wait_for(is_ok, _LIMIT_S, n=16)
-    assert case.host("head").kill(HEAD)
-    assert case.sweep.finish(_LIMIT_S) == 0, case.sweep.output
-    case.assert_all_measured(16)
-    assert case.failures() == []
-    case.note("kill -9 of the head at the end", "it had no effect")
 
 
 @pytest.mark.thorough

@@ -190,16 +190,18 @@ def test_a_sustained_run_lasts_as_long_as_asked(agent: Agent, task_of: MakeTask)
 
 
 def test_a_task_stopped_before_it_starts_is_interrupted(agent: Agent, task_of: MakeTask) -> None:
-    seen = agent.measure(task_for(agent, task_of(Runtime.ONNX)), lambda: True)
+    runtime = Runtime.TFLITE if isinstance(agent, AndroidAgent) else Runtime.ONNX
+    seen = agent.measure(task_for(agent, task_of(runtime)), lambda: True)
     assert seen.status is Status.FAILED
     assert seen.failure.kind is ErrorKind.INTERRUPTED
     assert seen.failure.is_transient
 
 
 def test_an_execution_of_no_threads_is_unsupported(agent: Agent) -> None:
-    runtime = Runtime.TFLITE if isinstance(agent, AndroidAgent) else Runtime.ONNX
-    backend = "cuda" if isinstance(agent, CudaAgent) else BACKENDS[runtime]
-    execution = Execution(runtime=runtime, backend=backend, threads=0)
+    backend = "cuda" if isinstance(agent, CudaAgent) else "cpu"
+    execution = Execution(runtime=Runtime.ONNX, backend=backend, threads=0)
+    if isinstance(agent, AndroidAgent):
+        execution = replace(execution, runtime=Runtime.TFLITE, backend="xnnpack")
     assert agent.why_unsupported(execution) is not None
     assert agent.why_unsupported(replace(execution, threads=1)) is None
 

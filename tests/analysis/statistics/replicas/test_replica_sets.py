@@ -203,7 +203,13 @@ def _rewrite(folder: Path, change: Callable[[pl.DataFrame], pl.DataFrame]) -> No
 def test_the_sets_of_the_selected_sweep_are_shown(both: Path) -> None:
     _with_sets(both, NEWER, 900)
     assert _rate_of_one(table(both)) == pytest.approx(90)
-    assert _rate_of_one(table(both, sweep=SWEEP)) == pytest.approx(100, rel=0.02)
+    shown = table(both, sweep=SWEEP)
+    assert _rate_of_one(shown) == pytest.approx(100, rel=0.02)
+    low, rate, high = shown.frame.select("items_low_per_s", "items_per_s", "items_high_per_s").row(
+        0
+    )
+    assert low < rate < high
+    assert low * high == pytest.approx(rate**2, rel=0.01)
 
 
 @pytest.mark.slow

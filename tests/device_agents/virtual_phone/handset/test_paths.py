@@ -1,4 +1,3 @@
-import shlex
 from pathlib import Path
 
 import pytest
@@ -6,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fleetrank.device_agents.errors import PermanentError
-from fleetrank.device_agents.virtual_phone.profile import PathHider, PhonePaths
+from fleetrank.device_agents.virtual_phone.profile import PhonePaths
 
 ROOT = Path("/farm/VPHONE1")
 
@@ -35,39 +34,9 @@ def test_the_phones_folders_are_found_in_a_command(
     assert paths.to_host(command) == expected.replace("ROOT", str(paths.root))
 
 
-@given(text=st.text(st.characters(exclude_characters="\0/")))
-def test_a_quoted_word_stays_one_word(text: str) -> None:
-    rewritten = PhonePaths(ROOT).to_host(f"echo {shlex.quote(f'/data/{text}')}")
-    assert shlex.split(rewritten) == ["echo", f"{ROOT}/data/{text}"]
-
-
 def test_a_folder_that_a_shell_could_read_as_code_is_refused(tmp_path: Path) -> None:
     with pytest.raises(PermanentError, match="cannot hold"):
         PhonePaths(tmp_path / "a b;$(x)")
-
-
-@given(
-    pieces=st.lists(
-        st.one_of(
-            st.binary(max_size=5),
-            st.just(str(ROOT).encode()),
-            st.sampled_from((b"/farm/VPH", b"\n")),
-        )
-    ),
-    cuts=st.lists(st.integers(0, 60)),
-)
-def test_the_folder_is_hidden_however_the_output_is_cut(
-    pieces: list[bytes], cuts: list[int]
-) -> None:
-    text = b"".join(pieces)
-    hider, shown, start = PathHider(ROOT), b"", 0
-    for cut in [*sorted(cuts), len(text)]:
-        shown += hider.hide(text[start:cut])
-        start = max(start, min(cut, len(text)))
-    sign = str(ROOT).encode()
-    root_at_end = text.removesuffix(sign) + b"/" if text.endswith(sign) else text
-    expected = root_at_end.replace(sign + b"\n", b"/\n").replace(sign, b"")
-    assert shown + hider.rest() == expected
 
 
 @given(path=st.text())

@@ -154,25 +154,6 @@ def test_two_equal_tablets_are_two_devices(
 
 
 @pytest.mark.thorough
-def test_a_tablet_that_an_older_version_registered_is_told_from_its_twin_from_then_on(
-    server: AdbServer, workspace: Workspace, tmp_path: Path, capsys
-) -> None:
-    with open_phones(server, tmp_path / "phones", "pixel-8", "pixel-8") as phones:
-        for phone in phones:
-            set_property(phone, "ro.serialno", "0123456789ABCDEF")
-        assert add(phones[0], "--name", "first") == 0
-        path = workspace.devices / "first.yaml"
-        lines = path.read_text().splitlines(keepends=True)[1:]
-        path.write_text("".join(line for line in lines if "unit_hash" not in line))
-        capsys.readouterr()
-        assert add(phones[1], "--name", "second") == 2  # it can be the twin or the phone itself
-        assert "remove first" in capsys.readouterr().err
-        assert add(phones[0]) == 0
-        assert add(phones[1], "--name", "second") == 0
-        assert files_of(workspace) == {"first", "second"}
-
-
-@pytest.mark.thorough
 def test_the_file_of_a_twin_is_not_removed_for_another_name(
     server: AdbServer, workspace: Workspace, tmp_path: Path, capsys
 ) -> None:
@@ -185,39 +166,6 @@ def test_the_file_of_a_twin_is_not_removed_for_another_name(
         assert add(phones[1], "--name", "second") == 2
         assert "remove first" in capsys.readouterr().err
         assert files_of(workspace) == {"first"}
-
-
-@pytest.mark.thorough
-def test_a_phone_that_an_older_version_registered_is_the_same_phone(
-    phone: FarmedPhone, workspace: Workspace
-) -> None:
-    assert add(phone, "--name", "mine") == 0
-    path = workspace.devices / "mine.yaml"
-    lines = path.read_text().splitlines(keepends=True)[1:]
-    path.write_text("".join(line for line in lines if "identity_hash" not in line))
-    assert "identity_hash" not in read_file(workspace, "mine")["options"]
-    assert add(phone) == 0
-    assert files_of(workspace) == {"mine"}
-    assert "identity_hash" in read_file(workspace, "mine")["options"]
-
-
-@pytest.mark.thorough
-def test_two_phones_of_one_model_have_names_of_their_own(
-    server: AdbServer, workspace: Workspace, tmp_path: Path, capsys
-) -> None:
-    with open_phones(server, tmp_path / "phones", "pixel-8", "pixel-8") as phones:
-        assert [add(phone) for phone in phones] == [0, 0]
-        assert {file.stem for file in workspace.devices.glob("*.yaml")} == {
-            "pixel-8",
-            "pixel-8-2",
-        }
-        capsys.readouterr()
-        assert add(phones[1], "--name", "pixel-8") == 2
-        assert "a device 'pixel-8' already" in capsys.readouterr().err
-        assert run(["devices", "list", "--found", "--json"]) == 0
-        rows = json.loads(capsys.readouterr().out)
-        seen = {row["serial"]: row["registered_as"] for row in rows}
-    assert {"pixel-8", "pixel-8-2"} <= set(seen.values())
 
 
 @pytest.mark.thorough

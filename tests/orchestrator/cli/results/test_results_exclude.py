@@ -79,20 +79,6 @@ def test_a_part_of_a_sweep_goes_alone(workspace, capsys) -> None:
     assert listed(capsys)[0]["n_rows"] == len(excluded)
 
 
-@pytest.mark.thorough
-def test_one_cell_goes_alone_and_every_other_row_stays(workspace, capsys) -> None:
-    capsys.readouterr()
-    cells = "SELECT DISTINCT model, platform_key FROM measurements WHERE excluded IS NULL"
-    assert run(["query", "--json", f"{cells} AND sweep_id = '{NEW}'"]) == 0
-    before = {tuple(row.values()) for row in json.loads(capsys.readouterr().out)}
-    gone = min(cell for cell in before if cell[0] == "resnet18")
-    assert exclude(NEW, "--only", f"{gone[0]} on {gone[1]}", "--reason", "slow state") == 0
-    capsys.readouterr()
-    assert run(["query", "--json", f"{cells} AND sweep_id = '{NEW}'"]) == 0
-    after = {tuple(row.values()) for row in json.loads(capsys.readouterr().out)}
-    assert before - after == {gone}
-
-
 def test_a_cell_that_was_not_measured_is_refused(workspace, capsys) -> None:
     assert exclude(NEW, "--only", "resnet18 on no-such/*", "--reason", "x") == 2
     assert "no-such" in capsys.readouterr().err
@@ -187,12 +173,3 @@ def test_an_exclusion_outlives_its_sweep(workspace, capsys) -> None:
         part.unlink()
     assert [entry["n_rows"] for entry in listed(capsys)] == [0]
     assert run(["report", "show", "latency"]) == 0
-
-
-def test_a_damaged_file_stops_every_figure_with_a_remedy(workspace, capsys) -> None:
-    (workspace / "results" / "exclusions.json").write_text('{"exclusions": 3}')
-    for words in (["report", "show", "latency"], ["query", "SELECT 1"], ["results", "exclude"]):
-        assert run(words) == 2
-        text = capsys.readouterr().err
-        assert "exclusions.json is not a record" in text
-        assert "delete it" in text

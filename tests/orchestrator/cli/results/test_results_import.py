@@ -249,20 +249,6 @@ def test_a_mapping_to_a_card_that_does_not_exist_is_refused(workspace, capsys) -
     assert "did you mean 'resnet18'" in capsys.readouterr().err
 
 
-@pytest.mark.thorough
-def test_an_audit_speaks_of_chosen_sweeps_or_all(workspace, capsys) -> None:
-    first, second = _import(capsys, "--from", "timm", str(DATA / "timm"))
-    ask = ["report", "show", "trust", "--part", "findings", "--json"]
-    assert run(ask) == 0
-    everything = json.loads(capsys.readouterr().out)["rows"]
-    assert [row["what"] for row in everything] == ["tied latency"] + ["too few models"] * 3
-    assert run([*ask, "--sweep", str(second["sweep_id"])]) == 0
-    assert len(json.loads(capsys.readouterr().out)["rows"]) == 1
-    assert run([*ask, "--sweep", str(first["sweep_id"])]) == 0
-    assert "too few models" in capsys.readouterr().out
-    assert run([*ask, "--sweep", "nothing"]) == 4
-
-
 def test_the_command_of_a_finding_excludes_its_cell(workspace, capsys) -> None:
     Path("mapping.toml").write_text(LAB_MAPPING)
     times = [(model, phone, (model + 1) * (10000 if (model, phone) == (3, 1) else 10))

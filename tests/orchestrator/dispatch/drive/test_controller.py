@@ -34,17 +34,6 @@ def test_a_transient_failure_is_stored_and_tried_again() -> None:
     assert len(seeds) == 2
 
 
-def test_a_permanent_failure_becomes_a_row_and_the_others_go_on() -> None:
-    def model0_fails(device: str, task: MeasureTask) -> Failure | None:
-        is_broken = task.artifact_sha256 == "0"
-        return new_failure(ErrorKind.BAD_ARTIFACT, is_transient=False) if is_broken else None
-
-    bench = Bench(new_work({"a": True}, n_models=3), ScriptedHosts(["a"], model0_fails))
-    bench.controller.run()
-    assert (bench.tally.n_ok, bench.tally.n_failed) == (4, 2)
-    assert {row["attempt"] for row in bench.sink.rows} == {0}
-
-
 def test_a_cell_that_never_returns_is_tried_once_and_a_resume_passes_it_over() -> None:
     def model0_hangs(device: str, task: MeasureTask) -> Failure | None:
         hangs = task.artifact_sha256 == "0"
@@ -68,22 +57,6 @@ def test_a_cell_that_never_returns_is_tried_once_and_a_resume_passes_it_over() -
             resumed.controller.run()
             assert all(task.artifact_sha256 != "0" for _, task in resumed.executor.submitted)
             assert n_kept + len(resumed.sink.rows) == 4 * n_models
-
-
-@pytest.mark.parametrize("kind", [ErrorKind.INTERRUPTED, ErrorKind.DISK_FULL, ErrorKind.CRASHED])
-def test_failures_that_are_not_the_cells_fault_leave_its_other_repeats_alone(
-    kind: ErrorKind,
-) -> None:
-    def first_fails(device: str, task: MeasureTask) -> Failure | None:
-        is_first = "/0/" in task.task_id
-        return new_failure(kind, is_transient=kind is not ErrorKind.CRASHED) if is_first else None
-
-    bench = Bench(
-        new_work({"a": True}, n_models=1, repeats=3, max_attempts=2),
-        ScriptedHosts(["a"], first_fails),
-    )
-    bench.controller.run()
-    assert (bench.tally.n_ok, bench.tally.n_failed) == (2, 1)
 
 
 def test_tries_end_at_max_attempts() -> None:
