@@ -22,6 +22,7 @@ from typing import IO
 
 from fleetrank.foundation.errors import FleetError, duration
 from fleetrank.foundation.files import open_checked, open_regular
+from fleetrank.foundation.vocabulary import Words
 
 PAUSE_S = 0.1
 """Poll interval of a waiting process: long enough not to disturb a measurement on this host."""
@@ -66,10 +67,26 @@ def is_locked(path: Path) -> bool:
     return False
 
 
-def sign(file: IO[str], purpose: str) -> None:
-    """Writes the holder, the time and the purpose into the locked file, for display."""
+class Use(Words):
+    """What a holder of the host's lease does with the host."""
+
+    TIMES = "times"
+    """It takes times, alone; reading waits for its end."""
+    WORK = "work"
+    """It works alone, such as an export; reading goes on beside it."""
+    BESIDE = "beside"
+    """Several may, such as phones on one host; who is alone must wait."""
+
+
+def sign(file: IO[str], purpose: str, use: Use = Use.TIMES) -> None:
+    """Writes the holder, the time, the purpose and the use into the locked file."""
     started_utc = datetime.now(timezone.utc).isoformat(timespec="seconds")
-    text = json.dumps({"pid": os.getpid(), "started_utc": started_utc, "purpose": purpose})
+    text = json.dumps(
+        {
+            "pid": os.getpid(), "started_utc": started_utc, "purpose": purpose,
+            "use": use.value,
+        }
+    )  # fmt: skip
     # If the disk is full, the lock still works without this text.
     with contextlib.suppress(OSError):
         os.ftruncate(file.fileno(), 0)
@@ -87,7 +104,7 @@ def holder(file: IO[str]) -> str:
         return "another process"  # it has the lock and has not signed yet
 
 
-_NOTICE_S = 1.5
+_NOTICE_S = 1.0
 """A longer wait without output looks like a hang; most waits are shorter."""
 LONGEST_WAIT_S = 4 * 3600.0
 """Of one wait for the host: several turns, each with its own limit, of an hour at most (a part
@@ -120,7 +137,7 @@ def give_up_at_once() -> bool:
 def host_lease(
     purpose: str,
     *,
-    is_shared: bool = False,
+    use: Use = Use.TIMES,
     on_wait: Callable[[str], None] = say_nothing,
     give_up: Callable[[], bool] = never_give_up,
     limit_s: float = LONGEST_WAIT_S,
@@ -133,8 +150,7 @@ def host_lease(
 
     Args:
         purpose: who holds it and why, shown to waiting processes: 'sweep s-1, which measures here'.
-        is_shared: several holders may share it, such as phones on one host; an exclusive holder
-            must wait.
+        use: of the host.
         on_wait: called once with what the wait is for, if the wait becomes long.
         give_up: called about ten times a second while waiting.
         limit_s: the longest wait.
@@ -150,10 +166,10 @@ def host_lease(
         # Only one process waits for the lease itself. A process that releases it queues behind.
         with open_lease(folder / _QUEUE) as turn:
             is_held = wait_for_lock(turn, is_over) and wait_for_lock(
-                lease, is_over, is_shared=is_shared
+                lease, is_over, is_shared=use is Use.BESIDE
             )
         if is_held:
-            sign(lease, purpose)
+            sign(lease, purpose, use)
         yield is_held
 
 
@@ -197,11 +213,18 @@ def is_host_wanted() -> bool:
 
 
 def is_host_measured() -> bool:
-    """Whether a process holds the host's lease alone."""
+    """Whether a process holds the host's lease alone, and takes times."""
     try:
-        return is_locked(runtime_folder() / HOST_LEASE)
+        path = runtime_folder() / HOST_LEASE
     except LeaseError:
         return False  # no process can take it
+    if not is_locked(path):
+        return False
+    with open_regular(path) as file:
+        try:
+            return bool(json.loads(file.read()).get("use") != Use.WORK.value)
+        except (ValueError, AttributeError):
+            return True  # it has the lock and has not signed yet
 
 
 def runtime_folder() -> Path:
@@ -240,8 +263,8 @@ def _unsafe(folder: Path, why: str) -> LeaseError:
 # Reading does not take the host's lease. `reading_beside_measurements` announces it, and makes it
 # wait for measurements at its start and between its steps. They learn of it by `ReadingWatch`.
 
-LONGEST_READING_WAIT_S = 60.0
-"""Of a reading command, all its waits together: two repeats with the default limits."""
+LONGEST_READING_WAIT_S = 5.0
+"""Of a reading command, all its waits together: longer, and a user thinks that it hangs."""
 _READING = "host.reading"
 
 

@@ -20,7 +20,7 @@ from fleetrank.device_agents.registry import HOST_CPU, create_agent, load_kind
 from fleetrank.foundation.comparison import Comparison
 from fleetrank.foundation.errors import FleetError
 from fleetrank.foundation.files import file_sha256
-from fleetrank.foundation.lease import host_lease, is_host_wanted
+from fleetrank.foundation.lease import Use, host_lease, is_host_wanted
 from fleetrank.foundation.vocabulary import RUNTIME_OF_FORMAT, ErrorKind, Format, Precision, Runtime
 from fleetrank.models.cache import ArtifactCache
 from fleetrank.models.cards.card import Artifact, ExportRequest, StagedExport
@@ -74,6 +74,7 @@ def host_turn(purpose: str, emit: Subscriber, switch: StopSwitch) -> AbstractCon
     """The host's lease for work that this process does itself; false if a stop came before."""
     return host_lease(
         purpose,
+        use=Use.WORK,
         on_wait=lambda message: emit(Notice(level="info", message=message)),
         give_up=lambda: switch.is_stopping,
     )

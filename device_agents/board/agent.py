@@ -67,7 +67,7 @@ from fleetrank.device_agents.timing import Clock
 from fleetrank.foundation.codec import CodecError, Json, from_plain
 from fleetrank.foundation.errors import FleetError
 from fleetrank.foundation.files import written_aside
-from fleetrank.foundation.lease import host_lease
+from fleetrank.foundation.lease import Use, host_lease
 from fleetrank.foundation.vocabulary import NS_PER_S
 
 BESIDE_S = 900.0
@@ -144,7 +144,7 @@ class BoardRepeat:
         purpose = f"{self._tasks[0].task_id}, which sends a file to {self._link.host}"
         with host_lease(
             purpose,
-            is_shared=True,
+            use=Use.BESIDE,
             give_up=self._wishes.stop,
             limit_s=HOST_PATIENCE_S,
             busy=host_in_use,

@@ -19,6 +19,7 @@ import typer
 
 from fleetrank.foundation.lease import (
     LONGEST_READING_WAIT_S,
+    Use,
     host_lease,
     reading_beside_measurements,
 )
@@ -219,5 +220,7 @@ def readable_workspace() -> Workspace:
 def host_turn(command: str) -> AbstractContextManager[bool]:
     """Holds the host's lease while a command works; explains a long wait; Ctrl-C ends the wait."""
     return host_lease(
-        f"`fleetrank {command}`", on_wait=lambda message: print(message, file=sys.stderr)
+        f"`fleetrank {command}`",
+        use=Use.WORK,
+        on_wait=lambda message: print(message, file=sys.stderr),
     )

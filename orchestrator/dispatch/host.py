@@ -46,7 +46,7 @@ from fleetrank.device_agents.host.energy import open_rapl
 from fleetrank.device_agents.registry import KINDS, create_agent
 from fleetrank.foundation.errors import FleetError
 from fleetrank.foundation.files import file_sha256
-from fleetrank.foundation.lease import ReadingWatch, host_lease
+from fleetrank.foundation.lease import ReadingWatch, Use, host_lease
 from fleetrank.foundation.vocabulary import ErrorKind, Flag
 from fleetrank.orchestrator.dispatch.spool import SPOOL, Spool
 from fleetrank.orchestrator.durable import sync_folder
@@ -678,10 +678,9 @@ class Host:
                 yield True
                 return
             purpose = f"sweep {sweep}, which measures on this host"
-            is_shared = spec.share is HostShare.BESIDE
             with host_lease(
                 purpose,
-                is_shared=is_shared,
+                use=Use.BESIDE if spec.share is HostShare.BESIDE else Use.TIMES,
                 give_up=running.is_over,
                 limit_s=until_s - perf_counter(),
                 busy=host_in_use,

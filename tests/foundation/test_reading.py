@@ -10,8 +10,10 @@ from waiting import wait_until
 from fleetrank.foundation import lease
 from fleetrank.foundation.lease import (
     ReadingWatch,
+    Use,
     give_up_at_once,
     host_lease,
+    is_host_measured,
     pause_between_steps,
     reading_beside_measurements,
     time_had_s,
@@ -77,7 +79,7 @@ def test_reading_pauses_between_two_steps_and_is_not_announced_meanwhile(
     assert is_announced()
     (said,) = reader.said
     assert said.startswith("waiting for sweep s-1 (process ")
-    assert said.endswith(", at most 1 min 00 s")
+    assert said.endswith(", at most 5 s")
 
 
 @pytest.mark.slow
@@ -89,6 +91,18 @@ def test_reading_goes_on_at_its_limit_and_says_what_the_rows_get() -> None:
     (text,) = said
     assert "sweep s-1" in text
     assert "flag beside_reading" in text
+
+
+def test_reading_does_not_wait_for_work_that_takes_no_times() -> None:
+    """Such as exports, of this workspace or of another."""
+    said: list[str] = []
+    with host_lease("the export of models", use=Use.WORK):
+        assert not is_host_measured()
+        with reading_beside_measurements(say=said.append):
+            pause_between_steps()
+    with host_lease("sweep s-1"):
+        assert is_host_measured()
+    assert said == []
 
 
 def test_a_measurement_notices_reading_that_came_and_went() -> None:

@@ -18,7 +18,7 @@ from fleetrank.device_agents.errors import NotFitError
 from fleetrank.device_agents.registry import create_agent
 from fleetrank.device_agents.simulated import SimulatedAgent
 from fleetrank.foundation.files import file_sha256
-from fleetrank.foundation.lease import give_up_at_once, host_lease, reading_beside_measurements
+from fleetrank.foundation.lease import Use, give_up_at_once, host_lease, reading_beside_measurements
 from fleetrank.foundation.vocabulary import ErrorKind, Flag, Origin, Runtime, Status
 from fleetrank.orchestrator.dispatch.host import DeviceTask, Host, PollReply, PollRequest
 from fleetrank.orchestrator.identity import DeviceSpec, HostShare
@@ -248,9 +248,9 @@ def test_a_device_has_as_much_of_its_host_as_it_needs(
     measure = SimulatedAgent.measure
 
     def try_both(agent: SimulatedAgent, task: MeasureTask, stop: StopRequested) -> Measurement:
-        for is_shared in (True, False):
-            with host_lease("other", is_shared=is_shared, give_up=give_up_at_once) as is_held:
-                found.extend([is_shared] if is_held else [])
+        for use in (Use.BESIDE, Use.TIMES):
+            with host_lease("other", use=use, give_up=give_up_at_once) as is_held:
+                found.extend([use is Use.BESIDE] if is_held else [])
         return measure(agent, task, stop)
 
     monkeypatch.setattr(SimulatedAgent, "measure", try_both)
