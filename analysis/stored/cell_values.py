@@ -5,8 +5,8 @@ carry a flag, slow models more often than fast ones, so dropping them would bias
 models. Flagged cells are counted and named instead.
 """
 
-import numpy as np
-import numpy.typing as npt
+from typing import TYPE_CHECKING
+
 import polars as pl
 
 from fleetrank.analysis.stored.columns import EXCLUDED
@@ -15,6 +15,9 @@ from fleetrank.analysis.stored.selection import STATISTIC
 from fleetrank.foundation.errors import count_of, few_of
 from fleetrank.foundation.inputs import IMAGE
 from fleetrank.foundation.vocabulary import Design
+
+if TYPE_CHECKING:
+    from fleetrank.analysis.arrays.ranking import Floats
 
 MIN_REPEATS = 5
 """Fewest processes of an interval: below, it would rest on those of other cells."""
@@ -145,11 +148,12 @@ def _with_interval(cells: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def _reach(cells: pl.DataFrame) -> npt.NDArray[np.float64]:
+def _reach(cells: pl.DataFrame) -> "Floats":
     """Half-width of the interval of the log of each median, (n_cells,); NaN if not known."""
+    import numpy as np  # commands that read no rows need neither this nor SciPy
+
     if not cells.select((pl.col("medians").list.len() > 1).any()).item():
         return np.full(cells.height, np.nan)
-    # Tables of single values need no SciPy.
     from fleetrank.analysis.arrays.interval import half_width, shrunk_by, squared_error
 
     logs = pl.col("medians").list.eval(pl.element().log())
