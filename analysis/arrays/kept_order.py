@@ -191,14 +191,11 @@ class DeviceCurve:
 
     def interval(self, gap: npt.ArrayLike) -> tuple[Floats, Floats]:
         """Of the probability: it is inside with 95 %."""
-        each = self._each(gap)
-        order, said = np.argsort(each, axis=-1), each @ self.weights
-        below = np.cumsum(self.wide[order], axis=-1)
-        tail = (1 - _COVERAGE) / 2
-        low, high = (
-            np.take_along_axis(each, np.take_along_axis(order, at, -1), -1)[..., 0]
-            for at in ((below < share).sum(axis=-1, keepdims=True) for share in (tail, 1 - tail))
+        each, tail = self._each(gap), (1 - _COVERAGE) / 2
+        low, high = np.quantile(
+            each, [tail, 1 - tail], axis=-1, weights=self.wide, method="inverted_cdf"
         )
+        said = each @ self.weights
         return np.minimum(low, said), np.maximum(high, said)
 
 
