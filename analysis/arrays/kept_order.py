@@ -17,6 +17,8 @@ from scipy import special
 from fleetrank.analysis.arrays.ranking import Floats
 
 Ints = npt.NDArray[np.int64]
+Pair = tuple[Ints, Ints]
+"""Rows of the first and of the second model, (n_pairs,) each."""
 
 MIN_DEVICES = 3
 """Other device models needed: the spread of two devices says little about a third."""
@@ -328,26 +330,20 @@ def pairs_on(
     return replace(found, own=measured_pairs(logs, target, of_known, others, weights, usual))
 
 
-def _log_ratios(logs: Floats, pair: tuple[Ints, Ints], columns: Ints) -> Floats:
-    first, second = pair
-    ratios: Floats = logs[np.ix_(second, columns)] - logs[np.ix_(first, columns)]
+def _log_ratios(logs: Floats, pair: Pair, columns: Ints) -> Floats:
+    ratios: Floats = logs[np.ix_(pair[1], columns)] - logs[np.ix_(pair[0], columns)]
     return ratios
 
 
 def measured_pairs(
-    logs: Floats,
-    target: int,
-    pair: tuple[Ints, Ints],
-    sources: Ints,
-    weights: Floats,
-    usual: float,
+    logs: Floats, target: int, pair: Pair, sources: Ints, weights: Floats, usual: float
 ) -> KeptPairs:
     """What the sources expect of pairs of models that the target measured, and what is kept.
 
     Args:
         logs: as for `closeness`.
         target: a column.
-        pair: rows of the first and of the second model, (n_pairs,) each.
+        pair: models that the target measured.
         sources: columns.
         weights: of the sources.
         usual: as for `expected`.
@@ -359,7 +355,7 @@ def measured_pairs(
     return KeptPairs(gaps=said.gap[is_known], kept=kept[is_known])
 
 
-def some_pairs(rows: Ints, rng: np.random.Generator) -> tuple[Ints, Ints]:
+def some_pairs(rows: Ints, rng: np.random.Generator) -> Pair:
     """All pairs of some rows, or `_MAX_PAIRS` drawn ones."""
     if math.comb(rows.size, 2) <= _MAX_PAIRS:
         first, second = np.triu_indices(rows.size, 1)
