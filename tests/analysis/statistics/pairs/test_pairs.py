@@ -507,11 +507,13 @@ def test_a_registered_device_without_rows_is_not_measured(make_attempts) -> None
 
 
 def test_devices_without_rows_are_alike_and_advice_among_them_says_so(make_attempts) -> None:
-    session = session_of(fleet(make_attempts, spread=0.3), source="here")
-    answer = faster(session, "m0", "m1", devices=["new", "newer"])
+    frame = fleet(make_attempts, spread=0.3)
+    asked = session_of(frame, source="here", target="new*")
+    answer = faster(asked, "m0", "m1", devices=["new", "newer"])
     assert answer.next_step.row.label == "new"
     assert has(pair_sentences(answer), "2 devices", "alike", "any of them")
-    users = faster(session, "m0", "m1", users={"new": 0.2, "newer": 0.5, "p0": 0.3})
+    session, shares = session_of(frame, source="here"), {"new": 0.2, "newer": 0.5, "p0": 0.3}
+    users = faster(session, "m0", "m1", users=shares)
     assert users.next_step.row.label == "newer"
     assert has(pair_sentences(users), "2 devices", "alike", "shares of users alone")
 
