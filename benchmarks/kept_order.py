@@ -4,7 +4,8 @@ Every device of a set of comparable platforms becomes the target in turn. The cu
 `analysis.arrays.kept_order` is learned from the other devices, and every pair of models that the
 target measured is compared with it. One line per set and variant: `one source` expects the gap from
 a single other device, each in turn; `all` from all others, with 0, 3, 5 or 10 models of the target
-known (pairs of these are left out). Every target, or target and source, counts alike:
+known, drawn `--draws` times (their pairs are evidence about the target, and are left out of what is
+scored). Every target, or target and source, counts alike:
 
 - kept: share of pairs whose order is the expected one;
 - constant, curve: log loss of the kept share of the other devices, and of the curve;
@@ -37,6 +38,7 @@ from scipy import special
 from fleetrank.analysis.arrays.kept_order import (
     MIN_DEVICES,
     MIN_PAIRS,
+    DeviceCurve,
     Ints,
     KeptCurve,
     KeptPairs,
@@ -99,7 +101,9 @@ class Scores:
     covered: list[npt.NDArray[np.bool_]] = field(default_factory=list)
     widths: list[Floats] = field(default_factory=list)
 
-    def add(self, target: int, pairs: KeptPairs, curve: KeptCurve, usual: float) -> None:
+    def add(
+        self, target: int, pairs: KeptPairs, curve: KeptCurve | DeviceCurve, usual: float
+    ) -> None:
         """Scores the pairs of one target, whose other devices keep the share `usual`."""
         self.targets.append(target)
         said = curve.probability(pairs.gaps)
@@ -203,16 +207,17 @@ def sets_of(session: Session, *, across: bool) -> Iterator[tuple[str, Floats]]:
         yield name, logs[:, sorted(columns.values())]
 
 
-def variants(n_devices: int, target: int) -> Iterator[tuple[str, int, list[int]]]:
-    """Name, number of known models and sources of every way to expect the gaps of one target."""
+def variants(n_devices: int, target: int, draws: int) -> Iterator[tuple[str, int, list[int], int]]:
+    """Name, number of known models, sources and draw of every way to expect one target's gaps."""
     others = [one for one in range(n_devices) if one != target]
     for one in others:
-        yield "one source", 0, [one]
+        yield "one source", 0, [one], 0
     for known in LEVELS:
-        yield f"all, {known} known", known, others
+        for draw in range(draws if known else 1):
+            yield f"all, {known} known", known, others, draw
 
 
-def scores_of(logs: Floats) -> dict[str, Scores]:
+def scores_of(logs: Floats, draws: int = 1) -> dict[str, Scores]:
     """Every device as the target, by variant; a target with too few pairs is left out."""
     n_devices = logs.shape[1]
     clusters: Ints = np.arange(n_devices, dtype=np.int64)
@@ -220,21 +225,22 @@ def scores_of(logs: Floats) -> dict[str, Scores]:
     for target in range(n_devices):
         without = logs.copy()
         without[:, target] = np.nan
-        for name, known, sources in variants(n_devices, target):
+        for name, known, sources, draw in variants(n_devices, target, draws):
             columns = np.array(sources, dtype=np.int64)
-            seed = (target, known, len(sources), sources[0])
+            seed = (target, known, len(sources), sources[0], *([draw] if draw else ()))
             rng = np.random.default_rng(seed)
             pairs = pairs_on(logs, target, columns, clusters, known, rng)
             curve = learned_curve(without, columns, clusters, level_of(known), rng)
             if curve is None or pairs.gaps.size < MIN_PAIRS:
                 continue
+            of_target = curve.on(pairs.own) if pairs.own else curve
             played = (
                 pairs_on(without, other, columns, clusters, level_of(known), rng)
                 for other in range(n_devices)
                 if other != target and (columns != other).any()
             )
             rates = [one.kept.mean() for one in played if one.gaps.size >= MIN_PAIRS]
-            by_variant[name].add(target, pairs, curve, float(np.mean(rates)))
+            by_variant[name].add(target, pairs, of_target, float(np.mean(rates)))
     return by_variant
 
 
@@ -257,6 +263,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("results", type=Path, nargs="+")
     parser.add_argument("--across", action="store_true", help="all units of a source are one set")
+    parser.add_argument("--draws", type=int, default=1, help="of the known models of a target")
     chosen = parser.parse_args()
     for results in chosen.results:
         figures: list[list[str]] = []
@@ -266,7 +273,7 @@ def main() -> None:
         for name, logs in sets_of(session, across=chosen.across):
             if logs.shape[1] <= MIN_DEVICES:
                 continue
-            for variant, scores in scores_of(logs).items():
+            for variant, scores in scores_of(logs, chosen.draws).items():
                 start = [f"{name} ({logs.shape[1]})", variant]
                 values = scores.figures()
                 figures.append([*start, *(f"{values[one]:.3f}" for one in COLUMNS)])

@@ -2,12 +2,13 @@
 
 The gap on such a device is expected from the platforms that measured both. How often an order with
 such a gap is kept is learned from devices that measured many models: each is treated as if it were
-the unknown one.
+the unknown one. The pairs among the models that were measured on the device say how well it follows
+the others.
 """
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -16,6 +17,8 @@ from scipy import special
 from fleetrank.analysis.arrays.ranking import Floats
 
 Ints = npt.NDArray[np.int64]
+Pair = tuple[Ints, Ints]
+"""Rows of the first and of the second model, (n_pairs,) each."""
 
 MIN_DEVICES = 3
 """Other device models needed: the spread of two devices says little about a third."""
@@ -37,6 +40,30 @@ _LEVELS = (2, 3, 5, 10)
 _USUAL = 2.0
 """Sources that the usual spread counts as. With 1 to 4 the loss is the same within 0.002; without
 it, a pair that two of five unlike devices knew was kept in 0.74 where 0.93 was said."""
+_OF_ERROR = 0.5
+"""Part of the standard error of a spread that is added to it, see `closeness`. With 0.35 to 0.7 the
+loss is the same within 0.003; without it, three known models of edge-compat are worse than
+none."""
+MIN_OWN = 3
+"""Measured models whose pairs are evidence about a device; `predict` calls none unlike by fewer."""
+_FOLLOWS = np.array([1.0, 0.0, -1.0])
+"""How a device may follow the others: as they do, not at all, or in the opposite order."""
+_UNLIKE = 0.1
+"""Devices of the two other kinds that are expected among n + 1, if n follow each other. With 0.03
+to 0.1 the loss is the same within 0.005; with 0.06, five models of an unrelated device said 0.553
+where 0.503 was kept."""
+_OWN_PAIRS = 2.0
+"""Pairs that a measured model of a device counts as: all up to five models. With 1, five models of
+an unrelated device said 0.61 where 0.49 was kept; with 4 intervals hold less."""
+_OWN_SPREAD = 0.6
+"""Part of the spread of the scales in the mean over a device's own scale: the curve has the shape
+of all devices together, which is flatter than that of each. With 0.5 to 0.7 the loss is the same
+within 0.003."""
+_LEAST = 0.005
+"""Of the probability of an own pair: a single one may differ for another reason. With 0.02 the loss
+is 0.2 % larger."""
+_DEVIATIONS = np.linspace(-4, 4, 41)
+"""Of a device's own scale, in standard deviations."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,10 +74,12 @@ class KeptPairs:
         gaps: that were expected there, see `Expected`, (n_pairs,).
         kept: 1 where the measured order is the expected one, 0 where it is reversed, 0.5 where both
             latencies are equal, (n_pairs,).
+        own: pairs of the models that count as measured; `None` if these are among the others.
     """
 
     gaps: Floats
     kept: Floats
+    own: "KeptPairs | None" = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,9 +108,38 @@ class KeptCurve:
 
     def interval(self, gap: npt.ArrayLike) -> tuple[Floats, Floats]:
         """Of the probability on one more device: 95 % of such devices lie inside."""
-        quantile = float(special.stdtrit(self.n_devices - 1, (1 + _COVERAGE) / 2))
-        reach = math.exp(quantile * self.spread * math.sqrt(1 + 1 / self.n_devices))
+        reach = math.exp(self._reach * self.spread)
         return self.probability(gap, reach), self.probability(gap, 1 / reach)
+
+    @property
+    def _reach(self) -> float:
+        """Half of the interval of the logarithm of one more device's scale, in spreads."""
+        quantile = float(special.stdtrit(self.n_devices - 1, (1 + _COVERAGE) / 2))
+        return quantile * math.sqrt(1 + 1 / self.n_devices)
+
+    def on(self, own: KeptPairs) -> "DeviceCurve":
+        """The curve of one device, from the pairs of the models that were measured on it.
+
+        Its scale and the way it follows the others have every value with a prior; the pairs say
+        which are likely. The pairs of n models are not independent: they count as `_OWN_PAIRS` n.
+        """
+        wide = self._reach / float(special.ndtri((1 + _COVERAGE) / 2))
+        factors = np.exp(wide * self.spread * _DEVIATIONS)[:, None]
+        risen = self.probability(own.gaps, factors) - 0.5
+        said = np.clip(0.5 + _FOLLOWS[:, None] * risen[:, None], _LEAST, 1 - _LEAST)
+        found = special.xlogy(own.kept, said) + special.xlog1py(1 - own.kept, -said)
+        n_models = (1 + math.sqrt(1 + 8 * own.gaps.size)) / 2
+        evidence = found.sum(axis=-1) * min(1, _OWN_PAIRS * n_models / max(own.gaps.size, 1))
+        other = _UNLIKE / (self.n_devices + 1)
+        evidence += np.log([1 - other, other / 2, other / 2])
+        squares = _DEVIATIONS[:, None] ** 2 / 2
+        return DeviceCurve(
+            curve=self,
+            factors=np.broadcast_to(factors, evidence.shape).ravel(),
+            follows=np.broadcast_to(_FOLLOWS, evidence.shape).ravel(),
+            weights=special.softmax(evidence - squares * (wide / _OWN_SPREAD) ** 2).ravel(),
+            wide=special.softmax(evidence - squares).ravel(),
+        )
 
     def shown(self, probability: npt.ArrayLike) -> Floats:
         """No nearer to 0 or 1 than so many device models can show.
@@ -98,6 +156,49 @@ class KeptCurve:
             return None
         share = (2 * probability - 1) / (1 - self.floor)
         return float(self.scale * (-math.log1p(-share)) ** (1 / self.shape))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeviceCurve:
+    """How often an order is kept on one device with measured models, see `KeptCurve.on`.
+
+    Attributes:
+        curve: of the other devices.
+        factors: possible scales of the device over the usual one, (n,).
+        follows: how it follows the others with each, see `_FOLLOWS`, (n,).
+        weights: how likely each of these is, (n,).
+        wide: the same, with the spread of the scales that is possible among few devices, (n,).
+    """
+
+    curve: KeptCurve
+    factors: Floats
+    follows: Floats
+    weights: Floats
+    wide: Floats
+
+    @property
+    def is_unlike(self) -> bool:
+        """Whether the device more likely does not follow the others, or in the opposite order."""
+        return float(self.weights[self.follows < 1].sum()) > 0.5
+
+    def _each(self, gap: npt.ArrayLike) -> Floats:
+        risen = self.curve.probability(np.asarray(gap, np.float64)[..., None], self.factors) - 0.5
+        each: Floats = 0.5 + self.follows * risen
+        return each
+
+    def probability(self, gap: npt.ArrayLike) -> Floats:
+        """That the order is kept on the device."""
+        mean: Floats = self._each(gap) @ self.weights
+        return mean
+
+    def interval(self, gap: npt.ArrayLike) -> tuple[Floats, Floats]:
+        """Of the probability: it is inside with 95 %."""
+        each, tail = self._each(gap), (1 - _COVERAGE) / 2
+        low, high = np.quantile(
+            each, [tail, 1 - tail], axis=-1, weights=self.wide, method="inverted_cdf"
+        )
+        said = each @ self.weights
+        return np.minimum(low, said), np.maximum(high, said)
 
 
 def _curve(gap: Floats, scale: float | Floats, shape: float, floor: float) -> Floats:
@@ -121,7 +222,7 @@ def closeness(
     sources: Ints,
     clusters: Ints,
     *,
-    floor: float = FLOOR,
+    floor: float | None = None,
 ) -> Floats:
     """How much each source says about the target, (n_sources,); they sum to 1.
 
@@ -129,23 +230,30 @@ def closeness(
     between source and target over the known models; a source with fewer than 2 of these gets the
     largest spread seen. Platforms of one device model share its weight.
 
+    A spread of few models is small by chance, and would give one source all the weight. So the
+    floor is at least `_OF_ERROR` of its standard error: the pooled spread / sqrt(2 (n - 1)).
+
     Args:
         logs: log latency, (n_models, n_platforms), NaN where missing.
         target: a column; `None` for a device without any figure.
         known: rows of the models that count as measured on the target.
         sources: columns.
         clusters: number of the device model of each column, (n_platforms,).
-        floor: of the spread.
+        floor: of the spread; `None` for `FLOOR` and the standard error.
     """
     own = np.full(known.size, np.nan) if target is None else logs[known, target]
     shifts = logs[np.ix_(known, sources)] - own[:, None]
-    is_known = np.isfinite(shifts).sum(axis=0) >= MIN_COMMON
+    free = np.isfinite(shifts).sum(axis=0) - 1
+    is_known = free >= MIN_COMMON - 1
     spread = np.ones(sources.size)
     if is_known.any():
         spread[is_known] = np.nanstd(shifts[:, is_known], axis=0, ddof=1)
+        pooled = math.sqrt(np.average(spread[is_known] ** 2, weights=free[is_known]))
+        error = pooled / np.sqrt(2 * free[is_known])
+        spread[is_known] += np.maximum(FLOOR, _OF_ERROR * error) if floor is None else floor
         spread[~is_known] = spread[is_known].max()
     _, at, size = np.unique(clusters[sources], return_inverse=True, return_counts=True)
-    weight = 1 / ((spread + floor) ** 2 * size[at])
+    weight = 1 / (spread**2 * size[at])
     total: Floats = weight / weight.sum()
     return total
 
@@ -204,26 +312,50 @@ def pairs_on(
     """A measured platform as if `n_known` of its models were measured: what is expected and kept.
 
     Sources of the target device model are left out, and so are pairs of the known models if enough
-    others are left.
+    others are left; these are then `own`.
     """
     others = sources[clusters[sources] != clusters[target]]
     has = np.isfinite(logs[:, target])
     rows = np.flatnonzero(has & np.isfinite(logs[:, others]).any(axis=1))
     known = rng.permutation(rows)[:n_known]
     hidden = np.setdiff1d(rows, known)
-    if math.comb(hidden.size, 2) >= MIN_PAIRS:
-        rows = hidden
-    first, second = some_pairs(rows, rng)
+    is_apart = math.comb(hidden.size, 2) >= MIN_PAIRS
+    pair = some_pairs(hidden if is_apart else rows, rng)
     weights = closeness(logs, target, known, others, clusters)
-    ratios = logs[np.ix_(second, others)] - logs[np.ix_(first, others)]
-    said = expected(ratios, weights, usual_variance(ratios, weights))
-    measured = logs[second, target] - logs[first, target]
+    usual = usual_variance(_log_ratios(logs, pair, others), weights)
+    found = measured_pairs(logs, target, pair, others, weights, usual)
+    if not is_apart or n_known < MIN_OWN:
+        return found
+    of_known = some_pairs(known, rng)
+    return replace(found, own=measured_pairs(logs, target, of_known, others, weights, usual))
+
+
+def _log_ratios(logs: Floats, pair: Pair, columns: Ints) -> Floats:
+    ratios: Floats = logs[np.ix_(pair[1], columns)] - logs[np.ix_(pair[0], columns)]
+    return ratios
+
+
+def measured_pairs(
+    logs: Floats, target: int, pair: Pair, sources: Ints, weights: Floats, usual: float
+) -> KeptPairs:
+    """What the sources expect of pairs of models that the target measured, and what is kept.
+
+    Args:
+        logs: as for `closeness`.
+        target: a column.
+        pair: models that the target measured.
+        sources: columns.
+        weights: of the sources.
+        usual: as for `expected`.
+    """
+    said = expected(_log_ratios(logs, pair, sources), weights, usual)
+    measured = logs[pair[1], target] - logs[pair[0], target]
     is_known = np.isfinite(said.gap)
     kept = (1 + np.sign(said.ratio * measured)) / 2
     return KeptPairs(gaps=said.gap[is_known], kept=kept[is_known])
 
 
-def some_pairs(rows: Ints, rng: np.random.Generator) -> tuple[Ints, Ints]:
+def some_pairs(rows: Ints, rng: np.random.Generator) -> Pair:
     """All pairs of some rows, or `_MAX_PAIRS` drawn ones."""
     if math.comb(rows.size, 2) <= _MAX_PAIRS:
         first, second = np.triu_indices(rows.size, 1)

@@ -133,6 +133,8 @@ def _row(one: PairOrder) -> Json:
         detail = "left out"
     elif one.probability is not None:
         detail = f"faster with probability {one.probability:.2f}"
+        if one.is_unlike:
+            detail += f", {one.reason}"
     return {
         "label": one.label, "order": one.order.value, "detail": detail,
         "ratio": one.ratio, "low": one.low, "high": one.high,

@@ -95,6 +95,10 @@ QUANTITIES = {
 }
 
 
+UNLIKE = "unlike the others"
+"""The reason of a row begins so if its figures, or the orders measured there, are unlike."""
+
+
 class Order(StrEnum):
     """What is known of the order of two models on a platform; the first whose condition holds."""
 
@@ -161,6 +165,11 @@ class PairOrder:
     def is_open(self) -> bool:
         """Whether a further measurement can settle the order."""
         return self.order in (Order.NOT_MEASURED, Order.DOUBTFUL, Order.UNDECIDED, *_UNLIKE)
+
+    @property
+    def is_unlike(self) -> bool:
+        """Whether its figures, or the orders that were measured there, are unlike the others."""
+        return self.reason is not None and self.reason.startswith(UNLIKE)
 
 
 _UNLIKE = (Order.KEPT_UNLIKE, Order.REVERSED_UNLIKE)
@@ -420,9 +429,10 @@ def pair_sentences(answer: PairAnswer) -> tuple[str, ...]:
         (f"Here {answer.here.reason}.",) if answer.here.reason else (),
         _in_other_settings(answer),
         _on_targets(answer),
-        _not_measured(answer),
+        tuple(_not_measured(answer)),
         _of_users(answer),
         _next(answer),
+        _alike(answer),
     )
     return tuple(sentence for part in parts for sentence in part)
 
@@ -618,22 +628,29 @@ def _listed(rows: Sequence[PairOrder]) -> str:
     return "; ".join([*named, *(["..."] if len(rows) > _NAMED else [])])
 
 
-def _not_measured(answer: PairAnswer) -> tuple[str, ...]:
+def _not_measured(answer: PairAnswer) -> Iterator[str]:
     rows = [one for one in answer.targets if one.order is Order.NOT_MEASURED]
-    said = [one for one in rows if one.probability is not None]
-    if not rows:
-        return ()
-    devices = count_of(len(rows), "device")
-    if not said:
-        return (f"Not measured on {devices}, without a probability: {rows[0].reason}.",)
+    unlike = [one for one in rows if one.is_unlike]
+    like = [one for one in rows if not one.is_unlike]
+    said = [one for one in like if one.probability is not None]
+    what = f"{answer.here.model_a} {QUANTITIES[answer.quantity].better} there with probability"
+    where = f"Not measured on {count_of(len(like), 'device')}"
+    if said:
+        yield f"{where}: {what} {_chances(said)}, {said[0].reason}."
+    elif like:
+        yield f"{where}, without a probability: {like[0].reason}."
+    for one in unlike[:_NAMED]:
+        yield f"Not measured on {one.label}, {one.reason}: {what} {_chances([one])}."
+    if n_more := len(unlike[_NAMED:]):
+        yield f"Not measured on {n_more} more that are {UNLIKE}."
+
+
+def _chances(rows: Sequence[PairOrder]) -> str:
     p, low, high = (
-        float(np.mean([getattr(one, name) for one in said]))
+        float(np.mean([getattr(one, name) for one in rows]))
         for name in ("probability", "probability_low", "probability_high")
     )
-    return (
-        f"Not measured on {devices}: {answer.here.model_a} {QUANTITIES[answer.quantity].better} "
-        f"there with probability {p:.2f} ({low:.2f} to {high:.2f}), {said[0].reason}.",
-    )
+    return f"{p:.2f} ({low:.2f} to {high:.2f})"
 
 
 def _of_users(answer: PairAnswer) -> tuple[str, ...]:
@@ -801,6 +818,15 @@ def measuring_command(row: PairOrder, n: int, *, takes_turns: bool, workload: st
         named["device"] = device
     options = (word for name, value in named.items() for word in (f"--{name}", value))
     return shlex.join(["fleetrank", "ab" if is_ab else "run", *models, *options])
+
+
+def _alike(answer: PairAnswer) -> tuple[str, ...]:
+    """That devices without any row, as that of the next step, differ by their shares alone."""
+    n = sum(one.order is Order.NOT_MEASURED and not one.device for one in answer.targets)
+    if answer.next_step is None or answer.next_step.row.device or n < 2:
+        return ()
+    by = "they differ by their shares of users alone" if answer.users else "any of them will do"
+    return (f"Nothing is stored of {n} devices: they are expected to be alike, so {by}.",)
 
 
 def _time(minutes: float) -> str:

@@ -16,15 +16,21 @@ from fleetrank.analysis.arrays.kept_order import (
     FLOOR,
     MIN_DEVICES,
     MIN_MODELS,
+    MIN_OWN,
+    DeviceCurve,
     Ints,
+    KeptCurve,
     closeness,
     expected,
     level_of,
+    measured_pairs,
+    some_pairs,
 )
 from fleetrank.analysis.errors import AnalysisError, NoDataError
 from fleetrank.analysis.panel.session import Session, how_to_measure
 from fleetrank.analysis.statistics.pair_answer import (
     QUANTITIES,
+    UNLIKE,
     Effort,
     NextStep,
     Order,
@@ -222,7 +228,7 @@ def _shown_unlike(fleet: Fleet, rows: tuple[int, int], at: int, said: str) -> Pa
     one = fleet.measured_order(rows, at)
     is_kept = one.ratio is not None and one.ratio > 1
     order = Order.KEPT_UNLIKE if is_kept else Order.REVERSED_UNLIKE
-    return replace(one, order=order, reason=f"unlike the others: {said}")
+    return replace(one, order=order, reason=f"{UNLIKE}: {said}")
 
 
 def _doubted(fleet: Fleet, rows: tuple[int, int], at: int, sources: Ints, said: str) -> PairOrder:
@@ -259,17 +265,24 @@ def _unmeasured(fleet: Fleet, rows: tuple[int, int], at: int | None, sources: In
     a, b = rows
     n_devices = np.unique(fleet.clusters[others]).size
     ratios = np.array([fleet.log_ratio(a, b, at) for at in others.tolist()])
-    found = expected(ratios, weights, fleet.usual(others, weights))
+    usual = fleet.usual(others, weights)
+    found = expected(ratios, weights, usual)
     log, gap = float(found.ratio), float(found.gap)
-    ends = [float(curve.shown(one)) for one in (curve.probability(gap), *curve.interval(gap))]
+    own: KeptCurve | DeviceCurve = curve
+    if at is not None and known.size >= MIN_OWN:
+        pair = some_pairs(known, np.random.default_rng(fleet.selection.seed))
+        own = curve.on(measured_pairs(fleet.logs, at, pair, others, weights, usual))
+    is_unlike = isinstance(own, DeviceCurve) and own.is_unlike
+    ends = [float(curve.shown(one)) for one in (own.probability(gap), *own.interval(gap))]
     said, low, high = ends if log >= 0 else (1 - ends[0], 1 - ends[2], 1 - ends[1])
+    reason = f"expected from {count_of(n_devices, 'device model')}"
     return replace(
         named,
-        ratio=math.exp(log),
+        ratio=None if is_unlike else math.exp(log),
         probability=said,
         probability_low=low,
         probability_high=high,
-        reason=f"expected from {count_of(n_devices, 'device model')}",
+        reason=f"{UNLIKE} in the {known.size} models measured there" if is_unlike else reason,
     )
 
 

@@ -1,6 +1,7 @@
 """Orders of two models on devices that measured neither."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -264,3 +265,84 @@ def test_three_devices_beside_the_source_are_needed() -> None:
 @pytest.mark.parametrize(("n", "level"), [(0, 0), (1, 0), (2, 2), (4, 3), (5, 5), (9, 5), (99, 10)])
 def test_a_level_is_never_above_the_measured_models(n: int, level: int) -> None:
     assert level_of(n) == level
+
+
+def test_one_source_that_agrees_in_three_models_by_chance_has_no_full_weight() -> None:
+    """Its spread is 0, that of the others about 1: with a floor of 5 % its weight was 0.99."""
+    logs = _logs(3, (0.0, 1.0, 1.0, 1.0, 1.0))
+    logs[:, 1] = logs[:, 0]
+    of_three = closeness(logs, 0, np.arange(3), np.arange(1, 5), np.arange(5))
+    assert of_three.max() < 0.9
+    assert closeness(logs, 0, np.arange(3), np.arange(1, 5), np.arange(5), floor=FLOOR)[0] > 0.95
+
+
+def test_pairs_of_known_models_are_evidence_and_not_asked_for() -> None:
+    logs = _logs(12, (0.0, 0.1))
+    rng = np.random.default_rng(0)
+    found = pairs_on(logs, 1, np.array([0]), np.arange(2), 5, rng)
+    assert found.own is not None
+    assert (found.own.kept.size, found.kept.size) == (10, 21)
+    every = np.sort(np.abs(logs[:, 0] - logs[:, 0, None])[np.triu_indices(12, 1)] / FLOOR)
+    both = np.sort(np.concatenate([found.own.gaps, found.gaps]))
+    assert np.isin(both.round(6), every.round(6)).all()
+    assert np.unique(both).size == 31, "no pair is in both"
+    for n in (2, 8):
+        assert pairs_on(logs, 1, np.array([0]), np.arange(2), n, rng).own is None
+
+
+def _of_planted(sign: float, n_known: int) -> tuple[float, float, float]:
+    """Said, right and share called unlike of 200 devices beside five that rank models alike.
+
+    Args:
+        sign: 1 for devices like the five, -1 for the opposite order, 0 for an unrelated one.
+        n_known: measured models.
+    """
+    rng = np.random.default_rng(4)
+    common = rng.normal(size=40)
+    alike = common[:, None] + 0.2 * rng.normal(size=(40, 5))
+    five, clusters = np.arange(5), np.arange(6)
+    curve = learned_curve(alike, five, five, level_of(n_known), rng)
+    assert curve is not None
+    found = []
+    for _ in range(200):
+        own_order = common if sign else rng.normal(size=40)
+        device = (sign or 1) * own_order + 0.2 * rng.normal(size=40)
+        logs = np.column_stack([alike, device])
+        pairs = pairs_on(logs, 5, five, clusters, n_known, rng)
+        assert pairs.own is not None
+        own = curve.on(pairs.own)
+        found.append((own.probability(pairs.gaps).mean(), pairs.kept.mean(), own.is_unlike))
+    said, right, unlike = np.mean(found, axis=0).tolist()
+    return said, right, unlike
+
+
+@pytest.mark.parametrize("sign", [1, 0, -1])
+@pytest.mark.parametrize("n_known", [5, 10])
+def test_what_is_said_of_a_planted_device_is_right(sign: float, n_known: int) -> None:
+    """Before, 0.93 was said of all of them, whatever was measured there."""
+    said, right, unlike = _of_planted(sign, n_known)
+    assert right == pytest.approx(0.5 + 0.43 * sign, abs=0.03)
+    assert said == pytest.approx(right, abs=0.05)
+    assert unlike < 0.02 if sign == 1 else unlike > 0.75
+
+
+def test_without_evidence_the_curve_and_its_interval_are_those_of_the_others() -> None:
+    own = CURVE.on(KeptPairs(gaps=np.zeros(0), kept=np.zeros(0)))
+    gaps = np.array([0.5, 2.0, 8.0])
+    assert own.probability(gaps) == pytest.approx(CURVE.probability(gaps), abs=0.02)
+    for found, usual in zip(own.interval(gaps), CURVE.interval(gaps), strict=True):
+        assert found == pytest.approx(usual, abs=0.03)
+
+
+@pytest.mark.parametrize("factor", [0.2, 1.0, 5.0])
+def test_the_own_scale_of_a_device_moves_the_curve_towards_it(factor: float) -> None:
+    usual = replace(CURVE, spread=1.0)
+    own = usual.on(_drawn(factor, 5, 190))
+    gaps = np.array([1.0, 4.0, 10.0])
+    true = usual.probability(gaps, factor)
+    missed, was_missed = (np.abs(one.probability(gaps) - true).max() for one in (own, usual))
+    assert missed < 0.03 + 0.6 * was_missed
+    low, high = own.interval(gaps)
+    assert ((low <= true) & (true <= high)).all()
+    usual_low, usual_high = usual.interval(gaps)
+    assert (high - low < usual_high - usual_low).all()

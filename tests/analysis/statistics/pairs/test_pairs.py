@@ -247,6 +247,31 @@ def test_a_device_without_one_of_them_has_a_probability(make_attempts) -> None:
     assert open_one.value_a is None
 
 
+def test_a_device_that_measured_the_opposite_order_says_that_it_is_unlike(make_attempts) -> None:
+    """`predict` says so, too; p1 lacks the same two models and agrees with the others."""
+    missing = {(device, model) for device in ("p0", "p1") for model in (0, 1)}
+    rows = fleet(make_attempts, phones=7, missing=missing, spread=0.05).collect().to_dicts()
+    for row in rows:
+        if row["device"] == "p0":
+            row["latency_p50_ns"] = 1e13 / row["latency_p50_ns"]
+    answer = faster(session_of(make_attempts(rows), source="here"), "m0", "m1")
+    unlike, like = (one for one in answer.targets if one.order is Order.NOT_MEASURED)
+    assert unlike.is_unlike
+    assert unlike.ratio is None
+    assert unlike.probability < 0.2
+    assert unlike.probability_low < unlike.probability < unlike.probability_high
+    assert like.probability > 0.8
+    assert like.ratio == pytest.approx(1.3, rel=0.1)
+    said = pair_sentences(answer)
+    assert has(
+        said, "p0", "unlike the others in the 10 models measured there", f"{unlike.probability:.2f}"
+    )
+    assert has(said, "Not measured on 1 device", f"{like.probability:.2f}", "expected from 6")
+    phones = make_attempts([row for row in rows if row["device"] != "here"])
+    predicted = make_table("predict", phones, Selection(target="p0/*"))
+    assert has(predicted.notes, "p0", "unlike the other devices")
+
+
 def test_too_few_devices_give_no_probability_and_say_why(make_attempts) -> None:
     answer = faster(session_of(fleet(make_attempts, phones=1, missing={("p0", 0)})), "m0", "m1")
     (open_one,) = answer.targets
@@ -508,6 +533,19 @@ def test_a_registered_device_without_rows_is_not_measured(make_attempts) -> None
     open_ones = [one for one in answer.targets if one.order is Order.NOT_MEASURED]
     assert [one.platform_key for one in open_ones] == ["p-new"], "p0 has rows, other does not fit"
     assert open_ones[0].probability is not None
+    assert not has(pair_sentences(answer), "alike"), "one device is like no other"
+
+
+def test_devices_without_rows_are_alike_and_advice_among_them_says_so(make_attempts) -> None:
+    frame = fleet(make_attempts, spread=0.3)
+    asked = session_of(frame, source="here", target="new*")
+    answer = faster(asked, "m0", "m1", devices=["new", "newer"])
+    assert answer.next_step.row.label == "new"
+    assert has(pair_sentences(answer), "2 devices", "alike", "any of them")
+    session, shares = session_of(frame, source="here"), {"new": 0.2, "newer": 0.5, "p0": 0.3}
+    users = faster(session, "m0", "m1", users=shares)
+    assert users.next_step.row.label == "newer"
+    assert has(pair_sentences(users), "2 devices", "alike", "shares of users alone")
 
 
 def test_the_quicker_of_two_equal_steps_comes_next(make_attempts) -> None:
