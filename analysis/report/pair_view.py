@@ -8,15 +8,9 @@ import polars as pl
 from fleetrank.analysis.arrays.ranking import Floats
 from fleetrank.analysis.figures import platform_labels
 from fleetrank.analysis.panel.session import Session
-from fleetrank.analysis.statistics.pair_answer import (
-    SINGLE_MARGIN,
-    Order,
-    PairAnswer,
-    PairOrder,
-    conditions_of,
-    pair_sentences,
-)
+from fleetrank.analysis.statistics.pair_answer import PairAnswer, conditions_of, pair_sentences
 from fleetrank.analysis.statistics.pair_evidence import Runs, stored_figures
+from fleetrank.analysis.statistics.pair_orders import SINGLE_MARGIN, Order, PairOrder
 from fleetrank.analysis.statistics.pairs import main_pair
 from fleetrank.analysis.statistics.verdicts import doubts_of
 from fleetrank.analysis.stored.selection import MARGIN, margin_of

@@ -11,8 +11,9 @@ from fleetrank.analysis.arrays.two_samples import Verdict
 from fleetrank.analysis.errors import NoDataError
 from fleetrank.analysis.labels import published_names
 from fleetrank.analysis.panel.session import Session
-from fleetrank.analysis.statistics.pair_answer import Order, platform_shares
 from fleetrank.analysis.statistics.pair_fleet import Fleet, fleet_of
+from fleetrank.analysis.statistics.pair_orders import Order
+from fleetrank.analysis.statistics.pair_users import platform_shares
 from fleetrank.analysis.stored.selection import setting
 from fleetrank.analysis.tables.table import Table, explained
 from fleetrank.foundation.errors import count_of, few_of

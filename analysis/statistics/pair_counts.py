@@ -10,8 +10,8 @@ import numpy as np
 
 from fleetrank.analysis.arrays.kept_order import Ints
 from fleetrank.analysis.panel.session import Session
-from fleetrank.analysis.statistics.pair_answer import Order, is_shown
 from fleetrank.analysis.statistics.pair_fleet import Fleet, fleet_of
+from fleetrank.analysis.statistics.pair_orders import Order, is_shown
 from fleetrank.analysis.statistics.pairs import faster, pair_table, pairs_explanation
 from fleetrank.analysis.stored.selection import setting
 from fleetrank.analysis.tables.table import Table

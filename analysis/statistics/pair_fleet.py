@@ -21,8 +21,8 @@ from fleetrank.analysis.arrays.two_samples import Verdict, shown
 from fleetrank.analysis.errors import AnalysisError, NoDataError
 from fleetrank.analysis.figures import platform_labels
 from fleetrank.analysis.panel.session import Session
-from fleetrank.analysis.statistics.pair_answer import QUANTITIES, SINGLE_MARGIN, Order, PairOrder
 from fleetrank.analysis.statistics.pair_evidence import Evidence, stored_figures
+from fleetrank.analysis.statistics.pair_orders import QUANTITIES, SINGLE_MARGIN, Order, PairOrder
 from fleetrank.analysis.statistics.verdicts import doubts_of
 from fleetrank.analysis.stored.selection import (
     ANY_PRECISION,

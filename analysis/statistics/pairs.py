@@ -29,23 +29,17 @@ from fleetrank.analysis.arrays.kept_order import (
 from fleetrank.analysis.errors import AnalysisError, NoDataError
 from fleetrank.analysis.panel.session import Session, how_to_measure
 from fleetrank.analysis.statistics.pair_answer import (
-    QUANTITIES,
-    UNLIKE,
     Effort,
     NextStep,
-    Order,
     PairAnswer,
-    PairOrder,
     gap_sentences,
-    is_shown,
-    measuring_command,
     pair_sentences,
-    platform_shares,
     relative_to_here,
-    repeats_to_settle,
-    with_users,
 )
 from fleetrank.analysis.statistics.pair_fleet import Fleet, fleet_of
+from fleetrank.analysis.statistics.pair_next import measuring_command, repeats_to_settle, with_users
+from fleetrank.analysis.statistics.pair_orders import QUANTITIES, UNLIKE, Order, PairOrder, is_shown
+from fleetrank.analysis.statistics.pair_users import platform_shares
 from fleetrank.analysis.stored.cell_values import MIN_REPEATS
 from fleetrank.analysis.stored.selection import fits_text
 from fleetrank.analysis.tables.table import Table, explained

@@ -11,8 +11,8 @@ from fleetrank.analysis.arrays.two_samples import Verdict
 from fleetrank.analysis.errors import NoDataError
 from fleetrank.analysis.labels import published_names
 from fleetrank.analysis.panel.session import Session
-from fleetrank.analysis.statistics.pair_answer import Order
 from fleetrank.analysis.statistics.pair_fleet import Fleet, fleet_of
+from fleetrank.analysis.statistics.pair_orders import Order
 from fleetrank.analysis.stored.selection import ANY_PRECISION, split_precision
 from fleetrank.analysis.tables.table import Table, explained
 from fleetrank.foundation.errors import count_of, few_of
