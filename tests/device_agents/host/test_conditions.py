@@ -1,8 +1,6 @@
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from fleetrank.device_agents.contract.measurement import Conditions
 from fleetrank.device_agents.host.conditions import (
@@ -86,12 +84,6 @@ def test_shares_leave_out_the_own_process_and_stay_between_0_and_1() -> None:
 def test_oom_kills_are_found_by_their_whole_name() -> None:
     assert parse_oom_kills("oom_kill_x 5\noom_kill 2\n") == 2
     assert parse_oom_kills("nr_free_pages 2\n") is None
-
-
-@given(st.lists(st.integers(0, 2**63), min_size=8, max_size=10))
-def test_a_line_of_counters_is_summed(numbers: list[int]) -> None:
-    seen = parse_stat("cpu  " + " ".join(str(number) for number in numbers) + "\n")
-    assert seen.total == sum(numbers[:8])
 
 
 @pytest.mark.parametrize(

@@ -70,7 +70,7 @@ def _values() -> dict[str, Call]:
 
 
 def _selections() -> dict[str, Call]:
-    """Wrong selections, and requests that no table or query can answer."""
+    """Wrong selections."""
     calls: dict[str, Call] = {}
     for selection in SELECTIONS:
         calls[f"table with {selection!r}"] = lambda results, _, s=selection: fleetrank.table(
@@ -91,33 +91,13 @@ def _selections() -> dict[str, Call]:
         "where=5": _selected(where=5),
         "settings": _selected(settings=("k", "memory")),
         "settings=5": _selected(settings=5),
-        "no such setting": _selected(settings=(("no_such", "x"),)),
-        "no such word": lambda results, _: fleetrank.table(
-            "predict", results, Selection(settings=(("quantity", "x"),))
-        ),
-        "no such part": lambda results, _: fleetrank.table("trust", results, part="x"),
         "part=5": lambda results, _: fleetrank.table("trust", results, part=5),  # type: ignore[arg-type]
-        "a wrong number": lambda results, _: fleetrank.table(
-            "flops", results, Selection(settings=(("weight_memory", "x"),)), part="frm"
-        ),
-        "a number of None": lambda results, _: fleetrank.table(
-            "flops", results, Selection(settings=(("weight_memory", None),)), part="frm",  # type: ignore[arg-type]
-        ),
         "max_memory_mib": _selected(max_memory_mib="much"),
         "max_memory_mib=-1": _selected(max_memory_mib=-1),
         "seed": _selected(seed="x"),
         "seed=-1": _selected(seed=-1),
         "seed=1.5": _selected(seed=1.5),
         "allow_unlike_batch": _selected(allow_unlike_batch="yes"),
-        "no such runtime": _selected(runtime="no_such"),
-        "a target of platforms": _selected(target="cpu"),
-        "two statements": lambda results, _: fleetrank.query(results, "SELECT 1; SELECT 2"),
-        "no statement": lambda results, _: fleetrank.query(results, ""),
-        "a file": lambda results, _: fleetrank.query(results, "SELECT * FROM 'a.csv'"),
-        "not SQL": lambda results, _: fleetrank.query(results, "SELEKT \0"),
-        "too slow": lambda results, _: fleetrank.query(
-            results, "SELECT count(*) FROM range(100000) a, range(10000000) b", timeout_s=0.05
-        ),
     }  # fmt: skip
     return calls
 

@@ -128,17 +128,6 @@ def test_a_reader_that_goes_away_does_not_end_the_sweep(folder) -> None:
 
 @pytest.mark.thorough
 @pytest.mark.export
-def test_a_hostile_model_on_the_real_cpu_harms_only_itself(folder, huge_onnx: Path) -> None:
-    """Workers, because the limit is on the memory of a process."""
-    folder.add_model("huge", huge_onnx)
-    folder.write_spec(["huge", "m0"], ["local-cpu"], repeats=1, memory="1500MiB")
-    assert folder.call("sweep", "run", "t", "--inline").returncode == 3
-    kinds = {row["model"]: row["error_kind"] for row in folder.rows()}
-    assert kinds == {"huge": "out_of_memory", "m0": None}
-
-
-@pytest.mark.thorough
-@pytest.mark.export
 def test_hostile_models_on_the_real_cpu_harm_only_themselves(
     folder, onnx_file: Path, looping_onnx: Path, huge_onnx: Path, foreign_onnx: Path
 ) -> None:

@@ -1,6 +1,4 @@
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from fleetrank.device_agents.android.adb_text import (
     REMEDIES,
@@ -45,15 +43,6 @@ def test_each_kind_of_line_is_read() -> None:
     ]
     assert (seen[0].model, seen[0].remedy, seen[1].model) == ("Pixel_6", None, None)
     assert all(one.remedy for one in seen if one.state != DeviceState.DEVICE)
-
-
-@given(
-    serial=st.text(st.characters(exclude_categories=["Z", "C"]), min_size=1, max_size=20),
-    state=st.sampled_from(["device", "offline", "unauthorized", "authorizing", "unknown"]),
-)
-def test_a_serial_without_blanks_is_read_whole(serial: str, state: str) -> None:
-    (seen,) = parse_devices(f"{serial:<22} {state} product:a model:b transport_id:7")
-    assert (seen.address, seen.state, seen.model) == (serial, state, "b")
 
 
 def test_services_on_the_network_are_read_with_and_without_heading() -> None:

@@ -3,8 +3,6 @@ from pathlib import Path
 
 import pytest
 from device_parsers import encode_result
-from hypothesis import given
-from hypothesis import strategies as st
 from phone_calls import execution_of, plan_of, task_of
 
 from fleetrank.device_agents.android.programs.benchmark_model import BenchmarkModel
@@ -452,28 +450,6 @@ def test_every_bad_end_is_a_typed_error(text, exit_code, error, said) -> None:
     assert type(caught.value) is error
     assert said in f"{caught.value.message} {caught.value.remedy}"
     assert caught.value.remedy
-
-
-@given(
-    count=st.integers(2, 10**6),
-    median=st.integers(1, 10**7),
-    mean=st.floats(1, 1e7),
-    is_prefixed=st.booleans(),
-)
-def test_figures_survive_the_way_through_the_text(count, median, mean, is_prefixed) -> None:
-    shown = f"{mean:.6g}"
-    text = (
-        "Running benchmark for at least 1 iterations\ncount=1 curr=5\n\n"
-        "Running benchmark for at least 50 iterations\n"
-        f"count={count} first=1 curr=2 min=1 max=3 avg={shown} std=4 p5=1 median={median} p95=9\n\n"
-        "Inference timings in us: Init: 7, First inference: 5, Warmup (avg): 5, "
-        f"Inference (avg): {shown}\n"
-    )
-    if is_prefixed:
-        text = "".join(f"INFO: {line}\n" for line in text.splitlines())
-    summary = read_text(text).summary
-    assert (summary.count, summary.latency_ns) == (count, median * 1000)
-    assert summary.mean_ns == round(float(shown) * 1000)
 
 
 EXTERNAL_FLAG = "--external_delegate_path=/t/libX.so"

@@ -121,14 +121,3 @@ def test_the_outputs_of_the_program_are_read() -> None:
 def test_the_inputs_are_read_from_the_file() -> None:
     found = found_inputs(NETWORK.read_bytes())
     assert found == [FoundInput(name="input", sizes=(1, 3, 16, 16), dtype="float32")]
-
-
-@given(st.integers(0, 1900), st.binary(max_size=8))
-def test_no_file_crashes_the_reader_of_inputs(at: int, noise: bytes) -> None:
-    model = NETWORK.read_bytes()
-    for data in (noise, model[:at], model[:at] + noise + model[at + len(noise) :]):
-        try:
-            read = found_inputs(data)
-        except (ValueError, UnsupportedError):
-            continue
-        assert all(len(one.sizes) < len(data) for one in read)

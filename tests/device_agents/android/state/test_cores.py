@@ -1,6 +1,3 @@
-from hypothesis import given
-from hypothesis import strategies as st
-
 from fleetrank.device_agents.android.execution.program_run import mask_of
 from fleetrank.device_agents.android.state.power_text import Core, parse_cores
 
@@ -18,15 +15,6 @@ def test_a_core_that_tells_nothing_is_still_a_core() -> None:
 def test_cores_are_in_the_order_of_their_numbers() -> None:
     text = "10 1 1 1 a\n2 1 1 1 a\n"
     assert [core.number for core in parse_cores(text)] == [2, 10]
-
-
-@given(st.lists(st.tuples(st.integers(1, 10**7), st.integers(1, 10**7)), max_size=12))
-def test_printed_cores_are_read_back(
-    clocks: list[tuple[int, int]],
-) -> None:
-    text = "".join(f"{n} {top} {cap} 1 walt\n" for n, (top, cap) in enumerate(clocks))
-    cores = parse_cores(text)
-    assert [(core.max_khz, core.cap_khz) for core in cores] == clocks
 
 
 def test_the_mask_of_some_cores_is_hexadecimal() -> None:

@@ -1,6 +1,3 @@
-from hypothesis import given
-from hypothesis import strategies as st
-
 from fleetrank.device_agents.android.state.power_text import (
     Battery,
     Thermal,
@@ -108,15 +105,3 @@ def test_battery_saver_is_read_in_the_form_of_old_and_new_versions() -> None:
     assert parse_is_dozing("  mDeviceIdleMode=true\n") is True
     assert parse_is_dozing("  mDeviceIdleMode=\n") is None
     assert parse_is_screen_on("") is None
-
-
-@given(
-    level=st.integers(0, 100),
-    tenths=st.integers(-300, 900),
-    status=st.integers(1, 5),
-)
-def test_a_printed_battery_is_read_back(level: int, tenths: int, status: int) -> None:
-    text = f"  status: {status}\n  present: true\n  level: {level}\n  temperature: {tenths}\n"
-    assert parse_battery(text) == Battery(
-        percent=float(level), temp_c=tenths / 10, is_charging=status in (2, 5)
-    )
