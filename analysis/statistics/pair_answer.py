@@ -19,7 +19,7 @@ from fleetrank.analysis.statistics.pair_orders import (
     Order,
     PairOrder,
     by_device,
-    is_shown,
+    order_here,
 )
 from fleetrank.analysis.statistics.pair_users import ROUNDED, UserShare, percent
 from fleetrank.foundation.errors import count_of
@@ -94,7 +94,7 @@ def relative_to_here(answer: PairAnswer) -> PairAnswer:
 
     Of planted pairs with five repeats, 9 % of `reversed` were wrong, and 0.6 % where here is shown.
     """
-    if is_shown(answer.here, answer.margin):
+    if order_here(answer.here, answer.margin) is Order.KEPT:
         return answer
     targets = (replace(one, order=WITHOUT_HERE.get(one.order, one.order)) for one in answer.targets)
     return replace(answer, targets=tuple(targets))
@@ -128,7 +128,10 @@ def _verdict(answer: PairAnswer) -> str:
         said += f" {place} (one value each, no interval{label})"
     else:
         said += f" {place} ({here.low:.2f} to {here.high:.2f}, {_processes(here)}{label})"
-    if not is_shown(answer.here, answer.margin):
+    found = order_here(here, answer.margin)
+    if found is Order.EQUAL:
+        return f"Equal {'here' if is_own else 'there'} within {percent(answer.margin)}: {said}."
+    if found is Order.UNDECIDED:
         return f"Undecided {'here' if is_own else 'there'}: {said}."
     measured = by_device(one for one in answer.targets if one.device != here.device)
     kept, swapped, mixed = (
@@ -158,7 +161,7 @@ def holds(answer: PairAnswer, unless: Literal["reversed", "undecided"]) -> bool:
     bad = {Order.REVERSED, Order.MIXED} | (
         {Order.UNDECIDED, *UNLIKE_ORDERS} if unless == "undecided" else set()
     )
-    is_clear = answer.here.low is None or answer.here.low > 1 or unless == "reversed"
+    is_clear = unless == "reversed" or order_here(answer.here, answer.margin) != Order.UNDECIDED
     return is_clear and not any(one.order in bad for one in by_device(answer.targets))
 
 

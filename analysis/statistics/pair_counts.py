@@ -11,7 +11,7 @@ import numpy as np
 from fleetrank.analysis.arrays.kept_order import Ints
 from fleetrank.analysis.panel.session import Session
 from fleetrank.analysis.statistics.pair_fleet import Fleet, fleet_of
-from fleetrank.analysis.statistics.pair_orders import Order, is_shown
+from fleetrank.analysis.statistics.pair_orders import Order, order_here
 from fleetrank.analysis.statistics.pairs import faster, pair_table, pairs_explanation
 from fleetrank.analysis.stored.selection import setting
 from fleetrank.analysis.tables.table import Table
@@ -98,7 +98,7 @@ def _count(fleet: Fleet, rows: tuple[int, int], here: int, targets: Ints) -> Pai
     one, both = fleet.measured_order(rows, here), fleet.has_both(rows)
     others = targets[both[targets]]
     logs, _, _, orders = fleet.orders_of(rows, others)
-    if not is_shown(one, fleet.margin):
+    if order_here(one, fleet.margin) is not Order.KEPT:
         orders[orders != Order.EQUAL] = Order.UNDECIDED
     number = Counter(orders.tolist())
     number[Order.UNDECIDED] += sum(

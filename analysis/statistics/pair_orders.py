@@ -214,7 +214,16 @@ def by_device(rows: Iterable[PairOrder]) -> tuple[DeviceOrder, ...]:
     return tuple(DeviceOrder(device=name, rows=tuple(some)) for name, some in of_device.items())
 
 
-def is_shown(here: PairOrder, margin: float) -> bool:
-    """Whether the platform where the question is asked shows that A is the faster one."""
-    least = 1.0 if here.low is not None else 1 + max(margin, SINGLE_MARGIN)
-    return here.ratio is None or (here.low or here.ratio) > least
+def order_here(here: PairOrder, margin: float) -> Order:
+    """What the platform where the question is asked shows: A is faster, both are equal, or neither.
+
+    The rule is that of every platform; A is the one with the smaller figure.
+    """
+    if here.ratio is None:
+        return Order.KEPT
+    if here.low is None or here.high is None:
+        is_apart = here.ratio > 1 + max(margin, SINGLE_MARGIN)
+        return Order.KEPT if is_apart else Order.UNDECIDED
+    if 1 / (1 + margin) < here.low and here.high < 1 + margin:
+        return Order.EQUAL
+    return Order.KEPT if here.low > 1 else Order.UNDECIDED

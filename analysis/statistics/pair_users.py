@@ -16,7 +16,7 @@ from fleetrank.analysis.statistics.pair_orders import (
     UNLIKE_ORDERS,
     Order,
     PairOrder,
-    is_shown,
+    order_here,
 )
 from fleetrank.foundation.errors import few_of, nearest
 
@@ -88,7 +88,7 @@ def user_share(
     low, high = percentile_interval((rng.random((_DRAWS, chances.size)) < chances) @ weights)
     measured = {key: share for key, share in shares.items() if rows[key].value_a is not None}
     total = sum(measured.values())
-    faster = (*A_AHEAD, Order.HERE) if is_shown(here, margin) else A_AHEAD
+    faster = (*A_AHEAD, Order.HERE) if order_here(here, margin) is Order.KEPT else A_AHEAD
     said = [(share, p) for key, share in shares.items() if (p := rows[key].probability) is not None]
     lost = sum(share * _lost(rows[key]) for key, share in measured.items())
     return UserShare(

@@ -38,7 +38,13 @@ from fleetrank.analysis.statistics.pair_answer import (
 )
 from fleetrank.analysis.statistics.pair_fleet import Fleet, fleet_of
 from fleetrank.analysis.statistics.pair_next import measuring_command, repeats_to_settle, with_users
-from fleetrank.analysis.statistics.pair_orders import QUANTITIES, UNLIKE, Order, PairOrder, is_shown
+from fleetrank.analysis.statistics.pair_orders import (
+    QUANTITIES,
+    UNLIKE,
+    Order,
+    PairOrder,
+    order_here,
+)
 from fleetrank.analysis.statistics.pair_users import platform_shares
 from fleetrank.analysis.stored.cell_values import MIN_REPEATS
 from fleetrank.analysis.stored.selection import fits_text
@@ -125,7 +131,8 @@ def _candidates(
     own = fleet.facts.filter(is_own).select("platform_key", "tier")
     tiers = dict.fromkeys(registered) | dict(own.iter_rows())
     places = [one for one in answer.targets if one.is_open]
-    if not is_shown(answer.here, answer.margin) and answer.origin == Origin.MEASURED:
+    is_open = order_here(answer.here, answer.margin) is Order.UNDECIDED
+    if is_open and answer.origin == Origin.MEASURED:
         places = [answer.here]
     for one in places:
         effort = _effort(fleet, rows, here, one)

@@ -38,12 +38,15 @@ function evidenceOf({ ms, reach, n, turns, between }, a, b) {
   return { x: ms[s][a], y: ms[t][b], n: n[s][a], m: n[t][b], error };
 }
 
-function isShown(here) {
-  return (here.low ?? here.ratio) > (here.low === null ? 1 + Math.max(fleet.margin, fleet.single) : 1);
+// What the platform where the question is asked shows; `a` is the faster one there.
+function orderHere({ low, high, ratio }) {
+  if (low === null) return ratio > 1 + Math.max(fleet.margin, fleet.single) ? "kept" : "undecided";
+  if (low > 1 / (1 + fleet.margin) && high < 1 + fleet.margin) return "equal";
+  return low > 1 ? "kept" : "undecided";
 }
 
 function rowsFor(a, b, here) {
-  const words = isShown(ratioOn(here, a, b)) ? {} : WITHOUT_HERE;
+  const words = orderHere(ratioOn(here, a, b)) === "kept" ? {} : WITHOUT_HERE;
   return fleet.platforms.flatMap(({ label, batch }, at) => {
     const isHere = ([model, where]) => where === at && [a, b].includes(model);
     const found = ratioOn(at, a, b), doubts = fleet.doubts.filter(isHere), unlike = fleet.unlike.filter(isHere);
@@ -80,7 +83,9 @@ function verdictOf(rows) {
   const here = rows.find((row) => row.order === "here"), said = `${fleet.models[question.a]} is ${times(here)}`;
   const measured = byDevice(rows, false), count = (order) => measured.filter((one) => one.order === order).length;
   const [kept, reversed, mixed] = ["kept", "reversed", "mixed"].map(count), devices = plural(measured.length, "other device");
-  if (!isShown(here)) return `Undecided here: ${said}.`;
+  const shown = orderHere(here);
+  if (shown === "equal") return `Equal here within ${Math.round(100 * fleet.margin)} %: ${said}.`;
+  if (shown === "undecided") return `Undecided here: ${said}.`;
   if (measured.length === 0) return `Not known elsewhere: ${said}; no other device measured both.`;
   if (mixed && kept + reversed === 0) return `It depends: ${said}; on ${mixed} of ${devices} the order changes with the settings.`;
   if (kept + reversed === 0) return `Not shown elsewhere: ${said}; of ${devices}, none shows a difference.`;

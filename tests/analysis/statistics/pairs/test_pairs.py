@@ -13,7 +13,7 @@ from fleetrank.analysis.errors import AnalysisError, NoDataError
 from fleetrank.analysis.panel.session import Session
 from fleetrank.analysis.statistics import pair_counts as counted
 from fleetrank.analysis.statistics.fastest import fastest
-from fleetrank.analysis.statistics.pair_answer import gap_sentences, pair_sentences
+from fleetrank.analysis.statistics.pair_answer import gap_sentences, holds, pair_sentences
 from fleetrank.analysis.statistics.pair_counts import pair_counts
 from fleetrank.analysis.statistics.pair_next import measuring_command, repeats_to_settle
 from fleetrank.analysis.statistics.pair_orders import Order, PairOrder
@@ -94,6 +94,19 @@ def test_without_an_order_here_none_is_kept_or_reversed(make_attempts) -> None:
     (count,), _ = pair_counts(session, "a")
     assert (count.kept, count.reversed, count.undecided) == (0, 0, 3)
     assert pair_counts(session) == ((), 0)
+
+
+def test_two_models_that_are_equal_here_are_called_so(make_attempts) -> None:
+    rows = processes("a", "here", near(1e6, 0.005)) + processes("b", "here", near(1.02e6, 0.005))
+    rows += processes("a", "phone", near(1e6, 0.01)) + processes("b", "phone", near(2e6, 0.01))
+    answer = faster(session_of(make_attempts(rows), source="here"), "a", "b")
+    assert answer.here.low is not None
+    assert answer.here.low > 1, "a difference, but smaller than the margin"
+    said = pair_sentences(answer)
+    assert has(said[0], "Equal here within 5 %", "a is 1.02 times")
+    assert answer.targets[0].order is Order.A_FIRST
+    assert answer.next_step is None
+    assert holds(answer, "undecided")
 
 
 def test_the_interval_is_that_of_two_medians_with_one_variance(make_attempts) -> None:
