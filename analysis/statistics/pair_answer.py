@@ -119,6 +119,11 @@ _NEARLY_ALL = 0.9
 """Share of the other devices from which on the answer is yes or no."""
 
 
+def verdict_word(answer: PairAnswer) -> str:
+    """How the answer begins, such as Yes, Not everywhere or Undecided here."""
+    return _verdict(answer).partition(":")[0]
+
+
 def _verdict(answer: PairAnswer) -> str:
     here, words = answer.here, QUANTITIES[answer.quantity]
     said = words.ratio.format(a=here.model_a, b=here.model_b, ratio=here.ratio)

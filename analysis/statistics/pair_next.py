@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from fleetrank.analysis.labels import KEY, PARTS
-from fleetrank.analysis.statistics.pair_answer import NextStep, PairAnswer, _verdict
+from fleetrank.analysis.statistics.pair_answer import NextStep, PairAnswer, verdict_word
 from fleetrank.analysis.statistics.pair_orders import UNLIKE_ORDERS, Order, PairOrder, by_device
 from fleetrank.analysis.statistics.pair_users import PlatformShares, Z, user_share
 from fleetrank.foundation.inputs import IMAGE
@@ -57,7 +57,7 @@ def _can_change(answer: PairAnswer, one: PairOrder) -> bool:
     measured = replace(one, device=one.device or one.platform_key)
     rows = (replace(measured, order=order) for order in (Order.KEPT, Order.REVERSED, Order.EQUAL))
     answers = (answer, *(replace(answer, targets=(*others, row)) for row in rows))
-    return len({_verdict(one).partition(":")[0] for one in answers}) > 1
+    return len({verdict_word(one) for one in answers}) > 1
 
 
 def _best_step(steps: Sequence[NextStep]) -> NextStep | None:

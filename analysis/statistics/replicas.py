@@ -32,8 +32,6 @@ MIN_OVERLAP = 0.95
 over that time is not the throughput of so many processes."""
 FAILED, NO_OVERLAP, ELSEWHERE, PLACE_UNKNOWN = "failed", "overlap", "placement", "placement_unknown"
 """Flags of a set. With one of the first three its work is not summed."""
-_ALPHA = 0.025
-"""On each side: an interval of 95 %."""
 _MJ_PER_J = 1e3
 
 
