@@ -80,6 +80,8 @@ def test_the_figures_are_those_of_faster_and_of_students_tests(make_attempts, n:
                f"{here.low:.3f} to {here.high:.3f}", f"{n} rounds")  # fmt: skip
     adjusted = round_values(of_ab, of_ab).adjusted.sort("cell_key", "repeat")["adjusted_ns"]
     a, b = np.log(adjusted.to_numpy()).reshape(2, n)
+    latencies_ms = (found.latency_a_ms, found.latency_b_ms)
+    assert latencies_ms == pytest.approx(np.exp([a.mean(), b.mean()]) / 1e6)
     test = stats.ttest_ind(b, a)
     assert found.p_value == pytest.approx(test.pvalue)
     assert found.ratio_low == pytest.approx(math.exp(test.confidence_interval(0.95).low))
