@@ -27,6 +27,13 @@ from fleetrank.analysis.arrays.interval import (
 from fleetrank.analysis.arrays.ranking import Floats, require_finite
 
 ALPHA = 1 - CONFIDENCE
+PRIOR_SPREAD = 0.1
+"""Spread of log latency between sessions of a host, before any model was measured in two.
+
+Eight runs of one model in ten minutes on a shared host: 5 % among the calm ones, 35 % among all.
+"""
+PRIOR_DEGREES = 3
+"""What that counts as: three sessions that were compared."""
 POWER = 0.8
 """Probability of a decision that a number of repeats is planned for (Cohen 1988, 2.4)."""
 MAX_PLANNED = 1000
@@ -192,6 +199,29 @@ def log_ratios(estimates: Floats, *parts: tuple[Floats, Floats]) -> LogRatios:
         errors=reach / student_quantile(degrees, 1 - ALPHA / 2),
         degrees=degrees,
     )
+
+
+def between_sessions(logs: Floats) -> tuple[float, float]:
+    """Half-width of the 95 % interval of what two sessions add to a log ratio, and its degrees.
+
+    The models that several sessions measured show it; a session moves all of them alike, so that
+    further models are no further sessions.
+
+    Args:
+        logs: of figures, NaN where a session lacks the model, (n_models, n_sessions).
+    """
+    known = np.isfinite(logs)
+    counts = known.sum(axis=1)
+    freedom = int(np.maximum(counts - 1, 0).sum())
+    filled = np.where(known, logs, 0.0)
+    mean = filled.sum(axis=1) / np.maximum(counts, 1)
+    squares = np.where(known, (logs - mean[:, None]) ** 2, 0.0).sum()
+    sessions = min(freedom, logs.shape[1] - 1)
+    seen = squares / freedom if freedom else 0.0
+    degrees = PRIOR_DEGREES + sessions
+    variance = (PRIOR_DEGREES * PRIOR_SPREAD**2 + sessions * seen) / degrees
+    quantile = float(special.stdtrit(degrees, 1 - ALPHA / 2))
+    return quantile * math.sqrt(2 * variance), float(degrees)
 
 
 def shown(

@@ -1,5 +1,6 @@
 """Compares two sweeps cell by cell: which cells are slower or faster beyond the noise."""
 
+import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -9,7 +10,14 @@ import numpy as np
 import polars as pl
 
 from fleetrank.analysis.arrays.ranking import Floats
-from fleetrank.analysis.arrays.two_samples import POWER, Figures, Limits, Verdict, figures_of
+from fleetrank.analysis.arrays.two_samples import (
+    POWER,
+    Figures,
+    Limits,
+    Verdict,
+    between_sessions,
+    figures_of,
+)
 from fleetrank.analysis.comparison.verdict import (
     Change,
     percent,
@@ -271,10 +279,25 @@ def _shown(value: str | None) -> str:
     return value if len(value) <= _SHOWN else f"{value[:_SHOWN]}..."
 
 
-SESSION_NOTE = (
-    "Each sweep is one session: what made one session slower, such as a warmer or busier host, is "
-    "part of every ratio, and more repeats do not remove it."
-)
+def session_note(history: pl.DataFrame) -> str:
+    """How far two sessions may differ, from the other sweeps of the platforms.
+
+    Args:
+        history: median latency by `platform_key`, `cell_key` and `sweep_id`.
+    """
+    tables = [
+        part.pivot("sweep_id", index="cell_key", values="latency_p50_ns").drop("cell_key")
+        for _, part in history.group_by("platform_key")
+    ]
+    worst = max(between_sessions(np.log(one.to_numpy().astype(np.float64)))[0] for one in tables)
+    n = max(one.width for one in tables)
+    return (
+        "Each sweep is one session: what made one slower, such as a warmer or busier host, is part "
+        "of every ratio, and more repeats do not remove it. By "
+        f"{count_of(n, 'other sweep')} of these platforms up to "
+        f"{percent(round(math.expm1(worst), 2))} must be expected; `fleetrank ab` compares two "
+        "files in one session."
+    )
 
 
 def detectable_of(cells: Sequence[ComparedCell]) -> float | None:
@@ -414,7 +437,7 @@ def compare_sweeps(
         *_banner((a, b)),
         *power_note(cells),
         *rounds_note(a, b),
-        SESSION_NOTE,
+        session_note(_history(results, sweep_b, (a, b))),
         *(note for scan in scans.values() for note in exclusion_notes(scan)),
         *(difference.sentence for difference in differences),
     )
@@ -433,6 +456,18 @@ def compare_sweeps(
         ),
         differences=differences,
     )
+
+
+def _history(results: Path, sweep_b: str, sides: Sequence[Cells]) -> pl.DataFrame:
+    """Medians of the cells of these platforms in every sweep but the one that may be slower."""
+    platforms = {cell.platform_key for side in sides for cell in side.values()}
+    rows = load_measurements(results, origins=ORIGINS).filter(
+        pl.col("platform_key").is_in([*platforms]),
+        pl.col("sweep_id") != sweep_b,
+        pl.col("latency_p50_ns") > 0,
+    )
+    medians = last_attempts(rows).group_by("platform_key", "cell_key", "sweep_id")
+    return medians.agg(pl.col("latency_p50_ns").median()).collect()
 
 
 def refuse_wrong_limits(sweep_a: str, sweep_b: str, *, threshold: float, alpha: float) -> None:

@@ -5,18 +5,21 @@ is better evidence, and rounds in which they took turns are the best. Only where
 figures of two sessions are divided, and their interval contains the spread between sessions.
 """
 
-import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 import polars as pl
-from scipy import special
 
-from fleetrank.analysis.arrays.interval import CONFIDENCE, half_width, shrunk, squared_error
+from fleetrank.analysis.arrays.interval import half_width, shrunk, squared_error
 from fleetrank.analysis.arrays.ranking import Floats
-from fleetrank.analysis.arrays.two_samples import Figures, LogRatios, log_ratios
+from fleetrank.analysis.arrays.two_samples import (
+    Figures,
+    LogRatios,
+    between_sessions,
+    log_ratios,
+)
 from fleetrank.analysis.panel.panel import alike_attempts, positions
 from fleetrank.analysis.panel.session import Session
 from fleetrank.analysis.statistics.process_noise import noise_of
@@ -25,13 +28,6 @@ from fleetrank.foundation.vocabulary import Design, Flag, Origin
 
 Ints = npt.NDArray[np.int64]
 _FAULTS = (Flag.THROTTLED, Flag.HOT, Flag.CLOCKS_DISAGREE)
-PRIOR_SPREAD = 0.1
-"""Spread of log latency between sessions of a host, before any model was measured in two.
-
-Eight runs of one model in ten minutes on a shared host: 5 % among the calm ones, 35 % among all.
-"""
-PRIOR_DEGREES = 3
-"""What that counts as: three sessions that were compared."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -258,26 +254,3 @@ def _of_platform(models: tuple[str, ...], rows: pl.DataFrame) -> Runs:
 def _over_sweeps(squares: Floats, degrees: Floats) -> tuple[Floats, Floats]:
     total = squares.sum(axis=1), degrees.sum(axis=1)
     return shrunk(*total, np.ones(total[1].shape, dtype=np.bool_))
-
-
-def between_sessions(logs: Floats) -> tuple[float, float]:
-    """Half-width of the 95 % interval of what two sessions add to a log ratio, and its degrees.
-
-    The models that several sessions measured show it; a session moves all of them alike, so that
-    further models are no further sessions.
-
-    Args:
-        logs: of figures, NaN where a session lacks the model, (n_models, n_sessions).
-    """
-    known = np.isfinite(logs)
-    counts = known.sum(axis=1)
-    freedom = int(np.maximum(counts - 1, 0).sum())
-    filled = np.where(known, logs, 0.0)
-    mean = filled.sum(axis=1) / np.maximum(counts, 1)
-    squares = np.where(known, (logs - mean[:, None]) ** 2, 0.0).sum()
-    sessions = min(freedom, logs.shape[1] - 1)
-    seen = squares / freedom if freedom else 0.0
-    degrees = PRIOR_DEGREES + sessions
-    variance = (PRIOR_DEGREES * PRIOR_SPREAD**2 + sessions * seen) / degrees
-    quantile = float(special.stdtrit(degrees, (1 + CONFIDENCE) / 2))
-    return quantile * math.sqrt(2 * variance), float(degrees)

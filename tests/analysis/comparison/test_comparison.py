@@ -136,10 +136,14 @@ def test_the_smallest_change_that_is_found_is_stated(store) -> None:
     assert has(found.table.notes, "80", f"{100 * (ratios['noisy'] - 1):.3g}")
 
 
-def test_a_comparison_of_two_sweeps_says_that_it_is_of_two_sessions(store) -> None:
+def test_a_comparison_says_how_far_sessions_of_the_host_differ(store) -> None:
     store("a", processes(STEADY))
     found = compare_sweeps(store("b", processes(STEADY)), "a", "b")
-    assert has(found.table.notes, "session")
+    assert has(found.table.notes, "session", "1 other sweep", "57 %", "fleetrank ab")
+    for number in range(8):
+        results = store(f"c{number}", processes([v * 1.01**number for v in STEADY]))
+    found = compare_sweeps(results, "a", "b")
+    assert has(found.table.notes, "9 other sweeps", "19 %")
 
 
 @pytest.mark.thorough

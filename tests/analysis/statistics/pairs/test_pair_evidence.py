@@ -8,12 +8,11 @@ import polars as pl
 import pytest
 from wording import has
 
+from fleetrank.analysis.arrays.two_samples import PRIOR_SPREAD, between_sessions
 from fleetrank.analysis.panel.session import Session
 from fleetrank.analysis.statistics.pair_answer import PairAnswer, pair_sentences
 from fleetrank.analysis.statistics.pair_counts import pair_counts
 from fleetrank.analysis.statistics.pair_evidence import (
-    PRIOR_SPREAD,
-    between_sessions,
     stored_figures,
 )
 from fleetrank.analysis.statistics.pairs import faster
