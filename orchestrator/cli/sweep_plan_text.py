@@ -14,8 +14,14 @@ from fleetrank.models.cards.card import ExportRequest
 from fleetrank.models.errors import ModelError
 from fleetrank.models.networks.weights import canary_request, primer_request
 from fleetrank.orchestrator.cli.listing import print_table
-from fleetrank.orchestrator.identity import Cell, RoundRules, SkippedCell
-from fleetrank.orchestrator.plan.estimate import RAY_S, disk_bytes, exporting_s, measuring_s
+from fleetrank.orchestrator.identity import Cell, RoundRules, SkippedCell, company, loaded_bytes
+from fleetrank.orchestrator.plan.estimate import (
+    RAY_S,
+    copy_bytes,
+    disk_bytes,
+    exporting_s,
+    measuring_s,
+)
 from fleetrank.orchestrator.store.results import ResultStore
 from fleetrank.orchestrator.sweep.sweep_session import profiles_of, sets_of
 from fleetrank.orchestrator.sweep.sweep_setup import Setup, idle_cores, primed_formats
@@ -177,14 +183,18 @@ def _file_state(
 
 
 def _rounds_line(setup: Setup, rules: RoundRules) -> str:
-    """Where cells take turns, and how many."""
+    """Where cells take turns, how many, and the memory that the largest of them need together."""
     names = [name for name, place in setup.places.items() if place.takes_turns]
-    if not names:
-        return "rounds: no device of this sweep can hold several models; cells run one by one"
-    kept = rules.memory_bytes / 1024**3
+    needed: dict[object, list[int]] = defaultdict(list)
+    for cell in setup.plan.cells:
+        if cell.device in names:
+            size = loaded_bytes(copy_bytes(cell.export))
+            needed[cell.device, company(cell, rules)].append(size)
+    most = max(sum(sorted(sizes)[-rules.cells :]) for sizes in needed.values())
+    used, kept = (one / 1024**3 for one in (min(most, rules.memory_bytes), rules.memory_bytes))
     return (
-        f"rounds: up to {rules.cells} cells take turns on {', '.join(names)}, within {kept:g} GiB; "
-        "a round that needs more is split"
+        f"rounds: up to {rules.cells} cells take turns on {', '.join(names)}, loaded together in "
+        f"about {used:.1f} GiB, at most {kept:.1f}; `rounds: off` loads one at a time"
     )
 
 

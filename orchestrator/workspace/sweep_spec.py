@@ -352,6 +352,16 @@ WeightsChoice = Annotated[
 ]
 
 
+RoundsChoice = Annotated[
+    Annotated[RoundRules, AfterValidator(_in_order)] | None,
+    # YAML reads `off` as false.
+    BeforeValidator(
+        lambda value: None if value in (False, "off") else value,
+        json_schema_input_type=RoundRules | Literal["off", False] | None,
+    ),
+]
+
+
 class SweepSpec(SpecSection):
     """One sweep: every combination of the values in its lists."""
 
@@ -419,11 +429,11 @@ class SweepSpec(SpecSection):
     measure: Annotated[MeasurePolicy, AfterValidator(_in_order)] = Field(
         default_factory=MeasurePolicy, description="when a repeat ends"
     )
-    rounds: Annotated[RoundRules, AfterValidator(_in_order)] | None = Field(
-        default=None,
-        description="let the cells of a platform, in any precision, take turns, on devices that "
-        "can hold several models at once; `rounds: {}` uses the defaults (default: one cell after "
-        "the other)",
+    rounds: RoundsChoice = Field(
+        default=RoundRules(),
+        description="how the cells of a platform, in any precision, take turns, on devices that "
+        "can hold several models at once; `off` measures one cell after the other, as does "
+        "min_time_s",
     )
     profile: _Flag = Field(
         default=False,
@@ -448,18 +458,13 @@ class SweepSpec(SpecSection):
     @model_validator(mode="after")
     def _check_retry(self) -> Self:
         if self.hosts.quiet == "retry" and self.rounds is None:
-            raise ValueError("hosts.quiet: retry needs rounds; add `rounds: {}`")
+            raise ValueError("hosts.quiet: retry needs rounds; remove `rounds: off`")
         return self
 
     @model_validator(mode="after")
     def _check_sustained(self) -> Self:
         lasting_s = self.measure.min_time_s + self.measure.max_warmup_s
-        if self.measure.min_time_s == 0:
-            return self
-        if self.rounds is not None:
-            raise ValueError("measure.min_time_s and rounds cannot be combined: cells of a round "
-                             "take turns, and a sustained run is not interrupted")  # fmt: skip
-        if self.limits.timeout_s <= lasting_s:
+        if self.measure.min_time_s > 0 and self.limits.timeout_s <= lasting_s:
             raise ValueError(f"limits.timeout_s {self.limits.timeout_s:g} ends a repeat before its "
                              f"warm-up and min_time_s, {lasting_s:g} s together, are over: raise "
                              "timeout_s")  # fmt: skip
