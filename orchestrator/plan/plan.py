@@ -2,7 +2,6 @@
 
 import itertools
 import math
-from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
@@ -461,8 +460,7 @@ def _round_rules(
     """
     if spec.rounds is None or spec.measure.min_time_s > 0:
         return None
-    met = Counter((cell.device, company(cell, spec.rounds)) for cell in cells)
-    if max(met.values(), default=0) < 2:
+    if len({(cell.device, company(cell, spec.rounds)) for cell in cells}) == len(cells):
         return None
     halves = [known // 2 for cell in cells if (known := memory.get(cell.device))]
     return replace(spec.rounds, memory_bytes=min([spec.rounds.memory_bytes, *halves]))

