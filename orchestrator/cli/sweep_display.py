@@ -246,27 +246,20 @@ def cell_rows(results: Path, sweep_id: str) -> list[dict[str, object]]:
     ]
 
 
+_SAME = (
+    "model", "platform_key", "axes", "workload", "origin", "statistic", "interval_reason",
+    "n_repeats", "memory_metric", "backend", "backend_nodes", "graph_nodes", "flags",
+)  # fmt: skip
+
+
 def _row(cell: Mapping[str, object]) -> dict[str, object]:
-    nodes, of_nodes = cell["backend_nodes"], cell["graph_nodes"]
-    return {
-        "model": cell["model"],
-        "platform_key": cell["platform_key"],
-        "axes": cell["axes"],
-        "workload": cell["workload"],
+    same = {name: cell[name] for name in _SAME}
+    return same | {
         "tokens_per_s": _tokens_per_s(cell),
-        "origin": cell["origin"],
-        "statistic": cell["statistic"],
         "latency_ms": _scaled(cell["latency_ns"], NS_PER_MS),
         "latency_low_ms": _scaled(cell["latency_low_ns"], NS_PER_MS),
         "latency_high_ms": _scaled(cell["latency_high_ns"], NS_PER_MS),
-        "interval_reason": cell["interval_reason"],
-        "n_repeats": cell["n_repeats"],
         "peak_memory_mib": _scaled(cell["peak_memory_bytes"], BYTES_PER_MIB),
-        "memory_metric": cell["memory_metric"],
-        "backend": cell["backend"],
-        "backend_nodes": nodes,
-        "graph_nodes": of_nodes,
-        "flags": cell["flags"],
     }
 
 
@@ -281,25 +274,25 @@ def _scaled(value: object, unit: float) -> float | None:
     return value / unit if isinstance(value, int | float) else None
 
 
+_SHOWN = (
+    "model", "platform", "workload", "latency_ms", "latency_low_ms", "latency_high_ms",
+    "tokens_per_s", "peak_memory_mib", "on_backend", "verdict", "why", "origin",
+)  # fmt: skip
+
+
 def shown_cells(rows: Sequence[Mapping[str, object]]) -> list[dict[str, object]]:
     """What a person reads of `cell_rows`: without columns that have no value."""
-    shown = [
-        {
-            "model": row["model"],
+    named = (
+        row
+        | {
             "platform": row["platform_key"],
             "workload": None if row["workload"] == str(IMAGE) else row["workload"],
-            "latency_ms": row["latency_ms"],
-            "latency_low_ms": row["latency_low_ms"],
-            "latency_high_ms": row["latency_high_ms"],
-            "tokens_per_s": row["tokens_per_s"],
-            "peak_memory_mib": row["peak_memory_mib"],
             "on_backend": _placement(row),
-            "verdict": row["verdict"],
-            "why": row["why"],
             "origin": None if row["origin"] == "measured" else row["origin"],
         }
-        for row in rows
-    ]
+        for row in map(dict, rows)
+    )
+    shown = [{name: row[name] for name in _SHOWN} for row in named]
     used = {name for row in shown for name, value in row.items() if value is not None}
     return [{name: row[name] for name in row if name in used} for row in shown]
 

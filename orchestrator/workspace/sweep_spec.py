@@ -462,23 +462,17 @@ class SweepSpec(SpecSection):
         return self
 
     @model_validator(mode="after")
-    def _check_sustained(self) -> Self:
-        lasting_s = self.measure.min_time_s + self.measure.max_warmup_s
-        if self.measure.min_time_s > 0 and self.limits.timeout_s <= lasting_s:
-            raise ValueError(f"limits.timeout_s {self.limits.timeout_s:g} ends a repeat before its "
-                             f"warm-up and min_time_s, {lasting_s:g} s together, are over: raise "
-                             "timeout_s")  # fmt: skip
-        return self
-
-    @model_validator(mode="after")
-    def _check_replicas(self) -> Self:
-        if self.replicas is None:
-            return self
-        lasting_s = self.replicas.run_s + self.measure.max_warmup_s
-        if self.limits.timeout_s <= lasting_s:
-            raise ValueError(f"limits.timeout_s {self.limits.timeout_s:g} ends a set before its "
-                             f"warm-up and run_s, {lasting_s:g} s together, are over: raise "
-                             "timeout_s")  # fmt: skip
+    def _check_timeout(self) -> Self:
+        run_s = 0.0 if self.replicas is None else self.replicas.run_s
+        for what, name, asked_s in (
+            ("repeat", "min_time_s", self.measure.min_time_s),
+            ("set", "run_s", run_s),
+        ):
+            lasting_s = asked_s + self.measure.max_warmup_s
+            if asked_s and self.limits.timeout_s <= lasting_s:
+                raise ValueError(f"limits.timeout_s {self.limits.timeout_s:g} ends a {what} before "
+                                 f"its warm-up and {name}, {lasting_s:g} s together, are over: "
+                                 "raise timeout_s")  # fmt: skip
         return self
 
 

@@ -100,5 +100,7 @@ def test_the_plan_of_a_sweep_with_rounds_names_the_devices_that_take_turns(folde
     # Three workers of 300 MiB, and three times the 102 MB of ResNet-50's weights.
     words = "3 cells take turns on", "about 1.2 GiB", "rounds: off"
     assert has(done.stdout, *words), done.stdout
+    alone = run(folder, "sweep", "plan", "turns", "--only", "resnet50")
+    assert "take turns" not in alone.stdout
     spec.write_text(f"{spec.read_text()}rounds: off\n")
     assert "take turns" not in run(folder, "sweep", "plan", "turns").stdout
