@@ -406,11 +406,16 @@ def cell_of_side_key(key: str) -> str:
 
 # Which repeats form a round: cells that fit into the host's memory together.
 
-FILE_COPIES = 3
+_FILE_COPIES = 3
 """A loaded model is assumed to take this many times its file: the file, the weights in the
 runtime's own layout, and activations. Not measured."""
-PROCESS_BYTES = 300 * 1024 * 1024
+_PROCESS_BYTES = 300 * 1024 * 1024
 """Assumed for interpreter and runtime of one worker. Not measured."""
+
+
+def loaded_bytes(file_bytes: int) -> int:
+    """Memory of one worker with its model, by an estimate."""
+    return _PROCESS_BYTES + _FILE_COPIES * file_bytes
 
 
 def rounds(
@@ -428,7 +433,7 @@ def rounds(
     """
     platforms: dict[object, list[Cell]] = defaultdict(list)
     for cell in plan.cells:
-        platforms[_company(cell, rules)].append(cell)
+        platforms[company(cell, rules)].append(cell)
     for index in range(plan.repeats):
         random = Random(f"{plan.seed}/{index}/rounds")  # noqa: S311 - an order, not a secret
         groups = [
@@ -441,8 +446,8 @@ def rounds(
             yield tuple(Repeat(cell=cell, index=index) for cell in group)
 
 
-def _company(cell: Cell, rules: RoundRules) -> object:
-    """Equal for the cells that may meet; a sequence of steps is not interrupted, so it is alone."""
+def company(cell: Cell, rules: RoundRules) -> object:
+    """Equal for cells of a device that may meet; a sequence is not interrupted, so it is alone."""
     if cell.execution.workload.steps is not None:
         return cell.cell_key
     # Sizes of inputs belong to the model; what a precision gains is a ratio inside rounds, too.
@@ -459,7 +464,7 @@ def _dealt(
         group: list[Cell] = []
         used = 0
         for cell in cells[number::n_groups]:
-            needed = PROCESS_BYTES + FILE_COPIES * file_bytes[cell.export]
+            needed = loaded_bytes(file_bytes[cell.export])
             if group and used + needed > rules.memory_bytes:
                 yield group
                 group, used = [], 0

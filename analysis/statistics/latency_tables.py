@@ -11,6 +11,7 @@ import numpy as np
 import polars as pl
 
 from fleetrank.analysis.errors import NoDataError
+from fleetrank.analysis.labels import labels_of
 from fleetrank.analysis.panel.session import Session
 from fleetrank.analysis.rounds import MeasuredRound
 from fleetrank.analysis.statistics.language import MEANINGS
@@ -63,6 +64,22 @@ def latency_table(session: Session) -> Table:
     return _of_workload(
         session, Table(title="Latency", frame=shown, notes=scope.notes, explanation=explanation)
     )
+
+
+def latency_matrix(cells: pl.DataFrame) -> pl.DataFrame:
+    """Medians in ms: a row for each platform, by its label, and a column for each model.
+
+    Args:
+        cells: of one workload; a model that a platform lacks is null there.
+    """
+    labels = labels_of(cells["platform_key"])
+    named = cells.select(
+        "model",
+        pl.col("platform_key").replace(dict(labels.names)).alias("ms"),
+        latency_ms=pl.col("latency_ns") / NS_PER_MS,
+    )
+    # Two cards under one name are two cells; the first stands for both.
+    return named.pivot("model", index="ms", values="latency_ms", aggregate_function="first")
 
 
 def _of_workload(session: Session, table: Table) -> Table:

@@ -175,7 +175,7 @@ def run(
     if not outcome.is_interrupted:
         asked = [table for table, is_asked in sides.items() if is_asked]
         _print_cells(outcome.sweep_id, names, stream, asked)
-    conclude(outcome, run_options, stream)
+    conclude(outcome, run_options, stream, has_printed_cells=True)
     if outcome.n_profile_failed or outcome.n_sets_failed:
         raise typer.Exit(EXIT_FAILED_CELLS)
 

@@ -1,6 +1,7 @@
 """How commands that run a sweep show progress, and what they print at the end."""
 
 import shlex
+import shutil
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -11,19 +12,25 @@ from typing import TYPE_CHECKING, TextIO
 import typer
 
 from fleetrank.analysis.stored.columns import ORIGINS
+from fleetrank.analysis.tables.formats import grid_of_rows, lines_of
 from fleetrank.foundation.inputs import IMAGE
-from fleetrank.foundation.vocabulary import BYTES_PER_MIB, NS_PER_MS, NS_PER_S
-from fleetrank.orchestrator.cli.context import current
+from fleetrank.foundation.vocabulary import BYTES_PER_MIB, NS_PER_MS, NS_PER_S, CellVerdict
+from fleetrank.orchestrator.cli.context import Work, current, reading_turn
 from fleetrank.orchestrator.cli.options import Progress
 from fleetrank.orchestrator.progress import Subscriber
 
 if TYPE_CHECKING:
     import polars as pl
 
+    from fleetrank.analysis.panel.session import Session
     from fleetrank.orchestrator.progress import SweepFinished
     from fleetrank.orchestrator.sweep.sweep_session import RunOptions
 
 EXIT_FAILED_CELLS, EXIT_SLOWER, EXIT_INTERRUPTED = 3, 5, 130
+_WIDTH = 100
+"""Letters of a line of latencies in a pipe."""
+_MOST_LINES = 15
+"""Of latencies at the end of a sweep; `report show latency` has all of them."""
 
 
 @contextmanager
@@ -51,20 +58,29 @@ def result_stream(progress: Progress) -> TextIO:
     return sys.stderr if progress is Progress.JSONL else sys.stdout
 
 
-def conclude(outcome: "SweepFinished", options: "RunOptions", stream: TextIO | None) -> None:
-    """Prints the results folder and the next commands, and exits with the exit code.
+def conclude(
+    outcome: "SweepFinished",
+    options: "RunOptions",
+    stream: TextIO | None,
+    *,
+    has_printed_cells: bool = False,
+) -> None:
+    """Prints what was found and the next commands, and exits with the exit code.
 
     Args:
         outcome: of the sweep.
         options: of this run; the command that continues the sweep repeats them.
         stream: `None` prints nothing, because the command has printed its result as JSON.
+        has_printed_cells: the command has printed the figures.
     """
     if stream is not None:
-        store_folder = current().workspace.results / f"measurements/sweep_id={outcome.sweep_id}"
-        print(f"results: {store_folder}", file=stream)
-        for line in noisy_lines(current().workspace.results, outcome.sweep_id):
-            print(line, file=stream)
-        for line in _next_steps(outcome, options):
+        results = current().workspace.results
+        print(f"results: {results / f'measurements/sweep_id={outcome.sweep_id}'}", file=stream)
+        lines_of_cells = noisy_lines if has_printed_cells else found_lines
+        for line in (
+            *lines_of_cells(results, outcome.sweep_id),
+            *_next_steps(outcome, options),
+        ):
             print(line, file=stream)
     if outcome.is_interrupted:
         raise typer.Exit(EXIT_INTERRUPTED)
@@ -72,14 +88,57 @@ def conclude(outcome: "SweepFinished", options: "RunOptions", stream: TextIO | N
         raise typer.Exit(EXIT_FAILED_CELLS)
 
 
+def found_lines(results: Path, sweep_id: str) -> Iterator[str]:
+    """The latencies of a finished sweep, how many are steady, and the pair that surprises most.
+
+    Empty where `_judged` is.
+    """
+    for cells in _judged(results, sweep_id):
+        yield from _matrix_lines(cells)
+        n_steady = cells.filter(verdict=CellVerdict.STEADY).height
+        n_ranged = cells["latency_low_ns"].count()
+        steady = f"steady: {n_steady} of {cells.height} figures, {n_ranged} with a 95 % interval."
+        yield " ".join((steady, *_noise_of(results, cells)))
+    if _judged(results, sweep_id):
+        yield from _surprise(results)
+
+
 def noisy_lines(results: Path, sweep_id: str) -> Iterator[str]:
     """Which cells of each workload are noisy, or unlike they were in other sweeps, and why."""
     for cells in _judged(results, sweep_id):
-        from fleetrank.analysis.statistics.verdicts import history_sentences, sweep_sentences
-        from fleetrank.analysis.stored.load import load_measurements
+        yield from _noise_of(results, cells)
 
-        yield from sweep_sentences(cells)
-        yield from history_sentences(cells, load_measurements(results))
+
+def _noise_of(results: Path, cells: "pl.DataFrame") -> Iterator[str]:
+    from fleetrank.analysis.statistics.verdicts import history_sentences, sweep_sentences
+    from fleetrank.analysis.stored.load import load_measurements
+
+    yield from sweep_sentences(cells)
+    yield from history_sentences(cells, load_measurements(results))
+
+
+def _matrix_lines(cells: "pl.DataFrame") -> list[str]:
+    """The way round with fewer lines that fits a line; none if both have too many."""
+    from fleetrank.analysis.statistics.latency_tables import latency_matrix
+
+    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else _WIDTH
+    matrix = latency_matrix(cells)
+    turned = matrix.transpose(include_header=True, header_name="ms", column_names="ms")
+    ways = [lines_of(grid_of_rows(one.to_dicts())) for one in (matrix, turned)]
+    fit = [lines for lines in ways if len(lines) <= _MOST_LINES and max(map(len, lines)) <= width]
+    return min(fit, key=len, default=[])
+
+
+def _surprise(results: Path) -> Iterator[str]:
+    """The order of two models that most other devices reverse; nothing if no other is known."""
+    from fleetrank.analysis.errors import AnalysisError
+    from fleetrank.analysis.statistics.pair_answer import pair_sentences
+    from fleetrank.analysis.statistics.pairs import main_pair
+
+    with suppress(AnalysisError), reading_turn(results, work=Work.PAIRS, now=True):
+        answer = main_pair(_session(results))
+        if answer and any(one.device != answer.here.device for one in answer.targets):
+            yield pair_sentences(answer)[0]
 
 
 @cache
@@ -91,16 +150,22 @@ def _judged(results: Path, sweep_id: str) -> tuple["pl.DataFrame", ...]:
     from fleetrank.analysis.errors import AnalysisError
 
     with suppress(AnalysisError, ModuleNotFoundError):
-        from fleetrank.analysis.panel.session import Session
         from fleetrank.analysis.statistics.verdicts import with_verdicts
-        from fleetrank.analysis.stored.load import load_measurements
-        from fleetrank.analysis.stored.selection import Selection
 
-        rows = load_measurements(results, sweep=sweep_id, origins=ORIGINS)
-        session = Session(rows, Selection(origins=ORIGINS, sweep=sweep_id))
+        session = _session(results, sweep_id)
         known = [one for one in session.workloads if session.cells_of(one) is not None]
         return tuple(with_verdicts(session.of_workload(one)) for one in known)
     return ()
+
+
+def _session(results: Path, sweep_id: str | None = None) -> "Session":
+    """The rows of a sweep, of any origin, or all that tables use."""
+    from fleetrank.analysis.panel.session import Session
+    from fleetrank.analysis.stored.load import load_measurements
+    from fleetrank.analysis.stored.selection import Selection
+
+    chosen = Selection(origins=ORIGINS, sweep=sweep_id) if sweep_id else Selection()
+    return Session(load_measurements(results, sweep=sweep_id, origins=chosen.origins), chosen)
 
 
 def _next_steps(outcome: "SweepFinished", options: "RunOptions") -> Iterator[str]:
@@ -109,7 +174,7 @@ def _next_steps(outcome: "SweepFinished", options: "RunOptions") -> Iterator[str
     unreal = ["--include-simulated"] if outcome.is_unreal else []
     report = fleetrank_command("report", "build", *unreal)
     if not (outcome.n_missing or outcome.is_interrupted):
-        yield f"next:    {report}"
+        yield f"next:    {'; '.join([report, *_first_steps()])}"
         return
     yield f"details: {fleetrank_command('sweep', 'status', sweep_id)}"
     if outcome.is_interrupted:
@@ -125,6 +190,15 @@ def _next_steps(outcome: "SweepFinished", options: "RunOptions") -> Iterator[str
     yield f"next:    {fleetrank_command('sweep', 'resume', sweep_id, *chosen)}"
     if outcome.n_ok:
         yield f"report:  {report}"
+
+
+def _first_steps() -> Iterator[str]:
+    """How to measure a file and a phone, in a workspace that has none."""
+    workspace = current().workspace
+    if not any(workspace.cards.glob("*.toml")):
+        yield f"a file of yours: {fleetrank_command('run', 'mine.onnx')}"
+    if not any(workspace.devices.glob("*.yaml")):
+        yield f"a phone: {fleetrank_command('devices', 'list', '--found')}"
 
 
 def fleetrank_command(*words: str) -> str:
@@ -172,27 +246,20 @@ def cell_rows(results: Path, sweep_id: str) -> list[dict[str, object]]:
     ]
 
 
+_SAME = (
+    "model", "platform_key", "axes", "workload", "origin", "statistic", "interval_reason",
+    "n_repeats", "memory_metric", "backend", "backend_nodes", "graph_nodes", "flags",
+)  # fmt: skip
+
+
 def _row(cell: Mapping[str, object]) -> dict[str, object]:
-    nodes, of_nodes = cell["backend_nodes"], cell["graph_nodes"]
-    return {
-        "model": cell["model"],
-        "platform_key": cell["platform_key"],
-        "axes": cell["axes"],
-        "workload": cell["workload"],
+    same = {name: cell[name] for name in _SAME}
+    return same | {
         "tokens_per_s": _tokens_per_s(cell),
-        "origin": cell["origin"],
-        "statistic": cell["statistic"],
         "latency_ms": _scaled(cell["latency_ns"], NS_PER_MS),
         "latency_low_ms": _scaled(cell["latency_low_ns"], NS_PER_MS),
         "latency_high_ms": _scaled(cell["latency_high_ns"], NS_PER_MS),
-        "interval_reason": cell["interval_reason"],
-        "n_repeats": cell["n_repeats"],
         "peak_memory_mib": _scaled(cell["peak_memory_bytes"], BYTES_PER_MIB),
-        "memory_metric": cell["memory_metric"],
-        "backend": cell["backend"],
-        "backend_nodes": nodes,
-        "graph_nodes": of_nodes,
-        "flags": cell["flags"],
     }
 
 
@@ -207,25 +274,25 @@ def _scaled(value: object, unit: float) -> float | None:
     return value / unit if isinstance(value, int | float) else None
 
 
+_SHOWN = (
+    "model", "platform", "workload", "latency_ms", "latency_low_ms", "latency_high_ms",
+    "tokens_per_s", "peak_memory_mib", "on_backend", "verdict", "why", "origin",
+)  # fmt: skip
+
+
 def shown_cells(rows: Sequence[Mapping[str, object]]) -> list[dict[str, object]]:
     """What a person reads of `cell_rows`: without columns that have no value."""
-    shown = [
-        {
-            "model": row["model"],
+    named = (
+        row
+        | {
             "platform": row["platform_key"],
             "workload": None if row["workload"] == str(IMAGE) else row["workload"],
-            "latency_ms": row["latency_ms"],
-            "latency_low_ms": row["latency_low_ms"],
-            "latency_high_ms": row["latency_high_ms"],
-            "tokens_per_s": row["tokens_per_s"],
-            "peak_memory_mib": row["peak_memory_mib"],
             "on_backend": _placement(row),
-            "verdict": row["verdict"],
-            "why": row["why"],
             "origin": None if row["origin"] == "measured" else row["origin"],
         }
-        for row in rows
-    ]
+        for row in map(dict, rows)
+    )
+    shown = [{name: row[name] for name in _SHOWN} for row in named]
     used = {name for row in shown for name, value in row.items() if value is not None}
     return [{name: row[name] for name in row if name in used} for row in shown]
 

@@ -14,8 +14,8 @@ from fleetrank.models.cards.card import ExportRequest
 from fleetrank.models.errors import ModelError
 from fleetrank.models.networks.weights import canary_request, primer_request
 from fleetrank.orchestrator.cli.listing import print_table
-from fleetrank.orchestrator.identity import Cell, RoundRules, SkippedCell
-from fleetrank.orchestrator.plan.estimate import RAY_S, disk_bytes, exporting_s, measuring_s
+from fleetrank.orchestrator.identity import Cell, SkippedCell, company, loaded_bytes
+from fleetrank.orchestrator.plan import estimate
 from fleetrank.orchestrator.store.results import ResultStore
 from fleetrank.orchestrator.sweep.sweep_session import profiles_of, sets_of
 from fleetrank.orchestrator.sweep.sweep_setup import Setup, idle_cores, primed_formats
@@ -73,7 +73,7 @@ def print_plan(
     missing = _missing(workspace, setup, requests, cached)
     history = ResultStore(workspace.results).history()
     times = _times(setup, missing, history, starts_ray=starts_ray)
-    new_bytes = disk_bytes(missing)
+    new_bytes = estimate.disk_bytes(missing)
     n_to_build = len(requests) - len(cached)
     if as_json:
         content = {
@@ -106,9 +106,8 @@ def print_plan(
     print(f"\n{cells} x {repeats} = {count_of(plan.n_repeats, 'process', 'processes')}")
     size = f", about {new_bytes / 1e6:,.0f} MB on disk" if new_bytes >= _SHOWN_BYTES else ""
     print(f"files: {len(cached)} ready, {n_to_build} to build and verify{size}")
-    if plan.rounds is not None:
-        print(_rounds_line(setup, plan.rounds))
-    for line in (*_unlike_cores(setup), *_profile_lines(setup), *_set_lines(setup)):
+    parts = _round_lines, _unlike_cores, _profile_lines, _set_lines
+    for line in itertools.chain.from_iterable(part(setup) for part in parts):
         print(line)
     _print_times(times)
 
@@ -176,16 +175,25 @@ def _file_state(
     return "ready" if request in cached else "to build"
 
 
-def _rounds_line(setup: Setup, rules: RoundRules) -> str:
-    """Where cells take turns, and how many."""
-    names = [name for name, place in setup.places.items() if place.takes_turns]
-    if not names:
-        return "rounds: no device of this sweep can hold several models; cells run one by one"
-    kept = rules.memory_bytes / 1024**3
-    return (
-        f"rounds: up to {rules.cells} cells take turns on {', '.join(names)}, within {kept:g} GiB; "
-        "a round that needs more is split"
-    )
+def _round_lines(setup: Setup) -> Iterator[str]:
+    """Where cells take turns, how many, and the memory that the largest of them need together."""
+    rules = setup.plan.rounds
+    if rules is None:
+        return
+    sizes: dict[tuple[str, object], list[int]] = defaultdict(list)
+    for cell in setup.plan.cells:
+        if setup.places[cell.device].takes_turns:
+            size = loaded_bytes(estimate.copy_bytes(cell.export))
+            sizes[cell.device, company(cell, rules)].append(size)
+    meeting = {key: sorted(some)[-rules.cells :] for key, some in sizes.items() if len(some) > 1}
+    if meeting:
+        used = min(max(map(sum, meeting.values())), rules.memory_bytes)
+        devices = ", ".join(dict.fromkeys(device for device, _ in meeting))
+        yield (
+            f"rounds: up to {rules.cells} cells take turns on {devices}, loaded together in about "
+            f"{used / 2**30:.1f} GiB, at most {rules.memory_bytes / 2**30:.1f}; `rounds: off` "
+            "loads one at a time"
+        )
 
 
 def _missing(
@@ -233,10 +241,10 @@ def _times(
     others = [cell for cell in setup.plan.cells if places[cell.device].repeat_s is None]
     n_known = sum(cell.cell_key in history for cell in others)
     return _Times(
-        starting_s=RAY_S if starts_ray else 0.0,
-        exporting_s=exporting_s(missing, cores) if missing else 0.0,
+        starting_s=estimate.RAY_S if starts_ray else 0.0,
+        exporting_s=estimate.exporting_s(missing, cores) if missing else 0.0,
         idle_cores=cores,
-        measuring_s=measuring_s(setup.plan, history, places),
+        measuring_s=estimate.measuring_s(setup.plan, history, places),
         n_from_history=n_known,
         n_from_sizes=len(others) - n_known,
         n_simulated=len(setup.plan.cells) - len(others),

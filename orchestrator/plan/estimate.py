@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from fleetrank.device_agents.contract.task import Execution, MeasurePolicy
+from fleetrank.device_agents.contract.task import Execution
 from fleetrank.foundation.inputs import WorkloadKind
 from fleetrank.foundation.vocabulary import Format, Precision, Runtime
 from fleetrank.models.cards.card import INPUT_SIZE, ExportRequest, Source
@@ -103,7 +103,7 @@ def measuring_s(
         place = places[cell.device]
         repeat_s = place.repeat_s
         if repeat_s is None:
-            repeat_s = _repeat_s(cell, plan.policy, history, counts_energy=place.counts_energy)
+            repeat_s = _repeat_s(cell, plan, place, history)
             repeat_s += _BETWEEN_S
         else:
             n_simulated[place.host] += plan.repeats
@@ -193,24 +193,25 @@ def _size_of(request: ExportRequest) -> tuple[float, float]:
     )
 
 
-def _repeat_s(
-    cell: Cell, policy: MeasurePolicy, history: Mapping[str, float], *, counts_energy: bool
-) -> float:
+def _repeat_s(cell: Cell, plan: Plan, place: DevicePlace, history: Mapping[str, float]) -> float:
     """Seconds of one repeat: as before, or start, first inference, warm-up and timed part.
 
-    Warm-up and timed part end at their limits, but not before one inference. Energy has two
-    windows, one of them idle.
+    Warm-up and timed part end at their limits, but not before one inference. In rounds the timed
+    part is of as many blocks as the mean of their limits. Energy has two windows, one of them idle.
     """
-    known_s = history.get(cell.cell_key)
+    policy, known_s = plan.policy, history.get(cell.cell_key)
     # Negative: the clock was set back during the repeat. A sustained one takes its own time.
     if known_s is not None and known_s > 0 and policy.min_time_s == 0:
         return known_s
     run_s = _inference_s(cell.export, cell.execution)
     watched_s = max(_RUNS * policy.min_runs * run_s, policy.min_observed_s)
+    if (blocks := plan.rounds) is not None and place.takes_turns:
+        block_s = max(blocks.block_s, run_s) + blocks.left_out_runs * run_s
+        watched_s = (blocks.min_blocks + blocks.max_blocks) / 2 * block_s
     timed_s = policy.min_time_s or min(watched_s, policy.max_time_s)
     least_s = max(_WARMUP * policy.min_warmup_s, policy.min_warmup_runs * run_s)
     warmup_s = min(least_s, policy.max_warmup_s)
-    energy_s = 2 * policy.energy_s if counts_energy else 0.0
+    energy_s = 2 * policy.energy_s if place.counts_energy else 0.0
     return (
         _START_S.get(cell.execution.runtime, _SLOWEST_START_S)
         + _LOAD_S_PER_MILLION * _size_of(cell.export)[1]

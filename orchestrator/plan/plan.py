@@ -2,7 +2,7 @@
 
 import itertools
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from types import MappingProxyType
@@ -44,8 +44,10 @@ from fleetrank.orchestrator.errors import UsageError
 from fleetrank.orchestrator.identity import (
     Cell,
     Plan,
+    RoundRules,
     SkippedCell,
     cell_key,
+    company,
     cost_without_file,
     platform_key,
 )
@@ -439,10 +441,29 @@ def make_plan(
         allows_takeover=spec.hosts.takeover,
         quiet_s=spec.hosts.longest_quiet_s(),
         repeats_disturbed=spec.hosts.quiet == "retry",
-        rounds=spec.rounds,
+        rounds=_round_rules(
+            spec,
+            [one for one in cells.values() if devices[one.device].traits.takes_turns],
+            memory,
+        ),
         cells=tuple(cells.values()),
         skipped=tuple(skipped.values()),
     )
+
+
+def _round_rules(
+    spec: SweepSpec, cells: Collection[Cell], memory: Mapping[str, int | None]
+) -> RoundRules | None:
+    """How cells take turns; `None` if no two can meet, or if runs of `min_time_s` last.
+
+    A round gets half of the smallest device's memory at most.
+    """
+    if spec.rounds is None or spec.measure.min_time_s > 0:
+        return None
+    if len({(cell.device, company(cell, spec.rounds)) for cell in cells}) == len(cells):
+        return None
+    halves = [known // 2 for cell in cells if (known := memory.get(cell.device))]
+    return replace(spec.rounds, memory_bytes=min([spec.rounds.memory_bytes, *halves]))
 
 
 def narrow(plan: Plan, pattern: str) -> Plan:

@@ -352,13 +352,16 @@ def read_sweeps(results: Path, sweep_ids: Sequence[str]) -> pl.DataFrame:
 
 
 def repeat_seconds(results: Path, sweep_ids: Sequence[str]) -> dict[str, float]:
-    """Returns by cell key the mean duration of a valid repeat.
+    """Returns by cell key the mean duration of a valid repeat; in rounds its share of the round.
 
     Raises:
         StoreError: a part is damaged.
     """
-    took = (pl.col("finished_utc") - pl.col("started_utc")).dt.total_microseconds() / 1e6
-    columns = ("cell_key", "status", "started_utc", "finished_utc")
+    began, ended, round_id = map(pl.col, ("started_utc", "finished_utc", "round_id"))
+    share = (ended.max() - began.min()).over(round_id) / pl.len().over(round_id)
+    took = pl.when(round_id.is_null()).then(ended - began).otherwise(share)
+    took_s = (took.dt.total_microseconds() / 1e6).alias("took_s")
+    columns = ("cell_key", "status", "started_utc", "finished_utc", "round_id")
     schema = {name: SCHEMAS[MEASUREMENTS][name] for name in columns}
     with reworded(StoreError, DamagedPartError):
         paths = [path for one in sweep_ids for path in part_files(results, one)]
@@ -366,5 +369,6 @@ def repeat_seconds(results: Path, sweep_ids: Sequence[str]) -> dict[str, float]:
             [pl.DataFrame(schema=schema), *(read_part(one, schema) for one in paths)]
         )
     # A clock that was set back or on during a repeat makes times that cannot be.
-    good = stored.filter(pl.col("status") == "ok", took.is_between(0, _LONGEST_REPEAT_S))
-    return dict(good.group_by("cell_key").agg(took.mean()).iter_rows())
+    is_good = (pl.col("status") == "ok") & pl.col("took_s").is_between(0, _LONGEST_REPEAT_S)
+    good = stored.with_columns(took_s).filter(is_good)
+    return dict(good.group_by("cell_key").agg(pl.col("took_s").mean()).iter_rows())

@@ -352,6 +352,16 @@ WeightsChoice = Annotated[
 ]
 
 
+RoundsChoice = Annotated[
+    Annotated[RoundRules, AfterValidator(_in_order)] | None,
+    # YAML reads `off` as false.
+    BeforeValidator(
+        lambda value: None if value in (False, "off") else value,
+        json_schema_input_type=RoundRules | Literal["off", False] | None,
+    ),
+]
+
+
 class SweepSpec(SpecSection):
     """One sweep: every combination of the values in its lists."""
 
@@ -419,11 +429,11 @@ class SweepSpec(SpecSection):
     measure: Annotated[MeasurePolicy, AfterValidator(_in_order)] = Field(
         default_factory=MeasurePolicy, description="when a repeat ends"
     )
-    rounds: Annotated[RoundRules, AfterValidator(_in_order)] | None = Field(
-        default=None,
-        description="let the cells of a platform, in any precision, take turns, on devices that "
-        "can hold several models at once; `rounds: {}` uses the defaults (default: one cell after "
-        "the other)",
+    rounds: RoundsChoice = Field(
+        default=RoundRules(),
+        description="how the cells of a platform, in any precision, take turns, on devices that "
+        "can hold several models at once; `off` measures one cell after the other, as does "
+        "min_time_s",
     )
     profile: _Flag = Field(
         default=False,
@@ -448,32 +458,21 @@ class SweepSpec(SpecSection):
     @model_validator(mode="after")
     def _check_retry(self) -> Self:
         if self.hosts.quiet == "retry" and self.rounds is None:
-            raise ValueError("hosts.quiet: retry needs rounds; add `rounds: {}`")
+            raise ValueError("hosts.quiet: retry needs rounds; remove `rounds: off`")
         return self
 
     @model_validator(mode="after")
-    def _check_sustained(self) -> Self:
-        lasting_s = self.measure.min_time_s + self.measure.max_warmup_s
-        if self.measure.min_time_s == 0:
-            return self
-        if self.rounds is not None:
-            raise ValueError("measure.min_time_s and rounds cannot be combined: cells of a round "
-                             "take turns, and a sustained run is not interrupted")  # fmt: skip
-        if self.limits.timeout_s <= lasting_s:
-            raise ValueError(f"limits.timeout_s {self.limits.timeout_s:g} ends a repeat before its "
-                             f"warm-up and min_time_s, {lasting_s:g} s together, are over: raise "
-                             "timeout_s")  # fmt: skip
-        return self
-
-    @model_validator(mode="after")
-    def _check_replicas(self) -> Self:
-        if self.replicas is None:
-            return self
-        lasting_s = self.replicas.run_s + self.measure.max_warmup_s
-        if self.limits.timeout_s <= lasting_s:
-            raise ValueError(f"limits.timeout_s {self.limits.timeout_s:g} ends a set before its "
-                             f"warm-up and run_s, {lasting_s:g} s together, are over: raise "
-                             "timeout_s")  # fmt: skip
+    def _check_timeout(self) -> Self:
+        run_s = 0.0 if self.replicas is None else self.replicas.run_s
+        for what, name, asked_s in (
+            ("repeat", "min_time_s", self.measure.min_time_s),
+            ("set", "run_s", run_s),
+        ):
+            lasting_s = asked_s + self.measure.max_warmup_s
+            if asked_s and self.limits.timeout_s <= lasting_s:
+                raise ValueError(f"limits.timeout_s {self.limits.timeout_s:g} ends a {what} before "
+                                 f"its warm-up and {name}, {lasting_s:g} s together, are over: "
+                                 "raise timeout_s")  # fmt: skip
         return self
 
 

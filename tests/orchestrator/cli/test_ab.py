@@ -91,10 +91,16 @@ def test_a_file_is_measured_without_a_workspace_and_what_nobody_chose_is_said(
 def test_the_plan_of_a_sweep_with_rounds_names_the_devices_that_take_turns(folder: Path) -> None:
     for name in ("cards", "sweeps"):
         (folder / name).mkdir()
-    (folder / "cards/tiny.toml").write_text('source = "file"\nentry = "../a.onnx"\n')
-    (folder / "sweeps/turns.yaml").write_text(
-        "name: turns\nmodels: tiny\nruntimes: onnx\nrounds: {cells: 5}\n"
-    )
+    for name in ("tiny", "other"):
+        (folder / f"cards/{name}.toml").write_text('source = "file"\nentry = "../a.onnx"\n')
+    spec = folder / "sweeps/turns.yaml"
+    spec.write_text("name: turns\nmodels: [tiny, other, resnet50]\nruntimes: onnx\n")
     done = run(folder, "sweep", "plan", "turns")
     assert done.returncode == 0, done.stderr
-    assert "up to 5 cells take turns on cpu-" in done.stdout
+    # Three workers of 300 MiB, and three times the 102 MB of ResNet-50's weights.
+    words = "3 cells take turns on", "about 1.2 GiB", "rounds: off"
+    assert has(done.stdout, *words), done.stdout
+    alone = run(folder, "sweep", "plan", "turns", "--only", "resnet50")
+    assert "take turns" not in alone.stdout
+    spec.write_text(f"{spec.read_text()}rounds: off\n")
+    assert "take turns" not in run(folder, "sweep", "plan", "turns").stdout

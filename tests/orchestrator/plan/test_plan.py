@@ -13,7 +13,7 @@ from fleetrank.models.cards.identity import resolve
 from fleetrank.models.cards.inputs import CardInput
 from fleetrank.models.cards.zoo import load_language_zoo, load_zoo
 from fleetrank.orchestrator.errors import UsageError
-from fleetrank.orchestrator.identity import DevicePlace
+from fleetrank.orchestrator.identity import DevicePlace, RoundRules
 from fleetrank.orchestrator.plan.estimate import measuring_s
 from fleetrank.orchestrator.plan.plan import DeviceCores, make_plan, narrow, select_models
 from fleetrank.orchestrator.workspace.device_registry import DeviceFile
@@ -276,6 +276,10 @@ def test_the_estimate_takes_history_before_the_rule_and_the_slowest_device() -> 
     assert measuring_s(replace(plan, cells=()), {}, PLACES) is None
     counting = {name: replace(place, counts_energy=True) for name, place in PLACES.items()}
     assert measuring_s(plan, {}, counting) == pytest.approx(2 * 2 * (rule_s + 2 * 2))
+    # In rounds: 7.5 blocks of 0.4 s, each after two runs that are left out.
+    turns = PLACES | {"box": replace(PLACES["box"], takes_turns=True)}
+    turns_s = rule_s - 6 + 7.5 * (0.4 + 2 * 1.7 / 30)
+    assert measuring_s(plan, {}, turns) == pytest.approx(2 * 2 * turns_s)
 
 
 def test_a_precision_that_no_exporter_writes_is_skipped_with_those_that_it_writes() -> None:
@@ -430,7 +434,29 @@ def test_a_model_of_fixed_sizes_is_skipped_at_other_batches() -> None:
 
 
 def test_disturbed_rounds_are_measured_again_if_the_specification_says_so() -> None:
-    assert _plan(rounds={}, hosts={"quiet": "retry"}).repeats_disturbed
-    assert not _plan(rounds={}, hosts={"quiet": "wait"}).repeats_disturbed
+    assert _plan(hosts={"quiet": "retry"}).repeats_disturbed
+    assert not _plan(hosts={"quiet": "wait"}).repeats_disturbed
     with pytest.raises(ValueError, match="rounds"):
-        _plan(hosts={"quiet": "retry"})
+        _plan(hosts={"quiet": "retry"}, rounds=False)
+
+
+def test_cells_that_can_meet_take_turns_unless_the_specification_says_off() -> None:
+    pair = {"runtimes": "onnx", "models": ["one", "two"]}
+    assert _plan(**pair).rounds == RoundRules()
+    assert _plan(**pair, rounds={"cells": 2}).rounds == RoundRules(cells=2)
+    assert _plan(models="one", runtimes="onnx", precision=["fp32", "int8"]).rounds is not None
+    alone: list[dict[str, object]] = [
+        {"rounds": False}, {"rounds": "off"}, {"rounds": None}, {"models": "one"},
+        {"devices": "sim"}, {"measure": {"min_time_s": 9.0}},
+    ]  # fmt: skip
+    for keys in alone:
+        assert _plan(**pair | keys).rounds is None, keys
+    assert _plan(models="one", runtimes=["onnx", "torch"]).rounds is None, "of two platforms"
+    stored = _spec(**pair, rounds=False).model_dump(mode="json")
+    assert SweepSpec.model_validate(stored).rounds is None
+
+
+def test_a_round_gets_half_of_a_small_device() -> None:
+    spec = _spec(runtimes="onnx", devices=["box", "sim"])
+    plan = _make(spec, CARDS, DEVICES, memory={"box": 2**30, "sim": 2**20})
+    assert plan.rounds == RoundRules(memory_bytes=2**29)

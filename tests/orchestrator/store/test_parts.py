@@ -248,6 +248,14 @@ def test_history_is_the_mean_length_of_good_repeats(folder) -> None:
     assert repeat_seconds(folder.root, ["none"]) == {}
 
 
+def test_a_cell_that_took_turns_took_its_share_of_the_round(folder) -> None:
+    for cell in ("a", "b", "c", "d"):
+        late = "2026-01-02T03:04:11.000006+00:00"
+        folder.append(1, cell_key=cell, finished_utc=late, round_id=cell if cell == "d" else "r")
+    folder.publish()
+    assert repeat_seconds(folder.root, [SWEEP]) == {"a": 2.0, "b": 2.0, "c": 2.0, "d": 6.0}
+
+
 def test_times_of_any_iso_length_are_utc(new_row) -> None:
     texts = ["2026-01-02T03:04:05+00:00", "2026-01-02T05:04:05.5+02:00", "2026-01-02T03:04:05Z"]
     frame = to_frame([new_row(started_utc=text) for text in [*texts, "2026-01-02T03:04:05"]])
