@@ -26,6 +26,7 @@ from fleetrank.analysis.stored.cell_values import (
 from fleetrank.analysis.stored.scope import select_stored
 from fleetrank.analysis.stored.selection import STATISTIC, Selection, fits_model, matches, named
 from fleetrank.analysis.stored.side_tables import EVALUATIONS, newest_evaluations, unit_of_metric
+from fleetrank.analysis.tables.formats import sentences_of_reasons, value_text
 from fleetrank.analysis.tables.table import Table, explained
 from fleetrank.analysis.weather import (
     MIN_BLOCKS,
@@ -40,7 +41,14 @@ from fleetrank.analysis.weather import (
 )
 from fleetrank.foundation.errors import count_of
 from fleetrank.foundation.inputs import Workload, WorkloadKind
-from fleetrank.foundation.vocabulary import BYTES_PER_MIB, NS_PER_MS, NS_PER_S, Precision
+from fleetrank.foundation.vocabulary import (
+    BYTES_PER_MIB,
+    NS_PER_MS,
+    NS_PER_S,
+    CellVerdict,
+    Origin,
+    Precision,
+)
 
 
 def latency_table(session: Session) -> Table:
@@ -53,16 +61,78 @@ def latency_table(session: Session) -> Table:
         "latency_p95_ms": "latency_p95_ns",
         "latency_p99_ms": "latency_p99_ns",
     }
-    shown = with_verdicts(session).select(
+    judged = with_verdicts(session)
+    shown = judged.select(
         "model", "platform_key", *_scaled(columns, NS_PER_MS),
         "verdict", "repeats_spread", "n_repeats", "sample_kind", "runtime_version", "flags",
         STATISTIC, placement(),
         pl.col("interval_reason").alias("reason"),
     )  # fmt: skip
-    explanation = explained("latency/latency")
-    return _of_workload(
-        session, Table(title="Latency", frame=shown, notes=scope.notes, explanation=explanation)
+    matrix = latency_matrix(judged)
+    table = Table(
+        title="Latency",
+        frame=shown,
+        notes=scope.notes,
+        explanation=explained("latency/latency"),
+        brief=Table(
+            title="Latency",
+            frame=matrix,
+            notes=tuple(_matrix_notes(judged)),
+            columns=tuple(matrix.columns),
+        ),
     )
+    return _of_workload(session, table)
+
+
+MARKS = {CellVerdict.NOISY: " ~", CellVerdict.DOUBTFUL: " ?"}
+"""Behind a figure that is not steady."""
+
+
+def latency_matrix(cells: pl.DataFrame) -> pl.DataFrame:
+    """Medians in ms as texts: `model`, and a column for each platform, named by its key.
+
+    Models and platforms that the user measured come first, then those with the most figures.
+
+    Args:
+        cells: of one workload; with `verdict`, a figure that is not steady has its mark.
+    """
+    marks = cells["verdict"].to_list() if "verdict" in cells.columns else [None] * len(cells)
+    gap = "" if set(marks).isdisjoint(MARKS) else "  "
+    texts = [
+        None if ns is None else value_text(ns / NS_PER_MS) + MARKS.get(mark, gap)
+        for ns, mark in zip(cells["latency_ns"], marks, strict=True)
+    ]
+    models, platforms = (_own_first(cells, name) for name in ("model", "platform_key"))
+    # Two cards under one name are two cells; the first stands for both.
+    wide = cells.with_columns(pl.Series("ms", texts, dtype=pl.String)).pivot(
+        "platform_key", index="model", values="ms", aggregate_function="first"
+    )
+    return (
+        models.to_frame().join(wide, on="model", maintain_order="left").select("model", *platforms)
+    )
+
+
+def _own_first(cells: pl.DataFrame, name: str) -> pl.Series:
+    is_own = (pl.col("origin") != Origin.IMPORTED).any()
+    found = cells.group_by(name).agg(is_own.alias("is_own"), pl.len().alias("n"))
+    return found.sort("is_own", "n", name, descending=[True, True, False])[name]
+
+
+def _matrix_notes(judged: pl.DataFrame) -> Iterator[str]:
+    """What the figures of the matrix are, their marks, and how wide their intervals are."""
+    found = set(judged["verdict"].to_list())
+    marks = [f"{mark.strip()} {verdict}" for verdict, mark in MARKS.items() if verdict in found]
+    statistics = " or ".join(judged[STATISTIC].drop_nulls().unique().sort())
+    yield f"In ms: {', '.join(filter(None, (statistics, *marks)))}."
+    low, high, middle = (judged[f"latency_{one}ns"] for one in ("low_", "high_", ""))
+    reach = (50 * (high - low) / middle).drop_nulls().to_numpy()
+    if reach.size:
+        yield (
+            f"95 % intervals over processes: half-width {np.median(reach):.2g} % of the figure in "
+            f"the median, {reach.max():.2g} % at most."
+        )
+    lacking = judged.filter(low.is_null())["interval_reason"].drop_nulls()
+    yield from sentences_of_reasons(lacking.to_list(), "No interval for")
 
 
 def _of_workload(session: Session, table: Table) -> Table:

@@ -1,9 +1,10 @@
 """Writes a table as text, JSON, CSV, Markdown or LaTeX."""
 
 import math
+import re
 import textwrap
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -166,6 +167,63 @@ def lines_of(grid: Grid, *, has_rule: bool = False) -> list[str]:
     ]
 
 
+MOST_COLUMNS = 8
+"""Of a table that people read; more do not fit a terminal, and few of them are figures."""
+_INTERVAL = "interval"
+
+
+def brief_columns(
+    columns: Mapping[str, Sequence[object]], wanted: Sequence[str] = ()
+) -> tuple[str, ...]:
+    """The columns that people see: equal ones, which the heading has, and at most `MOST_COLUMNS`.
+
+    Args:
+        columns: name to values.
+        wanted: the names to choose from, in order; empty for all but the reasons.
+    """
+    has_rows = any(map(len, columns.values()))
+    known = [
+        name
+        for name in wanted or [name for name in columns if name != REASON]
+        if name in columns
+        and (name in KEYS or not has_rows or any(one is not None for one in columns[name]))
+    ]
+    equal = {name for name in known if is_shared(columns[name])}
+    keys = [name for name in known if name in KEYS and name not in equal]
+    others = [name for name in known if name not in KEYS and name not in equal]
+    kept = {*equal, *keys, *others[: max(0, MOST_COLUMNS - len(keys))]}
+    return tuple(name for name in known if name in kept)
+
+
+def is_shared(values: Sequence[object]) -> bool:
+    """Whether two rows or more have one value."""
+    return len(values) > 1 and all(one == values[0] for one in values)
+
+
+def without_shared(
+    columns: Mapping[str, list[str]],
+) -> tuple[Mapping[str, list[str]], str | None]:
+    """The columns that vary, and a line on the others; `None` without any."""
+    shared = {name: cells[0] for name, cells in columns.items() if is_shared(cells)}
+    said = [f"{heading(name)}: {text}" for name, text in shared.items() if text != MISSING]
+    shown = {name: cells for name, cells in columns.items() if name not in shared}
+    return shown, f"In all rows: {'; '.join(said)}" if said else None
+
+
+def with_intervals(frame: pl.DataFrame, names: Iterable[str]) -> pl.DataFrame:
+    """The frame with a column of texts such as `0.54 to 0.95` for each name of an interval.
+
+    `interval` is of `low` and `high`, `ratio_interval` of `ratio_low` and `ratio_high`.
+    """
+    for name in names:
+        ends = [name.replace(_INTERVAL, end) for end in _ENDS]
+        if name not in frame.columns and set(ends) <= set(frame.columns):
+            pairs = zip(*(column_texts(frame, end) for end in ends), strict=True)
+            texts = [None if MISSING in pair else " to ".join(pair) for pair in pairs]
+            frame = frame.with_columns(pl.Series(name, texts, dtype=pl.String))
+    return frame
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fitted:
     """Columns that fit.
@@ -190,11 +248,11 @@ class Fitted:
         return [*self.reasons, *missing, remedy] if missing else []
 
 
-def fitted(columns: Mapping[str, Sequence[str]], width: int) -> Fitted:
+def fitted(columns: Mapping[str, Sequence[str]], width: int, chosen: Container[str] = ()) -> Fitted:
     """The columns, with lines of at most `width` letters.
 
-    Columns of `KEYS` stay whole. Lines are longer if these leave less than a quarter of the width
-    to the other columns, which then have that quarter.
+    Columns of `KEYS` stay whole, and figures of `chosen` too. Lines are longer if the former leave
+    less than a quarter of the width to the other columns, which then have that quarter.
     """
     kept = {name: list(cells) for name, cells in columns.items()}
     width = max(width, _line({name: kept[name] for name in kept if name in KEYS}) + width // 4)
@@ -203,7 +261,7 @@ def fitted(columns: Mapping[str, Sequence[str]], width: int) -> Fitted:
     while (excess := _line(kept) - width) > 0:
         long = [name for name in kept if name not in KEYS and _widest(kept[name]) > SENTENCE]
         spare = sum(_widest(kept[name]) - SENTENCE for name in long)
-        unwanted = least_wanted(kept)
+        unwanted = least_wanted(kept, chosen)
         if long and (spare >= excess or unwanted is None or long == [next(iter(kept))]):
             longest = max(long, key=lambda name: _widest(kept[name]))
             most = max(SENTENCE, _widest(kept[longest]) - excess)
@@ -222,21 +280,23 @@ def fitted(columns: Mapping[str, Sequence[str]], width: int) -> Fitted:
     return Fitted(columns=kept, hidden=tuple(hidden), is_cut=is_cut, reasons=reasons)
 
 
-def least_wanted(columns: Mapping[str, Sequence[str]]) -> str | None:
+def least_wanted(columns: Mapping[str, Sequence[str]], chosen: Container[str] = ()) -> str | None:
     """The column to hide first: the last one with sentences, so that figures stay, or the last.
 
-    `None` if only the first column and those of `KEYS` are left: they are never hidden.
+    `None` if only the first column, those of `KEYS`, and those of `chosen` without sentences are
+    left.
     """
-    others = [name for name in list(columns)[1:] if name not in KEYS]
-    sentences = [name for name in others if _widest(columns[name]) > SENTENCE]
+    known = [name for name in list(columns)[1:] if name not in KEYS]
+    sentences = [name for name in known if _widest(columns[name]) > SENTENCE]
+    others = [name for name in known if name not in chosen]
     return next(reversed([one for one in sentences if one != ANSWER] or sentences or others), None)
 
 
-def sentences_of_reasons(cells: Sequence[str]) -> Iterator[str]:
+def sentences_of_reasons(cells: Sequence[str], start: str = f"{REASON} of") -> Iterator[str]:
     """A sentence for each of the most frequent reasons, in place of the column."""
     found = Counter(cell for cell in cells if cell != MISSING)
     for reason, n in found.most_common(_MAX_REASONS):
-        yield f"{REASON} of {count_of(n, 'row')}: {reason}."
+        yield f"{start} {count_of(n, 'row')}: {reason}."
     if (more := len(found) - _MAX_REASONS) > 0:
         yield f"{count_of(more, 'more reason')} in column {REASON}."
 
@@ -295,12 +355,20 @@ def column_texts(frame: pl.DataFrame, name: str, *, is_grouped: bool = False) ->
     return [value_text(value, is_grouped=is_grouped) for value in frame[name].to_list()]
 
 
+_FIGURE = re.compile(r"-|[\d.]+(  | [~?])?|-?[\d.]+ to -?[\d.]+")
+"""A figure as a text, with its mark or the room for one; or an interval."""
+
+
 def grid_of(table: Table) -> Grid:
     """The texts of a table."""
-    frame = table.frame
+    columns = {name: column_texts(table.frame, name) for name in table.frame.columns}
     return Grid(
-        columns={name: column_texts(frame, name) for name in frame.columns},
-        numbers=frozenset(name for name, dtype in frame.schema.items() if dtype.is_numeric()),
+        columns=columns,
+        numbers=frozenset(
+            name
+            for name, dtype in table.frame.schema.items()
+            if dtype.is_numeric() or all(map(_FIGURE.fullmatch, columns[name]))
+        ),
     )
 
 
@@ -311,6 +379,7 @@ def render(
     is_explained: bool = False,
     width: int | None = None,
     full: str = FITTING,
+    said: Sequence[str] = (),
 ) -> str:
     """The table as text that ends with a newline.
 
@@ -321,6 +390,7 @@ def render(
             Without it, text has notes of at most three sentences; other formats have all notes.
         width: the most letters of a line of text; `None` sets no limit.
         full: says how to get what does not fit the width.
+        said: further sentences below a table with a width.
 
     Raises:
         AnalysisError: no such format.
@@ -335,14 +405,19 @@ def render(
     elif form == "table":
         table = with_brief_notes(table)
     if form == "table" and width is not None:
-        return _to_text(table, width=width, full=full)
+        return _to_text(table, width=width, full=full, said=said)
     return FORMATS[form](table)
 
 
-def _to_text(table: Table, *, width: int | None = None, full: str = "") -> str:
-    grid, given = grid_of(table), table.notes
+def _to_text(
+    table: Table, *, width: int | None = None, full: str = "", said: Sequence[str] = ()
+) -> str:
+    grid, given, head = grid_of(table), (*table.notes, *said), [table.title]
+    if table.columns:
+        columns, shared = without_shared(grid.columns)
+        grid, head = replace(grid, columns=columns), [table.title, *filter(None, [shared])]
     if width is not None:
-        fits = fitted(grid.columns, width)
+        fits = fitted(grid.columns, width, table.columns)
         grid = replace(grid, columns=fits.columns)
         given = (*given, *fits.notes(full))
     notes = [f"Note: {visible_line(note)}" for note in given]
@@ -350,7 +425,7 @@ def _to_text(table: Table, *, width: int | None = None, full: str = "") -> str:
         notes.append(EXPLAIN_HINT)
     if width is not None:
         notes = [line for note in notes for line in textwrap.wrap(note, width)]
-    return "\n".join([table.title, "", *lines_of(grid, has_rule=True), "", *notes]) + "\n"
+    return "\n".join([*head, "", *lines_of(grid, has_rule=True), "", *notes]) + "\n"
 
 
 def _to_json(table: Table) -> str:

@@ -40,7 +40,7 @@ def test_the_answer_comes_first_and_then_the_platforms(
     lines = typed(workspace, capsys, B, A).splitlines()
     assert has(lines[0], f"{A} is", f"times as fast as {B} here")
     heading = next(line for line in lines if line.startswith("label"))
-    assert heading.split()[:5] == ["label", "order", "ratio", "low", "high"]
+    assert heading.split()[:4] == ["label", "order", "ratio", "interval"]
     assert "afirst_cores" not in "".join(lines)
     assert f"a is {A}, b is {B}" in lines
 

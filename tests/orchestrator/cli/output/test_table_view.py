@@ -43,11 +43,12 @@ def test_an_unknown_column_is_an_error_that_names_the_nearest() -> None:
         assert "'model'" in raised.value.remedy
 
 
-def test_rows_are_limited_on_a_terminal_only() -> None:
-    assert TableView().most(80, is_on_terminal=True) == 50
-    assert TableView().most(80, is_on_terminal=False) == 80
-    assert TableView(limit=0).most(80, is_on_terminal=True) == 80
-    assert TableView(limit=7).most(80, is_on_terminal=False) == 7
+def test_rows_are_limited_for_people_only() -> None:
+    assert TableView().most(80, is_for_people=True) == 50
+    assert TableView().most(80, is_for_people=False) == 80
+    assert TableView(limit=0).most(80, is_for_people=True) == 80
+    assert TableView(is_whole=True).most(80, is_for_people=True) == 80
+    assert TableView(limit=7).most(80, is_for_people=False) == 7
 
 
 @pytest.mark.parametrize("form", daily(["csv", "json"], "json"))
@@ -92,10 +93,18 @@ def test_no_line_in_a_pipe_is_wider_than_200(
     assert max(map(len, capsys.readouterr().out.splitlines())) <= 200
 
 
-def test_a_terminal_shows_50_rows_and_the_number_left_out(workspace: Path) -> None:
-    assert f"50 of {N_CELLS} rows shown" in draw_inside(workspace, *CELLS).decode()
-    every = draw_inside(workspace, *CELLS, "--limit", "0").decode()
-    assert "rows shown" not in every
+def test_terminal_and_pipe_show_50_rows_and_the_number_left_out(
+    workspace: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    sorted_cells = (*CELLS, "--sort", "model")
+    assert f"50 of {N_CELLS} rows shown; --all" in draw_inside(workspace, *sorted_cells).decode()
+    assert run([*sorted_cells, "--workspace", str(workspace)]) == 0
+    text = capsys.readouterr().out
+    assert f"50 of {N_CELLS} rows shown; --all" in text
+    assert sum(" to " in line for line in text.splitlines()) == 50
+    assert run([*CELLS, "--all", "--workspace", str(workspace)]) == 0
+    whole = capsys.readouterr().out
+    assert (whole.count("per_inference"), "rows shown" in whole) == (N_CELLS, False)
 
 
 def test_goals_keep_their_figures_at_80_columns(
@@ -103,6 +112,66 @@ def test_goals_keep_their_figures_at_80_columns(
 ) -> None:
     monkeypatch.setitem(command_line._TERMINAL, "COLUMNS", "80")
     text = draw_inside(workspace, "report", "show", "choose").decode()
-    for name in ("value", "low", "high"):
+    for name in ("value", "interval"):
         assert name in text.partition("Hidden columns:")[0]
     assert "0.9341" in text
+
+
+def _heading(text: str) -> list[str]:
+    """The names of the columns, above the rule of a table in a pipe."""
+    lines = text.splitlines()
+    return lines[next(at for at, line in enumerate(lines) if line.startswith("---")) - 1].split()
+
+
+TABLES_OF_FLEET = (
+    "latency", "latency --part memory", "latency --part coldstart", "pairs", "pairs --part tests",
+    "transfer", "transfer --part full", "frontier", "frontier --part regret", "choose --part proxy",
+    "choose --part models", "predict", "predict --part errors", "predict --part ratios",
+    "scaling --part memory", "trust", "trust --part ranks", "trust --part ceiling", "flops",
+    "flops --part frm", "flops --part composites",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("words", daily(TABLES_OF_FLEET, "latency", "pairs --part tests"))
+def test_a_table_has_at_most_8_columns_and_no_repeated_reason(
+    workspace: Path, capsys: pytest.CaptureFixture[str], words: str
+) -> None:
+    def printed(*more: str) -> str:
+        assert run(["report", "show", *words.split(), *more, "--workspace", str(workspace)]) == 0
+        return capsys.readouterr().out
+
+    names = _heading(printed())
+    assert words == "latency" or len(names) <= 8, "labels of a matrix have spaces"
+    assert "reason" not in names
+    rows = json.loads(printed("--json"))["rows"]
+    for name in names:
+        if name in rows[0]:
+            assert len({str(row[name]) for row in rows}) > 1, f"{name} belongs into the heading"
+
+
+def test_latency_is_a_matrix_with_a_line_on_intervals(
+    workspace: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run([*CELLS, "--workspace", str(workspace)]) == 0
+    text = capsys.readouterr().out
+    (line,) = [line for line in text.splitlines() if line.startswith("resnet50 ")]
+    assert len(line.split()) == 1 + len(PLACES)
+    assert "95 % intervals over processes: half-width" in text
+    (mine,) = [line for line in text.splitlines() if line.startswith("model ")]
+    assert mine.split("  ")[0] == "model"
+    for place in PLACES:
+        assert f"{place.device}, {place.runtime}" in mine
+
+
+def test_transfer_says_in_a_word_what_a_rho_shows(
+    workspace: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["report", "show", "transfer", "--workspace", str(workspace)]) == 0
+    text = capsys.readouterr().out
+    wanted = ["measure", "source", "target", "rho", "interval", "conclusion", "residual_p"]
+    assert _heading(text) == wanted
+    assert "In all rows: models: 13" in text
+    assert "not beyond" in text
+    few = ("--model", "resnet*", "--model", "mnas*")
+    assert run(["report", "show", "transfer", *few, "--workspace", str(workspace)]) == 0
+    assert "too few" in capsys.readouterr().out
