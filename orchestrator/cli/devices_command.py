@@ -2,7 +2,7 @@
 
 import shlex
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
@@ -203,15 +203,18 @@ def list_devices(
     as_json: AsJson = False,
     view: TableView,
 ) -> None:
-    """List registered devices and their aliases."""
+    """List registered devices: their models, and whether they can be used now."""
     if found:
         _print_found(as_json=as_json, view=view)
         return
     devices = load_devices(settle_workspace())
     unique = {device.name: device for device in devices.values()}
+    states = _states(list(unique.values()))
     rows = [
         {
             "name": device.name,
+            "model": states[device.name][0],
+            "state": states[device.name][1],
             "kind": device.kind,
             "host": device.host,
             "aliases": [
@@ -222,7 +225,51 @@ def list_devices(
         }
         for device in unique.values()
     ]
-    print_table(rows, as_json, view)
+    print_table(rows, as_json, view, ("name", "aliases", "model", "state", "kind", "host"))
+
+
+def _states(devices: Sequence[DeviceFile]) -> dict[str, tuple[str | None, str]]:
+    """The model of each device and its state now, by name.
+
+    A device with an address is not connected to: its model is that of its registration, its state
+    what this host sees of it, or that it was registered.
+    """
+    found: dict[str, tuple[str | None, str]] = {}
+    for device in devices:
+        facts = device.found.facts
+        model = facts.get("device_model") or facts.get("model")
+        state = "registered" if device.host is None else f"on host {device.host}"
+        if device.host is None and device.kind_of.address_option is None:
+            try:
+                model = create_agent(device.kind, device.options).probe().device_model
+                state = "ready"
+            except FleetError as error:
+                state = error.message
+        found[device.name] = (None if model is None else str(model), state)
+    for kind in {device.kind: device.kind_of for device in devices}.values():
+        mine = [one for one in devices if one.kind_of is kind and one.host is None]
+        if mine and kind.discoverer is not None:
+            found |= _seen(kind.discoverer(), mine, found)
+    return found
+
+
+def _seen(
+    discoverer: Discoverer,
+    devices: Sequence[DeviceFile],
+    known: Mapping[str, tuple[str | None, str]],
+) -> dict[str, tuple[str | None, str]]:
+    """What this host sees of some devices of one kind."""
+    try:
+        seen = discoverer.discover([one.options for one in devices])
+    except FleetError as error:
+        return {one.name: (known[one.name][0], error.message) for one in devices}
+    return {
+        one.name: (
+            known[one.name][0],
+            next((it.state for it in seen if discoverer.is_at(one.options, it)), "not seen"),
+        )
+        for one in devices
+    }
 
 
 @app.command()

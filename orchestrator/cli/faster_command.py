@@ -6,6 +6,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
+import polars as pl
 import typer
 
 from fleetrank.analysis.stored.selection import MARGIN
@@ -184,6 +185,16 @@ _SHOWN = (
 )  # fmt: skip
 
 
+_PLACES = {
+    order: at
+    for at, order in enumerate(
+        ("here", "reversed", "b first", "reversed?", "undecided", "equal", "kept?", "a first",
+         "kept")
+    )
+}  # fmt: skip
+"""The orders as the list of the page has them (`FIRST` in `answer.js`)."""
+
+
 def _of_pair(answer: "PairAnswer", *, is_chosen: bool) -> "Said":
     """The answer, and a table of its platforms."""
     from fleetrank.analysis.statistics.pair_answer import pair_sentences
@@ -207,5 +218,10 @@ def _of_pair(answer: "PairAnswer", *, is_chosen: bool) -> "Said":
             "Nothing is stored of other devices: `fleetrank results import --from demo` brings "
             "published ones, `fleetrank devices list --found` shows phones to register.",
         )
-    table = replace(in_options(pair_table(answer)), title=f"a is {a}, b is {b}", columns=_SHOWN)
-    return (first, *sentences), table
+    table = in_options(pair_table(answer))
+    frame = table.frame.sort(
+        pl.col("order").replace_strict(_PLACES, default=len(_PLACES)), "ratio", nulls_last=True
+    )
+    return (first, *sentences), replace(
+        table, title=f"a is {a}, b is {b}", frame=frame, columns=_SHOWN
+    )

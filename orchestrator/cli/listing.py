@@ -215,7 +215,7 @@ _OPTIONS = (
             "--top",
             min=0,
             metavar="N",
-            help=f"Print the first N rows (default: {MOST_ROWS}; 0: all).",
+            help=f"Print the first N rows (default: {MOST_ROWS}; a list in a pipe: all; 0: all).",
         ),
     ),
     option(
@@ -262,9 +262,10 @@ def print_table(
         UsageError: the rows lack a column that `view` names.
     """
     is_on_terminal = not as_json and sys.stdout.isatty()
-    if columns and not (as_json or view.columns or view.is_whole):
-        view = replace(view, columns=tuple(columns))
-    chosen, said = _viewed(rows, view, is_on_terminal=is_on_terminal)
+    is_brief = bool(columns) and not (as_json or view.columns or view.is_whole)
+    shown = replace(view, columns=tuple(columns)) if is_brief else view
+    chosen, said = _viewed(rows, shown, is_on_terminal=is_on_terminal)
+    said += _more(list(rows[0]), columns) if is_brief and rows else ()
     if as_json:
         print(json_text(chosen, indent=2))
         return

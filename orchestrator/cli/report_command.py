@@ -56,6 +56,7 @@ _MOST_PLATFORMS = 4
 """Named in one message."""
 
 
+@with_view
 def compare(
     sweep_a: Annotated[str, typer.Argument(metavar="A", help="Baseline sweep.")],
     sweep_b: Annotated[
@@ -101,6 +102,7 @@ def compare(
         Path | None,
         typer.Option(help="Also write a JUnit file: one test case for each cell."),
     ] = None,
+    view: TableView,
 ) -> None:
     """Say which cells of sweep B are slower than in sweep A.
 
@@ -135,14 +137,15 @@ def compare(
     if as_json:
         print(json_text(comparison_json(found), indent=2))
     else:
-        _print_text(found, is_explained=explain)
+        _print_text(found, view, is_explained=explain)
     _give_exit_code(found, required)
 
 
-def _print_text(found: "Comparison", *, is_explained: bool) -> None:
+def _print_text(found: "Comparison", view: TableView, *, is_explained: bool) -> None:
     from fleetrank.analysis.comparison.comparison import comparison_sentence, worded_table
 
-    print_in_form(worded_table(found), Form.TABLE, is_explained=is_explained, full="--json")
+    table = worded_table(found)
+    print_in_form(table, Form.TABLE, is_explained=is_explained, view=view, full="--json")
     # A reader of a job's log must see these: an upgrade explains what is slower.
     for difference in found.differences:
         print(difference.sentence)

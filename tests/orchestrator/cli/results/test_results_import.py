@@ -293,3 +293,14 @@ def test_the_demo_answers_the_question(world: World) -> None:
     pair = world.call("faster", "mobilenet_v2", "squeezenet1_1")
     assert has(pair.stdout, "squeezenet1_1 is", "12 of 12 other devices")
     assert has(world.call("faster").stdout, "Orders that are reversed")
+
+
+def test_the_example_of_the_readme_predicts_what_was_not_measured(world: World) -> None:
+    words = ("--models", "mobile*")
+    found = world.call("predict", "--device", "*galaxy-s24*", *words).stdout
+    assert has(
+        found, "low_ms", "high_ms", "mobilenet_v3_large", "5 measured rows: --all shows them"
+    )
+    for like in ("Samsung Galaxy S24", "*galaxy-s24*", "Samsung Galaxy S24, tflite, fp16"):
+        said = world.call("predict", "--device", "new", "--like", like, *words).stdout
+        assert has(said, "new device like", "tflite", "mobilenet_v2")
