@@ -22,6 +22,7 @@ from fleetrank.analysis.report.pair_view import fleet_data
 from fleetrank.analysis.rounds import MeasuredRound, round_values
 from fleetrank.analysis.statistics.frontier_transfer import ParetoResult, pareto
 from fleetrank.analysis.statistics.language import PhasesResult, phases, phases_table
+from fleetrank.analysis.statistics.latency_tables import own_first
 from fleetrank.analysis.statistics.predictions import (
     Prediction,
     PredictionsResult,
@@ -164,7 +165,7 @@ def choose_shown(cells: pl.DataFrame) -> Shown:
     names = platform_labels(cells).names
     is_own = pl.col("origin") != Origin.IMPORTED
     n_own = cells.filter(is_own)["model"].n_unique()
-    ordered = _own_first(cells, is_own)
+    ordered = own_first(cells, "model")
     models = set(ordered[: max(MAX_MODELS, n_own)])
     of_models = cells.filter(pl.col("model").is_in(list(models)))
     room = max(MAX_CELLS // len(models), 1)
@@ -183,19 +184,6 @@ def choose_shown(cells: pl.DataFrame) -> Shown:
         notes=tuple(_left_out(len(models), len(ordered), len(platforms), len(names))),
         left_out={name: frozenset(set(cells[name]) - some) for name, some in kept.items()},
     )
-
-
-def _own_first(cells: pl.DataFrame, is_own: pl.Expr) -> list[str]:
-    """The models in the order in which the page takes them."""
-    own = cells.filter(is_own)["model"].unique()
-    shared = cells.filter(pl.col("model").is_in(own.implode()))["device"].unique()
-    counts = cells.group_by("model").agg(
-        is_own.any().alias("is_own"),
-        pl.col("device").is_in(shared.implode()).any().alias("is_shared"),
-        pl.col("platform_key").n_unique().alias("n"),
-    )
-    order = counts.sort("is_own", "is_shared", "n", "model", descending=[True, True, True, False])
-    return order["model"].to_list()
 
 
 def _left_out(n_models: int, of_models: int, n_platforms: int, of_platforms: int) -> list[str]:

@@ -91,7 +91,7 @@ MARKS = {CellVerdict.NOISY: " ~", CellVerdict.DOUBTFUL: " ?"}
 def latency_matrix(cells: pl.DataFrame) -> pl.DataFrame:
     """Medians in ms as texts: `model`, and a column for each platform, named by its key.
 
-    Models and platforms that the user measured come first, then those with the most figures.
+    The order is that of `own_first`.
 
     Args:
         cells: of one workload; with `verdict`, a figure that is not steady has its mark.
@@ -102,20 +102,28 @@ def latency_matrix(cells: pl.DataFrame) -> pl.DataFrame:
         None if ns is None else value_text(ns / NS_PER_MS) + MARKS.get(mark, gap)
         for ns, mark in zip(cells["latency_ns"], marks, strict=True)
     ]
-    models, platforms = (_own_first(cells, name) for name in ("model", "platform_key"))
     # Two cards under one name are two cells; the first stands for both.
     wide = cells.with_columns(pl.Series("ms", texts, dtype=pl.String)).pivot(
         "platform_key", index="model", values="ms", aggregate_function="first"
     )
-    return (
-        models.to_frame().join(wide, on="model", maintain_order="left").select("model", *platforms)
+    at = pl.col("model").cast(pl.Enum(own_first(cells, "model")))
+    return wide.sort(at).select("model", *own_first(cells, "platform_key"))
+
+
+def own_first(cells: pl.DataFrame, name: str) -> list[str]:
+    """Models or platforms, `name` is the column, in the order of their use to the reader.
+
+    First those with a figure that the user measured, then those on a device that has one of the
+    user's models, each from the most figures to the fewest.
+    """
+    is_own = pl.col("origin") != Origin.IMPORTED
+    models = cells.filter(is_own)["model"].implode()
+    devices = cells.filter(pl.col("model").is_in(models))["device"].implode()
+    found = cells.group_by(name).agg(
+        is_own.any().alias("is_own"), pl.col("device").is_in(devices).any(), pl.len().alias("n")
     )
-
-
-def _own_first(cells: pl.DataFrame, name: str) -> pl.Series:
-    is_own = (pl.col("origin") != Origin.IMPORTED).any()
-    found = cells.group_by(name).agg(is_own.alias("is_own"), pl.len().alias("n"))
-    return found.sort("is_own", "n", name, descending=[True, True, False])[name]
+    order = found.sort("is_own", "device", "n", name, descending=[True, True, True, False])
+    return order[name].to_list()
 
 
 def _matrix_notes(judged: pl.DataFrame) -> Iterator[str]:

@@ -4,7 +4,7 @@ import math
 import re
 import textwrap
 from collections import Counter
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -87,11 +87,11 @@ def heading(name: str) -> str:
 
 # Columns of text, and how they fit a width.
 #
-# Sentences are shortened or hidden, then the last columns. Columns that say what a row is about
-# stay.
+# A terminal hides sentences, then the last columns; columns that say what a row is about stay. A
+# pipe hides none.
 
 PIPE_WIDTH = 200
-"""Letters of a line in a pipe: a log shows it, and a platform key fits three times."""
+"""Letters of a line of prose in a pipe: a log shows it."""
 SENTENCE = 100
 """A longer text is a sentence, and less wanted than a figure: reasons and platforms are shorter."""
 KEYS = frozenset({
@@ -108,9 +108,6 @@ REASON = "reason"
 ANSWER = "answer"
 """The column with what a table says: it is hidden after other sentences and before figures."""
 _MAX_REASONS = 4
-_CUT = "..."
-_GAP = 2
-"""Spaces between two columns."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -224,71 +221,13 @@ def with_intervals(frame: pl.DataFrame, names: Iterable[str]) -> pl.DataFrame:
     return frame
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Fitted:
-    """Columns that fit.
-
-    Attributes:
-        columns: name to cells, in the given order.
-        hidden: names of the columns that are left out.
-        is_cut: whether a text was shortened.
-        reasons: what `sentences_of_reasons` gives for a column of reasons that is left out.
-    """
-
-    columns: Mapping[str, list[str]]
-    hidden: tuple[str, ...]
-    is_cut: bool
-    reasons: tuple[str, ...] = ()
-
-    def notes(self, remedy: str) -> list[str]:
-        """What is missing and how to get it; empty if nothing is."""
-        missing = [f"Hidden columns: {', '.join(self.hidden)}."] if self.hidden else []
-        if self.is_cut:
-            missing.append(f"Texts that end in {_CUT} are shortened.")
-        return [*self.reasons, *missing, remedy] if missing else []
-
-
-def fitted(columns: Mapping[str, Sequence[str]], width: int, chosen: Container[str] = ()) -> Fitted:
-    """The columns, with lines of at most `width` letters.
-
-    Columns of `KEYS` stay whole, and figures of `chosen` too. Lines are longer if the former leave
-    less than a quarter of the width to the other columns, which then have that quarter.
-    """
-    kept = {name: list(cells) for name, cells in columns.items()}
-    width = max(width, _line({name: kept[name] for name in kept if name in KEYS}) + width // 4)
-    hidden: list[str] = []
-    is_cut = False
-    while (excess := _line(kept) - width) > 0:
-        long = [name for name in kept if name not in KEYS and _widest(kept[name]) > SENTENCE]
-        spare = sum(_widest(kept[name]) - SENTENCE for name in long)
-        unwanted = least_wanted(kept, chosen)
-        if long and (spare >= excess or unwanted is None or long == [next(iter(kept))]):
-            longest = max(long, key=lambda name: _widest(kept[name]))
-            most = max(SENTENCE, _widest(kept[longest]) - excess)
-            kept[longest] = [
-                cell if len(cell) <= most else cell[: most - len(_CUT)] + _CUT
-                for cell in kept[longest]
-            ]
-            is_cut = True
-        elif unwanted is not None:
-            del kept[unwanted]
-            hidden.append(unwanted)
-        else:
-            break
-    hidden.sort(key=list(columns).index)
-    reasons = tuple(sentences_of_reasons(columns[REASON])) if REASON in hidden else ()
-    return Fitted(columns=kept, hidden=tuple(hidden), is_cut=is_cut, reasons=reasons)
-
-
-def least_wanted(columns: Mapping[str, Sequence[str]], chosen: Container[str] = ()) -> str | None:
+def least_wanted(columns: Mapping[str, Sequence[str]]) -> str | None:
     """The column to hide first: the last one with sentences, so that figures stay, or the last.
 
-    `None` if only the first column, those of `KEYS`, and those of `chosen` without sentences are
-    left.
+    `None` if only the first column and those of `KEYS` are left: they are never hidden.
     """
-    known = [name for name in list(columns)[1:] if name not in KEYS]
-    sentences = [name for name in known if _widest(columns[name]) > SENTENCE]
-    others = [name for name in known if name not in chosen]
+    others = [name for name in list(columns)[1:] if name not in KEYS]
+    sentences = [name for name in others if max(map(len, columns[name]), default=0) > SENTENCE]
     return next(reversed([one for one in sentences if one != ANSWER] or sentences or others), None)
 
 
@@ -299,15 +238,6 @@ def sentences_of_reasons(cells: Sequence[str], start: str = f"{REASON} of") -> I
         yield f"{start} {count_of(n, 'row')}: {reason}."
     if (more := len(found) - _MAX_REASONS) > 0:
         yield f"{count_of(more, 'more reason')} in column {REASON}."
-
-
-def _line(columns: Mapping[str, Sequence[str]]) -> int:
-    widths = (max(len(name), _widest(cells)) for name, cells in columns.items())
-    return sum(widths) + _GAP * (len(columns) - 1)
-
-
-def _widest(cells: Sequence[str]) -> int:
-    return max(map(len, cells), default=0)
 
 
 _LATEX = str.maketrans(
@@ -335,9 +265,6 @@ _MARKDOWN = str.maketrans({c: f"\\{c}" for c in "\\`*_[]<>|#~"} | {"&": "&amp;"}
 EXPLAIN_HINT = (
     "The option --explain adds all notes, what the columns mean and how they are computed."
 )
-
-
-FITTING = "Choose columns with --columns, or print everything with --json."
 
 
 _RHO_DIGITS = 2
@@ -378,7 +305,6 @@ def render(
     *,
     is_explained: bool = False,
     width: int | None = None,
-    full: str = FITTING,
     said: Sequence[str] = (),
 ) -> str:
     """The table as text that ends with a newline.
@@ -388,8 +314,7 @@ def render(
         form: one of `FORMATS`.
         is_explained: adds the explanation to the notes; JSON always has it, CSV has neither.
             Without it, text has notes of at most three sentences; other formats have all notes.
-        width: the most letters of a line of text; `None` sets no limit.
-        full: says how to get what does not fit the width.
+        width: the most letters of a line of the notes below text; `None` sets no limit.
         said: further sentences below a table with a width.
 
     Raises:
@@ -405,22 +330,20 @@ def render(
     elif form == "table":
         table = with_brief_notes(table)
     if form == "table" and width is not None:
-        return _to_text(table, width=width, full=full, said=said)
+        return _to_text(table, width=width, said=said)
     return FORMATS[form](table)
 
 
-def _to_text(
-    table: Table, *, width: int | None = None, full: str = "", said: Sequence[str] = ()
-) -> str:
-    grid, given, head = grid_of(table), (*table.notes, *said), [table.title]
+def _to_text(table: Table, *, width: int | None = None, said: Sequence[str] = ()) -> str:
+    grid, head = grid_of(table), [table.title]
     if table.columns:
         columns, shared = without_shared(grid.columns)
-        grid, head = replace(grid, columns=columns), [table.title, *filter(None, [shared])]
-    if width is not None:
-        fits = fitted(grid.columns, width, table.columns)
-        grid = replace(grid, columns=fits.columns)
-        given = (*given, *fits.notes(full))
-    notes = [f"Note: {visible_line(note)}" for note in given]
+        cut = {
+            name: [textwrap.shorten(one, SENTENCE) if len(one) > SENTENCE else one for one in cells]
+            for name, cells in columns.items()
+        }
+        grid, head = replace(grid, columns=cut), [table.title, *filter(None, [shared])]
+    notes = [f"Note: {visible_line(note)}" for note in (*table.notes, *said)]
     if table.explanation:
         notes.append(EXPLAIN_HINT)
     if width is not None:

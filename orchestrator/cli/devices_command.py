@@ -213,8 +213,7 @@ def list_devices(
     rows = [
         {
             "name": device.name,
-            "model": states[device.name][0],
-            "state": states[device.name][1],
+            **_model_and_state(device, states),
             "kind": device.kind,
             "host": device.host,
             "aliases": [
@@ -228,48 +227,38 @@ def list_devices(
     print_table(rows, as_json, view, ("name", "aliases", "model", "state", "kind", "host"))
 
 
-def _states(devices: Sequence[DeviceFile]) -> dict[str, tuple[str | None, str]]:
-    """The model of each device and its state now, by name.
-
-    A device with an address is not connected to: its model is that of its registration, its state
-    what this host sees of it, or that it was registered.
-    """
-    found: dict[str, tuple[str | None, str]] = {}
-    for device in devices:
-        facts = device.found.facts
-        model = facts.get("device_model") or facts.get("model")
-        state = "registered" if device.host is None else f"on host {device.host}"
-        if device.host is None and device.kind_of.address_option is None:
-            try:
-                model = create_agent(device.kind, device.options).probe().device_model
-                state = "ready"
-            except FleetError as error:
-                state = error.message
-        found[device.name] = (None if model is None else str(model), state)
-    for kind in {device.kind: device.kind_of for device in devices}.values():
+def _states(devices: Sequence[DeviceFile]) -> dict[str, str]:
+    """What this host sees of devices with an address, by name; it connects to none."""
+    found: dict[str, str] = {}
+    for kind in KINDS.values():
         mine = [one for one in devices if one.kind_of is kind and one.host is None]
-        if mine and kind.discoverer is not None:
-            found |= _seen(kind.discoverer(), mine, found)
+        if not mine or kind.discoverer is None:
+            continue
+        discoverer = kind.discoverer()
+        try:
+            seen = discoverer.discover([one.options for one in mine])
+        except FleetError as error:
+            found |= dict.fromkeys((one.name for one in mine), error.message)
+            continue
+        for one in mine:
+            states = (it.state for it in seen if discoverer.is_at(one.options, it))
+            found[one.name] = next(states, "not seen")
     return found
 
 
-def _seen(
-    discoverer: Discoverer,
-    devices: Sequence[DeviceFile],
-    known: Mapping[str, tuple[str | None, str]],
-) -> dict[str, tuple[str | None, str]]:
-    """What this host sees of some devices of one kind."""
+def _model_and_state(device: DeviceFile, states: Mapping[str, str]) -> dict[str, object]:
+    """The model is that of the registration, or of this host; `None` if nothing states it."""
+    facts = device.found.facts
+    model = facts.get("device_model") or facts.get("model")
+    if device.host is not None:
+        return {"model": model, "state": f"on host {device.host}"}
+    if device.kind_of.address_option is not None:
+        return {"model": model, "state": states.get(device.name, "registered")}
     try:
-        seen = discoverer.discover([one.options for one in devices])
+        probed = create_agent(device.kind, device.options).probe()
     except FleetError as error:
-        return {one.name: (known[one.name][0], error.message) for one in devices}
-    return {
-        one.name: (
-            known[one.name][0],
-            next((it.state for it in seen if discoverer.is_at(one.options, it)), "not seen"),
-        )
-        for one in devices
-    }
+        return {"model": model, "state": error.message}
+    return {"model": probed.device_model, "state": "ready"}
 
 
 @app.command()

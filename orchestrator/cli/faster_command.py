@@ -185,14 +185,10 @@ _SHOWN = (
 )  # fmt: skip
 
 
-_PLACES = {
-    order: at
-    for at, order in enumerate(
-        ("here", "reversed", "b first", "reversed?", "undecided", "equal", "kept?", "a first",
-         "kept")
-    )
-}  # fmt: skip
-"""The orders as the list of the page has them (`FIRST` in `answer.js`)."""
+_ORDERS = (
+    "here", "reversed", "b first", "reversed?", "undecided", "equal", "kept?", "a first", "kept",
+)  # fmt: skip
+"""As the list of the page has them: `FIRST` in `answer.js`; the others follow."""
 
 
 def _of_pair(answer: "PairAnswer", *, is_chosen: bool) -> "Said":
@@ -219,9 +215,8 @@ def _of_pair(answer: "PairAnswer", *, is_chosen: bool) -> "Said":
             "published ones, `fleetrank devices list --found` shows phones to register.",
         )
     table = in_options(pair_table(answer))
-    frame = table.frame.sort(
-        pl.col("order").replace_strict(_PLACES, default=len(_PLACES)), "ratio", nulls_last=True
-    )
+    at = pl.col("order").cast(pl.Enum(_ORDERS), strict=False)
+    frame = table.frame.sort(at, "ratio", nulls_last=True)
     return (first, *sentences), replace(
         table, title=f"a is {a}, b is {b}", frame=frame, columns=_SHOWN
     )

@@ -10,11 +10,9 @@ import typer
 
 from fleetrank.analysis.labels import keys_in, labels_of
 from fleetrank.analysis.tables.formats import (
-    PIPE_WIDTH,
     REASON,
     brief_columns,
     column_texts,
-    fitted,
     grid_of_rows,
     lines_of,
     sentences_of_reasons,
@@ -280,7 +278,7 @@ def print_table(
         print_rows(chosen, said)
         return
     else:
-        _print_lines(chosen)
+        print("\n".join(lines_of(grid_of_rows(chosen))))
     for one in said:
         print(one, file=sys.stderr)
 
@@ -308,11 +306,3 @@ def _viewed(
     chosen = [rows[number] for number in numbers[:most]]
     shown = [{name: row.get(name) for name in names} for row in chosen]
     return shown, left_out(len(rows), len(shown))
-
-
-def _print_lines(rows: Sequence[Mapping[str, object]]) -> None:
-    grid = grid_of_rows(rows)
-    fits = fitted(grid.columns, PIPE_WIDTH)
-    print("\n".join(lines_of(replace(grid, columns=fits.columns))))
-    for text in fits.notes("--json prints everything."):
-        print(text, file=sys.stderr)
