@@ -197,7 +197,7 @@ def _left_out(n_models: int, of_models: int, n_platforms: int, of_platforms: int
     if n_platforms < of_platforms:
         notes.append(
             f"This page shows {n_platforms:,} of {of_platforms:,} platforms: your own, then an "
-            "equal share of each tier; `fleetrank report show latency --all` prints all."
+            "equal share of each tier; `fleetrank report show latency` prints all."
         )
     return notes
 

@@ -302,9 +302,7 @@ def predictions_as_table(found: PredictionsResult, session: Session) -> Table:
     names = {name: f"{name}_{quantity.unit}" for name in _VALUES}
     frame = table.frame.with_columns(in_unit).rename(names)
     predicted = frame.filter(kind="predicted")
-    n_measured = frame.height - predicted.height
-    said = (f"{count_of(n_measured, 'measured row')}: --all shows them.",) if n_measured else ()
-    brief = Table(title=table.title, frame=predicted, notes=said)
+    brief = Table(title=table.title, frame=predicted)
     return replace(table, frame=frame, brief=brief if predicted.height else None)
 
 

@@ -107,6 +107,8 @@ def viewed_table(
     is_brief = is_for_people and not view.is_whole and not view.columns
     shown = table.brief if is_brief and view.sort is None and table.brief else table
     frame, said = shown.frame, [*shown.notes] if shown is not table else []
+    if not shown.columns and (n := table.frame.height - frame.height):
+        said.append(f"{count_of(n, 'more row')}: --all shows them.")
     if view.sort is not None:
         frame = frame[view.order(frame[view.sort].to_list())]
     if is_for_people and not view.is_whole:
