@@ -204,7 +204,7 @@ def without_shared(
     shared = {name: cells[0] for name, cells in columns.items() if is_shared(cells)}
     said = [f"{heading(name)}: {text}" for name, text in shared.items() if text != MISSING]
     shown = {name: cells for name, cells in columns.items() if name not in shared}
-    return shown, f"In all rows: {'; '.join(said)}" if said else None
+    return shown, f"In these rows: {'; '.join(said)}" if said else None
 
 
 def with_intervals(frame: pl.DataFrame, names: Iterable[str]) -> pl.DataFrame:

@@ -203,7 +203,7 @@ def list_devices(
     as_json: AsJson = False,
     view: TableView,
 ) -> None:
-    """List registered devices: their models, and whether they can be used now."""
+    """List registered devices with their models and states."""
     if found:
         _print_found(as_json=as_json, view=view)
         return

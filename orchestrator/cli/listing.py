@@ -117,16 +117,15 @@ def viewed_table(
         frame = frame.filter(~bare)
     most = view.most(frame.height, is_for_people=is_for_people)
     said += left_out(frame.height, most)
-    frame = frame.head(most)
     if not is_brief:
-        return replace(table, frame=frame.select(names), columns=()), said
+        return replace(table, frame=frame.head(most).select(names), columns=()), said
     wanted = shown.columns or table.columns
     frame = with_intervals(frame, wanted)
     chosen = brief_columns(frame.to_dict(as_series=False), wanted)
     if REASON in frame.columns and REASON not in chosen:
         said += sentences_of_reasons(column_texts(frame, REASON))
     said += _more([*_known(shown.frame), *_known(table.frame)], chosen)
-    return replace(table, frame=frame.select(chosen), columns=chosen), said
+    return replace(table, frame=frame.head(most).select(chosen), columns=chosen), said
 
 
 def _known(frame: pl.DataFrame) -> list[str]:
@@ -160,8 +159,8 @@ def _has_no_figure(frame: pl.DataFrame) -> pl.Series:
 def _hidden(bare: pl.Series, frame: pl.DataFrame) -> list[str]:
     if not bare.any():
         return []
-    reasons = sentences_of_reasons(frame.filter(bare)[REASON].to_list())
-    return [f"{count_of(int(bare.sum()), 'row')} without a figure (--all shows them):", *reasons]
+    reasons = " ".join(sentences_of_reasons(frame.filter(bare)[REASON].to_list()))
+    return [f"{count_of(int(bare.sum()), 'row')} without a figure, which --all shows: {reasons}"]
 
 
 def _view_of(

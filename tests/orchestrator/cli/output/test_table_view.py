@@ -175,7 +175,7 @@ def test_transfer_says_in_a_word_what_a_rho_shows(
     text = capsys.readouterr().out
     wanted = ["measure", "source", "target", "rho", "interval", "conclusion", "residual_p"]
     assert _heading(text) == wanted
-    assert "In all rows: models: 13" in text
+    assert "In these rows: models: 13" in text
     assert "not beyond" in text
     few = ("--model", "resnet*", "--model", "mnas*")
     assert run(["report", "show", "transfer", *few, "--workspace", str(workspace)]) == 0

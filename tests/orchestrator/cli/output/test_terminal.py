@@ -35,7 +35,7 @@ def shown(width: int, frame: pl.DataFrame = FRAME, notes: tuple[str, ...] = ()) 
 def test_what_all_rows_share_is_said_once() -> None:
     lines = shown(80)
     assert lines[0] == "Latency (cpu-6b103d, onnx, fp32, CPUs 0)"
-    assert "In all rows: repeats: 3" in lines
+    assert "In these rows: repeats: 3" in lines
     (row,) = [line.split() for line in lines if line.startswith("resnet18")]
     assert row == ["resnet18", "2", "threads", "14.91", "drift"]
 
