@@ -90,9 +90,9 @@ class Part:
     name: str
     function: str
     shows: str
-    is_of_pairs: bool
-    is_ranking: bool
-    is_apart: bool
+    is_of_pairs: bool = False
+    is_ranking: bool = False
+    is_apart: bool = False
     columns: tuple[str, ...]
     settings: Mapping[str, Setting]
 
@@ -161,15 +161,11 @@ def _spec(name: str, given: Mapping[str, Any]) -> TableSpec:
                 part: Part(
                     table=name,
                     name=part,
-                    function=one["from"],
-                    shows=one["shows"],
-                    is_of_pairs=one.get("is_of_pairs", False),
-                    is_ranking=one.get("is_ranking", False),
-                    is_apart=one.get("is_apart", False),
                     columns=tuple(given.get("columns", {}).get(part, "").split()),
                     settings=MappingProxyType(
                         {k: s for k, s in settings.items() if not s.parts or part in s.parts}
                     ),
+                    **one,
                 )
                 for part, one in given["parts"].items()
             }
