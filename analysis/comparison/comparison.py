@@ -55,6 +55,10 @@ MAY_DIFFER = (
 FACTS = (*MUST_BE_EQUAL, STATISTIC, *MAY_DIFFER)
 """A statistic that one side does not state is not a difference."""
 _JOIN = " | "
+_SHOWN_COLUMNS = (
+    "model", "platform_key", "workload", "verdict", "ratio", "ratio_interval", "p_adjusted",
+    "median_a_ms", "median_b_ms", "more_repeats",
+)  # fmt: skip
 _SHOWN = 60
 """Maximum letters of a value in a sentence; the rows have the full value."""
 
@@ -453,6 +457,7 @@ def compare_sweeps(
             frame=frame,
             notes=notes,
             explanation=verdict_meaning(limits, "compare/cells"),
+            columns=_SHOWN_COLUMNS,
         ),
         differences=differences,
     )

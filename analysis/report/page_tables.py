@@ -22,6 +22,7 @@ from fleetrank.analysis.report.pair_view import fleet_data
 from fleetrank.analysis.rounds import MeasuredRound, round_values
 from fleetrank.analysis.statistics.frontier_transfer import ParetoResult, pareto
 from fleetrank.analysis.statistics.language import PhasesResult, phases, phases_table
+from fleetrank.analysis.statistics.latency_tables import own_first
 from fleetrank.analysis.statistics.predictions import (
     Prediction,
     PredictionsResult,
@@ -58,12 +59,12 @@ from fleetrank.analysis.tables.tables import TABLES, TableRequest, session_table
 from fleetrank.foundation.errors import count_of
 from fleetrank.foundation.inputs import IMAGE, Workload, WorkloadKind
 from fleetrank.foundation.lease import pause_between_steps
-from fleetrank.foundation.vocabulary import Axis
+from fleetrank.foundation.vocabulary import Axis, Origin
 
 # What is on the page: its models and platforms if there are too many, and how it names them.
 
 MAX_MODELS = 40
-"""A panel with more rows is not readable."""
+"""A panel with more rows is not readable; only own models can be more."""
 MAX_CELLS = 4500
 """Values (model on platform) on the page; they take about 2 MB."""
 SUBJECTS = ("platform", "model", "device", "tier", "runtime", "precision", "family")
@@ -156,13 +157,21 @@ class Shown:
 
 
 def choose_shown(cells: pl.DataFrame) -> Shown:
-    """All, or the models measured on most platforms and an equal share of each tier's platforms."""
+    """All, or the user's own models and platforms first, then imported ones up to the limits.
+
+    Imported models follow that share a device with the own ones, those on most platforms first;
+    every own model is shown. Of imported platforms each tier has an equal share.
+    """
     names = platform_labels(cells).names
-    counts = cells.group_by("model").agg(pl.col("platform_key").n_unique().alias("n"))
-    ordered = counts.sort("n", "model", descending=[True, False])["model"].to_list()
-    models = set(ordered[:MAX_MODELS])
+    is_own = pl.col("origin") != Origin.IMPORTED
+    n_own = cells.filter(is_own)["model"].n_unique()
+    ordered = own_first(cells, "model")
+    models = set(ordered[: max(MAX_MODELS, n_own)])
     of_models = cells.filter(pl.col("model").is_in(list(models)))
-    platforms = chosen_platforms(of_models, MAX_CELLS // len(models))
+    room = max(MAX_CELLS // len(models), 1)
+    mine = chosen_platforms(of_models.filter(is_own), room)
+    others = chosen_platforms(of_models.filter(~is_own), room - len(mine))
+    platforms = [key for key in names if key in mine or key in others]
     shown = of_models.filter(pl.col("platform_key").is_in(list(platforms)))
     speed = {name: number for number, name in enumerate(models_by_latency(shown))}
     kept = {"platform_key": set(platforms), "model": models, "device": set(shown["device"])}
@@ -181,14 +190,14 @@ def _left_out(n_models: int, of_models: int, n_platforms: int, of_platforms: int
     notes = []
     if n_models < of_models:
         notes.append(
-            f"This page shows {n_models:,} of {of_models:,} models: those measured on the most "
-            "platforms. Ranks, correlations and frontiers use all; the table `latency` with "
-            "`model=NAME` lists the others."
+            f"This page shows {n_models:,} of {of_models:,} models: your own, then those published "
+            "for the most platforms. Ranks, correlations and frontiers use all; the table "
+            "`latency` with `model=NAME` lists the others."
         )
     if n_platforms < of_platforms:
         notes.append(
-            f"This page shows {n_platforms:,} of {of_platforms:,} platforms, an equal share of "
-            "each tier; `fleetrank report show latency` prints all."
+            f"This page shows {n_platforms:,} of {of_platforms:,} platforms: your own, then an "
+            "equal share of each tier; `fleetrank report show latency` prints all."
         )
     return notes
 

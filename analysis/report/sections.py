@@ -38,6 +38,7 @@ from fleetrank.analysis.report.page_tables import (
     html_table,
 )
 from fleetrank.analysis.report.pair_view import is_of_pairs
+from fleetrank.analysis.statistics.latency_tables import MARKS
 from fleetrank.analysis.statistics.model_ranks import MIN_SHIFT
 from fleetrank.analysis.statistics.scaling import KNEE_GAIN, sustained_as_table
 from fleetrank.analysis.statistics.transfer import transfer_as_table
@@ -351,9 +352,6 @@ def _sustained(evidence: Evidence, _tables: PageTables) -> _Own | None:
     )
 
 
-_MARKS = {CellVerdict.NOISY: " ~", CellVerdict.DOUBTFUL: " ?"}
-
-
 def _hint(row: Mapping[str, Any]) -> str:
     """The interval of a figure, its processes, and what speaks against it."""
     low, high = row["latency_low_ns"], row["latency_high_ns"]
@@ -379,7 +377,7 @@ def latency_matrix(shown: Shown, verdicts: pl.DataFrame) -> HtmlTable:
         if value is not None and value > 0
     }
     notes = {
-        (str(row["model"]), str(row["platform_key"])): (_MARKS.get(row["verdict"], ""), _hint(row))
+        (str(row["model"]), str(row["platform_key"])): (MARKS.get(row["verdict"], ""), _hint(row))
         for row in verdicts.iter_rows(named=True)
     }
     low, high = min(of_cell.values(), default=1.0), max(of_cell.values(), default=1.0)

@@ -11,7 +11,6 @@ import numpy as np
 import polars as pl
 
 from fleetrank.analysis.errors import NoDataError
-from fleetrank.analysis.labels import labels_of
 from fleetrank.analysis.panel.session import Session
 from fleetrank.analysis.rounds import MeasuredRound
 from fleetrank.analysis.statistics.language import MEANINGS
@@ -27,6 +26,7 @@ from fleetrank.analysis.stored.cell_values import (
 from fleetrank.analysis.stored.scope import select_stored
 from fleetrank.analysis.stored.selection import STATISTIC, Selection, fits_model, matches, named
 from fleetrank.analysis.stored.side_tables import EVALUATIONS, newest_evaluations, unit_of_metric
+from fleetrank.analysis.tables.formats import sentences_of_reasons, value_text
 from fleetrank.analysis.tables.table import Table, explained
 from fleetrank.analysis.weather import (
     MIN_BLOCKS,
@@ -41,7 +41,14 @@ from fleetrank.analysis.weather import (
 )
 from fleetrank.foundation.errors import count_of
 from fleetrank.foundation.inputs import Workload, WorkloadKind
-from fleetrank.foundation.vocabulary import BYTES_PER_MIB, NS_PER_MS, NS_PER_S, Precision
+from fleetrank.foundation.vocabulary import (
+    BYTES_PER_MIB,
+    NS_PER_MS,
+    NS_PER_S,
+    CellVerdict,
+    Origin,
+    Precision,
+)
 
 
 def latency_table(session: Session) -> Table:
@@ -54,32 +61,86 @@ def latency_table(session: Session) -> Table:
         "latency_p95_ms": "latency_p95_ns",
         "latency_p99_ms": "latency_p99_ns",
     }
-    shown = with_verdicts(session).select(
+    judged = with_verdicts(session)
+    shown = judged.select(
         "model", "platform_key", *_scaled(columns, NS_PER_MS),
         "verdict", "repeats_spread", "n_repeats", "sample_kind", "runtime_version", "flags",
         STATISTIC, placement(),
         pl.col("interval_reason").alias("reason"),
     )  # fmt: skip
-    explanation = explained("latency/latency")
-    return _of_workload(
-        session, Table(title="Latency", frame=shown, notes=scope.notes, explanation=explanation)
+    matrix = latency_matrix(judged)
+    table = Table(
+        title="Latency",
+        frame=shown,
+        notes=scope.notes,
+        explanation=explained("latency/latency"),
+        brief=Table(
+            title="Latency",
+            frame=matrix,
+            notes=tuple(_matrix_notes(judged)),
+            columns=tuple(matrix.columns),
+        ),
     )
+    return _of_workload(session, table)
+
+
+MARKS = {CellVerdict.NOISY: " ~", CellVerdict.DOUBTFUL: " ?"}
+"""Behind a figure that is not steady."""
 
 
 def latency_matrix(cells: pl.DataFrame) -> pl.DataFrame:
-    """Medians in ms: a row for each platform, by its label, and a column for each model.
+    """Medians in ms as texts: `model`, and a column for each platform, named by its key.
+
+    The order is that of `own_first`.
 
     Args:
-        cells: of one workload; a model that a platform lacks is null there.
+        cells: of one workload; with `verdict`, a figure that is not steady has its mark.
     """
-    labels = labels_of(cells["platform_key"])
-    named = cells.select(
-        "model",
-        pl.col("platform_key").replace(dict(labels.names)).alias("ms"),
-        latency_ms=pl.col("latency_ns") / NS_PER_MS,
-    )
+    marks = cells["verdict"].to_list() if "verdict" in cells.columns else [None] * len(cells)
+    gap = "" if set(marks).isdisjoint(MARKS) else "  "
+    texts = [
+        None if ns is None else value_text(ns / NS_PER_MS) + MARKS.get(mark, gap)
+        for ns, mark in zip(cells["latency_ns"], marks, strict=True)
+    ]
     # Two cards under one name are two cells; the first stands for both.
-    return named.pivot("model", index="ms", values="latency_ms", aggregate_function="first")
+    wide = cells.with_columns(pl.Series("ms", texts, dtype=pl.String)).pivot(
+        "platform_key", index="model", values="ms", aggregate_function="first"
+    )
+    at = pl.col("model").cast(pl.Enum(own_first(cells, "model")))
+    return wide.sort(at).select("model", *own_first(cells, "platform_key"))
+
+
+def own_first(cells: pl.DataFrame, name: str) -> list[str]:
+    """Models or platforms, `name` is the column, in the order of their use to the reader.
+
+    First those with a figure that the user measured, then those on a device that has one of the
+    user's models, each from the most figures to the fewest.
+    """
+    is_own = pl.col("origin") != Origin.IMPORTED
+    models = cells.filter(is_own)["model"].implode()
+    devices = cells.filter(pl.col("model").is_in(models))["device"].implode()
+    found = cells.group_by(name).agg(
+        is_own.any().alias("is_own"), pl.col("device").is_in(devices).any(), pl.len().alias("n")
+    )
+    order = found.sort("is_own", "device", "n", name, descending=[True, True, True, False])
+    return order[name].to_list()
+
+
+def _matrix_notes(judged: pl.DataFrame) -> Iterator[str]:
+    """What the figures of the matrix are, their marks, and how wide their intervals are."""
+    found = set(judged["verdict"].to_list())
+    marks = [f"{mark.strip()} {verdict}" for verdict, mark in MARKS.items() if verdict in found]
+    statistics = " or ".join(judged[STATISTIC].drop_nulls().unique().sort())
+    yield f"In ms: {', '.join(filter(None, (statistics, *marks)))}."
+    low, high, middle = (judged[f"latency_{one}ns"] for one in ("low_", "high_", ""))
+    reach = (50 * (high - low) / middle).drop_nulls().to_numpy()
+    if reach.size:
+        yield (
+            f"95 % intervals over processes: half-width {np.median(reach):.2g} % of the figure in "
+            f"the median, {reach.max():.2g} % at most."
+        )
+    lacking = judged.filter(low.is_null())["interval_reason"].drop_nulls()
+    yield from sentences_of_reasons(lacking.to_list(), "No interval for")
 
 
 def _of_workload(session: Session, table: Table) -> Table:

@@ -119,9 +119,7 @@ def predict(session: Session) -> PredictionsResult:
     selection, cells = session.selection, session.comparable.cells
     quantity, coverage = quantity_of(selection), coverage_of(selection)
     like = setting(selection, "like", "")
-    platforms = [like] if like else _platforms(cells, selection)
-    if like and cells.filter(pl.col("platform_key") == like).is_empty():
-        raise _unknown_platform(like, cells)
+    platforms = _platforms(cells, selection, like)
     found: list[Prediction] = []
     missing: list[NoDataError] = []
     unpredicted: list[str] = []
@@ -162,15 +160,24 @@ def coverage_of(selection: Selection) -> float:
     return coverage
 
 
-def _platforms(cells: pl.DataFrame, selection: Selection) -> list[str]:
-    fits = fits_platform(selection.target, selection.target_tier)
-    found: list[str] = cells.filter(fits)["platform_key"].unique().sort().to_list()
+def _platforms(cells: pl.DataFrame, selection: Selection, like: str) -> list[str]:
+    """Those of the target, or those that `like` names."""
+    chosen = (like, None) if like else (selection.target, selection.target_tier)
+    found: list[str] = (
+        cells.filter(fits_platform(*chosen))["platform_key"].unique().sort().to_list()
+    )
+    if not found and like:
+        hint = did_you_mean(like, cells["platform_key"].unique().sort())
+        raise NoDataError(
+            f"no platform fits '{like}'",
+            f"{hint}give a device, a pattern with *, or a platform as `fleetrank report show "
+            "latency` names it",
+        )
     if not found:
         raise NoDataError(
             "the target has no measurement that is comparable",
             "choose another target, widen the selection (`include_simulated=true` adds virtual and "
-            "simulated devices), or name a configuration for a device without measurements with "
-            "`like=`",
+            "simulated devices), or name a device of the same configuration with `like=`",
         )
     if len(found) > MAX_PLATFORMS:
         raise AnalysisError(
@@ -178,14 +185,6 @@ def _platforms(cells: pl.DataFrame, selection: Selection) -> list[str]:
             "choose a device with `target=`, or fewer platforms with `runtime=` or `precision=`",
         )
     return found
-
-
-def _unknown_platform(like: str, cells: pl.DataFrame) -> NoDataError:
-    hint = did_you_mean(like, cells["platform_key"].unique().sort())
-    return NoDataError(
-        f"no platform is named '{like}'",
-        f"{hint}give a platform key that `fleetrank report show latency` lists",
-    )
 
 
 def _rows(
@@ -267,8 +266,9 @@ def _value(log: float) -> float | None:
 def predictions_table(session: Session) -> Table:
     """Predicted and measured values of every model on the platforms of the target.
 
-    Settings: `quantity`, `coverage` (0.5 to below 1), `like` (a platform whose configuration a
-    device without measurements has), `models` (patterns separated by commas).
+    Settings: `quantity`, `coverage` (0.5 to below 1), `like` (platforms, as `fits_platform` takes
+    them, whose configuration a device without measurements has), `models` (patterns separated by
+    commas).
     """
     return predictions_as_table(predict(session), session)
 
@@ -300,7 +300,10 @@ def predictions_as_table(found: PredictionsResult, session: Session) -> Table:
     )
     in_unit = [pl.col(name) * quantity.factor for name in _VALUES]
     names = {name: f"{name}_{quantity.unit}" for name in _VALUES}
-    return replace(table, frame=table.frame.with_columns(in_unit).rename(names))
+    frame = table.frame.with_columns(in_unit).rename(names)
+    predicted = frame.filter(kind="predicted")
+    brief = Table(title=table.title, frame=predicted)
+    return replace(table, frame=frame, brief=brief if predicted.height else None)
 
 
 _VALUES = ("predicted", "low", "high", "measured")

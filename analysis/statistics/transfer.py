@@ -8,6 +8,7 @@ from enum import StrEnum
 
 import numpy as np
 import numpy.typing as npt
+import polars as pl
 
 from fleetrank.analysis.arrays.bootstrap import cluster_weights, known
 from fleetrank.analysis.arrays.pareto import Mask
@@ -637,11 +638,27 @@ def transfer_as_table(found: TransferResult) -> Table:
     explanation = explained("transfer/ranks", _values(found.axis, found.seed, found.draws) | noise)
     places = ("platform_key",) if is_inside else ()
     rows = (*found.groups, *found.within, *found.pairs)
+    title = _TITLES.get(found.axis, f"Rank transfer along {found.axis}")
+    frame = frame_of(Agreement, rows).select((*_NAMES, *places, *_FIGURES, *_NOISE, *_TESTS))
     return Table(
-        title=_TITLES.get(found.axis, f"Rank transfer along {found.axis}"),
-        frame=frame_of(Agreement, rows).select((*_NAMES, *places, *_FIGURES, *_NOISE, *_TESTS)),
+        title=title,
+        frame=frame,
         notes=notes,
         explanation=(*explanation, *few_models_note(found.n_models)),
+        brief=Table(title=title, frame=frame.with_columns(conclusion=_conclusion())),
+    )
+
+
+def _conclusion() -> pl.Expr:
+    """Whether rho exceeds what FLOPs explain; null without a residual null."""
+    too_few = pl.col("rho").is_null() & (pl.col("n_models") < MIN_MODELS)
+    return (
+        pl.when(too_few)
+        .then(pl.lit("too few"))
+        .when(pl.col("residual_p") <= MAY_BE_CHANCE)
+        .then(pl.lit("beyond FLOPs"))
+        .when(pl.col("residual_p").is_not_null())
+        .then(pl.lit("not beyond"))
     )
 
 

@@ -295,13 +295,32 @@ def _expressions(patterns: Sequence[str]) -> Iterator[str]:
         yield "|".join(map(regex_of, some))
 
 
+_SAID = re.compile(r"batch (?P<b>\d+)|(?P<t>\d+) threads?")
+
+
+def _is_named(pattern: str) -> pl.Expr:
+    names = ("platform_key", "device", "device_model")
+    named = pl.any_horizontal(matches(name, pattern) for name in names)
+    return named.fill_null(value=False)
+
+
+def _has_part(text: str) -> pl.Expr:
+    """Whether a platform's key has a part, by the words of a label: `2 threads` is `t2` there."""
+    said = _SAID.fullmatch(text)
+    part = f"{said.lastgroup}{said[said.lastgroup or 0]}" if said else text
+    return pl.col("platform_key").str.contains(f"/{part}/", literal=True)
+
+
 def fits_platform(pattern: str | None, tier: str | None) -> pl.Expr:
-    """Whether a platform's key, device or device model matches the pattern; the tier is equal."""
+    """Whether a platform's key, device, device model or label matches the pattern.
+
+    A label is as tables show it, such as `Samsung Galaxy S24, onnx, 2 threads`. The tier is equal.
+    """
     fits = pl.lit(value=True)
     if pattern is not None:
-        columns = ("platform_key", "device", "device_model")
-        named = pl.any_horizontal(matches(column, pattern) for column in columns)
-        fits = fits & named.fill_null(value=False)
+        first, *parts = pattern.split(", ")
+        is_label = pl.all_horizontal(_is_named(first) | _has_part(first), *map(_has_part, parts))
+        fits = fits & (_is_named(pattern) | (is_label if parts else pl.lit(value=False)))
     if tier is not None:
         fits = fits & (pl.col("tier") == tier)
     return fits

@@ -1,9 +1,10 @@
 """Writes a table as text, JSON, CSV, Markdown or LaTeX."""
 
 import math
+import re
 import textwrap
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -86,11 +87,11 @@ def heading(name: str) -> str:
 
 # Columns of text, and how they fit a width.
 #
-# Sentences are shortened or hidden, then the last columns. Columns that say what a row is about
-# stay.
+# A terminal hides sentences, then the last columns; columns that say what a row is about stay. A
+# pipe hides none.
 
 PIPE_WIDTH = 200
-"""Letters of a line in a pipe: a log shows it, and a platform key fits three times."""
+"""Letters of a line of prose in a pipe: a log shows it."""
 SENTENCE = 100
 """A longer text is a sentence, and less wanted than a figure: reasons and platforms are shorter."""
 KEYS = frozenset({
@@ -107,9 +108,6 @@ REASON = "reason"
 ANSWER = "answer"
 """The column with what a table says: it is hidden after other sentences and before figures."""
 _MAX_REASONS = 4
-_CUT = "..."
-_GAP = 2
-"""Spaces between two columns."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -166,60 +164,61 @@ def lines_of(grid: Grid, *, has_rule: bool = False) -> list[str]:
     ]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Fitted:
-    """Columns that fit.
+MOST_COLUMNS = 8
+"""Of a table that people read; more do not fit a terminal, and few of them are figures."""
+_INTERVAL = "interval"
 
-    Attributes:
-        columns: name to cells, in the given order.
-        hidden: names of the columns that are left out.
-        is_cut: whether a text was shortened.
-        reasons: what `sentences_of_reasons` gives for a column of reasons that is left out.
+
+def brief_columns(
+    columns: Mapping[str, Sequence[object]], wanted: Sequence[str] = ()
+) -> tuple[str, ...]:
+    """The columns that people see: equal ones, which the heading has, and at most `MOST_COLUMNS`.
+
+    Args:
+        columns: name to values.
+        wanted: the names to choose from, in order; empty for all but the reasons.
     """
+    has_rows = any(map(len, columns.values()))
+    known = [
+        name
+        for name in wanted or [name for name in columns if name != REASON]
+        if name in columns
+        and (name in KEYS or not has_rows or any(one is not None for one in columns[name]))
+    ]
+    equal = {name for name in known if is_shared(columns[name])}
+    keys = [name for name in known if name in KEYS and name not in equal]
+    others = [name for name in known if name not in KEYS and name not in equal]
+    kept = {*equal, *keys, *others[: max(0, MOST_COLUMNS - len(keys))]}
+    return tuple(name for name in known if name in kept)
 
-    columns: Mapping[str, list[str]]
-    hidden: tuple[str, ...]
-    is_cut: bool
-    reasons: tuple[str, ...] = ()
 
-    def notes(self, remedy: str) -> list[str]:
-        """What is missing and how to get it; empty if nothing is."""
-        missing = [f"Hidden columns: {', '.join(self.hidden)}."] if self.hidden else []
-        if self.is_cut:
-            missing.append(f"Texts that end in {_CUT} are shortened.")
-        return [*self.reasons, *missing, remedy] if missing else []
+def is_shared(values: Sequence[object]) -> bool:
+    """Whether two rows or more have one value."""
+    return len(values) > 1 and all(one == values[0] for one in values)
 
 
-def fitted(columns: Mapping[str, Sequence[str]], width: int) -> Fitted:
-    """The columns, with lines of at most `width` letters.
+def without_shared(
+    columns: Mapping[str, list[str]],
+) -> tuple[Mapping[str, list[str]], str | None]:
+    """The columns that vary, and a line on the others; `None` without any."""
+    shared = {name: cells[0] for name, cells in columns.items() if is_shared(cells)}
+    said = [f"{heading(name)}: {text}" for name, text in shared.items() if text != MISSING]
+    shown = {name: cells for name, cells in columns.items() if name not in shared}
+    return shown, f"In these rows: {'; '.join(said)}" if said else None
 
-    Columns of `KEYS` stay whole. Lines are longer if these leave less than a quarter of the width
-    to the other columns, which then have that quarter.
+
+def with_intervals(frame: pl.DataFrame, names: Iterable[str]) -> pl.DataFrame:
+    """The frame with a column of texts such as `0.54 to 0.95` for each name of an interval.
+
+    `interval` is of `low` and `high`, `ratio_interval` of `ratio_low` and `ratio_high`.
     """
-    kept = {name: list(cells) for name, cells in columns.items()}
-    width = max(width, _line({name: kept[name] for name in kept if name in KEYS}) + width // 4)
-    hidden: list[str] = []
-    is_cut = False
-    while (excess := _line(kept) - width) > 0:
-        long = [name for name in kept if name not in KEYS and _widest(kept[name]) > SENTENCE]
-        spare = sum(_widest(kept[name]) - SENTENCE for name in long)
-        unwanted = least_wanted(kept)
-        if long and (spare >= excess or unwanted is None or long == [next(iter(kept))]):
-            longest = max(long, key=lambda name: _widest(kept[name]))
-            most = max(SENTENCE, _widest(kept[longest]) - excess)
-            kept[longest] = [
-                cell if len(cell) <= most else cell[: most - len(_CUT)] + _CUT
-                for cell in kept[longest]
-            ]
-            is_cut = True
-        elif unwanted is not None:
-            del kept[unwanted]
-            hidden.append(unwanted)
-        else:
-            break
-    hidden.sort(key=list(columns).index)
-    reasons = tuple(sentences_of_reasons(columns[REASON])) if REASON in hidden else ()
-    return Fitted(columns=kept, hidden=tuple(hidden), is_cut=is_cut, reasons=reasons)
+    for name in names:
+        ends = [name.replace(_INTERVAL, end) for end in _ENDS]
+        if name not in frame.columns and set(ends) <= set(frame.columns):
+            pairs = zip(*(column_texts(frame, end) for end in ends), strict=True)
+            texts = [None if MISSING in pair else " to ".join(pair) for pair in pairs]
+            frame = frame.with_columns(pl.Series(name, texts, dtype=pl.String))
+    return frame
 
 
 def least_wanted(columns: Mapping[str, Sequence[str]]) -> str | None:
@@ -228,26 +227,17 @@ def least_wanted(columns: Mapping[str, Sequence[str]]) -> str | None:
     `None` if only the first column and those of `KEYS` are left: they are never hidden.
     """
     others = [name for name in list(columns)[1:] if name not in KEYS]
-    sentences = [name for name in others if _widest(columns[name]) > SENTENCE]
+    sentences = [name for name in others if max(map(len, columns[name]), default=0) > SENTENCE]
     return next(reversed([one for one in sentences if one != ANSWER] or sentences or others), None)
 
 
-def sentences_of_reasons(cells: Sequence[str]) -> Iterator[str]:
+def sentences_of_reasons(cells: Sequence[str], start: str = f"{REASON} of") -> Iterator[str]:
     """A sentence for each of the most frequent reasons, in place of the column."""
     found = Counter(cell for cell in cells if cell != MISSING)
     for reason, n in found.most_common(_MAX_REASONS):
-        yield f"{REASON} of {count_of(n, 'row')}: {reason}."
+        yield f"{start} {count_of(n, 'row')}: {reason}."
     if (more := len(found) - _MAX_REASONS) > 0:
         yield f"{count_of(more, 'more reason')} in column {REASON}."
-
-
-def _line(columns: Mapping[str, Sequence[str]]) -> int:
-    widths = (max(len(name), _widest(cells)) for name, cells in columns.items())
-    return sum(widths) + _GAP * (len(columns) - 1)
-
-
-def _widest(cells: Sequence[str]) -> int:
-    return max(map(len, cells), default=0)
 
 
 _LATEX = str.maketrans(
@@ -277,9 +267,6 @@ EXPLAIN_HINT = (
 )
 
 
-FITTING = "Choose columns with --columns, or print everything with --json."
-
-
 _RHO_DIGITS = 2
 """A rank correlation of a few dozen models has no more: its interval is wider than the third."""
 _OF_RHO = ("rho", "tau", "null_mean", "null_p95", "ceiling", "headroom", "share_of_ceiling")
@@ -295,12 +282,20 @@ def column_texts(frame: pl.DataFrame, name: str, *, is_grouped: bool = False) ->
     return [value_text(value, is_grouped=is_grouped) for value in frame[name].to_list()]
 
 
+_FIGURE = re.compile(r"-|[\d.]+(  | [~?])?|-?[\d.]+ to -?[\d.]+")
+"""A figure as a text, with its mark or the room for one; or an interval."""
+
+
 def grid_of(table: Table) -> Grid:
     """The texts of a table."""
-    frame = table.frame
+    columns = {name: column_texts(table.frame, name) for name in table.frame.columns}
     return Grid(
-        columns={name: column_texts(frame, name) for name in frame.columns},
-        numbers=frozenset(name for name, dtype in frame.schema.items() if dtype.is_numeric()),
+        columns=columns,
+        numbers=frozenset(
+            name
+            for name, dtype in table.frame.schema.items()
+            if dtype.is_numeric() or all(map(_FIGURE.fullmatch, columns[name]))
+        ),
     )
 
 
@@ -310,7 +305,7 @@ def render(
     *,
     is_explained: bool = False,
     width: int | None = None,
-    full: str = FITTING,
+    said: Sequence[str] = (),
 ) -> str:
     """The table as text that ends with a newline.
 
@@ -319,8 +314,8 @@ def render(
         form: one of `FORMATS`.
         is_explained: adds the explanation to the notes; JSON always has it, CSV has neither.
             Without it, text has notes of at most three sentences; other formats have all notes.
-        width: the most letters of a line of text; `None` sets no limit.
-        full: says how to get what does not fit the width.
+        width: the most letters of a line of the notes below text; `None` sets no limit.
+        said: further sentences below a table with a width.
 
     Raises:
         AnalysisError: no such format.
@@ -335,22 +330,25 @@ def render(
     elif form == "table":
         table = with_brief_notes(table)
     if form == "table" and width is not None:
-        return _to_text(table, width=width, full=full)
+        return _to_text(table, width=width, said=said)
     return FORMATS[form](table)
 
 
-def _to_text(table: Table, *, width: int | None = None, full: str = "") -> str:
-    grid, given = grid_of(table), table.notes
-    if width is not None:
-        fits = fitted(grid.columns, width)
-        grid = replace(grid, columns=fits.columns)
-        given = (*given, *fits.notes(full))
-    notes = [f"Note: {visible_line(note)}" for note in given]
+def _to_text(table: Table, *, width: int | None = None, said: Sequence[str] = ()) -> str:
+    grid, head = grid_of(table), [table.title]
+    if table.columns:
+        columns, shared = without_shared(grid.columns)
+        cut = {
+            name: [textwrap.shorten(one, SENTENCE) if len(one) > SENTENCE else one for one in cells]
+            for name, cells in columns.items()
+        }
+        grid, head = replace(grid, columns=cut), [table.title, *filter(None, [shared])]
+    notes = [f"Note: {visible_line(note)}" for note in (*table.notes, *said)]
     if table.explanation:
         notes.append(EXPLAIN_HINT)
     if width is not None:
         notes = [line for note in notes for line in textwrap.wrap(note, width)]
-    return "\n".join([table.title, "", *lines_of(grid, has_rule=True), "", *notes]) + "\n"
+    return "\n".join([*head, "", *lines_of(grid, has_rule=True), "", *notes]) + "\n"
 
 
 def _to_json(table: Table) -> str:

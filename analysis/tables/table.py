@@ -89,6 +89,9 @@ class Table:
         notes: what the reader must know of these rows, in at most three sentences.
         explanation: what the columns mean, how the figures are computed and when they mislead.
         devices: names of devices for people, as `labels.published_names` gives them.
+        columns: those that people see unless they ask for others; empty for the first ones.
+        brief: what people see in its place, unless they ask for columns, an order or everything;
+            its notes are added, and its columns may be keys of platforms.
 
     Raises:
         ValueError: a figure is NaN or infinite; a table function without `of` must give null.
@@ -99,6 +102,8 @@ class Table:
     notes: tuple[str, ...] = ()
     explanation: tuple[str, ...] = ()
     devices: Mapping[str, str] = field(default_factory=dict)
+    columns: tuple[str, ...] = ()
+    brief: "Table | None" = None
 
     def __post_init__(self) -> None:
         for column in self.frame.iter_columns():
@@ -138,8 +143,8 @@ class Table:
         ]
         values = {name: self.frame[name].drop_nulls().unique().to_list() for name in texts}
         if labels is None:
-            keys = keys_in(sorted(one for some in values.values() for one in some))
-            labels = labels_of(keys, self.devices)
+            texts_in = sorted(one for some in values.values() for one in some)
+            labels = labels_of(keys_in([*self.frame.columns, *texts_in]), self.devices)
         shown = [pl.col(name) + 1 for name in _FROM_ZERO if name in self.frame.columns]
         named = [
             pl.col(name).replace({one: labels.said(one) for one in some})
@@ -148,7 +153,7 @@ class Table:
         return replace(
             self,
             title=f"{self.title} ({labels.common})" if labels.common else self.title,
-            frame=self.frame.with_columns(*shown, *named),
+            frame=self.frame.with_columns(*shown, *named).rename(labels.said),
             notes=tuple(map(labels.said, self.notes)),
         )
 

@@ -90,9 +90,10 @@ class Part:
     name: str
     function: str
     shows: str
-    is_of_pairs: bool
-    is_ranking: bool
-    is_apart: bool
+    is_of_pairs: bool = False
+    is_ranking: bool = False
+    is_apart: bool = False
+    columns: tuple[str, ...]
     settings: Mapping[str, Setting]
 
     def refuse_wrong_settings(self, selection: Selection) -> None:
@@ -160,14 +161,11 @@ def _spec(name: str, given: Mapping[str, Any]) -> TableSpec:
                 part: Part(
                     table=name,
                     name=part,
-                    function=one["from"],
-                    shows=one["shows"],
-                    is_of_pairs=one.get("is_of_pairs", False),
-                    is_ranking=one.get("is_ranking", False),
-                    is_apart=one.get("is_apart", False),
+                    columns=tuple(given.get("columns", {}).get(part, "").split()),
                     settings=MappingProxyType(
                         {k: s for k, s in settings.items() if not s.parts or part in s.parts}
                     ),
+                    **one,
                 )
                 for part, one in given["parts"].items()
             }
@@ -319,7 +317,7 @@ def checked_table(name: str, session: "Session") -> Table:
     if part.is_ranking:
         doubts = _attribute("verdicts:doubts_sentence")(session)
         table = replace(table, notes=(*table.notes, *([doubts] if doubts else [])))
-    return replace(table, devices=session.once(_published))
+    return replace(table, devices=session.once(_published), columns=part.columns)
 
 
 def _published(session: "Session") -> dict[str, str]:

@@ -2,7 +2,7 @@
 
 import shlex
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
@@ -203,15 +203,17 @@ def list_devices(
     as_json: AsJson = False,
     view: TableView,
 ) -> None:
-    """List registered devices and their aliases."""
+    """List registered devices with their models and states."""
     if found:
         _print_found(as_json=as_json, view=view)
         return
     devices = load_devices(settle_workspace())
     unique = {device.name: device for device in devices.values()}
+    states = _states(list(unique.values()))
     rows = [
         {
             "name": device.name,
+            **_model_and_state(device, states),
             "kind": device.kind,
             "host": device.host,
             "aliases": [
@@ -222,7 +224,41 @@ def list_devices(
         }
         for device in unique.values()
     ]
-    print_table(rows, as_json, view)
+    print_table(rows, as_json, view, ("name", "aliases", "model", "state", "kind", "host"))
+
+
+def _states(devices: Sequence[DeviceFile]) -> dict[str, str]:
+    """What this host sees of devices with an address, by name; it connects to none."""
+    found: dict[str, str] = {}
+    for kind in KINDS.values():
+        mine = [one for one in devices if one.kind_of is kind and one.host is None]
+        if not mine or kind.discoverer is None:
+            continue
+        discoverer = kind.discoverer()
+        try:
+            seen = discoverer.discover([one.options for one in mine])
+        except FleetError as error:
+            found |= dict.fromkeys((one.name for one in mine), error.message)
+            continue
+        for one in mine:
+            states = (it.state for it in seen if discoverer.is_at(one.options, it))
+            found[one.name] = next(states, "not seen")
+    return found
+
+
+def _model_and_state(device: DeviceFile, states: Mapping[str, str]) -> dict[str, object]:
+    """The model is that of the registration, or of this host; `None` if nothing states it."""
+    facts = device.found.facts
+    model = facts.get("device_model") or facts.get("model")
+    if device.host is not None:
+        return {"model": model, "state": f"on host {device.host}"}
+    if device.kind_of.address_option is not None:
+        return {"model": model, "state": states.get(device.name, "registered")}
+    try:
+        probed = create_agent(device.kind, device.options).probe()
+    except FleetError as error:
+        return {"model": model, "state": error.message}
+    return {"model": probed.device_model, "state": "ready"}
 
 
 @app.command()

@@ -6,13 +6,14 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
+import polars as pl
 import typer
 
 from fleetrank.analysis.stored.selection import MARGIN
 from fleetrank.foundation.codec import json_text
 from fleetrank.foundation.vocabulary import Form, Origin
 from fleetrank.orchestrator.cli.context import Now, current, settle_workspace
-from fleetrank.orchestrator.cli.listing import AsJson, TableView, with_table_view
+from fleetrank.orchestrator.cli.listing import AsJson, TableView, with_view
 from fleetrank.orchestrator.cli.options import Explain, share, with_selectors
 from fleetrank.orchestrator.cli.report_command import (
     in_options,
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
 Shares = Mapping[str, float] | None
 
 
-@with_table_view
+@with_view
 @with_selectors(
     "sweep", "runtime", "precision", "family", "workload", "include_simulated",
     "allow_unlike_border", "seed",
@@ -121,7 +122,7 @@ def faster(
         if as_json:
             print(json_text(asdict(answer), indent=2))
             raise typer.Exit(code)
-        sentences, table = _of_pair(answer, view, is_chosen=here is not None)
+        sentences, table = _of_pair(answer, is_chosen=here is not None)
     if as_json:
         table = replace(table, notes=(*table.notes, *sentences))
     elif sentences:
@@ -179,12 +180,18 @@ def _of_several(shares: Shares, selectors: Selectors, *, now: bool) -> "Said":
 
 
 _SHOWN = (
-    "label", "order", "ratio", "low", "high", "value_a", "value_b", "unit", "probability",
-    "probability_low", "probability_high",
+    "label", "order", "ratio", "interval", "value_a", "value_b", "unit", "probability",
+    "probability_interval",
 )  # fmt: skip
 
 
-def _of_pair(answer: "PairAnswer", view: TableView, *, is_chosen: bool) -> "Said":
+_ORDERS = (
+    "here", "reversed", "b first", "reversed?", "undecided", "equal", "kept?", "a first", "kept",
+)  # fmt: skip
+"""As the list of the page has them: `FIRST` in `answer.js`; the others follow."""
+
+
+def _of_pair(answer: "PairAnswer", *, is_chosen: bool) -> "Said":
     """The answer, and a table of its platforms."""
     from fleetrank.analysis.statistics.pair_answer import pair_sentences
     from fleetrank.analysis.statistics.pairs import pair_table
@@ -208,8 +215,8 @@ def _of_pair(answer: "PairAnswer", view: TableView, *, is_chosen: bool) -> "Said
             "published ones, `fleetrank devices list --found` shows phones to register.",
         )
     table = in_options(pair_table(answer))
-    frame = table.frame
-    if not view.columns:
-        shown = [name for name in _SHOWN if frame[name].null_count() < frame.height]
-        frame = frame.select(shown)
-    return (first, *sentences), replace(table, title=f"a is {a}, b is {b}", frame=frame)
+    at = pl.col("order").cast(pl.Enum(_ORDERS), strict=False)
+    frame = table.frame.sort(at, "ratio", nulls_last=True)
+    return (first, *sentences), replace(
+        table, title=f"a is {a}, b is {b}", frame=frame, columns=_SHOWN
+    )

@@ -1,7 +1,7 @@
 """Output of commands: rows as a table or JSON, and the options that choose a part of it."""
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated
 
@@ -10,13 +10,13 @@ import typer
 
 from fleetrank.analysis.labels import keys_in, labels_of
 from fleetrank.analysis.tables.formats import (
-    KEYS,
-    PIPE_WIDTH,
     REASON,
-    fitted,
+    brief_columns,
+    column_texts,
     grid_of_rows,
     lines_of,
     sentences_of_reasons,
+    with_intervals,
 )
 from fleetrank.foundation.codec import json_text
 from fleetrank.foundation.errors import count_of, did_you_mean
@@ -26,10 +26,10 @@ from fleetrank.orchestrator.errors import UsageError
 if TYPE_CHECKING:
     from fleetrank.analysis.tables.table import Table
 
-MOST_ON_TERMINAL = 50
-"""Rows on a terminal without `--limit`: about two screens."""
-_BEHIND = ("flags",)
-"""Columns with the reasons of a verdict."""
+MOST_ROWS = 50
+"""Rows that people see without `--limit`: about two screens."""
+_MOST_NAMED = 12
+"""Columns that a sentence names; --json has the names of more."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,8 +40,8 @@ class TableView:
         columns: names in the order to print them; empty prints all.
         sort: the column to sort by; `None` keeps the order of the table. Missing values come last.
         is_descending: the largest value first.
-        limit: the most rows; 0 prints all; `None` prints all but on a terminal.
-        is_whole: people also see empty columns and rows that have a reason in place of figures.
+        limit: the most rows; 0 prints all; `None` prints all but for people.
+        is_whole: people also see every row and every column.
     """
 
     columns: tuple[str, ...] = ()
@@ -73,11 +73,11 @@ class TableView:
             found = sorted(present, key=lambda n: str(values[n]), reverse=self.is_descending)
         return found + [number for number, value in enumerate(values) if value is None]
 
-    def most(self, n_rows: int, *, is_on_terminal: bool) -> int:
+    def most(self, n_rows: int, *, is_for_people: bool) -> int:
         """How many of the rows to print."""
         limit = self.limit
         if limit is None:
-            limit = MOST_ON_TERMINAL if is_on_terminal else 0
+            limit = MOST_ROWS if is_for_people and not self.is_whole else 0
         return min(n_rows, limit) if limit else n_rows
 
 
@@ -85,43 +85,65 @@ EVERYTHING = TableView()
 """Every column, in the order of the table."""
 
 
-def left_out(n_rows: int, n_shown: int) -> str | None:
-    """How many rows are not printed and how to get them; `None` if all are."""
+def left_out(n_rows: int, n_shown: int) -> list[str]:
+    """How many rows are not printed and how to get them; empty if all are."""
     if n_shown == n_rows:
-        return None
-    return f"{n_shown} of {count_of(n_rows, 'row')} shown; --limit 0 shows all"
+        return []
+    return [f"{n_shown} of {count_of(n_rows, 'row')} shown; --all shows all."]
 
 
 def viewed_table(
-    table: "Table",
-    view: TableView,
-    *,
-    is_on_terminal: bool,
-    is_for_people: bool = False,
-    is_explained: bool = False,
-) -> tuple["Table", str | None]:
-    """The part of a table to print, and the sentence on the rows that are not in it.
+    table: "Table", view: TableView, *, is_for_people: bool
+) -> tuple["Table", list[str]]:
+    """The part of a table to print, and sentences on what is not in it.
 
-    People do not see empty columns, rows with a reason in place of figures, nor the flags behind a
-    verdict, unless they ask.
+    People see a few columns, no row with a reason in place of figures, and each reason once, unless
+    they ask for more.
 
     Raises:
         UsageError: the table lacks a requested column.
     """
-    frame, names = table.frame, view.names(table.frame.columns)
-    most = view.most(frame.height, is_on_terminal=is_on_terminal)
+    names = view.names(table.frame.columns)
+    is_brief = is_for_people and not view.is_whole and not view.columns
+    shown = table.brief if is_brief and view.sort is None and table.brief else table
+    frame, said = shown.frame, [*shown.notes] if shown is not table else []
+    if not shown.columns and (n := table.frame.height - frame.height):
+        said.append(f"{count_of(n, 'more row')}: --all shows them.")
     if view.sort is not None:
         frame = frame[view.order(frame[view.sort].to_list())]
-    said = [left_out(frame.height, most)]
-    frame = frame.head(most)
     if is_for_people and not view.is_whole:
         bare = _has_no_figure(frame)
-        said.append(_hidden(bare, frame))
+        said += _hidden(bare, frame)
         frame = frame.filter(~bare)
-        behind = _BEHIND if "verdict" in frame.columns and not is_explained else ()
-        if not view.columns:
-            names = [one for one in names if one not in behind and _has_value(frame, one)]
-    return replace(table, frame=frame.select(names)), "; ".join(filter(None, said)) or None
+    most = view.most(frame.height, is_for_people=is_for_people)
+    said += left_out(frame.height, most)
+    if not is_brief:
+        return replace(table, frame=frame.head(most).select(names), columns=()), said
+    wanted = shown.columns or table.columns
+    frame = with_intervals(frame, wanted)
+    chosen = brief_columns(frame.to_dict(as_series=False), wanted)
+    if REASON in frame.columns and REASON not in chosen:
+        said += sentences_of_reasons(column_texts(frame, REASON))
+    said += _more([*_known(shown.frame), *_known(table.frame)], chosen)
+    return replace(table, frame=frame.head(most).select(chosen), columns=chosen), said
+
+
+def _known(frame: pl.DataFrame) -> list[str]:
+    """The columns with a value."""
+    return [one.name for one in frame.iter_columns() if one.null_count() < len(one)]
+
+
+def _more(known: Sequence[str], chosen: Sequence[str]) -> Iterator[str]:
+    """Which columns are not printed, and how to get them; nothing if all are."""
+    ends = {one.replace("interval", end) for one in chosen for end in ("low", "high")}
+    names = [one for one in dict.fromkeys(known) if one not in (*chosen, *ends, REASON)]
+    if n := len(platforms := keys_in(names)):
+        yield f"{count_of(n, 'more platform')}: --source NAME chooses one."
+    names = [one for one in names if one not in platforms]
+    if len(names) > _MOST_NAMED:
+        yield f"{count_of(len(names), 'more column')}: --all shows them."
+    elif names:
+        yield f"--all also shows {', '.join(names)}."
 
 
 def _has_no_figure(frame: pl.DataFrame) -> pl.Series:
@@ -134,15 +156,11 @@ def _has_no_figure(frame: pl.DataFrame) -> pl.Series:
     return frame.select(is_bare & ~is_bare.all()).to_series()
 
 
-def _hidden(bare: pl.Series, frame: pl.DataFrame) -> str | None:
+def _hidden(bare: pl.Series, frame: pl.DataFrame) -> list[str]:
     if not bare.any():
-        return None
-    reasons = "; ".join(sentences_of_reasons(frame.filter(bare)[REASON].to_list()))
-    return f"{count_of(int(bare.sum()), 'row')} without a figure: {reasons} --all shows them"
-
-
-def _has_value(frame: pl.DataFrame, name: str) -> bool:
-    return name in KEYS or frame.height == 0 or frame[name].null_count() < frame.height
+        return []
+    reasons = " ".join(sentences_of_reasons(frame.filter(bare)[REASON].to_list()))
+    return [f"{count_of(int(bare.sum()), 'row')} without a figure, which --all shows: {reasons}"]
 
 
 def _view_of(
@@ -150,7 +168,7 @@ def _view_of(
     sort: str | None,
     descending: bool,
     limit: int | None,
-    show_all: bool = False,
+    show_all: bool,
 ) -> TableView:
     names = tuple(name.strip() for name in (columns or "").split(",") if name.strip())
     if columns is not None and not names:
@@ -196,20 +214,18 @@ _OPTIONS = (
             "--top",
             min=0,
             metavar="N",
-            help=f"Print the first N rows (default: {MOST_ON_TERMINAL} on a terminal; 0: all).",
+            help=f"Print the first N rows (default: {MOST_ROWS}; a list in a pipe: all; 0: all).",
         ),
+    ),
+    option(
+        "show_all",
+        bool,
+        False,
+        typer.Option("--all", help="Show every column and every row."),
     ),
 )
 with_view = with_options("view", _OPTIONS, _view_of)
 """Gives a command the options of a listing in place of its parameter `view`."""
-_ALL = option(
-    "show_all",
-    bool,
-    False,
-    typer.Option("--all", help="Also show empty columns, and rows without a figure."),
-)
-with_table_view = with_options("view", (*_OPTIONS, _ALL), _view_of)
-"""The same for a command that prints a table of the analysis."""
 
 
 def write_data(content: bytes) -> None:
@@ -226,17 +242,29 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
 def print_table(
-    rows: Sequence[Mapping[str, object]], as_json: bool, view: TableView = EVERYTHING
+    rows: Sequence[Mapping[str, object]],
+    as_json: bool,
+    view: TableView = EVERYTHING,
+    columns: Sequence[str] = (),
 ) -> None:
     """Prints rows with equal keys; as JSON a list of objects with `null` for unknown values.
 
     A note on standard error says how many rows or columns are left out.
 
+    Args:
+        rows: with equal keys.
+        as_json: as JSON, which has every column.
+        view: what the user chose.
+        columns: those that people see unless they choose; empty for all.
+
     Raises:
         UsageError: the rows lack a column that `view` names.
     """
     is_on_terminal = not as_json and sys.stdout.isatty()
-    chosen, note = _viewed(rows, view, is_on_terminal=is_on_terminal)
+    is_brief = bool(columns) and not (as_json or view.columns or view.is_whole)
+    shown = replace(view, columns=tuple(columns)) if is_brief else view
+    chosen, said = _viewed(rows, shown, is_on_terminal=is_on_terminal)
+    said += _more(list(rows[0]), columns) if is_brief and rows else ()
     if as_json:
         print(json_text(chosen, indent=2))
         return
@@ -248,12 +276,12 @@ def print_table(
     elif is_on_terminal:
         from fleetrank.orchestrator.cli.terminal import print_rows
 
-        print_rows(chosen, note)
+        print_rows(chosen, said)
         return
     else:
-        _print_lines(chosen)
-    if note:
-        print(note, file=sys.stderr)
+        print("\n".join(lines_of(grid_of_rows(chosen))))
+    for one in said:
+        print(one, file=sys.stderr)
 
 
 def _named(rows: list[dict[str, object]]) -> tuple[list[dict[str, object]], str]:
@@ -269,21 +297,13 @@ def _named(rows: list[dict[str, object]]) -> tuple[list[dict[str, object]], str]
 
 def _viewed(
     rows: Sequence[Mapping[str, object]], view: TableView, *, is_on_terminal: bool
-) -> tuple[list[dict[str, object]], str | None]:
+) -> tuple[list[dict[str, object]], list[str]]:
     if not rows:
-        return [], None
+        return [], []
     names = view.names(list(rows[0]))
     key = view.sort
     numbers = range(len(rows)) if key is None else view.order([row.get(key) for row in rows])
-    most = view.most(len(rows), is_on_terminal=is_on_terminal)
+    most = view.most(len(rows), is_for_people=is_on_terminal)
     chosen = [rows[number] for number in numbers[:most]]
     shown = [{name: row.get(name) for name in names} for row in chosen]
     return shown, left_out(len(rows), len(shown))
-
-
-def _print_lines(rows: Sequence[Mapping[str, object]]) -> None:
-    grid = grid_of_rows(rows)
-    fits = fitted(grid.columns, PIPE_WIDTH)
-    print("\n".join(lines_of(replace(grid, columns=fits.columns))))
-    for text in fits.notes("--json prints everything."):
-        print(text, file=sys.stderr)

@@ -183,7 +183,10 @@ def predict(
     ] = 0.9,
     like: Annotated[
         str | None,
-        typer.Option(help="Platform whose configuration a device without measurements has."),
+        typer.Option(
+            help="Device, platform or pattern with *: the configuration of a device without "
+            "measurements."
+        ),
     ] = None,
     format_: AsForm = Form.TABLE,
     as_json: JsonForm = False,

@@ -27,7 +27,7 @@ from fleetrank.orchestrator.cli.listing import (
     TableView,
     print_table,
     viewed_table,
-    with_table_view,
+    with_view,
     write_data,
 )
 from fleetrank.orchestrator.cli.options import (
@@ -56,6 +56,7 @@ _MOST_PLATFORMS = 4
 """Named in one message."""
 
 
+@with_view
 def compare(
     sweep_a: Annotated[str, typer.Argument(metavar="A", help="Baseline sweep.")],
     sweep_b: Annotated[
@@ -101,6 +102,7 @@ def compare(
         Path | None,
         typer.Option(help="Also write a JUnit file: one test case for each cell."),
     ] = None,
+    view: TableView,
 ) -> None:
     """Say which cells of sweep B are slower than in sweep A.
 
@@ -135,27 +137,15 @@ def compare(
     if as_json:
         print(json_text(comparison_json(found), indent=2))
     else:
-        _print_text(found, is_explained=explain)
+        _print_text(found, view, is_explained=explain)
     _give_exit_code(found, required)
 
 
-def _print_text(found: "Comparison", *, is_explained: bool) -> None:
+def _print_text(found: "Comparison", view: TableView, *, is_explained: bool) -> None:
     from fleetrank.analysis.comparison.comparison import comparison_sentence, worded_table
-    from fleetrank.analysis.tables.formats import render
-    from fleetrank.orchestrator.cli.terminal import VisibleConsole, print_on_terminal
 
-    table, console = worded_table(found), VisibleConsole()
-    if console.is_terminal:
-        print_on_terminal(table, console, is_explained=is_explained, full="--json")
-    else:
-        text = render(
-            table,
-            "table",
-            is_explained=is_explained,
-            width=PIPE_WIDTH,
-            full="--json prints everything.",
-        )
-        print(text, end="")
+    table = worded_table(found)
+    print_in_form(table, Form.TABLE, is_explained=is_explained, view=view, full="--json")
     # A reader of a job's log must see these: an upgrade explains what is slower.
     for difference in found.differences:
         print(difference.sentence)
@@ -378,7 +368,7 @@ def _show_command(spec: TableSpec) -> Command:
     if not any(part.is_of_pairs for part in spec.parts.values()):
         names = [name for name in names if name not in _OF_PAIRS]
 
-    @with_table_view
+    @with_view
     @with_selectors(*names, settings=spec.settings)
     def command(
         *,
@@ -440,25 +430,18 @@ def print_in_form(
     from fleetrank.analysis.tables.formats import render
     from fleetrank.orchestrator.cli.terminal import VisibleConsole, print_on_terminal
 
+    table, said = viewed_table(table, view, is_for_people=form is Form.TABLE)
     console = VisibleConsole()
-    is_on_terminal = form is Form.TABLE and console.is_terminal
-    table, note = viewed_table(
-        table,
-        view,
-        is_on_terminal=is_on_terminal,
-        is_for_people=form is Form.TABLE,
-        is_explained=is_explained,
-    )
-    if is_on_terminal:
-        print_on_terminal(table, console, is_explained=is_explained, full=full, note=note)
+    if form is Form.TABLE and console.is_terminal:
+        print_on_terminal(table, console, is_explained=is_explained, full=full, said=said)
         return
     if form is Form.CSV:
         write_data(render(table, form.value).encode())
     else:
-        text = render(table, form.value, is_explained=is_explained, width=PIPE_WIDTH)
+        text = render(table, form.value, is_explained=is_explained, width=PIPE_WIDTH, said=said)
         print(text, end="")
-    if note:
-        print(note, file=sys.stderr)
+    for one in said if form is not Form.TABLE else ():
+        print(one, file=sys.stderr)
 
 
 def selected_table(name: str, selectors: Selectors, *, now: bool) -> "Table":

@@ -374,7 +374,8 @@ def list_sweeps(*, as_json: AsJson = False, view: TableView) -> None:
                 "note": tags.note,
             }
         )
-    print_table(rows, as_json, view)
+    shown = ("sweep_id", "state", "started_utc", "excluded", "side_tables", "tags", "note")
+    print_table(rows, as_json, view, shown)
 
 
 def _left_out(store: ResultStore) -> dict[str, str]:

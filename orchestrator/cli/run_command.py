@@ -7,7 +7,6 @@
 import json
 import re
 import shlex
-import shutil
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import redirect_stdout
@@ -20,10 +19,11 @@ import yaml
 from fleetrank.analysis.stored.selection import CHANGE_ALPHA, MARGIN
 from fleetrank.foundation.codec import json_text
 from fleetrank.foundation.errors import shortened
-from fleetrank.foundation.vocabulary import Precision, Runtime
+from fleetrank.foundation.vocabulary import Form, Precision, Runtime
 from fleetrank.orchestrator.cli.context import current, settle_workspace
 from fleetrank.orchestrator.cli.listing import AsJson, print_table
 from fleetrank.orchestrator.cli.options import NewSweepOptions, Progress, share, with_sweep_options
+from fleetrank.orchestrator.cli.report_command import print_in_form, selected_table
 from fleetrank.orchestrator.cli.sweep_display import (
     EXIT_FAILED_CELLS,
     EXIT_INTERRUPTED,
@@ -40,6 +40,7 @@ from fleetrank.orchestrator.errors import NothingToDoError, UsageError
 if TYPE_CHECKING:
     import polars as pl
 
+    from fleetrank.analysis.tables.table import Table
     from fleetrank.models.cards.card import ModelCard
     from fleetrank.orchestrator.progress import SweepFinished
     from fleetrank.orchestrator.sweep.sweep_session import RunOptions
@@ -491,12 +492,14 @@ def _print_cells(
     sweep_id: str, names: Sequence[str], stream: TextIO | None, tables: Sequence[str]
 ) -> None:
     """Prints the figures and tables as text; without a stream as JSON."""
+    from fleetrank.analysis.tables.formats import render
+
     rows = cell_rows(current().workspace.results, sweep_id)
     if stream is None:
         content = {"sweep_id": sweep_id, "models": list(names), "cells": rows}
         for name in tables:
             _, _, key = name.rpartition("/")
-            content[key] = json.loads(_table_of(sweep_id, name, "json"))
+            content[key] = json.loads(render(_table_of(sweep_id, name), Form.JSON))
         print(json_text(content, indent=2))
         return
     print(file=stream)
@@ -505,18 +508,16 @@ def _print_cells(
     for reason in dict.fromkeys(row["interval_reason"] for row in rows):
         if reason is not None:
             print(f"no interval: {reason}", file=stream)
-    for name in tables:
-        print(_table_of(sweep_id, name, "table"), file=stream)
+    with redirect_stdout(stream):
+        for name in tables:
+            print_in_form(_table_of(sweep_id, name), Form.TABLE, is_explained=False)
 
 
-def _table_of(sweep_id: str, name: str, form: str) -> str:
-    from fleetrank.analysis.tables.formats import PIPE_WIDTH, render
-    from fleetrank.orchestrator.cli.report_command import selected_table
+def _table_of(sweep_id: str, name: str) -> "Table":
     from fleetrank.orchestrator.workspace.selectors import Selectors
 
     selectors = Selectors.model_validate({"sweep": sweep_id, "include_simulated": True})
-    table = selected_table(name, selectors, now=True)
-    return render(table, form, width=shutil.get_terminal_size((PIPE_WIDTH, 0)).columns)
+    return selected_table(name, selectors, now=True)
 
 
 def _words(text: str) -> list[str]:

@@ -5,6 +5,7 @@ import shutil
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
@@ -119,12 +120,18 @@ def _noise_of(results: Path, cells: "pl.DataFrame") -> Iterator[str]:
 
 def _matrix_lines(cells: "pl.DataFrame") -> list[str]:
     """The way round with fewer lines that fits a line; none if both have too many."""
+    from fleetrank.analysis.labels import labels_of
     from fleetrank.analysis.statistics.latency_tables import latency_matrix
 
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else _WIDTH
     matrix = latency_matrix(cells)
+    labels = labels_of(matrix.columns[1:]).names
+    matrix = matrix.rename({"model": "ms", **labels})
     turned = matrix.transpose(include_header=True, header_name="ms", column_names="ms")
-    ways = [lines_of(grid_of_rows(one.to_dicts())) for one in (matrix, turned)]
+    ways = [
+        lines_of(replace(grid_of_rows(one.to_dicts()), numbers=frozenset(one.columns[1:])))
+        for one in (matrix, turned)
+    ]
     fit = [lines for lines in ways if len(lines) <= _MOST_LINES and max(map(len, lines)) <= width]
     return min(fit, key=len, default=[])
 

@@ -22,6 +22,7 @@ from fleetrank.analysis.tables.formats import (
     least_wanted,
     sentences_of_reasons,
     value_text,
+    without_shared,
 )
 from fleetrank.analysis.tables.table import with_brief_notes
 from fleetrank.foundation.errors import count_of, duration, visible
@@ -77,18 +78,18 @@ def print_on_terminal(
     *,
     is_explained: bool = False,
     full: str = "--format csv",
-    note: str | None = None,
+    said: Sequence[str] = (),
 ) -> None:
     """Prints a table within the console's width; columns that do not fit are listed below it.
 
     A value that all rows share is printed once, above the table. `full` is the option that prints
-    all columns; `note` says which rows are left out.
+    all columns; `said` are sentences on what is left out.
     """
     table = table.for_people()
     console.print(Text(table.title, style="bold"))
     _print_grid(grid_of(table), console, full)
-    if note:
-        console.print(Text(f"{note}."))
+    for one in said:
+        console.print(Text(value_text(one)))
     brief = with_brief_notes(table)
     for one in (*table.notes, *table.explanation) if is_explained else brief.notes:
         console.print(Text(f"Note: {value_text(one)}"))
@@ -96,17 +97,17 @@ def print_on_terminal(
         console.print(Text(EXPLAIN_HINT, style="dim"))
 
 
-def print_rows(rows: Sequence[Mapping[str, object]], note: str | None) -> None:
+def print_rows(rows: Sequence[Mapping[str, object]], said: Sequence[str]) -> None:
     """Prints rows with equal keys on a terminal, within its width."""
     console = VisibleConsole()
     _print_grid(grid_of_rows(rows, has_headings=True), console, "--json")
-    if note:
-        console.print(Text(f"{note}."))
+    for one in said:
+        console.print(Text(one))
 
 
 def _print_grid(table: Grid, console: Console, full: str) -> None:
     columns, numbers = table.columns, table.numbers
-    shown, shared = _without_shared(columns)
+    shown, shared = without_shared(columns)
     widths = _fitting_widths(shown, numbers, console.width)
     hidden = [name for name in shown if name not in widths]
     grid = RichTable(box=None, pad_edge=False, padding=(0, _GAP, 0, 0), header_style="bold")
@@ -115,8 +116,8 @@ def _print_grid(table: Grid, console: Console, full: str) -> None:
         grid.add_column(title, justify="right" if name in numbers else "left", width=width)
     for row in zip(*(shown[name] for name in widths), strict=True):
         grid.add_row(*(Text(cell, overflow="fold") for cell in row))
-    for name, text in shared.items():
-        console.print(Text(f"{heading(name)}: {text} in all rows", style="dim"))
+    if shared:
+        console.print(Text(shared, style="dim"))
     console.print("", grid, "", sep="\n")
     if REASON in hidden:
         for line in sentences_of_reasons(columns[REASON]):
@@ -126,29 +127,30 @@ def _print_grid(table: Grid, console: Console, full: str) -> None:
         console.print(Text(f"Hidden columns: {names}. Use a wider terminal or {full}."))
 
 
-def _without_shared(columns: Columns) -> tuple[Columns, dict[str, str]]:
-    """The columns that vary, and the values of the others."""
-    shared = {
-        name: cells[0] for name, cells in columns.items() if len(cells) > 1 and len(set(cells)) == 1
-    }
-    return {name: cells for name, cells in columns.items() if name not in shared}, shared
-
-
 def _fitting_widths(columns: Columns, numbers: Container[str], width: int) -> Mapping[str, int]:
     """A width for each column that is not hidden; equal ones if the keys alone do not fit."""
     kept = dict(columns)
-    while (widths := _widths(kept, numbers, width)) is None:
+    while True:
+        for least in (_LEAST_TEXT, 0):
+            if (widths := _widths(kept, numbers, width, least)) is not None:
+                return widths
         if (name := least_wanted(kept)) is None:
             return dict.fromkeys(kept, max(1, (width + _GAP) // len(kept) - _GAP))
         del kept[name]
-    return widths
 
 
-def _widths(columns: Columns, numbers: Container[str], width: int) -> Mapping[str, int] | None:
-    """A width for each column: numbers and heading words unbroken, text gets the remaining room.
+def _widths(
+    columns: Columns, numbers: Container[str], width: int, least: int
+) -> Mapping[str, int] | None:
+    """A width for each column: numbers and words unbroken, text gets the remaining room.
 
-    `None` when the columns do not fit.
+    Text columns have at least `least` letters, and need no more than `_LEAST_TEXT`. `None` when the
+    columns do not fit.
     """
+    words = {
+        name: max(map(len, " ".join((heading(name), *cells)).split()), default=1)
+        for name, cells in columns.items()
+    }
     wanted = {
         name: max(*map(len, heading(name).split()), *map(len, cells), 1)
         for name, cells in columns.items()
@@ -159,7 +161,9 @@ def _widths(columns: Columns, numbers: Container[str], width: int) -> Mapping[st
         and 2 * wanted.get(first, 0) <= width
     )
     found = {
-        name: most if name in numbers or (is_name and name == first) else min(most, _LEAST_TEXT)
+        name: most
+        if name in numbers or (is_name and name == first)
+        else min(most, _LEAST_TEXT, max(least, words[name]))
         for name, most in wanted.items()
     }
     left = width - sum(found.values()) - _GAP * (len(found) - 1)

@@ -137,7 +137,7 @@ def predict(
         device: its name, or a platform key in which `*` matches any text.
         quantity: `latency`, `memory` or `energy`.
         coverage: share of intervals that hold the value of a measurement, from 0.5 to below 1.
-        like: key of the platform whose configuration a device without measurements has.
+        like: device, platform or pattern whose configuration a device without measurements has.
         selection: further choices, as for `table`; `None` uses all measured and imported rows.
 
     Raises:

@@ -118,7 +118,8 @@ def _many(n_models: int, n_platforms: int) -> pl.DataFrame:
         for model in range(n_models if platform < 2 else n_models - 1)
     ]  # fmt: skip
     parts = ("backend", "mode", "precision", "batch", "threads", "affinity", "options", "axes")
-    return pl.DataFrame(rows).with_columns(pl.lit("same").alias(name) for name in parts)
+    same = [pl.lit("same").alias(name) for name in parts]
+    return pl.DataFrame(rows).with_columns(*same, origin=pl.lit("imported"))
 
 
 def test_of_very_many_models_those_of_most_platforms_are_shown_and_it_is_said() -> None:
@@ -126,6 +127,27 @@ def test_of_very_many_models_those_of_most_platforms_are_shown_and_it_is_said() 
     assert set(chosen.models) == {f"m{model:04}" for model in range(MAX_MODELS)}
     assert len(chosen.platforms) == 3
     assert f"{MAX_MODELS} of {MAX_MODELS + 1} models" in chosen.notes[0]
+
+
+def test_own_models_come_first_and_no_limit_drops_one() -> None:
+    published = _many(MAX_MODELS + 9, 3)
+    # The only published model of a device with an own model comes before those of more devices.
+    is_near = pl.col("model") == "m0048"
+    published = published.filter(is_near == (pl.col("device") == "d0"))
+    mine = _many(MAX_MODELS + 5, 1).with_columns(
+        pl.format("own{}", "model").alias("model"), origin=pl.lit("measured"),
+        platform_key=pl.lit("mine"), device=pl.lit("mine"),
+    )  # fmt: skip
+    few = mine.filter(pl.col("latency_ns") < 3)
+    known = few[:1].with_columns(
+        platform_key=pl.lit("cpu-0"), device=pl.lit("d0"), origin=pl.lit("imported")
+    )
+    chosen = choose_shown(pl.concat([published, few, known]))
+    assert len(chosen.models) == MAX_MODELS
+    assert {*few["model"], "m0048"} <= set(chosen.models)
+    every = choose_shown(pl.concat([published, mine]))
+    assert set(every.models) == set(mine["model"])
+    assert "mine" in every.platforms
 
 
 def test_of_very_many_platforms_an_equal_share_of_tiers_is_shown_and_it_is_said() -> None:

@@ -108,3 +108,9 @@ def test_unknown_format_is_told_with_those_known(table: Table) -> None:
 def test_nan_never_enters_a_table(value: float) -> None:
     with pytest.raises(ValueError, match="NaN or infinity"):
         Table(title="t", frame=pl.DataFrame({"rho": [1.0, value]}))
+
+
+@pytest.mark.parametrize("form", ["json", "csv", "markdown", "latex"])
+def test_a_width_changes_text_only(form: str) -> None:
+    table = Table(title="T", frame=pl.DataFrame({"a": ["x" * 300]}), notes=("n " * 200,))
+    assert render(table, form, width=200) == render(table, form)

@@ -85,6 +85,11 @@ def test_a_device_is_added_listed_shown_and_removed(workspace, capsys) -> None:
     assert run(["devices", "list", "--json"]) == 0
     local, added = _json(capsys)
     assert local["aliases"] == ["local-cpu"]
+    assert (local["state"], added["model"], added["state"]) == ("ready", "simulated", "ready")
+    assert run(["devices", "list"]) == 0
+    listed = capsys.readouterr()
+    assert listed.out.split()[:6] == ["name", "aliases", "model", "state", "kind", "host"]
+    assert "options" in listed.err
     assert added["options"] == {"tier": "gpu", "noise": 0.1}
     assert added["labels"] == {"rack": "7"}
     assert run(["devices", "check", "gpu-1", "--json"]) == 0

@@ -1,6 +1,7 @@
 """`faster` as it is typed, as a function, and its file of users."""
 
 import json
+import re
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -40,7 +41,7 @@ def test_the_answer_comes_first_and_then_the_platforms(
     lines = typed(workspace, capsys, B, A).splitlines()
     assert has(lines[0], f"{A} is", f"times as fast as {B} here")
     heading = next(line for line in lines if line.startswith("label"))
-    assert heading.split()[:5] == ["label", "order", "ratio", "low", "high"]
+    assert heading.split()[:4] == ["label", "order", "ratio", "interval"]
     assert "afirst_cores" not in "".join(lines)
     assert f"a is {A}, b is {B}" in lines
 
@@ -120,6 +121,18 @@ def test_commands_that_read_use_the_default_workspace(
     assert run(words) == 0
     assert "is used" in capsys.readouterr().err
     assert run(["results", "delete", "any"]) == 2, "it changes them"
+
+
+def test_terminal_and_page_list_the_orders_of_a_pair_alike(
+    workspace: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    script = Path(__file__).parents[3] / "analysis/report/templates/answer.js"
+    (listed,) = re.findall(r"const FIRST = (.*);", script.read_text())
+    first = json.loads(listed)
+    text = typed(workspace, capsys, "mobilenet_v2", "squeezenet1_1")
+    orders = [line.split()[2] for line in text.partition("---")[2].splitlines()[1:7]]
+    assert len(set(orders)) > 2
+    assert orders == sorted(orders, key=first.index)
 
 
 def test_devices_and_sweeps_have_the_default_workspace_too(

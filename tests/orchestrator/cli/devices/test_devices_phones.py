@@ -70,7 +70,7 @@ def changes(capsys, name: str = "pixel-8") -> dict[str, dict[str, object]]:
 
 
 def test_a_phone_is_registered_with_what_it_is_and_how_it_repeats_and_removing_cleans_it(
-    phone: FarmedPhone, workspace: Workspace
+    phone: FarmedPhone, workspace: Workspace, capsys
 ) -> None:
     assert add(phone, "--label", "rack=2") == 0
     text = (workspace.devices / "pixel-8.yaml").read_text()
@@ -87,6 +87,10 @@ def test_a_phone_is_registered_with_what_it_is_and_how_it_repeats_and_removing_c
     assert registration["facts"]["soc"] == "Google Tensor G3"
     assert not (phone.folder / FOLDER[1:] / "run").exists()
     assert (phone.folder / FOLDER[1:]).exists()
+    capsys.readouterr()
+    assert run(["devices", "list", "--json"]) == 0
+    listed = json.loads(capsys.readouterr().out)[-1]
+    assert (listed["name"], listed["model"], listed["state"]) == ("pixel-8", "Pixel 8", "device")
     assert run(["devices", "remove", "pixel-8"]) == 0
     assert not (phone.folder / FOLDER[1:]).exists()
     assert not list(workspace.devices.glob("*.yaml"))

@@ -11,6 +11,7 @@ from command_line import draw_inside
 from daily import daily
 from fleet_rows import NETS, PLACES, write_results
 
+from fleetrank.analysis.tables.tables import REQUESTS
 from fleetrank.models.cards.zoo import load_language_zoo, load_zoo
 from fleetrank.orchestrator.cli.listing import TableView
 from fleetrank.orchestrator.cli.main import run
@@ -29,6 +30,11 @@ N_CELLS = len(NETS) * len(PLACES)
 CELLS = ("report", "show", "latency")
 
 
+def _heading(text: str) -> list[str]:
+    """The names of the columns, above the rule of a table in a pipe."""
+    return text.partition("\n--")[0].splitlines()[-1].split()
+
+
 def test_missing_values_come_last_in_both_directions() -> None:
     values = [2.0, None, 1.0, 3.0]
     assert TableView(sort="x").order(values) == [2, 0, 3, 1]
@@ -43,11 +49,12 @@ def test_an_unknown_column_is_an_error_that_names_the_nearest() -> None:
         assert "'model'" in raised.value.remedy
 
 
-def test_rows_are_limited_on_a_terminal_only() -> None:
-    assert TableView().most(80, is_on_terminal=True) == 50
-    assert TableView().most(80, is_on_terminal=False) == 80
-    assert TableView(limit=0).most(80, is_on_terminal=True) == 80
-    assert TableView(limit=7).most(80, is_on_terminal=False) == 7
+def test_rows_are_limited_for_people_only() -> None:
+    assert TableView().most(80, is_for_people=True) == 50
+    assert TableView().most(80, is_for_people=False) == 80
+    assert TableView(limit=0).most(80, is_for_people=True) == 80
+    assert TableView(is_whole=True).most(80, is_for_people=True) == 80
+    assert TableView(limit=7).most(80, is_for_people=False) == 7
 
 
 @pytest.mark.parametrize("form", daily(["csv", "json"], "json"))
@@ -84,18 +91,32 @@ def test_a_listing_has_the_same_options(
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize("name", daily(["latency", "choose", "transfer", "trust"], "latency"))
-def test_no_line_in_a_pipe_is_wider_than_200(
+@pytest.mark.parametrize("name", daily(["latency", "choose", "transfer", "trust"], "transfer"))
+def test_all_in_a_pipe_has_every_column_and_row(
     workspace: Path, capsys: pytest.CaptureFixture[str], name: str
 ) -> None:
-    assert run(["report", "show", name, "--workspace", str(workspace)]) == 0
-    assert max(map(len, capsys.readouterr().out.splitlines())) <= 200
+    def printed(form: str) -> str:
+        assert run(["report", "show", name, form, "--workspace", str(workspace)]) == 0
+        return capsys.readouterr().out
+
+    rows = json.loads(printed("--json"))["rows"]
+    text = printed("--all")
+    assert _heading(text) == list(rows[0])
+    assert len(text.partition("\n--")[2].partition("\n\n")[0].splitlines()) == 1 + len(rows)
 
 
-def test_a_terminal_shows_50_rows_and_the_number_left_out(workspace: Path) -> None:
-    assert f"50 of {N_CELLS} rows shown" in draw_inside(workspace, *CELLS).decode()
-    every = draw_inside(workspace, *CELLS, "--limit", "0").decode()
-    assert "rows shown" not in every
+def test_terminal_and_pipe_show_50_rows_and_the_number_left_out(
+    workspace: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    sorted_cells = (*CELLS, "--sort", "model")
+    assert f"50 of {N_CELLS} rows shown; --all" in draw_inside(workspace, *sorted_cells).decode()
+    assert run([*sorted_cells, "--workspace", str(workspace)]) == 0
+    text = capsys.readouterr().out
+    assert f"50 of {N_CELLS} rows shown; --all" in text
+    assert sum(" to " in line for line in text.splitlines()) == 50
+    assert run([*CELLS, "--all", "--workspace", str(workspace)]) == 0
+    whole = capsys.readouterr().out
+    assert (whole.count("per_inference"), "rows shown" in whole) == (N_CELLS, False)
 
 
 def test_goals_keep_their_figures_at_80_columns(
@@ -103,6 +124,51 @@ def test_goals_keep_their_figures_at_80_columns(
 ) -> None:
     monkeypatch.setitem(command_line._TERMINAL, "COLUMNS", "80")
     text = draw_inside(workspace, "report", "show", "choose").decode()
-    for name in ("value", "low", "high"):
+    for name in ("value", "interval"):
         assert name in text.partition("Hidden columns:")[0]
     assert "0.9341" in text
+
+
+@pytest.mark.parametrize("words", daily([one.words for one in REQUESTS], "pairs --part tests"))
+def test_a_table_has_at_most_8_columns_and_no_repeated_reason(
+    workspace: Path, capsys: pytest.CaptureFixture[str], words: str
+) -> None:
+    asked = ["report", "show", *words.split(), "--workspace", str(workspace)]
+    if run(asked) != 0:
+        pytest.skip("these results cannot give it")
+    names = _heading(capsys.readouterr().out)
+    assert words == "latency" or len(names) <= 8, "labels of a matrix have spaces"
+    assert "reason" not in names or "dropped" in words
+    assert run([*asked, "--json"]) == 0
+    rows = json.loads(capsys.readouterr().out)["rows"]
+    for name in names if len(rows) > 1 else ():
+        if name in rows[0]:
+            assert len({str(row[name]) for row in rows}) > 1, f"{name} belongs into the heading"
+
+
+def test_latency_is_a_matrix_with_a_line_on_intervals(
+    workspace: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run([*CELLS, "--workspace", str(workspace)]) == 0
+    text = capsys.readouterr().out
+    (line,) = [line for line in text.splitlines() if line.startswith("resnet50 ")]
+    assert len(line.split()) == 1 + len(PLACES)
+    assert "95 % intervals over processes: half-width" in text
+    (mine,) = [line for line in text.splitlines() if line.startswith("model ")]
+    assert mine.split("  ")[0] == "model"
+    for place in PLACES:
+        assert f"{place.device}, {place.runtime}" in mine
+
+
+def test_transfer_says_in_a_word_what_a_rho_shows(
+    workspace: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["report", "show", "transfer", "--workspace", str(workspace)]) == 0
+    text = capsys.readouterr().out
+    wanted = ["measure", "source", "target", "rho", "interval", "conclusion", "residual_p"]
+    assert _heading(text) == wanted
+    assert "In these rows: models: 13" in text
+    assert "not beyond" in text
+    few = ("--model", "resnet*", "--model", "mnas*")
+    assert run(["report", "show", "transfer", *few, "--workspace", str(workspace)]) == 0
+    assert "too few" in capsys.readouterr().out

@@ -35,7 +35,7 @@ def shown(width: int, frame: pl.DataFrame = FRAME, notes: tuple[str, ...] = ()) 
 def test_what_all_rows_share_is_said_once() -> None:
     lines = shown(80)
     assert lines[0] == "Latency (cpu-6b103d, onnx, fp32, CPUs 0)"
-    assert "repeats: 3 in all rows" in lines
+    assert "In these rows: repeats: 3" in lines
     (row,) = [line.split() for line in lines if line.startswith("resnet18")]
     assert row == ["resnet18", "2", "threads", "14.91", "drift"]
 
@@ -72,7 +72,7 @@ def test_what_a_row_is_about_is_shown_on_any_terminal(width: int) -> None:
 def test_reasons_of_a_hidden_column_are_printed_once_each() -> None:
     why = "no interval: 3 repeats of prefill@512, and 5 are needed"
     frame = pl.concat([FRAME, FRAME]).with_columns(reason=pl.Series([why, why, None, "no pair"]))
-    lines = " ".join(" ".join(shown(70, frame)).split())
+    lines = " ".join(" ".join(shown(50, frame)).split())
     assert f"reason of 2 rows: {why}." in lines
     assert "1 row: no pair." in lines
     assert "reason of" not in " ".join(shown(300, frame))
@@ -110,7 +110,7 @@ def test_a_moment_in_a_list_fits_its_column(monkeypatch: pytest.MonkeyPatch, cap
          "finished_utc": "2026-11-22T18:30:00.123+02:00", "tags": ["nightly"], "bad_utc": f"x{n}"}
         for n in (1, 2)
     ]  # fmt: skip
-    print_rows(rows, None)
+    print_rows(rows, [])
     lines = capsys.readouterr().out.splitlines()
     (line,) = [line for line in lines if line.startswith("study-20261122T160001")]
     assert "2026-11-22 16:00:01" in line

@@ -293,3 +293,10 @@ def test_the_demo_answers_the_question(world: World) -> None:
     pair = world.call("faster", "mobilenet_v2", "squeezenet1_1")
     assert has(pair.stdout, "squeezenet1_1 is", "12 of 12 other devices")
     assert has(world.call("faster").stdout, "Orders that are reversed")
+
+
+def test_a_device_without_measurements_is_like_a_label_or_a_pattern(world: World) -> None:
+    for like in ("Samsung Galaxy S24", "*galaxy-s24*", "Samsung Galaxy S24, tflite, fp16"):
+        words = ("--device", "new", "--like", like, "--models", "mobile*")
+        said = world.call("predict", *words).stdout
+        assert has(said, "new device like", "tflite", "mobilenet_v2")
