@@ -201,6 +201,11 @@ def log_ratios(estimates: Floats, *parts: tuple[Floats, Floats]) -> LogRatios:
     )
 
 
+def ratios_of(a: Figures, b: Figures) -> LogRatios:
+    """Figures of B over those of A, with the errors of both."""
+    return log_ratios(b.logs - a.logs, (a.reach, a.degrees), (b.reach, b.degrees))
+
+
 def between_sessions(logs: Floats) -> tuple[float, float]:
     """Half-width of the 95 % interval of what two sessions add to a log ratio, and its degrees.
 

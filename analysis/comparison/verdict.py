@@ -24,7 +24,7 @@ from fleetrank.analysis.arrays.two_samples import (
     Verdict,
     detectable_ratio,
     figures_of,
-    log_ratios,
+    ratios_of,
     repeats_to_decide,
     shown,
 )
@@ -77,8 +77,7 @@ def verdicts(a: Figures, b: Figures, limits: Limits) -> tuple[Change, ...]:
     Benjamini-Hochberg adjusts the p of a change and those of sameness separately: alpha is the
     accepted share of wrong claims among the slower and faster ones, and among the same ones.
     """
-    ratios = log_ratios(b.logs - a.logs, (a.reach, a.degrees), (b.reach, b.degrees))
-    return verdicts_on(ratios, (a, b), limits)
+    return verdicts_on(ratios_of(a, b), (a, b), limits)
 
 
 def verdicts_on(

@@ -10,7 +10,14 @@ from fleetrank.analysis.figures import platform_labels
 from fleetrank.analysis.panel.session import Session
 from fleetrank.analysis.statistics.pair_answer import PairAnswer, conditions_of, pair_sentences
 from fleetrank.analysis.statistics.pair_evidence import Runs, stored_figures
-from fleetrank.analysis.statistics.pair_orders import SINGLE_MARGIN, Order, PairOrder
+from fleetrank.analysis.statistics.pair_orders import (
+    LISTED,
+    OF_DEVICE,
+    SINGLE_MARGIN,
+    WITHOUT_HERE,
+    Order,
+    PairOrder,
+)
 from fleetrank.analysis.statistics.pairs import main_pair
 from fleetrank.analysis.statistics.verdicts import doubts_of
 from fleetrank.analysis.stored.selection import MARGIN, margin_of
@@ -82,6 +89,9 @@ def fleet_data(session: Session) -> Json:
         },
         "margin": margin_of(selection, MARGIN),
         "single": SINGLE_MARGIN,
+        "listed": [*LISTED],
+        "of_device": [*OF_DEVICE],
+        "without_here": WITHOUT_HERE,
         "main": None if answer is None else _answer(answer),
         "a": a,
         "b": b,

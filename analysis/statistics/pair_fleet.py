@@ -17,7 +17,7 @@ from fleetrank.analysis.arrays.kept_order import (
     usual_variance,
 )
 from fleetrank.analysis.arrays.ranking import Floats
-from fleetrank.analysis.arrays.two_samples import Verdict, shown
+from fleetrank.analysis.arrays.two_samples import LogRatios, Verdict, shown
 from fleetrank.analysis.errors import AnalysisError, NoDataError
 from fleetrank.analysis.figures import platform_labels
 from fleetrank.analysis.panel.session import Session
@@ -219,23 +219,21 @@ class Fleet:
 
     def measured_order(self, rows: tuple[int, int], at: int) -> PairOrder:
         """The two models on a platform that measured both."""
-        a, b = rows
-        log, low, high, order = (one[0] for one in self.orders_of(rows, np.array([at])))
-        is_known, found = math.isfinite(low), self.stored.evidence(a, b, at)
-        logs = (found.log_a, found.log_b) if found else self.stated[[a, b], at].tolist()
-        n_a, n_b = (found.n_a, found.n_b) if found else self.figures.n[[a, b], at].tolist()
-        value_a, value_b = (math.exp(one) / self.quantity.per_unit for one in logs)
+        found, sides = self.stored.ratios(*rows, np.array([at]))
+        log, reach = float(found.estimates[0]), float(found.reach()[0])
+        value_a, value_b = (math.exp(one.logs[0]) / self.quantity.per_unit for one in sides)
+        best = self.stored.evidence(*rows, at)
         return replace(
-            self.named_order(rows, Order(order), at),
+            self.named_order(rows, Order(self._orders(found)[0]), at),
             ratio=math.exp(log),
-            low=math.exp(low) if is_known else None,
-            high=math.exp(high) if is_known else None,
+            low=math.exp(log - reach) if math.isfinite(reach) else None,
+            high=math.exp(log + reach) if math.isfinite(reach) else None,
             value_a=value_a,
             value_b=value_b,
             unit=self.quantity.unit,
-            n_a=n_a,
-            n_b=n_b,
-            reason=None if found is None else self._beside(rows, at, found),
+            n_a=int(sides[0].n[0]),
+            n_b=int(sides[1].n[0]),
+            reason=None if best is None else self._beside(rows, at, best),
         )
 
     def _beside(self, rows: tuple[int, int], at: int, found: Evidence) -> str | None:
@@ -266,19 +264,26 @@ class Fleet:
         margin decides alone.
         """
         found, _ = self.stored.ratios(*rows, columns)
+        reach = found.reach()
+        return (
+            found.estimates,
+            found.estimates - reach,
+            found.estimates + reach,
+            self._orders(found),
+        )
+
+    def _orders(self, found: LogRatios) -> npt.NDArray[np.str_]:
         p_same = 2 * np.maximum(*found.p_margin(math.log1p(self.margin)))
         verdicts = shown(found, found.p_different(), p_same)
-        reach = found.reach()
-        is_bare = np.isnan(reach)
+        is_bare = np.isnan(found.errors)
         least = math.log1p(max(self.margin, SINGLE_MARGIN))
-        order = np.select(
+        return np.select(
             [verdicts == Verdict.SAME,
              (verdicts == Verdict.SLOWER) | (is_bare & (found.estimates > least)),
              (verdicts == Verdict.FASTER) | (is_bare & (found.estimates < -least))],
             [Order.EQUAL, Order.KEPT, Order.REVERSED],
             Order.UNDECIDED,
         )  # fmt: skip
-        return found.estimates, found.estimates - reach, found.estimates + reach, order
 
     def chosen_targets(self, here: int) -> list[int]:
         """The other platforms with the batch that is used here, of those that are selected."""

@@ -162,7 +162,12 @@ MEASURED_ORDERS = (
 )  # fmt: skip
 
 
-_OF_DEVICE = (
+LISTED = (
+    Order.HERE, Order.REVERSED, Order.B_FIRST, Order.REVERSED_UNLIKE, Order.UNDECIDED, Order.EQUAL,
+    Order.KEPT_UNLIKE, Order.A_FIRST, Order.KEPT,
+)  # fmt: skip
+"""How lists of platforms are sorted, here first; the others follow."""
+OF_DEVICE = (
     Order.REVERSED, Order.B_FIRST, Order.REVERSED_UNLIKE, Order.KEPT, Order.A_FIRST,
     Order.KEPT_UNLIKE, Order.UNDECIDED, Order.EQUAL,
 )  # fmt: skip
@@ -175,7 +180,7 @@ class DeviceOrder:
 
     Attributes:
         rows: its platforms that measured both.
-        order: mixed, or the first of `_OF_DEVICE`.
+        order: mixed, or the first of `OF_DEVICE`.
     """
 
     device: str
@@ -187,7 +192,7 @@ class DeviceOrder:
         found = {row.order for row in self.rows}
         if found >= {Order.KEPT, Order.REVERSED} or found >= {Order.A_FIRST, Order.B_FIRST}:
             return Order.MIXED
-        return next(one for one in _OF_DEVICE if one in found)
+        return next(one for one in OF_DEVICE if one in found)
 
     @property
     def having(self) -> tuple[PairOrder, ...]:

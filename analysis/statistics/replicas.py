@@ -8,7 +8,7 @@ import numpy as np
 import polars as pl
 
 from fleetrank.analysis.arrays.ranking import Floats
-from fleetrank.analysis.arrays.two_samples import figures_of, log_ratios
+from fleetrank.analysis.arrays.two_samples import figures_of, ratios_of
 from fleetrank.analysis.errors import NoDataError
 from fleetrank.analysis.panel.session import Session
 from fleetrank.analysis.stored.cell_values import (
@@ -57,8 +57,7 @@ def over_one(one: Floats, many: Floats) -> OverOne:
     if not one.size or not many.size:
         return OverOne(ratio=None, low=None, high=None)
     both = figures_of([one, many], [False, False], ["sets", "sets"])
-    parts = ((both.reach[[at]], both.degrees[[at]]) for at in (0, 1))
-    found = log_ratios(both.logs[[1]] - both.logs[[0]], *parts)
+    found = ratios_of(both.at([0]), both.at([1]))
     log, reach = float(found.estimates[0]), float(found.reach()[0])
     if math.isnan(reach):
         return OverOne(ratio=math.exp(log), low=None, high=None)

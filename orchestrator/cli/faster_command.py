@@ -185,15 +185,10 @@ _SHOWN = (
 )  # fmt: skip
 
 
-_ORDERS = (
-    "here", "reversed", "b first", "reversed?", "undecided", "equal", "kept?", "a first", "kept",
-)  # fmt: skip
-"""As the list of the page has them: `FIRST` in `answer.js`; the others follow."""
-
-
 def _of_pair(answer: "PairAnswer", *, is_chosen: bool) -> "Said":
     """The answer, and a table of its platforms."""
     from fleetrank.analysis.statistics.pair_answer import pair_sentences
+    from fleetrank.analysis.statistics.pair_orders import LISTED
     from fleetrank.analysis.statistics.pairs import pair_table
 
     a, b = answer.here.model_a, answer.here.model_b
@@ -215,7 +210,7 @@ def _of_pair(answer: "PairAnswer", *, is_chosen: bool) -> "Said":
             "published ones, `fleetrank devices list --found` shows phones to register.",
         )
     table = in_options(pair_table(answer))
-    at = pl.col("order").cast(pl.Enum(_ORDERS), strict=False)
+    at = pl.col("order").cast(pl.Enum([*map(str, LISTED)]), strict=False)
     frame = table.frame.sort(at, "ratio", nulls_last=True)
     return (first, *sentences), replace(
         table, title=f"a is {a}, b is {b}", frame=frame, columns=_SHOWN

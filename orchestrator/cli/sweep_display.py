@@ -94,13 +94,14 @@ def found_lines(results: Path, sweep_id: str) -> Iterator[str]:
 
     Empty where `_judged` is.
     """
-    for cells in _judged(results, sweep_id):
+    judged = _judged(results, sweep_id)
+    for cells in judged:
         yield from _matrix_lines(cells)
         n_steady = cells.filter(verdict=CellVerdict.STEADY).height
         n_ranged = cells["latency_low_ns"].count()
         steady = f"steady: {n_steady} of {cells.height} figures, {n_ranged} with a 95 % interval."
         yield " ".join((steady, *_noise_of(results, cells)))
-    if _judged(results, sweep_id):
+    if judged:
         yield from _surprise(results)
 
 

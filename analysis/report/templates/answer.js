@@ -3,7 +3,7 @@
 const fleet = data.fleet;
 const MANY = 200;
 const OPEN_ROWS = 20;
-const FIRST = ["here", "reversed", "b first", "reversed?", "undecided", "equal", "kept?", "a first", "kept"];
+const FIRST = fleet ? fleet.listed : [];
 const MEASURED = FIRST.slice(1);
 // What the reader asks; null fleets have nothing to ask.
 const question = fleet && { a: fleet.a, b: fleet.b, here: fleet.here };
@@ -65,9 +65,9 @@ function times(row) {
 }
 
 // A device has the first of these orders that one of its settings has.
-const OF_DEVICE = ["reversed", "b first", "reversed?", "kept", "a first", "kept?", "undecided", "equal"];
+const OF_DEVICE = fleet ? fleet.of_device : [];
 // Without an order here there is none that could be kept.
-const WITHOUT_HERE = { kept: "a first", reversed: "b first" };
+const WITHOUT_HERE = fleet ? fleet.without_here : {};
 
 function byDevice(rows, isHere) {
   const own = fleet.platforms[question.here].device, found = new Map();

@@ -18,6 +18,7 @@ from fleetrank.analysis.arrays.two_samples import (
     figures_of,
     first_enough,
     log_ratios,
+    ratios_of,
     repeats_to_decide,
     same_power,
     shown,
@@ -77,8 +78,7 @@ def test_two_one_sided_tests_are_those_of_statsmodels(reference: Reference) -> N
 
 def test_of_equal_samples_in_turns_it_is_students_test() -> None:
     both = figures_of([A, 1.02 * A[::-1]], [True, True], ["", ""])
-    parts = ((both.reach[[at]], both.degrees[[at]]) for at in (0, 1))
-    found = log_ratios(both.logs[[1]] - both.logs[[0]], *parts)
+    found = ratios_of(both.at([0]), both.at([1]))
     test = stats.ttest_ind(np.log(1.02 * A), np.log(A))
     assert found.p_different()[0] == pytest.approx(test.pvalue)
     low = test.confidence_interval(0.95).low
@@ -119,8 +119,7 @@ def test_what_is_shown_is_read_off_the_interval() -> None:
 
 def test_without_any_variance_the_estimate_decides() -> None:
     both = figures_of([np.full(5, 0.1), np.full(5, 0.102)], [False, False], ["", ""])
-    found = log_ratios(both.logs[[1]] - both.logs[[0]], *((both.reach[[at]], both.degrees[[at]])
-                                                          for at in (0, 1)))  # fmt: skip
+    found = ratios_of(both.at([0]), both.at([1]))
     assert found.errors[0] == 0
     assert [float(one[0]) for one in found.p_margin(math.log(1.05))] == [0, 0]
     assert [float(one[0]) for one in found.p_margin(math.log(1.01))] == [1, 0]

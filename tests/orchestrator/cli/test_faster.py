@@ -13,6 +13,10 @@ from stored_part import part_of, write_part
 from wording import has
 
 import fleetrank
+from fleetrank.analysis.panel.session import Session
+from fleetrank.analysis.report.pair_view import fleet_data
+from fleetrank.analysis.stored.load import load_measurements
+from fleetrank.analysis.stored.selection import Selection
 from fleetrank.foundation.errors import BadFileError
 from fleetrank.orchestrator.cli import run_command
 from fleetrank.orchestrator.cli.main import run
@@ -127,8 +131,9 @@ def test_terminal_and_page_list_the_orders_of_a_pair_alike(
     workspace: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     script = Path(__file__).parents[3] / "analysis/report/templates/answer.js"
-    (listed,) = re.findall(r"const FIRST = (.*);", script.read_text())
-    first = json.loads(listed)
+    assert re.findall(r"const FIRST = (.*);", script.read_text()) == ["fleet ? fleet.listed : []"]
+    stored = Session(load_measurements(workspace / "results"), Selection())
+    first = json.loads(json.dumps(fleet_data(stored)["listed"]))
     text = typed(workspace, capsys, "mobilenet_v2", "squeezenet1_1")
     orders = [line.split()[2] for line in text.partition("---")[2].splitlines()[1:7]]
     assert len(set(orders)) > 2
