@@ -297,10 +297,9 @@ def session_note(history: pl.DataFrame) -> str:
     n = max(one.width for one in tables)
     return (
         "Each sweep is one session: what made one slower, such as a warmer or busier host, is part "
-        "of every ratio, and more repeats do not remove it. By "
-        f"{count_of(n, 'other sweep')} of these platforms up to "
-        f"{percent(round(math.expm1(worst), 2))} must be expected; `fleetrank ab` compares two "
-        "files in one session."
+        f"of every ratio, and more repeats do not remove it. From {count_of(n, 'other sweep')} of "
+        "these platforms, two sessions must be expected to differ by up to "
+        f"{percent(round(math.expm1(worst), 2))}; `fleetrank ab` compares two files in one session."
     )
 
 

@@ -94,9 +94,9 @@ def latency_matrix(cells: pl.DataFrame) -> pl.DataFrame:
     The order is that of `own_first`.
 
     Args:
-        cells: of one workload; with `verdict`, a figure that is not steady has its mark.
+        cells: of one workload, with their verdicts: a figure that is not steady has its mark.
     """
-    marks = cells["verdict"].to_list() if "verdict" in cells.columns else [None] * len(cells)
+    marks = cells["verdict"].to_list()
     gap = "" if set(marks).isdisjoint(MARKS) else "  "
     texts = [
         None if ns is None else value_text(ns / NS_PER_MS) + MARKS.get(mark, gap)
