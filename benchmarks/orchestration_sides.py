@@ -186,7 +186,8 @@ def bare_host(host: str) -> "ray.actor.ActorHandle":
 def batches_of(setup: Setup, work: SweepWork) -> list[tuple[str, Iterator[Batch]]]:
     """The tasks of the sweep, made beforehand: two groups of devices a host, one call at a time."""
     tasks: dict[str, list[tuple[DeviceSpec, MeasureTask]]] = defaultdict(list)
-    for repeat in setup.plan.order():
+    order = (one for index in range(setup.plan.repeats) for one in setup.plan.order(index))
+    for repeat in order:
         spec = setup.devices[repeat.cell.device].spec
         tasks[spec.name].append((spec, task_of(work, Attempt(repeat=repeat, number=0))))
     of_host: dict[str, list[str]] = defaultdict(list)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, fields, replace
 from random import Random
 from typing import Annotated, NamedTuple, Self
 
+from fleetrank.analysis.stopping_rule import StoppingRule
 from fleetrank.device_agents.contract.kind import HostShare, Traits
 from fleetrank.device_agents.contract.task import (
     BlockPolicy,
@@ -89,12 +90,14 @@ class SweepFacts:
 
     Attributes:
         git_commit: commit of the workspace; `None` outside git.
+        stopping_rule: a `StoppingRule` as text; `None` if the number of repeats was fixed.
     """
 
     sweep_id: str
     seed: int
     fleetrank_version: str
     git_commit: str | None
+    stopping_rule: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -184,6 +187,7 @@ class Plan:
         quiet_s: how long a CPU may ask for time while its host is busy; `None` measures at once.
         rounds: on devices whose cells can take turns; `None` measures one cell at a time.
         repeats_disturbed: a round that its host disturbed is measured again.
+        until: when no more than the first repeats are needed; `None` measures all repeats.
     """
 
     name: str
@@ -201,23 +205,28 @@ class Plan:
     rounds: RoundRules | None = None
     quiet_s: float | None = None
     repeats_disturbed: bool = False
+    until: StoppingRule | None = None
+
+    @property
+    def least_repeats(self) -> int:
+        """Repeats of each cell that do not depend on what is measured."""
+        return self.repeats if self.until is None else self.until.first
 
     @property
     def n_repeats(self) -> int:
-        """Repeats of all cells together."""
-        return len(self.cells) * self.repeats
+        """Those of all cells together."""
+        return len(self.cells) * self.least_repeats
 
-    def order(self) -> Iterator[Repeat]:
-        """All first repeats in seeded random order, then all second repeats, and so on.
+    def order(self, index: int) -> Iterator[Repeat]:
+        """The repeats with this index in seeded random order.
 
-        A drift of the machine then does not affect only one model. Lazy: only one round of cell
-        numbers is in memory.
+        All first repeats come before all second ones: a drift of the machine then does not affect
+        only one model.
         """
-        for index in range(self.repeats):
-            numbers = list(range(len(self.cells)))
-            Random(f"{self.seed}/{index}").shuffle(numbers)  # noqa: S311 - an order, not a secret
-            for number in numbers:
-                yield Repeat(cell=self.cells[number], index=index)
+        numbers = list(range(len(self.cells)))
+        Random(f"{self.seed}/{index}").shuffle(numbers)  # noqa: S311 - an order, not a secret
+        for number in numbers:
+            yield Repeat(cell=self.cells[number], index=index)
 
 
 HOST_NAME = r"[a-zA-Z0-9][a-zA-Z0-9._-]{0,62}"
@@ -419,9 +428,9 @@ def loaded_bytes(file_bytes: int) -> int:
 
 
 def rounds(
-    plan: Plan, rules: RoundRules, file_bytes: Mapping[ExportRequest, int]
+    plan: Plan, rules: RoundRules, file_bytes: Mapping[ExportRequest, int], index: int
 ) -> Iterator[tuple[Repeat, ...]]:
-    """All first repeats as rounds in seeded random order, then all second repeats, and so on.
+    """The repeats with this index as rounds in seeded random order.
 
     The cells of a platform, whatever their precision, are dealt to new rounds for each repeat, so
     that every two of them meet in some round.
@@ -430,20 +439,25 @@ def rounds(
         plan: with the cells of one device.
         rules: how many cells a round has.
         file_bytes: size of each cell's file.
+        index: of all repeats.
     """
     platforms: dict[object, list[Cell]] = defaultdict(list)
     for cell in plan.cells:
         platforms[company(cell, rules)].append(cell)
-    for index in range(plan.repeats):
-        random = Random(f"{plan.seed}/{index}/rounds")  # noqa: S311 - an order, not a secret
-        groups = [
-            group
-            for cells in platforms.values()
-            for group in _dealt(rules, random.sample(cells, len(cells)), file_bytes)
-        ]
-        random.shuffle(groups)
-        for group in groups:
-            yield tuple(Repeat(cell=cell, index=index) for cell in group)
+    random = Random(f"{plan.seed}/{index}/rounds")  # noqa: S311 - an order, not a secret
+    groups = [
+        group
+        for cells in platforms.values()
+        for group in _dealt(rules, random.sample(cells, len(cells)), file_bytes)
+    ]
+    random.shuffle(groups)
+    for group in groups:
+        yield tuple(Repeat(cell=cell, index=index) for cell in group)
+
+
+def contest_of(rule: StoppingRule, cell: Cell) -> str:
+    """Equal for cells that a stopping rule compares with each other."""
+    return rule.contest(cell.platform_key, str(cell.execution.workload))
 
 
 def company(cell: Cell, rules: RoundRules) -> object:

@@ -149,6 +149,53 @@ class DeviceWaits:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class OpenPair:
+    """Two models whose order is open, and the rounds that are needed if their figures stay.
+
+    Attributes:
+        more_rounds: `None` if they are more than a thousand, or nothing is known.
+        seconds: that these take, at the pace so far.
+    """
+
+    a: str
+    b: str
+    more_rounds: int | None
+    seconds: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DecisionsMade:
+    """A sweep until decided has looked at the models that it compares on one platform.
+
+    Attributes:
+        contest: workload and platform, in any precision.
+        platform: key of one of these platforms, or a device whose platforms are compared.
+        n: decisions that the question asks for; `n_decided` are taken.
+        answer: what is known now.
+        n_repeats: that follow; 0 at the end.
+        is_budget_used: why none follow though pairs are open.
+        is_news: a decision was taken, or this look is the last; lines leave the others out.
+    """
+
+    contest: str
+    platform: str
+    question: str
+    margin: float
+    n: int
+    n_decided: int
+    answer: str
+    open_pairs: tuple[OpenPair, ...]
+    n_repeats: int
+    is_budget_used: bool = False
+    is_news: bool = True
+
+    @property
+    def text(self) -> str:
+        """For a person, in one line."""
+        return decided(asdict(self))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Notice:
     """A message for the user without further effect; `level` is info or warning."""
 
@@ -198,6 +245,7 @@ Event = (
     | RepeatStarted
     | RepeatFinished
     | DeviceWaits
+    | DecisionsMade
     | Notice
     | SweepFinished
 )
@@ -243,6 +291,8 @@ def sentence(event: Event) -> str | None:
             line = _repeated(event)
         case DeviceWaits(is_news=True):
             line = _waits(event)
+        case DecisionsMade(is_news=True):
+            line = printable(event.text)
         case Notice():
             line = printable(f"{event.level}: {event.message}")
         case SweepFinished():
@@ -321,6 +371,34 @@ def _waits(event: DeviceWaits) -> str:
     return f"{event.device} {waiting(event.reason, event.waited_s)}{again}{limit}"
 
 
+_MOST_PAIRS = 3
+"""Open pairs that a line names."""
+
+
+def decided(made: Mapping[str, Any]) -> str:
+    """A look at the decisions of a platform, by the fields of `DecisionsMade`, as a line."""
+    pairs = [_open_pair(one) for one in made["open_pairs"]]
+    said = f"{made['n_decided']} of {count_of(made['n'], 'decision')} taken"
+    parts = [f"{said} on {made['platform']}", made["answer"]]
+    if pairs:
+        more = [f"{len(pairs) - _MOST_PAIRS} more"] if len(pairs) > _MOST_PAIRS else []
+        parts.append(f"open: {', '.join([*pairs[:_MOST_PAIRS], *more])}")
+    if made["is_budget_used"]:
+        parts.append("the budget is used")
+    if made["n_repeats"]:
+        parts.append(f"{count_of(made['n_repeats'], 'more repeat')} now")
+    return "; ".join(parts)
+
+
+def _open_pair(pair: Mapping[str, Any]) -> str:
+    rounds, seconds = pair["more_rounds"], pair["seconds"]
+    if rounds is None:
+        more = "over 1,000 more rounds"
+    else:
+        more = f"about {count_of(rounds, 'more round')}, {duration(seconds)}"
+    return f"{pair['a']} against {pair['b']} ({more})"
+
+
 def _finished(event: SweepFinished) -> str:
     state = "stopped" if event.is_interrupted else "finished"
     counts = f"{event.n_ok} measured, {event.n_failed} failed, {event.n_left} left"
@@ -368,6 +446,7 @@ class View:
     measuring_since_s: float | None = None
     estimate_s: float | None = None
     labels: Labels = _UNNAMED
+    decisions: Mapping[str, DecisionsMade] = field(default_factory=dict)
 
     def eta_s(self, now_s: float) -> float | None:
         """Seconds left of all phases: first the plan's estimate, then the pace of the repeats.
@@ -385,27 +464,31 @@ class View:
 
 def updated(view: View, event: Event, now_s: float) -> View:
     """The view after an event."""
+    changes: dict[str, Any] = {}
     match event:
         case SweepStarted():
-            return replace(
-                view,
-                n_repeats=event.n_repeats,
-                n_done_before=event.n_done,
-                started_s=now_s,
-                estimate_s=event.estimate_s,
-                labels=labels_of(event.platforms),
-            )
+            changes = {
+                "n_repeats": event.n_repeats,
+                "n_done_before": event.n_done,
+                "started_s": now_s,
+                "estimate_s": event.estimate_s,
+                "labels": labels_of(event.platforms),
+            }
         case PhaseStarted():
-            return replace(view, phase=event, n_steps_done=0)
+            changes = {"phase": event, "n_steps_done": 0}
+        case DecisionsMade():
+            changes = {
+                "decisions": {**view.decisions, event.contest: event},
+                "n_repeats": view.n_repeats + event.n_repeats,
+            }
         case ExportStarted():
-            return replace(view, exporting=(*view.exporting, event.label))
+            changes = {"exporting": (*view.exporting, event.label)}
         case ExportFinished():
             left = tuple(name for name in view.exporting if name != event.label)
-            return replace(view, exporting=left, n_steps_done=view.n_steps_done + 1)
+            changes = {"exporting": left, "n_steps_done": view.n_steps_done + 1}
         case RepeatStarted() | RepeatFinished() | DeviceWaits():
             return after_repeats(view, [event], now_s)
-        case _:
-            return view
+    return replace(view, **changes)
 
 
 def after_repeats(
@@ -519,6 +602,7 @@ class ProgressFile:
             "written_utc": datetime.now(UTC).isoformat(timespec="seconds"),
             "seconds_left": self._view.eta_s(now_s),
             "devices": devices,
+            "decisions": [asdict(one) for one in self._view.decisions.values()],
         }
         replace_file(self._path, orjson.dumps(content))
 
@@ -530,6 +614,18 @@ def read_progress(path: Path) -> dict[str, dict[str, object]]:
     except (BadFileError, KeyError):
         return {}
     return dict(devices) if isinstance(devices, dict) else {}
+
+
+def read_decisions(path: Path) -> list[dict[str, Any]]:
+    """The last looks of a sweep until decided, as `DecisionsMade`; empty without a file."""
+    try:
+        found = read_json_object(path)["decisions"]
+        looks = [dict(one) for one in found] if isinstance(found, list) else []
+        for look in looks:
+            decided(look)
+    except (BadFileError, KeyError, TypeError, ValueError, AttributeError):
+        return []
+    return looks
 
 
 def waits_of(device: Mapping[str, object]) -> str | None:

@@ -314,7 +314,7 @@ def make_row(
     cell = attempt.repeat.cell
     peaks = place.peaks.get(cell.execution.threads, (None, None))
     measured: Row = {
-        **_fields(sweep, "sweep_id", "fleetrank_version", "git_commit", "seed"),
+        **_fields(sweep, "sweep_id", "fleetrank_version", "git_commit", "seed", "stopping_rule"),
         **_fields(cell, "cell_key", "device", "platform_key"),
         "repeat": attempt.repeat.index,
         "attempt": attempt.number,

@@ -13,6 +13,8 @@ import numpy as np
 import polars as pl
 
 from fleetrank.analysis.arrays.bootstrap import adjust_p
+from fleetrank.analysis.arrays.confidence_sequence import reach
+from fleetrank.analysis.arrays.interval import student_quantile
 from fleetrank.analysis.arrays.ranking import Floats
 from fleetrank.analysis.arrays.two_samples import (
     MAX_PLANNED,
@@ -30,6 +32,7 @@ from fleetrank.analysis.arrays.two_samples import (
 )
 from fleetrank.analysis.errors import NoDataError
 from fleetrank.analysis.rounds import round_values
+from fleetrank.analysis.stopping_rule import StoppingRule
 from fleetrank.analysis.stored.columns import ROW_KEY
 from fleetrank.analysis.stored.load import last_attempts
 from fleetrank.analysis.stored.scope import border_note
@@ -283,7 +286,7 @@ def compare_rounds(
     Raises:
         NoDataError: no round measured both.
     """
-    facts = ("model", "precision", "border")
+    facts = ("model", "precision", "border", "stopping_rule")
     latencies = last_attempts(frame).select(*ROW_KEY, *facts).collect()
     rows = round_values(frame, frame).adjusted.join(latencies, on=ROW_KEY)
     precise = pl.format("{}:{}", "model", "precision")
@@ -296,7 +299,13 @@ def compare_rounds(
     adjusted = [side["adjusted_ns"].to_numpy() for side in sides]
     figures = figures_of(adjusted, [True, True], ["", ""])
     latencies_ms = (np.exp(figures.logs) / NS_PER_MS).tolist()
-    (found,) = verdicts(figures.at([0]), figures.at([1]), limits)
+    pair = figures.at([0]), figures.at([1])
+    ratios, rule = ratios_of(*pair), StoppingRule.parse(rows["stopping_rule"].first())
+    notes = border_note(rows)
+    if rule is not None:
+        ratios = _at_every_look(ratios, int(figures.n.min()), limits.alpha)
+        notes = (*notes, f"Measured until decided, at most {rule.most} rounds: {_ANY_LOOK}.")
+    (found,) = verdicts_on(ratios, pair, limits)
     spread = math.sqrt(figures.variance.sum()) if np.isfinite(figures.variance).all() else None
     return RoundsComparison(
         model_a=models[0],
@@ -305,8 +314,20 @@ def compare_rounds(
         latency_a_ms=latencies_ms[0],
         latency_b_ms=latencies_ms[1],
         round_spread=spread,
-        notes=border_note(rows),
+        notes=notes,
         **asdict(found),
+    )
+
+
+_ANY_LOOK = "the interval is one that holds at every look"
+
+
+def _at_every_look(ratios: LogRatios, n: int, alpha: float) -> LogRatios:
+    """Ratios whose intervals are those of a confidence sequence of n rounds."""
+    usual = student_quantile(ratios.degrees, 1 - alpha / 2) / math.sqrt(n)
+    return replace(
+        ratios,
+        errors=ratios.errors * reach(np.ones(1), n, ratios.degrees, alpha) / usual,
     )
 
 

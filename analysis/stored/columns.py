@@ -123,6 +123,7 @@ _IDENTITY = (
     column("fleetrank_version", STR, "version that wrote the row"),
     column("git_commit", STR, "commit of the workspace, '-dirty' if changed; null outside git"),
     column("seed", INT, "seed of the sweep; the order of cells and the inputs derive from it"),
+    column("stopping_rule", STR, "JSON: when the sweep stopped; null if repeats were fixed"),
 )
 _MODEL = (
     column("model", STR, "name of the model card"),

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Annotated, TextIO
 import typer
 import yaml
 
+from fleetrank.analysis.stopping_rule import Question
 from fleetrank.analysis.stored.selection import CHANGE_ALPHA, MARGIN
 from fleetrank.foundation.codec import json_text
 from fleetrank.foundation.errors import shortened
@@ -50,6 +51,15 @@ if TYPE_CHECKING:
 _MOST_DIGITS = 10
 _DEFAULT_RUNTIME = Runtime.ONNX
 _Threads = Annotated[int, typer.Option(min=1, help="Threads inside one operator.")]
+_MARGIN = typer.Option(parser=share, metavar="SHARE", help="Largest change of no interest, as 2%.")
+_Budget = Annotated[
+    str,
+    typer.Option(
+        metavar="TIME",
+        help="With --until-decided: time after which no further round begins, as 90s or 20m.",
+    ),
+]
+_MOST_ROUNDS_OF_TWO = 50
 _MaxTime = Annotated[
     float | None,
     typer.Option(
@@ -79,8 +89,23 @@ def run(
         ),
     ] = None,
     repeats: Annotated[
-        int, typer.Option(min=1, max=1000, help="Fresh processes; fewer than 5 give no interval.")
-    ] = 5,
+        int | None,
+        typer.Option(
+            min=1,
+            max=1000,
+            help="Fresh processes; fewer than 5 give no interval (default: 5; with "
+            "--until-decided at most 20).",
+        ),
+    ] = None,
+    until_decided: Annotated[
+        Question | None,
+        typer.Option(
+            help="Measure until this is decided about the models of each platform; models without "
+            "an open decision stop.",
+        ),
+    ] = None,
+    margin: Annotated[float, _MARGIN] = MARGIN,
+    budget: _Budget = "20m",
     max_time: _MaxTime = None,
     runtime: Annotated[
         list[Runtime] | None,
@@ -156,7 +181,7 @@ def run(
         "threads": [threads],
         "batch": sizes.pop("batch", [1]),
         "axes": sizes,
-        "repeats": repeats,
+        **_counted(repeats, until_decided, margin, budget),
         **_limited(max_time),
     }
     sides = {"components": profile, "scaling/replicas": replicas is not None}
@@ -190,8 +215,18 @@ def ab(
         str, typer.Option(help="Device that can hold both models at once.")
     ] = "local-cpu",
     rounds: Annotated[
-        int, typer.Option(min=1, max=1000, help="Fresh processes of each model.")
-    ] = 10,
+        int | None,
+        typer.Option(
+            min=1,
+            max=1000,
+            help="Fresh processes of each model (default: 10; with --until-decided at most "
+            f"{_MOST_ROUNDS_OF_TWO}).",
+        ),
+    ] = None,
+    until_decided: Annotated[
+        bool, typer.Option("--until-decided", help="Stop as soon as the order is decided.")
+    ] = False,
+    budget: _Budget = "20m",
     max_time: _MaxTime = None,
     runtime: Annotated[
         Runtime, typer.Option(help="Runtime of a named model; a file has its own.")
@@ -201,10 +236,7 @@ def ab(
         str | None,
         typer.Option(help="What one inference of a language model does, such as decode@128."),
     ] = None,
-    margin: Annotated[
-        float,
-        typer.Option(parser=share, metavar="SHARE", help="Largest change of no interest, as 2%."),
-    ] = MARGIN,
+    margin: Annotated[float, _MARGIN] = MARGIN,
     seed: Annotated[int, typer.Option(min=0, help="Random seed of order and inputs.")] = 0,
     options: NewSweepOptions,
     as_json: AsJson = False,
@@ -231,7 +263,12 @@ def ab(
         "devices": [device],
         "runtimes": _runtimes_of(cards, runtime),
         "threads": threads,
-        "repeats": rounds,
+        **_counted(
+            rounds or (_MOST_ROUNDS_OF_TWO if until_decided else 10),
+            Question.ORDER if until_decided else None,
+            margin,
+            budget,
+        ),
         "seed": seed,
         "rounds": {"cells": 2, "mix_platforms": True},
         **_limited(max_time),
@@ -336,6 +373,17 @@ def _models_of(
             "weights_of": _published_weights(names, [path for path, _ in parts]),
         },
     )
+
+
+def _counted(
+    repeats: int | None, question: Question | None, margin: float, budget: str
+) -> dict[str, object]:
+    """The keys `repeats` and `until` of a specification."""
+    given: dict[str, object] = {} if repeats is None else {"repeats": repeats}
+    if question is None:
+        return given
+    until = {"question": question.value, "margin": margin, "budget": budget}
+    return {**given, "until": until}
 
 
 def _limited(max_time_s: float | None) -> dict[str, object]:

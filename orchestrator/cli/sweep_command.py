@@ -28,7 +28,7 @@ from fleetrank.orchestrator.cli.sweep_display import (
     shown_progress,
 )
 from fleetrank.orchestrator.errors import UsageError
-from fleetrank.orchestrator.progress import counted_from_one
+from fleetrank.orchestrator.progress import counted_from_one, decided, printable
 from fleetrank.orchestrator.workspace.sweep_spec import SweepSpec
 
 if TYPE_CHECKING:
@@ -182,6 +182,8 @@ def _print_status(found: "SweepStatus") -> None:
         f"repeats   {found.n_ok} measured, {found.n_failed} failed, {found.n_left} left "
         f"of {found.n_repeats}"
     )
+    for made in found.decisions:
+        print(f"decided   {printable(decided(made))}")
     if found.tags:
         print(f"tags      {', '.join(found.tags)}")
     if found.note:

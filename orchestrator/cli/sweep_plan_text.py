@@ -65,7 +65,7 @@ def print_plan(
             "platform": cell.platform_key,
             "cpus": _cpus(cell),
             "origin": setup.places[cell.device].origin.value,
-            "repeats": plan.repeats,
+            "repeats": plan.least_repeats,
             "file": _file_state(cell.export, cached, unopened),
         }
         for cell in plan.cells
@@ -81,7 +81,7 @@ def print_plan(
             "skipped": [{"cell": one.label, "reason": one.reason} for one in plan.skipped],
             "totals": {
                 "cells": len(plan.cells),
-                "repeats": plan.repeats,
+                "repeats": plan.least_repeats,
                 "processes": plan.n_repeats,
                 "skipped": len(plan.skipped),
                 "files_ready": len(cached),
@@ -102,11 +102,11 @@ def print_plan(
     labels = labels_of(keys_in(cell.label for cell in plan.skipped))
     for line in _skipped_lines(plan.skipped):
         print(labels.said(line))
-    cells, repeats = count_of(len(plan.cells), "cell"), count_of(plan.repeats, "repeat")
+    cells, repeats = count_of(len(plan.cells), "cell"), count_of(plan.least_repeats, "repeat")
     print(f"\n{cells} x {repeats} = {count_of(plan.n_repeats, 'process', 'processes')}")
     size = f", about {new_bytes / 1e6:,.0f} MB on disk" if new_bytes >= _SHOWN_BYTES else ""
     print(f"files: {len(cached)} ready, {n_to_build} to build and verify{size}")
-    parts = _round_lines, _unlike_cores, _profile_lines, _set_lines
+    parts = _until_lines, _round_lines, _unlike_cores, _profile_lines, _set_lines
     for line in itertools.chain.from_iterable(part(setup) for part in parts):
         print(line)
     _print_times(times)
@@ -173,6 +173,17 @@ def _file_state(
     if request in unopened:
         return "not needed"
     return "ready" if request in cached else "to build"
+
+
+def _until_lines(setup: Setup) -> Iterator[str]:
+    """What is decided after the first repeats, and when that ends."""
+    rule = setup.plan.until
+    if rule is not None:
+        yield (
+            f"until decided ({rule.question}, within {100 * rule.margin:g} %): then further "
+            f"repeats of models with an open decision, at most {rule.most} of each, none after "
+            f"{duration(rule.budget_s)}; not in the time below"
+        )
 
 
 def _round_lines(setup: Setup) -> Iterator[str]:

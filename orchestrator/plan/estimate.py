@@ -106,8 +106,8 @@ def measuring_s(
             repeat_s = _repeat_s(cell, plan, place, history)
             repeat_s += _BETWEEN_S
         else:
-            n_simulated[place.host] += plan.repeats
-        seconds[place.host][cell.device] += repeat_s * plan.repeats
+            n_simulated[place.host] += plan.least_repeats
+        seconds[place.host][cell.device] += repeat_s * plan.least_repeats
     longest_s = 0.0
     for host, by_device in seconds.items():
         alone = [one_s for name, one_s in by_device.items() if places[name].needs_quiet]

@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 from functools import cache
 from types import MappingProxyType
 
-from fleetrank.analysis.stored.selection import fits_text
+from fleetrank.analysis.stopping_rule import StoppingRule
+from fleetrank.analysis.stored.selection import MARGIN, fits_text
 from fleetrank.device_agents.contract.task import Execution
 from fleetrank.foundation.errors import count_of, did_you_mean, nearest, shortened
 from fleetrank.foundation.inputs import IMAGE, Axes, Workload, WorkloadKind
@@ -48,6 +49,7 @@ from fleetrank.orchestrator.identity import (
     SkippedCell,
     cell_key,
     company,
+    contest_of,
     cost_without_file,
     platform_key,
 )
@@ -441,6 +443,7 @@ def make_plan(
         allows_takeover=spec.hosts.takeover,
         quiet_s=spec.hosts.longest_quiet_s(),
         repeats_disturbed=spec.hosts.quiet == "retry",
+        until=_stopping_rule(spec, tuple(cells.values())),
         rounds=_round_rules(
             spec,
             [one for one in cells.values() if devices[one.device].traits.takes_turns],
@@ -449,6 +452,32 @@ def make_plan(
         cells=tuple(cells.values()),
         skipped=tuple(skipped.values()),
     )
+
+
+def _stopping_rule(spec: SweepSpec, cells: Sequence[Cell]) -> StoppingRule | None:
+    """When the sweep stops; `None` without `until`.
+
+    Raises:
+        UsageError: no platform has two models to compare.
+    """
+    asked = spec.until
+    if asked is None:
+        return None
+    rule = StoppingRule(
+        question=asked.question,
+        margin=MARGIN if asked.margin is None else asked.margin,
+        first=asked.first,
+        most=spec.repeats,
+        budget_s=asked.budget,
+        baseline=cells[0].export.card.name if cells else None,
+        mixes_platforms=spec.rounds is not None and spec.rounds.mix_platforms,
+    )
+    if len({contest_of(rule, cell) for cell in cells}) == len(cells):
+        raise UsageError(
+            f"nothing to decide: no platform has two models for until: {asked.question}",
+            "name more models, or leave `until` out",
+        )
+    return rule
 
 
 def _round_rules(

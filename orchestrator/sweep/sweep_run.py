@@ -143,7 +143,7 @@ def new_record(
         plan=RecordedPlan(
             n_cells=len(plan.cells),
             cells_by_device=dict(Counter(cell.device for cell in plan.cells)),
-            repeats=plan.repeats,
+            repeats=plan.least_repeats,
             models=sorted({cell.export.card.name for cell in plan.cells}),
             platforms=sorted({cell.platform_key for cell in plan.cells}),
             sha256=_fingerprints(setup),

@@ -1,9 +1,10 @@
 """One run of one sweep, new or resumed."""
 
 import contextlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from time import perf_counter
 
 from fleetrank.analysis.stored.columns import ORIGINS
@@ -27,6 +28,7 @@ from fleetrank.orchestrator.dispatch.controller import (
     listening,
     sigterm_as_ctrl_c,
 )
+from fleetrank.orchestrator.dispatch.decide.looks import Looks
 from fleetrank.orchestrator.dispatch.decide.state import Exports, SweepWork, Tally, attempts_left
 from fleetrank.orchestrator.dispatch.hosts import Hosts
 from fleetrank.orchestrator.errors import NothingToDoError, OrchestratorError, StoreError
@@ -121,14 +123,46 @@ def _side(form: SideForm, plan: Plan, asked: _Asked) -> Plan:
         cells=tuple(cells),
         skipped=tuple(skipped),
         rounds=None,
+        repeats=plan.least_repeats,
+        until=None,
         allows_takeover=False,
         repeats_disturbed=False,
     )
 
 
-def open_cells(plan: Plan, tally: Tally) -> list[Cell]:
-    """Cells with pending attempts."""
-    return [cell for cell in plan.cells if any(attempts_left(plan, cell, tally))]
+def open_cells(plan: Plan, tally: Tally, spent_s: float = 0.0) -> list[Cell]:
+    """Cells with pending attempts.
+
+    Until decided, also those of the next round, if earlier runs `spent_s` less than the budget.
+    """
+    pending = [cell for cell in plan.cells if any(attempts_left(plan, cell, tally))]
+    if plan.until is None or pending:
+        return pending
+    looks = Looks(plan.until, tally, now_s=0.0, spent_s=spent_s)
+    for device in dict.fromkeys(cell.device for cell in plan.cells):
+        cells = [cell for cell in plan.cells if cell.device == device]
+        for index in range(plan.least_repeats, plan.repeats):
+            chosen = looks.cells_of_round(cells, index)
+            left = [one for one in chosen if not tally.is_finished((one.cell_key, index))]
+            pending += left
+            if left or not chosen:
+                break
+    return pending
+
+
+def _spent_s(rows: Iterable[Mapping[str, object]]) -> float:
+    """The time in which at least one row was measured."""
+    spans = sorted(
+        (datetime.fromisoformat(begin), datetime.fromisoformat(end))
+        for row in rows
+        if isinstance(begin := row.get("started_utc"), str)
+        and isinstance(end := row.get("finished_utc"), str)
+    )
+    spent_s, until = 0.0, datetime.min.replace(tzinfo=UTC)
+    for begin, end in spans:
+        spent_s += max((end - max(begin, until)).total_seconds(), 0.0)
+        until = max(until, end)
+    return spent_s
 
 
 def _why_not_profiled(setup: Setup, cell: Cell) -> str | None:
@@ -343,6 +377,7 @@ class SweepSession:
         progress = ProgressFile(store.progress_path(sweep_id))
         self._emit = Publisher([*options.subscribers, progress])
         self._switch = StopSwitch()
+        self._spent_s = 0.0
         self._profiles, self._sets = (
             SidePass(store, sweep_id, form, side_of(setup, self._plan_now))
             for form, side_of in ((PROFILE_FORM, profiles_of), (REPLICA_FORM, sets_of))
@@ -361,6 +396,8 @@ class SweepSession:
         ):
             refuse_changed_journal(self._store.root, journal)
             tally = Tally.of(journal.rows())
+            if self._plan_now.until is not None:
+                self._spent_s = _spent_s(journal.rows())
             self._reopen(tally)
             pending = self._pending(tally)
             if not is_new:
@@ -455,7 +492,7 @@ class SweepSession:
 
     def _pending(self, tally: Tally) -> list[Cell]:
         """Cells with pending repeats, profiles or sets; a failed export is retried."""
-        return [*open_cells(self._plan_now, tally), *self._open_sides()]
+        return [*open_cells(self._plan_now, tally, self._spent_s), *self._open_sides()]
 
     def _open_sides(self) -> list[Cell]:
         return [*self._profiles.open_cells(), *self._sets.open_cells()]
@@ -485,8 +522,14 @@ class SweepSession:
 
     def _work(self, exports: Exports) -> SweepWork:
         return SweepWork(
-            sweep=sweep_facts(self._sweep_id, self._setup.plan.seed, self._workspace.root),
+            sweep=sweep_facts(
+                self._sweep_id,
+                self._setup.plan.seed,
+                self._workspace.root,
+                self._setup.plan.until,
+            ),
             plan=self._plan_now,
+            spent_s=self._spent_s,
             places=self._setup.places,
             exports=exports,
             canaries=self._setup.canaries(exports.artifacts.get(canary_request())),
@@ -529,21 +572,16 @@ class SweepSession:
             seconds=seconds,
             n_ok=tally.n_ok,
             n_failed=tally.n_failed,
-            n_left=self._n_left(tally),
+            n_left=tally.n_untried(self._setup.plan),
             # A stop was requested after the last repeat had started, so nothing is missing.
             is_interrupted=self._switch.is_stopping
-            and bool(open_cells(self._setup.plan, tally) or self._pending(tally)),
+            and bool(open_cells(self._setup.plan, tally, self._spent_s) or self._pending(tally)),
             n_profile_failed=self._profiles.n_failed,
             n_sets_failed=self._sets.n_failed,
             is_unreal=all(
                 place.origin is not Origin.MEASURED for place in self._setup.places.values()
             ),
         )
-
-    def _n_left(self, tally: Tally) -> int:
-        plan = self._setup.plan
-        # A journal that was edited by hand can hold cells that the plan lacks.
-        return max(0, plan.n_repeats - tally.n_ok - tally.n_failed)
 
     def _close_record(self, state: SweepState, tally: Tally) -> None:
         """Writes the record; on failure the old one stays, with state `running` and no lease."""
@@ -552,7 +590,7 @@ class SweepSession:
             "finished_utc": stamp_now(),
             "n_ok": tally.n_ok,
             "n_failed": tally.n_failed,
-            "n_left": self._n_left(tally),
+            "n_left": tally.n_untried(self._setup.plan),
         }
         with contextlib.suppress(OrchestratorError):
             self._store.update_record(self._sweep_id, changes)

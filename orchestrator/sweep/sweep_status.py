@@ -16,7 +16,7 @@ from fleetrank.orchestrator.dispatch.decide.retry import RepeatKey
 from fleetrank.orchestrator.dispatch.decide.state import Tally
 from fleetrank.orchestrator.errors import StoreError, UsageError
 from fleetrank.orchestrator.identity import RowKey
-from fleetrank.orchestrator.progress import read_progress, waits_of
+from fleetrank.orchestrator.progress import read_decisions, read_progress, waits_of
 from fleetrank.orchestrator.store.journal import JournalTail
 from fleetrank.orchestrator.store.results import ResultStore
 
@@ -42,6 +42,7 @@ class SweepStatus:
             only the newest, for display.
         tags, note: what a person says about the sweep.
         latest: its last attempts, newest first.
+        decisions: of a sweep until decided, the fields of `DecisionsMade` for each platform.
     """
 
     sweep_id: str
@@ -59,6 +60,7 @@ class SweepStatus:
     tags: tuple[str, ...] = ()
     note: str | None = None
     latest: tuple[Mapping[str, object], ...] = ()
+    decisions: tuple[Mapping[str, object], ...] = ()
 
 
 class SweepCount:
@@ -97,7 +99,8 @@ class SweepCount:
     ) -> SweepStatus:
         """The progress of this record's sweep; if its journal `is_read` its rows count."""
         n_ok, n_failed = self._tally.n_ok, self._tally.n_failed
-        n_repeats = 0 if record.plan is None else record.plan.n_cells * record.plan.repeats
+        least = 0 if record.plan is None else record.plan.n_cells * record.plan.repeats
+        n_repeats = max(least, n_ok + n_failed) if _is_until_decided(record) else least
         n_left = max(0, n_repeats - n_ok - n_failed)
         if not is_read and record.counts is not None:
             n_ok, n_failed, n_left = record.counts
@@ -118,6 +121,9 @@ class SweepCount:
             - sum(self._n_tries_failed[key] for key in self._failures),
             failures=tuple(self._failures.values())[-_MAX_FAILURES:],
             latest=tuple(self._latest),
+            decisions=tuple(read_decisions(store.progress_path(record.sweep_id)))
+            if _is_until_decided(record)
+            else (),
             **dict(shown_tags(store.root, record.sweep_id)),
         )
 
@@ -228,6 +234,10 @@ def state_of(record: SweepRecord, *, is_running: bool) -> str:
         return SweepState.RUNNING
     ended = {SweepState.RUNNING: SweepState.STOPPED, SweepState.IMPORTING: SweepState.INTERRUPTED}
     return "unknown" if record.state is None else ended.get(record.state, record.state)
+
+
+def _is_until_decided(record: SweepRecord) -> bool:
+    return bool(record.spec and record.spec.get("until"))
 
 
 def _of_run(started: list[datetime], record: SweepRecord) -> list[datetime]:

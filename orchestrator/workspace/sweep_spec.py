@@ -1,7 +1,7 @@
 """The sweep specification: the content of `sweeps/*.yaml`."""
 
 import re
-from collections.abc import Hashable
+from collections.abc import Hashable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal, Self, TypeVar
 
@@ -17,12 +17,18 @@ from pydantic import (
     model_validator,
 )
 
-from fleetrank.device_agents.contract.task import Count, MeasurePolicy, Seconds
+from fleetrank.analysis.stopping_rule import (
+    BUDGET_S,
+    FIRST_ROUNDS,
+    MOST_ROUNDS,
+    Question,
+)
+from fleetrank.device_agents.contract.task import LONGEST_S, Count, MeasurePolicy, Seconds
 from fleetrank.foundation.errors import BadFileError, failing_as, reworded, shortened
 from fleetrank.foundation.files import read_small_text, resolved
 from fleetrank.foundation.inputs import Workload
 from fleetrank.foundation.plain_data import TYPED, check_events, check_limits
-from fleetrank.foundation.user_file import Bytes, Key, checked
+from fleetrank.foundation.user_file import Bytes, Key, Share, Time, checked
 from fleetrank.foundation.vocabulary import CALIBRATED, Mode, Precision, Runtime
 from fleetrank.models.calibration import DEFAULT_CASES, find_calibration
 from fleetrank.models.cards.card import Preprocessing
@@ -362,6 +368,35 @@ RoundsChoice = Annotated[
 ]
 
 
+class UntilSpec(SpecSection):
+    """A question that decides when the sweep stops."""
+
+    question: Question = Field(
+        description="order of every two models of a platform, the fastest model, the frontier of "
+        "latency and accuracy, or not_slower: which models are not slower than the first one"
+    )
+    margin: Annotated[Share, Key(gt=0, lt=1)] | None = Field(
+        default=None, description="difference of no interest (default: 5%)"
+    )
+    budget: Annotated[Time, Key(gt=0, le=LONGEST_S)] = Field(
+        default=BUDGET_S,
+        description="time of measuring after which no further round begins, such as 20m",
+    )
+    first: Annotated[int, Key(ge=2, le=100)] = Field(
+        default=FIRST_ROUNDS, description="rounds that every model takes part in"
+    )
+
+
+UntilChoice = Annotated[
+    UntilSpec,
+    # `fastest` is short for `{question: fastest}`.
+    BeforeValidator(
+        lambda value: {"question": value} if isinstance(value, str) else value,
+        json_schema_input_type=Question | UntilSpec,
+    ),
+]
+
+
 class SweepSpec(SpecSection):
     """One sweep: every combination of the values in its lists."""
 
@@ -425,6 +460,12 @@ class SweepSpec(SpecSection):
     repeats: Annotated[int, Key(ge=1, le=1000)] = Field(
         default=5, description="new processes per cell; below 5, figures have no interval"
     )
+    until: UntilChoice | None = Field(
+        default=None,
+        description="measure until a question is decided: after the first rounds, only models with "
+        "an open decision, at most `repeats` times (default then: 20); such as fastest, or "
+        "{question: order, margin: 5%, budget: 20m}",
+    )
     seed: Seed = Field(default=0, description="random seed of the cell order and the inputs")
     measure: Annotated[MeasurePolicy, AfterValidator(_in_order)] = Field(
         default_factory=MeasurePolicy, description="when a repeat ends"
@@ -448,6 +489,19 @@ class SweepSpec(SpecSection):
     limits: LimitsSpec = Field(default=LimitsSpec(), description="limits of a repeat")
     phones: PhonesSpec = Field(default=PhonesSpec(), description="settings for phones only")
     hosts: HostsSpec = Field(default=HostsSpec(), description="settings for the hosts of devices")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _most_rounds(cls, content: object) -> object:
+        if isinstance(content, Mapping) and content.get("until") and "repeats" not in content:
+            return {**content, "repeats": MOST_ROUNDS}
+        return content
+
+    @model_validator(mode="after")
+    def _check_until(self) -> Self:
+        if self.until is not None and self.repeats < self.until.first:
+            raise ValueError(f"until.first {self.until.first} is above repeats {self.repeats}")
+        return self
 
     @model_validator(mode="after")
     def _check_calibrate(self) -> Self:

@@ -20,6 +20,7 @@ from fleetrank.orchestrator.errors import UsageError
 from fleetrank.orchestrator.identity import SweepFacts
 
 if TYPE_CHECKING:
+    from fleetrank.analysis.stopping_rule import StoppingRule
     from fleetrank.analysis.stored.sweep_record import Provenance
 
 LOCAL_CPU = "local-cpu"
@@ -183,13 +184,16 @@ def sweep_name(sweep_id: str) -> str:
     return sweep_id if _stamp_of(sweep_id) is None else sweep_id.rsplit("-", 2)[0]
 
 
-def sweep_facts(sweep_id: str, seed: int, folder: Path) -> SweepFacts:
+def sweep_facts(
+    sweep_id: str, seed: int, folder: Path, until: "StoppingRule | None" = None
+) -> SweepFacts:
     """The values that all rows of a sweep share, read from this host and the workspace."""
     return SweepFacts(
         sweep_id=sweep_id,
         seed=seed,
         fleetrank_version=package_versions(["fleetrank"]).get("fleetrank", "unknown"),
         git_commit=git_commit(folder),
+        stopping_rule=None if until is None else str(until),
     )
 
 

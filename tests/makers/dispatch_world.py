@@ -5,6 +5,7 @@ be asked for at that moment.
 """
 
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
@@ -55,6 +56,7 @@ class Row:
     attempt: int
     failure: Failure | None
     task_id: str | None
+    latency_ns: int | None = None
 
 
 @dataclass
@@ -67,6 +69,7 @@ class World:
     """
 
     work: SweepWork
+    latency_of: Callable[[RepeatKey], int] | None = None
     state: DispatchState = field(init=False)
     now_s: float = 0.0
     down: set[str] = field(default_factory=set)
@@ -96,6 +99,8 @@ class World:
         tally = Tally()
         for row in self.written:
             tally.count(row.key, row.attempt, row.failure)
+            if row.latency_ns is not None:
+                tally.time(row.key, row.latency_ns)
         self.pending.clear()
         for fields in (self.submitted, self.tries, self.ends, self.probing, self.decided):
             fields.clear()
@@ -168,7 +173,8 @@ class World:
             self.decided.add(task_id)
             # The time of a device that was not fit is over: this was an attempt after all.
             self.tries[key, action.device] += task_id in self.not_fit
-        self.write(Row(key, action.attempt.number, action.measurement.failure, task_id))
+        latency_ns = action.measurement.latency_ns
+        self.write(Row(key, action.attempt.number, action.measurement.failure, task_id, latency_ns))
 
     def write(self, row: Row) -> None:
         for other in self.rows:
@@ -211,7 +217,10 @@ class World:
     def finish(self, task_id: str, why: Failure | None) -> None:
         """A host ends a task and keeps its result."""
         del self.working[task_id]
-        self.kept[task_id] = result(task_id, why)
+        found = result(task_id, why)
+        if self.latency_of is not None and why is None:
+            found = replace(found, samples_ns=(self.latency_of(repeat_of(task_id)),))
+        self.kept[task_id] = found
 
     def ask_for_time(self, task_id: str, why: Failure = NOT_FIT) -> None:
         """A device is not fit: its host ends the task, and tries nothing."""

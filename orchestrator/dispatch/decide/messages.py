@@ -10,7 +10,7 @@ from fleetrank.foundation.errors import count_of, duration
 from fleetrank.orchestrator.dispatch.decide.retry import Lane, is_host_lost
 from fleetrank.orchestrator.dispatch.decide.state import DispatchState, SweepWork
 from fleetrank.orchestrator.identity import Attempt
-from fleetrank.orchestrator.progress import DeviceWaits, Notice, RepeatStarted
+from fleetrank.orchestrator.progress import DecisionsMade, DeviceWaits, Notice, RepeatStarted
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,7 +133,7 @@ class Probe:
 class Announce:
     """Reports progress to the user."""
 
-    event: RepeatStarted | DeviceWaits | Notice
+    event: RepeatStarted | DeviceWaits | DecisionsMade | Notice
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

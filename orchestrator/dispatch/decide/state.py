@@ -1,5 +1,6 @@
 """The state of the dispatcher, which only `step` changes; a lane in it is a frozen value."""
 
+import math
 import zlib
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -12,6 +13,7 @@ from fleetrank.device_agents.contract.measurement import Failure, Measurement
 from fleetrank.device_agents.contract.task import CanaryTask, MeasureTask
 from fleetrank.foundation.vocabulary import ErrorKind, Format, Status
 from fleetrank.models.cards.card import Artifact, ExportRequest
+from fleetrank.orchestrator.dispatch.decide.looks import Looks
 from fleetrank.orchestrator.dispatch.decide.retry import (
     Lane,
     RepeatKey,
@@ -58,6 +60,7 @@ class Tally:
         self._next_attempt: dict[RepeatKey, int] = {}
         self._measured: set[str] = set()
         self._again: set[RepeatKey] = set()
+        self._latencies_ns: dict[RepeatKey, float] = {}
         self._verdicts: dict[str, Failure] = {}
 
     @classmethod
@@ -73,7 +76,18 @@ class Tally:
         is_ok = row.get("status") == Status.OK
         row_key = RowKey.of(row)
         failure = None if is_ok else _failure_of(row)
-        self.count((row_key.cell_key, row_key.repeat), row_key.attempt, failure)
+        key = (row_key.cell_key, row_key.repeat)
+        self.count(key, row_key.attempt, failure)
+        if row.get("stopping_rule") is not None and isinstance(row["latency_p50_ns"], float):
+            self.time(key, row["latency_p50_ns"])
+
+    def time(self, key: RepeatKey, latency_ns: float) -> None:
+        """Keeps the latency of a repeat, for the decisions of a plan until decided."""
+        self._latencies_ns[key] = latency_ns
+
+    def latency_ns(self, key: RepeatKey) -> float:
+        """The latency of a repeat, in a plan until decided; NaN if it has none."""
+        return self._latencies_ns.get(key, math.nan)
 
     def count(self, key: RepeatKey, attempt: int, failure: Failure | None) -> None:
         """Counts one attempt; `failure` is `None` for a valid measurement."""
@@ -143,6 +157,11 @@ class Tally:
         """Repeats that were tried and have no valid measurement."""
         return len(self._standing) - self.n_ok
 
+    def n_untried(self, plan: Plan) -> int:
+        """Repeats of a plan that need to be tried in any case, and were not."""
+        keys = ((one.cell_key, index) for one in plan.cells for index in range(plan.least_repeats))
+        return sum(key not in self._standing for key in keys)
+
     @property
     def n_finished(self) -> int:
         """Repeats that a resume would skip."""
@@ -201,6 +220,7 @@ class SweepWork:
         canaries: the canary of each phone, by device name.
         is_trusted: the user declared that files from outside are trusted.
         is_profiled: the tasks profile their cells instead of measuring latencies.
+        spent_s: time that earlier runs measured, for the budget of a plan until decided.
     """
 
     sweep: SweepFacts
@@ -210,6 +230,7 @@ class SweepWork:
     canaries: Mapping[str, CanaryTask] = field(default_factory=dict)
     is_trusted: bool = False
     is_profiled: bool = False
+    spent_s: float = 0.0
 
 
 def tasks_of(
@@ -265,7 +286,8 @@ def canary_of(work: SweepWork, lane: Lane) -> CanaryTask | None:
     if canary is None:
         return None
     runs_before = (lane.n_started - 1) % work.plan.canary_every == 0
-    runs_after = not lane.fresh and not lane.retries
+    # Until it is decided, none is known to be the last one.
+    runs_after = not lane.fresh and not lane.retries and work.plan.until is None
     if not (runs_before or runs_after):
         return None
     return replace(canary, runs_before=runs_before, runs_after=runs_after)
@@ -287,13 +309,14 @@ def task_id_of(work: SweepWork, attempt: Attempt) -> str:
 class Queues:
     """Keeps one lazy queue for each device that has cells with an artifact."""
 
-    def __init__(self, work: SweepWork, tally: Tally) -> None:
+    def __init__(self, work: SweepWork, tally: Tally, looks: Looks | None) -> None:
         cells_of: dict[str, list[Cell]] = defaultdict(list)
         for cell in work.plan.cells:
             if cell.export in work.exports.artifacts:
                 cells_of[cell.device].append(cell)
         self._queues: dict[str, Iterator[tuple[Attempt, ...]]] = {
-            device: _device_attempts(work, cells, tally) for device, cells in cells_of.items()
+            device: _device_attempts(work, cells, tally, looks)
+            for device, cells in cells_of.items()
         }
         self._left_out: set[RepeatKey] = set()
 
@@ -328,8 +351,8 @@ def failed_attempts(
 
 
 def attempts_left(plan: Plan, cell: Cell, tally: Tally) -> Iterator[Attempt]:
-    """Yields the next attempt at each unfinished repeat of a cell; lazy."""
-    for index in range(plan.repeats):
+    """Yields the next attempt at each unfinished repeat of a cell that is needed in any case."""
+    for index in range(plan.least_repeats):
         key = (cell.cell_key, index)
         if not tally.is_finished(key):
             repeat = Repeat(cell=cell, index=index)
@@ -349,22 +372,29 @@ def _make(facts: DeviceFacts) -> tuple[object, ...]:
 
 
 def _device_attempts(
-    work: SweepWork, cells: Sequence[Cell], tally: Tally
+    work: SweepWork, cells: Sequence[Cell], tally: Tally, looks: Looks | None
 ) -> Iterator[tuple[Attempt, ...]]:
     """Yields the remaining attempts of one device's cells that start together, in plan order."""
-    plan = replace(work.plan, cells=tuple(cells))
-    order: Iterable[tuple[Repeat, ...]] = ((repeat,) for repeat in plan.order())
-    if plan.rounds is not None and work.places[cells[0].device].takes_turns:
-        sizes = {request: file.size_bytes for request, file in work.exports.artifacts.items()}
-        order = rounds(plan, plan.rounds, sizes)
-    for repeats in order:
-        left = [
-            Attempt(repeat=repeat, number=tally.next_attempt((repeat.cell.cell_key, repeat.index)))
-            for repeat in repeats
-            if not tally.is_finished((repeat.cell.cell_key, repeat.index))
-        ]
-        if left:
-            yield tuple(left)
+    takes_turns = work.places[cells[0].device].takes_turns
+    sizes = {request: file.size_bytes for request, file in work.exports.artifacts.items()}
+    for index in range(work.plan.repeats):
+        chosen = cells if looks is None else looks.cells_of_round(cells, index)
+        if not chosen:
+            return
+        plan = replace(work.plan, cells=tuple(chosen))
+        order: Iterable[tuple[Repeat, ...]] = ((repeat,) for repeat in plan.order(index))
+        if plan.rounds is not None and takes_turns:
+            order = rounds(plan, plan.rounds, sizes, index)
+        for repeats in order:
+            left = [
+                Attempt(repeat=one, number=tally.next_attempt((one.cell.cell_key, index)))
+                for one in repeats
+                if not tally.is_finished((one.cell.cell_key, index))
+            ]
+            if left:
+                yield tuple(left)
+    if looks is not None:
+        looks.cells_of_round(cells, work.plan.repeats)
 
 
 Turns = tuple[Attempt, Sequence[int]]
@@ -402,6 +432,7 @@ class DispatchState:
         synced_s: when rows were last synced, or when that failed.
         published_s: when rows were last published.
         announced_s: when the user last saw an event.
+        looks: at the rounds of a plan until decided; else `None`.
     """
 
     work: SweepWork
@@ -416,6 +447,7 @@ class DispatchState:
     synced_s: float
     published_s: float
     announced_s: float
+    looks: Looks | None = None
     in_flight: dict[str, str] = field(default_factory=dict)
     held: dict[RepeatKey, list[Measurement]] = field(default_factory=dict)
     taken: list[str] = field(default_factory=list)
@@ -479,7 +511,8 @@ class DispatchState:
         the plan allows it.
         """
         lane = self.lanes[device]
-        if lane.fresh:
+        # A look at a round needs the results of all rounds before it.
+        if lane.fresh or (self.looks is not None and (lane.running or lane.retries)):
             return
         attempts = self.queues.next_attempts(device)
         if not attempts and self.work.plan.allows_takeover and not lane.is_given_up:
@@ -559,7 +592,11 @@ def new_state(
             devices that were set aside.
         now_s: seconds of the clock that the events use.
     """
-    queues = Queues(work, tally)
+    rule = work.plan.until
+    looks = None
+    if rule is not None:
+        looks = Looks(rule, tally, now_s=now_s, spent_s=work.spent_s)
+    queues = Queues(work, tally, looks)
     hosts: dict[str, list[str]] = defaultdict(list)
     for device in queues.devices:
         hosts[work.places[device].host].append(device)
@@ -587,6 +624,7 @@ def new_state(
         synced_s=now_s,
         published_s=now_s,
         announced_s=now_s,
+        looks=looks,
     )
 
 

@@ -189,6 +189,8 @@ def _stored(
     if measurement.failure is not None and not will_retry and not was_measured:
         state.spent.add(key_of(attempt))
     state.tally.count(key_of(attempt), attempt.number, measurement.failure)
+    if state.looks is not None and measurement.failure is None and measurement.latency_ns:
+        state.tally.time(key_of(attempt), measurement.latency_ns)
     return Store(
         device=device,
         attempt=attempt,
@@ -250,6 +252,8 @@ _PUBLISH_S = 60.0
 
 def step(state: DispatchState, event: Event) -> tuple[Action, ...]:
     """Takes one event into the state; returns the actions to carry out, in this order."""
+    if state.looks is not None:
+        state.looks.now_s = event.now_s
     actions = tuple(_without_repetitions(state, _actions(state, event)))
     if any(isinstance(action, Store | StoreUntried | messages.Announce) for action in actions):
         state.announced_s = event.now_s
@@ -297,6 +301,8 @@ def _actions(state: DispatchState, event: Event) -> Iterator[Action]:
             yield from _began(state, event)
         case messages.Ended():
             yield from _ended(state)
+    if state.looks is not None:
+        yield from (messages.Announce(event=one) for one in state.looks.news())
 
 
 def _began(state: DispatchState, event: messages.Began) -> Iterator[Action]:
@@ -375,6 +381,8 @@ def _announced(state: DispatchState, device: str, attempt: Attempt) -> messages.
 def _arrived(state: DispatchState, event: messages.Arrived) -> Iterator[Action]:
     for measurement in event.measurements:
         yield from finished(state, measurement, event.now_s)
+    if state.looks is not None:
+        state.refill_all()
     # Syncing and rewriting wait until no measurement runs on this host.
     is_quiet = not any(state.lanes[device].running for device in state.quiet_here)
     if is_quiet and event.now_s - state.synced_s >= _SYNC_S:

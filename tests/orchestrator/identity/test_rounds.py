@@ -28,7 +28,8 @@ def names_of(group: tuple[Repeat, ...]) -> frozenset[str]:
 
 def dealt(plan: Plan, size: int = MIB, memory_bytes: int = 4096 * MIB) -> list[tuple[Repeat, ...]]:
     sizes = {cell.export: size for cell in plan.cells}
-    return list(rounds(plan, RoundRules(memory_bytes=memory_bytes), sizes))
+    rules = RoundRules(memory_bytes=memory_bytes)
+    return [group for index in range(plan.repeats) for group in rounds(plan, rules, sizes, index)]
 
 
 def test_every_repeat_of_every_cell_is_in_exactly_one_round() -> None:

@@ -1,5 +1,6 @@
 """Random orders of events: what may never happen, never does, and every sweep ends."""
 
+import zlib
 from dataclasses import replace
 
 import pytest
@@ -16,9 +17,11 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
+from fleetrank.analysis.stopping_rule import Question, StoppingRule
 from fleetrank.device_agents.contract.measurement import Failure, Wait
 from fleetrank.foundation.vocabulary import ErrorKind
 from fleetrank.orchestrator.dispatch.decide import messages
+from fleetrank.orchestrator.dispatch.decide.retry import RepeatKey
 from fleetrank.orchestrator.identity import RoundRules
 
 LOST = failure(ErrorKind.DEVICE_LOST, is_transient=True)
@@ -28,6 +31,12 @@ CRASHED = failure(ErrorKind.CRASHED, is_transient=False)
 OUTCOMES = st.sampled_from((None, None, None, LOST, LOST, BAD_FILE, TIMED_OUT, CRASHED))
 EXPORT_FAILED = failure(ErrorKind.EXPORT_FAILED, is_transient=False)
 MANY = 3000
+RULE = StoppingRule(question=Question.ORDER, margin=0.05, first=3, most=20, budget_s=1e6)
+
+
+def latency_of(key: RepeatKey) -> int:
+    """Some models are apart, and some are equal."""
+    return 1000 + 500 * (zlib.crc32(key[0].encode()) % 3) + zlib.crc32(str(key).encode()) % 50
 
 
 class Sweep(RuleBasedStateMachine):
@@ -43,6 +52,7 @@ class Sweep(RuleBasedStateMachine):
         max_attempts=st.integers(1, 3),
         allows_takeover=st.booleans(),
         is_one_broken=st.booleans(),
+        is_until_decided=st.booleans(),
     )
     def plan(
         self,
@@ -54,6 +64,7 @@ class Sweep(RuleBasedStateMachine):
         max_attempts: int,
         allows_takeover: bool,
         is_one_broken: bool,
+        is_until_decided: bool,
     ) -> None:
         names = {f"d{number}": quiet for number, (_, quiet) in enumerate(devices)}
         work = new_work(
@@ -74,7 +85,11 @@ class Sweep(RuleBasedStateMachine):
             allows_takeover=allows_takeover,
             rounds=RoundRules() if has_rounds else None,
         )
-        self.world = World(replace(work, places=places, plan=plan))
+        if is_until_decided:
+            plan = replace(
+                plan, repeats=repeats + 4, until=replace(RULE, first=2, most=repeats + 4)
+            )
+        self.world = World(replace(work, places=places, plan=plan), latency_of=latency_of)
         self.world.begin()
 
     @rule(seconds=st.sampled_from((0.0, 0.1, 0.3, 1.0, 31.0)))
@@ -252,7 +267,7 @@ class Sweep(RuleBasedStateMachine):
             return
         for cell in world.work.plan.cells:
             lane = world.state.lanes.get(cell.device)
-            for index in range(world.work.plan.repeats):
+            for index in range(world.work.plan.least_repeats):
                 key = cell.cell_key, index
                 has_ended = world.ends[key] == 1 or world.state.tally.is_finished(key)
                 assert has_ended or (lane is not None and lane.is_given_up), "never tried"
