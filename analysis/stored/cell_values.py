@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
+from fleetrank.analysis.stopping_rule import StoppingRule
 from fleetrank.analysis.stored.columns import EXCLUDED
 from fleetrank.analysis.stored.load import last_attempts, pinned_to, valid_attempts
 from fleetrank.analysis.stored.selection import STATISTIC
@@ -31,7 +32,7 @@ _FACTS = (
     "model_context_tokens", "weight_bytes", "state_bytes", "bytes_moved", "peak_gflops",
     "peak_gbps", "sweep_id", "seed", "backend_nodes", "graph_nodes",
     "integer_products", "products", "artifact_bytes", "artifact_format", "border",
-    "logical_cores",
+    "logical_cores", "stopping_rule",
 )  # fmt: skip
 _MUST_AGREE = ("memory_metric", "sample_kind", STATISTIC, "design", "runtime_version", "origin")
 _SUMMARIES = {
@@ -295,7 +296,20 @@ _NAMED = 6
 
 def notes_on_cells(cells: pl.DataFrame) -> tuple[str, ...]:
     """What the cells are: their origin and number, and what their figures count."""
-    return (*banners(cells), _counts(cells), *notes_on_figures(cells))
+    return (*banners(cells), _counts(cells), *_stopped(cells), *notes_on_figures(cells))
+
+
+def _stopped(cells: pl.DataFrame) -> tuple[str, ...]:
+    """A note on cells whose repeats ended when a question was decided."""
+    texts = cells["stopping_rule"].drop_nulls()
+    rules = {rule for text in texts.unique() if (rule := StoppingRule.parse(text)) is not None}
+    if not rules:
+        return ()
+    questions = " or ".join(sorted({rule.question.value for rule in rules}))
+    return (
+        f"{count_of(texts.len(), 'cell')} measured until decided ({questions}): the decisions hold "
+        "at every look; a figure of a cell that stopped early leans a little to the decided side.",
+    )
 
 
 def notes_on_figures(cells: pl.DataFrame) -> tuple[str, ...]:

@@ -34,6 +34,7 @@ from fleetrank.foundation.errors import FleetError, duration, reworded
 from fleetrank.foundation.vocabulary import Form, TableForm
 from fleetrank.orchestrator.compute.child import Job, JobKind
 from fleetrank.orchestrator.errors import OrchestratorError
+from fleetrank.orchestrator.progress import decided
 from fleetrank.orchestrator.server.access import Access, Gate
 from fleetrank.orchestrator.server.answers import (
     LOOK_S,
@@ -408,6 +409,7 @@ async def _live(context: ServerContext) -> dict[str, object]:
     latest.sort(key=lambda attempt: str(attempt["finished_utc"]), reverse=True)
     texts = [str(attempt["platform_key"]) for attempt in latest[:_NEWEST]]
     texts += [str(device["running"]) for sweep in found for device in sweep.devices]
+    texts += [str(made["platform"]) for sweep in found for made in sweep.decisions]
     return {
         "sweeps": found,
         "latest": latest[:_NEWEST],
@@ -420,6 +422,7 @@ async def _live(context: ServerContext) -> dict[str, object]:
 def _environment() -> jinja2.Environment:
     environment = templates("fleetrank.orchestrator", "server/templates")
     environment.filters["duration"] = duration
+    environment.filters["decided"] = decided
     environment.filters["value"] = partial(value_text, is_grouped=True)
     return environment
 
