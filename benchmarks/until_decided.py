@@ -72,7 +72,7 @@ def figures(case: Case, rule: StoppingRule) -> tuple[float, float, bool, float, 
     """Of one sweep: saved, decided and wrong, and decided and wrong of the uniform design."""
     logs = np.full(case.logs.shape, np.nan)
     logs[:, :FIRST] = case.logs[:, :FIRST]
-    accuracy, n_used = case.accuracy.tolist(), N_MODELS * FIRST
+    accuracy, n_used = case.accuracy.tolist(), len(case.accuracy) * FIRST
     found = decide(logs[:, :FIRST], accuracy, rule)
     for at in range(FIRST, MOST):
         if not found.open_models:
@@ -135,12 +135,21 @@ def made_up(random: Random, kind: str) -> Case:
 
 
 def stored(results: Path) -> Iterator[tuple[str, Case]]:
-    """The platforms of a store where at least three models have as many repeats."""
+    """The platforms of the sweeps of a store that have at least five models, with all rounds.
+
+    The truth is the mean of all rounds, so an order inside the noise counts as wrong in half of the
+    cases.
+    """
     from fleetrank.analysis.stored.load import last_attempts, load_measurements
 
-    rows = last_attempts(load_measurements(results)).filter(latency_p50_ns__gt=0).collect()
-    for (platform,), part in rows.group_by("platform_key", maintain_order=True):
-        print(platform, part.height)
+    rows = last_attempts(load_measurements(results)).collect()
+    for (sweep, platform), part in rows.group_by("sweep_id", "platform_key", maintain_order=True):
+        table = part.pivot("repeat", index=["model", "accuracy_top1"], values="latency_p50_ns")
+        logs = np.log(table.drop("model", "accuracy_top1").to_numpy().astype(np.float64))
+        if logs.shape[0] >= 5 and logs.shape[1] >= MOST:
+            accuracy = table["accuracy_top1"].to_numpy().astype(np.float64)
+            name = f"{sweep} {platform.split('/')[1]}"
+            yield name, Case(logs=logs, truth=np.nanmean(logs, axis=1), accuracy=accuracy)
 
 
 def redrawn(random: Random, sample: Case) -> Case:

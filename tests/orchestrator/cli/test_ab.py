@@ -43,6 +43,17 @@ def test_two_files_take_turns_and_are_a_sweep_afterwards(world: World) -> None:
     assert "0 left" in again.stdout + again.stderr
 
 
+def test_two_files_take_turns_until_their_order_is_decided(folder: Path) -> None:
+    save_tiny_onnx(folder / "large.onnx", height=2048)
+    words = ("--until-decided", "--rounds", "12", "--json", *SHORT)
+    done = run(folder, "ab", "a.onnx", "large.onnx", *words)
+    found = json.loads(done.stdout)
+    assert found["verdict"] == "slower", done.stderr
+    assert found["rounds"] < 12
+    assert found["ratio_low"] > 1
+    assert "at most 12 rounds" in found["notes"][-1]
+
+
 def test_one_model_cannot_be_compared_with_itself(folder: Path) -> None:
     done = run(folder, "ab", "a.onnx", "a.onnx", "--inline")
     assert done.returncode == 2

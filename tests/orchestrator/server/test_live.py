@@ -7,6 +7,13 @@ import pytest
 
 from fleetrank.analysis.stored.sweep_record import IMPORTED, SweepRecord, SweepState
 from fleetrank.foundation.errors import duration
+from fleetrank.orchestrator.progress import (
+    DecisionsMade,
+    OpenPair,
+    ProgressFile,
+    SweepFinished,
+    decided,
+)
 from fleetrank.orchestrator.store.journal import JournalTail, make_line
 from fleetrank.orchestrator.store.results import ResultStore
 from fleetrank.orchestrator.sweep.sweep_status import Live
@@ -43,6 +50,34 @@ def test_a_line_is_read_once_and_half_a_line_waits(tmp_path: Path) -> None:
     with path.open("ab") as file:
         file.write(half[40:])
     assert [found["cell_key"] for found in tail.new_rows()] == ["y"]
+
+
+def test_the_looks_of_a_sweep_until_decided_are_in_its_progress(store: ResultStore) -> None:
+    look = DecisionsMade(
+        contest="image on a/onnx",
+        platform="a/onnx",
+        question="order",
+        margin=0.05,
+        n=3,
+        n_decided=2,
+        answer="from fast to slow: x, y, z",
+        open_pairs=(OpenPair(a="y", b="z", more_rounds=4, seconds=80.0),),
+        n_repeats=2,
+    )
+    spec = {"name": "s", "models": ["m"], "until": "order"}
+    store.update_record(SWEEP, {"spec": spec})
+    write = ProgressFile(store.progress_path(SWEEP))
+    for event in (look, SweepFinished(sweep_id=SWEEP, n_ok=9, n_failed=0, n_left=0, seconds=1.0,
+                                      is_interrupted=False)):  # fmt: skip
+        write(event)
+    [found] = Live(store.root).progress()
+    assert [decided(made) for made in found.decisions] == [look.text]
+    assert look.text == (
+        "2 of 3 decisions taken on a/onnx; from fast to slow: x, y, z; open: y against z (about 4 "
+        "more rounds, 1 min 20 s); 2 more repeats now"
+    )
+    store.progress_path(SWEEP).write_text('{"devices": {}, "decisions": [{"n": 1}]}')
+    assert Live(store.root).progress()[0].decisions == ()
 
 
 def test_a_running_sweep_is_counted_per_device(
