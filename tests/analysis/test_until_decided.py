@@ -62,6 +62,9 @@ def test_the_question_names_the_pairs_that_matter() -> None:
     assert decided(Question.FASTEST, 5).n_decided == 4
     assert decided(Question.FRONTIER, 5).n == 3, "one has no accuracy"
     assert decided(Question.NOT_SLOWER, 5).n == 3
+    frontier = replace(RULE, question=Question.FRONTIER)
+    assert decide(rounds(5), (90.0, 80.0, 70.0, 60.0), frontier).open_pairs == (), "a beats both"
+    assert decide(rounds(5), (1.0, 2.0, 3.0, 4.0), frontier).open_pairs == ((2, 3),)
 
 
 def test_the_answer_is_in_words() -> None:

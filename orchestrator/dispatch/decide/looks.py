@@ -8,7 +8,7 @@ from typing import Protocol
 import numpy as np
 
 from fleetrank.analysis.arrays.confidence_sequence import MIN_VALUES
-from fleetrank.analysis.stopping_rule import StoppingRule
+from fleetrank.analysis.stopping_rule import Question, StoppingRule
 from fleetrank.analysis.until_decided import answer, decide
 from fleetrank.orchestrator.dispatch.decide.retry import RepeatKey
 from fleetrank.orchestrator.identity import Cell, contest_of
@@ -81,8 +81,9 @@ class Looks:
 
     def _open(self, contest: str, cells: list[Cell], index: int) -> list[Cell]:
         """The cells of a contest with an open decision that there is time for."""
-        baseline = self._rule.baseline
-        cells = sorted(cells, key=lambda cell: cell.export.card.name != baseline)
+        is_asked_of_one = self._rule.question is Question.NOT_SLOWER
+        if is_asked_of_one and cells[0].export.card.name != self._rule.baseline:
+            return []  # the model that the others are compared with was not measured
         logs = np.array([self._logs(cell, index)[0] for cell in cells])
         accuracy = [cell.export.card.accuracy_top1 for cell in cells]
         found = decide(logs, accuracy, self._rule)

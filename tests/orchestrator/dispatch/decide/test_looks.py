@@ -107,3 +107,15 @@ def test_a_model_that_fails_is_left_out_and_the_others_are_decided() -> None:
     assert look.n == 2, "the failed model takes part in no decision"
     failed = [row for row in world.written if row.key[0] == "d0-0"]
     assert len(failed) == RULE.first, "no row of rounds that it takes no part in"
+
+
+def test_without_the_first_model_nothing_is_said_to_be_slower_than_it() -> None:
+    rule = replace(RULE, question=Question.NOT_SLOWER, baseline="model0")
+    whole, lacking = new_world(rule), new_world(rule)
+    whole.begin()
+    run(whole)
+    assert last_look(whole).answer == "slower: model2, model1"
+    lacking.begin()
+    run(lacking, broken="d0-0")
+    assert lacking.announced(DecisionsMade) == []
+    assert {row.key[1] for row in lacking.written} == {0, 1, 2}
