@@ -1,11 +1,17 @@
 """Sweeps that stop when their question is decided, on a simulated device whose repeats vary."""
 
 import json
+import signal
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 
 from fleetrank.analysis.stopping_rule import Question, StoppingRule
+from fleetrank.orchestrator.progress import DecisionsMade, Event
+from fleetrank.orchestrator.sweep.sweep_run import resume_sweep, run_sweep
+from fleetrank.orchestrator.sweep.sweep_session import RunOptions
+from fleetrank.orchestrator.workspace.workspace import Workspace
 
 
 @pytest.fixture
@@ -63,7 +69,9 @@ def test_a_resumed_sweep_measures_only_what_is_open(devices) -> None:
 
 
 def test_a_budget_that_is_used_ends_it_and_stays_used(devices) -> None:
-    write_spec(devices, "{question: order, margin: 0.5%, budget: 0.001s}", repeats=12)
+    text = "name: sim\nkind: simulated\noptions: {noise: 0.03, duration_s: 0.05}\n"
+    (devices.root / "devices" / "sim.yaml").write_text(text)
+    write_spec(devices, "{question: order, margin: 0.5%, budget: 0.3s}", repeats=12)
     ended = devices.call("sweep", "run", "t", "--inline")
     assert "the budget is used" in ended.stdout
     assert set(counts(devices).values()) == {3}
@@ -90,3 +98,22 @@ def test_one_model_leaves_nothing_to_decide(devices) -> None:
     refused = devices.call("run", "m0", "--device", "sim", "--until-decided", "order")
     assert refused.returncode == 2
     assert "nothing to decide" in refused.stderr
+
+
+def test_a_sweep_that_is_stopped_goes_on_as_if_it_had_not_been(devices) -> None:
+    write_spec(devices, "{question: order, margin: 0.5%}", repeats=10)
+    workspace = Workspace.at(devices.root)
+    options = RunOptions(is_inline=True)
+    run_sweep(workspace, workspace.sweeps / "t.yaml", options)
+    whole = counts(devices)
+
+    def stop_at_a_look(event: Event) -> None:
+        if isinstance(event, DecisionsMade) and event.n_repeats:
+            signal.raise_signal(signal.SIGINT)
+
+    stopping = replace(options, subscribers=[stop_at_a_look])
+    stopped = run_sweep(workspace, workspace.sweeps / "t.yaml", stopping)
+    assert stopped.is_interrupted
+    assert sum(counts(devices).values()) < sum(whole.values())
+    assert not resume_sweep(workspace, None, options).is_interrupted
+    assert counts(devices) == whole
