@@ -383,10 +383,11 @@ def decided(made: Mapping[str, Any]) -> str:
     if pairs:
         more = [f"{len(pairs) - _MOST_PAIRS} more"] if len(pairs) > _MOST_PAIRS else []
         parts.append(f"open: {', '.join([*pairs[:_MOST_PAIRS], *more])}")
-    if made["is_budget_used"]:
-        parts.append("the budget is used")
     if made["n_repeats"]:
         parts.append(f"{count_of(made['n_repeats'], 'more repeat')} now")
+    elif pairs:
+        used = "the budget is" if made["is_budget_used"] else "all repeats are"
+        parts.append(f"{used} used")
     return "; ".join(parts)
 
 
