@@ -8,6 +8,7 @@ import pytest
 from scipy import stats
 from wording import has
 
+from fleetrank.analysis.arrays.confidence_sequence import reach
 from fleetrank.analysis.arrays.two_samples import Limits, Verdict
 from fleetrank.analysis.comparison.verdict import (
     RoundsComparison,
@@ -18,14 +19,22 @@ from fleetrank.analysis.errors import NoDataError
 from fleetrank.analysis.panel.session import Session
 from fleetrank.analysis.rounds import round_values
 from fleetrank.analysis.statistics.pairs import faster
+from fleetrank.analysis.stopping_rule import Question, StoppingRule
 from fleetrank.analysis.stored.selection import Selection
 
 LIMITS = Limits(margin=0.05, alpha=0.05)
+RULE = StoppingRule(question=Question.ORDER, margin=0.05, first=3, most=20, budget_s=60.0)
 BLOCKS, SAMPLES = 5, 4
 
 
 def compared(
-    make_attempts, ratio: float, *, rounds: int = 10, noise: float = 0.01, seed: int = 0
+    make_attempts,
+    ratio: float,
+    *,
+    rounds: int = 10,
+    noise: float = 0.01,
+    seed: int = 0,
+    rule: StoppingRule | None = None,
 ) -> RoundsComparison:
     """Simulated rounds on a host whose speed changes by 20 % between blocks."""
     random = np.random.default_rng(seed)
@@ -41,6 +50,7 @@ def compared(
                 "latency_p50_ns": float(np.median(samples)), "design": "rounds",
                 "block_medians_ns": np.median(np.reshape(samples, (BLOCKS, SAMPLES)), axis=1)
                 .astype(int).tolist(),
+                "stopping_rule": rule and str(rule),
             })  # fmt: skip
     return compare_rounds(make_attempts(rows), ("a", "b"), LIMITS)
 
@@ -115,6 +125,18 @@ def test_one_file_under_two_names_is_rarely_called_different(make_attempts) -> N
     ]
     different = sum(verdict in {Verdict.SLOWER, Verdict.FASTER} for verdict in verdicts)
     assert different <= 10  # 5 % of 200
+
+
+def test_of_models_until_decided_the_interval_is_that_of_their_looks(make_attempts) -> None:
+    fixed = compared(make_attempts, 1.1)
+    looked = compared(make_attempts, 1.1, rule=RULE)
+    assert looked.ratio == fixed.ratio
+    assert None not in (looked.ratio_high, fixed.ratio_high)
+    widths = [math.log(one.ratio_high / one.ratio) for one in (looked, fixed)]
+    degrees = np.array(18.0)  # of both models, whose processes vary alike
+    expected = reach(np.array(1.0), 10, degrees, 0.05) * math.sqrt(10) / stats.t.ppf(0.975, 18)
+    assert widths[0] / widths[1] == pytest.approx(float(expected), rel=0.2)
+    assert has(looked.notes, "until decided", "at most 20 rounds")
 
 
 def test_one_round_has_a_ratio_and_no_interval(make_attempts) -> None:
