@@ -15,7 +15,7 @@ _PRECISION = 4
 """Its place in a platform key."""
 
 
-class Question(StrEnum):
+class SweepQuestion(StrEnum):
     """What a sweep is to decide about the models of each platform."""
 
     ORDER = "order"
@@ -41,7 +41,7 @@ class StoppingRule:
         mixes_platforms: all cells of a device are compared, not those of a platform.
     """
 
-    question: Question
+    question: SweepQuestion
     margin: float
     first: int
     most: int
@@ -58,7 +58,7 @@ class StoppingRule:
         """Equal for the cells that are compared with each other."""
         if self.mixes_platforms:
             platform_key = platform_key.split("/", maxsplit=1)[0]
-        elif self.question is not Question.FRONTIER:  # accuracies are those of one precision
+        elif self.question is not SweepQuestion.FRONTIER:  # accuracies are those of one precision
             parts = platform_key.split("/")
             platform_key = "/".join((*parts[:_PRECISION], "*", *parts[_PRECISION + 1 :]))
         return f"{workload} on {platform_key}"
@@ -72,6 +72,6 @@ class StoppingRule:
         """Reads the output of `str`; `None` if the text is not one."""
         try:
             content = json.loads(str(text))
-            return cls(**content | {"question": Question(content["question"])})
+            return cls(**content | {"question": SweepQuestion(content["question"])})
         except (ValueError, TypeError, KeyError):
             return None

@@ -21,7 +21,7 @@ import numpy as np
 from scipy import special
 
 from fleetrank.analysis.arrays.ranking import Floats
-from fleetrank.analysis.stopping_rule import Question, StoppingRule
+from fleetrank.analysis.stopping_rule import StoppingRule, SweepQuestion
 from fleetrank.analysis.until_decided import Decisions, decide
 
 N_MODELS, MOST, FIRST, MARGIN = 13, 20, 3, 0.05
@@ -45,18 +45,18 @@ def main() -> None:
     parser.add_argument("--stored", type=Path)
     given = parser.parse_args()
     print("question, noise: saved of 20 rounds, decided, wrong; uniform: decided, wrong")
-    for question in Question:
+    for question in SweepQuestion:
         for kind in KINDS:
             random = np.random.default_rng(0)
             report(question, kind, (made_up(random, kind) for _ in range(given.sweeps)))
     if given.stored:
         for platform, sample in stored(given.stored):
             random = np.random.default_rng(0)
-            for question in Question:
+            for question in SweepQuestion:
                 report(question, platform, (redrawn(random, sample) for _ in range(given.sweeps)))
 
 
-def report(question: Question, kind: str, cases: Iterator[Case]) -> None:
+def report(question: SweepQuestion, kind: str, cases: Iterator[Case]) -> None:
     """Prints the figures of one question under one kind of noise."""
     rule = StoppingRule(question=question, margin=MARGIN, first=FIRST, most=MOST, budget_s=math.inf)
     rows = [figures(case, rule) for case in cases]
@@ -85,9 +85,9 @@ def figures(case: Case, rule: StoppingRule) -> tuple[float, float, bool, float, 
     fixed = looked_at_once(case.logs[:, :n_rounds], accuracy, rule)
     return (
         1 - n_used / case.logs.size,
-        found.n_decided / found.n,
+        share_decided(found),
         is_wrong(found, case, rule),
-        fixed.n_decided / fixed.n,
+        share_decided(fixed),
         is_wrong(fixed, case, rule),
     )
 
@@ -102,11 +102,17 @@ def students(variance: Floats, n: np.ndarray, degrees: Floats, alpha: float) -> 
     return special.stdtrit(degrees, 1 - alpha / 2) * np.sqrt(variance / n)
 
 
+def share_decided(found: Decisions) -> float:
+    """Share of the decisions that were taken."""
+    _, n, n_decided = found.asked
+    return n_decided / n
+
+
 def is_wrong(found: Decisions, case: Case, rule: StoppingRule) -> bool:
     """Whether any decision contradicts the truth."""
     apart = case.truth[:, None] - case.truth[None, :]
     bound = rule.bound
-    if rule.question is Question.NOT_SLOWER:
+    if rule.question is SweepQuestion.NOT_SLOWER:
         wrong = (found.slower[1:, 0] == 1) & (apart[1:, 0] <= bound)
         return bool((wrong | (found.equal[1:, 0] & (apart[1:, 0] >= bound))).any())
     wrong = (found.slower == 1) & (apart <= 0)

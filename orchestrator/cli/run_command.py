@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, TextIO
 import typer
 import yaml
 
-from fleetrank.analysis.stopping_rule import Question
+from fleetrank.analysis.stopping_rule import SweepQuestion
 from fleetrank.analysis.stored.selection import CHANGE_ALPHA, MARGIN
 from fleetrank.foundation.codec import json_text
 from fleetrank.foundation.errors import shortened
@@ -98,7 +98,7 @@ def run(
         ),
     ] = None,
     until_decided: Annotated[
-        Question | None,
+        SweepQuestion | None,
         typer.Option(
             help="Measure until this is decided about the models of each platform; models without "
             "an open decision stop.",
@@ -265,7 +265,7 @@ def ab(
         "threads": threads,
         **_counted(
             rounds or (_MOST_ROUNDS_OF_TWO if until_decided else 10),
-            Question.ORDER if until_decided else None,
+            SweepQuestion.ORDER if until_decided else None,
             margin,
             budget,
         ),
@@ -376,7 +376,7 @@ def _models_of(
 
 
 def _counted(
-    repeats: int | None, question: Question | None, margin: float, budget: str
+    repeats: int | None, question: SweepQuestion | None, margin: float, budget: str
 ) -> dict[str, object]:
     """The keys `repeats` and `until` of a specification."""
     given: dict[str, object] = {} if repeats is None else {"repeats": repeats}

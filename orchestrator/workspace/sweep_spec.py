@@ -21,7 +21,7 @@ from fleetrank.analysis.stopping_rule import (
     BUDGET_S,
     FIRST_ROUNDS,
     MOST_ROUNDS,
-    Question,
+    SweepQuestion,
 )
 from fleetrank.device_agents.contract.task import LONGEST_S, Count, MeasurePolicy, Seconds
 from fleetrank.foundation.errors import BadFileError, failing_as, reworded, shortened
@@ -371,7 +371,7 @@ RoundsChoice = Annotated[
 class UntilSpec(SpecSection):
     """A question that decides when the sweep stops."""
 
-    question: Question = Field(
+    question: SweepQuestion = Field(
         description="order of every two models of a platform, the fastest model, the frontier of "
         "latency and accuracy, or not_slower: which models are not slower than the first one"
     )
@@ -392,7 +392,7 @@ UntilChoice = Annotated[
     # `fastest` is short for `{question: fastest}`.
     BeforeValidator(
         lambda value: {"question": value} if isinstance(value, str) else value,
-        json_schema_input_type=Question | UntilSpec,
+        json_schema_input_type=SweepQuestion | UntilSpec,
     ),
 ]
 

@@ -5,10 +5,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from fleetrank.analysis.stopping_rule import Question, StoppingRule
+from fleetrank.analysis.stopping_rule import StoppingRule, SweepQuestion
 from fleetrank.analysis.until_decided import Decisions, answer, decide
 
-RULE = StoppingRule(question=Question.ORDER, margin=0.05, first=3, most=20, budget_s=60.0)
+RULE = StoppingRule(question=SweepQuestion.ORDER, margin=0.05, first=3, most=20, budget_s=60.0)
 NAMES = ("a", "b", "c", "d")
 LOGS = np.array([0.0, 0.5, 1.0, 1.001])
 """Of a to d; c and d are equal inside the margin."""
@@ -22,24 +22,22 @@ def rounds(n: int, spread: float = 0.02, seed: int = 0) -> np.ndarray:
     return LOGS[:, None] + host + random.normal(0, spread, (4, n))
 
 
-def decided(question: Question, n: int, **changes: object) -> Decisions:
+def decided(question: SweepQuestion, n: int, **changes: object) -> Decisions:
     return decide(rounds(n), ACCURACY, replace(RULE, question=question, **changes))
 
 
-def said(question: Question, n: int) -> str:
-    rule = replace(RULE, question=question)
-    return answer(decided(question, n), NAMES, rounds(n), rule)
+def said(question: SweepQuestion, n: int) -> str:
+    return answer(decided(question, n), NAMES, rounds(n))
 
 
 def test_first_the_near_pair_is_open_and_later_it_is_equal() -> None:
-    early, late = decided(Question.ORDER, 5), decided(Question.ORDER, 20)
-    assert early.open_pairs == ((2, 3),)
+    early, late = decided(SweepQuestion.ORDER, 5), decided(SweepQuestion.ORDER, 20)
+    assert early.asked == ([(2, 3)], 6, 5)
     assert early.open_models == {2, 3}
-    assert (early.n, early.n_decided) == (6, 5)
-    (more,) = early.more_rounds
+    more = early.more_rounds((2, 3))
     assert more is not None
     assert 2 < more < 15
-    assert late.open_pairs == ()
+    assert late.asked[0] == []
     assert late.equal[2, 3]
     assert not late.slower[2, 3]
 
@@ -58,32 +56,31 @@ def test_a_model_that_no_longer_takes_part_keeps_its_decisions() -> None:
 
 
 def test_the_question_names_the_pairs_that_matter() -> None:
-    assert decided(Question.FASTEST, 5).open_pairs == ()
-    assert decided(Question.FASTEST, 5).n_decided == 4
-    assert decided(Question.FRONTIER, 5).n == 3, "one has no accuracy"
-    assert decided(Question.NOT_SLOWER, 5).n == 3
-    frontier = replace(RULE, question=Question.FRONTIER)
-    assert decide(rounds(5), (90.0, 80.0, 70.0, 60.0), frontier).open_pairs == (), "a beats both"
-    assert decide(rounds(5), (1.0, 2.0, 3.0, 4.0), frontier).open_pairs == ((2, 3),)
+    assert decided(SweepQuestion.FASTEST, 5).asked == ([], 4, 4)
+    assert decided(SweepQuestion.FRONTIER, 5).asked[1] == 3, "one has no accuracy"
+    assert decided(SweepQuestion.NOT_SLOWER, 5).asked[1] == 3
+    frontier = replace(RULE, question=SweepQuestion.FRONTIER)
+    assert decide(rounds(5), (90.0, 80.0, 70.0, 60.0), frontier).asked[0] == [], "a beats both"
+    assert decide(rounds(5), (1.0, 2.0, 3.0, 4.0), frontier).asked[0] == [(2, 3)]
 
 
 def test_the_answer_is_in_words() -> None:
-    assert said(Question.ORDER, 5).startswith("from fast to slow: a, b, ")
-    assert said(Question.FASTEST, 5) == "fastest: a"
-    assert said(Question.FRONTIER, 5) == "on the frontier: a, c"
-    assert said(Question.NOT_SLOWER, 20).startswith("slower: b, ")
+    assert said(SweepQuestion.ORDER, 5).startswith("from fast to slow: a, b, ")
+    assert said(SweepQuestion.FASTEST, 5) == "fastest: a"
+    assert said(SweepQuestion.FRONTIER, 5) == "on the frontier: a, c"
+    assert said(SweepQuestion.NOT_SLOWER, 20).startswith("slower: b, ")
 
 
 def test_not_slower_is_asked_of_the_margin_in_one_direction() -> None:
     logs = rounds(20)[[3, 2, 0]]  # the first is the baseline: c is equal, a is faster
-    found = decide(logs, (None,) * 3, replace(RULE, question=Question.NOT_SLOWER))
-    assert found.open_pairs == ()
+    found = decide(logs, (None,) * 3, replace(RULE, question=SweepQuestion.NOT_SLOWER))
+    assert found.asked[0] == []
     assert found.equal[1, 0]
     assert found.equal[2, 0]
 
 
-@pytest.mark.parametrize("question", Question)
-def test_wrong_decisions_are_rarer_than_one_in_twenty(question: Question) -> None:
+@pytest.mark.parametrize("question", SweepQuestion)
+def test_wrong_decisions_are_rarer_than_one_in_twenty(question: SweepQuestion) -> None:
     """Eight equal models, looked at after each of 18 rounds; nothing may be told apart."""
     rule, n_wrong = replace(RULE, question=question), 0
     for seed in range(100):
@@ -102,7 +99,9 @@ def test_a_rule_is_read_back_and_other_text_is_none() -> None:
 def test_precisions_of_a_platform_are_compared_but_not_on_frontiers() -> None:
     keys = [f"cpu/onnx/cpu/eager/{word}/b1/t1/afree/{{}}" for word in ("fp32", "int8")]
     assert len({RULE.contest(key, "image") for key in keys}) == 1
-    assert len({replace(RULE, question=Question.FRONTIER).contest(k, "image") for k in keys}) == 2
+    assert (
+        len({replace(RULE, question=SweepQuestion.FRONTIER).contest(k, "image") for k in keys}) == 2
+    )
     assert len({RULE.contest(keys[0], "image"), RULE.contest(keys[0], "decode@128")}) == 2
     other = keys[0].replace("onnx", "torch")
     assert RULE.contest(keys[0], "image") != RULE.contest(other, "image")

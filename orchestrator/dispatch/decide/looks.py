@@ -8,14 +8,14 @@ from typing import Protocol
 import numpy as np
 
 from fleetrank.analysis.arrays.confidence_sequence import MIN_VALUES
-from fleetrank.analysis.stopping_rule import Question, StoppingRule
+from fleetrank.analysis.stopping_rule import StoppingRule, SweepQuestion
 from fleetrank.analysis.until_decided import answer, decide
 from fleetrank.orchestrator.dispatch.decide.retry import RepeatKey
 from fleetrank.orchestrator.identity import Cell, contest_of
 from fleetrank.orchestrator.progress import DecisionsMade, OpenPair
 
 
-class Timed(Protocol):
+class RoundLatencies(Protocol):
     """What the rounds before measured."""
 
     @property
@@ -38,7 +38,7 @@ class Looks:
     def __init__(
         self,
         rule: StoppingRule,
-        tally: Timed,
+        tally: RoundLatencies,
         *,
         now_s: float,
         spent_s: float,
@@ -81,7 +81,7 @@ class Looks:
 
     def _open(self, contest: str, cells: list[Cell], index: int) -> list[Cell]:
         """The cells of a contest with an open decision that there is time for."""
-        is_asked_of_one = self._rule.question is Question.NOT_SLOWER
+        is_asked_of_one = self._rule.question is SweepQuestion.NOT_SLOWER
         if is_asked_of_one and cells[0].export.card.name != self._rule.baseline:
             return []  # the model that the others are compared with was not measured
         logs = np.array([self._logs(cell, index)[0] for cell in cells])
@@ -91,28 +91,29 @@ class Looks:
         is_late, is_last = spent_s >= self._rule.budget_s, index >= self._rule.most
         chosen = [] if is_late or is_last else [cells[at] for at in sorted(found.open_models)]
         names, repeat_s = names_of(cells), spent_s / max(self._tally.n_ok, 1)
+        pairs, n, n_decided = found.asked
         self._news[contest] = DecisionsMade(
             contest=contest,
             platform=cells[0].device if self._rule.mixes_platforms else cells[0].platform_key,
             question=self._rule.question,
             margin=self._rule.margin,
-            n=found.n,
-            n_decided=found.n_decided,
-            answer=answer(found, names, logs, self._rule),
+            n=n,
+            n_decided=n_decided,
+            answer=answer(found, names, logs),
             open_pairs=tuple(
                 OpenPair(
                     a=names[a],
                     b=names[b],
-                    more_rounds=more,
+                    more_rounds=(more := found.more_rounds((a, b))),
                     seconds=None if more is None else 2 * more * repeat_s,
                 )
-                for (a, b), more in zip(found.open_pairs, found.more_rounds, strict=True)
+                for a, b in pairs
             ),
             n_repeats=len(chosen),
-            is_budget_used=is_late and bool(found.open_pairs),
-            is_news=not chosen or self._n_said.get(contest) != found.n_decided,
+            is_budget_used=is_late and bool(pairs),
+            is_news=not chosen or self._n_said.get(contest) != n_decided,
         )
-        self._n_said[contest] = found.n_decided
+        self._n_said[contest] = n_decided
         return chosen
 
 

@@ -19,11 +19,11 @@ from fleetrank.analysis.errors import NoDataError
 from fleetrank.analysis.panel.session import Session
 from fleetrank.analysis.rounds import round_values
 from fleetrank.analysis.statistics.pairs import faster
-from fleetrank.analysis.stopping_rule import Question, StoppingRule
+from fleetrank.analysis.stopping_rule import StoppingRule, SweepQuestion
 from fleetrank.analysis.stored.selection import Selection
 
 LIMITS = Limits(margin=0.05, alpha=0.05)
-RULE = StoppingRule(question=Question.ORDER, margin=0.05, first=3, most=20, budget_s=60.0)
+RULE = StoppingRule(question=SweepQuestion.ORDER, margin=0.05, first=3, most=20, budget_s=60.0)
 BLOCKS, SAMPLES = 5, 4
 
 

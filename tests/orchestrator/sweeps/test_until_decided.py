@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from fleetrank.analysis.stopping_rule import Question, StoppingRule
+from fleetrank.analysis.stopping_rule import StoppingRule, SweepQuestion
 from fleetrank.orchestrator.progress import DecisionsMade, Event
 from fleetrank.orchestrator.sweep.sweep_run import resume_sweep, run_sweep
 from fleetrank.orchestrator.sweep.sweep_session import RunOptions
@@ -44,7 +44,7 @@ def test_a_sweep_ends_when_the_fastest_model_is_known(devices) -> None:
     (text,) = {row["stopping_rule"] for row in devices.rows()}
     rule = StoppingRule.parse(text)
     assert rule is not None
-    assert (rule.question, rule.most, rule.baseline) == (Question.FASTEST, 8, "m0")
+    assert (rule.question, rule.most, rule.baseline) == (SweepQuestion.FASTEST, 8, "m0")
     shown = devices.call("sweep", "status", "t").stdout
     assert "decided   3 of 3 decisions taken" in shown
     table = devices.call("report", "show", "latency", "--include-simulated", "--all")

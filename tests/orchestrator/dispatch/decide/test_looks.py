@@ -6,13 +6,13 @@ import pytest
 from dispatch_bench import new_work
 from dispatch_world import World, failure
 
-from fleetrank.analysis.stopping_rule import Question, StoppingRule
+from fleetrank.analysis.stopping_rule import StoppingRule, SweepQuestion
 from fleetrank.foundation.vocabulary import ErrorKind
 from fleetrank.orchestrator.dispatch.decide import messages
 from fleetrank.orchestrator.dispatch.decide.retry import RepeatKey
 from fleetrank.orchestrator.progress import DecisionsMade
 
-RULE = StoppingRule(question=Question.ORDER, margin=0.05, first=3, most=12, budget_s=1000.0)
+RULE = StoppingRule(question=SweepQuestion.ORDER, margin=0.05, first=3, most=12, budget_s=1000.0)
 REPEAT_S = 10.0
 FAST, SLOW, NEAR_SLOW = 1000, 3000, 3010
 BROKEN = failure(ErrorKind.CRASHED, is_transient=False)
@@ -66,7 +66,7 @@ def test_only_models_with_an_open_decision_are_measured_further() -> None:
 
 
 def test_it_ends_when_the_fastest_is_known() -> None:
-    world = new_world(replace(RULE, question=Question.FASTEST))
+    world = new_world(replace(RULE, question=SweepQuestion.FASTEST))
     world.begin()
     counts = repeats_of(run(world))
     assert max(counts.values()) < RULE.most
@@ -100,7 +100,7 @@ def test_a_new_driver_measures_what_the_first_would_have(n_before: int) -> None:
 
 
 def test_a_model_that_fails_is_left_out_and_the_others_are_decided() -> None:
-    world = new_world(replace(RULE, question=Question.FASTEST))
+    world = new_world(replace(RULE, question=SweepQuestion.FASTEST))
     world.begin()
     run(world, broken="d0-0")
     look = last_look(world)
@@ -110,7 +110,7 @@ def test_a_model_that_fails_is_left_out_and_the_others_are_decided() -> None:
 
 
 def test_without_the_first_model_nothing_is_said_to_be_slower_than_it() -> None:
-    rule = replace(RULE, question=Question.NOT_SLOWER, baseline="model0")
+    rule = replace(RULE, question=SweepQuestion.NOT_SLOWER, baseline="model0")
     whole, lacking = new_world(rule), new_world(rule)
     whole.begin()
     run(whole)

@@ -17,7 +17,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from fleetrank.analysis.stopping_rule import Question, StoppingRule
+from fleetrank.analysis.stopping_rule import StoppingRule, SweepQuestion
 from fleetrank.device_agents.contract.measurement import Failure, Wait
 from fleetrank.foundation.vocabulary import ErrorKind
 from fleetrank.orchestrator.dispatch.decide import messages
@@ -31,7 +31,7 @@ CRASHED = failure(ErrorKind.CRASHED, is_transient=False)
 OUTCOMES = st.sampled_from((None, None, None, LOST, LOST, BAD_FILE, TIMED_OUT, CRASHED))
 EXPORT_FAILED = failure(ErrorKind.EXPORT_FAILED, is_transient=False)
 MANY = 3000
-RULE = StoppingRule(question=Question.ORDER, margin=0.05, first=3, most=20, budget_s=1e6)
+RULE = StoppingRule(question=SweepQuestion.ORDER, margin=0.05, first=3, most=20, budget_s=1e6)
 
 
 def latency_of(key: RepeatKey) -> int:
