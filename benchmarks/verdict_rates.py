@@ -6,6 +6,9 @@ each noise, number of repeats and ratio: the share of each verdict at a margin o
 two columns at 1.05. `--advice` prints how often the advised number of repeats decides in a second,
 independent comparison.
 
+The last settings are two sessions, judged with what two sessions add, as other sweeps show it; as
+one session where `others` is None.
+
 `python benchmarks/verdict_rates.py --cases 4000`; one case takes about 0.5 ms.
 """
 
@@ -18,38 +21,54 @@ from dataclasses import dataclass
 import numpy as np
 
 from fleetrank.analysis.arrays.ranking import Floats
-from fleetrank.analysis.arrays.two_samples import Limits, Verdict, figures_of
+from fleetrank.analysis.arrays.two_samples import Limits, Verdict, between_sessions, figures_of
 from fleetrank.analysis.comparison.verdict import Change, verdicts
 
 NOISES = (0.01, 0.03, 0.1)
 REPEATS = (3, 5, 10, 20)
 RATIOS = (1.0, 1.02, 1.05, 1.1)
+SPREADS, OTHERS = (0.01, 0.05, 0.1), (None, 0, 2, 5, 10)
 MARGIN, ALPHA = 0.05, 0.05
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setting:
-    """One simulated situation: standard deviation of log medians, repeats a side, true ratio."""
+    """One simulated situation: standard deviation of log medians, repeats a side, true ratio.
+
+    Attributes:
+        spread: standard deviation of the log of what a session does to all its processes.
+        others: sessions of the store beside the two; `None` judges them as if they were one.
+    """
 
     noise: float
     repeats: int
     ratio: float
+    spread: float = 0.0
+    others: int | None = None
 
 
 def changes_of(setting: Setting, cases: int, rng: np.random.Generator) -> Iterator[Change]:
     """The judged change of each case, each judged alone."""
     limits = Limits(margin=MARGIN, alpha=ALPHA)
     for _ in range(cases):
-        logs = rng.normal(0, setting.noise, (2, 1, setting.repeats))
-        yield _judged(logs, setting.ratio, limits)[0]
+        logs = rng.normal(0, setting.noise, (2 + (setting.others or 0), 1, setting.repeats))
+        if setting.spread:
+            logs += rng.normal(0, setting.spread, (len(logs), 1, 1))
+        between = None
+        if setting.others is not None:
+            found = between_sessions(np.median(logs[2:], axis=2).T, are_others=True)
+            between = np.array([found.reach]), np.array([found.degrees])
+        yield _judged(logs[:2], setting.ratio, limits, between)[0]
 
 
-def _judged(logs: Floats, ratio: float, limits: Limits) -> tuple[Change, ...]:
+def _judged(
+    logs: Floats, ratio: float, limits: Limits, between: tuple[Floats, Floats] | None = None
+) -> tuple[Change, ...]:
     """The cells of a platform in two sweeps, (2, n_cells, n_repeats)."""
     n_cells = logs.shape[1]
     samples = [*np.exp(logs[0]), *(ratio * np.exp(logs[1]))]
     found = figures_of(samples, [False] * 2 * n_cells, [""] * 2 * n_cells)
-    return verdicts(found.at(slice(n_cells)), found.at(slice(n_cells, None)), limits)
+    return verdicts(found.at(slice(n_cells)), found.at(slice(n_cells, None)), limits, between)
 
 
 def verdict_shares(setting: Setting, cases: int, seed: int = 0) -> dict[str, float]:
@@ -106,9 +125,15 @@ def main() -> None:
         Setting(noise=noise, repeats=n, ratio=ratio)
         for noise, n, ratio in itertools.product(NOISES, REPEATS, RATIOS)
     )
+    sessions = (
+        Setting(noise=0.03, repeats=5, ratio=ratio, spread=spread, others=others)
+        for spread, others, ratio in itertools.product(SPREADS, OTHERS, (1.0, 1.3))
+    )
     columns = ("advised", "too_many", "decided") if chosen.advice else (*_SHOWN, "not_slower")
-    print(f"{'noise':>5} {'n':>3} {'ratio':>5}", *(f"{name:>10}" for name in columns))
-    for setting in settings:
+    print(
+        f"{'noise':>5} {'n':>3} {'ratio':>5}", *(f"{name:>10}" for name in columns), "spread others"
+    )
+    for setting in (*settings, *sessions):
         values = (
             advice_rate(setting, chosen.cases)
             if chosen.advice
@@ -116,7 +141,7 @@ def main() -> None:
         )
         texts = (f"{v:10d}" if isinstance(v, int) else f"{v:10.3f}" for v in values)
         head = f"{setting.noise:5.2f} {setting.repeats:3d} {setting.ratio:5.2f}"
-        print(head, *texts, flush=True)
+        print(head, *texts, f"{setting.spread:6.2f} {setting.others!s:>6}", flush=True)
 
 
 if __name__ == "__main__":

@@ -275,11 +275,21 @@ def _no_pause() -> None:
 _pause: ContextVar[Callable[[], None]] = ContextVar("_pause", default=_no_pause)
 
 
-def pause_between_steps() -> None:
-    """Called between two steps of reading: waits while a measurement runs on this host.
+_step = ""
 
-    Does nothing outside `reading_beside_measurements`, and after its limit.
+
+def current_step() -> str:
+    """What this process does, for a person who waits; empty if it has not said it."""
+    return _step
+
+
+def pause_between_steps(step: str = "") -> None:
+    """Called before a step of reading: waits while a measurement runs on this host.
+
+    Does not wait outside `reading_beside_measurements`, and after its limit.
     """
+    global _step  # noqa: PLW0603 - another thread reads it, without this context
+    _step = step
     _pause.get()()
 
 

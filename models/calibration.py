@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from fleetrank.foundation.errors import failing_as
 from fleetrank.foundation.files import file_sha256, read_small_bytes
-from fleetrank.models.cards.card import Calibration, Preprocessing
+from fleetrank.models.cards.card import DEFAULT_CASES, Calibration, Preprocessing
 from fleetrank.models.errors import CardError, ExportError
 from fleetrank.models.networks.build import Array
 
@@ -72,7 +72,6 @@ def as_input(image: "Image", form: PictureForm) -> NDArray[np.float32]:
     return np.ascontiguousarray(scaled.transpose(2, 0, 1)[None], dtype=np.float32)
 
 
-DEFAULT_CASES = 256
 _LARGEST_BYTES = 256 << 20
 """Of one image."""
 _MOST_BYTES = 2 << 30

@@ -230,6 +230,7 @@ LIBRARIES = (
         extra="torch",
         distribution="onnxscript",
         target="onnxscript",
+        is_slow=True,
     ),
     # Before timm, which imports torchvision and fails if its operators do not match torch.
     Library(
@@ -265,7 +266,7 @@ LIBRARIES = (
         check="tables",
         extra="analysis",
         distribution="scipy",
-        target="scipy.stats",
+        target="scipy.special",
         without="tables and comparisons need it",
     ),
     Library(

@@ -131,6 +131,10 @@ def half_width(variance: Floats, degrees: Floats) -> Floats:
 
 def student_quantile(degrees: Floats, probability: float) -> Floats:
     """Of Student's distribution; NaN without degrees of freedom."""
-    known, place = np.unique(degrees, return_inverse=True)  # few differ, and a quantile is slow
-    found = special.stdtrit(known, probability)[place].reshape(np.shape(degrees))
-    return np.where(np.asarray(degrees) > 0, found, np.nan)
+    wanted = np.asarray(degrees)
+    if wanted.size < 2:
+        found = special.stdtrit(wanted, probability)
+    else:  # few differ, and a quantile is slow
+        known, place = np.unique(wanted, return_inverse=True)
+        found = special.stdtrit(known, probability)[place].reshape(wanted.shape)
+    return np.where(wanted > 0, found, np.nan)

@@ -12,6 +12,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 from enum import StrEnum
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -34,6 +35,11 @@ Eight runs of one model in ten minutes on a shared host: 5 % among the calm ones
 """
 PRIOR_DEGREES = 3
 """What that counts as: three sessions that were compared."""
+OWN_DEGREES = 4
+"""From so many on, sessions other than the compared ones need no prior: of 10 that spread by 1 %,
+two then differ by up to 3 % in place of 16 %."""
+ONE_SESSION = (0.0, math.inf)
+"""What two figures of one session add to their ratio, as `between_sessions` has it: nothing."""
 POWER = 0.8
 """Probability of a decision that a number of repeats is planned for (Cohen 1988, 2.4)."""
 MAX_PLANNED = 1000
@@ -142,11 +148,14 @@ class LogRatios:
         estimates: NaN where a figure is missing.
         errors: their standard errors; NaN where nothing shows the spread.
         degrees: of freedom of the errors.
+        between: of the errors the part that two sessions add and more processes do not remove, as
+            half-width and degrees; 0 wide inside one session. `None`: all are of one session.
     """
 
     estimates: Floats
     errors: Floats
     degrees: Floats
+    between: tuple[Floats, Floats] | None = None
 
     def reach(self, alpha: float = ALPHA) -> Floats:
         """Half-width of the 1 - alpha interval; NaN where it is not known."""
@@ -173,7 +182,11 @@ class LogRatios:
         return np.where(np.isfinite(self.errors + distances), exact, np.nan)
 
 
-def log_ratios(estimates: Floats, *parts: tuple[Floats, Floats]) -> LogRatios:
+def log_ratios(
+    estimates: Floats,
+    *figures: tuple[Floats, Floats],
+    between: tuple[Floats, Floats] | None = None,
+) -> LogRatios:
     """Log ratios with the errors of their parts: both figures, and what two sessions add.
 
     The interval is the root of the sum of the squares of those of the parts. Its degrees of freedom
@@ -182,8 +195,10 @@ def log_ratios(estimates: Floats, *parts: tuple[Floats, Floats]) -> LogRatios:
 
     Args:
         estimates: figures of B over those of A.
-        parts: half-width of the 95 % interval and degrees of freedom of each.
+        figures: half-width of the 95 % interval and degrees of freedom of each.
+        between: likewise, of what two sessions add.
     """
+    parts = figures if between is None else (*figures, between)
     squares = [(reach / student_quantile(freedom, 1 - ALPHA / 2)) ** 2 for reach, freedom in parts]
     total = sum(squares)
     fewest = np.minimum.reduce(np.broadcast_arrays(*(freedom for _, freedom in parts)))
@@ -198,35 +213,57 @@ def log_ratios(estimates: Floats, *parts: tuple[Floats, Floats]) -> LogRatios:
         estimates=estimates,
         errors=reach / student_quantile(degrees, 1 - ALPHA / 2),
         degrees=degrees,
+        between=between,
     )
 
 
-def ratios_of(a: Figures, b: Figures) -> LogRatios:
-    """Figures of B over those of A, with the errors of both."""
-    return log_ratios(b.logs - a.logs, (a.reach, a.degrees), (b.reach, b.degrees))
+def ratios_of(a: Figures, b: Figures, between: tuple[Floats, Floats] | None = None) -> LogRatios:
+    """Figures of B over those of A, with the errors of both, and of two sessions (`log_ratios`)."""
+    sides = ((one.reach, one.degrees) for one in (a, b))
+    return log_ratios(b.logs - a.logs, *sides, between=between)
 
 
-def between_sessions(logs: Floats) -> tuple[float, float]:
-    """Half-width of the 95 % interval of what two sessions add to a log ratio, and its degrees.
+class Sessions(NamedTuple):
+    """What two sessions add to a log ratio.
 
-    The models that several sessions measured show it; a session moves all of them alike, so that
-    further models are no further sessions.
+    Attributes:
+        reach, degrees: half-width of its 95 % interval, and its degrees of freedom.
+        n: sessions that say so; 0 if none measured what another did.
+        has_prior: `PRIOR_SPREAD` counts, too.
+    """
+
+    reach: float
+    degrees: float
+    n: int
+    has_prior: bool
+
+
+def between_sessions(logs: Floats, *, are_others: bool = False) -> Sessions:
+    """What two sessions add, from models that several sessions measured.
+
+    A session moves all models alike, so that further models are no further sessions.
 
     Args:
         logs: of figures, NaN where a session lacks the model, (n_models, n_sessions).
+        are_others: no figure of these sessions is in the ratio. Else the prior always counts: of
+            six sessions, no two differ by more than Student's interval from all six.
     """
     known = np.isfinite(logs)
-    counts = known.sum(axis=1)
-    freedom = int(np.maximum(counts - 1, 0).sum())
+    counts = np.maximum(known.sum(axis=1, keepdims=True), 1)
+    freedom = int((counts - 1).sum())
     filled = np.where(known, logs, 0.0)
-    mean = filled.sum(axis=1) / np.maximum(counts, 1)
-    squares = np.where(known, (logs - mean[:, None]) ** 2, 0.0).sum()
-    sessions = min(freedom, logs.shape[1] - 1)
+    mean = filled.sum(axis=1, keepdims=True) / counts
+    squares = np.where(known, (logs - mean) ** 2, 0.0).sum()
+    # Differences of sessions that their common models show: of two sessions without any, none.
+    shared = np.diag(known.sum(axis=0)) - (known / counts).T @ known
+    sessions = int(np.linalg.matrix_rank(shared))
     seen = squares / freedom if freedom else 0.0
-    degrees = PRIOR_DEGREES + sessions
-    variance = (PRIOR_DEGREES * PRIOR_SPREAD**2 + sessions * seen) / degrees
+    prior = 0 if are_others and sessions >= OWN_DEGREES else PRIOR_DEGREES
+    degrees = prior + sessions
+    variance = (prior * PRIOR_SPREAD**2 + sessions * seen) / degrees
     quantile = float(special.stdtrit(degrees, 1 - ALPHA / 2))
-    return quantile * math.sqrt(2 * variance), float(degrees)
+    n = sessions + 1 if sessions else 0
+    return Sessions(quantile * math.sqrt(2 * variance), float(degrees), n, prior > 0)
 
 
 def shown(
@@ -270,6 +307,8 @@ class Plan:
         variances: of the log of one process of A and of B.
         n: processes of the side with fewer.
         took_turns: both figures are means.
+        between: half-width and degrees of the part of the error that comes from two sessions, and
+            the degrees of the rest; `None` in one session.
     """
 
     estimate: float
@@ -278,12 +317,20 @@ class Plan:
     variances: tuple[float, float]
     n: int
     took_turns: bool = False
+    between: tuple[float, float, float] | None = None
 
     def with_processes(self, n: int) -> tuple[float, float]:
         """Standard error and degrees of freedom of n processes a side with the same variances."""
         is_mean, number = np.array(self.took_turns), np.array(n)
         squares = squared_error(np.array(sum(self.variances)), number, is_mean)
-        return math.sqrt(float(squares)), self.degrees * max(n - 1, 1) / max(self.n - 1, 1)
+        times = max(n - 1, 1) / max(self.n - 1, 1)
+        if self.between is None:
+            return math.sqrt(float(squares)), self.degrees * times
+        reach, degrees, own = (np.array(one) for one in self.between)
+        found = log_ratios(
+            np.zeros(()), (half_width(squares, own * times), own * times), (reach, degrees)
+        )
+        return float(found.errors), float(found.degrees)
 
 
 def same_power(truth: float, plan: Plan, n: int, limits: Limits) -> float:
@@ -326,7 +373,8 @@ def repeats_to_decide(plan: Plan, limits: Limits) -> int | None:
     Planned for the estimated ratio: to show that it is inside the margin, or the change. An
     estimate from few repeats can be far off: if a ratio of half the margin is in its interval,
     the number is also enough to show that one. The variances are taken as true. `None` if it
-    needs more than `MAX_PLANNED`; always more than there are.
+    needs more than `MAX_PLANNED`, or if the spread between sessions is too large for any number;
+    always more than there are.
     """
     size, half = abs(plan.estimate), limits.bound / 2
     reach = float(special.stdtrit(plan.degrees, 1 - limits.alpha / 2)) * plan.error
@@ -338,6 +386,8 @@ def repeats_to_decide(plan: Plan, limits: Limits) -> int | None:
             for truth in truths
         )
 
+    if not reached(MAX_PLANNED) >= POWER:  # also where the power is not known
+        return None
     return first_enough(reached, range(max(plan.n + 1, 2), MAX_PLANNED + 1))
 
 

@@ -11,9 +11,12 @@ import polars as pl
 
 from fleetrank.analysis.arrays.ranking import Floats
 from fleetrank.analysis.arrays.two_samples import (
+    OWN_DEGREES,
     POWER,
+    PRIOR_SPREAD,
     Figures,
     Limits,
+    Sessions,
     Verdict,
     between_sessions,
     figures_of,
@@ -167,17 +170,22 @@ def _file_on_platform(cell: MeasuredCell) -> tuple[str, ...]:
     return (*cell.place, file) if file else (str(id(cell)),)
 
 
-def compare_cells(a: Cells, b: Cells, limits: Limits) -> tuple[ComparedCell, ...]:
+def compare_cells(
+    a: Cells, b: Cells, limits: Limits, between: Mapping[str, Sessions]
+) -> tuple[ComparedCell, ...]:
     """The verdict on each cell of both sweeps, the most important first.
 
     Args:
         a: cells of the baseline.
         b: cells of the sweep that may be slower.
         limits: margin, and false discovery rate over all tested cells.
+        between: by platform of the common cells, what two sessions add.
     """
     common = [(a[key], b[key]) for key in sorted(a.keys() & b.keys())]
     alike = [pair for pair in common if not _unlike(*pair)]
-    changes = verdicts(*_figures(alike), limits)
+    sessions = [between[one.platform_key] for one, _ in alike]
+    reach, degrees = np.array([one[:2] for one in sessions]).reshape(-1, 2).T
+    changes = verdicts(*_figures(alike), limits, (reach, degrees))
     judged = [
         replace(_compared(*pair), **asdict(change))
         for pair, change in zip(alike, changes, strict=True)
@@ -283,23 +291,20 @@ def _shown(value: str | None) -> str:
     return value if len(value) <= _SHOWN else f"{value[:_SHOWN]}..."
 
 
-def session_note(history: pl.DataFrame) -> str:
-    """How far two sessions may differ, from the other sweeps of the platforms.
-
-    Args:
-        history: median latency by `platform_key`, `cell_key` and `sweep_id`.
-    """
-    tables = [
-        part.pivot("sweep_id", index="cell_key", values="latency_p50_ns").drop("cell_key")
-        for _, part in history.group_by("platform_key")
-    ]
-    worst = max(between_sessions(np.log(one.to_numpy().astype(np.float64)))[0] for one in tables)
-    n = max(one.width for one in tables)
+def session_note(between: Mapping[str, Sessions]) -> str:
+    """What every interval contains because each sweep is one session, and what makes it known."""
+    reach = sorted({round(math.expm1(one.reach), 3) for one in between.values()})
+    numbers = sorted({one.n for one in between.values()})
+    prior, known = "", ""
+    if any(one.has_prior for one in between.values()):
+        prior = f" and a prior of {percent(PRIOR_SPREAD)} a session"
+        known = f"{OWN_DEGREES + 1} other sweeps of unchanged code show how large it is here, and "
     return (
-        "Each sweep is one session: what made one slower, such as a warmer or busier host, is part "
-        f"of every ratio, and more repeats do not remove it. From {count_of(n, 'other sweep')} of "
-        "these platforms, two sessions must be expected to differ by up to "
-        f"{percent(round(math.expm1(worst), 2))}; `fleetrank ab` compares two files in one session."
+        "Each sweep is one session, and sessions differ without a change: the interval of every "
+        f"ratio contains {' to '.join(map(percent, reach[:: max(len(reach) - 1, 1)]))} for that, "
+        f"from {' to '.join(map(str, numbers[:: max(len(numbers) - 1, 1)]))} other sweeps of the "
+        f"platform{prior}. "
+        f"More repeats do not remove it; {known}`fleetrank ab` compares two files in one session."
     )
 
 
@@ -434,13 +439,15 @@ def compare_sweeps(
     a, b = (_cells(sweep, scan) for sweep, scan in scans.items())
     b = under_same_keys(a, b)
     limits = Limits(margin=threshold, alpha=alpha)
-    cells = compare_cells(a, b, limits)
+    both = {key: cell for key, cell in a.items() if key in b}
+    between = _between_sessions(results, (sweep_a, sweep_b), both)
+    cells = compare_cells(a, b, limits, between)
     differences = differing_facts(a, b)
     notes = (
         *_banner((a, b)),
         *power_note(cells),
         *rounds_note(a, b),
-        session_note(_history(results, sweep_b, (a, b))),
+        *((session_note(between),) if between else ()),
         *(note for scan in scans.values() for note in exclusion_notes(scan)),
         *(difference.sentence for difference in differences),
     )
@@ -462,16 +469,32 @@ def compare_sweeps(
     )
 
 
-def _history(results: Path, sweep_b: str, sides: Sequence[Cells]) -> pl.DataFrame:
-    """Medians of the cells of these platforms in every sweep but the one that may be slower."""
-    platforms = {cell.platform_key for side in sides for cell in side.values()}
+def _between_sessions(results: Path, sweeps: tuple[str, str], cells: Cells) -> dict[str, Sessions]:
+    """What two sessions add on the platforms of cells, from all sweeps but these two.
+
+    A change would look like a spread between sessions: so the compared sweeps say nothing, and of
+    the others only those with the same file and the same version of the runtime are compared.
+    """
+    platforms = {cell.platform_key for cell in cells.values()}
     rows = load_measurements(results, origins=ORIGINS).filter(
         pl.col("platform_key").is_in([*platforms]),
-        pl.col("sweep_id") != sweep_b,
         pl.col("latency_p50_ns") > 0,
+        ~pl.col("sweep_id").is_in(sweeps),
     )
-    medians = last_attempts(rows).group_by("platform_key", "cell_key", "sweep_id")
-    return medians.agg(pl.col("latency_p50_ns").median()).collect()
+    alike = ("platform_key", "cell_key", "artifact_sha256", "runtime_version")
+    medians = (
+        last_attempts(rows)
+        .group_by(*alike, "sweep_id")
+        .agg(pl.col("latency_p50_ns").median().log())
+        .sort(*alike, "sweep_id")
+        .collect()
+    )
+    found = dict.fromkeys(platforms, between_sessions(np.empty((0, 0))))
+    for (platform,), part in medians.group_by("platform_key"):
+        logs = part.pivot("sweep_id", index=alike, values="latency_p50_ns").drop(alike)
+        figures = logs.to_numpy().astype(np.float64)
+        found[str(platform)] = between_sessions(figures, are_others=True)
+    return found
 
 
 def refuse_wrong_limits(sweep_a: str, sweep_b: str, *, threshold: float, alpha: float) -> None:

@@ -5,7 +5,7 @@ that took turns.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -18,7 +18,10 @@ from fleetrank.analysis.arrays.interval import student_quantile
 from fleetrank.analysis.arrays.ranking import Floats
 from fleetrank.analysis.arrays.two_samples import (
     MAX_PLANNED,
+    OWN_DEGREES,
     POWER,
+    PRIOR_DEGREES,
+    PRIOR_SPREAD,
     Figures,
     Limits,
     LogRatios,
@@ -40,6 +43,11 @@ from fleetrank.analysis.tables.table import explained
 from fleetrank.foundation.errors import count_of
 from fleetrank.foundation.vocabulary import NS_PER_MS
 
+_SESSIONS_HIDE = (
+    "two sessions spread too much for any number of repeats: measure both in one session "
+    "(`fleetrank ab A B`), or store more sweeps of the same models, which show the spread"
+)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
@@ -55,7 +63,8 @@ class Change:
         p_same_adjusted: twice the larger of both, adjusted over all changes.
         detectable_ratio: the smallest ratio that a comparison like this finds as a change.
         more_repeats: how many more repeats a side decide it; only if the verdict is undecided,
-            and `None` if they are too many or nothing shows the spread.
+            and `None` if they are too many, if no number removes the spread between sessions, or
+            if nothing shows the spread.
     """
 
     verdict: Verdict
@@ -74,13 +83,17 @@ class Change:
     reason: str | None = None
 
 
-def verdicts(a: Figures, b: Figures, limits: Limits) -> tuple[Change, ...]:
+def verdicts(
+    a: Figures, b: Figures, limits: Limits, between: tuple[Floats, Floats] | None = None
+) -> tuple[Change, ...]:
     """The verdict on each pair of figures, (n_pairs,) of both sides.
+
+    Of two sessions, `between` is what they add (`LogRatios`).
 
     Benjamini-Hochberg adjusts the p of a change and those of sameness separately: alpha is the
     accepted share of wrong claims among the slower and faster ones, and among the same ones.
     """
-    return verdicts_on(ratios_of(a, b), (a, b), limits)
+    return verdicts_on(ratios_of(a, b, between), (a, b), limits)
 
 
 def verdicts_on(
@@ -114,9 +127,9 @@ def verdicts_on(
         )
         for word, (n_a, n_b), row in zip(words, numbers, rows, strict=True)
     ]
-    levels = _levels(changes, limits)
+    levels, plans = _levels(changes, limits), _plans(found, sides)
     return tuple(
-        _planned(change, _plan(found, sides, at), levels) for at, change in enumerate(changes)
+        _planned(change, plan, levels) for change, plan in zip(changes, plans, strict=True)
     )
 
 
@@ -124,16 +137,20 @@ def _known(values: Floats) -> list[float | None]:
     return [None if math.isnan(one) else one for one in values.tolist()]
 
 
-def _plan(found: LogRatios, sides: tuple[Figures, Figures], at: int) -> Plan:
+def _plans(found: LogRatios, sides: tuple[Figures, Figures]) -> Iterator[Plan]:
     a, b = sides
-    return Plan(
-        estimate=float(found.estimates[at]),
-        error=float(found.errors[at]),
-        degrees=float(found.degrees[at]),
-        variances=(float(a.variance[at]), float(b.variance[at])),
-        n=int(min(a.n[at], b.n[at])),
-        took_turns=bool(a.took_turns[at] and b.took_turns[at]),
-    )
+    own = ratios_of(a, b).degrees
+    reach, degrees = found.between or (np.zeros(own.shape), own)
+    for at in range(own.size):
+        yield Plan(
+            estimate=float(found.estimates[at]),
+            error=float(found.errors[at]),
+            degrees=float(found.degrees[at]),
+            variances=(float(a.variance[at]), float(b.variance[at])),
+            n=int(min(a.n[at], b.n[at])),
+            took_turns=bool(a.took_turns[at] and b.took_turns[at]),
+            between=(float(reach[at]), float(degrees[at]), float(own[at])) if reach[at] else None,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -177,9 +194,19 @@ def _planned(change: Change, plan: Plan, levels: _Levels) -> Change:
     if change.verdict is not Verdict.UNDECIDED:
         return change
     is_near = abs(plan.estimate) < levels.same.bound
-    total = repeats_to_decide(plan, levels.same if is_near else levels.change)
-    more = None if total is None else total - plan.n
-    return replace(change, more_repeats=more, reason=_reason(change, more, levels))
+    limits = levels.same if is_near else levels.change
+    total = repeats_to_decide(plan, limits)
+    if total is not None:
+        decides = f"{count_of(total - plan.n, 'more repeat')} a side decide it"
+    elif plan.between and repeats_to_decide(replace(plan, between=None), limits) is not None:
+        decides = _SESSIONS_HIDE
+    else:
+        decides = f"more than {MAX_PLANNED} repeats a side needed"
+    return replace(
+        change,
+        more_repeats=None if total is None else total - plan.n,
+        reason=_reason(change, decides, levels),
+    )
 
 
 def _no_figure(change: Change) -> str:
@@ -189,13 +216,8 @@ def _no_figure(change: Change) -> str:
     return f"{few}: nothing shows their spread, at least 2 of a cell needed"
 
 
-def _reason(change: Change, more: int | None, levels: _Levels) -> str:
+def _reason(change: Change, decides: str, levels: _Levels) -> str:
     """Why nothing is decided, and what decides it."""
-    decides = (
-        f"more than {MAX_PLANNED} repeats a side needed"
-        if more is None
-        else f"{count_of(more, 'more repeat')} a side decide it"
-    )
     if not _is_claimed(change.p_value, levels):
         return decides
     if not _is_claimed(change.p_adjusted, levels):
@@ -234,6 +256,9 @@ def verdict_meaning(limits: Limits, part: str = "compare/verdict") -> tuple[str,
             "alpha": limits.alpha,
             "level": percent(1 - limits.alpha),
             "power": percent(POWER),
+            "own_sessions": OWN_DEGREES + 1,
+            "prior_spread": percent(PRIOR_SPREAD),
+            "prior_sessions": PRIOR_DEGREES,
         },
     )
 

@@ -736,7 +736,7 @@ def page_tables(evidence: Evidence, *, is_predicted: bool = False) -> PageTables
         if keys is not None and len(keys) < n:
             session, n = session.narrowed(pl.col("platform_key").is_in(list(keys))), len(keys)
         for name in names:
-            pause_between_steps()
+            pause_between_steps(f"makes the table {name}")
             try:
                 found.made[name] = _table(name, session, evidence, found)
             except AnalysisError as error:

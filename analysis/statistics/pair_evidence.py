@@ -15,6 +15,7 @@ import polars as pl
 from fleetrank.analysis.arrays.interval import half_width, shrunk, squared_error
 from fleetrank.analysis.arrays.ranking import Floats
 from fleetrank.analysis.arrays.two_samples import (
+    ONE_SESSION,
     Figures,
     LogRatios,
     between_sessions,
@@ -40,6 +41,7 @@ class Evidence:
             where nothing shows the spread.
         n_a, n_b: processes.
         sweeps: of A and of B.
+        between: as of `LogRatios`.
     """
 
     log_a: float
@@ -49,6 +51,7 @@ class Evidence:
     n_a: int
     n_b: int
     sweeps: tuple[str, str]
+    between: tuple[float, float]
 
     @property
     def is_of_one_sweep(self) -> bool:
@@ -106,11 +109,13 @@ class Runs:
         return bool(self.turns[a, at] and self.turns[b, at])
 
     def _evidence(self, a: tuple[int, int], b: tuple[int, int]) -> Evidence:
-        parts = [(self.reach[one], self.degrees[one]) for one in (a, b)]
+        parts, between = [(self.reach[one], self.degrees[one]) for one in (a, b)], ONE_SESSION
         if a[1] != b[1]:  # single processes of two sessions have the error of sessions alone
-            parts = [*(part for part in parts if part[1] > 0), self.between]
-        both = [(np.array([reach]), np.array([degrees])) for reach, degrees in parts]
-        found = log_ratios(np.array([self.logs[b] - self.logs[a]]), *both)
+            parts, between = [part for part in parts if part[1] > 0], self.between
+        *both, session = [
+            (np.array([reach]), np.array([degrees])) for reach, degrees in (*parts, between)
+        ]
+        found = log_ratios(np.array([self.logs[b] - self.logs[a]]), *both, between=session)
         return Evidence(
             log_a=float(self.logs[a]),
             log_b=float(self.logs[b]),
@@ -119,6 +124,7 @@ class Runs:
             n_a=int(self.n[a]),
             n_b=int(self.n[b]),
             sweeps=(self.sweeps[a[1]], self.sweeps[b[1]]),
+            between=between,
         )
 
 
@@ -157,12 +163,15 @@ class StoredFigures:
             (self.reach[one, rows[2]], side.degrees)
             for one, side in zip(rows[:2], sides, strict=True)
         ]
-        found = log_ratios(sides[1].logs - sides[0].logs, *parts)
+        estimates = sides[1].logs - sides[0].logs
+        reach, degrees = (np.full(estimates.shape, one) for one in ONE_SESSION)
+        found = log_ratios(estimates, *parts, between=(reach, degrees))
         if np.isin(columns, [*self.runs]).any():
             for place, where in enumerate(zip(*(one.tolist() for one in rows), strict=True)):
                 if (best := self.evidence(*where)) is not None:
                     found.estimates[place] = best.log_b - best.log_a
                     found.errors[place], found.degrees[place] = best.error, best.degrees
+                    reach[place], degrees[place] = best.between
                     for side, log, n in zip(
                         sides, (best.log_a, best.log_b), (best.n_a, best.n_b), strict=True
                     ):
@@ -247,7 +256,7 @@ def _of_platform(models: tuple[str, ...], rows: pl.DataFrame) -> Runs:
         degrees=freedom,
         n=n,
         turns=turns,
-        between=between_sessions(logs),
+        between=between_sessions(logs)[:2],
     )
 
 

@@ -299,7 +299,7 @@ def checked_table(name: str, session: "Session") -> Table:
         NoDataError: no row remains.
         NotComparableError: rows differ in a fact that must be equal for the comparison.
     """
-    pause_between_steps()
+    pause_between_steps(f"makes the table {name}")
     selection, part = session.selection, part_of(name)
     if not part.is_of_pairs and (selection.source, selection.source_tier) != (None, None):
         session = session.once(_of_source)

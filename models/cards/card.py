@@ -259,6 +259,10 @@ class Preprocessing:
     std: tuple[float, ...] = (0.229, 0.224, 0.225)
 
 
+DEFAULT_CASES = 256
+"""Of the data of a calibration; NumPy is not needed to know it."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Calibration:
     """Data of the user that give a recipe the ranges of values.

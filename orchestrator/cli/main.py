@@ -32,6 +32,7 @@ from fleetrank.foundation.lease import LeaseError
 from fleetrank.foundation.registry import UnknownNameError
 from fleetrank.models.errors import LibraryError, ModelError
 from fleetrank.orchestrator.cli.context import CliContext, current, set_current, settle_for_reading
+from fleetrank.orchestrator.cli.silence import never_silent
 from fleetrank.orchestrator.cli.visible_streams import make_streams_visible
 from fleetrank.orchestrator.errors import (
     NewerSchemaError,
@@ -138,9 +139,13 @@ _LOG_LEVELS = (logging.WARNING, logging.INFO, logging.DEBUG)
 def main() -> None:
     """Runs the command line and ends the process with the exit code."""
     make_streams_visible()
+    words: list[str] = []
     with contextlib.suppress(UsageError):  # `run` reports it
-        settle_for_reading(take_shared_options(sys.argv[1:])[1])
-    sys.exit(run(sys.argv[1:]))
+        words = take_shared_options(sys.argv[1:])[1]
+    settle_for_reading(words)
+    with never_silent(words):
+        code = run(sys.argv[1:])
+    sys.exit(code)
 
 
 def run(arguments: Sequence[str]) -> int:

@@ -17,7 +17,6 @@ from fleetrank.foundation.inputs import Workload
 from fleetrank.foundation.user_file import Key, share_of
 from fleetrank.foundation.vocabulary import TableForm
 from fleetrank.orchestrator.errors import UsageError
-from fleetrank.orchestrator.workspace.device_registry import read_names
 from fleetrank.orchestrator.workspace.selectors import (
     SelectorField,
     SelectorKind,
@@ -146,6 +145,8 @@ def with_selectors(
     def build(**values: object) -> Selectors:
         given = {name: values.pop(name) for name in settings}
         if isinstance(path := values.pop(_MODELS_FILE, None), Path):
+            from fleetrank.orchestrator.workspace.device_registry import read_names
+
             named = values["model"]
             values["model"] = [*(named if isinstance(named, list) else ()), *read_names(path)]
         known = {name: value for name, value in values.items() if value is not None}

@@ -107,7 +107,8 @@ def compare(
     """Say which cells of sweep B are slower than in sweep A.
 
     Verdicts: slower, faster, same within the margin, or undecided. A cell is slower when the
-    change exceeds the noise of its repeats and is at least the margin.
+    change exceeds the noise of its repeats and the spread between sessions, and is at least the
+    margin.
 
     Exit code 5: at least one cell is slower. Exit code 4: no cell could be tested, or something
     that an option requires is not shown.
@@ -175,8 +176,8 @@ def _give_exit_code(found: "Comparison", required: "list[Requirement]") -> None:
     if unmet := unmet_requirements(found, required):
         raise NothingToDoError(
             "; ".join(unmet),
-            "measure both sweeps with more repeats (column more_repeats), on a quieter host, or "
-            "allow a larger --margin",
+            "see `reason` of the cells in `--json`: more repeats, more stored sweeps of unchanged "
+            "code, a quieter host or a larger --margin help",
         )
 
 

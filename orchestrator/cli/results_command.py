@@ -106,7 +106,7 @@ def verify(
         here = store.sweep_ids()
         chosen += [] if sweeps else [one for one in here if one not in chosen]
         for sweep_id in chosen:
-            pause_between_steps()
+            pause_between_steps(f"checks {sweep_id}")
             found = examine(store, sweep_id) if sweep_id in (*here, NO_SWEEP) else []
             name = None if sweep_id == NO_SWEEP else sweep_id
             if not as_json:

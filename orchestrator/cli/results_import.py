@@ -353,7 +353,7 @@ def import_results(
     done: list[Imported] = []
     with turn_for((), work=Work.EVERY_TABLE, now=now):
         for release in releases:
-            pause_between_steps()
+            pause_between_steps(f"imports {release.source} {release.version}")
             done.append(import_release(store, release, cards.good, workspace.root, facts))
     if as_json:
         print(json_text([_as_json(one) for one in done], indent=2))

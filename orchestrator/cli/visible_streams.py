@@ -7,6 +7,7 @@ import io
 import shutil
 import sys
 import textwrap
+from time import perf_counter
 from typing import TextIO
 
 from fleetrank.foundation.errors import visible
@@ -17,7 +18,10 @@ class VisibleStream(io.TextIOWrapper):
 
     Attributes:
         unescaped: the underlying stream, for intended control codes.
+        wrote_s: when it was last written to, of `perf_counter`.
     """
+
+    wrote_s = 0.0
 
     def __init__(self, stream: io.TextIOWrapper, *, is_wrapped: bool = False) -> None:
         """Creates it; `is_wrapped` breaks lines longer than the terminal between words."""
@@ -35,6 +39,7 @@ class VisibleStream(io.TextIOWrapper):
 
     def write(self, text: str) -> int:
         """Writes text; returns the number of characters passed in."""
+        self.wrote_s = perf_counter()
         shown = visible(text)
         super().write("\n".join(map(_wrapped, shown.split("\n"))) if self._is_wrapped else shown)
         return len(text)

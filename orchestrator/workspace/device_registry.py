@@ -25,7 +25,6 @@ from fleetrank.device_agents.contract.kind import (
 )
 from fleetrank.device_agents.contract.task import OptionValue
 from fleetrank.device_agents.hold import CommandHold, Reservation, held
-from fleetrank.device_agents.registration import changes_between, try_out
 from fleetrank.device_agents.registry import HOST_CPU, KINDS, create_agent, load_kind
 from fleetrank.foundation.errors import (
     BadFileError,
@@ -426,6 +425,8 @@ class RegistrationDesk:
         Raises:
             NothingToDoError: the device is unreachable or unusable, or it is a different device.
         """
+        from fleetrank.device_agents.registration import changes_between
+
         registrar = registrar_of(device.kind, device.options)
         with reworded(NothingToDoError, FleetError), device.reserved():
             create_agent(device.kind, device.options).probe()
@@ -481,6 +482,9 @@ class RegistrationDesk:
         }
         where = f"device {new.request.address!r}"
         device = parse_content(where, DeviceFile, content)
+        # It loads what measures, which a list of devices does not need.
+        from fleetrank.device_agents.registration import try_out
+
         data = try_out(found, options, self.canary, self.say)
         learnt = {**device.options, **data.options}
         return device.model_copy(update={"registration": Registration.of(data), "options": learnt})

@@ -8,6 +8,7 @@ needs nothing else: it selects the rows that have its value there. Any other mea
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from enum import StrEnum
+from functools import cache
 from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
@@ -212,6 +213,7 @@ class SelectorField:
     maximum: int | None
 
 
+@cache
 def selector_fields() -> tuple[SelectorField, ...]:
     """All selectors, in the order of help and API."""
     return tuple(

@@ -30,8 +30,7 @@ from fleetrank.foundation.inputs import Workload
 from fleetrank.foundation.plain_data import TYPED, check_events, check_limits
 from fleetrank.foundation.user_file import Bytes, Key, Share, Time, checked
 from fleetrank.foundation.vocabulary import CALIBRATED, Mode, Precision, Runtime
-from fleetrank.models.calibration import DEFAULT_CASES, find_calibration
-from fleetrank.models.cards.card import Preprocessing
+from fleetrank.models.cards.card import DEFAULT_CASES, Preprocessing
 from fleetrank.models.cards.inputs import AxisName, AxisSize
 from fleetrank.models.errors import CardError
 from fleetrank.models.published import checkpoint_sha256
@@ -562,6 +561,8 @@ def with_checkpoints(spec: SweepSpec, path: Path) -> SweepSpec:
 
 
 def _found_data(given: CalibrateSpec, spec_path: Path) -> CalibrateSpec:
+    from fleetrank.models.calibration import find_calibration  # it loads NumPy
+
     try:
         path = resolved(spec_path.parent / given.data)
         sha256 = find_calibration(path, given.n, given.preprocessing).sha256

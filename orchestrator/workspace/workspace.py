@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING, Self
 
 from fleetrank.foundation.errors import failing_as
 from fleetrank.orchestrator.errors import UsageError
-from fleetrank.orchestrator.identity import SweepFacts
 
 if TYPE_CHECKING:
     from fleetrank.analysis.stopping_rule import StoppingRule
     from fleetrank.analysis.stored.sweep_record import Provenance
+    from fleetrank.orchestrator.identity import SweepFacts
 
 LOCAL_CPU = "local-cpu"
 """The name that means this host's CPU on every host, so that a sweep file can be shared."""
@@ -186,8 +186,11 @@ def sweep_name(sweep_id: str) -> str:
 
 def sweep_facts(
     sweep_id: str, seed: int, folder: Path, until: "StoppingRule | None" = None
-) -> SweepFacts:
+) -> "SweepFacts":
     """The values that all rows of a sweep share, read from this host and the workspace."""
+    # Its types of networks and devices take longer to load than most commands need.
+    from fleetrank.orchestrator.identity import SweepFacts
+
     return SweepFacts(
         sweep_id=sweep_id,
         seed=seed,

@@ -1,6 +1,7 @@
 """The promises of a comparison's verdicts, on simulated process medians."""
 
 import importlib
+from dataclasses import replace
 from itertools import product
 from pathlib import Path
 from types import ModuleType
@@ -64,3 +65,19 @@ def test_of_many_cells_the_share_of_wrong_claims_is_kept(rates) -> None:
     assert rates.family_errors(unchanged, n_cells=20, families=CASES // 2)["changed"] <= MOST
     at_bound = rates.Setting(noise=0.02, repeats=7, ratio=1.05)
     assert rates.family_errors(at_bound, n_cells=20, families=CASES // 2)["same"] <= MOST
+
+
+@pytest.mark.parametrize("others", daily([0, 2, 5, 10], 5))
+@pytest.mark.parametrize("spread", daily([0.05, 0.1], 0.1))
+def test_what_moves_a_whole_session_is_rarely_called_a_change(rates, spread, others) -> None:
+    setting = rates.Setting(noise=0.03, repeats=5, ratio=1.0, spread=spread)
+    narrow, found = (
+        rates.verdict_shares(replace(setting, others=n), CASES) for n in (None, others)
+    )
+    assert found["slower"] + found["faster"] <= MOST
+    assert narrow["slower"] + narrow["faster"] > 0.3
+
+
+def test_a_change_of_30_percent_is_found_where_ten_sessions_were_calm(rates) -> None:
+    setting = rates.Setting(noise=0.03, repeats=5, ratio=1.3, spread=0.01, others=10)
+    assert rates.verdict_shares(setting, CASES)["slower"] > 0.99

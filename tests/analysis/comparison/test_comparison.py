@@ -1,6 +1,7 @@
 """Two sweeps of the same cells: what is called slower, and what is refused."""
 
 import json
+import math
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
@@ -24,9 +25,12 @@ STEADY = (100, 101, 99, 100.5, 99.5)
 
 @pytest.fixture
 def store(tmp_path: Path, make_attempts):
-    """Writes the rows of one sweep where the store would."""
+    """Writes the rows of one sweep where the store would, perhaps after others of calm sessions."""
 
-    def write(sweep: str, rows: Rows) -> Path:
+    def write(sweep: str, rows: Rows, *, calm: int = 0) -> Path:
+        rows = list(rows)
+        for number in range(calm):
+            write(f"calm{number}", scaled(rows, 1 + 0.0005 * number))
         frame = make_attempts({**row, "sweep_id": sweep} for row in rows).collect()
         folder = tmp_path / "measurements" / f"sweep_id={sweep}"
         folder.mkdir(parents=True)
@@ -43,12 +47,16 @@ def processes(values: Iterable[float], **facts: object) -> list[dict[str, object
     ]
 
 
+def scaled(rows: Rows, factor: float) -> list[dict[str, object]]:
+    return [{**row, "latency_p50_ns": factor * float(str(row["latency_p50_ns"]))} for row in rows]
+
+
 def verdicts(found: Comparison) -> dict[str, str]:
     return dict(found.table.frame.select("model", "verdict").iter_rows())
 
 
 def test_slower_faster_and_same_are_told_apart(store) -> None:
-    store("a", [row for m in "xyz" for row in processes(STEADY, model=m)])
+    store("a", [row for m in "xyz" for row in processes(STEADY, model=m)], calm=6)
     rows = [
         *processes((110, 111, 109, 110.5, 109.5), model="x"),
         *processes((90, 91, 89, 90.5, 89.5), model="y"),
@@ -64,7 +72,7 @@ def test_slower_faster_and_same_are_told_apart(store) -> None:
 
 
 def test_a_small_difference_is_none_however_sure_it_is(store) -> None:
-    store("a", processes(STEADY))
+    store("a", processes(STEADY), calm=6)
     results = store("b", processes([value * 1.015 + 2 for value in (100, 100, 100, 100, 100)]))
     loose = compare_sweeps(results, "a", "b", threshold=0.05)
     assert verdicts(loose) == {"a": "same"}
@@ -73,7 +81,7 @@ def test_a_small_difference_is_none_however_sure_it_is(store) -> None:
 
 
 def test_two_repeats_a_side_show_a_large_change_or_that_a_cell_is_the_same(store) -> None:
-    store("a", [row for model in "xy" for row in processes(STEADY[:2], model=model)])
+    store("a", [row for model in "xy" for row in processes(STEADY[:2], model=model)], calm=6)
     rows = [*processes((200, 201), model="x"), *processes(STEADY[:2], model="y")]
     found = compare_sweeps(store("b", rows), "a", "b")
     assert verdicts(found) == {"x": "slower", "y": "same"}
@@ -94,7 +102,7 @@ NOISY = (100, 108, 93, 104, 96)
 
 
 def test_a_noisy_cell_without_a_change_is_not_called_the_same(store) -> None:
-    store("a", processes(NOISY))
+    store("a", processes(NOISY), calm=6)
     results = store("b", processes(NOISY[::-1]))
     found = compare_sweeps(results, "a", "b", threshold=0.05)
     row = found.table.frame.row(0, named=True)
@@ -107,7 +115,7 @@ def test_a_noisy_cell_without_a_change_is_not_called_the_same(store) -> None:
 
 
 def test_a_slowdown_of_2_percent_is_the_same_within_5(store) -> None:
-    store("a", processes(STEADY))
+    store("a", processes(STEADY), calm=6)
     results = store("b", processes([1.02 * value for value in STEADY]))
     found = compare_sweeps(results, "a", "b", threshold=0.05)
     assert verdicts(found) == {"a": "same"}
@@ -117,7 +125,7 @@ def test_a_slowdown_of_2_percent_is_the_same_within_5(store) -> None:
 def test_sameness_of_many_cells_is_adjusted_as_changes_are(store) -> None:
     quiet = [row for n in range(3) for row in processes(STEADY, model=f"q{n}")]
     noisy = [row for n in range(9) for row in processes(NOISY, model=f"n{n}")]
-    store("a", [*quiet, *noisy])
+    store("a", [*quiet, *noisy], calm=6)
     found = compare_sweeps(store("b", [*quiet, *noisy]), "a", "b")
     rows = {row["model"]: row for row in found.table.frame.to_dicts()}
     p = 2 * max(rows["q0"][name] for name in ("p_not_slower", "p_not_faster"))
@@ -126,9 +134,10 @@ def test_sameness_of_many_cells_is_adjusted_as_changes_are(store) -> None:
 
 def test_the_smallest_change_that_is_found_is_stated(store) -> None:
     models = ("quiet", "noisy")
-    for sweep in "ab":
-        values = {"quiet": STEADY, "noisy": NOISY}
-        results = store(sweep, [r for m in models for r in processes(values[m], model=m)])
+    values = {"quiet": STEADY, "noisy": NOISY}
+    rows = [row for model in models for row in processes(values[model], model=model)]
+    store("a", rows, calm=6)
+    results = store("b", rows)
     found = compare_sweeps(results, "a", "b")
     ratios = dict(found.table.frame.select("model", "detectable_ratio").iter_rows())
     assert 1.01 < ratios["quiet"] < 1.05
@@ -136,20 +145,47 @@ def test_the_smallest_change_that_is_found_is_stated(store) -> None:
     assert has(found.table.notes, "80", f"{100 * (ratios['noisy'] - 1):.3g}")
 
 
-def test_a_comparison_says_how_far_sessions_of_the_host_differ(store) -> None:
+def test_without_other_sweeps_a_prior_says_how_far_sessions_differ(store) -> None:
+    store("a", [row for model in "xy" for row in processes(STEADY, model=model)])
+    rows = [*processes(STEADY, model="x"), *scaled(processes(STEADY, model="y"), 1.3)]
+    found = compare_sweeps(store("b", rows), "a", "b")
+    assert verdicts(found) == {"x": "undecided", "y": "undecided"}
+    row = found.table.frame.row(0, named=True)
+    assert row["ratio_high"] / row["ratio"] == pytest.approx(1.57, abs=0.01)
+    assert row["more_repeats"] is None
+    assert has(row["reason"], "sessions", "fleetrank ab", "more sweeps")
+    assert has(found.table.notes, "56.8 %", "from 0 other", "prior of 10 %", "fleetrank ab")
+
+
+def test_a_change_is_found_among_calm_sessions_and_does_not_widen_its_own_interval(store) -> None:
+    for number in range(10):
+        store(f"c{number}", scaled(processes(STEADY), 1 + 0.01 * math.sin(3 * number)))
     store("a", processes(STEADY))
-    found = compare_sweeps(store("b", processes(STEADY)), "a", "b")
-    assert has(found.table.notes, "session", "1 other sweep", "57 %", "fleetrank ab")
-    for number in range(8):
-        results = store(f"c{number}", processes([v * 1.01**number for v in STEADY]))
+    results = store("b", scaled(processes(STEADY), 1.3))
     found = compare_sweeps(results, "a", "b")
-    assert has(found.table.notes, "9 other sweeps", "19 %")
+    assert verdicts(found) == {"a": "slower"}
+    assert has(found.table.notes, "session", "2.1 %", "from 10 other")
+    assert not has(found.table.notes, "prior")
+    back = compare_sweeps(results, "b", "a").table.frame.row(0, named=True)
+    there = found.table.frame.row(0, named=True)
+    assert back["ratio_low"] == pytest.approx(1 / there["ratio_high"])
+
+
+def test_an_upgrade_in_the_history_is_no_spread_between_sessions(store) -> None:
+    for number in range(10):
+        version, factor = ("1.0", 1.0) if number < 5 else ("1.1", 1.4)
+        rows = scaled(processes(STEADY, runtime_version=version), factor * 1.001**number)
+        store(f"c{number}", rows)
+    store("a", processes(STEADY, runtime_version="1.1"))
+    found = compare_sweeps(store("b", processes(STEADY, runtime_version="1.1")), "a", "b")
+    assert verdicts(found) == {"a": "same"}
 
 
 @pytest.mark.thorough
 def test_each_requirement_counts_the_cells_that_do_not_meet_it(store) -> None:
     values = {"same": STEADY, "noisy": NOISY}
-    store("a", [row for model in values for row in processes(values[model], model=model)])
+    rows = [row for model in values for row in processes(values[model], model=model)]
+    store("a", rows, calm=6)
     fast = processes([0.9 * value for value in STEADY], model="fast")
     same = processes(STEADY, model="same")
     noisy = processes(NOISY, model="noisy")
@@ -166,7 +202,7 @@ def test_each_requirement_counts_the_cells_that_do_not_meet_it(store) -> None:
 
 
 def test_a_faster_cell_is_not_slower_and_not_the_same(store) -> None:
-    store("a", processes(STEADY))
+    store("a", processes(STEADY), calm=6)
     found = compare_sweeps(store("b", processes([0.9 * v for v in STEADY])), "a", "b")
     assert verdicts(found) == {"a": "faster"}
     assert unmet_requirements(found, [Requirement.NOT_SLOWER]) == ()
@@ -176,7 +212,7 @@ def test_a_faster_cell_is_not_slower_and_not_the_same(store) -> None:
 def test_one_slower_cell_among_many_is_found_with_five_repeats(store) -> None:
     """A rank test cannot: p is 0.008 at best, and 0.05 / 20 is less."""
     models = [f"m{number}" for number in range(20)]
-    store("a", [row for model in models for row in processes(STEADY, model=model)])
+    store("a", [row for model in models for row in processes(STEADY, model=model)], calm=6)
     slow = processes((110, 111, 109, 110.5, 109.5), model="m7")
     rest = [row for m in models if m != "m7" for row in processes(STEADY, model=m)]
     found = compare_sweeps(store("b", [*slow, *rest]), "a", "b")
@@ -186,7 +222,7 @@ def test_one_slower_cell_among_many_is_found_with_five_repeats(store) -> None:
 
 def test_a_noisy_platform_does_not_hide_a_change_on_another(store) -> None:
     noisy = [row for m in "xyz" for row in processes(NOISY, model=m, device="loud")]
-    store("a", [*noisy, *processes(STEADY, model="q")])
+    store("a", [*noisy, *processes(STEADY, model="q")], calm=6)
     slow = processes([1.06 * value for value in STEADY], model="q")
     found = compare_sweeps(store("b", [*noisy, *slow]), "a", "b")
     assert verdicts(found)["q"] == "slower"
@@ -224,7 +260,7 @@ def test_unlike_statistics_are_refused_and_each_cell_names_its_own(
     store, of_a, of_b, verdict, shown
 ) -> None:
     facts = {"sample_kind": "vendor", "origin": "measured"}
-    store("a", processes(STEADY, statistic=of_a, **facts))
+    store("a", processes(STEADY, statistic=of_a, **facts), calm=6)
     found = compare_sweeps(store("b", processes(STEADY, statistic=of_b, **facts)), "a", "b")
     (row,) = comparison_json(found)["rows"]
     assert (row["verdict"], row["statistic"]) == (verdict, shown)
@@ -283,7 +319,7 @@ def test_a_sweep_without_any_success_is_no_data(store) -> None:
 
 
 def test_the_rows_are_json(store) -> None:
-    store("a", processes(STEADY))
+    store("a", processes(STEADY), calm=6)
     content = comparison_json(compare_sweeps(store("b", processes(STEADY)), "a", "b"))
     assert content["cells"]["same"] == 1
     assert isinstance(pl.DataFrame(content["rows"])["ratio"].item(), float)
@@ -320,7 +356,7 @@ def test_parts_that_are_the_whole_are_refused_likewise(store) -> None:
 
 def test_of_a_sweep_excluded_in_part_the_rest_is_compared(store) -> None:
     rows = [row for model in "xy" for row in processes(STEADY, model=model)]
-    store("a", rows)
+    store("a", rows, calm=6)
     exclude(results := store("b", rows), "x")
     found = compare_sweeps(results, "a", "b")
     assert verdicts(found) == {"x": "one_sided", "y": "same"}

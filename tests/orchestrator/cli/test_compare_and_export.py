@@ -26,7 +26,8 @@ def workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
             for p in PLACES[:1]]  # fmt: skip
     fast = PLACES[:1]
     for sweep, places, repeats in (
-        (BASE, fast, 6), (SLOW, slow, 6), (ONE, fast, 1), (LAST, fast, 1),
+        *((f"calm-{n}", fast, 6) for n in range(6)), (BASE, fast, 6), (SLOW, slow, 6),
+        (ONE, PLACES[1:2], 1), (LAST, PLACES[1:2], 1),
     ):  # fmt: skip
         options = {"repeats": repeats, "n_samples": 3, "sweep": sweep}
         write_results(root / "results", nets=NETS[:4], places=places, **options)

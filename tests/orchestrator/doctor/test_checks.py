@@ -111,7 +111,7 @@ def test_only_extras_of_which_something_is_installed_are_mentioned(
     monkeypatch.setattr(doctor, "import_failures", lambda names: tried.extend(names) or {})
     findings = {finding.check: finding for finding in check_software()}
     assert set(findings) == said
-    assert tried == ["onnxruntime", "scipy.stats"] * bool(installed)
+    assert tried == ["onnxruntime", "scipy.special"] * bool(installed)
     # Half of an extra is a warning, no runtime at all an error.
     levels = {name: one.level for name, one in findings.items() if one.level is not Level.OK}
     broken = dict.fromkeys(("exporter onnx", "sql"), Level.WARNING)

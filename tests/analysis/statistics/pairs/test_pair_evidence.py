@@ -138,3 +138,11 @@ def test_intervals_of_two_sessions_hold_the_true_ratio(make_attempts: Make) -> N
         logs[1, 1:] = logs[0, :1] = np.nan
         inside.append(abs(error) <= between_sessions(logs)[0])
     assert 0.93 < np.mean(inside) < 0.995
+
+
+def test_more_models_are_no_further_sessions() -> None:
+    logs = np.log([[1.0, 1.1, 0.9, 1.05]])
+    assert between_sessions(np.tile(logs, (20, 1))) == pytest.approx(between_sessions(logs))
+    apart = np.full((2, 4), np.nan)
+    apart[0, :2], apart[1, 2:] = logs[0, :2], logs[0, 2:]
+    assert between_sessions(apart).n == 3  # two differences in two groups of sessions
