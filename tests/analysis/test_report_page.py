@@ -110,24 +110,6 @@ def test_the_page_begins_with_a_pair_whose_order_changes(tmp_path: Path) -> None
     assert re.search(r"(No|Mostly not): .* slower on [1-9] of [1-9] other devices", page.text)
 
 
-@pytest.mark.thorough
-def test_without_a_changed_order_the_page_claims_none(tmp_path: Path) -> None:
-    nets = (NETS[0], NETS[1])
-    page = _page(write_results(tmp_path / "r", nets=nets, places=PLACES[:2]))
-    assert "Not known elsewhere: resnet18 is" in page.text
-
-
-@pytest.mark.thorough
-def test_imported_figures_without_samples_are_said_to_have_none(tmp_path: Path) -> None:
-    folder = write_results(tmp_path / "r", **FEW)
-    part = next((folder / "measurements").rglob("*.parquet"))
-    frame = pl.read_parquet(part)
-    frame.with_columns(pl.lit(None, dtype=frame["samples_ns"].dtype).alias("samples_ns")).pipe(write_part, part)  # fmt: skip # noqa: E501
-    page = _page(folder)
-    assert "15 of 15 values have no raw samples" in page.text
-    assert set(map(str, page.data()["cells"]["quantiles_ms"])) == {"None"}
-
-
 def test_nothing_is_fetched(page: Page) -> None:
     loading = [(tag, attrs) for tag, attrs in page.tags if {"src", "srcset"} & set(attrs)]
     assert loading == []
@@ -239,34 +221,11 @@ def test_characters_that_turn_text_around_are_shown_escaped_everywhere(hostile: 
     assert shown in [model["name"] for model in Page(html).data()["models"]]
 
 
-@pytest.mark.thorough
-def test_two_repeats_carry_no_interval_and_the_page_says_so(tmp_path: Path) -> None:
-    places = [
-        Place(device="cpu-1", tier="cpu", runtime=runtime, gflops=50)
-        for runtime in ("onnx", "torch")
-    ]
-    page = _page(write_results(tmp_path / "r", nets=NETS[3:9], places=places, repeats=2))
-    assert "2 repeats carry no interval" in page.text
-
-
 def test_one_repeat_of_one_model_on_one_platform_still_makes_a_page(tmp_path: Path) -> None:
     page = _page(write_results(tmp_path / "r", nets=NETS[:1], places=PLACES[:1], repeats=1))
     assert "No two models are clearly apart here" in page.text
     assert "1 repeat carries no interval" in page.text
     assert page.ids("section") == ["answer", "matrix", "trust"]
-
-
-@pytest.mark.thorough
-def test_simulated_rows_enter_only_when_asked_and_under_a_banner(tmp_path: Path) -> None:
-    place = Place(device="sim", tier="edge", runtime="onnx", gflops=9, origin="simulated")
-    folder = write_results(tmp_path / "r", nets=NETS[:5], places=[*PLACES[:2], place])
-    real = _page(folder)
-    assert "Not measured on real devices" not in real.text
-    assert re.search(r"\d+ attempts of origin simulated not selected", real.text)
-    both = _page(folder, origins=("measured", "simulated"))
-    assert "Not measured on real devices" in both.text
-    assert "5 of 15 values are simulated" in both.text
-    assert "those of sim:" in both.text
 
 
 def test_only_simulated_rows_are_no_result_unless_asked(tmp_path: Path) -> None:

@@ -68,21 +68,6 @@ def test_a_host_actor_freezes(case: Case) -> None:
 
 
 @pytest.mark.thorough
-def test_a_new_driver_meets_a_frozen_actor(case: Case) -> None:
-    _, frozen = _simulate(case, "right", "left")
-    case.start().wait_for(is_ok, _LIMIT_S, n=4)
-    case.sweep.process.kill()
-    assert case.host("left").kill(ACTOR, signal.SIGSTOP)
-    case.harm(frozen)
-    case.start("resume")
-    assert case.sweep.finish(2 * _LIMIT_S) == 0, case.sweep.output
-    assert "left is not used: " in case.sweep.output
-    case.assert_all_measured(16)
-    case.assert_nothing_left_behind()
-    case.note("a new driver meets a frozen actor", "it was killed, and Ray started it anew")
-
-
-@pytest.mark.thorough
 def test_kill_of_a_raylet(case: Case) -> None:
     cpu = _measure_on(case, "left")
     before = {worker.pid for worker in case.host("left").processes(WORKER)}
@@ -211,20 +196,6 @@ def test_the_head_is_killed_in_the_middle(case: Case) -> None:
     case.harm()
     case.start("resume")
     case.recovers(16, "kill -9 of the head, resume", "what hosts had finished was fetched")
-
-
-@pytest.mark.thorough
-def test_an_equal_device_takes_over_from_a_lost_host(case: Case) -> None:
-    taker, lost = _simulate(case, "right", "left", wait_s=6.0, takeover=True)
-    case.start().wait_for(lambda event: is_ok(event) and event["device"] == lost, _LIMIT_S)
-    case.harm()
-    case.host("left").power_off()
-    assert case.sweep.finish(_LIMIT_S) == 0, case.sweep.output
-    case.assert_all_measured(16)
-    good = [row for rows in case.driver.ends().values() for row in rows if row["status"] == "ok"]
-    assert {row["taken_over_by"] for row in good if row["device"] == lost} == {None, taker}
-    case.assert_nothing_left_behind()
-    case.note("power off for good, takeover", "an equal device measured what was left")
 
 
 @pytest.mark.thorough
@@ -370,21 +341,3 @@ def test_a_clock_is_off_by_an_hour(case: Case) -> None:
     assert max(stamps) - min(stamps) < timedelta(minutes=30)
     case.assert_nothing_left_behind()
     case.note("one clock an hour ahead", "a warning; all rows have the driver's time")
-
-
-@pytest.mark.thorough
-def test_sigterm_of_everything(case: Case) -> None:
-    _simulate(case, "left", "right")
-    case.start().wait_for(is_ok, _LIMIT_S, n=4)
-    for host in case.cluster.network.hosts.values():
-        host.kill("", signal.SIGTERM)
-    assert case.sweep.finish(_LIMIT_S) != 0
-    # Ray takes up to 30 s to leave; like an init, we do not wait for so long.
-    for name in ("head", "left", "right"):
-        case.host(name).power_off()
-    for name in ("head", "left", "right"):
-        case.host(name).power_on()
-        case.cluster.start(case.host(name))
-    case.harm()
-    case.start("resume")
-    case.recovers(16, "SIGTERM of everything, resume", "nothing finished was measured again")

@@ -26,8 +26,6 @@ from fleetrank.analysis.tables.tables import TableRequest, make_table, part_of
 
 pytestmark = pytest.mark.slow
 
-SELF_EVIDENT = "trust --part dropped"
-"""Its columns are those of the stored rows, and its notes are facts."""
 EVERY = [
     TableRequest(name=name, settings=tuple(zip(names, words, strict=True)))
     for name in NAMES
@@ -83,22 +81,6 @@ FEW = [one for one in USUAL if one.words in {"transfer", "latency", "frontier --
 """Those whose rows give the most notes, one of cells, and one of choices."""
 
 
-@pytest.mark.thorough
-@pytest.mark.parametrize("requests", [USUAL, EVERY], ids=["usual", "every"])
-def test_notes_have_at_most_three_sentences(
-    requests: Sequence[TableRequest],
-    frame: pl.LazyFrame,
-    text: pl.LazyFrame,
-    subtests: pytest.Subtests,
-) -> None:
-    tables = _tables(frame, text, Selection())
-    for request in requests:
-        with subtests.test(request.words):
-            table = tables.table(request)
-            assert 1 <= sentences_in(table.notes) <= MAX_SENTENCES, table.notes
-            assert bool(table.explanation) == (request.words != SELF_EVIDENT)
-
-
 @pytest.mark.parametrize("requests", daily([FEW, USUAL, EVERY], FEW), ids=["few", "usual", "every"])
 def test_doubtful_rows_show_three_sentences_and_explain_prints_the_rest(
     requests: Sequence[TableRequest],
@@ -126,21 +108,6 @@ def test_doubtful_rows_show_three_sentences_and_explain_prints_the_rest(
             assert json.loads(render(table, "json"))["notes"] == list(table.notes)
             if request.table == "transfer":
                 assert len(shown) < len(table.notes), "the rows give too few notes for this test"
-
-
-@pytest.mark.thorough
-@pytest.mark.parametrize("requests", [USUAL, EVERY], ids=["usual", "every"])
-def test_simulated_rows_come_first_in_the_notes_of_every_table(
-    requests: Sequence[TableRequest],
-    frame: pl.LazyFrame,
-    text: pl.LazyFrame,
-    subtests: pytest.Subtests,
-) -> None:
-    images, words = (rows.with_columns(origin=pl.lit("simulated")) for rows in (frame, text))
-    tables = _tables(images, words, Selection(origins=ORIGINS))
-    for request in requests:
-        with subtests.test(request.words):
-            assert has(tables.table(request).notes[0], "SIMULATED DATA: all")
 
 
 @pytest.mark.parametrize(

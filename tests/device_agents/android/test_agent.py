@@ -1,6 +1,5 @@
 """Repeats of strange, failing and hostile phones, through the agent and the real adb."""
 
-import os
 from pathlib import Path
 
 import pytest
@@ -82,16 +81,6 @@ def test_a_sensor_without_a_value_hides_no_other_and_no_hal_is_no_status(bench: 
 
 
 @pytest.mark.thorough
-def test_the_cores_in_the_row_are_those_that_the_kernel_gave(
-    agent: AndroidAgent, bench: AdbBench
-) -> None:
-    bench.inject(Fault.SLOW_RUN)
-    seen = agent.measure(make_task())
-    # A virtual phone pins nothing: its programs run on all cores that this process may use.
-    assert seen.worker.affinity == tuple(sorted(os.sched_getaffinity(0)))
-
-
-@pytest.mark.thorough
 def test_lines_of_earlier_runs_in_the_log_are_not_this_runs(
     new_agent: NewAgent, bench: AdbBench
 ) -> None:
@@ -148,17 +137,6 @@ def test_a_runner_that_fails_is_a_typed_failure_with_its_output(
     assert seen.raw_log is not None
     assert leftovers(bench.farmed.folder) == []
     assert_good(agent.measure(make_task()), bench)
-
-
-@pytest.mark.thorough
-def test_a_placement_that_nothing_proves_is_asked_for_once(
-    agent: AndroidAgent, bench: AdbBench
-) -> None:
-    assert "require_full" not in str(agent.measure(make_task()).raw_log)
-    bench.inject(Fault.OTHER_VERSION)  # for one call: the answer is in today's words
-    seen = agent.measure(make_task())
-    assert_good(seen, bench)
-    assert "--require_full_delegation=true" in str(seen.raw_log)
 
 
 def test_hostile_names_of_phone_and_artifact_are_never_run(

@@ -1,7 +1,6 @@
 """A board does what the local processor does: rounds, stated inputs, language models, a canary."""
 
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -10,19 +9,17 @@ import numpy as np
 import pytest
 from ssh_board import SshBoard
 from tiny_decoder import execution_of, save
-from waiting import wait_until
 
 from fleetrank.device_agents.contract.measurement import Measurement
 from fleetrank.device_agents.contract.task import BlockPolicy, CanaryTask, MeasureTask
 from fleetrank.device_agents.registry import KINDS
 from fleetrank.foundation.inputs import ModelInput, Values
 from fleetrank.foundation.vocabulary import ErrorKind, Runtime, Status
-from tests.device_agents.conftest import QUICK, make_task, sha256
+from tests.device_agents.conftest import make_task, sha256
 
 pytestmark = pytest.mark.slow
 
 BLOCKS = BlockPolicy(block_s=0.02, left_out_runs=2, min_blocks=3, max_blocks=4)
-ENDLESS = BlockPolicy(block_s=0.2, left_out_runs=0, min_blocks=10_000, max_blocks=10_000)
 
 
 def round_of(path: Path, n: int, **changes: object) -> list[MeasureTask]:
@@ -70,23 +67,6 @@ def test_the_worker_there_finds_out_where_the_time_goes(
     assert board.kept == [], "acknowledged"
 
 
-@pytest.mark.thorough
-def test_a_round_ends_after_its_blocks_on_request(board: SshBoard, onnx_file: Path) -> None:
-    policy = replace(QUICK, max_time_s=300.0)
-    tasks = round_of(onnx_file, 2, blocks=ENDLESS, policy=policy)
-    wants_end: list[bool] = []
-    with ThreadPoolExecutor(max_workers=1) as pool:
-        found = pool.submit(
-            board.agent().measure_round, tasks, finish_requested=lambda: bool(wants_end)
-        )
-        wait_until(lambda: len(board.processes("worker")) == 2, "both workers", 120.0)
-        wants_end.append(True)
-        seen = found.result(120.0)
-    assert [one.status for one in seen] == [Status.OK] * 2, [one.failure for one in seen]
-    assert {one.stop_reason for one in seen} == {"stopped"}
-    assert len({len(one.blocks) for one in seen}) == 1
-
-
 def input_task(path: Path, values: Path, sha: str) -> MeasureTask:
     stated = ModelInput(
         name="x", shape=(1, 3, 16, 16), dtype="float32",
@@ -103,21 +83,6 @@ def test_values_of_an_input_travel(board: SshBoard, onnx_file: Path, tmp_path: P
     seen = board.agent().measure(input_task(onnx_file, values, sha256(values)))
     assert seen.status is Status.OK, seen.failure
     assert [path.read_bytes() for path in board.cache.glob("files/*.npy")] == [values.read_bytes()]
-
-
-@pytest.mark.thorough
-def test_values_that_changed_since_the_plan_are_refused(
-    board: SshBoard, onnx_file: Path, tmp_path: Path
-) -> None:
-    values = tmp_path / "input.npy"
-    np.save(values, np.ones((1, 3, 16, 16), np.float32))
-    before = sha256(values)
-    np.save(values, np.zeros((1, 3, 16, 16), np.float32))
-    failure = board.agent().measure(input_task(onnx_file, values, before)).failure
-    assert failure.kind is ErrorKind.BAD_ARTIFACT
-    values.unlink()
-    failure = board.agent().measure(input_task(onnx_file, values, before)).failure
-    assert "cannot read" in failure.message
 
 
 @pytest.mark.thorough
@@ -153,14 +118,6 @@ def measured(board: SshBoard, onnx_file: Path) -> Measured:
         return agent.measure(replace(task, canary=canary))
 
     return measure
-
-
-@pytest.mark.thorough
-def test_the_canary_runs_where_it_is_due(measured: Measured, tflite_file: Path) -> None:
-    seen = measured(canary_of(tflite_file, 100_000, before=True, after=False))
-    assert seen.status is Status.OK, seen.failure
-    assert (seen.conditions_before.canary_ns or 0) > 0
-    assert seen.conditions_after.canary_ns is None
 
 
 @pytest.mark.thorough

@@ -1,6 +1,5 @@
 """What can go wrong between a host and a board, each against a real sshd and a real worker."""
 
-import shlex
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -9,7 +8,6 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-import numpy as np
 import pytest
 from daily import daily
 from older_python import find_python
@@ -22,7 +20,7 @@ from fleetrank.device_agents.contract.measurement import Failure, Measurement
 from fleetrank.device_agents.contract.task import MeasureTask, OptionValue
 from fleetrank.foundation.lease import give_up_at_once, open_lease, wait_for_lock
 from fleetrank.foundation.vocabulary import ErrorKind, Runtime, Status
-from tests.device_agents.conftest import QUICK, make_task, save_check, sha256
+from tests.device_agents.conftest import QUICK, make_task
 
 pytestmark = pytest.mark.slow
 
@@ -155,14 +153,6 @@ def test_a_board_that_hangs_is_given_up(
 
 
 @pytest.mark.thorough
-def test_a_model_that_hangs_ends_at_its_own_limit(board: SshBoard, looping_onnx: Path) -> None:
-    task = make_task(looping_onnx, Runtime.ONNX, is_trusted=True, timeout_s=8.0)
-    found = failure_of(board.agent().measure(task))
-    assert (found.kind, found.is_transient) == (ErrorKind.TIMED_OUT, False)
-    assert board.processes("worker") == []
-
-
-@pytest.mark.thorough
 def test_a_stop_ends_the_worker_there(board: SshBoard, onnx_file: Path) -> None:
     stop = threading.Event()
     agent = board.agent()
@@ -235,18 +225,6 @@ def test_a_python_that_cannot_be_used_is_named(
 
 
 @pytest.mark.thorough
-def test_a_python_with_spaces_and_quotes_in_its_name_is_started(
-    board: SshBoard, onnx_file: Path
-) -> None:
-    python = board.home / "my 'own' \"py\" $HOME" / "python 3"
-    python.parent.mkdir()
-    python.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} "$@"\n')
-    python.chmod(0o755)
-    seen = board.agent(python=str(python)).measure(make_task(onnx_file, Runtime.ONNX))
-    assert seen.status is Status.OK, seen.failure
-
-
-@pytest.mark.thorough
 def test_two_hosts_take_turns_on_one_board(
     board: SshBoard, begin: Begin, onnx_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -278,28 +256,3 @@ def test_a_login_that_prints_does_not_disturb(short_runtime: None, onnx_file: Pa
     with ssh_board(login="echo 'Welcome to the board'; echo fleetrank >&2") as board:
         seen = board.agent().measure(make_task(onnx_file, Runtime.ONNX, is_trusted=True))
     assert seen.status is Status.OK, seen.failure
-
-
-@pytest.mark.thorough
-def test_weights_in_a_second_file_travel_too(
-    board: SshBoard, onnx_file: Path, tmp_path: Path
-) -> None:
-    onnx = pytest.importorskip("onnx")
-    aside = tmp_path / "weights"
-    loaded = onnx.load(str(onnx_file))
-    onnx.external_data_helper.convert_model_to_external_data(
-        loaded, location=aside.name, size_threshold=0
-    )
-    onnx.save(loaded, str(tmp_path / "first.onnx"))
-    weights = aside.rename(tmp_path / f"{sha256(aside)}.data")
-    for tensor in loaded.graph.initializer:
-        tensor.external_data[0].value = weights.name
-    path = tmp_path / "second.onnx"
-    path.write_bytes(loaded.SerializeToString())
-    check = save_check(tmp_path, np.zeros((1, 3, 16, 16), np.float32), np.zeros((1, 4, 16, 16)))
-    task = make_task(
-        path, Runtime.ONNX, is_trusted=True, weights_path=str(weights), check_path=check
-    )
-    seen = board.agent().measure(task)
-    assert seen.status is Status.OK, seen.failure
-    assert {one.name for one in board.cache.glob("files/*")} >= {weights.name, Path(check).name}

@@ -244,18 +244,6 @@ main()
     assert seen.status is Status.OK, seen.failure
 
 
-@pytest.mark.thorough
-@pytest.mark.parametrize("runtime", [Runtime.ONNX, Runtime.TORCH])
-def test_what_a_ray_worker_hands_down_is_dropped_and_recorded(
-    runtime: Runtime, task_of: MakeTask, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("OMP_NUM_THREADS", "1")
-    execution = Execution(runtime=runtime, backend="cpu", threads=2)
-    seen = measure_in_worker(task_of(runtime, execution=execution))
-    assert seen.worker.omp_num_threads == "1"
-    assert ("intra_op_threads", 2) in seen.worker.settings
-
-
 def test_a_worker_runs_where_it_is_pinned_and_a_primer_takes_the_runtime_out_of_its_memory(
     onnx_file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -2,8 +2,6 @@
 
 import hashlib
 import json
-import os
-import signal
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -122,25 +120,6 @@ def test_after_a_clock_that_jumped_back_the_next_sweep_is_the_newest_and_says_so
     assert list(ok_repeats(folder).values()) == [1]
 
 
-@pytest.mark.thorough
-@pytest.mark.parametrize("mode", daily(MODES, MODES[-1]))
-def test_of_two_drivers_of_one_sweep_the_second_is_refused(folder, mode: str) -> None:
-    folder.add_device("sim-a", duration_s=0.3)
-    folder.write_spec(["m0", "m1"], ["sim-a"], repeats=5)
-    process = start(folder, mode)
-    wait_for_repeats(process, 2)
-    os.killpg(process.pid, signal.SIGKILL)
-    ended(process)
-    both = [start(folder, mode, "resume") for _ in range(2)]
-    ends = sorted(ended(one, 120) for one in both)
-    assert [code for code, _ in ends] == [0, 2], ends
-    assert "another process: sweep t-" in ends[1][1]
-    assert "-> wait for it" in ends[1][1]
-    after = ok_repeats(folder)
-    assert len(after) == 10
-    assert set(after.values()) == {1}
-
-
 SOON_LOST = {"RAY_gcs_rpc_server_reconnect_timeout_s": "2"}
 
 
@@ -176,18 +155,3 @@ def test_a_head_that_dies_ends_the_sweep_and_a_resume_completes_it(folder) -> No
     assert len(after) == 10
     assert set(after.values()) == {1}
     assert folder.call("results", "verify").returncode == 0
-
-
-@pytest.mark.thorough
-@pytest.mark.ray
-def test_a_sweep_that_ends_before_ray_notices_its_lost_head_is_complete(folder) -> None:
-    folder.add_device("sim-a", duration_s=0.5)
-    folder.write_spec(["m0"], ["sim-a"], repeats=3)
-    env = {"TMPDIR": str(folder.home)}
-    process = folder.start("sweep", "run", "t", "--progress", "jsonl", env=env)
-    wait_for_repeats(process, 1)
-    kill_head(process.pid)
-    code, error = ended(process)
-    assert code == 0, error
-    assert "GCS" not in error
-    assert list(ok_repeats(folder).values()) == [1, 1, 1]

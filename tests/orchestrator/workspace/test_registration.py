@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 from adb_bench import AdbBench, free_port, open_bench
-from small_lab import SmallLab
 
 from fleetrank.device_agents.android.adb_server import AdbServer, find_adb
 from fleetrank.device_agents.android.agent import AndroidAgent
@@ -22,7 +21,6 @@ from fleetrank.device_agents.android.state.power_text import Core
 from fleetrank.device_agents.contract.kind import CanaryFile, RegistrationRequest
 from fleetrank.device_agents.contract.task import OptionValue
 from fleetrank.device_agents.errors import MissingLibraryError, UnsupportedError
-from fleetrank.device_agents.hold import Reservation
 from fleetrank.foundation.errors import FleetError
 from fleetrank.orchestrator.errors import NothingToDoError, UsageError
 from fleetrank.orchestrator.workspace.device_registry import (
@@ -93,19 +91,6 @@ def test_an_option_given_once_stays_when_the_phone_is_registered_anew(desk: Desk
     device = desk.register(options={"max_wait_s": 5.0})
     assert desk.register(device).options["max_wait_s"] == 5.0
     assert desk.register(device, options={"max_wait_s": 7.0}).options["max_wait_s"] == 7.0
-
-
-@pytest.mark.thorough
-def test_a_phone_of_a_lab_is_reserved_while_it_is_registered_anew(
-    desk: Desk, tmp_path: Path
-) -> None:
-    lab = SmallLab(tmp_path)
-    words = {name: tuple(lab.words(call)) for name, call in SmallLab.CALLS.items()}
-    reserve = Reservation(**words)
-    device = desk.register().model_copy(update={"reserve": reserve})
-    assert desk.register(device).reserve == reserve
-    # On a busy host it is also renewed meanwhile.
-    assert [call for call in lab.calls if call != "renew"] == ["reserve", "release"]
 
 
 @pytest.mark.thorough

@@ -178,25 +178,6 @@ def test_frm_correlates_perfectly_while_latency_does_not_transfer(make_grid) -> 
     assert "does not show transfer" in found
 
 
-@pytest.mark.thorough
-def test_every_measure_has_a_tier_row_and_a_pair_row(make_grid) -> None:
-    names = ["latency", "latency_given_flops", "frm", "frm_without_flops", "frm_without_memory",
-             "frm_without_latency", "flops", "memory"]  # fmt: skip
-    frame = decompose(make_grid, UP, MIXED).frame
-    assert frame["measure"].to_list() == names * 2
-    assert frame["level"].to_list() == ["tier"] * 8 + ["pair"] * 8
-
-
-@pytest.mark.thorough
-def test_measures_without_latency_have_no_null_and_say_why(make_grid) -> None:
-    table = decompose(make_grid, UP, MIXED)
-    for name in ("frm_without_latency", "flops", "memory"):
-        row = pair_row(table, name)
-        assert row["rho"] == pytest.approx(1)
-        assert (row["null_mean"], row["p_value"], row["headroom"]) == (None, None, None)
-        assert has(row["reason"], "measure", "latency")
-
-
 @pytest.mark.slow
 def test_shares_of_a_pair_are_the_mean_of_its_platforms(make_grid) -> None:
     table = decompose(make_grid, UP, MIXED)
@@ -211,13 +192,6 @@ def test_shares_of_a_pair_are_the_mean_of_its_platforms(make_grid) -> None:
     found = [pair_row(table, name)["variance_share"] for name in ("flops", "latency", "memory")]
     assert found == pytest.approx(expected.tolist())
     assert sum(found) == pytest.approx(1)
-
-
-@pytest.mark.thorough
-def test_models_without_memory_enter_no_measure(make_grid) -> None:
-    frame = make_grid({"d1": UP, "d2": MIXED}, flops=FLOPS, memory=[0, *MEMORY[1:]])
-    table = make_table("transfer/full", frame, Selection())
-    assert table.frame["n_models"].unique().to_list() == [9]
 
 
 @pytest.mark.slow

@@ -5,7 +5,6 @@ import hashlib
 import os
 import signal
 import statistics
-import threading
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
@@ -221,25 +220,6 @@ def test_a_new_driver_restarts_a_frozen_actor_only_if_a_sweep_says_after_how_lon
                 assert time.perf_counter() < end_s
                 time.sleep(0.05)
         assert not frozen.is_running()
-
-
-@pytest.mark.thorough
-@pytest.mark.ray
-def test_nobody_asks_ray_after_the_hosts_were_left(home: Path, tmp_path: Path) -> None:
-    with local_ray():
-        with RayHosts(str(tmp_path)) as reach:
-            reach.settle()
-            os.kill(_actor_process().pid, signal.SIGSTOP)
-            reach.restart(LOCAL_HOST, is_lost=True)
-            end_s = time.perf_counter() + 60
-            while not _host_threads():  # one waits for its answer
-                assert time.perf_counter() < end_s
-                time.sleep(0.02)
-        assert not _host_threads()
-
-
-def _host_threads() -> list[str]:
-    return [thread.name for thread in threading.enumerate() if thread.name.startswith("host-c")]
 
 
 @pytest.mark.thorough
