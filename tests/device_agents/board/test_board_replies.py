@@ -6,18 +6,18 @@ from pathlib import Path
 import pytest
 
 from fleetrank.device_agents.board import agent as board_agent
-from fleetrank.device_agents.board.agent import infer_there
+from fleetrank.device_agents.board.agent import BoardRepeat, Wishes, infer_there
 from fleetrank.device_agents.board.board_link import BoardLink
 from fleetrank.device_agents.board.board_registrar import set_up
 from fleetrank.device_agents.board.board_state import BoardOptions
-from fleetrank.device_agents.board.ssh import SshConnection
+from fleetrank.device_agents.board.ssh import NoConnectionError, SshConnection
 from fleetrank.device_agents.contract.agent import never_stop
 from fleetrank.device_agents.contract.task import Execution, MeasureTask
-from fleetrank.device_agents.errors import BadOutputError, NotFitError
+from fleetrank.device_agents.errors import BadOutputError, NotFitError, TransientError
 from fleetrank.foundation.files import file_sha256
 from fleetrank.foundation.lease import host_lease
 from fleetrank.foundation.vocabulary import Runtime
-from tests.device_agents.conftest import infer_task
+from tests.device_agents.conftest import infer_task, make_task
 
 Reply = Mapping[str, object]
 NOWHERE = BoardOptions(ssh="nowhere")
@@ -67,6 +67,29 @@ def test_outputs_that_are_none_are_refused(
 def test_files_without_a_place_are_refused(infer: Callable[..., object]) -> None:
     with pytest.raises(BadOutputError, match="files"):
         infer({"name": "x", "size": 3}, is_placed=False)
+
+
+@pytest.mark.parametrize(
+    ("boot", "said"), [("first", "the connection ended"), ("second", "the board restarted")]
+)
+def test_a_restart_is_told_from_a_line_that_was_cut(
+    boot: str, said: str, onnx_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = f"{file_sha256(onnx_file)}.onnx"
+    prepared = {
+        "paths": {name: "/there"}, "missing": [], "state": {}, "identity": None, "boot": "first"
+    }  # fmt: skip
+
+    def ask(_link: BoardLink, command: str, *_: object, **__: object) -> Reply:
+        if command == "measure":
+            raise NoConnectionError("no answer", "check the cable")
+        return {"prepare": prepared, "fetch": {"none": True, "boot": boot}}[command]
+
+    monkeypatch.setattr(BoardLink, "ask", ask)
+    link = BoardLink(SshConnection(NOWHERE.target), NOWHERE.python, "test")
+    task = make_task(onnx_file, Runtime.ONNX)
+    with pytest.raises(TransientError, match=said):
+        BoardRepeat(link, NOWHERE, [task], Wishes()).measure()
 
 
 def test_a_board_that_does_not_state_its_python_is_not_set_up(
