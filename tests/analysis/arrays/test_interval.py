@@ -1,7 +1,10 @@
 """Intervals of medians of few values, against simulation and textbook figures."""
 
+from itertools import product
+
 import numpy as np
 import pytest
+from daily import daily
 from scipy import stats
 
 from fleetrank.analysis.arrays.interval import half_width, median_loss, shrunk
@@ -30,9 +33,13 @@ def test_the_half_width_is_student_s() -> None:
     assert np.isnan(found[2])
 
 
-@pytest.mark.parametrize("spread", [1.0, 3.0])
-@pytest.mark.parametrize("tails", [np.inf, 5])
-@pytest.mark.parametrize("n", [2, 3, 5, 10])
+@pytest.mark.parametrize(
+    ("n", "tails", "spread"),
+    daily(
+        product([2, 3, 5, 10], [np.inf, 5], [1.0, 3.0]),
+        (2, np.inf, 3.0), (3, 5, 1.0), (5, 5, 3.0), (10, np.inf, 1.0),
+    ),
+)  # fmt: skip
 def test_ratios_are_covered_as_often_as_the_interval_says(
     n: int, tails: float, spread: float
 ) -> None:

@@ -144,8 +144,14 @@ def test_checking_a_phone_finds_another_one_at_its_address(desk: Desk) -> None:
         desk.desk.check(device)
 
 
-def test_removing_a_phone_restores_what_a_crash_left_and_leaves_nothing(desk: Desk) -> None:
+def test_a_phone_in_use_stays_and_a_removed_one_has_what_a_crash_left_restored(desk: Desk) -> None:
     device, phone = desk.register(), desk.bench.phone
+    with (
+        phone_lease(str(device.options["unit_hash"])),
+        pytest.raises(FleetError, match="in use"),
+    ):
+        clean_device(device)
+    assert desk.folder.exists()
     asked = 'settings get global "$1"', "heads_up_notifications_enabled"
     before = phone.shell(*asked, timeout_s=20).stdout
     with settings_for_measuring(phone):
@@ -153,16 +159,6 @@ def test_removing_a_phone_restores_what_a_crash_left_and_leaves_nothing(desk: De
         clean_device(device)
         assert phone.shell(*asked, timeout_s=20).stdout == before
         assert not desk.folder.exists()
-
-
-def test_the_folder_of_a_phone_in_use_stays_and_the_user_learns_why(desk: Desk) -> None:
-    device = desk.register()
-    with (
-        phone_lease(str(device.options["unit_hash"])),
-        pytest.raises(FleetError, match="in use"),
-    ):
-        clean_device(device)
-    assert desk.folder.exists()
 
 
 @pytest.mark.parametrize(

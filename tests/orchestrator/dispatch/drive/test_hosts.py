@@ -155,14 +155,11 @@ class TestContract:
         assert (found.failure.kind, found.failure.is_transient) == (ErrorKind.DEVICE_LOST, False)
         assert found.origin is Origin.VIRTUAL
 
-
-@pytest.mark.ray
-def test_an_actor_that_dies_loses_the_measurement_and_comes_back(
-    home: Path, tmp_path: Path
-) -> None:
-    with open_ray(SPECS, tmp_path) as hosts:
+    @pytest.mark.ray
+    @pytest.mark.parametrize("hosts", ["ray"], indirect=True)
+    def test_an_actor_that_dies_loses_the_measurement_and_comes_back(self, hosts: Hosts) -> None:
         hosts.submit("slow", task("t5"))
-        wait_until_running(hosts)
+        assert list(hosts.poll(1.0)) == []
         os.kill(_actor_process().pid, signal.SIGKILL)
         found = wait_for(hosts, 1)["t5"]
         assert found.failure is not None
@@ -173,8 +170,8 @@ def test_an_actor_that_dies_loses_the_measurement_and_comes_back(
         end_s = time.perf_counter() + 60
         status = Status.FAILED
         while status is Status.FAILED and time.perf_counter() < end_s:
-            hosts.submit("quick", task("t6"))
-            status = wait_for(hosts, 1)["t6"].status
+            hosts.submit("quick", task("t7"))
+            status = wait_for(hosts, 1)["t7"].status
         assert status is Status.OK
 
 
