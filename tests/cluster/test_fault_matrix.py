@@ -7,13 +7,11 @@ time to recover goes into the table that `make test-cluster` prints.
 import signal
 import sys
 import time
-from datetime import datetime, timedelta
 
 import onnx
 import pytest
-from cluster_driver import ACTOR, HEAD, RAYLET, WORKER, Case, ClusterDriver, is_failure, is_ok
-from namespace_hosts import NamespaceHost, wait_until
-from wording import has
+from cluster_driver import ACTOR, HEAD, RAYLET, WORKER, Case, is_failure, is_ok
+from namespace_hosts import wait_until
 
 pytestmark = pytest.mark.cluster
 
@@ -207,27 +205,6 @@ def test_a_host_is_added_in_the_middle(case: Case) -> None:
     case.recovers(16, "host added in the middle", "its cells, which had waited, were measured")
 
 
-@pytest.mark.thorough
-def test_the_driver_runs_out_of_disk(case: Case) -> None:
-    _simulate(case, "left", "right")
-    results = case.driver.root / "results"
-    mounted = ["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", str(results)]
-    case.host("head").run(["mkdir", str(results)])
-    assert case.host("head").run(mounted).returncode == 0
-    case.start().wait_for(is_ok, _LIMIT_S, n=4)
-    fill = f"dd if=/dev/zero of={results}/filler bs=4k; true"
-    case.host("head").run(["sh", "-c", fill])
-    case.harm()
-    assert case.sweep.finish(_LIMIT_S) not in (0, None)
-    assert "space" in case.sweep.output
-    (case.driver.here / "results" / "filler").unlink()
-    case.harm()
-    case.start("resume")
-    case.recovers(
-        16, "disk full on the driver, resume", "what could not be stored was fetched again"
-    )
-
-
 _HOLD_STORE = """
 import sys, time
 import numpy, ray
@@ -260,84 +237,3 @@ def test_the_object_store_is_full(case: Case, host: str) -> None:
     assert case.failures() == []
     case.assert_nothing_left_behind()
     case.note(f"object store of {host} is full", "the model's file arrived all the same")
-
-
-def _host_with(case: Case, name: str, program: str) -> NamespaceHost:
-    """A host more, on which every Python runs a program first."""
-    host = case.cluster.network.add(name)
-    folder = host.folder / "first"
-    folder.mkdir()
-    (folder / "sitecustomize.py").write_text(program)
-    paths = filter(None, (str(folder), host.env.get("PYTHONPATH")))
-    host.extra_env["PYTHONPATH"] = ":".join(paths)
-    case.cluster.start(host)
-    return host
-
-
-_SLOW_DISK = """
-import os, time
-_fsync = os.fsync
-
-def _slow(file):
-    time.sleep(3.0)
-    _fsync(file)
-
-os.fsync = _slow
-"""
-
-
-@pytest.mark.thorough
-def test_an_fsync_takes_seconds(case: Case) -> None:
-    model = case.driver.here / "m.onnx"
-    slow = _host_with(case, "slow", _SLOW_DISK)
-    case.driver = ClusterDriver(host=slow, address=case.cluster.address, root=slow.home / "ws")
-    case.driver.make(model, n_models=2)
-    _simulate(case, "left", "slow", repeats=2)
-    case.harm()
-    case.start()
-    case.recovers(
-        8,
-        "fsync takes 3 s, on driver and host",
-        "slower, and nothing else",
-        failures=[],
-        limit_s=2 * _LIMIT_S,
-    )
-    slow.power_off()
-
-
-_LATE_CLOCK = """
-# An hour ahead for what fleetrank's own processes on this host read. Ray's keep the machine's time:
-# the clock belongs to the kernel, and a library preloaded to falsify it ends the raylet.
-import builtins, datetime, types
-
-class _Ahead(datetime.datetime):
-    @classmethod
-    def now(cls, tz=None):
-        return super().now(tz) + datetime.timedelta(hours=1)
-
-_ahead = types.ModuleType("datetime")
-vars(_ahead).update(vars(datetime), datetime=_Ahead)
-_import = builtins.__import__
-
-def _with_clock(name, globals=None, *rest, **named):
-    owner = str((globals or {}).get("__name__")).partition(".")[0]
-    if name == "datetime" and owner == "fleetrank":
-        return _ahead
-    return _import(name, globals, *rest, **named)
-
-builtins.__import__ = _with_clock
-"""
-
-
-@pytest.mark.thorough
-def test_a_clock_is_off_by_an_hour(case: Case) -> None:
-    _host_with(case, "skewed", _LATE_CLOCK)
-    _simulate(case, "left", "skewed")
-    case.start()
-    assert case.sweep.finish(_LIMIT_S) == 0, case.sweep.output
-    case.assert_all_measured(16)
-    assert has(case.sweep.output, "clock of skewed", "3600 s ahead")
-    stamps = [datetime.fromisoformat(str(row["finished_utc"])) for row in case.driver.rows()]
-    assert max(stamps) - min(stamps) < timedelta(minutes=30)
-    case.assert_nothing_left_behind()
-    case.note("one clock an hour ahead", "a warning; all rows have the driver's time")

@@ -1,6 +1,5 @@
 """What a sweep cannot go on with ends it by a message and a remedy; nothing measured is lost."""
 
-import hashlib
 import json
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -10,7 +9,6 @@ import psutil
 import pytest
 from daily import daily
 from full_disk import no_room_beyond
-from ssh_board import why_no_mounts, with_read_only
 from waiting import MODES, ended, ok_repeats, start, wait_for_repeats
 from wording import has
 
@@ -19,46 +17,6 @@ from fleetrank.orchestrator.sweep import sweep_status
 
 ALL = ("m0", "m1", "m2", "m3")
 KIB = 1024
-
-
-@pytest.fixture(scope="module")
-def mounts() -> None:
-    if (reason := why_no_mounts()) is not None:
-        pytest.skip(reason)
-
-
-def content_of(folder: Path) -> dict[str, str]:
-    return {
-        str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest()
-        for path in sorted(folder.rglob("*"))
-        if path.is_file()
-    }
-
-
-@pytest.mark.thorough
-def test_a_read_only_results_folder_ends_each_command_that_writes_and_changes_nothing(
-    folder, mounts: None
-) -> None:
-    folder.write_spec(["m0"], ["sim-a"], repeats=1)
-    assert folder.run("sweep", "run", "t", "--inline").returncode == 0
-    sweep_id = folder.store.newest_sweep()
-    results = folder.root / "results"
-    stored = content_of(results)
-    for command in (
-        ("sweep", "run", "t"),
-        ("sweep", "resume", "--inline"),
-        ("results", "exclude", sweep_id, "--reason", "x"),
-        ("results", "export", "--format", "csv", "--out", "results/all.csv"),
-        ("report", "build", "--include-simulated", "--out", "results/report.html"),
-        ("report", "build", "--tables", "results/tables", "--include-simulated"),
-    ):
-        refused = folder.run(*command, before=with_read_only(results))
-        assert refused.returncode == 1, (command, refused.stdout + refused.stderr)
-        assert "Read-only file system" in refused.stderr, command
-        assert "-> get the permission" in refused.stderr, command
-    for command in (("sweep", "status"), ("results", "verify"), ("query", "SELECT 1")):
-        assert folder.run(*command, before=with_read_only(results)).returncode == 0, command
-    assert content_of(results) == stored
 
 
 def test_a_limit_on_the_size_of_files_is_said_before_ray_meets_it(folder) -> None:

@@ -195,23 +195,6 @@ def test_a_program_in_a_folder_is_registered_with_what_its_delegates_take(
 
 
 @pytest.mark.thorough
-def test_check_tells_another_system_another_speed_and_another_program(
-    phone: FarmedPhone, workspace: Workspace, tmp_path: Path, capsys
-) -> None:
-    tool = tmp_path / "benchmark_model"
-    tool.write_bytes(stand_in_of("benchmark_model").read_bytes() + b"# older\n")
-    assert add(phone, "--tool", f"benchmark_model={tool}") == 0
-    set_property(phone, "ro.build.version.release", "15")
-    set_property(phone, "ro.fleetrank.slowness", "1.5")
-    found = changes(capsys)
-    assert found["android_release"]["registered"] == "14"
-    assert found["android_release"]["now"] == "15"
-    assert "compare only sweeps" in found["android_release"]["meaning"]
-    assert found["canary_latency_ns"]["now"] > found["canary_latency_ns"]["registered"]
-    assert "benchmark_model" in found
-
-
-@pytest.mark.thorough
 def test_a_phone_that_is_away_is_removed_with_a_note(
     server: AdbServer, workspace: Workspace, tmp_path: Path, capsys
 ) -> None:
