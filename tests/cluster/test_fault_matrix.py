@@ -11,7 +11,7 @@ import time
 import onnx
 import pytest
 from cluster_driver import ACTOR, HEAD, RAYLET, WORKER, Case, is_failure, is_ok
-from namespace_hosts import wait_until
+from waiting import wait_until
 
 pytestmark = pytest.mark.cluster
 

@@ -16,8 +16,8 @@ from namespace_hosts import (
     NamespaceHost,
     make_key,
     start_sshd,
-    wait_until,
 )
+from waiting import wait_until
 
 pytestmark = pytest.mark.cluster
 

@@ -13,7 +13,7 @@ from types import SimpleNamespace
 import psutil
 import pytest
 from daily import daily
-from waiting import wait_until
+from waiting import is_soon_gone, wait_until
 
 from fleetrank.device_agents.contract.agent import never_stop
 from fleetrank.device_agents.contract.measurement import Failure, Measurement
@@ -304,19 +304,3 @@ def wait_for_child(pid: int) -> int:
             return int(children[0])
         time.sleep(0.05)
     raise AssertionError("the parent started no worker")
-
-
-def is_soon_gone(pid: int) -> bool:
-    """A killed process takes a moment to go."""
-    deadline = time.perf_counter() + 10
-    while not is_gone(pid) and time.perf_counter() < deadline:
-        time.sleep(0.05)
-    return is_gone(pid)
-
-
-def is_gone(pid: int) -> bool:
-    """Ended, whether or not somebody has taken note yet."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
-    except (FileNotFoundError, ProcessLookupError):
-        return True
