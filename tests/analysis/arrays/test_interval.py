@@ -7,7 +7,7 @@ import pytest
 from daily import daily
 from scipy import stats
 
-from fleetrank.analysis.arrays.interval import half_width, median_loss, shrunk
+from fleetrank.analysis.arrays.interval import half_width, median_loss, shrunk, squared_error
 
 
 @pytest.mark.parametrize("n", [1, 3, 4, 5, 10, 15, 16])
@@ -33,6 +33,11 @@ def test_the_half_width_is_student_s() -> None:
     assert np.isnan(found[2])
 
 
+def test_a_median_of_few_values_has_a_larger_error_than_their_mean() -> None:
+    found = squared_error(np.full(2, 0.5), np.full(2, 10), np.array([True, False]))
+    np.testing.assert_allclose(found, [0.05, 0.05 * 1.383])
+
+
 @pytest.mark.parametrize(
     ("n", "tails", "spread"),
     daily(
@@ -52,7 +57,8 @@ def test_ratios_are_covered_as_often_as_the_interval_says(
         logs = scale[:, None] * drawn
         squares = ((logs - logs.mean(axis=1, keepdims=True)) ** 2).sum(axis=1)
         variance, degrees = shrunk(squares, np.full(6, n - 1.0), np.ones(6, bool))
-        reach = half_width(variance * median_loss(np.full(6, n)) / n, degrees)
+        error = squared_error(variance, np.full(6, n), np.zeros(6, bool))
+        reach = half_width(error, degrees)
         medians = np.median(logs, axis=1)
         inside += (np.abs(medians[i] - medians[j]) <= np.hypot(reach[i], reach[j])).tolist()
     assert 0.925 < np.mean(inside) < 0.985
