@@ -9,6 +9,7 @@ import pytest
 from polars.testing import assert_frame_equal
 
 from fleetrank.analysis.panel.session import Session
+from fleetrank.analysis.rounds import round_values
 from fleetrank.analysis.statistics.latency_tables import latency_table
 from fleetrank.analysis.statistics.pairs import faster
 from fleetrank.analysis.stored.selection import Selection
@@ -113,6 +114,27 @@ def test_a_block_that_is_missing_and_a_cell_that_failed_change_little(session_of
 def test_rows_without_medians_of_blocks_are_compared_by_their_process_medians(session_of) -> None:
     rows = [row | {"block_medians_ns": None} for row in rows_of()]
     assert ratios(session_of(rows).panel.latency[:, 0]) == pytest.approx(1.0, abs=0.04)
+
+
+def test_models_that_never_met_keep_the_level_of_their_own_rounds(make_attempts) -> None:
+    """The rounds of c and d all met a slow host; a model alone in its rounds has no effect."""
+    rows = [
+        {"model": model, "repeat": number, "round_id": f"{models} {number}",
+         "latency_p50_ns": 1e6 * slow * (1 + number)}
+        for models, slow in (("ab", 1), ("cd", 3), ("e", 1))
+        for number in range(2) for model in models
+    ]  # fmt: skip
+    frame = make_attempts(rows)
+    found = round_values(frame, frame)
+    above = {one.round_id: one.above for one in found.rounds}
+    half = np.log(2) / 2
+    assert [above[name] for name in ("ab 0", "cd 0", "ab 1", "cd 1")] == pytest.approx(
+        [-half, -half, half, half]
+    )
+    assert above["e 0"] is None
+    assert sorted(found.cells["latency_ns"]) == pytest.approx(
+        [2**0.5 * 1e6] * 2 + [2**0.5 * 3e6] * 2
+    )
 
 
 def test_old_rows_are_the_same_objects(session_of) -> None:
