@@ -1,21 +1,19 @@
-"""A board does what the local processor does: rounds, stated inputs, language models, a canary."""
+"""A board does what the local processor does: rounds, profiles, language models."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
-import numpy as np
 import pytest
 from ssh_board import SshBoard
 from tiny_decoder import execution_of, save
 
 from fleetrank.device_agents.contract.measurement import Measurement
-from fleetrank.device_agents.contract.task import BlockPolicy, CanaryTask, MeasureTask
+from fleetrank.device_agents.contract.task import BlockPolicy, MeasureTask
 from fleetrank.device_agents.registry import KINDS
-from fleetrank.foundation.inputs import ModelInput, Values
-from fleetrank.foundation.vocabulary import ErrorKind, Runtime, Status
-from tests.device_agents.conftest import make_task, sha256
+from fleetrank.foundation.vocabulary import Runtime, Status
+from tests.device_agents.conftest import make_task
 
 pytestmark = pytest.mark.slow
 
@@ -67,24 +65,6 @@ def test_the_worker_there_finds_out_where_the_time_goes(
     assert board.kept == [], "acknowledged"
 
 
-def input_task(path: Path, values: Path, sha: str) -> MeasureTask:
-    stated = ModelInput(
-        name="x", shape=(1, 3, 16, 16), dtype="float32",
-        values=Values(path=str(values), sha256=sha),
-    )  # fmt: skip
-    task = make_task(path, Runtime.ONNX, is_trusted=True)
-    return replace(task, execution=replace(task.execution, inputs=(stated,)))
-
-
-@pytest.mark.thorough
-def test_values_of_an_input_travel(board: SshBoard, onnx_file: Path, tmp_path: Path) -> None:
-    values = tmp_path / "it's the input.npy"
-    np.save(values, np.ones((1, 3, 16, 16), np.float32))
-    seen = board.agent().measure(input_task(onnx_file, values, sha256(values)))
-    assert seen.status is Status.OK, seen.failure
-    assert [path.read_bytes() for path in board.cache.glob("files/*.npy")] == [values.read_bytes()]
-
-
 @pytest.mark.thorough
 @pytest.mark.parametrize("workload", ["decode@8", "generate@4+3"])
 def test_a_language_model_keeps_its_state_there(
@@ -96,36 +76,3 @@ def test_a_language_model_keeps_its_state_there(
     seen = board.agent().measure(replace(task, execution=execution))
     assert seen.status is Status.OK, seen.failure
     assert (seen.ttft_samples_ns is None) == workload.startswith("decode")
-
-
-def canary_of(path: Path, reference_ns: int, *, before: bool, after: bool) -> CanaryTask:
-    return CanaryTask(
-        artifact_path=str(path), artifact_sha256=sha256(path), affinity=None,
-        reference_ns=reference_ns, spread=None, runs_before=before, runs_after=after,
-    )  # fmt: skip
-
-
-Measured = Callable[[CanaryTask], Measurement]
-
-
-@pytest.fixture
-def measured(board: SshBoard, onnx_file: Path) -> Measured:
-    """Measures with a canary, which may take up to a hundred times its registered latency."""
-    task = make_task(onnx_file, Runtime.ONNX, is_trusted=True)
-
-    def measure(canary: CanaryTask) -> Measurement:
-        agent = board.agent(canary_tolerance=100.0)
-        return agent.measure(replace(task, canary=canary))
-
-    return measure
-
-
-@pytest.mark.thorough
-def test_a_canary_that_deviates_puts_the_repeat_off(
-    measured: Measured, board: SshBoard, tflite_file: Path
-) -> None:
-    seen = measured(canary_of(tflite_file, 1, before=True, after=False))
-    assert seen.failure.kind is ErrorKind.UNFIT_CONDITIONS
-    assert seen.failure.wait is not None
-    assert "registered latency" in seen.failure.message
-    assert list(board.cache.glob("files/*.onnx")) == [], "the repeat itself was not begun"

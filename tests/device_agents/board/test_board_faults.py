@@ -18,7 +18,6 @@ from fleetrank.device_agents.board import agent as board_agent
 from fleetrank.device_agents.board.ssh import SshConnection
 from fleetrank.device_agents.contract.measurement import Failure, Measurement
 from fleetrank.device_agents.contract.task import MeasureTask, OptionValue
-from fleetrank.foundation.lease import give_up_at_once, open_lease, wait_for_lock
 from fleetrank.foundation.vocabulary import ErrorKind, Runtime, Status
 from tests.device_agents.conftest import QUICK, make_task
 
@@ -91,26 +90,6 @@ def test_what_was_measured_while_the_line_was_cut_is_fetched(board: SshBoard, be
 
 
 @pytest.mark.thorough
-def test_a_busy_board_keeps_what_was_measured_while_the_line_was_cut(
-    board: SshBoard, onnx_file: Path, begin: Begin
-) -> None:
-    found = begin(3.0, reconnect_s=0.0)
-    board.relay.cut()
-    wait_until(lambda: len(board.kept) == 1, "the result on the board", 60.0)
-    assert failure_of(found.result(120.0)).is_transient
-    board.relay.restore()
-    task = long_task(onnx_file, 300.0)
-    with open_lease(board.cache / "board.lock") as lock:
-        # The command that kept it ends a moment after its result is there.
-        wait_until(lambda: wait_for_lock(lock, give_up_at_once), "the lock", 30.0)
-        assert failure_of(board.agent().measure(task)).wait is not None
-        wait_until(lambda: not board.processes("measure"), "the end of the command", 30.0)
-    assert len(board.kept) == 1
-    seen = board.agent().measure(task)
-    assert (seen.status, seen.stop_reason) == (Status.OK, "max_time")
-
-
-@pytest.mark.thorough
 def test_a_repeat_ends_when_the_connection_does(board: SshBoard, begin: Begin) -> None:
     found = begin(300.0)
     board.relay.reset()
@@ -119,22 +98,6 @@ def test_a_repeat_ends_when_the_connection_does(board: SshBoard, begin: Begin) -
     assert "connection ended" in failure.message
     assert board.processes("worker") == []
     assert board.kept == []
-
-
-@pytest.mark.thorough
-def test_a_restart_is_named(board: SshBoard, begin: Begin) -> None:
-    if (reason := why_no_mounts()) is not None:
-        pytest.skip(reason)
-    found = begin(300.0)
-    boot = board.folder / "boot"
-    boot.write_text("0b5d3c1e-0000-4000-8000-000000000000\n")
-    script = 'mount --bind "$1" /proc/sys/kernel/random/boot_id; shift; exec "$@"'
-    board.stop()
-    board.before = ["unshare", "--mount", "sh", "-ec", script, "sh", str(boot)]
-    board.start()
-    failure = failure_of(found.result(120.0))
-    assert (failure.kind, failure.is_transient) == (ErrorKind.DEVICE_LOST, True)
-    assert "restarted" in failure.message
 
 
 @pytest.mark.thorough
@@ -222,33 +185,6 @@ def test_a_python_that_cannot_be_used_is_named(
     assert (found.kind, found.is_transient) == (ErrorKind.DEVICE_LOST, False)
     assert said in found.message
     assert "`python=PATH`" in found.remedy
-
-
-@pytest.mark.thorough
-def test_two_hosts_take_turns_on_one_board(
-    board: SshBoard, begin: Begin, onnx_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    first = begin(10.0)  # longer than a busy host needs to ask the board twice
-    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
-    task = make_task(onnx_file, Runtime.ONNX, is_trusted=True, task_id="other/1")
-    busy = failure_of(board.agent(max_wait_s=0.0).measure(task))
-    assert busy.kind is ErrorKind.UNFIT_CONDITIONS
-    assert busy.wait is not None
-    assert "in use: task-1" in busy.message
-    patient = board.agent(max_wait_s=120.0).measure(task)
-    assert patient.status is Status.OK, patient.failure
-    mine = first.result(60.0)
-    assert mine.finished_utc is not None
-    assert patient.finished_utc is not None
-    assert mine.finished_utc < patient.finished_utc
-
-
-@pytest.mark.thorough
-def test_another_board_under_the_same_name_is_refused(board: SshBoard, onnx_file: Path) -> None:
-    agent = board.agent(board_hash="0" * 16)
-    found = failure_of(agent.measure(make_task(onnx_file, Runtime.ONNX)))
-    assert (found.kind, found.is_transient) == (ErrorKind.DEVICE_LOST, False)
-    assert "another board" in found.message
 
 
 @pytest.mark.thorough

@@ -101,14 +101,3 @@ def looping(folder: Path, path: Path, **changes: object) -> InferTask:
     np.savez(folder / "loop.npz", input_0=np.zeros((1, 1), np.float32))
     given: dict[str, object] = {"inputs_path": str(folder / "loop.npz")}
     return task_of(folder, path, **{**given, **changes})
-
-
-@pytest.mark.thorough
-def test_weights_in_a_second_file_travel_and_stay(
-    board: SshBoard, onnx_file: Path, tmp_path: Path
-) -> None:
-    content = tmp_path / "weights"
-    content.write_bytes(b"weights")
-    weights = content.rename(tmp_path / f"{sha256(content)}.data")
-    assert board.agent().infer(task_of(tmp_path, onnx_file, weights_path=str(weights))) is None
-    assert stored_names(board) == sorted([f"{sha256(onnx_file)}.onnx", weights.name])

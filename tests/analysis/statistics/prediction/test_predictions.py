@@ -106,6 +106,17 @@ def test_of_several_platforms_of_a_device_those_with_the_threads_of_the_target_s
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(("fact", "serves"), [({"batch": 8}, False), ({"runtime": "tflite"}, True)])
+def test_the_device_itself_serves_in_another_configuration_of_the_same_batch(
+    make_attempts, fact, serves
+):
+    elsewhere = fleet(make_attempts, facts=fact).filter(pl.col("device") == "new")
+    rows = predicted(pl.concat([fleet(make_attempts), elsewhere])).frame
+    (basis,) = rows.filter(pl.col("platform_key") == "new/onnx/b1/t1")["basis"].unique()
+    assert basis.endswith("itself in 1 other configuration") is serves
+
+
+@pytest.mark.slow
 def test_zero_and_missing_values_are_left_out(make_attempts):
     frame = fleet(make_attempts).with_columns(
         pl.when((pl.col("device") == "d03") & (pl.col("model") == "m07"))
