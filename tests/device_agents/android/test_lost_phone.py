@@ -5,6 +5,7 @@ import subprocess
 import sys
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from adb_bench import (
@@ -24,6 +25,7 @@ from waiting import wait_until
 
 from fleetrank.device_agents.android.agent import AndroidAgent
 from fleetrank.device_agents.android.state.identity import probe_phone
+from fleetrank.device_agents.android.state.phone_lock import phone_lease
 from fleetrank.device_agents.errors import PermanentError
 from fleetrank.device_agents.virtual_phone.profile import Fault
 from fleetrank.foundation.codec import to_json
@@ -49,6 +51,15 @@ def test_an_unauthorized_phone_is_no_fault_of_the_cell(
     bench.clear(Fault.UNAUTHORIZED)
     states = bench.phone.server.devices
     wait_until(lambda: {one.state for one in states()} == {"device"}, "adb to accept the key")
+    assert_good(measure_patiently(agent, make_task()), bench)
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("fault", [Fault.OFFLINE, Fault.REBOOT])
+def test_a_phone_that_is_away_for_a_moment_is_waited_for(
+    agent: AndroidAgent, bench: AdbBench, fault: Fault
+) -> None:
+    bench.farm.inject(0, fault, duration_s=1.0)
     assert_good(measure_patiently(agent, make_task()), bench)
 
 
@@ -109,11 +120,31 @@ def test_an_adb_server_killed_in_the_middle_is_started_again(
     assert_good(measure_patiently(agent, make_task()), bench)
 
 
+@pytest.mark.thorough
+def test_a_killed_server_that_many_miss_is_started_once(bench: AdbBench) -> None:
+    server = bench.phone.server
+    command = [str(server.adb), "-P", str(server.port), "kill-server"]
+    subprocess.run(command, check=True, timeout=30, capture_output=True)
+    with ThreadPoolExecutor(8) as pool:
+        assert len(list(pool.map(lambda _: server.devices(), range(8)))) == 8
+
+
 def test_a_full_phone_takes_no_artifact(agent: AndroidAgent, bench: AdbBench) -> None:
     bench.inject(Fault.STORAGE_FULL)
     failure = failure_of(agent.measure(make_task()))
     assert (failure.kind, failure.is_transient) == (ErrorKind.DISK_FULL, False)
     assert leftovers(bench.farmed.folder) == []
+
+
+@pytest.mark.thorough
+def test_a_phone_in_use_is_left_to_its_user(new_agent: NewAgent, bench: AdbBench) -> None:
+    name = probe_phone(bench.phone).unit_hash
+    for known in ({}, {"unit_hash": name}):
+        with phone_lease(name):
+            failure = failure_of(new_agent(**known).measure(make_task()))
+        assert failure.wait is not None
+        assert "in use" in failure.message
+    assert_good(new_agent().measure(make_task()), bench)
 
 
 def test_another_phone_at_the_address_is_refused(new_agent: NewAgent, bench: AdbBench) -> None:

@@ -132,6 +132,19 @@ def test_settings_of_a_phone_lost_for_a_moment_at_the_end_are_put_back(bench: Ad
     assert read(bench.phone, STAY_ON) == "null"
 
 
+@pytest.mark.thorough
+def test_settings_of_a_phone_that_stays_away_are_put_back_later(
+    bench: AdbBench, caplog: pytest.LogCaptureFixture
+) -> None:
+    with settings_for_measuring(bench.phone):
+        bench.inject(Fault.UNAUTHORIZED)
+    assert has_record(bench)
+    assert "not restored yet" in caplog.text
+    bench.clear(Fault.UNAUTHORIZED)
+    when_back(bench.phone, restore_settings)
+    assert read(bench.phone, STAY_ON) == "null"
+
+
 def test_a_step_is_done_again_while_the_connection_is_interrupted(bench: AdbBench) -> None:
     seen: list[str] = []
 

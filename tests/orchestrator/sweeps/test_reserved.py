@@ -58,6 +58,20 @@ def test_a_device_that_another_user_has_is_waited_for_and_given_back(folder, lab
 
 
 @pytest.mark.thorough
+def test_without_patience_it_is_left_out_with_the_reason(folder, lab) -> None:
+    add_device(folder, lab, limit_s=0.0)
+    folder.write_spec(["m0"], ["sim-a", "sim-b"], repeats=1)
+    lab.give_to("ann")
+    folder.call("sweep", "run", "t", "--inline")
+    assert [(row["device"], row["status"]) for row in folder.rows()] == [("sim-b", "ok")]
+    assert "used by ann" in (waits(folder)["sim-a"] or "")
+    lab.free()
+    assert folder.call("sweep", "resume", "--inline").returncode == 0
+    assert len(folder.rows()) == 2
+    assert lab.user is None
+
+
+@pytest.mark.thorough
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
 def test_a_sweep_that_is_ended_gives_it_back(folder, lab, number: int) -> None:
     """A process, because another one must release what a killed one reserved."""

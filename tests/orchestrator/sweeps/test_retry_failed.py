@@ -3,6 +3,7 @@
 import json
 import re
 import shlex
+import shutil
 from collections import defaultdict
 
 import polars as pl
@@ -17,6 +18,7 @@ from fleetrank.orchestrator.progress import (
     RepeatStarted,
     SweepFinished,
     SweepStarted,
+    sentence,
 )
 from fleetrank.orchestrator.sweep.sweep_run import resume_sweep, run_sweep
 from fleetrank.orchestrator.sweep.sweep_session import RunOptions
@@ -90,6 +92,25 @@ def test_a_plain_resume_keeps_a_permanent_failure_and_only_the_named_model_is_re
     assert "1 failed repeat" in notice.message
     with pytest.raises(UsageError, match="m9"):
         _resume(folder, retries_failed=True, restricted_to="m9")
+
+
+def test_only_narrows_the_pending_repeats_of_a_resume_too(folder) -> None:
+    folder.write_spec(["m0", "m1"], ["sim-a"], repeats=2)
+    _start(folder)
+    results = folder.root / "results"
+    shutil.rmtree(results / "measurements")
+    for kept in (*(results / "journal").iterdir(), *(results / "sweeps").glob("*.parts")):
+        kept.unlink()
+    outcome, _events = _resume(folder, restricted_to="m1")
+    assert (outcome.n_ok, outcome.n_left) == (2, 2)
+    assert {row["model"] for row in folder.rows()} == {"m1"}
+    assert folder.record().state == "stopped"
+    outcome, _events = _resume(folder)
+    assert (outcome.n_ok, folder.record().state) == (4, "finished")
+    before = folder.rows()
+    _outcome, events = _resume(folder, retries_failed=True)
+    assert any("nothing has failed" in (sentence(event) or "") for event in events)
+    assert folder.rows() == before
 
 
 def test_the_next_step_after_failures_retries_them(folder) -> None:

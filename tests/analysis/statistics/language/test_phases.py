@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 import polars as pl
 import pytest
-from language_rows import DECODERS, write_language_results
+from language_rows import DECODERS, MACHINES, write_language_results
 from scipy.stats import spearmanr
 
 from fleetrank.analysis.errors import NoDataError
@@ -57,6 +57,16 @@ def test_the_mean_over_platforms_is_that_of_scipy(frame, found, measure: str, co
     assert sorted(singles) == pytest.approx(sorted(rhos))
 
 
+@pytest.mark.thorough
+def test_a_device_of_no_known_model_is_a_model_of_its_own(frame, found) -> None:
+    unknown = frame.with_columns(device_model=pl.lit(None, dtype=pl.String))
+    apart = phases(Session(unknown, Selection()))
+    for level, source in ((Level.WORKLOADS, "prefill@512"), (Level.DEVICES, "decode@512")):
+        wanted = (level, LATENCY, source, "decode@512")
+        assert apart.mean(*wanted).n_pairs == found.mean(*wanted).n_pairs
+        assert apart.mean(*wanted).rho == found.mean(*wanted).rho
+
+
 def test_the_mean_over_devices_is_that_of_scipy(frame, found) -> None:
     steps = values(frame, "decode@512")
     rhos = [
@@ -86,11 +96,28 @@ def test_a_workload_of_the_selection_is_in_every_compared_pair(frame) -> None:
     assert between.height == 3 * 2
 
 
+@pytest.mark.thorough
+def test_one_workload_cannot_be_compared(tmp_path) -> None:
+    rows = load_measurements(write_language_results(tmp_path, workloads=["decode@128"]))
+    with pytest.raises(NoDataError, match="decode@128"):
+        make_table("transfer/phases", rows, Selection())
+
+
 def test_workloads_that_only_failed_are_named(frame) -> None:
     is_kept = pl.col("workload") == "decode@128"
     failed = frame.with_columns(status=pl.when(is_kept).then("status").otherwise(pl.lit("failed")))
     with pytest.raises(NoDataError, match="Left out: prefill@128"):
         make_table("transfer/phases", failed, Selection())
+
+
+@pytest.mark.thorough
+def test_a_model_that_one_workload_lacks_is_left_out_of_its_pairs(frame) -> None:
+    lacks = (pl.col("workload") == "prefill@512") & (pl.col("model") == "gpt2")
+    found = phases(Session(frame.filter(~lacks), Selection()))
+    mean = found.mean(Level.WORKLOADS, LATENCY, "prefill@512", "decode@512")
+    other = found.mean(Level.WORKLOADS, LATENCY, "prefill@128", "decode@512")
+    assert (mean.n_models, other.n_models) == (len(DECODERS) - 1, len(DECODERS))
+    assert found.n_platforms == len(MACHINES)
 
 
 @pytest.mark.thorough

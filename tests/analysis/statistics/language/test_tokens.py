@@ -1,10 +1,13 @@
 """Figures for each token, and the time of a whole answer."""
 
 import pytest
+from language_rows import write_language_results
 from wording import has
 
 from fleetrank.analysis.errors import AnalysisError, NoDataError
+from fleetrank.analysis.panel.session import Session
 from fleetrank.analysis.statistics.language import MEANINGS, NAMES
+from fleetrank.analysis.stored.load import load_measurements
 from fleetrank.analysis.stored.selection import Selection
 from fleetrank.analysis.tables.tables import make_table
 from fleetrank.foundation.inputs import WorkloadKind
@@ -59,6 +62,17 @@ def test_utilisation_needs_the_peaks_of_the_device(make_attempts) -> None:
 )
 def test_a_figure_over_nothing_is_null(make_attempts, facts: dict[str, object]) -> None:
     one_row(make_attempts, "tokens", **facts)
+
+
+@pytest.mark.thorough
+def test_prompts_and_steps_have_rates_of_different_names(tmp_path) -> None:
+    frame = load_measurements(write_language_results(tmp_path))
+    of_prompt, of_step = (
+        set(make_table("tokens", frame, Selection(workload=name)).frame.columns)
+        for name in ("prefill@128", "decode@128")
+    )
+    assert {"ttft_p50_ms", "prefill_tokens_per_s"} <= of_prompt - of_step
+    assert {"itl_p50_ms", "decode_tokens_per_s"} <= of_step - of_prompt
 
 
 def test_images_have_no_tokens(make_attempts) -> None:
@@ -131,6 +145,15 @@ def test_a_length_that_ran_out_of_memory_leaves_the_others(make_attempts) -> Non
 def test_a_number_of_tokens_is_a_whole_number(make_attempts, wrong: object) -> None:
     with pytest.raises(AnalysisError):
         make_table("tokens/request", parts(make_attempts), Selection(settings=(("prompt", wrong),)))
+
+
+@pytest.mark.thorough
+def test_a_source_limits_the_platforms_of_every_workload(tmp_path) -> None:
+    frame = load_measurements(write_language_results(tmp_path))
+    for name in ("tokens/request", "transfer/phases"):
+        table = make_table(name, frame, Selection(source="xeon")).frame
+        assert {key.split("/")[0] for key in table["platform_key"].drop_nulls()} == {"xeon"}
+    assert str(Session(frame, Selection(workload="decode@128")).workload) == "decode@128"
 
 
 @pytest.mark.slow
