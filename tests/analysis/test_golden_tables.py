@@ -1,4 +1,4 @@
-"""Every figure of every table of a fixed set of rows, held against a recorded file."""
+"""Every figure and note of every table of a fixed set of rows, held against recorded files."""
 
 import json
 import math
@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 from fleet_rows import write_results
-from golden_tables import figures_of
+from golden_tables import Tables, figures, tables_of
+from golden_texts import hold, notes_of
 
 from fleetrank.analysis.tables.tables import REQUESTS
 
@@ -25,11 +26,20 @@ def is_equal(left: object, right: object) -> bool:
     return left == right
 
 
-def test_every_figure_is_the_recorded_one(tmp_path: Path, subtests: pytest.Subtests) -> None:
-    found = json.loads(json.dumps(figures_of(write_results(tmp_path))))
+@pytest.fixture(scope="module")
+def tables(tmp_path_factory: pytest.TempPathFactory) -> Tables:
+    return tables_of(write_results(tmp_path_factory.mktemp("golden")))
+
+
+def test_every_figure_is_the_recorded_one(tables: Tables, subtests: pytest.Subtests) -> None:
+    found = json.loads(json.dumps(figures(tables)))
     for name, before in RECORDED.items():
         with subtests.test(name):
             assert_recorded(found[name], before)
+
+
+def test_every_note_is_the_recorded_one(tables: Tables) -> None:
+    hold("notes.txt", notes_of(tables))
 
 
 def assert_recorded(now: object, before: object) -> None:

@@ -15,9 +15,8 @@ from wording import has
 from fleetrank.analysis.errors import AnalysisError, NoDataError
 from fleetrank.analysis.panel.session import Session
 from fleetrank.analysis.report.page import build_report
-from fleetrank.analysis.report.page_data import component_points, page_data
+from fleetrank.analysis.report.page_data import component_points
 from fleetrank.analysis.report.page_tables import Evidence, PageTables, gather, page_tables
-from fleetrank.analysis.report.sections import page_sections
 from fleetrank.analysis.stored.load import load_measurements, valid_attempts
 from fleetrank.analysis.stored.selection import Selection
 from fleetrank.analysis.stored.side_tables import COMPONENT_TIMES, OF_MEASUREMENTS
@@ -183,28 +182,6 @@ def test_platforms_whose_components_have_other_names_are_told_apart(tmp_path: Pa
     with pytest.raises(NoDataError, match=MODELS[0]) as found:
         session_table("components/ratios", _session(folder, **pair))
     assert "split=module" in found.value.remedy
-
-
-@pytest.mark.thorough
-def test_profiles_change_no_latency(results: Path, tmp_path: Path) -> None:
-    plain = write_results(tmp_path / "plain", nets=NETS[:5])
-    for name in ("latency", "transfer"):
-        mine = session_table(name, Session(load_measurements(results), Selection()))
-        assert mine.frame.equals(session_table(name, _session(plain)).frame)
-
-
-@pytest.mark.thorough
-@pytest.mark.slow
-def test_the_page_has_bars_for_the_profiled_models_alone(made: tuple[Evidence, PageTables]) -> None:
-    evidence, tables = made
-    (section,) = [one for one in page_sections(evidence, tables) if one.id == "components"]
-    assert section.charts == "components"
-    assert len(section.tables) == 2
-    points = page_data(evidence, tables)["components"]
-    assert isinstance(points, dict)
-    by_module = points["components"]
-    assert {evidence.shown.models[number] for number in by_module["m"]} == set(MODELS)
-    assert len(by_module["name"]) == len(MODELS) * len(PLACES) * len(_PARTS)
 
 
 @pytest.mark.thorough

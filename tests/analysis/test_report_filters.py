@@ -151,15 +151,6 @@ def test_statistics_over_models_are_marked_and_not_made_anew(
         assert page.locator(f"#{section} > p.overall").is_visible()
 
 
-def test_one_platform_leaves_no_pair_and_the_page_says_so(
-    page: "playwright.Page", report: str
-) -> None:
-    _open(page, report, device=HOSTILE_DEVICE)
-    assert _titles(page, "transfer") == []
-    assert "report show transfer" in page.locator("[data-more=transfer]").inner_text()
-    assert "report show frontier" in page.locator("[data-more=frontier]").inner_text()
-
-
 def test_the_keyboard_sets_a_filter_and_the_address_keeps_it(
     page: "playwright.Page", report: str
 ) -> None:
@@ -211,12 +202,6 @@ def test_what_the_address_names_in_vain_is_said_as_text(
     assert told.startswith("Showing 5 of 5 platforms")
 
 
-def test_a_combination_that_nothing_fits_is_said(page: "playwright.Page", report: str) -> None:
-    _open(page, report, device="pixel-7", tier="cpu")
-    assert "Nothing fits" in page.locator("#shown").inner_text()
-    assert "Nothing" in page.locator("[data-more=latency]").inner_text()
-
-
 def test_more_platforms_are_drawn_when_asked(page: "playwright.Page", tmp_path: Path) -> None:
     places = [
         Place(device=f"phone-{number}", tier="edge", runtime="onnx", gflops=9)
@@ -229,10 +214,3 @@ def test_more_platforms_are_drawn_when_asked(page: "playwright.Page", tmp_path: 
     page.locator("[data-more=latency] button").click()
     assert len(_titles(page, "latency")) == 8
     assert page.locator("[data-more=latency]").inner_text() == ""
-
-
-def test_a_long_list_can_be_searched(page: "playwright.Page", report: str) -> None:
-    _open(page, report)
-    page.locator("[data-pick=model] summary").click()
-    page.locator("[data-pick=model] input[type=search]").fill("resnet")
-    assert page.locator("[data-pick=model] label:visible").count() == 2

@@ -4,7 +4,6 @@ import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import numpy as np
 import polars as pl
 import pytest
 from fleet_rows import NETS, PLACES, write_results
@@ -13,9 +12,8 @@ from headless_browser import legend_colours, unfold
 from stored_part import write_part
 
 from fleetrank.analysis.report.page import build_report
-from fleetrank.analysis.report.page_data import curve_groups, sustained_series
+from fleetrank.analysis.report.page_data import curve_groups
 from fleetrank.analysis.report.page_tables import Evidence, gather, page_tables
-from fleetrank.analysis.report.sections import page_sections
 from fleetrank.analysis.stored.selection import Selection
 
 if TYPE_CHECKING:
@@ -59,51 +57,6 @@ def test_a_group_has_a_row_for_each_measured_point_and_names_the_ends(evidence: 
     assert {value for _, value, *_ in rows} == {1, 2}
     assert len(rows) == 2 * len(evidence.shown.models)
     assert "out of memory at 4: " in str(first["ends"])
-
-
-@pytest.mark.thorough
-def test_a_series_covers_the_whole_run(evidence: Evidence) -> None:
-    (series, *_) = [one for one in sustained_series(evidence) if one["title"].endswith("image")]
-    points = series["points"]
-    assert isinstance(points, list)
-    assert points[0][2] == 0
-    assert all(np.isfinite(rate) and rate > 0 for *_, rate in points)
-
-
-@pytest.mark.browser
-@pytest.mark.thorough
-def test_a_model_without_the_workload_of_the_page_is_drawn_too(
-    browser: "playwright.Browser", tmp_path: Path
-) -> None:
-    results = _growing(write_results(tmp_path / "results", repeats=1))
-    part = next((results / "measurements").rglob("*.parquet"))
-    frame = pl.read_parquet(part)
-    text = frame["model"][0]
-    is_image = pl.col("workload").fill_null("image") == "image"
-    frame.filter(~(is_image & (pl.col("model") == text))).pipe(write_part, part)
-    evidence = gather(results, Selection())
-    assert text not in evidence.shown.models
-    lengths = [g for g in curve_groups(evidence, page_tables(evidence)) if g["over"] == "length"]
-    assert lengths
-    assert all(text in {row[0] for row in _listed(group["rows"])} for group in lengths)
-    assert any(
-        text in {point[0] for point in _listed(one["points"])} for one in sustained_series(evidence)
-    )
-    sections = page_sections(evidence, page_tables(evidence))
-    (section,) = [one for one in sections if one.id == "scaling"]
-    assert text in str(section.tables[0].packed)
-    page = tmp_path / "page.html"
-    build_report(results, page)
-    view = browser.new_page(viewport={"width": 1280, "height": 900})
-    view.goto(page.as_uri())
-    unfold(view)
-    names = view.locator("#scaling .chart svg text").all_text_contents()
-    assert text in names
-
-
-def _listed(value: object) -> list[list[object]]:
-    assert isinstance(value, list)
-    return value
 
 
 @pytest.mark.browser

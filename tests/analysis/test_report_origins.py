@@ -1,6 +1,5 @@
 """The page says that figures are simulated or virtual, also in sections on other workloads."""
 
-import json
 import re
 from collections.abc import Sequence
 from dataclasses import replace
@@ -10,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 import pytest
-from fleet_rows import NETS, Place, write_results
+from fleet_rows import Place, write_results
 from headless_browser import unfold
 from language_rows import DECODERS, MACHINES, Machine, write_language_results
 from stored_part import write_part
@@ -96,20 +95,6 @@ def test_titles_of_panels_say_that_a_device_is_simulated(made: Made) -> None:
     assert not [title for title in titles if "xeon" in title and "simulated" in title]
 
 
-@pytest.mark.thorough
-def test_titles_of_platforms_of_the_page_say_it_too(tmp_path: Path) -> None:
-    places = [
-        Place(device=name, tier="edge", runtime="onnx", gflops=9, origin=origin)
-        for name, origin in (("board", "measured"), ("phone", "virtual"))
-    ]
-    results = write_results(tmp_path / "r", nets=NETS[:4], places=places, repeats=1)
-    text = render_page(gather(results, Selection(origins=ORIGINS)), NOW)
-    found = re.search(r'id="data">(.*?)</script>', text, re.DOTALL)
-    assert found is not None
-    titles = [one["title"] for one in json.loads(found[1])["platforms"]]
-    assert sorted(titles) == ["board", "phone (virtual)"]
-
-
 @pytest.mark.browser
 @pytest.mark.thorough
 def test_the_axes_of_the_matrix_mark_platforms_that_are_not_real(
@@ -135,14 +120,6 @@ def test_the_axes_of_the_matrix_mark_platforms_that_are_not_real(
 def _texts(evidence: Evidence, tables: PageTables, name: str) -> set[str]:
     (table,) = listed(evidence, tables, name)
     return {cell.text for row in table.rows for cell in row.cells} | set(table.notes)
-
-
-@pytest.mark.thorough
-@pytest.mark.parametrize("name", ["tokens/crossover", "scaling"])
-def test_a_table_has_the_rows_that_its_chart_draws(made: Made, name: str) -> None:
-    texts = _texts(*made, name)
-    assert any("sim-reader" in text for text in texts if "SIMULATED" not in text)
-    assert not any(" rows are on " in text for text in texts)
 
 
 @pytest.mark.thorough

@@ -6,10 +6,9 @@ from pathlib import Path
 
 import polars as pl
 import pytest
-from fleet_rows import PLACES, write_results
+from fleet_rows import write_results
 from stored_part import write_part
 
-from fleetrank.analysis.panel.session import Session
 from fleetrank.analysis.report.page import render_page
 from fleetrank.analysis.report.page_data import page_data
 from fleetrank.analysis.report.page_tables import (
@@ -19,9 +18,7 @@ from fleetrank.analysis.report.page_tables import (
     gather,
     page_tables,
 )
-from fleetrank.analysis.stored.load import load_measurements
 from fleetrank.analysis.stored.selection import Selection
-from fleetrank.analysis.tables.tables import session_table
 
 pytestmark = pytest.mark.slow
 HIDDEN = ("resnet50", "vgg16", "deit_tiny", "mobilevit_xxs", "squeezenet1_1")
@@ -79,13 +76,3 @@ def test_the_charts_have_a_point_for_each_model_that_a_platform_lacks(
         (platforms[p], models[m])
         for p, m in zip(measured["p"], measured["m"], strict=True)  # type: ignore[index]
     }
-
-
-@pytest.mark.thorough
-def test_a_prediction_enters_no_other_table(results: Path) -> None:
-    rows = load_measurements(results)
-    session, before = Session(rows, Selection()), Session(rows, Selection())
-    session_table("predict", session)
-    for name in ("latency", "flops/frm", "transfer", "frontier"):
-        assert session_table(name, session).frame.equals(session_table(name, before).frame), name
-    assert len(PLACES) == session.panel.platforms.height

@@ -13,7 +13,6 @@ from stored_part import write_part
 from fleetrank.analysis.report.page import build_report
 from fleetrank.analysis.report.page_data import reading_groups
 from fleetrank.analysis.report.page_tables import Evidence, PageTables, gather, page_tables
-from fleetrank.analysis.report.sections import page_sections
 from fleetrank.analysis.stored.selection import Selection
 
 if TYPE_CHECKING:
@@ -68,20 +67,6 @@ def test_a_model_without_the_workload_of_the_page_is_drawn_too(tmp_path: Path) -
     evidence = gather(results, CHOSEN)
     groups = reading_groups(evidence, page_tables(evidence))
     assert sorted(str(one["model"]) for one in groups) == ["0", "None"]
-
-
-@pytest.mark.thorough
-def test_a_crossover_of_the_table_is_in_its_group(made: tuple[Evidence, PageTables]) -> None:
-    evidence, tables = made
-    crossings = [one["crossings"] for one in reading_groups(evidence, tables)]
-    known = tables["tokens/crossover"].frame.drop_nulls("crossover_tokens")
-    assert sum(map(len, crossings)) == known.height > 0
-
-
-@pytest.mark.thorough
-def test_the_section_has_the_tables_that_could_be_made(made: tuple[Evidence, PageTables]) -> None:
-    (section,) = [one for one in page_sections(*made) if one.id == "reading"]
-    assert [table.id for table in section.tables] == ["tokens-reading", "tokens-crossover"]
 
 
 @pytest.mark.browser

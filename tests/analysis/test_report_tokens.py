@@ -63,13 +63,6 @@ def test_a_page_about_images_has_no_points_of_tokens(tmp_path) -> None:
     assert "decode@512" in text
 
 
-@pytest.mark.thorough
-def test_of_several_workloads_without_images_the_first_is_shown(tmp_path) -> None:
-    results = write_language_results(tmp_path / "results", **FEW)
-    page = build_report(results, tmp_path / "report.html").path
-    assert f"workload {WORKLOADS[0]}" in page.read_text()
-
-
 @pytest.mark.browser
 @pytest.mark.thorough
 def test_the_charts_are_drawn_and_follow_the_chosen_workloads(

@@ -136,15 +136,6 @@ def test_the_matrix_has_the_median_of_each_model_on_each_platform(
             )
 
 
-def test_a_filter_hides_columns_of_the_matrix(page: "playwright.Page", report: str) -> None:
-    page.goto("about:blank")
-    page.goto(report + "#device=pixel-7")
-    heads = page.locator("#table-matrix thead th:visible").all_text_contents()
-    assert len(heads) == 3
-    assert all("pixel-7" in head for head in heads[1:])
-    assert page.locator("#table-matrix tbody tr").first.locator("td:visible").count() == 2
-
-
 def test_every_table_with_rows_can_be_copied(page: "playwright.Page") -> None:
     filled = page.locator("main table[id]:has(tbody tr)").count()
     assert filled > 12

@@ -7,10 +7,9 @@ from fleet_rows import write_results
 from shared_tables import NAMES
 
 from fleetrank.analysis.errors import AnalysisError, NoDataError
-from fleetrank.analysis.panel.session import Session
 from fleetrank.analysis.stored.load import load_measurements
 from fleetrank.analysis.stored.selection import Selection
-from fleetrank.analysis.tables.tables import check_request, make_table, part_of, session_table
+from fleetrank.analysis.tables.tables import check_request, make_table, part_of
 
 pytestmark = pytest.mark.slow
 OF_MEASUREMENTS = [name for name in NAMES if not part_of(name).is_apart]
@@ -20,24 +19,6 @@ OF_MEASUREMENTS = [name for name in NAMES if not part_of(name).is_apart]
 def frame(tmp_path_factory: pytest.TempPathFactory) -> pl.LazyFrame:
     folder = tmp_path_factory.mktemp("selectors") / "results"
     return load_measurements(write_results(folder, repeats=2, n_samples=2)).collect().lazy()
-
-
-@pytest.mark.thorough
-def test_a_source_chooses_the_platforms_of_a_table_of_platforms(
-    frame: pl.LazyFrame, subtests: pytest.Subtests
-) -> None:
-    chosen = {
-        Selection(source="pixel-7"): "pixel-7",
-        Selection(source="*pixel*"): "pixel-7",
-        Selection(source_tier="gpu"): "rtx-4090",
-    }
-    for selection, device in chosen.items():
-        session = Session(frame, selection)
-        for name in ("latency", "scaling/memory", "flops/frm", "trust"):
-            with subtests.test(name, device=device):
-                keys = session_table(name, session).frame["platform_key"].unique().to_list()
-                assert keys
-                assert all(key.startswith(f"{device}/") for key in keys)
 
 
 @pytest.mark.parametrize("name", daily(["target", "target_tier"], "target"))

@@ -6,16 +6,15 @@ import numpy as np
 import polars as pl
 import pytest
 from fleet_rows import write_results
-from language_rows import DECODERS, MACHINES, WORKLOADS, write_language_results
+from language_rows import WORKLOADS, write_language_results
 from scipy.stats import rankdata
 from shared_tables import NAMES, SharedTables
 
-from fleetrank.analysis.comparison.comparison import compare_sweeps
 from fleetrank.analysis.errors import AnalysisError, NoDataError
 from fleetrank.analysis.panel.session import Session
 from fleetrank.analysis.sql import run_query
 from fleetrank.analysis.stored.columns import ORIGINS
-from fleetrank.analysis.stored.load import load_measurements, valid_attempts
+from fleetrank.analysis.stored.load import load_measurements
 from fleetrank.analysis.stored.selection import Selection, cell_pattern, fits
 from fleetrank.analysis.tables.tables import TableRequest, make_table, session_table
 
@@ -38,14 +37,6 @@ def make_session(results: Path, **chosen: object) -> Session:
     return Session(load_measurements(results, origins=ORIGINS), Selection(**chosen))
 
 
-@pytest.mark.thorough
-def test_every_row_of_a_cell_is_of_the_chosen_workload(text: Path) -> None:
-    session = make_session(text, workload="decode@512")
-    assert session.cells.cells["workload"].unique().to_list() == ["decode@512"]
-    assert session.cells.cells.height == len(DECODERS) * len(MACHINES)
-    assert session.panel.latency.shape == (len(DECODERS), len(MACHINES))
-
-
 def test_several_workloads_without_a_choice_are_an_error_that_names_them(text: Path) -> None:
     with pytest.raises(AnalysisError) as raised:
         _ = make_session(text).cells
@@ -56,16 +47,6 @@ def test_several_workloads_without_a_choice_are_an_error_that_names_them(text: P
 def test_the_only_workload_of_the_selected_rows_needs_no_choice(tmp_path: Path) -> None:
     results = write_language_results(tmp_path, workloads=["decode@128"])
     assert str(make_session(results).workload) == "decode@128"
-
-
-@pytest.mark.thorough
-def test_images_come_first_and_the_other_workloads_are_named(both: Path) -> None:
-    session = make_session(both)
-    assert str(session.workload) == "image"
-    assert not set(session.cells.cells["model"]) & {one.name for one in DECODERS}
-    assert any(
-        "Not shown: prefill@128, prefill@512, decode@128" in one for one in session.cells.notes
-    )
 
 
 def test_an_absent_workload_names_those_that_exist(both: Path) -> None:
@@ -113,33 +94,6 @@ def test_every_table_can_be_made_of_a_workload_with_tokens(
             assert (table.frame.height > 0) is (name not in OF_DOUBTS)
 
 
-@pytest.mark.thorough
-@pytest.mark.parametrize("name", sorted(OF_OTHER_RESULTS))
-def test_a_table_of_other_results_says_what_to_measure(text: Path, name: str) -> None:
-    with pytest.raises(NoDataError) as raised:
-        make_table(name, load_measurements(text), Selection(workload="decode@512"))
-    assert "`" in raised.value.remedy
-
-
-@pytest.mark.thorough
-@pytest.mark.parametrize("name", sorted(OF_ACCURACY))
-def test_a_table_of_accuracy_says_that_none_is_known(text: Path, name: str) -> None:
-    table = make_table(name, load_measurements(text), Selection(workload="decode@512"))
-    assert table.frame["reason"].null_count() == 0
-    assert any(OF_ACCURACY[name] in note for note in table.notes)
-
-
-@pytest.mark.thorough
-def test_a_newer_sweep_of_one_workload_replaces_only_its_rows(tmp_path: Path) -> None:
-    write_language_results(tmp_path)
-    write_language_results(tmp_path, workloads=["decode@128"], sweep="text-20261123T080000-ef56")
-    kept = valid_attempts(load_measurements(tmp_path)).collect()
-    by_workload = dict(kept.group_by("workload").agg(pl.col("sweep_id").unique()).iter_rows())
-    n_rows = dict(kept["workload"].value_counts().iter_rows())
-    assert len(set(n_rows.values())) == 1
-    assert len(by_workload) == len(WORKLOADS)
-
-
 def test_sql_and_tables_read_the_same_workloads(both: Path) -> None:
     counted = run_query(both, "SELECT workload, count(*) AS n FROM measurements GROUP BY workload")
     scanned = load_measurements(both).group_by("workload").len().collect()
@@ -163,18 +117,6 @@ def test_an_exclusion_can_name_a_workload(
     covered = load_measurements(text).filter(fits(pattern)).collect()
     assert covered["workload"].n_unique() == n_workloads
     assert covered["model"].n_unique() == n_models
-
-
-@pytest.mark.thorough
-def test_sweeps_are_compared_workload_by_workload(tmp_path: Path) -> None:
-    write_language_results(tmp_path, workloads=["prefill@128", "decode@128"])
-    other = "text-20261123T080000-ef56"
-    write_language_results(tmp_path, workloads=["decode@128"], sweep=other)
-    (first,) = {one.name for one in (tmp_path / "sweeps").glob("*.json")} - {f"{other}.json"}
-    found = compare_sweeps(tmp_path, first.removesuffix(".json"), other)
-    alone = {cell.workload for cell in found.cells if cell.verdict == "one_sided"}
-    tested = {cell.workload for cell in found.cells if cell.p_value is not None}
-    assert (alone, tested) == ({"prefill@128"}, {"decode@128"})
 
 
 def test_the_bytes_of_the_weights_are_a_baseline_of_steps(text: Path) -> None:

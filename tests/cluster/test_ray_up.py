@@ -16,9 +16,9 @@ from namespace_hosts import (
     RayCluster,
     make_key,
     start_sshd,
-    wait_until,
 )
 from programs import need
+from waiting import wait_until
 
 CLUSTER_FILE = Path(__file__).parents[2] / "cluster.yaml"
 RAY = str(Path(sys.executable).parent / "ray")

@@ -73,6 +73,13 @@ def test_a_command_without_end_is_ended_and_what_it_may_have_reserved_is_release
     assert released.exists(), "by its words, without a shell"
 
 
+def test_a_renewal_that_is_refused_is_a_loss() -> None:
+    reserved = CommandHold(Reservation(command=("true",), renew=("sh", "-c", "echo ann; false")))
+    reserved.take()
+    with pytest.raises(LostHoldError, match="ann"):
+        reserved.keep()
+
+
 def test_a_command_that_reads_its_input_finds_it_empty() -> None:
     CommandHold(Reservation(command=("sh", "-c", "! read line"))).take()
 

@@ -67,13 +67,6 @@ def test_each_part_made_by_hand_exists_and_says_why() -> None:
         assert len(reason.split()) > 2, what
 
 
-def test_a_module_or_function_that_does_not_exist_is_noticed() -> None:
-    assert _PLACE.findall("`a/b.py: C.d`, `a.py`") == [("a/b.py", "C.d"), ("a.py", "")]
-    assert _exists("analysis/panel/session.py", "Session.once")
-    assert not _exists("analysis/panel/session.py", "Session.twice")
-    assert not _exists("analysis/panel/sessions.py", "")
-
-
 def _exists(path: str, name: str) -> bool:
     if not (ROOT / path).is_file():
         return False

@@ -71,9 +71,11 @@ def _quotes() -> Iterator[str]:
 
 def _is_in_the_code(quote: str) -> bool:
     """Whether one text of the code has all parts of the quote, in order."""
-    parts = [re.escape(part.strip()) for part in quote.split("...") if part.strip()]
-    pattern = re.compile(f".*{FIELD}.*".join(parts), re.DOTALL)
-    return any(pattern.search(text) for one in _texts_of_the_code().values() for _, text in one)
+    parts = [part.strip() for part in quote.split("...") if part.strip()]
+    pattern = re.compile(f".*{FIELD}.*".join(map(re.escape, parts)), re.DOTALL)
+    texts = (text for one in _texts_of_the_code().values() for _, text in one)
+    # Most texts lack a part, which is told sooner than by the expression.
+    return any(all(map(text.__contains__, parts)) and pattern.search(text) for text in texts)
 
 
 def test_a_quoted_message_is_one_of_the_code(subtests: pytest.Subtests) -> None:
@@ -82,12 +84,6 @@ def test_a_quoted_message_is_one_of_the_code(subtests: pytest.Subtests) -> None:
     for quote in quotes:
         with subtests.test(quote):
             assert _is_in_the_code(quote)
-
-
-def test_other_words_are_not_in_the_code() -> None:
-    assert _is_in_the_code("no build of ... is known")
-    assert not _is_in_the_code("no build of ... is mentioned")
-    assert not _is_in_the_code("a sentence that only this test holds")
 
 
 def _with_option(texts: tuple[Text, ...]) -> list[str]:
@@ -101,14 +97,3 @@ def test_no_message_names_an_option_of_the_command_line() -> None:
     texts = _texts_of_the_code().items()
     found = {path: _with_option(one) for path, one in texts if not path.startswith(PRINTS)}
     assert {path: texts for path, texts in found.items() if texts} == {}
-
-
-def test_an_option_in_a_sentence_is_found() -> None:
-    texts = tuple(
-        _texts(
-            '"""A docstring with --trust."""\nX = E("with --trust")\n'
-            'raise E(f"{x} is bad", "or --trust it")\n'
-            'argv = ["--trust", f"--name={x}"]\nother = "run `ray start --address X`"\n'
-        )
-    )
-    assert _with_option(texts) == ["with --trust", "or --trust it"]

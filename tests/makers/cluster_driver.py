@@ -9,7 +9,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from namespace_hosts import HostProcess, NamespaceHost, RayCluster, wait_until
+from namespace_hosts import HostProcess, NamespaceHost, RayCluster
+from waiting import wait_until
 
 from fleetrank.orchestrator.store.results import ResultStore
 

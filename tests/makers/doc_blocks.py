@@ -350,11 +350,6 @@ class Copy:
             "COLUMNS": "200",
         }
 
-    @property
-    def import_path(self) -> str:
-        """The folder that contains the copied packages, for `PYTHONPATH`."""
-        return str(self._packages.parent)
-
     def follow(self, recipe: Recipe) -> set[str]:
         """Writes and changes its files; returns the paths that it touched."""
         return {self._take(block) for block in recipe.files}

@@ -4,19 +4,18 @@ A change of wording is one changed file to look through; tests elsewhere assert 
 names.
 """
 
+import difflib
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 from fleet_rows import write_results
+from golden_tables import Tables, tables_of
 from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
 
 from fleetrank.analysis.errors import AnalysisError
-from fleetrank.analysis.panel.session import Session
-from fleetrank.analysis.stored.load import load_measurements
-from fleetrank.analysis.stored.selection import Selection
-from fleetrank.analysis.tables.tables import REQUESTS, TableRequest, session_table
+from fleetrank.analysis.tables.table import Table
 from fleetrank.orchestrator import doctor
 from fleetrank.orchestrator.cli.main import COMMANDS, build_app
 from fleetrank.orchestrator.doctor import LIBRARIES, Finding, judge_library
@@ -55,17 +54,18 @@ def _help(path: str, command: TyperCommand | TyperGroup) -> str:
 def notes_text() -> str:
     """Notes and explanation of every table of `write_results` with its defaults."""
     with tempfile.TemporaryDirectory() as folder:
-        session = Session(load_measurements(write_results(Path(folder))), Selection())
-        return "\n".join("\n".join(_notes(request, session)) + "\n" for request in REQUESTS)
+        return notes_of(tables_of(write_results(Path(folder))))
 
 
-def _notes(request: TableRequest, session: Session) -> Iterator[str]:
-    yield f"=== {request.words}"
-    asked = session.asked(request.selection(session.selection))
-    try:
-        table = session_table(request.name, asked)
-    except AnalysisError as error:
-        yield f"{type(error).__name__}: {error.message}\n-> {error.remedy}"
+def notes_of(tables: Tables) -> str:
+    """The same of tables that are made."""
+    return "\n".join("\n".join(_notes(*one)) + "\n" for one in tables.items())
+
+
+def _notes(words: str, table: Table | AnalysisError) -> Iterator[str]:
+    yield f"=== {words}"
+    if isinstance(table, AnalysisError):
+        yield f"{type(table).__name__}: {table.message}\n-> {table.remedy}"
         return
     yield table.title
     yield from (f"note: {note}" for note in table.notes)
@@ -103,6 +103,21 @@ SURFACES: Mapping[str, Callable[[], str]] = {
     "notes.txt": notes_text,
     "doctor.txt": doctor_text,
 }
+
+
+def hold(name: str, now: str) -> None:
+    """Compares the words of a surface with its recorded file.
+
+    Raises:
+        AssertionError: they differ; it shows where.
+    """
+    recorded = (GOLDEN / name).read_text(encoding="utf-8")
+    lines = difflib.unified_diff(
+        recorded.splitlines(), now.splitlines(), f"recorded {name}", "now", lineterm="", n=1
+    )
+    if shown := "\n".join(lines):
+        raise AssertionError(f"{shown}\n\nIf these words are right: {COMMAND}")
+
 
 if __name__ == "__main__":
     for name, make in SURFACES.items():

@@ -144,10 +144,3 @@ def reading_rows(
             "latency_p50_ns": ms * 1e6 * factor, "model_context_tokens": 1024,
             "peak_memory_bytes": 50 << 20, "flops": 1000,
         } | more  # fmt: skip
-
-
-def crossing_rows(per_token: float, **place: str) -> Iterator[dict[str, object]]:
-    """Prompts that take longer per token the longer they are, and a segment."""
-    for length in (128, 256, 512, 1024, 2048):
-        yield from reading_rows(f"prefill@{length}", length * (1 + length / 2000), **place)
-    yield from reading_rows(SEGMENT, 128 * per_token, **place)

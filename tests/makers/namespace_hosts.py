@@ -15,12 +15,13 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import psutil
 from programs import need, why_missing
+from waiting import wait_until
 
 PREFIX = "flr-"
 SWITCH = f"{PREFIX}switch"
@@ -237,14 +238,6 @@ def run_ip(*arguments: str) -> str:
     if done.returncode:
         raise RuntimeError(f"ip {' '.join(arguments)}: {done.stderr.strip()}")
     return done.stdout
-
-
-def wait_until(is_so: Callable[[], bool], what: str, timeout_s: float) -> None:
-    deadline_s = time.monotonic() + timeout_s
-    while not is_so():
-        if time.monotonic() > deadline_s:
-            raise TimeoutError(f"waited {timeout_s} s for {what}")
-        time.sleep(0.05)
 
 
 _NETWORK = "10.213.7"

@@ -307,17 +307,6 @@ def why_no_mounts() -> str | None:
     return None if tried.returncode == 0 else f"mounts are not permitted: {tried.stderr.decode()}"
 
 
-def with_read_only(folder: Path) -> list[str]:
-    """What stands before a command that may only read a folder."""
-    return _before(
-        'mount --bind "$1" "$1"; mount -o remount,bind,ro "$1"; shift; exec "$@"', folder
-    )
-
-
-def _before(script: str, *words: Path | str) -> list[str]:
-    return [*_command(), "sh", "-ec", script, "sh", *map(str, words)]
-
-
 def _command() -> list[str]:
     return _UNSHARE if os.geteuid() == 0 else [*_UNSHARE, "--user", "--map-root-user"]
 

@@ -5,6 +5,7 @@ import subprocess
 import time
 from collections import Counter
 from collections.abc import Callable
+from pathlib import Path
 from typing import Protocol
 
 import pytest
@@ -18,6 +19,21 @@ def wait_until(is_so: Callable[[], bool], what: str, limit_s: float = 20.0) -> N
     while not is_so():
         assert time.monotonic() < end_s, f"waited {limit_s:g} s for {what}"
         time.sleep(POLL_S)
+
+
+def is_soon_gone(pid: int, limit_s: float = 60.0) -> bool:
+    """Whether a process ends in time; one that nobody has waited for yet has ended, too."""
+    end_s = time.monotonic() + limit_s
+    while not (is_gone := _is_gone(pid)) and time.monotonic() < end_s:
+        time.sleep(POLL_S)
+    return is_gone
+
+
+def _is_gone(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return True
 
 
 MODES = ["--inline", pytest.param("", marks=pytest.mark.ray)]

@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
-import onnx
 import pytest
 from daily import daily
 
@@ -26,9 +25,7 @@ from fleetrank.models.cards.card import (
     Weights,
 )
 from fleetrank.models.cards.identity import resolve
-from fleetrank.models.cards.zoo import load_zoo
 from fleetrank.models.export.process import ExportChild, ExportOrder
-from fleetrank.models.files import count_onnx_macs
 from fleetrank.models.networks.weights import PRIMER, primer_request
 
 ROOT = Path(__file__).parents[2]
@@ -129,20 +126,6 @@ def test_the_primer_s_files_compute_what_the_network_does(staged: Stage) -> None
                 model.set_inputs([one[None]])
                 model.run()
                 np.testing.assert_allclose(model.outputs()[0][0], expected, rtol=1e-4, atol=1e-5)
-
-
-@pytest.mark.thorough
-@pytest.mark.export
-def test_onnx_of_a_zoo_network_is_one_self_contained_file_with_its_batch(tmp_path: Path) -> None:
-    card = load_zoo()["squeezenet1_1"]
-    request = ExportRequest(model=resolve(card), weights=Weights(), format=Format.ONNX, batch=2)
-    staged = export(request, tmp_path)
-    model = onnx.load(str(staged.path), load_external_data=False)
-    assert not any(tensor.external_data for tensor in model.graph.initializer)
-    dims = model.graph.input[0].type.tensor_type.shape.dim
-    assert [dim.dim_value for dim in dims] == [2, 3, 224, 224]
-    assert count_onnx_macs(model) == staged.cost.macs
-    assert "torchvision" in dict(staged.versions)
 
 
 @pytest.mark.thorough

@@ -1,17 +1,15 @@
 """What an exporting child may do to itself, and what its parent makes of it."""
 
-import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-import psutil
 import pytest
 from daily import daily
+from waiting import is_soon_gone, wait_until
 from wording import has
 
 from fleetrank.foundation.codec import from_json, to_json
@@ -20,7 +18,7 @@ from fleetrank.foundation.vocabulary import Format
 from fleetrank.models.cards.card import ExportRequest, Weights
 from fleetrank.models.cards.identity import resolve
 from fleetrank.models.cards.zoo import load_language_zoo
-from fleetrank.models.errors import ExportError, UntrustedError
+from fleetrank.models.errors import ExportError
 from fleetrank.models.export.process import ExportChild, ExportOrder, peak_memory_estimate_bytes
 from fleetrank.models.export.request import export_request
 
@@ -106,15 +104,6 @@ def test_a_decoder_of_135_million_parameters_stays_below_6_gb(
 
 
 @pytest.mark.thorough
-def test_entry_point_without_trust_is_told_to_the_parent(
-    tmp_path: Path, entry_point: EntryPoint
-) -> None:
-    """The child is the subject: the class of its error decides whether the parent asks."""
-    with pytest.raises(UntrustedError, match="`trust=true`"):
-        export(entry_point("raise SystemExit"), tmp_path, is_trusted=False)
-
-
-@pytest.mark.thorough
 def test_child_sees_no_gpu_and_no_package_of_the_workspace(
     tmp_path: Path, refused: Refused, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -187,7 +176,7 @@ def test_child_that_never_returns_is_killed_with_all_it_started(
     )
     error = refused(source, timeout_s=15)
     assert "took longer than 15 s" in error.message
-    assert not is_alive(int(pid_path.read_text()))
+    assert is_soon_gone(int(pid_path.read_text()))
 
 
 def test_child_dies_with_its_parent(tmp_path: Path, entry_point: EntryPoint) -> None:
@@ -208,10 +197,10 @@ def test_child_dies_with_its_parent(tmp_path: Path, entry_point: EntryPoint) -> 
     )
     command = [sys.executable, "-c", script, to_json(request), str(tmp_path)]
     parent = subprocess.Popen(command, cwd=Path(__file__).parents[2])
-    wait_until(lambda: pid_path.exists() and pid_path.read_text() != "")
+    wait_until(lambda: pid_path.exists() and pid_path.read_text() != "", "the child", 60.0)
     parent.send_signal(signal.SIGKILL)
     parent.wait()
-    wait_until(lambda: not is_alive(int(pid_path.read_text())))
+    assert is_soon_gone(int(pid_path.read_text()))
 
 
 @pytest.mark.export
@@ -229,17 +218,3 @@ def test_precision_that_no_exporter_makes_is_refused(
     with pytest.raises(ExportError, match="'int3'") as caught:
         export_request(replace(entry_point(""), precision="int3"), tmp_path, is_trusted=True)
     assert caught.value.remedy
-
-
-def is_alive(pid: int) -> bool:
-    try:
-        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return False
-
-
-def wait_until(condition: Callable[[], bool], timeout_s: float = 60) -> None:
-    end = time.perf_counter() + timeout_s
-    while not condition():
-        assert time.perf_counter() < end, f"still waiting in process {os.getpid()}"
-        time.sleep(0.05)

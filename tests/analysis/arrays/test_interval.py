@@ -1,10 +1,13 @@
 """Intervals of medians of few values, against simulation and textbook figures."""
 
+from itertools import product
+
 import numpy as np
 import pytest
+from daily import daily
 from scipy import stats
 
-from fleetrank.analysis.arrays.interval import half_width, median_loss, shrunk
+from fleetrank.analysis.arrays.interval import half_width, median_loss, shrunk, squared_error
 
 
 @pytest.mark.parametrize("n", [1, 3, 4, 5, 10, 15, 16])
@@ -30,9 +33,18 @@ def test_the_half_width_is_student_s() -> None:
     assert np.isnan(found[2])
 
 
-@pytest.mark.parametrize("spread", [1.0, 3.0])
-@pytest.mark.parametrize("tails", [np.inf, 5])
-@pytest.mark.parametrize("n", [2, 3, 5, 10])
+def test_a_median_of_few_values_has_a_larger_error_than_their_mean() -> None:
+    found = squared_error(np.full(2, 0.5), np.full(2, 10), np.array([True, False]))
+    np.testing.assert_allclose(found, [0.05, 0.05 * 1.383])
+
+
+@pytest.mark.parametrize(
+    ("n", "tails", "spread"),
+    daily(
+        product([2, 3, 5, 10], [np.inf, 5], [1.0, 3.0]),
+        (2, np.inf, 3.0), (3, 5, 1.0), (5, 5, 3.0), (10, np.inf, 1.0),
+    ),
+)  # fmt: skip
 def test_ratios_are_covered_as_often_as_the_interval_says(
     n: int, tails: float, spread: float
 ) -> None:
@@ -45,7 +57,8 @@ def test_ratios_are_covered_as_often_as_the_interval_says(
         logs = scale[:, None] * drawn
         squares = ((logs - logs.mean(axis=1, keepdims=True)) ** 2).sum(axis=1)
         variance, degrees = shrunk(squares, np.full(6, n - 1.0), np.ones(6, bool))
-        reach = half_width(variance * median_loss(np.full(6, n)) / n, degrees)
+        error = squared_error(variance, np.full(6, n), np.zeros(6, bool))
+        reach = half_width(error, degrees)
         medians = np.median(logs, axis=1)
         inside += (np.abs(medians[i] - medians[j]) <= np.hypot(reach[i], reach[j])).tolist()
     assert 0.925 < np.mean(inside) < 0.985

@@ -181,26 +181,6 @@ def test_an_upgrade_in_the_history_is_no_spread_between_sessions(store) -> None:
     assert verdicts(found) == {"a": "same"}
 
 
-@pytest.mark.thorough
-def test_each_requirement_counts_the_cells_that_do_not_meet_it(store) -> None:
-    values = {"same": STEADY, "noisy": NOISY}
-    rows = [row for model in values for row in processes(values[model], model=model)]
-    store("a", rows, calm=6)
-    fast = processes([0.9 * value for value in STEADY], model="fast")
-    same = processes(STEADY, model="same")
-    noisy = processes(NOISY, model="noisy")
-    store("b", [*same, *noisy])
-    results = store("c", [*same, *noisy, *fast])
-    found = compare_sweeps(results, "a", "b", threshold=0.05)
-    assert [has(text, "1", "cell") for text in unmet_requirements(found, tuple(Requirement))] == [
-        True, True, True,
-    ]  # fmt: skip
-    # A cell of one sweep only cannot meet anything.
-    one_sided = compare_sweeps(results, "a", "c", threshold=0.05)
-    assert all(has(t, "2", "cells") for t in unmet_requirements(one_sided, tuple(Requirement)))
-    assert unmet_requirements(one_sided, ()) == ()
-
-
 def test_a_faster_cell_is_not_slower_and_not_the_same(store) -> None:
     store("a", processes(STEADY), calm=6)
     found = compare_sweeps(store("b", processes([0.9 * v for v in STEADY])), "a", "b")

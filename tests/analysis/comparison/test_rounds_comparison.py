@@ -118,15 +118,6 @@ def test_a_noisy_ratio_is_undecided_and_says_how_many_rounds_decide_it(make_atte
     assert any(str(found.more_repeats) in sentence for sentence in rounds_sentences(found))
 
 
-@pytest.mark.thorough
-def test_one_file_under_two_names_is_rarely_called_different(make_attempts) -> None:
-    verdicts = [
-        compared(make_attempts, 1.0, noise=0.05, rounds=6, seed=seed).verdict for seed in range(200)
-    ]
-    different = sum(verdict in {Verdict.SLOWER, Verdict.FASTER} for verdict in verdicts)
-    assert different <= 10  # 5 % of 200
-
-
 def test_of_models_until_decided_the_interval_is_that_of_their_looks(make_attempts) -> None:
     fixed = compared(make_attempts, 1.1)
     looked = compared(make_attempts, 1.1, rule=RULE)

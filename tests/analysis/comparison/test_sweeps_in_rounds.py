@@ -76,19 +76,6 @@ def test_a_change_is_found_that_process_medians_hide(compared, n: int) -> None:
     assert np.mean(changes[0]) < 0.75 * np.mean(changes[1])
 
 
-@pytest.mark.thorough
-def test_two_sweeps_of_unchanged_models_rarely_differ(compared) -> None:
-    """A/A over sweeps: also the general level of the host, which all cells share, is uncertain."""
-    p_values = [
-        cell.p_value
-        for seed in range(0, 50, 2)
-        for cell in compared(rows_of(seed), rows_of(seed + 1)).cells
-        if cell.p_value is not None
-    ]
-    assert len(p_values) == 25 * len(MODELS)
-    assert np.mean(np.array(p_values) <= 0.05) <= 0.08
-
-
 def test_the_medians_that_are_shown_are_those_of_the_processes(compared) -> None:
     rows = rows_of(1)
     medians = [row["latency_p50_ns"] for row in rows if row["model"] == "a"]

@@ -8,7 +8,6 @@ import numpy as np
 import polars as pl
 import pytest
 from fleet_rows import PLACES, write_results
-from scipy import stats
 from wording import has
 
 from fleetrank.analysis.errors import AnalysisError, NoDataError
@@ -64,31 +63,6 @@ def rows_of(axis: Axis, devices: tuple[str, ...] = ("d1", "d2")) -> list[dict[st
 def along(frame: pl.LazyFrame, axis: Axis, **selection: object) -> Table:
     chosen = Selection(settings=(("along", axis.value),), **selection)
     return make_table("transfer", frame, chosen)
-
-
-@pytest.mark.thorough
-@pytest.mark.parametrize("axis", VALUES)
-def test_an_axis_compares_its_values_on_each_device(make_attempts, axis: Axis) -> None:
-    rows, (name, (first, second)) = rows_of(axis), VALUES[axis]
-    shown = along(make_attempts(rows), axis).frame.filter(pl.col("measure") == "latency")
-    rhos = [
-        stats.spearmanr(
-            *([row["latency_p50_ns"] for row in rows if (row["device"], row[name]) == (device, one)]
-              for one in (first, second))
-        ).statistic
-        for device in ("d1", "d2")
-    ]  # fmt: skip
-    mean = shown.row(0, named=True)
-    assert (mean["level"], mean["source"], mean["target"]) == (
-        AXES[axis].level, str(first), str(second)
-    )  # fmt: skip
-    assert mean["rho"] == pytest.approx(np.mean(rhos))
-    assert (mean["n_pairs"], mean["n_models"]) == (2, N_MODELS)
-    assert mean["null_mean"] is not None
-    assert mean["residual_null_mean"] is not None
-    singles = shown.filter(pl.col("level").is_in(["pair", "platform"]))
-    assert sorted(singles["rho"]) == pytest.approx(sorted(rhos))
-    assert ("platform_key" in shown.columns) is AXES[axis].is_inside_platform
 
 
 @pytest.mark.slow

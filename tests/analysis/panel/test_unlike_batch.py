@@ -93,13 +93,6 @@ def test_every_table_takes_the_request_and_compares_nothing_without_it(
                 assert columns[place + 1 : place + 3] == ["batch", "target_batch"]
 
 
-@pytest.mark.thorough
-def test_the_frontier_and_the_regret_have_rows_between_the_tiers_too(frame: pl.LazyFrame) -> None:
-    for name in ("frontier", "frontier/regret", "predict/errors"):
-        sides = {(row["source"], row["target"]) for row in tier_rows(frame, name, UNLIKE)}
-        assert {("gpu", "cpu"), ("cpu", "gpu")} <= sides
-
-
 def test_equal_batches_give_no_warning(make_grid: Callable[..., pl.LazyFrame]) -> None:
     session = Session(make_grid({"a": GPU, "b": CPU}), UNLIKE)
     assert not has(session.panel.notes, "UNLIKE BATCHES")

@@ -62,21 +62,6 @@ def test_a_ceiling_is_not_made_across_unlike_statistics(make_attempts) -> None:
     assert tier["ceiling"] is None
 
 
-@pytest.mark.thorough
-def test_a_frontiers_ceiling_is_not_made_either(make_attempts) -> None:
-    def precision(session: Session) -> dict[str, object]:
-        frame = session_table("trust/ceiling", session).frame
-        is_meant = (pl.col("level") == "pair") & (pl.col("measure") == "frontier_precision")
-        return frame.filter(is_meant).row(0, named=True)
-
-    like = precision(_session(make_attempts, cpu="mean", phone="mean"))
-    unlike = precision(_session(make_attempts, cpu="mean", phone="minimum"))
-    assert like["ceiling"] is not None
-    assert unlike["figure"] == like["figure"]
-    assert (unlike["ceiling"], unlike["share_of_ceiling"]) == (None, None)
-    assert has(unlike["reason"], "ceiling", "statistics")
-
-
 @pytest.mark.slow
 def test_a_constant_factor_between_statistics_does_not_change_a_prediction(make_attempts) -> None:
     figures = ["r2", "median_r2"]
@@ -91,15 +76,6 @@ def test_a_constant_factor_between_statistics_does_not_change_a_prediction(make_
     assert_frame_equal(unlike[figures], like[figures], abs_tol=1e-9)
     pairs = unlike.filter(pl.col("level") == "pair")
     assert set(pairs["unlike"]) == {"statistic: mean / minimum", "statistic: minimum / mean"}
-
-
-@pytest.mark.thorough
-@pytest.mark.parametrize("other", ["mean", None])
-def test_equal_or_unstated_statistics_are_compared_in_full(make_attempts, other) -> None:
-    session = _session(make_attempts, cpu="mean", phone=other)
-    (row,) = _pairs(session_table("trust/ceiling", session))
-    assert row["ceiling"] is not None
-    assert not any("minimum" in note for note in session.cells.notes)
 
 
 @pytest.mark.slow

@@ -152,17 +152,6 @@ def test_excluded_rows_are_found_while_reading_and_no_row_is_held(tmp_path: Path
     assert "samples_ns" not in text
 
 
-@pytest.mark.thorough
-def test_views_count_devices_models_and_sweeps(results: Path) -> None:
-    assert run_query(results, "FROM devices").height == 3
-    models = run_query(results, "SELECT model, flops FROM models ORDER BY flops DESC")
-    assert models["model"][0] == "inception_v3"
-    sweep = run_query(results, "FROM sweeps").row(0, named=True)
-    assert sweep["sweep_id"] == SWEEP
-    assert sweep["state"] == "finished"
-    assert sweep["command_line"] == "fleetrank sweep run sweeps/paper13.yaml"
-
-
 def test_a_damaged_record_costs_only_what_it_said(tmp_path: Path) -> None:
     folder = write_results(tmp_path / "results", repeats=1, n_samples=2)
     (folder / "sweeps" / f"{SWEEP}.json").write_text("{half")

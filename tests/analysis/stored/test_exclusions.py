@@ -17,7 +17,6 @@ from fleetrank.analysis.report.page_tables import gather
 from fleetrank.analysis.stored.load import load_measurements, valid_attempts
 from fleetrank.analysis.stored.selection import (
     MAX_EXCLUSIONS,
-    Exclusion,
     Exclusions,
     Selection,
     exclusion_notes,
@@ -237,11 +236,3 @@ def test_nothing_left_says_what_was_excluded(with_and_without) -> None:
     with pytest.raises(AnalysisError, match="excluded by hand: <b>wrong") as raised:
         make_table("latency", frame, Selection(sweep=NEW))
     assert "results exclude" in raised.value.remedy
-
-
-def test_an_exclusion_is_what_the_file_says(results: Path) -> None:
-    (found,) = read_exclusions(write(results, {"pattern": "a*"})).entries
-    assert found == Exclusion(
-        number=1, sweep_id=NEW, pattern="a*", reason="the fan was off",
-        excluded_utc="2026-11-21T12:00:00+00:00",
-    )  # fmt: skip

@@ -157,6 +157,16 @@ def test_newest_is_decided_for_each_model_and_platform(make_attempts) -> None:
     assert found.rows() == [("a", "old"), ("b", "new")]
 
 
+def test_newest_is_decided_for_each_workload(make_attempts) -> None:
+    sweeps = [("s1", "decode@8", 1), ("s1", "decode@16", 1), ("s2", "decode@8", 2)]
+    frame = make_attempts(
+        {"model": "a", "sweep_id": sweep, "workload": workload, "repeat": at}
+        for sweep, workload, at in sweeps
+    )
+    kept = valid_attempts(frame).select("sweep_id", "workload").collect().rows()
+    assert sorted(kept) == [("s1", "decode@16"), ("s2", "decode@8")]
+
+
 def test_validating_twice_changes_nothing(make_attempts) -> None:
     frame = make_attempts(
         [{"sweep_id": f"s{n % 2}", "repeat": n, "started_utc": n} for n in range(6)]

@@ -18,9 +18,6 @@ EVERY_WORD = [
     for one in part_of(name).settings.values() for word in words_with_rows(one)
 ]  # fmt: skip
 
-OF_ROWS = {"what", "goal"}
-"""Their words choose rows of one table."""
-
 
 @pytest.fixture(scope="module")
 def frame(tmp_path_factory: pytest.TempPathFactory) -> pl.LazyFrame:
@@ -44,21 +41,6 @@ def test_every_word_of_every_setting_makes_a_table(
     for name, one, word in EVERY_WORD:
         with subtests.test(name=name, setting=one.name, word=word):
             assert tables.table(TableRequest(name=name, settings=((one.name, word),))).title
-
-
-@pytest.mark.thorough
-def test_the_words_of_a_setting_give_different_tables(
-    tables: SharedTables, subtests: pytest.Subtests
-) -> None:
-    for name, one in dict.fromkeys(each[:2] for each in EVERY_WORD if each[1].name not in OF_ROWS):
-        with subtests.test(name=name, setting=one.name):
-            words = words_with_rows(one)
-            requests = [TableRequest(name=name, settings=((one.name, word),)) for word in words]
-            made = [tables.table(request) for request in requests]
-            assert len({(each.title, *each.frame.columns) for each in made}) == len(words)
-            default = tables.table(TableRequest(name=name))
-            if one.default:  # without one, the table shows the rows of all words
-                assert default.frame.equals(made[words.index(one.default)].frame)
 
 
 @pytest.mark.slow
@@ -89,17 +71,6 @@ def test_several_kinds_of_findings_are_given_with_commas(frame: pl.LazyFrame) ->
     kinds = (("what", "tied latency, too-few-models"),)
     table = make_table("trust/findings", frame, Selection(settings=kinds))
     assert set(table.frame["what"]) <= {"tied latency", "too few models"}
-
-
-@pytest.mark.thorough
-def test_the_full_detail_is_possible_between_runtimes(frame: pl.LazyFrame) -> None:
-    chosen = Selection(settings=(("along", "runtime"),))
-    full, brief = (make_table(name, frame, chosen).frame for name in ("transfer/full", "transfer"))
-    assert set(full["level"]) == set(brief["level"]) == {"runtimes", "pair"}
-    measures = {name for name in brief["measure"] if not name.startswith("latency in ")}
-    assert measures < set(full["measure"])
-    frm = [one.filter(measure="frm")["rho"].to_list() for one in (full, brief)]
-    assert frm[0] == frm[1]
 
 
 @pytest.mark.slow

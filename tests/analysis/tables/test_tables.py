@@ -1,7 +1,5 @@
 """Table functions on small hand-made frames, with figures computed by hand."""
 
-import time
-
 import polars as pl
 import pytest
 from daily import daily
@@ -10,7 +8,6 @@ from shared_tables import NAMES, SharedTables
 from wording import has
 
 from fleetrank.analysis.errors import AnalysisError, NoDataError
-from fleetrank.analysis.stored.columns import READ_SCHEMA
 from fleetrank.analysis.stored.selection import Selection
 from fleetrank.analysis.tables.formats import FORMATS, KEYS, render
 from fleetrank.analysis.tables.table import MAX_SENTENCES, sentences_in
@@ -295,37 +292,6 @@ def test_every_table_has_short_notes_every_format_and_keys(
             columns = table.frame.columns
             keys = [column for column in columns if column in {columns[0], *KEYS}]
             assert table.frame.select(keys).is_unique().all(), "columns that are never hidden"
-
-
-@pytest.mark.thorough
-def test_a_hundred_thousand_rows_take_seconds() -> None:
-    n_models, n_platforms, repeats = 100, 200, 5
-    n = n_models * n_platforms * repeats
-    index = pl.int_range(n, eager=True)
-    model, platform = index % n_models, index // n_models % n_platforms
-    name = "d" + platform.cast(pl.String)
-    noise = (index * 2654435761 % 1000) / 1000
-    frame = pl.DataFrame(
-        {
-            "model": "m" + model.cast(pl.String), "platform_key": name, "device": name,
-            "device_model": name, "cell_key": index % (n_models * n_platforms),
-            "repeat": index // (n_models * n_platforms), "latency_p50_ns": model + 1 + 50 * noise,
-            "flops": model + 1, "peak_memory_bytes": model + 2, "accuracy_top1": 50 + model / 3,
-        }
-    ).with_columns(
-        pl.col("cell_key").cast(pl.String), sweep_id=pl.lit("s"), attempt=0,
-        status=pl.lit("ok"), origin=pl.lit("measured"), tier=pl.lit("edge"), batch=1,
-        runtime=pl.lit("onnx"),
-    )  # fmt: skip
-    missing = [
-        pl.lit(None, dtype).alias(k) for k, dtype in READ_SCHEMA.items() if k not in frame.columns
-    ]
-    lazy = frame.with_columns(missing).cast(READ_SCHEMA).lazy()  # type: ignore[arg-type]
-    started = time.perf_counter()
-    for table in ("latency", "scaling/memory", "flops/frm", "trust", "flops"):
-        assert make_table(table, lazy, Selection()).frame.height
-    # Takes 2 s on a quiet core; the limit only catches what became slow by its order.
-    assert time.perf_counter() - started < 30
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,5 @@
 """Repeats of strange, failing and hostile phones, through the agent and the real adb."""
 
-import os
 from pathlib import Path
 
 import pytest
@@ -33,7 +32,9 @@ HOSTILE = 'a\'b "c";$(touch pwned)`touch pwned`\nd'
 
 
 def test_a_repeat_has_all_that_its_row_needs(agent: AndroidAgent, bench: AdbBench) -> None:
-    seen = agent.measure(make_task(canary=make_canary(10**6, runs_after=True)))
+    seen = agent.measure(make_task(canary=make_canary(100, runs_after=True)))
+    assert failure_of(seen).kind is ErrorKind.UNFIT_CONDITIONS
+    assert seen.summary is not None
     assert seen.conditions_after.canary_ns is not None
     canary = make_canary(seen.conditions_after.canary_ns, runs_before=True)
     seen = agent.measure(make_task(canary=canary))
@@ -79,16 +80,6 @@ def test_a_sensor_without_a_value_hides_no_other_and_no_hal_is_no_status(bench: 
     blind = look()
     assert broken.temp_c == usual.temp_c
     assert (usual.thermal_status, blind.thermal_status) == (0, None)
-
-
-@pytest.mark.thorough
-def test_the_cores_in_the_row_are_those_that_the_kernel_gave(
-    agent: AndroidAgent, bench: AdbBench
-) -> None:
-    bench.inject(Fault.SLOW_RUN)
-    seen = agent.measure(make_task())
-    # A virtual phone pins nothing: its programs run on all cores that this process may use.
-    assert seen.worker.affinity == tuple(sorted(os.sched_getaffinity(0)))
 
 
 @pytest.mark.thorough
@@ -148,17 +139,6 @@ def test_a_runner_that_fails_is_a_typed_failure_with_its_output(
     assert seen.raw_log is not None
     assert leftovers(bench.farmed.folder) == []
     assert_good(agent.measure(make_task()), bench)
-
-
-@pytest.mark.thorough
-def test_a_placement_that_nothing_proves_is_asked_for_once(
-    agent: AndroidAgent, bench: AdbBench
-) -> None:
-    assert "require_full" not in str(agent.measure(make_task()).raw_log)
-    bench.inject(Fault.OTHER_VERSION)  # for one call: the answer is in today's words
-    seen = agent.measure(make_task())
-    assert_good(seen, bench)
-    assert "--require_full_delegation=true" in str(seen.raw_log)
 
 
 def test_hostile_names_of_phone_and_artifact_are_never_run(

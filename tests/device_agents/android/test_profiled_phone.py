@@ -35,13 +35,6 @@ def test_the_files_own_nodes_and_modules_are_reported(agent: AndroidAgent, bench
     assert leftovers(bench.farmed.folder) == []
 
 
-@pytest.mark.thorough
-def test_xnnpack_reports_its_own_operators_and_a_gpu_is_one_node(agent: AndroidAgent) -> None:
-    found = operators_of(profiled(agent, "xnnpack"))
-    assert set(found) == {"Transpose (ND, F32)", "Convolution (NHWC, F32) IGEMM"}
-    assert set(operators_of(profiled(agent, "gpu"))) == {"TfLiteGpuDelegateV2"}
-
-
 @pytest.mark.usefixtures("agent")
 def test_what_a_phone_cannot_profile_is_known_before_it_is_asked() -> None:
     why = KINDS["android"].why_not_profiled

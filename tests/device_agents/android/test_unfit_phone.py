@@ -7,7 +7,6 @@ from daily import daily
 from fleetrank.device_agents.android.agent import AndroidAgent
 from fleetrank.device_agents.android.state.fitness import FOLDER
 from fleetrank.device_agents.android.state.identity import probe_phone
-from fleetrank.device_agents.host.worker_client import measure_when_fit
 from fleetrank.device_agents.virtual_phone.profile import Fault
 from fleetrank.foundation.vocabulary import ErrorKind
 
@@ -24,18 +23,6 @@ def test_a_canary_that_is_off_or_fails_says_nothing_of_the_cell(
     failure = failure_of(agent.measure(make_task(canary=make_canary(100, runs_before=True))))
     assert (failure.kind, failure.is_transient) == (ErrorKind.UNFIT_CONDITIONS, True)
     assert failure.stage == "canary"
-    assert leftovers(bench.farmed.folder) == []
-
-
-@pytest.mark.thorough
-def test_a_canary_that_is_off_after_keeps_what_was_measured(
-    agent: AndroidAgent, bench: AdbBench
-) -> None:
-    seen = agent.measure(make_task(canary=make_canary(100, runs_after=True)))
-    failure = failure_of(seen)
-    assert (failure.kind, failure.is_transient) == (ErrorKind.UNFIT_CONDITIONS, True)
-    assert seen.summary is not None
-    assert seen.raw_log is not None
     assert leftovers(bench.farmed.folder) == []
 
 
@@ -76,21 +63,6 @@ def test_an_unfit_phone_is_not_measured(
     assert leftovers(bench.farmed.folder) == []
 
 
-@pytest.mark.thorough
-def test_a_phone_that_is_slower_under_load_than_at_registration_is_not_counted(
-    new_agent: NewAgent, bench: AdbBench
-) -> None:
-    bench.inject(Fault.SLOW_RUN)
-    seen = new_agent().measure(make_task())
-    assert_good(seen, bench)
-    cap_mhz = seen.conditions_after.clock_cap_mhz
-    bench.inject(Fault.FALLING_CAPS)
-    bench.inject(Fault.SLOW_RUN)
-    failure = failure_of(new_agent(load_cap_mhz=cap_mhz).measure(make_task()))
-    assert (failure.kind, failure.is_transient) == (ErrorKind.UNFIT_CONDITIONS, True)
-    assert "at registration" in failure.message
-
-
 def test_a_hot_phone_asks_for_time_before_anything_is_sent_to_it(
     new_agent: NewAgent, bench: AdbBench
 ) -> None:
@@ -103,12 +75,6 @@ def test_a_hot_phone_asks_for_time_before_anything_is_sent_to_it(
     folder = bench.farmed.folder / FOLDER[1:]
     assert [path.name for path in folder.iterdir()] == ["lock"]
     assert not list((folder / "lock/held").iterdir())
-
-
-@pytest.mark.thorough
-def test_a_hot_phone_is_waited_for(new_agent: NewAgent, bench: AdbBench) -> None:
-    bench.farm.inject(0, Fault.HOT, duration_s=1.0)
-    assert_good(measure_when_fit(new_agent(max_wait_s=20.0), make_task(), print), bench)
 
 
 def test_readings_set_by_hand_are_refused_with_the_command_that_resets_them(

@@ -1,28 +1,23 @@
-"""A board does what the local processor does: rounds, stated inputs, language models, a canary."""
+"""A board does what the local processor does: rounds, profiles, language models."""
 
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
-import numpy as np
 import pytest
 from ssh_board import SshBoard
 from tiny_decoder import execution_of, save
-from waiting import wait_until
 
 from fleetrank.device_agents.contract.measurement import Measurement
-from fleetrank.device_agents.contract.task import BlockPolicy, CanaryTask, MeasureTask
+from fleetrank.device_agents.contract.task import BlockPolicy, MeasureTask
 from fleetrank.device_agents.registry import KINDS
-from fleetrank.foundation.inputs import ModelInput, Values
-from fleetrank.foundation.vocabulary import ErrorKind, Runtime, Status
-from tests.device_agents.conftest import QUICK, make_task, sha256
+from fleetrank.foundation.vocabulary import Runtime, Status
+from tests.device_agents.conftest import make_task
 
 pytestmark = pytest.mark.slow
 
 BLOCKS = BlockPolicy(block_s=0.02, left_out_runs=2, min_blocks=3, max_blocks=4)
-ENDLESS = BlockPolicy(block_s=0.2, left_out_runs=0, min_blocks=10_000, max_blocks=10_000)
 
 
 def round_of(path: Path, n: int, **changes: object) -> list[MeasureTask]:
@@ -71,56 +66,6 @@ def test_the_worker_there_finds_out_where_the_time_goes(
 
 
 @pytest.mark.thorough
-def test_a_round_ends_after_its_blocks_on_request(board: SshBoard, onnx_file: Path) -> None:
-    policy = replace(QUICK, max_time_s=300.0)
-    tasks = round_of(onnx_file, 2, blocks=ENDLESS, policy=policy)
-    wants_end: list[bool] = []
-    with ThreadPoolExecutor(max_workers=1) as pool:
-        found = pool.submit(
-            board.agent().measure_round, tasks, finish_requested=lambda: bool(wants_end)
-        )
-        wait_until(lambda: len(board.processes("worker")) == 2, "both workers", 120.0)
-        wants_end.append(True)
-        seen = found.result(120.0)
-    assert [one.status for one in seen] == [Status.OK] * 2, [one.failure for one in seen]
-    assert {one.stop_reason for one in seen} == {"stopped"}
-    assert len({len(one.blocks) for one in seen}) == 1
-
-
-def input_task(path: Path, values: Path, sha: str) -> MeasureTask:
-    stated = ModelInput(
-        name="x", shape=(1, 3, 16, 16), dtype="float32",
-        values=Values(path=str(values), sha256=sha),
-    )  # fmt: skip
-    task = make_task(path, Runtime.ONNX, is_trusted=True)
-    return replace(task, execution=replace(task.execution, inputs=(stated,)))
-
-
-@pytest.mark.thorough
-def test_values_of_an_input_travel(board: SshBoard, onnx_file: Path, tmp_path: Path) -> None:
-    values = tmp_path / "it's the input.npy"
-    np.save(values, np.ones((1, 3, 16, 16), np.float32))
-    seen = board.agent().measure(input_task(onnx_file, values, sha256(values)))
-    assert seen.status is Status.OK, seen.failure
-    assert [path.read_bytes() for path in board.cache.glob("files/*.npy")] == [values.read_bytes()]
-
-
-@pytest.mark.thorough
-def test_values_that_changed_since_the_plan_are_refused(
-    board: SshBoard, onnx_file: Path, tmp_path: Path
-) -> None:
-    values = tmp_path / "input.npy"
-    np.save(values, np.ones((1, 3, 16, 16), np.float32))
-    before = sha256(values)
-    np.save(values, np.zeros((1, 3, 16, 16), np.float32))
-    failure = board.agent().measure(input_task(onnx_file, values, before)).failure
-    assert failure.kind is ErrorKind.BAD_ARTIFACT
-    values.unlink()
-    failure = board.agent().measure(input_task(onnx_file, values, before)).failure
-    assert "cannot read" in failure.message
-
-
-@pytest.mark.thorough
 @pytest.mark.parametrize("workload", ["decode@8", "generate@4+3"])
 def test_a_language_model_keeps_its_state_there(
     board: SshBoard, tmp_path: Path, workload: str
@@ -131,44 +76,3 @@ def test_a_language_model_keeps_its_state_there(
     seen = board.agent().measure(replace(task, execution=execution))
     assert seen.status is Status.OK, seen.failure
     assert (seen.ttft_samples_ns is None) == workload.startswith("decode")
-
-
-def canary_of(path: Path, reference_ns: int, *, before: bool, after: bool) -> CanaryTask:
-    return CanaryTask(
-        artifact_path=str(path), artifact_sha256=sha256(path), affinity=None,
-        reference_ns=reference_ns, spread=None, runs_before=before, runs_after=after,
-    )  # fmt: skip
-
-
-Measured = Callable[[CanaryTask], Measurement]
-
-
-@pytest.fixture
-def measured(board: SshBoard, onnx_file: Path) -> Measured:
-    """Measures with a canary, which may take up to a hundred times its registered latency."""
-    task = make_task(onnx_file, Runtime.ONNX, is_trusted=True)
-
-    def measure(canary: CanaryTask) -> Measurement:
-        agent = board.agent(canary_tolerance=100.0)
-        return agent.measure(replace(task, canary=canary))
-
-    return measure
-
-
-@pytest.mark.thorough
-def test_the_canary_runs_where_it_is_due(measured: Measured, tflite_file: Path) -> None:
-    seen = measured(canary_of(tflite_file, 100_000, before=True, after=False))
-    assert seen.status is Status.OK, seen.failure
-    assert (seen.conditions_before.canary_ns or 0) > 0
-    assert seen.conditions_after.canary_ns is None
-
-
-@pytest.mark.thorough
-def test_a_canary_that_deviates_puts_the_repeat_off(
-    measured: Measured, board: SshBoard, tflite_file: Path
-) -> None:
-    seen = measured(canary_of(tflite_file, 1, before=True, after=False))
-    assert seen.failure.kind is ErrorKind.UNFIT_CONDITIONS
-    assert seen.failure.wait is not None
-    assert "registered latency" in seen.failure.message
-    assert list(board.cache.glob("files/*.onnx")) == [], "the repeat itself was not begun"

@@ -1,6 +1,5 @@
 """What can go wrong between a host and a board, each against a real sshd and a real worker."""
 
-import shlex
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -9,7 +8,6 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-import numpy as np
 import pytest
 from daily import daily
 from older_python import find_python
@@ -20,9 +18,8 @@ from fleetrank.device_agents.board import agent as board_agent
 from fleetrank.device_agents.board.ssh import SshConnection
 from fleetrank.device_agents.contract.measurement import Failure, Measurement
 from fleetrank.device_agents.contract.task import MeasureTask, OptionValue
-from fleetrank.foundation.lease import give_up_at_once, open_lease, wait_for_lock
 from fleetrank.foundation.vocabulary import ErrorKind, Runtime, Status
-from tests.device_agents.conftest import QUICK, make_task, save_check, sha256
+from tests.device_agents.conftest import QUICK, make_task
 
 pytestmark = pytest.mark.slow
 
@@ -93,26 +90,6 @@ def test_what_was_measured_while_the_line_was_cut_is_fetched(board: SshBoard, be
 
 
 @pytest.mark.thorough
-def test_a_busy_board_keeps_what_was_measured_while_the_line_was_cut(
-    board: SshBoard, onnx_file: Path, begin: Begin
-) -> None:
-    found = begin(3.0, reconnect_s=0.0)
-    board.relay.cut()
-    wait_until(lambda: len(board.kept) == 1, "the result on the board", 60.0)
-    assert failure_of(found.result(120.0)).is_transient
-    board.relay.restore()
-    task = long_task(onnx_file, 300.0)
-    with open_lease(board.cache / "board.lock") as lock:
-        # The command that kept it ends a moment after its result is there.
-        wait_until(lambda: wait_for_lock(lock, give_up_at_once), "the lock", 30.0)
-        assert failure_of(board.agent().measure(task)).wait is not None
-        wait_until(lambda: not board.processes("measure"), "the end of the command", 30.0)
-    assert len(board.kept) == 1
-    seen = board.agent().measure(task)
-    assert (seen.status, seen.stop_reason) == (Status.OK, "max_time")
-
-
-@pytest.mark.thorough
 def test_a_repeat_ends_when_the_connection_does(board: SshBoard, begin: Begin) -> None:
     found = begin(300.0)
     board.relay.reset()
@@ -121,22 +98,6 @@ def test_a_repeat_ends_when_the_connection_does(board: SshBoard, begin: Begin) -
     assert "connection ended" in failure.message
     assert board.processes("worker") == []
     assert board.kept == []
-
-
-@pytest.mark.thorough
-def test_a_restart_is_named(board: SshBoard, begin: Begin) -> None:
-    if (reason := why_no_mounts()) is not None:
-        pytest.skip(reason)
-    found = begin(300.0)
-    boot = board.folder / "boot"
-    boot.write_text("0b5d3c1e-0000-4000-8000-000000000000\n")
-    script = 'mount --bind "$1" /proc/sys/kernel/random/boot_id; shift; exec "$@"'
-    board.stop()
-    board.before = ["unshare", "--mount", "sh", "-ec", script, "sh", str(boot)]
-    board.start()
-    failure = failure_of(found.result(120.0))
-    assert (failure.kind, failure.is_transient) == (ErrorKind.DEVICE_LOST, True)
-    assert "restarted" in failure.message
 
 
 @pytest.mark.thorough
@@ -152,14 +113,6 @@ def test_a_board_that_hangs_is_given_up(
     for process in hung:
         process.kill()
     assert (failure.kind, failure.is_transient) == (ErrorKind.TIMED_OUT, True)
-
-
-@pytest.mark.thorough
-def test_a_model_that_hangs_ends_at_its_own_limit(board: SshBoard, looping_onnx: Path) -> None:
-    task = make_task(looping_onnx, Runtime.ONNX, is_trusted=True, timeout_s=8.0)
-    found = failure_of(board.agent().measure(task))
-    assert (found.kind, found.is_transient) == (ErrorKind.TIMED_OUT, False)
-    assert board.processes("worker") == []
 
 
 @pytest.mark.thorough
@@ -235,71 +188,7 @@ def test_a_python_that_cannot_be_used_is_named(
 
 
 @pytest.mark.thorough
-def test_a_python_with_spaces_and_quotes_in_its_name_is_started(
-    board: SshBoard, onnx_file: Path
-) -> None:
-    python = board.home / "my 'own' \"py\" $HOME" / "python 3"
-    python.parent.mkdir()
-    python.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} "$@"\n')
-    python.chmod(0o755)
-    seen = board.agent(python=str(python)).measure(make_task(onnx_file, Runtime.ONNX))
-    assert seen.status is Status.OK, seen.failure
-
-
-@pytest.mark.thorough
-def test_two_hosts_take_turns_on_one_board(
-    board: SshBoard, begin: Begin, onnx_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    first = begin(10.0)  # longer than a busy host needs to ask the board twice
-    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
-    task = make_task(onnx_file, Runtime.ONNX, is_trusted=True, task_id="other/1")
-    busy = failure_of(board.agent(max_wait_s=0.0).measure(task))
-    assert busy.kind is ErrorKind.UNFIT_CONDITIONS
-    assert busy.wait is not None
-    assert "in use: task-1" in busy.message
-    patient = board.agent(max_wait_s=120.0).measure(task)
-    assert patient.status is Status.OK, patient.failure
-    mine = first.result(60.0)
-    assert mine.finished_utc is not None
-    assert patient.finished_utc is not None
-    assert mine.finished_utc < patient.finished_utc
-
-
-@pytest.mark.thorough
-def test_another_board_under_the_same_name_is_refused(board: SshBoard, onnx_file: Path) -> None:
-    agent = board.agent(board_hash="0" * 16)
-    found = failure_of(agent.measure(make_task(onnx_file, Runtime.ONNX)))
-    assert (found.kind, found.is_transient) == (ErrorKind.DEVICE_LOST, False)
-    assert "another board" in found.message
-
-
-@pytest.mark.thorough
 def test_a_login_that_prints_does_not_disturb(short_runtime: None, onnx_file: Path) -> None:
     with ssh_board(login="echo 'Welcome to the board'; echo fleetrank >&2") as board:
         seen = board.agent().measure(make_task(onnx_file, Runtime.ONNX, is_trusted=True))
     assert seen.status is Status.OK, seen.failure
-
-
-@pytest.mark.thorough
-def test_weights_in_a_second_file_travel_too(
-    board: SshBoard, onnx_file: Path, tmp_path: Path
-) -> None:
-    onnx = pytest.importorskip("onnx")
-    aside = tmp_path / "weights"
-    loaded = onnx.load(str(onnx_file))
-    onnx.external_data_helper.convert_model_to_external_data(
-        loaded, location=aside.name, size_threshold=0
-    )
-    onnx.save(loaded, str(tmp_path / "first.onnx"))
-    weights = aside.rename(tmp_path / f"{sha256(aside)}.data")
-    for tensor in loaded.graph.initializer:
-        tensor.external_data[0].value = weights.name
-    path = tmp_path / "second.onnx"
-    path.write_bytes(loaded.SerializeToString())
-    check = save_check(tmp_path, np.zeros((1, 3, 16, 16), np.float32), np.zeros((1, 4, 16, 16)))
-    task = make_task(
-        path, Runtime.ONNX, is_trusted=True, weights_path=str(weights), check_path=check
-    )
-    seen = board.agent().measure(task)
-    assert seen.status is Status.OK, seen.failure
-    assert {one.name for one in board.cache.glob("files/*")} >= {weights.name, Path(check).name}

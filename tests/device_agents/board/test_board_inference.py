@@ -6,11 +6,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from ssh_board import SshBoard, ssh_board, why_no_mounts
+from ssh_board import SshBoard
 from waiting import wait_until
 
 from fleetrank.device_agents.board import agent as board_agent
-from fleetrank.device_agents.board.there import keeper
 from fleetrank.device_agents.board.there.keeper import BoardStore, DamagedFileError
 from fleetrank.device_agents.contract.measurement import Failure
 from fleetrank.device_agents.contract.task import InferTask
@@ -59,18 +58,6 @@ def test_the_outputs_are_those_of_this_host_and_only_the_artifact_stays(
 
 
 @pytest.mark.thorough
-def test_outputs_arrive_in_pieces(board: SshBoard, onnx_file: Path, tmp_path: Path) -> None:
-    """9 MB of outputs, of which a command of the board returns 8 MiB."""
-    task = task_of(tmp_path, onnx_file, n_cases=2_300)
-    assert board.agent().infer(task) is None
-    size = Path(task.outputs_path).stat().st_size
-    assert size > keeper._PIECE_BYTES
-    with np.load(task.outputs_path) as found:
-        assert found["output_0"].shape == (2_300, 4, 16, 16)
-    assert stored_names(board) == [f"{sha256(onnx_file)}.onnx"]
-
-
-@pytest.mark.thorough
 def test_a_piece_that_is_damaged_is_noticed(
     board: SshBoard, onnx_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -114,45 +101,3 @@ def looping(folder: Path, path: Path, **changes: object) -> InferTask:
     np.savez(folder / "loop.npz", input_0=np.zeros((1, 1), np.float32))
     given: dict[str, object] = {"inputs_path": str(folder / "loop.npz")}
     return task_of(folder, path, **{**given, **changes})
-
-
-@pytest.mark.thorough
-def test_a_cut_line_ends_the_worker_and_leaves_nothing(
-    board: SshBoard, looping_onnx: Path, tmp_path: Path
-) -> None:
-    agent = board.agent()
-    with ThreadPoolExecutor(max_workers=1) as pool:
-        running = pool.submit(agent.infer, looping(tmp_path, looping_onnx))
-        wait_until((board.cache / "files" / "outputs.npz").exists, "its outputs", 60.0)
-        board.relay.reset()
-        found = failure_of(running.result(120.0))
-    assert (found.kind, found.is_transient) == (ErrorKind.DEVICE_LOST, True)
-    wait_until(lambda: not board.processes("worker"), "the worker's end", 30.0)
-    wait_until(lambda: not board.processes("infer"), "the command's end", 30.0)
-    assert stored_names(board) == [f"{sha256(looping_onnx)}.onnx"]
-
-
-@pytest.mark.thorough
-def test_a_full_disk_is_a_failure(short_runtime: None, onnx_file: Path, tmp_path: Path) -> None:
-    if (reason := why_no_mounts()) is not None:
-        pytest.skip(reason)
-    script = 'mount -t tmpfs -o size=5m tmpfs "$1"; shift; exec "$@"'
-    with ssh_board(is_started=False) as board:
-        board.before = ["unshare", "--mount", "sh", "-ec", script, "sh", str(board.home)]
-        board.start()
-        inputs = failure_of(board.agent().infer(task_of(tmp_path, onnx_file, n_cases=2_300)))
-        # These inputs fit, and their outputs, which are larger, do not.
-        outputs = failure_of(board.agent().infer(task_of(tmp_path, onnx_file, n_cases=700)))
-    assert (inputs.kind, inputs.is_transient) == (ErrorKind.DISK_FULL, False)
-    assert (outputs.kind, outputs.is_transient) == (ErrorKind.DISK_FULL, False)
-
-
-@pytest.mark.thorough
-def test_weights_in_a_second_file_travel_and_stay(
-    board: SshBoard, onnx_file: Path, tmp_path: Path
-) -> None:
-    content = tmp_path / "weights"
-    content.write_bytes(b"weights")
-    weights = content.rename(tmp_path / f"{sha256(content)}.data")
-    assert board.agent().infer(task_of(tmp_path, onnx_file, weights_path=str(weights))) is None
-    assert stored_names(board) == sorted([f"{sha256(onnx_file)}.onnx", weights.name])

@@ -139,13 +139,6 @@ def test_a_round_that_shall_finish_ends_after_the_current_blocks(onnx_file: Path
 
 
 @pytest.mark.thorough
-def test_a_round_of_one_cell_is_measured_too(onnx_file: Path) -> None:
-    (seen,) = measure_round(tasks_of(onnx_file, 1))
-    assert seen.status is Status.OK
-    assert len(seen.blocks) >= BLOCKS.min_blocks
-
-
-@pytest.mark.thorough
 def test_the_time_limit_of_the_timed_runs_ends_the_round(onnx_file: Path) -> None:
     policy = replace(QUICK, max_time_s=0.05, half_width=1e-9)
     blocks = replace(BLOCKS, min_blocks=50, max_blocks=50)

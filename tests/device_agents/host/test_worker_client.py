@@ -13,7 +13,7 @@ from types import SimpleNamespace
 import psutil
 import pytest
 from daily import daily
-from waiting import wait_until
+from waiting import is_soon_gone, wait_until
 
 from fleetrank.device_agents.contract.agent import never_stop
 from fleetrank.device_agents.contract.measurement import Failure, Measurement
@@ -244,18 +244,6 @@ main()
     assert seen.status is Status.OK, seen.failure
 
 
-@pytest.mark.thorough
-@pytest.mark.parametrize("runtime", [Runtime.ONNX, Runtime.TORCH])
-def test_what_a_ray_worker_hands_down_is_dropped_and_recorded(
-    runtime: Runtime, task_of: MakeTask, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("OMP_NUM_THREADS", "1")
-    execution = Execution(runtime=runtime, backend="cpu", threads=2)
-    seen = measure_in_worker(task_of(runtime, execution=execution))
-    assert seen.worker.omp_num_threads == "1"
-    assert ("intra_op_threads", 2) in seen.worker.settings
-
-
 def test_a_worker_runs_where_it_is_pinned_and_a_primer_takes_the_runtime_out_of_its_memory(
     onnx_file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -316,19 +304,3 @@ def wait_for_child(pid: int) -> int:
             return int(children[0])
         time.sleep(0.05)
     raise AssertionError("the parent started no worker")
-
-
-def is_soon_gone(pid: int) -> bool:
-    """A killed process takes a moment to go."""
-    deadline = time.perf_counter() + 10
-    while not is_gone(pid) and time.perf_counter() < deadline:
-        time.sleep(0.05)
-    return is_gone(pid)
-
-
-def is_gone(pid: int) -> bool:
-    """Ended, whether or not somebody has taken note yet."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
-    except (FileNotFoundError, ProcessLookupError):
-        return True

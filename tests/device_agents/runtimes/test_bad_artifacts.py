@@ -69,18 +69,6 @@ def test_a_file_that_changed_since_it_was_made_is_not_opened(
     assert "has changed" in message
 
 
-@pytest.mark.thorough
-def test_a_pt2_with_a_changed_byte_is_refused_by_its_checksum(
-    pt2_file: Path, tmp_path: Path
-) -> None:
-    data = bytearray(pt2_file.read_bytes())
-    place = data.find(b"torch.ops.aten.conv2d")
-    data[place] ^= 0x01
-    file = tmp_path / "changed.pt2"
-    file.write_bytes(data)
-    assert kind_of(make_task(file, Runtime.TORCH), measure_in_worker)[0] is ErrorKind.BAD_ARTIFACT
-
-
 def test_a_file_that_is_gone_condemns_no_cell_since_a_resume_exports_it_again(
     tmp_path: Path, task_of: MakeTask
 ) -> None:

@@ -1,7 +1,6 @@
 """A phone that the real adb is connected to, in both supported versions."""
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from adb_bench import OnePhone, adb_of_the_wheel, connect, private_server
@@ -24,9 +23,3 @@ def adb_server(
 def phone(adb_server: AdbServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[OnePhone]:
     """A Pixel 8, which the tests of a module share."""
     yield from connect(adb_server, tmp_path_factory.mktemp("phones"), "pixel-8")
-
-
-@pytest.fixture
-def old_phone(adb_server: AdbServer, tmp_path: Path) -> Iterator[OnePhone]:
-    """A Nexus 5: no shell v2, checksums, messages of 4 KiB."""
-    yield from connect(adb_server, tmp_path, "nexus-5")

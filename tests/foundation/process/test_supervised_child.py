@@ -12,6 +12,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+from waiting import is_soon_gone
 
 from fleetrank.foundation import supervised_child
 from fleetrank.foundation.supervised_child import (
@@ -196,14 +197,3 @@ def test_a_program_that_does_not_exist_is_an_error() -> None:
 def test_a_signal_has_its_name() -> None:
     assert (exit_name(-9), exit_name(-64), exit_name(3)) == ("SIGKILL", "SIGRTMAX", "exit code 3")
     assert exit_name(-200) == "signal 200"
-
-
-def is_soon_gone(pid: int) -> bool:
-    limit_ns = later_ns(10)
-    while time.perf_counter_ns() < limit_ns:
-        if not Path(f"/proc/{pid}").exists():
-            return True
-        if psutil.Process(pid).status() == psutil.STATUS_ZOMBIE:
-            return True
-        time.sleep(0.02)
-    return False

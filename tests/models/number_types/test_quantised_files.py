@@ -196,18 +196,3 @@ def test_a_program_without_a_delegate_has_the_precision_of_its_quantised_weights
     path = tmp_path / "q.pte"
     path.write_bytes(exir.to_edge(pt2e()).to_executorch().buffer)
     assert types_of(path).precision == "int8"
-
-
-@quiet
-@pytest.mark.thorough  # `test_file_types` reads such a file, made before
-def test_a_program_with_a_delegate_does_not_say_its_precision(
-    pt2e: Callable[..., Any], tmp_path: Path
-) -> None:
-    exir = pytest.importorskip("executorch.exir")
-    parts = pytest.importorskip("executorch.backends.xnnpack.partition.xnnpack_partitioner")
-    partitioner = [parts.XnnpackPartitioner()]
-    path = tmp_path / "q.pte"
-    lowered = exir.to_edge_transform_and_lower(pt2e(), partitioner=partitioner)
-    path.write_bytes(lowered.to_executorch().buffer)
-    types = types_of(path)
-    assert (types.hides_weights, types.precision) == (True, None)

@@ -1,11 +1,8 @@
 """What a shell gets for the tab key: commands, options and names of the workspace."""
 
-import os
-import subprocess
 from pathlib import Path
 
 import pytest
-from command_line import COMMAND
 
 from fleetrank.orchestrator.cli.main import COMMANDS, run
 
@@ -66,20 +63,3 @@ def test_commands_options_and_names_are_completed(completed, workspace, monkeypa
 def test_other_shells_get_the_same_names(completed, shell: str) -> None:
     assert "pixel-8" in completed("fleetrank devices check pi", shell)
     assert "export" in completed("fleetrank models exp", shell)
-
-
-@pytest.mark.thorough
-def test_bash_completes_what_is_typed(workspace: Path) -> None:
-    environment = os.environ | {"_FLEETRANK_COMPLETE": "source_bash"}
-    script = subprocess.run([COMMAND], env=environment, capture_output=True, check=True, text=True)
-    asked = f"""fleetrank() {{ {COMMAND} "$@"; }}
-{script.stdout}
-COMP_WORDS=(fleetrank devices check pi) COMP_CWORD=3
-_fleetrank_completion fleetrank
-echo "${{COMPREPLY[@]}}"
-"""
-    done = subprocess.run(
-        ["bash", "--norc"], input=asked, cwd=workspace, capture_output=True, check=True, text=True,
-        env=os.environ | {"PATH": f"{Path(COMMAND).parent}:{os.environ['PATH']}"},
-    )  # fmt: skip
-    assert done.stdout.split() == ["pixel-8"]

@@ -1,6 +1,5 @@
 """`models export --workload`: files of language models from the command line."""
 
-import json
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -15,22 +14,6 @@ from fleetrank.orchestrator.workspace.workspace import Workspace
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     return Workspace.init(tmp_path / "w").root
-
-
-@pytest.mark.thorough
-@pytest.mark.export
-def test_a_file_of_each_workload_is_exported_and_found_again(folder: Path) -> None:
-    workloads = ("--workload", "decode@4", "--workload", "prefill@3")
-    export = ("models", "export", "stories260k", "--runtime", "torch", *workloads, "--json")
-    done = call_inside(folder, folder, *export, "--precision", "fp32", "--precision", "int8")
-    assert done.returncode == 3
-    assert has(done.stderr, "stories260k", "int8", "eager PyTorch")
-    rows = json.loads(done.stdout)
-    assert {row["precision"] for row in rows} == {"fp32"}
-    assert [row["workload"] for row in rows] == ["decode@4", "prefill@3"]
-    assert all(row["max_relative_error"] < 1e-5 for row in rows)
-    found = call_inside(folder, folder, *export)
-    assert json.loads(found.stdout) == rows
 
 
 @pytest.mark.slow

@@ -33,16 +33,6 @@ def _rows(
     return found
 
 
-def test_a_missing_model_is_predicted_with_an_interval(
-    workspace: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    rows = _rows(workspace, capsys, "--device", "pixel-7", "--runtime", "onnx")
-    (one,) = (row for row in rows if row["kind"] == "predicted")
-    assert one["model"] == "resnet50"
-    assert one["low_ms"] < one["predicted_ms"] < one["high_ms"]  # type: ignore[operator]
-    assert one["measured_ms"] is None
-
-
 def test_more_coverage_and_fewer_models_are_options(
     workspace: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -132,22 +132,6 @@ def test_an_option_with_many_words_may_be_repeated(asked) -> None:
     assert {row["what"] for row in rows} <= {"tied latency", "too few models"}
 
 
-def test_selectors_narrow_pairs(asked) -> None:
-    show = "report show transfer --source-tier gpu --target pixel-7 --format csv"
-    lines = (line for line in asked(show).out.splitlines() if not line.startswith("#"))
-    rows = [row for row in csv.DictReader(lines) if row["level"] == "pair"]
-    assert {row["source"].split("/")[0] for row in rows} == {"rtx-4090"}
-    assert {row["target"].split("/")[0] for row in rows} == {"pixel-7"}
-
-
-@pytest.mark.thorough
-def test_simulated_rows_enter_when_asked(asked) -> None:
-    show = "report show latency --format csv"
-    assert "sim/" not in asked(show).out
-    assert "sim/" in asked(f"{show} --include-simulated").out
-    assert "SIMULATED DATA" in asked("report show latency --include-simulated").out
-
-
 def test_a_setting_reaches_its_table(asked) -> None:
     rows = asked("report show choose --part fewest --threshold -1 --json").rows
     assert sum(row["is_owned"] for row in rows) == 1

@@ -8,8 +8,6 @@ from pathlib import Path
 
 import pytest
 from ssh_board import SshBoard
-from waiting import wait_until
-from wording import has
 
 from fleetrank.analysis.stored.side_tables import EVALUATIONS, read_side
 from fleetrank.orchestrator.cli.main import run
@@ -82,33 +80,6 @@ def test_a_board_has_the_perplexity_of_this_host(
     assert row["runtime_version"] == version.strip(), "of the board, not of this host"
     names = [path.name for path in board.cache.glob("files/*")]
     assert names == [f"{row['artifact_sha256']}.onnx"], "inputs and outputs were removed"
-
-
-@pytest.mark.thorough
-def test_an_evaluation_whose_line_was_cut_goes_on(folder: Path, board: SshBoard) -> None:
-    add_device(folder, f"ssh_config: {board.config}, python: {sys.executable}, max_wait_s: 5.0")
-    text = folder / "long.txt"
-    text.write_text("words and more words, " * 1500)
-    words = [sys.executable, "-m", "fleetrank", *command(folder, text, "pi5")]
-    parts = folder / "results" / "unfinished"
-    with subprocess.Popen(words, stderr=subprocess.PIPE, text=True) as process:
-        wait_until(
-            lambda: any(path.read_bytes() for path in parts.glob("*.jsonl")), "some scores", 300.0
-        )
-        board.stop()
-        _, error = process.communicate(timeout=120.0)
-    assert process.returncode != 0
-    assert has(error, "evaluation failed")
-    assert "Traceback" not in error
-    assert rows_of(folder, is_board=True) == {}
-
-    board.start()
-    done = subprocess.run(words, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    assert has(done.stderr, "scored", "earlier run")
-    assert list(parts.glob("*.jsonl")) == []
-    assert run(command(folder, text, "local-cpu")) == 0
-    check_equal(folder)
 
 
 @pytest.mark.parametrize(("options", "host"), [("gpu: only", "null"), ("tier: cpu", "other")])

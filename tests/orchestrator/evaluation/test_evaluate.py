@@ -40,39 +40,6 @@ def test_a_text_scores_as_in_the_harness(world: World) -> None:
 
 
 @pytest.mark.thorough
-def test_a_text_scores_as_in_the_harness_in_torch(folder: Path) -> None:
-    words = (*TEXT[1:], "--runtime", "torch")
-    check_text(evaluated(folder, *words)["ppl bits_per_byte"])
-
-
-@pytest.mark.thorough
-def test_a_text_shows_what_low_precision_costs(
-    folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    words = (
-        "ppl", "--model", MODEL, "--text", str(LM_EVAL / "text.jsonl"), "--seeded",
-        "--tokenizer", "bytes", "--runtime", "onnx", "--window", "96",
-    )  # fmt: skip
-    found = {
-        one: evaluated(folder, *words, "--precision", one)["ppl perplexity"]
-        for one in ("fp32", "int8", "int4")
-    }
-    capsys.readouterr()
-    shown = ["report", "show", "eval", "--part", "precisions", "--json"]
-    assert run([*shown, "--workspace", str(folder)]) == 0
-    rows = {row["precision"]: row for row in json.loads(capsys.readouterr().out)["rows"]}
-    plain = found["fp32"]
-    for precision in ("int8", "int4"):
-        row, one = rows[precision], found[precision]
-        difference = (one["nll_nats"] - plain["nll_nats"]) / plain["n_tokens"]
-        assert row["difference"] == pytest.approx(difference, rel=1e-6)
-        assert row["ratio"] == pytest.approx(one["quality"] / plain["quality"])
-        assert row["difference_low"] < row["difference"] < row["difference_high"]
-        assert (row["unit"], row["n_lost"]) == ("nats per token", None)
-    assert rows["int4"]["ratio"] != rows["int8"]["ratio"]
-
-
-@pytest.mark.thorough
 def test_choices_are_those_of_the_harness(folder: Path) -> None:
     wanted = FIGURES["choices"]
     files = [word for task in wanted["tasks"] for word in (f"--{task}", f"{LM_EVAL}/{task}.jsonl")]

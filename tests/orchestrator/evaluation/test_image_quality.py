@@ -1,8 +1,5 @@
 """Accuracy on images: a small network that the test trains, in three runtimes."""
 
-import contextlib
-import io
-import json
 from pathlib import Path
 
 import numpy as np
@@ -11,8 +8,6 @@ import torch
 from PIL import Image
 from stored_evaluations import evaluated
 from torch import nn
-
-from fleetrank.orchestrator.cli.main import run
 
 pytestmark = pytest.mark.thorough
 
@@ -80,36 +75,3 @@ def test_three_runtimes_have_the_accuracy_of_the_trained_network(
         assert top1["quality_low"] < wanted < top1["quality_high"]
     near = _images(folder, digits, "--runtime", "onnx", "--published", str(wanted), "--limit", "7")
     assert near["images top1"]["flags"][0] == "limited"
-
-
-def _in_both_precisions(folder: Path, digits: Path, runtime: str) -> dict[str, object]:
-    """The row of the table for one runtime, after an evaluation in fp32 and one in int8."""
-    plain = _images(folder, digits, "--runtime", runtime)
-    words = ("--runtime", runtime, "--precision", "int8", "--calibrate", str(digits))
-    rounded = _images(folder, digits, *words)
-    assert plain["images top1"]["artifact_sha256"] != rounded["images top1"]["artifact_sha256"]
-    printed = io.StringIO()
-    shown = ["report", "show", "eval", "--part", "precisions", "--json"]
-    with contextlib.redirect_stdout(printed):
-        assert run([*shown, "--workspace", str(folder)]) == 0
-    rows = json.loads(printed.getvalue())["rows"]
-    (row,) = [r for r in rows if (r["runtime"], r["quality_metric"]) == (runtime, "top1")]
-    return row
-
-
-def test_the_accuracy_of_int8_is_compared_with_fp32_over_the_same_images(
-    folder: Path, digits: Path
-) -> None:
-    row = _in_both_precisions(folder, digits, "onnx")
-    assert (row["precision"], row["n_items"]) == ("int8", 599)
-    assert row["difference"] == pytest.approx(row["quality"] - row["quality_fp32"])
-    assert row["difference"] == pytest.approx(100 * (row["n_gained"] - row["n_lost"]) / 599)
-    assert row["difference_low"] < row["difference"] < row["difference_high"]
-    assert -3 < row["difference"] < 3
-
-
-@pytest.mark.parametrize("runtime", ["tflite", "executorch"])
-def test_int8_keeps_the_accuracy_in_other_runtimes(
-    folder: Path, digits: Path, runtime: str
-) -> None:
-    assert -3 < _in_both_precisions(folder, digits, runtime)["difference"] < 3

@@ -1,18 +1,16 @@
 """Perplexity of a network with a memory, segment by segment, through an exported file."""
 
-import json
 import math
 from pathlib import Path
 
 import pytest
 import torch
-from stored_evaluations import LM_EVAL, MODEL, evaluated, uniform_weights
+from stored_evaluations import MODEL, evaluated
 from torch import nn
 
 from fleetrank.foundation.inputs import Workload
 from fleetrank.models.cards.zoo import load_cards
 from fleetrank.models.networks.build import build_network
-from fleetrank.orchestrator.cli.main import run
 
 pytestmark = pytest.mark.slow
 
@@ -52,27 +50,6 @@ def _remembering(folder: Path) -> Path:
         state["blocks.0.attention.output.weight"][place, shared] = 4.0
     torch.save(state, folder / "remembering.pt")
     return folder / "remembering.pt"
-
-
-@pytest.mark.thorough
-def test_a_target_that_is_only_in_the_memory_needs_the_memory(folder: Path) -> None:
-    weights = ("--checkpoint", str(_remembering(folder)))
-    # The second segment reads b and a, and its last target is x or y.
-    texts = {"seen": "xxxxxxxb" + "aaaaaaax", "unseen": "xxxxxxxb" + "aaaaaaay"}
-    found = {}
-    for name, text in texts.items():
-        path = folder / f"{name}.txt"
-        path.write_text(text)
-        for segment in ("8+k0+n2", "8+k0+n0"):
-            row = _hmt(folder, path, segment, *weights)
-            assert (row["n_windows"], row["n_tokens"], row["flags"]) == (2, 16, [])
-            found[name, segment] = row["nll_nats"]
-    gain = {
-        segment: found["unseen", segment] - found["seen", segment]
-        for segment in ("8+k0+n2", "8+k0+n0")
-    }
-    assert gain["8+k0+n2"] > gain["8+k0+n0"] + 2
-    assert found["seen", "8+k0+n2"] < found["seen", "8+k0+n0"] - 1
 
 
 def _selecting(folder: Path) -> Path:
@@ -124,30 +101,3 @@ def test_a_text_scores_as_in_a_plain_loop(folder: Path, n_tokens: int) -> None:
     assert (row["n_tokens"], row["n_bytes"]) == (n_tokens, n_tokens)
     assert row["n_windows"] == math.ceil(n_tokens / 8)
     assert row["nll_nats"] == pytest.approx(_plain_loop(folder, text, "8+k3+n2"), rel=1e-5)
-
-
-@pytest.mark.thorough
-def test_documents_do_not_share_a_memory(folder: Path) -> None:
-    weights = ("--checkpoint", str(_remembering(folder)))
-    texts = ("xxxxxxxb" + "aaaaaaax" + "cccc", "yyyyyyyb" + "aaaaaaax", "x")
-    for name, documents in (("all", texts), *((str(n), [text]) for n, text in enumerate(texts))):
-        lines = [json.dumps({"text": text}) for text in documents]
-        (folder / f"{name}.jsonl").write_text("\n".join(lines))
-    total, *parts = (
-        _hmt(folder, folder / f"{name}.jsonl", "8+k3+n2", *weights)["nll_nats"]
-        for name in ("all", "0", "1", "2")
-    )
-    assert total == pytest.approx(sum(parts), rel=1e-6)
-
-
-@pytest.mark.thorough
-def test_a_checkpoint_without_a_memory_has_no_quality_with_one(
-    folder: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    words = [
-        "eval", "ppl", "--model", MODEL, "--text", str(LM_EVAL / "text.jsonl"), "--runtime", "onnx",
-        "--tokenizer", "bytes", "--strategy", "hmt", "--segment", "8+k0+n2",
-        "--checkpoint", str(uniform_weights(folder)), "--workspace", str(folder),
-    ]  # fmt: skip
-    assert run(words) != 0
-    assert "memory.queries.weight" in capfd.readouterr().err

@@ -4,6 +4,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from unittest.mock import MagicMock
 
 import numpy as np
 import pytest
@@ -11,9 +13,11 @@ from scipy.special import log_softmax
 
 from fleetrank.device_agents.contract.task import Execution, InferTask
 from fleetrank.device_agents.worker.infer import score_cases
-from fleetrank.foundation.inputs import ModelInput
+from fleetrank.foundation.inputs import ModelInput, Workload
 from fleetrank.foundation.vocabulary import Format, Runtime
 from fleetrank.models.cards.card import Artifact, Cost
+from fleetrank.orchestrator.evaluation import evaluate
+from fleetrank.orchestrator.evaluation.evaluation_rows import Reading
 from fleetrank.orchestrator.evaluation.scoring import (
     Case,
     Scorer,
@@ -258,3 +262,27 @@ def test_a_segment_has_no_positions_and_is_filled_up_with_its_own_tokens() -> No
     assert [array.tolist() for array in case.inputs] == [[[7, 8, 7, 8, 7]]]
     assert case.inputs[0].dtype == np.int64
     assert (case.targets.tolist(), case.follows) == ([8, 9, -1, -1, -1], True)
+
+
+def test_a_document_begins_without_the_memory_of_the_one_before(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    follows: list[bool] = []
+
+    def scored(_run: object, _facts: object, work: evaluate._Work) -> None:
+        follows.extend(work.make(number).follows for number in range(work.n_cases))
+        raise StoppedError
+
+    size = Workload.parse("score@4+k0+n2")
+    for name, found in {
+        "fitting": (SimpleNamespace(vocabulary=256), size), "refuse_unfit": None, "limit_fact": {},
+    }.items():  # fmt: skip
+        monkeypatch.setattr(evaluate, name, lambda *_, found=found: found)
+    monkeypatch.setattr(evaluate, "_scored", scored)
+    letters = SimpleNamespace(prefix=0, name="letters", sha256="0", encode=str.encode)
+    tools = SimpleNamespace(turn=nullcontext)
+    run = SimpleNamespace(head=len, subject=MagicMock(), tools=tools)
+    data = SimpleNamespace(name="texts", sha256="0", documents=("aaaaaaaaa", "bbbb", "ccccc"))
+    with pytest.raises(StoppedError):
+        evaluate.evaluate_text(run, data, Reading(tokenizer=letters, strategy="hmt", segment=size))
+    assert follows == [False, True, True, False, False, True]

@@ -379,13 +379,6 @@ def test_the_program_itself_refuses_at_once(name, workspace, base_cpu_s) -> None
     assert_refused(run_command(workspace, *words), word, base_cpu_s=base_cpu_s)
 
 
-@pytest.mark.thorough
-@pytest.mark.parametrize("name", ["seed", "rows"])
-def test_the_program_itself_refuses_a_number_at_once(name, workspace, base_cpu_s) -> None:
-    ended = run_command(workspace, *NUMBERS[name], "9" * 100_000)
-    assert_ends(ended, base_cpu_s=base_cpu_s)
-
-
 def test_a_path_that_is_no_text_is_shown_escaped(workspace) -> None:
     ended = subprocess.run(
         [os.fsencode(COMMAND), "sweep", "plan", b"\xff\xfe.yaml"],

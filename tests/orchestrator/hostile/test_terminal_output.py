@@ -5,7 +5,7 @@ import re
 from pathlib import Path
 
 import pytest
-from command_line import draw_inside, run_command, run_inside, run_on_terminal
+from command_line import draw_inside, run_command, run_inside
 
 from fleetrank.foundation.plain_data import with_checksum
 from fleetrank.orchestrator.workspace.workspace import Workspace
@@ -185,8 +185,3 @@ def test_a_message_of_several_lines_cannot_pose_as_ours(workspace, capfd) -> Non
         lines = run_inside(workspace, *words, capture=capfd).stderr.splitlines()
         assert sum(line.startswith("fleetrank:") for line in lines) == 1, lines
         assert sum(line.startswith("  -> ") for line in lines) == 1, lines
-
-
-@pytest.mark.thorough
-def test_help_has_no_escapes_of_its_own(workspace) -> None:
-    assert "\\u001b" not in run_on_terminal(workspace, "sweep", "--help").decode()

@@ -9,7 +9,6 @@ from fleet_rows import NETS, SWEEP, write_results
 
 import fleetrank
 from fleetrank.analysis.stored.selection import Selection
-from fleetrank.orchestrator.store.results import ResultStore, change_tags
 
 
 @pytest.fixture(scope="module")
@@ -43,20 +42,6 @@ def test_a_table_is_a_frame_with_notes(results: Path) -> None:
     table = fleetrank.table("latency", results, Selection(runtime="onnx"))
     assert table.frame.height == len(NETS) * 3
     assert table.notes
-
-
-def test_a_tag_names_its_sweeps(results: Path) -> None:
-    change_tags(ResultStore(results), SWEEP, added=["base"])
-    assert fleetrank.load(results, sweep="tag:base").collect().height
-    chosen = Selection(runtime="onnx", sweep=["tag:base", SWEEP])
-    tagged = fleetrank.table("latency", results, chosen)
-    assert tagged.frame.equals(fleetrank.table("latency", results, Selection(runtime="onnx")).frame)
-    for ask in (
-        lambda: fleetrank.load(results, sweep="tag:other"),
-        lambda: fleetrank.table("latency", results, Selection(sweep="tag:other")),
-    ):
-        with pytest.raises(fleetrank.FleetError, match="tag 'other'"):
-            ask()
 
 
 def test_sql_sees_the_measurements(results: Path) -> None:

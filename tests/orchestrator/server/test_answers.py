@@ -1,5 +1,6 @@
 """What is computed, what the client has, and what is refused."""
 
+import asyncio
 import threading
 from collections.abc import Iterator
 from dataclasses import replace
@@ -7,11 +8,20 @@ from pathlib import Path
 
 import pytest
 from fleet_rows import NETS, PLACES, write_results
+from starlette.requests import Request
 from waiting import wait_until
 
 from fleetrank.foundation.lease import ReadingWatch, host_lease
 from fleetrank.orchestrator.compute.child import Job, JobKind, RefusedError
-from fleetrank.orchestrator.server.answers import Answers, BusyError, Turn, status_of
+from fleetrank.orchestrator.server import app
+from fleetrank.orchestrator.server.answers import (
+    RETRY_AFTER_S,
+    Answer,
+    Answers,
+    BusyError,
+    Turn,
+    status_of,
+)
 
 LATENCY = Job(kind=JobKind.TABLE, name="latency")
 
@@ -66,7 +76,14 @@ def test_one_waits_and_is_then_answered_beside_the_measurement(
 
 
 def test_a_server_that_is_busy_says_so() -> None:
-    assert status_of(BusyError("m", "r")) == 503
+    request = Request({"type": "http", "path": "/api/tables/latency", "headers": []})
+    said = asyncio.run(app._on_error(request, BusyError("m", "r")))
+    assert (said.status_code, int(said.headers["retry-after"])) == (503, RETRY_AFTER_S)
+
+
+def test_an_answer_says_whether_the_results_have_changed_since() -> None:
+    kept = [app.sent(Answer(tag="t", fingerprint="f", is_current=one)) for one in (True, False)]
+    assert [one.headers["fleetrank-current"] for one in kept] == ["true", "false"]
 
 
 def test_only_so_many_may_wait() -> None:

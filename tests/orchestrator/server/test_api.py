@@ -1,17 +1,11 @@
 """The API of a running server, asked over HTTP."""
 
-import os
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import httpx
 import pytest
 from fleet_rows import HOSTILE_DEVICE, HOSTILE_MODEL, SWEEP
-from waiting import wait_until
-
-from fleetrank.foundation.lease import host_lease
-from fleetrank.orchestrator.store.results import ResultStore, change_tags
 
 SLOW = "SELECT count(*) FROM range(100000000000) a, range(100000) b"
 
@@ -35,24 +29,6 @@ def test_selectors_and_settings_narrow_as_on_the_command_line(client: httpx.Clie
     assert all(row["model"] == "resnet18" or "mobile" in row["model"] for row in rows)
     answer = client.get("/api/tables/choose", params={"part": "fewest", "set": "threshold=-1"})
     assert sum(row["is_owned"] for row in answer.json()["rows"]) == 1
-
-
-def test_a_tag_names_its_sweeps_as_on_the_command_line(
-    client: httpx.Client, hostile_workspace: Path
-) -> None:
-    store = ResultStore(hostile_workspace / "results")
-    all_rows = client.get("/api/tables/latency").json()["rows"]
-    try:
-        change_tags(store, SWEEP, added=["base"])
-        tagged = client.get("/api/tables/latency", params={"sweep": "tag:base"})
-        assert tagged.json()["rows"] == all_rows
-    finally:
-        change_tags(store, SWEEP, removed=["base"])
-    # The server notices that the tag is gone, although no row has changed.
-    wait_until(
-        lambda: client.get("/api/tables/latency", params={"sweep": "tag:base"}).status_code == 404,
-        "an answer that knows no such tag",
-    )
 
 
 def test_tables_are_listed_with_their_settings(client: httpx.Client) -> None:
@@ -150,17 +126,6 @@ def test_while_one_query_runs_the_server_answers_the_rest(client: httpx.Client) 
         slow.join()
 
 
-@pytest.mark.thorough
-def test_more_than_can_wait_are_told_to_come_again(client: httpx.Client) -> None:
-    asked = {"sql": SLOW, "timeout_s": 0.1}
-    with ThreadPoolExecutor(36) as pool:
-        answers = list(pool.map(lambda _: client.get("/api/query", params=asked), range(36)))
-    refused = [answer for answer in answers if answer.status_code == 503]
-    assert refused
-    assert all(int(answer.headers["retry-after"]) > 0 for answer in refused)
-    assert {answer.status_code for answer in answers} == {400, 503}
-
-
 def test_sixteen_clients_get_the_same_answer(client: httpx.Client) -> None:
     with ThreadPoolExecutor(16) as pool:
         paths = ["/api/tables/transfer?seed=4711"] * 32
@@ -191,25 +156,6 @@ def test_the_document_is_complete(client: httpx.Client) -> None:
 def test_progress_of_a_finished_sweep_comes_from_its_record(client: httpx.Client) -> None:
     content = client.get("/api/progress").json()
     assert [sweep["state"] for sweep in content["sweeps"]] == ["finished"]
-
-
-@pytest.mark.thorough
-def test_beside_a_measurement_an_answer_says_that_it_is_old(
-    client: httpx.Client, hostile_workspace: Path
-) -> None:
-    paths = ("/api/devices", "/report", "/api/tables/latency")
-    mine = {path: client.get(path).headers["etag"] for path in paths}
-
-    def ages() -> set[str]:
-        given = [client.get(path, headers={"if-none-match": mine[path]}) for path in paths]
-        return {answer.headers["fleetrank-current"] for answer in given}
-
-    assert ages() == {"true"}
-    os.utime(next((hostile_workspace / "results").glob("sweeps/*.parts")))
-    with host_lease("a measurement"):
-        wait_until(lambda: ages() == {"false"}, "the server's next look at the folder")
-        assert client.get("/api/progress").status_code == 200
-    assert ages() == {"true"}
 
 
 def test_only_our_own_assets_are_there_and_pages_escape_every_value(client: httpx.Client) -> None:

@@ -94,27 +94,6 @@ def test_hostile_names_are_text(visit: Visit, served: Served) -> None:
 
 
 @pytest.mark.thorough
-def test_the_report_stands_in_the_home_page_and_draws(visit: Visit, served: Served) -> None:
-    visit.page.goto(served.base)
-    report = visit.page.frame_locator("#report")
-    report.locator("#verdict").wait_for()
-    visit.page.locator("#news:empty").wait_for(state="attached")
-    assert visit.messages == []
-
-
-@pytest.mark.thorough
-def test_an_error_is_a_page_with_a_way_back(visit: Visit, served: Served) -> None:
-    answer = visit.page.goto(served.base + "/no/such<script>alert(1)</script>")
-    assert answer is not None
-    assert answer.status == 404
-    assert "page not found" in visit.page.locator("main").inner_text()
-    visit.page.get_by_role("link", name="fleetrank").click()
-    visit.page.wait_for_url(served.base + "/")
-    assert visit.page.title().startswith("Report")
-    assert not any("dialog" in message for message in visit.messages)
-
-
-@pytest.mark.thorough
 def test_the_pages_can_be_walked_with_the_keyboard(visit: Visit, served: Served) -> None:
     visit.page.goto(served.base + "/query")
     visit.page.keyboard.press("Tab")

@@ -1,4 +1,5 @@
 import contextlib
+import gzip
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -67,6 +68,18 @@ def test_a_small_journal_stays_as_it_is(store, monkeypatch) -> None:
     monkeypatch.setattr(journal_module, "WORTH_PACKING_BYTES", len(before) + 1)
     assert not store.open_journal(SWEEP_ID).pack()
     assert path.read_bytes() == before
+
+
+def test_lines_stay_where_the_packed_file_reads_back_as_another(store, monkeypatch) -> None:
+    journal = store.open_journal(SWEEP_ID)
+    before = journal.path.read_bytes()
+    broken = gzip.compress(before[:-1])
+    monkeypatch.setattr(
+        journal_module, "replace_file_with", lambda path, _write: path.write_bytes(broken)
+    )
+    with pytest.raises(StoreError, match="not written well"):
+        journal.pack()
+    assert journal.path.read_bytes() == before
 
 
 class _Killed(BaseException):

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 from ssh_board import SshBoard
-from waiting import ended, ok_repeats, start, wait_for_repeats, wait_until
+from waiting import ended, ok_repeats, start, wait_until
 
 pytestmark = pytest.mark.thorough
 
@@ -18,35 +18,6 @@ options: {{ssh: board, ssh_config: {config}, python: {python}, max_wait_s: {wait
 def add_board(folder, board: SshBoard, wait_s: float) -> None:
     text = _DEVICE.format(config=board.config, python=sys.executable, wait_s=wait_s)
     (folder.root / "devices" / "pi5.yaml").write_text(text)
-
-
-def test_a_board_and_the_cpu_in_one_page(folder, onnx_file, board: SshBoard) -> None:
-    folder.add_model("one", onnx_file)
-    folder.write_spec(["one"], ["local-cpu", "pi5"], repeats=3)
-    # The line of a sweep with a short patience is cut for good: its repeats on the board fail.
-    add_board(folder, board, wait_s=1.0)
-    process = start(folder, "--inline")
-    wait_for_repeats(process, 2)
-    board.stop()
-    code, error = ended(process, 180.0)
-    assert code == 3, error
-    n_before = sum(ok_repeats(folder).values())
-    assert n_before < 6
-
-    board.start()
-    resumed = folder.start("sweep", "resume", "--inline", "--retry-failed")
-    code, error = ended(resumed, 180.0)
-    assert code == 0, error
-    counts = ok_repeats(folder)
-    assert sorted(counts.values()) == [1] * 6, "each repeat is measured once"
-    devices = {(row["device"], row["origin"]) for row in folder.rows() if row["status"] == "ok"}
-    assert len(devices) == 2
-    assert {origin for _, origin in devices} == {"measured"}
-
-    built = folder.start("report", "build")
-    code, error = ended(built, 120.0)
-    assert code == 0, error
-    assert "pi5" in (folder.root / "report.html").read_text()
 
 
 def test_what_the_board_kept_is_adopted_after_the_conductor_died(

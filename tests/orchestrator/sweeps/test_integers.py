@@ -40,16 +40,6 @@ def test_a_network_is_measured_with_integers(world: World) -> None:
 
 
 @pytest.mark.thorough
-def test_a_network_is_measured_with_integers_in_other_runtimes_and_beside_fp32(folder) -> None:
-    rows = measured(folder, "runtimes: [tflite, executorch]\nprecision: [fp32, int8]")
-    assert {one["status"] for one in rows.values()} == {"ok"}
-    of_integers = [row for (precision, _), row in rows.items() if precision == "int8"]
-    assert {row["runtime"] for row in of_integers} == {"tflite", "executorch"}
-    assert len(rows) == 4
-    check(of_integers)
-
-
-@pytest.mark.thorough
 def test_a_precision_can_name_another_recipe(folder) -> None:
     wanted = "runtimes: [onnx, tflite]\nprecision: [int8-dynamic, int8-s8s8, w8a16]"
     rows = measured(folder, wanted)
@@ -113,18 +103,3 @@ def test_a_decoder_is_measured_with_weights_of_integers(folder) -> None:
     # The table of tokens is fp32, its copy for the head and all other matrices have 4 bits.
     assert 4 * row["parameters"] / 5 < row["weight_bytes"] < row["artifact_bytes"]
     assert row["bytes_moved"] < row["parameters"]
-
-
-@pytest.mark.thorough
-def test_a_decoder_has_integers_in_other_runtimes_and_recipes(folder) -> None:
-    path = folder.write_spec(["stories260k"], ["local-cpu"], repeats=1)
-    text = path.read_text().replace("[onnx]", "[onnx, tflite]")
-    # Without it, sums of bytes saturate on processors without VNNI.
-    exact = "runtime_options: {onnx: {x64_quant_precision: true}}\n"
-    path.write_text(text + exact + "precision: [int4, int8-dynamic]\nworkloads: [decode@8]\n")
-    folder.call("sweep", "run", "t", "--inline")
-    rows = {(one["runtime"], one["precision"]): one for one in folder.rows()}
-    counted = [one[name] for one in rows.values() for name in ("integer_products", "products")]
-    assert counted == [36] * 6
-    # A head that shares the table of tokens, which the recipe transposes.
-    assert rows["onnx", "int8-dynamic"]["snr_db"] > 20

@@ -1,6 +1,5 @@
 """Profiles through the real command: stored apart, resumed, and refused with a reason."""
 
-import json
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -12,7 +11,6 @@ from stored_part import forget_rows
 
 from fleetrank.analysis.stored.side_tables import (
     COMPONENT_TIMES,
-    MODULE_MACS,
     OF_MEASUREMENTS,
     read_side,
 )
@@ -72,41 +70,6 @@ def test_a_sweep_profiles_what_can_be_profiled_and_says_the_rest(folder, named: 
     assert "Conv" in by_operator.stdout, by_operator.stderr
     queried = folder.call("query", "SELECT DISTINCT module FROM component_times", "--format", "csv")
     assert "body.conv" in queried.stdout, queried.stderr
-
-
-@pytest.mark.thorough
-def test_shares_stand_beside_a_latency_that_no_profile_has_touched(folder, named: str) -> None:
-    done = folder.call("run", named, "--profile", "--repeats", "5", "--json")
-    assert done.returncode == 0, done.stderr
-    found = json.loads(done.stdout)
-    rows = found["components"]["rows"]
-    assert [cell["model"] for cell in found["cells"]] == [named]
-    assert sum(row["share"] for row in rows) == pytest.approx(1.0)
-    assert {row["component"].partition(".")[0] for row in rows} == {"body"}
-    for row in rows:
-        assert row["share_low"] <= row["share"] <= row["share_high"]
-        assert row["about_ms"] == pytest.approx(row["share"] * row["latency_ms"])
-        assert row["n_processes"] == 5
-
-
-@pytest.mark.thorough
-def test_shares_of_macs_stand_beside_shares_of_time(folder) -> None:
-    words = ("run", "stories260k", "--profile", "--runtime", "torch", "--workload", "prefill@8")
-    done = folder.call(*words, "--repeats", "2", "--json")
-    assert done.returncode == 0, done.stderr
-    rows = json.loads(done.stdout)["components"]["rows"]
-    shares = {row["component"]: row["macs_share"] for row in rows}
-    assert sum(share for share in shares.values() if share) == pytest.approx(1.0)
-    assert shares["blocks.0"] == pytest.approx(shares["blocks.4"])
-    assert 0 < shares["(model) linear"] < shares["blocks.0"]
-    assert shares["norm"] is None, "it has no products"
-    macs = read_side(folder.root / "results", MODULE_MACS)
-    assert not macs.is_empty()
-    forget_rows(folder.store, *folder.store.sweep_ids(), _is_profile_of(0))
-    resume_sweep(Workspace.at(folder.root), None, _options([]))
-    assert read_side(folder.root / "results", MODULE_MACS).equals(macs), "once for each sweep"
-    by_operator = folder.call("report", "show", "components", "--split", "operator", "--json")
-    assert {row["macs_share"] for row in json.loads(by_operator.stdout)["rows"]} == {None}
 
 
 def test_nothing_is_measured_where_nothing_can_be_profiled(folder, named: str) -> None:

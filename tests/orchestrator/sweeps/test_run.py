@@ -5,7 +5,6 @@ from collections import Counter
 
 import polars as pl
 import pytest
-from full_disk import no_room_beyond
 
 from fleetrank.models.cards.card import StagedExport
 from fleetrank.models.errors import ExportError
@@ -131,23 +130,6 @@ def test_what_could_not_be_exported_is_measured_when_a_resume_can(
     assert resumed.returncode == 0, resumed.stdout + resumed.stderr
     ok = Counter(row["model"] for row in folder.rows() if row["status"] == "ok")
     assert ok == {"m0": 1, "m1": 1}
-
-
-@pytest.mark.thorough
-def test_a_full_disk_ends_the_sweep_with_a_remedy_and_a_resume_completes_it(folder) -> None:
-    folder.write_spec(ALL, ["sim-a", "sim-b"], repeats=10)
-    with no_room_beyond(60_000):
-        full = folder.call("sweep", "run", "t", "--inline")
-    assert full.returncode == 1, full.stdout + full.stderr
-    assert "file size limit" in full.stderr
-    assert "sweep resume" in full.stderr
-    kept = [(row["cell_key"], row["repeat"]) for row in folder.rows()]
-    assert 0 < len(kept) < 80
-    resumed = folder.call("sweep", "resume", "--inline")
-    assert resumed.returncode == 0, resumed.stderr
-    keys = [(row["cell_key"], row["repeat"]) for row in folder.rows()]
-    assert keys[: len(kept)] == kept
-    assert len(set(keys)) == len(keys) == 80
 
 
 def test_the_schema_of_sweep_files_is_printed(folder) -> None:

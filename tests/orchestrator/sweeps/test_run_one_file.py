@@ -1,17 +1,13 @@
 """`fleetrank run` through the real command: files, names, free axes, and what cannot run."""
 
 import json
-import shutil
 from pathlib import Path
 
-import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper
 
 from fleetrank.orchestrator.cli import main
-
-DATA = Path(__file__).parents[2] / "models/data"
 
 
 @pytest.fixture
@@ -32,45 +28,6 @@ def encoder(folder) -> Path:
     path = folder.root / "encoder.onnx"
     onnx.save(helper.make_model(graph, opset_imports=opsets, ir_version=8), str(path))
     return path
-
-
-@pytest.mark.thorough
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("path", "rule", "border"),
-    [
-        ("models/data/uint8.tflite", "keras_tensor=constant:7", "uint8 in, uint8 out"),
-        ("data/pt2/tiny.pt2", "x=range:0,1", "float"),
-        ("device_agents/data/tiny.pte", "input_0=range:0,1", "float"),
-    ],
-)
-def test_values_of_inputs_are_stated_for_every_format(
-    folder, path: str, rule: str, border: str
-) -> None:
-    file = shutil.copy(DATA.parents[1] / path, folder.root)
-
-    def run(rule: str):
-        words = ("run", Path(file).name, "--repeats", "1", "--inline", "--input", rule)
-        if not path.endswith(".pte"):
-            return folder.call(*words)
-        before = set((folder.root / "cards").glob("tiny-*.toml"))
-        done = folder.call(*words)
-        assert (done.returncode, 'add precision = "int8"' in done.stderr) == (2, True), done
-        (card,) = set((folder.root / "cards").glob("tiny-*.toml")) - before
-        # Each card that is written must say what the file cannot.
-        card.write_text(card.read_text().replace("entry =", 'precision = "fp32"\nentry ='))
-        return folder.call(*words)
-
-    done = run(rule)
-    assert done.returncode == 0, done.stdout + done.stderr
-    (row,) = folder.rows()
-    assert (row["status"], row["border"]) == ("ok", border)
-    assert (row["border_scales"] is None) == (border == "float")
-    # The worker makes the stated values: it refuses those that do not fit.
-    np.save(folder.root / "values.npy", np.zeros(3))
-    wrong = run(f"{rule.partition('=')[0]}=file:values.npy")
-    assert wrong.returncode == 3, wrong.stdout + wrong.stderr
-    assert "(3,)" in wrong.stdout
 
 
 def test_free_axes_are_cells_and_ids_stay_below_their_limit(folder, encoder) -> None:

@@ -4,7 +4,6 @@ import json
 import os
 import signal
 from collections.abc import Callable
-from pathlib import Path
 
 import psutil
 import pytest
@@ -111,55 +110,6 @@ def test_sigterm_stops_now_and_a_background_job_of_a_script_hears_sigint(
     code, error = ended(process, limit_s=60)
     assert code == 130, error
     assert [row["status"] for row in folder.rows()] == statuses
-
-
-@pytest.mark.thorough
-def test_a_reader_that_goes_away_does_not_end_the_sweep(folder) -> None:
-    folder.add_device("sim-a", duration_s=0.1)
-    folder.write_spec(["m0", "m1"], ["sim-a"], repeats=3)
-    process = start(folder, "--inline")
-    wait_for_repeats(process, 1)
-    process.stdout.close()
-    process.wait(timeout=60)
-    process.stderr.close()
-    assert len(folder.rows()) == 6
-    assert folder.record().state == "finished"
-
-
-@pytest.mark.thorough
-@pytest.mark.export
-def test_hostile_models_on_the_real_cpu_harm_only_themselves(
-    folder, onnx_file: Path, looping_onnx: Path, huge_onnx: Path, foreign_onnx: Path
-) -> None:
-    models = {"never": looping_onnx, "huge": huge_onnx, "foreign": foreign_onnx}
-    for name, file in models.items():
-        folder.add_model(name, file)
-    folder.write_spec(["m0", *models], ["local-cpu"], repeats=2, timeout_s=8.0, memory="1500MiB")
-    done = folder.call("sweep", "run", "t", "--inline")
-    assert done.returncode == 3, done.stdout + done.stderr
-    last = {str(row["model"]): row for row in folder.rows()}
-    kinds = {name: row["error_kind"] for name, row in last.items()}
-    assert kinds["m0"] is None
-    assert kinds["never"] == "timed_out"
-    assert kinds["huge"] == "out_of_memory"
-    # Its first repeat paid the time limit; the second was not tried, and a resume tries neither.
-    never = [row for row in folder.rows() if row["model"] == "never"]
-    untried = [str(row["error_message"]).startswith("not tried: repeat ") for row in never]
-    assert untried == [False, True]
-    assert folder.call("sweep", "resume", "--inline").returncode == 3
-    assert [row for row in folder.rows() if row["model"] == "never"] == never
-    assert kinds["foreign"] in {"export_failed", "bad_artifact", "unsupported"}
-    assert all(row["error_remedy"] for row in last.values() if row["status"] == "failed")
-    children = [p for p in psutil.process_iter(["cmdline"]) if _is_worker(p, folder.root)]
-    assert children == []
-
-
-def _is_worker(process: psutil.Process, root: Path) -> bool:
-    words = process.info["cmdline"] or []
-    try:
-        return "fleetrank.device_agents.worker" in words and process.cwd().startswith(str(root))
-    except psutil.Error:
-        return False
 
 
 def test_sigterm_while_ray_starts_interrupts(folder, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 from adb_bench import AdbBench, free_port, open_bench
-from small_lab import SmallLab
 
 from fleetrank.device_agents.android.adb_server import AdbServer, find_adb
 from fleetrank.device_agents.android.agent import AndroidAgent
@@ -22,7 +21,6 @@ from fleetrank.device_agents.android.state.power_text import Core
 from fleetrank.device_agents.contract.kind import CanaryFile, RegistrationRequest
 from fleetrank.device_agents.contract.task import OptionValue
 from fleetrank.device_agents.errors import MissingLibraryError, UnsupportedError
-from fleetrank.device_agents.hold import Reservation
 from fleetrank.foundation.errors import FleetError
 from fleetrank.orchestrator.errors import NothingToDoError, UsageError
 from fleetrank.orchestrator.workspace.device_registry import (
@@ -96,19 +94,6 @@ def test_an_option_given_once_stays_when_the_phone_is_registered_anew(desk: Desk
 
 
 @pytest.mark.thorough
-def test_a_phone_of_a_lab_is_reserved_while_it_is_registered_anew(
-    desk: Desk, tmp_path: Path
-) -> None:
-    lab = SmallLab(tmp_path)
-    words = {name: tuple(lab.words(call)) for name, call in SmallLab.CALLS.items()}
-    reserve = Reservation(**words)
-    device = desk.register().model_copy(update={"reserve": reserve})
-    assert desk.register(device).reserve == reserve
-    # On a busy host it is also renewed meanwhile.
-    assert [call for call in lab.calls if call != "renew"] == ["reserve", "release"]
-
-
-@pytest.mark.thorough
 def test_a_phone_is_the_same_at_another_server(desk: Desk) -> None:
     port = desk.bench.phone.server.port
     device = desk.register(options={"adb_server": f"localhost:{port}"})
@@ -159,8 +144,14 @@ def test_checking_a_phone_finds_another_one_at_its_address(desk: Desk) -> None:
         desk.desk.check(device)
 
 
-def test_removing_a_phone_restores_what_a_crash_left_and_leaves_nothing(desk: Desk) -> None:
+def test_a_phone_in_use_stays_and_a_removed_one_has_what_a_crash_left_restored(desk: Desk) -> None:
     device, phone = desk.register(), desk.bench.phone
+    with (
+        phone_lease(str(device.options["unit_hash"])),
+        pytest.raises(FleetError, match="in use"),
+    ):
+        clean_device(device)
+    assert desk.folder.exists()
     asked = 'settings get global "$1"', "heads_up_notifications_enabled"
     before = phone.shell(*asked, timeout_s=20).stdout
     with settings_for_measuring(phone):
@@ -168,16 +159,6 @@ def test_removing_a_phone_restores_what_a_crash_left_and_leaves_nothing(desk: De
         clean_device(device)
         assert phone.shell(*asked, timeout_s=20).stdout == before
         assert not desk.folder.exists()
-
-
-def test_the_folder_of_a_phone_in_use_stays_and_the_user_learns_why(desk: Desk) -> None:
-    device = desk.register()
-    with (
-        phone_lease(str(device.options["unit_hash"])),
-        pytest.raises(FleetError, match="in use"),
-    ):
-        clean_device(device)
-    assert desk.folder.exists()
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,5 @@
 """Models to measure next, from rows."""
 
-import math
-
 import polars as pl
 import pytest
 from wording import has
@@ -19,18 +17,6 @@ def fleet(make_grid):
         for n in range(5)
     }
     return make_grid(devices, flops=range(1, 10), accuracy=range(60, 69))
-
-
-@pytest.mark.thorough
-def test_the_odd_model_is_measured_and_the_rest_follows(fleet) -> None:
-    rows = make_table("choose/models", fleet, Selection(settings=(("k", 2),))).frame.to_dicts()
-    assert [row["step"] for row in rows] == [0, 1, 2]
-    assert "m4" in [row["model"] for row in rows]
-    assert rows[2]["error_left"] < 0.02 < rows[2]["error_left_random"]
-    assert rows[2]["rho"] > 0.99 > rows[2]["rho_random"]
-    assert rows[0]["error_left"] is None
-    assert has(rows[0]["reason"], "ranks", "unknown")
-    assert (rows[0]["n_devices"], rows[0]["n_models"]) == (5, 9)
 
 
 @pytest.mark.slow
@@ -54,14 +40,3 @@ def test_two_device_models_cannot_judge(make_grid) -> None:
     frame = make_grid({"a": [1.0, 2, 3, 4, 5], "b": [1.0, 2, 3, 4, 5]})
     with pytest.raises(NoDataError, match=r"5.*models.*3"):
         make_table("choose/models", frame, Selection())
-
-
-@pytest.mark.thorough
-@pytest.mark.slow
-def test_a_large_fleet_takes_seconds(make_grid) -> None:
-    frame = make_grid(
-        {f"d{n:02}": [2 + math.sin(i * n + i) for i in range(12)] for n in range(60)},
-        accuracy=range(12),
-    )
-    table = make_table("choose/models", frame, Selection(settings=(("k", 1),)))
-    assert table.frame["n_devices"].to_list() == [50, 50]

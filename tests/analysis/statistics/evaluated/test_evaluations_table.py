@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from fleetrank.analysis.errors import NoDataError
 from fleetrank.analysis.stored.load import load_measurements
 from fleetrank.analysis.stored.selection import Selection
 from fleetrank.analysis.stored.side_tables import EVALUATIONS, METRICS
@@ -76,21 +75,3 @@ def test_it_is_selected_without_a_measurement(
     table = _table(results, **selected)
     assert sorted(table.frame["quality"]) == wanted
     assert ("random" in " ".join(table.notes)) is (wanted == [5.0])
-
-
-@pytest.mark.thorough
-@pytest.mark.parametrize(
-    "selected",
-    [
-        {"model": "nothing"},
-        {"precision": "fp16"},
-        {"source_tier": "cpu"},
-        {"where": (("device", "nothing"),)},
-        {"where": (("os", "Linux"),)},
-    ],
-)
-def test_a_selection_without_an_evaluation_has_no_table(
-    results: Path, selected: dict[str, object]
-) -> None:
-    with pytest.raises(NoDataError, match="selection"):
-        _table(results, **selected)

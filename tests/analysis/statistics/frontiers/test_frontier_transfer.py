@@ -67,17 +67,6 @@ def test_fewer_than_five_repeats_have_no_noise_and_say_so(make_attempts) -> None
         assert has(row["reason"], "noisy_*", "5", "repeats")
 
 
-@pytest.mark.thorough
-def test_the_user_names_the_objectives(make_grid) -> None:
-    # By latency m1 is dominated by m0; by memory it is the best.
-    frame = make_grid({"d1": [1, 2], "d2": [1, 2]}, accuracy=[70, 70], memory=[5, 3], flops=[1, 1])
-    sizes = {
-        names: rows_of(frame, source="d1", settings=(("objectives", names),))[0]["n_target"]
-        for names in ("accuracy,latency", "accuracy, latency, memory", "memory,accuracy")
-    }
-    assert list(sizes.values()) == [1, 2, 1]
-
-
 @pytest.mark.slow
 def test_memory_has_noise_and_energy_none(make_attempts) -> None:
     # m1 takes less memory than m0, though not in every process; both cost equal energy.

@@ -1,5 +1,3 @@
-import shlex
-
 import numpy as np
 import pytest
 from hypothesis import given
@@ -18,7 +16,7 @@ from fleetrank.analysis.statistics.audit import (
     tied_share,
     unit_slips,
 )
-from fleetrank.analysis.stored.selection import Selection, cell_pattern
+from fleetrank.analysis.stored.selection import Selection
 from fleetrank.analysis.tables.tables import make_table
 
 pytestmark = pytest.mark.slow
@@ -257,24 +255,6 @@ def test_what_a_precision_gains_on_a_device_is_not_doubted(make_attempts) -> Non
     assert found["model"].to_list() == ["m4:int8"]
 
 
-@pytest.mark.thorough
-def test_the_command_of_a_finding_names_the_sweep_and_the_cell(make_grid, make_attempts) -> None:
-    slow = [*FAST[:4], FAST[4] * 5, *FAST[5:]]
-    frame = make_grid(
-        {"d1": FAST, "d2": [value**0.9 for value in FAST], "d3": slow},
-        d3={"sweep_id": "late one"},
-    )
-    (found,) = _findings(frame, "outlier")
-    words = shlex.split(str(found["command"]))
-    assert words[:5] == ["fleetrank", "results", "exclude", "late one", "--only"]
-    assert words[5] == cell_pattern("m4", "d3/onnx/b1/t1", "image")
-    assert words[6:] == ["--reason", "outlier against the fit"]
-    assert _findings(make_grid({"d1": [1e6, 2e6]}), "too few")[0]["command"] is None
-    frame = make_attempts([{"latency_p50_ns": 2.0**64 - 1, "sweep_id": "s9"}])
-    (found,) = _findings(frame, "sentinel")
-    assert "s9 --only 'a on d1/onnx/b1/t1'" in str(found["command"])
-
-
 def test_a_newer_sweep_that_contradicts_older_ones_is_found(make_attempts) -> None:
     rows = [
         {"sweep_id": f"s{n}", "started_utc": n, "latency_p50_ns": value, "model": model}
@@ -285,17 +265,6 @@ def test_a_newer_sweep_that_contradicts_older_ones_is_found(make_attempts) -> No
     assert found["model"] == "a"
     assert found["figure"] == pytest.approx(4 / 1.05)
     assert has(str(found["detail"]), "median", "2", "1.05")
-
-
-@pytest.mark.thorough
-def test_unlike_memory_metrics_sentinels_and_ties_are_found(make_grid) -> None:
-    frame = make_grid({"d1": [1e6, 2e6, 2e6, 2.0**64 - 1]}, memory=[1, 2**31 - 1, 3, 4])
-    assert {(f["model"], f["figure"]) for f in _findings(frame, "sentinel")} == {
-        ("m3", 2.0**64 - 1),
-        ("m1", 2.0**31 - 1),
-    }
-    assert _findings(frame, "tied latency")[0]["figure"] == 0.5
-    assert _findings(frame, "too few models")[0]["figure"] == 4
 
 
 def test_a_platform_with_unlike_memory_metrics_is_found_even_when_it_is_the_only_one(

@@ -340,17 +340,6 @@ def test_names_of_users_that_nearly_match_and_shares_that_are_split_are_named(ma
     assert has(users.notes, "p1 is split evenly")
 
 
-@pytest.mark.thorough
-def test_a_published_start_is_named_and_not_called_here(make_attempts) -> None:
-    frame = fleet(make_attempts, without=("here",))
-    answer = faster(session_of(frame, source="p0"), "m0", "m1")
-    assert answer.origin == "imported"
-    sentences = pair_sentences(answer)
-    assert has(sentences[0], "m0 is", "1.30", "m1 on p0")
-    assert " here" not in " ".join(sentences)
-    assert "as no two models" in make_table("pairs", frame, Selection(source="p0")).notes[-1]
-
-
 def of_precisions(make_attempts):
     """a has both precisions on two devices, b and c one each on the same device."""
     rows = [

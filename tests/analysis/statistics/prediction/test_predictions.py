@@ -80,16 +80,6 @@ def test_of_devices_with_one_unlike_fact_each_none_serves(make_attempts):
     assert not any(f"d{at:02}" in named for at in range(len(SERVES_NOT)))
 
 
-@pytest.mark.thorough
-def test_a_device_serves_unless_a_fact_of_it_is_unlike(make_attempts, subtests):
-    for facts in (*SERVES_NOT, *SERVES):
-        with subtests.test(str(facts)):
-            frame = fleet(make_attempts, d00=facts, facts={"statistic": "median"})
-            found = predicted(frame).frame
-            assert set(found["n_devices"]) == {14 if facts in SERVES else 13}
-            assert facts in SERVES or not any("d00" in basis for basis in found["basis"])
-
-
 @pytest.mark.slow
 def test_an_unlike_metric_of_memory_matters_to_memory(make_attempts):
     frame = fleet(make_attempts, d00={"memory_metric": "vendor_estimate"})
@@ -113,6 +103,17 @@ def test_of_several_platforms_of_a_device_those_with_the_threads_of_the_target_s
     assert by_model(predicted(both), "predicted_ms") == by_model(
         predicted(fleet(make_attempts)), "predicted_ms"
     )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("fact", "serves"), [({"batch": 8}, False), ({"runtime": "tflite"}, True)])
+def test_the_device_itself_serves_in_another_configuration_of_the_same_batch(
+    make_attempts, fact, serves
+):
+    elsewhere = fleet(make_attempts, facts=fact).filter(pl.col("device") == "new")
+    rows = predicted(pl.concat([fleet(make_attempts), elsewhere])).frame
+    (basis,) = rows.filter(pl.col("platform_key") == "new/onnx/b1/t1")["basis"].unique()
+    assert basis.endswith("itself in 1 other configuration") is serves
 
 
 @pytest.mark.slow
@@ -165,16 +166,6 @@ def test_without_another_device_flops_predict_from_nine_models_on(make_attempts)
     assert set(found["calibration"]) == {"own"}
     assert has(table.title, "FLOPs", "parameters", "no known device")
     assert has(found["basis"], "10 models")
-
-
-@pytest.mark.thorough
-def test_the_title_counts_the_platforms_that_no_known_device_serves(make_attempts):
-    frame = fleet(make_attempts, new=MODELS[:10])
-    alone = frame.filter(device="new").with_columns(
-        pl.lit(8, pl.Int64).alias("batch"), pl.lit("new/onnx/b8/t1").alias("platform_key")
-    )
-    assert predicted(frame).title == "Predicted latency"
-    assert has(predicted(pl.concat([frame, alone])).title, "1 of 2 platforms", "FLOPs")
 
 
 @pytest.mark.slow

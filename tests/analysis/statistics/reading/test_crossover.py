@@ -4,25 +4,17 @@ import math
 
 import numpy as np
 import pytest
-from daily import daily
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fleetrank.analysis.arrays.bootstrap import resampled_medians
-from fleetrank.analysis.statistics.reading_cells import DRAWS, CellFacts, ReadingCell, ReadingPlace
 from fleetrank.analysis.statistics.strategies import (
     Repetition,
     changes_of_order,
     crossing_by_operations,
     crossings,
-    crossover_of,
     end_points,
     time_at,
-    ways_of,
 )
-from fleetrank.foundation.inputs import Workload
-from fleetrank.models.cards.zoo import load_language_zoo
-from fleetrank.models.networks.cost import call_cost, calls_of
 
 LENGTHS = np.array([256.0, 512.0, 1024.0, 2048.0])
 
@@ -125,27 +117,6 @@ def test_the_crossing_by_operations_is_the_one_that_every_length_tried_gives(
     assert found == pytest.approx(slower[-1], abs=1.5)
 
 
-@pytest.mark.thorough
-@pytest.mark.parametrize("model", ["stories15m", "opt-125m", "smollm-135m"])
-@pytest.mark.parametrize("text", ["segment@128", "segment@512", "segment@256+k8+n16"])
-def test_the_crossing_by_the_operations_of_exported_networks_is_exact(
-    model: str, text: str
-) -> None:
-    shape = load_language_zoo()[model].language
-    assert shape is not None
-
-    def operations(one: str) -> float:
-        return 2.0 * call_cost(shape, calls_of(Workload.parse(one))[-1]).macs
-
-    lengths, size = np.array([64, 512, 1024]), Workload.parse(text).length or 0
-    counted = np.array([operations(f"prefill@{length}") for length in lengths])
-    found = crossing_by_operations(lengths, counted, operations(text), segments(size))
-    tokens = size
-    while operations(f"prefill@{tokens}") < tokens / size * operations(text):
-        tokens += 1
-    assert found == pytest.approx(tokens, abs=1.01)
-
-
 def test_a_repetition_that_is_always_cheaper_counts_from_its_first_length() -> None:
     lengths = np.array([64, 256, 512])
     found = crossing_by_operations(lengths, lengths * (10.0 + lengths), 128.0, segments(128))
@@ -162,40 +133,3 @@ def test_operations_without_a_known_square_give_no_crossing(
 ) -> None:
     found = crossing_by_operations(np.array(lengths), np.array(operations), 1e9, segments(64))
     assert found is None
-
-
-def _cell(text: str, median: float, noise: float, rng: np.random.Generator) -> ReadingCell:
-    processes = median * np.exp(rng.normal(0, noise, 5))
-    return ReadingCell(
-        workload=Workload.parse(text),
-        latency_ns=float(np.median(processes)),
-        draws_ns=resampled_medians(processes[None], DRAWS, rng)[:, 0],
-        facts=CellFacts(n_repeats=5),
-        flops=None,
-    )
-
-
-@pytest.mark.thorough
-@pytest.mark.parametrize("noise", daily([0.005, 0.02, 0.05], 0.02))
-@pytest.mark.parametrize("true", daily([700.0, 1450.0], 1450.0))
-def test_a_known_crossover_is_inside_its_interval_in_nine_of_ten_data_sets(
-    noise: float, true: float
-) -> None:
-    """A device that takes T + T^2 / 2000, and segments whose rate vanilla has at `true`."""
-    rng, n_sets, n_inside, points = np.random.default_rng(5), 200, 0, []
-    for _ in range(n_sets):
-        prompts = {
-            length: _cell(f"prefill@{length}", length * (1 + length / 2000), noise, rng)
-            for length in (256, 512, 1024, 2048, 4096)
-        }
-        segment = _cell("segment@128+k8+n16", 128 * (1 + true / 2000), noise, rng)
-        place = ReadingPlace(
-            model="m", platform_key="p", context=None, prompts=prompts, segments=(segment,),
-            failed={}, n_sweeps=1,
-        )  # fmt: skip
-        found = crossover_of(place, list(ways_of(place, None))[-1])
-        low, high = found.low_tokens or 0, found.high_tokens or math.inf
-        n_inside += low <= true <= high
-        points.append(found.crossover_tokens or math.inf)
-    assert n_inside >= 0.9 * n_sets
-    assert np.median(points) == pytest.approx(true, rel=0.03)

@@ -50,15 +50,6 @@ def test_a_prompt_above_the_limit_of_memory_says_so(make_attempts: Make) -> None
         assert has(reason, "without a peak memory", "100 MiB", "prefill@1024")
 
 
-@pytest.mark.thorough
-@pytest.mark.parametrize("part", ["reading", "crossover"])
-def test_every_part_counts_what_the_limit_drops(make_attempts: Make, part: str) -> None:
-    rows = [*_study(), *_rows("segment@64+k8+n16", 100.0, peak_memory_bytes=None)]
-    rows += [*_rows("segment@64+k8+n0", 90.0), *_rows("prefill@512", 9.0, batch=2)]
-    notes = _table(make_attempts(rows), 100.0, part=part).notes
-    assert sum(has(note, "limit of 100 MiB: 1 row", "1 row without") for note in notes) == 1
-
-
 def test_a_limit_below_every_cell_is_named(make_attempts: Make) -> None:
     with pytest.raises(NoDataError) as raised:
         _table(make_attempts(_study()), 10.0)

@@ -183,14 +183,6 @@ def _crossover_row(make_attempts: Make, *few: str) -> dict[str, object]:
     return frame.filter(strategy="hmt").row(0, named=True)
 
 
-@pytest.mark.thorough
-def test_a_prompt_outside_the_comparison_may_lack_repeats(make_attempts: Make) -> None:
-    row = _crossover_row(make_attempts, "prefill@32")
-    assert row["crossover_tokens"] == pytest.approx(400)
-    assert (row["low_tokens"], row["high_tokens"]) == pytest.approx((400, 400))
-    assert not has(row["reason"], "no interval")
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("used", ["prefill@64", "prefill@1024"])
 def test_a_prompt_of_the_comparison_that_lacks_repeats_is_named(

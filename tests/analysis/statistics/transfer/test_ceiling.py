@@ -153,16 +153,6 @@ def test_figures_do_not_depend_on_other_platforms(make_attempts) -> None:
 
 
 @pytest.mark.thorough
-def test_transfer_shows_the_share_of_the_ceiling(make_attempts) -> None:
-    frame = make_attempts(rows_of(["d1", "d2"]))
-    for level, measure in (("pair", "latency"), ("pair", "frm"), ("tier", "latency")):
-        (ours,) = find(shown(frame), level, measure)
-        (theirs,) = find(make_table("transfer", frame, Selection()), level, measure)
-        assert theirs["ceiling"] == ours["ceiling"] is not None
-        assert theirs["share_of_ceiling"] == pytest.approx(theirs["rho"] / theirs["ceiling"])
-
-
-@pytest.mark.thorough
 def test_tier_ceiling_ignores_pairs_without_a_rho_and_misses_where_one_has_none(
     make_attempts,
 ) -> None:

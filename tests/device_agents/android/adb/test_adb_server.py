@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import NoReturn
 
 import pytest
+from adb_bench import free_port
 
 from fleetrank.device_agents.android.adb_server import AdbServer, find_adb
 from fleetrank.device_agents.android.adb_text import find_address, find_port
@@ -140,7 +141,7 @@ def test_no_server_is_started_where_a_foreign_one_served(never_started: Path) ->
 
 def test_no_server_is_started_where_only_a_device_names_one(never_started: Path) -> None:
     with pytest.raises(TransientError) as caught:
-        AdbServer(never_started, address=f"127.0.0.1:{_free_port()}").devices()
+        AdbServer(never_started, address=f"127.0.0.1:{free_port()}").devices()
     assert "tunnel" in caught.value.remedy
 
 
@@ -166,7 +167,7 @@ def test_a_binary_that_is_no_adb_is_told(make_adb: MakeAdb) -> None:
 
 @pytest.mark.slow
 def test_a_server_that_cannot_start_says_why(make_adb: MakeAdb) -> None:
-    server = AdbServer(make_adb("echo 'cannot bind'; exit 1"), port=_free_port())
+    server = AdbServer(make_adb("echo 'cannot bind'; exit 1"), port=free_port())
     with pytest.raises(TransientError, match="cannot bind"):
         server.devices()
 
@@ -177,9 +178,3 @@ def test_a_file_that_cannot_run_is_told(tmp_path: Path) -> None:
     path.write_text("not a program")
     with pytest.raises(PermanentError, match="cannot be run"):
         AdbServer(path, port=1).version()
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])

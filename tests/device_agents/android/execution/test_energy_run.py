@@ -213,13 +213,3 @@ def test_an_unplugged_phone_of_every_maker_has_its_energy(
         if seen.energy.method is method and share == pytest.approx(1.0, rel=0.25):
             return
     raise AssertionError(tries)
-
-
-@pytest.mark.thorough
-@pytest.mark.adb
-@pytest.mark.parametrize("adb_server", ["wheel"], indirect=True)
-def test_a_phone_on_its_cable_has_no_energy(
-    adb_server: AdbServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    assert measure(adb_server, tmp_path / "phones", "galaxy-s21", is_unplugged=False).energy is None

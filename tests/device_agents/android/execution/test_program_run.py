@@ -48,6 +48,8 @@ def test_a_program_runs_pinned_and_leaves_nothing(bench: AdbBench) -> None:
     )
     assert (output.exit_code, output.stderr) == (3, "oops\n")
     assert output.stdout.strip() == TASK_FOLDER
+    refused = run_program(bench.phone, ProgramCall(argv=("true",)), affinity=(30,), timeout_s=20)
+    assert "affinity: Invalid argument" in refused.stderr
     clean_runs(bench.phone)
     assert not has_run_folder(bench)
 

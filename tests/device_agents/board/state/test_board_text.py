@@ -234,7 +234,7 @@ def test_the_row_has_the_board_s_readings() -> None:
     assert found.conditions_after.clock_cap_mhz == 2400.0
 
 
-def test_a_canary_without_a_latency_is_bad_output() -> None:
+def test_a_canary_without_a_latency_or_with_another_one_is_refused() -> None:
     canary = CanaryTask(
         artifact_path="c.tflite", artifact_sha256="0", affinity=None, reference_ns=100,
         spread=None, runs_before=True, runs_after=False,
@@ -244,3 +244,5 @@ def test_a_canary_without_a_latency_is_bad_output() -> None:
         canary_ns(canary, lambda _task: seen, tolerance=0.15)
     good = replace(seen, samples_ns=(95, 100, 120))
     assert canary_ns(canary, lambda _task: good, tolerance=0.15) == 100
+    with pytest.raises(NotFitError, match=r"10\.00 times its registered latency"):
+        canary_ns(replace(canary, reference_ns=10), lambda _task: good, tolerance=0.15)

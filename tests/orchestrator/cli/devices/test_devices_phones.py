@@ -118,43 +118,8 @@ def files_of(workspace: Workspace) -> set[str]:
     return {file.stem for file in workspace.devices.glob("*.yaml")}
 
 
-@pytest.mark.thorough
-def test_phones_of_two_models_with_one_serial_number_are_two_devices(
-    server: AdbServer, workspace: Workspace, tmp_path: Path
-) -> None:
-    with open_phones(server, tmp_path / "phones", "pixel-8", "galaxy-s21") as phones:
-        for phone in phones:
-            set_property(phone, "ro.serialno", "0123456789ABCDEF")
-        assert add(phones[0], "--name", "first") == 0
-        assert add(phones[1], "--name", "second") == 0
-        assert files_of(workspace) == {"first", "second"}
-        assert add(phones[1]) == 0
-        assert files_of(workspace) == {"first", "second"}
-        identities = {
-            read_file(workspace, name)["options"]["identity_hash"] for name in ("first", "second")
-        }
-        assert len(identities) == 2
-
-
 def android_id(phone: FarmedPhone) -> Path:
     return phone.folder / ".phone/settings/secure/android_id"
-
-
-@pytest.mark.thorough
-def test_two_equal_tablets_are_two_devices(
-    server: AdbServer, workspace: Workspace, tmp_path: Path
-) -> None:
-    with open_phones(server, tmp_path / "phones", "pixel-8", "pixel-8") as phones:
-        for phone in phones:
-            set_property(phone, "ro.serialno", "0123456789ABCDEF")
-        assert add(phones[0], "--name", "first") == 0
-        assert add(phones[1], "--name", "second") == 0
-        assert add(phones[0]) == 0
-        assert add(phones[1]) == 0
-        assert files_of(workspace) == {"first", "second"}
-        options = [read_file(workspace, name)["options"] for name in ("first", "second")]
-        assert options[0]["identity_hash"] == options[1]["identity_hash"]
-        assert options[0]["unit_hash"] != options[1]["unit_hash"]
 
 
 @pytest.mark.thorough
@@ -205,22 +170,6 @@ def test_a_phone_whose_instructions_no_program_has_is_refused(
 
 
 @pytest.mark.thorough
-def test_a_phone_without_a_program_says_which_to_give_and_takes_it(
-    phone: FarmedPhone, workspace: Workspace, capsys
-) -> None:
-    set_property(phone, "ro.fleetrank.virtual", "")  # as a real phone, which gets no stand-in
-    assert add(phone) == 4
-    assert "--tool benchmark_model=PATH" in capsys.readouterr().err
-    assert add(phone, "--tool", "benchmark-model=/x") == 2
-    assert "benchmark_model" in capsys.readouterr().err
-    set_property(phone, "ro.fleetrank.virtual", "canned")
-    given = stand_in_of("benchmark_model")
-    assert add(phone, "--tool", f"benchmark_model={given}") == 0
-    assert add(phone, "--tool", "benchmark_model=/no/such/file") != 0
-    assert "/no/such/file" in capsys.readouterr().err
-
-
-@pytest.mark.thorough
 def test_a_program_in_a_folder_is_registered_with_what_its_delegates_take(
     phone: FarmedPhone, workspace: Workspace, tmp_path: Path, capsys
 ) -> None:
@@ -243,23 +192,6 @@ def test_a_program_in_a_folder_is_registered_with_what_its_delegates_take(
     assert add(phone, "--tool", f"benchmark_model={folder}") == 4
     assert "libevil.so" in capsys.readouterr().err
     assert read_file(workspace) == newer
-
-
-@pytest.mark.thorough
-def test_check_tells_another_system_another_speed_and_another_program(
-    phone: FarmedPhone, workspace: Workspace, tmp_path: Path, capsys
-) -> None:
-    tool = tmp_path / "benchmark_model"
-    tool.write_bytes(stand_in_of("benchmark_model").read_bytes() + b"# older\n")
-    assert add(phone, "--tool", f"benchmark_model={tool}") == 0
-    set_property(phone, "ro.build.version.release", "15")
-    set_property(phone, "ro.fleetrank.slowness", "1.5")
-    found = changes(capsys)
-    assert found["android_release"]["registered"] == "14"
-    assert found["android_release"]["now"] == "15"
-    assert "compare only sweeps" in found["android_release"]["meaning"]
-    assert found["canary_latency_ns"]["now"] > found["canary_latency_ns"]["registered"]
-    assert "benchmark_model" in found
 
 
 @pytest.mark.thorough

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 from fleet_rows import NETS, PLACES, write_results
-from wording import has
 
 from fleetrank.analysis.stored.sweep_record import SweepRecord
 from fleetrank.orchestrator.cli.main import run
@@ -69,16 +68,6 @@ def test_a_sweep_goes_is_listed_and_comes_back(workspace, capsys) -> None:
     assert sweeps_of(capsys) == {OLD, NEW}
 
 
-def test_a_part_of_a_sweep_goes_alone(workspace, capsys) -> None:
-    assert exclude(NEW, "--only", "resnet18", "--reason", "x", "--json") == 0
-    assert json.loads(capsys.readouterr().out)[0]["pattern"] == "resnet18"
-    assert run(["report", "show", "trust", "--part", "dropped", "--json"]) == 0
-    rows = json.loads(capsys.readouterr().out)["rows"]
-    excluded = [row for row in rows if row["reason"] == "excluded"]
-    assert {(row["sweep_id"], row["model"]) for row in excluded} == {(NEW, "resnet18")}
-    assert listed(capsys)[0]["n_rows"] == len(excluded)
-
-
 def test_a_cell_that_was_not_measured_is_refused(workspace, capsys) -> None:
     assert exclude(NEW, "--only", "resnet18 on no-such/*", "--reason", "x") == 2
     assert "no-such" in capsys.readouterr().err
@@ -109,15 +98,6 @@ def test_stored_rows_and_exports_keep_what_is_excluded(workspace, capsys) -> Non
     assert run(["results", "export"]) == 0
     rows = list(csv.DictReader(io.StringIO(capsys.readouterr().out)))
     assert {(row["sweep_id"], row["excluded"]) for row in rows} == {(OLD, ""), (NEW, "x; y")}
-
-
-def test_a_comparison_with_it_is_bad_usage_that_names_it(workspace, capsys) -> None:
-    assert exclude(NEW, "--reason", "the fan was off") == 0
-    capsys.readouterr()
-    assert run(["report", "compare", OLD, NEW]) == 2
-    text = capsys.readouterr().err
-    assert has(text, "1", "the fan was off")
-    assert "results exclude --undo 1" in text
 
 
 @pytest.mark.parametrize(

@@ -115,23 +115,6 @@ def test_a_folder_gets_a_record_and_a_page_of_each_run(workspace, records, tmp_p
     assert sorted(path.name for path in out.iterdir()) == before
 
 
-@pytest.mark.thorough
-def test_simulated_devices_count_only_if_they_are_asked_for(tmp_path, capsys) -> None:
-    (tmp_path / "cluster.yaml").touch()
-    machine = Machine(device="sim", tier="cpu", gflops=9.0, gbytes_s=9.0, origin="simulated")
-    write_language_results(
-        tmp_path / "results", decoders=DECODERS[1:2], machines=[machine, MACHINES[0]]
-    )
-    assert _run(tmp_path) == 0
-    assert [one["origin"] for one in json.loads(capsys.readouterr().out)] == ["measured"]
-    out = tmp_path / "summaries"
-    assert _run(tmp_path, "--include-simulated") == 0
-    records = json.loads(capsys.readouterr().out)
-    assert {one["origin"] for one in records} == {"measured", "simulated"}
-    assert _run(tmp_path, "--include-simulated", "--out", str(out)) == 0
-    assert "SIMULATED DATA" in (out / "summary.md").read_text()
-
-
 def test_only_simulated_rows_are_an_error_that_names_the_option(tmp_path, capsys) -> None:
     (tmp_path / "cluster.yaml").touch()
     machine = Machine(device="sim", tier="cpu", gflops=9.0, gbytes_s=9.0, origin="simulated")

@@ -135,6 +135,19 @@ def test_a_repeat_whose_last_try_failed_does_not_end_again_with_its_cell() -> No
     assert list(world.ends.values()) == [1, 1, 1]
 
 
+def test_rows_are_synced_when_nothing_measures_on_the_host_of_the_driver() -> None:
+    work = new_work({"here": True, "there": True}, n_models=1, repeats=1)
+    places = {
+        name: replace(one, host=name, is_here=name == "here") for name, one in work.places.items()
+    }
+    world = World(replace(work, places=places))
+    world.begin()
+    assert world.tick(10.0) == ["here", "there"]
+    for device, n_synced in (("there", 0), ("here", 2)):
+        world.end(device)
+        assert world.n_synced == n_synced
+
+
 def test_phones_do_not_starve_a_device_that_needs_quiet(new_world: NewWorld) -> None:
     world = new_world(("g", False), ("g", False), ("g", True))
     assert world.tick() == ["d0", "d1"]

@@ -5,7 +5,6 @@ import hashlib
 import os
 import signal
 import statistics
-import threading
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
@@ -156,14 +155,11 @@ class TestContract:
         assert (found.failure.kind, found.failure.is_transient) == (ErrorKind.DEVICE_LOST, False)
         assert found.origin is Origin.VIRTUAL
 
-
-@pytest.mark.ray
-def test_an_actor_that_dies_loses_the_measurement_and_comes_back(
-    home: Path, tmp_path: Path
-) -> None:
-    with open_ray(SPECS, tmp_path) as hosts:
+    @pytest.mark.ray
+    @pytest.mark.parametrize("hosts", ["ray"], indirect=True)
+    def test_an_actor_that_dies_loses_the_measurement_and_comes_back(self, hosts: Hosts) -> None:
         hosts.submit("slow", task("t5"))
-        wait_until_running(hosts)
+        assert list(hosts.poll(1.0)) == []
         os.kill(_actor_process().pid, signal.SIGKILL)
         found = wait_for(hosts, 1)["t5"]
         assert found.failure is not None
@@ -174,8 +170,8 @@ def test_an_actor_that_dies_loses_the_measurement_and_comes_back(
         end_s = time.perf_counter() + 60
         status = Status.FAILED
         while status is Status.FAILED and time.perf_counter() < end_s:
-            hosts.submit("quick", task("t6"))
-            status = wait_for(hosts, 1)["t6"].status
+            hosts.submit("quick", task("t7"))
+            status = wait_for(hosts, 1)["t7"].status
         assert status is Status.OK
 
 
@@ -221,25 +217,6 @@ def test_a_new_driver_restarts_a_frozen_actor_only_if_a_sweep_says_after_how_lon
                 assert time.perf_counter() < end_s
                 time.sleep(0.05)
         assert not frozen.is_running()
-
-
-@pytest.mark.thorough
-@pytest.mark.ray
-def test_nobody_asks_ray_after_the_hosts_were_left(home: Path, tmp_path: Path) -> None:
-    with local_ray():
-        with RayHosts(str(tmp_path)) as reach:
-            reach.settle()
-            os.kill(_actor_process().pid, signal.SIGSTOP)
-            reach.restart(LOCAL_HOST, is_lost=True)
-            end_s = time.perf_counter() + 60
-            while not _host_threads():  # one waits for its answer
-                assert time.perf_counter() < end_s
-                time.sleep(0.02)
-        assert not _host_threads()
-
-
-def _host_threads() -> list[str]:
-    return [thread.name for thread in threading.enumerate() if thread.name.startswith("host-c")]
 
 
 @pytest.mark.thorough

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from tiny_onnx import save_tiny_onnx
+from waiting import wait_until
 
 from fleetrank.device_agents.contract.agent import DeviceFacts, StopRequested
 from fleetrank.device_agents.contract.measurement import Measurement, failed, failure_from_error
@@ -73,14 +74,6 @@ def measured(host: Host, given: DeviceTask) -> Measurement:
 
 def kind_of(found: Measurement) -> ErrorKind | None:
     return found.failure and found.failure.kind
-
-
-def until(is_so: Callable[[], bool]) -> None:
-    """Asks again and again: on a busy machine a thread may begin late."""
-    deadline_s = time.monotonic() + _LIMIT_S
-    while not is_so():
-        assert time.monotonic() < deadline_s
-        time.sleep(0.02)
 
 
 def test_a_result_is_told_once_per_session_and_again_in_a_new_one(host: Host) -> None:
@@ -185,7 +178,7 @@ def test_a_waiting_question_is_answered_as_soon_as_there_is_something(host: Host
     thread = threading.Thread(target=lambda: replies.append(ask(host, wait_s=30.0)))
     started_s = time.perf_counter()
     thread.start()
-    until(lambda: bool(host._sessions))
+    wait_until(lambda: bool(host._sessions), "the question", _LIMIT_S)
     host.accept([order()], has_files=True)
     thread.join(20.0)
     assert time.perf_counter() - started_s < 10
@@ -305,7 +298,7 @@ def test_one_device_measures_for_one_sweep_at_a_time_and_the_other_waits_its_tur
 def test_a_task_whose_agent_does_not_come_back_in_time_is_overdue(host: Host) -> None:
     task = replace(TASK, timeout_s=0.05)
     host.accept([DeviceTask(spec=SLOW, task=task)], has_files=True)
-    until(lambda: host.overdue(0.1) == [task.task_id])
+    wait_until(lambda: host.overdue(0.1) == [task.task_id], "the task", _LIMIT_S)
     assert host.overdue(60.0) == []
     host.interrupt("another sweep")
     assert not host.is_idle(0.2)
@@ -356,7 +349,7 @@ def test_a_round_that_shall_finish_is_stored_with_the_blocks_it_has(
     ]
     device = DeviceSpec(name="d", kind="cpu", share=HostShare.ALONE)
     host.accept([DeviceTask(spec=device, task=task) for task in tasks], has_files=True)
-    until(lambda: host.finish_rounds("s") or host.is_idle(0.0))
+    wait_until(lambda: host.finish_rounds("s") or host.is_idle(0.0), "the end", _LIMIT_S)
     found = ask(host).measurements
     assert [(one.status, one.stop_reason) for one in found] == [(Status.OK, "stopped")] * 2
     assert len({len(one.blocks) for one in found}) == 1
