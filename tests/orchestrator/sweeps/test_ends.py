@@ -1,9 +1,6 @@
 """What a sweep cannot go on with ends it by a message and a remedy; nothing measured is lost."""
 
-import hashlib
 import json
-import os
-import signal
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -12,7 +9,6 @@ import psutil
 import pytest
 from daily import daily
 from full_disk import no_room_beyond
-from ssh_board import why_no_mounts, with_read_only
 from waiting import MODES, ended, ok_repeats, start, wait_for_repeats
 from wording import has
 
@@ -21,46 +17,6 @@ from fleetrank.orchestrator.sweep import sweep_status
 
 ALL = ("m0", "m1", "m2", "m3")
 KIB = 1024
-
-
-@pytest.fixture(scope="module")
-def mounts() -> None:
-    if (reason := why_no_mounts()) is not None:
-        pytest.skip(reason)
-
-
-def content_of(folder: Path) -> dict[str, str]:
-    return {
-        str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest()
-        for path in sorted(folder.rglob("*"))
-        if path.is_file()
-    }
-
-
-@pytest.mark.thorough
-def test_a_read_only_results_folder_ends_each_command_that_writes_and_changes_nothing(
-    folder, mounts: None
-) -> None:
-    folder.write_spec(["m0"], ["sim-a"], repeats=1)
-    assert folder.run("sweep", "run", "t", "--inline").returncode == 0
-    sweep_id = folder.store.newest_sweep()
-    results = folder.root / "results"
-    stored = content_of(results)
-    for command in (
-        ("sweep", "run", "t"),
-        ("sweep", "resume", "--inline"),
-        ("results", "exclude", sweep_id, "--reason", "x"),
-        ("results", "export", "--format", "csv", "--out", "results/all.csv"),
-        ("report", "build", "--include-simulated", "--out", "results/report.html"),
-        ("report", "build", "--tables", "results/tables", "--include-simulated"),
-    ):
-        refused = folder.run(*command, before=with_read_only(results))
-        assert refused.returncode == 1, (command, refused.stdout + refused.stderr)
-        assert "Read-only file system" in refused.stderr, command
-        assert "-> get the permission" in refused.stderr, command
-    for command in (("sweep", "status"), ("results", "verify"), ("query", "SELECT 1")):
-        assert folder.run(*command, before=with_read_only(results)).returncode == 0, command
-    assert content_of(results) == stored
 
 
 def test_a_limit_on_the_size_of_files_is_said_before_ray_meets_it(folder) -> None:
@@ -122,25 +78,6 @@ def test_after_a_clock_that_jumped_back_the_next_sweep_is_the_newest_and_says_so
     assert list(ok_repeats(folder).values()) == [1]
 
 
-@pytest.mark.thorough
-@pytest.mark.parametrize("mode", daily(MODES, MODES[-1]))
-def test_of_two_drivers_of_one_sweep_the_second_is_refused(folder, mode: str) -> None:
-    folder.add_device("sim-a", duration_s=0.3)
-    folder.write_spec(["m0", "m1"], ["sim-a"], repeats=5)
-    process = start(folder, mode)
-    wait_for_repeats(process, 2)
-    os.killpg(process.pid, signal.SIGKILL)
-    ended(process)
-    both = [start(folder, mode, "resume") for _ in range(2)]
-    ends = sorted(ended(one, 120) for one in both)
-    assert [code for code, _ in ends] == [0, 2], ends
-    assert "another process: sweep t-" in ends[1][1]
-    assert "-> wait for it" in ends[1][1]
-    after = ok_repeats(folder)
-    assert len(after) == 10
-    assert set(after.values()) == {1}
-
-
 SOON_LOST = {"RAY_gcs_rpc_server_reconnect_timeout_s": "2"}
 
 
@@ -176,18 +113,3 @@ def test_a_head_that_dies_ends_the_sweep_and_a_resume_completes_it(folder) -> No
     assert len(after) == 10
     assert set(after.values()) == {1}
     assert folder.call("results", "verify").returncode == 0
-
-
-@pytest.mark.thorough
-@pytest.mark.ray
-def test_a_sweep_that_ends_before_ray_notices_its_lost_head_is_complete(folder) -> None:
-    folder.add_device("sim-a", duration_s=0.5)
-    folder.write_spec(["m0"], ["sim-a"], repeats=3)
-    env = {"TMPDIR": str(folder.home)}
-    process = folder.start("sweep", "run", "t", "--progress", "jsonl", env=env)
-    wait_for_repeats(process, 1)
-    kill_head(process.pid)
-    code, error = ended(process)
-    assert code == 0, error
-    assert "GCS" not in error
-    assert list(ok_repeats(folder).values()) == [1, 1, 1]
