@@ -31,6 +31,7 @@ from fleetrank.device_agents.device_output import (
     whole_number,
 )
 from fleetrank.device_agents.errors import UnusableDeviceError
+from fleetrank.foundation.cpus import cores_fact
 from fleetrank.foundation.vocabulary import Origin, Tier
 
 # Hashes that name one phone; the serial number itself is in no row and in no message.
@@ -281,6 +282,7 @@ def _extra(facts: PhoneFacts, adb_version: str) -> Options:
         "abis": ",".join(facts.abis),
         "adb_version": adb_version,
         "clusters_mhz": "+".join(clusters),
+        **cores_fact(tuple(one.cores for one in facts.clusters)),
         "virtual": facts.virtual.value if facts.virtual else None,
         **{name: getattr(facts, name) for name in _STORED},
     }

@@ -26,12 +26,8 @@ from fleetrank.device_agents.device_output import (
     value_of,
     whole_number,
 )
-from fleetrank.device_agents.host.cores import (
-    Design,
-    clusters_by_kind,
-    parse_cpu_list,
-    parse_designs,
-)
+from fleetrank.device_agents.host.cores import Design, clusters_by_kind, parse_designs
+from fleetrank.foundation.cpus import parse_cpu_list
 
 LOOK_S = 1.0
 """Fuel gauges renew their values about once a second; a look costs some 20 ms of one core."""
