@@ -320,7 +320,9 @@ def devices_of(workspace: Workspace, fleet: Fleet) -> dict[str, DeviceFile]:
     for host, facts in fleet.hosts.items():
         cpus.setdefault(host, host_cpu(host, facts.host_hash))
     devices = {device.name: device for device in cpus.values()} | files
-    return with_alias(devices, cpus[fleet.here].name) if fleet.here else devices
+    own = cpus.get(fleet.here or "")
+    # No host of a name that does not answer has a CPU to measure, this one included.
+    return devices if own is None else with_alias(devices, own.name)
 
 
 def idle_cores() -> int:
