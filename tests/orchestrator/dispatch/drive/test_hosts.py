@@ -54,7 +54,10 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 @contextlib.contextmanager
 def open_ray(specs: tuple[DeviceSpec, ...], spool: Path, **changes: object) -> Iterator[Hosts]:
     with local_ray(), RayHosts(str(spool)) as reach:
-        reach.settle()
+        end_s = time.perf_counter() + 120
+        # On a busy host one wait is not enough, and a task for an absent host fails at once.
+        while LOCAL_HOST not in reach.settle().hosts:
+            assert time.perf_counter() < end_s
         with Hosts("s", placed(specs), reach, **changes) as opened:
             yield opened
 
