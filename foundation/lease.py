@@ -8,14 +8,17 @@ a user on a host takes `host_lease` around such work.
 """
 
 import contextlib
+import errno
 import fcntl
 import json
+import logging
 import os
 import stat
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from datetime import datetime, timezone
+from functools import lru_cache
 from pathlib import Path
 from time import monotonic, sleep
 from typing import IO
@@ -23,6 +26,8 @@ from typing import IO
 from fleetrank.foundation.errors import FleetError, duration
 from fleetrank.foundation.files import open_checked, open_regular
 from fleetrank.foundation.vocabulary import Words
+
+_log = logging.getLogger(__name__)
 
 PAUSE_S = 0.1
 """Poll interval of a waiting process: long enough not to disturb a measurement on this host."""
@@ -65,6 +70,25 @@ def is_locked(path: Path) -> bool:
     except BlockingIOError:
         return True
     return False
+
+
+_WITHOUT_LOCKS = frozenset({errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS})
+
+
+def seems_locked(path: Path) -> bool:
+    """As `is_locked`, for readers: false on a file system without locks, which is said once."""
+    try:
+        return is_locked(path)
+    except OSError as error:
+        if error.errno not in _WITHOUT_LOCKS:
+            raise
+        _say_unknown(path.parent)
+        return False
+
+
+@lru_cache(maxsize=8)
+def _say_unknown(folder: Path) -> None:
+    _log.warning("%s has no file locks: what runs now is not known, and nothing can be run", folder)
 
 
 class Use(Words):

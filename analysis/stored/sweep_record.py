@@ -7,12 +7,13 @@ This is the only definition of its entries. Entries that this version does not k
 entry except the id may be missing, as in the record of an import.
 """
 
+import logging
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
-from functools import lru_cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Annotated, cast
 
@@ -29,7 +30,7 @@ from pydantic import (
 
 from fleetrank.analysis.errors import DamagedPartError, NoDataError
 from fleetrank.foundation.codec import CodecError, Json, from_plain
-from fleetrank.foundation.errors import BadFileError, MissingFileError
+from fleetrank.foundation.errors import BadFileError, MissingFileError, with_flags
 from fleetrank.foundation.files import check_regular, file_sha256
 from fleetrank.foundation.plain_data import read_checked_object, read_json_object
 
@@ -41,6 +42,8 @@ from fleetrank.foundation.plain_data import read_checked_object, read_json_objec
 
 MEASUREMENTS = "measurements"
 """The table of measurements; every other one is a side table."""
+ASIDE = ".damaged"
+"""In the names of what a repair put aside."""
 PARTS = f"part-{'[0-9]' * 12}.parquet"
 NO_SWEEP = "_no-sweep"
 """In place of a sweep's id; the id of a sweep starts with a letter or a digit."""
@@ -52,6 +55,8 @@ UNREADABLE = (
     UnicodeDecodeError,
 )
 """Errors that Polars raises for a damaged file."""
+_log = logging.getLogger(__name__)
+
 _SWEEP_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*", re.ASCII)
 REPAIR = "`fleetrank results verify` with `repair=true`"
 _REMEDY = (
@@ -146,19 +151,42 @@ def sweeps_here(results: Path) -> list[str]:
     Readers and those who look after the files both ask this, so a sweep that lost one of its files
     stays known. With `NO_SWEEP` if it has a journal or a list.
     """
-    records = (path.stem for path in (results / "sweeps").glob("*.json"))
-    journals = (path.name.partition(".jsonl")[0] for path in (results / "journal").glob("*.jsonl*"))
-    found = {*records, *journals, *_with_parts(results)}
+    records = (path.stem for path in _files(results / "sweeps", "*.json"))
+    files = _files(results / "journal", "*.jsonl*")
+    found = {*records, *(one.name.partition(".jsonl")[0] for one in files), *_with_parts(results)}
     # What begins with a dot was left by a killed process.
     return [one for one in sorted(found) if is_sweep_id(one) and not is_pending(results, one)]
 
 
+def _files(folder: Path, pattern: str) -> Iterator[Path]:
+    """What is no regular file, such as a folder of this name, is of no sweep, and is named."""
+    for path in folder.glob(pattern):
+        if path.is_file():
+            yield path
+        elif _is_stray(path):
+            _say_skipped(path)
+
+
+def _is_stray(path: Path) -> bool:
+    """Whether what is no regular file was neither left by a killed process nor put aside."""
+    return path.name[0] != "." and ASIDE not in path.name and not path.is_file()
+
+
+@cache
+def _say_skipped(path: Path) -> None:
+    _log.warning("%s is not a file, and is not read; %s puts it aside", path, with_flags(REPAIR))
+
+
 def stray_files(results: Path) -> list[Path]:
-    """Files beside those of sweeps whose names are of none, such as copies; readers skip them."""
+    """What is beside the files of sweeps and of none, such as copies; readers skip it.
+
+    With folders and other things that are no files, under any name.
+    """
     files = [*(results / "sweeps").iterdir()] if (results / "sweeps").is_dir() else []
     # What begins with a dot was left by a killed process.
-    named = [one for one in sorted(files) if one.name[:1] != "."]
-    return [one for one in named if not (is_sweep_id(one.name) or one.stem == NO_SWEEP)]
+    named = [one for one in files if one.name[:1] != "."]
+    unlike = [one for one in named if not (is_sweep_id(one.name) or one.stem == NO_SWEEP)]
+    return sorted({*unlike, *filter(_is_stray, [*files, *(results / "journal").glob("*")])})
 
 
 def published_sweeps(results: Path) -> list[str]:
@@ -168,7 +196,7 @@ def published_sweeps(results: Path) -> list[str]:
 
 
 def _with_parts(results: Path) -> set[str]:
-    lists = (path.stem for path in (results / "sweeps").glob("*.parts"))
+    lists = (path.stem for path in _files(results / "sweeps", "*.parts"))
     folders = results.glob(f"{MEASUREMENTS}/sweep_id=*")
     filled = (path.name.partition("=")[2] for path in folders if any(path.glob(PARTS)))
     return {*lists, *filled}
