@@ -159,7 +159,7 @@ def sweeps_here(results: Path) -> list[str]:
 
 
 def _files(folder: Path, pattern: str) -> Iterator[Path]:
-    """What is no regular file, such as a folder of this name, is of no sweep, and is named."""
+    """Regular files only; anything else of these names, such as a folder, is logged."""
     for path in folder.glob(pattern):
         if path.is_file():
             yield path
@@ -168,7 +168,7 @@ def _files(folder: Path, pattern: str) -> Iterator[Path]:
 
 
 def _is_stray(path: Path) -> bool:
-    """Whether what is no regular file was neither left by a killed process nor put aside."""
+    """Whether it is not a regular file, left by a killed process or put aside."""
     return path.name[0] != "." and ASIDE not in path.name and not path.is_file()
 
 

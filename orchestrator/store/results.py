@@ -92,7 +92,7 @@ class ResultStore:
             )
         self.remove_unfinished()
         self.write_schema()
-        # Whoever holds the lease is alive: what it writes is not left over.
+        # A process that holds the lease is alive: its files are not left over.
         with self.lease(record.sweep_id):
             write_checked_object(path, {"record_version": RECORD_VERSION, **record.as_json()})
 
