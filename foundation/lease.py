@@ -11,23 +11,19 @@ import contextlib
 import errno
 import fcntl
 import json
-import logging
 import os
 import stat
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from datetime import datetime, timezone
-from functools import lru_cache
 from pathlib import Path
 from time import monotonic, sleep
 from typing import IO
 
-from fleetrank.foundation.errors import FleetError, duration
+from fleetrank.foundation.errors import FleetError, duration, warn_once
 from fleetrank.foundation.files import open_checked, open_regular
 from fleetrank.foundation.vocabulary import Words
-
-_log = logging.getLogger(__name__)
 
 PAUSE_S = 0.1
 """Poll interval of a waiting process: long enough not to disturb a measurement on this host."""
@@ -82,13 +78,10 @@ def seems_locked(path: Path) -> bool:
     except OSError as error:
         if error.errno not in _WITHOUT_LOCKS:
             raise
-        _say_unknown(path.parent)
+        warn_once(
+            f"{path.parent} has no file locks: what runs is not known, and nothing can be run"
+        )
         return False
-
-
-@lru_cache(maxsize=8)
-def _say_unknown(folder: Path) -> None:
-    _log.warning("%s has no file locks: what runs now is not known, and nothing can be run", folder)
 
 
 class Use(Words):

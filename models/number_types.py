@@ -346,7 +346,12 @@ def pt2_inputs(path: Path) -> list[StoredInput]:
         StoredInput(
             name=name,
             dtype="" if meta is None else _pt2_type(meta),
-            sizes=tuple(size if isinstance(size, int) else _named(size, names) for size in sizes),
+            sizes=tuple(
+                names.get(one) or _WORD.sub(lambda found: names.get(found[0], found[0]), one)
+                if isinstance(one, str)
+                else one
+                for one in sizes
+            ),
         )
         for name, meta, sizes in found
     ]
@@ -377,11 +382,6 @@ def _plain(text: str) -> str:
     added = [term for term in terms[1].split(", ") if not term.startswith("-")]
     taken = [term[1:].removeprefix("1 * ") for term in terms[1].split(", ") if term[0] == "-"]
     return " - ".join([" + ".join(added), *taken]) if added else text
-
-
-def _named(size: str, names: Mapping[str, str]) -> str:
-    """A size with the names of its symbols."""
-    return names.get(size) or _WORD.sub(lambda found: names.get(found[0], found[0]), size)
 
 
 def _tables(path: Path, *names: str) -> list[Mapping[str, object]]:

@@ -466,10 +466,10 @@ def _refuse_platform(frame: pl.LazyFrame, word: str, pattern: str | None, tier: 
     if not frame.filter(fits_platform(pattern, tier)).head(1).collect().is_empty():
         return
     asked = " and ".join(text for text in (pattern and f"'{pattern}'", tier) if text)
+    known = frame.select(pl.col("device").drop_nulls().unique().sort()).collect()["device"]
     raise NoDataError(
         f"no platform fits the {word} {asked}",
-        f"{_hint(pattern or '', _values(frame, 'device'))}give a device's name, or a platform with "
-        f"* in it; {_LISTED}",
+        f"{_hint(pattern or '', known)}give a device's name, or a platform with * in it; {_LISTED}",
     )
 
 
@@ -504,11 +504,6 @@ def _refuse(lacking: Sequence[str], stored: pl.Series) -> None:
         f"no model fits '{shortened(first)}'{others}",
         f"{_hint(first, stored)}give a model's name, or a pattern with * in it; {_LISTED}",
     )
-
-
-def _values(frame: pl.LazyFrame, column: str) -> pl.Series:
-    """The different values of a column, sorted."""
-    return frame.select(pl.col(column).drop_nulls().unique().sort()).collect()[column]
 
 
 def _hint(pattern: str, known: pl.Series) -> str:

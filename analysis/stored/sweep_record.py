@@ -7,13 +7,12 @@ This is the only definition of its entries. Entries that this version does not k
 entry except the id may be missing, as in the record of an import.
 """
 
-import logging
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
-from functools import cache, lru_cache
+from functools import lru_cache
 from pathlib import Path
 from typing import Annotated, cast
 
@@ -30,7 +29,7 @@ from pydantic import (
 
 from fleetrank.analysis.errors import DamagedPartError, NoDataError
 from fleetrank.foundation.codec import CodecError, Json, from_plain
-from fleetrank.foundation.errors import BadFileError, MissingFileError, with_flags
+from fleetrank.foundation.errors import BadFileError, MissingFileError, warn_once, with_flags
 from fleetrank.foundation.files import check_regular, file_sha256
 from fleetrank.foundation.plain_data import read_checked_object, read_json_object
 
@@ -55,8 +54,6 @@ UNREADABLE = (
     UnicodeDecodeError,
 )
 """Errors that Polars raises for a damaged file."""
-_log = logging.getLogger(__name__)
-
 _SWEEP_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*", re.ASCII)
 REPAIR = "`fleetrank results verify` with `repair=true`"
 _REMEDY = (
@@ -164,17 +161,13 @@ def _files(folder: Path, pattern: str) -> Iterator[Path]:
         if path.is_file():
             yield path
         elif _is_stray(path):
-            _say_skipped(path)
+            fix = f"{with_flags(REPAIR)} puts it aside"
+            warn_once(f"{path} is not a file, and is not read; {fix}")
 
 
 def _is_stray(path: Path) -> bool:
     """Whether it is not a regular file, left by a killed process or put aside."""
     return path.name[0] != "." and ASIDE not in path.name and not path.is_file()
-
-
-@cache
-def _say_skipped(path: Path) -> None:
-    _log.warning("%s is not a file, and is not read; %s puts it aside", path, with_flags(REPAIR))
 
 
 def stray_files(results: Path) -> list[Path]:

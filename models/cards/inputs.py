@@ -187,7 +187,7 @@ def sized(
         CardError: an axis has no size, or a difference of axes is below 0.
     """
     sizes = {**dict(axes), BATCH: batch}
-    found_inputs = []
+    found = []
     for one in inputs:
         values = Values() if one.values is None else one.values.values()
         named = (*one.shape, *([values.counts_to] if values.counts_to else []))
@@ -199,17 +199,16 @@ def sized(
                 f"card, `axes = {{ {missing[0]} = 128 }}`",
             )
         shape = tuple(computed(size, sizes) for size in one.shape)
-        below = [size for size, found in zip(one.shape, shape, strict=True) if found < 0]
-        if below:
+        if min(shape, default=0) < 0:
             raise CardError(
-                f"size '{below[0]}' of input {one.name!r} is below 0 with these axes",
-                f"give a larger size of {' or '.join(names_in(below[0]))} in the sweep's `axes`",
+                f"a size of input {one.name!r} is below 0: {shape} of {one.shape}",
+                "give larger sizes in the sweep's `axes`",
             )
         if values.path is not None:
             values = replace(values, sha256=hashes.get(values.path))
         if isinstance(values.counts_to, str):
             values = replace(values, counts_to=sizes[values.counts_to])
-        found_inputs.append(
+        found.append(
             ModelInput(name=one.name, shape=shape, dtype=one.dtype, values=values, state=one.state)
         )
-    return tuple(found_inputs)
+    return tuple(found)

@@ -64,7 +64,7 @@ def print_plan(
             "family": cell.export.card.family.value,
             "workload": str(cell.execution.workload),
             "platform": cell.platform_key,
-            "cpus": _cpus(cell),
+            "cpus": cpu_list(cell.execution.affinity or ()) or None,
             "origin": setup.places[cell.device].origin.value,
             "repeats": plan.repeats,
             "file": _file_state(cell.export, cached, unopened),
@@ -111,11 +111,6 @@ def print_plan(
     for line in itertools.chain.from_iterable(part(setup) for part in parts):
         print(line)
     _print_times(times)
-
-
-def _cpus(cell: Cell) -> str | None:
-    """The CPUs of a cell as the kernel lists them; `None` where the system chooses."""
-    return cpu_list(cell.execution.affinity or ()) or None
 
 
 def _cpus_by_threads(cells: Iterable[Cell]) -> dict[str, dict[int, tuple[int, ...]]]:

@@ -85,12 +85,9 @@ _MOST_AHEAD_S = 2.0
 
 def wrong_clock(host: str, ahead_s: float) -> str | None:
     """What to say of a host's clock; `None` if it shows this host's time."""
-    if abs(ahead_s) <= _MOST_AHEAD_S:
-        return None
-    return (
-        f"the clock of {host} is {abs(ahead_s):.0f} s {'ahead of' if ahead_s > 0 else 'behind'} "
-        "this host's, whose time rows get: set it by NTP (`timedatectl set-ntp true`)"
-    )
+    off = f"{abs(ahead_s):.0f} s {'ahead of' if ahead_s > 0 else 'behind'}"
+    said = f"the clock of {host} is {off} this host's, whose time rows get: set it by NTP"
+    return f"{said} (`timedatectl set-ntp true`)" if abs(ahead_s) > _MOST_AHEAD_S else None
 
 
 class Reach(Protocol):

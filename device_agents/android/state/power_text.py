@@ -124,17 +124,10 @@ def full_charge_mah(dump: str) -> float | None:
     A phone with two cells in series mostly reports the charge that flows through both, half of
     what its maker states. `None` too where the voltage is that of two cells already.
     """
-    number, percent = whole_number(value_of(dump, "Charge counter") or ""), _level(dump)
-    charge = None if number is None else _charge_uah(number)
-    voltage = _first(lambda number: _voltage_mv(number, 1), (value_of(dump, "voltage"),))
-    if charge is None or percent < _LEAST_PERCENT or (voltage or 0) > _ONE_CELL_MV:
-        return None
-    return charge / 1000 / (percent / 100)
-
-
-def _level(dump: str) -> float:
-    battery = parse_battery(dump)
-    return 0.0 if battery is None or battery.is_overridden else battery.percent or 0.0
+    battery, look = parse_battery(dump), parse_look({"battery": dump})
+    percent = 0.0 if battery is None or battery.is_overridden else battery.percent or 0.0
+    is_possible = percent >= _LEAST_PERCENT and (look.voltage_mv or 0) <= _ONE_CELL_MV
+    return look.charge_uah / 10 / percent if look.charge_uah and is_possible else None
 
 
 def _words(text: str) -> Iterator[tuple[str, str]]:
