@@ -22,7 +22,7 @@ from time import monotonic, sleep
 from typing import IO
 
 from fleetrank.foundation.errors import FleetError, duration, warn_once
-from fleetrank.foundation.files import open_checked, open_regular
+from fleetrank.foundation.files import IrregularFileError, open_checked, open_regular
 from fleetrank.foundation.vocabulary import Words
 
 PAUSE_S = 0.1
@@ -72,9 +72,15 @@ _WITHOUT_LOCKS = frozenset({errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS})
 
 
 def seems_locked(path: Path) -> bool:
-    """As `is_locked`, for readers: false on a file system without locks, which is said once."""
+    """As `is_locked`, for readers: false where it cannot be known, which is said once.
+
+    So it is on a file system without locks, and if a folder or a pipe has the name of the file.
+    """
     try:
         return is_locked(path)
+    except IrregularFileError as error:
+        warn_once(f"{error}: whether its sweep runs is not known")
+        return False
     except OSError as error:
         if error.errno not in _WITHOUT_LOCKS:
             raise

@@ -179,7 +179,8 @@ def stray_files(results: Path) -> list[Path]:
     # What begins with a dot was left by a killed process.
     named = [one for one in files if one.name[:1] != "."]
     unlike = [one for one in named if not (is_sweep_id(one.name) or one.stem == NO_SWEEP)]
-    return sorted({*unlike, *filter(_is_stray, [*files, *(results / "journal").glob("*")])})
+    inside = [*(results / "journal").glob("*"), *results.glob(f"{MEASUREMENTS}/*/{PARTS}")]
+    return sorted({*unlike, *filter(_is_stray, [*files, *inside])})
 
 
 def published_sweeps(results: Path) -> list[str]:
@@ -191,7 +192,7 @@ def published_sweeps(results: Path) -> list[str]:
 def _with_parts(results: Path) -> set[str]:
     lists = (path.stem for path in _files(results / "sweeps", "*.parts"))
     folders = results.glob(f"{MEASUREMENTS}/sweep_id=*")
-    filled = (path.name.partition("=")[2] for path in folders if any(path.glob(PARTS)))
+    filled = (path.name.partition("=")[2] for path in folders if any(_files(path, PARTS)))
     return {*lists, *filled}
 
 
@@ -210,7 +211,7 @@ def read_list(results: Path, sweep_id: str) -> PartList:
     try:
         found = from_plain(PartList, cast("Json", read_checked_object(path)))
     except MissingFileError as error:
-        if any(parts_folder(results, sweep_id).glob(PARTS)):
+        if any(_files(parts_folder(results, sweep_id), PARTS)):
             raise DamagedPartError(f"{path} is missing", _REMEDY) from error
         return PartList(sweep_id=sweep_id)
     except (BadFileError, CodecError) as error:

@@ -216,7 +216,13 @@ def test_fewer_rows_of_an_import_are_a_fault(store: ResultStore) -> None:
 _COUNT = ["query", "SELECT count(*) FROM measurements"]
 
 
-@pytest.mark.parametrize("name", ["sweeps/{}.parts", "sweeps/{}.json", "journal/{}.jsonl"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "sweeps/{}.parts", "sweeps/{}.json", "journal/{}.jsonl",
+        "measurements/sweep_id={}/part-000000000000.parquet",
+    ],
+)  # fmt: skip
 @pytest.mark.parametrize("make", [Path.mkdir, os.mkfifo])
 def test_readers_go_on_beside_a_folder_or_pipe_of_no_sweep(
     store: ResultStore,
@@ -226,6 +232,7 @@ def test_readers_go_on_beside_a_folder_or_pipe_of_no_sweep(
     make: Callable[[Path], None],
 ) -> None:
     path = store.root / name.format("lost-20260101T000000-abcd")
+    path.parent.mkdir(exist_ok=True)
     make(path)
     workspace = ["--workspace", str(store.root.parent)]
     for words in (["results", "list"], _COUNT):
@@ -237,6 +244,14 @@ def test_readers_go_on_beside_a_folder_or_pipe_of_no_sweep(
     assert not path.exists()
     assert run(["results", "verify", *workspace]) == 0
     assert len(load_measurements(store.root, origins=None).collect()) == 8
+
+
+def test_a_folder_in_place_of_a_lease_stops_no_reader(
+    store: ResultStore, caplog: pytest.LogCaptureFixture
+) -> None:
+    store.lease_path(GOES).mkdir()
+    assert run(["results", "list", "--workspace", str(store.root.parent)]) == 0
+    assert has(caplog.text, store.lease_path(GOES).name, "not known")
 
 
 def test_a_damaged_record_hides_no_other_sweep_from_the_list(
