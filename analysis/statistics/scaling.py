@@ -297,8 +297,11 @@ def _with_any_cores(frame: pl.DataFrame) -> pl.DataFrame:
     )
     frame = frame.with_columns(n_places, n_single)
     most_places, most_single = (pl.col(name).max().over(joint) for name in ("n_places", "n_single"))
+    is_alone = own.n_unique().over(joint) == 1
     is_joined = (most_places == 1) | (single.is_not_null() & (most_single == 1))
-    return frame.with_columns(pl.when(is_joined).then("joined").otherwise(own).alias("platform"))
+    return frame.with_columns(
+        pl.when(is_joined & ~is_alone).then("joined").otherwise(own).alias("platform")
+    )
 
 
 def _with_cores(points: pl.DataFrame, session: Session) -> pl.DataFrame:

@@ -219,6 +219,8 @@ def test_free_threads_beyond_the_cores_are_a_point_of_the_curve(make_attempts: M
         _thread(2, 4.0, "0,1", affinity_name="afirst_cores"),
         _thread(4, 4.5, None),
     ]
+    (alike,) = _table(make_attempts(rows[:2]))
+    assert "/t*/afirst_cores/" in str(alike["platform"])
     (row,) = _table(make_attempts([one | {"device_facts": None} for one in rows]))
     assert (row["n_points"], row["knee"]) == (3, 2)
     assert has(row["reason"], "2 threads on 0-1", "4 threads on any")
