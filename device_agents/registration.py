@@ -22,6 +22,7 @@ from fleetrank.device_agents.contract.measurement import Measurement
 from fleetrank.device_agents.contract.task import OptionValue, canary_task, deviates
 from fleetrank.device_agents.errors import UnsupportedError
 from fleetrank.device_agents.host.worker_client import measure_when_fit
+from fleetrank.foundation.cpus import kinds_text
 from fleetrank.foundation.vocabulary import Status
 
 N_CANARIES = 2
@@ -170,4 +171,4 @@ def _differences(
 
 
 def _shown(data: RegistrationData) -> str | None:
-    return " + ".join(",".join(map(str, cores)) for cores in data.clusters) or None
+    return kinds_text(data.clusters)

@@ -1,9 +1,11 @@
 """The base of every error that a user reads, and signs by which libraries' errors are known."""
 
+import logging
 import re
 import shlex
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import lru_cache
 
 
 class FleetError(Exception):
@@ -30,6 +32,12 @@ class BadFileError(FleetError):
 
 class MissingFileError(BadFileError):
     """No file of that name exists."""
+
+
+@lru_cache(maxsize=1000)
+def warn_once(text: str) -> None:
+    """Logs a warning of a problem that is met again and again, once in a process."""
+    logging.getLogger(__name__).warning("%s", text)
 
 
 @contextmanager

@@ -8,6 +8,7 @@ a user on a host takes `host_lease` around such work.
 """
 
 import contextlib
+import errno
 import fcntl
 import json
 import os
@@ -20,8 +21,8 @@ from pathlib import Path
 from time import monotonic, sleep
 from typing import IO
 
-from fleetrank.foundation.errors import FleetError, duration
-from fleetrank.foundation.files import open_checked, open_regular
+from fleetrank.foundation.errors import FleetError, duration, warn_once
+from fleetrank.foundation.files import IrregularFileError, open_checked, open_regular
 from fleetrank.foundation.vocabulary import Words
 
 PAUSE_S = 0.1
@@ -65,6 +66,28 @@ def is_locked(path: Path) -> bool:
     except BlockingIOError:
         return True
     return False
+
+
+_WITHOUT_LOCKS = frozenset({errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS})
+
+
+def seems_locked(path: Path) -> bool:
+    """As `is_locked`, for readers: false where it cannot be known, which is said once.
+
+    So it is on a file system without locks, and if a folder or a pipe has the name of the file.
+    """
+    try:
+        return is_locked(path)
+    except IrregularFileError as error:
+        warn_once(f"{error}: whether its sweep runs is not known")
+        return False
+    except OSError as error:
+        if error.errno not in _WITHOUT_LOCKS:
+            raise
+        warn_once(
+            f"{path.parent} has no file locks: what runs is not known, and nothing can be run"
+        )
+        return False
 
 
 class Use(Words):

@@ -523,7 +523,7 @@ _NO_NAME = re.compile(
 """What exporters give an axis without a name: PyTorch, tf2onnx, ONNX, Paddle."""
 _AXIS = re.compile(r"[A-Za-z_][\w.-]*", re.ASCII)
 _SUM = re.compile(
-    rf"({_AXIS.pattern}|\d{{1,9}})( *[+*] *({_AXIS.pattern}|\d{{1,9}})){{1,3}}", re.ASCII
+    rf"({_AXIS.pattern}|\d{{1,9}})(( *[+*] *| +- +)({_AXIS.pattern}|\d{{1,9}})){{1,3}}", re.ASCII
 )
 """What some exporters write in place of a name: how the size follows from other axes."""
 
@@ -594,6 +594,8 @@ class _AxisNames:
 
     def __init__(self, inputs: Sequence[StoredInput]) -> None:
         sizes = {size for one in inputs for size in one.sizes if isinstance(size, str)}
+        self._stated = {size for size in sizes if _AXIS.fullmatch(size)}
+        sizes = set(map(self._spaced, sizes))
         free = {x for one in sizes for x in (_AXIS.findall(one) if _SUM.fullmatch(one) else [one])}
         self._batch = {name for name in free if _BATCH_NAME.fullmatch(name)}
         self._first_is_batch = not self._batch
@@ -620,10 +622,17 @@ class _AxisNames:
     def _axis(self, symbol: str, name: str, place: int) -> str:
         if not symbol and place == 0 and self._first_is_batch:
             return BATCH
+        symbol = self._spaced(symbol)
         if _SUM.fullmatch(symbol):
             named = _AXIS.sub(lambda found: self._name(found[0]), symbol)
-            return re.sub(r" *([+*]) *", r" \1 ", named)
+            return re.sub(r" *([+*]| -) *", lambda found: f" {found[1].strip()} ", named)
         return self._name(symbol or f"{name}_{place}")
+
+    def _spaced(self, symbol: str) -> str:
+        """`seq - 1` for `seq-1` where another axis is `seq`; else it is a name with a hyphen."""
+        parts = symbol.split("-")
+        is_difference = all(part in self._stated or part.isdecimal() for part in parts)
+        return " - ".join(parts) if is_difference else symbol
 
     def _name(self, key: str) -> str:
         if key in self._batch:

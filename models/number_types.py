@@ -294,7 +294,11 @@ _PT2_TYPES = {
 }  # fmt: skip
 _WEIGHTS = "data/weights/model_weights_config.json"
 _PROGRAM = "models/model.json"
-_SYMBOL = re.compile(r"Symbol\('(\w{1,40})'")
+_ATOM = re.compile(r"Symbol\('(\w{1,40})'[\w=, ]{0,80}\)|Integer\((-?\d{1,9})\)", re.ASCII)
+_PRODUCT = re.compile(r"Mul\(([\w, -]{1,200})\)", re.ASCII)
+_SUM = re.compile(r"Add\(([\w*, -]{1,400})\)", re.ASCII)
+_PLAIN_SUM = re.compile(r"[\w*+ -]{1,400}", re.ASCII)
+_WORD = re.compile(r"\b[A-Za-z_]\w*", re.ASCII)
 QUANTISED = re.compile(r"(torch\.ops\.)?(quantized|quantized_decomposed|torchao)(\.|::)")
 """Start of the name of an operator that quantises, dequantises or takes quantised weights."""
 PACKED = re.compile(r"_[1-7]bit\b")
@@ -333,24 +337,51 @@ def pt2_inputs(path: Path) -> list[StoredInput]:
     """
     (program,) = _tables(path, _PROGRAM)
     names: dict[str, str] = {}
+    found = [(name, meta, [] if meta is None else _sizes(meta)) for name, meta in _ends(program)]
+    for name, _, sizes in found:
+        for place, size in enumerate(sizes):
+            if isinstance(size, str) and (_WORD.fullmatch(size) or not _PLAIN_SUM.fullmatch(size)):
+                names.setdefault(size, f"{name}_{place}")
     return [
-        StoredInput(name=name, dtype="", sizes=())
-        if meta is None
-        else StoredInput(name=name, dtype=_pt2_type(meta), sizes=tuple(_shape(name, meta, names)))
-        for name, meta in _ends(program)
+        StoredInput(
+            name=name,
+            dtype="" if meta is None else _pt2_type(meta),
+            sizes=tuple(
+                names.get(one) or _WORD.sub(lambda found: names.get(found[0], found[0]), one)
+                if isinstance(one, str)
+                else one
+                for one in sizes
+            ),
+        )
+        for name, meta, sizes in found
     ]
 
 
-def _shape(name: str, meta: Mapping[str, object], names: dict[str, str]) -> Iterator[int | str]:
-    """The sizes; `names` holds the free ones that other inputs have, and gets new ones."""
-    for place, size in enumerate(_list(meta["sizes"])):
+def _sizes(meta: Mapping[str, object]) -> list[int | str]:
+    """Numbers, symbols such as `s27`, and sums of products of them such as `s27 + 2 * s64`."""
+    found: list[int | str] = []
+    for size in _list(meta["sizes"]):
         known = _mapping(size).get("as_int")
         if isinstance(known, int):
-            yield known
-            continue
-        text = str(_mapping(_mapping(size)["as_expr"])["expr_str"])
-        symbol = _SYMBOL.fullmatch(text.partition(",")[0])
-        yield names.setdefault(symbol[1] if symbol else text, f"{name}_{place}")
+            found.append(known)
+        else:
+            found.append(_plain(str(_mapping(_mapping(size)["as_expr"])["expr_str"])))
+    return found
+
+
+def _plain(text: str) -> str:
+    """An expression as sympy's `srepr` writes it; other forms than sums stay as they are.
+
+    The first term has no sign, so that `Add(Mul(Integer(-1), a), b)` is `b - a`.
+    """
+    short = _ATOM.sub(lambda found: found[1] or found[2], text)
+    short = _PRODUCT.sub(lambda found: found[1].replace(", ", " * "), short)
+    terms = _SUM.fullmatch(short)
+    if terms is None:
+        return short if _PLAIN_SUM.fullmatch(short) else text
+    added = [term for term in terms[1].split(", ") if not term.startswith("-")]
+    taken = [term[1:].removeprefix("1 * ") for term in terms[1].split(", ") if term[0] == "-"]
+    return " - ".join([" + ".join(added), *taken]) if added else text
 
 
 def _tables(path: Path, *names: str) -> list[Mapping[str, object]]:

@@ -8,14 +8,15 @@ the name `_mb`. Devices under `supported_devices` were not measured; only those 
 
 A figure is one job on one device of the vendor's farm: the shortest time of an inference (AI Hub's
 documentation, "How it works", Inference), and an estimated range of memory that depends on device
-and release more than on the model.
+and release more than on the model. A language model has tokens per second and a range of times to
+the first token instead; they are workloads `decode@CONTEXT` and `prefill@PROMPT`.
 """
 
 import json
 import re
-from collections import defaultdict
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 
 from fleetrank.analysis.errors import AnalysisError
@@ -37,6 +38,7 @@ from fleetrank.analysis.importers.release import (
 )
 from fleetrank.foundation.errors import BadFileError, shortened
 from fleetrank.foundation.files import decoded
+from fleetrank.foundation.inputs import Workload, WorkloadKind
 from fleetrank.foundation.plain_data import RECORD, check_events
 from fleetrank.foundation.vocabulary import BYTES_PER_MIB, NS_PER_MS, NS_PER_US
 
@@ -72,6 +74,11 @@ _DERIVED = (
     "latency_p50_ns: the shortest time of a job, the vendor's one figure",
     "peak_memory_bytes: upper end of the vendor's estimated range",
 )
+_RATE, _FIRST_TOKEN = "tokens_per_second", "time_to_first_token_range_milliseconds"
+_PROMPT = 128
+"""Tokens of the shortest prompt, unless the file says otherwise."""
+_ROUNDING = 0.001
+"""The vendor rounds to a microsecond: less than this of 10 ms."""
 FILES = ("perf.yaml", "info.yaml", "numerics.yaml", "_version.py")
 
 _TESTS = {"test", "tests"}
@@ -99,6 +106,8 @@ class Job:
         memory_max_bytes: upper end of the vendor's estimate.
         unit: what did most of the work: `NPU`, `GPU`, `CPU`.
         layers: how many ran on each of `UNITS`; empty if not stated.
+        workload: of a language model; `None` for the others.
+        means: how the latency follows from published figures; `None` if it is one.
     """
 
     component: str
@@ -117,6 +126,8 @@ class Job:
     tools: Mapping[str, str]
     os: str | None = None
     timestamp: str | None = None
+    workload: Workload | None = None
+    means: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -245,10 +256,61 @@ def _new_jobs(root: Node) -> Iterator[Job]:
         components = _node(_node(entry).get("components"))
         for component, parts in components.items():
             for device, paths in _node(_node(parts).get("performance_metrics")).items():
-                for path, job in _node(paths).items():
-                    yield _new_job(
-                        _node(job), (component, len(components)), device, path, precision
-                    )
+                for path, content in _node(paths).items():
+                    job = _node(content)
+                    found = _new_job(job, (component, len(components)), device, path, precision)
+                    several = job.get("llm_metrics")
+                    runs = several if isinstance(several, list) else [job] if _RATE in job else []
+                    yield from _token_jobs(found, map(_node, runs)) if runs else [found]
+
+
+def _token_jobs(job: Job, runs: Iterable[Node]) -> Iterator[Job]:
+    """A language model's steps and prompts, of each context; they have no job of their own.
+
+    A context or a prompt of unknown length has no latency, so that its row says so.
+    """
+    for run in runs:
+        prompt, context = _lengths(run)
+        rate, times = read_number(run.get(_RATE)), _node(run.get(_FIRST_TOKEN))
+        unit = _word(run.get("desired_compute_unit")) or job.path.rpartition("_")[2]
+        job = replace(job, has_passed=True, unit=(unit if unit in UNITS else "npu").upper())
+        steps = f"latency_p50_ns: 1 / {_RATE}, in a cache of as many tokens as the context"
+        yield replace(
+            job,
+            workload=Workload(kind=WorkloadKind.DECODE, length=context),
+            latency=1000 / rate if rate and context else None,
+            means=steps,
+        )
+        if times:
+            yield replace(
+                job,
+                workload=Workload(kind=WorkloadKind.PREFILL, length=prompt),
+                latency=read_number(times.get("min")) if prompt else None,
+                means="latency_p50_ns: the time to the first token of the shortest prompt",
+            )
+
+
+def _lengths(run: Node) -> tuple[int | None, int | None]:
+    """Tokens of the shortest prompt, and of the context; `None` where they cannot be known.
+
+    The vendor scales the time of 128 tokens to the whole context. Newer files state the rate of
+    the prompt.
+
+    Source: quic/ai-hub-models, scripts that write `llm_metrics`.
+    """
+    context = whole(read_number(run.get("context_length")))
+    times = _node(run.get(_FIRST_TOKEN))
+    least, most = read_number(times.get("min")), read_number(times.get("max"))
+    rate = read_number(run.get("prefill_tokens_per_second"))
+    if not least or not most:
+        return None, context
+    scaled = _PROMPT * most / least
+    if rate:
+        return whole(round(rate * least / 1000)) or None, context
+    if context is None and abs(scaled / _PROMPT - round(scaled / _PROMPT)) < _ROUNDING:
+        context = whole(_PROMPT * round(scaled / _PROMPT))
+    is_scaled = context is not None and abs(scaled / context - 1) < _ROUNDING
+    return (_PROMPT if is_scaled else None), context
 
 
 def _new_job(job: Node, component: tuple[str, int], device: str, path: str, precision: str) -> Job:
@@ -394,7 +456,7 @@ def _aliases(models: list[HubModel]) -> dict[str, str]:
 
 
 def _model_rows(model: HubModel, context: _Context) -> Iterator[Row]:
-    measured = {(job.device, *_where(job)): job.job_id for job in model.jobs}
+    measured = {(job.device, *_where(job)): (job.job_id, job.latency) for job in model.jobs}
     for job in model.jobs:
         kept = context.aliases.get(job.device)
         if kept is None:
@@ -405,7 +467,7 @@ def _model_rows(model: HubModel, context: _Context) -> Iterator[Row]:
             yield _row(model, job, kept, context)
             continue
         row = _row(model, job, job.device, context)
-        is_mirror = there == job.job_id
+        is_mirror = there == (job.job_id, job.latency)
         yield drop(row, "mirror", f"job {job.job_id} of {kept} again") if is_mirror else row
 
 
@@ -440,8 +502,8 @@ def _evaluations(model: HubModel, context: _Context) -> Iterator[Row]:
         }
 
 
-def _where(job: Job) -> tuple[str, str, str]:
-    return job.component, job.precision, job.path
+def _where(job: Job) -> tuple[object, ...]:
+    return job.component, job.precision, job.path, job.workload
 
 
 def _row(model: HubModel, job: Job, device: str, context: _Context) -> Row:
@@ -451,7 +513,7 @@ def _row(model: HubModel, job: Job, device: str, context: _Context) -> Row:
         | {"source_ref": model.reference}
     )
     if device != job.device:
-        row["derived"] = [*_DERIVED, f"device: published as {job.device}, an alias"]
+        row["derived"] = [*_derived(job), f"device: published as {job.device}, an alias"]
     if job.n_components > 1:
         row["model"] = f"{SOURCE}:{model.name}/{job.component}"
     else:
@@ -464,7 +526,8 @@ def _checked(row: Row, job: Job) -> Row:
     if not job.has_passed:
         return drop(row, "job not passed", job.job_id)
     if job.latency is None:
-        return drop(row, "no latency", job.job_id)
+        of = f"{job.workload.kind} of unknown length" if job.workload else job.job_id
+        return drop(row, "no latency", of)
     if job.latency <= 0 or is_sentinel(job.latency) or is_sentinel(job.latency * 1000):
         return drop(row, "sentinel", f"latency {job.latency:g} in job {job.job_id}")
     if row["runtime"] is None:
@@ -484,7 +547,7 @@ def _job_facts(job: Job, device: str, name: str) -> Row:
     return {
         "source": SOURCE,
         "licence": LICENCE,
-        "derived": list(_DERIVED),
+        "derived": list(_derived(job)),
         "device": name,
         "device_model": device,
         "tier": "edge",
@@ -502,9 +565,25 @@ def _job_facts(job: Job, device: str, name: str) -> Row:
             | ({} if job.timestamp is None else {"timestamp": job.timestamp})
         ),
         "sample_kind": "vendor",
-        "statistic": "minimum",
+        "statistic": "minimum" if job.workload is None else "mean",
+        **_of_tokens(job.workload),
         "memory_metric": "vendor_estimate" if memory else None,
         "peak_memory_bytes": memory or None,
+    }
+
+
+def _derived(job: Job) -> tuple[str, ...]:
+    return _DERIVED if job.means is None else (job.means,)
+
+
+def _of_tokens(workload: Workload | None) -> Row:
+    if workload is None or workload.length is None:
+        return {}
+    return {
+        "workload": str(workload),
+        "prompt_tokens": workload.prompt_tokens,
+        "context_tokens": workload.context_tokens,
+        "tokens_per_inference": workload.tokens_per_sample(1),
     }
 
 
@@ -541,6 +620,7 @@ def _notes(models: list[HubModel], context: _Context) -> tuple[str, ...]:
     elsewhere = sum(job.unit in {"CPU", "GPU"} for job in jobs)
     partly = sum(job.unit == "NPU" and bool(set(job.layers) - {"npu"}) for job in jobs)
     no_memory = sum(job.memory_max_bytes is None or _is_code(job) for job in jobs)
+    unknown = [job for job in jobs if job.workload is not None and job.latency is None]
     several = sorted({model.name for model in models for job in model.jobs if job.n_components > 1})
     notes = [
         "Latency is the shortest time of one job on the vendor's farm; memory is the upper end of "
@@ -565,6 +645,13 @@ def _notes(models: list[HubModel], context: _Context) -> tuple[str, ...]:
         notes.append(
             f"{no_memory} of {len(jobs)} memory estimates are missing, or a code for it such as 0: "
             "unknown."
+        )
+    if unknown:
+        kinds = Counter(str(job.workload.kind) for job in unknown if job.workload is not None)
+        notes.append(
+            f"Left out: {', '.join(f'{n} of {kind}' for kind, n in sorted(kinds.items()))}, of "
+            f"{sum(job.workload is not None for job in jobs)} figures of language models: the "
+            "length of the prompt or context is not published."
         )
     if several:
         notes.append(f"Several components, each in a separate row: {', '.join(several)}.")

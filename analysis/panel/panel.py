@@ -282,10 +282,12 @@ def _publications(rows: pl.LazyFrame) -> pl.LazyFrame:
     """Rows in which each published figure occurs once, with all rows that have no source.
 
     A job that several releases of a source carry counts in the first. A file that was imported
-    again, for example with facts about its models, counts as it was imported last.
+    again, for example with facts about its models or under another name, counts as it was imported
+    last. Other files of a release are further measurements, as other releases are.
     """
     job = pl.col("runtime_settings").str.json_path_match("$.job_id")
-    file = pl.col("source_ref").str.split("; ").list.first()
+    named = pl.col("source_ref").str.split("; ").list.first()
+    file = pl.coalesce(named.str.extract(r"sha256:([0-9a-f]{64})$"), named)
     is_published = pl.col("source").is_not_null()
     sweep = pl.col("sweep_id")
     return (

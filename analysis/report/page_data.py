@@ -42,7 +42,8 @@ _SHARES = ("share", "share_low", "share_high", "about_ms")
 _MANY = 4
 """More models than that are counted: a caption has about three lines."""
 _AXIS_TITLES = {
-    "batch": "samples in one inference", "length": "tokens", "input_size": "pixels, height = width"
+    "batch": "samples in one inference", "length": "tokens", "input_size": "pixels, height = width",
+    "threads": "threads",
 }  # fmt: skip
 _MOST_POINTS = 2000
 """Of one chart; a longer sweep has one point for each round."""

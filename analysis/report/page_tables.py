@@ -49,6 +49,7 @@ from fleetrank.analysis.stored.scope import (
     of_precisions,
     select_attempts,
     select_cells,
+    with_whole_names,
 )
 from fleetrank.analysis.stored.selection import Selection, refuse_absent_workload, workloads_of
 from fleetrank.analysis.stored.side_tables import COMPONENT_TIMES, read_side
@@ -329,6 +330,7 @@ def gather(results: Path, selection: Selection) -> Evidence:
     blank = (pl.lit(None, dtype=pl.List(pl.Int64)).alias(name) for name in _SAMPLES)
     attempts = scan.with_columns(blank).collect().lazy()
     refuse_absent_workload(attempts, selection.workload)
+    selection = with_whole_names(attempts, selection)
     rows = of_every_workload(attempts, selection)
     workloads = workloads_of(rows)
     selection = _of_page(selection, workloads)

@@ -131,7 +131,7 @@ def _matrix_notes(judged: pl.DataFrame) -> Iterator[str]:
     found = set(judged["verdict"].to_list())
     marks = [f"{mark.strip()} {verdict}" for verdict, mark in MARKS.items() if verdict in found]
     statistics = " or ".join(judged[STATISTIC].drop_nulls().unique().sort())
-    yield f"In ms: {', '.join(filter(None, (statistics, *marks)))}."
+    yield f"In ms: {', '.join((statistics or 'statistic not stated', *marks))}."
     low, high, middle = (judged[f"latency_{one}ns"] for one in ("low_", "high_", ""))
     reach = (50 * (high - low) / middle).drop_nulls().to_numpy()
     if reach.size:

@@ -1,5 +1,6 @@
-"""Table `scaling`: how latency, rate and memory grow with batch, length and size of images."""
+"""Table `scaling`: how latency, rate and memory change with batch, length, image size, threads."""
 
+import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -18,6 +19,7 @@ from fleetrank.analysis.stored.scope import of_every_workload
 from fleetrank.analysis.stored.selection import WORKLOAD, exclusion_notes, known_workload
 from fleetrank.analysis.tables.table import CellRow, Table, explained, frame_of
 from fleetrank.analysis.tables.tables import TABLES
+from fleetrank.foundation.cpus import kinds_in, parse_cpu_list, unlike_cores
 from fleetrank.foundation.errors import count_of
 from fleetrank.foundation.inputs import Workload, WorkloadKind
 from fleetrank.foundation.vocabulary import BYTES_PER_MIB, NS_PER_MS, NS_PER_S, WEIGHT_BYTES
@@ -124,15 +126,16 @@ def find_fit(measured: Sequence[int], out_of_memory: Sequence[int]) -> Fit:
 
 OUT_OF_MEMORY = "out_of_memory"
 _PLACE = ("model", "platform_key", "card_sha256", "weights_id")
-_FACTS = (*_PLACE, "device", "origin", "batch", "input_size", "axes", "sweep_id")
+_FACTS = (*_PLACE, "device", "origin", "batch", "input_size", "axes", "threads", "sweep_id")
 
 
 class Axis(StrEnum):
-    """What grows along a curve."""
+    """What grows along a curve; over threads it is the number of cores that work."""
 
     BATCH = "batch"
     LENGTH = "length"
     INPUT_SIZE = "input_size"
+    THREADS = "threads"
 
 
 CURVE = ("over", "model", "platform", "workload", "card_sha256", "weights_id")
@@ -148,6 +151,8 @@ class _Form:
     workload: Callable[[Workload], str | None]
 
 
+_HAS_KNEE = (Axis.BATCH, Axis.THREADS)
+"""Their doubles are compared, and their values with 1."""
 _LENGTHS = frozenset({WorkloadKind.PREFILL, WorkloadKind.DECODE, WorkloadKind.ENCODE})
 _FORMS = {
     Axis.BATCH: _Form(
@@ -167,6 +172,11 @@ _FORMS = {
         platform=pl.col("platform_key").str.replace(r"/input_size=\d+$", ""),
         workload=lambda one: str(one) if one.kind is WorkloadKind.IMAGE else None,
     ),
+    Axis.THREADS: _Form(
+        value=pl.col("threads"),
+        platform=pl.col("platform_key").str.replace(r"/t\d+/", "/t*/"),
+        workload=str,
+    ),
 }
 
 
@@ -183,10 +193,11 @@ def scaling_points(session: Session) -> pl.DataFrame:
             flags: as in `cell_values.cell_values`; null for a cell without a valid attempt.
         items_per_s: items of one inference over its latency.
         rate_ratio: items_per_s over that of the smallest measured value of the curve.
-        efficiency: only over batch, if batch 1 was measured: (rate(B) / rate(1)) / B, which is
-            latency(1) / latency(B).
+        efficiency: only over batch or threads, if 1 was measured: (rate(n) / rate(1)) / n.
         gain: items_per_s at twice the value over that at the value; null if it was not measured.
         end: kind of the error of a cell without a valid attempt; null for a measured one.
+        cpus: CPU numbers it was pinned to, as `0,1`; null if the system chose or it is not known.
+        unlike_cores: what `cpus.unlike_cores` says of the curve, over threads only.
 
     Raises:
         NoDataError: no model was measured at two values of an axis.
@@ -198,11 +209,12 @@ def scaling_points(session: Session) -> pl.DataFrame:
     points = pl.concat([_of_axis(cells, axis) for axis in Axis]) if has_any else cells
     if not has_any or points.is_empty():
         raise NoDataError(
-            "no model was measured at two batches, lengths or sizes of images on one platform",
+            "no platform has a model at two batches, lengths, image sizes or numbers of threads",
             "measure several in one sweep, such as `batch: [1, 2, 4, 8]`, "
-            "`workloads: [prefill@64, prefill@128]` or `axes: {input_size: [160, 224]}`",
+            "`workloads: [prefill@64, prefill@128]`, `axes: {input_size: [160, 224]}` or "
+            "`threads: [1, 2, 4]`",
         )
-    return points
+    return _with_cores(points, session)
 
 
 def _of_workload(session: Session, name: str) -> Iterator[pl.DataFrame]:
@@ -254,6 +266,8 @@ def _of_axis(cells: pl.DataFrame, axis: Axis) -> pl.DataFrame:
         form.platform.alias("platform"),
         form.value.cast(pl.Int64).alias("value"),
     ).drop_nulls([WORKLOAD, "value"])
+    if axis is Axis.THREADS:
+        frame = _with_any_cores(frame)
     if "end" not in frame.columns:
         frame = frame.with_columns(pl.lit(None, dtype=pl.String).alias("end"))
     frame = frame.sort(pl.col("end").is_null(), pl.col("axes").is_not_null(), descending=True)
@@ -262,6 +276,53 @@ def _of_axis(cells: pl.DataFrame, axis: Axis) -> pl.DataFrame:
     has_limit = (pl.col("end") == OUT_OF_MEMORY).any().over(CURVE)
     is_curve = (n_measured > 1) | ((n_measured == 1) & has_limit.fill_null(value=False))
     return _with_rates(frame.filter(is_curve).sort([*CURVE, "value"]), axis)
+
+
+def _with_any_cores(frame: pl.DataFrame) -> pl.DataFrame:
+    """Gives curves over threads their platforms; their points may be pinned to other cores.
+
+    Platforms that differ in their cores alone are one curve, unless a number of threads was
+    measured on several of them: then each is its own curve, and those with one point are joined.
+    """
+    own, single = pl.col("platform"), pl.col("single")
+    joint = [name for name in CURVE if name != "platform"] + ["joined"]
+    frame = frame.with_columns(
+        own.str.replace(r"/t\*/a[^/]*/", "/t*/a*/").alias("joined"),
+        pl.when(pl.col("value").n_unique().over(CURVE) == 1).then(own).alias("single"),
+    )
+    # How many places the number of threads has that has most of them.
+    n_places, n_single = (
+        one.drop_nulls().n_unique().over(*joint, "value").alias(name)
+        for one, name in ((own, "n_places"), (single, "n_single"))
+    )
+    frame = frame.with_columns(n_places, n_single)
+    most_places, most_single = (pl.col(name).max().over(joint) for name in ("n_places", "n_single"))
+    is_alone = own.n_unique().over(joint) == 1
+    is_joined = (most_places == 1) | (single.is_not_null() & (most_single == 1))
+    return frame.with_columns(
+        pl.when(is_joined & ~is_alone).then("joined").otherwise(own).alias("platform")
+    )
+
+
+def _with_cores(points: pl.DataFrame, session: Session) -> pl.DataFrame:
+    """Adds `cpus` and `unlike_cores`, from the rows of the points."""
+    place = ["platform_key", "sweep_id"]
+    rows = session.frame.filter(pl.col("status") == "ok").select(*place, "affinity", "device_facts")
+    cores = rows.unique(place, keep="first").collect()
+    points = points.join(cores, on=place, how="left", maintain_order="left")
+    said: list[str | None] = []
+    for curve in points.partition_by(CURVE, maintain_order=True):
+        measured = curve.filter(pl.col("end").is_null())
+        cpus = {n: parse_cpu_list(text or "") for n, text in measured["value", "affinity"].rows()}
+        facts = next(iter(measured["device_facts"].drop_nulls()), "{}")
+        is_marked = curve["over"][0] == Axis.THREADS
+        text = unlike_cores(cpus, kinds_in(json.loads(facts))) if is_marked else None
+        said += [text] * curve.height
+    return (
+        points.drop("device_facts")
+        .with_columns(pl.Series("unlike_cores", said, dtype=pl.String))
+        .rename({"affinity": "cpus"})
+    )
 
 
 def _with_rates(frame: pl.DataFrame, axis: Axis) -> pl.DataFrame:
@@ -280,10 +341,10 @@ def _with_rates(frame: pl.DataFrame, axis: Axis) -> pl.DataFrame:
     at_one = pl.col("items_per_s").filter(pl.col("value") == 1).first().over(CURVE)
     efficiency = pl.col("items_per_s") / at_one / pl.col("value")
     return frame.select(
-        *CURVE, "value", "item", "device", "origin", "sweep_id",
+        *CURVE, "value", "item", "device", "origin", "sweep_id", "platform_key",
         "latency_ns", "latency_low_ns", "latency_high_ns", "items_per_s",
         (pl.col("items_per_s") / first).alias("rate_ratio"),
-        (efficiency if axis is Axis.BATCH else pl.lit(None, dtype=pl.Float64)).alias("efficiency"),
+        (efficiency if axis in _HAS_KNEE else pl.lit(None, dtype=pl.Float64)).alias("efficiency"),
         (pl.col("double") / pl.col("items_per_s")).alias("gain"),
         "peak_memory_bytes", "state_bytes", "n_repeats", "flags", "end",
     )  # fmt: skip
@@ -371,6 +432,8 @@ def _notes(points: pl.DataFrame) -> Iterator[str]:
             f"{count_of(n, 'curve')} from several sweeps: a change of the device between them "
             "looks like growth."
         )
+    marked = points.drop_nulls("unlike_cores").select("device", "unlike_cores")
+    yield from (f"{device}: {said}." for device, said in marked.unique(maintain_order=True).rows())
 
 
 def _shown(points: pl.DataFrame) -> pl.DataFrame:
@@ -382,7 +445,7 @@ def _shown(points: pl.DataFrame) -> pl.DataFrame:
         "item", "items_per_s", "rate_ratio", "efficiency", "gain",
         (pl.col("peak_memory_bytes") / BYTES_PER_MIB).alias("peak_memory_mib"),
         (pl.col("state_bytes") / BYTES_PER_MIB).alias("state_mib"),
-        "n_repeats", "flags", pl.col("end").alias("reason"),
+        "n_repeats", "flags", "cpus", pl.col("end").alias("reason"),
     )  # fmt: skip
 
 
@@ -391,7 +454,7 @@ def _curve(frame: pl.DataFrame) -> Curve:
     values, rates = timed["value"].to_list(), timed["items_per_s"].to_list()
     fitted = power_fit(values, timed["latency_ns"].to_list())
     over = Axis(frame["over"][0])
-    knee = find_knee(dict(zip(values, rates, strict=True))) if over is Axis.BATCH else None
+    knee = find_knee(dict(zip(values, rates, strict=True))) if over in _HAS_KNEE else None
     failed = frame.filter(pl.col("end").is_not_null())
     too_large = failed.filter(pl.col("end") == OUT_OF_MEMORY)["value"].to_list()
     fit = find_fit(values, too_large)
@@ -401,6 +464,7 @@ def _curve(frame: pl.DataFrame) -> Curve:
         None if fitted else f"n = {len(set(values))}: no slope below 3 points",
         knee and knee.reason and f"no knee: {knee.reason}",
         fit.reason,
+        frame["unlike_cores"][0],
     )
     return Curve(
         over=over.value,

@@ -1,6 +1,6 @@
 """The cells of a table, and the facts that must be equal before two are compared."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar
@@ -28,6 +28,7 @@ from fleetrank.analysis.stored.selection import (
     known_workload,
     not_excluded,
     other_workloads_note,
+    place_of,
     refuse_absent_workload,
 )
 from fleetrank.analysis.stored.side_tables import EVALUATIONS, of_most_models, read_side
@@ -312,8 +313,9 @@ def select_cells(frame: pl.LazyFrame, selection: Selection) -> Scope:
         cells, limited = within_memory(cells, selection.max_memory_mib)
     cells, of_accuracy = _with_one_accuracy(cells)
     notes = (
-        *notes_on_cells(cells), *limited, *excluded, *failed, *notes_on_noise(cells),
-        *others, *of_accuracy, *(_OF_ANY if selection.precision == ANY_PRECISION else ()),
+        *selection.notes, *notes_on_cells(cells), *limited, *excluded, *failed,
+        *notes_on_noise(cells), *others, *of_accuracy,
+        *(_OF_ANY if selection.precision == ANY_PRECISION else ()),
     )  # fmt: skip
     return Scope(cells=cells, notes=notes)
 
@@ -444,18 +446,18 @@ def _measured_accuracy(results: Path) -> pl.DataFrame:
 _LISTED = "`fleetrank report show latency` lists them"
 
 
-def refuse_unmatched(frame: pl.LazyFrame, selection: Selection) -> None:
-    """Compares names of platforms, models and a workload with all rows, also failed ones.
+def matched(frame: pl.LazyFrame, selection: Selection) -> Selection:
+    """The selection with whole names of models, by all rows, also failed ones.
 
     Raises:
         NoDataError: no row has a platform, model or workload of this name; the remedy names the
             nearest.
+        AnalysisError: a name is the end of several models.
     """
     _refuse_platform(frame, "source", selection.source, selection.source_tier)
     _refuse_platform(frame, "target", selection.target, selection.target_tier)
-    if selection.models:
-        _refuse_models(frame, selection.models)
     refuse_absent_workload(frame, selection.workload)
+    return with_whole_names(frame, selection)
 
 
 def _refuse_platform(frame: pl.LazyFrame, word: str, pattern: str | None, tier: str | None) -> None:
@@ -464,30 +466,44 @@ def _refuse_platform(frame: pl.LazyFrame, word: str, pattern: str | None, tier: 
     if not frame.filter(fits_platform(pattern, tier)).head(1).collect().is_empty():
         return
     asked = " and ".join(text for text in (pattern and f"'{pattern}'", tier) if text)
+    known = frame.select(pl.col("device").drop_nulls().unique().sort()).collect()["device"]
     raise NoDataError(
         f"no platform fits the {word} {asked}",
-        f"{_hint(pattern or '', _values(frame, 'device'))}give a device's name, or a platform with "
-        f"* in it; {_LISTED}",
+        f"{_hint(pattern or '', known)}give a device's name, or a platform with * in it; {_LISTED}",
     )
 
 
-def _refuse_models(frame: pl.LazyFrame, patterns: tuple[str, ...]) -> None:
+def with_whole_names(frame: pl.LazyFrame, selection: Selection) -> Selection:
+    """The selection, in which `n3` is `lab:n3` if no model is named `n3`; with a note on each.
+
+    Raises:
+        NoDataError: no row has a model of a name.
+        AnalysisError: a name is the end of several models.
+    """
+    if not selection.models:
+        return selection
     known = frame.select("model", "precision").unique().collect()
-    fits = (known.filter(fits_model(one)) for one in patterns)
-    lacking = [one for one, found in zip(patterns, fits, strict=True) if found.is_empty()]
+    stored, is_precise = known["model"].unique().sort(), selection.precision == ANY_PRECISION
+    absent = [one for one in selection.models if known.filter(fits_model(one)).is_empty()]
+    places = {one: place_of(one, stored.to_list(), is_precise=is_precise) for one in absent}
+    whole = {one: str(stored[at]) for one, at in places.items() if at is not None}
+    _refuse([one for one in absent if one not in whole], stored)
+    return replace(
+        selection,
+        model=[whole.get(one, one) for one in selection.models],
+        notes=(*selection.notes, *(f"'{end}' is {name}." for end, name in whole.items())),
+    )
+
+
+def _refuse(lacking: Sequence[str], stored: pl.Series) -> None:
     if not lacking:
         return
-    first, more, stored = lacking[0], len(lacking) - 1, _values(frame, "model")
+    first, more = lacking[0], len(lacking) - 1
     others = f", nor {count_of(more, 'other name')} of the selection" if more else ""
     raise NoDataError(
         f"no model fits '{shortened(first)}'{others}",
         f"{_hint(first, stored)}give a model's name, or a pattern with * in it; {_LISTED}",
     )
-
-
-def _values(frame: pl.LazyFrame, column: str) -> pl.Series:
-    """The different values of a column, sorted."""
-    return frame.select(pl.col(column).drop_nulls().unique().sort()).collect()[column]
 
 
 def _hint(pattern: str, known: pl.Series) -> str:

@@ -67,7 +67,8 @@ class Selection:
         sweep: id of one sweep, or of several; the newest of each model and platform among them.
         source, target: a device, or a platform key in which `*` matches any text. A table of single
             platforms shows those that match `source`; a target is an error there.
-        model: a name in which `*` matches any text, or several, of which a model fits one.
+        model: a name in which `*` matches any text, or several, of which a model fits one. `n3`
+            is `lab:n3` where no model is named `n3` and only one ends so.
         precision: one precision, or `ANY_PRECISION`.
         max_memory_mib: on a platform, only models with a known peak memory up to this, in MiB; it
             limits cells, not the lists of attempts.
@@ -81,6 +82,7 @@ class Selection:
             default, because the time of only one contains quantising.
         seed: of every random step: bootstrap, permutation, null.
         settings: further settings of a single table, see `TableSpec`; read by `setting`.
+        notes: how names were understood; each table with figures of cells has them.
 
     Raises:
         AnalysisError: `sweep` or `model` is an empty list, `where` names no column of text, or
@@ -105,6 +107,7 @@ class Selection:
     allow_unlike_border: bool = False
     seed: int = 0
     settings: tuple[tuple[str, float | str], ...] = ()
+    notes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         """Checks the fields; keeps names as tuples, so that equal selections compare as equal."""

@@ -8,7 +8,7 @@ entry except the id may be missing, as in the record of an import.
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -29,7 +29,7 @@ from pydantic import (
 
 from fleetrank.analysis.errors import DamagedPartError, NoDataError
 from fleetrank.foundation.codec import CodecError, Json, from_plain
-from fleetrank.foundation.errors import BadFileError, MissingFileError
+from fleetrank.foundation.errors import BadFileError, MissingFileError, warn_once, with_flags
 from fleetrank.foundation.files import check_regular, file_sha256
 from fleetrank.foundation.plain_data import read_checked_object, read_json_object
 
@@ -41,6 +41,8 @@ from fleetrank.foundation.plain_data import read_checked_object, read_json_objec
 
 MEASUREMENTS = "measurements"
 """The table of measurements; every other one is a side table."""
+ASIDE = ".damaged"
+"""In the names of what a repair put aside."""
 PARTS = f"part-{'[0-9]' * 12}.parquet"
 NO_SWEEP = "_no-sweep"
 """In place of a sweep's id; the id of a sweep starts with a letter or a digit."""
@@ -146,19 +148,39 @@ def sweeps_here(results: Path) -> list[str]:
     Readers and those who look after the files both ask this, so a sweep that lost one of its files
     stays known. With `NO_SWEEP` if it has a journal or a list.
     """
-    records = (path.stem for path in (results / "sweeps").glob("*.json"))
-    journals = (path.name.partition(".jsonl")[0] for path in (results / "journal").glob("*.jsonl*"))
-    found = {*records, *journals, *_with_parts(results)}
+    records = (path.stem for path in _files(results / "sweeps", "*.json"))
+    files = _files(results / "journal", "*.jsonl*")
+    found = {*records, *(one.name.partition(".jsonl")[0] for one in files), *_with_parts(results)}
     # What begins with a dot was left by a killed process.
     return [one for one in sorted(found) if is_sweep_id(one) and not is_pending(results, one)]
 
 
+def _files(folder: Path, pattern: str) -> Iterator[Path]:
+    """Regular files only; anything else of these names, such as a folder, is logged."""
+    for path in folder.glob(pattern):
+        if path.is_file():
+            yield path
+        elif _is_stray(path):
+            fix = f"{with_flags(REPAIR)} puts it aside"
+            warn_once(f"{path} is not a file, and is not read; {fix}")
+
+
+def _is_stray(path: Path) -> bool:
+    """Whether it is not a regular file, left by a killed process or put aside."""
+    return path.name[0] != "." and ASIDE not in path.name and not path.is_file()
+
+
 def stray_files(results: Path) -> list[Path]:
-    """Files beside those of sweeps whose names are of none, such as copies; readers skip them."""
+    """What is beside the files of sweeps and of none, such as copies; readers skip it.
+
+    With folders and other things that are no files, under any name.
+    """
     files = [*(results / "sweeps").iterdir()] if (results / "sweeps").is_dir() else []
     # What begins with a dot was left by a killed process.
-    named = [one for one in sorted(files) if one.name[:1] != "."]
-    return [one for one in named if not (is_sweep_id(one.name) or one.stem == NO_SWEEP)]
+    named = [one for one in files if one.name[:1] != "."]
+    unlike = [one for one in named if not (is_sweep_id(one.name) or one.stem == NO_SWEEP)]
+    inside = [*(results / "journal").glob("*"), *results.glob(f"{MEASUREMENTS}/*/{PARTS}")]
+    return sorted({*unlike, *filter(_is_stray, [*files, *inside])})
 
 
 def published_sweeps(results: Path) -> list[str]:
@@ -168,9 +190,9 @@ def published_sweeps(results: Path) -> list[str]:
 
 
 def _with_parts(results: Path) -> set[str]:
-    lists = (path.stem for path in (results / "sweeps").glob("*.parts"))
+    lists = (path.stem for path in _files(results / "sweeps", "*.parts"))
     folders = results.glob(f"{MEASUREMENTS}/sweep_id=*")
-    filled = (path.name.partition("=")[2] for path in folders if any(path.glob(PARTS)))
+    filled = (path.name.partition("=")[2] for path in folders if any(_files(path, PARTS)))
     return {*lists, *filled}
 
 
@@ -189,7 +211,7 @@ def read_list(results: Path, sweep_id: str) -> PartList:
     try:
         found = from_plain(PartList, cast("Json", read_checked_object(path)))
     except MissingFileError as error:
-        if any(parts_folder(results, sweep_id).glob(PARTS)):
+        if any(_files(parts_folder(results, sweep_id), PARTS)):
             raise DamagedPartError(f"{path} is missing", _REMEDY) from error
         return PartList(sweep_id=sweep_id)
     except (BadFileError, CodecError) as error:

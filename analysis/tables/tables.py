@@ -23,7 +23,7 @@ import polars as pl
 
 from fleetrank.analysis.errors import AnalysisError
 from fleetrank.analysis.labels import published_names
-from fleetrank.analysis.stored.scope import of_precisions, refuse_unmatched
+from fleetrank.analysis.stored.scope import matched, of_precisions
 from fleetrank.analysis.stored.selection import Selection, fits_platform, setting
 from fleetrank.analysis.tables.formats import render
 from fleetrank.analysis.tables.table import Table, explained
@@ -285,8 +285,8 @@ def session_table(name: str, session: "Session") -> Table:
 
     Raises the errors of `check_request` and of `checked_table`.
     """
-    check_request(name, session.frame, session.selection)
-    return checked_table(name, session)
+    selection = check_request(name, session.frame, session.selection)
+    return checked_table(name, session.asked(selection))
 
 
 def checked_table(name: str, session: "Session") -> Table:
@@ -324,8 +324,10 @@ def _published(session: "Session") -> dict[str, str]:
     return published_names(session.frame)
 
 
-def check_request(name: str, frame: pl.LazyFrame, selection: Selection) -> None:
+def check_request(name: str, frame: pl.LazyFrame, selection: Selection) -> Selection:
     """Checks a table's name, settings and selection before any figure is computed.
+
+    The selection that it returns has the whole names of models.
 
     Raises:
         AnalysisError: no such table, part or setting exists, or the part has no target; the remedy
@@ -335,12 +337,13 @@ def check_request(name: str, frame: pl.LazyFrame, selection: Selection) -> None:
     part = part_of(name)
     part.refuse_wrong_settings(selection)
     if not part.is_apart:
-        refuse_unmatched(of_precisions(frame, selection), selection)
+        selection = matched(of_precisions(frame, selection), selection)
     if not part.is_of_pairs and (selection.target, selection.target_tier) != (None, None):
         raise AnalysisError(
             f"{part.said} shows single platforms and has no target",
             "choose platforms with source or source_tier",
         )
+    return selection
 
 
 def function_of(part: Part) -> TableFunction:

@@ -101,8 +101,9 @@ class PhoneRegistrar:
         if refusal is not None:
             raise UnsupportedError(f"{facts.device_model}: {refusal.reason}", refusal.remedy)
         say(f"{facts.device_model}, Android {facts.android_release}, {facts.soc}")
-        if (warning := _offline_warning(facts)) is not None:
-            say(warning)
+        for warning in (_offline_warning(facts), cells_warning(facts, options)):
+            if warning is not None:
+                say(warning)
         if address is not None:
             request = replace(request, options={**request.options, _SERVER: address})
         return NewPhone(request=request, found=facts, store=self._store, say=say)
@@ -262,6 +263,22 @@ def _offline_warning(facts: PhoneFacts) -> str | None:
     return (
         f"{cores} offline now ({', '.join(map(str, offline))}): its programs are not pinned; "
         "register it again while all cores are online to pin them"
+    )
+
+
+_SMALL_MAH, _SINCE_SDK = 3_300, 29
+"""Phones since Android 10 mostly hold more; two cells in series of 4,000 to 6,500 mAh less."""
+
+
+def cells_warning(facts: PhoneFacts, options: Mapping[str, OptionValue]) -> str | None:
+    """A doubt about the number of battery cells, which the user has not stated; or `None`."""
+    full, is_recent = facts.full_charge_mah, (facts.sdk or 0) >= _SINCE_SDK
+    if full is None or full > _SMALL_MAH or not is_recent or facts.virtual or "cells" in options:
+        return None
+    return (
+        f"its full battery holds {full:,.0f} mAh by its own reading: if its maker states about "
+        "twice as much, it has two cells in series and its energies would be half: register it "
+        "with the option cells=2; with cells=1 this is not said again"
     )
 
 

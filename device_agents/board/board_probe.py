@@ -24,6 +24,7 @@ from fleetrank.device_agents.contract.task import (
 from fleetrank.device_agents.errors import BadOutputError, NotFitError, UnfitConditionsError
 from fleetrank.device_agents.runtimes.runner import RUNNERS
 from fleetrank.foundation.codec import CodecError, Json, from_plain
+from fleetrank.foundation.cpus import cores_fact
 from fleetrank.foundation.errors import shortened, visible_line
 from fleetrank.foundation.vocabulary import Runtime, Tier
 
@@ -154,7 +155,7 @@ def to_device_facts(probe: BoardProbe, options: BoardOptions) -> DeviceFacts:
     mode = probe.state.power_mode
     extra = {
         "soc": probe.soc, "libc": probe.libc, "python": probe.python, "power_mode": mode,
-        "runtimes": options.runtimes,
+        "runtimes": options.runtimes, **cores_fact(tuple(one.cores for one in probe.clusters)),
     }  # fmt: skip
     return replace(
         found,

@@ -31,10 +31,10 @@ from fleetrank.device_agents.errors import (
 from fleetrank.device_agents.host.cores import (
     clusters_by_kind,
     order_by_core,
-    parse_cpu_list,
     parse_designs,
 )
 from fleetrank.device_agents.timing import NOTHING_SLOWS
+from fleetrank.foundation.cpus import parse_cpu_list
 from fleetrank.foundation.vocabulary import Flag, Runtime, Tier
 
 ONLY_GPU = "only"

@@ -17,9 +17,10 @@ from fleetrank.device_agents.contract.measurement import Conditions
 from fleetrank.device_agents.device_output import LOAD, MEMORY_BYTES, degrees_c
 from fleetrank.device_agents.errors import NotFitError
 from fleetrank.device_agents.host.control_groups import cpu_quota_cores
-from fleetrank.device_agents.host.cores import cpus_one_per_core, read_siblings
+from fleetrank.device_agents.host.cores import cpus_one_per_core, kinds_of_cores, read_siblings
 from fleetrank.device_agents.host.worker_process import number_of, text_of
 from fleetrank.device_agents.timing import MAX_BUSY_SHARE, MAX_STEAL_SHARE
+from fleetrank.foundation.cpus import cores_fact
 from fleetrank.foundation.vocabulary import Origin, Tier
 
 ROOT = Path("/")
@@ -259,7 +260,8 @@ def read_facts(root: Path = ROOT) -> DeviceFacts:
     """Facts about this host's CPU."""
     cpuinfo = text_of(root / "proc/cpuinfo")
     model = parse_cpu_model(cpuinfo)
-    quota = cpu_quota_cores(root)
+    quota, kinds = cpu_quota_cores(root), kinds_of_cores(root)
+    extra = cores_fact(kinds) | ({} if quota is None else {"cpu_quota_cores": quota})
     siblings = {cpus for cpus in read_siblings(root).values() if cpus}
     return DeviceFacts(
         device_model=model or f"{platform.machine()} CPU",
@@ -274,7 +276,7 @@ def read_facts(root: Path = ROOT) -> DeviceFacts:
         clock_max_mhz=read_clock_max_mhz(root),
         governor=read_governor(root),
         is_virtual_machine=parse_is_virtual(cpuinfo),
-        extra=() if quota is None else (("cpu_quota_cores", quota),),
+        extra=tuple(extra.items()),
     )
 
 

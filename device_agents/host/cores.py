@@ -12,11 +12,9 @@ from pathlib import Path
 from fleetrank.device_agents.contract.agent import Cluster
 from fleetrank.device_agents.device_output import lines_of
 from fleetrank.device_agents.host.worker_process import number_of, text_of
+from fleetrank.foundation.cpus import Kinds, parse_cpu_list
 
-_RANGE = re.compile(r"(\d{1,9})(?:-(\d{1,9}))?", re.ASCII)
 _NUMBER = re.compile(r"\d{1,4}", re.ASCII)
-_MAX_CPU = 65_536
-"""Above any kernel's limit; a larger number is not part of a list of CPUs."""
 
 Design = tuple[str, str]
 """Implementer and part of a core, as in /proc/cpuinfo of ARM systems."""
@@ -84,19 +82,6 @@ def _is_smaller(kind: _Kind, first: _Kind) -> bool:
     return kind[1] < 0 and -kind[1] < _SMALL_CLOCK * -first[1]
 
 
-def parse_cpu_list(text: str) -> tuple[int, ...]:
-    """Parses a set of CPUs in the kernel's form `0-3,8`; invalid parts are skipped."""
-    cpus: set[int] = set()
-    for part in ",".join(lines_of(text.strip())[:1]).split(","):
-        match = _RANGE.fullmatch(part.strip())
-        if match is None:
-            continue
-        first, last = int(match.group(1)), int(match.group(2) or match.group(1))
-        if last < _MAX_CPU:
-            cpus.update(range(first, last + 1))
-    return tuple(sorted(cpus))
-
-
 def parse_designs(cpuinfo: str) -> dict[int, Design]:
     """The design of each CPU, by its number; empty unless the system lists one for each.
 
@@ -139,14 +124,23 @@ def order_by_core(
 def cpus_one_per_core(root: Path = Path("/")) -> tuple[int, ...]:
     """The CPUs this process may use, ordered so that the first n are on n different cores.
 
-    Cores of the fastest kind come first. If fewer cores exist, cores repeat. Ascending if the
-    system reports neither kinds nor shared cores.
+    Cores of the fastest kind come first, those of one socket together. If fewer cores exist, cores
+    repeat. Ascending if the system reports neither kinds, sockets nor shared cores.
     """
-    usable = os.sched_getaffinity(0)
-    clusters = enumerate(_read_clusters(usable, root))
-    place = {cpu: n for n, cluster in clusters for cpu in cluster.cores}
-    first, rest = order_by_core(read_siblings(root), usable)
+    kinds = enumerate(kinds_of_cores(root))
+    place = {cpu: n for n, cpus in kinds for cpu in cpus}
+    first, rest = order_by_core(read_siblings(root), place)
     return (*sorted(first, key=place.__getitem__), *sorted(rest, key=place.__getitem__))
+
+
+def kinds_of_cores(root: Path = Path("/")) -> Kinds:
+    """The CPUs this process may use, by kind and socket, in the order in which they are used."""
+    sockets: dict[tuple[int, float], list[int]] = {}
+    for n, cluster in enumerate(_read_clusters(os.sched_getaffinity(0), root)):
+        for cpu in cluster.cores:
+            file = root / f"sys/devices/system/cpu/cpu{cpu}/topology/physical_package_id"
+            sockets.setdefault((n, number_of(file) or 0), []).append(cpu)
+    return tuple(tuple(sockets[place]) for place in sorted(sockets))
 
 
 def _read_clusters(cpus: Iterable[int], root: Path) -> tuple[Cluster, ...]:

@@ -24,7 +24,7 @@ LONGEST_AXIS = 64
 """Letters of an axis: names of Hugging Face have up to 40, and become part of a platform's name."""
 AXIS_NAME = rf"^[a-z][a-z0-9_]{{0,{LONGEST_AXIS - 1}}}$"
 _TERM = rf"([a-z][a-z0-9_]{{0,{LONGEST_AXIS - 1}}}|[0-9]{{1,9}})"
-AXIS_SUM = rf"^{AXIS_NAME[1:-1]}$|^{_TERM}( [+*] {_TERM}){{1,3}}$"
+AXIS_SUM = rf"^{AXIS_NAME[1:-1]}$|^{_TERM}( [+*-] {_TERM}){{1,3}}$"
 """Exporters write the size of one axis by those of others: `past_sequence_length + 1`."""
 _LARGEST_INPUT = 2**30
 """Elements of one input: 4 GiB in fp32."""
@@ -162,8 +162,8 @@ def names_in(size: int | str) -> list[str]:
 
 
 def computed(size: int | str, sizes: Mapping[str, int]) -> int:
-    """A size from those of its axes, a sum of products."""
-    terms = (term.split(" * ") for term in str(size).split(" + "))
+    """A size from those of its axes, a sum or difference of products."""
+    terms = (term.split(" * ") for term in str(size).replace(" - ", " + -1 * ").split(" + "))
     return sum(math.prod(sizes[x] if x in sizes else int(x) for x in term) for term in terms)
 
 
@@ -184,7 +184,7 @@ def sized(
         hashes: path to sha256 of the files with values.
 
     Raises:
-        CardError: an axis has no size.
+        CardError: an axis has no size, or a difference of axes is below 0.
     """
     sizes = {**dict(axes), BATCH: batch}
     found = []
@@ -199,6 +199,11 @@ def sized(
                 f"card, `axes = {{ {missing[0]} = 128 }}`",
             )
         shape = tuple(computed(size, sizes) for size in one.shape)
+        if min(shape, default=0) < 0:
+            raise CardError(
+                f"a size of input {one.name!r} is below 0: {shape} of {one.shape}",
+                "give larger sizes in the sweep's `axes`",
+            )
         if values.path is not None:
             values = replace(values, sha256=hashes.get(values.path))
         if isinstance(values.counts_to, str):

@@ -477,7 +477,7 @@ def selected_session(name: str, selectors: Selectors, *, now: bool) -> "Iterator
     # Read rows of every origin: the selection drops some, and the table reports how many.
     frame = load_measurements(results, sweep=selection.sweep, origins=ORIGINS)
     # Before any wait: a wrong name is an error at once.
-    check_request(name, frame, selection)
+    selection = check_request(name, frame, selection)
     work = Work.PAIRS if part.is_of_pairs else Work.ROWS
     with reading_turn(results, selection.sweeps, work=work, now=now):
         yield Session(frame, selection, results=results)

@@ -84,6 +84,7 @@ def verify(
         Fault,
         examine,
         hidden_sweeps,
+        put_strays_aside,
         repair_sweep,
         stray_faults,
     )
@@ -92,6 +93,10 @@ def verify(
     read_exclusions(store.root)  # raises for damaged ones
     faults: list[Fault] = []
     rows: list[dict[str, object]] = []
+    if repair and not sweeps:
+        unfinished = (f"{one}: its start was interrupted" for one in store.remove_unfinished())
+        for said in (*put_strays_aside(store), *unfinished):
+            print(said, file=sys.stderr)
     has_others, strays = NO_SWEEP in published_sweeps(store.root), [*stray_faults(store)]
     is_known = bool(sweeps or store.sweep_ids()) or not (has_others or strays)
     chosen = _known(store, sweeps) if is_known else []
@@ -355,7 +360,7 @@ def list_sweeps(*, as_json: AsJson = False, view: TableView) -> None:
     left_out = _left_out(store)
     rows = []
     for sweep_id in store.sweep_ids():
-        record, tags = store.sweep_record(sweep_id), shown_tags(store.root, sweep_id)
+        record, tags = store.record_or_id(sweep_id), shown_tags(store.root, sweep_id)
         state = state_of(record, is_running=is_running(store, sweep_id))
         rows.append(
             {

@@ -82,7 +82,8 @@ class Imported:
     Attributes:
         is_new: whether rows were added; the same content is stored only once.
         dropped: number of rows that no figure uses, by reason.
-        earlier: stored sweeps of the same release with other content, such as other facts.
+        earlier: stored sweeps of files of this release, such as with other facts.
+        beside: stored sweeps of other files of the same release; such as of other devices.
     """
 
     sweep_id: str
@@ -91,6 +92,7 @@ class Imported:
     n_rows: int
     dropped: Mapping[str, int]
     earlier: tuple[str, ...]
+    beside: tuple[str, ...]
 
 
 def refuse_unknown_facts(
@@ -137,7 +139,7 @@ def import_release(
     dropped = Counter(reason for row in rows if (reason := drop_reason(row)) is not None)
     whole = canonical_json([rows, release.aliases, release.evaluations])
     content = hashlib.sha256(whole.encode()).hexdigest()
-    earlier = _earlier(store, release, content)
+    earlier, beside = _others(store, release, content)
     sweep_id, state = _stored(store, content)
     if sweep_id is None:
         sweep_id = new_sweep_id(f"import-{release.source}-{release.version}", store.sweep_ids())
@@ -151,6 +153,7 @@ def import_release(
         n_rows=len(rows),
         dropped=dict(dropped),
         earlier=earlier,
+        beside=beside,
     )
 
 
@@ -175,14 +178,22 @@ def _stored(store: ResultStore, content: str) -> tuple[str | None, SweepState | 
     return None, None
 
 
-def _earlier(store: ResultStore, release: Release, content: str) -> tuple[str, ...]:
-    records = map(store.sweep_record, store.sweep_ids())
-    mine = (release.source, release.version)
-    return tuple(
-        record.sweep_id
-        for record in records
-        if (record.source, record.release) == mine and record.content_sha256 != content
-    )
+def _others(
+    store: ResultStore, release: Release, content: str
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Stored sweeps of the release with other content: those that share a file, and the others."""
+    sweeps: dict[bool, list[str]] = {True: [], False: []}
+    files = _contents(str(row["source_ref"]) for row in release.rows)
+    for record in map(store.sweep_record, store.sweep_ids()):
+        is_same = (record.source, record.release) == (release.source, release.version)
+        if is_same and record.content_sha256 != content:
+            sweeps[not files.isdisjoint(_contents(record.files))].append(record.sweep_id)
+    return tuple(sweeps[True]), tuple(sweeps[False])
+
+
+def _contents(references: Iterable[str]) -> set[str]:
+    """The hashes of files, without their names and without those of mappings."""
+    return {one.partition("; ")[0].rpartition(" ")[2] for one in references}
 
 
 def _record(
@@ -413,6 +424,11 @@ def _lines(one: Imported) -> list[str]:
         f"  the same release is also stored as {name}, with other content; the newer import "
         f"counts. Remove the older: fleetrank results delete {name}"
         for name in one.earlier
+    ]
+    lines += [
+        f"  other files of the same release are stored as {name}: both count, and where both have "
+        "a model on a platform, the newer import"
+        for name in one.beside
     ]
     if one.dropped:
         lines.append(

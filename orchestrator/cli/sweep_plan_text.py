@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 
 from fleetrank.analysis.labels import keys_in, labels_of
 from fleetrank.foundation.codec import json_text
+from fleetrank.foundation.cpus import cpu_list, unlike_cores
 from fleetrank.foundation.errors import count_of, duration, with_flags
 from fleetrank.foundation.inputs import IMAGE
 from fleetrank.models.cache import ArtifactCache
@@ -18,7 +19,7 @@ from fleetrank.orchestrator.identity import Cell, SkippedCell, company, loaded_b
 from fleetrank.orchestrator.plan import estimate
 from fleetrank.orchestrator.store.results import ResultStore
 from fleetrank.orchestrator.sweep.sweep_session import profiles_of, sets_of
-from fleetrank.orchestrator.sweep.sweep_setup import Setup, idle_cores, primed_formats
+from fleetrank.orchestrator.sweep.sweep_setup import Setup, idle_cores, kinds_of, primed_formats
 from fleetrank.orchestrator.workspace.workspace import Workspace
 
 _SHOWN_BYTES = 10**9
@@ -63,7 +64,7 @@ def print_plan(
             "family": cell.export.card.family.value,
             "workload": str(cell.execution.workload),
             "platform": cell.platform_key,
-            "cpus": _cpus(cell),
+            "cpus": cpu_list(cell.execution.affinity or ()) or None,
             "origin": setup.places[cell.device].origin.value,
             "repeats": plan.least_repeats,
             "file": _file_state(cell.export, cached, unopened),
@@ -112,33 +113,18 @@ def print_plan(
     _print_times(times)
 
 
-def _cpus(cell: Cell) -> str | None:
-    """The CPUs of a cell as the kernel lists them; `None` where the system chooses."""
-    cpus = sorted(cell.execution.affinity or ())
-    runs = [list(one) for _, one in itertools.groupby(cpus, key=lambda cpu: cpu - cpus.index(cpu))]
-    texts = [f"{one[0]}-{one[-1]}" if len(one) > 1 else str(one[0]) for one in runs]
-    return ",".join(texts) or None
-
-
-def _cpus_by_threads(cells: Iterable[Cell]) -> dict[str, dict[int, frozenset[int]]]:
-    found: dict[str, dict[int, frozenset[int]]] = defaultdict(dict)
+def _cpus_by_threads(cells: Iterable[Cell]) -> dict[str, dict[int, tuple[int, ...]]]:
+    found: dict[str, dict[int, tuple[int, ...]]] = defaultdict(dict)
     for cell in cells:
-        found[cell.device][cell.execution.threads] = frozenset(cell.execution.affinity or ())
+        found[cell.device][cell.execution.threads] = cell.execution.affinity or ()
     return found
 
 
 def _unlike_cores(setup: Setup) -> Iterator[str]:
     """Devices whose numbers of threads use other kinds of cores: their scaling compares these."""
-    shown = {(cell.device, cell.execution.threads): _cpus(cell) for cell in setup.plan.cells}
     for device, of in _cpus_by_threads(setup.plan.cells).items():
-        clusters = setup.devices[device].found.clusters
-        # The system may choose any core, and phones have unlike ones.
-        used = {(bool(cpus), *map(cpus.isdisjoint, clusters)) for cpus in of.values()}
-        if len(used) > 1:
-            places = ", ".join(
-                f"{count_of(n, 'thread')} on {shown[device, n] or 'any'}" for n in sorted(of)
-            )
-            yield f"{device}: {places}: numbers of threads use unlike cores"
+        if said := unlike_cores(of, kinds_of(setup.devices[device], setup.fleet)):
+            yield f"{device}: {said}"
 
 
 def _profile_lines(setup: Setup) -> Iterator[str]:

@@ -44,6 +44,7 @@ from fleetrank.device_agents.hold import CommandHold, KeptHold, Reservation
 from fleetrank.device_agents.host import conditions, control_groups, cores
 from fleetrank.device_agents.host.energy import open_rapl
 from fleetrank.device_agents.registry import KINDS, create_agent
+from fleetrank.foundation.cpus import Kinds
 from fleetrank.foundation.errors import FleetError
 from fleetrank.foundation.files import file_sha256
 from fleetrank.foundation.lease import ReadingWatch, Use, host_lease
@@ -68,6 +69,7 @@ class HostFacts:
     Attributes:
         host_hash: the hash that rows contain; a row never contains the host's name.
         one_per_core: one CPU of each physical core, for pinning; `None` if unknown.
+        kinds: its CPUs by kind and socket; empty in older records.
         versions: installed fleetrank, Ray and runtimes, as (package, version).
         code_sha256: hash of fleetrank's source files, because two checkouts can have the same
             version.
@@ -88,6 +90,7 @@ class HostFacts:
     versions: tuple[tuple[str, str], ...]
     code_sha256: str
     niceness: int
+    kinds: Kinds = ()
     seen: Seen = ()
     counts_energy: bool = False
     memory_bytes: int | None = None
@@ -102,6 +105,7 @@ def read_host_facts() -> HostFacts:
     return HostFacts(
         host_hash=host_hash(),
         one_per_core=cores.cpus_one_per_core(),
+        kinds=cores.kinds_of_cores(),
         python_version=sys.version.split()[0],
         versions=tuple(sorted(package_versions(["fleetrank", *PACKAGES]).items())),
         code_sha256=code_sha256(),

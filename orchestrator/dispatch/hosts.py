@@ -9,7 +9,7 @@ import logging
 import math
 import secrets
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -77,6 +77,17 @@ class HostLink:
     node_id: str
     has_files: bool
     clock_ahead_s: float = 0.0
+
+
+_MOST_AHEAD_S = 2.0
+"""NTP keeps clocks within milliseconds; a repeat takes seconds."""
+
+
+def wrong_clock(host: str, ahead_s: float) -> str | None:
+    """What to say of a host's clock; `None` if it shows this host's time."""
+    off = f"{abs(ahead_s):.0f} s {'ahead of' if ahead_s > 0 else 'behind'}"
+    said = f"the clock of {host} is {off} this host's, whose time rows get: set it by NTP"
+    return f"{said} (`timedatectl set-ntp true`)" if abs(ahead_s) > _MOST_AHEAD_S else None
 
 
 class Reach(Protocol):
@@ -150,6 +161,7 @@ class Hosts:
         reach: Reach,
         *,
         silent_s: float = math.inf,
+        met: Iterable[str] = (),
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """Takes the sweep and its devices.
@@ -159,12 +171,14 @@ class Hosts:
             devices: its devices, each with its host.
             reach: calls the hosts.
             silent_s: a host that does not answer for so long is lost.
+            met: hosts whose clocks were compared already.
             clock: a monotonic clock in seconds.
         """
         self._sweep_id = sweep_id
         self._devices = {device.spec.name: device for device in devices}
         self._reach = reach
         self._silent_s = silent_s
+        self._met = set(met)
         self._clock = clock
         self._clients: dict[str, _Client] = {}
         self._origins: dict[str, str] = {}
@@ -295,9 +309,13 @@ class Hosts:
                 client.fail_all(f"host {name}: {trouble}")
                 self._arrived += self._drain(name)
                 del self._clients[name]
+                self._met.discard(name)
         specs = {one.spec.name: one.spec for one in self._devices.values()}
         for name, link in self._reach.hosts().items():
             if name not in self._clients:
+                said = wrong_clock(name, link.clock_ahead_s)
+                if said is not None and name not in self._met:
+                    _log.warning("%s", said)
                 self._clients[name] = _Client(
                     name, link, self._reach, self._sweep_id, specs, self._clock
                 )

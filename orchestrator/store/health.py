@@ -19,6 +19,7 @@ from pydantic import ValidationError
 from fleetrank.analysis.errors import DamagedPartError
 from fleetrank.analysis.stored.columns import ROW_KEY
 from fleetrank.analysis.stored.sweep_record import (
+    ASIDE,
     MEASUREMENTS,
     NO_SWEEP,
     PARTS,
@@ -37,7 +38,7 @@ from fleetrank.analysis.stored.sweep_record import (
     sweeps_here,
 )
 from fleetrank.foundation.errors import count_of
-from fleetrank.foundation.lease import is_locked
+from fleetrank.foundation.lease import seems_locked
 from fleetrank.orchestrator.durable import replace_file_with, storing, sync_folder
 from fleetrank.orchestrator.errors import NewerSchemaError, StoreError, UsageError
 from fleetrank.orchestrator.identity import RowKey
@@ -255,16 +256,22 @@ def examine(store: ResultStore, sweep_id: str) -> list[Fault]:
 def hidden_sweeps(store: ResultStore) -> Iterator[Fault]:
     """Sweeps that no reader sees, though no process removes or copies them now."""
     for path in sorted((store.root / "sweeps").glob("*.pending")):
-        if not is_locked(path.with_suffix(".lease")):
+        if not seems_locked(path.with_suffix(".lease")):
             remedy = "delete or import it again to finish; or delete the marker, and it is visible"
             yield Fault(text=f"{path.stem} is hidden by the marker {path}", remedy=remedy)
 
 
 def stray_faults(store: ResultStore) -> Iterator[Fault]:
-    """Files of no sweep, which every reader skips."""
+    """Files and folders of no sweep, which every reader skips."""
     for path in stray_files(store.root):
         remedy = "move it out of the results; if it is a copy, its sweep has the same rows"
         yield Fault(text=f"{path} is the file of no sweep, and is not read", remedy=remedy)
+
+
+def put_strays_aside(store: ResultStore) -> list[str]:
+    """Renames what should be a file and is none, such as a folder; one sentence each."""
+    strays = _put_aside(path for path in stray_files(store.root) if not path.is_file())
+    return [f"{path.name} is not a file: it is put aside as {aside}" for path, aside in strays]
 
 
 def _fewer_than_recorded(
@@ -607,7 +614,7 @@ def _put_aside(paths: Iterable[Path]) -> list[tuple[Path, Path]]:
 def _name_aside(path: Path) -> Path:
     """Returns a free name that readers ignore."""
     numbers = ("", *(f"-{number}" for number in range(2, 1000)))
-    names = (path.with_name(f"{path.name}.damaged{number}") for number in numbers)
+    names = (path.with_name(f"{path.name}{ASIDE}{number}") for number in numbers)
     return next(name for name in names if not name.exists())
 
 

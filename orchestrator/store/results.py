@@ -3,7 +3,7 @@
 import logging
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from time import monotonic
 
@@ -22,11 +22,12 @@ from fleetrank.analysis.stored.sweep_record import (
     sweeps_here,
     tags_path,
 )
-from fleetrank.foundation.errors import BadFileError, did_you_mean, reworded
+from fleetrank.foundation.errors import BadFileError, did_you_mean, reworded, with_flags
 from fleetrank.foundation.lease import holder, open_lease, sign, wait_for_lock
-from fleetrank.orchestrator.errors import NothingToDoError, StoreError, UsageError
+from fleetrank.orchestrator.errors import NewerSchemaError, NothingToDoError, StoreError, UsageError
 from fleetrank.orchestrator.store.journal import Journal
 from fleetrank.orchestrator.store.small_files import (
+    locked,
     raw_folder,
     read_record_file,
     refuse_newer,
@@ -89,14 +90,35 @@ class ResultStore:
             raise StoreError(
                 f"sweep {record.sweep_id} exists already", "resume it, or start a new sweep"
             )
+        self.remove_unfinished()
         self.write_schema()
-        write_checked_object(path, {"record_version": RECORD_VERSION, **record.as_json()})
+        # A process that holds the lease is alive: its files are not left over.
+        with self.lease(record.sweep_id):
+            write_checked_object(path, {"record_version": RECORD_VERSION, **record.as_json()})
+
+    def remove_unfinished(self) -> list[str]:
+        """Removes the first file of each sweep whose process was killed while it wrote that file.
+
+        Such a sweep is not known to anybody else. Returns the ids.
+        """
+        found = []
+        for path in (self.root / "sweeps").glob(".*.json.*.tmp"):
+            sweep_id = path.name[1:].rpartition(".json.")[0]
+            record = self.record_path(sweep_id) if is_sweep_id(sweep_id) else path
+            if not (record.exists() or is_pending(self.root, sweep_id)):
+                with suppress(UsageError), self.lease(sweep_id):
+                    self.lease_path(sweep_id).unlink()
+                    found.append(sweep_id)
+        return found
 
     def write_schema(self) -> None:
         """Makes the folder's schema mark, unless it exists."""
         schema = self.root / "schema.json"
         if not schema.exists():
-            write_checked_object(schema, {"schema_version": SCHEMA_VERSION})
+            with locked(self.root / "sweeps" / ".schema.lock"):
+                for path in self.root.glob(".schema.json.*.tmp"):
+                    path.unlink(missing_ok=True)  # a killed process left it
+                write_checked_object(schema, {"schema_version": SCHEMA_VERSION})
 
     def check_sweep(self, sweep_id: str) -> None:
         """Raises if a sweep does not exist; the record of an existing sweep may be damaged.
@@ -122,6 +144,20 @@ class ResultStore:
         if is_pending(self.root, sweep_id) or not path.exists():
             self.check_sweep(sweep_id)
         return read_record_file(path)
+
+    def record_or_id(self, sweep_id: str) -> SweepRecord:
+        """The record of a sweep, or only its id if the record is damaged: it hides no other sweep.
+
+        Raises:
+            NewerSchemaError: a newer fleetrank wrote the record.
+        """
+        try:
+            return self.sweep_record(sweep_id)
+        except NewerSchemaError:
+            raise
+        except (StoreError, UsageError) as error:
+            _log.warning("%s (%s)", error.message, with_flags(error.remedy or ""))
+            return SweepRecord(sweep_id=sweep_id)
 
     def update_record(self, sweep_id: str, changes: Mapping[str, object]) -> None:
         """Changes entries of a sweep's record; readers see the complete old or new record.

@@ -10,7 +10,14 @@ from pathlib import Path
 from fleetrank.device_agents.registry import KINDS
 from fleetrank.orchestrator.dispatch import ray_process
 from fleetrank.orchestrator.dispatch.host import Host, HostFacts
-from fleetrank.orchestrator.dispatch.hosts import LOCAL_HOST, HostHere, Hosts, PlacedDevice, Reach
+from fleetrank.orchestrator.dispatch.hosts import (
+    LOCAL_HOST,
+    HostHere,
+    Hosts,
+    PlacedDevice,
+    Reach,
+    wrong_clock,
+)
 from fleetrank.orchestrator.dispatch.ray_process import RayProcess
 from fleetrank.orchestrator.dispatch.spool import remove_spent
 from fleetrank.orchestrator.errors import (
@@ -37,8 +44,6 @@ from fleetrank.orchestrator.workspace.workspace import Workspace
 
 _COMPARED = ("ray", "onnxruntime", "torch", "ai-edge-litert")
 """Packages that affect a measurement; fleetrank's own version must be identical everywhere."""
-_MOST_AHEAD_S = 2.0
-"""NTP keeps clocks within milliseconds; a repeat takes seconds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,13 +124,8 @@ def not_used(problems: Mapping[str, str]) -> list[str]:
 
 def skew(hosts: Mapping[str, HostFacts]) -> list[str]:
     """Differences between hosts: clocks, and versions of packages that affect measurements."""
-    found = [
-        f"the clock of {name} is {abs(facts.clock_ahead_s):.0f} s "
-        f"{'ahead of' if facts.clock_ahead_s > 0 else 'behind'} this host's, whose time rows get: "
-        "set it by NTP (`timedatectl set-ntp true`)"
-        for name, facts in sorted(hosts.items())
-        if abs(facts.clock_ahead_s) > _MOST_AHEAD_S
-    ]
+    clocks = (wrong_clock(name, facts.clock_ahead_s) for name, facts in sorted(hosts.items()))
+    found = [said for said in clocks if said is not None]
     for package in _COMPARED:
         by_version: dict[str, list[str]] = {}
         for name, facts in sorted(hosts.items()):
@@ -251,7 +251,7 @@ def open_dispatch_backend(
         yield DispatchBackend(
             fleet=fleet,
             ask_host=process.why_unsupported,
-            open_hosts=lambda sweep_id, setup: _hosts(sweep_id, setup, process),
+            open_hosts=lambda sweep_id, setup: _hosts(sweep_id, setup, process, met=fleet.hosts),
         )
 
 
@@ -305,11 +305,11 @@ def _local(spools: Path, emit: Subscriber) -> DispatchBackend:
     return DispatchBackend(fleet=this_host(), open_hosts=open_hosts, starts_ray=True)
 
 
-def _hosts(sweep_id: str, setup: Setup, reach: Reach) -> Hosts:
+def _hosts(sweep_id: str, setup: Setup, reach: Reach, *, met: Iterable[str] = ()) -> Hosts:
     placed = [
         PlacedDevice(spec=device.spec, host=host_of(device, setup.fleet))
         for device in setup.devices.values()
     ]
     # A host of this process cannot be silent while its driver is not.
     silent_s = inf if isinstance(reach, HostHere) else setup.spec.hosts.silent_s
-    return Hosts(sweep_id, placed, reach, silent_s=silent_s)
+    return Hosts(sweep_id, placed, reach, silent_s=silent_s, met=met)

@@ -10,9 +10,10 @@ from statistics import fmean
 
 from fleetrank.device_agents.contract.kind import EnergyMeter, Pinning
 from fleetrank.device_agents.contract.task import CanaryTask, Execution
-from fleetrank.device_agents.host.cores import cpus_one_per_core
+from fleetrank.device_agents.host.cores import cpus_one_per_core, kinds_of_cores
 from fleetrank.device_agents.registry import create_agent
 from fleetrank.foundation.codec import CodecError, from_plain, to_plain
+from fleetrank.foundation.cpus import Kinds
 from fleetrank.foundation.errors import did_you_mean, nearest, raise_together
 from fleetrank.foundation.vocabulary import Format
 from fleetrank.models.cards.card import Artifact, Cost, ExportRequest, ResolvedCard
@@ -121,7 +122,9 @@ def with_cores_of_today(fleet: Fleet) -> Fleet:
     """
     if fleet.is_cluster or fleet.here is None or fleet.here not in fleet.hosts:
         return fleet
-    facts = replace(fleet.hosts[fleet.here], one_per_core=cpus_one_per_core())
+    facts = replace(
+        fleet.hosts[fleet.here], one_per_core=cpus_one_per_core(), kinds=kinds_of_cores()
+    )
     return replace(fleet, hosts={**fleet.hosts, fleet.here: facts})
 
 
@@ -317,7 +320,9 @@ def devices_of(workspace: Workspace, fleet: Fleet) -> dict[str, DeviceFile]:
     for host, facts in fleet.hosts.items():
         cpus.setdefault(host, host_cpu(host, facts.host_hash))
     devices = {device.name: device for device in cpus.values()} | files
-    return with_alias(devices, cpus[fleet.here].name) if fleet.here else devices
+    own = cpus.get(fleet.here or "")
+    # No host of a name that does not answer has a CPU to measure, this one included.
+    return devices if own is None else with_alias(devices, own.name)
 
 
 def idle_cores() -> int:
@@ -397,6 +402,14 @@ def cores_of(device: DeviceFile, fleet: Fleet) -> DeviceCores:
     free = () if pinning is Pinning.FREE else None
     found = device.found
     return DeviceCores(clusters=found.clusters, small=found.small, one_per_core=free)
+
+
+def kinds_of(device: DeviceFile, fleet: Fleet) -> Kinds:
+    """The CPUs of a device by kind, as its host or its registration states them."""
+    if device.traits.pinning is not Pinning.HOST_CORES:
+        return device.found.clusters
+    facts = fleet.hosts.get(host_of(device, fleet))
+    return () if facts is None else facts.kinds
 
 
 def memory_of(device: DeviceFile, fleet: Fleet) -> int | None:

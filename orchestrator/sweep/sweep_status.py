@@ -10,11 +10,10 @@ from time import monotonic
 
 from fleetrank.analysis.stored.sweep_record import IMPORTED, SweepRecord, SweepState, shown_tags
 from fleetrank.foundation.inputs import IMAGE
-from fleetrank.foundation.lease import is_locked
+from fleetrank.foundation.lease import seems_locked
 from fleetrank.foundation.vocabulary import NS_PER_MS
 from fleetrank.orchestrator.dispatch.decide.retry import RepeatKey
 from fleetrank.orchestrator.dispatch.decide.state import Tally
-from fleetrank.orchestrator.errors import StoreError, UsageError
 from fleetrank.orchestrator.identity import RowKey
 from fleetrank.orchestrator.progress import read_decisions, read_progress, waits_of
 from fleetrank.orchestrator.store.journal import JournalTail
@@ -205,10 +204,7 @@ class Live:
         ]
 
     def _status(self, store: ResultStore, sweep_id: str) -> SweepStatus:
-        try:
-            record = store.sweep_record(sweep_id)
-        except (StoreError, UsageError):
-            record = SweepRecord(sweep_id=sweep_id)  # damaged: it hides no other sweep
+        record = store.record_or_id(sweep_id)
         runs = is_running(store, sweep_id)
         # The record of an ended sweep has its counts, so its journal is not read.
         if runs or record.state is SweepState.RUNNING or record.counts is None:
@@ -225,7 +221,7 @@ class Live:
 
 def is_running(store: ResultStore, sweep_id: str) -> bool:
     """Whether a live process drives the sweep."""
-    return is_locked(store.lease_path(sweep_id))
+    return seems_locked(store.lease_path(sweep_id))
 
 
 def state_of(record: SweepRecord, *, is_running: bool) -> str:

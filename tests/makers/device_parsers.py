@@ -45,6 +45,7 @@ from fleetrank.device_agents.virtual_phone.profile import (
     thermal_dump,
 )
 from fleetrank.foundation.binary import encode_floats, encode_integers, encode_messages
+from fleetrank.foundation.cpus import parse_cpu_list
 from fleetrank.foundation.errors import says_out_of_memory
 
 DATA = Path(__file__).parents[1] / "data"
@@ -167,7 +168,7 @@ PROBES: dict[str, tuple[Parser, str]] = {
     "status": (worker_process.parse_status, STATUS),
     "cpu model": (conditions.parse_cpu_model, CPUINFO),
     "cpu flags": (conditions.parse_is_virtual, CPUINFO),
-    "cpu list": (cores.parse_cpu_list, "0-3,8\n"),
+    "cpu list": (parse_cpu_list, "0-3,8\n"),
     "designs": (cores.parse_designs, TOPOLOGY),
     "paths": (PhonePaths(Path("/a")).to_host, "cat /sys/class/thermal /data/local/tmp\n"),
 }

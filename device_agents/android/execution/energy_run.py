@@ -39,7 +39,6 @@ from fleetrank.device_agents.contract.agent import StopRequested
 from fleetrank.device_agents.contract.measurement import Energy, Measurement
 from fleetrank.device_agents.contract.task import MeasureTask
 from fleetrank.device_agents.errors import StoppedError
-from fleetrank.device_agents.host.cores import parse_cpu_list
 from fleetrank.device_agents.host.energy import (
     MIN_STEPS,
     CounterLooks,
@@ -47,6 +46,7 @@ from fleetrank.device_agents.host.energy import (
     EnergyWindow,
     judge_energy,
 )
+from fleetrank.foundation.cpus import parse_cpu_list
 from fleetrank.foundation.errors import FleetError
 from fleetrank.foundation.vocabulary import NS_PER_S, EnergyMethod
 

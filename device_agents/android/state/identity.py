@@ -14,6 +14,7 @@ from fleetrank.device_agents.android.state.power_text import (
     Core,
     Topology,
     clusters_of,
+    full_charge_mah,
     offline_cores,
     parse_battery,
     parse_cores,
@@ -31,6 +32,7 @@ from fleetrank.device_agents.device_output import (
     whole_number,
 )
 from fleetrank.device_agents.errors import UnusableDeviceError
+from fleetrank.foundation.cpus import cores_fact
 from fleetrank.foundation.vocabulary import Origin, Tier
 
 # Hashes that name one phone; the serial number itself is in no row and in no message.
@@ -113,6 +115,7 @@ class PhoneFacts:
         virtual: `None` for a real phone.
         avd: name of an emulator's device; `None` for a phone.
         android_id: random number of the phone since its first start or factory reset.
+        full_charge_mah: as `power_text.full_charge_mah`.
     """
 
     serial_hash: str | None
@@ -137,6 +140,7 @@ class PhoneFacts:
     topology: Topology = UNKNOWN
     avd: str | None = None
     android_id: str | None = None
+    full_charge_mah: float | None = None
 
     @property
     def identity_hash(self) -> str | None:
@@ -211,6 +215,7 @@ def facts_of_sections(sections: Mapping[str, str], *, has_exit_codes: bool) -> P
         gpu=value_of(sections.get("gpu", ""), "GLES") or None,
         has_thermal=parse_thermal(sections.get("thermal", "")) is not None,
         has_battery=parse_battery(sections.get("battery", "")) is not None,
+        full_charge_mah=full_charge_mah(sections.get("battery", "")),
         free_bytes=free_bytes(sections.get("storage", "")),
         has_exit_codes=has_exit_codes,
         has_taskset=reported("taskset") is not None,
@@ -281,6 +286,7 @@ def _extra(facts: PhoneFacts, adb_version: str) -> Options:
         "abis": ",".join(facts.abis),
         "adb_version": adb_version,
         "clusters_mhz": "+".join(clusters),
+        **cores_fact(tuple(one.cores for one in facts.clusters)),
         "virtual": facts.virtual.value if facts.virtual else None,
         **{name: getattr(facts, name) for name in _STORED},
     }

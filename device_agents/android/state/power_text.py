@@ -26,12 +26,8 @@ from fleetrank.device_agents.device_output import (
     value_of,
     whole_number,
 )
-from fleetrank.device_agents.host.cores import (
-    Design,
-    clusters_by_kind,
-    parse_cpu_list,
-    parse_designs,
-)
+from fleetrank.device_agents.host.cores import Design, clusters_by_kind, parse_designs
+from fleetrank.foundation.cpus import parse_cpu_list
 
 LOOK_S = 1.0
 """Fuel gauges renew their values about once a second; a look costs some 20 ms of one core."""
@@ -92,6 +88,10 @@ class PowerLook:
         return self.rails_uj is not None or (has_battery and self.voltage_mv is not None)
 
 
+_ONE_CELL_MV = 5_000
+"""A lithium cell has at most 4.5 V."""
+
+
 def parse_look(sections: Mapping[str, str], cells: int = 1) -> PowerLook:
     """Reads the output of a script; a value of the kernel's files comes before the service's.
 
@@ -112,6 +112,22 @@ def parse_look(sections: Mapping[str, str], cells: int = 1) -> PowerLook:
         voltage_mv=_first(lambda number: _voltage_mv(number, cells), voltage),
         rails_uj=_rails_uj(sections.get("rails", "")),
     )
+
+
+_LEAST_PERCENT = 20
+"""Below this the charge is too small a share of the battery to tell its size."""
+
+
+def full_charge_mah(dump: str) -> float | None:
+    """What a full battery holds, by the charge and level in `dumpsys battery`; `None` if unknown.
+
+    A phone with two cells in series mostly reports the charge that flows through both, half of
+    what its maker states. `None` too where the voltage is that of two cells already.
+    """
+    battery, look = parse_battery(dump), parse_look({"battery": dump})
+    percent = 0.0 if battery is None or battery.is_overridden else battery.percent or 0.0
+    is_possible = percent >= _LEAST_PERCENT and (look.voltage_mv or 0) <= _ONE_CELL_MV
+    return look.charge_uah / 10 / percent if look.charge_uah and is_possible else None
 
 
 def _words(text: str) -> Iterator[tuple[str, str]]:
@@ -148,7 +164,7 @@ def _voltage_mv(number: int, cells: int) -> float | None:
     mv = float(number) if number <= 10_000 else number / 1000
     if not 2_500 <= mv <= 10_000:
         return None
-    return mv if mv > 5_000 else mv * max(1, cells)
+    return mv if mv > _ONE_CELL_MV else mv * max(1, cells)
 
 
 def _is_discharging(status: str | None, dump: str) -> bool | None:

@@ -215,3 +215,48 @@ def test_no_perf_file_and_no_yaml_are_refused() -> None:
         parse_qai_hub({})
     with pytest.raises(AnalysisError, match=r"m/perf\.yaml is not YAML"):
         parse_qai_hub({"m/perf.yaml": b"a: [1"})
+
+
+_LLM = """precisions:
+  w4a16:
+    components:
+      Llama:
+        performance_metrics:
+          Snapdragon 8 Elite QRD:
+            genie:
+              llm_metrics:
+                - context_length: 4096
+                  time_to_first_token_range_milliseconds: {min: 88.195, max: 2822.25}
+                  tokens_per_second: 25.0
+                - context_length: 4096
+                  time_to_first_token_range_milliseconds: {min: 220.4, max: 7053.5}
+                  tokens_per_second: 10.0
+                  prefill_tokens_per_second: 2322.9
+                  desired_compute_unit: gpu
+            llama_cpp_cpu:
+              llm_metrics:
+                - context_length: 1024
+                  time_to_first_token_range_milliseconds: {min: 100.0, max: 300.0}
+                  tokens_per_second: 20.0
+            qnn_context_binary:
+              time_to_first_token_range_milliseconds: {min: 125.936, max: 4029.952}
+              tokens_per_second: 16.0
+"""
+
+
+def test_tokens_per_second_and_first_tokens_are_workloads() -> None:
+    (release,) = parse_qai_hub({"v0.50.0/llama/perf.yaml": _LLM.encode()})
+    found = [
+        (row["workload"], row["backend"], row["latency_p50_ns"] / 1e6)
+        for row in release.rows
+        if row["status"] == "ok"
+    ]
+    assert found == [
+        ("decode@4096", "npu", 40.0), ("prefill@128", "npu", 88.195),
+        ("decode@4096", "gpu", 100.0), ("prefill@512", "gpu", 220.4),
+        ("decode@1024", "cpu", 50.0),
+        ("decode@4096", "npu", 62.5), ("prefill@128", "npu", 125.936),
+    ]  # fmt: skip
+    (lost,) = (row for row in release.rows if row["status"] != "ok")
+    assert drop_reason(lost) == "no latency"
+    assert any(has(note, "1 of prefill", "8 figures") for note in release.notes)

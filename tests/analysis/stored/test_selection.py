@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from fleetrank.analysis.errors import AnalysisError
 from fleetrank.analysis.panel.session import Session
 from fleetrank.analysis.stored.selection import Selection, matches
+from fleetrank.analysis.tables.tables import make_table
 
 letters = st.text(alphabet="ab.|\n", max_size=4)
 patterns = st.lists(st.text(alphabet="ab.|\n*", min_size=1, max_size=5), min_size=1, max_size=4)
@@ -52,3 +53,15 @@ def test_the_newest_of_each_model_and_platform_counts_among_the_named_sweeps(mak
     )
     cells = Session(frame, Selection(sweep=["s1", "s2"])).cells.cells
     assert dict(cells.select("model", "latency_ns").iter_rows()) == {"m0": 3e6, "m1": 2e6}
+
+
+def test_the_only_end_of_a_name_is_the_model_and_is_said(make_attempts) -> None:
+    names = ("lab:n3", "lab:n4", "other:n4", "n5", "lab:n5")
+    frame = make_attempts({"model": name, "cell_key": name} for name in names)
+    table = make_table("latency", frame, Selection(model="n3"))
+    assert table.frame["model"].to_list() == ["lab:n3"]
+    assert any("'n3' is lab:n3" in note for note in table.notes)
+    assert make_table("latency", frame, Selection(model="n5")).frame["model"].to_list() == ["n5"]
+    with pytest.raises(AnalysisError, match="several") as several:
+        make_table("latency", frame, Selection(model="n4"))
+    assert "lab:n4, other:n4" in several.value.remedy

@@ -1,6 +1,8 @@
 """The inputs that model files state, compared with what the libraries of the formats read."""
 
+import json
 import re
+import zipfile
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -61,7 +63,9 @@ PAST = "past_sequence_length"
         ([["b", f"{PAST} + 1"], ["b", PAST]], {PAST: 0}, [(2, 1), (2, 0)]),
         ([[f"{PAST}+sequence_length"], [PAST]], {PAST: 5, "sequence_length": 3}, [(8,), (5,)]),
         ([["batch_size*heads", "Seq Len"]], {"heads": 4, "seq_len": 7}, [(8, 7)]),
-        ([["1 + seq", "2*seq + 1"], ["seq - 1"]], {"seq": 4, "seq_1": 3}, [(5, 9), (3,)]),
+        ([["1 + seq", "2*seq + 1"], ["seq - 1"]], {"seq": 4}, [(5, 9), (3,)]),
+        ([["seq"], ["seq-1"], ["past-seq"]], {"seq": 4, "past_seq": 3}, [(4,), (3,), (3,)]),
+        ([["total - past", "past"]], {"total": 9, "past": 3}, [(6, 3)]),
         ([["Past", "past"]], {"past": 3, "past_2": 4}, [(4, 3)]),
         ([["seq-1", "w-h"]], {"seq_1": 3, "w_h": 4}, [(3, 4)]),
         ([["decoder_sequence_length_of_the_whole_text"]],
@@ -186,3 +190,50 @@ def test_only_an_axis_without_a_name_of_its_own_is_taken_for_the_batch(
     path.write_bytes(helper.make_model(graph, ir_version=9).SerializeToString())
     (found,) = inputs_of(path, Format.ONNX)
     assert found.shape == (axis, 4)
+
+
+@pytest.mark.parametrize(
+    ("dynamic", "sizes"),
+    [
+        (["seq", "past", "past + seq"], ["x_1", "past_1", "past_1 + x_1"]),
+        (["seq", "seq - 1", "2*seq"], ["x_1", "x_1 - 1", "2 * x_1"]),
+        (["2*seq + 1", "seq", 5], ["2 * past_1 + 1", "past_1", 5]),
+        (["seq//2", "seq//2", "seq"], ["x_1", "x_1", "mask_1"]),
+    ],
+)
+def test_sizes_of_a_pt2_are_computed_from_its_symbols(
+    tmp_path: Path, dynamic: list[str | int], sizes: list[str | int]
+) -> None:
+    sympy = pytest.importorskip("sympy")
+    symbols = {name: sympy.Symbol(name, positive=True, integer=True) for name in ("seq", "past")}
+    names = ("x", "past", "mask")
+    values = {
+        name: {
+            "dtype": 7,
+            "sizes": [
+                {"as_int": 2},
+                {"as_int": size}
+                if isinstance(size, int)
+                else {"as_expr": {"expr_str": sympy.srepr(sympy.sympify(size, symbols))}},
+            ],
+        }
+        for name, size in zip(names, dynamic, strict=True)
+    }
+    arguments = [{"user_input": {"arg": {"as_tensor": {"name": name}}}} for name in names]
+    program = {
+        "graph_module": {
+            "graph": {"tensor_values": values, "nodes": []},
+            "signature": {"input_specs": arguments, "output_specs": []},
+        }
+    }
+    with zipfile.ZipFile(tmp_path / "m.pt2", "w") as archive:
+        archive.writestr("m/models/model.json", json.dumps(program))
+    found = inputs_of(tmp_path / "m.pt2", Format.PT2)
+    assert [one.shape for one in found] == [(2, size) for size in sizes]
+
+
+def test_a_difference_below_zero_is_refused(tmp_path: Path) -> None:
+    inputs = inputs_of(_save(tmp_path / "m.onnx", [["b", "seq - 4"]]), Format.ONNX)
+    assert [one.shape for one in sized(inputs, (("seq", 4),), 1, {})] == [(1, 0)]
+    with pytest.raises(CardError, match="below 0"):
+        sized(inputs, (("seq", 3),), 1, {})

@@ -1,12 +1,15 @@
-"""What a plan says of the cores of a phone with three kinds."""
+"""What a plan says of cores of several kinds: of a phone, and of a laptop."""
 
 import json
+import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from wording import has
 
 from fleetrank.orchestrator.cli.main import run
+from fleetrank.orchestrator.dispatch.host import read_host_facts
 from fleetrank.orchestrator.workspace.device_registry import (
     DeviceFile,
     Registration,
@@ -48,3 +51,20 @@ def test_a_plan_shows_cpus_where_cells_differ_in_them(
     (workspace.sweeps / "t.yaml").write_text(spec.format([4]))
     assert run(words) == 0
     assert "cpus" not in capsys.readouterr().out
+
+
+def test_a_plan_marks_threads_on_the_small_cores_of_a_laptop(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here = replace(read_host_facts(), one_per_core=(0, 2, 4, 5), kinds=((0, 1, 2, 3), (4, 5)))
+    monkeypatch.setattr("fleetrank.orchestrator.sweep.sweep_setup.read_host_facts", lambda: here)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _pid: set(range(6)))
+    workspace = Workspace.init(tmp_path / "w")
+    words = ["sweep", "plan", "t", "--workspace", str(workspace.root)]
+    spec = "{{name: t, models: [resnet18], runtimes: [onnx], threads: {}}}\n"
+    (workspace.sweeps / "t.yaml").write_text(spec.format([1, 2, 4]))
+    assert run(words) == 0
+    assert has(capsys.readouterr().out, "2 threads on 0,2", "4 threads on 0,2,4-5", "unlike")
+    (workspace.sweeps / "t.yaml").write_text(spec.format([1, 2]))
+    assert run(words) == 0
+    assert "unlike" not in capsys.readouterr().out

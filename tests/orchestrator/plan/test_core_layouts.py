@@ -5,7 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from fleetrank.device_agents.host.cores import clusters_by_kind, cpus_one_per_core, parse_cpu_list
+from fleetrank.device_agents.host.conditions import read_facts
+from fleetrank.device_agents.host.cores import clusters_by_kind, cpus_one_per_core
+from fleetrank.foundation.cpus import parse_cpu_list
 from fleetrank.orchestrator.plan.plan import DeviceCores, cluster_of
 
 A55, A510, A520 = ("0x41", "0xd05"), ("0x41", "0xd46"), ("0x41", "0xd80")
@@ -106,3 +108,14 @@ def test_threads_of_two_cores_come_after_all_cores(
     ):
         write_core(tmp_path, cpu, mhz, mates)
     assert cpus_one_per_core(tmp_path) == (2, 4, 0, 1, 3, 5)
+
+
+def test_cores_of_one_socket_come_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Many servers count the cores of two sockets in turn."""
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _pid: set(range(4)))
+    for cpu in range(4):
+        write_core(tmp_path, cpu, 3000, f"{cpu}\n")
+        socket = tmp_path / f"sys/devices/system/cpu/cpu{cpu}/topology/physical_package_id"
+        socket.write_text(f"{cpu % 2}\n")
+    assert cpus_one_per_core(tmp_path) == (0, 2, 1, 3)
+    assert dict(read_facts(tmp_path).extra)["cores_by_kind"] == "0,2 + 1,3"

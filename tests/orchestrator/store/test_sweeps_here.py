@@ -1,9 +1,13 @@
 """Which sweeps are here: a sweep that lost one of its files stays known, by its fault."""
 
+import errno
+import fcntl
 import json
 import os
 import shutil
+from collections.abc import Callable
 from pathlib import Path
+from typing import IO
 
 import pytest
 from daily import daily
@@ -14,6 +18,7 @@ from fleetrank.analysis.errors import DamagedPartError
 from fleetrank.analysis.stored.load import load_measurements
 from fleetrank.analysis.stored.selection import FILE
 from fleetrank.analysis.stored.sweep_record import (
+    SweepRecord,
     list_path,
     read_list,
     sweeps_here,
@@ -206,3 +211,98 @@ def test_fewer_rows_of_an_import_are_a_fault(store: ResultStore) -> None:
     store.update_record(KEPT, {"origin": "imported", "n_rows": n_rows + 1})
     (fault,) = examine(store, KEPT)
     assert str(n_rows + 1) in fault.text
+
+
+_DROPPED = ["report", "show", "trust", "--part", "dropped"]
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "sweeps/{}.parts", "sweeps/{}.json", "journal/{}.jsonl",
+        "measurements/sweep_id={}/part-000000000000.parquet",
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("make", [Path.mkdir, os.mkfifo])
+def test_readers_go_on_beside_a_folder_or_pipe_of_no_sweep(
+    store: ResultStore,
+    caplog: pytest.LogCaptureFixture,
+    capsys: pytest.CaptureFixture[str],
+    name: str,
+    make: Callable[[Path], None],
+) -> None:
+    path = store.root / name.format("lost-20260101T000000-abcd")
+    path.parent.mkdir(exist_ok=True)
+    make(path)
+    workspace = ["--workspace", str(store.root.parent)]
+    for words in (["results", "list"], _DROPPED):
+        assert run([*words, *workspace]) == 0
+    assert has(caplog.text, str(path), "is not a file", "verify")
+    assert run(["results", "verify", *workspace]) == 1
+    assert str(path) in capsys.readouterr().err
+    assert run(["results", "verify", "--repair", *workspace]) == 0
+    assert not path.exists()
+    assert run(["results", "verify", *workspace]) == 0
+    assert len(load_measurements(store.root, origins=None).collect()) == 8
+
+
+def test_a_folder_in_place_of_a_lease_stops_no_reader(
+    store: ResultStore, caplog: pytest.LogCaptureFixture
+) -> None:
+    store.lease_path(GOES).mkdir()
+    assert run(["results", "list", "--workspace", str(store.root.parent)]) == 0
+    assert has(caplog.text, store.lease_path(GOES).name, "not known")
+
+
+def test_a_damaged_record_hides_no_other_sweep_from_the_list(
+    store: ResultStore, capsys: pytest.CaptureFixture[str]
+) -> None:
+    store.record_path(GOES).write_text("{")
+    assert run(["results", "list", "--json", "--workspace", str(store.root.parent)]) == 0
+    rows = json.loads(capsys.readouterr().out)
+    assert [(row["sweep_id"], row["state"]) for row in rows] == [
+        (KEPT, "finished"), (GOES, "unknown"),
+    ]  # fmt: skip
+
+
+def test_a_file_system_without_locks_can_be_read(
+    store: ResultStore,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    for sweep_id in (KEPT, GOES):
+        store.lease_path(sweep_id).touch()
+    take = fcntl.flock
+
+    def refuse(file: int | IO[str], operation: int) -> None:
+        number = file if isinstance(file, int) else file.fileno()
+        if Path(f"/proc/self/fd/{number}").readlink().is_relative_to(store.root):
+            raise OSError(errno.ENOLCK, "No locks available")
+        take(number, operation)
+
+    monkeypatch.setattr(fcntl, "flock", refuse)
+    workspace = ["--workspace", str(store.root.parent)]
+    for words in (["results", "list"], ["sweep", "status"], ["results", "verify"], _DROPPED):
+        assert run([*words, *workspace]) == 0, words
+    assert caplog.text.count("no file locks") == 1
+    assert run(["results", "exclude", GOES, "--reason", "x", *workspace]) == 1
+    assert "file system with locks" in capsys.readouterr().err
+
+
+def test_what_a_process_left_that_was_killed_at_the_first_write_goes_with_the_next(
+    store: ResultStore,
+) -> None:
+    left, living = ("left-20260101T000000-abcd", "lives-20260101T000000-abcd")
+    files = [store.root / "sweeps" / f".{one}.json.1-00.tmp" for one in (left, living)]
+    for path in files:
+        path.write_text("{")
+    store.lease_path(left).touch()
+    with store.lease(living):
+        files[1].write_text("{")  # who takes a lease removes what was left before
+        assert store.remove_unfinished() == [left]
+        assert [path.exists() for path in files] == [False, True]
+    assert not store.lease_path(left).exists()
+    assert store.sweep_ids() == [KEPT, GOES]
+    store.create_sweep(SweepRecord(sweep_id="next-20260101T000000-abcd"))
+    assert not any(path.exists() for path in files)

@@ -216,3 +216,8 @@ def test_what_a_device_takes_of_its_host(
     kind: str, options: dict[str, str], share: HostShare
 ) -> None:
     assert DeviceFile(name="d", kind=kind, options=options).spec.share is share
+
+
+def test_a_host_that_does_not_answer_lends_its_cpu_to_no_name(workspace: Workspace) -> None:
+    found = devices_of(workspace, Fleet(here="head", hosts={"lab": OTHER}, is_cluster=True))
+    assert [device.host for device in found.values()] == ["lab"]

@@ -184,3 +184,43 @@ def test_steps_of_training_are_a_curve_over_their_own_batch(make_attempts: Make)
         "batch", "train@*", 2, 8,
     )  # fmt: skip
     assert (row["item"], row["best_per_s"]) == ("sample", pytest.approx(100))
+
+
+def _thread(threads: int, ms: float, cpus: str | None, **more: object) -> dict[str, object]:
+    pinned = more.get("affinity_name", f"a{cpus or 'free'}")
+    row = _batch(1, ms, threads=threads, affinity=cpus, cell_key=f"t{threads}{cpus}")
+    key = str(row["platform_key"]).replace("/t1/afree/", f"/t{threads}/{pinned}/")
+    return row | {"platform_key": key, "device_facts": '{"cores_by_kind":"7 + 4-6 + 0-3"}'}
+
+
+def test_threads_are_an_axis_and_unlike_cores_are_marked(make_attempts: Make) -> None:
+    rows = [_thread(1, 8.0, "7"), _thread(2, 5.0, "4,5,6"), _thread(4, 2.5, "4,5,6,7")]
+    table = make_table("scaling", make_attempts(rows), Selection())
+    (row,) = table.frame.to_dicts()
+    assert (row["over"], row["platform"]) == ("threads", "xeon/onnx/cpu/eager/fp32/b1/t*/a*/{}")
+    assert (row["smallest"], row["largest"], row["n_points"], row["best_at"]) == (1, 4, 3, 4)
+    assert has(row["reason"], "2 threads on 4-6", "unlike cores")
+    assert any(has(note, "1 thread on 7", "4 threads on 4-7") for note in table.notes)
+    points = _table(make_attempts(rows), "scaling/points", over="threads")
+    assert [point["efficiency"] for point in points] == pytest.approx([1, 0.8, 0.8])
+    assert [point["cpus"] for point in points] == ["7", "4,5,6", "4,5,6,7"]
+    small = [_thread(n, ms, "0,1,2,3") for n, ms in ((1, 40.0), (2, 21.0), (4, 12.0))]
+    big, little = _table(make_attempts([*rows, *small]))
+    assert (big["platform"], big["n_points"]) == (row["platform"], 3)
+    assert (little["platform"], little["n_points"]) == (
+        "xeon/onnx/cpu/eager/fp32/b1/t*/a0,1,2,3/{}", 3,
+    )  # fmt: skip
+    assert "unlike" not in str(little["reason"])
+
+
+def test_free_threads_beyond_the_cores_are_a_point_of_the_curve(make_attempts: Make) -> None:
+    rows = [
+        _thread(1, 8.0, "0", affinity_name="afirst_cores"),
+        _thread(2, 4.0, "0,1", affinity_name="afirst_cores"),
+        _thread(4, 4.5, None),
+    ]
+    (alike,) = _table(make_attempts(rows[:2]))
+    assert "/t*/afirst_cores/" in str(alike["platform"])
+    (row,) = _table(make_attempts([one | {"device_facts": None} for one in rows]))
+    assert (row["n_points"], row["knee"]) == (3, 2)
+    assert has(row["reason"], "2 threads on 0-1", "4 threads on any")

@@ -19,7 +19,7 @@ def test_other_clusters_than_registered_are_reported() -> None:
     before = registered(100, 101)
     now = replace(before.registration, clusters=((4, 5), (0, 1, 2, 3)))
     (change,) = changes_between(PhoneRegistrar({}), before, replace(before, registration=now))
-    assert (change.fact, change.registered, change.now) == ("clusters", None, "4,5 + 0,1,2,3")
+    assert (change.fact, change.registered, change.now) == ("clusters", None, "4-5 + 0-3")
 
 
 def test_a_cap_under_load_counts_when_it_is_low() -> None:

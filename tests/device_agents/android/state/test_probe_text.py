@@ -3,14 +3,17 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from wording import has
 
 from fleetrank.device_agents.android.phone import split_sections
+from fleetrank.device_agents.android.phone_registration import cells_warning
 from fleetrank.device_agents.android.state.identity import (
     facts_of_sections,
     hash_serial,
     to_device_facts,
     why_refused,
 )
+from fleetrank.device_agents.android.state.power_text import full_charge_mah
 from fleetrank.foundation.vocabulary import Origin, Tier
 
 SECTIONS = {
@@ -127,3 +130,32 @@ def test_a_phone_that_says_it_is_virtual_is_never_taken_for_a_real_one(told, mod
     assert facts.virtual == mode
     stored = to_device_facts(facts, adb_version="36")
     assert stored.origin is (Origin.VIRTUAL if mode else Origin.MEASURED)
+
+
+_DUMP = (
+    "  present: true\n  status: 3\n  level: {}\n  scale: 100\n  voltage: {}\n  temperature: 300\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("level", "voltage", "charge", "full"),
+    [
+        (80, 3900, "1800000", 2250.0),
+        (80, 7800, "1800000", None),
+        (10, 3900, "225000", None),
+        (80, 3900, "0", None),
+    ],
+)
+def test_a_full_charge_follows_from_charge_and_level(
+    level: int, voltage: int, charge: str, full: float | None
+) -> None:
+    dump = _DUMP.format(level, voltage) + f"  Charge counter: {charge}\n"
+    assert full_charge_mah(dump) == full
+
+
+def test_two_cells_are_doubted_until_the_user_states_their_number() -> None:
+    phone = replace(FACTS, virtual=None, sdk=33, full_charge_mah=2250.0)
+    assert has(str(cells_warning(phone, {})), "2,250 mAh", "two cells", "cells=2")
+    assert cells_warning(phone, {"cells": 1}) is None
+    for other in ({"full_charge_mah": 4500.0}, {"full_charge_mah": None}, {"sdk": 28}):
+        assert cells_warning(replace(phone, **other), {}) is None

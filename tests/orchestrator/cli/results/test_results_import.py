@@ -6,6 +6,7 @@ import shlex
 import shutil
 from pathlib import Path
 
+import numpy as np
 import pytest
 from full_disk import no_room_beyond
 from lab_mapping import LAB_MAPPING
@@ -240,6 +241,22 @@ def test_any_csv_is_imported_through_a_mapping(workspace, capsys) -> None:
     assert rows == {("resnet18", 0): 10e6, ("resnet18", 1): 12e6, ("lab:mine", 0): 1e6}
     assert run(["results", "import", "--from", "csv", "lab.csv"]) == 2
     assert run(["results", "import", "--from", "timm", ".", "--map", "mapping.toml"]) == 2
+
+
+def test_files_of_one_release_stand_beside_each_other(workspace, capsys) -> None:
+    Path("mapping.toml").write_text(LAB_MAPPING)
+    for phone in "de":
+        Path(f"{phone}.csv").write_text(f"net,phone,ms\nr18,{phone},10\nmine,{phone},1\n")
+    shutil.copy("e.csv", "copy.csv")
+    first, second, again = (
+        _import(capsys, "--from", "csv", f"{name}.csv", "--map", "mapping.toml")[0]
+        for name in ("d", "e", "copy")
+    )
+    assert (second["earlier"], second["beside"]) == ([], [first["sweep_id"]])
+    assert (again["earlier"], again["beside"]) == ([second["sweep_id"]], [first["sweep_id"]])
+    # A copy of a file is not another measurement.
+    layers = Session(load_measurements(workspace.results), Selection()).repeats.sweeps
+    assert np.isfinite(layers[0]).sum(axis=-1).tolist() == [[1, 1], [1, 1]]
 
 
 def test_a_mapping_to_a_card_that_does_not_exist_is_refused(workspace, capsys) -> None:

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+from wording import has
 
 from fleetrank.device_agents.contract.agent import DeviceFacts
 from fleetrank.device_agents.contract.measurement import Failure, Measurement
@@ -20,7 +21,13 @@ from fleetrank.device_agents.contract.task import Execution, MeasurePolicy, Meas
 from fleetrank.foundation.vocabulary import ErrorKind, Origin, Runtime, Status
 from fleetrank.orchestrator.dispatch import ray_hosts
 from fleetrank.orchestrator.dispatch.host import Host
-from fleetrank.orchestrator.dispatch.hosts import LOCAL_HOST, HostHere, Hosts, PlacedDevice
+from fleetrank.orchestrator.dispatch.hosts import (
+    LOCAL_HOST,
+    HostHere,
+    HostLink,
+    Hosts,
+    PlacedDevice,
+)
 from fleetrank.orchestrator.dispatch.ray_cluster import local_ray
 from fleetrank.orchestrator.dispatch.ray_hosts import LABEL, RayHosts
 from fleetrank.orchestrator.dispatch.ray_process import RayProcess
@@ -46,7 +53,10 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 @contextlib.contextmanager
 def open_ray(specs: tuple[DeviceSpec, ...], spool: Path, **changes: object) -> Iterator[Hosts]:
     with local_ray(), RayHosts(str(spool)) as reach:
-        reach.settle()
+        end_s = time.perf_counter() + 120
+        # On a busy host one wait is not enough, and a task for an absent host fails at once.
+        while LOCAL_HOST not in reach.settle().hosts:
+            assert time.perf_counter() < end_s
         with Hosts("s", placed(specs), reach, **changes) as opened:
             yield opened
 
@@ -341,3 +351,21 @@ def test_rows_of_a_host_whose_clock_is_off_have_the_time_of_the_driver(
     ago = datetime.now(UTC) - started
     assert abs(ago.total_seconds() - ahead_s) < 300
     assert started <= finished
+
+
+def test_the_clock_of_a_host_that_joins_a_running_sweep_is_compared(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    links: dict[str, HostLink] = {}
+
+    class Later(HostHere):
+        def hosts(self) -> Mapping[str, HostLink]:
+            return links
+
+    with Hosts("s", placed(SPECS[:1]), Later(Host(tmp_path))) as hosts:
+        late = HostLink(node_id="1", has_files=True, clock_ahead_s=-3600.0)
+        links[LOCAL_HOST] = late
+        hosts.poll(0.0)
+        hosts.poll(0.0)
+    (said,) = (one.getMessage() for one in caplog.records if one.levelname == "WARNING")
+    assert has(said, LOCAL_HOST, "3600 s behind")
