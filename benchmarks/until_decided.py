@@ -46,14 +46,13 @@ def main() -> None:
     given = parser.parse_args()
     print("question, noise: saved of 20 rounds, decided, wrong; uniform: decided, wrong")
     for question in SweepQuestion:
-        for kind in KINDS:
+        for kind in () if given.stored else KINDS:
             random = np.random.default_rng(0)
             report(question, kind, (made_up(random, kind) for _ in range(given.sweeps)))
-    if given.stored:
-        for platform, sample in stored(given.stored):
-            random = np.random.default_rng(0)
-            for question in SweepQuestion:
-                report(question, platform, (redrawn(random, sample) for _ in range(given.sweeps)))
+    for platform, sample in stored(given.stored) if given.stored else ():
+        random = np.random.default_rng(0)
+        for question in SweepQuestion:
+            report(question, platform, (redrawn(random, sample) for _ in range(given.sweeps)))
 
 
 def report(question: SweepQuestion, kind: str, cases: Iterator[Case]) -> None:
@@ -152,7 +151,7 @@ def stored(results: Path) -> Iterator[tuple[str, Case]]:
     for (sweep, platform), part in rows.group_by("sweep_id", "platform_key", maintain_order=True):
         table = part.pivot("repeat", index=["model", "accuracy_top1"], values="latency_p50_ns")
         logs = np.log(table.drop("model", "accuracy_top1").to_numpy().astype(np.float64))
-        if logs.shape[0] >= 5 and logs.shape[1] >= MOST:
+        if logs.shape[0] >= 5 and logs.shape[1] >= MOST and np.isfinite(logs).all():
             accuracy = table["accuracy_top1"].to_numpy().astype(np.float64)
             name = f"{sweep} {platform.split('/')[1]}"
             yield name, Case(logs=logs, truth=np.nanmean(logs, axis=1), accuracy=accuracy)
