@@ -5,7 +5,6 @@ process that must not load Pydantic, such as the measuring worker, imports the s
 module takes Pydantic's schemas and errors as plain data.
 """
 
-import contextlib
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -154,41 +153,6 @@ def bytes_of(value: object) -> object:
 
 Bytes = Annotated[int, Short(bytes_of, form=int | str)]
 """A number of bytes; text such as `2GiB` is one too."""
-_SECONDS_OF = {"s": 1.0, "m": 60.0, "h": 3600.0}
-
-
-def seconds_of(value: object) -> object:
-    """Seconds for text such as `90s`, `20m` or `1.5h`; any other value as it is.
-
-    Raises:
-        ValueError: the text is not a time.
-    """
-    if not isinstance(value, str):
-        return value
-    text = value.strip()
-    with contextlib.suppress(ValueError):
-        return plain_number(text[:-1]) * _SECONDS_OF.get(text[-1:], math.nan)
-    raise ValueError("give seconds, or text such as '90s', '20m' or '2h'")
-
-
-Time = Annotated[float, Short(seconds_of, form=float | str)]
-"""Seconds; text such as `20m` is a time too."""
-
-
-def share_of(text: str) -> float:
-    """A share given as `5%` or `0.05`.
-
-    Raises:
-        ValueError: it is not a number.
-    """
-    number = text.removesuffix("%")
-    return plain_number(number) / (1 if number == text else 100)
-
-
-Share = Annotated[
-    float, Short(lambda one: share_of(one) if isinstance(one, str) else one, form=float | str)
-]
-"""A share; text such as `5%` is one too."""
 
 
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)

@@ -14,7 +14,7 @@ from pydantic import ValidationError
 
 from fleetrank.analysis.tables.tables import Setting
 from fleetrank.foundation.inputs import Workload
-from fleetrank.foundation.user_file import Key, share_of
+from fleetrank.foundation.user_file import Key
 from fleetrank.foundation.vocabulary import TableForm
 from fleetrank.orchestrator.errors import UsageError
 from fleetrank.orchestrator.workspace.selectors import (
@@ -23,6 +23,7 @@ from fleetrank.orchestrator.workspace.selectors import (
     Selectors,
     selector_fields,
 )
+from fleetrank.orchestrator.workspace.user_shares import share_of
 
 if TYPE_CHECKING:
     from fleetrank.orchestrator.progress import Subscriber

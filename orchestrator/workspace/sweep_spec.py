@@ -1,5 +1,7 @@
 """The sweep specification: the content of `sweeps/*.yaml`."""
 
+import contextlib
+import math
 import re
 from collections.abc import Hashable, Mapping
 from pathlib import Path
@@ -28,7 +30,7 @@ from fleetrank.foundation.errors import BadFileError, failing_as, reworded, shor
 from fleetrank.foundation.files import read_small_text, resolved
 from fleetrank.foundation.inputs import Workload
 from fleetrank.foundation.plain_data import TYPED, check_events, check_limits
-from fleetrank.foundation.user_file import Bytes, Key, Share, Time, checked
+from fleetrank.foundation.user_file import Bytes, Key, checked, plain_number
 from fleetrank.foundation.vocabulary import CALIBRATED, Mode, Precision, Runtime
 from fleetrank.models.cards.card import DEFAULT_CASES, Preprocessing
 from fleetrank.models.cards.inputs import AxisName, AxisSize
@@ -36,6 +38,7 @@ from fleetrank.models.errors import CardError
 from fleetrank.models.published import checkpoint_sha256
 from fleetrank.orchestrator.errors import UsageError
 from fleetrank.orchestrator.identity import RoundRules
+from fleetrank.orchestrator.workspace.user_shares import share_of
 
 # Reads YAML files written by users; an error names file, key, nearest key and remedy.
 
@@ -166,6 +169,18 @@ def _affinity(value: object) -> object:
     return value
 
 
+_SECONDS_OF = {"s": 1.0, "m": 60.0, "h": 3600.0}
+
+
+def _seconds(value: object) -> object:
+    if not isinstance(value, str):
+        return value
+    text = value.strip()
+    with contextlib.suppress(ValueError):
+        return plain_number(text[:-1]) * _SECONDS_OF.get(text[-1:], math.nan)
+    raise ValueError("give seconds, or text such as '90s', '20m' or '2h'")
+
+
 OneOrMany = Annotated[
     tuple[T, ...],
     AfterValidator(_not_empty),
@@ -184,6 +199,16 @@ WorkloadSpec = Annotated[
     PlainSerializer(str, return_type=str),
 ]
 OptionSpec = Annotated[bool | int | float | str, BeforeValidator(_option_value)]
+Share = Annotated[
+    float,
+    BeforeValidator(
+        lambda value: share_of(value) if isinstance(value, str) else value,
+        json_schema_input_type=float | str,
+    ),
+]
+"""A share; text such as `5%` is one too."""
+Time = Annotated[float, BeforeValidator(_seconds, json_schema_input_type=float | str)]
+"""Seconds; text such as `20m` is a time too."""
 Threads = Annotated[int, Key(ge=1, le=4096)]
 Seed = Annotated[int, Key(ge=0, lt=2**32)]
 Affinity = Annotated[Literal["first_cores", "free"] | tuple[int, ...], BeforeValidator(_affinity)]

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from fleetrank.foundation.errors import BadFileError, shortened, visible_line
 from fleetrank.foundation.files import MAX_TYPED_BYTES, read_small_bytes
-from fleetrank.foundation.user_file import read_csv, share_of
+from fleetrank.foundation.user_file import plain_number, read_csv
 from fleetrank.orchestrator.workspace.workspace import stored_name
 
 MAX_DEVICES = 10_000
@@ -60,6 +60,16 @@ def _rows(path: Path) -> Iterator[tuple[int, str, str]]:
             raise _bad(path, number, f"{len(cells)} fields in place of {len(header)}")
         device, share = (cells[one].strip() for one in at)
         yield number, device, share
+
+
+def share_of(text: str) -> float:
+    """A share given as `5%` or `0.05`.
+
+    Raises:
+        ValueError: it is not a number.
+    """
+    number = text.removesuffix("%")
+    return plain_number(number) / (1 if number == text else 100)
 
 
 def _bad(path: Path, number: int, problem: str) -> BadFileError:
