@@ -32,6 +32,9 @@ def comparisons(tmp_path_factory: pytest.TempPathFactory) -> list[Comparison]:
     for sweep, places, repeats, n in ((A, PLACES[:1], 6, 4), (B, slow, 6, 3), (FEW, slow, 2, 4)):
         options = {"repeats": repeats, "n_samples": 3, "sweep": sweep}
         write_results(results, nets=NETS[:n], places=places, **options)
+    for number in range(6):  # how far sessions of the host differ
+        options = {"repeats": 2, "n_samples": 3, "sweep": f"s-2025010{number + 1}T000000-dd"}
+        write_results(results, nets=NETS[:4], places=PLACES[:1], **options)
     pairs = ((A, B), (B, A), (A, FEW))
     return [compare_sweeps(results, a, b) for a, b in pairs]
 
