@@ -29,14 +29,15 @@ def comparisons(tmp_path_factory: pytest.TempPathFactory) -> list[Comparison]:
     results = tmp_path_factory.mktemp("gate") / "results"
     slow = [Place(device=p.device, tier=p.tier, runtime=p.runtime, gflops=p.gflops / 1.5)
             for p in PLACES[:1]]  # fmt: skip
-    for sweep, places, repeats, n in ((A, PLACES[:1], 6, 4), (B, slow, 6, 3), (FEW, slow, 2, 4)):
+    calm = [f"s-2025010{number}T000000-dd" for number in range(1, 7)]  # how far sessions differ
+    for sweep, places, repeats, n in (
+        *((one, PLACES[:1], 2, 4) for one in calm), (A, PLACES[:1], 6, 4), (B, slow, 6, 3),
+    ):  # fmt: skip
         options = {"repeats": repeats, "n_samples": 3, "sweep": sweep}
         write_results(results, nets=NETS[:n], places=places, **options)
-    for number in range(6):  # how far sessions of the host differ
-        options = {"repeats": 2, "n_samples": 3, "sweep": f"s-2025010{number + 1}T000000-dd"}
-        write_results(results, nets=NETS[:4], places=PLACES[:1], **options)
-    pairs = ((A, B), (B, A), (A, FEW))
-    return [compare_sweeps(results, a, b) for a, b in pairs]
+    found = [compare_sweeps(results, a, b) for a, b in ((A, B), (B, A))]
+    write_results(results, nets=NETS[:4], places=slow, repeats=2, n_samples=3, sweep=FEW)
+    return [*found, compare_sweeps(results, A, FEW)]
 
 
 def _requirements() -> list[tuple[Requirement, ...]]:
@@ -66,7 +67,7 @@ def test_a_case_fails_exactly_if_the_gate_does(comparisons: list[Comparison]) ->
 
 def test_a_cell_of_one_sweep_alone_meets_no_requirement(comparisons: list[Comparison]) -> None:
     faster = comparisons[1]
-    wide = replace(faster, limits=replace(faster.limits, margin=0.3))
+    wide = replace(faster, limits=replace(faster.limits, margin=0.07))
     texts = unmet_requirements(wide, tuple(Requirement))
     assert [text.partition(" not ")[0].partition(" too ")[0] for text in texts] == [
         "4 cells", "1 cell", "1 cell",
