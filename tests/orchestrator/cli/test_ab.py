@@ -43,6 +43,7 @@ def test_two_files_take_turns_and_are_a_sweep_afterwards(world: World) -> None:
     assert "0 left" in again.stdout + again.stderr
 
 
+@pytest.mark.thorough
 def test_two_files_take_turns_until_their_order_is_decided(folder: Path) -> None:
     save_tiny_onnx(folder / "large.onnx", height=2048)
     words = ("--until-decided", "--rounds", "12", "--json", *SHORT)
