@@ -198,11 +198,17 @@ def answer(found: Decisions, names: Sequence[str], logs: Floats) -> str:
     if question is SweepQuestion.FASTEST:
         return f"fastest: {' or '.join(names[i] for i in by_speed if not beaten[i])}"
     if question is SweepQuestion.FRONTIER:
-        on = [names[i] for i in by_speed if found.is_on_frontier(i)]
-        return f"on the frontier: {', '.join(on) or 'none has a known accuracy'}"
-    groups = (
-        (f"not slower than {names[0]}", [i for i in by_speed if found.equal[i, 0]]),
-        ("slower", [i for i in by_speed if found.slower[i, 0] == 1]),
-    )
+        on = [i for i in by_speed if found.is_on_frontier(i)]
+        sides = [(i, j) for pair in found.asked[0] for i, j in (pair, pair[::-1])]
+        is_open = {i for i, j in sides if found.accuracy[j] >= found.accuracy[i]}
+        groups = (
+            ("on the frontier", [i for i in on if i not in is_open]),
+            ("perhaps", [i for i in on if i in is_open]),
+        )
+    else:
+        groups = (
+            (f"not slower than {names[0]}", [i for i in by_speed if found.equal[i, 0]]),
+            ("slower", [i for i in by_speed if found.slower[i, 0] == 1]),
+        )
     said = [f"{what}: {', '.join(names[i] for i in of)}" for what, of in groups if of]
     return "; ".join(said) or "nothing is shown"

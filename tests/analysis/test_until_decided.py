@@ -68,6 +68,9 @@ def test_the_answer_is_in_words() -> None:
     assert said(SweepQuestion.ORDER, 5).startswith("from fast to slow: a, b, ")
     assert said(SweepQuestion.FASTEST, 5) == "fastest: a"
     assert said(SweepQuestion.FRONTIER, 5) == "on the frontier: a, c"
+    near = decide(rounds(5), (1.0, 2.0, 3.0, 4.0), replace(RULE, question=SweepQuestion.FRONTIER))
+    text = answer(near, NAMES, rounds(5))
+    assert text == "on the frontier: a, b, d; perhaps: c", "d is more accurate, and perhaps as fast"
     assert said(SweepQuestion.NOT_SLOWER, 20).startswith("slower: b, ")
 
 
