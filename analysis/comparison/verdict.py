@@ -329,7 +329,10 @@ def compare_rounds(
     notes = border_note(rows)
     if rule is not None:
         ratios = _at_every_look(ratios, int(figures.n.min()), limits.alpha)
-        notes = (*notes, f"Measured until decided, at most {rule.most} rounds: {_ANY_LOOK}.")
+        notes = (
+            *notes,
+            f"Measured until decided, at most {rule.most} rounds: an interval of all looks.",
+        )
     (found,) = verdicts_on(ratios, pair, limits)
     spread = math.sqrt(figures.variance.sum()) if np.isfinite(figures.variance).all() else None
     return RoundsComparison(
@@ -342,9 +345,6 @@ def compare_rounds(
         notes=notes,
         **asdict(found),
     )
-
-
-_ANY_LOOK = "the interval is one that holds at every look"
 
 
 def _at_every_look(ratios: LogRatios, n: int, alpha: float) -> LogRatios:
