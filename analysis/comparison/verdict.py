@@ -329,10 +329,7 @@ def compare_rounds(
     notes = border_note(rows)
     if rule is not None:
         ratios = _at_every_look(ratios, int(figures.n.min()), limits.alpha)
-        notes = (
-            *notes,
-            f"Measured until decided, at most {rule.most} rounds: an interval of all looks.",
-        )
+        notes = (*notes, f"Until decided, at most {rule.most} rounds: the interval of all looks.")
     (found,) = verdicts_on(ratios, pair, limits)
     spread = math.sqrt(figures.variance.sum()) if np.isfinite(figures.variance).all() else None
     return RoundsComparison(

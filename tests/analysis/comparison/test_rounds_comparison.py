@@ -127,7 +127,7 @@ def test_of_models_until_decided_the_interval_is_that_of_their_looks(make_attemp
     degrees = np.array(18.0)  # of both models, whose processes vary alike
     expected = reach(np.array(1.0), 10, degrees, 0.05) * math.sqrt(10) / stats.t.ppf(0.975, 18)
     assert widths[0] / widths[1] == pytest.approx(float(expected), rel=0.2)
-    assert has(looked.notes, "until decided", "at most 20 rounds")
+    assert has(looked.notes, "Until decided", "at most 20 rounds")
 
 
 def test_one_round_has_a_ratio_and_no_interval(make_attempts) -> None:
