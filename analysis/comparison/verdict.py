@@ -347,10 +347,8 @@ def compare_rounds(
 def _at_every_look(ratios: LogRatios, n: int, alpha: float) -> LogRatios:
     """Ratios whose intervals are those of a confidence sequence of n rounds."""
     usual = student_quantile(ratios.degrees, 1 - alpha / 2) / math.sqrt(n)
-    return replace(
-        ratios,
-        errors=ratios.errors * reach(np.ones(1), n, ratios.degrees, alpha) / usual,
-    )
+    looked = reach(np.ones(1), n, ratios.degrees, alpha)
+    return replace(ratios, errors=ratios.errors * looked / usual)
 
 
 def rounds_sentences(found: RoundsComparison) -> tuple[str, ...]:

@@ -81,8 +81,8 @@ class Looks:
 
     def _open(self, contest: str, cells: list[Cell], index: int) -> list[Cell]:
         """The cells of a contest with an open decision that there is time for."""
-        is_asked_of_one = self._rule.question is SweepQuestion.NOT_SLOWER
-        if is_asked_of_one and cells[0].export.card.name != self._rule.baseline:
+        has_first = cells[0].export.card.name == self._rule.baseline
+        if self._rule.question is SweepQuestion.NOT_SLOWER and not has_first:
             return []  # the model that the others are compared with was not measured
         logs = np.array([self._logs(cell, index)[0] for cell in cells])
         accuracy = [cell.export.card.accuracy_top1 for cell in cells]
