@@ -328,7 +328,10 @@ def compare_rounds(
     ratios, rule = ratios_of(*pair), StoppingRule.parse(rows["stopping_rule"].first())
     notes = border_note(rows)
     if rule is not None:
-        ratios = _at_every_look(ratios, int(figures.n.min()), limits.alpha)
+        n = int(figures.n.min())
+        usual = student_quantile(ratios.degrees, 1 - limits.alpha / 2) / math.sqrt(n)
+        looked = reach(np.ones(1), n, ratios.degrees, limits.alpha)
+        ratios = replace(ratios, errors=ratios.errors * looked / usual)
         notes = (*notes, f"Until decided, at most {rule.most} rounds: the interval of all looks.")
     (found,) = verdicts_on(ratios, pair, limits)
     spread = math.sqrt(figures.variance.sum()) if np.isfinite(figures.variance).all() else None
@@ -342,13 +345,6 @@ def compare_rounds(
         notes=notes,
         **asdict(found),
     )
-
-
-def _at_every_look(ratios: LogRatios, n: int, alpha: float) -> LogRatios:
-    """Ratios whose intervals are those of a confidence sequence of n rounds."""
-    usual = student_quantile(ratios.degrees, 1 - alpha / 2) / math.sqrt(n)
-    looked = reach(np.ones(1), n, ratios.degrees, alpha)
-    return replace(ratios, errors=ratios.errors * looked / usual)
 
 
 def rounds_sentences(found: RoundsComparison) -> tuple[str, ...]:
