@@ -12,7 +12,7 @@ FIRST_ROUNDS = 3
 """Two give each model one degree of freedom: at ten models as many decisions are taken, later."""
 BUDGET_S = 1200.0
 _PRECISION = 4
-"""Its place in a platform key."""
+"""Place of the precision in a platform key."""
 
 
 class SweepQuestion(StrEnum):

@@ -101,7 +101,8 @@ class Decisions:
         degrees = np.minimum(degrees, max(len(np.unique(pairs)) - 1, 1) * (n - 1.0))
         width, bound = self.reach(variance, n, degrees, self.alpha), self.rule.bound
         apart, inside = np.abs(mean), bound - np.abs(mean)
-        if self.rule.question is SweepQuestion.NOT_SLOWER:  # than the second of each pair
+        if self.rule.question is SweepQuestion.NOT_SLOWER:
+            # Each pair asks whether its first model is slower than its second by the margin.
             apart, inside = mean - bound, bound - mean
         for at, (i, j) in enumerate(pairs.tolist()):
             if inside[at] > width[at]:

@@ -1,8 +1,8 @@
 """Intervals of a mean that hold at every number of values together.
 
-An interval for a number of values that was fixed before is too narrow for one who looks after each
-value and stops when the answer pleases: of ten looks at equal means one in five excludes 0. Those
-of a confidence sequence contain the mean at all looks with probability 1 - alpha.
+An interval for a number of values that was fixed before is too narrow for a user who looks after
+each value and stops as soon as the interval excludes 0. The intervals of a confidence sequence
+contain the mean at all looks together with probability 1 - alpha.
 
 Source: the mixture over effects of the likelihood ratio of Student's t is a martingale if the mean
 is 0, whatever the variance (Lai 1976; Wang and Ramdas 2025, "Anytime-valid t-tests and confidence

@@ -308,7 +308,7 @@ def _stopped(cells: pl.DataFrame) -> tuple[str, ...]:
     questions = " or ".join(sorted({rule.question.value for rule in rules}))
     return (
         f"{count_of(texts.len(), 'cell')} measured until decided ({questions}): the decisions hold "
-        "at every look; a figure of a cell that stopped early leans a little to the decided side.",
+        "at every look; differences between models that stopped early are a little too large.",
     )
 
 

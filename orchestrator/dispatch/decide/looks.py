@@ -2,12 +2,13 @@
 
 import math
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 import numpy as np
 
 from fleetrank.analysis.arrays.confidence_sequence import MIN_VALUES
+from fleetrank.analysis.arrays.ranking import Floats
 from fleetrank.analysis.stopping_rule import StoppingRule, SweepQuestion
 from fleetrank.analysis.until_decided import answer, decide
 from fleetrank.orchestrator.dispatch.decide.retry import RepeatKey
@@ -61,10 +62,12 @@ class Looks:
         """The cells of one device that take part in a round, by its index; none ends its work."""
         if index < self._rule.first:
             return list(cells)
-        contests: dict[str, list[Cell]] = defaultdict(list)
+        contests: dict[str, dict[Cell, Floats]] = defaultdict(dict)
         for cell in cells:
-            if self._logs(cell, index)[1] >= MIN_VALUES:
-                contests[contest_of(self._rule, cell)].append(cell)
+            latencies = [self._tally.latency_ns((cell.cell_key, at)) for at in range(index)]
+            logs = np.log([one if one > 0 else math.nan for one in latencies])
+            if np.isfinite(logs).sum() >= MIN_VALUES:
+                contests[contest_of(self._rule, cell)][cell] = logs
         chosen = [self._open(name, rivals, index) for name, rivals in contests.items()]
         return [cell for part in chosen for cell in part]
 
@@ -73,18 +76,18 @@ class Looks:
         found, self._news = list(self._news.values()), {}
         return found
 
-    def _logs(self, cell: Cell, n: int) -> tuple[list[float], int]:
-        """Logarithms of the latencies of the first rounds, and how many there are."""
-        latencies = [self._tally.latency_ns((cell.cell_key, index)) for index in range(n)]
-        logs = [math.log(one) if one > 0 else math.nan for one in latencies]
-        return logs, n - sum(map(math.isnan, logs))
+    def _open(self, contest: str, rivals: Mapping[Cell, Floats], index: int) -> list[Cell]:
+        """The cells of a contest with an open decision that there is time for.
 
-    def _open(self, contest: str, cells: list[Cell], index: int) -> list[Cell]:
-        """The cells of a contest with an open decision that there is time for."""
+        Args:
+            contest: its name.
+            rivals: each cell with the logarithms of its latencies, (index,).
+            index: of the round that may follow.
+        """
+        cells, logs = list(rivals), np.array(list(rivals.values()))
         has_first = cells[0].export.card.name == self._rule.baseline
         if self._rule.question is SweepQuestion.NOT_SLOWER and not has_first:
             return []  # the model that the others are compared with was not measured
-        logs = np.array([self._logs(cell, index)[0] for cell in cells])
         accuracy = [cell.export.card.accuracy_top1 for cell in cells]
         found = decide(logs, accuracy, self._rule)
         spent_s = self.now_s - self._began_s
