@@ -126,7 +126,7 @@ android-root: build/zig ## fetch the root of emulated phones, with ROOTFS= and S
 	$(MAKE) ort-runner AAR=$(ANDROID_ROOT)/onnxruntime.aar ORT_RUNNER=$(ANDROID_ROOT)/tools/ort_runner
 	printf '' | $(ZIG) -target aarch64-linux-android -nostdlib -shared -Wl,-soname,libandroid.so \
 	  -o $(ANDROID_ROOT)/system/lib64/libandroid.so -x c -
-	$(ZIG) -O2 -Wall -Wextra -s -shared -fPIC -o $(ANDROID_ROOT)/elf_exec.so device_agents/virtual_phone/elf_exec.c
+	$(ZIG) -O2 -Wall -Wextra -s -shared -fPIC -o $(ANDROID_ROOT)/elf_exec.so tests/phone_farm/elf_exec.c
 
 # A crash is saved under tests/fuzz/found/, where `make test` tries it from then on.
 fuzz: export FUZZ_INPUTS ?= 2000

@@ -27,6 +27,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+
+from phone_farm.farm import FarmedPhone, FarmSpec, VirtualFarm
+from phone_farm.faults import Fault, draw_injections
+from phone_farm.imitation.command import stand_in_of, stand_ins
+from phone_farm.profile import DEFAULT_PROFILES
+
 from fleetrank.device_agents.android.adb_server import AdbServer
 from fleetrank.device_agents.android.execution.storage import ProgramFile, ProgramStore, file_sha256
 from fleetrank.device_agents.android.phone import Phone
@@ -34,9 +41,6 @@ from fleetrank.device_agents.android.phone_registration import NewPhone
 from fleetrank.device_agents.android.state.fitness import FOLDER
 from fleetrank.device_agents.android.state.identity import probe_phone
 from fleetrank.device_agents.contract.kind import RegistrationData, RegistrationRequest
-from fleetrank.device_agents.virtual_phone.farm import FarmedPhone, FarmSpec, VirtualFarm
-from fleetrank.device_agents.virtual_phone.imitation.command import stand_in_of, stand_ins
-from fleetrank.device_agents.virtual_phone.profile import DEFAULT_PROFILES, Fault, draw_injections
 from fleetrank.foundation.vocabulary import ErrorKind
 from fleetrank.orchestrator.progress import Event, RepeatFinished, RepeatStarted
 from fleetrank.orchestrator.store.results import ResultStore

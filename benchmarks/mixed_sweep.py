@@ -18,10 +18,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from fault_run import end_server, free_port, make_workspace, register, use_private_home
+from phone_farm.farm import FarmSpec, VirtualFarm
+from phone_farm.faults import Fault
 
 from fleetrank.device_agents.android.adb_server import AdbServer
-from fleetrank.device_agents.virtual_phone.farm import FarmSpec, VirtualFarm
-from fleetrank.device_agents.virtual_phone.profile import Fault
 from fleetrank.orchestrator.progress import (
     DeviceWaits,
     Event,

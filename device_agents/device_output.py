@@ -176,7 +176,7 @@ THERMAL_STATUS = Range(what="the thermal status", low=0, high=6)
 MEMORY_BYTES = Range(what="the memory", low=0, high=2**50, unit=" bytes")
 """A pebibyte: a thousand times the largest server."""
 STORAGE_BYTES = Range(what="the free space", low=0, high=2**60, unit=" bytes")
-"""A thousand pebibytes: a virtual phone reports the file system of its host."""
+"""A thousand pebibytes: an emulated phone reports the file system of its host."""
 LOAD = Range(what="the load", low=0.0, high=1e6)
 """Linux has at most four million processes."""
 UPTIME_S = Range(what="the time since the start", low=0.0, high=1e9, unit=" s")

@@ -24,7 +24,7 @@ from fleetrank.foundation.vocabulary import Origin
 
 def _phone_traits(options: DeviceOptions) -> Traits:
     mode = str(options.get("virtual"))
-    # A virtual phone in real mode takes the host's lease itself, while it computes. If dispatch
+    # A virtual device in real mode takes the host's lease itself, while it computes. If dispatch
     # took it too, the program would wait for its caller.
     shares = {VirtualMode.REAL.value: HostShare.NONE, VirtualMode.EMULATED.value: HostShare.ALONE}
     return Traits(
@@ -90,7 +90,6 @@ KINDS: Mapping[str, Kind] = {
         address_option="adb",
         registrar=later(f"{_HERE}.android.phone_registration:PhoneRegistrar"),
         discoverer=later(f"{_HERE}.android.phone_registration:PhoneDiscoverer"),
-        virtual_devices=later(f"{_HERE}.android.phone_registration:VirtualPhones"),
         why_not_profiled=later(f"{_HERE}.android.programs.phone_program:why_not_profiled"),
     ),
     "board": Kind(

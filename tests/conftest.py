@@ -29,7 +29,7 @@ UNIT_FOLDERS = (
     "device_agents/host",
     "device_agents/simulated",
     "device_agents/timing",
-    "device_agents/virtual_phone",
+    "device_agents/phone_farm",
     "foundation",
     "models/cards",
     "models/files",

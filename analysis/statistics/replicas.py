@@ -11,11 +11,7 @@ from fleetrank.analysis.arrays.ranking import Floats
 from fleetrank.analysis.arrays.two_samples import figures_of, ratios_of
 from fleetrank.analysis.errors import NoDataError
 from fleetrank.analysis.panel.session import Session
-from fleetrank.analysis.stored.cell_values import (
-    MIN_REPEATS,
-    banners,
-    with_one_cell,
-)
+from fleetrank.analysis.stored.cell_values import MIN_REPEATS, banners, with_one_cell
 from fleetrank.analysis.stored.selection import known_workload
 from fleetrank.analysis.stored.side_tables import REPLICA_RUNS
 from fleetrank.analysis.tables.table import CellRow, Table, explained

@@ -44,12 +44,7 @@ from fleetrank.analysis.stored.cell_values import (
     origin_banners,
 )
 from fleetrank.analysis.stored.columns import ORIGINS
-from fleetrank.analysis.stored.disturbance import (
-    MIN_CLOCK,
-    OTHERS,
-    far_from_history,
-    has_flag,
-)
+from fleetrank.analysis.stored.disturbance import MIN_CLOCK, OTHERS, far_from_history, has_flag
 from fleetrank.analysis.stored.load import last_attempts, release_order
 from fleetrank.analysis.stored.scope import differences, select_stored
 from fleetrank.analysis.stored.selection import STATISTIC, fits_platform

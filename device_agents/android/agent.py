@@ -107,7 +107,7 @@ class PhoneOptions(PhoneRules):
         identity_hash: hash of what together names the phone; `None` if an older version
             registered it. A serial number can be that of another phone, too.
         unit_hash: hash of what distinguishes it from its twins; `None` if it was not reported.
-        virtual: the mode in which a virtual phone was registered.
+        virtual: the mode that an unreal phone reported at its registration; `None` for a real one.
         adb: path of the adb binary; if not given, `adb_server.find_adb` chooses it.
         adb_server: `HOST:PORT` of the adb server; if not given, `adb_text.find_address` chooses
             it.

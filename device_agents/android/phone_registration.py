@@ -2,11 +2,8 @@
 
 import shlex
 import shutil
-import signal
-import threading
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
 
@@ -38,25 +35,16 @@ from fleetrank.device_agents.contract.kind import (
     HostCheck,
     RegistrationRequest,
     SeenDevice,
-    VirtualMode,
-    VirtualRequest,
 )
 from fleetrank.device_agents.contract.task import OptionValue
 from fleetrank.device_agents.errors import MissingLibraryError, PermanentError, UnsupportedError
-from fleetrank.device_agents.virtual_phone.farm import FarmedPhone, FarmSpec, VirtualFarm
-from fleetrank.device_agents.virtual_phone.imitation.command import stand_in_of
-from fleetrank.device_agents.virtual_phone.profile import DEFAULT_PROFILES, load_profiles
 from fleetrank.foundation.errors import FleetError, count_of
-from fleetrank.foundation.files import temporary_folder
 
 _PROBED = (
     "manufacturer", "model", "soc", "memory_bytes", "android_release", "sdk", "build",
     "fingerprint", "avd", "gpu", "has_thermal", "has_battery", "has_exit_codes", "has_taskset",
 )  # fmt: skip
 """Facts that identify a phone; free space and current clocks do not."""
-UNTIMED: Mapping[str, OptionValue] = {"max_drift": 1e3, "min_canary_tolerance": 1e3}
-"""Options of an emulated phone: its times say nothing, so they make no repeat invalid."""
-_WITH_STAND_INS = frozenset({VirtualMode.REAL, VirtualMode.CANNED})
 _CANARY_PROGRAM = "benchmark_model"
 _CAP = "load_cap_mhz"
 _SERVER = "adb_server"
@@ -160,10 +148,6 @@ class NewPhone:
     def options(self, before: Mapping[str, OptionValue]) -> dict[str, OptionValue]:
         """The options for its agent, with the program that it gets for each runtime."""
         options = {name: value for name, value in before.items() if name != _SERVER}
-        if self.found.virtual is not None:
-            options["settle_s"] = 0.0
-        if self.found.virtual is VirtualMode.EMULATED:
-            options |= UNTIMED
         options |= self.request.options
         options["serial"] = self.request.address
         for name in ("serial_hash", "identity_hash", "unit_hash"):
@@ -171,10 +155,9 @@ class NewPhone:
                 options[name] = found
         if self.found.virtual is not None:
             options["virtual"] = self.found.virtual.value
-        options |= {one.name: one.sha256 for one in self._programs(options)}
+        options |= {one.name: one.sha256 for one in self._programs()}
         if not set(options) & set(PROGRAMS):
-            # Requesting it by name raises an error with reason and remedy.
-            self._choose(_CANARY_PROGRAM)
+            raise self._no_program(_CANARY_PROGRAM)
         read_options(options)
         return options
 
@@ -209,46 +192,26 @@ class NewPhone:
             cap_option=_CAP,
         )
 
-    def _programs(self, options: Mapping[str, OptionValue]) -> list[ProgramFile]:
-        chosen = []
-        for name in PROGRAMS:
-            is_given = name in self.request.programs
-            if name in options and not is_given and self._is_kept(name, str(options[name])):
-                continue
-            try:
-                program = self._choose(name)
-            except UnsupportedError:
-                continue
-            self.store.add(program)
-            chosen.append(program)
-        return chosen
-
-    def _is_kept(self, name: str, sha256: str) -> bool:
-        """Whether a registered program stays; a virtual phone gets this version's stand-in."""
-        if self.found.virtual not in _WITH_STAND_INS:
-            return True
-        try:
-            return bool(self.store.find(name, sha256).folder)
-        except PermanentError:
-            return False
-
-    def _choose(self, name: str) -> ProgramFile:
-        """The user's file; nothing is downloaded, because a nightly build has no known sha256.
+    def _programs(self) -> list[ProgramFile]:
+        """The user's files; a program that was given earlier stays.
 
         Raises:
-            UnsupportedError: none was given; the remedy says where the vendor has a build.
-            PermanentError: the user's file or folder is refused.
+            PermanentError: a file or folder is refused.
         """
-        if (own := self.request.programs.get(name)) is not None:
-            return read_program(name, own)
-        if self.found.virtual in _WITH_STAND_INS:
-            return read_program(name, stand_in_of(name))
+        given = self.request.programs
+        chosen = [read_program(name, given[name]) for name in PROGRAMS if name in given]
+        for program in chosen:
+            self.store.add(program)
+        return chosen
+
+    def _no_program(self, name: str) -> UnsupportedError:
+        """Says where the vendor has a build; nothing unverified is downloaded."""
         abis = self.found.abis
         remedy = f"give a file: `tool={name}=PATH`"
         address = next((_BUILDS[name, abi] for abi in abis if (name, abi) in _BUILDS), None)
         if address is None:
-            raise UnsupportedError(f"no build of {name} is known for {', '.join(abis)}", remedy)
-        raise UnsupportedError(
+            return UnsupportedError(f"no build of {name} is known for {', '.join(abis)}", remedy)
+        return UnsupportedError(
             f"the vendor's {name} for {', '.join(abis)} changes each night, so it is not "
             "downloaded unverified",
             f"download {address} yourself and {remedy}",
@@ -273,7 +236,7 @@ _SMALL_MAH, _SINCE_SDK = 3_300, 29
 def cells_warning(facts: PhoneFacts, options: Mapping[str, OptionValue]) -> str | None:
     """A doubt about the number of battery cells, which the user has not stated; or `None`."""
     full, is_recent = facts.full_charge_mah, (facts.sdk or 0) >= _SINCE_SDK
-    if full is None or full > _SMALL_MAH or not is_recent or facts.virtual or "cells" in options:
+    if full is None or full > _SMALL_MAH or not is_recent or "cells" in options:
         return None
     return (
         f"its full battery holds {full:,.0f} mAh by its own reading: if its maker states about "
@@ -302,7 +265,7 @@ class PhoneDiscoverer:
 
     nothing_seen = (
         "adb lists no phone: connect one and enable USB debugging in its developer options, "
-        "or try `fleetrank devices virtual`"
+        "or add a simulated one: `fleetrank devices add edge-sim --kind simulated`"
     )
 
     def discover(self, known: Sequence[Mapping[str, OptionValue]]) -> Sequence[SeenDevice]:
@@ -414,77 +377,3 @@ def _adb_on_path() -> FoundAdb | None:
         return AdbServer(Path(path)).version(), Path(path)
     except FleetError:
         return None  # an adb that does not run cannot start a server
-
-
-# Virtual phones for users without a real one, served in this process and connected to adb.
-
-
-class VirtualPhones:
-    """The phones implement the device side of the adb protocol, for the user's adb key only."""
-
-    @property
-    def profiles(self) -> tuple[str, ...]:
-        """Well-known phones, by name."""
-        return tuple(load_profiles())
-
-    def serve(self, request: VirtualRequest, say: Say) -> None:
-        """Serves phones until SIGINT or SIGTERM, then disconnects adb and deletes their files."""
-        # Without the handlers adb would list the phones as offline forever and their files would
-        # remain. SIGINT too: a script's shell makes its background jobs ignore SIGINT, and then
-        # Python installs no handler.
-        for number in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(number, signal.default_int_handler)
-        try:
-            server = AdbServer()
-            server.start()  # creates the key that the phones require
-        except MissingLibraryError:
-            server = None
-        with temporary_folder("phones") as temporary:
-            spec = FarmSpec(
-                **asdict(request)
-                | {
-                    "folder": request.folder or temporary,
-                    "profiles": request.profiles or DEFAULT_PROFILES,
-                }
-            )
-            with VirtualFarm(spec) as farm:
-                _serve(farm.phones, server, say)
-
-
-def _serve(phones: Iterable[FarmedPhone], server: AdbServer | None, say: Say) -> None:
-    for phone in phones:
-        say(f"{phone.address}  {phone.serial}  {phone.profile}  {phone.mode.value}")
-    try:
-        if server is None:
-            say("adb is not installed. Install the extra `android`, then start again.")
-        else:
-            _connect(phones, server, say)
-        say("Press Ctrl-C to stop the phones.")
-        threading.Event().wait()
-    except KeyboardInterrupt:
-        say("ended")
-    finally:
-        if server is not None:
-            _disconnect(phones, server)
-
-
-def _connect(phones: Iterable[FarmedPhone], server: AdbServer, say: Say) -> None:
-    for phone in phones:
-        server.connect(phone.address)
-    say("adb is connected to them. In another terminal:")
-    say("  fleetrank devices list --found")
-    met: Counter[str] = Counter()
-    for phone in phones:
-        met[phone.profile] += 1
-        number = f"-{met[phone.profile]}" if met[phone.profile] > 1 else ""
-        name = f"virtual-{phone.profile}{number}"
-        say(f"  fleetrank devices add --adb {phone.address} --name {name}")
-
-
-def _disconnect(phones: Iterable[FarmedPhone], server: AdbServer) -> None:
-    """Disconnects adb, which would otherwise list the phones as offline forever."""
-    for phone in phones:
-        try:
-            server.disconnect(phone.address)
-        except FleetError:
-            return  # the adb server has ended, and its list with it

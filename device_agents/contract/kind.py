@@ -253,38 +253,6 @@ def origin_of(virtual: object) -> Origin:
     return Origin.EMULATED if virtual == VirtualMode.EMULATED else Origin.VIRTUAL
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class VirtualRequest:
-    """Which virtual devices to serve.
-
-    Attributes:
-        folder: for their files; `None` uses a temporary one.
-        profiles: names of models, used cyclically; empty uses the default ones.
-        seed: of serial numbers and canned latencies.
-        first_port: port of the first device; `None` lets the system choose all.
-    """
-
-    count: int
-    mode: VirtualMode
-    folder: Path | None = None
-    profiles: tuple[str, ...] = ()
-    seed: int = 0
-    first_port: int | None = None
-
-
-class VirtualDevices(Protocol):
-    """Imitates devices of one kind on this computer."""
-
-    @property
-    def profiles(self) -> tuple[str, ...]:
-        """Names of the models that can be imitated."""
-        ...
-
-    def serve(self, request: VirtualRequest, say: Say) -> None:
-        """Serves the devices until SIGINT or SIGTERM."""
-        ...
-
-
 DeviceOptions = Mapping[str, OptionValue]
 """The options of one device, as in its file."""
 
@@ -409,6 +377,5 @@ class Kind:
     address_option: str | None = None
     registrar: Callable[[DeviceOptions], Registrar] | None = None
     discoverer: Callable[[], Discoverer] | None = None
-    virtual_devices: Callable[[], VirtualDevices] | None = None
     why_not_profiled: Callable[[Execution], str | None] | None = None
     why_not_replicated: Callable[[Execution], str | None] | None = None

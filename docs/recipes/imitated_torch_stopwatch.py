@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from fleetrank.device_agents.virtual_phone.imitation.command import ImitatedOutput, Surroundings
-from fleetrank.device_agents.virtual_phone.imitation.inference import InferenceSpec, open_inference
+from phone_farm.imitation.command import ImitatedOutput, Surroundings
+from phone_farm.imitation.inference import InferenceSpec, open_inference
 
 
 def run(argv: Sequence[str], surroundings: Surroundings) -> ImitatedOutput:

@@ -4,13 +4,14 @@ import shutil
 import subprocess
 from pathlib import Path
 
+from phone_farm.imitation.command import stand_in_of
+from phone_farm.phone import PhoneSpec, VirtualPhone
+from phone_farm.profile import find_profile
+
 from fleetrank.device_agents.android.agent import AndroidAgent
 from fleetrank.device_agents.android.programs.phone_program import ProgramOutput, create_program
 from fleetrank.device_agents.contract.kind import VirtualMode
 from fleetrank.device_agents.contract.task import Execution, MeasureTask
-from fleetrank.device_agents.virtual_phone.imitation.command import stand_in_of
-from fleetrank.device_agents.virtual_phone.profile import find_profile
-from fleetrank.device_agents.virtual_phone.virtual_phone import PhoneSpec, VirtualPhone
 from fleetrank.foundation.vocabulary import Runtime
 
 here = Path.cwd()

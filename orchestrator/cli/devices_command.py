@@ -15,9 +15,6 @@ from fleetrank.device_agents.contract.kind import (
     Kind,
     RegistrationRequest,
     SeenDevice,
-    VirtualDevices,
-    VirtualMode,
-    VirtualRequest,
 )
 from fleetrank.device_agents.contract.task import OptionValue
 from fleetrank.device_agents.host.cores import cpus_one_per_core
@@ -129,62 +126,6 @@ def _what_to_do(kind: Kind, seen: SeenDevice, name: str | None, away: str) -> st
     more = "".join(f" --option {key}={value}" for key, value in seen.options.items())
     moved = f"  # {away} keeps its name if it is at this new address" if away else ""
     return f"fleetrank devices add --{kind.address_option} {shlex.quote(seen.address)}{more}{moved}"
-
-
-MAX_COUNT = 200
-"""Upper limit of phones served by one process; as many were tested."""
-
-
-def _imitations() -> VirtualDevices:
-    """The virtual devices of the kind that has some."""
-    return next(one.virtual_devices() for one in KINDS.values() if one.virtual_devices)
-
-
-def virtual(
-    count: Annotated[int, typer.Option(min=1, max=MAX_COUNT, help="How many phones.")] = 1,
-    mode: Annotated[
-        VirtualMode,
-        typer.Option(
-            help="real: run models on this computer; canned: generate latencies; emulated: run the "
-            "programs that you give, on an emulated ARM processor."
-        ),
-    ] = VirtualMode.REAL,
-    profile: Annotated[
-        list[str] | None,
-        typer.Option(help=f"Phone model: {', '.join(_imitations().profiles)}; may be repeated."),
-    ] = None,
-    port: Annotated[
-        int | None, typer.Option(help="Port of the first phone (default: free ports).")
-    ] = None,
-    seed: Annotated[
-        int, typer.Option(help="Random seed of serial numbers and canned latencies.")
-    ] = 0,
-    folder: Annotated[
-        Path | None,
-        typer.Option(help="Folder for the phones' files (default: a temporary one)."),
-    ] = None,
-) -> None:
-    """Start virtual phones and serve them until Ctrl-C.
-
-    They implement the device side of the adb protocol, on this computer only and for your adb key
-    only. Their measurements have the origin `virtual` or `emulated`, and are excluded from the
-    transfer tables.
-    """
-    imitations = _imitations()
-    if unknown := set(profile or ()) - set(imitations.profiles):
-        raise UsageError(
-            f"unknown virtual phone '{min(unknown)}'",
-            f"--profile must be one of {', '.join(imitations.profiles)}",
-        )
-    request = VirtualRequest(
-        count=count,
-        mode=mode,
-        folder=folder,
-        profiles=tuple(profile or ()),
-        seed=seed,
-        first_port=port,
-    )
-    imitations.serve(request, lambda line: print(line, flush=True))
 
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
@@ -392,9 +333,6 @@ def check(
         print_table(changes, as_json=False)
     elif is_registered:
         print(f"\n{device.name} has not changed since it was registered")
-
-
-app.command()(virtual)
 
 
 @app.command()

@@ -19,12 +19,7 @@ from pydantic import (
     model_validator,
 )
 
-from fleetrank.analysis.stopping_rule import (
-    BUDGET_S,
-    FIRST_ROUNDS,
-    MOST_ROUNDS,
-    SweepQuestion,
-)
+from fleetrank.analysis.stopping_rule import BUDGET_S, FIRST_ROUNDS, MOST_ROUNDS, SweepQuestion
 from fleetrank.device_agents.contract.task import LONGEST_S, Count, MeasurePolicy, Seconds
 from fleetrank.foundation.errors import BadFileError, failing_as, reworded, shortened
 from fleetrank.foundation.files import read_small_text, resolved

@@ -1,6 +1,7 @@
 """Devices that a host of the cluster conducts, and what happens on their way and in their lab."""
 
 import json
+import os
 import shlex
 import sys
 from collections.abc import Iterator
@@ -8,7 +9,7 @@ from pathlib import Path
 
 import bad_network
 import pytest
-from adb_bench import PID, adb_of_the_wheel, keep_canary, leftovers
+from adb_bench import PID, adb_of_the_wheel, given_stand_ins, keep_canary, leftovers
 from cluster_driver import ACTOR, FLEETRANK, Case, ClusterDriver, is_failure, is_ok
 from namespace_hosts import (
     HostNetwork,
@@ -40,8 +41,9 @@ def lab(network: HostNetwork) -> NamespaceHost:
     host.start([str(adb), "-a", "nodaemon", "server"], log=host.folder / "adb.log")
     wait_until(lambda: host.run([str(adb), "devices"]).returncode == 0, "the adb server", 20.0)
     log = host.folder / "phones.log"
-    words = ["devices", "virtual", "--mode", "canned", "--folder", str(host.home / "phones")]
-    host.start([*FLEETRANK, *words], log=log, env={"PYTHONUNBUFFERED": "1"})
+    words = [sys.executable, "-m", "phone_farm", "--folder", str(host.home / "phones")]
+    path = [str(Path(__file__).parents[1]), *filter(None, [host.env.get("PYTHONPATH")])]
+    host.start(words, log=log, env={"PYTHONPATH": os.pathsep.join(path)})
     wait_until(lambda: "Ctrl-C" in log.read_text(), "the virtual phone", 30.0)
     return host
 
@@ -83,7 +85,9 @@ def _register(driver: ClusterDriver, host: NamespaceHost, adb_server: str) -> No
     (seen,) = json.loads(bench.run("devices", "list", "--found", "--json"))
     del host.extra_env["ADB_SERVER_SOCKET"]
     advice = shlex.split(seen["what_to_do"])
-    more = ("--option=settle_s=0", "--option=poll_s=0.1", "--name", "phone", "--host", host.name)
+    tools = [f"--tool={name}={path}" for name, path in given_stand_ins().items()]
+    options = ("--option=settle_s=0", "--option=poll_s=0.1")
+    more = (*tools, *options, "--name", "phone", "--host", host.name)
     bench.run(*advice[1:], *more)
     text = (bench.here / "devices" / "phone.yaml").read_text()
     (driver.here / "devices" / "phone.yaml").write_text(text)

@@ -14,6 +14,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
+from phone_farm.farm import FarmedPhone, FarmSpec, VirtualFarm
+from phone_farm.faults import Fault
+from phone_farm.imitation.command import stand_in_of, stand_ins
 
 from fleetrank.device_agents.android.adb_server import AdbServer
 from fleetrank.device_agents.android.agent import AndroidAgent
@@ -30,9 +33,6 @@ from fleetrank.device_agents.contract.task import (
     OptionValue,
 )
 from fleetrank.device_agents.host.worker_client import measure_when_fit
-from fleetrank.device_agents.virtual_phone.farm import FarmedPhone, FarmSpec, VirtualFarm
-from fleetrank.device_agents.virtual_phone.imitation.command import stand_in_of, stand_ins
-from fleetrank.device_agents.virtual_phone.profile import Fault
 from fleetrank.foundation.vocabulary import Format, Origin, Runtime, Status
 from fleetrank.models.cache import ArtifactCache
 from fleetrank.models.cards.card import Cost, StagedExport
@@ -97,11 +97,15 @@ def free_port() -> int:
 TINY_TFLITE = Path(__file__).parents[1] / "device_agents" / "data" / "tiny.tflite"
 
 
+def given_stand_ins() -> dict[str, Path]:
+    """The programs of a phone of the farm, as a user gives them."""
+    return {name: stand_in_of(name) for name in stand_ins()}
+
+
 def add_standins() -> dict[str, OptionValue]:
     """Keeps the stand-ins as registered programs; the options that name them."""
     options: dict[str, OptionValue] = {}
-    for name in stand_ins():
-        path = stand_in_of(name)
+    for name, path in given_stand_ins().items():
         sha256 = file_sha256(path)
         ProgramStore().add(ProgramFile(name=name, path=path, sha256=sha256))
         options[name] = sha256

@@ -7,6 +7,9 @@ test fails when a module is added to neither.
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+from phone_farm.battery import battery_dump
+from phone_farm.services import power_dump, thermal_dump
+
 from fleetrank.device_agents.android import adb_text
 from fleetrank.device_agents.android.adb_server import split_marked
 from fleetrank.device_agents.android.phone import split_sections
@@ -38,12 +41,6 @@ from fleetrank.device_agents.board.ssh import transport_error
 from fleetrank.device_agents.contract import measurement
 from fleetrank.device_agents.device_output import MAX_PROBE_BYTES, parse_throttled
 from fleetrank.device_agents.host import conditions, cores, worker_client, worker_process
-from fleetrank.device_agents.virtual_phone.profile import (
-    PhonePaths,
-    battery_dump,
-    power_dump,
-    thermal_dump,
-)
 from fleetrank.foundation.binary import encode_floats, encode_integers, encode_messages
 from fleetrank.foundation.cpus import parse_cpu_list
 from fleetrank.foundation.errors import says_out_of_memory
@@ -170,7 +167,6 @@ PROBES: dict[str, tuple[Parser, str]] = {
     "cpu flags": (conditions.parse_is_virtual, CPUINFO),
     "cpu list": (parse_cpu_list, "0-3,8\n"),
     "designs": (cores.parse_designs, TOPOLOGY),
-    "paths": (PhonePaths(Path("/a")).to_host, "cat /sys/class/thermal /data/local/tmp\n"),
 }
 """Parser and a text that it reads, of a probe's size."""
 
@@ -224,7 +220,6 @@ COVERED = {
     "device_output",
     "host.worker_client",
     "host.worker_process",
-    "virtual_phone.profile",
 }
 """Modules that parse device text and are reached through `PROBES` or `TOOLS`."""
 

@@ -289,6 +289,8 @@ def _write_model(folder: Path, name: str, *, channels: int) -> None:
 
 
 PACKAGES = ("analysis", "device_agents", "foundation", "models", "orchestrator")
+OF_TESTS = "tests/"
+"""Of the tests, a recipe changes the phone farm alone, which is copied beside the packages."""
 RECIPES_PAGE = ROOT / "CONTRIBUTING.md"
 _INCLUDED = re.compile(r'^--8<-- "(docs/recipes/[a-z_]+\.py)"\n', re.MULTILINE)
 OF_WORKSPACES = "cards/"
@@ -338,6 +340,8 @@ class Copy:
         ignored = shutil.ignore_patterns("__pycache__")
         for name in PACKAGES:
             shutil.copytree(ROOT / name, self._packages / name, ignore=ignored)
+        tests = self._packages.parent / OF_TESTS
+        shutil.copytree(ROOT / OF_TESTS / "phone_farm", tests / "phone_farm", ignore=ignored)
         for path in (ROOT / "orchestrator/public").glob("*.*"):
             shutil.copy(path, self._packages / path.name)
         command = folder / "bin" / "fleetrank"
@@ -346,7 +350,7 @@ class Copy:
         command.chmod(0o755)
         self._environment = os.environ | {
             "PATH": f"{command.parent}:{Path(sys.executable).parent}:{os.environ['PATH']}",
-            "PYTHONPATH": str(self._packages.parent),
+            "PYTHONPATH": f"{self._packages.parent}:{tests}",
             "COLUMNS": "200",
         }
 
@@ -356,8 +360,8 @@ class Copy:
 
     def _take(self, block: Block) -> str:
         assert block.title is not None
-        base = self.workspace if block.title.startswith(OF_WORKSPACES) else self._packages
-        path = base / block.title
+        bases = {OF_WORKSPACES: self.workspace, OF_TESTS: self._packages.parent}
+        path = bases.get(f"{block.title.partition('/')[0]}/", self._packages) / block.title
         if block.language == "diff":
             path.write_text(changed(path.read_text(encoding="utf-8"), block.text))
         else:

@@ -7,14 +7,17 @@ from pathlib import Path
 
 import pytest
 from adb_bench import AdbBench, open_bench
+from phone_farm.qemu import ROOT_VARIABLE, android_root
 
 from fleetrank.device_agents.android.adb_server import AdbServer
 from fleetrank.device_agents.android.agent import AndroidAgent
 from fleetrank.device_agents.android.execution.storage import ProgramStore, read_program
-from fleetrank.device_agents.android.phone_registration import UNTIMED
 from fleetrank.device_agents.contract.kind import VirtualMode
+from fleetrank.device_agents.contract.task import OptionValue
 from fleetrank.device_agents.errors import PermanentError
-from fleetrank.device_agents.virtual_phone.profile import ROOT_VARIABLE, android_root
+
+UNTIMED: dict[str, OptionValue] = {"max_drift": 1000.0, "min_canary_tolerance": 1000.0}
+"""Options of an emulated phone: its times say nothing, so they make no repeat invalid."""
 
 
 def tools() -> dict[str, Path]:

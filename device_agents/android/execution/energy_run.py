@@ -367,10 +367,9 @@ _ALLOWED_SCRIPT = """
 section allowed
 read -r pid < FILE && while read -r name value; do
   case $name in Cpus_allowed_list:) echo "$value" ;; esac
-done < "//proc/$pid/status"
+done < "/proc/$pid/status"
 """
-"""The cores that the kernel gave the program: it leaves out those of the mask that are offline. Two
-slashes: the programs of a virtual phone are in the host's /proc."""
+"""The cores that the kernel gave the program: it leaves out those of the mask that are offline."""
 EVERY_S = 1.0
 FIRST_S = 0.2
 """A short program has one look at least; before it, the clocks are those of a phone at rest."""

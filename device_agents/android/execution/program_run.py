@@ -57,7 +57,7 @@ for run in "$1"/*; do
   if [ -f "$run/pid" ] && read -r pid < "$run/pid"; then
     case $pid in
       '' | *[!0-9]*) ;;
-      *) [ "//proc/$pid/cwd" -ef "$run" ] && kill -9 "$pid" 2>/dev/null ;;
+      *) [ "/proc/$pid/cwd" -ef "$run" ] && kill -9 "$pid" 2>/dev/null ;;
     esac
   fi
 done
@@ -66,8 +66,7 @@ rm -rf -- "$1"
 """A closed connection does not end the program on the phone.
 
 The process number may belong to another program by now, mostly after a restart. Only a program
-that works in the folder is ours. Two slashes: /proc of a virtual phone does not list its programs,
-but /proc of the host does, and the rewriting of paths skips `//`.
+that works in the folder is ours.
 """
 
 

@@ -4,8 +4,7 @@ A member plans a command line and reads the command's output. It never contacts 
 better parser can read stored raw logs again. A member is imported only on request.
 
 Adding one is one line of the table: each runtime has one program. Its name is then an option of a
-phone's device file, and `virtual_phone.imitation.imitated_NAME`, if there is one, imitates it on a
-virtual phone.
+phone's device file.
 """
 
 import math

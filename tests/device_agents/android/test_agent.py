@@ -15,6 +15,7 @@ from adb_bench import (
     measure_patiently,
 )
 from daily import daily
+from phone_farm.faults import Fault
 
 from fleetrank.device_agents.android.agent import AndroidAgent
 from fleetrank.device_agents.android.execution.storage import (
@@ -23,7 +24,6 @@ from fleetrank.device_agents.android.execution.storage import (
 from fleetrank.device_agents.android.state.fitness import read_phone_conditions, to_conditions
 from fleetrank.device_agents.contract.measurement import Conditions, Measurement
 from fleetrank.device_agents.contract.task import Execution
-from fleetrank.device_agents.virtual_phone.profile import Fault
 from fleetrank.foundation.vocabulary import ErrorKind, Flag, Runtime, SampleKind, Status
 
 # The newer adb alone: what differs between versions is in test_phone.py.

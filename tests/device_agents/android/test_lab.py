@@ -17,6 +17,7 @@ from adb_bench import (
     wait_until_it_runs,
 )
 from bad_network import BadNetwork
+from phone_farm.faults import Fault
 from waiting import wait_until
 
 from fleetrank.device_agents.android.phone import Phone
@@ -24,7 +25,6 @@ from fleetrank.device_agents.android.state import fitness
 from fleetrank.device_agents.android.state.phone_lock import PhoneLock
 from fleetrank.device_agents.errors import NotFitError, TransientError
 from fleetrank.device_agents.hold import LostHoldError, held
-from fleetrank.device_agents.virtual_phone.profile import Fault
 
 pytestmark = [pytest.mark.adb, pytest.mark.parametrize("adb_server", ["wheel"], indirect=True)]
 

@@ -21,13 +21,13 @@ from adb_bench import (
     wait_until_it_runs,
 )
 from daily import daily
+from phone_farm.faults import Fault
 from waiting import wait_until
 
 from fleetrank.device_agents.android.agent import AndroidAgent
 from fleetrank.device_agents.android.state.identity import probe_phone
 from fleetrank.device_agents.android.state.phone_lock import phone_lease
 from fleetrank.device_agents.errors import PermanentError
-from fleetrank.device_agents.virtual_phone.profile import Fault
 from fleetrank.foundation.codec import to_json
 from fleetrank.foundation.vocabulary import ErrorKind, Status
 

@@ -8,6 +8,9 @@ from pathlib import Path
 
 import pytest
 from adb_bench import TINY_TFLITE, AdbBench, failure_of, leftovers, open_bench, phone_options
+from phone_farm.faults import Fault
+from phone_farm.folder import HOST_PROGRAMS
+from phone_farm.imitation.command import stand_in_of
 from programs import need
 
 from fleetrank.device_agents.android.adb_server import AdbServer
@@ -22,8 +25,6 @@ from fleetrank.device_agents.android.state.fitness import FOLDER, settings_for_m
 from fleetrank.device_agents.android.state.identity import probe_phone
 from fleetrank.device_agents.contract.task import Execution, MeasurePolicy, MeasureTask
 from fleetrank.device_agents.host.energy import MIN_STEPS
-from fleetrank.device_agents.virtual_phone.imitation.command import stand_in_of
-from fleetrank.device_agents.virtual_phone.profile import HOST_PROGRAMS, Fault
 from fleetrank.foundation.vocabulary import EnergyMethod, ErrorKind, Runtime, Status
 
 pytestmark = [pytest.mark.adb, pytest.mark.parametrize("adb_server", ["wheel"], indirect=True)]

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from adb_bench import AdbBench
+from phone_farm.faults import Fault
 
 from fleetrank.device_agents.android.phone import Phone
 from fleetrank.device_agents.android.state.fitness import (
@@ -25,7 +26,6 @@ from fleetrank.device_agents.android.state.identity import (
     why_refused,
 )
 from fleetrank.device_agents.errors import TransientError
-from fleetrank.device_agents.virtual_phone.profile import Fault
 from fleetrank.foundation.vocabulary import Origin
 
 # The newer adb alone: what differs between versions is in test_phone.py.

@@ -3,11 +3,11 @@
 import pytest
 from adb_bench import AdbBench, NewAgent, assert_good, failure_of, leftovers, make_canary, make_task
 from daily import daily
+from phone_farm.faults import Fault
 
 from fleetrank.device_agents.android.agent import AndroidAgent
 from fleetrank.device_agents.android.state.fitness import FOLDER
 from fleetrank.device_agents.android.state.identity import probe_phone
-from fleetrank.device_agents.virtual_phone.profile import Fault
 from fleetrank.foundation.vocabulary import ErrorKind
 
 # The newer adb alone: what differs between versions is in test_phone.py.

@@ -44,7 +44,6 @@ REFUSED = [
     ("results import --from timm", 2, "'timm' needs the path"),
     ("results import --from workspace", 2, "another workspace needs its path"),
     ("results import --from timm missing", 2, "->"),
-    ("devices virtual --profile iphone", 2, "pixel-8"),
     ("devices add --adb 1 --kind cpu", 2, "--adb is for phones"),
     ("devices add box --kind cpu --tool a=b", 2, "--tool is only for phones"),
     ("devices add box --kind cpu --option threads=[", 2, "is not a valid value"),

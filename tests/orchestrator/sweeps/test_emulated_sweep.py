@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 import torch
 from adb_bench import keep_canary
-from emulated import tools
+from emulated import UNTIMED, tools
+from phone_farm.farm import FarmedPhone, FarmSpec, VirtualFarm
 from world import NETWORK
 
 from fleetrank.device_agents.android.adb_server import AdbServer
 from fleetrank.device_agents.contract.kind import VirtualMode
-from fleetrank.device_agents.virtual_phone.farm import FarmedPhone, FarmSpec, VirtualFarm
 
 pytestmark = [pytest.mark.adb, pytest.mark.export, pytest.mark.slow]
 
@@ -44,7 +44,8 @@ def test_real_programs_are_registered_and_measured_and_enter_no_ranking(
 ) -> None:
     make_canary(folder)
     given = [word for name, path in tools().items() for word in ("--tool", f"{name}={path}")]
-    words = ("--option", f"adb_server={server.address}")
+    options = {"adb_server": server.address, **UNTIMED}
+    words = [f"--option={name}={value}" for name, value in options.items()]
     added = folder.run("devices", "add", "--adb", phone.address, "--name", "arm", *given, *words)
     assert added.returncode == 0, added.stderr
     (folder.root / "cards" / "mine.toml").write_text(NETWORK)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
-from adb_bench import AdbBench, free_port, open_bench
+from adb_bench import AdbBench, free_port, given_stand_ins, open_bench
 
 from fleetrank.device_agents.android.adb_server import AdbServer, find_adb
 from fleetrank.device_agents.android.agent import AndroidAgent
@@ -50,7 +50,9 @@ class Desk:
     def register_as(
         self, name: str | None, *known: DeviceFile, options: Mapping[str, OptionValue] = NO_OPTIONS
     ) -> DeviceFile:
-        request = RegistrationRequest(address=self.bench.phone.serial, options=options)
+        request = RegistrationRequest(
+            address=self.bench.phone.serial, options=options, programs=given_stand_ins()
+        )
         new = NewDevice(kind="android", request=request, name=name)
         return self.desk.register(PhoneRegistrar({}), new, known)
 

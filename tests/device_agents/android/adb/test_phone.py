@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from adb_bench import AdbBench, open_bench, wait_until_back
 from daily import daily
+from phone_farm.faults import Fault
 
 from fleetrank.device_agents.android.adb_server import AdbServer
 from fleetrank.device_agents.device_output import CUT, MAX_PROBE_BYTES
@@ -18,7 +19,6 @@ from fleetrank.device_agents.errors import (
     TimedOutError,
     TransientError,
 )
-from fleetrank.device_agents.virtual_phone.profile import Fault
 
 pytestmark = pytest.mark.adb
 

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 from adb_bench import TINY_TFLITE, open_bench, phone_options
+from phone_farm.battery import BUSY_MW
+from phone_farm.faults import Fault
 
 from fleetrank.device_agents.android.adb_server import AdbServer
 from fleetrank.device_agents.android.agent import AndroidAgent
@@ -15,7 +17,6 @@ from fleetrank.device_agents.android.state.power_text import PowerLook
 from fleetrank.device_agents.contract.measurement import Measurement
 from fleetrank.device_agents.contract.task import Execution, MeasurePolicy, MeasureTask
 from fleetrank.device_agents.host.energy import MIN_STEPS
-from fleetrank.device_agents.virtual_phone.profile import BUSY_MW, Fault
 from fleetrank.foundation.vocabulary import EnergyMethod, Runtime, Status
 
 NS = 10**9

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 from adb_bench import AdbBench
+from phone_farm.faults import Fault
 
 from fleetrank.device_agents.android.execution.program_run import (
     CANARY_POLICY,
@@ -21,7 +22,6 @@ from fleetrank.device_agents.android.programs.phone_program import ProgramCall
 from fleetrank.device_agents.contract.measurement import failure_from_error
 from fleetrank.device_agents.contract.task import canary_task
 from fleetrank.device_agents.errors import TimedOutError, TooSlowError
-from fleetrank.device_agents.virtual_phone.profile import Fault
 from fleetrank.foundation.vocabulary import ErrorKind
 
 pytestmark = [pytest.mark.adb, pytest.mark.parametrize("adb_server", ["wheel"], indirect=True)]

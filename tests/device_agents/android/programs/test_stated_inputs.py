@@ -2,11 +2,11 @@
 
 import pytest
 from phone_calls import execution_of, plan_of, program_of
+from phone_farm.imitation.command import flags_of
 
 from fleetrank.device_agents.android.programs.benchmark_model import BenchmarkModel
 from fleetrank.device_agents.android.programs.phone_program import ProgramCall, ProgramOutput
 from fleetrank.device_agents.errors import BadOutputError, UnsupportedError
-from fleetrank.device_agents.virtual_phone.imitation.command import flags_of
 from fleetrank.foundation.inputs import ModelInput, Values
 
 IDS = ModelInput(name="ids", shape=(1, 8), dtype="int32", values=Values(low=0, high=30521))

@@ -99,7 +99,7 @@ def test_the_first_contact_is_read_by_python_3_6() -> None:
 def test_the_bundle_has_no_module_of_the_conductor() -> None:
     names = set(measuring_modules())
     assert not {name for name in names if name.split(".")[1] not in {"device_agents", "foundation"}}
-    assert not {name for name in names if ".android." in name or ".virtual_phone." in name}
+    assert not {name for name in names if ".android." in name}
 
 
 @pytest.mark.slow

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 import yaml
-from adb_bench import keep_canary
+from adb_bench import given_stand_ins, keep_canary
+from phone_farm.farm import FarmedPhone, FarmSpec, VirtualFarm
+from phone_farm.imitation.command import stand_in_of
 
 from fleetrank.device_agents.android.adb_server import AdbServer
 from fleetrank.device_agents.android.state.fitness import FOLDER
-from fleetrank.device_agents.virtual_phone.farm import FarmedPhone, FarmSpec, VirtualFarm
-from fleetrank.device_agents.virtual_phone.imitation.command import stand_in_of
 from fleetrank.orchestrator.cli.main import run
 from fleetrank.orchestrator.workspace.workspace import Workspace
 
@@ -49,7 +49,13 @@ def phone(server: AdbServer, tmp_path: Path) -> Iterator[FarmedPhone]:
 
 
 def add(phone: FarmedPhone, *more: str) -> int:
-    return run(["devices", "add", "--adb", phone.address, *more])
+    return run(["devices", "add", "--adb", phone.address, *tools(), *more])
+
+
+def tools() -> list[str]:
+    return [
+        word for name, path in given_stand_ins().items() for word in ("--tool", f"{name}={path}")
+    ]
 
 
 def read_file(workspace: Workspace, name: str = "pixel-8") -> dict[str, dict[str, object]]:
@@ -145,7 +151,7 @@ def test_the_printed_command_registers_a_phone_of_a_server_that_only_a_variable_
     assert run(["devices", "list", "--found", "--json"]) == 0
     (row,) = json.loads(capsys.readouterr().out)
     monkeypatch.delenv("ANDROID_ADB_SERVER_PORT")
-    assert run([*shlex.split(row["what_to_do"])[1:], "--name", "mine"]) == 0
+    assert run([*shlex.split(row["what_to_do"])[1:], *tools(), "--name", "mine"]) == 0
     assert read_file(workspace, "mine")["options"]["adb_server"] == f"127.0.0.1:{server.port}"
 
 

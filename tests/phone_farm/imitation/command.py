@@ -18,7 +18,8 @@ from pathlib import Path
 from typing import NoReturn
 
 from fleetrank.device_agents.errors import UnsupportedError
-from fleetrank.device_agents.virtual_phone.profile import TEXTS, Fault, take_fault
+from phone_farm.faults import Fault, take_fault
+from phone_farm.services import TEXTS
 
 _CORE = "sys/devices/system/cpu/cpu0/cpufreq"
 
@@ -158,7 +159,7 @@ def _emit(result: ImitatedOutput, surroundings: Surroundings) -> int:
 
 
 def _emit_garbage(result: ImitatedOutput) -> int:
-    noise = random.Random(0).randbytes(GARBAGE_BYTES)  # noqa: S311 - noise, not a secret
+    noise = random.Random(0).randbytes(GARBAGE_BYTES)
     sys.stdout.buffer.write(noise)
     _write_result(result, noise)
     return 0

@@ -3,9 +3,9 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from phone_farm.paths import PhonePaths
 
 from fleetrank.device_agents.errors import PermanentError
-from fleetrank.device_agents.virtual_phone.profile import PhonePaths
 
 ROOT = Path("/farm/VPHONE1")
 
@@ -24,6 +24,7 @@ def paths(tmp_path: Path) -> PhonePaths:
         ("tool --graph=/data/m.tflite", "tool --graph=ROOT/data/m.tflite"),
         ("cat /proc/cpuinfo;cat</sys/x", "cat ROOT/proc/cpuinfo;cat<ROOT/sys/x"),
         ("echo $((8/data))", "echo $((8/data))"),
+        ('cat "/proc/$pid/cwd" /proc', 'cat "/proc/$pid/cwd" ROOT/proc'),
         ("ls $d/data ./data /database /bin/sh", "ls $d/data ./data /database /bin/sh"),
         ("echo > /dev/null", "echo > /dev/null"),
     ],

@@ -4,9 +4,8 @@ from pathlib import Path
 
 import pytest
 from adb_bench import OnePhone, adb, private_server
-
-from fleetrank.device_agents.virtual_phone.farm import FarmSpec, VirtualFarm
-from fleetrank.device_agents.virtual_phone.profile import Fault
+from phone_farm.farm import FarmSpec, VirtualFarm
+from phone_farm.faults import Fault
 
 pytestmark = pytest.mark.adb
 

@@ -11,24 +11,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from fleetrank.device_agents.virtual_phone.imitation.command import (
-    ImitatedOutput,
-    Surroundings,
-    flags_of,
-    text_of,
-)
-from fleetrank.device_agents.virtual_phone.imitation.inference import (
+from fleetrank.foundation.binary import encode_floats, encode_integers, encode_messages
+from fleetrank.foundation.errors import FleetError
+from phone_farm.imitation.command import ImitatedOutput, Surroundings, flags_of, text_of
+from phone_farm.imitation.inference import (
     Inference,
     InferenceSpec,
     describe_us,
-    nodes_of,
     open_inference,
     percentile,
-    profile_text,
     run_for,
 )
-from fleetrank.foundation.binary import encode_floats, encode_integers, encode_messages
-from fleetrank.foundation.errors import FleetError
+from phone_farm.imitation.operators import nodes_of, profile_text
 
 _SHOWN_INPUTS = {
     "input_layer": "layers", "input_layer_shape": "shapes",

@@ -1,18 +1,7 @@
-"""One virtual phone: its folder, its state, its faults, and the adb keys that it accepts.
-
-It has no code for sockets. A key needs only Python's integers: one modular power and one
-comparison. The exponent and the padding are fixed and no secret is used, so the timing leaks
-nothing.
-
-Source: AOSP `libcrypto_utils/android_pubkey.cpp` (the structure), RFC 8017 section 9.2 (padding).
-"""
+"""One phone: its state and its faults. It has no code for sockets."""
 
 import asyncio
-import base64
-import binascii
 import hashlib
-import hmac
-import struct
 import time
 import uuid
 from collections.abc import Callable
@@ -20,83 +9,29 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fleetrank.device_agents.contract.kind import VirtualMode
-from fleetrank.device_agents.virtual_phone.profile import (
+from phone_farm.battery import Battery
+from phone_farm.faults import (
     AT_REST,
     CUTTING,
     IN_RUN,
     ONCE,
-    PROPERTIES,
     RUNNER,
-    Battery,
     Fault,
-    PhonePaths,
-    Profile,
-    android_root,
-    emulate,
-    environment,
-    install,
     leave_fault,
     remove_fault,
+)
+from phone_farm.folder import (
+    PROPERTIES,
+    environment,
+    install,
     write,
     write_conditions,
     write_power,
 )
-from fleetrank.foundation.errors import BadFileError
-from fleetrank.foundation.files import read_small_bytes
-
-TOKEN_BYTES = 20
-"""The token is used as a SHA-1 digest: it is signed directly, without another hash."""
-
-MODULUS_BYTES = 256
-_EXPONENTS = (3, 65537)
-_MAX_KEY_BYTES = 100_000
-"""Such a file has about 700 bytes."""
-_STRUCTURE_BYTES = 4 + 4 + MODULUS_BYTES + MODULUS_BYTES + 4
-_SHA1_PREFIX = bytes.fromhex("3021300906052b0e03021a05000414")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PublicKey:
-    """An RSA key of 2048 bits."""
-
-    modulus: int
-    exponent: int
-
-
-def read_public_key(path: Path) -> PublicKey | None:
-    """Reads `adbkey.pub`; `None` if it does not exist, or has an unknown format."""
-    try:
-        return parse_public_key(read_small_bytes(path, _MAX_KEY_BYTES))
-    except BadFileError:
-        return None
-
-
-def parse_public_key(text: bytes) -> PublicKey | None:
-    """Reads the base64 structure before the name of the key's owner."""
-    words = text.strip(b"\0").split()
-    try:
-        raw = base64.b64decode(words[0] if words else b"", validate=True)
-    except binascii.Error:
-        return None
-    if len(raw) != _STRUCTURE_BYTES:
-        return None
-    (modulus_words,) = struct.unpack_from("<I", raw)
-    (exponent,) = struct.unpack_from("<I", raw, _STRUCTURE_BYTES - 4)
-    if modulus_words * 4 != MODULUS_BYTES or exponent not in _EXPONENTS:
-        return None
-    modulus = int.from_bytes(raw[8 : 8 + MODULUS_BYTES], "little")
-    return PublicKey(modulus=modulus, exponent=exponent)
-
-
-def is_signed(token: bytes, signature: bytes, key: PublicKey) -> bool:
-    """Whether `signature` is the key's PKCS#1 v1.5 signature of the 20 bytes of `token`."""
-    number = int.from_bytes(signature, "big")
-    if len(signature) != MODULUS_BYTES or number >= key.modulus:
-        return False
-    decrypted = pow(number, key.exponent, key.modulus).to_bytes(MODULUS_BYTES, "big")
-    padding = b"\xff" * (MODULUS_BYTES - 3 - len(_SHA1_PREFIX) - TOKEN_BYTES)
-    return hmac.compare_digest(decrypted, b"\0\1" + padding + b"\0" + _SHA1_PREFIX + token)
-
+from phone_farm.keys import PublicKey, read_public_key
+from phone_farm.paths import PhonePaths
+from phone_farm.profile import Profile
+from phone_farm.qemu import android_root, emulate
 
 UPTIME_AT_START_S = 50_000.0
 """A phone that started long ago, so no caller waits for it to settle."""

@@ -7,13 +7,9 @@ prints no single executions. The outputs that `--print_output` asks for are not 
 from collections.abc import Sequence
 from pathlib import Path
 
-from fleetrank.device_agents.virtual_phone.imitation.command import (
-    ImitatedOutput,
-    Surroundings,
-    flags_of,
-)
-from fleetrank.device_agents.virtual_phone.imitation.inference import InferenceSpec, open_inference
 from fleetrank.foundation.errors import FleetError
+from phone_farm.imitation.command import ImitatedOutput, Surroundings, flags_of
+from phone_farm.imitation.inference import InferenceSpec, open_inference
 
 _HEURISTIC_THREADS = 4
 """The meaning of `cpu_threads` -1 on these phones."""

@@ -1,0 +1,45 @@
+"""`python -m phone_farm` serves phones, and takes them off adb again when it is ended."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from adb_bench import adb, adb_of_the_wheel, private_server
+
+pytestmark = [pytest.mark.adb, pytest.mark.thorough]
+TESTS = Path(__file__).parents[2]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_phones_are_connected_and_taken_off_again(tmp_path: Path, number: int) -> None:
+    home = tmp_path / "home"
+    home.mkdir()
+    with private_server(adb_of_the_wheel(), home) as server:
+        environment = os.environ | {
+            "HOME": str(home),
+            "ANDROID_ADB_SERVER_PORT": str(server.port),
+            "FLEETRANK_ADB": str(server.adb),
+            "PYTHONPATH": str(TESTS),
+            "TMPDIR": str(tmp_path),
+        }
+        with subprocess.Popen(
+            [sys.executable, "-m", "phone_farm", "--count", "2"],
+            env=environment,
+            stdout=subprocess.PIPE,
+            text=True,
+        ) as process:
+            assert process.stdout is not None
+            lines = [process.stdout.readline() for _ in range(4)]
+            assert "Ctrl-C" in lines[-1]
+            assert adb(server, "devices").stdout.decode().count("\tdevice") == 2
+            assert f"--adb {lines[0].split()[0]} --tool benchmark_model=" in lines[2]
+            process.send_signal(number)
+            try:
+                assert process.wait(60) == 0
+            finally:
+                process.kill()  # else leaving the block would wait for ever
+        assert "device" not in adb(server, "devices").stdout.decode().partition("\n")[2]
+        assert not list(tmp_path.glob("fleetrank-phones-*"))
