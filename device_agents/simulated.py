@@ -3,6 +3,7 @@
 Its results depend only on its options, the task and the seeds.
 """
 
+import math
 import platform
 import random
 import time
@@ -67,8 +68,10 @@ class SimulatedOptions:
             it is better than the runtime that they were stated for. The others have the same
             meaning.
         noise: relative sigma between processes; samples of one process have a fifth of it.
-        drift: relative growth of the latency from the first to the last sample.
+        heat: relative growth of the latency of a hot device. Each repeat starts on a cool one;
+            after 10 s of computing the latency has 63 % of the growth.
         crash_rate: share of tasks that end with a crash.
+        loss_rate: share of tasks that the device does not answer; they are tried again.
         duration_s: real time a repeat takes.
     """
 
@@ -82,10 +85,11 @@ class SimulatedOptions:
     efficiency_tflite: float | None = None
     efficiency_executorch: float | None = None
     noise: float = 0.0
-    drift: float = 0.0
+    heat: float = 0.0
     seed: int = 0
     device_model: str = "simulated"
     crash_rate: float = 0.0
+    loss_rate: float = 0.0
     duration_s: float = 0.0
 
 
@@ -159,7 +163,7 @@ XNNPACK, which is written for Arm first. They have no other meaning; `devices ad
 _POSITIVE = (
     "peak_gflops", "bandwidth_gbps", "memory_bytes", *(f"efficiency_{word}" for word in Runtime),
 )  # fmt: skip
-_NOT_NEGATIVE = ("overhead_us", "noise", "seed", "duration_s", "crash_rate")
+_NOT_NEGATIVE = ("overhead_us", "noise", "heat", "seed", "duration_s", "crash_rate", "loss_rate")
 
 
 def read_options(options: DeviceOptions) -> SimulatedOptions:
@@ -175,7 +179,6 @@ def read_options(options: DeviceOptions) -> SimulatedOptions:
         _check(name, getattr(read, name), "above 0", is_allowed=lambda value: value > 0)
     for name in _NOT_NEGATIVE:
         _check(name, getattr(read, name), "at least 0", is_allowed=lambda value: value >= 0)
-    _check("drift", read.drift, "above -1", is_allowed=lambda value: value > -1)
     return read
 
 
@@ -274,6 +277,13 @@ def work_of(task: MeasureTask, capacity: Capacity) -> Work | None:
 
 _WITHIN = 0.2
 """Noise within one process relative to noise between processes: see the unit of replication."""
+_HEATING_S = 10.0
+"""Phones need from seconds to minutes; shorter than a long repeat, so that it can be seen."""
+
+
+def heated(heat: float, computed_ns: float) -> float:
+    """The latency of a device that has computed this long, relative to a cool one."""
+    return 1 - heat * math.expm1(-computed_ns / (_HEATING_S * NS_PER_S))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -305,7 +315,7 @@ def draw(task: MeasureTask, work: Work, options: SimulatedOptions, rng: random.R
     sample_ns = work.sample_ns * process
     steps = task.execution.workload.steps
     if work.prompt_ns is not None and steps is not None:
-        phases = _DrawnModel(work.prompt_ns * process, sample_ns, options.noise * _WITHIN, rng)
+        phases = _DrawnModel(work.prompt_ns * process, sample_ns, options, rng)
         return _draw_sequences(phases, steps, task.policy)
     if task.policy.min_time_s > 0:
         return _draw_long(sample_ns, task.policy.min_time_s, options, rng)
@@ -322,12 +332,12 @@ def draw(task: MeasureTask, work: Work, options: SimulatedOptions, rng: random.R
 def _draw_long(
     sample_ns: float, min_time_s: float, options: SimulatedOptions, rng: random.Random
 ) -> Drawn:
-    """Back-to-back runs that grow with the drift of the device until the time is over."""
+    """Back-to-back runs on a device that gets hot, until the time is over."""
     now_ns = 0
 
     def run() -> None:
         nonlocal now_ns
-        grown = 1 + options.drift * now_ns / (min_time_s * NS_PER_S)
+        grown = heated(options.heat, now_ns)
         noise = rng.lognormvariate(0.0, options.noise * _WITHIN)
         now_ns += max(round(sample_ns * grown * noise), 1)
 
@@ -358,9 +368,11 @@ def _draw_sequences(model: "_DrawnModel", steps: int, policy: MeasurePolicy) -> 
 class _DrawnModel:
     """A decoder whose runs only advance a clock; it fulfils `TwoPhases`."""
 
-    def __init__(self, prompt_ns: float, step_ns: float, sigma: float, rng: random.Random) -> None:
+    def __init__(
+        self, prompt_ns: float, step_ns: float, options: SimulatedOptions, rng: random.Random
+    ) -> None:
         self.prompt_ns, self.step_ns = prompt_ns, step_ns
-        self._sigma, self._rng = sigma, rng
+        self._options, self._rng = options, rng
         self._now_ns = 0
 
     def clock(self) -> int:
@@ -373,13 +385,15 @@ class _DrawnModel:
         self._pass(self.step_ns)
 
     def _pass(self, ns: float) -> None:
-        self._now_ns += max(round(ns * self._rng.lognormvariate(0.0, self._sigma)), 1)
+        grown = heated(self._options.heat, self._now_ns)
+        noise = self._rng.lognormvariate(0.0, self._options.noise * _WITHIN)
+        self._now_ns += max(round(ns * grown * noise), 1)
 
 
 def _samples(
     policy: MeasurePolicy, process_ns: float, options: SimulatedOptions, rng: random.Random
 ) -> tuple[tuple[int, ...], str]:
-    """Single runs, whose times grow with the drift of the device."""
+    """Single runs on a device that gets hot."""
     rule = HalfWidthRule(policy=policy)
     sigma = options.noise * _WITHIN
     budget_ns = policy.max_time_s * NS_PER_S
@@ -387,7 +401,7 @@ def _samples(
     elapsed_ns = 0
     for point in rule.check_points():
         while len(samples) < point:
-            grown = 1 + options.drift * min(elapsed_ns / budget_ns, 1.0)
+            grown = heated(options.heat, elapsed_ns)
             samples.append(max(round(process_ns * grown * rng.lognormvariate(0.0, sigma)), 1))
             elapsed_ns += samples[-1]
             if elapsed_ns >= budget_ns:
@@ -405,8 +419,8 @@ _POLL_S = 0.05
 class SimulatedAgent:
     """The `simulated` device kind; its options are those of `SimulatedOptions`.
 
-    A crash is drawn from the seeds and the task's id. Another attempt has another id, so it may
-    succeed.
+    A crash or a loss is drawn from the seeds and the task's id. Another attempt has another id, so
+    it may succeed.
     """
 
     def __init__(self, options: DeviceOptions) -> None:
@@ -443,7 +457,7 @@ class SimulatedAgent:
         """Computes one repeat; no model is executed, and the artifact is not opened."""
         started = utc_now()
         rng = random.Random(f"{self._options!r}/{task.task_id}/{task.seed}")  # noqa: S311 - no secret
-        failure = _wait(self._options.duration_s, stop_requested) or _draw_crash(self._options, rng)
+        failure = _wait(self._options.duration_s, stop_requested) or _draw_fault(self._options, rng)
         reason = self.why_unsupported(task.execution)
         if reason is not None:
             failure = _unsupported(reason, "change the cell's execution")
@@ -511,9 +525,18 @@ class SimulatedAgent:
         )
 
 
-def _draw_crash(options: SimulatedOptions, rng: random.Random) -> Failure | None:
-    if rng.random() >= options.crash_rate:
+def _draw_fault(options: SimulatedOptions, rng: random.Random) -> Failure | None:
+    drawn = rng.random()
+    if drawn >= options.crash_rate + options.loss_rate:
         return None
+    if drawn >= options.crash_rate:
+        return Failure(
+            kind=ErrorKind.DEVICE_LOST,
+            message="the simulated device does not answer",
+            remedy="set the device's loss_rate to 0",
+            is_transient=True,
+            stage="start",
+        )
     return Failure(
         kind=ErrorKind.CRASHED,
         message="simulated crash",

@@ -327,6 +327,11 @@ def banners(cells: pl.DataFrame) -> tuple[str, ...]:
     )
 
 
+def is_banner(note: str) -> bool:
+    """Whether a note of a table says that some of its devices are not real."""
+    return note.startswith(tuple(_UNREAL.values()))
+
+
 def origin_banners(attempts: pl.LazyFrame) -> tuple[str, ...]:
     """The banners of stored attempts, in place of those of cells."""
     return banners(attempts.select("origin", "device").collect())

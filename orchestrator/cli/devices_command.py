@@ -22,8 +22,10 @@ from fleetrank.device_agents.host.processor_peaks import probe_peak
 from fleetrank.device_agents.registry import KINDS, create_agent
 from fleetrank.foundation.codec import json_text
 from fleetrank.foundation.errors import FleetError, reworded, shortened, with_flags
+from fleetrank.foundation.vocabulary import Origin
 from fleetrank.orchestrator.cli.context import current, host_turn, settle_workspace
 from fleetrank.orchestrator.cli.listing import AsJson, TableView, print_table, with_view
+from fleetrank.orchestrator.cli.sweep_display import fleetrank_command
 from fleetrank.orchestrator.errors import NothingToDoError, UsageError
 from fleetrank.orchestrator.workspace.device_registry import (
     DeviceFile,
@@ -278,6 +280,20 @@ def add(
     if device.kind_of.is_probed_when_added and device.host is None:
         agent.probe()  # detects a missing driver now instead of during a sweep
     _print_file(save_device(workspace, device), as_json)
+    if device.traits.origin is Origin.SIMULATED and device.host is None and not as_json:
+        _print_trial(device)
+
+
+_TRIED = ("squeezenet1_1", "mobilenet_v2")
+"""Two small models of nearly the same latency, whose order can differ between devices."""
+
+
+def _print_trial(device: DeviceFile) -> None:
+    """Two commands to paste: they measure a device beside this host, and compare both."""
+    devices = f"{LOCAL_CPU},{device.name}"
+    print("to try it:")
+    print(f"  {fleetrank_command('run', *_TRIED, '--devices', devices)}")
+    print(f"  {fleetrank_command('faster', *_TRIED, '--include-simulated')}")
 
 
 def _print_file(path: Path, as_json: bool) -> None:

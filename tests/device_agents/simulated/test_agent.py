@@ -1,10 +1,17 @@
 import statistics
 from dataclasses import replace
+from itertools import accumulate
 from pathlib import Path
 
 import pytest
 
-from fleetrank.device_agents.contract.task import Execution, MeasureTask, OptionValue, TokenCost
+from fleetrank.device_agents.contract.task import (
+    Execution,
+    MeasurePolicy,
+    MeasureTask,
+    OptionValue,
+    TokenCost,
+)
 from fleetrank.device_agents.errors import PermanentError
 from fleetrank.device_agents.simulated import SimulatedAgent
 from fleetrank.foundation.inputs import Workload
@@ -103,18 +110,42 @@ def test_processes_differ_by_more_than_samples_of_one() -> None:
     assert within < between / 2
 
 
-def test_drift_is_flagged() -> None:
-    options: dict[str, OptionValue] = {**FAST, "drift": 0.5, "noise": 0.02, "overhead_us": 200_000}
-    assert Flag.DRIFT in SimulatedAgent(options).measure(task()).flags
+def test_a_device_slows_down_under_load_and_is_flagged() -> None:
+    options: dict[str, OptionValue] = {**FAST, "heat": 0.5, "overhead_us": 199_000}
+    seen = SimulatedAgent(options).measure(task())
+    assert Flag.DRIFT in seen.flags
+    assert seen.samples_ns[0] == 200_000_000
+    # After 10 s of computing, 63 % of the growth; a fast model has not computed for so long.
+    at_ns = list(accumulate(seen.samples_ns))
+    hot = next(ns for ns, now_ns in zip(seen.samples_ns[1:], at_ns, strict=False) if now_ns > 1e10)
+    assert hot == pytest.approx(200_000_000 * (1 + 0.5 * 0.632), rel=0.01)
+    assert SimulatedAgent({**FAST, "heat": 0.5}).measure(task()).flags == ()
+
+
+def test_a_long_run_and_a_sequence_of_tokens_slow_down_too() -> None:
+    hot: dict[str, OptionValue] = {**FAST, "heat": 0.5, "overhead_us": 199_000}
+    long = SimulatedAgent(hot).measure(task(policy=MeasurePolicy(min_time_s=60.0)))
+    assert long.samples_ns[-1] == pytest.approx(1.5 * long.samples_ns[0], rel=0.01)
+    execution = Execution(
+        runtime=Runtime.ONNX, backend="cpu", workload=Workload.parse("generate@64+33")
+    )
+    asked = task(execution=execution, token_costs=(PROMPT, STEP))
+    steps = SimulatedAgent(hot).measure(asked).samples_ns
+    assert steps[-1] > 1.2 * steps[0]
 
 
 @pytest.mark.slow
-def test_crashes_come_at_their_rate() -> None:
-    agent = SimulatedAgent({"crash_rate": 0.3})
+@pytest.mark.parametrize(
+    ("rate", "kind", "is_transient"),
+    [("crash_rate", ErrorKind.CRASHED, False), ("loss_rate", ErrorKind.DEVICE_LOST, True)],
+)
+def test_failures_come_at_their_rate(rate: str, kind: ErrorKind, is_transient: bool) -> None:
+    agent = SimulatedAgent({rate: 0.3})
     seen = [agent.measure(task(str(i))) for i in range(300)]
     failures = [measurement.failure for measurement in seen if measurement.failure]
     assert 60 < len(failures) < 120
-    assert {(one.kind, one.is_transient) for one in failures} == {(ErrorKind.CRASHED, False)}
+    assert {(one.kind, one.is_transient) for one in failures} == {(kind, is_transient)}
+    assert {one.origin for one in seen} == {Origin.SIMULATED}
 
 
 def test_a_model_without_cost_is_unsupported() -> None:
@@ -141,7 +172,8 @@ def test_it_says_that_it_is_simulated() -> None:
         {"seed": 1.5},
         {"noise": True},
         {"crash_rate": -0.6},
-        {"drift": -1},
+        {"heat": -0.1},
+        {"loss_rate": -0.1},
         {"memory_bytes": 0},
         {"efficiency_onnx": 0},
     ],
