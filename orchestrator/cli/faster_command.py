@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import polars as pl
 import typer
 
-from fleetrank.analysis.stored.cell_values import is_banner
 from fleetrank.analysis.stored.selection import MARGIN
 from fleetrank.foundation.codec import json_text
 from fleetrank.foundation.vocabulary import Form, Origin
@@ -127,6 +126,8 @@ def faster(
     if as_json:
         table = replace(table, notes=(*table.notes, *sentences))
     elif sentences:
+        from fleetrank.analysis.stored.cell_values import is_banner
+
         print("\n".join(map(wrapped, sentences)), end="\n\n")
         table = replace(table, notes=tuple(filter(is_banner, table.notes)))
     print_in_form(
