@@ -9,7 +9,14 @@ from pathlib import Path
 
 import bad_network
 import pytest
-from adb_bench import PID, adb_of_the_wheel, given_stand_ins, keep_canary, leftovers
+from adb_bench import (
+    PID,
+    TINY_TFLITE,
+    adb_of_the_wheel,
+    given_stand_ins,
+    keep_canary,
+    leftovers,
+)
 from cluster_driver import ACTOR, FLEETRANK, Case, ClusterDriver, is_failure, is_ok
 from namespace_hosts import (
     HostNetwork,
@@ -93,6 +100,15 @@ def _register(driver: ClusterDriver, host: NamespaceHost, adb_server: str) -> No
     (driver.here / "devices" / "phone.yaml").write_text(text)
 
 
+def _use_tflite(workspace: Path) -> None:
+    """The phone of the lab has a program for files of TFLite only."""
+    (workspace / "m.tflite").write_bytes(TINY_TFLITE.read_bytes())
+    for card in (workspace / "cards").iterdir():
+        card.write_text(card.read_text().replace("m.onnx", "m.tflite"))
+    spec = workspace / "sweeps" / "t.yaml"
+    spec.write_text(spec.read_text().replace("[onnx]", "[tflite]"))
+
+
 def _phone(lab: NamespaceHost) -> Path:
     """The files of the virtual phone, whose programs from now on take the time that they say."""
     (folder,) = (lab.home / "phones").iterdir()
@@ -107,6 +123,7 @@ def test_a_tunnel_to_a_phone_breaks_and_returns(
     phone = _phone(lab)
     _register(case.driver, case.host("left"), tunnel.address)
     case.driver.write_spec(["phone"], repeats=2, max_time_s=5.0)
+    _use_tflite(case.driver.here)
     case.start().wait_for(is_ok, _LIMIT_S)
     # Later than the program: a cut while the phone is tidied up costs no attempt.
     wait_until((phone / PID).exists, "the program on the phone", 30.0)
