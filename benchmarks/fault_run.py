@@ -272,7 +272,8 @@ def register(
         names.append(f"phone-{number:02d}")
         request = RegistrationRequest(address=farmed.address)
         met = NewPhone(request=request, found=facts, store=ProgramStore(), say=print)
-        data = RegistrationData(facts=met.facts, clusters=met.clusters)
+        clusters = tuple(one.cores for one in met.clusters)
+        data = RegistrationData(facts=met.facts, clusters=clusters)
         registration = Registration.of(data)
         device = DeviceFile(
             name=names[-1], kind="android", options=options, registration=registration
