@@ -53,12 +53,7 @@ from fleetrank.analysis.stored.scope import (
 )
 from fleetrank.analysis.stored.selection import Selection, refuse_absent_workload, workloads_of
 from fleetrank.analysis.stored.side_tables import COMPONENT_TIMES, read_side
-from fleetrank.analysis.stored.sweep_record import (
-    SweepRecord,
-    SweepTags,
-    read_record,
-    shown_tags,
-)
+from fleetrank.analysis.stored.sweep_record import SweepRecord, SweepTags, read_record, shown_tags
 from fleetrank.analysis.tables.formats import column_texts, grid_of_rows, heading
 from fleetrank.analysis.tables.table import Table, meaning_of_column, split_notes
 from fleetrank.analysis.tables.tables import TABLES, TableRequest, session_table

@@ -8,12 +8,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from time import monotonic
 
-from fleetrank.analysis.stored.sweep_record import (
-    IMPORTED,
-    SweepRecord,
-    SweepState,
-    shown_tags,
-)
+from fleetrank.analysis.stored.sweep_record import IMPORTED, SweepRecord, SweepState, shown_tags
 from fleetrank.foundation.inputs import IMAGE
 from fleetrank.foundation.lease import seems_locked
 from fleetrank.foundation.vocabulary import NS_PER_MS

@@ -4,12 +4,7 @@ import pytest
 from stored_part import published_rows
 
 from fleetrank.analysis.stored.columns import SCHEMA_VERSION
-from fleetrank.analysis.stored.sweep_record import (
-    IMPORTED,
-    RECORD_VERSION,
-    SweepRecord,
-    SweepState,
-)
+from fleetrank.analysis.stored.sweep_record import IMPORTED, RECORD_VERSION, SweepRecord, SweepState
 from fleetrank.orchestrator.errors import NewerSchemaError, NothingToDoError, StoreError, UsageError
 from fleetrank.orchestrator.store.parts import read_sweeps
 from fleetrank.orchestrator.store.results import ResultStore
