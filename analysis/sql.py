@@ -19,8 +19,9 @@ import pyarrow as pa
 from fleetrank.analysis.errors import AnalysisError, QueryError
 from fleetrank.analysis.stored.columns import DEFAULT_ORIGINS, EXCLUDED, READ_COLUMNS, SCHEMA
 from fleetrank.analysis.stored.load import load_measurements
+from fleetrank.analysis.stored.part_list import damage_in
 from fleetrank.analysis.stored.side_tables import SIDE_TABLES, read_side
-from fleetrank.analysis.stored.sweep_record import damage_in, read_record
+from fleetrank.analysis.stored.sweep_record import read_record
 from fleetrank.analysis.tables.formats import UNITS
 from fleetrank.foundation.errors import count_of, failing_as, is_rust_panic
 from fleetrank.foundation.lease import clock_of_reading

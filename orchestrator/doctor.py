@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -200,6 +201,7 @@ class Library:
 
     Attributes:
         is_slow: its import takes longer than a person waits; only a thorough check tries it.
+        binary: of a slow one, what the usual check loads: a package, and its compiled file.
     """
 
     check: str
@@ -208,6 +210,11 @@ class Library:
     target: str
     without: str = "sweeps that need it do not start"
     is_slow: bool = False
+    binary: str | None = None
+
+    def tried(self, *, is_thorough: bool) -> str | None:
+        """The module, function or file that a check loads; `None` for none."""
+        return self.target if is_thorough or not self.is_slow else self.binary
 
 
 def _of_runtime(name: str) -> Library:
@@ -217,73 +224,50 @@ def _of_runtime(name: str) -> Library:
         extra=needed.extra,
         distribution=needed.distribution,
         target=needed.module,
-        # It loads its exporter too.
-        is_slow=needed.distribution == "executorch",
+        # ExecuTorch loads its exporter too.
+        is_slow=needed.distribution in ("executorch", "torch"),
+        binary="torch/_C.*" if needed.distribution == "torch" else None,
     )
 
 
+_TORCHVISION = "fleetrank.models.networks.build:import_torchvision"
+_XNNPACK = "executorch.backends.xnnpack.partition.xnnpack_partitioner"
 LIBRARIES = (
     *(_of_runtime(name) for name in RUNNERS),
     Library(check="exporter onnx", extra="onnx", distribution="onnx", target="onnx"),
-    Library(
-        check="exporter onnxscript",
-        extra="torch",
-        distribution="onnxscript",
-        target="onnxscript",
-        is_slow=True,
-    ),
+    Library(check="exporter onnxscript", extra="torch", distribution="onnxscript",
+            target="onnxscript", is_slow=True),
     # Before timm, which imports torchvision and fails if its operators do not match torch.
-    Library(
-        check="networks torchvision",
-        extra="torch",
-        distribution="torchvision",
-        target="fleetrank.models.networks.build:import_torchvision",
-    ),
-    Library(check="networks timm", extra="torch", distribution="timm", target="timm"),
-    Library(
-        check="exporter tflite",
-        extra="tflite",
-        distribution="litert-torch",
-        target="litert_torch",
-        is_slow=True,
-    ),
-    Library(
-        check="exporter executorch",
-        extra="executorch",
-        distribution="executorch",
-        target="executorch.backends.xnnpack.partition.xnnpack_partitioner",
-        is_slow=True,
-    ),
-    Library(
-        check="converter keras",
-        extra="tensorflow",
-        distribution="tensorflow-cpu",
-        target="tensorflow",
-        is_slow=True,
-    ),
+    Library(check="networks torchvision", extra="torch", distribution="torchvision",
+            target=_TORCHVISION, is_slow=True),
+    Library(check="networks timm", extra="torch", distribution="timm", target="timm", is_slow=True),
+    Library(check="exporter tflite", extra="tflite", distribution="litert-torch",
+            target="litert_torch", is_slow=True),
+    Library(check="exporter executorch", extra="executorch", distribution="executorch",
+            target=_XNNPACK, is_slow=True),
+    Library(check="converter keras", extra="tensorflow", distribution="tensorflow-cpu",
+            target="tensorflow", is_slow=True),
     Library(check="ray", extra="cluster", distribution="ray", target="ray"),
-    Library(
-        check="tables",
-        extra="analysis",
-        distribution="scipy",
-        target="scipy.special",
-        without="tables and comparisons need it",
-    ),
-    Library(
-        check="sql",
-        extra="analysis",
-        distribution="duckdb",
-        target="duckdb",
-        without="`fleetrank query` needs it",
-    ),
-)
+    Library(check="tables", extra="analysis", distribution="scipy", target="scipy.special",
+            without="tables and comparisons need it"),
+    Library(check="sql", extra="analysis", distribution="duckdb", target="duckdb",
+            without="`fleetrank query` needs it"),
+)  # fmt: skip
 
 _IMPORT_ALL = """
-import importlib, json, sys
+import ctypes, glob, importlib, importlib.util, json, os, sys
 failed = {}
 for target in json.load(sys.stdin):
     name, _, function = target.partition(":")
     try:
+        package, _, file = name.partition("/")
+        if file:
+            spec = importlib.util.find_spec(package)
+            folder = glob.escape(os.path.dirname(spec and spec.origin or ""))
+            if not folder or not (found := glob.glob(os.path.join(folder, file))):
+                raise ImportError(f"{package} has no file {file}")
+            ctypes.CDLL(found[0])
+            continue
         module = importlib.import_module(name)
         if module.__file__ is None:
             raise ImportError(f"{name} is a folder without code")
@@ -303,8 +287,21 @@ def version_of(distribution: str) -> str | None:
         return None
 
 
+def unmet_pin(distribution: str) -> str | None:
+    """Which library a distribution needs in exactly one version, where another one is installed.
+
+    torchvision is compiled for one release of torch, and does not load beside another one.
+    """
+    for text in metadata.requires(distribution) or ():
+        pin = re.fullmatch(r"([\w.-]+) ?\(?==([\w.]+)\)?", text)
+        found = version_of(pin[1]) if pin else None
+        if pin and (found or "").partition("+")[0] != pin[2]:
+            return f"it needs {pin[1]} {pin[2]}, and {found or 'none'} is installed"
+    return None
+
+
 def import_failures(targets: list[str]) -> dict[str, str]:
-    """Imports libraries in a new process, in order, and returns the reasons of failures.
+    """Loads modules and files in a new process, in order, and returns the reasons of failures.
 
     If a library crashes the process, all of them are reported as failed.
     """
@@ -346,7 +343,8 @@ def check_software(*, is_thorough: bool = False) -> Iterator[Finding]:
     """Checks the libraries of every extra of which something is installed, and imports them.
 
     Args:
-        is_thorough: imports also those whose import takes long.
+        is_thorough: imports also those whose import takes long; else of these only the compiled
+            file is loaded, or the versions are compared that they need.
     """
     versions = {library: version_of(library.distribution) for library in LIBRARIES}
     asked = {library.extra for library, version in versions.items() if version is not None}
@@ -354,16 +352,17 @@ def check_software(*, is_thorough: bool = False) -> Iterator[Finding]:
         message = "no runtime is installed, so nothing can be measured here"
         yield error("runtimes", message, "pip install 'fleetrank[onnx]'")
     wanted = [library for library in LIBRARIES if library.extra in asked]
-    # Two processes for two cores: PyTorch takes as long as all the others.
+    targets = {one: one.tried(is_thorough=is_thorough) for one in wanted if versions[one]}
+    # Two processes for two cores: PyTorch and Ray take as long as all the others.
     groups = [
-        [library for library in wanted if (library.extra == "torch") == is_torch]
-        for is_torch in (False, True)
+        [library for library in wanted if (library.extra in ("torch", "cluster")) == is_large]
+        for is_large in (False, True)
     ]
-    tried = [
-        [one.target for one in group if versions[one] and (is_thorough or not one.is_slow)]
-        for group in groups
-    ]
+    tried = [[text for one in group if (text := targets.get(one))] for group in groups]
     with ThreadPoolExecutor(len(groups)) as pool:
         for group, failures in zip(groups, pool.map(import_failures, tried), strict=True):
             for one in group:
-                yield judge_library(one, versions[one], failures.get(one.target))
+                failure = failures.get(targets.get(one) or "")
+                if failure is None and versions[one]:
+                    failure = unmet_pin(one.distribution)
+                yield judge_library(one, versions[one], failure)

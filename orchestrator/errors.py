@@ -175,7 +175,7 @@ def damage_of(error: BaseException, results: Path) -> FleetError | None:
     is_of_reading = type(error).__module__.partition(".")[0] in _READERS or is_rust_panic(error)
     if not is_of_reading and not (isinstance(error, OSError) and error.errno is None):
         return None
-    from fleetrank.analysis.stored.sweep_record import damage_in
+    from fleetrank.analysis.stored.part_list import damage_in
 
     if (damaged := damage_in(results)) is not None:
         return damaged

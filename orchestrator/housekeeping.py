@@ -15,11 +15,11 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
+from fleetrank.analysis.stored.part_list import REPAIR, pending_path
 from fleetrank.analysis.stored.selection import read_exclusions
-from fleetrank.analysis.stored.sweep_record import REPAIR, pending_path
 from fleetrank.foundation.errors import BadFileError, MissingFileError
 from fleetrank.foundation.files import check_regular
-from fleetrank.foundation.lease import is_locked
+from fleetrank.foundation.lease import is_locked, pause_between_steps
 from fleetrank.foundation.plain_data import read_json_object
 from fleetrank.orchestrator.durable import replace_file, storing, sync_file, sync_folder
 from fleetrank.orchestrator.errors import NewerSchemaError, StoreError, UsageError
@@ -213,7 +213,11 @@ def plan_merge(store: ResultStore, other: ResultStore) -> list[Merging]:
     """
     if store.root.resolve() == other.root.resolve():
         raise UsageError(f"{other.root} is this workspace", "name another workspace")
-    return [_merging(store, other, sweep_id) for sweep_id in other.sweep_ids()]
+    found = []
+    for sweep_id in other.sweep_ids():
+        pause_between_steps(f"compares {sweep_id}")
+        found.append(_merging(store, other, sweep_id))
+    return found
 
 
 def copy_sweep(store: ResultStore, other: ResultStore, sweep_id: str) -> None:

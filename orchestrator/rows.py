@@ -18,8 +18,8 @@ import polars as pl
 from numpy.typing import NDArray
 
 from fleetrank.analysis.stored.columns import COLUMNS, SCHEMA, SCHEMA_VERSION, Column
+from fleetrank.analysis.stored.part_list import MEASUREMENTS
 from fleetrank.analysis.stored.side_tables import SIDE_TABLES
-from fleetrank.analysis.stored.sweep_record import MEASUREMENTS
 from fleetrank.device_agents.contract.agent import DeviceFacts
 from fleetrank.device_agents.contract.measurement import Measurement, ToolSummary
 from fleetrank.device_agents.contract.task import Execution, Options

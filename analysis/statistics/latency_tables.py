@@ -13,7 +13,6 @@ import polars as pl
 from fleetrank.analysis.errors import NoDataError
 from fleetrank.analysis.panel.session import Session
 from fleetrank.analysis.rounds import MeasuredRound
-from fleetrank.analysis.statistics.language import MEANINGS
 from fleetrank.analysis.statistics.verdicts import with_verdicts
 from fleetrank.analysis.stored.cell_values import (
     banners,
@@ -40,7 +39,7 @@ from fleetrank.analysis.weather import (
     weather_of,
 )
 from fleetrank.foundation.errors import count_of
-from fleetrank.foundation.inputs import Workload, WorkloadKind
+from fleetrank.foundation.inputs import IMAGE, Workload, WorkloadKind
 from fleetrank.foundation.vocabulary import (
     BYTES_PER_MIB,
     NS_PER_MS,
@@ -146,6 +145,10 @@ def _matrix_notes(judged: pl.DataFrame) -> Iterator[str]:
 def _of_workload(session: Session, table: Table) -> Table:
     """The table with its workload in the title, and what one inference of it is."""
     workload = session.workload
+    if workload == IMAGE:
+        return table
+    from fleetrank.analysis.statistics.language import MEANINGS  # slow to import
+
     if workload.kind not in MEANINGS:
         return table
     return replace(

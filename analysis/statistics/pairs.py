@@ -67,6 +67,7 @@ def faster(
     *,
     users: Mapping[str, float] | None = None,
     devices: Iterable[str] = (),
+    has_gap: bool = True,
 ) -> PairAnswer:
     """Which of two models is the faster one here, and on the devices of users.
 
@@ -79,6 +80,7 @@ def faster(
         b: name of another.
         users: share of users by device or device model, above 0; they are made to sum to 1.
         devices: names of known devices; one without any row counts as not measured.
+        has_gap: also learns how often such a gap is kept, which takes longer than the answer.
 
     Raises:
         AnalysisError: both names are one model, or one has several precisions to choose from.
@@ -88,8 +90,10 @@ def faster(
     rows = fleet.row_of(a), fleet.row_of(b)
     if rows[0] == rows[1]:
         raise AnalysisError(f"{a} and {b} are one model", "name two models")
-    answer = _answer(fleet, rows, _here(fleet, rows), users, devices)
-    return replace(answer, notes=fleet.notes(a, b))
+    here = _here(fleet, rows)
+    answer = _answer(fleet, rows, here, users, devices)
+    answer = replace(answer, notes=fleet.notes(a, b))
+    return _with_gap(fleet, answer, here) if has_gap else answer
 
 
 def _answer(
@@ -118,7 +122,7 @@ def _answer(
         quantity=fleet.quantity.name,
         notes=fleet.notes(),
     )
-    answer = _with_gap(fleet, relative_to_here(answer), here)
+    answer = relative_to_here(answer)
     steps = _candidates(fleet, rows, here, answer, registered)
     return with_users(answer, found, steps, fleet.selection.seed)
 

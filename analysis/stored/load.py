@@ -15,6 +15,13 @@ from fleetrank.analysis.stored.columns import (
     SCHEMA_VERSION,
     SMALLEST,
 )
+from fleetrank.analysis.stored.part_list import (
+    MEASUREMENTS,
+    NO_SWEEP,
+    part_files,
+    published_sweeps,
+    read_list,
+)
 from fleetrank.analysis.stored.selection import (
     WORKLOAD,
     Named,
@@ -24,13 +31,6 @@ from fleetrank.analysis.stored.selection import (
     not_excluded,
     read_exclusions,
     with_statistic,
-)
-from fleetrank.analysis.stored.sweep_record import (
-    MEASUREMENTS,
-    NO_SWEEP,
-    part_files,
-    published_sweeps,
-    read_list,
 )
 from fleetrank.foundation.errors import BadFileError, did_you_mean, reworded
 from fleetrank.foundation.plain_data import read_checked_object

@@ -23,7 +23,7 @@ from fleetrank.analysis.stored.columns import (
     Column,
     column,
 )
-from fleetrank.analysis.stored.sweep_record import part_files, published_sweeps, read_part
+from fleetrank.analysis.stored.part_list import part_files, published_sweeps, read_part
 from fleetrank.foundation.supervised_child import CoreUse
 from fleetrank.foundation.vocabulary import words_of
 

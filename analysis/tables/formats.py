@@ -279,7 +279,11 @@ def column_texts(frame: pl.DataFrame, name: str, *, is_grouped: bool = False) ->
     if is_rho and frame[name].dtype.is_float():
         known = frame[name].to_list()
         return [MISSING if one is None else f"{one:z.{_RHO_DIGITS}f}" for one in known]
-    return [value_text(value, is_grouped=is_grouped) for value in frame[name].to_list()]
+    values = frame[name].to_list()
+    if frame[name].dtype != pl.String:
+        return [value_text(value, is_grouped=is_grouped) for value in values]
+    texts = {value: value_text(value) for value in set(values)}  # few names in many rows
+    return [texts[value] for value in values]
 
 
 _FIGURE = re.compile(r"-|[\d.]+(  | [~?])?|-?[\d.]+ to -?[\d.]+")

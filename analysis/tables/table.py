@@ -201,18 +201,21 @@ def frame_of(kind: type, results: Iterable[object]) -> pl.DataFrame:
     class is a row too: a column that it lacks is null.
     """
     schema = schema_of(kind)
-    rows = [[_value(one, name) for name in schema] for one in results]
+    rows = [[*map(_values(one, schema).get, schema)] for one in results]
     frame = pl.DataFrame(rows, schema=dict(schema), orient="row")
     numbers = [name for name, column in schema.items() if column.is_float()]
     return frame.with_columns(pl.when(pl.col(numbers).is_finite()).then(pl.col(numbers)))
 
 
-def _value(one: object, name: str) -> object:
-    if hasattr(one, name):
-        return getattr(one, name)
-    parts = (getattr(one, each.name) for each in fields(one))  # type: ignore[arg-type]
-    inner = (_value(part, name) for part in parts if is_dataclass(part))
-    return next((value for value in inner if value is not None), None)
+def _values(one: object, names: Iterable[str]) -> dict[str, object]:
+    """By name, what a result has, or else the first of its parts that has it."""
+    found = {name: getattr(one, name) for name in names if hasattr(one, name)}
+    if lacking := [name for name in names if name not in found]:
+        for each in fields(one):  # type: ignore[arg-type]
+            if is_dataclass(part := getattr(one, each.name)):
+                inner = _values(part, lacking)
+                found |= {name: value for name, value in inner.items() if found.get(name) is None}
+    return found
 
 
 # The notes that a person reads below a table: three sentences; the others are explanation.

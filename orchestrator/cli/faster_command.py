@@ -115,7 +115,7 @@ def faster(
     elif len(names) > 2:
         sentences, table = _of_several(shares, chosen, now=now)
     else:
-        answer = _answer(names, shares, chosen, now=now)
+        answer = _answer(names, shares, chosen, has_gap=explain or as_json, now=now)
         from fleetrank.analysis.statistics.pair_answer import holds
 
         code = 0 if fail_if is None or holds(answer, fail_if) else EXIT_SLOWER
@@ -162,15 +162,19 @@ def _refuse_wrong(
 
 
 def _answer(
-    names: Sequence[str], shares: Shares, selectors: Selectors, *, now: bool
+    names: Sequence[str], shares: Shares, selectors: Selectors, *, has_gap: bool, now: bool
 ) -> "PairAnswer":
     from fleetrank.analysis.statistics.pairs import faster as answer
-    from fleetrank.orchestrator.workspace.device_registry import read_device_files
 
-    registered = read_device_files(current().workspace).values()
-    devices = [one.name for one in registered if one.traits.origin is Origin.MEASURED]
+    devices: list[str] = []
+    workspace = current().workspace
+    if any(workspace.devices.glob("*.yaml")):
+        from fleetrank.orchestrator.workspace.device_registry import read_device_files  # slow
+
+        registered = read_device_files(workspace).values()
+        devices += [one.name for one in registered if one.traits.origin is Origin.MEASURED]
     with selected_session("pairs", selectors, now=now) as session:
-        return answer(session, *names, users=shares, devices=devices)
+        return answer(session, *names, users=shares, devices=devices, has_gap=has_gap)
 
 
 def _of_several(shares: Shares, selectors: Selectors, *, now: bool) -> "Said":

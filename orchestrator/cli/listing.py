@@ -184,46 +184,18 @@ def _view_of(
     )
 
 
+_LIMIT = f"Print the first N rows (default: {MOST_ROWS}; a list in a pipe: all; 0: all)."
 _OPTIONS = (
-    option(
-        "columns",
-        str | None,
-        None,
-        typer.Option("--columns", metavar="A,B", help="Only these columns, in this order."),
-    ),
-    option(
-        "sort",
-        str | None,
-        None,
-        typer.Option(
-            "--sort", metavar="COLUMN", help="Sort by this column; missing values come last."
-        ),
-    ),
-    option(
-        "descending",
-        bool,
-        False,
-        typer.Option("--descending", help="Sort the largest value first."),
-    ),
-    option(
-        "limit",
-        int | None,
-        None,
-        typer.Option(
-            "--limit",
-            "--top",
-            min=0,
-            metavar="N",
-            help=f"Print the first N rows (default: {MOST_ROWS}; a list in a pipe: all; 0: all).",
-        ),
-    ),
-    option(
-        "show_all",
-        bool,
-        False,
-        typer.Option("--all", help="Show every column and every row."),
-    ),
-)
+    option("columns", str | None, None, typer.Option(
+        "--columns", metavar="A,B", help="Only these columns, in this order.")),
+    option("sort", str | None, None, typer.Option(
+        "--sort", metavar="COLUMN", help="Sort by this column; missing values come last.")),
+    option("descending", bool, False, typer.Option(
+        "--descending", help="Sort the largest value first.")),
+    option("limit", int | None, None, typer.Option(
+        "--limit", "--top", min=0, metavar="N", help=_LIMIT)),
+    option("show_all", bool, False, typer.Option("--all", help="Show every column and every row.")),
+)  # fmt: skip
 with_view = with_options("view", _OPTIONS, _view_of)
 """Gives a command the options of a listing in place of its parameter `view`."""
 

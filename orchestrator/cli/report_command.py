@@ -5,11 +5,12 @@ import shutil
 import socket
 import sys
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, replace
+from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
 import typer
 from typer.core import TyperGroup
@@ -337,13 +338,38 @@ def _write_tables(
     print_table(rows, as_json)
 
 
-class _Tables(TyperGroup):
-    """The tables as commands; a wrong name is an error that names the nearest."""
+class _TableCommands(Mapping[str, "click.Command"]):
+    """The tables as commands, each made when it is used: all of them take longer than a table."""
 
-    def get_command(self, context: "click.Context", name: str) -> "click.Command | None":
-        """Raises `AnalysisError` for a name that no table has."""
+    def __iter__(self) -> Iterator[str]:
+        return iter(TABLES)
+
+    def __len__(self) -> int:
+        return len(TABLES)
+
+    def __getitem__(self, name: str) -> "click.Command":
+        """Raises `AnalysisError`, which names the nearest, for a name that no table has."""
         part_of(name)
-        return super().get_command(context, name)
+        return _table_command(TABLES[name].name)
+
+
+@cache
+def _table_command(name: str) -> "click.Command":
+    spec = TABLES[name]
+    width = max(map(len, spec.parts))
+    lines = (f"  {part:{width}}  {one.shows}" for part, one in spec.parts.items())
+    text = "\n".join((f"{spec.question}\n\n\b\nParts:", *lines))
+    alone = typer.Typer(rich_markup_mode=None, add_completion=False)
+    alone.command(spec.name, help=text)(show_command(spec))
+    return typer.main.get_command(alone)
+
+
+class _Tables(TyperGroup):
+    """The group of the tables."""
+
+    def __init__(self, **given: Any) -> None:
+        super().__init__(**given)
+        self.commands = cast("dict[str, click.Command]", _TableCommands())
 
 
 show = typer.Typer(invoke_without_command=True, rich_markup_mode=None, cls=_Tables)
@@ -363,7 +389,7 @@ def questions(context: typer.Context, *, as_json: AsJson = False) -> None:
         print_table(rows, as_json)
 
 
-def _show_command(spec: TableSpec) -> Command:
+def show_command(spec: TableSpec) -> Command:
     """The command that prints one table; it has the options of that table only."""
     names = [one.name for one in selector_fields() if one.name != "set"]
     if not any(part.is_of_pairs for part in spec.parts.values()):
@@ -391,14 +417,6 @@ def _show_command(spec: TableSpec) -> Command:
         )
 
     return command
-
-
-for _spec in TABLES.values():
-    _width = max(map(len, _spec.parts))
-    _lines = (f"  {name:{_width}}  {one.shows}" for name, one in _spec.parts.items())
-    show.command(_spec.name, help="\n".join((f"{_spec.question}\n\n\b\nParts:", *_lines)))(
-        _show_command(_spec)
-    )
 
 
 def wrapped(text: str, start: str = "") -> str:
@@ -429,11 +447,12 @@ def print_in_form(
         UsageError: the table lacks a column that `view` names.
     """
     from fleetrank.analysis.tables.formats import render
-    from fleetrank.orchestrator.cli.terminal import VisibleConsole, print_on_terminal
 
     table, said = viewed_table(table, view, is_for_people=form is Form.TABLE)
-    console = VisibleConsole()
-    if form is Form.TABLE and console.is_terminal:
+    if form is Form.TABLE and sys.stdout.isatty():
+        from fleetrank.orchestrator.cli.terminal import VisibleConsole, print_on_terminal
+
+        console = VisibleConsole()
         print_on_terminal(table, console, is_explained=is_explained, full=full, said=said)
         return
     if form is Form.CSV:

@@ -9,9 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import polars as pl
 import typer
 
-from fleetrank.analysis.stored.selection import excluded_column, read_exclusions
-from fleetrank.analysis.stored.side_tables import SIDE_TABLES, read_side
-from fleetrank.analysis.stored.sweep_record import (
+from fleetrank.analysis.stored.part_list import (
     MEASUREMENTS,
     NO_SWEEP,
     PARTS,
@@ -19,8 +17,10 @@ from fleetrank.analysis.stored.sweep_record import (
     part_files,
     parts_folder,
     published_sweeps,
-    shown_tags,
 )
+from fleetrank.analysis.stored.selection import excluded_column, read_exclusions
+from fleetrank.analysis.stored.side_tables import SIDE_TABLES, read_side
+from fleetrank.analysis.stored.sweep_record import shown_tags
 from fleetrank.analysis.tables.formats import csv_text
 from fleetrank.foundation.errors import count_of, did_you_mean
 from fleetrank.foundation.inputs import IMAGE

@@ -390,6 +390,7 @@ def _copy_sweeps(store: ResultStore, workspace: Workspace, *, as_json: bool) -> 
         )
     for one in plan:
         if one.step is Step.COPY:
+            pause_between_steps(f"copies {one.sweep_id}")
             with host_turn("results import"):
                 copy_sweep(store, other, one.sweep_id)
     with host_turn("results import"):

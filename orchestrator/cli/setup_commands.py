@@ -53,7 +53,9 @@ def doctor(
     ] = None,
     thorough: Annotated[
         bool,
-        typer.Option("--thorough", help="Also import exporters and converters that load slowly."),
+        typer.Option(
+            "--thorough", help="Also import PyTorch, exporters and converters, which load slowly."
+        ),
     ] = False,
     as_json: AsJson = False,
 ) -> None:

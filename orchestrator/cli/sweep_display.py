@@ -18,13 +18,12 @@ from fleetrank.foundation.inputs import IMAGE
 from fleetrank.foundation.vocabulary import BYTES_PER_MIB, NS_PER_MS, NS_PER_S, CellVerdict
 from fleetrank.orchestrator.cli.context import Work, current, reading_turn
 from fleetrank.orchestrator.cli.options import Progress
-from fleetrank.orchestrator.progress import Subscriber
 
 if TYPE_CHECKING:
     import polars as pl
 
     from fleetrank.analysis.panel.session import Session
-    from fleetrank.orchestrator.progress import SweepFinished
+    from fleetrank.orchestrator.progress import Subscriber, SweepFinished
     from fleetrank.orchestrator.sweep.sweep_session import RunOptions
 
 EXIT_FAILED_CELLS, EXIT_SLOWER, EXIT_INTERRUPTED = 3, 5, 130
@@ -35,9 +34,8 @@ _MOST_LINES = 15
 
 
 @contextmanager
-def shown_progress(progress: Progress) -> Iterator[list[Subscriber]]:
+def shown_progress(progress: Progress) -> "Iterator[list[Subscriber]]":
     """The event subscribers of a progress style; restores the terminal at the end."""
-    from fleetrank.orchestrator.cli.terminal import LiveConsole, VisibleConsole
     from fleetrank.orchestrator.progress import JsonLines, PlainLines
 
     if progress is Progress.NONE:
@@ -45,6 +43,9 @@ def shown_progress(progress: Progress) -> Iterator[list[Subscriber]]:
     elif progress is Progress.JSONL:
         yield [JsonLines(sys.stdout)]
     elif progress is Progress.AUTO and sys.stdout.isatty():
+        from fleetrank.orchestrator.cli.live_table import LiveConsole
+        from fleetrank.orchestrator.cli.terminal import VisibleConsole
+
         live = LiveConsole(VisibleConsole())
         try:
             yield [live]

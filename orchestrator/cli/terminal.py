@@ -1,19 +1,16 @@
-"""What a terminal shows: a console that escapes text, statistics, the live table."""
+"""What a terminal shows of a table: a console that escapes text, and columns that fit."""
 
 import sys
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
-from time import perf_counter
+from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from rich.console import Console, ConsoleOptions, Group, RenderableType
-from rich.live import Live
+from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
 from rich.table import Table as RichTable
 from rich.text import Text
 
 from fleetrank.analysis.tables.formats import (
     EXPLAIN_HINT,
-    MISSING,
     REASON,
     Grid,
     grid_of,
@@ -25,24 +22,8 @@ from fleetrank.analysis.tables.formats import (
     without_shared,
 )
 from fleetrank.analysis.tables.table import with_brief_notes
-from fleetrank.foundation.errors import count_of, duration, visible
+from fleetrank.foundation.errors import visible
 from fleetrank.orchestrator.cli.visible_streams import VisibleStream
-from fleetrank.orchestrator.progress import (
-    DeviceView,
-    Event,
-    ExportFinished,
-    Notice,
-    PhaseStarted,
-    RepeatFinished,
-    SweepFinished,
-    SweepStarted,
-    View,
-    printable,
-    sentence,
-    unreal,
-    updated,
-    waiting,
-)
 
 if TYPE_CHECKING:
     from fleetrank.analysis.tables.table import Table
@@ -174,103 +155,3 @@ def _widths(
         found[name] += more
         left -= more
     return found
-
-
-_MAX_DEVICES_SHOWN = 20
-"""Maximum devices on screen; the busiest are shown and the others are counted."""
-
-
-class LiveConsole:
-    """Draws the view of the sweep; failures and notices stay as lines above it."""
-
-    def __init__(self, console: Console, clock: Callable[[], float] = perf_counter) -> None:
-        self._console = console
-        self._clock = clock
-        self._view = View()
-        self._live: Live | None = None
-
-    def __call__(self, event: Event) -> None:
-        """Processes an event; the display is redrawn four times a second."""
-        self._view = updated(self._view, event, self._clock())
-        if isinstance(event, SweepStarted):
-            self._live = Live(
-                console=self._console, get_renderable=self._render, refresh_per_second=4
-            )
-            self._live.start()
-        is_failure = isinstance(event, RepeatFinished | ExportFinished) and event.error is not None
-        is_kept = is_failure or isinstance(event, SweepStarted | Notice | SweepFinished)
-        if is_kept and (line := sentence(event)) is not None:
-            self._console.print(Text(self._view.labels.said(line)))
-        if isinstance(event, SweepFinished):
-            self.close()
-
-    def close(self) -> None:
-        """Restores the terminal, also after an error."""
-        if self._live is not None:
-            self._live.stop()
-            self._live = None
-
-    def _render(self) -> Group:
-        return render(self._view, self._clock())
-
-
-def render(view: View, now_s: float) -> Group:
-    """The table of devices and the line of totals."""
-    # On a narrow terminal the column of the running cell is shortened first.
-    table = RichTable(box=None, pad_edge=False, expand=True)
-    hosts = {device.host for device in view.devices.values()}
-    has_hosts = len(hosts) > 1
-    for title in (
-        *(["host"] if has_hosts else []),
-        "device",
-        "running",
-        "last",
-        "done",
-        "failed",
-    ):
-        table.add_column(
-            title, overflow="ellipsis", no_wrap=True, ratio=1 if title == "running" else None
-        )
-    busy_first = sorted(
-        view.devices.items(), key=lambda item: (item[1].running is None, item[1].waits is None)
-    )
-    for name, device in busy_first[:_MAX_DEVICES_SHOWN]:
-        table.add_row(
-            *([Text(device.host)] if has_hosts else []),
-            Text(name + unreal(device.origin)),
-            Text(view.labels.said(_doing(device, now_s))),
-            Text(device.last),
-            str(device.n_done),
-            str(device.n_failed),
-        )
-    n_hidden = len(view.devices) - _MAX_DEVICES_SHOWN
-    hidden = [Text(f"and {count_of(n_hidden, 'more device')}")] if n_hidden > 0 else []
-    phase = [] if view.phase is None else [Text(_phase(view.phase, view))]
-    looks = [Text(printable(one.text)) for one in view.decisions.values()][:_MAX_DEVICES_SHOWN]
-    return Group(*phase, *([table] if view.devices else []), *hidden, *looks, _totals(view, now_s))
-
-
-def _phase(phase: PhaseStarted, view: View) -> str:
-    """What the driver does before it measures, as `exporting 3 of 6: resnet18 to onnx`."""
-    if not phase.n_steps:
-        return phase.name
-    number = min(view.n_steps_done + 1, phase.n_steps)
-    files = f": {', '.join(view.exporting)}" if view.exporting else ""
-    return f"{phase.name} {number} of {phase.n_steps}{files}"
-
-
-def _doing(device: DeviceView, now_s: float) -> str:
-    """What a device does now: measures, waits for a reason, or nothing."""
-    if device.waits is not None and device.waits_since_s is not None:
-        return waiting(device.waits, now_s - device.waits_since_s)
-    return printable(device.running or MISSING)
-
-
-def _totals(view: View, now_s: float) -> Text:
-    n_done = view.n_done_before + view.n_done
-    left = view.n_repeats - n_done - view.n_failed
-    eta_s = view.eta_s(now_s) if left else None
-    # An estimate that is used up says nothing.
-    eta = "" if not eta_s else f", about {duration(eta_s)} left"
-    of_all = count_of(view.n_repeats, "repeat")
-    return Text(f"{n_done} of {of_all} done, {view.n_failed} failed, {left} to go{eta}")

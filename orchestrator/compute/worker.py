@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from fleetrank.analysis.stored.sweep_record import damage_in
+from fleetrank.analysis.stored.part_list import damage_in
 from fleetrank.foundation.errors import FleetError, is_rust_panic
 from fleetrank.foundation.lease import reading_beside_measurements
 from fleetrank.foundation.own_process import (

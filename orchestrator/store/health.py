@@ -18,7 +18,7 @@ from pydantic import ValidationError
 
 from fleetrank.analysis.errors import DamagedPartError
 from fleetrank.analysis.stored.columns import ROW_KEY
-from fleetrank.analysis.stored.sweep_record import (
+from fleetrank.analysis.stored.part_list import (
     ASIDE,
     MEASUREMENTS,
     NO_SWEEP,
@@ -33,10 +33,10 @@ from fleetrank.analysis.stored.sweep_record import (
     parts_folder,
     read_list,
     read_part,
-    record_problems,
     stray_files,
     sweeps_here,
 )
+from fleetrank.analysis.stored.sweep_record import record_problems
 from fleetrank.foundation.errors import count_of
 from fleetrank.foundation.lease import seems_locked
 from fleetrank.orchestrator.durable import replace_file_with, storing, sync_folder

@@ -20,7 +20,7 @@ from typing import IO, BinaryIO, Self, cast
 import orjson
 
 from fleetrank.analysis.stored.columns import ROW_KEY, SCHEMA, SCHEMA_VERSION
-from fleetrank.analysis.stored.sweep_record import MEASUREMENTS, NO_SWEEP, REPAIR
+from fleetrank.analysis.stored.part_list import MEASUREMENTS, NO_SWEEP, REPAIR
 from fleetrank.foundation.errors import count_of
 from fleetrank.foundation.files import IrregularFileError, open_checked, open_regular
 from fleetrank.foundation.plain_data import DIGITS, KEY, MARK, marked_checksum

@@ -18,7 +18,7 @@ import polars as pl
 
 from fleetrank.analysis.errors import DamagedPartError
 from fleetrank.analysis.stored.columns import ROW_KEY
-from fleetrank.analysis.stored.sweep_record import (
+from fleetrank.analysis.stored.part_list import (
     MEASUREMENTS,
     PARTS,
     REPAIR,

@@ -10,16 +10,18 @@ from time import monotonic
 from pydantic import ValidationError
 
 from fleetrank.analysis.stored.columns import SCHEMA_VERSION
-from fleetrank.analysis.stored.sweep_record import (
+from fleetrank.analysis.stored.part_list import (
     NO_SWEEP,
-    RECORD_VERSION,
-    SweepRecord,
-    SweepTags,
     is_pending,
     is_sweep_id,
     parts_folder,
-    read_tags,
     sweeps_here,
+)
+from fleetrank.analysis.stored.sweep_record import (
+    RECORD_VERSION,
+    SweepRecord,
+    SweepTags,
+    read_tags,
     tags_path,
 )
 from fleetrank.foundation.errors import BadFileError, did_you_mean, reworded, with_flags

@@ -9,6 +9,7 @@ from contextlib import nullcontext
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from fleetrank.analysis.stored.part_list import NO_SWEEP
 from fleetrank.analysis.stored.side_tables import (
     COMPONENT_TIMES,
     MODULE_MACS,
@@ -17,7 +18,6 @@ from fleetrank.analysis.stored.side_tables import (
     REPLICA_RUNS,
     SideTable,
 )
-from fleetrank.analysis.stored.sweep_record import NO_SWEEP
 from fleetrank.device_agents.contract.measurement import Measurement, ReplicaRun, ReplicaSet
 from fleetrank.foundation.lease import give_up_at_once, host_lease
 from fleetrank.models.cards.card import Artifact, ExportRequest

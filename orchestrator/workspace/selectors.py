@@ -22,8 +22,8 @@ from fleetrank.analysis.stored.columns import (
     STORED_RUNTIMES,
     TIERS,
 )
+from fleetrank.analysis.stored.part_list import TAG_WORD
 from fleetrank.analysis.stored.selection import ANY_PRECISION, Selection
-from fleetrank.analysis.stored.sweep_record import tagged_sweeps
 from fleetrank.orchestrator.errors import UsageError
 from fleetrank.orchestrator.workspace.workspace import stored_name
 
@@ -139,7 +139,9 @@ class Selectors(BaseModel):
         """
         self._refuse_what_cannot_be()
         given = self.model_dump(exclude={"include_simulated", "settings"})
-        if results is not None:
+        if results is not None and any(name.startswith(TAG_WORD) for name in self.sweep):
+            from fleetrank.analysis.stored.sweep_record import tagged_sweeps  # slow to import
+
             given["sweep"] = tagged_sweeps(results, self.sweep)
         given |= {name: given[name] or None for name in _REPEATED}
         given |= {name: given[name] and stored_name(given[name]) for name in ("source", "target")}

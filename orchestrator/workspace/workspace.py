@@ -11,7 +11,7 @@ import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from importlib import metadata, resources
+from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
@@ -246,6 +246,8 @@ def git_commit(folder: Path) -> str | None:
 
 def package_versions(names: Sequence[str] = PACKAGES) -> dict[str, str]:
     """Versions of the installed packages; does not import them."""
+    from importlib import metadata  # slow to import, and few commands need it
+
     versions = {}
     for name in names:
         try:

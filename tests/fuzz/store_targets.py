@@ -9,7 +9,7 @@ from mutation import HOSTILE, arbitrary, as_json, documents, mutated, one_of
 from target import Target, as_file, scratch
 
 from fleetrank.analysis.stored.columns import ROW_KEY, SCHEMA, SCHEMA_VERSION
-from fleetrank.analysis.stored.sweep_record import MEASUREMENTS
+from fleetrank.analysis.stored.part_list import MEASUREMENTS
 from fleetrank.device_agents.contract.measurement import (
     Failure,
     Measurement,

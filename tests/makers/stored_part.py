@@ -8,7 +8,7 @@ from pathlib import Path
 
 import polars as pl
 
-from fleetrank.analysis.stored.sweep_record import (
+from fleetrank.analysis.stored.part_list import (
     MEASUREMENTS,
     Part,
     PartList,

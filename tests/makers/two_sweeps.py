@@ -5,7 +5,7 @@ from pathlib import Path
 
 from fleet_rows import NETS, PLACES, write_results
 
-from fleetrank.analysis.stored.sweep_record import list_path
+from fleetrank.analysis.stored.part_list import list_path
 from fleetrank.orchestrator.store.parts import frames_of, journal_rows
 from fleetrank.orchestrator.store.results import ResultStore
 from fleetrank.orchestrator.store.small_files import exclude

@@ -10,7 +10,6 @@ import numpy as np
 from fleetrank.analysis.arrays.confidence_sequence import MIN_VALUES
 from fleetrank.analysis.arrays.ranking import Floats
 from fleetrank.analysis.stopping_rule import StoppingRule, SweepQuestion
-from fleetrank.analysis.until_decided import answer, decide
 from fleetrank.orchestrator.dispatch.decide.retry import RepeatKey
 from fleetrank.orchestrator.identity import Cell, contest_of
 from fleetrank.orchestrator.progress import DecisionsMade, OpenPair
@@ -52,6 +51,10 @@ class Looks:
             now_s: of the clock of the dispatcher's events; the dispatcher sets it at each event.
             spent_s: time that earlier runs of the sweep measured.
         """
+        # It loads SciPy: here, before anything is measured, and not for commands that list sweeps.
+        from fleetrank.analysis.until_decided import answer, decide
+
+        self._answer, self._decide = answer, decide
         self.now_s = now_s
         self._rule, self._tally = rule, tally
         self._began_s = now_s - spent_s
@@ -89,7 +92,7 @@ class Looks:
         if self._rule.question is SweepQuestion.NOT_SLOWER and not has_first:
             return []  # the model that the others are compared with was not measured
         accuracy = [cell.export.card.accuracy_top1 for cell in cells]
-        found = decide(logs, accuracy, self._rule)
+        found = self._decide(logs, accuracy, self._rule)
         spent_s = self.now_s - self._began_s
         is_late, is_last = spent_s >= self._rule.budget_s, index >= self._rule.most
         chosen = [] if is_late or is_last else [cells[at] for at in sorted(found.open_models)]
@@ -102,7 +105,7 @@ class Looks:
             margin=self._rule.margin,
             n=n,
             n_decided=n_decided,
-            answer=answer(found, names, logs),
+            answer=self._answer(found, names, logs),
             open_pairs=tuple(
                 OpenPair(
                     a=names[a],

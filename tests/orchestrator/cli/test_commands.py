@@ -16,7 +16,8 @@ from daily import daily
 from full_disk import no_room_beyond
 from wording import has
 
-from fleetrank.analysis.stored.sweep_record import SweepRecord, SweepState, read_list
+from fleetrank.analysis.stored.part_list import read_list
+from fleetrank.analysis.stored.sweep_record import SweepRecord, SweepState
 from fleetrank.foundation.lease import host_lease
 from fleetrank.foundation.vocabulary import FlopsMethod, Format
 from fleetrank.models.cache import ArtifactCache

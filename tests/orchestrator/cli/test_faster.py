@@ -15,6 +15,7 @@ from wording import has
 import fleetrank
 from fleetrank.analysis.panel.session import Session
 from fleetrank.analysis.report.pair_view import fleet_data
+from fleetrank.analysis.statistics import pairs
 from fleetrank.analysis.stored.load import load_measurements
 from fleetrank.analysis.stored.selection import Selection
 from fleetrank.foundation.errors import BadFileError
@@ -48,6 +49,16 @@ def test_the_answer_comes_first_and_then_the_platforms(
     assert heading.split()[:4] == ["label", "order", "ratio", "interval"]
     assert "afirst_cores" not in "".join(lines)
     assert f"a is {A}, b is {B}" in lines
+
+
+def test_only_json_and_the_explanation_learn_how_often_a_gap_is_kept(
+    workspace: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    learned = []
+    monkeypatch.setattr(pairs, "_with_gap", lambda fleet, answer, here: learned.append(1) or answer)
+    for words, n in (((), 0), (("--explain",), 1), (("--json",), 2)):
+        typed(workspace, capsys, A, B, *words)
+        assert len(learned) == n
 
 
 def test_a_job_can_fail_if_the_order_does_not_hold(workspace: Path) -> None:

@@ -1,62 +1,43 @@
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from fleetrank.orchestrator import doctor
 from fleetrank.orchestrator.cli.setup_commands import _conclude
-from fleetrank.orchestrator.doctor import (
-    LIBRARIES,
-    MIN_FREE_DISK_BYTES,
-    Finding,
-    Level,
-    check_host,
-    check_software,
-    import_failures,
-    judge_confinement,
-    judge_cores,
-    judge_disk,
-    judge_governor,
-    judge_library,
-    judge_load,
-    judge_memory,
-    judge_niceness,
-    version_of,
-)
+from fleetrank.orchestrator.doctor import LIBRARIES, Level, check_software, import_failures
+
+confinement = partial(doctor.judge_confinement, has_filter=True)
+OK, WARNING, ERROR = Level.OK, Level.WARNING, Level.ERROR
 
 
 @pytest.mark.parametrize(
-    ("finding", "level"),
+    ("judge", "given", "level"),
     [
-        (judge_disk(MIN_FREE_DISK_BYTES), Level.OK),
-        (judge_disk(MIN_FREE_DISK_BYTES - 1), Level.WARNING),
-        (judge_disk(MIN_FREE_DISK_BYTES // 2 - 1), Level.ERROR),
-        (judge_cores(2, 2, None), Level.OK),
-        (judge_cores(2, 2, 1.5), Level.WARNING),
-        (judge_cores(1, 2, None), Level.WARNING),
-        (judge_governor(None), Level.OK),
-        (judge_governor("performance"), Level.OK),
-        (judge_governor("powersave"), Level.WARNING),
-        (judge_load(0.05), Level.OK),
-        (judge_load(0.5), Level.WARNING),
-        (judge_niceness(0), Level.OK),
-        (judge_niceness(15), Level.WARNING),
-        (judge_confinement(7, has_filter=True), Level.OK),
-        (judge_confinement(1, has_filter=False), Level.OK),
-        (judge_confinement(None, has_filter=True), Level.WARNING),
-        (judge_memory(8 * 1024**3), Level.OK),
-        (judge_memory(1024**3), Level.WARNING),
-        (judge_library(LIBRARIES[0], "1.0", None), Level.OK),
-        (judge_library(LIBRARIES[0], None, None), Level.WARNING),
-        (judge_library(LIBRARIES[0], "1.0", "OSError"), Level.ERROR),
+        (doctor.judge_disk, (doctor.MIN_FREE_DISK_BYTES,), OK),
+        (doctor.judge_disk, (doctor.MIN_FREE_DISK_BYTES - 1,), WARNING),
+        (doctor.judge_disk, (doctor.MIN_FREE_DISK_BYTES // 2 - 1,), ERROR),
+        (doctor.judge_cores, (2, 2, None), OK), (doctor.judge_cores, (2, 2, 1.5), WARNING),
+        (doctor.judge_cores, (1, 2, None), WARNING), (doctor.judge_governor, (None,), OK),
+        (doctor.judge_governor, ("performance",), OK),
+        (doctor.judge_governor, ("powersave",), WARNING),
+        (doctor.judge_load, (0.05,), OK), (doctor.judge_load, (0.5,), WARNING),
+        (doctor.judge_niceness, (0,), OK), (doctor.judge_niceness, (15,), WARNING),
+        (confinement, (7,), OK), (confinement, (1,), OK), (confinement, (None,), WARNING),
+        (doctor.judge_memory, (8 * 1024**3,), OK), (doctor.judge_memory, (1024**3,), WARNING),
+        (doctor.judge_library, (LIBRARIES[0], "1.0", None), OK),
+        (doctor.judge_library, (LIBRARIES[0], None, None), WARNING),
+        (doctor.judge_library, (LIBRARIES[0], "1.0", "OSError"), ERROR),
     ],
-)
-def test_each_level_is_reached_at_its_threshold(finding: Finding, level: Level) -> None:
+)  # fmt: skip
+def test_each_level_is_reached_at_its_threshold(judge, given, level: Level) -> None:
+    finding = judge(*given)
     assert finding.level is level
     assert (finding.remedy is None) == (level is Level.OK)
 
 
 def test_a_missing_runtime_names_the_extra_to_install() -> None:
-    finding = judge_library(LIBRARIES[2], None, None)
+    finding = doctor.judge_library(LIBRARIES[2], None, None)
     assert "fleetrank[tflite]" in (finding.remedy or "")
 
 
@@ -65,16 +46,47 @@ def test_a_module_that_fails_to_import_is_named_with_its_reason(
 ) -> None:
     (tmp_path / "left_over").mkdir()
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    targets = ["json", "no_such_module", "left_over"]
-    assert list(import_failures(targets)) == targets[1:]
+    (tmp_path / "half").mkdir()
+    (tmp_path / "half" / "__init__.py").touch()
+    (tmp_path / "half" / "_C.so").write_text("no library")
+    targets = ["json", "numpy/linalg/_umath_linalg.*", "no_such_module", "left_over"]
+    targets += ["no_such/_C.*", "half/_D.*", "half/_C.*"]
+    failures = import_failures(targets)
+    assert list(failures) == targets[2:]
+    assert "has no file _D" in failures["half/_D.*"]
+    assert "too short" in failures["half/_C.*"]
+
+
+@pytest.mark.parametrize(
+    ("requirement", "said"),
+    [
+        ("torch (==2.13.0)", None), ("torch==2.13.0", None), ("torch>=3", None),
+        ("torch==2.12.1; extra == 'old'", None),
+        ("torch==2.12.1", "it needs torch 2.12.1, and 2.13.0+cpu is installed"),
+        ("no_such==1.0", "it needs no_such 1.0, and none is installed"),
+    ],
+)  # fmt: skip
+def test_a_library_made_for_another_release_is_named(
+    monkeypatch: pytest.MonkeyPatch, requirement: str, said: str | None
+) -> None:
+    versions = {"torch": "2.13.0+cpu"}
+    monkeypatch.setattr(doctor, "version_of", versions.get)
+    monkeypatch.setattr(doctor.metadata, "requires", lambda name: [requirement])
+    assert doctor.unmet_pin("torchvision") == said
+
+
+def test_the_usual_check_loads_of_torch_its_compiled_file_alone() -> None:
+    tried = [one.tried(is_thorough=False) for one in LIBRARIES if one.extra == "torch"]
+    assert [one for one in tried if one] == ["torch/_C.*"]
+    assert all(one.tried(is_thorough=True) for one in LIBRARIES)
 
 
 def test_an_installed_library_has_a_version() -> None:
-    assert version_of("ray") is not None
+    assert doctor.version_of("ray") is not None
 
 
 def test_this_host_can_be_read(tmp_path: Path) -> None:
-    checks = [finding.check for finding in check_host(tmp_path)]
+    checks = [finding.check for finding in doctor.check_host(tmp_path)]
     assert checks == ["disk", "memory", "cores", "governor", "load", "niceness", "confinement"]
 
 
@@ -91,7 +103,7 @@ def test_this_host_can_be_read(tmp_path: Path) -> None:
 def test_the_doctor_says_which_walls_this_host_has(
     abi: int | None, has_filter: bool, said: str
 ) -> None:
-    message = judge_confinement(abi, has_filter=has_filter).message
+    message = doctor.judge_confinement(abi, has_filter=has_filter).message
     assert said in message
     assert ("TCP open" in message) == (abi == 3)
 
@@ -121,9 +133,14 @@ def test_only_extras_of_which_something_is_installed_are_mentioned(
 def test_the_doctor_ends_with_ready_or_with_two_things_to_do(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    found = [judge_governor("powersave"), judge_load(0.5), judge_disk(0), judge_niceness(15)]
+    found = [
+        doctor.judge_governor("powersave"),
+        doctor.judge_load(0.5),
+        doctor.judge_disk(0),
+        doctor.judge_niceness(15),
+    ]
     for findings, start, n_lines in (
-        ([judge_load(0.0)], "ready", 1), (found[:1], "ready; for better figures:", 2),
+        ([doctor.judge_load(0.0)], "ready", 1), (found[:1], "ready; for better figures:", 2),
         (found, "not ready, to do:", 4),
     ):  # fmt: skip
         _conclude(findings)

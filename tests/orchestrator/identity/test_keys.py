@@ -60,17 +60,11 @@ def test_the_order_of_options_is_not_part_of_a_platform() -> None:
 @pytest.mark.parametrize(
     "change",
     [
-        {"runtime": Runtime.TORCH},
-        {"backend": "xnnpack"},
-        {"mode": Mode.COMPILE},
-        {"precision": Precision.INT8},
-        {"batch": 2},
-        {"threads": 1},
-        {"affinity": None},
-        {"affinity": (1,)},
-        {"options": (("a", 1),)},
+        {"runtime": Runtime.TORCH}, {"backend": "xnnpack"}, {"mode": Mode.COMPILE},
+        {"precision": Precision.INT8}, {"batch": 2}, {"threads": 1}, {"affinity": None},
+        {"affinity": (1,)}, {"options": (("a", 1),)},
     ],
-)
+)  # fmt: skip
 def test_every_part_of_an_execution_is_part_of_the_platform(change) -> None:
     assert platform_key("box", replace(EXECUTION, **change)) != platform_key("box", EXECUTION)
 

@@ -11,7 +11,7 @@ from wording import has
 from fleetrank.analysis.tables.formats import value_text
 from fleetrank.foundation.errors import duration
 from fleetrank.foundation.vocabulary import Origin
-from fleetrank.orchestrator.cli.terminal import LiveConsole, render
+from fleetrank.orchestrator.cli.live_table import LiveConsole, render
 from fleetrank.orchestrator.progress import (
     DeviceWaits,
     Event,

@@ -8,8 +8,9 @@ from wording import has
 
 from fleetrank.analysis.errors import AnalysisError, DamagedPartError
 from fleetrank.analysis.stored.load import load_measurements
+from fleetrank.analysis.stored.part_list import list_path
 from fleetrank.analysis.stored.selection import COPY, FILE, read_exclusions
-from fleetrank.analysis.stored.sweep_record import SweepRecord, list_path
+from fleetrank.analysis.stored.sweep_record import SweepRecord
 from fleetrank.foundation.plain_data import KEY, marked_checksum
 from fleetrank.orchestrator.errors import StoreError
 from fleetrank.orchestrator.housekeeping import Step, copy_sweep, plan_merge

@@ -10,7 +10,7 @@ from stored_part import published_rows
 
 from fleetrank.analysis.errors import DamagedPartError
 from fleetrank.analysis.stored.columns import SCHEMA
-from fleetrank.analysis.stored.sweep_record import list_path, part_files
+from fleetrank.analysis.stored.part_list import list_path, part_files
 from fleetrank.foundation import files
 from fleetrank.orchestrator.errors import StoreError
 from fleetrank.orchestrator.store import parts

@@ -16,13 +16,9 @@ from wording import has
 
 from fleetrank.analysis.errors import DamagedPartError
 from fleetrank.analysis.stored.load import load_measurements
+from fleetrank.analysis.stored.part_list import list_path, read_list, sweeps_here
 from fleetrank.analysis.stored.selection import FILE
-from fleetrank.analysis.stored.sweep_record import (
-    SweepRecord,
-    list_path,
-    read_list,
-    sweeps_here,
-)
+from fleetrank.analysis.stored.sweep_record import SweepRecord
 from fleetrank.foundation.errors import FleetError
 from fleetrank.foundation.plain_data import with_checksum
 from fleetrank.orchestrator.cli.main import run

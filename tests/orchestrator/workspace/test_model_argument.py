@@ -300,17 +300,11 @@ def test_a_free_batch_alone_needs_no_inputs(workspace: Workspace, tmp_path: Path
 @pytest.mark.parametrize(
     ("rule", "remedy"),
     [
-        ("idz=ids:5", "ids"),
-        ("ids", "ids"),
-        ("ids=ids:many", "constant"),
-        ("ids=ids:0", "constant"),
-        ("ids=constant:0.5", "constant"),
-        ("ids=normal", "constant"),
-        ("ids=range:5", "range"),
-        ("ids=range:9,1", "range"),
-        ("ids=zeros", "constant"),
+        ("idz=ids:5", "ids"), ("ids", "ids"), ("ids=ids:many", "constant"),
+        ("ids=ids:0", "constant"), ("ids=constant:0.5", "constant"), ("ids=normal", "constant"),
+        ("ids=range:5", "range"), ("ids=range:9,1", "range"), ("ids=zeros", "constant"),
     ],
-)
+)  # fmt: skip
 def test_a_wrong_rule_is_refused_and_writes_no_card(
     workspace: Workspace, tmp_path: Path, rule: str, remedy: str
 ) -> None:

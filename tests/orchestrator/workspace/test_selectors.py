@@ -25,10 +25,9 @@ _OF_COMMAND_LINE = {"models_file"}
 
 def test_a_table_takes_its_own_settings_and_the_selectors_that_it_can_use() -> None:
     every = {field.name for field in selector_fields()} - {"set"}
-    for command in report_command.show.registered_commands:
-        spec = TABLES[str(command.name)]
-        assert command.callback is not None
-        options = set(inspect.signature(command.callback).parameters) - _FORMS - _OF_VIEW
+    for spec in TABLES.values():
+        taken = inspect.signature(report_command.show_command(spec)).parameters
+        options = set(taken) - _FORMS - _OF_VIEW
         has_pairs = any(part.is_of_pairs for part in spec.parts.values())
         usable = every if has_pairs else every - {"target", "target_tier", "allow_unlike_batch"}
         assert options == usable | _OF_COMMAND_LINE | set(spec.settings)

@@ -15,9 +15,9 @@ from world import World
 
 from fleetrank.analysis.panel.session import Session
 from fleetrank.analysis.stored.load import load_measurements
+from fleetrank.analysis.stored.part_list import list_path
 from fleetrank.analysis.stored.selection import Selection
 from fleetrank.analysis.stored.side_tables import EVALUATIONS, read_side
-from fleetrank.analysis.stored.sweep_record import list_path
 from fleetrank.foundation.lease import host_lease
 from fleetrank.orchestrator.cli.main import run
 from fleetrank.orchestrator.store.results import ResultStore

@@ -10,8 +10,8 @@ from fleet_rows import NETS, PLACES, write_results
 from language_rows import DECODERS, MACHINES, Machine, write_language_results
 from stored_part import write_part
 
+from fleetrank.analysis.stored.part_list import PARTS
 from fleetrank.analysis.stored.side_tables import EVALUATIONS
-from fleetrank.analysis.stored.sweep_record import PARTS
 from fleetrank.models.cards.identity import resolve
 from fleetrank.models.cards.zoo import load_language_zoo
 from fleetrank.orchestrator.cli.main import run
