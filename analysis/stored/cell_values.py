@@ -308,7 +308,9 @@ def _stopped(cells: pl.DataFrame) -> tuple[str, ...]:
     questions = " or ".join(sorted({rule.question.value for rule in rules}))
     return (
         f"{count_of(texts.len(), 'cell')} measured until decided ({questions}): the decisions hold "
-        "at every look; differences between models that stopped early are a little too large.",
+        "at every look; differences between models that stopped early are a little too large. A "
+        "model with more rounds met other states of the host: compare models by `faster`, which "
+        "counts the rounds of both, and not by these medians.",
     )
 
 
