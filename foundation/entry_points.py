@@ -160,7 +160,7 @@ def entry_points_of(group: str) -> tuple[EntryPoint, ...]:
         makers.setdefault(one.name, []).append(one.maker)
     for place, one in enumerate(found):
         if len(makers[one.name]) > 1:
-            why = f"{' and '.join(makers[one.name])} give the same name, so it is not used"
+            why = f"{' and '.join(sorted(makers[one.name]))} give the same name, so it is not used"
             remedy = f"`pip uninstall {one.package}`, or the other one"
             found[place] = replace(one, error=one.broken(why, remedy))
     return tuple(sorted(found, key=lambda one: (one.name, one.package)))

@@ -19,6 +19,7 @@ import typer
 from fleetrank.analysis.errors import AnalysisError, DamagedPartError, NoDataError
 from fleetrank.device_agents.errors import AgentError, MissingLibraryError, PermanentError
 from fleetrank.foundation.argument_checks import ArgumentError
+from fleetrank.foundation.entry_points import EntryPointError
 from fleetrank.foundation.errors import (
     BadFileError,
     FleetError,
@@ -97,6 +98,7 @@ _EXIT_CODES: tuple[tuple[type[Exception], int], ...] = (
     (BadFileError, EXIT_USAGE),
     (ArgumentError, EXIT_USAGE),
     (UnknownNameError, EXIT_USAGE),
+    (EntryPointError, EXIT_USAGE),
     (NewerSchemaError, EXIT_USAGE),
     (NothingToDoError, EXIT_NOTHING),
     (OrchestratorError, EXIT_UNEXPECTED),
