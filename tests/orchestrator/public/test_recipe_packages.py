@@ -98,7 +98,10 @@ def test_a_sweep_measures_by_a_runtime_and_a_kind_of_packages(installed: Install
         card = f'family = "other"\nsource = "file"\nentry = "../{entry}"\n'
         (place / f"cards/{Path(entry).stem}.toml").write_text(card)
     python = f"python={installed.folder / 'bin/python'}"
-    asked(installed, "devices", "add", "other", "--kind", "interpreter", "--option", python)
+    add = ("devices", "add", "other", "--kind", "interpreter", "--option")
+    assert "cannot be started" in installed.fleetrank(*add, "python=/no/python").stderr
+    assert not (place / "devices/other.yaml").exists()
+    asked(installed, *add, python)
     (place / "sweeps/doors.yaml").write_text(SWEEP)
     asked(installed, "sweep", "run", "sweeps/doors.yaml", "--inline")
     columns = (
