@@ -26,15 +26,10 @@ from typing import Any
 
 from fidelity import shown
 
+from fleetrank.device_agents.contract.runtime import LoadedModel, SequenceModel
 from fleetrank.device_agents.contract.task import Execution, MeasurePolicy, MeasureTask
 from fleetrank.device_agents.registry import HOST_CPU, create_agent
-from fleetrank.device_agents.runtimes.runner import (
-    LoadedModel,
-    SequenceModel,
-    create_runner,
-    default_backend,
-    make_inputs,
-)
+from fleetrank.device_agents.runtimes.runner import create_runner, default_backend, make_inputs
 from fleetrank.device_agents.timing import sequence_policy, time_sequences
 from fleetrank.device_agents.worker.run import SequenceRuns, sequence_runs
 from fleetrank.foundation.inputs import Workload, WorkloadKind, step_of

@@ -1,12 +1,16 @@
-"""The kinds of devices. Adding one is one entry of `KINDS`.
+"""The kinds of devices. Adding one is one entry of `KINDS`; other packages add theirs.
 
 Nothing here loads a runtime or contacts a device: `later` imports a function at its first call.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import fields
+from functools import cache
+from typing import Any, TypeVar
 
 from fleetrank.device_agents.contract.agent import Agent
 from fleetrank.device_agents.contract.kind import (
+    DeviceKind,
     DeviceOptions,
     EnergyMeter,
     HostShare,
@@ -16,10 +20,14 @@ from fleetrank.device_agents.contract.kind import (
     Traits,
     VirtualMode,
     origin_of,
+    why_no_kind,
 )
 from fleetrank.device_agents.errors import PermanentError
+from fleetrank.foundation.entry_points import Outside
+from fleetrank.foundation.errors import did_you_mean, failing_as
+from fleetrank.foundation.formats import OUTSIDE_RUNTIMES
 from fleetrank.foundation.registry import later
-from fleetrank.foundation.vocabulary import Origin
+from fleetrank.foundation.vocabulary import Origin, Runtime
 
 
 def _phone_traits(options: DeviceOptions) -> Traits:
@@ -134,18 +142,84 @@ HOST_CPU = "cpu"
 """The kind that every host has without a device file; it also verifies exported files."""
 
 
+OUTSIDE_KINDS: Outside[DeviceKind] = Outside("device kind", "fleetrank.kinds", KINDS, why_no_kind)
+_AGENT_METHODS = ("probe", "why_unsupported", "longest_s", "measure", "infer")
+T = TypeVar("T")
+
+
 def load_kind(name: str) -> Kind:
-    """The kind of this name.
+    """The kind of this name, of fleetrank or of another package.
 
     Raises:
         PermanentError: unknown kind.
+        EntryPointError: the package that adds it is broken.
     """
-    if name not in KINDS:
-        raise PermanentError(
-            f"device kind {name!r} is not supported yet",
-            f"use one of: {', '.join(sorted(KINDS))}; docs/gpu.md explains how to add one",
-        )
-    return KINDS[name]
+    if name in KINDS:
+        return KINDS[name]
+    found = _outside_kind(name)
+    if found is not None:
+        return found
+    known = sorted((*KINDS, *OUTSIDE_KINDS.names()))
+    raise PermanentError(
+        f"unknown device kind '{name}'",
+        f"{did_you_mean(name, known)}use one of {', '.join(known)}, or install its package "
+        "(docs/extend.md)",
+    )
+
+
+def all_kinds() -> Mapping[str, Kind]:
+    """Every kind by name; a broken one of another package is left out, the doctor lists it."""
+    return {**KINDS, **{name: load_kind(name) for name in OUTSIDE_KINDS.loaded()}}
+
+
+@cache
+def _outside_kind(name: str) -> Kind | None:
+    """A kind of another package; functions that break the contract raise `PermanentError`."""
+    given = OUTSIDE_KINDS.load(name)
+    if given is None:
+        return None
+    stated = {one.name: getattr(given, one.name) for one in fields(DeviceKind)}
+    if given.registrar is not None:
+        stated |= {"name": name, "address_option": "address"}
+    return Kind(
+        **{
+            **stated,
+            "create_agent": _kept(
+                name,
+                given.create_agent,
+                lambda found: all(callable(getattr(found, one, None)) for one in _AGENT_METHODS),
+            ),
+            "traits_of": _kept(name, given.traits_of, lambda found: isinstance(found, Traits)),
+            "default_backend": _kept(
+                name, given.default_backend, lambda found: isinstance(found, str) and found != ""
+            ),
+        }
+    )
+
+
+def _kept(
+    name: str, function: Callable[..., T], is_valid: Callable[[object], bool]
+) -> Callable[..., T]:
+    maker = OUTSIDE_KINDS.maker_of(name)
+
+    def call(*arguments: Any) -> T:
+        with failing_as(
+            PermanentError,
+            f"device kind {name!r} of {maker} is broken",
+            f"update or remove {maker}",
+        ):
+            found = function(*arguments)
+            if not is_valid(found):
+                raise TypeError(f"it returned {type(found).__name__}")
+            return found
+
+    return call
+
+
+def makers_of(kind: str, runtime: Runtime) -> tuple[str, ...]:
+    """Packages beside fleetrank that add the kind and the runtime, each with its version."""
+    found = (OUTSIDE_KINDS.maker_of(kind), OUTSIDE_RUNTIMES.maker_of(runtime))
+    return tuple(dict.fromkeys(one for one in found if one is not None))
 
 
 def create_agent(kind: str, options: DeviceOptions) -> Agent:
@@ -155,5 +229,6 @@ def create_agent(kind: str, options: DeviceOptions) -> Agent:
 
     Raises:
         PermanentError: unknown kind, or an option that the kind does not have.
+        EntryPointError: the package that adds the kind is broken.
     """
     return load_kind(kind).create_agent(options)

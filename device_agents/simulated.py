@@ -444,7 +444,9 @@ class SimulatedAgent:
         )
 
     def why_unsupported(self, execution: Execution) -> str | None:
-        """Accepts any runtime, backend and option, because no model is executed."""
+        """Accepts any backend and option, because no model is executed."""
+        if execution.runtime not in self._capacity.efficiency:
+            return f"a simulated device has no figures for the runtime {execution.runtime}"
         if execution.threads < 1 or execution.batch < 1:
             return "threads and batch must be at least 1"
         return execution.workload.why_no_step

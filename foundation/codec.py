@@ -7,6 +7,7 @@ disagree raise an error immediately and do not fill in defaults.
 import json
 import math
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import fields, is_dataclass
 from enum import Enum
 from functools import cache
@@ -148,9 +149,9 @@ def _decode_dataclass(cls: type, plain: Json, where: str) -> object:
 
 
 def _decode_enum(cls: type[Enum], plain: Json, where: str) -> Enum:
-    for member in cls:
-        if type(plain) is str and member.value == plain:
-            return member
+    if type(plain) is str:
+        with suppress(ValueError):
+            return cls(plain)
     raise _ill_typed(cls, plain, where)
 
 

@@ -1,5 +1,6 @@
 """The closed sets of words that describe a measurement, for all packages and for stored rows."""
 
+import re
 from collections.abc import Mapping
 from enum import Enum
 from types import MappingProxyType
@@ -16,8 +17,32 @@ class Words(str, Enum):
         return str(self.value)
 
 
-class Runtime(Words):
-    """What executes an exported file."""
+OPEN_WORD = re.compile("[a-z][a-z0-9_-]{0,29}", re.ASCII)
+"""The form of a name that another package adds: a part of platform keys and of names of files."""
+
+
+class OpenWords(Words):
+    """Words of fleetrank's own, to which other packages add more.
+
+    Iteration gives fleetrank's own. Every other well-formed name is a word too, whether or not its
+    package is installed here, so that each process reads what another one wrote.
+    """
+
+    @classmethod
+    def _missing_(cls, value: object) -> "OpenWords | None":
+        if not (isinstance(value, str) and OPEN_WORD.fullmatch(value)):
+            return None
+        word = str.__new__(cls, value)
+        word._name_, word._value_ = value, value
+        # Equal words are one object, as those of a closed set are.
+        return cls._value2member_map_.setdefault(value, word)  # type: ignore[return-value]
+
+    def __reduce_ex__(self, _protocol: object) -> "tuple[type[OpenWords], tuple[str]]":
+        return type(self), (self.value,)
+
+
+class Runtime(OpenWords):
+    """What executes an exported file; `formats.known_runtime` says which exist here."""
 
     ONNX = "onnx"
     TORCH = "torch"
@@ -313,8 +338,8 @@ class Family(Words):
     """Not one of these architectures, or not stated: the default of a card."""
 
 
-class Format(Words):
-    """Formats of exported files; each runs in the one runtime of `RUNTIME_OF_FORMAT`."""
+class Format(OpenWords):
+    """Formats of exported files; each of these runs in the one runtime of `RUNTIME_OF_FORMAT`."""
 
     ONNX = "onnx"
     PT2 = "pt2"
@@ -354,7 +379,7 @@ RUNTIME_OF_FORMAT = {
     Format.TFLITE: Runtime.TFLITE,
     Format.PTE: Runtime.EXECUTORCH,
 }
-"""The one runtime that each format runs in."""
+"""The one runtime of fleetrank's that each format runs in; `formats` knows those of others."""
 FORMAT_OF_RUNTIME = {runtime: format_ for format_, runtime in RUNTIME_OF_FORMAT.items()}
 
 

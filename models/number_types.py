@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fleetrank.foundation.binary import Span, Table, fields_of, packed_numbers, spans_of
+from fleetrank.foundation.formats import described
 from fleetrank.foundation.inputs import plain_input_name
 from fleetrank.foundation.onnx_file import (
     ELEMENT_TYPES,
@@ -25,7 +26,7 @@ from fleetrank.foundation.onnx_file import (
     text_of,
     value_of,
 )
-from fleetrank.foundation.vocabulary import Format, Precision
+from fleetrank.foundation.vocabulary import RUNTIME_OF_FORMAT, Format, Precision
 from fleetrank.models.onnx_weights import Node, Tensor, stored_weights
 
 # The number types that a model file contains, and the precision that follows from them.
@@ -732,6 +733,10 @@ def read_types(path: Path, format_: Format) -> StoredTypes | None:
     """
     readers = {Format.ONNX: onnx_types, Format.TFLITE: tflite_types, Format.PTE: pte_types}
     try:
+        if format_ not in RUNTIME_OF_FORMAT:
+            facts = described(format_, str(path))
+            weights = ((facts.weight_type, facts.parameters),)
+            return StoredTypes(weights=weights, parameters=facts.parameters)
         return pt2_types(path) if format_ is Format.PT2 else readers[format_](path.read_bytes())
     except UNREADABLE as error:
         _LOG.debug("types of %s not read: %s", path, error)
@@ -744,5 +749,7 @@ def read_inputs(path: Path, format_: Format) -> list[StoredInput]:
     Raises:
         UNREADABLE: it is not a readable file of this format.
     """
+    if format_ not in RUNTIME_OF_FORMAT:
+        raise NotImplementedError(f"the runtime of {format_} files states their inputs")
     readers = {Format.ONNX: onnx_inputs, Format.TFLITE: tflite_inputs, Format.PTE: pte_inputs}
     return pt2_inputs(path) if format_ is Format.PT2 else readers[format_](path.read_bytes())

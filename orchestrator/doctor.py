@@ -15,14 +15,18 @@ from pathlib import Path
 
 import psutil
 
+from fleetrank.analysis.importers.importer import OUTSIDE_IMPORTERS
 from fleetrank.device_agents.confinement import seccomp
 from fleetrank.device_agents.confinement.walls import NETWORK_ABI, names_of
 from fleetrank.device_agents.confinement.walls import abi as landlock_abi
 from fleetrank.device_agents.host.conditions import read_governor
 from fleetrank.device_agents.host.control_groups import cpu_quota_cores
-from fleetrank.device_agents.registry import KINDS
-from fleetrank.device_agents.runtimes.runner import RUNNERS
+from fleetrank.device_agents.registry import OUTSIDE_KINDS, all_kinds
+from fleetrank.device_agents.runtimes.runner import RUNNERS, check_library
 from fleetrank.device_agents.timing import MAX_BUSY_SHARE
+from fleetrank.foundation.errors import FleetError
+from fleetrank.foundation.formats import OUTSIDE_RUNTIMES
+from fleetrank.foundation.vocabulary import Runtime
 
 
 class Level(StrEnum):
@@ -182,7 +186,8 @@ def check_host(folder: Path) -> Iterator[Finding]:
 
 def check_devices() -> Iterator[Finding]:
     """Checks what the kinds of devices need of this host, such as adb or a GPU's driver."""
-    for check in (check for one in KINDS.values() if one.check_host for check in one.check_host()):
+    kinds = all_kinds().values()
+    for check in (check for one in kinds if one.check_host for check in one.check_host()):
         if check.remedy is None:
             yield ok(check.name, check.message)
         else:
@@ -221,7 +226,7 @@ def _of_runtime(name: str) -> Library:
     needed = RUNNERS.load(name).library
     return Library(
         check=f"{_RUNTIME} {name}",
-        extra=needed.extra,
+        extra=needed.extra or "",
         distribution=needed.distribution,
         target=needed.module,
         # ExecuTorch loads its exporter too.
@@ -366,3 +371,25 @@ def check_software(*, is_thorough: bool = False) -> Iterator[Finding]:
                 if failure is None and versions[one]:
                     failure = unmet_pin(one.distribution)
                 yield judge_library(one, versions[one], failure)
+
+
+# What other packages add, by entry points.
+
+
+def check_packages() -> Iterator[Finding]:
+    """Lists every runtime, kind of device and importer of other packages; imports each of them."""
+    for noun, family in (
+        (_RUNTIME, OUTSIDE_RUNTIMES),
+        ("kind", OUTSIDE_KINDS),
+        ("importer", OUTSIDE_IMPORTERS),
+    ):
+        for one in family.examined():
+            check = f"{noun} {one.name}"
+            try:
+                if one.error is not None:
+                    raise one.error
+                if family is OUTSIDE_RUNTIMES:
+                    check_library(Runtime(one.name))
+                yield ok(check, f"of package {one.maker}")
+            except FleetError as fault:
+                yield warning(check, fault.message, fault.remedy)

@@ -20,8 +20,9 @@ from fleetrank.device_agents.registry import HOST_CPU, create_agent, load_kind
 from fleetrank.foundation.comparison import Comparison
 from fleetrank.foundation.errors import FleetError
 from fleetrank.foundation.files import file_sha256
+from fleetrank.foundation.formats import runtime_of
 from fleetrank.foundation.lease import Use, host_lease, is_host_wanted
-from fleetrank.foundation.vocabulary import RUNTIME_OF_FORMAT, ErrorKind, Format, Precision, Runtime
+from fleetrank.foundation.vocabulary import ErrorKind, Format, Precision
 from fleetrank.models.cache import ArtifactCache
 from fleetrank.models.cards.card import Artifact, ExportRequest, StagedExport
 from fleetrank.models.export.process import (
@@ -164,7 +165,7 @@ def _verify(
 
 def execution_of(request: ExportRequest, kind: Kind, threads: int = 1) -> Execution:
     """How a device of a kind runs the file of a request, on its usual backend."""
-    runtime = Runtime(RUNTIME_OF_FORMAT[request.format])
+    runtime = runtime_of(request.format)
     return Execution(
         runtime=runtime,
         backend=kind.default_backend(runtime),

@@ -20,10 +20,10 @@ from fleetrank.device_agents.contract.task import (
 )
 from fleetrank.device_agents.hold import Reservation
 from fleetrank.foundation.errors import count_of
+from fleetrank.foundation.formats import format_of
 from fleetrank.foundation.inputs import IMAGE, WorkloadKind, axes_text
 from fleetrank.foundation.user_file import Bytes, Key
 from fleetrank.foundation.vocabulary import (
-    FORMAT_OF_RUNTIME,
     INTEGERS,
     WEIGHT_BYTES,
     CpuChoice,
@@ -527,7 +527,7 @@ def token_costs(shape: LanguageShape | None, execution: Execution) -> tuple[Toke
     # Of integers: weights of products alone; the other weights and the cache are fp32.
     matrix = None
     if execution.precision in INTEGERS:
-        recipe = LANGUAGE_RECIPES.get((FORMAT_OF_RUNTIME[execution.runtime], execution.precision))
+        recipe = LANGUAGE_RECIPES.get((format_of(execution.runtime), execution.precision))
         matrix = WEIGHT_BYTES[execution.precision] + SCALE_BYTES.get(str(recipe), 0.0)
     costs = (
         call_cost(shape, call, execution.batch, size, matrix)

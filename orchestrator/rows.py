@@ -69,6 +69,7 @@ def options_text(options: Options) -> str:
 
 _CONVERT_COLUMN: Mapping[str, _Convert] = {
     "samples_ns": lambda samples: list(samples) or None,
+    "packages": lambda packages: list(packages) or None,
     "runtime_settings": options_text,
     "worker_affinity": affinity_text,
 }

@@ -9,6 +9,7 @@ from typing import Annotated
 from pydantic import TypeAdapter
 
 from fleetrank.analysis.errors import AnalysisError
+from fleetrank.analysis.importers.importer import Files, Importer, read_table, read_tables
 from fleetrank.analysis.importers.readings import number_in, unlike_repeats
 from fleetrank.analysis.importers.release import (
     COUNT_RANGE,
@@ -16,8 +17,6 @@ from fleetrank.analysis.importers.release import (
     LONGEST_NAME,
     LONGEST_TEXT,
     Equivalences,
-    Files,
-    Importer,
     Release,
     Row,
     device_names,
@@ -27,8 +26,6 @@ from fleetrank.analysis.importers.release import (
     is_sentinel,
     load_equivalences,
     named,
-    read_table,
-    read_tables,
     whole,
 )
 from fleetrank.analysis.stored.columns import COLUMNS, SCHEMA

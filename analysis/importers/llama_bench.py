@@ -13,7 +13,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from fleetrank.analysis.importers.csv_map import OPTIONS, json_files, parse_records
-from fleetrank.analysis.importers.release import Importer, Release, read_number, read_table, whole
+from fleetrank.analysis.importers.importer import Importer, read_table
+from fleetrank.analysis.importers.release import Release, read_number, whole
 
 _PRECISIONS = {
     "F32": "fp32", "F16": "fp16", "BF16": "bf16", "Q8_0": "int8-dynamic",

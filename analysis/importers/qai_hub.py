@@ -20,9 +20,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 
 from fleetrank.analysis.errors import AnalysisError
+from fleetrank.analysis.importers.importer import Importer, read_tables
 from fleetrank.analysis.importers.release import (
     Equivalences,
-    Importer,
     Release,
     Row,
     device_names,
@@ -32,7 +32,6 @@ from fleetrank.analysis.importers.release import (
     load_equivalences,
     named,
     read_number,
-    read_tables,
     unequal_notes,
     whole,
 )

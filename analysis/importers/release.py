@@ -1,4 +1,4 @@
-"""The result of an importer: the rows of one release, and what every importer does to a row.
+"""The rows of one release of published results, and what every importer does to a row.
 
 A row names its model as our card only by declaration, in `equivalence.toml` or in a user's mapping.
 """
@@ -8,7 +8,7 @@ import math
 import re
 import tomllib
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,10 +16,9 @@ import polars as pl
 
 from fleetrank.analysis.errors import AnalysisError
 from fleetrank.analysis.stored.columns import COLUMNS, ROUNDED_SENTINELS, SENTINELS, Column
-from fleetrank.foundation.errors import BadFileError, did_you_mean, shortened
-from fleetrank.foundation.files import read_small_bytes
-from fleetrank.foundation.registry import Registry
+from fleetrank.foundation.errors import did_you_mean, shortened
 from fleetrank.foundation.user_file import plain_number
+from fleetrank.foundation.vocabulary import OPEN_WORD
 
 EQUIVALENCE_TABLE = Path(__file__).with_name("equivalence.toml")
 
@@ -117,7 +116,10 @@ def _wanted(column: Column, value: object) -> str | None:
     """What a column holds, if this value cannot be stored in it."""
     if value is None:
         return None
-    if column.values is not None and not isinstance(value, list) and value not in column.values:
+    is_named = column.name == "runtime" and OPEN_WORD.fullmatch(str(value)) is not None
+    if column.values is not None and not (
+        is_named or isinstance(value, list) or value in column.values
+    ):
         return f"one of {', '.join(column.values)}"
     kinds, words = _HELD[type(column.dtype)]
     is_truth = isinstance(value, bool) and bool not in kinds
@@ -288,94 +290,3 @@ def unequal_notes(names: set[str], table: Equivalences) -> tuple[str, ...]:
         for name, why in sorted(table.unequal.items())
         if name in names
     )
-
-
-# The importers by the name of their source, and the user's files that they read.
-#
-# To add one: write a module with an `Importer`, and add its line to `IMPORTERS`; the command
-# `fleetrank results import --from NAME` then offers it.
-
-_MAX_FILE_BYTES = 64 << 20
-"""Size limit against a wrong folder filling memory; the largest known table has 0.3 MB."""
-
-Files = Mapping[str, bytes]
-"""Relative name of a file to its content."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Importer:
-    """How the tables of one source are read.
-
-    Attributes:
-        read: makes releases, oldest first, from the path that the user names and the content of
-            the user's mapping, which is empty without one.
-        needs_mapping: whether the columns of the source are known from the user's mapping only.
-        needs_path: whether the tables are the user's; those of the demo are in the package.
-    """
-
-    read: Callable[[Path, bytes], tuple[Release, ...]]
-    needs_mapping: bool = False
-    needs_path: bool = True
-
-
-IMPORTERS: Registry[Importer] = Registry(
-    "source",
-    {
-        "timm": "fleetrank.analysis.importers.timm:IMPORTER",
-        "qai-hub": "fleetrank.analysis.importers.qai_hub:IMPORTER",
-        "csv": "fleetrank.analysis.importers.csv_map:IMPORTER",
-        "llama-bench": "fleetrank.analysis.importers.llama_bench:IMPORTER",
-        "edge-compat": "fleetrank.analysis.importers.csv_map:EDGE_COMPAT",
-        "demo": "fleetrank.analysis.importers.csv_map:DEMO",
-    },
-)
-
-
-def read_releases(source: str, path: Path | None, mapping: Path | None) -> tuple[Release, ...]:
-    """Reads the published tables at `path`, a folder or a file, as one source writes them.
-
-    The tables of `demo` are part of the package: it has no path.
-
-    Raises:
-        UnknownNameError: no importer has this name.
-        BadFileError: the path cannot hold tables of this source.
-        AnalysisError: a table is not valid, the path or a mapping is missing or not used, or the
-            importer made an incomplete row.
-    """
-    importer = IMPORTERS.load(source)
-    if importer.needs_path is not (path is not None):
-        lacks = "needs the path of its tables" if importer.needs_path else "has no path"
-        remedy = "name the folder or the file" if importer.needs_path else "leave out the path"
-        raise AnalysisError(f"source '{source}' {lacks}", remedy)
-    if importer.needs_mapping and mapping is None:
-        raise AnalysisError(
-            f"source '{source}' needs a mapping of its columns",
-            "write a mapping.toml and name it with `map=`",
-        )
-    if mapping is not None and not importer.needs_mapping:
-        raise AnalysisError(f"source '{source}' has no use for a mapping", "leave out `map=`")
-    releases = importer.read(path or Path(), b"" if mapping is None else read_table(mapping))
-    for release in releases:
-        require_complete(release)
-    return releases
-
-
-def read_tables(folder: Path, *patterns: str) -> Files:
-    """Reads every file of a folder that fits one of the patterns.
-
-    Raises:
-        BadFileError: the folder does not exist, or a file cannot be a table.
-    """
-    if not folder.is_dir():
-        raise BadFileError(f"{folder} is not a folder", "name the folder that holds the tables")
-    paths = sorted(path for pattern in patterns for path in folder.glob(pattern) if path.is_file())
-    return {path.relative_to(folder).as_posix(): read_table(path) for path in paths}
-
-
-def read_table(path: Path) -> bytes:
-    """The content of a published table.
-
-    Raises:
-        BadFileError: the file is unreadable or too large.
-    """
-    return read_small_bytes(path, _MAX_FILE_BYTES)

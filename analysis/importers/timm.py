@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fleetrank.analysis.errors import AnalysisError
+from fleetrank.analysis.importers.importer import Importer, read_tables
 from fleetrank.analysis.importers.release import (
     Equivalences,
-    Importer,
     Release,
     Row,
     device_names,
@@ -25,7 +25,6 @@ from fleetrank.analysis.importers.release import (
     load_equivalences,
     named,
     read_number,
-    read_tables,
     unequal_notes,
     whole,
 )

@@ -334,13 +334,14 @@ class DeviceGroup:
 
     Attributes:
         tier: `ALL_TIERS` if the platforms are of several.
+        runtime, precision: `None` if an importer does not know it.
         axes: sizes of named input axes, such as `seq=128`; `None` without any.
         keys: platform keys, sorted.
         n_left_out: further platforms of the same device models.
     """
 
-    runtime: str
-    precision: str
+    runtime: str | None
+    precision: str | None
     batch: int
     axes: str | None
     tier: str
@@ -391,7 +392,7 @@ def device_groups(session: Session) -> list[DeviceGroup]:
 def _order(group: DeviceGroup) -> tuple[str, str, int, str, int]:
     tiers = (*TIERS, ALL_TIERS)
     tier = tiers.index(group.tier) if group.tier in tiers else len(tiers)
-    return group.runtime, group.precision, group.batch, group.axes or "", tier
+    return group.runtime or "", group.precision or "", group.batch, group.axes or "", tier
 
 
 def left_out_notes(groups: Sequence[DeviceGroup]) -> tuple[str, ...]:

@@ -63,8 +63,8 @@ class ModelRank:
 
     level: Level
     platform_key: str | None = None
-    runtime: str
-    precision: str
+    runtime: str | None
+    precision: str | None
     batch: int
     tier: str
     model: str

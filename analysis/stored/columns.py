@@ -297,6 +297,8 @@ _WORKER = (
     at("worker.", "confinement", STR,
         "sandbox of an untrusted file; null: trusted, older or failed"),
     measured("flags", STRS, "quality flags of this row", FLAGS),
+    measured("packages", STRS,
+        "packages beside fleetrank that add its runtime, device kind or importer; null: none"),
     measured("raw_log", STR, "path of the stored tool output in the results folder"),
     measured("waited_s", FLOAT,
         "time in s that the attempt waited until its device was free and fit"),

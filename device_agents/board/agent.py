@@ -68,7 +68,7 @@ from fleetrank.foundation.codec import CodecError, Json, from_plain
 from fleetrank.foundation.errors import FleetError
 from fleetrank.foundation.files import written_aside
 from fleetrank.foundation.lease import Use, host_lease
-from fleetrank.foundation.vocabulary import NS_PER_S
+from fleetrank.foundation.vocabulary import NS_PER_S, Runtime
 
 BESIDE_S = 900.0
 """For all steps beside the repeat: a push of a gigabyte at 2 MB/s takes 500 s."""
@@ -344,6 +344,8 @@ class BoardAgent:
             )
         runtimes, cpus = self._options.found_runtimes, self._options.cpus
         runtime = execution.runtime.value
+        if execution.runtime not in set(Runtime):
+            return f"a board has fleetrank's own runtimes only, not {runtime}"
         if runtimes is not None and runtime not in runtimes:
             return (
                 f"the board was registered without {runtime}; run `fleetrank devices add` with "

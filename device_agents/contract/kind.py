@@ -5,7 +5,7 @@ no runtime and contacts no device: its functions import what they need when they
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import MISSING, dataclass, field, fields
 from pathlib import Path
 from statistics import fmean
 from typing import Protocol
@@ -344,8 +344,8 @@ class Presence:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Kind:
-    """One kind of device.
+class DeviceKind:
+    """A kind of device: what a package gives to `fleetrank.kinds`, an object of this class.
 
     Attributes:
         create_agent: makes the agent of one device; raises `PermanentError` for an option that the
@@ -353,29 +353,58 @@ class Kind:
         traits_of: the traits of a device with these options. They are not checked yet.
         default_backend: backend of a runtime if the sweep names none; also for a runtime that the
             kind lacks, so that its agent can say why.
-        is_host_cpu: the device is the processor of its host. Every host has one without a file,
-            and what it supports depends on the host.
-        is_probed_when_added: `devices add` detects a missing driver at once.
-        address_option: the option of `devices add` that takes the address of a device to register.
-        registrar: (options of a device, or none) to the kind's registrar.
         check_library: checks that this host has the library of a runtime, if the worker of such a
             device loads it here; raises `MissingLibraryError`.
+        check_host: what `fleetrank doctor` says about this host.
+        is_probed_when_added: `devices add` probes the device at once.
+        registrar: (options of a device, or none) to what registers devices by their address, for
+            `devices add` with `kind=NAME` and `address=ADDRESS`; without it they are added by name.
+        discoverer: finds devices for `devices list` with `found=true`.
+    """
+
+    create_agent: Callable[[DeviceOptions], Agent]
+    traits_of: Callable[[DeviceOptions], Traits]
+    default_backend: Callable[[Runtime], str]
+    check_library: Callable[[Runtime], None] | None = None
+    check_host: Callable[[], Sequence[HostCheck]] | None = None
+    is_probed_when_added: bool = False
+    registrar: Callable[[DeviceOptions], Registrar] | None = None
+    discoverer: Callable[[], Discoverer] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kind(DeviceKind):
+    """A kind with what fleetrank's own kinds say beside that.
+
+    Attributes:
+        is_host_cpu: the device is the processor of its host. Every host has one without a file,
+            and what it supports depends on the host.
+        address_option: the option of `devices add` that takes the address of a device to register;
+            `address` for a kind of another package.
+        name: of a kind of another package, which that option needs too.
         why_not_profiled: says why the kind cannot find out where the time of this goes, or `None`
             if it can; without it the kind profiles nothing.
         why_not_replicated: says why this cannot run in several processes at once on the kind, or
             `None` if it can; without it the kind runs one process at a time.
     """
 
-    create_agent: Callable[[DeviceOptions], Agent]
-    traits_of: Callable[[DeviceOptions], Traits]
-    default_backend: Callable[[Runtime], str]
     is_host_cpu: bool = False
-    check_library: Callable[[Runtime], None] | None = None
-    is_probed_when_added: bool = False
     presence: Presence | None = None
-    check_host: Callable[[], Sequence[HostCheck]] | None = None
     address_option: str | None = None
-    registrar: Callable[[DeviceOptions], Registrar] | None = None
-    discoverer: Callable[[], Discoverer] | None = None
+    name: str | None = None
     why_not_profiled: Callable[[Execution], str | None] | None = None
     why_not_replicated: Callable[[Execution], str | None] | None = None
+
+
+def why_no_kind(member: object) -> str | None:
+    """What an object lacks of `DeviceKind`, or `None`."""
+    if not isinstance(member, DeviceKind):
+        return f"it is {type(member).__name__}, not a `DeviceKind`"
+    wrong = [
+        one.name
+        for one in fields(DeviceKind)
+        if one.name != "is_probed_when_added"
+        and not callable(value := getattr(member, one.name))
+        and (value is not None or one.default is MISSING)
+    ]
+    return f"its {', '.join(wrong)} cannot be called" if wrong else None

@@ -366,6 +366,8 @@ class Measurement:
         input_copy_ns: median time to copy the inputs from the host to the device; no sample
             includes it.
         energy: `None` if the device has no energy counter.
+        packages: the packages beside fleetrank that add its runtime or its kind of device, as
+            `fleetrank-npz 0.1.0`.
         raw_log: all output of an external tool, so that later parsers can read it again; `None`
             if fleetrank's own worker measured.
         profile: where the time goes, of a task that asks for it; it has no samples then.
@@ -411,6 +413,7 @@ class Measurement:
     conditions_after: Conditions | None = None
     worker: WorkerFacts | None = None
     flags: tuple[Flag, ...] = ()
+    packages: tuple[str, ...] = ()
     raw_log: str | None = None
     profile: Profile | None = None
     replicas: ReplicaSet | None = None

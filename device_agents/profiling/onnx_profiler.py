@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fleetrank.device_agents.contract.measurement import Kernel
+from fleetrank.device_agents.contract.runtime import LoadedModel
 from fleetrank.device_agents.contract.task import Execution
 from fleetrank.device_agents.errors import BadOutputError
 from fleetrank.device_agents.runtimes.onnx_runner import OnnxRunner
-from fleetrank.device_agents.runtimes.runner import LoadedModel
 from fleetrank.foundation.binary import Span, spans_of
 from fleetrank.foundation.errors import failing_as
 from fleetrank.foundation.onnx_file import NODES, NodeField, onnx_graph, text_of

@@ -14,10 +14,10 @@ from typing import Protocol, cast
 
 from fleetrank.device_agents.contract.agent import GPU_BACKENDS, plugin_of
 from fleetrank.device_agents.contract.measurement import MOST_RUNS, Kernel, Profile
+from fleetrank.device_agents.contract.runtime import LoadedModel, Runner
 from fleetrank.device_agents.contract.task import Execution, MeasurePolicy
 from fleetrank.device_agents.errors import BadOutputError, missing_library
 from fleetrank.device_agents.runtimes.executorch_runner import ExecutorchRunner
-from fleetrank.device_agents.runtimes.runner import LoadedModel, Runner
 from fleetrank.device_agents.runtimes.torch_runner import TorchRunner
 from fleetrank.foundation.errors import failing_as
 from fleetrank.foundation.registry import Registry

@@ -9,14 +9,11 @@ from types import ModuleType
 from typing import TYPE_CHECKING
 
 from fleetrank.device_agents.contract.agent import Capability
+from fleetrank.device_agents.contract.runtime import Array, Library, LoadedModel, Products
 from fleetrank.device_agents.contract.task import Execution, Options
 from fleetrank.device_agents.errors import BadArtifactError, UnsupportedError, missing_library
 from fleetrank.device_agents.runtimes.runner import (
-    Array,
     FoundInput,
-    Library,
-    LoadedModel,
-    Products,
     PromptAndSteps,
     StatePair,
     has_states,

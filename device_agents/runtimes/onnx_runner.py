@@ -23,6 +23,7 @@ from fleetrank.device_agents.contract.agent import (
     plugin_of,
 )
 from fleetrank.device_agents.contract.measurement import says_device_lost
+from fleetrank.device_agents.contract.runtime import Array, Library, LoadedModel, Placed, Products
 from fleetrank.device_agents.contract.task import Execution, Options, OptionValue
 from fleetrank.device_agents.errors import (
     BadArtifactError,
@@ -31,12 +32,7 @@ from fleetrank.device_agents.errors import (
     missing_library,
 )
 from fleetrank.device_agents.runtimes.runner import (
-    Array,
     FoundInput,
-    Library,
-    LoadedModel,
-    Placed,
-    Products,
     PromptAndSteps,
     StatePair,
     check_state,

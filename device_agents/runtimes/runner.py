@@ -1,4 +1,4 @@
-"""The contract of a runtime inside the worker process, and the table of the runtimes, `RUNNERS`.
+"""The runtimes inside the worker process, `RUNNERS`, and what all of them share.
 
 A runtime and its library are imported only on request.
 """
@@ -7,124 +7,28 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 import numpy as np
-from numpy.typing import NDArray
 
-from fleetrank.device_agents.contract.agent import Capability
-from fleetrank.device_agents.contract.task import Execution, Options
+from fleetrank.device_agents.contract.runtime import (
+    Array,
+    LoadedModel,
+    Runner,
+    StatefulModel,
+)
+from fleetrank.device_agents.contract.task import Execution
 from fleetrank.device_agents.errors import LostArtifactError, MissingLibraryError, UnsupportedError
+from fleetrank.foundation.entry_points import EntryPointError
 from fleetrank.foundation.errors import failing_as
 from fleetrank.foundation.files import file_sha256
+from fleetrank.foundation.formats import OUTSIDE_RUNTIMES
 from fleetrank.foundation.inputs import ModelInput, Values, plain_input_name
-from fleetrank.foundation.registry import Registry
+from fleetrank.foundation.registry import Registry, UnknownNameError
 from fleetrank.foundation.vocabulary import Runtime
 
-Array = NDArray[np.generic]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Library:
-    """The library of a runtime: the distribution, the module to import, and the extra to install.
-
-    The doctor looks for it.
-    """
-
-    distribution: str
-    module: str
-    extra: str
-
-
-class LoadedModel(Protocol):
-    """An artifact that is ready to run; both properties may be plain attributes."""
-
-    @property
-    def inputs(self) -> Sequence[ModelInput]:
-        """The inputs in the order `set_inputs` takes them."""
-        ...
-
-    @property
-    def settings(self) -> Options:
-        """The settings that the runtime really uses, defaults included, sorted by name."""
-        ...
-
-    def set_inputs(self, arrays: Sequence[Array]) -> None:
-        """Puts the inputs into the runtime's memory; not timed."""
-        ...
-
-    def run(self) -> None:
-        """Runs one inference, synchronised: returns when the output is ready to read."""
-        ...
-
-    def outputs(self) -> list[Array]:
-        """Copies the outputs of the last run; not timed."""
-        ...
-
-
-@runtime_checkable
-class DeviceModel(LoadedModel, Protocol):
-    """A model on a device that has its own memory and perhaps its own clock."""
-
-    def copy_inputs(self) -> None:
-        """Copies the inputs from the host to the same places again, synchronised."""
-        ...
-
-    def device_ns(self) -> int | None:
-        """Duration of the last run by the device's clock; `None` if the runtime shows no stream."""
-        ...
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Placed:
-    """How many nodes of a graph run on the backend, of how many."""
-
-    backend_nodes: int
-    graph_nodes: int
-
-
-@runtime_checkable
-class PlacedModel(LoadedModel, Protocol):
-    """A model whose runtime says where the nodes run."""
-
-    @property
-    def placed(self) -> Placed:
-        """The nodes that the backend took."""
-        ...
-
-
-@runtime_checkable
-class StatefulModel(LoadedModel, Protocol):
-    """A model whose states stay in the runtime's memory: a run leaves them for the next one."""
-
-    @property
-    def copies_state(self) -> bool:
-        """Whether a run copies its states in or out, beside what the file itself computes."""
-        ...
-
-
-@runtime_checkable
-class SequenceModel(StatefulModel, Protocol):
-    """A decoder whose file reads prompts and makes steps; `run` reads the prompt.
-
-    Stale slots need no reset: a token sees only the slots up to its own position.
-    """
-
-    def set_steps(self, steps: Sequence[Sequence[Array]]) -> None:
-        """Puts the inputs of all steps into the runtime's memory; not timed.
-
-        Args:
-            steps: by step, the inputs that are no states, in the order of `inputs`.
-        """
-        ...
-
-    def step(self) -> None:
-        """Makes the next step, synchronised.
-
-        The first call after `run` makes the first one; the first follows the last one again.
-        """
-        ...
-
+if TYPE_CHECKING:
+    from fleetrank.foundation.entry_points import Outside
 
 Call = TypeVar("Call")
 
@@ -153,82 +57,6 @@ class PromptAndSteps(Generic[Call]):
         raise NotImplementedError
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Scale:
-    """What an integer of a quantised tensor means: `step` x (integer - `zero`)."""
-
-    step: float
-    zero: int
-
-
-@runtime_checkable
-class QuantizedModel(LoadedModel, Protocol):
-    """A model whose file can state what the integers of its inputs and outputs mean."""
-
-    @property
-    def input_scales(self) -> Sequence[Scale | None]:
-        """In the order of `inputs`; `None` for an input that is not quantised."""
-        ...
-
-    @property
-    def output_scales(self) -> Sequence[Scale | None]:
-        """In the order of `outputs`; `None` for an output that is not quantised."""
-        ...
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Products:
-    """The convolutions and matrix products of a file, and how many take integers."""
-
-    of_integers: int
-    all: int
-
-
-class Runner(Protocol):
-    """One runtime. Its module imports the library inside `load`, not at its top."""
-
-    capability: Capability
-    """What it supports on a processor; `GPU_RUNTIMES` has the entry for a GPU."""
-
-    library: Library
-
-    def version(self) -> str:
-        """Version of the library, as the library prints it."""
-        ...
-
-    def admit(self, path: str) -> str:
-        """Checks a file that this workspace did not make; returns the path that may be loaded.
-
-        If reading a file can run code, this is a copy of the checked bytes. The check is a separate
-        step before loading, so its time and memory are not counted for the model.
-
-        Raises:
-            BadArtifactError: the file contains more than a network.
-        """
-        ...
-
-    def load(self, path: str, execution: Execution) -> LoadedModel:
-        """Loads an artifact.
-
-        Raises:
-            PermanentError: damaged or hostile file, unknown option, unsupported operator.
-            MissingLibraryError: the runtime is not installed; the remedy names the extra.
-        """
-        ...
-
-
-@runtime_checkable
-class CountingRunner(Runner, Protocol):
-    """A runtime that shows which kernels it chooses for a file."""
-
-    def products(self, path: str, execution: Execution) -> Products | None:
-        """Of the graph that `load` runs; `None` on a backend that does not show it.
-
-        It opens the file again, and is not timed.
-        """
-        ...
-
-
 def copies_state(model: LoadedModel) -> bool:
     """Whether a model has states that its runtime cannot write in place."""
     if all(spec.state is None for spec in model.inputs):
@@ -245,6 +73,7 @@ RUNNERS: Registry[type[Runner]] = Registry(
         Runtime.TFLITE: f"{_HERE}.tflite_runner:TfliteRunner",
         Runtime.EXECUTORCH: f"{_HERE}.executorch_runner:ExecutorchRunner",
     },
+    cast("Outside[type[Runner]]", OUTSIDE_RUNTIMES),
 )
 
 
@@ -272,13 +101,19 @@ def check_library(runtime: Runtime) -> None:
     if find_spec(library.module.partition(".")[0]) is None:
         raise MissingLibraryError(
             f"runtime {runtime} needs {library.distribution}, not installed",
-            f"pip install 'fleetrank[{library.extra}]'",
+            f"pip install {library.wanted}",
         )
 
 
 def why_unsupported(execution: Execution) -> str | None:
-    """Says which name the runtime does not support, or `None`; loads no library."""
-    runner = create_runner(execution.runtime)
+    """Says which name the runtime does not support, or `None`; loads no library.
+
+    A runtime of another package can be missing on this host, and be installed on the driver's.
+    """
+    try:
+        runner = create_runner(execution.runtime)
+    except (UnknownNameError, EntryPointError) as error:
+        return error.message
     return runner.capability.why_unsupported(execution, execution.runtime.value, "here")
 
 

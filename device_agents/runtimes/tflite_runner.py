@@ -10,16 +10,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fleetrank.device_agents.contract.agent import Capability
+from fleetrank.device_agents.contract.runtime import Array, Library, LoadedModel, Products, Scale
 from fleetrank.device_agents.contract.task import Execution, Options
 from fleetrank.device_agents.errors import BadArtifactError, UnsupportedError, missing_library
 from fleetrank.device_agents.runtimes.runner import (
-    Array,
     FoundInput,
-    Library,
-    LoadedModel,
-    Products,
     PromptAndSteps,
-    Scale,
     check_state,
     has_states,
     specs_of,

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, cast
 
 from fleetrank.device_agents.contract.agent import CUDNN_BENCHMARK, TF32, boolean_option
 from fleetrank.device_agents.contract.measurement import says_device_lost
+from fleetrank.device_agents.contract.runtime import Array
 from fleetrank.device_agents.contract.task import Execution, Options, OptionValue
 from fleetrank.device_agents.errors import UnsupportedError
-from fleetrank.device_agents.runtimes.runner import Array
 from fleetrank.foundation.inputs import ModelInput
 from fleetrank.foundation.vocabulary import Mode
 

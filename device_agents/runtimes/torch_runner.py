@@ -13,15 +13,13 @@ from typing import cast
 
 from fleetrank.device_agents.contract.agent import CUDA, Capability, boolean_option
 from fleetrank.device_agents.contract.measurement import says_device_lost
+from fleetrank.device_agents.contract.runtime import Array, Library, LoadedModel
 from fleetrank.device_agents.contract.task import Execution, Options
 from fleetrank.device_agents.errors import BadArtifactError, UnsupportedError, missing_library
 from fleetrank.device_agents.runtimes import torch_cuda
 from fleetrank.device_agents.runtimes.pt2_program import copy_checked
 from fleetrank.device_agents.runtimes.runner import (
-    Array,
     FoundInput,
-    Library,
-    LoadedModel,
     PromptAndSteps,
     StatePair,
     has_states,

@@ -12,15 +12,10 @@ from numpy.typing import NDArray
 from fleetrank.device_agents.comparison import TOLERANCES, compare_outputs, read_outputs
 from fleetrank.device_agents.contract.agent import GPU_BACKENDS
 from fleetrank.device_agents.contract.measurement import Failure, failure_from_error
+from fleetrank.device_agents.contract.runtime import Array, LoadedModel, QuantizedModel, Scale
 from fleetrank.device_agents.contract.task import Execution, InferTask
 from fleetrank.device_agents.errors import BadArtifactError, WrongOutputError
-from fleetrank.device_agents.runtimes.runner import (
-    Array,
-    LoadedModel,
-    QuantizedModel,
-    Scale,
-    create_runner,
-)
+from fleetrank.device_agents.runtimes.runner import create_runner
 from fleetrank.device_agents.worker.run import Stage, check_artifact, check_unchanged, run_once
 from fleetrank.foundation.comparison import Comparison
 from fleetrank.foundation.inputs import ModelInput, Workload, WorkloadKind

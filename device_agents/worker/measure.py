@@ -16,20 +16,18 @@ from fleetrank.device_agents.contract.measurement import (
     failed,
     failure_from_error,
 )
-from fleetrank.device_agents.contract.task import Execution, MeasureTask
-from fleetrank.device_agents.errors import UnsupportedError
-from fleetrank.device_agents.host.conditions import Shares
-from fleetrank.device_agents.host.worker_process import growth_bytes
-from fleetrank.device_agents.runtimes.runner import (
+from fleetrank.device_agents.contract.runtime import (
     CountingRunner,
     LoadedModel,
     PlacedModel,
     Products,
     Runner,
-    copies_state,
-    create_runner,
-    make_inputs,
 )
+from fleetrank.device_agents.contract.task import Execution, MeasureTask
+from fleetrank.device_agents.errors import UnsupportedError
+from fleetrank.device_agents.host.conditions import Shares
+from fleetrank.device_agents.host.worker_process import growth_bytes
+from fleetrank.device_agents.runtimes.runner import copies_state, create_runner, make_inputs
 from fleetrank.device_agents.timing import Seen, collection_off, judge
 from fleetrank.device_agents.worker.run import (
     Caller,

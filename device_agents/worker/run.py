@@ -18,6 +18,7 @@ from fleetrank.device_agents.contract.measurement import (
     says_device_lost,
 )
 from fleetrank.device_agents.contract.protocol import Turn, TurnReport
+from fleetrank.device_agents.contract.runtime import Array, LoadedModel, Runner, SequenceModel
 from fleetrank.device_agents.contract.task import BlockPolicy, MeasurePolicy, MeasureTask, Options
 from fleetrank.device_agents.errors import (
     BadArtifactError,
@@ -39,13 +40,7 @@ from fleetrank.device_agents.host.worker_process import (
     usable_cpus,
 )
 from fleetrank.device_agents.profiling.profiler import PROFILERS, profile_runs, why_not_profiled
-from fleetrank.device_agents.runtimes.runner import (
-    Array,
-    LoadedModel,
-    Runner,
-    SequenceModel,
-    make_inputs,
-)
+from fleetrank.device_agents.runtimes.runner import make_inputs
 from fleetrank.device_agents.timing import (
     HalfWidthRule,
     TimedRuns,

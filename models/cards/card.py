@@ -9,6 +9,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
+from fleetrank.foundation.formats import outside_format
 from fleetrank.foundation.inputs import IMAGE, TOKENS, Axes, ModelInput, Workload, WorkloadKind
 from fleetrank.foundation.onnx_file import external_data_of
 from fleetrank.foundation.user_file import NO_OTHER_KEYS, Checked, Key
@@ -462,7 +463,13 @@ FORMATS_OF_SUFFIX: Mapping[str, Format] = {
     ".keras": Format.TFLITE,
     ".h5": Format.TFLITE,
 }
-"""A user's file runs only in its own runtime; Keras files are converted by TensorFlow."""
+"""A user's file runs only in its own runtime; Keras files are converted by TensorFlow. Beside
+these are the formats of other packages."""
+
+
+def format_of_suffix(suffix: str) -> Format | None:
+    """The format in which a file with this suffix runs; `None` if no runtime here takes it."""
+    return FORMATS_OF_SUFFIX.get(suffix) or outside_format(suffix)
 
 
 def external_data(path: Path) -> dict[str, Path]:
@@ -485,7 +492,8 @@ def external_data(path: Path) -> dict[str, Path]:
 def own_format(card: ModelCard) -> Format | None:
     """The format of a user's file as it is; `None` for a network, or a file to be converted."""
     suffix = Path(card.entry).suffix.lower() if card.source is Source.FILE else ""
-    return next((format_ for format_ in Format if suffix == f".{format_}"), None)
+    found = format_of_suffix(suffix)
+    return found if suffix == f".{found}" else None
 
 
 def formats_of(card: ModelCard) -> tuple[Format, ...]:
@@ -494,7 +502,7 @@ def formats_of(card: ModelCard) -> tuple[Format, ...]:
         return tuple(Format)
     suffix = Path(card.entry).suffix.lower()
     # A SavedModel is a folder and has no suffix.
-    return (FORMATS_OF_SUFFIX.get(suffix, Format.TFLITE),)
+    return (format_of_suffix(suffix) or Format.TFLITE,)
 
 
 def weights_id(card: ModelCard, weights: Weights) -> str:

@@ -26,6 +26,7 @@ from fleetrank.models.cards.card import (
     ModelCard,
     Source,
     external_data,
+    format_of_suffix,
     language_card,
 )
 from fleetrank.models.cards.inputs import BATCH, CardInput, names_in
@@ -141,7 +142,7 @@ def load_user_card(path: Path) -> ModelCard:
     if card.source is Source.FILE:
         found = replace(found, entry=_entry_path(card, path))
         entry = Path(found.entry)
-        if not (entry.suffix.lower() in FORMATS_OF_SUFFIX or entry.is_dir()):
+        if not (format_of_suffix(entry.suffix.lower()) or entry.is_dir()):
             raise CardError(
                 f"{path}: {entry} has an unsupported format",
                 f"give a file ending in {', '.join(FORMATS_OF_SUFFIX)}, or a SavedModel folder",

@@ -18,8 +18,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fleetrank.foundation.errors import failing_as
+from fleetrank.foundation.formats import described
 from fleetrank.foundation.inputs import ModelInput, Workload, WorkloadKind, step_of
-from fleetrank.foundation.vocabulary import BYTES_PER_MIB, Format, Precision
+from fleetrank.foundation.vocabulary import BYTES_PER_MIB, FlopsMethod, Format, Precision
 from fleetrank.models.cards.card import (
     GROUP,
     LANGUAGE_RECIPES,
@@ -190,7 +191,7 @@ class Exporter:
 
 def why_not_precision(request: ExportRequest) -> str | None:
     """The reason why a network cannot be written in this precision; `None` for a user's file."""
-    known = EXPORTERS[request.format].precisions
+    known = exporter_of(request.format).precisions
     if request.card.source is Source.FILE or request.precision in known:
         return None
     if request.recipe is not None:
@@ -225,7 +226,7 @@ def library_versions(request: ExportRequest) -> tuple[tuple[str, str], ...]:
     Raises:
         LibraryError: a distribution is not installed; the remedy names the extra.
     """
-    exporter, card = EXPORTERS[request.format], request.card
+    exporter, card = exporter_of(request.format), request.card
     libraries, extra = exporter.libraries + _SOURCE_LIBRARY.get(card.source, ()), exporter.extra
     if request.recipe is not None:
         libraries += exporter.recipe_libraries
@@ -397,6 +398,39 @@ EXPORTERS: Mapping[Format, Exporter] = {
         recipe_libraries=("torchao",),
     ),
 }
+
+
+def exporter_of(format_: Format) -> Exporter:
+    """How a format is written; a format of another package is copied only."""
+    return EXPORTERS.get(format_, _OUTSIDE)
+
+
+def _copy_outside(source: Path, path: Path, request: ExportRequest) -> Cost | None:
+    with failing_as(
+        ExportError,
+        f"{source} is not a .{request.format} file",
+        "export it again, or correct the path",
+        ValueError,
+    ):
+        facts = described(request.format, str(source))
+    shutil.copyfile(source, path)
+    return Cost(macs=facts.macs, parameters=facts.parameters, method=FlopsMethod.FORMULA)
+
+
+def _never_exported(_program: Program, path: Path) -> None:
+    raise ExportError(
+        f"no network is exported to {path.suffix}",
+        "give a file in this format, or name another runtime for the network",
+    )
+
+
+_OUTSIDE = Exporter(
+    libraries=(),
+    extra="",
+    peak_memory_bytes=300 * BYTES_PER_MIB,
+    export=_never_exported,
+    copy=_copy_outside,
+)
 
 
 # Inputs and PyTorch's outputs, which a worker's outputs are compared with.

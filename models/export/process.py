@@ -16,7 +16,7 @@ from fleetrank.foundation.codec import CodecError, from_json, to_json
 from fleetrank.foundation.supervised_child import End, SupervisedChild, exit_name
 from fleetrank.models.cards.card import ExportRequest, Source, StagedExport
 from fleetrank.models.errors import ExportError, UntrustedError
-from fleetrank.models.export.exporters import EXPORTERS
+from fleetrank.models.export.exporters import exporter_of
 from fleetrank.models.networks.build import OWN_ENTRY_PREFIX
 from fleetrank.models.networks.cost import parameters_for
 
@@ -67,7 +67,7 @@ _CACHE_COPIES = 6
 
 def peak_memory_estimate_bytes(request: ExportRequest) -> int:
     """Memory that an export may use; determines how many run in parallel."""
-    exporter, shape = EXPORTERS[request.format], request.card.language
+    exporter, shape = exporter_of(request.format), request.card.language
     if shape is None:
         return exporter.peak_memory_bytes
     n_weights = parameters_for(shape, request.workload)

@@ -28,9 +28,9 @@ from fleetrank.models.cards.identity import why_unknown
 from fleetrank.models.cards.language import language_outputs
 from fleetrank.models.errors import ExportError, ModelError
 from fleetrank.models.export.exporters import (
-    EXPORTERS,
     Exporter,
     Program,
+    exporter_of,
     library_versions,
     why_not_precision,
     with_names,
@@ -74,7 +74,7 @@ def stage_file(request: ExportRequest, out_dir: Path, *, is_trusted: bool) -> St
             raise ExportError(f"{source} is not a SavedModel", f"correct the card of {card.name}")
         _convert_to_tflite(source, path)
     else:
-        cost = EXPORTERS[own].copy(source, path, request)
+        cost = exporter_of(own).copy(source, path, request)
     types = read_types(path, request.format)
     _check_types(request, path, types)
     if cost is not None and types is not None:
@@ -241,7 +241,7 @@ def export_network(request: ExportRequest, out_dir: Path, *, is_trusted: bool) -
         raise ExportError(reason, "give another workload, such as prefill@128 or decode@128")
     if (reason := why_not_trained(request)) is not None:
         raise ExportError(reason, "give another workload, such as image, or another runtime")
-    exporter = EXPORTERS[request.format]
+    exporter = exporter_of(request.format)
     versions = library_versions(request)
     network, examples = network_with_weights(
         card,

@@ -19,7 +19,7 @@ from fleetrank.device_agents.contract.kind import (
 from fleetrank.device_agents.contract.task import OptionValue
 from fleetrank.device_agents.host.cores import cpus_one_per_core
 from fleetrank.device_agents.host.processor_peaks import probe_peak
-from fleetrank.device_agents.registry import KINDS, create_agent
+from fleetrank.device_agents.registry import KINDS, all_kinds, create_agent
 from fleetrank.foundation.codec import json_text
 from fleetrank.foundation.errors import FleetError, reworded, shortened, with_flags
 from fleetrank.foundation.vocabulary import Origin
@@ -85,7 +85,7 @@ def _print_found(*, as_json: bool, view: TableView) -> None:
     devices = [] if workspace is None else list(load_devices(workspace).values())
     rows: list[dict[str, object]] = []
     advice = []
-    for one in KINDS.values():
+    for one in all_kinds().values():
         if one.discoverer is not None:
             discoverer, own = one.discoverer(), [d for d in devices if d.kind_of is one]
             seen = discoverer.discover([d.options for d in own])
@@ -127,7 +127,9 @@ def _what_to_do(kind: Kind, seen: SeenDevice, name: str | None, away: str) -> st
         return f"nothing; registered as {name}"
     more = "".join(f" --option {key}={value}" for key, value in seen.options.items())
     moved = f"  # {away} keeps its name if it is at this new address" if away else ""
-    return f"fleetrank devices add --{kind.address_option} {shlex.quote(seen.address)}{more}{moved}"
+    of_kind = "" if kind.name is None else f"--kind {kind.name} "
+    address = f"--{kind.address_option} {shlex.quote(seen.address)}"
+    return f"fleetrank devices add {of_kind}{address}{more}{moved}"
 
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
@@ -173,7 +175,7 @@ def list_devices(
 def _states(devices: Sequence[DeviceFile]) -> dict[str, str]:
     """What this host sees of devices with an address, by name; it connects to none."""
     found: dict[str, str] = {}
-    for kind in KINDS.values():
+    for kind in all_kinds().values():
         mine = [one for one in devices if one.kind_of is kind and one.host is None]
         if not mine or kind.discoverer is None:
             continue
@@ -213,13 +215,19 @@ def add(
     *,
     kind: Annotated[
         str | None,
-        typer.Option(help=f"{', '.join(KINDS)}; for phones use --adb, for boards --ssh."),
+        typer.Option(
+            help=f"{', '.join(KINDS)}, or one of another package; for phones use --adb, for boards "
+            "--ssh."
+        ),
     ] = None,
     adb: Annotated[
         str | None, typer.Option(help="Serial number of a phone, from `devices list --found`.")
     ] = None,
     ssh: Annotated[
         str | None, typer.Option(help="Linux board or machine: HOST, USER@HOST or an ssh alias.")
+    ] = None,
+    address: Annotated[
+        str | None, typer.Option(help="Address of a device of a --kind of another package.")
     ] = None,
     python: Annotated[
         str | None, typer.Option(help="Python 3.10 or newer on the board (default: python3).")
@@ -251,7 +259,7 @@ def add(
     workspace, name = settle_workspace(), name or named
     labels = dict(_split(label, "--label"))
     options = {key: _value(key, text) for key, text in _split(option, "--option")}
-    addressed = _address(adb, ssh)
+    addressed = _address({"adb": adb, "ssh": ssh, "address": address})
     _refuse_misplaced(addressed, tool=tool, python=python, setup=setup)
     if addressed is not None:
         new = NewDevice(
@@ -374,11 +382,12 @@ _Address = tuple[str, str] | None
 """The option that a device is registered by, and its address."""
 
 
-def _address(adb: str | None, ssh: str | None) -> _Address:
-    if adb is not None and ssh is not None:
-        raise UsageError("--adb and --ssh are both given", "register one device at a time")
-    given = zip(_NOUNS, (adb, ssh), strict=True)
-    return next(((name, one) for name, one in given if one is not None), None)
+def _address(options: Mapping[str, str | None]) -> _Address:
+    given = [(name, one) for name, one in options.items() if one is not None]
+    if len(given) > 1:
+        both = " and ".join(f"--{name}" for name, _ in given)
+        raise UsageError(f"{both} are both given", "register one device at a time")
+    return given[0] if given else None
 
 
 def _refuse_misplaced(
@@ -395,6 +404,10 @@ def _refuse_misplaced(
 
 def _kind_with_address(option: str, kind: str | None) -> str:
     """The kind whose devices this option registers, if it is the requested one."""
+    if option not in _NOUNS:
+        if kind is None:
+            raise UsageError(f"--{option} is of no kind of device", "give --kind too")
+        return kind
     known = kind_with_address(option)
     if kind not in (None, known):
         raise UsageError(

@@ -19,6 +19,7 @@ import typer
 from fleetrank.analysis.errors import AnalysisError, DamagedPartError, NoDataError
 from fleetrank.device_agents.errors import AgentError, MissingLibraryError, PermanentError
 from fleetrank.foundation.argument_checks import ArgumentError
+from fleetrank.foundation.entry_points import EntryPointError
 from fleetrank.foundation.errors import (
     BadFileError,
     FleetError,
@@ -76,7 +77,7 @@ COMMANDS: Mapping[str, Command] = {
 EXIT_UNEXPECTED, EXIT_USAGE, EXIT_NOTHING, EXIT_INTERRUPTED = 1, 2, 4, 130
 _EXIT_CODES: tuple[tuple[type[Exception], int], ...] = (
     (UsageError, EXIT_USAGE), (BadFileError, EXIT_USAGE), (ArgumentError, EXIT_USAGE),
-    (UnknownNameError, EXIT_USAGE), (NewerSchemaError, EXIT_USAGE),
+    (UnknownNameError, EXIT_USAGE), (EntryPointError, EXIT_USAGE), (NewerSchemaError, EXIT_USAGE),
     (NothingToDoError, EXIT_NOTHING), (OrchestratorError, EXIT_UNEXPECTED),
     (StorageError, EXIT_UNEXPECTED), (MissingLibraryError, EXIT_NOTHING),
     (PermanentError, EXIT_USAGE), (LeaseError, EXIT_USAGE), (AgentError, EXIT_NOTHING),

@@ -11,10 +11,10 @@ import typer
 from fleetrank.device_agents.registry import HOST_CPU, create_agent
 from fleetrank.foundation.codec import json_text
 from fleetrank.foundation.errors import FleetError, shortened, with_flags
+from fleetrank.foundation.formats import format_of, runtime_of
 from fleetrank.foundation.inputs import Workload
 from fleetrank.foundation.user_file import bytes_of
 from fleetrank.foundation.vocabulary import (
-    RUNTIME_OF_FORMAT,
     Format,
     Precision,
     Runtime,
@@ -36,7 +36,7 @@ from fleetrank.models.errors import CardError
 from fleetrank.models.export.exporters import why_not_precision
 from fleetrank.orchestrator.cli.context import current, host_turn
 from fleetrank.orchestrator.cli.listing import AsJson, TableView, print_table, with_view
-from fleetrank.orchestrator.cli.options import WorkloadsOption
+from fleetrank.orchestrator.cli.options import WorkloadsOption, runtime_option
 from fleetrank.orchestrator.dispatch.controller import StopSwitch, listening
 from fleetrank.orchestrator.errors import NothingToDoError, UsageError
 from fleetrank.orchestrator.export import ExportTools, build_artifacts
@@ -116,9 +116,7 @@ def export(
     *,
     runtime: Annotated[
         list[Runtime] | None,
-        typer.Option(
-            help="Runtime to export for; may be repeated (default: onnx, torch and tflite)."
-        ),
+        runtime_option("Runtime to export for; may be repeated (default: onnx, torch and tflite)."),
     ] = None,
     precision: Annotated[
         list[Precision] | None,
@@ -279,10 +277,9 @@ def _requests(
 
 def _is_wanted(card: ModelCard, format_: Format, runtimes: list[Runtime] | None) -> bool:
     """Runtimes to export for; by default the standard ones, and for a user's file its own."""
-    runtime = RUNTIME_OF_FORMAT[format_]
     if runtimes is None:
-        return card.source is Source.FILE or runtime in DEFAULT_RUNTIMES
-    return runtime in runtimes
+        return card.source is Source.FILE or runtime_of(format_) in DEFAULT_RUNTIMES
+    return format_ in map(format_of, runtimes)
 
 
 def _cards() -> Cards:
@@ -291,4 +288,4 @@ def _cards() -> Cards:
 
 
 def _runtimes(card: ModelCard) -> list[str]:
-    return [RUNTIME_OF_FORMAT[format_] for format_ in formats_of(card)]
+    return [runtime_of(format_) for format_ in formats_of(card)]

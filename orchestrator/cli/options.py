@@ -7,15 +7,16 @@ from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Annotated, get_args, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, get_args, get_type_hints
 
 import typer
 from pydantic import ValidationError
 
 from fleetrank.analysis.tables.tables import Setting
+from fleetrank.foundation.formats import known_runtime
 from fleetrank.foundation.inputs import Workload
 from fleetrank.foundation.user_file import Key
-from fleetrank.foundation.vocabulary import TableForm
+from fleetrank.foundation.vocabulary import Runtime, TableForm, words_of
 from fleetrank.orchestrator.errors import UsageError
 from fleetrank.orchestrator.workspace.selectors import (
     SelectorField,
@@ -30,6 +31,29 @@ if TYPE_CHECKING:
     from fleetrank.orchestrator.sweep.sweep_session import RunOptions
 
 Command = Callable[..., None]
+
+
+def runtime_named(text: str) -> Runtime:
+    """The runtime that an option names, of fleetrank or of another package.
+
+    Raises:
+        UsageError: no runtime has this name.
+    """
+    try:
+        return known_runtime(text)
+    except ValueError as error:
+        raise UsageError(str(error), "give one of these, or install its package") from error
+
+
+def runtime_option(text: str) -> Any:
+    """An option `--runtime`; it may be repeated if its type is a list."""
+    return typer.Option(
+        "--runtime",
+        parser=runtime_named,
+        metavar=f"<{'|'.join(Runtime)}|...>",
+        autocompletion=lambda: list(words_of(Runtime)),
+        help=text,
+    )
 
 
 def with_options(

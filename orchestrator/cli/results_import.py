@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Annotated
 import polars as pl
 import typer
 
+from fleetrank.analysis.importers.importer import IMPORTERS, read_releases
 from fleetrank.analysis.importers.model_facts import read_facts
-from fleetrank.analysis.importers.release import IMPORTERS, read_releases
 from fleetrank.foundation.codec import json_text
 from fleetrank.foundation.errors import count_of, visible_line
 from fleetrank.foundation.lease import pause_between_steps

@@ -23,7 +23,13 @@ from fleetrank.foundation.errors import shortened
 from fleetrank.foundation.vocabulary import Form, Precision, Runtime
 from fleetrank.orchestrator.cli.context import current, settle_workspace
 from fleetrank.orchestrator.cli.listing import AsJson, print_table
-from fleetrank.orchestrator.cli.options import NewSweepOptions, Progress, share, with_sweep_options
+from fleetrank.orchestrator.cli.options import (
+    NewSweepOptions,
+    Progress,
+    runtime_option,
+    share,
+    with_sweep_options,
+)
 from fleetrank.orchestrator.cli.report_command import print_in_form, selected_table
 from fleetrank.orchestrator.cli.sweep_display import (
     EXIT_FAILED_CELLS,
@@ -109,9 +115,7 @@ def run(
     max_time: _MaxTime = None,
     runtime: Annotated[
         list[Runtime] | None,
-        typer.Option(
-            "--runtime", help="Runtime of a named model; may be repeated. A file has one."
-        ),
+        runtime_option("Runtime of a named model; may be repeated. A file has one."),
     ] = None,
     backend: Annotated[
         str | None,
@@ -229,7 +233,7 @@ def ab(
     budget: _Budget = "20m",
     max_time: _MaxTime = None,
     runtime: Annotated[
-        Runtime, typer.Option(help="Runtime of a named model; a file has its own.")
+        Runtime, runtime_option("Runtime of a named model; a file has its own.")
     ] = _DEFAULT_RUNTIME,
     threads: _Threads = 1,
     workload: Annotated[
@@ -528,11 +532,11 @@ def _one_workload(cards: "Sequence[ModelCard]", given: str | None) -> dict[str, 
 
 def _runtimes_of(cards: "Iterable[ModelCard]", default: Runtime) -> list[str]:
     """The runtimes of the files among the models; without a file, the default."""
-    from fleetrank.foundation.vocabulary import RUNTIME_OF_FORMAT
+    from fleetrank.foundation.formats import runtime_of
     from fleetrank.models.cards.card import Source, formats_of
 
     files = [card for card in cards if card.source is Source.FILE]
-    own = {RUNTIME_OF_FORMAT[formats_of(card)[0]] for card in files}
+    own = {runtime_of(formats_of(card)[0]) for card in files}
     return sorted(runtime.value for runtime in own or {default})
 
 

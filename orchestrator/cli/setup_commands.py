@@ -67,10 +67,21 @@ def doctor(
     if cluster is not None:
         _check_cluster(cluster, as_json=as_json)
         return
-    from fleetrank.orchestrator.doctor import check_devices, check_host, check_software
+    from fleetrank.orchestrator.doctor import (
+        check_devices,
+        check_host,
+        check_packages,
+        check_software,
+    )
 
     findings = []
-    for check in (check_host(_folder()), check_software(is_thorough=thorough), check_devices()):
+    checks = (
+        check_host(_folder()),
+        check_software(is_thorough=thorough),
+        check_devices(),
+        check_packages(),
+    )
+    for check in checks:
         for finding in check:
             findings.append(finding)
             if not as_json:

@@ -43,7 +43,7 @@ from fleetrank.device_agents.errors import HOST_PATIENCE_S, NotFitError, Transie
 from fleetrank.device_agents.hold import CommandHold, KeptHold, Reservation
 from fleetrank.device_agents.host import conditions, control_groups, cores
 from fleetrank.device_agents.host.energy import open_rapl
-from fleetrank.device_agents.registry import KINDS, create_agent
+from fleetrank.device_agents.registry import KINDS, create_agent, makers_of
 from fleetrank.foundation.cpus import Kinds
 from fleetrank.foundation.errors import FleetError
 from fleetrank.foundation.files import file_sha256
@@ -581,7 +581,9 @@ class Host:
             self._keep(replace(found, waited_s=perf_counter() - asked_s))
         except Exception as error:
             # Also for a value that the spool cannot store: a task that never ends would be worse.
-            self._keep(failed(task.task_id, _failure_of(error), spec.origin))
+            makers = makers_of(spec.kind, task.execution.runtime)
+            found = failed(task.task_id, _failure_of(error, *makers), spec.origin)
+            self._keep(replace(found, packages=makers))
 
     def _keep(self, measurement: Measurement) -> None:
         with self._changed:
@@ -653,9 +655,16 @@ class Host:
         beside = (Flag.BESIDE_READING,) if is_beside else ()
         return [
             with_possible_times(
-                replace(one, waited_s=began_s - asked_s, flags=(*one.flags, *beside)), took_s
+                replace(
+                    one,
+                    task_id=task.task_id,  # also of an agent of another package that errs
+                    waited_s=began_s - asked_s,
+                    flags=(*one.flags, *beside),
+                    packages=makers_of(spec.kind, task.execution.runtime),
+                ),
+                took_s,
             )
-            for one in found
+            for task, one in zip(tasks, found, strict=True)
         ]
 
     @contextmanager
@@ -720,15 +729,21 @@ class Host:
         return self._agents[spec]
 
 
-def _failure_of(error: Exception) -> Failure:
-    """Turns an error of an agent, or an unexpected error, into the failure of the attempt."""
+def _failure_of(error: Exception, *makers: str) -> Failure:
+    """Turns an error of an agent, or an unexpected error, into the failure of the attempt.
+
+    `makers` are the packages beside fleetrank whose code ran.
+    """
     if isinstance(error, NotFitError):
         return failure_from_error(error, "start")
     if isinstance(error, FleetError):
         kind, message, remedy = ErrorKind.DEVICE_LOST, error.message, error.remedy
     else:
         kind, message = ErrorKind.INTERNAL, f"{type(error).__name__}: {error}"
-        remedy = "this is a bug in fleetrank; run with `inline=true` and `debug=true` to see where"
+        remedy = (
+            f"this is a bug in {' or '.join(makers) or 'fleetrank'}; run with `inline=true` and "
+            "`debug=true` to see where"
+        )
     return Failure(
         kind=kind,
         message=message,

@@ -11,11 +11,10 @@ import numpy as np
 from fleetrank.analysis.stored.side_tables import EVALUATIONS
 from fleetrank.device_agents.registry import create_agent
 from fleetrank.foundation.errors import failing_as
+from fleetrank.foundation.formats import format_of, runtime_of
 from fleetrank.foundation.inputs import IMAGE, Workload, WorkloadKind
 from fleetrank.foundation.user_file import Key
 from fleetrank.foundation.vocabulary import (
-    FORMAT_OF_RUNTIME,
-    RUNTIME_OF_FORMAT,
     Precision,
     Runtime,
     WeightsKind,
@@ -103,7 +102,7 @@ class Subject:
         return ExportRequest(
             model=self.model,
             weights=self.weights,
-            format=FORMAT_OF_RUNTIME[self.runtime],
+            format=format_of(self.runtime),
             precision=self.precision.value,
             axes=self.model.card.axes,
             workload=workload,
@@ -122,7 +121,7 @@ def find_subject(workspace: Workspace, where: Where) -> Subject:
     card = load_cards(workspace.cards).find(name)
     model = resolve(card)
     weights = _weights(model, where)
-    runtimes = [Runtime(RUNTIME_OF_FORMAT[one]) for one in formats_of(card)]
+    runtimes = [runtime_of(one) for one in formats_of(card)]
     runtime = where.runtime or runtimes[0]
     if runtime not in runtimes:
         raise UsageError(

@@ -11,10 +11,9 @@ from fleetrank.analysis.stopping_rule import StoppingRule
 from fleetrank.analysis.stored.selection import MARGIN, fits_text
 from fleetrank.device_agents.contract.task import Execution
 from fleetrank.foundation.errors import count_of, did_you_mean, nearest, shortened
+from fleetrank.foundation.formats import format_of, runtime_of
 from fleetrank.foundation.inputs import IMAGE, Axes, Workload, WorkloadKind
 from fleetrank.foundation.vocabulary import (
-    FORMAT_OF_RUNTIME,
-    RUNTIME_OF_FORMAT,
     CpuChoice,
     Family,
     Mode,
@@ -574,7 +573,7 @@ def _request(spec: SweepSpec, model: ResolvedCard, execution: Execution) -> Expo
     return ExportRequest(
         model=model,
         weights=_weights(spec, model.card),
-        format=FORMAT_OF_RUNTIME[execution.runtime],
+        format=format_of(execution.runtime),
         precision=execution.precision.value,
         batch=execution.batch,
         axes=axes,
@@ -610,7 +609,7 @@ def _why_not_here(request: ExportRequest, *, opens_files: bool) -> str | None:
     formats = formats_of(card)
     if request.format not in formats:
         # A file that the user exported runs only in the runtime of its format.
-        runtimes = ", ".join(RUNTIME_OF_FORMAT[format_] for format_ in formats)
+        runtimes = ", ".join(runtime_of(format_) for format_ in formats)
         return f"{card.name} is a file that runs in {runtimes} only"
     own = request.model.precision
     if own is not None and request.precision != own:

@@ -15,7 +15,8 @@ from fleetrank.device_agents.contract.kind import Kind
 from fleetrank.device_agents.contract.task import ReplicaPolicy
 from fleetrank.device_agents.registry import HOST_CPU, create_agent, load_kind
 from fleetrank.foundation.errors import FleetError, count_of, raise_together
-from fleetrank.foundation.vocabulary import RUNTIME_OF_FORMAT, Origin, Runtime
+from fleetrank.foundation.formats import runtime_of
+from fleetrank.foundation.vocabulary import Origin, Runtime
 from fleetrank.models.cache import ArtifactCache
 from fleetrank.models.cards.card import ExportRequest, Source
 from fleetrank.models.errors import ModelError
@@ -340,7 +341,7 @@ def _why_not_exported(request: ExportRequest, *, is_trusted: bool) -> FleetError
         return error
     if request.card.source is Source.FILE:
         return None
-    return _why_not_run(load_kind(HOST_CPU), Runtime(RUNTIME_OF_FORMAT[request.format]))
+    return _why_not_run(load_kind(HOST_CPU), runtime_of(request.format))
 
 
 def _why_not_run(kind: Kind, runtime: Runtime) -> FleetError | None:

@@ -334,7 +334,8 @@ def idle_cores() -> int:
 def primed_formats(setup: Setup, cells: Iterable[Cell]) -> set[Format]:
     """The formats for which some cells need a primer."""
     primed = {name for name, device in setup.devices.items() if device.traits.is_primed}
-    return {cell.export.format for cell in cells if cell.device in primed}
+    formats = {cell.export.format for cell in cells if cell.device in primed}
+    return formats & set(Format)  # no network is exported to a format of another package
 
 
 def read_spec(workspace: Workspace, path: Path) -> tuple[SweepSpec, Path]:

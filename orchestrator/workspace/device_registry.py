@@ -24,6 +24,7 @@ from fleetrank.device_agents.contract.kind import (
     Traits,
 )
 from fleetrank.device_agents.contract.task import OptionValue
+from fleetrank.device_agents.errors import PermanentError
 from fleetrank.device_agents.hold import CommandHold, Reservation, held
 from fleetrank.device_agents.registry import HOST_CPU, KINDS, create_agent, load_kind
 from fleetrank.foundation.errors import (
@@ -53,11 +54,10 @@ _HOST_CPU_NAME = re.compile("cpu-[0-9a-f]{6}")
 
 
 def _known_kind(kind: str) -> str:
-    if kind not in KINDS:
-        raise ValueError(
-            f"unknown device kind '{kind}': it has no agent (docs/gpu.md explains how to "
-            f"add one); use one of {', '.join(KINDS)}"
-        )
+    try:
+        load_kind(kind)
+    except PermanentError as error:
+        raise ValueError(f"{error.message}; {error.remedy}") from error
     return kind
 
 
@@ -126,7 +126,7 @@ class DeviceFile(BaseModel):
         AfterValidator(_not_local_cpu),
     ] = Field(description="name used in sweeps; equal to the file name without .yaml")
     kind: Annotated[str, AfterValidator(_known_kind)] = Field(
-        description=f"device kind: {', '.join(KINDS)}"
+        description=f"device kind: {', '.join(KINDS)}, or one of another package"
     )
     host: Annotated[str, Field(pattern=f"^{HOST_NAME}$")] | None = Field(
         default=None,

@@ -14,7 +14,13 @@ from fleetrank.foundation.errors import BadFileError, did_you_mean, shortened
 from fleetrank.foundation.files import check_regular, read_small_text, replace_file, resolved
 from fleetrank.foundation.user_file import Checked, checked, plain_number
 from fleetrank.foundation.vocabulary import Family, Format
-from fleetrank.models.cards.card import FORMATS_OF_SUFFIX, ModelCard, Source, language_card
+from fleetrank.models.cards.card import (
+    FORMATS_OF_SUFFIX,
+    ModelCard,
+    Source,
+    format_of_suffix,
+    language_card,
+)
 from fleetrank.models.cards.identity import card_sha256
 from fleetrank.models.cards.inputs import CardInput, axis_names, valid_input
 from fleetrank.models.cards.zoo import Cards, card_text, load_cards, placed
@@ -140,7 +146,10 @@ _NAME_DIGITS = 8
 _SAVED_MODEL = "saved_model.pb"
 _READ_SUFFIXES = frozenset(f".{format_}" for format_ in Format)
 """Files in a format that runs as it is; others are converted, and state no inputs."""
-_FORMATS = f"give a file ending in {', '.join(FORMATS_OF_SUFFIX)}, or a SavedModel folder"
+_FORMATS = (
+    f"give a file ending in {', '.join(FORMATS_OF_SUFFIX)}, or a SavedModel folder; `fleetrank "
+    "doctor` lists the runtimes that other packages add"
+)
 
 _WEIGHTS = frozenset({".pt", ".pth", ".ckpt", ".bin", ".safetensors"})
 _EXPORTING = Path(__file__).parents[1] / "templates/exporting.txt"
@@ -252,7 +261,9 @@ def _new_card(path: Path, rules: Sequence[str]) -> ModelCard:
 def _is_path(argument: str) -> bool:
     path = Path(argument)
     return (
-        path.suffix.lower() in FORMATS_OF_SUFFIX or path.parent != Path() or os.path.lexists(path)
+        path.parent != Path()
+        or os.path.lexists(path)
+        or format_of_suffix(path.suffix.lower()) is not None
     )
 
 
@@ -274,7 +285,7 @@ def _model_file(argument: str) -> Path:
         ) from error
     except OSError as error:
         raise UsageError(f"{argument} cannot be measured: {error.strerror}", remedy) from error
-    if path.suffix.lower() not in FORMATS_OF_SUFFIX and not is_saved_model:
+    if format_of_suffix(path.suffix.lower()) is None and not is_saved_model:
         raise UsageError(f"{argument} has an unsupported format", remedy)
     return path
 

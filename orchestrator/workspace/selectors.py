@@ -24,6 +24,8 @@ from fleetrank.analysis.stored.columns import (
 )
 from fleetrank.analysis.stored.part_list import TAG_WORD
 from fleetrank.analysis.stored.selection import ANY_PRECISION, Selection
+from fleetrank.foundation.errors import shortened
+from fleetrank.foundation.formats import OUTSIDE_RUNTIMES
 from fleetrank.orchestrator.errors import UsageError
 from fleetrank.orchestrator.workspace.workspace import stored_name
 
@@ -65,9 +67,7 @@ class Selectors(BaseModel):
     target: str | None = _text("The same for the target device.")
     source_tier: str | None = _text("Tier of the source: gpu, cpu or edge.", TIERS)
     target_tier: str | None = _text("The same for the target device.", TIERS)
-    runtime: str | None = _text(
-        "Runtime such as tflite; qnn exists only in imported data.", STORED_RUNTIMES
-    )
+    runtime: str | None = _text("Runtime such as tflite; qnn exists only in imported data.")
     precision: str | None = _text(
         "Precision such as int8; any: every precision of a model as a separate model.",
         (*PRECISIONS, ANY_PRECISION),
@@ -138,6 +138,7 @@ class Selectors(BaseModel):
             NoDataError: no sweep has the tag.
         """
         self._refuse_what_cannot_be()
+        _refuse_unknown_runtime(self.runtime, results)
         given = self.model_dump(exclude={"include_simulated", "settings"})
         if results is not None and any(name.startswith(TAG_WORD) for name in self.sweep):
             from fleetrank.analysis.stored.sweep_record import tagged_sweeps  # slow to import
@@ -169,6 +170,24 @@ class Selectors(BaseModel):
             for text in texts:
                 if isinstance(text, str):
                     _check_text(name, text, known.get(name, ()))
+
+
+def _refuse_unknown_runtime(runtime: str | None, results: Path | None) -> None:
+    """Rejects a runtime of no row; one of another package need not be installed here."""
+    if runtime is None or runtime in STORED_RUNTIMES:
+        return
+    known = (*STORED_RUNTIMES, *OUTSIDE_RUNTIMES.names())
+    if results is not None and runtime not in known:
+        import polars as pl
+
+        from fleetrank.analysis.stored.load import load_measurements
+
+        column = pl.col("runtime").drop_nulls().unique().sort()
+        known += tuple(load_measurements(results).select(column).collect()["runtime"])
+    if runtime not in known:
+        raise UsageError(
+            f"unknown runtime '{shortened(runtime)}'", f"use {', '.join(dict.fromkeys(known))}"
+        )
 
 
 def _check_text(name: str, text: str, words: Sequence[str]) -> None:

@@ -18,11 +18,13 @@ from pydantic import (
     TypeAdapter,
     model_validator,
 )
+from pydantic_core import PydanticCustomError
 
 from fleetrank.analysis.stopping_rule import BUDGET_S, FIRST_ROUNDS, MOST_ROUNDS, SweepQuestion
 from fleetrank.device_agents.contract.task import LONGEST_S, Count, MeasurePolicy, Seconds
 from fleetrank.foundation.errors import BadFileError, failing_as, reworded, shortened
 from fleetrank.foundation.files import read_small_text, resolved
+from fleetrank.foundation.formats import known_runtime
 from fleetrank.foundation.inputs import Workload
 from fleetrank.foundation.plain_data import TYPED, check_events, check_limits
 from fleetrank.foundation.user_file import Bytes, Key, checked, plain_number
@@ -137,6 +139,17 @@ PolicyT = TypeVar("PolicyT", MeasurePolicy, RoundRules)
 
 DEFAULT_RUNTIMES = (Runtime.ONNX, Runtime.TORCH, Runtime.TFLITE)
 """The default runtimes; any other is measured only if a sweep names it."""
+
+
+def _known(runtime: Runtime) -> Runtime:
+    try:
+        return known_runtime(runtime)
+    except ValueError as error:
+        raise PydanticCustomError("enum", "{why}", {"why": str(error)}) from error
+
+
+RuntimeName = Annotated[Runtime, AfterValidator(_known)]
+"""A runtime of fleetrank, or of a package that is installed here."""
 _LARGEST_OPTION = 2.0**63
 """Option values are stored as JSON and in columns, whose integers have 64 bits."""
 
@@ -434,8 +447,9 @@ class SweepSpec(SpecSection):
         "encode@128 of an encoder). Other models: image, and one step of training, train@8 or "
         "train@8+adamw; of a decoder train@8x128",
     )
-    runtimes: OneOrMany[Runtime] = Field(
-        default=DEFAULT_RUNTIMES, description="runtimes that execute the exported file"
+    runtimes: OneOrMany[RuntimeName] = Field(
+        default=DEFAULT_RUNTIMES,
+        description="runtimes that execute the exported file; packages can add more",
     )
     devices: OneOrMany[str] = Field(
         default=("local-cpu",), description="names of registered devices, or 'all'"
@@ -450,13 +464,13 @@ class SweepSpec(SpecSection):
     axes: dict[AxisName, OneOrMany[AxisSize]] = Field(
         default={}, description="sizes of the named axes of models' inputs, such as seq: [128, 512]"
     )
-    modes: dict[Runtime, OneOrMany[Mode]] = Field(
+    modes: dict[RuntimeName, OneOrMany[Mode]] = Field(
         default={}, description="execution modes per runtime (default: eager)"
     )
-    backends: dict[Runtime, OneOrMany[str]] = Field(
+    backends: dict[RuntimeName, OneOrMany[str]] = Field(
         default={}, description="execution provider or delegate, per runtime"
     )
-    runtime_options: dict[Runtime, dict[str, OptionSpec]] = Field(
+    runtime_options: dict[RuntimeName, dict[str, OptionSpec]] = Field(
         default={}, description="options that differ from the default, per runtime"
     )
     affinity: Affinity = Field(

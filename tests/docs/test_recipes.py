@@ -11,20 +11,17 @@ from fleetrank.orchestrator.workspace.workspace import Workspace
 
 RECIPES = recipes()
 MOST_FILES = {
-    "Add a device kind": 2,  # its agent, its entry
     "Add a program for phones": 3,
-    "Add a runtime": 4,
     "Add a measured column": 2,
     "Add a model": 1,
     "Add a language model": 1,
     "Add a statistic": 2,
     "Add a selector": 1,
-    "Add an importer": 2,
     "Add a command": 2,
 }
 
 DAILY = {"Add a statistic"}
-"""Each takes 2 to 5 s of processor time, a runtime 20 s."""
+"""Each takes 2 to 5 s of processor time."""
 
 
 @pytest.fixture

@@ -85,8 +85,8 @@ def test_a_missing_field_is_named_even_with_a_default(name: str) -> None:
 
 
 def test_an_unknown_word_is_refused() -> None:
-    text = to_json(TASK).replace('"onnx"', '"onyx"')
-    with pytest.raises(CodecError, match=r"execution\.runtime should be Runtime"):
+    text = to_json(TASK).replace('"fp32"', '"fp33"')
+    with pytest.raises(CodecError, match=r"execution\.precision should be Precision"):
         from_json(MeasureTask, text)
 
 

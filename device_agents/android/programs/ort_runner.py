@@ -28,12 +28,13 @@ from fleetrank.device_agents.android.programs.phone_program import (
 )
 from fleetrank.device_agents.contract.agent import Capability
 from fleetrank.device_agents.contract.measurement import Measurement
+from fleetrank.device_agents.contract.runtime import Array
 from fleetrank.device_agents.contract.task import Execution, MeasureTask, Options
 from fleetrank.device_agents.device_output import MAX_DIGITS
 from fleetrank.device_agents.errors import BadArtifactError, UnsupportedError
 from fleetrank.device_agents.host.worker_process import growth_bytes
 from fleetrank.device_agents.runtimes.onnx_runner import SWITCHES
-from fleetrank.device_agents.runtimes.runner import Array, FoundInput, make_inputs, specs_of
+from fleetrank.device_agents.runtimes.runner import FoundInput, make_inputs, specs_of
 from fleetrank.device_agents.worker.infer import compare_with, is_chain, read_stored, run_stored
 from fleetrank.device_agents.worker.run import check_artifact, check_batch
 from fleetrank.foundation.comparison import Comparison

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from fleetrank.analysis.errors import AnalysisError
-from fleetrank.analysis.importers.release import IMPORTERS, Importer, read_releases, read_table
+from fleetrank.analysis.importers.importer import IMPORTERS, Importer, read_releases, read_table
 from fleetrank.foundation.errors import BadFileError, with_flags
 from fleetrank.foundation.registry import UnknownNameError
 

@@ -6,15 +6,9 @@ import pytest
 from wording import has
 
 from fleetrank.analysis.errors import AnalysisError
-from fleetrank.analysis.importers import release
-from fleetrank.analysis.importers.release import (
-    NEEDED_COLUMNS,
-    Importer,
-    Release,
-    Row,
-    read_releases,
-    require_complete,
-)
+from fleetrank.analysis.importers import importer
+from fleetrank.analysis.importers.importer import Importer, read_releases
+from fleetrank.analysis.importers.release import NEEDED_COLUMNS, Release, Row, require_complete
 from fleetrank.foundation.registry import Registry
 
 GOOD: Row = {
@@ -37,7 +31,7 @@ def test_complete_rows_pass() -> None:
 
 
 def test_every_importer_is_held_to_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(release, "IMPORTERS", Registry("source", {"lab": f"{__name__}:LAB"}))
+    monkeypatch.setattr(importer, "IMPORTERS", Registry("source", {"lab": f"{__name__}:LAB"}))
     with pytest.raises(AnalysisError, match="row 2 has no model"):
         read_releases("lab", Path(), None)
 

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import polars as pl
 import pytest
 
-from fleetrank.analysis.panel.session import Session
+from fleetrank.analysis.panel.session import Session, device_groups
 from fleetrank.analysis.stored.selection import Selection
 
 LATENCIES = [1.0, 2.0, 3.0, 4.0, 5.0]
@@ -57,3 +57,13 @@ def test_a_narrowed_session_has_only_the_kept_rows(make_session: MakeSession) ->
     session = make_session().narrowed(pl.col("device") == "a")
     assert session.cells.cells["device"].unique().to_list() == ["a"]
     assert session.selection == Selection()
+
+
+def test_platforms_of_no_stated_runtime_are_a_group(make_grid: Callable[..., pl.LazyFrame]) -> None:
+    is_b = pl.col("device") == "b"
+    rows = make_grid({"a": LATENCIES, "b": LATENCIES}).with_columns(
+        *(pl.when(~is_b).then(name).alias(name) for name in ("runtime", "precision"))
+    )
+    found = device_groups(Session(rows, Selection()))
+    assert (found[0].runtime, found[0].precision) == (None, None)
+    assert len(found) == 2

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from fleetrank.device_agents.contract.runtime import Products
 from fleetrank.device_agents.contract.task import Execution, MeasureTask
 from fleetrank.device_agents.errors import MissingLibraryError, UnsupportedError
 from fleetrank.device_agents.host.worker_client import measure_in_worker
@@ -15,7 +16,7 @@ from fleetrank.device_agents.runtimes.executorch_runner import (
     _as_agent_error,
     _check_delegates,
 )
-from fleetrank.device_agents.runtimes.runner import Products, why_unsupported
+from fleetrank.device_agents.runtimes.runner import why_unsupported
 from fleetrank.device_agents.worker.infer import infer
 from fleetrank.foundation.vocabulary import ErrorKind, Mode, Runtime, Status
 from tests.device_agents.conftest import infer_task, make_task

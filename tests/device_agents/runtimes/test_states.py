@@ -14,11 +14,10 @@ from daily import daily
 from tiny_decoder import VOCABULARY, execution_of, teacher_forced
 
 from fleetrank.device_agents.contract.measurement import Measurement
+from fleetrank.device_agents.contract.runtime import Array, SequenceModel
 from fleetrank.device_agents.contract.task import MeasurePolicy, MeasureTask
 from fleetrank.device_agents.errors import UnsupportedError
 from fleetrank.device_agents.runtimes.runner import (
-    Array,
-    SequenceModel,
     check_state,
     create_runner,
     default_backend,

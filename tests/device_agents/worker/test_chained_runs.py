@@ -10,9 +10,10 @@ import pytest
 from onnx import TensorProto, helper
 from wording import has
 
+from fleetrank.device_agents.contract.runtime import Array, LoadedModel
 from fleetrank.device_agents.contract.task import Execution
 from fleetrank.device_agents.errors import BadArtifactError, UnsupportedError
-from fleetrank.device_agents.runtimes.runner import Array, LoadedModel, create_runner
+from fleetrank.device_agents.runtimes.runner import create_runner
 from fleetrank.device_agents.worker.infer import is_chain, run_chain
 from fleetrank.foundation.inputs import ModelInput, Values, Workload
 from fleetrank.foundation.vocabulary import Runtime

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 from scipy.special import log_softmax
 
+from fleetrank.device_agents.contract.runtime import Array, Scale
 from fleetrank.device_agents.contract.task import Execution
 from fleetrank.device_agents.errors import BadArtifactError
-from fleetrank.device_agents.runtimes.runner import Array, Scale
 from fleetrank.device_agents.runtimes.tflite_runner import TfliteRunner
 from fleetrank.device_agents.worker.infer import score_cases
 from fleetrank.foundation.inputs import ModelInput

@@ -4,71 +4,26 @@ The packages come from pip's cache or from the index that pip is configured for.
 """
 
 import json
-import os
 import shutil
-import subprocess
 import sys
 import venv
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from clean_environment import Installed, checkout, pip
 from tiny_onnx import save_tiny_onnx
 
 pytestmark = [pytest.mark.slow, pytest.mark.thorough]
 
-ROOT = Path(__file__).parents[3]
-SOURCES = ("analysis", "device_agents", "foundation", "models", "orchestrator")
-FILES = ("pyproject.toml", "setup.py", "README.md", "LICENSE", "constraints.txt")
 MOST_MB = 400
 """docs/install.md says 350 MB; new versions of libraries grow."""
 NEEDED_MB = 1500
 """Of free disk: the wheels, what pip unpacks, and the environment."""
-OFFLINE = ("Failed to establish a new connection", "Temporary failure in name resolution")
 ABSENT = (
     "torch", "torchvision", "timm", "tensorflow", "ray", "jinja2", "fastapi", "adbutils", "scipy",
     "duckdb", "pyarrow", "onnxscript", "sympy",
 )  # fmt: skip
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Installed:
-    """An environment with the wheel, and a workspace beside it."""
-
-    folder: Path
-    workspace: Path
-
-    def python(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        return _run(self.folder / "bin" / "python", *arguments, cwd=self.workspace.parent)
-
-    def fleetrank(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        return _run(self.folder / "bin" / "fleetrank", *arguments, cwd=self.workspace)
-
-
-def _run(program: Path, *arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
-    # Nothing of this checkout: neither its folders nor a file of its modules.
-    environment = {k: v for k, v in os.environ.items() if not k.startswith("PYTHON")}
-    return subprocess.run(
-        [program, *arguments],
-        cwd=cwd, env=environment, capture_output=True, text=True, timeout=600, check=False,
-    )  # fmt: skip
-
-
-def _pip(python: Path, *arguments: str, cwd: Path) -> None:
-    done = _run(python, "-m", "pip", *arguments, cwd=cwd)
-    if any(sign in done.stderr for sign in OFFLINE):
-        pytest.skip("pip reaches no index")
-    assert done.returncode == 0, done.stderr
-
-
-def _checkout(folder: Path) -> Path:
-    """A copy of what a wheel is built from, because a build writes beside it."""
-    for name in SOURCES:
-        shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
-    for name in FILES:
-        shutil.copy(ROOT / name, folder)
-    return folder
 
 
 @pytest.fixture(scope="module")
@@ -79,12 +34,12 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installed]:
         pytest.skip(f"{base} has {free_mb} MB of free disk; an environment needs {NEEDED_MB} MB")
     source = base / "source"
     source.mkdir()
-    _checkout(source)
-    _pip(Path(sys.executable), "wheel", "-q", "--no-deps", "-w", str(base), ".", cwd=source)
+    checkout(source)
+    pip(Path(sys.executable), "wheel", "-q", "--no-deps", "-w", str(base), ".", cwd=source)
     (wheel,) = base.glob("*.whl")
     folder = base / "environment"
     venv.create(folder, with_pip=False)
-    _pip(
+    pip(
         Path(sys.executable), "--python", str(folder / "bin" / "python"),
         "install", "-q", "--no-compile",
         "-c", str(source / "constraints.txt"), f"fleetrank[onnx] @ {wheel.as_uri()}", cwd=base,

@@ -46,6 +46,7 @@ FULL = Measurement(
     origin=Origin.MEASURED,
     samples_ns=(3, 1),
     load_ns=0,
+    packages=("a 1.0",),
     **PARTS,  # type: ignore[arg-type]
 )
 

@@ -1,4 +1,4 @@
-"""ONNX's reference implementation, in NumPy."""
+"""The runtime `reference`: ONNX's reference implementation, in NumPy."""
 
 import importlib
 import importlib.metadata
@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from fleetrank.device_agents.contract.agent import Capability
+from fleetrank.device_agents.contract.runtime import Array, Library, LoadedModel
 from fleetrank.device_agents.contract.task import Execution, Options
 from fleetrank.device_agents.errors import BadArtifactError, missing_library
-from fleetrank.device_agents.runtimes.runner import Array, Library, LoadedModel
 from fleetrank.foundation.inputs import ModelInput
 
 
@@ -47,6 +47,7 @@ class ReferenceModel:
 class ReferenceRunner:
     """Backend `numpy`. It has no options."""
 
+    format = "onnx"
     capability = Capability(backends=("numpy",))
     library = Library(distribution="onnx", module="onnx.reference", extra="onnx")
 
