@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from fleetrank.foundation.errors import count_of
+from fleetrank.foundation.wording import count_of
 
 PARTS = (
     "device", "runtime", "backend", "mode", "precision", "batch", "threads", "affinity", "options",

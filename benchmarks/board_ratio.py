@@ -31,7 +31,7 @@ from fleetrank.device_agents.contract.agent import Agent
 from fleetrank.device_agents.contract.measurement import Measurement
 from fleetrank.device_agents.contract.task import Execution, MeasurePolicy, MeasureTask
 from fleetrank.device_agents.cpu import CpuAgent
-from fleetrank.foundation.files import file_sha256
+from fleetrank.foundation.small_file import file_sha256
 from fleetrank.foundation.vocabulary import Runtime
 
 POLICY = MeasurePolicy(max_time_s=2.0, max_warmup_s=2.0, energy_s=0.0)

@@ -34,9 +34,10 @@ from fleetrank.device_agents.contract.measurement import Measurement
 from fleetrank.device_agents.contract.runtime import LoadedModel
 from fleetrank.device_agents.contract.task import Execution, MeasurePolicy, MeasureTask
 from fleetrank.device_agents.host.cores import cpus_one_per_core
+from fleetrank.device_agents.host.scratch import SCRATCH, scratch_of_this_worker
 from fleetrank.device_agents.host.worker_client import measure_in_worker
-from fleetrank.device_agents.host.worker_process import SCRATCH, scratch_of_this_worker
-from fleetrank.device_agents.runtimes.runner import create_runner, make_inputs
+from fleetrank.device_agents.runtimes.made_inputs import make_inputs
+from fleetrank.device_agents.runtimes.runner import create_runner
 from fleetrank.foundation.vocabulary import Runtime
 
 MODEL, PRIMER = "mobilenet_v2", "squeezenet1_1"

@@ -35,14 +35,15 @@ from phone_farm.imitation.command import stand_in_of, stand_ins
 from phone_farm.profile import DEFAULT_PROFILES
 
 from fleetrank.device_agents.android.adb_server import AdbServer
-from fleetrank.device_agents.android.execution.storage import ProgramFile, ProgramStore, file_sha256
+from fleetrank.device_agents.android.execution.program_files import ProgramFile, file_sha256
+from fleetrank.device_agents.android.execution.program_store import ProgramStore
 from fleetrank.device_agents.android.phone import Phone
 from fleetrank.device_agents.android.phone_registration import NewPhone
-from fleetrank.device_agents.android.state.fitness import FOLDER
 from fleetrank.device_agents.android.state.identity import probe_phone
+from fleetrank.device_agents.android.state.settings import FOLDER
 from fleetrank.device_agents.contract.kind import RegistrationData, RegistrationRequest
 from fleetrank.foundation.vocabulary import ErrorKind
-from fleetrank.orchestrator.progress import Event, RepeatFinished, RepeatStarted
+from fleetrank.orchestrator.progress_events import Event, RepeatFinished, RepeatStarted
 from fleetrank.orchestrator.store.results import ResultStore
 from fleetrank.orchestrator.sweep.sweep_run import run_sweep
 from fleetrank.orchestrator.sweep.sweep_session import RunOptions

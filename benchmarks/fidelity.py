@@ -29,7 +29,8 @@ from scipy.stats import quantile_test
 from fleetrank.device_agents.contract.runtime import LoadedModel
 from fleetrank.device_agents.contract.task import Execution, MeasurePolicy, MeasureTask
 from fleetrank.device_agents.registry import create_agent
-from fleetrank.device_agents.runtimes.runner import create_runner, make_inputs
+from fleetrank.device_agents.runtimes.made_inputs import make_inputs
+from fleetrank.device_agents.runtimes.runner import create_runner
 from fleetrank.device_agents.timing import HalfWidthRule, time_runs
 from fleetrank.foundation.vocabulary import RUNTIME_OF_FORMAT, Format, Runtime
 from fleetrank.models.cache import ArtifactCache

@@ -14,14 +14,14 @@ from pathlib import Path
 from fleetrank.device_agents.comparison import compare_files
 from fleetrank.device_agents.contract.task import Execution, InferTask
 from fleetrank.device_agents.cuda.agent import CudaAgent
-from fleetrank.foundation.files import file_sha256
+from fleetrank.foundation.small_file import file_sha256
 from fleetrank.foundation.vocabulary import Format, Mode, Precision, Runtime
 from fleetrank.models.cards.card import ExportRequest, Weights
 from fleetrank.models.cards.identity import resolve
 from fleetrank.models.cards.zoo import load_zoo
 from fleetrank.models.errors import ModelError
 from fleetrank.models.export.process import ExportChild, ExportOrder
-from fleetrank.models.networks.weights import primer_request
+from fleetrank.models.networks.primer import primer_request
 
 TIMEOUT_S = 400.0
 

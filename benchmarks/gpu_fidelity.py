@@ -23,8 +23,9 @@ from random import Random
 
 from gpu_artifacts import Artifacts, Cell
 
-from fleetrank.device_agents.cuda.gpu_watch import TorchGpuMemory
-from fleetrank.device_agents.runtimes.runner import create_runner, make_inputs
+from fleetrank.device_agents.cuda.gpu_use import TorchGpuMemory
+from fleetrank.device_agents.runtimes.made_inputs import make_inputs
+from fleetrank.device_agents.runtimes.runner import create_runner
 from fleetrank.device_agents.runtimes.torch_cuda import TorchCudaModel
 from fleetrank.foundation.errors import FleetError
 from fleetrank.foundation.vocabulary import Mode, Precision, Runtime

@@ -29,7 +29,7 @@ from fleetrank.device_agents.contract.task import MeasurePolicy, MeasureTask
 from fleetrank.device_agents.cuda.agent import CudaAgent
 from fleetrank.foundation.codec import from_json, to_json
 from fleetrank.foundation.errors import FleetError
-from fleetrank.foundation.files import file_sha256
+from fleetrank.foundation.small_file import file_sha256
 from fleetrank.foundation.vocabulary import Mode, Precision, Status
 from fleetrank.models.cards.zoo import load_zoo
 

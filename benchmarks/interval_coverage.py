@@ -21,9 +21,9 @@ from fleetrank.analysis.arrays.bootstrap import (
     percentile_interval,
     resample_counts,
     resampled_units,
-    stratified_units,
 )
 from fleetrank.analysis.arrays.ranking import Floats
+from fleetrank.analysis.arrays.strata import stratified_units
 from fleetrank.analysis.statistics.model_ranks import rank_sets, share_interval
 
 

@@ -29,17 +29,19 @@ from fidelity import shown
 from fleetrank.device_agents.contract.runtime import LoadedModel, SequenceModel
 from fleetrank.device_agents.contract.task import Execution, MeasurePolicy, MeasureTask
 from fleetrank.device_agents.registry import HOST_CPU, create_agent
-from fleetrank.device_agents.runtimes.runner import create_runner, default_backend, make_inputs
-from fleetrank.device_agents.timing import sequence_policy, time_sequences
-from fleetrank.device_agents.worker.run import SequenceRuns, sequence_runs
-from fleetrank.foundation.inputs import Workload, WorkloadKind, step_of
+from fleetrank.device_agents.runtimes.made_inputs import make_inputs
+from fleetrank.device_agents.runtimes.runner import create_runner, default_backend
+from fleetrank.device_agents.timed_sequences import sequence_policy, time_sequences
+from fleetrank.device_agents.worker.generation import SequenceRuns, sequence_runs
 from fleetrank.foundation.vocabulary import FORMAT_OF_RUNTIME, Runtime
+from fleetrank.foundation.workload import Workload, WorkloadKind, step_of
 from fleetrank.models.cache import ArtifactCache
 from fleetrank.models.cards.card import Artifact, ExportRequest, Weights
 from fleetrank.models.cards.identity import resolve
 from fleetrank.models.cards.zoo import load_language_zoo
-from fleetrank.orchestrator.dispatch.controller import StopSwitch
-from fleetrank.orchestrator.export import ExportTools, build_artifacts
+from fleetrank.orchestrator.dispatch.stop_switch import StopSwitch
+from fleetrank.orchestrator.export import build_artifacts
+from fleetrank.orchestrator.one_export import ExportTools
 
 PAIRS = 20
 SEQUENCES = 6

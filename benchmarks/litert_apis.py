@@ -20,7 +20,8 @@ from fidelity import shown
 from language_overhead import task_of
 
 from fleetrank.device_agents.contract.task import MeasureTask
-from fleetrank.device_agents.runtimes.runner import create_runner, make_inputs
+from fleetrank.device_agents.runtimes.made_inputs import make_inputs
+from fleetrank.device_agents.runtimes.runner import create_runner
 from fleetrank.foundation.inputs import plain_input_name
 from fleetrank.foundation.vocabulary import Runtime
 

@@ -22,13 +22,8 @@ from phone_farm.farm import FarmSpec, VirtualFarm
 from phone_farm.faults import Fault
 
 from fleetrank.device_agents.android.adb_server import AdbServer
-from fleetrank.orchestrator.progress import (
-    DeviceWaits,
-    Event,
-    RepeatFinished,
-    RepeatStarted,
-    sentence,
-)
+from fleetrank.orchestrator.progress_events import DeviceWaits, Event, RepeatFinished, RepeatStarted
+from fleetrank.orchestrator.progress_words import sentence
 from fleetrank.orchestrator.sweep.sweep_run import run_sweep
 from fleetrank.orchestrator.sweep.sweep_session import RunOptions
 from fleetrank.orchestrator.workspace.workspace import Workspace

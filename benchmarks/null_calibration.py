@@ -22,16 +22,8 @@ from collections.abc import Callable, Iterable, Mapping
 
 import numpy as np
 
-from fleetrank.analysis.arrays.ranking import (
-    Floats,
-    average_ranks,
-    mid_p,
-    null_p,
-    null_units,
-    products,
-    residual_null_units,
-    unit_columns,
-)
+from fleetrank.analysis.arrays.frm import mid_p, null_p, null_units, residual_null_units
+from fleetrank.analysis.arrays.ranking import Floats, average_ranks, products, unit_columns
 
 DRAWS = 300
 LEVEL = 0.05

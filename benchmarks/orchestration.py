@@ -24,7 +24,7 @@ from pathlib import Path
 
 from orchestration_sides import SHAPES
 
-from fleetrank.orchestrator.dispatch.ray_cluster import in_own_folder, set_ray_environment
+from fleetrank.orchestrator.dispatch.local_ray import in_own_folder, set_ray_environment
 from fleetrank.orchestrator.dispatch.ray_hosts import LABEL
 from fleetrank.orchestrator.workspace.workspace import Workspace
 

@@ -28,18 +28,23 @@ from fleetrank.device_agents.contract.task import MeasureTask
 from fleetrank.device_agents.registry import create_agent
 from fleetrank.foundation.vocabulary import FlopsMethod, Format
 from fleetrank.models.cards.card import Artifact, Cost
-from fleetrank.orchestrator.dispatch.controller import Controller, Recorder, StopSwitch
-from fleetrank.orchestrator.dispatch.decide.state import Exports, SweepWork, Tally, task_of
+from fleetrank.orchestrator.dispatch.controller import Controller, Recorder
+from fleetrank.orchestrator.dispatch.decide.tally import Tally
+from fleetrank.orchestrator.dispatch.decide.work import Exports, SweepWork, task_of
 from fleetrank.orchestrator.dispatch.ray_cluster import cluster_ray
 from fleetrank.orchestrator.dispatch.ray_hosts import LABEL
+from fleetrank.orchestrator.dispatch.stop_switch import StopSwitch
 from fleetrank.orchestrator.identity import Attempt, DeviceSpec
-from fleetrank.orchestrator.progress import ProgressFile, Publisher
+from fleetrank.orchestrator.progress import Publisher
+from fleetrank.orchestrator.progress_file import ProgressFile
 from fleetrank.orchestrator.store.results import ResultStore
 from fleetrank.orchestrator.store.side import JournalSink
 from fleetrank.orchestrator.sweep.dispatch_backend import DispatchBackend, open_dispatch_backend
-from fleetrank.orchestrator.sweep.sweep_setup import Fleet, Setup, plan_sweep
+from fleetrank.orchestrator.sweep.fleet import Fleet
+from fleetrank.orchestrator.sweep.sweep_setup import Setup, plan_sweep
+from fleetrank.orchestrator.workspace.provenance import sweep_facts
 from fleetrank.orchestrator.workspace.sweep_spec import SweepSpec
-from fleetrank.orchestrator.workspace.workspace import Workspace, sweep_facts
+from fleetrank.orchestrator.workspace.workspace import Workspace
 
 if TYPE_CHECKING:
     import ray

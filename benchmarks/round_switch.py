@@ -19,7 +19,7 @@ from rounds import block_medians, groups, tasks_of
 from scipy import stats
 
 from fleetrank.analysis.rounds import Floats
-from fleetrank.device_agents import timing
+from fleetrank.device_agents import round_rule
 from fleetrank.device_agents.contract.task import MeasureTask
 from fleetrank.device_agents.host import round_client
 
@@ -47,7 +47,7 @@ def main() -> None:
 
 def _pairs(n_cells: int, seed: int) -> Iterator[tuple[int, ...]]:
     """Every cell has two turns in a row."""
-    for order in timing.orders(n_cells, seed):
+    for order in round_rule.orders(n_cells, seed):
         yield tuple(itertools.chain.from_iterable((cell, cell) for cell in order))
 
 

@@ -17,8 +17,8 @@ from random import Random
 
 import torch
 
-from fleetrank.foundation.inputs import Workload
 from fleetrank.foundation.vocabulary import Format
+from fleetrank.foundation.workload import Workload
 from fleetrank.models.cards.card import ExportRequest, Weights
 from fleetrank.models.cards.identity import resolve
 from fleetrank.models.cards.zoo import load_zoo

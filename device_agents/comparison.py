@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fleetrank.device_agents.errors import BadOutputError
-from fleetrank.foundation.comparison import Comparison
+from fleetrank.foundation.comparison import OutputComparison
 from fleetrank.foundation.errors import failing_as
 
 Array = npt.NDArray[Any]
@@ -28,7 +28,7 @@ scale have -3 dB, zeros 0."""
 
 def compare_outputs(
     reference: Sequence[Array], candidate: Sequence[Array], tolerance: float | None = TOLERANCE
-) -> Comparison:
+) -> OutputComparison:
     """Compares output by output, arrays of shape (n_cases, ...).
 
     Equal means: same shapes, all finite, error within `tolerance`, and the same top-1 per case
@@ -53,7 +53,7 @@ def compare_outputs(
         reason = f"relative error {worst:.2g} above {tolerance:g}"
     elif changed := [n for n, pair in enumerate(pairs) if not _has_same_top1(*pair, tolerance)]:
         reason = f"output {changed[0]} has a different top-1 class in at least one case"
-    return Comparison(
+    return OutputComparison(
         max_relative_error=worst,
         is_equal=reason is None,
         reason=reason,
@@ -64,7 +64,7 @@ def compare_outputs(
 
 def compare_files(
     reference_path: Path, candidate_path: Path, precision: str = "fp32"
-) -> Comparison:
+) -> OutputComparison:
     """Compares two `.npz` files holding `output_0`, `output_1`, ..., as `precision` allows.
 
     Raises:
@@ -74,8 +74,8 @@ def compare_files(
     return compare_outputs(read_outputs(reference_path), read_outputs(candidate_path), tolerance)
 
 
-def _unlike(reason: str) -> Comparison:
-    return Comparison(max_relative_error=None, is_equal=False, reason=reason)
+def _unlike(reason: str) -> OutputComparison:
+    return OutputComparison(max_relative_error=None, is_equal=False, reason=reason)
 
 
 def _relative_error(expected: Array, actual: Array) -> float:

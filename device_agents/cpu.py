@@ -4,17 +4,16 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 
 from fleetrank.device_agents.contract.agent import DeviceFacts, StopRequested, never_stop
-from fleetrank.device_agents.contract.measurement import (
-    Failure,
-    Measurement,
-    failed,
-    failure_from_error,
-)
+from fleetrank.device_agents.contract.failures import failure_from_error
+from fleetrank.device_agents.contract.measurement import Failure, Measurement, failed
 from fleetrank.device_agents.contract.task import Execution, InferTask, MeasureTask, OptionValue
 from fleetrank.device_agents.errors import NotFitError, PermanentError
-from fleetrank.device_agents.host.conditions import read_facts, require_quiet
-from fleetrank.device_agents.host.energy import EnergySource, open_rails, open_rapl
-from fleetrank.device_agents.host.round_client import measure_replicas, measure_round, n_processes
+from fleetrank.device_agents.host.cpu_facts import read_facts
+from fleetrank.device_agents.host.energy import EnergySource, open_rapl
+from fleetrank.device_agents.host.quiet import require_quiet
+from fleetrank.device_agents.host.rails import open_rails
+from fleetrank.device_agents.host.replica_client import measure_replicas, n_processes
+from fleetrank.device_agents.host.round_client import measure_round
 from fleetrank.device_agents.host.worker_client import (
     WORKER,
     infer_in_worker,

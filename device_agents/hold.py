@@ -15,10 +15,11 @@ from typing import Annotated, Protocol
 
 from fleetrank.device_agents.contract.task import Seconds, SecondsOrNone
 from fleetrank.device_agents.errors import NotFitError, PermanentError, TransientError
-from fleetrank.foundation.errors import FleetError, shortened, visible_line
+from fleetrank.foundation.errors import FleetError
 from fleetrank.foundation.lease import LONGEST_WAIT_S
 from fleetrank.foundation.supervised_child import End, exit_name, run_child
 from fleetrank.foundation.user_file import NO_OTHER_KEYS, Checked, Key
+from fleetrank.foundation.visible_text import shortened, visible_line
 
 _logger = logging.getLogger(__name__)
 

@@ -24,10 +24,11 @@ from fleetrank.device_agents.contract.kind import (
 )
 from fleetrank.device_agents.errors import PermanentError
 from fleetrank.foundation.entry_points import Outside
-from fleetrank.foundation.errors import did_you_mean, failing_as
+from fleetrank.foundation.errors import failing_as
 from fleetrank.foundation.formats import OUTSIDE_RUNTIMES
 from fleetrank.foundation.registry import later
 from fleetrank.foundation.vocabulary import Origin, Runtime
+from fleetrank.foundation.wording import did_you_mean
 
 
 def _phone_traits(options: DeviceOptions) -> Traits:
@@ -79,7 +80,7 @@ _GPU_TRAITS = Traits(
 )
 _HERE = "fleetrank.device_agents"
 _PROFILED = f"{_HERE}.profiling.profiler:why_not_profiled"
-_REPLICATED = f"{_HERE}.host.round_client:why_not_replicated"
+_REPLICATED = f"{_HERE}.host.replica_client:why_not_replicated"
 _LIBRARY = f"{_HERE}.runtimes.runner:check_library"
 _BACKEND = f"{_HERE}.runtimes.runner:default_backend"
 
@@ -94,10 +95,10 @@ KINDS: Mapping[str, Kind] = {
             # A server that does not list a phone now can list it when it is measured.
             why_absent=lambda _options, _seen: None,
         ),
-        check_host=later(f"{_HERE}.android.phone_registration:check_adb"),
+        check_host=later(f"{_HERE}.android.discovery:check_adb"),
         address_option="adb",
         registrar=later(f"{_HERE}.android.phone_registration:PhoneRegistrar"),
-        discoverer=later(f"{_HERE}.android.phone_registration:PhoneDiscoverer"),
+        discoverer=later(f"{_HERE}.android.discovery:PhoneDiscoverer"),
         why_not_profiled=later(f"{_HERE}.android.programs.phone_program:why_not_profiled"),
     ),
     "board": Kind(
@@ -120,15 +121,15 @@ KINDS: Mapping[str, Kind] = {
     "cuda": Kind(
         create_agent=later(f"{_HERE}.cuda.agent:CudaAgent"),
         traits_of=lambda _options: _GPU_TRAITS,
-        default_backend=later(f"{_HERE}.cuda.agent:default_backend"),
+        default_backend=later(f"{_HERE}.cuda.gpu_presence:default_backend"),
         check_library=later(_LIBRARY),
         is_probed_when_added=True,
         presence=Presence(
             noun="gpus",
-            seen_here=later(f"{_HERE}.cuda.agent:seen_here"),
-            why_absent=later(f"{_HERE}.cuda.agent:why_absent"),
+            seen_here=later(f"{_HERE}.cuda.gpu_presence:seen_here"),
+            why_absent=later(f"{_HERE}.cuda.gpu_presence:why_absent"),
         ),
-        check_host=later(f"{_HERE}.cuda.agent:check_host"),
+        check_host=later(f"{_HERE}.cuda.gpu_presence:check_host"),
         why_not_profiled=later(_PROFILED),
         why_not_replicated=later(_REPLICATED),
     ),

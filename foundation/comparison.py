@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Comparison:
+class OutputComparison:
     """The outputs of an exported file beside those of its network.
 
     Attributes:

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterable, Mapping
 
-from fleetrank.foundation.errors import count_of
+from fleetrank.foundation.wording import count_of
 
 _RANGE = re.compile(r"(\d{1,9})(?:-(\d{1,9}))?", re.ASCII)
 _MAX_CPU = 65_536

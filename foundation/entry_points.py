@@ -13,7 +13,8 @@ from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
-from fleetrank.foundation.errors import FleetError, shortened, visible_line
+from fleetrank.foundation.errors import FleetError
+from fleetrank.foundation.visible_text import shortened, visible_line
 from fleetrank.foundation.vocabulary import OPEN_WORD
 
 if TYPE_CHECKING:

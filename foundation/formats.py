@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from fleetrank.foundation.entry_points import Outside
-from fleetrank.foundation.errors import did_you_mean, shortened
+from fleetrank.foundation.visible_text import shortened
 from fleetrank.foundation.vocabulary import (
     FORMAT_OF_RUNTIME,
     OPEN_WORD,
@@ -14,6 +14,7 @@ from fleetrank.foundation.vocabulary import (
     Runtime,
     words_of,
 )
+from fleetrank.foundation.wording import did_you_mean
 
 _FORMAT = re.compile("[a-z][a-z0-9]{0,7}", re.ASCII)
 

@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 from enum import IntEnum
 from pathlib import Path
 
-from fleetrank.foundation.binary import Buffer, Span, fields_of, spans_of
-from fleetrank.foundation.files import open_regular
+from fleetrank.foundation.protobuf import Buffer, Span, fields_of, spans_of
+from fleetrank.foundation.small_file import open_regular
 
 ELEMENT_TYPES = {
     1: "float32", 2: "uint8", 3: "int8", 4: "uint16", 5: "int16", 6: "int32", 7: "int64",

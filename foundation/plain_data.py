@@ -3,7 +3,6 @@
 JSON and TOML are checked after parsing. YAML is checked by its events, before anything is built.
 """
 
-import hashlib
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -13,8 +12,9 @@ from typing import Protocol, TypeVar
 
 import tomllib
 
-from fleetrank.foundation.errors import BadFileError, shortened
-from fleetrank.foundation.files import MAX_RECORD_BYTES, MAX_TYPED_BYTES, read_small_text
+from fleetrank.foundation.errors import BadFileError
+from fleetrank.foundation.small_file import MAX_RECORD_BYTES, MAX_TYPED_BYTES, read_small_text
+from fleetrank.foundation.visible_text import shortened
 
 ParsedT = TypeVar("ParsedT")
 
@@ -215,72 +215,3 @@ def check_events(events: Iterable[Event], where: str, limits: DataLimits) -> Non
         if len(text) > MAX_DIGITS and all(c.isdigit() or c in _IN_YAML_NUMBERS for c in text):
             keys = ".".join(inside.key for inside in opened if inside.key)
             raise too_many_digits(f"{where}: key '{shortened(keys)}'")
-
-
-# Checksums of stored content, so that a flipped bit is detected and not read as another value.
-#
-# They detect damage, not forgery: a person who can write a file can also write its checksum.
-
-DIGITS = 16
-"""64 bits: among 10^9 damaged lines the expected number of undetected ones is below one."""
-KEY = "checksum"
-MARK = "sha256:"
-"""Prefix of a checksum, so that a damaged key does not turn its file into an unchecked one."""
-
-
-class ChecksumError(ValueError):
-    """Content and checksum do not match: one of the two was changed."""
-
-    def __init__(self) -> None:
-        super().__init__("its checksum does not match its content")
-
-
-def checksum(content: bytes) -> str:
-    """The first digits of the content's SHA-256, which processors compute in hardware."""
-    return hashlib.sha256(content).hexdigest()[:DIGITS]
-
-
-def marked_checksum(content: bytes) -> str:
-    """A `checksum` with the prefix `sha256:`, so that it is recognisable."""
-    return MARK + checksum(content)
-
-
-def with_checksum(content: Mapping[str, object]) -> dict[str, object]:
-    """A JSON object with the checksum of its other entries as its last entry."""
-    rest = {name: value for name, value in content.items() if name != KEY}
-    return {**rest, KEY: marked_checksum(_canonical(rest))}
-
-
-def without_checksum(content: Mapping[str, object]) -> dict[str, object]:
-    """A JSON object without its checksum; an object that has no checksum is returned unchanged.
-
-    Raises:
-        ChecksumError: an entry or the checksum was changed.
-    """
-    rest = {name: value for name, value in content.items() if name != KEY}
-    if KEY in content:
-        if content[KEY] != marked_checksum(_canonical(rest)):
-            raise ChecksumError
-    elif any(isinstance(value, str) and value.startswith(MARK) for value in rest.values()):
-        raise ChecksumError
-    return rest
-
-
-def read_checked_object(path: Path) -> dict[str, object]:
-    """Reads a JSON file that fleetrank wrote; returns it without its checksum.
-
-    Raises:
-        MissingFileError: the file does not exist.
-        BadFileError: the same as `read_json_object`, or the checksum does not match.
-    """
-    try:
-        return without_checksum(read_json_object(path))
-    except ChecksumError as error:
-        raise BadFileError(
-            f"{path} has a checksum that does not match its content", "restore it from a copy"
-        ) from error
-
-
-def _canonical(content: Mapping[str, object]) -> bytes:
-    """Equal text for equal content, in any layout of the file."""
-    return json.dumps(content, sort_keys=True, separators=(",", ":")).encode()

@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Generic, TypeVar, cast
 
 from fleetrank.foundation.entry_points import Outside, imported
-from fleetrank.foundation.errors import FleetError, did_you_mean
+from fleetrank.foundation.errors import FleetError
+from fleetrank.foundation.wording import did_you_mean
 
 T = TypeVar("T")
 

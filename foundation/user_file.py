@@ -11,8 +11,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, Protocol, TypeVar
 
-from fleetrank.foundation.errors import BadFileError, did_you_mean, nearest, shortened
-from fleetrank.foundation.files import decoded
+from fleetrank.foundation.errors import BadFileError
+from fleetrank.foundation.small_file import decoded
+from fleetrank.foundation.visible_text import shortened
+from fleetrank.foundation.wording import did_you_mean, nearest
 
 T_co = TypeVar("T_co", covariant=True)
 T = TypeVar("T")

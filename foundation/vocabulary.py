@@ -401,11 +401,3 @@ class Form(Words):
 
 TableForm = Literal[Form.TABLE, Form.JSON, Form.CSV, Form.MARKDOWN, Form.LATEX]
 """The forms of a table; `analysis.tables.formats` writes them."""
-
-
-# Whole numbers of the units in which times and sizes are stored.
-
-NS_PER_US = 10**3
-NS_PER_MS = 10**6
-NS_PER_S = 10**9
-BYTES_PER_MIB = 2**20

@@ -23,16 +23,11 @@ from pathlib import Path
 from typing import cast
 
 from fleetrank.foundation.codec import CodecError, Json, from_plain, to_plain
-from fleetrank.foundation.comparison import Comparison
+from fleetrank.foundation.comparison import OutputComparison
 from fleetrank.foundation.errors import BadFileError, MissingFileError
-from fleetrank.foundation.files import (
-    StorageError,
-    file_sha256,
-    move_file,
-    replace_file,
-    storage_error,
-)
+from fleetrank.foundation.files import StorageError, move_file, replace_file, storage_error
 from fleetrank.foundation.plain_data import read_json_object
+from fleetrank.foundation.small_file import file_sha256
 from fleetrank.models.cards.card import Artifact, ExportRequest, Source, StagedExport
 from fleetrank.models.cards.identity import card_sha256
 from fleetrank.models.errors import ExportError
@@ -93,7 +88,7 @@ class ArtifactCache:
             return Path(tempfile.mkdtemp(prefix=prefix, dir=self._staging))
 
     def commit(
-        self, request: ExportRequest, staged: StagedExport, compared: Comparison | None
+        self, request: ExportRequest, staged: StagedExport, compared: OutputComparison | None
     ) -> Artifact:
         """Moves a staged file into the cache; readers see the complete file or no file.
 

@@ -16,10 +16,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fleetrank.foundation.errors import failing_as
-from fleetrank.foundation.files import file_sha256, read_small_bytes
+from fleetrank.foundation.small_file import file_sha256, read_small_bytes
 from fleetrank.models.cards.card import DEFAULT_CASES, Calibration, Preprocessing
 from fleetrank.models.errors import CardError, ExportError
-from fleetrank.models.networks.build import Array
+from fleetrank.models.networks.examples import Array
 
 if TYPE_CHECKING:
     from PIL.Image import Image

@@ -15,12 +15,13 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
+from fleetrank.analysis.stored.exclusions import read_exclusions
 from fleetrank.analysis.stored.part_list import REPAIR, pending_path
-from fleetrank.analysis.stored.selection import read_exclusions
 from fleetrank.foundation.errors import BadFileError, MissingFileError
-from fleetrank.foundation.files import check_regular
-from fleetrank.foundation.lease import is_locked, pause_between_steps
+from fleetrank.foundation.lease import is_locked
 from fleetrank.foundation.plain_data import read_json_object
+from fleetrank.foundation.reading_beside import pause_between_steps
+from fleetrank.foundation.small_file import check_regular
 from fleetrank.orchestrator.durable import replace_file, storing, sync_file, sync_folder
 from fleetrank.orchestrator.errors import NewerSchemaError, StoreError, UsageError
 from fleetrank.orchestrator.store.health import Content, content_of

@@ -1,12 +1,10 @@
-"""The parts of a sweep: its devices, cells, rounds and tasks, the skipped cells, and all keys."""
+"""The parts of a sweep: its devices, cells, rounds and tasks, and the skipped cells."""
 
-import hashlib
-import json
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from random import Random
-from typing import Annotated, NamedTuple, Self
+from typing import Annotated
 
 from fleetrank.analysis.stopping_rule import StoppingRule
 from fleetrank.device_agents.contract.kind import HostShare, Traits
@@ -16,26 +14,13 @@ from fleetrank.device_agents.contract.task import (
     MeasurePolicy,
     Options,
     ReplicaPolicy,
-    TokenCost,
 )
 from fleetrank.device_agents.hold import Reservation
-from fleetrank.foundation.errors import count_of
-from fleetrank.foundation.formats import format_of
-from fleetrank.foundation.inputs import IMAGE, WorkloadKind, axes_text
 from fleetrank.foundation.user_file import Bytes, Key
-from fleetrank.foundation.vocabulary import (
-    INTEGERS,
-    WEIGHT_BYTES,
-    CpuChoice,
-    Flag,
-    FlopsMethod,
-    Format,
-    Origin,
-    Precision,
-)
-from fleetrank.models.cards.card import LANGUAGE_RECIPES, SCALE_BYTES, Artifact, Cost, ExportRequest
-from fleetrank.models.cards.language import LanguageShape
-from fleetrank.models.networks.cost import VALUE_BYTES, call_cost, calls_of, known_cost
+from fleetrank.foundation.vocabulary import Flag, Origin, Precision
+from fleetrank.foundation.wording import count_of
+from fleetrank.foundation.workload import IMAGE
+from fleetrank.models.cards.card import ExportRequest
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -250,171 +235,6 @@ class DeviceSpec:
     reserve: Reservation | None = None
 
 
-# Keys of platforms, cells and rows, equal on every host, and the ids of tasks.
-
-
-class RowKey(NamedTuple):
-    """The key of a stored row; its fields are the columns `ROW_KEY`."""
-
-    sweep_id: str
-    cell_key: str
-    repeat: int
-    attempt: int
-
-    @classmethod
-    def of(cls, row: Mapping[str, object]) -> Self:
-        """The key of a row.
-
-        Raises:
-            ValueError: the row is not one of the table.
-        """
-        key = (row.get("sweep_id"), row.get("cell_key"), row.get("repeat"), row.get("attempt"))
-        match key:
-            case (str(sweep_id), str(cell_key), int(repeat), int(attempt)):
-                return cls(sweep_id, cell_key, repeat, attempt)
-        raise ValueError(f"not the key of a row: {key}")
-
-    @property
-    def label(self) -> str:
-        """The key in messages about one sweep; repeats and attempts count from 1."""
-        return f"cell {self.cell_key}, repeat {self.repeat + 1}, attempt {self.attempt + 1}"
-
-
-CELL_KEY_DIGITS = 16
-"""64 bits: the probability of a collision among a million cells is 3e-8."""
-
-
-def platform_key(device: str, execution: Execution) -> str:
-    """Readable name of a platform: `device/runtime/backend/mode/precision/bN/tN/affinity/options`.
-
-    Affinity is what the sweep asked for: `afirst_cores`, `afree` if the system decides, or CPU
-    numbers as in `a0,1`, which a list and a phone's cluster have. First cores have other numbers
-    under another CPU mask, so their numbers are a fact of the row. Options are sorted JSON. Sizes
-    of named axes follow where a model has some: `/seq=128`. Versions are stored in rows and are
-    not part of the name.
-    """
-    affinity = affinity_text(execution.affinity)
-    if execution.cpu_choice is CpuChoice.FIRST_CORES:
-        affinity = CpuChoice.FIRST_CORES.value
-    return row_platform_key(
-        {
-            "device": device,
-            "runtime": execution.runtime.value,
-            "backend": execution.backend,
-            "mode": execution.mode.value,
-            "precision": execution.precision.value,
-            "batch": execution.batch,
-            "threads": execution.threads,
-            "affinity": affinity,
-            "options": canonical_json(dict(execution.options)),
-            "axes": axes_text(execution.axes),
-        }
-    )
-
-
-def row_platform_key(row: Mapping[str, object]) -> str:
-    """The same name from a row of the table; values missing in an imported row become `?`."""
-    known = {name: "?" if value is None else str(value) for name, value in row.items()}
-    named = (known[name] for name in ("device", "runtime", "backend", "mode", "precision"))
-    affinity = "free" if row.get("affinity") is None else known["affinity"]
-    numbers = (f"b{known['batch']}", f"t{known.get('threads', '?')}", f"a{affinity}")
-    axes = () if row.get("axes") is None else (known["axes"],)
-    return "/".join((*named, *numbers, known["options"], *axes))
-
-
-def affinity_text(cpus: tuple[int, ...] | None) -> str | None:
-    """CPU numbers as the table stores them: `0,1`; `None` where the system chooses."""
-    return None if cpus is None else ",".join(map(str, cpus))
-
-
-def canonical_json(value: object) -> str:
-    """JSON that is equal for equal values: sorted keys, no spaces, ASCII."""
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
-
-
-def cell_key(request: ExportRequest, platform: str) -> str:
-    """The key of a cell, computed before the export; `platform` is a `platform_key`.
-
-    Covers the same as the artifact cache (model card, weights, every option and the recipe of the
-    export) and the platform; a change of any of them gives another key. Versions of exporters and
-    runtimes are stored in the row instead.
-    """
-    text = canonical_json([request.key, platform])
-    return hashlib.sha256(text.encode()).hexdigest()[:CELL_KEY_DIGITS]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TaskId:
-    """Names one attempt; as text `sweep/cell/repeat/attempt`, then `/taker` if there is one.
-
-    Attributes:
-        repeat: 0-based.
-        attempt: 0-based over the whole life of the sweep.
-        taker: the device that measures in place of the cell's own; `None` for its own device.
-    """
-
-    sweep_id: str
-    cell_key: str
-    repeat: int
-    attempt: int
-    taker: str | None = None
-
-    def __str__(self) -> str:
-        """The form on the wire and in spools."""
-        key = f"{self.sweep_id}/{self.cell_key}/{self.repeat}/{self.attempt}"
-        return key if self.taker is None else f"{key}/{self.taker}"
-
-    @classmethod
-    def parse(cls, text: str) -> Self | None:
-        """Reads the output of `str`; `None` if the text is not a task id."""
-        match text.split("/"):
-            case [sweep_id, cell_key, repeat, attempt, *takers] if len(takers) <= 1:
-                pass
-            case _:
-                return None
-        if not (repeat.isdecimal() and attempt.isdecimal()):
-            return None
-        found = cls(
-            sweep_id=sweep_id,
-            cell_key=cell_key,
-            repeat=int(repeat),
-            attempt=int(attempt),
-            taker=takers[0] if takers else None,
-        )
-        return found if str(found) == text else None
-
-
-def sweep_of(task_id: str) -> str:
-    """Returns the sweep of a task; hosts ask this for each task, so nothing else is parsed."""
-    return task_id.partition("/")[0]
-
-
-_PROFILE = "profile"
-_REPLICAS = "replicas"
-
-
-def profiled_key(cell_key: str) -> str:
-    """The key of the tasks that profile a cell; their names must differ from its measurements."""
-    return f"{_PROFILE}-{cell_key}"
-
-
-def replicated_key(cell_key: str, n_replicas: int) -> str:
-    """The key of the tasks that run a cell in so many processes at once."""
-    return f"{_REPLICAS}-{n_replicas}-{cell_key}"
-
-
-def n_replicas_of(key: str) -> int:
-    """The number of processes in a key of `replicated_key`."""
-    return int(key.split("-")[1])
-
-
-def cell_of_side_key(key: str) -> str:
-    """The cell that a key of `profiled_key` or `replicated_key` is about."""
-    return key.split("-", 2 if key.startswith(_REPLICAS) else 1)[-1]
-
-
-# Which repeats form a round: cells that fit into the host's memory together.
-
 _FILE_COPIES = 3
 """A loaded model is assumed to take this many times its file: the file, the weights in the
 runtime's own layout, and activations. Not measured."""
@@ -485,60 +305,3 @@ def _dealt(
             group.append(cell)
             used += needed
         yield group
-
-
-# What the inferences of a language model cost, for devices that execute no file.
-
-_USUAL_BYTES = 4
-"""Of a value in a precision that does not store weights and cache in one type: caches are fp32."""
-
-
-def cost_without_file(request: ExportRequest) -> Cost | None:
-    """The cost of one inference as far as the card states it; `None` if an export must count it."""
-    shape, calls = request.card.language, calls_of(request.workload)
-    if shape is None or not calls or request.workload.kind is WorkloadKind.TRAIN:
-        return known_cost(request.card, request.workload)
-    sample = call_cost(shape, calls[-1])
-    return Cost(macs=sample.macs, parameters=sample.parameters, method=FlopsMethod.FORMULA)
-
-
-def without_file(format_: Format, cost: Cost) -> Artifact:
-    """What stands for the file of a cell whose device opens none."""
-    return Artifact(
-        path="",
-        sha256="",
-        size_bytes=0,
-        format=format_,
-        cost=cost,
-        versions=(),
-        max_relative_error=None,
-        is_trusted=True,
-    )
-
-
-def token_costs(shape: LanguageShape | None, execution: Execution) -> tuple[TokenCost, ...]:
-    """The cost of one inference of the whole batch; for `generate` of prompt and step.
-
-    Empty for models without a language shape, and for a step of training.
-    """
-    if shape is None or execution.workload.kind is WorkloadKind.TRAIN:
-        return ()
-    size = VALUE_BYTES.get(execution.precision, _USUAL_BYTES)
-    # Of integers: weights of products alone; the other weights and the cache are fp32.
-    matrix = None
-    if execution.precision in INTEGERS:
-        recipe = LANGUAGE_RECIPES.get((format_of(execution.runtime), execution.precision))
-        matrix = WEIGHT_BYTES[execution.precision] + SCALE_BYTES.get(str(recipe), 0.0)
-    costs = (
-        call_cost(shape, call, execution.batch, size, matrix)
-        for call in calls_of(execution.workload)
-    )
-    return tuple(
-        TokenCost(
-            macs=cost.macs * execution.batch,
-            moved_bytes=cost.bytes_moved,
-            weight_bytes=cost.weight_bytes,
-            state_bytes=cost.state_bytes,
-        )
-        for cost in costs
-    )

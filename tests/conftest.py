@@ -83,7 +83,7 @@ def own_folders(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     or with the next one if it is killed. The path is short, because paths of sockets are. Folders
     of failed tests stay where pytest keeps them.
     """
-    from fleetrank.foundation.files import make_temporary_folder
+    from fleetrank.foundation.temporary import make_temporary_folder
 
     tmp_path_factory.getbasetemp()
     made = make_temporary_folder("t", Path(tempfile.gettempdir()))

@@ -31,20 +31,15 @@ from fleetrank.analysis.comparison.verdict import (
 )
 from fleetrank.analysis.errors import AnalysisError, NoDataError
 from fleetrank.analysis.rounds import round_values
+from fleetrank.analysis.stored.chosen_workload import WORKLOAD
 from fleetrank.analysis.stored.columns import DEFAULT_ORIGINS, EXCLUDED, ORIGINS
+from fleetrank.analysis.stored.exclusions import covers, exclusion_notes, read_exclusions
+from fleetrank.analysis.stored.latency_statistic import STATISTIC
 from fleetrank.analysis.stored.load import last_attempts, load_measurements
-from fleetrank.analysis.stored.selection import (
-    CHANGE_ALPHA,
-    MARGIN,
-    STATISTIC,
-    WORKLOAD,
-    covers,
-    exclusion_notes,
-    read_exclusions,
-)
+from fleetrank.analysis.stored.selection import CHANGE_ALPHA, MARGIN
 from fleetrank.analysis.tables.table import Table
-from fleetrank.foundation.errors import count_of
-from fleetrank.foundation.vocabulary import NS_PER_MS
+from fleetrank.foundation.units import NS_PER_MS
+from fleetrank.foundation.wording import count_of
 
 MUST_BE_EQUAL = ("sample_kind", "origin")
 """If one of these differs, the figures are not comparable: no test is made."""

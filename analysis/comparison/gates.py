@@ -9,8 +9,9 @@ from xml.etree import ElementTree as ET
 from fleetrank.analysis.arrays.two_samples import Limits, Verdict
 from fleetrank.analysis.comparison.comparison import ComparedCell, Comparison, comparison_sentence
 from fleetrank.analysis.comparison.verdict import percent
-from fleetrank.analysis.stored.selection import cell_pattern
-from fleetrank.foundation.errors import count_of, visible_line
+from fleetrank.analysis.stored.exclusions import cell_pattern
+from fleetrank.foundation.visible_text import visible_line
+from fleetrank.foundation.wording import count_of
 
 _CLASS = "fleetrank.compare"
 _NO_TEST = "a cell could be tested"

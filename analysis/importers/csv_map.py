@@ -29,12 +29,13 @@ from fleetrank.analysis.importers.release import (
     whole,
 )
 from fleetrank.analysis.stored.columns import COLUMNS, SCHEMA
-from fleetrank.foundation.errors import BadFileError, shortened, visible_line
-from fleetrank.foundation.files import decoded
-from fleetrank.foundation.inputs import Workload
+from fleetrank.foundation.errors import BadFileError
 from fleetrank.foundation.plain_data import parse_json, parse_toml
+from fleetrank.foundation.small_file import decoded
 from fleetrank.foundation.user_file import NO_OTHER_KEYS, Checked, Key, checked, read_csv
+from fleetrank.foundation.visible_text import shortened, visible_line
 from fleetrank.foundation.vocabulary import ErrorKind
+from fleetrank.foundation.workload import Workload
 
 QUANTITIES: Mapping[str, tuple[str, Mapping[str, float]]] = {
     "latency": (
@@ -95,7 +96,7 @@ _Number = Annotated[float, Key()]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Source:
+class MappingSource:
     """The table `[source]` of a mapping."""
 
     __pydantic_config__ = NO_OTHER_KEYS
@@ -127,7 +128,7 @@ class Mapped:
 
     __pydantic_config__ = NO_OTHER_KEYS
 
-    source: Source
+    source: MappingSource
     columns: Mapping[Annotated[str, Key(words=(*FACTS, *QUANTITIES))], str]
     constants: Annotated[
         Mapping[Annotated[str, Key(words=FACTS)], Annotated[int, Key()] | str],

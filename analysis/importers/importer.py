@@ -12,8 +12,8 @@ from fleetrank.analysis.errors import AnalysisError
 from fleetrank.analysis.importers.release import Release, require_complete
 from fleetrank.foundation.entry_points import Outside
 from fleetrank.foundation.errors import BadFileError, failing_as
-from fleetrank.foundation.files import read_small_bytes
 from fleetrank.foundation.registry import Registry
+from fleetrank.foundation.small_file import read_small_bytes
 
 _MAX_FILE_BYTES = 64 << 20
 """Size limit against a wrong folder filling memory; the largest known table has 0.3 MB."""

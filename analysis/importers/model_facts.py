@@ -18,15 +18,11 @@ from fleetrank.analysis.importers.release import (
     whole,
 )
 from fleetrank.analysis.stored.columns import FAMILIES
-from fleetrank.foundation.errors import (
-    BadFileError,
-    count_of,
-    did_you_mean,
-    shortened,
-    visible_line,
-)
-from fleetrank.foundation.files import MAX_TYPED_BYTES, read_small_bytes
+from fleetrank.foundation.errors import BadFileError
+from fleetrank.foundation.small_file import MAX_TYPED_BYTES, read_small_bytes
 from fleetrank.foundation.user_file import Checked, Key, Short, checked, read_csv
+from fleetrank.foundation.visible_text import shortened, visible_line
+from fleetrank.foundation.wording import count_of, did_you_mean
 
 _UNITS: Mapping[str, float] = {"": 1, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}
 _FIGURE = re.compile(r"([0-9][0-9.,]*(?:e[+-]?[0-9]+)?) ?([A-Za-z]*)")

@@ -35,11 +35,12 @@ from fleetrank.analysis.importers.release import (
     unequal_notes,
     whole,
 )
-from fleetrank.foundation.errors import BadFileError, shortened
-from fleetrank.foundation.files import decoded
-from fleetrank.foundation.inputs import Workload, WorkloadKind
+from fleetrank.foundation.errors import BadFileError
 from fleetrank.foundation.plain_data import RECORD, check_events
-from fleetrank.foundation.vocabulary import BYTES_PER_MIB, NS_PER_MS, NS_PER_US
+from fleetrank.foundation.small_file import decoded
+from fleetrank.foundation.units import BYTES_PER_MIB, NS_PER_MS, NS_PER_US
+from fleetrank.foundation.visible_text import shortened
+from fleetrank.foundation.workload import Workload, WorkloadKind
 
 SOURCE = "qai-hub"
 LICENCE = "BSD-3-Clause, quic/ai-hub-models"
@@ -94,7 +95,7 @@ Node = Mapping[str, object]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Job:
+class PublishedJob:
     """One measurement as published, in our units.
 
     Attributes:
@@ -139,7 +140,7 @@ class HubModel:
 
     name: str
     reference: str
-    jobs: tuple[Job, ...]
+    jobs: tuple[PublishedJob, ...]
     facts: Row
     accuracy: Node
 
@@ -239,7 +240,7 @@ def _float_accuracy(accuracy: Node) -> Row:
     return {"accuracy_top1": top1, "accuracy_source": source}
 
 
-def read_jobs(document: object) -> list[Job]:
+def read_jobs(document: object) -> list[PublishedJob]:
     """Every measured job of a `perf.yaml` in either layout; nothing for other content."""
     root = _node(document)
     return list(_old_jobs(root)) if "models" in root else list(_new_jobs(root))
@@ -250,7 +251,7 @@ def _node(value: object) -> Node:
     return {str(key): entry for key, entry in value.items()} if isinstance(value, Mapping) else {}
 
 
-def _new_jobs(root: Node) -> Iterator[Job]:
+def _new_jobs(root: Node) -> Iterator[PublishedJob]:
     for precision, entry in _node(root.get("precisions")).items():
         components = _node(_node(entry).get("components"))
         for component, parts in components.items():
@@ -263,7 +264,7 @@ def _new_jobs(root: Node) -> Iterator[Job]:
                     yield from _token_jobs(found, map(_node, runs)) if runs else [found]
 
 
-def _token_jobs(job: Job, runs: Iterable[Node]) -> Iterator[Job]:
+def _token_jobs(job: PublishedJob, runs: Iterable[Node]) -> Iterator[PublishedJob]:
     """A language model's steps and prompts, of each context; they have no job of their own.
 
     A context or a prompt of unknown length has no latency, so that its row says so.
@@ -312,10 +313,12 @@ def _lengths(run: Node) -> tuple[int | None, int | None]:
     return (_PROMPT if is_scaled else None), context
 
 
-def _new_job(job: Node, component: tuple[str, int], device: str, path: str, precision: str) -> Job:
+def _new_job(
+    job: Node, component: tuple[str, int], device: str, path: str, precision: str
+) -> PublishedJob:
     memory = _node(job.get("estimated_peak_memory_range_mb"))
     layers = _node(job.get("layer_counts"))
-    return Job(
+    return PublishedJob(
         component=component[0],
         n_components=component[1],
         device=device,
@@ -333,7 +336,7 @@ def _new_job(job: Node, component: tuple[str, int], device: str, path: str, prec
     )
 
 
-def _old_jobs(root: Node) -> Iterator[Job]:
+def _old_jobs(root: Node) -> Iterator[PublishedJob]:
     models = root["models"]
     components = [_node(entry) for entry in models] if isinstance(models, list) else []
     for component in components:
@@ -349,11 +352,11 @@ def _old_jobs(root: Node) -> Iterator[Job]:
 
 def _old_job(
     job: Node, component: tuple[str, int], path: str, about: Node, timestamp: str | None
-) -> Job:
+) -> PublishedJob:
     memory = _node(job.get("estimated_peak_memory_range"))
     layers = _node(job.get("layer_info"))
     system = [word for name in ("os_name", "os") if (word := _word(about.get(name)))]
-    return Job(
+    return PublishedJob(
         component=component[0],
         n_components=component[1],
         device=_word(about.get("name")) or "",
@@ -501,11 +504,11 @@ def _evaluations(model: HubModel, context: _Context) -> Iterator[Row]:
         }
 
 
-def _where(job: Job) -> tuple[object, ...]:
+def _where(job: PublishedJob) -> tuple[object, ...]:
     return job.component, job.precision, job.path, job.workload
 
 
-def _row(model: HubModel, job: Job, device: str, context: _Context) -> Row:
+def _row(model: HubModel, job: PublishedJob, device: str, context: _Context) -> Row:
     row = (
         model.facts
         | _job_facts(job, device, context.devices[device])
@@ -520,7 +523,7 @@ def _row(model: HubModel, job: Job, device: str, context: _Context) -> Row:
     return _checked(row, job)
 
 
-def _checked(row: Row, job: Job) -> Row:
+def _checked(row: Row, job: PublishedJob) -> Row:
     """The row with its latency, or dropped with the reason it has none."""
     if not job.has_passed:
         return drop(row, "job not passed", job.job_id)
@@ -536,7 +539,7 @@ def _checked(row: Row, job: Job) -> Row:
     return row | {"status": "ok", "latency_p50_ns": job.latency * job.latency_unit_ns}
 
 
-def _job_facts(job: Job, device: str, name: str) -> Row:
+def _job_facts(job: PublishedJob, device: str, name: str) -> Row:
     runtime, tool, options = _RUNTIMES.get(job.path, (None, "", {}))
     unit = job.unit.lower() or "unknown"
     precision = _precision(job.precision, unit)
@@ -571,7 +574,7 @@ def _job_facts(job: Job, device: str, name: str) -> Row:
     }
 
 
-def _derived(job: Job) -> tuple[str, ...]:
+def _derived(job: PublishedJob) -> tuple[str, ...]:
     return _DERIVED if job.means is None else (job.means,)
 
 
@@ -586,7 +589,7 @@ def _of_tokens(workload: Workload | None) -> Row:
     }
 
 
-def _placement(job: Job, unit: str) -> Row:
+def _placement(job: PublishedJob, unit: str) -> Row:
     """Layers on the unit that is the backend, and all layers; nothing if none are stated."""
     n_layers = whole(sum(job.layers.values()))
     if unit not in UNITS or not n_layers:
@@ -594,7 +597,7 @@ def _placement(job: Job, unit: str) -> Row:
     return {"backend_nodes": job.layers.get(unit, 0), "graph_nodes": n_layers}
 
 
-def _is_code(job: Job) -> bool:
+def _is_code(job: PublishedJob) -> bool:
     """Whether the memory estimate is a code for 'missing', in bytes or in MiB; 0 is one."""
     value = job.memory_max_bytes
     return value is not None and (is_sentinel(value) or is_sentinel(value / BYTES_PER_MIB))

@@ -11,7 +11,7 @@ from statistics import median
 
 from fleetrank.analysis.errors import AnalysisError
 from fleetrank.analysis.importers.release import read_number
-from fleetrank.foundation.errors import shortened
+from fleetrank.foundation.visible_text import shortened
 
 _WITH_COMMA = re.compile(r"[+-]?[\d.]*,[\d.,]*", re.ASCII)
 _CLEAR_GROUPS = re.compile(r"[+-]?\d{1,3}(,\d{3}){2,}(\.\d*)?|[+-]?\d{1,3}(,\d{3})+\.\d*", re.ASCII)

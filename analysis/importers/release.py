@@ -15,10 +15,12 @@ from pathlib import Path
 import polars as pl
 
 from fleetrank.analysis.errors import AnalysisError
-from fleetrank.analysis.stored.columns import COLUMNS, ROUNDED_SENTINELS, SENTINELS, Column
-from fleetrank.foundation.errors import did_you_mean, shortened
+from fleetrank.analysis.stored.column import Column
+from fleetrank.analysis.stored.columns import COLUMNS, ROUNDED_SENTINELS, SENTINELS
 from fleetrank.foundation.user_file import plain_number
+from fleetrank.foundation.visible_text import shortened
 from fleetrank.foundation.vocabulary import OPEN_WORD
+from fleetrank.foundation.wording import did_you_mean
 
 EQUIVALENCE_TABLE = Path(__file__).with_name("equivalence.toml")
 
@@ -217,7 +219,7 @@ def file_reference(name: str, content: bytes) -> str:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Published:
+class PublishedFigure:
     """A figure and its source."""
 
     value: int
@@ -237,7 +239,7 @@ class Equivalences:
     source: str
     equal: Mapping[str, str]
     unequal: Mapping[str, str]
-    macs: Mapping[str, Published]
+    macs: Mapping[str, PublishedFigure]
 
 
 def load_equivalences(source: str) -> Equivalences:
@@ -246,7 +248,7 @@ def load_equivalences(source: str) -> Equivalences:
         table = tomllib.load(file)
     mine = table.get(source, {"equal": {}, "unequal": {}})
     macs = {
-        card: Published(value=entry["value"], source=entry["published"])
+        card: PublishedFigure(value=entry["value"], source=entry["published"])
         for card, entry in table["macs"].items()
     }
     return Equivalences(source=source, equal=mine["equal"], unequal=mine["unequal"], macs=macs)

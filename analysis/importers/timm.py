@@ -28,8 +28,8 @@ from fleetrank.analysis.importers.release import (
     unequal_notes,
     whole,
 )
+from fleetrank.foundation.units import NS_PER_S
 from fleetrank.foundation.user_file import read_csv
-from fleetrank.foundation.vocabulary import NS_PER_S
 
 SOURCE = "timm"
 LICENCE = "Apache-2.0, huggingface/pytorch-image-models"

@@ -15,20 +15,13 @@ import numpy.typing as npt
 from fleetrank.analysis.arrays.bootstrap import (
     MIN_MODELS_FOR_INTERVAL,
     adjust_p,
-    cluster_weights,
     least_in_mean,
     percentile_interval,
     permutation_p,
 )
-from fleetrank.analysis.arrays.ranking import (
-    MIN_MODELS,
-    Floats,
-    headroom,
-    kendall_matrix,
-    mid_p,
-    null_p,
-    without_rounding,
-)
+from fleetrank.analysis.arrays.frm import headroom, mid_p, null_p
+from fleetrank.analysis.arrays.known_means import cluster_weights
+from fleetrank.analysis.arrays.ranking import MIN_MODELS, Floats, kendall_matrix, without_rounding
 from fleetrank.analysis.panel.conditions import (
     Compared,
     Level,
@@ -48,8 +41,8 @@ from fleetrank.analysis.panel.draws import (
 )
 from fleetrank.analysis.panel.panel import LATENCY, Measure
 from fleetrank.analysis.panel.session import Session
-from fleetrank.foundation.errors import count_of
 from fleetrank.foundation.vocabulary import Axis
+from fleetrank.foundation.wording import count_of
 
 MAY_BE_CHANCE = 0.05
 """Above this one-sided p, FLOPs can explain a rho."""

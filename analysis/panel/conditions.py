@@ -20,13 +20,15 @@ from fleetrank.analysis.arrays.ranking import Floats
 from fleetrank.analysis.errors import AnalysisError, NoDataError
 from fleetrank.analysis.panel.panel import Measure, Panel, measures
 from fleetrank.analysis.panel.session import Session
-from fleetrank.analysis.stored.cell_values import banners
+from fleetrank.analysis.stored.cell_notes import banners
+from fleetrank.analysis.stored.chosen_workload import named
 from fleetrank.analysis.stored.columns import TIERS
+from fleetrank.analysis.stored.name_patterns import fits_platform
 from fleetrank.analysis.stored.scope import EQUAL_INSIDE_PLATFORM
-from fleetrank.analysis.stored.selection import Selection, fits_platform, named
-from fleetrank.foundation.errors import count_of
-from fleetrank.foundation.inputs import IMAGE
+from fleetrank.analysis.stored.selection import Selection
 from fleetrank.foundation.vocabulary import Axis
+from fleetrank.foundation.wording import count_of
+from fleetrank.foundation.workload import IMAGE
 
 MAX_LISTED_PAIRS = 5000
 """More pairs are not listed; means over tiers are still computed."""
@@ -146,7 +148,7 @@ AXES: Mapping[Axis, AxisRule] = MappingProxyType(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Conditions:
+class ConditionTable:
     """What ranks models: one column for each condition.
 
     Attributes:
@@ -199,7 +201,7 @@ class Compared:
     """
 
     rule: AxisRule
-    conditions: Conditions
+    conditions: ConditionTable
     pairs: tuple[Pair, ...]
     groups: tuple[PairGroup, ...]
 
@@ -224,7 +226,7 @@ def _compared(session: Session, axis: Axis) -> Compared:
         conditions = _side_by_side(session, rule)
     else:
         panel = session.panel
-        conditions = Conditions(
+        conditions = ConditionTable(
             n_models=len(panel.models), columns=panel.platforms, measures=measures(panel)
         )
     if axis is Axis.DEVICE:
@@ -242,7 +244,7 @@ def _compared(session: Session, axis: Axis) -> Compared:
     return Compared(rule=rule, conditions=conditions, pairs=tuple(pairs), groups=tuple(groups))
 
 
-def _nothing_along(axis: Axis, conditions: Conditions) -> NoDataError:
+def _nothing_along(axis: Axis, conditions: ConditionTable) -> NoDataError:
     rule = AXES[axis]
     if rule.is_inside_platform:
         values = conditions.columns[rule.fact].unique(maintain_order=True).to_list()
@@ -376,7 +378,7 @@ def chunks(
         first = last
 
 
-def _side_by_side(session: Session, rule: AxisRule) -> Conditions:
+def _side_by_side(session: Session, rule: AxisRule) -> ConditionTable:
     """A panel for each value of an axis inside platforms, as columns side by side."""
     panels, left_out, shown = dict[str, Panel](), list[str](), list[pl.DataFrame]()
     for value, part in _parts(session, rule).items():
@@ -395,7 +397,7 @@ def _side_by_side(session: Session, rule: AxisRule) -> Conditions:
         [_spread(one, [at[name] for name in panel.models], len(models)) for one in measures(panel)]
         for panel in panels.values()
     ]
-    return Conditions(
+    return ConditionTable(
         n_models=len(models),
         columns=pl.concat(
             panel.platforms.with_columns(pl.lit(value).alias(rule.fact))

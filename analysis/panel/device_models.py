@@ -15,9 +15,9 @@ from fleetrank.analysis.arrays.bootstrap import (
 )
 from fleetrank.analysis.arrays.ranking import MIN_MODELS, Floats, products, spearman_common
 from fleetrank.analysis.errors import NoDataError
-from fleetrank.analysis.panel.draws import Block, blocks
+from fleetrank.analysis.panel.draws import PairBlock, blocks
 from fleetrank.analysis.panel.panel import Panel, measures
-from fleetrank.foundation.errors import count_of
+from fleetrank.foundation.wording import count_of
 
 DRAWS = 400
 """Resamples of models for an interval."""
@@ -30,7 +30,7 @@ MIN_SHARE = 0.8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Agreement:
+class DeviceAgreement:
     """Rank agreement of latency between device models; NaN where undefined and on the diagonal.
 
     Attributes:
@@ -63,7 +63,7 @@ class Profiles:
     notes: tuple[str, ...]
 
 
-def agreement(panel: Panel, seed: int) -> Agreement:
+def agreement(panel: Panel, seed: int) -> DeviceAgreement:
     """Rho of latency between all device models of a panel.
 
     Raises:
@@ -79,7 +79,7 @@ def agreement(panel: Panel, seed: int) -> Agreement:
     found, common = spearman_common(values)
     is_known = alike & (common >= MIN_MODELS)
     drawn, reason = _drawn(values, np.triu(is_known), seed)
-    return Agreement(
+    return DeviceAgreement(
         devices=devices,
         rho=_by_device(np.where(is_known, found, np.nan), member),
         n_models=_fewest(np.where(is_known, common, 0), member),
@@ -167,7 +167,7 @@ def _drawn(
     return drawn, None
 
 
-def _fill(drawn: Floats, values: Floats, part: Block, counts: npt.NDArray[np.int64]) -> None:
+def _fill(drawn: Floats, values: Floats, part: PairBlock, counts: npt.NDArray[np.int64]) -> None:
     done = 0
     grid = np.ix_(part.models, part.columns)
     source, target = part.columns[part.source], part.columns[part.target]

@@ -13,19 +13,18 @@ import numpy as np
 import numpy.typing as npt
 
 from fleetrank.analysis.arrays.bootstrap import resample_counts, resampled_units
+from fleetrank.analysis.arrays.frm import null_units, residual_null_units
 from fleetrank.analysis.arrays.ranking import (
     MIN_MODELS,
     Floats,
     block_size,
-    null_units,
     partial_units,
     products,
     rank_units,
-    residual_null_units,
 )
 from fleetrank.analysis.panel.conditions import MAX_LISTED_PAIRS, Pair
 from fleetrank.analysis.panel.panel import Measure
-from fleetrank.foundation.errors import count_of
+from fleetrank.foundation.wording import count_of
 
 _FEW_PLATFORMS = 50
 """Up to this many platforms a pair is cheap, so many draws are made."""
@@ -45,7 +44,7 @@ class Draws:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Block:
+class PairBlock:
     """Pairs that share the same common models.
 
     Attributes:
@@ -69,7 +68,7 @@ def draws_for(pairs: Sequence[Pair], n_models: int = 0) -> Draws:
     return Draws(bootstrap=400, permutation=999, null=200, residual=200)
 
 
-def blocks(present: npt.NDArray[np.bool_], pairs: Sequence[Pair]) -> Iterator[Block]:
+def blocks(present: npt.NDArray[np.bool_], pairs: Sequence[Pair]) -> Iterator[PairBlock]:
     """Groups pairs by the models present (n_models, n_platforms) on both sides.
 
     Ranks are taken inside the pair; where nothing is missing, one block holds all pairs and the
@@ -83,7 +82,7 @@ def blocks(present: npt.NDArray[np.bool_], pairs: Sequence[Pair]) -> Iterator[Bl
         where = np.flatnonzero(member == number)
         columns, inside = np.unique(sides[where], return_inverse=True)
         inside = inside.reshape(-1, 2)
-        yield Block(
+        yield PairBlock(
             where=where,
             models=np.flatnonzero(mask),
             columns=columns,
@@ -107,7 +106,7 @@ def _common_models(
     return patterns, pattern_of.reshape(-1)[code_of.reshape(-1)]
 
 
-def block_rhos(measure: Measure, block: Block) -> Floats:
+def block_rhos(measure: Measure, block: PairBlock) -> Floats:
     """Rho, or partial rho, of the block's pairs over their common models; NaN where undefined."""
     units = rank_units(block_values(measure, block))
     if measure.given is not None:
@@ -117,7 +116,7 @@ def block_rhos(measure: Measure, block: Block) -> Floats:
 
 
 def block_resamples(
-    measure: Measure, block: Block, counts: npt.NDArray[np.int64]
+    measure: Measure, block: PairBlock, counts: npt.NDArray[np.int64]
 ) -> Iterator[Floats]:
     """Unit columns of the block's platforms in resamples of its models, (draws, n_models)."""
     values = block_values(measure, block)
@@ -129,17 +128,17 @@ def block_resamples(
         yield partial_units(units[..., :-1], units[..., -1:])
 
 
-def block_values(measure: Measure, block: Block) -> Floats:
+def block_values(measure: Measure, block: PairBlock) -> Floats:
     """What ranks the block's models on its platforms, (n_models, n_platforms)."""
     values: Floats = measure.values[np.ix_(block.models, block.columns)]
     return values
 
 
-def _given_unit(given: Floats, block: Block) -> Floats:
+def _given_unit(given: Floats, block: PairBlock) -> Floats:
     return rank_units(given[block.models, None])
 
 
-def null_draws(measure: Measure, block: Block, draws: Draws, seed: int) -> Iterator[Floats]:
+def null_draws(measure: Measure, block: PairBlock, draws: Draws, seed: int) -> Iterator[Floats]:
     """Unit columns of the block's platforms with permuted latencies; see `ranking.null_units`."""
     grid = np.ix_(block.models, block.columns)
     rng = block_rng(measure, block, seed, "null")
@@ -148,7 +147,7 @@ def null_draws(measure: Measure, block: Block, draws: Draws, seed: int) -> Itera
 
 
 def residual_draws(
-    measure: Measure, block: Block, draws: Draws, seed: int
+    measure: Measure, block: PairBlock, draws: Draws, seed: int
 ) -> Iterator[Floats] | None:
     """Unit columns in which only what FLOPs explain of latency transfers.
 
@@ -178,7 +177,7 @@ def why_no_residual_null(measure: Measure, models: npt.NDArray[np.int64]) -> str
     return f"no residual null: {lacking} of {count_of(models.size, 'model')} without FLOPs"
 
 
-def _partial(measure: Measure, block: Block, units: Iterator[Floats]) -> Iterator[Floats]:
+def _partial(measure: Measure, block: PairBlock, units: Iterator[Floats]) -> Iterator[Floats]:
     if measure.given is None:
         return units
     given = _given_unit(measure.given, block)
@@ -187,7 +186,7 @@ def _partial(measure: Measure, block: Block, units: Iterator[Floats]) -> Iterato
     return (np.nan_to_num(partial_units(some, given)) for some in units)
 
 
-def block_rng(measure: Measure, block: Block, seed: int, purpose: str) -> np.random.Generator:
+def block_rng(measure: Measure, block: PairBlock, seed: int, purpose: str) -> np.random.Generator:
     """A separate random stream per purpose: a figure does not depend on earlier draws."""
     models = zlib.crc32(block.models.tobytes())
     return np.random.default_rng([seed, models, zlib.crc32(f"{measure.name}/{purpose}".encode())])
@@ -266,7 +265,7 @@ class PairDraws:
         return block_resamples(self.measure, part, counts)
 
 
-def _rhos_of(units: Units, block: Block) -> Floats:
+def _rhos_of(units: Units, block: PairBlock) -> Floats:
     """Rho of the block's pairs in every draw, (draws, n_pairs), from blocks of unit columns."""
     size = block.columns.size
     # All products of two platforms by BLAS cost less than some of them without it.
@@ -278,7 +277,7 @@ def _rhos_of(units: Units, block: Block) -> Floats:
     return clipped
 
 
-def _some_products(units: Floats, block: Block) -> Floats:
+def _some_products(units: Floats, block: PairBlock) -> Floats:
     step = block_size(block.models.size, block.where.size)
     return np.concatenate(
         [
@@ -288,7 +287,7 @@ def _some_products(units: Floats, block: Block) -> Floats:
     )
 
 
-def sums_of(units: Units, part: Block, weights: Floats) -> Floats:
+def sums_of(units: Units, part: PairBlock, weights: Floats) -> Floats:
     """Sum over the block's pairs of weight x rho in every draw, (draws,).
 
     `weights` is (n_pairs,). A platform without weight is left out: its column may be constant and

@@ -16,25 +16,21 @@ from markupsafe import Markup
 
 from fleetrank.analysis.errors import AnalysisError
 from fleetrank.analysis.figures import FAMILY_MARKS, platform_labels
-from fleetrank.analysis.report.page_data import page_data, rank_series
-from fleetrank.analysis.report.page_tables import (
-    Evidence,
-    PageTables,
-    gather,
-    kinds_of,
-    page_tables,
-    unreal_rows,
-)
+from fleetrank.analysis.report.evidence import Evidence, gather
+from fleetrank.analysis.report.page_data import page_data
+from fleetrank.analysis.report.page_tables import PageTables, kinds_of, page_tables, unreal_rows
 from fleetrank.analysis.report.pair_view import answer_sentences
+from fleetrank.analysis.report.round_points import rank_series
 from fleetrank.analysis.report.sections import Section, page_sections
-from fleetrank.analysis.stored.cell_values import devices_of
+from fleetrank.analysis.stored.cell_notes import devices_of
 from fleetrank.analysis.stored.columns import DEFAULT_ORIGINS, NO_FAMILY
 from fleetrank.analysis.stored.selection import Selection
-from fleetrank.analysis.tables.formats import time_text
-from fleetrank.analysis.tables.table import TERMS
-from fleetrank.foundation.errors import count_of, visible, with_flags
+from fleetrank.analysis.tables.glossary import TERMS
+from fleetrank.analysis.tables.values import time_text
 from fleetrank.foundation.files import make_folder, replace_file
-from fleetrank.foundation.inputs import IMAGE
+from fleetrank.foundation.visible_text import visible
+from fleetrank.foundation.wording import count_of, with_flags
+from fleetrank.foundation.workload import IMAGE
 
 _SNIPPET = "window.vegaEmbed = vegaEmbed;"
 

@@ -21,7 +21,7 @@ from fleetrank.analysis.statistics.pair_orders import (
 from fleetrank.analysis.statistics.pairs import main_pair
 from fleetrank.analysis.statistics.verdicts import doubts_of
 from fleetrank.analysis.stored.selection import MARGIN, margin_of
-from fleetrank.foundation.vocabulary import NS_PER_MS
+from fleetrank.foundation.units import NS_PER_MS
 
 Json = dict[str, object]
 _MOST_VALUES = 60_000

@@ -16,40 +16,31 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from fleetrank.analysis.figures import MAX_PROCESSES
-from fleetrank.analysis.report.page_data import (
-    drawn_curves,
-    drawn_runs,
-    flops_ranks,
-    host_series,
-    reading_times,
-    shown_token_cells,
-    sustained_series,
-)
-from fleetrank.analysis.report.page_tables import (
-    PREDICTED_LEAD,
-    Evidence,
-    HtmlCell,
-    HtmlHead,
-    HtmlRow,
-    HtmlTable,
-    PageTables,
-    Shown,
-    html_table,
-)
+from fleetrank.analysis.chart_points import MAX_PROCESSES
+from fleetrank.analysis.report.evidence import Evidence
+from fleetrank.analysis.report.growth_points import drawn_curves, drawn_runs, sustained_series
+from fleetrank.analysis.report.html_table import HtmlCell, HtmlHead, HtmlRow, HtmlTable, html_table
+from fleetrank.analysis.report.page_data import flops_ranks
+from fleetrank.analysis.report.page_tables import PREDICTED_LEAD, PageTables
 from fleetrank.analysis.report.pair_view import is_of_pairs
+from fleetrank.analysis.report.reading_points import reading_times, shown_token_cells
+from fleetrank.analysis.report.round_points import host_series
+from fleetrank.analysis.report.shown import Shown
+from fleetrank.analysis.statistics.curves import KNEE_GAIN
+from fleetrank.analysis.statistics.disagreement import MIN_SHIFT
 from fleetrank.analysis.statistics.latency_tables import MARKS
-from fleetrank.analysis.statistics.model_ranks import MIN_SHIFT
-from fleetrank.analysis.statistics.scaling import KNEE_GAIN, sustained_as_table
+from fleetrank.analysis.statistics.sustained import sustained_as_table
 from fleetrank.analysis.statistics.transfer import transfer_as_table
 from fleetrank.analysis.statistics.verdicts import sweep_sentences
-from fleetrank.analysis.stored.cell_values import MIN_REPEATS, NOISY_SHARE
-from fleetrank.analysis.stored.selection import STATISTIC
-from fleetrank.analysis.stored.sweep_record import SweepRecord, SweepTags
-from fleetrank.analysis.tables.formats import value_text
+from fleetrank.analysis.stored.cell_notes import MIN_REPEATS
+from fleetrank.analysis.stored.cell_values import NOISY_SHARE
+from fleetrank.analysis.stored.latency_statistic import STATISTIC
+from fleetrank.analysis.stored.sweep_record import SweepRecord
+from fleetrank.analysis.stored.sweep_tags import SweepTags
 from fleetrank.analysis.tables.table import Table
-from fleetrank.foundation.errors import count_of
+from fleetrank.analysis.tables.values import value_text
 from fleetrank.foundation.vocabulary import CellVerdict
+from fleetrank.foundation.wording import count_of
 
 _FEW_ROWS = 12
 """More cells to measure again are folded."""

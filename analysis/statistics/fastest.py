@@ -11,12 +11,12 @@ from fleetrank.analysis.arrays.two_samples import Verdict
 from fleetrank.analysis.errors import NoDataError
 from fleetrank.analysis.labels import published_names
 from fleetrank.analysis.panel.session import Session
-from fleetrank.analysis.statistics.pair_fleet import Fleet, fleet_of
+from fleetrank.analysis.statistics.pair_fleet import PairFleet, fleet_of
 from fleetrank.analysis.statistics.pair_orders import Order
 from fleetrank.analysis.statistics.pair_users import platform_shares
 from fleetrank.analysis.stored.selection import setting
 from fleetrank.analysis.tables.table import Table, explained
-from fleetrank.foundation.errors import count_of, few_of
+from fleetrank.foundation.wording import count_of, few_of
 
 _MOST_OTHERS = 3
 """Models or platforms that a row or a sentence names."""
@@ -99,7 +99,7 @@ def fastest_table(session: Session) -> Table:
     return replace(table, notes=(*table.notes, *sentences))
 
 
-def _fastest(fleet: Fleet, rows: Sequence[int], at: int) -> FastestRow | None:
+def _fastest(fleet: PairFleet, rows: Sequence[int], at: int) -> FastestRow | None:
     """A row of the table; `None` if fewer than two of the models have a figure there."""
     logs, names = fleet.logs[:, at], [*map(str, fleet.panel.models)]
     known = sorted((row for row in rows if math.isfinite(logs[row])), key=lambda row: logs[row])
@@ -125,7 +125,7 @@ def _fastest(fleet: Fleet, rows: Sequence[int], at: int) -> FastestRow | None:
 
 
 def _fastest_sentences(
-    fleet: Fleet, found: Sequence[FastestRow], users: Mapping[str, float]
+    fleet: PairFleet, found: Sequence[FastestRow], users: Mapping[str, float]
 ) -> Iterator[str]:
     """Where each model is the fastest of all, and for which share of users."""
     whole = [one for one in found if one.missing is None]
@@ -153,7 +153,7 @@ def _fastest_sentences(
     yield " ".join((of_users, *matched.notes))
 
 
-def _counted(fleet: Fleet, keys: Sequence[str]) -> str:
+def _counted(fleet: PairFleet, keys: Sequence[str]) -> str:
     """How many platforms, and some of them by name."""
     more = "; ..." if len(keys) > _MOST_OTHERS else ""
     return f"{len(keys)} ({'; '.join(fleet.labels[key] for key in keys[:_MOST_OTHERS])}{more})"

@@ -3,14 +3,11 @@
 It answers "would I rank for generation by measuring prompts?".
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from types import MappingProxyType
 
-import polars as pl
-
-from fleetrank.analysis.arrays.ranking import few_models_note, few_models_warning
-from fleetrank.analysis.errors import AnalysisError, NoDataError
+from fleetrank.analysis.arrays.ranking import few_models_warning
+from fleetrank.analysis.arrays.sample_size import few_models_note
 from fleetrank.analysis.panel.agreement import Agreement, agreements, group_agreement
 from fleetrank.analysis.panel.conditions import (
     MAX_LISTED_PAIRS,
@@ -23,12 +20,10 @@ from fleetrank.analysis.panel.conditions import (
 )
 from fleetrank.analysis.panel.panel import LATENCY, Measure
 from fleetrank.analysis.panel.session import Session
-from fleetrank.analysis.stored.cell_values import banners
-from fleetrank.analysis.stored.selection import named, setting
 from fleetrank.analysis.tables.table import Table, explained, frame_of
-from fleetrank.foundation.errors import count_of
-from fleetrank.foundation.inputs import IMAGE, LARGEST_LENGTH, Workload, WorkloadKind
-from fleetrank.foundation.vocabulary import BYTES_PER_MIB, NS_PER_MS, NS_PER_S, Axis
+from fleetrank.foundation.vocabulary import Axis
+from fleetrank.foundation.wording import count_of
+from fleetrank.foundation.workload import IMAGE, Workload, WorkloadKind
 
 _COLUMNS = (
     "level", "measure", "source", "target", "platform_key", "n_models", "most_models", "n_pairs",
@@ -221,221 +216,3 @@ def _rho(mean: Agreement) -> str:
     if mean.low is None or mean.high is None:
         return f"rho {mean.rho:.2f} (no interval)"
     return f"rho {mean.rho:.2f} ({mean.low:.2f} to {mean.high:.2f})"
-
-
-# Tables `tokens` and `end-to-end`: what a language model costs for each token and each answer.
-#
-# A whole answer is a prompt of P tokens, then N - 1 steps, from measured parts.
-
-_MJ_PER_J = 1e3
-_MIB = {
-    "weights_mib": "weight_bytes", "state_mib": "state_bytes", "moved_mib": "bytes_moved",
-    "peak_memory_mib": "peak_memory_bytes",
-}  # fmt: skip
-NAMES: Mapping[WorkloadKind, str] = MappingProxyType(
-    {
-        WorkloadKind.PREFILL: "ttft",
-        WorkloadKind.DECODE: "itl",
-        WorkloadKind.GENERATE: "itl",
-        WorkloadKind.SEGMENT: "segment",
-        WorkloadKind.ENCODE: "latency",
-    }
-)
-"""What the latency of a workload is called: it begins the columns of table `tokens`."""
-MEANINGS: Mapping[WorkloadKind, str] = MappingProxyType(
-    {
-        WorkloadKind.PREFILL: "Latency is the time to first token (TTFT): one pass over the prompt "
-        "into an empty cache, with the logits of its last token; no tokenising and no sampling.",
-        WorkloadKind.DECODE: "Latency is the inter-token latency (ITL): one step at the last slot "
-        "of a full cache, which gives each sequence of the batch one token; no sampling.",
-        WorkloadKind.GENERATE: "Latency is the inter-token latency (ITL) of the steps after the "
-        "prompt; ttft is the time of the prompt.",
-        WorkloadKind.SEGMENT: "Latency is the time to read one segment of a long text: a summary "
-        "of its first half, recall from the memories, and one pass; rates count new tokens.",
-        WorkloadKind.ENCODE: "Latency is one forward pass over the tokens.",
-    }
-)
-
-
-def tokens_table(session: Session) -> Table:
-    """Tokens per second, energy for each token, MFU and MBU of each model on each platform.
-
-    Raises:
-        NoDataError: the rows are of a workload without tokens.
-    """
-    workload = workload_with_tokens(session)
-    scope = session.cells
-    name, has_prompt = NAMES[workload.kind], workload.kind is WorkloadKind.GENERATE
-    latency_s = pl.col("latency_ns") / NS_PER_S
-    batch_flops = pl.col("flops") * pl.col("batch")
-    per_s = pl.col("tokens_per_inference") / latency_s
-    moved = pl.col("bytes_moved")
-    # Prompts and steps have unlike rates, so the phase is in the name.
-    kind = workload.kind
-    phase = WorkloadKind.DECODE if kind is WorkloadKind.GENERATE else kind
-    # A figure over a latency, a peak or bytes of 0 is null.
-    floats = pl.selectors.float()
-    shown = scope.cells.select(
-        "model", "platform_key",
-        (pl.col("latency_ns") / NS_PER_MS).alias(f"{name}_p50_ms"),
-        (pl.col("latency_low_ns") / NS_PER_MS).alias(f"{name}_low_ms"),
-        (pl.col("latency_high_ns") / NS_PER_MS).alias(f"{name}_high_ms"),
-        *([(pl.col("ttft_ns") / NS_PER_MS).alias("ttft_p50_ms")] if has_prompt else []),
-        per_s.alias(f"{phase}_tokens_per_s"),
-        (pl.col("energy_mj") / _MJ_PER_J / pl.col("tokens_per_inference")).alias("j_per_token"),
-        (batch_flops / latency_s / (pl.col("peak_gflops") * 1e9)).alias("mfu"),
-        (moved / latency_s / (pl.col("peak_gbps") * 1e9)).alias("mbu"),
-        (batch_flops / moved).alias("flops_per_byte"),
-        *((pl.col(source) / BYTES_PER_MIB).alias(shown) for shown, source in _MIB.items()),
-        "n_repeats", "flags", pl.col("interval_reason").alias("reason"),
-    )  # fmt: skip
-    return Table(
-        title=f"Tokens, {workload}",
-        frame=shown.with_columns(pl.when(floats.is_finite()).then(floats)),
-        notes=(*scope.notes, MEANINGS[workload.kind]),
-        explanation=explained("tokens/rates"),
-    )
-
-
-def workload_with_tokens(session: Session) -> Workload:
-    """The workload of the session.
-
-    Raises:
-        NoDataError: it is `image`, or a step of training.
-    """
-    workload = session.workload
-    if workload.kind is WorkloadKind.TRAIN:
-        raise NoDataError(
-            f"workload {workload} is a step of training, not an inference",
-            "choose another workload, or `fleetrank report show latency` with `part=training`",
-        )
-    if workload.kind is WorkloadKind.IMAGE:
-        raise NoDataError(
-            "the selected rows are of workload image, which has no tokens",
-            "measure a language model, or choose a workload such as `workload=decode@128`",
-        )
-    return workload
-
-
-PROMPT, GENERATED = 128, 32
-"""Tokens of the prompt and of the answer, unless the user gives others."""
-_PLACE = ("model", "platform_key")
-_PARTS = (WorkloadKind.PREFILL, WorkloadKind.DECODE, WorkloadKind.GENERATE)
-
-
-_REASON = pl.concat_str(
-    [
-        pl.when(pl.col(name).is_null()).then(pl.lit(f"no {what} with room was measured"))
-        for name, what in (("latency_ns", "prompt"), ("latency_ns_step", "step"))
-    ],
-    separator="; ",
-    ignore_nulls=True,
-).replace("", None)
-
-
-def end_to_end_table(session: Session) -> Table:
-    """Time to first token, time of each further one, and their sum, for each model and platform.
-
-    Raises:
-        AnalysisError: a number of tokens is not a whole number from 1.
-        NoDataError: no prompt, or no cache, with room for the tokens was measured.
-    """
-    prompt = _tokens(session, "prompt", PROMPT)
-    generated = _tokens(session, "generated", GENERATED)
-    known = [Workload.parse(one) for one in session.workloads]
-    prefill = _smallest(session, known, WorkloadKind.PREFILL, prompt)
-    decode = _smallest(session, known, WorkloadKind.DECODE, prompt + generated)
-    parts = prefill.join(
-        decode.drop("origin", "device"), on=_PLACE, how="full", coalesce=True, suffix="_step"
-    )
-    whole = Workload(kind=WorkloadKind.GENERATE, length=prompt, generated=generated)
-    joined = parts.join(_whole(session, whole), on=_PLACE, how="left").sort(_PLACE)
-    shown = joined.select(*_PLACE, *_figures(generated), _REASON.alias("reason"))
-    n_known = shown.height - shown["end_to_end_ms"].null_count()
-    return Table(
-        title=f"End to end: {prompt} + {generated} tokens",
-        frame=shown,
-        notes=(
-            *banners(pl.concat([prefill, decode])),
-            f"{n_known} of {shown.height} models on platforms have both parts.",
-            *session.dropped_notes(str(one) for one in known if one.kind in _PARTS),
-        ),
-        explanation=explained("tokens/request"),
-    )
-
-
-def _tokens(session: Session, name: str, usual: int) -> int:
-    value = setting(session.selection, name, float(usual))
-    if value != int(value) or not 1 <= value <= LARGEST_LENGTH:
-        raise AnalysisError(
-            f"{name}={value:g} is not a number of tokens",
-            f"give a whole number from 1 to {LARGEST_LENGTH:,}, such as `set {name}={usual}`",
-        )
-    return int(value)
-
-
-def _smallest(
-    session: Session, known: Iterable[Workload], kind: WorkloadKind, least: int
-) -> pl.DataFrame:
-    """The cells of a kind; of each place the shortest workload with room for so many tokens."""
-    fits = [one for one in known if one.kind is kind and (one.length or 0) >= least]
-    shortest_first = sorted(fits, key=lambda one: one.length or 0)
-    found = [cells for one in shortest_first if (cells := _cells(session, one)) is not None]
-    if not found:
-        have = named([str(one) for one in known]) or "none"
-        failed = named([str(one) for one in shortest_first])
-        raise NoDataError(
-            f"no measured {kind} has room for {least:,} tokens; the results have {have}"
-            + (f", and no valid attempt of {failed}" if failed else ""),
-            f"measure {kind}@{least}, or ask for fewer tokens with `set prompt={PROMPT}` and "
-            f"`set generated={GENERATED}`",
-        )
-    return pl.concat(found).unique(_PLACE, keep="first", maintain_order=True)
-
-
-def _cells(session: Session, workload: Workload) -> pl.DataFrame | None:
-    if (cells := session.cells_of(str(workload))) is None:
-        return None
-    unique = cells.filter(pl.len().over(_PLACE) == 1)
-    return unique.select(
-        *_PLACE,
-        "workload",
-        "origin",
-        "device",
-        "latency_ns",
-        "latency_low_ns",
-        "latency_high_ns",
-        "ttft_ns",
-    )
-
-
-def _whole(session: Session, wanted: Workload) -> pl.DataFrame:
-    """`generate_ns` of cells that measured the whole answer; empty without any."""
-    steps = (wanted.generated or 1) - 1
-    total = (pl.col("ttft_ns") + steps * pl.col("latency_ns")).alias("generate_ns")
-    if (cells := _cells(session, wanted)) is None:
-        return pl.DataFrame(schema=dict.fromkeys(_PLACE, pl.String) | {"generate_ns": pl.Float64})
-    return cells.select(*_PLACE, total)
-
-
-def _figures(generated: int) -> list[pl.Expr]:
-    steps = generated - 1
-    sums = {
-        "end_to_end_ms": "latency_ns",
-        "end_to_end_low_ms": "latency_low_ns",
-        "end_to_end_high_ms": "latency_high_ns",
-    }
-    total = pl.col("latency_ns") + steps * pl.col("latency_ns_step")
-    return [
-        pl.col("workload").alias("prompt_workload"),
-        pl.col("workload_step").alias("step_workload"),
-        (pl.col("latency_ns") / NS_PER_MS).alias("ttft_ms"),
-        (pl.col("latency_ns_step") / NS_PER_MS).alias("itl_ms"),
-        *(
-            ((pl.col(name) + steps * pl.col(f"{name}_step")) / NS_PER_MS).alias(shown)
-            for shown, name in sums.items()
-        ),
-        (pl.col("generate_ns") / NS_PER_MS).alias("generate_ms"),
-        pl.when(pl.col("generate_ns") > 0).then(total / pl.col("generate_ns"))
-        .alias("parts_to_generate"),
-    ]  # fmt: skip

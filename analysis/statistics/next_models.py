@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from fleetrank.analysis.arrays.bootstrap import known, known_mean
+from fleetrank.analysis.arrays.known_means import known, known_mean
 from fleetrank.analysis.arrays.ranking import Floats, require_finite, spearman_matrix
 from fleetrank.analysis.errors import AnalysisError
 from fleetrank.analysis.panel.device_models import Profiles, profiles
@@ -101,7 +101,7 @@ def rank_agreement(predicted: Floats, truth: Floats) -> float:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
+class NextModelStep:
     """One more model is measured on a device that was left out; means over these devices.
 
     Attributes:
@@ -126,7 +126,9 @@ class Step:
     reason: str | None = None
 
 
-def _next_models(session: Session, found: Profiles, targets: Sequence[int]) -> Iterator[Step]:
+def _next_models(
+    session: Session, found: Profiles, targets: Sequence[int]
+) -> Iterator[NextModelStep]:
     """Models to measure on an unmeasured device, best first, with the remaining error.
 
     The choice is tested on each device that is left out of it.
@@ -145,7 +147,7 @@ def _next_models(session: Session, found: Profiles, targets: Sequence[int]) -> I
         rank_agreement(np.delete(found.logs, at, axis=1).mean(axis=1), found.logs[:, at])
         for at in targets
     ]
-    unmeasured = Step(
+    unmeasured = NextModelStep(
         step=0,
         rho=_mean(by_consensus),
         n_devices=len(targets),
@@ -222,7 +224,7 @@ def next_models_table(session: Session) -> Table:
         "draws": RANDOM_CHOICES,
     }
     return Table.of(
-        Step,
+        NextModelStep,
         _next_models(session, found, targets),
         title="Models to measure next",
         notes=(*session.panel.notes, *found.notes),

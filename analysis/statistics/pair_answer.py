@@ -11,7 +11,6 @@ from fleetrank.analysis.labels import KEY, PARTS
 from fleetrank.analysis.statistics.pair_orders import (
     A_AHEAD,
     MEASURED_ORDERS,
-    QUANTITIES,
     SINGLE_MARGIN,
     UNLIKE,
     UNLIKE_ORDERS,
@@ -21,9 +20,10 @@ from fleetrank.analysis.statistics.pair_orders import (
     by_device,
     order_here,
 )
+from fleetrank.analysis.statistics.pair_quantities import QUANTITIES
 from fleetrank.analysis.statistics.pair_users import ROUNDED, UserShare, percent
-from fleetrank.foundation.errors import count_of
 from fleetrank.foundation.vocabulary import Origin
+from fleetrank.foundation.wording import count_of
 
 _NAMED = 3
 """Platforms named in a sentence."""

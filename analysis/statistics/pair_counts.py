@@ -10,13 +10,13 @@ import numpy as np
 
 from fleetrank.analysis.arrays.kept_order import Ints
 from fleetrank.analysis.panel.session import Session
-from fleetrank.analysis.statistics.pair_fleet import Fleet, fleet_of
+from fleetrank.analysis.statistics.pair_fleet import PairFleet, fleet_of
 from fleetrank.analysis.statistics.pair_orders import Order, order_here
 from fleetrank.analysis.statistics.pairs import faster, pair_table, pairs_explanation
 from fleetrank.analysis.stored.selection import setting
 from fleetrank.analysis.tables.table import Table
-from fleetrank.foundation.errors import count_of
 from fleetrank.foundation.vocabulary import Origin
+from fleetrank.foundation.wording import count_of
 
 MAX_LISTED = 5000
 """Pairs of models compared in one list: all pairs of a hundred models, in about half a second."""
@@ -73,7 +73,7 @@ def pair_counts(session: Session, a: str | None = None) -> tuple[tuple[PairCount
 
 
 def _most_opposite(
-    fleet: Fleet, pairs: Sequence[tuple[int, int]], here: int, targets: Ints
+    fleet: PairFleet, pairs: Sequence[tuple[int, int]], here: int, targets: Ints
 ) -> tuple[list[tuple[int, int]], int]:
     """The `MAX_LISTED` pairs whose order is the opposite most often, and how many others are so.
 
@@ -93,7 +93,7 @@ def _most_opposite(
     return [pairs[at] for at in sorted(ranked[:MAX_LISTED].tolist())], int(left_out.sum())
 
 
-def _count(fleet: Fleet, rows: tuple[int, int], here: int, targets: Ints) -> PairCount:
+def _count(fleet: PairFleet, rows: tuple[int, int], here: int, targets: Ints) -> PairCount:
     rows = fleet.faster_first(rows, here)
     one, both = fleet.measured_order(rows, here), fleet.has_both(rows)
     others = targets[both[targets]]

@@ -21,7 +21,8 @@ from fleetrank.analysis.arrays.two_samples import (
     between_sessions,
     log_ratios,
 )
-from fleetrank.analysis.panel.panel import alike_attempts, positions
+from fleetrank.analysis.panel.panel import positions
+from fleetrank.analysis.panel.repeats import alike_attempts
 from fleetrank.analysis.panel.session import Session
 from fleetrank.analysis.statistics.process_noise import noise_of
 from fleetrank.analysis.stored.load import IS_SUSTAINED
@@ -32,7 +33,7 @@ _FAULTS = (Flag.THROTTLED, Flag.HOT, Flag.CLOCKS_DISAGREE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Evidence:
+class PairEvidence:
     """Two models on a platform. Logarithms of the column's unit.
 
     Attributes:
@@ -91,7 +92,7 @@ class Runs:
         """Whether both models were measured, in one sweep or in two."""
         return bool(np.isfinite(self.logs[list(rows)]).any(axis=1).all())
 
-    def of_pair(self, a: int, b: int) -> Evidence:
+    def of_pair(self, a: int, b: int) -> PairEvidence:
         """The best evidence: in turns, then in one sweep, the steadier, then the newer one.
 
         Otherwise the newest sweep of each.
@@ -108,7 +109,7 @@ class Runs:
     def _in_turns(self, a: int, b: int, at: int) -> bool:
         return bool(self.turns[a, at] and self.turns[b, at])
 
-    def _evidence(self, a: tuple[int, int], b: tuple[int, int]) -> Evidence:
+    def _evidence(self, a: tuple[int, int], b: tuple[int, int]) -> PairEvidence:
         parts, between = [(self.reach[one], self.degrees[one]) for one in (a, b)], ONE_SESSION
         if a[1] != b[1]:  # single processes of two sessions have the error of sessions alone
             parts, between = [part for part in parts if part[1] > 0], self.between
@@ -116,7 +117,7 @@ class Runs:
             (np.array([reach]), np.array([degrees])) for reach, degrees in (*parts, between)
         ]
         found = log_ratios(np.array([self.logs[b] - self.logs[a]]), *both, between=session)
-        return Evidence(
+        return PairEvidence(
             log_a=float(self.logs[a]),
             log_b=float(self.logs[b]),
             error=float(found.errors[0]),
@@ -142,7 +143,7 @@ class StoredFigures:
     reach: Floats
     runs: Mapping[int, Runs]
 
-    def evidence(self, a: int, b: int, at: int) -> Evidence | None:
+    def evidence(self, a: int, b: int, at: int) -> PairEvidence | None:
         """The best evidence of two models on a platform of several sweeps; `None` of another."""
         runs = self.runs.get(at)
         return runs.of_pair(a, b) if runs and runs.has((a, b)) else None

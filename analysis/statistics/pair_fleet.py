@@ -21,26 +21,26 @@ from fleetrank.analysis.arrays.two_samples import LogRatios, Verdict, shown
 from fleetrank.analysis.errors import AnalysisError, NoDataError
 from fleetrank.analysis.figures import platform_labels
 from fleetrank.analysis.panel.session import Session
-from fleetrank.analysis.statistics.pair_evidence import Evidence, stored_figures
-from fleetrank.analysis.statistics.pair_orders import QUANTITIES, SINGLE_MARGIN, Order, PairOrder
+from fleetrank.analysis.statistics.pair_evidence import PairEvidence, stored_figures
+from fleetrank.analysis.statistics.pair_orders import SINGLE_MARGIN, Order, PairOrder
+from fleetrank.analysis.statistics.pair_quantities import QUANTITIES
 from fleetrank.analysis.statistics.verdicts import doubts_of
-from fleetrank.analysis.stored.selection import (
+from fleetrank.analysis.stored.name_patterns import (
     ANY_PRECISION,
-    MARGIN,
     fits_platform,
     has_precision,
-    margin_of,
     place_of,
     split_precision,
 )
+from fleetrank.analysis.stored.selection import MARGIN, margin_of
 from fleetrank.analysis.tables.tables import TABLES
-from fleetrank.foundation.errors import did_you_mean
+from fleetrank.foundation.wording import did_you_mean
 
 _COMPARED = TABLES["pairs"].settings["quantity"]
 _Doubts = Mapping[tuple[int, int], str]
 
 
-class Fleet:
+class PairFleet:
     """The figures of a session that answers about pairs share.
 
     Runtime and precision of the selection choose the other platforms, not where the question is
@@ -236,7 +236,7 @@ class Fleet:
             reason=None if best is None else self._beside(rows, at, best),
         )
 
-    def _beside(self, rows: tuple[int, int], at: int, found: Evidence) -> str | None:
+    def _beside(self, rows: tuple[int, int], at: int, found: PairEvidence) -> str | None:
         """Newer figures of the models that are not used, or that two sessions are compared."""
         if not found.is_of_one_sweep:
             return (
@@ -327,9 +327,9 @@ def _doubts(session: Session, quantity: str) -> tuple[_Doubts, _Doubts]:
     return causes, unlike
 
 
-def fleet_of(session: Session, names: Iterable[str] = ()) -> Fleet:
+def fleet_of(session: Session, names: Iterable[str] = ()) -> PairFleet:
     """Made once; by precision if a model is named with one, such as `resnet18:int8`."""
     stored = session.frame.select("model").unique().collect()["model"].to_list()
     precise = any(has_precision(name, stored) for name in names)
     is_any = precise or session.selection.precision == ANY_PRECISION
-    return session.once(Fleet, ANY_PRECISION if is_any else None)
+    return session.once(PairFleet, ANY_PRECISION if is_any else None)

@@ -8,7 +8,7 @@ import numpy as np
 
 from fleetrank.analysis.arrays.kept_order import MIN_MODELS, some_pairs
 from fleetrank.analysis.panel.session import Session
-from fleetrank.analysis.statistics.pair_fleet import Fleet, fleet_of
+from fleetrank.analysis.statistics.pair_fleet import PairFleet, fleet_of
 from fleetrank.analysis.statistics.pairs import SURE
 from fleetrank.analysis.tables.table import Table, explained
 
@@ -53,7 +53,7 @@ def gaps_table(session: Session) -> Table:
     )
 
 
-def _gap_row(fleet: Fleet, source: int, target: int) -> GapRow | None:
+def _gap_row(fleet: PairFleet, source: int, target: int) -> GapRow | None:
     logs = fleet.logs[:, [source, target]]
     rows = np.flatnonzero(np.isfinite(logs).all(axis=1))
     if rows.size < MIN_MODELS:

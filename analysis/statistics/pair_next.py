@@ -11,7 +11,7 @@ from fleetrank.analysis.labels import KEY, PARTS
 from fleetrank.analysis.statistics.pair_answer import NextStep, PairAnswer, verdict_word
 from fleetrank.analysis.statistics.pair_orders import UNLIKE_ORDERS, Order, PairOrder, by_device
 from fleetrank.analysis.statistics.pair_users import PlatformShares, Z, user_share
-from fleetrank.foundation.inputs import IMAGE
+from fleetrank.foundation.workload import IMAGE
 
 _Z_OF_POWER = 0.841621
 """Standard normal deviation below which 80 % lie: the advised repeats settle 4 of 5 orders."""

@@ -18,7 +18,7 @@ from fleetrank.analysis.statistics.pair_orders import (
     PairOrder,
     order_here,
 )
-from fleetrank.foundation.errors import few_of, nearest
+from fleetrank.foundation.wording import few_of, nearest
 
 _DRAWS = 4000
 _NAMED = 3

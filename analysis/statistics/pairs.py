@@ -36,21 +36,16 @@ from fleetrank.analysis.statistics.pair_answer import (
     pair_sentences,
     relative_to_here,
 )
-from fleetrank.analysis.statistics.pair_fleet import Fleet, fleet_of
+from fleetrank.analysis.statistics.pair_fleet import PairFleet, fleet_of
 from fleetrank.analysis.statistics.pair_next import measuring_command, repeats_to_settle, with_users
-from fleetrank.analysis.statistics.pair_orders import (
-    QUANTITIES,
-    UNLIKE,
-    Order,
-    PairOrder,
-    order_here,
-)
+from fleetrank.analysis.statistics.pair_orders import UNLIKE, Order, PairOrder, order_here
+from fleetrank.analysis.statistics.pair_quantities import QUANTITIES
 from fleetrank.analysis.statistics.pair_users import platform_shares
-from fleetrank.analysis.stored.cell_values import MIN_REPEATS
+from fleetrank.analysis.stored.cell_notes import MIN_REPEATS
 from fleetrank.analysis.stored.selection import fits_text
 from fleetrank.analysis.tables.table import Table, explained
-from fleetrank.foundation.errors import count_of
 from fleetrank.foundation.vocabulary import Origin, Precision, Tier
+from fleetrank.foundation.wording import count_of
 
 _MOST_MODELS = 100
 """Models among which the page looks for a pair: 4,950 pairs."""
@@ -97,7 +92,7 @@ def faster(
 
 
 def _answer(
-    fleet: Fleet,
+    fleet: PairFleet,
     rows: tuple[int, int],
     here: int,
     users: Mapping[str, float] | None = None,
@@ -128,7 +123,11 @@ def _answer(
 
 
 def _candidates(
-    fleet: Fleet, rows: tuple[int, int], here: int, answer: PairAnswer, registered: Sequence[str]
+    fleet: PairFleet,
+    rows: tuple[int, int],
+    here: int,
+    answer: PairAnswer,
+    registered: Sequence[str],
 ) -> Iterator[NextStep]:
     """What can be measured next: here, if nothing is shown there, and else the open targets."""
     is_own = pl.col("device").is_in(registered) | (pl.col("origin") == Origin.MEASURED)
@@ -151,14 +150,14 @@ def _candidates(
         yield NextStep(row=one, effort=effort, is_own=is_mine, command=command if is_mine else None)
 
 
-def _without_rows(fleet: Fleet, devices: Iterable[str]) -> Iterator[str]:
+def _without_rows(fleet: PairFleet, devices: Iterable[str]) -> Iterator[str]:
     """Devices without any row, of those that the target's pattern fits."""
     known = set(fleet.facts["device"])
     pattern = fleet.selection.target or "*"
     yield from (name for name in devices if name not in known and fits_text(pattern, name))
 
 
-def _effort(fleet: Fleet, rows: tuple[int, int], here: int, one: PairOrder) -> Effort:
+def _effort(fleet: PairFleet, rows: tuple[int, int], here: int, one: PairOrder) -> Effort:
     """What settles a target, or here: processes of each model, and the minutes they take.
 
     Where both are missing, as many as here; at least those of an interval. A model that was not
@@ -182,7 +181,7 @@ def _effort(fleet: Fleet, rows: tuple[int, int], here: int, one: PairOrder) -> E
     return Effort(n_processes=n, minutes=minutes)
 
 
-def _here(fleet: Fleet, rows: tuple[int, int]) -> int:
+def _here(fleet: PairFleet, rows: tuple[int, int]) -> int:
     """The column where the question about two models is asked."""
     here = fleet.best_here(fleet.has_both(rows))
     if here is None:
@@ -198,7 +197,9 @@ def _here(fleet: Fleet, rows: tuple[int, int]) -> int:
     return here
 
 
-def _targets(fleet: Fleet, rows: tuple[int, int], here: int, sources: Ints) -> Iterator[PairOrder]:
+def _targets(
+    fleet: PairFleet, rows: tuple[int, int], here: int, sources: Ints
+) -> Iterator[PairOrder]:
     """The other platforms with both models, doubtful ones, and one of each other device.
 
     Of a device without any of them, that is the platform with most models. Each is there once.
@@ -224,11 +225,11 @@ def _targets(fleet: Fleet, rows: tuple[int, int], here: int, sources: Ints) -> I
             yield _unmeasured(fleet, rows, at, sources)
 
 
-def _doubt(fleet: Fleet, rows: tuple[int, int], at: int) -> str | None:
+def _doubt(fleet: PairFleet, rows: tuple[int, int], at: int) -> str | None:
     return next((fleet.doubts[row, at] for row in rows if (row, at) in fleet.doubts), None)
 
 
-def _shown_unlike(fleet: Fleet, rows: tuple[int, int], at: int, said: str) -> PairOrder:
+def _shown_unlike(fleet: PairFleet, rows: tuple[int, int], at: int, said: str) -> PairOrder:
     """A row with its figures, whose order is not believed before it is measured again."""
     one = fleet.measured_order(rows, at)
     is_kept = one.ratio is not None and one.ratio > 1
@@ -236,7 +237,9 @@ def _shown_unlike(fleet: Fleet, rows: tuple[int, int], at: int, said: str) -> Pa
     return replace(one, order=order, reason=f"{UNLIKE}: {said}")
 
 
-def _doubted(fleet: Fleet, rows: tuple[int, int], at: int, sources: Ints, said: str) -> PairOrder:
+def _doubted(
+    fleet: PairFleet, rows: tuple[int, int], at: int, sources: Ints, said: str
+) -> PairOrder:
     """A row with the stored ratio, and the probability that it has without the doubtful figure."""
     a, b = (float(fleet.panel.latency[row, at]) for row in rows)
     ratio = b / a if math.isfinite(a) and math.isfinite(b) and a > 0 else None
@@ -244,7 +247,7 @@ def _doubted(fleet: Fleet, rows: tuple[int, int], at: int, sources: Ints, said: 
     return replace(row, order=Order.DOUBTFUL, ratio=ratio, reason=said)
 
 
-def _sources(fleet: Fleet, rows: tuple[int, int], here: int) -> Ints:
+def _sources(fleet: PairFleet, rows: tuple[int, int], here: int) -> Ints:
     """Columns of the platforms with both models: here first, then at most some drawn others."""
     others = np.flatnonzero(fleet.has_both(rows) & fleet.alike_platforms(here)).tolist()
     if len(others) >= _MOST_SOURCES:
@@ -253,7 +256,9 @@ def _sources(fleet: Fleet, rows: tuple[int, int], here: int) -> Ints:
     return np.array([here, *others], dtype=np.int64)
 
 
-def _unmeasured(fleet: Fleet, rows: tuple[int, int], at: int | None, sources: Ints) -> PairOrder:
+def _unmeasured(
+    fleet: PairFleet, rows: tuple[int, int], at: int | None, sources: Ints
+) -> PairOrder:
     """The two models on a platform that lacks one; `at` is `None` for a device without any row."""
     named = fleet.named_order(rows, Order.NOT_MEASURED, at)
     known: Ints = np.array([], dtype=np.int64)
@@ -291,7 +296,7 @@ def _unmeasured(fleet: Fleet, rows: tuple[int, int], at: int | None, sources: In
     )
 
 
-def _with_gap(fleet: Fleet, answer: PairAnswer, here: int) -> PairAnswer:
+def _with_gap(fleet: PairFleet, answer: PairAnswer, here: int) -> PairAnswer:
     """Adds how often an order with this gap here is kept elsewhere, over all models.
 
     Without it where too few models are measured here: another platform has other gaps. A single

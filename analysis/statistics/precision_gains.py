@@ -11,12 +11,13 @@ from fleetrank.analysis.arrays.two_samples import Verdict
 from fleetrank.analysis.errors import NoDataError
 from fleetrank.analysis.labels import published_names
 from fleetrank.analysis.panel.session import Session
-from fleetrank.analysis.statistics.pair_fleet import Fleet, fleet_of
+from fleetrank.analysis.statistics.pair_fleet import PairFleet, fleet_of
 from fleetrank.analysis.statistics.pair_orders import Order
-from fleetrank.analysis.stored.selection import ANY_PRECISION, split_precision
+from fleetrank.analysis.stored.name_patterns import ANY_PRECISION, split_precision
 from fleetrank.analysis.tables.table import Table, explained
-from fleetrank.foundation.errors import count_of, few_of
-from fleetrank.foundation.vocabulary import BYTES_PER_MIB, NS_PER_MS, Precision
+from fleetrank.foundation.units import BYTES_PER_MIB, NS_PER_MS
+from fleetrank.foundation.vocabulary import Precision
+from fleetrank.foundation.wording import count_of, few_of
 
 _VERDICTS = {
     Order.KEPT: Verdict.FASTER, Order.REVERSED: Verdict.SLOWER, Order.EQUAL: Verdict.SAME,
@@ -87,7 +88,7 @@ def gains_of_precisions(session: Session) -> Table:
     return replace(table, devices=published_names(session.frame))
 
 
-def _rows(fleet: Fleet) -> Iterator[GainRow]:
+def _rows(fleet: PairFleet) -> Iterator[GainRow]:
     names = fleet.panel.models
     places = {split_precision(name): row for row, name in enumerate(names)}
     cells = _facts(fleet)
@@ -124,7 +125,7 @@ _SIZES = {
 }
 
 
-def _facts(fleet: Fleet) -> dict[tuple[str, str], dict[str, float | None]]:
+def _facts(fleet: PairFleet) -> dict[tuple[str, str], dict[str, float | None]]:
     """The figures of each model and platform key."""
     names = ["latency_mean_ns", "snr_db", *(column for column, _ in _SIZES.values())]
     cells = fleet.session.comparable.cells.select("identity", "platform_key", *names)
@@ -147,7 +148,7 @@ def _ratio(after: float | None, before: float | None) -> float | None:
     return before / after if before and after else None
 
 
-def _doubtful(fleet: Fleet) -> Iterator[str]:
+def _doubtful(fleet: PairFleet) -> Iterator[str]:
     """Which figures the audit leaves out of the gains."""
     names = [
         f"{fleet.panel.models[row]} on {fleet.labels[fleet.panel.keys[at]]}"

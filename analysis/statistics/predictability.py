@@ -9,21 +9,19 @@ import numpy.typing as npt
 
 from fleetrank.analysis.arrays.bootstrap import (
     MIN_MODELS_FOR_INTERVAL,
-    cluster_means,
-    known,
-    known_mean,
     percentile_interval,
     resample_counts,
 )
+from fleetrank.analysis.arrays.known_means import cluster_means, known, known_mean
 from fleetrank.analysis.arrays.ranking import (
     MIN_MODELS,
     Floats,
     average_ranks,
-    few_models_note,
     few_models_warning,
     require_finite,
     spearman_matrix,
 )
+from fleetrank.analysis.arrays.sample_size import few_models_note
 from fleetrank.analysis.panel.conditions import (
     Between,
     Pair,
@@ -34,12 +32,12 @@ from fleetrank.analysis.panel.conditions import (
     sampled,
     tier_groups,
 )
-from fleetrank.analysis.panel.draws import Block, blocks, draws_for
+from fleetrank.analysis.panel.draws import PairBlock, blocks, draws_for
 from fleetrank.analysis.panel.panel import measures
 from fleetrank.analysis.panel.session import Session
 from fleetrank.analysis.stored.columns import NO_FAMILY
 from fleetrank.analysis.tables.table import Table, explained
-from fleetrank.foundation.errors import count_of
+from fleetrank.foundation.wording import count_of
 
 ALL = "all"
 """Each family counts once, for any number of models."""
@@ -113,7 +111,10 @@ def predictions(
 
 
 def _fill(
-    found: PairPredictions, values: Floats, block: Block, groups: Sequence[npt.NDArray[np.bool_]]
+    found: PairPredictions,
+    values: Floats,
+    block: PairBlock,
+    groups: Sequence[npt.NDArray[np.bool_]],
 ) -> None:
     at = np.ix_(block.models, block.where)
     ranks = average_ranks(values)

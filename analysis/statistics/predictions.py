@@ -3,7 +3,7 @@
 import math
 import zlib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from types import MappingProxyType
 
 import numpy as np
@@ -11,22 +11,15 @@ import polars as pl
 
 from fleetrank.analysis.errors import AnalysisError, NoDataError
 from fleetrank.analysis.panel.session import Session
-from fleetrank.analysis.statistics.device_fit import (
-    FLOOR,
-    MAX_DEVICES,
-    UNLIKE,
-    Neighbours,
-    Predicted,
-    more_needed,
-    neighbours_of,
-    predict_device,
-)
-from fleetrank.analysis.stored.selection import Selection, fits_platform, matches, setting
-from fleetrank.analysis.tables.table import CellRow, Table, explained
+from fleetrank.analysis.statistics.comparable_devices import Neighbours, neighbours_of
+from fleetrank.analysis.statistics.device_intervals import Predicted, more_needed, predict_device
+from fleetrank.analysis.stored.name_patterns import fits_platform, matches
+from fleetrank.analysis.stored.selection import Selection, setting
+from fleetrank.analysis.tables.table import CellRow
 from fleetrank.analysis.tables.tables import TABLES
-from fleetrank.foundation.errors import count_of, did_you_mean
+from fleetrank.foundation.wording import count_of, did_you_mean
 
-_PREDICTED = TABLES["predict"].settings["quantity"]
+PREDICTED = TABLES["predict"].settings["quantity"]
 COVERAGE = 0.9
 """Default share of intervals that hold the measured value."""
 LEAST_COVERAGE = 0.5
@@ -35,11 +28,11 @@ MAX_PLATFORMS = 20
 """Platforms of one table; each is predicted on its own, in up to seconds."""
 _NAMED = 3
 """Devices named in a row."""
-_ALONE = "no other device"
+ALONE = "no other device"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Quantity:
+class PredictedQuantity:
     """What is predicted.
 
     Attributes:
@@ -53,11 +46,11 @@ class Quantity:
     factor: float
 
 
-QUANTITIES: Mapping[str, Quantity] = MappingProxyType(
+QUANTITIES: Mapping[str, PredictedQuantity] = MappingProxyType(
     {
-        "latency": Quantity(column="latency_ns", unit="ms", factor=1e-6),
-        "memory": Quantity(column="peak_memory_bytes", unit="mib", factor=2.0**-20),
-        "energy": Quantity(column="energy_mj", unit="mj", factor=1.0),
+        "latency": PredictedQuantity(column="latency_ns", unit="ms", factor=1e-6),
+        "memory": PredictedQuantity(column="peak_memory_bytes", unit="mib", factor=2.0**-20),
+        "energy": PredictedQuantity(column="energy_mj", unit="mj", factor=1.0),
     }
 )
 
@@ -142,10 +135,10 @@ def predict(session: Session) -> PredictionsResult:
     )
 
 
-def quantity_of(selection: Selection) -> Quantity:
+def quantity_of(selection: Selection) -> PredictedQuantity:
     """The quantity of the setting; raises `AnalysisError` for an unknown word."""
-    name = _PREDICTED.chosen(selection)
-    _PREDICTED.refuse_unknown(name)
+    name = PREDICTED.chosen(selection)
+    PREDICTED.refuse_unknown(name)
     return QUANTITIES[name]
 
 
@@ -222,7 +215,7 @@ def _basis(beside: Neighbours, k: int) -> str:
     parts = [", ".join(beside.devices[:_NAMED])] if n else []
     parts += [f"{n - _NAMED} more"] if n > _NAMED else []
     parts += [f"itself in {itself}"] if beside.n_itself else []
-    return " and ".join(parts) or f"{_ALONE}: its own {count_of(k, 'model')}"
+    return " and ".join(parts) or f"{ALONE}: its own {count_of(k, 'model')}"
 
 
 def _reason(found: Predicted, n_devices: int, coverage: float, predicted: float | None) -> str:
@@ -258,85 +251,3 @@ def _value(log: float) -> float | None:
     if math.isnan(log) or not -700 < log < 700:
         return None
     return math.exp(log)
-
-
-# The table of predictions.
-
-
-def predictions_table(session: Session) -> Table:
-    """Predicted and measured values of every model on the platforms of the target.
-
-    Settings: `quantity`, `coverage` (0.5 to below 1), `like` (platforms, as `fits_platform` takes
-    them, whose configuration a device without measurements has), `models` (patterns separated by
-    commas).
-    """
-    return predictions_as_table(predict(session), session)
-
-
-def predictions_as_table(found: PredictionsResult, session: Session) -> Table:
-    """The table of some predictions, in the unit of the session's quantity."""
-    quantity = quantity_of(session.selection)
-    n = len(found.unpredicted)
-    lacking = f"Not predicted: {count_of(n, 'platform')} without a comparable device."
-    table = Table.of(
-        Prediction,
-        found.rows,
-        title=f"Predicted {_PREDICTED.chosen(session.selection)}{_stands_on(found)}",
-        notes=(
-            *session.comparable.notes,
-            *((lacking,) if n else ()),
-            *_unlike(found),
-            _summary(found, coverage_of(session.selection)),
-        ),
-        explanation=explained(
-            "predict/values",
-            {
-                "most_devices": MAX_DEVICES,
-                "seed": session.selection.seed,
-                "floor": FLOOR,
-                "unlike": UNLIKE,
-            },
-        ),
-    )
-    in_unit = [pl.col(name) * quantity.factor for name in _VALUES]
-    names = {name: f"{name}_{quantity.unit}" for name in _VALUES}
-    frame = table.frame.with_columns(in_unit).rename(names)
-    predicted = frame.filter(kind="predicted")
-    brief = Table(title=table.title, frame=predicted)
-    return replace(table, frame=frame, brief=brief if predicted.height else None)
-
-
-_VALUES = ("predicted", "low", "high", "measured")
-
-
-def _unlike(found: PredictionsResult) -> Iterator[str]:
-    """A sentence for each platform that the known devices predict badly."""
-    factors = {one.platform_key: one.unlike for one in found.rows if one.unlike is not None}
-    for platform, factor in factors.items():
-        yield (
-            f"{platform} is unlike the other devices: {factor:.1f} times their usual error is "
-            "expected on it, so its intervals are wider."
-        )
-
-
-def _stands_on(found: PredictionsResult) -> str:
-    """What follows in the title where no known device serves: such a guess is a weak one."""
-    platforms = {one.platform_key: one.basis for one in found.rows}
-    n_alone = sum(basis.startswith(_ALONE) for basis in platforms.values())
-    if not n_alone:
-        return ""
-    share = f", for {n_alone} of {len(platforms)} platforms" if n_alone < len(platforms) else ""
-    return f"{share} from FLOPs and parameters alone: no known device serves"
-
-
-def _summary(found: PredictionsResult, coverage: float) -> str:
-    predicted = [one for one in found.rows if one.kind == "predicted"]
-    if not predicted:
-        return "Every row is a measurement; predicted is what its other models predict for it."
-    without = sum(one.low is None for one in predicted)
-    lacking = f", {without} without one (column reason)" if without else ""
-    return (
-        f"PREDICTED: {len(predicted)} of {count_of(len(found.rows), 'row')}, not measured; "
-        f"{len(predicted) - without} with a {100 * coverage:g} % interval{lacking}; table `choose` "
-        "with `part=models` lists the models to measure next."
-    )

@@ -7,7 +7,8 @@ import polars as pl
 from fleetrank.analysis.arrays.interval import shrunk_by
 from fleetrank.analysis.arrays.ranking import Floats
 from fleetrank.analysis.arrays.two_samples import Figures
-from fleetrank.analysis.panel.panel import MEASURED, positions
+from fleetrank.analysis.panel.panel import positions
+from fleetrank.analysis.panel.repeats import MEASURED
 from fleetrank.analysis.panel.session import Session
 from fleetrank.analysis.stored.cell_values import is_noisy
 from fleetrank.foundation.vocabulary import Design

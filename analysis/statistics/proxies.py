@@ -4,7 +4,6 @@ Agreement is (n_devices, n_devices); NaN is unknown, counts as no prediction and
 medians.
 """
 
-import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,38 +11,29 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from fleetrank.analysis.arrays.bootstrap import (
-    known,
-    known_median,
-    medians_without,
-    percentile_interval,
-)
+from fleetrank.analysis.arrays.bootstrap import percentile_interval
+from fleetrank.analysis.arrays.known_means import known, known_median, medians_without
 from fleetrank.analysis.arrays.ranking import Floats
 from fleetrank.analysis.errors import NoDataError
-from fleetrank.analysis.panel.device_models import DRAWS, Agreement, agreement, device_members
+from fleetrank.analysis.panel.device_models import DRAWS, agreement, device_members
 from fleetrank.analysis.panel.panel import Panel
 from fleetrank.analysis.panel.session import Session
-from fleetrank.analysis.stored.selection import fits_platform, setting
+from fleetrank.analysis.statistics.coverage import (
+    THRESHOLD,
+    Covered,
+    FleetAgreement,
+    cover_note,
+    covered,
+    kept_note,
+    smallest_cover,
+)
+from fleetrank.analysis.stored.name_patterns import fits_platform
+from fleetrank.analysis.stored.selection import setting
 from fleetrank.analysis.tables.table import Table, explained
-from fleetrank.foundation.errors import count_of
-
-# How well the device models of a selection agree, each with the others.
+from fleetrank.foundation.wording import count_of
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Fleet:
-    """Agreement between device models that may be owned and device models to predict.
-
-    Attributes:
-        sources, targets: positions in `found.devices`, sorted.
-    """
-
-    found: Agreement
-    sources: npt.NDArray[np.int64]
-    targets: npt.NDArray[np.int64]
-
-
-def make_fleet(session: Session) -> Fleet:
+def make_fleet(session: Session) -> FleetAgreement:
     """The agreement of the selected device models, each with the others.
 
     Raises:
@@ -58,53 +48,13 @@ def make_fleet(session: Session) -> Fleet:
             "no two device models in the selection can be compared",
             f"measured device models: {', '.join(found.devices[:20])}",
         )
-    return Fleet(found=found, sources=sources, targets=targets)
+    return FleetAgreement(found=found, sources=sources, targets=targets)
 
 
 def _fitting(panel: Panel, pattern: str | None, tier: str | None) -> npt.NDArray[np.int64]:
     fits = panel.platforms.select(fits_platform(pattern, tier).alias("fits"))["fits"]
     _, member = device_members(panel)
     return np.unique(member[np.broadcast_to(fits.to_numpy(), member.shape)])
-
-
-# The fewest device models that represent the whole fleet.
-#
-# Agreement is (n_devices, n_devices); NaN is unknown and counts as no prediction.
-
-MAX_EXACT = 20
-"""A search of 2^20 subsets takes seconds."""
-THRESHOLD = 0.9
-"""Default rho from which a device counts as predicted.
-
-Source: Lu et al. 2021 (OneProxy), who call a Spearman's rho of 0.9 to 1 strongly monotonic.
-"""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Cover:
-    """Members that predict all targets; their number is at most `bound` times the minimum."""
-
-    members: tuple[int, ...]
-    is_exact: bool
-    bound: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Covered:
-    """One device model of the fleet, and the owned device model that predicts it best.
-
-    Attributes:
-        is_owned: it is measured itself; `rho` and `n_models` are then `None`.
-        predicted_by: `None` if its agreement with every owned device model is unknown.
-        n_models: models that both have in common.
-    """
-
-    device_model: str
-    is_owned: bool
-    predicted_by: str | None
-    rho: float | None
-    n_models: int | None
-    reason: str | None
 
 
 def coverage_table(session: Session) -> Table:
@@ -122,125 +72,13 @@ def coverage_table(session: Session) -> Table:
     np.fill_diagonal(rho, 1.0)
     cover = smallest_cover(rho[np.ix_(fleet.sources, fleet.targets)], threshold)
     owned = fleet.sources if cover is None else fleet.sources[list(cover.members)]
-    kept = () if cover is None else _kept_note(fleet, owned, threshold)
+    kept = () if cover is None else kept_note(fleet, owned, threshold)
     return Table.of(
         Covered,
-        (_covered(fleet, rho, owned, target, threshold) for target in fleet.targets.tolist()),
+        (covered(fleet, rho, owned, target, threshold) for target in fleet.targets.tolist()),
         title="Coverage of the fleet",
-        notes=(*session.panel.notes, _cover_note(fleet, cover, threshold)),
+        notes=(*session.panel.notes, cover_note(fleet, cover, threshold)),
         explanation=(*kept, *explained("choose/fewest")),
-    )
-
-
-def smallest_cover(rho: Floats, threshold: float) -> Cover | None:
-    """Fewest rows of (n_sources, n_targets) such that some row reaches the threshold per target.
-
-    A device predicts itself when its entry is 1. Exact by search for up to 20 sources, and then
-    of equally small sets the one with the highest mean of best agreements; greedy beyond.
-    `None` when even all rows leave a target out.
-    Source: Johnson 1974 for the greedy bound H(n) <= ln(n) + 1.
-    """
-    reaches = is_reached(rho, threshold)
-    if not reaches.any(axis=0).all():
-        return None
-    if rho.shape[0] <= MAX_EXACT:
-        return Cover(members=_search(rho, reaches), is_exact=True, bound=1.0)
-    bound = math.log(rho.shape[1]) + 1
-    return Cover(members=_greedy(reaches), is_exact=False, bound=bound)
-
-
-def is_reached(rho: Floats, threshold: float) -> npt.NDArray[np.bool_]:
-    """Whether each agreement is at least the threshold; equal ones may differ by rounding."""
-    reached: npt.NDArray[np.bool_] = np.nan_to_num(rho, nan=-2.0) >= threshold - 1e-9
-    return reached
-
-
-def _search(rho: Floats, reaches: npt.NDArray[np.bool_]) -> tuple[int, ...]:
-    n_sources, n_targets = reaches.shape
-    masks = [int("".join("1" if hit else "0" for hit in row), 2) for row in reaches]
-    full = (1 << n_targets) - 1
-    agreement = np.nan_to_num(rho, nan=-2.0)
-    for size in range(1, n_sources + 1):
-        found = [
-            members
-            for members in itertools.combinations(range(n_sources), size)
-            if _joined(masks, members) == full
-        ]
-        if found:
-            return max(found, key=lambda members: agreement[list(members)].max(axis=0).mean())
-    raise ValueError("all rows together do not reach every column")
-
-
-def _joined(masks: list[int], members: tuple[int, ...]) -> int:
-    joined = 0
-    for member in members:
-        joined |= masks[member]
-    return joined
-
-
-def _greedy(reaches: npt.NDArray[np.bool_]) -> tuple[int, ...]:
-    """Takes the row that reaches the most remaining targets, the first if tied."""
-    left = np.ones(reaches.shape[1], dtype=np.bool_)
-    members = []
-    while left.any():
-        best = int((reaches & left).sum(axis=1).argmax())
-        members.append(best)
-        left &= ~reaches[best]
-    return tuple(members)
-
-
-def _covered(
-    fleet: Fleet, rho: Floats, owned: npt.NDArray[np.int64], target: int, threshold: float
-) -> Covered:
-    mine = rho[owned, target]
-    devices = fleet.found.devices
-    if np.isnan(mine).all():
-        return Covered(
-            device_model=devices[target],
-            is_owned=False,
-            predicted_by=None,
-            rho=None,
-            n_models=None,
-            reason="no rho with any device that may be owned",
-        )
-    best = int(np.nanargmax(mine))
-    is_owned = bool(owned[best] == target)
-    reason = "measured itself" if is_owned else None
-    if not is_reached(mine, threshold).any():
-        reason = f"below {threshold:g} from every device that may be owned"
-    return Covered(
-        device_model=devices[target],
-        is_owned=is_owned,
-        predicted_by=devices[owned[best]],
-        rho=None if is_owned else float(mine[best]),
-        n_models=None if is_owned else int(fleet.found.n_models[owned[best], target]),
-        reason=reason,
-    )
-
-
-def _kept_note(fleet: Fleet, owned: npt.NDArray[np.int64], threshold: float) -> tuple[str, ...]:
-    """How often the same devices are still enough in resamples of the models."""
-    if fleet.found.draws is None:
-        return (f"Uncertainty of this choice: {fleet.found.reason}.",)
-    draws = fleet.found.draws[:, owned[:, None], fleet.targets]
-    reached = is_reached(draws, threshold) | (owned[:, None] == fleet.targets)
-    share = float(reached.any(axis=1).all(axis=1).mean())
-    return explained("choose/kept", {"percent": f"{100 * share:.0f}", "draws": DRAWS})
-
-
-def _cover_note(fleet: Fleet, cover: Cover | None, threshold: float) -> str:
-    n_targets = count_of(fleet.targets.size, "device model")
-    if cover is None:
-        return f"No choice of devices predicts all of {n_targets} at rho >= {threshold:g}."
-    method = (
-        f"exact by search, as for up to {MAX_EXACT} device models that may be owned"
-        if cover.is_exact
-        else f"greedy; at most ln(n) + 1 = {cover.bound:.1f} times as many as the fewest"
-    )
-    names = ", ".join(fleet.found.devices[fleet.sources[member]] for member in cover.members)
-    return (
-        f"{len(cover.members)} of {n_targets} are enough at rho >= {threshold:g}: {names} "
-        f"({method})."
     )
 
 
@@ -306,7 +144,7 @@ def proxies_table(session: Session) -> Table:
     )
 
 
-def _between(fleet: Fleet, rho: Floats) -> Floats:
+def _between(fleet: FleetAgreement, rho: Floats) -> Floats:
     """Sources by targets of (..., n_devices, n_devices); a device is not its own target."""
     others = np.where(np.eye(rho.shape[-1], dtype=np.bool_), np.nan, rho)
     chosen: Floats = others[..., fleet.sources[:, None], fleet.targets]
@@ -338,7 +176,7 @@ def leave_one_out(rho: Floats, sources: npt.NDArray[np.int64]) -> list[Fold]:
     return folds
 
 
-def _intervals(fleet: Fleet) -> list[tuple[float | None, float | None]]:
+def _intervals(fleet: FleetAgreement) -> list[tuple[float | None, float | None]]:
     """Low and high end of each source's median agreement."""
     if fleet.found.draws is None:
         return [(None, None)] * fleet.sources.size
@@ -347,7 +185,7 @@ def _intervals(fleet: Fleet) -> list[tuple[float | None, float | None]]:
 
 
 def _candidate(
-    fleet: Fleet, number: int, mine: Floats, interval: tuple[float | None, float | None]
+    fleet: FleetAgreement, number: int, mine: Floats, interval: tuple[float | None, float | None]
 ) -> Candidate:
     source, devices = int(fleet.sources[number]), fleet.found.devices
     is_known = np.isfinite(mine)

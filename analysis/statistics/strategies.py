@@ -8,161 +8,28 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 import numpy as np
-import numpy.typing as npt
 
 from fleetrank.analysis.arrays.ranking import Floats
 from fleetrank.analysis.errors import AnalysisError, NoDataError
 from fleetrank.analysis.panel.session import Session, once_a_session
-from fleetrank.analysis.statistics.reading_cells import (
-    DRAWS,
-    CellFacts,
-    ReadingCell,
-    ReadingPlace,
-    readings,
+from fleetrank.analysis.statistics.crossover import (
+    Repetition,
+    changes_of_order,
+    crossing_by_operations,
+    crossings,
+    end_points,
+    time_at,
 )
+from fleetrank.analysis.statistics.missing_readings import DRAWS
+from fleetrank.analysis.statistics.reading_cells import readings
+from fleetrank.analysis.statistics.reading_facts import CellFacts, ReadingCell, ReadingPlace
 from fleetrank.analysis.stored.selection import Selection, setting
 from fleetrank.analysis.tables.table import CellRow, Table, explained
-from fleetrank.foundation.inputs import LARGEST_LENGTH
-from fleetrank.foundation.vocabulary import NS_PER_MS, NS_PER_S
-
-# From which length on is another way to read a text faster than reading it at once? On arrays.
-
-_HALVINGS = 60
-"""Of an interval of lengths; the last one is far below a token."""
-_EXACT = 1e-6
-"""Relative difference from a quadratic that rounding to whole operations stays below."""
+from fleetrank.foundation.units import NS_PER_MS, NS_PER_S
+from fleetrank.foundation.workload import LARGEST_LENGTH
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Repetition:
-    """A way to read a text by the same inference, again and again.
-
-    Attributes:
-        first: tokens that the first inference reads.
-        step: new tokens that each further one reads: of a sliding window its stride, of segments
-            their length.
-    """
-
-    first: int
-    step: int
-
-    def inferences(self, tokens: int) -> int:
-        """Inferences that read so many tokens; the last one may be partly filled."""
-        return 1 + max(0, -(-(tokens - self.first) // self.step))
-
-    def share(self, tokens: Floats) -> Floats:
-        """Inferences without rounding up: equal to `inferences` where the last one is full."""
-        return 1 + (tokens - self.first) / self.step
-
-
-def time_at(lengths: Floats, times: Floats, tokens: Floats) -> Floats:
-    """Time to read so many tokens at once, between measured lengths.
-
-    The time per token is interpolated, linear in the length: exact for a T + b T^2, which is what
-    products of the weights and of attention cost. A line in logarithms lies above that curve: it
-    put crossovers 3 to 10 % too low, and in simulations their intervals held a known crossover in
-    18 % of data sets or fewer, instead of 95 to 99 %.
-
-    Args:
-        lengths: (n,), rising.
-        times: (draws, n).
-        tokens: (draws,), inside the range of `lengths`.
-    """
-    after = np.clip(np.searchsorted(lengths, tokens), 1, lengths.size - 1)
-    before, each = after - 1, np.arange(times.shape[0])
-    share = (tokens - lengths[before]) / (lengths[after] - lengths[before])
-    per_token = times / lengths
-    between = per_token[each, before] * (1 - share) + per_token[each, after] * share
-    return tokens * between
-
-
-def crossings(lengths: Floats, times: Floats, one: Floats, repetition: Repetition) -> Floats:
-    """Length from which on the repetition is faster at every compared length, (draws,).
-
-    Minus infinity if it is faster at all of them, infinity if it is slower at the last one.
-
-    Args:
-        lengths: (n,), rising, n at least 1, none below `repetition.first`.
-        times: (draws, n), to read each length at once.
-        one: (draws,), one inference of the repetition.
-        repetition: how many of these read a text.
-    """
-    is_slower = _repeated(one[:, None], lengths, repetition) >= times
-    n = lengths.size
-    last = n - 1 - np.argmax(is_slower[:, ::-1], axis=1)
-    found = np.where(is_slower.any(axis=1), np.inf, -np.inf)
-    inside = np.flatnonzero(is_slower.any(axis=1) & (last < n - 1))
-    if inside.size:
-        low, high = lengths[last[inside]], lengths[last[inside] + 1]
-        for _ in range(_HALVINGS):
-            middle = (low + high) / 2
-            at_once = time_at(lengths, times[inside], middle)
-            slower = _repeated(one[inside], middle, repetition) >= at_once
-            low, high = np.where(slower, middle, low), np.where(slower, high, middle)
-        found[inside] = high
-    return found
-
-
-def _repeated(one: Floats, tokens: Floats, repetition: Repetition) -> Floats:
-    times: Floats = one * repetition.share(tokens)
-    return times
-
-
-def changes_of_order(lengths: Floats, times: Floats, one: float, repetition: Repetition) -> int:
-    """How often the faster way changes along the compared lengths; more than once is noise."""
-    is_slower = one * repetition.share(lengths) >= times
-    return int(np.count_nonzero(is_slower[1:] != is_slower[:-1]))
-
-
-def end_points(draws: Floats, level: float = 0.95) -> tuple[float, float]:
-    """Percentile interval of (draws,) that may hold infinities: an end is one of the draws.
-
-    Source: Efron and Tibshirani 1993, chapter 13.
-    """
-    ordered, tail = np.sort(draws), (1 - level) / 2
-    low = int(np.floor(tail * (draws.size - 1)))
-    high = int(np.ceil((1 - tail) * (draws.size - 1)))
-    return float(ordered[low]), float(ordered[high])
-
-
-def crossing_by_operations(
-    lengths: npt.NDArray[np.int64], operations: Floats, one: float, repetition: Repetition
-) -> float | None:
-    """Length from which on the repetition needs fewer operations; its first length if always.
-
-    The operations to read T tokens at once are a quadratic of T, because an exported graph compares
-    every token with all T, masked or not. So three lengths determine them, and
-    f0 + f1 T + f2 T^2 = one (1 + (T - first) / step) has two roots; the larger one counts.
-
-    Args:
-        lengths: (n,), unlike.
-        operations: (n,), of one inference that reads each length at once.
-        one: operations of one inference of the repetition.
-        repetition: how many of these read a text.
-
-    Returns:
-        `None` with fewer than three lengths, for operations that do not follow a quadratic, or for
-        a quadratic without a square: a network without attention.
-    """
-    if lengths.size < 3:
-        return None
-    scale = float(lengths.max())
-    fitted = np.polynomial.Polynomial.fit(lengths / scale, operations, 2, domain=[-1, 1])
-    f0, f1, f2 = (float(one) for one in fitted.convert().coef.tolist())
-    misfit = np.abs(fitted(lengths / scale) - operations) / operations
-    if misfit.max() > _EXACT or f2 <= _EXACT * operations.max():
-        return None
-    slope, start = one / repetition.step * scale, repetition.first / scale
-    constant = one * (1 - repetition.first / repetition.step)
-    # A positive square: the repetition is cheaper beyond the larger root, always without one.
-    discriminant = (f1 - slope) ** 2 - 4 * f2 * (f0 - constant)
-    if discriminant < 0:
-        return float(repetition.first)
-    root = (slope - f1 + np.sqrt(discriminant)) / (2 * f2)
-    return float(max(root, start) * scale)
-
-
-class Strategy(StrEnum):
+class ReadingStrategy(StrEnum):
     """How a text is read."""
 
     VANILLA = "vanilla"
@@ -183,7 +50,7 @@ class Way:
         repetition: how often it runs.
     """
 
-    strategy: Strategy
+    strategy: ReadingStrategy
     sizes: str
     cell: ReadingCell
     repetition: Repetition
@@ -191,7 +58,7 @@ class Way:
     def is_repeated(self, tokens: int) -> bool:
         """Whether so many tokens fill a segment, or need more than one window."""
         first = self.repetition.first
-        return tokens > first or (self.strategy is Strategy.HMT and tokens == first)
+        return tokens > first or (self.strategy is ReadingStrategy.HMT and tokens == first)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -202,7 +69,7 @@ class ReadingTime(CellRow):
         speed_up: time of vanilla over the time here; `None` if vanilla was not measured.
     """
 
-    strategy: Strategy
+    strategy: ReadingStrategy
     sizes: str | None = None
     tokens: int
     inferences: int | None = None
@@ -226,7 +93,7 @@ class Crossover(CellRow):
         n_lengths: compared ones; of segments the length of one counts, even if no prompt has it.
     """
 
-    strategy: Strategy
+    strategy: ReadingStrategy
     sizes: str
     crossover_tokens: float | None = None
     low_tokens: float | None = None
@@ -300,14 +167,14 @@ def ways_of(place: ReadingPlace, stride: int | None) -> Iterator[Way]:
         step = size // 2 if stride is None else stride
         if 0 < step <= size:
             yield Way(
-                strategy=Strategy.WINDOW,
+                strategy=ReadingStrategy.WINDOW,
                 sizes=f"window {size}, stride {step}",
                 cell=cell,
                 repetition=Repetition(first=size, step=step),
             )
     for cell in place.segments:
         yield Way(
-            strategy=Strategy.HMT,
+            strategy=ReadingStrategy.HMT,
             sizes=str(cell.workload),
             cell=cell,
             repetition=Repetition(first=cell.tokens, step=cell.tokens),
@@ -343,7 +210,7 @@ def _time(place: ReadingPlace, tokens: int, way: Way | None) -> ReadingTime:
     """The time of a way, or of vanilla; the latter has no speed-up."""
     vanilla = place.prompts.get(tokens)
     cell, inferences = (way.cell, way.repetition.inferences(tokens)) if way else (vanilla, 1)
-    strategy = way.strategy if way else Strategy.VANILLA
+    strategy = way.strategy if way else ReadingStrategy.VANILLA
     if cell is None:
         return ReadingTime(
             model=place.model,
@@ -390,7 +257,7 @@ def crossovers(session: Session) -> tuple[Crossover, ...]:
         crossover_of(place, way)
         for place in readings(session).places
         for way in ways_of(place, stride)
-        if way.strategy is Strategy.HMT or any(map(way.is_repeated, place.prompts))
+        if way.strategy is ReadingStrategy.HMT or any(map(way.is_repeated, place.prompts))
     )
     if not found:
         raise NoDataError(

@@ -6,8 +6,7 @@ name. A figure that was not measured is null.
 
 import itertools
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
 from operator import itemgetter
 from pathlib import Path
 from types import MappingProxyType
@@ -16,24 +15,17 @@ import polars as pl
 
 from fleetrank.analysis.errors import NoDataError
 from fleetrank.analysis.panel.session import Session, once_a_session
-from fleetrank.analysis.stored.cell_values import banners
-from fleetrank.analysis.stored.columns import FLOAT, INT, STR, STRS, UTC, Column, column
+from fleetrank.analysis.statistics.summary_quality import CARD, Evaluated, evaluated
+from fleetrank.analysis.stored.column import FLOAT, INT, STR, STRS, UTC, Column, column
+from fleetrank.analysis.stored.evaluations import EVALUATIONS
 from fleetrank.analysis.stored.load import valid_attempts
-from fleetrank.analysis.stored.side_tables import EVALUATIONS
-from fleetrank.analysis.tables.formats import value_text
-from fleetrank.analysis.tables.table import Table, explained
-from fleetrank.foundation.errors import count_of, few_of
-from fleetrank.foundation.inputs import Workload, WorkloadKind
-from fleetrank.foundation.vocabulary import BYTES_PER_MIB, NS_PER_MS, NS_PER_S
-
-# The fields of a run's summary: `summary_fields.toml` has the type and the meaning of each.
+from fleetrank.foundation.units import NS_PER_MS, NS_PER_S
+from fleetrank.foundation.workload import Workload, WorkloadKind
 
 MANY_SAMPLES = 32
 """Batch of the rates. Source: the evaluation study, throughput at 32 x 512 tokens."""
 SHORT, LONG = 128, 512
 """Tokens of a prompt in the latencies at batch 1. Source: the evaluation study."""
-TASKS = ("sst2", "rte", "boolq", "mrpc")
-"""SmallBench."""
 _TYPES: Mapping[str, pl.DataType] = MappingProxyType(
     {"string": STR, "int": INT, "float": FLOAT, "strings": STRS, "time": UTC}
 )
@@ -48,113 +40,9 @@ ARCHITECTURE = _GROUPS["architecture"]
 FIELDS: tuple[Column, ...] = tuple(one for group in _GROUPS.values() for one in group)
 SCHEMA = {one.name: one.dtype for one in FIELDS}
 MEANINGS: Mapping[str, str] = MappingProxyType({one.name: one.doc for one in FIELDS})
-
-
-# The quality fields of a run's summary, from the side table `evaluations`.
-
-_OF_TEXT = ("perplexity", "bits_per_byte", "token_top1", "token_top5")
-_OF_IMAGES = ("top1", "top5")
-CARD = ("model", "card_sha256", "runtime", "precision")
-"""An evaluation of these counts for a run of the same."""
-SEEDED = "seeded"
-"""Flag of an evaluation of random weights."""
-_STRATEGIES = ("vanilla", "window", "hmt")
-"""Ways to read a text, the one to prefer first. `hmt` is followed by the sizes of its memory."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Evaluated:
-    """What evaluations say of one run.
-
-    Attributes:
-        fields: the quality fields of the summary, but for the published accuracy.
-        flags: of the evaluations behind them.
-    """
-
-    fields: dict[str, object]
-    flags: frozenset[str]
-
-
-def evaluated(evaluations: pl.DataFrame, run: Mapping[str, object]) -> Evaluated:
-    """Figures of the run's card in its runtime and precision, on any device.
-
-    Latency does not depend on the values of weights, so figures of other weights count too, and
-    `quality_weights` names them. Those of seeded weights count only if seeded weights were
-    measured and no others were evaluated. `_chosen` says which evaluation of a task counts.
-
-    Args:
-        evaluations: rows of `side.evaluations.EVALUATIONS`.
-        run: `model`, `card_sha256`, `runtime`, `precision` and `weights_id`.
-    """
-    mine = evaluations.filter(pl.col(name) == pl.lit(run[name], pl.String) for name in CARD)
-    trained = mine.filter(~pl.col("flags").list.contains(SEEDED).fill_null(value=False))
-    if not trained.is_empty() or not str(run["weights_id"]).startswith(SEEDED):
-        mine = trained
-    tasks = {str(name): _chosen(frame) for (name,), frame in mine.group_by("task")}
-    text, images = tasks.get("ppl"), tasks.get("images")
-    bench = {task: tasks.get(task) for task in TASKS}
-    known = [frame for frame in (text, images, *bench.values()) if frame is not None]
-    weights = sorted({str(name) for frame in known for name in frame["weights"]})
-    fields = {
-        **{name: _metric(text, name) for name in _OF_TEXT},
-        "text": _fact(text, "data"),
-        "quality_strategy": _fact(text, "strategy"),
-        "quality_window_tokens": _fact(text, "window_tokens"),
-        "quality_stride_tokens": _fact(text, "stride_tokens"),
-        **{f"{task}_acc": _metric(frame, "acc") for task, frame in bench.items()},
-        "smallbench_acc": _mean(list(bench.values())),
-        **{name: _metric(images, name) for name in _OF_IMAGES},
-        "quality_weights": ", ".join(weights) or None,
-    }
-    flags = (flag for frame in known for flag in frame["flags"].explode().drop_nulls())
-    return Evaluated(fields=fields, flags=frozenset(flags))
-
-
-def _chosen(frame: pl.DataFrame) -> pl.DataFrame:
-    """The metrics of one of the evaluations of a task.
-
-    One of all items before a limited one, then the strategy in the order of `_STRATEGIES`, then
-    the longest window, then the newest. A figure of another strategy or window is not the same
-    quantity, so a new trial of one must not replace the figure of a summary.
-    """
-    strategy = pl.col("strategy").str.extract(r"^([a-z]+)")
-    best = frame.sort(
-        pl.col("item_limit").is_not_null(),
-        strategy.replace_strict(_STRATEGIES, range(len(_STRATEGIES)), default=len(_STRATEGIES)),
-        pl.col("window_tokens"),
-        pl.col("finished_utc"),
-        descending=[False, False, True, True],
-        nulls_last=True,
-    )["evaluation_id"][0]
-    return frame.filter(pl.col("evaluation_id") == best)
-
-
-def _fact(frame: pl.DataFrame | None, name: str) -> object:
-    return None if frame is None else frame[name][0]
-
-
-def _metric(frame: pl.DataFrame | None, name: str) -> float | None:
-    if frame is None:
-        return None
-    found = frame.filter(pl.col("quality_metric") == name)["quality"]
-    return found[0] if found.len() else None
-
-
-def _mean(bench: list[pl.DataFrame | None]) -> float | None:
-    """Of the accuracies on all four tasks with all their items."""
-    whole = [
-        _metric(frame, "acc")
-        for frame in bench
-        if frame is not None and frame["item_limit"].is_null().all()
-    ]
-    values = [value for value in whole if value is not None]
-    return sum(values) / len(TASKS) if len(values) == len(TASKS) else None
-
-
 Record = dict[str, object]
 Architectures = Mapping[str, Mapping[str, int | float]]
 """Checksum of a card to its values of `ARCHITECTURE`."""
-
 _RUN = ("model", "platform", "card_sha256", "weights_id")
 _CELL = ("model", "platform_key", "cell_key")
 _RECORDS = 10_000
@@ -365,75 +253,3 @@ def _per_s(cell: Record | None, n_items: int) -> float | None:
 def _flags(cell: Record) -> list[str]:
     flags = cell["flags"]
     return list(map(str, flags)) if isinstance(flags, list) else []
-
-
-# Table `summary`: runs side by side, or every field of each run.
-
-_COMPARED = (
-    "smallbench_acc", "perplexity", "bits_per_byte", "top1", "accuracy_top1", "image_latency_ms",
-    "seq128_latency_ms", "seq512_latency_ms", "step_latency_ms", "images_per_s", "tokens_per_s",
-    "train_step_ms",
-)  # fmt: skip
-_HOW_READ = ("quality_strategy", "quality_window_tokens")
-_NAMED = 6
-"""A note names at most this many models."""
-_RUN_COLUMNS = (
-    "A run is a model with its weights on one platform; a figure that was not measured is empty."
-)
-
-
-def summary_table(session: Session) -> Table:
-    """One row for each run.
-
-    Raises:
-        NoDataError: no row matches the selection.
-    """
-    runs = run_summaries(session)
-    shown = _compared(runs)
-    dropped = session.dropped_notes(session.chosen_workloads)
-    return Table(
-        title="Summary of runs",
-        frame=shown,
-        notes=(*banners(summary_cells(session)), _RUN_COLUMNS, *_random(runs), *dropped),
-        explanation=(
-            *explained("summary"),
-            *(f"{name}: {MEANINGS[name]}." for name in shown.columns if name in MEANINGS),
-        ),
-    )
-
-
-def _random(runs: pl.DataFrame) -> tuple[str, ...]:
-    """A note if the quality of a run is that of random weights."""
-    found = runs.filter(pl.col("flags").list.contains(SEEDED))
-    if found.is_empty():
-        return ()
-    names = found["model"].unique().sort().to_list()
-    have = count_of(found.height, "run has", "runs have")
-    return (
-        f"{have} the flag {SEEDED}: random weights were evaluated, so perplexities and "
-        f"accuracies show no quality ({few_of(names, _NAMED)}).",
-    )
-
-
-def field_rows(runs: pl.DataFrame, fields: Sequence[Column] = FIELDS) -> pl.DataFrame:
-    """Model, platform, field, value as text and meaning; an empty value was not measured."""
-    named = ("model", "platform")
-    rows = [
-        {**{name: run[name] for name in named}, "field": one.name,
-         "value": None if run[one.name] is None else value_text(run[one.name]), "meaning": one.doc}
-        for run in runs.to_dicts()
-        for one in fields
-        if one.name not in named
-    ]  # fmt: skip
-    names = (*named, "field", "value", "meaning")
-    return pl.DataFrame(rows, schema=dict.fromkeys(names, pl.String()))
-
-
-def _compared(runs: pl.DataFrame) -> pl.DataFrame:
-    known, how = (
-        [name for name in names if runs[name].null_count() < runs.height]
-        for names in (_COMPARED, _HOW_READ)
-    )
-    memory = (pl.col("peak_memory_bytes") / BYTES_PER_MIB).alias("peak_memory_mib")
-    millions = (pl.col("parameters") / 1e6).alias("million_parameters")
-    return runs.select("model", "platform", millions, *known, memory, "n_repeats", *how, "flags")

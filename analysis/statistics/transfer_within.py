@@ -15,22 +15,20 @@ import numpy.typing as npt
 
 from fleetrank.analysis.arrays.bootstrap import (
     MIN_MODELS_FOR_INTERVAL,
-    NO_STRATUM,
-    cluster_weights,
     least_in_mean,
     percentile_interval,
     resample_counts,
     resampled_units,
-    stratified_units,
-    terciles,
 )
+from fleetrank.analysis.arrays.known_means import cluster_weights
 from fleetrank.analysis.arrays.ranking import MIN_MODELS, Floats
+from fleetrank.analysis.arrays.strata import NO_STRATUM, stratified_units, terciles
 from fleetrank.analysis.panel.agreement import Agreement
 from fleetrank.analysis.panel.conditions import PairGroup
 from fleetrank.analysis.panel.device_models import MAX_PLATFORMS
-from fleetrank.analysis.panel.draws import Block, block_rng, block_values, blocks
+from fleetrank.analysis.panel.draws import PairBlock, block_rng, block_values, blocks
 from fleetrank.analysis.panel.panel import LATENCY, Measure, Panel, measures
-from fleetrank.foundation.errors import count_of
+from fleetrank.foundation.wording import count_of
 
 _DRAWS = 400
 """The ends of an interval move by 0.01 to 0.02 from seed to seed."""
@@ -89,7 +87,7 @@ class _Mean:
         weights: of every pair of the group.
     """
 
-    parts: tuple[Block, ...]
+    parts: tuple[PairBlock, ...]
     weights: Floats
 
     @property
@@ -219,9 +217,9 @@ def _drawn(
     return drawn
 
 
-def _by_models(means: Mapping[int, _Mean]) -> Iterable[list[tuple[int, Block]]]:
+def _by_models(means: Mapping[int, _Mean]) -> Iterable[list[tuple[int, PairBlock]]]:
     """The parts of all means, with the number of their mean, by their common models."""
-    shared = defaultdict[bytes, list[tuple[int, Block]]](list)
+    shared = defaultdict[bytes, list[tuple[int, PairBlock]]](list)
     for number, mean in means.items():
         for part in mean.parts:
             shared[part.models.tobytes()].append((number, part))
@@ -237,7 +235,7 @@ def _rhos(series: Iterable[Iterator[Floats]]) -> Iterator[tuple[int, slice, Floa
             start += len(some)
 
 
-def _sums(rhos: Floats, columns: Strata, part: Block, weights: Floats) -> Floats:
+def _sums(rhos: Floats, columns: Strata, part: PairBlock, weights: Floats) -> Floats:
     """Sum over the pairs of a part of weight x rho, (draws,)."""
     # A pair without weight is left out: its rho may be undefined.
     used = np.flatnonzero(weights[part.where])

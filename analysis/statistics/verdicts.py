@@ -12,46 +12,35 @@ a disturbed host.
 
 import contextlib
 import math
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
-import numpy as np
 import polars as pl
 
 from fleetrank.analysis.errors import NoDataError, NotComparableError
 from fleetrank.analysis.labels import labels_of
 from fleetrank.analysis.panel.session import Session
-from fleetrank.analysis.statistics.audit import (
-    MIN_RHO,
-    OUTLIER_FACTOR,
-    OUTLIER_SCALES,
-    PROPORTIONAL_SHARE,
-    Finding,
-    common_slip,
-    of_panel,
-    off_the_line,
-    sentinels,
-)
+from fleetrank.analysis.statistics.audit_panel import off_the_line
+from fleetrank.analysis.statistics.audit_rows import against_itself, replaced, row_sentinels
+from fleetrank.analysis.statistics.finding import AuditFinding
+from fleetrank.analysis.stored.cell_notes import origin_banners
 from fleetrank.analysis.stored.cell_values import (
     DISAGREE_SHARE,
     NOISY_SHARE,
     TAKEN_SHARE,
     dropped_attempts,
     is_noisy,
-    origin_banners,
 )
 from fleetrank.analysis.stored.columns import ORIGINS
 from fleetrank.analysis.stored.disturbance import MIN_CLOCK, OTHERS, far_from_history, has_flag
-from fleetrank.analysis.stored.load import last_attempts, release_order
+from fleetrank.analysis.stored.name_patterns import fits_platform
 from fleetrank.analysis.stored.scope import differences, select_stored
-from fleetrank.analysis.stored.selection import STATISTIC, fits_platform
 from fleetrank.analysis.tables.table import Table, explained
-from fleetrank.analysis.tables.tables import TABLES
-from fleetrank.foundation.errors import count_of, with_flags
-from fleetrank.foundation.vocabulary import NS_PER_MS, CellVerdict, Design, Flag, Origin, Problem
+from fleetrank.foundation.units import NS_PER_MS
+from fleetrank.foundation.vocabulary import CellVerdict, Design, Flag, Origin, Problem
+from fleetrank.foundation.wording import count_of, with_flags
 
 _PLACE = ("sweep_id", "model", "platform_key")
 _NAMED = 2
@@ -95,18 +84,18 @@ def _with_verdicts(session: Session) -> pl.DataFrame:
     return judged.with_columns(why).drop("audit")
 
 
-def _against_cells(session: Session) -> tuple[Finding, ...]:
+def _against_cells(session: Session) -> tuple[AuditFinding, ...]:
     """Findings about one cell that make its figures doubtful."""
     return tuple(_each_against_a_cell(session))
 
 
-def _each_against_a_cell(session: Session) -> Iterator[Finding]:
+def _each_against_a_cell(session: Session) -> Iterator[AuditFinding]:
     with contextlib.suppress(NotComparableError):
         yield from off_the_line(session)
     # The last finding about a cell is its reason: these name a cause.
-    yield from _sentinels(session.cells.cells)
-    yield from _against_itself(session)
-    yield from _replaced(session)
+    yield from row_sentinels(session.cells.cells)
+    yield from against_itself(session)
+    yield from replaced(session)
 
 
 def _doubt() -> pl.Expr:
@@ -141,7 +130,7 @@ def doubts_of(session: Session) -> tuple[Doubts, Doubts]:
 
     The order that an unlike one shows may be true: what is usual on other platforms cannot tell.
     """
-    said: dict[tuple[str, str, str], Finding] = {}
+    said: dict[tuple[str, str, str], AuditFinding] = {}
     for one in session.once_of_rows(_against_cells):
         if one.wrong_cell:
             said[*one.wrong_cell, str(one.platform_key)] = one
@@ -286,255 +275,6 @@ def _undecided(cells: pl.DataFrame) -> str:
                 found.append(f"{a} and {b} ({labels.names[str(key)]})")
     more = f", nor {count_of(len(found) - _NAMED, 'more order')}" if len(found) > _NAMED else ""
     return f" Not decided: the order of {', of '.join(found[:_NAMED])}{more}." if found else ""
-
-
-# The audit of single rows and cells, before any platform is compared with another.
-
-_TIME_UNITS_NS = (1.0, 1e3, 1e6, 1e9)
-_FIGURES = (
-    "latency_p50_ns", "latency_p95_ns", "latency_mean_ns", "peak_memory_bytes", "energy_mj",
-    "first_inference_ns",
-)  # fmt: skip
-_ROW = ("sweep_id", "repeat", "attempt")
-_MEMORY_UNITS_BYTES = (1.0, 2.0**10, 1e6, 2.0**20)
-
-
-def of_rows(session: Session) -> Iterator[Finding]:
-    """Findings that need no comparable platform."""
-    cells = session.cells.cells
-    yield from _mixed(cells)
-    yield from _sentinels(cells)
-    yield from _against_itself(session)
-    yield from _slipped_since(session)
-    yield from _replaced(session)
-    yield from _repeated(session)
-
-
-def _mixed(cells: pl.DataFrame) -> Iterator[Finding]:
-    for platform, text in differences(cells).items():
-        yield Finding(
-            what=Problem.DIFFERENT_METRICS if "memory_metric:" in text else Problem.DIFFERENT_FACTS,
-            platform_key=platform,
-            detail=text,
-            what_to_do="it is left out of rankings; choose one sweep, or measure it again",
-        )
-
-
-def _sentinels(cells: pl.DataFrame) -> Iterator[Finding]:
-    for column, units in (
-        ("latency_ns", _TIME_UNITS_NS),
-        ("peak_memory_bytes", _MEMORY_UNITS_BYTES),
-    ):
-        values = cells[column].cast(pl.Float64).to_numpy().astype(np.float64)
-        for row in cells.filter(pl.Series(sentinels(values, units))).iter_rows(named=True):
-            yield Finding(
-                what=Problem.SENTINEL,
-                platform_key=row["platform_key"],
-                model=row["model"],
-                figure=float(row[column]),
-                detail=f"{column} is a code for 'missing' in some unit",
-                what_to_do="import it as missing: list it under [missing] in the mapping",
-                wrong_cell=(row["sweep_id"], row["model"]),
-            )
-
-
-def _against_itself(session: Session) -> Iterator[Finding]:
-    """The newest sweep of a model on a platform against the median of its older ones."""
-    key = ("platform_key", "model", "input_size", STATISTIC)
-    sweeps = (
-        session.attempts.filter((pl.col("status") == "ok") & (pl.col("latency_p50_ns") > 0))
-        .group_by(*key, "sweep_id")
-        .agg(pl.col("latency_p50_ns").median(), pl.col("started_utc").min())
-        .sort(release_order(), "started_utc", "sweep_id")
-        .group_by(key, maintain_order=True)
-        .agg(
-            pl.col("latency_p50_ns").last().alias("newest"),
-            pl.col("sweep_id").last().alias("newest_sweep"),
-            pl.col("latency_p50_ns").slice(0, pl.len() - 1).median().alias("older"),
-            (pl.len() - 1).alias("n_older"),
-        )
-        .filter(pl.col("n_older") > 0)
-        .collect()
-    )
-    for row in sweeps.iter_rows(named=True):
-        ratio = row["newest"] / row["older"]
-        if max(ratio, 1 / ratio) > OUTLIER_FACTOR:
-            yield Finding(
-                what=Problem.AGAINST_ITSELF,
-                platform_key=row["platform_key"],
-                model=row["model"],
-                figure=ratio,
-                detail=(
-                    f"newest {row['newest'] / NS_PER_MS:.4g} ms, median of "
-                    f"{count_of(row['n_older'], 'older sweep')} {row['older'] / NS_PER_MS:.4g} ms"
-                ),
-                what_to_do=(
-                    "measure it again, or exclude the wrong one; do not average the two; "
-                    "the command excludes the newest"
-                ),
-                wrong_cell=(row["newest_sweep"], row["model"]),
-            )
-
-
-def _slipped_since(session: Session) -> Iterator[Finding]:
-    """Platforms whose memory is in another unit than in their older sweeps."""
-    key = ("platform_key", "memory_metric", "model", "input_size")
-    ratio = pl.col("memory").last() / pl.col("memory").slice(0, pl.len() - 1).median()
-    platforms = (
-        session.attempts.filter((pl.col("status") == "ok") & (pl.col("peak_memory_bytes") > 0))
-        .group_by(*key, "sweep_id")
-        .agg(pl.col("peak_memory_bytes").median().alias("memory"), pl.col("started_utc").min())
-        .sort(release_order(), "started_utc", "sweep_id")
-        .group_by(key)
-        .agg(ratio.log().alias("change"))
-        .drop_nulls("change")
-        .group_by("platform_key")
-        .agg("change")
-        .sort("platform_key")
-        .collect()
-    )
-    for platform, changes in platforms.iter_rows():
-        slip = common_slip(np.array(changes))
-        if slip is not None:
-            yield Finding(
-                what=Problem.SLIPPED_MEMORY,
-                platform_key=platform,
-                figure=slip,
-                detail=(
-                    f"peak memory of {count_of(len(changes), 'model')} is {slip:.7g} times that of "
-                    "the older sweeps"
-                ),
-                what_to_do="check the unit of peak memory in both sources (MB, MiB, KiB, bytes)",
-            )
-
-
-def _replaced(session: Session) -> Iterator[Finding]:
-    """Models that the newest release of a source ran on another unit than the one before."""
-    settings = pl.col("runtime_settings")
-    layers = settings.str.json_path_match("$.layers").str.extract_all(r"[a-z]+\":[1-9]")
-    units = layers.list.eval(pl.element().str.extract(r"^([a-z]+)")).list.sort().list.join("+")
-    # A source may state the precision of the unit: the same file is fp16 on one, fp32 on another.
-    key = ("source", "model", "device", "runtime", "options", "is_int8")
-    releases = (
-        session.attempts.filter((pl.col("status") == "ok") & pl.col("source").is_not_null())
-        .with_columns(
-            (pl.col("precision") == "int8").alias("is_int8"),
-            pl.concat_str("backend", units, separator=" with layers on ", ignore_nulls=True)
-            .alias("placement"),
-        )
-        .filter(pl.col("backend").is_not_null())
-        .group_by(*key, "sweep_id")
-        .agg(
-            pl.col("placement").unique().sort().str.join(", "),
-            pl.col("platform_key").first(),
-            pl.col("started_utc").min(),
-        )
-        .sort(release_order(), "started_utc", "sweep_id")
-        .group_by(key, maintain_order=True)
-        .agg(
-            pl.col("placement", "platform_key", "sweep_id").last(),
-            pl.col("placement").get(-2, null_on_oob=True).alias("before"),
-        )
-        .filter(pl.col("placement") != pl.col("before"))
-        .collect()
-    )  # fmt: skip
-    for row in releases.iter_rows(named=True):
-        yield Finding(
-            what=Problem.PLACEMENT,
-            platform_key=row["platform_key"],
-            model=row["model"],
-            detail=f"ran on {row['placement']}; in the release before on {row['before']}",
-            what_to_do="the figures of the two releases are of different units: compare neither",
-            wrong_cell=(row["sweep_id"], row["model"]),
-        )
-
-
-def _repeated(session: Session) -> Iterator[Finding]:
-    """Rows of one cell whose figures are all equal, by platform; simulated rows may be equal.
-
-    A job that a publisher repeats in a later release is one measurement and not reported.
-    """
-    job = pl.struct("source", pl.col("runtime_settings").str.json_path_match("$.job_id"))
-    has_job = pl.col("runtime_settings").str.json_path_match("$.job_id").is_not_null()
-    row = pl.when(has_job).then(job.hash()).otherwise(pl.struct(_ROW).hash())
-    groups = (
-        last_attempts(session.attempts)
-        .filter((pl.col("latency_p50_ns") > 0) & pl.col("origin").is_in(["measured", "imported"]))
-        .with_columns(row.alias("row"))
-        .group_by("platform_key", "model", "cell_key", *_FIGURES)
-        .agg(pl.col("row").n_unique().alias("n"), pl.col("sweep_id").unique().sort())
-        .filter(pl.col("n") > 1)
-        .group_by("platform_key", "sweep_id")
-        .agg(pl.col("n").sum(), pl.col("model").unique().sort())
-        .sort("platform_key", "sweep_id")
-        .collect()
-    )
-    for platform, sweeps, n, models in groups.iter_rows():
-        model = models[0] if len(models) == 1 else None
-        yield Finding(
-            what=Problem.REPEATED_ROWS,
-            platform_key=platform,
-            model=model,
-            figure=float(n),
-            detail=(
-                f"{count_of(n, 'row')} of {count_of(len(models), 'model')} in {', '.join(sweeps)} "
-                "have the same figures as another row of the same cell"
-            ),
-            what_to_do="count each measurement once: remove the copies at the source, or "
-            "exclude the later sweep",
-            wrong_cell=model and (sweeps[-1], model),
-        )
-
-
-# Checks of a data set, measured or imported, before its figures are used.
-
-_WHAT = TABLES["trust"].settings["what"]
-_RANKS = {problem: rank for rank, problem in enumerate(Problem)}
-
-
-def findings_table(session: Session) -> Table:
-    """Every finding, the most harmful kind first, and how many there are of each kind.
-
-    In a kind they are in the order of platform, model and detail. If no platform can be ranked,
-    only single rows are checked.
-
-    Raises:
-        NoDataError: no row matches the selection.
-    """
-    findings = list(of_rows(session))
-    part, notes = "trust/findings", session.cells.notes
-    try:
-        notes = session.panel.notes
-    except NotComparableError:
-        part = "trust/single-rows"
-    else:
-        findings += of_panel(session)
-    findings.sort(
-        key=lambda one: (_RANKS[one.what], one.platform_key or "", one.model or "", one.detail)
-    )
-    kinds = {word.strip().replace("-", " ") for word in _WHAT.chosen(session.selection).split(",")}
-    wanted = kinds - {""}
-    shown = [one for one in findings if not wanted or one.what in wanted]
-    # The findings are sorted by kind, and a counter keeps the order of its first finds.
-    counts = Counter(finding.what for finding in findings).items()
-    listed = ", ".join(f"{what} {count}" for what, count in counts)
-    summary = f"{count_of(len(findings), 'finding')}: {listed or 'none'}."
-    if len(shown) < len(findings):
-        summary += f" {len(shown)} of them are shown."
-    texts = {
-        "proportional_percent": 100 * PROPORTIONAL_SHARE,
-        "min_rho": MIN_RHO,
-        "outlier_scales": OUTLIER_SCALES,
-        "outlier_factor": OUTLIER_FACTOR,
-    }
-    return Table.of(
-        Finding,
-        (one.with_command(str(session.workload)) for one in shown),
-        title="Audit",
-        notes=(*notes, summary),
-        explanation=explained(part, texts),
-        without=("wrong_cell",),
-    )
 
 
 def flags_table(session: Session) -> Table:

@@ -9,10 +9,21 @@ take it from there, and a test names the one that is missing. A fact of a device
 `DeviceFacts.extra` instead: all pairs are one column.
 """
 
-from dataclasses import dataclass
-
 import polars as pl
 
+from fleetrank.analysis.stored.column import (
+    BOOL,
+    FLOAT,
+    INT,
+    INTS,
+    STR,
+    STRS,
+    UTC,
+    Column,
+    at,
+    column,
+    measured,
+)
 from fleetrank.foundation.vocabulary import (
     CpuChoice,
     Design,
@@ -35,58 +46,15 @@ from fleetrank.foundation.vocabulary import (
     words_of,
 )
 
-# One column of the measurements table, and short ways to state it.
-
-STR, INT, FLOAT, BOOL = pl.String(), pl.Int64(), pl.Float64(), pl.Boolean()
-UTC, INTS, STRS = pl.Datetime("us", "UTC"), pl.List(pl.Int64), pl.List(pl.String)
-Values = tuple[str, ...] | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Column:
-    """One column.
-
-    Attributes:
-        values: the closed set of a string column; `None` where it is open.
-        field: where a `Measurement` has the value, such as `failure.kind`; `None` if it comes from
-            elsewhere (plan, card, device) or is calculated.
-    """
-
-    name: str
-    dtype: pl.DataType
-    doc: str
-    values: tuple[str, ...] | None = None
-    field: str | None = None
-
-
-def column(name: str, dtype: pl.DataType, doc: str, values: Values = None) -> Column:
-    """A column that comes from the plan, the card or the device, or is calculated."""
-    return Column(name=name, dtype=dtype, doc=doc, values=values)
-
-
-def measured(name: str, dtype: pl.DataType, doc: str, values: Values = None) -> Column:
-    """A column that is the field of a measurement with the same name."""
-    return at(name, name, dtype, doc, values)
-
-
-def at(field: str, name: str, dtype: pl.DataType, doc: str, values: Values = None) -> Column:
-    """In another field, or in a part of the measurement: `part.` is its field of that name."""
-    path = f"{field}{name}" if field.endswith(".") else field
-    return Column(name=name, dtype=dtype, doc=doc, values=values, field=path)
-
-
 SENTINELS = (-1.0, 0.0, float(2**31 - 1), float(2**32 - 1))
 """Codes for 'missing' in published tables, compared exactly: 2,048 MiB is one byte above one."""
 ROUNDED_SENTINELS = (float(2**63 - 1), float(2**64 - 1))
 """The same, compared to 9 digits. Seen: -1 in OneProxy, 0 and 2^64-1 in AI Hub."""
-
 SMALLEST, LARGEST, LARGEST_INTEGER = 1e-18, 1e30, 10**17
 """Sizes of the figures, beside 0, that tables compute with: a product of several of them is finite,
 and so is its square; a sum of integers has 64 bits. A code for 'missing' in s is 1.8e28 ns."""
-
 SCHEMA_VERSION = 1
 """Increased when a column is removed or changes its meaning; a newer version is an error."""
-
 RUNTIMES = words_of(Runtime)
 IMPORTED_RUNTIMES = ("qnn", "llama_cpp")
 """Runtimes of published measurements only; fleetrank does not run them."""
@@ -112,8 +80,6 @@ ENERGY_METHODS = words_of(EnergyMethod)
 FLOPS_METHODS = words_of(FlopsMethod)
 WEIGHTS_KINDS = words_of(WeightsKind)
 FORMATS = words_of(Format)
-
-
 _IDENTITY = (
     column("sweep_id", STR, "the sweep; partition of the Parquet files"),
     column("cell_key", STR, "hash of model card, weights, exporter options and platform_key"),
@@ -312,12 +278,10 @@ _SOURCE = (
     column("derived", STRS, "converted quantities, each with its conversion"),
     column("flops_source", STR, "where FLOPs are published that fleetrank did not count"),
 )
-
 COLUMNS: tuple[Column, ...] = (
     *_IDENTITY, *_MODEL, *_DEVICE, *_PLATFORM, *_OUTCOME, *_LATENCY, *_MEMORY, *_CONDITIONS,
     *_WORKER, *_SOURCE,
 )  # fmt: skip
-
 SCHEMA: dict[str, pl.DataType] = {column.name: column.dtype for column in COLUMNS}
 """The schema of stored rows."""
 EXCLUDED = column("excluded", STR, "reason of the exclusion by hand; no figure uses such rows")

@@ -7,8 +7,9 @@ depend on the side to which a value errs.
 import polars as pl
 
 from fleetrank.analysis.stored.cell_values import TAKEN_SHARE, cell_values, is_noisy, taken_share
+from fleetrank.analysis.stored.chosen_workload import WORKLOAD
+from fleetrank.analysis.stored.latency_statistic import STATISTIC
 from fleetrank.analysis.stored.load import last_attempts
-from fleetrank.analysis.stored.selection import STATISTIC, WORKLOAD
 from fleetrank.foundation.vocabulary import Flag
 
 OTHERS = (Flag.BUSY_HOST, Flag.PREEMPTED, Flag.BESIDE_READING, Flag.SHARED_DEVICE)

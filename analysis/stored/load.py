@@ -7,6 +7,7 @@ from pathlib import Path
 import polars as pl
 
 from fleetrank.analysis.errors import AnalysisError, NoDataError
+from fleetrank.analysis.stored.chosen_workload import WORKLOAD, known_workload
 from fleetrank.analysis.stored.columns import (
     DEFAULT_ORIGINS,
     LARGEST,
@@ -15,6 +16,8 @@ from fleetrank.analysis.stored.columns import (
     SCHEMA_VERSION,
     SMALLEST,
 )
+from fleetrank.analysis.stored.exclusions import excluded_column, not_excluded, read_exclusions
+from fleetrank.analysis.stored.latency_statistic import with_statistic
 from fleetrank.analysis.stored.part_list import (
     MEASUREMENTS,
     NO_SWEEP,
@@ -22,18 +25,10 @@ from fleetrank.analysis.stored.part_list import (
     published_sweeps,
     read_list,
 )
-from fleetrank.analysis.stored.selection import (
-    WORKLOAD,
-    Named,
-    excluded_column,
-    known_workload,
-    names_of,
-    not_excluded,
-    read_exclusions,
-    with_statistic,
-)
-from fleetrank.foundation.errors import BadFileError, did_you_mean, reworded
-from fleetrank.foundation.plain_data import read_checked_object
+from fleetrank.analysis.stored.selection import Named, names_of
+from fleetrank.foundation.checksums import read_checked_object
+from fleetrank.foundation.errors import BadFileError, reworded
+from fleetrank.foundation.wording import did_you_mean
 
 
 def load_measurements(

@@ -15,10 +15,11 @@ from typing import cast
 import polars as pl
 
 from fleetrank.analysis.errors import DamagedPartError
+from fleetrank.foundation.checksums import read_checked_object
 from fleetrank.foundation.codec import CodecError, Json, from_plain
-from fleetrank.foundation.errors import BadFileError, MissingFileError, warn_once, with_flags
-from fleetrank.foundation.files import check_regular, file_sha256
-from fleetrank.foundation.plain_data import read_checked_object
+from fleetrank.foundation.errors import BadFileError, MissingFileError, warn_once
+from fleetrank.foundation.small_file import check_regular, file_sha256
+from fleetrank.foundation.wording import with_flags
 
 MEASUREMENTS = "measurements"
 """The table of measurements; every other one is a side table."""

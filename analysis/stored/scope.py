@@ -1,42 +1,29 @@
 """The cells of a table, and the facts that must be equal before two are compared."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import TypeVar
 
 import polars as pl
 
 from fleetrank.analysis.errors import NoDataError, NotComparableError
-from fleetrank.analysis.stored.cell_values import (
-    cell_values,
-    notes_on_cells,
-    notes_on_failures,
-    notes_on_noise,
-)
-from fleetrank.analysis.stored.load import newest_sweep
-from fleetrank.analysis.stored.selection import (
-    ANY_PRECISION,
-    PRECISION_OF_KEY,
-    STATISTIC,
+from fleetrank.analysis.stored.cell_notes import notes_on_cells, notes_on_failures
+from fleetrank.analysis.stored.cell_values import cell_values, notes_on_noise
+from fleetrank.analysis.stored.chosen_workload import (
     WORKLOAD,
-    Selection,
     chosen_workload,
-    exclusion_notes,
-    fits_model,
-    fits_platform,
     known_workload,
-    not_excluded,
     other_workloads_note,
-    place_of,
-    refuse_absent_workload,
 )
-from fleetrank.analysis.stored.side_tables import EVALUATIONS, of_most_models, read_side
-from fleetrank.foundation.errors import count_of, did_you_mean, few_of, shortened
-from fleetrank.foundation.vocabulary import BYTES_PER_MIB, INTEGERS
+from fleetrank.analysis.stored.exclusions import exclusion_notes, not_excluded
+from fleetrank.analysis.stored.latency_statistic import STATISTIC
+from fleetrank.analysis.stored.load import newest_sweep
+from fleetrank.analysis.stored.name_patterns import ANY_PRECISION, fits_model
+from fleetrank.analysis.stored.selection import Selection
+from fleetrank.foundation.units import BYTES_PER_MIB
+from fleetrank.foundation.wording import count_of, few_of
 
 Rows = TypeVar("Rows", pl.DataFrame, pl.LazyFrame)
-
 EQUAL_INSIDE_PLATFORM = (
     "memory_metric", "sample_kind", STATISTIC, "runtime_version", "options", "origin",
 )  # fmt: skip
@@ -380,131 +367,3 @@ def _with_identity(cells: pl.DataFrame) -> pl.DataFrame:
 def _names_of_several(cells: pl.DataFrame) -> list[str]:
     usual = pl.concat_str("model", _AXES)
     return cells.filter(pl.col("identity") != usual)["model"].unique().sort().to_list()
-
-
-# The precision as a part of the model.
-
-_QUANTISATION = r',?"quantisation":"([^"]+)"'
-
-
-def of_precisions(
-    frame: pl.LazyFrame, selection: Selection, results: Path | None = None
-) -> pl.LazyFrame:
-    """The rows; with the precision `any`, every precision of a model as a separate model.
-
-    The platforms are then without a precision. The accuracy of a model is what `eval images` found
-    with its files, on the data of most of them; without any, integers have no accuracy, as a
-    published one is of floats. Rows that are named already stay.
-    """
-    if selection.precision != ANY_PRECISION:
-        return frame
-    named = named_by_precision(frame)
-    found = pl.DataFrame() if results is None else _measured_accuracy(results)
-    if found.is_empty():
-        has_integers = pl.col("model").str.contains(rf":({'|'.join(INTEGERS)})$")
-        return named.with_columns(accuracy_top1=pl.when(~has_integers).then("accuracy_top1"))
-    known = named.join(found.lazy(), on="model", how="left")
-    return known.with_columns(accuracy_top1=pl.col("measured")).drop("measured")
-
-
-def named_by_precision(rows: Rows) -> Rows:
-    """Models named with their precision, and platforms without one; see `of_precisions`.
-
-    Published files of other integers, such as w8a16, count as int8 with this as an option; here it
-    is their precision.
-    """
-    known = rows.collect_schema()
-    word, keys = pl.col("precision"), list[pl.Expr]()
-    if "platform_key" in known:
-        key = pl.col("platform_key").str.replace(PRECISION_OF_KEY, f"${{1}}{ANY_PRECISION}")
-        keys = [key.str.replace(_QUANTISATION, "")]
-    if "options" in known:
-        word = pl.coalesce(pl.col("options").str.extract(_QUANTISATION), word)
-        keys.append(pl.col("options").str.replace(_QUANTISATION, ""))
-    is_named = pl.col("precision") == ANY_PRECISION
-    # `pl.format` of polars 2.1 panics on a chunk of rows that a filter has emptied.
-    name = pl.concat_str("model", pl.lit(":"), word.fill_null("?"))
-    return rows.with_columns(
-        pl.when(is_named).then("model").otherwise(name).alias("model"),
-        pl.lit(ANY_PRECISION).alias("precision"),
-        *keys,
-    )
-
-
-def _measured_accuracy(results: Path) -> pl.DataFrame:
-    rows = named_by_precision(read_side(results, EVALUATIONS)).filter(
-        pl.col("quality_metric") == "top1",
-        pl.col("quality").is_not_null(),
-        ~pl.col("flags").list.contains("seeded").fill_null(value=False),
-    )
-    used = of_most_models(rows, ("data_sha256", "item_limit"))
-    return used.select("model", pl.col("quality").alias("measured"))
-
-
-# Names in a selection that no stored row has: they are probably misspelt.
-
-_LISTED = "`fleetrank report show latency` lists them"
-
-
-def matched(frame: pl.LazyFrame, selection: Selection) -> Selection:
-    """The selection with whole names of models, by all rows, also failed ones.
-
-    Raises:
-        NoDataError: no row has a platform, model or workload of this name; the remedy names the
-            nearest.
-        AnalysisError: a name is the end of several models.
-    """
-    _refuse_platform(frame, "source", selection.source, selection.source_tier)
-    _refuse_platform(frame, "target", selection.target, selection.target_tier)
-    refuse_absent_workload(frame, selection.workload)
-    return with_whole_names(frame, selection)
-
-
-def _refuse_platform(frame: pl.LazyFrame, word: str, pattern: str | None, tier: str | None) -> None:
-    if pattern is None and tier is None:
-        return
-    if not frame.filter(fits_platform(pattern, tier)).head(1).collect().is_empty():
-        return
-    asked = " and ".join(text for text in (pattern and f"'{pattern}'", tier) if text)
-    known = frame.select(pl.col("device").drop_nulls().unique().sort()).collect()["device"]
-    raise NoDataError(
-        f"no platform fits the {word} {asked}",
-        f"{_hint(pattern or '', known)}give a device's name, or a platform with * in it; {_LISTED}",
-    )
-
-
-def with_whole_names(frame: pl.LazyFrame, selection: Selection) -> Selection:
-    """The selection, in which `n3` is `lab:n3` if no model is named `n3`; with a note on each.
-
-    Raises:
-        NoDataError: no row has a model of a name.
-        AnalysisError: a name is the end of several models.
-    """
-    if not selection.models:
-        return selection
-    known = frame.select("model", "precision").unique().collect()
-    stored, is_precise = known["model"].unique().sort(), selection.precision == ANY_PRECISION
-    absent = [one for one in selection.models if known.filter(fits_model(one)).is_empty()]
-    places = {one: place_of(one, stored.to_list(), is_precise=is_precise) for one in absent}
-    whole = {one: str(stored[at]) for one, at in places.items() if at is not None}
-    _refuse([one for one in absent if one not in whole], stored)
-    return replace(
-        selection,
-        model=[whole.get(one, one) for one in selection.models],
-        notes=(*selection.notes, *(f"'{end}' is {name}." for end, name in whole.items())),
-    )
-
-
-def _refuse(lacking: Sequence[str], stored: pl.Series) -> None:
-    if not lacking:
-        return
-    first, more = lacking[0], len(lacking) - 1
-    others = f", nor {count_of(more, 'other name')} of the selection" if more else ""
-    raise NoDataError(
-        f"no model fits '{shortened(first)}'{others}",
-        f"{_hint(first, stored)}give a model's name, or a pattern with * in it; {_LISTED}",
-    )
-
-
-def _hint(pattern: str, known: pl.Series) -> str:
-    return did_you_mean(pattern.replace("*", ""), known)

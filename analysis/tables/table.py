@@ -7,7 +7,7 @@ import re
 import tomllib
 import types
 import typing
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from datetime import datetime
 from functools import cache
@@ -216,50 +216,3 @@ def _values(one: object, names: Iterable[str]) -> dict[str, object]:
                 inner = _values(part, lacking)
                 found |= {name: value for name, value in inner.items() if found.get(name) is None}
     return found
-
-
-# The notes that a person reads below a table: three sentences; the others are explanation.
-
-MAX_SENTENCES = 3
-_END = re.compile(r"[.!?](?=\s|$)")
-
-
-def sentences_in(notes: Sequence[str]) -> int:
-    """How many sentences the notes have."""
-    return sum(len(_END.findall(note)) for note in notes)
-
-
-def split_notes(notes: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The notes to show, of at most three sentences together, and the others, both in order.
-
-    The first note counts most: it marks data that is not real, or how many models and platforms
-    there are. The last one is next: it is about this table only. The others follow in order.
-    """
-    first_and_last = dict.fromkeys((0, len(notes) - 1)) if notes else {}
-    kept: set[int] = set()
-    for at in dict.fromkeys((*first_and_last, *range(len(notes)))):
-        if not kept or sentences_in([notes[one] for one in (*kept, at)]) <= MAX_SENTENCES:
-            kept.add(at)
-    return (
-        tuple(note for at, note in enumerate(notes) if at in kept),
-        tuple(note for at, note in enumerate(notes) if at not in kept),
-    )
-
-
-def with_brief_notes(table: Table) -> Table:
-    """The table with notes of at most three sentences; the others begin its explanation."""
-    shown, others = split_notes(table.notes)
-    return replace(table, notes=shown, explanation=(*others, *table.explanation))
-
-
-# The words that tables and page use, with their meaning; a part of docs/glossary.md.
-
-_FILE = tomllib.loads(Path(__file__).with_name("glossary.toml").read_text(encoding="utf-8"))
-TERMS: Mapping[str, str] = MappingProxyType(_FILE["terms"])
-"""In the order of docs/glossary.md."""
-
-
-def meaning_of_column(name: str) -> str | None:
-    """What the word in a column's heading means; `None` if the glossary does not have it."""
-    meaning = TERMS.get(_FILE["columns"].get(name, name))
-    return None if meaning is None else meaning.replace("`", "")

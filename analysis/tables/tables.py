@@ -23,16 +23,19 @@ import polars as pl
 
 from fleetrank.analysis.errors import AnalysisError
 from fleetrank.analysis.labels import published_names
-from fleetrank.analysis.stored.scope import matched, of_precisions
-from fleetrank.analysis.stored.selection import Selection, fits_platform, setting
+from fleetrank.analysis.stored.name_patterns import fits_platform
+from fleetrank.analysis.stored.named_precision import of_precisions
+from fleetrank.analysis.stored.selection import Selection, setting
+from fleetrank.analysis.stored.unmatched import matched
 from fleetrank.analysis.tables.formats import render
 from fleetrank.analysis.tables.table import Table, explained
-from fleetrank.foundation.codec import json_text
-from fleetrank.foundation.errors import BadFileError, did_you_mean
+from fleetrank.foundation.errors import BadFileError
 from fleetrank.foundation.files import make_folder, replace_file
-from fleetrank.foundation.lease import pause_between_steps
 from fleetrank.foundation.plain_data import read_json_object
+from fleetrank.foundation.reading_beside import pause_between_steps
+from fleetrank.foundation.strict_json import json_text
 from fleetrank.foundation.vocabulary import Problem
+from fleetrank.foundation.wording import did_you_mean
 
 if TYPE_CHECKING:
     from fleetrank.analysis.panel.session import Session
@@ -83,7 +86,7 @@ class Setting:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Part:
+class TablePart:
     """One view of the answer of a table; the keys of `table_specs.toml` explain the fields."""
 
     table: str
@@ -136,7 +139,7 @@ class TableSpec:
 
     name: str
     question: str
-    parts: Mapping[str, Part]
+    parts: Mapping[str, TablePart]
     settings: Mapping[str, Setting]
 
     @property
@@ -158,7 +161,7 @@ def _spec(name: str, given: Mapping[str, Any]) -> TableSpec:
         question=given["question"],
         parts=MappingProxyType(
             {
-                part: Part(
+                part: TablePart(
                     table=name,
                     name=part,
                     columns=tuple(given.get("columns", {}).get(part, "").split()),
@@ -184,7 +187,7 @@ TABLES: Mapping[str, TableSpec] = MappingProxyType(
 """The questions, in the order of help and reference."""
 
 
-def part_of(name: str) -> Part:
+def part_of(name: str) -> TablePart:
     """The part of a name such as `trust` (its usual part) or `trust/dropped`.
 
     Raises:
@@ -248,7 +251,7 @@ class TableRequest:
         return replace(base, settings=(*self.settings, *base.settings))
 
 
-def name_of(part: Part) -> str:
+def name_of(part: TablePart) -> str:
     """The name that `part_of` takes."""
     return part.table if part.name == TABLES[part.table].usual else f"{part.table}/{part.name}"
 
@@ -346,7 +349,7 @@ def check_request(name: str, frame: pl.LazyFrame, selection: Selection) -> Selec
     return selection
 
 
-def function_of(part: Part) -> TableFunction:
+def function_of(part: TablePart) -> TableFunction:
     """The function of a part; its module is imported here."""
     function: TableFunction = _attribute(part.function)
     return function

@@ -6,56 +6,51 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
 from fleetrank.device_agents.android.adb_server import AdbServer, find_adb
-from fleetrank.device_agents.android.execution.energy_run import (
-    CoreWatch,
-    EnergyRun,
-    longest_energy_s,
-)
+from fleetrank.device_agents.android.execution.core_watch import CoreWatch
+from fleetrank.device_agents.android.execution.energy_run import EnergyRun, longest_energy_s
 from fleetrank.device_agents.android.execution.program_run import (
     CANARY_TIMEOUT_S,
     PID_FILE,
     PhonePrograms,
     clean_runs,
-    encode_log,
     latency_of,
     read,
 )
-from fleetrank.device_agents.android.execution.storage import ProgramStore
+from fleetrank.device_agents.android.execution.program_store import ProgramStore
+from fleetrank.device_agents.android.execution.raw_log import encode_log
 from fleetrank.device_agents.android.phone import Phone
 from fleetrank.device_agents.android.programs.phone_program import (
     PROGRAMS,
-    ProgramCall,
-    ProgramOutput,
     create_program,
     why_unsupported,
 )
+from fleetrank.device_agents.android.programs.program_output import ProgramCall, ProgramOutput
 from fleetrank.device_agents.android.state.fitness import (
-    BOOT_LIMIT_S,
     NOTHING,
-    SETTLE_S,
     PhoneConditions,
     PhoneRules,
     Validity,
     judge_validity,
     read_phone_conditions,
-    require_up,
-    settings_for_measuring,
     to_conditions,
-    when_back,
     why_unfit,
 )
-from fleetrank.device_agents.android.state.identity import (
-    identify,
-    probe_phone,
-    to_device_facts,
-    why_refused,
-)
+from fleetrank.device_agents.android.state.identity import identify, probe_phone
 from fleetrank.device_agents.android.state.phone_lock import (
     phone_held,
     phone_lock,
     require_unlocked,
 )
-from fleetrank.device_agents.android.state.power_text import LOOK_S, MAX_ENERGY_S, UNSEEN, RunClocks
+from fleetrank.device_agents.android.state.power_text import LOOK_S, MAX_ENERGY_S
+from fleetrank.device_agents.android.state.probe_text import to_device_facts, why_refused
+from fleetrank.device_agents.android.state.run_clocks import UNSEEN, RunClocks
+from fleetrank.device_agents.android.state.settings import settings_for_measuring
+from fleetrank.device_agents.android.state.waits import (
+    BOOT_LIMIT_S,
+    SETTLE_S,
+    require_up,
+    when_back,
+)
 from fleetrank.device_agents.contract.agent import (
     OPTION_NAMES,
     DeviceFacts,
@@ -63,6 +58,7 @@ from fleetrank.device_agents.contract.agent import (
     never_stop,
     read_fields,
 )
+from fleetrank.device_agents.contract.failures import failure_from_error
 from fleetrank.device_agents.contract.kind import origin_of
 from fleetrank.device_agents.contract.measurement import (
     Energy,
@@ -70,7 +66,6 @@ from fleetrank.device_agents.contract.measurement import (
     Measurement,
     WorkerFacts,
     failed,
-    failure_from_error,
     utc_now,
 )
 from fleetrank.device_agents.contract.task import (
@@ -88,8 +83,9 @@ from fleetrank.device_agents.errors import (
     UnsupportedError,
     UnusableDeviceError,
 )
+from fleetrank.device_agents.flags import Seen, is_too_few, judge
 from fleetrank.device_agents.host.worker_client import infer_in_worker
-from fleetrank.device_agents.timing import MIN_TIME, Seen, is_too_few, judge
+from fleetrank.device_agents.long_runs import MIN_TIME
 from fleetrank.foundation.errors import FleetError
 from fleetrank.foundation.vocabulary import ErrorKind, Flag, Origin, Status
 

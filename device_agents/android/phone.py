@@ -11,18 +11,11 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from fleetrank.device_agents.android.adb_server import (
-    ASK_TIMEOUT_S,
-    AdbServer,
-    RefusedRequestError,
-    ShellResult,
-    SmartSocket,
-    fetch_file,
-    read_marked,
-    read_packets,
-    send_file,
-)
+from fleetrank.device_agents.android.adb_server import ASK_TIMEOUT_S, AdbServer
 from fleetrank.device_agents.android.adb_text import error_of_refusal, is_network_serial, shown
+from fleetrank.device_agents.android.file_sync import fetch_file, send_file
+from fleetrank.device_agents.android.phone_streams import ShellResult, read_marked, read_packets
+from fleetrank.device_agents.android.smart_socket import RefusedRequestError, SmartSocket
 from fleetrank.device_agents.contract.agent import StopRequested, never_stop
 from fleetrank.device_agents.device_output import MAX_PROBE_BYTES
 from fleetrank.device_agents.errors import BadOutputError, StorageFullError, TransientError

@@ -1,44 +1,29 @@
 """Registers a phone: its properties, the programs that run on it, and its repeatability."""
 
 import shlex
-import shutil
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path
 from types import MappingProxyType
 
-from fleetrank.device_agents.android.adb_server import ADB_VARIABLE, AdbServer, find_adb
-from fleetrank.device_agents.android.adb_text import (
-    DEFAULT_HOST,
-    DEFAULT_PORT,
-    MdnsService,
-    Transport,
-    find_address,
-    parse_address,
-)
+from fleetrank.device_agents.android.adb_server import AdbServer, find_adb
 from fleetrank.device_agents.android.agent import AndroidAgent, read_options
+from fleetrank.device_agents.android.execution.program_files import ProgramFile, read_program
 from fleetrank.device_agents.android.execution.program_run import CANARY_POLICY, CANARY_TIMEOUT_S
-from fleetrank.device_agents.android.execution.storage import (
-    PhoneStorage,
-    ProgramFile,
-    ProgramStore,
-    read_program,
-)
+from fleetrank.device_agents.android.execution.program_store import ProgramStore
+from fleetrank.device_agents.android.execution.storage import PhoneStorage
 from fleetrank.device_agents.android.phone import Phone
-from fleetrank.device_agents.android.programs.phone_program import PROGRAMS, backend_of_library
-from fleetrank.device_agents.android.state.fitness import FOLDER, PhoneRules, restore_settings
-from fleetrank.device_agents.android.state.identity import PhoneFacts, probe_phone, why_refused
+from fleetrank.device_agents.android.programs.delegate_flags import backend_of_library
+from fleetrank.device_agents.android.programs.phone_program import PROGRAMS
+from fleetrank.device_agents.android.state.fitness import PhoneRules
+from fleetrank.device_agents.android.state.identity import probe_phone
+from fleetrank.device_agents.android.state.probe_text import PhoneFacts, why_refused
+from fleetrank.device_agents.android.state.settings import FOLDER, restore_settings
 from fleetrank.device_agents.contract.agent import Cluster, Say
-from fleetrank.device_agents.contract.kind import (
-    CanaryPlan,
-    Fact,
-    HostCheck,
-    RegistrationRequest,
-    SeenDevice,
-)
+from fleetrank.device_agents.contract.kind import CanaryPlan, Fact, RegistrationRequest
 from fleetrank.device_agents.contract.task import OptionValue
-from fleetrank.device_agents.errors import MissingLibraryError, PermanentError, UnsupportedError
-from fleetrank.foundation.errors import FleetError, count_of
+from fleetrank.device_agents.errors import PermanentError, UnsupportedError
+from fleetrank.foundation.errors import FleetError
+from fleetrank.foundation.wording import count_of
 
 _PROBED = (
     "manufacturer", "model", "soc", "memory_bytes", "android_release", "sdk", "build",
@@ -47,7 +32,7 @@ _PROBED = (
 """Facts that identify a phone; free space and current clocks do not."""
 _CANARY_PROGRAM = "benchmark_model"
 _CAP = "load_cap_mhz"
-_SERVER = "adb_server"
+SERVER = "adb_server"
 _DELEGATES = ("gpu", "nnapi")
 """Backends of the program that a phone may lack; the CPU backends always exist."""
 _NIGHTLY = (
@@ -77,7 +62,7 @@ class PhoneRegistrar:
         """Reads a phone's properties; connects to it first if it is on the network."""
         # A phone can have moved: what the request does not say is that of the default server.
         options = {**self._options, **request.options}
-        adb, address = options.get("adb"), options.get(_SERVER)
+        adb, address = options.get("adb"), options.get(SERVER)
         server = AdbServer(
             None if adb is None else find_adb(str(adb)),
             address=None if address is None else str(address),
@@ -93,7 +78,7 @@ class PhoneRegistrar:
             if warning is not None:
                 say(warning)
         if address is not None:
-            request = replace(request, options={**request.options, _SERVER: address})
+            request = replace(request, options={**request.options, SERVER: address})
         return NewPhone(request=request, found=facts, store=self._store, say=say)
 
     def identity_of(self, options: Mapping[str, OptionValue]) -> str | None:
@@ -147,7 +132,7 @@ class NewPhone:
 
     def options(self, before: Mapping[str, OptionValue]) -> dict[str, OptionValue]:
         """The options for its agent, with the program that it gets for each runtime."""
-        options = {name: value for name, value in before.items() if name != _SERVER}
+        options = {name: value for name, value in before.items() if name != SERVER}
         options |= self.request.options
         options["serial"] = self.request.address
         for name in ("serial_hash", "identity_hash", "unit_hash"):
@@ -253,113 +238,6 @@ def _joined(identity_hash: str | None, unit_hash: str | None) -> str | None:
     return _AND.join(filter(None, (identity_hash, unit_hash))) or None
 
 
-# What adb on this host is and sees: its version, and phones connected or announced.
-
-_ANNOUNCED = "announced"
-"""State of a phone that is announced on the network but not connected."""
-_PAIRING = "_adb-tls-pairing._tcp"
-
-
-class PhoneDiscoverer:
-    """Asks this host's adb server, which is started if needed, and those that devices name."""
-
-    nothing_seen = (
-        "adb lists no phone: connect one and enable USB debugging in its developer options, "
-        "or add a simulated one: `fleetrank devices add edge-sim --kind simulated`"
-    )
-
-    def discover(self, known: Sequence[Mapping[str, OptionValue]]) -> Sequence[SeenDevice]:
-        """Lists the phones that adb finds, then those that are announced but not connected."""
-        server = AdbServer()
-        seen = list(phones_of(server.devices(), server.mdns_services()))
-        if (server.host, server.port) != (DEFAULT_HOST, DEFAULT_PORT):
-            # A device file must not depend on the variables of today.
-            seen = [replace(one, options={_SERVER: server.address}) for one in seen]
-        for address in sorted({str(one[_SERVER]) for one in known if _SERVER in one}):
-            try:
-                named = AdbServer(server.adb, address=address)
-                found = phones_of(named.devices(), named.mdns_services())
-            except FleetError as error:
-                # The phones of other servers are listed all the same.
-                silent = SeenDevice(
-                    address=address,
-                    state="no answer",
-                    transport="server",
-                    model=None,
-                    remedy=error.remedy,
-                )
-                found = (silent,)
-            if (named.host, named.port) != (server.host, server.port):
-                seen += (replace(one, options={_SERVER: address}) for one in found)
-        return seen
-
-    def is_at(self, options: Mapping[str, OptionValue], seen: SeenDevice) -> bool:
-        """Two servers can list different phones under one serial."""
-        is_same_server = _address_of(options) == _address_of(seen.options)
-        return is_same_server and options.get("serial") == seen.address
-
-
-def _address_of(options: Mapping[str, OptionValue]) -> tuple[str, int]:
-    """Of the server that these options name, or of the default one."""
-    address = options.get(_SERVER)
-    return find_address() if address is None else parse_address(str(address), f"option {_SERVER}")
-
-
-def phones_of(
-    connected: Sequence[SeenDevice], services: Iterable[MdnsService]
-) -> tuple[SeenDevice, ...]:
-    """One entry per phone; phones that are announced but not connected come last."""
-    known = {phone.address for phone in connected}
-    announced = (
-        service
-        for service in services
-        if service.address not in known and f"{service.name}.{service.kind}" not in known
-    )
-    return (*connected, *map(_announced, announced))
-
-
-def _announced(service: MdnsService) -> SeenDevice:
-    verb = "pair" if service.kind == _PAIRING else "connect"
-    return SeenDevice(
-        address=service.address,
-        state=_ANNOUNCED,
-        transport=Transport.MDNS.value,
-        model=None,
-        remedy=f"adb {verb} {shlex.quote(service.address)}",
-    )
-
-
-FoundAdb = tuple[str, Path]
-"""Version and path of one adb binary."""
-
-
-def judge_adb(used: FoundAdb, on_path: FoundAdb | None) -> HostCheck:
-    """Compares the adb used for measuring with the adb on PATH."""
-    message = "{} at {}".format(*used)
-    if on_path is None or on_path[0] == used[0]:
-        return HostCheck(name="adb", message=message)
-    version, path = on_path
-    return HostCheck(
-        name="adb",
-        message=f"{message}, but PATH has {version} at {path}; both share one server, started by "
-        "the first one used",
-        remedy=f"use only one: set {ADB_VARIABLE}={shlex.quote(str(path))}, or put the other first "
-        "on PATH",
-    )
-
-
-def check_adb() -> Sequence[HostCheck]:
-    """Finds adb in the same way as measuring and reads its version; starts no server."""
-    try:
-        adb = find_adb()
-        used = AdbServer(adb).version(), adb
-    except MissingLibraryError:
-        return ()  # only phones need it
-    except FleetError as error:
-        return (HostCheck(name="adb", message=error.message, remedy=error.remedy),)
-    return (judge_adb(used, _adb_on_path()),)
-
-
 def seen_here() -> tuple[str, ...] | None:
     """Serials that this host's adb server lists; starts no server, `None` if no server runs."""
     try:
@@ -367,13 +245,3 @@ def seen_here() -> tuple[str, ...] | None:
         return tuple(seen.address for seen in server.devices()) if server.answers() else None
     except FleetError:
         return None  # no adb on this host
-
-
-def _adb_on_path() -> FoundAdb | None:
-    path = shutil.which("adb")
-    if path is None:
-        return None
-    try:
-        return AdbServer(Path(path)).version(), Path(path)
-    except FleetError:
-        return None  # an adb that does not run cannot start a server

@@ -3,33 +3,23 @@
 Every call is one command over `SshConnection`. `there.commands` answers.
 """
 
-import ast
-import hashlib
-import io
 import json
 import shlex
-import zipfile
-import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import cache
+from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from typing import Any, TypeVar
 
-import fleetrank.device_agents
-import fleetrank.foundation
 from fleetrank.device_agents.board import first_contact
+from fleetrank.device_agents.board.code_bundle import code_bundle
 from fleetrank.device_agents.board.ssh import Dialogue, SshConnection
 from fleetrank.device_agents.board.there.commands import REPLY_MARK
-from fleetrank.device_agents.board.there.keeper import ACKNOWLEDGED, FINISH
+from fleetrank.device_agents.board.there.line import ACKNOWLEDGED, FINISH
 from fleetrank.device_agents.contract.agent import StopRequested, never_stop
 from fleetrank.device_agents.contract.measurement import Failure
-from fleetrank.device_agents.contract.task import InferTask, MeasureTask
 from fleetrank.device_agents.errors import (
     AgentError,
     BadOutputError,
-    LostArtifactError,
     NotFitError,
     PermanentError,
     StoppedError,
@@ -38,9 +28,8 @@ from fleetrank.device_agents.errors import (
     UnusableDeviceError,
 )
 from fleetrank.foundation.codec import CodecError, Json, from_plain, parse_json
-from fleetrank.foundation.errors import failing_as, shortened, visible_line
-from fleetrank.foundation.files import file_sha256
 from fleetrank.foundation.supervised_child import MAX_RESULT_BYTES, ChildEnd, End
+from fleetrank.foundation.visible_text import shortened, visible_line
 from fleetrank.foundation.vocabulary import ErrorKind
 
 FOLDER = ".cache/fleetrank-board"
@@ -55,7 +44,6 @@ _KEPT = frozenset({"measure", "fetch"})
 _CHUNK_BYTES = 1 << 18
 _START = "import sys; exec(sys.stdin.buffer.read(int(sys.argv[1])))"
 """Runs the program that comes first on standard input: its text meets no shell."""
-
 Reply = Mapping[str, Json]
 
 
@@ -309,268 +297,3 @@ def _not_installed(host: str, reply: Reply) -> AgentError:
             "free some space in the home folder there, and make it writable",
         )
     return TransientError(f"the measuring code arrived damaged at {host}: {found}", "try again")
-
-
-# The files that a task needs on a board: artifact, weights, primer, inputs; and which it lacks.
-
-Task = TypeVar("Task", MeasureTask, InferTask)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Prepared:
-    """What a board has of some files.
-
-    Attributes:
-        places: path there of each file, by its path here.
-        names: of all files there, which may not be removed to make room.
-        lacking: the files to send.
-        state: the board's readings.
-        boot: identifies its last start.
-    """
-
-    places: Mapping[str, str]
-    names: tuple[str, ...]
-    lacking: tuple[BoardFile, ...]
-    state: Mapping[str, str]
-    boot: Json
-
-
-def prepare(
-    link: BoardLink, board_hash: str | None, files: Mapping[str, BoardFile], stop: StopRequested
-) -> Prepared:
-    """Asks a board which files it lacks, and checks that it is the registered one.
-
-    Args:
-        link: to the board.
-        board_hash: at its registration; `None` if unknown.
-        files: by their path here.
-        stop: ends it.
-
-    Raises:
-        UnusableDeviceError: another board answers.
-        FleetError: it does not answer, or its answer is not valid.
-    """
-    names = list(dict.fromkeys(file.name for file in files.values()))
-    reply = link.ask("prepare", {"names": names}, stop_requested=stop)
-    require_identity(link.host, board_hash, reply.get("identity"))
-    paths, missing = texts(reply.get("paths")), reply.get("missing")
-    if not paths.keys() >= set(names):
-        raise no_result("it does not say where the files lie")
-    known = missing if isinstance(missing, list) else names
-    lacking = {file.name: file for file in files.values() if file.name in known}
-    return Prepared(
-        places={path: paths[file.name] for path, file in files.items()},
-        names=tuple(names),
-        lacking=tuple(lacking.values()),
-        state=texts(reply.get("state")),
-        boot=reply.get("boot"),
-    )
-
-
-def require_identity(host: str, registered: str | None, found: Json) -> None:
-    """Returns if the board is the registered one, or if either is unknown.
-
-    Raises:
-        UnusableDeviceError: another board answers.
-    """
-    if None not in (registered, found) and found != registered:
-        raise UnusableDeviceError(
-            f"another board answers at {host} than the one that was registered",
-            "connect the right one, or register this one: `fleetrank devices add` with `ssh=HOST`",
-        )
-
-
-def texts(plain: Json) -> dict[str, str]:
-    """An object of an answer whose values are texts.
-
-    Raises:
-        BadOutputError: it is not an object.
-    """
-    if not isinstance(plain, dict):
-        raise no_result(f"{plain!r} in place of texts")
-    return {name: str(text) for name, text in plain.items()}
-
-
-def no_result(why: str) -> BadOutputError:
-    """The error of an answer that is not what was asked for."""
-    return BadOutputError(f"the board's answer is not a result: {why}", "try again")
-
-
-def files_of(task: MeasureTask | InferTask) -> dict[str, BoardFile]:
-    """The files of a task by their path here.
-
-    Raises:
-        LostArtifactError: one cannot be read.
-    """
-    artifact = Path(task.artifact_path)
-    if not artifact.is_file():
-        raise LostArtifactError(
-            f"cannot read {artifact}", "resume the sweep, which exports it again"
-        )
-    found = {task.artifact_path: task.artifact_sha256}
-    if task.weights_path is not None:
-        # Its name is its SHA-256, by which the artifact finds it in its own folder.
-        found[task.weights_path] = Path(task.weights_path).stem
-    if isinstance(task, MeasureTask) and task.check_path is not None:
-        found[task.check_path] = Path(task.check_path).stem
-    more = [one.values.path for one in task.execution.inputs]
-    more.append(task.inputs_path if isinstance(task, InferTask) else task.primer_path)
-    for path in (path for path in more if path is not None):
-        found.setdefault(path, _sha256(Path(path)))
-    return {path: BoardFile(path=Path(path), sha256=sha256) for path, sha256 in found.items()}
-
-
-def _sha256(path: Path) -> str:
-    """Of the file as it is now; the worker compares it with what the card states."""
-    with failing_as(
-        LostArtifactError, f"cannot read {path}", "restore the file, then resume the sweep", OSError
-    ):
-        return file_sha256(path)
-
-
-def with_paths(task: Task, places: Mapping[str, str]) -> Task:
-    """The task with the paths of its files on the board, by those here; without its canary.
-
-    The canary is a task for itself, and the board chooses where outputs are written.
-    """
-    inputs = tuple(
-        one
-        if one.values.path is None
-        else replace(one, values=replace(one.values, path=places[one.values.path]))
-        for one in task.execution.inputs
-    )
-    changes: dict[str, Any] = {
-        name: places[path]
-        for name in ("artifact_path", "weights_path", "primer_path", "check_path", "inputs_path")
-        if (path := getattr(task, name, None)) is not None
-    }
-    if isinstance(task, MeasureTask):
-        changes["canary"] = None
-    return replace(task, execution=replace(task.execution, inputs=inputs), **changes)
-
-
-# Packs the measuring code for a board: the worker with all it imports, in one compressed file.
-#
-# Its zip file is compressed as a whole: modules resemble each other, so this takes a fifth less.
-
-_PREFIX = "fleetrank."
-_ROOTS = (
-    "fleetrank.device_agents.worker.__main__",
-    "fleetrank.device_agents.board.there.commands",
-)
-_NAMED = ("fleetrank.device_agents.runtimes", "fleetrank.device_agents.profiling")
-"""Their modules are named in tables, not imported."""
-_MAIN = """\
-import os
-import sys
-
-# Also where the environment takes a program's folder off the path (PYTHONSAFEPATH).
-sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-if sys.argv[1:] == ["worker"]:
-    from fleetrank.device_agents.worker.__main__ import main
-else:
-    from fleetrank.device_agents.board.there.commands import main
-sys.exit(main())
-"""
-_MOMENT = (2020, 1, 1, 0, 0, 0)
-"""Of each file, so that equal code gives an equal file."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CodeBundle:
-    """A zip file under zlib; its `__main__.py` starts the worker with `worker`, else a command."""
-
-    content: bytes
-    sha256: str
-
-
-@cache
-def code_bundle() -> CodeBundle:
-    """The code of this installation; the same for the life of the process."""
-    stream = io.BytesIO()
-    with zipfile.ZipFile(stream, "w") as archive:
-        for path, text in (("__main__.py", _MAIN), *_files()):
-            archive.writestr(zipfile.ZipInfo(path, _MOMENT), text)
-    content = zlib.compress(stream.getvalue(), 9)
-    return CodeBundle(content=content, sha256=hashlib.sha256(content).hexdigest())
-
-
-def _files() -> Iterator[tuple[str, str]]:
-    modules = measuring_modules()
-    for name, path in sorted(modules.items()):
-        yield f"{name.replace('.', '/')}.py", without_notes(path.read_text(encoding="utf-8"))
-    for package in sorted(_packages(modules) - set(modules)):
-        yield f"{package.replace('.', '/')}/__init__.py", ""
-
-
-def _packages(modules: dict[str, Path]) -> set[str]:
-    """The packages of these modules; they have docstrings only, so they are sent empty."""
-    found = set()
-    for name in modules:
-        parts = name.split(".")
-        found |= {".".join(parts[:length]) for length in range(1, len(parts))}
-    return found
-
-
-def without_notes(text: str) -> str:
-    """A module's text with empty docstrings and without comments: it travels.
-
-    The number of each line stays, so an error on a board names the line of our own file.
-    """
-    lines = text.split("\n")
-    lines = ["" if line.lstrip().startswith("#") else line for line in lines]
-    for node in ast.walk(ast.parse(text)):
-        if (
-            isinstance(node, ast.Expr)
-            and isinstance(node.value, ast.Constant)
-            and isinstance(node.value.value, str)
-        ):
-            first, last = node.lineno - 1, node.end_lineno or node.lineno
-            lines[first:last] = [f'{" " * node.col_offset}""', *[""] * (last - first - 1)]
-    return "\n".join(lines)
-
-
-@cache
-def measuring_modules() -> dict[str, Path]:
-    """Every module that the worker or a command can import, by name; packages left out."""
-    waiting = [*_ROOTS, *_named_modules()]
-    found: dict[str, Path] = {}
-    while waiting:
-        name = waiting.pop()
-        path = _path_of(name)
-        if name in found or path is None:
-            continue
-        found[name] = path
-        waiting += _imports_of(path)
-    return found
-
-
-def _named_modules() -> Iterator[str]:
-    root = Path(fleetrank.device_agents.__path__[0])
-    for package in _NAMED:
-        folder = root / package.rpartition(".")[2]
-        for path in folder.rglob("*.py"):
-            if path.name != "__init__.py":
-                inside = path.relative_to(folder).with_suffix("")
-                yield ".".join((package, *inside.parts))
-
-
-def _imports_of(path: Path) -> Iterator[str]:
-    """Names that a module imports anywhere, inside functions too."""
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-        if isinstance(node, ast.Import):
-            yield from (one.name for one in node.names if one.name.startswith(_PREFIX))
-        elif isinstance(node, ast.ImportFrom) and (node.module or "").startswith(_PREFIX):
-            yield str(node.module)
-            # A name may be a module of that package.
-            yield from (f"{node.module}.{one.name}" for one in node.names)
-
-
-def _path_of(name: str) -> Path | None:
-    """The file of a module of these two packages; `None` for a package, which is a folder."""
-    for package in (fleetrank.device_agents, fleetrank.foundation):
-        if name.startswith(f"{package.__name__}."):
-            inside = name[len(package.__name__) + 1 :].split(".")
-            path = Path(package.__path__[0]).joinpath(*inside).with_suffix(".py")
-            return path if path.is_file() else None
-    return None

@@ -13,17 +13,12 @@ from pathlib import Path
 from types import MappingProxyType
 
 from fleetrank.device_agents.board.agent import BoardAgent
+from fleetrank.device_agents.board.board_canary import CANARY_LIMIT_S, CANARY_POLICY
 from fleetrank.device_agents.board.board_link import FOLDER, BoardFile, BoardLink, Reply
-from fleetrank.device_agents.board.board_probe import (
-    CANARY_LIMIT_S,
-    CANARY_POLICY,
-    NUMPY,
-    BoardProbe,
-    probe_board,
-)
+from fleetrank.device_agents.board.board_probe import NUMPY, BoardProbe, probe_board
 from fleetrank.device_agents.board.board_state import BoardOptions, read_options
 from fleetrank.device_agents.board.ssh import SshConnection
-from fleetrank.device_agents.board.there.keeper import INSTALL_LIMIT_S
+from fleetrank.device_agents.board.there.environment import INSTALL_LIMIT_S
 from fleetrank.device_agents.contract.agent import Cluster, Say
 from fleetrank.device_agents.contract.kind import CanaryPlan, Fact, RegistrationRequest
 from fleetrank.device_agents.contract.task import OptionValue
@@ -35,9 +30,12 @@ from fleetrank.device_agents.errors import (
     UnusableDeviceError,
 )
 from fleetrank.device_agents.runtimes.runner import RUNNERS
-from fleetrank.foundation.errors import FleetError, count_of, visible_line
-from fleetrank.foundation.files import file_sha256, temporary_folder
+from fleetrank.foundation.errors import FleetError
+from fleetrank.foundation.small_file import file_sha256
+from fleetrank.foundation.temporary import temporary_folder
+from fleetrank.foundation.visible_text import visible_line
 from fleetrank.foundation.vocabulary import Runtime, Tier
+from fleetrank.foundation.wording import count_of
 
 VENV_PYTHON = f"{FOLDER}/venv/bin/python"
 _OLDEST_GLIBC_MINOR = 17

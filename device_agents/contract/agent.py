@@ -1,10 +1,9 @@
-"""The contract of the code that drives one device, the facts it reports, and its options.
+"""The contract of the code that drives one device, and the facts that it reports.
 
 `kind` is the contract of a whole kind of device.
 """
 
-import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Protocol, TypeVar, get_args, runtime_checkable
 
@@ -16,9 +15,9 @@ from fleetrank.device_agents.contract.task import (
     Options,
     OptionValue,
 )
-from fleetrank.device_agents.errors import PermanentError, UnsupportedError
+from fleetrank.device_agents.errors import PermanentError
 from fleetrank.foundation.errors import failing_as
-from fleetrank.foundation.vocabulary import Mode, Origin, Precision, Runtime, Tier
+from fleetrank.foundation.vocabulary import Origin, Tier
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,7 +131,6 @@ class RoundAgent(Protocol):
 
 
 T = TypeVar("T")
-
 OPTION_NAMES = "option_names"
 """Metadata of a field that is a mapping: the names of the options that it collects."""
 
@@ -182,141 +180,3 @@ def _typed(name: str, value: OptionValue, wanted: object) -> OptionValue:
         return float(value)
     names = " or ".join(kind.__name__ for kind in kinds if isinstance(kind, type))
     raise PermanentError(f"option {name} is {value!r}", f"the value must be of type {names}")
-
-
-# What a runtime supports in one place: on a processor, on a GPU, or in a program for phones.
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Capability:
-    """The supported names; any other name is rejected before anything is loaded or sent.
-
-    Attributes:
-        backends: execution providers or delegates; the first is the default.
-        modes: ways to execute a graph.
-        precisions: precisions of artifacts; by default every precision of a file is accepted.
-        option_names: runtime options; the code that reads an option checks its value.
-    """
-
-    backends: tuple[str, ...]
-    modes: frozenset[Mode] = frozenset({Mode.EAGER})
-    precisions: frozenset[Precision] = frozenset(Precision)
-    option_names: frozenset[str] = frozenset()
-
-    @property
-    def default_backend(self) -> str:
-        """The backend of a sweep that names none."""
-        return self.backends[0]
-
-    def why_unsupported(self, execution: Execution, who: str, where: str = "") -> str | None:
-        """Says what is not supported, or `None`.
-
-        Args:
-            execution: the requested execution.
-            who: name of the runtime or program, for the sentence.
-            where: such as "on a GPU", for the sentence.
-        """
-        asked = (
-            (
-                "backend",
-                PLUGIN if plugin_of(execution.backend) else execution.backend,
-                self.backends,
-            ),
-            ("mode", execution.mode.value, self.modes),
-            ("precision", execution.precision.value, self.precisions),
-            *(("option", name, self.option_names) for name, _value in execution.options),
-        )
-        for what, name, known in asked:
-            if name not in known:
-                place = f" {where}" if where else ""
-                return f"{who} has no {what} {name!r}{place}; it has {listed(known)}"
-        if execution.threads < 1 or execution.batch < 1:
-            return "threads and batch must be at least 1"
-        return execution.workload.why_no_step
-
-
-def listed(names: Iterable[str]) -> str:
-    """Joins names for a sentence."""
-    return ", ".join(sorted(names)) or "none"
-
-
-def boolean_option(execution: Execution, name: str, *, default: bool) -> bool:
-    """The option's value, or `default` if it is not given.
-
-    Raises:
-        UnsupportedError: the value is not a boolean.
-    """
-    value = dict(execution.options).get(name, default)
-    if not isinstance(value, bool):
-        raise UnsupportedError(f"option {name} is {value!r}", f"set {name} to true or false")
-    return value
-
-
-# Backends and options for NVIDIA GPUs, by runtime; runners, agent and worker use this list.
-
-PLUGIN = "plugin:NAME"
-"""How messages write the backend of a plugin for ONNX Runtime."""
-_PLUGIN = re.compile(r"plugin:([a-z0-9][a-z0-9_-]{0,40})(?::(cpu|gpu|npu))?", re.ASCII)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Plugin:
-    """A provider of ONNX Runtime that is a separate Python package.
-
-    A plugin is code. A sweep can name only what is installed under a name that begins with
-    `onnxruntime`, never a path.
-
-    Attributes:
-        packages: the modules that can hold it, the makers' usual name first.
-        unit: the kind of hardware; `None` if the plugin offers one device.
-    """
-
-    packages: tuple[str, ...]
-    unit: str | None
-
-
-def plugin_of(backend: str) -> Plugin | None:
-    """The plugin of a backend `plugin:NAME` or `plugin:NAME:npu`; `None` for every other one."""
-    named = _PLUGIN.fullmatch(backend)
-    if named is None:
-        return None
-    name = named[1].replace("-", "_")
-    return Plugin(packages=(f"onnxruntime_ep_{name}", f"onnxruntime_{name}"), unit=named[2])
-
-
-CUDA = "cuda"
-TENSORRT = "tensorrt"
-GPU_BACKENDS = frozenset({CUDA, TENSORRT})
-FLUSH_L2 = "flush_l2"
-"""Overwrite the L2 cache before each run, untimed; needs PyTorch, for every runtime."""
-TF32 = "tf32"
-"""Allow products of fp32 numbers to round their factors to 10 bits (TF32). PyTorch and ONNX Runtime
-do this by default in convolutions; it is off here, so that fp32 is really fp32."""
-CUDNN_BENCHMARK = "cudnn_benchmark"
-"""PyTorch tests cuDNN's algorithms in the first run; off, which is PyTorch's default."""
-TORCH_STREAM = "torch_stream"
-"""ONNX Runtime uses a stream of PyTorch, whose events then time the run on the device."""
-GPU_RUNTIMES: Mapping[Runtime, Capability] = {
-    Runtime.TORCH: Capability(
-        backends=(CUDA,),
-        modes=frozenset({Mode.EAGER, Mode.COMPILE, Mode.GRAPHS}),
-        precisions=frozenset({Precision.FP32, Precision.FP16, Precision.BF16}),
-        option_names=frozenset({FLUSH_L2, TF32, CUDNN_BENCHMARK}),
-    ),
-    Runtime.ONNX: Capability(
-        backends=(CUDA, TENSORRT),
-        modes=frozenset({Mode.EAGER, Mode.GRAPHS}),
-        # Its CUDA provider lacks most operators in bfloat16, such as convolutions.
-        precisions=frozenset({Precision.FP32, Precision.FP16}),
-        option_names=frozenset({FLUSH_L2, TF32, TORCH_STREAM}),
-    ),
-}
-
-
-def why_unsupported_on_gpu(execution: Execution) -> str | None:
-    """Says what is not supported on NVIDIA GPUs, or `None`; loads no library."""
-    name = execution.runtime.value
-    capability = GPU_RUNTIMES.get(execution.runtime)
-    if capability is None:
-        return f"{name} does not run on NVIDIA GPUs here; {listed(GPU_RUNTIMES)} do"
-    return capability.why_unsupported(execution, name, "on a GPU")

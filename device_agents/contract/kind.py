@@ -84,7 +84,7 @@ class RegistrationRequest:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Change:
+class FactChange:
     """One fact, as registered and as found now; `meaning` is its effect on measurements."""
 
     fact: str

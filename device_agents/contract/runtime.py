@@ -11,7 +11,7 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from fleetrank.device_agents.contract.agent import Capability
+from fleetrank.device_agents.contract.capability import Capability
 from fleetrank.device_agents.contract.task import Execution, Options
 from fleetrank.foundation.formats import FormatReader
 from fleetrank.foundation.inputs import ModelInput

@@ -7,9 +7,10 @@ from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from typing import Annotated
 
-from fleetrank.foundation.inputs import IMAGE, Axes, ModelInput, Workload
+from fleetrank.foundation.inputs import Axes, ModelInput
 from fleetrank.foundation.user_file import NO_OTHER_KEYS, Key
 from fleetrank.foundation.vocabulary import CpuChoice, Mode, Precision, Runtime
+from fleetrank.foundation.workload import IMAGE, Workload
 
 OptionValue = str | int | float | bool
 Options = tuple[tuple[str, OptionValue], ...]

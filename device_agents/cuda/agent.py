@@ -1,43 +1,29 @@
 """Measures on one NVIDIA GPU of this host, one fresh worker process per task."""
 
 import os
-import shutil
-import subprocess
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 from fleetrank.device_agents.contract.agent import (
-    GPU_RUNTIMES,
     DeviceFacts,
     StopRequested,
     never_stop,
     read_fields,
-    why_unsupported_on_gpu,
 )
-from fleetrank.device_agents.contract.kind import DeviceOptions, HostCheck
-from fleetrank.device_agents.contract.measurement import (
-    Failure,
-    Measurement,
-    device_lost,
-    failed,
-    failure_from_error,
-)
+from fleetrank.device_agents.contract.failures import device_lost, failure_from_error
+from fleetrank.device_agents.contract.gpu_backends import why_unsupported_on_gpu
+from fleetrank.device_agents.contract.measurement import Failure, Measurement, failed
 from fleetrank.device_agents.contract.task import Execution, InferTask, MeasureTask, OptionValue
 from fleetrank.device_agents.cuda import nvml
-from fleetrank.device_agents.cuda.gpu_watch import (
-    VISIBLE,
-    choose_gpu,
-    gpu_energy,
-    gpu_facts,
-    uuid_hash,
-)
-from fleetrank.device_agents.cuda.nvml import Gpu, Nvml, open_nvml
+from fleetrank.device_agents.cuda.gpu_choice import VISIBLE, choose_gpu, gpu_facts, uuid_hash
+from fleetrank.device_agents.cuda.gpu_watch import gpu_energy
+from fleetrank.device_agents.cuda.nvml import Nvml
+from fleetrank.device_agents.cuda.nvml_library import Gpu
 from fleetrank.device_agents.errors import PermanentError, TransientError, UnsupportedError
-from fleetrank.device_agents.host.conditions import read_facts
-from fleetrank.device_agents.host.round_client import measure_replicas, n_processes
+from fleetrank.device_agents.host.cpu_facts import read_facts
+from fleetrank.device_agents.host.replica_client import measure_replicas, n_processes
 from fleetrank.device_agents.host.worker_client import WORKER, infer_in_worker, measure_in_worker
-from fleetrank.device_agents.runtimes import runner
 from fleetrank.foundation.errors import FleetError
 from fleetrank.foundation.lease import (
     give_up_at_once,
@@ -46,7 +32,7 @@ from fleetrank.foundation.lease import (
     runtime_folder,
     wait_for_lock,
 )
-from fleetrank.foundation.vocabulary import ErrorKind, Runtime
+from fleetrank.foundation.vocabulary import ErrorKind
 
 _MAYBE_LOST = {
     ErrorKind.CRASHED, ErrorKind.TIMED_OUT, ErrorKind.INTERNAL, ErrorKind.BAD_ARTIFACT,
@@ -216,71 +202,3 @@ def _let_go(library: Nvml, gpu: Gpu) -> bool:
 
 def _file_name(gpu: Gpu) -> str:
     return f"clock-{uuid_hash(gpu.parent_uuid or gpu.uuid)}"
-
-
-# What a host says about its NVIDIA GPUs without measuring on one.
-
-_QUERY = ("nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader")
-
-
-_QUERY_TIMEOUT_S = 10
-
-
-def default_backend(runtime: Runtime) -> str:
-    """The backend on a GPU if a sweep names none."""
-    known = GPU_RUNTIMES.get(runtime)
-    return runner.default_backend(runtime) if known is None else known.default_backend
-
-
-def seen_here() -> tuple[str, ...] | None:
-    """UUIDs of this host's GPUs and MIG instances; `None` if no NVIDIA driver answers."""
-    try:
-        found = open_nvml().find()
-    except FleetError:
-        return None  # no driver, or no binding for it
-    return tuple(gpu.uuid for gpu in found.gpus if not gpu.is_divided)
-
-
-def why_absent(options: DeviceOptions, seen: tuple[str, ...] | None) -> str | None:
-    """What a host lacks for this device, and the remedy; `None` if the GPU may be there."""
-    wanted = str(options.get("uuid", ""))
-    if any(uuid.startswith(wanted) for uuid in seen or ()):
-        return None
-    return "which has no such GPU: compare `nvidia-smi -L` there with the device's file"
-
-
-def judge_driver(driver_line: str | None, *, has_driver_files: bool) -> HostCheck | None:
-    """Checks the NVIDIA driver by the output of `nvidia-smi`; `None` on a host without a driver."""
-    if driver_line is not None:
-        return HostCheck(name="gpu", message=driver_line)
-    if has_driver_files:
-        return HostCheck(
-            name="gpu",
-            message="nvidia-smi is installed but does not respond",
-            remedy="check the driver with `nvidia-smi`; after a driver update, reboot",
-        )
-    return None
-
-
-def check_host() -> Sequence[HostCheck]:
-    """The driver and the first GPU, as `nvidia-smi` names them."""
-    path = shutil.which(_QUERY[0])
-    found = judge_driver(_first_line(path), has_driver_files=path is not None)
-    return () if found is None else (found,)
-
-
-def _first_line(path: str | None) -> str | None:
-    """The first line that `nvidia-smi` prints; `None` if it is missing, fails or hangs."""
-    if path is None:
-        return None
-    try:
-        done = subprocess.run(
-            [path, *_QUERY[1:]],
-            capture_output=True,
-            text=True,
-            timeout=_QUERY_TIMEOUT_S,
-            check=True,
-        )
-    except (subprocess.CalledProcessError, subprocess.TimeoutExpired, OSError):
-        return None
-    return next(iter(done.stdout.splitlines()), None)

@@ -4,27 +4,17 @@ Unknown values are `None`. Readers take the root of the file system as an argume
 can pass a folder.
 """
 
-import os
-import platform
 import re
-import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from fleetrank.device_agents.contract.agent import DeviceFacts
 from fleetrank.device_agents.contract.measurement import Conditions
 from fleetrank.device_agents.device_output import LOAD, MEMORY_BYTES, degrees_c
-from fleetrank.device_agents.errors import NotFitError
-from fleetrank.device_agents.host.control_groups import cpu_quota_cores
-from fleetrank.device_agents.host.cores import cpus_one_per_core, kinds_of_cores, read_siblings
+from fleetrank.device_agents.host.cores import cpus_one_per_core
 from fleetrank.device_agents.host.worker_process import number_of, text_of
-from fleetrank.device_agents.timing import MAX_BUSY_SHARE, MAX_STEAL_SHARE
-from fleetrank.foundation.cpus import cores_fact
-from fleetrank.foundation.vocabulary import Origin, Tier
 
 ROOT = Path("/")
-
 _MEMINFO = re.compile(r"^MemAvailable:[ \t]*(\d{1,18}) kB$", re.MULTILINE | re.ASCII)
 _CPUINFO_MHZ = re.compile(
     r"^cpu MHz[ \t]*:[ \t]*(\d{1,18}(?:\.\d{0,18})?)[ \t]*$", re.MULTILINE | re.ASCII
@@ -193,96 +183,3 @@ def _hottest_c(root: Path) -> float | None:
 def _mean(values: Iterable[float]) -> float | None:
     numbers = list(values)
     return sum(numbers) / len(numbers) if numbers else None
-
-
-# Is the host quiet enough to measure on? Asked before a repeat, where the sweep wants it.
-
-_WINDOW_S = 1.0
-"""A hundred ticks of each core."""
-_ASK_AGAIN_S = 5.0
-"""Longer than the window, so that asking itself does not hold the host."""
-
-
-def require_quiet(
-    limit_s: float,
-    *,
-    read: Callable[[], CpuTime | None] = read_cpu_time,
-    sleep: Callable[[float], None] = time.sleep,
-) -> None:
-    """Looks for a second at what other processes and the hypervisor use.
-
-    The limits are those of the flag `busy_host`. A system that does not report its use is taken as
-    quiet: the row has no figure then, and no flag.
-
-    Args:
-        limit_s: how long the caller may ask in all.
-        read: time of all cores now.
-        sleep: waits.
-
-    Raises:
-        NotFitError: the host is busy; ask again.
-    """
-    before = read()
-    sleep(_WINDOW_S)
-    used = shares(before, read(), 0.0)
-    if used is None:
-        return
-    busy, steal = used
-    if busy <= MAX_BUSY_SHARE and steal <= MAX_STEAL_SHARE:
-        return
-    raise NotFitError(
-        f"the host is busy: others use {busy:.0%} of its cores, the hypervisor {steal:.0%}",
-        "stop other programs, or remove `quiet` from `hosts:` in the sweep file",
-        _ASK_AGAIN_S,
-        limit_s,
-    )
-
-
-# The CPU of this host: parsed from text, read from procfs and sysfs.
-
-_MODEL = re.compile(r"^(?:model name|Model|Hardware)[ \t]*:(.*)$", re.MULTILINE)
-_FLAGS = re.compile(r"^flags[ \t]*:(.*)$", re.MULTILINE)
-
-
-def parse_cpu_model(cpuinfo: str) -> str | None:
-    """The CPU's name in `/proc/cpuinfo`; many ARM systems do not have it."""
-    names = (match[1].strip() for match in _MODEL.finditer(cpuinfo))
-    return next((name for name in names if name), None)
-
-
-def parse_is_virtual(cpuinfo: str) -> bool | None:
-    """Whether the CPU reports a hypervisor; `None` on CPUs that never report it (not x86)."""
-    match = _FLAGS.search(cpuinfo)
-    return "hypervisor" in match.group(1).split() if match else None
-
-
-def read_facts(root: Path = ROOT) -> DeviceFacts:
-    """Facts about this host's CPU."""
-    cpuinfo = text_of(root / "proc/cpuinfo")
-    model = parse_cpu_model(cpuinfo)
-    quota, kinds = cpu_quota_cores(root), kinds_of_cores(root)
-    extra = cores_fact(kinds) | ({} if quota is None else {"cpu_quota_cores": quota})
-    siblings = {cpus for cpus in read_siblings(root).values() if cpus}
-    return DeviceFacts(
-        device_model=model or f"{platform.machine()} CPU",
-        tier=Tier.CPU,
-        origin=Origin.MEASURED,
-        os=f"{platform.system()} {platform.release()}",
-        arch=platform.machine(),
-        cpu_model=model,
-        logical_cores=os.cpu_count(),
-        physical_cores=len(siblings) or None,
-        memory_bytes=memory_bytes(),
-        clock_max_mhz=read_clock_max_mhz(root),
-        governor=read_governor(root),
-        is_virtual_machine=parse_is_virtual(cpuinfo),
-        extra=tuple(extra.items()),
-    )
-
-
-def memory_bytes() -> int | None:
-    """Memory of this host; `None` if the system does not say."""
-    try:
-        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    except (OSError, ValueError):
-        return None

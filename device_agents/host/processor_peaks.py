@@ -14,7 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from fleetrank.device_agents.errors import PermanentError
-from fleetrank.foundation.errors import count_of
+from fleetrank.foundation.wording import count_of
 
 _SIDE = 1536
 """Rows and columns of the factors: 28 MB in all, 7 GFLOP, of which BLAS reaches nearly its peak."""

@@ -4,40 +4,34 @@ import re
 import signal
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TypeVar
 
 from fleetrank.device_agents.confinement.walls import confinement_of
-from fleetrank.device_agents.contract.agent import Agent, Say, StopRequested, never_stop
-from fleetrank.device_agents.contract.measurement import (
+from fleetrank.device_agents.contract.agent import StopRequested, never_stop
+from fleetrank.device_agents.contract.failures import (
     LOST_REMEDY,
     MEMORY_REMEDY,
     TAIL_CHARACTERS,
-    Failure,
-    Measurement,
-    failed,
     failure_from_error,
     interrupted,
     says_device_lost,
-    utc_now,
-    waited_in_vain,
 )
+from fleetrank.device_agents.contract.measurement import Failure, Measurement, failed, utc_now
 from fleetrank.device_agents.contract.protocol import (
     STAGE_MARK,
     TURN_MARK,
     InferReply,
     Turn,
     encode_request,
-    read_reply,
-    read_turn_report,
 )
+from fleetrank.device_agents.contract.reply import read_reply, read_turn_report
 from fleetrank.device_agents.contract.task import InferTask, MeasureTask
-from fleetrank.device_agents.errors import StoppedError
 from fleetrank.device_agents.host.conditions import read_oom_kills
 from fleetrank.device_agents.host.control_groups import default_limit_bytes
-from fleetrank.device_agents.host.worker_process import worker_environment
+from fleetrank.device_agents.host.scratch import worker_environment
 from fleetrank.foundation.codec import CodecError, from_json, parse_json
 from fleetrank.foundation.errors import says_out_of_memory
 from fleetrank.foundation.supervised_child import (
@@ -47,14 +41,13 @@ from fleetrank.foundation.supervised_child import (
     exit_name,
     run_child,
 )
-from fleetrank.foundation.vocabulary import NS_PER_S, ErrorKind
+from fleetrank.foundation.units import NS_PER_S
+from fleetrank.foundation.vocabulary import ErrorKind
 
 WORKER = (sys.executable, "-P", "-m", "fleetrank.device_agents.worker")
 """`-P` removes the working directory from the path: a workspace folder cannot hide a package."""
-
 _MARK = TURN_MARK.encode()
 Task = TypeVar("Task", MeasureTask, InferTask)
-
 _STAGE = re.compile(rf"^{STAGE_MARK} (\w+)\n?", re.MULTILINE | re.ASCII)
 
 
@@ -333,61 +326,3 @@ def _judge_crash(
         return ErrorKind.OUT_OF_MEMORY, f"killed for lack of memory{where}", remedy, True
     remedy = "find out which program kills processes on this host; the repeat can be retried"
     return ErrorKind.CRASHED, f"the worker was killed by SIGKILL{where}", remedy, True
-
-
-# Waits until a device is fit, for callers without a scheduler, such as a registration.
-
-STEP_S = 0.2
-"""How often a pause checks the stop request."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Clock:
-    """A monotonic clock and a function that waits."""
-
-    now_ns: Callable[[], int] = time.perf_counter_ns
-    sleep: Callable[[float], None] = time.sleep
-
-    def pause(self, seconds: float, stop_requested: StopRequested) -> None:
-        """Waits; reacts to a stop request within 0.2 s.
-
-        Raises:
-            StoppedError: the user asked to stop.
-        """
-        end_ns = self.now_ns() + int(seconds * 1e9)
-        while (left_ns := end_ns - self.now_ns()) > 0:
-            if stop_requested():
-                raise StoppedError("stopped on request", "resume the sweep")
-            self.sleep(min(STEP_S, left_ns / 1e9))
-
-
-SYSTEM_CLOCK = Clock()
-
-
-def measure_when_fit(
-    agent: Agent,
-    task: MeasureTask,
-    say: Say,
-    *,
-    stop_requested: StopRequested = never_stop,
-    clock: Clock = SYSTEM_CLOCK,
-) -> Measurement:
-    """Measures one repeat and asks again as long as the device is not fit; `say` gets the reasons.
-
-    After the limit the last answer is a failed measurement like any other.
-
-    Raises:
-        StoppedError: the user asked to stop.
-    """
-    started_ns = clock.now_ns()
-    while True:
-        measurement = agent.measure(task, stop_requested)
-        failure = measurement.failure
-        if failure is None or failure.wait is None:
-            return measurement
-        waited_s = (clock.now_ns() - started_ns) / 1e9
-        left_s = failure.wait.limit_s - waited_s
-        if left_s <= 0:
-            return replace(measurement, failure=waited_in_vain(failure, waited_s))
-        say(f"waiting, at most {left_s:.0f} s more: {failure.message}")
-        clock.pause(min(failure.wait.ask_again_s, left_s), stop_requested)

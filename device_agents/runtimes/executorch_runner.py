@@ -3,26 +3,22 @@
 import importlib
 import importlib.metadata
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING
 
-from fleetrank.device_agents.contract.agent import Capability
+from fleetrank.device_agents.contract.capability import Capability
 from fleetrank.device_agents.contract.runtime import Array, Library, LoadedModel, Products
 from fleetrank.device_agents.contract.task import Execution, Options
 from fleetrank.device_agents.errors import BadArtifactError, UnsupportedError, missing_library
-from fleetrank.device_agents.runtimes.runner import (
-    FoundInput,
-    PromptAndSteps,
-    StatePair,
-    has_states,
-    specs_of,
-    state_pairs,
-)
-from fleetrank.foundation.binary import Table
+from fleetrank.device_agents.runtimes.declared_inputs import FoundInput, has_states, specs_of
+from fleetrank.device_agents.runtimes.executorch_states import ExecutorchStateModel
+from fleetrank.device_agents.runtimes.pte_products import METHOD, products_of
+from fleetrank.device_agents.runtimes.states import state_pairs
 from fleetrank.foundation.errors import FleetError
-from fleetrank.foundation.inputs import ModelInput, WorkloadKind, phase_of
+from fleetrank.foundation.inputs import ModelInput
+from fleetrank.foundation.workload import WorkloadKind, phase_of
 
 if TYPE_CHECKING:
     from executorch.extension.pybindings.portable_lib import ExecuTorchMethod as Method
@@ -31,8 +27,6 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     _Call = tuple[Method, list[Tensor]]
-
-_METHOD = "forward"
 _DELEGATE = "XnnpackBackend"
 _IDENTIFIER = re.compile(rb"ET\d\d")
 """Bytes 4 to 8 of every program. Source: schema/program.fbs, file_identifier."""
@@ -144,7 +138,7 @@ class ExecutorchRunner:
 
     def products(self, path: str, execution: Execution) -> Products:
         """By the weights of XNNPACK's nodes; a product outside of a delegate computes in floats."""
-        return _products_of(Path(path).read_bytes(), phase_of(execution.workload) or _METHOD)
+        return products_of(Path(path).read_bytes(), phase_of(execution.workload) or METHOD)
 
 
 def _with_states(
@@ -167,7 +161,7 @@ def _method_of(program: "Program", execution: Execution) -> str:
     """The graph of a prompt or of a step, if the program has both; otherwise the usual one."""
     names = {program.get_method_name(number) for number in range(program.num_methods())}
     phase = phase_of(execution.workload)
-    return phase if phase in names else _METHOD
+    return phase if phase in names else METHOD
 
 
 def _found(meta: "MethodMeta", execution: Execution) -> list[FoundInput]:
@@ -231,129 +225,3 @@ def _as_agent_error(error: RuntimeError) -> FleetError | MemoryError:
     return BadArtifactError(
         f"ExecuTorch rejects the program: {text}", "export it again, or check where it comes from"
     )
-
-
-# ExecuTorch with states, which every run copies: its planned memory has no place for them.
-#
-# A program whose states are mutable buffers would keep them; the exported programs take them as
-# inputs, as those of the other runtimes do.
-
-
-class ExecutorchStateModel(PromptAndSteps["_Call"]):
-    """The method of prompts and that of steps; it fulfils `SequenceModel`."""
-
-    copies_state = True
-
-    def __init__(
-        self,
-        torch: ModuleType,
-        program: object,
-        methods: "tuple[Method, Method | None]",
-        specs: tuple[Sequence[ModelInput], Sequence[StatePair]],
-        settings: Options,
-    ) -> None:
-        self._torch = torch
-        self._program = program  # the methods point into it, so it must stay alive
-        self._method, self._step_method = methods
-        self.inputs, self._pairs = tuple(specs[0]), tuple(specs[1])
-        self.settings = settings
-        self._last = self._method
-        super().__init__((self._method, []))
-
-    def set_inputs(self, arrays: Sequence[Array]) -> None:
-        """Wraps copies of the arrays; those of the states also take their next values."""
-        self._prompt = (self._method, [self._tensor(array) for array in arrays])
-
-    def set_steps(self, steps: Sequence[Sequence[Array]]) -> None:
-        """Puts the inputs of each step beside the same states."""
-        places = [place for place, spec in enumerate(self.inputs) if spec.state is None]
-        self._steps = []
-        for step in steps:
-            arguments = list(self._prompt[1])
-            for place, array in zip(places, step, strict=True):
-                arguments[place] = self._tensor(array)
-            self._steps.append((self._step_method or self._method, arguments))
-
-    def outputs(self) -> list[Array]:
-        """Copies the outputs of the last run."""
-        outputs = self._last.get_outputs(clone_outputs=True)
-        return [output.numpy() for output in outputs if hasattr(output, "numpy")]
-
-    def _run(self, call: "_Call") -> None:
-        method, arguments = call
-        self._last = method
-        method.set_inputs(arguments)
-        method.execute()
-        outputs = method.get_outputs(clone_outputs=False)
-        for pair in self._pairs:
-            arguments[pair.input].copy_(outputs[pair.output])
-
-    def _tensor(self, array: Array) -> "Tensor":
-        return self._torch.from_numpy(array.copy())
-
-
-# Counts the products of a program, inside and outside of its XNNPACK delegates.
-#
-# Source: executorch 1.5: schema/program.fbs, exir/_serialize/_program.py (the header), and
-# backends/xnnpack/serialization/schema.fbs. A union has two fields, the first its place from 1 on.
-
-_PLANS, _PAYLOADS, _SEGMENTS = 1, 3, 4
-_PLAN_NAME, _CHAINS, _OPERATORS, _DELEGATES = 0, 5, 6, 7
-_INSTRUCTIONS, _KERNEL_CALL, _PROCESSED, _IS_SEGMENT = 2, 1, 1, 1
-_SEGMENTS_MAGIC, _XNNPACK_MAGIC = b"eh00", b"XH00"
-_OUTSIDE = frozenset({"aten::convolution", "aten::addmm", "aten::mm", "aten::linear"})
-_FILTER_OF = {2: 1, 7: 16, 13: 16, 39: 16}
-"""Field of the weights in XNNFullyConnected, and in three convolutions of XNNPACK."""
-_XNODES, _XVALUES, _QUANTISED_VALUE, _ID = 1, 2, 2, 6
-
-
-def _products_of(data: bytes, method: str) -> Products:
-    """Those of two computed tensors, as of attention, do not count."""
-    program = Table.root(data)
-    plans = {plan.text(_PLAN_NAME): plan for plan in program.tables(_PLANS)}
-    plan = plans.get(method) or plans[_METHOD]
-    names = [operator.text(0) for operator in plan.tables(_OPERATORS)]
-    calls = (one for chain in plan.tables(_CHAINS) for one in chain.tables(_INSTRUCTIONS))
-    outside = sum(
-        names[call.number(0)] in _OUTSIDE
-        for one in calls
-        if one.number(0, "<B") == _KERNEL_CALL and (call := one.table(1)) is not None
-    )
-    inside = [one for part in _payloads(data, program, plan) for one in _products_inside(part)]
-    return Products(of_integers=sum(inside), all=len(inside) + outside)
-
-
-def _payloads(data: bytes, program: Table, plan: Table) -> Iterator[bytes]:
-    """The bytes of each delegate, which are in the program or in a segment behind it."""
-    inline, segments = list(program.tables(_PAYLOADS)), list(program.tables(_SEGMENTS))
-    behind = int.from_bytes(data[24:32], "little") if data[8:12] == _SEGMENTS_MAGIC else 0
-    n_read = 0
-    for delegate in plan.tables(_DELEGATES):
-        if (processed := delegate.table(_PROCESSED)) is None:
-            continue
-        index = processed.number(1)
-        if processed.number(0, "<B") == _IS_SEGMENT:
-            start = behind + segments[index].number(0, "<Q")
-            end = start + segments[index].number(1, "<Q")
-        else:
-            end = inline[index].end(0)
-            start = end - inline[index].length(0)
-        n_read += end - start
-        if n_read > len(data):
-            raise ValueError("delegates overlap, or end beyond the file")
-        yield data[start:end]
-
-
-def _products_inside(payload: bytes) -> Iterator[bool]:
-    """Whether the weights of each product are integers."""
-    at = int.from_bytes(payload[10:14], "little") if payload[4:8] == _XNNPACK_MAGIC else 0
-    graph = Table.root(payload[at:])
-    integers = set()
-    for value in graph.tables(_XVALUES):
-        if value.number(0, "<B") == _QUANTISED_VALUE and (found := value.table(1)) is not None:
-            tensor = found.table(0)
-            integers.add(None if tensor is None else tensor.number(_ID))
-    for node in graph.tables(_XNODES):
-        kind, found = node.number(0, "<B"), node.table(1)
-        if kind in _FILTER_OF and found is not None:
-            yield found.number(_FILTER_OF[kind]) in integers

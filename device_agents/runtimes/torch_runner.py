@@ -11,27 +11,18 @@ from pathlib import Path
 from types import ModuleType
 from typing import cast
 
-from fleetrank.device_agents.contract.agent import CUDA, Capability, boolean_option
-from fleetrank.device_agents.contract.measurement import says_device_lost
+from fleetrank.device_agents.contract.capability import Capability, boolean_option
+from fleetrank.device_agents.contract.failures import says_device_lost
+from fleetrank.device_agents.contract.gpu_backends import CUDA
 from fleetrank.device_agents.contract.runtime import Array, Library, LoadedModel
 from fleetrank.device_agents.contract.task import Execution, Options
 from fleetrank.device_agents.errors import BadArtifactError, UnsupportedError, missing_library
 from fleetrank.device_agents.runtimes import torch_cuda
-from fleetrank.device_agents.runtimes.pt2_program import copy_checked
-from fleetrank.device_agents.runtimes.runner import (
-    FoundInput,
-    PromptAndSteps,
-    StatePair,
-    has_states,
-    specs_of,
-    state_pairs,
-)
-from fleetrank.device_agents.runtimes.torch_cuda import (
-    as_arrays,
-    as_numpy_has_it,
-    as_tensor,
-    tensors_of,
-)
+from fleetrank.device_agents.runtimes.declared_inputs import FoundInput, has_states, specs_of
+from fleetrank.device_agents.runtimes.pt2_scan import copy_checked
+from fleetrank.device_agents.runtimes.states import state_pairs
+from fleetrank.device_agents.runtimes.torch_states import TorchStateModel
+from fleetrank.device_agents.runtimes.torch_tensors import as_arrays, as_numpy_has_it, as_tensor
 from fleetrank.foundation.errors import FleetError, is_out_of_memory
 from fleetrank.foundation.inputs import ModelInput
 from fleetrank.foundation.vocabulary import Mode
@@ -266,72 +257,3 @@ def _refuse_pickle_globals(event: str, arguments: tuple[object, ...]) -> None:
             f"the file asks for {arguments[0]}.{arguments[1]} while it is loaded",
             "if you trust its maker, run again with `trust=true`",
         )
-
-
-# PyTorch with states: the tensors that a run returns are the arguments of the next one.
-
-
-class TorchStateModel(PromptAndSteps[list[object]]):
-    """One module and its states on the processor; it fulfils `SequenceModel`."""
-
-    copies_state = False
-
-    def __init__(
-        self,
-        torch: ModuleType,
-        module: Callable[..., object],
-        specs: Sequence[ModelInput],
-        pairs: Sequence[StatePair],
-        settings: Options,
-    ) -> None:
-        self._torch, self._module, self._specs = torch, module, tuple(specs)
-        self.settings = settings
-        self.inputs = tuple(as_numpy_has_it(spec) for spec in specs)
-        self._inputs = [pair.input for pair in pairs]
-        self._outputs = [pair.output for pair in pairs]
-        self.states: list[object] = []
-        self._output: object = None
-        super().__init__([])
-
-    def set_inputs(self, arrays: Sequence[Array]) -> None:
-        """Copies the inputs into the runtime's memory."""
-        self._prompt = self._tensors(arrays, self._specs)
-        self.states = [self._prompt[place] for place in self._inputs]
-        self._free(self._prompt)
-
-    def set_steps(self, steps: Sequence[Sequence[Array]]) -> None:
-        """Copies the inputs of each step; its states are filled in when it runs."""
-        specs = [spec for spec in self._specs if spec.state is None]
-        self._steps = []
-        for step in steps:
-            fixed = iter(self._tensors(step, specs))
-            arguments = [next(fixed) if spec.state is None else None for spec in self._specs]
-            self._steps.append(arguments)
-
-    def outputs(self) -> list[Array]:
-        """Copies the outputs of the last run."""
-        return as_arrays(self._torch, self._output)
-
-    def _run(self, call: list[object]) -> None:
-        """Frees the last output first, as a loop that does not keep it."""
-        for place, state in zip(self._inputs, self.states, strict=True):
-            call[place] = state
-        self.states = []
-        self._output = None
-        with self._torch.inference_mode():
-            output = self._module(*call)
-        self._free(call)
-        flat = output if isinstance(output, tuple | list) else tensors_of(output)
-        self.states = [flat[place] for place in self._outputs]
-        self._output = output
-
-    def _free(self, arguments: list[object]) -> None:
-        """Drops the states, so that steps do not keep old ones alive."""
-        for place in self._inputs:
-            arguments[place] = None
-
-    def _tensors(self, arrays: Sequence[Array], specs: Sequence[ModelInput]) -> list[object]:
-        # Of the kind that a run returns, so that a compiled module is compiled once.
-        with self._torch.inference_mode():
-            pairs = zip(arrays, specs, strict=True)
-            return [as_tensor(self._torch, array, spec) for array, spec in pairs]

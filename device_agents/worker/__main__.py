@@ -9,12 +9,8 @@ import os
 import sys
 from typing import TYPE_CHECKING
 
-from fleetrank.device_agents.contract.measurement import (
-    Measurement,
-    WorkerFacts,
-    failed,
-    failure_from_error,
-)
+from fleetrank.device_agents.contract.failures import failure_from_error
+from fleetrank.device_agents.contract.measurement import Measurement, WorkerFacts, failed
 from fleetrank.device_agents.contract.protocol import STAGE_MARK, InferReply, decode_request
 from fleetrank.device_agents.contract.task import InferTask, MeasureTask
 from fleetrank.device_agents.host.worker_process import pin, shed_inheritance
@@ -85,7 +81,8 @@ def _answer(
 
 def _confine(task: MeasureTask | InferTask) -> "Walls":
     from fleetrank.device_agents.confinement.walls import confine
-    from fleetrank.device_agents.host.worker_process import reset_peak, scratch_of_this_worker
+    from fleetrank.device_agents.host.scratch import scratch_of_this_worker
+    from fleetrank.device_agents.host.worker_process import reset_peak
 
     reset_peak()  # opens a file that the kernel would block later
     return confine(task, scratch_of_this_worker())

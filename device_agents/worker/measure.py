@@ -9,13 +9,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fleetrank.device_agents.contract.agent import plugin_of
-from fleetrank.device_agents.contract.measurement import (
-    Measurement,
-    WorkerFacts,
-    failed,
-    failure_from_error,
-)
+from fleetrank.device_agents.contract.failures import failure_from_error
+from fleetrank.device_agents.contract.measurement import Measurement, WorkerFacts, failed
+from fleetrank.device_agents.contract.plugin_backends import plugin_of
 from fleetrank.device_agents.contract.runtime import (
     CountingRunner,
     LoadedModel,
@@ -25,23 +21,27 @@ from fleetrank.device_agents.contract.runtime import (
 )
 from fleetrank.device_agents.contract.task import Execution, MeasureTask
 from fleetrank.device_agents.errors import UnsupportedError
+from fleetrank.device_agents.flags import Seen, judge
 from fleetrank.device_agents.host.conditions import Shares
 from fleetrank.device_agents.host.worker_process import growth_bytes
-from fleetrank.device_agents.runtimes.runner import copies_state, create_runner, make_inputs
-from fleetrank.device_agents.timing import Seen, collection_off, judge
+from fleetrank.device_agents.runtimes.made_inputs import make_inputs
+from fleetrank.device_agents.runtimes.runner import copies_state, create_runner
+from fleetrank.device_agents.timing import collection_off
+from fleetrank.device_agents.worker.artifact_checks import (
+    admitted,
+    check_batch,
+    check_unchanged,
+    run_once,
+)
 from fleetrank.device_agents.worker.run import (
     Caller,
     Loaded,
     Ran,
     Stage,
-    Use,
-    admitted,
-    check_batch,
-    check_unchanged,
+    SystemUse,
     facts_of,
     idle_energy,
     run_loaded,
-    run_once,
 )
 from fleetrank.device_agents.worker.watch import Watch, open_watch
 from fleetrank.foundation.vocabulary import INTEGERS, Mode, Origin, SampleKind, Status
@@ -74,7 +74,7 @@ def measure(
 
     try:
         if task.is_profiled:
-            from fleetrank.device_agents.worker.run import profile
+            from fleetrank.device_agents.worker.profile_run import profile
 
             measurement = profile(task, inherited, note, walls)
         else:
@@ -181,7 +181,7 @@ def _load(runner: Runner, task: MeasureTask, watch: Watch, enter: Stage) -> Load
     if task.execution.workload.steps is None:
         model.set_inputs(make_inputs(model.inputs, task.seed))
     else:
-        from fleetrank.device_agents.worker.run import sequence_runs
+        from fleetrank.device_agents.worker.generation import sequence_runs
 
         sequences = sequence_runs(model, task)
     start = time.perf_counter_ns()
@@ -247,7 +247,7 @@ def _has_nan(model: LoadedModel) -> bool:
 
 
 def _idle_shares() -> Shares:
-    use = Use()
+    use = SystemUse()
     use.begin()
     time.sleep(CONDITIONS_WINDOW_S)
     use.end()

@@ -3,29 +3,20 @@
 import os
 import platform
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fleetrank.device_agents.contract.measurement import (
-    LOST_REMEDY,
     Block,
     Conditions,
     Energy,
     Measurement,
     WorkerFacts,
-    says_device_lost,
 )
 from fleetrank.device_agents.contract.protocol import Turn, TurnReport
-from fleetrank.device_agents.contract.runtime import Array, LoadedModel, Runner, SequenceModel
+from fleetrank.device_agents.contract.runtime import LoadedModel, Runner
 from fleetrank.device_agents.contract.task import BlockPolicy, MeasurePolicy, MeasureTask, Options
-from fleetrank.device_agents.errors import (
-    BadArtifactError,
-    LostArtifactError,
-    TransientError,
-    UnsupportedError,
-)
 from fleetrank.device_agents.host.conditions import CpuTime, Shares, read_cpu_time, shares
 from fleetrank.device_agents.host.control_groups import times_throttled
 from fleetrank.device_agents.host.energy import (
@@ -39,34 +30,17 @@ from fleetrank.device_agents.host.worker_process import (
     involuntary_switches,
     usable_cpus,
 )
-from fleetrank.device_agents.profiling.profiler import PROFILERS, profile_runs, why_not_profiled
-from fleetrank.device_agents.runtimes.runner import make_inputs
-from fleetrank.device_agents.timing import (
-    HalfWidthRule,
-    TimedRuns,
-    TimedSequences,
-    Untimed,
-    WarmUp,
-    sequence_policy,
-    time_block,
-    time_for,
-    time_runs,
-    time_sequences,
-    warm_up,
-    warm_up_sequences,
-)
+from fleetrank.device_agents.long_runs import time_for
+from fleetrank.device_agents.round_blocks import time_block
+from fleetrank.device_agents.timed_sequences import TimedSequences
+from fleetrank.device_agents.timing import HalfWidthRule, TimedRuns, time_runs, warm_up
+from fleetrank.device_agents.worker.generation import SequenceRuns
 from fleetrank.device_agents.worker.watch import Around, Turns, Watch, copy_ns
-from fleetrank.foundation.errors import FleetError, is_out_of_memory
-from fleetrank.foundation.files import open_regular, sha256_of
-from fleetrank.foundation.inputs import ModelInput
-from fleetrank.foundation.vocabulary import Origin, Status
 
 if TYPE_CHECKING:
     from fleetrank.device_agents.confinement.walls import Walls
-
 _IDLE_PAUSE_S = 0.005
 """One step of sleep, while idle power is counted."""
-
 Stage = Callable[[str], None]
 """Called with the name of each stage before it begins."""
 
@@ -176,7 +150,7 @@ def run_loaded(
 
 
 def _timed_alone(model: LoadedModel, policy: MeasurePolicy, around: Around) -> Timed:
-    use = Use()
+    use = SystemUse()
     use.begin()
     runs = time_runs(
         model.run,
@@ -195,7 +169,7 @@ def _timed_long(
     """Runs for a given time; a process of a set first waits until all of them are warm."""
     if turns is not None:
         turns.wait(TurnReport())
-    use = Use()
+    use = SystemUse()
     use.begin()
     # Processes of one boot share the clock of a set; on Linux both are the same.
     clock = time.perf_counter_ns if turns is None else time.monotonic_ns
@@ -207,7 +181,7 @@ def _timed_long(
 
 
 def _timed_sequences(sequences: "SequenceRuns", around: Around) -> Timed:
-    use = Use()
+    use = SystemUse()
     use.begin()
     timed = sequences.timed(around)
     use.end()
@@ -220,7 +194,7 @@ def _timed_in_blocks(
 ) -> Timed:
     samples: list[int] = []
     blocks: list[Block] = []
-    use, report = Use(), TurnReport()
+    use, report = SystemUse(), TurnReport()
     while (turn := turns.wait(report)) is Turn.BLOCK:
         use.begin()
         start_ns = time.monotonic_ns()
@@ -234,7 +208,9 @@ def _timed_in_blocks(
     return _with_use(timed, around, tuple(blocks), use)
 
 
-def _with_use(runs: TimedRuns, around: Around, blocks: tuple[Block, ...], use: "Use") -> Timed:
+def _with_use(
+    runs: TimedRuns, around: Around, blocks: tuple[Block, ...], use: "SystemUse"
+) -> Timed:
     return Timed(
         runs=runs,
         device_samples_ns=around.samples_ns(),
@@ -265,7 +241,7 @@ def _pause() -> None:
     time.sleep(_IDLE_PAUSE_S)
 
 
-class Use:
+class SystemUse:
     """What the system counts in one or several windows of time.
 
     Switches, periods in which a CPU quota stopped the process, and others' CPU time.
@@ -314,87 +290,6 @@ def _own_ticks() -> float:
     return (times.user + times.system) * os.sysconf("SC_CLK_TCK")
 
 
-# Checks that the file is the right one, has the right batch, and runs at all.
-
-State = tuple[int, int, int, int, int]
-"""Device, inode, size, and the times of the last change of content and of inode."""
-
-
-def check_artifact(path: str, sha256: str) -> State:
-    """Rejects a file that the task was not made for; returns the file's state before the check.
-
-    Raises:
-        LostArtifactError: the file is missing or has changed; the model is not at fault.
-    """
-    try:
-        with open_regular(Path(path)) as file:
-            state = _state(os.fstat(file.fileno()))
-            found = sha256_of(file)
-    except OSError as error:
-        raise LostArtifactError(
-            f"cannot read {path}: {error.strerror}", "resume the sweep, which exports it again"
-        ) from error
-    if found != sha256:
-        raise LostArtifactError(
-            f"{path} has changed: its sha256 is {found}, not {sha256}",
-            "delete the file and resume the sweep, which exports it again",
-        )
-    return state
-
-
-def admitted(runner: Runner, task: MeasureTask) -> tuple[str, State]:
-    """Checks the files of a task; returns the path that may be loaded, and the file's state.
-
-    Raises:
-        LostArtifactError: a file is missing or has changed.
-        BadArtifactError: a file from outside contains more than a network.
-    """
-    state = check_artifact(task.artifact_path, task.artifact_sha256)
-    if task.weights_path is not None:
-        check_artifact(task.weights_path, Path(task.weights_path).stem)
-    if task.check_path is not None:
-        check_artifact(task.check_path, Path(task.check_path).stem)
-    path = task.artifact_path if task.is_trusted else runner.admit(task.artifact_path)
-    return path, state
-
-
-def check_unchanged(path: str, state: State) -> None:
-    """Rejects a file that was changed or replaced while it was checked and loaded.
-
-    Checks and runtimes open the file by its path, one after the other.
-
-    Raises:
-        LostArtifactError: it was changed or replaced.
-    """
-    try:
-        found = _state(Path(path).stat())
-    except OSError:
-        found = None
-    if found != state:
-        raise LostArtifactError(
-            f"{path} was changed while it was loaded", "resume the sweep, which measures it again"
-        )
-
-
-def _state(found: os.stat_result) -> State:
-    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
-
-
-def check_batch(inputs: Sequence[ModelInput], batch: int) -> None:
-    """Rejects a file of fixed size whose batch differs from the one in the row.
-
-    Raises:
-        UnsupportedError: no input has this batch as its first size. For a batch of one, inputs may
-            have no batch axis, so only images are checked.
-    """
-    first_sizes = [spec.shape[0] for spec in inputs if len(spec.shape) >= (1 if batch > 1 else 4)]
-    if (batch > 1 or first_sizes) and batch not in first_sizes:
-        raise UnsupportedError(
-            f"the file is made for other batches than {batch}: its inputs begin with {first_sizes}",
-            "export it with this batch or with a dynamic one",
-        )
-
-
 def facts_of(
     inherited: WorkerFacts, runner: Runner, settings: Options, walls: "Walls | None"
 ) -> WorkerFacts:
@@ -407,141 +302,3 @@ def facts_of(
         affinity=usable_cpus(),
         confinement=None if walls is None else walls.names,
     )
-
-
-def run_once(model: LoadedModel) -> None:
-    """Runs one inference; its failure is the artifact's failure.
-
-    Raises:
-        BadArtifactError: the runtime failed on it.
-        MemoryError: an allocation failed.
-    """
-    try:
-        model.run()
-    except (FleetError, MemoryError):
-        raise
-    except Exception as error:
-        if is_out_of_memory(error):
-            raise MemoryError(str(error)) from error
-        if says_device_lost(str(error)):
-            raise TransientError(str(error), LOST_REMEDY) from error
-        raise BadArtifactError(
-            f"the runtime failed while running the file: {type(error).__name__}: {error}",
-            "run the file by hand in its runtime; export it again if it fails there too",
-        ) from error
-
-
-# A repeat that finds out where the time goes, instead of measuring a latency.
-
-
-def profile(
-    task: MeasureTask, inherited: WorkerFacts, enter: Stage, walls: "Walls | None"
-) -> Measurement:
-    """Profiles the file of a task.
-
-    Raises:
-        LostArtifactError: the file is missing or has changed.
-        UnsupportedError: the runtime reports no times of kernels.
-        BadOutputError: its profile cannot be read.
-    """
-    enter("start")
-    reason = why_not_profiled(task.execution)
-    if reason is not None:
-        raise UnsupportedError(reason, "profile it in another runtime, such as onnx")
-    profiler = PROFILERS.load(task.execution.runtime)()
-    path, state = admitted(profiler.runner, task)
-    if walls is not None:
-        walls.arm(profiler.runner.library.module)
-    enter("load")
-    start = time.perf_counter_ns()
-    model = profiler.load(path, task.execution)
-    load_ns = time.perf_counter_ns() - start
-    if not task.execution.inputs:
-        check_batch(model.inputs, task.execution.batch)
-    enter("first_inference")
-    model.set_inputs(make_inputs(model.inputs, task.seed))
-    run_once(model)
-    check_unchanged(task.artifact_path, state)
-    enter("timed")
-    found = profile_runs(profiler, model, task.policy)
-    return Measurement(
-        task_id=task.task_id,
-        status=Status.OK,
-        origin=Origin.MEASURED,
-        load_ns=load_ns,
-        profile=found,
-        worker=facts_of(inherited, profiler.runner, model.settings, walls),
-    )
-
-
-# The runs of `generate` inside the worker: a prompt and its steps, with tokens made before.
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SequenceRuns:
-    """A loaded decoder, its steps after each prompt, and the policy in sequences."""
-
-    model: SequenceModel
-    steps: int
-    policy: MeasurePolicy
-
-    def warm_up(self, untimed: Untimed) -> WarmUp:
-        """Runs whole sequences until they are stable."""
-        return warm_up_sequences(self.model, self.steps, time.perf_counter_ns, self.policy, untimed)
-
-    def timed(self, untimed: Untimed) -> TimedSequences:
-        """Times whole sequences."""
-        return time_sequences(self.model, self.steps, time.perf_counter_ns, self.policy, untimed)
-
-
-def sequence_runs(model: LoadedModel, task: MeasureTask) -> SequenceRuns | None:
-    """Puts the tokens of a sequence into the runtime's memory; `None` for all other workloads.
-
-    The tokens are made before, as no runtime takes them from its own logits: the times hold no
-    sampling.
-
-    Raises:
-        UnsupportedError: the runtime has no states here, or the cell is part of a round.
-    """
-    workload = task.execution.workload
-    if workload.steps is None or workload.length is None:
-        return None
-    apart = f"measure prefill@{workload.length} and decode@{workload.context_tokens}"
-    if not isinstance(model, SequenceModel):
-        raise UnsupportedError(f"{workload} cannot run on backend {task.execution.backend}", apart)
-    if task.blocks is not None:
-        raise UnsupportedError(
-            f"{workload} cannot take turns with other cells: a sequence is not interrupted",
-            f"{apart}, or leave out the rounds",
-        )
-    model.set_inputs(make_inputs(_at(model.inputs, workload.length, workload.length), task.seed))
-    model.set_steps(
-        [_step(model.inputs, workload.length + n, task.seed + n) for n in range(workload.steps)]
-    )
-    return SequenceRuns(
-        model=model,
-        steps=workload.steps,
-        policy=sequence_policy(task.policy, workload.steps),
-    )
-
-
-def _step(specs: Sequence[ModelInput], place: int, seed: int) -> list[Array]:
-    """The inputs of the step at a position, without the states."""
-    fixed = [spec for spec in specs if spec.state is None]
-    return make_inputs(_at(fixed, place + 1, 1), seed)
-
-
-def _at(specs: Sequence[ModelInput], end: int, tokens: int) -> list[ModelInput]:
-    """The inputs for so many tokens that end before a position; their last axis counts tokens."""
-    return [
-        spec
-        if spec.state is not None
-        else replace(
-            spec,
-            shape=(*spec.shape[:-1], tokens),
-            values=spec.values
-            if spec.values.counts_to is None
-            else replace(spec.values, counts_to=end),
-        )
-        for spec in specs
-    ]

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from html import escape
 
-from fleetrank.analysis.sql import EVERY_ROW, ROWS_OF_TABLES, ViewColumn, described_views
+from fleetrank.analysis.sql_views import EVERY_ROW, ROWS_OF_TABLES, ViewColumn, described_views
 from fleetrank.analysis.stored.columns import SCHEMA_VERSION
 from fleetrank.analysis.tables.table import parts_of
 from fleetrank.analysis.tables.tables import TABLES, Setting, TableSpec

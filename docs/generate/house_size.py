@@ -9,6 +9,7 @@ import ast
 import re
 import sys
 import tomllib
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import combinations
@@ -76,6 +77,10 @@ def figures(root: Path) -> dict[str, float]:
         "code and import lines": code + imports,
         "import share, %": round(100 * imports / (code + imports), 1),
         "comment headings that split a module": sum(_headings(one.text) for one in found.values()),
+        "modules with two unrelated groups of 40 lines": sum(
+            _unrelated_groups(one.tree) >= 2 for one in found.values()
+        ),
+        "class names in two modules": _names_twice(found.values()),
         "folders with code": len({path.parent for path in modules}),
         "short private functions called once": sum(_called_once(one) for one in found.values()),
         "class pairs with 5 equal fields": _twins(found.values()),
@@ -97,6 +102,40 @@ def _headings(text: str) -> int:
     )
     ends = (next(n for n in range(at, len(lines)) if not lines[n].startswith("#")) for at in starts)
     return sum(not lines[end].strip() for end in ends)
+
+
+def _unrelated_groups(tree: ast.Module) -> int:
+    """Sets of definitions with 40 lines or more that name nothing of each other: two topics."""
+    nodes = {
+        name: node for node in tree.body for name in _defined(node) if not name.startswith("_log")
+    }
+    groups: list[set[str]] = []
+    for name, node in nodes.items():
+        named = {one.id for one in ast.walk(node) if isinstance(one, ast.Name)} & nodes.keys()
+        own = {name} | named
+        near = [group for group in groups if group & own]
+        groups = [group for group in groups if not group & own] + [own.union(*near)]
+    return sum(sum(len(_lines(nodes[name])) for name in group) >= 40 for group in groups)
+
+
+def _defined(node: ast.stmt) -> list[str]:
+    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+        return [node.name]
+    if isinstance(node, ast.Assign) and len(node.targets) == 1:
+        return [one.id for one in node.targets if isinstance(one, ast.Name)]
+    is_name = isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name)
+    return [node.target.id] if is_name else []
+
+
+def _names_twice(found: Iterable[Measured]) -> int:
+    """Public classes whose name another module gives to another class."""
+    owners = Counter(
+        node.name
+        for one in found
+        for node in one.tree.body
+        if isinstance(node, ast.ClassDef) and not node.name.startswith("_")
+    )
+    return sum(count > 1 for count in owners.values())
 
 
 def _called_once(one: Measured) -> int:

@@ -2,15 +2,14 @@
 
 import re
 
-from fleetrank.device_agents.android.programs.phone_program import (
-    PhoneProgram,
+from fleetrank.device_agents.android.programs.phone_program import PhoneProgram, per_inference
+from fleetrank.device_agents.android.programs.program_output import (
     ProgramCall,
     ProgramOutput,
     Wording,
-    per_inference,
-    readable,
 )
-from fleetrank.device_agents.contract.agent import Capability
+from fleetrank.device_agents.android.programs.program_text import readable
+from fleetrank.device_agents.contract.capability import Capability
 from fleetrank.device_agents.contract.measurement import Measurement
 from fleetrank.device_agents.contract.task import MeasureTask
 

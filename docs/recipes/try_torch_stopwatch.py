@@ -9,7 +9,8 @@ from phone_farm.phone import PhoneSpec, VirtualPhone
 from phone_farm.profile import find_profile
 
 from fleetrank.device_agents.android.agent import AndroidAgent
-from fleetrank.device_agents.android.programs.phone_program import ProgramOutput, create_program
+from fleetrank.device_agents.android.programs.phone_program import create_program
+from fleetrank.device_agents.android.programs.program_output import ProgramOutput
 from fleetrank.device_agents.contract.kind import VirtualMode
 from fleetrank.device_agents.contract.task import Execution, MeasureTask
 from fleetrank.foundation.vocabulary import Runtime

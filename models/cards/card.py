@@ -4,13 +4,13 @@ import hashlib
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
 from fleetrank.foundation.formats import outside_format
-from fleetrank.foundation.inputs import IMAGE, TOKENS, Axes, ModelInput, Workload, WorkloadKind
+from fleetrank.foundation.inputs import Axes, ModelInput
 from fleetrank.foundation.onnx_file import external_data_of
 from fleetrank.foundation.user_file import NO_OTHER_KEYS, Checked, Key
 from fleetrank.foundation.vocabulary import (
@@ -21,12 +21,12 @@ from fleetrank.foundation.vocabulary import (
     Precision,
     WeightsKind,
 )
+from fleetrank.foundation.workload import IMAGE, TOKENS, Workload, WorkloadKind
 from fleetrank.models.cards.inputs import AxisName, AxisSize, CardInput, sized, valid_input
 from fleetrank.models.cards.language import (
     DECODER_WORKLOADS,
     ENCODER_WORKLOADS,
     LanguageShape,
-    language_inputs,
     segment_inputs,
     valid_shape,
 )
@@ -514,133 +514,3 @@ def weights_id(card: ModelCard, weights: Weights) -> str:
     if weights.kind is WeightsKind.PRETRAINED:
         return f"{weights.kind}-{card.weights_tag}"
     return f"{weights.kind}-{weights.checkpoint_sha256}"
-
-
-# The card of a built-in decoder or encoder of text, and the workloads that a card answers.
-
-
-def language_card(name: str, family: Family, shape: LanguageShape) -> ModelCard:
-    """The card of a decoder or encoder of text: its inputs and workloads follow from its shape."""
-    return ModelCard(
-        name=name,
-        family=family,
-        source=Source.LANGUAGE,
-        entry=name,
-        input_size=None,
-        has_attention=True,
-        inputs=language_inputs(shape),
-        workloads=shape.workloads,
-        language=shape,
-    )
-
-
-def is_own_decoder(card: ModelCard) -> bool:
-    """Whether the network is the built-in decoder of text."""
-    return card.language is not None and not card.language.is_encoder
-
-
-def why_not_workload(card: ModelCard, workload: Workload) -> str | None:
-    """The reason why the network has no such inference; `None` if it has.
-
-    Every built-in decoder also has `segment`, and `score`, which is never measured.
-    """
-    if workload.kind is WorkloadKind.SCORE and not is_own_decoder(card):
-        return f"{card.name} is not a decoder of fleetrank's, so it cannot score text"
-    if workload.kind is WorkloadKind.SEGMENT and not is_own_decoder(card):
-        return f"{card.name} is not a decoder of fleetrank's, so it has no memory for {workload}"
-    # `why_not_trained` decides on steps of training.
-    others = (WorkloadKind.SCORE, WorkloadKind.SEGMENT, WorkloadKind.TRAIN)
-    if card.workloads and workload.kind not in (*card.workloads, *others):
-        more = (WorkloadKind.SEGMENT, WorkloadKind.TRAIN) if is_own_decoder(card) else ()
-        return f"{card.name} answers {', '.join((*card.workloads, *more))}, not {workload}"
-    longest = None if card.language is None else card.language.context
-    length = workload.context_tokens or workload.length
-    if longest is not None and length is not None and length > longest:
-        what = "the window" if workload.kind is WorkloadKind.SCORE else workload
-        return f"{card.name} has a context of {longest:,} tokens, and {what} needs {length:,}"
-    return None
-
-
-def why_not_trained(request: ExportRequest) -> str | None:
-    """The reason why this step of training cannot be exported; `None` if it can, or is not asked.
-
-    Only `.pt2` files change their own weights: the other formats have no backward operators.
-    """
-    card, workload = request.card, request.workload
-    if workload.kind is not WorkloadKind.TRAIN:
-        return None
-    shape, length = card.language, workload.length
-    reasons = {
-        f"{card.name} is a file without gradients: a network is trained, not its export": (
-            card.source is Source.FILE
-        ),
-        f"{card.name} has no loss: steps of training are of image classifiers and decoders": (
-            bool(card.inputs) and (shape is None or shape.is_encoder)
-        ),
-        f"{card.name} takes tokens: {workload} must say how many, such as {workload}x128": (
-            shape is not None and length is None
-        ),
-        f"{card.name} takes images, and {workload} is a step on tokens": (
-            shape is None and length is not None
-        ),
-        f"{workload} is not exported to {request.format}: only torch runs a step of training": (
-            request.format is not Format.PT2
-        ),
-        f"{workload} is exported in fp32 only, not in {request.precision}": (
-            request.precision != Precision.FP32
-        ),
-    }
-    return next((reason for reason, holds in reasons.items() if holds), None)
-
-
-# The axis `input_size` of a sweep: networks of images at another height and width.
-
-INPUT_SIZE = "input_size"
-"""The axis: height and width of the images, in pixels."""
-_LARGEST = 4096
-"""As in a card."""
-
-
-def takes_images(card: ModelCard) -> bool:
-    """Whether a sweep's axis `input_size` concerns the model: its inputs are not stated otherwise.
-
-    It does concern a user's file, which is then skipped with the reason.
-    """
-    is_stated = bool(card.inputs) or bool(card.workloads)
-    return not is_stated and (card.input_size is not None or card.source is Source.FILE)
-
-
-def why_not_size(card: ModelCard, axes: Axes) -> str | None:
-    """The reason why a model cannot take images of the size in `axes`; `None` if none is known.
-
-    A network may still refuse the size when it is exported, such as one too small for its layers.
-    """
-    size = dict(axes).get(INPUT_SIZE)
-    if size is None or not takes_images(card):
-        return None
-    if card.source is Source.FILE:
-        return (
-            f"{card.name} is a file, which has its size: export it at {size} pixels, and give that "
-            "file its own card"
-        )
-    if not 0 < size <= _LARGEST:
-        return f"input_size {size} is not from 1 to {_LARGEST} pixels"
-    if card.is_fixed_size and size != card.input_size:
-        return f"{card.name} takes images of {card.input_size} pixels only"
-    return None
-
-
-def sized_for(model: ResolvedCard, axes: Axes) -> tuple[ResolvedCard, Axes]:
-    """The model for images of the size in `axes`, and the axes that its export needs.
-
-    Accuracy and MACs that a card states are those of its size. At another one accuracy is not
-    known, and the export counts the MACs. At its own size the export is the one of other sweeps;
-    an entry point keeps the axis, because it may return inputs of any size.
-    """
-    card, size = model.card, dict(axes).get(INPUT_SIZE)
-    if size is None or not takes_images(card) or why_not_size(card, axes) is not None:
-        return model, axes
-    if size == card.input_size:
-        return model, axes if card.source is Source.ENTRY_POINT else ()
-    at_size = replace(card, input_size=size, macs=None, accuracy_top1=None, accuracy_source=None)
-    return replace(model, card=at_size, sized_from=card), axes

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 
-from fleetrank.foundation.files import file_sha256
+from fleetrank.foundation.small_file import file_sha256
 from fleetrank.foundation.vocabulary import Precision
 from fleetrank.models.cards.card import ModelCard, ResolvedCard, Source, external_data, own_format
 from fleetrank.models.errors import CardError

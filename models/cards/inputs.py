@@ -6,16 +6,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Annotated
 
-from fleetrank.foundation.inputs import (
-    CONTEXT,
-    TOKENS,
-    WHOLE_NUMBERS,
-    Axes,
-    ModelInput,
-    NamedInput,
-    Values,
-)
+from fleetrank.foundation.inputs import WHOLE_NUMBERS, Axes, ModelInput, NamedInput, Values
 from fleetrank.foundation.user_file import NO_OTHER_KEYS, Checked, Key, Short
+from fleetrank.foundation.workload import CONTEXT, TOKENS
 from fleetrank.models.errors import CardError
 
 BATCH = "batch"

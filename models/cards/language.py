@@ -5,15 +5,9 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Annotated
 
-from fleetrank.foundation.inputs import (
-    CONTEXT,
-    LARGEST_LENGTH,
-    TOKENS,
-    ModelInput,
-    Workload,
-    WorkloadKind,
-)
+from fleetrank.foundation.inputs import ModelInput
 from fleetrank.foundation.user_file import NO_OTHER_KEYS, Key
+from fleetrank.foundation.workload import CONTEXT, LARGEST_LENGTH, TOKENS, Workload, WorkloadKind
 from fleetrank.models.cards.inputs import BATCH, CardInput, ValueRule
 
 DECODER_WORKLOADS = (WorkloadKind.PREFILL, WorkloadKind.DECODE, WorkloadKind.GENERATE)

@@ -14,12 +14,14 @@ from typing import Annotated
 
 from pydantic import AfterValidator, BeforeValidator, TypeAdapter
 
-from fleetrank.foundation.errors import BadFileError, did_you_mean, raise_together, shortened
-from fleetrank.foundation.files import check_regular, resolved
-from fleetrank.foundation.inputs import CONTEXT, TOKENS
+from fleetrank.foundation.errors import BadFileError, raise_together
 from fleetrank.foundation.plain_data import read_toml
+from fleetrank.foundation.small_file import check_regular, resolved
 from fleetrank.foundation.user_file import checked
+from fleetrank.foundation.visible_text import shortened
 from fleetrank.foundation.vocabulary import Family
+from fleetrank.foundation.wording import did_you_mean
+from fleetrank.foundation.workload import CONTEXT, TOKENS
 from fleetrank.models.cards.card import (
     FORMATS_OF_SUFFIX,
     CardKeys,
@@ -27,7 +29,6 @@ from fleetrank.models.cards.card import (
     Source,
     external_data,
     format_of_suffix,
-    language_card,
 )
 from fleetrank.models.cards.inputs import BATCH, CardInput, names_in
 from fleetrank.models.cards.language import (
@@ -38,6 +39,7 @@ from fleetrank.models.cards.language import (
     Norm,
     Positions,
 )
+from fleetrank.models.cards.language_card import language_card
 from fleetrank.models.errors import CardError
 
 _NOT_OF_LANGUAGE = {

@@ -13,7 +13,6 @@ import tempfile
 from pathlib import Path
 
 from fleetrank.foundation.codec import from_json, to_json
-from fleetrank.foundation.inputs import IMAGE, Workload
 from fleetrank.foundation.own_process import (
     die_with_parent,
     exit_when_input_ends,
@@ -23,6 +22,7 @@ from fleetrank.foundation.own_process import (
     write_all,
 )
 from fleetrank.foundation.vocabulary import Format
+from fleetrank.foundation.workload import IMAGE, Workload
 from fleetrank.models.cards.card import ExportRequest, Weights
 from fleetrank.models.cards.identity import resolve
 from fleetrank.models.cards.zoo import load_cards

@@ -18,7 +18,7 @@ from fleetrank.models.cards.card import ExportRequest, Source, StagedExport
 from fleetrank.models.errors import ExportError, UntrustedError
 from fleetrank.models.export.exporters import exporter_of
 from fleetrank.models.networks.build import OWN_ENTRY_PREFIX
-from fleetrank.models.networks.cost import parameters_for
+from fleetrank.models.networks.language_cost import parameters_for
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,27 +15,22 @@ from fleetrank.foundation.vocabulary import Format
 from fleetrank.models.calibration import read_calibration
 from fleetrank.models.cards.card import GROUP, Calibration, ExportRequest
 from fleetrank.models.errors import ExportError
-from fleetrank.models.export.exporters import (
-    EXPORTERS,
-    ONLY_METHOD,
-    ONLY_SIGNATURE,
-    Program,
-    write_pte,
-)
-from fleetrank.models.files import save_model
-from fleetrank.models.networks.build import (
+from fleetrank.models.export.exporters import EXPORTERS, ONLY_METHOD, ONLY_SIGNATURE, write_pte
+from fleetrank.models.export.program import Program
+from fleetrank.models.networks.examples import (
     INPUT_SEED,
     Arguments,
     Examples,
     image_examples,
     stated_examples,
 )
+from fleetrank.models.onnx_external_weights import save_model
 
 if TYPE_CHECKING:
     import onnx
     import torch
 
-    from fleetrank.models.networks.build import Array
+    from fleetrank.models.networks.examples import Array
 
 Calls = tuple[Arguments, ...]
 _SEED = INPUT_SEED + 1

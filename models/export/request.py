@@ -5,144 +5,38 @@ import logging
 import os
 import resource
 import shutil
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fleetrank.foundation.errors import FleetError, failing_as, is_out_of_memory
-from fleetrank.foundation.files import check_regular, is_no_room, storage_error
-from fleetrank.foundation.inputs import Optimizer, WorkloadKind
-from fleetrank.models.cards.card import (
-    INPUT_SIZE,
-    Cost,
-    ExportRequest,
-    ModelCard,
-    Source,
-    StagedExport,
-    own_format,
-    takes_images,
-    why_not_trained,
-    why_not_workload,
-)
-from fleetrank.models.cards.identity import why_unknown
+from fleetrank.foundation.errors import FleetError, is_out_of_memory
+from fleetrank.foundation.files import is_no_room, storage_error
+from fleetrank.foundation.workload import Optimizer, WorkloadKind
+from fleetrank.models.cards.card import Cost, ExportRequest, Source, StagedExport
+from fleetrank.models.cards.input_size import INPUT_SIZE, takes_images
 from fleetrank.models.cards.language import language_outputs
+from fleetrank.models.cards.language_card import why_not_trained, why_not_workload
 from fleetrank.models.errors import ExportError, ModelError
 from fleetrank.models.export.exporters import (
     Exporter,
-    Program,
     exporter_of,
     library_versions,
     why_not_precision,
-    with_names,
     write_check,
-    write_reference,
-    write_sequence,
 )
 from fleetrank.models.export.process import usable_cores
+from fleetrank.models.export.program import Program, with_names
 from fleetrank.models.export.quantize import export_quantised
-from fleetrank.models.files import check_sizes, weights_beside
-from fleetrank.models.networks.build import Arguments, Examples, check_trust
+from fleetrank.models.export.reference import write_reference, write_sequence
+from fleetrank.models.export.user_file import stage_file
+from fleetrank.models.file_inputs import check_sizes
+from fleetrank.models.networks.build import check_trust
 from fleetrank.models.networks.cost import count_cost, stated_cost
+from fleetrank.models.networks.examples import Arguments, Examples
 from fleetrank.models.networks.weights import network_with_weights
-from fleetrank.models.number_types import StoredTypes, read_types
+from fleetrank.models.onnx_external_weights import weights_beside
 
 if TYPE_CHECKING:
     import torch
-
-# Imports a file that the user exported: checks it, makes it self-contained, never runs it.
-
-
-def stage_file(request: ExportRequest, out_dir: Path, *, is_trusted: bool) -> StagedExport:
-    """Copies or converts the file of a card into `out_dir`.
-
-    Raises:
-        ExportError: the file is missing, damaged, of another format, or uses files elsewhere.
-        UntrustedError: it is a Keras model or SavedModel, whose conversion may run code.
-    """
-    card = request.card
-    source = Path(card.entry)
-    if not source.exists():
-        raise ExportError(f"{source} does not exist", f"correct 'entry' in the card of {card.name}")
-    _check_regular(source, card)
-    path = out_dir / f"model.{request.format}"
-    own, cost = own_format(card), None
-    check_trust(card, is_trusted=is_trusted)
-    check_sizes(card)
-    versions = library_versions(request)
-    if own is None:
-        if source.is_dir() and not (source / "saved_model.pb").is_file():
-            raise ExportError(f"{source} is not a SavedModel", f"correct the card of {card.name}")
-        _convert_to_tflite(source, path)
-    else:
-        cost = exporter_of(own).copy(source, path, request)
-    types = read_types(path, request.format)
-    _check_types(request, path, types)
-    if cost is not None and types is not None:
-        cost = replace(cost, parameters=types.parameters)
-    return StagedExport(
-        path=path,
-        format=request.format,
-        cost=stated_cost(card, cost, request.workload),
-        versions=versions,
-        weights_path=weights_beside(path),
-    )
-
-
-def _check_types(request: ExportRequest, path: Path, types: StoredTypes | None) -> None:
-    """Rejects a file whose rows could state another precision, or whose inputs are text."""
-    card = request.card
-    found = None if types is None else types.precision
-    problem = None
-    if types is not None and types.strings:
-        problem = (
-            f"{card.entry}: input {types.strings[0]!r} takes text, which cannot be generated",
-            "leave the tokenizer out of the exported model, so that its inputs are numbers",
-        )
-    elif found is None and card.precision is None:
-        problem = why_unknown(card)
-    elif found not in {None, request.precision}:
-        problem = (
-            f"{card.entry} is {found}, not {request.precision}",
-            f'add precision = "{found}" to the card of {card.name}',
-        )
-    if problem is not None:
-        path.unlink()
-        raise ExportError(*problem)
-
-
-def _check_regular(source: Path, card: ModelCard) -> None:
-    """Rejects pipes and devices, because reading them would never end."""
-    if source.is_dir():
-        return
-    try:
-        check_regular(source)
-    except OSError as error:
-        raise ExportError(
-            f"{source} cannot be read: {error.strerror}",
-            f"correct 'entry' in the card of {card.name}",
-        ) from error
-
-
-def _convert_to_tflite(source: Path, path: Path) -> None:
-    """Converts a trusted `.keras` or `.h5` file or SavedModel folder.
-
-    Raises:
-        ExportError: TensorFlow cannot read or convert it.
-    """
-    import tensorflow as tf
-
-    remedy = "convert it to TFLite yourself and give that file"
-    with failing_as(ExportError, f"TensorFlow cannot convert {source}", remedy):
-        if source.is_dir():
-            converter = tf.lite.TFLiteConverter.from_saved_model(str(source))
-        else:
-            # The file is trusted here, so a model with a Lambda layer is allowed.
-            network = tf.keras.models.load_model(source, compile=False, safe_mode=False)
-            converter = tf.lite.TFLiteConverter.from_keras_model(network)
-        data = converter.convert()
-    path.write_bytes(data)
-
-
 _LOG = logging.getLogger(__name__)
 _DTYPES = {"fp16": "float16", "bf16": "bfloat16"}
 """Of a network before it is written; integers are made from fp32."""

@@ -12,10 +12,11 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from fleetrank.foundation.inputs import ModelInput, Optimizer
+from fleetrank.foundation.inputs import ModelInput
+from fleetrank.foundation.workload import Optimizer
 from fleetrank.models.cards.language import LanguageShape
 from fleetrank.models.errors import ExportError
-from fleetrank.models.networks.build import (
+from fleetrank.models.networks.examples import (
     INPUT_SEED,
     Examples,
     seeded_images,

@@ -5,23 +5,19 @@ Seeded weights are the same numbers on every machine.
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
-from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fleetrank.foundation.inputs import IMAGE, ModelInput, Workload
-from fleetrank.foundation.vocabulary import Family, Format, WeightsKind
-from fleetrank.models.cards.card import ExportRequest, ModelCard, Source, Weights
-from fleetrank.models.cards.identity import resolve
+from fleetrank.foundation.inputs import ModelInput
+from fleetrank.foundation.vocabulary import WeightsKind
+from fleetrank.foundation.workload import IMAGE, Workload
+from fleetrank.models.cards.card import ModelCard, Weights
 from fleetrank.models.cards.language import MEMORY, LanguageShape
-from fleetrank.models.cards.zoo import load_zoo
 from fleetrank.models.errors import ExportError, ModelError
-from fleetrank.models.networks.build import (
+from fleetrank.models.networks.build import Built, build_network
+from fleetrank.models.networks.examples import (
     Arguments,
-    Built,
     Examples,
-    build_network,
     given_examples,
     image_examples,
     stated_examples,
@@ -30,7 +26,6 @@ from fleetrank.models.published import checkpoint_sha256, load_folder
 
 if TYPE_CHECKING:
     import torch
-
 OUTPUT_STD = 1.0
 IDLE_BELOW = 1e-4
 """Scales initialised to 0 or 1e-6 (layer scale, last normalisation) make a branch output 0."""
@@ -231,55 +226,3 @@ def _first_tensor(output: object) -> "torch.Tensor":
     if not tensors:
         raise ExportError("the network returns no tensor", "return a tensor or a tuple of tensors")
     return tensors[0]
-
-
-# A tiny network per format, which a worker runs first.
-#
-# The model's figures then exclude the runtime's lazy imports and memory pools.
-
-CANARY_MODEL = "squeezenet1_1"
-"""Small: many runs a second on any phone. Large: the clock rate dominates, not call overhead."""
-
-
-def canary_request() -> ExportRequest:
-    """The export request of the canary; TFLite, because LiteRT's tool runs on every phone."""
-    model = resolve(load_zoo()[CANARY_MODEL])
-    return ExportRequest(model=model, weights=Weights(), format=Format.TFLITE)
-
-
-_FILES = Path(__file__).parent
-"""Holds `primer.onnx`, without metadata, and `primer.tflite`: `make_network` below with seeded
-weights, exported with torch 2.13, onnx 1.23 and litert-torch 0.10."""
-PRIMER = ModelCard(
-    name="primer",
-    family=Family.STANDARD_CNN,
-    source=Source.ENTRY_POINT,
-    entry="fleetrank.models.networks.weights:make_network",
-    input_size=16,
-)
-
-
-def make_network() -> "torch.nn.Module":
-    """One small convolution and a linear layer: operators of nearly every network."""
-    import torch
-
-    return torch.nn.Sequential(
-        torch.nn.Conv2d(3, 8, 3),
-        torch.nn.ReLU(),
-        torch.nn.AdaptiveAvgPool2d(1),
-        torch.nn.Flatten(),
-        torch.nn.Linear(8, 10),
-    )
-
-
-@cache
-def primer_request(format: Format) -> ExportRequest:  # noqa: A002 - the word of the data class
-    """The export request of a format's primer.
-
-    ONNX and TFLite have it as a file: they need no PyTorch and no converter. The other formats
-    belong to a version of their runtime.
-    """
-    file = _FILES / f"primer.{format}"
-    is_file = format in {Format.ONNX, Format.TFLITE}
-    card = replace(PRIMER, source=Source.FILE, entry=str(file)) if is_file else PRIMER
-    return ExportRequest(model=resolve(card), weights=Weights(), format=format)

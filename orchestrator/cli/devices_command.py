@@ -20,28 +20,32 @@ from fleetrank.device_agents.contract.task import OptionValue
 from fleetrank.device_agents.host.cores import cpus_one_per_core
 from fleetrank.device_agents.host.processor_peaks import probe_peak
 from fleetrank.device_agents.registry import KINDS, all_kinds, create_agent
-from fleetrank.foundation.codec import json_text
-from fleetrank.foundation.errors import FleetError, reworded, shortened, with_flags
+from fleetrank.foundation.errors import FleetError, reworded
+from fleetrank.foundation.strict_json import json_text
+from fleetrank.foundation.visible_text import shortened
 from fleetrank.foundation.vocabulary import Origin
+from fleetrank.foundation.wording import with_flags
 from fleetrank.orchestrator.cli.context import current, host_turn, settle_workspace
 from fleetrank.orchestrator.cli.listing import AsJson, TableView, print_table, with_view
 from fleetrank.orchestrator.cli.sweep_display import fleetrank_command
 from fleetrank.orchestrator.errors import NothingToDoError, UsageError
 from fleetrank.orchestrator.workspace.device_registry import (
     DeviceFile,
-    NewDevice,
     PeakSpec,
-    RegistrationDesk,
-    clean_device,
     find_device,
-    kind_with_address,
     load_devices,
     remove_device,
     save_device,
     update_device,
 )
-from fleetrank.orchestrator.workspace.sweep_spec import load_yaml, parse_content
+from fleetrank.orchestrator.workspace.registration import (
+    NewDevice,
+    RegistrationDesk,
+    clean_device,
+    kind_with_address,
+)
 from fleetrank.orchestrator.workspace.workspace import LOCAL_CPU
+from fleetrank.orchestrator.workspace.yaml_file import load_yaml, parse_content
 
 
 def _measure_peaks(device: DeviceFile, threads: Iterable[int]) -> list[dict[str, object]]:

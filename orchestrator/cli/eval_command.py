@@ -10,17 +10,18 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fleetrank.device_agents.registry import HOST_CPU, create_agent
-from fleetrank.foundation.inputs import Workload
 from fleetrank.foundation.vocabulary import CALIBRATED
+from fleetrank.foundation.workload import Workload
 from fleetrank.models.cache import ArtifactCache
 from fleetrank.orchestrator.cli.context import current
 from fleetrank.orchestrator.cli.listing import AsJson, print_table
 from fleetrank.orchestrator.cli.options import with_keys
-from fleetrank.orchestrator.dispatch.controller import StopSwitch
+from fleetrank.orchestrator.dispatch.stop_switch import StopSwitch
 from fleetrank.orchestrator.errors import UsageError
-from fleetrank.orchestrator.evaluation.evaluation_rows import Where, find_subject
-from fleetrank.orchestrator.evaluation.scoring import CHOICE_TASKS, STRATEGIES
-from fleetrank.orchestrator.export import ExportTools
+from fleetrank.orchestrator.evaluation.choice_tasks import CHOICE_TASKS
+from fleetrank.orchestrator.evaluation.subject import Where, find_subject
+from fleetrank.orchestrator.evaluation.text_windows import STRATEGIES
+from fleetrank.orchestrator.one_export import ExportTools
 
 if TYPE_CHECKING:
     from fleetrank.orchestrator.evaluation.evaluation_rows import EvalRun, Row
@@ -79,7 +80,7 @@ def _print(rows: "Sequence[Row]", as_json: bool) -> None:
 
 
 def _shown(row: "Row") -> "Row":
-    from fleetrank.analysis.stored.side_tables import unit_of_metric
+    from fleetrank.analysis.stored.evaluations import unit_of_metric
 
     known = {**row, "unit": unit_of_metric(str(row["quality_metric"]))}
     return {name: known.get(name) for name in _SHOWN}
@@ -120,12 +121,9 @@ def ppl(
     If it is interrupted, the same command goes on where it ended.
     """
     from fleetrank.orchestrator.evaluation.evaluate import evaluate_text
-    from fleetrank.orchestrator.evaluation.evaluation_rows import Reading
-    from fleetrank.orchestrator.evaluation.user_data import (
-        DataChild,
-        open_tokenizer,
-        read_text_data,
-    )
+    from fleetrank.orchestrator.evaluation.text_data import read_text_data
+    from fleetrank.orchestrator.evaluation.text_reading import Reading
+    from fleetrank.orchestrator.evaluation.user_data import DataChild, open_tokenizer
 
     if strategy not in STRATEGIES:
         raise UsageError(f"no strategy '{strategy}'", f"there are {', '.join(STRATEGIES)}")
@@ -159,7 +157,7 @@ def smallbench(
     command goes on where it ended.
     """
     from fleetrank.orchestrator.evaluation.evaluate import evaluate_choices
-    from fleetrank.orchestrator.evaluation.evaluation_rows import Reading
+    from fleetrank.orchestrator.evaluation.text_reading import Reading
     from fleetrank.orchestrator.evaluation.user_data import DataChild, open_tokenizer
 
     given = dict(zip(CHOICE_TASKS, (sst2, rte, boolq, mrpc), strict=True))
@@ -216,7 +214,8 @@ def images(
     from fleetrank.models.cards.card import Preprocessing
     from fleetrank.orchestrator.evaluation.evaluate import evaluate_pictures
     from fleetrank.orchestrator.evaluation.evaluation_rows import Published
-    from fleetrank.orchestrator.evaluation.user_data import DataChild, read_picture_data
+    from fleetrank.orchestrator.evaluation.picture_data import read_picture_data
+    from fleetrank.orchestrator.evaluation.user_data import DataChild
 
     usual = Preprocessing()
     preprocessing = Preprocessing(

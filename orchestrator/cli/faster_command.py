@@ -10,11 +10,11 @@ import polars as pl
 import typer
 
 from fleetrank.analysis.stored.selection import MARGIN
-from fleetrank.foundation.codec import json_text
+from fleetrank.foundation.strict_json import json_text
 from fleetrank.foundation.vocabulary import Form, Origin
 from fleetrank.orchestrator.cli.context import Now, current, settle_workspace
 from fleetrank.orchestrator.cli.listing import AsJson, TableView, with_view
-from fleetrank.orchestrator.cli.options import Explain, share, with_selectors
+from fleetrank.orchestrator.cli.options import share
 from fleetrank.orchestrator.cli.report_command import (
     in_options,
     print_in_form,
@@ -22,6 +22,7 @@ from fleetrank.orchestrator.cli.report_command import (
     selected_table,
     wrapped,
 )
+from fleetrank.orchestrator.cli.selector_options import Explain, with_selectors
 from fleetrank.orchestrator.cli.sweep_display import EXIT_SLOWER, fleetrank_command
 from fleetrank.orchestrator.errors import UsageError
 from fleetrank.orchestrator.workspace.selectors import Selectors

@@ -9,7 +9,7 @@ import polars as pl
 import typer
 
 from fleetrank.analysis.labels import keys_in, labels_of
-from fleetrank.analysis.tables.formats import (
+from fleetrank.analysis.tables.text_columns import (
     REASON,
     brief_columns,
     column_texts,
@@ -18,8 +18,8 @@ from fleetrank.analysis.tables.formats import (
     sentences_of_reasons,
     with_intervals,
 )
-from fleetrank.foundation.codec import json_text
-from fleetrank.foundation.errors import count_of, did_you_mean
+from fleetrank.foundation.strict_json import json_text
+from fleetrank.foundation.wording import count_of, did_you_mean
 from fleetrank.orchestrator.cli.options import option, with_options
 from fleetrank.orchestrator.errors import UsageError
 

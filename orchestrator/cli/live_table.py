@@ -8,10 +8,9 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from fleetrank.analysis.tables.formats import MISSING
-from fleetrank.foundation.errors import count_of, duration
-from fleetrank.orchestrator.progress import (
-    DeviceView,
+from fleetrank.analysis.tables.values import MISSING
+from fleetrank.foundation.wording import count_of, duration
+from fleetrank.orchestrator.progress_events import (
     Event,
     ExportFinished,
     Notice,
@@ -19,13 +18,9 @@ from fleetrank.orchestrator.progress import (
     RepeatFinished,
     SweepFinished,
     SweepStarted,
-    View,
-    printable,
-    sentence,
-    unreal,
-    updated,
-    waiting,
 )
+from fleetrank.orchestrator.progress_view import DeviceView, View, updated
+from fleetrank.orchestrator.progress_words import printable, sentence, unreal, waiting
 
 _MAX_DEVICES_SHOWN = 20
 """Maximum devices on screen; the busiest are shown and the others are counted."""

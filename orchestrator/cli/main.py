@@ -20,17 +20,12 @@ from fleetrank.analysis.errors import AnalysisError, DamagedPartError, NoDataErr
 from fleetrank.device_agents.errors import AgentError, MissingLibraryError, PermanentError
 from fleetrank.foundation.argument_checks import ArgumentError
 from fleetrank.foundation.entry_points import EntryPointError
-from fleetrank.foundation.errors import (
-    BadFileError,
-    FleetError,
-    is_rust_panic,
-    shortened,
-    visible,
-    with_flags,
-)
+from fleetrank.foundation.errors import BadFileError, FleetError, is_rust_panic
 from fleetrank.foundation.files import StorageError
 from fleetrank.foundation.lease import LeaseError
 from fleetrank.foundation.registry import UnknownNameError
+from fleetrank.foundation.visible_text import shortened, visible
+from fleetrank.foundation.wording import with_flags
 from fleetrank.models.errors import LibraryError, ModelError
 from fleetrank.orchestrator.cli.context import CliContext, current, set_current, settle_for_reading
 from fleetrank.orchestrator.cli.silence import never_silent
@@ -40,10 +35,9 @@ from fleetrank.orchestrator.errors import (
     NothingToDoError,
     OrchestratorError,
     UsageError,
-    damage_of,
-    file_error,
-    missing_library,
 )
+from fleetrank.orchestrator.extras import missing_library
+from fleetrank.orchestrator.reading_errors import damage_of, file_error
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +63,7 @@ COMMANDS: Mapping[str, Command] = {
     "report": Command("report_command:app", "Tables and the report page."),
     "eval": Command("eval_command:app", "How good a model is on your data."),
     "predict": Command(
-        "query_command:predict", "Predict the models of a device that has few measurements."
+        "predict_command:predict", "Predict the models of a device that has few measurements."
     ),
     "query": Command("query_command:query", "Query the measurements with SQL."),
 }

@@ -9,17 +9,14 @@ from typing import Annotated
 import typer
 
 from fleetrank.device_agents.registry import HOST_CPU, create_agent
-from fleetrank.foundation.codec import json_text
-from fleetrank.foundation.errors import FleetError, shortened, with_flags
+from fleetrank.foundation.errors import FleetError
 from fleetrank.foundation.formats import format_of, runtime_of
-from fleetrank.foundation.inputs import Workload
+from fleetrank.foundation.strict_json import json_text
 from fleetrank.foundation.user_file import bytes_of
-from fleetrank.foundation.vocabulary import (
-    Format,
-    Precision,
-    Runtime,
-    WeightsKind,
-)
+from fleetrank.foundation.visible_text import shortened
+from fleetrank.foundation.vocabulary import Format, Precision, Runtime, WeightsKind
+from fleetrank.foundation.wording import with_flags
+from fleetrank.foundation.workload import Workload
 from fleetrank.models.cache import ArtifactCache
 from fleetrank.models.cards.card import (
     Artifact,
@@ -37,10 +34,11 @@ from fleetrank.models.export.exporters import why_not_precision
 from fleetrank.orchestrator.cli.context import current, host_turn
 from fleetrank.orchestrator.cli.listing import AsJson, TableView, print_table, with_view
 from fleetrank.orchestrator.cli.options import WorkloadsOption, runtime_option
-from fleetrank.orchestrator.dispatch.controller import StopSwitch, listening
+from fleetrank.orchestrator.dispatch.stop_switch import StopSwitch, listening
 from fleetrank.orchestrator.errors import NothingToDoError, UsageError
-from fleetrank.orchestrator.export import ExportTools, build_artifacts
-from fleetrank.orchestrator.plan.plan import USUAL_WORKLOADS, workloads_of
+from fleetrank.orchestrator.export import build_artifacts
+from fleetrank.orchestrator.one_export import ExportTools
+from fleetrank.orchestrator.plan.executions import USUAL_WORKLOADS, workloads_of
 from fleetrank.orchestrator.workspace.sweep_spec import DEFAULT_RUNTIMES
 
 _EXIT_FAILED, _EXIT_INTERRUPTED = 3, 130

@@ -12,33 +12,21 @@ from typing import Annotated, Literal
 
 import typer
 
-from fleetrank.analysis.tables.tables import TABLES
-from fleetrank.foundation.errors import count_of
 from fleetrank.foundation.files import make_folder, written_aside
 from fleetrank.foundation.vocabulary import Form
-from fleetrank.orchestrator.cli.context import Now, Work, current, readable_workspace, turn_for
-from fleetrank.orchestrator.cli.listing import TableView, print_table, with_view, write_data
-from fleetrank.orchestrator.cli.options import AsForm, Explain, JsonForm, with_selectors
-from fleetrank.orchestrator.cli.report_command import print_in_form, selected_table
-from fleetrank.orchestrator.compute.child import (
-    QUERY_GRACE_S,
-    QUERY_MEMORY_BYTES,
-    Child,
-    Job,
-    JobKind,
-    RefusedError,
-    error_of_child,
-)
-from fleetrank.orchestrator.errors import UsageError, require_libraries
-from fleetrank.orchestrator.workspace.selectors import Selectors
+from fleetrank.foundation.wording import count_of
+from fleetrank.orchestrator.cli.context import Now, current, readable_workspace
+from fleetrank.orchestrator.cli.listing import print_table, write_data
+from fleetrank.orchestrator.cli.reading_turn import Work, turn_for
+from fleetrank.orchestrator.compute.child import QUERY_GRACE_S, QUERY_MEMORY_BYTES, Child
+from fleetrank.orchestrator.compute.jobs import Job, JobKind, RefusedError, error_of_child
+from fleetrank.orchestrator.errors import UsageError
+from fleetrank.orchestrator.extras import require_libraries
 
 _RowForm = Literal[Form.TABLE, Form.JSON, Form.CSV, Form.PARQUET]
 _TIMEOUT_S = 30.0
-_QUANTITY = TABLES["predict"].settings["quantity"]
 _MAX_ROWS = 1000
 """Default row limit, more than fits a terminal; `--max-rows` raises it."""
-
-
 _THREADS = 4
 """Threads of each library, the same as DuckDB gets; more only use memory."""
 
@@ -102,7 +90,7 @@ def _file(out: Path | None) -> Iterator[Path]:
 def _write_columns(path: Path, form: Form) -> None:
     import polars as pl
 
-    from fleetrank.analysis.sql import described_views
+    from fleetrank.analysis.sql_views import described_views
     from fleetrank.orchestrator.compute.answering import write_rows
 
     frame = pl.DataFrame([asdict(column) for column in described_views()])
@@ -161,60 +149,3 @@ def _print(path: Path, form: Form) -> None:
     with path.open("rb") as file:
         shutil.copyfileobj(file, sys.stdout.buffer)
     sys.stdout.buffer.flush()
-
-
-# `fleetrank predict`: what a hardly measured device will do, with intervals.
-
-
-@with_view
-@with_selectors("sweep", "source", "runtime", "precision", "workload", "include_simulated", "seed")
-def predict(
-    *,
-    device: Annotated[str, typer.Option(help="Device to predict, or a platform pattern with *.")],
-    quantity: Annotated[
-        str, typer.Option(metavar="WORD", help=f"One of {', '.join(_QUANTITY.words)}.")
-    ] = _QUANTITY.default,
-    models: Annotated[
-        list[str] | None,
-        typer.Option(help="List only these models: a name, or a pattern with *; may be repeated."),
-    ] = None,
-    coverage: Annotated[
-        float, typer.Option(help="Share of intervals that hold the value of a measurement.")
-    ] = 0.9,
-    like: Annotated[
-        str | None,
-        typer.Option(
-            help="Device, platform or pattern with *: the configuration of a device without "
-            "measurements."
-        ),
-    ] = None,
-    format_: AsForm = Form.TABLE,
-    as_json: JsonForm = False,
-    explain: Explain = False,
-    now: Now = False,
-    view: TableView,
-    selectors: Selectors,
-) -> None:
-    """Predict every model on a device from its few measurements and all known devices.
-
-    `fleetrank report show predict` prints the same as a table and accepts all selectors.
-    """
-    given = {
-        "quantity": quantity,
-        "coverage": f"{coverage:g}",
-        "models": ",".join(models or ()),
-        "like": like or "",
-    }
-    chosen = selectors.model_copy(
-        update={
-            # A device without measurements is on no stored row that a target could select.
-            "target": None if like else device,
-            "settings": tuple(f"{name}={value}" for name, value in given.items()),
-        }
-    )
-    print_in_form(
-        selected_table("predict", chosen, now=now),
-        Form.JSON if as_json else format_,
-        is_explained=explain,
-        view=view,
-    )

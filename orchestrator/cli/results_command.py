@@ -1,7 +1,6 @@
 """`fleetrank results`: lists, checks and changes stored results."""
 
 import sys
-from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -9,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import polars as pl
 import typer
 
+from fleetrank.analysis.stored.exclusions import excluded_column, read_exclusions
 from fleetrank.analysis.stored.part_list import (
     MEASUREMENTS,
     NO_SWEEP,
@@ -18,24 +18,18 @@ from fleetrank.analysis.stored.part_list import (
     parts_folder,
     published_sweeps,
 )
-from fleetrank.analysis.stored.selection import excluded_column, read_exclusions
 from fleetrank.analysis.stored.side_tables import SIDE_TABLES, read_side
-from fleetrank.analysis.stored.sweep_record import shown_tags
+from fleetrank.analysis.stored.sweep_tags import shown_tags
 from fleetrank.analysis.tables.formats import csv_text
-from fleetrank.foundation.errors import count_of, did_you_mean
-from fleetrank.foundation.inputs import IMAGE
-from fleetrank.foundation.lease import pause_between_steps
+from fleetrank.foundation.reading_beside import pause_between_steps
 from fleetrank.foundation.vocabulary import Form
-from fleetrank.orchestrator.cli.context import (
-    Now,
-    Work,
-    current,
-    host_turn,
-    readable_workspace,
-    turn_for,
-)
+from fleetrank.foundation.wording import count_of, did_you_mean
+from fleetrank.orchestrator.cli.context import Now, current, host_turn, readable_workspace
 from fleetrank.orchestrator.cli.listing import AsJson, TableView, print_table, with_view, write_data
-from fleetrank.orchestrator.cli.results_import import export_standard_metrics, import_results
+from fleetrank.orchestrator.cli.reading_turn import Work, turn_for
+from fleetrank.orchestrator.cli.results_exclude import exclude
+from fleetrank.orchestrator.cli.results_import import import_results
+from fleetrank.orchestrator.cli.standard_metrics import export_standard_metrics
 from fleetrank.orchestrator.durable import replace_file
 from fleetrank.orchestrator.errors import NothingToDoError, StoreError, UsageError
 from fleetrank.orchestrator.housekeeping import delete_sweep, plan_deletion
@@ -45,8 +39,6 @@ from fleetrank.orchestrator.sweep.sweep_status import is_running, state_of
 
 if TYPE_CHECKING:
     import polars as pl
-
-    from fleetrank.analysis.stored.selection import Exclusion
 
 SweepIds = Annotated[list[str] | None, typer.Argument(help="Sweeps (default: all).")]
 
@@ -81,7 +73,7 @@ def verify(
 ) -> None:
     """Check journals and parts by checksum, rows by their samples."""
     from fleetrank.orchestrator.store.health import (
-        Fault,
+        StoredFault,
         examine,
         hidden_sweeps,
         put_strays_aside,
@@ -91,7 +83,7 @@ def verify(
 
     store = ResultStore(readable_workspace().results)
     read_exclusions(store.root)  # raises for damaged ones
-    faults: list[Fault] = []
+    faults: list[StoredFault] = []
     rows: list[dict[str, object]] = []
     if repair and not sweeps:
         unfinished = (f"{one}: its start was interrupted" for one in store.remove_unfinished())
@@ -143,165 +135,6 @@ def verify(
 _WITHOUT = "rows without a sweep"
 
 
-# `fleetrank results exclude`: excludes stored rows from all figures, and undoes it.
-
-_NAMES = ("model", "platform_key", "workload")
-_NAMED = 6
-"""Models that a remedy lists; a longer list would be unreadable."""
-
-
-def exclude(
-    sweep: Annotated[
-        str | None, typer.Argument(help="The sweep (default: list exclusions).")
-    ] = None,
-    *,
-    reason: Annotated[
-        str | None, typer.Option(help="Reason, one line; printed under every table.")
-    ] = None,
-    only: Annotated[
-        str | None,
-        typer.Option(
-            metavar="PATTERN",
-            help="Only this model, workload, platform, 'MODEL on PLATFORM' or 'MODEL WORKLOAD on "
-            "PLATFORM'; * matches anything.",
-        ),
-    ] = None,
-    undo: Annotated[
-        int | None, typer.Option(metavar="NUMBER", help="Remove this exclusion.")
-    ] = None,
-    now: Now = False,
-    as_json: AsJson = False,
-) -> None:
-    """Exclude a sweep, or part of it, from all figures.
-
-    Its rows stay stored, and the exclusion can be removed again.
-
-    Without a sweep, lists the exclusions and the number of rows that each covers.
-    """
-    store = ResultStore(current().workspace.results)
-    if undo is not None:
-        _refuse_beside("--undo", {"a sweep": sweep, "--reason": reason, "--only": only})
-        _take_back(store, undo, as_json)
-    elif sweep is not None:
-        _exclude(store, sweep, only, reason, as_json, now=now)
-    else:
-        _refuse_beside("the list", {"--reason": reason, "--only": only})
-        _list(store, as_json, now=now)
-
-
-def _refuse_beside(what: str, others: dict[str, str | None]) -> None:
-    if given := [name for name, value in others.items() if value is not None]:
-        raise UsageError(
-            f"{what} cannot be combined with {given[0]}",
-            'to exclude: SWEEP --reason "..."; to undo: --undo NUMBER; to list: no arguments',
-        )
-
-
-def _exclude(
-    store: ResultStore,
-    sweep: str,
-    pattern: str | None,
-    reason: str | None,
-    as_json: bool,
-    *,
-    now: bool,
-) -> None:
-    from fleetrank.orchestrator.store.small_files import exclude as store_exclusion
-
-    store.sweep_record(sweep)  # raises for an unknown sweep
-    if pattern is not None:
-        parts = part_files(store.root, sweep)
-        with turn_for(parts, work=Work.ROWS, now=now):
-            _refuse_strange(store, sweep, pattern)
-    made = store_exclusion(store.root, sweep, pattern, reason or "")
-    if as_json:
-        print_table([asdict(made)], as_json)
-        return
-    print(f"exclusion {made.number}: {_what(made)} is now left out of all figures")
-    print(f"undo with: fleetrank results exclude --undo {made.number}")
-
-
-def _take_back(store: ResultStore, number: int, as_json: bool) -> None:
-    from fleetrank.orchestrator.store.small_files import take_back
-
-    taken = take_back(store.root, number)
-    if as_json:
-        print_table([asdict(taken)], as_json)
-        return
-    print(f"exclusion {taken.number} removed: {_what(taken)} is included again")
-
-
-def _list(store: ResultStore, as_json: bool, *, now: bool) -> None:
-    from fleetrank.analysis.stored.selection import read_exclusions
-
-    entries = read_exclusions(store.root).entries
-    parts = [path for sweep_id in store.sweep_ids() for path in part_files(store.root, sweep_id)]
-    with turn_for(parts, work=Work.ROWS, now=now):
-        counts = _count(store, entries)
-    rows = [asdict(one) | {"n_rows": n} for one, n in zip(entries, counts, strict=True)]
-    print_table(rows, as_json)
-
-
-def _count(store: ResultStore, entries: "Sequence[Exclusion]") -> list[int]:
-    """The number of published rows each covers; 0 for a deleted sweep."""
-    from fleetrank.analysis.errors import NoDataError
-    from fleetrank.analysis.stored.columns import ORIGINS
-    from fleetrank.analysis.stored.load import load_measurements
-    from fleetrank.analysis.stored.selection import covers
-
-    if not entries:
-        return []
-    try:
-        frame = load_measurements(store.root, origins=ORIGINS)
-    except NoDataError:
-        return [0] * len(entries)
-    counts = frame.select(covers(one).sum().alias(str(one.number)) for one in entries)
-    return [int(n) for n in counts.collect().row(0)]
-
-
-def _refuse_strange(store: ResultStore, sweep: str, pattern: str) -> None:
-    """Searches published rows, then rows that are only in the journal of a running sweep."""
-    from fleetrank.analysis.stored.selection import fits
-
-    seen = _published_names(store, sweep)
-    if seen.filter(fits(pattern)).is_empty():
-        seen = seen.vstack(_journal_names(store, sweep)).unique()
-    if seen.filter(fits(pattern)).is_empty():
-        known = sorted(seen["model"].drop_nulls().unique())
-        raise UsageError(
-            f"no stored row of {sweep} has the model, workload, platform or cell '{pattern}'",
-            did_you_mean(pattern, [*known, *seen["platform_key"].drop_nulls()])
-            + f"its models are {', '.join(known[:_NAMED]) or 'not stored yet'}; "
-            "one cell is 'MODEL on PLATFORM'; * in a name matches anything",
-        )
-
-
-def _published_names(store: ResultStore, sweep: str) -> "pl.DataFrame":
-    import polars as pl
-
-    from fleetrank.analysis.errors import NoDataError
-    from fleetrank.analysis.stored.columns import ORIGINS
-    from fleetrank.analysis.stored.load import load_measurements
-
-    try:
-        frame = load_measurements(store.root, sweep=sweep, origins=ORIGINS)
-    except NoDataError:
-        return pl.DataFrame(schema=dict.fromkeys(_NAMES, pl.String))
-    return frame.select(_NAMES).unique().collect()
-
-
-def _journal_names(store: ResultStore, sweep: str) -> "pl.DataFrame":
-    import polars as pl
-
-    rows = store.open_journal(sweep).rows()
-    names = {tuple(str(row.get(name) or IMAGE) for name in _NAMES) for row in rows}
-    return pl.DataFrame(sorted(names), schema=dict.fromkeys(_NAMES, pl.String), orient="row")
-
-
-def _what(one: "Exclusion") -> str:
-    return one.sweep_id if one.pattern is None else f"{one.pattern} of {one.sweep_id}"
-
-
 def is_confirmed(question: str, is_sure: bool, as_json: bool) -> bool:
     """Whether the user agreed, by `--yes` or at a terminal; otherwise prints a hint."""
     if is_sure:
@@ -342,11 +175,7 @@ def delete(
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 app.command("import")(import_results)
-
-
 _RowForm = Literal[Form.CSV, Form.PARQUET, Form.JSON]
-
-
 # The order here is the order of the help.
 app.command()(exclude)
 app.command()(delete)

@@ -18,30 +18,25 @@ import yaml
 
 from fleetrank.analysis.stopping_rule import SweepQuestion
 from fleetrank.analysis.stored.selection import CHANGE_ALPHA, MARGIN
-from fleetrank.foundation.codec import json_text
-from fleetrank.foundation.errors import shortened
+from fleetrank.foundation.strict_json import json_text
+from fleetrank.foundation.visible_text import shortened
 from fleetrank.foundation.vocabulary import Form, Precision, Runtime
+from fleetrank.orchestrator.cli.cell_summary import cell_rows
 from fleetrank.orchestrator.cli.context import current, settle_workspace
 from fleetrank.orchestrator.cli.listing import AsJson, print_table
-from fleetrank.orchestrator.cli.options import (
-    NewSweepOptions,
-    Progress,
-    runtime_option,
-    share,
-    with_sweep_options,
-)
+from fleetrank.orchestrator.cli.options import runtime_option, share
 from fleetrank.orchestrator.cli.report_command import print_in_form, selected_table
 from fleetrank.orchestrator.cli.sweep_display import (
     EXIT_FAILED_CELLS,
     EXIT_INTERRUPTED,
     EXIT_SLOWER,
-    cell_rows,
     conclude,
     noisy_lines,
     result_stream,
     shown_cells,
     shown_progress,
 )
+from fleetrank.orchestrator.cli.sweep_options import NewSweepOptions, Progress, with_sweep_options
 from fleetrank.orchestrator.errors import NothingToDoError, UsageError
 
 if TYPE_CHECKING:
@@ -49,7 +44,7 @@ if TYPE_CHECKING:
 
     from fleetrank.analysis.tables.table import Table
     from fleetrank.models.cards.card import ModelCard
-    from fleetrank.orchestrator.progress import SweepFinished
+    from fleetrank.orchestrator.progress_events import SweepFinished
     from fleetrank.orchestrator.sweep.sweep_session import RunOptions
     from fleetrank.orchestrator.sweep.sweep_setup import Setup
     from fleetrank.orchestrator.workspace.workspace import Workspace
@@ -164,7 +159,7 @@ def run(
     and have their tables. The result is a sweep like any other. A file gets a card in cards/, which
     you can complete. It needs no workspace: without one, a folder in your user data is used.
     """
-    from fleetrank.orchestrator.workspace.model_argument import axis_sizes
+    from fleetrank.orchestrator.workspace.input_rules import axis_sizes
     from fleetrank.orchestrator.workspace.sweep_spec import LimitsSpec
 
     workspace, sizes = settle_workspace(), axis_sizes(axis or ())
@@ -251,7 +246,7 @@ def ab(
     Without a workspace, a folder in your user data is used.
     """
     from fleetrank.analysis.arrays.two_samples import Limits, Verdict
-    from fleetrank.analysis.comparison.verdict import compare_rounds, rounds_sentences
+    from fleetrank.analysis.comparison.rounds_comparison import compare_rounds, rounds_sentences
     from fleetrank.analysis.stored.columns import ORIGINS
     from fleetrank.analysis.stored.load import load_measurements
 
@@ -331,11 +326,8 @@ def _measured(
         UsageError: a value is not valid; the message names its key.
     """
     from fleetrank.orchestrator.sweep.sweep_run import WrittenSpec, start_sweep
-    from fleetrank.orchestrator.workspace.sweep_spec import (
-        SweepSpec,
-        parse_content,
-        with_checkpoints,
-    )
+    from fleetrank.orchestrator.workspace.sweep_spec import SweepSpec, with_checkpoints
+    from fleetrank.orchestrator.workspace.yaml_file import parse_content
 
     name = "the options"
     written = WrittenSpec(
@@ -422,7 +414,7 @@ def _hints(card: "ModelCard", sizes: Mapping[str, Sequence[int]]) -> Iterator[st
     from fleetrank.models.cards.card import Source
     from fleetrank.models.cards.inputs import BATCH, has_batch
     from fleetrank.models.errors import CardError
-    from fleetrank.models.files import inputs_of
+    from fleetrank.models.file_inputs import inputs_of
 
     format_ = Path(card.entry).suffix[1:].lower()
     if card.source is not Source.FILE or format_ not in set(Format):
@@ -474,7 +466,7 @@ def _check_sides(setup: "Setup") -> None:
 
 def _check_axes(card: "ModelCard", sizes: Mapping[str, Sequence[int]]) -> None:
     """Checks that every free axis has a size and that every given axis exists."""
-    from fleetrank.models.cards.card import INPUT_SIZE, takes_images
+    from fleetrank.models.cards.input_size import INPUT_SIZE, takes_images
     from fleetrank.models.cards.inputs import BATCH, axis_names
 
     known = axis_names(card.inputs, takes_tokens=bool(card.workloads))
@@ -523,7 +515,7 @@ def _one_workload(cards: "Sequence[ModelCard]", given: str | None) -> dict[str, 
     Without a given workload it is `decode@128`, or the usual one that the first model answers.
     Raises as `_workloads_for`.
     """
-    from fleetrank.orchestrator.plan.plan import USUAL_WORKLOADS
+    from fleetrank.orchestrator.plan.executions import USUAL_WORKLOADS
 
     answered = [str(one) for one in reversed(USUAL_WORKLOADS) if one.kind in cards[0].workloads]
     chosen = given if given is not None else next(iter(answered), None)

@@ -7,15 +7,16 @@ from typing import Annotated
 
 import typer
 
-from fleetrank.foundation.codec import json_text
-from fleetrank.foundation.errors import count_of, with_flags
+from fleetrank.foundation.strict_json import json_text
+from fleetrank.foundation.wording import count_of, with_flags
 from fleetrank.orchestrator.cli.context import current
 from fleetrank.orchestrator.cli.listing import AsJson, print_table
-from fleetrank.orchestrator.doctor import LIBRARIES, Finding, Level
+from fleetrank.orchestrator.doctor import Finding, Severity
+from fleetrank.orchestrator.doctor_software import LIBRARIES
 from fleetrank.orchestrator.errors import NothingToDoError
 from fleetrank.orchestrator.workspace.workspace import Workspace, default_root
 
-_MARK = {Level.OK: "ok     ", Level.WARNING: "warning", Level.ERROR: "error  "}
+_MARK = {Severity.OK: "ok     ", Severity.WARNING: "warning", Severity.ERROR: "error  "}
 _WIDTH = max(len(one.check) for one in LIBRARIES)
 _MOST_TO_DO = 2
 """More at once is not done; the next call names the others."""
@@ -67,12 +68,9 @@ def doctor(
     if cluster is not None:
         _check_cluster(cluster, as_json=as_json)
         return
-    from fleetrank.orchestrator.doctor import (
-        check_devices,
-        check_host,
-        check_packages,
-        check_software,
-    )
+    from fleetrank.orchestrator.doctor_host import check_devices, check_host
+    from fleetrank.orchestrator.doctor_packages import check_packages
+    from fleetrank.orchestrator.doctor_software import check_software
 
     findings = []
     checks = (
@@ -91,7 +89,7 @@ def doctor(
         print(json_text([asdict(finding) for finding in findings], indent=2))
     else:
         _conclude(findings)
-    if any(finding.level is Level.ERROR for finding in findings):
+    if any(finding.level is Severity.ERROR for finding in findings):
         raise typer.Exit(_EXIT_ERROR)
 
 
@@ -105,8 +103,8 @@ def _folder() -> Path:
 
 def _conclude(findings: Sequence[Finding]) -> None:
     """Prints what to do, errors first, or that there is nothing to do."""
-    errors = [one for one in findings if one.level is Level.ERROR]
-    to_do = [*errors, *(one for one in findings if one.level is Level.WARNING)]
+    errors = [one for one in findings if one.level is Severity.ERROR]
+    to_do = [*errors, *(one for one in findings if one.level is Severity.WARNING)]
     if not to_do:
         print("\nready")
         return
@@ -123,7 +121,7 @@ def _check_cluster(address: str, *, as_json: bool) -> None:
     Raises:
         NothingToDoError: no host can measure.
     """
-    from fleetrank.orchestrator.sweep.dispatch_backend import read_cluster_status
+    from fleetrank.orchestrator.sweep.cluster_status import read_cluster_status
 
     found = read_cluster_status(current().workspace, address)
     if as_json:

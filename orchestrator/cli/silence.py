@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from time import perf_counter
 
-from fleetrank.foundation.errors import duration
-from fleetrank.foundation.lease import current_step
+from fleetrank.foundation.reading_beside import current_step
+from fleetrank.foundation.wording import duration
 
 SILENCE_S = 5.0
 """Longer than this without output looks like a hang."""

@@ -9,26 +9,27 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fleetrank.analysis.stored.sweep_record import SweepState
-from fleetrank.foundation.codec import json_text
-from fleetrank.foundation.errors import count_of, duration, with_flags
-from fleetrank.foundation.inputs import IMAGE
+from fleetrank.foundation.strict_json import json_text
 from fleetrank.foundation.vocabulary import ErrorKind
+from fleetrank.foundation.wording import count_of, duration, with_flags
+from fleetrank.foundation.workload import IMAGE
 from fleetrank.orchestrator.cli.context import current, readable_workspace, settle_workspace
 from fleetrank.orchestrator.cli.listing import AsJson, print_table
-from fleetrank.orchestrator.cli.options import (
-    Cluster,
-    NewSweepOptions,
-    SweepOptions,
-    with_sweep_options,
-)
 from fleetrank.orchestrator.cli.sweep_display import (
     conclude,
     fleetrank_command,
     result_stream,
     shown_progress,
 )
+from fleetrank.orchestrator.cli.sweep_options import (
+    Cluster,
+    NewSweepOptions,
+    SweepOptions,
+    with_sweep_options,
+)
 from fleetrank.orchestrator.errors import UsageError
-from fleetrank.orchestrator.progress import counted_from_one, decided, printable
+from fleetrank.orchestrator.progress_events import decided
+from fleetrank.orchestrator.progress_words import counted_from_one, printable
 from fleetrank.orchestrator.workspace.sweep_spec import SweepSpec
 
 if TYPE_CHECKING:
@@ -83,7 +84,8 @@ def plan(
     from fleetrank.orchestrator.cli.sweep_plan_text import print_plan
     from fleetrank.orchestrator.progress import PlainLines
     from fleetrank.orchestrator.sweep.dispatch_backend import open_dispatch_backend
-    from fleetrank.orchestrator.sweep.sweep_setup import plan_sweep, read_spec
+    from fleetrank.orchestrator.sweep.sweep_argument import read_spec
+    from fleetrank.orchestrator.sweep.sweep_setup import plan_sweep
 
     if spec is None:
         raise UsageError("no sweep is named", "give a file, or the name of one in sweeps/")
@@ -159,7 +161,8 @@ def status(
     During the run or later. Other commands select by tag with `--sweep tag:NAME`. Rows do not
     change.
     """
-    from fleetrank.orchestrator.store.results import ResultStore, change_tags
+    from fleetrank.orchestrator.store.results import ResultStore
+    from fleetrank.orchestrator.store.tagging import change_tags
     from fleetrank.orchestrator.sweep.sweep_status import read_status
 
     store = ResultStore(readable_workspace().results)
@@ -210,7 +213,7 @@ def _print_status(found: "SweepStatus") -> None:
 
 def _id_of(store: "ResultStore", given: str | None) -> str:
     """The id of the sweep that is meant; says which one, if that is not what was typed."""
-    from fleetrank.orchestrator.sweep.sweep_setup import find_sweep
+    from fleetrank.orchestrator.sweep.sweep_argument import find_sweep
 
     sweep_id = find_sweep(current().workspace, store, given)
     if given not in {None, sweep_id}:

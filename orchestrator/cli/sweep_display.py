@@ -13,19 +13,20 @@ from typing import TYPE_CHECKING, TextIO
 import typer
 
 from fleetrank.analysis.stored.columns import ORIGINS
-from fleetrank.analysis.tables.formats import grid_of_rows, lines_of
-from fleetrank.foundation.inputs import IMAGE
-from fleetrank.foundation.vocabulary import BYTES_PER_MIB, NS_PER_MS, NS_PER_S, CellVerdict
-from fleetrank.orchestrator.cli.context import Work, current, reading_turn
-from fleetrank.orchestrator.cli.options import Progress
+from fleetrank.analysis.tables.text_columns import grid_of_rows, lines_of
+from fleetrank.foundation.vocabulary import CellVerdict
+from fleetrank.foundation.workload import IMAGE
+from fleetrank.orchestrator.cli.context import current
+from fleetrank.orchestrator.cli.reading_turn import Work, reading_turn
+from fleetrank.orchestrator.cli.sweep_options import Progress
 
 if TYPE_CHECKING:
     import polars as pl
 
     from fleetrank.analysis.panel.session import Session
-    from fleetrank.orchestrator.progress import Subscriber, SweepFinished
+    from fleetrank.orchestrator.progress import Subscriber
+    from fleetrank.orchestrator.progress_events import SweepFinished
     from fleetrank.orchestrator.sweep.sweep_session import RunOptions
-
 EXIT_FAILED_CELLS, EXIT_SLOWER, EXIT_INTERRUPTED = 3, 5, 130
 _WIDTH = 100
 """Letters of a line of latencies in a pipe."""
@@ -93,9 +94,9 @@ def conclude(
 def found_lines(results: Path, sweep_id: str) -> Iterator[str]:
     """The latencies of a finished sweep, how many are steady, and the pair that surprises most.
 
-    Empty where `_judged` is.
+    Empty where `with_judgement` is.
     """
-    judged = _judged(results, sweep_id)
+    judged = with_judgement(results, sweep_id)
     for cells in judged:
         yield from _matrix_lines(cells)
         n_steady = cells.filter(verdict=CellVerdict.STEADY).height
@@ -108,7 +109,7 @@ def found_lines(results: Path, sweep_id: str) -> Iterator[str]:
 
 def noisy_lines(results: Path, sweep_id: str) -> Iterator[str]:
     """Which cells of each workload are noisy, or unlike they were in other sweeps, and why."""
-    for cells in _judged(results, sweep_id):
+    for cells in with_judgement(results, sweep_id):
         yield from _noise_of(results, cells)
 
 
@@ -151,7 +152,7 @@ def _surprise(results: Path) -> Iterator[str]:
 
 
 @cache
-def _judged(results: Path, sweep_id: str) -> tuple["pl.DataFrame", ...]:
+def with_judgement(results: Path, sweep_id: str) -> tuple["pl.DataFrame", ...]:
     """The cells of each workload of a finished sweep, with verdicts.
 
     Empty in an installation without the extra `analysis`, which measures and has no verdicts.
@@ -228,59 +229,6 @@ def _options_of(options: "RunOptions") -> list[str]:
         *(["--cluster", options.cluster] if options.cluster is not None else []),
         *(["--trust"] if options.is_trusted else []),
     ]
-
-
-# What a command prints about the cells of one sweep: figures with their interval and verdict.
-
-
-def cell_rows(results: Path, sweep_id: str) -> list[dict[str, object]]:
-    """One row for each measured cell of a sweep, simulated ones too; empty if nothing worked."""
-    from fleetrank.analysis.errors import NoDataError
-    from fleetrank.analysis.stored.cell_values import cell_values
-    from fleetrank.analysis.stored.load import load_measurements
-
-    try:
-        cells = cell_values(load_measurements(results, sweep=sweep_id, origins=ORIGINS))
-    except NoDataError:
-        return []
-    verdicts = {
-        (row["cell_key"], row["workload"]): {"verdict": row["verdict"], "why": row["why"]}
-        for judged in _judged(results, sweep_id)
-        for row in judged.iter_rows(named=True)
-    }
-    unknown: dict[str, object] = {"verdict": None, "why": None}
-    return [
-        _row(cell) | verdicts.get((cell["cell_key"], cell["workload"]), unknown)
-        for cell in cells.iter_rows(named=True)
-    ]
-
-
-_SAME = (
-    "model", "platform_key", "axes", "workload", "origin", "statistic", "interval_reason",
-    "n_repeats", "memory_metric", "backend", "backend_nodes", "graph_nodes", "flags",
-)  # fmt: skip
-
-
-def _row(cell: Mapping[str, object]) -> dict[str, object]:
-    same = {name: cell[name] for name in _SAME}
-    return same | {
-        "tokens_per_s": _tokens_per_s(cell),
-        "latency_ms": _scaled(cell["latency_ns"], NS_PER_MS),
-        "latency_low_ms": _scaled(cell["latency_low_ns"], NS_PER_MS),
-        "latency_high_ms": _scaled(cell["latency_high_ns"], NS_PER_MS),
-        "peak_memory_mib": _scaled(cell["peak_memory_bytes"], BYTES_PER_MIB),
-    }
-
-
-def _tokens_per_s(cell: Mapping[str, object]) -> float | None:
-    tokens, latency_ns = cell["tokens_per_inference"], cell["latency_ns"]
-    if not isinstance(tokens, int) or not isinstance(latency_ns, float) or latency_ns <= 0:
-        return None
-    return tokens / (latency_ns / NS_PER_S)
-
-
-def _scaled(value: object, unit: float) -> float | None:
-    return value / unit if isinstance(value, int | float) else None
 
 
 _SHOWN = (

@@ -6,14 +6,14 @@ from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 
 from fleetrank.analysis.labels import keys_in, labels_of
-from fleetrank.foundation.codec import json_text
 from fleetrank.foundation.cpus import cpu_list, unlike_cores
-from fleetrank.foundation.errors import count_of, duration, with_flags
-from fleetrank.foundation.inputs import IMAGE
+from fleetrank.foundation.strict_json import json_text
+from fleetrank.foundation.wording import count_of, duration, with_flags
+from fleetrank.foundation.workload import IMAGE
 from fleetrank.models.cache import ArtifactCache
 from fleetrank.models.cards.card import ExportRequest
 from fleetrank.models.errors import ModelError
-from fleetrank.models.networks.weights import canary_request, primer_request
+from fleetrank.models.networks.primer import canary_request, primer_request
 from fleetrank.orchestrator.cli.listing import print_table
 from fleetrank.orchestrator.identity import Cell, SkippedCell, company, loaded_bytes
 from fleetrank.orchestrator.plan import estimate

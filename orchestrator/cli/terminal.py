@@ -9,20 +9,18 @@ from rich.segment import Segment
 from rich.table import Table as RichTable
 from rich.text import Text
 
-from fleetrank.analysis.tables.formats import (
-    EXPLAIN_HINT,
+from fleetrank.analysis.tables.brief_notes import with_brief_notes
+from fleetrank.analysis.tables.formats import EXPLAIN_HINT, grid_of
+from fleetrank.analysis.tables.text_columns import (
     REASON,
     Grid,
-    grid_of,
     grid_of_rows,
-    heading,
     least_wanted,
     sentences_of_reasons,
-    value_text,
     without_shared,
 )
-from fleetrank.analysis.tables.table import with_brief_notes
-from fleetrank.foundation.errors import visible
+from fleetrank.analysis.tables.values import heading, value_text
+from fleetrank.foundation.visible_text import visible
 from fleetrank.orchestrator.cli.visible_streams import VisibleStream
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ import textwrap
 from time import perf_counter
 from typing import TextIO
 
-from fleetrank.foundation.errors import visible
+from fleetrank.foundation.visible_text import visible
 
 
 class VisibleStream(io.TextIOWrapper):

@@ -16,14 +16,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from fleetrank.analysis.errors import QueryError
-from fleetrank.analysis.sql import left_out_note, query_frames, rows_of, run_query
+from fleetrank.analysis.sql import left_out_note, query_frames, run_query
+from fleetrank.analysis.sql_values import rows_of
 from fleetrank.analysis.stored.columns import ORIGINS
 from fleetrank.analysis.stored.load import load_measurements
 from fleetrank.analysis.tables.formats import FORMULA
-from fleetrank.foundation.codec import count_not_finite, json_text
 from fleetrank.foundation.errors import failing_as
+from fleetrank.foundation.strict_json import count_not_finite, json_text
 from fleetrank.foundation.vocabulary import Form
-from fleetrank.orchestrator.compute.child import JSON_TYPE, Job, JobKind, Result
+from fleetrank.orchestrator.compute.jobs import JSON_TYPE, Job, JobKind, Result
 from fleetrank.orchestrator.durable import storing
 
 if TYPE_CHECKING:
@@ -89,8 +90,8 @@ class Answering:
         return Selectors.model_validate_json(job.selectors).selection(self._results)
 
     def _page(self, job: Job) -> Result:
+        from fleetrank.analysis.report.evidence import gather
         from fleetrank.analysis.report.page import render_page
-        from fleetrank.analysis.report.page_tables import gather
 
         html = render_page(gather(self._results, self._selection(job)), datetime.now(UTC))
         return Result(media_type="text/html; charset=utf-8", body=html.encode())

@@ -16,13 +16,13 @@ from pathlib import Path
 
 from fleetrank.analysis.stored.part_list import damage_in
 from fleetrank.foundation.errors import FleetError, is_rust_panic
-from fleetrank.foundation.lease import reading_beside_measurements
 from fleetrank.foundation.own_process import (
     keep_stdout_for_the_result,
     limit_memory,
     lower_priority,
 )
-from fleetrank.orchestrator.compute.child import Job, JobKind, Reply, Result
+from fleetrank.foundation.reading_beside import reading_beside_measurements
+from fleetrank.orchestrator.compute.jobs import Job, JobKind, Reply, Result
 
 _log = logging.getLogger(__name__)
 

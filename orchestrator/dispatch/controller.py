@@ -4,20 +4,18 @@ Its `Recorder` turns attempts into rows and stores them.
 """
 
 import logging
-import signal
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
-from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from time import perf_counter
-from types import FrameType
 from typing import Protocol
 
 from fleetrank.device_agents.contract.agent import DeviceFacts
 from fleetrank.device_agents.contract.measurement import Failure, Measurement, failed
 from fleetrank.foundation.vocabulary import ErrorKind
 from fleetrank.orchestrator.dispatch.decide import messages
+from fleetrank.orchestrator.dispatch.decide.lane import key_of
 from fleetrank.orchestrator.dispatch.decide.messages import (
     Action,
     Event,
@@ -25,66 +23,18 @@ from fleetrank.orchestrator.dispatch.decide.messages import (
     StoreUntried,
     repeat_started,
 )
-from fleetrank.orchestrator.dispatch.decide.retry import key_of
-from fleetrank.orchestrator.dispatch.decide.state import SweepWork, Tally, new_state, task_id_of
+from fleetrank.orchestrator.dispatch.decide.state import new_state
 from fleetrank.orchestrator.dispatch.decide.step import step
+from fleetrank.orchestrator.dispatch.decide.tally import Tally
+from fleetrank.orchestrator.dispatch.decide.work import SweepWork, task_id_of
 from fleetrank.orchestrator.dispatch.hosts import Hosts, in_thread
+from fleetrank.orchestrator.dispatch.stop_switch import StopSwitch
 from fleetrank.orchestrator.errors import StoreError
-from fleetrank.orchestrator.progress import RepeatFinished, Subscriber, shallow
-from fleetrank.orchestrator.rows import Row, make_row
-
-# Ctrl-C once: finish the running repeats, then stop. Twice: stop now.
-
-
-class StopSwitch:
-    """Counts the requests to stop; the controller reads it between two steps."""
-
-    def __init__(self) -> None:
-        self._n_pressed = 0
-
-    def press(self, *, is_urgent: bool = False) -> None:
-        """Requests a stop; the second request, or an urgent one, means stop now."""
-        self._n_pressed += 2 if is_urgent else 1
-
-    @property
-    def is_stopping(self) -> bool:
-        """Whether running attempts may finish and no new one may start."""
-        return self._n_pressed >= 1
-
-    @property
-    def is_now(self) -> bool:
-        """Whether running attempts are ended now."""
-        return self._n_pressed >= 2
-
-
-@contextmanager
-def sigterm_as_ctrl_c() -> Iterator[None]:
-    """Inside the block, SIGTERM raises `KeyboardInterrupt`; only the main thread can catch it."""
-    former = signal.signal(signal.SIGTERM, signal.default_int_handler)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, former)
-
-
-@contextmanager
-def listening(switch: StopSwitch) -> Iterator[None]:
-    """Inside the block, Ctrl-C presses the switch and SIGTERM presses it urgently.
-
-    Only the main thread can catch signals. The previous handlers are restored at the end.
-    """
-
-    def on_signal(number: int, _frame: FrameType | None) -> None:
-        switch.press(is_urgent=number == signal.SIGTERM)
-
-    numbers = (signal.SIGINT, signal.SIGTERM)
-    former = {number: signal.signal(number, on_signal) for number in numbers}
-    try:
-        yield
-    finally:
-        for number, handler in former.items():
-            signal.signal(number, handler)
-
+from fleetrank.orchestrator.progress import Subscriber
+from fleetrank.orchestrator.progress_events import RepeatFinished
+from fleetrank.orchestrator.progress_file import shallow
+from fleetrank.orchestrator.row_making import make_row
+from fleetrank.orchestrator.rows import Row
 
 _log = logging.getLogger(__name__)
 

@@ -4,21 +4,14 @@ A plain class. A sweep without Ray has one in its own process; `ray_hosts` makes
 host of a cluster.
 """
 
-import contextlib
-import hashlib
-import logging
-import os
 import queue
-import re
-import sys
 import threading
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from functools import cache, partial
-from importlib.util import find_spec
+from functools import partial
 from pathlib import Path
 from time import perf_counter, sleep
 
@@ -29,267 +22,27 @@ from fleetrank.device_agents.contract.agent import (
     StopRequested,
     never_stop,
 )
+from fleetrank.device_agents.contract.failures import failure_from_error, interrupted
 from fleetrank.device_agents.contract.kind import HostShare
 from fleetrank.device_agents.contract.measurement import (
     Failure,
     Measurement,
     failed,
-    failure_from_error,
-    interrupted,
     with_possible_times,
 )
 from fleetrank.device_agents.contract.task import Execution, MeasureTask
 from fleetrank.device_agents.errors import HOST_PATIENCE_S, NotFitError, TransientError, host_in_use
 from fleetrank.device_agents.hold import CommandHold, KeptHold, Reservation
-from fleetrank.device_agents.host import conditions, control_groups, cores
-from fleetrank.device_agents.host.energy import open_rapl
-from fleetrank.device_agents.registry import KINDS, create_agent, makers_of
-from fleetrank.foundation.cpus import Kinds
+from fleetrank.device_agents.registry import create_agent, makers_of
 from fleetrank.foundation.errors import FleetError
-from fleetrank.foundation.files import file_sha256
-from fleetrank.foundation.lease import ReadingWatch, Use, host_lease
+from fleetrank.foundation.lease import Use, host_lease
+from fleetrank.foundation.reading_beside import ReadingWatch
 from fleetrank.foundation.vocabulary import ErrorKind, Flag
+from fleetrank.orchestrator.dispatch.host_facts import HostFacts, read_host_facts, seen_devices
+from fleetrank.orchestrator.dispatch.host_files import FilePart, HostFiles, file_names
 from fleetrank.orchestrator.dispatch.spool import SPOOL, Spool
-from fleetrank.orchestrator.durable import sync_folder
-from fleetrank.orchestrator.errors import OrchestratorError
-from fleetrank.orchestrator.identity import DeviceSpec, sweep_of
-from fleetrank.orchestrator.workspace.workspace import PACKAGES, host_hash, package_versions
-
-# Facts of a host and its running tasks; a driver reads them before it plans a sweep.
-
-Seen = tuple[tuple[str, tuple[str, ...] | None], ...]
-"""By kind: addresses of the devices that a host sees; `None` if it cannot be known."""
-_OWN_PACKAGES = ("analysis", "device_agents", "foundation", "models", "orchestrator")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HostFacts:
-    """Facts of a host of the cluster, or of this host.
-
-    Attributes:
-        host_hash: the hash that rows contain; a row never contains the host's name.
-        one_per_core: one CPU of each physical core, for pinning; `None` if unknown.
-        kinds: its CPUs by kind and socket; empty in older records.
-        versions: installed fleetrank, Ray and runtimes, as (package, version).
-        code_sha256: hash of fleetrank's source files, because two checkouts can have the same
-            version.
-        niceness: niceness of the host's process; every worker inherits it.
-        seen: the devices that the host sees, by kind; empty if they were not asked for.
-        counts_energy: its processors' energy can be read; this needs separate energy windows.
-        memory_bytes: its memory; `None` if unknown, as in older records.
-        cpu_quota_cores: as `control_groups.cpu_quota_cores`.
-        clock_ahead_s: of its clock, when it was met; below 0 it is behind. Less than the answer
-            took is 0.
-        n_running: tasks in flight.
-        n_kept: measurements that no driver has acknowledged yet.
-    """
-
-    host_hash: str
-    one_per_core: tuple[int, ...] | None
-    python_version: str
-    versions: tuple[tuple[str, str], ...]
-    code_sha256: str
-    niceness: int
-    kinds: Kinds = ()
-    seen: Seen = ()
-    counts_energy: bool = False
-    memory_bytes: int | None = None
-    cpu_quota_cores: float | None = None
-    clock_ahead_s: float = 0.0
-    n_running: int = 0
-    n_kept: int = 0
-
-
-def read_host_facts() -> HostFacts:
-    """Reads the facts of this host; its actor supplies what it sees and counts."""
-    return HostFacts(
-        host_hash=host_hash(),
-        one_per_core=cores.cpus_one_per_core(),
-        kinds=cores.kinds_of_cores(),
-        python_version=sys.version.split()[0],
-        versions=tuple(sorted(package_versions(["fleetrank", *PACKAGES]).items())),
-        code_sha256=code_sha256(),
-        niceness=os.nice(0),
-        counts_energy=open_rapl() is not None,
-        memory_bytes=conditions.memory_bytes(),
-        cpu_quota_cores=control_groups.cpu_quota_cores(),
-    )
-
-
-def seen_devices() -> Seen:
-    """The devices that this host sees now, of each kind that can be seen."""
-    return tuple(
-        (name, one.presence.seen_here()) for name, one in KINDS.items() if one.presence is not None
-    )
-
-
-@cache
-def code_sha256() -> str:
-    """Hash of fleetrank's source files at the first call in this process."""
-    digest = hashlib.sha256()
-    for package in _OWN_PACKAGES:
-        spec = find_spec(f"fleetrank.{package}")
-        for folder in spec.submodule_search_locations or [] if spec else []:
-            root = Path(folder)
-            for path in sorted(root.rglob("*.py")):
-                digest.update(str(path.relative_to(root)).encode() + b"\0" + path.read_bytes())
-    return digest.hexdigest()
-
-
-# The artifact cache of one host: each file is sent once and verified; the size is bounded.
-
-LIMIT_BYTES = 20 * 1024**3
-"""All exports of the study's models take 4 GB; the least recently used files go first."""
-_STRAY_AFTER_S = 3600.0
-"""A host can run for weeks; one part of an active delivery takes minutes at most."""
-_NAME = re.compile(r"[0-9a-f]{64}\.[a-z0-9]{1,8}")
-_DELIVERY = re.compile(r"[0-9a-f]{1,32}")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FilePart:
-    """A part of a file that is sent to a host.
-
-    Attributes:
-        name: `SHA256.FORMAT`.
-        delivery: hexadecimal id, new for each attempt to send the file.
-        is_last: whether this is the last part.
-    """
-
-    name: str
-    delivery: str
-    content: bytes
-    is_last: bool
-
-
-def file_paths(task: MeasureTask) -> tuple[Path, ...]:
-    """Paths of the artifacts a task needs, on the host that made the task."""
-    return tuple(Path(path) for path in _path_texts(task))
-
-
-def file_names(task: MeasureTask) -> tuple[str, ...]:
-    """The same artifacts as `SHA256.FORMAT`, the names in the workspace's cache."""
-    return tuple(_name_of(path) for path in _path_texts(task))
-
-
-def _path_texts(task: MeasureTask) -> Sequence[str]:
-    # A device that opens no file has a task without one.
-    paths = [task.artifact_path] if task.artifact_path else []
-    more = (task.weights_path, task.primer_path, task.check_path)
-    paths += [path for path in more if path is not None]
-    if task.canary is not None:
-        paths.append(task.canary.artifact_path)
-    return paths
-
-
-def _name_of(path: str) -> str:
-    """The last part of a path; called for each order, and a `Path` takes ten times as long."""
-    return path.rpartition("/")[2]
-
-
-class HostFiles:
-    """Files named `SHA256.FORMAT` in one folder; it writes and reads no other files there."""
-
-    def __init__(self, folder: Path, limit_bytes: int = LIMIT_BYTES) -> None:
-        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        self._folder = folder
-        self._limit_bytes = limit_bytes
-        self._remove_strays(older_than_s=0.0)
-
-    def missing(self, names: Iterable[str]) -> Sequence[str]:
-        """Returns which of these files must be sent."""
-        return [name for name in dict.fromkeys(names) if not self._path(name).is_file()]
-
-    def here(self, task: MeasureTask) -> MeasureTask:
-        """Returns the task with the paths of its files on this host."""
-        for path in _path_texts(task):
-            # The file's time stamp records its last use.
-            os.utime(self._here(path))
-        canary = task.canary
-        if canary is not None:
-            canary = replace(canary, artifact_path=self._here(canary.artifact_path))
-        return replace(
-            task,
-            artifact_path=task.artifact_path and self._here(task.artifact_path),
-            weights_path=None if task.weights_path is None else self._here(task.weights_path),
-            primer_path=None if task.primer_path is None else self._here(task.primer_path),
-            check_path=None if task.check_path is None else self._here(task.check_path),
-            canary=canary,
-        )
-
-    def receive(self, part: FilePart, in_use: Iterable[str] = ()) -> None:
-        """Stores the next part of a file; the last part verifies the file and puts it in place.
-
-        Args:
-            part: the next part in order; the last one completes the file.
-            in_use: names of files that may not be removed to make room.
-
-        Raises:
-            OrchestratorError: the received content is not the file; it is deleted.
-            OSError: the disk is full; the received content is deleted.
-        """
-        path = self._path(part.name)
-        if not _DELIVERY.fullmatch(part.delivery):
-            raise OrchestratorError(f"{part.delivery!r} is not a delivery id", "resend the file")
-        aside = self._folder / f".{part.name}.{part.delivery}.tmp"
-        try:
-            with aside.open("ab") as file:
-                file.write(part.content)
-                if part.is_last:
-                    file.flush()
-                    os.fsync(file.fileno())
-            if part.is_last:
-                self._put_in_place(aside, path)
-                self._prune({path.name, *in_use})
-        except BaseException:
-            aside.unlink(missing_ok=True)
-            raise
-
-    def _put_in_place(self, aside: Path, path: Path) -> None:
-        found = file_sha256(aside)
-        if found != path.stem:
-            raise OrchestratorError(f"{path.name} arrived damaged: {found}", "it will be resent")
-        aside.replace(path)
-        sync_folder(self._folder)
-
-    def _prune(self, keep: set[str]) -> None:
-        """Deletes the least recently used files until the rest fits.
-
-        A deleted file that is needed again is sent again.
-        """
-        self._remove_strays(older_than_s=_STRAY_AFTER_S)
-        files = [path for path in self._folder.iterdir() if _NAME.fullmatch(path.name)]
-        found = sorted(((path.stat(), path) for path in files), key=lambda item: item[0].st_mtime)
-        total = sum(stat.st_size for stat, _ in found)
-        for stat, path in found:
-            if total <= self._limit_bytes:
-                return
-            if path.name not in keep:
-                path.unlink(missing_ok=True)
-                total -= stat.st_size
-
-    def _remove_strays(self, older_than_s: float) -> None:
-        """Deletes the files of interrupted deliveries; an active delivery grows every minute."""
-        newest_s = datetime.now(UTC).timestamp() - older_than_s
-        for path in self._folder.glob(".*.tmp"):
-            with contextlib.suppress(FileNotFoundError):
-                if path.stat().st_mtime <= newest_s:
-                    path.unlink()
-
-    def _here(self, path: str) -> str:
-        return f"{self._folder}/{_checked(_name_of(path))}"
-
-    def _path(self, name: str) -> Path:
-        return self._folder / _checked(name)
-
-
-def _checked(name: str) -> str:
-    if not _NAME.fullmatch(name):
-        raise OrchestratorError(f"{name!r} is not an artifact name", "send it as SHA256.FORMAT")
-    return name
-
-
-_log = logging.getLogger(__name__)
+from fleetrank.orchestrator.identity import DeviceSpec
+from fleetrank.orchestrator.keys import sweep_of
 
 _MOST_REPORTED = 100
 """Measurements in one reply: Ray sends replies above 100 kB more slowly, through raylets."""

@@ -21,14 +21,8 @@ from fleetrank.device_agents.contract.agent import DeviceFacts
 from fleetrank.device_agents.contract.measurement import Failure, Measurement, failed
 from fleetrank.device_agents.contract.task import MeasureTask
 from fleetrank.foundation.vocabulary import ErrorKind
-from fleetrank.orchestrator.dispatch.host import (
-    DeviceTask,
-    Host,
-    PollReply,
-    PollRequest,
-    file_names,
-    file_paths,
-)
+from fleetrank.orchestrator.dispatch.host import DeviceTask, Host, PollReply, PollRequest
+from fleetrank.orchestrator.dispatch.host_files import file_names, file_paths
 from fleetrank.orchestrator.errors import HostDiedError, RayLostError
 from fleetrank.orchestrator.identity import DeviceSpec
 

@@ -26,7 +26,8 @@ from fleetrank.device_agents.contract.task import Execution
 from fleetrank.foundation.errors import FleetError
 from fleetrank.foundation.supervised_child import SupervisedChild, exit_name
 from fleetrank.orchestrator.dispatch.hosts import HostLink
-from fleetrank.orchestrator.dispatch.ray_cluster import cluster_ray, local_ray
+from fleetrank.orchestrator.dispatch.local_ray import local_ray
+from fleetrank.orchestrator.dispatch.ray_cluster import cluster_ray
 from fleetrank.orchestrator.dispatch.ray_hosts import Joined, RayHosts
 from fleetrank.orchestrator.errors import RayLostError
 from fleetrank.orchestrator.identity import DeviceSpec

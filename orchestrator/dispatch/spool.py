@@ -13,7 +13,7 @@ import orjson
 from fleetrank.device_agents.contract.measurement import Measurement
 from fleetrank.foundation.codec import CodecError, from_plain
 from fleetrank.orchestrator.durable import replace_file, sync_folder
-from fleetrank.orchestrator.identity import sweep_of
+from fleetrank.orchestrator.keys import sweep_of
 
 _log = logging.getLogger(__name__)
 

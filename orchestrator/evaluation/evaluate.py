@@ -14,53 +14,53 @@ from pathlib import Path
 import numpy as np
 
 from fleetrank.foundation.codec import to_json
-from fleetrank.foundation.inputs import IMAGE, Workload
 from fleetrank.foundation.vocabulary import WeightsKind
+from fleetrank.foundation.workload import IMAGE, Workload
 from fleetrank.models.calibration import PictureForm
-from fleetrank.models.cards.card import Preprocessing, own_format, takes_images
-from fleetrank.models.files import inputs_of
+from fleetrank.models.cards.card import Preprocessing, own_format
+from fleetrank.models.cards.input_size import takes_images
+from fleetrank.models.file_inputs import inputs_of
 from fleetrank.orchestrator.errors import UsageError
+from fleetrank.orchestrator.evaluation.choice_tasks import (
+    CHOICE_TASKS,
+    choice_windows,
+    read_questions,
+)
 from fleetrank.orchestrator.evaluation.evaluation_rows import (
     Asked,
     EvalRun,
     Published,
-    Reading,
     Row,
-    Subject,
-    first_states,
-    fitting,
     limit_fact,
-    open_scorer,
-    refuse_misread,
     store_metrics,
 )
-from fleetrank.orchestrator.evaluation.scoring import (
-    CHOICE_TASKS,
-    PROMPTS,
-    STRATEGIES,
-    Case,
+from fleetrank.orchestrator.evaluation.picture_data import PictureData, refuse_unfit_classes
+from fleetrank.orchestrator.evaluation.quality_metrics import (
     Figures,
-    Unfinished,
-    Window,
     choice_metrics,
-    choice_windows,
     is_finite,
     mean_accuracy,
     picture_metrics,
-    read_questions,
+    text_metrics,
+)
+from fleetrank.orchestrator.evaluation.scoring import (
+    PROMPTS,
+    Case,
+    Unfinished,
     score_all,
     segment_case,
     text_case,
-    text_metrics,
 )
-from fleetrank.orchestrator.evaluation.user_data import (
-    DataChild,
-    PictureData,
-    TextData,
-    data_sha256,
-    refuse_unfit,
-    refuse_unfit_classes,
+from fleetrank.orchestrator.evaluation.subject import Subject, open_scorer
+from fleetrank.orchestrator.evaluation.text_data import TextData, data_sha256
+from fleetrank.orchestrator.evaluation.text_reading import (
+    Reading,
+    first_states,
+    fitting,
+    refuse_misread,
 )
+from fleetrank.orchestrator.evaluation.text_windows import STRATEGIES, Window
+from fleetrank.orchestrator.evaluation.user_data import DataChild, refuse_unfit
 
 _RECIPE = 3
 """Increase it when cases change for equal arguments; unfinished figures then no longer match."""

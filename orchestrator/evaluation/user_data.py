@@ -6,35 +6,32 @@ time. It gets a line of JSON and bytes, and answers with the same, one after ano
 its input ends.
 """
 
-import csv
 import hashlib
-import io
-import json
 import sys
-from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fleetrank.device_agents.host.control_groups import default_limit_bytes
 from fleetrank.foundation.codec import from_json, to_json
-from fleetrank.foundation.errors import FleetError, count_of, failing_as, is_rust_panic, shortened
-from fleetrank.foundation.files import file_sha256, read_small_bytes, read_small_text
+from fleetrank.foundation.errors import FleetError, is_rust_panic
 from fleetrank.foundation.own_process import (
     die_with_parent,
     keep_stdout_for_the_result,
     limit_memory,
     write_all,
 )
+from fleetrank.foundation.small_file import read_small_bytes
 from fleetrank.foundation.supervised_child import End, SupervisedChild, exit_name
-from fleetrank.models.calibration import PICTURE_SUFFIXES, PictureForm, as_input, opened_image
-from fleetrank.orchestrator.compute.child import Reply
+from fleetrank.foundation.visible_text import shortened
+from fleetrank.models.calibration import PictureForm, as_input, opened_image
 from fleetrank.orchestrator.compute.child import ask as send
-from fleetrank.orchestrator.errors import UsageError, is_installed
+from fleetrank.orchestrator.compute.jobs import Reply
+from fleetrank.orchestrator.errors import UsageError
+from fleetrank.orchestrator.extras import is_installed
 
 MEMORY_BYTES = 4 << 30
 """A text of 30 MB in one document takes 2 GB while it is encoded; 100 million pixels take 1 GB."""
@@ -58,7 +55,7 @@ class Act(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class DataRequest:
     """One request; the bytes of a file or a text follow it.
 
     Attributes:
@@ -97,7 +94,7 @@ class DataChild:
             # -P: a workspace folder cannot shadow a package.
             module = ("-P", "-m", "fleetrank.orchestrator.evaluation.user_data")
             self._child = SupervisedChild([sys.executable, *module, str(self._limit_bytes)])
-        asked = Asked(act=act, where=where, n_bytes=len(content), details=details)
+        asked = DataRequest(act=act, where=where, n_bytes=len(content), details=details)
         request = f"{to_json(asked)}\n".encode() + content
         end, answer = send(self._child, request, timeout_s=limit_s, max_bytes=_MAX_REPLY_BYTES)
         if answer is None:
@@ -127,133 +124,6 @@ class DataChild:
             _REMEDY,
         )
 
-
-LARGEST_BYTES = 1 << 30
-"""Of a file of text or examples: WikiText-103 has 0.5 GB. It is read into memory."""
-_FORMATS = "give a .tsv, .jsonl or .parquet file in the form in which the data set is published"
-
-Example = Mapping[str, object]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TextData:
-    """Documents to score.
-
-    Attributes:
-        name: of the file or folder.
-        sha256: of the file, or of the names and checksums of a folder's files.
-        documents: not empty; no document is empty.
-    """
-
-    name: str
-    sha256: str
-    documents: tuple[str, ...]
-
-
-def read_text_data(path: Path, field: str = "text") -> TextData:
-    """Reads documents: each line of a `.jsonl`, each row of a `.parquet`, each file of a folder.
-
-    Any other file is one document.
-
-    Args:
-        path: file, or folder with `*.txt`.
-        field: key or column with the text.
-
-    Raises:
-        BadFileError: a file is missing, not regular, too large, or not UTF-8.
-        UsageError: it lacks the field, or holds no text.
-    """
-    if path.is_dir():
-        files = sorted(path.glob("*.txt"))
-        texts = [read_small_text(file, LARGEST_BYTES) for file in files]
-    elif path.suffix in {".jsonl", ".parquet"}:
-        texts = [str(row[field]) for row in read_examples(path, {field: (field,)})]
-    else:
-        texts = [read_small_text(path, LARGEST_BYTES)]
-    documents = tuple(text for text in texts if text)
-    if not documents:
-        raise UsageError(f"{path} holds no text", "name a file with text in UTF-8")
-    return TextData(name=path.name, sha256=data_sha256(path), documents=documents)
-
-
-def data_sha256(path: Path, pattern: str = "*.txt") -> str:
-    """The sha256 of a file, or of the names and checksums of the files of a folder."""
-    if path.is_file():
-        return file_sha256(path)
-    files = sorted(file for file in path.glob(pattern) if file.is_file())
-    parts = [(str(file.relative_to(path)), file_sha256(file)) for file in files]
-    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
-
-
-def read_examples(path: Path, names: Mapping[str, Sequence[str]]) -> list[Example]:
-    """Reads rows with exactly the wanted fields.
-
-    Args:
-        path: a `.tsv`, `.jsonl` or `.parquet` file.
-        names: field to the names that published forms of the data set have for it.
-
-    Raises:
-        BadFileError: the file is missing, not regular, too large, or not UTF-8.
-        UsageError: it is not in the form that its name says, or a row lacks a field.
-    """
-    readers = {".tsv": _tsv, ".jsonl": _jsonl, ".parquet": _parquet}
-    if path.suffix not in readers:
-        raise UsageError(f"{path} has an unknown format", _FORMATS)
-    rows = readers[path.suffix](path)
-    if not rows:
-        raise UsageError(f"{path} holds no row", _FORMATS)
-    return [_fields(path, number, row, names) for number, row in enumerate(rows, 1)]
-
-
-def _fields(
-    path: Path, number: int, row: Example, names: Mapping[str, Sequence[str]]
-) -> dict[str, object]:
-    found = {}
-    for field, known in names.items():
-        name = next((name for name in known if row.get(name) is not None), None)
-        if name is None:
-            there = shortened(", ".join(map(str, row)))
-            raise UsageError(
-                f"{path}: row {number} has no {' or '.join(known)}; it has {there}", _FORMATS
-            )
-        found[field] = row[name]
-    return found
-
-
-def _tsv(path: Path) -> list[Example]:
-    # The published files do not quote: a quotation mark is a character of the sentence.
-    reader = csv.DictReader(
-        io.StringIO(read_small_text(path, LARGEST_BYTES), newline=""),
-        delimiter="\t",
-        quoting=csv.QUOTE_NONE,
-    )
-    with failing_as(UsageError, f"{path} is not a table with tabs", _FORMATS):
-        return list(reader)
-
-
-def _jsonl(path: Path) -> list[Example]:
-    rows: list[Example] = []
-    # Not `splitlines`, which also splits at characters that JSON allows inside a text.
-    for number, line in enumerate(read_small_text(path, LARGEST_BYTES).split("\n"), 1):
-        if not line.strip():
-            continue
-        with failing_as(UsageError, f"{path}: line {number} is not JSON", _FORMATS):
-            row = json.loads(line)
-        if not isinstance(row, dict):
-            raise UsageError(f"{path}: line {number} is not a JSON object", _FORMATS)
-        rows.append(row)
-    return rows
-
-
-def _parquet(path: Path) -> list[Example]:
-    import polars as pl
-
-    content = read_small_bytes(path, LARGEST_BYTES)
-    with failing_as(UsageError, f"{path} is not a Parquet file", _FORMATS):
-        return list(pl.read_parquet(io.BytesIO(content)).iter_rows(named=True))
-
-
-# Tokenizers: the bytes of the text, a `tokenizer.json`, or a SentencePiece model.
 
 BYTES = "bytes"
 _SENTENCEPIECE = ".model"
@@ -407,140 +277,13 @@ def _sentencepiece(content: bytes) -> tuple[int, int, bool, Encode]:
     return opened.vocab_size(), prefix, opened.bos_id() >= 0, lambda text: list(opened.encode(text))
 
 
-# Images to classify: a folder with a folder of each class, or a Parquet file.
-
-_FORM = (
-    "give a folder with one folder of images for each class, or a Parquet file with the columns "
-)
-_COLUMNS = "image and label"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PictureData:
-    """Images with their classes.
-
-    Attributes:
-        labels: number of the class of each image.
-        n_classes: number of classes that the data names; `None` if it only numbers them.
-        content_of: the bytes of the image of a number, and what they are called in messages.
-    """
-
-    name: str
-    sha256: str
-    labels: tuple[int, ...]
-    n_classes: int | None
-    content_of: Callable[[int], tuple[bytes, str]]
-
-    def input_of(self, number: int, form: PictureForm, child: DataChild) -> NDArray[np.float32]:
-        """The image of a number as the input of a model.
-
-        Raises:
-            BadFileError: it is not a regular file, or too large.
-            UsageError: it is not an image.
-        """
-        content, where = self.content_of(number)
-        values = child.ask(Act.PICTURE, where, content, to_json(form))
-        return np.frombuffer(values, dtype=np.float32).reshape(form.shape)
-
-
-def read_picture_data(path: Path, classes: Path | None = None) -> PictureData:
-    """Reads names and labels; images are opened one by one.
-
-    Args:
-        path: a folder of classes, or a Parquet file.
-        classes: a text file with the names of the classes in the order of the model's outputs, one
-            on each line; without it, the folders in the order of their names.
-
-    Raises:
-        BadFileError: a file is missing, not regular, or too large.
-        UsageError: the library is missing, a class is unknown, or there are no images.
-    """
-    if not is_installed("PIL"):
-        raise UsageError("images need Pillow", "pip install pillow")
-    if path.is_dir():
-        return _of_folder(path, _class_names(path, classes))
-    if path.suffix == ".parquet":
-        return _of_parquet(path)
-    raise UsageError(f"{path} has no images", _FORM + _COLUMNS)
-
-
-def _class_names(path: Path, classes: Path | None) -> list[str]:
-    folders = sorted(folder.name for folder in path.iterdir() if folder.is_dir())
-    if classes is None:
-        return folders
-    lines = read_small_text(classes).split("\n")
-    known = [name.strip() for name in lines if name.strip()]
-    if unknown := sorted(set(folders) - set(known)):
-        raise UsageError(f"{classes} lacks the classes {', '.join(unknown[:5])}", "add them")
-    return known
-
-
-def _of_folder(path: Path, classes: Sequence[str]) -> PictureData:
-    found = [
-        (file, number)
-        for number, name in enumerate(classes)
-        for file in sorted((path / name).glob("*"))
-        if file.suffix.lower() in PICTURE_SUFFIXES
-    ]
-    if not found:
-        raise UsageError(f"{path} has no images", _FORM + _COLUMNS)
-    return PictureData(
-        name=path.name,
-        sha256=data_sha256(path, "*/*"),
-        labels=tuple(number for _, number in found),
-        n_classes=len(classes),
-        content_of=lambda number: (
-            read_small_bytes(found[number][0], LARGEST_FILE_BYTES),
-            str(found[number][0]),
-        ),
-    )
-
-
-def _of_parquet(path: Path) -> PictureData:
-    rows = read_examples(path, {"image": ("image", "img"), "label": ("label", "labels")})
-    with failing_as(UsageError, f"{path}: a label is not a number", _FORM + _COLUMNS):
-        labels = tuple(int(str(row["label"])) for row in rows)
-    if min(labels) < 0:
-        raise UsageError(f"{path} has images without a label", "use a split with labels")
-    return PictureData(
-        name=path.name,
-        sha256=data_sha256(path),
-        labels=labels,
-        n_classes=None,
-        content_of=lambda number: (_bytes(rows[number]["image"]), f"{path}, row {number + 1}"),
-    )
-
-
-def _bytes(value: object) -> bytes:
-    """Data sets on the Hub store bytes with a path; other files only the bytes."""
-    inner = value.get("bytes") if isinstance(value, dict) else value
-    return inner if isinstance(inner, bytes) else b""
-
-
-def refuse_unfit_classes(data: PictureData, n_outputs: int, model: str) -> None:
-    """Checks that the model has one output for each class.
-
-    Raises:
-        UsageError: it has another number of outputs.
-    """
-    if data.n_classes is not None and data.n_classes != n_outputs:
-        raise UsageError(
-            f"{data.name} has {count_of(data.n_classes, 'class', 'classes')}, {model} has "
-            f"{n_outputs:,} outputs",
-            "name the classes of the model's outputs with `classes=FILE`",
-        )
-
-
-# The child.
-
-
-class Answering:
+class DataService:
     """Answers requests; it keeps the last tokenizer that it opened."""
 
     def __init__(self) -> None:
         self._encode: Encode | None = None
 
-    def reply(self, asked: Asked, content: bytes) -> bytes:
+    def reply(self, asked: DataRequest, content: bytes) -> bytes:
         """Answers one request; every error of a library becomes a refusal."""
         try:
             return Reply().encode(self._answer(asked, content))
@@ -554,7 +297,7 @@ class Answering:
                 UsageError(f"{asked.where} cannot be read: {what}", "replace the file")
             ).encode()
 
-    def _answer(self, asked: Asked, content: bytes) -> bytes:
+    def _answer(self, asked: DataRequest, content: bytes) -> bytes:
         if asked.act is Act.PICTURE:
             form = from_json(PictureForm, asked.details)
             return as_input(opened_image(content, asked.where), form).tobytes()
@@ -571,9 +314,9 @@ def main() -> None:
     die_with_parent()
     result_fd = keep_stdout_for_the_result()
     limit_memory(int(sys.argv[1]))
-    answering = Answering()
+    answering = DataService()
     while line := sys.stdin.buffer.readline():
-        asked = from_json(Asked, line.decode())
+        asked = from_json(DataRequest, line.decode())
         write_all(result_fd, answering.reply(asked, sys.stdin.buffer.read(asked.n_bytes)))
 
 

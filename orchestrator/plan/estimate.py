@@ -5,12 +5,14 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from fleetrank.device_agents.contract.task import Execution
-from fleetrank.foundation.inputs import WorkloadKind
 from fleetrank.foundation.vocabulary import Format, Precision, Runtime
-from fleetrank.models.cards.card import INPUT_SIZE, ExportRequest, Source
+from fleetrank.foundation.workload import WorkloadKind
+from fleetrank.models.cards.card import ExportRequest, Source
+from fleetrank.models.cards.input_size import INPUT_SIZE
 from fleetrank.models.cards.language import LanguageShape
-from fleetrank.models.networks.cost import VALUE_BYTES, call_cost, calls_of, known_cost
-from fleetrank.models.networks.weights import primer_request
+from fleetrank.models.networks.known_cost import known_cost
+from fleetrank.models.networks.language_cost import VALUE_BYTES, call_cost, calls_of
+from fleetrank.models.networks.primer import primer_request
 from fleetrank.orchestrator.identity import Cell, DevicePlace, Plan
 
 _SLOWEST_START_S = 3.5

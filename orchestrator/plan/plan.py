@@ -1,28 +1,19 @@
 """Expands a sweep specification into cells; pure, so a plan can be shown, compared, resumed."""
 
 import itertools
-import math
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
 from functools import cache
 from types import MappingProxyType
 
 from fleetrank.analysis.stopping_rule import StoppingRule
 from fleetrank.analysis.stored.selection import MARGIN, fits_text
 from fleetrank.device_agents.contract.task import Execution
-from fleetrank.foundation.errors import count_of, did_you_mean, nearest, shortened
 from fleetrank.foundation.formats import format_of, runtime_of
-from fleetrank.foundation.inputs import IMAGE, Axes, Workload, WorkloadKind
-from fleetrank.foundation.vocabulary import (
-    CpuChoice,
-    Family,
-    Mode,
-    Precision,
-    Runtime,
-    WeightsKind,
-)
+from fleetrank.foundation.visible_text import shortened
+from fleetrank.foundation.vocabulary import Family, WeightsKind
+from fleetrank.foundation.wording import nearest
 from fleetrank.models.cards.card import (
-    INPUT_SIZE,
     Calibration,
     ExportRequest,
     ModelCard,
@@ -30,329 +21,37 @@ from fleetrank.models.cards.card import (
     Source,
     Weights,
     formats_of,
-    is_own_decoder,
-    sized_for,
-    takes_images,
-    why_not_size,
-    why_not_trained,
-    why_not_workload,
 )
-from fleetrank.models.cards.inputs import BATCH, axis_names, has_batch
+from fleetrank.models.cards.input_size import sized_for, why_not_size
+from fleetrank.models.cards.inputs import has_batch
+from fleetrank.models.cards.language_card import why_not_trained, why_not_workload
 from fleetrank.models.export.exporters import why_not_precision
-from fleetrank.models.networks.cost import VALUE_BYTES, why_too_large
+from fleetrank.models.networks.language_cost import VALUE_BYTES, why_too_large
 from fleetrank.orchestrator.errors import UsageError
-from fleetrank.orchestrator.identity import (
-    Cell,
-    Plan,
-    RoundRules,
-    SkippedCell,
-    cell_key,
-    company,
-    contest_of,
-    cost_without_file,
-    platform_key,
-)
+from fleetrank.orchestrator.identity import Cell, Plan, RoundRules, SkippedCell, company, contest_of
+from fleetrank.orchestrator.keys import cell_key, platform_key
 from fleetrank.orchestrator.plan.estimate import why_not_sustained
+from fleetrank.orchestrator.plan.executions import (
+    Backends,
+    ModelChoices,
+    backends_on,
+    check_axes,
+    check_precisions,
+    check_size,
+    choices_of,
+    executions,
+    with_inputs,
+)
+from fleetrank.orchestrator.plan.pinning import DeviceCores, check_affinity
+from fleetrank.orchestrator.token_costs import cost_without_file
 from fleetrank.orchestrator.workspace.device_registry import DeviceFile, find_device
 from fleetrank.orchestrator.workspace.sweep_spec import SweepSpec
-
-# Decides which cores a cell is pinned to; pure functions.
-
-Affinity = tuple[int, ...] | None
-_FREE: tuple[CpuChoice, Affinity] = (CpuChoice.FREE, None)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DeviceCores:
-    """The cores of one device.
-
-    Attributes:
-        one_per_core: one logical CPU of each core, in the order of use; `None` counts from 0, and
-            empty pins nothing.
-        clusters: a phone's groups of CPUs of one kind, fastest first; empty for other devices.
-        small: CPUs of the clusters of smaller kinds.
-    """
-
-    one_per_core: tuple[int, ...] | None = None
-    clusters: tuple[tuple[int, ...], ...] = ()
-    small: tuple[int, ...] = ()
-
-
-def affinities(
-    spec: SweepSpec, threads: int, cores: DeviceCores
-) -> tuple[tuple[CpuChoice, Affinity], ...]:
-    """What a specification asks for, and the CPUs of it; `None` leaves it to the system.
-
-    A phone's repeat gets a whole cluster and its threads may move inside it, because threads
-    cannot be pinned individually there.
-    """
-    if spec.affinity == "free":
-        return (_FREE,)
-    if isinstance(spec.affinity, tuple):
-        return ((CpuChoice.LISTED, spec.affinity[:threads]),)
-    if cores.clusters:
-        words = spec.phones.clusters
-        found = dict.fromkeys(cluster_of(word, threads, cores) for word in words)
-        return tuple(_FREE if cpus is None else (CpuChoice.CLUSTER, cpus) for cpus in found)
-    if cores.one_per_core is None:
-        return ((CpuChoice.FIRST_CORES, tuple(range(threads))),)
-    # With fewer cores than threads (hyper-threading) any pinning would be worse than no pinning.
-    fits = threads <= len(cores.one_per_core)
-    return ((CpuChoice.FIRST_CORES, cores.one_per_core[:threads]) if fits else _FREE,)
-
-
-def replica_cpus(
-    spec: SweepSpec, execution: Execution, n_processes: int, cores: DeviceCores
-) -> tuple[tuple[int, ...], ...] | None:
-    """The CPUs of each process of a set; `None` leaves them to the system.
-
-    Each process has CPUs that no other one has, as many as it has threads. With fewer CPUs than
-    threads all processes have all CPUs: unequal shares would make some of them slower than others.
-    """
-    pool = spec.affinity if isinstance(spec.affinity, tuple) else cores.one_per_core
-    if execution.affinity is None or not pool:
-        return None
-    n_threads = execution.threads
-    if n_processes * n_threads > len(pool):
-        return (tuple(pool),) * n_processes
-    return tuple(pool[n * n_threads : (n + 1) * n_threads] for n in range(n_processes))
-
-
-def cluster_of(word: str, threads: int, cores: DeviceCores) -> Affinity:
-    """The CPUs of a phone's cluster, by the name of the cluster.
-
-    `auto` is the fastest cluster with a core for every thread, because two threads would share a
-    single prime core; else all clusters together, but those of smaller kinds. A thread on a small
-    core makes all others wait, so `None`, the system's choice, follows if these are too few.
-    `middle` is the second fastest of three clusters, otherwise the same as `big`. A cluster
-    requested by name is used even if it has fewer cores than threads.
-    """
-    clusters = cores.clusters
-    if word == "auto":
-        large = [cpus for cpus in clusters if not set(cpus) <= set(cores.small)]
-        joined = tuple(cpu for cpus in large for cpu in cpus)
-        return next((cpus for cpus in (*large, joined) if len(cpus) >= threads), None)
-    if word == "little":
-        return clusters[-1]
-    return clusters[1] if word == "middle" and len(clusters) > 2 else clusters[0]
-
-
-def check_affinity(spec: SweepSpec) -> None:
-    """Rejects a list of CPUs that does not match the number of threads.
-
-    Raises:
-        UsageError: names the key and the problem.
-    """
-    if not isinstance(spec.affinity, tuple):
-        return
-    most = max(spec.threads)
-    if len(set(spec.affinity)) != len(spec.affinity):
-        problem = "a CPU is listed twice"
-    elif len(spec.affinity) < most:
-        too_few = count_of(len(spec.affinity), "CPU is", "CPUs are")
-        problem = f"{too_few} too few for {count_of(most, 'thread')}"
-    else:
-        return
-    raise UsageError(
-        f"sweep '{spec.name}', key 'affinity': {problem}",
-        f"list at least {count_of(most, 'different CPU')}, or omit it to use one CPU of each core",
-    )
-
-
-# The executions that a sweep specification names for a model on a device; pure functions.
-
-_MOST_CELLS = 200_000
-"""Cell limit: five times the 13 built-in models in three runtimes on a thousand devices."""
-USUAL_WORKLOADS = tuple(map(Workload.parse, ("prefill@128", "decode@128", "encode@128")))
-"""Of a language model in a sweep that states none, those that it answers."""
-Backends = tuple[tuple[Runtime, tuple[str, ...]], ...]
-"""The backends of each runtime of a sweep on one device, in the order of the specification."""
-
-
-def backends_on(spec: SweepSpec, device: DeviceFile) -> Backends:
-    """The backends that the specification names, or the default of the device's kind."""
-    return tuple(
-        (runtime, spec.backends.get(runtime) or (device.kind_of.default_backend(runtime),))
-        for runtime in dict.fromkeys(spec.runtimes)
-    )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ModelChoices:
-    """What a sweep varies by model.
-
-    Attributes:
-        precisions: by default fp32, and for a file its own.
-        axes: every combination of sizes of the model's named axes; one empty without any.
-        workloads: those of the sweep that the model answers, or else the usual ones of its kind.
-    """
-
-    precisions: tuple[Precision, ...]
-    axes: tuple[Axes, ...]
-    workloads: tuple[Workload, ...] = (IMAGE,)
-
-
-def choices_of(spec: SweepSpec, model: ResolvedCard) -> ModelChoices:
-    """The choices of a model: the specification's, otherwise the defaults of its card."""
-    names = axes_of(model)
-    if INPUT_SIZE in spec.axes and takes_images(model.card):
-        names = (INPUT_SIZE,)
-    defaults = dict(model.card.axes)
-    sizes = [spec.axes.get(name) or (defaults[name],) for name in names]
-    return ModelChoices(
-        precisions=spec.precision_of.get(model.card.name)
-        or spec.precision
-        or (model.precision or Precision.FP32,),
-        axes=tuple(
-            tuple(zip(names, combination, strict=True))
-            for combination in itertools.product(*map(dict.fromkeys, sizes))
-        ),
-        workloads=workloads_of(model.card, spec.workloads),
-    )
-
-
-def axes_of(model: ResolvedCard) -> tuple[str, ...]:
-    """The named axes of a model whose sizes a sweep gives by name."""
-    return axis_names(model.card.inputs, takes_tokens=bool(model.card.workloads))
-
-
-def workloads_of(card: ModelCard, stated: Iterable[Workload] | None) -> tuple[Workload, ...]:
-    """All stated ones for a language model, so that those it does not answer are listed.
-
-    Without any, the usual ones that it answers. Of other models only inferences of images and steps
-    of training; without any, images.
-    """
-    kinds = card.workloads
-    if not kinds:
-        mine = {WorkloadKind.IMAGE, WorkloadKind.TRAIN}
-        return tuple(dict.fromkeys(one for one in stated or () if one.kind in mine)) or (IMAGE,)
-    usual = [workload for workload in USUAL_WORKLOADS if workload.kind in kinds]
-    return tuple(dict.fromkeys(stated or usual))
-
-
-def with_inputs(execution: Execution, model: ResolvedCard) -> Execution:
-    """The execution with the inputs that the model's card states, if it states any."""
-    kinds, workload = model.card.workloads, execution.workload
-    answered = {*kinds, WorkloadKind.TRAIN} if workload.length is not None else set(kinds)
-    if is_own_decoder(model.card):
-        answered |= {WorkloadKind.SEGMENT}
-    if not model.card.inputs or (kinds and workload.kind not in answered):
-        return execution
-    inputs = model.sized_inputs(execution.axes, execution.batch, workload)
-    return replace(execution, inputs=inputs)
-
-
-def executions(
-    spec: SweepSpec, cores: DeviceCores, backends: Backends, choices: ModelChoices
-) -> Iterator[Execution]:
-    """Every execution that the specification names, on a device with these cores and backends."""
-    for runtime, names in backends:
-        options = tuple(sorted(spec.runtime_options.get(runtime, {}).items()))
-        for mode, backend, precision, batch, threads, axes, workload in itertools.product(
-            dict.fromkeys(spec.modes.get(runtime, (Mode.EAGER,))),
-            dict.fromkeys(names),
-            dict.fromkeys(choices.precisions),
-            dict.fromkeys(spec.batch),
-            dict.fromkeys(spec.threads),
-            choices.axes,
-            choices.workloads,
-        ):
-            for choice, affinity in affinities(spec, threads, cores):
-                yield Execution(
-                    runtime=runtime,
-                    backend=backend,
-                    mode=mode,
-                    precision=precision,
-                    batch=workload.batch or batch,
-                    threads=threads,
-                    affinity=affinity,
-                    cpu_choice=choice,
-                    options=options,
-                    axes=axes,
-                    workload=workload,
-                )
-
-
-def check_size(spec: SweepSpec, n_pairs: int) -> None:
-    """Counts the executions before they are created; clusters of phones may double them.
-
-    Raises:
-        UsageError: there are too many; names the longest list.
-    """
-    n_values = {
-        "backends": sum(
-            len(set(spec.modes.get(runtime, (Mode.EAGER,))))
-            * len(set(spec.backends.get(runtime, ("",))))
-            for runtime in set(spec.runtimes)
-        ),
-        "precision": len(set(spec.precision or (None,))),
-        "batch": len(set(spec.batch)),
-        "threads": len(set(spec.threads)),
-        "axes": math.prod(len(set(sizes)) for sizes in spec.axes.values()),
-        "workloads": len(set(spec.workloads or ())) or len(USUAL_WORKLOADS),
-    }
-    n_cells = n_pairs * math.prod(n_values.values())
-    if n_cells > _MOST_CELLS:
-        longest = max(n_values, key=lambda key: n_values[key])
-        raise UsageError(
-            f"sweep '{spec.name}' has {n_cells:,} combinations, of which key '{longest}' has "
-            f"{n_values[longest]:,} values; the limit is {_MOST_CELLS:,} combinations",
-            f"shorten '{longest}', or split the sweep",
-        )
-
-
-def check_precisions(spec: SweepSpec, models: Sequence[ResolvedCard]) -> None:
-    """Rejects a specification that states only precisions that a file does not have.
-
-    Raises:
-        UsageError: names the file, its precision and the stated ones.
-    """
-    for model in models:
-        claimed = spec.precision_of.get(model.card.name) or spec.precision or ()
-        if claimed and model.precision is not None and model.precision not in claimed:
-            raise UsageError(
-                f"sweep '{spec.name}', key 'precision': {model.card.entry} (model "
-                f"{model.card.name}) is {model.precision}, not {' or '.join(claimed)}",
-                f"add {model.precision} to 'precision', or remove the key: a file is measured in "
-                "its own precision",
-            )
-
-
-def check_axes(spec: SweepSpec, models: Sequence[ResolvedCard]) -> None:
-    """Checks that every axis of a model has a size, and that every stated axis belongs to a model.
-
-    Raises:
-        UsageError: names the axis and the remedy.
-    """
-    used = {name for model in models for name in axes_of(model)}
-    if any(takes_images(model.card) for model in models):
-        used.add(INPUT_SIZE)
-    for name in spec.axes:
-        if name not in used:
-            known = f"axes of its models: {', '.join(sorted(used)) or 'none'}"
-            raise UsageError(
-                f"sweep '{spec.name}', key 'axes': no model of it has an axis '{name}'",
-                "the batch has its own key 'batch'"
-                if name == BATCH
-                else did_you_mean(name, used, known),
-            )
-    for model in models:
-        for name in axes_of(model):
-            if name not in spec.axes and name not in dict(model.card.axes):
-                raise UsageError(
-                    f"sweep '{spec.name}', key 'axes': axis '{name}' of {model.card.name} has no "
-                    "size",
-                    f"add `axes: {{{name}: [128, 512]}}` to the sweep, or a default to the card: "
-                    f"`axes = {{ {name} = 128 }}`",
-                )
-
 
 ALL = "all"
 """Every model that does not take tokens; workloads of language models are not compared with it."""
 LANGUAGE = "language"
 WhyUnsupported = Callable[[str, Execution], str | None]
 """(device name, execution) to the reason why the device cannot do it, or `None`."""
-
 _MOST_NAMED = 10
 """Maximum number of unknown names in one message."""
 

@@ -55,8 +55,8 @@ def load(results: str | Path, *, sweep: Named = None) -> pl.LazyFrame:
     from fleetrank.analysis.stored.columns import ORIGINS
     from fleetrank.analysis.stored.load import load_measurements
     from fleetrank.analysis.stored.selection import names_of
-    from fleetrank.analysis.stored.sweep_record import tagged_sweeps
-    from fleetrank.orchestrator.errors import explained_errors
+    from fleetrank.analysis.stored.sweep_tags import tagged_sweeps
+    from fleetrank.orchestrator.reading_errors import explained_errors
 
     folder = path_of("results", results)
     with explained_errors(folder):
@@ -90,7 +90,8 @@ def table(
     Raises:
         FleetError: the table is unknown or has no rows; the message has a remedy.
     """
-    from fleetrank.orchestrator.errors import explained_errors, require_libraries
+    from fleetrank.orchestrator.extras import require_libraries
+    from fleetrank.orchestrator.reading_errors import explained_errors
 
     require_libraries("a table", "analysis", "scipy")
     from fleetrank.analysis.tables.tables import make_table
@@ -115,7 +116,7 @@ def _rows(folder: Path, chosen: Selection) -> tuple[pl.LazyFrame, Selection]:
     from dataclasses import replace
 
     from fleetrank.analysis.stored.load import load_measurements
-    from fleetrank.analysis.stored.sweep_record import tagged_sweeps
+    from fleetrank.analysis.stored.sweep_tags import tagged_sweeps
 
     chosen = replace(chosen, sweep=tagged_sweeps(folder, chosen.sweeps) or None)
     return load_measurements(folder, sweep=chosen.sweep, origins=chosen.origins), chosen
@@ -187,7 +188,8 @@ def faster(
     """
     from fleetrank.analysis.panel.session import Session
     from fleetrank.analysis.statistics.pairs import faster as answer
-    from fleetrank.orchestrator.errors import explained_errors, require_libraries
+    from fleetrank.orchestrator.extras import require_libraries
+    from fleetrank.orchestrator.reading_errors import explained_errors
 
     require_libraries("an answer", "analysis", "scipy")
     folder = path_of("results", results)
@@ -219,7 +221,8 @@ def query(
     Raises:
         FleetError: not one SELECT, wrong SQL, or over a limit; the message names the problem.
     """
-    from fleetrank.orchestrator.errors import explained_errors, require_libraries
+    from fleetrank.orchestrator.extras import require_libraries
+    from fleetrank.orchestrator.reading_errors import explained_errors
 
     require_libraries("SQL", "analysis", "duckdb")
     from fleetrank.analysis.sql import run_query
@@ -243,7 +246,8 @@ def report(results: str | Path, out: str | Path, selection: Selection | None = N
     Raises:
         FleetError: there are no results, or `out` cannot be written.
     """
-    from fleetrank.orchestrator.errors import explained_errors, require_libraries
+    from fleetrank.orchestrator.extras import require_libraries
+    from fleetrank.orchestrator.reading_errors import explained_errors
 
     folder, page = path_of("results", results), path_of("out", out)
     require_libraries("the page", "report", "jinja2", "vl_convert", "scipy")

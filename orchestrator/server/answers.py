@@ -19,18 +19,12 @@ from pathlib import Path
 from time import monotonic
 from types import MappingProxyType
 
-from fleetrank.analysis.stored.selection import FILE as EXCLUSIONS
+from fleetrank.analysis.stored.exclusions import FILE as EXCLUSIONS
 from fleetrank.device_agents.host.control_groups import default_limit_bytes
 from fleetrank.foundation.errors import FleetError
 from fleetrank.foundation.lease import is_host_measured
-from fleetrank.orchestrator.compute.child import (
-    QUERY_GRACE_S,
-    QUERY_MEMORY_BYTES,
-    Child,
-    Job,
-    JobKind,
-    RefusedError,
-)
+from fleetrank.orchestrator.compute.child import QUERY_GRACE_S, QUERY_MEMORY_BYTES, Child
+from fleetrank.orchestrator.compute.jobs import Job, JobKind, RefusedError
 from fleetrank.orchestrator.errors import OrchestratorError
 
 STAYS = threading.Event()
@@ -137,7 +131,7 @@ class Fingerprint:
         return digest.hexdigest()[:16]
 
 
-class Turn:
+class ComputeTurn:
     """The right to compute; used by many threads."""
 
     def __init__(self, *, max_waiting: int = _MAX_WAITING) -> None:
@@ -173,9 +167,9 @@ class Turn:
 class Answers:
     """Computes answers from one results folder; used by many threads."""
 
-    def __init__(self, results: Path, *, turn: Turn | None = None) -> None:
+    def __init__(self, results: Path, *, turn: ComputeTurn | None = None) -> None:
         self._fingerprint = Fingerprint(results)
-        self._turn = turn or Turn()
+        self._turn = turn or ComputeTurn()
         self._figures = Child(results, memory_limit_bytes=default_limit_bytes())
         # SQL comes from outside, so it runs in a separate process.
         self._queries = Child(

@@ -37,12 +37,12 @@ from fleetrank.analysis.stored.part_list import (
     sweeps_here,
 )
 from fleetrank.analysis.stored.sweep_record import record_problems
-from fleetrank.foundation.errors import count_of
 from fleetrank.foundation.lease import seems_locked
+from fleetrank.foundation.wording import count_of
 from fleetrank.orchestrator.durable import replace_file_with, storing, sync_folder
 from fleetrank.orchestrator.errors import NewerSchemaError, StoreError, UsageError
-from fleetrank.orchestrator.identity import RowKey
-from fleetrank.orchestrator.rows import SCHEMAS, summarise
+from fleetrank.orchestrator.keys import RowKey
+from fleetrank.orchestrator.rows import summarise
 from fleetrank.orchestrator.store.journal import (
     BadLineError,
     Entry,
@@ -60,6 +60,7 @@ from fleetrank.orchestrator.store.parts import (
 )
 from fleetrank.orchestrator.store.results import ResultStore
 from fleetrank.orchestrator.store.small_files import RESTORE_RECORD
+from fleetrank.orchestrator.table_fit import SCHEMAS
 from fleetrank.orchestrator.workspace.sweep_spec import SweepSpec
 
 KEEP = (
@@ -94,7 +95,7 @@ _TOLERANCE = 1e-9
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Fault:
+class StoredFault:
     """A fault in one sweep's stored rows; the remedy says which side to keep."""
 
     text: str
@@ -102,7 +103,7 @@ class Fault:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Compared:
+class JournalBesideParts:
     """The journal of a sweep beside its parts.
 
     Attributes:
@@ -138,34 +139,34 @@ class Compared:
         return bool(self.n_only_parts) or (is_both and not is_exchanged)
 
     @property
-    def faults(self) -> Iterator[Fault]:
+    def faults(self) -> Iterator[StoredFault]:
         """What is wrong, with the side to keep."""
         keep = KEEP_BOTH if self.has_lost_both else KEEP
         if self.list_error is not None:
-            yield Fault(text=self.list_error.message, remedy=self.list_error.remedy)
+            yield StoredFault(text=self.list_error.message, remedy=self.list_error.remedy)
         if self.n_only_parts:
             text = f"{count_of(self.n_only_parts, 'row')} of damaged or unlisted parts"
-            yield Fault(text=f"{text}: no journal has as many", remedy=keep)
+            yield StoredFault(text=f"{text}: no journal has as many", remedy=keep)
         if self.packed_error is not None:
-            yield Fault(text=self.packed_error.message, remedy=keep)
+            yield StoredFault(text=self.packed_error.message, remedy=keep)
         texts = [f"journal, line {one.line}: {one.reason}" for one in self.problems]
         yield from _listed(texts, "lines of the journal that are not rows",
                            keep if self.lost else _READ_PAST)  # fmt: skip
         if self.lost:
             n_rows = sum(part.n_rows for stretch in self.lost for part in stretch.parts)
             text = f"journal: {count_of(n_rows, 'row')} of the Parquet parts may not be in it"
-            yield Fault(text=text, remedy=keep)
+            yield StoredFault(text=text, remedy=keep)
         for stretch, path in self.broken:
             error = damage_error(path)
-            yield Fault(
+            yield StoredFault(
                 text=error.message, remedy=KEEP_BOTH if stretch in self.lost else error.remedy
             )
         if self.n_unpublished:
             rows = count_of(self.n_unpublished, "row")
-            yield Fault(text=f"journal: {rows} in the journal only", remedy=_PUBLISH)
+            yield StoredFault(text=f"journal: {rows} in the journal only", remedy=_PUBLISH)
 
 
-def compare(store: ResultStore, sweep_id: str) -> Compared:
+def compare(store: ResultStore, sweep_id: str) -> JournalBesideParts:
     """Compares journal and parts by their checksums; writes nothing."""
     journal, results = store.open_journal(sweep_id), store.root
     list_error = None
@@ -193,7 +194,7 @@ def compare(store: ResultStore, sweep_id: str) -> Compared:
     return replace(compared, n_only_parts=_n_only_parts(store, journal, compared))
 
 
-def _n_only_parts(store: ResultStore, journal: Journal, compared: Compared) -> int:
+def _n_only_parts(store: ResultStore, journal: Journal, compared: JournalBesideParts) -> int:
     """By how many rows the list and the parts of a sweep exceed what can be written again."""
     schema = {name: SCHEMAS[MEASUREMENTS][name] for name in _KEY}
     keys = [pl.DataFrame(schema=schema)]
@@ -209,7 +210,7 @@ def _n_only_parts(store: ResultStore, journal: Journal, compared: Compared) -> i
     return sum((+counts).values())
 
 
-def _read_journal(journal: Journal, found: PartList) -> Compared:
+def _read_journal(journal: Journal, found: PartList) -> JournalBesideParts:
     """The journal's side of the comparison; rows are parsed only where it is needed."""
     lost, problems, n_unpublished = list[Stretch](), list[JournalProblem](), 0
     packed_error = None
@@ -229,7 +230,7 @@ def _read_journal(journal: Journal, found: PartList) -> Compared:
         raise
     except StoreError as error:
         lost, packed_error = list(found.stretches), error
-    return Compared(
+    return JournalBesideParts(
         found=found,
         lost=tuple(lost),
         problems=tuple(problems),
@@ -238,7 +239,7 @@ def _read_journal(journal: Journal, found: PartList) -> Compared:
     )
 
 
-def examine(store: ResultStore, sweep_id: str) -> list[Fault]:
+def examine(store: ResultStore, sweep_id: str) -> list[StoredFault]:
     """Every fault of the record, the journal and the parts of one sweep; writes nothing."""
     compared = compare(store, sweep_id)
     broken = {path for _, path in compared.broken}
@@ -253,19 +254,19 @@ def examine(store: ResultStore, sweep_id: str) -> list[Fault]:
     ]
 
 
-def hidden_sweeps(store: ResultStore) -> Iterator[Fault]:
+def hidden_sweeps(store: ResultStore) -> Iterator[StoredFault]:
     """Sweeps that no reader sees, though no process removes or copies them now."""
     for path in sorted((store.root / "sweeps").glob("*.pending")):
         if not seems_locked(path.with_suffix(".lease")):
             remedy = "delete or import it again to finish; or delete the marker, and it is visible"
-            yield Fault(text=f"{path.stem} is hidden by the marker {path}", remedy=remedy)
+            yield StoredFault(text=f"{path.stem} is hidden by the marker {path}", remedy=remedy)
 
 
-def stray_faults(store: ResultStore) -> Iterator[Fault]:
+def stray_faults(store: ResultStore) -> Iterator[StoredFault]:
     """Files and folders of no sweep, which every reader skips."""
     for path in stray_files(store.root):
         remedy = "move it out of the results; if it is a copy, its sweep has the same rows"
-        yield Fault(text=f"{path} is the file of no sweep, and is not read", remedy=remedy)
+        yield StoredFault(text=f"{path} is the file of no sweep, and is not read", remedy=remedy)
 
 
 def put_strays_aside(store: ResultStore) -> list[str]:
@@ -276,7 +277,7 @@ def put_strays_aside(store: ResultStore) -> list[str]:
 
 def _fewer_than_recorded(
     store: ResultStore, sweep_id: str, paths: Sequence[Path]
-) -> Iterator[Fault]:
+) -> Iterator[StoredFault]:
     """Fewer rows than the record of an ended sweep states, though journal and parts agree.
 
     So it is if all of them were removed, or come from an older copy.
@@ -294,18 +295,18 @@ def _fewer_than_recorded(
     ):
         if stated is not None and found < stated:
             counts = f"{count_of(found, what)} of the {stated:,} that its record states"
-            yield Fault(text=f"{counts} are stored", remedy=_RESTORE_ROWS)
+            yield StoredFault(text=f"{counts} are stored", remedy=_RESTORE_ROWS)
 
 
-def _faults_of_record(store: ResultStore, sweep_id: str) -> Iterator[Fault]:
+def _faults_of_record(store: ResultStore, sweep_id: str) -> Iterator[StoredFault]:
     try:
         record = store.sweep_record(sweep_id)
     except StoreError as error:
-        yield Fault(text=error.message, remedy=error.remedy)
+        yield StoredFault(text=error.message, remedy=error.remedy)
         return
     except UsageError:
         path = store.record_path(sweep_id)
-        yield Fault(text=f"{path} is missing", remedy=RESTORE_RECORD)
+        yield StoredFault(text=f"{path} is missing", remedy=RESTORE_RECORD)
         return
     if record.spec is None:
         return
@@ -313,10 +314,12 @@ def _faults_of_record(store: ResultStore, sweep_id: str) -> Iterator[Fault]:
         SweepSpec.model_validate(record.spec)
     except ValidationError as error:
         for problem in record_problems(error, "spec"):
-            yield Fault(text=f"{store.record_path(sweep_id)}: {problem}", remedy=RESTORE_RECORD)
+            yield StoredFault(
+                text=f"{store.record_path(sweep_id)}: {problem}", remedy=RESTORE_RECORD
+            )
 
 
-def _faults_of_rows(paths: Sequence[Path]) -> Iterator[Fault]:
+def _faults_of_rows(paths: Sequence[Path]) -> Iterator[StoredFault]:
     """Rows that are stored twice, and rows whose samples contradict their summaries."""
     columns = [*_KEY, "samples_ns", *summarise([1])]
     schema = {name: SCHEMAS[MEASUREMENTS][name] for name in columns}
@@ -360,10 +363,10 @@ def _is_equal(stored: object, expected: float | None) -> bool:
     return math.isclose(stored, expected, rel_tol=_TOLERANCE)
 
 
-def _listed(texts: Sequence[str], what: str, remedy: str) -> Iterator[Fault]:
-    yield from (Fault(text=text, remedy=remedy) for text in texts[:_LISTED])
+def _listed(texts: Sequence[str], what: str, remedy: str) -> Iterator[StoredFault]:
+    yield from (StoredFault(text=text, remedy=remedy) for text in texts[:_LISTED])
     if len(texts) > _LISTED:
-        yield Fault(text=f"and {len(texts) - _LISTED:,} more {what}", remedy=remedy)
+        yield StoredFault(text=f"and {len(texts) - _LISTED:,} more {what}", remedy=remedy)
 
 
 def repair_sweep(store: ResultStore, sweep_id: str) -> list[str]:
@@ -414,7 +417,7 @@ def _repaired(store: ResultStore, sweep_id: str) -> list[str]:
     return done
 
 
-def _list_again(store: ResultStore, compared: Compared) -> list[str]:
+def _list_again(store: ResultStore, compared: JournalBesideParts) -> list[str]:
     sweep_id = compared.found.sweep_id
     path = list_path(store.root, sweep_id)
     parts = [
@@ -474,7 +477,7 @@ def _sent_home(store: ResultStore, journal: Journal, home: str) -> list[str]:
     return [f"{count_of(len(new), 'row')} moved to {theirs.path.name}"] if new else []
 
 
-def _write_journal_again(store: ResultStore, compared: Compared) -> str:
+def _write_journal_again(store: ResultStore, compared: JournalBesideParts) -> str:
     """Damaged lines that were not published are lost; their file is kept."""
     journal = store.open_journal(compared.found.sweep_id)
     n_rows = 0
@@ -501,7 +504,7 @@ def _write_journal_again(store: ResultStore, compared: Compared) -> str:
 
 
 def _entries_again(
-    store: ResultStore, journal: Journal, compared: Compared, *, is_alone: bool = False
+    store: ResultStore, journal: Journal, compared: JournalBesideParts, *, is_alone: bool = False
 ) -> Iterator[Entry]:
     """Every row that a sweep's journal and parts have, and other journals of it, once."""
     found, known = compared.found, _Known()

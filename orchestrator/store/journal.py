@@ -21,13 +21,14 @@ import orjson
 
 from fleetrank.analysis.stored.columns import ROW_KEY, SCHEMA, SCHEMA_VERSION
 from fleetrank.analysis.stored.part_list import MEASUREMENTS, NO_SWEEP, REPAIR
-from fleetrank.foundation.errors import count_of
-from fleetrank.foundation.files import IrregularFileError, open_checked, open_regular
-from fleetrank.foundation.plain_data import DIGITS, KEY, MARK, marked_checksum
+from fleetrank.foundation.checksums import DIGITS, KEY, MARK, marked_checksum
+from fleetrank.foundation.small_file import IrregularFileError, open_checked, open_regular
+from fleetrank.foundation.wording import count_of
 from fleetrank.orchestrator.durable import replace_file_with, storing, sync_folder
 from fleetrank.orchestrator.errors import MovedFolderError, NewerSchemaError, StoreError
-from fleetrank.orchestrator.identity import RowKey
-from fleetrank.orchestrator.rows import SCHEMAS, Row, why_misfit
+from fleetrank.orchestrator.keys import RowKey
+from fleetrank.orchestrator.rows import Row
+from fleetrank.orchestrator.table_fit import SCHEMAS, why_misfit
 
 _log = logging.getLogger(__name__)
 _DESCRIPTORS = Path("/proc/self/fd")

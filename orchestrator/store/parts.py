@@ -39,9 +39,10 @@ from fleetrank.foundation.codec import to_plain
 from fleetrank.foundation.errors import reworded
 from fleetrank.orchestrator.durable import replace_file, storing, sync_file
 from fleetrank.orchestrator.errors import StoreError
-from fleetrank.orchestrator.rows import SCHEMAS, Row
+from fleetrank.orchestrator.rows import Row
 from fleetrank.orchestrator.store.journal import Entry, Journal
 from fleetrank.orchestrator.store.small_files import write_checked_object
+from fleetrank.orchestrator.table_fit import SCHEMAS
 
 STRETCH_BYTES = 8 << 20
 """Some 2,000 rows of 100 samples: fast to make again, and 500 files for 10^6 rows."""

@@ -9,21 +9,18 @@ from contextlib import nullcontext
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from fleetrank.analysis.stored.component_times import COMPONENT_TIMES, OF_MEASUREMENTS
 from fleetrank.analysis.stored.part_list import NO_SWEEP
-from fleetrank.analysis.stored.side_tables import (
-    COMPONENT_TIMES,
-    MODULE_MACS,
-    OF_MEASUREMENTS,
-    OF_SETS,
-    REPLICA_RUNS,
-    SideTable,
-)
-from fleetrank.device_agents.contract.measurement import Measurement, ReplicaRun, ReplicaSet
+from fleetrank.analysis.stored.replica_runs import OF_SETS, REPLICA_RUNS
+from fleetrank.analysis.stored.side_table import SideTable
+from fleetrank.analysis.stored.side_tables import MODULE_MACS
+from fleetrank.device_agents.contract.measurement import Measurement
+from fleetrank.device_agents.contract.replica_set import ReplicaRun, ReplicaSet
 from fleetrank.foundation.lease import give_up_at_once, host_lease
 from fleetrank.models.cards.card import Artifact, ExportRequest
 from fleetrank.orchestrator.durable import storing, sync_file, sync_folder
-from fleetrank.orchestrator.identity import (
-    Cell,
+from fleetrank.orchestrator.identity import Cell
+from fleetrank.orchestrator.keys import (
     cell_of_side_key,
     n_replicas_of,
     profiled_key,

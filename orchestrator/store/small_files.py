@@ -15,8 +15,7 @@ from time import monotonic
 from pydantic import ValidationError
 
 from fleetrank.analysis.stored.columns import SCHEMA_VERSION
-from fleetrank.analysis.stored.load import schema_version
-from fleetrank.analysis.stored.selection import (
+from fleetrank.analysis.stored.exclusions import (
     COPY,
     FILE,
     MAX_EXCLUSIONS,
@@ -27,13 +26,14 @@ from fleetrank.analysis.stored.selection import (
     is_reason,
     read_exclusions,
 )
+from fleetrank.analysis.stored.load import schema_version
 from fleetrank.analysis.stored.sweep_record import RECORD_VERSION, SweepRecord, record_problems
+from fleetrank.foundation.checksums import read_checked_object, with_checksum
 from fleetrank.foundation.errors import BadFileError, reworded
 from fleetrank.foundation.lease import open_lease, wait_for_lock
-from fleetrank.foundation.plain_data import read_checked_object, with_checksum
 from fleetrank.orchestrator.durable import replace_file, storing
 from fleetrank.orchestrator.errors import NewerSchemaError, StoreError, UsageError
-from fleetrank.orchestrator.identity import RowKey
+from fleetrank.orchestrator.keys import RowKey
 from fleetrank.orchestrator.rows import Row
 
 _PATIENCE_S = 10.0

@@ -18,28 +18,24 @@ from fleetrank.analysis.stored.sweep_record import (
     stamp_now,
 )
 from fleetrank.device_agents.contract.task import Execution
-from fleetrank.foundation.errors import duration
-from fleetrank.foundation.files import RUN_AGAIN, read_small_text
+from fleetrank.foundation.files import RUN_AGAIN
+from fleetrank.foundation.small_file import read_small_text
+from fleetrank.foundation.wording import duration
 from fleetrank.orchestrator.errors import NewerSchemaError, RayLostError, StoreError, UsageError
-from fleetrank.orchestrator.identity import DeviceSpec, canonical_json, platform_key
-from fleetrank.orchestrator.progress import Notice, Publisher, SweepFinished
-from fleetrank.orchestrator.store.results import ResultStore, write_tags
+from fleetrank.orchestrator.identity import DeviceSpec
+from fleetrank.orchestrator.keys import canonical_json, platform_key
+from fleetrank.orchestrator.progress import Publisher
+from fleetrank.orchestrator.progress_events import Notice, SweepFinished
+from fleetrank.orchestrator.store.results import ResultStore
+from fleetrank.orchestrator.store.tagging import write_tags
 from fleetrank.orchestrator.sweep.dispatch_backend import DispatchBackend, open_dispatch_backend
+from fleetrank.orchestrator.sweep.fleet import fleet_of_record, with_cores_of_today
+from fleetrank.orchestrator.sweep.sweep_argument import read_spec
 from fleetrank.orchestrator.sweep.sweep_session import RunOptions, SweepSession, check_host
-from fleetrank.orchestrator.sweep.sweep_setup import (
-    Setup,
-    fleet_of_record,
-    plan_sweep,
-    read_spec,
-    with_cores_of_today,
-)
+from fleetrank.orchestrator.sweep.sweep_setup import Setup, plan_sweep
+from fleetrank.orchestrator.workspace.provenance import clock_lag, new_sweep_id, sweep_provenance
 from fleetrank.orchestrator.workspace.sweep_spec import SweepSpec
-from fleetrank.orchestrator.workspace.workspace import (
-    Workspace,
-    clock_lag,
-    new_sweep_id,
-    sweep_provenance,
-)
+from fleetrank.orchestrator.workspace.workspace import Workspace
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

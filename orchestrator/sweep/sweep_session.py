@@ -10,51 +10,35 @@ from time import perf_counter
 from fleetrank.analysis.stored.columns import ORIGINS
 from fleetrank.analysis.stored.disturbance import disturbed_repeats
 from fleetrank.analysis.stored.load import load_measurements
-from fleetrank.analysis.stored.sweep_record import SweepState, SweepTags, stamp_now
+from fleetrank.analysis.stored.sweep_record import SweepState, stamp_now
+from fleetrank.analysis.stored.sweep_tags import SweepTags
 from fleetrank.device_agents.contract.kind import Kind
 from fleetrank.device_agents.contract.task import ReplicaPolicy
 from fleetrank.device_agents.registry import HOST_CPU, create_agent, load_kind
-from fleetrank.foundation.errors import FleetError, count_of, raise_together
+from fleetrank.foundation.errors import FleetError, raise_together
 from fleetrank.foundation.formats import runtime_of
 from fleetrank.foundation.vocabulary import Origin, Runtime
+from fleetrank.foundation.wording import count_of
 from fleetrank.models.cache import ArtifactCache
 from fleetrank.models.cards.card import ExportRequest, Source
 from fleetrank.models.errors import ModelError
 from fleetrank.models.export.request import check_ready
-from fleetrank.models.networks.weights import canary_request
-from fleetrank.orchestrator.dispatch.controller import (
-    Controller,
-    Recorder,
-    StopSwitch,
-    listening,
-    sigterm_as_ctrl_c,
-)
-from fleetrank.orchestrator.dispatch.decide.looks import Looks
-from fleetrank.orchestrator.dispatch.decide.state import Exports, SweepWork, Tally, attempts_left
-from fleetrank.orchestrator.dispatch.hosts import Hosts
+from fleetrank.models.networks.primer import canary_request
+from fleetrank.orchestrator.dispatch.controller import Controller, Recorder
+from fleetrank.orchestrator.dispatch.decide.tally import Tally
+from fleetrank.orchestrator.dispatch.decide.work import Exports, SweepWork, attempts_left
+from fleetrank.orchestrator.dispatch.stop_switch import StopSwitch, listening, sigterm_as_ctrl_c
 from fleetrank.orchestrator.errors import NothingToDoError, OrchestratorError, StoreError
-from fleetrank.orchestrator.export import ExportTools, build_artifacts, host_turn
-from fleetrank.orchestrator.identity import (
-    Cell,
-    Plan,
-    SkippedCell,
-    profiled_key,
-    replicated_key,
-    without_file,
-)
+from fleetrank.orchestrator.export import build_artifacts
+from fleetrank.orchestrator.identity import Cell, Plan, SkippedCell
+from fleetrank.orchestrator.keys import profiled_key, replicated_key
+from fleetrank.orchestrator.one_export import ExportTools, host_turn
 from fleetrank.orchestrator.plan.estimate import RAY_S, copy_bytes, exporting_s, measuring_s
-from fleetrank.orchestrator.plan.plan import narrow, replica_cpus
-from fleetrank.orchestrator.progress import (
-    Event,
-    Notice,
-    ProgressFile,
-    Publisher,
-    RepeatFinished,
-    RepeatStarted,
-    Subscriber,
-    SweepFinished,
-    SweepStarted,
-)
+from fleetrank.orchestrator.plan.pinning import replica_cpus
+from fleetrank.orchestrator.plan.plan import narrow
+from fleetrank.orchestrator.progress import Publisher, Subscriber
+from fleetrank.orchestrator.progress_events import Notice, SweepFinished, SweepStarted
+from fleetrank.orchestrator.progress_file import ProgressFile
 from fleetrank.orchestrator.store.journal import Journal
 from fleetrank.orchestrator.store.parts import refuse_changed_journal
 from fleetrank.orchestrator.store.results import ResultStore
@@ -64,9 +48,9 @@ from fleetrank.orchestrator.store.side import (
     JournalSink,
     SideForm,
     store_module_macs,
-    stored_attempts,
 )
 from fleetrank.orchestrator.sweep.dispatch_backend import DispatchBackend
+from fleetrank.orchestrator.sweep.side_pass import SidePass, open_cells
 from fleetrank.orchestrator.sweep.sweep_setup import (
     Setup,
     cores_of,
@@ -74,16 +58,11 @@ from fleetrank.orchestrator.sweep.sweep_setup import (
     memory_of,
     primed_formats,
 )
-from fleetrank.orchestrator.workspace.workspace import Workspace, sweep_facts
-
-# What a sweep measures after its latencies, in processes of their own, and stores apart.
-#
-# Profiles say where the time of a cell goes; sets are a cell in several processes at the same
-# time.
+from fleetrank.orchestrator.token_costs import without_file
+from fleetrank.orchestrator.workspace.provenance import sweep_facts
+from fleetrank.orchestrator.workspace.workspace import Workspace
 
 _MB = 1e6
-
-
 _Asked = Iterable[tuple[Cell, str | None]]
 """Cells of a side pass, and why each cannot be measured."""
 
@@ -129,26 +108,6 @@ def _side(form: SideForm, plan: Plan, asked: _Asked) -> Plan:
         allows_takeover=False,
         repeats_disturbed=False,
     )
-
-
-def open_cells(plan: Plan, tally: Tally, spent_s: float = 0.0) -> list[Cell]:
-    """Cells with pending attempts.
-
-    Until decided, also those of the next round, if earlier runs `spent_s` less than the budget.
-    """
-    pending = [cell for cell in plan.cells if any(attempts_left(plan, cell, tally))]
-    if plan.until is None or pending:
-        return pending
-    looks = Looks(plan.until, tally, now_s=0.0, spent_s=spent_s)
-    for device in dict.fromkeys(cell.device for cell in plan.cells):
-        cells = [cell for cell in plan.cells if cell.device == device]
-        for index in range(plan.least_repeats, plan.repeats):
-            chosen = looks.cells_of_round(cells, index)
-            left = [one for one in chosen if not tally.is_finished((one.cell_key, index))]
-            pending += left
-            if left or not chosen:
-                break
-    return pending
 
 
 def _spent_s(rows: Iterable[Mapping[str, object]]) -> float:
@@ -203,80 +162,6 @@ def _why_no_set(setup: Setup, cell: Cell, n_processes: int) -> str | None:
         f"{n_processes} copies of {each / _MB:,.0f} MB each, for weights and cache alone, do not "
         f"fit in {memory_bytes / _MB:,.0f} MB: ask for {memory_bytes // each} processes at most"
     )
-
-
-class SidePass:
-    """A side pass of one run of a sweep."""
-
-    def __init__(self, store: ResultStore, sweep_id: str, form: SideForm, plan: Plan) -> None:
-        """Reads which attempts an earlier run stored.
-
-        Raises:
-            StoreError: the journal cannot be read.
-        """
-        self._store = store
-        self._form, self._plan = form, plan
-        self._tally = Tally()
-        if plan.cells:
-            self._tally = Tally.of(stored_attempts(store.open_journal(sweep_id), form))
-
-    def open_cells(self) -> list[Cell]:
-        """Cells with pending attempts."""
-        return open_cells(self._plan, self._tally)
-
-    @property
-    def n_failed(self) -> int:
-        """Repeats of the pass that failed for good."""
-        return self._tally.n_failed
-
-    def reopen(self) -> int:
-        """Lets the failed repeats be tried again; returns how many."""
-        return self._tally.reopen([cell.cell_key for cell in self._plan.cells])
-
-    def run(
-        self,
-        work: SweepWork,
-        journal: Journal,
-        hosts: Hosts,
-        emit: Subscriber,
-        switch: StopSwitch,
-    ) -> None:
-        """Measures until nothing is left or a stop is requested; raises as `Controller.run`."""
-        form = self._form
-        for skipped in self._plan.skipped:
-            emit(Notice(level="info", message=f"no {skipped.label}: {skipped.reason}"))
-        if switch.is_stopping or not self.open_cells():
-            return
-        work = replace(work, plan=self._plan, canaries={})
-        if form is PROFILE_FORM:
-            exports = replace(work.exports, primers={})
-            work = replace(work, exports=exports, is_profiled=True)
-        say = _Said(emit, form.noun, self._plan.n_repeats, self._tally.n_finished)
-        sink = JournalSink(self._store, journal, form)
-        recorder = Recorder(work, sink, say)
-        Controller(work, self._tally, hosts=hosts, recorder=recorder, switch=switch).run()
-        sink.flush()
-
-
-class _Said:
-    """Reports finished attempts as notices: they are not repeats of the sweep."""
-
-    def __init__(self, emit: Subscriber, noun: str, n_repeats: int, n_done: int) -> None:
-        self._emit, self._noun, self._n_repeats, self._n_done = emit, noun, n_repeats, n_done
-
-    def __call__(self, event: Event) -> None:
-        if isinstance(event, RepeatStarted):
-            return
-        if not isinstance(event, RepeatFinished):
-            self._emit(event)
-            return
-        self._n_done += not event.will_retry
-        count = f"[{self._noun} {self._n_done}/{self._n_repeats}]"
-        what = f"{count} {event.label} #{event.repeat + 1}"
-        if event.error is None:
-            self._emit(Notice(level="info", message=what))
-        else:
-            self._emit(Notice(level="warning", message=f"{what} failed: {event.error}"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,45 +1,28 @@
 """Builds a sweep's setup from its specification: the plan, the devices and their hosts."""
 
 import os
-from collections.abc import Callable, Iterable, Mapping
-from contextlib import suppress
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, replace
 from functools import cache
-from pathlib import Path
 from statistics import fmean
 
 from fleetrank.device_agents.contract.kind import EnergyMeter, Pinning
 from fleetrank.device_agents.contract.task import CanaryTask, Execution
-from fleetrank.device_agents.host.cores import cpus_one_per_core, kinds_of_cores
 from fleetrank.device_agents.registry import create_agent
-from fleetrank.foundation.codec import CodecError, from_plain, to_plain
 from fleetrank.foundation.cpus import Kinds
-from fleetrank.foundation.errors import did_you_mean, nearest, raise_together
+from fleetrank.foundation.errors import raise_together
 from fleetrank.foundation.vocabulary import Format
 from fleetrank.models.cards.card import Artifact, Cost, ExportRequest, ResolvedCard
 from fleetrank.models.cards.identity import resolve
 from fleetrank.models.cards.zoo import Cards, load_cards
 from fleetrank.models.errors import CardError
-from fleetrank.orchestrator.dispatch.host import HostFacts, read_host_facts
-from fleetrank.orchestrator.dispatch.hosts import LOCAL_HOST
-from fleetrank.orchestrator.dispatch.ray_hosts import Joined
-from fleetrank.orchestrator.errors import (
-    NothingToDoError,
-    OrchestratorError,
-    StoreError,
-    UsageError,
-)
-from fleetrank.orchestrator.identity import (
-    Cell,
-    DevicePlace,
-    DeviceSpec,
-    Plan,
-    SkippedCell,
-    cost_without_file,
-    platform_key,
-)
-from fleetrank.orchestrator.plan.plan import ALL, DeviceCores, make_plan, narrow, select_models
-from fleetrank.orchestrator.store.results import ResultStore
+from fleetrank.orchestrator.errors import NothingToDoError, UsageError
+from fleetrank.orchestrator.identity import Cell, DevicePlace, Plan, SkippedCell
+from fleetrank.orchestrator.keys import platform_key
+from fleetrank.orchestrator.plan.pinning import DeviceCores
+from fleetrank.orchestrator.plan.plan import ALL, make_plan, narrow, select_models
+from fleetrank.orchestrator.sweep.fleet import Fleet, Refusals, this_host
+from fleetrank.orchestrator.token_costs import cost_without_file
 from fleetrank.orchestrator.workspace.device_registry import (
     DeviceFile,
     host_cpu,
@@ -47,85 +30,8 @@ from fleetrank.orchestrator.workspace.device_registry import (
     read_device_files,
     with_alias,
 )
-from fleetrank.orchestrator.workspace.sweep_spec import SweepSpec, load_spec
-from fleetrank.orchestrator.workspace.workspace import Workspace, sweep_name
-
-# The hosts that a sweep is planned for, as values that its record can store.
-
-Refusals = Callable[[str, DeviceSpec, Execution], str | None]
-"""(host, device, execution) to the reason why a host's CPU does not support it, or `None`."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Fleet:
-    """Every host that was available when a sweep was planned.
-
-    Attributes:
-        here: the host that sweeps are started on; devices without a `host` are attached to it.
-            `None` if it is not a device host of the cluster.
-        hosts: by name; hosts that were unavailable are missing.
-        is_cluster: false for the local Ray that is started for one sweep.
-    """
-
-    here: str | None
-    hosts: Mapping[str, HostFacts] = field(default_factory=dict)
-    is_cluster: bool = False
-
-    def as_record(self) -> dict[str, object]:
-        """As JSON values, for the record of a sweep."""
-        return {
-            "here": self.here,
-            "is_cluster": self.is_cluster,
-            # No serial numbers: records are shared, and names are private.
-            "hosts": {
-                name: to_plain(replace(facts, seen=())) for name, facts in self.hosts.items()
-            },
-        }
-
-
-def this_host() -> Fleet:
-    """The fleet of this host alone: sweeps run in a local Ray or without Ray."""
-    return Fleet(here=LOCAL_HOST, hosts={LOCAL_HOST: read_host_facts()})
-
-
-def fleet_of(joined: Joined) -> Fleet:
-    """The hosts of a cluster that answer now; others may join later."""
-    return Fleet(here=joined.here, hosts=joined.hosts, is_cluster=True)
-
-
-def fleet_of_record(record: object) -> Fleet:
-    """The inverse of `Fleet.as_record`.
-
-    Raises:
-        StoreError: the record is not a fleet.
-    """
-    try:
-        found = dict(record)  # type: ignore[call-overload]
-        hosts = {name: from_plain(HostFacts, it) for name, it in dict(found["hosts"]).items()}
-        here = found["here"]
-        return Fleet(
-            here=None if here is None else str(here),
-            hosts=hosts,
-            is_cluster=bool(found["is_cluster"]),
-        )
-    except (KeyError, TypeError, ValueError, CodecError) as error:
-        raise StoreError(
-            f"the sweep's record does not contain the hosts it was planned for: {error}",
-            "start a new sweep; measured results are kept",
-        ) from error
-
-
-def with_cores_of_today(fleet: Fleet) -> Fleet:
-    """The fleet with the cores that this host allows now; a CPU mask may have changed.
-
-    A cluster keeps the recorded cores, since its hosts have not been asked yet.
-    """
-    if fleet.is_cluster or fleet.here is None or fleet.here not in fleet.hosts:
-        return fleet
-    facts = replace(
-        fleet.hosts[fleet.here], one_per_core=cpus_one_per_core(), kinds=kinds_of_cores()
-    )
-    return replace(fleet, hosts={**fleet.hosts, fleet.here: facts})
+from fleetrank.orchestrator.workspace.sweep_spec import SweepSpec
+from fleetrank.orchestrator.workspace.workspace import Workspace
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -336,62 +242,6 @@ def primed_formats(setup: Setup, cells: Iterable[Cell]) -> set[Format]:
     primed = {name for name, device in setup.devices.items() if device.traits.is_primed}
     formats = {cell.export.format for cell in cells if cell.device in primed}
     return formats & set(Format)  # no network is exported to a format of another package
-
-
-def read_spec(workspace: Workspace, path: Path) -> tuple[SweepSpec, Path]:
-    """Reads a specification by path, or by its name in the workspace's `sweeps/`.
-
-    Raises:
-        UsageError: as `load_spec`; if the file is missing, the remedy names the nearest one.
-    """
-    is_bare = path.parent == Path()
-    inside = workspace.sweeps / f"{path.name.removesuffix('.yaml')}.yaml"
-    found = inside if not path.exists() and is_bare and inside.exists() else path
-    if not found.exists():
-        folder = workspace.sweeps if is_bare else path.parent
-        known = {spec.stem: spec for spec in sorted(folder.glob("*.yaml"))}
-        if guess := nearest(path.name.removesuffix(".yaml"), known):
-            shown = Path(workspace.sweeps.name) if is_bare else folder
-            raise UsageError(
-                f"file not found: {path}", f"did you mean {shown / known[guess].name}?"
-            )
-    return load_spec(found), found.resolve()
-
-
-def find_sweep(workspace: Workspace, store: ResultStore, given: str | None) -> str:
-    """The id of the stored sweep that a command's argument means.
-
-    Args:
-        workspace: with the files of sweeps.
-        store: with the stored sweeps.
-        given: an id, or what `read_spec` takes, which means the newest sweep of that file or name;
-            `None` means the newest of all.
-
-    Raises:
-        UsageError: there is none, or file and name mean different sweeps; the remedy names ids.
-        NothingToDoError: nothing is stored.
-    """
-    known = store.sweep_ids()
-    if given is None or given in known:
-        return given or store.newest_sweep()
-    path = Path(given)
-    wanted = {path.name.removesuffix(".yaml")}
-    # A sweep outlives its file, and a change that makes the file invalid.
-    with suppress(OrchestratorError):
-        wanted.add(read_spec(workspace, path)[0].name)
-    newest = {sweep_name(sweep_id): sweep_id for sweep_id in known}
-    found = [sweep_id for name, sweep_id in newest.items() if name in wanted]
-    if len(found) > 1:
-        raise UsageError(
-            f"'{given}' means {len(found)} sweeps: one by its name, one by the name in its file",
-            f"give the id: {' or '.join(found)}",
-        )
-    if not found:
-        raise UsageError(
-            f"sweep '{given}' does not exist",
-            did_you_mean(path.name, [*known, *newest], "`fleetrank results list` lists them"),
-        )
-    return found[0]
 
 
 def cores_of(device: DeviceFile, fleet: Fleet) -> DeviceCores:

@@ -8,14 +8,16 @@ from datetime import UTC, datetime
 from pathlib import Path
 from time import monotonic
 
-from fleetrank.analysis.stored.sweep_record import IMPORTED, SweepRecord, SweepState, shown_tags
-from fleetrank.foundation.inputs import IMAGE
+from fleetrank.analysis.stored.sweep_record import IMPORTED, SweepRecord, SweepState
+from fleetrank.analysis.stored.sweep_tags import shown_tags
 from fleetrank.foundation.lease import seems_locked
-from fleetrank.foundation.vocabulary import NS_PER_MS
-from fleetrank.orchestrator.dispatch.decide.retry import RepeatKey
-from fleetrank.orchestrator.dispatch.decide.state import Tally
-from fleetrank.orchestrator.identity import RowKey
-from fleetrank.orchestrator.progress import read_decisions, read_progress, waits_of
+from fleetrank.foundation.units import NS_PER_MS
+from fleetrank.foundation.workload import IMAGE
+from fleetrank.orchestrator.dispatch.decide.lane import RepeatKey
+from fleetrank.orchestrator.dispatch.decide.tally import Tally
+from fleetrank.orchestrator.keys import RowKey
+from fleetrank.orchestrator.progress import read_decisions
+from fleetrank.orchestrator.progress_file import read_progress, waits_of
 from fleetrank.orchestrator.store.journal import JournalTail
 from fleetrank.orchestrator.store.results import ResultStore
 

@@ -22,10 +22,11 @@ from fleetrank.analysis.stored.columns import (
     STORED_RUNTIMES,
     TIERS,
 )
+from fleetrank.analysis.stored.name_patterns import ANY_PRECISION
 from fleetrank.analysis.stored.part_list import TAG_WORD
-from fleetrank.analysis.stored.selection import ANY_PRECISION, Selection
-from fleetrank.foundation.errors import shortened
+from fleetrank.analysis.stored.selection import Selection
 from fleetrank.foundation.formats import OUTSIDE_RUNTIMES
+from fleetrank.foundation.visible_text import shortened
 from fleetrank.orchestrator.errors import UsageError
 from fleetrank.orchestrator.workspace.workspace import stored_name
 
@@ -141,7 +142,7 @@ class Selectors(BaseModel):
         _refuse_unknown_runtime(self.runtime, results)
         given = self.model_dump(exclude={"include_simulated", "settings"})
         if results is not None and any(name.startswith(TAG_WORD) for name in self.sweep):
-            from fleetrank.analysis.stored.sweep_record import tagged_sweeps  # slow to import
+            from fleetrank.analysis.stored.sweep_tags import tagged_sweeps
 
             given["sweep"] = tagged_sweeps(results, self.sweep)
         given |= {name: given[name] or None for name in _REPEATED}

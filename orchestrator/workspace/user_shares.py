@@ -4,9 +4,10 @@ import math
 from collections.abc import Iterator
 from pathlib import Path
 
-from fleetrank.foundation.errors import BadFileError, shortened, visible_line
-from fleetrank.foundation.files import MAX_TYPED_BYTES, read_small_bytes
+from fleetrank.foundation.errors import BadFileError
+from fleetrank.foundation.small_file import MAX_TYPED_BYTES, read_small_bytes
 from fleetrank.foundation.user_file import plain_number, read_csv
+from fleetrank.foundation.visible_text import shortened, visible_line
 from fleetrank.orchestrator.workspace.workspace import stored_name
 
 MAX_DEVICES = 10_000

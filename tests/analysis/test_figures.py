@@ -9,16 +9,14 @@ import pytest
 from fleet_rows import NETS, PLACES, Net, Place, write_results
 from stored_part import write_part
 
-from fleetrank.analysis.figures import (
+from fleetrank.analysis.chart_points import (
     QUANTILES,
-    chosen_platforms,
     frontier_pairs,
-    models_by_latency,
-    platform_labels,
     process_medians,
     sample_quantiles,
     sampled_processes,
 )
+from fleetrank.analysis.figures import chosen_platforms, models_by_latency, platform_labels
 from fleetrank.analysis.panel.agreement import Agreement
 from fleetrank.analysis.report.page_data import flops_ranks, heat_columns, models_by_memory
 from fleetrank.analysis.stored.cell_values import cell_values

@@ -1,7 +1,6 @@
 """The question about two models and the swaps between two platforms, as the page answers them."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import polars as pl
 import pytest
@@ -12,9 +11,6 @@ from fleetrank.analysis.panel.session import Session
 from fleetrank.analysis.report.pair_view import fleet_data
 from fleetrank.analysis.stored.load import load_measurements
 from fleetrank.analysis.stored.selection import Selection
-
-if TYPE_CHECKING:
-    pass
 
 A, B = "mobilenet_v2", "squeezenet1_1"
 

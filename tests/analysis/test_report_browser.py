@@ -12,13 +12,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 import pytest
 from daily import daily
-from fleet_rows import (
-    HOSTILE_MODEL,
-    Place,
-    hostile_results,
-    with_rounds,
-    write_results,
-)
+from fleet_rows import HOSTILE_MODEL, Place, hostile_results, with_rounds, write_results
 from headless_browser import unfold
 from stored_part import write_part
 

@@ -14,12 +14,13 @@ from wording import has
 
 from fleetrank.analysis.errors import AnalysisError, NoDataError
 from fleetrank.analysis.panel.session import Session
+from fleetrank.analysis.report.component_points import component_points
+from fleetrank.analysis.report.evidence import Evidence, gather
 from fleetrank.analysis.report.page import build_report
-from fleetrank.analysis.report.page_data import component_points
-from fleetrank.analysis.report.page_tables import Evidence, PageTables, gather, page_tables
+from fleetrank.analysis.report.page_tables import PageTables, page_tables
+from fleetrank.analysis.stored.component_times import COMPONENT_TIMES, OF_MEASUREMENTS
 from fleetrank.analysis.stored.load import load_measurements, valid_attempts
 from fleetrank.analysis.stored.selection import Selection
-from fleetrank.analysis.stored.side_tables import COMPONENT_TIMES, OF_MEASUREMENTS
 from fleetrank.analysis.tables.tables import session_table
 from fleetrank.orchestrator.store.side import append_side
 

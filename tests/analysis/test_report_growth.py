@@ -11,9 +11,10 @@ from growth_rows import with_growth
 from headless_browser import legend_colours, unfold
 from stored_part import write_part
 
+from fleetrank.analysis.report.evidence import Evidence, gather
+from fleetrank.analysis.report.growth_points import curve_groups
 from fleetrank.analysis.report.page import build_report
-from fleetrank.analysis.report.page_data import curve_groups
-from fleetrank.analysis.report.page_tables import Evidence, gather, page_tables
+from fleetrank.analysis.report.page_tables import page_tables
 from fleetrank.analysis.stored.selection import Selection
 
 if TYPE_CHECKING:

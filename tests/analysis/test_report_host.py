@@ -2,7 +2,6 @@
 
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 import polars as pl
@@ -10,13 +9,11 @@ import pytest
 from fleet_rows import NETS, SWEEP, part_in, with_rounds, write_results
 from stored_part import write_part
 
-from fleetrank.analysis.report.page_data import host_series, rank_series
-from fleetrank.analysis.report.page_tables import Evidence, gather, page_tables
+from fleetrank.analysis.report.evidence import Evidence, gather
+from fleetrank.analysis.report.page_tables import page_tables
+from fleetrank.analysis.report.round_points import host_series, rank_series
 from fleetrank.analysis.report.sections import page_sections
 from fleetrank.analysis.stored.selection import Selection
-
-if TYPE_CHECKING:
-    pass
 
 pytestmark = pytest.mark.slow
 

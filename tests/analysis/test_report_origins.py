@@ -15,9 +15,11 @@ from language_rows import DECODERS, MACHINES, Machine, write_language_results
 from stored_part import write_part
 from wording import has
 
+from fleetrank.analysis.report.evidence import Evidence, gather
+from fleetrank.analysis.report.growth_points import curve_groups
 from fleetrank.analysis.report.page import banner, build_report, other_workloads, render_page
-from fleetrank.analysis.report.page_data import curve_groups, reading_groups
-from fleetrank.analysis.report.page_tables import Evidence, PageTables, gather, page_tables
+from fleetrank.analysis.report.page_tables import PageTables, page_tables
+from fleetrank.analysis.report.reading_points import reading_groups
 from fleetrank.analysis.report.sections import Section, listed, page_sections
 from fleetrank.analysis.stored.columns import ORIGINS
 from fleetrank.analysis.stored.selection import Selection
@@ -126,7 +128,7 @@ def _texts(evidence: Evidence, tables: PageTables, name: str) -> set[str]:
 def test_what_the_page_has_no_room_for_is_in_neither(
     mixed: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("fleetrank.analysis.report.page_tables.MAX_MODELS", 1)
+    monkeypatch.setattr("fleetrank.analysis.report.shown.MAX_MODELS", 1)
     evidence = gather(mixed, CHOSEN)
     (kept,), tables = evidence.shown.models, page_tables(evidence)
     (left_out,) = {one.name for one in DECODERS[:2]} - {kept}

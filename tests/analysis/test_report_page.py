@@ -10,18 +10,11 @@ from typing import Any
 
 import polars as pl
 import pytest
-from fleet_rows import (
-    HOSTILE_DEVICE,
-    HOSTILE_MODEL,
-    NETS,
-    PLACES,
-    SWEEP,
-    Place,
-    write_results,
-)
+from fleet_rows import HOSTILE_DEVICE, HOSTILE_MODEL, NETS, PLACES, SWEEP, Place, write_results
 from stored_part import write_part
 
 from fleetrank.analysis.errors import NoDataError
+from fleetrank.analysis.report.evidence import gather
 from fleetrank.analysis.report.page import (
     ReportFacts,
     build_report,
@@ -29,7 +22,6 @@ from fleetrank.analysis.report.page import (
     own_script,
     render_page,
 )
-from fleetrank.analysis.report.page_tables import gather
 from fleetrank.analysis.stored.load import load_measurements
 from fleetrank.analysis.stored.selection import Selection
 from fleetrank.analysis.tables.tables import make_table

@@ -9,15 +9,10 @@ import pytest
 from fleet_rows import write_results
 from stored_part import write_part
 
+from fleetrank.analysis.report.evidence import Evidence, gather
 from fleetrank.analysis.report.page import render_page
 from fleetrank.analysis.report.page_data import page_data
-from fleetrank.analysis.report.page_tables import (
-    PREDICTED_LEAD,
-    Evidence,
-    PageTables,
-    gather,
-    page_tables,
-)
+from fleetrank.analysis.report.page_tables import PREDICTED_LEAD, PageTables, page_tables
 from fleetrank.analysis.stored.selection import Selection
 
 pytestmark = pytest.mark.slow

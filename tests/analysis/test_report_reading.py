@@ -10,9 +10,10 @@ from headless_browser import legend_colours, unfold
 from language_rows import DECODERS, MACHINES, write_language_results
 from stored_part import write_part
 
+from fleetrank.analysis.report.evidence import Evidence, gather
 from fleetrank.analysis.report.page import build_report
-from fleetrank.analysis.report.page_data import reading_groups
-from fleetrank.analysis.report.page_tables import Evidence, PageTables, gather, page_tables
+from fleetrank.analysis.report.page_tables import PageTables, page_tables
+from fleetrank.analysis.report.reading_points import reading_groups
 from fleetrank.analysis.stored.selection import Selection
 
 if TYPE_CHECKING:

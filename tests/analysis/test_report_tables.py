@@ -6,15 +6,8 @@ import polars as pl
 import pytest
 from fleet_rows import NETS, PLACES, write_results
 
-from fleetrank.analysis.report.page_tables import (
-    MAX_CELLS,
-    MAX_MODELS,
-    MAX_STATIC_ROWS,
-    HtmlTable,
-    Shown,
-    choose_shown,
-    html_table,
-)
+from fleetrank.analysis.report.html_table import MAX_STATIC_ROWS, HtmlTable, html_table
+from fleetrank.analysis.report.shown import MAX_CELLS, MAX_MODELS, Shown, choose_shown
 from fleetrank.analysis.stored.cell_values import cell_values
 from fleetrank.analysis.stored.load import load_measurements
 from fleetrank.analysis.tables.table import Table

@@ -14,7 +14,8 @@ from shared_tables import NAMES
 
 from fleetrank.analysis.errors import AnalysisError
 from fleetrank.analysis.stored.load import load_measurements
-from fleetrank.analysis.stored.selection import Selection, matches
+from fleetrank.analysis.stored.name_patterns import matches
+from fleetrank.analysis.stored.selection import Selection
 from fleetrank.analysis.tables.table import Table
 from fleetrank.analysis.tables.tables import make_table, part_of
 

@@ -14,8 +14,10 @@ from fleetrank.analysis.errors import AnalysisError, NoDataError
 from fleetrank.analysis.panel.session import Session
 from fleetrank.analysis.sql import run_query
 from fleetrank.analysis.stored.columns import ORIGINS
+from fleetrank.analysis.stored.exclusions import cell_pattern
 from fleetrank.analysis.stored.load import load_measurements
-from fleetrank.analysis.stored.selection import Selection, cell_pattern, fits
+from fleetrank.analysis.stored.name_patterns import fits
+from fleetrank.analysis.stored.selection import Selection
 from fleetrank.analysis.tables.tables import TableRequest, make_table, session_table
 
 pytestmark = pytest.mark.slow

@@ -10,13 +10,7 @@ from pathlib import Path
 import pytest
 import yaml
 from cluster_driver import FLEETRANK
-from namespace_hosts import (
-    HostNetwork,
-    NamespaceHost,
-    RayCluster,
-    make_key,
-    start_sshd,
-)
+from namespace_hosts import HostNetwork, NamespaceHost, RayCluster, make_key, start_sshd
 from programs import need
 from waiting import wait_until
 

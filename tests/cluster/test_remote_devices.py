@@ -9,22 +9,9 @@ from pathlib import Path
 
 import bad_network
 import pytest
-from adb_bench import (
-    PID,
-    TINY_TFLITE,
-    adb_of_the_wheel,
-    given_stand_ins,
-    keep_canary,
-    leftovers,
-)
+from adb_bench import PID, TINY_TFLITE, adb_of_the_wheel, given_stand_ins, keep_canary, leftovers
 from cluster_driver import ACTOR, FLEETRANK, Case, ClusterDriver, is_failure, is_ok
-from namespace_hosts import (
-    HostNetwork,
-    HostProcess,
-    NamespaceHost,
-    make_key,
-    start_sshd,
-)
+from namespace_hosts import HostNetwork, HostProcess, NamespaceHost, make_key, start_sshd
 from waiting import wait_until
 
 pytestmark = pytest.mark.cluster

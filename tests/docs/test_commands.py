@@ -29,7 +29,7 @@ from world import call_inside
 
 from fleetrank.device_agents.contract.task import MeasurePolicy
 from fleetrank.orchestrator.cli.main import COMMANDS, build_app, run, take_shared_options
-from fleetrank.orchestrator.errors import EXTRA_OF
+from fleetrank.orchestrator.extras import EXTRA_OF
 from fleetrank.orchestrator.workspace.sweep_spec import SweepSpec
 
 PAGES = pages_in(ROOT)

@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 from fleetrank.analysis.stored.columns import SCHEMA
-from fleetrank.analysis.tables.table import TERMS, meaning_of_column
+from fleetrank.analysis.tables.glossary import TERMS, meaning_of_column
 
 GLOSSARY = (Path(__file__).parents[2] / "docs/glossary.md").read_text()
 ROWS = re.findall(r"^\| ([^|]+) \| (.+) \|$", GLOSSARY, re.MULTILINE)

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fleetrank.foundation.plain_data import ChecksumError, with_checksum, without_checksum
+from fleetrank.foundation.checksums import ChecksumError, with_checksum, without_checksum
 
 _OBJECTS = st.dictionaries(
     st.text(max_size=5), st.none() | st.integers() | st.text(max_size=5), max_size=4

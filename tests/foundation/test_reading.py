@@ -8,12 +8,9 @@ import pytest
 from waiting import wait_until
 
 from fleetrank.foundation import lease
-from fleetrank.foundation.lease import (
+from fleetrank.foundation.lease import Use, give_up_at_once, host_lease, is_host_measured
+from fleetrank.foundation.reading_beside import (
     ReadingWatch,
-    Use,
-    give_up_at_once,
-    host_lease,
-    is_host_measured,
     pause_between_steps,
     reading_beside_measurements,
     time_had_s,

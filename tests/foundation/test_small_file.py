@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 from wording import has
 
-from fleetrank.foundation import files
+from fleetrank.foundation import small_file
 from fleetrank.foundation.errors import BadFileError, MissingFileError
-from fleetrank.foundation.files import (
+from fleetrank.foundation.small_file import (
     IrregularFileError,
     file_sha256,
     open_regular,
@@ -89,7 +89,7 @@ def test_a_digest_is_that_of_the_bytes_and_ends_for_a_file_that_does_not(tmp_pat
 
 
 def test_a_long_file_is_named_before_it_is_read(tmp_path, monkeypatch, caplog) -> None:
-    monkeypatch.setattr(files, "_LONG_BYTES", 1 << 20)
+    monkeypatch.setattr(small_file, "_LONG_BYTES", 1 << 20)
     (tmp_path / "weights").touch()
     os.truncate(tmp_path / "weights", 2 << 20)
     file_sha256(tmp_path / "weights")

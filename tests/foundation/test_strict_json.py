@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fleetrank.foundation.codec import count_not_finite, json_text
+from fleetrank.foundation.strict_json import count_not_finite, json_text
 
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text() | st.binary() | st.dates(),

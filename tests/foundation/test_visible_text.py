@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fleetrank.foundation.errors import shortened, visible, visible_line
+from fleetrank.foundation.visible_text import shortened, visible, visible_line
 
 ANY_TEXT = st.text(st.characters(), max_size=200)  # lone surrogates, too
 

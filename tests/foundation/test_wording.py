@@ -2,7 +2,7 @@
 
 import pytest
 
-from fleetrank.foundation.errors import with_flags
+from fleetrank.foundation.wording import with_flags
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fleetrank.foundation.inputs import IMAGE, LARGEST_LENGTH, Optimizer, Workload, WorkloadKind
+from fleetrank.foundation.workload import IMAGE, LARGEST_LENGTH, Optimizer, Workload, WorkloadKind
 
 LENGTHS = st.integers(1, LARGEST_LENGTH)
 

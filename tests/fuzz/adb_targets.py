@@ -6,15 +6,9 @@ from hypothesis import strategies as st
 from mutation import arbitrary, mutated, one_of
 from target import Target, scratch
 
-from fleetrank.device_agents.android.adb_server import (
-    RefusedRequestError,
-    SmartSocket,
-    fetch_file,
-    read_marked,
-    read_packets,
-    send_file,
-    split_marked,
-)
+from fleetrank.device_agents.android.file_sync import fetch_file, send_file
+from fleetrank.device_agents.android.phone_streams import read_marked, read_packets, split_marked
+from fleetrank.device_agents.android.smart_socket import RefusedRequestError, SmartSocket
 from fleetrank.device_agents.device_output import MAX_PROBE_BYTES
 from fleetrank.device_agents.errors import AgentError
 

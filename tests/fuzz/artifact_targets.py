@@ -19,13 +19,15 @@ from tiny_onnx import save_tiny_onnx
 
 from fleetrank.device_agents.errors import AgentError
 from fleetrank.device_agents.runtimes import executorch_runner
-from fleetrank.device_agents.runtimes.pt2_program import checked_program, copy_checked
+from fleetrank.device_agents.runtimes.pt2_program import checked_program
+from fleetrank.device_agents.runtimes.pt2_scan import copy_checked
 from fleetrank.foundation.vocabulary import Family, Format
 from fleetrank.models.cards.card import ExportRequest, ModelCard, ResolvedCard, Source, Weights
 from fleetrank.models.cards.inputs import AXIS_NAME
 from fleetrank.models.errors import ModelError
 from fleetrank.models.export.exporters import EXPORTERS
-from fleetrank.models.files import inputs_of, stage_onnx
+from fleetrank.models.file_inputs import inputs_of
+from fleetrank.models.files import stage_onnx
 from fleetrank.models.number_types import read_types
 
 TFLITE = tuple(

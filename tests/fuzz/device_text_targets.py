@@ -12,8 +12,10 @@ from hypothesis import strategies as st
 from mutation import HOSTILE, arbitrary, lines, mutated, one_of
 from target import QUICK_SHARE, Target
 
-from fleetrank.device_agents.android.programs.benchmark_text import read_result
-from fleetrank.device_agents.android.state.power_text import Core, RunClocks, clusters_of
+from fleetrank.device_agents.android.programs.benchmark_result import read_result
+from fleetrank.device_agents.android.state.clusters import clusters_of
+from fleetrank.device_agents.android.state.cores import Core
+from fleetrank.device_agents.android.state.run_clocks import RunClocks
 from fleetrank.device_agents.contract.measurement import Measurement
 from fleetrank.device_agents.errors import AgentError
 from fleetrank.foundation.codec import to_json

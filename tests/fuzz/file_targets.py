@@ -10,21 +10,23 @@ from pydantic import ValidationError
 from target import ROOT, Target, as_file, scratch
 
 from fleetrank.analysis.importers.csv_map import read_mapping
-from fleetrank.analysis.stored.selection import FILE as EXCLUSIONS_FILE
-from fleetrank.analysis.stored.selection import excluded_column, exclusion_notes, read_exclusions
+from fleetrank.analysis.stored.exclusions import FILE as EXCLUSIONS_FILE
+from fleetrank.analysis.stored.exclusions import excluded_column, exclusion_notes, read_exclusions
 from fleetrank.analysis.stored.sweep_record import Provenance
 from fleetrank.device_agents.contract.agent import DeviceFacts
 from fleetrank.foundation.errors import FleetError
 from fleetrank.models.cards.card import CardKeys
 from fleetrank.models.cards.zoo import load_user_card
 from fleetrank.orchestrator.cli import devices_command
-from fleetrank.orchestrator.progress import read_progress
+from fleetrank.orchestrator.progress_file import read_progress
 from fleetrank.orchestrator.store.results import ResultStore
+from fleetrank.orchestrator.sweep.fleet import this_host
 from fleetrank.orchestrator.sweep.sweep_run import WrittenSpec, new_record, setup_of_record
-from fleetrank.orchestrator.sweep.sweep_setup import plan_sweep, this_host
+from fleetrank.orchestrator.sweep.sweep_setup import plan_sweep
 from fleetrank.orchestrator.workspace.device_registry import DeviceFile, device_text
-from fleetrank.orchestrator.workspace.sweep_spec import SweepSpec, load_spec, parse_file, read_yaml
+from fleetrank.orchestrator.workspace.sweep_spec import SweepSpec, load_spec
 from fleetrank.orchestrator.workspace.workspace import Workspace
+from fleetrank.orchestrator.workspace.yaml_file import parse_file, read_yaml
 
 SWEEPS = tuple(path.read_bytes() for path in sorted((ROOT / "sweeps").glob("*.yaml")))
 SWEEP = {

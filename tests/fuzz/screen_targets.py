@@ -19,12 +19,14 @@ from rich.console import Console
 from target import Target
 
 from fleetrank.analysis.errors import AnalysisError, QueryError
+from fleetrank.analysis.report.html_table import html_table
 from fleetrank.analysis.report.page import json_block
-from fleetrank.analysis.report.page_tables import Shown, html_table
+from fleetrank.analysis.report.shown import Shown
 from fleetrank.analysis.sql import _only_select, lock_down
 from fleetrank.analysis.tables.formats import render
 from fleetrank.analysis.tables.table import Table
-from fleetrank.foundation.errors import FleetError, visible
+from fleetrank.foundation.errors import FleetError
+from fleetrank.foundation.visible_text import visible
 from fleetrank.orchestrator.cli.main import take_shared_options
 from fleetrank.orchestrator.cli.terminal import print_on_terminal
 from fleetrank.orchestrator.cli.visible_streams import VisibleStream

@@ -10,11 +10,7 @@ from target import Target, as_file, scratch
 
 from fleetrank.analysis.stored.columns import ROW_KEY, SCHEMA, SCHEMA_VERSION
 from fleetrank.analysis.stored.part_list import MEASUREMENTS
-from fleetrank.device_agents.contract.measurement import (
-    Failure,
-    Measurement,
-    WorkerFacts,
-)
+from fleetrank.device_agents.contract.measurement import Failure, Measurement, WorkerFacts
 from fleetrank.device_agents.contract.protocol import decode_request, encode_request
 from fleetrank.device_agents.contract.task import Execution, MeasureTask
 from fleetrank.foundation.codec import from_json, parse_json, to_json
@@ -31,7 +27,7 @@ from fleetrank.foundation.vocabulary import (
 )
 from fleetrank.models.cards.card import ExportRequest, ModelCard, ResolvedCard, Source, Weights
 from fleetrank.models.export.process import ExportAnswer
-from fleetrank.orchestrator.dispatch.host import _checked
+from fleetrank.orchestrator.dispatch.host_files import _checked
 from fleetrank.orchestrator.dispatch.spool import Spool
 from fleetrank.orchestrator.store.journal import Entry, Journal, make_line
 from fleetrank.orchestrator.store.parts import to_frame

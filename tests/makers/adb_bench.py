@@ -20,9 +20,11 @@ from phone_farm.imitation.command import stand_in_of, stand_ins
 
 from fleetrank.device_agents.android.adb_server import AdbServer
 from fleetrank.device_agents.android.agent import AndroidAgent
-from fleetrank.device_agents.android.execution.storage import ProgramFile, ProgramStore, file_sha256
+from fleetrank.device_agents.android.execution.program_files import ProgramFile, file_sha256
+from fleetrank.device_agents.android.execution.program_store import ProgramStore
 from fleetrank.device_agents.android.phone import Phone
-from fleetrank.device_agents.android.state.fitness import FOLDER, when_back
+from fleetrank.device_agents.android.state.settings import FOLDER
+from fleetrank.device_agents.android.state.waits import when_back
 from fleetrank.device_agents.contract.kind import VirtualMode
 from fleetrank.device_agents.contract.measurement import Failure, Measurement
 from fleetrank.device_agents.contract.task import (
@@ -32,11 +34,11 @@ from fleetrank.device_agents.contract.task import (
     MeasureTask,
     OptionValue,
 )
-from fleetrank.device_agents.host.worker_client import measure_when_fit
+from fleetrank.device_agents.host.patience import measure_when_fit
 from fleetrank.foundation.vocabulary import Format, Origin, Runtime, Status
 from fleetrank.models.cache import ArtifactCache
 from fleetrank.models.cards.card import Cost, StagedExport
-from fleetrank.models.networks.weights import canary_request
+from fleetrank.models.networks.primer import canary_request
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

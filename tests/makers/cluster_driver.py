@@ -201,7 +201,7 @@ TABLE_HEAD = (
     "what became of it",
 )
 _OWN_HASH = (
-    "from fleetrank.orchestrator.workspace.workspace import host_hash; print(host_hash()[:6])"
+    "from fleetrank.orchestrator.workspace.provenance import host_hash; print(host_hash()[:6])"
 )
 
 

@@ -22,9 +22,9 @@ import polars as pl
 from fleet_rows import NETS, PLACES, write_results
 
 from fleetrank.analysis.stored.columns import ORIGINS, ROW_KEY
+from fleetrank.analysis.stored.exclusions import read_exclusions
 from fleetrank.analysis.stored.load import load_measurements
 from fleetrank.analysis.stored.part_list import list_path
-from fleetrank.analysis.stored.selection import read_exclusions
 from fleetrank.analysis.stored.sweep_record import SweepRecord
 from fleetrank.foundation.errors import FleetError
 from fleetrank.orchestrator.cli.main import run

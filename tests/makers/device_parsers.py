@@ -11,39 +11,34 @@ from phone_farm.battery import battery_dump
 from phone_farm.services import power_dump, thermal_dump
 
 from fleetrank.device_agents.android import adb_text
-from fleetrank.device_agents.android.adb_server import split_marked
 from fleetrank.device_agents.android.phone import split_sections
-from fleetrank.device_agents.android.programs.benchmark_model import (
-    BenchmarkModel,
-    module_of,
-    read_operators,
-    refuse_other_order,
-)
-from fleetrank.device_agents.android.programs.benchmark_text import read_delegation
+from fleetrank.device_agents.android.phone_streams import split_marked
+from fleetrank.device_agents.android.programs.benchmark_inputs import refuse_other_order
+from fleetrank.device_agents.android.programs.benchmark_model import BenchmarkModel
+from fleetrank.device_agents.android.programs.delegate_flags import EXTERNAL
+from fleetrank.device_agents.android.programs.delegation_text import read_delegation
 from fleetrank.device_agents.android.programs.executor_runner import ExecutorRunner
+from fleetrank.device_agents.android.programs.operator_times import module_of, read_operators
 from fleetrank.device_agents.android.programs.ort_runner import OrtRunner, decode_tensors
-from fleetrank.device_agents.android.programs.phone_program import (
-    EXTERNAL,
-    ProgramCall,
-    ProgramOutput,
-    named_fields,
-)
-from fleetrank.device_agents.android.state import fitness, identity, power_text
+from fleetrank.device_agents.android.programs.program_output import ProgramCall, ProgramOutput
+from fleetrank.device_agents.android.programs.program_text import named_fields
+from fleetrank.device_agents.android.state import clusters, dumpsys, power_text, probe_text, waits
+from fleetrank.device_agents.android.state import cores as cores_module
 from fleetrank.device_agents.android.state.fitness import conditions_of_sections, to_conditions
-from fleetrank.device_agents.android.state.identity import (
+from fleetrank.device_agents.android.state.probe_text import (
     PROPERTIES,
     facts_of_sections,
     to_device_facts,
     why_refused,
 )
 from fleetrank.device_agents.board import board_state
-from fleetrank.device_agents.board.ssh import transport_error
-from fleetrank.device_agents.contract import measurement
+from fleetrank.device_agents.board.ssh_text import transport_error
+from fleetrank.device_agents.contract import failures
 from fleetrank.device_agents.device_output import MAX_PROBE_BYTES, parse_throttled
-from fleetrank.device_agents.host import conditions, cores, worker_client, worker_process
-from fleetrank.foundation.binary import encode_floats, encode_integers, encode_messages
+from fleetrank.device_agents.host import conditions, cores, cpu_facts, worker_client, worker_process
 from fleetrank.foundation.cpus import parse_cpu_list
 from fleetrank.foundation.errors import says_out_of_memory
+from fleetrank.foundation.protobuf import encode_floats, encode_integers, encode_messages
 
 DATA = Path(__file__).parents[1] / "data"
 Parser = Callable[[str], object]
@@ -142,17 +137,17 @@ PROBES: dict[str, tuple[Parser, str]] = {
     "connected": (adb_text.is_connected, "already connected to 127.0.0.1:5"),
     "serial": (adb_text.is_network_serial, "127.0.0.1:5555"),
     "refusal": (lambda text: adb_text.error_of_refusal("a", text), "device 'a' not found"),
-    "battery": (power_text.parse_battery, battery_dump(())),
-    "thermal": (power_text.parse_thermal, thermal_dump(())),
-    "power": (power_text.parse_is_screen_on, power_dump()),
+    "battery": (dumpsys.parse_battery, battery_dump(())),
+    "thermal": (dumpsys.parse_thermal, thermal_dump(())),
+    "power": (dumpsys.parse_is_screen_on, power_dump()),
     "electric": (
         _power,
         battery_dump(()) + "charge_counter 2712\nt=1\nCH3(T=349894)[S2M_VDD_CPUCL2], 30203502\n",
     ),
-    "cores": (power_text.parse_cores, CORES),
-    "topology": (power_text.parse_topology, TOPOLOGY),
-    "df": (identity.free_bytes, DF),
-    "uptime": (fitness.parse_uptime, "1\n8412.55 60123.11\n"),
+    "cores": (cores_module.parse_cores, CORES),
+    "topology": (clusters.parse_topology, TOPOLOGY),
+    "df": (probe_text.free_bytes, DF),
+    "uptime": (waits.parse_uptime, "1\n8412.55 60123.11\n"),
     "facts": (_facts, MEMINFO + DF + CORES + "GLES: ARM, Mali-G78\n"),
     "host.conditions": (_conditions, battery_dump(()) + MEMINFO + CORES + "mWakefulness=Awake\n"),
     "sections": (lambda text: split_sections(text, "0f"), "\n0f a\nfirst\n\n0f b\nsecond\n"),
@@ -163,8 +158,8 @@ PROBES: dict[str, tuple[Parser, str]] = {
     "clocks": (conditions.parse_cpuinfo_mhz, CPUINFO),
     "oom": (conditions.parse_oom_kills, "nr_free_pages 1\noom_kill 3\n"),
     "status": (worker_process.parse_status, STATUS),
-    "cpu model": (conditions.parse_cpu_model, CPUINFO),
-    "cpu flags": (conditions.parse_is_virtual, CPUINFO),
+    "cpu model": (cpu_facts.parse_cpu_model, CPUINFO),
+    "cpu flags": (cpu_facts.parse_is_virtual, CPUINFO),
     "cpu list": (parse_cpu_list, "0-3,8\n"),
     "designs": (cores.parse_designs, TOPOLOGY),
 }
@@ -195,7 +190,7 @@ TOOLS: dict[str, tuple[Parser, str]] = {
     ),
     "failed": (lambda text: BenchmarkModel().read(output(text, exit_code=1)), WORDS),
     "out of memory": (says_out_of_memory, WORDS),
-    "device lost": (measurement.says_device_lost, WORDS),
+    "device lost": (failures.says_device_lost, WORDS),
     "stage": (worker_client.last_stage, "fleetrank-stage load\nfleetrank-stage timed\n"),
 }
 """Parser and a text that it reads, of a program's size."""

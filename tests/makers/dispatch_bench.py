@@ -19,11 +19,13 @@ from fleetrank.foundation.vocabulary import (
 )
 from fleetrank.models.cards.card import Artifact, Cost, ExportRequest, ModelCard, Source, Weights
 from fleetrank.models.cards.identity import resolve
-from fleetrank.orchestrator.dispatch.controller import Controller, Recorder, StopSwitch
-from fleetrank.orchestrator.dispatch.decide.state import Exports, SweepWork, Tally
+from fleetrank.orchestrator.dispatch.controller import Controller, Recorder
+from fleetrank.orchestrator.dispatch.decide.tally import Tally
+from fleetrank.orchestrator.dispatch.decide.work import Exports, SweepWork
+from fleetrank.orchestrator.dispatch.stop_switch import StopSwitch
 from fleetrank.orchestrator.errors import StoreError
 from fleetrank.orchestrator.identity import Cell, DevicePlace, Plan, SweepFacts
-from fleetrank.orchestrator.progress import Event
+from fleetrank.orchestrator.progress_events import Event
 from fleetrank.orchestrator.rows import Row
 
 Answer = Callable[[str, MeasureTask], Failure | None]

@@ -13,11 +13,13 @@ from fleetrank.device_agents.contract.agent import DeviceFacts
 from fleetrank.device_agents.contract.measurement import Failure, Measurement, Wait
 from fleetrank.foundation.vocabulary import ErrorKind, Origin, Status, Tier
 from fleetrank.orchestrator.dispatch.decide import messages
+from fleetrank.orchestrator.dispatch.decide.lane import RepeatKey, key_of
 from fleetrank.orchestrator.dispatch.decide.messages import Action, Event
-from fleetrank.orchestrator.dispatch.decide.retry import RepeatKey, key_of
-from fleetrank.orchestrator.dispatch.decide.state import DispatchState, SweepWork, Tally, new_state
+from fleetrank.orchestrator.dispatch.decide.state import DispatchState, new_state
 from fleetrank.orchestrator.dispatch.decide.step import step
-from fleetrank.orchestrator.identity import TaskId
+from fleetrank.orchestrator.dispatch.decide.tally import Tally
+from fleetrank.orchestrator.dispatch.decide.work import SweepWork
+from fleetrank.orchestrator.keys import TaskId
 
 T = TypeVar("T")
 FACTS = DeviceFacts(

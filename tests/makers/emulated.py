@@ -11,7 +11,8 @@ from phone_farm.qemu import ROOT_VARIABLE, android_root
 
 from fleetrank.device_agents.android.adb_server import AdbServer
 from fleetrank.device_agents.android.agent import AndroidAgent
-from fleetrank.device_agents.android.execution.storage import ProgramStore, read_program
+from fleetrank.device_agents.android.execution.program_files import read_program
+from fleetrank.device_agents.android.execution.program_store import ProgramStore
 from fleetrank.device_agents.contract.kind import VirtualMode
 from fleetrank.device_agents.contract.task import OptionValue
 from fleetrank.device_agents.errors import PermanentError

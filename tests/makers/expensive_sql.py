@@ -11,14 +11,8 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from fleetrank.orchestrator.compute.child import (
-    QUERY_GRACE_S,
-    QUERY_MEMORY_BYTES,
-    Child,
-    Job,
-    JobKind,
-    RefusedError,
-)
+from fleetrank.orchestrator.compute.child import QUERY_GRACE_S, QUERY_MEMORY_BYTES, Child
+from fleetrank.orchestrator.compute.jobs import Job, JobKind, RefusedError
 
 _DEEP = 100_000
 

@@ -4,7 +4,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from types import ModuleType, SimpleNamespace
 
-from fleetrank.device_agents.cuda.nvml import Driver, Found, Gpu, GpuProcess, Hardware, Reading
+from fleetrank.device_agents.cuda.nvml_library import (
+    Driver,
+    Found,
+    Gpu,
+    GpuProcess,
+    GpuReading,
+    Hardware,
+)
 from fleetrank.device_agents.errors import TransientError
 
 H100 = Gpu(uuid="GPU-11111111-aaaa", name="NVIDIA H100 80GB HBM3", index=0)
@@ -18,7 +25,7 @@ HARDWARE = Hardware(
     capability=(9, 0), cuda_cores=16896, memory_bytes=85_520_809_984, sm_clock_max_mhz=1980,
     memory_clock_max_mhz=2619, power_limit_mw=700_000, has_ecc=True, pcie=(5, 16), nvlinks=18,
 )  # fmt: skip
-READING = Reading(
+READING = GpuReading(
     sm_clock_mhz=1755, memory_clock_mhz=2619, temp_c=41, power_mw=120_500, event_reasons=0,
     throttled_ns=7,
 )  # fmt: skip
@@ -29,7 +36,7 @@ class FakeGpuLibrary:
     """A `GpuLibrary` whose energy rises by 1 J at every look."""
 
     found: Found = field(default_factory=lambda: Found(gpus=(H100,)))
-    reading: Reading = READING
+    reading: GpuReading = READING
     running: tuple[GpuProcess, ...] | None = ()
     has_counter: bool = True
     is_allowed: bool = True
@@ -46,7 +53,7 @@ class FakeGpuLibrary:
     def hardware(self, gpu: Gpu) -> Hardware:
         return HARDWARE
 
-    def read(self, gpu: Gpu) -> Reading:
+    def read(self, gpu: Gpu) -> GpuReading:
         if self.is_lost:
             raise TransientError("the GPU does not answer any more", "reboot")
         return self.reading

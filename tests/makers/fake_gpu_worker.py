@@ -10,13 +10,16 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from fleetrank.device_agents.cuda import gpu_use
+from fleetrank.device_agents.runtimes import onnx_cuda
+
 sys.path.insert(0, str(Path(__file__).parent))
 
 from fake_gpu import FakeGpuLibrary
 
 from fleetrank.device_agents.contract.task import Execution, OptionValue
-from fleetrank.device_agents.cuda import gpu_watch, nvml
-from fleetrank.device_agents.runtimes import onnx_runner, torch_cuda
+from fleetrank.device_agents.cuda import nvml
+from fleetrank.device_agents.runtimes import torch_cuda
 from fleetrank.device_agents.worker.__main__ import main
 
 
@@ -62,10 +65,10 @@ class ProcessorAsGpu(torch_cuda.TorchGpu):
         return {"cuda": "13.0", "cudnn": 91002, "sm_count": 132}
 
 
-class ProcessorProvider(onnx_runner.OnnxGpu):
+class ProcessorProvider(onnx_cuda.OnnxGpu):
     device = "cpu"
 
-    def providers(self, execution: Execution, stream: int | None) -> onnx_runner.Providers:
+    def providers(self, execution: Execution, stream: int | None) -> onnx_cuda.Providers:
         super().providers(execution, stream)
         return [("CPUExecutionProvider", {})]
 
@@ -97,7 +100,7 @@ class NoAllocator:
 
 if __name__ == "__main__":
     nvml.open_nvml = FakeGpuLibrary
-    gpu_watch.TorchGpuMemory = NoAllocator
+    gpu_use.TorchGpuMemory = NoAllocator
     torch_cuda.TorchGpu = ProcessorAsGpu
-    onnx_runner.OnnxGpu = ProcessorProvider
+    onnx_cuda.OnnxGpu = ProcessorProvider
     sys.exit(main())

@@ -16,9 +16,10 @@ from typer.main import get_command
 
 from fleetrank.analysis.errors import AnalysisError
 from fleetrank.analysis.tables.table import Table
-from fleetrank.orchestrator import doctor
+from fleetrank.orchestrator import doctor_host
 from fleetrank.orchestrator.cli.main import COMMANDS, build_app
-from fleetrank.orchestrator.doctor import LIBRARIES, Finding, judge_library
+from fleetrank.orchestrator.doctor import Finding
+from fleetrank.orchestrator.doctor_software import LIBRARIES, judge_library
 
 GOLDEN = Path(__file__).parents[1] / "data/golden"
 COMMAND = "PYTHONPATH=tests/makers .venv/bin/python tests/makers/golden_texts.py"
@@ -78,15 +79,15 @@ def doctor_text() -> str:
 
 
 def _findings() -> Iterator[Finding]:
-    disk = doctor.MIN_FREE_DISK_BYTES
-    yield from map(doctor.judge_disk, (disk, disk - 1, disk // 2 - 1))
-    yield from map(doctor.judge_memory, (8 * _GIB, _GIB))
-    yield from (doctor.judge_cores(*one) for one in ((2, 2, None), (2, 2, 1.5), (1, 2, None)))
-    yield from map(doctor.judge_governor, (None, "performance", "powersave"))
-    yield from map(doctor.judge_load, (0.05, 0.5))
-    yield from map(doctor.judge_niceness, (0, 15))
+    disk = doctor_host.MIN_FREE_DISK_BYTES
+    yield from map(doctor_host.judge_disk, (disk, disk - 1, disk // 2 - 1))
+    yield from map(doctor_host.judge_memory, (8 * _GIB, _GIB))
+    yield from (doctor_host.judge_cores(*one) for one in ((2, 2, None), (2, 2, 1.5), (1, 2, None)))
+    yield from map(doctor_host.judge_governor, (None, "performance", "powersave"))
+    yield from map(doctor_host.judge_load, (0.05, 0.5))
+    yield from map(doctor_host.judge_niceness, (0, 15))
     for abi, has_filter in ((7, True), (1, False), (None, True)):
-        yield doctor.judge_confinement(abi, has_filter=has_filter)
+        yield doctor_host.judge_confinement(abi, has_filter=has_filter)
     for library in LIBRARIES:
         yield judge_library(library, None, None)
     yield judge_library(LIBRARIES[0], "1.0", None)

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 from fleet_rows import shared_facts, store_rows
 
-from fleetrank.foundation.inputs import Workload, WorkloadKind
+from fleetrank.foundation.workload import Workload, WorkloadKind
 
 SWEEP = "text-20261122T080000-cd34"
 OF_TOKENS = ("tokens", "tokens/request", "transfer/phases")

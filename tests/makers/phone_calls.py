@@ -1,10 +1,7 @@
 """Tasks for the programs of phones, and the calls that they become."""
 
-from fleetrank.device_agents.android.programs.phone_program import (
-    PROGRAMS,
-    PhoneProgram,
-    ProgramCall,
-)
+from fleetrank.device_agents.android.programs.phone_program import PROGRAMS, PhoneProgram
+from fleetrank.device_agents.android.programs.program_output import ProgramCall
 from fleetrank.device_agents.contract.task import Execution, MeasurePolicy, MeasureTask
 from fleetrank.foundation.inputs import ModelInput
 from fleetrank.foundation.vocabulary import Runtime

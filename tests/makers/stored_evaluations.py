@@ -2,7 +2,8 @@
 
 from pathlib import Path
 
-from fleetrank.analysis.stored.side_tables import EVALUATIONS, read_side
+from fleetrank.analysis.stored.evaluations import EVALUATIONS
+from fleetrank.analysis.stored.side_tables import read_side
 from fleetrank.orchestrator.cli.main import run
 
 LM_EVAL = Path(__file__).parents[1] / "data" / "lm_eval"

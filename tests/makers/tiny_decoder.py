@@ -10,8 +10,9 @@ import torch
 from torch import Tensor, nn
 
 from fleetrank.device_agents.contract.task import Execution
-from fleetrank.foundation.inputs import ModelInput, Values, Workload, WorkloadKind
+from fleetrank.foundation.inputs import ModelInput, Values
 from fleetrank.foundation.vocabulary import RUNTIME_OF_FORMAT, Runtime
+from fleetrank.foundation.workload import Workload, WorkloadKind
 
 LAYERS, HEADS, SIZE, VOCABULARY = 2, 2, 8, 61
 WIDTH = HEADS * SIZE

@@ -35,7 +35,7 @@ limits: {{timeout_s: 120, max_attempts: 2}}
 """
 NETWORK = """family = "other"
 source = "entry_point"
-entry = "fleetrank.models.networks.weights:make_network"
+entry = "fleetrank.models.networks.primer:make_network"
 input_size = 16
 """
 FILE = 'family = "mobile_cnn"\nsource = "file"\nentry = "{file}"\n'
@@ -170,9 +170,9 @@ def _one_exporting_process() -> Iterator[None]:
 
     child = Kept()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("fleetrank.orchestrator.export.ExportChild", lambda: child)
+        patch.setattr("fleetrank.orchestrator.export_lines.ExportChild", lambda: child)
         # Two lines would use it at once.
-        patch.setattr("fleetrank.orchestrator.export.usable_cores", lambda: 1)
+        patch.setattr("fleetrank.orchestrator.export_lines.usable_cores", lambda: 1)
         try:
             yield
         finally:

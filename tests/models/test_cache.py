@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from fleetrank.foundation.comparison import Comparison
+from fleetrank.foundation.comparison import OutputComparison
 from fleetrank.foundation.vocabulary import Family, FlopsMethod, Format
 from fleetrank.models.cache import ArtifactCache
 from fleetrank.models.cards.card import (
@@ -17,13 +17,13 @@ from fleetrank.models.cards.card import (
     Source,
     StagedExport,
     Weights,
-    sized_for,
 )
 from fleetrank.models.cards.identity import resolve
+from fleetrank.models.cards.input_size import sized_for
 from fleetrank.models.cards.zoo import load_zoo
 from fleetrank.models.errors import ExportError
 
-EQUAL = Comparison(max_relative_error=1e-6, is_equal=True)
+EQUAL = OutputComparison(max_relative_error=1e-6, is_equal=True)
 REQUEST = ExportRequest(
     model=resolve(load_zoo()["resnet18"]), weights=Weights(), format=Format.ONNX
 )

@@ -11,7 +11,7 @@ from fleetrank.models.calibration import find_calibration, read_calibration
 from fleetrank.models.cards.card import Preprocessing
 from fleetrank.models.errors import CardError, ExportError
 from fleetrank.models.export import quantize
-from fleetrank.models.networks.build import INPUT_SEED
+from fleetrank.models.networks.examples import INPUT_SEED
 
 SHAPE = (3, 4, 4)
 AS_IT_IS = Preprocessing(crop=1, mean=(0,), std=(1 / 255,))

@@ -26,7 +26,7 @@ from fleetrank.models.cards.card import (
 )
 from fleetrank.models.cards.identity import resolve
 from fleetrank.models.export.process import ExportChild, ExportOrder
-from fleetrank.models.networks.weights import PRIMER, primer_request
+from fleetrank.models.networks.primer import PRIMER, primer_request
 
 ROOT = Path(__file__).parents[2]
 
@@ -104,7 +104,7 @@ def test_the_primer_s_file_needs_no_torch(tmp_path: Path, format_: Format) -> No
         "from pathlib import Path\n"
         "from fleetrank.foundation.vocabulary import Format\n"
         "from fleetrank.models.export.request import export_request\n"
-        "from fleetrank.models.networks.weights import primer_request\n"
+        "from fleetrank.models.networks.primer import primer_request\n"
         f"request = primer_request(Format({format_.value!r}))\n"
         f"export_request(request, Path({str(tmp_path)!r}), is_trusted=False)"
     )

@@ -7,14 +7,14 @@ from pathlib import Path
 import psutil
 import pytest
 
-from fleetrank.foundation.inputs import Workload
 from fleetrank.foundation.vocabulary import Format
+from fleetrank.foundation.workload import Workload
 from fleetrank.models.cards.card import ExportRequest, Weights
 from fleetrank.models.cards.identity import resolve
 from fleetrank.models.cards.zoo import load_language_zoo
 from fleetrank.models.errors import ExportError
 from fleetrank.models.export.process import ExportChild, ExportOrder
-from fleetrank.models.networks.weights import primer_request
+from fleetrank.models.networks.primer import primer_request
 
 EntryPoint = Callable[..., ExportRequest]
 

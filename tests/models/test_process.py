@@ -13,8 +13,8 @@ from waiting import is_soon_gone, wait_until
 from wording import has
 
 from fleetrank.foundation.codec import from_json, to_json
-from fleetrank.foundation.inputs import Workload
 from fleetrank.foundation.vocabulary import Format
+from fleetrank.foundation.workload import Workload
 from fleetrank.models.cards.card import ExportRequest, Weights
 from fleetrank.models.cards.identity import resolve
 from fleetrank.models.cards.zoo import load_language_zoo

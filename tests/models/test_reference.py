@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 import torch
 
-from fleetrank.foundation.inputs import Workload
+from fleetrank.foundation.workload import Workload
 from fleetrank.models.cards.inputs import sized
 from fleetrank.models.cards.language import LanguageShape, language_inputs
-from fleetrank.models.export.exporters import write_sequence
+from fleetrank.models.export.reference import write_sequence
 from fleetrank.models.networks.decoder import Decoder
 
 SHAPE = LanguageShape(

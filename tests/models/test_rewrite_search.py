@@ -4,7 +4,7 @@ import contextlib
 
 import pytest
 
-from fleetrank.models.export.exporters import direct_search
+from fleetrank.models.export.rewrite_search import direct_search
 
 pytestmark = pytest.mark.export
 N_OTHER = 300

@@ -17,8 +17,8 @@ from fleetrank.foundation.vocabulary import FlopsMethod, Format, Precision
 from fleetrank.models.cards.card import Cost, ExportRequest, StagedExport, external_data
 from fleetrank.models.cards.identity import resolve
 from fleetrank.models.errors import ExportError, UntrustedError
-from fleetrank.models.export.request import stage_file
-from fleetrank.models.number_types import tflite_scales
+from fleetrank.models.export.user_file import stage_file
+from fleetrank.models.tflite_types import tflite_scales
 
 TFLITE = Path(__file__).parents[2] / "models/networks/primer.tflite"
 DATA = Path(__file__).parent / "data"

@@ -26,7 +26,8 @@ from fleetrank.foundation.vocabulary import (
 from fleetrank.models.cards.card import Artifact, Cost, ExportRequest, ModelCard, Source, Weights
 from fleetrank.models.cards.identity import resolve
 from fleetrank.orchestrator.identity import Attempt, Cell, DevicePlace, Repeat, SweepFacts
-from fleetrank.orchestrator.rows import Row, make_row
+from fleetrank.orchestrator.row_making import make_row
+from fleetrank.orchestrator.rows import Row
 
 if TYPE_CHECKING:
     from ssh_board import SshBoard

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from fleetrank.foundation.errors import BadFileError, FleetError
-from fleetrank.orchestrator.errors import file_error
+from fleetrank.orchestrator.reading_errors import file_error
 
 MODULES = (
     "fleetrank.orchestrator.errors",

@@ -9,7 +9,7 @@ from fleetrank.device_agents.runtimes.runner import RUNNERS, create_runner
 from fleetrank.foundation.vocabulary import RUNTIME_OF_FORMAT, Format, Runtime
 from fleetrank.models.cards.card import FORMATS_OF_SUFFIX
 from fleetrank.models.export.exporters import EXPORTERS
-from fleetrank.orchestrator.doctor import LIBRARIES
+from fleetrank.orchestrator.doctor_software import LIBRARIES
 
 PROJECT = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())
 EXTRAS = PROJECT["project"]["optional-dependencies"]

@@ -11,9 +11,10 @@ from fleetrank.foundation.vocabulary import Format
 from fleetrank.models.cache import ArtifactCache
 from fleetrank.models.cards.card import ExportRequest, Weights
 from fleetrank.models.cards.identity import resolve
-from fleetrank.models.networks.weights import PRIMER
-from fleetrank.orchestrator.dispatch.controller import StopSwitch
-from fleetrank.orchestrator.export import ExportTools, build_artifacts
+from fleetrank.models.networks.primer import PRIMER
+from fleetrank.orchestrator.dispatch.stop_switch import StopSwitch
+from fleetrank.orchestrator.export import build_artifacts
+from fleetrank.orchestrator.one_export import ExportTools
 
 OURS = ExportRequest(model=resolve(PRIMER), weights=Weights(), format=Format.ONNX)
 

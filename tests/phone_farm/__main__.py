@@ -14,7 +14,7 @@ from pathlib import Path
 from fleetrank.device_agents.android.adb_server import AdbServer
 from fleetrank.device_agents.contract.kind import VirtualMode
 from fleetrank.foundation.errors import FleetError
-from fleetrank.foundation.files import temporary_folder
+from fleetrank.foundation.temporary import temporary_folder
 from phone_farm.farm import FarmedPhone, FarmSpec, VirtualFarm
 from phone_farm.imitation.command import stand_in_of, stand_ins
 from phone_farm.profile import DEFAULT_PROFILES, load_profiles

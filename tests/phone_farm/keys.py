@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fleetrank.foundation.errors import BadFileError
-from fleetrank.foundation.files import read_small_bytes
+from fleetrank.foundation.small_file import read_small_bytes
 
 TOKEN_BYTES = 20
 """The token is used as a SHA-1 digest: it is signed directly, without another hash."""

@@ -20,14 +20,7 @@ from phone_farm.faults import (
     leave_fault,
     remove_fault,
 )
-from phone_farm.folder import (
-    PROPERTIES,
-    environment,
-    install,
-    write,
-    write_conditions,
-    write_power,
-)
+from phone_farm.folder import PROPERTIES, environment, install, write, write_conditions, write_power
 from phone_farm.keys import PublicKey, read_public_key
 from phone_farm.paths import PhonePaths
 from phone_farm.profile import Profile

@@ -11,28 +11,22 @@ phone has no idle window: 20 steps of a battery at rest take minutes.
 
 import logging
 import math
-import threading
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise
 from statistics import median
-from time import perf_counter_ns
-from types import TracebackType
-from typing import Generic, Self, TypeVar
 
+from fleetrank.device_agents.android.execution.phone_watch import LOOK_TIMEOUT_S, Look, PhoneWatch
 from fleetrank.device_agents.android.execution.program_run import PhonePrograms, read
 from fleetrank.device_agents.android.phone import Phone, read_sections
 from fleetrank.device_agents.android.state.power_text import (
-    CORES_SCRIPT,
     FILES_SCRIPT,
     FULL_SCRIPT,
     LOOK_S,
     MAX_ENERGY_S,
-    Core,
     PowerLook,
     currents_ua,
-    parse_cores,
     parse_look,
 )
 from fleetrank.device_agents.contract.agent import StopRequested
@@ -46,87 +40,15 @@ from fleetrank.device_agents.host.energy import (
     EnergyWindow,
     judge_energy,
 )
-from fleetrank.foundation.cpus import parse_cpu_list
 from fleetrank.foundation.errors import FleetError
-from fleetrank.foundation.vocabulary import NS_PER_S, EnergyMethod
-
-# Looks at a phone again and again while a program runs, from a thread of this host.
-
-LOOK_TIMEOUT_S = 5.0
-_JOIN_S = 6.0
-
-Seen = TypeVar("Seen")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Look(Generic[Seen]):
-    """What one look saw; times of this host, in the middle of the look and at its end."""
-
-    middle_ns: int
-    end_ns: int
-    seen: Seen
-
-
-class PhoneWatch(Generic[Seen]):
-    """Looks at regular times inside its `with` block; a look that fails is left out.
-
-    If the phone is lost, the program's own connection reports it.
-    """
-
-    def __init__(
-        self, look: Callable[[StopRequested], Seen], *, first_s: float, every_s: float
-    ) -> None:
-        """`first_s` is the time until the first look, `every_s` the time between two."""
-        self._look = look
-        self._first_s, self._every_s = first_s, every_s
-        self._taken: list[Look[Seen]] = []
-        self._is_over = threading.Event()
-        self.began_ns = self.ended_ns = 0
-        self._thread = threading.Thread(target=self._watch, name="phone-watch", daemon=True)
-
-    def __enter__(self) -> Self:
-        """Starts the looks."""
-        self.began_ns = perf_counter_ns()
-        self._thread.start()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        """Ends the looks."""
-        self.ended_ns = perf_counter_ns()
-        self._is_over.set()
-        # The next command on the phone must not run beside a look.
-        self._thread.join(_JOIN_S)
-
-    def taken(self, *, last_s: float | None = None) -> tuple[Look[Seen], ...]:
-        """The looks in order: all, or those that ended at least `last_s` before the block."""
-        if last_s is None:
-            return tuple(self._taken)
-        last_ns = self.ended_ns - int(last_s * NS_PER_S)
-        return tuple(look for look in self._taken if look.end_ns <= last_ns)
-
-    def _watch(self) -> None:
-        pause_s = self._first_s
-        while not self._is_over.wait(pause_s):
-            pause_s = self._every_s
-            begin_ns = perf_counter_ns()
-            try:
-                seen = self._look(self._is_over.is_set)
-            except FleetError:
-                continue
-            end_ns = perf_counter_ns()
-            self._taken.append(Look(middle_ns=(begin_ns + end_ns) // 2, end_ns=end_ns, seen=seen))
-
+from fleetrank.foundation.units import NS_PER_S
+from fleetrank.foundation.vocabulary import EnergyMethod
 
 _SPARE = 1.5
 """A second run is longer than needed by this factor: the pace of a counter is not steady."""
 _FIRST_LOOKS = 5
 """Looks of the first run, which finds the pace of the counter."""
-_LAST_S = 0.3
+LAST_S = 0.3
 """The program takes this long to end; in it the phone may be at rest again."""
 _MC_PER_UAH = 3.6
 _MOST_TIMES_USUAL = 5.0
@@ -134,7 +56,6 @@ _MOST_TIMES_USUAL = 5.0
 inference changes its power by a factor of two or three, and a coarse counter its pace by two."""
 _LARGEST_DIFFERENCE = 0.3
 """Between two sources of one battery, as a share of the larger; both are of one gauge."""
-
 _logger = logging.getLogger(__name__)
 _Looks = Sequence[Look[PowerLook]]
 
@@ -193,7 +114,7 @@ class EnergyRun:
         reading = read(task, self.programs.run(task, placed, watch))
         mean_ns, runs = _mean_and_runs(reading)
         begin_ns = watch.ended_ns - mean_ns * runs
-        looks = [look for look in watch.taken(last_s=_LAST_S) if look.middle_ns >= begin_ns]
+        looks = [look for look in watch.taken(last_s=LAST_S) if look.middle_ns >= begin_ns]
         return energy_of(looks, mean_ns=mean_ns, least_s=self.task.policy.energy_s)
 
 
@@ -356,62 +277,3 @@ def _has_files(programs: PhonePrograms) -> bool:
 def _see(phone: Phone, script: str, cells: int, stop: StopRequested) -> PowerLook:
     sections = read_sections(phone, script, timeout_s=LOOK_TIMEOUT_S, stop_requested=stop)
     return parse_look(sections, cells)
-
-
-# Watches the clocks of a phone's cores while a program runs, from a thread of this host.
-#
-# Many phones lower their clock caps at rest and raise them under load, so only caps under load
-# say whether a phone is slowed down. One read is one short script that starts no process.
-
-_ALLOWED_SCRIPT = """
-section allowed
-read -r pid < FILE && while read -r name value; do
-  case $name in Cpus_allowed_list:) echo "$value" ;; esac
-done < "/proc/$pid/status"
-"""
-"""The cores that the kernel gave the program: it leaves out those of the mask that are offline."""
-EVERY_S = 1.0
-FIRST_S = 0.2
-"""A short program has one look at least; before it, the clocks are those of a phone at rest."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _CoresAndMask:
-    cores: tuple[Core, ...]
-    allowed: tuple[int, ...]
-
-
-class CoreWatch(PhoneWatch[_CoresAndMask]):
-    """Looks once a second at the clocks of all cores and at the program's own cores."""
-
-    def __init__(self, phone: Phone, pid_file: str) -> None:
-        """`pid_file` has the number of the program's process; a path without quotes or spaces."""
-        self._phone = phone
-        self._script = CORES_SCRIPT + _ALLOWED_SCRIPT.replace("FILE", pid_file)
-        super().__init__(self._see, first_s=FIRST_S, every_s=EVERY_S)
-
-    @property
-    def looks(self) -> tuple[tuple[Core, ...], ...]:
-        """The cores at each look during the program, in order; after the block."""
-        return tuple(look.seen.cores for look in self.taken(last_s=_LAST_S))
-
-    @property
-    def times_s(self) -> tuple[float, ...]:
-        """When each of these looks ended, in seconds since the program was started."""
-        taken = self.taken(last_s=_LAST_S)
-        return tuple((look.end_ns - self.began_ns) / 1e9 for look in taken)
-
-    @property
-    def affinity(self) -> tuple[int, ...] | None:
-        """The cores that the program could use; `None` if no look saw it."""
-        masks = (look.seen.allowed for look in self.taken())
-        return next((mask for mask in reversed(tuple(masks)) if mask), None)
-
-    def _see(self, stop_requested: StopRequested) -> _CoresAndMask:
-        sections = read_sections(
-            self._phone, self._script, timeout_s=LOOK_TIMEOUT_S, stop_requested=stop_requested
-        )
-        return _CoresAndMask(
-            cores=parse_cores(sections.get("cores", "")),
-            allowed=parse_cpu_list(sections.get("allowed", "").strip()),
-        )

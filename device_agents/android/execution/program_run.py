@@ -1,25 +1,17 @@
 """Places the program and the artifact of a task on a phone, runs the program and cleans up."""
 
-import base64
 import secrets
-import shlex
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from fleetrank.device_agents.android.execution.storage import (
-    PUSH_BYTES_PER_S,
-    PhoneStorage,
-    ProgramStore,
-)
+from fleetrank.device_agents.android.execution.program_store import ProgramStore
+from fleetrank.device_agents.android.execution.storage import PUSH_BYTES_PER_S, PhoneStorage
 from fleetrank.device_agents.android.phone import Phone
-from fleetrank.device_agents.android.programs.phone_program import (
-    ProgramCall,
-    ProgramOutput,
-    create_program,
-)
-from fleetrank.device_agents.android.state.fitness import FOLDER
+from fleetrank.device_agents.android.programs.phone_program import create_program
+from fleetrank.device_agents.android.programs.program_output import ProgramCall, ProgramOutput
+from fleetrank.device_agents.android.state.settings import FOLDER
 from fleetrank.device_agents.contract.agent import StopRequested, never_stop
 from fleetrank.device_agents.contract.measurement import Measurement
 from fleetrank.device_agents.contract.task import (
@@ -37,7 +29,7 @@ from fleetrank.device_agents.errors import (
     UnsupportedError,
 )
 from fleetrank.foundation.errors import FleetError
-from fleetrank.foundation.files import temporary_folder
+from fleetrank.foundation.temporary import temporary_folder
 
 RUN_FOLDER = f"{FOLDER}/run"
 TASK_FOLDER = f"{RUN_FOLDER}/0"
@@ -294,26 +286,3 @@ def latency_of(reading: Measurement) -> int:
     if reading.latency_ns is None:
         raise BadOutputError("the program printed no latency", "read its stored output")
     return reading.latency_ns
-
-
-# The stored output of one program call on a phone, for a reader who doubts a row.
-#
-# The log is text in sections. Each heading contains the section's length, so that no output can
-# be mistaken for a heading. The program's result file is a section of base64.
-
-_FIRST_LINE = "fleetrank raw log 1\n"
-_LAST_LINE = "== end\n"
-
-
-def encode_log(output: ProgramOutput) -> str:
-    """Encodes an output as a log."""
-    run = output.run
-    sections = {
-        "argv": shlex.join(run.argv),
-        **{name: getattr(run, name) for name in ("result_file", "log_tag", "warmup_runs")},
-        **{name: getattr(output, name) for name in ("exit_code", "stdout", "stderr", "logcat")},
-        "result": None if output.result is None else base64.b64encode(output.result).decode(),
-    }
-    texts = {name: str(value) for name, value in sections.items() if value is not None}
-    parts = [f"== {name}, {len(text)} characters\n{text}\n" for name, text in texts.items()]
-    return _FIRST_LINE + "".join(parts) + _LAST_LINE

@@ -11,24 +11,28 @@ import re
 from dataclasses import replace
 
 from fleetrank.device_agents.android.programs.phone_program import (
-    NUMBER,
     PhoneProgram,
+    per_inference,
+    reported,
+)
+from fleetrank.device_agents.android.programs.program_output import (
     ProgramCall,
     ProgramOutput,
     Wording,
+)
+from fleetrank.device_agents.android.programs.program_text import (
+    NUMBER,
     not_a_result,
-    per_inference,
     readable,
-    reported,
     to_latency_ns,
     to_ns,
 )
-from fleetrank.device_agents.contract.agent import Capability
+from fleetrank.device_agents.contract.capability import Capability
 from fleetrank.device_agents.contract.measurement import Measurement
 from fleetrank.device_agents.contract.task import Execution, MeasureTask
 from fleetrank.device_agents.errors import BadOutputError
-from fleetrank.foundation.inputs import IMAGE
-from fleetrank.foundation.vocabulary import NS_PER_MS
+from fleetrank.foundation.units import NS_PER_MS
+from fleetrank.foundation.workload import IMAGE
 
 LOG_TAG = "ExecuTorch"
 

@@ -14,30 +14,32 @@ from pathlib import Path
 
 import numpy as np
 
-from fleetrank.device_agents.android.programs.phone_program import (
-    READ,
-    PhoneProgram,
+from fleetrank.device_agents.android.programs.phone_program import READ, PhoneProgram, reported
+from fleetrank.device_agents.android.programs.program_output import (
     ProgramCall,
     ProgramOutput,
     Wording,
+)
+from fleetrank.device_agents.android.programs.program_text import (
     not_a_result,
     readable,
-    reported,
     to_latency_ns,
     to_ns,
 )
-from fleetrank.device_agents.contract.agent import Capability
+from fleetrank.device_agents.contract.capability import Capability
 from fleetrank.device_agents.contract.measurement import Measurement
 from fleetrank.device_agents.contract.runtime import Array
 from fleetrank.device_agents.contract.task import Execution, MeasureTask, Options
 from fleetrank.device_agents.device_output import MAX_DIGITS
 from fleetrank.device_agents.errors import BadArtifactError, UnsupportedError
 from fleetrank.device_agents.host.worker_process import growth_bytes
+from fleetrank.device_agents.runtimes.declared_inputs import FoundInput, specs_of
+from fleetrank.device_agents.runtimes.made_inputs import make_inputs
 from fleetrank.device_agents.runtimes.onnx_runner import SWITCHES
-from fleetrank.device_agents.runtimes.runner import FoundInput, make_inputs, specs_of
-from fleetrank.device_agents.worker.infer import compare_with, is_chain, read_stored, run_stored
-from fleetrank.device_agents.worker.run import check_artifact, check_batch
-from fleetrank.foundation.comparison import Comparison
+from fleetrank.device_agents.worker.artifact_checks import check_artifact, check_batch
+from fleetrank.device_agents.worker.chained_runs import is_chain
+from fleetrank.device_agents.worker.infer import compare_with, read_stored, run_stored
+from fleetrank.foundation.comparison import OutputComparison
 from fleetrank.foundation.errors import failing_as
 from fleetrank.foundation.inputs import ModelInput
 from fleetrank.foundation.onnx_file import ELEMENT_TYPES, onnx_inputs
@@ -136,7 +138,7 @@ class OrtRunner(PhoneProgram):
         cases = [make_inputs(specs, task.seed), *_check_cases(task, specs)]
         return b"".join(encode_tensor(one) for case in cases for one in case)
 
-    def compared(self, task: MeasureTask, output: ProgramOutput) -> Comparison | None:
+    def compared(self, task: MeasureTask, output: ProgramOutput) -> OutputComparison | None:
         """The outputs on the phone beside those of the network in fp32."""
         specs = _input_specs(task) if task.check_path is not None else ()
         count = len(_check_cases(task, specs))

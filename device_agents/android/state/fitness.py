@@ -1,44 +1,27 @@
 """Judges a phone: is it ready for a repeat, and was its state valid during the repeat."""
 
-import logging
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from fleetrank.device_agents.android.adb_text import shown
 from fleetrank.device_agents.android.phone import Phone, read_sections
-from fleetrank.device_agents.android.state.power_text import (
-    CORES_SCRIPT,
-    UNSEEN,
+from fleetrank.device_agents.android.state.cores import CORES_SCRIPT, Core, parse_cores
+from fleetrank.device_agents.android.state.dumpsys import (
     Battery,
-    Core,
-    RunClocks,
     Thermal,
     parse_battery,
-    parse_cores,
     parse_is_dozing,
     parse_is_saving,
     parse_is_screen_on,
     parse_thermal,
 )
+from fleetrank.device_agents.android.state.run_clocks import UNSEEN, RunClocks
 from fleetrank.device_agents.contract.agent import StopRequested, never_stop
 from fleetrank.device_agents.contract.measurement import Conditions
-from fleetrank.device_agents.device_output import UPTIME_S
-from fleetrank.device_agents.errors import (
-    AwayError,
-    NotFitError,
-    PermanentError,
-    StoppedError,
-    TimedOutError,
-    TransientError,
-)
-from fleetrank.device_agents.hold import LostHoldError
+from fleetrank.device_agents.errors import NotFitError
+from fleetrank.device_agents.flags import drift_share
 from fleetrank.device_agents.host.conditions import parse_available_memory, parse_load
-from fleetrank.device_agents.host.worker_client import SYSTEM_CLOCK
-from fleetrank.device_agents.timing import drift_share
-from fleetrank.foundation.errors import FleetError
-from fleetrank.foundation.vocabulary import NS_PER_S, Flag
+from fleetrank.foundation.vocabulary import Flag
 
 READ_TIMEOUT_S = 30.0
 # A few lines of the power service are needed; some phones print more than a probe may read.
@@ -301,210 +284,3 @@ def _throttling(before: PhoneConditions, after: PhoneConditions, rules: PhoneRul
 
 def _is_hot(seen: PhoneConditions, rules: PhoneRules) -> bool:
     return seen.battery_temp_c is not None and seen.battery_temp_c > rules.max_battery_temp_c
-
-
-# Is a phone up, and is it fit: one look each, which says when to look again.
-
-BOOT_LIMIT_S = 180.0
-SETTLE_S = 20.0
-"""Source: FAI-PEP issue 296: the first run after a restart fails without both."""
-ASK_TIMEOUT_S = 10.0
-AWAY_S = 2.0
-"""adb finds a phone again within seconds after its cable is plugged in."""
-HUNG_S = 30.0
-"""A phone that hangs occupies its host for the whole `ASK_TIMEOUT_S`, so it is asked seldom."""
-COME_BACK_LIMIT_S = 15.0
-"""A phone that was lost in the middle of a repeat costs at most this before it is cleaned."""
-_POLL_S = 0.5
-_SCRIPT = "getprop sys.boot_completed; cat /proc/uptime"
-
-
-def require_up(
-    phone: Phone,
-    *,
-    limit_s: float = BOOT_LIMIT_S,
-    settle_s: float = SETTLE_S,
-    stop_requested: StopRequested = never_stop,
-) -> None:
-    """Looks once whether a phone answers and has rested since its start; reconnects over Wi-Fi.
-
-    Raises:
-        AwayError: not yet; the caller looks again, for at most `limit_s`.
-        PermanentError: it no longer accepts this computer, or reports an impossible value.
-        StoppedError: the user asked to stop.
-    """
-    try:
-        uptime_s = _uptime_s(phone, stop_requested)
-    except StoppedError:
-        raise
-    except TimedOutError as error:
-        # A network that was cut leaves a connection on which nothing ever answers.
-        _let_go(phone)
-        raise AwayError(error.message, error.remedy, HUNG_S, limit_s) from error
-    except TransientError as error:
-        _let_go(phone)
-        raise AwayError(error.message, error.remedy, AWAY_S, limit_s) from error
-    if uptime_s is None:
-        message = f"phone {phone.serial!r} does not finish starting"
-        raise AwayError(message, "look at its screen, or restart it", AWAY_S, limit_s)
-    if uptime_s < settle_s:
-        message = (
-            f"phone {phone.serial!r} started {uptime_s:.0f} s ago and rests for {settle_s:g} s"
-        )
-        raise AwayError(message, "wait", settle_s - uptime_s, limit_s)
-
-
-def when_back(
-    phone: Phone, step: Callable[[Phone], None], limit_s: float = COME_BACK_LIMIT_S
-) -> None:
-    """Waits for a phone and does one step on it, again if the connection was interrupted.
-
-    Nothing is tried after `limit_s`. The step must be safe to do twice.
-
-    Raises the errors of `require_up` and of the step.
-    """
-    deadline_ns = SYSTEM_CLOCK.now_ns() + int(limit_s * NS_PER_S)
-    while True:
-        try:
-            require_up(phone, settle_s=0.0)
-            return step(phone)
-        except LostHoldError:
-            raise
-        except TransientError:
-            if SYSTEM_CLOCK.now_ns() >= deadline_ns:
-                raise
-        SYSTEM_CLOCK.pause(_POLL_S, never_stop)
-
-
-def _let_go(phone: Phone) -> None:
-    """Disconnects: adb answers 'already connected' for a lost phone, and searches slowly."""
-    try:
-        phone.disconnect()
-    except TransientError:
-        return  # the server is unavailable too; the next check starts it
-
-
-def _uptime_s(phone: Phone, stop_requested: StopRequested) -> float | None:
-    phone.connect()
-    result = phone.shell(_SCRIPT, timeout_s=ASK_TIMEOUT_S, stop_requested=stop_requested)
-    return parse_uptime(result.stdout)
-
-
-def parse_uptime(text: str) -> float | None:
-    """Seconds since the start of a phone that is up; `None` while it is still starting.
-
-    Raises:
-        BadOutputError: an impossible time; the wait would be computed from it.
-    """
-    words = text.split()
-    if not words or words[0] != "1":
-        return None
-    try:
-        uptime_s = float(words[1])
-    except (IndexError, ValueError):
-        return 0.0
-    UPTIME_S.require(uptime_s, words[1])
-    return uptime_s
-
-
-# Keeps a phone awake and quiet during a measurement, then restores its settings.
-#
-# The previous settings are written on the phone before any change. The next caller can restore
-# them after a crash of this process, of the host, or of the phone.
-
-FOLDER = "/data/local/tmp/fleetrank"
-"""Our only folder on a phone; the shell user may execute programs below /data/local/tmp."""
-RECORD = f"{FOLDER}/restore.txt"
-TIMEOUT_S = 20.0
-"""Each `settings` call starts a Java process, half a second on a fast phone. The cleanup waits no
-longer than this for a phone that does not respond."""
-
-_KEYS = "stay_on_while_plugged_in heads_up_notifications_enabled"
-"""The setting of `svc power stayon`, and whether notifications appear over the screen."""
-_SAVE = f"""
-mkdir -p "$1" || exit 1
-for key in {_KEYS}; do
-  value=$(settings get global "$key") || exit 1
-  printf 'global %s %s\\n' "$key" "$value"
-done > "$2.new" && mv -f "$2.new" "$2"
-"""
-_CHANGE = """
-svc power stayon true; awake=$?
-settings put global heads_up_notifications_enabled 0 && [ "$awake" = 0 ]
-"""
-_RESTORE = f"""
-[ -f "$1" ] || exit 0
-while read -r namespace key value; do
-  case " {_KEYS} " in *" $key "*) ;; *) continue ;; esac
-  case "$value" in
-    null | '') settings delete global "$key" ;;
-    *) settings put global "$key" "$value" ;;
-  esac </dev/null >/dev/null || [ "$(settings get global "$key" </dev/null)" = "$value" ] || exit 1
-done < "$1"
-rm -f -- "$1"
-"""
-"""Only our own keys are restored: every program of the shell user can write the record. An unset
-value reads `null`; it is deleted, because the string would be a value. A phone that denied the
-change denies the restoring, too, and has its value still."""
-_REMEDY = (
-    "allow USB debugging to change settings in the developer options: 'USB debugging (Security "
-    "settings)' (Xiaomi, Redmi, POCO) or 'Disable permission monitoring' (OPPO, realme, OnePlus)"
-)
-
-_logger = logging.getLogger(__name__)
-
-
-@contextmanager
-def settings_for_measuring(
-    phone: Phone, require_phone: Callable[[], None] = lambda: None
-) -> Iterator[bool]:
-    """Restores settings after a crash, then sets stay-awake and no heads-up; reverts at the end.
-
-    Gives whether the phone applied both. Several makers deny it by default; such a phone can be
-    measured, but its screen may go off and notifications may appear.
-
-    If the phone is lost at the end and stays away, it keeps its record, and the next caller
-    restores it. So it does if `require_phone` raises, because another host uses the phone.
-
-    Raises:
-        TransientError: the connection was lost before the block.
-    """
-
-    def restore(phone: Phone) -> None:
-        require_phone()
-        restore_settings(phone)
-
-    # A record that cannot be restored must not be replaced: it has the user's values.
-    refusal = _refusal(phone, _RESTORE, RECORD) or _refusal(phone, _SAVE, FOLDER, RECORD)
-    try:
-        refusal = refusal or _refusal(phone, _CHANGE)
-        if refusal is not None:
-            _logger.warning("%s; measured all the same: %s", _denied(phone, refusal), _REMEDY)
-        yield refusal is None
-    finally:
-        try:
-            when_back(phone, restore)
-        except FleetError as error:
-            _logger.warning("settings of phone %r not restored yet: %s", phone.serial, error)
-
-
-def restore_settings(phone: Phone) -> None:
-    """Restores the settings in the phone's record and removes the record, if one exists.
-
-    Raises the same errors as `Phone.shell`, and `PermanentError` if the phone rejects it.
-    """
-    refusal = _refusal(phone, _RESTORE, RECORD)
-    if refusal is not None:
-        raise PermanentError(_denied(phone, refusal), _REMEDY)
-
-
-def _refusal(phone: Phone, script: str, *arguments: str) -> str | None:
-    """Runs a script and returns what the phone wrote if it failed; `None` if it succeeded."""
-    result = phone.shell(script, *arguments, timeout_s=TIMEOUT_S)
-    if result.exit_code == 0:
-        return None
-    return shown((result.stderr or result.stdout)[:200])
-
-
-def _denied(phone: Phone, refusal: str) -> str:
-    return f"phone {phone.serial!r} does not allow changes to its settings: {refusal}"

@@ -17,26 +17,28 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
+from fleetrank.device_agents.board.there.board_store import BoardStore
+from fleetrank.device_agents.board.there.environment import make_environment
 from fleetrank.device_agents.board.there.keeper import (
     ACKNOWLEDGE_S,
-    BoardStore,
-    Line,
-    Work,
+    BoardWork,
     board_lock,
     fetch,
-    make_environment,
     measure,
+)
+from fleetrank.device_agents.board.there.line import Line
+from fleetrank.device_agents.board.there.readings import (
     read_boot,
     read_facts_text,
     read_identity,
     read_state_text,
 )
 from fleetrank.device_agents.contract.agent import Agent, DeviceFacts
-from fleetrank.device_agents.contract.measurement import failure_from_error
+from fleetrank.device_agents.contract.failures import failure_from_error
 from fleetrank.device_agents.contract.protocol import decode_request
 from fleetrank.device_agents.contract.task import InferTask, OptionValue
 from fleetrank.device_agents.errors import MissingLibraryError
-from fleetrank.device_agents.host.conditions import read_facts
+from fleetrank.device_agents.host.cpu_facts import read_facts
 from fleetrank.foundation.codec import to_plain
 from fleetrank.foundation.errors import FleetError
 
@@ -228,7 +230,7 @@ def _put(store: BoardStore, request: Request, stream: BinaryIO) -> Reply:
 def _measure(store: BoardStore, request: Request, stream: BinaryIO) -> None:
     line = Line(stream)
     line.watch()
-    work = Work(local_agent(request.get("gpu")), request["tasks"])
+    work = BoardWork(local_agent(request.get("gpu")), request["tasks"])
     reply = measure(store, work, request["purpose"], request["wait_s"], line)
     if reply is not None:
         _reply_kept(store, request["task_id"], reply, line)

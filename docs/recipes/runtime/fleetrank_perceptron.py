@@ -9,7 +9,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from fleetrank.device_agents.contract.agent import Capability
+from fleetrank.device_agents.contract.capability import Capability
 from fleetrank.device_agents.contract.runtime import Array, Library, LoadedModel
 from fleetrank.device_agents.contract.task import Execution, Options
 from fleetrank.device_agents.errors import BadArtifactError, UnsupportedError

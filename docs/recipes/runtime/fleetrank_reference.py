@@ -5,7 +5,7 @@ import importlib.metadata
 from collections.abc import Sequence
 from typing import Any
 
-from fleetrank.device_agents.contract.agent import Capability
+from fleetrank.device_agents.contract.capability import Capability
 from fleetrank.device_agents.contract.runtime import Array, Library, LoadedModel
 from fleetrank.device_agents.contract.task import Execution, Options
 from fleetrank.device_agents.errors import BadArtifactError, missing_library

@@ -10,9 +10,9 @@ import numpy as np
 from fleetrank.analysis.arrays.confidence_sequence import MIN_VALUES
 from fleetrank.analysis.arrays.ranking import Floats
 from fleetrank.analysis.stopping_rule import StoppingRule, SweepQuestion
-from fleetrank.orchestrator.dispatch.decide.retry import RepeatKey
+from fleetrank.orchestrator.dispatch.decide.lane import RepeatKey
 from fleetrank.orchestrator.identity import Cell, contest_of
-from fleetrank.orchestrator.progress import DecisionsMade, OpenPair
+from fleetrank.orchestrator.progress_events import DecisionsMade, OpenPair
 
 
 class RoundLatencies(Protocol):

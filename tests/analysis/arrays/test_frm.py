@@ -7,19 +7,17 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from scipy import stats
 
-from fleetrank.analysis.arrays.ranking import (
-    Weights,
-    average_ranks,
+from fleetrank.analysis.arrays.frm import (
+    FrmWeights,
     frm,
     headroom,
     mid_p,
     null_p,
     null_units,
-    products,
     ratios,
     residual_null_units,
-    unit_columns,
 )
+from fleetrank.analysis.arrays.ranking import average_ranks, products, unit_columns
 
 positive = hnp.arrays(
     np.float64, st.tuples(st.integers(1, 8), st.just(3)), elements=st.floats(1e-3, 1e6)
@@ -201,7 +199,7 @@ def test_two_sizes_of_flops_have_no_bend_to_fit() -> None:
 def test_weighted_frm_is_scipys_weighted_geometric_mean_of_the_ratios(
     values: np.ndarray, chosen: tuple[float, float]
 ) -> None:
-    weights = Weights(flops=chosen[0], latency=1.5, memory=chosen[1])
+    weights = FrmWeights(flops=chosen[0], latency=1.5, memory=chosen[1])
     flops, latency, memory = values.T
     found = frm(flops, latency[:, None], memory[:, None], weights=weights)[:, 0]
     slow = stats.gmean(ratios(values), axis=1, weights=[chosen[0], 1.5, chosen[1]])
@@ -211,11 +209,11 @@ def test_weighted_frm_is_scipys_weighted_geometric_mean_of_the_ratios(
 def test_component_of_weight_zero_may_be_missing() -> None:
     missing = np.full((2, 1), np.nan)
     latency = np.array([[2.0], [8]])
-    found = frm(np.array([1.0, 4]), latency, missing, weights=Weights(memory=0))
+    found = frm(np.array([1.0, 4]), latency, missing, weights=FrmWeights(memory=0))
     np.testing.assert_allclose(found[:, 0], [0.5, 2])
 
 
 @pytest.mark.parametrize("given", [{"latency": 0.0}, {"memory": -1.0}])
 def test_negative_weights_and_frm_without_latency_are_refused(given: dict[str, float]) -> None:
     with pytest.raises(ValueError, match="latency's weight above 0"):
-        Weights(**given)
+        FrmWeights(**given)

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from fleetrank.analysis.arrays.bootstrap import (
+from fleetrank.analysis.arrays.known_means import (
     cluster_means,
     known_mean,
     known_median,

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from fleetrank.analysis.arrays.bootstrap import NO_STRATUM, stratified_units, terciles
+from fleetrank.analysis.arrays.strata import NO_STRATUM, stratified_units, terciles
 
 
 def written_out(values: np.ndarray, strata: np.ndarray) -> float:

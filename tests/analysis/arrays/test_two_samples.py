@@ -7,20 +7,22 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from fleetrank.analysis.arrays.planned_repeats import (
+    RepeatPlan,
+    change_power,
+    detectable_ratio,
+    first_enough,
+    repeats_to_decide,
+    same_power,
+)
 from fleetrank.analysis.arrays.two_samples import (
     MAX_PLANNED,
     Limits,
     LogRatios,
-    Plan,
     Verdict,
-    change_power,
-    detectable_ratio,
     figures_of,
-    first_enough,
     log_ratios,
     ratios_of,
-    repeats_to_decide,
-    same_power,
     shown,
 )
 
@@ -130,9 +132,9 @@ LEVEL = replace(LIMITS, alpha=0.1)
 """Two one-sided tests at 5 %."""
 
 
-def plan(estimate: float, spread: float, n: int) -> Plan:
+def plan(estimate: float, spread: float, n: int) -> RepeatPlan:
     """Of n processes a side with this spread, in turns."""
-    return Plan(
+    return RepeatPlan(
         estimate=estimate, error=spread * math.sqrt(2 / n), degrees=2.0 * (n - 1),
         variances=(spread**2, spread**2), n=n, took_turns=True,
     )  # fmt: skip

@@ -15,7 +15,7 @@ from fleetrank.analysis.comparison.comparison import Comparison, compare_sweeps,
 from fleetrank.analysis.comparison.gates import Requirement, unmet_requirements
 from fleetrank.analysis.errors import AnalysisError, NoDataError
 from fleetrank.analysis.stored.columns import SCHEMA
-from fleetrank.foundation.errors import with_flags
+from fleetrank.foundation.wording import with_flags
 
 pytestmark = pytest.mark.slow
 

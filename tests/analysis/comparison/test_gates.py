@@ -12,11 +12,7 @@ from hypothesis import strategies as st
 
 from fleetrank.analysis.arrays.two_samples import Verdict
 from fleetrank.analysis.comparison.comparison import Comparison, compare_sweeps
-from fleetrank.analysis.comparison.gates import (
-    Requirement,
-    junit_xml,
-    unmet_requirements,
-)
+from fleetrank.analysis.comparison.gates import Requirement, junit_xml, unmet_requirements
 
 pytestmark = pytest.mark.slow
 

@@ -10,7 +10,7 @@ from wording import has
 
 from fleetrank.analysis.arrays.confidence_sequence import reach
 from fleetrank.analysis.arrays.two_samples import Limits, Verdict
-from fleetrank.analysis.comparison.verdict import (
+from fleetrank.analysis.comparison.rounds_comparison import (
     RoundsComparison,
     compare_rounds,
     rounds_sentences,

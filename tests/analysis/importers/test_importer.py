@@ -6,8 +6,9 @@ import pytest
 
 from fleetrank.analysis.errors import AnalysisError
 from fleetrank.analysis.importers.importer import IMPORTERS, Importer, read_releases, read_table
-from fleetrank.foundation.errors import BadFileError, with_flags
+from fleetrank.foundation.errors import BadFileError
 from fleetrank.foundation.registry import UnknownNameError
+from fleetrank.foundation.wording import with_flags
 
 DATA = Path(__file__).parents[2] / "data"
 

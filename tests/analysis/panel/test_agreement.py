@@ -11,7 +11,7 @@ from scipy import stats
 from wording import has
 
 from fleetrank.analysis.arrays.bootstrap import resampled_units
-from fleetrank.analysis.arrays.ranking import null_units
+from fleetrank.analysis.arrays.frm import null_units
 from fleetrank.analysis.panel.agreement import (
     figures_of_mean,
     figures_of_pairs,

@@ -5,7 +5,8 @@ from collections.abc import Callable
 import polars as pl
 import pytest
 
-from fleetrank.analysis.panel.session import Session, device_groups
+from fleetrank.analysis.panel.observations import device_groups
+from fleetrank.analysis.panel.session import Session
 from fleetrank.analysis.stored.selection import Selection
 
 LATENCIES = [1.0, 2.0, 3.0, 4.0, 5.0]

@@ -10,20 +10,15 @@ import pytest
 from fleet_rows import NETS, PLACES, SWEEP, Place, write_results
 
 from fleetrank.analysis.errors import NoDataError, QueryError
-from fleetrank.analysis.sql import (
-    described_views,
-    left_out_note,
-    query_frames,
-    register_views,
-    rows_of,
-    run_query,
-)
+from fleetrank.analysis.sql import left_out_note, query_frames, run_query
+from fleetrank.analysis.sql_values import rows_of
+from fleetrank.analysis.sql_views import described_views, register_views
 from fleetrank.analysis.stored.columns import ORIGINS, READ_COLUMNS, ROW_KEY
 from fleetrank.analysis.stored.load import load_measurements
 from fleetrank.analysis.stored.scope import select_attempts
 from fleetrank.analysis.stored.selection import Selection
 from fleetrank.analysis.stored.side_tables import SIDE_TABLES
-from fleetrank.foundation.errors import with_flags
+from fleetrank.foundation.wording import with_flags
 
 pytestmark = pytest.mark.slow
 

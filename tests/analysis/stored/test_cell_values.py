@@ -4,7 +4,8 @@ import pytest
 from scipy import stats
 from wording import has
 
-from fleetrank.analysis.stored.cell_values import cell_values, notes_on_failures
+from fleetrank.analysis.stored.cell_notes import notes_on_failures
+from fleetrank.analysis.stored.cell_values import cell_values
 
 
 def one_cell(make_attempts, medians: list[float | None], **facts: object) -> dict[str, object]:

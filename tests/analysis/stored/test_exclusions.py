@@ -13,15 +13,15 @@ from stored_part import part_of, write_part
 
 from fleetrank.analysis.errors import AnalysisError
 from fleetrank.analysis.panel.session import Session
-from fleetrank.analysis.report.page_tables import gather
-from fleetrank.analysis.stored.load import load_measurements, valid_attempts
-from fleetrank.analysis.stored.selection import (
+from fleetrank.analysis.report.evidence import gather
+from fleetrank.analysis.stored.exclusions import (
     MAX_EXCLUSIONS,
     Exclusions,
-    Selection,
     exclusion_notes,
     read_exclusions,
 )
+from fleetrank.analysis.stored.load import load_measurements, valid_attempts
+from fleetrank.analysis.stored.selection import Selection
 from fleetrank.analysis.tables.tables import make_table, session_table
 
 pytestmark = pytest.mark.slow

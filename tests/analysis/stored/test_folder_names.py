@@ -8,7 +8,7 @@ from fleet_rows import NETS, PLACES, SWEEP, write_results
 
 from fleetrank.analysis.sql import run_query
 from fleetrank.analysis.stored.load import load_measurements
-from fleetrank.orchestrator.cli.context import Work, work_s
+from fleetrank.orchestrator.cli.reading_turn import Work, work_s
 from fleetrank.orchestrator.store.health import examine
 from fleetrank.orchestrator.store.parts import read_sweeps, repeat_seconds
 from fleetrank.orchestrator.store.results import ResultStore

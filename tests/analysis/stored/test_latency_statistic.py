@@ -3,7 +3,7 @@
 import polars as pl
 import pytest
 
-from fleetrank.analysis.stored.selection import with_statistic
+from fleetrank.analysis.stored.latency_statistic import with_statistic
 
 _MEAN, _MEDIAN = (f'{{"summary_statistic":"{word}"}}' for word in ("mean", "median"))
 _COLUMNS = (

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from fleetrank.analysis.errors import AnalysisError
 from fleetrank.analysis.panel.session import Session
-from fleetrank.analysis.stored.selection import Selection, matches
+from fleetrank.analysis.stored.name_patterns import matches
+from fleetrank.analysis.stored.selection import Selection
 from fleetrank.analysis.tables.tables import make_table
 
 letters = st.text(alphabet="ab.|\n", max_size=4)

@@ -15,13 +15,15 @@ from language_rows import DECODERS, MACHINES, OF_TOKENS, write_language_results
 from shared_tables import NAMES, SharedTables, words_with_rows
 from wording import has
 
-from fleetrank.analysis.report.page_tables import choose_shown, html_table
+from fleetrank.analysis.report.html_table import html_table
+from fleetrank.analysis.report.shown import choose_shown
 from fleetrank.analysis.stored.cell_values import cell_values
 from fleetrank.analysis.stored.columns import ORIGINS
 from fleetrank.analysis.stored.load import load_measurements
 from fleetrank.analysis.stored.selection import Selection
+from fleetrank.analysis.tables.brief_notes import MAX_SENTENCES, sentences_in, split_notes
 from fleetrank.analysis.tables.formats import EXPLAIN_HINT, render
-from fleetrank.analysis.tables.table import MAX_SENTENCES, Table, sentences_in, split_notes
+from fleetrank.analysis.tables.table import Table
 from fleetrank.analysis.tables.tables import TableRequest, make_table, part_of
 
 pytestmark = pytest.mark.slow

@@ -11,7 +11,7 @@ from fleetrank.analysis.panel.session import Session
 from fleetrank.analysis.stored.load import load_measurements
 from fleetrank.analysis.stored.selection import Selection, setting
 from fleetrank.analysis.tables.tables import TableRequest, make_table, part_of, session_table
-from fleetrank.foundation.errors import with_flags
+from fleetrank.foundation.wording import with_flags
 
 EVERY_WORD = [
     (name, one, word) for name in NAMES if name not in OF_SIDE_ROWS

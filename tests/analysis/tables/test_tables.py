@@ -9,9 +9,10 @@ from wording import has
 
 from fleetrank.analysis.errors import AnalysisError, NoDataError
 from fleetrank.analysis.stored.selection import Selection
-from fleetrank.analysis.tables.formats import FORMATS, KEYS, render
-from fleetrank.analysis.tables.table import MAX_SENTENCES, sentences_in
+from fleetrank.analysis.tables.brief_notes import MAX_SENTENCES, sentences_in
+from fleetrank.analysis.tables.formats import FORMATS, render
 from fleetrank.analysis.tables.tables import TableRequest, make_table
+from fleetrank.analysis.tables.text_columns import KEYS
 
 pytestmark = pytest.mark.slow
 

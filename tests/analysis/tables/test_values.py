@@ -10,11 +10,14 @@ import pytest
 from fleet_rows import NETS, PLACES, write_results
 from rich.console import Console
 
-from fleetrank.analysis.report.page_tables import choose_shown, html_of_rows, html_table
+from fleetrank.analysis.report.html_table import html_table
+from fleetrank.analysis.report.page_tables import html_of_rows
+from fleetrank.analysis.report.shown import choose_shown
 from fleetrank.analysis.stored.cell_values import cell_values
 from fleetrank.analysis.stored.load import load_measurements
-from fleetrank.analysis.tables.formats import FORMATS, heading, number_text, render, value_text
+from fleetrank.analysis.tables.formats import FORMATS, render
 from fleetrank.analysis.tables.table import Table
+from fleetrank.analysis.tables.values import heading, number_text, value_text
 from fleetrank.orchestrator.cli.listing import print_table
 from fleetrank.orchestrator.cli.terminal import print_on_terminal
 

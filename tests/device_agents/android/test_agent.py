@@ -18,9 +18,7 @@ from daily import daily
 from phone_farm.faults import Fault
 
 from fleetrank.device_agents.android.agent import AndroidAgent
-from fleetrank.device_agents.android.execution.storage import (
-    file_sha256,
-)
+from fleetrank.device_agents.android.execution.program_files import file_sha256
 from fleetrank.device_agents.android.state.fitness import read_phone_conditions, to_conditions
 from fleetrank.device_agents.contract.measurement import Conditions, Measurement
 from fleetrank.device_agents.contract.task import Execution

@@ -12,11 +12,8 @@ from tiny_onnx import save_rounded, save_tiny_onnx
 
 from fleetrank.device_agents.android.adb_server import AdbServer
 from fleetrank.device_agents.android.agent import AndroidAgent
-from fleetrank.device_agents.android.execution.storage import (
-    ProgramStore,
-    file_sha256,
-    read_program,
-)
+from fleetrank.device_agents.android.execution.program_files import file_sha256, read_program
+from fleetrank.device_agents.android.execution.program_store import ProgramStore
 from fleetrank.device_agents.contract.measurement import Measurement
 from fleetrank.device_agents.contract.task import Execution, MeasureTask
 from fleetrank.foundation.inputs import ModelInput, Values

@@ -21,7 +21,7 @@ from phone_farm.faults import Fault
 from waiting import wait_until
 
 from fleetrank.device_agents.android.phone import Phone
-from fleetrank.device_agents.android.state import fitness
+from fleetrank.device_agents.android.state import waits
 from fleetrank.device_agents.android.state.phone_lock import PhoneLock
 from fleetrank.device_agents.errors import NotFitError, TransientError
 from fleetrank.device_agents.hold import LostHoldError, held
@@ -209,7 +209,7 @@ def test_a_cut_while_a_phone_is_tidied_up_costs_nothing(
 def test_a_connection_on_which_nothing_answers_is_opened_anew(
     new_agent: NewAgent, bench: AdbBench, network: BadNetwork, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(fitness, "ASK_TIMEOUT_S", 1.0)
+    monkeypatch.setattr(waits, "ASK_TIMEOUT_S", 1.0)
     address = network.lead_to(int(bench.farmed.address.rpartition(":")[2]))
     agent = new_agent(serial=address)
     assert_good(measure_patiently(agent, make_task()), bench)

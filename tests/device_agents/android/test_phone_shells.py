@@ -15,14 +15,11 @@ from programs import need
 
 from fleetrank.device_agents.android.adb_server import AdbServer
 from fleetrank.device_agents.android.agent import AndroidAgent
-from fleetrank.device_agents.android.execution.storage import (
-    ProgramStore,
-    file_sha256,
-    read_program,
-)
+from fleetrank.device_agents.android.execution.program_files import file_sha256, read_program
+from fleetrank.device_agents.android.execution.program_store import ProgramStore
 from fleetrank.device_agents.android.phone_registration import PhoneRegistrar
-from fleetrank.device_agents.android.state.fitness import FOLDER, settings_for_measuring
 from fleetrank.device_agents.android.state.identity import probe_phone
+from fleetrank.device_agents.android.state.settings import FOLDER, settings_for_measuring
 from fleetrank.device_agents.contract.task import Execution, MeasurePolicy, MeasureTask
 from fleetrank.device_agents.host.energy import MIN_STEPS
 from fleetrank.foundation.vocabulary import EnergyMethod, ErrorKind, Runtime, Status

@@ -10,21 +10,22 @@ from phone_farm.faults import Fault
 
 from fleetrank.device_agents.android.phone import Phone
 from fleetrank.device_agents.android.state.fitness import (
-    RECORD,
     PhoneRules,
     read_phone_conditions,
-    restore_settings,
-    settings_for_measuring,
-    when_back,
     why_unfit,
 )
-from fleetrank.device_agents.android.state.identity import (
-    VirtualMode,
+from fleetrank.device_agents.android.state.identity import VirtualMode, probe_phone
+from fleetrank.device_agents.android.state.probe_text import (
     hash_serial,
-    probe_phone,
     to_device_facts,
     why_refused,
 )
+from fleetrank.device_agents.android.state.settings import (
+    RECORD,
+    restore_settings,
+    settings_for_measuring,
+)
+from fleetrank.device_agents.android.state.waits import when_back
 from fleetrank.device_agents.errors import TransientError
 from fleetrank.foundation.vocabulary import Origin
 
@@ -37,7 +38,7 @@ import os, signal, sys
 from pathlib import Path
 from fleetrank.device_agents.android.adb_server import AdbServer
 from fleetrank.device_agents.android.phone import Phone
-from fleetrank.device_agents.android.state.fitness import settings_for_measuring
+from fleetrank.device_agents.android.state.settings import settings_for_measuring
 with settings_for_measuring(Phone(AdbServer(Path(sys.argv[1]), int(sys.argv[2])), sys.argv[3])):
     os.kill(os.getpid(), signal.SIGKILL)
 """

@@ -6,8 +6,8 @@ from daily import daily
 from phone_farm.faults import Fault
 
 from fleetrank.device_agents.android.agent import AndroidAgent
-from fleetrank.device_agents.android.state.fitness import FOLDER
 from fleetrank.device_agents.android.state.identity import probe_phone
+from fleetrank.device_agents.android.state.settings import FOLDER
 from fleetrank.foundation.vocabulary import ErrorKind
 
 # The newer adb alone: what differs between versions is in test_phone.py.

@@ -7,10 +7,10 @@ from typing import cast
 
 import pytest
 
-from fleetrank.device_agents.board.agent import fetch_file
+from fleetrank.device_agents.board.board_inference import fetch_file
 from fleetrank.device_agents.board.board_link import BoardLink, Reply
 from fleetrank.device_agents.errors import TimedOutError
-from fleetrank.foundation.vocabulary import NS_PER_S
+from fleetrank.foundation.units import NS_PER_S
 
 CONTENT = bytes(range(256)) * 4
 NAME = f"{hashlib.sha256(CONTENT).hexdigest()}.npz"

@@ -9,12 +9,12 @@ import pytest
 from ssh_board import SshBoard
 from waiting import wait_until
 
-from fleetrank.device_agents.board import agent as board_agent
-from fleetrank.device_agents.board.there.keeper import BoardStore, DamagedFileError
+from fleetrank.device_agents.board import board_inference
+from fleetrank.device_agents.board.there.board_store import BoardStore, DamagedFileError
 from fleetrank.device_agents.contract.measurement import Failure
 from fleetrank.device_agents.contract.task import InferTask
 from fleetrank.device_agents.worker.infer import infer
-from fleetrank.foundation.files import file_sha256
+from fleetrank.foundation.small_file import file_sha256
 from fleetrank.foundation.vocabulary import ErrorKind
 from tests.device_agents.conftest import infer_task, sha256
 
@@ -61,8 +61,8 @@ def test_the_outputs_are_those_of_this_host_and_only_the_artifact_stays(
 def test_a_piece_that_is_damaged_is_noticed(
     board: SshBoard, onnx_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    whole = board_agent._piece
-    monkeypatch.setattr(board_agent, "_piece", lambda *given: b"?" + whole(*given)[1:])
+    whole = board_inference._piece
+    monkeypatch.setattr(board_inference, "_piece", lambda *given: b"?" + whole(*given)[1:])
     task = task_of(tmp_path, onnx_file)
     found = failure_of(board.agent().infer(task))
     assert found.kind is ErrorKind.BAD_OUTPUT

@@ -26,7 +26,8 @@ from fleetrank.device_agents.contract.kind import (
 )
 from fleetrank.device_agents.contract.task import OptionValue
 from fleetrank.device_agents.errors import PermanentError, TransientError, UnsupportedError
-from fleetrank.device_agents.registration import changes_between, try_out
+from fleetrank.device_agents.registration import try_out
+from fleetrank.device_agents.registration_changes import changes_between
 from tests.device_agents.conftest import sha256
 
 _LIGHT = {"numpy": ["numpy", "numpy"], "onnx": ["onnxruntime", "onnxruntime"],

@@ -8,20 +8,18 @@ import pytest
 
 from fleetrank.device_agents.board import agent as board_agent
 from fleetrank.device_agents.board import board_link
-from fleetrank.device_agents.board.agent import BoardRepeat, Wishes, infer_there
-from fleetrank.device_agents.board.board_link import (
-    BoardBusyError,
-    BoardLink,
-    files_of,
-    prepare,
-    with_paths,
-)
+from fleetrank.device_agents.board.agent import BoardRepeat, Wishes
+from fleetrank.device_agents.board.board_files import files_of, prepare, with_paths
+from fleetrank.device_agents.board.board_inference import infer_there
+from fleetrank.device_agents.board.board_link import BoardBusyError, BoardLink
 from fleetrank.device_agents.board.board_registrar import set_up
 from fleetrank.device_agents.board.board_state import BoardOptions
-from fleetrank.device_agents.board.ssh import Dialogue, NoConnectionError, SshConnection
-from fleetrank.device_agents.board.there.keeper import FINISH
+from fleetrank.device_agents.board.ssh import Dialogue, SshConnection
+from fleetrank.device_agents.board.ssh_text import NoConnectionError
+from fleetrank.device_agents.board.there.line import FINISH
 from fleetrank.device_agents.contract.agent import never_stop
-from fleetrank.device_agents.contract.measurement import Conditions, Measurement, failure_from_error
+from fleetrank.device_agents.contract.failures import failure_from_error
+from fleetrank.device_agents.contract.measurement import Conditions, Measurement
 from fleetrank.device_agents.contract.task import CanaryTask, Execution, MeasureTask
 from fleetrank.device_agents.errors import (
     BadOutputError,
@@ -29,9 +27,9 @@ from fleetrank.device_agents.errors import (
     TransientError,
     UnusableDeviceError,
 )
-from fleetrank.foundation.files import file_sha256
 from fleetrank.foundation.inputs import ModelInput, Values
 from fleetrank.foundation.lease import host_lease
+from fleetrank.foundation.small_file import file_sha256
 from fleetrank.foundation.vocabulary import Origin, Runtime, Status
 from tests.device_agents.conftest import infer_task, make_task
 

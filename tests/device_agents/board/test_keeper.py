@@ -9,7 +9,9 @@ import pytest
 from waiting import wait_until
 
 from fleetrank.device_agents.board.there import keeper
-from fleetrank.device_agents.board.there.keeper import FINISH, BoardStore, Line, Work, measure
+from fleetrank.device_agents.board.there.board_store import BoardStore
+from fleetrank.device_agents.board.there.keeper import BoardWork, measure
+from fleetrank.device_agents.board.there.line import FINISH, Line
 from fleetrank.device_agents.contract.measurement import Measurement
 from fleetrank.device_agents.contract.protocol import encode_request
 from fleetrank.device_agents.contract.task import BlockPolicy, MeasureTask
@@ -54,7 +56,7 @@ def line() -> Line:
 
 def test_one_host_at_a_time_measures(store: BoardStore, line: Line) -> None:
     agent = Counting()
-    work = Work(agent, [encode_request(plain_task())])
+    work = BoardWork(agent, [encode_request(plain_task())])
     with keeper.board_lock(store.folder, "sweep s-1", 0.0, line):
         busy = measure(store, work, "sweep s-2", 0.0, line)
     assert "sweep s-1" in json.loads(busy or "")["busy"]
@@ -63,7 +65,7 @@ def test_one_host_at_a_time_measures(store: BoardStore, line: Line) -> None:
 
 def test_a_result_that_was_kept_is_not_measured_again(store: BoardStore, line: Line) -> None:
     agent = Counting()
-    work = Work(agent, [encode_request(plain_task())])
+    work = BoardWork(agent, [encode_request(plain_task())])
     replies = [measure(store, work, "sweep s-1", 0.0, line) for _ in range(2)]
     with keeper.board_lock(store.folder, "sweep s-2", 0.0, line):
         assert "sweep s-2" in (measure(store, work, "sweep s-1", 0.0, line) or "")
@@ -78,5 +80,5 @@ def test_a_round_is_told_that_it_is_to_end(store: BoardStore) -> None:
     agent, line = Counting(), Line(io.BytesIO(FINISH))
     line.watch()
     wait_until(line.wants_finish, "the host's word")
-    measure(store, Work(agent, [encode_request(plain_task(blocks=BLOCKS))]), "s-1", 0.0, line)
+    measure(store, BoardWork(agent, [encode_request(plain_task(blocks=BLOCKS))]), "s-1", 0.0, line)
     assert agent.wants_finish

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fleetrank.device_agents.confinement.walls import AuditWall, Grants, grants_of
+from fleetrank.device_agents.confinement.grants import Grants, grants_of
+from fleetrank.device_agents.confinement.walls import AuditWall
 from fleetrank.device_agents.contract.task import InferTask
 from fleetrank.foundation.vocabulary import Mode, Runtime
 from tests.device_agents.conftest import MakeTask
@@ -153,7 +154,7 @@ def test_a_task_is_granted_its_own_files_and_no_folder_around_them(
 def test_only_a_task_for_a_gpu_is_granted_its_nodes(
     task_of: MakeTask, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("fleetrank.device_agents.confinement.walls._GPU_NODES", ("zero",))
+    monkeypatch.setattr("fleetrank.device_agents.confinement.grants._GPU_NODES", ("zero",))
     threads = f"/proc/{os.getpid()}/task"
     for backend, nodes in (("cpu", ()), ("cuda", ("/dev/zero", threads))):
         execution = task_of(Runtime.ONNX).execution

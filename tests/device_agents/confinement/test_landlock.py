@@ -9,15 +9,15 @@ from pathlib import Path
 import pytest
 from daily import daily
 
-from fleetrank.device_agents.confinement import walls
+from fleetrank.device_agents.confinement import landlock
 
-ABI = walls.abi()
+ABI = landlock.abi()
 
 CONFINED = """
 import json, os, socket, sys
 from pathlib import Path
-from fleetrank.device_agents.confinement import walls
-from fleetrank.device_agents.confinement.walls import Grants
+from fleetrank.device_agents.confinement import landlock
+from fleetrank.device_agents.confinement.grants import Grants
 from fleetrank.device_agents.confinement.seccomp import give_up_privileges
 
 version, folder, port = int(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3])
@@ -25,7 +25,7 @@ grants = Grants(installation=("/usr", "/lib"), readable=(str(folder / "readable"
                 writable=(str(folder / "writable"),), scratch=str(folder / "scratch"),
                 starts_programs=False)
 give_up_privileges()
-walls.restrict(grants, version)
+landlock.restrict(grants, version)
 
 def may(action):
     try:
@@ -63,7 +63,7 @@ def test_an_older_kernel_s_ruleset_holds_what_it_knows(version: int, tmp_path: P
         )  # fmt: skip
     done_by_name = json.loads(done.stdout)
     allowed = {"read", "write", "make in scratch", "move in scratch"}
-    later = {"truncate": 3, "connect": walls.NETWORK_ABI}
+    later = {"truncate": 3, "connect": landlock.NETWORK_ABI}
     allowed |= {name for name, since in later.items() if version < since}
     assert {name for name, is_done in done_by_name.items() if is_done} == allowed
 
@@ -71,15 +71,15 @@ def test_an_older_kernel_s_ruleset_holds_what_it_knows(version: int, tmp_path: P
 NAMED = """
 import os, sys, threading
 from pathlib import Path
-from fleetrank.device_agents.confinement import walls
-from fleetrank.device_agents.confinement.walls import Grants
+from fleetrank.device_agents.confinement import landlock
+from fleetrank.device_agents.confinement.grants import Grants
 from fleetrank.device_agents.confinement.seccomp import give_up_privileges
 
 give_up_privileges()
 task = os.path.realpath("/proc/self/task")
 grants = Grants(installation=("/usr",), readable=("/proc",), writable=(task,), scratch=sys.argv[1],
                 starts_programs=False)
-walls.restrict(grants, walls.abi())
+landlock.restrict(grants, landlock.abi())
 
 def name_myself():
     path = Path("/proc/self/task") / str(threading.get_native_id()) / "comm"
@@ -106,7 +106,7 @@ def test_a_driver_names_its_threads_and_writes_nothing_else_in_proc(tmp_path: Pa
 
 def test_a_system_without_landlock_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "platform", "darwin")
-    assert walls.abi() is None
+    assert landlock.abi() is None
     monkeypatch.setattr(sys, "platform", "linux")
-    monkeypatch.setattr(walls, "_CREATE_RULESET", 100_000)  # a call no kernel has
-    assert walls.abi() is None
+    monkeypatch.setattr(landlock, "_CREATE_RULESET", 100_000)  # a call no kernel has
+    assert landlock.abi() is None

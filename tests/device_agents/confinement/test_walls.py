@@ -14,20 +14,20 @@ from confined_worker import MARK
 from daily import daily
 from hostile_pt2 import rewrite
 
-from fleetrank.device_agents.confinement import seccomp, walls
+from fleetrank.device_agents.confinement import landlock, seccomp
 from fleetrank.device_agents.confinement.walls import confine, names_of
 from fleetrank.device_agents.contract.measurement import Measurement
 from fleetrank.device_agents.contract.protocol import encode_request
 from fleetrank.device_agents.contract.task import Execution, InferTask, MeasureTask
 from fleetrank.device_agents.errors import UnsupportedError
+from fleetrank.device_agents.host.scratch import worker_environment
 from fleetrank.device_agents.host.worker_client import WORKER, infer_in_worker, measure_in_worker
-from fleetrank.device_agents.host.worker_process import worker_environment
 from fleetrank.foundation.codec import from_json
 from fleetrank.foundation.supervised_child import run_child
 from fleetrank.foundation.vocabulary import ErrorKind, Mode, Runtime, Status
 from tests.device_agents.conftest import MakeTask, make_task
 
-ABI = walls.abi()
+ABI = landlock.abi()
 HAS_FILTER = seccomp.is_available()
 NAMES = names_of(ABI, has_filter=HAS_FILTER, has_audit=True)
 needs_landlock = pytest.mark.skipif(
@@ -131,7 +131,8 @@ def test_what_a_runtime_does_when_it_is_imported_is_not_held_against_the_file(
     (tmp_path / "loud.py").write_text("import subprocess\nsubprocess.run(['true'], check=True)\n")
     code = """
 import contextlib, subprocess, sys
-from fleetrank.device_agents.confinement.walls import AuditWall, Grants, Walls
+from fleetrank.device_agents.confinement.walls import AuditWall, Walls
+from fleetrank.device_agents.confinement.grants import Grants
 grants = Grants(installation=(), readable=(), writable=(), scratch="", starts_programs=False)
 walls = Walls(None, AuditWall(grants), has_filter=False)
 walls.arm("loud")
@@ -181,7 +182,7 @@ TorchRunner.admit = lambda self, path: path
 if sys.argv[1] == "landlock":
     AuditWall.arm = lambda self: None
 if sys.argv[1] == "audit":
-    walls.abi = lambda: None
+    landlock.abi = lambda: None
 seccomp.is_available = lambda: sys.argv[1] == "seccomp"
 main()
 """
@@ -274,7 +275,7 @@ def test_compiling_a_file_from_outside_is_held_by_the_kernel_alone(
 def test_nothing_is_compiled_where_the_kernel_cannot_hold_it(
     version: int | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(walls, "abi", lambda: version)
+    monkeypatch.setattr(landlock, "abi", lambda: version)
     with pytest.raises(UnsupportedError, match="`trust=true`"):
         confine(make_task(RECORDED, Runtime.TORCH, execution=COMPILED), str(tmp_path))
 

@@ -14,7 +14,8 @@ from fleetrank.device_agents.contract.measurement import (
     Measurement,
     WorkerFacts,
 )
-from fleetrank.device_agents.contract.protocol import TurnReport, read_reply, read_turn_report
+from fleetrank.device_agents.contract.protocol import TurnReport
+from fleetrank.device_agents.contract.reply import read_reply, read_turn_report
 from fleetrank.foundation.codec import CodecError, to_json, to_plain
 from fleetrank.foundation.vocabulary import EnergyMethod, ErrorKind, Origin, Status
 from tests.device_agents.conftest import plain_task

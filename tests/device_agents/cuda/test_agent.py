@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 from fake_gpu import A100, H100, FakeGpuLibrary
 
-from fleetrank.device_agents.contract.agent import GPU_RUNTIMES, why_unsupported_on_gpu
+from fleetrank.device_agents.contract.gpu_backends import GPU_RUNTIMES, why_unsupported_on_gpu
 from fleetrank.device_agents.contract.task import Execution, MeasureTask, ReplicaPolicy
 from fleetrank.device_agents.cuda import gpu_watch, nvml
 from fleetrank.device_agents.cuda.agent import CudaAgent
-from fleetrank.device_agents.cuda.nvml import Found, GpuProcess
+from fleetrank.device_agents.cuda.nvml_library import Found, GpuProcess
 from fleetrank.device_agents.errors import PermanentError, UnfitConditionsError, UnusableDeviceError
 from fleetrank.foundation.vocabulary import (
     EnergyMethod,

@@ -7,9 +7,9 @@ from fake_gpu import A100, DIVIDED, H100, SLICE
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fleetrank.device_agents.cuda.agent import judge_driver, why_absent
-from fleetrank.device_agents.cuda.gpu_watch import choose_gpu, visible_gpus
-from fleetrank.device_agents.cuda.nvml import Found, Gpu
+from fleetrank.device_agents.cuda.gpu_choice import choose_gpu, visible_gpus
+from fleetrank.device_agents.cuda.gpu_presence import judge_driver, why_absent
+from fleetrank.device_agents.cuda.nvml_library import Found, Gpu
 from fleetrank.device_agents.errors import PermanentError, TransientError, UnusableDeviceError
 
 BOTH = Found(gpus=(H100, A100))

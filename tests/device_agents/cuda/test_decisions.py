@@ -7,18 +7,12 @@ from fake_gpu import H100, HARDWARE, READING, SLICE, FakeGpuLibrary
 
 from fleetrank.device_agents.contract.measurement import Conditions
 from fleetrank.device_agents.cuda.agent import free_forgotten, held_clock
-from fleetrank.device_agents.cuda.gpu_watch import (
-    count_others,
-    gpu_facts,
-    own_process,
-    refuse_company,
-    sm_count,
-    throttle_reasons,
-    with_gpu,
-)
-from fleetrank.device_agents.cuda.nvml import Driver, GpuProcess, Hardware
+from fleetrank.device_agents.cuda.gpu_choice import gpu_facts, sm_count
+from fleetrank.device_agents.cuda.gpu_use import count_others, own_process, refuse_company
+from fleetrank.device_agents.cuda.gpu_watch import throttle_reasons, with_gpu
+from fleetrank.device_agents.cuda.nvml_library import Driver, GpuProcess, Hardware
 from fleetrank.device_agents.errors import TransientError, UnfitConditionsError
-from fleetrank.device_agents.host.conditions import read_facts
+from fleetrank.device_agents.host.cpu_facts import read_facts
 from fleetrank.foundation.lease import runtime_folder
 from fleetrank.foundation.vocabulary import Tier
 

@@ -7,18 +7,17 @@ from types import SimpleNamespace
 import pytest
 from fake_gpu import A100, H100, HARDWARE, MISSING, READING, SLICE, FakeNvmlError, fake_binding
 
-from fleetrank.device_agents.cuda.nvml import (
+from fleetrank.device_agents.cuda.nvml import Nvml, open_nvml
+from fleetrank.device_agents.cuda.nvml_library import (
     Code,
     Driver,
     Gpu,
     GpuProcess,
+    GpuReading,
     Hardware,
-    Nvml,
-    Reading,
     as_error,
     is_absent,
     is_untold,
-    open_nvml,
 )
 from fleetrank.device_agents.errors import PermanentError, TransientError, UnusableDeviceError
 
@@ -42,7 +41,7 @@ def test_a_reading_this_gpu_does_not_have_is_none(answer: object) -> None:
     kept = {"nvmlDeviceGetCount", "nvmlDeviceGetHandleByIndex", "nvmlDeviceGetHandleByUUID"}
     library = Nvml(fake_binding(**{name: answer for name in names if name not in kept}))
     assert library.hardware(H100) == Hardware()
-    assert library.read(H100) == Reading()
+    assert library.read(H100) == GpuReading()
     assert library.processes(H100) is None
     assert (library.energy_mj(H100), library.power_mw(H100)) == (None, None)
     assert len(library.find().gpus) == 1

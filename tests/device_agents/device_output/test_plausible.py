@@ -6,14 +6,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fleetrank.device_agents.android.programs.benchmark_model import BenchmarkModel
-from fleetrank.device_agents.android.state.fitness import parse_uptime
-from fleetrank.device_agents.android.state.identity import facts_of_sections, free_bytes
-from fleetrank.device_agents.android.state.power_text import (
-    parse_battery,
-    parse_cores,
-    parse_thermal,
-)
-from fleetrank.device_agents.contract.measurement import ToolSummary, failure_from_error
+from fleetrank.device_agents.android.state.cores import parse_cores
+from fleetrank.device_agents.android.state.dumpsys import parse_battery, parse_thermal
+from fleetrank.device_agents.android.state.probe_text import facts_of_sections, free_bytes
+from fleetrank.device_agents.android.state.waits import parse_uptime
+from fleetrank.device_agents.contract.failures import failure_from_error
+from fleetrank.device_agents.contract.measurement import ToolSummary
 from fleetrank.device_agents.device_output import BATTERY_PERCENT, refuse_impossible
 from fleetrank.device_agents.errors import BadOutputError
 from fleetrank.device_agents.host.conditions import parse_available_memory, parse_load

@@ -9,13 +9,13 @@ from control_group import cpu_quota
 
 from fleetrank.device_agents.cpu import CpuAgent
 from fleetrank.device_agents.host import control_groups
-from fleetrank.device_agents.host.conditions import read_facts
 from fleetrank.device_agents.host.control_groups import (
     LIMIT_SHARE,
     cpu_quota_cores,
     default_limit_bytes,
     times_throttled,
 )
+from fleetrank.device_agents.host.cpu_facts import read_facts
 from fleetrank.foundation.vocabulary import ErrorKind, Flag, Runtime
 from tests.device_agents.conftest import infer_task, make_task
 

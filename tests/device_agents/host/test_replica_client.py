@@ -13,18 +13,18 @@ from daily import daily
 from fleetrank.device_agents.contract.measurement import Conditions, Measurement
 from fleetrank.device_agents.contract.task import Execution, MeasureTask, ReplicaPolicy
 from fleetrank.device_agents.cpu import CpuAgent
-from fleetrank.device_agents.host import round_client
+from fleetrank.device_agents.host import replica_client
 from fleetrank.device_agents.host.energy import CounterSource
-from fleetrank.device_agents.host.round_client import (
+from fleetrank.device_agents.host.replica_client import (
     core_use,
     measure_replicas,
     own_flags,
     why_not_replicated,
 )
 from fleetrank.foundation.codec import from_json, to_json
-from fleetrank.foundation.inputs import Workload
-from fleetrank.foundation.supervised_child import CoreUse
+from fleetrank.foundation.core_use import CoreUse
 from fleetrank.foundation.vocabulary import EnergyMethod, ErrorKind, Flag, Runtime, Status
+from fleetrank.foundation.workload import Workload
 from tests.device_agents.conftest import BACKENDS, make_task
 
 RUN_S = 0.2
@@ -151,7 +151,7 @@ def test_a_file_that_cannot_be_loaded_is_loaded_once(tmp_path: Path) -> None:
 def test_copies_without_room_are_refused_after_the_first(
     onnx_file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(round_client, "anonymous_bytes", lambda _pid: 2**40)
+    monkeypatch.setattr(replica_client, "anonymous_bytes", lambda _pid: 2**40)
     seen = CpuAgent({}).measure(set_task(onnx_file, 2))
     assert seen.failure.kind is ErrorKind.OUT_OF_MEMORY
     assert not seen.failure.is_transient
@@ -176,8 +176,10 @@ def test_a_stop_ends_all_processes(onnx_file: Path) -> None:
 
 def test_energy_is_that_of_the_looks_inside_the_common_run(monkeypatch) -> None:
     clock = SimpleNamespace(now_ns=0)
-    monkeypatch.setattr(round_client, "time", SimpleNamespace(perf_counter_ns=lambda: clock.now_ns))
-    meter = round_client._Meter(
+    monkeypatch.setattr(
+        replica_client, "time", SimpleNamespace(perf_counter_ns=lambda: clock.now_ns)
+    )
+    meter = replica_client._Meter(
         CounterSource(EnergyMethod.RAPL_COUNTER, lambda: 2.0 * clock.now_ns / 1e6), run_s=3.0
     )
     meter.begin()

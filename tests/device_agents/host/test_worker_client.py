@@ -28,7 +28,8 @@ from fleetrank.device_agents.host.worker_client import (
 )
 from fleetrank.foundation import supervised_child
 from fleetrank.foundation.codec import from_json, to_json
-from fleetrank.foundation.vocabulary import NS_PER_S, ErrorKind, Origin, Runtime, Status
+from fleetrank.foundation.units import NS_PER_S
+from fleetrank.foundation.vocabulary import ErrorKind, Origin, Runtime, Status
 from tests.device_agents.conftest import MakeTask, infer_task, make_task
 
 pytestmark = pytest.mark.slow

@@ -5,12 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from fleetrank.device_agents.profiling.onnx_profiler import (
-    GraphNode,
-    NamedNodes,
-    Scope,
-    scope_of_node,
-)
+from fleetrank.device_agents.profiling.onnx_graph import GraphNode, NodeScope, scope_of_node
+from fleetrank.device_agents.profiling.onnx_modules import NamedNodes
 from fleetrank.foundation.vocabulary import Runtime
 from tests.device_agents.conftest import make_task
 
@@ -19,7 +15,7 @@ def _node(
     name: str, operator: str, module: str | None, inputs: tuple[str, ...] = ("x",)
 ) -> GraphNode:
     """Its output has its name without `node_`."""
-    scope = None if module is None else Scope(module=module, operator=operator.lower())
+    scope = None if module is None else NodeScope(module=module, operator=operator.lower())
     output = name.removeprefix("node_")
     return GraphNode(name=name, operator=operator, inputs=inputs, outputs=(output,), scope=scope)
 

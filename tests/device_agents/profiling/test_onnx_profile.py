@@ -8,18 +8,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fleetrank.device_agents.errors import BadOutputError
-from fleetrank.device_agents.profiling.onnx_profiler import (
+from fleetrank.device_agents.profiling.onnx_events import runs_of
+from fleetrank.device_agents.profiling.onnx_graph import (
     GraphNode,
-    NamedNodes,
-    Scope,
+    NodeScope,
     read_graph,
-    runs_of,
     scope_of_text,
 )
+from fleetrank.device_agents.profiling.onnx_modules import NamedNodes
 
 
 def _node(name: str, module: str, operator: str, output: str) -> GraphNode:
-    scope = Scope(module=module, operator=operator)
+    scope = NodeScope(module=module, operator=operator)
     return GraphNode(name=name, operator="Conv", inputs=(), outputs=(output,), scope=scope)
 
 
@@ -82,9 +82,9 @@ def test_a_file_without_names_has_no_modules() -> None:
     [
         (
             "['', 'blocks.0', 'blocks.0.mlp', 'mul_3']",
-            Scope(module="blocks.0.mlp", operator="mul"),
+            NodeScope(module="blocks.0.mlp", operator="mul"),
         ),
-        ("['', 'mean']", Scope(module="", operator="mean")),
+        ("['', 'mean']", NodeScope(module="", operator="mean")),
         ("['mean']", None),
         ("[1, 2, 3]", None),
         ("__import__('os')", None),
@@ -92,7 +92,7 @@ def test_a_file_without_names_has_no_modules() -> None:
         ("", None),
     ],
 )
-def test_the_module_is_the_name_before_the_last_one(text: str, scope: Scope | None) -> None:
+def test_the_module_is_the_name_before_the_last_one(text: str, scope: NodeScope | None) -> None:
     assert scope_of_text(text) == scope
 
 

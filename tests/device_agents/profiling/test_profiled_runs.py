@@ -5,8 +5,8 @@ from statistics import median
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fleetrank.device_agents.contract.measurement import Kernel
-from fleetrank.device_agents.profiling.profiler import kernels_of
+from fleetrank.device_agents.contract.kernel_profile import Kernel
+from fleetrank.device_agents.profiling.profiled_runs import kernels_of
 
 
 def _call(node: str, ns: int, **changes: object) -> Kernel:

@@ -9,8 +9,8 @@ import pytest
 from fleetrank.device_agents.contract.measurement import Measurement
 from fleetrank.device_agents.contract.task import Execution
 from fleetrank.device_agents.host.worker_client import measure_in_worker
-from fleetrank.foundation.inputs import Workload
 from fleetrank.foundation.vocabulary import ErrorKind, Mode, Runtime, Status
+from fleetrank.foundation.workload import Workload
 from tests.device_agents.conftest import make_task, measure_here
 
 pytestmark = pytest.mark.slow
@@ -111,7 +111,7 @@ def test_each_node_of_a_pt2_file_is_timed_once_and_belongs_to_its_module(pt2_fil
     ],
 )
 def test_the_module_of_a_node_is_the_innermost_one(stack: object, module: str | None) -> None:
-    from fleetrank.device_agents.profiling.profiler import module_of
+    from fleetrank.device_agents.profiling.torch_profiler import module_of
 
     assert module_of(stack) == module
 

@@ -4,8 +4,8 @@ import pytest
 
 from fleetrank.device_agents.contract.task import Execution
 from fleetrank.device_agents.registry import KINDS
-from fleetrank.foundation.inputs import Workload
 from fleetrank.foundation.vocabulary import Mode, Runtime
+from fleetrank.foundation.workload import Workload
 
 
 @pytest.mark.parametrize("kind", ["cpu", "board", "cuda"])

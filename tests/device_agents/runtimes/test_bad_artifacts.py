@@ -17,7 +17,7 @@ from fleetrank.device_agents.contract.measurement import Measurement
 from fleetrank.device_agents.contract.task import Execution, MeasureTask, Options
 from fleetrank.device_agents.errors import UnsupportedError
 from fleetrank.device_agents.host.worker_client import measure_in_worker
-from fleetrank.device_agents.runtimes.runner import with_batch
+from fleetrank.device_agents.runtimes.declared_inputs import with_batch
 from fleetrank.device_agents.worker.infer import infer
 from fleetrank.foundation.vocabulary import ErrorKind, Mode, Runtime, Status
 from tests.device_agents.conftest import MakeTask, infer_task, make_task, measure_here

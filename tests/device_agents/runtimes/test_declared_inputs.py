@@ -9,9 +9,10 @@ from wording import has
 
 from fleetrank.device_agents.contract.task import Execution
 from fleetrank.device_agents.errors import LostArtifactError, UnsupportedError
-from fleetrank.device_agents.runtimes.runner import FoundInput, make_inputs, specs_of
-from fleetrank.foundation.files import file_sha256
+from fleetrank.device_agents.runtimes.declared_inputs import FoundInput, specs_of
+from fleetrank.device_agents.runtimes.made_inputs import make_inputs
 from fleetrank.foundation.inputs import ModelInput, Values
+from fleetrank.foundation.small_file import file_sha256
 from fleetrank.foundation.vocabulary import Runtime
 
 IDS = ModelInput(name="ids", shape=(2, 5), dtype="int64", values=Values(low=0, high=9))

@@ -4,12 +4,12 @@ from types import ModuleType, SimpleNamespace
 
 import pytest
 
-from fleetrank.device_agents.contract.measurement import failure_from_error
+from fleetrank.device_agents.contract.failures import failure_from_error
 from fleetrank.device_agents.contract.task import Execution, OptionValue
-from fleetrank.device_agents.cuda.gpu_watch import TorchGpuMemory
+from fleetrank.device_agents.cuda.gpu_use import TorchGpuMemory
 from fleetrank.device_agents.errors import UnsupportedError
-from fleetrank.device_agents.runtimes import onnx_runner
-from fleetrank.device_agents.runtimes.onnx_runner import OnnxGpu, load
+from fleetrank.device_agents.runtimes import onnx_cuda
+from fleetrank.device_agents.runtimes.onnx_cuda import OnnxGpu, load
 from fleetrank.device_agents.runtimes.torch_cuda import TorchGpu
 from fleetrank.device_agents.runtimes.torch_runner import bare_module, moved
 from fleetrank.foundation.vocabulary import Mode, Precision, Runtime
@@ -166,13 +166,13 @@ def test_a_session_that_fell_back_in_silence_is_refused(
     ort = pytest.importorskip("onnxruntime")
 
     class Claims(OnnxGpu):
-        def providers(self, execution: Execution, stream: int | None) -> onnx_runner.Providers:
+        def providers(self, execution: Execution, stream: int | None) -> onnx_cuda.Providers:
             return [("CUDAExecutionProvider", {}), ("CPUExecutionProvider", {})]
 
         def why_absent(self, ort: ModuleType, provider: str) -> str | None:
             return None
 
-    monkeypatch.setattr(onnx_runner, "OnnxGpu", Claims)
+    monkeypatch.setattr(onnx_cuda, "OnnxGpu", Claims)
     with (
         pytest.warns(UserWarning, match="not in available provider names"),
         pytest.raises(UnsupportedError, match="fell back from CUDAExecutionProvider to CPU"),

@@ -8,13 +8,13 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
-from fleetrank.device_agents.contract.agent import plugin_of
 from fleetrank.device_agents.contract.measurement import Measurement
+from fleetrank.device_agents.contract.plugin_backends import plugin_of
 from fleetrank.device_agents.contract.task import Execution
 from fleetrank.device_agents.errors import MissingLibraryError, UnsupportedError
 from fleetrank.device_agents.host.worker_client import measure_in_worker
 from fleetrank.device_agents.profiling.profiler import why_not_profiled
-from fleetrank.device_agents.runtimes import onnx_runner
+from fleetrank.device_agents.runtimes import onnx_plugins
 from fleetrank.device_agents.runtimes.onnx_runner import OnnxRunner
 from fleetrank.device_agents.runtimes.runner import why_unsupported
 from fleetrank.foundation.vocabulary import ErrorKind, Runtime, Status
@@ -109,8 +109,8 @@ def test_of_several_kinds_of_devices_one_is_named(monkeypatch: pytest.MonkeyPatc
         for name in ("GPU", "NPU")
     )
     with pytest.raises(UnsupportedError, match="several devices: gpu, npu"):
-        onnx_runner._plugin_device([gpu, npu], "plug", None)
-    assert onnx_runner._plugin_device([gpu, npu], "plug", "npu") is npu
-    assert onnx_runner._plugin_device([gpu, gpu], "plug", None) is gpu
+        onnx_plugins._plugin_device([gpu, npu], "plug", None)
+    assert onnx_plugins._plugin_device([gpu, npu], "plug", "npu") is npu
+    assert onnx_plugins._plugin_device([gpu, gpu], "plug", None) is gpu
     with pytest.raises(UnsupportedError, match="the plugin offers gpu"):
-        onnx_runner._plugin_device([gpu], "plug", "npu")
+        onnx_plugins._plugin_device([gpu], "plug", "npu")

@@ -3,7 +3,7 @@ import weakref
 import numpy as np
 
 from fleetrank.device_agents.contract.task import Execution
-from fleetrank.device_agents.runtimes.onnx_runner import OnnxModel
+from fleetrank.device_agents.runtimes.onnx_model import OnnxModel
 from fleetrank.device_agents.runtimes.torch_runner import TorchModel
 from fleetrank.foundation.vocabulary import Runtime
 

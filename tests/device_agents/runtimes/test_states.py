@@ -17,15 +17,11 @@ from fleetrank.device_agents.contract.measurement import Measurement
 from fleetrank.device_agents.contract.runtime import Array, SequenceModel
 from fleetrank.device_agents.contract.task import MeasurePolicy, MeasureTask
 from fleetrank.device_agents.errors import UnsupportedError
-from fleetrank.device_agents.runtimes.runner import (
-    check_state,
-    create_runner,
-    default_backend,
-    make_inputs,
-    state_pairs,
-)
-from fleetrank.foundation.files import file_sha256
+from fleetrank.device_agents.runtimes.made_inputs import make_inputs
+from fleetrank.device_agents.runtimes.runner import create_runner, default_backend
+from fleetrank.device_agents.runtimes.states import check_state, state_pairs
 from fleetrank.foundation.inputs import ModelInput
+from fleetrank.foundation.small_file import file_sha256
 from fleetrank.foundation.vocabulary import Flag, Runtime, Status
 from tests.device_agents.conftest import measure_here
 
@@ -209,7 +205,7 @@ def test_a_cache_that_grows_is_refused() -> None:
 @pytest.mark.export
 def test_a_sequence_in_a_round_is_refused_with_what_to_measure_instead(file_of) -> None:
     from fleetrank.device_agents.contract.task import BlockPolicy
-    from fleetrank.device_agents.worker.run import sequence_runs
+    from fleetrank.device_agents.worker.generation import sequence_runs
 
     path = file_of(Runtime.ONNX, GENERATE)
     task = MeasureTask(

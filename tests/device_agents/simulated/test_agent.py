@@ -14,7 +14,6 @@ from fleetrank.device_agents.contract.task import (
 )
 from fleetrank.device_agents.errors import PermanentError
 from fleetrank.device_agents.simulated import SimulatedAgent
-from fleetrank.foundation.inputs import Workload
 from fleetrank.foundation.vocabulary import (
     ErrorKind,
     Flag,
@@ -24,6 +23,7 @@ from fleetrank.foundation.vocabulary import (
     Status,
     Tier,
 )
+from fleetrank.foundation.workload import Workload
 
 
 def task(task_id: str = "t", **changes: object) -> MeasureTask:

@@ -4,7 +4,7 @@ import pytest
 
 from fleetrank.device_agents.contract.measurement import Conditions
 from fleetrank.device_agents.contract.task import MeasurePolicy
-from fleetrank.device_agents.timing import Seen, judge
+from fleetrank.device_agents.flags import Seen, judge
 from fleetrank.foundation.vocabulary import Flag
 
 STEADY = (100,) * 100

@@ -2,7 +2,7 @@
 
 import pytest
 
-from fleetrank.device_agents.timing import has_overhead, host_overhead_ns, is_impossible
+from fleetrank.device_agents.flags import has_overhead, host_overhead_ns, is_impossible
 
 
 def test_the_gap_is_the_median_of_the_pairs() -> None:

@@ -4,7 +4,7 @@ import gc
 
 import pytest
 
-from fleetrank.device_agents.timing import time_for
+from fleetrank.device_agents.long_runs import time_for
 
 
 class Model:

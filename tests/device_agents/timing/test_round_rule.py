@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from fleetrank.device_agents.timing import difference_half_width, orders, student_t
+from fleetrank.device_agents.round_rule import difference_half_width, orders, student_t
 
 
 @pytest.mark.parametrize("freedom", [1, 2, 3, 4, 8, 12, 40])

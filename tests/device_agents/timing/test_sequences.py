@@ -1,7 +1,11 @@
 import gc
 
 from fleetrank.device_agents.contract.task import MeasurePolicy
-from fleetrank.device_agents.timing import sequence_policy, time_sequences, warm_up_sequences
+from fleetrank.device_agents.timed_sequences import (
+    sequence_policy,
+    time_sequences,
+    warm_up_sequences,
+)
 
 STEPS = 4
 

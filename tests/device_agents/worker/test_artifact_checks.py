@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from fleetrank.device_agents.errors import LostArtifactError
+from fleetrank.device_agents.worker.artifact_checks import check_artifact, check_unchanged
 from fleetrank.device_agents.worker.infer import infer
-from fleetrank.device_agents.worker.run import check_artifact, check_unchanged
 from fleetrank.foundation.vocabulary import ErrorKind
 from tests.device_agents.conftest import infer_task, sha256
 

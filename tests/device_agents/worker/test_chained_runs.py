@@ -14,9 +14,10 @@ from fleetrank.device_agents.contract.runtime import Array, LoadedModel
 from fleetrank.device_agents.contract.task import Execution
 from fleetrank.device_agents.errors import BadArtifactError, UnsupportedError
 from fleetrank.device_agents.runtimes.runner import create_runner
-from fleetrank.device_agents.worker.infer import is_chain, run_chain
-from fleetrank.foundation.inputs import ModelInput, Values, Workload
+from fleetrank.device_agents.worker.chained_runs import is_chain, run_chain
+from fleetrank.foundation.inputs import ModelInput, Values
 from fleetrank.foundation.vocabulary import Runtime
+from fleetrank.foundation.workload import Workload
 
 N_SLOTS = 6
 

@@ -14,8 +14,8 @@ from fleetrank.device_agents.contract.task import MeasurePolicy
 from fleetrank.device_agents.worker.infer import infer
 from fleetrank.device_agents.worker.measure import _has_nan, measure
 from fleetrank.device_agents.worker.run import Caller, Loaded, run_loaded
-from fleetrank.foundation.files import file_sha256
 from fleetrank.foundation.inputs import ModelInput, Values
+from fleetrank.foundation.small_file import file_sha256
 from fleetrank.foundation.vocabulary import ErrorKind, Flag, Runtime, Status
 from tests.device_agents.conftest import infer_task, make_task, measure_here, plain_task, save_check
 

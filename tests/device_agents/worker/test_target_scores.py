@@ -11,7 +11,7 @@ from fleetrank.device_agents.contract.runtime import Array, Scale
 from fleetrank.device_agents.contract.task import Execution
 from fleetrank.device_agents.errors import BadArtifactError
 from fleetrank.device_agents.runtimes.tflite_runner import TfliteRunner
-from fleetrank.device_agents.worker.infer import score_cases
+from fleetrank.device_agents.worker.target_scores import score_cases
 from fleetrank.foundation.inputs import ModelInput
 from fleetrank.foundation.vocabulary import Runtime
 

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from fleetrank.foundation.files import make_temporary_folder, remove_tree, temporary_folder
+from fleetrank.foundation.temporary import make_temporary_folder, remove_tree, temporary_folder
 
 KILLED = """
 import os, signal
-from fleetrank.foundation.files import temporary_folder
+from fleetrank.foundation.temporary import temporary_folder
 with temporary_folder("ray") as folder:
     (folder / "r").mkdir()
     os.kill(os.getpid(), signal.SIGKILL)

@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 from wording import has
 
-from fleetrank.foundation.inputs import Values, Workload, WorkloadKind
+from fleetrank.foundation.inputs import Values
 from fleetrank.foundation.vocabulary import Format
+from fleetrank.foundation.workload import Workload, WorkloadKind
 from fleetrank.models.cards.card import ExportRequest, ModelCard, Source, Weights
 from fleetrank.models.cards.identity import resolve
 from fleetrank.models.cards.inputs import ValueRule, axis_names, has_batch

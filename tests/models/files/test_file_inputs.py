@@ -17,7 +17,7 @@ from fleetrank.foundation.inputs import plain_input_name
 from fleetrank.foundation.vocabulary import Format
 from fleetrank.models.cards.inputs import AXIS_SUM, axis_names, sized
 from fleetrank.models.errors import CardError
-from fleetrank.models.files import inputs_of
+from fleetrank.models.file_inputs import inputs_of
 
 Size = int | str | None
 TESTS = Path(__file__).parents[2]

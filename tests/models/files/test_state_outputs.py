@@ -8,13 +8,13 @@ import pytest
 from onnx import TensorProto, helper
 from wording import has
 
-from fleetrank.foundation.inputs import Workload, WorkloadKind
 from fleetrank.foundation.vocabulary import Family, Format
+from fleetrank.foundation.workload import Workload, WorkloadKind
 from fleetrank.models.cards.card import ExportRequest, ModelCard, Source, Weights
 from fleetrank.models.cards.identity import resolve
 from fleetrank.models.cards.inputs import CardInput
 from fleetrank.models.errors import ExportError
-from fleetrank.models.export.request import stage_file
+from fleetrank.models.export.user_file import stage_file
 
 TFLITE = Path(__file__).parents[3] / "models/networks/primer.tflite"
 ADDED = CardInput(name="added", shape=(1, "tokens"), dtype="float32")

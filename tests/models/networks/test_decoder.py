@@ -7,14 +7,15 @@ import torch
 from daily import daily
 from language_shapes import ENCODERS, LLAMA, SHAPES
 
-from fleetrank.foundation.inputs import Workload
 from fleetrank.foundation.vocabulary import Format
+from fleetrank.foundation.workload import Workload
 from fleetrank.models.cards.card import ExportRequest, Weights
 from fleetrank.models.cards.identity import resolve
 from fleetrank.models.cards.language import LanguageShape, language_inputs, language_outputs
 from fleetrank.models.cards.zoo import load_language_zoo
 from fleetrank.models.export.quantize import give_own_head
-from fleetrank.models.networks.decoder import Decoder, Encoder
+from fleetrank.models.networks.decoder import Decoder
+from fleetrank.models.networks.encoder import Encoder
 from fleetrank.models.networks.weights import network_with_weights
 
 pytestmark = pytest.mark.usefixtures("without_gradients")

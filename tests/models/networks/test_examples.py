@@ -11,14 +11,14 @@ from fleetrank.foundation.inputs import ModelInput, Values
 from fleetrank.foundation.vocabulary import Family, WeightsKind
 from fleetrank.models.cards.card import ModelCard, Source, Weights
 from fleetrank.models.errors import ExportError
-from fleetrank.models.networks.build import (
+from fleetrank.models.networks.build import build_network
+from fleetrank.models.networks.cost import count_cost
+from fleetrank.models.networks.examples import (
     CASES,
-    build_network,
     given_examples,
     image_examples,
     stated_examples,
 )
-from fleetrank.models.networks.cost import count_cost
 from fleetrank.models.networks.weights import network_with_weights
 
 IDS = ModelInput(name="ids", shape=(2, 6), dtype="int64", values=Values(low=0, high=49))

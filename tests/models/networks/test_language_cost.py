@@ -8,22 +8,22 @@ from daily import daily
 from language_shapes import ENCODERS, SHAPES
 from wording import has
 
-from fleetrank.foundation.inputs import Workload
 from fleetrank.foundation.vocabulary import Family, FlopsMethod
+from fleetrank.foundation.workload import Workload
 from fleetrank.models.cards.card import Cost, ModelCard, Source
 from fleetrank.models.cards.language import LanguageShape
 from fleetrank.models.cards.zoo import load_language_zoo
 from fleetrank.models.networks.build import build_network
-from fleetrank.models.networks.cost import (
+from fleetrank.models.networks.cost import count_cost, stated_cost
+from fleetrank.models.networks.decoder import Decoder
+from fleetrank.models.networks.encoder import Encoder
+from fleetrank.models.networks.language_cost import (
     Call,
     call_cost,
     calls_of,
-    count_cost,
     parameter_count,
-    stated_cost,
     why_too_large,
 )
-from fleetrank.models.networks.decoder import Decoder, Encoder
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 ALL = {**SHAPES, **ENCODERS}

@@ -13,8 +13,8 @@ from daily import daily
 from language_shapes import LLAMA, SHAPES
 from published_models import KINDS, save_published
 
-from fleetrank.foundation.inputs import Workload
 from fleetrank.foundation.vocabulary import WeightsKind
+from fleetrank.foundation.workload import Workload
 from fleetrank.models.cards.card import Weights
 from fleetrank.models.cards.inputs import sized
 from fleetrank.models.cards.language import (
@@ -24,8 +24,10 @@ from fleetrank.models.cards.language import (
     segment_inputs,
 )
 from fleetrank.models.errors import ExportError
-from fleetrank.models.networks.cost import call_cost, calls_of, count_cost, parameter_count
-from fleetrank.models.networks.decoder import Decoder, SegmentReader
+from fleetrank.models.networks.cost import count_cost
+from fleetrank.models.networks.decoder import Decoder
+from fleetrank.models.networks.language_cost import call_cost, calls_of, parameter_count
+from fleetrank.models.networks.segment_reader import SegmentReader
 from fleetrank.models.networks.weights import load_checkpoint
 
 pytestmark = pytest.mark.usefixtures("without_gradients")

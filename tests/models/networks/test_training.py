@@ -10,7 +10,8 @@ from daily import daily
 from language_shapes import SHAPES
 from torch import nn
 
-from fleetrank.foundation.inputs import ModelInput, Optimizer, Values
+from fleetrank.foundation.inputs import ModelInput, Values
+from fleetrank.foundation.workload import Optimizer
 from fleetrank.models.errors import ExportError
 from fleetrank.models.networks.cost import count_cost
 from fleetrank.models.networks.decoder import Decoder

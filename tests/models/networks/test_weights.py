@@ -7,13 +7,15 @@ import pytest
 import torch
 from daily import daily
 
-from fleetrank.foundation.files import file_sha256
+from fleetrank.foundation.small_file import file_sha256
 from fleetrank.foundation.vocabulary import FlopsMethod, WeightsKind
 from fleetrank.models.cards.card import Cost, ModelCard, Source, Weights
 from fleetrank.models.cards.zoo import load_zoo
 from fleetrank.models.errors import ExportError, UntrustedError
-from fleetrank.models.networks.build import build_network, import_torchvision, seeded_images
-from fleetrank.models.networks.cost import count_cost, known_cost, stated_cost
+from fleetrank.models.networks.build import build_network, import_torchvision
+from fleetrank.models.networks.cost import count_cost, stated_cost
+from fleetrank.models.networks.examples import seeded_images
+from fleetrank.models.networks.known_cost import known_cost
 from fleetrank.models.networks.weights import calibrate, load_checkpoint, network_with_weights
 
 pytestmark = pytest.mark.usefixtures("one_thread")

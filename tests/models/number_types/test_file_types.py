@@ -10,13 +10,11 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from fleetrank.foundation.vocabulary import Format
-from fleetrank.models.number_types import (
-    StoredTypes,
-    onnx_types,
-    pte_types,
-    read_types,
-    tflite_types,
-)
+from fleetrank.models.number_types import read_types
+from fleetrank.models.onnx_types import onnx_types
+from fleetrank.models.pte_types import pte_types
+from fleetrank.models.stored_types import StoredTypes
+from fleetrank.models.tflite_types import tflite_types
 
 TESTS = Path(__file__).parents[2]
 DATA = TESTS / "models/data"

@@ -6,7 +6,8 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
-from fleetrank.models.number_types import StoredTypes, onnx_types
+from fleetrank.models.onnx_types import onnx_types
+from fleetrank.models.stored_types import StoredTypes
 
 FLOAT, INT8, UINT8 = TensorProto.FLOAT, TensorProto.INT8, TensorProto.UINT8
 Stored = dict[str, tuple[int, list[int]]]

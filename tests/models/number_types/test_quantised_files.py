@@ -10,7 +10,8 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from fleetrank.foundation.vocabulary import Format
-from fleetrank.models.number_types import StoredTypes, read_types
+from fleetrank.models.number_types import read_types
+from fleetrank.models.stored_types import StoredTypes
 
 pytestmark = pytest.mark.slow
 quiet = pytest.mark.filterwarnings("ignore")

@@ -12,16 +12,18 @@ from language_shapes import ENCODERS, LLAMA, SHAPES
 from published_models import KINDS, save_published
 from wording import has
 
-from fleetrank.foundation.inputs import Workload
 from fleetrank.foundation.vocabulary import WeightsKind
+from fleetrank.foundation.workload import Workload
+from fleetrank.models.architectures import INDEX, WHOLE
 from fleetrank.models.cards.card import Weights
 from fleetrank.models.cards.inputs import sized
 from fleetrank.models.cards.language import LanguageShape, language_inputs
 from fleetrank.models.cards.zoo import load_language_zoo
 from fleetrank.models.errors import ExportError
-from fleetrank.models.networks.decoder import Decoder, Encoder
+from fleetrank.models.networks.decoder import Decoder
+from fleetrank.models.networks.encoder import Encoder
 from fleetrank.models.networks.weights import load_checkpoint, network_with_weights
-from fleetrank.models.published import INDEX, WHOLE, checkpoint_sha256, load_folder
+from fleetrank.models.published import checkpoint_sha256, load_folder
 
 pytestmark = pytest.mark.usefixtures("without_gradients")
 SMALL = {name: (KINDS[name], shape) for name, shape in {**SHAPES, **ENCODERS}.items()}

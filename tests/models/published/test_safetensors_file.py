@@ -9,7 +9,7 @@ import torch
 from safetensors.torch import save_file
 
 from fleetrank.foundation.errors import BadFileError
-from fleetrank.models.published import load_tensor, read_tensors
+from fleetrank.models.safetensors_file import load_tensor, read_tensors
 
 TENSORS = {
     "a": torch.arange(6, dtype=torch.float32).reshape(2, 3),

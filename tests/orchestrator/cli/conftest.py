@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from fleetrank.orchestrator.cli.main import run
-from fleetrank.orchestrator.compute.child import Child, Job, Result
+from fleetrank.orchestrator.compute.child import Child
+from fleetrank.orchestrator.compute.jobs import Job, Result
 
 
 @dataclass(frozen=True)

@@ -225,7 +225,7 @@ def test_without_results_there_is_nothing_to_do(workspace) -> None:
 def test_a_page_without_its_library_has_nothing_to_do_it_with(
     workspace, monkeypatch, capsys
 ) -> None:
-    monkeypatch.setattr("fleetrank.orchestrator.errors.is_installed", lambda module: False)
+    monkeypatch.setattr("fleetrank.orchestrator.extras.is_installed", lambda module: False)
     assert run(["report", "build"]) == 4
     assert "fleetrank[report]" in capsys.readouterr().err
 

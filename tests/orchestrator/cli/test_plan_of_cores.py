@@ -9,7 +9,7 @@ import pytest
 from wording import has
 
 from fleetrank.orchestrator.cli.main import run
-from fleetrank.orchestrator.dispatch.host import read_host_facts
+from fleetrank.orchestrator.dispatch.host_facts import read_host_facts
 from fleetrank.orchestrator.workspace.device_registry import (
     DeviceFile,
     Registration,
@@ -57,7 +57,7 @@ def test_a_plan_marks_threads_on_the_small_cores_of_a_laptop(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     here = replace(read_host_facts(), one_per_core=(0, 2, 4, 5), kinds=((0, 1, 2, 3), (4, 5)))
-    monkeypatch.setattr("fleetrank.orchestrator.sweep.sweep_setup.read_host_facts", lambda: here)
+    monkeypatch.setattr("fleetrank.orchestrator.sweep.fleet.read_host_facts", lambda: here)
     monkeypatch.setattr(os, "sched_getaffinity", lambda _pid: set(range(6)))
     workspace = Workspace.init(tmp_path / "w")
     words = ["sweep", "plan", "t", "--workspace", str(workspace.root)]

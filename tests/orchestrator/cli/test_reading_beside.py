@@ -16,7 +16,8 @@ from fleet_rows import NETS, PLACES, write_results
 from serving import serving
 from waiting import wait_until
 
-from fleetrank.foundation.lease import ReadingWatch, give_up_at_once, host_lease
+from fleetrank.foundation.lease import give_up_at_once, host_lease
+from fleetrank.foundation.reading_beside import ReadingWatch
 
 pytestmark = pytest.mark.thorough
 

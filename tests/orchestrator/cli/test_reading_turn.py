@@ -17,10 +17,12 @@ from waiting import wait_until
 from wording import has
 
 from fleetrank.analysis.stored.load import load_measurements
-from fleetrank.orchestrator.cli.context import SHORT_S, Work, is_reading, settle_for_reading, work_s
+from fleetrank.orchestrator.cli.context import is_reading, settle_for_reading
 from fleetrank.orchestrator.cli.main import COMMANDS, build_app, run
+from fleetrank.orchestrator.cli.reading_turn import SHORT_S, Work, work_s
 from fleetrank.orchestrator.compute.child import ONE_BLAS_THREAD
-from fleetrank.orchestrator.errors import StoreError, explained_errors
+from fleetrank.orchestrator.errors import StoreError
+from fleetrank.orchestrator.reading_errors import explained_errors
 
 HOLDER = """
 import sys

@@ -13,14 +13,8 @@ from fleet_rows import NETS, PLACES, write_results
 
 from fleetrank.analysis.errors import QueryError
 from fleetrank.foundation.supervised_child import End
-from fleetrank.orchestrator.compute.child import (
-    QUERY_GRACE_S,
-    Child,
-    Job,
-    JobKind,
-    RefusedError,
-    error_of_child,
-)
+from fleetrank.orchestrator.compute.child import QUERY_GRACE_S, Child
+from fleetrank.orchestrator.compute.jobs import Job, JobKind, RefusedError, error_of_child
 from fleetrank.orchestrator.server.answers import status_of
 
 

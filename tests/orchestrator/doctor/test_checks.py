@@ -3,41 +3,44 @@ from pathlib import Path
 
 import pytest
 
-from fleetrank.orchestrator import doctor
+from fleetrank.orchestrator import doctor_host, doctor_software
 from fleetrank.orchestrator.cli.setup_commands import _conclude
-from fleetrank.orchestrator.doctor import LIBRARIES, Level, check_software, import_failures
+from fleetrank.orchestrator.doctor import Severity
+from fleetrank.orchestrator.doctor_software import LIBRARIES, check_software, import_failures
 
-confinement = partial(doctor.judge_confinement, has_filter=True)
-OK, WARNING, ERROR = Level.OK, Level.WARNING, Level.ERROR
+confinement = partial(doctor_host.judge_confinement, has_filter=True)
+OK, WARNING, ERROR = Severity.OK, Severity.WARNING, Severity.ERROR
 
 
 @pytest.mark.parametrize(
     ("judge", "given", "level"),
     [
-        (doctor.judge_disk, (doctor.MIN_FREE_DISK_BYTES,), OK),
-        (doctor.judge_disk, (doctor.MIN_FREE_DISK_BYTES - 1,), WARNING),
-        (doctor.judge_disk, (doctor.MIN_FREE_DISK_BYTES // 2 - 1,), ERROR),
-        (doctor.judge_cores, (2, 2, None), OK), (doctor.judge_cores, (2, 2, 1.5), WARNING),
-        (doctor.judge_cores, (1, 2, None), WARNING), (doctor.judge_governor, (None,), OK),
-        (doctor.judge_governor, ("performance",), OK),
-        (doctor.judge_governor, ("powersave",), WARNING),
-        (doctor.judge_load, (0.05,), OK), (doctor.judge_load, (0.5,), WARNING),
-        (doctor.judge_niceness, (0,), OK), (doctor.judge_niceness, (15,), WARNING),
+        (doctor_host.judge_disk, (doctor_host.MIN_FREE_DISK_BYTES,), OK),
+        (doctor_host.judge_disk, (doctor_host.MIN_FREE_DISK_BYTES - 1,), WARNING),
+        (doctor_host.judge_disk, (doctor_host.MIN_FREE_DISK_BYTES // 2 - 1,), ERROR),
+        (doctor_host.judge_cores, (2, 2, None), OK),
+        (doctor_host.judge_cores, (2, 2, 1.5), WARNING),
+        (doctor_host.judge_cores, (1, 2, None), WARNING), (doctor_host.judge_governor, (None,), OK),
+        (doctor_host.judge_governor, ("performance",), OK),
+        (doctor_host.judge_governor, ("powersave",), WARNING),
+        (doctor_host.judge_load, (0.05,), OK), (doctor_host.judge_load, (0.5,), WARNING),
+        (doctor_host.judge_niceness, (0,), OK), (doctor_host.judge_niceness, (15,), WARNING),
         (confinement, (7,), OK), (confinement, (1,), OK), (confinement, (None,), WARNING),
-        (doctor.judge_memory, (8 * 1024**3,), OK), (doctor.judge_memory, (1024**3,), WARNING),
-        (doctor.judge_library, (LIBRARIES[0], "1.0", None), OK),
-        (doctor.judge_library, (LIBRARIES[0], None, None), WARNING),
-        (doctor.judge_library, (LIBRARIES[0], "1.0", "OSError"), ERROR),
+        (doctor_host.judge_memory, (8 * 1024**3,), OK),
+        (doctor_host.judge_memory, (1024**3,), WARNING),
+        (doctor_software.judge_library, (LIBRARIES[0], "1.0", None), OK),
+        (doctor_software.judge_library, (LIBRARIES[0], None, None), WARNING),
+        (doctor_software.judge_library, (LIBRARIES[0], "1.0", "OSError"), ERROR),
     ],
 )  # fmt: skip
-def test_each_level_is_reached_at_its_threshold(judge, given, level: Level) -> None:
+def test_each_level_is_reached_at_its_threshold(judge, given, level: Severity) -> None:
     finding = judge(*given)
     assert finding.level is level
-    assert (finding.remedy is None) == (level is Level.OK)
+    assert (finding.remedy is None) == (level is Severity.OK)
 
 
 def test_a_missing_runtime_names_the_extra_to_install() -> None:
-    finding = doctor.judge_library(LIBRARIES[2], None, None)
+    finding = doctor_software.judge_library(LIBRARIES[2], None, None)
     assert "fleetrank[tflite]" in (finding.remedy or "")
 
 
@@ -70,9 +73,9 @@ def test_a_library_made_for_another_release_is_named(
     monkeypatch: pytest.MonkeyPatch, requirement: str, said: str | None
 ) -> None:
     versions = {"torch": "2.13.0+cpu"}
-    monkeypatch.setattr(doctor, "version_of", versions.get)
-    monkeypatch.setattr(doctor.metadata, "requires", lambda name: [requirement])
-    assert doctor.unmet_pin("torchvision") == said
+    monkeypatch.setattr(doctor_software, "version_of", versions.get)
+    monkeypatch.setattr(doctor_software.metadata, "requires", lambda name: [requirement])
+    assert doctor_software.unmet_pin("torchvision") == said
 
 
 def test_the_usual_check_loads_of_torch_its_compiled_file_alone() -> None:
@@ -82,11 +85,11 @@ def test_the_usual_check_loads_of_torch_its_compiled_file_alone() -> None:
 
 
 def test_an_installed_library_has_a_version() -> None:
-    assert doctor.version_of("ray") is not None
+    assert doctor_software.version_of("ray") is not None
 
 
 def test_this_host_can_be_read(tmp_path: Path) -> None:
-    checks = [finding.check for finding in doctor.check_host(tmp_path)]
+    checks = [finding.check for finding in doctor_host.check_host(tmp_path)]
     assert checks == ["disk", "memory", "cores", "governor", "load", "niceness", "confinement"]
 
 
@@ -103,7 +106,7 @@ def test_this_host_can_be_read(tmp_path: Path) -> None:
 def test_the_doctor_says_which_walls_this_host_has(
     abi: int | None, has_filter: bool, said: str
 ) -> None:
-    message = doctor.judge_confinement(abi, has_filter=has_filter).message
+    message = doctor_host.judge_confinement(abi, has_filter=has_filter).message
     assert said in message
     assert ("TCP open" in message) == (abi == 3)
 
@@ -119,28 +122,30 @@ def test_only_extras_of_which_something_is_installed_are_mentioned(
     monkeypatch: pytest.MonkeyPatch, installed: tuple[str, ...], said: set[str]
 ) -> None:
     tried: list[str] = []
-    monkeypatch.setattr(doctor, "version_of", lambda name: "1.0" if name in installed else None)
-    monkeypatch.setattr(doctor, "import_failures", lambda names: tried.extend(names) or {})
+    monkeypatch.setattr(
+        doctor_software, "version_of", lambda name: "1.0" if name in installed else None
+    )
+    monkeypatch.setattr(doctor_software, "import_failures", lambda names: tried.extend(names) or {})
     findings = {finding.check: finding for finding in check_software()}
     assert set(findings) == said
     assert tried == ["onnxruntime", "scipy.special"] * bool(installed)
     # Half of an extra is a warning, no runtime at all an error.
-    levels = {name: one.level for name, one in findings.items() if one.level is not Level.OK}
-    broken = dict.fromkeys(("exporter onnx", "sql"), Level.WARNING)
-    assert levels == (broken if installed else {"runtimes": Level.ERROR})
+    levels = {name: one.level for name, one in findings.items() if one.level is not Severity.OK}
+    broken = dict.fromkeys(("exporter onnx", "sql"), Severity.WARNING)
+    assert levels == (broken if installed else {"runtimes": Severity.ERROR})
 
 
 def test_the_doctor_ends_with_ready_or_with_two_things_to_do(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     found = [
-        doctor.judge_governor("powersave"),
-        doctor.judge_load(0.5),
-        doctor.judge_disk(0),
-        doctor.judge_niceness(15),
+        doctor_host.judge_governor("powersave"),
+        doctor_host.judge_load(0.5),
+        doctor_host.judge_disk(0),
+        doctor_host.judge_niceness(15),
     ]
     for findings, start, n_lines in (
-        ([doctor.judge_load(0.0)], "ready", 1), (found[:1], "ready; for better figures:", 2),
+        ([doctor_host.judge_load(0.0)], "ready", 1), (found[:1], "ready; for better figures:", 2),
         (found, "not ready, to do:", 4),
     ):  # fmt: skip
         _conclude(findings)
@@ -152,7 +157,7 @@ def test_the_doctor_ends_with_ready_or_with_two_things_to_do(
 
 @pytest.mark.thorough
 def test_every_library_of_this_installation_loads() -> None:
-    assert [finding for finding in check_software() if finding.level is Level.ERROR] == []
+    assert [finding for finding in check_software() if finding.level is Severity.ERROR] == []
 
 
 @pytest.mark.slow

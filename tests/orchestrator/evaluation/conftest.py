@@ -6,7 +6,7 @@ import pytest
 
 from fleetrank.orchestrator.compute.child import answer_in
 from fleetrank.orchestrator.errors import UsageError
-from fleetrank.orchestrator.evaluation.user_data import Act, Answering, Asked, DataChild
+from fleetrank.orchestrator.evaluation.user_data import Act, DataChild, DataRequest, DataService
 from fleetrank.orchestrator.workspace.workspace import Workspace
 
 
@@ -15,10 +15,10 @@ class _Here(DataChild):
 
     def __init__(self) -> None:
         super().__init__()
-        self._answering = Answering()
+        self._answering = DataService()
 
     def ask(self, act: Act, where: str, content: bytes, details: str = "") -> bytes:
-        asked = Asked(act=act, where=where, n_bytes=len(content), details=details)
+        asked = DataRequest(act=act, where=where, n_bytes=len(content), details=details)
         answer = answer_in(bytearray(self._answering.reply(asked, content)))
         assert answer is not None
         if answer[0].refusal is not None:

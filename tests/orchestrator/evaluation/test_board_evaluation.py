@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 from ssh_board import SshBoard
 
-from fleetrank.analysis.stored.side_tables import EVALUATIONS, read_side
+from fleetrank.analysis.stored.evaluations import EVALUATIONS
+from fleetrank.analysis.stored.side_tables import read_side
 from fleetrank.orchestrator.cli.main import run
 from fleetrank.orchestrator.workspace.workspace import Workspace
 

@@ -15,7 +15,8 @@ from waiting import wait_until
 from wording import has
 from world import TEXT, World
 
-from fleetrank.analysis.stored.side_tables import EVALUATIONS, read_side
+from fleetrank.analysis.stored.evaluations import EVALUATIONS
+from fleetrank.analysis.stored.side_tables import read_side
 from fleetrank.orchestrator.cli.main import run
 
 pytestmark = pytest.mark.slow

@@ -8,7 +8,7 @@ import torch
 from stored_evaluations import MODEL, evaluated
 from torch import nn
 
-from fleetrank.foundation.inputs import Workload
+from fleetrank.foundation.workload import Workload
 from fleetrank.models.cards.zoo import load_cards
 from fleetrank.models.networks.build import build_network
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.stats import binomtest
 
-from fleetrank.orchestrator.evaluation.scoring import (
+from fleetrank.orchestrator.evaluation.quality_metrics import (
     choice_metrics,
     mean_accuracy,
     picture_metrics,

@@ -12,21 +12,22 @@ import pytest
 from scipy.special import log_softmax
 
 from fleetrank.device_agents.contract.task import Execution, InferTask
-from fleetrank.device_agents.worker.infer import score_cases
-from fleetrank.foundation.inputs import ModelInput, Workload
+from fleetrank.device_agents.worker.target_scores import score_cases
+from fleetrank.foundation.inputs import ModelInput
 from fleetrank.foundation.vocabulary import Format, Runtime
+from fleetrank.foundation.workload import Workload
 from fleetrank.models.cards.card import Artifact, Cost
 from fleetrank.orchestrator.evaluation import evaluate
-from fleetrank.orchestrator.evaluation.evaluation_rows import Reading
 from fleetrank.orchestrator.evaluation.scoring import (
     Case,
     Scorer,
     Unfinished,
-    Window,
     score_all,
     segment_case,
     text_case,
 )
+from fleetrank.orchestrator.evaluation.text_reading import Reading
+from fleetrank.orchestrator.evaluation.text_windows import Window
 
 N_CASES, N_CLASSES = 150, 5
 

@@ -5,7 +5,7 @@ from pathlib import Path
 from onnx import TensorProto, helper
 
 from fleetrank.foundation.vocabulary import Runtime, WeightsKind
-from fleetrank.orchestrator.evaluation.evaluation_rows import Where, find_subject
+from fleetrank.orchestrator.evaluation.subject import Where, find_subject
 from fleetrank.orchestrator.workspace.workspace import Workspace
 
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fleetrank.orchestrator.evaluation.scoring import STRATEGIES, rolling_windows, segments
+from fleetrank.orchestrator.evaluation.text_windows import STRATEGIES, rolling_windows, segments
 
 
 @given(

@@ -25,10 +25,13 @@ from fleetrank.models.cards.card import (
 from fleetrank.models.cards.identity import resolve
 from fleetrank.models.errors import ExportError
 from fleetrank.models.export.process import ExportOrder
-from fleetrank.orchestrator import export
-from fleetrank.orchestrator.dispatch.controller import StopSwitch
-from fleetrank.orchestrator.export import ExportTools, build_artifacts, may_start
-from fleetrank.orchestrator.progress import STOPPING, Event, ExportFinished, Notice
+from fleetrank.orchestrator import export_lines
+from fleetrank.orchestrator.dispatch.stop_switch import StopSwitch
+from fleetrank.orchestrator.export import build_artifacts
+from fleetrank.orchestrator.export_lines import may_start
+from fleetrank.orchestrator.one_export import ExportTools
+from fleetrank.orchestrator.progress_events import Event, ExportFinished, Notice
+from fleetrank.orchestrator.progress_words import STOPPING
 
 OUTPUTS = np.linspace(1, 2, 16 * 10).reshape(16, 10).astype(np.float32)
 GIB = 2**30
@@ -55,7 +58,7 @@ class Stage:
         self.cache = ArtifactCache(folder)
         self._lock = threading.Lock()
         self.children: list[Child] = []
-        monkeypatch.setattr(export, "ExportChild", self.new_child)
+        monkeypatch.setattr(export_lines, "ExportChild", self.new_child)
 
     def new_child(self) -> "Child":
         with self._lock:
@@ -138,7 +141,7 @@ def test_equal_requests_are_one_export_and_a_second_sweep_makes_none(stage: Stag
 def test_one_process_exports_all_files_of_a_format(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(export, "usable_cores", lambda: 1)
+    monkeypatch.setattr(export_lines, "usable_cores", lambda: 1)
     wanted = [request(name, f) for name in "abc" for f in (Format.ONNX, Format.PT2)]
     done = stage.build(*wanted)
     assert set(done.artifacts) == set(wanted)
@@ -150,7 +153,7 @@ def test_one_process_exports_all_files_of_a_format(
 def test_a_free_core_exports_beside_the_process_of_the_same_format(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(export, "usable_cores", lambda: 2)
+    monkeypatch.setattr(export_lines, "usable_cores", lambda: 2)
     both = threading.Barrier(2)
     stage.on_export = lambda: both.wait(60)
     assert len(stage.build(request("a"), request("b")).artifacts) == 2
@@ -161,8 +164,8 @@ def test_a_free_core_exports_beside_the_process_of_the_same_format(
 def test_exports_give_way_between_two_models_to_a_measurement_that_waits(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(export, "usable_cores", lambda: 1)
-    monkeypatch.setattr(export, "_AWAY_S", 0.0)
+    monkeypatch.setattr(export_lines, "usable_cores", lambda: 1)
+    monkeypatch.setattr(export_lines, "_AWAY_S", 0.0)
     n_before: list[int] = []
 
     def measure() -> None:

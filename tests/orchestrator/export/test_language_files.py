@@ -13,8 +13,8 @@ from daily import daily
 from fleetrank.device_agents.contract.measurement import Failure
 from fleetrank.device_agents.contract.task import InferTask
 from fleetrank.device_agents.registry import HOST_CPU, create_agent
-from fleetrank.foundation.inputs import Workload
 from fleetrank.foundation.vocabulary import ErrorKind, Family, Format
+from fleetrank.foundation.workload import Workload
 from fleetrank.models.cache import ArtifactCache
 from fleetrank.models.cards.card import (
     Artifact,
@@ -26,10 +26,11 @@ from fleetrank.models.cards.card import (
 )
 from fleetrank.models.cards.identity import resolve
 from fleetrank.models.cards.language import LanguageShape, Positions, language_inputs
-from fleetrank.models.files import check_tflite_states
-from fleetrank.orchestrator import export
-from fleetrank.orchestrator.dispatch.controller import StopSwitch
-from fleetrank.orchestrator.export import ExportTools, build_artifacts
+from fleetrank.models.state_outputs import check_tflite_states
+from fleetrank.orchestrator import one_export
+from fleetrank.orchestrator.dispatch.stop_switch import StopSwitch
+from fleetrank.orchestrator.export import build_artifacts
+from fleetrank.orchestrator.one_export import ExportTools
 
 SHAPE = LanguageShape(
     layers=2, width=16, heads=4, kv_heads=2, head_size=8, hidden=24, vocabulary=31, context=64
@@ -112,7 +113,7 @@ def assert_unknown_ids_are_an_error(artifact: Artifact, folder: Path) -> None:
     staged = StagedExport(
         path=Path(artifact.path), format=artifact.format, cost=artifact.cost, versions=()
     )
-    task = export._infer_task(asked, staged, folder / "in.npz", folder / "out.npz")
+    task = one_export._infer_task(asked, staged, folder / "in.npz", folder / "out.npz")
     failure = create_agent(HOST_CPU, {}).infer(task)
     assert failure is not None, artifact.format
     assert failure.kind in {ErrorKind.BAD_ARTIFACT, ErrorKind.CRASHED}, failure

@@ -17,9 +17,9 @@ from fleetrank.device_agents.contract.task import Execution, InferTask, MeasureP
 from fleetrank.device_agents.errors import UnsupportedError
 from fleetrank.device_agents.registry import HOST_CPU, create_agent
 from fleetrank.foundation.codec import from_json
-from fleetrank.foundation.files import file_sha256
+from fleetrank.foundation.small_file import file_sha256
 from fleetrank.foundation.vocabulary import ErrorKind, Family, Format, Runtime, Status
-from fleetrank.models import files
+from fleetrank.models import onnx_external_weights
 from fleetrank.models.cache import ArtifactCache
 from fleetrank.models.cards.card import (
     Artifact,
@@ -31,7 +31,7 @@ from fleetrank.models.cards.card import (
 )
 from fleetrank.models.cards.identity import resolve
 from fleetrank.models.export.request import export_request
-from fleetrank.orchestrator.dispatch.host import HostFiles, file_names
+from fleetrank.orchestrator.dispatch.host_files import HostFiles, file_names
 
 EXECUTION = Execution(runtime=Runtime.ONNX, backend="cpu")
 
@@ -39,7 +39,7 @@ EXECUTION = Execution(runtime=Runtime.ONNX, backend="cpu")
 @pytest.fixture
 def cached(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str, float], Artifact]:
     """Takes over a user's file of one matrix, with a limit that the matrix exceeds."""
-    monkeypatch.setattr(files, "LARGEST_BYTES", 100)
+    monkeypatch.setattr(onnx_external_weights, "LARGEST_BYTES", 100)
 
     def make(operator: str, value: float) -> Artifact:
         path = tmp_path / f"{operator}-{value}.onnx"
@@ -172,7 +172,7 @@ from fleetrank.models.export.request import export_request
 from fleetrank.models import files
 from fleetrank.models.cards.card import ExportRequest, Weights
 from fleetrank.models.cards.identity import resolve
-from fleetrank.models.networks.weights import PRIMER
+from fleetrank.models.networks.primer import PRIMER
 
 files.LARGEST_BYTES = 100
 request = ExportRequest(model=resolve(PRIMER), weights=Weights(), format=Format.ONNX)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from command_line import draw_inside, run_command, run_inside
 
-from fleetrank.foundation.plain_data import with_checksum
+from fleetrank.foundation.checksums import with_checksum
 from fleetrank.orchestrator.workspace.workspace import Workspace
 
 EVIL = "\x1b]0;owned\x07 \x1b[2J \x9b31m \u202etxt.exe \u2066 \u200b \u200f \u061c \x00 é 東京"

@@ -18,8 +18,8 @@ from two_sweeps import GOES, KEPT, make_workspace
 from fleetrank.analysis.errors import NoDataError
 from fleetrank.analysis.sql import run_query
 from fleetrank.analysis.stored.columns import ORIGINS
+from fleetrank.analysis.stored.exclusions import read_exclusions
 from fleetrank.analysis.stored.load import load_measurements
-from fleetrank.analysis.stored.selection import read_exclusions
 from fleetrank.orchestrator.cli.main import run
 from fleetrank.orchestrator.server.answers import Fingerprint
 from fleetrank.orchestrator.store.health import content_of

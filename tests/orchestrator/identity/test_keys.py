@@ -17,7 +17,7 @@ from fleetrank.foundation.vocabulary import (
 )
 from fleetrank.models.cards.card import ExportRequest, ModelCard, Source, Weights
 from fleetrank.models.cards.identity import resolve
-from fleetrank.orchestrator.identity import (
+from fleetrank.orchestrator.keys import (
     RowKey,
     canonical_json,
     cell_key,

@@ -7,8 +7,9 @@ from itertools import combinations
 from dispatch_bench import make_cell
 
 from fleetrank.device_agents.contract.task import MeasurePolicy
-from fleetrank.foundation.inputs import ModelInput, Values, Workload
+from fleetrank.foundation.inputs import ModelInput, Values
 from fleetrank.foundation.vocabulary import Precision
+from fleetrank.foundation.workload import Workload
 from fleetrank.orchestrator.identity import Cell, Plan, Repeat, RoundRules, rounds
 
 MIB = 1024**2

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fleetrank.orchestrator.identity import TaskId, sweep_of
+from fleetrank.orchestrator.keys import TaskId, sweep_of
 
 NAMES = st.text(st.characters(blacklist_characters="/", codec="utf-8"), min_size=1)
 

@@ -3,10 +3,10 @@ from dataclasses import replace
 import pytest
 
 from fleetrank.device_agents.contract.task import Execution
-from fleetrank.foundation.inputs import Workload
 from fleetrank.foundation.vocabulary import Precision, Runtime
+from fleetrank.foundation.workload import Workload
 from fleetrank.models.cards.language import LanguageShape
-from fleetrank.orchestrator.identity import token_costs
+from fleetrank.orchestrator.token_costs import token_costs
 
 STORIES_15M = LanguageShape(
     layers=6, width=288, heads=6, kv_heads=6, head_size=48, hidden=768, vocabulary=32_000,

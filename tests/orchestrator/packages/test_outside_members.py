@@ -36,11 +36,13 @@ from fleetrank.foundation.vocabulary import ErrorKind, Format, Runtime
 from fleetrank.models.number_types import read_types
 from fleetrank.orchestrator.cli.main import run
 from fleetrank.orchestrator.dispatch.host import DeviceTask, Host, PollRequest
-from fleetrank.orchestrator.doctor import Level, check_packages
+from fleetrank.orchestrator.doctor import Severity
+from fleetrank.orchestrator.doctor_packages import check_packages
 from fleetrank.orchestrator.errors import UsageError
 from fleetrank.orchestrator.identity import DeviceSpec
-from fleetrank.orchestrator.workspace.sweep_spec import SweepSpec, parse_content
+from fleetrank.orchestrator.workspace.sweep_spec import SweepSpec
 from fleetrank.orchestrator.workspace.workspace import Workspace
+from fleetrank.orchestrator.workspace.yaml_file import parse_content
 
 RECIPES = Path(__file__).parents[3] / "docs/recipes"
 RUNTIMES = """
@@ -171,7 +173,7 @@ def test_a_misspelt_runtime_is_answered_with_those_of_packages(
 
 
 CLASS = """
-from fleetrank.device_agents.contract.agent import Capability
+from fleetrank.device_agents.contract.capability import Capability
 from fleetrank.device_agents.contract.runtime import Library
 class Runner:
     format = "npz"
@@ -203,7 +205,7 @@ def test_a_runtime_that_breaks_the_contract_is_named(site: Site, change: str, sa
     assert "odd-one 1.2" in caught.value.message
     assert runtime_of(Format("npz")) == "perceptron"
     found = {one.check: one for one in check_packages()}
-    assert found["runtime odd"].level is Level.WARNING
+    assert found["runtime odd"].level is Severity.WARNING
     assert found["runtime perceptron"].message == "of package fleetrank-numpy 1.2"
 
 

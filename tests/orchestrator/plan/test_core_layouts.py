@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from fleetrank.device_agents.host.conditions import read_facts
 from fleetrank.device_agents.host.cores import clusters_by_kind, cpus_one_per_core
+from fleetrank.device_agents.host.cpu_facts import read_facts
 from fleetrank.foundation.cpus import parse_cpu_list
-from fleetrank.orchestrator.plan.plan import DeviceCores, cluster_of
+from fleetrank.orchestrator.plan.pinning import DeviceCores, cluster_of
 
 A55, A510, A520 = ("0x41", "0xd05"), ("0x41", "0xd46"), ("0x41", "0xd80")
 A76, A78, X1, A720, X4 = (("0x41", part) for part in ("0xd0b", "0xd41", "0xd44", "0xd81", "0xd82"))

@@ -3,13 +3,13 @@ from dataclasses import replace
 import pytest
 
 from fleetrank.device_agents.contract.task import Execution, MeasurePolicy
-from fleetrank.foundation.inputs import Workload
 from fleetrank.foundation.vocabulary import Format, Runtime
+from fleetrank.foundation.workload import Workload
 from fleetrank.models.cards.card import ExportRequest, Weights
 from fleetrank.models.cards.identity import resolve
 from fleetrank.models.cards.zoo import load_language_zoo, load_zoo
-from fleetrank.models.networks.cost import known_cost
-from fleetrank.models.networks.weights import primer_request
+from fleetrank.models.networks.known_cost import known_cost
+from fleetrank.models.networks.primer import primer_request
 from fleetrank.orchestrator.identity import Cell, DevicePlace, Plan
 from fleetrank.orchestrator.plan import estimate
 from fleetrank.orchestrator.plan.estimate import exporting_s

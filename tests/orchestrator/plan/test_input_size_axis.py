@@ -10,11 +10,12 @@ from fleetrank.foundation.vocabulary import Family, FlopsMethod
 from fleetrank.models.cards.card import Cost, ModelCard, Source
 from fleetrank.models.cards.identity import resolve
 from fleetrank.models.cards.zoo import load_cards, load_zoo
-from fleetrank.models.networks.cost import known_cost
+from fleetrank.models.networks.known_cost import known_cost
 from fleetrank.orchestrator.errors import UsageError
-from fleetrank.orchestrator.identity import Cell, Plan, token_costs
+from fleetrank.orchestrator.identity import Cell, Plan
 from fleetrank.orchestrator.plan.plan import make_plan, select_models
-from fleetrank.orchestrator.rows import _model_columns
+from fleetrank.orchestrator.row_making import _model_columns
+from fleetrank.orchestrator.token_costs import token_costs
 from fleetrank.orchestrator.workspace.device_registry import DeviceFile
 from fleetrank.orchestrator.workspace.sweep_spec import SweepSpec
 

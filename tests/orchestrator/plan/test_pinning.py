@@ -2,7 +2,7 @@ import pytest
 
 from fleetrank.device_agents.contract.task import Execution
 from fleetrank.foundation.vocabulary import CpuChoice, Runtime
-from fleetrank.orchestrator.plan.plan import DeviceCores, affinities, replica_cpus
+from fleetrank.orchestrator.plan.pinning import DeviceCores, affinities, replica_cpus
 from fleetrank.orchestrator.sweep.sweep_setup import plan_sweep
 from fleetrank.orchestrator.workspace.device_registry import DeviceFile, save_device
 from fleetrank.orchestrator.workspace.sweep_spec import SweepSpec

@@ -6,7 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from wording import has
 
-from fleetrank.analysis.stored.selection import fits_text, matches
+from fleetrank.analysis.stored.name_patterns import matches
+from fleetrank.analysis.stored.selection import fits_text
 from fleetrank.foundation.vocabulary import Family, Format, Precision, WeightsKind
 from fleetrank.models.cards.card import ExportRequest, ModelCard, ResolvedCard, Source, Weights
 from fleetrank.models.cards.identity import resolve
@@ -15,7 +16,8 @@ from fleetrank.models.cards.zoo import load_language_zoo, load_zoo
 from fleetrank.orchestrator.errors import UsageError
 from fleetrank.orchestrator.identity import DevicePlace, RoundRules
 from fleetrank.orchestrator.plan.estimate import measuring_s
-from fleetrank.orchestrator.plan.plan import DeviceCores, make_plan, narrow, select_models
+from fleetrank.orchestrator.plan.pinning import DeviceCores
+from fleetrank.orchestrator.plan.plan import make_plan, narrow, select_models
 from fleetrank.orchestrator.workspace.device_registry import DeviceFile
 from fleetrank.orchestrator.workspace.sweep_spec import SweepSpec
 

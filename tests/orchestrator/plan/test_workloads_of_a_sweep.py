@@ -2,11 +2,12 @@ import pytest
 from pydantic import ValidationError
 from wording import has
 
-from fleetrank.foundation.inputs import Workload
+from fleetrank.foundation.workload import Workload
 from fleetrank.models.cards.identity import resolve
 from fleetrank.models.cards.zoo import load_language_zoo, load_zoo
-from fleetrank.orchestrator.identity import Plan, cost_without_file, token_costs
+from fleetrank.orchestrator.identity import Plan
 from fleetrank.orchestrator.plan.plan import make_plan, select_models
+from fleetrank.orchestrator.token_costs import cost_without_file, token_costs
 from fleetrank.orchestrator.workspace.device_registry import DeviceFile
 from fleetrank.orchestrator.workspace.sweep_spec import SweepSpec
 

@@ -8,29 +8,25 @@ import pytest
 from rich.console import Console
 from wording import has
 
-from fleetrank.analysis.tables.formats import value_text
-from fleetrank.foundation.errors import duration
+from fleetrank.analysis.tables.values import value_text
 from fleetrank.foundation.vocabulary import Origin
+from fleetrank.foundation.wording import duration
 from fleetrank.orchestrator.cli.live_table import LiveConsole, render
-from fleetrank.orchestrator.progress import (
+from fleetrank.orchestrator.progress import JsonLines, PlainLines, Publisher
+from fleetrank.orchestrator.progress_events import (
     DeviceWaits,
     Event,
     ExportFinished,
     ExportStarted,
-    JsonLines,
     Notice,
     PhaseStarted,
-    PlainLines,
-    Publisher,
     RepeatFinished,
     RepeatStarted,
     SweepFinished,
     SweepStarted,
-    View,
-    milliseconds,
-    sentence,
-    updated,
 )
+from fleetrank.orchestrator.progress_view import View, updated
+from fleetrank.orchestrator.progress_words import milliseconds, sentence
 
 STARTED = SweepStarted(
     sweep_id="s-1", n_cells=2, n_repeats=4, n_done=1, n_skipped=0, estimate_s=60.0

@@ -4,14 +4,13 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
-from fleetrank.orchestrator.progress import (
+from fleetrank.orchestrator.progress_events import (
     DeviceWaits,
-    ProgressFile,
     RepeatFinished,
     RepeatStarted,
     SweepFinished,
-    read_progress,
 )
+from fleetrank.orchestrator.progress_file import ProgressFile, read_progress
 
 BEGUN = RepeatStarted(device="box", host="lab", label="m on box", repeat=0, attempt=0)
 DONE = RepeatFinished(

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fleetrank.analysis.stored.columns import SCHEMA
-from fleetrank.orchestrator.rows import why_misfit
 from fleetrank.orchestrator.store.parts import to_frame
+from fleetrank.orchestrator.table_fit import why_misfit
 
 STAMP = "2026-01-01T00:00:00+00:00"
 

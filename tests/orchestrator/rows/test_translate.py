@@ -27,7 +27,8 @@ from fleetrank.foundation.vocabulary import (
 )
 from fleetrank.models.cards.card import ModelCard, ResolvedCard, Source
 from fleetrank.models.cards.language import LanguageShape
-from fleetrank.orchestrator.identity import DevicePlace, Repeat, canonical_json
+from fleetrank.orchestrator.identity import DevicePlace, Repeat
+from fleetrank.orchestrator.keys import canonical_json
 from fleetrank.orchestrator.rows import summarise
 from fleetrank.orchestrator.store.health import wrong_summaries
 from fleetrank.orchestrator.store.parts import to_frame

@@ -11,15 +11,16 @@ from fleet_rows import NETS, PLACES, write_results
 from starlette.requests import Request
 from waiting import wait_until
 
-from fleetrank.foundation.lease import ReadingWatch, host_lease
-from fleetrank.orchestrator.compute.child import Job, JobKind, RefusedError
-from fleetrank.orchestrator.server import app
+from fleetrank.foundation.lease import host_lease
+from fleetrank.foundation.reading_beside import ReadingWatch
+from fleetrank.orchestrator.compute.jobs import Job, JobKind, RefusedError
+from fleetrank.orchestrator.server import api, app
 from fleetrank.orchestrator.server.answers import (
     RETRY_AFTER_S,
     Answer,
     Answers,
     BusyError,
-    Turn,
+    ComputeTurn,
     status_of,
 )
 
@@ -82,12 +83,12 @@ def test_a_server_that_is_busy_says_so() -> None:
 
 
 def test_an_answer_says_whether_the_results_have_changed_since() -> None:
-    kept = [app.sent(Answer(tag="t", fingerprint="f", is_current=one)) for one in (True, False)]
+    kept = [api.sent(Answer(tag="t", fingerprint="f", is_current=one)) for one in (True, False)]
     assert [one.headers["fleetrank-current"] for one in kept] == ["true", "false"]
 
 
 def test_only_so_many_may_wait() -> None:
-    turn, inside, done = Turn(max_waiting=1), threading.Event(), threading.Event()
+    turn, inside, done = ComputeTurn(max_waiting=1), threading.Event(), threading.Event()
 
     def work() -> None:
         with turn.take(5.0):

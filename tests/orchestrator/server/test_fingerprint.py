@@ -4,8 +4,9 @@ from pathlib import Path
 
 from fleetrank.analysis.stored.sweep_record import SweepRecord
 from fleetrank.orchestrator.server.answers import Fingerprint
-from fleetrank.orchestrator.store.results import ResultStore, change_tags
+from fleetrank.orchestrator.store.results import ResultStore
 from fleetrank.orchestrator.store.small_files import exclude, take_back
+from fleetrank.orchestrator.store.tagging import change_tags
 
 
 def test_an_exclusion_and_its_end_are_noticed(tmp_path: Path) -> None:

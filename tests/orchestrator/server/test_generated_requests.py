@@ -5,7 +5,7 @@ import pytest
 from fastapi import FastAPI
 from serving import Served
 
-from fleetrank.orchestrator.server.app import api
+from fleetrank.orchestrator.server.api import api
 
 _EXAMPLES = 12
 """Per path: what is computed takes the server some tenths of a second each."""

@@ -6,14 +6,9 @@ from pathlib import Path
 import pytest
 
 from fleetrank.analysis.stored.sweep_record import IMPORTED, SweepRecord, SweepState
-from fleetrank.foundation.errors import duration
-from fleetrank.orchestrator.progress import (
-    DecisionsMade,
-    OpenPair,
-    ProgressFile,
-    SweepFinished,
-    decided,
-)
+from fleetrank.foundation.wording import duration
+from fleetrank.orchestrator.progress_events import DecisionsMade, OpenPair, SweepFinished, decided
+from fleetrank.orchestrator.progress_file import ProgressFile
 from fleetrank.orchestrator.store.journal import JournalTail, make_line
 from fleetrank.orchestrator.store.results import ResultStore
 from fleetrank.orchestrator.sweep.sweep_status import Live

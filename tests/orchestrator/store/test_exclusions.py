@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from fleetrank.analysis.errors import AnalysisError
-from fleetrank.analysis.stored.selection import MAX_EXCLUSIONS, read_exclusions
+from fleetrank.analysis.stored.exclusions import MAX_EXCLUSIONS, read_exclusions
 from fleetrank.foundation.lease import open_lease, wait_for_lock
 from fleetrank.orchestrator.errors import StoreError, UsageError
 from fleetrank.orchestrator.store import small_files

@@ -7,11 +7,11 @@ import pytest
 from wording import has
 
 from fleetrank.analysis.errors import AnalysisError, DamagedPartError
+from fleetrank.analysis.stored.exclusions import COPY, FILE, read_exclusions
 from fleetrank.analysis.stored.load import load_measurements
 from fleetrank.analysis.stored.part_list import list_path
-from fleetrank.analysis.stored.selection import COPY, FILE, read_exclusions
 from fleetrank.analysis.stored.sweep_record import SweepRecord
-from fleetrank.foundation.plain_data import KEY, marked_checksum
+from fleetrank.foundation.checksums import KEY, marked_checksum
 from fleetrank.orchestrator.errors import StoreError
 from fleetrank.orchestrator.housekeeping import Step, copy_sweep, plan_merge
 from fleetrank.orchestrator.store.health import examine, repair_sweep

@@ -11,9 +11,11 @@ from fleet_rows import SWEEP, write_results
 from wording import has
 
 from fleetrank.analysis.errors import DamagedPartError
-from fleetrank.analysis.sql import described_views, run_query
+from fleetrank.analysis.sql import run_query
+from fleetrank.analysis.sql_views import described_views
+from fleetrank.analysis.stored.evaluations import EVALUATIONS
 from fleetrank.analysis.stored.part_list import NO_SWEEP, part_files
-from fleetrank.analysis.stored.side_tables import EVALUATIONS, read_side
+from fleetrank.analysis.stored.side_tables import read_side
 from fleetrank.analysis.stored.sweep_record import SweepRecord
 from fleetrank.orchestrator.housekeeping import copy_sweep, delete_sweep
 from fleetrank.orchestrator.store.health import examine, repair_sweep

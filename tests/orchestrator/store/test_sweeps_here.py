@@ -15,12 +15,12 @@ from two_sweeps import GOES, KEPT, make_workspace
 from wording import has
 
 from fleetrank.analysis.errors import DamagedPartError
+from fleetrank.analysis.stored.exclusions import FILE
 from fleetrank.analysis.stored.load import load_measurements
 from fleetrank.analysis.stored.part_list import list_path, read_list, sweeps_here
-from fleetrank.analysis.stored.selection import FILE
 from fleetrank.analysis.stored.sweep_record import SweepRecord
+from fleetrank.foundation.checksums import with_checksum
 from fleetrank.foundation.errors import FleetError
-from fleetrank.foundation.plain_data import with_checksum
 from fleetrank.orchestrator.cli.main import run
 from fleetrank.orchestrator.errors import StoreError
 from fleetrank.orchestrator.housekeeping import plan_deletion, plan_merge

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from fleetrank.analysis.errors import NoDataError
-from fleetrank.analysis.stored.sweep_record import (
-    SweepRecord,
+from fleetrank.analysis.stored.sweep_record import SweepRecord
+from fleetrank.analysis.stored.sweep_tags import (
     SweepTags,
     read_tags,
     shown_tags,
@@ -15,7 +15,8 @@ from fleetrank.analysis.stored.sweep_record import (
 )
 from fleetrank.orchestrator.errors import StoreError, UsageError
 from fleetrank.orchestrator.housekeeping import copy_sweep, delete_sweep
-from fleetrank.orchestrator.store.results import ResultStore, change_tags, new_tags
+from fleetrank.orchestrator.store.results import ResultStore
+from fleetrank.orchestrator.store.tagging import change_tags, new_tags
 from fleetrank.orchestrator.workspace.selectors import Selectors
 
 

@@ -5,8 +5,9 @@ import pytest
 from stored_part import published_rows
 from wording import has
 
+from fleetrank.analysis.stored.evaluations import EVALUATIONS
 from fleetrank.analysis.stored.part_list import list_path
-from fleetrank.analysis.stored.side_tables import EVALUATIONS, read_side
+from fleetrank.analysis.stored.side_tables import read_side
 from fleetrank.analysis.stored.sweep_record import SweepRecord
 from fleetrank.orchestrator.errors import StoreError
 from fleetrank.orchestrator.store.health import KEEP, examine, repair_sweep

@@ -11,19 +11,13 @@ from wording import has
 from fleetrank.analysis.stored.sweep_record import Provenance, SweepRecord
 from fleetrank.device_agents.contract.kind import HostShare
 from fleetrank.device_agents.contract.task import Execution
-from fleetrank.orchestrator.dispatch.host import HostFacts, read_host_facts
+from fleetrank.orchestrator.dispatch.host_facts import HostFacts, read_host_facts
 from fleetrank.orchestrator.errors import StoreError, UsageError
 from fleetrank.orchestrator.identity import DeviceSpec
-from fleetrank.orchestrator.sweep.dispatch_backend import find_problems, skew
+from fleetrank.orchestrator.sweep.cluster_status import find_problems, skew
+from fleetrank.orchestrator.sweep.fleet import Fleet, fleet_of_record, this_host
 from fleetrank.orchestrator.sweep.sweep_run import WrittenSpec, new_record, setup_of_record
-from fleetrank.orchestrator.sweep.sweep_setup import (
-    Fleet,
-    devices_of,
-    fleet_of_record,
-    host_of,
-    plan_sweep,
-    this_host,
-)
+from fleetrank.orchestrator.sweep.sweep_setup import devices_of, host_of, plan_sweep
 from fleetrank.orchestrator.workspace.device_registry import DeviceFile
 from fleetrank.orchestrator.workspace.sweep_spec import SweepSpec
 from fleetrank.orchestrator.workspace.workspace import Workspace

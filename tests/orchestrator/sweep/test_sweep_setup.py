@@ -8,8 +8,10 @@ from fleetrank.analysis.stored.sweep_record import Provenance, SweepRecord
 from fleetrank.orchestrator.errors import UsageError
 from fleetrank.orchestrator.store.results import ResultStore
 from fleetrank.orchestrator.sweep import sweep_setup
+from fleetrank.orchestrator.sweep.fleet import Fleet
+from fleetrank.orchestrator.sweep.sweep_argument import find_sweep
 from fleetrank.orchestrator.sweep.sweep_run import WrittenSpec, new_record, setup_of_record
-from fleetrank.orchestrator.sweep.sweep_setup import Fleet, Setup, find_sweep, plan_sweep
+from fleetrank.orchestrator.sweep.sweep_setup import Setup, plan_sweep
 from fleetrank.orchestrator.workspace.device_registry import (
     DeviceFile,
     Registration,

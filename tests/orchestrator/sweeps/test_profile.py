@@ -9,12 +9,9 @@ import polars as pl
 import pytest
 from stored_part import forget_rows
 
-from fleetrank.analysis.stored.side_tables import (
-    COMPONENT_TIMES,
-    OF_MEASUREMENTS,
-    read_side,
-)
-from fleetrank.orchestrator.progress import Notice
+from fleetrank.analysis.stored.component_times import COMPONENT_TIMES, OF_MEASUREMENTS
+from fleetrank.analysis.stored.side_tables import read_side
+from fleetrank.orchestrator.progress_events import Notice
 from fleetrank.orchestrator.store.journal import Entry
 from fleetrank.orchestrator.store.side import append_side
 from fleetrank.orchestrator.sweep.sweep_run import resume_sweep, run_sweep

@@ -9,8 +9,9 @@ import polars as pl
 import psutil
 import pytest
 
-from fleetrank.analysis.stored.side_tables import REPLICA_RUNS, read_side
-from fleetrank.orchestrator.progress import Notice
+from fleetrank.analysis.stored.replica_runs import REPLICA_RUNS
+from fleetrank.analysis.stored.side_tables import read_side
+from fleetrank.orchestrator.progress_events import Notice
 from fleetrank.orchestrator.sweep.sweep_run import resume_sweep, run_sweep
 from fleetrank.orchestrator.sweep.sweep_session import RunOptions
 from fleetrank.orchestrator.workspace.workspace import Workspace

@@ -13,13 +13,13 @@ from fleetrank.analysis.stored.cell_values import dropped_attempts
 from fleetrank.analysis.stored.columns import ORIGINS
 from fleetrank.analysis.stored.load import load_measurements, valid_attempts
 from fleetrank.orchestrator.errors import UsageError
-from fleetrank.orchestrator.progress import (
+from fleetrank.orchestrator.progress_events import (
     Notice,
     RepeatStarted,
     SweepFinished,
     SweepStarted,
-    sentence,
 )
+from fleetrank.orchestrator.progress_words import sentence
 from fleetrank.orchestrator.sweep.sweep_run import resume_sweep, run_sweep
 from fleetrank.orchestrator.sweep.sweep_session import RunOptions
 from fleetrank.orchestrator.workspace.workspace import Workspace

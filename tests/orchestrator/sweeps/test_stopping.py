@@ -12,7 +12,7 @@ from waiting import MODES, ended, ok_repeats, start, wait_for_notice, wait_for_r
 
 from fleetrank.orchestrator.cli.main import run
 from fleetrank.orchestrator.dispatch import ray_process
-from fleetrank.orchestrator.progress import STOPPING
+from fleetrank.orchestrator.progress_words import STOPPING
 
 RAY_AGENTS = {"ray::DashboardAgent", "ray::RuntimeEnvAgent"}
 """Idle helpers of a raylet: when that is killed they tell a server which is gone, too, and end 60 s

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from fleetrank.analysis.stopping_rule import StoppingRule, SweepQuestion
-from fleetrank.orchestrator.progress import DecisionsMade, Event
+from fleetrank.orchestrator.progress_events import DecisionsMade, Event
 from fleetrank.orchestrator.sweep.sweep_run import resume_sweep, run_sweep
 from fleetrank.orchestrator.sweep.sweep_session import RunOptions
 from fleetrank.orchestrator.workspace.workspace import Workspace

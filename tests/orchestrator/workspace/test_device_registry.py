@@ -15,7 +15,8 @@ from fleetrank.orchestrator.workspace.device_registry import (
     remove_device,
     save_device,
 )
-from fleetrank.orchestrator.workspace.workspace import LOCAL_CPU, Workspace, host_hash
+from fleetrank.orchestrator.workspace.provenance import host_hash
+from fleetrank.orchestrator.workspace.workspace import LOCAL_CPU, Workspace
 
 PHONE = DeviceFile(
     name="phone-1",

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from onnx import TensorProto, helper
 
-from fleetrank.device_agents.runtimes.runner import make_inputs
+from fleetrank.device_agents.runtimes.made_inputs import make_inputs
 from fleetrank.foundation.errors import FleetError
 from fleetrank.models.cards.identity import resolve
 from fleetrank.models.cards.inputs import ValueRule, sized
@@ -15,7 +15,8 @@ from fleetrank.models.cards.zoo import load_cards
 from fleetrank.models.errors import CardError
 from fleetrank.orchestrator.cli.run_command import _hints
 from fleetrank.orchestrator.errors import UsageError
-from fleetrank.orchestrator.workspace.model_argument import axis_sizes, model_named
+from fleetrank.orchestrator.workspace.input_rules import axis_sizes
+from fleetrank.orchestrator.workspace.model_argument import model_named
 from fleetrank.orchestrator.workspace.workspace import Workspace
 
 TESTS = Path(__file__).parents[2]

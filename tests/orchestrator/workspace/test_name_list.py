@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fleetrank.foundation.errors import BadFileError, MissingFileError, visible_line
-from fleetrank.orchestrator.workspace.device_registry import read_names
+from fleetrank.foundation.errors import BadFileError, MissingFileError
+from fleetrank.foundation.visible_text import visible_line
+from fleetrank.orchestrator.workspace.name_list import read_names
 from fleetrank.orchestrator.workspace.selectors import MAX_NAMES, MAX_TEXT
 
 

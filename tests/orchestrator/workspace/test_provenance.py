@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from fleetrank.analysis.stored.sweep_record import Provenance
-from fleetrank.orchestrator.workspace import workspace
-from fleetrank.orchestrator.workspace.workspace import (
+from fleetrank.orchestrator.workspace import provenance
+from fleetrank.orchestrator.workspace.provenance import (
     clock_lag,
     command_line,
     git_commit,
@@ -52,7 +52,7 @@ def test_without_git_there_is_no_commit(tmp_path, monkeypatch) -> None:
 def test_the_host_is_a_hash_that_names_nobody(monkeypatch) -> None:
     host_hash.cache_clear()
     monkeypatch.setattr("platform.node", lambda: "secret-name")
-    monkeypatch.setattr(workspace, "_MACHINE_ID", Path("/none"))
+    monkeypatch.setattr(provenance, "_MACHINE_ID", Path("/none"))
     one = host_hash()
     host_hash.cache_clear()
     monkeypatch.setattr("platform.node", lambda: "other-name")

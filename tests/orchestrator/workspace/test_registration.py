@@ -12,23 +12,19 @@ from adb_bench import AdbBench, free_port, given_stand_ins, open_bench
 
 from fleetrank.device_agents.android.adb_server import AdbServer, find_adb
 from fleetrank.device_agents.android.agent import AndroidAgent
-from fleetrank.device_agents.android.execution.storage import ProgramStore
+from fleetrank.device_agents.android.execution.program_store import ProgramStore
 from fleetrank.device_agents.android.phone_registration import NewPhone, PhoneRegistrar
-from fleetrank.device_agents.android.state.fitness import settings_for_measuring
-from fleetrank.device_agents.android.state.identity import facts_of_sections
+from fleetrank.device_agents.android.state.cores import Core
 from fleetrank.device_agents.android.state.phone_lock import phone_lease
-from fleetrank.device_agents.android.state.power_text import Core
+from fleetrank.device_agents.android.state.probe_text import facts_of_sections
+from fleetrank.device_agents.android.state.settings import settings_for_measuring
 from fleetrank.device_agents.contract.kind import CanaryFile, RegistrationRequest
 from fleetrank.device_agents.contract.task import OptionValue
 from fleetrank.device_agents.errors import MissingLibraryError, UnsupportedError
 from fleetrank.foundation.errors import FleetError
 from fleetrank.orchestrator.errors import NothingToDoError, UsageError
-from fleetrank.orchestrator.workspace.device_registry import (
-    DeviceFile,
-    NewDevice,
-    RegistrationDesk,
-    clean_device,
-)
+from fleetrank.orchestrator.workspace.device_registry import DeviceFile
+from fleetrank.orchestrator.workspace.registration import NewDevice, RegistrationDesk, clean_device
 
 pytestmark = pytest.mark.adb
 

@@ -12,7 +12,8 @@ from fleetrank.analysis.stored.selection import Selection
 from fleetrank.analysis.tables.tables import TABLES
 from fleetrank.orchestrator.cli import report_command
 from fleetrank.orchestrator.errors import UsageError
-from fleetrank.orchestrator.server.app import PageQuery, TableQuery, api
+from fleetrank.orchestrator.server.api import TableQuery, api
+from fleetrank.orchestrator.server.pages import PageQuery
 from fleetrank.orchestrator.workspace.selectors import PAGE_SELECTORS, Selectors, selector_fields
 
 pytestmark = pytest.mark.slow

@@ -8,12 +8,12 @@ import pytest
 
 from fleetrank.analysis.importers.qai_hub import _yaml
 from fleetrank.foundation.errors import BadFileError
-from fleetrank.foundation.files import decoded
 from fleetrank.foundation.plain_data import read_json_object, read_toml
+from fleetrank.foundation.small_file import decoded
 from fleetrank.foundation.user_file import read_csv
-from fleetrank.orchestrator.workspace.device_registry import read_names
-from fleetrank.orchestrator.workspace.sweep_spec import read_yaml
+from fleetrank.orchestrator.workspace.name_list import read_names
 from fleetrank.orchestrator.workspace.user_shares import read_shares
+from fleetrank.orchestrator.workspace.yaml_file import read_yaml
 
 READERS: dict[str, tuple[str, Callable[[Path], object], object]] = {
     "csv": ("ü,b\n1,2\n", lambda p: read_csv(p.read_bytes(), "t")[0], ["ü", "b"]),

@@ -4,7 +4,7 @@ import pytest
 from pydantic import BaseModel, ConfigDict
 
 from fleetrank.orchestrator.errors import UsageError
-from fleetrank.orchestrator.workspace.sweep_spec import parse_file, read_yaml
+from fleetrank.orchestrator.workspace.yaml_file import parse_file, read_yaml
 
 
 class Inner(BaseModel):

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from fleetrank.foundation.binary import encode_floats, encode_integers, encode_messages
 from fleetrank.foundation.errors import FleetError
+from fleetrank.foundation.protobuf import encode_floats, encode_integers, encode_messages
 from phone_farm.imitation.command import ImitatedOutput, Surroundings, flags_of, text_of
 from phone_farm.imitation.inference import (
     Inference,

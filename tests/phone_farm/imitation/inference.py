@@ -126,7 +126,8 @@ class RealInference:
     def __init__(self, spec: InferenceSpec) -> None:
         # Heavy imports: a canned run does not need them.
         from fleetrank.device_agents.contract.task import Execution
-        from fleetrank.device_agents.runtimes.runner import create_runner, make_inputs
+        from fleetrank.device_agents.runtimes.made_inputs import make_inputs
+        from fleetrank.device_agents.runtimes.runner import create_runner
         from fleetrank.foundation.vocabulary import Runtime
 
         if spec.runtime not in set(Runtime):

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from fleetrank.foundation.binary import Table
+from fleetrank.foundation.flatbuffer import FlatBufferTable
 
 _BUILTIN = {
     0: "ADD", 1: "AVERAGE_POOL_2D", 2: "CONCATENATION", 3: "CONV_2D", 4: "DEPTHWISE_CONV_2D",
@@ -73,7 +73,7 @@ def slowdown(nodes: Sequence[Node], slow: Mapping[str, float]) -> float:
 
 
 def _nodes(data: bytes) -> tuple[Node, ...]:
-    model = Table.root(data)
+    model = FlatBufferTable.root(data)
     codes = [_name_of(code) for code in model.tables(1)]
     graph = next(model.tables(2))
     tensors = [tensor.text(3) for tensor in graph.tables(0)]
@@ -86,7 +86,7 @@ def _nodes(data: bytes) -> tuple[Node, ...]:
     )
 
 
-def _name_of(code: Table) -> str:
+def _name_of(code: FlatBufferTable) -> str:
     number = max(code.number(0, "<b"), code.number(3, "<i"))
     return code.text(1) or _BUILTIN.get(number, f"BUILTIN_{number}")
 

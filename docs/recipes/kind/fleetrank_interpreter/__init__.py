@@ -14,19 +14,19 @@ from pathlib import Path
 from typing import TypeVar
 
 from fleetrank.device_agents.contract.agent import (
-    Capability,
     DeviceFacts,
     StopRequested,
     never_stop,
     read_fields,
 )
+from fleetrank.device_agents.contract.capability import Capability
+from fleetrank.device_agents.contract.failures import failure_from_error
 from fleetrank.device_agents.contract.kind import DeviceKind, HostShare, Pinning, Traits
 from fleetrank.device_agents.contract.measurement import (
     Failure,
     Measurement,
     WorkerFacts,
     failed,
-    failure_from_error,
     utc_now,
 )
 from fleetrank.device_agents.contract.task import Execution, InferTask, MeasureTask, OptionValue

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from fleetrank.analysis.statistics import proxies
-from fleetrank.analysis.statistics.proxies import smallest_cover
+from fleetrank.analysis.statistics import coverage
+from fleetrank.analysis.statistics.coverage import smallest_cover
 
 NAN = math.nan
 rhos = arrays(np.float64, (5, 6), elements=st.sampled_from([NAN, 0.1, 0.5, 0.8, 0.9, 1.0]))
@@ -37,7 +37,7 @@ def test_the_cover_is_the_smallest_there_is(rho: np.ndarray) -> None:
 def test_the_greedy_cover_covers_within_its_bound(rho: np.ndarray) -> None:
     exact = smallest_cover(rho, 0.8)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(proxies, "MAX_EXACT", 0)
+        patch.setattr(coverage, "MAX_EXACT", 0)
         greedy = smallest_cover(rho, 0.8)
     assert (greedy is None) == (exact is None)
     if greedy is not None and exact is not None:

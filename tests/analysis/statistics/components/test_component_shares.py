@@ -8,14 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fleetrank.analysis.statistics.components import (
+from fleetrank.analysis.statistics.component_shares import (
     attributed_share,
     component_of,
     component_shares,
     macs_shares,
     valid_profiles,
 )
-from fleetrank.analysis.stored.side_tables import COMPONENT_TIMES, MODULE_MACS
+from fleetrank.analysis.stored.component_times import COMPONENT_TIMES
+from fleetrank.analysis.stored.side_tables import MODULE_MACS
 
 NOW = datetime(2026, 11, 22, tzinfo=UTC)
 _ROW = {

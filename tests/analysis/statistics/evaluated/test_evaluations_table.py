@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from fleetrank.analysis.stored.evaluations import EVALUATIONS, METRICS
 from fleetrank.analysis.stored.load import load_measurements
 from fleetrank.analysis.stored.selection import Selection
-from fleetrank.analysis.stored.side_tables import EVALUATIONS, METRICS
 from fleetrank.analysis.tables.table import Table
 from fleetrank.analysis.tables.tables import make_table
 from fleetrank.orchestrator.store.side import append_side

@@ -8,9 +8,10 @@ import polars as pl
 import pytest
 
 from fleetrank.analysis.panel.session import Session
-from fleetrank.analysis.statistics.frontier_transfer import measured_quality, pareto_table
+from fleetrank.analysis.statistics.frontier_transfer import pareto_table
+from fleetrank.analysis.statistics.measured_quality import measured_quality
+from fleetrank.analysis.stored.evaluations import EVALUATIONS
 from fleetrank.analysis.stored.selection import Selection
-from fleetrank.analysis.stored.side_tables import EVALUATIONS
 from fleetrank.orchestrator.store.side import append_side
 
 BPB = {"task": "ppl", "quality_metric": "bits_per_byte", "data": "own.txt", "data_sha256": "a"}

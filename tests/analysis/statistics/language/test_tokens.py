@@ -6,11 +6,11 @@ from wording import has
 
 from fleetrank.analysis.errors import AnalysisError, NoDataError
 from fleetrank.analysis.panel.session import Session
-from fleetrank.analysis.statistics.language import MEANINGS, NAMES
+from fleetrank.analysis.statistics.token_tables import MEANINGS, NAMES
 from fleetrank.analysis.stored.load import load_measurements
 from fleetrank.analysis.stored.selection import Selection
 from fleetrank.analysis.tables.tables import make_table
-from fleetrank.foundation.inputs import WorkloadKind
+from fleetrank.foundation.workload import WorkloadKind
 
 STEP = {
     "model": "net", "workload": "decode@128", "batch": 4, "tokens_per_inference": 4,

@@ -12,10 +12,9 @@ from fleetrank.analysis.statistics.audit import (
     median_platform,
     median_platforms,
     outliers,
-    sentinels,
     tied_share,
-    unit_slips,
 )
+from fleetrank.analysis.statistics.unit_slips import sentinels, unit_slips
 from fleetrank.analysis.stored.selection import Selection
 from fleetrank.analysis.tables.tables import make_table
 

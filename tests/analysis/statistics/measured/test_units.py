@@ -1,7 +1,12 @@
 import numpy as np
 import pytest
 
-from fleetrank.analysis.statistics.audit import mib_slips, model_slips, platform_slips, unit_slips
+from fleetrank.analysis.statistics.unit_slips import (
+    mib_slips,
+    model_slips,
+    platform_slips,
+    unit_slips,
+)
 from fleetrank.analysis.stored.selection import Selection
 from fleetrank.analysis.tables.tables import make_table
 

@@ -7,15 +7,9 @@ import polars as pl
 import pytest
 from daily import daily
 
-from fleetrank.analysis.statistics import device_fit
-from fleetrank.analysis.statistics.device_fit import (
-    DeviceValues,
-    fact_columns,
-    fit,
-    known_of,
-    more_needed,
-    predict_device,
-)
+from fleetrank.analysis.statistics import device_intervals
+from fleetrank.analysis.statistics.device_fit import DeviceValues, fact_columns, fit, known_of
+from fleetrank.analysis.statistics.device_intervals import more_needed, predict_device
 
 M = 14
 
@@ -216,7 +210,7 @@ def test_a_device_unlike_the_others_is_recognised_and_has_wider_intervals():
     unlike = predict_device(hidden(logs, 5), 0.9, rng)
     assert like.unlike is None
     assert unlike.unlike is not None
-    assert unlike.unlike > device_fit.UNLIKE
+    assert unlike.unlike > device_intervals.UNLIKE
     assert ((unlike.high - unlike.low) > 2 * (like.high - like.low))[5:].all()
 
 

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from fleetrank.analysis.arrays.bootstrap import known_mean
+from fleetrank.analysis.arrays.known_means import known_mean
 from fleetrank.analysis.panel import conditions
 from fleetrank.analysis.panel.conditions import Level, pair_group
 from fleetrank.analysis.statistics.predictability import (

@@ -15,11 +15,12 @@ from wording import has
 
 from fleetrank.analysis.errors import NoDataError
 from fleetrank.analysis.panel.session import Session
-from fleetrank.analysis.statistics.replicas import newest_runs, over_one, set_figures
+from fleetrank.analysis.statistics.replica_sets import newest_runs, over_one, set_figures
 from fleetrank.analysis.stored.columns import ORIGINS
+from fleetrank.analysis.stored.component_times import OF_MEASUREMENTS
 from fleetrank.analysis.stored.load import load_measurements, valid_attempts
+from fleetrank.analysis.stored.replica_runs import REPLICA_RUNS
 from fleetrank.analysis.stored.selection import Selection
-from fleetrank.analysis.stored.side_tables import OF_MEASUREMENTS, REPLICA_RUNS
 from fleetrank.analysis.tables.table import Table
 from fleetrank.analysis.tables.tables import session_table
 from fleetrank.orchestrator.store.side import append_side

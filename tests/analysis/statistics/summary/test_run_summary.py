@@ -9,16 +9,12 @@ import pytest
 from daily import daily
 
 from fleetrank.analysis.panel.session import Session
-from fleetrank.analysis.statistics.summary import (
-    FIELDS,
-    evaluated,
-    field_rows,
-    run_summaries,
-    summary_table,
-)
+from fleetrank.analysis.statistics.summary import FIELDS, run_summaries
+from fleetrank.analysis.statistics.summary_quality import evaluated
+from fleetrank.analysis.statistics.summary_table import field_rows, summary_table
+from fleetrank.analysis.stored.evaluations import EVALUATIONS
 from fleetrank.analysis.stored.selection import Selection
-from fleetrank.analysis.stored.side_tables import EVALUATIONS
-from fleetrank.foundation.inputs import Workload
+from fleetrank.foundation.workload import Workload
 from fleetrank.orchestrator.store.side import append_side
 
 Make = Callable[[Iterable[dict[str, object]]], pl.LazyFrame]

@@ -6,8 +6,8 @@ import pytest
 from scipy import stats
 
 from fleetrank.analysis.panel.session import Session
-from fleetrank.analysis.statistics import transfer
-from fleetrank.analysis.statistics.transfer import splits_for
+from fleetrank.analysis.statistics import rank_reliability
+from fleetrank.analysis.statistics.rank_reliability import splits_for
 from fleetrank.analysis.stored.selection import Selection
 from fleetrank.analysis.tables.table import Table
 from fleetrank.analysis.tables.tables import make_table
@@ -61,13 +61,13 @@ def test_ceiling_is_the_root_of_both_reliabilities_and_the_share_is_of_it(make_a
 
 def test_the_reliability_of_a_platform_is_computed_once(make_attempts, monkeypatch) -> None:
     asked: list[tuple[str, int]] = []
-    computed = transfer._reliability
+    computed = rank_reliability._reliability
 
     def counted(of, models, column):
         asked.append((of.measure.name, column))
         return computed(of, models, column)
 
-    monkeypatch.setattr(transfer, "_reliability", counted)
+    monkeypatch.setattr(rank_reliability, "_reliability", counted)
     shown(make_attempts(rows_of(["d1", "d2", "d3"])))
     assert sorted(asked) == [(name, column) for name in ("frm", "latency") for column in range(3)]
 

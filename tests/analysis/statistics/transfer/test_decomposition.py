@@ -14,19 +14,18 @@ from scipy import stats
 from wording import has
 
 from fleetrank.analysis.arrays.bootstrap import resample_counts
-from fleetrank.analysis.arrays.ranking import (
-    average_ranks,
-    few_models_note,
-    partial_units,
-    products,
-    unit_columns,
-)
+from fleetrank.analysis.arrays.ranking import average_ranks, partial_units, products, unit_columns
+from fleetrank.analysis.arrays.sample_size import few_models_note
 from fleetrank.analysis.errors import AnalysisError
 from fleetrank.analysis.panel.agreement import mean_figures, pair_figures
-from fleetrank.analysis.panel.draws import Block, block_resamples, block_rhos, blocks
+from fleetrank.analysis.panel.draws import PairBlock, block_resamples, block_rhos, blocks
 from fleetrank.analysis.panel.panel import Measure, Panel, components, measures
 from fleetrank.analysis.panel.session import Session
-from fleetrank.analysis.statistics.transfer import component_measures, mean_shares, variance_shares
+from fleetrank.analysis.statistics.decomposition import (
+    component_measures,
+    mean_shares,
+    variance_shares,
+)
 from fleetrank.analysis.stored.selection import Selection
 from fleetrank.analysis.tables.table import Table
 from fleetrank.analysis.tables.tables import make_table
@@ -96,7 +95,7 @@ def test_partial_rho_of_a_resample_is_that_of_the_repeated_models() -> None:
     rng = np.random.default_rng(4)
     values, flops = np.exp(rng.normal(size=(9, 2))), np.exp(rng.normal(size=9))
     counts = resample_counts(9, 20, rng)
-    block: Block = next(blocks(np.isfinite(values), [(0, 1)]))
+    block: PairBlock = next(blocks(np.isfinite(values), [(0, 1)]))
     units = np.concatenate(list(block_resamples(partial_measure(values, flops), block, counts)))
     for count, unit in zip(counts, units, strict=True):
         rows = np.repeat(np.arange(9), count)

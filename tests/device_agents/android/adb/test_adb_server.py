@@ -6,8 +6,8 @@ from typing import NoReturn
 import pytest
 from adb_bench import free_port
 
+from fleetrank.device_agents.android.adb_address import find_address, find_port
 from fleetrank.device_agents.android.adb_server import AdbServer, find_adb
-from fleetrank.device_agents.android.adb_text import find_address, find_port
 from fleetrank.device_agents.android.agent import AndroidAgent
 from fleetrank.device_agents.errors import MissingLibraryError, PermanentError, TransientError
 

@@ -7,12 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fleetrank.device_agents.android.adb_server import (
-    SmartSocket,
-    read_marked,
-    read_packets,
-    split_marked,
-)
+from fleetrank.device_agents.android.phone_streams import read_marked, read_packets, split_marked
+from fleetrank.device_agents.android.smart_socket import SmartSocket
 from fleetrank.device_agents.errors import BadOutputError, TransientError
 
 

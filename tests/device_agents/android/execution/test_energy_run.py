@@ -11,8 +11,9 @@ from phone_farm.faults import Fault
 
 from fleetrank.device_agents.android.adb_server import AdbServer
 from fleetrank.device_agents.android.agent import AndroidAgent
-from fleetrank.device_agents.android.execution.energy_run import Look, energy_of, longest_energy_s
-from fleetrank.device_agents.android.execution.storage import file_sha256
+from fleetrank.device_agents.android.execution.energy_run import energy_of, longest_energy_s
+from fleetrank.device_agents.android.execution.phone_watch import Look
+from fleetrank.device_agents.android.execution.program_files import file_sha256
 from fleetrank.device_agents.android.state.power_text import PowerLook
 from fleetrank.device_agents.contract.measurement import Measurement
 from fleetrank.device_agents.contract.task import Execution, MeasurePolicy, MeasureTask

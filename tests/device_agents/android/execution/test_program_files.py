@@ -3,8 +3,8 @@ from pathlib import Path
 
 import pytest
 
-from fleetrank.device_agents.android.execution import storage
-from fleetrank.device_agents.android.execution.storage import file_sha256, read_program
+from fleetrank.device_agents.android.execution import program_files
+from fleetrank.device_agents.android.execution.program_files import file_sha256, read_program
 from fleetrank.device_agents.errors import PermanentError
 
 NAME = "benchmark_model"
@@ -71,7 +71,7 @@ def test_a_pipe_and_a_folder_are_refused_without_reading_them(folder: Path) -> N
 
 
 def test_too_many_files_are_refused(folder: Path) -> None:
-    for number in range(storage.MAX_FILES):
+    for number in range(program_files.MAX_FILES):
         (folder / f"lib{number}.so").write_text("")
     with pytest.raises(PermanentError, match="64 files"):
         read_program(NAME, folder)
@@ -79,6 +79,6 @@ def test_too_many_files_are_refused(folder: Path) -> None:
 
 def test_too_large_files_are_refused_before_they_are_read(folder: Path) -> None:
     with (folder / "huge.so").open("wb") as file:
-        file.truncate(storage.MAX_FOLDER_BYTES)  # a file of holes
-    with pytest.raises(PermanentError, match=f"{storage.MAX_FOLDER_BYTES} bytes"):
+        file.truncate(program_files.MAX_FOLDER_BYTES)  # a file of holes
+    with pytest.raises(PermanentError, match=f"{program_files.MAX_FOLDER_BYTES} bytes"):
         read_program(NAME, folder)

@@ -17,9 +17,9 @@ from fleetrank.device_agents.android.execution.program_run import (
     clean_runs,
     run_program,
 )
-from fleetrank.device_agents.android.execution.storage import ProgramStore
-from fleetrank.device_agents.android.programs.phone_program import ProgramCall
-from fleetrank.device_agents.contract.measurement import failure_from_error
+from fleetrank.device_agents.android.execution.program_store import ProgramStore
+from fleetrank.device_agents.android.programs.program_output import ProgramCall
+from fleetrank.device_agents.contract.failures import failure_from_error
 from fleetrank.device_agents.contract.task import canary_task
 from fleetrank.device_agents.errors import TimedOutError, TooSlowError
 from fleetrank.foundation.vocabulary import ErrorKind

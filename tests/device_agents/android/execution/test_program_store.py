@@ -3,12 +3,12 @@ from pathlib import Path
 
 import pytest
 
-from fleetrank.device_agents.android.execution.storage import (
+from fleetrank.device_agents.android.execution.program_files import (
     ProgramFile,
-    ProgramStore,
     file_sha256,
     read_program,
 )
+from fleetrank.device_agents.android.execution.program_store import ProgramStore
 from fleetrank.device_agents.errors import PermanentError
 
 

@@ -1,5 +1,5 @@
-from fleetrank.device_agents.android.execution.program_run import encode_log
-from fleetrank.device_agents.android.programs.phone_program import ProgramCall, ProgramOutput
+from fleetrank.device_agents.android.execution.raw_log import encode_log
+from fleetrank.device_agents.android.programs.program_output import ProgramCall, ProgramOutput
 
 
 def test_people_can_read_a_stored_output() -> None:

@@ -9,13 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from fleetrank.device_agents.android.adb_server import ShellResult
-from fleetrank.device_agents.android.execution.storage import (
-    PhoneStorage,
-    ProgramFile,
-    read_program,
-)
-from fleetrank.device_agents.android.state.identity import free_bytes
+from fleetrank.device_agents.android.execution.program_files import ProgramFile, read_program
+from fleetrank.device_agents.android.execution.storage import PhoneStorage
+from fleetrank.device_agents.android.phone_streams import ShellResult
+from fleetrank.device_agents.android.state.probe_text import free_bytes
 from fleetrank.device_agents.errors import PermanentError, StorageFullError, TransientError
 
 pytestmark = pytest.mark.slow

@@ -6,12 +6,10 @@ from device_parsers import encode_result
 from phone_calls import execution_of, plan_of, task_of
 
 from fleetrank.device_agents.android.programs.benchmark_model import BenchmarkModel
-from fleetrank.device_agents.android.programs.benchmark_text import read_result, read_text
-from fleetrank.device_agents.android.programs.phone_program import (
-    ProgramCall,
-    ProgramOutput,
-    backend_of_library,
-)
+from fleetrank.device_agents.android.programs.benchmark_result import read_result
+from fleetrank.device_agents.android.programs.delegate_flags import backend_of_library
+from fleetrank.device_agents.android.programs.litert_text import read_text
+from fleetrank.device_agents.android.programs.program_output import ProgramCall, ProgramOutput
 from fleetrank.device_agents.contract.measurement import Measurement, ToolSummary
 from fleetrank.device_agents.contract.task import Execution, MeasurePolicy, OptionValue
 from fleetrank.device_agents.errors import (

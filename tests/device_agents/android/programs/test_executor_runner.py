@@ -5,12 +5,8 @@ import pytest
 from phone_calls import execution_of, plan_of
 
 from fleetrank.device_agents.android.programs.executor_runner import ExecutorRunner
-from fleetrank.device_agents.android.programs.phone_program import (
-    READ,
-    ProgramCall,
-    ProgramOutput,
-    reported,
-)
+from fleetrank.device_agents.android.programs.phone_program import READ, reported
+from fleetrank.device_agents.android.programs.program_output import ProgramCall, ProgramOutput
 from fleetrank.device_agents.contract.task import MeasurePolicy
 from fleetrank.device_agents.errors import (
     AgentError,

@@ -5,12 +5,9 @@ from collections import Counter
 import pytest
 from phone_calls import execution_of, plan_of
 
-from fleetrank.device_agents.android.programs.benchmark_model import (
-    BenchmarkModel,
-    module_of,
-    read_operators,
-)
-from fleetrank.device_agents.contract.measurement import MOST_RUNS, Kernel
+from fleetrank.device_agents.android.programs.benchmark_model import BenchmarkModel
+from fleetrank.device_agents.android.programs.operator_times import module_of, read_operators
+from fleetrank.device_agents.contract.kernel_profile import MOST_RUNS, Kernel
 from fleetrank.device_agents.errors import BadOutputError, UnsupportedError
 from tests.device_agents.android.programs.test_benchmark_model import output, text_of
 

@@ -13,7 +13,7 @@ from fleetrank.device_agents.android.programs.ort_runner import (
     encode_tensor,
     found_inputs,
 )
-from fleetrank.device_agents.android.programs.phone_program import ProgramCall, ProgramOutput
+from fleetrank.device_agents.android.programs.program_output import ProgramCall, ProgramOutput
 from fleetrank.device_agents.contract.task import MeasurePolicy
 from fleetrank.device_agents.errors import (
     BadArtifactError,
@@ -21,7 +21,7 @@ from fleetrank.device_agents.errors import (
     CrashedError,
     UnsupportedError,
 )
-from fleetrank.device_agents.runtimes.runner import FoundInput
+from fleetrank.device_agents.runtimes.declared_inputs import FoundInput
 from fleetrank.foundation.vocabulary import MemoryMetric, SampleKind
 
 DATA = Path(__file__).parents[3] / "data/ort_runner"

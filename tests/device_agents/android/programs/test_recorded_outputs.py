@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from fleetrank.device_agents.android.programs.benchmark_model import BenchmarkModel
-from fleetrank.device_agents.android.programs.phone_program import ProgramCall, ProgramOutput
+from fleetrank.device_agents.android.programs.program_output import ProgramCall, ProgramOutput
 from fleetrank.device_agents.contract.measurement import Measurement
 from fleetrank.device_agents.errors import BadArtifactError, CrashedError, UnsupportedError
 from fleetrank.foundation.errors import FleetError

@@ -5,7 +5,7 @@ from phone_calls import execution_of, plan_of, program_of
 from phone_farm.imitation.command import flags_of
 
 from fleetrank.device_agents.android.programs.benchmark_model import BenchmarkModel
-from fleetrank.device_agents.android.programs.phone_program import ProgramCall, ProgramOutput
+from fleetrank.device_agents.android.programs.program_output import ProgramCall, ProgramOutput
 from fleetrank.device_agents.errors import BadOutputError, UnsupportedError
 from fleetrank.foundation.inputs import ModelInput, Values
 

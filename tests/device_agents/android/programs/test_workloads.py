@@ -4,7 +4,7 @@ import pytest
 from phone_calls import RUNTIMES, execution_of, plan_of, program_of
 
 from fleetrank.device_agents.contract.task import Execution
-from fleetrank.foundation.inputs import Workload
+from fleetrank.foundation.workload import Workload
 from fleetrank.models.cards.identity import resolve
 from fleetrank.models.cards.zoo import load_language_zoo
 

@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from fleetrank.device_agents.android.phone_registration import FoundAdb, check_adb, judge_adb
+from fleetrank.device_agents.android.discovery import FoundAdb, check_adb, judge_adb
 
 NEW_ADB = ("36.0.0-13206524", Path("/wheel/adb"))
 OLD_ADB = ("29.0.6-debian", Path("/usr/bin/adb"))

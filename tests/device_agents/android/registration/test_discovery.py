@@ -1,5 +1,5 @@
 from fleetrank.device_agents.android.adb_text import MdnsService, parse_devices
-from fleetrank.device_agents.android.phone_registration import phones_of
+from fleetrank.device_agents.android.discovery import phones_of
 
 SEEN = parse_devices(
     "A1   device usb:1-1 model:Pixel_6 transport_id:1\n"

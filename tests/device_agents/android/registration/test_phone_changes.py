@@ -2,7 +2,7 @@ from dataclasses import replace
 
 from fleetrank.device_agents.android.phone_registration import PhoneRegistrar
 from fleetrank.device_agents.contract.kind import RegisteredDevice, RegistrationData
-from fleetrank.device_agents.registration import changes_between
+from fleetrank.device_agents.registration_changes import changes_between
 
 
 def registered(*latencies_ns: int) -> RegisteredDevice:

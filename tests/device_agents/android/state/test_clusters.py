@@ -4,13 +4,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fleetrank.device_agents.android.state.power_text import (
+from fleetrank.device_agents.android.state.clusters import (
     Topology,
     clusters_of,
     offline_cores,
-    parse_cores,
     parse_topology,
 )
+from fleetrank.device_agents.android.state.cores import parse_cores
 from fleetrank.device_agents.contract.agent import Cluster
 
 

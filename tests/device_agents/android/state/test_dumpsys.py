@@ -1,4 +1,4 @@
-from fleetrank.device_agents.android.state.power_text import (
+from fleetrank.device_agents.android.state.dumpsys import (
     Battery,
     Thermal,
     parse_battery,

@@ -2,6 +2,8 @@ from dataclasses import replace
 
 import pytest
 
+from fleetrank.device_agents.android.state.cores import Core
+from fleetrank.device_agents.android.state.dumpsys import Battery, Thermal
 from fleetrank.device_agents.android.state.fitness import (
     NOTHING,
     PhoneConditions,
@@ -11,7 +13,7 @@ from fleetrank.device_agents.android.state.fitness import (
     to_conditions,
     why_unfit,
 )
-from fleetrank.device_agents.android.state.power_text import Battery, Core, RunClocks, Thermal
+from fleetrank.device_agents.android.state.run_clocks import RunClocks
 from fleetrank.device_agents.contract.task import CanaryTask
 from fleetrank.device_agents.errors import NotFitError
 from fleetrank.foundation.vocabulary import Flag

@@ -7,13 +7,13 @@ from wording import has
 
 from fleetrank.device_agents.android.phone import split_sections
 from fleetrank.device_agents.android.phone_registration import cells_warning
-from fleetrank.device_agents.android.state.identity import (
+from fleetrank.device_agents.android.state.power_text import full_charge_mah
+from fleetrank.device_agents.android.state.probe_text import (
     facts_of_sections,
     hash_serial,
     to_device_facts,
     why_refused,
 )
-from fleetrank.device_agents.android.state.power_text import full_charge_mah
 from fleetrank.foundation.vocabulary import Origin, Tier
 
 SECTIONS = {

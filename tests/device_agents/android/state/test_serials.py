@@ -1,6 +1,6 @@
 """What together names one phone."""
 
-from fleetrank.device_agents.android.state.identity import hash_identity, hash_serial, hash_unit
+from fleetrank.device_agents.android.state.probe_text import hash_identity, hash_serial, hash_unit
 
 SHARED = hash_serial("EMULATOR28X0X23X0")
 BUILD = "google/sdk_gphone64_x86_64/emu64x:14/UE1A/1:user/release-keys"

@@ -18,7 +18,7 @@ from ssh_board import SshBoard
 
 from fleetrank.device_agents.board import first_contact
 from fleetrank.device_agents.board.agent import BoardAgent
-from fleetrank.device_agents.board.board_link import code_bundle, measuring_modules, without_notes
+from fleetrank.device_agents.board.code_bundle import code_bundle, measuring_modules, without_notes
 from fleetrank.device_agents.contract.protocol import encode_request
 from fleetrank.foundation.vocabulary import Runtime, Status
 from tests.device_agents.conftest import make_task

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import pytest
 
-from fleetrank.device_agents.board.board_probe import canary_ns
+from fleetrank.device_agents.board.board_canary import canary_ns
 from fleetrank.device_agents.board.board_state import (
     BoardOptions,
     parse_clusters,

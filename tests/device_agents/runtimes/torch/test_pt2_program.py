@@ -4,11 +4,8 @@ import json
 
 import pytest
 
-from fleetrank.device_agents.runtimes.pt2_program import (
-    STRING_ARGUMENTS,
+from fleetrank.device_agents.runtimes.pt2_forms import (
     UnfitError,
-    checked_program,
-    checked_table,
     dotted_path,
     expression,
     identifier,
@@ -17,6 +14,11 @@ from fleetrank.device_agents.runtimes.pt2_program import (
     operator,
     plain_text,
     tree_spec,
+)
+from fleetrank.device_agents.runtimes.pt2_program import (
+    STRING_ARGUMENTS,
+    checked_program,
+    checked_table,
 )
 from fleetrank.foundation.codec import Json
 

@@ -25,8 +25,9 @@ from hostile_pt2 import (
 
 from fleetrank.device_agents.errors import BadArtifactError
 from fleetrank.device_agents.host.worker_client import measure_in_worker
-from fleetrank.device_agents.runtimes import pt2_program
-from fleetrank.device_agents.runtimes.pt2_program import ALIGNMENT, check_pickle, copy_checked
+from fleetrank.device_agents.runtimes import pt2_archive, pt2_scan
+from fleetrank.device_agents.runtimes.pt2_archive import ALIGNMENT
+from fleetrank.device_agents.runtimes.pt2_scan import check_pickle, copy_checked
 from fleetrank.device_agents.runtimes.torch_runner import TorchRunner
 from fleetrank.foundation.vocabulary import ErrorKind, Runtime
 from tests.device_agents.conftest import make_task
@@ -78,7 +79,7 @@ def test_a_copy_holds_what_was_checked_even_where_the_layout_is_not(
     pt2_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The copy is the wall; the strict reading stands before it."""
-    monkeypatch.setattr(pt2_program, "check_layout", lambda _file: None)
+    monkeypatch.setattr(pt2_archive, "check_layout", lambda _file: None)
     marker, copy = tmp_path / "marker", tmp_path / "copy.pt2"
     file = two_directories(marker, pt2_file, tmp_path / "two.pt2")
     copy_checked(str(file), copy)
@@ -164,7 +165,7 @@ def test_a_compressed_member_is_refused(pt2_file: Path, tmp_path: Path) -> None:
         copy_checked(str(file), tmp_path / "copy.pt2")
 
 
-@pytest.mark.parametrize("size", [pt2_program.MAX_NOTE_BYTES + 1, 3])
+@pytest.mark.parametrize("size", [pt2_scan.MAX_NOTE_BYTES + 1, 3])
 def test_a_note_that_is_no_note_is_refused(size: int, pt2_file: Path, tmp_path: Path) -> None:
     file = rewrite(
         pt2_file, tmp_path / "m.pt2", lambda n, d: b"x" * size if n.endswith("byteorder") else d
@@ -177,7 +178,7 @@ def test_a_note_that_is_no_note_is_refused(size: int, pt2_file: Path, tmp_path: 
 def test_two_members_of_one_name_are_refused_whatever_the_layout(
     name: str, pt2_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pt2_program, "check_layout", lambda _file: None)
+    monkeypatch.setattr(pt2_archive, "check_layout", lambda _file: None)
     file = tmp_path / "m.pt2"
     file.write_bytes(pt2_file.read_bytes())
     with warnings.catch_warnings(action="ignore"), zipfile.ZipFile(file, "a") as archive:

@@ -14,7 +14,7 @@ from phone_farm.farm import FarmedPhone, FarmSpec, VirtualFarm
 from phone_farm.imitation.command import stand_in_of
 
 from fleetrank.device_agents.android.adb_server import AdbServer
-from fleetrank.device_agents.android.state.fitness import FOLDER
+from fleetrank.device_agents.android.state.settings import FOLDER
 from fleetrank.orchestrator.cli.main import run
 from fleetrank.orchestrator.workspace.workspace import Workspace
 

@@ -6,7 +6,7 @@ import threading
 import pytest
 from wording import has
 
-from fleetrank.foundation.lease import pause_between_steps
+from fleetrank.foundation.reading_beside import pause_between_steps
 from fleetrank.orchestrator.cli.silence import never_silent
 from fleetrank.orchestrator.cli.visible_streams import VisibleStream
 

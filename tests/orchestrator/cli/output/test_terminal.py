@@ -7,8 +7,8 @@ import polars as pl
 import pytest
 from rich.console import Console
 
-from fleetrank.analysis.tables.formats import column_texts
 from fleetrank.analysis.tables.table import Table
+from fleetrank.analysis.tables.text_columns import column_texts
 from fleetrank.orchestrator.cli.sweep_display import shown_cells
 from fleetrank.orchestrator.cli.terminal import print_on_terminal, print_rows
 from fleetrank.orchestrator.cli.visible_streams import VisibleStream, make_streams_visible

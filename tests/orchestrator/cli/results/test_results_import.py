@@ -14,10 +14,11 @@ from wording import has
 from world import World
 
 from fleetrank.analysis.panel.session import Session
+from fleetrank.analysis.stored.evaluations import EVALUATIONS
 from fleetrank.analysis.stored.load import load_measurements
 from fleetrank.analysis.stored.part_list import list_path
 from fleetrank.analysis.stored.selection import Selection
-from fleetrank.analysis.stored.side_tables import EVALUATIONS, read_side
+from fleetrank.analysis.stored.side_tables import read_side
 from fleetrank.foundation.lease import host_lease
 from fleetrank.orchestrator.cli.main import run
 from fleetrank.orchestrator.store.results import ResultStore
@@ -58,7 +59,7 @@ def test_each_release_becomes_a_sweep_with_its_provenance(workspace, capsys) -> 
 def test_an_import_waits_for_a_measurement_unless_it_shall_start_now(
     workspace, capsys, monkeypatch
 ) -> None:
-    monkeypatch.setattr("fleetrank.orchestrator.cli.context.LONGEST_READING_WAIT_S", 0.1)
+    monkeypatch.setattr("fleetrank.orchestrator.cli.reading_turn.LONGEST_READING_WAIT_S", 0.1)
     with host_lease("sweep s-1, which measures here"):
         assert run(["results", "import", "--from", "timm", str(DATA / "timm"), "--now"]) == 0
         assert capsys.readouterr().err == ""

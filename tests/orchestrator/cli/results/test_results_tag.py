@@ -8,7 +8,7 @@ from fleet_rows import NETS, PLACES, write_results
 
 from fleetrank.analysis.stored.sweep_record import SweepRecord
 from fleetrank.orchestrator.cli.main import run
-from fleetrank.orchestrator.server.app import render
+from fleetrank.orchestrator.server.pages import render
 from fleetrank.orchestrator.store.results import ResultStore
 from fleetrank.orchestrator.sweep.sweep_status import Live
 

@@ -10,12 +10,12 @@ from fleet_rows import NETS, PLACES, write_results
 from language_rows import DECODERS, MACHINES, Machine, write_language_results
 from stored_part import write_part
 
+from fleetrank.analysis.stored.evaluations import EVALUATIONS
 from fleetrank.analysis.stored.part_list import PARTS
-from fleetrank.analysis.stored.side_tables import EVALUATIONS
 from fleetrank.models.cards.identity import resolve
 from fleetrank.models.cards.zoo import load_language_zoo
 from fleetrank.orchestrator.cli.main import run
-from fleetrank.orchestrator.cli.results_import import architecture
+from fleetrank.orchestrator.cli.standard_metrics import architecture
 from fleetrank.orchestrator.store.side import append_side
 
 STORIES = load_language_zoo()["stories15m"]

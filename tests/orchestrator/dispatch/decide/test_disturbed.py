@@ -10,8 +10,10 @@ from dispatch_bench import Bench, ScriptedHosts, new_failure, new_work
 from fleetrank.device_agents.contract.measurement import Block, Failure, Measurement
 from fleetrank.device_agents.contract.task import MeasureTask
 from fleetrank.foundation.vocabulary import ErrorKind, Origin, Status
-from fleetrank.orchestrator.identity import RoundRules, TaskId
-from fleetrank.orchestrator.progress import Notice, RepeatFinished, View, after_repeats
+from fleetrank.orchestrator.identity import RoundRules
+from fleetrank.orchestrator.keys import TaskId
+from fleetrank.orchestrator.progress_events import Notice, RepeatFinished
+from fleetrank.orchestrator.progress_view import View, after_repeats
 
 N_BLOCKS = 5
 Logs = Callable[[TaskId], Sequence[float]]

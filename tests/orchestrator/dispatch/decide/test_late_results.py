@@ -6,7 +6,8 @@ import pytest
 from dispatch_bench import Bench, ScriptedHosts, always_well, late, new_failure, new_work
 
 from fleetrank.foundation.vocabulary import ErrorKind
-from fleetrank.orchestrator.progress import RepeatFinished, View, after_repeats
+from fleetrank.orchestrator.progress_events import RepeatFinished
+from fleetrank.orchestrator.progress_view import View, after_repeats
 
 
 def counted(bench: Bench) -> tuple[int, int]:

@@ -9,8 +9,8 @@ from dispatch_world import World, failure
 from fleetrank.analysis.stopping_rule import StoppingRule, SweepQuestion
 from fleetrank.foundation.vocabulary import ErrorKind
 from fleetrank.orchestrator.dispatch.decide import messages
-from fleetrank.orchestrator.dispatch.decide.retry import RepeatKey
-from fleetrank.orchestrator.progress import DecisionsMade
+from fleetrank.orchestrator.dispatch.decide.lane import RepeatKey
+from fleetrank.orchestrator.progress_events import DecisionsMade
 
 RULE = StoppingRule(question=SweepQuestion.ORDER, margin=0.05, first=3, most=12, budget_s=1000.0)
 REPEAT_S = 10.0

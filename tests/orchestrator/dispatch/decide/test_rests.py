@@ -10,15 +10,10 @@ from dispatch_world import NOT_FIT, World, failure, repeat_of
 from fleetrank.device_agents.contract.measurement import Failure, Wait
 from fleetrank.foundation.vocabulary import ErrorKind
 from fleetrank.orchestrator.dispatch.decide import messages
-from fleetrank.orchestrator.dispatch.decide.retry import (
-    Lane,
-    RetryRules,
-    Waiting,
-    after_result,
-    after_wait,
-)
+from fleetrank.orchestrator.dispatch.decide.lane import Lane, Waiting
+from fleetrank.orchestrator.dispatch.decide.retry import RetryRules, after_result, after_wait
 from fleetrank.orchestrator.identity import Attempt, Repeat
-from fleetrank.orchestrator.progress import DeviceWaits, RepeatStarted
+from fleetrank.orchestrator.progress_events import DeviceWaits, RepeatStarted
 
 NewWorld = Callable[..., World]
 LOST = failure(ErrorKind.DEVICE_LOST, is_transient=True)

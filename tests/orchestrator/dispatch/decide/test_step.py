@@ -12,17 +12,12 @@ from hypothesis import strategies as st
 
 from fleetrank.foundation.vocabulary import ErrorKind
 from fleetrank.orchestrator.dispatch.decide import messages
-from fleetrank.orchestrator.dispatch.decide.messages import SILENT_S
-from fleetrank.orchestrator.dispatch.decide.retry import (
-    Lane,
-    RetryRules,
-    Waiting,
-    condemns_cell,
-    delay_s,
-)
+from fleetrank.orchestrator.dispatch.decide.lane import Lane, Waiting
+from fleetrank.orchestrator.dispatch.decide.notices import SILENT_S
+from fleetrank.orchestrator.dispatch.decide.retry import RetryRules, condemns_cell, delay_s
 from fleetrank.orchestrator.dispatch.decide.state import next_assignments
 from fleetrank.orchestrator.dispatch.decide.step import step
-from fleetrank.orchestrator.progress import Notice
+from fleetrank.orchestrator.progress_events import Notice
 
 RULES = RetryRules(max_attempts=3, host_wait_s=300.0)
 LOST = failure(ErrorKind.DEVICE_LOST, is_transient=True)

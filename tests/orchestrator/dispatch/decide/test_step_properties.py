@@ -21,7 +21,7 @@ from fleetrank.analysis.stopping_rule import StoppingRule, SweepQuestion
 from fleetrank.device_agents.contract.measurement import Failure, Wait
 from fleetrank.foundation.vocabulary import ErrorKind
 from fleetrank.orchestrator.dispatch.decide import messages
-from fleetrank.orchestrator.dispatch.decide.retry import RepeatKey
+from fleetrank.orchestrator.dispatch.decide.lane import RepeatKey
 from fleetrank.orchestrator.identity import RoundRules
 
 LOST = failure(ErrorKind.DEVICE_LOST, is_transient=True)

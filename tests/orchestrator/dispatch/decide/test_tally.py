@@ -1,6 +1,6 @@
 """What the rows of a sweep say of how far it is."""
 
-from fleetrank.orchestrator.dispatch.decide.state import Tally
+from fleetrank.orchestrator.dispatch.decide.tally import Tally
 
 
 def row(repeat: int, attempt: int, status: str) -> dict[str, object]:

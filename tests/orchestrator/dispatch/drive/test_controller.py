@@ -9,7 +9,7 @@ from fleetrank.device_agents.contract.measurement import Block, Failure
 from fleetrank.device_agents.contract.task import CanaryTask, MeasureTask
 from fleetrank.foundation.vocabulary import ErrorKind, Origin
 from fleetrank.orchestrator.errors import StoreError
-from fleetrank.orchestrator.progress import Notice, RepeatFinished
+from fleetrank.orchestrator.progress_events import Notice, RepeatFinished
 
 
 def test_every_repeat_is_measured_once_and_all_first_repeats_come_first() -> None:

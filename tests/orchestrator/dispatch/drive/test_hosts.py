@@ -28,7 +28,7 @@ from fleetrank.orchestrator.dispatch.hosts import (
     Hosts,
     PlacedDevice,
 )
-from fleetrank.orchestrator.dispatch.ray_cluster import local_ray
+from fleetrank.orchestrator.dispatch.local_ray import local_ray
 from fleetrank.orchestrator.dispatch.ray_hosts import LABEL, RayHosts
 from fleetrank.orchestrator.dispatch.ray_process import RayProcess
 from fleetrank.orchestrator.identity import DeviceSpec

@@ -13,13 +13,15 @@ from tiny_onnx import save_tiny_onnx
 from waiting import wait_until
 
 from fleetrank.device_agents.contract.agent import DeviceFacts, StopRequested
-from fleetrank.device_agents.contract.measurement import Measurement, failed, failure_from_error
+from fleetrank.device_agents.contract.failures import failure_from_error
+from fleetrank.device_agents.contract.measurement import Measurement, failed
 from fleetrank.device_agents.contract.task import BlockPolicy, Execution, MeasurePolicy, MeasureTask
 from fleetrank.device_agents.errors import NotFitError
 from fleetrank.device_agents.registry import create_agent
 from fleetrank.device_agents.simulated import SimulatedAgent
-from fleetrank.foundation.files import file_sha256
-from fleetrank.foundation.lease import Use, give_up_at_once, host_lease, reading_beside_measurements
+from fleetrank.foundation.lease import Use, give_up_at_once, host_lease
+from fleetrank.foundation.reading_beside import reading_beside_measurements
+from fleetrank.foundation.small_file import file_sha256
 from fleetrank.foundation.vocabulary import ErrorKind, Flag, Origin, Runtime, Status
 from fleetrank.orchestrator.dispatch.host import DeviceTask, Host, PollReply, PollRequest
 from fleetrank.orchestrator.identity import DeviceSpec, HostShare

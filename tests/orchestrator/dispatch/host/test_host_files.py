@@ -8,7 +8,7 @@ import pytest
 
 from fleetrank.device_agents.contract.task import CanaryTask, Execution, MeasureTask
 from fleetrank.foundation.vocabulary import Runtime
-from fleetrank.orchestrator.dispatch.host import FilePart, HostFiles, file_names
+from fleetrank.orchestrator.dispatch.host_files import FilePart, HostFiles, file_names
 from fleetrank.orchestrator.errors import OrchestratorError
 
 

@@ -12,7 +12,8 @@ import pytest
 from wording import has
 
 from fleetrank.orchestrator.cli.main import run
-from fleetrank.orchestrator.dispatch.ray_cluster import cluster_ray, local_ray
+from fleetrank.orchestrator.dispatch.local_ray import local_ray
+from fleetrank.orchestrator.dispatch.ray_cluster import cluster_ray
 from fleetrank.orchestrator.errors import NothingToDoError, OrchestratorError, UsageError
 
 
@@ -54,7 +55,7 @@ def test_ray_that_gave_up_starting_is_started_once_more() -> None:
     code = """
 import psutil, ray
 from ray._private.node import Node
-from fleetrank.orchestrator.dispatch.ray_cluster import local_ray
+from fleetrank.orchestrator.dispatch.local_ray import local_ray
 first, bare = [], Node.validate_ip_port
 def give_up(*_):
     Node.validate_ip_port = staticmethod(bare)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from fleetrank.orchestrator.dispatch.ray_cluster import inside, local_ray, make_ray_folder
+from fleetrank.orchestrator.dispatch.local_ray import inside, local_ray, make_ray_folder
 from fleetrank.orchestrator.errors import OrchestratorError
 
 _STRANGER = 65534
@@ -145,7 +145,7 @@ def test_a_path_too_long_for_a_socket_is_passed_over(
 
 
 def test_no_safe_place_is_an_error_with_a_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fleetrank.orchestrator.dispatch.ray_cluster._is_safe", lambda _: False)
+    monkeypatch.setattr("fleetrank.orchestrator.dispatch.local_ray._is_safe", lambda _: False)
     with pytest.raises(OrchestratorError, match="safe from other users") as raised:
         make_ray_folder()
     assert "TMPDIR" in raised.value.remedy

@@ -14,7 +14,8 @@ from tokenizers import Tokenizer, models, normalizers
 from fleetrank.models.calibration import PictureForm
 from fleetrank.models.cards.card import Preprocessing
 from fleetrank.orchestrator.errors import UsageError
-from fleetrank.orchestrator.evaluation.user_data import DataChild, open_tokenizer, read_picture_data
+from fleetrank.orchestrator.evaluation.picture_data import read_picture_data
+from fleetrank.orchestrator.evaluation.user_data import DataChild, open_tokenizer
 
 pytestmark = pytest.mark.slow
 SMALL_BYTES = 1 << 30

@@ -9,13 +9,10 @@ import pytest
 from fleetrank.foundation.errors import BadFileError
 from fleetrank.models.calibration import PictureForm
 from fleetrank.models.cards.card import Preprocessing
-from fleetrank.orchestrator.evaluation.scoring import read_questions
-from fleetrank.orchestrator.evaluation.user_data import (
-    DataChild,
-    open_tokenizer,
-    read_picture_data,
-    read_text_data,
-)
+from fleetrank.orchestrator.evaluation.choice_tasks import read_questions
+from fleetrank.orchestrator.evaluation.picture_data import read_picture_data
+from fleetrank.orchestrator.evaluation.text_data import read_text_data
+from fleetrank.orchestrator.evaluation.user_data import DataChild, open_tokenizer
 
 FORM = PictureForm(shape=(1, 3, 2, 2), preprocessing=Preprocessing())
 

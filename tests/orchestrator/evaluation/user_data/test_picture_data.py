@@ -15,12 +15,12 @@ from fleetrank.models.calibration import PictureForm, as_input, opened_image
 from fleetrank.models.cards.card import Preprocessing
 from fleetrank.models.errors import ExportError
 from fleetrank.orchestrator.errors import UsageError
-from fleetrank.orchestrator.evaluation.user_data import (
-    DataChild,
+from fleetrank.orchestrator.evaluation.picture_data import (
     PictureData,
     read_picture_data,
     refuse_unfit_classes,
 )
+from fleetrank.orchestrator.evaluation.user_data import DataChild
 
 
 def _png(level: int, size: tuple[int, int] = (8, 8)) -> bytes:

@@ -7,8 +7,8 @@ import pytest
 
 from fleetrank.foundation.errors import FleetError
 from fleetrank.orchestrator.errors import UsageError
-from fleetrank.orchestrator.evaluation.scoring import read_questions
-from fleetrank.orchestrator.evaluation.user_data import read_text_data
+from fleetrank.orchestrator.evaluation.choice_tasks import read_questions
+from fleetrank.orchestrator.evaluation.text_data import read_text_data
 
 
 def test_a_text_keeps_the_ends_of_its_lines(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ import sentencepiece
 from tokenizers import Tokenizer, models, pre_tokenizers, processors, trainers
 
 from fleetrank.orchestrator.errors import UsageError
-from fleetrank.orchestrator.evaluation.scoring import Question, choice_windows
+from fleetrank.orchestrator.evaluation.choice_tasks import Question, choice_windows
 from fleetrank.orchestrator.evaluation.user_data import DataChild, open_tokenizer, refuse_unfit
 
 TEXT = "the quick brown fox jumps over the lazy dog " * 30

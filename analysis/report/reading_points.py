@@ -1,0 +1,97 @@
+"""The points of the page's charts about prompts, steps, and long texts."""
+
+import polars as pl
+
+from fleetrank.analysis.labels import labels_of
+from fleetrank.analysis.report.evidence import Evidence
+from fleetrank.analysis.report.html_table import Json
+from fleetrank.analysis.report.page_tables import PageTables, titled
+from fleetrank.analysis.report.points import BYTES_PER_MB, DIGITS, PLACE
+from fleetrank.foundation.units import NS_PER_MS, NS_PER_S
+from fleetrank.foundation.workload import Workload
+
+_CROSSOVERS = "tokens/crossover"
+
+
+def token_points(evidence: Evidence) -> Json | None:
+    """The cells of every workload with tokens, as columns; `w`, `p` and `m` are numbers.
+
+    `slots` is null for an encoder, which has no cache. `None` on a page about images.
+    """
+    cells = shown_token_cells(evidence)
+    if cells is None:
+        return None
+    shown, workloads = evidence.shown, list(evidence.token_workloads)
+    per_s = pl.col("tokens_per_inference") / (pl.col("latency_ns") / NS_PER_S)
+    figures = cells.select(
+        (pl.col("latency_ns") / NS_PER_MS).round_sig_figs(DIGITS).alias("ms"),
+        pl.when(pl.col("latency_ns") > 0).then(per_s).round_sig_figs(DIGITS).alias("per_s"),
+        (pl.col("peak_memory_bytes") / BYTES_PER_MB).round_sig_figs(DIGITS).alias("mb"),
+    )
+    return {
+        "workloads": workloads,
+        "first": workloads.index(evidence.workload) if evidence.workload in workloads else 0,
+        "slots": [Workload.parse(one).context_tokens for one in workloads],
+        "w": [workloads.index(one) for one in cells["workload"]],
+        "p": [shown.platform_at[one] for one in cells["platform_key"]],
+        "m": [shown.model_at[one] for one in cells["model"]],
+        **figures.to_dict(as_series=False),
+    }
+
+
+def shown_token_cells(evidence: Evidence) -> pl.DataFrame | None:
+    """The cells of workloads with tokens that the charts show, by model and platform."""
+    if evidence.token_cells is None:
+        return None
+    shown = evidence.shown
+    return evidence.token_cells.filter(
+        pl.col("model").is_in(list(shown.models))
+        & pl.col("platform_key").is_in(list(shown.platforms))
+    ).unique([*PLACE, "workload"], keep="first", maintain_order=True)
+
+
+def reading_times(evidence: Evidence, tables: PageTables) -> pl.DataFrame:
+    """The times of reading that the page shows; empty without segments."""
+    if not evidence.has_segments or len(tables.answered("tokens/reading", "tokens/crossover")) < 2:
+        return pl.DataFrame()
+    return evidence.shown.on_page(tables["tokens/reading"].frame)
+
+
+def reading_groups(evidence: Evidence, tables: PageTables) -> list[Json]:
+    """For each model and platform: title, number of the model, rows and crossovers.
+
+    The number is null for a model that was not measured in the workload of the page.
+    A row is [way, tokens, ms]; a crossover [way, tokens, low, high], an end that is not known null.
+    """
+    times = reading_times(evidence, tables)
+    if times.is_empty():
+        return []
+    way = pl.coalesce("sizes", "strategy").alias("way")
+    ms = pl.col("time_ms").round_sig_figs(DIGITS)
+    found = tables[_CROSSOVERS].frame.filter(pl.col("crossover_tokens").is_not_null())
+    ends = (pl.col(name).round(1) for name in ("crossover_tokens", "low_tokens", "high_tokens"))
+    crossings = found.select(*PLACE, way, *ends)
+    titles = _platform_titles(evidence, times)
+    return [
+        {
+            "title": f"{model}, {titles[str(platform)]}",
+            "model": evidence.shown.model_at.get(str(model)),
+            "rows": _chart_lists(group.select(way, "tokens", ms).drop_nulls()),
+            "crossings": _chart_lists(
+                crossings.filter(model=model, platform_key=platform).drop(PLACE)
+            ),
+        }
+        for (model, platform), group in times.group_by(PLACE, maintain_order=True)
+    ]
+
+
+def _platform_titles(evidence: Evidence, rows: pl.DataFrame) -> dict[str, str]:
+    short = labels_of(rows["platform_key"].unique(maintain_order=True)).names
+    return {
+        key: titled(name, evidence.origins.filter(platform_key=key)["origin"])
+        for key, name in short.items()
+    }
+
+
+def _chart_lists(frame: pl.DataFrame) -> list[list[object]]:
+    return [list(row) for row in frame.iter_rows()]

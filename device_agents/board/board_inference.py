@@ -1,0 +1,109 @@
+"""Runs a file over given inputs on a board: sends them, and fetches the outputs."""
+
+import base64
+import hashlib
+import time
+from pathlib import Path
+
+from fleetrank.device_agents.board.board_files import files_of, no_result, prepare, with_paths
+from fleetrank.device_agents.board.board_link import SHORT_S, BoardLink
+from fleetrank.device_agents.board.board_state import BoardOptions
+from fleetrank.device_agents.contract.agent import StopRequested
+from fleetrank.device_agents.contract.measurement import Failure
+from fleetrank.device_agents.contract.protocol import encode_request
+from fleetrank.device_agents.contract.task import InferTask
+from fleetrank.device_agents.errors import TimedOutError
+from fleetrank.device_agents.timing import Clock
+from fleetrank.foundation.codec import CodecError, from_plain
+from fleetrank.foundation.files import written_aside
+from fleetrank.foundation.units import NS_PER_S
+
+_PIECE_S = 240.0
+"""To fetch 8 MiB as text at 100 kB/s, slower than any link that would be used, takes 112 s."""
+_TEXT_BYTES_PER_S = 75_000
+"""What that link carries when three bytes are four letters."""
+_MAX_OUTPUT_BYTES = 8 << 30
+"""A board cannot fill this host's disk. An evaluation asks for less than a hundredth of it."""
+
+
+def infer_there(
+    link: BoardLink, options: BoardOptions, task: InferTask, stop: StopRequested
+) -> Failure | None:
+    """Runs the file on the board and writes its outputs here; `None` means success.
+
+    The caller holds this host's lease: the inputs are encrypted at full speed. A hot or slowed
+    board is not refused, because it computes the same outputs.
+
+    Raises:
+        FleetError: what went wrong beside the worker there, with its remedy.
+    """
+    files, wait_s = files_of(task), options.max_wait_s
+    ready = prepare(link, options.board_hash, files, stop)
+    for file in ready.lacking:
+        link.push(file, ready.names, wait_s, stop)
+    request = {
+        "gpu": options.gpu_options,
+        "task": encode_request(with_paths(task, ready.places)),
+        "inputs": files[task.inputs_path].name,
+        "wait_s": wait_s,
+    }
+    limit_s = wait_s + task.timeout_s + SHORT_S
+    reply = link.ask("infer", request, timeout_s=limit_s, stop_requested=stop)
+    if "failure" in reply:
+        try:
+            return from_plain(Failure, reply["failure"])
+        except CodecError as error:
+            raise no_result(error.message) from error
+    name, size = reply.get("name"), reply.get("size")
+    if not isinstance(name, str) or not isinstance(size, int):
+        raise no_result("it names no outputs")
+    if size > _MAX_OUTPUT_BYTES:
+        raise no_result(f"its outputs have {size:,} bytes, and at most {_MAX_OUTPUT_BYTES:,} may")
+    fetch_file(link, name, size, Path(task.outputs_path), stop)
+    return None
+
+
+def fetch_file(
+    link: BoardLink,
+    name: str,
+    size: int,
+    path: Path,
+    stop: StopRequested,
+    clock: Clock = time.perf_counter_ns,
+) -> None:
+    """Writes a file of the board here, piece by piece, if its sha256 is that of its name.
+
+    Raises:
+        TimedOutError: all pieces together took longer than a slow link takes.
+    """
+    digest, found = hashlib.sha256(), 0
+    total_s = _PIECE_S + size / _TEXT_BYTES_PER_S
+    deadline_ns = clock() + int(total_s * NS_PER_S)
+    with written_aside(path) as aside:
+        with aside.open("xb") as file:
+            while found < size:
+                left_s = (deadline_ns - clock()) / NS_PER_S
+                if left_s <= 0:
+                    raise TimedOutError(
+                        f"{link.host} sent {found:,} of {size:,} bytes of its outputs in "
+                        f"{total_s:.0f} s",
+                        "check that the board does not hang, and its network",
+                    )
+                piece = _piece(link, name, found, min(_PIECE_S, left_s), stop)
+                file.write(piece)
+                digest.update(piece)
+                found += len(piece)
+        if not name.startswith(digest.hexdigest()):
+            raise no_result("the outputs arrived damaged")
+
+
+def _piece(link: BoardLink, name: str, offset: int, timeout_s: float, stop: StopRequested) -> bytes:
+    request = {"name": name, "offset": offset}
+    reply = link.ask("take", request, timeout_s=timeout_s, stop_requested=stop)
+    try:
+        piece = base64.b64decode(str(reply.get("content")), validate=True)
+    except ValueError as error:
+        raise no_result(f"the outputs are not text of bytes: {error}") from error
+    if not piece:
+        raise no_result("the outputs end too early")
+    return piece
