@@ -34,7 +34,7 @@ import polars as pl
 
 from fleetrank.analysis.errors import AnalysisError, NoDataError
 from fleetrank.analysis.panel.session import Session
-from fleetrank.analysis.statistics.pairs import faster
+from fleetrank.analysis.statistics.pairs.pairs import faster
 from fleetrank.analysis.stored.columns import READ_SCHEMA
 from fleetrank.analysis.stored.load import load_measurements
 from fleetrank.analysis.stored.selection import Selection

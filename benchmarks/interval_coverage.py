@@ -24,7 +24,7 @@ from fleetrank.analysis.arrays.bootstrap import (
 )
 from fleetrank.analysis.arrays.ranking import Floats
 from fleetrank.analysis.arrays.strata import stratified_units
-from fleetrank.analysis.statistics.model_ranks import rank_sets, share_interval
+from fleetrank.analysis.statistics.ranks.model_ranks import rank_sets, share_interval
 
 
 def effects(n: int, rng: np.random.Generator, *, is_heavy: bool) -> Floats:

@@ -30,10 +30,10 @@ import polars as pl
 from fleetrank.analysis.arrays.ranking import Floats
 from fleetrank.analysis.errors import NoDataError
 from fleetrank.analysis.panel.session import Session
-from fleetrank.analysis.statistics.comparable_devices import neighbours_of
-from fleetrank.analysis.statistics.device_fit import DeviceValues
-from fleetrank.analysis.statistics.device_intervals import UNLIKE, predict_device
-from fleetrank.analysis.statistics.predictions import QUANTITIES
+from fleetrank.analysis.statistics.prediction.comparable_devices import neighbours_of
+from fleetrank.analysis.statistics.prediction.device_fit import DeviceValues
+from fleetrank.analysis.statistics.prediction.device_intervals import UNLIKE, predict_device
+from fleetrank.analysis.statistics.prediction.predictions import QUANTITIES
 from fleetrank.analysis.stored.load import load_measurements
 from fleetrank.analysis.stored.selection import Selection
 

@@ -12,7 +12,7 @@ from fleetrank.analysis.figures import chosen_platforms
 from fleetrank.analysis.panel.session import Session
 from fleetrank.analysis.report.shown import Shown, choose_shown
 from fleetrank.analysis.rounds import MeasuredRound, round_values
-from fleetrank.analysis.statistics.sustained import sustained_rows
+from fleetrank.analysis.statistics.scaling.sustained import sustained_rows
 from fleetrank.analysis.stored.cell_values import cell_values
 from fleetrank.analysis.stored.chosen_workload import refuse_absent_workload, workloads_of
 from fleetrank.analysis.stored.columns import ORIGINS, ROW_KEY

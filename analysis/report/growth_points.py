@@ -8,7 +8,7 @@ from fleetrank.analysis.report.evidence import Evidence
 from fleetrank.analysis.report.html_table import Json
 from fleetrank.analysis.report.page_tables import PageTables, titled
 from fleetrank.analysis.report.points import BYTES_PER_MB, DIGITS
-from fleetrank.analysis.statistics.sustained import windows
+from fleetrank.analysis.statistics.scaling.sustained import windows
 from fleetrank.foundation.units import NS_PER_MS, NS_PER_S
 from fleetrank.foundation.wording import count_of
 

@@ -17,7 +17,7 @@ from fleetrank.analysis.report.points import DIGITS
 from fleetrank.analysis.report.reading_points import reading_groups, token_points
 from fleetrank.analysis.report.round_points import host_series
 from fleetrank.analysis.report.shown import Shown
-from fleetrank.analysis.statistics.predictions import PredictionsResult
+from fleetrank.analysis.statistics.prediction.predictions import PredictionsResult
 from fleetrank.analysis.stored.columns import NO_FAMILY
 from fleetrank.analysis.stored.latency_statistic import STATISTIC
 from fleetrank.analysis.tables.table import frame_of

@@ -18,13 +18,21 @@ from fleetrank.analysis.report.html_table import (
 )
 from fleetrank.analysis.report.pair_view import fleet_data
 from fleetrank.analysis.report.shown import Shown
-from fleetrank.analysis.statistics.frontier_transfer import ParetoResult, pareto
-from fleetrank.analysis.statistics.language import PhasesResult, phases, phases_table
-from fleetrank.analysis.statistics.predictions import Prediction, PredictionsResult, predict
-from fleetrank.analysis.statistics.predictions_table import predictions_as_table
-from fleetrank.analysis.statistics.scaling_points import scaling_points
-from fleetrank.analysis.statistics.transfer import TransferResult, transfer, transfer_as_table
-from fleetrank.analysis.statistics.verdicts import with_verdicts
+from fleetrank.analysis.statistics.frontiers.frontier_transfer import ParetoResult, pareto
+from fleetrank.analysis.statistics.language.language import PhasesResult, phases, phases_table
+from fleetrank.analysis.statistics.measured.verdicts import with_verdicts
+from fleetrank.analysis.statistics.prediction.predictions import (
+    Prediction,
+    PredictionsResult,
+    predict,
+)
+from fleetrank.analysis.statistics.prediction.predictions_table import predictions_as_table
+from fleetrank.analysis.statistics.scaling.scaling_points import scaling_points
+from fleetrank.analysis.statistics.transfer.transfer import (
+    TransferResult,
+    transfer,
+    transfer_as_table,
+)
 from fleetrank.analysis.stored.columns import DEFAULT_ORIGINS, ORIGINS
 from fleetrank.analysis.tables.table import Table
 from fleetrank.analysis.tables.tables import session_table

@@ -8,9 +8,14 @@ import polars as pl
 from fleetrank.analysis.arrays.ranking import Floats
 from fleetrank.analysis.figures import platform_labels
 from fleetrank.analysis.panel.session import Session
-from fleetrank.analysis.statistics.pair_answer import PairAnswer, conditions_of, pair_sentences
-from fleetrank.analysis.statistics.pair_evidence import Runs, stored_figures
-from fleetrank.analysis.statistics.pair_orders import (
+from fleetrank.analysis.statistics.measured.verdicts import doubts_of
+from fleetrank.analysis.statistics.pairs.pair_answer import (
+    PairAnswer,
+    conditions_of,
+    pair_sentences,
+)
+from fleetrank.analysis.statistics.pairs.pair_evidence import Runs, stored_figures
+from fleetrank.analysis.statistics.pairs.pair_orders import (
     LISTED,
     OF_DEVICE,
     SINGLE_MARGIN,
@@ -18,8 +23,7 @@ from fleetrank.analysis.statistics.pair_orders import (
     Order,
     PairOrder,
 )
-from fleetrank.analysis.statistics.pairs import main_pair
-from fleetrank.analysis.statistics.verdicts import doubts_of
+from fleetrank.analysis.statistics.pairs.pairs import main_pair
 from fleetrank.analysis.stored.selection import MARGIN, margin_of
 from fleetrank.foundation.units import NS_PER_MS
 

@@ -12,7 +12,7 @@ from fleetrank.analysis.panel.session import Session
 from fleetrank.analysis.report.evidence import Evidence
 from fleetrank.analysis.report.page_tables import titled
 from fleetrank.analysis.rounds import MeasuredRound
-from fleetrank.analysis.statistics.model_ranks import ranks_on_platforms
+from fleetrank.analysis.statistics.ranks.model_ranks import ranks_on_platforms
 from fleetrank.analysis.weather import weather_of
 
 _MOST_POINTS = 2000

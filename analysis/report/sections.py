@@ -26,12 +26,12 @@ from fleetrank.analysis.report.pair_view import is_of_pairs
 from fleetrank.analysis.report.reading_points import reading_times, shown_token_cells
 from fleetrank.analysis.report.round_points import host_series
 from fleetrank.analysis.report.shown import Shown
-from fleetrank.analysis.statistics.curves import KNEE_GAIN
-from fleetrank.analysis.statistics.disagreement import MIN_SHIFT
-from fleetrank.analysis.statistics.latency_tables import MARKS
-from fleetrank.analysis.statistics.sustained import sustained_as_table
-from fleetrank.analysis.statistics.transfer import transfer_as_table
-from fleetrank.analysis.statistics.verdicts import sweep_sentences
+from fleetrank.analysis.statistics.measured.latency_tables import MARKS
+from fleetrank.analysis.statistics.measured.verdicts import sweep_sentences
+from fleetrank.analysis.statistics.ranks.disagreement import MIN_SHIFT
+from fleetrank.analysis.statistics.scaling.curves import KNEE_GAIN
+from fleetrank.analysis.statistics.scaling.sustained import sustained_as_table
+from fleetrank.analysis.statistics.transfer.transfer import transfer_as_table
 from fleetrank.analysis.stored.cell_notes import MIN_REPEATS
 from fleetrank.analysis.stored.cell_values import NOISY_SHARE
 from fleetrank.analysis.stored.latency_statistic import STATISTIC

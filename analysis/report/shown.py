@@ -7,7 +7,7 @@ from functools import cached_property
 import polars as pl
 
 from fleetrank.analysis.figures import chosen_platforms, models_by_latency, platform_labels
-from fleetrank.analysis.statistics.latency_tables import own_first
+from fleetrank.analysis.statistics.measured.latency_tables import own_first
 from fleetrank.analysis.stored.columns import FAMILIES, PRECISIONS, STORED_RUNTIMES, TIERS
 from fleetrank.foundation.vocabulary import Origin
 

@@ -318,7 +318,7 @@ def checked_table(name: str, session: "Session") -> Table:
             "use values nearer to the defaults",
         ) from error
     if part.is_ranking:
-        doubts = _attribute("verdicts:doubts_sentence")(session)
+        doubts = _attribute("measured.verdicts:doubts_sentence")(session)
         table = replace(table, notes=(*table.notes, *([doubts] if doubts else [])))
     return replace(table, devices=session.once(_published), columns=part.columns)
 
@@ -356,7 +356,7 @@ def function_of(part: TablePart) -> TableFunction:
 
 
 def _attribute(name: str) -> Any:
-    """`module:name` of `analysis/statistics`."""
+    """`folder.module:name` of `analysis/statistics`."""
     module, _, attribute = name.partition(":")
     return getattr(importlib.import_module(f"{_STATISTICS}.{module}"), attribute)
 

@@ -29,7 +29,7 @@ from fleetrank.orchestrator.workspace.selectors import Selectors
 from fleetrank.orchestrator.workspace.user_shares import read_shares
 
 if TYPE_CHECKING:
-    from fleetrank.analysis.statistics.pair_answer import PairAnswer
+    from fleetrank.analysis.statistics.pairs.pair_answer import PairAnswer
     from fleetrank.analysis.tables.table import Table
 
     Said = tuple[tuple[str, ...], Table]
@@ -117,7 +117,7 @@ def faster(
         sentences, table = _of_several(shares, chosen, now=now)
     else:
         answer = _answer(names, shares, chosen, has_gap=explain or as_json, now=now)
-        from fleetrank.analysis.statistics.pair_answer import holds
+        from fleetrank.analysis.statistics.pairs.pair_answer import holds
 
         code = 0 if fail_if is None or holds(answer, fail_if) else EXIT_SLOWER
         if as_json:
@@ -165,7 +165,7 @@ def _refuse_wrong(
 def _answer(
     names: Sequence[str], shares: Shares, selectors: Selectors, *, has_gap: bool, now: bool
 ) -> "PairAnswer":
-    from fleetrank.analysis.statistics.pairs import faster as answer
+    from fleetrank.analysis.statistics.pairs.pairs import faster as answer
 
     devices: list[str] = []
     workspace = current().workspace
@@ -179,7 +179,7 @@ def _answer(
 
 
 def _of_several(shares: Shares, selectors: Selectors, *, now: bool) -> "Said":
-    from fleetrank.analysis.statistics.fastest import fastest
+    from fleetrank.analysis.statistics.pairs.fastest import fastest
 
     with selected_session("pairs/fastest", selectors, now=now) as session:
         sentences, table = fastest(session, shares)
@@ -194,9 +194,9 @@ _SHOWN = (
 
 def _of_pair(answer: "PairAnswer", *, is_chosen: bool) -> "Said":
     """The answer, and a table of its platforms."""
-    from fleetrank.analysis.statistics.pair_answer import pair_sentences
-    from fleetrank.analysis.statistics.pair_orders import LISTED
-    from fleetrank.analysis.statistics.pairs import pair_table
+    from fleetrank.analysis.statistics.pairs.pair_answer import pair_sentences
+    from fleetrank.analysis.statistics.pairs.pair_orders import LISTED
+    from fleetrank.analysis.statistics.pairs.pairs import pair_table
 
     a, b = answer.here.model_a, answer.here.model_b
     step = answer.next_step

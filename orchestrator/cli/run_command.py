@@ -295,8 +295,8 @@ def ab(
 def _elsewhere(rows: "pl.LazyFrame", models: tuple[str, str]) -> tuple[str, ...]:
     """Whether the order is the same on other platforms; empty where none measured both."""
     import fleetrank
-    from fleetrank.analysis.statistics.pair_answer import pair_sentences
-    from fleetrank.analysis.statistics.pair_orders import Order
+    from fleetrank.analysis.statistics.pairs.pair_answer import pair_sentences
+    from fleetrank.analysis.statistics.pairs.pair_orders import Order
     from fleetrank.analysis.stored.selection import PRECISION_OF_KEY, Selection
     from fleetrank.orchestrator.workspace.model_argument import given_precision
 

@@ -47,8 +47,8 @@ def export_standard_metrics(
         NoDataError: no sweep has a successful measurement.
     """
     from fleetrank.analysis.panel.session import Session
-    from fleetrank.analysis.statistics.summary import run_summaries
-    from fleetrank.analysis.statistics.summary_table import summary_table
+    from fleetrank.analysis.statistics.summary.summary import run_summaries
+    from fleetrank.analysis.statistics.summary.summary_table import summary_table
     from fleetrank.analysis.stored.columns import ORIGINS
     from fleetrank.analysis.stored.load import load_measurements
     from fleetrank.analysis.stored.selection import Selection
@@ -75,7 +75,7 @@ def _records(runs: pl.DataFrame) -> list[dict[str, object]]:
 
 
 def _write_files(out: Path, runs: pl.DataFrame, comparison: "Table") -> None:
-    from fleetrank.analysis.statistics.summary_table import field_rows
+    from fleetrank.analysis.statistics.summary.summary_table import field_rows
     from fleetrank.analysis.tables.formats import render
     from fleetrank.analysis.tables.table import Table
 

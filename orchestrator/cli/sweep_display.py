@@ -114,7 +114,7 @@ def noisy_lines(results: Path, sweep_id: str) -> Iterator[str]:
 
 
 def _noise_of(results: Path, cells: "pl.DataFrame") -> Iterator[str]:
-    from fleetrank.analysis.statistics.verdicts import history_sentences, sweep_sentences
+    from fleetrank.analysis.statistics.measured.verdicts import history_sentences, sweep_sentences
     from fleetrank.analysis.stored.load import load_measurements
 
     yield from sweep_sentences(cells)
@@ -124,7 +124,7 @@ def _noise_of(results: Path, cells: "pl.DataFrame") -> Iterator[str]:
 def _matrix_lines(cells: "pl.DataFrame") -> list[str]:
     """The way round with fewer lines that fits a line; none if both have too many."""
     from fleetrank.analysis.labels import labels_of
-    from fleetrank.analysis.statistics.latency_tables import latency_matrix
+    from fleetrank.analysis.statistics.measured.latency_tables import latency_matrix
 
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else _WIDTH
     matrix = latency_matrix(cells)
@@ -142,8 +142,8 @@ def _matrix_lines(cells: "pl.DataFrame") -> list[str]:
 def _surprise(results: Path) -> Iterator[str]:
     """The order of two models that most other devices reverse; nothing if no other is known."""
     from fleetrank.analysis.errors import AnalysisError
-    from fleetrank.analysis.statistics.pair_answer import pair_sentences
-    from fleetrank.analysis.statistics.pairs import main_pair
+    from fleetrank.analysis.statistics.pairs.pair_answer import pair_sentences
+    from fleetrank.analysis.statistics.pairs.pairs import main_pair
 
     with suppress(AnalysisError), reading_turn(results, work=Work.PAIRS, now=True):
         answer = main_pair(_session(results))
@@ -160,7 +160,7 @@ def with_judgement(results: Path, sweep_id: str) -> tuple["pl.DataFrame", ...]:
     from fleetrank.analysis.errors import AnalysisError
 
     with suppress(AnalysisError, ModuleNotFoundError):
-        from fleetrank.analysis.statistics.verdicts import with_verdicts
+        from fleetrank.analysis.statistics.measured.verdicts import with_verdicts
 
         session = _session(results, sweep_id)
         known = [one for one in session.workloads if session.cells_of(one) is not None]

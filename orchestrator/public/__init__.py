@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     import polars as pl
 
     from fleetrank.analysis.report.page import ReportFacts
-    from fleetrank.analysis.statistics.pair_answer import PairAnswer
+    from fleetrank.analysis.statistics.pairs.pair_answer import PairAnswer
     from fleetrank.analysis.stored.selection import Named, Selection
     from fleetrank.analysis.tables.table import Table
 
@@ -187,7 +187,7 @@ def faster(
         FleetError: no chosen platform measured both; the message has a remedy.
     """
     from fleetrank.analysis.panel.session import Session
-    from fleetrank.analysis.statistics.pairs import faster as answer
+    from fleetrank.analysis.statistics.pairs.pairs import faster as answer
     from fleetrank.orchestrator.extras import require_libraries
     from fleetrank.orchestrator.reading_errors import explained_errors
 

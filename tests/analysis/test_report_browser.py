@@ -18,8 +18,8 @@ from stored_part import write_part
 
 from fleetrank.analysis.panel.session import Session
 from fleetrank.analysis.report.page import build_report
-from fleetrank.analysis.statistics.pair_answer import pair_sentences
-from fleetrank.analysis.statistics.pairs import faster
+from fleetrank.analysis.statistics.pairs.pair_answer import pair_sentences
+from fleetrank.analysis.statistics.pairs.pairs import faster
 from fleetrank.analysis.stored.load import load_measurements
 from fleetrank.analysis.stored.selection import Selection
 

@@ -18,7 +18,7 @@ from fleetrank.analysis.comparison.rounds_comparison import (
 from fleetrank.analysis.errors import NoDataError
 from fleetrank.analysis.panel.session import Session
 from fleetrank.analysis.rounds import round_values
-from fleetrank.analysis.statistics.pairs import faster
+from fleetrank.analysis.statistics.pairs.pairs import faster
 from fleetrank.analysis.stopping_rule import StoppingRule, SweepQuestion
 from fleetrank.analysis.stored.selection import Selection
 

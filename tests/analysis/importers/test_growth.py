@@ -18,7 +18,7 @@ from fleetrank.analysis.importers.model_facts import parse_facts
 from fleetrank.analysis.importers.qai_hub import parse_qai_hub
 from fleetrank.analysis.importers.timm import ACCURACY_FILE, parse_timm
 from fleetrank.analysis.labels import keys_in, labels_of
-from fleetrank.analysis.statistics.pair_users import platform_shares
+from fleetrank.analysis.statistics.pairs.pair_users import platform_shares
 
 MAPPING = b"""source = {name = "lab", licence = "MIT", sample_kind = "tool_summary"}
 columns = {model = "net", device = "dev", latency = "ms"}

@@ -10,8 +10,8 @@ from polars.testing import assert_frame_equal
 
 from fleetrank.analysis.panel.session import Session
 from fleetrank.analysis.rounds import round_values
-from fleetrank.analysis.statistics.latency_tables import latency_table
-from fleetrank.analysis.statistics.pairs import faster
+from fleetrank.analysis.statistics.measured.latency_tables import latency_table
+from fleetrank.analysis.statistics.pairs.pairs import faster
 from fleetrank.analysis.stored.selection import Selection
 
 LEVELS_NS = {"a": 1.00e6, "b": 1.03e6, "c": 1.06e6, "d": 1.5e6, "e": 1.6e6, "f": 2e6}

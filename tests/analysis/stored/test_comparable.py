@@ -4,7 +4,7 @@ from wording import has
 
 from fleetrank.analysis.errors import NoDataError, NotComparableError
 from fleetrank.analysis.panel.session import Session
-from fleetrank.analysis.statistics.pairs import faster
+from fleetrank.analysis.statistics.pairs.pairs import faster
 from fleetrank.analysis.stored.cell_values import cell_values
 from fleetrank.analysis.stored.scope import comparable_cells, differences
 from fleetrank.analysis.stored.selection import Selection

@@ -15,7 +15,7 @@ from wording import has
 import fleetrank
 from fleetrank.analysis.panel.session import Session
 from fleetrank.analysis.report.pair_view import fleet_data
-from fleetrank.analysis.statistics import pairs
+from fleetrank.analysis.statistics.pairs import pairs
 from fleetrank.analysis.stored.load import load_measurements
 from fleetrank.analysis.stored.selection import Selection
 from fleetrank.foundation.errors import BadFileError

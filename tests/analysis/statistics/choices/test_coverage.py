@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from fleetrank.analysis.statistics import coverage
-from fleetrank.analysis.statistics.coverage import smallest_cover
+from fleetrank.analysis.statistics.choices import coverage
+from fleetrank.analysis.statistics.choices.coverage import smallest_cover
 
 NAN = math.nan
 rhos = arrays(np.float64, (5, 6), elements=st.sampled_from([NAN, 0.1, 0.5, 0.8, 0.9, 1.0]))

@@ -2,7 +2,7 @@
 
 import pytest
 
-from fleetrank.analysis.statistics.decision_tree import TREE, Branch, Figure, Goal, advice
+from fleetrank.analysis.statistics.choices.decision_tree import TREE, Branch, Figure, Goal, advice
 
 BRANCH = Branch(
     goal=Goal.PAPER, figure=Figure.CNN_RHO, limit=0.9, if_met="transfer", otherwise="measure"

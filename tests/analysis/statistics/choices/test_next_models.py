@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fleetrank.analysis.statistics.next_models import beside, choose, covariance_of, judge
+from fleetrank.analysis.statistics.choices.next_models import beside, choose, covariance_of, judge
 
 
 def fleet(seed: int, n_models: int = 8, n_devices: int = 6) -> np.ndarray:

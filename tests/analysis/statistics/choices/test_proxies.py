@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-from fleetrank.analysis.statistics.proxies import leave_one_out, typical_rho
+from fleetrank.analysis.statistics.choices.proxies import leave_one_out, typical_rho
 
 NAN = math.nan
 RHO = np.array(

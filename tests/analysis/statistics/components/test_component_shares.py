@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fleetrank.analysis.statistics.component_shares import (
+from fleetrank.analysis.statistics.components.component_shares import (
     attributed_share,
     component_of,
     component_shares,

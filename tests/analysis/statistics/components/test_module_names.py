@@ -3,7 +3,7 @@
 import polars as pl
 import pytest
 
-from fleetrank.analysis.statistics.module_names import whole_name, with_whole_names
+from fleetrank.analysis.statistics.components.module_names import whole_name, with_whole_names
 
 KNOWN = {"stem", "blocks", "blocks.0", "blocks.0.up", "blocks.1", "blocks.1.up", "head.fc"}
 

@@ -7,7 +7,7 @@ from wording import has
 
 from fleetrank.analysis.errors import AnalysisError
 from fleetrank.analysis.panel.session import Session
-from fleetrank.analysis.statistics.pair_frontiers import (
+from fleetrank.analysis.statistics.frontiers.pair_frontiers import (
     Objective,
     by_flops,
     make_objectives,

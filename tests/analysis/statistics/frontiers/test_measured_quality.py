@@ -8,8 +8,8 @@ import polars as pl
 import pytest
 
 from fleetrank.analysis.panel.session import Session
-from fleetrank.analysis.statistics.frontier_transfer import pareto_table
-from fleetrank.analysis.statistics.measured_quality import measured_quality
+from fleetrank.analysis.statistics.frontiers.frontier_transfer import pareto_table
+from fleetrank.analysis.statistics.frontiers.measured_quality import measured_quality
 from fleetrank.analysis.stored.evaluations import EVALUATIONS
 from fleetrank.analysis.stored.selection import Selection
 from fleetrank.orchestrator.store.side import append_side

@@ -13,7 +13,12 @@ from fleetrank.analysis.arrays.pareto import (
     noisy_frontier,
     overlap,
 )
-from fleetrank.analysis.statistics.pair_frontiers import FIGURES, SHAPES, Objectives, pair_frontiers
+from fleetrank.analysis.statistics.frontiers.pair_frontiers import (
+    FIGURES,
+    SHAPES,
+    Objectives,
+    pair_frontiers,
+)
 
 PAIRS = list(itertools.permutations(range(3), 2))
 NAMES = ("precision", "recall", "f1", "jaccard", "chance_precision")

@@ -10,7 +10,7 @@ from scipy import stats
 from wording import has
 
 from fleetrank.analysis.errors import AnalysisError
-from fleetrank.analysis.statistics.pair_regrets import (
+from fleetrank.analysis.statistics.frontiers.pair_regrets import (
     QUARTILES,
     Budgets,
     accuracy_lost,

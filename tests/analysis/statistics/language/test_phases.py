@@ -12,7 +12,7 @@ from fleetrank.analysis.errors import NoDataError
 from fleetrank.analysis.panel.conditions import Level
 from fleetrank.analysis.panel.panel import FRM, LATENCY
 from fleetrank.analysis.panel.session import Session
-from fleetrank.analysis.statistics.language import PhasesResult, answer_of, phases
+from fleetrank.analysis.statistics.language.language import PhasesResult, answer_of, phases
 from fleetrank.analysis.stored.load import load_measurements
 from fleetrank.analysis.stored.selection import Selection
 from fleetrank.analysis.tables.tables import make_table

@@ -6,7 +6,7 @@ from wording import has
 
 from fleetrank.analysis.errors import AnalysisError, NoDataError
 from fleetrank.analysis.panel.session import Session
-from fleetrank.analysis.statistics.token_tables import MEANINGS, NAMES
+from fleetrank.analysis.statistics.language.token_tables import MEANINGS, NAMES
 from fleetrank.analysis.stored.load import load_measurements
 from fleetrank.analysis.stored.selection import Selection
 from fleetrank.analysis.tables.tables import make_table

@@ -6,7 +6,7 @@ from hypothesis.extra import numpy as hnp
 from scipy import stats
 from wording import has
 
-from fleetrank.analysis.statistics.audit import (
+from fleetrank.analysis.statistics.audit.audit import (
     duplicate_pairs,
     fit_residuals,
     median_platform,
@@ -14,7 +14,7 @@ from fleetrank.analysis.statistics.audit import (
     outliers,
     tied_share,
 )
-from fleetrank.analysis.statistics.unit_slips import sentinels, unit_slips
+from fleetrank.analysis.statistics.audit.unit_slips import sentinels, unit_slips
 from fleetrank.analysis.stored.selection import Selection
 from fleetrank.analysis.tables.tables import make_table
 

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from fleetrank.analysis.statistics.unit_slips import (
+from fleetrank.analysis.statistics.audit.unit_slips import (
     mib_slips,
     model_slips,
     platform_slips,

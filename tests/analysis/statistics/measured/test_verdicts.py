@@ -5,7 +5,11 @@ import pytest
 from wording import has
 
 from fleetrank.analysis.panel.session import Session
-from fleetrank.analysis.statistics.verdicts import history_sentences, sweep_sentences, with_verdicts
+from fleetrank.analysis.statistics.measured.verdicts import (
+    history_sentences,
+    sweep_sentences,
+    with_verdicts,
+)
 from fleetrank.analysis.stored.selection import Selection
 from fleetrank.analysis.tables.tables import make_table
 

@@ -1,7 +1,7 @@
 """The pair of models that the page begins with."""
 
 from fleetrank.analysis.panel.session import Session
-from fleetrank.analysis.statistics.pairs import main_pair
+from fleetrank.analysis.statistics.pairs.pairs import main_pair
 from fleetrank.analysis.stored.selection import Selection
 
 LATENCIES = {

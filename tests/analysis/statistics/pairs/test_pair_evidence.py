@@ -10,10 +10,10 @@ from wording import has
 
 from fleetrank.analysis.arrays.two_samples import PRIOR_SPREAD, between_sessions
 from fleetrank.analysis.panel.session import Session
-from fleetrank.analysis.statistics.pair_answer import PairAnswer, pair_sentences
-from fleetrank.analysis.statistics.pair_counts import pair_counts
-from fleetrank.analysis.statistics.pair_evidence import stored_figures
-from fleetrank.analysis.statistics.pairs import faster
+from fleetrank.analysis.statistics.pairs.pair_answer import PairAnswer, pair_sentences
+from fleetrank.analysis.statistics.pairs.pair_counts import pair_counts
+from fleetrank.analysis.statistics.pairs.pair_evidence import stored_figures
+from fleetrank.analysis.statistics.pairs.pairs import faster
 from fleetrank.analysis.stored.selection import Selection
 
 pytestmark = pytest.mark.slow

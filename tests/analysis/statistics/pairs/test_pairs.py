@@ -11,15 +11,15 @@ from wording import has
 
 from fleetrank.analysis.errors import AnalysisError, NoDataError
 from fleetrank.analysis.panel.session import Session
-from fleetrank.analysis.statistics import pair_counts as counted
-from fleetrank.analysis.statistics.fastest import fastest
-from fleetrank.analysis.statistics.pair_answer import gap_sentences, holds, pair_sentences
-from fleetrank.analysis.statistics.pair_counts import pair_counts
-from fleetrank.analysis.statistics.pair_next import measuring_command, repeats_to_settle
-from fleetrank.analysis.statistics.pair_orders import Order, PairOrder
-from fleetrank.analysis.statistics.pairs import faster, pair_table
-from fleetrank.analysis.statistics.process_noise import noise_of
-from fleetrank.analysis.statistics.verdicts import doubts_of
+from fleetrank.analysis.statistics.measured.process_noise import noise_of
+from fleetrank.analysis.statistics.measured.verdicts import doubts_of
+from fleetrank.analysis.statistics.pairs import pair_counts as counted
+from fleetrank.analysis.statistics.pairs.fastest import fastest
+from fleetrank.analysis.statistics.pairs.pair_answer import gap_sentences, holds, pair_sentences
+from fleetrank.analysis.statistics.pairs.pair_counts import pair_counts
+from fleetrank.analysis.statistics.pairs.pair_next import measuring_command, repeats_to_settle
+from fleetrank.analysis.statistics.pairs.pair_orders import Order, PairOrder
+from fleetrank.analysis.statistics.pairs.pairs import faster, pair_table
 from fleetrank.analysis.stored.selection import Selection
 from fleetrank.analysis.tables.tables import make_table
 

@@ -7,9 +7,14 @@ import polars as pl
 import pytest
 from daily import daily
 
-from fleetrank.analysis.statistics import device_intervals
-from fleetrank.analysis.statistics.device_fit import DeviceValues, fact_columns, fit, known_of
-from fleetrank.analysis.statistics.device_intervals import more_needed, predict_device
+from fleetrank.analysis.statistics.prediction import device_intervals
+from fleetrank.analysis.statistics.prediction.device_fit import (
+    DeviceValues,
+    fact_columns,
+    fit,
+    known_of,
+)
+from fleetrank.analysis.statistics.prediction.device_intervals import more_needed, predict_device
 
 M = 14
 

@@ -9,7 +9,7 @@ from hypothesis.extra import numpy as hnp
 from fleetrank.analysis.arrays.known_means import known_mean
 from fleetrank.analysis.panel import conditions
 from fleetrank.analysis.panel.conditions import Level, pair_group
-from fleetrank.analysis.statistics.predictability import (
+from fleetrank.analysis.statistics.prediction.predictability import (
     error_intervals,
     family_masks,
     group_errors,

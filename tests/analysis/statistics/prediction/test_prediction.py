@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from scipy import stats
 
-from fleetrank.analysis.statistics.predictability import left_out_errors, predictions
+from fleetrank.analysis.statistics.prediction.predictability import left_out_errors, predictions
 
 series = hnp.arrays(np.float64, st.tuples(st.integers(5, 12), st.just(2)),
                     elements=st.integers(1, 9).map(float))  # fmt: skip

@@ -7,7 +7,12 @@ from hypothesis.extra import numpy as hnp
 from wording import has
 
 from fleetrank.analysis.panel.conditions import Level, pair_group
-from fleetrank.analysis.statistics.reference_r2 import group_r2, median_draws, pair_r2, reference_r2
+from fleetrank.analysis.statistics.prediction.reference_r2 import (
+    group_r2,
+    median_draws,
+    pair_r2,
+    reference_r2,
+)
 from fleetrank.analysis.stored.selection import Selection
 from fleetrank.analysis.tables.tables import make_table
 

@@ -8,7 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from fleetrank.analysis.statistics.composite_scores import energy_delay_mj_ms, netscore, roofline
+from fleetrank.analysis.statistics.ranks.composite_scores import (
+    energy_delay_mj_ms,
+    netscore,
+    roofline,
+)
 from fleetrank.analysis.stored.selection import Selection
 from fleetrank.analysis.tables.tables import make_table
 

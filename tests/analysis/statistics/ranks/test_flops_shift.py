@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fleetrank.analysis.arrays.ranking import average_ranks
-from fleetrank.analysis.statistics.disagreement import Chance, chance_of_shift, rank_shifts
+from fleetrank.analysis.statistics.ranks.disagreement import Chance, chance_of_shift, rank_shifts
 
 
 def test_shift_is_positive_where_flops_flatter() -> None:

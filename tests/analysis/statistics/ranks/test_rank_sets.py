@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from fleetrank.analysis.statistics.model_ranks import rank_sets, share_interval
+from fleetrank.analysis.statistics.ranks.model_ranks import rank_sets, share_interval
 
 PISA = Path(__file__).parents[3] / "data/rank_sets/pisa2018_math.csv"
 

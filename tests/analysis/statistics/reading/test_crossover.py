@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fleetrank.analysis.statistics.crossover import (
+from fleetrank.analysis.statistics.reading.crossover import (
     Repetition,
     changes_of_order,
     crossing_by_operations,

@@ -15,7 +15,7 @@ from wording import has
 
 from fleetrank.analysis.errors import NoDataError
 from fleetrank.analysis.panel.session import Session
-from fleetrank.analysis.statistics.replica_sets import newest_runs, over_one, set_figures
+from fleetrank.analysis.statistics.scaling.replica_sets import newest_runs, over_one, set_figures
 from fleetrank.analysis.stored.columns import ORIGINS
 from fleetrank.analysis.stored.component_times import OF_MEASUREMENTS
 from fleetrank.analysis.stored.load import load_measurements, valid_attempts

@@ -5,7 +5,7 @@ import pytest
 from scipy import stats
 from wording import has
 
-from fleetrank.analysis.statistics.curves import find_fit, find_knee, power_fit
+from fleetrank.analysis.statistics.scaling.curves import find_fit, find_knee, power_fit
 
 
 def test_the_fit_is_scipys_line_through_the_logarithms() -> None:

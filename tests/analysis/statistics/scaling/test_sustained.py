@@ -8,7 +8,7 @@ import pytest
 from wording import has
 
 from fleetrank.analysis.errors import NoDataError
-from fleetrank.analysis.statistics.sustained import thirds, windows
+from fleetrank.analysis.statistics.scaling.sustained import thirds, windows
 from fleetrank.analysis.stored.selection import Selection
 from fleetrank.analysis.tables.tables import make_table
 

@@ -9,9 +9,9 @@ import pytest
 from daily import daily
 
 from fleetrank.analysis.panel.session import Session
-from fleetrank.analysis.statistics.summary import FIELDS, run_summaries
-from fleetrank.analysis.statistics.summary_quality import evaluated
-from fleetrank.analysis.statistics.summary_table import field_rows, summary_table
+from fleetrank.analysis.statistics.summary.summary import FIELDS, run_summaries
+from fleetrank.analysis.statistics.summary.summary_quality import evaluated
+from fleetrank.analysis.statistics.summary.summary_table import field_rows, summary_table
 from fleetrank.analysis.stored.evaluations import EVALUATIONS
 from fleetrank.analysis.stored.selection import Selection
 from fleetrank.foundation.workload import Workload

@@ -6,8 +6,8 @@ import pytest
 from scipy import stats
 
 from fleetrank.analysis.panel.session import Session
-from fleetrank.analysis.statistics import rank_reliability
-from fleetrank.analysis.statistics.rank_reliability import splits_for
+from fleetrank.analysis.statistics.transfer import rank_reliability
+from fleetrank.analysis.statistics.transfer.rank_reliability import splits_for
 from fleetrank.analysis.stored.selection import Selection
 from fleetrank.analysis.tables.table import Table
 from fleetrank.analysis.tables.tables import make_table

@@ -21,7 +21,7 @@ from fleetrank.analysis.panel.agreement import mean_figures, pair_figures
 from fleetrank.analysis.panel.draws import PairBlock, block_resamples, block_rhos, blocks
 from fleetrank.analysis.panel.panel import Measure, Panel, components, measures
 from fleetrank.analysis.panel.session import Session
-from fleetrank.analysis.statistics.decomposition import (
+from fleetrank.analysis.statistics.transfer.decomposition import (
     component_measures,
     mean_shares,
     variance_shares,

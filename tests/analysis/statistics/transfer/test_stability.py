@@ -12,7 +12,7 @@ from wording import has
 
 from fleetrank.analysis.arrays.frm import frm, ratios
 from fleetrank.analysis.errors import NoDataError
-from fleetrank.analysis.statistics.stability import STATISTICS, mean_interval, spreads
+from fleetrank.analysis.statistics.transfer.stability import STATISTICS, mean_interval, spreads
 from fleetrank.analysis.stored.selection import Selection
 from fleetrank.analysis.tables.table import Table
 from fleetrank.analysis.tables.tables import make_table

@@ -5,8 +5,8 @@ import polars as pl
 import pytest
 
 from fleetrank.analysis.panel.session import Session
-from fleetrank.analysis.statistics.transfer import transfer, transfer_as_table
-from fleetrank.analysis.statistics.transfer_within import Inside, is_below
+from fleetrank.analysis.statistics.transfer.transfer import transfer, transfer_as_table
+from fleetrank.analysis.statistics.transfer.transfer_within import Inside, is_below
 from fleetrank.analysis.stored.selection import Selection
 from fleetrank.analysis.tables.tables import make_table
 

@@ -1,0 +1,4 @@
+"""Where the time of one inference goes, by module and operator.
+
+Open `components` first.
+"""

@@ -1,0 +1,4 @@
+"""What language models cost: phases, tokens and whole answers.
+
+Open `language` first.
+"""

@@ -1,0 +1,4 @@
+"""One record for each run: a model with its weights on one platform.
+
+Open `summary` first.
+"""
