@@ -13,9 +13,7 @@ from fleetrank.device_agents.contract.runtime import Array, Library, LoadedModel
 from fleetrank.device_agents.contract.task import Execution, Options
 from fleetrank.device_agents.errors import BadArtifactError, UnsupportedError, missing_library
 from fleetrank.device_agents.runtimes.declared_inputs import FoundInput, has_states, specs_of
-from fleetrank.device_agents.runtimes.executorch_states import ExecutorchStateModel
 from fleetrank.device_agents.runtimes.pte_products import METHOD, products_of
-from fleetrank.device_agents.runtimes.states import state_pairs
 from fleetrank.foundation.errors import FleetError
 from fleetrank.foundation.inputs import ModelInput
 from fleetrank.foundation.workload import WorkloadKind, phase_of
@@ -148,6 +146,9 @@ def _with_states(
     execution: Execution,
     settings: Options,
 ) -> LoadedModel:
+    from fleetrank.device_agents.runtimes.executorch_states import ExecutorchStateModel
+    from fleetrank.device_agents.runtimes.states import state_pairs
+
     program, method = loaded
     names = [f"output_{place}" for place in range(method.method_meta().num_outputs())]
     pairs = state_pairs(inputs, names, has_names=False)

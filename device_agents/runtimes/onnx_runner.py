@@ -20,7 +20,6 @@ from fleetrank.device_agents.runtimes.declared_inputs import has_states
 from fleetrank.device_agents.runtimes.onnx_cuda import load
 from fleetrank.device_agents.runtimes.onnx_model import OnnxModel
 from fleetrank.device_agents.runtimes.onnx_plugins import load_plugin
-from fleetrank.device_agents.runtimes.onnx_states import OnnxStateModel
 from fleetrank.foundation.errors import FleetError, says_out_of_memory
 from fleetrank.foundation.onnx_file import (
     INITIALIZERS,
@@ -165,6 +164,8 @@ class OnnxRunner:
         }  # fmt: skip
         settings: Options = tuple(sorted(used.items()))
         if has_states(execution):
+            from fleetrank.device_agents.runtimes.onnx_states import OnnxStateModel
+
             return OnnxStateModel(ort, session, execution, settings)
         return OnnxModel(session, execution, settings)
 

@@ -14,7 +14,6 @@ from fleetrank.device_agents.contract.runtime import Array, Library, LoadedModel
 from fleetrank.device_agents.contract.task import Execution, Options
 from fleetrank.device_agents.errors import BadArtifactError, UnsupportedError, missing_library
 from fleetrank.device_agents.runtimes.declared_inputs import FoundInput, has_states, specs_of
-from fleetrank.device_agents.runtimes.tflite_states import load, open_environment
 from fleetrank.foundation.errors import FleetError
 from fleetrank.foundation.inputs import ModelInput
 
@@ -129,9 +128,13 @@ class TfliteRunner:
     def _open_states(self) -> None:
         """Once in a process; the primer of a decoder has its workload, and no inputs."""
         if self._environment is None:
+            from fleetrank.device_agents.runtimes.tflite_states import open_environment
+
             self._environment = open_environment(_import(_COMPILED))
 
     def _load_with_states(self, path: str, execution: Execution) -> LoadedModel:
+        from fleetrank.device_agents.runtimes.tflite_states import load
+
         library, settings = _import(_COMPILED), (("api", "compiled_model"), *_settings(execution))
         try:
             return load(library, self._environment, path, execution, settings)

@@ -20,8 +20,6 @@ from fleetrank.device_agents.errors import BadArtifactError, UnsupportedError, m
 from fleetrank.device_agents.runtimes import torch_cuda
 from fleetrank.device_agents.runtimes.declared_inputs import FoundInput, has_states, specs_of
 from fleetrank.device_agents.runtimes.pt2_scan import copy_checked
-from fleetrank.device_agents.runtimes.states import state_pairs
-from fleetrank.device_agents.runtimes.torch_states import TorchStateModel
 from fleetrank.device_agents.runtimes.torch_tensors import as_arrays, as_numpy_has_it, as_tensor
 from fleetrank.foundation.errors import FleetError, is_out_of_memory
 from fleetrank.foundation.inputs import ModelInput
@@ -117,6 +115,9 @@ def _settings(torch: ModuleType, execution: Execution) -> Options:
 def _with_states(
     torch: ModuleType, module: Callable[..., object], program: object, execution: Execution
 ) -> LoadedModel:
+    from fleetrank.device_agents.runtimes.states import state_pairs
+    from fleetrank.device_agents.runtimes.torch_states import TorchStateModel
+
     specs = inputs_of(program, execution)
     outputs = program.graph_signature.user_outputs  # type: ignore[attr-defined]
     pairs = state_pairs(specs, [str(name) for name in outputs], has_names=False)

@@ -32,13 +32,14 @@ from fleetrank.device_agents.host.worker_process import (
 )
 from fleetrank.device_agents.long_runs import time_for
 from fleetrank.device_agents.round_blocks import time_block
-from fleetrank.device_agents.timed_sequences import TimedSequences
 from fleetrank.device_agents.timing import HalfWidthRule, TimedRuns, time_runs, warm_up
-from fleetrank.device_agents.worker.generation import SequenceRuns
 from fleetrank.device_agents.worker.watch import Around, Turns, Watch, copy_ns
 
 if TYPE_CHECKING:
     from fleetrank.device_agents.confinement.walls import Walls
+    from fleetrank.device_agents.timed_sequences import TimedSequences
+    from fleetrank.device_agents.worker.generation import SequenceRuns
+
 _IDLE_PAUSE_S = 0.005
 """One step of sleep, while idle power is counted."""
 Stage = Callable[[str], None]

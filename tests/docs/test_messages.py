@@ -15,11 +15,11 @@ FIELD = "\0"
 PRINTS = (
     "orchestrator/cli/",
     # Commands that the user copies into another terminal.
-    "device_agents/android/phone_registration.py",
+    "device_agents/android/discovery.py",
     # Below a table on a terminal, and never in a message.
     "analysis/tables/formats.py",
     # Makes an option of `name=value`.
-    "foundation/errors.py",
+    "foundation/wording.py",
 )
 """What writes for a terminal only."""
 OF_OTHERS = re.compile(

@@ -14,7 +14,7 @@ from target import QUICK_SHARE, Target
 
 from fleetrank.device_agents.android.programs.benchmark_result import read_result
 from fleetrank.device_agents.android.state.clusters import clusters_of
-from fleetrank.device_agents.android.state.cores import Core
+from fleetrank.device_agents.android.state.phone_cores import Core
 from fleetrank.device_agents.android.state.run_clocks import RunClocks
 from fleetrank.device_agents.contract.measurement import Measurement
 from fleetrank.device_agents.errors import AgentError

@@ -16,7 +16,7 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from fleetrank.device_agents.confinement import landlock, seccomp
+from fleetrank.device_agents.confinement import seccomp, walls
 from fleetrank.device_agents.confinement.walls import AuditWall
 from fleetrank.device_agents.worker import __main__ as worker
 
@@ -88,7 +88,7 @@ def make_hostile(module_name: str, class_name: str, outside: Path, port: int) ->
 def main() -> int:
     barriers, folder, port = sys.argv[1:]
     if "landlock" not in barriers:
-        landlock.abi = lambda: None
+        walls.abi = lambda: None
     if "seccomp" not in barriers:
         seccomp.is_available = lambda: False
     if "audit" not in barriers:

@@ -23,7 +23,7 @@ from fleetrank.device_agents.android.programs.ort_runner import OrtRunner, decod
 from fleetrank.device_agents.android.programs.program_output import ProgramCall, ProgramOutput
 from fleetrank.device_agents.android.programs.program_text import named_fields
 from fleetrank.device_agents.android.state import clusters, dumpsys, power_text, probe_text, waits
-from fleetrank.device_agents.android.state import cores as cores_module
+from fleetrank.device_agents.android.state import phone_cores as cores_module
 from fleetrank.device_agents.android.state.fitness import conditions_of_sections, to_conditions
 from fleetrank.device_agents.android.state.probe_text import (
     PROPERTIES,
@@ -205,13 +205,24 @@ COVERED = {
     "android.programs.benchmark_text",
     "android.programs.executor_runner",
     "android.programs.ort_runner",
-    "android.programs.phone_program",
+    "android.phone_streams",
+    "android.programs.benchmark_inputs",
+    "android.programs.delegation_text",
+    "android.programs.litert_text",
+    "android.programs.operator_times",
+    "android.programs.program_text",
+    "android.state.clusters",
+    "android.state.dumpsys",
     "android.state.fitness",
+    "android.state.phone_cores",
     "android.state.power_text",
-    "android.state.identity",
-    "contract.measurement",
+    "android.state.probe_text",
+    "android.state.waits",
+    "board.ssh_text",
+    "contract.failures",
     "host.conditions",
     "host.cores",
+    "host.cpu_facts",
     "device_output",
     "host.worker_client",
     "host.worker_process",
@@ -220,24 +231,27 @@ COVERED = {
 
 OTHER_TEXT = {
     "board.agent": "reads, and hands on",
-    "contract.agent": "a backend of the user's sweep, matched as a whole",
+    "contract.plugin_backends": "a backend of the user's sweep, matched as a whole",
     "android.adb_server": "what the user's own adb binary prints, and a variable",
     "android.phone": "reads, and hands on",
     "android.execution.program_run": "reads, and hands on",
-    "android.execution.storage": "names of the user's files, matched as a whole",
-    "android.adb_text": "adb's variables and an option of the user's, matched as a whole",
-    "android.programs.phone_program": "a backend of the user's sweep; `benchmark_model` uses it",
-    "android.state.identity": "a number of 64 bits, matched as a whole",
+    "android.execution.program_files": "names of the user's files, matched as a whole",
+    "android.file_sync": "numbers of adb's sync protocol, and a phone's words, shortened",
+    "android.adb_address": "adb's variables and an option of the user's, matched as a whole",
+    "android.programs.delegate_flags": "a backend of the user's sweep; `benchmark_model` uses it",
     "android.state.phone_lock": "a name of 32 digits, matched as a whole",
     "board.board_registrar": "a version of libc, matched as a whole",
     "board.ssh": "the user's name of a host, matched as a whole",
-    "board.there.keeper": "names of files that this side sends, matched as a whole",
+    "board.there.board_store": "names of files that this side sends, matched as a whole",
+    "board.there.keeper": "what the firmware of a board prints, bounded where it is read",
     "cuda.nvml": "answers of the driver, as numbers and names",
     "host.control_groups": "files of the kernel",
-    "profiling.profiler": "names of operators in a trace of the worker's own process",
-    "profiling.onnx_profiler": "model files",
+    "profiling.executorch_profiler": "names of operators in a trace of the worker's own process",
+    "profiling.onnx_graph": "model files",
     "runtimes.executorch_runner": "a runtime's errors in the worker's own process",
     "runtimes.pt2_program": "model files",
+    "runtimes.pt2_forms": "model files",
+    "runtimes.pt2_scan": "model files",
 }
 """Modules that look into other text, and which."""
 

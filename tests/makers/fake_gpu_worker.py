@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from fleetrank.device_agents.cuda import gpu_use
+from fleetrank.device_agents.cuda import gpu_watch
 from fleetrank.device_agents.runtimes import onnx_cuda
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -100,7 +100,7 @@ class NoAllocator:
 
 if __name__ == "__main__":
     nvml.open_nvml = FakeGpuLibrary
-    gpu_use.TorchGpuMemory = NoAllocator
+    gpu_watch.TorchGpuMemory = NoAllocator
     torch_cuda.TorchGpu = ProcessorAsGpu
     onnx_cuda.OnnxGpu = ProcessorProvider
     sys.exit(main())

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from fleetrank.device_agents.android.execution.energy_run import LAST_S
 from fleetrank.device_agents.android.execution.phone_watch import LOOK_TIMEOUT_S, PhoneWatch
 from fleetrank.device_agents.android.phone import Phone, read_sections
-from fleetrank.device_agents.android.state.cores import CORES_SCRIPT, Core, parse_cores
+from fleetrank.device_agents.android.state.phone_cores import CORES_SCRIPT, Core, parse_cores
 from fleetrank.device_agents.contract.agent import StopRequested
 from fleetrank.foundation.cpus import parse_cpu_list
 

@@ -12,7 +12,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from fleetrank.device_agents.android.state.cores import Core
+from fleetrank.device_agents.android.state.phone_cores import Core
 from fleetrank.device_agents.contract.agent import Cluster
 from fleetrank.device_agents.device_output import lines_of
 from fleetrank.device_agents.host.cores import Design, clusters_by_kind, parse_designs

@@ -5,7 +5,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from fleetrank.device_agents.android.phone import Phone, read_sections
-from fleetrank.device_agents.android.state.cores import CORES_SCRIPT, Core, parse_cores
 from fleetrank.device_agents.android.state.dumpsys import (
     Battery,
     Thermal,
@@ -15,6 +14,7 @@ from fleetrank.device_agents.android.state.dumpsys import (
     parse_is_screen_on,
     parse_thermal,
 )
+from fleetrank.device_agents.android.state.phone_cores import CORES_SCRIPT, Core, parse_cores
 from fleetrank.device_agents.android.state.run_clocks import UNSEEN, RunClocks
 from fleetrank.device_agents.contract.agent import StopRequested, never_stop
 from fleetrank.device_agents.contract.measurement import Conditions

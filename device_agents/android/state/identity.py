@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from fleetrank.device_agents.android.phone import Phone, read_sections
 from fleetrank.device_agents.android.state.clusters import TOPOLOGY_SCRIPT
-from fleetrank.device_agents.android.state.cores import CORES_SCRIPT
+from fleetrank.device_agents.android.state.phone_cores import CORES_SCRIPT
 from fleetrank.device_agents.android.state.probe_text import (
     PROPERTIES,
     PhoneFacts,

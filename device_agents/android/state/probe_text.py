@@ -13,8 +13,8 @@ from fleetrank.device_agents.android.state.clusters import (
     offline_cores,
     parse_topology,
 )
-from fleetrank.device_agents.android.state.cores import Core, parse_cores
 from fleetrank.device_agents.android.state.dumpsys import parse_battery, parse_thermal
+from fleetrank.device_agents.android.state.phone_cores import Core, parse_cores
 from fleetrank.device_agents.android.state.power_text import full_charge_mah
 from fleetrank.device_agents.contract.agent import Cluster, DeviceFacts
 from fleetrank.device_agents.contract.kind import VirtualMode, origin_of

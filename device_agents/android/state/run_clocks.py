@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from fleetrank.device_agents.android.state.cores import Core
+from fleetrank.device_agents.android.state.phone_cores import Core
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,7 +14,7 @@ from confined_worker import MARK
 from daily import daily
 from hostile_pt2 import rewrite
 
-from fleetrank.device_agents.confinement import landlock, seccomp
+from fleetrank.device_agents.confinement import landlock, seccomp, walls
 from fleetrank.device_agents.confinement.walls import confine, names_of
 from fleetrank.device_agents.contract.measurement import Measurement
 from fleetrank.device_agents.contract.protocol import encode_request
@@ -182,7 +182,7 @@ TorchRunner.admit = lambda self, path: path
 if sys.argv[1] == "landlock":
     AuditWall.arm = lambda self: None
 if sys.argv[1] == "audit":
-    landlock.abi = lambda: None
+    walls.abi = lambda: None
 seccomp.is_available = lambda: sys.argv[1] == "seccomp"
 main()
 """
@@ -275,7 +275,7 @@ def test_compiling_a_file_from_outside_is_held_by_the_kernel_alone(
 def test_nothing_is_compiled_where_the_kernel_cannot_hold_it(
     version: int | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(landlock, "abi", lambda: version)
+    monkeypatch.setattr(walls, "abi", lambda: version)
     with pytest.raises(UnsupportedError, match="`trust=true`"):
         confine(make_task(RECORDED, Runtime.TORCH, execution=COMPILED), str(tmp_path))
 

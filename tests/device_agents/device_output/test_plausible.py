@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fleetrank.device_agents.android.programs.benchmark_model import BenchmarkModel
-from fleetrank.device_agents.android.state.cores import parse_cores
 from fleetrank.device_agents.android.state.dumpsys import parse_battery, parse_thermal
+from fleetrank.device_agents.android.state.phone_cores import parse_cores
 from fleetrank.device_agents.android.state.probe_text import facts_of_sections, free_bytes
 from fleetrank.device_agents.android.state.waits import parse_uptime
 from fleetrank.device_agents.contract.failures import failure_from_error

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from fleetrank.device_agents.confinement import landlock, seccomp
+from fleetrank.device_agents.confinement import seccomp, walls
 from fleetrank.device_agents.contract.measurement import (
     Measurement,
     WorkerFacts,
@@ -67,7 +67,7 @@ def test_a_clock_that_was_set_does_not_end_a_measurement_before_its_start(stated
 def test_the_parent_says_what_confined_its_worker(
     is_trusted: bool, mode: Mode, names: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(landlock, "abi", lambda: 7)
+    monkeypatch.setattr(walls, "abi", lambda: 7)
     monkeypatch.setattr(seccomp, "is_available", lambda: True)
     found = read(to_json(FORGED), is_trusted=is_trusted, mode=mode)
     assert found.worker.confinement == names

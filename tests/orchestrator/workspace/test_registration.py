@@ -14,7 +14,7 @@ from fleetrank.device_agents.android.adb_server import AdbServer, find_adb
 from fleetrank.device_agents.android.agent import AndroidAgent
 from fleetrank.device_agents.android.execution.program_store import ProgramStore
 from fleetrank.device_agents.android.phone_registration import NewPhone, PhoneRegistrar
-from fleetrank.device_agents.android.state.cores import Core
+from fleetrank.device_agents.android.state.phone_cores import Core
 from fleetrank.device_agents.android.state.phone_lock import phone_lease
 from fleetrank.device_agents.android.state.probe_text import facts_of_sections
 from fleetrank.device_agents.android.state.settings import settings_for_measuring

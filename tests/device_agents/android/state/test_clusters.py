@@ -10,7 +10,7 @@ from fleetrank.device_agents.android.state.clusters import (
     offline_cores,
     parse_topology,
 )
-from fleetrank.device_agents.android.state.cores import parse_cores
+from fleetrank.device_agents.android.state.phone_cores import parse_cores
 from fleetrank.device_agents.contract.agent import Cluster
 
 

@@ -1,5 +1,5 @@
 from fleetrank.device_agents.android.execution.program_run import mask_of
-from fleetrank.device_agents.android.state.cores import Core, parse_cores
+from fleetrank.device_agents.android.state.phone_cores import Core, parse_cores
 
 TEXT = """0 1803000 1803000 300000 schedutil
 1 1803000 1803000 300000 schedutil

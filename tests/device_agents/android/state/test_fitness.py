@@ -2,7 +2,6 @@ from dataclasses import replace
 
 import pytest
 
-from fleetrank.device_agents.android.state.cores import Core
 from fleetrank.device_agents.android.state.dumpsys import Battery, Thermal
 from fleetrank.device_agents.android.state.fitness import (
     NOTHING,
@@ -13,6 +12,7 @@ from fleetrank.device_agents.android.state.fitness import (
     to_conditions,
     why_unfit,
 )
+from fleetrank.device_agents.android.state.phone_cores import Core
 from fleetrank.device_agents.android.state.run_clocks import RunClocks
 from fleetrank.device_agents.contract.task import CanaryTask
 from fleetrank.device_agents.errors import NotFitError

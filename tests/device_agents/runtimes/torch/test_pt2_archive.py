@@ -2,6 +2,7 @@
 
 import contextlib
 import io
+import os
 import random
 import struct
 import zipfile
@@ -12,7 +13,7 @@ import pytest
 from hostile_pt2 import mutated, rewrite
 
 from fleetrank.device_agents.errors import BadArtifactError
-from fleetrank.device_agents.runtimes import pt2_archive, pt2_program
+from fleetrank.device_agents.runtimes import pt2_scan
 from fleetrank.device_agents.runtimes.pt2_archive import ALIGNMENT, add_member, check_layout
 from fleetrank.device_agents.runtimes.pt2_program import checked_program, checked_table
 from fleetrank.device_agents.runtimes.pt2_scan import copy_checked
@@ -102,9 +103,9 @@ def archives(pt2_file: Path, tmp_path: Path) -> list[bytes]:
 def test_what_is_admitted_reads_alike_in_both_readers(
     is_strict: bool, archives: list[bytes], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pt2_program.os, "fsync", lambda _file: None)  # the disk is not in question
+    monkeypatch.setattr(os, "fsync", lambda _file: None)  # the disk is not in question
     if not is_strict:
-        monkeypatch.setattr(pt2_archive, "check_layout", lambda _file: None)
+        monkeypatch.setattr(pt2_scan, "check_layout", lambda _file: None)
     found = campaign(archives, range(2 * MUTATIONS), tmp_path, is_strict=is_strict)
     assert found[True] > (5 if is_strict else 50), "too few were admitted to show anything"
     assert found[False] > 100

@@ -25,7 +25,7 @@ from hostile_pt2 import (
 
 from fleetrank.device_agents.errors import BadArtifactError
 from fleetrank.device_agents.host.worker_client import measure_in_worker
-from fleetrank.device_agents.runtimes import pt2_archive, pt2_scan
+from fleetrank.device_agents.runtimes import pt2_scan
 from fleetrank.device_agents.runtimes.pt2_archive import ALIGNMENT
 from fleetrank.device_agents.runtimes.pt2_scan import check_pickle, copy_checked
 from fleetrank.device_agents.runtimes.torch_runner import TorchRunner
@@ -79,7 +79,7 @@ def test_a_copy_holds_what_was_checked_even_where_the_layout_is_not(
     pt2_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The copy is the wall; the strict reading stands before it."""
-    monkeypatch.setattr(pt2_archive, "check_layout", lambda _file: None)
+    monkeypatch.setattr(pt2_scan, "check_layout", lambda _file: None)
     marker, copy = tmp_path / "marker", tmp_path / "copy.pt2"
     file = two_directories(marker, pt2_file, tmp_path / "two.pt2")
     copy_checked(str(file), copy)
@@ -178,7 +178,7 @@ def test_a_note_that_is_no_note_is_refused(size: int, pt2_file: Path, tmp_path: 
 def test_two_members_of_one_name_are_refused_whatever_the_layout(
     name: str, pt2_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pt2_archive, "check_layout", lambda _file: None)
+    monkeypatch.setattr(pt2_scan, "check_layout", lambda _file: None)
     file = tmp_path / "m.pt2"
     file.write_bytes(pt2_file.read_bytes())
     with warnings.catch_warnings(action="ignore"), zipfile.ZipFile(file, "a") as archive:
