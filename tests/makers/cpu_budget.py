@@ -32,8 +32,8 @@ class Budget:
 
     Attributes:
         step_ns: how long a run of the timing loop with an empty step takes here.
-        limit_s: for all tests; from that of a fast machine to that of a slow one, by a power of
-            that time.
+        limit_s: for all tests; that of a fast machine and of a slow one lie on a power of that
+            time, which goes on for machines that are slower still.
     """
 
     def __init__(self, content: dict[str, dict[str, float]], step_ns: float) -> None:
@@ -43,7 +43,7 @@ class Budget:
         # A power of the speed: of half of it, always so many times the cost.
         slower = math.log(step_ns / steps["fast"]) / math.log(steps["slow"] / steps["fast"])
         ratio = limits["slow"] / limits["fast"]
-        self.limit_s = limits["fast"] * ratio ** min(max(slower, 0.0), 1.0)
+        self.limit_s = limits["fast"] * ratio ** max(slower, 0.0)
         share = self.limit_s / limits["slow"]
         self._areas = {path: share * seconds for path, seconds in content["areas_slow_s"].items()}
 

@@ -84,6 +84,6 @@ def test_a_ray_that_never_starts_names_the_load(monkeypatch: pytest.MonkeyPatch)
 
 def test_few_open_files_are_refused_before_ray_is_started() -> None:
     few = ["bash", "-c", 'ulimit -n 100; exec "$@"', "-", sys.executable, "-c"]
-    code = "from fleetrank.orchestrator.dispatch.ray_cluster import local_ray as r; r().__enter__()"
+    code = "from fleetrank.orchestrator.dispatch.local_ray import local_ray as r; r().__enter__()"
     done = subprocess.run([*few, code], capture_output=True, text=True, check=False)
     assert has(done.stderr, "open files", "is 100", "ulimit -n 4096")
