@@ -15,7 +15,7 @@ import polars as pl
 
 from fleetrank.analysis.arrays.ranking import Floats
 from fleetrank.analysis.round_effects import block_effects, effects_of
-from fleetrank.analysis.stored.cell_notes import MIN_REPEATS
+from fleetrank.analysis.stored.cell_values import MIN_REPEATS
 from fleetrank.analysis.stored.columns import ROW_KEY
 from fleetrank.analysis.stored.load import last_attempts
 from fleetrank.analysis.stored.scope import Scope

@@ -192,7 +192,7 @@ def _of_card(name: str, value: object) -> dict[str, object]:
     return {"embedding_width" if name == "table_width" else name: value}
 
 
-CONFIG, WHOLE, INDEX = "config.json", "model.safetensors", "model.safetensors.index.json"
+CONFIG = "config.json"
 
 
 def _named_architecture(path: Path, config: Mapping[str, object]) -> Architecture:

@@ -20,6 +20,7 @@ from fleetrank.models.state_outputs import check_onnx_states
 if TYPE_CHECKING:
     import onnx
     from google.protobuf.message import Message
+
 Shape = tuple[int, ...]
 _Sizes = Callable[["onnx.NodeProto", Mapping[str, Shape]], float]
 _UNCOUNTED = frozenset({

@@ -12,6 +12,7 @@ from fleetrank.foundation.small_file import file_sha256
 
 if TYPE_CHECKING:
     import onnx
+
 LARGEST_BYTES = 2_000_000_000
 """Weights up to this size are stored in the model; protobuf's limit is 2^31 - 1 for the whole."""
 SUFFIX = ".data"

@@ -12,13 +12,15 @@ from fleetrank.foundation.errors import BadFileError, reworded
 from fleetrank.foundation.plain_data import read_json_object
 from fleetrank.foundation.small_file import file_sha256
 from fleetrank.foundation.visible_text import shortened
-from fleetrank.models.architectures import CONFIG, INDEX, WHOLE, Architecture, architecture_of
+from fleetrank.models.architectures import CONFIG, Architecture, architecture_of
 from fleetrank.models.cards.language import MEMORY, LanguageShape
 from fleetrank.models.errors import ExportError
 from fleetrank.models.safetensors_file import FLOATS, StoredTensor, load_tensor, read_tensors
 
 if TYPE_CHECKING:
     import torch
+
+WHOLE, INDEX = "model.safetensors", "model.safetensors.index.json"
 MEMORY_FILE = f"{MEMORY}.safetensors"
 """What a network that reads segments has beside a published model, under our own names."""
 _MOST_NAMED = 5

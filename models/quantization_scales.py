@@ -10,6 +10,7 @@ from fleetrank.models.tflite_types import tflite_scales
 
 if TYPE_CHECKING:
     import onnx
+
 _SCALES_AT: Mapping[str, tuple[int, ...]] = {
     "DequantizeLinear": (1,),
     "DynamicQuantizeMatMul": (2,),

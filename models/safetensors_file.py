@@ -11,6 +11,7 @@ from fleetrank.foundation.small_file import open_regular
 
 if TYPE_CHECKING:
     import torch
+
 FLOATS = frozenset({"F64", "F32", "F16", "BF16"})
 """Types of weights, as the library names them."""
 

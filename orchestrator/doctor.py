@@ -1,7 +1,13 @@
-"""One finding of the doctor, with its remedy; `doctor_host` and `doctor_software` make them."""
+"""One finding of the doctor, with its remedy.
+
+`doctor_host`, `doctor_software` and `doctor_packages` make them.
+"""
 
 from dataclasses import dataclass
 from enum import StrEnum
+
+RUNTIME = "runtime"
+"""What the lines of runtimes begin with, fleetrank's own and those of other packages."""
 
 
 class Severity(StrEnum):
@@ -35,6 +41,3 @@ def warning(check: str, message: str, remedy: str) -> Finding:
 def error(check: str, message: str, remedy: str) -> Finding:
     """A sweep cannot run."""
     return Finding(check=check, level=Severity.ERROR, message=message, remedy=remedy)
-
-
-RUNTIME = "runtime"

@@ -1,5 +1,7 @@
 """Uncertainty of rank correlations: resampling of models and permutation, for many pairs."""
 
+import functools
+import itertools
 import math
 from collections.abc import Iterable, Iterator, Sequence
 
@@ -7,10 +9,12 @@ import numpy as np
 import numpy.typing as npt
 
 from fleetrank.analysis.arrays.ranking import MIN_MODELS, Floats, average_ranks
-from fleetrank.analysis.arrays.strata import MAX_MODELS_FOR_EXACT, random_orders, stratified_units
+from fleetrank.analysis.arrays.strata import stratified_units
 
 MIN_MODELS_FOR_INTERVAL = 9
 """Resamples of fewer models have so many repeats that the interval's coverage is unknown."""
+MAX_MODELS_FOR_EXACT = 8
+"""Up to 8! = 40,320 orders are enumerated; for more models permutations are drawn."""
 _MOST_EXACT = 2**24
 """Whole numbers below are exact in float32, whose products take half the time."""
 
@@ -89,7 +93,7 @@ def permutation_p(values: Floats, draws: int, rng: np.random.Generator) -> Float
     ranks, least = ranks.astype(number), np.abs(observed).astype(number)[..., None]
     hits = np.zeros(observed.shape)
     # Of a larger product BLAS makes threads, which spend ten times the processor's time waiting.
-    for orders in random_orders(n_models, draws, max(1, 2**18 // ranks.size), rng):
+    for orders in _orders(n_models, draws, max(1, 2**18 // ranks.size), rng):
         for column, of_column in enumerate(ranks):
             sums = ranks @ of_column.take(orders, mode="clip").T
             hits[column] += np.count_nonzero(np.abs(sums) >= least[column], axis=1)
@@ -99,6 +103,24 @@ def permutation_p(values: Floats, draws: int, rng: np.random.Generator) -> Float
     p = np.maximum(p, p.T)
     varies = np.diag(observed) > 0
     return np.where(np.outer(varies, varies), p, np.nan)
+
+
+@functools.lru_cache(maxsize=MAX_MODELS_FOR_EXACT)
+def _all_orders(n_models: int) -> npt.NDArray[np.int64]:
+    return np.array(list(itertools.permutations(range(n_models))))
+
+
+def _orders(
+    n_models: int, draws: int, step: int, rng: np.random.Generator
+) -> Iterator[npt.NDArray[np.int64]]:
+    """All orders of few models, else random ones, at most `step` at a time, (step, n_models)."""
+    if n_models <= MAX_MODELS_FOR_EXACT:
+        every = _all_orders(n_models)
+        yield from (every[start : start + step] for start in range(0, len(every), step))
+        return
+    for start in range(0, draws, step):
+        some = np.tile(np.arange(n_models), (min(step, draws - start), 1))
+        yield rng.permuted(some, axis=1, out=some)
 
 
 def adjust_p(p_values: Sequence[float | None]) -> list[float | None]:

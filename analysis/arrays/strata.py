@@ -1,7 +1,5 @@
 """Ranks of models in resamples, among all models or inside groups of them, on arrays."""
 
-import functools
-import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -105,25 +103,3 @@ def terciles(values: Floats) -> Numbers:
     below = (values[known][:, None] > values[known]).sum(axis=1)
     strata[known] = 3 * below // max(1, known.size)
     return strata
-
-
-MAX_MODELS_FOR_EXACT = 8
-"""Up to 8! = 40,320 orders are enumerated; for more models permutations are drawn."""
-
-
-@functools.lru_cache(maxsize=MAX_MODELS_FOR_EXACT)
-def _all_orders(n_models: int) -> npt.NDArray[np.int64]:
-    return np.array(list(itertools.permutations(range(n_models))))
-
-
-def random_orders(
-    n_models: int, draws: int, step: int, rng: np.random.Generator
-) -> Iterator[npt.NDArray[np.int64]]:
-    """All orders of few models, else random ones, at most `step` at a time, (step, n_models)."""
-    if n_models <= MAX_MODELS_FOR_EXACT:
-        every = _all_orders(n_models)
-        yield from (every[start : start + step] for start in range(0, len(every), step))
-        return
-    for start in range(0, draws, step):
-        some = np.tile(np.arange(n_models), (min(step, draws - start), 1))
-        yield rng.permuted(some, axis=1, out=some)

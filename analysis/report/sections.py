@@ -32,8 +32,7 @@ from fleetrank.analysis.statistics.ranks.disagreement import MIN_SHIFT
 from fleetrank.analysis.statistics.scaling.curves import KNEE_GAIN
 from fleetrank.analysis.statistics.scaling.sustained import sustained_as_table
 from fleetrank.analysis.statistics.transfer.transfer import transfer_as_table
-from fleetrank.analysis.stored.cell_notes import MIN_REPEATS
-from fleetrank.analysis.stored.cell_values import NOISY_SHARE
+from fleetrank.analysis.stored.cell_values import MIN_REPEATS, NOISY_SHARE
 from fleetrank.analysis.stored.latency_statistic import STATISTIC
 from fleetrank.analysis.stored.sweep_record import SweepRecord
 from fleetrank.analysis.stored.sweep_tags import SweepTags

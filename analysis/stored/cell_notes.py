@@ -3,13 +3,12 @@
 import polars as pl
 
 from fleetrank.analysis.stopping_rule import StoppingRule
+from fleetrank.analysis.stored.cell_values import MIN_REPEATS, NOISY_SHARE, TAKEN_SHARE, is_noisy
 from fleetrank.analysis.stored.latency_statistic import STATISTIC
 from fleetrank.foundation.wording import count_of, few_of
 from fleetrank.foundation.workload import IMAGE
 
-MIN_REPEATS = 5
-"""Fewest processes of an interval: below, it would rest on those of other cells."""
-UNREAL = {
+_UNREAL = {
     "simulated": "SIMULATED DATA",
     "virtual": "DATA FROM VIRTUAL DEVICES",
     "emulated": "DATA FROM EMULATED DEVICES",
@@ -45,9 +44,9 @@ def notes_on_figures(cells: pl.DataFrame) -> tuple[str, ...]:
 
 def banners(cells: pl.DataFrame) -> tuple[str, ...]:
     """A note for each origin that is not a real device; `cells` has `origin` and `device`."""
-    parts = {name: cells.filter(pl.col("origin") == name) for name in UNREAL}
+    parts = {name: cells.filter(pl.col("origin") == name) for name in _UNREAL}
     return tuple(
-        f"{UNREAL[name]}: {_rows_of(part, cells)} ({devices_of(part)})."
+        f"{_UNREAL[name]}: {_rows_of(part, cells)} ({devices_of(part)})."
         for name, part in parts.items()
         if part.height
     )
@@ -149,3 +148,20 @@ def with_one_cell(rows: pl.DataFrame) -> tuple[pl.DataFrame, tuple[str, ...]]:
     names = few_of([f"{model} on {platform}" for model, platform in several.iter_rows()], _NAMED)
     note = f"Dropped: {names}, measured there with different weights or exporter options."
     return rows.filter(is_one), (note,)
+
+
+def is_banner(note: str) -> bool:
+    """Whether a note of a table says that some of its devices are not real."""
+    return note.startswith(tuple(_UNREAL.values()))
+
+
+def notes_on_noise(cells: pl.DataFrame) -> tuple[str, ...]:
+    """A note on noisy cells."""
+    noisy = cells.filter(is_noisy()).height
+    if not noisy:
+        return ()
+    return (
+        f"{noisy} of {cells.height} rows are noisy: two of their processes differ by more than "
+        f"{100 * NOISY_SHARE:.0f} % on average, or other programs used more than "
+        f"{100 * TAKEN_SHARE:.0f} % of their cores.",
+    )

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from fleetrank.analysis.stored.cell_notes import MIN_REPEATS, UNREAL
 from fleetrank.analysis.stored.columns import EXCLUDED
 from fleetrank.analysis.stored.latency_statistic import STATISTIC
 from fleetrank.analysis.stored.load import last_attempts, pinned_to, valid_attempts
@@ -17,6 +16,9 @@ from fleetrank.foundation.vocabulary import Design
 
 if TYPE_CHECKING:
     from fleetrank.analysis.arrays.ranking import Floats
+
+MIN_REPEATS = 5
+"""Fewest processes of an interval: below, it would rest on those of other cells."""
 _CELL = ("model", "platform_key", "cell_key")
 _FACTS = (
     "family", "has_attention", "card_sha256", "weights_id", "input_size", "flops", "flops_method",
@@ -276,24 +278,7 @@ def dropped_attempts(frame: pl.LazyFrame) -> pl.DataFrame:
     )
 
 
-def is_banner(note: str) -> bool:
-    """Whether a note of a table says that some of its devices are not real."""
-    return note.startswith(tuple(UNREAL.values()))
-
-
 def is_noisy() -> pl.Expr:
     """Whether two processes of a cell differ too much, or other programs used its cores."""
     by_others = (pl.col("taken_share") > TAKEN_SHARE).fill_null(value=False)
     return by_others | (pl.col("process_gap") > NOISY_SHARE).fill_null(value=False)
-
-
-def notes_on_noise(cells: pl.DataFrame) -> tuple[str, ...]:
-    """A note on noisy cells."""
-    noisy = cells.filter(is_noisy()).height
-    if not noisy:
-        return ()
-    return (
-        f"{noisy} of {cells.height} rows are noisy: two of their processes differ by more than "
-        f"{100 * NOISY_SHARE:.0f} % on average, or other programs used more than "
-        f"{100 * TAKEN_SHARE:.0f} % of their cores.",
-    )

@@ -7,8 +7,8 @@ from typing import TypeVar
 import polars as pl
 
 from fleetrank.analysis.errors import NoDataError, NotComparableError
-from fleetrank.analysis.stored.cell_notes import notes_on_cells, notes_on_failures
-from fleetrank.analysis.stored.cell_values import cell_values, notes_on_noise
+from fleetrank.analysis.stored.cell_notes import notes_on_cells, notes_on_failures, notes_on_noise
+from fleetrank.analysis.stored.cell_values import cell_values
 from fleetrank.analysis.stored.chosen_workload import (
     WORKLOAD,
     chosen_workload,

@@ -1,4 +1,4 @@
-"""The tags and the note of a sweep: `results/sweeps/SWEEP.tags.json`, which a person can change."""
+"""The tags and the note of a sweep: `results/sweeps/SWEEP.tags`, which a person can change."""
 
 from collections.abc import Sequence
 from pathlib import Path

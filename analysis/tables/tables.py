@@ -10,7 +10,6 @@ To add a setting: describe it in the file, and read it in the function of the pa
 """
 
 import hashlib
-import importlib
 import os
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
@@ -29,6 +28,7 @@ from fleetrank.analysis.stored.selection import Selection, setting
 from fleetrank.analysis.stored.unmatched import matched
 from fleetrank.analysis.tables.formats import render
 from fleetrank.analysis.tables.table import Table, explained
+from fleetrank.foundation.entry_points import imported
 from fleetrank.foundation.errors import BadFileError
 from fleetrank.foundation.files import make_folder, replace_file
 from fleetrank.foundation.plain_data import read_json_object
@@ -266,7 +266,7 @@ REQUESTS = (
 TableFunction = Callable[["Session"], Table]
 
 _STATISTICS = "fleetrank.analysis.statistics"
-"""The package of the modules that `Part.function` names."""
+"""The package of the modules that `TablePart.function` names, as `folder.module:name`."""
 
 
 def make_table(
@@ -318,7 +318,7 @@ def checked_table(name: str, session: "Session") -> Table:
             "use values nearer to the defaults",
         ) from error
     if part.is_ranking:
-        doubts = _attribute("measured.verdicts:doubts_sentence")(session)
+        doubts = imported(f"{_STATISTICS}.measured.verdicts:doubts_sentence")(session)
         table = replace(table, notes=(*table.notes, *([doubts] if doubts else [])))
     return replace(table, devices=session.once(_published), columns=part.columns)
 
@@ -351,14 +351,8 @@ def check_request(name: str, frame: pl.LazyFrame, selection: Selection) -> Selec
 
 def function_of(part: TablePart) -> TableFunction:
     """The function of a part; its module is imported here."""
-    function: TableFunction = _attribute(part.function)
+    function: TableFunction = imported(f"{_STATISTICS}.{part.function}")
     return function
-
-
-def _attribute(name: str) -> Any:
-    """`folder.module:name` of `analysis/statistics`."""
-    module, _, attribute = name.partition(":")
-    return getattr(importlib.import_module(f"{_STATISTICS}.{module}"), attribute)
 
 
 def _of_source(session: "Session") -> "Session":

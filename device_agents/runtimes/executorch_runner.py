@@ -22,9 +22,7 @@ if TYPE_CHECKING:
     from executorch.extension.pybindings.portable_lib import ExecuTorchMethod as Method
     from executorch.extension.pybindings.portable_lib import ExecuTorchProgram as Program
     from executorch.extension.pybindings.portable_lib import MethodMeta
-    from torch import Tensor
 
-    _Call = tuple[Method, list[Tensor]]
 _DELEGATE = "XnnpackBackend"
 _IDENTIFIER = re.compile(rb"ET\d\d")
 """Bytes 4 to 8 of every program. Source: schema/program.fbs, file_identifier."""

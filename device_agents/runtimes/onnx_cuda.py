@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from onnxruntime import InferenceSession as Session
     from onnxruntime import OrtValue as Value
     from onnxruntime import SessionOptions
+
 RECORD_ASSIGNMENT = "session.record_ep_graph_assignment_info"
 """Older versions ignore an entry that they do not know."""
 ProviderOptions = dict[str, str]

@@ -34,6 +34,7 @@ from fleetrank.foundation.protobuf import Span, fields_of, spans_of
 if TYPE_CHECKING:
     from onnxruntime import InferenceSession as Session
     from onnxruntime import SessionOptions
+
 _UNSUPPORTED_SIGNS = (
     "NOT_IMPLEMENTED", "Could not find an implementation", "is not a registered function/op",
     "No Op registered for",

@@ -10,6 +10,7 @@ from fleetrank.foundation.inputs import ModelInput
 if TYPE_CHECKING:
     from onnxruntime import InferenceSession as Session
     from onnxruntime import NodeArg as Node
+
 DTYPES = {
     "tensor(float)": "float32", "tensor(double)": "float64", "tensor(float16)": "float16",
     "tensor(int64)": "int64", "tensor(int32)": "int32", "tensor(int16)": "int16",

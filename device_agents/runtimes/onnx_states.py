@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from onnxruntime import IOBinding as Binding
     from onnxruntime import NodeArg as Node
     from onnxruntime import OrtValue as Value
+
 _DEVICE = "cpu"
 
 

@@ -11,10 +11,8 @@ from fleetrank.device_agents.contract.runtime import Products
 from fleetrank.foundation.flatbuffer import FlatBufferTable
 
 if TYPE_CHECKING:
-    from executorch.extension.pybindings.portable_lib import ExecuTorchMethod as Method
-    from torch import Tensor
+    pass
 
-    _Call = tuple[Method, list[Tensor]]
 METHOD = "forward"
 _PLANS, _PAYLOADS, _SEGMENTS = 1, 3, 4
 _PLAN_NAME, _CHAINS, _OPERATORS, _DELEGATES = 0, 5, 6, 7

@@ -16,6 +16,7 @@ from fleetrank.foundation.vocabulary import Runtime
 
 if TYPE_CHECKING:
     from fleetrank.foundation.entry_points import Outside
+
 Call = TypeVar("Call")
 
 

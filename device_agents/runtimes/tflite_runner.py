@@ -19,6 +19,7 @@ from fleetrank.foundation.inputs import ModelInput
 
 if TYPE_CHECKING:
     from ai_edge_litert.interpreter import Interpreter
+
 _IDENTIFIER = b"TFL3"
 """Bytes 4 to 8 of every TFLite file. Source: schema.fbs, file_identifier."""
 _COMPILED = "ai_edge_litert.compiled_model"

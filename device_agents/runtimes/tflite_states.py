@@ -23,6 +23,7 @@ from fleetrank.foundation.workload import WorkloadKind, phase_of
 if TYPE_CHECKING:
     from ai_edge_litert.compiled_model import CompiledModel
     from ai_edge_litert.tensor_buffer import TensorBuffer
+
 _STEP = WorkloadKind.DECODE.value
 """Signature of the steps in a file with two graphs; a file of one workload has one signature."""
 _DTYPES = frozenset({"float32", "float16", "bfloat16", "int32", "int8", "uint8", "bool"})

@@ -16,6 +16,7 @@ from fleetrank.foundation.vocabulary import Mode
 
 if TYPE_CHECKING:
     from torch.cuda import Event
+
 DEVICE = "cuda:0"
 """The only GPU that this process sees."""
 _WARM_RUNS = 3

@@ -39,6 +39,7 @@ from fleetrank.models.tflite_types import check_buffers
 
 if TYPE_CHECKING:
     import torch
+
 _TFLITE_IDENTIFIER = b"TFL3"
 ONLY_SIGNATURE, ONLY_METHOD = "serving_default", "forward"
 """Of a file with one graph; the names that LiteRT and ExecuTorch give it."""

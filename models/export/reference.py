@@ -22,6 +22,7 @@ from fleetrank.models.networks.examples import INPUT_SEED, Array, Examples
 
 if TYPE_CHECKING:
     import torch
+
 STEPS = 8
 """Steps of a decoder, if its context has so many."""
 _PROMPTS = 2

@@ -37,6 +37,7 @@ from fleetrank.models.onnx_external_weights import weights_beside
 
 if TYPE_CHECKING:
     import torch
+
 _LOG = logging.getLogger(__name__)
 _DTYPES = {"fp16": "float16", "bf16": "bfloat16"}
 """Of a network before it is written; integers are made from fp32."""

@@ -16,6 +16,7 @@ from fleetrank.models.errors import ExportError, UntrustedError
 
 if TYPE_CHECKING:
     import torch
+
 _SCHEMAS = {
     "nms": "nms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor",
     "qnms": "qnms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor",

@@ -13,6 +13,7 @@ from fleetrank.models.cards.language import DECODER_WORKLOADS
 
 if TYPE_CHECKING:
     import torch
+
 ELEMENTWISE_FLOPS = 5
 """FLOPs per element of a softmax or a layer normalisation.
 

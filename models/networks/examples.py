@@ -17,6 +17,7 @@ from fleetrank.models.errors import ExportError
 
 if TYPE_CHECKING:
     import torch
+
 CASES = 16
 """Number of inputs that an artifact is verified with."""
 INPUT_SEED = 20_180_601

@@ -15,6 +15,7 @@ from fleetrank.models.cards.zoo import load_zoo
 
 if TYPE_CHECKING:
     import torch
+
 CANARY_MODEL = "squeezenet1_1"
 """Small: many runs a second on any phone. Large: the clock rate dominates, not call overhead."""
 

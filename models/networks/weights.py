@@ -26,6 +26,7 @@ from fleetrank.models.published import checkpoint_sha256, load_folder
 
 if TYPE_CHECKING:
     import torch
+
 OUTPUT_STD = 1.0
 IDLE_BELOW = 1e-4
 """Scales initialised to 0 or 1e-6 (layer scale, last normalisation) make a branch output 0."""

@@ -127,7 +127,7 @@ def faster(
     if as_json:
         table = replace(table, notes=(*table.notes, *sentences))
     elif sentences:
-        from fleetrank.analysis.stored.cell_values import is_banner
+        from fleetrank.analysis.stored.cell_notes import is_banner
 
         print("\n".join(map(wrapped, sentences)), end="\n\n")
         table = replace(table, notes=tuple(filter(is_banner, table.notes)))

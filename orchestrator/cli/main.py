@@ -2,7 +2,6 @@
 
 import contextlib
 import gc
-import importlib
 import logging
 import os
 import re
@@ -19,7 +18,7 @@ import typer
 from fleetrank.analysis.errors import AnalysisError, DamagedPartError, NoDataError
 from fleetrank.device_agents.errors import AgentError, MissingLibraryError, PermanentError
 from fleetrank.foundation.argument_checks import ArgumentError
-from fleetrank.foundation.entry_points import EntryPointError
+from fleetrank.foundation.entry_points import EntryPointError, imported
 from fleetrank.foundation.errors import BadFileError, FleetError, is_rust_panic
 from fleetrank.foundation.files import StorageError
 from fleetrank.foundation.lease import LeaseError
@@ -192,8 +191,7 @@ def build_app(arguments: Sequence[str]) -> typer.Typer:
         if name != asked:
             app.command(name, help=command.help)(_never_called)
             continue
-        module, attribute = command.target.split(":")
-        found = getattr(importlib.import_module(f"fleetrank.orchestrator.cli.{module}"), attribute)
+        found = imported(f"fleetrank.orchestrator.cli.{command.target}")
         if isinstance(found, typer.Typer):
             app.add_typer(found, name=name, help=command.help)
         else:

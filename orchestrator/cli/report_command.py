@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from fleetrank.analysis.panel.session import Session
     from fleetrank.analysis.stored.selection import Selection
     from fleetrank.analysis.tables.table import Table
+
 _MOST_PLATFORMS = 4
 """Named in one message."""
 

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     import polars as pl
 
     from fleetrank.analysis.stored.exclusions import Exclusion
+
 _NAMES = ("model", "platform_key", "workload")
 _NAMED = 6
 """Models that a remedy lists; a longer list would be unreadable."""

@@ -25,6 +25,7 @@ from fleetrank.orchestrator.workspace.workspace import Workspace
 
 if TYPE_CHECKING:
     from fleetrank.analysis.tables.table import Table
+
 _HASH_DIGITS = 8
 _COMPARISON = "summary.md"
 _OF_RUN = ("model", "platform", "card_sha256", "weights_id")

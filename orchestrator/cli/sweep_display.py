@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from fleetrank.orchestrator.progress import Subscriber
     from fleetrank.orchestrator.progress_events import SweepFinished
     from fleetrank.orchestrator.sweep.sweep_session import RunOptions
+
 EXIT_FAILED_CELLS, EXIT_SLOWER, EXIT_INTERRUPTED = 3, 5, 130
 _WIDTH = 100
 """Letters of a line of latencies in a pipe."""

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from fleetrank.analysis.stopping_rule import StoppingRule
     from fleetrank.analysis.stored.sweep_record import Provenance
     from fleetrank.orchestrator.identity import SweepFacts
+
 _GIT_TIMEOUT_S = 10.0
 _MACHINE_ID = Path("/etc/machine-id")
 _STAMP = "%Y%m%dT%H%M%S"

@@ -17,6 +17,7 @@ from fleetrank.orchestrator.errors import UsageError
 
 if TYPE_CHECKING:
     from yaml import SafeLoader as _Loader
+
 else:
     # The C loader is ten times as fast, but not every wheel has it.
     _Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)

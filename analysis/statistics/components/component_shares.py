@@ -7,7 +7,7 @@ import statistics
 
 import polars as pl
 
-from fleetrank.analysis.stored.cell_notes import MIN_REPEATS
+from fleetrank.analysis.stored.cell_values import MIN_REPEATS
 from fleetrank.analysis.stored.chosen_workload import known_workload
 
 PLACE = ("model", "platform_key", "workload")

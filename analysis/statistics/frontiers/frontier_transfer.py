@@ -36,7 +36,7 @@ from fleetrank.analysis.statistics.frontiers.pair_frontiers import (
     pair_frontiers,
     parse_objectives,
 )
-from fleetrank.analysis.stored.cell_notes import MIN_REPEATS
+from fleetrank.analysis.stored.cell_values import MIN_REPEATS
 from fleetrank.analysis.stored.selection import setting
 from fleetrank.analysis.tables.table import Table, explained
 from fleetrank.foundation.workload import IMAGE

@@ -21,7 +21,7 @@ from fleetrank.analysis.panel.draws import PairBlock, blocks
 from fleetrank.analysis.panel.panel import Panel
 from fleetrank.analysis.panel.session import Session
 from fleetrank.analysis.statistics.measured.process_noise import noise_of
-from fleetrank.analysis.stored.cell_notes import MIN_REPEATS
+from fleetrank.analysis.stored.cell_values import MIN_REPEATS
 from fleetrank.foundation.wording import did_you_mean
 
 
@@ -71,7 +71,7 @@ class FrontierFigures:
 
 
 FIGURES = tuple(one.name for one in fields(FrontierFigures))
-_OVERLAPS, _FLOPS, _NOISY = FIGURES[:7], FIGURES[7:10], FIGURES[10:15]
+_FLOPS, _NOISY = FIGURES[7:10], FIGURES[10:15]
 Figures = Mapping[str, Floats]
 
 

@@ -4,8 +4,12 @@ import polars as pl
 
 from fleetrank.analysis.errors import NoDataError
 from fleetrank.analysis.panel.session import Session
-from fleetrank.analysis.stored.cell_notes import banners, notes_on_failures, notes_on_figures
-from fleetrank.analysis.stored.cell_values import notes_on_noise
+from fleetrank.analysis.stored.cell_notes import (
+    banners,
+    notes_on_failures,
+    notes_on_figures,
+    notes_on_noise,
+)
 from fleetrank.analysis.stored.chosen_workload import named
 from fleetrank.analysis.tables.table import Table, explained
 from fleetrank.foundation.units import BYTES_PER_MIB, NS_PER_MS, NS_PER_S

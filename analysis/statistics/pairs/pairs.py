@@ -45,7 +45,7 @@ from fleetrank.analysis.statistics.pairs.pair_next import (
 from fleetrank.analysis.statistics.pairs.pair_orders import UNLIKE, Order, PairOrder, order_here
 from fleetrank.analysis.statistics.pairs.pair_quantities import QUANTITIES
 from fleetrank.analysis.statistics.pairs.pair_users import platform_shares
-from fleetrank.analysis.stored.cell_notes import MIN_REPEATS
+from fleetrank.analysis.stored.cell_values import MIN_REPEATS
 from fleetrank.analysis.stored.selection import fits_text
 from fleetrank.analysis.tables.table import Table, explained
 from fleetrank.foundation.vocabulary import Origin, Precision, Tier

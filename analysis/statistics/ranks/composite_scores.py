@@ -9,15 +9,12 @@ import polars as pl
 from fleetrank.analysis.arrays.pareto import Mask
 from fleetrank.analysis.arrays.ranking import MIN_MODELS, Floats, require_finite
 from fleetrank.analysis.panel.session import Session
-from fleetrank.analysis.statistics.ranks.frm_scores import (
-    ACCURACY_POWER,
-    BILLION,
-    MACS_POWER,
-    MILLION,
-    PARAMETERS_POWER,
-)
 from fleetrank.analysis.tables.table import Table, explained
 from fleetrank.foundation.vocabulary import WEIGHT_BYTES
+
+_ACCURACY_POWER, _PARAMETERS_POWER, _MACS_POWER = 2.0, 0.5, 0.5
+"""Alpha, beta and gamma of NetScore. Source: Wong 2018, section 3."""
+_MILLION, _BILLION = 1e6, 1e9
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,9 +48,9 @@ def netscore(accuracy: Floats, parameters: Floats, macs: Floats) -> Floats:
     """
     _require_positive(accuracy, parameters, macs)
     score: Floats = 20 * (
-        ACCURACY_POWER * np.log10(accuracy)
-        - PARAMETERS_POWER * np.log10(parameters / MILLION)
-        - MACS_POWER * np.log10(macs / BILLION)
+        _ACCURACY_POWER * np.log10(accuracy)
+        - _PARAMETERS_POWER * np.log10(parameters / _MILLION)
+        - _MACS_POWER * np.log10(macs / _BILLION)
     )
     return score
 

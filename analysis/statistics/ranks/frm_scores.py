@@ -132,8 +132,3 @@ def _frm_rows(found: PlatformFrm) -> pl.DataFrame:
         },
         schema_overrides=_SCHEMA,
     )
-
-
-ACCURACY_POWER, PARAMETERS_POWER, MACS_POWER = 2.0, 0.5, 0.5
-"""Alpha, beta and gamma of NetScore. Source: Wong 2018, section 3."""
-MILLION, BILLION = 1e6, 1e9

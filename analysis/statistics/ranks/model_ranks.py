@@ -18,7 +18,7 @@ from fleetrank.analysis.panel.observations import DeviceGroup, device_groups, le
 from fleetrank.analysis.panel.panel import Panel, measures
 from fleetrank.analysis.panel.session import Session
 from fleetrank.analysis.statistics.measured.process_noise import noise_of
-from fleetrank.analysis.stored.cell_notes import MIN_REPEATS
+from fleetrank.analysis.stored.cell_values import MIN_REPEATS
 from fleetrank.analysis.stored.selection import setting
 from fleetrank.analysis.tables.table import Table, explained
 from fleetrank.foundation.units import NS_PER_MS

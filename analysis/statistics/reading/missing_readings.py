@@ -1,22 +1,16 @@
 """Prompts and segments without a figure: too large, failed, excluded by hand, or ambiguous."""
 
 import math
-import zlib
 from collections.abc import Mapping, Sequence
 
-import numpy as np
 import polars as pl
 
-from fleetrank.analysis.arrays.bootstrap import resampled_medians
 from fleetrank.analysis.panel.session import Session
-from fleetrank.analysis.statistics.reading.reading_facts import CellFacts, ReadingCell, ReadingPlace
-from fleetrank.analysis.stored.cell_notes import MIN_REPEATS
 from fleetrank.analysis.stored.chosen_workload import WORKLOAD, named
 from fleetrank.analysis.stored.columns import EXCLUDED
 from fleetrank.analysis.stored.scope import of_every_workload
 from fleetrank.foundation.units import BYTES_PER_MIB
 from fleetrank.foundation.wording import count_of
-from fleetrank.foundation.workload import Workload, WorkloadKind
 
 PLACE = ("model", "platform_key", "card_sha256")
 """What one place is; rows of one name with unlike cards are of two places."""
@@ -102,45 +96,3 @@ def _above(workload: str, memory: float | None, limit_mib: float) -> str:
         return f"without a peak memory, which the limit of {limit_mib:g} MiB needs: {workload}"
     needed = math.ceil(memory / BYTES_PER_MIB)
     return f"above the limit of {limit_mib:g} MiB: {workload} needs {needed:,} MiB"
-
-
-DRAWS = 1000
-"""Resamples of the processes of each cell."""
-
-
-def place_columns(
-    frame: pl.DataFrame, errors: Reasons, reasons: Reasons, seed: int
-) -> ReadingPlace:
-    """The readings of one model on one platform, with the reasons of missing ones."""
-    cells = [_cell(row, seed) for row in frame.iter_rows(named=True)]
-    first = frame.row(0, named=True)
-    place = tuple(first[name] for name in PLACE)
-    prompts = (one for one in cells if one.workload.kind is WorkloadKind.PREFILL)
-    return ReadingPlace(
-        model=first["name"],
-        platform_key=first["platform_key"],
-        context=frame["model_context_tokens"].drop_nulls().max(),  # type: ignore[arg-type]
-        prompts={one.tokens: one for one in sorted(prompts, key=lambda one: one.tokens)},
-        segments=tuple(one for one in cells if one.workload.kind is WorkloadKind.SEGMENT),
-        failed=errors.get(place, {}),
-        n_sweeps=frame["sweep_id"].n_unique(),
-        left_out=reasons.get(place, {}),
-    )
-
-
-def _cell(row: Mapping[str, object], seed: int) -> ReadingCell:
-    medians = np.asarray(row["latency_p50_ns"], dtype=float)
-    name = f"{row['model']} {row['workload']} {row['platform_key']}"
-    rng = np.random.default_rng([seed, zlib.crc32(name.encode())])
-    has_draws, memory = medians.size >= MIN_REPEATS, row["peak_memory_bytes"]
-    return ReadingCell(
-        workload=Workload.parse(str(row["workload"])),
-        latency_ns=row["latency_ns"],  # type: ignore[arg-type]
-        draws_ns=resampled_medians(medians[None], DRAWS, rng)[:, 0] if has_draws else None,
-        facts=CellFacts(
-            peak_memory_mib=None if memory is None else memory / BYTES_PER_MIB,  # type: ignore[operator]
-            memory_metric=row["memory_metric"],  # type: ignore[arg-type]
-            n_repeats=medians.size,
-        ),
-        flops=row["flops"],  # type: ignore[arg-type]
-    )

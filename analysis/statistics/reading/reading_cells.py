@@ -1,31 +1,37 @@
 """The measured cells from which the time to read a text follows: prompts and segments."""
 
-from collections.abc import Iterator
+import zlib
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+import numpy as np
 import polars as pl
 
+from fleetrank.analysis.arrays.bootstrap import resampled_medians
 from fleetrank.analysis.errors import NoDataError
 from fleetrank.analysis.panel.session import Session, once_a_session
 from fleetrank.analysis.statistics.reading.missing_readings import (
     PLACE,
+    Reasons,
     excluded_rows,
     failed_note,
     last_errors,
-    place_columns,
     reasons_of,
 )
-from fleetrank.analysis.statistics.reading.reading_facts import ReadingPlace
-from fleetrank.analysis.stored.cell_notes import banners, notes_on_figures
-from fleetrank.analysis.stored.cell_values import notes_on_noise
+from fleetrank.analysis.statistics.reading.reading_facts import CellFacts, ReadingCell, ReadingPlace
+from fleetrank.analysis.stored.cell_notes import banners, notes_on_figures, notes_on_noise
+from fleetrank.analysis.stored.cell_values import MIN_REPEATS
 from fleetrank.analysis.stored.chosen_workload import named
 from fleetrank.analysis.stored.exclusions import exclusion_notes
 from fleetrank.analysis.stored.latency_statistic import STATISTIC
 from fleetrank.analysis.stored.load import valid_attempts
 from fleetrank.analysis.stored.scope import within_memory
+from fleetrank.foundation.units import BYTES_PER_MIB
 from fleetrank.foundation.wording import count_of
 from fleetrank.foundation.workload import Workload, WorkloadKind
 
+DRAWS = 1000
+"""Resamples of the processes of each cell."""
 _CARD_LETTERS = 8
 """As many of the sum that names a card as tables show."""
 _FACTS = (
@@ -124,7 +130,7 @@ def readings(session: Session) -> Readings:
         limit_mib=limit,
     )
     places = [
-        place_columns(frame, errors, reasons, session.selection.seed)
+        _place(frame, errors, reasons, session.selection.seed)
         for frame in cells.partition_by(PLACE, maintain_order=True)
     ]
     return Readings(
@@ -171,4 +177,39 @@ def _with_names(cells: pl.DataFrame) -> pl.DataFrame:
         .then(long)
         .otherwise("model")
         .alias("name")
+    )
+
+
+def _place(frame: pl.DataFrame, errors: Reasons, reasons: Reasons, seed: int) -> ReadingPlace:
+    cells = [_cell(row, seed) for row in frame.iter_rows(named=True)]
+    first = frame.row(0, named=True)
+    place = tuple(first[name] for name in PLACE)
+    prompts = (one for one in cells if one.workload.kind is WorkloadKind.PREFILL)
+    return ReadingPlace(
+        model=first["name"],
+        platform_key=first["platform_key"],
+        context=frame["model_context_tokens"].drop_nulls().max(),  # type: ignore[arg-type]
+        prompts={one.tokens: one for one in sorted(prompts, key=lambda one: one.tokens)},
+        segments=tuple(one for one in cells if one.workload.kind is WorkloadKind.SEGMENT),
+        failed=errors.get(place, {}),
+        n_sweeps=frame["sweep_id"].n_unique(),
+        left_out=reasons.get(place, {}),
+    )
+
+
+def _cell(row: Mapping[str, object], seed: int) -> ReadingCell:
+    medians = np.asarray(row["latency_p50_ns"], dtype=float)
+    name = f"{row['model']} {row['workload']} {row['platform_key']}"
+    rng = np.random.default_rng([seed, zlib.crc32(name.encode())])
+    has_draws, memory = medians.size >= MIN_REPEATS, row["peak_memory_bytes"]
+    return ReadingCell(
+        workload=Workload.parse(str(row["workload"])),
+        latency_ns=row["latency_ns"],  # type: ignore[arg-type]
+        draws_ns=resampled_medians(medians[None], DRAWS, rng)[:, 0] if has_draws else None,
+        facts=CellFacts(
+            peak_memory_mib=None if memory is None else memory / BYTES_PER_MIB,  # type: ignore[operator]
+            memory_metric=row["memory_metric"],  # type: ignore[arg-type]
+            n_repeats=medians.size,
+        ),
+        flops=row["flops"],  # type: ignore[arg-type]
     )

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from fleetrank.analysis.arrays.ranking import Floats
-from fleetrank.analysis.stored.cell_notes import MIN_REPEATS
+from fleetrank.analysis.stored.cell_values import MIN_REPEATS
 from fleetrank.foundation.wording import count_of
 from fleetrank.foundation.workload import Workload, WorkloadKind
 

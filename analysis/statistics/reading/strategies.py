@@ -20,8 +20,7 @@ from fleetrank.analysis.statistics.reading.crossover import (
     end_points,
     time_at,
 )
-from fleetrank.analysis.statistics.reading.missing_readings import DRAWS
-from fleetrank.analysis.statistics.reading.reading_cells import readings
+from fleetrank.analysis.statistics.reading.reading_cells import DRAWS, readings
 from fleetrank.analysis.statistics.reading.reading_facts import CellFacts, ReadingCell, ReadingPlace
 from fleetrank.analysis.stored.selection import Selection, setting
 from fleetrank.analysis.tables.table import CellRow, Table, explained

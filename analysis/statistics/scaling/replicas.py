@@ -22,7 +22,8 @@ from fleetrank.analysis.statistics.scaling.replica_sets import (
     over_one,
     set_figures,
 )
-from fleetrank.analysis.stored.cell_notes import MIN_REPEATS, banners, with_one_cell
+from fleetrank.analysis.stored.cell_notes import banners, with_one_cell
+from fleetrank.analysis.stored.cell_values import MIN_REPEATS
 from fleetrank.analysis.stored.replica_runs import REPLICA_RUNS
 from fleetrank.analysis.tables.table import CellRow, Table, explained
 from fleetrank.foundation.core_use import CoreUse

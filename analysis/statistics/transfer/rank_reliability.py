@@ -252,6 +252,3 @@ def mean_ceiling(ceilings: PairCeilings, clusters: npt.ArrayLike) -> float:
         return float("nan")
     weights, _, _ = cluster_weights(ceilings.ceiling, clusters)
     return float(np.nansum(ceilings.ceiling * weights))
-
-
-NOISE = ("ceiling", "share_of_ceiling", "gap_low", "gap_high")

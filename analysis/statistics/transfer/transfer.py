@@ -24,7 +24,6 @@ from fleetrank.analysis.panel.session import Session
 from fleetrank.analysis.statistics.ranks.frm_scores import weights_note
 from fleetrank.analysis.statistics.transfer.decomposition import decompose, finding
 from fleetrank.analysis.statistics.transfer.rank_reliability import (
-    NOISE,
     UNLIKE_STATISTICS,
     Noise,
     mean_ceiling,
@@ -79,6 +78,7 @@ def _with_ceiling(one: Agreement, ceiling: float, method: str | None, why: str) 
     )
 
 
+_NOISE = ("ceiling", "share_of_ceiling", "gap_low", "gap_high")
 _NAMES = ("level", "measure", "source", "target")
 _FIGURES = (
     "n_models", "most_models", "n_pairs", "n_clusters", "rho", "low", "high", "null_mean",
@@ -173,7 +173,7 @@ def transfer_as_table(found: TransferResult) -> Table:
     places = ("platform_key",) if is_inside else ()
     rows = (*found.groups, *found.within, *found.pairs)
     title = _TITLES.get(found.axis, f"Rank transfer along {found.axis}")
-    frame = frame_of(Agreement, rows).select((*_NAMES, *places, *_FIGURES, *NOISE, *_TESTS))
+    frame = frame_of(Agreement, rows).select((*_NAMES, *places, *_FIGURES, *_NOISE, *_TESTS))
     return Table(
         title=title,
         frame=frame,

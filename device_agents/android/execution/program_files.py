@@ -127,11 +127,3 @@ def _checksum_of(parts: Iterable[ProgramPart]) -> str:
     """One checksum of all names and checksums, in the form that `sha256sum` prints."""
     listed = "".join(f"{part.sha256}  {part.name}\n" for part in parts)
     return hashlib.sha256(listed.encode("ascii")).hexdigest()
-
-
-def size(local: Path) -> int:
-    """The size of a file of this host in bytes."""
-    with failing_as(
-        PermanentError, f"{local} cannot be read", "export it again, or give another file", OSError
-    ):
-        return local.stat().st_size

@@ -5,12 +5,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fleetrank.device_agents.android.adb_text import shown
-from fleetrank.device_agents.android.execution.program_files import ProgramFile, ProgramPart, size
+from fleetrank.device_agents.android.execution.program_files import ProgramFile, ProgramPart
 from fleetrank.device_agents.android.phone import Phone
 from fleetrank.device_agents.android.phone_streams import ShellResult
 from fleetrank.device_agents.android.state.probe_text import free_bytes
 from fleetrank.device_agents.android.state.settings import FOLDER
 from fleetrank.device_agents.errors import PermanentError, StorageFullError, TransientError
+from fleetrank.foundation.errors import failing_as
 
 SPARE_BYTES = 100 * 1024 * 1024
 """Space to leave free: on a full disk Android deletes caches and slows down."""
@@ -89,7 +90,7 @@ class PhoneStorage:
             raise _not_obeyed(f"delete {self.folder}", answer)
 
     def _push(self, local: Path, sha256: str, remote: str, *, mode: int) -> None:
-        n_bytes = size(local)
+        n_bytes = _size(local)
         self._require_room(remote.rpartition("/")[0], n_bytes)
         self.phone.push(local, remote, _ASK_TIMEOUT_S + n_bytes / PUSH_BYTES_PER_S, mode=mode)
         (found,) = self._sums([remote])
@@ -144,3 +145,10 @@ def _not_obeyed(what: str, answer: ShellResult) -> TransientError:
         f"the phone did not {what}: {shown(answer.stderr or answer.stdout)}",
         "check that /data/local/tmp on the phone is writable",
     )
+
+
+def _size(local: Path) -> int:
+    with failing_as(
+        PermanentError, f"{local} cannot be read", "export it again, or give another file", OSError
+    ):
+        return local.stat().st_size

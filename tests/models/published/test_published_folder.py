@@ -14,7 +14,6 @@ from wording import has
 
 from fleetrank.foundation.vocabulary import WeightsKind
 from fleetrank.foundation.workload import Workload
-from fleetrank.models.architectures import INDEX, WHOLE
 from fleetrank.models.cards.card import Weights
 from fleetrank.models.cards.inputs import sized
 from fleetrank.models.cards.language import LanguageShape, language_inputs
@@ -23,7 +22,7 @@ from fleetrank.models.errors import ExportError
 from fleetrank.models.networks.decoder import Decoder
 from fleetrank.models.networks.encoder import Encoder
 from fleetrank.models.networks.weights import load_checkpoint, network_with_weights
-from fleetrank.models.published import checkpoint_sha256, load_folder
+from fleetrank.models.published import INDEX, WHOLE, checkpoint_sha256, load_folder
 
 pytestmark = pytest.mark.usefixtures("without_gradients")
 SMALL = {name: (KINDS[name], shape) for name, shape in {**SHAPES, **ENCODERS}.items()}
