@@ -135,13 +135,13 @@ def script_hash(text: str) -> str:
 _TEMPLATES = "report/templates"
 _SCRIPTS = (
     "state.js", "chart.js", "look.js", "latency.js", "memory.js", "ranks.js", "matrix.js",
-    "frontiers.js", "host.js", "tokens.js", "components.js", "growth.js", "reading.js",
-    "panels.js",
+    "frontiers.js", "history.js", "host.js", "tokens.js", "components.js", "growth.js",
+    "reading.js", "panels.js",
     "tables.js", "copying.js", "table_tools.js", "filters.js", "answer.js", "start.js",
 )  # fmt: skip
 """The files are joined to one script. A file may use names from the files before it."""
 _CHARTS = (
-    "latency", "memory", "ranks", "matrix", "frontier", "pair", "host", "turns", "rates",
+    "latency", "memory", "ranks", "matrix", "frontier", "pair", "history", "host", "turns", "rates",
     "contexts", "components", "scaling", "sustained", "reading",
 )  # fmt: skip
 

@@ -11,6 +11,7 @@ from fleetrank.analysis.panel.panel import FRM, LATENCY
 from fleetrank.analysis.report.component_points import component_points
 from fleetrank.analysis.report.evidence import Evidence
 from fleetrank.analysis.report.growth_points import curve_groups, sustained_series
+from fleetrank.analysis.report.history_points import history_series
 from fleetrank.analysis.report.html_table import Json
 from fleetrank.analysis.report.page_tables import PageTables, titled
 from fleetrank.analysis.report.points import DIGITS
@@ -122,6 +123,7 @@ def page_data(evidence: Evidence, tables: PageTables) -> Json:
             for name in _MEASURES
         },
         "host": host_series(evidence.rounds, evidence.origins),
+        "history": history_series(tables.histories, shown),
         "tokens": token_points(evidence),
         "components": component_points(evidence, tables),
         "scaling": curve_groups(evidence, tables),

@@ -19,6 +19,7 @@ from fleetrank.analysis.report.html_table import (
 from fleetrank.analysis.report.pair_view import fleet_data
 from fleetrank.analysis.report.shown import Shown
 from fleetrank.analysis.statistics.frontiers.frontier_transfer import ParetoResult, pareto
+from fleetrank.analysis.statistics.history.history_table import History, histories
 from fleetrank.analysis.statistics.language.language import PhasesResult, phases, phases_table
 from fleetrank.analysis.statistics.measured.verdicts import with_verdicts
 from fleetrank.analysis.statistics.prediction.predictions import (
@@ -93,7 +94,7 @@ def html_of_rows(
 
 _OF_ALL = (
     "latency", "latency/coldstart", "scaling/memory", "trust/dropped", "trust/host",
-    "trust/waits", "flops/frm", "flops", "flops/models", "scaling",
+    "trust/waits", "flops/frm", "flops", "flops/models", "scaling", "history/steps",
 )  # fmt: skip
 _OF_TOKENS = ("tokens",)
 _OF_SEGMENTS = ("tokens/reading", "tokens/crossover")
@@ -130,6 +131,7 @@ class PageTables:
         why_no_fleet: the reason.
         verdicts: every cell with its verdict.
         curves: the points of table `scaling`, of all workloads; `None` without two of an axis.
+        histories: of each platform; `None` without two sweeps of any.
         phases: of `transfer/phases`; `None` without two workloads with tokens.
         predictions: of the page's platforms; `None` unless the page was asked to show them.
     """
@@ -142,6 +144,7 @@ class PageTables:
     predictions: PredictionsResult | None = None
     phases: PhasesResult | None = None
     curves: pl.DataFrame | None = None
+    histories: Sequence[History] | None = None
     fleet: Json | None = None
     why_no_fleet: str = ""
     verdicts: pl.DataFrame = field(default_factory=pl.DataFrame)
@@ -225,6 +228,8 @@ def _table(name: str, session: Session, evidence: Evidence, found: PageTables) -
     table = session_table(request.name, session.asked(request.selection(session.selection)))
     if name == "frontier":
         found.pareto = pareto(session)
+    if name == "history/steps":
+        found.histories = histories(session)
     return table
 
 

@@ -495,6 +495,7 @@ _OWN: Mapping[str, _Make] = MappingProxyType(
         "memory": memory_part,
         "trust": _trust,
         "dropped": _dropped,
+        "history": lambda _, tables: _Own() if tables.histories else None,
         "host": host_part,
         "waits": waits_part,
         "phases": phases_part,

@@ -34,6 +34,7 @@ from fleetrank.orchestrator.cli.options import AsForm, Command, share
 from fleetrank.orchestrator.cli.reading_turn import Work, reading_turn
 from fleetrank.orchestrator.cli.report_serve import serve
 from fleetrank.orchestrator.cli.selector_options import Explain, JsonForm, with_selectors
+from fleetrank.orchestrator.cli.stored_sweep import SWEEP_NAMES, stored_sweep
 from fleetrank.orchestrator.cli.sweep_display import EXIT_SLOWER
 from fleetrank.orchestrator.durable import replace_file
 from fleetrank.orchestrator.errors import NothingToDoError
@@ -55,9 +56,10 @@ _MOST_PLATFORMS = 4
 
 @with_view
 def compare(
-    sweep_a: Annotated[str, typer.Argument(metavar="A", help="Baseline sweep.")],
+    sweep_a: Annotated[str, typer.Argument(metavar="A", help=f"Baseline sweep. {SWEEP_NAMES}.")],
     sweep_b: Annotated[
-        str | None, typer.Argument(metavar="B", help="Sweep to check (default: the newest).")
+        str | None,
+        typer.Argument(metavar="B", help="Sweep to check, named the same way (default: latest)."),
     ] = None,
     *,
     margin: Annotated[
@@ -118,12 +120,12 @@ def compare(
     from fleetrank.analysis.comparison.gates import Requirement, junit_xml
     from fleetrank.orchestrator.store.results import ResultStore
 
-    results = readable_workspace().results
-    newest = sweep_b or ResultStore(results).newest_sweep()
-    refuse_wrong_limits(sweep_a, newest, threshold=margin, alpha=alpha)
-    chosen = (sweep_a, newest)
-    with reading_turn(results, chosen, work=Work.ROWS, now=now):
-        found = compare_sweeps(results, sweep_a, newest, threshold=margin, alpha=alpha)
+    store = ResultStore(readable_workspace().results)
+    checked = stored_sweep(store, sweep_b)
+    baseline = stored_sweep(store, sweep_a, before=checked)
+    refuse_wrong_limits(baseline, checked, threshold=margin, alpha=alpha)
+    with reading_turn(store.root, (baseline, checked), work=Work.ROWS, now=now):
+        found = compare_sweeps(store.root, baseline, checked, threshold=margin, alpha=alpha)
     options = {
         Requirement.SAME: require_same,
         Requirement.NOT_SLOWER: require_not_slower,
@@ -314,7 +316,7 @@ def show_command(spec: TableSpec) -> Command:
         names = [name for name in names if name not in _OF_PAIRS]
 
     @with_view
-    @with_selectors(*names, settings=spec.settings)
+    @with_selectors(*names, settings=spec.settings, takes_models=True)
     def command(
         *,
         part: Annotated[

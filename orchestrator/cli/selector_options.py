@@ -23,17 +23,20 @@ JsonForm = Annotated[bool, typer.Option("--json", help="Same as --format json.")
 Explain = Annotated[
     bool, typer.Option("--explain", help="Also explain the columns and how they are computed.")
 ]
-_MODELS_FILE = "models_file"
+_MODELS_FILE, _WORDS = "models_file", "named_models"
 
 
 def with_selectors(
-    *names: str, settings: Mapping[str, Setting] = MappingProxyType({})
+    *names: str,
+    settings: Mapping[str, Setting] = MappingProxyType({}),
+    takes_models: bool = False,
 ) -> Callable[[Command], Command]:
     """Gives a command one option per selector in place of its parameter `selectors`.
 
     Args:
         names: the selectors that the command has; all, if no name is given.
         settings: of a table; each is an option too.
+        takes_models: words without an option are models.
     """
     fields = {field.name: field for field in selector_fields()}
     options = [_option(fields[name]) for name in names or fields]
@@ -42,14 +45,18 @@ def with_selectors(
         text = "File of models or patterns, one a line; # starts a comment. Adds to --model."
         info = typer.Option("--models-file", help=text)
         options.append(option(_MODELS_FILE, Path | None, None, info))
+    if takes_models:
+        word = typer.Argument(metavar="MODEL", help="As --model.", show_default=False)
+        options.append(option(_WORDS, list[str] | None, None, word))
 
     def build(**values: object) -> Selectors:
         given = {name: values.pop(name) for name in settings}
         if isinstance(path := values.pop(_MODELS_FILE, None), Path):
             from fleetrank.orchestrator.workspace.name_list import read_names
 
-            named = values["model"]
-            values["model"] = [*(named if isinstance(named, list) else ()), *read_names(path)]
+            values["model"] = [*_listed(values["model"]), *read_names(path)]
+        if words := values.pop(_WORDS, None):
+            values["model"] = [*_listed(values["model"]), *_listed(words)]
         known = {name: value for name, value in values.items() if value is not None}
         known["set"] = [
             f"{name}={','.join(word) if isinstance(word, list) else word}"
@@ -66,6 +73,10 @@ def with_selectors(
             raise UsageError(f"{flag}: {first['msg']}", "give a smaller number") from error
 
     return with_options("selectors", [*map(_setting_option, settings.values()), *options], build)
+
+
+def _listed(given: object) -> list[object]:
+    return given if isinstance(given, list) else []
 
 
 def _option(field: SelectorField) -> inspect.Parameter:

@@ -15,6 +15,7 @@ from fleetrank.foundation.wording import count_of, duration, with_flags
 from fleetrank.foundation.workload import IMAGE
 from fleetrank.orchestrator.cli.context import current, readable_workspace, settle_workspace
 from fleetrank.orchestrator.cli.listing import AsJson, print_table
+from fleetrank.orchestrator.cli.stored_sweep import SWEEP_NAMES, stored_sweep
 from fleetrank.orchestrator.cli.sweep_display import (
     conclude,
     fleetrank_command,
@@ -33,7 +34,6 @@ from fleetrank.orchestrator.progress_words import counted_from_one, printable
 from fleetrank.orchestrator.workspace.sweep_spec import SweepSpec
 
 if TYPE_CHECKING:
-    from fleetrank.orchestrator.store.results import ResultStore
     from fleetrank.orchestrator.sweep.sweep_status import SweepStatus
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
@@ -41,11 +41,7 @@ app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 SPEC = typer.Argument(metavar="SPEC", help="A file, or the name of one in sweeps/.")
 Stored = Annotated[
     str | None,
-    typer.Argument(
-        metavar="SWEEP",
-        help="An id, or what `sweep plan` takes: the newest of that file or name (default: the "
-        "newest).",
-    ),
+    typer.Argument(metavar="SWEEP", help=f"{SWEEP_NAMES} (default: latest)."),
 ]
 Only = Annotated[
     str | None,
@@ -129,7 +125,7 @@ def resume(
     from fleetrank.orchestrator.sweep.sweep_run import resume_sweep
 
     workspace = current().workspace
-    sweep_id = _id_of(ResultStore(workspace.results), sweep)
+    sweep_id = stored_sweep(ResultStore(workspace.results), sweep)
     with shown_progress(options.progress) as subscribers:
         run_options = replace(
             options.run_options(subscribers),
@@ -166,7 +162,7 @@ def status(
     from fleetrank.orchestrator.sweep.sweep_status import read_status
 
     store = ResultStore(readable_workspace().results)
-    sweep_id = _id_of(store, sweep)
+    sweep_id = stored_sweep(store, sweep)
     if tag or untag or note is not None:
         change_tags(store, sweep_id, added=tag or (), removed=untag or (), note=note)
     found = read_status(store, sweep_id)
@@ -209,16 +205,6 @@ def _print_status(found: "SweepStatus") -> None:
         print(f"\nresume with: {fleetrank_command(*resume_words)}")
     if found.n_failed and found.state != SweepState.RUNNING:
         print(f"\nretry what failed with: {fleetrank_command(*resume_words, '--retry-failed')}")
-
-
-def _id_of(store: "ResultStore", given: str | None) -> str:
-    """The id of the sweep that is meant; says which one, if that is not what was typed."""
-    from fleetrank.orchestrator.sweep.sweep_argument import find_sweep
-
-    sweep_id = find_sweep(current().workspace, store, given)
-    if given not in {None, sweep_id}:
-        print(f"the newest sweep of {given}: {sweep_id}", file=sys.stderr)
-    return sweep_id
 
 
 def _doing(device: Mapping[str, object]) -> Mapping[str, object]:

@@ -19,6 +19,8 @@ OF_SIDE_ROWS = (
 
 OF_PRECISIONS = ("pairs/precisions",)
 """Tables that need models in two precisions."""
+OF_SWEEPS = ("history", "history/steps")
+"""Tables that need several sweeps."""
 
 
 def with_integers(rows: pl.LazyFrame) -> pl.LazyFrame:
@@ -42,7 +44,22 @@ def rows_for(table: str, rows: pl.LazyFrame) -> pl.LazyFrame:
         return with_growth(rows)
     if table in OF_PRECISIONS:
         return with_integers(rows)
+    if table in OF_SWEEPS:
+        return with_sweeps(rows)
     return with_segments(rows) if table in OF_READING else rows
+
+
+def with_sweeps(rows: pl.LazyFrame) -> pl.LazyFrame:
+    """The rows in eight sweeps, all of which are slower from the fifth on."""
+    latency = pl.col("latency_p50_ns").cast(pl.Float64)
+    return pl.concat(
+        rows.with_columns(
+            latency * (1.3 if number > 3 else 1.0),
+            sweep_id=pl.lit(f"daily-2026010{number}T000000-000{number}"),
+            started_utc=pl.datetime(2026, 1, 1 + number, time_zone="UTC"),
+        )
+        for number in range(8)
+    )
 
 
 def with_segments(rows: pl.LazyFrame) -> pl.LazyFrame:

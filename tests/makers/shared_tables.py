@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import polars as pl
-from growth_rows import OF_GROWTH, OF_PRECISIONS, OF_READING, rows_for
+from growth_rows import OF_GROWTH, OF_PRECISIONS, OF_READING, OF_SWEEPS, rows_for
 from language_rows import OF_TOKENS
 
 from fleetrank.analysis.panel.session import Session
@@ -20,7 +20,7 @@ def words_with_rows(setting: Setting) -> tuple[str, ...]:
     return ("device", "runtime") if setting.name == "along" else setting.words
 
 
-_WITH_MORE_ROWS = (OF_GROWTH, OF_READING, OF_TOKENS, OF_PRECISIONS)
+_WITH_MORE_ROWS = (OF_GROWTH, OF_READING, OF_TOKENS, OF_PRECISIONS, OF_SWEEPS)
 
 
 class SharedTables:

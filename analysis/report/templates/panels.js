@@ -10,6 +10,8 @@ const KINDS = {
   latency: { step: 6, noun: "platform", panels: latencyPanels,
     of: () => shown.platforms.filter((number) => shown.models.some((model) => cell(number, model, "ms") !== null)),
     choices: [["absolute", "ms, one scale for all"], ["relative", "relative to each median"]] },
+  history: { step: 4, noun: "platform", panels: historyPanels, pick: (all, most) => all.slice(0, most),
+    of: () => data.history.map((_, at) => at).filter((at) => shown.platforms.includes(data.history[at].platform)) },
   host: { step: 4, noun: "sweep", panels: hostPanels, of: () => data.host.map((_, number) => number) },
   scaling: { step: 6, noun: "group of curves", nouns: "groups of curves", panels: growthPanels,
     of: () => data.scaling.map((_, number) => number).filter((number) => growthRows(number, "ms").length > 0),

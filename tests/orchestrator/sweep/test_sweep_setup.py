@@ -120,6 +120,8 @@ def stored(workspace: Workspace) -> ResultStore:
     ("given", "found"),
     [
         (None, "nightly-20260103T000000-0001"),
+        ("latest", "nightly-20260103T000000-0001"),
+        ("previous", "nightly-20260101T000000-ffff"),
         ("nightly-20260101T000000-ffff", "nightly-20260101T000000-ffff"),
         ("nightly", "nightly-20260103T000000-0001"),
         ("sweeps/nightly.yaml", "nightly-20260103T000000-0001"),
@@ -132,6 +134,11 @@ def test_a_sweep_is_found_by_id_file_and_name(
     workspace: Workspace, stored: ResultStore, given: str | None, found: str
 ) -> None:
     assert find_sweep(workspace, stored, given) == found
+
+
+def test_the_previous_sweep_is_of_the_same_name(workspace: Workspace, stored: ResultStore) -> None:
+    with pytest.raises(UsageError, match="older than long-one-"):
+        find_sweep(workspace, stored, "previous", before="long-one-20260102T000000-0002")
 
 
 def test_a_name_that_means_two_sweeps_or_none_is_refused(
