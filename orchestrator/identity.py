@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from random import Random
-from typing import Annotated
+from typing import Annotated, Literal
 
 from fleetrank.analysis.stopping_rule import StoppingRule
 from fleetrank.device_agents.contract.kind import HostShare, Traits
@@ -14,9 +14,10 @@ from fleetrank.device_agents.contract.task import (
     MeasurePolicy,
     Options,
     ReplicaPolicy,
+    Seconds,
 )
 from fleetrank.device_agents.hold import Reservation
-from fleetrank.foundation.user_file import Bytes, Key
+from fleetrank.foundation.user_file import NO_OTHER_KEYS, Bytes, Key
 from fleetrank.foundation.vocabulary import Flag, Origin, Precision
 from fleetrank.foundation.wording import count_of
 from fleetrank.foundation.workload import IMAGE
@@ -159,37 +160,87 @@ class RoundRules(BlockPolicy):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RepeatLimits:
+    """Limits of one repeat."""
+
+    __pydantic_config__ = NO_OTHER_KEYS
+
+    timeout_s: Annotated[
+        Seconds, Key("after this time the process is killed and the repeat has failed")
+    ] = 300.0
+    memory_limit_bytes: Annotated[
+        Bytes | None,
+        Key(
+            "memory of one worker: a number, or text such as '2GiB' (default: 80 % of the host's; "
+            "no limit for an NVIDIA GPU)",
+            ge=2**20,
+            lt=2**63,
+        ),
+    ] = None
+    max_attempts: Annotated[
+        int, Key("maximum tries of one repeat when its failures are transient", ge=1, le=20)
+    ] = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostRules:
+    """Settings for the hosts of devices."""
+
+    __pydantic_config__ = NO_OTHER_KEYS
+
+    silent_s: Annotated[
+        Seconds, Key("a host that has not answered for this time is considered lost")
+    ] = 30.0
+    wait_s: Annotated[
+        Seconds,
+        Key(
+            "maximum wait for a lost or not yet available host; then its devices are abandoned and "
+            "left to a resume"
+        ),
+    ] = 300.0
+    takeover: Annotated[
+        bool,
+        Key("let an equal device measure the pending repeats of an abandoned device"),
+    ] = False
+    quiet: Annotated[
+        Literal["flag", "wait", "refuse", "retry"],
+        Key(
+            "what to do before a repeat on a CPU whose host is busy: measure and flag the row "
+            "busy_host, wait for quiet_s at most, or refuse at once; a refused repeat is left to a "
+            "resume. retry measures, and measures a round again if its host disturbed it, with at "
+            "most limits.max_attempts rounds; all of them are stored, and the last one counts"
+        ),
+    ] = "flag"
+    quiet_s: Annotated[
+        Seconds, Key("maximum wait for a quiet host; then the repeat is refused")
+    ] = 600.0
+
+    def longest_quiet_s(self) -> float | None:
+        """How long to wait for a quiet host; `None` does not ask whether it is quiet."""
+        return {"flag": None, "wait": self.quiet_s, "refuse": 0.0, "retry": None}[self.quiet]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
     """All work of a sweep, decided before it starts; planning is pure.
 
     Attributes:
-        max_attempts: maximum tries of one repeat if its failures are transient, at least 1.
-        timeout_s: time limit of one repeat.
-        memory_limit_bytes: limit of one worker; `None` lets the agent decide.
+        policy, limits, hosts: those of the sweep's file.
         canary_every: number of repeats on a phone between two runs of its canary.
-        host_wait_s: maximum wait for a host that stopped answering; `HostsSpec` has the default.
-        allows_takeover: an equal device may measure the pending repeats of an abandoned one.
-        quiet_s: how long a CPU may ask for time while its host is busy; `None` measures at once.
         rounds: on devices whose cells can take turns; `None` measures one cell at a time.
-        repeats_disturbed: a round that its host disturbed is measured again.
         until: when no more than the first repeats are needed; `None` measures all repeats.
     """
 
     name: str
     seed: int
     repeats: int
-    max_attempts: int
-    timeout_s: float
-    memory_limit_bytes: int | None
     policy: MeasurePolicy
     canary_every: int
-    host_wait_s: float
     cells: tuple[Cell, ...]
     skipped: tuple[SkippedCell, ...] = ()
-    allows_takeover: bool = False
+    limits: RepeatLimits = field(default_factory=RepeatLimits)
+    hosts: HostRules = field(default_factory=HostRules)
     rounds: RoundRules | None = None
-    quiet_s: float | None = None
-    repeats_disturbed: bool = False
     until: StoppingRule | None = None
 
     @property

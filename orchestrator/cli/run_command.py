@@ -159,8 +159,8 @@ def run(
     and have their tables. The result is a sweep like any other. A file gets a card in cards/, which
     you can complete. It needs no workspace: without one, a folder in your user data is used.
     """
+    from fleetrank.orchestrator.identity import RepeatLimits
     from fleetrank.orchestrator.workspace.input_rules import axis_sizes
-    from fleetrank.orchestrator.workspace.sweep_spec import LimitsSpec
 
     workspace, sizes = settle_workspace(), axis_sizes(axis or ())
     names, _, of_models = _models_of(workspace, models, inputs or ())
@@ -194,7 +194,7 @@ def run(
         content["profile"] = True
     if replicas is not None:
         content["replicas"] = {"processes": _numbers(replicas), "run_s": seconds}
-        content["limits"] = {"timeout_s": LimitsSpec().timeout_s + seconds}
+        content["limits"] = {"timeout_s": RepeatLimits().timeout_s + seconds}
     outcome, run_options = _measured(content, options, as_json=as_json, check=_check_sides)
     stream = None if as_json else result_stream(options.progress)
     if not outcome.is_interrupted:

@@ -105,8 +105,7 @@ def _side(form: SideForm, plan: Plan, asked: _Asked) -> Plan:
         rounds=None,
         repeats=plan.least_repeats,
         until=None,
-        allows_takeover=False,
-        repeats_disturbed=False,
+        hosts=replace(plan.hosts, takeover=False),
     )
 
 

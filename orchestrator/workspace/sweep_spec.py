@@ -23,7 +23,7 @@ from fleetrank.device_agents.contract.task import LONGEST_S, Count, MeasurePolic
 from fleetrank.foundation.errors import failing_as
 from fleetrank.foundation.formats import known_runtime
 from fleetrank.foundation.small_file import resolved
-from fleetrank.foundation.user_file import Bytes, Key, plain_number
+from fleetrank.foundation.user_file import Key, plain_number
 from fleetrank.foundation.visible_text import shortened
 from fleetrank.foundation.vocabulary import CALIBRATED, Mode, Precision, Runtime
 from fleetrank.foundation.workload import Workload
@@ -32,7 +32,7 @@ from fleetrank.models.cards.inputs import AxisName, AxisSize
 from fleetrank.models.errors import CardError
 from fleetrank.models.published import checkpoint_sha256
 from fleetrank.orchestrator.errors import UsageError
-from fleetrank.orchestrator.identity import RoundRules
+from fleetrank.orchestrator.identity import HostRules, RepeatLimits, RoundRules
 from fleetrank.orchestrator.workspace.user_shares import share_of
 from fleetrank.orchestrator.workspace.yaml_file import parse_file
 
@@ -171,53 +171,6 @@ ReplicasChoice = Annotated[
         json_schema_input_type=int | list[int] | ReplicasSpec,
     ),
 ]
-
-
-class LimitsSpec(SpecSection):
-    """Limits of one repeat."""
-
-    timeout_s: Seconds = Field(
-        default=300.0, description="after this time the process is killed and the repeat has failed"
-    )
-    memory_limit_bytes: Annotated[Bytes, Key(ge=2**20, lt=2**63)] | None = Field(
-        default=None,
-        description="memory of one worker: a number, or text such as '2GiB' (default: 80 % of the "
-        "host's; no limit for an NVIDIA GPU)",
-    )
-    max_attempts: Annotated[int, Key(ge=1, le=20)] = Field(
-        default=3, description="maximum tries of one repeat when its failures are transient"
-    )
-
-
-class HostsSpec(SpecSection):
-    """Settings for the hosts of devices."""
-
-    silent_s: Seconds = Field(
-        default=30.0, description="a host that has not answered for this time is considered lost"
-    )
-    wait_s: Seconds = Field(
-        default=300.0,
-        description="maximum wait for a lost or not yet available host; then its devices are "
-        "abandoned and left to a resume",
-    )
-    takeover: _Flag = Field(
-        default=False,
-        description="let an equal device measure the pending repeats of an abandoned device",
-    )
-    quiet: Literal["flag", "wait", "refuse", "retry"] = Field(
-        default="flag",
-        description="what to do before a repeat on a CPU whose host is busy: measure and flag the "
-        "row busy_host, wait for quiet_s at most, or refuse at once; a refused repeat is left to "
-        "a resume. retry measures, and measures a round again if its host disturbed it, with at "
-        "most limits.max_attempts rounds; all of them are stored, and the last one counts",
-    )
-    quiet_s: Seconds = Field(
-        default=600.0, description="maximum wait for a quiet host; then the repeat is refused"
-    )
-
-    def longest_quiet_s(self) -> float | None:
-        """How long to wait for a quiet host; `None` does not ask whether it is quiet."""
-        return {"flag": None, "wait": self.quiet_s, "refuse": 0.0, "retry": None}[self.quiet]
 
 
 class PhonesSpec(SpecSection):
@@ -424,9 +377,9 @@ class SweepSpec(SpecSection):
         description="run each cell in several processes at once, after the latencies: [1, 2, 4] "
         "runs sets of so many; `{processes: [1, 2, 4], run_s: 10}` also states their time",
     )
-    limits: LimitsSpec = Field(default=LimitsSpec(), description="limits of a repeat")
+    limits: RepeatLimits = Field(default=RepeatLimits(), description="limits of a repeat")
     phones: PhonesSpec = Field(default=PhonesSpec(), description="settings for phones only")
-    hosts: HostsSpec = Field(default=HostsSpec(), description="settings for the hosts of devices")
+    hosts: HostRules = Field(default=HostRules(), description="settings for the hosts of devices")
 
     @model_validator(mode="before")
     @classmethod

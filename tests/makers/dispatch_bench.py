@@ -24,7 +24,7 @@ from fleetrank.orchestrator.dispatch.decide.tally import Tally
 from fleetrank.orchestrator.dispatch.decide.work import Exports, SweepWork
 from fleetrank.orchestrator.dispatch.stop_switch import StopSwitch
 from fleetrank.orchestrator.errors import StoreError
-from fleetrank.orchestrator.identity import Cell, DevicePlace, Plan, SweepFacts
+from fleetrank.orchestrator.identity import Cell, DevicePlace, Plan, RepeatLimits, SweepFacts
 from fleetrank.orchestrator.progress_events import Event
 from fleetrank.orchestrator.rows import Row
 
@@ -83,11 +83,8 @@ def new_work(
             name="s",
             seed=0,
             repeats=repeats,
-            max_attempts=max_attempts,
-            timeout_s=10.0,
-            memory_limit_bytes=None,
+            limits=RepeatLimits(max_attempts=max_attempts, timeout_s=10.0),
             canary_every=10,
-            host_wait_s=300.0,
             policy=MeasurePolicy(),
             cells=cells,
         ),

@@ -161,7 +161,7 @@ class World:
         self.submitted.add(task_id)
         self.not_fit.pop(task_id, None)
         self.tries[key, device] += 1
-        assert self.tries[key, device] <= self.work.plan.max_attempts, "tried too often"
+        assert self.tries[key, device] <= self.work.plan.limits.max_attempts, "tried too often"
         self.owed[task_id] = device
         if self.is_up(device) and task_id not in self.kept:
             self.working[task_id] = device

@@ -131,7 +131,7 @@ class DispatchState:
         if lane.fresh or (self.looks is not None and (lane.running or lane.retries)):
             return
         attempts = self.queues.next_attempts(device)
-        if not attempts and self.work.plan.allows_takeover and not lane.is_given_up:
+        if not attempts and self.work.plan.hosts.takeover and not lane.is_given_up:
             attempts = self._inherited(device)
         if attempts:
             self.lanes[device] = replace(lane, fresh=attempts)
@@ -228,7 +228,9 @@ def new_state(
     return DispatchState(
         work=work,
         tally=tally,
-        rules=RetryRules(max_attempts=work.plan.max_attempts, host_wait_s=work.plan.host_wait_s),
+        rules=RetryRules(
+            max_attempts=work.plan.limits.max_attempts, host_wait_s=work.plan.hosts.wait_s
+        ),
         queues=queues,
         cells={cell.cell_key: cell for cell in work.plan.cells},
         lanes=lanes,

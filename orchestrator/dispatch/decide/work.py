@@ -98,12 +98,12 @@ def task_of(work: SweepWork, attempt: Attempt, canary: CanaryTask | None = None)
         # Differs between attempts, and is equal for the same attempt.
         seed=zlib.crc32(f"{plan.seed}/{cell.cell_key}/{index}/{attempt.number}".encode()),
         policy=plan.policy,
-        timeout_s=plan.timeout_s,
-        memory_limit_bytes=plan.memory_limit_bytes,
+        timeout_s=plan.limits.timeout_s,
+        memory_limit_bytes=plan.limits.memory_limit_bytes,
         macs_and_parameters=(cost.macs or 0, cost.parameters or 0) if has_cost else None,
         token_costs=token_costs(cell.export.card.language, cell.execution),
         canary=canary,
-        quiet_s=plan.quiet_s,
+        quiet_s=plan.hosts.longest_quiet_s(),
         is_profiled=work.is_profiled,
         replicas=cell.replicas,
     )

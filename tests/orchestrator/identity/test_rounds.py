@@ -18,9 +18,8 @@ MIB = 1024**2
 def plan_of(n_models: int, repeats: int) -> Plan:
     cells = tuple(make_cell("d", number) for number in range(n_models))
     return Plan(
-        name="s", seed=0, repeats=repeats, max_attempts=1, timeout_s=10.0, memory_limit_bytes=None,
-        policy=MeasurePolicy(), canary_every=10, host_wait_s=300.0, cells=cells,
-    )  # fmt: skip
+        name="s", seed=0, repeats=repeats, policy=MeasurePolicy(), canary_every=10, cells=cells
+    )
 
 
 def names_of(group: tuple[Repeat, ...]) -> frozenset[str]:

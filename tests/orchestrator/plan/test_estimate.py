@@ -75,10 +75,7 @@ def test_a_repeat_takes_about_what_was_seen(model: str, runtime: Runtime, seen_s
 
 
 def _plan_of(cell: Cell, policy: MeasurePolicy) -> Plan:
-    return Plan(
-        name="s", seed=0, repeats=1, max_attempts=1, timeout_s=60, memory_limit_bytes=None,
-        policy=policy, canary_every=1, host_wait_s=300.0, cells=(cell,),
-    )  # fmt: skip
+    return Plan(name="s", seed=0, repeats=1, policy=policy, canary_every=1, cells=(cell,))
 
 
 def _repeat_of(name: str, runtime: Runtime, workload: str) -> Cell:

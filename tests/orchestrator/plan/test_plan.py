@@ -435,9 +435,7 @@ def test_a_model_of_fixed_sizes_is_skipped_at_other_batches() -> None:
     assert has(plan.skipped[0].reason, "'batch'")
 
 
-def test_disturbed_rounds_are_measured_again_if_the_specification_says_so() -> None:
-    assert _plan(hosts={"quiet": "retry"}).repeats_disturbed
-    assert not _plan(hosts={"quiet": "wait"}).repeats_disturbed
+def test_disturbed_rounds_are_measured_again_only_with_rounds() -> None:
     with pytest.raises(ValueError, match="rounds"):
         _plan(hosts={"quiet": "retry"}, rounds=False)
 

@@ -10,7 +10,7 @@ from dispatch_bench import Bench, ScriptedHosts, new_failure, new_work
 from fleetrank.device_agents.contract.measurement import Block, Failure, Measurement
 from fleetrank.device_agents.contract.task import MeasureTask
 from fleetrank.foundation.vocabulary import ErrorKind, Origin, Status
-from fleetrank.orchestrator.identity import RoundRules
+from fleetrank.orchestrator.identity import HostRules, RoundRules
 from fleetrank.orchestrator.keys import TaskId
 from fleetrank.orchestrator.progress_events import Notice, RepeatFinished
 from fleetrank.orchestrator.progress_view import View, after_repeats
@@ -85,7 +85,8 @@ def swept() -> Callable[..., Bench]:
     ) -> Bench:
         work = new_work({"a": True})
         rules = RoundRules(cells=3, mix_platforms=True, memory_bytes=2**40)
-        plan = replace(work.plan, rounds=rules, repeats_disturbed=repeats_disturbed)
+        hosts = HostRules(quiet="retry" if repeats_disturbed else "flag")
+        plan = replace(work.plan, rounds=rules, hosts=hosts)
         places = {name: replace(one, takes_turns=True) for name, one in work.places.items()}
         executor = RoundExecutor(ScriptedHosts(["a"], lambda *_: None), logs, fails)
         bench = Bench(replace(work, plan=plan, places=places), executor)

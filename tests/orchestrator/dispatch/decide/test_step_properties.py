@@ -22,7 +22,7 @@ from fleetrank.device_agents.contract.measurement import Failure, Wait
 from fleetrank.foundation.vocabulary import ErrorKind
 from fleetrank.orchestrator.dispatch.decide import messages
 from fleetrank.orchestrator.dispatch.decide.lane import RepeatKey
-from fleetrank.orchestrator.identity import RoundRules
+from fleetrank.orchestrator.identity import HostRules, RoundRules
 
 LOST = failure(ErrorKind.DEVICE_LOST, is_transient=True)
 BAD_FILE = failure(ErrorKind.BAD_ARTIFACT, is_transient=False)
@@ -81,8 +81,7 @@ class Sweep(RuleBasedStateMachine):
         }
         plan = replace(
             work.plan,
-            host_wait_s=5.0,
-            allows_takeover=allows_takeover,
+            hosts=HostRules(wait_s=5.0, takeover=allows_takeover),
             rounds=RoundRules() if has_rounds else None,
         )
         if is_until_decided:

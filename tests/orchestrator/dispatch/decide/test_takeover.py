@@ -10,7 +10,7 @@ from dispatch_world import FACTS
 from fleetrank.device_agents.contract.measurement import Failure
 from fleetrank.device_agents.contract.task import MeasureTask
 from fleetrank.foundation.vocabulary import ErrorKind
-from fleetrank.orchestrator.identity import RoundRules
+from fleetrank.orchestrator.identity import HostRules, RoundRules
 
 
 def gone_and(broken: str) -> Callable[[str, MeasureTask], Failure | None]:
@@ -27,7 +27,9 @@ def gone_and(broken: str) -> Callable[[str, MeasureTask], Failure | None]:
 
 def taken_over(executor: object, *, allows_takeover: bool = True, seed: int = 0) -> Bench:
     work = new_work({"a": False, "b": False}, n_models=3, repeats=2)
-    work = replace(work, plan=replace(work.plan, allows_takeover=allows_takeover, seed=seed))
+    work = replace(
+        work, plan=replace(work.plan, hosts=HostRules(takeover=allows_takeover), seed=seed)
+    )
     executor.probes.extend([False] * 50)
     bench = Bench(work, executor)
     bench.controller.run()
@@ -59,7 +61,9 @@ def test_a_taken_over_cell_that_fails_for_good_holds_up_nothing_behind_it(
 def test_a_taker_that_takes_no_turns_measures_a_round_one_by_one() -> None:
     work = new_work({"a": True, "b": False}, n_models=3, repeats=1)
     places = {name: replace(p, takes_turns=name == "a") for name, p in work.places.items()}
-    plan = replace(work.plan, allows_takeover=True, rounds=RoundRules(), max_attempts=1)
+    limits = replace(work.plan.limits, max_attempts=1)
+    hosts = HostRules(takeover=True)
+    plan = replace(work.plan, hosts=hosts, rounds=RoundRules(), limits=limits)
     executor = ScriptedHosts(["a", "b"], always_well)
     executor.facts = lambda: {"b": FACTS}
     executor.probe = lambda device: FACTS if device == "b" else new_failure(ErrorKind.DEVICE_LOST)
