@@ -79,7 +79,7 @@ def test_any_name_gives_a_valid_file(comparisons: list[Comparison], name: str) -
 
 
 def test_files_are_written_before_the_exit_code(
-    tmp_path: Path, comparisons: list[Comparison]
+    tmp_path: Path, comparisons: list[Comparison], capsys: pytest.CaptureFixture[str]
 ) -> None:
     from fleetrank.orchestrator.cli.main import run
 
@@ -89,6 +89,8 @@ def test_files_are_written_before_the_exit_code(
         options = {"repeats": 6, "n_samples": 3, "sweep": sweep}
         write_results(tmp_path / "results", nets=NETS[:2], places=[place], **options)
     junit = tmp_path / "gate" / "junit.xml"
-    words = ["report", "compare", A, B, "--junit", str(junit)]
-    assert run([*words, "--workspace", str(tmp_path)]) == 5
+    here = ["--workspace", str(tmp_path)]
+    assert run(["sweep", "status", A, "--tag", "base", *here]) == 0
+    assert run(["report", "compare", "tag:base", "s", "--junit", str(junit), *here]) == 5
+    assert capsys.readouterr().err.split() == ["s:", B, "tag:base:", A]
     assert ET.parse(junit).getroot()[0].attrib["failures"] == "2"
