@@ -20,7 +20,7 @@ from fleetrank.analysis.report.evidence import Evidence, gather
 from fleetrank.analysis.report.page_data import page_data
 from fleetrank.analysis.report.page_tables import PageTables, kinds_of, page_tables, unreal_rows
 from fleetrank.analysis.report.pair_view import answer_sentences
-from fleetrank.analysis.report.round_points import rank_series
+from fleetrank.analysis.report.rank_points import rank_series
 from fleetrank.analysis.report.sections import Section, page_sections
 from fleetrank.analysis.stored.cell_notes import devices_of
 from fleetrank.analysis.stored.columns import DEFAULT_ORIGINS, NO_FAMILY
@@ -135,14 +135,13 @@ def script_hash(text: str) -> str:
 _TEMPLATES = "report/templates"
 _SCRIPTS = (
     "state.js", "chart.js", "look.js", "latency.js", "memory.js", "ranks.js", "matrix.js",
-    "frontiers.js", "history.js", "host.js", "tokens.js", "components.js", "growth.js",
-    "reading.js", "panels.js",
+    "frontiers.js", "history.js", "turns.js", "tokens.js", "growth.js", "panels.js",
     "tables.js", "copying.js", "table_tools.js", "filters.js", "answer.js", "start.js",
 )  # fmt: skip
 """The files are joined to one script. A file may use names from the files before it."""
 _CHARTS = (
-    "latency", "memory", "ranks", "matrix", "frontier", "pair", "history", "host", "turns", "rates",
-    "contexts", "components", "scaling", "sustained", "reading",
+    "latency", "memory", "ranks", "matrix", "frontier", "pair", "history", "turns", "rates",
+    "contexts", "scaling", "sustained",
 )  # fmt: skip
 
 

@@ -8,16 +8,14 @@ from fleetrank.analysis.chart_points import QUANTILES, frontier_pairs
 from fleetrank.analysis.figures import FAMILY_MARKS
 from fleetrank.analysis.panel.agreement import Agreement
 from fleetrank.analysis.panel.panel import FRM, LATENCY
-from fleetrank.analysis.report.component_points import component_points
 from fleetrank.analysis.report.evidence import Evidence
 from fleetrank.analysis.report.growth_points import curve_groups, sustained_series
 from fleetrank.analysis.report.history_points import history_series
 from fleetrank.analysis.report.html_table import Json
 from fleetrank.analysis.report.page_tables import PageTables, titled
 from fleetrank.analysis.report.points import DIGITS
-from fleetrank.analysis.report.reading_points import reading_groups, token_points
-from fleetrank.analysis.report.round_points import host_series
 from fleetrank.analysis.report.shown import Shown
+from fleetrank.analysis.report.token_points import token_points
 from fleetrank.analysis.statistics.prediction.predictions import PredictionsResult
 from fleetrank.analysis.stored.columns import NO_FAMILY
 from fleetrank.analysis.stored.latency_statistic import STATISTIC
@@ -122,12 +120,9 @@ def page_data(evidence: Evidence, tables: PageTables) -> Json:
             name: heat_columns(pairs, name, shown.platform_at)
             for name in _MEASURES
         },
-        "host": host_series(evidence.rounds, evidence.origins),
         "history": history_series(tables.histories, shown),
         "tokens": token_points(evidence),
-        "components": component_points(evidence, tables),
         "scaling": curve_groups(evidence, tables),
-        "reading": reading_groups(evidence, tables),
         "sustained": sustained_series(evidence),
         "frontiers": _frontiers(evidence),
         "families": {

@@ -23,9 +23,8 @@ from fleetrank.analysis.report.html_table import HtmlCell, HtmlHead, HtmlRow, Ht
 from fleetrank.analysis.report.page_data import flops_ranks
 from fleetrank.analysis.report.page_tables import PREDICTED_LEAD, PageTables
 from fleetrank.analysis.report.pair_view import is_of_pairs
-from fleetrank.analysis.report.reading_points import reading_times, shown_token_cells
-from fleetrank.analysis.report.round_points import host_series
 from fleetrank.analysis.report.shown import Shown
+from fleetrank.analysis.report.token_points import reading_times, shown_token_cells
 from fleetrank.analysis.statistics.measured.latency_tables import MARKS
 from fleetrank.analysis.statistics.measured.verdicts import sweep_sentences
 from fleetrank.analysis.statistics.ranks.disagreement import MIN_SHIFT
@@ -289,8 +288,8 @@ def _dropped(evidence: Evidence, _tables: PageTables) -> _Own:
 
 
 def host_part(evidence: Evidence, _tables: PageTables) -> _Own | None:
-    """Only with rounds; a chart if an effect is known."""
-    return _Own(has_charts=bool(host_series(evidence.rounds))) if evidence.rounds else None
+    """Only with rounds."""
+    return _Own() if evidence.rounds else None
 
 
 def waits_part(_evidence: Evidence, tables: PageTables) -> _Own | None:

@@ -33,7 +33,6 @@ SECTIONS = (
     "frontier",
     "flops",
     "memory",
-    "host",
     "turns",
 )
 WIDTHS = {"phone": 390, "laptop": 1366, "wide": 2200}

@@ -1,31 +1,24 @@
 """Profiles in tables and on the page: one component is slow on one phone, and is found."""
 
 import shutil
-from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import polars as pl
 import pytest
 from fleet_rows import NETS, PLACES, SWEEP, write_results
-from headless_browser import unfold
 from stored_part import write_part
 from wording import has
 
 from fleetrank.analysis.errors import AnalysisError, NoDataError
 from fleetrank.analysis.panel.session import Session
-from fleetrank.analysis.report.component_points import component_points
 from fleetrank.analysis.report.evidence import Evidence, gather
-from fleetrank.analysis.report.page import build_report
 from fleetrank.analysis.report.page_tables import PageTables, page_tables
+from fleetrank.analysis.report.sections import page_sections
 from fleetrank.analysis.stored.component_times import COMPONENT_TIMES, OF_MEASUREMENTS
 from fleetrank.analysis.stored.load import load_measurements, valid_attempts
 from fleetrank.analysis.stored.selection import Selection
 from fleetrank.analysis.tables.tables import session_table
 from fleetrank.orchestrator.store.side import append_side
-
-if TYPE_CHECKING:
-    from playwright import sync_api as playwright
 
 SLOW, TIMES = "blocks.2", 4
 HOSTILE = '</script><img src=x onerror=alert(1)>"&'
@@ -185,45 +178,7 @@ def test_platforms_whose_components_have_other_names_are_told_apart(tmp_path: Pa
     assert "split=module" in found.value.remedy
 
 
-@pytest.mark.thorough
 @pytest.mark.slow
-def test_small_components_are_summed(made: tuple[Evidence, PageTables]) -> None:
-    evidence, tables = made
-    table = tables.made["components"]
-    many = pl.concat(
-        table.frame.with_columns(
-            pl.format("{}.{}", "component", pl.lit(number)).alias("component"),
-            pl.col("share", "about_ms") / 4,
-        )
-        for number in range(4)
-    )
-    made = {**tables.made, "components": replace(table, frame=many)}
-    points = component_points(evidence, replace(tables, made=made))
-    assert points is not None
-    found = pl.DataFrame(points["components"])
-    sums = found.group_by("m", "p").agg(pl.len(), pl.col("share").sum())
-    assert sums["len"].max() < 4 * len(_PARTS)
-    assert sums["share"].to_list() == pytest.approx([1.0] * sums.height, abs=0.01)
-
-
-@pytest.mark.browser
-@pytest.mark.thorough
-def test_the_bars_are_drawn_and_switched_to_operators(
-    browser: "playwright.Browser", results: Path, tmp_path: Path
-) -> None:
-    page_path = build_report(results, tmp_path / "report.html").path
-    said: list[str] = []
-    page = browser.new_page(viewport={"width": 400, "height": 800})
-    page.on("console", lambda message: said.append(message.text))
-    page.on("pageerror", lambda error: said.append(str(error)))
-    page.on("dialog", lambda dialog: said.append(dialog.message))
-    page.goto(page_path.as_uri())
-    unfold(page)
-    section = page.locator("#components")
-    assert section.locator("figure svg").count() == len(MODELS)
-    assert SLOW in (section.locator("figure svg").first.text_content() or "")
-    section.get_by_role("button", name="by operator").click()
-    unfold(page)
-    assert "Conv" in (section.locator("figure svg").first.text_content() or "")
-    assert page.evaluate("document.documentElement.scrollWidth") <= 400
-    assert said == []
+def test_shares_are_tables_of_the_page(made: tuple[Evidence, PageTables]) -> None:
+    (section,) = [one for one in page_sections(*made) if one.id == "components"]
+    assert [table.id.startswith("components") for table in section.tables] == [True, True]

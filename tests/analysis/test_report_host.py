@@ -1,17 +1,16 @@
 """The page's section about the host: only where models took turns."""
 
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import polars as pl
 import pytest
-from fleet_rows import NETS, SWEEP, part_in, with_rounds, write_results
+from fleet_rows import NETS, part_in, with_rounds, write_results
 from stored_part import write_part
 
 from fleetrank.analysis.report.evidence import Evidence, gather
 from fleetrank.analysis.report.page_tables import page_tables
-from fleetrank.analysis.report.round_points import host_series, rank_series
+from fleetrank.analysis.report.rank_points import rank_series
 from fleetrank.analysis.report.sections import page_sections
 from fleetrank.analysis.stored.selection import Selection
 
@@ -29,24 +28,9 @@ def evidence(rounds: Path) -> Evidence:
     return gather(rounds, Selection())
 
 
-def test_a_series_has_a_point_for_each_block_with_its_verdict(evidence: Evidence) -> None:
-    device = evidence.rounds[0].device
-    mine = [one for one in evidence.rounds if one.device == device]
-    (series,) = host_series(mine)
-    assert series["title"] == f"{device}, {SWEEP}"
-    points = series["points"]
-    assert isinstance(points, list)
-    assert len(points) == 4 * len(mine)
-    assert {verdict for *_, verdict in points} == {"valid"}
-    assert points[1][0] > points[0][0]
-
-
-def test_a_long_sweep_has_a_point_for_each_round(evidence: Evidence) -> None:
-    (one, *_) = evidence.rounds
-    many = [replace(one, round_id=str(number)) for number in range(600)]
-    (series,) = host_series(many)
-    assert isinstance(series["points"], list)
-    assert len(series["points"]) == 600
+def test_rounds_are_a_table_of_the_page(evidence: Evidence) -> None:
+    (section,) = [one for one in page_sections(evidence, page_tables(evidence)) if one.id == "host"]
+    assert [table.id for table in section.tables] == ["trust-host"]
 
 
 def with_waits(results: Path) -> Path:

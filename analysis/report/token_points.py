@@ -1,16 +1,13 @@
-"""The points of the page's charts about prompts, steps, and long texts."""
+"""The points of the page's charts about prompts and steps."""
 
 import polars as pl
 
-from fleetrank.analysis.labels import labels_of
 from fleetrank.analysis.report.evidence import Evidence
 from fleetrank.analysis.report.html_table import Json
-from fleetrank.analysis.report.page_tables import PageTables, titled
+from fleetrank.analysis.report.page_tables import PageTables
 from fleetrank.analysis.report.points import BYTES_PER_MB, DIGITS, PLACE
 from fleetrank.foundation.units import NS_PER_MS, NS_PER_S
 from fleetrank.foundation.workload import Workload
-
-_CROSSOVERS = "tokens/crossover"
 
 
 def token_points(evidence: Evidence) -> Json | None:
@@ -55,43 +52,3 @@ def reading_times(evidence: Evidence, tables: PageTables) -> pl.DataFrame:
     if not evidence.has_segments or len(tables.answered("tokens/reading", "tokens/crossover")) < 2:
         return pl.DataFrame()
     return evidence.shown.on_page(tables["tokens/reading"].frame)
-
-
-def reading_groups(evidence: Evidence, tables: PageTables) -> list[Json]:
-    """For each model and platform: title, number of the model, rows and crossovers.
-
-    The number is null for a model that was not measured in the workload of the page.
-    A row is [way, tokens, ms]; a crossover [way, tokens, low, high], an end that is not known null.
-    """
-    times = reading_times(evidence, tables)
-    if times.is_empty():
-        return []
-    way = pl.coalesce("sizes", "strategy").alias("way")
-    ms = pl.col("time_ms").round_sig_figs(DIGITS)
-    found = tables[_CROSSOVERS].frame.filter(pl.col("crossover_tokens").is_not_null())
-    ends = (pl.col(name).round(1) for name in ("crossover_tokens", "low_tokens", "high_tokens"))
-    crossings = found.select(*PLACE, way, *ends)
-    titles = _platform_titles(evidence, times)
-    return [
-        {
-            "title": f"{model}, {titles[str(platform)]}",
-            "model": evidence.shown.model_at.get(str(model)),
-            "rows": _chart_lists(group.select(way, "tokens", ms).drop_nulls()),
-            "crossings": _chart_lists(
-                crossings.filter(model=model, platform_key=platform).drop(PLACE)
-            ),
-        }
-        for (model, platform), group in times.group_by(PLACE, maintain_order=True)
-    ]
-
-
-def _platform_titles(evidence: Evidence, rows: pl.DataFrame) -> dict[str, str]:
-    short = labels_of(rows["platform_key"].unique(maintain_order=True)).names
-    return {
-        key: titled(name, evidence.origins.filter(platform_key=key)["origin"])
-        for key, name in short.items()
-    }
-
-
-def _chart_lists(frame: pl.DataFrame) -> list[list[object]]:
-    return [list(row) for row in frame.iter_rows()]

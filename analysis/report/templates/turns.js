@@ -1,24 +1,3 @@
-// What the host did: the effect that the models of each block share, over time.
-function hostRows(number) {
-  return data.host[number].points.map(([time, percent, verdict]) => ({ time, percent, verdict,
-    moment: `${time.slice(0, 19).replace("T", " ")} UTC` }));
-}
-
-function hostPanels(numbers) {
-  const about = tooltip(["percent", "slower than the mean, %"], ["verdict", "round"], ["moment", "time"]);
-  return numbers.map((number) => {
-    const rows = hostRows(number), { title } = data.host[number];
-    const disturbed = rows.filter((row) => row.verdict === "disturbed").length;
-    return {
-      title,
-      caption: `${plural(disturbed, "point")} of ${rows.length} in disturbed rounds`,
-      description: `Effect of the host on ${title}: ${plural(rows.length, "point")}, `
-        + `${span(rows.map((row) => row.percent), "%")}.`,
-      spec: () => chart("host", 180, { rows }, { about }),
-    };
-  });
-}
-
 // Sets of ranks of models that took turns: of the medians of processes, and without the host's effects.
 const DESIGNS = ["medians of processes", "without the host"];
 
