@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from fleetrank.analysis.arrays.bootstrap import (
     MIN_MODELS_FOR_INTERVAL,
+    least_in_mean,
     percentile_interval,
     resample_counts,
 )
@@ -87,6 +88,7 @@ def mean_interval(values: Floats, rng: np.random.Generator) -> tuple[Floats, Flo
 
 
 Ints = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
 _CUBE_ROOT = "latency_cube_root"
 _ORDER = ("latency", _CUBE_ROOT, "frm")
 
@@ -97,6 +99,7 @@ class Stability:
 
     Attributes:
         n_models: measured on all of the platforms; of rho, the fewest of any pair.
+        n_platforms: of a spread, those with enough models.
         value: `None` has its `reason`; so has a missing interval.
         null_mean, null_p95: of rho with permuted latencies; `None` for a spread.
     """
@@ -175,7 +178,9 @@ def _of_platforms(
     panel: Panel, measure: Measure, columns: list[int], seed: int
 ) -> Iterator[Stability]:
     facts = panel.platforms[columns]
-    models = np.flatnonzero(np.isfinite(measure.values[:, columns]).all(axis=1))
+    known = np.isfinite(measure.values[:, columns])
+    is_kept, left_out = _with_enough(known.sum(axis=0))
+    models = np.flatnonzero(known[:, is_kept].all(axis=1))
     blank = Stability(
         tier=str(facts["tier"][0]),
         batch=facts["batch"][0],
@@ -185,23 +190,47 @@ def _of_platforms(
         n_platforms=len(columns),
         n_device_models=facts["device_model"].n_unique(),
     )
-    yield from _spreads(panel, blank, (models, columns), seed)
+    kept = [column for column, is_in in zip(columns, is_kept, strict=True) if is_in]
+    yield from _spreads(panel, blank, (models, kept), seed, left_out)
     yield _rho(panel, measure, blank, columns, seed)
 
 
+def _with_enough(n_models: Ints) -> tuple[Mask, str | None]:
+    """Which platforms enter the spreads, and how many are left out.
+
+    One with few models would leave only these to all. The rule is that of means over pairs; two
+    platforms at least stay.
+    """
+    least = least_in_mean(np.sort(n_models)[:-1].tolist())
+    is_kept = n_models >= least
+    n_out = int((~is_kept).sum())
+    if n_out == 0 or is_kept.sum() < 2:
+        return np.ones(n_models.shape, dtype=np.bool_), None
+    return is_kept, f"left out: {count_of(n_out, 'platform')} with fewer than {least} models"
+
+
 def _spreads(
-    panel: Panel, blank: Stability, grid: tuple[Ints, list[int]], seed: int
+    panel: Panel,
+    blank: Stability,
+    grid: tuple[Ints, list[int]],
+    seed: int,
+    left_out: str | None,
 ) -> Iterator[Stability]:
     models, columns = grid
-    there = count_of(models.size, "model")
+    there, reasons = count_of(models.size, "model"), [left_out] if left_out else []
+    kinds = panel.platforms[columns]["device_model"].n_unique()
+    blank = replace(blank, n_platforms=len(columns), n_device_models=kinds)
     if models.size < MIN_MODELS:
         few = f"{there} on all of these platforms, at least {MIN_MODELS} needed"
-        yield from (replace(blank, statistic=name, reason=few) for name in STATISTICS)
+        reason = "; ".join([*reasons, few])
+        yield from (replace(blank, statistic=name, reason=reason) for name in STATISTICS)
         return
     values = spreads(_ratios(panel, blank.measure, np.ix_(models, np.array(columns))))
     # The same resamples for every measure, so that their intervals can be compared.
     key = zlib.crc32(" ".join(panel.keys[column] for column in columns).encode())
     interval = mean_interval(values, np.random.default_rng([seed, key]))
+    if interval is None:
+        reasons.append(f"no interval: {there}, at least {MIN_MODELS_FOR_INTERVAL} needed")
     for number, name in enumerate(STATISTICS):
         yield replace(
             blank,
@@ -209,7 +238,7 @@ def _spreads(
             value=float(values[:, number].mean()),
             low=None if interval is None else float(interval[0][number]),
             high=None if interval is None else float(interval[1][number]),
-            reason=f"no interval: {there}, at least 9 needed" if interval is None else None,
+            reason="; ".join(reasons) or None,
         )
 
 

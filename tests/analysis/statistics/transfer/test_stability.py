@@ -133,6 +133,19 @@ def test_only_models_on_all_platforms_enter_a_spread(make_grid) -> None:
 
 
 @pytest.mark.slow
+def test_a_platform_with_few_models_leaves_the_spreads(make_grid) -> None:
+    whole = shown(make_grid, d1=UP, d2=OTHER)
+    table = make_table(
+        "trust/stability", make_grid({"d1": UP, "d2": OTHER, "small": UP[:2]}), Selection()
+    )
+    row, alone = (value(one, "rank_std", "latency") for one in (table, whole))
+    same = ("n_models", "n_platforms", "n_device_models", "value")
+    assert [row[name] for name in same] == [alone[name] for name in same]
+    assert has(row["reason"], "left out", "1 platform", "9 models")
+    assert value(table, "rho", "latency")["n_platforms"] == 3
+
+
+@pytest.mark.slow
 def test_tiers_and_batches_are_kept_apart_and_one_platform_has_no_spread(make_grid) -> None:
     frame = make_grid(
         {"g1": UP, "g2": OTHER, "e1": UP, "b1": UP, "b2": OTHER},
