@@ -15,7 +15,7 @@ from fleetrank.analysis.arrays.bootstrap import (
     percentile_interval,
     resample_counts,
 )
-from fleetrank.analysis.arrays.frm import frm, ratios
+from fleetrank.analysis.arrays.frm import EQUAL_WEIGHTS, FrmWeights, frm, ratios
 from fleetrank.analysis.arrays.ranking import (
     MIN_MODELS,
     Floats,
@@ -27,7 +27,15 @@ from fleetrank.analysis.arrays.sample_size import few_models_note
 from fleetrank.analysis.errors import NoDataError
 from fleetrank.analysis.panel.agreement import group_agreement
 from fleetrank.analysis.panel.conditions import chosen_platforms, tier_groups
-from fleetrank.analysis.panel.panel import FRM, Measure, Panel, incomplete_notes, measures
+from fleetrank.analysis.panel.panel import (
+    FRM,
+    FRM_WITHOUT_MEMORY,
+    Measure,
+    Panel,
+    has_memory,
+    incomplete_notes,
+    measures,
+)
 from fleetrank.analysis.panel.session import Session
 from fleetrank.analysis.statistics.transfer.decomposition import component_measures
 from fleetrank.analysis.stored.columns import TIERS
@@ -90,7 +98,7 @@ def mean_interval(values: Floats, rng: np.random.Generator) -> tuple[Floats, Flo
 Ints = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
 _CUBE_ROOT = "latency_cube_root"
-_ORDER = ("latency", _CUBE_ROOT, "frm")
+_ORDER = ("latency", _CUBE_ROOT, FRM, FRM_WITHOUT_MEMORY)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -168,10 +176,14 @@ def _groups(panel: Panel, chosen: list[int]) -> list[list[int]]:
 def _measures(panel: Panel) -> tuple[Measure, Measure, Measure]:
     """Latency over all its models; its cube root and FRM over those with every component."""
     latency, compound = measures(panel)
-    alone = component_measures(panel)[0]
+    alone = component_measures(panel, _usual_weights(panel))[0]
     root = Measure(name=_CUBE_ROOT, rest=alone.rest, latency=alone.latency)
     # No figure of this table uses the residual null.
     return replace(latency, flops=None), root, replace(compound, flops=None)
+
+
+def _usual_weights(panel: Panel) -> FrmWeights:
+    return EQUAL_WEIGHTS if has_memory(panel) else FrmWeights(memory=0.0)
 
 
 def _of_platforms(
@@ -244,8 +256,9 @@ def _spreads(
 
 def _ratios(panel: Panel, name: str, grid: tuple[Ints, ...]) -> Floats:
     latency = panel.latency[grid]
-    if name == FRM:
-        return frm(panel.flops[grid[0][:, 0]], latency, panel.memory[grid])
+    if name in {FRM, FRM_WITHOUT_MEMORY}:
+        weights = _usual_weights(panel)
+        return frm(panel.flops[grid[0][:, 0]], latency, panel.memory[grid], weights=weights)
     return np.cbrt(ratios(latency)) if name == _CUBE_ROOT else ratios(latency)
 
 

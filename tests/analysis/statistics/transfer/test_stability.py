@@ -127,7 +127,7 @@ def test_only_models_on_all_platforms_enter_a_spread(make_grid) -> None:
     row = value(table, "rank_std", "latency")
     assert (row["n_models"], row["low"]) == (7, None)
     assert has(row["reason"], "interval", "7", "9")
-    missing = value(table, "rank_std", "frm")
+    missing = value(table, "rank_std", "frm_without_memory")
     assert missing["value"] is None
     assert has(missing["reason"], "0", "platforms", "5")
 
