@@ -1,4 +1,4 @@
-"""Mean precision and recall of frontiers in resamples of the models."""
+"""Mean precision, recall and F1 of frontiers in resamples of the models."""
 
 from collections.abc import Sequence
 
@@ -18,7 +18,7 @@ _MAX_VALUES = 2_000_000
 def resampled_overlaps(
     values: Floats, pairs: Sequence[Pair], weights: Floats, draws: int, rng: np.random.Generator
 ) -> Floats:
-    """Mean precision and recall over pairs in every draw, (2, draws).
+    """Mean precision, recall and F1 over pairs in every draw, (3, draws).
 
     `values` is (n_models, n_platforms, n_objectives), `weights` (n_pairs,). The frontiers are those
     of all models: a resample lacks a third of the models, so its own frontiers would be of another
@@ -28,7 +28,7 @@ def resampled_overlaps(
     parts = list(blocks(np.asarray(np.isfinite(values).all(axis=2)), pairs))
     models = np.unique(np.concatenate([part.models for part in parts]))
     counts = resample_counts(models.size, draws, rng).astype(np.float64)
-    sums, total = np.zeros((2, 2, draws))
+    sums, total = np.zeros((2, 3, draws))
     for part in parts:
         masks = frontiers_of(values, part)
         is_member = masks.any(axis=1)
@@ -40,15 +40,15 @@ def resampled_overlaps(
 
 
 def _sums(masks: Mask, counts: Floats, part: PairBlock, weights: Floats) -> tuple[Floats, Floats]:
-    """Weighted sums over the pairs of a part, and of the weights behind them, (2, draws) each."""
-    sums, total = np.zeros((2, 2, len(counts)))
+    """Weighted sums over the pairs of a part, and of the weights behind them, (3, draws) each."""
+    sums, total = np.zeros((2, 3, len(counts)))
     sizes = counts @ masks
     step = max(1, _MAX_VALUES // len(counts))
     for start in range(0, part.where.size, step):
         some = slice(start, start + step)
         both = counts @ (masks[:, part.source[some]] & masks[:, part.target[some]])
-        for at, side in enumerate((part.source[some], part.target[some])):
-            size = sizes[:, side]
+        source, target = sizes[:, part.source[some]], sizes[:, part.target[some]]
+        for at, size in enumerate((source, target, (source + target) / 2)):
             sums[at] += (both / np.maximum(size, 1)) @ weights[some]
             total[at] += (size > 0) @ weights[some]
     return sums, total

@@ -60,6 +60,8 @@ class OverlapIntervals:
     precision_high: float | None = None
     recall_low: float | None = None
     recall_high: float | None = None
+    f1_low: float | None = None
+    f1_high: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -176,20 +178,21 @@ def _few(n_common: npt.NDArray[np.int64], least: int) -> str | None:
 def _intervals(
     session: Session, values: Floats, group: PairGroup, is_used: npt.NDArray[np.bool_]
 ) -> OverlapIntervals:
-    """Of mean precision and recall over the pairs used."""
+    """Of mean precision, recall and F1 over the pairs used."""
     pairs = [pair for pair, used in zip(group.pairs, is_used, strict=True) if used]
     weights, _, _ = cluster_weights(np.zeros(len(pairs)), group.clusters[is_used])
     name = zlib.crc32(f"frontier/{group.source}/{group.target}".encode())
     rng = np.random.default_rng([session.selection.seed, name])
     draws = draws_for(pairs, len(session.panel.models)).bootstrap
     low, high = percentile_interval(resampled_overlaps(values, pairs, weights, draws, rng).T)
-    (p_low, r_low), (p_high, r_high) = low.tolist(), high.tolist()
-    has_precision, has_recall = p_low < p_high, r_low < r_high
+    ends = zip(("precision", "recall", "f1"), low.tolist(), high.tolist(), strict=True)
     return OverlapIntervals(
-        precision_low=p_low if has_precision else None,
-        precision_high=p_high if has_precision else None,
-        recall_low=r_low if has_recall else None,
-        recall_high=r_high if has_recall else None,
+        **{
+            f"{name}_{end}": value
+            for name, *both in ends
+            if both[0] < both[1]
+            for end, value in zip(("low", "high"), both, strict=True)
+        }
     )
 
 

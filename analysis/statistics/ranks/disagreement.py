@@ -13,7 +13,11 @@ from fleetrank.analysis.arrays.ranking import MIN_MODELS, Floats, average_ranks
 from fleetrank.analysis.errors import NoDataError
 from fleetrank.analysis.panel.panel import Measure, Panel, incomplete_notes, measures
 from fleetrank.analysis.panel.session import Session, once_a_session
-from fleetrank.analysis.statistics.ranks.wrong_pairs import DRAWS, share_with_interval
+from fleetrank.analysis.statistics.ranks.wrong_pairs import (
+    DRAWS,
+    WrongShare,
+    share_with_interval,
+)
 from fleetrank.analysis.tables.table import Table, explained, frame_of
 
 MIN_SHIFT = 2.0
@@ -97,9 +101,7 @@ class Disagreement:
     """Cases of one measure over all platforms, with the figures of a random ranking.
 
     Attributes:
-        n_pairs: pairs of models on all platforms; `wrong_share` of them are ordered wrongly by
-            FLOPs. By chance it is one half.
-        wrong_low, wrong_high: its 95 % interval; `None` below 9 models.
+        decisions: pairs of models of which FLOPs name the wrong one; by chance one half of them.
     """
 
     measure: str
@@ -110,10 +112,7 @@ class Disagreement:
     chance_share: float
     platforms_with_any: float
     chance_platforms_with_any: float
-    n_pairs: int
-    wrong_share: float
-    wrong_low: float | None
-    wrong_high: float | None
+    decisions: WrongShare
 
 
 @once_a_session
@@ -218,8 +217,6 @@ def _each(panel: Panel) -> Iterator[PlatformShifts]:
 def _summary(session: Session, measure: Measure, platforms: list[PlatformShifts]) -> Disagreement:
     panel = session.panel
     flops = np.where(panel.flops > 0, panel.flops, np.nan)
-    found = share_with_interval(measure, flops, panel.keys, session.selection.seed)
-    n_pairs, wrong, low, high = found
     n_values = sum(one.rows.size for one in platforms)
     n_cases = sum(one.n_cases for one in platforms)
     expected = sum(one.chance.share * one.rows.size for one in platforms)
@@ -233,8 +230,5 @@ def _summary(session: Session, measure: Measure, platforms: list[PlatformShifts]
         chance_share=expected / n_values,
         platforms_with_any=sum(one.n_cases > 0 for one in platforms) / len(platforms),
         chance_platforms_with_any=any_by_chance / len(platforms),
-        n_pairs=n_pairs,
-        wrong_share=wrong,
-        wrong_low=low,
-        wrong_high=high,
+        decisions=share_with_interval(measure, flops, panel.keys, session.selection.seed),
     )

@@ -2,6 +2,7 @@
 
 import zlib
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -42,24 +43,42 @@ def wrong_pairs(flops: Floats, values: Floats) -> tuple[Floats, Floats]:
 def wrong_share(wrong: Floats, known: Floats, counts: Floats) -> Floats:
     """Share of the pairs that are ordered wrongly in resamples (draws, n_models), (draws,)."""
     part, whole = (((counts @ of) * counts).sum(axis=1) for of in (wrong, known))
-    return np.divide(part, whole, out=np.full(len(counts), np.nan), where=whole > 0)
+    shares: Floats = np.divide(part, whole, out=np.full(len(counts), np.nan), where=whole > 0)
+    return shares
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WrongShare:
+    """Of n_pairs pairs of n_models models over all platforms, the share ordered wrongly by FLOPs.
+
+    Its 95 % interval is `None` below 9 models.
+    """
+
+    n_models: int
+    n_pairs: int
+    wrong_share: float
+    wrong_low: float | None = None
+    wrong_high: float | None = None
 
 
 def share_with_interval(
     measure: Measure, flops: Floats, platforms: Sequence[str], seed: int
-) -> tuple[int, float, float | None, float | None]:
-    """Number of pairs over all platforms, the share that FLOPs order wrongly, and its interval.
+) -> WrongShare:
+    """The share of pairs that FLOPs order wrongly.
 
     95 % percentile bootstrap over models, the same in all platforms; `None` below 9 models.
     """
     wrong, known = wrong_pairs(flops, measure.values)
     rows = np.flatnonzero(known.any(axis=0))
     wrong, known = wrong[np.ix_(rows, rows)], known[np.ix_(rows, rows)]
-    share = float(wrong.sum() / known.sum())
-    n_pairs = round(known.sum() / 2)
+    found = WrongShare(
+        n_models=rows.size,
+        n_pairs=round(known.sum() / 2),
+        wrong_share=float(wrong.sum() / known.sum()),
+    )
     if rows.size < MIN_MODELS_FOR_INTERVAL:
-        return n_pairs, share, None, None
+        return found
     key = zlib.crc32(" ".join([measure.name, *platforms]).encode())
     counts = resample_counts(rows.size, DRAWS, np.random.default_rng([seed, key]))
     low, high = percentile_interval(wrong_share(wrong, known, counts.astype(np.float64)))
-    return n_pairs, share, float(low), float(high)
+    return replace(found, wrong_low=float(low), wrong_high=float(high))

@@ -169,11 +169,12 @@ def test_the_interval_counts_members_of_the_frontiers_in_resamples(make_grid) ->
 
     counts = resample_counts(12, 50, np.random.default_rng(7))
     for draw, times in enumerate(counts.tolist()):
-        for figure, of in enumerate((lambda s, _: s, lambda _, t: t)):
+        for figure, of in enumerate((lambda s, _: [s], lambda _, t: [t], lambda s, t: [s, t])):
             shares = []
             for target in targets:
                 s, t = members(source), members(target)
-                whole = sum(times[at] for at in of(s, t))
+                sides = of(s, t)
+                whole = sum(times[at] for side in sides for at in side) / len(sides)
                 shares.append(sum(times[at] for at in s & t) / whole if whole else np.nan)
             known = np.isfinite(shares)
             if not known.any():
