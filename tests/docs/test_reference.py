@@ -63,8 +63,9 @@ def test_the_page_of_claims_has_the_recorded_tables_and_what_none_can_tell() -> 
     for claim in study_claims().claims:
         n_rows = len(re.findall(rf"\| {re.escape(claim.claim)}( \([^|]+\))? \| ", tables))
         assert n_rows == len(list(CLAIMS.glob("*.csv"))) > 2
-    assert "- CPU to edge: rho of FRM\n" in nowhere
-    assert "- FLOPs name the wrong one" not in nowhere
+    open_ones = [one.claim for one in study_claims().claims if f"- {one.claim}\n" in nowhere]
+    assert any(one.startswith("CPU to edge") for one in open_ones)
+    assert not any(one.startswith("FLOPs name") for one in open_ones)
 
 
 def test_every_key_of_a_sweep_has_a_meaning() -> None:
