@@ -54,7 +54,7 @@ def few_of(names: Sequence[str], most: int) -> str:
     return ", ".join(names[:most]) + (f" and {more} more" if more > 0 else "")
 
 
-_CHOICE = re.compile(r"`(?P<set>set )?(?P<name>[a-z][a-z_]*)=(?P<value>[^`\n]*)`")
+_CHOICE = re.compile(r"`(?:set )?(?P<name>[a-z][a-z_]*)=(?P<value>[^`\n]*)`")
 _ONE = r"`(?:set )?[a-z][a-z_]*=[^`\n]*`"
 _COMMAND = re.compile(rf"`(?P<command>fleetrank [^`]*)` with (?P<choices>{_ONE}(?: and {_ONE})*)")
 
@@ -62,7 +62,7 @@ _COMMAND = re.compile(rf"`(?P<command>fleetrank [^`]*)` with (?P<choices>{_ONE}(
 def with_flags(text: str) -> str:
     """The text for a terminal: `` `source_tier=cpu` `` becomes `--source-tier cpu`.
 
-    `` `set k=3` `` becomes `--set k=3`, `` `force=true` `` becomes `--force`, and a command takes
+    `` `set k=3` `` becomes `--k 3`, `` `force=true` `` becomes `--force`, and a command takes
     it in: `` `fleetrank query` with `tables=true` `` becomes `` `fleetrank query --tables` ``. More
     choices of a command follow with `and`. A value is quoted as a shell needs it.
     """
@@ -76,7 +76,5 @@ def with_flags(text: str) -> str:
 
 def _flag(found: re.Match[str]) -> str:
     name, value = found["name"], found["value"]
-    if found["set"]:
-        return f"--set {shlex.quote(f'{name}={value}')}"
     option = f"--{name.replace('_', '-')}"
     return option if value in ("", "true") else f"{option} {shlex.quote(value)}"

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated
 
@@ -307,12 +307,7 @@ def _release(
         raise AnalysisError(
             f"{where} has several columns named '{twice[0]}'", "rename them: one figure each"
         )
-    equal = Equivalences(
-        source=source.name,
-        equal=mapping.models,
-        unequal={},
-        macs=load_equivalences(source.name).macs,
-    )
+    equal = replace(load_equivalences(source.name), equal=mapping.models, unequal={})
     chosen = [
         line
         for line in lines

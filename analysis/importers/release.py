@@ -234,34 +234,54 @@ class Equivalences:
         equal: name in the source to the name of our card.
         unequal: names that only look alike, to the reason.
         macs: multiply-accumulates of the cards.
+        own_macs: those of networks that are no cards, by their name in the source.
     """
 
     source: str
     equal: Mapping[str, str]
     unequal: Mapping[str, str]
     macs: Mapping[str, PublishedFigure]
+    own_macs: Mapping[str, PublishedFigure]
 
 
 def load_equivalences(source: str) -> Equivalences:
     """The declarations for one source; empty for a source that is not in the table."""
     with EQUIVALENCE_TABLE.open("rb") as file:
         table = tomllib.load(file)
-    mine = table.get(source, {"equal": {}, "unequal": {}})
+    mine = table.get(source, {})
+    mine = table.get(mine.get("as"), mine)
     macs = {
         card: PublishedFigure(value=entry["value"], source=entry["published"])
         for card, entry in table["macs"].items()
     }
-    return Equivalences(source=source, equal=mine["equal"], unequal=mine["unequal"], macs=macs)
+    own_macs = {
+        name: PublishedFigure(value=value, source=where)
+        for where, values in mine.get("macs", {}).items()
+        for name, value in values.items()
+    }
+    return Equivalences(
+        source=source,
+        equal=mine.get("equal", {}),
+        unequal=mine.get("unequal", {}),
+        macs=macs,
+        own_macs=own_macs,
+    )
 
 
 def named(row: Row, name: str, table: Equivalences) -> Row:
     """The row under the model's name here: our card's where declared, else `<source>:<name>`.
 
-    A card's MACs replace the source's, so that a model has the same FLOPs in every source.
+    A card's MACs replace the source's, so that a model has the same FLOPs in every source; those of
+    another network only fill a gap.
     """
     card = table.equal.get(name)
     if card is None:
-        return row | {"model": f"{table.source}:{name}"}
+        own = table.own_macs.get(name) if row.get("flops") is None else None
+        return (
+            row
+            | {"model": f"{table.source}:{name}"}
+            | ({} if own is None else flops_columns(own.value, own.source))
+        )
     derived = f"model: declared equal to card {card}, {name} in {table.source}"
     macs = table.macs.get(card)
     figures = {} if macs is None else flops_columns(macs.value, f"{macs.source}, by equivalence")

@@ -18,7 +18,7 @@ import polars as pl
 
 from fleetrank.analysis.arrays.ranking import Floats
 from fleetrank.analysis.errors import AnalysisError, NoDataError
-from fleetrank.analysis.panel.panel import Measure, Panel, measures
+from fleetrank.analysis.panel.panel import Measure, Panel, has_memory, measures
 from fleetrank.analysis.panel.session import Session
 from fleetrank.analysis.stored.cell_notes import banners
 from fleetrank.analysis.stored.chosen_workload import named
@@ -393,8 +393,12 @@ def _side_by_side(session: Session, rule: AxisRule) -> ConditionTable:
     models = sorted({name for panel in panels.values() for name in panel.models})
     at = {name: number for number, name in enumerate(models)}
     is_alike = rule.fact != "workload"
+    is_whole = any(map(has_memory, panels.values()))
     spread = [
-        [_spread(one, [at[name] for name in panel.models], len(models)) for one in measures(panel)]
+        [
+            _spread(one, [at[name] for name in panel.models], len(models))
+            for one in measures(panel, with_memory=is_whole)
+        ]
         for panel in panels.values()
     ]
     return ConditionTable(

@@ -16,6 +16,8 @@ PLATFORM_FACTS = (
 )  # fmt: skip
 LATENCY, FRM = "latency", "frm"
 """Names of the two measures that `measures` gives; tables show them, and seeds contain them."""
+FRM_WITHOUT_MEMORY = "frm_without_memory"
+"""FRM's name where no row has a memory: the ratios of FLOPs and latency."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,14 +141,24 @@ def _batch_note(platforms: pl.DataFrame) -> tuple[str, ...]:
     )
 
 
-def measures(panel: Panel) -> tuple[Measure, Measure]:
-    """Latency alone and FRM, in this order; a value of 0 or less has no ratio and is missing."""
+def has_memory(panel: Panel) -> bool:
+    """Whether any value has a memory above 0; FRM is without memory otherwise."""
+    return bool((panel.memory > 0).any())
+
+
+def measures(panel: Panel, *, with_memory: bool | None = None) -> tuple[Measure, Measure]:
+    """Latency alone and FRM, in this order; a value of 0 or less has no ratio and is missing.
+
+    `with_memory` says whether memory is a part of FRM; `None` means if the panel has any.
+    """
     latency = _positive(panel.latency)
     flops = _positive(panel.flops)
-    rest = _positive(panel.memory) * flops[:, None]
+    is_whole = has_memory(panel) if with_memory is None else with_memory
+    memory = _positive(panel.memory) if is_whole else np.ones_like(latency)
+    name = FRM if is_whole else FRM_WITHOUT_MEMORY
     return (
         Measure(name=LATENCY, rest=np.ones_like(latency), latency=latency, flops=flops),
-        Measure(name=FRM, rest=rest, latency=latency, flops=flops),
+        Measure(name=name, rest=memory * flops[:, None], latency=latency, flops=flops),
     )
 
 
@@ -159,7 +171,10 @@ def components(panel: Panel) -> dict[str, Floats]:
 
 
 def incomplete_notes(panel: Panel, used: Sequence[str] = ("flops", "memory")) -> tuple[str, ...]:
-    """How many (model, platform) lack a component that FRM uses, by component."""
+    """How many (model, platform) lack a component that FRM uses, by component.
+
+    Where no row has a memory, that FRM is without it.
+    """
     measured = np.isfinite(panel.latency)
     names = {"flops": "FLOPs above 0", "memory": "a peak memory above 0"}
     lacking = {
@@ -167,11 +182,15 @@ def incomplete_notes(panel: Panel, used: Sequence[str] = ("flops", "memory")) ->
         for name, values in components(panel).items()
         if name in names and name in used
     }
-    return tuple(
+    dropped = [
         f"Dropped from FRM: {int(mask.sum())} of {int(measured.sum())} values without {what}."
         for what, mask in lacking.items()
         if mask.any()
-    )
+    ]
+    if has_memory(panel):
+        return tuple(dropped)
+    without = f"No row has a memory: FRM is of FLOPs and latency here ({FRM_WITHOUT_MEMORY})."
+    return (*(one for one in dropped if names["memory"] not in one), without)
 
 
 def _positive(values: Floats) -> Floats:

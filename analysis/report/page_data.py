@@ -7,7 +7,7 @@ import polars as pl
 from fleetrank.analysis.chart_points import QUANTILES, frontier_pairs
 from fleetrank.analysis.figures import FAMILY_MARKS
 from fleetrank.analysis.panel.agreement import Agreement
-from fleetrank.analysis.panel.panel import FRM, LATENCY
+from fleetrank.analysis.panel.panel import FRM, FRM_WITHOUT_MEMORY, LATENCY
 from fleetrank.analysis.report.evidence import Evidence
 from fleetrank.analysis.report.growth_points import curve_groups, sustained_series
 from fleetrank.analysis.report.history_points import history_series
@@ -35,16 +35,17 @@ def heat_columns(
 
     Args:
         pairs: each pair once; rho has no direction.
-        measure: latency or FRM.
+        measure: latency or FRM, also without memory.
         positions: number of each platform on the page; pairs with another one are left out.
 
     Returns:
         `source`, `target` (numbers), `n_models`, the figures to three digits, and `reason`.
     """
+    names = {measure, FRM_WITHOUT_MEMORY} if measure == FRM else {measure}
     known = [
         one
         for one in pairs
-        if one.measure == measure and one.source in positions and one.target in positions
+        if one.measure in names and one.source in positions and one.target in positions
     ]
     figures = frame_of(Agreement, known)
     return {

@@ -107,13 +107,14 @@ _OF_COMPARED = (
     "transfer along=runtime",
     "trust/stability",
     "trust/ranks",
+    "claims",
 )
 """With many platforms the means of `transfer` are those of `averaged`, and its pairs are these."""
 _OF_PAIRED = ("frontier", "frontier/regret")
 PREDICTED_LEAD = (
     "An open symbol with a thin line is a prediction and its 90 % interval, not a measurement."
 )
-_SLOW = ("trust/stability", "trust/ranks")
+_SLOW = ("trust/stability", "trust/ranks", "claims")
 """These tables make many draws even for few platforms; the cost of one grows with the models."""
 _MANY_MODELS = 200
 

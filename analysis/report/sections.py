@@ -215,6 +215,13 @@ def _flops(evidence: Evidence, _tables: PageTables) -> _Own | None:
     return _Own(values={"min_shift": f"{MIN_SHIFT:g}"}) if has_any else None
 
 
+def claims_part(evidence: Evidence, tables: PageTables) -> _Own | None:
+    """Only if these platforms have a figure of some claim."""
+    if not tables.answered("claims") or tables["claims"].frame["figure"].is_null().all():
+        return None
+    return _Own(notes=evidence.limits)
+
+
 def _latency(evidence: Evidence, tables: PageTables) -> _Own:
     n, n_strips = evidence.shown.cells.height, evidence.quantiles.height
     notes = [*evidence.shown.notes]
@@ -487,6 +494,7 @@ _OWN: Mapping[str, _Make] = MappingProxyType(
         "swaps": lambda _, tables: _Own() if is_of_pairs(tables.fleet) else None,
         "frontier": frontier_part,
         "flops": _flops,
+        "claims": claims_part,
         "matrix": lambda evidence, tables: _Own(
             after=(latency_matrix(evidence.shown, tables.verdicts),)
         ),

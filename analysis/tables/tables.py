@@ -33,6 +33,7 @@ from fleetrank.foundation.errors import BadFileError
 from fleetrank.foundation.files import make_folder, replace_file
 from fleetrank.foundation.plain_data import read_json_object
 from fleetrank.foundation.reading_beside import pause_between_steps
+from fleetrank.foundation.small_file import read_small_text
 from fleetrank.foundation.strict_json import json_text
 from fleetrank.foundation.vocabulary import Problem
 from fleetrank.foundation.wording import did_you_mean
@@ -52,6 +53,8 @@ class Setting:
         default: one of the words; empty if the table shows all without the setting.
         is_many: takes several words, separated by commas.
         is_start: takes the beginning of a word too.
+        file: `module:function` that checks the text of a file, of which the command line takes the
+            path; empty for a setting that is no file.
     """
 
     name: str
@@ -61,6 +64,17 @@ class Setting:
     default: str = ""
     is_many: bool = False
     is_start: bool = False
+    file: str = ""
+
+    def text_of_file(self, path: Path) -> str:
+        """The checked text of a file for this setting.
+
+        Raises:
+            BadFileError: it cannot be read, or is not such a file; the message names it.
+        """
+        text = read_small_text(path)
+        imported(f"{_STATISTICS}.{self.file}")(text, str(path))
+        return text
 
     def chosen(self, selection: Selection) -> str:
         """The user's word, or else the default; of many, separated by commas."""

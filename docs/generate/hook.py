@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from functools import partial
 from pathlib import Path
 
+import claims_page
 import cli_page
 import data_pages
 import file_pages
@@ -62,6 +63,7 @@ def _made_pages() -> Iterator[tuple[str, str]]:
     yield "reference/cli.md", cli_page.cli_page()
     yield "reference/columns.md", data_pages.columns_page()
     yield "reference/tables.md", data_pages.tables_page()
+    yield "claims.md", claims_page.claims_page()
     for uri, title, text, model in (
         (
             "sweep-file",

@@ -51,6 +51,10 @@ def with_selectors(
 
     def build(**values: object) -> Selectors:
         given = {name: values.pop(name) for name in settings}
+        # Only the command line reads it, as a file of names.
+        for name, path in given.items():
+            if settings[name].file and isinstance(path, str):
+                given[name] = settings[name].text_of_file(Path(path))
         if isinstance(path := values.pop(_MODELS_FILE, None), Path):
             from fleetrank.orchestrator.workspace.name_list import read_names
 
@@ -99,6 +103,8 @@ def _setting_option(one: Setting) -> inspect.Parameter:
     scope = f" Part {' and '.join(one.parts)}." if one.parts else ""
     text = f"{one.meaning[:1].upper()}{one.meaning[1:]}{f': {words}' if words else ''}.{scope}"
     info = typer.Option(
-        f"--{one.name.replace('_', '-')}", metavar="WORD" if words else "VALUE", help=text
+        f"--{one.name.replace('_', '-')}",
+        metavar="FILE" if one.file else "WORD" if words else "VALUE",
+        help=text,
     )
     return option(one.name, list[str] | None if one.is_many else str | None, None, info)

@@ -1,11 +1,13 @@
 """The reference says what the code is, and the site asks nobody for anything."""
 
+import re
 from dataclasses import fields
 from pathlib import Path
 from types import SimpleNamespace
 
 import hook
 import pytest
+from claims_page import claims_page
 from cli_page import cli_page
 from data_pages import columns_page, tables_page
 from file_pages import keys_page
@@ -13,6 +15,7 @@ from http_page import http_page
 from mkdocs.exceptions import PluginError
 from pydantic import TypeAdapter
 
+from fleetrank.analysis.statistics.claims.claim_file import study_claims
 from fleetrank.analysis.stored.columns import COLUMNS
 from fleetrank.analysis.tables.tables import TABLES
 from fleetrank.device_agents.contract.task import MeasurePolicy
@@ -21,6 +24,7 @@ from fleetrank.orchestrator.cli.main import COMMANDS
 from fleetrank.orchestrator.workspace.sweep_spec import SweepSpec
 
 ROOT = Path(__file__).parents[2]
+CLAIMS = ROOT / "docs/generate/claims"
 
 
 def test_every_command_has_its_place_and_its_options() -> None:
@@ -51,6 +55,17 @@ def test_every_table_is_listed_and_explained() -> None:
     assert (
         "| `--quantity` | values | what is predicted: latency (default), memory, energy |" in page
     )
+
+
+def test_the_page_of_claims_has_the_recorded_tables_and_what_none_can_tell() -> None:
+    page = claims_page()
+    tables, nowhere = page.split("## What no data here can tell")
+    for claim in study_claims().claims:
+        n_rows = len(re.findall(rf"\| {re.escape(claim.claim)}( \([^|]+\))? \| ", tables))
+        assert n_rows == len(list(CLAIMS.glob("*.csv"))) > 2
+    open_ones = [one.claim for one in study_claims().claims if f"- {one.claim}\n" in nowhere]
+    assert any(one.startswith("CPU to edge") for one in open_ones)
+    assert not any(one.startswith("FLOPs name") for one in open_ones)
 
 
 def test_every_key_of_a_sweep_has_a_meaning() -> None:

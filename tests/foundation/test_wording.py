@@ -9,7 +9,8 @@ from fleetrank.foundation.wording import with_flags
     ("text", "shown"),
     [
         ("choose with `source=` or `target=`", "choose with --source or --target"),
-        ("such as `set k=3`", "such as --set k=3"),
+        ("such as `set k=3`", "such as --k 3"),
+        ("such as `set weight_memory=0`", "such as --weight-memory 0"),
         ("see `latency` with `part=memory`", "see `latency` with --part memory"),
         ("`source_tier=cpu` and `force=true`", "--source-tier cpu and --force"),
         ("`fleetrank query` with `tables=true`", "`fleetrank query --tables`"),

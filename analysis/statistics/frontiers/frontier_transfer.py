@@ -1,13 +1,19 @@
 """Does the frontier found on one platform hold on another?"""
 
 import math
+import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
 
-from fleetrank.analysis.arrays.known_means import cluster_means, known_mean
+from fleetrank.analysis.arrays.bootstrap import (
+    MIN_MODELS_FOR_INTERVAL,
+    least_in_mean,
+    percentile_interval,
+)
+from fleetrank.analysis.arrays.known_means import cluster_means, cluster_weights, known_mean
 from fleetrank.analysis.arrays.ranking import Floats
 from fleetrank.analysis.panel.conditions import (
     MAX_LISTED_PAIRS,
@@ -15,13 +21,16 @@ from fleetrank.analysis.panel.conditions import (
     Level,
     Pair,
     PairCounts,
+    PairGroup,
     directed_pairs,
     tier_groups,
     unlike_facts,
     unlisted,
 )
+from fleetrank.analysis.panel.draws import draws_for
 from fleetrank.analysis.panel.panel import Panel
 from fleetrank.analysis.panel.session import Session, once_a_session
+from fleetrank.analysis.statistics.frontiers.frontier_intervals import resampled_overlaps
 from fleetrank.analysis.statistics.frontiers.measured_quality import measured_quality
 from fleetrank.analysis.statistics.frontiers.pair_frontiers import (
     DEFAULT_OBJECTIVES,
@@ -39,7 +48,20 @@ from fleetrank.analysis.statistics.frontiers.pair_frontiers import (
 from fleetrank.analysis.stored.cell_values import MIN_REPEATS
 from fleetrank.analysis.stored.selection import setting
 from fleetrank.analysis.tables.table import Table, explained
+from fleetrank.foundation.wording import count_of
 from fleetrank.foundation.workload import IMAGE
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OverlapIntervals:
+    """95 % percentile bootstrap over models; `None` where every resample gives the same share."""
+
+    precision_low: float | None = None
+    precision_high: float | None = None
+    recall_low: float | None = None
+    recall_high: float | None = None
+    f1_low: float | None = None
+    f1_high: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,15 +70,17 @@ class FrontierRow(Between):
 
     Attributes:
         level: `TIER` or `PAIR`.
-        n_models: common models; of tiers the fewest of a pair, 0 if no pair has any.
-        counts: pairs with a common model; `None` for a single pair.
+        n_models: common models; of tiers the fewest of a pair in the mean.
+        counts: pairs in the mean; `None` for a single pair.
         figures: of tiers means, inside a cluster first.
-        reason: why a figure is undefined.
+        intervals: of tiers only, from 9 models on.
+        reason: why a figure is undefined, or which pairs are left out.
     """
 
     n_models: int
     counts: PairCounts | None = None
     figures: FrontierFigures
+    intervals: OverlapIntervals | None = None
     unlike: str | None = None
     reason: str | None = None
 
@@ -109,7 +133,7 @@ def compare_frontiers(session: Session, names: tuple[Objective, ...]) -> ParetoR
         pairs=tuple(pairs),
         n_models=n_models,
         figures=figures,
-        tiers=tuple(_tiers(panel, pairs, n_models, figures)),
+        tiers=tuple(_tiers(session, objectives.values, pairs, n_models, figures)),
         is_listed=is_listed,
         n_measured=int(is_measured.sum()),
         lacking=tuple(lacks[:, :, at] for at in range(len(names))),
@@ -118,24 +142,58 @@ def compare_frontiers(session: Session, names: tuple[Objective, ...]) -> ParetoR
 
 
 def _tiers(
-    panel: Panel, pairs: list[Pair], n_models: Floats, figures: Figures
+    session: Session, values: Floats, pairs: list[Pair], n_models: Floats, figures: Figures
 ) -> Iterator[FrontierRow]:
     stacked = np.array([figures[name] for name in FIGURES])
     position = {pair: at for at, pair in enumerate(pairs)}
-    for group in tier_groups(panel, pairs, is_directed=True):
-        mine = [position[pair] for pair in group.pairs]
-        by_cluster = cluster_means(stacked[:, mine], group.starts)
-        used = n_models[mine] > 0
-        yield FrontierRow(
+    for group in tier_groups(session.panel, pairs, is_directed=True):
+        mine = np.array([position[pair] for pair in group.pairs])
+        n_common = n_models[mine].astype(np.int64)
+        least = least_in_mean(n_common)
+        is_used = n_common >= least
+        by_cluster = cluster_means(np.where(is_used, stacked[:, mine], np.nan), group.starts)
+        row = FrontierRow(
             level=Level.TIER,
             source=group.source,
             target=group.target,
-            n_models=int(n_models[mine][used].min()) if used.any() else 0,
+            n_models=int((n_common[is_used] if is_used.any() else n_common).min()),
             counts=PairCounts(
-                n_pairs=int(used.sum()), n_clusters=int(np.isfinite(by_cluster[0]).sum())
+                n_pairs=int(is_used.sum()), n_clusters=int(np.isfinite(by_cluster[0]).sum())
             ),
             figures=FrontierFigures(*known_mean(by_cluster, 1).tolist()),
+            reason=_few(n_common, least),
         )
+        if is_used.any() and row.n_models >= MIN_MODELS_FOR_INTERVAL:
+            row = replace(row, intervals=_intervals(session, values, group, is_used))
+        yield row
+
+
+def _few(n_common: npt.NDArray[np.int64], least: int) -> str | None:
+    n_out, most = int((n_common < least).sum()), int(n_common.max())
+    if n_out == n_common.size:
+        return f"{count_of(most, 'model')} in common, at least {least} needed" if most else None
+    return f"left out: {count_of(n_out, 'pair')} with fewer than {least} models" if n_out else None
+
+
+def _intervals(
+    session: Session, values: Floats, group: PairGroup, is_used: npt.NDArray[np.bool_]
+) -> OverlapIntervals:
+    """Of mean precision, recall and F1 over the pairs used."""
+    pairs = [pair for pair, used in zip(group.pairs, is_used, strict=True) if used]
+    weights, _, _ = cluster_weights(np.zeros(len(pairs)), group.clusters[is_used])
+    name = zlib.crc32(f"frontier/{group.source}/{group.target}".encode())
+    rng = np.random.default_rng([session.selection.seed, name])
+    draws = draws_for(pairs, len(session.panel.models)).bootstrap
+    low, high = percentile_interval(resampled_overlaps(values, pairs, weights, draws, rng).T)
+    ends = zip(("precision", "recall", "f1"), low.tolist(), high.tolist(), strict=True)
+    return OverlapIntervals(
+        **{
+            f"{name}_{end}": value
+            for name, *both in ends
+            if both[0] < both[1]
+            for end, value in zip(("low", "high"), both, strict=True)
+        }
+    )
 
 
 @once_a_session
@@ -162,7 +220,7 @@ def pareto_table(session: Session) -> Table:
     rows = [*found.tiers, *(_pairs(panel, found) if found.is_listed else ())]
     return Table.of(
         FrontierRow,
-        (replace(row, reason=_reason(row.figures, why_none)) for row in rows),
+        (replace(row, reason=_reason(row, why_none)) for row in rows),
         title="Pareto frontiers",
         notes=(
             *panel.notes,
@@ -204,11 +262,17 @@ def _reasons(found: ParetoResult) -> dict[str, str]:
     }
 
 
-def _reason(row: FrontierFigures, why_none: dict[str, str]) -> str | None:
-    if math.isnan(row.precision):
-        return "no common model has all objectives"
-    texts = dict.fromkeys(text for name, text in why_none.items() if math.isnan(getattr(row, name)))
-    return "; ".join(texts) or None
+def _reason(row: FrontierRow, why_none: dict[str, str]) -> str | None:
+    if math.isnan(row.figures.precision):
+        return row.reason or "no common model has all objectives"
+    texts = [text for name, text in why_none.items() if math.isnan(getattr(row.figures, name))]
+    if row.level is Level.TIER and (row.intervals is None or row.intervals.precision_low is None):
+        texts.append(
+            f"no interval: {count_of(row.n_models, 'model')}, at least 9 needed"
+            if row.n_models < MIN_MODELS_FOR_INTERVAL
+            else "no interval of a share that is the same in every resample"
+        )
+    return "; ".join(dict.fromkeys([*([row.reason] if row.reason else []), *texts])) or None
 
 
 def _incomplete(panel: Panel, found: ParetoResult) -> tuple[str, ...]:

@@ -141,11 +141,20 @@ def pair_frontiers(
     return n_models, figures
 
 
+def frontiers_of(values: Floats, block: PairBlock) -> Mask:
+    """Which of the block's models are on the frontier of each of its platforms.
+
+    From (n_models, n_platforms, n_objectives) to (n_models, n_platforms) of the block.
+    """
+    mine = values[np.ix_(block.models, block.columns)]
+    return np.column_stack([frontier(mine[:, at]) for at in range(block.columns.size)])
+
+
 def _block_figures(
     objectives: Objectives, block: PairBlock, with_shapes: bool
 ) -> dict[str, Floats]:
     values = objectives.values[np.ix_(block.models, block.columns)]
-    masks = np.column_stack([frontier(values[:, at]) for at in range(block.columns.size)])
+    masks = frontiers_of(objectives.values, block)
     found = asdict(overlaps(masks, block.source, block.target))
     found |= _against_flops(objectives.flops[block.models], masks, block)
     found |= _within_noise(objectives.bounds, block)

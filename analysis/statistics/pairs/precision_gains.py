@@ -1,4 +1,4 @@
-"""What a precision gains over fp32: time, size and memory of each model on each platform."""
+"""What a precision gains over the widest float: time, size and memory on each platform."""
 
 import math
 from collections.abc import Iterator, Mapping
@@ -23,51 +23,55 @@ _VERDICTS = {
     Order.KEPT: Verdict.FASTER, Order.REVERSED: Verdict.SLOWER, Order.EQUAL: Verdict.SAME,
 }  # fmt: skip
 
+WIDEST_FIRST = (Precision.FP64, Precision.FP32, Precision.BF16, Precision.FP16)
+"""Floats, the one with the largest range first: a platform compares with the first that it has."""
 _NAMED = 6
 """Doubtful figures that a note names."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GainRow:
-    """One precision of a model beside its fp32 on a platform that measured both.
+    """One precision of a model beside the widest float that the platform measured of it.
 
     Attributes:
-        ratio: median latency in fp32 over that in the precision.
+        beside: that float, the first of `WIDEST_FIRST`; `float_*` are its figures.
+        ratio: median latency in the float over that in the precision.
         low, high: 95 % interval of the ratio; `None` where no repeats show one.
         mean_ratio: the same of mean latencies; `None` if a source has none.
-        latency_ms, fp32_ms: medians.
-        file_mib, fp32_file_mib: of the exported files; `None` without.
-        memory_mib, fp32_memory_mib: peaks while running.
-        load_ms, fp32_load_ms, first_ms, fp32_first_ms: loading, and the first inference.
+        latency_ms: median.
+        file_mib: of the exported file; `None` without.
+        memory_mib: peak while running.
+        load_ms, first_ms: loading, and the first inference.
         snr_db: signal-to-noise ratio of the outputs there against fp32.
     """
 
     model: str
     platform_key: str
     precision: str
+    beside: str
     ratio: float
     low: float | None
     high: float | None
     verdict: Verdict
     mean_ratio: float | None
     latency_ms: float
-    fp32_ms: float
+    float_ms: float
     file_mib: float | None
-    fp32_file_mib: float | None
+    float_file_mib: float | None
     memory_mib: float | None
-    fp32_memory_mib: float | None
+    float_memory_mib: float | None
     load_ms: float | None
-    fp32_load_ms: float | None
+    float_load_ms: float | None
     first_ms: float | None
-    fp32_first_ms: float | None
+    float_first_ms: float | None
     snr_db: float | None
 
 
 def gains_of_precisions(session: Session) -> Table:
-    """Every model and platform with fp32 and another precision, the smallest gain first.
+    """Every model and platform with a float and another precision, the smallest gain first.
 
     Raises:
-        NoDataError: no platform measured a model in fp32 and in another precision.
+        NoDataError: no platform measured a model in a float and in another precision.
     """
     wanted = session.selection.precision
     fleet = fleet_of(session.asked(replace(session.selection, precision=ANY_PRECISION)))
@@ -75,13 +79,13 @@ def gains_of_precisions(session: Session) -> Table:
     found = sorted(chosen, key=lambda row: (row.precision, row.ratio))
     if not found:
         raise NoDataError(
-            "no platform measured a model in fp32 and in another precision",
+            "no platform measured a model in a float, such as fp32, and in another precision",
             "measure both: `precision: [fp32, int8]` in a sweep",
         )
     table = Table.of(
         GainRow,
         found,
-        title="Precisions beside fp32",
+        title="Precisions beside the widest float",
         notes=(*fleet.session.comparable.notes, *_doubtful(fleet), *_sentences(found)),
         explanation=explained("pairs/precisions", {"margin": fleet.margin}),
     )
@@ -93,25 +97,30 @@ def _rows(fleet: PairFleet) -> Iterator[GainRow]:
     places = {split_precision(name): row for row, name in enumerate(names)}
     cells = _facts(fleet)
     targets = fleet.targets()
+    known = np.isfinite(fleet.logs)
     for (model, precision), row in places.items():
-        plain = places.get((model, Precision.FP32))
-        if plain is None or precision is None or plain == row:
+        if precision is None:
             continue
-        both = np.isfinite(fleet.logs[row]) & np.isfinite(fleet.logs[plain])
-        for at in targets[both[targets]]:
-            one = fleet.measured_order((row, plain), int(at))
+        floats = {one: places[model, one] for one in WIDEST_FIRST if (model, one) in places}
+        for at in targets[known[row, targets]].tolist():
+            widest = next((one for one in floats if known[floats[one], at]), precision)
+            if widest == precision:
+                continue
+            plain = floats[Precision(widest)]
+            one = fleet.measured_order((row, plain), at)
             facts = (cells[names[row], one.platform_key], cells[names[plain], one.platform_key])
             yield GainRow(
                 model=model,
                 platform_key=one.platform_key,
                 precision=precision,
+                beside=widest,
                 ratio=math.exp(fleet.logs[plain, at] - fleet.logs[row, at]),
                 low=one.low,
                 high=one.high,
                 verdict=_VERDICTS.get(one.order, Verdict.UNDECIDED),
                 mean_ratio=_ratio(*(each["latency_mean_ns"] for each in facts)),
                 latency_ms=math.exp(fleet.logs[row, at]) / NS_PER_MS,
-                fp32_ms=math.exp(fleet.logs[plain, at]) / NS_PER_MS,
+                float_ms=math.exp(fleet.logs[plain, at]) / NS_PER_MS,
                 snr_db=facts[0]["snr_db"],
                 **_sizes(facts),
             )
@@ -139,7 +148,7 @@ def _sizes(facts: tuple[Mapping[str, float | None], ...]) -> dict[str, float | N
     """The sizes of both files, each by the name of its column."""
     return {
         f"{prefix}{name}": None if (value := each[column]) is None else value / unit
-        for prefix, each in zip(("", "fp32_"), facts, strict=True)
+        for prefix, each in zip(("", "float_"), facts, strict=True)
         for name, (column, unit) in _SIZES.items()
     }
 
@@ -159,12 +168,12 @@ def _doubtful(fleet: PairFleet) -> Iterator[str]:
 
 
 def _sentences(found: list[GainRow]) -> Iterator[str]:
-    for precision in dict.fromkeys(row.precision for row in found):
-        rows = [row for row in found if row.precision == precision]
+    for precision, beside in dict.fromkeys((row.precision, row.beside) for row in found):
+        rows = [row for row in found if (row.precision, row.beside) == (precision, beside)]
         ratios = np.array([row.ratio for row in rows])
         slower = sum(row.verdict is Verdict.SLOWER for row in rows)
         yield (
-            f"{precision} is {np.median(ratios):.2f} times as fast as fp32 in the middle of "
+            f"{precision} is {np.median(ratios):.2f} times as fast as {beside} in the middle of "
             f"{count_of(len(rows), 'case')}, from {ratios.min():.2f} to {ratios.max():.2f}; "
             f"slower in {slower}."
         )

@@ -11,8 +11,13 @@ import polars as pl
 
 from fleetrank.analysis.arrays.ranking import MIN_MODELS, Floats, average_ranks
 from fleetrank.analysis.errors import NoDataError
-from fleetrank.analysis.panel.panel import Panel, incomplete_notes, measures
+from fleetrank.analysis.panel.panel import Measure, Panel, incomplete_notes, measures
 from fleetrank.analysis.panel.session import Session, once_a_session
+from fleetrank.analysis.statistics.ranks.wrong_pairs import (
+    DRAWS,
+    WrongShare,
+    share_with_interval,
+)
 from fleetrank.analysis.tables.table import Table, explained, frame_of
 
 MIN_SHIFT = 2.0
@@ -93,7 +98,11 @@ class PlatformShifts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Disagreement:
-    """Cases of one measure over all platforms, with the figures of a random ranking."""
+    """Cases of one measure over all platforms, with the figures of a random ranking.
+
+    Attributes:
+        decisions: pairs of models of which FLOPs name the wrong one; by chance one half of them.
+    """
 
     measure: str
     n_platforms: int
@@ -103,6 +112,7 @@ class Disagreement:
     chance_share: float
     platforms_with_any: float
     chance_platforms_with_any: float
+    decisions: WrongShare
 
 
 @once_a_session
@@ -124,8 +134,10 @@ def disagreements(session: Session) -> tuple[Disagreement, ...]:
     """Cases of disagreement by measure, in alphabetical order from the end."""
     platforms = shifts_from_flops(session)
     measured = sorted({one.measure for one in platforms}, reverse=True)
+    by_name = {one.name: one for one in measures(session.panel)}
     return tuple(
-        _summary(name, [one for one in platforms if one.measure == name]) for name in measured
+        _summary(session, by_name[name], [one for one in platforms if one.measure == name])
+        for name in measured
     )
 
 
@@ -145,7 +157,15 @@ def _about_flops(session: Session, part: str, title: str, shown: pl.DataFrame) -
         title=title,
         frame=shown,
         notes=(*session.panel.notes, *incomplete_notes(session.panel)),
-        explanation=explained(f"flops/{part}", {"min_shift": MIN_SHIFT, "min_models": MIN_MODELS}),
+        explanation=explained(
+            f"flops/{part}",
+            {
+                "min_shift": MIN_SHIFT,
+                "min_models": MIN_MODELS,
+                "draws": DRAWS,
+                "seed": session.selection.seed,
+            },
+        ),
     )
 
 
@@ -194,13 +214,15 @@ def _each(panel: Panel) -> Iterator[PlatformShifts]:
             )
 
 
-def _summary(measure: str, platforms: list[PlatformShifts]) -> Disagreement:
+def _summary(session: Session, measure: Measure, platforms: list[PlatformShifts]) -> Disagreement:
+    panel = session.panel
+    flops = np.where(panel.flops > 0, panel.flops, np.nan)
     n_values = sum(one.rows.size for one in platforms)
     n_cases = sum(one.n_cases for one in platforms)
     expected = sum(one.chance.share * one.rows.size for one in platforms)
     any_by_chance = sum(one.chance.any_share for one in platforms)
     return Disagreement(
-        measure=measure,
+        measure=measure.name,
         n_platforms=len(platforms),
         n_values=n_values,
         cases=n_cases,
@@ -208,4 +230,5 @@ def _summary(measure: str, platforms: list[PlatformShifts]) -> Disagreement:
         chance_share=expected / n_values,
         platforms_with_any=sum(one.n_cases > 0 for one in platforms) / len(platforms),
         chance_platforms_with_any=any_by_chance / len(platforms),
+        decisions=share_with_interval(measure, flops, panel.keys, session.selection.seed),
     )

@@ -10,9 +10,9 @@ from fleetrank.analysis.arrays.frm import EQUAL_WEIGHTS, FrmWeights, frm, ratios
 from fleetrank.analysis.arrays.pareto import Mask
 from fleetrank.analysis.arrays.ranking import Floats, average_ranks
 from fleetrank.analysis.errors import AnalysisError, NoDataError
-from fleetrank.analysis.panel.panel import Panel, components, incomplete_notes
+from fleetrank.analysis.panel.panel import Panel, components, has_memory, incomplete_notes
 from fleetrank.analysis.panel.session import Session
-from fleetrank.analysis.stored.selection import Selection, setting
+from fleetrank.analysis.stored.selection import setting
 from fleetrank.analysis.tables.table import Table, explained
 
 _SCHEMA = {
@@ -50,7 +50,7 @@ def frm_scores(session: Session) -> tuple[PlatformFrm, ...]:
         AnalysisError: a weight is below 0, or latency's is 0.
         NoDataError: no platform has such models.
     """
-    panel, weights = session.panel, frm_weights(session.selection)
+    panel, weights = session.panel, frm_weights(session)
     used = [part for name, part in components(panel).items() if name in weights.used]
     present: Mask = np.all(np.isfinite(np.stack(used)), axis=0)
     columns = np.flatnonzero(present.any(axis=0)).tolist()
@@ -68,20 +68,22 @@ _WEIGHTS = ("weight_flops", "weight_latency", "weight_memory")
 
 def frm_table(session: Session) -> Table:
     """FRM of each model on each platform."""
-    weights = frm_weights(session.selection)
+    weights = frm_weights(session)
     shown = pl.concat(map(_frm_rows, frm_scores(session))).sort("platform_key", "rank_frm", "model")
     lacking = incomplete_notes(session.panel, weights.used)
     notes = (*session.panel.notes, *lacking, *weights_note(weights))
     return Table(title="FRM", frame=shown, notes=notes, explanation=explained("flops/frm"))
 
 
-def frm_weights(selection: Selection) -> FrmWeights:
-    """The weights the user set, else equal ones.
+def frm_weights(session: Session) -> FrmWeights:
+    """The weights the user set, else equal ones; memory has none where no row has a memory.
 
     Raises:
         AnalysisError: a weight is below 0, or latency's is 0.
     """
-    flops, latency, memory = (setting(selection, name, 1.0) for name in _WEIGHTS)
+    flops, latency, memory = (setting(session.selection, name, 1.0) for name in _WEIGHTS)
+    if not has_memory(session.panel):
+        memory = 0.0
     try:
         return FrmWeights(flops=flops, latency=latency, memory=memory)
     except ValueError as error:

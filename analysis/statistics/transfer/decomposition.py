@@ -17,7 +17,7 @@ from fleetrank.analysis.errors import AnalysisError
 from fleetrank.analysis.panel.agreement import MAY_BE_CHANCE, Agreement, agreements
 from fleetrank.analysis.panel.conditions import AXES, Pair, compared
 from fleetrank.analysis.panel.draws import blocks
-from fleetrank.analysis.panel.panel import FRM, Measure, Panel, components
+from fleetrank.analysis.panel.panel import FRM, FRM_WITHOUT_MEMORY, Measure, Panel, components
 from fleetrank.analysis.panel.session import Session
 from fleetrank.analysis.statistics.ranks.frm_scores import frm_weights
 from fleetrank.foundation.vocabulary import Axis
@@ -51,7 +51,7 @@ def decompose(session: Session, axis: Axis) -> DecompositionResult:
             "leave out `part=full`, or choose `along=device`",
         )
     panel, found = session.panel, compared(session, axis)
-    weights = frm_weights(session.selection)
+    weights = frm_weights(session)
     both = [
         agreements(found, measure, session.selection.seed)
         for measure in component_measures(panel, weights)
@@ -99,7 +99,11 @@ def _with_share(one: Agreement, shares: dict[str, float]) -> Agreement:
 def finding(found: DecompositionResult) -> tuple[str, ...]:
     """A note on how often FLOPs can explain FRM's rho, and on the highest one."""
     every = (*found.groups, *found.pairs)
-    frm = [one for one in every if one.measure == FRM and one.residual_p is not None]
+    frm = [
+        one
+        for one in every
+        if one.measure == _compound(found.weights) and one.residual_p is not None
+    ]
     doubtful = [one for one in frm if one.exceeds_flops is False]
     if not doubtful:
         return ()
@@ -166,7 +170,7 @@ def component_measures(panel: Panel, weights: FrmWeights = EQUAL_WEIGHTS) -> tup
         found.append(replace(alone, name="latency_given_flops", given=flops))
     if np.isfinite(panel.weight_bytes).any():
         found.append(_given_weights(panel, alone))
-    found.append(_weighted("frm", values, latency, weights, known))
+    found.append(_weighted(_compound(weights), values, latency, weights, known))
     for left_out in values:
         rest = {name: part for name, part in values.items() if name != left_out}
         found.append(_weighted(f"frm_without_{left_out}", rest, latency, weights, known))
@@ -178,6 +182,11 @@ def component_measures(panel: Panel, weights: FrmWeights = EQUAL_WEIGHTS) -> tup
         if parts
     ]
     return tuple(found)
+
+
+def _compound(weights: FrmWeights) -> str:
+    """The name of FRM with these weights."""
+    return FRM if weights.memory else FRM_WITHOUT_MEMORY
 
 
 def _given_weights(panel: Panel, alone: Measure) -> Measure:

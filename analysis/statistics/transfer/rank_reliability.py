@@ -20,7 +20,7 @@ from fleetrank.analysis.arrays.reliability import (
 )
 from fleetrank.analysis.panel.conditions import Pair
 from fleetrank.analysis.panel.draws import blocks
-from fleetrank.analysis.panel.panel import Measure, Panel, measures
+from fleetrank.analysis.panel.panel import Measure, Panel, has_memory, measures
 from fleetrank.analysis.panel.repeats import Repeats
 from fleetrank.analysis.panel.session import Session
 from fleetrank.analysis.stored.latency_statistic import STATISTIC, are_unlike
@@ -105,9 +105,10 @@ def _noises(session: Session) -> tuple[Noise, Noise]:
     panel, repeats, seed = session.panel, session.repeats, session.selection.seed
     latency, frm = measures(panel)
     flops = np.where(panel.flops > 0, panel.flops, np.nan)
+    n_measured = 2 if has_memory(panel) else 1
     return (
         _noise(latency, panel, repeats, (slice(0, 1), np.ones_like(flops)), seed),
-        _noise(frm, panel, repeats, (slice(0, 2), flops), seed),
+        _noise(frm, panel, repeats, (slice(0, n_measured), flops), seed),
     )
 
 

@@ -11,10 +11,11 @@ import numpy.typing as npt
 
 from fleetrank.analysis.arrays.bootstrap import (
     MIN_MODELS_FOR_INTERVAL,
+    least_in_mean,
     percentile_interval,
     resample_counts,
 )
-from fleetrank.analysis.arrays.frm import frm, ratios
+from fleetrank.analysis.arrays.frm import EQUAL_WEIGHTS, FrmWeights, frm, ratios
 from fleetrank.analysis.arrays.ranking import (
     MIN_MODELS,
     Floats,
@@ -26,7 +27,15 @@ from fleetrank.analysis.arrays.sample_size import few_models_note
 from fleetrank.analysis.errors import NoDataError
 from fleetrank.analysis.panel.agreement import group_agreement
 from fleetrank.analysis.panel.conditions import chosen_platforms, tier_groups
-from fleetrank.analysis.panel.panel import FRM, Measure, Panel, incomplete_notes, measures
+from fleetrank.analysis.panel.panel import (
+    FRM,
+    FRM_WITHOUT_MEMORY,
+    Measure,
+    Panel,
+    has_memory,
+    incomplete_notes,
+    measures,
+)
 from fleetrank.analysis.panel.session import Session
 from fleetrank.analysis.statistics.transfer.decomposition import component_measures
 from fleetrank.analysis.stored.columns import TIERS
@@ -87,8 +96,9 @@ def mean_interval(values: Floats, rng: np.random.Generator) -> tuple[Floats, Flo
 
 
 Ints = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
 _CUBE_ROOT = "latency_cube_root"
-_ORDER = ("latency", _CUBE_ROOT, "frm")
+_ORDER = ("latency", _CUBE_ROOT, FRM, FRM_WITHOUT_MEMORY)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,6 +107,7 @@ class Stability:
 
     Attributes:
         n_models: measured on all of the platforms; of rho, the fewest of any pair.
+        n_platforms: of a spread, those with enough models.
         value: `None` has its `reason`; so has a missing interval.
         null_mean, null_p95: of rho with permuted latencies; `None` for a spread.
     """
@@ -165,17 +176,23 @@ def _groups(panel: Panel, chosen: list[int]) -> list[list[int]]:
 def _measures(panel: Panel) -> tuple[Measure, Measure, Measure]:
     """Latency over all its models; its cube root and FRM over those with every component."""
     latency, compound = measures(panel)
-    alone = component_measures(panel)[0]
+    alone = component_measures(panel, _usual_weights(panel))[0]
     root = Measure(name=_CUBE_ROOT, rest=alone.rest, latency=alone.latency)
     # No figure of this table uses the residual null.
     return replace(latency, flops=None), root, replace(compound, flops=None)
+
+
+def _usual_weights(panel: Panel) -> FrmWeights:
+    return EQUAL_WEIGHTS if has_memory(panel) else FrmWeights(memory=0.0)
 
 
 def _of_platforms(
     panel: Panel, measure: Measure, columns: list[int], seed: int
 ) -> Iterator[Stability]:
     facts = panel.platforms[columns]
-    models = np.flatnonzero(np.isfinite(measure.values[:, columns]).all(axis=1))
+    known = np.isfinite(measure.values[:, columns])
+    is_kept, left_out = _with_enough(known.sum(axis=0))
+    models = np.flatnonzero(known[:, is_kept].all(axis=1))
     blank = Stability(
         tier=str(facts["tier"][0]),
         batch=facts["batch"][0],
@@ -185,23 +202,47 @@ def _of_platforms(
         n_platforms=len(columns),
         n_device_models=facts["device_model"].n_unique(),
     )
-    yield from _spreads(panel, blank, (models, columns), seed)
+    kept = [column for column, is_in in zip(columns, is_kept, strict=True) if is_in]
+    yield from _spreads(panel, blank, (models, kept), seed, left_out)
     yield _rho(panel, measure, blank, columns, seed)
 
 
+def _with_enough(n_models: Ints) -> tuple[Mask, str | None]:
+    """Which platforms enter the spreads, and how many are left out.
+
+    One with few models would leave only these to all. The rule is that of means over pairs; two
+    platforms at least stay.
+    """
+    least = least_in_mean(np.sort(n_models)[:-1].tolist())
+    is_kept = n_models >= least
+    n_out = int((~is_kept).sum())
+    if n_out == 0 or is_kept.sum() < 2:
+        return np.ones(n_models.shape, dtype=np.bool_), None
+    return is_kept, f"left out: {count_of(n_out, 'platform')} with fewer than {least} models"
+
+
 def _spreads(
-    panel: Panel, blank: Stability, grid: tuple[Ints, list[int]], seed: int
+    panel: Panel,
+    blank: Stability,
+    grid: tuple[Ints, list[int]],
+    seed: int,
+    left_out: str | None,
 ) -> Iterator[Stability]:
     models, columns = grid
-    there = count_of(models.size, "model")
+    there, reasons = count_of(models.size, "model"), [left_out] if left_out else []
+    kinds = panel.platforms[columns]["device_model"].n_unique()
+    blank = replace(blank, n_platforms=len(columns), n_device_models=kinds)
     if models.size < MIN_MODELS:
         few = f"{there} on all of these platforms, at least {MIN_MODELS} needed"
-        yield from (replace(blank, statistic=name, reason=few) for name in STATISTICS)
+        reason = "; ".join([*reasons, few])
+        yield from (replace(blank, statistic=name, reason=reason) for name in STATISTICS)
         return
     values = spreads(_ratios(panel, blank.measure, np.ix_(models, np.array(columns))))
     # The same resamples for every measure, so that their intervals can be compared.
     key = zlib.crc32(" ".join(panel.keys[column] for column in columns).encode())
     interval = mean_interval(values, np.random.default_rng([seed, key]))
+    if interval is None:
+        reasons.append(f"no interval: {there}, at least {MIN_MODELS_FOR_INTERVAL} needed")
     for number, name in enumerate(STATISTICS):
         yield replace(
             blank,
@@ -209,14 +250,15 @@ def _spreads(
             value=float(values[:, number].mean()),
             low=None if interval is None else float(interval[0][number]),
             high=None if interval is None else float(interval[1][number]),
-            reason=f"no interval: {there}, at least 9 needed" if interval is None else None,
+            reason="; ".join(reasons) or None,
         )
 
 
 def _ratios(panel: Panel, name: str, grid: tuple[Ints, ...]) -> Floats:
     latency = panel.latency[grid]
-    if name == FRM:
-        return frm(panel.flops[grid[0][:, 0]], latency, panel.memory[grid])
+    if name in {FRM, FRM_WITHOUT_MEMORY}:
+        weights = _usual_weights(panel)
+        return frm(panel.flops[grid[0][:, 0]], latency, panel.memory[grid], weights=weights)
     return np.cbrt(ratios(latency)) if name == _CUBE_ROOT else ratios(latency)
 
 

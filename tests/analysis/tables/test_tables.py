@@ -180,7 +180,7 @@ def test_pareto_names_models_without_accuracy(make_grid) -> None:
 def test_disagreement_by_hand(make_grid) -> None:
     # d1 agrees; on d2 the first is last: shifts +4 and four times -1, one case of 5.
     frame = make_grid({"d1": UP, "d2": [9, 1, 2, 3, 4]}, flops=[1, 2, 3, 4, 5])
-    (row,) = rows_of("flops", frame)
+    row, _ = rows_of("flops", frame)
     assert (row["measure"], row["n_platforms"], row["n_values"]) == ("latency", 2, 10)
     assert (row["cases"], row["share"], row["platforms_with_any"]) == (1, 0.1, 0.5)
     # 1 - (3 x 5 - 2) / 25 and 1 - 8 / 120.

@@ -31,6 +31,8 @@ REFUSED = [
     ("report show latency --part memroy", 2, "did you mean 'memory'"),
     ("report show predict --quantity memroy", 2, "did you mean 'memory'"),
     ("report show choose --goal fame", 2, "fame"),
+    ("report show claims --claims missing.toml", 2, "missing.toml"),
+    ("report show claims --claims cluster.yaml", 2, "cluster.yaml"),
     ("predict --device pixel-7 --coverage 0", 2, "->"),
     ("predict --device pixel-7 --quantity speed", 2, "->"),
     ("faster mobilenet_v2 --users users.csv", 2, "two models"),

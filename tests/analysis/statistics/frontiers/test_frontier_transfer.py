@@ -5,8 +5,10 @@ import polars as pl
 import pytest
 from wording import has
 
+from fleetrank.analysis.arrays.bootstrap import resample_counts
 from fleetrank.analysis.errors import AnalysisError
 from fleetrank.analysis.panel.session import Session
+from fleetrank.analysis.statistics.frontiers.frontier_intervals import resampled_overlaps
 from fleetrank.analysis.statistics.frontiers.pair_frontiers import (
     Objective,
     by_flops,
@@ -39,8 +41,8 @@ def test_shapes_by_hand(make_grid) -> None:
 
 
 def repeated(make_attempts, spread: float, repeats: int = 5) -> pl.LazyFrame:
-    latencies = {"d1": [1.0, 2, 2.1], "d2": [1.0, 2.1, 2]}
-    accuracy = [60.0, 80, 80]
+    latencies = {"d1": [1.0, 2, 2.1, 9, 9], "d2": [1.0, 2.1, 2, 9, 9]}
+    accuracy = [60.0, 80, 80, 50, 50]
     return make_attempts(
         {"model": f"m{i}", "device": device, "repeat": repeat, "accuracy_top1": accuracy[i],
          "flops": i + 1, "latency_p50_ns": latency * (1 + spread * (repeat - 2))}
@@ -112,15 +114,77 @@ def test_missing_objectives_are_counted(make_grid) -> None:
 @pytest.mark.slow
 def test_tiers_average_pairs_of_device_models(make_grid) -> None:
     # Two units of one edge model agree with the source, the single other one does not.
-    facts = {"tier": "edge", "device_model": "phone"}
+    facts, slow = {"tier": "edge", "device_model": "phone"}, [7, 8, 9]
     frame = make_grid(
-        {"g": [1, 2], "p1": [1, 2], "p2": [1, 2], "q": [2, 1]}, accuracy=[60, 70],
+        {"g": [1, 2, *slow], "p1": [1, 2, *slow], "p2": [1, 2, *slow], "q": [2, 1, *slow]},
+        accuracy=[60, 70, 50, 50, 50],
         g={"tier": "gpu"}, p1=facts, p2=facts, q={"tier": "edge"},
     )  # fmt: skip
     (row,) = rows_of(frame, "tier", source="g")
     assert (row["n_pairs"], row["n_clusters"]) == (3, 2)
     # Precision 1, 1 and 1/2; inside the phones first.
     assert row["precision"] == pytest.approx(0.75)
+    assert row["precision_low"] is None
+    assert has(row["reason"], "no interval", "5 models")
+
+
+GPU, EDGE = {"tier": "gpu"}, {"tier": "edge"}
+
+
+@pytest.mark.slow
+def test_a_mean_leaves_out_pairs_with_few_models_and_says_so(make_grid) -> None:
+    series = list(range(1, 10))
+    frame = make_grid(
+        {"g": series, "all": series, "five": series[:5], "two": series[:2]},
+        accuracy=[50 + n for n in series], g=GPU, all=EDGE, five=EDGE, two=EDGE,
+    )  # fmt: skip
+    (row,) = rows_of(frame, "tier", source="g")
+    assert (row["n_models"], row["n_pairs"], row["chance_precision"]) == (9, 1, 1)
+    assert has(row["reason"], "left out", "2 pairs", "fewer than 9")
+    (row,) = rows_of(frame, "tier", source="g", target="two")
+    assert (row["n_pairs"], row["precision"]) == (0, None)
+    assert has(row["reason"], "2 models", "5 needed")
+
+
+@pytest.mark.slow
+def test_the_interval_counts_members_of_the_frontiers_in_resamples(make_grid) -> None:
+    rng = np.random.default_rng(1)
+    series = {name: rng.permutation(np.arange(1.0, 13)) for name in "gpq"}
+    accuracy = np.sort(rng.uniform(50, 80, 12))
+    frame = make_grid(series, accuracy=accuracy.tolist(), g=GPU, p=EDGE, q=EDGE)
+    session = Session(frame, Selection())
+    values = make_objectives(session, parse_objectives("accuracy,latency"), np.zeros(12)).values
+    columns = [session.panel.keys.index(key) for key in sorted(session.panel.keys)]
+    source, *targets = columns
+    weights = np.array([0.25, 0.75])
+    pairs = [(source, target) for target in targets]
+    found = resampled_overlaps(values, pairs, weights, 50, np.random.default_rng(7))
+
+    def members(column: int) -> set[int]:
+        points = values[:, column]
+        return {
+            at for at, one in enumerate(points)
+            if not any((other <= one).all() and (other < one).any() for other in points)
+        }  # fmt: skip
+
+    counts = resample_counts(12, 50, np.random.default_rng(7))
+    for draw, times in enumerate(counts.tolist()):
+        for figure, of in enumerate((lambda s, _: [s], lambda _, t: [t], lambda s, t: [s, t])):
+            shares = []
+            for target in targets:
+                s, t = members(source), members(target)
+                sides = of(s, t)
+                whole = sum(times[at] for side in sides for at in side) / len(sides)
+                shares.append(sum(times[at] for at in s & t) / whole if whole else np.nan)
+            known = np.isfinite(shares)
+            if not known.any():
+                assert np.isnan(found[figure, draw])
+                continue
+            expected = (np.array(shares)[known] @ weights[known]) / weights[known].sum()
+            assert found[figure, draw] == pytest.approx(expected, abs=1e-12)
+    (row,) = rows_of(frame, "tier", source="g")
+    assert row["precision_low"] < row["precision"] < row["precision_high"]
+    assert row["recall_low"] < row["recall"] < row["recall_high"]
 
 
 @pytest.mark.parametrize(

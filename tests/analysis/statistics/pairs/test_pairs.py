@@ -673,11 +673,29 @@ def test_a_precision_is_shown_beside_fp32_with_its_size(make_attempts) -> None:
     assert faster_one["ratio"] == pytest.approx(2)
     assert faster_one["mean_ratio"] == pytest.approx(2)
     assert faster_one["low"] < 2 < faster_one["high"]
-    assert (faster_one["file_mib"], faster_one["fp32_file_mib"]) == (4, 16)
-    assert faster_one["snr_db"] == 14.5
+    assert (faster_one["file_mib"], faster_one["float_file_mib"]) == (4, 16)
+    assert (faster_one["snr_db"], faster_one["beside"]) == (14.5, "fp32")
     assert has(table.notes, "int8", "2.00")
     with pytest.raises(NoDataError):
         make_table("pairs/precisions", make_attempts(rows[:5]), Selection())
+
+
+def test_a_precision_stands_beside_the_widest_float_of_its_platform(make_attempts) -> None:
+    by_device = {"phone": {"fp16": 4, "int8": 2}, "cpu": {"fp32": 9, "fp16": 6, "int8": 3}}
+    rows = [
+        {"model": "m", "device": device, "precision": word, "cell_key": f"{device} {word}",
+         "latency_p50_ns": 1e6 * ms}
+        for device, known in by_device.items() for word, ms in known.items()
+    ]  # fmt: skip
+    table = make_table("pairs/precisions", make_attempts(rows), Selection())
+    found = table.frame.select("precision", "beside", "ratio", "float_ms").rows()
+    assert found == [
+        ("fp16", "fp32", pytest.approx(1.5), pytest.approx(9)),
+        ("int8", "fp16", pytest.approx(2), pytest.approx(4)),
+        ("int8", "fp32", pytest.approx(3), pytest.approx(9)),
+    ]
+    assert has(table.notes, "int8", "fp16", "2.00")
+    assert has(table.notes, "int8", "fp32", "3.00")
 
 
 def test_gains_name_the_doubtful_figure_that_they_leave_out(make_attempts) -> None:

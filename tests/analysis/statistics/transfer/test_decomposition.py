@@ -224,9 +224,10 @@ def test_weight_of_zero_takes_a_component_out_of_both_tables(make_grid) -> None:
     chosen = Selection(settings=(("weight_memory", "0"), ("weight_latency", "2")))
     table = make_table("transfer/full", frame, chosen)
     assert set(table.frame["measure"]) == {
-        "latency", "latency_given_flops", "frm", "frm_without_flops", "frm_without_latency", "flops"
+        "latency", "latency_given_flops", "frm_without_memory", "frm_without_flops",
+        "frm_without_latency", "flops",
     }  # fmt: skip
-    assert pair_row(table, "frm")["rho"] is not None
+    assert pair_row(table, "frm_without_memory")["rho"] is not None
     shares = [pair_row(table, name)["variance_share"] for name in ("flops", "latency")]
     assert sum(shares) == pytest.approx(1)
     assert any("weights: flops 1, latency 2, memory 0" in note for note in table.notes)
@@ -235,6 +236,20 @@ def test_weight_of_zero_takes_a_component_out_of_both_tables(make_grid) -> None:
         (first["ratio_flops"] * first["ratio_latency"] ** 2) ** (1 / 3)
     )
     assert first["ratio_memory"] is None
+
+
+@pytest.mark.slow
+def test_rows_without_any_memory_have_frm_without_it(make_grid) -> None:
+    """The figures are those of a weight of 0; with one memory, models without it are left out."""
+    frame = make_grid({"d1": UP, "d2": MIXED}, flops=FLOPS)
+    table = make_table("transfer/full", frame, Selection())
+    weighted = make_table("transfer/full", frame, Selection(settings=(("weight_memory", "0"),)))
+    assert table.frame.equals(weighted.frame)
+    assert has(table.notes, "No row has a memory", "frm_without_memory")
+    row = pair_row(make_table("transfer", frame, Selection()), "frm_without_memory")
+    assert row["rho"] == pytest.approx(pair_row(table, "frm_without_memory")["rho"])
+    one = make_grid({"d1": UP, "d2": MIXED}, flops=FLOPS, memory=[1, *[0] * (len(UP) - 1)])
+    assert pair_row(make_table("transfer", one, Selection()), "frm")["rho"] is None
 
 
 def test_frm_without_latency_is_refused_with_a_remedy(make_grid) -> None:

@@ -127,9 +127,22 @@ def test_only_models_on_all_platforms_enter_a_spread(make_grid) -> None:
     row = value(table, "rank_std", "latency")
     assert (row["n_models"], row["low"]) == (7, None)
     assert has(row["reason"], "interval", "7", "9")
-    missing = value(table, "rank_std", "frm")
+    missing = value(table, "rank_std", "frm_without_memory")
     assert missing["value"] is None
     assert has(missing["reason"], "0", "platforms", "5")
+
+
+@pytest.mark.slow
+def test_a_platform_with_few_models_leaves_the_spreads(make_grid) -> None:
+    whole = shown(make_grid, d1=UP, d2=OTHER)
+    table = make_table(
+        "trust/stability", make_grid({"d1": UP, "d2": OTHER, "small": UP[:2]}), Selection()
+    )
+    row, alone = (value(one, "rank_std", "latency") for one in (table, whole))
+    same = ("n_models", "n_platforms", "n_device_models", "value")
+    assert [row[name] for name in same] == [alone[name] for name in same]
+    assert has(row["reason"], "left out", "1 platform", "9 models")
+    assert value(table, "rho", "latency")["n_platforms"] == 3
 
 
 @pytest.mark.slow

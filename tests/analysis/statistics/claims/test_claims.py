@@ -1,0 +1,258 @@
+"""The table of claims: figures of other tables, verdicts, and files that are hostile."""
+
+import math
+
+import numpy as np
+import polars as pl
+import pytest
+from scipy import stats
+from wording import has
+
+from fleetrank.analysis.panel.agreement import Agreement
+from fleetrank.analysis.statistics.claims.claim_file import Rule, parse_claims, study_claims
+from fleetrank.analysis.statistics.claims.claims import ClaimVerdict, verdict_of
+from fleetrank.analysis.stored.selection import Selection
+from fleetrank.analysis.tables.table import Table
+from fleetrank.analysis.tables.tables import make_table
+from fleetrank.foundation.errors import BadFileError
+
+ONE = """
+title = "One"
+[figures.rho]
+table = "transfer"
+row = {{ level = "tier", measure = "latency" }}
+column = "rho"
+{figure}
+[[claims]]
+claim = "they agree"
+figure = {names}
+value = 0.9
+{claim}
+"""
+
+
+def file_of(*, figure: str = "", claim: str = "", names: str = '["rho"]') -> str:
+    return ONE.format(figure=figure, claim=claim, names=names)
+
+
+@pytest.fixture
+def fleet(make_grid) -> pl.LazyFrame:
+    """A GPU and two phones, 12 models, no memory on the second phone."""
+    rng = np.random.default_rng(5)
+    base = np.sort(rng.uniform(1, 100, 12))
+    series = {name: (base * np.exp(rng.normal(0, 0.3, 12))).tolist() for name in ("g", "p", "q")}
+    return make_grid(
+        series,
+        flops=[round(1e9 * one) for one in base],
+        memory=[round(1e6 * one) for one in base[::-1]],
+        accuracy=np.linspace(60, 80, 12).tolist(),
+        g={"tier": "gpu"}, p={"tier": "edge"}, q={"tier": "edge"},
+    )  # fmt: skip
+
+
+def claims_of(frame: pl.LazyFrame, text: str = "", **chosen: object) -> Table:
+    settings = (("claims", text),) if text else ()
+    return make_table("claims", frame, Selection(settings=settings, **chosen))  # type: ignore[arg-type]
+
+
+def row_of(table: Table, claim: str) -> dict[str, object]:
+    (row,) = table.frame.filter(claim=claim).to_dicts()
+    return row
+
+
+@pytest.mark.parametrize(
+    ("rule", "low", "high", "null", "residual_null", "expected"),
+    [
+        (Rule.EQUAL, 0.8, 0.95, 0.1, None, "holds"),
+        (Rule.EQUAL, 0.8, 0.95, None, None, "holds"),
+        (Rule.EQUAL, 0.91, 0.95, 0.1, None, "does not hold"),
+        (Rule.EQUAL, 0.7, 0.89, 0.8, None, "does not hold"),
+        (Rule.EQUAL, 0.8, 0.95, 0.85, None, "cannot be told"),
+        (Rule.EQUAL, 0.8, 0.95, 0.85, 0.7, "holds"),
+        (Rule.EQUAL, 0.8, 0.95, 0.1, 0.85, "cannot be told"),
+        (Rule.EQUAL, None, None, None, None, "cannot be told"),
+        (Rule.BELOW, 0.5, 0.8, None, None, "holds"),
+        (Rule.BELOW, 0.8, 0.95, None, None, "cannot be told"),
+        (Rule.BELOW, 0.91, 0.95, None, None, "does not hold"),
+        (Rule.ABOVE, 0.91, 0.95, None, None, "holds"),
+        (Rule.ABOVE, 0.5, 0.8, None, None, "does not hold"),
+    ],
+)
+def test_the_interval_decides(rule, low, high, null, residual_null, expected) -> None:
+    here = Agreement(
+        measure="c", n_models=9, rho=0.85, low=low, high=high, null_mean=null,
+        residual_null_mean=residual_null,
+    )  # fmt: skip
+    verdict, why = verdict_of(here, 0.9, rule)
+    assert verdict == expected
+    assert (why is None) is (verdict is not ClaimVerdict.OPEN)
+
+
+def test_a_figure_that_is_missing_cannot_be_told() -> None:
+    assert verdict_of(None, 1, Rule.EQUAL)[0] is ClaimVerdict.OPEN
+
+
+@pytest.mark.slow
+def test_figures_are_those_of_the_tables(fleet) -> None:
+    table = claims_of(fleet)
+    row = row_of(table, "GPU to edge: rho of latency")
+    tiers = make_table("transfer", fleet, Selection()).frame.filter(level="tier", source="gpu")
+    expected = tiers.filter(measure="latency", target="edge").to_dicts()[0]
+    pairs = (("figure", "rho"), ("null", "null_mean"), ("residual_null", "residual_null_mean"))
+    for mine, theirs in (*pairs, ("low", "low"), ("high", "high"), ("n_models", "n_models")):
+        assert row[mine] == expected[theirs], mine
+    assert has(row["found"], "transfer", "tier", "latency", "gpu", "edge")
+    assert row_of(table, "Edge to GPU: rho of latency")["figure"] == row["figure"]
+    assert has(table.notes, "Of 27 claims", "hold", "cannot be told")
+    beside = row_of(table, "The same of the cube root of latency, without FLOPs and memory")
+    assert (beside["verdict"], beside["study"]) == (None, None)
+    assert beside["figure"] is not None
+
+
+@pytest.mark.slow
+def test_figures_are_those_of_an_independent_computation(fleet) -> None:
+    """From the rows, without the analysis, to 1e-9."""
+    rows = fleet.collect().sort("model")
+    names = sorted(set(rows["model"]))
+
+    def of(device: str, column: str) -> np.ndarray:
+        mine = dict(rows.filter(device=device).select("model", column).iter_rows())
+        return np.array([mine[name] for name in names], dtype=float)
+
+    devices = ("g", "p", "q")
+    latency = {one: of(one, "latency_p50_ns") for one in devices}
+    flops, accuracy = of("g", "flops"), of("g", "accuracy_top1")
+    product = {one: latency[one] * flops * of(one, "peak_memory_bytes") for one in devices}
+
+    def rho(values: dict[str, np.ndarray], *pairs: str) -> float:
+        return float(np.mean([stats.spearmanr(values[a], values[b]).statistic for a, b in pairs]))
+
+    def variation(values: dict[str, np.ndarray], power: float) -> float:
+        ratios = [(values[one] / stats.gmean(values[one])) ** power for one in ("p", "q")]
+        return float(np.mean(np.std(ratios, axis=0, ddof=1) / np.mean(ratios, axis=0)))
+
+    def wrong(device: str) -> list[bool]:
+        order = range(len(names))
+        return [
+            (flops[a] < flops[b]) != (latency[device][a] < latency[device][b])
+            for a in order for b in order if a < b
+        ]  # fmt: skip
+
+    def members(device: str) -> set[int]:
+        costs = latency[device]
+        return {
+            at for at in range(len(names))
+            if not any(costs[b] <= costs[at] and accuracy[b] >= accuracy[at] and b != at
+                       for b in range(len(names)))
+        }  # fmt: skip
+
+    shared = {one: len(members("g") & members(one)) for one in ("p", "q")}
+    expected = {
+        "GPU to edge: rho of latency": rho(latency, "gp", "gq"),
+        "GPU to edge: rho of FRM": rho(product, "gp", "gq"),
+        "Inside the edge tier: rho of latency": rho(latency, "pq"),
+        "Inside the edge tier: rho of FRM": rho(product, "pq"),
+        "Inside the edge tier: coefficient of variation of latency": variation(latency, 1),
+        "Inside the edge tier: coefficient of variation of FRM": variation(product, 1 / 3),
+        "The same of the cube root of latency, without FLOPs and memory": variation(latency, 1 / 3),
+        "FLOPs name the wrong one of two models: share of decisions": float(
+            np.mean([one for device in devices for one in wrong(device)])
+        ),
+    }
+    table = claims_of(fleet)
+    for claim, figure in expected.items():
+        assert math.isclose(row_of(table, claim)["figure"], figure, abs_tol=1e-9), claim  # type: ignore[arg-type]
+    tier = (
+        file_of(claim='row = { source = "gpu", target = "edge" }')
+        .replace('"transfer"', '"frontier"')
+        .replace(', measure = "latency"', "")
+    )
+    for column, size in (("precision", lambda _: "g"), ("recall", lambda one: one)):
+        found = claims_of(fleet, tier.replace('column = "rho"', f'column = "{column}"'))
+        shares = [shared[one] / len(members(size(one))) for one in ("p", "q")]
+        assert found.frame["figure"].item() == pytest.approx(np.mean(shares), abs=1e-9)
+
+
+@pytest.mark.slow
+def test_a_file_of_other_claims_takes_the_first_figure_that_is_there(fleet) -> None:
+    text = file_of(names='["none", "rho"]') + (
+        '[figures.none]\ntable = "transfer"\nrow = { measure = "no such" }\ncolumn = "rho"\n'
+    )
+    table = claims_of(fleet, text.replace("0.9", "-0.9"))
+    assert table.title == "One"
+    row = table.frame.to_dicts()[0]
+    assert row["figure"] is not None
+    assert row["verdict"] == "does not hold"
+    assert has(row["reason"], "mean", "2 rows")
+    alone = claims_of(fleet, file_of(claim="least_rows = 3")).frame.to_dicts()[0]
+    assert (alone["verdict"], alone["figure"]) == ("cannot be told", None)
+    assert has(alone["reason"], "2 such rows", "3")
+    selected = file_of(claim='selection = { source = "no-such*" }')
+    assert has(claims_of(fleet, selected).frame["reason"].item(), "no-such*")
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("\x00", ()),
+        # A text, never a path that is opened.
+        ("/etc/hostname", ()),
+        ("title = 1", ("title",)),
+        ("[" * 5000, ()),
+        (file_of(claim="valu = 3"), ("valu", "value")),
+        (file_of(figure='tabel = "x"'), ("tabel", "table")),
+        (file_of(figure='beside = { lowest = "x" }'), ("lowest", "low")),
+        (file_of().replace('"transfer"', '"transfr"'), ("figures.rho", "transfer")),
+        (file_of().replace('"transfer"', '"trust/nothing"'), ("figures.rho", "nothing")),
+        (file_of().replace('"transfer"', '"claims"'), ("figures.rho", "claims")),
+        (file_of(figure='settings = { alon = "sweep" }'), ("alon", "along")),
+        (file_of(figure='settings = { along = "devices" }'), ("along", "device")),
+        (file_of(names='["roh"]'), ("claim 1", "roh", "rho")),
+        (file_of(names="[]"), ("claim 1",)),
+        (file_of().replace("0.9", "nan"), ("value",)),
+        (file_of().replace("0.9", '"0.9"'), ("value",)),
+        (file_of(claim='rule = "beneath"'), ("rule", "below")),
+        (file_of(claim='selection = { source_teir = "gpu" }'), ("source_teir", "source_tier")),
+        (file_of(claim='selection = { set = "x" }'), ("set",)),
+        (file_of().replace("they agree", "\\u001b[2J"), ("claims", "plain text")),
+        (file_of().replace("they agree", "x" * 400), ("claims", "300")),
+        (file_of().partition("[[claims]]")[0] + "claims = []", ("claims",)),
+    ],
+)
+def test_a_hostile_file_is_a_message_with_file_place_and_remedy(text: str, words) -> None:
+    with pytest.raises(BadFileError) as caught:
+        parse_claims(text, "mine.toml")
+    assert "mine.toml" in caught.value.message
+    assert caught.value.remedy
+    for word in words:
+        assert word in f"{caught.value.message} {caught.value.remedy}"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("given", "word"),
+    [
+        (file_of().replace('column = "rho"', 'column = "roh"'), "rho"),
+        (file_of().replace("measure =", "meazure ="), "measure"),
+        (file_of(figure='beside = { low = "lowest" }'), "low"),
+        (file_of().replace('column = "rho"', 'column = "source"'), "numbers"),
+    ],
+)
+def test_a_column_that_its_table_lacks_is_a_message(fleet, given: str, word: str) -> None:
+    with pytest.raises(BadFileError) as caught:
+        claims_of(fleet, given)
+    assert "figures.rho" in caught.value.message
+    assert word in f"{caught.value.message} {caught.value.remedy}"
+
+
+def test_the_claims_of_the_study_are_complete() -> None:
+    found = study_claims()
+    used = {name for claim in found.claims for name in claim.figure}
+    assert used == set(found.figures)
+    values = [claim.value for claim in found.claims]
+    stated = {
+        0.961, 0.582, 0.887, 0.503, 0.968, 0.62, 0.907, 0.956, 0.746, 0.29, 1.4, 0.958, 0.92, 0.89,
+        0.86, 0.87, 5.2, 7.8, 6.4, 23.4, 15.6, 0.984, 0.947, 0.5,
+    }  # fmt: skip
+    assert stated < set(values)
+    assert values.count(None) == 1
