@@ -4,12 +4,12 @@ import re
 import shutil
 import sys
 import textwrap
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, replace
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 from typer.core import TyperGroup
@@ -36,7 +36,7 @@ from fleetrank.orchestrator.cli.report_serve import serve
 from fleetrank.orchestrator.cli.selector_options import Explain, JsonForm, with_selectors
 from fleetrank.orchestrator.cli.sweep_display import EXIT_SLOWER
 from fleetrank.orchestrator.durable import replace_file
-from fleetrank.orchestrator.errors import NothingToDoError
+from fleetrank.orchestrator.errors import NothingToDoError, UsageError
 from fleetrank.orchestrator.extras import require_libraries
 from fleetrank.orchestrator.workspace.selectors import PAGE_SELECTORS, Selectors, selector_fields
 
@@ -182,12 +182,20 @@ app = typer.Typer(no_args_is_help=True)
 app.command()(compare)
 app.command()(serve)
 _PAGE = "report.html"
-_FileForm = Literal[Form.CSV, Form.LATEX, Form.MARKDOWN]
+_TABLE_FORMS = (Form.CSV, Form.LATEX, Form.MARKDOWN)
+_OF_FILES = [one.name for one in selector_fields() if one.name != "set"]
 
 
 @app.command()
-@with_selectors(*PAGE_SELECTORS)
+@with_selectors(*_OF_FILES)
 def build(
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="NAME",
+            help="With --tables or --figures: only these, such as transfer or trust/dropped.",
+        ),
+    ] = None,
     *,
     out: Annotated[
         Path | None, typer.Option(help=f"File to write (default: {_PAGE} in the workspace).")
@@ -198,30 +206,58 @@ def build(
     ] = False,
     tables: Annotated[
         Path | None,
+        typer.Option(metavar="DIR", help="Write tables and an index into this folder, no page."),
+    ] = None,
+    figures: Annotated[
+        Path | None,
         typer.Option(
-            metavar="DIR", help="Write every table and an index into this folder instead of a page."
+            metavar="DIR",
+            help="Write figures of one and two columns, captions and data into this folder.",
         ),
     ] = None,
-    to: Annotated[_FileForm, typer.Option("--to", help="File format of the tables.")] = Form.CSV,
+    to: Annotated[
+        str | None,
+        typer.Option(
+            "--to",
+            metavar="A,B",
+            help="csv (default), latex, markdown of tables; pdf (default), svg, png of figures.",
+        ),
+    ] = None,
     force: Annotated[
-        bool, typer.Option("--force", help="With --tables: also replace files it did not write.")
+        bool,
+        typer.Option("--force", help="With a folder: also replace files that were not written so."),
     ] = False,
     now: Now = False,
     as_json: AsJson = False,
     selectors: Selectors,
 ) -> None:
-    """Write the report page, or all tables as files.
+    """Write the report page, or tables or figures as files.
 
-    The page is one HTML file that needs no network.
+    The page is one HTML file that needs no network. It covers all models and platforms.
     """
+    if tables is not None and figures is not None:
+        raise UsageError("--tables and --figures are two commands", "give one of them")
     if tables is None:
         require_libraries("the page", "report", "jinja2", "vl_convert", "scipy")
+    if tables is None and figures is None:
+        _refuse_selected_page(names or (), to, selectors)
     workspace = readable_workspace()
     chosen = selectors.selection(workspace.results)
     turn = reading_turn(workspace.results, chosen.sweeps, work=Work.EVERY_TABLE, now=now)
     if tables is not None:
+        forms = _forms(to, _TABLE_FORMS)
         with turn:
-            _write_tables(chosen, tables, to, as_json=as_json, may_overwrite=force)
+            found = _written_tables(
+                _every_origin(chosen), tables, forms, names or (), may_overwrite=force
+            )
+        print_table(found, as_json)
+        return
+    if figures is not None:
+        with turn:
+            found = _written_figures(
+                _every_origin(chosen), figures, to, names or (), may_overwrite=force
+            )
+        print_table(found, as_json)
         return
     from fleetrank.analysis.report.page import build_report
 
@@ -236,24 +272,80 @@ def build(
     print("".join(f"\n{wrapped(one)}" for one in facts.answer), file=sys.stderr)
 
 
-def _write_tables(
-    selection: "Selection", folder: Path, to: TableForm, *, as_json: bool, may_overwrite: bool
-) -> None:
-    """Prints the index; of a table that these results cannot give it has the reason."""
+def _refuse_selected_page(names: Sequence[str], to: str | None, selectors: Selectors) -> None:
+    """The page covers all models and platforms, and has one form."""
+    given = [
+        f"--{one.name.replace('_', '-')}"
+        for one in selector_fields()
+        if one.name in _OF_FILES
+        and one.name not in PAGE_SELECTORS
+        and getattr(selectors, one.name) not in (one.default, ())
+    ]
+    given += [f"'{name}'" for name in names] + ([] if to is None else ["--to"])
+    if given:
+        raise UsageError(
+            f"{given[0]} has no effect on the page", "add --tables DIR or --figures DIR"
+        )
+
+
+def _forms(to: str | None, known: Sequence[str]) -> list[str]:
+    """The named forms; without a name the first known one."""
+    given = [one.strip() for one in (to or known[0]).split(",") if one.strip()]
+    for one in given:
+        if one not in known:
+            raise UsageError(f"--to has no '{one}' here", f"use {', '.join(known)}")
+    return list(dict.fromkeys(given))
+
+
+def _every_origin(selection: "Selection") -> "Session":
+    """The stored rows of a selection; it decides about origins later."""
+    from fleetrank.analysis.panel.session import Session
     from fleetrank.analysis.stored.columns import ORIGINS
     from fleetrank.analysis.stored.load import load_measurements
-    from fleetrank.analysis.tables.tables import export_tables
 
     results = readable_workspace().results
     frame = load_measurements(results, sweep=selection.sweep, origins=ORIGINS)
-    entries = export_tables(
-        frame, selection, folder, form=to.value, may_overwrite=may_overwrite, results=results
-    )
-    rows = [
+    return Session(frame, selection, results=results)
+
+
+def _written_tables(
+    session: "Session",
+    folder: Path,
+    forms: Sequence[str],
+    names: Sequence[str],
+    *,
+    may_overwrite: bool,
+) -> list[dict[str, object]]:
+    """The index; of a table that these results cannot give it has the reason."""
+    from fleetrank.analysis.tables.tables import export_tables
+
+    return [
         {"table": entry.request, "file": entry.file, "missing_because": entry.missing_because}
+        for form in forms
+        for entry in export_tables(
+            session, folder, form=form, names=names, may_overwrite=may_overwrite
+        )
+    ]
+
+
+def _written_figures(
+    session: "Session",
+    folder: Path,
+    to: str | None,
+    names: Sequence[str],
+    *,
+    may_overwrite: bool,
+) -> list[dict[str, object]]:
+    """The index, as of tables."""
+    from fleetrank.analysis.report.paper_files import IMAGE_FORMS, export_figures
+
+    entries = export_figures(
+        session, folder, forms=_forms(to, IMAGE_FORMS), names=names, may_overwrite=may_overwrite
+    )
+    return [
+        {"figure": entry.figure, "file": entry.file, "missing_because": entry.missing_because}
         for entry in entries
     ]
-    print_table(rows, as_json)
 
 
 class _TableCommands(Mapping[str, "click.Command"]):
@@ -366,7 +458,11 @@ def print_in_form(
     """
     from fleetrank.analysis.tables.formats import render
 
-    table, said = viewed_table(table, view, is_for_people=form is Form.TABLE)
+    if form is Form.LATEX:  # few columns and every row
+        table, said = viewed_table(table, replace(view, limit=view.limit or 0), is_for_people=True)
+        table = replace(table, columns=tuple(table.frame.columns), brief=None)
+    else:
+        table, said = viewed_table(table, view, is_for_people=form is Form.TABLE)
     if form is Form.TABLE and sys.stdout.isatty():
         from fleetrank.orchestrator.cli.terminal import VisibleConsole, print_on_terminal
 
