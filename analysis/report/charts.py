@@ -107,6 +107,7 @@ def filled(part: object, values: Mapping[str, object]) -> object:
 
 ONE_COLUMN_PX, TWO_COLUMNS_PX = 336, 688
 """3.5 and 7.17 inches at 96 pixels an inch. Source: IEEE, two columns of 3.5 inches."""
+_AXIS_PX = 60
 _PT_PER_PX = 0.75
 _SIZE = re.compile(r'\b(width|height)="([\d.]+)"')
 _PNG_PPI = 300
@@ -137,6 +138,20 @@ def drawing(
         "datasets": dict(datasets),
         "config": look | {"font": _FONT},
     }
+
+
+def stacked(panels: Sequence[Spec], width: int) -> Spec:
+    """Drawings of one set of points each, below each other; together they are `width` wide."""
+    of_all = ("$schema", "background", "config")
+    parts = [
+        {name: part for name, part in one.items() if name not in (*of_all, "autosize", "datasets")}
+        for one in panels
+    ]
+    for part, one in zip(parts, panels, strict=True):
+        # Names of points would be of the whole.
+        (part["data"],) = ({"values": rows} for rows in dict(one["datasets"]).values())  # type: ignore[call-overload]
+        part["width"] = width - _AXIS_PX  # the axis of a part is outside of its width
+    return {**{name: panels[0][name] for name in of_all}, "vconcat": parts}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

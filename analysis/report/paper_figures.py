@@ -33,14 +33,17 @@ from fleetrank.analysis.labels import labels_of, published_names
 from fleetrank.analysis.panel.agreement import Agreement
 from fleetrank.analysis.panel.panel import FRM, LATENCY
 from fleetrank.analysis.panel.session import Session
-from fleetrank.analysis.report.charts import ONE_COLUMN_PX, Figure, Spec, drawing
+from fleetrank.analysis.report.charts import ONE_COLUMN_PX, Figure, Spec, drawing, stacked
 from fleetrank.analysis.statistics.pairs.pair_orders import LISTED, Order, PairOrder
 from fleetrank.analysis.statistics.pairs.pairs import faster, main_pair, pair_table
 from fleetrank.analysis.statistics.ranks.disagreement import MIN_SHIFT
+from fleetrank.analysis.statistics.reading.contexts import ContextReading, context_readings
+from fleetrank.analysis.statistics.reading.strategies import ReadingStrategy
 from fleetrank.analysis.statistics.transfer.transfer import transfer
 from fleetrank.analysis.stored.columns import NO_FAMILY
 from fleetrank.analysis.stored.name_patterns import fits_platform
 from fleetrank.analysis.tables.table import frame_of
+from fleetrank.analysis.tables.tables import session_table
 from fleetrank.foundation.units import NS_PER_MS
 from fleetrank.foundation.wording import count_of, did_you_mean
 
@@ -136,8 +139,9 @@ def _log_ticks(low: float, high: float) -> list[float]:
         ticks = [float(f"{step * 10.0**power:.6g}") for power in powers for step in steps]
         ticks = [tick for tick in ticks if low <= tick <= high]
         if len(ticks) >= 3:
-            break
-    return ticks
+            return ticks
+    step = 10.0 ** math.floor(math.log10(high - low))
+    return [at * step for at in range(math.ceil(low / step), math.floor(high / step) + 1)]
 
 
 def _pairs(session: Session, measure: str) -> list[Agreement]:
@@ -152,7 +156,7 @@ def _pairs(session: Session, measure: str) -> list[Agreement]:
 
 
 def _names(session: Session, keys: Sequence[str]) -> Mapping[str, str]:
-    return labels_of(keys, published_names(session.cells.cells.lazy())).names
+    return labels_of(keys, published_names(session.frame)).names
 
 
 def matrix(session: Session, width: int) -> Figure:
@@ -493,6 +497,77 @@ def _exceeds(one: Agreement) -> str:
     return "above FLOPs alone" if one.exceeds_flops else "not above"
 
 
+_WAYS = {
+    ReadingStrategy.VANILLA: "vanilla",
+    ReadingStrategy.WINDOW: "sliding {}",
+    ReadingStrategy.HMT: "hierarchical memory, {}",
+}
+_UNITS = ("perplexity", "tokens per second")
+
+
+def contexts(session: Session, width: int) -> Figure:
+    """Perplexity over the length of a text by way to read it, and the rate on a platform below."""
+    rows = context_readings(session)
+    has_several = len({(one.model, one.precision) for one in rows}) > 1
+
+    def line(one: ContextReading) -> str:
+        model = f"{one.model}, " if has_several else ""
+        return f"{model}{_WAYS[one.strategy].format(one.sizes)}"
+
+    data = frame_of(ContextReading, rows).with_columns(pl.Series("line", map(line, rows)))
+    known = data.filter(pl.col("tokens_per_s").is_not_null())["platform_key"]
+    keys = known.value_counts(sort=True)["platform_key"].to_list()
+    drawn = {
+        "perplexity": data.unique(["line", "tokens"], maintain_order=True),
+        "tokens_per_s": data.filter(platform_key=keys[0]) if keys else data.clear(),
+    }
+    lines = data["line"].unique(maintain_order=True).to_list()
+    panels = [
+        _panel(width, lines, shown.select("line", "tokens", figure=name).drop_nulls(), unit)
+        for (name, shown), unit in zip(drawn.items(), _UNITS, strict=True)
+        if not shown.is_empty()
+    ]
+    names = _names(session, keys)
+    return Figure(
+        name="contexts",
+        spec=stacked(panels, width),
+        data=data,
+        caption=_caption(
+            "Perplexity and rate over the length of a text, by way to read it.",
+            *_changes(rows, line),
+            f"Rates are of {names[keys[0]]}." if keys else "No rate was measured.",
+            f"Left out: rates of {count_of(len(keys) - 1, 'platform')}." if len(keys) > 1 else "",
+            "Intervals of perplexities (95 %, over documents) are in the CSV file.",
+            *session_table("tokens/contexts", session).notes,
+        ),
+    )
+
+
+def _panel(width: int, lines: Sequence[str], shown: pl.DataFrame, unit: str) -> Spec:
+    low, high = _span(shown["figure"])
+    up = [low / 1.15, high * 1.15]
+    values = {
+        "growing": lines, "models": lines, "room": 220,
+        "columns": 1 if width == ONE_COLUMN_PX else 3,
+        "scheme": "tableau10" if len(lines) <= 10 else "tableau20",
+        "ticks": sorted(set(shown["tokens"])), "across": "tokens of the text, log scale",
+        "domain": up, "upTicks": _log_ticks(*up), "unit": f"{unit}, log scale",
+    }  # fmt: skip
+    points = shown.select("figure", model="line", value="tokens").to_dicts()
+    return drawing("scaling", width, 150 + 14 * len(lines), {"rows": points}, values)
+
+
+def _changes(rows: Sequence[ContextReading], line: Callable[[ContextReading], str]) -> list[str]:
+    """For each line, its change from the shortest to the longest text."""
+    last = {line(one): one for one in rows}
+    first = {line(one): one for one in reversed(rows)}
+    return [
+        f"{name}: {one.change_percent:+.1f} % from {first[name].tokens:,} to {one.tokens:,} tokens."
+        for name, one in last.items()
+        if one.tokens > first[name].tokens
+    ]
+
+
 Make = Callable[[Session, int], Figure]
 FIGURES: Mapping[str, Make] = MappingProxyType(
     {
@@ -502,6 +577,7 @@ FIGURES: Mapping[str, Make] = MappingProxyType(
         "frontier": frontier,
         "flops": flops,
         "frm": frm,
+        "contexts": contexts,
     }
 )
 """The figures, in the order in which they are written."""

@@ -50,22 +50,23 @@ def export_figures(
         may_overwrite: also replace files that no export wrote.
 
     Raises:
-        AnalysisError: no figure or form has the name, or a foreign file would be replaced.
-        NoDataError: no row matches the selection.
+        AnalysisError: no figure or form has the name, a foreign file would be replaced, or no
+            figure can be made: then the reason of the first one.
         StorageError: the folder cannot be written.
     """
     for form in forms:
         if form not in IMAGE_FORMS:
             raise AnalysisError(f"no image format '{form}'", f"there are {', '.join(IMAGE_FORMS)}")
-    _ = session.cells  # a selection without data is an error: no folder is created
+    why: AnalysisError | None = None
     entries, written = [], dict[str, bytes]()
     for name in names or FIGURES:
         entry = FigureFile(figure=name)
         try:
             files = _files(name, session, forms)
         except AnalysisError as error:
-            if names and name not in FIGURES:
+            if name not in FIGURES:
                 raise
+            why = why or error
             entries.append(replace(entry, missing_because=str(error)))
             continue
         written |= files
@@ -73,6 +74,8 @@ def export_figures(
             replace(entry, file=file, sha256=hashlib.sha256(data).hexdigest())
             for file, data in files.items()
         ]
+    if why is not None and not written:
+        raise why
     write_indexed(folder / INDEX, written, map(asdict, entries), may_overwrite=may_overwrite)
     return entries
 

@@ -7,12 +7,13 @@ from pathlib import Path
 
 import polars as pl
 import pytest
+from context_rows import write_contexts
 from fleet_rows import HOSTILE_DEVICE, HOSTILE_MODEL, hostile_results, write_results
 
 from fleetrank.analysis.errors import AnalysisError, NoDataError
 from fleetrank.analysis.panel.session import Session
 from fleetrank.analysis.report import charts
-from fleetrank.analysis.report.charts import TWO_COLUMNS_PX, filled, script_bundle
+from fleetrank.analysis.report.charts import TWO_COLUMNS_PX, Figure, filled, script_bundle
 from fleetrank.analysis.report.paper_figures import FIGURES, make_figure
 from fleetrank.analysis.report.paper_files import INDEX, export_figures
 from fleetrank.analysis.stored.load import load_measurements
@@ -100,9 +101,11 @@ def test_a_figure_that_the_rows_cannot_give_has_the_reason(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     few = _session(write_results(tmp_path / "r", n_samples=3), model="resnet*")
-    found = export_figures(few, tmp_path / "out", names=("transfer",))
-    assert [one.file for one in found] == [None]
+    monkeypatch.setattr(Figure, "pdf", lambda _: b"%PDF")
+    found = export_figures(few, tmp_path / "out", names=("transfer", "answer"))
+    assert found[0].file is None
     assert found[0].missing_because is not None
+    assert {"answer.pdf", "answer.csv"} <= {one.file for one in found}
     with pytest.raises(AnalysisError, match="no figure 'frontiers'"):
         export_figures(few, tmp_path / "out", names=("frontiers",))
     with pytest.raises(AnalysisError, match="gif"):
@@ -121,6 +124,16 @@ def test_names_from_data_are_text(tmp_path: Path, name: str) -> None:
     assert HOSTILE_MODEL not in svg
     assert HOSTILE_DEVICE not in svg
     assert "<script" not in svg
+
+
+@pytest.mark.slow
+def test_perplexity_and_rate_of_every_way_are_in_one_picture(tmp_path: Path) -> None:
+    figure = make_figure("contexts", _session(write_contexts(tmp_path)))
+    assert len(figure.spec["vconcat"]) == 2  # type: ignore[arg-type]
+    assert set(figure.data["line"]) == {
+        "vanilla", "sliding window 512, stride 256", "hierarchical memory, segment@512",
+    }  # fmt: skip
+    assert "vanilla: -7.9 % from 512 to 2,048 tokens." in figure.caption
 
 
 def test_a_hole_needs_a_value() -> None:
