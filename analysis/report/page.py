@@ -108,6 +108,7 @@ _SCRIPTS = (
 _CHARTS = (
     "latency", "memory", "ranks", "matrix", "frontier", "pair", "host", "turns", "rates",
     "contexts", "components", "scaling", "sustained", "reading",
+    "intervals",
 )  # fmt: skip
 
 
