@@ -155,7 +155,7 @@ def stacked(panels: Sequence[Spec], width: int) -> Spec:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Figure:
+class PaperFigure:
     """A drawing for a paper, with what a reader needs to trust it.
 
     Attributes:

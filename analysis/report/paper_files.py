@@ -1,35 +1,23 @@
 """Files of figures: each in two widths, with its caption as text and its points as CSV."""
 
-import hashlib
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 
 from fleetrank.analysis.errors import AnalysisError
 from fleetrank.analysis.panel.session import Session
-from fleetrank.analysis.report.charts import ONE_COLUMN_PX, TWO_COLUMNS_PX, Figure
+from fleetrank.analysis.report.charts import ONE_COLUMN_PX, TWO_COLUMNS_PX, PaperFigure
 from fleetrank.analysis.report.paper_figures import FIGURES, make_figure
 from fleetrank.analysis.tables.formats import csv_text
-from fleetrank.analysis.tables.indexed_files import write_indexed
+from fleetrank.analysis.tables.indexed_files import ExportedFile, write_indexed
 
-_DRAWN: Mapping[str, Callable[[Figure], bytes]] = MappingProxyType(
-    {"svg": lambda one: one.svg().encode(), "pdf": Figure.pdf, "png": Figure.png}
+IMAGES: Mapping[str, Callable[[PaperFigure], bytes]] = MappingProxyType(
+    {"pdf": PaperFigure.pdf, "svg": lambda one: one.svg().encode(), "png": PaperFigure.png}
 )
-IMAGE_FORMS = tuple(_DRAWN)
+"""Form to what draws it."""
 INDEX = "fleetrank-figures.json"
 _WIDTHS = {"": ONE_COLUMN_PX, "-wide": TWO_COLUMNS_PX}
 """The end of a file's name to its width: one column of a paper, or both."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FigureFile:
-    """One file of a figure in the index; a figure without files has the reason."""
-
-    figure: str
-    file: str | None = None
-    sha256: str | None = None
-    missing_because: str | None = None
 
 
 def export_figures(
@@ -39,13 +27,13 @@ def export_figures(
     forms: Sequence[str] = ("pdf",),
     names: Sequence[str] = (),
     may_overwrite: bool = False,
-) -> list[FigureFile]:
+) -> list[ExportedFile]:
     """Writes figures as `write_indexed` does: `NAME.pdf`, `NAME-wide.pdf`, `NAME.txt`, `NAME.csv`.
 
     Args:
         session: the selected rows.
         folder: created if it is missing.
-        forms: of `IMAGE_FORMS`.
+        forms: of `IMAGES`.
         names: of `FIGURES`; empty for all.
         may_overwrite: also replace files that no export wrote.
 
@@ -55,41 +43,34 @@ def export_figures(
         StorageError: the folder cannot be written.
     """
     for form in forms:
-        if form not in IMAGE_FORMS:
-            raise AnalysisError(f"no image format '{form}'", f"there are {', '.join(IMAGE_FORMS)}")
+        if form not in IMAGES:
+            raise AnalysisError(f"no image format '{form}'", f"there are {', '.join(IMAGES)}")
+    contents: list[tuple[ExportedFile, bytes]] = []
     why: AnalysisError | None = None
-    entries, written = [], dict[str, bytes]()
     for name in names or FIGURES:
-        entry = FigureFile(figure=name)
         try:
-            files = _files(name, session, forms)
+            contents += _files(name, session, forms)
         except AnalysisError as error:
             if name not in FIGURES:
                 raise
             why = why or error
-            entries.append(replace(entry, missing_because=str(error)))
-            continue
-        written |= files
-        entries += [
-            replace(entry, file=file, sha256=hashlib.sha256(data).hexdigest())
-            for file, data in files.items()
-        ]
-    if why is not None and not written:
+            contents.append((ExportedFile(request=name, missing_because=str(error)), b""))
+    if why is not None and not any(entry.file for entry, _ in contents):
         raise why
-    write_indexed(folder / INDEX, written, map(asdict, entries), may_overwrite=may_overwrite)
-    return entries
+    return write_indexed(folder / INDEX, contents, may_overwrite=may_overwrite)
 
 
-def _files(name: str, session: Session, forms: Sequence[str]) -> dict[str, bytes]:
-    widths = {end: make_figure(name, session, width) for end, width in _WIDTHS.items()}
-    images = {
-        f"{name}{end}.{form}": _DRAWN[form](figure)
-        for end, figure in widths.items()
-        for form in forms
-    }
-    for end, one in widths.items():
-        for kind, text in (("txt", one.caption), ("csv", csv_text(one.data))):
+def _files(
+    name: str, session: Session, forms: Sequence[str]
+) -> Iterator[tuple[ExportedFile, bytes]]:
+    texts: dict[str, bytes] = {}
+    for end, width in _WIDTHS.items():
+        figure = make_figure(name, session, width)
+        for form in forms:
+            file = f"{name}{end}.{form}"
+            yield ExportedFile(request=name, file=file), IMAGES[form](figure)
+        for kind, text in (("txt", figure.caption), ("csv", csv_text(figure.data))):
             data = text.encode()
-            if data != images.get(f"{name}.{kind}"):  # only some figures show more where wide
-                images[f"{name}{end}.{kind}"] = data
-    return images
+            if texts.setdefault(kind, data) == data and end:
+                continue  # only some figures show more where they are wide
+            yield ExportedFile(request=name, file=f"{name}{end}.{kind}"), data

@@ -3,6 +3,7 @@
 import hashlib
 import os
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,46 +13,70 @@ from fleetrank.foundation.files import make_folder, replace_file
 from fleetrank.foundation.plain_data import read_json_object
 from fleetrank.foundation.strict_json import json_text
 
-_ENTRIES = "files"
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExportedFile:
+    """One entry of the index; without a file it has the reason.
+
+    Attributes:
+        request: a table and its options, as `report show` takes them, or the name of a figure.
+        title, notes, explanation: of a table.
+    """
+
+    request: str
+    file: str | None = None
+    sha256: str | None = None
+    title: str | None = None
+    notes: tuple[str, ...] = ()
+    explanation: tuple[str, ...] = ()
+    missing_because: str | None = None
 
 
 def write_indexed(
-    index: Path,
-    written: Mapping[str, bytes],
-    entries: Iterable[Mapping[str, object]],
-    *,
-    may_overwrite: bool = False,
-) -> None:
+    index: Path, contents: Iterable[tuple[ExportedFile, bytes]], *, may_overwrite: bool = False
+) -> list[ExportedFile]:
     """Writes files into the folder of their index, then the index; after a refusal none.
 
-    The index keeps the entries of earlier files that are not written again.
-
-    Files are written under a temporary name and renamed: a link is replaced, never followed.
+    The index keeps the entries of earlier files that are not written again. Files are written under
+    a temporary name and renamed: a link is replaced, never followed.
 
     Args:
         index: a JSON file in the folder, which is made if it is missing.
-        written: contents by name.
-        entries: of the index; each has a `file`, which may be `None`, and its `sha256`.
+        contents: entries without checksums, each with what its file holds.
         may_overwrite: also replace files that no export wrote.
 
     Raises:
         AnalysisError: a file that no export wrote, or that changed since, would be replaced.
         StorageError: the folder cannot be written.
     """
-    folder, new = index.parent, [*entries]
-    kept = [one for one in _entries(index) if one["file"] not in {each["file"] for each in new}]
+    known, found, written = _written_before(index), [], dict[str, bytes]()
+    for entry, data in contents:
+        if entry.file is not None:
+            written[entry.file] = data
+            entry = replace(entry, sha256=hashlib.sha256(data).hexdigest())  # noqa: PLW2901
+        found.append(entry)
     if not may_overwrite:
-        _refuse_others(index, list(written))
-    make_folder(folder)
+        _refuse_others(index, list(written), known)
+    make_folder(index.parent)
     for name, data in written.items():
-        replace_file(folder / name, data)
-    text = json_text({_ENTRIES: [*new, *kept]}, indent=2)
+        replace_file(index.parent / name, data)
+    kept = [one for name, one in known.items() if name not in written]
+    text = json_text({_ENTRIES: [*map(asdict, found), *kept]}, indent=2)
     replace_file(index, f"{text}\n".encode())
+    return found
 
 
-def _refuse_others(index: Path, names: Sequence[str]) -> None:
-    folder, ours = index.parent, _written_before(index)
-    in_the_way = [name for name in names if not _is_ours(folder / name, ours.get(name))]
+_ENTRIES = "files"
+
+
+def _refuse_others(index: Path, names: Sequence[str], ours: Mapping[str, Any]) -> None:
+    folder = index.parent
+    in_the_way = [
+        name
+        for name in names
+        if os.path.lexists(folder / name)
+        and not (name in ours and _is_unchanged(folder / name, ours[name]["sha256"]))
+    ]
     if os.path.lexists(index) and not ours:
         in_the_way.append(index.name)
     if in_the_way:
@@ -62,22 +87,15 @@ def _refuse_others(index: Path, names: Sequence[str]) -> None:
         )
 
 
-def _written_before(index: Path) -> dict[str, str]:
-    return {str(entry["file"]): str(entry["sha256"]) for entry in _entries(index)}
+def _is_unchanged(path: Path, sha256: object) -> bool:
+    is_file = path.is_file() and not path.is_symlink()
+    return is_file and hashlib.sha256(path.read_bytes()).hexdigest() == sha256
 
 
-def _entries(index: Path) -> list[dict[str, Any]]:
-    """Those with a file; empty without an index from fleetrank."""
+def _written_before(index: Path) -> dict[str, Any]:
+    """File name to its entry; empty without an index from fleetrank."""
     try:
         entries: Any = read_json_object(index)[_ENTRIES]
-        return [entry for entry in entries if entry["file"] and entry["sha256"]]
+        return {one["file"]: one for one in entries if one["file"] and one["sha256"]}
     except (BadFileError, KeyError, TypeError):
-        return []
-
-
-def _is_ours(path: Path, sha256: str | None) -> bool:
-    if not os.path.lexists(path):
-        return True
-    if path.is_symlink() or not path.is_file():
-        return False
-    return hashlib.sha256(path.read_bytes()).hexdigest() == sha256
+        return {}

@@ -9,10 +9,9 @@ To add a setting: describe it in the file, and read it in the function of the pa
 `report show` and a name for `Selection.settings`.
 """
 
-import hashlib
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -26,7 +25,7 @@ from fleetrank.analysis.stored.named_precision import of_precisions
 from fleetrank.analysis.stored.selection import Selection, setting
 from fleetrank.analysis.stored.unmatched import matched
 from fleetrank.analysis.tables.formats import render
-from fleetrank.analysis.tables.indexed_files import write_indexed
+from fleetrank.analysis.tables.indexed_files import ExportedFile, write_indexed
 from fleetrank.analysis.tables.table import Table, explained
 from fleetrank.foundation.entry_points import imported
 from fleetrank.foundation.reading_beside import pause_between_steps
@@ -412,23 +411,6 @@ def index_name(form: str) -> str:
     return f"fleetrank-tables-{form}.json"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TableFile:
-    """One table of the index; without a file it has the reason.
-
-    Attributes:
-        request: the table and its options, as `report show` takes them.
-    """
-
-    request: str
-    file: str | None = None
-    sha256: str | None = None
-    title: str | None = None
-    notes: tuple[str, ...] = ()
-    explanation: tuple[str, ...] = ()
-    missing_because: str | None = None
-
-
 def export_tables(
     session: "Session",
     folder: Path,
@@ -436,7 +418,7 @@ def export_tables(
     form: str,
     names: Sequence[str] = (),
     may_overwrite: bool = False,
-) -> list[TableFile]:
+) -> list[ExportedFile]:
     """Writes tables of a session into a folder as `write_indexed` does.
 
     Each part has its default settings: `REQUESTS`. One of single platforms has no target.
@@ -458,12 +440,11 @@ def export_tables(
     requests = _requests(names)
     # A selection without data is an error: no folder is created.
     session_table("latency", session.asked(_of_one_side(session.selection)))
-    contents = [_content(request, session, form) for request in requests]
-    entries = [entry for entry, _ in contents]
-    written = {entry.file: data for entry, data in contents if entry.file}
-    index = folder / index_name(form)
-    write_indexed(index, written, map(asdict, entries), may_overwrite=may_overwrite)
-    return entries
+    return write_indexed(
+        folder / index_name(form),
+        [_content(request, session, form) for request in requests],
+        may_overwrite=may_overwrite,
+    )
 
 
 def _requests(names: Sequence[str]) -> Sequence[TableRequest]:
@@ -478,8 +459,8 @@ def _of_one_side(selection: Selection) -> Selection:
     return replace(selection, target=None, target_tier=None)
 
 
-def _content(request: TableRequest, session: "Session", form: str) -> tuple[TableFile, bytes]:
-    entry = TableFile(request=request.words)
+def _content(request: TableRequest, session: "Session", form: str) -> tuple[ExportedFile, bytes]:
+    entry = ExportedFile(request=request.words)
     asked = request.selection(session.selection)
     if not part_of(request.name).is_of_pairs:
         asked = _of_one_side(asked)
@@ -488,13 +469,11 @@ def _content(request: TableRequest, session: "Session", form: str) -> tuple[Tabl
     except AnalysisError as error:
         # With one device the choice of a proxy is not possible; the other tables are still written.
         return replace(entry, missing_because=str(error)), b""
-    data = render(table, form).encode()
     found = replace(
         entry,
         file=f"{request.file_stem}.{SUFFIXES[form]}",
-        sha256=hashlib.sha256(data).hexdigest(),
         title=table.title,
         notes=table.notes,
         explanation=table.explanation,
     )
-    return found, data
+    return found, render(table, form).encode()

@@ -182,7 +182,6 @@ app = typer.Typer(no_args_is_help=True)
 app.command()(compare)
 app.command()(serve)
 _PAGE = "report.html"
-_TABLE_FORMS = (Form.CSV, Form.LATEX, Form.MARKDOWN)
 _OF_FILES = [one.name for one in selector_fields() if one.name != "set"]
 
 
@@ -239,23 +238,16 @@ def build(
         raise UsageError("--tables and --figures are two commands", "give one of them")
     if tables is None:
         require_libraries("the page", "report", "jinja2", "vl_convert", "scipy")
-    if tables is None and figures is None:
-        _refuse_selected_page(names or (), to, selectors)
+    folder = tables or figures
+    if folder is None:
+        _refuse_selected_page(names, to, selectors)
     workspace = readable_workspace()
     chosen = selectors.selection(workspace.results)
     turn = reading_turn(workspace.results, chosen.sweeps, work=Work.EVERY_TABLE, now=now)
-    if tables is not None:
-        forms = _forms(to, _TABLE_FORMS)
+    if folder is not None:
         with turn:
-            found = _written_tables(
-                _every_origin(chosen), tables, forms, names or (), may_overwrite=force
-            )
-        print_table(found, as_json)
-        return
-    if figures is not None:
-        with turn:
-            found = _written_figures(
-                _every_origin(chosen), figures, to, names or (), may_overwrite=force
+            found = _exported(
+                chosen, folder, to, names or (), is_of_tables=folder is tables, force=force
             )
         print_table(found, as_json)
         return
@@ -272,16 +264,18 @@ def build(
     print("".join(f"\n{wrapped(one)}" for one in facts.answer), file=sys.stderr)
 
 
-def _refuse_selected_page(names: Sequence[str], to: str | None, selectors: Selectors) -> None:
+def _refuse_selected_page(
+    names: Sequence[str] | None, to: str | None, selectors: Selectors
+) -> None:
     """The page covers all models and platforms, and has one form."""
-    given = [
+    given = [] if to is None else ["--to"]
+    given += [f"'{name}'" for name in names or ()]
+    given += [
         f"--{one.name.replace('_', '-')}"
         for one in selector_fields()
-        if one.name in _OF_FILES
-        and one.name not in PAGE_SELECTORS
+        if one.name in {*_OF_FILES} - {*PAGE_SELECTORS}
         and getattr(selectors, one.name) not in (one.default, ())
     ]
-    given += [f"'{name}'" for name in names] + ([] if to is None else ["--to"])
     if given:
         raise UsageError(
             f"{given[0]} has no effect on the page", "add --tables DIR or --figures DIR"
@@ -297,54 +291,40 @@ def _forms(to: str | None, known: Sequence[str]) -> list[str]:
     return list(dict.fromkeys(given))
 
 
-def _every_origin(selection: "Selection") -> "Session":
-    """The stored rows of a selection; it decides about origins later."""
+def _exported(
+    selection: "Selection",
+    folder: Path,
+    to: str | None,
+    names: Sequence[str],
+    *,
+    is_of_tables: bool,
+    force: bool,
+) -> list[dict[str, object]]:
+    """Writes tables or figures; the index has the reason of each that the results cannot give."""
     from fleetrank.analysis.panel.session import Session
     from fleetrank.analysis.stored.columns import ORIGINS
     from fleetrank.analysis.stored.load import load_measurements
 
     results = readable_workspace().results
     frame = load_measurements(results, sweep=selection.sweep, origins=ORIGINS)
-    return Session(frame, selection, results=results)
+    session = Session(frame, selection, results=results)
+    if is_of_tables:
+        from fleetrank.analysis.tables.tables import SUFFIXES, export_tables
 
+        entries = [
+            entry
+            for form in _forms(to, list(SUFFIXES))
+            for entry in export_tables(session, folder, form=form, names=names, may_overwrite=force)
+        ]
+    else:
+        from fleetrank.analysis.report.paper_files import IMAGES, export_figures
 
-def _written_tables(
-    session: "Session",
-    folder: Path,
-    forms: Sequence[str],
-    names: Sequence[str],
-    *,
-    may_overwrite: bool,
-) -> list[dict[str, object]]:
-    """The index; of a table that these results cannot give it has the reason."""
-    from fleetrank.analysis.tables.tables import export_tables
-
+        forms = _forms(to, list(IMAGES))
+        entries = export_figures(session, folder, forms=forms, names=names, may_overwrite=force)
+    kind = "table" if is_of_tables else "figure"
     return [
-        {"table": entry.request, "file": entry.file, "missing_because": entry.missing_because}
-        for form in forms
-        for entry in export_tables(
-            session, folder, form=form, names=names, may_overwrite=may_overwrite
-        )
-    ]
-
-
-def _written_figures(
-    session: "Session",
-    folder: Path,
-    to: str | None,
-    names: Sequence[str],
-    *,
-    may_overwrite: bool,
-) -> list[dict[str, object]]:
-    """The index, as of tables."""
-    from fleetrank.analysis.report.paper_files import IMAGE_FORMS, export_figures
-
-    entries = export_figures(
-        session, folder, forms=_forms(to, IMAGE_FORMS), names=names, may_overwrite=may_overwrite
-    )
-    return [
-        {"figure": entry.figure, "file": entry.file, "missing_because": entry.missing_because}
-        for entry in entries
+        {kind: one.request, "file": one.file, "missing_because": one.missing_because}
+        for one in entries
     ]
 
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     import polars as pl
 
-    from fleetrank.analysis.report.charts import Figure
+    from fleetrank.analysis.report.charts import PaperFigure
     from fleetrank.analysis.report.page import ReportFacts
     from fleetrank.analysis.statistics.pairs.pair_answer import PairAnswer
     from fleetrank.analysis.stored.selection import Named, Selection
@@ -280,7 +280,7 @@ def figures() -> tuple[str, ...]:
 
 def figure(
     name: str, results: str | Path, selection: Selection | None = None, *, columns: int = 1
-) -> Figure:
+) -> PaperFigure:
     """Returns one figure for a paper: its `spec` for Vega-Lite, `data` and `caption`.
 
     Its methods `svg()`, `pdf()` and `png()` draw it. A notebook shows it.

@@ -13,7 +13,7 @@ from fleet_rows import HOSTILE_DEVICE, HOSTILE_MODEL, hostile_results, write_res
 from fleetrank.analysis.errors import AnalysisError, NoDataError
 from fleetrank.analysis.panel.session import Session
 from fleetrank.analysis.report import charts
-from fleetrank.analysis.report.charts import TWO_COLUMNS_PX, Figure, filled, script_bundle
+from fleetrank.analysis.report.charts import TWO_COLUMNS_PX, PaperFigure, filled, script_bundle
 from fleetrank.analysis.report.paper_figures import FIGURES, make_figure
 from fleetrank.analysis.report.paper_files import INDEX, export_figures
 from fleetrank.analysis.stored.load import load_measurements
@@ -101,7 +101,7 @@ def test_a_figure_that_the_rows_cannot_give_has_the_reason(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     few = _session(write_results(tmp_path / "r", n_samples=3), model="resnet*")
-    monkeypatch.setattr(Figure, "pdf", lambda _: b"%PDF")
+    monkeypatch.setattr(PaperFigure, "pdf", lambda _: b"%PDF")
     found = export_figures(few, tmp_path / "out", names=("transfer", "answer"))
     assert found[0].file is None
     assert found[0].missing_because is not None
