@@ -127,7 +127,7 @@ def drawing(
     look = specs["look"]
     body = filled(specs[name], {"about": None, **values})
     if not isinstance(body, dict) or not isinstance(look, dict):
-        raise TypeError(f"{name} is no specification")
+        raise TypeError(f"{name} is not a specification")
     return {
         **body,
         "$schema": _SCHEMA,
@@ -179,7 +179,7 @@ class PaperFigure:
         return str(_library().vegalite_to_svg(self.spec))
 
     def pdf(self) -> bytes:
-        """The drawing as one page of its own size, with its fonts; raises as `svg`."""
+        """The drawing as a page of equal size, with its fonts; raises as `svg`."""
         # The library takes a pixel as a point; `viewBox` keeps the drawing.
         text = _SIZE.sub(lambda found: f'{found[1]}="{float(found[2]) * _PT_PER_PX:g}"',
                          self.svg(), count=2)  # fmt: skip

@@ -32,7 +32,6 @@ from fleetrank.analysis.report.charts import ONE_COLUMN_PX, PaperFigure, Spec, d
 from fleetrank.analysis.statistics.pairs.pair_orders import LISTED, Order, PairOrder
 from fleetrank.analysis.statistics.pairs.pairs import faster, main_pair, pair_table
 from fleetrank.analysis.statistics.ranks.disagreement import MIN_SHIFT
-from fleetrank.analysis.statistics.reading.contexts import ContextReading, context_readings
 from fleetrank.analysis.statistics.reading.strategies import ReadingStrategy
 from fleetrank.analysis.statistics.transfer.transfer import transfer
 from fleetrank.analysis.stored.columns import NO_FAMILY
@@ -432,10 +431,13 @@ _UNITS = {"perplexity": "perplexity", "tokens_per_s": "tokens per second"}
 
 def contexts(session: Session, width: int) -> PaperFigure:
     """Perplexity over the length of a text by way to read it, and the rate on a platform below."""
-    rows = context_readings(session)
-    has_several = len({(one.model, one.precision) for one in rows}) > 1
-    lines = [f"{one.model}, " * has_several + _WAYS[one.strategy].format(one.sizes) for one in rows]
-    data = frame_of(ContextReading, rows).with_columns(pl.Series("line", lines))
+    table = session_table("tokens/contexts", session)
+    has_several = table.frame.select("model", "precision").unique().height > 1
+    lines = [
+        f"{model}, " * has_several + _WAYS[strategy].format(sizes)
+        for model, strategy, sizes in table.frame.select("model", "strategy", "sizes").iter_rows()
+    ]
+    data = table.frame.with_columns(pl.Series("line", lines))
     timed = data.filter(pl.col("tokens_per_s").is_not_null())["platform_key"]
     keys = timed.value_counts(sort=True)["platform_key"].to_list()
     one_of_each = data.unique(["line", "tokens"], maintain_order=True)
@@ -464,7 +466,7 @@ def contexts(session: Session, width: int) -> PaperFigure:
             f"Rates are of {_names(session, keys)[keys[0]]}." if keys else "No rate is known.",
             _left_out(len(keys) - 1, "platform"),
             "Intervals of perplexities (95 %, over documents) are in the CSV file.",
-            *session_table("tokens/contexts", session).notes,
+            *table.notes,
         ),
     )
 

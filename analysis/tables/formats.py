@@ -194,7 +194,9 @@ def _to_latex(table: Table) -> str:
         escaped = [text.translate(_LATEX) for text in texts]
         if "interval" in name and align.endswith("r"):
             heads[-1] += _CI
-            cells[-1] = list(map(_with_interval, cells[-1], escaped))
+            pairs = zip(cells[-1], escaped, strict=True)
+            ends = ((value, f" [{end}]" if " to " in end else "") for value, end in pairs)
+            cells[-1] = [value + end.replace(" to ", ", ") for value, end in ends]
             continue
         heads.append(_HEADS.get(name, heading(name).translate(_LATEX)))
         cells.append(escaped)
@@ -216,11 +218,6 @@ def _to_latex(table: Table) -> str:
             "",
         ]
     )
-
-
-def _with_interval(value: str, interval: str) -> str:
-    ends = interval.split(" to ")
-    return f"{value} [{ends[0]}, {ends[1]}]" if len(ends) == 2 else value
 
 
 FORMATS: Mapping[str, Callable[[Table], str]] = MappingProxyType(

@@ -71,12 +71,16 @@ _ENTRIES = "files"
 
 def _refuse_others(index: Path, names: Sequence[str], ours: Mapping[str, Any]) -> None:
     folder = index.parent
-    in_the_way = [
-        name
-        for name in names
-        if os.path.lexists(folder / name)
-        and not (name in ours and _is_unchanged(folder / name, ours[name]["sha256"]))
-    ]
+
+    def is_free(name: str) -> bool:
+        path, entry = folder / name, ours.get(name)
+        if not os.path.lexists(path):
+            return True
+        if entry is None or path.is_symlink() or not path.is_file():
+            return False
+        return hashlib.sha256(path.read_bytes()).hexdigest() == str(entry["sha256"])
+
+    in_the_way = [name for name in names if not is_free(name)]
     if os.path.lexists(index) and not ours:
         in_the_way.append(index.name)
     if in_the_way:
@@ -85,11 +89,6 @@ def _refuse_others(index: Path, names: Sequence[str], ours: Mapping[str, Any]) -
             f"{', '.join(in_the_way)}",
             "choose another folder, or replace the files with `force=true`",
         )
-
-
-def _is_unchanged(path: Path, sha256: object) -> bool:
-    is_file = path.is_file() and not path.is_symlink()
-    return is_file and hashlib.sha256(path.read_bytes()).hexdigest() == sha256
 
 
 def _written_before(index: Path) -> dict[str, Any]:

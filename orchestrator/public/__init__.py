@@ -133,7 +133,7 @@ def render(table: Table, form: str = "markdown") -> str:
     """Returns a table as text: `table`, `markdown`, `latex`, `csv` or `json`.
 
     Raises:
-        FleetError: there is no such form, or `table` is not the result of `table` or `predict`.
+        FleetError: the form is unknown, or `table` is not the result of `table` or `predict`.
     """
     from fleetrank.analysis.tables.formats import render as written
     from fleetrank.analysis.tables.table import Table
