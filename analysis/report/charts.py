@@ -8,13 +8,13 @@ import hashlib
 import json
 import logging
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from importlib import metadata, resources
 from pathlib import Path
-from types import ModuleType
+from types import MappingProxyType, ModuleType
 
 import polars as pl
 
@@ -110,6 +110,8 @@ ONE_COLUMN_PX, TWO_COLUMNS_PX = 336, 688
 _AXIS_PX = 60
 _PT_PER_PX = 0.75
 _SIZE = re.compile(r'\b(width|height)="([\d.]+)"')
+_LEGENDS = {"bottom": {"anchor": "start", "bounds": "full"}}
+"""They begin at the left end, below the labels of the axis too."""
 _PNG_PPI = 300
 _FONT = "Liberation Sans, Arial, Helvetica, sans-serif"
 """The first one is in the drawing library, so that every machine draws the same."""
@@ -136,7 +138,7 @@ def drawing(
         "autosize": {"type": "fit", "contains": "padding"},
         "background": "white",
         "datasets": dict(datasets),
-        "config": look | {"font": _FONT},
+        "config": look | {"font": _FONT, "legend": {**look["legend"], "layout": _LEGENDS}},
     }
 
 
@@ -180,16 +182,28 @@ class PaperFigure:
 
     def pdf(self) -> bytes:
         """The drawing as a page of equal size, with its fonts; raises as `svg`."""
-        # The library takes a pixel as a point; `viewBox` keeps the drawing.
-        text = _SIZE.sub(lambda found: f'{found[1]}="{float(found[2]) * _PT_PER_PX:g}"',
-                         self.svg(), count=2)  # fmt: skip
-        return bytes(_library().svg_to_pdf(text))
+        return IMAGES["pdf"](self.svg())
 
     def png(self) -> bytes:
         """The drawing with 300 pixels an inch; raises as `svg`."""
-        scale = _PNG_PPI / 96
-        return bytes(_library().svg_to_png(self.svg(), scale=scale, ppi=_PNG_PPI))
+        return IMAGES["png"](self.svg())
 
     def _repr_svg_(self) -> str:
         """What a notebook shows."""
         return self.svg()
+
+
+def _pdf(svg: str) -> bytes:
+    # The library takes a pixel as a point; `viewBox` keeps the drawing.
+    sizes = _SIZE.sub(lambda one: f'{one[1]}="{float(one[2]) * _PT_PER_PX:g}"', svg, count=2)
+    return bytes(_library().svg_to_pdf(sizes))
+
+
+def _png(svg: str) -> bytes:
+    return bytes(_library().svg_to_png(svg, scale=_PNG_PPI / 96, ppi=_PNG_PPI))
+
+
+IMAGES: Mapping[str, Callable[[str], bytes]] = MappingProxyType(
+    {"pdf": _pdf, "svg": str.encode, "png": _png}
+)
+"""Form to what makes it of a drawing as SVG."""

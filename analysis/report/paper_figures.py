@@ -101,10 +101,18 @@ def _intervals(width: int, points: _Rows, looks: Mapping[str, tuple[str, str]],
     kinds = list(dict.fromkeys(one["kind"] for one in points))
     colours, shapes = zip(*(looks.get(one, _OTHER) for one in kinds), strict=True)
     height = _ROW_PX * len(points) + 75 + 12 * (len(kinds) > 3)
+    short = {one["label"]: _short(one["label"], width // 13) for one in points}
+    if len(set(short.values())) == len(short):
+        points = [{**one, "label": short[one["label"]]} for one in points]
     labels = [one["label"] for one in points]
     values |= {"kinds": kinds, "colours": colours, "shapes": shapes, "labels": labels}
     values |= {"room": 0.45 * width, "legend": _legend(width)}
     return drawing("intervals", width, height, {"rows": points}, values)
+
+
+def _short(name: str, most: int = 18) -> str:
+    """A long name without its middle: drawing a name that does not fit takes long."""
+    return name if len(name) <= most else f"{name[: most - 9]}\u2026{name[-8:]}"
 
 
 def _legend(width: int) -> dict[str, object]:
@@ -227,7 +235,7 @@ def _slope_spec(width: int, data: pl.DataFrame, sides: Sequence[str]) -> Spec:
     rows = data.with_columns(pl.col("family").fill_null(NO_FAMILY), places=shift)
     rows = rows.with_columns(off=pl.col("places") >= MIN_SHIFT).sort("places", descending=True)
     ends: _Rows = [
-        {**row, "side": side, "rank": row[f"{end}_rank"]}
+        {**row, "model": _short(row["model"]), "side": side, "rank": row[f"{end}_rank"]}
         for end, side in zip(("source", "target"), sides, strict=True)
         for row in rows.to_dicts()
     ]
@@ -278,6 +286,7 @@ def frontier(session: Session, width: int) -> PaperFigure:
     ).sort("ms")
     best = [_FATES[Fate.HIT][0], _FATES[Fate.MISS][0]]
     rows = data.with_columns(onTarget=pl.col("fate").is_in(best)).to_dicts()
+    rows = [{**row, "model": _short(row["model"])} for row in rows]
     (low, high), (worst, top) = _span(data["ms"]), _span(data["accuracy"])
     margin, height = max(1.0, 0.08 * (top - worst)), 250
     times = (low * 0.85, high * max(high / low, 2) ** 0.25 * 1.1)
@@ -357,6 +366,7 @@ def flops(session: Session, width: int) -> PaperFigure:
     figures = {"gflops": panel.flops / 1e9, "ms": panel.latency[:, column] / NS_PER_MS}
     data = pl.DataFrame({**models, **figures}).filter(pl.Series(known[:, column]))
     rows = data.with_columns(pl.col("family").fill_null(NO_FAMILY), x="gflops", y="ms").to_dicts()
+    rows = [{**row, "model": _short(row["model"])} for row in rows]
     across, up = ((0.7 * low, 1.6 * high) for low, high in map(_span, (data["gflops"], data["ms"])))
     _place(rows, rows, (width - 50, height - 85), x=(across, True), y=(up, True))
     rho, low, high = _rho(data.select(*figures).to_numpy(), asked.seed)

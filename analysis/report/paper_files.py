@@ -1,20 +1,15 @@
 """Files of figures: each in two widths, with its caption as text and its points as CSV."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from types import MappingProxyType
 
 from fleetrank.analysis.errors import AnalysisError
 from fleetrank.analysis.panel.session import Session
-from fleetrank.analysis.report.charts import ONE_COLUMN_PX, TWO_COLUMNS_PX, PaperFigure
+from fleetrank.analysis.report.charts import IMAGES, ONE_COLUMN_PX, TWO_COLUMNS_PX
 from fleetrank.analysis.report.paper_figures import FIGURES, make_figure
 from fleetrank.analysis.tables.formats import csv_text
 from fleetrank.analysis.tables.indexed_files import ExportedFile, write_indexed
 
-IMAGES: Mapping[str, Callable[[PaperFigure], bytes]] = MappingProxyType(
-    {"pdf": PaperFigure.pdf, "svg": lambda one: one.svg().encode(), "png": PaperFigure.png}
-)
-"""Form to what draws it."""
 INDEX = "fleetrank-figures.json"
 _WIDTHS = {"": ONE_COLUMN_PX, "-wide": TWO_COLUMNS_PX}
 """The end of a file's name to its width: one column of a paper, or both."""
@@ -66,9 +61,10 @@ def _files(
     texts: dict[str, bytes] = {}
     for end, width in _WIDTHS.items():
         figure = make_figure(name, session, width)
+        drawn = figure.svg() if forms else ""
         for form in forms:
             file = f"{name}{end}.{form}"
-            yield ExportedFile(request=name, file=file), IMAGES[form](figure)
+            yield ExportedFile(request=name, file=file), IMAGES[form](drawn)
         for kind, text in (("txt", figure.caption), ("csv", csv_text(figure.data))):
             data = text.encode()
             if texts.setdefault(kind, data) == data and end:

@@ -317,7 +317,8 @@ def _exported(
             for entry in export_tables(session, folder, form=form, names=names, may_overwrite=force)
         ]
     else:
-        from fleetrank.analysis.report.paper_files import IMAGES, export_figures
+        from fleetrank.analysis.report.charts import IMAGES
+        from fleetrank.analysis.report.paper_files import export_figures
 
         forms = _forms(to, list(IMAGES))
         entries = export_figures(session, folder, forms=forms, names=names, may_overwrite=force)

@@ -101,11 +101,11 @@ def test_a_figure_that_the_rows_cannot_give_has_the_reason(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     few = _session(write_results(tmp_path / "r", n_samples=3), model="resnet*")
-    monkeypatch.setattr(PaperFigure, "pdf", lambda _: b"%PDF")
-    found = export_figures(few, tmp_path / "out", names=("transfer", "answer"))
+    monkeypatch.setattr(PaperFigure, "svg", lambda _: "<svg/>")
+    found = export_figures(few, tmp_path / "out", forms=("svg",), names=("transfer", "answer"))
     assert found[0].file is None
     assert found[0].missing_because is not None
-    assert {"answer.pdf", "answer.csv"} <= {one.file for one in found}
+    assert {"answer.svg", "answer.csv"} <= {one.file for one in found}
     with pytest.raises(AnalysisError, match="no figure 'frontiers'"):
         export_figures(few, tmp_path / "out", names=("frontiers",))
     with pytest.raises(AnalysisError, match="gif"):
