@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from importlib import metadata, resources
 from pathlib import Path
 from types import MappingProxyType, ModuleType
@@ -156,9 +156,11 @@ def stacked(panels: Sequence[Spec], width: int) -> Spec:
     return {**{name: panels[0][name] for name in of_all}, "vconcat": parts}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class PaperFigure:
     """A drawing for a paper, with what a reader needs to trust it.
+
+    The class has no slots, because `cached_property` needs a `__dict__`.
 
     Attributes:
         name: as `paper_figures.FIGURES` has it.
@@ -178,32 +180,30 @@ class PaperFigure:
         Raises:
             AnalysisError: the drawing library is not installed.
         """
-        return str(_library().vegalite_to_svg(self.spec))
+        return self._drawn
 
     def pdf(self) -> bytes:
         """The drawing as a page of equal size, with its fonts; raises as `svg`."""
-        return IMAGES["pdf"](self.svg())
+        # The library takes a pixel as a point; `viewBox` keeps the drawing.
+        sizes = _SIZE.sub(
+            lambda one: f'{one[1]}="{float(one[2]) * _PT_PER_PX:g}"', self._drawn, count=2
+        )
+        return bytes(_library().svg_to_pdf(sizes))
 
     def png(self) -> bytes:
         """The drawing with 300 pixels an inch; raises as `svg`."""
-        return IMAGES["png"](self.svg())
+        return bytes(_library().svg_to_png(self._drawn, scale=_PT_PER_PX, ppi=_PNG_PPI))
 
     def _repr_svg_(self) -> str:
         """What a notebook shows."""
-        return self.svg()
+        return self._drawn
+
+    @cached_property
+    def _drawn(self) -> str:
+        return str(_library().vegalite_to_svg(self.spec))
 
 
-def _pdf(svg: str) -> bytes:
-    # The library takes a pixel as a point; `viewBox` keeps the drawing.
-    sizes = _SIZE.sub(lambda one: f'{one[1]}="{float(one[2]) * _PT_PER_PX:g}"', svg, count=2)
-    return bytes(_library().svg_to_pdf(sizes))
-
-
-def _png(svg: str) -> bytes:
-    return bytes(_library().svg_to_png(svg, scale=_PNG_PPI / 96, ppi=_PNG_PPI))
-
-
-IMAGES: Mapping[str, Callable[[str], bytes]] = MappingProxyType(
-    {"pdf": _pdf, "svg": str.encode, "png": _png}
+IMAGES: Mapping[str, Callable[[PaperFigure], bytes]] = MappingProxyType(
+    {"pdf": PaperFigure.pdf, "svg": lambda one: one.svg().encode(), "png": PaperFigure.png}
 )
-"""Form to what makes it of a drawing as SVG."""
+"""Form to what draws it."""

@@ -67,7 +67,7 @@ def answer(session: Session, width: int) -> PaperFigure:
     order = {name: at for at, name in enumerate(LISTED)}
     known = [one for one in (found.here, *found.targets) if one.ratio is not None]
     rows = sorted(known, key=lambda one: (order.get(one.order, len(order)), one.ratio))[:_MOST_ROWS]
-    words: dict[Order, str] = {Order.A_FIRST: f"{a} faster", Order.B_FIRST: f"{b} faster"}
+    words: dict[Order, str] = {Order.A_FIRST: "faster", Order.B_FIRST: "slower"}
     looks = {
         Order.HERE: ("#000000", "diamond"), Order.KEPT: _AHEAD, words[Order.A_FIRST]: _AHEAD,
         Order.REVERSED: _BEHIND, words[Order.B_FIRST]: _BEHIND,
@@ -100,19 +100,35 @@ def _intervals(width: int, points: _Rows, looks: Mapping[str, tuple[str, str]],
     """Rows of a value with its interval, over the grey band of each; `kind` decides the look."""
     kinds = list(dict.fromkeys(one["kind"] for one in points))
     colours, shapes = zip(*(looks.get(one, _OTHER) for one in kinds), strict=True)
-    height = _ROW_PX * len(points) + 75 + 12 * (len(kinds) > 3)
-    short = {one["label"]: _short(one["label"], width // 13) for one in points}
-    if len(set(short.values())) == len(short):
-        points = [{**one, "label": short[one["label"]]} for one in points]
+    height = _ROW_PX * len(points) + 75 + 12 * (len(kinds) > 2)
+    short = _shortened([one["label"] for one in points], width // 12)
+    points = [{**one, "label": short[one["label"]]} for one in points]
     labels = [one["label"] for one in points]
     values |= {"kinds": kinds, "colours": colours, "shapes": shapes, "labels": labels}
-    values |= {"room": 0.45 * width, "legend": _legend(width)}
+    legend = _legend(width) | {"columns": 2 if width == ONE_COLUMN_PX else 5}
+    values |= {"room": 0.5 * width, "legend": legend}
     return drawing("intervals", width, height, {"rows": points}, values)
 
 
 def _short(name: str, most: int = 18) -> str:
-    """A long name without its middle: drawing a name that does not fit takes long."""
-    return name if len(name) <= most else f"{name[: most - 9]}\u2026{name[-8:]}"
+    """A long name without its middle, that of the device in the name of a platform.
+
+    Drawing a name that does not fit takes long.
+    """
+    first, comma, rest = name.partition(", ")
+    room = max(most - len(comma + rest), 8)
+    if len(first) <= room or len(name) <= most:
+        return name
+    return f"{first[: room // 2]}\u2026{first[room // 2 + 1 - room :]}{comma}{rest}"
+
+
+def _shortened(names: Sequence[str], most: int) -> dict[str, str]:
+    """Names as `_short` gives them; equal ones are numbered."""
+    found: dict[str, str] = {}
+    for name in names:
+        alike = sum(_short(other, most) == _short(name, most) for other in found)
+        found[name] = _short(name, most) + (f" ({alike + 1})" if alike else "")
+    return found
 
 
 def _legend(width: int) -> dict[str, object]:
@@ -168,18 +184,31 @@ def matrix(session: Session, width: int) -> PaperFigure:
     cells = session.cells.cells.filter(pl.col("platform_key").is_in(list(known)))
     names = _names(session, list(chosen_platforms(cells, most)))
     drawn = [one for one in pairs if {one.source, one.target} <= names.keys()]
+    short = dict(
+        zip(
+            names,
+            _shortened([*names.values()], 20 if width == ONE_COLUMN_PX else 32).values(),
+            strict=True,
+        )
+    )
     points: _Rows = [
-        {"y": names[y], "x": names[x], "rho": one.rho, "shown": f"{one.rho:.2f}"}
+        {"y": short[y], "x": short[x], "rho": one.rho, "shown": f"{one.rho:.2f}"}
         for one in drawn
         for y, x in ((one.source, str(one.target)), (str(one.target), one.source))
     ]
-    room = min(6.2 * max(map(len, names.values())), 0.4 * width)
-    height = round(min((width - room - 10) / len(names), 34) * len(names) + 0.7 * room + 20)
-    values = {"labels": [*names.values()], "angle": -40, "across": "datum.label"}
+    room = 5.6 * max(map(len, short.values())) + 16
+    side = min((width - room) / len(names), 34)
+    values = {"labels": [*short.values()], "angle": -40, "across": "datum.label"}
     intervals = "Intervals (95 %, bootstrap over models) are in the CSV file."
     return PaperFigure(
         name="transfer",
-        spec=drawing("matrix", width, height, {"rows": points, "figures": points}, values),
+        spec=drawing(
+            "matrix",
+            width,
+            round(side * len(names) + 0.7 * room + 20),
+            {"rows": points, "figures": points if side >= 24 else []},
+            values,
+        ),
         data=frame_of(Agreement, drawn),
         caption=_caption(
             f"Spearman's rho of latency ranks between {count_of(len(names), 'platform')}, "
@@ -231,6 +260,8 @@ def slopes(session: Session, width: int) -> PaperFigure:
 
 def _slope_spec(width: int, data: pl.DataFrame, sides: Sequence[str]) -> Spec:
     """The slope chart; where names would overlap, the models with the largest shift keep theirs."""
+    short = [", ".join(map(_short, one.split(", "))) for one in sides]
+    sides = short if len(set(short)) > 1 else sides
     shift = (pl.col("source_rank") - pl.col("target_rank")).abs()
     rows = data.with_columns(pl.col("family").fill_null(NO_FAMILY), places=shift)
     rows = rows.with_columns(off=pl.col("places") >= MIN_SHIFT).sort("places", descending=True)

@@ -61,10 +61,9 @@ def _files(
     texts: dict[str, bytes] = {}
     for end, width in _WIDTHS.items():
         figure = make_figure(name, session, width)
-        drawn = figure.svg() if forms else ""
         for form in forms:
             file = f"{name}{end}.{form}"
-            yield ExportedFile(request=name, file=file), IMAGES[form](drawn)
+            yield ExportedFile(request=name, file=file), IMAGES[form](figure)
         for kind, text in (("txt", figure.caption), ("csv", csv_text(figure.data))):
             data = text.encode()
             if texts.setdefault(kind, data) == data and end:

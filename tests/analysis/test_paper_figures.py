@@ -89,6 +89,7 @@ def test_figures_are_drawn_with_fonts_and_stored_with_points(
     assert pdf.startswith(b"%PDF")
     assert re.search(rb"/MediaBox \[0 0 252(\.0)? ", pdf)
     assert b"LiberationSans" in pdf
+    assert int.from_bytes((folder / "flops.png").read_bytes()[16:20], "big") == 1050
     assert pl.read_csv(folder / "flops.csv").height == 13
     # A figure again replaces its own files, but not a changed one.
     export_figures(session, folder, names=("flops",))
