@@ -26,6 +26,11 @@ from fleetrank.analysis.tables.table import Table, explained, frame_of
 from fleetrank.foundation.wording import count_of
 from fleetrank.foundation.workload import Workload
 
+_FIRST = (
+    "model", "platform_key", "precision", "strategy", "sizes", "tokens", "perplexity", "low",
+    "high", "change_percent", "tokens_per_s",
+)  # fmt: skip
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContextReading:
@@ -73,10 +78,10 @@ def contexts_table(session: Session) -> Table:
         )
     if any("seeded" in one.flags for one in rows):
         notes.append("Some weights are random: these figures show no quality.")
-    frame = frame_of(ContextReading, rows)
+    frame = frame_of(ContextReading, rows).with_columns(pl.col("platform_key").replace("", None))
     return Table(
         title="Perplexity and speed over the length of a text",
-        frame=frame.with_columns(pl.col("platform_key").replace("", None)),
+        frame=frame.select(*_FIRST, pl.exclude(*_FIRST)),
         notes=tuple(notes),
         explanation=explained("tokens/contexts"),
     )
