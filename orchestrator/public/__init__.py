@@ -273,6 +273,9 @@ def query(
 
 def figures() -> tuple[str, ...]:
     """The names that `figure` takes, as `fleetrank report build --figures` writes them."""
+    from fleetrank.orchestrator.extras import require_libraries
+
+    require_libraries("a figure", "report", "vl_convert", "scipy")
     from fleetrank.analysis.report.paper_figures import FIGURES
 
     return tuple(FIGURES)
