@@ -6,7 +6,6 @@ import json
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import cache
 from importlib import resources
 from pathlib import Path
 
@@ -14,8 +13,8 @@ import jinja2
 import polars as pl
 from markupsafe import Markup
 
-from fleetrank.analysis.errors import AnalysisError
 from fleetrank.analysis.figures import FAMILY_MARKS, platform_labels
+from fleetrank.analysis.report.charts import TEMPLATES, chart_specs, script_bundle
 from fleetrank.analysis.report.evidence import Evidence, gather
 from fleetrank.analysis.report.page_data import page_data
 from fleetrank.analysis.report.page_tables import PageTables, kinds_of, page_tables, unreal_rows
@@ -31,39 +30,6 @@ from fleetrank.foundation.files import make_folder, replace_file
 from fleetrank.foundation.visible_text import visible
 from fleetrank.foundation.wording import count_of, with_flags
 from fleetrank.foundation.workload import IMAGE
-
-_SNIPPET = "window.vegaEmbed = vegaEmbed;"
-
-
-@cache
-def script_bundle() -> str:
-    """Vega, Vega-Lite and Vega-Embed as one script that needs no network.
-
-    Raises:
-        AnalysisError: the drawing library is not installed.
-    """
-    try:
-        import vl_convert
-    except ImportError as error:
-        raise AnalysisError(
-            "the page needs the drawing library, which is not installed",
-            "install it: pip install 'fleetrank[report]'",
-        ) from error
-    return str(vl_convert.javascript_bundle(_SNIPPET))
-
-
-def chart_specs(*names: str) -> dict[str, object]:
-    """The Vega-Lite specifications of charts, and their common style `look`.
-
-    A specification names its points (`datasets`) and has holes, `{"$": "name"}`, for what depends
-    on them; `templates/chart.js` fills both.
-    """
-    folder = resources.files("fleetrank.analysis").joinpath(_TEMPLATES)
-    files = {"look": "look.json"} | {name: f"{name}.vl.json" for name in names}
-    return {
-        name: json.loads(folder.joinpath(file).read_text(encoding="utf-8"))
-        for name, file in files.items()
-    }
 
 
 def json_block(value: object) -> Markup:
@@ -84,7 +50,7 @@ def templates(*other: str) -> jinja2.Environment:
     Args:
         other: package and folder of further templates.
     """
-    loaders = [jinja2.PackageLoader("fleetrank.analysis", _TEMPLATES)]
+    loaders = [jinja2.PackageLoader("fleetrank.analysis", TEMPLATES)]
     if other:
         loaders.append(jinja2.PackageLoader(*other))
     return jinja2.Environment(
@@ -132,7 +98,6 @@ def script_hash(text: str) -> str:
     return f"'sha256-{base64.b64encode(digest).decode()}'"
 
 
-_TEMPLATES = "report/templates"
 _SCRIPTS = (
     "state.js", "chart.js", "look.js", "latency.js", "memory.js", "ranks.js", "matrix.js",
     "frontiers.js", "history.js", "turns.js", "tokens.js", "growth.js", "panels.js",
@@ -141,7 +106,7 @@ _SCRIPTS = (
 """The files are joined to one script. A file may use names from the files before it."""
 _CHARTS = (
     "latency", "memory", "ranks", "matrix", "frontier", "pair", "history", "turns", "rates",
-    "contexts", "scaling", "sustained",
+    "contexts", "scaling", "sustained", "intervals",
 )  # fmt: skip
 
 
@@ -206,7 +171,7 @@ def render_page(evidence: Evidence, now: datetime, tables: PageTables | None = N
     every = [table for section in sections for table in section.tables]
     data["specs"] = chart_specs(*_CHARTS)
     data["tables"] = {table.id: table.packed for table in every if table.packed is not None}
-    folder = resources.files("fleetrank.analysis").joinpath(_TEMPLATES)
+    folder = resources.files("fleetrank.analysis").joinpath(TEMPLATES)
     own = "\n".join(folder.joinpath(name).read_text(encoding="utf-8") for name in _SCRIPTS)
     page_js, bundle = f"(function () {{\n{own}\n}})();", script_bundle()
     return (

@@ -97,7 +97,7 @@ _OF_ALL = (
     "trust/waits", "flops/frm", "flops", "flops/models", "scaling", "history/steps",
 )  # fmt: skip
 _OF_TOKENS = ("tokens",)
-_OF_SEGMENTS = ("tokens/reading", "tokens/crossover")
+_OF_SEGMENTS = ("tokens/reading", "tokens/crossover", "tokens/contexts")
 _OF_PROFILES = ("components", "components split=operator")
 _OF_COMPARED_TOKENS = ("transfer/phases",)
 """Of a page about a workload with tokens."""

@@ -14,13 +14,18 @@ from fleetrank.analysis.tables.table import Table
 from fleetrank.analysis.tables.text_columns import (
     SENTENCE,
     Grid,
+    brief_columns,
     column_texts,
     lines_of,
+    with_intervals,
+    without_figures,
     without_shared,
 )
+from fleetrank.analysis.tables.values import heading
 from fleetrank.foundation.strict_json import json_text
 from fleetrank.foundation.visible_text import visible_line
 from fleetrank.foundation.vocabulary import Form
+from fleetrank.foundation.wording import count_of
 
 _LATEX = str.maketrans(
     {
@@ -77,6 +82,7 @@ def render(
         form: one of `FORMATS`.
         is_explained: adds the explanation to the notes; JSON always has it, CSV has neither.
             Without it, text has notes of at most three sentences; other formats have all notes.
+            LaTeX has the columns of `paper_table`, unless the table has just its `columns`.
         width: the most letters of a line of the notes below text; `None` sets no limit.
         said: further sentences below a table with a width.
 
@@ -85,6 +91,8 @@ def render(
     """
     if form not in FORMATS:
         raise AnalysisError(f"no format '{form}'", f"there are {', '.join(FORMATS)}")
+    if form == Form.LATEX and set(table.columns) != set(table.frame.columns):
+        table = paper_table(table)
     if form not in _OF_PROGRAMS:
         table = table.for_people()
     if is_explained and form not in _OF_PROGRAMS:
@@ -147,25 +155,65 @@ def _to_markdown(table: Table) -> str:
     return "\n".join([f"**{table.title.translate(_MARKDOWN)}**", "", *lines, "", *notes]) + "\n"
 
 
+_CI = r" [95\,\% CI]"
+_HEADS = {
+    "rho": r"$\rho$", "tau_b": r"$\tau_b$", "n_models": "$n$", "null_mean": "null",
+    "residual_p": "residual $p$", "p_value": "$p$", "r2": "$R^2$", "sizes": "way to read",
+}  # fmt: skip
+"""Columns to headings that a reader of papers knows."""
+_FOR_PRINT = {"conclusion": "null_mean"}
+"""What print shows in place of a word that a terminal has room for."""
+
+
+def paper_table(table: Table) -> Table:
+    """The rows with figures, and the columns that people see first; notes say what is left out."""
+    shown = table.brief or table
+    wanted = [_FOR_PRINT.get(one, one) for one in shown.columns or table.columns]
+    bare = without_figures(shown.frame)
+    frame = with_intervals(shown.frame.filter(~bare), wanted)
+    frame = frame.select(brief_columns(frame.to_dict(as_series=False), wanted))
+    n_out = table.frame.height - frame.height
+    notes = (*table.notes, *(shown.notes if shown is not table else ()))
+    if n_out:
+        notes = (*notes, f"Left out: {count_of(n_out, 'row')}; the CSV file has them.")
+    return replace(table, frame=frame, notes=notes, columns=tuple(frame.columns), brief=None)
+
+
 def _to_latex(table: Table) -> str:
-    """A `table` float that needs `booktabs` and T1 fonts; notes are a paragraph below it."""
+    """A `table` float that needs `booktabs` and T1 fonts; notes are comments before it."""
     grid = grid_of(table)
-    align = "".join("r" if name in grid.numbers else "l" for name in grid.columns)
-    head, *body = [
-        f"{' & '.join(text.translate(_LATEX) for text in row)} \\\\" for row in grid.lines
-    ]
+    columns, shared = without_shared(grid.columns)
+    # The headings that every reader looks for stay; so does all of a table with equal rows.
+    kept = {name for name in grid.columns if not columns or name in columns or name in _HEADS}
+    columns = {name: texts for name, texts in grid.columns.items() if name in kept}
+    notes = (*filter(None, [shared]), *table.notes)
+    heads: list[str] = []
+    cells: list[list[str]] = []
+    align = ""
+    for name, texts in columns.items():
+        escaped = [text.translate(_LATEX) for text in texts]
+        if "interval" in name and align.endswith("r"):
+            heads[-1] += _CI
+            pairs = zip(cells[-1], escaped, strict=True)
+            ends = ((value, f" [{end}]" if " to " in end else "") for value, end in pairs)
+            cells[-1] = [value + end.replace(" to ", ", ") for value, end in ends]
+            continue
+        heads.append(_HEADS.get(name, heading(name).translate(_LATEX)))
+        cells.append(escaped)
+        align += "r" if name in grid.numbers else "l"
+    body = [f"{' & '.join(row)} \\\\" for row in zip(*cells, strict=True)]
     return "\n".join(
         [
+            *(f"% {visible_line(note)}" for note in notes),
             r"\begin{table}",
             rf"\caption{{{table.title.translate(_LATEX)}}}",
             rf"\begin{{tabular}}{{{align}}}",
             r"\toprule",
-            head,
+            f"{' & '.join(heads)} \\\\",
             r"\midrule",
             *body,
             r"\bottomrule",
             r"\end{tabular}",
-            r"\par\footnotesize " + " ".join(note.translate(_LATEX) for note in table.notes),
             r"\end{table}",
             "",
         ]

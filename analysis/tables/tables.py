@@ -9,11 +9,9 @@ To add a setting: describe it in the file, and read it in the function of the pa
 `report show` and a name for `Selection.settings`.
 """
 
-import hashlib
-import os
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -27,14 +25,11 @@ from fleetrank.analysis.stored.named_precision import of_precisions
 from fleetrank.analysis.stored.selection import Selection, setting
 from fleetrank.analysis.stored.unmatched import matched
 from fleetrank.analysis.tables.formats import render
+from fleetrank.analysis.tables.indexed_files import ExportedFile, write_indexed
 from fleetrank.analysis.tables.table import Table, explained
 from fleetrank.foundation.entry_points import imported
-from fleetrank.foundation.errors import BadFileError
-from fleetrank.foundation.files import make_folder, replace_file
-from fleetrank.foundation.plain_data import read_json_object
 from fleetrank.foundation.reading_beside import pause_between_steps
 from fleetrank.foundation.small_file import read_small_text
-from fleetrank.foundation.strict_json import json_text
 from fleetrank.foundation.vocabulary import Problem
 from fleetrank.foundation.wording import did_you_mean
 
@@ -430,115 +425,69 @@ def index_name(form: str) -> str:
     return f"fleetrank-tables-{form}.json"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TableFile:
-    """One table of the index; without a file it has the reason.
-
-    Attributes:
-        request: the table and its options, as `report show` takes them.
-    """
-
-    request: str
-    file: str | None = None
-    sha256: str | None = None
-    title: str | None = None
-    notes: tuple[str, ...] = ()
-    explanation: tuple[str, ...] = ()
-    missing_because: str | None = None
-
-
 def export_tables(
-    frame: pl.LazyFrame,
-    selection: Selection,
+    session: "Session",
     folder: Path,
     *,
     form: str,
+    names: Sequence[str] = (),
     may_overwrite: bool = False,
-    results: Path | None = None,
-) -> list[TableFile]:
-    """Writes all tables of a scan into a folder; after an error about files none is written.
+) -> list[ExportedFile]:
+    """Writes tables of a session into a folder as `write_indexed` does.
 
-    Each part is written with its default settings: `table_specs.REQUESTS`.
-
-    An existing file is replaced only if an earlier export wrote it and it did not change since.
-    Files are written under a temporary name and renamed: a link is replaced, never followed.
+    Each part has its default settings: `REQUESTS`. One of single platforms has no target.
 
     Args:
-        frame: a scan of `load.load_measurements` with every origin.
-        selection: what to look at.
+        session: of rows with every origin.
         folder: created if it is missing.
         form: one of `SUFFIXES`.
+        names: of tables, for all their parts, or of parts such as `trust/dropped`; empty for all.
         may_overwrite: also replace files that no export wrote.
-        results: the folder that was scanned; tables of side tables are empty without it.
 
     Raises:
-        AnalysisError: the format does not exist, or a foreign file would be replaced.
+        AnalysisError: a name or the format does not exist, or a foreign file would be replaced.
         StorageError: the folder cannot be written.
         NoDataError: no row matches the selection.
     """
     if form not in SUFFIXES:
         raise AnalysisError(f"no format '{form}'", f"there are {', '.join(SUFFIXES)}")
-    from fleetrank.analysis.panel.session import Session
-
-    session = Session(frame, selection, results=results)
-    session_table("latency", session)  # a selection without data is an error: no folder is created
-    contents = [_content(request, session, form) for request in REQUESTS]
-    entries = [entry for entry, _ in contents]
-    written = {entry.file: data for entry, data in contents if entry.file}
-    if not may_overwrite:
-        _refuse_others(folder, index_name(form), list(written))
-    make_folder(folder)
-    for name, data in written.items():
-        replace_file(folder / name, data)
-    index = {"tables": [asdict(entry) for entry in entries]}
-    replace_file(folder / index_name(form), (json_text(index, indent=2) + "\n").encode())
-    return entries
+    requests = _requests(names)
+    # A selection without data is an error: no folder is created.
+    session_table("latency", session.asked(_of_one_side(session.selection)))
+    return write_indexed(
+        folder / index_name(form),
+        [_content(request, session, form) for request in requests],
+        may_overwrite=may_overwrite,
+    )
 
 
-def _content(request: TableRequest, session: "Session", form: str) -> tuple[TableFile, bytes]:
-    entry = TableFile(request=request.words)
+def _requests(names: Sequence[str]) -> Sequence[TableRequest]:
+    """Those of some tables and parts."""
+    parts = {name: name_of(part_of(name)) for name in names}
+    wanted = {part for name, part in parts.items() if "/" in name}
+    whole = {name for name in names if "/" not in name}
+    return [one for one in REQUESTS if not names or one.name in wanted or one.table in whole]
+
+
+def _of_one_side(selection: Selection) -> Selection:
+    return replace(selection, target=None, target_tier=None)
+
+
+def _content(request: TableRequest, session: "Session", form: str) -> tuple[ExportedFile, bytes]:
+    entry = ExportedFile(request=request.words)
+    asked = request.selection(session.selection)
+    if not part_of(request.name).is_of_pairs:
+        asked = _of_one_side(asked)
     try:
-        table = session_table(request.name, session.asked(request.selection(session.selection)))
+        table = session_table(request.name, session.asked(asked))
     except AnalysisError as error:
         # With one device the choice of a proxy is not possible; the other tables are still written.
         return replace(entry, missing_because=str(error)), b""
-    data = render(table, form).encode()
     found = replace(
         entry,
         file=f"{request.file_stem}.{SUFFIXES[form]}",
-        sha256=hashlib.sha256(data).hexdigest(),
         title=table.title,
         notes=table.notes,
         explanation=table.explanation,
     )
-    return found, data
-
-
-def _refuse_others(folder: Path, index: str, names: Sequence[str]) -> None:
-    ours = _written_before(folder / index)
-    in_the_way = [name for name in names if not _is_ours(folder / name, ours.get(name))]
-    if os.path.lexists(folder / index) and not ours:
-        in_the_way.append(index)
-    if in_the_way:
-        raise AnalysisError(
-            f"{folder} contains files that no export wrote or that changed since: "
-            f"{', '.join(in_the_way)}",
-            "choose another folder, or replace the files with `force=true`",
-        )
-
-
-def _written_before(index: Path) -> dict[str, str]:
-    """File name to sha256; empty without an index from fleetrank."""
-    try:
-        entries: Any = read_json_object(index)["tables"]
-        return {str(entry["file"]): str(entry["sha256"]) for entry in entries if entry["file"]}
-    except (BadFileError, KeyError, TypeError):
-        return {}
-
-
-def _is_ours(path: Path, sha256: str | None) -> bool:
-    if not os.path.lexists(path):
-        return True
-    if path.is_symlink() or not path.is_file():
-        return False
-    return hashlib.sha256(path.read_bytes()).hexdigest() == sha256
+    return found, render(table, form).encode()

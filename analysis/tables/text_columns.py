@@ -142,6 +142,16 @@ def with_intervals(frame: pl.DataFrame, names: Iterable[str]) -> pl.DataFrame:
     return frame
 
 
+def without_figures(frame: pl.DataFrame) -> pl.Series:
+    """Which rows have only the reason why their figures are missing; none if all are so."""
+    figures = [name for name, dtype in frame.schema.items() if dtype.is_float()]
+    if REASON not in frame.columns or not figures:
+        return frame.select(pl.repeat(value=False, n=pl.len())).to_series()
+    is_bare = pl.col(REASON).is_not_null() & pl.all_horizontal(pl.col(figures).is_null())
+    # Without any figure the reasons are the answer.
+    return frame.select(is_bare & ~is_bare.all()).to_series()
+
+
 def least_wanted(columns: Mapping[str, Sequence[str]]) -> str | None:
     """The column to hide first: the last one with sentences, so that figures stay, or the last.
 

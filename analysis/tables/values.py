@@ -67,7 +67,8 @@ def time_text(value: datetime) -> str:
 
 
 def heading(name: str) -> str:
-    """`latency_p50_ms` as `latency p50, ms`; `platform_key` as `platform`."""
+    """`latency_p50_ms` as `latency p50, ms`; `items_per_s` as `items per s`."""
     words = name.removeprefix("n_").removesuffix("_key").split("_")
-    unit = UNITS.get(words[-1]) if len(words) > 1 else None
+    is_unit = len(words) > 1 and words[-2] != "per"
+    unit = UNITS.get(words[-1]) if is_unit else None
     return f"{' '.join(words[:-1])}, {unit}" if unit else " ".join(words)

@@ -17,6 +17,7 @@ from fleetrank.analysis.tables.text_columns import (
     lines_of,
     sentences_of_reasons,
     with_intervals,
+    without_figures,
 )
 from fleetrank.foundation.strict_json import json_text
 from fleetrank.foundation.wording import count_of, did_you_mean
@@ -112,7 +113,7 @@ def viewed_table(
     if view.sort is not None:
         frame = frame[view.order(frame[view.sort].to_list())]
     if is_for_people and not view.is_whole:
-        bare = _has_no_figure(frame)
+        bare = without_figures(frame)
         said += _hidden(bare, frame)
         frame = frame.filter(~bare)
     most = view.most(frame.height, is_for_people=is_for_people)
@@ -144,16 +145,6 @@ def _more(known: Sequence[str], chosen: Sequence[str]) -> Iterator[str]:
         yield f"{count_of(len(names), 'more column')}: --all shows them."
     elif names:
         yield f"--all also shows {', '.join(names)}."
-
-
-def _has_no_figure(frame: pl.DataFrame) -> pl.Series:
-    """Rows whose only content is the reason why their figures are missing."""
-    figures = [name for name, dtype in frame.schema.items() if dtype.is_float()]
-    if REASON not in frame.columns or not figures:
-        return frame.select(pl.repeat(value=False, n=pl.len())).to_series()
-    is_bare = pl.col(REASON).is_not_null() & pl.all_horizontal(pl.col(figures).is_null())
-    # Without any figure the reasons are the answer.
-    return frame.select(is_bare & ~is_bare.all()).to_series()
 
 
 def _hidden(bare: pl.Series, frame: pl.DataFrame) -> list[str]:

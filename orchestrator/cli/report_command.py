@@ -4,12 +4,12 @@ import re
 import shutil
 import sys
 import textwrap
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, replace
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 from typer.core import TyperGroup
@@ -37,7 +37,7 @@ from fleetrank.orchestrator.cli.selector_options import Explain, JsonForm, with_
 from fleetrank.orchestrator.cli.stored_sweep import SWEEP_NAMES, stored_sweep
 from fleetrank.orchestrator.cli.sweep_display import EXIT_SLOWER
 from fleetrank.orchestrator.durable import replace_file
-from fleetrank.orchestrator.errors import NothingToDoError
+from fleetrank.orchestrator.errors import NothingToDoError, UsageError
 from fleetrank.orchestrator.extras import require_libraries
 from fleetrank.orchestrator.workspace.selectors import PAGE_SELECTORS, Selectors, selector_fields
 
@@ -184,12 +184,19 @@ app = typer.Typer(no_args_is_help=True)
 app.command()(compare)
 app.command()(serve)
 _PAGE = "report.html"
-_FileForm = Literal[Form.CSV, Form.LATEX, Form.MARKDOWN]
+_OF_FILES = [one.name for one in selector_fields() if one.name != "set"]
 
 
 @app.command()
-@with_selectors(*PAGE_SELECTORS)
+@with_selectors(*_OF_FILES)
 def build(
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="NAME",
+            help="With --tables or --figures: only these, such as transfer or trust/dropped.",
+        ),
+    ] = None,
     *,
     out: Annotated[
         Path | None, typer.Option(help=f"File to write (default: {_PAGE} in the workspace).")
@@ -200,30 +207,51 @@ def build(
     ] = False,
     tables: Annotated[
         Path | None,
+        typer.Option(metavar="DIR", help="Write tables and an index into this folder, no page."),
+    ] = None,
+    figures: Annotated[
+        Path | None,
         typer.Option(
-            metavar="DIR", help="Write every table and an index into this folder instead of a page."
+            metavar="DIR",
+            help="Write figures of one and two columns, captions and data into this folder.",
         ),
     ] = None,
-    to: Annotated[_FileForm, typer.Option("--to", help="File format of the tables.")] = Form.CSV,
+    to: Annotated[
+        str | None,
+        typer.Option(
+            "--to",
+            metavar="A,B",
+            help="csv (default), latex, markdown of tables; pdf (default), svg, png of figures.",
+        ),
+    ] = None,
     force: Annotated[
-        bool, typer.Option("--force", help="With --tables: also replace files it did not write.")
+        bool,
+        typer.Option("--force", help="With a folder: also replace files that were not written so."),
     ] = False,
     now: Now = False,
     as_json: AsJson = False,
     selectors: Selectors,
 ) -> None:
-    """Write the report page, or all tables as files.
+    """Write the report page, or tables or figures as files.
 
-    The page is one HTML file that needs no network.
+    The page is one HTML file that needs no network. It covers all models and platforms.
     """
+    if tables is not None and figures is not None:
+        raise UsageError("--tables and --figures are two commands", "give one of them")
     if tables is None:
         require_libraries("the page", "report", "jinja2", "vl_convert", "scipy")
+    folder = tables or figures
+    if folder is None:
+        _refuse_selected_page(names, to, selectors)
     workspace = readable_workspace()
     chosen = selectors.selection(workspace.results)
     turn = reading_turn(workspace.results, chosen.sweeps, work=Work.EVERY_TABLE, now=now)
-    if tables is not None:
+    if folder is not None:
         with turn:
-            _write_tables(chosen, tables, to, as_json=as_json, may_overwrite=force)
+            found = _exported(
+                chosen, folder, to, names or (), is_of_tables=folder is tables, force=force
+            )
+        print_table(found, as_json)
         return
     from fleetrank.analysis.report.page import build_report
 
@@ -238,24 +266,69 @@ def build(
     print("".join(f"\n{wrapped(one)}" for one in facts.answer), file=sys.stderr)
 
 
-def _write_tables(
-    selection: "Selection", folder: Path, to: TableForm, *, as_json: bool, may_overwrite: bool
+def _refuse_selected_page(
+    names: Sequence[str] | None, to: str | None, selectors: Selectors
 ) -> None:
-    """Prints the index; of a table that these results cannot give it has the reason."""
+    """The page covers all models and platforms, and has one form."""
+    given = [] if to is None else ["--to"]
+    given += [f"'{name}'" for name in names or ()]
+    given += [
+        f"--{one.name.replace('_', '-')}"
+        for one in selector_fields()
+        if one.name in {*_OF_FILES} - {*PAGE_SELECTORS}
+        and getattr(selectors, one.name) not in (one.default, ())
+    ]
+    if given:
+        raise UsageError(
+            f"{given[0]} has no effect on the page", "add --tables DIR or --figures DIR"
+        )
+
+
+def _forms(to: str | None, known: Sequence[str]) -> list[str]:
+    """The named forms; without a name the first known one."""
+    given = [one.strip() for one in (to or known[0]).split(",") if one.strip()]
+    for one in given:
+        if one not in known:
+            raise UsageError(f"--to has no '{one}' here", f"use {', '.join(known)}")
+    return list(dict.fromkeys(given))
+
+
+def _exported(
+    selection: "Selection",
+    folder: Path,
+    to: str | None,
+    names: Sequence[str],
+    *,
+    is_of_tables: bool,
+    force: bool,
+) -> list[dict[str, object]]:
+    """Writes tables or figures; the index has the reason of each that the results cannot give."""
+    from fleetrank.analysis.panel.session import Session
     from fleetrank.analysis.stored.columns import ORIGINS
     from fleetrank.analysis.stored.load import load_measurements
-    from fleetrank.analysis.tables.tables import export_tables
 
     results = readable_workspace().results
     frame = load_measurements(results, sweep=selection.sweep, origins=ORIGINS)
-    entries = export_tables(
-        frame, selection, folder, form=to.value, may_overwrite=may_overwrite, results=results
-    )
-    rows = [
-        {"table": entry.request, "file": entry.file, "missing_because": entry.missing_because}
-        for entry in entries
+    session = Session(frame, selection, results=results)
+    if is_of_tables:
+        from fleetrank.analysis.tables.tables import SUFFIXES, export_tables
+
+        entries = [
+            entry
+            for form in _forms(to, list(SUFFIXES))
+            for entry in export_tables(session, folder, form=form, names=names, may_overwrite=force)
+        ]
+    else:
+        from fleetrank.analysis.report.charts import IMAGES
+        from fleetrank.analysis.report.paper_files import export_figures
+
+        forms = _forms(to, list(IMAGES))
+        entries = export_figures(session, folder, forms=forms, names=names, may_overwrite=force)
+    kind = "table" if is_of_tables else "figure"
+    return [
+        {kind: one.request, "file": one.file, "missing_because": one.missing_because}
+        for one in entries
     ]
-    print_table(rows, as_json)
 
 
 class _TableCommands(Mapping[str, "click.Command"]):
@@ -368,7 +441,11 @@ def print_in_form(
     """
     from fleetrank.analysis.tables.formats import render
 
-    table, said = viewed_table(table, view, is_for_people=form is Form.TABLE)
+    if form is Form.LATEX:  # few columns and every row
+        table, said = viewed_table(table, replace(view, limit=view.limit or 0), is_for_people=True)
+        table = replace(table, columns=tuple(table.frame.columns), brief=None)
+    else:
+        table, said = viewed_table(table, view, is_for_people=form is Form.TABLE)
     if form is Form.TABLE and sys.stdout.isatty():
         from fleetrank.orchestrator.cli.terminal import VisibleConsole, print_on_terminal
 

@@ -25,17 +25,41 @@ if TYPE_CHECKING:
 
     import polars as pl
 
+    from fleetrank.analysis.report.charts import PaperFigure
     from fleetrank.analysis.report.page import ReportFacts
     from fleetrank.analysis.statistics.pairs.pair_answer import PairAnswer
     from fleetrank.analysis.stored.selection import Named, Selection
     from fleetrank.analysis.tables.table import Table
 
-__all__ = ["FleetError", "faster", "load", "predict", "query", "report", "table", "tables"]
+    __version__: str
+
+__all__ = [
+    "FleetError", "Selection", "__version__", "faster", "figure", "figures", "load", "predict",
+    "query", "render", "report", "table", "tables",
+]  # fmt: skip
 
 _LONGEST_QUERY_S = 86_400.0
 """A day; Python's timers cannot wait for much longer than a hundred years."""
 _MOST_ROWS = 2**63 - 1
 """The largest limit that SQL knows."""
+
+
+def __getattr__(name: str) -> object:
+    """What costs time to import is imported at its first use."""
+    if name == "__version__":
+        from importlib.metadata import version
+
+        return version("fleetrank")
+    if name == "Selection":
+        from fleetrank.analysis.stored.selection import Selection
+
+        return Selection
+    raise AttributeError(f"module 'fleetrank' has no attribute '{name}'")
+
+
+def __dir__() -> list[str]:
+    """The public names, without what this module needs itself."""
+    return __all__
 
 
 def load(results: str | Path, *, sweep: Named = None) -> pl.LazyFrame:
@@ -103,6 +127,18 @@ def table(
     with explained_errors(folder):
         frame, chosen = _rows(folder, chosen)
         return make_table(asked, frame, chosen, results=folder)
+
+
+def render(table: Table, form: str = "markdown") -> str:
+    """Returns a table as text: `table`, `markdown`, `latex`, `csv` or `json`.
+
+    Raises:
+        FleetError: the form is unknown, or `table` is not the result of `table` or `predict`.
+    """
+    from fleetrank.analysis.tables.formats import render as written
+    from fleetrank.analysis.tables.table import Table
+
+    return written(instance_of("table", table, Table), text_of("form", form))
 
 
 def _chosen(selection: Selection | None) -> Selection:
@@ -233,6 +269,49 @@ def query(
     most = count_given("max_rows", max_rows, least=1, most=_MOST_ROWS)
     with explained_errors(folder):
         return run_query(folder, sql, timeout_s=limit_s, max_rows=most)
+
+
+def figures() -> tuple[str, ...]:
+    """The names that `figure` takes, as `fleetrank report build --figures` writes them."""
+    from fleetrank.orchestrator.extras import require_libraries
+
+    require_libraries("a figure", "report", "vl_convert", "scipy")
+    from fleetrank.analysis.report.paper_figures import FIGURES
+
+    return tuple(FIGURES)
+
+
+def figure(
+    name: str, results: str | Path, selection: Selection | None = None, *, columns: int = 1
+) -> PaperFigure:
+    """Returns one figure for a paper: its `spec` for Vega-Lite, `data` and `caption`.
+
+    Its methods `svg()`, `pdf()` and `png()` draw it. A notebook shows it.
+
+    Args:
+        name: one of `figures()`.
+        results: the folder `results/` of a workspace.
+        selection: the rows to use, as for `table`; `source` and `target` choose the platforms, and
+            two models the pair of figure `answer`.
+        columns: width of the figure, in columns of a page that has two: 1 or 2.
+
+    Raises:
+        FleetError: the figure is unknown, or the rows cannot give it; the message has a remedy.
+    """
+    from fleetrank.orchestrator.extras import require_libraries
+    from fleetrank.orchestrator.reading_errors import explained_errors
+
+    require_libraries("a figure", "report", "vl_convert", "scipy")
+    from fleetrank.analysis.panel.session import Session
+    from fleetrank.analysis.report.charts import ONE_COLUMN_PX, TWO_COLUMNS_PX
+    from fleetrank.analysis.report.paper_figures import make_figure
+
+    folder, chosen = path_of("results", results), _chosen(selection)
+    asked, n = text_of("name", name), count_given("columns", columns, least=1, most=2)
+    with explained_errors(folder):
+        frame, chosen = _rows(folder, chosen)
+        width = ONE_COLUMN_PX if n == 1 else TWO_COLUMNS_PX
+        return make_figure(asked, Session(frame, chosen, results=folder), width)
 
 
 def report(results: str | Path, out: str | Path, selection: Selection | None = None) -> ReportFacts:

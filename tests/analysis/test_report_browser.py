@@ -286,3 +286,27 @@ def _cells(page: "playwright.Page") -> "list[playwright.Locator]":
     """Device, ratio and order of each platform."""
     rows = page.locator(".orders tbody tr")
     return [row.locator("th, td:nth-child(n+3)") for row in rows.all()]
+
+
+def test_every_chart_and_the_answer_can_be_saved_as_a_file(
+    browser: "playwright.Browser", report: Path, tmp_path: Path
+) -> None:
+    page = browser.new_page()
+    messages: list[str] = []
+    page.on("console", lambda message: messages.append(message.text))
+    page.on("pageerror", lambda error: messages.append(str(error)))
+    page.goto(report.as_uri())
+    _wait(page)
+    assert page.locator("figure").count() == page.locator("figure .tools button").count()
+    for button in (
+        page.get_by_role("button", name="Save the answer as SVG"),
+        page.locator("#flops figure button").first,
+    ):
+        with page.expect_download() as saved:
+            button.click()
+        text = Path(saved.value.path()).read_text()
+        assert re.match(r'<svg [^>]*width="688"[^>]*><desc>[^<]+</desc>', text)
+        assert HOSTILE_MODEL not in text
+    assert "standard_cnn" in text  # its own legend
+    assert messages == []
+    page.close()

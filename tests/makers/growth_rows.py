@@ -13,6 +13,7 @@ OF_READING = ("tokens/reading", "tokens/crossover")
 """Tables that need prompts of several lengths, and segments."""
 OF_SIDE_ROWS = (
     "components", "components/ratios", "eval", "eval/precisions", "scaling/replicas",
+    "tokens/contexts",
 )  # fmt: skip
 """Tables that need profiles, evaluations or sets of processes; their tests make them."""
 

@@ -146,6 +146,24 @@ function drawOrders(place, rows, a, b) {
     place.append(element("details", {}, element("summary", {}, `${listed.length - OPEN_ROWS} more platforms`),
       ordersTable(listed.slice(OPEN_ROWS), a, b, reach)));
   }
+  const text = document.getElementById("verdict").textContent;
+  place.append(element("p", { class: "tools" }, saveButton("the answer", "answer", () => (
+    { spec: ordersChart(listed, reach, a, b), text }))));
+}
+
+const ORDER_LOOKS = { here: ["#000000", "diamond"], kept: ["#0072B2", "circle"], "a first": ["#0072B2", "circle"],
+  reversed: ["#D55E00", "triangle-up"], "b first": ["#D55E00", "triangle-up"] };
+
+// The same rows as one chart, for a file.
+function ordersChart(listed, reach, a, b) {
+  const shown = listed.filter(({ ratio }) => ratio > 0), kinds = [...new Set(shown.map(({ order }) => order))];
+  const [colours, shapes] = [0, 1].map((at) => kinds.map((kind) => (ORDER_LOOKS[kind] ?? ["#8a919c", "square"])[at]));
+  const margin = 1 + fleet.margin, end = Math.exp(reach);
+  const rows = shown.map(({ label, order, ratio, low, high }) => (
+    { label, low, high, value: ratio, from: 1 / margin, to: margin, kind: wordOf(order) }));
+  return chart("intervals", 16 * shown.length + 75, { rows }, { labels: shown.map(({ label }) => label), about: null,
+    kinds: kinds.map(wordOf), colours, shapes, room: 300, legend: { orient: "bottom", title: null, columns: 6 },
+    title: [a, `times as fast as ${b}`], scale: "log", domain: [1 / end, end], ticks: logTicks(1 / end, end) });
 }
 
 function placeOf({ order }) {

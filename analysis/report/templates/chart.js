@@ -42,3 +42,38 @@ async function drawChart(box, spec) {
     return false;
   }
 }
+
+const FILE_PX = 688;
+
+// A button that draws a chart again, black on white in the width of two columns, and saves it.
+function saveButton(title, name, make) {
+  const button = element("button", { type: "button", "aria-label": `Save ${title} as SVG` }, "Save SVG");
+  button.addEventListener("click", async () => {
+    const { spec, text } = make(), box = element("div", { hidden: "" });
+    document.body.append(box);
+    const { view, finalize } = await vegaEmbed(box, { ...withLegends(spec), width: FILE_PX, background: "white" },
+      { actions: false, ast: true, renderer: "svg", defaultStyle: false });
+    const drawn = await view.toSVG();
+    finalize();
+    box.remove();
+    // A file has no style sheet: `currentColor` is black in it.
+    const about = element("desc", {}, text).outerHTML;
+    const url = URL.createObjectURL(new Blob([drawn.replace(/<svg[^>]*>/, (head) => head + about)], { type: "image/svg+xml" }));
+    element("a", { href: url, download: `${name}.svg` }).click();
+    setTimeout(() => URL.revokeObjectURL(url), 60000);
+  });
+  return button;
+}
+
+// The page has one legend of families beside all charts; a file has its own.
+function withLegends(spec) {
+  const found = Object.values(spec.datasets).flat().map(({ family }) => family).filter(Boolean);
+  const legend = { orient: "bottom", title: null, columns: 6, values: [...new Set(found)] };
+  const inside = (part) => {
+    if (Array.isArray(part)) return part.map(inside);
+    if (part === null || typeof part !== "object") return part;
+    const whole = Object.fromEntries(Object.entries(part).map(([key, one]) => [key, inside(one)]));
+    return part.field === "family" && part.legend === null ? { ...whole, legend } : whole;
+  };
+  return { ...inside({ ...spec, datasets: null }), datasets: spec.datasets };
+}

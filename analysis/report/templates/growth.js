@@ -13,7 +13,7 @@ const GROWING = [...new Set([
 // The models of some rows, for the legend, beside the colours of all.
 function growingColours(rows) {
   const models = GROWING.filter((name) => rows.some((row) => row.model === name));
-  return { models, growing: GROWING, scheme: schemeOf(GROWING) };
+  return { models, growing: GROWING, scheme: schemeOf(GROWING), columns: 2, room: 160 };
 }
 
 function growthRows(number, field) {

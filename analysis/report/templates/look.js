@@ -5,6 +5,7 @@ const FAMILY_VALUES = {
   families: FAMILIES,
   colours: FAMILIES.map((name) => data.families[name].colour),
   shapes: FAMILIES.map((name) => data.families[name].shape),
+  legend: null,
 };
 
 function rowsHeight(count) {

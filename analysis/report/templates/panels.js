@@ -58,7 +58,8 @@ function figureOf(name, panel, at) {
   const box = element("div", { class: "chart", id, role: "img", "aria-label": panel.description,
     style: `min-height:${spec.height}px` });
   queue.push({ box, spec: { ...spec, description: panel.description } });
-  return element("figure", {}, caption, box);
+  const save = saveButton(panel.title, id, () => ({ spec: panel.spec(), text: `${panel.title}. ${panel.description}` }));
+  return element("figure", {}, caption, box, element("p", { class: "tools" }, save));
 }
 
 function tellMore(name, count, drawnPanels) {

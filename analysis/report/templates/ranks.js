@@ -1,6 +1,7 @@
 // Rank by FLOPs on the left, measured rank on the right; the slope shows the error of FLOPs.
 const MIN_SHIFT = 2;
 const LINE = 11;
+const SIDES = ["by FLOPs", "measured"];
 
 function rankRows(platform) {
   return shown.models
@@ -30,13 +31,13 @@ function namedEnds(ends, pixelsPerRank) {
 
 function ranksChart(rows, count) {
   const ends = rows.flatMap((row) => [
-    { ...row, side: "by FLOPs", rank: row.flops }, { ...row, side: "measured", rank: row.measured },
+    { ...row, side: SIDES[0], rank: row.flops }, { ...row, side: SIDES[1], rank: row.measured },
   ]);
   const height = Math.max(240, 19 * Math.min(count, 40) + 40);
   const names = namedEnds(ends, ((height - 40) / count) || 1);
   const about = tooltip(["model"], ["flops", "rank by FLOPs"], ["measured", "measured rank"], ["verdict"]);
   return chart("ranks", height, { ends, names },
-    { ...FAMILY_VALUES, about, domain: [count + 0.6, 0.4] });
+    { ...FAMILY_VALUES, about, domain: [count + 0.6, 0.4], above: 4, sides: SIDES, left: SIDES[0], right: SIDES[1] });
 }
 
 function ranksPanels(numbers) {

@@ -31,7 +31,7 @@ def evaluations_table(session: Session) -> Table:
     Raises:
         NoDataError: nothing was evaluated, or nothing that the selection names.
     """
-    found = _evaluations(session)
+    found = selected_evaluations(session)
     units = pl.Series("unit", map(unit_of_metric, found["quality_metric"]), dtype=pl.String)
     shown = (
         found.with_columns(units)
@@ -55,8 +55,12 @@ def evaluations_table(session: Session) -> Table:
     )
 
 
-def _evaluations(session: Session) -> pl.DataFrame:
-    """The newest selected ones."""
+def selected_evaluations(session: Session) -> pl.DataFrame:
+    """The newest selected ones.
+
+    Raises:
+        NoDataError: nothing was evaluated, or nothing that the selection names.
+    """
     stored = session.side(EVALUATIONS)
     found = newest_evaluations(stored).filter(_is_selected(session.selection))
     if found.is_empty():
@@ -80,7 +84,7 @@ def precision_quality_table(session: Session) -> Table:
     Raises:
         NoDataError: no selected evaluation is stored in fp32 and in another precision.
     """
-    items = _evaluations(session).filter(
+    items = selected_evaluations(session).filter(
         pl.any_horizontal(pl.col("right_items", "window_losses").is_not_null())
     )
     is_plain = pl.col("precision") == Precision.FP32

@@ -186,8 +186,8 @@ def _times(session: Session) -> Iterator[ReadingTime]:
     for place in found.places:
         ways = list(ways_of(place, stride))
         for tokens in lengths:
-            yield _time(place, tokens, None)
-            yield from (_time(place, tokens, way) for way in ways if way.is_repeated(tokens))
+            yield reading_time(place, tokens, None)
+            yield from (reading_time(place, tokens, way) for way in ways if way.is_repeated(tokens))
 
 
 def _asked_lengths(selection: Selection) -> Iterator[int]:
@@ -205,7 +205,7 @@ def _asked_lengths(selection: Selection) -> Iterator[int]:
         yield int(text)
 
 
-def _time(place: ReadingPlace, tokens: int, way: Way | None) -> ReadingTime:
+def reading_time(place: ReadingPlace, tokens: int, way: Way | None) -> ReadingTime:
     """The time of a way, or of vanilla; the latter has no speed-up."""
     vanilla = place.prompts.get(tokens)
     cell, inferences = (way.cell, way.repetition.inferences(tokens)) if way else (vanilla, 1)

@@ -76,7 +76,25 @@ def test_latex_escapes_every_special_character(table: Table) -> None:
     assert r"\caption{50 \% of\_it}" in text
     assert r"a\textbar{}b\_\textless{}i\textgreater{} & 1235 & x, y \\" in text
     assert r"c,\textquotedbl{}d\textquotedbl{}\&\% & - & - \\" in text
-    assert r"n = 2 \& more" in text
+    assert "% n = 2 & more\n" in text
+
+
+def test_latex_has_intervals_beside_their_figure_and_headings_of_the_field() -> None:
+    frame = pl.DataFrame(
+        {
+            "source": ["a", "b"], "n_models": [9, 9], "rho": [0.5, 0.25], "low": [0.1, None],
+            "high": [0.9, None], "null_mean": [0.0, 0.1], "residual_p": [0.5, 0.25],
+            "other": [1.0, 2.0],
+        }
+    )  # fmt: skip
+    columns = ("source", "n_models", "rho", "interval", "null_mean", "residual_p")
+    hostile = ("one\n\\input{/etc/passwd}",)
+    text = render(Table(title="t", frame=frame, columns=columns, notes=hostile), "latex")
+    assert r"source & $n$ & $\rho$ [95\,\% CI] & null & residual $p$ \\" in text
+    assert r"a & 9 & 0.50 [0.10, 0.90] & 0.00 & 0.5000 \\" in text
+    assert r"b & 9 & 0.25 & 0.10 & 0.2500 \\" in text
+    before = text[: text.index(r"\begin{table}")]
+    assert all(line.startswith("% ") for line in before.splitlines())
 
 
 def test_backslash_and_braces_do_not_escape_latex() -> None:

@@ -10,6 +10,7 @@ from daily import daily
 from fleet_rows import NETS, PLACES, write_results
 
 from fleetrank.analysis.errors import AnalysisError, NoDataError
+from fleetrank.analysis.panel.session import Session
 from fleetrank.analysis.stored.columns import ORIGINS
 from fleetrank.analysis.stored.load import load_measurements
 from fleetrank.analysis.stored.selection import Selection
@@ -53,7 +54,7 @@ def test_every_table_is_a_file_or_has_a_reason(
     requests: list[TableRequest],
 ) -> None:
     monkeypatch.setattr("fleetrank.analysis.tables.tables.REQUESTS", requests)
-    entries = export_tables(frame, Selection(), tmp_path / "new" / "folder", form="csv")
+    entries = export_tables(Session(frame, Selection()), tmp_path / "new" / "folder", form="csv")
     assert [entry.request for entry in entries] == [one.words for one in requests]
     assert {entry.file is None for entry in entries} == {True, False}
     files = {path.name for path in (tmp_path / "new" / "folder").iterdir()}
@@ -63,7 +64,7 @@ def test_every_table_is_a_file_or_has_a_reason(
     with (tmp_path / "new" / "folder" / "latency.csv").open() as file:
         assert len(list(csv.DictReader(file))) == 18
     index = json.loads((tmp_path / "new" / "folder" / index_name("csv")).read_text())
-    cells = index["tables"][0]
+    cells = index["files"][0]
     assert "6 models" in cells["notes"][0]
 
 
@@ -72,9 +73,9 @@ def test_every_table_is_a_file_or_has_a_reason(
 def test_formats_share_a_folder(
     frame: pl.LazyFrame, tmp_path: Path, form: str, ending: str
 ) -> None:
-    export_tables(frame, Selection(), tmp_path, form="csv")
-    export_tables(frame, Selection(), tmp_path, form=form)
-    export_tables(frame, Selection(), tmp_path, form="csv")
+    export_tables(Session(frame, Selection()), tmp_path, form="csv")
+    export_tables(Session(frame, Selection()), tmp_path, form=form)
+    export_tables(Session(frame, Selection()), tmp_path, form="csv")
     assert (tmp_path / f"latency.{ending}").exists()
 
 
@@ -82,13 +83,13 @@ def test_formats_share_a_folder(
 def test_a_file_that_somebody_wrote_or_changed_stays(frame: pl.LazyFrame, tmp_path: Path) -> None:
     (tmp_path / "flops-frm.csv").write_text("mine")
     with pytest.raises(AnalysisError, match=r"flops-frm\.csv"):
-        export_tables(frame, Selection(), tmp_path, form="csv")
+        export_tables(Session(frame, Selection()), tmp_path, form="csv")
     assert [path.name for path in tmp_path.iterdir()] == ["flops-frm.csv"]
-    export_tables(frame, Selection(), tmp_path, form="csv", may_overwrite=True)
+    export_tables(Session(frame, Selection()), tmp_path, form="csv", may_overwrite=True)
     assert (tmp_path / "flops-frm.csv").read_text().startswith("model,")
     (tmp_path / "latency-memory.csv").write_text("mended by hand")
     with pytest.raises(AnalysisError, match=r"latency-memory\.csv"):
-        export_tables(frame, Selection(), tmp_path, form="csv")
+        export_tables(Session(frame, Selection()), tmp_path, form="csv")
 
 
 @pytest.mark.usefixtures("few")
@@ -99,8 +100,8 @@ def test_a_link_is_replaced_and_never_followed(frame: pl.LazyFrame, tmp_path: Pa
     folder.mkdir()
     (folder / "latency.csv").symlink_to(outside)
     with pytest.raises(AnalysisError, match=r"latency\.csv"):
-        export_tables(frame, Selection(), folder, form="csv")
-    export_tables(frame, Selection(), folder, form="csv", may_overwrite=True)
+        export_tables(Session(frame, Selection()), folder, form="csv")
+    export_tables(Session(frame, Selection()), folder, form="csv", may_overwrite=True)
     assert outside.read_text() == "mine"
     assert not (folder / "latency.csv").is_symlink()
 
@@ -109,13 +110,13 @@ def test_a_link_is_replaced_and_never_followed(frame: pl.LazyFrame, tmp_path: Pa
 def test_an_index_of_somebody_else_is_in_the_way(frame: pl.LazyFrame, tmp_path: Path) -> None:
     (tmp_path / index_name("csv")).write_text('{"tables": 3}')
     with pytest.raises(AnalysisError, match="no export wrote"):
-        export_tables(frame, Selection(), tmp_path, form="csv")
+        export_tables(Session(frame, Selection()), tmp_path, form="csv")
 
 
 @pytest.mark.usefixtures("few")
 def test_nothing_to_say_makes_no_folder(frame: pl.LazyFrame, tmp_path: Path) -> None:
     with pytest.raises(NoDataError):
-        export_tables(frame, Selection(model="nobody"), tmp_path / "x", form="csv")
+        export_tables(Session(frame, Selection(model="nobody")), tmp_path / "x", form="csv")
     assert not (tmp_path / "x").exists()
 
 
@@ -125,5 +126,5 @@ def test_a_folder_that_is_a_file_is_an_error_with_a_remedy(
 ) -> None:
     (tmp_path / "x").touch()
     with pytest.raises(StorageError) as raised:
-        export_tables(frame, Selection(), tmp_path / "x", form="csv")
+        export_tables(Session(frame, Selection()), tmp_path / "x", form="csv")
     assert raised.value.remedy

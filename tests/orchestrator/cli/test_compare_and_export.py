@@ -42,7 +42,7 @@ def workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
         # The newest sweep when only one is named; both have too few repeats.
         (f"report compare {ONE}", 4, (LAST, "1 process", "2", "no cell")),
         (f"{SLOWER} --margin wide", 2, ("wide",)),
-        (f"report compare {BASE} nope", 4, (SLOW,)),
+        (f"report compare {BASE} nope", 2, ("nope", "does not exist")),
         # What an option requires and is not shown; a slower cell comes first.
         (f"{FASTER} --margin 20% --require-not-slower --require-power", 0, ()),
         (f"{FASTER} --margin 20% --require-same", 4, ("4", "cells", "same", "20")),
@@ -91,6 +91,19 @@ def test_tables_are_listed_and_files_of_others_stay(asked, tmp_path: Path) -> No
     assert (refused.code, "--force" in refused.err) == (2, True)
     rows = asked(f"{build} --force --json").json
     assert {row["file"] for row in rows if row["file"]} < {path.name for path in folder.iterdir()}
+
+
+def test_a_selection_and_names_limit_what_is_written(asked, tmp_path: Path) -> None:
+    folder = tmp_path / "some"
+    build = f"report build --tables {folder} latency/latency latency/memory --to latex,csv"
+    rows = asked(f"{build} --model resnet18 --json").json
+    stems = [str(row["file"]).partition(".")[0] for row in rows]
+    assert stems == ["latency", "latency-memory"] * 2
+    assert set(pl.read_csv(folder / "latency.csv")["model"]) == {"resnet18"}
+    for words in ("--runtime onnx", "transfer", "--to pdf"):
+        assert asked(f"report build {words}").code == 2
+    assert asked(f"report build --tables {folder} --figures {folder}").code == 2
+    assert asked(f"report build --figures {folder} --to gif").code == 2
 
 
 def test_parquet_goes_through_a_pipe_and_not_to_a_terminal(

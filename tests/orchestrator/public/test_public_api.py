@@ -1,7 +1,9 @@
 """What `import fleetrank` promises."""
 
+import re
 import subprocess
 import sys
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -17,9 +19,39 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_all_promised_names_are_there() -> None:
-    names = ["FleetError", "faster", "load", "predict", "query", "report", "table", "tables"]
-    assert sorted(fleetrank.__all__) == names
+    names = [
+        "FleetError", "Selection", "__version__", "faster", "figure", "figures", "load", "predict",
+        "query", "render", "report", "table", "tables",
+    ]  # fmt: skip
+    assert dir(fleetrank) == sorted(fleetrank.__all__) == names
     assert all(hasattr(fleetrank, name) for name in fleetrank.__all__)
+    assert fleetrank.Selection is Selection
+    assert fleetrank.__version__ == version("fleetrank")
+    with pytest.raises(AttributeError, match="select"):
+        fleetrank.select  # noqa: B018
+
+
+def _examples() -> list[tuple[str, list[str]]]:
+    """Each call of the page's table, and the attributes that its row names."""
+    page = Path(__file__).parents[3] / "docs" / "python-api.md"
+    rows = re.findall(r"^\| [^|]+ \| `(fleetrank\..+?)`([^|]*) \|$", page.read_text(), re.MULTILINE)
+    return [(call, re.findall(r"`(\w+)(?:\(\))?`", rest)) for call, rest in rows]
+
+
+@pytest.mark.parametrize(("call", "names"), _examples(), ids=lambda one: str(one)[:40])
+def test_an_example_of_the_page_runs(
+    call: str, names: list[str], results: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    known = {"fleetrank": fleetrank, "results": results}
+    found = eval(call, known)
+    assert found is not None
+    assert all(hasattr(found, name) for name in names)
+
+
+def test_every_public_name_has_an_example() -> None:
+    text = " ".join(call for call, _ in _examples())
+    assert all(f"fleetrank.{name}" in text for name in fleetrank.__all__)
 
 
 def test_importing_it_loads_no_library() -> None:

@@ -26,6 +26,7 @@ def _paths() -> dict[str, Call]:
     of_paths: dict[str, Callable[[object], object]] = {
         "load": fleetrank.load,
         "table": lambda path: fleetrank.table("latency", path),
+        "figure": lambda path: fleetrank.figure("flops", path),
         "predict": lambda path: fleetrank.predict(path, "cpu"),
         "query": lambda path: fleetrank.query(path, "SELECT 1"),
         "report": lambda path: fleetrank.report(path, "page.html"),
@@ -47,6 +48,8 @@ def _values() -> dict[str, Call]:
     calls: dict[str, Call] = {}
     for text in TEXTS:
         calls[f"table {text!r}"] = lambda results, _, t=text: fleetrank.table(t, results)
+        calls[f"figure {text!r}"] = lambda results, _, t=text: fleetrank.figure(t, results)
+        calls[f"render {text!r}"] = lambda results, _, t=text: fleetrank.render(t)
         calls[f"device {text!r}"] = lambda results, _, t=text: fleetrank.predict(results, t)
         calls[f"sql {text!r}"] = lambda results, _, t=text: fleetrank.query(results, t)
         calls[f"quantity {text!r}"] = lambda results, _, t=text: fleetrank.predict(
@@ -61,6 +64,10 @@ def _values() -> dict[str, Call]:
     for limit in ("soon", None, 0, -1, float("nan"), float("inf"), 1e300, [1], True):
         calls[f"timeout_s {limit!r}"] = lambda results, _, t=limit: fleetrank.query(
             results, "SELECT 1", timeout_s=t
+        )
+    for columns in ("one", None, 0, 3, 1.5, True):
+        calls[f"columns {columns!r}"] = lambda results, _, n=columns: fleetrank.figure(
+            "flops", results, columns=n
         )
     for most in ("all", None, 0, -1, 1.5, True, 10**30):
         calls[f"max_rows {most!r}"] = lambda results, _, n=most: fleetrank.query(

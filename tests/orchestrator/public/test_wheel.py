@@ -119,6 +119,8 @@ def test_a_missing_library_names_its_extra(
 def test_the_api_names_the_extra_that_is_missing(measured: Installed) -> None:
     for call, extra in (
         ("report('workspace/results', 'page.html')", "report"),
+        ("figure('flops', 'workspace/results')", "report"),
+        ("figures()", "report"),
         ("table('pairs', 'workspace/results')", "analysis"),
         ("query('workspace/results', 'SELECT 1')", "analysis"),
     ):
