@@ -29,6 +29,7 @@ from fleetrank.analysis.panel.agreement import Agreement
 from fleetrank.analysis.panel.panel import FRM, LATENCY
 from fleetrank.analysis.panel.session import Session
 from fleetrank.analysis.report.charts import ONE_COLUMN_PX, PaperFigure, Spec, drawing, stacked
+from fleetrank.analysis.statistics.claims.claims import ClaimVerdict
 from fleetrank.analysis.statistics.pairs.pair_orders import LISTED, Order, PairOrder
 from fleetrank.analysis.statistics.pairs.pairs import faster, main_pair, pair_table
 from fleetrank.analysis.statistics.ranks.disagreement import MIN_SHIFT
@@ -526,10 +527,44 @@ def _panel(width: int, lines: Sequence[str], shown: pl.DataFrame, unit: str) -> 
     return drawing("scaling", width, 150 + 14 * len(lines), {"rows": points}, values)
 
 
+def claims(session: Session, width: int) -> PaperFigure:
+    """Each claim of the study from -1 to 1: its value, and the figure here with its interval."""
+    table = session_table("claims", session)
+    is_drawn = (pl.col("figure").abs() <= 1) & (pl.col("study").abs() <= 1)
+    data = table.frame.filter(is_drawn)
+    if data.is_empty():
+        raise NoDataError(
+            "no claim has a figure in these rows", "`fleetrank report show claims` has the reasons"
+        )
+    points: _Rows = [
+        {"label": row["claim"], "value": row["figure"], "low": row["low"], "high": row["high"],
+         "from": row["study"] - _HALF_BAR, "to": row["study"] + _HALF_BAR, "kind": row["verdict"]}
+        for row in data.iter_rows(named=True)
+    ]  # fmt: skip
+    looks: dict[str, tuple[str, str]] = {ClaimVerdict.HOLDS: _AHEAD, ClaimVerdict.FAILS: _BEHIND}
+    least = min(0.0, *data["figure"], *data["low"].drop_nulls())
+    scale = {"scale": "linear", "domain": [math.floor(5 * least) / 5, 1]}
+    ticks = {"ticks": [at / 5 for at in range(-5, 6)]}
+    return PaperFigure(
+        name="claims",
+        spec=_intervals(width, points, looks, title="figure here", **scale, **ticks),
+        data=data,
+        caption=_caption(
+            f"{table.title}: {count_of(data.height, 'claim')} in these rows.",
+            "A point is the figure here, a line its 95 % interval, a grey bar what the study "
+            "states. n is in the CSV file.",
+            _left_out(table.frame.height - data.height, "claim"),
+            *table.notes,
+        ),
+    )
+
+
+_HALF_BAR = 0.006
+"""Half the width of the bar that marks what a study states."""
 FIGURES: Mapping[str, Callable[[Session, int], PaperFigure]] = MappingProxyType(
     {
         "answer": answer, "transfer": matrix, "slopes": slopes, "frontier": frontier,
-        "flops": flops, "frm": frm, "contexts": contexts,
+        "flops": flops, "frm": frm, "contexts": contexts, "claims": claims,
     }
 )  # fmt: skip
 """The figures, in the order in which they are written."""
