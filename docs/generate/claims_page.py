@@ -52,8 +52,9 @@ _SETS: Mapping[str, tuple[str, str]] = {
     ),
     "cpu": (
         "One CPU, three runtimes",
-        "The 13 networks of the study on a virtual machine with two cores, in rounds, with ONNX "
-        "Runtime, PyTorch and TFLite at 1 and 2 threads: `sweeps/paper13.yaml`.",
+        "The 13 networks of the study on a virtual machine with two cores, with ONNX Runtime, "
+        "PyTorch and TFLite at 1 and 2 threads: the first 854 measurements, in rounds, of "
+        "`sweeps/paper13.yaml`.",
     ),
 }
 _HEAD = (
