@@ -49,7 +49,7 @@ class Setting:
         is_many: takes several words, separated by commas.
         is_start: takes the beginning of a word too.
         file: `module:function` that checks the text of a file, of which the command line takes the
-            path; empty for a setting that is no file.
+            path; empty for other settings.
     """
 
     name: str

@@ -197,19 +197,21 @@ def _refuse_wrong_columns(
                 f"'{figure.table}' has none",
                 f"{did_you_mean(column, frame.columns)}it has {', '.join(frame.columns)}",
             )
-        if column in numbers and not frame[column].dtype.is_numeric():
+        kind = frame[column].dtype
+        if not kind.is_numeric() if column in numbers else kind.is_nested():
             raise BadFileError(
-                f"{_FILE}: 'figures.{name}' takes a figure from the column '{column}', which has "
-                "no numbers",
-                "name a column of numbers",
+                f"{_FILE}: 'figures.{name}' cannot use the column '{column}': it has lists, or a "
+                "figure needs numbers",
+                f"name a column of {'numbers' if column in numbers else 'words'}",
             )
 
 
 def _values_of(rows: pl.DataFrame, column: str | float) -> list[float | None]:
-    """The values of a column, or the number itself; `None` without the column."""
+    """The values of a column, or the number itself; `None` without such a column of numbers."""
     if isinstance(column, float):
         return [column]
-    return rows[column].cast(pl.Float64).to_list() if column in rows.columns else [None]
+    is_known = column in rows.columns and rows[column].dtype.is_numeric()
+    return rows[column].cast(pl.Float64).to_list() if is_known else [None]
 
 
 def verdict_of(here: Agreement | None, value: float, rule: Rule) -> tuple[ClaimVerdict, str | None]:

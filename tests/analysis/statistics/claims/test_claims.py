@@ -236,6 +236,13 @@ def test_a_hostile_file_is_a_message_with_file_place_and_remedy(text: str, words
         (file_of().replace("measure =", "meazure ="), "measure"),
         (file_of(figure='beside = { low = "lowest" }'), "low"),
         (file_of().replace('column = "rho"', 'column = "source"'), "numbers"),
+        (
+            file_of(claim='row = { flags = "spread" }')
+            .replace('"transfer"', '"trust/flags"')
+            .replace('row = { level = "tier", measure = "latency" }', "")
+            .replace('column = "rho"', 'column = "n_repeats"'),
+            "words",
+        ),
     ],
 )
 def test_a_column_that_its_table_lacks_is_a_message(fleet, given: str, word: str) -> None:

@@ -96,6 +96,17 @@ def test_without_an_order_here_none_is_kept_or_reversed(make_attempts) -> None:
     assert pair_counts(session) == ((), 0)
 
 
+def test_a_pair_that_is_equal_here_is_reversed_nowhere(make_attempts) -> None:
+    rows = []
+    for device, of_b in (("here", 1.02), ("phone", 1.5), ("board", 0.5)):
+        rows += processes("a", device, near(1e6, 0.005))
+        rows += processes("b", device, near(of_b * 1e6, 0.005))
+    session = session_of(make_attempts(rows), source="here")
+    assert pair_counts(session) == ((), 0)
+    (count,), _ = pair_counts(session, "a")
+    assert (count.kept, count.reversed, count.undecided) == (0, 0, 2)
+
+
 def test_two_models_that_are_equal_here_are_called_so(make_attempts) -> None:
     rows = processes("a", "here", near(1e6, 0.005)) + processes("b", "here", near(1.02e6, 0.005))
     rows += processes("a", "phone", near(1e6, 0.01)) + processes("b", "phone", near(2e6, 0.01))
