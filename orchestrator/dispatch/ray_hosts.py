@@ -18,12 +18,12 @@ from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Self
 
+from fleetrank.device_agents.hosts.facts import HostFacts, code_sha256
+from fleetrank.device_agents.hosts.host import Host
+from fleetrank.device_agents.hosts.messages import FilePart
+from fleetrank.device_agents.hosts.reach import HostLink, in_thread
 from fleetrank.foundation.errors import FleetError
 from fleetrank.foundation.files import cache_folder
-from fleetrank.orchestrator.dispatch.host import Host
-from fleetrank.orchestrator.dispatch.host_facts import HostFacts, code_sha256
-from fleetrank.orchestrator.dispatch.host_files import FilePart
-from fleetrank.orchestrator.dispatch.hosts import HostLink, in_thread
 from fleetrank.orchestrator.errors import HostDiedError, OrchestratorError
 from fleetrank.orchestrator.identity import HOST_NAME
 

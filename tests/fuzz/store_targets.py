@@ -13,6 +13,8 @@ from fleetrank.analysis.stored.part_list import MEASUREMENTS
 from fleetrank.device_agents.contract.measurement import Failure, Measurement, WorkerFacts
 from fleetrank.device_agents.contract.protocol import decode_request, encode_request
 from fleetrank.device_agents.contract.task import Execution, MeasureTask
+from fleetrank.device_agents.hosts.files import _checked
+from fleetrank.device_agents.hosts.spool import Spool
 from fleetrank.foundation.codec import from_json, parse_json, to_json
 from fleetrank.foundation.errors import FleetError
 from fleetrank.foundation.vocabulary import (
@@ -27,8 +29,6 @@ from fleetrank.foundation.vocabulary import (
 )
 from fleetrank.models.cards.card import ExportRequest, ModelCard, ResolvedCard, Source, Weights
 from fleetrank.models.export.process import ExportAnswer
-from fleetrank.orchestrator.dispatch.host_files import _checked
-from fleetrank.orchestrator.dispatch.spool import Spool
 from fleetrank.orchestrator.store.journal import Entry, Journal, make_line
 from fleetrank.orchestrator.store.parts import to_frame
 

@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import BinaryIO
 
-from fleetrank.device_agents.errors import TransientError
+from fleetrank.device_agents.errors import DamagedFileError
 from fleetrank.foundation.files import NoRoomError, make_folder, replace_file, written_aside
 from fleetrank.foundation.small_file import file_sha256
 
@@ -25,10 +25,6 @@ _MOST_KEPT = 20
 _AGAIN = "it is sent again at the next try"
 RUN_AGAIN = "run the command again: what was scored is kept"
 _NAME = re.compile(r"[0-9a-f]{64}(\.[a-z0-9]{1,8})?")
-
-
-class DamagedFileError(TransientError):
-    """A file did not arrive as it was sent, or not to its end."""
 
 
 class BoardStore:

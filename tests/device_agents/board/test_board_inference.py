@@ -10,9 +10,10 @@ from ssh_board import SshBoard
 from waiting import wait_until
 
 from fleetrank.device_agents.board import board_inference
-from fleetrank.device_agents.board.there.board_store import BoardStore, DamagedFileError
+from fleetrank.device_agents.board.there.board_store import BoardStore
 from fleetrank.device_agents.contract.measurement import Failure
 from fleetrank.device_agents.contract.task import InferTask
+from fleetrank.device_agents.errors import DamagedFileError
 from fleetrank.device_agents.worker.infer import infer
 from fleetrank.foundation.small_file import file_sha256
 from fleetrank.foundation.vocabulary import ErrorKind

@@ -11,9 +11,9 @@ from pathlib import Path
 import orjson
 
 from fleetrank.device_agents.contract.measurement import Measurement
+from fleetrank.device_agents.contract.task import sweep_of
 from fleetrank.foundation.codec import CodecError, from_plain
-from fleetrank.orchestrator.durable import replace_file, sync_folder
-from fleetrank.orchestrator.keys import sweep_of
+from fleetrank.foundation.files import replace_file, sync_folder
 
 _log = logging.getLogger(__name__)
 
@@ -119,7 +119,7 @@ class Spool:
         lines = b"".join(_as_line(found) for found in self._kept.values())
         if 2 * len(lines) > self._size_bytes:
             return
-        replace_file(self._path, lines)
+        replace_file(self._path, lines, is_synced=True)
         os.close(self._descriptor)
         self._descriptor = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
         self._size_bytes = len(lines)

@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 
 from fleetrank.device_agents.contract.task import CanaryTask, Execution, MeasureTask
+from fleetrank.device_agents.errors import DamagedFileError, PermanentError
+from fleetrank.device_agents.hosts.files import HostFiles, file_names
+from fleetrank.device_agents.hosts.messages import FilePart
 from fleetrank.foundation.vocabulary import Runtime
-from fleetrank.orchestrator.dispatch.host_files import FilePart, HostFiles, file_names
-from fleetrank.orchestrator.errors import OrchestratorError
 
 
 def name_of(content: bytes) -> str:
@@ -41,7 +42,7 @@ def test_a_file_is_there_when_its_last_part_has_come(tmp_path: Path) -> None:
 
 def test_what_arrives_damaged_is_thrown_away(tmp_path: Path) -> None:
     files = HostFiles(tmp_path)
-    with pytest.raises(OrchestratorError, match="damaged"):
+    with pytest.raises(DamagedFileError, match="damaged"):
         send(files, b"content", name=name_of(b"other"))
     assert list(tmp_path.iterdir()) == []
 
@@ -64,9 +65,9 @@ def test_what_a_broken_delivery_left_goes_when_another_arrives_an_hour_later(
 )
 def test_a_name_cannot_lead_out_of_the_folder(tmp_path: Path, name: str) -> None:
     files = HostFiles(tmp_path / "files")
-    with pytest.raises(OrchestratorError, match="not an artifact name"):
+    with pytest.raises(PermanentError, match="not an artifact name"):
         send(files, b"content", name=name)
-    with pytest.raises(OrchestratorError, match="not a delivery id"):
+    with pytest.raises(PermanentError, match="not a delivery id"):
         send(files, b"content", delivery="../../x")
     assert [path.name for path in tmp_path.rglob("*")] == ["files"]
 

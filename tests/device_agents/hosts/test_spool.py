@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fleetrank.device_agents.contract.measurement import Failure, Measurement, WorkerFacts
+from fleetrank.device_agents.hosts import spool as spool_module
+from fleetrank.device_agents.hosts.spool import Spool
 from fleetrank.foundation.vocabulary import ErrorKind, Flag, MemoryMetric, Origin, Status
-from fleetrank.orchestrator.dispatch import spool as spool_module
-from fleetrank.orchestrator.dispatch.spool import Spool
 
 
 def measurement(number: int, sweep: str = "s", **changes: object) -> Measurement:

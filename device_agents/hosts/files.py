@@ -4,14 +4,15 @@ import contextlib
 import os
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from dataclasses import replace
+from datetime import datetime, timezone
 from pathlib import Path
 
 from fleetrank.device_agents.contract.task import MeasureTask
+from fleetrank.device_agents.errors import DamagedFileError, PermanentError
+from fleetrank.device_agents.hosts.messages import FilePart
+from fleetrank.foundation.files import sync_folder
 from fleetrank.foundation.small_file import file_sha256
-from fleetrank.orchestrator.durable import sync_folder
-from fleetrank.orchestrator.errors import OrchestratorError
 
 LIMIT_BYTES = 20 * 1024**3
 """All exports of the study's models take 4 GB; the least recently used files go first."""
@@ -19,22 +20,6 @@ _STRAY_AFTER_S = 3600.0
 """A host can run for weeks; one part of an active delivery takes minutes at most."""
 _NAME = re.compile(r"[0-9a-f]{64}\.[a-z0-9]{1,8}")
 _DELIVERY = re.compile(r"[0-9a-f]{1,32}")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FilePart:
-    """A part of a file that is sent to a host.
-
-    Attributes:
-        name: `SHA256.FORMAT`.
-        delivery: hexadecimal id, new for each attempt to send the file.
-        is_last: whether this is the last part.
-    """
-
-    name: str
-    delivery: str
-    content: bytes
-    is_last: bool
 
 
 def file_paths(task: MeasureTask) -> tuple[Path, ...]:
@@ -100,12 +85,13 @@ class HostFiles:
             in_use: names of files that may not be removed to make room.
 
         Raises:
-            OrchestratorError: the received content is not the file; it is deleted.
+            DamagedFileError: the received content is not the file; it is deleted.
+            PermanentError: the name is not one of an artifact.
             OSError: the disk is full; the received content is deleted.
         """
         path = self._path(part.name)
         if not _DELIVERY.fullmatch(part.delivery):
-            raise OrchestratorError(f"{part.delivery!r} is not a delivery id", "resend the file")
+            raise PermanentError(f"{part.delivery!r} is not a delivery id", "resend the file")
         aside = self._folder / f".{part.name}.{part.delivery}.tmp"
         try:
             with aside.open("ab") as file:
@@ -123,7 +109,7 @@ class HostFiles:
     def _put_in_place(self, aside: Path, path: Path) -> None:
         found = file_sha256(aside)
         if found != path.stem:
-            raise OrchestratorError(f"{path.name} arrived damaged: {found}", "it will be resent")
+            raise DamagedFileError(f"{path.name} arrived damaged: {found}", "it will be resent")
         aside.replace(path)
         sync_folder(self._folder)
 
@@ -145,7 +131,7 @@ class HostFiles:
 
     def _remove_strays(self, older_than_s: float) -> None:
         """Deletes the files of interrupted deliveries; an active delivery grows every minute."""
-        newest_s = datetime.now(UTC).timestamp() - older_than_s
+        newest_s = datetime.now(timezone.utc).timestamp() - older_than_s
         for path in self._folder.glob(".*.tmp"):
             with contextlib.suppress(FileNotFoundError):
                 if path.stat().st_mtime <= newest_s:
@@ -160,5 +146,5 @@ class HostFiles:
 
 def _checked(name: str) -> str:
     if not _NAME.fullmatch(name):
-        raise OrchestratorError(f"{name!r} is not an artifact name", "send it as SHA256.FORMAT")
+        raise PermanentError(f"{name!r} is not an artifact name", "send it as SHA256.FORMAT")
     return name

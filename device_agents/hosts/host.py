@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
+from datetime import datetime, timezone
 from functools import partial
 from pathlib import Path
 from time import perf_counter, sleep
@@ -30,19 +30,24 @@ from fleetrank.device_agents.contract.measurement import (
     failed,
     with_possible_times,
 )
-from fleetrank.device_agents.contract.task import Execution, MeasureTask
+from fleetrank.device_agents.contract.task import Execution, MeasureTask, sweep_of
 from fleetrank.device_agents.errors import HOST_PATIENCE_S, NotFitError, TransientError, host_in_use
 from fleetrank.device_agents.hold import CommandHold, KeptHold, Reservation
+from fleetrank.device_agents.hosts.facts import HostFacts, read_host_facts, seen_devices
+from fleetrank.device_agents.hosts.files import HostFiles, file_names
+from fleetrank.device_agents.hosts.messages import (
+    DeviceSpec,
+    DeviceTask,
+    FilePart,
+    PollReply,
+    PollRequest,
+)
+from fleetrank.device_agents.hosts.spool import SPOOL, Spool
 from fleetrank.device_agents.registry import create_agent, makers_of
 from fleetrank.foundation.errors import FleetError
 from fleetrank.foundation.lease import Use, host_lease
 from fleetrank.foundation.reading_beside import ReadingWatch
 from fleetrank.foundation.vocabulary import ErrorKind, Flag
-from fleetrank.orchestrator.dispatch.host_facts import HostFacts, read_host_facts, seen_devices
-from fleetrank.orchestrator.dispatch.host_files import FilePart, HostFiles, file_names
-from fleetrank.orchestrator.dispatch.spool import SPOOL, Spool
-from fleetrank.orchestrator.identity import DeviceSpec
-from fleetrank.orchestrator.keys import sweep_of
 
 _MOST_REPORTED = 100
 """Measurements in one reply: Ray sends replies above 100 kB more slowly, through raylets."""
@@ -57,48 +62,6 @@ _POLL_S = 0.1
 """How often a task that waits for its device checks whether it was cancelled."""
 _GATHER_S = 60.0
 """A round starts without a task that has not come by then: its driver died, or its file is lost."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DeviceTask:
-    """A task and its device."""
-
-    spec: DeviceSpec
-    task: MeasureTask
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PollRequest:
-    """What a driver sends a host repeatedly, to get its news.
-
-    Attributes:
-        session: new for each driver and after each reply that may have been lost. In a new session
-            the host offers all kept measurements again.
-        acknowledged: ids of the tasks whose measurements the driver has stored.
-        wait_s: how long the host waits for something to report.
-    """
-
-    sweep_id: str
-    session: str
-    acknowledged: tuple[str, ...] = ()
-    wait_s: float = 0.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PollReply:
-    """The news of a host for a driver.
-
-    Attributes:
-        session: the session of the request.
-        measurements: measurements since the session's last reply.
-        running: the sweep's tasks in flight, as a mapping from task id to device.
-        has_hung: an agent does not return; the host's process must be restarted.
-    """
-
-    session: str
-    measurements: tuple[Measurement, ...]
-    running: Mapping[str, str]
-    has_hung: bool
 
 
 @dataclass(slots=True)
@@ -187,7 +150,7 @@ class Host:
 
     def clock_s(self) -> float:
         """The time of this host's clock, in seconds since 1970."""
-        return datetime.now(UTC).timestamp()
+        return datetime.now(timezone.utc).timestamp()
 
     def accept(self, tasks: Sequence[DeviceTask], has_files: bool) -> Sequence[str]:
         """Starts tasks; returns at once. A task that is in flight or already measured is skipped.
@@ -438,7 +401,7 @@ class Host:
             if perf_counter() >= until_s:
                 raise host_in_use(self._users.get(spec.name, ""))
         try:
-            sweep, now = sweep_of(task.task_id), datetime.now(UTC)
+            sweep, now = sweep_of(task.task_id), datetime.now(timezone.utc)
             self._users[spec.name] = f"sweep {sweep} (since {now.isoformat(timespec='seconds')})"
             if spec.share is HostShare.NONE:
                 yield True
