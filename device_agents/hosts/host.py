@@ -23,7 +23,7 @@ from fleetrank.device_agents.contract.agent import (
     never_stop,
 )
 from fleetrank.device_agents.contract.failures import failure_from_error, interrupted
-from fleetrank.device_agents.contract.kind import HostShare
+from fleetrank.device_agents.contract.kind import DeviceOptions, HostShare
 from fleetrank.device_agents.contract.measurement import (
     Failure,
     Measurement,
@@ -118,13 +118,28 @@ class Host:
     driver decides whether to retry them.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        create_agent: Callable[[str, DeviceOptions], Agent] = create_agent,
+        patience_s: float = HOST_PATIENCE_S,
+        most_kept: int | None = None,
+    ) -> None:
         """Reads the measurements that an earlier process of this host left in its folder.
+
+        Args:
+            folder: of this host.
+            create_agent: as of the registry.
+            patience_s: how long a task waits for its device and the host before it says so.
+            most_kept: measurements that no driver fetched; `None` keeps all.
 
         Raises:
             OSError: the folder cannot be written.
         """
-        self._spool = Spool(folder / SPOOL)
+        self._create_agent = create_agent
+        self._patience_s = patience_s
+        self._spool = Spool(folder / SPOOL, most_kept)
         self._files = HostFiles(folder / "files")
         self._running: dict[str, _Running] = {}
         # Answers of devices that are not fit. They are worth nothing after a crash, and never in
@@ -240,7 +255,7 @@ class Host:
 
     def why_unsupported(self, spec: DeviceSpec, execution: Execution) -> str | None:
         """Returns why a device cannot run an execution; `None` if it can."""
-        return create_agent(spec.kind, dict(spec.options)).why_unsupported(execution)
+        return self._create_agent(spec.kind, dict(spec.options)).why_unsupported(execution)
 
     def overdue(self, margin_s: float) -> Sequence[str]:
         """Tasks whose deadline passed more than `margin_s` ago: their agent hangs."""
@@ -390,7 +405,7 @@ class Host:
         Raises:
             NotFitError: another sweep still has the device or the host.
         """
-        until_s = perf_counter() + HOST_PATIENCE_S
+        until_s = perf_counter() + self._patience_s
 
         with self._changed:
             turn = self._turns.setdefault(spec.name, threading.Lock())
@@ -441,7 +456,7 @@ class Host:
 
     def _agent(self, spec: DeviceSpec) -> Agent:
         if spec not in self._agents:
-            self._agents[spec] = create_agent(spec.kind, dict(spec.options))
+            self._agents[spec] = self._create_agent(spec.kind, dict(spec.options))
         return self._agents[spec]
 
 

@@ -42,11 +42,13 @@ class FilePart:
     Attributes:
         name: `SHA256.FORMAT`.
         delivery: hexadecimal id, new for each attempt to send the file.
+        size_bytes: of the whole file; room is made for it before its first part is stored.
         is_last: whether this is the last part.
     """
 
     name: str
     delivery: str
+    size_bytes: int
     content: bytes
     is_last: bool
 

@@ -199,12 +199,15 @@ class RayHosts:
 
         actor = self._actor_of(host)
         for path in files:
-            delivery = secrets.token_hex(8)
+            delivery, size_bytes = secrets.token_hex(8), path.stat().st_size
             for content, is_last in _parts(path):
                 # After Ray has ended, `ray.put` would start a new Ray.
                 if self._stop.is_set():
                     raise OrchestratorError("stopped on request", "it will be resent if needed")
-                part = FilePart(name=path.name, delivery=delivery, content=content, is_last=is_last)
+                part = FilePart(
+                    name=path.name, delivery=delivery, size_bytes=size_bytes, content=content,
+                    is_last=is_last,
+                )  # fmt: skip
                 try:
                     ray.get(actor.receive.remote(ray.put(part)), timeout=_PART_TIMEOUT_S)
                 except ray.exceptions.RayError as error:
