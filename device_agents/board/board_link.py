@@ -1,20 +1,21 @@
-"""Talks to the code on a board: installs it, sends artifacts, and asks for a repeat.
+"""Talks to the code on a board: installs it, asks it, and calls the board's host.
 
-Every call is one command over `SshConnection`. `there.commands` answers.
+Every call is one command over `SshConnection`. `there.commands` answers before there is a host;
+`there.join` leads to the process of the host.
 """
 
 import json
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from itertools import chain
+from dataclasses import replace
 from pathlib import Path
 
 from fleetrank.device_agents.board import first_contact
+from fleetrank.device_agents.board.board_files import BoardFile
+from fleetrank.device_agents.board.board_state import TURN_S, BoardOptions
 from fleetrank.device_agents.board.code_bundle import code_bundle
-from fleetrank.device_agents.board.ssh import Dialogue, SshConnection
-from fleetrank.device_agents.board.there.commands import REPLY_MARK
-from fleetrank.device_agents.board.there.line import ACKNOWLEDGED, FINISH
+from fleetrank.device_agents.board.ssh import Dialogue, SshConnection, SshTarget
+from fleetrank.device_agents.board.there.join import REPLY_MARK
 from fleetrank.device_agents.contract.agent import StopRequested, never_stop
 from fleetrank.device_agents.contract.measurement import Failure
 from fleetrank.device_agents.errors import (
@@ -27,7 +28,8 @@ from fleetrank.device_agents.errors import (
     TransientError,
     UnusableDeviceError,
 )
-from fleetrank.foundation.codec import CodecError, Json, from_plain, parse_json
+from fleetrank.device_agents.hosts.files import file_parts
+from fleetrank.foundation.codec import CodecError, Json, from_plain, parse_json, to_plain
 from fleetrank.foundation.supervised_child import MAX_RESULT_BYTES, ChildEnd, End
 from fleetrank.foundation.visible_text import shortened, visible_line
 from fleetrank.foundation.vocabulary import ErrorKind
@@ -39,30 +41,29 @@ SHORT_S = 60.0
 _PUSH_BYTES_PER_S = 100_000
 """Slower than any link that would be used for models of 100 MB."""
 _BUSY_S = 1.0
-_KEPT = frozenset({"measure", "fetch"})
-"""The board keeps the reply of these commands until it has arrived here."""
+_PART_BYTES = 8 << 20
+"""A part takes the board this much memory for a moment."""
 _CHUNK_BYTES = 1 << 18
 _START = "import sys; exec(sys.stdin.buffer.read(int(sys.argv[1])))"
 """Runs the program that comes first on standard input: its text meets no shell."""
 Reply = Mapping[str, Json]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BoardFile:
-    """A file to be on the board, under `SHA256.SUFFIX`."""
+def _has_reply(received: bytearray) -> bool:
+    at = received.rfind(REPLY_MARK.encode())
+    return at >= 0 and received.find(b"\n", at) >= 0
 
-    path: Path
-    sha256: str
 
-    @property
-    def name(self) -> str:
-        """Its name on the board; some runtimes read the suffix."""
-        suffix = self.path.suffix.lower()
-        return f"{self.sha256}{suffix if suffix[1:].isalnum() and suffix.isascii() else ''}"
+LISTENING = Dialogue(is_complete=_has_reply)
 
 
 class BoardBusyError(NotFitError):
-    """Another host measures on the board."""
+    """The board's host belongs to another version of fleetrank, which measures."""
+
+
+def connection_to(options: BoardOptions) -> SshConnection:
+    """The connection to the board with these options; opens nothing yet."""
+    return SshConnection(SshTarget(host=options.ssh, config=options.ssh_config))
 
 
 class BoardLink:
@@ -71,13 +72,15 @@ class BoardLink:
     Args:
         connection: to the board.
         python: name or path of its Python.
-        purpose: what another host that waits for the board is shown.
+
+    Attributes:
+        boot: name of the board's last start, as of the last call; `None` if it has none.
     """
 
-    def __init__(self, connection: SshConnection, python: str, purpose: str) -> None:
+    def __init__(self, connection: SshConnection, python: str) -> None:
         self._connection = connection
         self._python = python
-        self._purpose = purpose
+        self.boot: Json = None
 
     @property
     def host(self) -> str:
@@ -89,37 +92,32 @@ class BoardLink:
         command: str,
         request: Mapping[str, object],
         *,
-        payload: Sequence[Path] = (),
+        content: bytes = b"",
         timeout_s: float = SHORT_S,
         stop_requested: StopRequested = never_stop,
-        finish_requested: StopRequested = never_stop,
+        dialogue: Dialogue = LISTENING,
     ) -> Reply:
-        """Runs a command of `there.commands`; installs the code first if the board lacks it.
+        """Runs a command there; installs the code first if the board lacks it.
 
         Args:
             command: its name.
             request: its arguments.
-            payload: files whose bytes follow.
+            content: bytes that follow.
             timeout_s: the board must have answered by then.
             stop_requested: ends the command.
-            finish_requested: a round ends after its current blocks.
+            dialogue: what happens meanwhile.
 
         Raises:
             TransientError: no connection, it ended, or the board is in use.
             PermanentError: the board cannot run the code, or its disk is full.
             StoppedError: the user stopped it.
         """
-        line = json.dumps({"purpose": self._purpose, "wait_s": 0.0, **request}) + "\n"
-        dialogue = Dialogue(
-            is_complete=_has_reply,
-            last_words=ACKNOWLEDGED if command in _KEPT else b"",
-            meanwhile=_once(finish_requested, FINISH),
-        )
+        line = f"{json.dumps(request)}\n".encode()
 
         def run() -> ChildEnd:
             return self._connection.run(
                 self._command(command),
-                sent=chain((line.encode(),), _chunks(payload)),
+                sent=(line, *_chunks(content)),
                 timeout_s=timeout_s,
                 stop_requested=stop_requested,
                 dialogue=dialogue,
@@ -130,6 +128,47 @@ class BoardLink:
             self.install()
             end = run()
         return _checked(self._reply(end))
+
+    def call(
+        self,
+        method: str,
+        *arguments: object,
+        content: bytes = b"",
+        timeout_s: float = SHORT_S,
+        stop_requested: StopRequested = never_stop,
+        meanwhile: Callable[[], None] = lambda: None,
+    ) -> Json:
+        """Calls a method of the board's host, of `HOST_CALLS`; returns its answer as JSON.
+
+        Args:
+            method: its name.
+            arguments: of it.
+            content: of a `FilePart` among the arguments.
+            timeout_s: as of `ask`.
+            stop_requested: as of `ask`; the host goes on.
+            meanwhile: called about ten times a second while the call is answered.
+
+        Raises:
+            FleetError: as of `ask`, or the error of the method.
+        """
+
+        def say_nothing() -> bytes:
+            meanwhile()
+            return b""
+
+        plain = [to_plain(one) for one in arguments]
+        reply = self.ask(
+            "join",
+            {"method": method, "arguments": plain, "n_bytes": len(content)},
+            content=content,
+            timeout_s=timeout_s,
+            stop_requested=stop_requested,
+            dialogue=replace(LISTENING, meanwhile=say_nothing),
+        )
+        if "answer" not in reply:
+            raise no_result("it has no answer")
+        self.boot = reply.get("boot")
+        return reply["answer"]
 
     def install(self) -> None:
         """Sends the measuring code; the board verifies its sha256.
@@ -150,34 +189,22 @@ class BoardLink:
         if "installed" not in reply:
             raise _not_installed(self.host, reply)
 
-    def push(
-        self,
-        file: BoardFile,
-        in_use: Sequence[str],
-        wait_s: float,
-        stop_requested: StopRequested = never_stop,
-    ) -> None:
-        """Sends a file; the board verifies its sha256.
-
-        Args:
-            file: to send.
-            in_use: names of files that may not be removed there to make room.
-            wait_s: how long to wait while another host measures on the board.
-            stop_requested: ends it.
+    def send(self, file: BoardFile, stop_requested: StopRequested = never_stop) -> None:
+        """Sends a file to the board's host, in parts; the host verifies its sha256.
 
         Raises:
-            BoardBusyError: another host still measures.
+            NotFitError: something is still measured there.
             StorageFullError: the board has no room.
-            TransientError: the connection ended; nothing of the file stays.
+            TransientError: the connection ended.
         """
-        size = file.path.stat().st_size
-        self.ask(
-            "put",
-            {"name": file.name, "size": size, "in_use": [*in_use], "wait_s": wait_s},
-            payload=(file.path,),
-            timeout_s=SHORT_S + wait_s + size / _PUSH_BYTES_PER_S,
-            stop_requested=stop_requested,
-        )
+        for part in file_parts(file.path, file.name, _PART_BYTES):
+            self.call(
+                "receive",
+                replace(part, content=b""),
+                content=part.content,
+                timeout_s=SHORT_S + TURN_S + len(part.content) / _PUSH_BYTES_PER_S,
+                stop_requested=stop_requested,
+            )
 
     def clean(self) -> None:
         """Deletes our folder on the board."""
@@ -235,22 +262,10 @@ def _lacks_code(end: ChildEnd) -> bool:
     return end.end is End.ITSELF and has_none and not _has_reply(bytearray(end.stdout.encode()))
 
 
-def _has_reply(received: bytearray) -> bool:
-    at = received.rfind(REPLY_MARK.encode())
-    return at >= 0 and received.find(b"\n", at) >= 0
-
-
-def _once(is_wanted: Callable[[], bool], words: bytes) -> Callable[[], bytes]:
-    """Gives words when they are wanted for the first time, afterwards none."""
-    left = iter([words])
-    return lambda: next(left, b"") if is_wanted() else b""
-
-
-def _chunks(paths: Sequence[Path]) -> Iterator[bytes]:
-    for path in paths:
-        with path.open("rb") as file:
-            while chunk := file.read(_CHUNK_BYTES):
-                yield chunk
+def _chunks(content: bytes) -> Iterator[bytes]:
+    """Pieces after which a stop is noticed."""
+    for start in range(0, len(content), _CHUNK_BYTES):
+        yield content[start : start + _CHUNK_BYTES]
 
 
 def _parsed(text: str) -> Reply:
@@ -271,16 +286,52 @@ def _checked(reply: Reply) -> Reply:
             "wait until the other sweep has ended",
             ask_again_s=_BUSY_S,
         )
+    if "problem" in reply:
+        raise TransientError(
+            shortened(visible_line(str(reply["problem"])), 300), "free memory and disk of the board"
+        )
     if "error" in reply:
-        failure = from_plain(Failure, reply["error"])
-        raise _class_of(failure)(failure.message, failure.remedy)
+        raise _error_of(failure_in(reply["error"]))
     return reply
 
 
-def _class_of(failure: Failure) -> type[AgentError]:
+def _error_of(failure: Failure) -> AgentError:
+    if failure.wait is not None:
+        wait = failure.wait
+        return NotFitError(failure.message, failure.remedy, wait.ask_again_s, wait.limit_s)
+    kind: type[AgentError] = TransientError if failure.is_transient else PermanentError
     if failure.kind is ErrorKind.DISK_FULL:
-        return StorageFullError
-    return TransientError if failure.is_transient else PermanentError
+        kind = StorageFullError
+    return kind(failure.message, failure.remedy)
+
+
+def failure_in(plain: Json) -> Failure:
+    """The failure in an answer.
+
+    Raises:
+        BadOutputError: it is none.
+    """
+    try:
+        return from_plain(Failure, plain)
+    except CodecError as error:
+        raise no_result(error.message) from error
+
+
+def lacking(plain: Json, by_name: Mapping[str, BoardFile]) -> list[BoardFile]:
+    """The files that a board says it lacks.
+
+    Raises:
+        BadOutputError: it names other files.
+    """
+    names = plain if isinstance(plain, list) else [plain]
+    if not set(map(str, names)) <= by_name.keys():
+        raise no_result("it lacks files that nobody uses")
+    return [by_name[str(name)] for name in names]
+
+
+def no_result(why: str) -> BadOutputError:
+    """The error of an answer that is not what was asked for."""
+    return BadOutputError(f"the board's answer is not a result: {why}", "try again")
 
 
 def _not_installed(host: str, reply: Reply) -> AgentError:

@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from fleetrank.device_agents.board.board_files import require_identity
 from fleetrank.device_agents.board.board_link import BoardLink, Reply
 from fleetrank.device_agents.board.board_state import (
     BoardOptions,
@@ -13,6 +12,7 @@ from fleetrank.device_agents.board.board_state import (
     parse_os,
     parse_soc,
     parse_state,
+    require_identity,
 )
 from fleetrank.device_agents.contract.agent import Cluster, DeviceFacts
 from fleetrank.device_agents.errors import BadOutputError
@@ -64,9 +64,9 @@ class BoardProbe:
         """The runtimes that can be used, sorted."""
         return tuple(sorted(set(self.versions) & set(Runtime)))
 
-    def require(self, board_hash: str | None) -> None:
-        """Returns if this is the board with the hash; raises as `require_identity`."""
-        require_identity(self.host, board_hash, self.identity)
+    def require(self, options: BoardOptions) -> None:
+        """Returns if this is the board with these options; raises as `require_identity`."""
+        require_identity(options, self.identity)
 
 
 def probe_board(link: BoardLink, options: BoardOptions, *, tries_libraries: bool) -> BoardProbe:

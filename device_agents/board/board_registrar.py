@@ -14,7 +14,8 @@ from types import MappingProxyType
 
 from fleetrank.device_agents.board.agent import BoardAgent
 from fleetrank.device_agents.board.board_canary import CANARY_LIMIT_S, CANARY_POLICY
-from fleetrank.device_agents.board.board_link import FOLDER, BoardFile, BoardLink, Reply
+from fleetrank.device_agents.board.board_files import BoardFile
+from fleetrank.device_agents.board.board_link import FOLDER, BoardLink, Reply, connection_to
 from fleetrank.device_agents.board.board_probe import NUMPY, BoardProbe, probe_board
 from fleetrank.device_agents.board.board_state import BoardOptions, read_options
 from fleetrank.device_agents.board.ssh import SshConnection
@@ -115,7 +116,7 @@ def set_up(link: BoardLink, runtimes: Sequence[str], say: Say) -> str:
         got = _fetch(requirements, board, wheels, say)
         packed = _packed(wheels, folder / "wheels.zip")
         say(f"sending {count_of(len(list(wheels.iterdir())), 'wheel')} to {link.host}")
-        link.push(packed, (), wait_s=0.0)
+        link.send(packed)
         link.ask(
             "setup", {"name": packed.name, "requirements": list(got)}, timeout_s=INSTALL_LIMIT_S
         )
@@ -206,12 +207,12 @@ class BoardRegistrar:
         """
         given = {**self._options, **request.options, "ssh": request.address}
         options = read_options(given)
-        connection = SshConnection(options.target)
+        connection = connection_to(options)
         if request.setup:
-            python = set_up(BoardLink(connection, options.python, "setup"), request.setup, say)
+            python = set_up(BoardLink(connection, options.python), request.setup, say)
         else:
             python = options.python if "python" in given else _python_there(connection)
-        link = BoardLink(connection, python, "registration")
+        link = BoardLink(connection, python)
         probe = probe_board(link, options, tries_libraries=True)
         for line in _lines_of(probe):
             say(line)
@@ -233,9 +234,9 @@ class BoardRegistrar:
     def clean(self, options: Mapping[str, OptionValue]) -> None:
         """Deletes our folder on the board, and ends the shared connection."""
         read = read_options(options)
-        connection = SshConnection(read.target)
+        connection = connection_to(read)
         try:
-            BoardLink(connection, read.python, "removal").clean()
+            BoardLink(connection, read.python).clean()
         except FleetError as error:
             raise UnusableDeviceError(
                 f"its folder on the board was not deleted: {error.message}",

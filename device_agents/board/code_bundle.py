@@ -20,6 +20,7 @@ _PREFIX = "fleetrank."
 _ROOTS = (
     "fleetrank.device_agents.worker.__main__",
     "fleetrank.device_agents.board.there.commands",
+    "fleetrank.device_agents.board.there.join",
 )
 _NAMED = ("fleetrank.device_agents.runtimes", "fleetrank.device_agents.profiling")
 """Their modules are named in tables, not imported."""
@@ -31,6 +32,8 @@ import sys
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 if sys.argv[1:] == ["worker"]:
     from fleetrank.device_agents.worker.__main__ import main
+elif sys.argv[1:] == ["join"]:
+    from fleetrank.device_agents.board.there.join import main
 else:
     from fleetrank.device_agents.board.there.commands import main
 sys.exit(main())

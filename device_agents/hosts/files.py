@@ -3,8 +3,9 @@
 import contextlib
 import os
 import re
+import secrets
 import shutil
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
@@ -79,6 +80,22 @@ def _name_of(path: str) -> str:
 
 def _is_named(path: str) -> bool:
     return _NAME.fullmatch(_name_of(path)) is not None
+
+
+def file_parts(path: Path, name: str, part_bytes: int) -> Iterator[FilePart]:
+    """A file in parts, to be sent under a name."""
+    delivery, size_bytes = secrets.token_hex(8), path.stat().st_size
+    with path.open("rb") as file:
+        content = file.read(part_bytes)
+        is_last = False
+        while not is_last:
+            following = file.read(part_bytes)
+            is_last = not following
+            yield FilePart(
+                name=name, delivery=delivery, size_bytes=size_bytes, content=content,
+                is_last=is_last,
+            )  # fmt: skip
+            content = following
 
 
 class HostFiles:

@@ -222,11 +222,11 @@ class Host:
             # The first reply names all tasks: the driver assumes that any other task is lost.
             found = found if is_first else found[:_MOST_REPORTED]
             offered |= {measurement.task_id for measurement in found}
-            running = {
-                task_id: running.given.spec.name
+            running = tuple(
+                (task_id, running.given.spec.name)
                 for task_id, running in self._running.items()
                 if sweep_of(task_id) == sweep_id
-            }
+            )
         self._spool.sync()
         return PollReply(
             session=request.session,

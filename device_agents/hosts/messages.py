@@ -1,6 +1,5 @@
 """What a driver sends a host, and what the host answers."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 from fleetrank.device_agents.contract.kind import HostShare
@@ -77,11 +76,11 @@ class PollReply:
     Attributes:
         session: the session of the request.
         measurements: measurements since the session's last reply.
-        running: the sweep's tasks in flight, as a mapping from task id to device.
+        running: the sweep's tasks in flight, each with its device.
         has_hung: an agent does not return; the host's process must be restarted.
     """
 
     session: str
     measurements: tuple[Measurement, ...]
-    running: Mapping[str, str]
+    running: tuple[tuple[str, str], ...]
     has_hung: bool

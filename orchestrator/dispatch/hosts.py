@@ -413,10 +413,11 @@ class _Client:
         unclear = {*_ids(self._outbox)}
         for tasks in (*self._sent.values(), *self._transfers.values()):
             unclear |= {*_ids(tasks)}
-        gone = self.in_flight.keys() - reply.running.keys() - unclear
+        running = dict(reply.running)
+        gone = self.in_flight.keys() - running.keys() - unclear
         message = "the host's process died during the measurement"
         self._fail(sorted(gone), ErrorKind.DEVICE_LOST, message, _SEE_LOGS)
-        for task_id, device in reply.running.items():
+        for task_id, device in running.items():
             if device in self._specs:
                 self.in_flight.setdefault(task_id, self._specs[device])
 

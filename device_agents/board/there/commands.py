@@ -1,10 +1,8 @@
-"""The commands of a board: one word as argument, one line of JSON in, one line of JSON out.
+"""What a board is asked before its host can run: one line of JSON in, one line of JSON out.
 
-The reply follows `REPLY_MARK`: a login shell can print what it likes before it. An expected failure
-is a reply with `error`.
+An expected failure is a reply with `error`.
 """
 
-import base64
 import contextlib
 import json
 import os
@@ -13,115 +11,21 @@ import subprocess
 import sys
 import sysconfig
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import Any
 
-from fleetrank.device_agents.board.there.board_store import BoardStore
 from fleetrank.device_agents.board.there.environment import make_environment
-from fleetrank.device_agents.board.there.keeper import (
-    ACKNOWLEDGE_S,
-    BoardWork,
-    board_lock,
-    fetch,
-    measure,
-)
-from fleetrank.device_agents.board.there.line import Line
+from fleetrank.device_agents.board.there.join import REPLY_MARK
+from fleetrank.device_agents.board.there.judged_agent import device_facts
 from fleetrank.device_agents.board.there.readings import (
-    read_boot,
     read_facts_text,
     read_identity,
     read_state_text,
 )
-from fleetrank.device_agents.contract.agent import Agent, DeviceFacts
 from fleetrank.device_agents.contract.failures import failure_from_error
-from fleetrank.device_agents.contract.protocol import decode_request
-from fleetrank.device_agents.contract.task import InferTask, OptionValue
-from fleetrank.device_agents.errors import MissingLibraryError
-from fleetrank.device_agents.host.cpu_facts import read_facts
 from fleetrank.foundation.codec import to_plain
 from fleetrank.foundation.errors import FleetError
 
-if TYPE_CHECKING:
-    from fleetrank.device_agents.cuda.nvml import Nvml
-
-# Runs a file over given inputs on a board; the store keeps the outputs until they are fetched.
-
-
-def infer(
-    store: BoardStore, agent: Agent, request: str, inputs_name: str, line: Line
-) -> "dict[str, object]":
-    """Runs an `InferTask`; the caller holds the board. Its inputs are removed in any case.
-
-    Args:
-        store: of this board.
-        agent: of its processor, or of its GPU.
-        request: the task as `contract.protocol` writes it, with paths on this board.
-        inputs_name: of its inputs in the store.
-        line: to the host; the worker ends when it does.
-
-    Returns:
-        `failure`; or `name` and `size` of the outputs in the store.
-    """
-    task = decode_request(request)
-    if not isinstance(task, InferTask):
-        raise TypeError("the request is not an inference")
-    try:
-        failure = agent.infer(replace(task, outputs_path=str(store.outputs)), line.is_gone)
-        if failure is not None:
-            return {"failure": to_plain(failure)}
-        name, size = store.adopt_outputs()
-        return {"name": name, "size": size}
-    finally:
-        store.outputs.unlink(missing_ok=True)
-        store.remove(inputs_name)
-
-
-Options = Mapping[str, OptionValue]
-
-# The agent that a board uses for itself: of its processor, or of one NVIDIA GPU.
-#
-# Agents are imported only when they are needed: that of the processor needs NumPy, which a board
-# may not have yet when it is registered.
-
-
-def device_facts(gpu: "Options | None") -> DeviceFacts:
-    """The facts of the processor, or of the GPU with these options of a `cuda` device.
-
-    Raises:
-        FleetError: the driver, its binding for Python or the GPU is missing.
-    """
-    return read_facts() if gpu is None else local_agent(gpu).probe()
-
-
-def local_agent(gpu: "Options | None") -> Agent:
-    """An agent whose workers are started from the file that was sent here.
-
-    Args:
-        gpu: options of a `cuda` device; `None` for the processor.
-    """
-    worker = (sys.executable, sys.argv[0], "worker")
-    if gpu is None:
-        from fleetrank.device_agents.cpu import CpuAgent
-
-        return CpuAgent({}, command=worker)
-    from fleetrank.device_agents.cuda.agent import CudaAgent
-
-    return CudaAgent(gpu, open_library=_open_nvml, command=worker)
-
-
-def _open_nvml() -> "Nvml":
-    from fleetrank.device_agents.cuda import nvml
-
-    try:
-        return nvml.open_nvml()
-    except MissingLibraryError as error:
-        raise MissingLibraryError(
-            error.message, f"on the board: {sys.executable} -m pip install nvidia-ml-py"
-        ) from error
-
-
-REPLY_MARK = "fleetrank-board:"
 _IMPORT = """
 import importlib, importlib.metadata, sys
 importlib.import_module(sys.argv[1])
@@ -136,29 +40,25 @@ Reply = Mapping[str, object]
 
 
 def main() -> int:
-    """Runs one command; returns the exit code."""
-    stream = sys.stdin.buffer
-    command = _COMMANDS[sys.argv[1]]
-    request = json.loads(stream.readline())
+    """Runs one command, or the host; returns the exit code."""
     # The code lies in `FOLDER/code/SHA256/`.
-    code = Path(sys.argv[0]).absolute().parent
+    folder = Path(sys.argv[0]).parents[2]
+    if sys.argv[1] == "host":
+        from fleetrank.device_agents.board.there.host_process import run_host
+
+        run_host(folder)
+        return 0
+    request = json.loads(sys.stdin.buffer.readline())
     try:
-        reply = command(BoardStore(code.parents[1], code.name), request, stream)
+        reply = _COMMANDS[sys.argv[1]](folder, request)
     except (FleetError, OSError) as error:
         reply = {"error": to_plain(failure_from_error(error, None))}
-    if reply is not None:
-        _answer(json.dumps(reply))
-    sys.stdout.flush()
-    # A thread that waits for input must not hold the process.
-    os._exit(0)
-
-
-def _answer(reply: str) -> None:
     with contextlib.suppress(BrokenPipeError):
-        print(f"{REPLY_MARK}{reply}", flush=True)  # noqa: T201 - the host reads it
+        print(f"{REPLY_MARK}{json.dumps(reply)}", flush=True)  # noqa: T201 - the driver reads it
+    return 0
 
 
-def _probe(_store: BoardStore, request: Request, _stream: BinaryIO) -> Reply:
+def _probe(_folder: Path, request: Request) -> Reply:
     libraries = request["libraries"].items()
     return {
         "facts": to_plain(device_facts(request.get("gpu"))),
@@ -189,16 +89,6 @@ def _version(module: str, distribution: str) -> "dict[str, str]":
     return {"version" if done.returncode == 0 else "problem": last.strip()}
 
 
-def _prepare(store: BoardStore, request: Request, _stream: BinaryIO) -> Reply:
-    return {
-        "missing": store.missing(request["names"]),
-        "paths": {name: str(store.path(name)) for name in request["names"]},
-        "identity": read_identity(),
-        "boot": read_boot(),
-        "state": read_state_text(),
-    }
-
-
 def _python() -> Reply:
     return {
         "python": platform.python_version(),
@@ -207,72 +97,13 @@ def _python() -> Reply:
     }
 
 
-def _setup(store: BoardStore, request: Request, _stream: BinaryIO) -> Reply:
-    make_environment(store.folder, store.path(request["name"]), request["requirements"])
+def _setup(folder: Path, request: Request) -> Reply:
+    make_environment(folder, folder / "files" / request["name"], request["requirements"])
     return {"installed": request["requirements"]}
 
 
-def _held(store: BoardStore, request: Request, line: Line, work: "Callable[[], Reply]") -> Reply:
-    """Does something while it holds the board; says who has it if the wait was in vain."""
-    with board_lock(store.folder, request["purpose"], request["wait_s"], line) as other:
-        return work() if other is None else {"busy": other}
-
-
-def _put(store: BoardStore, request: Request, stream: BinaryIO) -> Reply:
-    def work() -> Reply:
-        store.receive(stream, request["name"], request["size"], request["in_use"])
-        return {"stored": request["name"]}
-
-    # Its line is not watched: the file follows on the same stream.
-    return _held(store, request, Line(stream), work)
-
-
-def _measure(store: BoardStore, request: Request, stream: BinaryIO) -> None:
-    line = Line(stream)
-    line.watch()
-    work = BoardWork(local_agent(request.get("gpu")), request["tasks"])
-    reply = measure(store, work, request["purpose"], request["wait_s"], line)
-    if reply is not None:
-        _reply_kept(store, request["task_id"], reply, line)
-
-
-def _fetch(store: BoardStore, request: Request, stream: BinaryIO) -> None:
-    line = Line(stream)
-    line.watch()
-    task_id = request["task_id"]
-    _reply_kept(store, task_id, fetch(store, task_id, request["wait_s"], line), line)
-
-
-def _infer(store: BoardStore, request: Request, stream: BinaryIO) -> Reply:
-    line = Line(stream)
-    line.watch()
-    agent = local_agent(request.get("gpu"))
-    task, inputs = request["task"], request["inputs"]
-    return _held(store, request, line, lambda: infer(store, agent, task, inputs, line))
-
-
-def _take(store: BoardStore, request: Request, _stream: BinaryIO) -> Reply:
-    return {"content": base64.b64encode(store.take(request["name"], request["offset"])).decode()}
-
-
-def _reply_kept(store: BoardStore, task_id: str, reply: str, line: Line) -> None:
-    """Sends a reply; removes the kept result when the host has it.
-
-    The reply can be that the board is in use: then an earlier result stays.
-    """
-    _answer(reply)
-    if line.wait_acknowledged(ACKNOWLEDGE_S) and store.kept(task_id) == reply:
-        store.forget(task_id)
-
-
-_COMMANDS: "dict[str, Callable[[BoardStore, Request, BinaryIO], Reply | None]]" = {
+_COMMANDS: "dict[str, Callable[[Path, Request], Reply]]" = {
     "probe": _probe,
-    "prepare": _prepare,
-    "platform": lambda _store, _request, _stream: _python(),
+    "platform": lambda _folder, _request: _python(),
     "setup": _setup,
-    "put": _put,
-    "measure": _measure,
-    "fetch": _fetch,
-    "infer": _infer,
-    "take": _take,
 }

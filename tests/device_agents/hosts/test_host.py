@@ -69,7 +69,7 @@ def measured(host: Host, given: DeviceTask) -> Measurement:
     """Measures a task and waits until nothing runs."""
     sweep_id = given.task.task_id[0]
     host.accept([given], has_files=True)
-    while given.task.task_id in ask(host, sweep_id=sweep_id, wait_s=0.1).running:
+    while given.task.task_id in dict(ask(host, sweep_id=sweep_id, wait_s=0.1).running):
         pass
     found = ask(host, "new", sweep_id=sweep_id, wait_s=0.0).measurements
     return next(one for one in found if one.task_id == given.task.task_id)
