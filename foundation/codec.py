@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import fields, is_dataclass
 from enum import Enum
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, TypeVar, Union, cast, get_args, get_origin, get_type_hints
@@ -23,14 +23,10 @@ Json = None | bool | int | float | str | list["Json"] | dict[str, "Json"]
 REMEDY = "write it with the same version of fleetrank that reads it"
 
 
-def _bytes_of(text: str) -> bytes:
-    return base64.b64decode(text, validate=True)
-
-
 _CONVERSIONS: Mapping[tuple[object, type], Callable[[Any], object]] = {
     (float, int): float,
     (Path, str): Path,
-    (bytes, str): _bytes_of,
+    (bytes, str): partial(base64.b64decode, validate=True),
 }
 """From the annotated type and the type in JSON."""
 _INTEGERS = range(-(2**63), 2**63)

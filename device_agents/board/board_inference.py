@@ -44,10 +44,10 @@ def infer_there(
         FleetError: what went wrong beside the worker there, with its remedy.
     """
     files = files_of(task)
-    by_name = {file.name: file for file in files.values()}
-    for file in lacking(link.call("missing", tuple(by_name), stop_requested=stop), by_name):
-        link.send(file, stop)
-    there = with_places(task, lambda path: files[path].name)
+    reply = link.call("missing", tuple(files.values()), stop_requested=stop)
+    for name, path in lacking(reply, files).items():
+        link.send(path, name, stop)
+    there = with_places(task, files.__getitem__)
     limit_s = wait_s + task.timeout_s + SHORT_S
     reply = link.call("infer", spec, there, timeout_s=limit_s, stop_requested=stop)
     try:
@@ -57,9 +57,7 @@ def infer_there(
     if outputs.failure is not None:
         return outputs.failure
     if not 0 < outputs.size_bytes <= _MAX_OUTPUT_BYTES:
-        raise no_result(
-            f"its outputs have {outputs.size_bytes:,} bytes, and at most {_MAX_OUTPUT_BYTES:,} may"
-        )
+        raise no_result(f"its outputs have {outputs.size_bytes:,} bytes")
     fetch_file(link, outputs.name, outputs.size_bytes, Path(task.outputs_path), stop)
     return None
 

@@ -1,20 +1,18 @@
-"""Talks to the code on a board: installs it, asks it, and calls the board's host.
+"""Calls the host of a board, and installs the code there first.
 
-Every call is one command over `SshConnection`. `there.commands` answers before there is a host;
-`there.join` leads to the process of the host.
+Every call is one command over `SshConnection`: `there.join`, which leads to the host's process.
 """
 
 import json
 import shlex
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
 from fleetrank.device_agents.board import first_contact
-from fleetrank.device_agents.board.board_files import BoardFile
 from fleetrank.device_agents.board.board_state import TURN_S, BoardOptions
 from fleetrank.device_agents.board.code_bundle import code_bundle
-from fleetrank.device_agents.board.ssh import Dialogue, SshConnection, SshTarget
+from fleetrank.device_agents.board.ssh import SshConnection, SshTarget
 from fleetrank.device_agents.board.there.join import REPLY_MARK
 from fleetrank.device_agents.contract.agent import StopRequested, never_stop
 from fleetrank.device_agents.contract.measurement import Failure
@@ -40,7 +38,6 @@ SHORT_S = 60.0
 """For a command that does little: a slow board starts Python in two seconds."""
 _PUSH_BYTES_PER_S = 100_000
 """Slower than any link that would be used for models of 100 MB."""
-_BUSY_S = 1.0
 _PART_BYTES = 8 << 20
 """A part takes the board this much memory for a moment."""
 _CHUNK_BYTES = 1 << 18
@@ -52,13 +49,6 @@ Reply = Mapping[str, Json]
 def _has_reply(received: bytearray) -> bool:
     at = received.rfind(REPLY_MARK.encode())
     return at >= 0 and received.find(b"\n", at) >= 0
-
-
-LISTENING = Dialogue(is_complete=_has_reply)
-
-
-class BoardBusyError(NotFitError):
-    """The board's host belongs to another version of fleetrank, which measures."""
 
 
 def connection_to(options: BoardOptions) -> SshConnection:
@@ -87,48 +77,6 @@ class BoardLink:
         """The board's name for ssh."""
         return self._connection.target.host
 
-    def ask(
-        self,
-        command: str,
-        request: Mapping[str, object],
-        *,
-        content: bytes = b"",
-        timeout_s: float = SHORT_S,
-        stop_requested: StopRequested = never_stop,
-        dialogue: Dialogue = LISTENING,
-    ) -> Reply:
-        """Runs a command there; installs the code first if the board lacks it.
-
-        Args:
-            command: its name.
-            request: its arguments.
-            content: bytes that follow.
-            timeout_s: the board must have answered by then.
-            stop_requested: ends the command.
-            dialogue: what happens meanwhile.
-
-        Raises:
-            TransientError: no connection, it ended, or the board is in use.
-            PermanentError: the board cannot run the code, or its disk is full.
-            StoppedError: the user stopped it.
-        """
-        line = f"{json.dumps(request)}\n".encode()
-
-        def run() -> ChildEnd:
-            return self._connection.run(
-                self._command(command),
-                sent=(line, *_chunks(content)),
-                timeout_s=timeout_s,
-                stop_requested=stop_requested,
-                dialogue=dialogue,
-            )
-
-        end = run()
-        if _lacks_code(end):
-            self.install()
-            end = run()
-        return _checked(self._reply(end))
-
     def call(
         self,
         method: str,
@@ -136,37 +84,44 @@ class BoardLink:
         content: bytes = b"",
         timeout_s: float = SHORT_S,
         stop_requested: StopRequested = never_stop,
-        meanwhile: Callable[[], None] = lambda: None,
     ) -> Json:
-        """Calls a method of the board's host, of `HOST_CALLS`; returns its answer as JSON.
+        """Calls a method of the board's host; installs the code first if the board lacks it.
 
         Args:
-            method: its name.
+            method: of `HOST_CALLS`.
             arguments: of it.
             content: of a `FilePart` among the arguments.
-            timeout_s: as of `ask`.
-            stop_requested: as of `ask`; the host goes on.
-            meanwhile: called about ten times a second while the call is answered.
+            timeout_s: the board must have answered by then.
+            stop_requested: ends the call; the host goes on, but for an inference.
+
+        Returns:
+            The answer as JSON.
 
         Raises:
-            FleetError: as of `ask`, or the error of the method.
+            TransientError: no connection, or it ended.
+            PermanentError: the board cannot run the code, or its disk is full.
+            StoppedError: the user stopped it.
+            FleetError: the error of the method.
         """
-
-        def say_nothing() -> bytes:
-            meanwhile()
-            return b""
-
         plain = [to_plain(one) for one in arguments]
-        reply = self.ask(
-            "join",
-            {"method": method, "arguments": plain, "n_bytes": len(content)},
-            content=content,
-            timeout_s=timeout_s,
-            stop_requested=stop_requested,
-            dialogue=replace(LISTENING, meanwhile=say_nothing),
-        )
+        request = {"method": method, "arguments": plain, "n_bytes": len(content)}
+
+        def run() -> ChildEnd:
+            return self._connection.run(
+                [self._python, f"{FOLDER}/code/{code_bundle().sha256}/__main__.py", "join"],
+                sent=(f"{json.dumps(request)}\n".encode(), *_chunks(content)),
+                timeout_s=timeout_s,
+                stop_requested=stop_requested,
+                is_complete=_has_reply,
+            )
+
+        end = run()
+        if _lacks_code(end):
+            self.install()
+            end = run()
+        reply = self._reply(end)
         if "answer" not in reply:
-            raise no_result("it has no answer")
+            raise _error_in(reply)
         self.boot = reply.get("boot")
         return reply["answer"]
 
@@ -189,15 +144,15 @@ class BoardLink:
         if "installed" not in reply:
             raise _not_installed(self.host, reply)
 
-    def send(self, file: BoardFile, stop_requested: StopRequested = never_stop) -> None:
-        """Sends a file to the board's host, in parts; the host verifies its sha256.
+    def send(self, path: Path, name: str, stop_requested: StopRequested = never_stop) -> None:
+        """Sends a file under a name to the board's host, in parts; the host verifies its sha256.
 
         Raises:
             NotFitError: something is still measured there.
             StorageFullError: the board has no room.
             TransientError: the connection ended.
         """
-        for part in file_parts(file.path, file.name, _PART_BYTES):
+        for part in file_parts(path, name, _PART_BYTES):
             self.call(
                 "receive",
                 replace(part, content=b""),
@@ -214,9 +169,6 @@ class BoardLink:
                 f"{self.host}: {FOLDER} was not deleted: {shortened(visible_line(end.stderr))}",
                 f"ssh {shlex.quote(self.host)} rm -r {FOLDER}",
             )
-
-    def _command(self, command: str) -> Sequence[str]:
-        return [self._python, f"{FOLDER}/code/{code_bundle().sha256}/__main__.py", command]
 
     def _reply(self, end: ChildEnd) -> Reply:
         """The reply in the output of a command.
@@ -278,24 +230,12 @@ def _parsed(text: str) -> Reply:
     return plain
 
 
-def _checked(reply: Reply) -> Reply:
-    """The reply, unless it reports a failure."""
-    if "busy" in reply:
-        raise BoardBusyError(
-            f"the board is in use: {shortened(visible_line(str(reply['busy'])))}",
-            "wait until the other sweep has ended",
-            ask_again_s=_BUSY_S,
-        )
+def _error_in(reply: Reply) -> AgentError:
+    """The error of a reply without an answer."""
     if "problem" in reply:
-        raise TransientError(
-            shortened(visible_line(str(reply["problem"])), 300), "free memory and disk of the board"
-        )
-    if "error" in reply:
-        raise _error_of(failure_in(reply["error"]))
-    return reply
-
-
-def _error_of(failure: Failure) -> AgentError:
+        said = shortened(visible_line(str(reply["problem"])), 300)
+        return TransientError(said, "free memory and disk of the board")
+    failure = failure_in(reply.get("error"))
     if failure.wait is not None:
         wait = failure.wait
         return NotFitError(failure.message, failure.remedy, wait.ask_again_s, wait.limit_s)
@@ -317,16 +257,17 @@ def failure_in(plain: Json) -> Failure:
         raise no_result(error.message) from error
 
 
-def lacking(plain: Json, by_name: Mapping[str, BoardFile]) -> list[BoardFile]:
-    """The files that a board says it lacks.
+def lacking(plain: Json, files: Mapping[str, str]) -> Mapping[str, Path]:
+    """The files that a board says it lacks, by name; `files` are names by path.
 
     Raises:
         BadOutputError: it names other files.
     """
+    paths = {name: Path(path) for path, name in files.items()}
     names = plain if isinstance(plain, list) else [plain]
-    if not set(map(str, names)) <= by_name.keys():
+    if not set(map(str, names)) <= paths.keys():
         raise no_result("it lacks files that nobody uses")
-    return [by_name[str(name)] for name in names]
+    return {str(name): paths[str(name)] for name in names}
 
 
 def no_result(why: str) -> BadOutputError:

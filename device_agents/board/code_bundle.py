@@ -19,8 +19,7 @@ import fleetrank.foundation
 _PREFIX = "fleetrank."
 _ROOTS = (
     "fleetrank.device_agents.worker.__main__",
-    "fleetrank.device_agents.board.there.commands",
-    "fleetrank.device_agents.board.there.join",
+    "fleetrank.device_agents.board.there.host_process",
 )
 _NAMED = ("fleetrank.device_agents.runtimes", "fleetrank.device_agents.profiling")
 """Their modules are named in tables, not imported."""
@@ -35,7 +34,7 @@ if sys.argv[1:] == ["worker"]:
 elif sys.argv[1:] == ["join"]:
     from fleetrank.device_agents.board.there.join import main
 else:
-    from fleetrank.device_agents.board.there.commands import main
+    from fleetrank.device_agents.board.there.host_process import main
 sys.exit(main())
 """
 _MOMENT = (2020, 1, 1, 0, 0, 0)
@@ -44,7 +43,7 @@ _MOMENT = (2020, 1, 1, 0, 0, 0)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CodeBundle:
-    """A zip file under zlib; its `__main__.py` starts the worker with `worker`, else a command."""
+    """A zip file under zlib; its `__main__.py` starts the worker, the host, or what joins it."""
 
     content: bytes
     sha256: str
@@ -98,7 +97,7 @@ def without_notes(text: str) -> str:
 
 @cache
 def measuring_modules() -> dict[str, Path]:
-    """Every module that the worker or a command can import, by name; packages left out."""
+    """Every module that the worker or the host can import, by name; packages left out."""
     waiting = [*_ROOTS, *_named_modules()]
     found: dict[str, Path] = {}
     while waiting:

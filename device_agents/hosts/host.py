@@ -23,7 +23,7 @@ from fleetrank.device_agents.contract.agent import (
     never_stop,
 )
 from fleetrank.device_agents.contract.failures import failure_from_error, interrupted
-from fleetrank.device_agents.contract.kind import DeviceOptions, HostShare
+from fleetrank.device_agents.contract.kind import HostShare
 from fleetrank.device_agents.contract.measurement import (
     Failure,
     Measurement,
@@ -116,30 +116,22 @@ class Host:
 
     When its process ends, finished measurements remain in the spool and running tasks are lost; the
     driver decides whether to retry them.
+
+    Attributes:
+        patience_s: how long a task waits for its device and the host before it says so.
+        most_kept: measurements that no driver fetched; `None` keeps all.
     """
 
-    def __init__(
-        self,
-        folder: Path,
-        *,
-        create_agent: Callable[[str, DeviceOptions], Agent] = create_agent,
-        patience_s: float = HOST_PATIENCE_S,
-        most_kept: int | None = None,
-    ) -> None:
-        """Reads the measurements that an earlier process of this host left in its folder.
+    patience_s = HOST_PATIENCE_S
+    most_kept: int | None = None
 
-        Args:
-            folder: of this host.
-            create_agent: as of the registry.
-            patience_s: how long a task waits for its device and the host before it says so.
-            most_kept: measurements that no driver fetched; `None` keeps all.
+    def __init__(self, folder: Path) -> None:
+        """Reads the measurements that an earlier process of this host left in its folder.
 
         Raises:
             OSError: the folder cannot be written.
         """
-        self._create_agent = create_agent
-        self._patience_s = patience_s
-        self._spool = Spool(folder / SPOOL, most_kept)
+        self._spool = Spool(folder / SPOOL, self.most_kept)
         self._files = HostFiles(folder / "files")
         self._running: dict[str, _Running] = {}
         # Answers of devices that are not fit. They are worth nothing after a crash, and never in
@@ -255,7 +247,7 @@ class Host:
 
     def why_unsupported(self, spec: DeviceSpec, execution: Execution) -> str | None:
         """Returns why a device cannot run an execution; `None` if it can."""
-        return self._create_agent(spec.kind, dict(spec.options)).why_unsupported(execution)
+        return self._create_agent(spec).why_unsupported(execution)
 
     def overdue(self, margin_s: float) -> Sequence[str]:
         """Tasks whose deadline passed more than `margin_s` ago: their agent hangs."""
@@ -318,12 +310,16 @@ class Host:
 
     def _keep(self, measurement: Measurement) -> None:
         with self._changed:
-            if measurement.failure is not None and measurement.failure.wait is not None:
+            if self._is_void(measurement):
                 self._not_fit[measurement.task_id] = measurement
             else:
                 self._spool.add(measurement)
             del self._running[measurement.task_id]
             self._changed.notify_all()
+
+    def _is_void(self, measurement: Measurement) -> bool:
+        """Whether nothing was tried, so the driver sends the same task again."""
+        return measurement.failure is not None and measurement.failure.wait is not None
 
     def _measure(self, spec: DeviceSpec, task: MeasureTask, running: _Running) -> Measurement:
         """Measures a task, or the round that it is of; each task of a round has its thread.
@@ -405,7 +401,7 @@ class Host:
         Raises:
             NotFitError: another sweep still has the device or the host.
         """
-        until_s = perf_counter() + self._patience_s
+        until_s = perf_counter() + self.patience_s
 
         with self._changed:
             turn = self._turns.setdefault(spec.name, threading.Lock())
@@ -456,8 +452,11 @@ class Host:
 
     def _agent(self, spec: DeviceSpec) -> Agent:
         if spec not in self._agents:
-            self._agents[spec] = self._create_agent(spec.kind, dict(spec.options))
+            self._agents[spec] = self._create_agent(spec)
         return self._agents[spec]
+
+    def _create_agent(self, spec: DeviceSpec) -> Agent:
+        return create_agent(spec.kind, dict(spec.options))
 
 
 def _failure_of(error: Exception, *makers: str) -> Failure:

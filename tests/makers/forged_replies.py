@@ -5,6 +5,7 @@ is that command. Each file of the folder is a forgery that was not sent yet, nam
 """
 
 import json
+import os
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -76,14 +77,15 @@ def _worker(folder: Path) -> None:
 
 
 def _board(folder: Path, python: str, command: list[str]) -> None:
+    if not Path(command[0]).exists():  # the code is sent after this failed
+        os.execv(sys.executable, [sys.executable, *command])
     # The host is started with the same program.
     sys.argv, sys.executable = command, python
     sys.path.insert(0, str(Path(command[0]).parent))
-    if command[-1] == "join":
-        from fleetrank.device_agents.board.there import join
+    from fleetrank.device_agents.board.there import host_process, join
 
+    if command[-1] == "join":
         sys.exit(join.main())
-    from fleetrank.device_agents.board.there import commands, host_process
 
     def dumps(reply: Mapping[str, object]) -> str:
         answer = reply.get("answer")
@@ -96,7 +98,7 @@ def _board(folder: Path, python: str, command: list[str]) -> None:
         return text.replace('"HERE"', f"[{', '.join(texts)}]")
 
     host_process.json = SimpleNamespace(loads=json.loads, dumps=dumps)
-    commands.main()
+    host_process.main()
 
 
 if __name__ == "__main__":

@@ -131,10 +131,13 @@ class SshBoard:
     @property
     def kept(self) -> list[dict[str, object]]:
         """Results on the board; those that were acknowledged go with the last one."""
-        with contextlib.suppress(FileNotFoundError):
-            lines = (self.cache / "spool.jsonl").read_text().split("\n")
-            return [json.loads(line) for line in lines if line]
-        return []
+        spools = [path.read_text() for path in self.cache.glob("host-*/spool.jsonl")]
+        return [json.loads(line) for text in spools for line in text.split("\n") if line]
+
+    @property
+    def files(self) -> list[Path]:
+        """Artifacts on the board."""
+        return list(self.cache.glob("host-*/files/*"))
 
     def processes(self, word: str) -> "list[psutil.Process]":
         """What runs on the board with our code, by the last word of its command."""

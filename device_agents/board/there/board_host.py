@@ -1,6 +1,5 @@
 """The host of a board: `Host`, with a bound on what it keeps, and inference."""
 
-import os
 import re
 import secrets
 import shutil
@@ -8,10 +7,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from fleetrank.device_agents.board.board_state import TURN_S
+from fleetrank.device_agents.board.board_state import TURN_S, read_options
 from fleetrank.device_agents.board.host_calls import Outputs
+from fleetrank.device_agents.board.there.environment import make_environment
+from fleetrank.device_agents.board.there.inspection import BoardProbe, inspect_board
 from fleetrank.device_agents.board.there.judged_agent import JudgedAgent
-from fleetrank.device_agents.contract.agent import StopRequested
+from fleetrank.device_agents.contract.agent import Agent, StopRequested
+from fleetrank.device_agents.contract.measurement import Measurement
 from fleetrank.device_agents.contract.task import InferTask
 from fleetrank.device_agents.errors import DamagedFileError, host_in_use
 from fleetrank.device_agents.hosts.files import file_names
@@ -25,8 +27,8 @@ from fleetrank.device_agents.hosts.messages import (
 )
 from fleetrank.foundation.lease import host_lease
 from fleetrank.foundation.small_file import file_sha256
+from fleetrank.foundation.vocabulary import ErrorKind
 
-RUN_AGAIN = "run the command again: what was scored is kept"
 _MOST_KEPT = 20
 """Results that nothing fetched; a result is about 100 kB."""
 _PIECE_BYTES = 8 << 20
@@ -37,19 +39,17 @@ _NAME = re.compile(r"[0-9a-f]{64}\.npz")
 class BoardHost(Host):
     """The host of this board; its devices are its processor and its GPUs."""
 
+    patience_s = TURN_S
+    most_kept = _MOST_KEPT
+
     def __init__(self, folder: Path) -> None:
         """Takes the folder of fleetrank on this board."""
-        super().__init__(
-            folder,
-            create_agent=lambda _kind, options: JudgedAgent(options),
-            patience_s=TURN_S,
-            most_kept=_MOST_KEPT,
-        )
+        super().__init__(folder)
         self._outputs = folder / "outputs"
         shutil.rmtree(self._outputs, ignore_errors=True)
         self._outputs.mkdir()
 
-    def accept(self, tasks: Sequence[DeviceTask], has_files: bool) -> Sequence[str]:
+    def accept(self, tasks: Sequence[DeviceTask], has_files: bool = False) -> Sequence[str]:
         """As of `Host`, but all tasks or none: those of a round wait for each other."""
         missing = self.missing([name for given in tasks for name in file_names(given.task)])
         return missing or super().accept(tasks, has_files)
@@ -103,11 +103,25 @@ class BoardHost(Host):
                 is_last = not file.read(1)
         except FileNotFoundError as error:
             message = f"the board does not have {name} any more: its host started again"
-            raise DamagedFileError(message, RUN_AGAIN) from error
+            remedy = "run the command again: what was scored is kept"
+            raise DamagedFileError(message, remedy) from error
         if is_last:
             path.unlink(missing_ok=True)
         return piece
 
-    def end(self) -> None:
-        """Ends this process, because an agent hangs in it."""
-        os._exit(1)
+    def inspect(self, spec: DeviceSpec, libraries: Sequence[tuple[str, str, str]]) -> BoardProbe:
+        """As `inspect_board`."""
+        return inspect_board(read_options(dict(spec.options)), libraries)
+
+    def set_up(self, name: str, requirements: Sequence[str]) -> None:
+        """Makes the environment of the board from wheels in a zip file, which is removed."""
+        make_environment(self._outputs.parents[1], self._files.path(name), requirements)
+
+    def _is_void(self, measurement: Measurement) -> bool:
+        """Also of a task that was stopped: nobody may wait for it any more."""
+        failure = measurement.failure
+        is_stopped = failure is not None and failure.kind is ErrorKind.INTERRUPTED
+        return is_stopped or super()._is_void(measurement)
+
+    def _create_agent(self, spec: DeviceSpec) -> Agent:
+        return JudgedAgent(dict(spec.options))

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from fleetrank.device_agents.board.board_canary import CANARY_LIMIT_S, canary_ns, with_canary
 from fleetrank.device_agents.board.board_state import (
+    BoardState,
     parse_state,
     read_options,
     require_identity,
@@ -20,7 +21,6 @@ from fleetrank.device_agents.board.board_state import (
 )
 from fleetrank.device_agents.board.there.readings import (
     THROTTLED,
-    Readings,
     read_identity,
     read_state_text,
     run_program,
@@ -173,26 +173,24 @@ class JudgedAgent:
     def _watched(self, measure: Callable[[], Sequence[Measurement]]) -> Sequence[Measurement]:
         """Measures if this is the registered board and it is fit; adds what slowed it."""
         require_identity(self._options, read_identity())
-        text = read_state_text()
-        before = parse_state(text)
+        before = parse_state(read_state_text())
         unfit = why_unfit(before, self._options)
         if unfit is not None:
             raise unfit
-        with _polled(text) as polled:
+        with _polled(before) as polled:
             found = measure()
         after = parse_state(read_state_text())
         return [with_state(one, before, polled, after) for one in found]
 
 
 @contextmanager
-def _polled(before: Readings) -> Iterator[list[Throttled]]:
+def _polled(before: BoardState) -> Iterator[list[Throttled]]:
     """Asks a Raspberry Pi's firmware while the block runs, if only that shows a new problem.
 
     Its bits `since boot` show any problem of the block unless they were set before it.
     """
     seen: list[Throttled] = []
-    bits = parse_throttled(before.get(" ".join(THROTTLED), ""))
-    if bits is None or not bits.since_boot:
+    if before.throttled is None or not before.throttled.since_boot:
         yield seen
         return
     is_over = threading.Event()

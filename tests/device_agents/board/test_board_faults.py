@@ -14,7 +14,7 @@ from older_python import find_python
 from ssh_board import SshBoard, ssh_board, why_no_mounts
 from waiting import wait_until
 
-from fleetrank.device_agents.board import board_repeat
+from fleetrank.device_agents.board import agent as board_agent
 from fleetrank.device_agents.board.ssh import SshConnection
 from fleetrank.device_agents.contract.measurement import Failure, Measurement
 from fleetrank.device_agents.contract.task import MeasureTask, OptionValue
@@ -70,12 +70,12 @@ def test_a_cut_in_a_push_leaves_nothing_half(board: SshBoard, tmp_path: Path) ->
     board.relay.cut_after(2_000_000)
     found = failure_of(agent.measure(make_task(path, Runtime.ONNX)))
     assert (found.kind, found.is_transient) == (ErrorKind.DEVICE_LOST, True)
-    assert list(board.cache.glob("files/*.onnx")) == []
+    assert board.files == []
     board.relay.restore()
     wait_until(lambda: not board.processes("join"), "the board to notice the end", 30.0)
     again = failure_of(agent.measure(make_task(path, Runtime.ONNX)))
     assert again.kind is ErrorKind.BAD_ARTIFACT, "it arrived, and is no model"
-    assert [path.stat().st_size for path in board.cache.glob("files/*")] == [256 * 40_000]
+    assert [path.stat().st_size for path in board.files] == [256 * 40_000]
 
 
 def test_what_was_measured_while_the_line_was_cut_is_fetched(board: SshBoard, begin: Begin) -> None:
@@ -130,7 +130,7 @@ def test_a_board_that_hangs_is_given_up(
     board: SshBoard, begin: Begin, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("_MARGIN_S", "TURN_S"):
-        monkeypatch.setattr(board_repeat, name, 1.0)
+        monkeypatch.setattr(board_agent, name, 1.0)
     found = begin(300.0, timeout_s=5.0)
     hung = [*board.processes("host"), *board.processes("worker")]
     for process in hung:

@@ -12,16 +12,18 @@ from pathlib import Path
 import pytest
 from waiting import wait_until
 
-from fleetrank.device_agents.board.board_repeat import device_there
 from fleetrank.device_agents.board.board_state import BoardOptions
+from fleetrank.device_agents.board.host_calls import device_there
 from fleetrank.device_agents.board.there import host_process, judged_agent
 from fleetrank.device_agents.board.there.board_host import BoardHost
-from fleetrank.device_agents.board.there.host_process import HostProcess, run_host
-from fleetrank.device_agents.board.there.join import GO, LEAVING, SOCKET, this_program
+from fleetrank.device_agents.board.there.host_process import HostProcess
+from fleetrank.device_agents.board.there.join import GREETING, SOCKET
 from fleetrank.device_agents.board.there.judged_agent import JudgedAgent
-from fleetrank.device_agents.contract.measurement import Conditions, Failure, Measurement
+from fleetrank.device_agents.contract.failures import interrupted
+from fleetrank.device_agents.contract.measurement import Conditions, Failure, Measurement, failed
 from fleetrank.device_agents.contract.task import BlockPolicy, CanaryTask, MeasureTask
 from fleetrank.device_agents.hosts.messages import DeviceTask, PollRequest
+from fleetrank.foundation.lease import give_up_at_once, open_lease, wait_for_lock
 from fleetrank.foundation.vocabulary import ErrorKind, Origin, Status
 from tests.device_agents.conftest import plain_task
 
@@ -147,7 +149,7 @@ def process(
 ) -> Iterator[threading.Thread]:
     """The process of a host, as a thread here; it looks often whether it is needed."""
     monkeypatch.setattr(host_process, "_LOOK_S", 0.05)
-    thread = threading.Thread(target=run_host, args=(tmp_path,), daemon=True)
+    thread = threading.Thread(target=HostProcess(tmp_path).run, daemon=True)
     thread.start()
     wait_until((tmp_path / SOCKET).exists, "the host")
     yield thread
@@ -157,21 +159,14 @@ def process(
     assert not thread.is_alive(), "without its socket it ends"
 
 
-def greeted(folder: Path, program: object) -> tuple[socket.socket, bytes]:
-    line = socket.socket(socket.AF_UNIX)
-    line.settimeout(60.0)
-    line.connect(str(folder / SOCKET))
-    line.sendall(json.dumps(program).encode() + b"\n")
-    return line, line.recv(200)
-
-
 def call(folder: Path, method: str, *arguments: object) -> dict[str, object]:
-    line, answer = greeted(folder, this_program())
-    assert answer == GO
     request = {"method": method, "arguments": arguments, "n_bytes": 0}
-    with line, line.makefile("rb") as stream:
+    with socket.socket(socket.AF_UNIX) as line:
+        line.connect(str(folder / SOCKET))
         line.sendall(json.dumps(request).encode() + b"\n")
-        return dict(json.loads(stream.read().partition(b":")[2]))
+        with line.makefile("rb") as stream:
+            assert stream.read(1) == GREETING
+            return dict(json.loads(stream.read().partition(b":")[2]))
 
 
 @pytest.mark.slow
@@ -185,40 +180,48 @@ def test_a_process_answers_and_names_what_is_wrong(
 
 
 @pytest.mark.slow
-def test_a_host_of_other_code_gives_way_when_it_is_idle(
-    process: threading.Thread, agent: Counting, tmp_path: Path
+@pytest.mark.parametrize("is_hung", [True, False])
+def test_a_process_ends_when_it_is_idle_or_an_agent_hangs(
+    agent: Counting, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, is_hung: bool
 ) -> None:
-    agent.is_free.clear()
-    task = DeviceTask(spec=device_there(OPTIONS), task=plain_task(artifact_path=""))
-    from fleetrank.foundation.codec import to_plain
-
-    call(tmp_path, "accept", [to_plain(task)], False)
-    line, answer = greeted(tmp_path, {"code": "other", "python": sys.executable})
-    line.close()
-    assert b"measures there" in answer
+    monkeypatch.setattr(host_process, "_LOOK_S", 0.05)
+    monkeypatch.setattr(host_process, "_IDLE_S", 3600.0 if is_hung else 0.2)
+    monkeypatch.setattr(host_process, "_HUNG_S", 0.1)
+    monkeypatch.setattr(JudgedAgent, "longest_s", lambda *_: 0.1)
+    process = HostProcess(tmp_path)
+    if is_hung:
+        agent.is_free.clear()
+        task = plain_task(artifact_path="")
+        process._host.accept([DeviceTask(spec=device_there(OPTIONS), task=task)])
+    process.run()
     agent.is_free.set()
-    wait_until(lambda: process_is_free(tmp_path), "the end of the task")
-    line, answer = greeted(tmp_path, {"code": "other", "python": sys.executable})
-    line.close()
-    assert answer == LEAVING
-    process.join(60.0)
-    assert not process.is_alive()
-
-
-def process_is_free(folder: Path) -> bool:
-    request = {"sweep_id": "t", "session": "1", "acknowledged": [], "wait_s": 0.0}
-    answer = call(folder, "poll", request)["answer"]
-    return isinstance(answer, dict) and answer["running"] == []
 
 
 @pytest.mark.slow
-def test_an_idle_process_ends(
+def test_what_a_host_of_other_code_left_is_removed_unless_it_runs(tmp_path: Path) -> None:
+    for name in ("host-1", "host-2", "host-3"):
+        (tmp_path / name).mkdir()
+    with open_lease(tmp_path / "host-2" / host_process._LOCK) as lock:
+        assert wait_for_lock(lock, give_up_at_once)
+        host_process._remove_older(tmp_path / "host-1")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["host-1", "host-2"]
+
+
+def test_a_task_that_was_stopped_is_measured_again(
     agent: Counting, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(host_process, "_LOOK_S", 0.05)
-    monkeypatch.setattr(host_process, "_IDLE_S", 0.2)
-    HostProcess(tmp_path).run()
-    assert agent.asked == []
+    task = plain_task(task_id="cpu:s/c", artifact_path="")
+    given = DeviceTask(spec=device_there(OPTIONS), task=task)
+    host, stopped = BoardHost(tmp_path), failed(task.task_id, interrupted())
+    monkeypatch.setattr(agent, "measure", lambda *_: stopped)
+    host.accept([given])
+    assert host.is_idle(60.0)
+    monkeypatch.undo()
+    monkeypatch.setattr(judged_agent, "local_agent", lambda _gpu: agent)
+    host.accept([given])
+    assert host.is_idle(60.0)
+    found = host.poll(PollRequest(sweep_id="cpu:s", session="1")).measurements
+    assert [one.status for one in found] == [Status.OK]
 
 
 _NO_PACKAGES = """

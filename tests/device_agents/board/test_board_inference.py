@@ -30,7 +30,11 @@ def task_of(folder: Path, artifact: Path, n_cases: int = 3, **changes: object) -
 
 
 def stored_names(board: SshBoard) -> list[str]:
-    return sorted(path.name for path in board.cache.glob("files/*"))
+    return sorted(path.name for path in board.files)
+
+
+def outputs_on(board: SshBoard) -> list[Path]:
+    return list(board.cache.glob("host-*/outputs/*"))
 
 
 def failure_of(found: Failure | None) -> Failure:
@@ -49,13 +53,13 @@ def test_the_outputs_are_those_of_this_host_and_only_the_artifact_stays(
     assert agent.infer(there) is None
     with np.load(here.outputs_path) as ours, np.load(there.outputs_path) as theirs:
         np.testing.assert_allclose(theirs["output_0"], ours["output_0"], rtol=1e-6, atol=1e-7)
-    (kept,) = board.cache.glob("files/*")
+    (kept,) = board.files
     assert kept.name == f"{sha256(onnx_file)}.onnx"
     inode = kept.stat().st_ino
     assert agent.infer(there) is None
     assert kept.stat().st_ino == inode, "the artifact is not sent again"
     assert stored_names(board) == [kept.name]
-    assert list((board.cache / "outputs").iterdir()) == []
+    assert outputs_on(board) == []
     assert board.kept == []
 
 
@@ -89,13 +93,13 @@ def test_a_worker_that_dies_is_a_failure_and_leaves_nothing(
     with ThreadPoolExecutor(max_workers=1) as pool:
         running = pool.submit(agent.infer, looping(tmp_path, looping_onnx))
         wait_until(lambda: bool(board.processes("worker")), "the worker", 60.0)
-        wait_until(lambda: any((board.cache / "outputs").iterdir()), "its outputs", 60.0)
+        wait_until(lambda: bool(outputs_on(board)), "its outputs", 60.0)
         for process in board.processes("worker"):
             process.kill()
         found = failure_of(running.result(120.0))
     assert found.kind in {ErrorKind.CRASHED, ErrorKind.OUT_OF_MEMORY}
     assert stored_names(board) == [f"{sha256(looping_onnx)}.onnx"]
-    assert list((board.cache / "outputs").iterdir()) == []
+    assert outputs_on(board) == []
 
 
 @pytest.mark.thorough

@@ -6,23 +6,25 @@ from pathlib import Path
 
 import pytest
 
-from fleetrank.device_agents.board import board_link, board_repeat
+from fleetrank.device_agents.board import agent as board_agent
+from fleetrank.device_agents.board import board_link
+from fleetrank.device_agents.board.agent import BoardRepeat
 from fleetrank.device_agents.board.board_files import files_of
 from fleetrank.device_agents.board.board_inference import infer_there
-from fleetrank.device_agents.board.board_link import BoardBusyError, BoardLink, connection_to
+from fleetrank.device_agents.board.board_link import BoardLink, connection_to
 from fleetrank.device_agents.board.board_registrar import set_up
-from fleetrank.device_agents.board.board_repeat import BoardRepeat, Wishes, device_there
 from fleetrank.device_agents.board.board_state import BoardOptions, require_identity
+from fleetrank.device_agents.board.host_calls import device_there
 from fleetrank.device_agents.board.ssh_text import NoConnectionError
 from fleetrank.device_agents.contract.agent import never_stop
-from fleetrank.device_agents.contract.failures import failure_from_error, interrupted
-from fleetrank.device_agents.contract.measurement import Measurement, failed
+from fleetrank.device_agents.contract.failures import failure_from_error
 from fleetrank.device_agents.contract.task import Execution, MeasureTask
 from fleetrank.device_agents.errors import (
     BadOutputError,
     DamagedFileError,
     NotFitError,
     PermanentError,
+    StoppedError,
     StorageFullError,
     TimedOutError,
     TransientError,
@@ -35,7 +37,7 @@ from fleetrank.foundation.files import NoRoomError
 from fleetrank.foundation.inputs import ModelInput, Values
 from fleetrank.foundation.lease import host_lease
 from fleetrank.foundation.small_file import file_sha256
-from fleetrank.foundation.vocabulary import Origin, Runtime, Status
+from fleetrank.foundation.vocabulary import Runtime
 from tests.device_agents.conftest import infer_task, make_task
 
 NOWHERE = BoardOptions(ssh="nowhere")
@@ -47,7 +49,7 @@ def link_that_says(monkeypatch: pytest.MonkeyPatch, answers: Mapping[str, object
 
     def call(link: BoardLink, method: str, *_: object, **options: object) -> object:
         link.boot = answers.get("boot", "first")
-        options.get("meanwhile", lambda: None)()
+        options.get("stop_requested", never_stop)()
         answer = answers[method]
         if isinstance(answer, Exception):
             raise answer
@@ -103,7 +105,7 @@ def no_news(**changes: object) -> dict[str, object]:
 
 def repeat_of(link: BoardLink, onnx_file: Path, **wishes: Callable[[], bool]) -> BoardRepeat:
     task = make_task(onnx_file, Runtime.ONNX, task_id="t")
-    return BoardRepeat(link, NOWHERE, [task], Wishes(**wishes))
+    return BoardRepeat(link, NOWHERE, [task], **wishes)
 
 
 @pytest.mark.parametrize(
@@ -126,30 +128,16 @@ def test_a_restart_of_the_board_is_told_from_an_end_of_its_host(
 def test_a_line_that_stays_cut_ends_the_repeat(
     onnx_file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(board_repeat, "_PAUSE_S", 0.01)
+    monkeypatch.setattr(board_agent, "_PAUSE_S", 0.01)
     cut = NoConnectionError("the connection ended", "check the cable")
     link = link_that_says(monkeypatch, {"accept": [], "poll": cut})
     task, options = make_task(onnx_file, Runtime.ONNX), replace(NOWHERE, reconnect_s=0.1)
     with pytest.raises(TransientError, match="the connection ended") as caught:
-        BoardRepeat(link, options, [task], Wishes()).measure()
+        BoardRepeat(link, options, [task]).measure()
     assert not isinstance(caught.value, NotFitError), "it was tried"
 
 
-def test_an_agent_that_hangs_ends_the_process_of_the_host(
-    onnx_file: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    ended: list[object] = []
-    hung = no_news(running=[["cpu:t/t", "cpu"]], has_hung=True)
-    answers = {"accept": [], "poll": hung, "end": ended.append}
-    link = link_that_says(monkeypatch, answers)
-    with pytest.raises(TimedOutError, match="time limit"):
-        repeat_of(link, onnx_file).measure()
-    assert ended == [link]
-
-
-@pytest.mark.parametrize(
-    "reply", [[], {}, no_news(measurements={}), no_news(running=3), no_news(has_hung=None)]
-)
+@pytest.mark.parametrize("reply", [[], {}, no_news(measurements={}), no_news(running=3)])
 def test_news_that_are_none_are_refused(
     reply: object, onnx_file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -158,21 +146,25 @@ def test_news_that_are_none_are_refused(
         repeat_of(link, onnx_file).measure()
 
 
-def test_what_an_earlier_driver_stopped_is_measured_again(
+def test_a_stop_is_said_to_the_board(onnx_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    said: list[object] = []
+    stop = StoppedError("stopped", "resume")
+    link = link_that_says(monkeypatch, {"accept": [], "poll": stop, "interrupt": said.append})
+    with pytest.raises(StoppedError):
+        repeat_of(link, onnx_file).measure()
+    assert said == [link]
+
+
+def test_a_repeat_that_does_not_end_is_given_up(
     onnx_file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    stopped = failed("cpu:t/t", interrupted())
-    fine = Measurement(
-        task_id="cpu:t/t",
-        status=Status.OK,
-        origin=Origin.MEASURED,
-        samples_ns=(1,),
-        round_id="cpu:t/t",
-    )
-    kept = iter([stopped, stopped, fine, fine])
-    answers = {"accept": [], "poll": lambda _: no_news(measurements=[to_plain(next(kept))])}
-    (found,) = repeat_of(link_that_says(monkeypatch, answers), onnx_file).measure()
-    assert (found.task_id, found.round_id, found.status) == ("t", "t", Status.OK)
+    said: list[object] = []
+    monkeypatch.setattr(board_agent, "_limit_s", lambda _tasks: -board_agent.TURN_S)
+    running = no_news(running=[["cpu:t/t", "cpu"]])
+    link = link_that_says(monkeypatch, {"accept": [], "poll": running, "interrupt": said.append})
+    with pytest.raises(TimedOutError, match="time limit"):
+        repeat_of(link, onnx_file).measure()
+    assert said == [link]
 
 
 def test_the_wish_to_end_a_round_is_said_once(
@@ -197,22 +189,19 @@ def test_weights_and_values_of_inputs_travel_with_an_artifact(
     )
     execution = Execution(runtime=Runtime.ONNX, backend="cpu", inputs=(stated,))
     task = make_task(onnx_file, Runtime.ONNX, execution=execution, weights_path=str(weights))
-    found = {path: one.sha256 for path, one in files_of(task).items()}
-    assert found == {
-        str(onnx_file): task.artifact_sha256, str(weights): "0" * 64,
-        str(values): file_sha256(values),
+    names = files_of(task)
+    assert names == {
+        str(onnx_file): f"{task.artifact_sha256}.onnx", str(weights): f"{'0' * 64}.bin",
+        str(values): f"{file_sha256(values)}.npy",
     }  # fmt: skip
-    there = with_places(task, lambda path: f"/{found[path]}")
-    assert there.execution.inputs[0].values.path == f"/{file_sha256(values)}"
-    assert (there.artifact_path, there.weights_path) == (f"/{task.artifact_sha256}", f"/{'0' * 64}")
+    there = with_places(task, names.__getitem__)
+    assert there.execution.inputs[0].values.path == names[str(values)]
+    assert (there.artifact_path, there.weights_path) == (names[str(onnx_file)], names[str(weights)])
 
 
-def test_another_board_and_one_in_use_are_refused() -> None:
+def test_another_board_is_refused() -> None:
     with pytest.raises(UnusableDeviceError, match="another board"):
         require_identity(replace(NOWHERE, board_hash="0" * 16), "1" * 16)
-    with pytest.raises(BoardBusyError, match="in use: sweep s-1") as caught:
-        board_link._checked({"busy": "sweep s-1"})
-    assert failure_from_error(caught.value, "start").wait is not None
 
 
 @pytest.mark.parametrize(
@@ -226,23 +215,22 @@ def test_another_board_and_one_in_use_are_refused() -> None:
 )
 def test_an_error_of_the_board_is_one_here(error: Exception, kind: type[Exception]) -> None:
     plain = to_plain(failure_from_error(error, None))
-    with pytest.raises(kind):
-        board_link._checked({"error": plain})
+    assert type(board_link._error_in({"error": plain})) is kind
+    assert isinstance(board_link._error_in({"problem": "x"}), TransientError)
 
 
 def test_a_board_that_does_not_state_its_python_is_not_set_up(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(BoardLink, "ask", lambda *_: {"python": "3.11.2"})
-    link = link_that_says(monkeypatch, {})
-    with pytest.raises(BadOutputError, match="platform"):
-        set_up(link, ["onnx"], print)
+    link = link_that_says(monkeypatch, {"inspect": {"python": "3.11.2"}})
+    with pytest.raises(BadOutputError, match="BoardProbe"):
+        set_up(link, NOWHERE, ["onnx"], print)
 
 
 def test_a_file_that_waits_for_this_host_names_who_uses_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(board_repeat, "HOST_PATIENCE_S", 0.0)
+    monkeypatch.setattr(board_agent, "HOST_PATIENCE_S", 0.0)
     model = tmp_path / "model.onnx"
     model.write_bytes(b"model")
     task = MeasureTask(
@@ -253,6 +241,6 @@ def test_a_file_that_waits_for_this_host_names_who_uses_it(
     )
     name = f"{task.artifact_sha256}.onnx"
     link = link_that_says(monkeypatch, {"accept": [name]})
-    one = BoardRepeat(link, NOWHERE, [task], Wishes())
+    one = BoardRepeat(link, NOWHERE, [task])
     with host_lease("sweep s-2"), pytest.raises(NotFitError, match="used by sweep s-2"):
         one.measure()
