@@ -25,6 +25,7 @@ from fleetrank.analysis.stored.sweep_record import SweepRecord, SweepState
 from fleetrank.device_agents.contract.agent import Agent
 from fleetrank.device_agents.contract.measurement import Measurement
 from fleetrank.device_agents.contract.task import MeasureTask
+from fleetrank.device_agents.hosts.messages import DeviceSpec
 from fleetrank.device_agents.registry import create_agent
 from fleetrank.foundation.vocabulary import FlopsMethod, Format
 from fleetrank.models.cards.card import Artifact, Cost
@@ -34,7 +35,7 @@ from fleetrank.orchestrator.dispatch.decide.work import Exports, SweepWork, task
 from fleetrank.orchestrator.dispatch.ray_cluster import cluster_ray
 from fleetrank.orchestrator.dispatch.ray_hosts import LABEL
 from fleetrank.orchestrator.dispatch.stop_switch import StopSwitch
-from fleetrank.orchestrator.identity import Attempt, DeviceSpec
+from fleetrank.orchestrator.identity import Attempt
 from fleetrank.orchestrator.progress import Publisher
 from fleetrank.orchestrator.progress_file import ProgressFile
 from fleetrank.orchestrator.store.results import ResultStore

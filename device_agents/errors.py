@@ -20,6 +20,10 @@ class StoppedError(TransientError):
     """The user stopped it; nothing failed."""
 
 
+class DamagedFileError(TransientError):
+    """A file did not arrive as it was sent, or is not here any more."""
+
+
 class UnfitConditionsError(TransientError):
     """The device is now too hot, too low on battery or too slow to be measured."""
 

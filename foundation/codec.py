@@ -4,13 +4,14 @@ Every field is written, and every field is required when reading. So two program
 disagree raise an error immediately and do not fill in defaults.
 """
 
+import base64
 import json
 import math
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import fields, is_dataclass
 from enum import Enum
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, TypeVar, Union, cast, get_args, get_origin, get_type_hints
@@ -20,9 +21,12 @@ from fleetrank.foundation.errors import FleetError
 T = TypeVar("T")
 Json = None | bool | int | float | str | list["Json"] | dict[str, "Json"]
 REMEDY = "write it with the same version of fleetrank that reads it"
+
+
 _CONVERSIONS: Mapping[tuple[object, type], Callable[[Any], object]] = {
     (float, int): float,
     (Path, str): Path,
+    (bytes, str): partial(base64.b64decode, validate=True),
 }
 """From the annotated type and the type in JSON."""
 _INTEGERS = range(-(2**63), 2**63)
@@ -76,6 +80,8 @@ def parse_json(text: str) -> Json:
 def to_plain(value: object) -> Json:
     """Turns dataclasses into objects, enums into their values, tuples into arrays, paths into text.
 
+    Bytes become Base64.
+
     Raises:
         CodecError: the same as `to_json`.
     """
@@ -90,8 +96,8 @@ def to_plain(value: object) -> Json:
                 "use None for a missing number",
             )
         return value
-    if isinstance(value, Path):
-        return str(value)
+    if isinstance(value, Path | bytes):
+        return str(value) if isinstance(value, Path) else base64.b64encode(value).decode()
     if isinstance(value, tuple):
         return [to_plain(item) for item in value]
     if is_dataclass(value) and not isinstance(value, type):
@@ -125,7 +131,8 @@ def _decode(hint: object, plain: Json, where: str) -> object:
         raise _ill_typed(_NUMBER, plain, where)
     convert = _CONVERSIONS.get((hint, type(plain)))
     if convert is not None:
-        return convert(plain)
+        with suppress(ValueError):
+            return convert(plain)
     # `type is`, because True is an instance of int but must not be accepted as one.
     if hint in (str, int, float, bool, NoneType) and type(plain) is hint:
         return plain

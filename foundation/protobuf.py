@@ -5,7 +5,7 @@ Source: the encoding guide of protobuf.
 
 import mmap
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 _VARINT, _EIGHT_BYTES, _BYTES, _FOUR_BYTES = 0, 1, 2, 5
 _MOST_VARINT_BYTES = 10
@@ -86,36 +86,3 @@ def _varint(data: Buffer, at: int, end: int) -> tuple[int, int]:
         if byte < 0x80:
             return value, at + place + 1
     raise ValueError("a number does not end")
-
-
-def encode_floats(values: Mapping[int, float | None]) -> bytes:
-    """Fields of type float, by number; `None` is omitted."""
-    return b"".join(
-        _encoded(number << 3 | _FOUR_BYTES) + struct.pack("<f", value)
-        for number, value in values.items()
-        if value is not None
-    )
-
-
-def encode_integers(values: Mapping[int, int]) -> bytes:
-    """Fields of type int32 or int64 that are not negative, by number."""
-    return b"".join(
-        _encoded(number << 3 | _VARINT) + _encoded(value) for number, value in values.items()
-    )
-
-
-def encode_messages(parts: Mapping[int, bytes]) -> bytes:
-    """Fields that are messages themselves, by number."""
-    return b"".join(
-        _encoded(number << 3 | _BYTES) + _encoded(len(part)) + part
-        for number, part in parts.items()
-    )
-
-
-def _encoded(value: int) -> bytes:
-    """A varint."""
-    encoded = bytearray()
-    while value > 0x7F:
-        encoded.append(value & 0x7F | 0x80)
-        value >>= 7
-    return bytes((*encoded, value))

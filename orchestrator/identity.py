@@ -7,18 +7,16 @@ from random import Random
 from typing import Annotated, Literal
 
 from fleetrank.analysis.stopping_rule import StoppingRule
-from fleetrank.device_agents.contract.kind import HostShare, Traits
+from fleetrank.device_agents.contract.kind import Traits
 from fleetrank.device_agents.contract.task import (
     BlockPolicy,
     Execution,
     MeasurePolicy,
-    Options,
     ReplicaPolicy,
     Seconds,
 )
-from fleetrank.device_agents.hold import Reservation
 from fleetrank.foundation.user_file import NO_OTHER_KEYS, Bytes, Key
-from fleetrank.foundation.vocabulary import Flag, Origin, Precision
+from fleetrank.foundation.vocabulary import Flag, Precision
 from fleetrank.foundation.wording import count_of
 from fleetrank.foundation.workload import IMAGE
 from fleetrank.models.cards.card import ExportRequest
@@ -267,23 +265,6 @@ class Plan:
 
 HOST_NAME = r"[a-zA-Z0-9][a-zA-Z0-9._-]{0,62}"
 """Allowed host names: they become parts of paths and actor names."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DeviceSpec:
-    """The values needed to create a device's agent on its host.
-
-    Attributes:
-        origin: origin of its rows until the device has been queried.
-        reserve: how to reserve it; `None` if it is always ours.
-    """
-
-    name: str
-    kind: str
-    options: Options = ()
-    share: HostShare = HostShare.NONE
-    origin: Origin = Origin.MEASURED
-    reserve: Reservation | None = None
 
 
 _FILE_COPIES = 3

@@ -143,11 +143,6 @@ class TaskId:
         return found if str(found) == text else None
 
 
-def sweep_of(task_id: str) -> str:
-    """Returns the sweep of a task; hosts ask this for each task, so nothing else is parsed."""
-    return task_id.partition("/")[0]
-
-
 _PROFILE = "profile"
 _REPLICAS = "replicas"
 

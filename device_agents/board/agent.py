@@ -1,48 +1,52 @@
-"""Measures on one Linux board over ssh, one fresh worker process per task.
+"""The agent of a Linux board that is reached over ssh.
 
-The board does what `CpuAgent` does on its own host; this agent sends files and judges the board.
+It gives tasks to the board's host, which runs `CpuAgent` or `CudaAgent` there, and waits for its
+answers. A cut line costs nothing: that host measures to the end, and keeps what was not fetched.
 """
 
+import contextlib
+import math
+import secrets
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence, Set
+from dataclasses import replace
+from pathlib import Path
 
-from fleetrank.device_agents.board.board_canary import CANARY_LIMIT_S, canary_ns, with_canary
-from fleetrank.device_agents.board.board_files import (
-    Prepared,
-    files_of,
-    no_result,
-    prepare,
-    texts,
-    with_paths,
-)
+from fleetrank.device_agents.board.board_canary import CANARY_LIMIT_S
+from fleetrank.device_agents.board.board_files import files_of
 from fleetrank.device_agents.board.board_inference import infer_there
-from fleetrank.device_agents.board.board_link import SHORT_S, BoardFile, BoardLink, Reply
+from fleetrank.device_agents.board.board_link import BoardLink, connection_to, lacking, no_result
 from fleetrank.device_agents.board.board_probe import probe_board, to_device_facts
 from fleetrank.device_agents.board.board_state import (
+    TURN_S,
     BoardOptions,
-    BoardState,
-    parse_state,
     read_options,
-    why_unfit,
-    with_state,
+    require_identity,
 )
-from fleetrank.device_agents.board.ssh import SshConnection
+from fleetrank.device_agents.board.host_calls import device_there
 from fleetrank.device_agents.board.ssh_text import NoConnectionError
 from fleetrank.device_agents.contract.agent import DeviceFacts, StopRequested, never_stop
 from fleetrank.device_agents.contract.failures import failure_from_error
 from fleetrank.device_agents.contract.gpu_backends import GPU_BACKENDS, why_unsupported_on_gpu
 from fleetrank.device_agents.contract.measurement import Failure, Measurement, failed, utc_now
-from fleetrank.device_agents.contract.protocol import encode_request
 from fleetrank.device_agents.contract.reply import read_reply
-from fleetrank.device_agents.contract.task import Execution, InferTask, MeasureTask, OptionValue
-from fleetrank.device_agents.device_output import parse_throttled
+from fleetrank.device_agents.contract.task import (
+    Execution,
+    InferTask,
+    MeasureTask,
+    OptionValue,
+    sweep_of,
+)
 from fleetrank.device_agents.errors import (
     HOST_PATIENCE_S,
     StoppedError,
+    StorageFullError,
+    TimedOutError,
     TransientError,
     host_in_use,
 )
+from fleetrank.device_agents.hosts.files import with_places
+from fleetrank.device_agents.hosts.messages import DeviceTask, PollRequest
 from fleetrank.device_agents.runtimes.runner import why_unsupported
 from fleetrank.foundation.codec import CodecError, Json
 from fleetrank.foundation.errors import FleetError
@@ -51,8 +55,6 @@ from fleetrank.foundation.vocabulary import Runtime
 
 BESIDE_S = 900.0
 """For all steps beside the repeat: a push of a gigabyte at 2 MB/s takes 500 s."""
-TURN_S = 60.0
-"""To wait there for another host's repeat; two hosts that only ask again could miss turns."""
 _MARGIN_S = 30.0
 """For the board's part around the worker: its time limit is kept there."""
 _QUIET_LOOK_S = 5.0
@@ -61,149 +63,187 @@ _PAUSE_S = 2.0
 """Between two attempts to connect again; each can take seconds by itself."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Wishes:
-    """What the user can ask for while a repeat runs: `stop` ends it, `finish` ends a round."""
-
-    stop: StopRequested = never_stop
-    finish: StopRequested = never_stop
-
-
 class BoardRepeat:
-    """Measures one task, or those of a round; every failure is raised as a `FleetError`."""
+    """Measures one task, or those of a round; every failure is raised as a `FleetError`.
+
+    To the board's host each of its devices is a sweep of its own, so no other gets its answers.
+    """
 
     def __init__(
-        self, link: BoardLink, options: BoardOptions, tasks: Sequence[MeasureTask], wishes: Wishes
+        self,
+        link: BoardLink,
+        options: BoardOptions,
+        tasks: Sequence[MeasureTask],
+        stop: StopRequested = never_stop,
+        finish: StopRequested = never_stop,
     ) -> None:
+        """Takes the tasks.
+
+        Args:
+            link: to the board.
+            options: of its device.
+            tasks: with paths of this host.
+            stop: whether the user ends the repeat.
+            finish: whether the user ends a round.
+        """
         self._link = link
         self._options = options
-        self._tasks = tasks
-        self._wishes = wishes
+        self._stop = stop
+        self._finish = finish
+        self._spec = device_there(options)
+        self._sweep = f"{self._spec.name}:{sweep_of(tasks[0].task_id)}"
+        self._mark = f"{self._sweep}/"
+        self._files = {path: file for task in tasks for path, file in files_of(task).items()}
+        self._members = tuple(self._mark + task.task_id for task in tasks)
+        self._tasks = [self._on_board(task) for task in tasks]
+        self._session = secrets.token_hex(8)
+        self._is_finishing = False
 
     def measure(self) -> list[Measurement]:
-        """Runs the steps; one measurement per task, in their order.
+        """Gives the tasks to the board; one measurement per task, in their order.
 
         Raises:
             FleetError: what went wrong, with its remedy.
         """
-        if self._wishes.stop():
-            raise StoppedError("the measurement was stopped on request", "resume the sweep")
-        files = {path: file for task in self._tasks for path, file in files_of(task).items()}
-        ready = self._prepare(files)
-        there = [with_paths(task, ready.places) for task in self._tasks]
-        reply = self._run(there, ready.boot)
-        before, polled, after = _states(reply)
-        bits = [found for text in polled if (found := parse_throttled(text)) is not None]
-        return [with_state(one, before, bits, after) for one in self._answers(reply)]
+        if self._stop():
+            raise _stopped()
+        try:
+            self._give()
+            answers = self._wait()
+        except StoppedError:
+            with contextlib.suppress(TransientError):
+                self._link.call("interrupt", self._sweep)
+            raise
+        # If that is lost, the board forgets the answers after others.
+        with contextlib.suppress(TransientError):
+            self._poll(0.0, self._members)
+        return [self._answer(answers[task.task_id], task) for task in self._tasks]
 
-    def _answers(self, reply: Reply) -> list[Measurement]:
-        plain = reply.get("measurements")
-        if not isinstance(plain, list):
-            raise no_result("it has no measurements")
-        if len(plain) != len(self._tasks):
-            raise no_result("it is of other tasks")
-        return [_answer(one, task) for one, task in zip(plain, self._tasks, strict=True)]
+    def _on_board(self, task: MeasureTask) -> MeasureTask:
+        there = with_places(task, self._files.__getitem__)
+        return replace(there, task_id=self._mark + task.task_id, members=self._members)
 
-    @property
-    def _turn_s(self) -> float:
-        return min(self._options.max_wait_s, TURN_S)
+    def _give(self) -> None:
+        """Gives the tasks to the board, with the files that it lacks."""
+        orders = tuple(DeviceTask(spec=self._spec, task=task) for task in self._tasks)
 
-    def _prepare(self, files: Mapping[str, BoardFile]) -> Prepared:
-        """Checks identity and state of the board, and sends what it lacks."""
-        ready = prepare(self._link, self._options.board_hash, files, self._wishes.stop)
-        unfit = why_unfit(parse_state(ready.state), self._options)
-        if unfit is not None:
-            raise unfit
-        if ready.lacking:
-            self._push(ready)
-        return ready
+        def missing() -> Mapping[str, Path]:
+            reply = self._link.call("accept", orders, stop_requested=self._stop)
+            return lacking(reply, self._files)
 
-    def _push(self, ready: Prepared) -> None:
+        if files := missing():
+            self._send(files)
+            if missing():
+                said = "the board has no room for all files of this repeat"
+                raise StorageFullError(said, "free some space there")
+
+    def _send(self, files: Mapping[str, Path]) -> None:
         # Encryption at full speed would disturb a measurement on this host's processor.
-        purpose = f"{self._tasks[0].task_id}, which sends a file to {self._link.host}"
+        purpose = f"{self._sweep}, which sends a file to {self._link.host}"
         with host_lease(
             purpose,
             use=Use.BESIDE,
-            give_up=self._wishes.stop,
+            give_up=self._stop,
             limit_s=HOST_PATIENCE_S,
             busy=host_in_use,
         ) as is_held:
             if not is_held:
-                raise StoppedError("the measurement was stopped on request", "resume the sweep")
-            for file in ready.lacking:
-                self._link.push(file, ready.names, self._turn_s, self._wishes.stop)
+                raise _stopped()
+            for name, path in files.items():
+                self._link.send(path, name, self._stop)
 
-    def _run(self, there: Sequence[MeasureTask], boot: Json) -> Reply:
-        wait_s, limit_s = self._turn_s, _limit_s(there)
-        request = {
-            "gpu": self._options.gpu_options,
-            "tasks": [encode_request(task) for task in there],
-            "task_id": there[0].task_id,
-            "wait_s": wait_s,
-        }
-        try:
-            return self._link.ask(
-                "measure",
-                request,
-                timeout_s=wait_s + limit_s + _MARGIN_S,
-                stop_requested=self._wishes.stop,
-                finish_requested=self._wishes.finish,
-            )
-        except NoConnectionError as lost:
-            return self._fetch(there[0].task_id, limit_s, boot, lost)
+    def _wait(self) -> Mapping[str, Json]:
+        """Polls until every task is answered."""
+        answers: dict[str, Json] = {}
+        boot = self._link.boot
+        ends_s = time.monotonic() + TURN_S + _limit_s(self._tasks)
+        while missing := {*self._members} - answers.keys():
+            found, running = _news(self._connected(max(0.0, ends_s - time.monotonic())))
+            answers |= {name: found[name] for name in missing & found.keys()}
+            missing -= answers.keys()
+            if missing - running:
+                what = "the host on the board has ended"
+                what = what if self._link.boot == boot else "the board restarted"
+                raise TransientError(
+                    f"{what} during the repeat, which ended with it",
+                    "check the board's power supply and its free memory",
+                )
+            if missing and time.monotonic() >= ends_s:
+                self._link.call("interrupt", self._sweep)
+                raise TimedOutError(
+                    f"{self._link.host} did not measure within the time limit",
+                    "check that the board does not hang",
+                )
+        return answers
 
-    def _fetch(self, task_id: str, limit_s: float, boot: Json, lost: NoConnectionError) -> Reply:
-        """Connects again and takes the result if the board measured to the end.
+    def _connected(self, wait_s: float) -> Json:
+        """The reply to a poll; a line that was cut is opened again.
 
         Raises:
-            TransientError: it did not, or it cannot be reached.
+            TransientError: it cannot be opened for a while.
         """
-        deadline_s = time.monotonic() + self._options.reconnect_s
-        while time.monotonic() < deadline_s and not self._wishes.stop():
+        until_s = math.inf
+        while True:
             try:
-                reply = self._link.ask(
-                    "fetch",
-                    {"task_id": task_id, "wait_s": limit_s},
-                    timeout_s=limit_s + SHORT_S,
-                    stop_requested=self._wishes.stop,
-                )
-            except NoConnectionError:
+                return self._poll(wait_s)
+            except NoConnectionError as error:
+                # A reply may be lost: in a new session all is offered again.
+                self._session = secrets.token_hex(8)
+                until_s = min(until_s, time.monotonic() + self._options.reconnect_s)
+                if self._stop() or time.monotonic() >= until_s:
+                    raise TransientError(error.message, error.remedy) from error
                 time.sleep(_PAUSE_S)
-                continue
-            if "none" not in reply:
-                return reply
-            what = "the board restarted" if reply.get("boot") != boot else "the connection ended"
-            raise TransientError(
-                f"{what} during the repeat, which ended with it ({lost.message})",
-                "check the board's power supply and its network",
-            ) from lost
-        raise TransientError(lost.message, lost.remedy) from lost
+
+    def _poll(self, wait_s: float, acknowledged: tuple[str, ...] = ()) -> Json:
+        request = PollRequest(
+            sweep_id=self._sweep, session=self._session, acknowledged=acknowledged, wait_s=wait_s
+        )
+        limit_s = wait_s + _MARGIN_S
+        return self._link.call("poll", request, timeout_s=limit_s, stop_requested=self._is_over)
+
+    def _is_over(self) -> bool:
+        """Whether the user ends the repeat; tells the board once that a round ends."""
+        if not self._is_finishing and self._finish():
+            self._link.call("finish_rounds", self._sweep)
+            self._is_finishing = True
+        return self._stop()
+
+    def _answer(self, plain: Json, task: MeasureTask) -> Measurement:
+        """The answer to one task of a round; one that is not valid fails alone."""
+        task_id = task.task_id.removeprefix(self._mark)
+        try:
+            found = read_reply(plain, task)
+        except CodecError as error:
+            failure = failure_from_error(no_result(error.message), None)
+            return failed(task_id, failure)
+        round_id = found.round_id and found.round_id.removeprefix(self._mark)
+        found = replace(found, task_id=task_id, round_id=round_id)
+        if found.worker is None or not task.is_trusted:
+            return found
+        return replace(found, worker=replace(found.worker, confinement=None))
 
 
-def _answer(plain: Json, task: MeasureTask) -> Measurement:
-    """The answer to one task of a round; one that is not valid fails alone."""
-    try:
-        found = read_reply(plain, task)
-    except CodecError as error:
-        failure = failure_from_error(no_result(error.message), None)
-        return failed(task.task_id, failure)
-    if found.worker is None or not task.is_trusted:
-        return found
-    return replace(found, worker=replace(found.worker, confinement=None))
+def _news(plain: Json) -> tuple[Mapping[str, Json], Set[str]]:
+    """Answers by task, which the caller checks, and the tasks in flight, of a `PollReply`.
+
+    Raises:
+        BadOutputError: it is none.
+    """
+    match plain:
+        case {"measurements": [*answers], "running": [*running]}:
+            found = {str(one.get("task_id")): one for one in answers if isinstance(one, dict)}
+            return found, {str(one[0]) for one in running if isinstance(one, list)}
+    raise no_result("it is no news of tasks")
 
 
 def _limit_s(tasks: Sequence[MeasureTask]) -> float:
     """The longest time there, with what the board's own agent waits for a quiet moment."""
-    return sum(task.timeout_s for task in tasks) + _QUIET_LOOK_S
+    canary_s = 0.0 if tasks[0].canary is None else 2 * CANARY_LIMIT_S
+    return sum(task.timeout_s for task in tasks) + _QUIET_LOOK_S + canary_s
 
 
-def _states(reply: Reply) -> tuple[BoardState, Sequence[str], BoardState]:
-    state = reply.get("state")
-    polled = state.get("polled") if isinstance(state, dict) else None
-    if not isinstance(state, dict) or not isinstance(polled, list):
-        raise no_result("it has no state")
-    before, after = (parse_state(texts(state.get(name))) for name in ("before", "after"))
-    return before, [str(one) for one in polled], after
+def _stopped() -> StoppedError:
+    return StoppedError("the measurement was stopped on request", "resume the sweep")
 
 
 class BoardAgent:
@@ -212,12 +252,12 @@ class BoardAgent:
     def __init__(self, options: Mapping[str, OptionValue]) -> None:
         """Reads the options; the board is not contacted before the first call."""
         self._options = read_options(options)
-        self._connection = SshConnection(self._options.target)
+        self._link = BoardLink(connection_to(self._options), self._options.python)
 
     def probe(self) -> DeviceFacts:
         """Describes the board, and checks that it is the registered one."""
-        probe = probe_board(self._link("probe"), self._options, tries_libraries=False)
-        probe.require(self._options.board_hash)
+        probe = probe_board(self._link, self._options, tries_libraries=False)
+        require_identity(self._options, probe.identity)
         return to_device_facts(probe, self._options)
 
     def why_unsupported(self, execution: Execution) -> str | None:
@@ -251,7 +291,7 @@ class BoardAgent:
 
     def measure(self, task: MeasureTask, stop_requested: StopRequested = never_stop) -> Measurement:
         """Measures one repeat; its times are of this host's clock, the board's may be wrong."""
-        (answer,) = self._measured([replace(task, blocks=None)], Wishes(stop=stop_requested))
+        (answer,) = self.measure_round([replace(task, blocks=None)], stop_requested)
         return answer
 
     def measure_round(
@@ -261,47 +301,39 @@ class BoardAgent:
         finish_requested: StopRequested = never_stop,
     ) -> Sequence[Measurement]:
         """Measures one repeat of each task in turns; the board itself gives the turns."""
-        return self._measured(tasks, Wishes(stop=stop_requested, finish=finish_requested))
-
-    def _measured(self, tasks: Sequence[MeasureTask], wishes: Wishes) -> list[Measurement]:
         started = utc_now()
         try:
-            found = self._with_canary(tasks, wishes)
+            repeat = BoardRepeat(self._link, self._options, tasks, stop_requested, finish_requested)
+            found = repeat.measure()
         except (FleetError, OSError) as error:
-            failure = self._patient(failure_from_error(error, "start"))
+            failure = failure_from_error(error, "start")
             found = [failed(task.task_id, failure) for task in tasks]
         finished = utc_now()
-        return [replace(one, started_utc=started, finished_utc=finished) for one in found]
+        return [
+            replace(
+                one,
+                failure=self._patient(one.failure),
+                started_utc=started,
+                finished_utc=finished,
+            )
+            for one in found
+        ]
 
-    def _with_canary(self, tasks: Sequence[MeasureTask], wishes: Wishes) -> list[Measurement]:
-        """Measures, with the canary where it is due; a canary that deviates is an error."""
-        link, canary = self._link(tasks[0].task_id), tasks[0].canary
-
-        def measure(*some: MeasureTask) -> list[Measurement]:
-            return BoardRepeat(link, self._options, some, wishes).measure()
-
-        def latency_ns(when: str) -> int | None:
-            if canary is None or not getattr(canary, when):
-                return None
-            return canary_ns(canary, lambda one: measure(one)[0], self._options.canary_tolerance)
-
-        before_ns = latency_ns("runs_before")
-        found = measure(*tasks)
-        after_ns = latency_ns("runs_after")
-        return [with_canary(one, before_ns, after_ns) for one in found]
-
-    def _patient(self, failure: Failure) -> Failure:
+    def _patient(self, failure: Failure | None) -> Failure | None:
         """The failure with the patience of this board's file."""
-        if failure.wait is None:
+        if failure is None or failure.wait is None:
             return failure
         return replace(failure, wait=replace(failure.wait, limit_s=self._options.max_wait_s))
 
     def infer(self, task: InferTask, stop_requested: StopRequested = never_stop) -> Failure | None:
         """Runs the file on the board over stored inputs; fetches its outputs."""
         try:
-            return infer_there(self._link(task.task_id), self._options, task, stop_requested)
+            return infer_there(
+                self._link,
+                device_there(self._options),
+                task,
+                self._options.max_wait_s,
+                stop_requested,
+            )
         except (FleetError, OSError) as error:
             return failure_from_error(error, "start")
-
-    def _link(self, purpose: str) -> BoardLink:
-        return BoardLink(self._connection, self._options.python, purpose)

@@ -1,18 +1,18 @@
 """Runs a file over given inputs on a board: sends them, and fetches the outputs."""
 
-import base64
 import hashlib
 import time
 from pathlib import Path
 
-from fleetrank.device_agents.board.board_files import files_of, no_result, prepare, with_paths
-from fleetrank.device_agents.board.board_link import SHORT_S, BoardLink
-from fleetrank.device_agents.board.board_state import BoardOptions
+from fleetrank.device_agents.board.board_files import files_of
+from fleetrank.device_agents.board.board_link import SHORT_S, BoardLink, lacking, no_result
+from fleetrank.device_agents.board.host_calls import Outputs
 from fleetrank.device_agents.contract.agent import StopRequested
 from fleetrank.device_agents.contract.measurement import Failure
-from fleetrank.device_agents.contract.protocol import encode_request
 from fleetrank.device_agents.contract.task import InferTask
 from fleetrank.device_agents.errors import TimedOutError
+from fleetrank.device_agents.hosts.files import with_places
+from fleetrank.device_agents.hosts.messages import DeviceSpec
 from fleetrank.device_agents.timing import Clock
 from fleetrank.foundation.codec import CodecError, from_plain
 from fleetrank.foundation.files import written_aside
@@ -27,39 +27,38 @@ _MAX_OUTPUT_BYTES = 8 << 30
 
 
 def infer_there(
-    link: BoardLink, options: BoardOptions, task: InferTask, stop: StopRequested
+    link: BoardLink, spec: DeviceSpec, task: InferTask, wait_s: float, stop: StopRequested
 ) -> Failure | None:
     """Runs the file on the board and writes its outputs here; `None` means success.
 
-    The caller holds this host's lease: the inputs are encrypted at full speed. A hot or slowed
-    board is not refused, because it computes the same outputs.
+    The caller holds this host's lease: the inputs are encrypted at full speed.
+
+    Args:
+        link: to the board.
+        spec: the device there.
+        task: with paths of this host.
+        wait_s: how long the board may wait for its turn.
+        stop: ends it.
 
     Raises:
         FleetError: what went wrong beside the worker there, with its remedy.
     """
-    files, wait_s = files_of(task), options.max_wait_s
-    ready = prepare(link, options.board_hash, files, stop)
-    for file in ready.lacking:
-        link.push(file, ready.names, wait_s, stop)
-    request = {
-        "gpu": options.gpu_options,
-        "task": encode_request(with_paths(task, ready.places)),
-        "inputs": files[task.inputs_path].name,
-        "wait_s": wait_s,
-    }
+    files = files_of(task)
+    reply = link.call("missing", tuple(files.values()), stop_requested=stop)
+    for name, path in lacking(reply, files).items():
+        link.send(path, name, stop)
+    there = with_places(task, files.__getitem__)
     limit_s = wait_s + task.timeout_s + SHORT_S
-    reply = link.ask("infer", request, timeout_s=limit_s, stop_requested=stop)
-    if "failure" in reply:
-        try:
-            return from_plain(Failure, reply["failure"])
-        except CodecError as error:
-            raise no_result(error.message) from error
-    name, size = reply.get("name"), reply.get("size")
-    if not isinstance(name, str) or not isinstance(size, int):
-        raise no_result("it names no outputs")
-    if size > _MAX_OUTPUT_BYTES:
-        raise no_result(f"its outputs have {size:,} bytes, and at most {_MAX_OUTPUT_BYTES:,} may")
-    fetch_file(link, name, size, Path(task.outputs_path), stop)
+    reply = link.call("infer", spec, there, timeout_s=limit_s, stop_requested=stop)
+    try:
+        outputs = from_plain(Outputs, reply)
+    except CodecError as error:
+        raise no_result(error.message) from error
+    if outputs.failure is not None:
+        return outputs.failure
+    if not 0 < outputs.size_bytes <= _MAX_OUTPUT_BYTES:
+        raise no_result(f"its outputs have {outputs.size_bytes:,} bytes")
+    fetch_file(link, outputs.name, outputs.size_bytes, Path(task.outputs_path), stop)
     return None
 
 
@@ -98,12 +97,11 @@ def fetch_file(
 
 
 def _piece(link: BoardLink, name: str, offset: int, timeout_s: float, stop: StopRequested) -> bytes:
-    request = {"name": name, "offset": offset}
-    reply = link.ask("take", request, timeout_s=timeout_s, stop_requested=stop)
+    reply = link.call("take", name, offset, timeout_s=timeout_s, stop_requested=stop)
     try:
-        piece = base64.b64decode(str(reply.get("content")), validate=True)
-    except ValueError as error:
-        raise no_result(f"the outputs are not text of bytes: {error}") from error
+        piece = from_plain(bytes, reply)
+    except CodecError as error:
+        raise no_result(error.message) from error
     if not piece:
         raise no_result("the outputs end too early")
     return piece

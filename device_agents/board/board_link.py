@@ -1,20 +1,19 @@
-"""Talks to the code on a board: installs it, sends artifacts, and asks for a repeat.
+"""Calls the host of a board, and installs the code there first.
 
-Every call is one command over `SshConnection`. `there.commands` answers.
+Every call is one command over `SshConnection`: `there.join`, which leads to the host's process.
 """
 
 import json
 import shlex
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from itertools import chain
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from fleetrank.device_agents.board import first_contact
+from fleetrank.device_agents.board.board_state import TURN_S, BoardOptions
 from fleetrank.device_agents.board.code_bundle import code_bundle
-from fleetrank.device_agents.board.ssh import Dialogue, SshConnection
-from fleetrank.device_agents.board.there.commands import REPLY_MARK
-from fleetrank.device_agents.board.there.line import ACKNOWLEDGED, FINISH
+from fleetrank.device_agents.board.ssh import SshConnection, SshTarget
+from fleetrank.device_agents.board.there.join import REPLY_MARK
 from fleetrank.device_agents.contract.agent import StopRequested, never_stop
 from fleetrank.device_agents.contract.measurement import Failure
 from fleetrank.device_agents.errors import (
@@ -27,7 +26,8 @@ from fleetrank.device_agents.errors import (
     TransientError,
     UnusableDeviceError,
 )
-from fleetrank.foundation.codec import CodecError, Json, from_plain, parse_json
+from fleetrank.device_agents.hosts.files import file_parts
+from fleetrank.foundation.codec import CodecError, Json, from_plain, parse_json, to_plain
 from fleetrank.foundation.supervised_child import MAX_RESULT_BYTES, ChildEnd, End
 from fleetrank.foundation.visible_text import shortened, visible_line
 from fleetrank.foundation.vocabulary import ErrorKind
@@ -38,31 +38,22 @@ SHORT_S = 60.0
 """For a command that does little: a slow board starts Python in two seconds."""
 _PUSH_BYTES_PER_S = 100_000
 """Slower than any link that would be used for models of 100 MB."""
-_BUSY_S = 1.0
-_KEPT = frozenset({"measure", "fetch"})
-"""The board keeps the reply of these commands until it has arrived here."""
+_PART_BYTES = 8 << 20
+"""A part takes the board this much memory for a moment."""
 _CHUNK_BYTES = 1 << 18
 _START = "import sys; exec(sys.stdin.buffer.read(int(sys.argv[1])))"
 """Runs the program that comes first on standard input: its text meets no shell."""
 Reply = Mapping[str, Json]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BoardFile:
-    """A file to be on the board, under `SHA256.SUFFIX`."""
-
-    path: Path
-    sha256: str
-
-    @property
-    def name(self) -> str:
-        """Its name on the board; some runtimes read the suffix."""
-        suffix = self.path.suffix.lower()
-        return f"{self.sha256}{suffix if suffix[1:].isalnum() and suffix.isascii() else ''}"
+def _has_reply(received: bytearray) -> bool:
+    at = received.rfind(REPLY_MARK.encode())
+    return at >= 0 and received.find(b"\n", at) >= 0
 
 
-class BoardBusyError(NotFitError):
-    """Another host measures on the board."""
+def connection_to(options: BoardOptions) -> SshConnection:
+    """The connection to the board with these options; opens nothing yet."""
+    return SshConnection(SshTarget(host=options.ssh, config=options.ssh_config))
 
 
 class BoardLink:
@@ -71,65 +62,68 @@ class BoardLink:
     Args:
         connection: to the board.
         python: name or path of its Python.
-        purpose: what another host that waits for the board is shown.
+
+    Attributes:
+        boot: name of the board's last start, as of the last call; `None` if it has none.
     """
 
-    def __init__(self, connection: SshConnection, python: str, purpose: str) -> None:
+    def __init__(self, connection: SshConnection, python: str) -> None:
         self._connection = connection
         self._python = python
-        self._purpose = purpose
+        self.boot: Json = None
 
     @property
     def host(self) -> str:
         """The board's name for ssh."""
         return self._connection.target.host
 
-    def ask(
+    def call(
         self,
-        command: str,
-        request: Mapping[str, object],
-        *,
-        payload: Sequence[Path] = (),
+        method: str,
+        *arguments: object,
+        content: bytes = b"",
         timeout_s: float = SHORT_S,
         stop_requested: StopRequested = never_stop,
-        finish_requested: StopRequested = never_stop,
-    ) -> Reply:
-        """Runs a command of `there.commands`; installs the code first if the board lacks it.
+    ) -> Json:
+        """Calls a method of the board's host; installs the code first if the board lacks it.
 
         Args:
-            command: its name.
-            request: its arguments.
-            payload: files whose bytes follow.
+            method: of `HOST_CALLS`.
+            arguments: of it.
+            content: of a `FilePart` among the arguments.
             timeout_s: the board must have answered by then.
-            stop_requested: ends the command.
-            finish_requested: a round ends after its current blocks.
+            stop_requested: ends the call; the host goes on, but for an inference.
+
+        Returns:
+            The answer as JSON.
 
         Raises:
-            TransientError: no connection, it ended, or the board is in use.
+            TransientError: no connection, or it ended.
             PermanentError: the board cannot run the code, or its disk is full.
             StoppedError: the user stopped it.
+            FleetError: the error of the method.
         """
-        line = json.dumps({"purpose": self._purpose, "wait_s": 0.0, **request}) + "\n"
-        dialogue = Dialogue(
-            is_complete=_has_reply,
-            last_words=ACKNOWLEDGED if command in _KEPT else b"",
-            meanwhile=_once(finish_requested, FINISH),
-        )
+        plain = [to_plain(one) for one in arguments]
+        request = {"method": method, "arguments": plain, "n_bytes": len(content)}
 
         def run() -> ChildEnd:
             return self._connection.run(
-                self._command(command),
-                sent=chain((line.encode(),), _chunks(payload)),
+                [self._python, f"{FOLDER}/code/{code_bundle().sha256}/__main__.py", "join"],
+                sent=(f"{json.dumps(request)}\n".encode(), *_chunks(content)),
                 timeout_s=timeout_s,
                 stop_requested=stop_requested,
-                dialogue=dialogue,
+                is_complete=_has_reply,
             )
 
         end = run()
         if _lacks_code(end):
             self.install()
             end = run()
-        return _checked(self._reply(end))
+        reply = self._reply(end)
+        if "answer" not in reply:
+            raise _error_in(reply)
+        self.boot = reply.get("boot")
+        return reply["answer"]
 
     def install(self) -> None:
         """Sends the measuring code; the board verifies its sha256.
@@ -150,34 +144,22 @@ class BoardLink:
         if "installed" not in reply:
             raise _not_installed(self.host, reply)
 
-    def push(
-        self,
-        file: BoardFile,
-        in_use: Sequence[str],
-        wait_s: float,
-        stop_requested: StopRequested = never_stop,
-    ) -> None:
-        """Sends a file; the board verifies its sha256.
-
-        Args:
-            file: to send.
-            in_use: names of files that may not be removed there to make room.
-            wait_s: how long to wait while another host measures on the board.
-            stop_requested: ends it.
+    def send(self, path: Path, name: str, stop_requested: StopRequested = never_stop) -> None:
+        """Sends a file under a name to the board's host, in parts; the host verifies its sha256.
 
         Raises:
-            BoardBusyError: another host still measures.
+            NotFitError: something is still measured there.
             StorageFullError: the board has no room.
-            TransientError: the connection ended; nothing of the file stays.
+            TransientError: the connection ended.
         """
-        size = file.path.stat().st_size
-        self.ask(
-            "put",
-            {"name": file.name, "size": size, "in_use": [*in_use], "wait_s": wait_s},
-            payload=(file.path,),
-            timeout_s=SHORT_S + wait_s + size / _PUSH_BYTES_PER_S,
-            stop_requested=stop_requested,
-        )
+        for part in file_parts(path, name, _PART_BYTES):
+            self.call(
+                "receive",
+                replace(part, content=b""),
+                content=part.content,
+                timeout_s=SHORT_S + TURN_S + len(part.content) / _PUSH_BYTES_PER_S,
+                stop_requested=stop_requested,
+            )
 
     def clean(self) -> None:
         """Deletes our folder on the board."""
@@ -187,9 +169,6 @@ class BoardLink:
                 f"{self.host}: {FOLDER} was not deleted: {shortened(visible_line(end.stderr))}",
                 f"ssh {shlex.quote(self.host)} rm -r {FOLDER}",
             )
-
-    def _command(self, command: str) -> Sequence[str]:
-        return [self._python, f"{FOLDER}/code/{code_bundle().sha256}/__main__.py", command]
 
     def _reply(self, end: ChildEnd) -> Reply:
         """The reply in the output of a command.
@@ -235,22 +214,10 @@ def _lacks_code(end: ChildEnd) -> bool:
     return end.end is End.ITSELF and has_none and not _has_reply(bytearray(end.stdout.encode()))
 
 
-def _has_reply(received: bytearray) -> bool:
-    at = received.rfind(REPLY_MARK.encode())
-    return at >= 0 and received.find(b"\n", at) >= 0
-
-
-def _once(is_wanted: Callable[[], bool], words: bytes) -> Callable[[], bytes]:
-    """Gives words when they are wanted for the first time, afterwards none."""
-    left = iter([words])
-    return lambda: next(left, b"") if is_wanted() else b""
-
-
-def _chunks(paths: Sequence[Path]) -> Iterator[bytes]:
-    for path in paths:
-        with path.open("rb") as file:
-            while chunk := file.read(_CHUNK_BYTES):
-                yield chunk
+def _chunks(content: bytes) -> Iterator[bytes]:
+    """Pieces after which a stop is noticed."""
+    for start in range(0, len(content), _CHUNK_BYTES):
+        yield content[start : start + _CHUNK_BYTES]
 
 
 def _parsed(text: str) -> Reply:
@@ -263,24 +230,49 @@ def _parsed(text: str) -> Reply:
     return plain
 
 
-def _checked(reply: Reply) -> Reply:
-    """The reply, unless it reports a failure."""
-    if "busy" in reply:
-        raise BoardBusyError(
-            f"the board is in use: {shortened(visible_line(str(reply['busy'])))}",
-            "wait until the other sweep has ended",
-            ask_again_s=_BUSY_S,
-        )
-    if "error" in reply:
-        failure = from_plain(Failure, reply["error"])
-        raise _class_of(failure)(failure.message, failure.remedy)
-    return reply
-
-
-def _class_of(failure: Failure) -> type[AgentError]:
+def _error_in(reply: Reply) -> AgentError:
+    """The error of a reply without an answer."""
+    if "problem" in reply:
+        said = shortened(visible_line(str(reply["problem"])), 300)
+        return TransientError(said, "free memory and disk of the board")
+    failure = failure_in(reply.get("error"))
+    if failure.wait is not None:
+        wait = failure.wait
+        return NotFitError(failure.message, failure.remedy, wait.ask_again_s, wait.limit_s)
+    kind: type[AgentError] = TransientError if failure.is_transient else PermanentError
     if failure.kind is ErrorKind.DISK_FULL:
-        return StorageFullError
-    return TransientError if failure.is_transient else PermanentError
+        kind = StorageFullError
+    return kind(failure.message, failure.remedy)
+
+
+def failure_in(plain: Json) -> Failure:
+    """The failure in an answer.
+
+    Raises:
+        BadOutputError: it is none.
+    """
+    try:
+        return from_plain(Failure, plain)
+    except CodecError as error:
+        raise no_result(error.message) from error
+
+
+def lacking(plain: Json, files: Mapping[str, str]) -> Mapping[str, Path]:
+    """The files that a board says it lacks, by name; `files` are names by path.
+
+    Raises:
+        BadOutputError: it names other files.
+    """
+    paths = {name: Path(path) for path, name in files.items()}
+    names = plain if isinstance(plain, list) else [plain]
+    if not set(map(str, names)) <= paths.keys():
+        raise no_result("it lacks files that nobody uses")
+    return {str(name): paths[str(name)] for name in names}
+
+
+def no_result(why: str) -> BadOutputError:
+    """The error of an answer that is not what was asked for."""
+    return BadOutputError(f"the board's answer is not a result: {why}", "try again")
 
 
 def _not_installed(host: str, reply: Reply) -> AgentError:

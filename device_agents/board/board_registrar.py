@@ -7,23 +7,24 @@ import subprocess
 import sys
 import zipfile
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from types import MappingProxyType
 
 from fleetrank.device_agents.board.agent import BoardAgent
 from fleetrank.device_agents.board.board_canary import CANARY_LIMIT_S, CANARY_POLICY
-from fleetrank.device_agents.board.board_link import FOLDER, BoardFile, BoardLink, Reply
-from fleetrank.device_agents.board.board_probe import NUMPY, BoardProbe, probe_board
+from fleetrank.device_agents.board.board_files import name_there
+from fleetrank.device_agents.board.board_link import FOLDER, BoardLink, connection_to
+from fleetrank.device_agents.board.board_probe import NUMPY, probe_board
 from fleetrank.device_agents.board.board_state import BoardOptions, read_options
 from fleetrank.device_agents.board.ssh import SshConnection
 from fleetrank.device_agents.board.there.environment import INSTALL_LIMIT_S
+from fleetrank.device_agents.board.there.inspection import BoardProbe
 from fleetrank.device_agents.contract.agent import Cluster, Say
 from fleetrank.device_agents.contract.kind import CanaryPlan, Fact, RegistrationRequest
 from fleetrank.device_agents.contract.task import OptionValue
 from fleetrank.device_agents.errors import (
-    BadOutputError,
     PermanentError,
     TransientError,
     UnsupportedError,
@@ -45,37 +46,27 @@ _LIBC = re.compile(r"glibc 2\.(\d{1,3})", re.ASCII)
 _TAIL = 300
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BoardPython:
-    """The Python of a board, as pip describes one.
+def wheel_tags(platform: str, libc: str) -> tuple[str, ...]:
+    """The wheels' platforms that a board can use, newest first.
 
-    Attributes:
-        version: such as `3.11`.
+    Pip compares the listed names only, so all must be listed.
+
+    Args:
         platform: of `sysconfig`, which is that of the user's programs, not that of the kernel.
         libc: such as `glibc 2.36`.
+
+    Raises:
+        UnsupportedError: another C library than glibc, or one that is too old.
     """
-
-    version: str
-    platform: str
-    libc: str
-
-    def tags(self) -> tuple[str, ...]:
-        """The wheels' platforms that it can use, newest first.
-
-        Pip compares the listed names only, so all must be listed.
-
-        Raises:
-            UnsupportedError: another C library than glibc, or one that is too old.
-        """
-        match = _LIBC.fullmatch(self.libc)
-        if match is None:
-            raise UnsupportedError(
-                f"the board's C library is {self.libc!r}, for which no runtime has wheels",
-                "use a Linux with glibc, such as Debian or Ubuntu",
-            )
-        machine = self.platform.removeprefix("linux-").replace("-", "_")
-        minors = range(int(match[1]), _OLDEST_GLIBC_MINOR - 1, -1)
-        return (*(f"manylinux_2_{minor}_{machine}" for minor in minors), f"manylinux2014_{machine}")
+    match = _LIBC.fullmatch(libc)
+    if match is None:
+        raise UnsupportedError(
+            f"the board's C library is {libc!r}, for which no runtime has wheels",
+            "use a Linux with glibc, such as Debian or Ubuntu",
+        )
+    machine = platform.removeprefix("linux-").replace("-", "_")
+    minors = range(int(match[1]), _OLDEST_GLIBC_MINOR - 1, -1)
+    return (*(f"manylinux_2_{minor}_{machine}" for minor in minors), f"manylinux2014_{machine}")
 
 
 def requirements_of(runtimes: Sequence[str]) -> tuple[str, ...]:
@@ -101,62 +92,54 @@ def _pinned(name: str) -> str:
         return name
 
 
-def set_up(link: BoardLink, runtimes: Sequence[str], say: Say) -> str:
+def set_up(link: BoardLink, options: BoardOptions, runtimes: Sequence[str], say: Say) -> str:
     """Makes the environment on the board; returns its Python.
 
     Raises:
         FleetError: no wheels fit the board, or it has no room for them.
     """
     requirements = requirements_of(runtimes)
-    board = _python_of(link.ask("platform", {}))
+    # The driver of its GPU may have no binding yet.
+    board = probe_board(link, replace(options, gpu=None), tries_libraries=False)
     with temporary_folder("wheels") as folder:
         wheels = folder / "wheels"
         wheels.mkdir()
         got = _fetch(requirements, board, wheels, say)
-        packed = _packed(wheels, folder / "wheels.zip")
+        name = _packed(wheels, folder / "wheels.zip")
         say(f"sending {count_of(len(list(wheels.iterdir())), 'wheel')} to {link.host}")
-        link.push(packed, (), wait_s=0.0)
-        link.ask(
-            "setup", {"name": packed.name, "requirements": list(got)}, timeout_s=INSTALL_LIMIT_S
-        )
+        link.send(folder / "wheels.zip", name)
+        link.call("set_up", name, tuple(got), timeout_s=INSTALL_LIMIT_S)
     say(f"installed on {link.host}: {', '.join(got)}")
     return VENV_PYTHON
 
 
-def _python_of(reply: Reply) -> BoardPython:
-    try:
-        return BoardPython(
-            version=str(reply["python"]), platform=str(reply["platform"]), libc=str(reply["libc"])
-        )
-    except KeyError as error:
-        raise BadOutputError(f"the board does not state its {error}", "try again") from error
-
-
-def _fetch(
-    requirements: Sequence[str], board: BoardPython, folder: Path, say: Say
-) -> Sequence[str]:
+def _fetch(requirements: Sequence[str], board: BoardProbe, folder: Path, say: Say) -> Sequence[str]:
     """Downloads the wheels; in other versions where this host's have none for the board."""
     unpinned = tuple(one.partition("==")[0] for one in requirements)
     for wanted in dict.fromkeys((tuple(requirements), unpinned)):
-        say(f"fetching for Python {board.version} on {board.platform}: {', '.join(wanted)}")
+        say(f"fetching for Python {board.python} on {board.platform}: {', '.join(wanted)}")
         problem = _download((*wanted, "pip"), board, folder)
         if problem is None:
             return wanted
         for file in folder.iterdir():
             file.unlink()
     raise TransientError(
-        f"no wheels for Python {board.version} on {board.platform}, {board.libc}: {problem}",
+        f"no wheels for Python {board.python} on {board.platform}, {board.libc}: {problem}",
         "check the network here; choose other runtimes, or another Python there with `python=PATH`",
     )
 
 
-def _download(wanted: Sequence[str], board: BoardPython, folder: Path) -> str | None:
+def _download(wanted: Sequence[str], board: BoardProbe, folder: Path) -> str | None:
     """Returns pip's last words if it fails."""
-    platforms = [word for tag in (*board.tags(), "any") for word in ("--platform", tag)]
+    platforms = [
+        word
+        for tag in (*wheel_tags(board.platform, board.libc), "any")
+        for word in ("--platform", tag)
+    ]
     command = [
         sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check",
         "--no-input", "--only-binary=:all:", "--implementation", "cp",
-        "--python-version", board.version, *platforms, "--dest", str(folder), *wanted,
+        "--python-version", board.python, *platforms, "--dest", str(folder), *wanted,
     ]  # fmt: skip
     try:
         done = subprocess.run(
@@ -168,11 +151,11 @@ def _download(wanted: Sequence[str], board: BoardPython, folder: Path) -> str | 
     return None if done.returncode == 0 else visible_line(done.stderr.strip()[-_TAIL:])
 
 
-def _packed(wheels: Path, path: Path) -> BoardFile:
+def _packed(wheels: Path, path: Path) -> str:
     with zipfile.ZipFile(path, "w", zipfile.ZIP_STORED) as archive:
         for file in _files(wheels):
             archive.write(file, file.name)
-    return BoardFile(path=path, sha256=file_sha256(path))
+    return name_there(path, file_sha256(path))
 
 
 def _files(wheels: Path) -> Iterator[Path]:
@@ -206,12 +189,13 @@ class BoardRegistrar:
         """
         given = {**self._options, **request.options, "ssh": request.address}
         options = read_options(given)
-        connection = SshConnection(options.target)
+        connection = connection_to(options)
         if request.setup:
-            python = set_up(BoardLink(connection, options.python, "setup"), request.setup, say)
+            link = BoardLink(connection, options.python)
+            python = set_up(link, options, request.setup, say)
         else:
             python = options.python if "python" in given else _python_there(connection)
-        link = BoardLink(connection, python, "registration")
+        link = BoardLink(connection, python)
         probe = probe_board(link, options, tries_libraries=True)
         for line in _lines_of(probe):
             say(line)
@@ -233,9 +217,9 @@ class BoardRegistrar:
     def clean(self, options: Mapping[str, OptionValue]) -> None:
         """Deletes our folder on the board, and ends the shared connection."""
         read = read_options(options)
-        connection = SshConnection(read.target)
+        connection = connection_to(read)
         try:
-            BoardLink(connection, read.python, "removal").clean()
+            BoardLink(connection, read.python).clean()
         except FleetError as error:
             raise UnusableDeviceError(
                 f"its folder on the board was not deleted: {error.message}",
@@ -280,8 +264,8 @@ class NewBoard:
             "board_hash": probe.identity,
             "runtimes": ",".join(probe.runtimes),
             "cpus": len(probe.cpus),
-            "caps_mhz": ",".join(f"{mhz:g}" for mhz in probe.state.caps_mhz) or None,
-            "power_mode": probe.state.power_mode,
+            "caps_mhz": ",".join(f"{mhz:g}" for mhz in probe.caps_mhz) or None,
+            "power_mode": probe.power_mode,
         }
         known = {name: value for name, value in found.items() if value is not None}
         kept = {name: value for name, value in before.items() if name not in found}
@@ -300,8 +284,8 @@ class NewBoard:
             name: getattr(probe.facts, name)
             for name in ("arch", "memory_bytes", "logical_cores", "clock_max_mhz")
         }
-        versions = {f"{name}_version": one for name, one in sorted(probe.versions.items())}
-        return {**facts, "power_mode": probe.state.power_mode, **versions}
+        versions = {f"{name}_version": one for name, one in sorted(probe.versions)}
+        return {**facts, "power_mode": probe.power_mode, **versions}
 
     @property
     def clusters(self) -> tuple[Cluster, ...]:
@@ -326,22 +310,22 @@ def _python_there(connection: SshConnection) -> str:
 
 def _lines_of(probe: BoardProbe) -> Iterator[str]:
     yield f"{probe.model or probe.facts.device_model}, {probe.os}, Python {probe.python}"
-    found = [f"{name} {version}" for name, version in sorted(probe.versions.items())]
+    found = [f"{name} {version}" for name, version in sorted(probe.versions)]
     yield f"found: {', '.join(found) or 'no runtime'}"
-    for name, problem in sorted(probe.problems.items()):
+    for name, problem in sorted(probe.problems):
         if "No module named" not in problem:
             yield f"{name} cannot be used: {problem}"
     now = datetime.now(UTC).timestamp()
-    error_s = 0.0 if probe.clock_s is None else abs(probe.clock_s - now)
+    error_s = abs(probe.clock_s - now)
     if error_s > MAX_CLOCK_ERROR_S:
         yield f"its clock is off by {error_s:.0f} s: rows have the times of this host"
 
 
 def _require_runtimes(probe: BoardProbe, python: str) -> None:
     setup = f"run `fleetrank devices add` with `ssh={probe.host}` and `setup=onnx,tflite`"
-    if NUMPY not in probe.versions:
+    if NUMPY not in dict(probe.versions):
         raise UnsupportedError(
-            f"{python} on {probe.host} has no NumPy: {probe.problems.get(NUMPY)}",
+            f"{python} on {probe.host} has no NumPy: {dict(probe.problems).get(NUMPY)}",
             f"{setup}, or name a Python that has it with `python=PATH`",
         )
     if not probe.runtimes:

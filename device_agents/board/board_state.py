@@ -1,6 +1,6 @@
 """A board's own text as values, whether it is ready for a repeat, and what slowed it; pure.
 
-`there.keeper` reads the text on the board.
+`there.readings` reads the text on the board.
 Sources: Documentation/admin-guide/pm/cpufreq.rst and
     Documentation/driver-api/thermal/sysfs-api.rst of the Linux kernel; os-release(5); NVIDIA
     Jetson Linux Developer Guide, `nvpmodel -q`.
@@ -10,7 +10,6 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from fleetrank.device_agents.board.ssh import SshTarget
 from fleetrank.device_agents.contract.agent import Cluster, read_fields
 from fleetrank.device_agents.contract.measurement import Conditions, Measurement
 from fleetrank.device_agents.contract.task import OptionValue
@@ -34,6 +33,9 @@ from fleetrank.foundation.cpus import parse_cpu_list
 from fleetrank.foundation.vocabulary import Flag, Runtime, Tier
 
 ONLY_GPU = "only"
+TURN_S = 60.0
+"""How long a board lets a task wait for that of another driver; two drivers that only ask again
+could miss turns."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,11 +83,6 @@ class BoardOptions:
     canary_tolerance: float = 0.15
     max_wait_s: float = 600.0
     reconnect_s: float = 120.0
-
-    @property
-    def target(self) -> SshTarget:
-        """The board in ssh's words."""
-        return SshTarget(host=self.ssh, config=self.ssh_config)
 
     @property
     def gpu_options(self) -> dict[str, OptionValue] | None:
@@ -190,7 +187,7 @@ class BoardState:
 
 
 def parse_state(text: Text) -> BoardState:
-    """Reads `there.keeper.read_state_text`.
+    """Reads `there.readings.read_state_text`.
 
     Raises:
         BadOutputError: a clock or a temperature that no board has.
@@ -253,7 +250,7 @@ def parse_clusters(text: Text, usable: tuple[int, ...]) -> tuple[Cluster, ...]:
     Where all are of one kind, and counting from 0 gives different cores, no choice is needed.
 
     Args:
-        text: of `there.keeper.read_facts_text`.
+        text: of `there.readings.read_facts_text`.
         usable: CPUs that a program may use there.
     """
     clock = {cpu: policy.max_mhz or 0.0 for policy in parse_policies(text) for cpu in policy.cpus}
@@ -295,6 +292,19 @@ def _mhz(text: str | None) -> float | None:
 def _first(pattern: re.Pattern[str], text: str) -> str | None:
     match = pattern.search(text)
     return match[1].strip() if match else None
+
+
+def require_identity(options: BoardOptions, found: str | None) -> None:
+    """Returns if the board with this identity is the registered one, or if either is unknown.
+
+    Raises:
+        UnusableDeviceError: another board answers.
+    """
+    if None not in (options.board_hash, found) and found != options.board_hash:
+        raise UnusableDeviceError(
+            f"another board answers at {options.ssh} than the one that was registered",
+            "connect the right one, or register this one: `fleetrank devices add` with `ssh=HOST`",
+        )
 
 
 def why_unfit(state: BoardState, options: BoardOptions) -> AgentError | None:

@@ -19,7 +19,7 @@ import fleetrank.foundation
 _PREFIX = "fleetrank."
 _ROOTS = (
     "fleetrank.device_agents.worker.__main__",
-    "fleetrank.device_agents.board.there.commands",
+    "fleetrank.device_agents.board.there.host_process",
 )
 _NAMED = ("fleetrank.device_agents.runtimes", "fleetrank.device_agents.profiling")
 """Their modules are named in tables, not imported."""
@@ -31,8 +31,10 @@ import sys
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 if sys.argv[1:] == ["worker"]:
     from fleetrank.device_agents.worker.__main__ import main
+elif sys.argv[1:] == ["join"]:
+    from fleetrank.device_agents.board.there.join import main
 else:
-    from fleetrank.device_agents.board.there.commands import main
+    from fleetrank.device_agents.board.there.host_process import main
 sys.exit(main())
 """
 _MOMENT = (2020, 1, 1, 0, 0, 0)
@@ -41,7 +43,7 @@ _MOMENT = (2020, 1, 1, 0, 0, 0)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CodeBundle:
-    """A zip file under zlib; its `__main__.py` starts the worker with `worker`, else a command."""
+    """A zip file under zlib; its `__main__.py` starts the worker, the host, or what joins it."""
 
     content: bytes
     sha256: str
@@ -95,7 +97,7 @@ def without_notes(text: str) -> str:
 
 @cache
 def measuring_modules() -> dict[str, Path]:
-    """Every module that the worker or a command can import, by name; packages left out."""
+    """Every module that the worker or the host can import, by name; packages left out."""
     waiting = [*_ROOTS, *_named_modules()]
     found: dict[str, Path] = {}
     while waiting:

@@ -66,24 +66,6 @@ class SshTarget:
     config: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Dialogue:
-    """What is said to a command while it runs.
-
-    Attributes:
-        is_complete: whether its output so far is all that is needed.
-        last_words: written to its standard input then.
-        meanwhile: called about ten times a second; what it returns is written there at once.
-    """
-
-    is_complete: Callable[[bytearray], bool] = lambda _received: False
-    last_words: bytes = b""
-    meanwhile: Callable[[], bytes] = bytes
-
-
-SILENT = Dialogue()
-
-
 class SshConnection:
     """Runs commands on one machine; the connections of a user's processes to it are shared.
 
@@ -111,7 +93,7 @@ class SshConnection:
         sent: Iterable[bytes] = (),
         timeout_s: float,
         stop_requested: StopRequested = never_stop,
-        dialogue: Dialogue = SILENT,
+        is_complete: Callable[[bytearray], bool] = lambda _received: False,
     ) -> ChildEnd:
         """Runs a command there until its end; what it writes is in the result.
 
@@ -123,7 +105,7 @@ class SshConnection:
             sent: written to its standard input, in order.
             timeout_s: after this time the connection of the command is closed.
             stop_requested: called about ten times a second.
-            dialogue: what is said to it meanwhile.
+            is_complete: whether its output so far is all that is needed.
 
         Raises:
             TransientError: no connection, or it ended; the command may have run.
@@ -145,11 +127,10 @@ class SshConnection:
                 child.send(part)
             end = child.wait(
                 deadline_ns=deadline_ns,
-                stop_requested=lambda: _say(child, dialogue.meanwhile()) or stop_requested(),
-                is_complete=dialogue.is_complete,
+                stop_requested=stop_requested,
+                is_complete=is_complete,
             )
             if end is End.COMPLETE:
-                child.send(dialogue.last_words)
                 child.wait(deadline_ns=time.perf_counter_ns() + _LEAVE_NS)
         finally:
             alarm.cancel()
@@ -229,13 +210,6 @@ class SshConnection:
             ).returncode  # fmt: skip
         except subprocess.TimeoutExpired:
             return TRANSPORT_FAILED
-
-
-def _say(child: SupervisedChild, words: bytes) -> bool:
-    """Writes words to a command; always false."""
-    if words:
-        child.send(words)
-    return False
 
 
 def _socket_path(target: SshTarget) -> Path | None:

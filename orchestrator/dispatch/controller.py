@@ -13,6 +13,7 @@ from typing import Protocol
 
 from fleetrank.device_agents.contract.agent import DeviceFacts
 from fleetrank.device_agents.contract.measurement import Failure, Measurement, failed
+from fleetrank.device_agents.hosts.reach import in_thread
 from fleetrank.foundation.vocabulary import ErrorKind
 from fleetrank.orchestrator.dispatch.decide import messages
 from fleetrank.orchestrator.dispatch.decide.lane import key_of
@@ -27,7 +28,7 @@ from fleetrank.orchestrator.dispatch.decide.state import new_state
 from fleetrank.orchestrator.dispatch.decide.step import step
 from fleetrank.orchestrator.dispatch.decide.tally import Tally
 from fleetrank.orchestrator.dispatch.decide.work import SweepWork, task_id_of
-from fleetrank.orchestrator.dispatch.hosts import Hosts, in_thread
+from fleetrank.orchestrator.dispatch.hosts import Hosts
 from fleetrank.orchestrator.dispatch.stop_switch import StopSwitch
 from fleetrank.orchestrator.errors import StoreError
 from fleetrank.orchestrator.progress import Subscriber

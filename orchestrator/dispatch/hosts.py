@@ -13,24 +13,19 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from pathlib import Path
-from threading import Thread
-from typing import Any, Protocol, Self, TypeVar
+from typing import Any, Self
 
 from fleetrank.device_agents.contract.agent import DeviceFacts
 from fleetrank.device_agents.contract.measurement import Failure, Measurement, failed
 from fleetrank.device_agents.contract.task import MeasureTask
+from fleetrank.device_agents.hosts.files import file_names, file_paths
+from fleetrank.device_agents.hosts.messages import DeviceSpec, DeviceTask, PollReply, PollRequest
+from fleetrank.device_agents.hosts.reach import HostLink, Reach
 from fleetrank.foundation.vocabulary import ErrorKind
-from fleetrank.orchestrator.dispatch.host import DeviceTask, Host, PollReply, PollRequest
-from fleetrank.orchestrator.dispatch.host_files import file_names, file_paths
 from fleetrank.orchestrator.errors import HostDiedError, RayLostError
-from fleetrank.orchestrator.identity import DeviceSpec
 
 _log = logging.getLogger(__name__)
 
-T = TypeVar("T")
-LOCAL_HOST = "local"
-"""The name of this host, in this process and in a Ray that is started for one sweep."""
 _PROBE_TIMEOUT_S = 60.0
 """A probe of a phone that hangs takes half a minute to fail."""
 _FACTS_TIMEOUT_S = 120.0
@@ -58,21 +53,6 @@ class PlacedDevice:
     host: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HostLink:
-    """A host that has answered.
-
-    Attributes:
-        node_id: changes when the host has left and returned.
-        has_files: whether this process runs on the same host, so that paths are the same.
-        clock_ahead_s: as in `HostFacts`.
-    """
-
-    node_id: str
-    has_files: bool
-    clock_ahead_s: float = 0.0
-
-
 _MOST_AHEAD_S = 2.0
 """NTP keeps clocks within milliseconds; a repeat takes seconds."""
 
@@ -82,62 +62,6 @@ def wrong_clock(host: str, ahead_s: float) -> str | None:
     off = f"{abs(ahead_s):.0f} s {'ahead of' if ahead_s > 0 else 'behind'}"
     said = f"the clock of {host} is {off} this host's, whose time rows get: set it by NTP"
     return f"{said} (`timedatectl set-ntp true`)" if abs(ahead_s) > _MOST_AHEAD_S else None
-
-
-class Reach(Protocol):
-    """How hosts are called. Safe to use from any thread; only the controller repeats a call."""
-
-    def hosts(self) -> Mapping[str, HostLink]:
-        """The hosts that answer now, by name."""
-        ...
-
-    def call(self, host: str, method: str, *arguments: object) -> Future[Any]:
-        """Calls a method of `Host`; an error is `HostDiedError` if the host answers never again."""
-        ...
-
-    def send_files(self, host: str, files: Sequence[Path]) -> Future[None]:
-        """Sends files that a host lacks."""
-        ...
-
-    def restart(self, host: str, *, is_lost: bool) -> None:
-        """Restarts the process of a host; one that is lost counts as away until it answers."""
-        ...
-
-
-class HostHere:
-    """Calls one host in this process, each call in a separate thread."""
-
-    def __init__(self, host: Host) -> None:
-        self._host = host
-
-    def hosts(self) -> Mapping[str, HostLink]:
-        """This host."""
-        return {LOCAL_HOST: HostLink(node_id="", has_files=True)}
-
-    def call(self, _host: str, method: str, *arguments: object) -> Future[Any]:
-        """Calls a method of the host."""
-        return in_thread(lambda: getattr(self._host, method)(*arguments))
-
-    def send_files(self, _host: str, _files: Sequence[Path]) -> Future[None]:
-        """Sends nothing, because the files are here."""
-        return in_thread(lambda: None)
-
-    def restart(self, _host: str, *, is_lost: bool) -> None:
-        """Does nothing: an agent that hangs in this process ends with it."""
-
-
-def in_thread(work: Callable[[], T]) -> Future[T]:
-    """Starts work in a thread that does not keep the process from ending."""
-    answer: Future[T] = Future()
-
-    def run() -> None:
-        try:
-            answer.set_result(work())
-        except Exception as error:
-            answer.set_exception(error)
-
-    Thread(target=run, daemon=True).start()
-    return answer
 
 
 class Hosts:
@@ -489,10 +413,11 @@ class _Client:
         unclear = {*_ids(self._outbox)}
         for tasks in (*self._sent.values(), *self._transfers.values()):
             unclear |= {*_ids(tasks)}
-        gone = self.in_flight.keys() - reply.running.keys() - unclear
+        running = dict(reply.running)
+        gone = self.in_flight.keys() - running.keys() - unclear
         message = "the host's process died during the measurement"
         self._fail(sorted(gone), ErrorKind.DEVICE_LOST, message, _SEE_LOGS)
-        for task_id, device in reply.running.items():
+        for task_id, device in running.items():
             if device in self._specs:
                 self.in_flight.setdefault(task_id, self._specs[device])
 

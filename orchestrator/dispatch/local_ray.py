@@ -17,8 +17,8 @@ from pathlib import Path
 import psutil
 
 from fleetrank.device_agents.errors import missing_library
+from fleetrank.device_agents.hosts.reach import LOCAL_HOST
 from fleetrank.foundation.temporary import LockedFolder, make_temporary_folder
-from fleetrank.orchestrator.dispatch.hosts import LOCAL_HOST
 from fleetrank.orchestrator.dispatch.ray_hosts import LABEL
 from fleetrank.orchestrator.errors import OrchestratorError
 

@@ -7,9 +7,8 @@ seen, and is found by name later. The actor outlives drivers; Ray restarts it wh
 import logging
 import os
 import re
-import secrets
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -18,12 +17,12 @@ from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Self
 
+from fleetrank.device_agents.hosts.facts import HostFacts, code_sha256
+from fleetrank.device_agents.hosts.files import file_parts
+from fleetrank.device_agents.hosts.host import Host
+from fleetrank.device_agents.hosts.reach import HostLink, in_thread
 from fleetrank.foundation.errors import FleetError
 from fleetrank.foundation.files import cache_folder
-from fleetrank.orchestrator.dispatch.host import Host
-from fleetrank.orchestrator.dispatch.host_facts import HostFacts, code_sha256
-from fleetrank.orchestrator.dispatch.host_files import FilePart
-from fleetrank.orchestrator.dispatch.hosts import HostLink, in_thread
 from fleetrank.orchestrator.errors import HostDiedError, OrchestratorError
 from fleetrank.orchestrator.identity import HOST_NAME
 
@@ -199,12 +198,10 @@ class RayHosts:
 
         actor = self._actor_of(host)
         for path in files:
-            delivery = secrets.token_hex(8)
-            for content, is_last in _parts(path):
+            for part in file_parts(path, path.name, _PART_BYTES):
                 # After Ray has ended, `ray.put` would start a new Ray.
                 if self._stop.is_set():
                     raise OrchestratorError("stopped on request", "it will be resent if needed")
-                part = FilePart(name=path.name, delivery=delivery, content=content, is_last=is_last)
                 try:
                     ray.get(actor.receive.remote(ray.put(part)), timeout=_PART_TIMEOUT_S)
                 except ray.exceptions.RayError as error:
@@ -372,14 +369,3 @@ def _without_ray(error: BaseException) -> Exception:
     if isinstance(error, ray.exceptions.ActorDiedError):
         return HostDiedError(message, "read Ray's logs on that host")
     return OrchestratorError(message, "read Ray's logs on that host")
-
-
-def _parts(path: Path) -> Iterator[tuple[bytes, bool]]:
-    with path.open("rb") as file:
-        content = file.read(_PART_BYTES)
-        while True:
-            following = file.read(_PART_BYTES)
-            yield content, not following
-            if not following:
-                return
-            content = following

@@ -23,14 +23,14 @@ from pathlib import Path
 from typing import Any, Self
 
 from fleetrank.device_agents.contract.task import Execution
+from fleetrank.device_agents.hosts.messages import DeviceSpec
+from fleetrank.device_agents.hosts.reach import HostLink
 from fleetrank.foundation.errors import FleetError
 from fleetrank.foundation.supervised_child import SupervisedChild, exit_name
-from fleetrank.orchestrator.dispatch.hosts import HostLink
 from fleetrank.orchestrator.dispatch.local_ray import local_ray
 from fleetrank.orchestrator.dispatch.ray_cluster import cluster_ray
 from fleetrank.orchestrator.dispatch.ray_hosts import Joined, RayHosts
 from fleetrank.orchestrator.errors import RayLostError
-from fleetrank.orchestrator.identity import DeviceSpec
 
 _log = logging.getLogger(__name__)
 

@@ -5,13 +5,14 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from fleetrank.analysis.stored.evaluations import EVALUATIONS
+from fleetrank.foundation.installation import package_versions
 from fleetrank.foundation.vocabulary import WeightsKind
 from fleetrank.orchestrator.evaluation.quality_metrics import Metric
 from fleetrank.orchestrator.evaluation.scoring import Scorer, Unfinished
 from fleetrank.orchestrator.evaluation.subject import SEEDED, Subject
 from fleetrank.orchestrator.one_export import ExportTools
 from fleetrank.orchestrator.store.side import append_side
-from fleetrank.orchestrator.workspace.provenance import git_commit, new_sweep_id, package_versions
+from fleetrank.orchestrator.workspace.provenance import git_commit, new_sweep_id
 from fleetrank.orchestrator.workspace.workspace import Workspace
 
 Row = dict[str, object]

@@ -11,12 +11,12 @@ from starlette.middleware.trustedhost import TrustedHostMiddleware
 from starlette.responses import JSONResponse
 
 from fleetrank.foundation.errors import FleetError
+from fleetrank.foundation.installation import package_versions
 from fleetrank.orchestrator.server.access import Access, Gate
 from fleetrank.orchestrator.server.answers import RETRY_AFTER_S, Answers, status_of
 from fleetrank.orchestrator.server.api import DESCRIPTION, ServerContext, api
 from fleetrank.orchestrator.server.pages import pages, render
 from fleetrank.orchestrator.sweep.sweep_status import Live
-from fleetrank.orchestrator.workspace.provenance import package_versions
 
 
 def create_app(results: Path, access: Access) -> FastAPI:

@@ -4,8 +4,8 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from fleetrank.device_agents.hosts.facts import HostFacts
 from fleetrank.device_agents.registry import KINDS
-from fleetrank.orchestrator.dispatch.host_facts import HostFacts
 from fleetrank.orchestrator.dispatch.hosts import wrong_clock
 from fleetrank.orchestrator.dispatch.ray_process import RayProcess
 from fleetrank.orchestrator.sweep.fleet import Fleet, fleet_of

@@ -6,10 +6,11 @@ from dataclasses import dataclass
 from math import inf
 from pathlib import Path
 
+from fleetrank.device_agents.hosts.host import Host
+from fleetrank.device_agents.hosts.reach import LOCAL_HOST, HostHere, Reach
+from fleetrank.device_agents.hosts.spool import remove_spent
 from fleetrank.orchestrator.dispatch import ray_process
-from fleetrank.orchestrator.dispatch.host import Host
-from fleetrank.orchestrator.dispatch.hosts import LOCAL_HOST, HostHere, Hosts, PlacedDevice, Reach
-from fleetrank.orchestrator.dispatch.spool import remove_spent
+from fleetrank.orchestrator.dispatch.hosts import Hosts, PlacedDevice
 from fleetrank.orchestrator.errors import (
     NothingToDoError,
     OrchestratorError,

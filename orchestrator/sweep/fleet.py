@@ -5,12 +5,12 @@ from dataclasses import dataclass, field, replace
 
 from fleetrank.device_agents.contract.task import Execution
 from fleetrank.device_agents.host.cores import cpus_one_per_core, kinds_of_cores
+from fleetrank.device_agents.hosts.facts import HostFacts, read_host_facts
+from fleetrank.device_agents.hosts.messages import DeviceSpec
+from fleetrank.device_agents.hosts.reach import LOCAL_HOST
 from fleetrank.foundation.codec import CodecError, from_plain, to_plain
-from fleetrank.orchestrator.dispatch.host_facts import HostFacts, read_host_facts
-from fleetrank.orchestrator.dispatch.hosts import LOCAL_HOST
 from fleetrank.orchestrator.dispatch.ray_hosts import Joined
 from fleetrank.orchestrator.errors import StoreError
-from fleetrank.orchestrator.identity import DeviceSpec
 
 Refusals = Callable[[str, DeviceSpec, Execution], str | None]
 """(host, device, execution) to the reason why a host's CPU does not support it, or `None`."""

@@ -18,11 +18,11 @@ from fleetrank.analysis.stored.sweep_record import (
     stamp_now,
 )
 from fleetrank.device_agents.contract.task import Execution
+from fleetrank.device_agents.hosts.messages import DeviceSpec
 from fleetrank.foundation.files import RUN_AGAIN
 from fleetrank.foundation.small_file import read_small_text
 from fleetrank.foundation.wording import duration
 from fleetrank.orchestrator.errors import NewerSchemaError, RayLostError, StoreError, UsageError
-from fleetrank.orchestrator.identity import DeviceSpec
 from fleetrank.orchestrator.keys import canonical_json, platform_key
 from fleetrank.orchestrator.progress import Publisher
 from fleetrank.orchestrator.progress_events import Notice, SweepFinished

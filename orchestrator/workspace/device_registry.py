@@ -14,13 +14,14 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationInf
 from fleetrank.device_agents.contract.kind import Kind, RegistrationData, Traits
 from fleetrank.device_agents.errors import PermanentError
 from fleetrank.device_agents.hold import CommandHold, Reservation, held
+from fleetrank.device_agents.hosts.messages import DeviceSpec
 from fleetrank.device_agents.registry import HOST_CPU, KINDS, load_kind
 from fleetrank.foundation.checksums import MARK, marked_checksum
 from fleetrank.foundation.visible_text import shortened
 from fleetrank.foundation.wording import did_you_mean
 from fleetrank.orchestrator.durable import replace_file
 from fleetrank.orchestrator.errors import UsageError
-from fleetrank.orchestrator.identity import HOST_NAME, DeviceSpec
+from fleetrank.orchestrator.identity import HOST_NAME
 from fleetrank.orchestrator.workspace.sweep_spec import OptionSpec
 from fleetrank.orchestrator.workspace.workspace import LOCAL_CPU, Workspace, stored_name
 from fleetrank.orchestrator.workspace.yaml_file import parse_file

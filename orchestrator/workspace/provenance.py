@@ -1,16 +1,15 @@
 """The provenance of a result: code, versions, host and command line."""
 
-import functools
-import hashlib
-import platform
 import secrets
 import shlex
 import subprocess
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from fleetrank.foundation.installation import PACKAGES, host_hash, package_versions
 
 if TYPE_CHECKING:
     from fleetrank.analysis.stopping_rule import StoppingRule
@@ -18,13 +17,7 @@ if TYPE_CHECKING:
     from fleetrank.orchestrator.identity import SweepFacts
 
 _GIT_TIMEOUT_S = 10.0
-_MACHINE_ID = Path("/etc/machine-id")
 _STAMP = "%Y%m%dT%H%M%S"
-PACKAGES = (
-    "ai-edge-litert", "litert-torch", "numpy", "onnx", "onnxruntime", "onnxscript", "polars",
-    "ray", "tensorflow-cpu", "timm", "torch", "torchvision",
-)  # fmt: skip
-"""Packages used for exporting, measuring or storing."""
 
 
 def new_sweep_id(name: str, known: Iterable[str] = (), now: datetime | None = None) -> str:
@@ -87,19 +80,6 @@ def sweep_provenance(folder: Path) -> "Provenance":
     )
 
 
-@functools.cache
-def host_hash() -> str:
-    """First 12 hexadecimal digits of the sha256 over host name and machine id.
-
-    Rows never contain names or serial numbers: results are shared, names are private.
-    """
-    try:
-        machine_id = _MACHINE_ID.read_text(encoding="ascii").strip()
-    except OSError:
-        machine_id = ""
-    return hashlib.sha256(f"{platform.node()}\n{machine_id}".encode()).hexdigest()[:12]
-
-
 def git_commit(folder: Path) -> str | None:
     """The commit that is checked out in `folder`, with `-dirty` appended if files differ from it.
 
@@ -110,19 +90,6 @@ def git_commit(folder: Path) -> str | None:
         return None
     changes = _git(folder, "status", "--porcelain", "--untracked-files=no")
     return f"{commit}-dirty" if changes else commit
-
-
-def package_versions(names: Sequence[str] = PACKAGES) -> dict[str, str]:
-    """Versions of the installed packages; does not import them."""
-    from importlib import metadata  # slow to import, and few commands need it
-
-    versions = {}
-    for name in names:
-        try:
-            versions[name] = metadata.version(name)
-        except metadata.PackageNotFoundError:
-            continue
-    return versions
 
 
 def command_line() -> str:

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Self
 
 from fleetrank.foundation.errors import failing_as
+from fleetrank.foundation.installation import host_hash
 from fleetrank.orchestrator.errors import UsageError
-from fleetrank.orchestrator.workspace.provenance import host_hash
 
 LOCAL_CPU = "local-cpu"
 """The name that means this host's CPU on every host, so that a sweep file can be shared."""

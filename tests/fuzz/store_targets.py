@@ -13,6 +13,8 @@ from fleetrank.analysis.stored.part_list import MEASUREMENTS
 from fleetrank.device_agents.contract.measurement import Failure, Measurement, WorkerFacts
 from fleetrank.device_agents.contract.protocol import decode_request, encode_request
 from fleetrank.device_agents.contract.task import Execution, MeasureTask
+from fleetrank.device_agents.hosts.files import HostFiles
+from fleetrank.device_agents.hosts.spool import Spool
 from fleetrank.foundation.codec import from_json, parse_json, to_json
 from fleetrank.foundation.errors import FleetError
 from fleetrank.foundation.vocabulary import (
@@ -27,8 +29,6 @@ from fleetrank.foundation.vocabulary import (
 )
 from fleetrank.models.cards.card import ExportRequest, ModelCard, ResolvedCard, Source, Weights
 from fleetrank.models.export.process import ExportAnswer
-from fleetrank.orchestrator.dispatch.host_files import _checked
-from fleetrank.orchestrator.dispatch.spool import Spool
 from fleetrank.orchestrator.store.journal import Entry, Journal, make_line
 from fleetrank.orchestrator.store.parts import to_frame
 
@@ -146,10 +146,9 @@ def spool(data: bytes) -> object:
 
 
 def host_file_name(data: bytes) -> object:
-    name = _checked(data.decode("utf-8", "surrogateescape"))
-    found = (scratch() / name).resolve()
-    assert found.parent == scratch(), "a name leaves the folder"
-    return name
+    place = HostFiles(scratch()).path(data.decode("utf-8", "surrogateescape"))
+    assert place.resolve().parent == scratch(), "a name leaves the folder"
+    return place.name
 
 
 def _json_inputs(base: object, extra: tuple[str, ...] = ()) -> st.SearchStrategy[bytes]:

@@ -200,9 +200,7 @@ TABLE_HEAD = (
     "failed attempts",
     "what became of it",
 )
-_OWN_HASH = (
-    "from fleetrank.orchestrator.workspace.provenance import host_hash; print(host_hash()[:6])"
-)
+_OWN_HASH = "from fleetrank.foundation.installation import host_hash; print(host_hash()[:6])"
 
 
 @dataclass(slots=True, kw_only=True)

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from phone_farm.battery import battery_dump
+from phone_farm.imitation.protobuf_writer import encode_floats, encode_integers, encode_messages
 from phone_farm.services import power_dump, thermal_dump
 
 from fleetrank.device_agents.android import adb_text
@@ -38,7 +39,6 @@ from fleetrank.device_agents.device_output import MAX_PROBE_BYTES, parse_throttl
 from fleetrank.device_agents.host import conditions, cores, cpu_facts, worker_client, worker_process
 from fleetrank.foundation.cpus import parse_cpu_list
 from fleetrank.foundation.errors import says_out_of_memory
-from fleetrank.foundation.protobuf import encode_floats, encode_integers, encode_messages
 
 DATA = Path(__file__).parents[1] / "data"
 Parser = Callable[[str], object]
@@ -230,7 +230,6 @@ COVERED = {
 """Modules that parse device text and are reached through `PROBES` or `TOOLS`."""
 
 OTHER_TEXT = {
-    "board.agent": "reads, and hands on",
     "contract.plugin_backends": "a backend of the user's sweep, matched as a whole",
     "android.adb_server": "what the user's own adb binary prints, and a variable",
     "android.phone": "reads, and hands on",
@@ -240,12 +239,14 @@ OTHER_TEXT = {
     "android.adb_address": "adb's variables and an option of the user's, matched as a whole",
     "android.programs.delegate_flags": "a backend of the user's sweep; `benchmark_model` uses it",
     "android.state.phone_lock": "a name of 32 digits, matched as a whole",
+    "board.board_files": "names of files of this side, matched as a whole",
     "board.board_registrar": "a version of libc, matched as a whole",
     "board.ssh": "the user's name of a host, matched as a whole",
-    "board.there.board_store": "names of files that this side sends, matched as a whole",
-    "board.there.keeper": "what the firmware of a board prints, bounded where it is read",
+    "board.there.board_host": "names of files that this side sends, matched as a whole",
+    "board.there.judged_agent": "what the firmware of a board prints, bounded where it is read",
     "cuda.nvml": "answers of the driver, as numbers and names",
     "host.control_groups": "files of the kernel",
+    "hosts.files": "names of files that a driver sends, matched as a whole",
     "profiling.executorch_profiler": "names of operators in a trace of the worker's own process",
     "profiling.onnx_graph": "model files",
     "runtimes.executorch_runner": "a runtime's errors in the worker's own process",

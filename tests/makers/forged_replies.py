@@ -1,13 +1,15 @@
 """A worker, and a board's Python, whose first answers are forged; later ones are real.
 
-`python forged_replies.py FOLDER` is a worker; with the command of a board behind it, it is that
-command. Each file of the folder is a forgery that was not sent yet, named after it.
+`python forged_replies.py FOLDER` is a worker; with a board's Python and a command of it behind, it
+is that command. Each file of the folder is a forgery that was not sent yet, named after it.
 """
 
 import json
+import os
 import sys
 from collections.abc import Mapping
 from pathlib import Path
+from types import SimpleNamespace
 
 _SAMPLES = '"samples_ns": [1000000]'
 FORGERIES: Mapping[str, tuple[str, str]] = {
@@ -31,11 +33,11 @@ def lay_out(folder: Path) -> Path:
 
 
 def board_python(folder: Path, script: Path) -> Path:
-    """Writes the program that a board has as its Python: it forges answers to `measure`."""
-    forger = f'"{sys.executable}" -P "{Path(__file__).resolve()}" "{folder}"'
+    """Writes the program that a board has as its Python: its host forges answers."""
+    forger = f'"{sys.executable}" -P "{Path(__file__).resolve()}" "{folder}" "$0"'
     script.write_text(
-        f'#!/bin/sh\ncase "$*" in\n*/__main__.py\\ measure) exec {forger} "$@";;\n'
-        f'*) exec "{sys.executable}" "$@";;\nesac\n'
+        f'#!/bin/sh\ncase "$*" in\n*/__main__.py\\ host|*/__main__.py\\ join) '
+        f'exec {forger} "$@";;\n*) exec "{sys.executable}" "$@";;\nesac\n'
     )
     script.chmod(0o755)
     return script
@@ -74,25 +76,32 @@ def _worker(folder: Path) -> None:
     worker.main()
 
 
-def _board(folder: Path, command: list[str]) -> None:
-    sys.argv = command
+def _board(folder: Path, python: str, command: list[str]) -> None:
+    if not Path(command[0]).exists():  # the code is sent after this failed
+        os.execv(sys.executable, [sys.executable, *command])
+    # The host is started with the same program.
+    sys.argv, sys.executable = command, python
     sys.path.insert(0, str(Path(command[0]).parent))
-    from fleetrank.device_agents.board.there import commands
-    from fleetrank.device_agents.contract.protocol import decode_request
+    from fleetrank.device_agents.board.there import host_process, join
 
-    honest = commands.measure
+    if command[-1] == "join":
+        sys.exit(join.main())
 
-    def measure(store, work, purpose, wait_s, line) -> str | None:
-        (task,) = map(decode_request, work.requests)
-        if (answer := _forged(folder, task.task_id)) is None:
-            return honest(store, work, purpose, wait_s, line)
-        state = commands.read_state_text()
-        states = json.dumps({"before": state, "polled": [], "after": state})
-        return f'{{"measurements": [{answer}], "state": {states}}}'
+    def dumps(reply: Mapping[str, object]) -> str:
+        answer = reply.get("answer")
+        if not isinstance(answer, dict) or not answer.get("measurements"):
+            return json.dumps(reply)
+        texts = [
+            _forged(folder, one["task_id"]) or json.dumps(one) for one in answer["measurements"]
+        ]
+        text = json.dumps({**reply, "answer": {**answer, "measurements": "HERE"}})
+        return text.replace('"HERE"', f"[{', '.join(texts)}]")
 
-    commands.measure = measure
-    commands.main()
+    host_process.json = SimpleNamespace(loads=json.loads, dumps=dumps)
+    host_process.main()
 
 
 if __name__ == "__main__":
-    _board(Path(sys.argv[1]), sys.argv[2:]) if sys.argv[2:] else _worker(Path(sys.argv[1]))
+    _worker(Path(sys.argv[1])) if len(sys.argv) == 2 else _board(
+        Path(sys.argv[1]), sys.argv[2], sys.argv[3:]
+    )

@@ -4,6 +4,7 @@ Folders that are read-only or have little room for one command, root's rights or
 """
 
 import contextlib
+import json
 import os
 import shlex
 import shutil
@@ -102,7 +103,10 @@ class SshBoard:
         wait_until(self.answers, f"sshd: {(self.folder / 'sshd.log').read_text()}")
 
     def stop(self) -> None:
-        """Ends sshd with all its sessions, as a board does that loses power."""
+        """Ends sshd with all its sessions and our processes, as a board does that loses power."""
+        for word in ("host", "worker"):
+            for process in self.processes(word):
+                process.kill()
         if self.sshd is None:
             return
         for pid in _with_children(self.sshd.pid):
@@ -125,9 +129,15 @@ class SshBoard:
         return self.home / ".cache" / "fleetrank-board"
 
     @property
-    def kept(self) -> list[Path]:
-        """Results on the board that were not acknowledged."""
-        return [path for path in self.cache.glob("kept/*") if path.suffix == ".json"]
+    def kept(self) -> list[dict[str, object]]:
+        """Results on the board; those that were acknowledged go with the last one."""
+        spools = [path.read_text() for path in self.cache.glob("host-*/spool.jsonl")]
+        return [json.loads(line) for text in spools for line in text.split("\n") if line]
+
+    @property
+    def files(self) -> list[Path]:
+        """Artifacts on the board."""
+        return list(self.cache.glob("host-*/files/*"))
 
     def processes(self, word: str) -> "list[psutil.Process]":
         """What runs on the board with our code, by the last word of its command."""

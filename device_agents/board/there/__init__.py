@@ -1,4 +1,4 @@
 """The code that runs on a board, beside the worker; it is sent there with the worker.
 
-Open `commands` first. Nothing here imports a runtime.
+Open `board_host` first, then `host_process`. Nothing here imports a runtime.
 """

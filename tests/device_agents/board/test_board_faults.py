@@ -70,12 +70,12 @@ def test_a_cut_in_a_push_leaves_nothing_half(board: SshBoard, tmp_path: Path) ->
     board.relay.cut_after(2_000_000)
     found = failure_of(agent.measure(make_task(path, Runtime.ONNX)))
     assert (found.kind, found.is_transient) == (ErrorKind.DEVICE_LOST, True)
-    assert list(board.cache.glob("files/*.onnx")) == []
+    assert board.files == []
     board.relay.restore()
-    wait_until(lambda: not board.processes("put"), "the board to notice the end", 30.0)
+    wait_until(lambda: not board.processes("join"), "the board to notice the end", 30.0)
     again = failure_of(agent.measure(make_task(path, Runtime.ONNX)))
     assert again.kind is ErrorKind.BAD_ARTIFACT, "it arrived, and is no model"
-    assert [path.stat().st_size for path in board.cache.glob("files/*")] == [256 * 40_000]
+    assert [path.stat().st_size for path in board.files] == [256 * 40_000]
 
 
 def test_what_was_measured_while_the_line_was_cut_is_fetched(board: SshBoard, begin: Begin) -> None:
@@ -90,23 +90,49 @@ def test_what_was_measured_while_the_line_was_cut_is_fetched(board: SshBoard, be
 
 
 @pytest.mark.thorough
-def test_a_repeat_ends_when_the_connection_does(board: SshBoard, begin: Begin) -> None:
-    found = begin(300.0)
+def test_a_repeat_goes_on_when_the_connection_ends(board: SshBoard, begin: Begin) -> None:
+    found = begin(5.0)
     board.relay.reset()
+    seen = found.result(120.0)
+    assert seen.status is Status.OK, seen.failure
+    assert seen.stop_reason == "max_time"
+    wait_until(lambda: board.kept == [], "the acknowledgement", 30.0)
+
+
+@pytest.mark.thorough
+def test_a_board_that_loses_power_is_lost_for_this_repeat(board: SshBoard, begin: Begin) -> None:
+    found = begin(300.0)
+    board.stop()
+    board.start()
     failure = failure_of(found.result(120.0))
     assert (failure.kind, failure.is_transient) == (ErrorKind.DEVICE_LOST, True)
-    assert "connection ended" in failure.message
-    assert board.processes("worker") == []
+    assert "has ended during the repeat" in failure.message
     assert board.kept == []
+
+
+@pytest.mark.thorough
+def test_a_repeat_of_a_driver_that_died_is_adopted(
+    board: SshBoard, onnx_file: Path, pool: ThreadPoolExecutor
+) -> None:
+    stop = threading.Event()
+    task = long_task(onnx_file, 5.0, task_id="s/c/0/0")
+    first = pool.submit(board.agent().measure, task, stop.is_set)
+    wait_until(lambda: bool(board.processes("worker")), "the worker", 60.0)
+    (worker,) = board.processes("worker")
+    second = pool.submit(board.agent().measure, task)
+    assert second.result(120.0).status is Status.OK
+    assert first.result(120.0).samples_ns == second.result().samples_ns, "measured once"
+    assert not worker.is_running()
 
 
 @pytest.mark.thorough
 def test_a_board_that_hangs_is_given_up(
     board: SshBoard, begin: Begin, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(board_agent, "_MARGIN_S", 1.0)
+    for name in ("_MARGIN_S", "TURN_S"):
+        monkeypatch.setattr(board_agent, name, 1.0)
     found = begin(300.0, timeout_s=5.0)
-    hung = [*board.processes("measure"), *board.processes("worker")]
+    hung = [*board.processes("host"), *board.processes("worker")]
     for process in hung:
         process.suspend()
     failure = failure_of(found.result(120.0))

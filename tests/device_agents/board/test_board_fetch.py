@@ -8,8 +8,9 @@ from typing import cast
 import pytest
 
 from fleetrank.device_agents.board.board_inference import fetch_file
-from fleetrank.device_agents.board.board_link import BoardLink, Reply
+from fleetrank.device_agents.board.board_link import BoardLink
 from fleetrank.device_agents.errors import TimedOutError
+from fleetrank.foundation.codec import Json
 from fleetrank.foundation.units import NS_PER_S
 
 CONTENT = bytes(range(256)) * 4
@@ -25,13 +26,10 @@ class SlowBoard:
         self.now_ns, self.limits_s = 0, list[float]()
         self._piece, self._answer_ns = piece, int(answer_s * NS_PER_S)
 
-    def ask(
-        self, _command: str, request: dict[str, int], *, timeout_s: float, **_: object
-    ) -> Reply:
+    def call(self, _method: str, _name: str, start: int, *, timeout_s: float, **_: object) -> Json:
         self.limits_s.append(timeout_s)
         self.now_ns += self._answer_ns
-        start = request["offset"]
-        return {"content": base64.b64encode(CONTENT[start : start + self._piece]).decode()}
+        return base64.b64encode(CONTENT[start : start + self._piece]).decode()
 
     def fetch(self, path: Path) -> None:
         link = cast(BoardLink, self)

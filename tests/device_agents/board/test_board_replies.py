@@ -1,161 +1,182 @@
 """Replies of a board that is broken or hostile: each is a typed error."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
 from fleetrank.device_agents.board import agent as board_agent
 from fleetrank.device_agents.board import board_link
-from fleetrank.device_agents.board.agent import BoardRepeat, Wishes
-from fleetrank.device_agents.board.board_files import files_of, prepare, with_paths
+from fleetrank.device_agents.board.agent import BoardRepeat
+from fleetrank.device_agents.board.board_files import files_of
 from fleetrank.device_agents.board.board_inference import infer_there
-from fleetrank.device_agents.board.board_link import BoardBusyError, BoardLink
+from fleetrank.device_agents.board.board_link import BoardLink, connection_to
 from fleetrank.device_agents.board.board_registrar import set_up
-from fleetrank.device_agents.board.board_state import BoardOptions
-from fleetrank.device_agents.board.ssh import Dialogue, SshConnection
+from fleetrank.device_agents.board.board_state import BoardOptions, require_identity
+from fleetrank.device_agents.board.host_calls import device_there
 from fleetrank.device_agents.board.ssh_text import NoConnectionError
-from fleetrank.device_agents.board.there.line import FINISH
 from fleetrank.device_agents.contract.agent import never_stop
 from fleetrank.device_agents.contract.failures import failure_from_error
-from fleetrank.device_agents.contract.measurement import Conditions, Measurement
-from fleetrank.device_agents.contract.task import CanaryTask, Execution, MeasureTask
+from fleetrank.device_agents.contract.task import Execution, MeasureTask
 from fleetrank.device_agents.errors import (
     BadOutputError,
+    DamagedFileError,
     NotFitError,
+    PermanentError,
+    StoppedError,
+    StorageFullError,
+    TimedOutError,
     TransientError,
     UnusableDeviceError,
+    host_in_use,
 )
+from fleetrank.device_agents.hosts.files import with_places
+from fleetrank.foundation.codec import to_plain
+from fleetrank.foundation.files import NoRoomError
 from fleetrank.foundation.inputs import ModelInput, Values
 from fleetrank.foundation.lease import host_lease
 from fleetrank.foundation.small_file import file_sha256
-from fleetrank.foundation.vocabulary import Origin, Runtime, Status
+from fleetrank.foundation.vocabulary import Runtime
 from tests.device_agents.conftest import infer_task, make_task
 
-Reply = Mapping[str, object]
 NOWHERE = BoardOptions(ssh="nowhere")
 FILES = ("model.onnx", "in.npz")
 
 
-def link_that_says(monkeypatch: pytest.MonkeyPatch, replies: Mapping[str, Reply]) -> BoardLink:
-    """A link to a board with these replies by command; it takes every file."""
-    monkeypatch.setattr(BoardLink, "ask", lambda _self, command, *_, **__: replies[command])
-    monkeypatch.setattr(BoardLink, "push", lambda *_, **__: None)
-    return BoardLink(SshConnection(NOWHERE.target), NOWHERE.python, "test")
+def link_that_says(monkeypatch: pytest.MonkeyPatch, answers: Mapping[str, object]) -> BoardLink:
+    """A link to a board with these answers by method; an error among them is raised."""
+
+    def call(link: BoardLink, method: str, *_: object, **options: object) -> object:
+        link.boot = answers.get("boot", "first")
+        options.get("stop_requested", never_stop)()
+        answer = answers[method]
+        if isinstance(answer, Exception):
+            raise answer
+        return answer(link) if callable(answer) else answer
+
+    monkeypatch.setattr(BoardLink, "call", call)
+    monkeypatch.setattr(BoardLink, "send", lambda *_: None)
+    return BoardLink(connection_to(NOWHERE), NOWHERE.python)
 
 
 @pytest.fixture
-def infer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[Reply], object]:
+def infer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[object], object]:
     """Asks a board for outputs; it lacks no file."""
     for name in FILES:
         (tmp_path / name).write_bytes(name.encode())
     task = infer_task(tmp_path / "model.onnx", tmp_path, task_id="eval")
 
-    def ask(reply: Reply, *, is_placed: bool = True) -> object:
-        names = [f"{file_sha256(tmp_path / name)}{Path(name).suffix}" for name in FILES]
-        paths = {name: f"/there/{name}" for name in names} if is_placed else {}
-        prepared = {"paths": paths, "missing": [], "state": {}, "identity": None, "boot": None}
-        replies = {"prepare": prepared, "infer": reply, "take": {"content": "AAAA"}}
-        link = link_that_says(monkeypatch, replies)
-        return infer_there(link, NOWHERE, task, never_stop)
+    def ask(reply: object, missing: Sequence[str] = ()) -> object:
+        answers = {"missing": [*missing], "infer": reply, "take": "AAAA"}
+        link = link_that_says(monkeypatch, answers)
+        return infer_there(link, device_there(NOWHERE), task, 0.0, never_stop)
 
     return ask
+
+
+def outputs(**changes: object) -> Mapping[str, object]:
+    return {"failure": None, "name": "x", "size_bytes": 3, **changes}
 
 
 @pytest.mark.parametrize(
     "reply",
     [
-        {}, {"failure": {"kind": "no such"}}, {"name": 3, "size": 1}, {"name": "x", "size": "1"},
-        {"name": "x", "size": 10**30}, {"name": "x", "size": 3},
+        {}, [], outputs(failure={"kind": "no such"}), outputs(name=3), outputs(size_bytes="1"),
+        outputs(size_bytes=10**18), outputs(size_bytes=0), outputs(),
     ],
 )  # fmt: skip
 def test_outputs_that_are_none_are_refused(
-    infer: Callable[..., object], reply: Reply, tmp_path: Path
+    infer: Callable[..., object], reply: object, tmp_path: Path
 ) -> None:
     with pytest.raises(BadOutputError):
         infer(reply)
     assert not (tmp_path / "out.npz").exists()
 
 
-def test_files_without_a_place_are_refused(infer: Callable[..., object]) -> None:
+def test_a_board_that_wants_other_files_is_refused(infer: Callable[..., object]) -> None:
     with pytest.raises(BadOutputError, match="files"):
-        infer({"name": "x", "size": 3}, is_placed=False)
+        infer(outputs(), missing=["/etc/passwd"])
+
+
+def no_news(**changes: object) -> dict[str, object]:
+    return {"session": "s", "measurements": [], "running": [], "has_hung": False, **changes}
+
+
+def repeat_of(link: BoardLink, onnx_file: Path, **wishes: Callable[[], bool]) -> BoardRepeat:
+    task = make_task(onnx_file, Runtime.ONNX, task_id="t")
+    return BoardRepeat(link, NOWHERE, [task], **wishes)
 
 
 @pytest.mark.parametrize(
-    ("boot", "said"), [("first", "the connection ended"), ("second", "the board restarted")]
+    ("boot", "said"), [("first", "the host on the board"), ("second", "the board restarted")]
 )
-def test_a_restart_is_told_from_a_line_that_was_cut(
+def test_a_restart_of_the_board_is_told_from_an_end_of_its_host(
     boot: str, said: str, onnx_file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    name = f"{file_sha256(onnx_file)}.onnx"
-    prepared = {
-        "paths": {name: "/there"}, "missing": [], "state": {}, "identity": None, "boot": "first"
-    }  # fmt: skip
+    answers: dict[str, object] = {"accept": []}
 
-    def ask(_link: BoardLink, command: str, *_: object, **options: object) -> Reply:
-        if command == "measure":
-            assert options["finish_requested"] is wishes.finish
-            raise NoConnectionError("no answer", "check the cable")
-        return {"prepare": prepared, "fetch": {"none": True, "boot": boot}}[command]
+    def restart(link: BoardLink) -> object:
+        link.boot = boot
+        return no_news()
 
-    monkeypatch.setattr(BoardLink, "ask", ask)
-    link = BoardLink(SshConnection(NOWHERE.target), NOWHERE.python, "test")
-    task, wishes = make_task(onnx_file, Runtime.ONNX), Wishes(finish=lambda: True)
+    link = link_that_says(monkeypatch, {**answers, "poll": restart})
     with pytest.raises(TransientError, match=said):
-        BoardRepeat(link, NOWHERE, [task], wishes).measure()
+        repeat_of(link, onnx_file).measure()
 
 
-def test_the_wish_to_end_a_round_is_said_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    said: list[bytes] = []
-
-    def run(_self: SshConnection, _argv: object, *, dialogue: Dialogue, **_: object) -> None:
-        said.extend(dialogue.meanwhile() for _ in range(2))
-        raise NoConnectionError("no answer", "check the cable")
-
-    monkeypatch.setattr(SshConnection, "run", run)
-    link = BoardLink(SshConnection(NOWHERE.target), NOWHERE.python, "test")
-    with pytest.raises(NoConnectionError):
-        link.ask("measure", {}, finish_requested=lambda: True)
-    assert said == [FINISH, b""]
-
-
-@pytest.mark.parametrize(
-    ("before", "after", "order"),
-    [
-        (True, False, ["canary", "cell"]),
-        (False, True, ["cell", "canary"]),
-        (False, False, ["cell"]),
-    ],
-)
-def test_a_canary_runs_before_and_after_the_cell_where_it_is_due(
-    before: bool, after: bool, order: list[str], onnx_file: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_line_that_stays_cut_ends_the_repeat(
+    onnx_file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ran, finish = [], lambda: True
-    seen = Measurement(
-        task_id="t", status=Status.OK, origin=Origin.MEASURED, samples_ns=(100,),
-        conditions_before=Conditions(), conditions_after=Conditions(),
-    )  # fmt: skip
+    monkeypatch.setattr(board_agent, "_PAUSE_S", 0.01)
+    cut = NoConnectionError("the connection ended", "check the cable")
+    link = link_that_says(monkeypatch, {"accept": [], "poll": cut})
+    task, options = make_task(onnx_file, Runtime.ONNX), replace(NOWHERE, reconnect_s=0.1)
+    with pytest.raises(TransientError, match="the connection ended") as caught:
+        BoardRepeat(link, options, [task]).measure()
+    assert not isinstance(caught.value, NotFitError), "it was tried"
 
-    def repeat(
-        _link: BoardLink, _options: object, tasks: list[MeasureTask], wishes: Wishes
-    ) -> object:
-        assert wishes.finish is finish
-        ran.append("canary" if tasks[0].artifact_path == "canary" else "cell")
-        return SimpleNamespace(measure=lambda: [seen])
 
-    monkeypatch.setattr(board_agent, "BoardRepeat", repeat)
-    canary = CanaryTask(
-        artifact_path="canary", artifact_sha256="0", affinity=None, reference_ns=100, spread=None,
-        runs_before=before, runs_after=after,
-    )  # fmt: skip
-    agent = board_agent.BoardAgent({"ssh": "nowhere"})
-    task = make_task(onnx_file, Runtime.ONNX, canary=canary)
-    (found,) = agent.measure_round([task], finish_requested=finish)
-    assert ran == order
-    stated = (found.conditions_before.canary_ns, found.conditions_after.canary_ns)
-    assert stated == (100 if before else None, 100 if after else None)
+@pytest.mark.parametrize("reply", [[], {}, no_news(measurements={}), no_news(running=3)])
+def test_news_that_are_none_are_refused(
+    reply: object, onnx_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    link = link_that_says(monkeypatch, {"accept": [], "poll": reply})
+    with pytest.raises(BadOutputError):
+        repeat_of(link, onnx_file).measure()
+
+
+def test_a_stop_is_said_to_the_board(onnx_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    said: list[object] = []
+    stop = StoppedError("stopped", "resume")
+    link = link_that_says(monkeypatch, {"accept": [], "poll": stop, "interrupt": said.append})
+    with pytest.raises(StoppedError):
+        repeat_of(link, onnx_file).measure()
+    assert said == [link]
+
+
+def test_a_repeat_that_does_not_end_is_given_up(
+    onnx_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said: list[object] = []
+    monkeypatch.setattr(board_agent, "_limit_s", lambda _tasks: -board_agent.TURN_S)
+    running = no_news(running=[["cpu:t/t", "cpu"]])
+    link = link_that_says(monkeypatch, {"accept": [], "poll": running, "interrupt": said.append})
+    with pytest.raises(TimedOutError, match="time limit"):
+        repeat_of(link, onnx_file).measure()
+    assert said == [link]
+
+
+def test_the_wish_to_end_a_round_is_said_once(
+    onnx_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said: list[object] = []
+    polls = iter([no_news(running=[["cpu:t/t", "cpu"]]), no_news()])
+    answers = {"accept": [], "poll": lambda _: next(polls), "finish_rounds": said.append}
+    link = link_that_says(monkeypatch, answers)
+    with pytest.raises(TransientError):
+        repeat_of(link, onnx_file, finish=lambda: True).measure()
+    assert said == [link]
 
 
 def test_weights_and_values_of_inputs_travel_with_an_artifact(
@@ -168,31 +189,42 @@ def test_weights_and_values_of_inputs_travel_with_an_artifact(
     )
     execution = Execution(runtime=Runtime.ONNX, backend="cpu", inputs=(stated,))
     task = make_task(onnx_file, Runtime.ONNX, execution=execution, weights_path=str(weights))
-    found = {path: one.sha256 for path, one in files_of(task).items()}
-    assert found == {
-        str(onnx_file): task.artifact_sha256, str(weights): "0" * 64,
-        str(values): file_sha256(values),
+    names = files_of(task)
+    assert names == {
+        str(onnx_file): f"{task.artifact_sha256}.onnx", str(weights): f"{'0' * 64}.bin",
+        str(values): f"{file_sha256(values)}.npy",
     }  # fmt: skip
-    there = with_paths(task, {path: f"/{sha}" for path, sha in found.items()})
-    assert there.execution.inputs[0].values.path == f"/{file_sha256(values)}"
-    assert (there.artifact_path, there.weights_path) == (f"/{task.artifact_sha256}", f"/{'0' * 64}")
+    there = with_places(task, names.__getitem__)
+    assert there.execution.inputs[0].values.path == names[str(values)]
+    assert (there.artifact_path, there.weights_path) == (names[str(onnx_file)], names[str(weights)])
 
 
-def test_another_board_and_one_in_use_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    link = link_that_says(monkeypatch, {"prepare": {"identity": "1" * 16}})
+def test_another_board_is_refused() -> None:
     with pytest.raises(UnusableDeviceError, match="another board"):
-        prepare(link, "0" * 16, {}, never_stop)
-    with pytest.raises(BoardBusyError, match="in use: sweep s-1") as caught:
-        board_link._checked({"busy": "sweep s-1"})
-    assert failure_from_error(caught.value, "start").wait is not None
+        require_identity(replace(NOWHERE, board_hash="0" * 16), "1" * 16)
+
+
+@pytest.mark.parametrize(
+    ("error", "kind"),
+    [
+        (host_in_use("sweep s-1"), NotFitError),
+        (NoRoomError("full", "free some"), StorageFullError),
+        (DamagedFileError("damaged", "again"), TransientError),
+        (ValueError("wrong"), PermanentError),
+    ],
+)
+def test_an_error_of_the_board_is_one_here(error: Exception, kind: type[Exception]) -> None:
+    plain = to_plain(failure_from_error(error, None))
+    assert type(board_link._error_in({"error": plain})) is kind
+    assert isinstance(board_link._error_in({"problem": "x"}), TransientError)
 
 
 def test_a_board_that_does_not_state_its_python_is_not_set_up(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    link = link_that_says(monkeypatch, {"platform": {"python": "3.11.2"}})
-    with pytest.raises(BadOutputError, match="platform"):
-        set_up(link, ["onnx"], print)
+    link = link_that_says(monkeypatch, {"inspect": {"python": "3.11.2"}})
+    with pytest.raises(BadOutputError, match="BoardProbe"):
+        set_up(link, NOWHERE, ["onnx"], print)
 
 
 def test_a_file_that_waits_for_this_host_names_who_uses_it(
@@ -208,10 +240,7 @@ def test_a_file_that_waits_for_this_host_names_who_uses_it(
         execution=Execution(runtime=Runtime.ONNX, backend="cpu"),
     )
     name = f"{task.artifact_sha256}.onnx"
-    prepared = {
-        "paths": {name: "/there"}, "missing": [name], "state": {}, "identity": None, "boot": None,
-    }  # fmt: skip
-    link = link_that_says(monkeypatch, {"prepare": prepared})
-    one = board_agent.BoardRepeat(link, NOWHERE, [task], board_agent.Wishes())
+    link = link_that_says(monkeypatch, {"accept": [name]})
+    one = BoardRepeat(link, NOWHERE, [task])
     with host_lease("sweep s-2"), pytest.raises(NotFitError, match="used by sweep s-2"):
         one.measure()

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from wording import has
 
+from fleetrank.device_agents.hosts.facts import read_host_facts
 from fleetrank.orchestrator.cli.main import run
-from fleetrank.orchestrator.dispatch.host_facts import read_host_facts
 from fleetrank.orchestrator.workspace.device_registry import (
     DeviceFile,
     Registration,

@@ -79,7 +79,7 @@ def test_a_board_has_the_perplexity_of_this_host(
         [*asked, "-c", ask], env=environment, check=True, capture_output=True, text=True
     ).stdout
     assert row["runtime_version"] == version.strip(), "of the board, not of this host"
-    names = [path.name for path in board.cache.glob("files/*")]
+    names = [path.name for path in board.files]
     assert names == [f"{row['artifact_sha256']}.onnx"], "inputs and outputs were removed"
 
 

@@ -15,6 +15,7 @@ from fleetrank.device_agents.android.execution import program_run
 from fleetrank.device_agents.comparison import compare_files
 from fleetrank.device_agents.contract.task import Execution, InferTask, MeasurePolicy, MeasureTask
 from fleetrank.device_agents.errors import UnsupportedError
+from fleetrank.device_agents.hosts.files import HostFiles, file_names
 from fleetrank.device_agents.registry import HOST_CPU, create_agent
 from fleetrank.foundation.codec import from_json
 from fleetrank.foundation.small_file import file_sha256
@@ -31,7 +32,6 @@ from fleetrank.models.cards.card import (
 )
 from fleetrank.models.cards.identity import resolve
 from fleetrank.models.export.request import export_request
-from fleetrank.orchestrator.dispatch.host_files import HostFiles, file_names
 
 EXECUTION = Execution(runtime=Runtime.ONNX, backend="cpu")
 

@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fleetrank.orchestrator.keys import TaskId, sweep_of
+from fleetrank.device_agents.contract.task import sweep_of
+from fleetrank.orchestrator.keys import TaskId
 
 NAMES = st.text(st.characters(blacklist_characters="/", codec="utf-8"), min_size=1)
 

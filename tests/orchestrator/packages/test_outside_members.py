@@ -21,6 +21,8 @@ from fleetrank.device_agents.contract.measurement import Measurement
 from fleetrank.device_agents.contract.runtime import OutsideRunner, Runner
 from fleetrank.device_agents.contract.task import Execution, MeasureTask
 from fleetrank.device_agents.errors import PermanentError
+from fleetrank.device_agents.hosts.host import Host
+from fleetrank.device_agents.hosts.messages import DeviceSpec, DeviceTask, PollRequest
 from fleetrank.device_agents.registry import KINDS, all_kinds, create_agent, load_kind
 from fleetrank.device_agents.runtimes.runner import RUNNERS
 from fleetrank.foundation.codec import from_json, to_json
@@ -35,11 +37,9 @@ from fleetrank.foundation.formats import (
 from fleetrank.foundation.vocabulary import ErrorKind, Format, Runtime
 from fleetrank.models.number_types import read_types
 from fleetrank.orchestrator.cli.main import run
-from fleetrank.orchestrator.dispatch.host import DeviceTask, Host, PollRequest
 from fleetrank.orchestrator.doctor import Severity
 from fleetrank.orchestrator.doctor_packages import check_packages
 from fleetrank.orchestrator.errors import UsageError
-from fleetrank.orchestrator.identity import DeviceSpec
 from fleetrank.orchestrator.workspace.sweep_spec import SweepSpec
 from fleetrank.orchestrator.workspace.workspace import Workspace
 from fleetrank.orchestrator.workspace.yaml_file import parse_content

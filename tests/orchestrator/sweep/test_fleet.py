@@ -11,9 +11,9 @@ from wording import has
 from fleetrank.analysis.stored.sweep_record import Provenance, SweepRecord
 from fleetrank.device_agents.contract.kind import HostShare
 from fleetrank.device_agents.contract.task import Execution
-from fleetrank.orchestrator.dispatch.host_facts import HostFacts, read_host_facts
+from fleetrank.device_agents.hosts.facts import HostFacts, read_host_facts
+from fleetrank.device_agents.hosts.messages import DeviceSpec
 from fleetrank.orchestrator.errors import StoreError, UsageError
-from fleetrank.orchestrator.identity import DeviceSpec
 from fleetrank.orchestrator.sweep.cluster_status import find_problems, skew
 from fleetrank.orchestrator.sweep.fleet import Fleet, fleet_of_record, this_host
 from fleetrank.orchestrator.sweep.sweep_run import WrittenSpec, new_record, setup_of_record

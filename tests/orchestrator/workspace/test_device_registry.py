@@ -4,6 +4,7 @@ import pytest
 
 from fleetrank.device_agents.contract.kind import HostShare
 from fleetrank.device_agents.hold import Reservation
+from fleetrank.foundation.installation import host_hash
 from fleetrank.foundation.vocabulary import Origin
 from fleetrank.orchestrator.errors import UsageError
 from fleetrank.orchestrator.workspace.device_registry import (
@@ -15,7 +16,6 @@ from fleetrank.orchestrator.workspace.device_registry import (
     remove_device,
     save_device,
 )
-from fleetrank.orchestrator.workspace.provenance import host_hash
 from fleetrank.orchestrator.workspace.workspace import LOCAL_CPU, Workspace
 
 PHONE = DeviceFile(

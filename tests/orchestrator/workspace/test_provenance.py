@@ -7,14 +7,13 @@ from pathlib import Path
 import pytest
 
 from fleetrank.analysis.stored.sweep_record import Provenance
-from fleetrank.orchestrator.workspace import provenance
+from fleetrank.foundation import installation
+from fleetrank.foundation.installation import host_hash, package_versions
 from fleetrank.orchestrator.workspace.provenance import (
     clock_lag,
     command_line,
     git_commit,
-    host_hash,
     new_sweep_id,
-    package_versions,
     sweep_facts,
     sweep_provenance,
 )
@@ -52,7 +51,7 @@ def test_without_git_there_is_no_commit(tmp_path, monkeypatch) -> None:
 def test_the_host_is_a_hash_that_names_nobody(monkeypatch) -> None:
     host_hash.cache_clear()
     monkeypatch.setattr("platform.node", lambda: "secret-name")
-    monkeypatch.setattr(provenance, "_MACHINE_ID", Path("/none"))
+    monkeypatch.setattr(installation, "_MACHINE_ID", Path("/none"))
     one = host_hash()
     host_hash.cache_clear()
     monkeypatch.setattr("platform.node", lambda: "other-name")

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fleetrank.foundation.errors import FleetError
-from fleetrank.foundation.protobuf import encode_floats, encode_integers, encode_messages
 from phone_farm.imitation.command import ImitatedOutput, Surroundings, flags_of, text_of
 from phone_farm.imitation.inference import (
     Inference,
@@ -23,6 +22,7 @@ from phone_farm.imitation.inference import (
     run_for,
 )
 from phone_farm.imitation.operators import nodes_of, profile_text
+from phone_farm.imitation.protobuf_writer import encode_floats, encode_integers, encode_messages
 
 _SHOWN_INPUTS = {
     "input_layer": "layers", "input_layer_shape": "shapes",

@@ -18,20 +18,15 @@ from wording import has
 from fleetrank.device_agents.contract.agent import DeviceFacts
 from fleetrank.device_agents.contract.measurement import Failure, Measurement
 from fleetrank.device_agents.contract.task import Execution, MeasurePolicy, MeasureTask
+from fleetrank.device_agents.hosts.host import Host
+from fleetrank.device_agents.hosts.messages import DeviceSpec
+from fleetrank.device_agents.hosts.reach import LOCAL_HOST, HostHere, HostLink
 from fleetrank.foundation.vocabulary import ErrorKind, Origin, Runtime, Status
 from fleetrank.orchestrator.dispatch import ray_hosts
-from fleetrank.orchestrator.dispatch.host import Host
-from fleetrank.orchestrator.dispatch.hosts import (
-    LOCAL_HOST,
-    HostHere,
-    HostLink,
-    Hosts,
-    PlacedDevice,
-)
+from fleetrank.orchestrator.dispatch.hosts import Hosts, PlacedDevice
 from fleetrank.orchestrator.dispatch.local_ray import local_ray
 from fleetrank.orchestrator.dispatch.ray_hosts import LABEL, RayHosts
 from fleetrank.orchestrator.dispatch.ray_process import RayProcess
-from fleetrank.orchestrator.identity import DeviceSpec
 
 REACHES = ["inline", pytest.param("ray", marks=pytest.mark.ray)]
 SPECS = (

@@ -12,7 +12,7 @@ from fleetrank.device_agents.host import control_groups, cores, cpu_facts
 from fleetrank.device_agents.host.energy import open_rapl
 from fleetrank.device_agents.registry import KINDS
 from fleetrank.foundation.cpus import Kinds
-from fleetrank.orchestrator.workspace.provenance import PACKAGES, host_hash, package_versions
+from fleetrank.foundation.installation import PACKAGES, host_hash, package_versions
 
 Seen = tuple[tuple[str, tuple[str, ...] | None], ...]
 """By kind: addresses of the devices that a host sees; `None` if it cannot be known."""

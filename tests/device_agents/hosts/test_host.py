@@ -14,17 +14,18 @@ from waiting import wait_until
 
 from fleetrank.device_agents.contract.agent import DeviceFacts, StopRequested
 from fleetrank.device_agents.contract.failures import failure_from_error
+from fleetrank.device_agents.contract.kind import HostShare
 from fleetrank.device_agents.contract.measurement import Measurement, failed
 from fleetrank.device_agents.contract.task import BlockPolicy, Execution, MeasurePolicy, MeasureTask
 from fleetrank.device_agents.errors import NotFitError
+from fleetrank.device_agents.hosts.host import Host
+from fleetrank.device_agents.hosts.messages import DeviceSpec, DeviceTask, PollReply, PollRequest
 from fleetrank.device_agents.registry import create_agent
 from fleetrank.device_agents.simulated import SimulatedAgent
 from fleetrank.foundation.lease import Use, give_up_at_once, host_lease
 from fleetrank.foundation.reading_beside import reading_beside_measurements
 from fleetrank.foundation.small_file import file_sha256
 from fleetrank.foundation.vocabulary import ErrorKind, Flag, Origin, Runtime, Status
-from fleetrank.orchestrator.dispatch.host import DeviceTask, Host, PollReply, PollRequest
-from fleetrank.orchestrator.identity import DeviceSpec, HostShare
 
 _LIMIT_S = 60.0
 QUICK = DeviceSpec(name="quick", kind="simulated")
@@ -68,7 +69,7 @@ def measured(host: Host, given: DeviceTask) -> Measurement:
     """Measures a task and waits until nothing runs."""
     sweep_id = given.task.task_id[0]
     host.accept([given], has_files=True)
-    while given.task.task_id in ask(host, sweep_id=sweep_id, wait_s=0.1).running:
+    while given.task.task_id in dict(ask(host, sweep_id=sweep_id, wait_s=0.1).running):
         pass
     found = ask(host, "new", sweep_id=sweep_id, wait_s=0.0).measurements
     return next(one for one in found if one.task_id == given.task.task_id)

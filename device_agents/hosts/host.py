@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
+from datetime import datetime, timezone
 from functools import partial
 from pathlib import Path
 from time import perf_counter, sleep
@@ -30,19 +30,24 @@ from fleetrank.device_agents.contract.measurement import (
     failed,
     with_possible_times,
 )
-from fleetrank.device_agents.contract.task import Execution, MeasureTask
+from fleetrank.device_agents.contract.task import Execution, MeasureTask, sweep_of
 from fleetrank.device_agents.errors import HOST_PATIENCE_S, NotFitError, TransientError, host_in_use
 from fleetrank.device_agents.hold import CommandHold, KeptHold, Reservation
+from fleetrank.device_agents.hosts.facts import HostFacts, read_host_facts, seen_devices
+from fleetrank.device_agents.hosts.files import HostFiles, file_names
+from fleetrank.device_agents.hosts.messages import (
+    DeviceSpec,
+    DeviceTask,
+    FilePart,
+    PollReply,
+    PollRequest,
+)
+from fleetrank.device_agents.hosts.spool import SPOOL, Spool
 from fleetrank.device_agents.registry import create_agent, makers_of
 from fleetrank.foundation.errors import FleetError
 from fleetrank.foundation.lease import Use, host_lease
 from fleetrank.foundation.reading_beside import ReadingWatch
 from fleetrank.foundation.vocabulary import ErrorKind, Flag
-from fleetrank.orchestrator.dispatch.host_facts import HostFacts, read_host_facts, seen_devices
-from fleetrank.orchestrator.dispatch.host_files import FilePart, HostFiles, file_names
-from fleetrank.orchestrator.dispatch.spool import SPOOL, Spool
-from fleetrank.orchestrator.identity import DeviceSpec
-from fleetrank.orchestrator.keys import sweep_of
 
 _MOST_REPORTED = 100
 """Measurements in one reply: Ray sends replies above 100 kB more slowly, through raylets."""
@@ -57,48 +62,6 @@ _POLL_S = 0.1
 """How often a task that waits for its device checks whether it was cancelled."""
 _GATHER_S = 60.0
 """A round starts without a task that has not come by then: its driver died, or its file is lost."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DeviceTask:
-    """A task and its device."""
-
-    spec: DeviceSpec
-    task: MeasureTask
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PollRequest:
-    """What a driver sends a host repeatedly, to get its news.
-
-    Attributes:
-        session: new for each driver and after each reply that may have been lost. In a new session
-            the host offers all kept measurements again.
-        acknowledged: ids of the tasks whose measurements the driver has stored.
-        wait_s: how long the host waits for something to report.
-    """
-
-    sweep_id: str
-    session: str
-    acknowledged: tuple[str, ...] = ()
-    wait_s: float = 0.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PollReply:
-    """The news of a host for a driver.
-
-    Attributes:
-        session: the session of the request.
-        measurements: measurements since the session's last reply.
-        running: the sweep's tasks in flight, as a mapping from task id to device.
-        has_hung: an agent does not return; the host's process must be restarted.
-    """
-
-    session: str
-    measurements: tuple[Measurement, ...]
-    running: Mapping[str, str]
-    has_hung: bool
 
 
 @dataclass(slots=True)
@@ -153,7 +116,14 @@ class Host:
 
     When its process ends, finished measurements remain in the spool and running tasks are lost; the
     driver decides whether to retry them.
+
+    Attributes:
+        patience_s: how long a task waits for its device and the host before it says so.
+        most_kept: measurements that no driver fetched; `None` keeps all.
     """
+
+    patience_s = HOST_PATIENCE_S
+    most_kept: int | None = None
 
     def __init__(self, folder: Path) -> None:
         """Reads the measurements that an earlier process of this host left in its folder.
@@ -161,7 +131,7 @@ class Host:
         Raises:
             OSError: the folder cannot be written.
         """
-        self._spool = Spool(folder / SPOOL)
+        self._spool = Spool(folder / SPOOL, self.most_kept)
         self._files = HostFiles(folder / "files")
         self._running: dict[str, _Running] = {}
         # Answers of devices that are not fit. They are worth nothing after a crash, and never in
@@ -187,7 +157,7 @@ class Host:
 
     def clock_s(self) -> float:
         """The time of this host's clock, in seconds since 1970."""
-        return datetime.now(UTC).timestamp()
+        return datetime.now(timezone.utc).timestamp()
 
     def accept(self, tasks: Sequence[DeviceTask], has_files: bool) -> Sequence[str]:
         """Starts tasks; returns at once. A task that is in flight or already measured is skipped.
@@ -244,11 +214,11 @@ class Host:
             # The first reply names all tasks: the driver assumes that any other task is lost.
             found = found if is_first else found[:_MOST_REPORTED]
             offered |= {measurement.task_id for measurement in found}
-            running = {
-                task_id: running.given.spec.name
+            running = tuple(
+                (task_id, running.given.spec.name)
                 for task_id, running in self._running.items()
                 if sweep_of(task_id) == sweep_id
-            }
+            )
         self._spool.sync()
         return PollReply(
             session=request.session,
@@ -277,7 +247,7 @@ class Host:
 
     def why_unsupported(self, spec: DeviceSpec, execution: Execution) -> str | None:
         """Returns why a device cannot run an execution; `None` if it can."""
-        return create_agent(spec.kind, dict(spec.options)).why_unsupported(execution)
+        return self._create_agent(spec).why_unsupported(execution)
 
     def overdue(self, margin_s: float) -> Sequence[str]:
         """Tasks whose deadline passed more than `margin_s` ago: their agent hangs."""
@@ -340,12 +310,16 @@ class Host:
 
     def _keep(self, measurement: Measurement) -> None:
         with self._changed:
-            if measurement.failure is not None and measurement.failure.wait is not None:
+            if self._is_void(measurement):
                 self._not_fit[measurement.task_id] = measurement
             else:
                 self._spool.add(measurement)
             del self._running[measurement.task_id]
             self._changed.notify_all()
+
+    def _is_void(self, measurement: Measurement) -> bool:
+        """Whether nothing was tried, so the driver sends the same task again."""
+        return measurement.failure is not None and measurement.failure.wait is not None
 
     def _measure(self, spec: DeviceSpec, task: MeasureTask, running: _Running) -> Measurement:
         """Measures a task, or the round that it is of; each task of a round has its thread.
@@ -427,7 +401,7 @@ class Host:
         Raises:
             NotFitError: another sweep still has the device or the host.
         """
-        until_s = perf_counter() + HOST_PATIENCE_S
+        until_s = perf_counter() + self.patience_s
 
         with self._changed:
             turn = self._turns.setdefault(spec.name, threading.Lock())
@@ -438,7 +412,7 @@ class Host:
             if perf_counter() >= until_s:
                 raise host_in_use(self._users.get(spec.name, ""))
         try:
-            sweep, now = sweep_of(task.task_id), datetime.now(UTC)
+            sweep, now = sweep_of(task.task_id), datetime.now(timezone.utc)
             self._users[spec.name] = f"sweep {sweep} (since {now.isoformat(timespec='seconds')})"
             if spec.share is HostShare.NONE:
                 yield True
@@ -478,8 +452,11 @@ class Host:
 
     def _agent(self, spec: DeviceSpec) -> Agent:
         if spec not in self._agents:
-            self._agents[spec] = create_agent(spec.kind, dict(spec.options))
+            self._agents[spec] = self._create_agent(spec)
         return self._agents[spec]
+
+    def _create_agent(self, spec: DeviceSpec) -> Agent:
+        return create_agent(spec.kind, dict(spec.options))
 
 
 def _failure_of(error: Exception, *makers: str) -> Failure:

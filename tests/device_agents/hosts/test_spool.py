@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fleetrank.device_agents.contract.measurement import Failure, Measurement, WorkerFacts
+from fleetrank.device_agents.hosts import spool as spool_module
+from fleetrank.device_agents.hosts.spool import Spool
 from fleetrank.foundation.vocabulary import ErrorKind, Flag, MemoryMetric, Origin, Status
-from fleetrank.orchestrator.dispatch import spool as spool_module
-from fleetrank.orchestrator.dispatch.spool import Spool
 
 
 def measurement(number: int, sweep: str = "s", **changes: object) -> Measurement:
@@ -162,3 +162,23 @@ def test_others_may_not_read_what_a_user_has_measured(tmp_path: Path) -> None:
     Spool(path)
     assert (path.stat().st_mode & 0o077, path.parent.stat().st_mode & 0o077) == (0, 0)
     assert os.access(path, os.W_OK)
+
+
+def test_the_oldest_measurements_make_room_where_room_is_short(tmp_path: Path) -> None:
+    spool = Spool(tmp_path / "spool.jsonl", most=2)
+    for number in range(3):
+        spool.add(measurement(number))
+    assert len(spool) == 2
+    assert measurement(0).task_id not in spool
+
+
+def test_without_orjson_the_same_is_written_and_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Spool(tmp_path / "spool.jsonl").add(measurement(0))
+    monkeypatch.setattr(spool_module, "orjson", None)
+    spool = Spool(tmp_path / "spool.jsonl")
+    spool.add(measurement(1))
+    monkeypatch.undo()
+    found = Spool(tmp_path / "spool.jsonl")
+    assert [*found.of_sweep("s")] == [measurement(0), measurement(1)]
