@@ -1,8 +1,8 @@
 """How far two conditions, or means over many pairs of them, rank models alike.
 
 A pair is of two columns of values, whatever they are of: platforms, workloads on one platform, or
-sweeps. Everything about an agreement is computed here once: rho over the common models, its
-interval, and the nulls; then means over pairs, clusters first.
+sweeps. Here are the interval of rho, its nulls, and means over pairs, clusters first. Rho over the
+common models is in `draws`, which ranks them once for all of these.
 """
 
 import math

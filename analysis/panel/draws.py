@@ -1,4 +1,4 @@
-"""Pairs of columns by their common models, and their rho in random draws.
+"""Pairs of columns by their common models: their rho, and their rho in random draws.
 
 A draw is a permutation or a resample of the models; it is made once for the pairs and for every
 mean over them.

@@ -92,7 +92,7 @@ class GpuProcess:
     used_bytes: int | None = None
 
 
-NO_AGENT = "other GPUs are not supported yet: docs/gpu.md explains how to add one"
+NO_AGENT = "other GPUs need a package that adds their kind: docs/extend.md shows how to write one"
 
 
 class Code(IntEnum):
