@@ -10,7 +10,6 @@ from pathlib import Path
 
 from fleetrank.analysis.statistics.claims.claim_file import study_claims
 from fleetrank.analysis.statistics.claims.claims import ClaimVerdict
-from fleetrank.analysis.tables.values import value_text
 from fleetrank.foundation.errors import BadFileError
 
 _FOLDER = Path(__file__).with_name("claims")
@@ -58,7 +57,7 @@ _SETS: Mapping[str, tuple[str, str]] = {
     ),
 }
 _HEAD = (
-    "claim", "study", "figure", "interval", "models", "null", "residual null", "ceiling", "verdict",
+    "claim", "verdict", "study", "figure", "interval", "models", "null", "residual null", "ceiling",
 )  # fmt: skip
 _NO_DATA = """## What no data here can tell
 
@@ -107,16 +106,22 @@ def _rows(name: str) -> list[dict[str, str]]:
 
 
 def _table(rows: list[dict[str, str]]) -> Iterator[str]:
-    yield f"| {' | '.join(_HEAD)} |"
-    yield f"|---|{'---:|' * (len(_HEAD) - 2)}---|"
-    for row in (one for one in rows if one["figure"]):
-        texts = {name: value_text(float(row[name])) if row[name] else "" for name in _NUMBERS}
-        interval = f"{texts['low']} to {texts['high']}" if texts["low"] else ""
-        cells = (
-            row["claim"], texts["study"], texts["figure"], interval, row["n_models"], texts["null"],
-            texts["residual_null"], texts["ceiling"], row["verdict"],
-        )  # fmt: skip
-        yield f"| {' | '.join(cells)} |"
+    """The claims with a figure, without columns that are empty."""
+    grid = [_cells(row) for row in rows if row["figure"]]
+    kept = [at for at in range(len(_HEAD)) if any(cells[at] for cells in grid)]
+    yield f"| {' | '.join(_HEAD[at] for at in kept)} |"
+    yield f"|---|---|{'---:|' * (len(kept) - 2)}"
+    for cells in grid:
+        yield f"| {' | '.join(cells[at] for at in kept)} |"
+
+
+def _cells(row: dict[str, str]) -> tuple[str, ...]:
+    texts = {name: f"{float(row[name]):.3g}" if row[name] else "" for name in _NUMBERS}
+    interval = f"{texts['low']} to {texts['high']}" if texts["low"] else ""
+    return (
+        row["claim"], row["verdict"], texts["study"], texts["figure"], interval, row["n_models"],
+        texts["null"], texts["residual_null"], texts["ceiling"],
+    )  # fmt: skip
 
 
 _NUMBERS = ("study", "figure", "low", "high", "null", "residual_null", "ceiling")
