@@ -1,4 +1,7 @@
-"""A folder as Hugging Face stores a model: `config.json` and `*.safetensors`; read offline."""
+"""A folder as Hugging Face stores a model: its files, their hashes and weights; read offline.
+
+`architectures` reads its `config.json`.
+"""
 
 import errno
 import hashlib

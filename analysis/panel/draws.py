@@ -139,7 +139,7 @@ def _given_unit(given: Floats, block: PairBlock) -> Floats:
 
 
 def null_draws(measure: Measure, block: PairBlock, draws: Draws, seed: int) -> Iterator[Floats]:
-    """Unit columns of the block's platforms with permuted latencies; see `ranking.null_units`."""
+    """Unit columns of the block's platforms with permuted latencies; see `frm.null_units`."""
     grid = np.ix_(block.models, block.columns)
     rng = block_rng(measure, block, seed, "null")
     units = null_units(measure.rest[grid], measure.latency[grid], draws.null, rng)
@@ -152,7 +152,7 @@ def residual_draws(
     """Unit columns in which only what FLOPs explain of latency transfers.
 
     `None` without latency, or where FLOPs of a model are unknown: see `why_no_residual_null`. The
-    fit is over the models of the block. See `ranking.residual_null_units`.
+    fit is over the models of the block. See `frm.residual_null_units`.
     """
     if not measure.has_latency or measure.flops is None:
         return None

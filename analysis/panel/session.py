@@ -167,7 +167,7 @@ class Session:
 
     @property
     def compared(self) -> pl.LazyFrame:
-        """`attempts`, with the latency that ranks: see `round_values.RoundValues.adjusted`."""
+        """`attempts`, with the latency that ranks: see `rounds.RoundValues.adjusted`."""
         return self._rows.compared
 
     @property

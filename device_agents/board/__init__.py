@@ -1,4 +1,4 @@
 """Linux boards and machines that are reached over ssh.
 
-Open `agent` first, then `board_repeat`; `there` is the code that runs on the board.
+Open `agent` first, then `board_link`; `there` is the code that runs on the board.
 """

@@ -92,7 +92,7 @@ class GpuProcess:
     used_bytes: int | None = None
 
 
-NO_AGENT = "other GPUs need a package that adds their kind: docs/extend.md shows how to write one"
+NO_AGENT = "other GPUs are not supported yet: a package can add them, as docs/extend.md shows"
 
 
 class Code(IntEnum):

@@ -52,8 +52,7 @@ _SETS: Mapping[str, tuple[str, str]] = {
     "cpu": (
         "One CPU, three runtimes",
         "The 13 networks of the study on a virtual machine with two cores, with ONNX Runtime, "
-        "PyTorch and TFLite at 1 and 2 threads: the first 854 measurements, in rounds, of "
-        "`sweeps/paper13.yaml`.",
+        "PyTorch and TFLite, in rounds: 20 processes of each at 1 thread, two or three at 2.",
     ),
 }
 _HEAD = (
