@@ -122,7 +122,7 @@ def test_a_disk_without_room_refuses_a_file_before_its_first_part(
     part = FilePart(
         name=name_of(b"x"), delivery="0a", size_bytes=5 * mib, content=b"x", is_last=False
     )
-    with pytest.raises(NoRoomError, match="3 MiB left, and the file needs 5 MiB"):
+    with pytest.raises(NoRoomError, match=r"3 MiB .+ 5 MiB"):
         files.receive(part)
     assert list(tmp_path.iterdir()) == [], "what was not in use has made room"
 
