@@ -11,6 +11,7 @@ from fleetrank.analysis.stored.columns import SCHEMA
 from fleetrank.analysis.stored.selection import Selection
 from fleetrank.analysis.tables.tables import TABLES
 from fleetrank.orchestrator.cli import report_command
+from fleetrank.orchestrator.cli.main import run
 from fleetrank.orchestrator.errors import UsageError
 from fleetrank.orchestrator.server.api import TableQuery, api
 from fleetrank.orchestrator.server.pages import PageQuery
@@ -20,8 +21,8 @@ pytestmark = pytest.mark.slow
 
 _FORMS = {"part", "format_", "as_json", "explain", "now"}
 _OF_VIEW = {"columns", "sort", "descending", "limit", "show_all"}
-_OF_COMMAND_LINE = {"models_file"}
-"""Selectors that read a file: the API and the server must not have them."""
+_OF_COMMAND_LINE = {"models_file", "named_models"}
+"""What only a command line has: a file, which the API and the server must not read, and words."""
 
 
 def test_a_table_takes_its_own_settings_and_the_selectors_that_it_can_use() -> None:
@@ -42,11 +43,11 @@ def test_only_the_command_line_reads_a_file_of_models(tmp_path) -> None:
         Selectors.model_validate({"models_file": f"{tmp_path}/models.txt"})
 
 
-def test_outputs_about_everything_take_the_selectors_of_the_page() -> None:
-    taken = set(inspect.signature(report_command.build).parameters) & {
-        one.name for one in selector_fields()
-    }
-    assert taken == set(PAGE_SELECTORS)
+def test_the_page_takes_fewer_selectors_than_files(capsys) -> None:
+    taken = set(inspect.signature(report_command.build).parameters)
+    assert taken > {one.name for one in selector_fields()} - {"set"} > set(PAGE_SELECTORS)
+    assert run(["report", "build", "--source", "pixel-7"]) == 2
+    assert "--tables DIR" in capsys.readouterr().err
 
 
 def test_a_field_says_what_an_option_needs() -> None:
