@@ -66,7 +66,7 @@ _PAUSE_S = 2.0
 class BoardRepeat:
     """Measures one task, or those of a round; every failure is raised as a `FleetError`.
 
-    To the board's host each of its devices is a sweep of its own, so no other gets its answers.
+    To the board's host each of its devices is a separate sweep, so no other gets its answers.
     """
 
     def __init__(
@@ -202,7 +202,7 @@ class BoardRepeat:
         return self._link.call("poll", request, timeout_s=limit_s, stop_requested=self._is_over)
 
     def _is_over(self) -> bool:
-        """Whether the user ends the repeat; tells the board once that a round ends."""
+        """Whether the user ends the repeat; reports to the board once that a round ends."""
         if not self._is_finishing and self._finish():
             self._link.call("finish_rounds", self._sweep)
             self._is_finishing = True
@@ -233,7 +233,7 @@ def _news(plain: Json) -> tuple[Mapping[str, Json], Set[str]]:
         case {"measurements": [*answers], "running": [*running]}:
             found = {str(one.get("task_id")): one for one in answers if isinstance(one, dict)}
             return found, {str(one[0]) for one in running if isinstance(one, list)}
-    raise no_result("it is no news of tasks")
+    raise no_result("it does not contain news of tasks")
 
 
 def _limit_s(tasks: Sequence[MeasureTask]) -> float:

@@ -266,7 +266,7 @@ def lacking(plain: Json, files: Mapping[str, str]) -> Mapping[str, Path]:
     paths = {name: Path(path) for path, name in files.items()}
     names = plain if isinstance(plain, list) else [plain]
     if not set(map(str, names)) <= paths.keys():
-        raise no_result("it lacks files that nobody uses")
+        raise no_result("it lacks files that this task does not use")
     return {str(name): paths[str(name)] for name in names}
 
 

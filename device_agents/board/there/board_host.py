@@ -118,7 +118,7 @@ class BoardHost(Host):
         make_environment(self._outputs.parents[1], self._files.path(name), requirements)
 
     def _is_void(self, measurement: Measurement) -> bool:
-        """Also of a task that was stopped: nobody may wait for it any more."""
+        """Also of a task that was stopped, whose driver may have gone."""
         failure = measurement.failure
         is_stopped = failure is not None and failure.kind is ErrorKind.INTERRUPTED
         return is_stopped or super()._is_void(measurement)

@@ -77,7 +77,7 @@ class HostProcess:
                     return
 
     def _serve(self, line: socket.socket) -> None:
-        # The other side can end at any time; then nobody needs the answer.
+        # The other side can end at any time; then the answer is not needed.
         with line, line.makefile("rb") as stream, contextlib.suppress(OSError):
             line.sendall(GREETING)
             reply = json.dumps({**self._carry_out(stream, line), "boot": read_boot()})
@@ -97,7 +97,7 @@ class HostProcess:
                 arguments.append(partial(_is_gone, line))
             answer = getattr(self._host, method)(*arguments)
             return {"answer": answer if isinstance(answer, list) else to_plain(answer)}
-        except Exception as error:  # the driver is told of every error
+        except Exception as error:  # the driver gets every error
             return {"error": to_plain(failure_from_error(error, None))}
 
 

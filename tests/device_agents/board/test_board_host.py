@@ -1,5 +1,6 @@
 """The host of a board: it judges the board, runs the canary, and one process serves its folder."""
 
+import contextlib
 import json
 import socket
 import subprocess
@@ -151,12 +152,19 @@ def process(
     monkeypatch.setattr(host_process, "_LOOK_S", 0.05)
     thread = threading.Thread(target=HostProcess(tmp_path).run, daemon=True)
     thread.start()
-    wait_until((tmp_path / SOCKET).exists, "the host")
+    wait_until(lambda: listens(tmp_path), "the host")
     yield thread
     (tmp_path / SOCKET).unlink(missing_ok=True)
     agent.is_free.set()
     thread.join(60.0)
     assert not thread.is_alive(), "without its socket it ends"
+
+
+def listens(folder: Path) -> bool:
+    with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX) as line:
+        line.connect(str(folder / SOCKET))
+        return True
+    return False
 
 
 def call(folder: Path, method: str, *arguments: object) -> dict[str, object]:
