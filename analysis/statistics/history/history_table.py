@@ -95,7 +95,7 @@ class SweepStep:
         model: `None` of a step of the host.
         after, sweep_id: the last sweep of the old level, and the first of the new one.
         sweeps_before, sweeps_after: of the two levels.
-        differs: the facts that changed between the two sweeps; `None` if none of them did.
+        differs: the facts that changed between the two sweeps; `None` if no fact did.
     """
 
     change: LevelChange

@@ -1,7 +1,7 @@
 """Finds the steps of several courses of values: where a level changes and stays changed.
 
 The courses of the models of one platform have the host in common. What they share is taken out
-first, so that a step of one model is told from a drift of the host.
+first, which separates a step of one model from a drift of the host.
 """
 
 import math
@@ -17,7 +17,7 @@ from fleetrank.analysis.arrays.ranking import Floats
 ALPHA = 0.05
 """The rate of platforms without a change on which a step is reported."""
 LEAST_TOGETHER = 3
-"""Courses from which on what is common is told from what one does: of two, neither is usual."""
+"""Courses from which on what is common is known from what one does: of two, neither is usual."""
 LEAST_VALUES = 3
 """Values of a course in which a step can be found: two levels, and one spread."""
 _ROUNDS = 50
