@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 
 import polars as pl
 
+from fleetrank.analysis.arrays.bootstrap import MIN_MODELS_FOR_INTERVAL
 from fleetrank.analysis.errors import AnalysisError, NoDataError
 from fleetrank.analysis.panel.session import Session
 from fleetrank.analysis.report.evidence import Evidence
@@ -211,6 +212,12 @@ def _table(name: str, session: Session, evidence: Evidence, found: PageTables) -
     if name in _SLOW and n_models > _MANY_MODELS:
         raise AnalysisError(
             f"not computed for the page: it takes too long for {n_models:,} models",
+            f"fleetrank report show {request.words}",
+        )
+    if name == "claims" and n_models < MIN_MODELS_FOR_INTERVAL:
+        raise NoDataError(
+            f"{count_of(n_models, 'model')}: with fewer than {MIN_MODELS_FOR_INTERVAL} no rho has "
+            "an interval",
             f"fleetrank report show {request.words}",
         )
     if name == "transfer":

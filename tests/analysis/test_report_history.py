@@ -47,7 +47,9 @@ def test_a_step_of_one_model_is_marked_where_it_begins(one_sweep: Path, tmp_path
 
 def test_one_sweep_has_no_history(one_sweep: Path, tmp_path: Path) -> None:
     assert page_data(one_sweep, tmp_path)["history"] == []
-    assert 'id="history"' not in (tmp_path / "page.html").read_text(encoding="utf-8")
+    html = (tmp_path / "page.html").read_text(encoding="utf-8")
+    assert 'id="history"' not in html
+    assert 'id="claims"' not in html, "four models tell of no claim"
 
 
 def page_data(results: Path, folder: Path):
