@@ -35,6 +35,11 @@ _UNSAID = _USUAL | {"backend": ("cpu",), "affinity": ("free", "first_cores")}
 """Values that are not said of all platforms, nor of a single one."""
 
 
+def short_commits(text: pl.Expr) -> pl.Expr:
+    """A text with twelve digits of each commit: they identify it in every repository in use."""
+    return text.str.replace_all(r"\b([0-9a-f]{12})[0-9a-f]{28}\b", "$1")
+
+
 @dataclass(frozen=True, slots=True)
 class Labels:
     """The names of some platforms.

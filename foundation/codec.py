@@ -21,8 +21,6 @@ from fleetrank.foundation.errors import FleetError
 T = TypeVar("T")
 Json = None | bool | int | float | str | list["Json"] | dict[str, "Json"]
 REMEDY = "write it with the same version of fleetrank that reads it"
-
-
 _CONVERSIONS: Mapping[tuple[object, type], Callable[[Any], object]] = {
     (float, int): float,
     (Path, str): Path,

@@ -215,7 +215,7 @@ class HostRules:
 
     def longest_quiet_s(self) -> float | None:
         """How long to wait for a quiet host; `None` does not ask whether it is quiet."""
-        return {"flag": None, "wait": self.quiet_s, "refuse": 0.0, "retry": None}[self.quiet]
+        return {"wait": self.quiet_s, "refuse": 0.0}.get(self.quiet)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,6 +17,7 @@ import numpy as np
 import polars as pl
 
 from fleetrank.analysis.chart_points import MAX_PROCESSES
+from fleetrank.analysis.labels import short_commits
 from fleetrank.analysis.report.evidence import Evidence
 from fleetrank.analysis.report.growth_points import drawn_curves, drawn_runs, sustained_series
 from fleetrank.analysis.report.html_table import HtmlCell, HtmlHead, HtmlRow, HtmlTable, html_table
@@ -24,7 +25,7 @@ from fleetrank.analysis.report.page_data import flops_ranks
 from fleetrank.analysis.report.page_tables import PREDICTED_LEAD, PageTables
 from fleetrank.analysis.report.pair_view import is_of_pairs
 from fleetrank.analysis.report.shown import Shown
-from fleetrank.analysis.report.token_points import reading_times, shown_token_cells
+from fleetrank.analysis.report.token_points import shown_token_cells
 from fleetrank.analysis.statistics.measured.latency_tables import MARKS
 from fleetrank.analysis.statistics.measured.verdicts import sweep_sentences
 from fleetrank.analysis.statistics.ranks.disagreement import MIN_SHIFT
@@ -59,8 +60,6 @@ _MODEL_FACTS = (
     "model", "family", "flops", "flops_method", "parameters", "input_size", "accuracy_top1",
     "accuracy_source", "weights_id",
 )  # fmt: skip
-_COMMIT = r"\b([0-9a-f]{12})[0-9a-f]{28}\b"
-"""Twelve digits identify a commit in every repository in use."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -315,7 +314,10 @@ def _tokens(evidence: Evidence, _tables: PageTables) -> _Own | None:
 
 
 def _reading(evidence: Evidence, tables: PageTables) -> _Own | None:
-    times = reading_times(evidence, tables)
+    """Only with segments, whose times and crossovers have an answer."""
+    if not evidence.has_segments or len(tables.answered("tokens/reading", "tokens/crossover")) < 2:
+        return None
+    times = evidence.shown.on_page(tables["tokens/reading"].frame)
     if times.is_empty():
         return None
     return _Own(
@@ -461,7 +463,7 @@ def _sweeps(evidence: Evidence) -> pl.DataFrame:
     extra: list[dict[str, object]] = [
         {"command_line": one.command_line, "state": one.state} for one in known
     ]
-    short = pl.col("git_commit").str.replace_all(_COMMIT, "$1").alias("git_commit")
+    short = short_commits(pl.col("git_commit"))
     columns = {"command_line": pl.String(), "state": pl.String()}
     if any(one != SweepTags() for one in evidence.tags.values()):
         columns |= {"tags": pl.String(), "note": pl.String()}

@@ -4,7 +4,6 @@ import polars as pl
 
 from fleetrank.analysis.report.evidence import Evidence
 from fleetrank.analysis.report.html_table import Json
-from fleetrank.analysis.report.page_tables import PageTables
 from fleetrank.analysis.report.points import BYTES_PER_MB, DIGITS, PLACE
 from fleetrank.foundation.units import NS_PER_MS, NS_PER_S
 from fleetrank.foundation.workload import Workload
@@ -45,10 +44,3 @@ def shown_token_cells(evidence: Evidence) -> pl.DataFrame | None:
         pl.col("model").is_in(list(shown.models))
         & pl.col("platform_key").is_in(list(shown.platforms))
     ).unique([*PLACE, "workload"], keep="first", maintain_order=True)
-
-
-def reading_times(evidence: Evidence, tables: PageTables) -> pl.DataFrame:
-    """The times of reading that the page shows; empty without segments."""
-    if not evidence.has_segments or len(tables.answered("tokens/reading", "tokens/crossover")) < 2:
-        return pl.DataFrame()
-    return evidence.shown.on_page(tables["tokens/reading"].frame)

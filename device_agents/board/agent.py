@@ -1,7 +1,7 @@
 """The agent of a Linux board that is reached over ssh.
 
 It gives tasks to the board's host, which runs `CpuAgent` or `CudaAgent` there, and waits for its
-answers. A cut line costs nothing: that host measures to the end, and keeps what was not fetched.
+answers. If the line is cut, that host measures to the end and keeps what was not fetched.
 """
 
 import contextlib

@@ -275,7 +275,7 @@ def _refuse_selected_page(
     given += [
         f"--{one.name.replace('_', '-')}"
         for one in selector_fields()
-        if one.name in {*_OF_FILES} - {*PAGE_SELECTORS}
+        if one.name not in ("set", *PAGE_SELECTORS)
         and getattr(selectors, one.name) not in (one.default, ())
     ]
     if given:

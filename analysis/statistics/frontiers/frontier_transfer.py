@@ -268,7 +268,8 @@ def _reason(row: FrontierRow, why_none: dict[str, str]) -> str | None:
     texts = [text for name, text in why_none.items() if math.isnan(getattr(row.figures, name))]
     if row.level is Level.TIER and (row.intervals is None or row.intervals.precision_low is None):
         texts.append(
-            f"no interval: {count_of(row.n_models, 'model')}, at least 9 needed"
+            f"no interval: {count_of(row.n_models, 'model')}, at least "
+            f"{MIN_MODELS_FOR_INTERVAL} needed"
             if row.n_models < MIN_MODELS_FOR_INTERVAL
             else "no interval of a share that is the same in every resample"
         )

@@ -17,6 +17,7 @@ import polars as pl
 
 from fleetrank.analysis.arrays.ranking import Floats
 from fleetrank.analysis.errors import NoDataError
+from fleetrank.analysis.labels import short_commits
 from fleetrank.analysis.panel.session import Session, once_a_session
 from fleetrank.analysis.statistics.history.level_steps import (
     ALPHA,
@@ -37,8 +38,6 @@ from fleetrank.foundation.wording import count_of
 _PLACE = ("platform_key", "workload", "model")
 _FACTS = ("git_commit", "runtime_version", "artifact_sha256", "os", "fleetrank_version")
 """What most often explains a step, the first first."""
-_COMMIT = "^([0-9a-f]{12})[0-9a-f]+"
-"""Twelve digits identify a commit in every repository in use."""
 _TITLES = {"sweeps": "Latency in each sweep", "steps": "Steps of latency"}
 _NEEDS = "measure the same models again: `fleetrank sweep run SPEC`, after each change"
 
@@ -132,18 +131,19 @@ class History:
 
 @once_a_session
 def histories(session: Session) -> Sequence[History]:
-    """The history of each platform, sorted; also models that are not selected tell of the host.
+    """The history of each platform, sorted; models that are not selected show the host too.
 
     Raises:
         NoDataError: no model was measured on the same platform in two sweeps.
         AnalysisError: the margin is wrong.
     """
     least = math.log1p(margin_of(session.selection, MARGIN))
-    chosen = _values(session)
-    of_all = _values(session.asked(replace(session.selection, model=None)))
-    beside = of_all.join(chosen, on=("platform_key", "workload"), how="semi")
+    chosen, every = session.selection.model, replace(session.selection, model=None)
+    of_all = _values(session.asked(every))
+    mine = of_all if chosen is None else _values(session)
+    beside = of_all.join(mine, on=("platform_key", "workload"), how="semi")
     parts = beside.group_by("platform_key", "workload", maintain_order=True)
-    return [_of_models(_history(rows, least), {*chosen["model"]}) for _, rows in parts]
+    return [_of_models(_history(rows, least), {*mine["model"]}) for _, rows in parts]
 
 
 def _of_models(one: History, models: set[str]) -> History:
@@ -161,7 +161,6 @@ def _values(session: Session) -> pl.DataFrame:
     chosen = [session.of_workload(name) for name in session.chosen_workloads]
     is_ordinary = ~IS_SUSTAINED.fill_null(value=False) & (pl.col("latency_p50_ns") > 0)
     facts = [pl.col(name).drop_nulls().last() for name in (*_FACTS, "origin")]
-    commit = pl.col("git_commit").str.replace(_COMMIT, "$1")
     parts = [
         one.rounds.of_attempts(last_attempts(one.attempts.filter(is_ordinary)), "level_ns")
         .with_columns(known_workload().alias("workload"))
@@ -172,7 +171,7 @@ def _values(session: Session) -> pl.DataFrame:
             pl.col("started_utc").min(),
             *facts,
         )
-        .with_columns(commit)
+        .with_columns(short_commits(pl.col("git_commit")))
         .collect()
         for one in chosen
     ]

@@ -77,13 +77,15 @@ class HostProcess:
                     return
 
     def _serve(self, line: socket.socket) -> None:
-        # The other side can end at any time; then the answer is not needed.
-        with line, line.makefile("rb") as stream, contextlib.suppress(OSError):
-            line.sendall(GREETING)
-            reply = json.dumps({**self._carry_out(stream, line), "boot": read_boot()})
-            line.sendall(f"{REPLY_MARK}{reply}\n".encode())
-        with self._lock:
-            self._n_joined -= 1
+        try:
+            # The other side can end at any time; then the answer is not needed.
+            with contextlib.suppress(OSError), line, line.makefile("rb") as stream:
+                line.sendall(GREETING)
+                reply = json.dumps({**self._carry_out(stream, line), "boot": read_boot()})
+                line.sendall(f"{REPLY_MARK}{reply}\n".encode())
+        finally:
+            with self._lock:
+                self._n_joined -= 1
 
     def _carry_out(self, stream: BinaryIO, line: socket.socket) -> "dict[str, object]":
         try:

@@ -83,16 +83,17 @@ def test_what_was_measured_while_the_line_was_cut_is_fetched(board: SshBoard, be
     board.relay.cut()
     wait_until(lambda: len(board.kept) == 1, "the result on the board", 60.0)
     board.relay.restore()
-    seen = found.result(120.0)
-    assert seen.status is Status.OK, seen.failure
-    assert seen.stop_reason == "max_time"
-    wait_until(lambda: board.kept == [], "the acknowledgement", 30.0)
+    assert_measured_to_its_end(board, found)
 
 
 @pytest.mark.thorough
 def test_a_repeat_goes_on_when_the_connection_ends(board: SshBoard, begin: Begin) -> None:
     found = begin(5.0)
     board.relay.reset()
+    assert_measured_to_its_end(board, found)
+
+
+def assert_measured_to_its_end(board: SshBoard, found: "Future[Measurement]") -> None:
     seen = found.result(120.0)
     assert seen.status is Status.OK, seen.failure
     assert seen.stop_reason == "max_time"
