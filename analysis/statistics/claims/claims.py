@@ -11,7 +11,6 @@ from enum import StrEnum
 import polars as pl
 
 from fleetrank.analysis.errors import AnalysisError
-from fleetrank.analysis.panel.agreement import Agreement
 from fleetrank.analysis.panel.session import Session
 from fleetrank.analysis.statistics.claims.claim_file import (
     BESIDE,
@@ -41,14 +40,30 @@ class ClaimVerdict(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class FigureHere:
+    """The figure of a claim on the selected rows, and what stands beside it, as `BESIDE` names it.
+
+    Of several rows it is their mean, and so are the ends of its interval, which is too wide rather
+    than too narrow.
+    """
+
+    figure: float
+    n_models: int | None = None
+    n_pairs: int | None = None
+    low: float | None = None
+    high: float | None = None
+    null_mean: float | None = None
+    residual_null_mean: float | None = None
+    ceiling: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CheckedClaim:
     """One claim, and its figure here.
 
     Attributes:
         study: the value that the study states; `None` stands beside others, without a verdict.
-        here: the figure is its rho, whatever it is of; of several rows of a table it is their
-            mean, and so are the ends of its interval, which is too wide rather than too narrow.
-            `None` has its reason.
+        here: the figure, `None` with its reason.
         verdict: what the interval says of the value.
         found: the table and row of the figure.
         reason: why the verdict is open, or what the table says of the row.
@@ -56,7 +71,7 @@ class CheckedClaim:
 
     claim: str
     study: float | None
-    here: Agreement | None = None
+    here: FigureHere | None = None
     verdict: ClaimVerdict | None = None
     found: str | None = None
     reason: str | None = None
@@ -77,17 +92,15 @@ def claims_table(session: Session) -> Table:
         f"{number[ClaimVerdict.FAILS]} do not hold, and {number[ClaimVerdict.OPEN]} cannot be told "
         "from these rows."
     )
-    has_models = pl.col("n_models") > 0
-    frame = frame_of(CheckedClaim, rows).with_columns(pl.when(has_models).then("n_models"))
     return Table(
         title=claims.title,
-        frame=frame.rename(_SHOWN).select(_COLUMNS),
+        frame=frame_of(CheckedClaim, rows).rename(_SHOWN).select(_COLUMNS),
         notes=(counts, *session.panel.notes, *claims.notes),
         explanation=explained(TABLE),
     )
 
 
-_SHOWN = {"rho": "figure", "null_mean": "null", "residual_null_mean": "residual_null"}
+_SHOWN = {"null_mean": "null", "residual_null_mean": "residual_null"}
 _COLUMNS = (
     "claim", "study", "figure", "low", "high", "n_models", "n_pairs", "null", "residual_null",
     "ceiling", "verdict", "found", "reason",
@@ -162,20 +175,15 @@ def _looked_up(made: _Tables, claim: Claim, name: str, figure: ClaimFigure) -> C
     n_models, n_pairs = (
         min((int(n) for n in some if n is not None), default=None) for some in beside[:2]
     )
-    rho, low, high, null, residual_null, ceiling = (
+    means = (
         None if None in some else sum(some) / len(some)  # type: ignore[arg-type]
-        for some in (_values_of(rows, figure.column), *beside[2:])
+        for some in beside[2:]
     )
-    here = Agreement(
-        measure=claim.claim,
-        n_models=n_models or 0,
+    here = FigureHere(
+        figure=float(rows[figure.column].mean()),  # type: ignore[arg-type]
+        n_models=n_models,
         n_pairs=n_pairs,
-        rho=rho,
-        low=low,
-        high=high,
-        null_mean=null,
-        residual_null_mean=residual_null,
-        ceiling=ceiling,
+        **dict(zip(BESIDE[2:], means, strict=True)),
     )
     name = f"{claim.claim} ({figure.note})" if figure.note else claim.claim
     return replace(blank, claim=name, here=here, reason="; ".join(reasons) or None)
@@ -214,7 +222,9 @@ def _values_of(rows: pl.DataFrame, column: str | float) -> list[float | None]:
     return rows[column].cast(pl.Float64).to_list() if is_known else [None]
 
 
-def verdict_of(here: Agreement | None, value: float, rule: Rule) -> tuple[ClaimVerdict, str | None]:
+def verdict_of(
+    here: FigureHere | None, value: float, rule: Rule
+) -> tuple[ClaimVerdict, str | None]:
     """What the interval says of the value, and why it cannot be told; `None` where it can."""
     if here is None:
         return ClaimVerdict.OPEN, None

@@ -8,9 +8,8 @@ import pytest
 from scipy import stats
 from wording import has
 
-from fleetrank.analysis.panel.agreement import Agreement
 from fleetrank.analysis.statistics.claims.claim_file import Rule, parse_claims, study_claims
-from fleetrank.analysis.statistics.claims.claims import ClaimVerdict, verdict_of
+from fleetrank.analysis.statistics.claims.claims import ClaimVerdict, FigureHere, verdict_of
 from fleetrank.analysis.stored.selection import Selection
 from fleetrank.analysis.tables.table import Table
 from fleetrank.analysis.tables.tables import make_table
@@ -79,10 +78,9 @@ def row_of(table: Table, claim: str) -> dict[str, object]:
     ],
 )
 def test_the_interval_decides(rule, low, high, null, residual_null, expected) -> None:
-    here = Agreement(
-        measure="c", n_models=9, rho=0.85, low=low, high=high, null_mean=null,
-        residual_null_mean=residual_null,
-    )  # fmt: skip
+    here = FigureHere(
+        figure=0.85, low=low, high=high, null_mean=null, residual_null_mean=residual_null
+    )
     verdict, why = verdict_of(here, 0.9, rule)
     assert verdict == expected
     assert (why is None) is (verdict is not ClaimVerdict.OPEN)
