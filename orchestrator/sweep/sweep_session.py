@@ -149,8 +149,8 @@ def _why_no_set(setup: Setup, cell: Cell, n_processes: int) -> str | None:
     device = setup.devices[cell.device]
     if device.kind_of.why_not_replicated is None:
         return (
-            f"a device of kind {device.kind} runs one process at a time: name a cpu or a cuda "
-            "device"
+            f"a device of kind {device.kind} runs one process at a time: name a cpu, "
+            "a board or a cuda device"
         )
     if reason := device.kind_of.why_not_replicated(cell.execution):
         return reason
