@@ -18,7 +18,7 @@ from typing import Any, Self
 from fleetrank.device_agents.contract.agent import DeviceFacts
 from fleetrank.device_agents.contract.measurement import Failure, Measurement, failed
 from fleetrank.device_agents.contract.task import MeasureTask
-from fleetrank.device_agents.hosts.files import file_names, file_paths
+from fleetrank.device_agents.hosts.files import file_paths, waiting_for
 from fleetrank.device_agents.hosts.messages import DeviceSpec, DeviceTask, PollReply, PollRequest
 from fleetrank.device_agents.hosts.reach import HostLink, Reach
 from fleetrank.foundation.vocabulary import ErrorKind
@@ -422,8 +422,8 @@ class _Client:
                 self.in_flight.setdefault(task_id, self._specs[device])
 
     def _send_files(self, tasks: Sequence[DeviceTask], missing: Sequence[str]) -> None:
-        wanted = set(missing)
-        waiting = tuple(one for one in tasks if not wanted.isdisjoint(file_names(one.task)))
+        ids = waiting_for(missing, [given.task for given in tasks])
+        waiting = tuple(given for given in tasks if given.task.task_id in ids)
         paths = {path.name: path for given in waiting for path in file_paths(given.task)}
         answer = self._reach.send_files(self.host, [paths[name] for name in missing])
         self._transfers[answer] = waiting

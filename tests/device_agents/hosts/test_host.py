@@ -12,6 +12,7 @@ import pytest
 from tiny_onnx import save_tiny_onnx
 from waiting import wait_until
 
+from fleetrank.device_agents.board.there.board_host import BoardHost
 from fleetrank.device_agents.contract.agent import DeviceFacts, StopRequested
 from fleetrank.device_agents.contract.failures import failure_from_error
 from fleetrank.device_agents.contract.kind import HostShare
@@ -171,9 +172,34 @@ def test_one_sweep_is_interrupted_and_the_other_goes_on(host: Host) -> None:
     assert host.is_idle(_LIMIT_S)
 
 
-def test_orders_whose_files_are_not_here_are_not_taken(host: Host) -> None:
-    assert host.accept([order()], has_files=False) == [f"{'0' * 64}.onnx"]
+@pytest.mark.parametrize("kind", [Host, BoardHost])
+def test_a_round_waits_for_the_files_of_all_its_tasks_and_other_tasks_start(
+    kind: type[Host], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(BoardHost, "_create_agent", Host._create_agent)
+    host, names = kind(tmp_path), [f"{number:064}.onnx" for number in range(2)]
+    (tmp_path / "files" / names[0]).touch()
+    members = ("s/c/0/0", "s/c/1/0")
+    paths = dict(zip(("s/c/2/0", *members), (names[0], *names), strict=True))
+    given = [
+        replace(
+            order(),
+            task=replace(
+                TASK,
+                task_id=task_id,
+                members=members if task_id in members else (),
+                artifact_path=path,
+            ),
+        )
+        for task_id, path in paths.items()
+    ]
+    assert host.accept(given, has_files=False) == [names[1]]
+    assert ids(ask(host)) == ["s/c/2/0"]
     assert host.is_idle(0.0)
+    (tmp_path / "files" / names[1]).touch()
+    assert host.accept(given, has_files=False) == []
+    assert host.is_idle(_LIMIT_S)
+    assert set(ids(ask(host, wait_s=0.0))) == {*members}
 
 
 def test_a_waiting_question_is_answered_as_soon_as_there_is_something(host: Host) -> None:
