@@ -239,7 +239,7 @@ def _news(plain: Json) -> tuple[Mapping[str, Json], Set[str]]:
 def _limit_s(tasks: Sequence[MeasureTask]) -> float:
     """The longest time there, with what the board's own agent waits for a quiet moment."""
     canary_s = 0.0 if tasks[0].canary is None else 2 * CANARY_LIMIT_S
-    return sum(task.timeout_s for task in tasks) + _QUIET_LOOK_S + canary_s
+    return sum(task.limits.timeout_s for task in tasks) + _QUIET_LOOK_S + canary_s
 
 
 def _stopped() -> StoppedError:
@@ -286,7 +286,7 @@ class BoardAgent:
 
     def longest_s(self, task: MeasureTask) -> float:
         """The longest time of `measure`: the board can be in use, and the line can be cut."""
-        own_s = 2 * task.timeout_s + 2 * TURN_S + self._options.reconnect_s + BESIDE_S
+        own_s = 2 * task.limits.timeout_s + 2 * TURN_S + self._options.reconnect_s + BESIDE_S
         return own_s if task.canary is None else own_s + 4 * CANARY_LIMIT_S
 
     def measure(self, task: MeasureTask, stop_requested: StopRequested = never_stop) -> Measurement:

@@ -19,7 +19,12 @@ from wording import has
 
 from fleetrank.device_agents.contract.agent import DeviceFacts
 from fleetrank.device_agents.contract.measurement import Failure, Measurement
-from fleetrank.device_agents.contract.task import Execution, MeasurePolicy, MeasureTask
+from fleetrank.device_agents.contract.task import (
+    Execution,
+    MeasurePolicy,
+    MeasureTask,
+    RepeatLimits,
+)
 from fleetrank.device_agents.hosts.files import file_parts
 from fleetrank.device_agents.hosts.host import Host
 from fleetrank.device_agents.hosts.messages import DeviceSpec
@@ -90,7 +95,7 @@ def task(name: str, **changes: object) -> MeasureTask:
         "artifact_sha256": "0",
         "execution": Execution(runtime=Runtime.ONNX, backend="cpu"),
         "macs_and_parameters": (10_000_000, 1_000_000),
-        "timeout_s": 60.0,
+        "limits": RepeatLimits(timeout_s=60.0),
     }
     return MeasureTask(**(fields | changes))
 
