@@ -14,6 +14,7 @@ from fleetrank.device_agents.contract.task import (
     MeasurePolicy,
     RepeatLimits,
     Seconds,
+    TokenCost,
 )
 from fleetrank.foundation.user_file import NO_OTHER_KEYS, Bytes, Key
 from fleetrank.foundation.vocabulary import Flag, Precision
@@ -31,6 +32,7 @@ class Cell:
             the export.
         platform_key: see `orchestrator.identity`.
         device: name of the registered device.
+        costs: of one inference of a language model, as `token_costs`; empty for all others.
     """
 
     cell_key: str
@@ -38,6 +40,7 @@ class Cell:
     device: str
     export: ExportRequest
     execution: Execution
+    costs: tuple[TokenCost, ...] = ()
 
     @property
     def label(self) -> str:

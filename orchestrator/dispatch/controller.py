@@ -34,7 +34,7 @@ from fleetrank.orchestrator.errors import StoreError
 from fleetrank.orchestrator.progress import Subscriber
 from fleetrank.orchestrator.progress_events import RepeatFinished
 from fleetrank.orchestrator.progress_file import shallow
-from fleetrank.orchestrator.row_making import make_row
+from fleetrank.orchestrator.row_making import RowMaker
 from fleetrank.orchestrator.rows import Row
 
 _log = logging.getLogger(__name__)
@@ -68,6 +68,7 @@ class Recorder:
     def __init__(self, work: SweepWork, sink: RowSink, emit: Subscriber) -> None:
         """`emit` takes the progress events."""
         self._work = work
+        self._rows = RowMaker(work.sweep, work.places, work.exports.artifacts)
         self.sink = sink
         self.emit = emit
 
@@ -81,26 +82,19 @@ class Recorder:
             done = self._as_stored(done)
         refusal = None
         try:
-            row = self._row(done)
+            row = self._row_of(done)
         except Exception as error:
             # One device's answer must not end the sweep of all others.
             _log.warning("no row of %s", done.measurement.task_id, exc_info=error)
             refusal = _bad_output(error)
             origin, task_id = done.measurement.origin, done.measurement.task_id
             done = replace(done, measurement=failed(task_id, refusal, origin), facts=None)
-            row = self._row(done)
+            row = self._row_of(done)
         self._append(done, row)
         return refusal
 
-    def _row(self, done: Store) -> Row:
-        return make_row(
-            sweep=self._work.sweep,
-            attempt=done.attempt,
-            measurement=done.measurement,
-            place=self._work.places[done.device],
-            facts=done.facts,
-            artifact=self._work.exports.artifacts.get(done.attempt.repeat.cell.export),
-        )
+    def _row_of(self, done: Store) -> Row:
+        return self._rows.row(done.attempt, done.measurement, done.device, done.facts)
 
     def _append(self, done: Store, row: Row) -> None:
         measurement, started = (

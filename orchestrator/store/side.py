@@ -27,7 +27,7 @@ from fleetrank.orchestrator.keys import (
     replicated_key,
 )
 from fleetrank.orchestrator.rows import Row
-from fleetrank.orchestrator.store.journal import Entry, Journal, make_line
+from fleetrank.orchestrator.store.journal import Entry, Journal, line_of, make_line
 from fleetrank.orchestrator.store.results import ResultStore
 from fleetrank.orchestrator.store.small_files import locked, set_aside
 
@@ -123,7 +123,7 @@ class JournalSink:
                 self._unsynced.append(results / row["raw_log"])
             # The journal keeps the rows that it cannot write.
             del self._pending[0]
-            self._journal.append(row)
+            self._journal.append_lines([line_of(row)])
 
     def _sync_logs(self) -> None:
         for path in self._unsynced:

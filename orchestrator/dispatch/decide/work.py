@@ -26,7 +26,6 @@ from fleetrank.orchestrator.identity import (
     rounds,
 )
 from fleetrank.orchestrator.keys import TaskId
-from fleetrank.orchestrator.token_costs import token_costs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,7 +99,7 @@ def task_of(work: SweepWork, attempt: Attempt, canary: CanaryTask | None = None)
         policy=plan.policy,
         limits=plan.limits,
         macs_and_parameters=(cost.macs or 0, cost.parameters or 0) if has_cost else None,
-        token_costs=token_costs(cell.export.card.language, cell.execution),
+        token_costs=cell.costs,
         canary=canary,
         quiet_s=plan.hosts.longest_quiet_s(),
     )
