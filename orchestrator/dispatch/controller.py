@@ -22,7 +22,7 @@ from fleetrank.orchestrator.dispatch.decide.messages import (
     Event,
     Store,
     StoreUntried,
-    repeat_started,
+    of_repeat,
 )
 from fleetrank.orchestrator.dispatch.decide.state import new_state
 from fleetrank.orchestrator.dispatch.decide.step import step
@@ -33,7 +33,6 @@ from fleetrank.orchestrator.dispatch.stop_switch import StopSwitch
 from fleetrank.orchestrator.errors import StoreError
 from fleetrank.orchestrator.progress import Subscriber
 from fleetrank.orchestrator.progress_events import RepeatFinished
-from fleetrank.orchestrator.progress_file import shallow
 from fleetrank.orchestrator.row_making import RowMaker
 from fleetrank.orchestrator.rows import Row
 
@@ -97,18 +96,17 @@ class Recorder:
         return self._rows.row(done.attempt, done.measurement, done.device, done.facts)
 
     def _append(self, done: Store, row: Row) -> None:
-        measurement, started = (
-            done.measurement,
-            repeat_started(self._work, done.device, done.attempt),
-        )
+        measurement = done.measurement
         latency, failure = row["latency_p50_ns"], measurement.failure
+        named = of_repeat(self._work, done.device, done.attempt)
         ended = RepeatFinished(
-            **(shallow(started) | {"origin": measurement.origin}),
+            **(named | {"origin": measurement.origin}),
             latency_p50_ns=latency if isinstance(latency, float) else None,
             flags=tuple(flag.value for flag in measurement.flags),
             error=None if failure is None else failure.message,
             will_retry=done.will_retry,
-            has_no_file=done.attempt.repeat.cell.export in self._work.exports.failures,
+            has_no_file=failure is not None
+            and done.attempt.repeat.cell.export in self._work.exports.failures,
         )
         try:
             self.sink.append(row, measurement)
