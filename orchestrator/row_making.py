@@ -17,7 +17,7 @@ from fleetrank.orchestrator.rows import Row, condition_columns, measured_columns
 from fleetrank.orchestrator.table_fit import why_misfit
 
 Columns = Mapping[str, object]
-_ALWAYS_STORABLE = (type(None), int, bool, list)
+_ALWAYS_STORABLE = (int, bool, list)
 _KEPT = 4096
 """Larger than the number of exports and executions of a sweep; a few kB each."""
 
@@ -229,7 +229,7 @@ def _fields(source: object, *names: str) -> dict[str, object]:
 
 
 def _fitting(columns: Columns) -> Columns:
-    """The columns as JSON and Parquet can both hold them; NaN and infinity become missing.
+    """The known columns as JSON and Parquet can both hold them; NaN and infinity become missing.
 
     Raises:
         ValueError: a value does not fit the table.
@@ -237,6 +237,7 @@ def _fitting(columns: Columns) -> Columns:
     found = {
         name: value if type(value) in _ALWAYS_STORABLE else _storable_value(value)
         for name, value in columns.items()
+        if value is not None
     }
     if (why := why_misfit(found)) is not None:
         raise ValueError(why)
