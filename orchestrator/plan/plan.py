@@ -8,7 +8,7 @@ from types import MappingProxyType
 
 from fleetrank.analysis.stopping_rule import StoppingRule
 from fleetrank.analysis.stored.selection import MARGIN, fits_text
-from fleetrank.device_agents.contract.task import Execution
+from fleetrank.device_agents.contract.task import Execution, TokenCost
 from fleetrank.foundation.formats import format_of, runtime_of
 from fleetrank.foundation.visible_text import shortened
 from fleetrank.foundation.vocabulary import Family, WeightsKind

@@ -48,9 +48,7 @@ def make_task(
         "task_id": "task-1",
         "artifact_path": str(path),
         "artifact_sha256": sha256(path),
-        "execution": Execution(
-            runtime=runtime, backend=BACKENDS[runtime], is_profiled=is_profiled
-        ),
+        "execution": Execution(runtime=runtime, backend=BACKENDS[runtime], is_profiled=is_profiled),
         "policy": QUICK,
         "limits": RepeatLimits(timeout_s=timeout_s),
         "macs_and_parameters": (1_000_000, 1_000),

@@ -93,7 +93,9 @@ def test_a_phone_that_hangs_ends_at_the_time_limit(agent: AndroidAgent, bench: A
     started_s = time.perf_counter()
     hang = threading.Thread(target=hang_when_it_runs, args=(bench,))
     hang.start()
-    failure = failure_of(agent.measure(make_task(policy=ENDLESS, limits=RepeatLimits(timeout_s=1.5))))
+    failure = failure_of(
+        agent.measure(make_task(policy=ENDLESS, limits=RepeatLimits(timeout_s=1.5)))
+    )
     hang.join()
     assert (failure.kind, failure.is_transient) == (ErrorKind.TIMED_OUT, True)
     assert time.perf_counter() - started_s < 15

@@ -164,7 +164,8 @@ def test_host_memory_is_limited_only_where_the_sweep_says_so(
     limit: int | None, exit_code: int, onnx_file: Path
 ) -> None:
     tells = (
-        "import json; t = json.loads(input())['task']['limits']; exit(8 if t['memory_limit_bytes'] else 7)"
+        "import json; limits = json.loads(input())['task']['limits']; "
+        "exit(8 if limits['memory_limit_bytes'] else 7)"
     )
     agent = CudaAgent({}, open_library=FakeGpuLibrary, command=(sys.executable, "-c", tells))
     task = replace(gpu_task(onnx_file, Runtime.ONNX), limits=RepeatLimits(memory_limit_bytes=limit))

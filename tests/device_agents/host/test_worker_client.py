@@ -149,7 +149,9 @@ def test_a_model_beyond_the_memory_limit_is_out_of_memory(huge_onnx: Path) -> No
 
 
 def test_a_worker_without_memory_to_start_is_out_of_memory(task_of: MakeTask) -> None:
-    seen = measure_in_worker(task_of(Runtime.ONNX, limits=RepeatLimits(memory_limit_bytes=8 * 1024**2)))
+    seen = measure_in_worker(
+        task_of(Runtime.ONNX, limits=RepeatLimits(memory_limit_bytes=8 * 1024**2))
+    )
     assert seen.failure.kind is ErrorKind.OUT_OF_MEMORY, seen.failure
 
 

@@ -3,7 +3,6 @@
 import os
 import subprocess
 from collections.abc import Iterator
-from dataclasses import replace
 
 import pytest
 from adb_bench import AdbBench
