@@ -245,7 +245,7 @@ def _limit_s(tasks: Sequence[MeasureTask]) -> float:
 
 def _each_s(task: MeasureTask) -> float:
     """The longest time of a repeat there, or of a set: its processes warm up one after another."""
-    return task.timeout_s * n_processes(task)
+    return task.limits.timeout_s * n_processes(task)
 
 
 def _stopped() -> StoppedError:

@@ -71,7 +71,8 @@ def test_several_processes_run_there_at_once(board: SshBoard, onnx_file: Path) -
     task = make_task(onnx_file, Runtime.ONNX, is_trusted=True)
     assert why is not None
     assert why(task.execution) is None
-    seen = board.agent().measure(replace(task, replicas=ReplicaPolicy(count=2, run_s=0.2)))
+    pair = replace(task.execution, replicas=ReplicaPolicy(count=2, run_s=0.2))
+    seen = board.agent().measure(replace(task, execution=pair))
     assert seen.status is Status.OK, seen.failure
     runs = seen.replicas.runs
     assert [run.replica for run in runs] == [1, 2]
