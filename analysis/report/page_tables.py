@@ -20,7 +20,7 @@ from fleetrank.analysis.report.html_table import (
 from fleetrank.analysis.report.pair_view import fleet_data
 from fleetrank.analysis.report.shown import Shown
 from fleetrank.analysis.statistics.frontiers.frontier_transfer import ParetoResult, pareto
-from fleetrank.analysis.statistics.history.history_table import History, histories
+from fleetrank.analysis.statistics.history.history_table import History, history
 from fleetrank.analysis.statistics.language.language import PhasesResult, phases, phases_table
 from fleetrank.analysis.statistics.measured.verdicts import with_verdicts
 from fleetrank.analysis.statistics.prediction.predictions import (
@@ -133,7 +133,7 @@ class PageTables:
         why_no_fleet: the reason.
         verdicts: every cell with its verdict.
         curves: the points of table `scaling`, of all workloads; `None` without two of an axis.
-        histories: of each platform; `None` without two sweeps of any.
+        history: of all platforms; `None` without two sweeps of any.
         phases: of `transfer/phases`; `None` without two workloads with tokens.
         predictions: of the page's platforms; `None` unless the page was asked to show them.
     """
@@ -146,7 +146,7 @@ class PageTables:
     predictions: PredictionsResult | None = None
     phases: PhasesResult | None = None
     curves: pl.DataFrame | None = None
-    histories: Sequence[History] | None = None
+    history: History | None = None
     fleet: Json | None = None
     why_no_fleet: str = ""
     verdicts: pl.DataFrame = field(default_factory=pl.DataFrame)
@@ -224,8 +224,9 @@ def _table(name: str, session: Session, evidence: Evidence, found: PageTables) -
         mine, means = transfer(session), found.transfer
         found.transfer = mine if means is None else replace(means, pairs=mine.pairs)
         return transfer_as_table(found.transfer)
+    asked = session.asked(request.selection(session.selection))
     if name == "transfer along=runtime":
-        found.frameworks = transfer(session, Axis.RUNTIME)
+        found.frameworks = transfer(asked, Axis.RUNTIME)
         return transfer_as_table(found.frameworks)
     if name == "scaling":
         found.curves = scaling_points(_every_workload(session))
@@ -233,11 +234,11 @@ def _table(name: str, session: Session, evidence: Evidence, found: PageTables) -
     if name == "transfer/phases":
         found.phases = phases(_every_workload(session))
         return phases_table(_every_workload(session))
-    table = session_table(request.name, session.asked(request.selection(session.selection)))
+    table = session_table(request.name, asked)
     if name == "frontier":
         found.pareto = pareto(session)
     if name == "history/steps":
-        found.histories = histories(session)
+        found.history = history(session)
     return table
 
 

@@ -504,7 +504,7 @@ _OWN: Mapping[str, _Make] = MappingProxyType(
         "memory": memory_part,
         "trust": _trust,
         "dropped": _dropped,
-        "history": lambda _, tables: _Own() if tables.histories else None,
+        "history": lambda _, tables: _Own() if tables.history else None,
         "host": host_part,
         "waits": waits_part,
         "phases": phases_part,
