@@ -19,7 +19,7 @@ from fleetrank.analysis.arrays.bootstrap import (
     percentile_interval,
     permutation_p,
 )
-from fleetrank.analysis.arrays.frm import headroom, mid_p, null_p
+from fleetrank.analysis.arrays.frm import mid_p, null_p
 from fleetrank.analysis.arrays.known_means import cluster_weights
 from fleetrank.analysis.arrays.ranking import MIN_MODELS, Floats, kendall_matrix, without_rounding
 from fleetrank.analysis.panel.conditions import (
@@ -68,7 +68,6 @@ class Agreement:
             resample serves all pairs.
         null_mean, null_p95: rho when latencies are permuted in every condition; `None`, as is the
             p-value, for a measure without latency.
-        headroom: (rho - null_mean) / (1 - null_mean).
         residual_null_mean: rho when only what FLOPs explain of latency transfers.
         residual_p: one-sided mid-p against that null; both are `None`, with the `reason`, if a
             common model has no FLOPs.
@@ -81,7 +80,6 @@ class Agreement:
             null. It and `null_p95` are upper bounds in a mean whose pairs have unlike models.
         p_adjusted, residual_p_adjusted: Benjamini-Hochberg over the pairs computed together.
         tau_b: of a pair; `None` for a partial correlation.
-        std_over_pairs: spread of the clusters' means; no uncertainty of `rho`.
         unlike: facts that differ and change the meaning of the figure; `None` without any.
     """
 
@@ -99,7 +97,6 @@ class Agreement:
     high: float | None = None
     null_mean: float | None = None
     null_p95: float | None = None
-    headroom: float | None = None
     residual_null_mean: float | None = None
     residual_p: float | None = None
     residual_p_adjusted: float | None = None
@@ -115,7 +112,6 @@ class Agreement:
     p_value: float | None = None
     p_adjusted: float | None = None
     tau_b: float | None = None
-    std_over_pairs: float | None = None
     unlike: str | None = None
     reason: str | None = None
 
@@ -178,8 +174,6 @@ def _of_part(drawn: PairDraws, number: int, blank: Agreement) -> list[Agreement]
         if "rho" not in known:
             figures.append(replace(blank, reason=undefined))
             continue
-        if "null_mean" in known:
-            known["headroom"] = headroom(known["rho"], known["null_mean"])
         figures.append(replace(blank, reason=reason, **known))
     return figures
 
@@ -284,7 +278,7 @@ def figures_of_mean(
             reason="no pair of platforms has a rho",
         )
     weights = np.zeros(drawn.rho.size)
-    weights[chosen], spread, n_clusters = cluster_weights(rho, clusters)
+    weights[chosen], n_clusters = cluster_weights(rho, clusters)
     used = tuple(at for at, part in enumerate(drawn.parts) if weights[part.where].any())
     sizes = [drawn.parts[at].models.size for at in used]
     models = np.unique(np.concatenate([drawn.parts[at].models for at in used]))
@@ -308,7 +302,6 @@ def figures_of_mean(
         rho=float(without_rounding(np.asarray(np.nansum(weights[chosen] * rho)))),
         low=low,
         high=high,
-        std_over_pairs=spread,
         reason=reason,
     )
     return _with_nulls(figures, mean) if drawn.measure.has_latency else figures
@@ -318,13 +311,11 @@ def _with_nulls(figures: Agreement, mean: _Mean) -> Agreement:
     rho, null = figures.rho, mean.null(Purpose.NULL)
     if rho is None or null is None:
         return figures
-    null_mean = float(np.mean(null))
     figures = replace(
         figures,
         p_value=float(null_p(rho, null)),
-        null_mean=null_mean,
+        null_mean=float(np.mean(null)),
         null_p95=float(np.quantile(null, 0.95)),
-        headroom=headroom(rho, null_mean),
     )
     lacking = why_no_residual_null(mean.drawn.measure, mean.models)
     if lacking is not None:
