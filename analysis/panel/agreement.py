@@ -21,7 +21,7 @@ from fleetrank.analysis.arrays.bootstrap import (
 )
 from fleetrank.analysis.arrays.frm import mid_p, null_p
 from fleetrank.analysis.arrays.known_means import cluster_weights
-from fleetrank.analysis.arrays.ranking import MIN_MODELS, Floats, kendall_matrix, without_rounding
+from fleetrank.analysis.arrays.ranking import MIN_MODELS, Floats, without_rounding
 from fleetrank.analysis.panel.conditions import (
     Compared,
     Level,
@@ -79,7 +79,6 @@ class Agreement:
         p_value: of a pair's latency two-sided by permutation; otherwise one-sided against the
             null. It and `null_p95` are upper bounds in a mean whose pairs have unlike models.
         p_adjusted, residual_p_adjusted: Benjamini-Hochberg over the pairs computed together.
-        tau_b: of a pair; `None` for a partial correlation.
         unlike: facts that differ and change the meaning of the figure; `None` without any.
     """
 
@@ -111,7 +110,6 @@ class Agreement:
     variance_share: float | None = None
     p_value: float | None = None
     p_adjusted: float | None = None
-    tau_b: float | None = None
     unlike: str | None = None
     reason: str | None = None
 
@@ -151,9 +149,6 @@ def _of_part(drawn: PairDraws, number: int, blank: Agreement) -> list[Agreement]
         few = f"{n} in common, at least {MIN_MODELS} needed"
         return [replace(blank, reason=few)] * block.where.size
     columns = {"rho": drawn.rho[block.where]} | _nulls(drawn, number)
-    if measure.given is None:
-        taus = kendall_matrix(block_values(measure, block))
-        columns["tau_b"] = taus[block.source, block.target]
     reasons = [why_no_residual_null(measure, block.models)]
     rhos = None
     if blank.n_models >= MIN_MODELS_FOR_INTERVAL:
