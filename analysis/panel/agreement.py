@@ -102,7 +102,6 @@ class Agreement:
     reliability_source: float | None = None
     reliability_target: float | None = None
     ceiling: float | None = None
-    share_of_ceiling: float | None = None
     method: str | None = None
     no_ceiling: str | None = None
     gap_low: float | None = None

@@ -72,7 +72,6 @@ def _with_ceiling(one: Agreement, ceiling: float, method: str | None, why: str) 
     return replace(
         one,
         ceiling=known(ceiling),
-        share_of_ceiling=one.rho / ceiling if one.rho is not None and is_known else None,
         method=method,
         no_ceiling=why if one.rho is not None and not is_known else None,
     )
