@@ -97,10 +97,11 @@ def _intervals(width: int, points: _Rows, looks: Mapping[str, tuple[str, str]],
     """Rows of a value with its interval, over the grey band of each; `kind` decides the look."""
     kinds = list(dict.fromkeys(one["kind"] for one in points))
     colours, shapes = zip(*(looks.get(one, _OTHER) for one in kinds), strict=True)
-    height = _ROW_PX * len(points) + 75 + 12 * (len(kinds) > 2)
+    columns = max(1, width // 2 // (6 * max(map(len, kinds)) + 30))
+    height = _ROW_PX * len(points) + 63 + 12 * math.ceil(len(kinds) / columns)
     short = _shortened([one["label"] for one in points], width // 12)
     rows = [{**one, "label": short[one["label"]]} for one in points]
-    legend = _legend(width) | {"columns": 2 if width == ONE_COLUMN_PX else 5}
+    legend = _legend(width) | {"columns": columns}
     values |= {"kinds": kinds, "colours": colours, "shapes": shapes, "room": 0.5 * width}
     return drawing("intervals", width, height, {"rows": rows}, {**values, "legend": legend})
 
