@@ -257,7 +257,7 @@ class Session:
 
         What the limit drops was measured, and is not a cell that failed.
         """
-        return _without_limit(self)
+        return self.asked(replace(self.selection, max_memory_mib=None))
 
     @property
     def chosen_workloads(self) -> tuple[str, ...]:
@@ -310,11 +310,6 @@ def once_a_session(make: Callable[[Session], T]) -> Callable[[Session], T]:
         return session.once(make)
 
     return made
-
-
-@once_a_session
-def _without_limit(session: Session) -> Session:
-    return session.asked(replace(session.selection, max_memory_mib=None))
 
 
 def how_to_measure(a: str, b: str) -> str:
