@@ -5,6 +5,7 @@ import re
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import polars as pl
 import pytest
 from context_rows import write_contexts
@@ -73,6 +74,20 @@ def test_no_name_hides_another_name_or_a_point(session: Session) -> None:
     rows = spec["datasets"]["rows"]  # type: ignore[index]
     named = [row for row in rows if "place" in row]
     assert 5 <= len(named) <= len(rows)
+
+
+def test_names_of_many_slopes_keep_apart_and_the_caption_counts_the_others(make_grid) -> None:
+    random = np.random.default_rng(0)
+    series = {name: random.permutation(60) + 1.0 for name in ("a", "b")}
+    figure = make_figure("slopes", Session(make_grid(series), Selection()))
+    names = figure.spec["datasets"]["names"]  # type: ignore[index]
+    plot = int(str(figure.spec["height"])) - 90
+    for side in {row["side"] for row in names}:
+        ranks = sorted(row["rank"] for row in names if row["side"] == side)
+        assert min(np.diff(ranks)) * plot / 60 >= 10
+    n_named = len(names) // 2
+    assert 10 <= n_named < 60
+    assert f"for lack of room: {60 - n_named} models." in figure.caption
 
 
 @pytest.mark.slow

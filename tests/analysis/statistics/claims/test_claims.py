@@ -229,6 +229,11 @@ def test_a_file_of_other_claims_takes_the_first_figure_that_is_there(fleet) -> N
     alone = claims_of(fleet, file_of(claim="least_rows = 3")).frame.to_dicts()[0]
     assert (alone["verdict"], alone["figure"]) == ("cannot be told", None)
     assert has(alone["reason"], "2 such rows", "3")
+    # The table has no such source by any measure: the next figure, of a wrong column, is not tried.
+    nowhere = file_of(names='["rho", "none"]', claim='row = { source = "h" }') + (
+        '[figures.none]\ntable = "transfer"\ncolumn = "roh"\n'
+    )
+    assert claims_of(fleet, nowhere).frame["reason"].item() == "the table has no such row"
     selected = file_of(claim='selection = { source = "no-such*" }')
     assert has(claims_of(fleet, selected).frame["reason"].item(), "no-such*")
 
