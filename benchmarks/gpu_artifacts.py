@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fleetrank.device_agents.comparison import compare_files
-from fleetrank.device_agents.contract.task import Execution, InferTask
+from fleetrank.device_agents.contract.task import Execution, InferTask, RepeatLimits
 from fleetrank.device_agents.cuda.agent import CudaAgent
 from fleetrank.foundation.small_file import file_sha256
 from fleetrank.foundation.vocabulary import Format, Mode, Precision, Runtime
@@ -95,7 +95,7 @@ class Artifacts:
             inputs_path=str(path.with_name("inputs.npz")),
             outputs_path=str(outputs),
             is_trusted=True,
-            timeout_s=TIMEOUT_S,
+            limits=RepeatLimits(timeout_s=TIMEOUT_S),
         )
         failure = agent.infer(task)
         if failure is not None:

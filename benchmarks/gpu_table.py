@@ -25,7 +25,7 @@ from random import Random
 from gpu_artifacts import TIMEOUT_S, Artifacts, Cell, default_jobs, prepare
 
 from fleetrank.device_agents.contract.measurement import Measurement
-from fleetrank.device_agents.contract.task import MeasurePolicy, MeasureTask
+from fleetrank.device_agents.contract.task import MeasurePolicy, MeasureTask, RepeatLimits
 from fleetrank.device_agents.cuda.agent import CudaAgent
 from fleetrank.foundation.codec import from_json, to_json
 from fleetrank.foundation.errors import FleetError
@@ -134,7 +134,7 @@ def task_of(
         is_trusted=True,
         primer_path=str(primer) if primer.exists() else None,
         policy=replace(MeasurePolicy(), max_time_s=options.max_time_s, energy_s=options.energy_s),
-        timeout_s=TIMEOUT_S,
+        limits=RepeatLimits(timeout_s=TIMEOUT_S),
     )
 
 

@@ -89,14 +89,15 @@ def bare_throughput(path: Path, cpus: list[int], seconds: float) -> float:
 
 def set_throughput(path: Path, cpus: list[int], seconds: float) -> float:
     """The same of a set of processes."""
+    pinned = tuple((cpu,) for cpu in cpus)
+    replicas = ReplicaPolicy(count=len(cpus), run_s=seconds, cpus=pinned)
     task = MeasureTask(
         task_id="bench",
         artifact_path=str(path.resolve()),
         artifact_sha256=file_sha256(path),
         is_trusted=True,
-        execution=Execution(runtime=Runtime.ONNX, backend="cpu"),
+        execution=Execution(runtime=Runtime.ONNX, backend="cpu", replicas=replicas),
         policy=MeasurePolicy(energy_s=0.0),
-        replicas=ReplicaPolicy(count=len(cpus), run_s=seconds, cpus=tuple((cpu,) for cpu in cpus)),
     )
     seen = CpuAgent({}).measure(task)
     if seen.replicas is None or seen.failure is not None:

@@ -29,7 +29,7 @@ from rounds import block_medians, tasks_of
 
 from fleetrank.analysis.weather import Weather, weather_of_medians
 from fleetrank.device_agents.contract.measurement import Measurement
-from fleetrank.device_agents.contract.task import BlockPolicy
+from fleetrank.device_agents.contract.task import BlockPolicy, RepeatLimits
 from fleetrank.device_agents.host.round_client import measure_round
 
 _NEIGHBOUR = """
@@ -84,7 +84,9 @@ def _measured(cache: Path, seconds: float) -> list[dict[str, object]]:
     if min(os.sched_getaffinity(0)) + 2 >= (os.cpu_count() or 1):
         sys.exit("run it on a CPU with two more after it: `taskset -c 0`")
     blocks = BlockPolicy(min_blocks=10**6, max_blocks=10**6)
-    tasks = [replace(task, blocks=blocks, timeout_s=1e6) for task in tasks_of(cache)]
+    tasks = [
+        replace(task, blocks=blocks, limits=RepeatLimits(timeout_s=1e6)) for task in tasks_of(cache)
+    ]
     tasks = [task for task in tasks if task.execution.runtime == "onnx"]
     tasks = [replace(task, policy=replace(task.policy, max_time_s=1e6)) for task in tasks]
     spans: list[tuple[str, int, int]] = []

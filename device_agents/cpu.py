@@ -59,7 +59,7 @@ class CpuAgent:
 
     def longest_s(self, task: MeasureTask) -> float:
         """The longest time that `measure` may take, in seconds."""
-        return task.timeout_s * n_processes(task)
+        return task.limits.timeout_s * n_processes(task)
 
     def measure(self, task: MeasureTask, stop_requested: StopRequested = never_stop) -> Measurement:
         """Measures one repeat, or one set."""
@@ -67,10 +67,10 @@ class CpuAgent:
         return answer
 
     def _measured(self, task: MeasureTask, stop_requested: StopRequested) -> Measurement:
-        if task.replicas is None:
+        if (replicas := task.execution.replicas) is None:
             return measure_in_worker(task, stop_requested, command=self._command)
         return measure_replicas(
-            task, task.replicas, stop_requested, command=self._command, source=_energy_of(task)
+            task, replicas, stop_requested, command=self._command, source=_energy_of(task)
         )
 
     def measure_round(

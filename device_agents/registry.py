@@ -108,6 +108,7 @@ KINDS: Mapping[str, Kind] = {
         address_option="ssh",
         registrar=later(f"{_HERE}.board.board_registrar:BoardRegistrar"),
         why_not_profiled=later(_PROFILED),
+        why_not_replicated=later(_REPLICATED),
     ),
     "cpu": Kind(
         create_agent=later(f"{_HERE}.cpu:CpuAgent"),

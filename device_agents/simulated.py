@@ -180,7 +180,7 @@ class SimulatedAgent:
 
     def longest_s(self, task: MeasureTask) -> float:
         """The longest time that `measure` may take, in seconds."""
-        return task.timeout_s
+        return task.limits.timeout_s
 
     def measure(self, task: MeasureTask, stop_requested: StopRequested = never_stop) -> Measurement:
         """Computes one repeat; no model is executed, and the artifact is not opened."""

@@ -12,8 +12,9 @@ from fleetrank.device_agents.contract.task import (
     BlockPolicy,
     Execution,
     MeasurePolicy,
-    ReplicaPolicy,
+    RepeatLimits,
     Seconds,
+    TokenCost,
 )
 from fleetrank.foundation.user_file import NO_OTHER_KEYS, Bytes, Key
 from fleetrank.foundation.vocabulary import Flag, Precision
@@ -31,7 +32,7 @@ class Cell:
             the export.
         platform_key: see `orchestrator.identity`.
         device: name of the registered device.
-        replicas: its tasks run several processes at once; `None` for all measurements.
+        costs: of one inference of a language model, as `token_costs`; empty for all others.
     """
 
     cell_key: str
@@ -39,7 +40,7 @@ class Cell:
     device: str
     export: ExportRequest
     execution: Execution
-    replicas: ReplicaPolicy | None = None
+    costs: tuple[TokenCost, ...] = ()
 
     @property
     def label(self) -> str:
@@ -47,8 +48,8 @@ class Cell:
         workload = self.execution.workload
         what = "" if workload == IMAGE else f" {workload}"
         how = ""
-        if self.replicas is not None:
-            how = f" in {count_of(self.replicas.count, 'process', 'processes')}"
+        if (replicas := self.execution.replicas) is not None:
+            how = f" in {count_of(replicas.count, 'process', 'processes')}"
         return f"{self.export.card.name}{what}{how} on {self.platform_key}"
 
 
@@ -155,29 +156,6 @@ class RoundRules(BlockPolicy):
     def blocks(self) -> BlockPolicy:
         """The part that a worker needs."""
         return BlockPolicy(**{one.name: getattr(self, one.name) for one in fields(BlockPolicy)})
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RepeatLimits:
-    """Limits of one repeat."""
-
-    __pydantic_config__ = NO_OTHER_KEYS
-
-    timeout_s: Annotated[
-        Seconds, Key("after this time the process is killed and the repeat has failed")
-    ] = 300.0
-    memory_limit_bytes: Annotated[
-        Bytes | None,
-        Key(
-            "memory of one worker: a number, or text such as '2GiB' (default: 80 % of the host's; "
-            "no limit for an NVIDIA GPU)",
-            ge=2**20,
-            lt=2**63,
-        ),
-    ] = None
-    max_attempts: Annotated[
-        int, Key("maximum tries of one repeat when its failures are transient", ge=1, le=20)
-    ] = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

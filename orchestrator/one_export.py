@@ -12,7 +12,7 @@ import psutil
 from fleetrank.device_agents.comparison import compare_files
 from fleetrank.device_agents.contract.kind import Kind
 from fleetrank.device_agents.contract.measurement import Failure
-from fleetrank.device_agents.contract.task import Execution, InferTask
+from fleetrank.device_agents.contract.task import Execution, InferTask, RepeatLimits
 from fleetrank.device_agents.registry import HOST_CPU, load_kind
 from fleetrank.foundation.comparison import OutputComparison
 from fleetrank.foundation.errors import FleetError
@@ -170,7 +170,7 @@ def _infer_task(
         outputs_path=str(outputs_path),
         # Exported from a network just now, so there is an original to compare with.
         is_trusted=True,
-        timeout_s=export_limit_s(request),
+        limits=RepeatLimits(timeout_s=export_limit_s(request)),
     )
 
 

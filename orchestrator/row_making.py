@@ -1,8 +1,4 @@
-"""Turns a measurement into a row of the table.
-
-Columns that are known before the measurement (model, platform, device) are made once and reused,
-because a sweep has many rows with few different values: callers copy them and never change them.
-"""
+"""Turns a measurement into a row of the table."""
 
 import functools
 import math
@@ -11,77 +7,119 @@ from collections.abc import Mapping
 from fleetrank.analysis.stored.columns import SCHEMA, SCHEMA_VERSION
 from fleetrank.device_agents.contract.agent import DeviceFacts
 from fleetrank.device_agents.contract.measurement import Measurement
-from fleetrank.device_agents.contract.task import Execution
+from fleetrank.device_agents.contract.task import Execution, TokenCost
 from fleetrank.foundation.inputs import axes_text
 from fleetrank.foundation.workload import IMAGE
 from fleetrank.models.cards.card import Artifact, Cost, ExportRequest, weights_id
-from fleetrank.orchestrator.identity import Attempt, DevicePlace, SweepFacts
+from fleetrank.orchestrator.identity import Attempt, Cell, DevicePlace, SweepFacts
 from fleetrank.orchestrator.keys import affinity_text, canonical_json
 from fleetrank.orchestrator.rows import Row, condition_columns, measured_columns, options_text
 from fleetrank.orchestrator.table_fit import why_misfit
-from fleetrank.orchestrator.token_costs import token_costs
 
 Columns = Mapping[str, object]
-_ALWAYS_STORABLE = (type(None), int, bool, list)
+_ALWAYS_STORABLE = (int, bool, list)
 _KEPT = 4096
-"""Larger than the number of devices, exports or executions of a sweep; a few kB each."""
-_NOTHING_KNOWN: Row = dict.fromkeys(SCHEMA)
+"""Larger than the number of exports and executions of a sweep; a few kB each."""
 
 
-def make_row(
-    *,
-    sweep: SweepFacts,
-    attempt: Attempt,
-    measurement: Measurement,
-    place: DevicePlace,
-    facts: DeviceFacts | None,
-    artifact: Artifact | None,
-) -> Row:
-    """Makes the complete row of one attempt; unknown values are `None`.
+class RowMaker:
+    """Makes the rows of one sweep; unknown values are `None`.
 
-    Args:
-        sweep: the facts that all rows of the sweep share.
-        attempt: the attempt; the row has the key of its cell.
-        measurement: the result of the attempt.
-        place: the device that measured it; it may have taken the cell over from another device.
-        facts: facts of the device; `None` if it could not be probed.
-        artifact: the artifact; `None` if the export failed.
-
-    Raises:
-        ValueError: a value does not fit the table, or contradicts another; a kind of device has
-            returned what no device gives.
+    Columns that are known before a measurement (of sweep, cell and device) are made and checked
+    once, because a sweep has many rows with few different values.
     """
-    cell = attempt.repeat.cell
-    peaks = place.peaks.get(cell.execution.threads, (None, None))
-    measured: Row = {
-        **_fields(sweep, "sweep_id", "fleetrank_version", "git_commit", "seed", "stopping_rule"),
-        **_fields(cell, "cell_key", "device", "platform_key"),
-        "repeat": attempt.repeat.index,
-        "attempt": attempt.number,
-        "schema_version": SCHEMA_VERSION,
-        "taken_over_by": attempt.taker,
-        "host": place.host_hash,
-        # Measured peaks of so many threads; none where nothing was measured.
-        "peak_gflops": peaks[0],
-        "peak_gbps": peaks[1],
-        **measured_columns(measurement),
-        **condition_columns(measurement, facts),
-    }
-    measured["flags"] = [flag.value for flag in attempt.flags(measurement.flags)]
-    row = {
-        **_NOTHING_KNOWN,
-        **_model_columns(cell.export, artifact),
-        **_platform_columns(cell.execution),
-        **_cost_columns(cell.export, cell.execution, artifact),
-        **_device_columns(facts),
-        **_storable_row(measured),
-    }
-    if (why := why_misfit(row)) is not None:
-        raise ValueError(why)
-    return row
+
+    def __init__(
+        self,
+        sweep: SweepFacts,
+        places: Mapping[str, DevicePlace],
+        artifacts: Mapping[ExportRequest, Artifact],
+    ) -> None:
+        """Takes what the rows share.
+
+        Args:
+            sweep: the facts that all rows of the sweep share.
+            places: the devices by name.
+            artifacts: the files by request; without one, the export failed.
+        """
+        self._places = places
+        self._artifacts = artifacts
+        names = ("sweep_id", "fleetrank_version", "git_commit", "seed", "stopping_rule")
+        shared = {**_fields(sweep, *names), "schema_version": SCHEMA_VERSION}
+        self._of_sweep = {**dict.fromkeys(SCHEMA), **_fitting(shared)}
+        self._of_cells: dict[str, Columns] = {}
+        self._of_devices: dict[str, tuple[DeviceFacts | None, Columns]] = {}
+
+    def row(
+        self, attempt: Attempt, measurement: Measurement, device: str, facts: DeviceFacts | None
+    ) -> Row:
+        """Makes the complete row of one attempt.
+
+        Args:
+            attempt: the attempt; the row has the key of its cell.
+            measurement: the result of the attempt.
+            device: that measured it; it may have taken the cell over from another device.
+            facts: facts of the device; `None` if it could not be probed.
+
+        Raises:
+            ValueError: a value does not fit the table; a kind of device has returned what no device
+                gives.
+        """
+        cell, place = attempt.repeat.cell, self._places[device]
+        peaks = place.peaks.get(cell.execution.threads, (None, None))
+        measured = {
+            **_fields(cell, "cell_key", "device", "platform_key"),
+            "repeat": attempt.repeat.index,
+            "attempt": attempt.number,
+            "taken_over_by": attempt.taker,
+            "host": place.host_hash,
+            # Measured peaks of so many threads; none where nothing was measured.
+            "peak_gflops": peaks[0],
+            "peak_gbps": peaks[1],
+            **measured_columns(measurement),
+            **condition_columns(measurement, facts),
+            "flags": [flag.value for flag in attempt.flags(measurement.flags)],
+        }
+        return {
+            **self._of_sweep,
+            **self._cell_columns(cell),
+            **self._device_columns(device, facts),
+            **_fitting(measured),
+        }
+
+    def _cell_columns(self, cell: Cell) -> Columns:
+        found = self._of_cells.get(cell.cell_key)
+        if found is None:
+            artifact = self._artifacts.get(cell.export)
+            found = _cell_columns(cell.export, cell.execution, cell.costs, artifact)
+            self._of_cells[cell.cell_key] = found
+        return found
+
+    def _device_columns(self, device: str, facts: DeviceFacts | None) -> Columns:
+        """Columns of the device as it was last probed."""
+        known = self._of_devices.get(device)
+        if known is None or known[0] is not facts:
+            known = self._of_devices[device] = facts, _fitting(_facts_columns(facts))
+        return known[1]
 
 
 @functools.lru_cache(maxsize=_KEPT)
+def _cell_columns(
+    export: ExportRequest,
+    execution: Execution,
+    costs: tuple[TokenCost, ...],
+    artifact: Artifact | None,
+) -> Columns:
+    """Columns that a cell has on every device; `None` as the artifact if it has no file."""
+    return _fitting(
+        {
+            **_model_columns(export, artifact),
+            **_platform_columns(execution),
+            **_cost_columns(export, costs, artifact),
+        }
+    )
+
+
 def _model_columns(export: ExportRequest, artifact: Artifact | None) -> Columns:
     """Columns of a network and its artifact; `None` values if it has no file."""
     card, weights = export.card, export.weights
@@ -113,10 +151,9 @@ def _model_columns(export: ExportRequest, artifact: Artifact | None) -> Columns:
             "border_scales": artifact.border_scales,
             "exporter_versions": canonical_json(dict(artifact.versions)),
         }
-    return _storable_row(columns)
+    return columns
 
 
-@functools.lru_cache(maxsize=_KEPT)
 def _platform_columns(execution: Execution) -> Columns:
     """Columns of the execution, without the device."""
     return {
@@ -148,12 +185,11 @@ def _workload_columns(execution: Execution) -> Columns:
     }
 
 
-@functools.lru_cache(maxsize=_KEPT)
 def _cost_columns(
-    export: ExportRequest, execution: Execution, artifact: Artifact | None
+    export: ExportRequest, costs: tuple[TokenCost, ...], artifact: Artifact | None
 ) -> Columns:
     """Bytes of one timed sample, which is a step where one run has a prompt and steps."""
-    if not (costs := token_costs(export.card.language, execution)):
+    if not costs:
         return {}
     stored = costs[-1].weight_bytes
     if export.recipe is not None and artifact is not None and artifact.has_file:
@@ -166,12 +202,11 @@ def _cost_columns(
     }
 
 
-@functools.lru_cache(maxsize=_KEPT)
-def _device_columns(facts: DeviceFacts | None) -> Columns:
+def _facts_columns(facts: DeviceFacts | None) -> Columns:
     """Columns of the device; all null if it could not be probed."""
     if facts is None:
         return {}
-    columns = {
+    return {
         **_fields(
             facts,
             "device_model",
@@ -186,7 +221,6 @@ def _device_columns(facts: DeviceFacts | None) -> Columns:
         "tier": facts.tier.value,
         "device_facts": canonical_json(dict(facts.extra)) if facts.extra else None,
     }
-    return _storable_row(columns)
 
 
 def _fields(source: object, *names: str) -> dict[str, object]:
@@ -194,12 +228,20 @@ def _fields(source: object, *names: str) -> dict[str, object]:
     return {name: getattr(source, name) for name in names}
 
 
-def _storable_row(columns: Columns) -> dict[str, object]:
-    """Returns a value that JSON and Parquet can both hold; NaN and infinity become missing."""
-    return {
+def _fitting(columns: Columns) -> Columns:
+    """The known columns as JSON and Parquet can both hold them; NaN and infinity become missing.
+
+    Raises:
+        ValueError: a value does not fit the table.
+    """
+    found = {
         name: value if type(value) in _ALWAYS_STORABLE else _storable_value(value)
         for name, value in columns.items()
+        if value is not None
     }
+    if (why := why_misfit(found)) is not None:
+        raise ValueError(why)
+    return found
 
 
 def _storable_value(value: object) -> object:

@@ -6,8 +6,9 @@ common models is in `draws`, which ranks them once for all of these.
 """
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -49,37 +50,85 @@ MAY_BE_CHANCE = 0.05
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Agreement:
-    """How far one measure ranks models alike on two conditions, or on average over such pairs.
-
-    A row of several tables: each shows the columns that it has. `None` has its `reason`.
+class RhoNulls:
+    """What rho would be without a common order of latency, and how unlikely the found one is then.
 
     Attributes:
-        source, target: platform keys of a pair; tiers, runtimes or other values of a group. A
-            platform alone has no target: the figure is its agreement with itself.
-        platform_key: of a pair that is of one platform.
-        n_models, most_models: fewest and most models that a pair has in common.
-        n_pairs, n_clusters: of a mean: pairs, and pairs of device models, that have a rho. If a
-            pair has the models that an interval needs, those with fewer are left out, with the
-            `reason`.
-        rho: Spearman's; of frontiers in table `trust` with `part=ceiling`, their precision or
-            recall.
-        low, high: 95 % percentile bootstrap over models; `None` below 9 of them. In a mean each
-            resample serves all pairs.
         null_mean, null_p95: rho when latencies are permuted in every condition; `None`, as is the
             p-value, for a measure without latency.
         residual_null_mean: rho when only what FLOPs explain of latency transfers.
         residual_p: one-sided mid-p against that null; both are `None`, with the `reason`, if a
             common model has no FLOPs.
-        reliability_source, reliability_target: of a pair, how well each side agrees with itself.
-        ceiling: the root of their product, of a mean its mean; `no_ceiling` says why it lacks.
-        method: how the reliabilities were found.
-        gap_low, gap_high: 95 % interval of rho of all models together minus `rho` of alike models.
-        variance_share: of the component of FRM that the measure is.
         p_value: of a pair's latency two-sided by permutation; otherwise one-sided against the
             null. It and `null_p95` are upper bounds in a mean whose pairs have unlike models.
         p_adjusted, residual_p_adjusted: Benjamini-Hochberg over the pairs computed together.
+    """
+
+    null_mean: float | None = None
+    null_p95: float | None = None
+    residual_null_mean: float | None = None
+    residual_p: float | None = None
+    residual_p_adjusted: float | None = None
+    p_value: float | None = None
+    p_adjusted: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AveragedPairs:
+    """The pairs of a mean: platforms, and device models (clusters), that have a rho.
+
+    Attributes:
+        most_models: that a pair has in common; the fewest are the agreement's `n_models`. If a pair
+            has the models that an interval needs, those with fewer are left out, with the `reason`.
+    """
+
+    most_models: int | None = None
+    n_pairs: int | None = None
+    n_clusters: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RhoCeiling:
+    """The highest rho that noise allows.
+
+    Attributes:
+        reliability_source, reliability_target: of a pair, how well each side agrees with itself.
+        ceiling: the root of their product, of a mean its mean; `no_ceiling` says why it lacks.
+        method: how the reliabilities were found.
+    """
+
+    reliability_source: float | None = None
+    reliability_target: float | None = None
+    ceiling: float | None = None
+    method: str | None = None
+    no_ceiling: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InsideGap:
+    """95 % interval of rho of all models together minus that of alike models."""
+
+    gap_low: float
+    gap_high: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Agreement:
+    """How far one measure ranks models alike on two conditions, or on average over such pairs.
+
+    A row of several tables: each shows the columns that it has, those of the parts included. `None`
+    has its `reason`.
+
+    Attributes:
+        source, target: platform keys of a pair; tiers, runtimes or other values of a group. A
+            platform alone has no target: the figure is its agreement with itself.
+        platform_key: of a pair that is of one platform.
+        n_models: fewest models that a pair has in common.
+        rho: Spearman's.
+        low, high: 95 % percentile bootstrap over models; `None` below 9 of them. In a mean each
+            resample serves all pairs.
         unlike: facts that differ and change the meaning of the figure; `None` without any.
+        nulls, averaged, noise, gap: empty where a table has none.
     """
 
     measure: str
@@ -88,41 +137,29 @@ class Agreement:
     source: str = ""
     target: str | None = None
     platform_key: str | None = None
-    most_models: int | None = None
-    n_pairs: int | None = None
-    n_clusters: int | None = None
     rho: float | None = None
     low: float | None = None
     high: float | None = None
-    null_mean: float | None = None
-    null_p95: float | None = None
-    residual_null_mean: float | None = None
-    residual_p: float | None = None
-    residual_p_adjusted: float | None = None
-    reliability_source: float | None = None
-    reliability_target: float | None = None
-    ceiling: float | None = None
-    method: str | None = None
-    no_ceiling: str | None = None
-    gap_low: float | None = None
-    gap_high: float | None = None
-    variance_share: float | None = None
-    p_value: float | None = None
-    p_adjusted: float | None = None
+    nulls: RhoNulls = RhoNulls()
+    averaged: AveragedPairs = AveragedPairs()
+    noise: RhoCeiling = RhoCeiling()
+    gap: InsideGap | None = None
     unlike: str | None = None
     reason: str | None = None
 
     @property
     def exceeds_flops(self) -> bool | None:
         """Whether rho exceeds its residual null, up to `MAY_BE_CHANCE`; `None` if unknown."""
-        return None if self.residual_p is None else self.residual_p <= MAY_BE_CHANCE
+        residual_p = self.nulls.residual_p
+        return None if residual_p is None else residual_p <= MAY_BE_CHANCE
 
     @property
     def models_text(self) -> str:
         """Number of models as a text: `13 models`, or `9 to 13 models` if pairs differ."""
-        if self.most_models in {None, self.n_models}:
+        most = self.averaged.most_models
+        if most in {None, self.n_models}:
             return count_of(self.n_models, "model")
-        return f"{self.n_models} to {count_of(self.most_models or 0, 'model')}"
+        return f"{self.n_models} to {count_of(most or 0, 'model')}"
 
 
 def pair_figures(measure: Measure, pairs: Sequence[Pair], seed: int) -> list[Agreement]:
@@ -147,7 +184,7 @@ def _of_part(drawn: PairDraws, number: int, blank: Agreement) -> list[Agreement]
     if blank.n_models < MIN_MODELS:
         few = f"{n} in common, at least {MIN_MODELS} needed"
         return [replace(blank, reason=few)] * block.where.size
-    columns = {"rho": drawn.rho[block.where]} | _nulls(drawn, number)
+    columns = {"rho": drawn.rho[block.where]}
     reasons = [why_no_residual_null(measure, block.models)]
     rhos = None
     if blank.n_models >= MIN_MODELS_FOR_INTERVAL:
@@ -161,21 +198,26 @@ def _of_part(drawn: PairDraws, number: int, blank: Agreement) -> list[Agreement]
         undefined += ", or the given ranking is constant or explains all"
     reason = "; ".join(text for text in reasons if text) or None
     figures = []
-    for row in np.column_stack(list(columns.values())).tolist():
-        known = {
-            name: value for name, value in zip(columns, row, strict=True) if not math.isnan(value)
-        }
+    for known, nulls in zip(_rows(columns), _rows(_nulls(drawn, number)), strict=True):
         if "rho" not in known:
             figures.append(replace(blank, reason=undefined))
             continue
-        figures.append(replace(blank, reason=reason, **known))
+        figures.append(replace(blank, reason=reason, nulls=RhoNulls(**nulls), **known))
     return figures
+
+
+def _rows(columns: Mapping[str, Floats]) -> list[dict[str, Any]]:
+    """The known values of each row, by name."""
+    return [
+        {name: value for name, value in zip(columns, row, strict=True) if not math.isnan(value)}
+        for row in np.column_stack(list(columns.values())).tolist()
+    ]
 
 
 def _nulls(drawn: PairDraws, number: int) -> dict[str, Floats]:
     """P-value, mean and 95th percentile of the null, and the same of the residual null."""
     measure, block, rho = drawn.measure, drawn.parts[number], drawn.rho[drawn.parts[number].where]
-    found = dict[str, Floats]()
+    found = {"null_mean": np.full(rho.shape, np.nan)}
     null = drawn.rhos(Purpose.NULL, number) if measure.has_latency else None
     if null is not None:
         found["null_mean"], found["null_p95"] = null.mean(axis=0), np.quantile(null, 0.95, axis=0)
@@ -266,9 +308,9 @@ def figures_of_mean(
         return Agreement(
             measure=drawn.measure.name,
             n_models=int(min(n_models, default=0)),
-            most_models=int(max(n_models, default=0)),
-            n_pairs=0,
-            n_clusters=0,
+            averaged=AveragedPairs(
+                most_models=int(max(n_models, default=0)), n_pairs=0, n_clusters=0
+            ),
             reason="no pair of platforms has a rho",
         )
     weights = np.zeros(drawn.rho.size)
@@ -290,9 +332,11 @@ def figures_of_mean(
     figures = Agreement(
         measure=drawn.measure.name,
         n_models=min(sizes),
-        most_models=max(sizes),
-        n_pairs=int(np.isfinite(rho).sum()),
-        n_clusters=n_clusters,
+        averaged=AveragedPairs(
+            most_models=max(sizes),
+            n_pairs=int(np.isfinite(rho).sum()),
+            n_clusters=n_clusters,
+        ),
         rho=float(without_rounding(np.asarray(np.nansum(weights[chosen] * rho)))),
         low=low,
         high=high,
@@ -305,8 +349,7 @@ def _with_nulls(figures: Agreement, mean: _Mean) -> Agreement:
     rho, null = figures.rho, mean.null(Purpose.NULL)
     if rho is None or null is None:
         return figures
-    figures = replace(
-        figures,
+    nulls = RhoNulls(
         p_value=float(null_p(rho, null)),
         null_mean=float(np.mean(null)),
         null_p95=float(np.quantile(null, 0.95)),
@@ -314,15 +357,12 @@ def _with_nulls(figures: Agreement, mean: _Mean) -> Agreement:
     lacking = why_no_residual_null(mean.drawn.measure, mean.models)
     if lacking is not None:
         reason = lacking if figures.reason is None else f"{figures.reason}; {lacking}"
-        return replace(figures, reason=reason)
+        return replace(figures, nulls=nulls, reason=reason)
     residual = mean.null(Purpose.RESIDUAL_NULL)
-    if residual is None:
-        return figures
-    return replace(
-        figures,
-        residual_null_mean=float(np.mean(residual)),
-        residual_p=float(mid_p(rho, residual)),
-    )
+    if residual is not None:
+        residual_mean, residual_p = float(np.mean(residual)), float(mid_p(rho, residual))
+        nulls = replace(nulls, residual_null_mean=residual_mean, residual_p=residual_p)
+    return replace(figures, nulls=nulls)
 
 
 def agreements(
@@ -381,8 +421,8 @@ def positions_of(groups: Iterable[PairGroup], pairs: Sequence[Pair]) -> list[npt
 def _of_pairs(found: Compared, figures: Sequence[Agreement]) -> list[Agreement]:
     """The figures with the names of their conditions, and p-values adjusted over them."""
     rule, facts = found.rule, found.conditions.columns.to_dicts()
-    adjusted = adjust_p([figure.p_value for figure in figures])
-    residual = adjust_p([figure.residual_p for figure in figures])
+    adjusted = adjust_p([figure.nulls.p_value for figure in figures])
+    residual = adjust_p([figure.nulls.residual_p for figure in figures])
     level, name = Level.PAIR, "platform_key"
     if rule.is_inside_platform:
         level, name = Level.PLATFORM, rule.fact
@@ -393,8 +433,7 @@ def _of_pairs(found: Compared, figures: Sequence[Agreement]) -> list[Agreement]:
             source=facts[i][name],
             target=facts[j][name],
             platform_key=facts[i]["platform_key"] if rule.is_inside_platform else None,
-            p_adjusted=adjusted[at],
-            residual_p_adjusted=residual[at],
+            nulls=replace(figure.nulls, p_adjusted=adjusted[at], residual_p_adjusted=residual[at]),
             unlike=unlike_facts(facts[i], facts[j]),
         )
         for at, (figure, (i, j)) in enumerate(zip(figures, found.pairs, strict=True))

@@ -421,7 +421,7 @@ def frm(session: Session, width: int) -> PaperFigure:
     kinds = {True: "above FLOPs alone", False: "not above", None: "not tested"}
     points: _Rows = [
         {"label": f"{names[one.source]} \u2192 {names[str(one.target)]}", "value": one.rho,
-         "low": one.low, "high": one.high, "from": one.null_mean, "to": one.null_p95,
+         "low": one.low, "high": one.high, "from": one.nulls.null_mean, "to": one.nulls.null_p95,
          "kind": kinds[one.exceeds_flops]}
         for one in rows
     ]  # fmt: skip

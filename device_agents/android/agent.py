@@ -185,7 +185,7 @@ class AndroidAgent:
     def longest_s(self, task: MeasureTask) -> float:
         """The longest time of `measure`, which waits for no phone; it may run a task twice."""
         energy_s = longest_energy_s(task, self._options.max_energy_s)
-        return 2 * task.timeout_s + 2 * CANARY_TIMEOUT_S + energy_s + BESIDE_S
+        return 2 * task.limits.timeout_s + 2 * CANARY_TIMEOUT_S + energy_s + BESIDE_S
 
     def measure(self, task: MeasureTask, stop_requested: StopRequested = never_stop) -> Measurement:
         """Measures one repeat."""
@@ -346,7 +346,7 @@ class Visit:
         """Counts in a separate run, because looks at the power disturb what is timed."""
         battery = None if self.after is None else self.after.battery
         is_charging = battery is not None and battery.is_charging
-        wants_energy = self.task.policy.energy_s > 0 and not self.task.is_profiled
+        wants_energy = self.task.policy.energy_s > 0 and not self.task.execution.is_profiled
         if wants_energy and not is_charging:
             self.stage = "energy"
             self.energy = EnergyRun(

@@ -48,7 +48,7 @@ def infer_there(
     for name, path in lacking(reply, files).items():
         link.send(path, name, stop)
     there = with_places(task, files.__getitem__)
-    limit_s = wait_s + task.timeout_s + SHORT_S
+    limit_s = wait_s + task.limits.timeout_s + SHORT_S
     reply = link.call("infer", spec, there, timeout_s=limit_s, stop_requested=stop)
     try:
         outputs = from_plain(Outputs, reply)

@@ -44,7 +44,7 @@ def read_reply(plain: Json, task: MeasureTask) -> Measurement:
     found = from_plain(Measurement, plain)
     if found.task_id != task.task_id:
         raise CodecError(f"it answers task {found.task_id!r}, not {task.task_id!r}", REMEDY)
-    _refuse(_problems(found, task.timeout_s))
+    _refuse(_problems(found, task.limits.timeout_s))
     return replace(found, origin=Origin.MEASURED)
 
 

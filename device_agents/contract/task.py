@@ -8,7 +8,7 @@ from datetime import datetime, timezone
 from typing import Annotated
 
 from fleetrank.foundation.inputs import Axes, ModelInput
-from fleetrank.foundation.user_file import NO_OTHER_KEYS, Key
+from fleetrank.foundation.user_file import NO_OTHER_KEYS, Bytes, Key
 from fleetrank.foundation.vocabulary import CpuChoice, Mode, Precision, Runtime
 from fleetrank.foundation.workload import IMAGE, Workload
 
@@ -108,6 +108,29 @@ class ReplicaPolicy:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RepeatLimits:
+    """Limits of one repeat, or of one inference; only the dispatcher reads `max_attempts`."""
+
+    __pydantic_config__ = NO_OTHER_KEYS
+
+    timeout_s: Annotated[
+        Seconds, Key("after this time the process is killed and the repeat has failed")
+    ] = 300.0
+    memory_limit_bytes: Annotated[
+        Bytes | None,
+        Key(
+            "memory of one worker: a number, or text such as '2GiB' (default: 80 % of the host's; "
+            "no limit for an NVIDIA GPU)",
+            ge=2**20,
+            lt=2**63,
+        ),
+    ] = None
+    max_attempts: Annotated[
+        int, Key("maximum tries of one repeat when its failures are transient", ge=1, le=20)
+    ] = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Execution:
     """How to execute an artifact: the device-independent part of a platform.
 
@@ -120,7 +143,11 @@ class Execution:
         options: only values that differ from the default; `Capability` lists a runtime's names.
         axes: sizes of the named axes of the inputs; part of the platform's name.
         inputs: as the model's card states them; empty takes them from the file.
-        workload: what one inference does; not part of the platform.
+        workload: what one inference does; not part of the platform, nor is what follows.
+        replicas: run several processes at the same time instead of one: the answer has `replicas`
+            and no samples. The worker of one such process waits until all of them are warm.
+        is_profiled: find out where the time goes instead of measuring a latency: the answer has a
+            `profile` and no samples.
     """
 
     runtime: Runtime
@@ -135,6 +162,8 @@ class Execution:
     axes: Axes = ()
     inputs: tuple[ModelInput, ...] = ()
     workload: Workload = IMAGE
+    replicas: ReplicaPolicy | None = None
+    is_profiled: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -208,8 +237,8 @@ class Task:
         weights_path: `SHA256.data` in the same folder, which the file reads; `None` if all weights
             are inside the file.
         is_trusted: created by this workspace, so a `.pt2` is not scanned for pickles.
-        timeout_s: after this time the worker and its process group are killed.
-        memory_limit_bytes: RLIMIT_DATA of the worker; `None` lets the agent choose.
+        limits: of the worker: after its time it is killed with its process group, its memory is
+            RLIMIT_DATA; without one, the agent chooses.
         gpu_uuid: GPU or MIG instance of a GPU backend; `None` uses the only one that exists.
     """
 
@@ -219,8 +248,7 @@ class Task:
     execution: Execution
     is_trusted: bool = False
     weights_path: str | None = None
-    timeout_s: float = 300.0
-    memory_limit_bytes: int | None = None
+    limits: RepeatLimits = field(default_factory=RepeatLimits)
     gpu_uuid: str | None = None
 
 
@@ -244,10 +272,6 @@ class MeasureTask(Task):
         members: task ids of the round, this one included; empty without a round.
         quiet_s: on a busy host the device asks for time, for so many seconds at most; `None`
             measures at once. Of a round, that of the first task counts.
-        is_profiled: find out where the time goes instead of measuring a latency: the answer has a
-            `profile` and no samples.
-        replicas: run several processes at the same time instead of one: the answer has `replicas`
-            and no samples. The worker of one such process waits until all of them are warm.
     """
 
     primer_path: str | None = None
@@ -261,8 +285,6 @@ class MeasureTask(Task):
     blocks: BlockPolicy | None = None
     members: tuple[str, ...] = ()
     quiet_s: float | None = None
-    is_profiled: bool = False
-    replicas: ReplicaPolicy | None = None
 
 
 def canary_task(
@@ -280,7 +302,7 @@ def canary_task(
         execution=Execution(runtime=Runtime.TFLITE, backend="xnnpack", affinity=affinity),
         is_trusted=True,
         policy=policy,
-        timeout_s=timeout_s,
+        limits=RepeatLimits(timeout_s=timeout_s),
     )
 
 

@@ -91,7 +91,7 @@ class CudaAgent:
 
     def longest_s(self, task: MeasureTask) -> float:
         """The longest time that `measure` may take, in seconds."""
-        return task.timeout_s * n_processes(task)
+        return task.limits.timeout_s * n_processes(task)
 
     def measure(self, task: MeasureTask, stop_requested: StopRequested = never_stop) -> Measurement:
         """Measures one repeat."""
@@ -116,11 +116,11 @@ class CudaAgent:
     def _measured(
         self, task: MeasureTask, stop_requested: StopRequested, library: Nvml, gpu: Gpu
     ) -> Measurement:
-        if task.replicas is None:
+        if (replicas := task.execution.replicas) is None:
             return measure_in_worker(task, stop_requested, command=self._command)
         source = gpu_energy(library, gpu) if task.policy.energy_s > 0 else None
         return measure_replicas(
-            task, task.replicas, stop_requested, command=self._command, source=source
+            task, replicas, stop_requested, command=self._command, source=source
         )
 
     def infer(self, task: InferTask, stop_requested: StopRequested = never_stop) -> Failure | None:

@@ -41,7 +41,8 @@ def why_not_replicated(execution: Execution) -> str | None:
 
 def n_processes(task: MeasureTask) -> int:
     """Workers of a task."""
-    return 1 if task.replicas is None else task.replicas.count
+    policy = task.execution.replicas
+    return 1 if policy is None else policy.count
 
 
 def core_use(

@@ -39,8 +39,7 @@ def worker_environment(task: MeasureTask | InferTask) -> Iterator[Mapping[str, s
     Raises:
         OSError: the folder cannot be created.
     """
-    is_profiled = isinstance(task, MeasureTask) and task.is_profiled
-    if task.is_trusted and not is_profiled:
+    if task.is_trusted and not task.execution.is_profiled:
         yield None
         return
     from fleetrank.foundation.temporary import temporary_folder

@@ -53,9 +53,10 @@ _STAGE = re.compile(rf"^{STAGE_MARK} (\w+)\n?", re.MULTILINE | re.ASCII)
 
 def limited(task: Task) -> Task:
     """Limits memory: a model that uses all memory must fail alone and not stop the host."""
-    if task.memory_limit_bytes is not None:
+    if task.limits.memory_limit_bytes is not None:
         return task
-    return replace(task, memory_limit_bytes=default_limit_bytes())
+    limits = replace(task.limits, memory_limit_bytes=default_limit_bytes())
+    return replace(task, limits=limits)
 
 
 def measure_in_worker(
@@ -85,12 +86,12 @@ class Worker:
 
     def __init__(self, task: MeasureTask, stop_requested: StopRequested) -> None:
         self.task = task
-        self._takes_turns = (task.blocks or task.replicas) is not None
+        self._takes_turns = (task.blocks or task.execution.replicas) is not None
         self.samples_ns: list[tuple[int, ...]] = []
         self.is_waiting = self.has_ended = False
         self.measurement = failed(task.task_id, interrupted())
         self._stop_requested = stop_requested
-        self._left_ns = int(task.timeout_s * NS_PER_S)  # only its own turns count
+        self._left_ns = int(task.limits.timeout_s * NS_PER_S)  # only its own turns count
         self._started = utc_now()
         self._oom_kills = read_oom_kills()
 
@@ -166,7 +167,7 @@ class Worker:
 
     def _ended(self, end: End) -> ChildEnd:
         self.has_ended = True
-        return self._child.ended(end, self.task.timeout_s)
+        return self._child.ended(end, self.task.limits.timeout_s)
 
     def _fail(self, failure: Failure) -> None:
         self.measurement = failed(self.task.task_id, failure, started_utc=self._started)
@@ -199,7 +200,7 @@ def infer_in_worker(
             end = run_child(
                 command,
                 encode_request(task),
-                timeout_s=task.timeout_s,
+                timeout_s=task.limits.timeout_s,
                 stop_requested=stop_requested,
                 environment=environment,
             )

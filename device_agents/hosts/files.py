@@ -5,7 +5,7 @@ import os
 import re
 import secrets
 import shutil
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
@@ -80,6 +80,17 @@ def _name_of(path: str) -> str:
 
 def _is_named(path: str) -> bool:
     return _NAME.fullmatch(_name_of(path)) is not None
+
+
+def waiting_for(missing: Collection[str], tasks: Iterable[MeasureTask]) -> Collection[str]:
+    """Ids of the tasks that cannot start while these files are missing.
+
+    A round needs the files of all its tasks: one that is measured in part shows no ratio.
+    """
+    if not missing:
+        return ()
+    lacking = [task for task in tasks if not set(file_names(task)).isdisjoint(missing)]
+    return {task_id for task in lacking for task_id in (task.task_id, *task.members)}
 
 
 def file_parts(path: Path, name: str, part_bytes: int) -> Iterator[FilePart]:

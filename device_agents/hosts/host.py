@@ -34,7 +34,7 @@ from fleetrank.device_agents.contract.task import Execution, MeasureTask, sweep_
 from fleetrank.device_agents.errors import HOST_PATIENCE_S, NotFitError, TransientError, host_in_use
 from fleetrank.device_agents.hold import CommandHold, KeptHold, Reservation
 from fleetrank.device_agents.hosts.facts import HostFacts, read_host_facts, seen_devices
-from fleetrank.device_agents.hosts.files import HostFiles, file_names
+from fleetrank.device_agents.hosts.files import HostFiles, file_names, waiting_for
 from fleetrank.device_agents.hosts.messages import (
     DeviceSpec,
     DeviceTask,
@@ -159,7 +159,7 @@ class Host:
         """The time of this host's clock, in seconds since 1970."""
         return datetime.now(timezone.utc).timestamp()
 
-    def accept(self, tasks: Sequence[DeviceTask], has_files: bool) -> Sequence[str]:
+    def accept(self, tasks: Sequence[DeviceTask], has_files: bool = False) -> Sequence[str]:
         """Starts tasks; returns at once. A task that is in flight or already measured is skipped.
 
         Args:
@@ -167,16 +167,15 @@ class Host:
             has_files: whether the paths in the tasks are valid on this host.
 
         Returns:
-            The files that must be sent first; tasks that need one of them are not accepted.
+            The files that must be sent first; the tasks `waiting_for` them are not accepted.
         """
-        needs = [() if has_files else file_names(given.task) for given in tasks]
-        missing = frozenset(self._files.missing(name for names in needs for name in names))
-        for given, names in zip(tasks, needs, strict=True):
-            if not missing.isdisjoint(names):
-                continue
+        needed = [] if has_files else [name for one in tasks for name in file_names(one.task)]
+        missing = self._files.missing(needed)
+        waiting = waiting_for(missing, [given.task for given in tasks])
+        for given in tasks:
+            task_id = given.task.task_id
             with self._changed:
-                task_id = given.task.task_id
-                if task_id in self._running or task_id in self._spool:
+                if task_id in waiting or task_id in self._running or task_id in self._spool:
                     continue
                 running = self._running[task_id] = _Running(given)
                 # Its earlier answer is forgotten, and its next one is offered.
@@ -184,7 +183,7 @@ class Host:
                     for _, offered in self._sessions.values():
                         offered.discard(task_id)
             self._threads.start(partial(self._run, running, has_files))
-        return sorted(missing)
+        return missing
 
     def receive(self, part: FilePart) -> None:
         """Stores one part of a file that the driver sends."""

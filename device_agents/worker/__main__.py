@@ -56,7 +56,7 @@ def _answer(
     try:
         # Before the first thread: the kernel confines the calling thread and its later threads.
         walls = None if task.is_trusted else _confine(task)
-        if isinstance(task, MeasureTask) and (task.blocks or task.replicas) is not None:
+        if isinstance(task, MeasureTask) and (task.blocks or task.execution.replicas) is not None:
             from fleetrank.device_agents.worker.watch import Turns
 
             turns = Turns(result_fd)
@@ -68,7 +68,7 @@ def _answer(
         from fleetrank.device_agents.worker.run import Caller
 
         # Not earlier: an interpreter that runs out of memory during imports fails unpredictably.
-        limit_memory(task.memory_limit_bytes)
+        limit_memory(task.limits.memory_limit_bytes)
     except (FleetError, OSError, ValueError, ImportError, MemoryError) as error:
         failure = failure_from_error(error, "start")
         if isinstance(task, InferTask):

@@ -73,7 +73,7 @@ def measure(
         caller.enter(name)
 
     try:
-        if task.is_profiled:
+        if task.execution.is_profiled:
             from fleetrank.device_agents.worker.profile_run import profile
 
             measurement = profile(task, inherited, note, walls)

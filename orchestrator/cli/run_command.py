@@ -159,7 +159,7 @@ def run(
     and have their tables. The result is a sweep like any other. A file gets a card in cards/, which
     you can complete. It needs no workspace: without one, a folder in your user data is used.
     """
-    from fleetrank.orchestrator.identity import RepeatLimits
+    from fleetrank.device_agents.contract.task import RepeatLimits
     from fleetrank.orchestrator.workspace.input_rules import axis_sizes
 
     workspace, sizes = settle_workspace(), axis_sizes(axis or ())

@@ -12,6 +12,7 @@ from rich.text import Text
 from fleetrank.analysis.tables.brief_notes import with_brief_notes
 from fleetrank.analysis.tables.formats import EXPLAIN_HINT, grid_of
 from fleetrank.analysis.tables.text_columns import (
+    KEYS,
     REASON,
     Grid,
     grid_of_rows,
@@ -19,8 +20,9 @@ from fleetrank.analysis.tables.text_columns import (
     sentences_of_reasons,
     without_shared,
 )
-from fleetrank.analysis.tables.values import heading, value_text
+from fleetrank.analysis.tables.values import MISSING, heading, value_text
 from fleetrank.foundation.visible_text import visible
+from fleetrank.foundation.wording import count_of
 from fleetrank.orchestrator.cli.visible_streams import VisibleStream
 
 if TYPE_CHECKING:
@@ -93,7 +95,10 @@ def _print_grid(table: Grid, console: Console, full: str) -> None:
     for name, width in widths.items():
         title = Text(heading(name))
         grid.add_column(title, justify="right" if name in numbers else "left", width=width)
-    for row in zip(*(shown[name] for name in widths), strict=True):
+    rows = [*zip(*(shown[name] for name in widths), strict=True)]
+    figures = [at for at, name in enumerate(widths) if at and name not in KEYS]
+    known = [row for row in rows if not hidden or any(row[at] != MISSING for at in figures)]
+    for row in known or rows:
         grid.add_row(*(Text(cell, overflow="fold") for cell in row))
     if shared:
         console.print(Text(shared, style="dim"))
@@ -101,6 +106,8 @@ def _print_grid(table: Grid, console: Console, full: str) -> None:
     if REASON in hidden:
         for line in sentences_of_reasons(columns[REASON]):
             console.print(Text(line))
+    if known and (n := len(rows) - len(known)):
+        console.print(Text(f"{count_of(n, 'row')} with figures in hidden columns only."))
     if hidden:
         names = ", ".join(hidden)
         console.print(Text(f"Hidden columns: {names}. Use a wider terminal or {full}."))

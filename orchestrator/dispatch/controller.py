@@ -22,7 +22,7 @@ from fleetrank.orchestrator.dispatch.decide.messages import (
     Event,
     Store,
     StoreUntried,
-    repeat_started,
+    of_repeat,
 )
 from fleetrank.orchestrator.dispatch.decide.state import new_state
 from fleetrank.orchestrator.dispatch.decide.step import step
@@ -33,8 +33,7 @@ from fleetrank.orchestrator.dispatch.stop_switch import StopSwitch
 from fleetrank.orchestrator.errors import StoreError
 from fleetrank.orchestrator.progress import Subscriber
 from fleetrank.orchestrator.progress_events import RepeatFinished
-from fleetrank.orchestrator.progress_file import shallow
-from fleetrank.orchestrator.row_making import make_row
+from fleetrank.orchestrator.row_making import RowMaker
 from fleetrank.orchestrator.rows import Row
 
 _log = logging.getLogger(__name__)
@@ -68,6 +67,7 @@ class Recorder:
     def __init__(self, work: SweepWork, sink: RowSink, emit: Subscriber) -> None:
         """`emit` takes the progress events."""
         self._work = work
+        self._rows = RowMaker(work.sweep, work.places, work.exports.artifacts)
         self.sink = sink
         self.emit = emit
 
@@ -81,40 +81,32 @@ class Recorder:
             done = self._as_stored(done)
         refusal = None
         try:
-            row = self._row(done)
+            row = self._row_of(done)
         except Exception as error:
             # One device's answer must not end the sweep of all others.
             _log.warning("no row of %s", done.measurement.task_id, exc_info=error)
             refusal = _bad_output(error)
             origin, task_id = done.measurement.origin, done.measurement.task_id
             done = replace(done, measurement=failed(task_id, refusal, origin), facts=None)
-            row = self._row(done)
+            row = self._row_of(done)
         self._append(done, row)
         return refusal
 
-    def _row(self, done: Store) -> Row:
-        return make_row(
-            sweep=self._work.sweep,
-            attempt=done.attempt,
-            measurement=done.measurement,
-            place=self._work.places[done.device],
-            facts=done.facts,
-            artifact=self._work.exports.artifacts.get(done.attempt.repeat.cell.export),
-        )
+    def _row_of(self, done: Store) -> Row:
+        return self._rows.row(done.attempt, done.measurement, done.device, done.facts)
 
     def _append(self, done: Store, row: Row) -> None:
-        measurement, started = (
-            done.measurement,
-            repeat_started(self._work, done.device, done.attempt),
-        )
+        measurement = done.measurement
         latency, failure = row["latency_p50_ns"], measurement.failure
+        named = of_repeat(self._work, done.device, done.attempt)
         ended = RepeatFinished(
-            **(shallow(started) | {"origin": measurement.origin}),
+            **(named | {"origin": measurement.origin}),
             latency_p50_ns=latency if isinstance(latency, float) else None,
             flags=tuple(flag.value for flag in measurement.flags),
             error=None if failure is None else failure.message,
             will_retry=done.will_retry,
-            has_no_file=done.attempt.repeat.cell.export in self._work.exports.failures,
+            has_no_file=failure is not None
+            and done.attempt.repeat.cell.export in self._work.exports.failures,
         )
         try:
             self.sink.append(row, measurement)

@@ -18,7 +18,7 @@ from typing import Any, Self
 from fleetrank.device_agents.contract.agent import DeviceFacts
 from fleetrank.device_agents.contract.measurement import Failure, Measurement, failed
 from fleetrank.device_agents.contract.task import MeasureTask
-from fleetrank.device_agents.hosts.files import file_names, file_paths
+from fleetrank.device_agents.hosts.files import file_paths, waiting_for
 from fleetrank.device_agents.hosts.messages import DeviceSpec, DeviceTask, PollReply, PollRequest
 from fleetrank.device_agents.hosts.reach import HostLink, Reach
 from fleetrank.foundation.vocabulary import ErrorKind
@@ -94,6 +94,7 @@ class Hosts:
         """
         self._sweep_id = sweep_id
         self._devices = {device.spec.name: device for device in devices}
+        self._specs = {device.spec.name: device.spec for device in devices}
         self._reach = reach
         self._silent_s = silent_s
         self._met = set(met)
@@ -228,14 +229,13 @@ class Hosts:
                 self._arrived += self._drain(name)
                 del self._clients[name]
                 self._met.discard(name)
-        specs = {one.spec.name: one.spec for one in self._devices.values()}
-        for name, link in self._reach.hosts().items():
+        for name, link in found.items():
             if name not in self._clients:
                 said = wrong_clock(name, link.clock_ahead_s)
                 if said is not None and name not in self._met:
                     _log.warning("%s", said)
                 self._clients[name] = _Client(
-                    name, link, self._reach, self._sweep_id, specs, self._clock
+                    name, link, self._reach, self._sweep_id, self._specs, self._clock
                 )
 
     def _trouble(self, client: "_Client", link: HostLink | None) -> str | None:
@@ -422,8 +422,8 @@ class _Client:
                 self.in_flight.setdefault(task_id, self._specs[device])
 
     def _send_files(self, tasks: Sequence[DeviceTask], missing: Sequence[str]) -> None:
-        wanted = set(missing)
-        waiting = tuple(one for one in tasks if not wanted.isdisjoint(file_names(one.task)))
+        ids = waiting_for(missing, [given.task for given in tasks])
+        waiting = tuple(given for given in tasks if given.task.task_id in ids)
         paths = {path.name: path for given in waiting for path in file_paths(given.task)}
         answer = self._reach.send_files(self.host, [paths[name] for name in missing])
         self._transfers[answer] = waiting
@@ -465,6 +465,8 @@ def _ids(tasks: Sequence[DeviceTask]) -> Sequence[str]:
 def _in_time_of_driver(found: Measurement, ahead: timedelta) -> Measurement:
     """The measurement with stamps of this host's clock, so that rows of a sweep have one order."""
     stamps = (found.started_utc, found.finished_utc)
+    if not ahead:
+        return found
     with contextlib.suppress(ValueError):  # no stamp
         started, finished = ((datetime.fromisoformat(str(s)) - ahead).isoformat() for s in stamps)
         return replace(found, started_utc=started, finished_utc=finished)

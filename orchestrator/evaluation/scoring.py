@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fleetrank.device_agents.contract.agent import Agent
-from fleetrank.device_agents.contract.task import Execution, InferTask
+from fleetrank.device_agents.contract.task import Execution, InferTask, RepeatLimits
 from fleetrank.foundation.files import replace_file
 from fleetrank.foundation.temporary import temporary_folder
 from fleetrank.models.cards.card import Artifact
@@ -158,7 +158,7 @@ class Scorer:
             outputs_path=str(outputs),
             weights_path=self.artifact.weights_path,
             is_trusted=self.artifact.is_trusted,
-            timeout_s=_TIMEOUT_S,
+            limits=RepeatLimits(timeout_s=_TIMEOUT_S),
         )
 
 

@@ -54,12 +54,13 @@ def affinities(
 def replica_cpus(
     spec: SweepSpec, execution: Execution, n_processes: int, cores: DeviceCores
 ) -> tuple[tuple[int, ...], ...] | None:
-    """The CPUs of each process of a set; `None` leaves them to the system.
+    """The CPUs of each process of a set, the fastest first; `None` leaves them to the system.
 
     Each process has CPUs that no other one has, as many as it has threads. With fewer CPUs than
     threads all processes have all CPUs: unequal shares would make some of them slower than others.
     """
-    pool = spec.affinity if isinstance(spec.affinity, tuple) else cores.one_per_core
+    known = cores.one_per_core or tuple(cpu for cluster in cores.clusters for cpu in cluster)
+    pool = spec.affinity if isinstance(spec.affinity, tuple) else known
     if execution.affinity is None or not pool:
         return None
     n_threads = execution.threads

@@ -8,7 +8,7 @@ from types import MappingProxyType
 
 from fleetrank.analysis.stopping_rule import StoppingRule
 from fleetrank.analysis.stored.selection import MARGIN, fits_text
-from fleetrank.device_agents.contract.task import Execution
+from fleetrank.device_agents.contract.task import Execution, TokenCost
 from fleetrank.foundation.formats import format_of, runtime_of
 from fleetrank.foundation.visible_text import shortened
 from fleetrank.foundation.vocabulary import Family, WeightsKind
@@ -43,7 +43,7 @@ from fleetrank.orchestrator.plan.executions import (
     with_inputs,
 )
 from fleetrank.orchestrator.plan.pinning import DeviceCores, check_affinity
-from fleetrank.orchestrator.token_costs import cost_without_file
+from fleetrank.orchestrator.token_costs import cost_without_file, token_costs
 from fleetrank.orchestrator.workspace.device_registry import DeviceFile, find_device
 from fleetrank.orchestrator.workspace.sweep_spec import SweepSpec
 
@@ -97,6 +97,10 @@ def make_plan(
     def request(model: ResolvedCard, execution: Execution) -> ExportRequest:
         return _request(spec, model, execution)
 
+    @cache
+    def costs(model: ResolvedCard, execution: Execution) -> tuple[TokenCost, ...]:
+        return token_costs(model.card.language, execution)
+
     selected = _select_devices(spec, devices)
     check_size(spec, len(models) * len(selected))
     backends = {device.name: backends_on(spec, device) for device in selected}
@@ -111,6 +115,7 @@ def make_plan(
                 device=device.name,
                 export=export,
                 execution=execution,
+                costs=costs(model, execution),
             )
             reason = (
                 _why_not_here(cell.export, opens_files=device.traits.opens_files)

@@ -27,7 +27,7 @@ from fleetrank.orchestrator.keys import (
     replicated_key,
 )
 from fleetrank.orchestrator.rows import Row
-from fleetrank.orchestrator.store.journal import Entry, Journal, make_line
+from fleetrank.orchestrator.store.journal import Entry, Journal, line_of, make_line
 from fleetrank.orchestrator.store.results import ResultStore
 from fleetrank.orchestrator.store.small_files import locked, set_aside
 
@@ -116,14 +116,15 @@ class JournalSink:
 
     def _write_pending(self) -> None:
         while self._pending:
-            # In the folder of the journal, also if the workspace has been moved.
-            results = self._journal.place.parent.parent
-            row = set_aside(results, self._pending[0])
-            if isinstance(row["raw_log"], str):
-                self._unsynced.append(results / row["raw_log"])
+            row = self._pending[0]
+            if row["raw_log"] is not None:
+                # In the folder of the journal, also if the workspace has been moved.
+                results = self._journal.place.parent.parent
+                row = set_aside(results, row)
+                self._unsynced.append(results / str(row["raw_log"]))
             # The journal keeps the rows that it cannot write.
             del self._pending[0]
-            self._journal.append(row)
+            self._journal.append_lines([line_of(row)])
 
     def _sync_logs(self) -> None:
         for path in self._unsynced:

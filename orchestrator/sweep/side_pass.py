@@ -84,7 +84,7 @@ class SidePass:
         work = replace(work, plan=self._plan, canaries={})
         if form is PROFILE_FORM:
             exports = replace(work.exports, primers={})
-            work = replace(work, exports=exports, is_profiled=True)
+            work = replace(work, exports=exports)
         say = _Said(emit, form.noun, self._plan.n_repeats, self._tally.n_finished)
         sink = JournalSink(self._store, journal, form)
         recorder = Recorder(work, sink, say)

@@ -74,7 +74,14 @@ def profiles_of(setup: Setup, plan: Plan) -> Plan:
     """
     cells = plan.cells if setup.spec.profile else ()
     asked = (
-        (replace(cell, cell_key=profiled_key(cell.cell_key)), _why_not_profiled(setup, cell))
+        (
+            replace(
+                cell,
+                cell_key=profiled_key(cell.cell_key),
+                execution=replace(cell.execution, is_profiled=True),
+            ),
+            _why_not_profiled(setup, cell),
+        )
         for cell in cells
     )
     return _side(PROFILE_FORM, plan, asked)
@@ -140,8 +147,12 @@ def _asked_sets(setup: Setup, plan: Plan) -> Iterator[tuple[Cell, str | None]]:
         for count in asked.processes:
             cpus = replica_cpus(setup.spec, cell.execution, count, cores)
             policy = ReplicaPolicy(count=count, run_s=asked.run_s, cpus=cpus)
-            key = replicated_key(cell.cell_key, count)
-            yield replace(cell, cell_key=key, replicas=policy), _why_no_set(setup, cell, count)
+            together = replace(
+                cell,
+                cell_key=replicated_key(cell.cell_key, count),
+                execution=replace(cell.execution, replicas=policy),
+            )
+            yield together, _why_no_set(setup, cell, count)
 
 
 def _why_no_set(setup: Setup, cell: Cell, n_processes: int) -> str | None:
@@ -149,8 +160,8 @@ def _why_no_set(setup: Setup, cell: Cell, n_processes: int) -> str | None:
     device = setup.devices[cell.device]
     if device.kind_of.why_not_replicated is None:
         return (
-            f"a device of kind {device.kind} runs one process at a time: name a cpu or a cuda "
-            "device"
+            f"a device of kind {device.kind} runs one process at a time: name a cpu, "
+            "a board or a cuda device"
         )
     if reason := device.kind_of.why_not_replicated(cell.execution):
         return reason

@@ -19,7 +19,13 @@ from pydantic import (
 from pydantic_core import PydanticCustomError
 
 from fleetrank.analysis.stopping_rule import BUDGET_S, FIRST_ROUNDS, MOST_ROUNDS, SweepQuestion
-from fleetrank.device_agents.contract.task import LONGEST_S, Count, MeasurePolicy, Seconds
+from fleetrank.device_agents.contract.task import (
+    LONGEST_S,
+    Count,
+    MeasurePolicy,
+    RepeatLimits,
+    Seconds,
+)
 from fleetrank.foundation.errors import failing_as
 from fleetrank.foundation.formats import known_runtime
 from fleetrank.foundation.small_file import resolved
@@ -32,7 +38,7 @@ from fleetrank.models.cards.inputs import AxisName, AxisSize
 from fleetrank.models.errors import CardError
 from fleetrank.models.published import checkpoint_sha256
 from fleetrank.orchestrator.errors import UsageError
-from fleetrank.orchestrator.identity import HostRules, RepeatLimits, RoundRules
+from fleetrank.orchestrator.identity import HostRules, RoundRules
 from fleetrank.orchestrator.workspace.user_shares import share_of
 from fleetrank.orchestrator.workspace.yaml_file import parse_file
 

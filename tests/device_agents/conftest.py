@@ -10,7 +10,13 @@ import pytest
 from tiny_onnx import save_huge, save_looping
 
 from fleetrank.device_agents.contract.measurement import Measurement, WorkerFacts
-from fleetrank.device_agents.contract.task import Execution, InferTask, MeasurePolicy, MeasureTask
+from fleetrank.device_agents.contract.task import (
+    Execution,
+    InferTask,
+    MeasurePolicy,
+    MeasureTask,
+    RepeatLimits,
+)
 from fleetrank.device_agents.worker.run import Caller
 from fleetrank.foundation.vocabulary import Runtime
 
@@ -30,14 +36,21 @@ def sha256(path: Path) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
-def make_task(path: Path, runtime: Runtime, **changes: object) -> MeasureTask:
+def make_task(
+    path: Path,
+    runtime: Runtime,
+    *,
+    timeout_s: float = 60.0,
+    is_profiled: bool = False,
+    **changes: object,
+) -> MeasureTask:
     fields: dict[str, object] = {
         "task_id": "task-1",
         "artifact_path": str(path),
         "artifact_sha256": sha256(path),
-        "execution": Execution(runtime=runtime, backend=BACKENDS[runtime]),
+        "execution": Execution(runtime=runtime, backend=BACKENDS[runtime], is_profiled=is_profiled),
         "policy": QUICK,
-        "timeout_s": 60.0,
+        "limits": RepeatLimits(timeout_s=timeout_s),
         "macs_and_parameters": (1_000_000, 1_000),
     }
     return MeasureTask(**{**fields, **changes})  # type: ignore[arg-type]

@@ -45,6 +45,9 @@ def test_requests_come_back_as_they_went(task: MeasureTask | InferTask) -> None:
     assert decode_request(encode_request(task)) == task
 
 
+LIMITS = json.loads(to_json(TASK))["limits"]
+
+
 def changed(**changes: object) -> str:
     return json.dumps({**json.loads(to_json(TASK)), **changes})
 
@@ -57,12 +60,12 @@ def changed(**changes: object) -> str:
         (changed(seed=True), r"MeasureTask\.seed"),
         (changed(seed=1.0), r"MeasureTask\.seed"),
         (changed(is_trusted=1), r"MeasureTask\.is_trusted"),
-        (changed(timeout_s=None), r"MeasureTask\.timeout_s"),
+        (changed(limits=LIMITS | {"timeout_s": None}), r"MeasureTask\.limits\.timeout_s"),
         (changed(macs_and_parameters=[1]), r"macs_and_parameters"),
         (changed(seed=2**63), r"MeasureTask\.seed should be a finite number within 64 bits"),
         (changed(macs_and_parameters=[10**400, 1]), r"macs_and_parameters\[0\]"),
-        (changed(timeout_s=10**400), r"MeasureTask\.timeout_s"),
-        (changed(timeout_s=1234.5).replace("1234.5", "1e999"), r"MeasureTask\.timeout_s"),
+        (changed(limits=LIMITS | {"timeout_s": 10**400}), r"MeasureTask\.limits\.timeout_s"),
+        (to_json(TASK).replace("300.0", "1e999"), r"MeasureTask\.limits\.timeout_s"),
         (changed(execution={}), "runtime"),
         (changed(execution=None), "execution"),
         ("[]", "MeasureTask"),

@@ -9,7 +9,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fleetrank.device_agents.contract.task import Execution, MeasurePolicy, MeasureTask
+from fleetrank.device_agents.contract.task import (
+    Execution,
+    MeasurePolicy,
+    MeasureTask,
+    RepeatLimits,
+)
 from fleetrank.device_agents.cuda.agent import CudaAgent
 from fleetrank.device_agents.cuda.nvml import open_nvml
 from fleetrank.device_agents.errors import AgentError
@@ -103,5 +108,5 @@ def task_of(path: Path, runtime: Runtime = Runtime.TORCH, **changes: object) -> 
         execution=replace(execution, **changes),  # type: ignore[arg-type]
         is_trusted=True,
         policy=QUICK,
-        timeout_s=300.0,
+        limits=RepeatLimits(timeout_s=300.0),
     )

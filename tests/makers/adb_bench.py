@@ -33,6 +33,7 @@ from fleetrank.device_agents.contract.task import (
     MeasurePolicy,
     MeasureTask,
     OptionValue,
+    RepeatLimits,
 )
 from fleetrank.device_agents.host.patience import measure_when_fit
 from fleetrank.foundation.vocabulary import Format, Origin, Runtime, Status
@@ -162,7 +163,7 @@ def make_task(**changes: object) -> MeasureTask:
         artifact_sha256=sha256,
         execution=Execution(runtime=Runtime.TFLITE, backend="xnnpack", affinity=(4, 5)),
         policy=QUICK,
-        timeout_s=30.0,
+        limits=RepeatLimits(timeout_s=30.0),
     )
     return replace(task, **changes)
 

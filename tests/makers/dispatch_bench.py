@@ -6,7 +6,12 @@ from typing import Self
 
 from fleetrank.device_agents.contract.agent import DeviceFacts
 from fleetrank.device_agents.contract.measurement import Failure, Measurement
-from fleetrank.device_agents.contract.task import Execution, MeasurePolicy, MeasureTask
+from fleetrank.device_agents.contract.task import (
+    Execution,
+    MeasurePolicy,
+    MeasureTask,
+    RepeatLimits,
+)
 from fleetrank.foundation.vocabulary import (
     ErrorKind,
     Family,
@@ -24,7 +29,7 @@ from fleetrank.orchestrator.dispatch.decide.tally import Tally
 from fleetrank.orchestrator.dispatch.decide.work import Exports, SweepWork
 from fleetrank.orchestrator.dispatch.stop_switch import StopSwitch
 from fleetrank.orchestrator.errors import StoreError
-from fleetrank.orchestrator.identity import Cell, DevicePlace, Plan, RepeatLimits, SweepFacts
+from fleetrank.orchestrator.identity import Cell, DevicePlace, Plan, SweepFacts
 from fleetrank.orchestrator.progress_events import Event
 from fleetrank.orchestrator.rows import Row
 

@@ -114,7 +114,7 @@ class World:
         self.note_valid(self.delivered)
         offered = [self.kept[t] for t in sorted(self.delivered)]
         self.feed(messages.Began(now_s=self.now_s, in_flight=running, offered=offered))
-        self.owed = dict(self.state.in_flight)
+        self.owed = {task_id: one.device for task_id, one in self.state.in_flight.items()}
 
     def feed(self, event: Event) -> tuple[Action, ...]:
         actions = step(self.state, event)

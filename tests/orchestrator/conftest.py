@@ -26,7 +26,7 @@ from fleetrank.foundation.vocabulary import (
 from fleetrank.models.cards.card import Artifact, Cost, ExportRequest, ModelCard, Source, Weights
 from fleetrank.models.cards.identity import resolve
 from fleetrank.orchestrator.identity import Attempt, Cell, DevicePlace, Repeat, SweepFacts
-from fleetrank.orchestrator.row_making import make_row
+from fleetrank.orchestrator.row_making import RowMaker
 from fleetrank.orchestrator.rows import Row
 
 if TYPE_CHECKING:
@@ -103,7 +103,7 @@ SWEEP = SweepFacts(
 FIRST = Attempt(repeat=Repeat(cell=CELL, index=0), number=0)
 PLACE = DevicePlace(device=CELL.device, host="here", host_hash="0123456789ab", needs_quiet=True)
 
-RowMaker = Callable[..., Row]
+Translate = Callable[..., Row]
 
 
 @pytest.fixture
@@ -113,25 +113,28 @@ def first() -> Attempt:
 
 
 @pytest.fixture
-def translate() -> RowMaker:
-    """Makes the row of a good repeat; keyword arguments replace arguments of `make_row`."""
+def translate() -> Translate:
+    """Makes the row of a good repeat; keyword arguments replace what it is made of."""
 
     def build(**changes: object) -> Row:
-        arguments = {
+        parts = {
             "sweep": SWEEP,
             "attempt": FIRST,
             "measurement": MEASUREMENT,
             "place": PLACE,
             "facts": FACTS,
             "artifact": ARTIFACT,
-        }
-        return make_row(**(arguments | changes))
+        } | changes
+        attempt, artifact = parts["attempt"], parts["artifact"]
+        artifacts = {} if artifact is None else {attempt.repeat.cell.export: artifact}
+        maker = RowMaker(parts["sweep"], {"d": parts["place"]}, artifacts)
+        return maker.row(attempt, parts["measurement"], "d", parts["facts"])
 
     return build
 
 
 @pytest.fixture
-def new_row(translate: RowMaker) -> RowMaker:
+def new_row(translate: Translate) -> Translate:
     """A complete row; keyword arguments replace columns."""
     base = translate()
 

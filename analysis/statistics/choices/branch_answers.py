@@ -145,7 +145,7 @@ def _flops(data: BranchData) -> BranchAnswer:
     clusters = [str(name) for name in data.session.panel.platforms["device_model"]]
     found = mean_figures(measure, pairs, clusters, data.session.selection.seed)
     what = f"FLOPs rank {found.models_text}"
-    where = f"on {count_of(found.n_pairs or 0, 'platform')}"
+    where = f"on {count_of(found.averaged.n_pairs or 0, 'platform')}"
     return _of_mean(found, "all platforms", what, where)
 
 
@@ -161,7 +161,7 @@ def _rho(data: BranchData, group: PairGroup, *, is_cnn_only: bool) -> BranchAnsw
         found = mean_figures(latency, pairs, clusters, data.session.selection.seed)
     name = "CNN rankings" if is_cnn_only else "Latency rankings"
     what = f"{name} ({found.models_text}) transfer from {_arrow(group)}"
-    where = f"over {count_of(found.n_clusters or 0, 'pair')} of device models"
+    where = f"over {count_of(found.averaged.n_clusters or 0, 'pair')} of device models"
     answer = _of_mean(found, f"{group.source} -> {group.target}", what, where)
     ceiling = _ceiling(data, latency, pairs, clusters)
     if answer.value is None or ceiling is None:
@@ -192,11 +192,11 @@ def _of_mean(found: Agreement, scope: str, what: str, where: str) -> BranchAnswe
         return BranchAnswer(scope=scope, answer=text, n_models=found.n_models, reason=found.reason)
     interval = "" if found.low is None else f" [{found.low:.2f}, {found.high:.2f}]"
     null = ""
-    if found.residual_null_mean is not None and found.residual_p is not None:
+    alone, p = found.nulls.residual_null_mean, found.nulls.residual_p
+    if alone is not None and p is not None:
         verdict = "exceeded" if found.exceeds_flops else "not exceeded"
         # Adding 0 turns a rounded -0 into 0.
-        alone = round(found.residual_null_mean, 2) + 0
-        null = f", FLOPs explain {alone:.2f} ({verdict}, p = {found.residual_p:.2g})"
+        null = f", FLOPs explain {round(alone, 2) + 0:.2f} ({verdict}, p = {p:.2g})"
     return BranchAnswer(
         scope=scope,
         answer=f"{what} with rho {found.rho:.2f}{interval} {where}{null}",
@@ -204,7 +204,7 @@ def _of_mean(found: Agreement, scope: str, what: str, where: str) -> BranchAnswe
         low=found.low,
         high=found.high,
         n_models=found.n_models,
-        n_pairs=found.n_pairs,
+        n_pairs=found.averaged.n_pairs,
         reason=found.reason,
     )
 

@@ -22,7 +22,7 @@ TABLE = "claims"
 BESIDE = (
     "n_models", "n_pairs", "low", "high", "null_mean", "residual_null_mean", "ceiling"
 )  # fmt: skip
-"""Fields of `Agreement` beside its rho, which is the figure of a claim."""
+"""What may stand beside the figure of a claim."""
 _SELECTORS = (
     "source", "target", "source_tier", "target_tier", "runtime", "precision", "family"
 )  # fmt: skip

@@ -2,7 +2,7 @@
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
@@ -11,7 +11,7 @@ import numpy as np
 from fleetrank.analysis.arrays.kept_order import Ints
 from fleetrank.analysis.panel.session import Session
 from fleetrank.analysis.statistics.pairs.pair_fleet import PairFleet, fleet_of
-from fleetrank.analysis.statistics.pairs.pair_orders import Order, order_here
+from fleetrank.analysis.statistics.pairs.pair_orders import Order
 from fleetrank.analysis.statistics.pairs.pairs import faster, pair_table, pairs_explanation
 from fleetrank.analysis.stored.selection import setting
 from fleetrank.analysis.tables.table import Table
@@ -19,7 +19,9 @@ from fleetrank.foundation.vocabulary import Origin
 from fleetrank.foundation.wording import count_of
 
 MAX_LISTED = 5000
-"""Pairs of models compared in one list: all pairs of a hundred models, in about half a second."""
+"""Pairs of models compared in one list: all pairs of a hundred models."""
+_MAX_RATIOS = 200_000
+"""Ratios computed at once: 1.6 MB an array."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,7 +69,7 @@ def pair_counts(session: Session, a: str | None = None) -> tuple[tuple[PairCount
             pairs, n_left_out = _most_opposite(fleet, pairs, here, targets)
     else:
         pairs = [(row, other) for other in known if other != row] if row in known else []
-    counts = [_count(fleet, rows, here, targets) for rows in pairs]
+    counts = _counts(fleet, pairs, here, targets)
     shown = [one for one in counts if a is not None or one.reversed]
     return tuple(sorted(shown, key=lambda one: (-one.reversed, one.ratio or 1.0))), n_left_out
 
@@ -93,32 +95,42 @@ def _most_opposite(
     return [pairs[at] for at in sorted(ranked[:MAX_LISTED].tolist())], int(left_out.sum())
 
 
-def _count(fleet: PairFleet, rows: tuple[int, int], here: int, targets: Ints) -> PairCount:
-    rows = fleet.faster_first(rows, here)
-    one, both = fleet.measured_order(rows, here), fleet.has_both(rows)
-    others = targets[both[targets]]
-    logs, _, _, orders = fleet.orders_of(rows, others)
-    if order_here(one, fleet.margin) is not Order.KEPT:
-        orders[orders != Order.EQUAL] = Order.UNDECIDED
-    number = Counter(orders.tolist())
-    number[Order.UNDECIDED] += sum(
-        fleet.why_unlike(rows, at) is not None for at in targets.tolist()
-    )
-    reversed_logs = np.where(orders == Order.REVERSED, logs, 0.0)
-    worst = int(others[reversed_logs.argmin()]) if number[Order.REVERSED] else None
-    return PairCount(
-        model_a=one.model_a,
-        model_b=one.model_b,
-        ratio=one.ratio,
-        low=one.low,
-        high=one.high,
-        kept=number[Order.KEPT],
-        reversed=number[Order.REVERSED],
-        equal=number[Order.EQUAL],
-        undecided=number[Order.UNDECIDED],
-        reversed_on=None if worst is None else fleet.labels[fleet.panel.keys[worst]],
-        worst_ratio=None if worst is None else math.exp(reversed_logs.min()),
-    )
+def _counts(
+    fleet: PairFleet, pairs: Sequence[tuple[int, int]], here: int, targets: Ints
+) -> Iterator[PairCount]:
+    """The count of each pair, in their order."""
+    columns = np.array([here, *targets.tolist()])
+    step = max(1, _MAX_RATIOS // columns.size)
+    for start in range(0, len(pairs), step):
+        some = np.array([fleet.faster_first(rows, here) for rows in pairs[start : start + step]])
+        shape = len(some), columns.size
+        a, b = np.repeat(some, columns.size, axis=0).T
+        found = fleet.orders_of((a, b), np.tile(columns, len(some)))
+        logs, lows, highs, orders = (one.reshape(shape) for one in found)
+        orders[~fleet.has_both(some)[:, columns]] = ""
+        is_shown = orders[:, :1] == Order.KEPT
+        orders[~is_shown & (orders != Order.EQUAL) & (orders != "")] = Order.UNDECIDED
+        n_unlike = fleet.n_unlike(some, targets)
+        reversed_logs = np.where(orders == Order.REVERSED, logs, 0.0)
+        for at, rows in enumerate(some.tolist()):
+            number = Counter(orders[at, 1:].tolist())
+            worst = int(reversed_logs[at].argmin()) if number[Order.REVERSED] else None
+            low, high = (math.exp(one[at, 0]) for one in (lows, highs))
+            yield PairCount(
+                model_a=fleet.panel.models[rows[0]],
+                model_b=fleet.panel.models[rows[1]],
+                ratio=math.exp(logs[at, 0]),
+                low=low if math.isfinite(low) else None,
+                high=high if math.isfinite(high) else None,
+                kept=number[Order.KEPT],
+                reversed=number[Order.REVERSED],
+                equal=number[Order.EQUAL],
+                undecided=number[Order.UNDECIDED] + int(n_unlike[at]),
+                reversed_on=(
+                    None if worst is None else fleet.labels[fleet.panel.keys[columns[worst]]]
+                ),
+                worst_ratio=None if worst is None else math.exp(reversed_logs[at, worst]),
+            )
 
 
 def pairs_table(session: Session) -> Table:

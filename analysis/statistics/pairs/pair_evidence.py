@@ -167,16 +167,15 @@ class StoredFigures:
         estimates = sides[1].logs - sides[0].logs
         reach, degrees = (np.full(estimates.shape, one) for one in ONE_SESSION)
         found = log_ratios(estimates, *parts, between=(reach, degrees))
-        if np.isin(columns, [*self.runs]).any():
-            for place, where in enumerate(zip(*(one.tolist() for one in rows), strict=True)):
-                if (best := self.evidence(*where)) is not None:
-                    found.estimates[place] = best.log_b - best.log_a
-                    found.errors[place], found.degrees[place] = best.error, best.degrees
-                    reach[place], degrees[place] = best.between
-                    for side, log, n in zip(
-                        sides, (best.log_a, best.log_b), (best.n_a, best.n_b), strict=True
-                    ):
-                        side.logs[place], side.n[place] = log, n
+        for place in np.flatnonzero(np.isin(rows[2], [*self.runs])).tolist():
+            if (best := self.evidence(*(int(one[place]) for one in rows))) is not None:
+                found.estimates[place] = best.log_b - best.log_a
+                found.errors[place], found.degrees[place] = best.error, best.degrees
+                reach[place], degrees[place] = best.between
+                for side, log, n in zip(
+                    sides, (best.log_a, best.log_b), (best.n_a, best.n_b), strict=True
+                ):
+                    side.logs[place], side.n[place] = log, n
         return found, (sides[0], sides[1])
 
 

@@ -4,6 +4,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
+from itertools import product
 
 import numpy as np
 import numpy.typing as npt
@@ -62,6 +63,9 @@ class PairFleet:
         self.figures = self.stored.newest
         self.stated, self.runs = self.figures.logs, self.stored.runs
         self.logs = self.stated.copy()
+        self.is_unlike = np.zeros(self.logs.shape, dtype=np.bool_)
+        for place in self.unlike:
+            self.is_unlike[place] = True
         for row, column in (*self.doubts, *self.unlike):
             self.logs[row, column] = np.nan
         self.facts = panel.platforms.with_row_index("at")
@@ -181,12 +185,18 @@ class PairFleet:
             else did_you_mean(name, models) + how,
         )
 
-    def has_both(self, rows: tuple[int, int]) -> npt.NDArray[np.bool_]:
-        """Which platforms measured both models without doubt, (n_platforms,)."""
-        both = np.asarray(np.isfinite(self.logs[list(rows)]).all(axis=0))
-        for at in self.runs:
-            both[at] = both[at] or self.stored.evidence(*rows, at) is not None
-        return both
+    def has_both(self, rows: npt.ArrayLike) -> npt.NDArray[np.bool_]:
+        """Which platforms measured both models without doubt.
+
+        `rows` is (..., 2), the answer (..., n_platforms).
+        """
+        pairs = np.asarray(rows)
+        both = np.isfinite(self.logs[pairs]).all(axis=-2)
+        for place, at in product(np.ndindex(pairs.shape[:-1]), self.runs):
+            a, b = pairs[place].tolist()
+            both[*place, at] = both[*place, at] or self.stored.evidence(a, b, at) is not None
+        found: npt.NDArray[np.bool_] = both
+        return found
 
     def common_here(self) -> int:
         """The column that counts as here for every pair: one with a pair, where there is any."""
@@ -255,11 +265,11 @@ class PairFleet:
         return f"{found.sweeps[0]} measured both together; not used: {'; '.join(said)}"
 
     def orders_of(
-        self, rows: tuple[int, int | Ints], columns: Ints
+        self, rows: tuple[int | Ints, int | Ints], columns: Ints
     ) -> tuple[Floats, Floats, Floats, npt.NDArray[np.str_]]:
         """Log ratios where both were measured, their intervals, and orders, (n_columns,) each.
 
-        With one column, `rows` may name several second models: then one of each for every model.
+        `rows` are of both models: one for all columns, or one for each; so are the columns.
         The log ratio is above 0 here. Where the noise is not known, the interval is NaN, and the
         margin decides alone.
         """
@@ -295,6 +305,13 @@ class PairFleet:
         if not np.isfinite(self.stated[list(rows), at]).all():
             return None
         return next((self.unlike[row, at] for row in rows if (row, at) in self.unlike), None)
+
+    def n_unlike(self, rows: Ints, columns: Ints) -> Ints:
+        """How many of the platforms are as `why_unlike` says, for each of (n_pairs, 2) rows."""
+        stated = np.isfinite(self.stated[:, columns])
+        unlike = self.is_unlike[:, columns]
+        is_so = stated[rows].all(axis=1) & unlike[rows].any(axis=1)
+        return np.asarray(is_so.sum(axis=1), dtype=np.int64)
 
     def named_order(self, rows: tuple[int, int], order: Order, at: int | None) -> PairOrder:
         """A row without figures; `at` is `None` for a device without a stored row."""

@@ -9,7 +9,7 @@ import polars as pl
 from fleetrank.analysis.arrays.known_means import known
 from fleetrank.analysis.arrays.ranking import few_models_warning
 from fleetrank.analysis.arrays.sample_size import few_models_note
-from fleetrank.analysis.panel.agreement import Agreement
+from fleetrank.analysis.panel.agreement import Agreement, RhoCeiling
 from fleetrank.analysis.panel.conditions import MAX_LISTED_PAIRS, Level, unlisted
 from fleetrank.analysis.panel.panel import Panel, incomplete_notes
 from fleetrank.analysis.panel.session import Session
@@ -45,7 +45,7 @@ def ceiling_table(session: Session) -> Table:
         names = dict.fromkeys(one.measure for one in found.groups)
         groups = (one for name in names for one in found.groups if one.measure == name)
         rows += (
-            replace(one, reason="; ".join(filter(None, (one.reason, one.no_ceiling))) or None)
+            replace(one, reason="; ".join(filter(None, (one.reason, one.noise.no_ceiling))) or None)
             for one in (*groups, *found.pairs)
         )
     return Table(
@@ -86,6 +86,6 @@ def _reliabilities(
             rho=known(value),
             low=low,
             high=high,
-            method=method,
+            noise=RhoCeiling(method=method),
             reason=why_unreliable(noise, column) if known(value) is None else None,
         )

@@ -26,6 +26,18 @@ _WITHOUT_LATENCY = ("frm_without_latency", "flops", "memory")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class FrmPart:
+    """FRM, or a part of it, between two conditions.
+
+    Attributes:
+        variance_share: of the component of FRM that the measure is; `None` for another measure.
+    """
+
+    agreement: Agreement
+    variance_share: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DecompositionResult:
     """Rank agreement of FRM and of its parts.
 
@@ -34,8 +46,8 @@ class DecompositionResult:
         pairs: all measures of a pair side by side; empty above `MAX_LISTED_PAIRS` pairs.
     """
 
-    groups: tuple[Agreement, ...]
-    pairs: tuple[Agreement, ...]
+    groups: tuple[FrmPart, ...]
+    pairs: tuple[FrmPart, ...]
     weights: FrmWeights
 
 
@@ -70,7 +82,7 @@ def decompose(session: Session, axis: Axis) -> DecompositionResult:
 
 def _with_shares(
     by_measure: Sequence[Sequence[Agreement]], shares: Iterable[Floats], weights: FrmWeights
-) -> tuple[Agreement, ...]:
+) -> tuple[FrmPart, ...]:
     """All measures of one group or pair side by side; `shares` has an array for each of these."""
     return tuple(
         _with_share(one, dict(zip(weights.used, mine.tolist(), strict=True)))
@@ -79,7 +91,7 @@ def _with_shares(
     )
 
 
-def _with_share(one: Agreement, shares: dict[str, float]) -> Agreement:
+def _with_share(one: Agreement, shares: dict[str, float]) -> FrmPart:
     """The agreement with the share of its component, and why figures of it are missing."""
     share = shares.get(one.measure, math.nan)
     reasons = [one.reason] if one.reason is not None else []
@@ -87,20 +99,19 @@ def _with_share(one: Agreement, shares: dict[str, float]) -> Agreement:
         reasons.append("no null: the measure has no latency to permute")
     if one.measure in shares and math.isnan(share) and one.rho is not None:
         reasons.append("no share: FRM is equal for all models")
-    return replace(
-        one,
+    return FrmPart(
+        agreement=replace(one, reason="; ".join(reasons) or None),
         variance_share=None if math.isnan(share) else share,
-        reason="; ".join(reasons) or None,
     )
 
 
 def finding(found: DecompositionResult) -> tuple[str, ...]:
     """A note on how often FLOPs can explain FRM's rho, and on the highest one."""
-    every = (*found.groups, *found.pairs)
+    every = (part.agreement for part in (*found.groups, *found.pairs))
     frm = [
         one
         for one in every
-        if one.measure == _compound(found.weights) and one.residual_p is not None
+        if one.measure == _compound(found.weights) and one.nulls.residual_p is not None
     ]
     doubtful = [one for one in frm if one.exceeds_flops is False]
     if not doubtful:
@@ -110,7 +121,7 @@ def finding(found: DecompositionResult) -> tuple[str, ...]:
         f"In {len(doubtful)} of {len(frm)} rows FLOPs can explain FRM's rho, so it does not show "
         f"transfer of latency beyond this: residual_p > {MAY_BE_CHANCE}; the highest rho of them "
         f"is {worst.rho:.3f} ({worst.source} and {worst.target}, residual null "
-        f"{worst.residual_null_mean:.3f}, p = {worst.residual_p:.2g}).",
+        f"{worst.nulls.residual_null_mean:.3f}, p = {worst.nulls.residual_p:.2g}).",
     )
 
 

@@ -271,8 +271,9 @@ def _rho(
         return replace(blank, reason="one device only: rho is between different devices")
     (group,) = groups
     found = group_agreement(group, measure, seed)
-    same = ("n_models", "low", "high", "null_mean", "null_p95", "reason")
-    return replace(blank, value=found.rho, **{name: getattr(found, name) for name in same})
+    same = {name: getattr(found, name) for name in ("n_models", "low", "high", "reason")}
+    nulls = {name: getattr(found.nulls, name) for name in ("null_mean", "null_p95")}
+    return replace(blank, value=found.rho, **same, **nulls)
 
 
 def _place(one: Stability) -> tuple[int, str, int, int, int]:

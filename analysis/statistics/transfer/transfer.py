@@ -9,7 +9,13 @@ import polars as pl
 from fleetrank.analysis.arrays.known_means import known
 from fleetrank.analysis.arrays.ranking import MIN_MODELS, few_models_warning
 from fleetrank.analysis.arrays.sample_size import few_models_note
-from fleetrank.analysis.panel.agreement import MAY_BE_CHANCE, Agreement, agreements, positions_of
+from fleetrank.analysis.panel.agreement import (
+    MAY_BE_CHANCE,
+    Agreement,
+    RhoCeiling,
+    agreements,
+    positions_of,
+)
 from fleetrank.analysis.panel.conditions import (
     AXES,
     MAX_LISTED_PAIRS,
@@ -22,7 +28,7 @@ from fleetrank.analysis.panel.draws import Draws, draws_for
 from fleetrank.analysis.panel.panel import incomplete_notes
 from fleetrank.analysis.panel.session import Session
 from fleetrank.analysis.statistics.ranks.frm_scores import weights_note
-from fleetrank.analysis.statistics.transfer.decomposition import decompose, finding
+from fleetrank.analysis.statistics.transfer.decomposition import FrmPart, decompose, finding
 from fleetrank.analysis.statistics.transfer.rank_reliability import (
     UNLIKE_STATISTICS,
     Noise,
@@ -63,18 +69,19 @@ def with_ceilings(
         source, target = known(listed.source[at]), known(listed.target[at])
         why = UNLIKE_STATISTICS if None not in {source, target} else _NO_CEILING
         one = _with_ceiling(single, float(listed.ceiling[at]), listed.methods[at], why)
-        pairs.append(replace(one, reliability_source=source, reliability_target=target))
+        noise_of = replace(one.noise, reliability_source=source, reliability_target=target)
+        pairs.append(replace(one, noise=noise_of))
     return groups, pairs
 
 
 def _with_ceiling(one: Agreement, ceiling: float, method: str | None, why: str) -> Agreement:
     is_known = one.rho is not None and not np.isnan(ceiling)
-    return replace(
-        one,
+    noise = RhoCeiling(
         ceiling=known(ceiling),
         method=method,
         no_ceiling=why if one.rho is not None and not is_known else None,
     )
+    return replace(one, noise=noise)
 
 
 _NOISE = ("ceiling", "gap_low", "gap_high")
@@ -213,7 +220,7 @@ def decomposition_table(session: Session) -> Table:
     rows = (*found.groups, *found.pairs)
     return Table(
         title=f"Decomposition of FRM's correlation{between}",
-        frame=frame_of(Agreement, rows).select((*_NAMES, *_FIGURES, "variance_share", *_TESTS)),
+        frame=frame_of(FrmPart, rows).select((*_NAMES, *_FIGURES, "variance_share", *_TESTS)),
         notes=notes,
         explanation=(*explained("transfer/full", values), *few_models_note(n_models)),
     )

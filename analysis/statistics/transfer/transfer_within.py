@@ -23,7 +23,7 @@ from fleetrank.analysis.arrays.bootstrap import (
 from fleetrank.analysis.arrays.known_means import cluster_weights
 from fleetrank.analysis.arrays.ranking import MIN_MODELS, Floats
 from fleetrank.analysis.arrays.strata import NO_STRATUM, stratified_units, terciles
-from fleetrank.analysis.panel.agreement import Agreement
+from fleetrank.analysis.panel.agreement import Agreement, AveragedPairs, InsideGap
 from fleetrank.analysis.panel.conditions import PairGroup
 from fleetrank.analysis.panel.device_models import MAX_PLATFORMS
 from fleetrank.analysis.panel.draws import PairBlock, block_rng, block_values, blocks
@@ -55,7 +55,7 @@ class Inside(StrEnum):
 
 def is_below(one: Agreement) -> bool:
     """Whether rho of all together is above what holds inside, beyond its uncertainty."""
-    return one.gap_low is not None and one.gap_low > 0
+    return one.gap is not None and one.gap.gap_low > 0
 
 
 _HOLDS = 0.9
@@ -134,9 +134,8 @@ def _inside_groups(
     for number, (within, pooled) in drawn.items():
         low, high = np.clip(percentile_interval(within), -1.0, 1.0).tolist()
         gap_low, gap_high = (float(end) for end in percentile_interval(pooled - within))
-        found[number] = replace(
-            found[number], low=low, high=high, gap_low=gap_low, gap_high=gap_high
-        )
+        gap = InsideGap(gap_low=gap_low, gap_high=gap_high)
+        found[number] = replace(found[number], low=low, high=high, gap=gap)
     return found
 
 
@@ -161,9 +160,9 @@ def _of_group(
         source=group.source,
         target=group.target,
         n_models=max(shared, default=0),
-        n_pairs=int(np.isfinite(rho).sum()),
+        averaged=AveragedPairs(n_pairs=int(np.isfinite(rho).sum())),
     )
-    if found.n_pairs == 0:
+    if found.averaged.n_pairs == 0:
         few = count_of(found.n_models, "model")
         reason = f"{few} with another one of their {inside.one}, at least {MIN_MODELS} needed"
         return replace(found, reason=reason), None

@@ -251,13 +251,13 @@ def _lasting(task: MeasureTask, latency_ns: int, length_s: float) -> MeasureTask
     """The task with as many runs as the time needs; each program takes a number of runs."""
     runs = max(1, math.ceil(length_s * NS_PER_S / latency_ns))
     policy = replace(task.policy, min_runs=runs, max_time_s=2 * length_s)
-    timeout_s = _timeout_s(task, length_s)
-    return replace(task, policy=policy, timeout_s=timeout_s, check_path=None)
+    limits = replace(task.limits, timeout_s=_timeout_s(task, length_s))
+    return replace(task, policy=policy, limits=limits, check_path=None)
 
 
 def _timeout_s(task: MeasureTask, length_s: float) -> float:
     """Loading and warm-up have the time of the task itself."""
-    return task.timeout_s + 2 * length_s
+    return task.limits.timeout_s + 2 * length_s
 
 
 def _mean_and_runs(reading: Measurement) -> tuple[int, int]:

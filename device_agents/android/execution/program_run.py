@@ -246,7 +246,7 @@ class PhonePrograms:
                 self.phone,
                 placed,
                 affinity=task.execution.affinity,
-                timeout_s=task.timeout_s,
+                timeout_s=task.limits.timeout_s,
                 stop_requested=self.stop_requested,
                 watch=watch,
             )
@@ -254,7 +254,7 @@ class PhonePrograms:
             if not self._answers():
                 raise
             raise TooSlowError(
-                f"{placed.argv[0]} did not end within {task.timeout_s:g} s",
+                f"{placed.argv[0]} did not end within {task.limits.timeout_s:g} s",
                 "raise timeout_s of the sweep, or remove the model from the sweep",
             ) from error
 

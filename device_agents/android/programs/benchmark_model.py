@@ -106,7 +106,7 @@ class BenchmarkModel(PhoneProgram):
             program_path,
             f"--graph={artifact_path}",
             f"--num_threads={execution.threads}",
-            *(_profile_flags(task.policy) if task.is_profiled else _policy_flags(task.policy)),
+            *(_profile_flags if execution.is_profiled else _policy_flags)(task.policy),
             *delegate_flags(execution, program_path.rpartition("/")[0]),
             *input_flags(execution.inputs),
             f"--result_file_path={result_file}",

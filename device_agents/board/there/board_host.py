@@ -16,15 +16,8 @@ from fleetrank.device_agents.contract.agent import Agent, StopRequested
 from fleetrank.device_agents.contract.measurement import Measurement
 from fleetrank.device_agents.contract.task import InferTask
 from fleetrank.device_agents.errors import DamagedFileError, host_in_use
-from fleetrank.device_agents.hosts.files import file_names
 from fleetrank.device_agents.hosts.host import Host
-from fleetrank.device_agents.hosts.messages import (
-    DeviceSpec,
-    DeviceTask,
-    FilePart,
-    PollReply,
-    PollRequest,
-)
+from fleetrank.device_agents.hosts.messages import DeviceSpec, FilePart, PollReply, PollRequest
 from fleetrank.foundation.lease import host_lease
 from fleetrank.foundation.small_file import file_sha256
 from fleetrank.foundation.vocabulary import ErrorKind
@@ -48,11 +41,6 @@ class BoardHost(Host):
         self._outputs = folder / "outputs"
         shutil.rmtree(self._outputs, ignore_errors=True)
         self._outputs.mkdir()
-
-    def accept(self, tasks: Sequence[DeviceTask], has_files: bool = False) -> Sequence[str]:
-        """As of `Host`, but all tasks or none: those of a round wait for each other."""
-        missing = self.missing([name for given in tasks for name in file_names(given.task)])
-        return missing or super().accept(tasks, has_files)
 
     def poll(self, request: PollRequest) -> PollReply:
         """As of `Host`; answers at once if it has no task of the sweep, which was lost then."""

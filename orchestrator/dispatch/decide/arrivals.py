@@ -23,15 +23,12 @@ Meanwhile the device measures what is pending."""
 
 def finished(state: DispatchState, measurement: Measurement, now_s: float) -> Iterator[Action]:
     """Takes the result of a task: of a running attempt, or late."""
-    device = state.in_flight.pop(measurement.task_id, None)
-    lane = None if device is None else state.lanes[device]
-    # The number of the attempt may have changed since.
-    named = state.attempt_of(measurement.task_id)
-    running = () if lane is None or named is None else lane.running
-    attempt = next((one for one in running if named and key_of(one) == key_of(named)), None)
-    if device is None or lane is None or attempt is None:
+    attempt = state.in_flight.pop(measurement.task_id, None)
+    if attempt is None:
         yield from late(state, measurement)
         return
+    device = attempt.device
+    lane = state.lanes[device]
     if measurement.failure is not None and (wait := measurement.failure.wait) is not None:
         asked_s = now_s - (measurement.waited_s or 0.0)
         rested = retry.after_wait(lane, attempt, wait, now_s, asked_s=asked_s)

@@ -111,7 +111,7 @@ class Lane:
         A past moment is ignored: its retry or probe waits for a busy host, and asking again at
         once would be a busy loop during a measurement.
         """
-        if self.is_given_up:
+        if self.is_given_up or not (self.retries or self.rest or self.probe_at_s is not None):
             return None
         moments = [waiting.ready_s for waiting in self.retries]
         if self.probe_at_s is not None:

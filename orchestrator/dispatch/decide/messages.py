@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from fleetrank.device_agents.contract.agent import DeviceFacts
 from fleetrank.device_agents.contract.measurement import Failure, Measurement, Wait
@@ -169,17 +170,17 @@ Action = (
 )  # fmt: skip
 
 
-def repeat_started(work: SweepWork, device: str, attempt: Attempt) -> RepeatStarted:
-    """A device starts an attempt."""
+def of_repeat(work: SweepWork, device: str, attempt: Attempt) -> dict[str, Any]:
+    """What events say of an attempt on a device."""
     place = work.places[device]
-    return RepeatStarted(
-        device=device,
-        host=place.host,
-        label=attempt.repeat.cell.label,
-        repeat=attempt.repeat.index,
-        attempt=attempt.number,
-        origin=place.origin,
-    )
+    return {
+        "device": device,
+        "host": place.host,
+        "label": attempt.repeat.cell.label,
+        "repeat": attempt.repeat.index,
+        "attempt": attempt.number,
+        "origin": place.origin,
+    }
 
 
 def waits_for_user(lane: Lane, failure: Failure, wait: Wait, now_s: float) -> DeviceWaits:

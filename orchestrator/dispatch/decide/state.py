@@ -33,7 +33,7 @@ class DispatchState:
         hosts: names of devices that are attached to the same host.
         quiet_here: devices whose measurements need this host quiet.
         facts: facts of the devices that have answered.
-        in_flight: device of each running task, by task id.
+        in_flight: the running attempts by task id, whose number may have changed since.
         held: late results of repeats that have another attempt in flight.
         taken: tasks that are decided and not acknowledged yet.
         turns: what each device has measured of its running round, by device.
@@ -64,7 +64,7 @@ class DispatchState:
     published_s: float
     announced_s: float
     looks: Looks | None = None
-    in_flight: dict[str, str] = field(default_factory=dict)
+    in_flight: dict[str, Attempt] = field(default_factory=dict)
     held: dict[RepeatKey, list[Measurement]] = field(default_factory=dict)
     taken: list[str] = field(default_factory=list)
     turns: dict[str, list[Turns]] = field(default_factory=dict)
@@ -118,7 +118,7 @@ class DispatchState:
         """Notes a running attempt; `now_s` is `None` if an earlier driver started it."""
         self.turn += 1
         self.lanes[device] = started(self.lanes[device], attempt, self.turn, now_s)
-        self.in_flight[task_id] = device
+        self.in_flight[task_id] = attempt
 
     def refill(self, device: str) -> None:
         """Gives a device that has none its next attempts.
@@ -262,19 +262,19 @@ def next_assignments(state: DispatchState, now_s: float) -> Iterator[Assignment]
 
 
 def _host_assignments(lanes: list[Lane], now_s: float) -> list[Assignment]:
-    idle = [lane for lane in lanes if not lane.running]
-    is_busy = len(idle) < len(lanes)
-    if not idle or any(lane.needs_quiet for lane in lanes if lane.running):
+    running = [lane for lane in lanes if lane.running]
+    waiting = [lane for lane in lanes if not lane.running and lane.has_pending]
+    if not waiting or any(lane.needs_quiet for lane in running):
         return []
     chosen: list[Assignment] = []
-    for lane in sorted(idle, key=lambda lane: (lane.turn, lane.device)):
+    for lane in sorted(waiting, key=lambda lane: (lane.turn, lane.device)):
         attempts = lane.next_ready(now_s)
         if not attempts:
             continue
         if not lane.needs_quiet:
             chosen.append((lane.device, attempts))
             continue
-        if not is_busy and not chosen:
+        if not running and not chosen:
             chosen.append((lane.device, attempts))
         break
     return chosen

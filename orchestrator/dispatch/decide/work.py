@@ -26,7 +26,6 @@ from fleetrank.orchestrator.identity import (
     rounds,
 )
 from fleetrank.orchestrator.keys import TaskId
-from fleetrank.orchestrator.token_costs import token_costs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,7 +51,6 @@ class SweepWork:
     Attributes:
         canaries: the canary of each phone, by device name.
         is_trusted: the user declared that files from outside are trusted.
-        is_profiled: the tasks profile their cells instead of measuring latencies.
         spent_s: time that earlier runs measured, for the budget of a plan until decided.
     """
 
@@ -62,7 +60,6 @@ class SweepWork:
     exports: Exports
     canaries: Mapping[str, CanaryTask] = field(default_factory=dict)
     is_trusted: bool = False
-    is_profiled: bool = False
     spent_s: float = 0.0
 
 
@@ -85,6 +82,8 @@ def task_of(work: SweepWork, attempt: Attempt, canary: CanaryTask | None = None)
     artifact = work.exports.artifacts[cell.export]
     primer = work.exports.primers.get(cell.export.format)
     cost = artifact.cost
+    # A profile and a set of processes give no output to compare.
+    is_checked = not (cell.execution.is_profiled or cell.execution.replicas)
     has_cost = cost.macs is not None and cost.parameters is not None
     return MeasureTask(
         task_id=task_id_of(work, attempt),
@@ -94,18 +93,15 @@ def task_of(work: SweepWork, attempt: Attempt, canary: CanaryTask | None = None)
         execution=cell.execution,
         is_trusted=artifact.is_trusted or work.is_trusted,
         primer_path=None if primer is None else primer.path,
-        check_path=None if work.is_profiled or cell.replicas else artifact.check_path,
+        check_path=artifact.check_path if is_checked else None,
         # Differs between attempts, and is equal for the same attempt.
         seed=zlib.crc32(f"{plan.seed}/{cell.cell_key}/{index}/{attempt.number}".encode()),
         policy=plan.policy,
-        timeout_s=plan.limits.timeout_s,
-        memory_limit_bytes=plan.limits.memory_limit_bytes,
+        limits=plan.limits,
         macs_and_parameters=(cost.macs or 0, cost.parameters or 0) if has_cost else None,
-        token_costs=token_costs(cell.export.card.language, cell.execution),
+        token_costs=cell.costs,
         canary=canary,
         quiet_s=plan.hosts.longest_quiet_s(),
-        is_profiled=work.is_profiled,
-        replicas=cell.replicas,
     )
 
 

@@ -84,7 +84,7 @@ def test_four_common_models_give_a_reason_instead_of_figures() -> None:
     values = random_values(5, 2)
     values[2, 1] = np.nan
     figure = pair_figures(latency_measure(values), [(0, 1)], seed=0)[0]
-    assert (figure.n_models, figure.rho, figure.p_value) == (4, None, None)
+    assert (figure.n_models, figure.rho, figure.nulls.p_value) == (4, None, None)
     assert has(figure.reason, "4", "models", "5")
 
 
@@ -93,7 +93,7 @@ def test_constant_platform_gives_a_reason_and_no_nan() -> None:
     values[:, 1] = 3.0
     figure = pair_figures(latency_measure(values), [(0, 1)], seed=0)[0]
     assert figure.rho is None
-    assert figure.null_mean is None
+    assert figure.nulls.null_mean is None
     assert has(figure.reason, "models", "equal")
 
 
@@ -103,11 +103,11 @@ def test_frm_is_tested_against_its_own_null() -> None:
     unrelated = Measure(name="frm", rest=rest, latency=random_values(13, 2, seed=9))
     figure = pair_figures(unrelated, [(0, 1)], seed=0)[0]
     assert figure.rho is not None
-    assert figure.null_mean is not None
-    assert figure.p_value is not None
+    assert figure.nulls.null_mean is not None
+    assert figure.nulls.p_value is not None
     assert figure.rho > 0.6
-    assert figure.null_mean > 0.6
-    assert figure.p_value > 0.05
+    assert figure.nulls.null_mean > 0.6
+    assert figure.nulls.p_value > 0.05
 
 
 def test_models_of_equal_products_tie_though_their_logarithms_differ() -> None:
@@ -143,7 +143,7 @@ def test_mean_inside_a_cluster_comes_first() -> None:
     found = mean_figures(latency_measure(values), pairs, clusters, seed=0)
     means = [(rho[0] + rho[1]) / 2, rho[2]]
     assert found.rho == pytest.approx(np.mean(means))
-    assert (found.n_pairs, found.n_clusters, found.n_models) == (3, 2, 10)
+    assert (found.averaged.n_pairs, found.averaged.n_clusters, found.n_models) == (3, 2, 10)
 
 
 def test_mean_null_equals_averaging_the_pairs_nulls_draw_by_draw() -> None:
@@ -154,15 +154,15 @@ def test_mean_null_equals_averaging_the_pairs_nulls_draw_by_draw() -> None:
     units = np.concatenate(list(null_draws(measure, block, draws_for(pairs), seed=0)))
     slow = np.mean([(units[:, :, i] * units[:, :, j]).sum(axis=1) for i, j in pairs], axis=0)
     found = mean_figures(measure, pairs, clusters, seed=0)
-    assert found.null_mean == pytest.approx(slow.mean())
-    assert found.null_p95 == pytest.approx(np.quantile(slow, 0.95))
+    assert found.nulls.null_mean == pytest.approx(slow.mean())
+    assert found.nulls.null_p95 == pytest.approx(np.quantile(slow, 0.95))
 
 
 def test_undefined_pairs_are_left_out_of_the_mean() -> None:
     values = random_values(10, 3)
     values[:, 2] = 1.0
     found = mean_figures(latency_measure(values), [(0, 1), (0, 2)], ["x", "y"], seed=0)
-    assert found.n_pairs == 1
+    assert found.averaged.n_pairs == 1
     assert found.rho == pytest.approx(stats.spearmanr(values[:, 0], values[:, 1]).statistic)
     assert found.low is not None
 
@@ -205,7 +205,7 @@ def test_a_pair_with_few_models_leaves_the_mean_of_those_with_an_interval() -> N
     alone = mean_figures(
         latency_measure(values[:, :3]), pairs[:2] + pairs[3:4], list(range(3)), seed=0
     )
-    assert (found.n_models, found.most_models, found.n_pairs) == (39, 40, 3)
+    assert (found.n_models, found.averaged.most_models, found.averaged.n_pairs) == (39, 40, 3)
     assert found.models_text == "39 to 40 models"
     assert found.rho == pytest.approx(alone.rho)
     assert found.low == alone.low is not None
@@ -216,7 +216,12 @@ def test_without_a_pair_of_nine_models_all_pairs_are_in_the_mean() -> None:
     values = random_values(8, 3)
     values[5:, 2] = np.nan
     found = mean_figures(latency_measure(values), [(0, 1), (0, 2)], ["a", "b"], seed=0)
-    assert (found.n_models, found.most_models, found.n_pairs, found.low) == (5, 8, 2, None)
+    assert (found.n_models, found.averaged.most_models, found.averaged.n_pairs, found.low) == (
+        5,
+        8,
+        2,
+        None,
+    )
 
 
 def test_null_refuses_nan() -> None:
@@ -233,10 +238,10 @@ def test_missing_models_make_the_null_of_a_mean_no_narrower() -> None:
     complete = mean_figures(latency_measure(values), pairs, clusters, seed=0)
     values[range(6), range(6)] = np.nan
     missing = mean_figures(latency_measure(values), pairs, clusters, seed=0)
-    assert complete.null_p95 is not None
-    assert missing.null_p95 is not None
-    assert missing.null_p95 >= complete.null_p95
-    assert missing.null_mean == pytest.approx(0, abs=0.05)
+    assert complete.nulls.null_p95 is not None
+    assert missing.nulls.null_p95 is not None
+    assert missing.nulls.null_p95 >= complete.nulls.null_p95
+    assert missing.nulls.null_mean == pytest.approx(0, abs=0.05)
 
 
 def test_a_resample_without_any_common_model_is_left_out() -> None:
@@ -258,13 +263,13 @@ def test_agreement_that_flops_explain_exceeds_only_the_plain_null() -> None:
     pair = pair_figures(with_flops(latency, flops), [(0, 1)], seed=0)[0]
     mean = mean_figures(with_flops(latency, flops), [(0, 1)], ["a"], seed=0)
     for figure in (pair, mean):
-        assert figure.p_value is not None
-        assert figure.p_value < 0.01
-        assert figure.residual_p is not None
-        assert figure.residual_p > 0.05
-        assert figure.residual_null_mean is not None
-        assert figure.residual_null_mean > 0.8
-    assert mean.residual_p == pytest.approx(pair.residual_p)
+        assert figure.nulls.p_value is not None
+        assert figure.nulls.p_value < 0.01
+        assert figure.nulls.residual_p is not None
+        assert figure.nulls.residual_p > 0.05
+        assert figure.nulls.residual_null_mean is not None
+        assert figure.nulls.residual_null_mean > 0.8
+    assert mean.nulls.residual_p == pytest.approx(pair.nulls.residual_p)
 
 
 def test_agreement_beyond_flops_exceeds_the_residual_null() -> None:
@@ -273,8 +278,8 @@ def test_agreement_beyond_flops_exceeds_the_residual_null() -> None:
     own = np.exp(rng.normal(size=(20, 1)))
     latency = flops[:, None] * own * np.exp(0.2 * rng.normal(size=(20, 2)))
     figure = pair_figures(with_flops(latency, flops), [(0, 1)], seed=0)[0]
-    assert figure.residual_p is not None
-    assert figure.residual_p < 0.01
+    assert figure.nulls.residual_p is not None
+    assert figure.nulls.residual_p < 0.01
 
 
 def test_a_model_without_flops_makes_the_residual_null_undefined_with_the_reason() -> None:
@@ -282,15 +287,15 @@ def test_a_model_without_flops_makes_the_residual_null_undefined_with_the_reason
     flops[4] = np.nan
     values[4, 2] = np.nan
     both, other = pair_figures(with_flops(values, flops), [(0, 1), (0, 2)], seed=0)
-    assert (both.n_models, both.residual_p, both.residual_null_mean) == (10, None, None)
-    assert both.p_value is not None
+    assert (both.n_models, both.nulls.residual_p, both.nulls.residual_null_mean) == (10, None, None)
+    assert both.nulls.p_value is not None
     assert has(both.reason, "residual null", "1 of 10", "FLOPs")
     # The model is not in common with the third platform, so nothing is missing there.
     assert other.n_models == 9
-    assert other.residual_p is not None
+    assert other.nulls.residual_p is not None
     assert other.reason is None
     mean = mean_figures(with_flops(values, flops), [(0, 1), (0, 2)], ["a", "b"], seed=0)
-    assert (mean.residual_p, mean.residual_null_mean) == (None, None)
+    assert (mean.nulls.residual_p, mean.nulls.residual_null_mean) == (None, None)
     assert has(mean.reason, "residual null", "FLOPs")
 
 
@@ -335,11 +340,13 @@ def test_a_mean_of_one_pair_has_the_nulls_of_the_pair_whatever_else_is_drawn() -
     for at in (0, 7, 14):
         mean = figures_of_mean(drawn, np.array([at]), ["x"])
         pair = every[at]
-        assert mean.null_mean == pytest.approx(pair.null_mean, abs=1e-12)
-        assert mean.null_p95 == pytest.approx(pair.null_p95, abs=1e-12)
-        assert mean.p_value == pytest.approx(pair.p_value)
-        assert mean.residual_null_mean == pytest.approx(pair.residual_null_mean, abs=1e-12)
-        assert mean.residual_p == pytest.approx(pair.residual_p)
+        assert mean.nulls.null_mean == pytest.approx(pair.nulls.null_mean, abs=1e-12)
+        assert mean.nulls.null_p95 == pytest.approx(pair.nulls.null_p95, abs=1e-12)
+        assert mean.nulls.p_value == pytest.approx(pair.nulls.p_value)
+        assert mean.nulls.residual_null_mean == pytest.approx(
+            pair.nulls.residual_null_mean, abs=1e-12
+        )
+        assert mean.nulls.residual_p == pytest.approx(pair.nulls.residual_p)
         assert mean.rho == pytest.approx(pair.rho)
 
 

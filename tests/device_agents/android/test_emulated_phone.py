@@ -15,7 +15,7 @@ from fleetrank.device_agents.android.agent import AndroidAgent
 from fleetrank.device_agents.android.execution.program_files import file_sha256, read_program
 from fleetrank.device_agents.android.execution.program_store import ProgramStore
 from fleetrank.device_agents.contract.measurement import Measurement
-from fleetrank.device_agents.contract.task import Execution, MeasureTask
+from fleetrank.device_agents.contract.task import Execution, MeasureTask, RepeatLimits
 from fleetrank.foundation.inputs import ModelInput, Values
 from fleetrank.foundation.vocabulary import (
     ErrorKind,
@@ -45,7 +45,7 @@ def phone(
 
 def onnx_task(path: Path, backend: str = "cpu", **changes: object) -> MeasureTask:
     execution = Execution(runtime=Runtime.ONNX, backend=backend)
-    given = {"execution": execution, "timeout_s": 120.0, **changes}
+    given = {"execution": execution, "limits": RepeatLimits(timeout_s=120.0), **changes}
     return make_task(artifact_path=str(path), artifact_sha256=file_sha256(path), **given)
 
 
@@ -150,7 +150,7 @@ def test_ort_runner_without_its_library_says_so(phone: Phone, tmp_path: Path) ->
 def test_the_real_benchmark_model_is_measured(phone: Phone) -> None:
     bench, agent = phone
     execution = Execution(runtime=Runtime.TFLITE, backend="builtin")
-    seen = agent.measure(make_task(execution=execution, timeout_s=120.0))
+    seen = agent.measure(make_task(execution=execution, limits=RepeatLimits(timeout_s=120.0)))
     assert_emulated(seen, bench)
     assert seen.summary is not None
     assert seen.summary.statistic is Statistic.MEAN

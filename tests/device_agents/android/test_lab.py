@@ -23,6 +23,7 @@ from waiting import wait_until
 from fleetrank.device_agents.android.phone import Phone
 from fleetrank.device_agents.android.state import waits
 from fleetrank.device_agents.android.state.phone_lock import PhoneLock
+from fleetrank.device_agents.contract.task import RepeatLimits
 from fleetrank.device_agents.errors import NotFitError, TransientError
 from fleetrank.device_agents.hold import LostHoldError, held
 
@@ -58,7 +59,9 @@ def test_what_was_measured_while_the_lock_was_lost_does_not_count(
 
     stolen = threading.Thread(target=steal)
     stolen.start()
-    failure = failure_of(new_agent().measure(make_task(timeout_s=2.0, policy=ENDLESS)))
+    failure = failure_of(
+        new_agent().measure(make_task(limits=RepeatLimits(timeout_s=2.0), policy=ENDLESS))
+    )
     stolen.join()
     assert failure.is_transient
     assert "lapsed" in failure.message

@@ -27,6 +27,7 @@ from waiting import wait_until
 from fleetrank.device_agents.android.agent import AndroidAgent
 from fleetrank.device_agents.android.state.identity import probe_phone
 from fleetrank.device_agents.android.state.phone_lock import phone_lease
+from fleetrank.device_agents.contract.task import RepeatLimits
 from fleetrank.device_agents.errors import PermanentError
 from fleetrank.foundation.codec import to_json
 from fleetrank.foundation.vocabulary import ErrorKind, Status
@@ -92,7 +93,9 @@ def test_a_phone_that_hangs_ends_at_the_time_limit(agent: AndroidAgent, bench: A
     started_s = time.perf_counter()
     hang = threading.Thread(target=hang_when_it_runs, args=(bench,))
     hang.start()
-    failure = failure_of(agent.measure(make_task(policy=ENDLESS, timeout_s=1.5)))
+    failure = failure_of(
+        agent.measure(make_task(policy=ENDLESS, limits=RepeatLimits(timeout_s=1.5)))
+    )
     hang.join()
     assert (failure.kind, failure.is_transient) == (ErrorKind.TIMED_OUT, True)
     assert time.perf_counter() - started_s < 15

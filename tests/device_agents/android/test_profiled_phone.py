@@ -14,8 +14,8 @@ pytestmark = [pytest.mark.adb, pytest.mark.parametrize("adb_server", ["wheel"], 
 
 
 def profiled(agent: AndroidAgent, backend: str) -> Measurement:
-    execution = Execution(runtime=Runtime.TFLITE, backend=backend)
-    return agent.measure(make_task(execution=execution, is_profiled=True))
+    execution = Execution(runtime=Runtime.TFLITE, backend=backend, is_profiled=True)
+    return agent.measure(make_task(execution=execution))
 
 
 def operators_of(seen: Measurement) -> dict[str, int]:

@@ -10,7 +10,7 @@ from ssh_board import SshBoard
 from tiny_decoder import execution_of, save
 
 from fleetrank.device_agents.contract.measurement import Measurement
-from fleetrank.device_agents.contract.task import BlockPolicy, MeasureTask
+from fleetrank.device_agents.contract.task import BlockPolicy, MeasureTask, ReplicaPolicy
 from fleetrank.device_agents.registry import KINDS
 from fleetrank.foundation.vocabulary import Runtime, Status
 from tests.device_agents.conftest import make_task
@@ -62,6 +62,21 @@ def test_the_worker_there_finds_out_where_the_time_goes(
     expected = {Runtime.ONNX: {("Conv", None)}, Runtime.TORCH: {("conv2d", "0"), ("relu", "1")}}
     assert found >= expected[runtime], "ONNX Runtime inserts changes of layout"
     assert 0 < sum(kernel.kernel_ns for kernel in seen.profile.kernels) <= seen.profile.run_ns
+    assert board.kept == [], "acknowledged"
+
+
+@pytest.mark.thorough
+def test_several_processes_run_there_at_once(board: SshBoard, onnx_file: Path) -> None:
+    why = KINDS["board"].why_not_replicated
+    task = make_task(onnx_file, Runtime.ONNX, is_trusted=True)
+    assert why is not None
+    assert why(task.execution) is None
+    pair = replace(task.execution, replicas=ReplicaPolicy(count=2, run_s=0.2))
+    seen = board.agent().measure(replace(task, execution=pair))
+    assert seen.status is Status.OK, seen.failure
+    runs = seen.replicas.runs
+    assert [run.replica for run in runs] == [1, 2]
+    assert max(run.start_ns for run in runs) < min(run.end_ns for run in runs), "at once"
     assert board.kept == [], "acknowledged"
 
 

@@ -133,17 +133,6 @@ def test_a_result_that_was_kept_is_not_measured_again(agent: Counting, tmp_path:
     assert host.poll(replace(request, sweep_id="gpu-only:s")).measurements == ()
 
 
-def test_tasks_of_which_one_lacks_a_file_wait_together(agent: Counting, tmp_path: Path) -> None:
-    names = [f"{number:064}.onnx" for number in range(2)]
-    (tmp_path / "files").mkdir()
-    (tmp_path / "files" / names[0]).touch()
-    tasks = [plain_task(task_id=f"s/{name}", artifact_path=name) for name in names]
-    orders = [DeviceTask(spec=device_there(OPTIONS), task=task) for task in tasks]
-    host = BoardHost(tmp_path)
-    assert host.accept(orders, has_files=False) == [names[1]]
-    assert host.is_idle(0.0)
-
-
 @pytest.fixture
 def process(
     agent: Counting, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

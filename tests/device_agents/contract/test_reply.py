@@ -16,11 +16,12 @@ from fleetrank.device_agents.contract.measurement import (
 )
 from fleetrank.device_agents.contract.protocol import TurnReport
 from fleetrank.device_agents.contract.reply import read_reply, read_turn_report
+from fleetrank.device_agents.contract.task import RepeatLimits
 from fleetrank.foundation.codec import CodecError, to_json, to_plain
 from fleetrank.foundation.vocabulary import EnergyMethod, ErrorKind, Origin, Status
 from tests.device_agents.conftest import plain_task
 
-TASK = plain_task(timeout_s=10.0)
+TASK = plain_task(limits=RepeatLimits(timeout_s=10.0))
 ENERGY = Energy(
     method=EnergyMethod.RAPL_COUNTER, per_inference_mj=1.0, above_idle_mj=-0.1,
     idle_power_mw=2.0, window_ns=5, runs=1, counter_steps=3,

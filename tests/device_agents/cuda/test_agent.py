@@ -11,7 +11,12 @@ import pytest
 from fake_gpu import A100, H100, FakeGpuLibrary
 
 from fleetrank.device_agents.contract.gpu_backends import GPU_RUNTIMES, why_unsupported_on_gpu
-from fleetrank.device_agents.contract.task import Execution, MeasureTask, ReplicaPolicy
+from fleetrank.device_agents.contract.task import (
+    Execution,
+    MeasureTask,
+    RepeatLimits,
+    ReplicaPolicy,
+)
 from fleetrank.device_agents.cuda import gpu_watch, nvml
 from fleetrank.device_agents.cuda.agent import CudaAgent
 from fleetrank.device_agents.cuda.nvml_library import Found, GpuProcess
@@ -159,10 +164,11 @@ def test_host_memory_is_limited_only_where_the_sweep_says_so(
     limit: int | None, exit_code: int, onnx_file: Path
 ) -> None:
     tells = (
-        "import json; t = json.loads(input())['task']; exit(8 if t['memory_limit_bytes'] else 7)"
+        "import json; limits = json.loads(input())['task']['limits']; "
+        "exit(8 if limits['memory_limit_bytes'] else 7)"
     )
     agent = CudaAgent({}, open_library=FakeGpuLibrary, command=(sys.executable, "-c", tells))
-    task = replace(gpu_task(onnx_file, Runtime.ONNX), memory_limit_bytes=limit)
+    task = replace(gpu_task(onnx_file, Runtime.ONNX), limits=RepeatLimits(memory_limit_bytes=limit))
     failure = agent.measure(task).failure
     assert failure.exit_code == exit_code
 
@@ -251,7 +257,8 @@ def test_company_on_the_gpu_refuses_or_flags_the_repeat(
 @pytest.mark.thorough
 def test_a_set_of_processes_on_one_gpu_is_no_foreign_company(pt2_file: Path) -> None:
     task = gpu_task(pt2_file, Runtime.TORCH)
-    together = replace(task, replicas=ReplicaPolicy(count=2, run_s=3.0))
+    both = replace(task.execution, replicas=ReplicaPolicy(count=2, run_s=3.0))
+    together = replace(task, execution=both)
     seen = agent_on().measure(together)
     assert seen.status is Status.OK, seen.failure
     assert len(seen.replicas.runs) == 2

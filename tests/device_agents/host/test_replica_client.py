@@ -36,14 +36,16 @@ def policy_of(count: int, **changes: object) -> ReplicaPolicy:
     return ReplicaPolicy(**{"count": count, "run_s": RUN_S, **changes})  # type: ignore[arg-type]
 
 
-def set_task(path: Path, count: int, **changes: object) -> MeasureTask:
-    fields: dict[str, object] = {"is_trusted": True, "replicas": policy_of(count), **changes}
-    return make_task(path, Runtime.ONNX, **fields)
+def set_task(
+    path: Path, count: int, policy: ReplicaPolicy | None = None, **changes: object
+) -> MeasureTask:
+    task = make_task(path, Runtime.ONNX, is_trusted=True, **changes)
+    return replace(task, execution=replace(task.execution, replicas=policy or policy_of(count)))
 
 
 def measured(task: MeasureTask, **changes: object) -> Measurement:
-    assert task.replicas is not None
-    return measure_replicas(task, task.replicas, **changes)  # type: ignore[arg-type]
+    assert task.execution.replicas is not None
+    return measure_replicas(task, task.execution.replicas, **changes)  # type: ignore[arg-type]
 
 
 @pytest.mark.slow
@@ -52,7 +54,7 @@ def test_each_process_has_its_cores_and_none_starts_before_all_are_warm(
 ) -> None:
     cpus = ((USABLE[0],), (USABLE[-1],))
     execution = Execution(runtime=Runtime.ONNX, backend="cpu", affinity=cpus[0])
-    task = set_task(onnx_file, 2, execution=execution, replicas=policy_of(2, cpus=cpus))
+    task = set_task(onnx_file, 2, policy_of(2, cpus=cpus), execution=execution)
     seen = measured(task, command=waiting_worker(tmp_path))
     assert tuple(run.cpus for run in seen.replicas.runs) == cpus
     if len(USABLE) > 1:
@@ -169,7 +171,7 @@ def test_a_stop_ends_all_processes(onnx_file: Path) -> None:
         asked += 1
         return asked > 30
 
-    task = set_task(onnx_file, 2, replicas=policy_of(2, run_s=60.0))
+    task = set_task(onnx_file, 2, policy_of(2, run_s=60.0))
     seen = measured(task, stop_requested=stop_soon)
     assert seen.failure.kind is ErrorKind.INTERRUPTED
 
@@ -196,7 +198,7 @@ def test_energy_is_that_of_the_looks_inside_the_common_run(monkeypatch) -> None:
 def test_energy_of_the_device_is_counted_once(onnx_file: Path) -> None:
     """A counter of exactly 2 W must give 2 W, however many processes run."""
     source = CounterSource(EnergyMethod.RAPL_COUNTER, lambda: 2.0 * time.perf_counter_ns() / 1e6)
-    task = set_task(onnx_file, 2, replicas=policy_of(2, run_s=3.0))
+    task = set_task(onnx_file, 2, policy_of(2, run_s=3.0))
     energy = measured(task, source=source).replicas.energy
     assert energy.mj / energy.window_ns * 1e6 == pytest.approx(2.0, rel=0.05)
     assert energy.window_ns <= 3.0e9

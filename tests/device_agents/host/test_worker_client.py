@@ -18,7 +18,7 @@ from waiting import is_soon_gone, wait_until
 from fleetrank.device_agents.contract.agent import never_stop
 from fleetrank.device_agents.contract.measurement import Failure, Measurement
 from fleetrank.device_agents.contract.protocol import encode_request
-from fleetrank.device_agents.contract.task import Execution
+from fleetrank.device_agents.contract.task import Execution, RepeatLimits
 from fleetrank.device_agents.host import worker_client
 from fleetrank.device_agents.host.worker_client import (
     WORKER,
@@ -142,14 +142,16 @@ def test_a_stop_is_heard_while_a_model_runs(looping_onnx: Path) -> None:
 
 
 def test_a_model_beyond_the_memory_limit_is_out_of_memory(huge_onnx: Path) -> None:
-    task = make_task(huge_onnx, Runtime.ONNX, memory_limit_bytes=1024**3)
+    task = make_task(huge_onnx, Runtime.ONNX, limits=RepeatLimits(memory_limit_bytes=1024**3))
     seen = measure_in_worker(task)
     assert seen.failure.kind is ErrorKind.OUT_OF_MEMORY, seen.failure
     assert not seen.failure.is_transient
 
 
 def test_a_worker_without_memory_to_start_is_out_of_memory(task_of: MakeTask) -> None:
-    seen = measure_in_worker(task_of(Runtime.ONNX, memory_limit_bytes=8 * 1024**2))
+    seen = measure_in_worker(
+        task_of(Runtime.ONNX, limits=RepeatLimits(memory_limit_bytes=8 * 1024**2))
+    )
     assert seen.failure.kind is ErrorKind.OUT_OF_MEMORY, seen.failure
 
 

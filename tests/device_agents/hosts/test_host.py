@@ -12,11 +12,18 @@ import pytest
 from tiny_onnx import save_tiny_onnx
 from waiting import wait_until
 
+from fleetrank.device_agents.board.there.board_host import BoardHost
 from fleetrank.device_agents.contract.agent import DeviceFacts, StopRequested
 from fleetrank.device_agents.contract.failures import failure_from_error
 from fleetrank.device_agents.contract.kind import HostShare
 from fleetrank.device_agents.contract.measurement import Measurement, failed
-from fleetrank.device_agents.contract.task import BlockPolicy, Execution, MeasurePolicy, MeasureTask
+from fleetrank.device_agents.contract.task import (
+    BlockPolicy,
+    Execution,
+    MeasurePolicy,
+    MeasureTask,
+    RepeatLimits,
+)
 from fleetrank.device_agents.errors import NotFitError
 from fleetrank.device_agents.hosts.host import Host
 from fleetrank.device_agents.hosts.messages import DeviceSpec, DeviceTask, PollReply, PollRequest
@@ -43,7 +50,7 @@ TASK = MeasureTask(
     artifact_sha256="0" * 64,
     execution=Execution(runtime=Runtime.ONNX, backend="cpu"),
     macs_and_parameters=(1_000_000, 1_000),
-    timeout_s=0.5,
+    limits=RepeatLimits(timeout_s=0.5),
 )
 
 
@@ -171,9 +178,34 @@ def test_one_sweep_is_interrupted_and_the_other_goes_on(host: Host) -> None:
     assert host.is_idle(_LIMIT_S)
 
 
-def test_orders_whose_files_are_not_here_are_not_taken(host: Host) -> None:
-    assert host.accept([order()], has_files=False) == [f"{'0' * 64}.onnx"]
+@pytest.mark.parametrize("kind", [Host, BoardHost])
+def test_a_round_waits_for_the_files_of_all_its_tasks_and_other_tasks_start(
+    kind: type[Host], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(BoardHost, "_create_agent", Host._create_agent)
+    host, names = kind(tmp_path), [f"{number:064}.onnx" for number in range(2)]
+    (tmp_path / "files" / names[0]).touch()
+    members = ("s/c/0/0", "s/c/1/0")
+    paths = dict(zip(("s/c/2/0", *members), (names[0], *names), strict=True))
+    given = [
+        replace(
+            order(),
+            task=replace(
+                TASK,
+                task_id=task_id,
+                members=members if task_id in members else (),
+                artifact_path=path,
+            ),
+        )
+        for task_id, path in paths.items()
+    ]
+    assert host.accept(given, has_files=False) == [names[1]]
+    assert ids(ask(host)) == ["s/c/2/0"]
     assert host.is_idle(0.0)
+    (tmp_path / "files" / names[1]).touch()
+    assert host.accept(given, has_files=False) == []
+    assert host.is_idle(_LIMIT_S)
+    assert set(ids(ask(host, wait_s=0.0))) == {*members}
 
 
 def test_a_waiting_question_is_answered_as_soon_as_there_is_something(host: Host) -> None:
@@ -288,9 +320,10 @@ def test_one_device_measures_for_one_sweep_at_a_time_and_the_other_waits_its_tur
 ) -> None:
     slow = replace(QUICK, options=(("duration_s", 0.4),))
     started_s = time.perf_counter()
+    limits = RepeatLimits(timeout_s=60.0)
     tasks = [order(0, slow, sweep) for sweep in ("s", "t")]
     host.accept(
-        [replace(one, task=replace(one.task, timeout_s=60.0)) for one in tasks], has_files=True
+        [replace(one, task=replace(one.task, limits=limits)) for one in tasks], has_files=True
     )
     assert host.is_idle(_LIMIT_S)
     assert time.perf_counter() - started_s >= 0.8
@@ -299,7 +332,7 @@ def test_one_device_measures_for_one_sweep_at_a_time_and_the_other_waits_its_tur
 
 
 def test_a_task_whose_agent_does_not_come_back_in_time_is_overdue(host: Host) -> None:
-    task = replace(TASK, timeout_s=0.05)
+    task = replace(TASK, limits=RepeatLimits(timeout_s=0.05))
     host.accept([DeviceTask(spec=SLOW, task=task)], has_files=True)
     wait_until(lambda: host.overdue(0.1) == [task.task_id], "the task", _LIMIT_S)
     assert host.overdue(60.0) == []
@@ -325,8 +358,8 @@ def test_all_devices_are_asked_side_by_side(host: Host, monkeypatch: pytest.Monk
 def test_the_time_limit_of_a_phone_has_no_wait_in_it() -> None:
     patient = {"serial": "S", "max_wait_s": 900.0, "settle_s": 20.0, "boot_limit_s": 100.0}
     agent, other = create_agent("android", patient), create_agent("android", {"serial": "S"})
-    assert agent.longest_s(TASK) == other.longest_s(TASK) > TASK.timeout_s
-    assert create_agent("cpu", {}).longest_s(TASK) == TASK.timeout_s
+    assert agent.longest_s(TASK) == other.longest_s(TASK) > TASK.limits.timeout_s
+    assert create_agent("cpu", {}).longest_s(TASK) == TASK.limits.timeout_s
 
 
 @pytest.mark.slow
@@ -344,7 +377,7 @@ def test_a_round_that_shall_finish_is_stored_with_the_blocks_it_has(
             artifact_path=str(file),
             artifact_sha256=file_sha256(file),
             is_trusted=True,
-            timeout_s=60.0,
+            limits=RepeatLimits(timeout_s=60.0),
             policy=MeasurePolicy(max_time_s=60.0, half_width=1e-9, min_warmup_s=0.0),
             blocks=BlockPolicy(block_s=0.01, min_blocks=10_000, max_blocks=10_000),
         )

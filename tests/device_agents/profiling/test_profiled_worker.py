@@ -81,7 +81,7 @@ def test_what_cannot_be_profiled_says_why(onnx_file: Path) -> None:
         Execution(runtime=Runtime.TORCH, backend="cpu", mode=Mode.COMPILE),
         generate,
     ):
-        found = measure_here(replace(task, execution=execution))
+        found = measure_here(replace(task, execution=replace(execution, is_profiled=True)))
         assert found.failure.kind is ErrorKind.UNSUPPORTED
         assert found.profile is None
 

@@ -19,7 +19,7 @@ from fleetrank.analysis.importers.release import Release
 from fleetrank.device_agents.contract.kind import DeviceKind
 from fleetrank.device_agents.contract.measurement import Measurement
 from fleetrank.device_agents.contract.runtime import OutsideRunner, Runner
-from fleetrank.device_agents.contract.task import Execution, MeasureTask
+from fleetrank.device_agents.contract.task import Execution, MeasureTask, RepeatLimits
 from fleetrank.device_agents.errors import PermanentError
 from fleetrank.device_agents.hosts.host import Host
 from fleetrank.device_agents.hosts.messages import DeviceSpec, DeviceTask, PollRequest
@@ -294,7 +294,7 @@ def test_a_row_names_the_package_and_an_agent_that_errs_is_a_failed_row(
         artifact_sha256="",
         execution=Execution(runtime=Runtime.ONNX, backend="bulb"),
         macs_and_parameters=(1_000_000, 1_000),
-        timeout_s=5.0,
+        limits=RepeatLimits(timeout_s=5.0),
     )
     host, spec = Host(tmp_path / "host"), DeviceSpec(name="l", kind="lamp")
     found: list[Measurement] = []

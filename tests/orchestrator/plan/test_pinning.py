@@ -94,3 +94,5 @@ def test_processes_of_a_set_are_not_pinned_where_one_is_not() -> None:
     listed = _spec(affinity=[5, 7, 9], threads=[1])
     assert replica_cpus(listed, pinned, 3, FOUR) == ((5,), (7,), (9,))
     assert replica_cpus(listed, pinned, 4, FOUR) == ((5, 7, 9),) * 4
+    assert replica_cpus(_spec(), pinned, 2, PHONE) == ((8,), (4,)), "a board's fastest cores"
+    assert replica_cpus(_spec(), pinned, 2, DeviceCores()) is None, "its cores are not known"

@@ -6,6 +6,9 @@ import pytest
 from ssh_board import SshBoard
 from waiting import ended, ok_repeats, start, wait_until
 
+from fleetrank.analysis.stored.replica_runs import REPLICA_RUNS
+from fleetrank.analysis.stored.side_tables import read_side
+
 pytestmark = pytest.mark.thorough
 
 _DEVICE = """name: pi5
@@ -42,3 +45,16 @@ def test_what_the_board_kept_is_adopted_after_the_conductor_died(
     samples = [list(row["samples_ns"]) for row in folder.rows()]
     assert kept["samples_ns"] in samples, "the kept repeat was not measured again"
     assert board.kept == [], "acknowledged"
+
+
+def test_sets_of_processes_run_on_a_board(folder, onnx_file, board: SshBoard) -> None:
+    folder.add_model("one", onnx_file)
+    spec = folder.write_spec(["one"], ["pi5"], repeats=1)
+    spec.write_text(spec.read_text() + "replicas: {processes: [1, 2], run_s: 0.1}\n")
+    add_board(folder, board, wait_s=60.0)
+    done = folder.call("sweep", "run", "t", "--inline")
+    assert done.returncode == 0, done.stderr
+    stored = read_side(folder.root / "results", REPLICA_RUNS)
+    assert stored["n_replicas"].to_list() == [1, 2, 2]
+    assert set(stored["status"]) == {"ok"}
+    assert set(stored["device"]) == {"pi5"}

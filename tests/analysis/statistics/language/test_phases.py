@@ -63,7 +63,7 @@ def test_a_device_of_no_known_model_is_a_model_of_its_own(frame, found) -> None:
     apart = phases(Session(unknown, Selection()))
     for level, source in ((Level.WORKLOADS, "prefill@512"), (Level.DEVICES, "decode@512")):
         wanted = (level, LATENCY, source, "decode@512")
-        assert apart.mean(*wanted).n_pairs == found.mean(*wanted).n_pairs
+        assert apart.mean(*wanted).averaged.n_pairs == found.mean(*wanted).averaged.n_pairs
         assert apart.mean(*wanted).rho == found.mean(*wanted).rho
 
 
@@ -75,7 +75,7 @@ def test_the_mean_over_devices_is_that_of_scipy(frame, found) -> None:
     mean = found.mean(Level.DEVICES, LATENCY, "decode@512", "decode@512")
     assert mean is not None
     assert mean.rho == pytest.approx(np.mean(rhos))
-    assert mean.n_pairs == len(rhos)
+    assert mean.averaged.n_pairs == len(rhos)
 
 
 def test_the_null_of_frm_is_high_where_its_other_parts_are_the_same(found) -> None:
@@ -83,8 +83,8 @@ def test_the_null_of_frm_is_high_where_its_other_parts_are_the_same(found) -> No
     latency = found.mean(Level.WORKLOADS, LATENCY, "prefill@512", "decode@512")
     assert frm is not None
     assert latency is not None
-    assert frm.null_mean > 0.5
-    assert abs(latency.null_mean) < 0.1
+    assert frm.nulls.null_mean > 0.5
+    assert abs(latency.nulls.null_mean) < 0.1
 
 
 def test_a_workload_of_the_selection_is_in_every_compared_pair(frame) -> None:

@@ -74,8 +74,8 @@ def test_a_null_has_a_mean_though_flops_explain_some_of_its_permutations() -> No
     mean = mean_figures(measure, pairs, ["x", "y", "z"], seed=0)
     for figure in (mean, *pair_figures(measure, pairs, seed=0)):
         assert figure.rho is not None
-        assert figure.null_mean == pytest.approx(0, abs=0.1)
-        assert figure.null_p95 is not None
+        assert figure.nulls.null_mean == pytest.approx(0, abs=0.1)
+        assert figure.nulls.null_p95 is not None
 
 
 def test_partial_rho_of_a_pair_uses_its_common_models() -> None:
@@ -85,7 +85,7 @@ def test_partial_rho_of_a_pair_uses_its_common_models() -> None:
     (figure,) = pair_figures(partial_measure(values, flops), [(0, 1)], seed=0)
     common = np.isfinite(values[:, 0])
     assert figure.rho == pytest.approx(slow_partial(*values[common].T, flops[common]))
-    assert figure.null_mean == pytest.approx(0, abs=0.05)
+    assert figure.nulls.null_mean == pytest.approx(0, abs=0.05)
     mean = mean_figures(partial_measure(values, flops), [(0, 1)], ["x"], seed=0)
     assert mean.rho == pytest.approx(figure.rho)
 

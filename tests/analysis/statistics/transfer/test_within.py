@@ -51,10 +51,10 @@ def test_an_order_between_families_only_is_not_one_inside_them(make_attempts) ->
     assert one.low < 0 < one.high
     assert abs(one.rho) < 0.35
     assert is_below(one)
-    assert one.gap_low < pooled - one.rho < one.gap_high
+    assert one.gap.gap_low < pooled - one.rho < one.gap.gap_high
     shown = rows.filter(pl.col("measure") == "latency in families")
     assert shown["rho"][0] == one.rho
-    assert (shown["gap_low"][0], shown["n_models"][0]) == (one.gap_low, 30)
+    assert (shown["gap_low"][0], shown["n_models"][0]) == (one.gap.gap_low, 30)
 
 
 @pytest.mark.thorough
@@ -93,5 +93,5 @@ def test_few_models_have_no_interval(make_attempts) -> None:
     frame = make_attempts(rows_of(logs[:8], families[:8], flops[:8]))
     one = within_of(frame)[Inside.FAMILIES.measure, "edge"]
     assert one.rho is not None
-    assert (one.low, one.gap_low, is_below(one)) == (None, None, False)
+    assert (one.low, one.gap, is_below(one)) == (None, None, False)
     assert one.reason.startswith("no interval: 8 models")

@@ -16,7 +16,12 @@ from fleetrank.device_agents.android.execution.phone_watch import Look
 from fleetrank.device_agents.android.execution.program_files import file_sha256
 from fleetrank.device_agents.android.state.power_text import PowerLook
 from fleetrank.device_agents.contract.measurement import Measurement
-from fleetrank.device_agents.contract.task import Execution, MeasurePolicy, MeasureTask
+from fleetrank.device_agents.contract.task import (
+    Execution,
+    MeasurePolicy,
+    MeasureTask,
+    RepeatLimits,
+)
 from fleetrank.device_agents.host.energy import MIN_STEPS
 from fleetrank.foundation.vocabulary import EnergyMethod, Runtime, Status
 
@@ -144,10 +149,10 @@ def test_a_counter_that_falls_or_is_missing_once_is_no_counter() -> None:
 
 def test_the_time_of_a_repeat_has_room_for_both_runs_for_energy() -> None:
     without = replace(TASK, policy=replace(TASK.policy, energy_s=0.0))
-    assert longest_energy_s(TASK, 120.0) == 2 * (TASK.timeout_s + 240.0)
+    assert longest_energy_s(TASK, 120.0) == 2 * (TASK.limits.timeout_s + 240.0)
     assert longest_energy_s(without, 120.0) == 0.0
     agent = AndroidAgent({"serial": "x", "max_energy_s": 30.0})
-    assert agent.longest_s(TASK) - agent.longest_s(without) == 2 * (TASK.timeout_s + 60.0)
+    assert agent.longest_s(TASK) - agent.longest_s(without) == 2 * (TASK.limits.timeout_s + 60.0)
 
 
 TASK = MeasureTask(
@@ -158,7 +163,7 @@ TASK = MeasureTask(
     policy=MeasurePolicy(
         min_warmup_runs=2, min_warmup_s=0.0, min_runs=8, max_time_s=0.5, energy_s=0.5
     ),
-    timeout_s=60.0,
+    limits=RepeatLimits(timeout_s=60.0),
 )
 
 

@@ -3,7 +3,6 @@
 import os
 import subprocess
 from collections.abc import Iterator
-from dataclasses import replace
 
 import pytest
 from adb_bench import AdbBench
@@ -85,7 +84,7 @@ def test_a_program_that_a_closed_connection_leaves_is_ended_by_the_next_cleaning
 
 
 def test_a_program_at_work_at_its_time_limit_is_not_tried_again(bench: AdbBench) -> None:
-    task = replace(canary_task("a", "b", None, CANARY_POLICY, 60.0), timeout_s=1.0)
+    task = canary_task("a", "b", None, CANARY_POLICY, 1.0)
     with pytest.raises(TooSlowError, match="within 1 s") as caught:
         programs_of(bench).run(task, ProgramCall(argv=SLEEP))
     failure = failure_from_error(caught.value, "timed")

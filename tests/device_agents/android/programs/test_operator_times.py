@@ -98,7 +98,7 @@ def test_a_profiled_call_gives_a_profile_and_no_latency() -> None:
 
 
 def test_a_profiled_command_line_asks_for_few_runs_and_room() -> None:
-    call = plan_of("benchmark_model", execution_of("benchmark_model"), is_profiled=True)
+    call = plan_of("benchmark_model", execution_of("benchmark_model", is_profiled=True))
     assert {PROFILED, f"--num_runs={MOST_RUNS}", "--min_secs=0"} <= set(call.argv)
     assert any(flag.startswith("--max_profiling_buffer_entries=") for flag in call.argv)
 

@@ -78,6 +78,16 @@ def test_reasons_of_a_hidden_column_are_printed_once_each() -> None:
     assert "reason of" not in " ".join(shown(300, frame))
 
 
+def test_a_row_of_dashes_is_counted_and_not_printed() -> None:
+    frame = pl.DataFrame(
+        {"model": ["a", "b", "c"], "here": [1.5, None, None], "there": [2.5, 3.5, None]}
+    )
+    lines = shown(12, frame)
+    assert [line.split()[0] for line in lines if line[:2] in {"a ", "b ", "c "}] == ["a"]
+    assert "2 rows with figures" in " ".join(" ".join(lines).split())
+    assert not any("rows with" in line for line in shown(80, frame)), "nothing is hidden"
+
+
 def test_hidden_columns_name_the_option_that_prints_them() -> None:
     console = Console(file=io.StringIO(), width=30, force_terminal=True, color_system=None)
     print_on_terminal(Table(title="Latency", frame=FRAME), console, full="--json")

@@ -3,10 +3,12 @@
 import contextlib
 import hashlib
 import os
+import shutil
 import signal
 import statistics
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -17,10 +19,16 @@ from wording import has
 
 from fleetrank.device_agents.contract.agent import DeviceFacts
 from fleetrank.device_agents.contract.measurement import Failure, Measurement
-from fleetrank.device_agents.contract.task import Execution, MeasurePolicy, MeasureTask
+from fleetrank.device_agents.contract.task import (
+    Execution,
+    MeasurePolicy,
+    MeasureTask,
+    RepeatLimits,
+)
+from fleetrank.device_agents.hosts.files import file_parts
 from fleetrank.device_agents.hosts.host import Host
 from fleetrank.device_agents.hosts.messages import DeviceSpec
-from fleetrank.device_agents.hosts.reach import LOCAL_HOST, HostHere, HostLink
+from fleetrank.device_agents.hosts.reach import LOCAL_HOST, HostHere, HostLink, in_thread
 from fleetrank.foundation.vocabulary import ErrorKind, Origin, Runtime, Status
 from fleetrank.orchestrator.dispatch import ray_hosts
 from fleetrank.orchestrator.dispatch.hosts import Hosts, PlacedDevice
@@ -87,7 +95,7 @@ def task(name: str, **changes: object) -> MeasureTask:
         "artifact_sha256": "0",
         "execution": Execution(runtime=Runtime.ONNX, backend="cpu"),
         "macs_and_parameters": (10_000_000, 1_000_000),
-        "timeout_s": 60.0,
+        "limits": RepeatLimits(timeout_s=60.0),
     }
     return MeasureTask(**(fields | changes))
 
@@ -346,6 +354,30 @@ def test_rows_of_a_host_whose_clock_is_off_have_the_time_of_the_driver(
     ago = datetime.now(UTC) - started
     assert abs(ago.total_seconds() - ahead_s) < 300
     assert started <= finished
+
+
+def test_a_round_of_which_the_host_lacks_a_file_is_sent_again_as_a_whole(tmp_path: Path) -> None:
+    class Elsewhere(HostHere):
+        def hosts(self) -> Mapping[str, HostLink]:
+            return {LOCAL_HOST: replace(super().hosts()[LOCAL_HOST], has_files=False)}
+
+        def send_files(self, host: str, files: Sequence[Path]) -> Future[None]:
+            parts = [part for path in files for part in file_parts(path, path.name, 1 << 20)]
+            sent.extend(files)
+            return in_thread(lambda: [self.call(host, "receive", part).result() for part in parts])
+
+    files, sent = [], []
+    for content in (b"1", b"2"):
+        files.append(tmp_path / f"{hashlib.sha256(content).hexdigest()}.onnx")
+        files[-1].write_bytes(content)
+    agent, members = Host(tmp_path), ("s/c/0/t1", "s/c/0/t2")
+    shutil.copy(files[0], tmp_path / "files")
+    with Hosts("s", placed(SPECS[:1]), Elsewhere(agent)) as hosts:
+        for number, file in enumerate(files, 1):
+            hosts.submit("quick", task(f"t{number}", artifact_path=str(file), members=members))
+        found = wait_for(hosts, 2)
+    assert [found[name].status for name in ("t1", "t2")] == [Status.OK] * 2
+    assert sent == files[1:]
 
 
 def test_the_clock_of_a_host_that_joins_a_running_sweep_is_compared(
